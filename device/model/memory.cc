@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "device/arch/hardware.h"
+#include "device/model/cost.h"
+
+namespace vpod::model {
+namespace {
+
+using program::v1::Instruction;
+
+uint64_t VertexCodeBytes(Instruction::StepCase step) {
+  switch (step) {
+    case Instruction::kMatMul:
+    case Instruction::kConv2D:
+      return arch::kAmpVertexCodeBytes;
+    case Instruction::kReduce:
+    case Instruction::kArgMax:
+      return arch::kReduceVertexCodeBytes;
+    default:
+      return arch::kOtherVertexCodeBytes;
+  }
+}
+
+std::string LargestTensors(const program::v1::Ipu& ipu) {
+  std::vector<program::TensorType> types;
+  for (const auto& tensor : ipu.tensors()) types.push_back(program::TypeOf(tensor));
+  const size_t shown = std::min<size_t>(3, types.size());
+  std::partial_sort(types.begin(), types.begin() + shown, types.end(),
+                    [](const auto& a, const auto& b) { return a.bytes() > b.bytes(); });
+  types.resize(shown);
+  return absl::StrJoin(types, ", ", [](std::string* out, const program::TensorType& type) {
+    absl::StrAppend(out, type.ToString(), " (", type.bytes(), " bytes)");
+  });
+}
+
+}  // namespace
+
+Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu) {
+  const program::v1::Ipu& text = executable.ipus(ipu);
+  uint64_t bytes = text.arena_bytes();
+  for (const auto& tensor : text.tensors()) {
+    // The emulator's accumulators are twice as wide as the device's.
+    if (tensor.wide_accumulator()) {
+      bytes -= std::min(bytes, static_cast<uint64_t>(program::TypeOf(tensor).elements()) * 4);
+    }
+  }
+  std::set<Instruction::StepCase> kinds;
+  uint64_t steps = 0;
+  for (const auto& program : executable.programs()) {
+    program::ForEachInstruction(program.blocks(ipu).instructions(), 1,
+                                [&](const Instruction& instruction, uint64_t) {
+                                  kinds.insert(instruction.step_case());
+                                  ++steps;
+                                });
+  }
+  uint64_t per_tile = arch::kReservedTileBytes;
+  for (Instruction::StepCase kind : kinds) per_tile += VertexCodeBytes(kind);
+  per_tile += steps * (arch::kControlBytesPerStep + arch::kWorkersPerTile * arch::kVertexStateBytes);
+  return Bytes(bytes + per_tile * arch::kTilesPerIpu);
+}
+
+absl::StatusOr<std::vector<Bytes>> CheckMemory(const program::v1::Executable& executable) {
+  std::vector<Bytes> use;
+  for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
+    use.push_back(MemoryUse(executable, ipu));
+    if (use.back() > arch::kIpuMemory) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "Out of memory: Cannot fit all variable data onto one or more tiles. IPU ", ipu, " needs ",
+          use.back().value(), " bytes, ", (use.back() - arch::kIpuMemory).value(), " more than its ",
+          arch::kIpuMemory.value(), ". Largest tensors: ", LargestTensors(executable.ipus(ipu))));
+    }
+  }
+  return use;
+}
+
+}  // namespace vpod::model

@@ -1,0 +1,25 @@
+#include <algorithm>
+
+#include "device/arch/hardware.h"
+#include "device/model/cost.h"
+
+namespace vpod::model {
+namespace {
+
+constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Cost ReduceCost(uint64_t inputs, uint64_t outputs, program::v1::DataType type) {
+  const uint64_t vector = type == program::v1::FLOAT16 ? 8 : 4;
+  const uint64_t per_tile = CeilDiv(inputs, arch::kTilesPerIpu);
+  const uint64_t outputs_per_tile = std::max<uint64_t>(1, CeilDiv(outputs, arch::kTilesPerIpu));
+  const uint64_t depth = CeilDiv(per_tile, outputs_per_tile);
+  const uint64_t loops = CeilDiv(CeilDiv(outputs_per_tile, vector), arch::kWorkersPerTile);
+  Cost cost;
+  cost.compute = Cycles(33 + arch::kWorkersPerTile * (20 + loops * (depth + 8)));
+  cost += ExchangePhase(per_tile * program::SizeOf(type));
+  return cost;
+}
+
+}  // namespace vpod::model

@@ -1,0 +1,95 @@
+#include "device/program/executable.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "device/base/sha256.h"
+#include "device/base/status.h"
+
+namespace vpod::program {
+namespace {
+
+constexpr absl::string_view kMagic("VIPUEXE\x01", 8);
+
+std::string CanonicalEncoding(const v1::Executable& executable) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  executable.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return bytes;
+}
+
+template <class Named>
+absl::StatusOr<uint32_t> FindByName(absl::string_view kind, absl::string_view name,
+                                    const google::protobuf::RepeatedPtrField<Named>& all) {
+  for (int i = 0; i < all.size(); ++i) {
+    if (all[i].name() == name) return i;
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "no ", kind, " '", name, "'; there are ",
+      absl::StrJoin(all, ", ", [](std::string* out, const Named& item) { out->append(item.name()); })));
+}
+
+}  // namespace
+
+std::string Serialize(const v1::Executable& executable) {
+  return absl::StrCat(kMagic, CanonicalEncoding(executable));
+}
+
+absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string_view bytes,
+                                                                    const Limits& limits) {
+  if (bytes.size() > limits.executable_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the executable has ", bytes.size(),
+                                                   " bytes, at most ", limits.executable_bytes,
+                                                   " are accepted"));
+  }
+  if (!absl::StartsWith(bytes, kMagic)) {
+    return absl::InvalidArgumentError(
+        "not an executable of format 1 (the first eight bytes are wrong)");
+  }
+  bytes.remove_prefix(kMagic.size());
+  auto result = std::make_shared<Executable>();
+  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                               static_cast<int>(bytes.size()));
+  input.SetRecursionLimit(2 * limits.nesting + 16);
+  if (!result->proto_.ParseFromCodedStream(&input) || !input.ConsumedEntireMessage()) {
+    return absl::InvalidArgumentError("the executable is truncated or corrupt");
+  }
+  VPOD_RETURN_IF_ERROR(Validate(result->proto_, limits));
+  const std::string canonical = CanonicalEncoding(result->proto_);
+  if (canonical != bytes) {
+    return absl::InvalidArgumentError(
+        "the executable is not in canonical form or has fields of a newer version");
+  }
+  result->hash_ = base::Sha256Hex(canonical);
+  for (const v1::Program& program : result->proto_.programs()) {
+    bool collective = false;
+    for (const v1::Block& block : program.blocks()) {
+      ForEachInstruction(block.instructions(), 1, [&](const v1::Instruction& instruction, uint64_t) {
+        collective = collective || instruction.has_all_reduce();
+      });
+    }
+    result->has_collectives_.push_back(collective);
+  }
+  return result;
+}
+
+absl::StatusOr<const v1::Variable*> Executable::FindVariable(absl::string_view name) const {
+  VPOD_ASSIGN_OR_RETURN(uint32_t index, FindByName("variable", name, proto_.variables()));
+  return &proto_.variables(index);
+}
+
+absl::StatusOr<uint32_t> Executable::FindProgram(absl::string_view name) const {
+  return FindByName("program", name, proto_.programs());
+}
+
+absl::StatusOr<uint32_t> Executable::FindStream(absl::string_view name) const {
+  return FindByName("stream", name, proto_.streams());
+}
+
+}  // namespace vpod::program

@@ -1,0 +1,70 @@
+// An executable that passed validation. What the wire carries is untrusted; nothing below this type sees a program that
+// has not been checked for shapes, types, places in memory, nesting and sizes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "device/program/tensor_type.h"
+
+namespace vpod::program {
+
+// Bounds of what a machine accepts; each named in the error when exceeded.
+struct Limits {
+  uint64_t executable_bytes = 64ull << 20;
+  uint64_t arena_bytes = 2ull << 30;       // per IPU: 897 MiB, wide accumulators counted double
+  uint32_t tensors = 1 << 16;              // per IPU
+  uint32_t instructions = 1 << 18;         // per program and IPU, written out once
+  uint64_t executed_instructions = 1ull << 32;  // per run and IPU, repeats multiplied
+  int nesting = 8;                         // of Repeat
+  uint64_t stream_bytes = 1ull << 30;      // per replica and slot
+};
+
+// Immutable; shared by all replicas and threads.
+class Executable {
+ public:
+  // Parses and validates the bytes of Serialize. InvalidArgument names the program, instruction and field.
+  static absl::StatusOr<std::shared_ptr<const Executable>> Parse(absl::string_view bytes,
+                                                                 const Limits& limits = {});
+
+  const v1::Executable& proto() const { return proto_; }
+  // SHA-256 of the canonical encoding.
+  const std::string& hash() const { return hash_; }
+  uint32_t ipus_per_replica() const { return proto_.ipus_per_replica(); }
+  // Whether a program communicates between replicas.
+  bool has_collectives(uint32_t program) const { return has_collectives_[program]; }
+  // Index of a variable; NotFound lists the names there are.
+  absl::StatusOr<const v1::Variable*> FindVariable(absl::string_view name) const;
+  absl::StatusOr<uint32_t> FindProgram(absl::string_view name) const;
+  absl::StatusOr<uint32_t> FindStream(absl::string_view name) const;
+  const v1::Tensor& TensorOf(const v1::Variable& variable) const {
+    return proto_.ipus(variable.ipu()).tensors(variable.tensor());
+  }
+
+ private:
+  v1::Executable proto_;
+  std::string hash_;
+  std::vector<bool> has_collectives_;
+};
+
+// Magic, format version and canonical encoding.
+std::string Serialize(const v1::Executable& executable);
+
+// Checks everything Parse promises. Exposed for the compiler's tests.
+absl::Status Validate(const v1::Executable& executable, const Limits& limits);
+
+// Calls `visit` for every instruction, bodies of repeats included, with the number of times it executes in one run.
+template <class Visitor>
+void ForEachInstruction(const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions,
+                        uint64_t times, const Visitor& visit) {
+  for (const v1::Instruction& instruction : instructions) {
+    visit(instruction, times);
+    if (instruction.has_repeat()) {
+      ForEachInstruction(instruction.repeat().body(), times * instruction.repeat().count(), visit);
+    }
+  }
+}
+
+}  // namespace vpod::program

@@ -1,0 +1,77 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "device/base/status.h"
+#include "device/program/ops/rules.h"
+
+namespace vpod::program {
+
+absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
+  Dims result(std::max(a.size(), b.size()));
+  for (size_t i = 0; i < result.size(); ++i) {
+    const int64_t da = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const int64_t db = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (da != db && da != 1 && db != 1) {
+      return absl::InvalidArgumentError(absl::StrCat("shapes [", absl::StrJoin(a, ","), "] and [",
+                                                     absl::StrJoin(b, ","), "] do not broadcast"));
+    }
+    result[result.size() - 1 - i] = std::max(da, db);
+  }
+  return result;
+}
+
+absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& input) {
+  VPOD_RETURN_IF_ERROR(Check(input));
+  bool fits = IsFloat(input.type);
+  switch (op) {
+    case v1::NEGATE:
+    case v1::ABSOLUTE:
+    case v1::SQUARE:
+    case v1::RELU:
+      fits = fits || input.type == v1::INT32;
+      break;
+    case v1::LOGICAL_NOT:
+      fits = input.type == v1::BOOL;
+      break;
+    case v1::EXPONENT:
+    case v1::LOGARITHM:
+    case v1::SQUARE_ROOT:
+    case v1::TANH:
+    case v1::SIGMOID:
+    case v1::RECIPROCAL:
+      break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("unknown unary operator ", op));
+  }
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(v1::UnaryOperator_Name(op), " does not take ", input.ToString()));
+  }
+  return input;
+}
+
+absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a, const TensorType& b) {
+  if (op <= v1::BINARY_OPERATOR_UNSPECIFIED || op > v1::SIGMOID_GRADIENT) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown binary operator ", op));
+  }
+  VPOD_RETURN_IF_ERROR(Check(a));
+  VPOD_RETURN_IF_ERROR(Check(b));
+  const bool logical = op == v1::LOGICAL_AND || op == v1::LOGICAL_OR;
+  const bool gradient = op >= v1::RELU_GRADIENT;
+  const bool comparison = op >= v1::EQUAL && op <= v1::GREATER_EQUAL;
+  const bool number = IsFloat(a.type) || a.type == v1::INT32 || a.type == v1::UINT32;
+  const bool fits = a.type == b.type && (logical    ? a.type == v1::BOOL
+                                         : gradient ? IsFloat(a.type) && a.dims == b.dims
+                                                    : number);
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat(v1::BinaryOperator_Name(op), " does not take ",
+                                                   a.ToString(), " and ", b.ToString()));
+  }
+  VPOD_ASSIGN_OR_RETURN(Dims dims, BroadcastDims(a.dims, b.dims));
+  TensorType result{comparison ? v1::BOOL : a.type, std::move(dims)};
+  VPOD_RETURN_IF_ERROR(Check(result));
+  return result;
+}
+
+}  // namespace vpod::program

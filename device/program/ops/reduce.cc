@@ -1,0 +1,41 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "device/base/status.h"
+#include "device/program/ops/rules.h"
+
+namespace vpod::program {
+
+absl::StatusOr<TensorType> ReduceType(v1::ReduceOperator op, const TensorType& input,
+                                      absl::Span<const uint32_t> axes) {
+  VPOD_RETURN_IF_ERROR(Check(input));
+  if (op <= v1::REDUCE_OPERATOR_UNSPECIFIED || op > v1::MIN) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown reduce operator ", op));
+  }
+  if (!IsFloat(input.type) && !(input.type == v1::INT32 && op != v1::MEAN)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(v1::ReduceOperator_Name(op), " does not reduce ", input.ToString()));
+  }
+  std::vector<bool> reduced(input.dims.size());
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] >= input.dims.size() || (i > 0 && axes[i] <= axes[i - 1])) {
+      return absl::InvalidArgumentError(absl::StrCat("axes [", absl::StrJoin(axes, ","),
+                                                     "] are no ascending axes of ", input.ToString()));
+    }
+    reduced[axes[i]] = true;
+  }
+  TensorType result{input.type, {}};
+  for (size_t i = 0; i < reduced.size(); ++i) {
+    if (!reduced[i]) result.dims.push_back(input.dims[i]);
+  }
+  return result;
+}
+
+absl::StatusOr<TensorType> ArgMaxType(const TensorType& input) {
+  VPOD_RETURN_IF_ERROR(Check(input));
+  if (!IsFloat(input.type) || input.dims.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("arg-max does not take ", input.ToString()));
+  }
+  return TensorType{v1::INT32, Dims(input.dims.begin(), input.dims.end() - 1)};
+}
+
+}  // namespace vpod::program

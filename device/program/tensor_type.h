@@ -1,0 +1,51 @@
+// Type and shape of tensors, shared by the graph builder, the compiler, the validator and the engine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/program/v1/program.pb.h"
+
+namespace vpod::program {
+
+namespace v1 = ::vpod::program::v1;
+
+inline constexpr int kMaxRank = 8;
+inline constexpr int64_t kMaxElements = int64_t{1} << 31;
+
+using Dims = std::vector<int64_t>;
+
+// Element type and dimensions, outermost first. A scalar has no dimensions.
+struct TensorType {
+  v1::DataType type = v1::FLOAT32;
+  Dims dims;
+
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+  int64_t elements() const;
+  uint64_t bytes() const;
+  int rank() const { return static_cast<int>(dims.size()); }
+  // "float32[16,28,28,1]"
+  std::string ToString() const;
+};
+
+// Bytes of one element; 0 for an unknown type.
+uint64_t SizeOf(v1::DataType type);
+// "float32", "bool" …
+absl::string_view Name(v1::DataType type);
+bool IsFloat(v1::DataType type);
+
+// InvalidArgument unless the type is known, the rank at most kMaxRank, every dimension 1 or more and the number of
+// elements at most kMaxElements.
+absl::Status Check(const TensorType& type);
+
+TensorType TypeOf(const v1::Tensor& tensor);
+TensorType TypeOf(const v1::Stream& stream);
+
+// Bytes that the tensor takes in the emulator's arena (a wide accumulator takes 8 an element).
+uint64_t ArenaBytes(const v1::Tensor& tensor);
+
+}  // namespace vpod::program

@@ -1,0 +1,114 @@
+#include "device/shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace vpod::shm {
+namespace {
+
+absl::StatusOr<std::byte*> MapShared(int fd, size_t bytes) {
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (data == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot map ", bytes, " bytes of shared memory: ", std::strerror(errno)));
+  }
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+Segment::Segment(base::UniqueFd fd, std::byte* data, size_t size)
+    : fd_(std::move(fd)), data_(data), size_(size) {}
+
+Segment::Segment(Segment&& other) noexcept { *this = std::move(other); }
+
+Segment& Segment::operator=(Segment&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Segment::~Segment() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+absl::StatusOr<Segment> Segment::Create(size_t bytes) {
+  base::UniqueFd fd(memfd_create("vpod", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot create ", bytes, " bytes of shared memory: ", std::strerror(errno)));
+  }
+  if (bytes == 0) return Segment(std::move(fd), nullptr, 0);
+  auto data = MapShared(fd.get(), bytes);
+  if (!data.ok()) return data.status();
+  return Segment(std::move(fd), *data, bytes);
+}
+
+absl::StatusOr<Segment> Segment::Map(base::UniqueFd fd, size_t bytes) {
+  struct stat info = {};
+  if (fstat(fd.get(), &info) != 0 || static_cast<size_t>(info.st_size) < bytes ||
+      (fcntl(fd.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the shared segment is not a sealed one of ", bytes, " bytes"));
+  }
+  if (bytes == 0) return Segment(std::move(fd), nullptr, 0);
+  auto data = MapShared(fd.get(), bytes);
+  if (!data.ok()) return data.status();
+  return Segment(std::move(fd), *data, bytes);
+}
+
+absl::Status SendFd(int socket, int fd, const void* data, size_t length) {
+  iovec part{const_cast<void*>(data), length};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(length)) {
+    return absl::UnavailableError(absl::StrCat("cannot pass a descriptor: ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<base::UniqueFd> ReceiveFd(int socket, void* data, size_t length) {
+  iovec part{data, length};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
+  base::UniqueFd fd;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int))) {
+      int raw = -1;
+      std::memcpy(&raw, CMSG_DATA(header), sizeof(int));
+      fd = base::UniqueFd(raw);
+    }
+  }
+  if (received != static_cast<ssize_t>(length)) {
+    return absl::UnavailableError("the peer closed the local socket");
+  }
+  return fd;
+}
+
+}  // namespace vpod::shm
