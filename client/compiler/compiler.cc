@@ -1,0 +1,264 @@
+#include "client/compiler/compiler.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "client/compiler/lowering.h"
+#include "client/compiler/memory_plan.h"
+#include "client/graph/instruction_tensors.h"
+#include "device/base/status.h"
+#include "device/program/executable.h"
+#include "device/program/float_codec.h"
+
+namespace vpod::compiler {
+namespace {
+
+namespace v1 = program::v1;
+
+// Puts lowered programs together: one tensor table and arena an IPU, shared variables first, the temporaries of all
+// programs over each other behind them.
+class Assembler {
+ public:
+  explicit Assembler(const CompileOptions& options) : options_(options) {
+    executable_.set_ipus_per_replica(options.ipus_per_replica);
+    variables_.resize(options.ipus_per_replica);
+    for (uint32_t i = 0; i < options.ipus_per_replica; ++i) executable_.add_ipus();
+  }
+
+  // First pass: variables get their places, so that all programs agree on them.
+  void AddVariables(const LoweredProgram& program) {
+    for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
+      for (const LoweredTensor& tensor : program.ipus[ipu].tensors) {
+        if (tensor.variable.empty() || variables_[ipu].contains(tensor.variable)) continue;
+        v1::Ipu* text = executable_.mutable_ipus(static_cast<int>(ipu));
+        const uint64_t offset = text->arena_bytes();
+        text->set_arena_bytes(offset + (tensor.type.bytes() + 63) / 64 * 64);
+        variables_[ipu][tensor.variable] = AddTensor(ipu, tensor, offset);
+        v1::Variable* variable = executable_.add_variables();
+        variable->set_name(tensor.variable);
+        variable->set_ipu(ipu);
+        variable->set_tensor(variables_[ipu][tensor.variable]);
+      }
+    }
+  }
+
+  // Second pass, for each program.
+  void AddProgram(const ProgramSpec& spec, LoweredProgram program) {
+    v1::Program* text = executable_.add_programs();
+    text->set_name(spec.name);
+    const std::vector<uint32_t> streams = MergeStreams(program, spec.device_iterations * spec.accumulation);
+    for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
+      LoweredIpu& lowered = program.ipus[ipu];
+      const std::vector<uint32_t> tensors = PlaceTensors(ipu, lowered);
+      for (auto& section : lowered.sections) {
+        for (v1::Instruction& instruction : section) {
+          const auto renumber = [&](uint32_t* index) { *index = tensors[*index]; };
+          RenumberOnce(instruction, renumber);
+          if (instruction.has_stream_in()) {
+            instruction.mutable_stream_in()->set_stream(streams[instruction.stream_in().stream()]);
+          } else if (instruction.has_stream_out()) {
+            instruction.mutable_stream_out()->set_stream(streams[instruction.stream_out().stream()]);
+          }
+        }
+      }
+      EmitBlock(spec, lowered, text->add_blocks());
+    }
+  }
+
+  v1::Executable Finish() {
+    for (uint32_t ipu = 0; ipu < options_.ipus_per_replica; ++ipu) {
+      v1::Ipu* text = executable_.mutable_ipus(static_cast<int>(ipu));
+      text->set_arena_bytes(std::max(text->arena_bytes(), ends_.contains(ipu) ? ends_[ipu] : 0));
+    }
+    return std::move(executable_);
+  }
+
+ private:
+  uint32_t AddTensor(uint32_t ipu, const LoweredTensor& tensor, uint64_t offset) {
+    v1::Ipu* text = executable_.mutable_ipus(static_cast<int>(ipu));
+    v1::Tensor* entry = text->add_tensors();
+    entry->set_type(tensor.type.type);
+    entry->mutable_dims()->Add(tensor.type.dims.begin(), tensor.type.dims.end());
+    entry->set_offset(offset);
+    entry->set_wide_accumulator(tensor.wide_accumulator);
+    return static_cast<uint32_t>(text->tensors_size() - 1);
+  }
+
+  static void RenumberOnce(v1::Instruction& instruction, const std::function<void(uint32_t*)>& renumber) {
+    // Tensors updated in place were renumbered as reads.
+    int in_place = instruction.has_sgd() ? 2 : instruction.has_accumulate() ? 1 : 0;
+    graph::VisitTensors(instruction, renumber, [&](uint32_t* index) {
+      if (in_place-- <= 0) renumber(index);
+    });
+  }
+
+  // Stream indices of the executable for the program's own.
+  std::vector<uint32_t> MergeStreams(const LoweredProgram& program, uint32_t transfers) {
+    std::vector<uint32_t> indices;
+    for (const LoweredStream& stream : program.streams) {
+      int index = 0;
+      while (index < executable_.streams_size() && executable_.streams(index).name() != stream.name) ++index;
+      if (index == executable_.streams_size()) {
+        v1::Stream* entry = executable_.add_streams();
+        entry->set_name(stream.name);
+        entry->set_to_device(stream.to_device);
+        entry->set_ipu(stream.ipu);
+        entry->set_type(stream.type.type);
+        entry->mutable_dims()->Add(stream.type.dims.begin(), stream.type.dims.end());
+      }
+      v1::Stream* entry = executable_.mutable_streams(index);
+      entry->set_transfers_per_run(std::max(entry->transfers_per_run(), transfers));
+      indices.push_back(static_cast<uint32_t>(index));
+    }
+    return indices;
+  }
+
+  // Lifetimes in steps of the program text. What is made in Setup, and accumulators, live to the end; what is made in the
+  // body dies with it unless the update reads it.
+  std::vector<uint32_t> PlaceTensors(uint32_t ipu, LoweredIpu& lowered) {
+    std::vector<Storage> storages(lowered.num_storages);
+    std::vector<bool> seen(lowered.num_storages), whole_run(lowered.num_storages);
+    for (const LoweredTensor& tensor : lowered.tensors) {
+      Storage& storage = storages[tensor.storage];
+      const auto elements = static_cast<uint64_t>(tensor.type.elements());
+      storage.bytes = std::max(storage.bytes, tensor.wide_accumulator ? elements * 8 : tensor.type.bytes());
+      if (tensor.wide_accumulator) whole_run[tensor.storage] = true;
+    }
+    int step = 0;
+    for (int section = 0; section < kNumSections; ++section) {
+      for (v1::Instruction& instruction : lowered.sections[section]) {
+        const auto touch = [&](uint32_t* index) {
+          const uint32_t id = lowered.tensors[*index].storage;
+          if (!seen[id]) storages[id].first = step;
+          seen[id] = true;
+          storages[id].last = step;
+          if (section == static_cast<int>(Section::kSetup)) whole_run[id] = true;
+        };
+        graph::VisitTensors(instruction, touch, touch);
+        ++step;
+      }
+    }
+    std::vector<Storage> temporaries;
+    std::vector<uint32_t> ids;
+    std::set<uint32_t> persistent;
+    for (const LoweredTensor& tensor : lowered.tensors) {
+      if (!tensor.variable.empty()) persistent.insert(tensor.storage);
+    }
+    for (uint32_t id = 0; id < storages.size(); ++id) {
+      if (persistent.contains(id)) continue;
+      if (whole_run[id]) storages[id].first = 0, storages[id].last = step;
+      temporaries.push_back(storages[id]);
+      ids.push_back(id);
+    }
+    const uint64_t end = PlaceStorage(temporaries, executable_.ipus(static_cast<int>(ipu)).arena_bytes());
+    ends_[ipu] = std::max(ends_[ipu], end);
+    for (size_t i = 0; i < ids.size(); ++i) storages[ids[i]] = temporaries[i];
+    for (const LoweredTensor& tensor : lowered.tensors) {
+      if (tensor.variable.empty()) continue;
+      const uint32_t index = variables_[ipu].at(tensor.variable);
+      storages[tensor.storage].offset =
+          executable_.ipus(static_cast<int>(ipu)).tensors(static_cast<int>(index)).offset();
+    }
+    std::vector<uint32_t> indices;
+    for (const LoweredTensor& tensor : lowered.tensors) {
+      indices.push_back(tensor.variable.empty() ? AddTensor(ipu, tensor, storages[tensor.storage].offset)
+                                                : variables_[ipu].at(tensor.variable));
+    }
+    return indices;
+  }
+
+  static void Append(std::vector<v1::Instruction>& from, google::protobuf::RepeatedPtrField<v1::Instruction>* to) {
+    for (v1::Instruction& instruction : from) *to->Add() = std::move(instruction);
+  }
+
+  // Where a loop of `count` rounds puts its body: into a Repeat, or straight into the surrounding block.
+  static google::protobuf::RepeatedPtrField<v1::Instruction>* Loop(
+      google::protobuf::RepeatedPtrField<v1::Instruction>* around, uint32_t count) {
+    if (count == 1) return around;
+    v1::Repeat* repeat = around->Add()->mutable_repeat();
+    repeat->set_count(count);
+    return repeat->mutable_body();
+  }
+
+  static void EmitBlock(const ProgramSpec& spec, LoweredIpu& lowered, v1::Block* block) {
+    const auto section = [&](Section s) -> std::vector<v1::Instruction>& {
+      return lowered.sections[static_cast<int>(s)];
+    };
+    Append(section(Section::kSetup), block->mutable_instructions());
+    if (section(Section::kClear).empty() && section(Section::kBody).empty() &&
+        section(Section::kUpdate).empty()) {
+      return;
+    }
+    auto* iteration = Loop(block->mutable_instructions(), spec.device_iterations);
+    Append(section(Section::kClear), iteration);
+    if (!section(Section::kBody).empty()) {
+      Append(section(Section::kBody), Loop(iteration, spec.accumulation));
+    }
+    Append(section(Section::kUpdate), iteration);
+  }
+
+  const CompileOptions& options_;
+  v1::Executable executable_;
+  std::vector<std::map<std::string, uint32_t>> variables_;  // [ipu] name -> tensor
+  std::map<uint32_t, uint64_t> ends_;
+};
+
+absl::Status CheckOptions(const CompileOptions& options) {
+  if (options.programs.empty()) return absl::InvalidArgumentError("no program to compile");
+  for (const ProgramSpec& spec : options.programs) {
+    if (spec.device_iterations < 1 || spec.accumulation < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("program '", spec.name, "': device iterations and accumulation must be 1 or more"));
+    }
+    if (!spec.loss.has_value() && spec.accumulation != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("program '", spec.name, "': inference needs an accumulation of 1"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options) {
+  VPOD_RETURN_IF_ERROR(graph.status());
+  VPOD_RETURN_IF_ERROR(CheckOptions(options));
+  std::vector<LoweredProgram> programs;
+  Assembler assembler(options);
+  for (const ProgramSpec& spec : options.programs) {
+    VPOD_ASSIGN_OR_RETURN(LoweredProgram program, Lower(graph, spec, options));
+    assembler.AddVariables(program);
+    programs.push_back(std::move(program));
+  }
+  for (size_t i = 0; i < programs.size(); ++i) {
+    assembler.AddProgram(options.programs[i], std::move(programs[i]));
+  }
+  const v1::Executable executable = assembler.Finish();
+  VPOD_RETURN_IF_ERROR(program::Validate(executable, {}));
+
+  Compiled compiled;
+  compiled.executable = program::Serialize(executable);
+  for (const v1::Variable& variable : executable.variables()) {
+    const v1::Tensor& tensor =
+        executable.ipus(static_cast<int>(variable.ipu())).tensors(static_cast<int>(variable.tensor()));
+    compiled.initial_values[variable.name()] = std::string(program::TypeOf(tensor).bytes(), '\0');
+  }
+  for (graph::Tensor variable : graph.variables()) {
+    const graph::Value& value = graph.values()[variable.id];
+    const auto it = compiled.initial_values.find(value.name);
+    if (it != compiled.initial_values.end()) it->second = program::EncodeFloats(graph.InitialValue(variable), value.type.type);
+  }
+  for (const ProgramSpec& spec : options.programs) {
+    for (uint32_t ipu = 0; ipu < options.ipus_per_replica; ++ipu) {
+      const auto it = compiled.initial_values.find(LearningRateName(ipu));
+      if (spec.loss.has_value() && it != compiled.initial_values.end()) {
+        it->second = program::EncodeFloats({spec.sgd.learning_rate}, v1::FLOAT32);
+      }
+    }
+  }
+  return compiled;
+}
+
+}  // namespace vpod::compiler

@@ -1,0 +1,65 @@
+// From a graph to an executable for the IPUs of one replica. Compilation is pure: the same graph and options give the same
+// bytes. A training program is
+//
+//   repeat device_iterations:
+//     clear the accumulators
+//     repeat accumulation:  read a micro-batch, forward, backward, accumulate, write the outputs
+//     all-reduce the gradients, update the weights
+//
+// and an inference program reads, computes and writes device_iterations times.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/graph/graph.h"
+
+namespace vpod::compiler {
+
+// Stochastic gradient descent; the formula is that of program.v1.Sgd. The learning rate is a variable of the executable
+// (kLearningRate), so that it can change between runs.
+struct SgdOptions {
+  float learning_rate = 0.01f;
+  float momentum = 0;
+  float dampening = 0;
+  float weight_decay = 0;
+  bool nesterov = false;
+};
+
+// How gradients of micro-batches and replicas become one. Mean divides by accumulation × replicas.
+enum class GradientReduction { kMean, kSum };
+
+// One entry point of the executable.
+struct ProgramSpec {
+  std::string name;
+  uint32_t device_iterations = 1;        // weight updates (or inference steps) per run
+  uint32_t accumulation = 1;             // micro-batches per weight update; 1 for inference
+  std::optional<graph::Tensor> loss;     // present: training
+  SgdOptions sgd;                        // of training
+  GradientReduction reduction = GradientReduction::kMean;
+};
+
+struct CompileOptions {
+  uint32_t ipus_per_replica = 1;
+  uint32_t total_replicas = 1;  // of the job, for the mean of the gradients
+  std::vector<ProgramSpec> programs;
+};
+
+// An executable and the values that its variables start with.
+struct Compiled {
+  std::string executable;                            // bytes of program::Serialize
+  std::map<std::string, std::string> initial_values; // by variable name, in the variable's element type
+};
+
+// Name of the learning-rate variable on an IPU.
+std::string LearningRateName(uint32_t ipu);
+
+// InvalidArgument: a mistake in the graph or the options. Whether the program fits the memory of an IPU is decided by the
+// machine that loads it.
+absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options);
+
+}  // namespace vpod::compiler

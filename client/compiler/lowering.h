@@ -1,0 +1,54 @@
+// Lowers one program of a graph to instruction lists, one an IPU, whose tensors are named by (value, IPU) before memory is
+// planned.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/compiler/compiler.h"
+#include "client/graph/graph.h"
+
+namespace vpod::compiler {
+
+// Parts of a program, in order of execution. Setup runs once a run, Clear and Update once a weight update, Body once a
+// micro-batch.
+enum class Section { kSetup, kClear, kBody, kUpdate };
+inline constexpr int kNumSections = 4;
+
+// A tensor of an IPU before it has a place.
+struct LoweredTensor {
+  graph::TensorType type;
+  bool wide_accumulator = false;
+  // Persistent tensors keep their value between runs and are known by name; others live within a run.
+  std::string variable;
+  // Tensors of the same storage share their bytes (reshapes).
+  uint32_t storage = 0;
+};
+
+// Instructions of one IPU; their tensor fields are indices into `tensors`.
+struct LoweredIpu {
+  std::vector<LoweredTensor> tensors;
+  uint32_t num_storages = 0;
+  std::vector<program::v1::Instruction> sections[kNumSections];
+};
+
+// A stream as this program uses it.
+struct LoweredStream {
+  std::string name;
+  bool to_device = true;
+  uint32_t ipu = 0;
+  graph::TensorType type;
+};
+
+struct LoweredProgram {
+  std::vector<LoweredIpu> ipus;
+  std::vector<LoweredStream> streams;  // StreamIn and StreamOut refer to these by index
+};
+
+absl::StatusOr<LoweredProgram> Lower(const graph::Graph& graph, const ProgramSpec& spec,
+                                     const CompileOptions& options);
+
+}  // namespace vpod::compiler

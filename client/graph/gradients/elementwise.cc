@@ -1,0 +1,97 @@
+#include "client/graph/gradients/gradients.h"
+
+namespace vpod::graph {
+
+void UnaryGradient(Graph& graph, const v1::Unary& op, GradientMap& gradients) {
+  const Tensor x{op.input()}, y{op.output()};
+  const Tensor dy = gradients.Get(y.id);
+  const auto scalar = [&](double value) { return graph.Constant({graph.TypeOf(x).type, {}}, value); };
+  Tensor dx;
+  switch (op.operator_()) {
+    case v1::NEGATE:
+      dx = graph.Unary(v1::NEGATE, dy);
+      break;
+    case v1::ABSOLUTE: {
+      // dy where x > 0, -dy where x < 0, 0 at 0.
+      const Tensor minus_x = graph.Unary(v1::NEGATE, x);
+      dx = graph.Binary(v1::SUBTRACT, graph.Binary(v1::RELU_GRADIENT, x, dy),
+                        graph.Binary(v1::RELU_GRADIENT, minus_x, dy));
+      break;
+    }
+    case v1::EXPONENT:
+      dx = graph.Multiply(dy, y);
+      break;
+    case v1::LOGARITHM:
+      dx = graph.Binary(v1::DIVIDE, dy, x);
+      break;
+    case v1::SQUARE_ROOT:
+      dx = graph.Binary(v1::DIVIDE, graph.Multiply(dy, scalar(0.5)), y);
+      break;
+    case v1::SQUARE:
+      dx = graph.Multiply(graph.Multiply(dy, x), scalar(2));
+      break;
+    case v1::TANH:
+      dx = graph.Binary(v1::TANH_GRADIENT, y, dy);
+      break;
+    case v1::SIGMOID:
+      dx = graph.Binary(v1::SIGMOID_GRADIENT, y, dy);
+      break;
+    case v1::RELU:
+      dx = graph.Binary(v1::RELU_GRADIENT, y, dy);
+      break;
+    case v1::RECIPROCAL:
+      dx = graph.Unary(v1::NEGATE, graph.Multiply(dy, graph.Unary(v1::SQUARE, y)));
+      break;
+    default:
+      return;
+  }
+  gradients.Add(x.id, dx);
+}
+
+void BinaryGradient(Graph& graph, const v1::Binary& op, GradientMap& gradients) {
+  const Tensor a{op.a()}, b{op.b()}, y{op.output()};
+  const Tensor dy = gradients.Get(y.id);
+  const auto add = [&](Tensor to, Tensor gradient) {
+    gradients.Add(to.id, graph.ReduceToType(gradient, graph.TypeOf(to)));
+  };
+  switch (op.operator_()) {
+    case v1::ADD:
+      add(a, dy);
+      add(b, dy);
+      break;
+    case v1::SUBTRACT:
+      add(a, dy);
+      add(b, graph.Unary(v1::NEGATE, dy));
+      break;
+    case v1::MULTIPLY:
+      add(a, graph.Multiply(dy, b));
+      add(b, graph.Multiply(dy, a));
+      break;
+    case v1::DIVIDE: {
+      const Tensor quotient = graph.Binary(v1::DIVIDE, dy, b);
+      add(a, quotient);
+      add(b, graph.Unary(v1::NEGATE, graph.Multiply(quotient, y)));
+      break;
+    }
+    case v1::MAXIMUM:
+    case v1::MINIMUM: {
+      // The chosen operand takes the gradient; of equals, the first.
+      const auto type = graph.TypeOf(dy).type;
+      const auto wins = op.operator_() == v1::MAXIMUM ? v1::GREATER_EQUAL : v1::LESS_EQUAL;
+      const Tensor first = graph.Cast(graph.Binary(wins, a, b), type);
+      const Tensor da = graph.Multiply(dy, first);
+      add(a, da);
+      add(b, graph.Binary(v1::SUBTRACT, dy, da));
+      break;
+    }
+    default:
+      break;  // comparisons and logic have no derivative
+  }
+}
+
+void CastGradient(Graph& graph, const v1::Cast& op, GradientMap& gradients) {
+  if (!program::IsFloat(graph.TypeOf({op.input()}).type)) return;
+  gradients.Add(op.input(), graph.Cast(gradients.Get(op.output()), graph.TypeOf({op.input()}).type));
+}
+
+}  // namespace vpod::graph

@@ -1,0 +1,30 @@
+#include "client/graph/gradients/gradients.h"
+
+namespace vpod::graph {
+
+void ReduceGradient(Graph& graph, const v1::Reduce& op, GradientMap& gradients) {
+  const Tensor x{op.input()}, y{op.output()};
+  const TensorType x_type = graph.TypeOf(x);
+  // The reduced axes come back with length 1, so that multiplication broadcasts over them.
+  Dims kept = x_type.dims;
+  for (uint32_t axis : op.axes()) kept[axis] = 1;
+  const Tensor dy = graph.Reshape(gradients.Get(y.id), kept);
+  const double count =
+      static_cast<double>(x_type.elements()) / static_cast<double>(graph.TypeOf(y).elements());
+  switch (op.operator_()) {
+    case v1::SUM:
+      gradients.Add(x.id, graph.Multiply(graph.Constant(x_type, 1), dy));
+      break;
+    case v1::MEAN:
+      gradients.Add(x.id, graph.Multiply(graph.Constant(x_type, 1 / count), dy));
+      break;
+    default: {
+      // Largest or smallest: equals share nothing, each takes the gradient.
+      const Tensor best = graph.Reshape(y, kept);
+      const Tensor mask = graph.Cast(graph.Binary(v1::EQUAL, x, best), x_type.type);
+      gradients.Add(x.id, graph.Multiply(mask, dy));
+    }
+  }
+}
+
+}  // namespace vpod::graph

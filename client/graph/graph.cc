@@ -1,0 +1,275 @@
+#include "client/graph/graph.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace vpod::graph {
+
+Tensor Graph::Fail(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+  return {};
+}
+
+bool Graph::Usable(std::initializer_list<Tensor> tensors) {
+  for (Tensor tensor : tensors) {
+    if (tensor.valid() && tensor.id < values_.size()) continue;
+    Fail(absl::InvalidArgumentError("an operand is not a value of this graph"));
+    return false;
+  }
+  return status_.ok();
+}
+
+Tensor Graph::NewValue(TensorType type) {
+  values_.push_back({std::move(type), Origin::kOperation, ipu_, "", 0, ~0u});
+  return {static_cast<uint32_t>(values_.size() - 1)};
+}
+
+void Graph::AddNode(v1::Instruction instruction) { nodes_.push_back({std::move(instruction), ipu_}); }
+
+Tensor Graph::NewNamed(absl::string_view name, TensorType type, Origin origin) {
+  for (const Value& value : values_) {
+    if (value.origin == origin && value.name == name) {
+      return Fail(absl::InvalidArgumentError(absl::StrCat("the name '", name, "' is used twice")));
+    }
+  }
+  if (name.empty()) return Fail(absl::InvalidArgumentError("inputs and variables need a name"));
+  const absl::Status status = program::Check(type);
+  if (!status.ok()) return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
+  const Tensor tensor = NewValue(std::move(type));
+  values_.back().origin = origin;
+  values_.back().name = std::string(name);
+  return tensor;
+}
+
+Tensor Graph::Input(absl::string_view name, TensorType type) {
+  const Tensor tensor = NewNamed(name, std::move(type), Origin::kInput);
+  if (tensor.valid()) inputs_.push_back(tensor);
+  return tensor;
+}
+
+Tensor Graph::Variable(absl::string_view name, TensorType type, std::vector<float> initial) {
+  if (!program::IsFloat(type.type) || static_cast<int64_t>(initial.size()) != type.elements()) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat("variable ", name, " of type ", type.ToString(),
+                                                        " has ", initial.size(), " initial values")));
+  }
+  const Tensor tensor = NewNamed(name, std::move(type), Origin::kVariable);
+  if (tensor.valid()) {
+    variables_.push_back(tensor);
+    initial_.emplace(tensor.id, std::move(initial));
+  }
+  return tensor;
+}
+
+Tensor Graph::Constant(TensorType type, double value) {
+  const absl::Status status = program::Check(type);
+  if (!status.ok()) return Fail(status);
+  const Tensor tensor = NewValue(std::move(type));
+  values_.back().origin = Origin::kConstant;
+  values_.back().constant = value;
+  return tensor;
+}
+
+void Graph::Output(absl::string_view name, Tensor value) {
+  if (!Usable({value})) return;
+  for (const GraphOutput& output : outputs_) {
+    if (output.name == name) {
+      Fail(absl::InvalidArgumentError(absl::StrCat("the output '", name, "' is used twice")));
+      return;
+    }
+  }
+  outputs_.push_back({std::string(name), value});
+}
+
+Tensor Graph::MatMul(Tensor a, Tensor b, bool transpose_a, bool transpose_b) {
+  if (!Usable({a, b})) return {};
+  auto type = program::MatMulType(TypeOf(a), TypeOf(b), transpose_a, transpose_b);
+  if (!type.ok()) return Fail(type.status());
+  const Tensor output = NewValue(*std::move(type));
+  v1::Instruction instruction;
+  auto* op = instruction.mutable_mat_mul();
+  op->set_a(a.id);
+  op->set_b(b.id);
+  op->set_output(output.id);
+  op->set_transpose_a(transpose_a);
+  op->set_transpose_b(transpose_b);
+  AddNode(std::move(instruction));
+  return output;
+}
+
+Tensor Graph::Conv2d(Tensor image, Tensor weights, const v1::Window& window) {
+  if (!Usable({image, weights})) return {};
+  auto type = program::Conv2dType(TypeOf(image), TypeOf(weights), window);
+  if (!type.ok()) return Fail(type.status());
+  const Tensor output = NewValue(*std::move(type));
+  v1::Instruction instruction;
+  auto* op = instruction.mutable_conv2d();
+  op->set_pass(v1::Conv2d::FORWARD);
+  op->set_a(image.id);
+  op->set_b(weights.id);
+  op->set_output(output.id);
+  *op->mutable_window() = window;
+  AddNode(std::move(instruction));
+  return output;
+}
+
+Tensor Graph::MaxPool2d(Tensor image, const v1::Window& window) {
+  if (!Usable({image})) return {};
+  auto type = program::MaxPool2dType(TypeOf(image), window);
+  if (!type.ok()) return Fail(type.status());
+  const Tensor output = NewValue(*std::move(type));
+  v1::Instruction instruction;
+  auto* op = instruction.mutable_max_pool2d();
+  op->set_input(image.id);
+  op->set_output(output.id);
+  *op->mutable_window() = window;
+  AddNode(std::move(instruction));
+  return output;
+}
+
+Tensor Graph::Unary(v1::UnaryOperator op, Tensor input) {
+  if (!Usable({input})) return {};
+  auto type = program::UnaryType(op, TypeOf(input));
+  if (!type.ok()) return Fail(type.status());
+  const Tensor output = NewValue(*std::move(type));
+  v1::Instruction instruction;
+  instruction.mutable_unary()->set_operator_(op);
+  instruction.mutable_unary()->set_input(input.id);
+  instruction.mutable_unary()->set_output(output.id);
+  AddNode(std::move(instruction));
+  return output;
+}
+
+Tensor Graph::Binary(v1::BinaryOperator op, Tensor a, Tensor b) {
+  if (!Usable({a, b})) return {};
+  auto type = program::BinaryType(op, TypeOf(a), TypeOf(b));
+  if (!type.ok()) return Fail(type.status());
+  const Tensor output = NewValue(*std::move(type));
+  v1::Instruction instruction;
+  auto* binary = instruction.mutable_binary();
+  binary->set_operator_(op);
+  binary->set_a(a.id);
+  binary->set_b(b.id);
+  binary->set_output(output.id);
+  AddNode(std::move(instruction));
+  return output;
+}
+
+Tensor Graph::Reduce(v1::ReduceOperator op, Tensor input, std::vector<uint32_t> axes) {
+  if (!Usable({input})) return {};
+  auto type = program::ReduceType(op, TypeOf(input), axes);
+  if (!type.ok()) return Fail(type.status());
+  const Tensor output = NewValue(*std::move(type));
+  v1::Instruction instruction;
+  auto* reduce = instruction.mutable_reduce();
+  reduce->set_operator_(op);
+  reduce->set_input(input.id);
+  reduce->set_output(output.id);
+  reduce->mutable_axes()->Add(axes.begin(), axes.end());
+  AddNode(std::move(instruction));
+  return output;
+}
+
+Tensor Graph::ArgMax(Tensor input) {
+  if (!Usable({input})) return {};
+  auto type = program::ArgMaxType(TypeOf(input));
+  if (!type.ok()) return Fail(type.status());
+  const Tensor output = NewValue(*std::move(type));
+  v1::Instruction instruction;
+  instruction.mutable_arg_max()->set_input(input.id);
+  instruction.mutable_arg_max()->set_output(output.id);
+  AddNode(std::move(instruction));
+  return output;
+}
+
+Tensor Graph::Cast(Tensor input, v1::DataType type) {
+  if (!Usable({input})) return {};
+  if (TypeOf(input).type == type) return input;
+  TensorType result{type, TypeOf(input).dims};
+  const absl::Status status = program::Check(result);
+  if (!status.ok()) return Fail(status);
+  const Tensor output = NewValue(std::move(result));
+  v1::Instruction instruction;
+  instruction.mutable_cast()->set_input(input.id);
+  instruction.mutable_cast()->set_output(output.id);
+  AddNode(std::move(instruction));
+  return output;
+}
+
+Tensor Graph::Reshape(Tensor input, Dims dims) {
+  if (!Usable({input})) return {};
+  TensorType type{TypeOf(input).type, std::move(dims)};
+  if (!program::Check(type).ok() || type.elements() != TypeOf(input).elements()) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("cannot reshape ", TypeOf(input).ToString(), " to ", type.ToString())));
+  }
+  const uint32_t source_ipu = values_[input.id].ipu;
+  const Tensor output = NewValue(std::move(type));
+  values_.back().alias_of = input.id;
+  values_.back().ipu = source_ipu;
+  return output;
+}
+
+Tensor Graph::SoftmaxCrossEntropy(Tensor logits, Tensor labels) {
+  if (!Usable({logits, labels})) return {};
+  auto type = program::SoftmaxCrossEntropyType(TypeOf(logits), TypeOf(labels));
+  if (!type.ok()) return Fail(type.status());
+  const Tensor loss = NewValue(*std::move(type));
+  const Tensor probabilities = NewValue(TypeOf(logits));
+  v1::Instruction instruction;
+  auto* op = instruction.mutable_softmax_cross_entropy();
+  op->set_logits(logits.id);
+  op->set_labels(labels.id);
+  op->set_loss(loss.id);
+  op->set_probabilities(probabilities.id);
+  AddNode(std::move(instruction));
+  return loss;
+}
+
+namespace {
+
+std::vector<uint32_t> AllAxes(const TensorType& type) {
+  std::vector<uint32_t> axes(type.dims.size());
+  for (uint32_t i = 0; i < axes.size(); ++i) axes[i] = i;
+  return axes;
+}
+
+}  // namespace
+
+Tensor Graph::Mean(Tensor input) {
+  if (!Usable({input})) return {};
+  return Reduce(v1::MEAN, input, AllAxes(TypeOf(input)));
+}
+
+Tensor Graph::Sum(Tensor input) {
+  if (!Usable({input})) return {};
+  return Reduce(v1::SUM, input, AllAxes(TypeOf(input)));
+}
+
+v1::Window Graph::Window(uint32_t stride, uint32_t padding, uint32_t kernel) {
+  v1::Window window;
+  window.set_stride_h(stride);
+  window.set_stride_w(stride);
+  window.set_pad_top(padding);
+  window.set_pad_bottom(padding);
+  window.set_pad_left(padding);
+  window.set_pad_right(padding);
+  window.set_kernel_h(kernel);
+  window.set_kernel_w(kernel);
+  return window;
+}
+
+Tensor Graph::ReduceToType(Tensor tensor, const TensorType& type) {
+  if (!Usable({tensor})) return {};
+  const Dims dims = TypeOf(tensor).dims;
+  std::vector<uint32_t> axes;
+  const size_t extra = dims.size() - type.dims.size();
+  for (uint32_t i = 0; i < dims.size(); ++i) {
+    if (i < extra || (type.dims[i - extra] == 1 && dims[i] != 1)) axes.push_back(i);
+  }
+  if (axes.empty()) return tensor;
+  const Tensor reduced = Reduce(v1::SUM, tensor, std::move(axes));
+  return reduced.valid() && TypeOf(reduced).dims != type.dims ? Reshape(reduced, type.dims) : reduced;
+}
+
+}  // namespace vpod::graph

@@ -1,0 +1,133 @@
+// Builds a model: what one replica computes for one micro-batch. Shapes are inferred as operations are added; the first
+// mistake is remembered and reported by status(), so that model code needs no error handling of its own.
+//
+//   Graph graph;
+//   Tensor x = graph.Input("images", {FLOAT32, {16, 784}});
+//   Tensor w = graph.Variable("w", {FLOAT32, {784, 10}}, initial);
+//   Tensor logits = graph.MatMul(x, w);
+//   Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, graph.Input("labels", {INT32, {16}})));
+//   graph.Output("loss", loss);
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "device/program/ops/rules.h"
+#include "device/program/tensor_type.h"
+
+namespace vpod::graph {
+
+using program::Dims;
+using program::TensorType;
+namespace v1 = program::v1;
+
+// A value of a graph. Cheap to copy; valid as long as its graph.
+struct Tensor {
+  uint32_t id = ~0u;
+  bool valid() const { return id != ~0u; }
+  friend bool operator==(Tensor, Tensor) = default;
+};
+
+// An operation in single-assignment form: an instruction whose tensor fields hold ids of graph values.
+struct Node {
+  v1::Instruction instruction;
+  uint32_t ipu = 0;
+};
+
+// Where a value comes from.
+enum class Origin { kOperation, kInput, kVariable, kConstant };
+
+struct Value {
+  TensorType type;
+  Origin origin = Origin::kOperation;
+  uint32_t ipu = 0;    // that produces or holds it
+  std::string name;    // of inputs and variables
+  double constant = 0;
+  // Reshapes share the bytes of another value; ~0u for all others.
+  uint32_t alias_of = ~0u;
+};
+
+struct GraphOutput {
+  std::string name;
+  Tensor value;
+};
+
+class Graph {
+ public:
+  // The first mistake made in building, or OK.
+  const absl::Status& status() const { return status_; }
+
+  // Later values and operations belong to this IPU of the replica.
+  void SetIpu(uint32_t ipu) { ipu_ = ipu; }
+
+  // --- Values from outside ---
+  // A host stream: a new micro-batch each time the model runs. Names are unique among inputs and outputs.
+  Tensor Input(absl::string_view name, TensorType type);
+  // A trainable parameter with its initial value, row-major; float types only, values are rounded to the type.
+  Tensor Variable(absl::string_view name, TensorType type, std::vector<float> initial);
+  // A tensor of equal elements.
+  Tensor Constant(TensorType type, double value);
+  // Sends a value to the host each time the model runs.
+  void Output(absl::string_view name, Tensor value);
+
+  // --- Operations ---
+  Tensor MatMul(Tensor a, Tensor b, bool transpose_a = false, bool transpose_b = false);
+  Tensor Conv2d(Tensor image, Tensor weights, const v1::Window& window);  // NHWC, HWIO
+  Tensor MaxPool2d(Tensor image, const v1::Window& window);
+  Tensor Unary(v1::UnaryOperator op, Tensor input);
+  Tensor Binary(v1::BinaryOperator op, Tensor a, Tensor b);
+  Tensor Reduce(v1::ReduceOperator op, Tensor input, std::vector<uint32_t> axes);
+  Tensor ArgMax(Tensor input);
+  Tensor Cast(Tensor input, v1::DataType type);
+  Tensor Reshape(Tensor input, Dims dims);
+  // Loss of each row, [n].
+  Tensor SoftmaxCrossEntropy(Tensor logits, Tensor labels);
+
+  // --- Shorthand ---
+  Tensor Relu(Tensor input) { return Unary(v1::RELU, input); }
+  Tensor Add(Tensor a, Tensor b) { return Binary(v1::ADD, a, b); }
+  Tensor Multiply(Tensor a, Tensor b) { return Binary(v1::MULTIPLY, a, b); }
+  Tensor Mean(Tensor input);  // of all elements, a scalar
+  Tensor Sum(Tensor input);   // of all elements, a scalar
+  // Window with equal strides and padding on all sides.
+  static v1::Window Window(uint32_t stride, uint32_t padding, uint32_t kernel = 0);
+
+  // Adds the reverse-mode gradient of the sum of `loss` and returns the gradient of each of `wanted`, in its type. A value
+  // that does not influence the loss has a gradient of zeros. Operations without a derivative (comparisons, arg-max,
+  // integer casts) stop the gradient.
+  std::vector<Tensor> Gradients(Tensor loss, absl::Span<const Tensor> wanted);
+
+  // --- For the gradients and the compiler ---
+  const TensorType& TypeOf(Tensor tensor) const { return values_[tensor.id].type; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<GraphOutput>& outputs() const { return outputs_; }
+  const std::vector<Tensor>& inputs() const { return inputs_; }
+  const std::vector<Tensor>& variables() const { return variables_; }
+  const std::vector<float>& InitialValue(Tensor variable) const { return initial_.at(variable.id); }
+  // Adds an operation whose output types are known; used where the type rules give them.
+  Tensor NewValue(TensorType type);
+  void AddNode(v1::Instruction instruction);
+  Tensor Fail(absl::Status status);
+  // Sums `tensor` over the axes that broadcasting to its shape added to `type`.
+  Tensor ReduceToType(Tensor tensor, const TensorType& type);
+
+ private:
+  bool Usable(std::initializer_list<Tensor> tensors);
+  Tensor NewNamed(absl::string_view name, TensorType type, Origin origin);
+
+  absl::Status status_;
+  uint32_t ipu_ = 0;
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<Tensor> inputs_, variables_;
+  std::vector<GraphOutput> outputs_;
+  std::map<uint32_t, std::vector<float>> initial_;
+};
+
+}  // namespace vpod::graph

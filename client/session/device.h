@@ -1,0 +1,41 @@
+// What a session needs of the IPUs it runs on. Two implementations: the IPUModel in this process (ipu_model.h) and the
+// IPUs of a POD (client/ipuof/ipuof_device.h).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "device/base/units.h"
+
+namespace vpod::session {
+
+// The IPUs of one lease. Calls come from one thread at a time, except that stream slots other than the running one may be
+// touched while Run blocks.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // Replicas of this process, and the clock of their IPUs.
+  virtual uint32_t local_replicas() const = 0;
+  virtual double clock_hz() const = 0;
+  // For messages: "IPUModel", "device 24 of partition p16".
+  virtual std::string name() const = 0;
+
+  // Loads the bytes of program::Serialize for all local replicas.
+  virtual absl::Status Load(const std::string& executable) = 0;
+  // Stream buffer of a slot, laid out as program::StreamLayout says; valid until the next Load.
+  virtual std::byte* Slot(uint32_t slot) = 0;
+  // Runs a program once; blocks. Returns the virtual cycles it took.
+  virtual absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) = 0;
+  // Sets a variable on all local replicas.
+  virtual absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) = 0;
+  virtual absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) = 0;
+  // Cycle counters, replica by replica, IPU by IPU.
+  virtual absl::StatusOr<std::vector<base::Cycles>> Counters() = 0;
+};
+
+}  // namespace vpod::session

@@ -1,0 +1,123 @@
+#include "client/session/ipu_model.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "device/arch/hardware.h"
+#include "device/base/status.h"
+#include "device/engine/engine.h"
+
+namespace vpod::session {
+namespace {
+
+class IpuModel : public Device {
+ public:
+  IpuModel(const IpuModelOptions& options, const arch::MachineType& type)
+      : options_(options), type_(type), executors_(options.compute_threads), budget_(options.memory_limit_bytes) {}
+
+  ~IpuModel() override {
+    if (engine_) engine_->Cancel(absl::CancelledError("the device was closed"));
+  }
+
+  uint32_t local_replicas() const override { return options_.replicas; }
+  double clock_hz() const override { return type_.clock_hz; }
+  std::string name() const override { return "IPUModel"; }
+
+  absl::Status Load(const std::string& bytes) override {
+    VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes));
+    engine_.reset();
+    auto job = std::make_shared<fabric::Job>(
+        "ipu-model", fabric::JobShape{1, options_.replicas, options_.ipus_per_replica});
+    VPOD_RETURN_IF_ERROR(job->Join(job->shape(), {0, 0, options_.replicas, "this process", nullptr, nullptr}));
+    VPOD_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(executable, {.executors = &executors_,
+                                                                      .budget = &budget_,
+                                                                      .job = job,
+                                                                      .local_replicas = options_.replicas,
+                                                                      .clock_hz = type_.clock_hz}));
+    job->Loaded(0, executable->hash());
+    streams_.assign(engine_->layout().TotalBytes() + 64, std::byte{});
+    return absl::OkStatus();
+  }
+
+  std::byte* Slot(uint32_t slot) override {
+    const auto address = reinterpret_cast<uintptr_t>(streams_.data());
+    return streams_.data() + (64 - address % 64) % 64 + slot * engine_->layout().SlotBytes();
+  }
+
+  absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
+    VPOD_RETURN_IF_ERROR(CheckLoaded());
+    base::Mutex mutex;
+    std::condition_variable changed;
+    std::optional<absl::StatusOr<engine::RunResult>> result;
+    engine_->Run(program, Slot(slot), [&](absl::StatusOr<engine::RunResult> done) {
+      base::MutexLock lock(mutex);
+      result = std::move(done);
+      changed.notify_all();
+    });
+    base::MutexLock lock(mutex);
+    lock.Wait(changed, [&] { return result.has_value(); });
+    if (!result->ok()) return result->status();
+    return (*result)->cycles;
+  }
+
+  absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
+    VPOD_RETURN_IF_ERROR(CheckLoaded());
+    VPOD_ASSIGN_OR_RETURN(const auto* variable, engine_->executable().FindVariable(name));
+    for (uint32_t replica = 0; replica < options_.replicas; ++replica) {
+      VPOD_RETURN_IF_ERROR(engine_->WriteVariable(*variable, replica, 0, bytes));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) override {
+    VPOD_RETURN_IF_ERROR(CheckLoaded());
+    VPOD_ASSIGN_OR_RETURN(const auto* variable, engine_->executable().FindVariable(name));
+    return engine_->ReadVariable(*variable, replica);
+  }
+
+  absl::StatusOr<std::vector<base::Cycles>> Counters() override {
+    VPOD_RETURN_IF_ERROR(CheckLoaded());
+    return engine_->Counters();
+  }
+
+ private:
+  absl::Status CheckLoaded() const {
+    if (!engine_) return absl::FailedPreconditionError("no executable is loaded");
+    return absl::OkStatus();
+  }
+
+  const IpuModelOptions options_;
+  const arch::MachineType type_;
+  engine::Executors executors_;
+  engine::MemoryBudget budget_;
+  std::vector<std::byte> streams_;
+  std::shared_ptr<engine::Engine> engine_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> CreateIpuModel(const IpuModelOptions& options) {
+  VPOD_ASSIGN_OR_RETURN(const arch::MachineType type, arch::FindMachineType(options.machine_type));
+  if (options.replicas < 1 || options.ipus_per_replica < 1) {
+    return absl::InvalidArgumentError("the IPUModel needs one replica of one IPU or more");
+  }
+  const auto number = [](const char* name) {
+    uint32_t value = 1;
+    const char* text = std::getenv(name);
+    if (text == nullptr || !absl::SimpleAtoi(text, &value)) return 1u;
+    return value;
+  };
+  const uint32_t total = number("POPDIST_NUM_TOTAL_REPLICAS"), local = number("POPDIST_NUM_LOCAL_REPLICAS");
+  if (total > local && local > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the IPUModel runs in one process and cannot take part in a job of ", total / local,
+                     " instances; attach to a partition, or start one instance"));
+  }
+  return std::make_unique<IpuModel>(options, type);
+}
+
+}  // namespace vpod::session

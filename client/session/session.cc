@@ -1,0 +1,73 @@
+#include "client/session/session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/base/status.h"
+#include "device/program/float_codec.h"
+
+namespace vpod::session {
+
+Session::Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable)
+    : device_(std::move(device)),
+      executable_(std::move(executable)),
+      layout_(executable_->proto(), device_->local_replicas()) {}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device> device,
+                                                         const compiler::Compiled& compiled) {
+  VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(compiled.executable));
+  VPOD_RETURN_IF_ERROR(device->Load(compiled.executable));
+  std::unique_ptr<Session> session(new Session(std::move(device), std::move(executable)));
+  for (const auto& [name, bytes] : compiled.initial_values) {
+    VPOD_RETURN_IF_ERROR(session->device_->WriteVariable(name, bytes));
+  }
+  return session;
+}
+
+absl::StatusOr<absl::Span<std::byte>> Session::StreamBytes(absl::string_view name, uint32_t replica,
+                                                           uint32_t slot, size_t element_size) {
+  VPOD_ASSIGN_OR_RETURN(uint32_t stream, executable_->FindStream(name));
+  const auto& declared = executable_->proto().streams(static_cast<int>(stream));
+  if (replica >= layout_.replicas() || slot >= program::kStreamSlots ||
+      element_size != program::SizeOf(declared.type())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "stream '", name, "' has ", program::SizeOf(declared.type()), "-byte elements, ", layout_.replicas(),
+        " replicas and ", program::kStreamSlots, " slots; replica ", replica, ", slot ", slot, " with ",
+        element_size, "-byte elements was asked for"));
+  }
+  return absl::MakeSpan(device_->Slot(slot) + layout_.Offset(stream, replica, 0),
+                        layout_.TransferBytes(stream) * layout_.Transfers(stream));
+}
+
+absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t slot) {
+  VPOD_ASSIGN_OR_RETURN(uint32_t index, executable_->FindProgram(program));
+  return device_->Run(index, slot);
+}
+
+absl::StatusOr<std::vector<float>> Session::ReadFloats(absl::string_view variable, uint32_t replica) {
+  VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
+  VPOD_ASSIGN_OR_RETURN(const std::string bytes, device_->ReadVariable(variable, replica));
+  const program::TensorType type = program::TypeOf(executable_->TensorOf(*declared));
+  return program::DecodeFloats(bytes, type.type);
+}
+
+absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const float> values) {
+  VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
+  const program::TensorType type = program::TypeOf(executable_->TensorOf(*declared));
+  if (static_cast<size_t>(type.elements()) != values.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable '", variable, "' is ", type.ToString(), "; ", values.size(), " values given"));
+  }
+  return device_->WriteVariable(variable, program::EncodeFloats(values, type.type));
+}
+
+absl::Status Session::SetLearningRate(float rate) {
+  for (uint32_t ipu = 0; ipu < executable_->ipus_per_replica(); ++ipu) {
+    const std::string name = compiler::LearningRateName(ipu);
+    if (!executable_->FindVariable(name).ok()) continue;
+    VPOD_RETURN_IF_ERROR(WriteFloats(name, {rate}));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace vpod::session

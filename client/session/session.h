@@ -1,0 +1,53 @@
+// Runs a compiled model on a device: streams by name, variables by name, programs by name.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/compiler/compiler.h"
+#include "client/session/device.h"
+#include "device/program/executable.h"
+#include "device/program/stream_layout.h"
+
+namespace vpod::session {
+
+class Session {
+ public:
+  // Loads the executable and writes the initial values.
+  static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device> device,
+                                                         const compiler::Compiled& compiled);
+
+  Device& device() { return *device_; }
+
+  // All micro-batches of a stream that one run moves for one local replica, in order: transfers × elements. T must have the
+  // size of the stream's elements. NotFound names the streams there are.
+  template <class T>
+  absl::StatusOr<absl::Span<T>> Stream(absl::string_view name, uint32_t replica, uint32_t slot = 0) {
+    absl::StatusOr<absl::Span<std::byte>> bytes = StreamBytes(name, replica, slot, sizeof(T));
+    if (!bytes.ok()) return bytes.status();
+    return absl::Span<T>(reinterpret_cast<T*>(bytes->data()), bytes->size() / sizeof(T));
+  }
+
+  // Runs a program once on the data of a slot; blocks.
+  absl::StatusOr<base::Cycles> Run(absl::string_view program, uint32_t slot = 0);
+
+  // Float variables as float32, whatever their type; `replica` is local.
+  absl::StatusOr<std::vector<float>> ReadFloats(absl::string_view variable, uint32_t replica = 0);
+  absl::Status WriteFloats(absl::string_view variable, absl::Span<const float> values);
+  // Sets the learning rate of all following weight updates.
+  absl::Status SetLearningRate(float rate);
+
+ private:
+  Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable);
+  absl::StatusOr<absl::Span<std::byte>> StreamBytes(absl::string_view name, uint32_t replica, uint32_t slot,
+                                                    size_t element_size);
+
+  const std::unique_ptr<Device> device_;
+  const std::shared_ptr<const program::Executable> executable_;
+  const program::StreamLayout layout_;
+};
+
+}  // namespace vpod::session

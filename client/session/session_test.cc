@@ -1,0 +1,233 @@
+#include "client/session/session.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include "client/session/ipu_model.h"
+
+namespace vpod::session {
+namespace {
+
+using graph::Graph;
+using graph::Tensor;
+using program::v1::FLOAT16;
+using program::v1::FLOAT32;
+using program::v1::INT32;
+
+std::vector<float> Random(size_t n, uint32_t seed, float scale = 1) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-scale, scale);
+  std::vector<float> values(n);
+  for (float& value : values) value = uniform(generator);
+  return values;
+}
+
+std::unique_ptr<Session> Open(const Graph& graph, const compiler::CompileOptions& options) {
+  auto compiled = compiler::Compile(graph, options);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  if (!compiled.ok()) return nullptr;
+  auto device = CreateIpuModel({.replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica,
+                                .compute_threads = 2});
+  EXPECT_TRUE(device.ok()) << device.status();
+  auto session = Session::Create(*std::move(device), *compiled);
+  EXPECT_TRUE(session.ok()) << session.status();
+  return session.ok() ? *std::move(session) : nullptr;
+}
+
+// A two-layer classifier on micro-batches of 4 rows of 12; the second layer on IPU `second_ipu`.
+Graph Classifier(uint32_t second_ipu, Tensor* loss_out, program::v1::DataType type = FLOAT32) {
+  Graph graph;
+  Tensor x = graph.Cast(graph.Input("x", {FLOAT32, {4, 12}}), type);
+  const Tensor labels = graph.Input("labels", {INT32, {4}});
+  const Tensor w1 = graph.Variable("w1", {type, {12, 10}}, Random(120, 1, 0.5));
+  const Tensor b1 = graph.Variable("b1", {type, {10}}, Random(10, 2, 0.1));
+  x = graph.Relu(graph.Add(graph.MatMul(x, w1), b1));
+  graph.SetIpu(second_ipu);
+  const Tensor w2 = graph.Variable("w2", {type, {10, 3}}, Random(30, 3, 0.5));
+  const Tensor logits = graph.MatMul(x, w2);
+  *loss_out = graph.Mean(graph.SoftmaxCrossEntropy(logits, labels));
+  graph.Output("loss", graph.Cast(*loss_out, FLOAT32));
+  return graph;
+}
+
+// Trains three steps on 16 micro-batches; returns all losses and the final weights.
+std::vector<float> Train(uint32_t replicas, uint32_t accumulation, uint32_t ipus_per_replica = 1) {
+  Tensor loss;
+  const Graph graph = Classifier(ipus_per_replica - 1, &loss);
+  compiler::CompileOptions options;
+  options.total_replicas = replicas;
+  options.ipus_per_replica = ipus_per_replica;
+  options.programs = {{.name = "train", .accumulation = accumulation, .loss = loss,
+                       .sgd = {.learning_rate = 0.1f, .momentum = 0.9f}}};
+  auto session = Open(graph, options);
+  if (!session) return {};
+  std::vector<float> result;
+  for (int step = 0; step < 3; ++step) {
+    for (uint32_t r = 0; r < replicas; ++r) {
+      auto x = *session->Stream<float>("x", r);
+      auto labels = *session->Stream<int32_t>("labels", r);
+      for (uint32_t a = 0; a < accumulation; ++a) {
+        const uint32_t batch = step * 16 + r * accumulation + a;
+        const std::vector<float> data = Random(48, 100 + batch);
+        std::copy(data.begin(), data.end(), x.begin() + a * 48);
+        for (int i = 0; i < 4; ++i) labels[a * 4 + i] = static_cast<int32_t>((batch + i) % 3);
+      }
+    }
+    const auto cycles = session->Run("train");
+    EXPECT_TRUE(cycles.ok()) << cycles.status();
+    EXPECT_GT(cycles->value(), 1000u);
+    for (uint32_t r = 0; r < replicas; ++r) {
+      const auto losses = *session->Stream<float>("loss", r);
+      result.insert(result.end(), losses.begin(), losses.end());
+    }
+  }
+  for (const char* name : {"w1", "b1", "w2"}) {
+    const auto weights = *session->ReadFloats(name, replicas - 1);
+    result.insert(result.end(), weights.begin(), weights.end());
+  }
+  return result;
+}
+
+void ExpectClose(const std::vector<float>& a, const std::vector<float>& b, float relative) {
+  ASSERT_EQ(a.size(), b.size());
+  ASSERT_FALSE(a.empty());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_NEAR(a[i], b[i], relative * std::max(1e-3f, std::fabs(a[i]))) << i;
+  }
+}
+
+TEST(SessionTest, ReplicationAndAccumulationGiveTheSameCurve) {
+  const std::vector<float> one_by_sixteen = Train(1, 16);
+  ExpectClose(one_by_sixteen, Train(4, 4), 1e-5f);
+  ExpectClose(one_by_sixteen, Train(16, 1), 1e-5f);
+}
+
+TEST(SessionTest, RunsAreIdenticalToTheBit) {
+  EXPECT_EQ(Train(16, 1), Train(16, 1));
+  EXPECT_EQ(Train(4, 4), Train(4, 4));
+}
+
+TEST(SessionTest, AReplicaMaySpanTwoIpus) {
+  // Sharding moves tensors between IPUs and changes no arithmetic.
+  EXPECT_EQ(Train(4, 4, 2), Train(4, 4, 1));
+}
+
+TEST(SessionTest, LossFalls) {
+  const std::vector<float> result = Train(16, 1);
+  double first = 0, last = 0;
+  for (int i = 0; i < 16; ++i) {
+    first += result[i];
+    last += result[32 + i];
+  }
+  EXPECT_LT(last, first);
+}
+
+TEST(SessionTest, HalfPrecisionTrainsToo) {
+  Tensor loss;
+  const Graph graph = Classifier(0, &loss, FLOAT16);
+  compiler::CompileOptions options;
+  options.total_replicas = 2;
+  options.programs = {{.name = "train", .accumulation = 2, .loss = loss, .sgd = {.learning_rate = 0.1f}}};
+  auto session = Open(graph, options);
+  ASSERT_TRUE(session);
+  const auto before = *session->ReadFloats("w2");
+  ASSERT_TRUE(session->Run("train").ok());
+  EXPECT_NE(before, *session->ReadFloats("w2"));
+  EXPECT_EQ(*session->ReadFloats("w2", 0), *session->ReadFloats("w2", 1));
+}
+
+TEST(SessionTest, ProgramsShareVariables) {
+  Tensor loss;
+  const Graph graph = Classifier(0, &loss);
+  compiler::CompileOptions options;
+  options.programs = {{.name = "train", .loss = loss, .sgd = {.learning_rate = 0.5f}},
+                      {.name = "evaluate", .device_iterations = 2}};
+  auto session = Open(graph, options);
+  ASSERT_TRUE(session);
+  ASSERT_TRUE(session->Run("evaluate").ok());
+  const float before = (*session->Stream<float>("loss", 0))[1];
+  ASSERT_TRUE(session->Run("train").ok());
+  ASSERT_TRUE(session->Run("evaluate").ok());
+  EXPECT_LT((*session->Stream<float>("loss", 0))[1], before);
+}
+
+TEST(SessionTest, LearningRateChangesBetweenRuns) {
+  Tensor loss;
+  const Graph graph = Classifier(0, &loss);
+  compiler::CompileOptions options;
+  options.programs = {{.name = "train", .loss = loss, .sgd = {.learning_rate = 0.5f}}};
+  auto session = Open(graph, options);
+  ASSERT_TRUE(session->SetLearningRate(0).ok());
+  const auto before = *session->ReadFloats("w1");
+  ASSERT_TRUE(session->Run("train").ok());
+  EXPECT_EQ(*session->ReadFloats("w1"), before);
+}
+
+TEST(SessionTest, LabelOutOfRangeFailsTheRunByName) {
+  Tensor loss;
+  const Graph graph = Classifier(0, &loss);
+  compiler::CompileOptions options;
+  options.total_replicas = 4;
+  options.programs = {{.name = "train", .loss = loss, .sgd = {}}};
+  auto session = Open(graph, options);
+  (*session->Stream<int32_t>("labels", 2))[1] = 3;
+  EXPECT_EQ(session->Run("train").status().message(), "label 3 in row 1 is outside 0 to 2");
+}
+
+TEST(SessionTest, CountersAgreeAcrossReplicas) {
+  Tensor loss;
+  const Graph graph = Classifier(0, &loss);
+  compiler::CompileOptions options;
+  options.total_replicas = 8;
+  options.programs = {{.name = "train", .loss = loss, .sgd = {}}};
+  auto session = Open(graph, options);
+  const auto cycles = session->Run("train");
+  ASSERT_TRUE(cycles.ok());
+  const auto counters = *session->device().Counters();
+  ASSERT_EQ(counters.size(), 8u);
+  for (const auto& counter : counters) EXPECT_EQ(counter, *cycles);
+}
+
+TEST(SessionTest, OutOfIpuMemoryNamesTheLargestTensors) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {16384, 16384}});
+  graph.Output("y", graph.Mean(graph.Relu(x)));
+  compiler::CompileOptions options;
+  options.programs = {{.name = "run"}};
+  auto compiled = compiler::Compile(graph, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  auto device = CreateIpuModel({});
+  const auto session = Session::Create(*std::move(device), *compiled);
+  ASSERT_EQ(session.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(session.status().message()).find("float32[16384,16384]"), std::string::npos);
+}
+
+TEST(SessionTest, UnknownNamesListWhatThereIs) {
+  Tensor loss;
+  const Graph graph = Classifier(0, &loss);
+  compiler::CompileOptions options;
+  options.programs = {{.name = "train", .loss = loss, .sgd = {}}};
+  auto session = Open(graph, options);
+  EXPECT_EQ(session->Run("trian").status().message(), "no program 'trian'; there are train");
+  EXPECT_EQ(session->Stream<float>("y", 0).status().message(), "no stream 'y'; there are x, labels, loss");
+  EXPECT_FALSE(session->ReadFloats("w9").ok());
+  EXPECT_FALSE(session->Stream<double>("x", 0).ok());
+  EXPECT_FALSE(session->Stream<float>("x", 1).ok());
+}
+
+TEST(IpuModelTest, IsRefusedUnderSeveralInstances) {
+  setenv("POPDIST_NUM_TOTAL_REPLICAS", "16", 1);
+  setenv("POPDIST_NUM_LOCAL_REPLICAS", "4", 1);
+  const auto device = CreateIpuModel({});
+  unsetenv("POPDIST_NUM_TOTAL_REPLICAS");
+  unsetenv("POPDIST_NUM_LOCAL_REPLICAS");
+  EXPECT_EQ(device.status().message(),
+            "the IPUModel runs in one process and cannot take part in a job of 4 instances; attach to a partition, "
+            "or start one instance");
+}
+
+}  // namespace
+}  // namespace vpod::session

@@ -1,0 +1,112 @@
+// An executable loaded on the IPUs of one lease, and its execution. The unit of execution is (replica, IPU): a coroutine
+// on the compute executor. Units meet only at all-reduces and inter-IPU copies, through the job.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "device/base/mutex.h"
+#include "device/engine/executors.h"
+#include "device/fabric/job.h"
+#include "device/model/cost.h"
+#include "device/program/executable.h"
+#include "device/program/stream_layout.h"
+
+namespace vpod::engine {
+
+// Host memory that emulated IPUs may take together. Thread-safe.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t limit_bytes) : limit_(limit_bytes) {}
+  // ResourceExhausted names what was asked, what is in use and the limit.
+  absl::Status Reserve(uint64_t bytes);
+  void Release(uint64_t bytes) { used_ -= bytes; }
+  uint64_t used() const { return used_; }
+  uint64_t limit() const { return limit_; }
+
+ private:
+  const uint64_t limit_;
+  std::atomic<uint64_t> used_ = 0;
+};
+
+// Everything an engine needs; the pointers outlive it.
+struct EngineOptions {
+  Executors* executors = nullptr;
+  MemoryBudget* budget = nullptr;
+  std::shared_ptr<fabric::Job> job;
+  uint32_t instance = 0;        // in the job
+  uint32_t replica_offset = 0;  // first global replica
+  uint32_t local_replicas = 1;
+  double clock_hz = 1.33e9;
+};
+
+// Result of one run.
+struct RunResult {
+  base::Cycles cycles;  // on the slowest IPU
+};
+
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  using Done = std::function<void(absl::StatusOr<RunResult>)>;
+
+  // Checks the modelled memory, reserves and creates the arenas, prepares the kernels.
+  // ResourceExhausted: out of IPU memory, or of the host's budget.
+  static absl::StatusOr<std::shared_ptr<Engine>> Create(std::shared_ptr<const program::Executable> executable,
+                                                        const EngineOptions& options);
+  ~Engine();
+
+  const program::Executable& executable() const { return *executable_; }
+  const program::StreamLayout& layout() const { return layout_; }
+
+  // Runs a program once on all local replicas; `slot` is the stream buffer of layout().SlotBytes() bytes and stays valid until
+  // `done`. One run at a time: another gives FailedPrecondition. `done` is called on the control thread.
+  void Run(uint32_t program, std::byte* slot, Done done);
+  // Makes the current and later runs fail with `cause` as soon as their kernels end.
+  void Cancel(const absl::Status& cause);
+
+  // Variables, while no run is active. `offset` and sizes in bytes; OutOfRange when they leave the variable.
+  absl::Status WriteVariable(const program::v1::Variable& variable, uint32_t replica, uint64_t offset,
+                             absl::string_view data);
+  absl::StatusOr<std::string> ReadVariable(const program::v1::Variable& variable, uint32_t replica) const;
+
+  // Modelled bytes in use on each IPU of a replica.
+  const std::vector<base::Bytes>& memory_use() const { return memory_use_; }
+  // Cycle counters since load, replica by replica, IPU by IPU.
+  std::vector<base::Cycles> Counters() const;
+  // Priced shares of a program's time, for sensors: busy (compute) and exchange, of the total, on IPU `ipu`.
+  model::Cost ProgramCost(uint32_t program, uint32_t ipu) const { return costs_[program][ipu]; }
+
+ private:
+  struct Unit;
+  struct Step;
+  struct Run_;
+  struct Interpreter;
+
+  Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options);
+  absl::Status Prepare();
+  void StartUnits(std::shared_ptr<Run_> run);
+  void FinishRun(const std::shared_ptr<Run_>& run);
+
+  const std::shared_ptr<const program::Executable> executable_;
+  const EngineOptions options_;
+  const model::Topology topology_;
+  const program::StreamLayout layout_;
+  std::vector<base::Bytes> memory_use_;
+  uint64_t reserved_ = 0;
+  std::vector<std::unique_ptr<Unit>> units_;                 // replica-major
+  std::vector<std::vector<std::vector<Step>>> steps_;        // [program][ipu]
+  std::vector<std::vector<model::Cost>> costs_;              // [program][ipu]
+  std::atomic<bool> cancelled_ = false;
+  mutable base::Mutex mutex_;
+  absl::Status cancel_cause_ ABSL_GUARDED_BY(mutex_);
+  bool running_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t collective_runs_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace vpod::engine

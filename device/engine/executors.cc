@@ -1,0 +1,65 @@
+#include "device/engine/executors_impl.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace vpod::engine {
+namespace {
+
+// A timer that re-arms itself; the flag outlives the handle, so a late tick finds it and stops.
+struct Ticker : std::enable_shared_from_this<Ticker> {
+  Ticker(boost::asio::io_context& context, std::chrono::milliseconds period, std::function<void()> task)
+      : timer(context), period(period), task(std::move(task)) {}
+
+  void Arm() {
+    timer.expires_after(period);
+    timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      if (error || self->stopped.load()) return;
+      self->task();
+      self->Arm();
+    });
+  }
+
+  boost::asio::steady_timer timer;
+  const std::chrono::milliseconds period;
+  const std::function<void()> task;
+  std::atomic<bool> stopped = false;
+};
+
+}  // namespace
+
+Executors::Executors(int compute_threads) : impl_(std::make_unique<Impl>()) {
+  if (compute_threads <= 0) {
+    compute_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }
+  impl_->compute_threads = compute_threads;
+  for (int i = 0; i < compute_threads; ++i) {
+    impl_->threads.emplace_back([this] { impl_->compute.run(); });
+  }
+  impl_->threads.emplace_back([this] { impl_->control.run(); });
+}
+
+Executors::~Executors() {
+  impl_->compute.stop();
+  impl_->control.stop();
+  for (std::thread& thread : impl_->threads) thread.join();
+}
+
+int Executors::compute_threads() const { return impl_->compute_threads; }
+
+void Executors::PostCompute(std::function<void()> task) {
+  boost::asio::post(impl_->compute, std::move(task));
+}
+
+void Executors::PostControl(std::function<void()> task) {
+  boost::asio::post(impl_->control, std::move(task));
+}
+
+std::shared_ptr<void> Executors::Every(std::chrono::milliseconds period, std::function<void()> task) {
+  auto ticker = std::make_shared<Ticker>(impl_->control, period, std::move(task));
+  PostControl([ticker] { ticker->Arm(); });
+  // The handle only raises a flag: the timer itself belongs to the control thread.
+  return std::shared_ptr<void>(ticker.get(), [ticker](void*) { ticker->stopped.store(true); });
+}
+
+}  // namespace vpod::engine

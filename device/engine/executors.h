@@ -1,0 +1,35 @@
+// The two executors of a process that hosts IPUs (DESIGN 3.6): compute threads run kernels of at most some 20 ms and
+// nothing else; the control thread runs leases, timers and completions. Kept apart, because a timer on a busy compute pool
+// is late by hundreds of milliseconds.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace vpod::engine {
+
+// Thread-safe. Destruction waits for running tasks and drops queued ones.
+class Executors {
+ public:
+  // `compute_threads` 0 means one a core.
+  explicit Executors(int compute_threads = 0);
+  ~Executors();
+  Executors(const Executors&) = delete;
+  Executors& operator=(const Executors&) = delete;
+
+  int compute_threads() const;
+  void PostCompute(std::function<void()> task);
+  void PostControl(std::function<void()> task);
+  // Calls `task` on the control thread every `period` until the returned handle is destroyed; the handle's destructor may run
+  // on any thread but the control thread's own tasks, and returns at once.
+  std::shared_ptr<void> Every(std::chrono::milliseconds period, std::function<void()> task);
+
+  struct Impl;  // Asio stays out of this header; engine.cc uses it
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vpod::engine

@@ -1,0 +1,47 @@
+// What matmul and convolution share in their use of oneDNN.
+#pragma once
+
+#include <omp.h>
+
+#include <dnnl.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "device/engine/kernels/operand.h"
+
+namespace vpod::engine {
+
+inline const dnnl::engine& CpuEngine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+inline dnnl::stream& StreamOfThisThread() {
+  thread_local dnnl::stream stream(CpuEngine());
+  return stream;
+}
+
+// Bits depend on the number of OpenMP threads; ours is always one, at preparation and at execution.
+inline void UseOneThread() { omp_set_num_threads(1); }
+
+inline dnnl::primitive_attr UserScratchpad() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+// Scratch slots: 0-2 hold float16 operands as float32, 3-5 reordered operands, 6 oneDNN's scratchpad.
+inline constexpr size_t kReorderSlot = 3;
+inline constexpr size_t kScratchpadSlot = 6;
+
+// oneDNN reports errors by exception; none leaves the kernels.
+template <class F>
+auto Guarded(const F& f) -> decltype(f()) {
+  try {
+    UseOneThread();
+    return f();
+  } catch (const dnnl::error& error) {
+    return absl::InternalError(absl::StrCat("oneDNN: ", error.what()));
+  }
+}
+
+}  // namespace vpod::engine

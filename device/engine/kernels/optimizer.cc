@@ -1,0 +1,62 @@
+#include "device/base/simd.h"
+#include "device/engine/kernels/operand.h"
+
+namespace vpod::engine {
+namespace {
+
+VPOD_SIMD void AddWide(double* accumulator, const float* gradient, size_t n) {
+  for (size_t i = 0; i < n; ++i) accumulator[i] += gradient[i];
+}
+
+struct SgdConstants {
+  float momentum, one_minus_dampening, weight_decay, gradient_scale;
+  bool nesterov;
+};
+
+VPOD_SIMD void SgdPlain(float* w, const float* g, float rate, SgdConstants k, size_t n) {
+  for (size_t i = 0; i < n; ++i) w[i] -= rate * (k.gradient_scale * g[i] + k.weight_decay * w[i]);
+}
+
+VPOD_SIMD void SgdMomentum(float* w, const float* g, float* v, float rate, SgdConstants k, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const float u = k.gradient_scale * g[i] + k.weight_decay * w[i];
+    v[i] = k.momentum * v[i] + k.one_minus_dampening * u;
+    w[i] -= rate * (k.nesterov ? u + k.momentum * v[i] : v[i]);
+  }
+}
+
+}  // namespace
+
+Kernel PrepareAccumulate(const program::v1::Ipu& ipu, const program::v1::Accumulate& op) {
+  const Operand gradient = Resolve(ipu, op.gradient()), accumulator = Resolve(ipu, op.accumulator());
+  return [=](std::byte* arena) {
+    AddWide(accumulator.As<double>(arena), ReadFloats(gradient, arena, 0), gradient.elements());
+    return absl::OkStatus();
+  };
+}
+
+Kernel PrepareSgd(const program::v1::Ipu& ipu, const program::v1::Sgd& op) {
+  const Operand weights = Resolve(ipu, op.weights()), gradient = Resolve(ipu, op.gradient());
+  const Operand learning_rate = Resolve(ipu, op.learning_rate());
+  const Operand velocity = op.has_velocity() ? Resolve(ipu, op.velocity()) : Operand();
+  const bool has_velocity = op.has_velocity();
+  const SgdConstants constants{op.momentum(), 1 - op.dampening(), op.weight_decay(), op.gradient_scale(),
+                               op.nesterov()};
+  return [=](std::byte* arena) {
+    // Float16 weights are read into scratch, updated there and rounded back.
+    auto* w = const_cast<float*>(ReadFloats(weights, arena, 0));
+    const float* g = ReadFloats(gradient, arena, 1);
+    const float rate = *learning_rate.As<float>(arena);
+    if (has_velocity) {
+      auto* v = const_cast<float*>(ReadFloats(velocity, arena, 2));
+      SgdMomentum(w, g, v, rate, constants, weights.elements());
+      StoreFloats(velocity, arena, v);
+    } else {
+      SgdPlain(w, g, rate, constants, weights.elements());
+    }
+    StoreFloats(weights, arena, w);
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace vpod::engine

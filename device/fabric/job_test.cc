@@ -1,0 +1,184 @@
+#include "device/fabric/job.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+namespace vpod::fabric {
+namespace {
+
+using std::chrono::seconds;
+
+// An instance of the job under test that records what it is told.
+struct Instance {
+  std::vector<std::string> notices;
+  std::optional<absl::Status> failure;
+  std::optional<absl::Status> started;
+
+  JobMember Member(uint32_t index, uint32_t offset, uint32_t local) {
+    return {index, offset, local, "pid " + std::to_string(100 + index) + " on host",
+            [this](const std::string& text) { notices.push_back(text); },
+            [this](const absl::Status& cause, bool, uint32_t) { failure = cause; }};
+  }
+};
+
+class JobTest : public testing::Test {
+ protected:
+  void JoinAll() {
+    for (uint32_t i = 0; i < 4; ++i) {
+      ASSERT_TRUE(job_->Join(shape_, instances_[i].Member(i, i * 4, 4)).ok());
+    }
+  }
+  void LoadAll() {
+    for (uint32_t i = 0; i < 4; ++i) job_->Loaded(i, "c3d4c3d4c3d4");
+  }
+  void Start(uint32_t i, uint64_t run = 0, uint32_t program = 0) {
+    job_->StartRun(i, run, program, [this, i](absl::Status s) { instances_[i].started = s; });
+  }
+  // Replicas of instance i meet; returns where their results will be.
+  void MeetAs(uint32_t i, std::vector<absl::Status>& results, MeetingAction action = Finish()) {
+    for (uint32_t r = i * 4; r < i * 4 + 4; ++r) {
+      job_->Meet({0, 0, 0}, 16, r, i, nullptr, [&results](absl::Status s) { results.push_back(s); }, action);
+    }
+  }
+  static MeetingAction Finish() {
+    return [](const std::vector<void*>&, std::function<void(absl::Status)> finish) { finish(absl::OkStatus()); };
+  }
+
+  const JobShape shape_{4, 16, 1};
+  std::shared_ptr<Job> job_ = std::make_shared<Job>("j", shape_);
+  Instance instances_[4];
+};
+
+TEST_F(JobTest, StartsWhenAllInstancesAreThereAndLoaded) {
+  JoinAll();
+  Start(0);
+  EXPECT_FALSE(instances_[0].started.has_value());
+  LoadAll();
+  ASSERT_TRUE(instances_[0].started.has_value());
+  EXPECT_TRUE(instances_[0].started->ok());
+}
+
+TEST_F(JobTest, DifferentProgramsFailEveryInstanceByName) {
+  JoinAll();
+  for (uint32_t i = 0; i < 4; ++i) job_->Loaded(i, i == 2 ? "a1b2a1b2ffff" : "c3d4c3d4ffff");
+  Start(0);
+  const std::string text =
+      "the instances run different programs: instance 2 loaded a1b2a1b2…, instances 0, 1, 3 loaded c3d4c3d4…";
+  EXPECT_EQ(instances_[0].started->message(), text);
+  for (const Instance& instance : instances_) EXPECT_EQ(instance.failure->message(), text);
+}
+
+TEST_F(JobTest, OverlappingReplicasAreNamed) {
+  ASSERT_TRUE(job_->Join(shape_, instances_[0].Member(0, 0, 4)).ok());
+  EXPECT_EQ(job_->Join(shape_, instances_[1].Member(1, 2, 4)).message(),
+            "instance 1 covers replicas 2 to 5, instance 0 covers replicas 0 to 3: they overlap");
+  EXPECT_TRUE(instances_[0].failure.has_value());
+}
+
+TEST_F(JobTest, ReplicasBeyondTheTotalAreNamed) {
+  EXPECT_EQ(job_->Join(shape_, instances_[0].Member(0, 14, 4)).message(),
+            "instance 0 covers replicas 14 to 17, but the job has 16");
+}
+
+TEST_F(JobTest, ContradictingShapesAndDuplicatesAreNamed) {
+  ASSERT_TRUE(job_->Join(shape_, instances_[0].Member(0, 0, 4)).ok());
+  auto other = std::make_shared<Job>("k", shape_);
+  EXPECT_FALSE(other->Join({4, 8, 1}, instances_[1].Member(1, 4, 4)).ok());
+  EXPECT_EQ(job_->Join(shape_, instances_[1].Member(0, 4, 4)).message(),
+            "instance 0 joined twice: pid 100 on host and pid 100 on host");
+}
+
+TEST_F(JobTest, MissingInstanceIsNamedAndThenGivenUp) {
+  for (uint32_t i : {0, 1, 3}) {
+    ASSERT_TRUE(job_->Join(shape_, instances_[i].Member(i, i * 4, 4)).ok());
+    job_->Loaded(i, "c3d4");
+    Start(i);
+  }
+  const auto now = Job::Clock::now();
+  job_->Tick(now + seconds(4), seconds(5), seconds(60));
+  EXPECT_TRUE(instances_[0].notices.empty());
+  job_->Tick(now + seconds(6), seconds(5), seconds(60));
+  job_->Tick(now + seconds(7), seconds(5), seconds(60));
+  for (uint32_t i : {0, 1, 3}) {
+    EXPECT_EQ(instances_[i].notices, std::vector<std::string>{"waiting for 1 of 4 instances: 2"});
+  }
+  job_->Tick(now + seconds(70), seconds(5), seconds(60));
+  EXPECT_EQ(instances_[3].started->message(), "instance 2 of 4 did not join within 60 s");
+}
+
+TEST_F(JobTest, MeetingCompletesForAllOrNone) {
+  JoinAll();
+  LoadAll();
+  std::vector<absl::Status> results;
+  int actions = 0;
+  const MeetingAction action = [&](const std::vector<void*>& all, std::function<void(absl::Status)> finish) {
+    ++actions;
+    EXPECT_EQ(all.size(), 16u);
+    finish(absl::OkStatus());
+  };
+  for (uint32_t i : {2, 0, 3}) MeetAs(i, results, action);
+  EXPECT_TRUE(results.empty());
+  MeetAs(1, results, action);
+  EXPECT_EQ(results.size(), 16u);
+  EXPECT_EQ(actions, 1);
+}
+
+TEST_F(JobTest, LostInstanceFailsThoseWhoWaitAndThoseWhoCome) {
+  JoinAll();
+  LoadAll();
+  std::vector<absl::Status> results;
+  MeetAs(0, results);
+  job_->Leave(1, /*lost=*/true);
+  ASSERT_EQ(results.size(), 4u);
+  EXPECT_EQ(results[0].message(), "instance 1 (pid 101 on host) was lost");
+  MeetAs(2, results);
+  EXPECT_EQ(results.size(), 8u);
+  EXPECT_EQ(results[7].message(), "instance 1 (pid 101 on host) was lost");
+  EXPECT_FALSE(instances_[1].failure.has_value());
+  EXPECT_TRUE(instances_[3].failure.has_value());
+}
+
+TEST_F(JobTest, OrderlyLeavingHurtsOnlyThoseWhoNeedIt) {
+  JoinAll();
+  LoadAll();
+  job_->Leave(3, /*lost=*/false);
+  EXPECT_FALSE(instances_[0].failure.has_value());
+  std::vector<absl::Status> results;
+  MeetAs(0, results);
+  ASSERT_FALSE(results.empty());
+  EXPECT_EQ(results[0].message(), "instance 3 (pid 103 on host) left the job before run 0 was complete");
+}
+
+TEST_F(JobTest, StoppedInstanceIsNamedInAMeetingAndMayGoOn) {
+  JoinAll();
+  LoadAll();
+  std::vector<absl::Status> results;
+  for (uint32_t i : {0, 1, 3}) MeetAs(i, results);
+  job_->Tick(Job::Clock::now() + seconds(6), seconds(5), seconds(60));
+  EXPECT_EQ(instances_[0].notices, std::vector<std::string>{"waiting for 1 of 4 instances: 2"});
+  MeetAs(2, results);
+  EXPECT_EQ(results.size(), 16u);
+  EXPECT_TRUE(results[0].ok());
+}
+
+TEST_F(JobTest, DifferentRunsAreNamed) {
+  JoinAll();
+  LoadAll();
+  Start(0, 0, 0);
+  Start(1, 0, 1);
+  EXPECT_EQ(instances_[1].started->message(),
+            "instance 1 runs program 1 as its run 0, instance 0 runs program 0");
+}
+
+TEST_F(JobTest, EmptyWhenAllHaveLeft) {
+  JoinAll();
+  for (uint32_t i = 0; i < 4; ++i) {
+    EXPECT_FALSE(job_->Empty());
+    job_->Leave(i, false);
+  }
+  EXPECT_TRUE(job_->Empty());
+}
+
+}  // namespace
+}  // namespace vpod::fabric

@@ -1,0 +1,72 @@
+#include "device/fabric/tree_sum.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <vector>
+
+namespace vpod::fabric {
+namespace {
+
+// The definition: split at the largest power of two below n.
+double Reference(const std::vector<std::vector<float>>& inputs, size_t element, size_t first, size_t count) {
+  if (count == 1) return inputs[first][element];
+  size_t left = 1;
+  while (left * 2 < count) left *= 2;
+  return Reference(inputs, element, first, left) + Reference(inputs, element, first + left, count - left);
+}
+
+class TreeSumTest : public testing::TestWithParam<int> {};
+
+TEST_P(TreeSumTest, FollowsTheCanonicalTree) {
+  const size_t replicas = GetParam(), elements = 1300;
+  std::mt19937 random(7);
+  std::uniform_real_distribution<float> uniform(-1e6, 1e6);
+  std::vector<std::vector<float>> inputs(replicas, std::vector<float>(elements));
+  for (auto& input : inputs) {
+    for (float& value : input) value = uniform(random) * (random() % 5 == 0 ? 1e-12f : 1.0f);
+  }
+  std::vector<std::vector<float>> outputs(replicas, std::vector<float>(elements));
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (size_t r = 0; r < replicas; ++r) {
+    in.push_back(inputs[r].data());
+    out.push_back(outputs[r].data());
+  }
+  // Two ranges, as two threads would take them.
+  TreeSum(in, Element::kFloat32, out, Element::kFloat32, 0, 700, 0.5);
+  TreeSum(in, Element::kFloat32, out, Element::kFloat32, 700, elements, 0.5);
+  for (size_t i = 0; i < elements; ++i) {
+    const auto expected = static_cast<float>(Reference(inputs, i, 0, replicas) * 0.5);
+    for (size_t r = 0; r < replicas; ++r) ASSERT_EQ(outputs[r][i], expected) << i << " of " << r;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Replicas, TreeSumTest, testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 33, 64));
+
+TEST(TreeSumTest, AlignedBlocksAreSubtrees) {
+  // A machine may reduce its four replicas where they lie: the sum of the partial sums has the same bits.
+  std::vector<double> values = {1e16, 1, -1e16, 3, 1e-8, 7, 1e8, 2};
+  std::vector<const void*> leaves;
+  for (const double& value : values) leaves.push_back(&value);
+  float whole = 0;
+  void* out[] = {&whole};
+  TreeSum(leaves, Element::kFloat64, out, Element::kFloat32, 0, 1, 1);
+  const double left = (values[0] + values[1]) + (values[2] + values[3]);
+  const double right = (values[4] + values[5]) + (values[6] + values[7]);
+  EXPECT_EQ(whole, static_cast<float>(left + right));
+}
+
+TEST(TreeSumTest, ReducesInPlaceAndRoundsHalvesOnce) {
+  _Float16 a = 2048, b = 1, c = 1, d = 0;
+  const void* in[] = {&a, &b, &c, &d};
+  void* out[] = {&a, &b, &c, &d};
+  // Added in half precision, 2048 + 1 would lose both ones.
+  TreeSum(in, Element::kFloat16, out, Element::kFloat16, 0, 1, 1);
+  EXPECT_EQ(static_cast<float>(a), 2050.0f);
+  EXPECT_EQ(static_cast<float>(d), 2050.0f);
+}
+
+}  // namespace
+}  // namespace vpod::fabric
