@@ -193,7 +193,7 @@ TEST(SessionTest, CountersAgreeAcrossReplicas) {
 
 TEST(SessionTest, OutOfIpuMemoryNamesTheLargestTensors) {
   Graph graph;
-  const Tensor x = graph.Input("x", {FLOAT32, {16384, 16384}});
+  const Tensor x = graph.Input("x", {FLOAT32, {12288, 12288}});
   graph.Output("y", graph.Mean(graph.Relu(x)));
   compiler::CompileOptions options;
   options.programs = {{.name = "run"}};
@@ -202,7 +202,7 @@ TEST(SessionTest, OutOfIpuMemoryNamesTheLargestTensors) {
   auto device = CreateIpuModel({});
   const auto session = Session::Create(*std::move(device), *compiled);
   ASSERT_EQ(session.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_NE(std::string(session.status().message()).find("float32[16384,16384]"), std::string::npos);
+  EXPECT_NE(std::string(session.status().message()).find("float32[12288,12288]"), std::string::npos);
 }
 
 TEST(SessionTest, UnknownNamesListWhatThereIs) {
