@@ -61,6 +61,8 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string
     return absl::InvalidArgumentError("the executable is truncated or corrupt");
   }
   VPOD_RETURN_IF_ERROR(Validate(result->proto_, limits));
+  // Fields that this version does not know would be encoded again as they came; without them the bytes differ.
+  result->proto_.DiscardUnknownFields();
   const std::string canonical = CanonicalEncoding(result->proto_);
   if (canonical != bytes) {
     return absl::InvalidArgumentError(

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <set>
@@ -116,6 +117,8 @@ class BlockValidator {
         return CheckPeer(instruction.receive().tensor(), instruction.receive().from_ipu());
       case v1::Instruction::kRepeat:
         if (instruction.repeat().count() < 1) return Invalid("repeat count must be 1 or more");
+        // Empty rounds take time and would be in no count.
+        if (instruction.repeat().body().empty()) return Invalid("a repeat needs a body");
         if (times > limits_.executed_instructions / instruction.repeat().count()) {
           return Invalid(absl::StrCat("repeats multiply to more than ", limits_.executed_instructions));
         }
@@ -286,6 +289,35 @@ class BlockValidator {
       if (!IsFloat(type.type)) return Invalid(absl::StrCat("cannot all-reduce ", type.ToString()));
       VPOD_RETURN_IF_ERROR(Expect(op.outputs(i), type));
     }
+    return CheckDisjoint(op);
+  }
+
+  // Pieces of all tensors are reduced side by side: where an output lies, nothing else of the step may lie but the input
+  // that it replaces. Otherwise the result would depend on the threads.
+  absl::Status CheckDisjoint(const v1::AllReduce& op) const {
+    struct Range {
+      uint64_t begin, end;
+      bool output;
+    };
+    std::vector<Range> ranges;
+    const auto add = [&](uint32_t index, bool output) {
+      const v1::Tensor& tensor = tensors_[index];
+      ranges.push_back({tensor.offset(), tensor.offset() + ArenaBytes(tensor), output});
+    };
+    for (int i = 0; i < op.inputs_size(); ++i) {
+      if (op.inputs(i) != op.outputs(i)) add(op.inputs(i), false);
+      add(op.outputs(i), true);
+    }
+    std::sort(ranges.begin(), ranges.end(),
+              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    uint64_t inputs_end = 0, outputs_end = 0;
+    for (const Range& range : ranges) {
+      if (range.begin < outputs_end || (range.output && range.begin < inputs_end)) {
+        return Invalid("an output of the all-reduce shares bytes with another of its tensors");
+      }
+      uint64_t& end = range.output ? outputs_end : inputs_end;
+      end = std::max(end, range.end);
+    }
     return absl::OkStatus();
   }
 
@@ -404,6 +436,7 @@ absl::Status CollectMeetings(const v1::Ipu& ipu,
       if (body.size() * uint64_t{instruction.repeat().count()} > kMaxMeetings) {
         return Invalid(absl::StrCat("more than ", kMaxMeetings, " exchanges between IPUs in a run"));
       }
+      if (body.empty()) continue;  // there may be 2^32 rounds
       for (uint32_t i = 1; i < instruction.repeat().count(); ++i) {
         meetings.insert(meetings.end(), body.begin(), body.end());
       }
@@ -416,12 +449,18 @@ absl::Status CollectMeetings(const v1::Ipu& ipu,
 }
 
 // Plays the sends, receives and collectives of a replica's IPUs against each other: a program that would wait for ever
-// is refused instead.
+// is refused instead. The IPUs that take part in collectives must agree on their number and order; an IPU that holds
+// nothing to reduce takes part in none.
 absl::Status ValidateMeetings(const v1::Executable& executable, const v1::Program& program) {
   std::vector<std::deque<Meeting>> queues(program.blocks_size());
   for (int ipu = 0; ipu < program.blocks_size(); ++ipu) {
     VPOD_RETURN_IF_ERROR(
         CollectMeetings(executable.ipus(ipu), program.blocks(ipu).instructions(), queues[ipu]));
+  }
+  std::vector<std::deque<Meeting>*> collective;
+  for (auto& queue : queues) {
+    const auto is_collective = [](const Meeting& meeting) { return meeting.is_collective; };
+    if (std::any_of(queue.begin(), queue.end(), is_collective)) collective.push_back(&queue);
   }
   bool progress = true;
   while (progress) {
@@ -443,12 +482,12 @@ absl::Status ValidateMeetings(const v1::Executable& executable, const v1::Progra
         progress = true;
       }
     }
-    bool all_at_collective = true;
-    for (const auto& queue : queues) {
-      all_at_collective = all_at_collective && !queue.empty() && queue.front().is_collective;
+    bool all_at_collective = !collective.empty();
+    for (const auto* queue : collective) {
+      all_at_collective = all_at_collective && !queue->empty() && queue->front().is_collective;
     }
     if (all_at_collective) {
-      for (auto& queue : queues) queue.pop_front();
+      for (auto* queue : collective) queue->pop_front();
       progress = true;
     }
   }

@@ -36,7 +36,9 @@ absl::StatusOr<TensorType> MaxPool2dType(const TensorType& image, const v1::Wind
   }
   VPOD_ASSIGN_OR_RETURN(auto size,
                         WindowedSize(image, window, window.kernel_h(), window.kernel_w()));
-  return TensorType{image.type, {image.dims[0], size.first, size.second, image.dims[3]}};
+  TensorType result{image.type, {image.dims[0], size.first, size.second, image.dims[3]}};
+  VPOD_RETURN_IF_ERROR(Check(result));
+  return result;
 }
 
 }  // namespace vpod::program

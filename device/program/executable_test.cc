@@ -1,0 +1,364 @@
+#include "device/program/executable.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/stubs/logging.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/unknown_field_set.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "device/base/sha256.h"
+
+namespace vpod::program {
+namespace {
+
+using testing::HasSubstr;
+
+// Two IPUs that compute, exchange, stream and reduce: every kind of message occurs.
+v1::Executable Example() {
+  constexpr char kText[] = R"(
+    ipus_per_replica: 2
+    ipus {
+      arena_bytes: 640
+      tensors { type: FLOAT32 dims: 2 dims: 3 }
+      tensors { type: FLOAT32 dims: 3 dims: 2 offset: 64 }
+      tensors { type: FLOAT32 dims: 2 dims: 2 offset: 128 }
+      tensors { type: FLOAT32 dims: 2 dims: 3 offset: 192 wide_accumulator: true }
+      tensors { type: INT32 dims: 2 offset: 256 }
+      tensors { type: FLOAT32 dims: 1 dims: 4 dims: 4 dims: 1 offset: 320 }
+      tensors { type: FLOAT32 dims: 1 dims: 2 dims: 2 dims: 1 offset: 384 }
+      tensors { type: FLOAT32 offset: 448 }
+      tensors { type: FLOAT32 dims: 2 offset: 512 }
+      tensors { type: FLOAT16 dims: 2 dims: 3 offset: 576 }
+    }
+    ipus { arena_bytes: 64 tensors { type: FLOAT32 dims: 2 dims: 2 } }
+    streams { name: "x" to_device: true type: FLOAT32 dims: 2 dims: 3 transfers_per_run: 4 }
+    streams { name: "y" ipu: 1 type: FLOAT32 dims: 2 dims: 2 transfers_per_run: 4 }
+    variables { name: "w" tensor: 1 }
+    programs {
+      name: "main"
+      blocks {
+        instructions { fill { output: 3 } }
+        instructions { repeat { count: 4
+          body { stream_in { stream: 0 tensor: 0 } }
+          body { mat_mul { a: 0 b: 1 output: 2 } }
+          body { send { tensor: 2 to_ipu: 1 channel: 3 } }
+          body { softmax_cross_entropy { logits: 2 labels: 4 loss: 8 probabilities: 2 } }
+          body { accumulate { gradient: 0 accumulator: 3 } }
+        } }
+        instructions { all_reduce { operator: SUM inputs: 3 outputs: 0 } }
+        instructions { cast { input: 0 output: 9 } }
+        instructions { reduce { operator: MEAN input: 0 output: 8 axes: 1 } }
+        instructions { max_pool2d { input: 5 output: 6
+          window { stride_h: 2 stride_w: 2 kernel_h: 2 kernel_w: 2 } } }
+        instructions { sgd { weights: 9 gradient: 9 learning_rate: 7 gradient_scale: 0.5 } }
+      }
+      blocks {
+        instructions { repeat { count: 4
+          body { receive { tensor: 0 channel: 3 } }
+          body { stream_out { stream: 1 tensor: 0 } }
+        } }
+      }
+    }
+    programs { name: "rest" blocks { instructions { copy { input: 0 output: 0 } } } blocks {} }
+  )";
+  v1::Executable executable;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kText, &executable));
+  return executable;
+}
+
+void ExpectRefused(const std::string& bytes, const std::string& part, const Limits& limits = {}) {
+  const auto parsed = Executable::Parse(bytes, limits);
+  EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(part));
+}
+
+TEST(ExecutableTest, ParsesWhatWasSerialized) {
+  const std::string bytes = Serialize(Example());
+  const auto executable = Executable::Parse(bytes);
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  EXPECT_EQ(Serialize((*executable)->proto()), bytes);
+  EXPECT_EQ((*executable)->ipus_per_replica(), 2u);
+  EXPECT_TRUE((*executable)->has_collectives(0));
+  EXPECT_FALSE((*executable)->has_collectives(1));
+}
+
+TEST(ExecutableTest, FindsByNameAndListsWhatThereIs) {
+  const auto executable = *Executable::Parse(Serialize(Example()));
+  EXPECT_EQ(*executable->FindProgram("rest"), 1u);
+  EXPECT_EQ(*executable->FindStream("y"), 1u);
+  const v1::Variable* variable = *executable->FindVariable("w");
+  EXPECT_EQ(TypeOf(executable->TensorOf(*variable)).ToString(), "float32[3,2]");
+  EXPECT_EQ(executable->FindProgram("mian").status().message(),
+            "no program 'mian'; there are main, rest");
+  EXPECT_EQ(executable->FindStream("").status().message(), "no stream ''; there are x, y");
+  EXPECT_EQ(executable->FindVariable("v").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(ExecutableTest, CollectivesInsideRepeatsAreFound) {
+  v1::Executable executable = Example();
+  auto* block = executable.mutable_programs(1)->mutable_blocks(0);
+  v1::Repeat* repeat = block->add_instructions()->mutable_repeat();
+  repeat->set_count(2);
+  *repeat->add_body() = executable.programs(0).blocks(0).instructions(2);
+  const auto parsed = Executable::Parse(Serialize(executable));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE((*parsed)->has_collectives(1));
+}
+
+TEST(ExecutableTest, CountsExecutionsOfNestedInstructions) {
+  const v1::Executable executable = Example();
+  uint64_t instructions = 0, executions = 0;
+  ForEachInstruction(executable.programs(0).blocks(0).instructions(), 3,
+                     [&](const v1::Instruction&, uint64_t times) {
+                       ++instructions;
+                       executions += times;
+                     });
+  EXPECT_EQ(instructions, 12u);
+  EXPECT_EQ(executions, 3u * (7 + 4 * 5));
+}
+
+TEST(ExecutableTest, HashIsThatOfTheCanonicalEncoding) {
+  const std::string bytes = Serialize(Example());
+  const auto first = Executable::Parse(bytes), second = Executable::Parse(Serialize(Example()));
+  EXPECT_EQ((*first)->hash(), (*second)->hash());
+  EXPECT_EQ((*first)->hash(), base::Sha256Hex(absl::string_view(bytes).substr(8)));
+  v1::Executable other = Example();
+  other.mutable_streams(0)->set_name("z");
+  EXPECT_NE((*Executable::Parse(Serialize(other)))->hash(), (*first)->hash());
+}
+
+// Instances on different hosts and of different builds compare these hashes. Should this test fail,
+// the encoding changed: raise the format version.
+TEST(ExecutableTest, HashStaysTheSameFromBuildToBuild) {
+  EXPECT_EQ((*Executable::Parse(Serialize(Example())))->hash(),
+            "43900d4ec8ecd896f24c6a0787971a073845349db0b506c6f7f32926b7e181ee");
+}
+
+TEST(ExecutableTest, RefusesOtherMagicAndVersions) {
+  const std::string bytes = Serialize(Example());
+  EXPECT_EQ(bytes.substr(0, 8), std::string("VIPUEXE\x01"));
+  for (size_t i = 0; i < 8; ++i) {
+    std::string other = bytes;
+    other[i] ^= 2;
+    ExpectRefused(other, "not an executable of format 1");
+    ExpectRefused(bytes.substr(0, i), "not an executable of format 1");
+  }
+  ExpectRefused(bytes.substr(8), "not an executable of format 1");
+  ExpectRefused(bytes.substr(0, 8), "ipus_per_replica is 0");
+}
+
+TEST(ExecutableTest, RefusesTooManyBytes) {
+  const std::string bytes = Serialize(Example());
+  ExpectRefused(bytes, "at most 64 are accepted", {.executable_bytes = 64});
+  EXPECT_TRUE(Executable::Parse(bytes, {.executable_bytes = bytes.size()}).ok());
+}
+
+// Two encodings of the same program would have two hashes.
+TEST(ExecutableTest, RefusesOtherEncodingsOfTheSameProgram) {
+  const std::string bytes = Serialize(Example());
+  const std::string text = "not in canonical form";
+  ASSERT_EQ(bytes.substr(8, 2), std::string("\x08\x02"));  // ipus_per_replica: 2
+  // A varint longer than need be, a field twice, the first field last.
+  ExpectRefused(bytes.substr(0, 9) + std::string("\x82\x00", 2) + bytes.substr(10), text);
+  ExpectRefused(bytes.substr(0, 8) + std::string("\x08\x01") + bytes.substr(8), text);
+  ExpectRefused(bytes.substr(0, 8) + bytes.substr(10) + std::string("\x08\x02"), text);
+  // A third program `q` with the step `fill {}`, then with a zero written out as `fill { output: 0
+  // }`.
+  const std::string implied("\x2a\x0b\x0a\x01q\x12\x04\x0a\x02\x0a\x00\x12\x00", 13);
+  const std::string written("\x2a\x0d\x0a\x01q\x12\x06\x0a\x04\x0a\x02\x08\x00\x12\x00", 15);
+  EXPECT_TRUE(Executable::Parse(bytes + implied).ok());
+  ExpectRefused(bytes + written, text);
+}
+
+// A field of a newer version would be executed without its meaning.
+TEST(ExecutableTest, RefusesUnknownFieldsAnywhere) {
+  const auto refused = [](const auto& message_of) {
+    v1::Executable executable = Example();
+    google::protobuf::Message* message = message_of(executable);
+    message->GetReflection()->MutableUnknownFields(message)->AddVarint(1000, 1);
+    EXPECT_FALSE(Executable::Parse(Serialize(executable)).ok()) << message->GetTypeName();
+  };
+  refused([](v1::Executable& e) { return &e; });
+  refused([](v1::Executable& e) { return e.mutable_ipus(0); });
+  refused([](v1::Executable& e) { return e.mutable_ipus(0)->mutable_tensors(1); });
+  refused([](v1::Executable& e) { return e.mutable_streams(0); });
+  refused([](v1::Executable& e) { return e.mutable_variables(0); });
+  refused([](v1::Executable& e) { return e.mutable_programs(0); });
+  refused([](v1::Executable& e) { return e.mutable_programs(0)->mutable_blocks(1); });
+  const auto step = [](v1::Executable& e, int i) {
+    return e.mutable_programs(0)->mutable_blocks(0)->mutable_instructions(i);
+  };
+  refused([&](v1::Executable& e) { return step(e, 0); });
+  refused([&](v1::Executable& e) { return step(e, 0)->mutable_fill(); });
+  refused([&](v1::Executable& e) { return step(e, 1)->mutable_repeat()->mutable_body(1); });
+  refused([&](v1::Executable& e) { return step(e, 5)->mutable_max_pool2d()->mutable_window(); });
+}
+
+TEST(ExecutableTest, RefusesNestingThatWouldExhaustTheStack) {
+  v1::Executable executable = Example();
+  v1::Instruction step = executable.programs(0).blocks(0).instructions(0);
+  for (int depth = 0; depth < 2000; ++depth) {
+    v1::Instruction outer;
+    outer.mutable_repeat()->set_count(1);
+    outer.mutable_repeat()->add_body()->Swap(&step);
+    step.Swap(&outer);
+  }
+  executable.mutable_programs(0)->mutable_blocks(0)->add_instructions()->Swap(&step);
+  ExpectRefused(Serialize(executable), "truncated or corrupt");
+}
+
+TEST(ExecutableTest, RefusesNamesThatAreNotText) {
+  v1::Executable executable = Example();
+  executable.mutable_variables(0)->set_name("\xff\xfe");
+  ExpectRefused(Serialize(executable), "truncated or corrupt");
+}
+
+// --- Bytes that nobody meant: each is refused, or is an executable that keeps all of Parse's
+// promises. ---
+
+void ExpectRefusedOrSound(const std::string& bytes) {
+  const google::protobuf::LogSilencer silencer;  // of names that are no UTF-8
+  const auto parsed = Executable::Parse(bytes);
+  if (!parsed.ok()) {
+    EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_FALSE(parsed.status().message().empty());
+    return;
+  }
+  EXPECT_TRUE(Validate((*parsed)->proto(), {}).ok());
+  EXPECT_EQ(Serialize((*parsed)->proto()), bytes);
+  EXPECT_EQ((*parsed)->hash(), base::Sha256Hex(absl::string_view(bytes).substr(8)));
+}
+
+TEST(ExecutableFuzzTest, EveryTruncationIsRefused) {
+  const std::string bytes = Serialize(Example());
+  v1::Executable shorter = Example();
+  shorter.mutable_programs()->RemoveLast();
+  const size_t whole = Serialize(shorter).size();  // what is left there is an executable again
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_EQ(Executable::Parse(bytes.substr(0, length)).ok(), length == whole) << length;
+  }
+}
+
+TEST(ExecutableFuzzTest, EveryBitFlipIsRefusedOrSound) {
+  const std::string bytes = Serialize(Example());
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    SCOPED_TRACE(bit);
+    std::string flipped = bytes;
+    flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    ExpectRefusedOrSound(flipped);
+  }
+}
+
+TEST(ExecutableFuzzTest, RandomBytesAreRefusedOrSound) {
+  std::mt19937 random(1);
+  for (int seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE(seed);
+    std::string bytes = Serialize(v1::Executable());  // the magic
+    for (size_t n = random() % 200; n > 0; --n) bytes.push_back(static_cast<char>(random()));
+    ExpectRefusedOrSound(bytes);
+  }
+}
+
+// Sets a random field somewhere below `message` to a random value, adds to it or drops it.
+void ChangeOneField(google::protobuf::Message* message, std::mt19937& random) {
+  using google::protobuf::FieldDescriptor;
+  const auto* reflection = message->GetReflection();
+  const FieldDescriptor* field =
+      message->GetDescriptor()->field(random() % message->GetDescriptor()->field_count());
+  const uint64_t value = random() % 4 != 0 ? random() % 12 : random();
+  if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
+    if (!field->is_repeated()) {
+      // An instruction keeps its kind most of the time, or little of the program would be left.
+      const bool keep = field->containing_oneof() == nullptr || random() % 8 == 0;
+      if (keep || reflection->HasField(*message, field)) {
+        ChangeOneField(reflection->MutableMessage(message, field), random);
+      } else {
+        ChangeOneField(message, random);
+      }
+    } else if (const int size = reflection->FieldSize(*message, field);
+               size > 0 && random() % 8 != 0) {
+      ChangeOneField(reflection->MutableRepeatedMessage(message, field, random() % size), random);
+    } else if (size > 0 && random() % 2 == 0) {
+      reflection->RemoveLast(message, field);
+    } else {
+      reflection->AddMessage(message, field);
+    }
+    return;
+  }
+  if (field->is_repeated() && reflection->FieldSize(*message, field) > 0 && random() % 2 == 0) {
+    reflection->RemoveLast(message, field);
+    return;
+  }
+  const bool add = field->is_repeated();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64:
+      return add ? reflection->AddInt64(message, field, static_cast<int64_t>(value))
+                 : reflection->SetInt64(message, field, static_cast<int64_t>(value));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return add ? reflection->AddUInt32(message, field, static_cast<uint32_t>(value))
+                 : reflection->SetUInt32(message, field, static_cast<uint32_t>(value));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return reflection->SetUInt64(message, field, value * 64);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return reflection->SetEnumValue(message, field, static_cast<int>(value));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection->SetBool(message, field, value % 2 != 0);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return reflection->SetDouble(message, field, static_cast<double>(value) / 2);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return reflection->SetFloat(message, field, static_cast<float>(value) / 2);
+    default:
+      return reflection->SetString(message, field, std::string(value % 3, 'x'));
+  }
+}
+
+TEST(ExecutableFuzzTest, RandomFieldsAreRefusedOrSound) {
+  std::mt19937 random(3);
+  int sound = 0;
+  for (int seed = 0; seed < 6000; ++seed) {
+    SCOPED_TRACE(seed);
+    v1::Executable executable = Example();
+    for (size_t changes = 1 + random() % 3; changes > 0; --changes) {
+      ChangeOneField(&executable, random);
+    }
+    ExpectRefusedOrSound(Serialize(executable));
+    sound += Validate(executable, {}).ok();
+  }
+  // Neither everything nor nothing: the changes reach the rules.
+  EXPECT_GT(sound, 300);
+  EXPECT_LT(sound, 5000);
+}
+
+TEST(ExecutableFuzzTest, ManglingIsRefusedOrSound) {
+  const std::string original = Serialize(Example());
+  std::mt19937 random(2);
+  for (int seed = 0; seed < 6000; ++seed) {
+    SCOPED_TRACE(seed);
+    std::string bytes = original;
+    for (size_t changes = 1 + random() % 4; changes > 0; --changes) {
+      const size_t at = 8 + random() % (bytes.size() - 8);
+      const size_t length = 1 + random() % 16;
+      switch (random() % 4) {
+        case 0:
+          bytes[at] = static_cast<char>(random());
+          break;
+        case 1:
+          bytes.erase(at, length);
+          break;
+        case 2:  // a piece from elsewhere
+          bytes.insert(at, original.substr(8 + random() % (original.size() - 8), length));
+          break;
+        default:  // the largest varints
+          bytes.insert(at, std::string(length, '\xff'));
+      }
+      if (bytes.size() < 9) bytes = original;
+    }
+    ExpectRefusedOrSound(bytes);
+  }
+}
+
+}  // namespace
+}  // namespace vpod::program

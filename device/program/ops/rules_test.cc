@@ -1,0 +1,254 @@
+#include "device/program/ops/rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace vpod::program {
+namespace {
+
+using testing::HasSubstr;
+
+TensorType Float(Dims dims) { return {v1::FLOAT32, std::move(dims)}; }
+TensorType Half(Dims dims) { return {v1::FLOAT16, std::move(dims)}; }
+TensorType Int(Dims dims) { return {v1::INT32, std::move(dims)}; }
+TensorType Bool(Dims dims) { return {v1::BOOL, std::move(dims)}; }
+
+template <class T>
+void ExpectIs(const absl::StatusOr<T>& actual, const T& expected) {
+  ASSERT_TRUE(actual.ok()) << actual.status();
+  EXPECT_EQ(*actual, expected);
+}
+
+template <class T>
+void ExpectRefused(const absl::StatusOr<T>& actual, const std::string& part) {
+  EXPECT_EQ(actual.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(actual.status().message()), HasSubstr(part));
+}
+
+v1::Window Window(uint32_t stride_h, uint32_t stride_w,
+                  std::vector<uint32_t> padding = {0, 0, 0, 0}, uint32_t kernel_h = 0,
+                  uint32_t kernel_w = 0) {
+  v1::Window window;
+  window.set_stride_h(stride_h);
+  window.set_stride_w(stride_w);
+  window.set_pad_top(padding[0]);
+  window.set_pad_bottom(padding[1]);
+  window.set_pad_left(padding[2]);
+  window.set_pad_right(padding[3]);
+  window.set_kernel_h(kernel_h);
+  window.set_kernel_w(kernel_w);
+  return window;
+}
+
+TEST(TensorTypeTest, SizesAndNamesOfEveryType) {
+  EXPECT_EQ(Float({2, 3}).bytes(), 24u);
+  EXPECT_EQ(Half({2, 3}).bytes(), 12u);
+  EXPECT_EQ(Bool({5}).bytes(), 5u);
+  EXPECT_EQ(Float({}).elements(), 1);
+  EXPECT_EQ(Float({16, 28, 28, 1}).ToString(), "float32[16,28,28,1]");
+  EXPECT_EQ(Half({}).ToString(), "float16[]");
+  EXPECT_EQ(Name(v1::UINT32), "uint32");
+  EXPECT_EQ(SizeOf(static_cast<v1::DataType>(99)), 0u);
+}
+
+TEST(TensorTypeTest, WideAccumulatorTakesEightBytesAnElement) {
+  v1::Tensor tensor;
+  tensor.set_type(v1::FLOAT32);
+  tensor.add_dims(3);
+  EXPECT_EQ(ArenaBytes(tensor), 12u);
+  tensor.set_wide_accumulator(true);
+  EXPECT_EQ(ArenaBytes(tensor), 24u);
+}
+
+TEST(TensorTypeTest, CheckRefusesWhatNoDeviceHolds) {
+  EXPECT_TRUE(Check(Float({})).ok());
+  EXPECT_TRUE(Check(Float(Dims(kMaxRank, 1))).ok());
+  EXPECT_TRUE(Check(Float({kMaxElements})).ok());
+  EXPECT_FALSE(Check({static_cast<v1::DataType>(7), {1}}).ok());
+  EXPECT_FALSE(Check({v1::DATA_TYPE_UNSPECIFIED, {1}}).ok());
+  EXPECT_FALSE(Check(Float(Dims(kMaxRank + 1, 1))).ok());
+  EXPECT_FALSE(Check(Float({0})).ok());
+  EXPECT_FALSE(Check(Float({-1, -1})).ok());
+  EXPECT_FALSE(Check(Float({kMaxElements + 1})).ok());
+  EXPECT_FALSE(Check(Float({1 << 16, 1 << 16})).ok());
+  // Products beyond 64 bits must not wrap into the allowed range.
+  EXPECT_FALSE(Check(Float({int64_t{1} << 31, int64_t{1} << 31, int64_t{1} << 31})).ok());
+  EXPECT_FALSE(Check(Float({INT64_MAX, INT64_MAX})).ok());
+  EXPECT_FALSE(Check(Float({INT64_MIN})).ok());
+}
+
+TEST(BroadcastTest, FollowsTheRulesOfNumPy) {
+  ExpectIs(BroadcastDims({}, {}), Dims{});
+  ExpectIs(BroadcastDims({3}, {}), Dims{3});
+  ExpectIs(BroadcastDims({2, 3}, {3}), (Dims{2, 3}));
+  ExpectIs(BroadcastDims({2, 1}, {1, 3}), (Dims{2, 3}));
+  ExpectIs(BroadcastDims({5, 1, 4}, {7, 1}), (Dims{5, 7, 4}));
+  ExpectRefused(BroadcastDims({2}, {3}), "shapes [2] and [3] do not broadcast");
+  ExpectRefused(BroadcastDims({2, 3}, {2}), "do not broadcast");
+}
+
+TEST(UnaryTypeTest, TakesTheTypesOfEachOperator) {
+  for (int op = v1::NEGATE; op <= v1::RECIPROCAL; ++op) {
+    const auto function = static_cast<v1::UnaryOperator>(op);
+    const bool whole = op == v1::NEGATE || op == v1::ABSOLUTE || op == v1::SQUARE || op == v1::RELU;
+    const bool logical = op == v1::LOGICAL_NOT;
+    EXPECT_EQ(UnaryType(function, Float({2, 3})).ok(), !logical) << op;
+    EXPECT_EQ(UnaryType(function, Half({})).ok(), !logical) << op;
+    EXPECT_EQ(UnaryType(function, Int({2})).ok(), whole) << op;
+    EXPECT_EQ(UnaryType(function, Bool({2})).ok(), logical) << op;
+    EXPECT_FALSE(UnaryType(function, {v1::UINT8, {2}}).ok()) << op;
+    EXPECT_FALSE(UnaryType(function, {v1::UINT32, {2}}).ok()) << op;
+  }
+  ExpectIs(UnaryType(v1::TANH, Half({2, 3})), Half({2, 3}));
+  ExpectRefused(UnaryType(v1::TANH, Int({2})), "TANH does not take int32[2]");
+}
+
+TEST(UnaryTypeTest, RefusesUnknownOperatorsAndBadShapes) {
+  ExpectRefused(UnaryType(v1::UNARY_OPERATOR_UNSPECIFIED, Float({2})), "unknown unary operator 0");
+  ExpectRefused(UnaryType(static_cast<v1::UnaryOperator>(12), Float({2})),
+                "unknown unary operator 12");
+  ExpectRefused(UnaryType(static_cast<v1::UnaryOperator>(-1), Float({2})),
+                "unknown unary operator");
+  ExpectRefused(UnaryType(v1::NEGATE, Float({0})), "dimensions");
+}
+
+TEST(BinaryTypeTest, ArithmeticKeepsTheTypeAndComparisonsGiveBool) {
+  ExpectIs(BinaryType(v1::ADD, Float({2, 3}), Float({3})), Float({2, 3}));
+  ExpectIs(BinaryType(v1::DIVIDE, Int({2}), Int({})), Int({2}));
+  ExpectIs(BinaryType(v1::MAXIMUM, Half({2, 1}), Half({1, 3})), Half({2, 3}));
+  ExpectIs(BinaryType(v1::LESS, Float({2, 1}), Float({1, 3})), Bool({2, 3}));
+  ExpectIs(BinaryType(v1::GREATER_EQUAL, TensorType{v1::UINT32, {4}}, TensorType{v1::UINT32, {4}}),
+           Bool({4}));
+  ExpectIs(BinaryType(v1::LOGICAL_AND, Bool({2}), Bool({})), Bool({2}));
+  ExpectIs(BinaryType(v1::TANH_GRADIENT, Half({2, 3}), Half({2, 3})), Half({2, 3}));
+}
+
+TEST(BinaryTypeTest, RefusesWhatDoesNotFit) {
+  ExpectRefused(BinaryType(v1::ADD, Float({2}), Half({2})),
+                "ADD does not take float32[2] and float16[2]");
+  ExpectRefused(BinaryType(v1::ADD, Bool({2}), Bool({2})), "ADD does not take");
+  ExpectRefused(BinaryType(v1::ADD, TensorType{v1::UINT8, {2}}, TensorType{v1::UINT8, {2}}),
+                "ADD does not take");
+  ExpectRefused(BinaryType(v1::EQUAL, Bool({2}), Bool({2})), "EQUAL does not take");
+  ExpectRefused(BinaryType(v1::LOGICAL_OR, Float({2}), Float({2})), "LOGICAL_OR does not take");
+  ExpectRefused(BinaryType(v1::RELU_GRADIENT, Int({2}), Int({2})), "RELU_GRADIENT does not take");
+  // The gradients do not broadcast.
+  ExpectRefused(BinaryType(v1::RELU_GRADIENT, Float({2, 3}), Float({3})),
+                "RELU_GRADIENT does not take");
+  ExpectRefused(BinaryType(v1::ADD, Float({2}), Float({3})), "do not broadcast");
+  ExpectRefused(BinaryType(v1::BINARY_OPERATOR_UNSPECIFIED, Float({2}), Float({2})), "unknown");
+  ExpectRefused(BinaryType(static_cast<v1::BinaryOperator>(18), Float({2}), Float({2})),
+                "unknown binary operator 18");
+  ExpectRefused(BinaryType(static_cast<v1::BinaryOperator>(-5), Float({2}), Float({2})), "unknown");
+  // Each operand fits, the result does not.
+  ExpectRefused(BinaryType(v1::ADD, Float({1 << 16, 1}), Float({1, 1 << 16})), "dimensions");
+}
+
+TEST(ReduceTypeTest, DropsTheAxes) {
+  const std::vector<uint32_t> none, all{0, 1, 2}, outer{0, 2};
+  ExpectIs(ReduceType(v1::SUM, Float({2, 3, 4}), outer), Float({3}));
+  ExpectIs(ReduceType(v1::MEAN, Half({2, 3, 4}), all), Half({}));
+  ExpectIs(ReduceType(v1::MAX, Int({2, 3, 4}), none), Int({2, 3, 4}));
+  ExpectIs(ReduceType(v1::SUM, Float({}), none), Float({}));
+}
+
+TEST(ReduceTypeTest, RefusesBadAxesTypesAndOperators) {
+  const std::vector<uint32_t> first{0}, twice{0, 0}, descending{1, 0}, outside{2};
+  ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), twice), "axes [0,0] are no ascending axes");
+  ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), descending), "no ascending axes");
+  ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), outside), "axes [2]");
+  ExpectRefused(ReduceType(v1::SUM, Float({}), first), "axes [0]");
+  ExpectRefused(ReduceType(v1::MEAN, Int({2}), first), "MEAN does not reduce int32[2]");
+  ExpectRefused(ReduceType(v1::SUM, Bool({2}), first), "SUM does not reduce bool[2]");
+  ExpectRefused(ReduceType(v1::REDUCE_OPERATOR_UNSPECIFIED, Float({2}), first), "unknown reduce");
+  ExpectRefused(ReduceType(static_cast<v1::ReduceOperator>(5), Float({2}), first),
+                "unknown reduce");
+}
+
+TEST(ArgMaxTypeTest, DropsTheLastAxis) {
+  ExpectIs(ArgMaxType(Float({2, 3})), Int({2}));
+  ExpectIs(ArgMaxType(Half({7})), Int({}));
+  ExpectRefused(ArgMaxType(Float({})), "arg-max does not take float32[]");
+  ExpectRefused(ArgMaxType(Int({3})), "arg-max does not take int32[3]");
+}
+
+TEST(MatMulTypeTest, TransposesEitherSide) {
+  ExpectIs(MatMulType(Float({2, 3}), Float({3, 4}), false, false), Float({2, 4}));
+  ExpectIs(MatMulType(Float({3, 2}), Float({3, 4}), true, false), Float({2, 4}));
+  ExpectIs(MatMulType(Float({2, 3}), Float({4, 3}), false, true), Float({2, 4}));
+  ExpectIs(MatMulType(Half({3, 2}), Half({4, 3}), true, true), Half({2, 4}));
+}
+
+TEST(MatMulTypeTest, RefusesOtherRanksTypesAndLengths) {
+  ExpectRefused(MatMulType(Float({2, 3}), Float({4, 3}), false, false),
+                "matmul does not take float32[2,3] and float32[4,3]");
+  ExpectRefused(MatMulType(Float({3, 2}), Float({4, 3}), true, false), "float32[3,2] transposed");
+  ExpectRefused(MatMulType(Float({3}), Float({3, 4}), false, false), "matmul");
+  ExpectRefused(MatMulType(Float({1, 2, 3}), Float({3, 4}), false, false), "matmul");
+  ExpectRefused(MatMulType(Float({2, 3}), Half({3, 4}), false, false), "matmul");
+  ExpectRefused(MatMulType(Int({2, 3}), Int({3, 4}), false, false), "matmul");
+  ExpectRefused(MatMulType(Float({1 << 16, 1}), Float({1, 1 << 16}), false, false), "dimensions");
+}
+
+TEST(Conv2dTypeTest, SlidesTheKernel) {
+  ExpectIs(Conv2dType(Float({2, 8, 8, 3}), Float({3, 3, 3, 5}), Window(1, 1)), Float({2, 6, 6, 5}));
+  ExpectIs(Conv2dType(Float({2, 8, 8, 3}), Float({3, 3, 3, 5}), Window(1, 1, {1, 1, 1, 1})),
+           Float({2, 8, 8, 5}));
+  // Asymmetric kernel, strides and padding; the last columns that fill no window are dropped.
+  ExpectIs(Conv2dType(Half({1, 7, 9, 2}), Half({2, 4, 2, 6}), Window(2, 3, {1, 0, 2, 1})),
+           Half({1, 4, 3, 6}));
+  // The window's kernel counts for pooling only.
+  ExpectIs(Conv2dType(Float({1, 4, 4, 1}), Float({2, 2, 1, 1}), Window(1, 1, {0, 0, 0, 0}, 9, 9)),
+           Float({1, 3, 3, 1}));
+}
+
+TEST(Conv2dTypeTest, RefusesWhatDoesNotFit) {
+  const TensorType image = Float({2, 8, 8, 3}), weights = Float({3, 3, 3, 5});
+  ExpectRefused(Conv2dType(Float({8, 8, 3}), weights, Window(1, 1)), "conv2d does not take image");
+  ExpectRefused(Conv2dType(image, Float({3, 3, 5}), Window(1, 1)), "conv2d does not take image");
+  ExpectRefused(Conv2dType(image, Float({3, 3, 2, 5}), Window(1, 1)), "float32[3,3,2,5] (HWIO)");
+  ExpectRefused(Conv2dType(image, Half({3, 3, 3, 5}), Window(1, 1)), "conv2d");
+  ExpectRefused(Conv2dType(Int({2, 8, 8, 3}), Int({3, 3, 3, 5}), Window(1, 1)), "conv2d");
+  ExpectRefused(Conv2dType(image, weights, v1::Window()), "stride 0");
+  ExpectRefused(Conv2dType(image, weights, Window(1, 0)), "stride 0");
+  ExpectRefused(Conv2dType(image, weights, Window(1, 1, {3, 0, 0, 0})), "padding 3+0");
+  ExpectRefused(Conv2dType(image, weights, Window(1, 1, {0, 0, 0, 3})), "padding 0+3");
+  ExpectRefused(Conv2dType(image, Float({9, 3, 3, 5}), Window(1, 1)), "does not fit an axis of 8");
+}
+
+TEST(MaxPool2dTypeTest, TakesTheKernelOfTheWindow) {
+  ExpectIs(MaxPool2dType(Float({2, 8, 6, 3}), Window(2, 2, {0, 0, 0, 0}, 2, 2)),
+           Float({2, 4, 3, 3}));
+  ExpectIs(MaxPool2dType(Half({2, 7, 7, 3}), Window(2, 1, {1, 1, 0, 1}, 3, 2)), Half({2, 4, 7, 3}));
+  ExpectRefused(MaxPool2dType(Float({2, 8, 6, 3}), Window(2, 2)), "window of 0");
+  ExpectRefused(MaxPool2dType(Float({8, 6, 3}), Window(2, 2, {0, 0, 0, 0}, 2, 2)), "NHWC");
+  ExpectRefused(MaxPool2dType(Int({2, 8, 6, 3}), Window(2, 2, {0, 0, 0, 0}, 2, 2)), "max-pool");
+  ExpectRefused(MaxPool2dType(Float({2, 8, 6, 3}), Window(0, 2, {0, 0, 0, 0}, 2, 2)), "stride 0");
+  ExpectRefused(MaxPool2dType(Float({2, 8, 6, 3}), Window(2, 2, {2, 0, 0, 0}, 2, 2)),
+                "padding 2+0");
+}
+
+TEST(MaxPool2dTypeTest, RefusesAResultThatPaddingBlowsUp) {
+  // Every element lies under many windows; the result is far larger than the image.
+  const uint32_t kernel = 1u << 31, pad = kernel - 1;
+  ExpectRefused(
+      MaxPool2dType(Float({1, 8, 8, 64}), Window(1, 1, {pad, pad, pad, pad}, kernel, kernel)),
+      "dimensions");
+}
+
+TEST(SoftmaxCrossEntropyTypeTest, GivesALossForEachRow) {
+  ExpectIs(SoftmaxCrossEntropyType(Float({4, 10}), Int({4})), Float({4}));
+  ExpectIs(SoftmaxCrossEntropyType(Half({4, 10}), Int({4})), Half({4}));
+  ExpectRefused(SoftmaxCrossEntropyType(Float({4}), Int({4})),
+                "cross-entropy does not take logits");
+  ExpectRefused(SoftmaxCrossEntropyType(Int({4, 10}), Int({4})), "logits int32[4,10]");
+  ExpectRefused(SoftmaxCrossEntropyType(Float({4, 10}), Int({5})), "labels int32[5]");
+  ExpectRefused(SoftmaxCrossEntropyType(Float({4, 10}), Int({4, 1})), "labels int32[4,1]");
+  ExpectRefused(SoftmaxCrossEntropyType(Float({4, 10}), Float({4})), "labels float32[4]");
+}
+
+}  // namespace
+}  // namespace vpod::program
