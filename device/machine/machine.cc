@@ -1,0 +1,115 @@
+#include "device/machine/machine.h"
+
+#include <ctime>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "device/arch/device_id.h"
+
+namespace vpod::machine {
+namespace {
+
+std::string UtcTime(int64_t unix_seconds) {
+  const std::time_t time = unix_seconds;
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y%m%dT%H%M%SZ", &parts);
+  return text;
+}
+
+}  // namespace
+
+Machine::Machine(Identity identity, arch::MachineType type) : identity_(std::move(identity)), type_(type) {
+  for (uint32_t i = 0; i < arch::kIpusPerMachine; ++i) {
+    ipus_.push_back(std::make_unique<Ipu>(type_.dynamic_power_scale));
+  }
+}
+
+std::map<std::string, std::string> Machine::Attributes(uint32_t number, const PartitionFacts* partition,
+                                                       const Holder* holder) {
+  const ipu::WallClock::time_point now = ipu::WallClock::now();
+  const ipu::Reading reading = ipus_[number]->sensors.Read(now);
+  const ipu::Reading neighbour = ipus_[number ^ 1]->sensors.Read(now);
+  const bool monitored = holder != nullptr && holder->monitoring;
+  const double board = ipu::BoardTemperature(reading.settled_power_watts, neighbour.settled_power_watts);
+  const auto sensor = [&](const char* format, double value) {
+    char text[32];
+    snprintf(text, sizeof(text), format, value);
+    return monitored ? std::string(text) : std::string("N/A");
+  };
+  const std::string ipu_number = absl::StrCat(number);
+
+  std::map<std::string, std::string> all = {
+      {"average board temp", sensor("%.1f C", board)},
+      {"average die temp", sensor("%.1f C", ipu::DieTemperature(board, reading.settled_power_watts))},
+      {"board ipu index", ipu_number},
+      {"board serial number", arch::BoardSerial(identity_.index, number)},
+      {"board type", std::string(type_.board_type)},
+      {"board variant", std::string(type_.board_type)},
+      {"clock", arch::ClockText(type_)},
+      {"config domain", absl::StrCat(94414229001808 + identity_.index)},
+      {"driver version", kDriverVersion},
+      {"firmware major version", "2"},
+      {"firmware minor version", "5"},
+      {"firmware patch version", "9"},
+      {"firmware version", kFirmwareVersion},
+      {"gateway software version", kGatewaySoftwareVersion},
+      {"graph streaming", "true"},
+      {"hexoatt active size (bytes)", "0"},
+      {"hexoatt total size (bytes)", "34082914304"},
+      {"hexopt active size (bytes)", "0"},
+      {"hexopt total size (bytes)", "268435456"},
+      {"host link correctable error count", "0"},
+      {"icu bootloader version", "2.6.2"},
+      {"ipu architecture", "ipu2"},
+      {"ipu error state", "no errors"},
+      {"ipu power", sensor("%.1f W", reading.power_watts)},
+      {"ipu utilisation", absl::StrFormat("%.2f%%", reading.utilisation * 100)},
+      {"ipu utilisation (session)", absl::StrFormat("%.2f%%", reading.session_utilisation * 100)},
+      {"ipuof host", identity_.data_ip},
+      {"ipuof server version", kIpuofServerVersion},
+      {"link correctable error count", "0"},
+      {"link correctable error count (session)", "0"},
+      {"link speed", "16.0 GT/s"},
+      {"link width", "8"},
+      {"pci id", ipu_number},
+      {"pcie physical slot", ipu_number},
+      {"remote buffers supported", "1"},
+      {"total board power", sensor("%.1f W", reading.power_watts + neighbour.power_watts)},
+  };
+  if (partition != nullptr) {
+    all["ipuof partition id"] = partition->id;
+    all["ipuof routing id"] = absl::StrCat(partition->routing_id);
+    all["ipuof routing type"] = partition->routing_type;
+    all["number of replicas"] = absl::StrCat(partition->num_replicas);
+    all["partition sync type"] = partition->sync_type;
+    all["reconfigurable partition"] = partition->reconfigurable ? "true" : "false";
+  }
+  if (holder != nullptr) {
+    all["process start time"] = UtcTime(holder->start_time_unix);
+    all["user executable"] = holder->executable;
+    all["user name"] = holder->user;
+    all["user process id"] = absl::StrCat(holder->pid);
+  }
+  return all;
+}
+
+std::map<std::string, std::string> Machine::Facts() const {
+  return {
+      {"Platform", "ipum-p2"},
+      {"Manufacturer", "Graphcore (emulated)"},
+      {"Discovery Mode", "DM_GCDA"},
+      {"Virm version", "1.18.0"},
+      {"Runtime version", kDriverVersion},
+      {"Board serial number", absl::StrFormat("%07d-%04d", 8204521 + identity_.index, 100 + identity_.index / 100)},
+      {"Part number", "GC-VIRTUAL-00 Rev. A"},
+      {"GWSW Version", kGatewaySoftwareVersion},
+      {"IPUoF server version", absl::StrCat("v", kIpuofServerVersion)},
+      {"HDF Version", "1.0.1"},
+      {"HDF Hash", "0000000000000000000000000000000000000000"},
+      {"Num of IPUs", absl::StrCat(arch::kIpusPerMachine)},
+  };
+}
+
+}  // namespace vpod::machine

@@ -1,0 +1,132 @@
+// What an agent process knows and decides: its machines, the partitions on them, who holds which IPUs, and the jobs that
+// run there. No gRPC type in it; server/rpc adapts it.
+//
+// Threads: every method may be called from any thread. Callbacks run on the control thread or on the caller's, never with
+// a lock held, and must not block.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "device/arch/device_id.h"
+#include "device/base/mutex.h"
+#include "device/base/unique_fd.h"
+#include "device/engine/engine.h"
+#include "device/engine/executors.h"
+#include "device/machine/machine.h"
+#include "device/shm/segment.h"
+#include "proto/ipuof/v1/ipuof.pb.h"
+#include "proto/telemetry/v1/telemetry.pb.h"
+#include "proto/vipu/v1/vipuagent.pb.h"
+
+namespace vpod::agent {
+
+struct AgentOptions {
+  uint32_t num_machines = 1;
+  std::string machine_type = "m2000";
+  uint64_t memory_limit_bytes = 16ull << 30;  // host memory of all loaded programs together
+  int compute_threads = 0;                    // 0: one a core
+  std::string management_prefix = "127.10";   // machine m has <prefix>.<two octets of m+1>
+  std::string data_prefix = "127.11";
+  std::chrono::milliseconds wait_patience{4500};  // before those who wait are told for whom
+};
+
+// What a client hears while it holds a lease.
+struct LeaseEvents {
+  std::function<void(const ipuof::v1::AttachEvent&)> on_event;
+  // The lease was ended by the agent (partition removed or reset); nothing follows.
+  std::function<void(const absl::Status&)> on_revoked;
+};
+
+class Agent {
+ public:
+  using AttachDone = std::function<void(absl::StatusOr<ipuof::v1::Attached>)>;
+  using RunDone = std::function<void(absl::StatusOr<base::Cycles>)>;
+
+  static absl::StatusOr<std::unique_ptr<Agent>> Create(const AgentOptions& options);
+  ~Agent();
+
+  engine::Executors& executors() { return executors_; }
+  // Name of the abstract Unix socket told to clients; set once by the local door before serving.
+  void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
+
+  // --- Management ---
+  std::vector<vipuagent::Machine> DescribeMachines() const;
+  // Replaces the partitions. Leases of those that are gone, or whose generation rose, end.
+  absl::Status Configure(const vipuagent::ConfigureRequest& request);
+  // NotFound when the partition is not on this agent.
+  absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(absl::string_view partition_id);
+  // Clears counters of a device that nobody holds.
+  absl::Status ResetDevice(absl::string_view partition_id, uint32_t gcd, uint32_t device_id);
+
+  // --- Leases ---
+  // Takes a device; when the one who held it has just gone, waits until its last kernels have ended. Failures name the holder.
+  void Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events, AttachDone done);
+  // Ends a lease; `lost` says that the client went without a word.
+  void Release(absl::string_view lease_id, bool lost);
+  // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable. Called by the local door.
+  absl::Status BindProcess(absl::string_view lease_id, uint32_t pid, base::UniqueFd pidfd);
+  // Descriptor (owned by the lease) and size of the stream buffers, for a process of this host.
+  absl::StatusOr<std::pair<int, uint64_t>> StreamSegment(absl::string_view lease_id);
+  // Called by the door when a bound process has ended.
+  std::function<void(base::UniqueFd pidfd, std::string lease_id)> watch_process;
+
+  absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id, absl::string_view executable);
+  void Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done);
+  // Copies to or from the stream buffers of a slot.
+  absl::Status WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset, absl::string_view data);
+  absl::StatusOr<std::string> ReadStream(absl::string_view lease_id, uint32_t slot, uint64_t offset, uint64_t bytes);
+  absl::Status WriteVariable(absl::string_view lease_id, absl::string_view variable, bool all_replicas,
+                             uint32_t replica, uint64_t offset, absl::string_view data);
+  absl::StatusOr<std::string> ReadVariable(absl::string_view lease_id, absl::string_view variable, uint32_t replica);
+  absl::StatusOr<std::vector<base::Cycles>> Counters(absl::string_view lease_id);
+
+ private:
+  struct IpuSlot;
+  struct Partition;
+  struct Lease;
+  struct PendingAttach;
+  using LeasePtr = std::shared_ptr<Lease>;
+
+  Agent(const AgentOptions& options, arch::MachineType type);
+  void Tick();
+  // Tries an attach. Returns false when it has to wait for IPUs that are being released.
+  bool TryAttach(PendingAttach& pending, std::vector<std::function<void()>>& calls)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::vector<IpuSlot*>> FindIpus(absl::string_view partition_id, uint32_t gcd, uint32_t device_id,
+                                                 const Partition** partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckFree(const std::vector<IpuSlot*>& ipus, const ipuof::v1::AttachOpen& open, bool* releasing)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  LeasePtr FindLease(absl::string_view lease_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<LeasePtr> LoadedLease(absl::string_view lease_id);
+  // Starts the end of a lease; its IPUs become free when no run is active on them any more.
+  void BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool lost);
+  void FinishRelease(const LeasePtr& lease);
+  // Tells the holders of the job's parent device that an instance is lost.
+  void TellReservers(const Lease& lost);
+
+  const AgentOptions options_;
+  const arch::MachineType type_;
+  engine::Executors executors_;
+  engine::MemoryBudget budget_;
+  std::vector<std::unique_ptr<machine::Machine>> machines_;
+  std::map<std::string, size_t> machine_by_host_;
+  std::string local_socket_;
+  std::shared_ptr<void> ticker_;
+
+  base::Mutex mutex_;
+  std::string controller_boot_id_ ABSL_GUARDED_BY(mutex_);
+  uint64_t configure_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, std::unique_ptr<Partition>> partitions_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, LeasePtr> leases_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<fabric::Job>> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<PendingAttach>> pending_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace vpod::agent

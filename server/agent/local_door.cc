@@ -1,0 +1,114 @@
+#include "server/agent/local_door.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/read.hpp>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "device/base/random_id.h"
+#include "device/base/unique_fd.h"
+
+namespace vpod::agent {
+namespace {
+
+namespace asio = boost::asio;
+using asio::local::stream_protocol;
+
+constexpr size_t kRequestBytes = 33;
+
+}  // namespace
+
+// A thread of its own: waiting for processes must be prompt, and accepting must not wait for anything else.
+struct LocalDoor::Impl {
+  explicit Impl(Agent& agent) : agent(agent), acceptor(context) {}
+
+  struct Connection {
+    explicit Connection(stream_protocol::socket socket) : socket(std::move(socket)) {}
+    stream_protocol::socket socket;
+    std::array<char, kRequestBytes> request{};
+  };
+
+  void Accept() {
+    acceptor.async_accept([this](const boost::system::error_code& error, stream_protocol::socket socket) {
+      if (error) return;
+      auto connection = std::make_shared<Connection>(std::move(socket));
+      asio::async_read(connection->socket, asio::buffer(connection->request),
+                       [this, connection](const boost::system::error_code& read_error, size_t) {
+                         if (!read_error) Answer(*connection);
+                       });
+      Accept();
+    });
+  }
+
+  void Answer(Connection& connection) {
+    const std::string lease_id(connection.request.data() + 1, kRequestBytes - 1);
+    const int socket = connection.socket.native_handle();
+    if (connection.request[0] == 'B') {
+      ucred peer{};
+      socklen_t length = sizeof(peer);
+      if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
+      base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+      if (!pidfd.valid()) return;
+      if (agent.BindProcess(lease_id, static_cast<uint32_t>(peer.pid), std::move(pidfd)).ok()) {
+        (void)!write(socket, "k", 1);
+      }
+    } else if (connection.request[0] == 'S') {
+      const auto segment = agent.StreamSegment(lease_id);
+      if (!segment.ok()) return;
+      const absl::Status sent = shm::SendFd(socket, segment->first, &segment->second, sizeof(segment->second));
+      if (!sent.ok()) spdlog::warn("local door: {}", std::string(sent.message()));
+    }
+  }
+
+  // Ends the lease as soon as the process has ended.
+  void Watch(base::UniqueFd pidfd, std::string lease_id) {
+    asio::post(context, [this, fd = pidfd.Release(), lease_id = std::move(lease_id)] {
+      auto descriptor = std::make_shared<asio::posix::stream_descriptor>(context, fd);
+      descriptor->async_wait(asio::posix::stream_descriptor::wait_read,
+                             [this, descriptor, lease_id](const boost::system::error_code& error) {
+                               if (!error) agent.Release(lease_id, /*lost=*/true);
+                             });
+    });
+  }
+
+  Agent& agent;
+  asio::io_context context;
+  stream_protocol::acceptor acceptor;
+  std::thread thread;
+};
+
+LocalDoor::LocalDoor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+LocalDoor::~LocalDoor() {
+  impl_->context.stop();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(Agent& agent) {
+  auto impl = std::make_unique<Impl>(agent);
+  const std::string name = absl::StrCat("vpod-", base::RandomId());
+  boost::system::error_code error;
+  impl->acceptor.open(stream_protocol(), error);
+  if (!error) impl->acceptor.bind(stream_protocol::endpoint(std::string(1, '\0') + name), error);
+  if (!error) impl->acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot open a local socket: ", error.message()));
+  agent.SetLocalSocket(name);
+  agent.watch_process = [door = impl.get()](base::UniqueFd pidfd, std::string lease_id) {
+    door->Watch(std::move(pidfd), std::move(lease_id));
+  };
+  impl->Accept();
+  impl->thread = std::thread([door = impl.get()] { door->context.run(); });
+  return std::unique_ptr<LocalDoor>(new LocalDoor(std::move(impl)));
+}
+
+}  // namespace vpod::agent

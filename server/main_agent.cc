@@ -1,0 +1,134 @@
+// vipu-agent: holds IPU-Machines and serves them.
+#include <grpcpp/grpcpp.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <condition_variable>
+#include <cstdio>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "device/base/mutex.h"
+#include "device/base/random_id.h"
+#include "proto/vipu/v1/vipuagent.grpc.pb.h"
+#include "server/agent/agent.h"
+#include "server/agent/local_door.h"
+#include "server/rpc/agent_services.h"
+#include "server/rpc/daemon.h"
+
+namespace vpod {
+namespace {
+
+int Fail(const absl::Status& status, int code) {
+  std::fprintf(stderr, "vipu-agent: error: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+// Tells the controller once a second that the machines are there; stops when destroyed.
+class Announcer {
+ public:
+  Announcer(const std::string& controller, const std::string& endpoint, const agent::Agent& agent)
+      : stub_(vipuagent::VipuRegistry::NewStub(
+            grpc::CreateChannel(controller, grpc::InsecureChannelCredentials()))) {
+    request_.set_endpoint(endpoint);
+    request_.set_boot_id(base::RandomId());
+    for (vipuagent::Machine& machine : agent.DescribeMachines()) *request_.add_machines() = std::move(machine);
+    thread_ = std::thread([this] { Loop(); });
+  }
+  ~Announcer() {
+    {
+      base::MutexLock lock(mutex_);
+      stopping_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+
+ private:
+  void Loop() {
+    bool reachable = true;
+    while (true) {
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+      vipuagent::AnnounceReply reply;
+      const grpc::Status status = stub_->Announce(&context, request_, &reply);
+      if (status.ok() != reachable) {
+        reachable = status.ok();
+        spdlog::info("controller {}", reachable ? "reached" : "lost: " + status.error_message());
+      }
+      base::MutexLock lock(mutex_);
+      if (lock.WaitUntil(changed_, std::chrono::steady_clock::now() + std::chrono::seconds(1),
+                         [&] { return stopping_; })) {
+        return;
+      }
+    }
+  }
+
+  const std::unique_ptr<vipuagent::VipuRegistry::Stub> stub_;
+  vipuagent::AnnounceRequest request_;
+  base::Mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+int Main(int argc, char** argv) {
+  rpc::BlockStopSignals();
+  agent::AgentOptions options;
+  std::string controller = "127.0.0.1:8090", listen = "127.0.0.1:0", log_level = "info", log_file;
+  uint64_t memory_limit_mib = options.memory_limit_bytes >> 20;
+  bool insecure_listen = false;
+  CLI::App app("Holds virtual IPU-Machines and serves them to the controller and to programs.", "vipu-agent");
+  app.add_option("--machines", options.num_machines, "Number of IPU-Machines, 1 to 65534")->capture_default_str();
+  app.add_option("--machine-type", options.machine_type, "m2000 or bow2000")->capture_default_str();
+  app.add_option("--controller", controller, "host:port of vipu-server")->capture_default_str();
+  app.add_option("--listen", listen, "host:port to serve on; port 0 takes a free one")->capture_default_str();
+  app.add_flag("--insecure-listen", insecure_listen, "Allow --listen beyond loopback");
+  app.add_option("--memory-limit", memory_limit_mib, "MiB of host memory for loaded programs")->capture_default_str();
+  app.add_option("--compute-threads", options.compute_threads, "Compute threads; 0 means one a core")
+      ->capture_default_str();
+  app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")->capture_default_str();
+  app.add_option("--log-file", log_file, "Log file; default stderr");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return Fail(absl::InvalidArgumentError(absl::StrCat(error.what(), ". Try 'vipu-agent --help'.")), 2);
+  }
+  options.memory_limit_bytes = memory_limit_mib << 20;
+  if (absl::Status status = rpc::SetUpLog(log_level, log_file); !status.ok()) return Fail(status, 2);
+  if (absl::Status status = rpc::CheckListenAddress(listen, insecure_listen); !status.ok()) return Fail(status, 2);
+  auto addresses = rpc::ClaimAddressPair();
+  if (!addresses.ok()) return Fail(addresses.status(), 1);
+  options.management_prefix = addresses->management_prefix;
+  options.data_prefix = addresses->data_prefix;
+  auto agent = agent::Agent::Create(options);
+  if (!agent.ok()) return Fail(agent.status(), 2);
+  auto door = agent::LocalDoor::Open(**agent);
+  if (!door.ok()) return Fail(door.status(), 1);
+
+  rpc::AgentServices services(**agent);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.SetMaxReceiveMessageSize(16 << 20);
+  services.RegisterOn(builder);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) {
+    return Fail(absl::UnavailableError(absl::StrCat("cannot listen on ", listen)), 1);
+  }
+  const std::string endpoint = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  spdlog::info("{} machines of type {} at {}, memory limit {} MiB, {} compute threads", options.num_machines,
+               options.machine_type, endpoint, memory_limit_mib, (*agent)->executors().compute_threads());
+  {
+    Announcer announcer(controller, endpoint, **agent);
+    spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
+  }
+  server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  return 0;
+}
+
+}  // namespace
+}  // namespace vpod
+
+int main(int argc, char** argv) { return vpod::Main(argc, argv); }

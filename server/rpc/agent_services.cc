@@ -1,0 +1,194 @@
+#include "server/rpc/agent_services.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/base/grpc_status.h"
+#include "device/program/executable.h"
+#include "proto/ipuof/v1/ipuof.grpc.pb.h"
+#include "proto/telemetry/v1/telemetry.grpc.pb.h"
+#include "proto/vipu/v1/vipuagent.grpc.pb.h"
+#include "server/rpc/attach_call.h"
+
+namespace vpod::rpc {
+namespace {
+
+using base::ToGrpc;
+
+constexpr size_t kChunk = 1 << 20;
+
+// Attach and Run take as long as programs do and hold no thread; the others are short and synchronous.
+using IpuofBase =
+    ipuof::v1::Ipuof::WithCallbackMethod_Attach<ipuof::v1::Ipuof::WithCallbackMethod_Run<ipuof::v1::Ipuof::Service>>;
+
+// Writes `bytes` in chunks; an empty value is one empty message.
+template <class Reply>
+grpc::Status WriteChunks(const std::string& bytes, grpc::ServerWriter<Reply>& writer) {
+  size_t at = 0;
+  do {
+    Reply reply;
+    reply.set_data(bytes.substr(at, kChunk));
+    if (!writer.Write(reply)) break;
+    at += kChunk;
+  } while (at < bytes.size());
+  return grpc::Status::OK;
+}
+
+class IpuofService : public IpuofBase {
+ public:
+  explicit IpuofService(agent::Agent& agent) : agent_(agent) {}
+
+  grpc::ServerBidiReactor<ipuof::v1::AttachRequest, ipuof::v1::AttachEvent>* Attach(
+      grpc::CallbackServerContext*) override {
+    return AttachCall::Start(agent_);
+  }
+
+  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context, const ipuof::v1::RunRequest* request,
+                                ipuof::v1::RunReply* reply) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    agent_.Run(request->lease_id(), request->program(), request->slot(),
+               [reactor, reply](absl::StatusOr<base::Cycles> cycles) {
+                 if (cycles.ok()) reply->set_cycles(cycles->value());
+                 reactor->Finish(ToGrpc(cycles.status()));
+               });
+    return reactor;
+  }
+
+  grpc::Status Load(grpc::ServerContext*, grpc::ServerReader<ipuof::v1::LoadRequest>* reader,
+                    ipuof::v1::LoadReply* reply) override {
+    const uint64_t limit = program::Limits().executable_bytes;
+    ipuof::v1::LoadRequest request;
+    std::string lease_id, bytes;
+    uint64_t total = 0;
+    for (bool first = true; reader->Read(&request); first = false) {
+      if (first) {
+        lease_id = request.lease_id();
+        total = request.total_bytes();
+        if (total > limit) {
+          return ToGrpc(absl::InvalidArgumentError(
+              absl::StrCat("the executable has ", total, " bytes, at most ", limit, " are accepted")));
+        }
+        bytes.reserve(total);
+      }
+      if (request.chunk().size() > total - bytes.size()) {
+        return ToGrpc(absl::InvalidArgumentError(absl::StrCat("more than the announced ", total, " bytes were sent")));
+      }
+      bytes += request.chunk();
+    }
+    if (bytes.size() != total) {
+      return ToGrpc(absl::InvalidArgumentError(
+          absl::StrCat("the executable is truncated: ", bytes.size(), " of ", total, " bytes")));
+    }
+    auto loaded = agent_.Load(lease_id, bytes);
+    if (!loaded.ok()) return ToGrpc(loaded.status());
+    *reply = *std::move(loaded);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status WriteStream(grpc::ServerContext*, grpc::ServerReader<ipuof::v1::WriteStreamRequest>* reader,
+                           ipuof::v1::WriteStreamReply*) override {
+    ipuof::v1::WriteStreamRequest request;
+    std::string lease_id;
+    uint32_t slot = 0;
+    for (bool first = true; reader->Read(&request); first = false) {
+      if (first) lease_id = request.lease_id(), slot = request.slot();
+      const absl::Status status = agent_.WriteStream(lease_id, slot, request.offset(), request.data());
+      if (!status.ok()) return ToGrpc(status);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ReadStream(grpc::ServerContext*, const ipuof::v1::ReadStreamRequest* request,
+                          grpc::ServerWriter<ipuof::v1::ReadStreamReply>* writer) override {
+    auto bytes = agent_.ReadStream(request->lease_id(), request->slot(), request->offset(), request->bytes());
+    return bytes.ok() ? WriteChunks(*bytes, *writer) : ToGrpc(bytes.status());
+  }
+
+  grpc::Status WriteTensor(grpc::ServerContext*, grpc::ServerReader<ipuof::v1::WriteTensorRequest>* reader,
+                           ipuof::v1::WriteTensorReply*) override {
+    ipuof::v1::WriteTensorRequest first, request;
+    uint64_t offset = 0;
+    for (bool is_first = true; reader->Read(&request); is_first = false) {
+      if (is_first) {
+        first = request;
+        first.clear_data();
+      }
+      const absl::Status status = agent_.WriteVariable(first.lease_id(), first.variable(), first.all_replicas(),
+                                                       first.replica(), offset, request.data());
+      if (!status.ok()) return ToGrpc(status);
+      offset += request.data().size();
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ReadTensor(grpc::ServerContext*, const ipuof::v1::ReadTensorRequest* request,
+                          grpc::ServerWriter<ipuof::v1::ReadTensorReply>* writer) override {
+    auto bytes = agent_.ReadVariable(request->lease_id(), request->variable(), request->replica());
+    return bytes.ok() ? WriteChunks(*bytes, *writer) : ToGrpc(bytes.status());
+  }
+
+  grpc::Status GetCounters(grpc::ServerContext*, const ipuof::v1::GetCountersRequest* request,
+                           ipuof::v1::GetCountersReply* reply) override {
+    const auto counters = agent_.Counters(request->lease_id());
+    if (!counters.ok()) return ToGrpc(counters.status());
+    for (base::Cycles cycles : *counters) reply->add_cycles(cycles.value());
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ResetDevice(grpc::ServerContext*, const ipuof::v1::ResetDeviceRequest* request,
+                           ipuof::v1::ResetDeviceReply*) override {
+    return ToGrpc(agent_.ResetDevice(request->partition_id(), request->gcd_id(), request->device_id()));
+  }
+
+ private:
+  agent::Agent& agent_;
+};
+
+class TelemetryService : public telemetry::v1::Telemetry::Service {
+ public:
+  explicit TelemetryService(agent::Agent& agent) : agent_(agent) {}
+  grpc::Status GetPartitionTelemetry(grpc::ServerContext*,
+                                     const telemetry::v1::GetPartitionTelemetryRequest* request,
+                                     telemetry::v1::GetPartitionTelemetryReply* reply) override {
+    auto result = agent_.GetTelemetry(request->partition_id());
+    if (!result.ok()) return ToGrpc(result.status());
+    *reply = *std::move(result);
+    return grpc::Status::OK;
+  }
+
+ private:
+  agent::Agent& agent_;
+};
+
+class ManagementService : public vipuagent::VipuAgent::Service {
+ public:
+  explicit ManagementService(agent::Agent& agent) : agent_(agent) {}
+  grpc::Status Configure(grpc::ServerContext*, const vipuagent::ConfigureRequest* request,
+                         vipuagent::ConfigureReply*) override {
+    return ToGrpc(agent_.Configure(*request));
+  }
+
+ private:
+  agent::Agent& agent_;
+};
+
+}  // namespace
+
+struct AgentServices::Impl {
+  explicit Impl(agent::Agent& agent) : ipuof(agent), telemetry(agent), management(agent) {}
+  IpuofService ipuof;
+  TelemetryService telemetry;
+  ManagementService management;
+};
+
+AgentServices::AgentServices(agent::Agent& agent) : impl_(std::make_unique<Impl>(agent)) {}
+AgentServices::~AgentServices() = default;
+
+void AgentServices::RegisterOn(grpc::ServerBuilder& builder) {
+  builder.RegisterService(&impl_->ipuof);
+  builder.RegisterService(&impl_->telemetry);
+  builder.RegisterService(&impl_->management);
+}
+
+}  // namespace vpod::rpc

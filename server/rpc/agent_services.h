@@ -1,0 +1,24 @@
+// gRPC in front of the agent: IPUoF, telemetry and machine management. Thin: every rule is in server/agent.
+#pragma once
+
+#include <memory>
+
+#include <grpcpp/server_builder.h>
+
+#include "server/agent/agent.h"
+
+namespace vpod::rpc {
+
+// The services of one agent; the agent outlives them.
+class AgentServices {
+ public:
+  explicit AgentServices(agent::Agent& agent);
+  ~AgentServices();
+  void RegisterOn(grpc::ServerBuilder& builder);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vpod::rpc

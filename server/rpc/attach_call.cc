@@ -1,0 +1,124 @@
+#include "server/rpc/attach_call.h"
+
+#include <utility>
+
+#include "device/base/grpc_status.h"
+
+namespace vpod::rpc {
+
+AttachCall* AttachCall::Start(agent::Agent& agent) {
+  std::shared_ptr<AttachCall> call(new AttachCall(agent));
+  call->self_ = call;
+  call->StartRead(&call->request_);
+  return call.get();
+}
+
+void AttachCall::OnReadDone(bool ok) {
+  if (!ok) {
+    // The client half-closed, died or was cut off.
+    std::string lease_id;
+    bool detached;
+    {
+      base::MutexLock lock(mutex_);
+      closed_ = true;
+      lease_id = lease_id_;
+      detached = detached_;
+    }
+    if (!lease_id.empty()) agent_.Release(lease_id, !detached);
+    End(grpc::Status::OK);
+    return;
+  }
+  bool first;
+  {
+    base::MutexLock lock(mutex_);
+    first = !std::exchange(opened_, true);
+    if (request_.has_detach()) detached_ = true;
+  }
+  if (first && !request_.has_open()) {
+    End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "an Attach stream begins with AttachOpen"));
+  } else if (!first && request_.has_open()) {
+    End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "an Attach stream has one AttachOpen"));
+  } else if (first) {
+    Open(request_.open());
+  }
+  StartRead(&request_);
+}
+
+void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
+  const std::weak_ptr<AttachCall> weak = shared_from_this();
+  agent::LeaseEvents events;
+  events.on_event = [weak](const ipuof::v1::AttachEvent& event) {
+    if (auto call = weak.lock()) call->Send(event);
+  };
+  events.on_revoked = [weak](const absl::Status& cause) {
+    if (auto call = weak.lock()) call->End(base::ToGrpc(cause));
+  };
+  agent_.Attach(open, std::move(events), [weak, &agent = agent_](absl::StatusOr<ipuof::v1::Attached> result) {
+    if (auto call = weak.lock()) {
+      call->Attached(std::move(result));
+    } else if (result.ok()) {
+      agent.Release(result->lease_id(), /*lost=*/true);
+    }
+  });
+}
+
+void AttachCall::Attached(absl::StatusOr<ipuof::v1::Attached> result) {
+  if (!result.ok()) return End(base::ToGrpc(result.status()));
+  bool closed, detached;
+  {
+    base::MutexLock lock(mutex_);
+    closed = closed_;
+    detached = detached_;
+    lease_id_ = result->lease_id();
+  }
+  if (closed) return agent_.Release(result->lease_id(), !detached);  // went away while it waited
+  ipuof::v1::AttachEvent event;
+  *event.mutable_attached() = *std::move(result);
+  Send(event);
+}
+
+void AttachCall::Send(const ipuof::v1::AttachEvent& event) {
+  base::MutexLock lock(mutex_);
+  if (end_ != nullptr) return;
+  queue_.push_back(event);
+  WriteNext();
+}
+
+void AttachCall::End(const grpc::Status& status) {
+  base::MutexLock lock(mutex_);
+  if (end_ == nullptr) end_ = std::make_unique<grpc::Status>(status);
+  WriteNext();
+}
+
+void AttachCall::WriteNext() {
+  if (writing_ || finished_) return;
+  if (!queue_.empty()) {
+    writing_ = true;
+    StartWrite(&queue_.front());
+  } else if (end_ != nullptr) {
+    finished_ = true;
+    Finish(*end_);
+  }
+}
+
+void AttachCall::OnWriteDone(bool ok) {
+  base::MutexLock lock(mutex_);
+  writing_ = false;
+  queue_.pop_front();
+  if (!ok) queue_.clear();
+  WriteNext();
+}
+
+void AttachCall::OnDone() {
+  std::string lease_id;
+  {
+    base::MutexLock lock(mutex_);
+    closed_ = true;
+    lease_id = lease_id_;
+  }
+  // Does nothing when the lease has ended already.
+  if (!lease_id.empty()) agent_.Release(lease_id, /*lost=*/true);
+  self_.reset();
+}
+
+}  // namespace vpod::rpc

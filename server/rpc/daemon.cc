@@ -1,0 +1,88 @@
+#include "server/rpc/daemon.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <csignal>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace vpod::rpc {
+namespace {
+
+sigset_t StopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+}  // namespace
+
+void BlockStopSignals() {
+  const sigset_t signals = StopSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+int WaitForStopSignal() {
+  const sigset_t signals = StopSignals();
+  int number = 0;
+  sigwait(&signals, &number);
+  return number;
+}
+
+absl::Status SetUpLog(const std::string& level, const std::string& file) {
+  const spdlog::level::level_enum parsed = spdlog::level::from_str(level);
+  if (parsed == spdlog::level::off && level != "off") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("log level '", level, "' is none of trace, debug, info, warn, error, off"));
+  }
+  try {
+    spdlog::set_default_logger(file.empty() ? spdlog::stderr_logger_mt("vpod")
+                                            : spdlog::basic_logger_mt("vpod", file));
+  } catch (const spdlog::spdlog_ex& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  spdlog::set_level(parsed);
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %P %l %v");
+  spdlog::flush_on(spdlog::level::info);
+  return absl::OkStatus();
+}
+
+absl::Status CheckListenAddress(absl::string_view address, bool insecure_allowed) {
+  if (address.rfind(':') == absl::string_view::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("address '", address, "' is not host:port"));
+  }
+  const absl::string_view host = address.substr(0, address.rfind(':'));
+  const bool loopback = absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]";
+  if (!loopback && !insecure_allowed) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("address '", address, "' reaches beyond this host; give --insecure-listen to allow it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AddressPair> ClaimAddressPair() {
+  for (int k = 0; 11 + 2 * k < 255; ++k) {
+    base::UniqueFd claim(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(8080);
+    const std::string prefix = absl::StrCat("127.", 10 + 2 * k);
+    // The last address of the pair is no machine's (PODs end at 65,534); holding it claims the pair.
+    inet_pton(AF_INET, absl::StrCat(prefix, ".255.255").c_str(), &address.sin_addr);
+    if (bind(claim.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
+      return AddressPair{prefix, absl::StrCat("127.", 11 + 2 * k), std::move(claim)};
+    }
+  }
+  return absl::ResourceExhaustedError("all 122 address pairs of local PODs are taken");
+}
+
+}  // namespace vpod::rpc
