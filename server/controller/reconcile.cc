@@ -1,0 +1,195 @@
+// Keeps the agents' processes told of their partitions, and the partitions' states in step with what they confirm.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/controller/controller.h"
+
+namespace vpod::controller {
+
+void Controller::Announce(const vipuagent::AnnounceRequest& request) {
+  {
+    base::MutexLock lock(mutex_);
+    const Clock::time_point now = options_.now();
+    Endpoint& endpoint = endpoints_[request.endpoint()];
+    if (endpoint.boot_id != request.boot_id()) {
+      // A new process knows nothing yet.
+      endpoint.boot_id = request.boot_id();
+      endpoint.confirmed.clear();
+      endpoint.dirty = true;
+    }
+    endpoint.seen = now;
+    endpoint.up = true;
+    for (const vipuagent::Machine& machine : request.machines()) {
+      Announcement& announcement = announced_[absl::StrCat(machine.host(), ":", machine.port())];
+      if (announcement.endpoint != request.endpoint()) endpoint.dirty = true;
+      announcement = {request.endpoint(), machine, now};
+    }
+    UpdateStates();
+  }
+  Reconcile();
+}
+
+std::set<std::string> Controller::EndpointsOf(const store::StoredPartition& partition) {
+  std::set<std::string> endpoints;
+  std::set<std::string> seen;
+  for (const store::StoredIpu& ipu : partition.ipus()) {
+    if (!seen.insert(ipu.agent_id()).second) continue;
+    const auto agent = agents_.find(ipu.agent_id());
+    const Announcement* announcement = agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
+    endpoints.insert(announcement == nullptr ? "" : announcement->endpoint);
+  }
+  return endpoints;
+}
+
+void Controller::MarkDirty(const std::set<std::string>& endpoints) {
+  for (const std::string& endpoint : endpoints) {
+    const auto it = endpoints_.find(endpoint);
+    if (it != endpoints_.end()) it->second.dirty = true;
+  }
+}
+
+void Controller::SetPending(Partition& partition) {
+  partition.state = vipuuser::PS_PENDING;
+  partition.last_error.clear();
+  partition.pending_since = options_.now();
+  MarkDirty(EndpointsOf(partition.stored));
+}
+
+vipuagent::ConfigureRequest Controller::ConfigurationOf(const std::string& endpoint) {
+  vipuagent::ConfigureRequest request;
+  request.set_sequence(++sequence_);
+  request.set_controller_boot_id(boot_id_);
+  for (const auto& [id, partition] : partitions_) {
+    if (!EndpointsOf(partition.stored).contains(endpoint)) continue;
+    const vipuuser::PartitionRequirements& r = partition.stored.requirements();
+    vipuagent::AgentPartition* spec = request.add_partitions();
+    spec->set_id(id);
+    spec->set_generation(partition.stored.generation());
+    spec->set_reconfigurable(r.reconfigurable());
+    spec->set_num_gcds(r.num_gcds());
+    spec->set_num_replicas(r.num_replicas());
+    spec->set_sync_type(r.sync_type());
+    spec->set_ild_routing(r.ipu_link_routing());
+    spec->set_owner(partition.stored.created_by());
+    spec->set_shared(r.shared());
+    for (const auto& [key, value] : TargetOptions(partition.stored)) (*spec->mutable_target_options())[key] = value;
+    for (const store::StoredIpu& stored : partition.stored.ipus()) {
+      const auto agent = agents_.find(stored.agent_id());
+      const Announcement* announcement = agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
+      if (announcement == nullptr || announcement->endpoint != endpoint) continue;
+      vipuagent::PartitionIpu* ipu = spec->add_ipus();
+      ipu->set_machine_host(announcement->machine.host());
+      ipu->set_pcie_id(stored.pcie_id());
+      ipu->set_gcd_id(stored.gcd_id());
+      ipu->set_routing_id(stored.routing_id());
+    }
+  }
+  return request;
+}
+
+void Controller::Reconcile() {
+  std::vector<std::pair<std::string, vipuagent::ConfigureRequest>> calls;
+  {
+    base::MutexLock lock(mutex_);
+    for (auto& [name, endpoint] : endpoints_) {
+      if (!endpoint.dirty || endpoint.in_flight || !endpoint.up) continue;
+      endpoint.dirty = false;
+      endpoint.in_flight = true;
+      calls.emplace_back(name, ConfigurationOf(name));
+    }
+  }
+  for (auto& [endpoint, request] : calls) {
+    gateway_->Configure(endpoint, request, [this, endpoint = endpoint, request](const absl::Status& status) {
+      Configured(endpoint, request, status);
+    });
+  }
+}
+
+void Controller::Configured(const std::string& name, const vipuagent::ConfigureRequest& sent,
+                            const absl::Status& status) {
+  {
+    base::MutexLock lock(mutex_);
+    Endpoint& endpoint = endpoints_[name];
+    endpoint.in_flight = false;
+    if (status.ok()) {
+      endpoint.confirmed.clear();
+      for (const auto& partition : sent.partitions()) endpoint.confirmed[partition.id()] = partition.generation();
+    } else if (absl::IsInvalidArgument(status)) {
+      // The agent will never take it: trying again is useless.
+      for (const auto& spec : sent.partitions()) {
+        const auto it = partitions_.find(spec.id());
+        if (it == partitions_.end() || it->second.state != vipuuser::PS_PENDING) continue;
+        it->second.state = vipuuser::PS_ERROR;
+        it->second.last_error = std::string(status.message());
+      }
+    } else {
+      endpoint.dirty = true;  // the next announcement or tick tries again
+      return;
+    }
+    UpdateStates();
+  }
+  Reconcile();
+}
+
+void Controller::UpdateStates() {
+  for (auto& [id, partition] : partitions_) {
+    bool confirmed = true;
+    std::string silent;
+    for (const store::StoredIpu& ipu : partition.stored.ipus()) {
+      const auto agent = agents_.find(ipu.agent_id());
+      const Announcement* announcement = agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
+      const auto endpoint = announcement == nullptr ? endpoints_.end() : endpoints_.find(announcement->endpoint);
+      if (endpoint == endpoints_.end()) {
+        confirmed = false;
+        continue;
+      }
+      if (!endpoint->second.up) silent = ipu.agent_id();
+      const auto it = endpoint->second.confirmed.find(id);
+      confirmed = confirmed && it != endpoint->second.confirmed.end() && it->second == partition.stored.generation();
+    }
+    switch (partition.state) {
+      case vipuuser::PS_PENDING:
+        if (confirmed && silent.empty()) partition.state = vipuuser::PS_ACTIVE;
+        break;
+      case vipuuser::PS_ACTIVE:
+        if (!silent.empty()) {
+          partition.state = vipuuser::PS_ERROR;
+          partition.last_error = absl::StrCat("Agent ", silent, " does not answer.");
+        } else if (!confirmed) {
+          SetPending(partition);  // its agent started anew
+        }
+        break;
+      case vipuuser::PS_ERROR:
+        // Back by itself when the lost agents have returned.
+        if (silent.empty() && !partition.stored.disable_auto_reset() &&
+            partition.last_error.rfind("Agent ", 0) == 0) {
+          SetPending(partition);
+          if (confirmed) partition.state = vipuuser::PS_ACTIVE;
+        }
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void Controller::Tick() {
+  {
+    base::MutexLock lock(mutex_);
+    const Clock::time_point now = options_.now();
+    for (auto& [name, endpoint] : endpoints_) endpoint.up = now - endpoint.seen <= options_.agent_timeout;
+    UpdateStates();
+    for (auto& [id, partition] : partitions_) {
+      if (partition.state == vipuuser::PS_PENDING && now - partition.pending_since > options_.partition_timeout) {
+        partition.state = vipuuser::PS_ERROR;
+        partition.last_error = absl::StrCat("Not configured within ", options_.partition_timeout.count(), " s.");
+      }
+    }
+    for (auto it = removed_.begin(); it != removed_.end();) {
+      it = now - it->second.second > options_.removed_status_kept ? removed_.erase(it) : std::next(it);
+    }
+  }
+  Reconcile();
+}
+
+}  // namespace vpod::controller
