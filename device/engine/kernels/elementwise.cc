@@ -199,7 +199,7 @@ void CompareRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b,
   }
 }
 
-// Integers wrap; a division by zero gives 0, as does the one quotient that does not fit.
+// Integers wrap, as does the one quotient that does not fit; a division by zero gives 0.
 template <class T>
 void IntegerRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b, bool bm, T* out, size_t n) {
   const auto apply = [&](auto f) { Row(a, am, b, bm, out, n, f); };
