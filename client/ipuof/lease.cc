@@ -1,0 +1,324 @@
+#include "client/ipuof/lease.h"
+
+#include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "device/base/grpc_status.h"
+#include "device/base/mutex.h"
+#include "device/base/status.h"
+#include "proto/ipuof/v1/ipuof.grpc.pb.h"
+
+namespace vpod::ipuof {
+namespace {
+
+using base::FromGrpc;
+
+constexpr size_t kChunk = 1 << 20;
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(16 << 20);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+}
+
+// One request at the agent's local door; the connection is returned for the answer.
+absl::StatusOr<base::UniqueFd> Knock(const std::string& socket_name, char operation, const std::string& lease_id) {
+  base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, socket_name.data(), std::min(socket_name.size(), sizeof(address.sun_path) - 1));
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + socket_name.size());
+  const std::string request = absl::StrCat(std::string(1, operation), lease_id);
+  if (socket_name.empty() || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) {
+    return absl::UnavailableError("the agent is on another host");
+  }
+  return fd;
+}
+
+}  // namespace
+
+struct Lease::Impl {
+  using Stream = grpc::ClientReaderWriter<v1::AttachRequest, v1::AttachEvent>;
+
+  std::unique_ptr<v1::Ipuof::Stub> stub;
+  grpc::ClientContext context;
+  std::unique_ptr<Stream> stream;
+  LeaseOptions options;
+  v1::Attached attached;
+  bool same_host = false;
+  std::thread events;
+  base::Mutex mutex;
+  std::string lost ABSL_GUARDED_BY(mutex);  // why the job cannot go on, when an instance was lost
+
+  ~Impl() {
+    if (events.joinable()) {
+      v1::AttachRequest request;
+      request.mutable_detach();
+      stream->Write(request);
+      stream->WritesDone();
+      events.join();
+    }
+  }
+
+  void ReadEvents() {
+    v1::AttachEvent event;
+    while (stream->Read(&event)) {
+      if (event.has_notice()) {
+        if (options.on_notice) {
+          options.on_notice(event.notice().text());
+        } else {
+          std::fprintf(stderr, "%s\n", event.notice().text().c_str());
+        }
+      } else if (event.has_job_failed()) {
+        if (event.job_failed().instance_lost()) {
+          base::MutexLock lock(mutex);
+          lost = event.job_failed().cause();
+        }
+        if (options.on_job_failed) {
+          options.on_job_failed(event.job_failed());
+        } else if (event.job_failed().instance_lost()) {
+          // Said here as well as by the failing call: the program may be waiting for its own peers just now.
+          std::fprintf(stderr, "error: %s\n", event.job_failed().cause().c_str());
+        }
+      }
+    }
+    const grpc::Status status = stream->Finish();
+    if (!status.ok() && !options.reserve_only && status.error_code() != grpc::StatusCode::CANCELLED) {
+      std::fprintf(stderr, "error: device lost: %s\n", status.error_message().c_str());
+    }
+  }
+
+  // When an instance dies, mpirun ends the others by SIGTERM after a second and blames the first to exit. A survivor that
+  // has its answer therefore waits a little for that signal, so that the right one is blamed.
+  void WaitForTheEnd() {
+    {
+      base::MutexLock lock(mutex);
+      if (lost.empty()) return;
+    }
+    if (vipu::Environment("OMPI_COMM_WORLD_SIZE").empty()) return;
+    timespec rest{3, 0};
+    while (nanosleep(&rest, &rest) != 0) {
+    }
+  }
+};
+
+Lease::Lease(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Lease::~Lease() = default;
+
+const v1::Attached& Lease::attached() const { return impl_->attached; }
+bool Lease::same_host() const { return impl_->same_host; }
+
+absl::StatusOr<std::string> EndpointOf(const vipu::ActivePartition& partition) {
+  std::set<std::string> endpoints;
+  for (const auto& device : partition.config.devices()) {
+    endpoints.insert(device.endpoint().empty() ? absl::StrCat(device.ip(), ":", device.server_port())
+                                               : device.endpoint());
+  }
+  if (endpoints.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("the devices of partition ", partition.partition_id,
+                                                   " are served by ", endpoints.size(), " processes (",
+                                                   absl::StrJoin(endpoints, ", "), "); one is supported"));
+  }
+  return *endpoints.begin();
+}
+
+v1::ProcessInfo ThisProcess() {
+  v1::ProcessInfo process;
+  process.set_pid(static_cast<uint32_t>(getpid()));
+  char host[256] = "localhost";
+  gethostname(host, sizeof(host) - 1);
+  process.set_host(host);
+  process.set_user(vipu::OsUserName());
+  std::error_code error;
+  process.set_executable(std::filesystem::read_symlink("/proc/self/exe", error).filename().string());
+  process.set_start_time_unix(std::time(nullptr));
+  process.set_pid_namespace(std::filesystem::read_symlink("/proc/self/ns/pid", error).string());
+  return process;
+}
+
+absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition& partition,
+                                                     const LeaseOptions& options) {
+  VPOD_ASSIGN_OR_RETURN(const std::string endpoint, EndpointOf(partition));
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  impl->stub = v1::Ipuof::NewStub(Connect(endpoint));
+  impl->stream = impl->stub->Attach(&impl->context);
+  v1::AttachRequest request;
+  v1::AttachOpen* open = request.mutable_open();
+  open->set_partition_id(partition.partition_id);
+  open->set_generation(partition.generation);
+  open->set_gcd_id(partition.gcd);
+  open->set_device_id(options.device_id);
+  open->set_reserve_only(options.reserve_only);
+  *open->mutable_job() = options.job;
+  *open->mutable_process() = ThisProcess();
+  open->set_monitoring(vipu::Environment("GCDA_MONITOR") == "1" ||
+                       vipu::Environment("GCDA_OPTIONS").find("\"enableMonitoring\":\"true\"") != std::string::npos);
+  v1::AttachEvent event;
+  if (!impl->stream->Write(request) || !impl->stream->Read(&event) || !event.has_attached()) {
+    impl->stream->WritesDone();
+    const grpc::Status status = impl->stream->Finish();
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      return absl::UnavailableError(absl::StrCat("cannot reach the IPUs at ", endpoint, ": ", status.error_message()));
+    }
+    return status.ok() ? absl::UnavailableError("the agent ended the attach") : FromGrpc(status);
+  }
+  impl->attached = event.attached();
+  auto door = Knock(impl->attached.local_socket(), 'B', impl->attached.lease_id());
+  char answer = 0;
+  impl->same_host = door.ok() && recv(door->get(), &answer, 1, 0) == 1 && answer == 'k';
+  impl->events = std::thread([raw = impl.get()] { raw->ReadEvents(); });
+  return std::unique_ptr<Lease>(new Lease(std::move(impl)));
+}
+
+absl::StatusOr<v1::LoadReply> Lease::Load(absl::string_view executable) {
+  grpc::ClientContext context;
+  v1::LoadReply reply;
+  auto writer = impl_->stub->Load(&context, &reply);
+  v1::LoadRequest request;
+  request.set_lease_id(impl_->attached.lease_id());
+  request.set_total_bytes(executable.size());
+  for (size_t at = 0; at == 0 || at < executable.size(); at += kChunk) {
+    request.set_chunk(std::string(executable.substr(at, kChunk)));
+    if (!writer->Write(request)) break;
+    request.clear_lease_id();
+  }
+  writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  if (!status.ok()) return FromGrpc(status);
+  return reply;
+}
+
+absl::StatusOr<base::Cycles> Lease::Run(uint32_t program, uint32_t slot) {
+  grpc::ClientContext context;
+  v1::RunRequest request;
+  request.set_lease_id(impl_->attached.lease_id());
+  request.set_program(program);
+  request.set_slot(slot);
+  v1::RunReply reply;
+  const grpc::Status status = impl_->stub->Run(&context, request, &reply);
+  if (!status.ok()) {
+    impl_->WaitForTheEnd();
+    return FromGrpc(status);
+  }
+  return base::Cycles(reply.cycles());
+}
+
+absl::StatusOr<shm::Segment> Lease::MapStreams() {
+  if (!impl_->same_host) return absl::UnavailableError("the agent is on another host");
+  VPOD_ASSIGN_OR_RETURN(const base::UniqueFd door,
+                        Knock(impl_->attached.local_socket(), 'S', impl_->attached.lease_id()));
+  uint64_t bytes = 0;
+  VPOD_ASSIGN_OR_RETURN(base::UniqueFd fd, shm::ReceiveFd(door.get(), &bytes, sizeof(bytes)));
+  return shm::Segment::Map(std::move(fd), bytes);
+}
+
+absl::Status Lease::WriteStream(uint32_t slot, uint64_t offset, absl::string_view bytes) {
+  grpc::ClientContext context;
+  v1::WriteStreamReply reply;
+  auto writer = impl_->stub->WriteStream(&context, &reply);
+  v1::WriteStreamRequest request;
+  request.set_lease_id(impl_->attached.lease_id());
+  request.set_slot(slot);
+  for (size_t at = 0; at < bytes.size(); at += kChunk) {
+    request.set_offset(offset + at);
+    request.set_data(std::string(bytes.substr(at, kChunk)));
+    if (!writer->Write(request)) break;
+    request.clear_lease_id();
+  }
+  writer->WritesDone();
+  return FromGrpc(writer->Finish());
+}
+
+absl::Status Lease::ReadStream(uint32_t slot, uint64_t offset, uint64_t bytes, std::byte* into) {
+  grpc::ClientContext context;
+  v1::ReadStreamRequest request;
+  request.set_lease_id(impl_->attached.lease_id());
+  request.set_slot(slot);
+  request.set_offset(offset);
+  request.set_bytes(bytes);
+  auto reader = impl_->stub->ReadStream(&context, request);
+  v1::ReadStreamReply reply;
+  uint64_t at = 0;
+  while (reader->Read(&reply)) {
+    const uint64_t n = std::min<uint64_t>(reply.data().size(), bytes - at);
+    std::memcpy(into + at, reply.data().data(), n);
+    at += n;
+  }
+  const grpc::Status status = reader->Finish();
+  if (status.ok() && at != bytes) return absl::DataLossError("stream data came incomplete");
+  return FromGrpc(status);
+}
+
+absl::Status Lease::WriteTensor(absl::string_view variable, absl::string_view bytes) {
+  grpc::ClientContext context;
+  v1::WriteTensorReply reply;
+  auto writer = impl_->stub->WriteTensor(&context, &reply);
+  v1::WriteTensorRequest request;
+  request.set_lease_id(impl_->attached.lease_id());
+  request.set_variable(std::string(variable));
+  request.set_all_replicas(true);
+  for (size_t at = 0; at == 0 || at < bytes.size(); at += kChunk) {
+    request.set_data(std::string(bytes.substr(at, kChunk)));
+    if (!writer->Write(request)) break;
+  }
+  writer->WritesDone();
+  return FromGrpc(writer->Finish());
+}
+
+absl::StatusOr<std::string> Lease::ReadTensor(absl::string_view variable, uint32_t replica) {
+  grpc::ClientContext context;
+  v1::ReadTensorRequest request;
+  request.set_lease_id(impl_->attached.lease_id());
+  request.set_variable(std::string(variable));
+  request.set_replica(replica);
+  auto reader = impl_->stub->ReadTensor(&context, request);
+  std::string bytes;
+  v1::ReadTensorReply reply;
+  while (reader->Read(&reply)) bytes += reply.data();
+  const grpc::Status status = reader->Finish();
+  if (!status.ok()) return FromGrpc(status);
+  return bytes;
+}
+
+absl::StatusOr<std::vector<base::Cycles>> Lease::Counters() {
+  grpc::ClientContext context;
+  v1::GetCountersRequest request;
+  request.set_lease_id(impl_->attached.lease_id());
+  v1::GetCountersReply reply;
+  const grpc::Status status = impl_->stub->GetCounters(&context, request, &reply);
+  if (!status.ok()) return FromGrpc(status);
+  std::vector<base::Cycles> counters;
+  for (uint64_t cycles : reply.cycles()) counters.emplace_back(cycles);
+  return counters;
+}
+
+absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device_id) {
+  VPOD_ASSIGN_OR_RETURN(const std::string endpoint, EndpointOf(partition));
+  const auto stub = v1::Ipuof::NewStub(Connect(endpoint));
+  v1::ResetDeviceRequest request;
+  request.set_partition_id(partition.partition_id);
+  request.set_gcd_id(partition.gcd);
+  request.set_device_id(device_id);
+  v1::ResetDeviceReply reply;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  return FromGrpc(stub->ResetDevice(&context, request, &reply));
+}
+
+}  // namespace vpod::ipuof

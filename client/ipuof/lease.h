@@ -1,0 +1,68 @@
+// A lease on a device of the active partition: attach, the events that come with it, and the calls that name it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "client/vipu/ipuof_config.h"
+#include "device/base/units.h"
+#include "device/shm/segment.h"
+#include "proto/ipuof/v1/ipuof.pb.h"
+
+namespace vpod::ipuof {
+
+// How stream data travel; VPOD_TRANSPORT=shm|tcp forces one.
+enum class Transport { kSharedMemory, kGrpc };
+
+struct LeaseOptions {
+  uint32_t device_id = 0;
+  bool reserve_only = false;    // poprun's parent device
+  v1::JobMember job;
+  // Called on an event thread: lines for the user, and the end of the job. By default notices and lost instances go to stderr.
+  std::function<void(const std::string& text)> on_notice;
+  std::function<void(const v1::JobFailed& failed)> on_job_failed;
+};
+
+// Thread-safe. The destructor detaches in an orderly way.
+class Lease {
+ public:
+  // Errors carry the agent's words ("device 24 is in use by process …").
+  static absl::StatusOr<std::unique_ptr<Lease>> Attach(const vipu::ActivePartition& partition,
+                                                       const LeaseOptions& options);
+  ~Lease();
+
+  const v1::Attached& attached() const;
+  // The same host was proved, and the lease is bound to this process.
+  bool same_host() const;
+
+  absl::StatusOr<v1::LoadReply> Load(absl::string_view executable);
+  absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot);
+  // The stream buffers as shared memory; Unavailable across hosts.
+  absl::StatusOr<shm::Segment> MapStreams();
+  absl::Status WriteStream(uint32_t slot, uint64_t offset, absl::string_view bytes);
+  absl::Status ReadStream(uint32_t slot, uint64_t offset, uint64_t bytes, std::byte* into);
+  absl::Status WriteTensor(absl::string_view variable, absl::string_view bytes);  // on all replicas of the lease
+  absl::StatusOr<std::string> ReadTensor(absl::string_view variable, uint32_t replica);
+  absl::StatusOr<std::vector<base::Cycles>> Counters();
+
+ private:
+  struct Impl;
+  explicit Lease(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Resets a device that nobody holds.
+absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device_id);
+
+// This process, as monitors show it.
+v1::ProcessInfo ThisProcess();
+
+// The agent process that serves all devices of the configuration; InvalidArgument when there are several.
+absl::StatusOr<std::string> EndpointOf(const vipu::ActivePartition& partition);
+
+}  // namespace vpod::ipuof

@@ -1,0 +1,43 @@
+// Where the controller is and who we are: one order for all tools of the POD (spec/vipu.md 4).
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace vpod::vipu {
+
+struct ClientConfig {
+  std::string host = "localhost";
+  uint32_t port = 8090;
+  std::string user_id;       // empty: the OS user
+  std::string access_key;
+  std::string source;        // for people: "--api-host", "IPUOF_VIPU_API_HOST", a file name, "default"
+
+  std::string address() const;  // host:port
+};
+
+// What the command line says; empty fields were not given.
+struct ConfigFlags {
+  std::string host;  // also host:port
+  std::string port;
+  std::string user_id;
+  std::string access_key;
+  std::string config_file;
+};
+
+// Order: flags, IPUOF_VIPU_API_HOST/_PORT, VIPU_CLI_API_HOST/_PORT, --config or VIPU_CLI_CONFIG (replaces the other files),
+// ~/.vipu.hcl, /etc/vipu/vipu-cli.hcl, localhost:8090. Host and port always come from the same source.
+// InvalidArgument: a port that is none, a named file that cannot be read, a line that is no `key="value"`.
+absl::StatusOr<ClientConfig> DiscoverConfig(const ConfigFlags& flags);
+
+// Text of a client file: one key="value" a line, no blanks around the sign, since scripts cut it.
+std::string HclText(const ClientConfig& config);
+
+// An environment variable, or the empty string.
+std::string Environment(const char* name);
+// Login name of the OS user.
+std::string OsUserName();
+
+}  // namespace vpod::vipu

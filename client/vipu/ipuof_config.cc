@@ -1,0 +1,260 @@
+#include "client/vipu/ipuof_config.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "device/base/status.h"
+
+namespace vpod::vipu {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr char kController[] = "Controller";
+
+std::string FileName(const std::string& partition_id, uint32_t gcd, uint32_t num_gcds) {
+  return num_gcds == 1 ? absl::StrCat(partition_id, ".conf") : absl::StrCat(partition_id, "_gcd", gcd, ".conf");
+}
+
+std::string Attribute(const vipuuser::PartitionConfig& config, const char* key) {
+  const auto it = config.attributes().find(key);
+  return it == config.attributes().end() ? "" : it->second;
+}
+
+absl::StatusOr<vipuuser::PartitionConfig> ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return absl::InvalidArgumentError(absl::StrCat("cannot read IPUoF configuration ", path));
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  auto config = ParseIpuofJson(text);
+  if (!config.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", config.status().message()));
+  return config;
+}
+
+absl::Status ParseDevice(const Json& json, vipuuser::IpuofDevice* device) {
+  if (!json.is_object()) return absl::InvalidArgumentError("a device is no object");
+  const auto text = [&](const char* key) {
+    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
+  };
+  const auto number = [&](const char* key) -> uint32_t {
+    return json.contains(key) && json[key].is_number_unsigned() ? json[key].get<uint32_t>() : 0;
+  };
+  device->set_ip(text("ip"));
+  device->set_server_port(number("server_port"));
+  device->set_rdma_port(number("rdma_port"));
+  device->set_agent_id(text("agent_id"));
+  device->set_ild(number("ild"));
+  device->set_routing_id(number("routing_id"));
+  device->set_pcie_id(number("pcie_id"));
+  device->set_endpoint(text("endpoint"));
+  if (device->ip().empty() && device->endpoint().empty()) {
+    return absl::InvalidArgumentError("a device has neither \"ip\" nor \"endpoint\"");
+  }
+  return absl::OkStatus();
+}
+
+// Whether the controller that wrote a file still has the partition in that generation.
+bool IsCurrent(const std::string& path, const vipuuser::PartitionConfig& config) {
+  const std::string controller = Attribute(config, kController);
+  if (controller.empty()) return true;  // not ours: believed
+  const auto parsed = DiscoverConfig({.host = controller});
+  if (!parsed.ok()) return true;
+  Client client(*parsed, std::chrono::seconds(3));
+  const auto status = client.GetPartitionStatus(Attribute(config, "Partition Id"));
+  std::string reason;
+  if (absl::IsUnavailable(status.status()) || absl::IsDeadlineExceeded(status.status())) {
+    reason = absl::StrCat("its controller ", controller, " does not answer");
+  } else if (!status.ok() || status->state() == vipuuser::PS_REMOVED) {
+    reason = "its partition was removed";
+  } else {
+    return true;
+  }
+  std::fprintf(stderr, "warning: %s skipped: %s\n", path.c_str(), reason.c_str());
+  return false;
+}
+
+absl::StatusOr<ActivePartition> FromController(const std::string& host) {
+  VPOD_ASSIGN_OR_RETURN(const ClientConfig config,
+                        DiscoverConfig({.host = host, .port = Environment("IPUOF_VIPU_API_PORT")}));
+  uint32_t timeout = 120;
+  if (const std::string text = Environment("IPUOF_VIPU_API_TIMEOUT");
+      !text.empty() && (!absl::SimpleAtoi(text, &timeout) || timeout < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("IPUOF_VIPU_API_TIMEOUT is '", text, "', must be a number of seconds of 1 or more"));
+  }
+  Client client(config, std::chrono::seconds(timeout));
+  std::string id = Environment("IPUOF_VIPU_API_PARTITION_ID");
+  if (id.empty()) {
+    VPOD_ASSIGN_OR_RETURN(const auto partitions, client.ListPartitions());
+    if (partitions.size() != 1) {
+      return absl::NotFoundError(
+          absl::StrCat(partitions.size(), " partitions are visible; set IPUOF_VIPU_API_PARTITION_ID"));
+    }
+    id = partitions[0].requirements().id();
+  }
+  const std::string gcd_text = Environment("IPUOF_VIPU_API_GCD_ID");
+  int gcd = -1;
+  if (!gcd_text.empty() && (!absl::SimpleAtoi(gcd_text, &gcd) || gcd < 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("IPUOF_VIPU_API_GCD_ID is '", gcd_text, "', must be a number"));
+  }
+  VPOD_ASSIGN_OR_RETURN(const auto status, client.GetPartitionStatus(id));
+  if (status.state() != vipuuser::PS_ACTIVE) {
+    return absl::FailedPreconditionError(absl::StrCat("partition is not ACTIVE: ", id, " (state ",
+                                                      vipuuser::PartitionState_Name(status.state()), ")"));
+  }
+  VPOD_ASSIGN_OR_RETURN(auto partition, client.GetPartitionConfig(id, gcd));
+  return Describe(std::move(partition));
+}
+
+absl::StatusOr<ActivePartition> FromDirectory(const std::string& directory) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    if (entry.path().extension() == ".conf") paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<std::pair<std::string, vipuuser::PartitionConfig>> current;
+  for (const std::string& path : paths) {
+    VPOD_ASSIGN_OR_RETURN(auto config, ReadFile(path));
+    if (IsCurrent(path, config)) current.emplace_back(path, std::move(config));
+  }
+  if (current.empty()) return absl::NotFoundError(absl::StrCat("no IPUoF configuration in ", directory));
+  const std::string gcd_text = Environment("IPUOF_VIPU_API_GCD_ID");
+  if (!gcd_text.empty()) {
+    std::erase_if(current, [&](const auto& item) { return Attribute(item.second, "GCD Id") != gcd_text; });
+  }
+  if (current.size() != 1) {
+    return absl::NotFoundError(absl::StrCat(current.size(), " IPUoF configurations in ", directory,
+                                            "; name one with IPUOF_CONFIG_PATH"));
+  }
+  // The file may be of an earlier generation; the controller has the present one.
+  const std::string controller = Attribute(current[0].second, kController);
+  if (!controller.empty()) {
+    VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({.host = controller}));
+    Client client(config, std::chrono::seconds(10));
+    const ActivePartition stale = Describe(current[0].second);
+    auto fresh = client.GetPartitionConfig(stale.partition_id, static_cast<int>(stale.gcd));
+    if (!fresh.ok()) return fresh.status();
+    return Describe(*std::move(fresh));
+  }
+  return Describe(std::move(current[0].second));
+}
+
+}  // namespace
+
+std::string IpuofJson(const vipuuser::PartitionConfig& config) {
+  Json json;
+  json["attributes"] = Json::object();
+  std::vector<std::pair<std::string, std::string>> attributes(config.attributes().begin(), config.attributes().end());
+  std::sort(attributes.begin(), attributes.end());
+  for (const auto& [key, value] : attributes) json["attributes"][key] = value;
+  json["devices"] = Json::array();
+  for (const vipuuser::IpuofDevice& device : config.devices()) {
+    json["devices"].push_back({{"ip", device.ip()},
+                               {"server_port", device.server_port()},
+                               {"rdma_port", device.rdma_port()},
+                               {"agent_id", device.agent_id()},
+                               {"ild", device.ild()},
+                               {"routing_id", device.routing_id()},
+                               {"pcie_id", device.pcie_id()},
+                               {"endpoint", device.endpoint()}});
+  }
+  return json.dump(2) + "\n";
+}
+
+absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return absl::InvalidArgumentError("not an IPUoF configuration: malformed JSON");
+  vipuuser::PartitionConfig config;
+  const Json* devices = &json;
+  if (json.is_object()) {
+    if (!json.contains("devices")) return absl::InvalidArgumentError("not an IPUoF configuration: no \"devices\"");
+    devices = &json["devices"];
+    if (json.contains("attributes") && json["attributes"].is_object()) {
+      for (const auto& [key, value] : json["attributes"].items()) {
+        if (value.is_string()) (*config.mutable_attributes())[key] = value.get<std::string>();
+      }
+    }
+  }
+  if (!devices->is_array() || devices->empty()) {
+    return absl::InvalidArgumentError("not an IPUoF configuration: \"devices\" is no array with entries");
+  }
+  for (const Json& device : *devices) VPOD_RETURN_IF_ERROR(ParseDevice(device, config.add_devices()));
+  return config;
+}
+
+std::string IpuofDirectory() {
+  const std::string named = Environment("IPUOF_CONFIG_DIR");
+  return named.empty() ? absl::StrCat(Environment("HOME"), "/.ipuof.conf.d") : named;
+}
+
+absl::Status WriteIpuofFiles(const vipuuser::Partition& partition, const std::string& controller_address) {
+  const std::string directory = IpuofDirectory();
+  std::error_code error;
+  fs::create_directories(directory, error);
+  RemoveIpuofFiles(partition.requirements().id());
+  for (uint32_t gcd = 0; gcd < partition.requirements().num_gcds(); ++gcd) {
+    vipuuser::PartitionConfig config = partition.gcds(static_cast<int>(gcd));
+    (*config.mutable_attributes())[kController] = controller_address;
+    const std::string path =
+        absl::StrCat(directory, "/", FileName(partition.requirements().id(), gcd, partition.requirements().num_gcds()));
+    const std::string temporary = path + ".new";
+    std::ofstream file(temporary);
+    chmod(temporary.c_str(), partition.requirements().shared() ? 0644 : 0600);
+    file << IpuofJson(config);
+    file.close();
+    if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+      return absl::UnavailableError(absl::StrCat("cannot write ", path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void RemoveIpuofFiles(const std::string& partition_id) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(IpuofDirectory(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (name == partition_id + ".conf" ||
+        (absl::StartsWith(name, partition_id + "_gcd") && absl::EndsWith(name, ".conf"))) {
+      std::error_code ignored;
+      fs::remove(entry.path(), ignored);
+    }
+  }
+}
+
+ActivePartition Describe(vipuuser::PartitionConfig config) {
+  ActivePartition active;
+  active.partition_id = Attribute(config, "Partition Id");
+  (void)!absl::SimpleAtoi(Attribute(config, "Partition generation"), &active.generation);
+  (void)!absl::SimpleAtoi(Attribute(config, "GCD Id"), &active.gcd);
+  if (!absl::SimpleAtoi(Attribute(config, "Number of GCDs"), &active.num_gcds)) active.num_gcds = 1;
+  active.gcd_was_given = !Environment("IPUOF_VIPU_API_GCD_ID").empty();
+  active.config = std::move(config);
+  return active;
+}
+
+absl::StatusOr<ActivePartition> FindActivePartition() {
+  if (const std::string path = Environment("IPUOF_CONFIG_PATH"); !path.empty()) {
+    VPOD_ASSIGN_OR_RETURN(auto config, ReadFile(path));
+    return Describe(std::move(config));
+  }
+  if (const std::string host = Environment("IPUOF_VIPU_API_HOST"); !host.empty()) return FromController(host);
+  for (const std::string& directory : {IpuofDirectory(), std::string("/etc/ipuof.conf.d")}) {
+    auto found = FromDirectory(directory);
+    if (found.ok() || !absl::IsNotFound(found.status())) return found;
+    std::error_code error;
+    if (!fs::is_empty(directory, error) && !error && !absl::StartsWith(found.status().message(), "no ")) return found;
+  }
+  return absl::NotFoundError("no active partition, set IPUOF_VIPU_API_PARTITION_ID or create one with 'vipu create partition'");
+}
+
+}  // namespace vpod::vipu

@@ -1,0 +1,44 @@
+// IPUoF configurations: the files that provisioning leaves behind, and the choice of the active partition.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "client/vipu/client.h"
+#include "proto/vipu/v1/vipuuser.pb.h"
+
+namespace vpod::vipu {
+
+// The JSON text of one GCD's configuration (spec/vipu.md 11), and back. Parsing also takes the older plain array of devices;
+// InvalidArgument says what is wrong with the text.
+std::string IpuofJson(const vipuuser::PartitionConfig& config);
+absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text);
+
+// IPUOF_CONFIG_DIR, else ~/.ipuof.conf.d.
+std::string IpuofDirectory();
+// Writes one file a GCD (<id>.conf or <id>_gcd<N>.conf), mode 0600, 0644 when shared, with the controller's address.
+absl::Status WriteIpuofFiles(const vipuuser::Partition& partition, const std::string& controller_address);
+// Removes the files of a partition; missing ones are no error.
+void RemoveIpuofFiles(const std::string& partition_id);
+
+// The partition that programs and tools of this shell use.
+struct ActivePartition {
+  vipuuser::PartitionConfig config;
+  std::string partition_id;
+  uint64_t generation = 0;
+  uint32_t gcd = 0;
+  uint32_t num_gcds = 1;
+  bool gcd_was_given = false;  // IPUOF_VIPU_API_GCD_ID is set
+};
+
+// Order: IPUOF_CONFIG_PATH, the controller named by IPUOF_VIPU_API_HOST, the only file in IpuofDirectory(), the only file in
+// /etc/ipuof.conf.d. NotFound: there is none. FailedPrecondition: the partition is not ACTIVE. InvalidArgument: an unreadable file.
+// Files of removed partitions and unreachable controllers are skipped with a warning on stderr.
+absl::StatusOr<ActivePartition> FindActivePartition();
+
+// Reads what an ActivePartition needs out of a configuration.
+ActivePartition Describe(vipuuser::PartitionConfig config);
+
+}  // namespace vpod::vipu
