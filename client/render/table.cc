@@ -1,0 +1,93 @@
+#include "client/render/table.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+
+namespace vpod::render {
+namespace {
+
+std::vector<size_t> Widths(const Table& table) {
+  std::vector<size_t> widths(table.headings.size());
+  for (size_t c = 0; c < widths.size(); ++c) {
+    widths[c] = table.headings[c].size();
+    if (c < table.minimum_widths.size()) widths[c] = std::max(widths[c], table.minimum_widths[c]);
+    for (const auto& row : table.rows) widths[c] = std::max(widths[c], row[c].size());
+  }
+  return widths;
+}
+
+std::string Line(const std::vector<std::string>& cells, const std::vector<size_t>& widths, bool dash_for_empty) {
+  std::string line;
+  for (size_t c = 0; c < cells.size(); ++c) {
+    std::string text = cells[c].empty() && dash_for_empty ? "-" : cells[c];
+    text.resize(std::max(text.size(), widths[c]), ' ');
+    absl::StrAppend(&line, c == 0 ? "" : "|", " ", text, " ");
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+std::string Body(const Table& table, bool rule_first) {
+  const std::vector<size_t> widths = Widths(table);
+  const std::string rule = Rule(table);
+  std::string text = rule_first ? rule : "";
+  text += Line(table.headings, widths, false) + rule;
+  for (const auto& row : table.rows) text += Line(row, widths, true);
+  return text + rule;
+}
+
+}  // namespace
+
+std::string Rule(const Table& table) {
+  const std::vector<size_t> widths = Widths(table);
+  size_t length = widths.size() - 1;
+  for (size_t width : widths) length += width + 2;
+  return std::string(length, '-') + "\n";
+}
+
+std::string StyleH(const Table& table) { return Body(table, false); }
+std::string StyleR(const Table& table) { return Body(table, true); }
+
+std::string Block(const std::vector<std::pair<std::string, std::string>>& rows) {
+  constexpr size_t kKeyWidth = 20;
+  size_t value_width = 1;
+  for (const auto& [key, value] : rows) value_width = std::max(value_width, value.size());
+  std::string text(kKeyWidth + 2 + 1 + value_width + 2, '-');
+  text += "\n";
+  for (const auto& [key, value] : rows) text += Line({key, value}, {kKeyWidth, value_width}, true);
+  return text;
+}
+
+std::string Centre(absl::string_view text, size_t width) {
+  if (text.size() > width) {
+    return width <= 3 ? std::string(text.substr(text.size() - width))
+                      : absl::StrCat("...", text.substr(text.size() - (width - 3)));
+  }
+  const size_t left = (width - text.size()) / 2;
+  return absl::StrCat(std::string(left, ' '), text, std::string(width - text.size() - left, ' '));
+}
+
+bool IsTerminal(int stream) { return isatty(stream) == 1; }
+
+bool MayColour(int stream) { return IsTerminal(stream) && std::getenv("NO_COLOR") == nullptr; }
+
+size_t TerminalColumns() {
+  winsize size{};
+  if (!IsTerminal(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col;
+}
+
+std::string ShortDuration(int64_t seconds) {
+  seconds = std::max<int64_t>(0, seconds);
+  if (seconds < 60) return absl::StrCat(seconds, "s");
+  if (seconds < 3600) return absl::StrCat(seconds / 60, "m", seconds % 60, "s");
+  if (seconds < 86400) return absl::StrCat(seconds / 3600, "h", seconds / 60 % 60, "m");
+  return absl::StrCat(seconds / 86400, "d", seconds / 3600 % 24, "h");
+}
+
+}  // namespace vpod::render

@@ -1,0 +1,41 @@
+// Plain tables of the V-IPU tools (spec/vipu.md 7) and text helpers that all tools share.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace vpod::render {
+
+// Each cell is blank + text padded to the column + blank, joined by '|', trailing blanks cut. A column is as wide as its
+// longest text or its minimum.
+struct Table {
+  std::vector<std::string> headings;
+  std::vector<size_t> minimum_widths;  // may be shorter than headings
+  std::vector<std::vector<std::string>> rows;
+};
+
+// Heading, rule, rows, rule. Empty cells print "-".
+std::string StyleH(const Table& table);
+// Rule, heading, rule, rows, rule.
+std::string StyleR(const Table& table);
+// The rule of a table.
+std::string Rule(const Table& table);
+// A rule, then key/value rows with keys padded to 20.
+std::string Block(const std::vector<std::pair<std::string, std::string>>& rows);
+
+// Text in the middle of `width`; an odd blank goes right. Longer text is cut to "..." and its last width-3 characters.
+std::string Centre(absl::string_view text, size_t width);
+
+// Whether the stream (1 or 2) is a terminal and NO_COLOR is not set.
+bool MayColour(int stream);
+bool IsTerminal(int stream);
+// Columns of the terminal on stdout; 0 when it is none.
+size_t TerminalColumns();
+
+// "13s", "4m1s", "2h5m", "3d4h" (spec/gc-tools.md 2.4).
+std::string ShortDuration(int64_t seconds);
+
+}  // namespace vpod::render
