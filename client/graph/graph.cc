@@ -43,12 +43,20 @@ Tensor Graph::NewNamed(absl::string_view name, TensorType type, Origin origin) {
 }
 
 Tensor Graph::Input(absl::string_view name, TensorType type) {
+  for (const GraphOutput& output : outputs_) {
+    if (output.name == name) {
+      return Fail(absl::InvalidArgumentError(absl::StrCat("the name '", name, "' is used twice")));
+    }
+  }
   const Tensor tensor = NewNamed(name, std::move(type), Origin::kInput);
   if (tensor.valid()) inputs_.push_back(tensor);
   return tensor;
 }
 
 Tensor Graph::Variable(absl::string_view name, TensorType type, std::vector<float> initial) {
+  // Checked first: the number of elements of an absurd shape overflows.
+  const absl::Status status = program::Check(type);
+  if (!status.ok()) return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
   if (!program::IsFloat(type.type) || static_cast<int64_t>(initial.size()) != type.elements()) {
     return Fail(absl::InvalidArgumentError(absl::StrCat("variable ", name, " of type ", type.ToString(),
                                                         " has ", initial.size(), " initial values")));
@@ -72,9 +80,19 @@ Tensor Graph::Constant(TensorType type, double value) {
 
 void Graph::Output(absl::string_view name, Tensor value) {
   if (!Usable({value})) return;
+  if (name.empty()) {
+    Fail(absl::InvalidArgumentError("outputs need a name"));
+    return;
+  }
   for (const GraphOutput& output : outputs_) {
     if (output.name == name) {
       Fail(absl::InvalidArgumentError(absl::StrCat("the output '", name, "' is used twice")));
+      return;
+    }
+  }
+  for (Tensor input : inputs_) {
+    if (values_[input.id].name == name) {
+      Fail(absl::InvalidArgumentError(absl::StrCat("the name '", name, "' is used twice")));
       return;
     }
   }
@@ -259,7 +277,8 @@ v1::Window Graph::Window(uint32_t stride, uint32_t padding, uint32_t kernel) {
   return window;
 }
 
-Tensor Graph::ReduceToType(Tensor tensor, const TensorType& type) {
+// Takes the type by value: callers pass TypeOf(…), which moves when values are added.
+Tensor Graph::ReduceToType(Tensor tensor, TensorType type) {
   if (!Usable({tensor})) return {};
   const Dims dims = TypeOf(tensor).dims;
   std::vector<uint32_t> axes;

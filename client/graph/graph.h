@@ -115,7 +115,7 @@ class Graph {
   void AddNode(v1::Instruction instruction);
   Tensor Fail(absl::Status status);
   // Sums `tensor` over the axes that broadcasting to its shape added to `type`.
-  Tensor ReduceToType(Tensor tensor, const TensorType& type);
+  Tensor ReduceToType(Tensor tensor, TensorType type);
 
  private:
   bool Usable(std::initializer_list<Tensor> tensors);

@@ -2,22 +2,35 @@
 
 namespace vpod::graph {
 
+// Each pass is linear in both arguments, and the gradients of each are the other two passes: with x, w and y for image,
+// weights and result, the sum of products x·w·y over the windows has the three passes as its partial derivatives.
 void Conv2dGradient(Graph& graph, const v1::Conv2d& op, GradientMap& gradients) {
-  const Tensor image{op.a()}, weights{op.b()}, dy = gradients.Get(op.output());
-  const auto add = [&](v1::Conv2d::Pass pass, Tensor a, Tensor b, Tensor to) {
+  const Tensor a{op.a()}, b{op.b()}, dy = gradients.Get(op.output());
+  const auto add = [&](v1::Conv2d::Pass pass, Tensor first, Tensor second, Tensor to) {
     const Tensor gradient = graph.NewValue(graph.TypeOf(to));
     v1::Instruction instruction;
     v1::Conv2d* conv = instruction.mutable_conv2d();
     conv->set_pass(pass);
-    conv->set_a(a.id);
-    conv->set_b(b.id);
+    conv->set_a(first.id);
+    conv->set_b(second.id);
     conv->set_output(gradient.id);
     *conv->mutable_window() = op.window();
     graph.AddNode(std::move(instruction));
     gradients.Add(to.id, gradient);
   };
-  add(v1::Conv2d::INPUT_GRADIENT, dy, weights, image);
-  add(v1::Conv2d::WEIGHT_GRADIENT, image, dy, weights);
+  switch (op.pass()) {
+    case v1::Conv2d::INPUT_GRADIENT:  // (y, w) -> x
+      add(v1::Conv2d::FORWARD, dy, b, a);
+      add(v1::Conv2d::WEIGHT_GRADIENT, dy, a, b);
+      break;
+    case v1::Conv2d::WEIGHT_GRADIENT:  // (x, y) -> w
+      add(v1::Conv2d::INPUT_GRADIENT, b, dy, a);
+      add(v1::Conv2d::FORWARD, a, dy, b);
+      break;
+    default:  // (x, w) -> y
+      add(v1::Conv2d::INPUT_GRADIENT, dy, b, a);
+      add(v1::Conv2d::WEIGHT_GRADIENT, a, dy, b);
+  }
 }
 
 }  // namespace vpod::graph

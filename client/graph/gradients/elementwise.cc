@@ -84,6 +84,25 @@ void BinaryGradient(Graph& graph, const v1::Binary& op, GradientMap& gradients) 
       add(b, graph.Binary(v1::SUBTRACT, dy, da));
       break;
     }
+    case v1::RELU_GRADIENT:
+      // Constant in a but for the kink.
+      add(b, graph.Binary(v1::RELU_GRADIENT, a, dy));
+      break;
+    case v1::TANH_GRADIENT: {
+      // y = (1 - a²)·b: dy/da = -2·a·b
+      const Tensor minus_two = graph.Constant({graph.TypeOf(a).type, {}}, -2);
+      add(a, graph.Multiply(graph.Multiply(minus_two, graph.Multiply(a, b)), dy));
+      add(b, graph.Binary(v1::TANH_GRADIENT, a, dy));
+      break;
+    }
+    case v1::SIGMOID_GRADIENT: {
+      // y = a·(1 - a)·b: dy/da = (1 - 2·a)·b
+      const Tensor one = graph.Constant({graph.TypeOf(a).type, {}}, 1);
+      const Tensor slope = graph.Binary(v1::SUBTRACT, graph.Binary(v1::SUBTRACT, one, a), a);
+      add(a, graph.Multiply(graph.Multiply(slope, b), dy));
+      add(b, graph.Binary(v1::SIGMOID_GRADIENT, a, dy));
+      break;
+    }
     default:
       break;  // comparisons and logic have no derivative
   }

@@ -14,6 +14,9 @@ void GradientMap::Add(uint32_t value, Tensor gradient) {
 
 std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wanted) {
   if (!Usable({loss})) return std::vector<Tensor>(wanted.size());
+  for (Tensor tensor : wanted) {
+    if (!Usable({tensor})) return std::vector<Tensor>(wanted.size());
+  }
   if (!program::IsFloat(TypeOf(loss).type)) {
     Fail(absl::InvalidArgumentError("the loss must be a float tensor"));
     return std::vector<Tensor>(wanted.size());
@@ -67,6 +70,12 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
         break;
       case v1::Instruction::kSoftmaxCrossEntropy:
         SoftmaxCrossEntropyGradient(*this, op.instruction.softmax_cross_entropy(), gradients);
+        break;
+      case v1::Instruction::kMaxPool2DGradient:
+        Fail(absl::UnimplementedError("the gradient of max-pool has no derivative here"));
+        break;
+      case v1::Instruction::kSoftmaxCrossEntropyGradient:
+        Fail(absl::UnimplementedError("the gradient of cross-entropy has no derivative here"));
         break;
       default:
         break;  // no derivative: the gradient stops here

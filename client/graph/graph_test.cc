@@ -1,0 +1,255 @@
+#include "client/graph/graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace vpod::graph {
+namespace {
+
+using testing::HasSubstr;
+using v1::BOOL;
+using v1::FLOAT16;
+using v1::FLOAT32;
+using v1::INT32;
+
+// Builds something wrong from two sound inputs, float32[2,3] and int32[2].
+using Mistake = std::function<Tensor(Graph& graph, Tensor x, Tensor labels)>;
+
+struct NamedMistake {
+  std::string message;
+  Mistake make;
+};
+
+const std::vector<NamedMistake>& Mistakes() {
+  static const auto& mistakes = *new std::vector<NamedMistake>{
+      {"matmul does not take float32[2,3] and float32[2,3]",
+       [](Graph& g, Tensor x, Tensor) { return g.MatMul(x, x); }},
+      {"conv2d does not take image float32[2,3]",
+       [](Graph& g, Tensor x, Tensor) { return g.Conv2d(x, x, Graph::Window(1, 0)); }},
+      {"max-pool does not take float32[2,3]",
+       [](Graph& g, Tensor x, Tensor) { return g.MaxPool2d(x, Graph::Window(2, 0, 2)); }},
+      {"TANH does not take int32[2]",
+       [](Graph& g, Tensor, Tensor labels) { return g.Unary(v1::TANH, labels); }},
+      {"ADD does not take float32[2,3] and int32[2]",
+       [](Graph& g, Tensor x, Tensor labels) { return g.Add(x, labels); }},
+      {"shapes [2,3] and [2] do not broadcast",
+       [](Graph& g, Tensor x, Tensor) {
+         return g.Add(x, g.Constant({FLOAT32, {2}}, 1));
+       }},
+      {"axes [2] are no ascending axes of float32[2,3]",
+       [](Graph& g, Tensor x, Tensor) { return g.Reduce(v1::SUM, x, {2}); }},
+      {"arg-max does not take int32[2]",
+       [](Graph& g, Tensor, Tensor labels) { return g.ArgMax(labels); }},
+      {"unknown element type 99",
+       [](Graph& g, Tensor x, Tensor) { return g.Cast(x, static_cast<v1::DataType>(99)); }},
+      {"cannot reshape float32[2,3] to float32[7]",
+       [](Graph& g, Tensor x, Tensor) { return g.Reshape(x, {7}); }},
+      {"cannot reshape float32[2,3] to float32[-2,-3]",
+       [](Graph& g, Tensor x, Tensor) {
+         return g.Reshape(x, {-2, -3});
+       }},
+      {"cross-entropy does not take logits float32[2,3] and labels float32[2,3]",
+       [](Graph& g, Tensor x, Tensor) { return g.SoftmaxCrossEntropy(x, x); }},
+      {"variable w of type float32[2] has 3 initial values",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Variable("w", {FLOAT32, {2}}, {1, 2, 3});
+       }},
+      {"variable w of type int32[1]",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Variable("w", {INT32, {1}}, {1});
+       }},
+      {"w: dimensions [-1,-1]",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Variable("w", {FLOAT32, {-1, -1}}, {1});
+       }},
+      {"w: dimensions [4611686018427387904,4]",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Variable("w", {FLOAT32, {int64_t{1} << 62, 4}}, {});
+       }},
+      {"image: dimensions [0]",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Input("image", {FLOAT32, {0}});
+       }},
+      {"unknown element type 0",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Constant({v1::DATA_TYPE_UNSPECIFIED, {}}, 0);
+       }},
+      {"the name 'x' is used twice",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Input("x", {FLOAT32, {2}});
+       }},
+      {"the name 'w' is used twice",
+       [](Graph& g, Tensor, Tensor) {
+         g.Variable("w", {FLOAT32, {}}, {1});
+         return g.Variable("w", {FLOAT32, {}}, {1});
+       }},
+      {"inputs and variables need a name",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Input("", {FLOAT32, {2}});
+       }},
+      {"an operand is not a value of this graph",
+       [](Graph& g, Tensor x, Tensor) { return g.Add(x, Tensor{}); }},
+      {"an operand is not a value of this graph",
+       [](Graph& g, Tensor x, Tensor) { return g.MatMul(x, Tensor{1000}); }},
+  };
+  return mistakes;
+}
+
+TEST(GraphTest, MistakesAreRememberedAndNamed) {
+  for (const auto& [message, make] : Mistakes()) {
+    SCOPED_TRACE(message);
+    Graph graph;
+    const Tensor x = graph.Input("x", {FLOAT32, {2, 3}});
+    const Tensor labels = graph.Input("labels", {INT32, {2}});
+    ASSERT_TRUE(graph.status().ok());
+    EXPECT_FALSE(make(graph, x, labels).valid());
+    EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(graph.status().message()), HasSubstr(message));
+  }
+}
+
+TEST(GraphTest, TheFirstMistakeStays) {
+  for (const auto& [message, make] : Mistakes()) {
+    Graph graph;
+    const Tensor x = graph.Input("x", {FLOAT32, {2, 3}});
+    const Tensor labels = graph.Input("labels", {INT32, {2}});
+    graph.MatMul(x, x);
+    const std::string first(graph.status().message());
+    make(graph, x, labels);
+    EXPECT_EQ(graph.status().message(), first) << message;
+  }
+}
+
+// Model code goes on with what a mistake returned; every operation has to bear it.
+TEST(GraphTest, EverythingBearsTheResultOfAMistake) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 3}});
+  const Tensor bad = graph.MatMul(x, x);
+  const std::string first(graph.status().message());
+  const size_t nodes = graph.nodes().size();
+  graph.Output("y", bad);
+  for (Tensor result :
+       {graph.MatMul(bad, x), graph.Conv2d(x, bad, Graph::Window(1, 0)),
+        graph.MaxPool2d(bad, Graph::Window(1, 0, 1)), graph.Relu(bad), graph.Add(x, bad),
+        graph.Reduce(v1::SUM, bad, {0}), graph.ArgMax(bad), graph.Cast(bad, FLOAT16),
+        graph.Reshape(bad, {6}), graph.SoftmaxCrossEntropy(x, bad), graph.Mean(bad), graph.Sum(bad),
+        graph.ReduceToType(bad, {FLOAT32, {}}), graph.Relu(x)}) {
+    EXPECT_FALSE(result.valid());
+  }
+  const auto gradients = graph.Gradients(bad, {x, bad});
+  ASSERT_EQ(gradients.size(), 2u);
+  EXPECT_FALSE(gradients[0].valid());
+  EXPECT_TRUE(graph.outputs().empty());
+  EXPECT_EQ(graph.nodes().size(), nodes);
+  EXPECT_EQ(graph.status().message(), first);
+}
+
+// Inputs and outputs become streams, which are found by name.
+TEST(GraphTest, NamesAreUniqueAmongInputsAndOutputs) {
+  {
+    Graph graph;
+    const Tensor x = graph.Input("x", {FLOAT32, {2}});
+    graph.Output("x", x);
+    EXPECT_EQ(graph.status().message(), "the name 'x' is used twice");
+  }
+  {
+    Graph graph;
+    graph.Output("y", graph.Input("x", {FLOAT32, {2}}));
+    EXPECT_TRUE(graph.status().ok());
+    graph.Input("y", {FLOAT32, {2}});
+    EXPECT_EQ(graph.status().message(), "the name 'y' is used twice");
+  }
+  {
+    Graph graph;
+    const Tensor x = graph.Input("x", {FLOAT32, {2}});
+    graph.Output("y", x);
+    graph.Output("y", x);
+    EXPECT_EQ(graph.status().message(), "the output 'y' is used twice");
+  }
+  {
+    Graph graph;
+    graph.Output("", graph.Input("x", {FLOAT32, {2}}));
+    EXPECT_EQ(graph.status().message(), "outputs need a name");
+  }
+  {
+    // Variables are no streams.
+    Graph graph;
+    graph.Input("x", {FLOAT32, {2}});
+    graph.Output("y", graph.Variable("x", {FLOAT32, {}}, {1}));
+    graph.Variable("y", {FLOAT32, {}}, {1});
+    EXPECT_TRUE(graph.status().ok()) << graph.status();
+  }
+}
+
+TEST(GraphTest, TypesAreInferred) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 8, 8, 3}});
+  const Tensor w = graph.Variable("w", {FLOAT32, {3, 3, 3, 4}}, std::vector<float>(108));
+  const Tensor y = graph.MaxPool2d(graph.Conv2d(x, w, Graph::Window(1, 1)), Graph::Window(2, 0, 2));
+  EXPECT_EQ(graph.TypeOf(y).ToString(), "float32[2,4,4,4]");
+  const Tensor flat = graph.Reshape(graph.Cast(y, FLOAT16), {2, 64});
+  EXPECT_EQ(graph.TypeOf(flat).ToString(), "float16[2,64]");
+  EXPECT_EQ(graph.TypeOf(graph.ArgMax(flat)).ToString(), "int32[2]");
+  EXPECT_EQ(graph.TypeOf(graph.Mean(flat)).ToString(), "float16[]");
+  EXPECT_EQ(graph.TypeOf(graph.Binary(v1::LESS, flat, flat)).ToString(), "bool[2,64]");
+  EXPECT_EQ(graph.Cast(x, FLOAT32), x);  // nothing to do
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
+}
+
+TEST(GraphTest, ValuesAndOperationsBelongToTheIpuThatWasSet) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 3}});
+  graph.SetIpu(3);
+  const Tensor w = graph.Variable("w", {FLOAT32, {3}}, {1, 2, 3});
+  const Tensor y = graph.Multiply(x, w);
+  graph.SetIpu(1);
+  // A reshape moves no bytes: it stays where its source is.
+  const Tensor flat = graph.Reshape(y, {6});
+  EXPECT_EQ(graph.values()[x.id].ipu, 0u);
+  EXPECT_EQ(graph.values()[w.id].ipu, 3u);
+  EXPECT_EQ(graph.values()[y.id].ipu, 3u);
+  EXPECT_EQ(graph.nodes().back().ipu, 3u);
+  EXPECT_EQ(graph.values()[flat.id].ipu, 3u);
+  // Taking gradients leaves the setting as it was.
+  graph.Gradients(graph.Sum(flat), {x, w});
+  EXPECT_EQ(graph.values()[graph.Relu(y).id].ipu, 1u);
+}
+
+TEST(GraphTest, GradientsComeInTheTypeOfWhatWasWanted) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 3}});
+  const Tensor w = graph.Variable("w", {FLOAT16, {3}}, {1, 2, 3});
+  const Tensor n = graph.Input("n", {INT32, {2}});
+  const Tensor y = graph.Multiply(graph.Cast(x, FLOAT16), w);
+  for (Tensor loss : {graph.Sum(y), y, graph.Cast(graph.Mean(y), FLOAT32)}) {
+    const auto gradients = graph.Gradients(loss, {x, w, n, y, loss});
+    ASSERT_TRUE(graph.status().ok()) << graph.status();
+    EXPECT_EQ(graph.TypeOf(gradients[0]).ToString(), "float32[2,3]");
+    EXPECT_EQ(graph.TypeOf(gradients[1]).ToString(), "float16[3]");
+    EXPECT_EQ(graph.TypeOf(gradients[2]).ToString(), "int32[2]");
+    EXPECT_EQ(graph.TypeOf(gradients[3]).ToString(), "float16[2,3]");
+    EXPECT_EQ(graph.TypeOf(gradients[4]), graph.TypeOf(loss));
+  }
+}
+
+TEST(GraphTest, GradientsRefuseIntegerLossesAndForeignValues) {
+  {
+    Graph graph;
+    const Tensor n = graph.Input("n", {INT32, {2}});
+    EXPECT_FALSE(graph.Gradients(n, {n})[0].valid());
+    EXPECT_EQ(graph.status().message(), "the loss must be a float tensor");
+  }
+  for (Tensor foreign : {Tensor{}, Tensor{1000}}) {
+    Graph graph;
+    const Tensor x = graph.Input("x", {FLOAT32, {2}});
+    EXPECT_FALSE(graph.Gradients(graph.Sum(x), {x, foreign})[1].valid());
+    EXPECT_EQ(graph.status().message(), "an operand is not a value of this graph");
+  }
+}
+
+}  // namespace
+}  // namespace vpod::graph
