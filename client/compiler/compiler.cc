@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/compiler/lowering.h"
 #include "client/compiler/memory_plan.h"
@@ -207,6 +209,15 @@ class Assembler {
 
 absl::Status CheckOptions(const CompileOptions& options) {
   if (options.programs.empty()) return absl::InvalidArgumentError("no program to compile");
+  if (options.total_replicas < 1) {
+    return absl::InvalidArgumentError("total_replicas is 0, must be 1 or more");
+  }
+  const uint32_t ipus = options.ipus_per_replica;
+  if (ipus != 1 && ipus != 2 && ipus != 4 && ipus != 8 && ipus != 16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ipus_per_replica is ", ipus, ", must be 1, 2, 4, 8 or 16"));
+  }
+  const ProgramSpec* training = nullptr;
   for (const ProgramSpec& spec : options.programs) {
     if (spec.device_iterations < 1 || spec.accumulation < 1) {
       return absl::InvalidArgumentError(
@@ -215,6 +226,30 @@ absl::Status CheckOptions(const CompileOptions& options) {
     if (!spec.loss.has_value() && spec.accumulation != 1) {
       return absl::InvalidArgumentError(
           absl::StrCat("program '", spec.name, "': inference needs an accumulation of 1"));
+    }
+    if (uint64_t{spec.device_iterations} * spec.accumulation > std::numeric_limits<uint32_t>::max()) {
+      return absl::InvalidArgumentError(absl::StrCat("program '", spec.name, "': ", spec.device_iterations,
+                                                     " device iterations × ", spec.accumulation,
+                                                     " micro-batches are too many for one run"));
+    }
+    if (!spec.loss.has_value()) continue;
+    // All programs of an executable read the same learning-rate variable.
+    if (training != nullptr && training->sgd.learning_rate != spec.sgd.learning_rate) {
+      return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '", spec.name,
+                                                     "' have different learning rates"));
+    }
+    training = &spec;
+  }
+  return absl::OkStatus();
+}
+
+// A variable that is named like the optimiser's state would be taken for it.
+absl::Status CheckNames(const graph::Graph& graph) {
+  for (graph::Tensor variable : graph.variables()) {
+    const std::string& name = graph.values()[variable.id].name;
+    if (absl::StartsWith(name, "Accl___") || absl::StartsWith(name, "learningRate/")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the variable name '", name, "' is reserved for the optimiser"));
     }
   }
   return absl::OkStatus();
@@ -225,6 +260,7 @@ absl::Status CheckOptions(const CompileOptions& options) {
 absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options) {
   VPOD_RETURN_IF_ERROR(graph.status());
   VPOD_RETURN_IF_ERROR(CheckOptions(options));
+  VPOD_RETURN_IF_ERROR(CheckNames(graph));
   std::vector<LoweredProgram> programs;
   Assembler assembler(options);
   for (const ProgramSpec& spec : options.programs) {

@@ -204,7 +204,7 @@ class Lowering {
       sgd->set_weight_decay(spec_.sgd.weight_decay);
       sgd->set_nesterov(spec_.sgd.nesterov);
       sgd->set_gradient_scale(
-          mean ? 1.0f / static_cast<float>(spec_.accumulation * options_.total_replicas) : 1.0f);
+          mean ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * options_.total_replicas) : 1.0f);
       updates[ipu].push_back(std::move(instruction));
     }
     for (auto& [ipu, instruction] : reduce) {

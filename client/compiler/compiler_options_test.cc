@@ -1,0 +1,135 @@
+// What the compiler refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/compiler/compiler.h"
+#include "device/program/executable.h"
+
+namespace vpod::compiler {
+namespace {
+
+namespace v1 = program::v1;
+using graph::Graph;
+using graph::Tensor;
+using testing::HasSubstr;
+using v1::FLOAT32;
+using v1::INT32;
+
+struct Model {
+  Graph graph;
+  Tensor loss;
+};
+
+// Its input is value 0, its integer input value 1.
+Model Regression(uint32_t ipu = 0) {
+  Model model;
+  Graph& g = model.graph;
+  const Tensor x = g.Input("x", {FLOAT32, {4}});
+  const Tensor n = g.Input("n", {INT32, {4}});
+  g.SetIpu(ipu);
+  const Tensor w = g.Variable("w", {FLOAT32, {}}, {1});
+  model.loss = g.Mean(g.Multiply(g.Multiply(x, w), g.Cast(n, FLOAT32)));
+  g.Output("loss", model.loss);
+  return model;
+}
+
+struct BadOptions {
+  std::string message;
+  std::function<void(CompileOptions&)> change;
+};
+
+TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
+  const Model model = Regression();
+  const BadOptions kBad[] = {
+      {"no program to compile", [](auto& o) { o.programs.clear(); }},
+      {"program 'train': device iterations and accumulation must be 1 or more",
+       [](auto& o) { o.programs[0].device_iterations = 0; }},
+      {"program 'train': device iterations and accumulation must be 1 or more",
+       [](auto& o) { o.programs[0].accumulation = 0; }},
+      {"program 'evaluate': inference needs an accumulation of 1",
+       [](auto& o) { o.programs[1].accumulation = 2; }},
+      {"program '': bad name", [](auto& o) { o.programs[1].name = ""; }},
+      {"program 'train': bad name", [](auto& o) { o.programs[1].name = "train"; }},
+      {"total_replicas is 0, must be 1 or more", [](auto& o) { o.total_replicas = 0; }},
+      {"ipus_per_replica is 0, must be 1, 2, 4, 8 or 16", [](auto& o) { o.ipus_per_replica = 0; }},
+      {"ipus_per_replica is 3, must be", [](auto& o) { o.ipus_per_replica = 3; }},
+      {"ipus_per_replica is 4294967295, must be", [](auto& o) { o.ipus_per_replica = 0xffffffff; }},
+      // Products that do not fit 32 bits must not wrap into something small.
+      {"program 'train': 65536 device iterations × 65536 micro-batches",
+       [](auto& o) { o.programs[0].device_iterations = o.programs[0].accumulation = 65536; }},
+      {"an operand is not a value of this graph", [](auto& o) { o.programs[0].loss = Tensor{}; }},
+      {"the loss must be a float tensor", [](auto& o) { o.programs[0].loss = Tensor{1}; }},
+      {"programs 'train' and 'again' have different learning rates",
+       [](auto& o) {
+         o.programs.push_back(o.programs[0]);
+         o.programs[2].name = "again";
+         o.programs[2].sgd.learning_rate = 7;
+       }},
+  };
+  for (const auto& [message, change] : kBad) {
+    SCOPED_TRACE(message);
+    CompileOptions options{
+        .programs = {{.name = "train", .loss = model.loss}, {.name = "evaluate"}}};
+    ASSERT_TRUE(Compile(model.graph, options).ok());
+    change(options);
+    const auto compiled = Compile(model.graph, options);
+    EXPECT_EQ(compiled.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(compiled.status().message()), HasSubstr(message));
+  }
+}
+
+TEST(CompilerOptionsTest, MeanOverManyMicroBatchesAndReplicasDoesNotWrap) {
+  Graph graph;
+  const Tensor w = graph.Variable("w", {FLOAT32, {}}, {1});
+  const auto compiled = Compile(
+      graph, {.total_replicas = 65536,
+              .programs = {{.name = "train", .accumulation = 65536, .loss = graph.Relu(w)}}});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto executable = *program::Executable::Parse(compiled->executable);
+  int updates = 0;
+  program::ForEachInstruction(executable->proto().programs(0).blocks(0).instructions(), 1,
+                              [&](const v1::Instruction& step, uint64_t) {
+                                if (!step.has_sgd()) return;
+                                EXPECT_EQ(step.sgd().gradient_scale(), 1.0f / 4294967296.0f);
+                                ++updates;
+                              });
+  EXPECT_EQ(updates, 1);
+}
+
+TEST(CompilerOptionsTest, MistakesInTheGraphAreReported) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 3}});
+  graph.Output("y", graph.MatMul(x, x));
+  EXPECT_EQ(Compile(graph, {.programs = {{.name = "run"}}}).status(), graph.status());
+
+  const Model far = Regression(2);
+  EXPECT_EQ(
+      Compile(far.graph, {.ipus_per_replica = 2, .programs = {{.name = "run"}}}).status().message(),
+      "the graph uses IPU 2 of a replica of 2");
+
+  Graph constant;
+  constant.Output("y", constant.Constant({INT32, {}}, 0.5));
+  EXPECT_THAT(std::string(Compile(constant, {.programs = {{.name = "run"}}}).status().message()),
+              HasSubstr("fill value 0.5 is no int32"));
+}
+
+// A variable of such a name would share its bytes with a velocity or a learning rate.
+TEST(CompilerOptionsTest, NamesOfOptimizerStateAreReserved) {
+  for (const std::string name : {"Accl___w", "learningRate/ipu0"}) {
+    Graph graph;
+    const Tensor w = graph.Variable("w", {FLOAT32, {}}, {1});
+    const Tensor other = graph.Variable(name, {FLOAT32, {}}, {1});
+    const Tensor loss = graph.Add(w, other);
+    const auto compiled =
+        Compile(graph, {.programs = {{.name = "train", .loss = loss, .sgd = {.momentum = 0.5f}}}});
+    EXPECT_EQ(compiled.status().message(),
+              absl::StrCat("the variable name '", name, "' is reserved for the optimiser"));
+  }
+}
+
+}  // namespace
+}  // namespace vpod::compiler

@@ -1,0 +1,112 @@
+#include "client/compiler/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+namespace vpod::compiler {
+namespace {
+
+uint64_t Aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+bool LiveTogether(const Storage& a, const Storage& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+
+// Everything PlaceStorage promises of its result.
+void ExpectSound(const std::vector<Storage>& blocks, uint64_t base, uint64_t end) {
+  uint64_t most = base;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const Storage& a = blocks[i];
+    EXPECT_EQ(a.offset % 64, 0u) << i;
+    EXPECT_GE(a.offset, base) << i;
+    most = std::max(most, a.offset + Aligned(a.bytes));
+    for (size_t j = 0; j < i; ++j) {
+      const Storage& b = blocks[j];
+      if (!LiveTogether(a, b)) continue;
+      EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
+          << "blocks " << i << " and " << j << " are in use together at " << a.offset << " and "
+          << b.offset;
+    }
+  }
+  EXPECT_EQ(end, most);
+}
+
+// The bytes that are in use at the busiest step: no plan needs less.
+uint64_t LowerBound(const std::vector<Storage>& blocks) {
+  uint64_t most = 0;
+  for (const Storage& at : blocks) {
+    uint64_t sum = 0;
+    for (const Storage& block : blocks) {
+      if (block.first <= at.first && at.first <= block.last) sum += Aligned(block.bytes);
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+TEST(MemoryPlanTest, NothingTakesNothing) {
+  std::vector<Storage> blocks;
+  EXPECT_EQ(PlaceStorage(blocks, 128), 128u);
+}
+
+TEST(MemoryPlanTest, DisjointLifetimesShareBytes) {
+  std::vector<Storage> blocks{{100, 0, 1}, {60, 2, 3}, {128, 4, 4}};
+  EXPECT_EQ(PlaceStorage(blocks, 0), 128u);
+  for (const Storage& block : blocks) EXPECT_EQ(block.offset, 0u);
+}
+
+// An instruction reads its inputs while it writes its output: both ends of a lifetime count.
+TEST(MemoryPlanTest, LifetimesThatMeetInAStepDoNotShare) {
+  std::vector<Storage> blocks{{64, 0, 2}, {64, 2, 3}};
+  EXPECT_EQ(PlaceStorage(blocks, 0), 128u);
+  EXPECT_NE(blocks[0].offset, blocks[1].offset);
+}
+
+TEST(MemoryPlanTest, SmallBlocksFillTheGapsBetweenLargeOnes) {
+  // The second block dies and leaves a gap of 192 bytes between the first and the third.
+  std::vector<Storage> blocks{{256, 0, 9}, {192, 0, 4}, {128, 0, 9}, {64, 5, 9}, {65, 5, 9}};
+  EXPECT_EQ(PlaceStorage(blocks, 0), 576u);
+  ExpectSound(blocks, 0, 576);
+}
+
+TEST(MemoryPlanTest, StartsAtTheBase) {
+  std::vector<Storage> blocks{{1, 0, 0}, {1, 0, 0}};
+  EXPECT_EQ(PlaceStorage(blocks, 640), 768u);
+  ExpectSound(blocks, 640, 768);
+}
+
+TEST(MemoryPlanTest, BlocksBeyondFourGigabytes) {
+  const uint64_t big = uint64_t{3} << 30;
+  std::vector<Storage> blocks{{big, 0, 1}, {big, 1, 2}, {big, 2, 3}};
+  EXPECT_EQ(PlaceStorage(blocks, 0), 2 * big);
+  ExpectSound(blocks, 0, 2 * big);
+}
+
+TEST(MemoryPlanTest, RandomBlocksNeverOverlapWhileBothAreInUse) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    std::vector<Storage> blocks(random() % 60);
+    const int steps = 1 + static_cast<int>(random() % 40);
+    for (Storage& block : blocks) {
+      // Sizes repeat, so that equal blocks occur; some are empty.
+      block.bytes = random() % 4 == 0 ? random() % 3 * 64 : random() % 1000;
+      block.first = static_cast<int>(random() % steps);
+      block.last = std::min<int>(steps, block.first + static_cast<int>(random() % 10));
+    }
+    const uint64_t base = random() % 5 * 64;
+    std::vector<Storage> again = blocks;
+    const uint64_t end = PlaceStorage(blocks, base);
+    ExpectSound(blocks, base, end);
+    EXPECT_GE(end - base, LowerBound(blocks));
+
+    EXPECT_EQ(PlaceStorage(again, base), end);
+    for (size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(blocks[i].offset, again[i].offset);
+  }
+}
+
+}  // namespace
+}  // namespace vpod::compiler
