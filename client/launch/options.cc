@@ -1,0 +1,334 @@
+#include "client/launch/options.h"
+
+#include <boost/program_options.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "client/vipu/config.h"
+#include "device/base/status.h"
+
+namespace vpod::launch {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr char kMissingProgram[] = "no program given; usage: poprun [options] program [program args]";
+
+const std::set<std::string>& BooleanNames() {
+  static const std::set<std::string> names = {
+      "help",          "version",      "overwrite-config", "debug",
+      "update-partition", "reset-partition", "remove-partition", "allow-run-as-root",
+      "numa-aware",    "print-topology", "offline-mode",   "verbose",
+      "vv",            "synchronise-python-venv", "synchronise-poplar-sdk", "distribute-ssh-key"};
+  return names;
+}
+
+po::options_description Description() {
+  po::options_description all("Allowed options");
+  const auto value = [] { return po::value<std::vector<std::string>>()->composing(); };
+  const auto add = [&](const char* name, const char* help) { all.add_options()(name, value(), help); };
+  add("help", "help");
+  add("version", "versions of PopRun and PopDist");
+  add("version-format", "text, full-text or full-json");
+  add("import-config", "read options from a file; the command line wins");
+  add("export-config", "write the options to a file");
+  add("overwrite-config", "allow --export-config to replace a file (0)");
+  add("debug", "log level TRACE and mpirun's --display-allocation --display-map (0)");
+  add("host,H", "hosts: host0,host1 or host[0-2,4]");
+  add("hostfile", "file with a host a line");
+  add("host-subnet", "network for host communication; ignored without hosts");
+  add("num-replicas", "replicas in total (1)");
+  add("ipus-per-replica", "IPUs of each replica (1)");
+  add("num-instances", "processes (1)");
+  add("num-ilds", "IPU-Link domains (decided by the V-IPU server)");
+  add("vipu-server-host", "V-IPU server (that of vipu)");
+  add("vipu-server-port", "its port (8090)");
+  add("vipu-server-timeout", "seconds per request (120)");
+  add("vipu-partition", "use or create this partition");
+  add("vipu-partition-attempts", "tries while the partition does not end in ACTIVE (1)");
+  add("update-partition", "may change a partition that does not fit (0)");
+  add("reset-partition", "reset before the run (yes for non-reconfigurable partitions)");
+  add("remove-partition", "remove afterwards what was created (1)");
+  add("vipu-cluster", "cluster to create in (deprecated)");
+  add("vipu-allocation", "allocation to create in");
+  add("sync-type", "ST_POD_NATIVE_DEFAULT or ST_C2_COMPATIBLE");
+  add("executable-cache-path", "directory of compiled executables");
+  add("mpi-global-args", "words for mpirun's global part; repeatable");
+  add("mpi-local-args", "words for every application context; repeatable");
+  add("allow-run-as-root", "pass mpirun's flag (1)");
+  add("synchronise-python-venv", "accepted; nothing is copied");
+  add("synchronise-poplar-sdk", "accepted; nothing is copied");
+  add("distribute-ssh-key", "accepted; nothing is copied");
+  add("numa-aware", "as --process-placement=spreadnuma (0)");
+  add("process-placement", "spreadnuma or disabled (spreadnuma)");
+  add("print-topology", "print the topology table (0)");
+  add("only-output-from-instance", "hide the output of all other instances");
+  add("offline-mode", "run without IPUs (0)");
+  add("verbose,v", "verbose");
+  add("vv", "very verbose");
+  return all;
+}
+
+std::optional<bool> ParseBoolean(std::string text) {
+  absl::AsciiStrToLower(&text);
+  if (text == "yes" || text == "1" || text == "on" || text == "true") return true;
+  if (text == "no" || text == "0" || text == "off" || text == "false") return false;
+  return std::nullopt;
+}
+
+// Options with their values, and the words of the program behind them.
+struct Split {
+  std::map<std::string, std::vector<std::string>> given;
+  std::vector<std::string> program;
+};
+
+std::string BoostError(const po::error& error) { return error.what(); }
+
+// Finds where the options end and joins options with their values.
+absl::StatusOr<Split> SplitCommandLine(const po::options_description& all, const std::vector<std::string>& words) {
+  Split split;
+  size_t i = 0;
+  try {
+    while (i < words.size() && words[i].size() > 1 && words[i][0] == '-') {
+      std::string word = words[i++];
+      if (word == "--") break;
+      if (word == "-vv") word = "--vv";
+      const bool is_long = word[1] == '-';
+      const size_t equals = is_long ? word.find('=') : std::string::npos;
+      const std::string written = is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2)
+                                          : word.substr(0, 2);
+      const po::option_description* option =
+          is_long ? all.find_nothrow(written, /*approx=*/true) : all.find_nothrow(written, false);
+      if (option == nullptr) {
+        return absl::InvalidArgumentError(absl::StrCat("unrecognised option '", is_long ? "--" + written : word, "'"));
+      }
+      const std::string name = option->long_name();
+      std::string value;
+      if (equals != std::string::npos) {
+        value = word.substr(equals + 1);
+      } else if (!is_long && word.size() > 2) {
+        value = word.substr(2);
+      } else if (BooleanNames().contains(name)) {
+        // A bare boolean means yes; a following word of a boolean's spelling is its value.
+        const bool takes_next = name != "help" && name != "verbose" && name != "vv" && name != "version" &&
+                                i < words.size() && ParseBoolean(words[i]).has_value();
+        value = takes_next ? words[i++] : "1";
+      } else if (i < words.size()) {
+        value = words[i++];
+      } else {
+        return absl::InvalidArgumentError(absl::StrCat("the required argument for option '--", name, "' is missing"));
+      }
+      std::vector<std::string>& values = split.given[name];
+      if (!absl::StartsWith(name, "mpi-")) values.clear();  // last wins; the MPI lists append
+      values.push_back(value);
+    }
+  } catch (const po::error& error) {
+    return absl::InvalidArgumentError(BoostError(error));
+  }
+  split.program.assign(words.begin() + static_cast<int64_t>(i), words.end());
+  return split;
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::map<std::string, std::vector<std::string>>& given) : given_(given) {}
+
+  void Text(const char* name, std::string& into) const {
+    if (const std::string* value = Find(name)) into = *value;
+  }
+  absl::Status Boolean(const char* name, bool& into) const {
+    const std::string* value = Find(name);
+    if (value == nullptr) return absl::OkStatus();
+    const auto parsed = ParseBoolean(*value);
+    if (!parsed.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the argument ('", *value, "') for option '--", name,
+                       "' is invalid. Valid choices are 'on|off', 'yes|no', '1|0' and 'true|false'"));
+    }
+    into = *parsed;
+    return absl::OkStatus();
+  }
+  absl::Status Number(const char* name, uint32_t& into, uint32_t least = 1) const {
+    const std::string* value = Find(name);
+    if (value == nullptr) return absl::OkStatus();
+    const bool digits = !value->empty() && value->find_first_not_of("0123456789") == std::string::npos;
+    if (!digits || !absl::SimpleAtoi(*value, &into) || into < least) {
+      return absl::InvalidArgumentError(absl::StrCat("the argument ('", *value, "') for option '--", name,
+                                                     "' is invalid. Give an integer of ", least, " or more"));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Words(const char* name, std::vector<std::string>& into) const {
+    const auto it = given_.find(name);
+    if (it == given_.end()) return absl::OkStatus();
+    for (const std::string& text : it->second) {
+      VPOD_ASSIGN_OR_RETURN(const auto words, SplitWords(text));
+      into.insert(into.end(), words.begin(), words.end());
+    }
+    return absl::OkStatus();
+  }
+  bool Has(const char* name) const { return given_.contains(name); }
+
+ private:
+  const std::string* Find(const char* name) const {
+    const auto it = given_.find(name);
+    return it == given_.end() || it->second.empty() ? nullptr : &it->second.back();
+  }
+  const std::map<std::string, std::vector<std::string>>& given_;
+};
+
+// A JSON object of strings or arrays of strings; the command line wins over it.
+absl::Status Import(const std::string& path, std::map<std::string, std::vector<std::string>>& given) {
+  std::ifstream file(path);
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  if (!file || !json.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat("--import-config: ", path, " is no JSON object of options"));
+  }
+  const po::options_description all = Description();
+  for (const auto& [name, value] : json.items()) {
+    if (all.find_nothrow(name, false) == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("--import-config: unrecognised option '--", name, "'"));
+    }
+    std::vector<std::string> values;
+    for (const auto& item : value.is_array() ? value : nlohmann::json::array({value})) {
+      if (!item.is_string()) {
+        return absl::InvalidArgumentError(absl::StrCat("--import-config: option '", name, "' is no string"));
+      }
+      values.push_back(item.get<std::string>());
+    }
+    given.try_emplace(name, values);
+  }
+  return absl::OkStatus();
+}
+
+int VerbosityFromEnvironment() {
+  const std::string level = vipu::Environment("POPRUN_LOG_LEVEL");
+  if (level == "TRACE") return 3;
+  if (level == "DEBUG") return 2;
+  if (level == "INFO") return 1;
+  if (level == "ERROR") return -1;
+  if (level == "OFF") return -2;
+  return 0;
+}
+
+absl::Status Fill(const Reader& read, Options& o) {
+  read.Text("host", o.host);
+  read.Text("hostfile", o.hostfile);
+  read.Text("host-subnet", o.host_subnet);
+  read.Text("vipu-server-host", o.vipu_server_host);
+  read.Text("vipu-partition", o.vipu_partition);
+  read.Text("vipu-cluster", o.vipu_cluster);
+  read.Text("vipu-allocation", o.vipu_allocation);
+  read.Text("sync-type", o.sync_type);
+  read.Text("executable-cache-path", o.executable_cache_path);
+  read.Text("process-placement", o.process_placement);
+  read.Text("export-config", o.export_config);
+  VPOD_RETURN_IF_ERROR(read.Number("num-replicas", o.num_replicas));
+  VPOD_RETURN_IF_ERROR(read.Number("ipus-per-replica", o.ipus_per_replica));
+  VPOD_RETURN_IF_ERROR(read.Number("num-instances", o.num_instances));
+  VPOD_RETURN_IF_ERROR(read.Number("vipu-server-port", o.vipu_server_port));
+  o.vipu_server_port_given = read.Has("vipu-server-port");
+  VPOD_RETURN_IF_ERROR(read.Number("vipu-server-timeout", o.vipu_server_timeout));
+  VPOD_RETURN_IF_ERROR(read.Number("vipu-partition-attempts", o.vipu_partition_attempts));
+  if (read.Has("num-ilds")) VPOD_RETURN_IF_ERROR(read.Number("num-ilds", o.num_ilds.emplace(1)));
+  if (read.Has("only-output-from-instance")) {
+    VPOD_RETURN_IF_ERROR(read.Number("only-output-from-instance", o.only_output_from_instance.emplace(0), 0));
+  }
+  VPOD_RETURN_IF_ERROR(read.Boolean("overwrite-config", o.overwrite_config));
+  VPOD_RETURN_IF_ERROR(read.Boolean("debug", o.debug));
+  VPOD_RETURN_IF_ERROR(read.Boolean("update-partition", o.update_partition));
+  VPOD_RETURN_IF_ERROR(read.Boolean("remove-partition", o.remove_partition));
+  VPOD_RETURN_IF_ERROR(read.Boolean("allow-run-as-root", o.allow_run_as_root));
+  VPOD_RETURN_IF_ERROR(read.Boolean("print-topology", o.print_topology));
+  VPOD_RETURN_IF_ERROR(read.Boolean("offline-mode", o.offline_mode));
+  if (read.Has("reset-partition")) {
+    VPOD_RETURN_IF_ERROR(read.Boolean("reset-partition", o.reset_partition.emplace(false)));
+  }
+  bool numa_aware = false;
+  VPOD_RETURN_IF_ERROR(read.Boolean("numa-aware", numa_aware));
+  if (numa_aware && !read.Has("process-placement")) o.process_placement = "spreadnuma";
+  for (const char* ignored : {"synchronise-python-venv", "synchronise-poplar-sdk", "distribute-ssh-key"}) {
+    bool value = false;
+    VPOD_RETURN_IF_ERROR(read.Boolean(ignored, value));
+  }
+  if (o.process_placement != "spreadnuma" && o.process_placement != "disabled") {
+    return absl::InvalidArgumentError(absl::StrCat("the argument ('", o.process_placement,
+                                                   "') for option '--process-placement' is invalid. Valid choices "
+                                                   "are 'spreadnuma' and 'disabled'"));
+  }
+  VPOD_RETURN_IF_ERROR(read.Words("mpi-global-args", o.mpi_global_args));
+  VPOD_RETURN_IF_ERROR(read.Words("mpi-local-args", o.mpi_local_args));
+  o.verbosity = VerbosityFromEnvironment();
+  if (read.Has("verbose")) o.verbosity = 1;
+  if (read.Has("vv")) o.verbosity = 2;
+  if (o.debug) o.verbosity = 3;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> SplitWords(const std::string& text) {
+  std::vector<std::string> words;
+  std::string word;
+  bool in_word = false;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote != 0) {
+      if (c == quote) {
+        quote = 0;
+      } else if (c == '\\' && quote == '"' && i + 1 < text.size()) {
+        word += text[++i];
+      } else {
+        word += c;
+      }
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+      in_word = true;
+    } else if (c == '\\' && i + 1 < text.size()) {
+      word += text[++i];
+      in_word = true;
+    } else if (absl::ascii_isspace(static_cast<unsigned char>(c))) {
+      if (in_word) words.push_back(std::move(word));
+      word.clear();
+      in_word = false;
+    } else {
+      word += c;
+      in_word = true;
+    }
+  }
+  if (quote != 0) return absl::InvalidArgumentError(absl::StrCat("a quote is not closed in '", text, "'"));
+  if (in_word) words.push_back(std::move(word));
+  return words;
+}
+
+absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words) {
+  const po::options_description all = Description();
+  VPOD_ASSIGN_OR_RETURN(Split split, SplitCommandLine(all, words));
+  Options options;
+  options.help = split.given.contains("help");
+  options.version = split.given.contains("version");
+  if (options.help) {
+    std::ostringstream text;
+    text << "Usage: poprun [options] program [program args]\n\n" << all;
+    options.help_text = text.str();
+    return options;
+  }
+  if (options.version) return options;
+  if (split.given.contains("import-config")) {
+    VPOD_RETURN_IF_ERROR(Import(split.given.at("import-config").back(), split.given));
+  }
+  VPOD_RETURN_IF_ERROR(Fill(Reader(split.given), options));
+  options.program = std::move(split.program);
+  if (options.program.empty()) return absl::InvalidArgumentError(kMissingProgram);
+  options.given = std::move(split.given);
+  return options;
+}
+
+}  // namespace vpod::launch

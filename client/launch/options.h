@@ -1,0 +1,52 @@
+// poprun's command line (spec/poprun.md 2): Boost.Program_options' rules and wording.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace vpod::launch {
+
+struct Options {
+  bool help = false, version = false;
+  std::string help_text;
+  std::string import_config, export_config;
+  bool overwrite_config = false;
+  bool debug = false;
+  std::string host, hostfile, host_subnet;
+  uint32_t num_replicas = 1, ipus_per_replica = 1, num_instances = 1;
+  std::optional<uint32_t> num_ilds;
+  std::string vipu_server_host;
+  uint32_t vipu_server_port = 8090, vipu_server_timeout = 120;
+  bool vipu_server_port_given = false;
+  std::string vipu_partition, vipu_cluster, vipu_allocation;
+  uint32_t vipu_partition_attempts = 1;
+  bool update_partition = false;
+  std::optional<bool> reset_partition;
+  bool remove_partition = true;
+  std::string sync_type, executable_cache_path;
+  std::vector<std::string> mpi_global_args, mpi_local_args;  // split into words
+  bool allow_run_as_root = true;
+  std::string process_placement = "spreadnuma";
+  bool print_topology = false;
+  std::optional<uint32_t> only_output_from_instance;
+  bool offline_mode = false;
+  int verbosity = 0;  // 0 warnings, 1 info, 2 debug, 3 trace
+  std::vector<std::string> program;  // with its arguments
+
+  // What was given, by option name, for --export-config.
+  std::map<std::string, std::vector<std::string>> given;
+};
+
+// Parses argv[1…]. Parsing ends at the first word that is no option, or at "--". InvalidArgument carries the text after
+// "poprun: error: ".
+absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words);
+
+// Splits like a shell: blanks and line breaks separate, single and double quotes and backslashes protect.
+absl::StatusOr<std::vector<std::string>> SplitWords(const std::string& text);
+
+}  // namespace vpod::launch

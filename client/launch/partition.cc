@@ -1,0 +1,269 @@
+#include "client/launch/partition.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/vipu/ipuof_config.h"
+#include "device/arch/device_id.h"
+#include "device/base/status.h"
+
+namespace vpod::launch {
+namespace {
+
+constexpr const char* kOptionOrder[] = {"ipuLinkDomainSize", "ipuLinkConfiguration", "ipuLinkTopology", "gatewayMode",
+                                        "instanceSize"};
+
+// {"ipuLinkDomainSize":"64",…}: the known keys in their order, then others.
+std::string OptionsJson(const std::map<std::string, std::string>& options) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const char* key : kOptionOrder) {
+    if (options.contains(key)) json[key] = options.at(key);
+  }
+  for (const auto& [key, value] : options) json[key] = value;
+  return json.dump();
+}
+
+std::string Capitalised(std::string text) {
+  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(const Options& options, Layout& layout,
+                                                                    const std::string& job_id, const Log& log) {
+  std::unique_ptr<JobPartition> partition(new JobPartition(options, layout, job_id, log));
+  VPOD_RETURN_IF_ERROR(partition->FindServer());
+  VPOD_RETURN_IF_ERROR(partition->FindId());
+  VPOD_RETURN_IF_ERROR(partition->MakeItFit());
+  VPOD_ASSIGN_OR_RETURN(const auto status, partition->client_->GetPartitionStatus(partition->id_));
+  layout.ilds = std::max(1u, status.num_ilds());
+  partition->vipu_options_.insert(status.target_options().begin(), status.target_options().end());
+  partition->vipu_options_["instanceSize"] = absl::StrCat(layout.ipus_per_instance());
+  VPOD_RETURN_IF_ERROR(partition->ComputeTargetOptions());
+  return partition;
+}
+
+absl::Status JobPartition::FindServer() {
+  vipu::ConfigFlags flags;
+  flags.host = options_.vipu_server_host;
+  if (!flags.host.empty() && options_.vipu_server_port_given) flags.port = absl::StrCat(options_.vipu_server_port);
+  VPOD_ASSIGN_OR_RETURN(vipu::ClientConfig config, vipu::DiscoverConfig(flags));
+  if (options_.vipu_server_port_given) config.port = options_.vipu_server_port;
+  client_ = std::make_unique<vipu::Client>(config, std::chrono::seconds(options_.vipu_server_timeout));
+  if (options_.vipu_server_host.empty()) {
+    log_.Info(absl::StrCat("V-IPU server address picked up from 'vipu': ", config.address()));
+  }
+  log_.Debug(absl::StrCat("Connecting to ", config.address()));
+  const auto version = client_->ServerVersion();
+  if (!version.ok()) {
+    return absl::UnavailableError(absl::StrCat("cannot reach the V-IPU server at ", config.address(), ": ",
+                                               version.status().message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobPartition::FindId() {
+  id_ = options_.vipu_partition;
+  if (id_.empty()) id_ = vipu::Environment("IPUOF_VIPU_API_PARTITION_ID");
+  if (!id_.empty()) return absl::OkStatus();
+  VPOD_ASSIGN_OR_RETURN(const auto partitions, client_->ListPartitions());
+  if (partitions.empty()) {
+    return absl::NotFoundError(
+        "no V-IPU partition is visible; give --vipu-partition, and --vipu-allocation to create it");
+  }
+  if (partitions.size() > 1) {
+    const auto name = [](std::string* out, const vipuuser::Partition& p) { out->append(p.requirements().id()); };
+    return absl::FailedPreconditionError(absl::StrCat(partitions.size(), " V-IPU partitions are visible (",
+                                                      absl::StrJoin(partitions, ", ", name),
+                                                      "); choose one with --vipu-partition"));
+  }
+  id_ = partitions[0].requirements().id();
+  log_.Info(absl::StrCat("Using V-IPU partition ", id_, " as it is the only one available"));
+  return absl::OkStatus();
+}
+
+vipuuser::PartitionRequirements JobPartition::Wanted() const {
+  vipuuser::PartitionRequirements wanted;
+  wanted.set_id(id_);
+  wanted.set_size(layout_.ipus());
+  wanted.set_num_gcds(layout_.instances);
+  wanted.set_num_replicas(layout_.replicas);
+  wanted.set_num_ilds(options_.num_ilds.value_or(0));
+  wanted.set_allocation_id(options_.vipu_allocation);
+  wanted.set_cluster_id(options_.vipu_allocation.empty() ? options_.vipu_cluster : "");
+  wanted.set_sync_type(options_.sync_type);
+  return wanted;
+}
+
+absl::Status JobPartition::Create() {
+  log_.Info(absl::StrCat("Partition ", id_, " does not exist, creating it with ", layout_.ipus(), " IPUs, ",
+                         layout_.instances, " GCDs, ", layout_.replicas, " replicas"));
+  if (!options_.vipu_cluster.empty()) log_.Warning("--vipu-cluster is deprecated, use --vipu-allocation");
+  vipuuser::CreatePartitionRequest request;
+  *request.mutable_requirements() = Wanted();
+  const absl::Status status = client_->CreatePartition(request);
+  if (!status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("cannot create partition ", id_, ": ", status.message()));
+  }
+  created_ = true;
+  return Await();
+}
+
+std::optional<std::string> JobPartition::WhyUnfit(const vipuuser::Partition& partition) const {
+  const vipuuser::PartitionRequirements& r = partition.requirements();
+  const uint32_t ilds = partition.status().num_ilds(), wanted_ilds = options_.num_ilds.value_or(r.reconfigurable() ? 1 : ilds);
+  const bool size_fits = r.reconfigurable() ? r.size() >= layout_.ipus() : r.size() == layout_.ipus();
+  if (!size_fits) {
+    return absl::StrCat("partition ", id_, " has ", r.size(), " IPUs, but ", layout_.replicas, " replicas x ",
+                        layout_.ipus_per_replica, " IPUs need ", layout_.ipus());
+  }
+  if (r.reconfigurable() ? (ilds == 1 && wanted_ilds == 1)
+                         : (r.num_gcds() == layout_.instances && r.num_replicas() == layout_.replicas &&
+                            ilds == wanted_ilds)) {
+    return std::nullopt;
+  }
+  return absl::StrCat("partition ", id_, " has ", r.num_gcds(), " GCD(s), ", r.num_replicas(), " replica(s), ", ilds,
+                      " ILD(s), but ", layout_.instances, " GCD(s), ", layout_.replicas, " replica(s), ", wanted_ilds,
+                      " ILD(s) are needed");
+}
+
+absl::Status JobPartition::MakeItFit() {
+  auto partition = client_->GetPartition(id_);
+  if (absl::IsNotFound(partition.status())) {
+    VPOD_RETURN_IF_ERROR(Create());
+    size_ = layout_.ipus();
+    return absl::OkStatus();
+  }
+  if (!partition.ok()) return partition.status();
+  log_.Debug(absl::StrCat("Status for partition ", id_, ": OK (error ", partition->status().error(), ")"));
+  log_.Info(absl::StrCat("Partition ", id_, " already exists and is in state: ",
+                         vipuuser::PartitionState_Name(partition->status().state())));
+  const auto unfit = WhyUnfit(*partition);
+  if (unfit.has_value()) {
+    if (!options_.update_partition) {
+      return absl::FailedPreconditionError(absl::StrCat(*unfit, "; allow a change with --update-partition=yes"));
+    }
+    log_.Info(absl::StrCat("Updating partition ", id_, ": ", *unfit));
+    const absl::Status status = client_->UpdatePartition(Wanted());
+    if (!status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("cannot update partition ", id_, ": ", status.message()));
+    }
+    VPOD_RETURN_IF_ERROR(Await());
+    VPOD_ASSIGN_OR_RETURN(partition, client_->GetPartition(id_));
+  } else if (options_.reset_partition.value_or(!partition->requirements().reconfigurable())) {
+    log_.Info(absl::StrCat("Resetting partition ", id_));
+    VPOD_RETURN_IF_ERROR(client_->ResetPartition(id_));
+    VPOD_RETURN_IF_ERROR(Await());
+  } else if (partition->status().state() != vipuuser::PS_ACTIVE) {
+    VPOD_RETURN_IF_ERROR(Await());
+  }
+  reconfigurable_ = partition->requirements().reconfigurable();
+  size_ = partition->requirements().size();
+  if (reconfigurable_) log_.Debug(absl::StrCat("The reconfigurable partition ", id_, " is OK"));
+  return absl::OkStatus();
+}
+
+absl::Status JobPartition::Await() {
+  const uint32_t attempts = options_.vipu_partition_attempts;
+  for (uint32_t attempt = 1;; ++attempt) {
+    const absl::Status status = client_->WaitUntilActive(id_);
+    VPOD_ASSIGN_OR_RETURN(const auto final_status, client_->GetPartitionStatus(id_));
+    const std::string state = vipuuser::PartitionState_Name(final_status.state());
+    log_.Debug(absl::StrCat("Done polling, final state of ", id_, ": ", state));
+    if (status.ok()) return absl::OkStatus();
+    log_.Warning(absl::StrCat("Partition ", id_, " ended in state ", state, ", attempt ", attempt, " of ", attempts));
+    if (attempt == attempts) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("partition ", id_, " is in state ", state, " after ", attempts, " attempt(s)"));
+    }
+    VPOD_RETURN_IF_ERROR(client_->ResetPartition(id_));
+  }
+}
+
+absl::Status JobPartition::ComputeTargetOptions() {
+  std::map<std::string, std::string> from_environment;
+  const std::string text = vipu::Environment("POPLAR_TARGET_OPTIONS");
+  if (!text.empty()) {
+    const auto json = nlohmann::json::parse(text, nullptr, false);
+    if (!json.is_object()) return absl::InvalidArgumentError("POPLAR_TARGET_OPTIONS is no JSON object of strings");
+    for (const auto& [key, value] : json.items()) {
+      if (!value.is_string()) return absl::InvalidArgumentError("POPLAR_TARGET_OPTIONS is no JSON object of strings");
+      from_environment[key] = value.get<std::string>();
+    }
+  }
+  log_.Debug(absl::StrCat("Target options from environment: ", OptionsJson(from_environment)));
+  log_.Debug(absl::StrCat("Target options from V-IPU partition: ", OptionsJson(vipu_options_)));
+  std::map<std::string, std::string> merged = from_environment;
+  merged.insert(vipu_options_.begin(), vipu_options_.end());
+  target_options_ = OptionsJson(merged);
+  return absl::OkStatus();
+}
+
+absl::Status JobPartition::ReserveParent() {
+  const uint32_t needed = layout_.ipus();
+  VPOD_ASSIGN_OR_RETURN(auto config, client_->GetPartitionConfig(id_, 0));
+  const vipu::ActivePartition active = vipu::Describe(std::move(config));
+  log_.Debug(absl::StrCat("Found ", size_ / needed, " devices with ", needed, " IPUs"));
+  ipuof::LeaseOptions lease;
+  lease.reserve_only = true;
+  lease.job.set_job_id(job_id_);
+  lease.job.set_num_instances(layout_.instances);
+  lease.on_notice = [](const std::string&) {};
+  lease.on_job_failed = [this](const ipuof::v1::JobFailed& failed) {
+    base::MutexLock lock(mutex_);
+    if (failed.instance_lost() && !lost_.has_value()) {
+      lost_ = LostInstance{failed.instance_index(), failed.pid(), failed.host()};
+    }
+  };
+  absl::Status refusal = absl::ResourceExhaustedError("no device");
+  for (uint32_t first = 0; first + needed <= size_ && parent_ == nullptr; first += needed) {
+    VPOD_ASSIGN_OR_RETURN(lease.device_id, arch::DeviceOfIpus(size_, {first, needed}));
+    auto attached = ipuof::Lease::Attach(active, lease);
+    if (attached.ok()) {
+      parent_ = *std::move(attached);
+    } else {
+      refusal = attached.status();
+      if (!absl::IsResourceExhausted(refusal)) break;
+    }
+  }
+  if (parent_ == nullptr) {
+    return absl::Status(refusal.code(),
+                        absl::StrCat("cannot attach to ", needed, " IPUs of partition ", id_, ": ", refusal.message()));
+  }
+  parent_device_ = lease.device_id;
+  log_.Debug(absl::StrCat("Attached to device ", parent_device_));
+  if (layout_.instances > 1) {
+    log_.Debug(absl::StrCat("Found ", layout_.instances, " children (expected ", layout_.instances, ") of device ",
+                            parent_device_, " with ", layout_.ipus_per_instance(), " IPUs each"));
+  }
+  log_.Info(absl::StrCat("Preparing parent device ", parent_device_));
+  std::map<std::string, std::string> device(parent_->attached().target_options().begin(),
+                                            parent_->attached().target_options().end());
+  device["instanceSize"] = absl::StrCat(layout_.ipus_per_instance());
+  log_.Debug(absl::StrCat("Device ", parent_device_, " ipuLinkDomainSize=", device["ipuLinkDomainSize"],
+                          ", ipuLinkConfiguration=", Capitalised(device["ipuLinkConfiguration"]), ", ipuLinkTopology=",
+                          Capitalised(device["ipuLinkTopology"]), ", gatewayMode=", device["gatewayMode"],
+                          ", instanceSize=", device["instanceSize"]));
+  log_.Debug(absl::StrCat("Target options from Poplar device: ", OptionsJson(device)));
+  return absl::OkStatus();
+}
+
+std::optional<LostInstance> JobPartition::lost_instance() {
+  base::MutexLock lock(mutex_);
+  return lost_;
+}
+
+JobPartition::~JobPartition() {
+  parent_.reset();
+  if (!created_ || !options_.remove_partition) return;
+  log_.Info(absl::StrCat("Removing partition ", id_));
+  const absl::Status status = client_->RemovePartition(id_);
+  if (!status.ok()) {
+    log_.Warning(absl::StrCat("Partition ", id_, " could not be removed: ", std::string(status.message())));
+  }
+}
+
+}  // namespace vpod::launch

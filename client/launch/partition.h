@@ -1,0 +1,75 @@
+// poprun's partition: found, created, changed, reset and removed by the rules of spec/poprun.md 4, and the parent device that it
+// keeps for the job.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/ipuof/lease.h"
+#include "client/launch/layout.h"
+#include "client/launch/log.h"
+#include "client/vipu/client.h"
+#include "device/base/mutex.h"
+
+namespace vpod::launch {
+
+// An instance that ended without a word, as the agent saw it.
+struct LostInstance {
+  uint32_t index = 0;
+  uint32_t pid = 0;
+  std::string host;
+};
+
+class JobPartition {
+ public:
+  // Resolves server and partition; makes the partition fit when that is allowed. Errors carry the text after "poprun: error: ".
+  static absl::StatusOr<std::unique_ptr<JobPartition>> Prepare(const Options& options, Layout& layout,
+                                                               const std::string& job_id, const Log& log);
+  // Releases the parent device and removes the partition when poprun created it and may. Never fails; says so in the log.
+  ~JobPartition();
+
+  const vipu::ClientConfig& server() const { return client_->config(); }
+  const std::string& id() const { return id_; }
+  bool reconfigurable() const { return reconfigurable_; }
+  // Keeps the parent device for the job; only for reconfigurable partitions.
+  absl::Status ReserveParent();
+  uint32_t parent_device() const { return parent_device_; }
+  // POPLAR_TARGET_OPTIONS as JSON, keys in their order.
+  const std::string& target_options() const { return target_options_; }
+  // The first instance that was lost, if any.
+  std::optional<LostInstance> lost_instance();
+
+ private:
+  JobPartition(const Options& options, const Layout& layout, std::string job_id, const Log& log)
+      : options_(options), layout_(layout), job_id_(std::move(job_id)), log_(log) {}
+  absl::Status FindServer();
+  absl::Status FindId();
+  absl::Status MakeItFit();
+  absl::Status Create();
+  std::optional<std::string> WhyUnfit(const vipuuser::Partition& partition) const;
+  vipuuser::PartitionRequirements Wanted() const;
+  // Waits for a final state, up to the number of attempts.
+  absl::Status Await();
+  absl::Status ComputeTargetOptions();
+
+  const Options& options_;
+  const Layout& layout_;
+  const std::string job_id_;
+  const Log& log_;
+  std::unique_ptr<vipu::Client> client_;
+  std::string id_;
+  bool reconfigurable_ = false;
+  bool created_ = false;
+  uint32_t size_ = 0;
+  uint32_t parent_device_ = 0;
+  std::map<std::string, std::string> vipu_options_;
+  std::string target_options_ = "{}";
+  std::unique_ptr<ipuof::Lease> parent_;
+  base::Mutex mutex_;
+  std::optional<LostInstance> lost_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace vpod::launch
