@@ -167,6 +167,7 @@ TEST(CompilerTest, InferenceProgramHoldsOnlyWhatOutputsNeed) {
   EXPECT_EQ(Shape(executable.programs(0).blocks(0).instructions()),
             "repeat7(stream_in binary stream_out)");
   EXPECT_THAT(VariableNames(executable), ElementsAre("w"));
+  EXPECT_EQ(executable.ipus(0).arena_bytes(), 3 * 64u);  // x, w and y
   ASSERT_EQ(executable.streams_size(), 2);
   EXPECT_EQ(executable.streams(0).name(), "x");
   EXPECT_TRUE(executable.streams(0).to_device());
