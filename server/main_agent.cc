@@ -32,7 +32,8 @@ class Announcer {
             grpc::CreateChannel(controller, grpc::InsecureChannelCredentials()))) {
     request_.set_endpoint(endpoint);
     request_.set_boot_id(base::RandomId());
-    for (vipuagent::Machine& machine : agent.DescribeMachines()) *request_.add_machines() = std::move(machine);
+    for (vipuagent::Machine& machine : agent.DescribeMachines())
+      *request_.add_machines() = std::move(machine);
     thread_ = std::thread([this] { Loop(); });
   }
   ~Announcer() {
@@ -75,30 +76,42 @@ class Announcer {
 int Main(int argc, char** argv) {
   rpc::BlockStopSignals();
   agent::AgentOptions options;
-  std::string controller = "127.0.0.1:8090", listen = "127.0.0.1:0", log_level = "info", log_file;
+  std::string controller = "127.0.0.1:8090", listen = "127.0.0.1:0", log_level = "info", log_file,
+              addresses_wanted;
   uint64_t memory_limit_mib = options.memory_limit_bytes >> 20;
   bool insecure_listen = false;
-  CLI::App app("Holds virtual IPU-Machines and serves them to the controller and to programs.", "vipu-agent");
-  app.add_option("--machines", options.num_machines, "Number of IPU-Machines, 1 to 65534")->capture_default_str();
+  CLI::App app("Holds virtual IPU-Machines and serves them to the controller and to programs.",
+               "vipu-agent");
+  app.add_option("--machines", options.num_machines, "Number of IPU-Machines, 1 to 65534")
+      ->capture_default_str();
   app.add_option("--machine-type", options.machine_type, "m2000 or bow2000")->capture_default_str();
   app.add_option("--controller", controller, "host:port of vipu-server")->capture_default_str();
-  app.add_option("--listen", listen, "host:port to serve on; port 0 takes a free one")->capture_default_str();
-  app.add_flag("--insecure-listen", insecure_listen, "Allow --listen beyond loopback");
-  app.add_option("--memory-limit", memory_limit_mib, "MiB of host memory for loaded programs")->capture_default_str();
-  app.add_option("--compute-threads", options.compute_threads, "Compute threads; 0 means one a core")
+  app.add_option("--listen", listen, "host:port to serve on; port 0 takes a free one")
       ->capture_default_str();
-  app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")->capture_default_str();
+  app.add_flag("--insecure-listen", insecure_listen, "Allow --listen beyond loopback");
+  app.add_option("--addresses", addresses_wanted,
+                 "Management addresses to take, e.g. 127.10; default: any free ones");
+  app.add_option("--memory-limit", memory_limit_mib, "MiB of host memory for loaded programs")
+      ->capture_default_str();
+  app.add_option("--compute-threads", options.compute_threads,
+                 "Compute threads; 0 means one a core")
+      ->capture_default_str();
+  app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")
+      ->capture_default_str();
   app.add_option("--log-file", log_file, "Log file; default stderr");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    return Fail(absl::InvalidArgumentError(absl::StrCat(error.what(), ". Try 'vipu-agent --help'.")), 2);
+    return Fail(
+        absl::InvalidArgumentError(absl::StrCat(error.what(), ". Try 'vipu-agent --help'.")), 2);
   }
   options.memory_limit_bytes = memory_limit_mib << 20;
-  if (absl::Status status = rpc::SetUpLog(log_level, log_file); !status.ok()) return Fail(status, 2);
-  if (absl::Status status = rpc::CheckListenAddress(listen, insecure_listen); !status.ok()) return Fail(status, 2);
-  auto addresses = rpc::ClaimAddressPair();
+  if (absl::Status status = rpc::SetUpLog(log_level, log_file); !status.ok())
+    return Fail(status, 2);
+  if (absl::Status status = rpc::CheckListenAddress(listen, insecure_listen); !status.ok())
+    return Fail(status, 2);
+  auto addresses = rpc::ClaimAddressPair(addresses_wanted);
   if (!addresses.ok()) return Fail(addresses.status(), 1);
   options.management_prefix = addresses->management_prefix;
   options.data_prefix = addresses->data_prefix;
@@ -118,8 +131,9 @@ int Main(int argc, char** argv) {
     return Fail(absl::UnavailableError(absl::StrCat("cannot listen on ", listen)), 1);
   }
   const std::string endpoint = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
-  spdlog::info("{} machines of type {} at {}, memory limit {} MiB, {} compute threads", options.num_machines,
-               options.machine_type, endpoint, memory_limit_mib, (*agent)->executors().compute_threads());
+  spdlog::info("{} machines of type {} at {}, memory limit {} MiB, {} compute threads",
+               options.num_machines, options.machine_type, endpoint, memory_limit_mib,
+               (*agent)->executors().compute_threads());
   {
     Announcer announcer(controller, endpoint, **agent);
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());

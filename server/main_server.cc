@@ -21,31 +21,39 @@ int Fail(const absl::Status& status, int code) {
 
 int Main(int argc, char** argv) {
   rpc::BlockStopSignals();
-  std::string storage = "vipu-server.db", user_listen = "127.0.0.1:8090", admin_listen, log_level = "info", log_file;
+  std::string storage = "vipu-server.db", user_listen = "127.0.0.1:8090", admin_listen,
+              log_level = "info", log_file;
   bool init = false, insecure_listen = false, version = false;
   CLI::App app("The V-IPU controller: manages agents, clusters and partitions.", "vipu-server");
   app.add_flag("--init", init, "Create the storage, then exit");
   app.add_option("--storage", storage, "Database file")->capture_default_str();
-  app.add_option("--user-api-listen", user_listen, "host:port of the user end-point")->capture_default_str();
-  app.add_option("--admin-api-listen", admin_listen, "host:port of the admin end-point; default: the user end-point's");
-  app.add_flag("--insecure-listen", insecure_listen, "Allow end-points beyond loopback without security");
-  app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")->capture_default_str();
+  app.add_option("--user-api-listen", user_listen, "host:port of the user end-point")
+      ->capture_default_str();
+  app.add_option("--admin-api-listen", admin_listen,
+                 "host:port of the admin end-point; default: the user end-point's");
+  app.add_flag("--insecure-listen", insecure_listen,
+               "Allow end-points beyond loopback without security");
+  app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")
+      ->capture_default_str();
   app.add_option("--log-file", log_file, "Log file; default stderr");
   app.add_flag("--version", version, "Print the version");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    return Fail(absl::InvalidArgumentError(absl::StrCat(error.what(), ". Try 'vipu-server --help'.")), 2);
+    return Fail(
+        absl::InvalidArgumentError(absl::StrCat(error.what(), ". Try 'vipu-server --help'.")), 2);
   }
   if (version) {
     std::printf("version: %s\n", controller::kVersion);
     return 0;
   }
-  if (absl::Status status = rpc::SetUpLog(log_level, log_file); !status.ok()) return Fail(status, 2);
+  if (absl::Status status = rpc::SetUpLog(log_level, log_file); !status.ok())
+    return Fail(status, 2);
   if (admin_listen.empty()) admin_listen = user_listen;
   for (const std::string& address : {user_listen, admin_listen}) {
-    if (absl::Status status = rpc::CheckListenAddress(address, insecure_listen); !status.ok()) return Fail(status, 2);
+    if (absl::Status status = rpc::CheckListenAddress(address, insecure_listen); !status.ok())
+      return Fail(status, 2);
   }
   auto store = controller::Store::Open(storage, init ? controller::Store::OpenMode::kCreateOnly
                                                      : controller::Store::OpenMode::kOpenOrCreate);
@@ -74,12 +82,15 @@ int Main(int argc, char** argv) {
     admin_builder.AddListeningPort(admin_listen, grpc::InsecureServerCredentials(), &admin_port);
     admin_server = admin_builder.BuildAndStart();
   }
-  if (user_server == nullptr || user_port == 0 || (!one_socket && (admin_server == nullptr || admin_port == 0))) {
-    return Fail(absl::UnavailableError(absl::StrCat("cannot listen on ", user_port == 0 ? user_listen : admin_listen,
+  if (user_server == nullptr || user_port == 0 ||
+      (!one_socket && (admin_server == nullptr || admin_port == 0))) {
+    return Fail(absl::UnavailableError(absl::StrCat("cannot listen on ",
+                                                    user_port == 0 ? user_listen : admin_listen,
                                                     "; is the port in use?")),
                 1);
   }
-  spdlog::info("serving users on {}, administrators on {}, storage {}", user_listen, admin_listen, storage);
+  spdlog::info("serving users on {}, administrators on {}, storage {}", user_listen, admin_listen,
+               storage);
   {
     engine::Executors executors(1);
     auto ticker = executors.Every(std::chrono::milliseconds(250), [&] { (*controller)->Tick(); });

@@ -19,8 +19,8 @@ namespace {
 
 namespace v1 = program::v1;
 
-// Puts lowered programs together: one tensor table and arena an IPU, shared variables first, the temporaries of all
-// programs over each other behind them.
+// Puts lowered programs together: one tensor table and arena an IPU, shared variables first, the
+// temporaries of all programs over each other behind them.
 class Assembler {
  public:
   explicit Assembler(const CompileOptions& options) : options_(options) {
@@ -50,7 +50,8 @@ class Assembler {
   void AddProgram(const ProgramSpec& spec, LoweredProgram program) {
     v1::Program* text = executable_.add_programs();
     text->set_name(spec.name);
-    const std::vector<uint32_t> streams = MergeStreams(program, spec.device_iterations * spec.accumulation);
+    const std::vector<uint32_t> streams =
+        MergeStreams(program, spec.device_iterations * spec.accumulation);
     for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
       LoweredIpu& lowered = program.ipus[ipu];
       const std::vector<uint32_t> tensors = PlaceTensors(ipu, lowered);
@@ -61,7 +62,8 @@ class Assembler {
           if (instruction.has_stream_in()) {
             instruction.mutable_stream_in()->set_stream(streams[instruction.stream_in().stream()]);
           } else if (instruction.has_stream_out()) {
-            instruction.mutable_stream_out()->set_stream(streams[instruction.stream_out().stream()]);
+            instruction.mutable_stream_out()->set_stream(
+                streams[instruction.stream_out().stream()]);
           }
         }
       }
@@ -88,7 +90,8 @@ class Assembler {
     return static_cast<uint32_t>(text->tensors_size() - 1);
   }
 
-  static void RenumberOnce(v1::Instruction& instruction, const std::function<void(uint32_t*)>& renumber) {
+  static void RenumberOnce(v1::Instruction& instruction,
+                           const std::function<void(uint32_t*)>& renumber) {
     // Tensors updated in place were renumbered as reads.
     int in_place = instruction.has_sgd() ? 2 : instruction.has_accumulate() ? 1 : 0;
     graph::VisitTensors(instruction, renumber, [&](uint32_t* index) {
@@ -101,7 +104,8 @@ class Assembler {
     std::vector<uint32_t> indices;
     for (const LoweredStream& stream : program.streams) {
       int index = 0;
-      while (index < executable_.streams_size() && executable_.streams(index).name() != stream.name) ++index;
+      while (index < executable_.streams_size() && executable_.streams(index).name() != stream.name)
+        ++index;
       if (index == executable_.streams_size()) {
         v1::Stream* entry = executable_.add_streams();
         entry->set_name(stream.name);
@@ -117,15 +121,16 @@ class Assembler {
     return indices;
   }
 
-  // Lifetimes in steps of the program text. What is made in Setup, and accumulators, live to the end; what is made in the
-  // body dies with it unless the update reads it.
+  // Lifetimes in steps of the program text. What is made in Setup, and accumulators, live to the
+  // end; what is made in the body dies with it unless the update reads it.
   std::vector<uint32_t> PlaceTensors(uint32_t ipu, LoweredIpu& lowered) {
     std::vector<Storage> storages(lowered.num_storages);
     std::vector<bool> seen(lowered.num_storages), whole_run(lowered.num_storages);
     for (const LoweredTensor& tensor : lowered.tensors) {
       Storage& storage = storages[tensor.storage];
       const auto elements = static_cast<uint64_t>(tensor.type.elements());
-      storage.bytes = std::max(storage.bytes, tensor.wide_accumulator ? elements * 8 : tensor.type.bytes());
+      storage.bytes =
+          std::max(storage.bytes, tensor.wide_accumulator ? elements * 8 : tensor.type.bytes());
       if (tensor.wide_accumulator) whole_run[tensor.storage] = true;
     }
     int step = 0;
@@ -154,7 +159,8 @@ class Assembler {
       temporaries.push_back(storages[id]);
       ids.push_back(id);
     }
-    const uint64_t end = PlaceStorage(temporaries, executable_.ipus(static_cast<int>(ipu)).arena_bytes());
+    const uint64_t end =
+        PlaceStorage(temporaries, executable_.ipus(static_cast<int>(ipu)).arena_bytes());
     ends_[ipu] = std::max(ends_[ipu], end);
     for (size_t i = 0; i < ids.size(); ++i) storages[ids[i]] = temporaries[i];
     for (const LoweredTensor& tensor : lowered.tensors) {
@@ -165,17 +171,20 @@ class Assembler {
     }
     std::vector<uint32_t> indices;
     for (const LoweredTensor& tensor : lowered.tensors) {
-      indices.push_back(tensor.variable.empty() ? AddTensor(ipu, tensor, storages[tensor.storage].offset)
-                                                : variables_[ipu].at(tensor.variable));
+      indices.push_back(tensor.variable.empty()
+                            ? AddTensor(ipu, tensor, storages[tensor.storage].offset)
+                            : variables_[ipu].at(tensor.variable));
     }
     return indices;
   }
 
-  static void Append(std::vector<v1::Instruction>& from, google::protobuf::RepeatedPtrField<v1::Instruction>* to) {
+  static void Append(std::vector<v1::Instruction>& from,
+                     google::protobuf::RepeatedPtrField<v1::Instruction>* to) {
     for (v1::Instruction& instruction : from) *to->Add() = std::move(instruction);
   }
 
-  // Where a loop of `count` rounds puts its body: into a Repeat, or straight into the surrounding block.
+  // Where a loop of `count` rounds puts its body: into a Repeat, or straight into the surrounding
+  // block.
   static google::protobuf::RepeatedPtrField<v1::Instruction>* Loop(
       google::protobuf::RepeatedPtrField<v1::Instruction>* around, uint32_t count) {
     if (count == 1) return around;
@@ -220,23 +229,24 @@ absl::Status CheckOptions(const CompileOptions& options) {
   const ProgramSpec* training = nullptr;
   for (const ProgramSpec& spec : options.programs) {
     if (spec.device_iterations < 1 || spec.accumulation < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("program '", spec.name, "': device iterations and accumulation must be 1 or more"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "program '", spec.name, "': device iterations and accumulation must be 1 or more"));
     }
     if (!spec.loss.has_value() && spec.accumulation != 1) {
       return absl::InvalidArgumentError(
           absl::StrCat("program '", spec.name, "': inference needs an accumulation of 1"));
     }
-    if (uint64_t{spec.device_iterations} * spec.accumulation > std::numeric_limits<uint32_t>::max()) {
-      return absl::InvalidArgumentError(absl::StrCat("program '", spec.name, "': ", spec.device_iterations,
-                                                     " device iterations × ", spec.accumulation,
-                                                     " micro-batches are too many for one run"));
+    if (uint64_t{spec.device_iterations} * spec.accumulation >
+        std::numeric_limits<uint32_t>::max()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "program '", spec.name, "': ", spec.device_iterations, " device iterations × ",
+          spec.accumulation, " micro-batches are too many for one run"));
     }
     if (!spec.loss.has_value()) continue;
     // All programs of an executable read the same learning-rate variable.
     if (training != nullptr && training->sgd.learning_rate != spec.sgd.learning_rate) {
-      return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '", spec.name,
-                                                     "' have different learning rates"));
+      return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '",
+                                                     spec.name, "' have different learning rates"));
     }
     training = &spec;
   }
@@ -277,14 +287,15 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   Compiled compiled;
   compiled.executable = program::Serialize(executable);
   for (const v1::Variable& variable : executable.variables()) {
-    const v1::Tensor& tensor =
-        executable.ipus(static_cast<int>(variable.ipu())).tensors(static_cast<int>(variable.tensor()));
+    const v1::Tensor& tensor = executable.ipus(static_cast<int>(variable.ipu()))
+                                   .tensors(static_cast<int>(variable.tensor()));
     compiled.initial_values[variable.name()] = std::string(program::TypeOf(tensor).bytes(), '\0');
   }
   for (graph::Tensor variable : graph.variables()) {
     const graph::Value& value = graph.values()[variable.id];
     const auto it = compiled.initial_values.find(value.name);
-    if (it != compiled.initial_values.end()) it->second = program::EncodeFloats(graph.InitialValue(variable), value.type.type);
+    if (it != compiled.initial_values.end())
+      it->second = program::EncodeFloats(graph.InitialValue(variable), value.type.type);
   }
   for (const ProgramSpec& spec : options.programs) {
     for (uint32_t ipu = 0; ipu < options.ipus_per_replica; ++ipu) {

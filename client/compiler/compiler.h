@@ -1,5 +1,5 @@
-// From a graph to an executable for the IPUs of one replica. Compilation is pure: the same graph and options give the same
-// bytes. A training program is
+// From a graph to an executable for the IPUs of one replica. Compilation is pure: the same graph
+// and options give the same bytes. A training program is
 //
 //   repeat device_iterations:
 //     clear the accumulators
@@ -20,8 +20,8 @@
 
 namespace vpod::compiler {
 
-// Stochastic gradient descent; the formula is that of program.v1.Sgd. The learning rate is a variable of the executable
-// (kLearningRate), so that it can change between runs.
+// Stochastic gradient descent; the formula is that of program.v1.Sgd. The learning rate is a
+// variable of the executable (kLearningRate), so that it can change between runs.
 struct SgdOptions {
   float learning_rate = 0.01f;
   float momentum = 0;
@@ -36,10 +36,10 @@ enum class GradientReduction { kMean, kSum };
 // One entry point of the executable.
 struct ProgramSpec {
   std::string name;
-  uint32_t device_iterations = 1;        // weight updates (or inference steps) per run
-  uint32_t accumulation = 1;             // micro-batches per weight update; 1 for inference
-  std::optional<graph::Tensor> loss;     // present: training
-  SgdOptions sgd;                        // of training
+  uint32_t device_iterations = 1;     // weight updates (or inference steps) per run
+  uint32_t accumulation = 1;          // micro-batches per weight update; 1 for inference
+  std::optional<graph::Tensor> loss;  // present: training
+  SgdOptions sgd;                     // of training
   GradientReduction reduction = GradientReduction::kMean;
 };
 
@@ -51,15 +51,16 @@ struct CompileOptions {
 
 // An executable and the values that its variables start with.
 struct Compiled {
-  std::string executable;                            // bytes of program::Serialize
-  std::map<std::string, std::string> initial_values; // by variable name, in the variable's element type
+  std::string executable;  // bytes of program::Serialize
+  std::map<std::string, std::string>
+      initial_values;  // by variable name, in the variable's element type
 };
 
 // Name of the learning-rate variable on an IPU.
 std::string LearningRateName(uint32_t ipu);
 
-// InvalidArgument: a mistake in the graph or the options. Whether the program fits the memory of an IPU is decided by the
-// machine that loads it.
+// InvalidArgument: a mistake in the graph or the options. Whether the program fits the memory of an
+// IPU is decided by the machine that loads it.
 absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options);
 
 }  // namespace vpod::compiler

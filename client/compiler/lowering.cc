@@ -28,8 +28,8 @@ class Lowering {
     VPOD_RETURN_IF_ERROR(graph_.status());
     for (const Value& value : graph_.values()) {
       if (value.ipu >= options_.ipus_per_replica) {
-        return absl::InvalidArgumentError(absl::StrCat("the graph uses IPU ", value.ipu, " of a replica of ",
-                                                       options_.ipus_per_replica));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "the graph uses IPU ", value.ipu, " of a replica of ", options_.ipus_per_replica));
       }
     }
     FindNeeded(gradients);
@@ -84,7 +84,8 @@ class Lowering {
     return static_cast<uint32_t>(lowered.tensors.size() - 1);
   }
 
-  // Index on `ipu` of a value that is there already or is made there now (variables at home, constants anywhere).
+  // Index on `ipu` of a value that is there already or is made there now (variables at home,
+  // constants anywhere).
   uint32_t Place(uint32_t id, uint32_t ipu) {
     const auto found = placed_.find({id, ipu});
     if (found != placed_.end()) return found->second;
@@ -129,7 +130,8 @@ class Lowering {
     return Place(id, ipu);
   }
 
-  uint32_t AddStream(std::string name, bool to_device, uint32_t ipu, const graph::TensorType& type) {
+  uint32_t AddStream(std::string name, bool to_device, uint32_t ipu,
+                     const graph::TensorType& type) {
     result_.streams.push_back({std::move(name), to_device, ipu, type});
     return static_cast<uint32_t>(result_.streams.size() - 1);
   }
@@ -176,8 +178,9 @@ class Lowering {
       uint32_t gradient = Fetch(gradients[v].id, ipu);
       if (spec_.accumulation > 1) gradient = EmitAccumulation(ipu, gradient, variable.type.dims);
       const bool wide = result_.ipus[ipu].tensors[gradient].wide_accumulator;
-      const uint32_t reduced =
-          NewTensor(ipu, {{wide ? program::v1::FLOAT32 : variable.type.type, variable.type.dims}, false, "", 0});
+      const uint32_t reduced = NewTensor(
+          ipu,
+          {{wide ? program::v1::FLOAT32 : variable.type.type, variable.type.dims}, false, "", 0});
       program::v1::AllReduce* all_reduce = reduce[ipu].mutable_all_reduce();
       all_reduce->set_operator_(program::v1::SUM);
       all_reduce->add_inputs(gradient);
@@ -197,19 +200,22 @@ class Lowering {
       sgd->set_learning_rate(LearningRate(ipu));
       if (spec_.sgd.momentum != 0) {
         sgd->set_has_velocity(true);
-        sgd->set_velocity(NewTensor(ipu, {variable.type, false, absl::StrCat("Accl___", variable.name), 0}));
+        sgd->set_velocity(
+            NewTensor(ipu, {variable.type, false, absl::StrCat("Accl___", variable.name), 0}));
       }
       sgd->set_momentum(spec_.sgd.momentum);
       sgd->set_dampening(spec_.sgd.dampening);
       sgd->set_weight_decay(spec_.sgd.weight_decay);
       sgd->set_nesterov(spec_.sgd.nesterov);
       sgd->set_gradient_scale(
-          mean ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * options_.total_replicas) : 1.0f);
+          mean ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * options_.total_replicas)
+               : 1.0f);
       updates[ipu].push_back(std::move(instruction));
     }
     for (auto& [ipu, instruction] : reduce) {
       At(ipu, Section::kUpdate).push_back(std::move(instruction));
-      for (Instruction& update : updates[ipu]) At(ipu, Section::kUpdate).push_back(std::move(update));
+      for (Instruction& update : updates[ipu])
+        At(ipu, Section::kUpdate).push_back(std::move(update));
     }
   }
 
@@ -228,7 +234,8 @@ class Lowering {
   uint32_t LearningRate(uint32_t ipu) {
     const auto found = learning_rates_.find(ipu);
     if (found != learning_rates_.end()) return found->second;
-    const uint32_t index = NewTensor(ipu, {{program::v1::FLOAT32, {}}, false, LearningRateName(ipu), 0});
+    const uint32_t index =
+        NewTensor(ipu, {{program::v1::FLOAT32, {}}, false, LearningRateName(ipu), 0});
     learning_rates_[ipu] = index;
     return index;
   }
@@ -248,7 +255,8 @@ class Lowering {
 
 std::string LearningRateName(uint32_t ipu) { return absl::StrCat("learningRate/ipu", ipu); }
 
-absl::StatusOr<LoweredProgram> Lower(const Graph& graph, const ProgramSpec& spec, const CompileOptions& options) {
+absl::StatusOr<LoweredProgram> Lower(const Graph& graph, const ProgramSpec& spec,
+                                     const CompileOptions& options) {
   return Lowering(graph, spec, options).Run();
 }
 

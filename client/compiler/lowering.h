@@ -1,5 +1,5 @@
-// Lowers one program of a graph to instruction lists, one an IPU, whose tensors are named by (value, IPU) before memory is
-// planned.
+// Lowers one program of a graph to instruction lists, one an IPU, whose tensors are named by
+// (value, IPU) before memory is planned.
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@
 
 namespace vpod::compiler {
 
-// Parts of a program, in order of execution. Setup runs once a run, Clear and Update once a weight update, Body once a
-// micro-batch.
+// Parts of a program, in order of execution. Setup runs once a run, Clear and Update once a weight
+// update, Body once a micro-batch.
 enum class Section { kSetup, kClear, kBody, kUpdate };
 inline constexpr int kNumSections = 4;
 
@@ -22,7 +22,8 @@ inline constexpr int kNumSections = 4;
 struct LoweredTensor {
   graph::TensorType type;
   bool wide_accumulator = false;
-  // Persistent tensors keep their value between runs and are known by name; others live within a run.
+  // Persistent tensors keep their value between runs and are known by name; others live within a
+  // run.
   std::string variable;
   // Tensors of the same storage share their bytes (reshapes).
   uint32_t storage = 0;

@@ -7,7 +7,9 @@ namespace vpod::compiler {
 
 uint64_t PlaceStorage(std::vector<Storage>& blocks, uint64_t base) {
   constexpr uint64_t kAlignment = 64;
-  const auto aligned = [](uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  const auto aligned = [](uint64_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  };
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
@@ -25,9 +27,10 @@ uint64_t PlaceStorage(std::vector<Storage>& blocks, uint64_t base) {
     }
     block.offset = at;
     end = std::max(end, at + aligned(block.bytes));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), index,
-                                   [&](size_t a, size_t b) { return blocks[a].offset < blocks[b].offset; }),
-                  index);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), index,
+                         [&](size_t a, size_t b) { return blocks[a].offset < blocks[b].offset; }),
+        index);
   }
   return end;
 }

@@ -14,8 +14,8 @@ struct Storage {
   uint64_t offset = 0;  // result
 };
 
-// Sets the offsets, multiples of 64 from `base` on; returns the first byte behind all of them. Deterministic: large blocks
-// first, each at the lowest place that is free throughout its lifetime.
+// Sets the offsets, multiples of 64 from `base` on; returns the first byte behind all of them.
+// Deterministic: large blocks first, each at the lowest place that is free throughout its lifetime.
 uint64_t PlaceStorage(std::vector<Storage>& blocks, uint64_t base);
 
 }  // namespace vpod::compiler

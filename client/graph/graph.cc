@@ -25,7 +25,9 @@ Tensor Graph::NewValue(TensorType type) {
   return {static_cast<uint32_t>(values_.size() - 1)};
 }
 
-void Graph::AddNode(v1::Instruction instruction) { nodes_.push_back({std::move(instruction), ipu_}); }
+void Graph::AddNode(v1::Instruction instruction) {
+  nodes_.push_back({std::move(instruction), ipu_});
+}
 
 Tensor Graph::NewNamed(absl::string_view name, TensorType type, Origin origin) {
   for (const Value& value : values_) {
@@ -35,7 +37,8 @@ Tensor Graph::NewNamed(absl::string_view name, TensorType type, Origin origin) {
   }
   if (name.empty()) return Fail(absl::InvalidArgumentError("inputs and variables need a name"));
   const absl::Status status = program::Check(type);
-  if (!status.ok()) return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
+  if (!status.ok())
+    return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
   const Tensor tensor = NewValue(std::move(type));
   values_.back().origin = origin;
   values_.back().name = std::string(name);
@@ -56,10 +59,12 @@ Tensor Graph::Input(absl::string_view name, TensorType type) {
 Tensor Graph::Variable(absl::string_view name, TensorType type, std::vector<float> initial) {
   // Checked first: the number of elements of an absurd shape overflows.
   const absl::Status status = program::Check(type);
-  if (!status.ok()) return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
+  if (!status.ok())
+    return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
   if (!program::IsFloat(type.type) || static_cast<int64_t>(initial.size()) != type.elements()) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat("variable ", name, " of type ", type.ToString(),
-                                                        " has ", initial.size(), " initial values")));
+    return Fail(
+        absl::InvalidArgumentError(absl::StrCat("variable ", name, " of type ", type.ToString(),
+                                                " has ", initial.size(), " initial values")));
   }
   const Tensor tensor = NewNamed(name, std::move(type), Origin::kVariable);
   if (tensor.valid()) {
@@ -288,7 +293,8 @@ Tensor Graph::ReduceToType(Tensor tensor, TensorType type) {
   }
   if (axes.empty()) return tensor;
   const Tensor reduced = Reduce(v1::SUM, tensor, std::move(axes));
-  return reduced.valid() && TypeOf(reduced).dims != type.dims ? Reshape(reduced, type.dims) : reduced;
+  return reduced.valid() && TypeOf(reduced).dims != type.dims ? Reshape(reduced, type.dims)
+                                                              : reduced;
 }
 
 }  // namespace vpod::graph

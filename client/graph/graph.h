@@ -1,12 +1,13 @@
-// Builds a model: what one replica computes for one micro-batch. Shapes are inferred as operations are added; the first
-// mistake is remembered and reported by status(), so that model code needs no error handling of its own.
+// Builds a model: what one replica computes for one micro-batch. Shapes are inferred as operations
+// are added; the first mistake is remembered and reported by status(), so that model code needs no
+// error handling of its own.
 //
 //   Graph graph;
 //   Tensor x = graph.Input("images", {FLOAT32, {16, 784}});
 //   Tensor w = graph.Variable("w", {FLOAT32, {784, 10}}, initial);
 //   Tensor logits = graph.MatMul(x, w);
-//   Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, graph.Input("labels", {INT32, {16}})));
-//   graph.Output("loss", loss);
+//   Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, graph.Input("labels", {INT32,
+//   {16}}))); graph.Output("loss", loss);
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ struct Tensor {
   friend bool operator==(Tensor, Tensor) = default;
 };
 
-// An operation in single-assignment form: an instruction whose tensor fields hold ids of graph values.
+// An operation in single-assignment form: an instruction whose tensor fields hold ids of graph
+// values.
 struct Node {
   v1::Instruction instruction;
   uint32_t ipu = 0;
@@ -45,8 +47,8 @@ enum class Origin { kOperation, kInput, kVariable, kConstant };
 struct Value {
   TensorType type;
   Origin origin = Origin::kOperation;
-  uint32_t ipu = 0;    // that produces or holds it
-  std::string name;    // of inputs and variables
+  uint32_t ipu = 0;  // that produces or holds it
+  std::string name;  // of inputs and variables
   double constant = 0;
   // Reshapes share the bytes of another value; ~0u for all others.
   uint32_t alias_of = ~0u;
@@ -66,9 +68,11 @@ class Graph {
   void SetIpu(uint32_t ipu) { ipu_ = ipu; }
 
   // --- Values from outside ---
-  // A host stream: a new micro-batch each time the model runs. Names are unique among inputs and outputs.
+  // A host stream: a new micro-batch each time the model runs. Names are unique among inputs and
+  // outputs.
   Tensor Input(absl::string_view name, TensorType type);
-  // A trainable parameter with its initial value, row-major; float types only, values are rounded to the type.
+  // A trainable parameter with its initial value, row-major; float types only, values are rounded
+  // to the type.
   Tensor Variable(absl::string_view name, TensorType type, std::vector<float> initial);
   // A tensor of equal elements.
   Tensor Constant(TensorType type, double value);
@@ -97,9 +101,9 @@ class Graph {
   // Window with equal strides and padding on all sides.
   static v1::Window Window(uint32_t stride, uint32_t padding, uint32_t kernel = 0);
 
-  // Adds the reverse-mode gradient of the sum of `loss` and returns the gradient of each of `wanted`, in its type. A value
-  // that does not influence the loss has a gradient of zeros. Operations without a derivative (comparisons, arg-max,
-  // integer casts) stop the gradient.
+  // Adds the reverse-mode gradient of the sum of `loss` and returns the gradient of each of
+  // `wanted`, in its type. A value that does not influence the loss has a gradient of zeros.
+  // Operations without a derivative (comparisons, arg-max, integer casts) stop the gradient.
   std::vector<Tensor> Gradients(Tensor loss, absl::Span<const Tensor> wanted);
 
   // --- For the gradients and the compiler ---

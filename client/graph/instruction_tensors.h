@@ -1,13 +1,14 @@
-// Which tensors an instruction reads and writes. The one place that knows the tensor fields of every instruction; the
-// compiler renumbers and plans memory with it.
+// Which tensors an instruction reads and writes. The one place that knows the tensor fields of
+// every instruction; the compiler renumbers and plans memory with it.
 #pragma once
 
 #include "proto/program/v1/program.pb.h"
 
 namespace vpod::graph {
 
-// Calls `read` and `write` with a pointer to each tensor index of a computing or transferring instruction (not of a
-// Repeat's body). Both may change the index. A tensor that is updated in place is visited by `read`, then by `write`.
+// Calls `read` and `write` with a pointer to each tensor index of a computing or transferring
+// instruction (not of a Repeat's body). Both may change the index. A tensor that is updated in
+// place is visited by `read`, then by `write`.
 template <class Read, class Write>
 void VisitTensors(program::v1::Instruction& instruction, const Read& read, const Write& write) {
   using program::v1::Instruction;
@@ -19,8 +20,10 @@ void VisitTensors(program::v1::Instruction& instruction, const Read& read, const
     write(&index);
     set(index);
   };
-#define VPOD_IN(message, field) in((message)->field(), [&](uint32_t i) { (message)->set_##field(i); })
-#define VPOD_OUT(message, field) out((message)->field(), [&](uint32_t i) { (message)->set_##field(i); })
+#define VPOD_IN(message, field) \
+  in((message)->field(), [&](uint32_t i) { (message)->set_##field(i); })
+#define VPOD_OUT(message, field) \
+  out((message)->field(), [&](uint32_t i) { (message)->set_##field(i); })
   switch (instruction.step_case()) {
     case Instruction::kFill: {
       auto* op = instruction.mutable_fill();

@@ -18,7 +18,8 @@ namespace {
 absl::StatusOr<Transport> ChooseTransport(const Lease& lease) {
   const std::string forced = vipu::Environment("VPOD_TRANSPORT");
   if (!forced.empty() && forced != "shm" && forced != "tcp") {
-    return absl::InvalidArgumentError(absl::StrCat("VPOD_TRANSPORT is '", forced, "', must be shm or tcp"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("VPOD_TRANSPORT is '", forced, "', must be shm or tcp"));
   }
   if (forced == "shm" && !lease.same_host()) {
     return absl::FailedPreconditionError("VPOD_TRANSPORT=shm, but the agent is on another host");
@@ -28,8 +29,8 @@ absl::StatusOr<Transport> ChooseTransport(const Lease& lease) {
 
 class IpuofDevice : public session::Device {
  public:
-  IpuofDevice(std::unique_ptr<Lease> lease, Transport transport, const DeviceOptions& options, std::string name,
-              double clock_hz)
+  IpuofDevice(std::unique_ptr<Lease> lease, Transport transport, const DeviceOptions& options,
+              std::string name, double clock_hz)
       : lease_(std::move(lease)),
         transport_(transport),
         options_(options),
@@ -82,7 +83,8 @@ class IpuofDevice : public session::Device {
       const uint64_t bytes = layout_.StreamBytes(static_cast<uint32_t>(i));
       std::byte* data = Slot(slot) + offset;
       VPOD_RETURN_IF_ERROR(
-          to_device ? lease_->WriteStream(slot, offset, absl::string_view(reinterpret_cast<char*>(data), bytes))
+          to_device ? lease_->WriteStream(slot, offset,
+                                          absl::string_view(reinterpret_cast<char*>(data), bytes))
                     : lease_->ReadStream(slot, offset, bytes, data));
     }
     return absl::OkStatus();
@@ -106,14 +108,15 @@ absl::StatusOr<double> ClockOf(const vipu::ActivePartition& partition) {
   double mhz = 0;
   if (telemetry.ipus().empty()) return absl::InternalError("the agent describes no IPU");
   const std::string text = telemetry.ipus(0).attributes().at("clock");
-  if (!absl::SimpleAtod(text.substr(0, text.find("MHz")), &mhz)) return absl::InternalError("no clock attribute");
+  if (!absl::SimpleAtod(text.substr(0, text.find("MHz")), &mhz))
+    return absl::InternalError("no clock attribute");
   return mhz * 1e6;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(const vipu::ActivePartition& partition,
-                                                              const DeviceOptions& options) {
+absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
+    const vipu::ActivePartition& partition, const DeviceOptions& options) {
   const auto num_ipus = static_cast<uint32_t>(partition.config.devices_size());
   const uint32_t needed =
       arch::NextPowerOfTwo(options.job.local_replicas() * options.job.ipus_per_replica());
@@ -138,14 +141,15 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(const vipu::Active
     auto lease = Lease::Attach(partition, {.device_id = id, .job = options.job});
     if (lease.ok()) {
       VPOD_ASSIGN_OR_RETURN(const Transport transport, ChooseTransport(**lease));
-      if (const std::string level = vipu::Environment("IPUOF_LOG_LEVEL"); level == "INFO" || level == "DEBUG") {
+      if (const std::string level = vipu::Environment("IPUOF_LOG_LEVEL");
+          level == "INFO" || level == "DEBUG") {
         std::fprintf(stderr, "IPUOF [I] device %u, streams by %s\n", id,
                      transport == Transport::kSharedMemory ? "shared memory" : "gRPC");
       }
       VPOD_ASSIGN_OR_RETURN(const double clock_hz, ClockOf(partition));
-      return std::make_unique<IpuofDevice>(*std::move(lease), transport, options,
-                                           absl::StrCat("device ", id, " of partition ", partition.partition_id),
-                                           clock_hz);
+      return std::make_unique<IpuofDevice>(
+          *std::move(lease), transport, options,
+          absl::StrCat("device ", id, " of partition ", partition.partition_id), clock_hz);
     }
     refusal = lease.status();
     if (!absl::IsResourceExhausted(refusal)) break;

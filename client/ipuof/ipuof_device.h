@@ -12,12 +12,12 @@
 namespace vpod::ipuof {
 
 struct DeviceOptions {
-  v1::JobMember job;      // replicas, IPUs per replica and place in the job
-  int device_id = -1;     // negative: the first free device of the right size
+  v1::JobMember job;   // replicas, IPUs per replica and place in the job
+  int device_id = -1;  // negative: the first free device of the right size
 };
 
 // Attaches. ResourceExhausted when no device is free ("Failed to acquire 4 IPU(s): …").
-absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(const vipu::ActivePartition& partition,
-                                                              const DeviceOptions& options);
+absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
+    const vipu::ActivePartition& partition, const DeviceOptions& options);
 
 }  // namespace vpod::ipuof

@@ -36,15 +36,20 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint) {
 }
 
 // One request at the agent's local door; the connection is returned for the answer.
-absl::StatusOr<base::UniqueFd> Knock(const std::string& socket_name, char operation, const std::string& lease_id) {
+absl::StatusOr<base::UniqueFd> Knock(const std::string& socket_name, char operation,
+                                     const std::string& lease_id) {
   base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, socket_name.data(), std::min(socket_name.size(), sizeof(address.sun_path) - 1));
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + socket_name.size());
+  std::memcpy(address.sun_path + 1, socket_name.data(),
+              std::min(socket_name.size(), sizeof(address.sun_path) - 1));
+  const auto length =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + socket_name.size());
   const std::string request = absl::StrCat(std::string(1, operation), lease_id);
-  if (socket_name.empty() || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) {
+  if (socket_name.empty() ||
+      connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
+          static_cast<ssize_t>(request.size())) {
     return absl::UnavailableError("the agent is on another host");
   }
   return fd;
@@ -92,19 +97,22 @@ struct Lease::Impl {
         if (options.on_job_failed) {
           options.on_job_failed(event.job_failed());
         } else if (event.job_failed().instance_lost()) {
-          // Said here as well as by the failing call: the program may be waiting for its own peers just now.
+          // Said here as well as by the failing call: the program may be waiting for its own peers
+          // just now.
           std::fprintf(stderr, "error: %s\n", event.job_failed().cause().c_str());
         }
       }
     }
     const grpc::Status status = stream->Finish();
-    if (!status.ok() && !options.reserve_only && status.error_code() != grpc::StatusCode::CANCELLED) {
+    if (!status.ok() && !options.reserve_only &&
+        status.error_code() != grpc::StatusCode::CANCELLED) {
       std::fprintf(stderr, "error: device lost: %s\n", status.error_message().c_str());
     }
   }
 
-  // When an instance dies, mpirun ends the others by SIGTERM after a second and blames the first to exit. A survivor that
-  // has its answer therefore waits a little for that signal, so that the right one is blamed.
+  // When an instance dies, mpirun ends the others by SIGTERM after a second and blames the first to
+  // exit. A survivor that has its answer therefore waits a little for that signal, so that the
+  // right one is blamed.
   void WaitForTheEnd() {
     {
       base::MutexLock lock(mutex);
@@ -126,13 +134,14 @@ bool Lease::same_host() const { return impl_->same_host; }
 absl::StatusOr<std::string> EndpointOf(const vipu::ActivePartition& partition) {
   std::set<std::string> endpoints;
   for (const auto& device : partition.config.devices()) {
-    endpoints.insert(device.endpoint().empty() ? absl::StrCat(device.ip(), ":", device.server_port())
-                                               : device.endpoint());
+    endpoints.insert(device.endpoint().empty()
+                         ? absl::StrCat(device.ip(), ":", device.server_port())
+                         : device.endpoint());
   }
   if (endpoints.size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("the devices of partition ", partition.partition_id,
-                                                   " are served by ", endpoints.size(), " processes (",
-                                                   absl::StrJoin(endpoints, ", "), "); one is supported"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the devices of partition ", partition.partition_id, " are served by ", endpoints.size(),
+        " processes (", absl::StrJoin(endpoints, ", "), "); one is supported"));
   }
   return *endpoints.begin();
 }
@@ -145,7 +154,8 @@ v1::ProcessInfo ThisProcess() {
   process.set_host(host);
   process.set_user(vipu::OsUserName());
   std::error_code error;
-  process.set_executable(std::filesystem::read_symlink("/proc/self/exe", error).filename().string());
+  process.set_executable(
+      std::filesystem::read_symlink("/proc/self/exe", error).filename().string());
   process.set_start_time_unix(std::time(nullptr));
   process.set_pid_namespace(std::filesystem::read_symlink("/proc/self/ns/pid", error).string());
   return process;
@@ -168,13 +178,15 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   *open->mutable_job() = options.job;
   *open->mutable_process() = ThisProcess();
   open->set_monitoring(vipu::Environment("GCDA_MONITOR") == "1" ||
-                       vipu::Environment("GCDA_OPTIONS").find("\"enableMonitoring\":\"true\"") != std::string::npos);
+                       vipu::Environment("GCDA_OPTIONS").find("\"enableMonitoring\":\"true\"") !=
+                           std::string::npos);
   v1::AttachEvent event;
   if (!impl->stream->Write(request) || !impl->stream->Read(&event) || !event.has_attached()) {
     impl->stream->WritesDone();
     const grpc::Status status = impl->stream->Finish();
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      return absl::UnavailableError(absl::StrCat("cannot reach the IPUs at ", endpoint, ": ", status.error_message()));
+      return absl::UnavailableError(
+          absl::StrCat("cannot reach the IPUs at ", endpoint, ": ", status.error_message()));
     }
     return status.ok() ? absl::UnavailableError("the agent ended the attach") : FromGrpc(status);
   }

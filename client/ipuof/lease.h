@@ -1,4 +1,5 @@
-// A lease on a device of the active partition: attach, the events that come with it, and the calls that name it.
+// A lease on a device of the active partition: attach, the events that come with it, and the calls
+// that name it.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +22,10 @@ enum class Transport { kSharedMemory, kGrpc };
 
 struct LeaseOptions {
   uint32_t device_id = 0;
-  bool reserve_only = false;    // poprun's parent device
+  bool reserve_only = false;  // poprun's parent device
   v1::JobMember job;
-  // Called on an event thread: lines for the user, and the end of the job. By default notices and lost instances go to stderr.
+  // Called on an event thread: lines for the user, and the end of the job. By default notices and
+  // lost instances go to stderr.
   std::function<void(const std::string& text)> on_notice;
   std::function<void(const v1::JobFailed& failed)> on_job_failed;
 };
@@ -46,7 +48,8 @@ class Lease {
   absl::StatusOr<shm::Segment> MapStreams();
   absl::Status WriteStream(uint32_t slot, uint64_t offset, absl::string_view bytes);
   absl::Status ReadStream(uint32_t slot, uint64_t offset, uint64_t bytes, std::byte* into);
-  absl::Status WriteTensor(absl::string_view variable, absl::string_view bytes);  // on all replicas of the lease
+  absl::Status WriteTensor(absl::string_view variable,
+                           absl::string_view bytes);  // on all replicas of the lease
   absl::StatusOr<std::string> ReadTensor(absl::string_view variable, uint32_t replica);
   absl::StatusOr<std::vector<base::Cycles>> Counters();
 
@@ -62,7 +65,8 @@ absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device
 // This process, as monitors show it.
 v1::ProcessInfo ThisProcess();
 
-// The agent process that serves all devices of the configuration; InvalidArgument when there are several.
+// The agent process that serves all devices of the configuration; InvalidArgument when there are
+// several.
 absl::StatusOr<std::string> EndpointOf(const vipu::ActivePartition& partition);
 
 }  // namespace vpod::ipuof

@@ -29,7 +29,8 @@ int Fail(absl::string_view message, int code) {
 
 // As the shell would find it.
 std::string FindInPath(const std::string& program) {
-  if (program.find('/') != std::string::npos) return access(program.c_str(), X_OK) == 0 ? program : "";
+  if (program.find('/') != std::string::npos)
+    return access(program.c_str(), X_OK) == 0 ? program : "";
   for (absl::string_view directory : absl::StrSplit(vipu::Environment("PATH"), ':')) {
     const std::string path = absl::StrCat(directory.empty() ? "." : directory, "/", program);
     std::error_code error;
@@ -42,8 +43,9 @@ absl::Status ExportConfig(const Options& options) {
   if (options.export_config.empty()) return absl::OkStatus();
   std::error_code error;
   if (fs::exists(options.export_config, error) && !options.overwrite_config) {
-    return absl::InvalidArgumentError(absl::StrCat("--export-config: ", options.export_config,
-                                                   " exists; allow to replace it with --overwrite-config=yes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--export-config: ", options.export_config,
+                     " exists; allow to replace it with --overwrite-config=yes"));
   }
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [name, values] : options.given) {
@@ -57,7 +59,9 @@ absl::Status ExportConfig(const Options& options) {
   std::ofstream file(options.export_config);
   file << json.dump(2) << "\n";
   file.close();
-  if (!file) return absl::InvalidArgumentError(absl::StrCat("--export-config: cannot write ", options.export_config));
+  if (!file)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--export-config: cannot write ", options.export_config));
   return absl::OkStatus();
 }
 
@@ -65,14 +69,16 @@ absl::Status ExportConfig(const Options& options) {
 bool NeedsNumaWrapper(const Options& options, const Layout& layout) {
   std::error_code error;
   return options.process_placement != "disabled" && layout.instances_per_host() > 1 &&
-         fs::exists("/sys/devices/system/node/node1", error) && !FindInPath("poprun_numa_wrapper").empty();
+         fs::exists("/sys/devices/system/node/node1", error) &&
+         !FindInPath("poprun_numa_wrapper").empty();
 }
 
 // Names the instance that died; mpirun's own banner often blames another.
 void NameLostInstance(JobPartition& partition, int exit_code) {
   const auto lost = partition.lost_instance();
   if (!lost.has_value() || exit_code == 0) return;
-  const std::string how = exit_code > 128 ? absl::StrCat("was killed by signal ", exit_code - 128) : "was lost";
+  const std::string how =
+      exit_code > 128 ? absl::StrCat("was killed by signal ", exit_code - 128) : "was lost";
   Fail(absl::StrCat("instance ", lost->index, " (pid ", lost->pid, ", ", lost->host, ") ", how), 1);
 }
 
@@ -109,7 +115,8 @@ int Launch(const Options& options, Layout& layout, const Log& log) {
   const std::string named = vipu::Environment("POPRUN_MPIRUN");
   const std::string mpirun = named.empty() ? FindInPath("mpirun") : named;
   if (mpirun.empty()) return Fail("cannot start mpirun: not found in PATH", 1);
-  const auto arguments = MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout));
+  const auto arguments =
+      MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout));
   log.Info(absl::StrCat("Running command: ", QuotedCommand(mpirun, arguments)));
   // The job's name travels in the environment, so that the command stays that of the real tool.
   std::vector<std::pair<std::string, std::string>> environment = {{"VPOD_JOB_ID", job_id}};
@@ -120,8 +127,10 @@ int Launch(const Options& options, Layout& layout, const Log& log) {
         mpirun_pid = pid;
         log.Info(absl::StrCat("Waiting for mpirun (PID ", pid, ")"));
       });
-  if (!result.ok()) return Fail(absl::StrCat("cannot start mpirun: ", result.status().message()), 1);
-  log.Info(absl::StrCat("mpirun (PID ", mpirun_pid, ") terminated with exit code ", result->exit_code));
+  if (!result.ok())
+    return Fail(absl::StrCat("cannot start mpirun: ", result.status().message()), 1);
+  log.Info(
+      absl::StrCat("mpirun (PID ", mpirun_pid, ") terminated with exit code ", result->exit_code));
   if (result->signal != 0) return 128 + result->signal;
   if (partition != nullptr) NameLostInstance(*partition, result->exit_code);
   return result->exit_code;
@@ -138,7 +147,8 @@ int Poprun(const std::vector<std::string>& words) {
     return 0;
   }
   if (options->version) {
-    std::printf("POPRUN version 3.3.0 (virtual IPU-POD)\nPOPDIST version 3.3.0 (virtual IPU-POD)\n");
+    std::printf(
+        "POPRUN version 3.3.0 (virtual IPU-POD)\nPOPDIST version 3.3.0 (virtual IPU-POD)\n");
     return 0;
   }
   const Log log(options->verbosity);

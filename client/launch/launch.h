@@ -6,7 +6,8 @@
 
 namespace vpod::launch {
 
-// 0 done; 2 wrong usage; 1 what needs the outside world failed; else mpirun's code, or 128 + signal after SIGINT, SIGTERM, SIGHUP.
+// 0 done; 2 wrong usage; 1 what needs the outside world failed; else mpirun's code, or 128 + signal
+// after SIGINT, SIGTERM, SIGHUP.
 int Poprun(const std::vector<std::string>& words);
 
 }  // namespace vpod::launch

@@ -28,11 +28,12 @@ absl::Status Expand(const std::string& item, std::vector<std::string>& hosts) {
   const auto bad = [&] { return Wrong(absl::StrCat("--host: bad range in '", item, "'")); };
   if (item.back() != ']') return bad();
   const std::string prefix = item.substr(0, open);
-  for (absl::string_view part : absl::StrSplit(item.substr(open + 1, item.size() - open - 2), ',')) {
+  for (absl::string_view part :
+       absl::StrSplit(item.substr(open + 1, item.size() - open - 2), ',')) {
     const std::vector<std::string> ends = absl::StrSplit(part, '-');
     uint32_t first = 0, last = 0;
-    if (ends.size() > 2 || !absl::SimpleAtoi(ends[0], &first) || !absl::SimpleAtoi(ends.back(), &last) ||
-        last < first || last - first > 65535) {
+    if (ends.size() > 2 || !absl::SimpleAtoi(ends[0], &first) ||
+        !absl::SimpleAtoi(ends.back(), &last) || last < first || last - first > 65535) {
       return bad();
     }
     for (uint32_t number = first; number <= last; ++number) {
@@ -47,7 +48,8 @@ absl::Status Expand(const std::string& item, std::vector<std::string>& hosts) {
 std::string CentredRow(const std::string& label, const std::vector<std::string>& cells,
                        const std::vector<size_t>& widths) {
   std::string line = absl::StrCat("| ", label, std::string(10 - label.size(), ' '), "|");
-  for (size_t i = 0; i < cells.size(); ++i) absl::StrAppend(&line, render::Centre(cells[i], widths[i]), "|");
+  for (size_t i = 0; i < cells.size(); ++i)
+    absl::StrAppend(&line, render::Centre(cells[i], widths[i]), "|");
   return line + "\n";
 }
 
@@ -81,14 +83,15 @@ absl::StatusOr<Layout> MakeLayout(const Options& options, std::vector<std::strin
   layout.ipus_per_replica = options.ipus_per_replica;
   layout.ilds = options.num_ilds.value_or(1);
   if (layout.instances > layout.replicas) {
-    return Wrong(absl::StrCat("--num-instances (", layout.instances, ") must not exceed --num-replicas (",
-                              layout.replicas, ")"));
+    return Wrong(absl::StrCat("--num-instances (", layout.instances,
+                              ") must not exceed --num-replicas (", layout.replicas, ")"));
   }
   if (layout.replicas % layout.instances != 0) {
-    return Wrong(absl::StrCat("--num-replicas (", layout.replicas, ") must be a multiple of --num-instances (",
-                              layout.instances, ")"));
+    return Wrong(absl::StrCat("--num-replicas (", layout.replicas,
+                              ") must be a multiple of --num-instances (", layout.instances, ")"));
   }
-  if (!options.host.empty() && !options.hostfile.empty()) return Wrong("--host and --hostfile exclude each other");
+  if (!options.host.empty() && !options.hostfile.empty())
+    return Wrong("--host and --hostfile exclude each other");
   if (!options.host.empty()) {
     VPOD_ASSIGN_OR_RETURN(layout.hosts, ParseHosts(options.host));
   } else if (!options.hostfile.empty()) {
@@ -110,25 +113,28 @@ absl::StatusOr<Layout> MakeLayout(const Options& options, std::vector<std::strin
   if (layout.instances < hosts) {
     layout.hosts.resize(layout.instances);
     warnings.push_back(absl::StrCat(layout.instances, " instance(s) on ", hosts, " hosts; using ",
-                                    layout.hosts[0], layout.instances > 1 ? " and the next" : "", " only"));
+                                    layout.hosts[0], layout.instances > 1 ? " and the next" : "",
+                                    " only"));
   } else if (layout.instances % hosts != 0) {
-    return Wrong(absl::StrCat("--num-instances (", layout.instances, ") must be a multiple of the number of hosts (",
-                              hosts, ")"));
+    return Wrong(absl::StrCat("--num-instances (", layout.instances,
+                              ") must be a multiple of the number of hosts (", hosts, ")"));
   }
   if (layout.instances < layout.ilds) {
-    return Wrong(absl::StrCat("--num-instances (", layout.instances, ") must be at least --num-ilds (", layout.ilds,
-                              ")"));
+    return Wrong(absl::StrCat("--num-instances (", layout.instances,
+                              ") must be at least --num-ilds (", layout.ilds, ")"));
   }
   if (layout.replicas % layout.ilds != 0) {
-    return Wrong(absl::StrCat("--num-replicas (", layout.replicas, ") must be a multiple of --num-ilds (",
-                              layout.ilds, ")"));
+    return Wrong(absl::StrCat("--num-replicas (", layout.replicas,
+                              ") must be a multiple of --num-ilds (", layout.ilds, ")"));
   }
   if (!options.offline_mode &&
       (!arch::IsPowerOfTwo(layout.ipus_per_instance()) || !arch::IsPowerOfTwo(layout.ipus()))) {
-    return Wrong(absl::StrCat(layout.instances, " instances x ", layout.ipus_per_instance(), " IPUs = ",
-                              layout.ipus(), " IPUs; IPUs per instance and in total must be powers of two"));
+    return Wrong(absl::StrCat(layout.instances, " instances x ", layout.ipus_per_instance(),
+                              " IPUs = ", layout.ipus(),
+                              " IPUs; IPUs per instance and in total must be powers of two"));
   }
-  if (options.only_output_from_instance.has_value() && *options.only_output_from_instance >= layout.instances) {
+  if (options.only_output_from_instance.has_value() &&
+      *options.only_output_from_instance >= layout.instances) {
     return Wrong(absl::StrCat("--only-output-from-instance (", *options.only_output_from_instance,
                               ") must be less than --num-instances (", layout.instances, ")"));
   }
@@ -140,7 +146,8 @@ std::string TopologyTable(const Layout& layout) {
   // Width of a cell that spans `n` replicas: theirs and the bars between them.
   const auto span = [&](size_t n) { return n * cell + n - 1; };
   const size_t inside = 11 + 1 + span(layout.replicas);
-  const std::string rule = absl::StrCat("|-----------|", std::string(span(layout.replicas), '-'), "|\n");
+  const std::string rule =
+      absl::StrCat("|-----------|", std::string(span(layout.replicas), '-'), "|\n");
 
   std::vector<std::string> host_cells = layout.hosts;
   const size_t host_width = span(layout.replicas / layout.hosts.size());
@@ -157,11 +164,12 @@ std::string TopologyTable(const Layout& layout) {
     absl::StrAppend(&replicas, " ", number, std::string(cell - 1 - number.size(), ' '), "|");
   }
   const auto equal = [&](size_t n) { return std::vector<size_t>(n, span(layout.replicas / n)); };
-  return absl::StrCat(" ", std::string(inside, '='), "\n|", render::Centre("poprun topology", inside), "|\n|",
-                      std::string(inside, '='), "|\n", CentredRow("hosts", host_cells, equal(host_cells.size())), rule,
+  return absl::StrCat(" ", std::string(inside, '='), "\n|",
+                      render::Centre("poprun topology", inside), "|\n|", std::string(inside, '='),
+                      "|\n", CentredRow("hosts", host_cells, equal(host_cells.size())), rule,
                       CentredRow("ILDs", numbers(layout.ilds), equal(layout.ilds)), rule,
-                      CentredRow("instances", numbers(layout.instances), equal(layout.instances)), rule, replicas,
-                      "\n ", std::string(inside, '-'), "\n");
+                      CentredRow("instances", numbers(layout.instances), equal(layout.instances)),
+                      rule, replicas, "\n ", std::string(inside, '-'), "\n");
 }
 
 }  // namespace vpod::launch

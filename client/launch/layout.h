@@ -1,4 +1,5 @@
-// How instances and replicas are laid out over hosts, and the checks that need no server (spec/poprun.md 3, 5 and 8).
+// How instances and replicas are laid out over hosts, and the checks that need no server
+// (spec/poprun.md 3, 5 and 8).
 #pragma once
 
 #include <cstdint>

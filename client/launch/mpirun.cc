@@ -41,11 +41,14 @@ class ExportList {
   std::map<std::string, std::optional<std::string>> values_;
 };
 
-void AddContext(const Options& options, const Layout& layout, const std::optional<MpiTarget>& target, bool numa_wrapper,
-                uint32_t instance, std::vector<std::string>& words) {
+void AddContext(const Options& options, const Layout& layout,
+                const std::optional<MpiTarget>& target, bool numa_wrapper, uint32_t instance,
+                std::vector<std::string>& words) {
   words.insert(words.end(), {"-np", "1"});
   ExportList exports;
-  const auto number = [&](const char* name, uint32_t value) { exports.Add(name, absl::StrCat(value)); };
+  const auto number = [&](const char* name, uint32_t value) {
+    exports.Add(name, absl::StrCat(value));
+  };
   number("POPDIST_NUM_TOTAL_REPLICAS", layout.replicas);
   number("POPDIST_NUM_IPUS_PER_REPLICA", layout.ipus_per_replica);
   number("POPDIST_NUM_LOCAL_REPLICAS", layout.local_replicas());
@@ -67,8 +70,10 @@ void AddContext(const Options& options, const Layout& layout, const std::optiona
   }
   const std::string log_level = vipu::Environment("IPUOF_LOG_LEVEL");
   exports.Add("IPUOF_LOG_LEVEL", log_level.empty() ? "WARN" : log_level);
-  for (const char* name : {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}) exports.Add(name, std::nullopt);
-  if (!vipu::Environment("POPLAR_ENGINE_OPTIONS").empty()) exports.Add("POPLAR_ENGINE_OPTIONS", std::nullopt);
+  for (const char* name : {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"})
+    exports.Add(name, std::nullopt);
+  if (!vipu::Environment("POPLAR_ENGINE_OPTIONS").empty())
+    exports.Add("POPLAR_ENGINE_OPTIONS", std::nullopt);
   std::vector<std::string> other_words;
   for (size_t i = 0; i < options.mpi_local_args.size(); ++i) {
     const std::string& word = options.mpi_local_args[i];
@@ -79,7 +84,8 @@ void AddContext(const Options& options, const Layout& layout, const std::optiona
     const std::string& entry = options.mpi_local_args[++i];
     const size_t equals = entry.find('=');
     exports.Add(entry.substr(0, equals),
-                equals == std::string::npos ? std::nullopt : std::optional<std::string>(entry.substr(equals + 1)));
+                equals == std::string::npos ? std::nullopt
+                                            : std::optional<std::string>(entry.substr(equals + 1)));
   }
   if (target.has_value()) exports.Add("POPLAR_TARGET_OPTIONS", target->target_options);
   exports.AppendTo(words);
@@ -90,13 +96,15 @@ void AddContext(const Options& options, const Layout& layout, const std::optiona
 
 constexpr size_t kLongestTag = 48;
 
-// Length of a tag "[1,0]<stdout>:" at the beginning of `text`: 0 when there is none, npos when it may still become one.
+// Length of a tag "[1,0]<stdout>:" at the beginning of `text`: 0 when there is none, npos when it
+// may still become one.
 size_t TagLength(const std::string& text, uint32_t& rank) {
   size_t i = 0;
   const auto digits = [&](uint32_t& value) {
     const size_t start = i;
     value = 0;
-    while (i < text.size() && text[i] >= '0' && text[i] <= '9') value = value * 10 + static_cast<uint32_t>(text[i++] - '0');
+    while (i < text.size() && text[i] >= '0' && text[i] <= '9')
+      value = value * 10 + static_cast<uint32_t>(text[i++] - '0');
     return i > start;
   };
   uint32_t job = 0;
@@ -142,7 +150,8 @@ sigset_t HandledSignals() {
 }  // namespace
 
 std::vector<std::string> MpirunArguments(const Options& options, const Layout& layout,
-                                         const std::optional<MpiTarget>& target, bool numa_wrapper) {
+                                         const std::optional<MpiTarget>& target,
+                                         bool numa_wrapper) {
   std::vector<std::string> words = options.mpi_global_args;
   if (layout.hosts_given && !options.host_subnet.empty()) {
     for (const char* parameter : {"btl_tcp_if_include", "oob_tcp_if_include"}) {
@@ -154,9 +163,10 @@ std::vector<std::string> MpirunArguments(const Options& options, const Layout& l
   if (options.allow_run_as_root) words.push_back("--allow-run-as-root");
   if (layout.hosts_given) {
     words.push_back("-H");
-    words.push_back(absl::StrJoin(layout.hosts, ",", [&](std::string* out, const std::string& host) {
-      absl::StrAppend(out, host, ":", layout.instances_per_host());
-    }));
+    words.push_back(
+        absl::StrJoin(layout.hosts, ",", [&](std::string* out, const std::string& host) {
+          absl::StrAppend(out, host, ":", layout.instances_per_host());
+        }));
   } else {
     words.push_back("--oversubscribe");  // Open MPI counts one slot a core
   }
@@ -208,19 +218,23 @@ void BlockSignals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-// Not Boost.Process: the child needs a parent-death signal, a process group and its signal mask restored between fork and exec, which
-// is all there is to this function.
-absl::StatusOr<MpirunResult> RunMpirun(const std::string& path, const std::vector<std::string>& arguments,
-                                       const std::vector<std::pair<std::string, std::string>>& environment,
-                                       std::optional<uint32_t> only_output_from,
-                                       const std::function<void(int pid)>& started) {
+// Not Boost.Process: the child needs a parent-death signal, a process group and its signal mask
+// restored between fork and exec, which is all there is to this function.
+absl::StatusOr<MpirunResult> RunMpirun(
+    const std::string& path, const std::vector<std::string>& arguments,
+    const std::vector<std::pair<std::string, std::string>>& environment,
+    std::optional<uint32_t> only_output_from, const std::function<void(int pid)>& started) {
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+  // Forwarded by name: mpirun warns about those that do not exist. Empty means the same to their
+  // readers.
+  for (const char* name : {"LD_LIBRARY_PATH", "PYTHONPATH"}) setenv(name, "", 0);
   std::vector<char*> argv = {const_cast<char*>(path.c_str())};
   for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   int failure_pipe[2], out_pipe[2] = {-1, -1}, error_pipe[2] = {-1, -1};
   if (pipe2(failure_pipe, O_CLOEXEC) != 0 ||
-      (only_output_from.has_value() && (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(error_pipe, O_CLOEXEC) != 0))) {
+      (only_output_from.has_value() &&
+       (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(error_pipe, O_CLOEXEC) != 0))) {
     return absl::UnavailableError(std::strerror(errno));
   }
   const pid_t parent = getpid();
@@ -251,7 +265,8 @@ absl::StatusOr<MpirunResult> RunMpirun(const std::string& path, const std::vecto
     close(out_pipe[1]);
     close(error_pipe[1]);
     forwarders.emplace_back(Forward, base::UniqueFd(out_pipe[0]), STDOUT_FILENO, *only_output_from);
-    forwarders.emplace_back(Forward, base::UniqueFd(error_pipe[0]), STDERR_FILENO, *only_output_from);
+    forwarders.emplace_back(Forward, base::UniqueFd(error_pipe[0]), STDERR_FILENO,
+                            *only_output_from);
   }
   if (!failed) started(pid);
 
@@ -260,7 +275,8 @@ absl::StatusOr<MpirunResult> RunMpirun(const std::string& path, const std::vecto
   timespec kill_after{10, 0};
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
-    const int number = result.signal == 0 ? sigwaitinfo(&signals, nullptr) : sigtimedwait(&signals, nullptr, &kill_after);
+    const int number = result.signal == 0 ? sigwaitinfo(&signals, nullptr)
+                                          : sigtimedwait(&signals, nullptr, &kill_after);
     if (number == SIGCHLD || (number < 0 && errno == EINTR)) continue;
     if (number < 0) {
       kill(-pid, SIGKILL);  // ten seconds after the first signal

@@ -29,7 +29,8 @@ std::vector<std::string> MpirunArguments(const Options& options, const Layout& l
 // The command as the log shows it: every word after the path in single quotes.
 std::string QuotedCommand(const std::string& path, const std::vector<std::string>& arguments);
 
-// Lets through the output of one rank, and what mpirun itself says. Splits at every tag; keeps state between calls.
+// Lets through the output of one rank, and what mpirun itself says. Splits at every tag; keeps
+// state between calls.
 class OutputFilter {
  public:
   explicit OutputFilter(uint32_t rank) : rank_(rank) {}
@@ -45,16 +46,18 @@ class OutputFilter {
   bool showing_ = true;
 };
 
-// Starts mpirun in a process group of its own and waits for it. SIGINT, SIGTERM and SIGHUP are forwarded to the group, and followed
-// by SIGKILL after 10 s. `signal` receives the number of a forwarded signal, else 0. Call before other threads are started with
-// BlockSignals. Unavailable: it cannot be started.
+// Starts mpirun in a process group of its own and waits for it. SIGINT, SIGTERM and SIGHUP are
+// forwarded to the group, and followed by SIGKILL after 10 s. `signal` receives the number of a
+// forwarded signal, else 0. Call before other threads are started with BlockSignals. Unavailable:
+// it cannot be started.
 struct MpirunResult {
   int exit_code = 0;  // 128 + signal when mpirun itself was killed
   int signal = 0;
 };
 void BlockSignals();
-absl::StatusOr<MpirunResult> RunMpirun(const std::string& path, const std::vector<std::string>& arguments,
-                                       const std::vector<std::pair<std::string, std::string>>& environment,
-                                       std::optional<uint32_t> only_output_from, const std::function<void(int pid)>& started);
+absl::StatusOr<MpirunResult> RunMpirun(
+    const std::string& path, const std::vector<std::string>& arguments,
+    const std::vector<std::pair<std::string, std::string>>& environment,
+    std::optional<uint32_t> only_output_from, const std::function<void(int pid)>& started);
 
 }  // namespace vpod::launch

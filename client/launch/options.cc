@@ -1,5 +1,6 @@
 #include "client/launch/options.h"
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -18,21 +19,35 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr char kMissingProgram[] = "no program given; usage: poprun [options] program [program args]";
+constexpr char kMissingProgram[] =
+    "no program given; usage: poprun [options] program [program args]";
 
 const std::set<std::string>& BooleanNames() {
-  static const std::set<std::string> names = {
-      "help",          "version",      "overwrite-config", "debug",
-      "update-partition", "reset-partition", "remove-partition", "allow-run-as-root",
-      "numa-aware",    "print-topology", "offline-mode",   "verbose",
-      "vv",            "synchronise-python-venv", "synchronise-poplar-sdk", "distribute-ssh-key"};
+  static const std::set<std::string> names = {"help",
+                                              "version",
+                                              "overwrite-config",
+                                              "debug",
+                                              "update-partition",
+                                              "reset-partition",
+                                              "remove-partition",
+                                              "allow-run-as-root",
+                                              "numa-aware",
+                                              "print-topology",
+                                              "offline-mode",
+                                              "verbose",
+                                              "vv",
+                                              "synchronise-python-venv",
+                                              "synchronise-poplar-sdk",
+                                              "distribute-ssh-key"};
   return names;
 }
 
 po::options_description Description() {
   po::options_description all("Allowed options");
   const auto value = [] { return po::value<std::vector<std::string>>()->composing(); };
-  const auto add = [&](const char* name, const char* help) { all.add_options()(name, value(), help); };
+  const auto add = [&](const char* name, const char* help) {
+    all.add_options()(name, value(), help);
+  };
   add("help", "help");
   add("version", "versions of PopRun and PopDist");
   add("version-format", "text, full-text or full-json");
@@ -88,12 +103,27 @@ struct Split {
   std::vector<std::string> program;
 };
 
-std::string BoostError(const po::error& error) { return error.what(); }
+// "option '--vipu-server' is ambiguous and matches '--vipu-server-host', '--vipu-server-port', and
+// '--vipu-server-timeout'"
+std::string AmbiguousText(const std::string& written, std::vector<std::string> matches) {
+  std::sort(matches.begin(), matches.end());
+  std::string text = absl::StrCat("option '--", written, "' is ambiguous and matches ");
+  for (size_t i = 0; i < matches.size(); ++i) {
+    absl::StrAppend(&text,
+                    i == 0                    ? ""
+                    : i + 1 == matches.size() ? ", and "
+                                              : ", ",
+                    "'--", matches[i], "'");
+  }
+  return text;
+}
 
 // Finds where the options end and joins options with their values.
-absl::StatusOr<Split> SplitCommandLine(const po::options_description& all, const std::vector<std::string>& words) {
+absl::StatusOr<Split> SplitCommandLine(const po::options_description& all,
+                                       const std::vector<std::string>& words) {
   Split split;
   size_t i = 0;
+  std::string written;
   try {
     while (i < words.size() && words[i].size() > 1 && words[i][0] == '-') {
       std::string word = words[i++];
@@ -101,12 +131,13 @@ absl::StatusOr<Split> SplitCommandLine(const po::options_description& all, const
       if (word == "-vv") word = "--vv";
       const bool is_long = word[1] == '-';
       const size_t equals = is_long ? word.find('=') : std::string::npos;
-      const std::string written = is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2)
-                                          : word.substr(0, 2);
+      written = is_long ? word.substr(2, equals == std::string::npos ? equals : equals - 2)
+                        : word.substr(0, 2);
       const po::option_description* option =
           is_long ? all.find_nothrow(written, /*approx=*/true) : all.find_nothrow(written, false);
       if (option == nullptr) {
-        return absl::InvalidArgumentError(absl::StrCat("unrecognised option '", is_long ? "--" + written : word, "'"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("unrecognised option '", is_long ? "--" + written : word, "'"));
       }
       const std::string name = option->long_name();
       std::string value;
@@ -116,20 +147,24 @@ absl::StatusOr<Split> SplitCommandLine(const po::options_description& all, const
         value = word.substr(2);
       } else if (BooleanNames().contains(name)) {
         // A bare boolean means yes; a following word of a boolean's spelling is its value.
-        const bool takes_next = name != "help" && name != "verbose" && name != "vv" && name != "version" &&
-                                i < words.size() && ParseBoolean(words[i]).has_value();
+        const bool takes_next = name != "help" && name != "verbose" && name != "vv" &&
+                                name != "version" && i < words.size() &&
+                                ParseBoolean(words[i]).has_value();
         value = takes_next ? words[i++] : "1";
       } else if (i < words.size()) {
         value = words[i++];
       } else {
-        return absl::InvalidArgumentError(absl::StrCat("the required argument for option '--", name, "' is missing"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("the required argument for option '--", name, "' is missing"));
       }
       std::vector<std::string>& values = split.given[name];
       if (!absl::StartsWith(name, "mpi-")) values.clear();  // last wins; the MPI lists append
       values.push_back(value);
     }
+  } catch (const po::ambiguous_option& error) {
+    return absl::InvalidArgumentError(AmbiguousText(written, error.alternatives()));
   } catch (const po::error& error) {
-    return absl::InvalidArgumentError(BoostError(error));
+    return absl::InvalidArgumentError(error.what());
   }
   split.program.assign(words.begin() + static_cast<int64_t>(i), words.end());
   return split;
@@ -147,9 +182,9 @@ class Reader {
     if (value == nullptr) return absl::OkStatus();
     const auto parsed = ParseBoolean(*value);
     if (!parsed.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the argument ('", *value, "') for option '--", name,
-                       "' is invalid. Valid choices are 'on|off', 'yes|no', '1|0' and 'true|false'"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the argument ('", *value, "') for option '--", name,
+          "' is invalid. Valid choices are 'on|off', 'yes|no', '1|0' and 'true|false'"));
     }
     into = *parsed;
     return absl::OkStatus();
@@ -157,10 +192,12 @@ class Reader {
   absl::Status Number(const char* name, uint32_t& into, uint32_t least = 1) const {
     const std::string* value = Find(name);
     if (value == nullptr) return absl::OkStatus();
-    const bool digits = !value->empty() && value->find_first_not_of("0123456789") == std::string::npos;
+    const bool digits =
+        !value->empty() && value->find_first_not_of("0123456789") == std::string::npos;
     if (!digits || !absl::SimpleAtoi(*value, &into) || into < least) {
-      return absl::InvalidArgumentError(absl::StrCat("the argument ('", *value, "') for option '--", name,
-                                                     "' is invalid. Give an integer of ", least, " or more"));
+      return absl::InvalidArgumentError(absl::StrCat("the argument ('", *value, "') for option '--",
+                                                     name, "' is invalid. Give an integer of ",
+                                                     least, " or more"));
     }
     return absl::OkStatus();
   }
@@ -184,21 +221,25 @@ class Reader {
 };
 
 // A JSON object of strings or arrays of strings; the command line wins over it.
-absl::Status Import(const std::string& path, std::map<std::string, std::vector<std::string>>& given) {
+absl::Status Import(const std::string& path,
+                    std::map<std::string, std::vector<std::string>>& given) {
   std::ifstream file(path);
   const auto json = nlohmann::json::parse(file, nullptr, false);
   if (!file || !json.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat("--import-config: ", path, " is no JSON object of options"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--import-config: ", path, " is no JSON object of options"));
   }
   const po::options_description all = Description();
   for (const auto& [name, value] : json.items()) {
     if (all.find_nothrow(name, false) == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("--import-config: unrecognised option '--", name, "'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--import-config: unrecognised option '--", name, "'"));
     }
     std::vector<std::string> values;
     for (const auto& item : value.is_array() ? value : nlohmann::json::array({value})) {
       if (!item.is_string()) {
-        return absl::InvalidArgumentError(absl::StrCat("--import-config: option '", name, "' is no string"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("--import-config: option '", name, "' is no string"));
       }
       values.push_back(item.get<std::string>());
     }
@@ -238,7 +279,8 @@ absl::Status Fill(const Reader& read, Options& o) {
   VPOD_RETURN_IF_ERROR(read.Number("vipu-partition-attempts", o.vipu_partition_attempts));
   if (read.Has("num-ilds")) VPOD_RETURN_IF_ERROR(read.Number("num-ilds", o.num_ilds.emplace(1)));
   if (read.Has("only-output-from-instance")) {
-    VPOD_RETURN_IF_ERROR(read.Number("only-output-from-instance", o.only_output_from_instance.emplace(0), 0));
+    VPOD_RETURN_IF_ERROR(
+        read.Number("only-output-from-instance", o.only_output_from_instance.emplace(0), 0));
   }
   VPOD_RETURN_IF_ERROR(read.Boolean("overwrite-config", o.overwrite_config));
   VPOD_RETURN_IF_ERROR(read.Boolean("debug", o.debug));
@@ -253,14 +295,16 @@ absl::Status Fill(const Reader& read, Options& o) {
   bool numa_aware = false;
   VPOD_RETURN_IF_ERROR(read.Boolean("numa-aware", numa_aware));
   if (numa_aware && !read.Has("process-placement")) o.process_placement = "spreadnuma";
-  for (const char* ignored : {"synchronise-python-venv", "synchronise-poplar-sdk", "distribute-ssh-key"}) {
+  for (const char* ignored :
+       {"synchronise-python-venv", "synchronise-poplar-sdk", "distribute-ssh-key"}) {
     bool value = false;
     VPOD_RETURN_IF_ERROR(read.Boolean(ignored, value));
   }
   if (o.process_placement != "spreadnuma" && o.process_placement != "disabled") {
-    return absl::InvalidArgumentError(absl::StrCat("the argument ('", o.process_placement,
-                                                   "') for option '--process-placement' is invalid. Valid choices "
-                                                   "are 'spreadnuma' and 'disabled'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the argument ('", o.process_placement,
+                     "') for option '--process-placement' is invalid. Valid choices "
+                     "are 'spreadnuma' and 'disabled'"));
   }
   VPOD_RETURN_IF_ERROR(read.Words("mpi-global-args", o.mpi_global_args));
   VPOD_RETURN_IF_ERROR(read.Words("mpi-local-args", o.mpi_local_args));
@@ -303,7 +347,8 @@ absl::StatusOr<std::vector<std::string>> SplitWords(const std::string& text) {
       in_word = true;
     }
   }
-  if (quote != 0) return absl::InvalidArgumentError(absl::StrCat("a quote is not closed in '", text, "'"));
+  if (quote != 0)
+    return absl::InvalidArgumentError(absl::StrCat("a quote is not closed in '", text, "'"));
   if (in_word) words.push_back(std::move(word));
   return words;
 }

@@ -35,18 +35,19 @@ struct Options {
   bool print_topology = false;
   std::optional<uint32_t> only_output_from_instance;
   bool offline_mode = false;
-  int verbosity = 0;  // 0 warnings, 1 info, 2 debug, 3 trace
+  int verbosity = 0;                 // 0 warnings, 1 info, 2 debug, 3 trace
   std::vector<std::string> program;  // with its arguments
 
   // What was given, by option name, for --export-config.
   std::map<std::string, std::vector<std::string>> given;
 };
 
-// Parses argv[1…]. Parsing ends at the first word that is no option, or at "--". InvalidArgument carries the text after
-// "poprun: error: ".
+// Parses argv[1…]. Parsing ends at the first word that is no option, or at "--". InvalidArgument
+// carries the text after "poprun: error: ".
 absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words);
 
-// Splits like a shell: blanks and line breaks separate, single and double quotes and backslashes protect.
+// Splits like a shell: blanks and line breaks separate, single and double quotes and backslashes
+// protect.
 absl::StatusOr<std::vector<std::string>> SplitWords(const std::string& text);
 
 }  // namespace vpod::launch

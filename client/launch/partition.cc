@@ -12,8 +12,8 @@
 namespace vpod::launch {
 namespace {
 
-constexpr const char* kOptionOrder[] = {"ipuLinkDomainSize", "ipuLinkConfiguration", "ipuLinkTopology", "gatewayMode",
-                                        "instanceSize"};
+constexpr const char* kOptionOrder[] = {"ipuLinkDomainSize", "ipuLinkConfiguration",
+                                        "ipuLinkTopology", "gatewayMode", "instanceSize"};
 
 // {"ipuLinkDomainSize":"64",…}: the known keys in their order, then others.
 std::string OptionsJson(const std::map<std::string, std::string>& options) {
@@ -32,8 +32,10 @@ std::string Capitalised(std::string text) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(const Options& options, Layout& layout,
-                                                                    const std::string& job_id, const Log& log) {
+absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(const Options& options,
+                                                                    Layout& layout,
+                                                                    const std::string& job_id,
+                                                                    const Log& log) {
   std::unique_ptr<JobPartition> partition(new JobPartition(options, layout, job_id, log));
   VPOD_RETURN_IF_ERROR(partition->FindServer());
   VPOD_RETURN_IF_ERROR(partition->FindId());
@@ -49,18 +51,21 @@ absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(const Option
 absl::Status JobPartition::FindServer() {
   vipu::ConfigFlags flags;
   flags.host = options_.vipu_server_host;
-  if (!flags.host.empty() && options_.vipu_server_port_given) flags.port = absl::StrCat(options_.vipu_server_port);
+  if (!flags.host.empty() && options_.vipu_server_port_given)
+    flags.port = absl::StrCat(options_.vipu_server_port);
   VPOD_ASSIGN_OR_RETURN(vipu::ClientConfig config, vipu::DiscoverConfig(flags));
   if (options_.vipu_server_port_given) config.port = options_.vipu_server_port;
-  client_ = std::make_unique<vipu::Client>(config, std::chrono::seconds(options_.vipu_server_timeout));
+  client_ =
+      std::make_unique<vipu::Client>(config, std::chrono::seconds(options_.vipu_server_timeout));
   if (options_.vipu_server_host.empty()) {
     log_.Info(absl::StrCat("V-IPU server address picked up from 'vipu': ", config.address()));
   }
   log_.Debug(absl::StrCat("Connecting to ", config.address()));
   const auto version = client_->ServerVersion();
   if (!version.ok()) {
-    return absl::UnavailableError(absl::StrCat("cannot reach the V-IPU server at ", config.address(), ": ",
-                                               version.status().message()));
+    return absl::UnavailableError(absl::StrCat(
+        "cannot reach the V-IPU server at ", config.address(), ": ",
+        absl::IsUnavailable(version.status()) ? "no connection" : version.status().message()));
   }
   return absl::OkStatus();
 }
@@ -75,10 +80,12 @@ absl::Status JobPartition::FindId() {
         "no V-IPU partition is visible; give --vipu-partition, and --vipu-allocation to create it");
   }
   if (partitions.size() > 1) {
-    const auto name = [](std::string* out, const vipuuser::Partition& p) { out->append(p.requirements().id()); };
-    return absl::FailedPreconditionError(absl::StrCat(partitions.size(), " V-IPU partitions are visible (",
-                                                      absl::StrJoin(partitions, ", ", name),
-                                                      "); choose one with --vipu-partition"));
+    const auto name = [](std::string* out, const vipuuser::Partition& p) {
+      out->append(p.requirements().id());
+    };
+    return absl::FailedPreconditionError(
+        absl::StrCat(partitions.size(), " V-IPU partitions are visible (",
+                     absl::StrJoin(partitions, ", ", name), "); choose one with --vipu-partition"));
   }
   id_ = partitions[0].requirements().id();
   log_.Info(absl::StrCat("Using V-IPU partition ", id_, " as it is the only one available"));
@@ -99,14 +106,16 @@ vipuuser::PartitionRequirements JobPartition::Wanted() const {
 }
 
 absl::Status JobPartition::Create() {
-  log_.Info(absl::StrCat("Partition ", id_, " does not exist, creating it with ", layout_.ipus(), " IPUs, ",
-                         layout_.instances, " GCDs, ", layout_.replicas, " replicas"));
-  if (!options_.vipu_cluster.empty()) log_.Warning("--vipu-cluster is deprecated, use --vipu-allocation");
+  log_.Info(absl::StrCat("Partition ", id_, " does not exist, creating it with ", layout_.ipus(),
+                         " IPUs, ", layout_.instances, " GCDs, ", layout_.replicas, " replicas"));
+  if (!options_.vipu_cluster.empty())
+    log_.Warning("--vipu-cluster is deprecated, use --vipu-allocation");
   vipuuser::CreatePartitionRequest request;
   *request.mutable_requirements() = Wanted();
   const absl::Status status = client_->CreatePartition(request);
   if (!status.ok()) {
-    return absl::Status(status.code(), absl::StrCat("cannot create partition ", id_, ": ", status.message()));
+    return absl::Status(status.code(),
+                        absl::StrCat("cannot create partition ", id_, ": ", status.message()));
   }
   created_ = true;
   return Await();
@@ -114,20 +123,22 @@ absl::Status JobPartition::Create() {
 
 std::optional<std::string> JobPartition::WhyUnfit(const vipuuser::Partition& partition) const {
   const vipuuser::PartitionRequirements& r = partition.requirements();
-  const uint32_t ilds = partition.status().num_ilds(), wanted_ilds = options_.num_ilds.value_or(r.reconfigurable() ? 1 : ilds);
-  const bool size_fits = r.reconfigurable() ? r.size() >= layout_.ipus() : r.size() == layout_.ipus();
+  const uint32_t ilds = partition.status().num_ilds(),
+                 wanted_ilds = options_.num_ilds.value_or(r.reconfigurable() ? 1 : ilds);
+  const bool size_fits =
+      r.reconfigurable() ? r.size() >= layout_.ipus() : r.size() == layout_.ipus();
   if (!size_fits) {
-    return absl::StrCat("partition ", id_, " has ", r.size(), " IPUs, but ", layout_.replicas, " replicas x ",
-                        layout_.ipus_per_replica, " IPUs need ", layout_.ipus());
+    return absl::StrCat("partition ", id_, " has ", r.size(), " IPUs, but ", layout_.replicas,
+                        " replicas x ", layout_.ipus_per_replica, " IPUs need ", layout_.ipus());
   }
   if (r.reconfigurable() ? (ilds == 1 && wanted_ilds == 1)
-                         : (r.num_gcds() == layout_.instances && r.num_replicas() == layout_.replicas &&
-                            ilds == wanted_ilds)) {
+                         : (r.num_gcds() == layout_.instances &&
+                            r.num_replicas() == layout_.replicas && ilds == wanted_ilds)) {
     return std::nullopt;
   }
-  return absl::StrCat("partition ", id_, " has ", r.num_gcds(), " GCD(s), ", r.num_replicas(), " replica(s), ", ilds,
-                      " ILD(s), but ", layout_.instances, " GCD(s), ", layout_.replicas, " replica(s), ", wanted_ilds,
-                      " ILD(s) are needed");
+  return absl::StrCat("partition ", id_, " has ", r.num_gcds(), " GCD(s), ", r.num_replicas(),
+                      " replica(s), ", ilds, " ILD(s), but ", layout_.instances, " GCD(s), ",
+                      layout_.replicas, " replica(s), ", wanted_ilds, " ILD(s) are needed");
 }
 
 absl::Status JobPartition::MakeItFit() {
@@ -138,18 +149,21 @@ absl::Status JobPartition::MakeItFit() {
     return absl::OkStatus();
   }
   if (!partition.ok()) return partition.status();
-  log_.Debug(absl::StrCat("Status for partition ", id_, ": OK (error ", partition->status().error(), ")"));
+  log_.Debug(
+      absl::StrCat("Status for partition ", id_, ": OK (error ", partition->status().error(), ")"));
   log_.Info(absl::StrCat("Partition ", id_, " already exists and is in state: ",
                          vipuuser::PartitionState_Name(partition->status().state())));
   const auto unfit = WhyUnfit(*partition);
   if (unfit.has_value()) {
     if (!options_.update_partition) {
-      return absl::FailedPreconditionError(absl::StrCat(*unfit, "; allow a change with --update-partition=yes"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(*unfit, "; allow a change with --update-partition=yes"));
     }
     log_.Info(absl::StrCat("Updating partition ", id_, ": ", *unfit));
     const absl::Status status = client_->UpdatePartition(Wanted());
     if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("cannot update partition ", id_, ": ", status.message()));
+      return absl::Status(status.code(),
+                          absl::StrCat("cannot update partition ", id_, ": ", status.message()));
     }
     VPOD_RETURN_IF_ERROR(Await());
     VPOD_ASSIGN_OR_RETURN(partition, client_->GetPartition(id_));
@@ -174,10 +188,11 @@ absl::Status JobPartition::Await() {
     const std::string state = vipuuser::PartitionState_Name(final_status.state());
     log_.Debug(absl::StrCat("Done polling, final state of ", id_, ": ", state));
     if (status.ok()) return absl::OkStatus();
-    log_.Warning(absl::StrCat("Partition ", id_, " ended in state ", state, ", attempt ", attempt, " of ", attempts));
+    log_.Warning(absl::StrCat("Partition ", id_, " ended in state ", state, ", attempt ", attempt,
+                              " of ", attempts));
     if (attempt == attempts) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("partition ", id_, " is in state ", state, " after ", attempts, " attempt(s)"));
+      return absl::FailedPreconditionError(absl::StrCat("partition ", id_, " is in state ", state,
+                                                        " after ", attempts, " attempt(s)"));
     }
     VPOD_RETURN_IF_ERROR(client_->ResetPartition(id_));
   }
@@ -188,9 +203,11 @@ absl::Status JobPartition::ComputeTargetOptions() {
   const std::string text = vipu::Environment("POPLAR_TARGET_OPTIONS");
   if (!text.empty()) {
     const auto json = nlohmann::json::parse(text, nullptr, false);
-    if (!json.is_object()) return absl::InvalidArgumentError("POPLAR_TARGET_OPTIONS is no JSON object of strings");
+    if (!json.is_object())
+      return absl::InvalidArgumentError("POPLAR_TARGET_OPTIONS is no JSON object of strings");
     for (const auto& [key, value] : json.items()) {
-      if (!value.is_string()) return absl::InvalidArgumentError("POPLAR_TARGET_OPTIONS is no JSON object of strings");
+      if (!value.is_string())
+        return absl::InvalidArgumentError("POPLAR_TARGET_OPTIONS is no JSON object of strings");
       from_environment[key] = value.get<std::string>();
     }
   }
@@ -231,22 +248,25 @@ absl::Status JobPartition::ReserveParent() {
   }
   if (parent_ == nullptr) {
     return absl::Status(refusal.code(),
-                        absl::StrCat("cannot attach to ", needed, " IPUs of partition ", id_, ": ", refusal.message()));
+                        absl::StrCat("cannot attach to ", needed, " IPUs of partition ", id_, ": ",
+                                     refusal.message()));
   }
   parent_device_ = lease.device_id;
   log_.Debug(absl::StrCat("Attached to device ", parent_device_));
   if (layout_.instances > 1) {
-    log_.Debug(absl::StrCat("Found ", layout_.instances, " children (expected ", layout_.instances, ") of device ",
-                            parent_device_, " with ", layout_.ipus_per_instance(), " IPUs each"));
+    log_.Debug(absl::StrCat("Found ", layout_.instances, " children (expected ", layout_.instances,
+                            ") of device ", parent_device_, " with ", layout_.ipus_per_instance(),
+                            " IPUs each"));
   }
   log_.Info(absl::StrCat("Preparing parent device ", parent_device_));
   std::map<std::string, std::string> device(parent_->attached().target_options().begin(),
                                             parent_->attached().target_options().end());
   device["instanceSize"] = absl::StrCat(layout_.ipus_per_instance());
-  log_.Debug(absl::StrCat("Device ", parent_device_, " ipuLinkDomainSize=", device["ipuLinkDomainSize"],
-                          ", ipuLinkConfiguration=", Capitalised(device["ipuLinkConfiguration"]), ", ipuLinkTopology=",
-                          Capitalised(device["ipuLinkTopology"]), ", gatewayMode=", device["gatewayMode"],
-                          ", instanceSize=", device["instanceSize"]));
+  log_.Debug(absl::StrCat(
+      "Device ", parent_device_, " ipuLinkDomainSize=", device["ipuLinkDomainSize"],
+      ", ipuLinkConfiguration=", Capitalised(device["ipuLinkConfiguration"]),
+      ", ipuLinkTopology=", Capitalised(device["ipuLinkTopology"]),
+      ", gatewayMode=", device["gatewayMode"], ", instanceSize=", device["instanceSize"]));
   log_.Debug(absl::StrCat("Target options from Poplar device: ", OptionsJson(device)));
   return absl::OkStatus();
 }
@@ -262,7 +282,8 @@ JobPartition::~JobPartition() {
   log_.Info(absl::StrCat("Removing partition ", id_));
   const absl::Status status = client_->RemovePartition(id_);
   if (!status.ok()) {
-    log_.Warning(absl::StrCat("Partition ", id_, " could not be removed: ", std::string(status.message())));
+    log_.Warning(
+        absl::StrCat("Partition ", id_, " could not be removed: ", std::string(status.message())));
   }
 }
 

@@ -1,5 +1,5 @@
-// poprun's partition: found, created, changed, reset and removed by the rules of spec/poprun.md 4, and the parent device that it
-// keeps for the job.
+// poprun's partition: found, created, changed, reset and removed by the rules of spec/poprun.md 4,
+// and the parent device that it keeps for the job.
 #pragma once
 
 #include <map>
@@ -25,10 +25,14 @@ struct LostInstance {
 
 class JobPartition {
  public:
-  // Resolves server and partition; makes the partition fit when that is allowed. Errors carry the text after "poprun: error: ".
-  static absl::StatusOr<std::unique_ptr<JobPartition>> Prepare(const Options& options, Layout& layout,
-                                                               const std::string& job_id, const Log& log);
-  // Releases the parent device and removes the partition when poprun created it and may. Never fails; says so in the log.
+  // Resolves server and partition; makes the partition fit when that is allowed. Errors carry the
+  // text after "poprun: error: ".
+  static absl::StatusOr<std::unique_ptr<JobPartition>> Prepare(const Options& options,
+                                                               Layout& layout,
+                                                               const std::string& job_id,
+                                                               const Log& log);
+  // Releases the parent device and removes the partition when poprun created it and may. Never
+  // fails; says so in the log.
   ~JobPartition();
 
   const vipu::ClientConfig& server() const { return client_->config(); }

@@ -1,5 +1,5 @@
-// The communication backend between instances: Open MPI. Register, initialise, finalise, once each and in this order; any
-// other order throws popdist_error.
+// The communication backend between instances: Open MPI. Register, initialise, finalise, once each
+// and in this order; any other order throws popdist_error.
 #pragma once
 
 namespace popdist {

@@ -1,5 +1,6 @@
-// Collectives between the instances of a job, on the host. `id` names the tensor and lets instances issue collectives in
-// different order. Differing shapes or types on the instances throw popdist_error on all of them. Not thread-safe.
+// Collectives between the instances of a job, on the host. `id` names the tensor and lets instances
+// issue collectives in different order. Differing shapes or types on the instances throw
+// popdist_error on all of them. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,10 @@ namespace collectives {
 void broadcast(void* data, size_t count, Type type, unsigned root = 0,
                const std::string& id = defaultCommunicatorId());
 // Sums in instance order; half is added in float and rounded once.
-void allReduceSum(void* inout, size_t count, Type type, const std::string& id = defaultCommunicatorId());
-// `out` holds count_per_instance elements of every instance; with `inplace` ours are there already and `in` may be null.
+void allReduceSum(void* inout, size_t count, Type type,
+                  const std::string& id = defaultCommunicatorId());
+// `out` holds count_per_instance elements of every instance; with `inplace` ours are there already
+// and `in` may be null.
 void allGather(const void* in, void* out, size_t count_per_instance, Type type,
                const std::string& id = defaultCommunicatorId(), bool inplace = false);
 

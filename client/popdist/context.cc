@@ -14,7 +14,8 @@ uint32_t Number(const char* name, uint32_t missing, uint32_t least) {
   if (text == nullptr) return missing;
   uint32_t value = 0;
   if (!absl::SimpleAtoi(text, &value) || value < least) {
-    throw popdist_error(absl::StrCat(name, " is '", text, "', must be a number of ", least, " or more"));
+    throw popdist_error(
+        absl::StrCat(name, " is '", text, "', must be a number of ", least, " or more"));
   }
   return value;
 }
@@ -24,15 +25,18 @@ struct Layout {
 };
 
 Layout CheckedLayout() {
-  const Layout layout{Number("POPDIST_NUM_TOTAL_REPLICAS", 1, 1), Number("POPDIST_NUM_LOCAL_REPLICAS", 1, 1),
+  const Layout layout{Number("POPDIST_NUM_TOTAL_REPLICAS", 1, 1),
+                      Number("POPDIST_NUM_LOCAL_REPLICAS", 1, 1),
                       Number("POPDIST_REPLICA_INDEX_OFFSET", 0, 0)};
   if (layout.total % layout.local != 0) {
     throw popdist_error(absl::StrCat("POPDIST_NUM_TOTAL_REPLICAS is ", layout.total,
-                                     ", no multiple of POPDIST_NUM_LOCAL_REPLICAS, ", layout.local));
+                                     ", no multiple of POPDIST_NUM_LOCAL_REPLICAS, ",
+                                     layout.local));
   }
   if (layout.offset > layout.total - layout.local) {
-    throw popdist_error(absl::StrCat("POPDIST_REPLICA_INDEX_OFFSET is ", layout.offset, "; with ", layout.local,
-                                     " local replicas that exceeds the total of ", layout.total));
+    throw popdist_error(absl::StrCat("POPDIST_REPLICA_INDEX_OFFSET is ", layout.offset, "; with ",
+                                     layout.local, " local replicas that exceeds the total of ",
+                                     layout.total));
   }
   return layout;
 }
@@ -57,7 +61,8 @@ uint32_t getInstanceIndex() {
 }
 
 bool checkNumIpusPerReplica(uint32_t ipus_per_replica) {
-  return std::getenv("POPDIST_NUM_IPUS_PER_REPLICA") == nullptr || getNumIpusPerReplica() == ipus_per_replica;
+  return std::getenv("POPDIST_NUM_IPUS_PER_REPLICA") == nullptr ||
+         getNumIpusPerReplica() == ipus_per_replica;
 }
 
 uint32_t getDeviceId(uint32_t num_ipus, uint32_t ipus_per_replica) {
@@ -68,13 +73,14 @@ uint32_t getDeviceId(uint32_t num_ipus, uint32_t ipus_per_replica) {
   if (std::getenv("POPDIST_NODE_DEVICE_ID") != nullptr) {
     const uint32_t parent = Number("POPDIST_NODE_DEVICE_ID", 0, 0);
     const auto range = vpod::arch::IpusOfDevice(num_ipus, parent);
-    if (!range.ok()) throw popdist_error(absl::StrCat("POPDIST_NODE_DEVICE_ID: ", range.status().message()));
+    if (!range.ok())
+      throw popdist_error(absl::StrCat("POPDIST_NODE_DEVICE_ID: ", range.status().message()));
     first = range->first + getInstanceIndex() * size;
   }
   const auto device = DeviceOfIpus(num_ipus, {first, size});
   if (!device.ok()) {
-    throw popdist_error(absl::StrCat("no device of ", size, " IPUs for instance ", getInstanceIndex(), ": ",
-                                     device.status().message()));
+    throw popdist_error(absl::StrCat("no device of ", size, " IPUs for instance ",
+                                     getInstanceIndex(), ": ", device.status().message()));
   }
   return *device;
 }

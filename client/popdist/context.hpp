@@ -1,4 +1,5 @@
-// Where this process stands in a job started by poprun: what the environment says (spec/poprun.md 6 and 11).
+// Where this process stands in a job started by poprun: what the environment says (spec/poprun.md 6
+// and 11).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 namespace popdist {
 
-// Thrown by the functions of this library, as users of the real one expect; it names variable and value.
+// Thrown by the functions of this library, as users of the real one expect; it names variable and
+// value.
 class popdist_error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -16,22 +18,23 @@ class popdist_error : public std::runtime_error {
 // True under poprun: POPDIST_NUM_TOTAL_REPLICAS is set.
 bool isPopdistEnvSet();
 
-// From the environment; 1 where a variable is missing. popdist_error: a value that is no number of 1 or more, a total that is no
-// multiple of the local replicas, or replicas beyond the total.
+// From the environment; 1 where a variable is missing. popdist_error: a value that is no number of
+// 1 or more, a total that is no multiple of the local replicas, or replicas beyond the total.
 uint32_t getNumTotalReplicas();
 uint32_t getNumLocalReplicas();
 uint32_t getNumIpusPerReplica();
 // total / local, and offset / local.
 uint32_t getNumInstances();
 uint32_t getInstanceIndex();
-// Index among the instances of this host, and the first global replica of this instance; 0 where missing.
+// Index among the instances of this host, and the first global replica of this instance; 0 where
+// missing.
 uint32_t getLocalInstanceIndex();
 uint32_t getReplicaIndexOffset();
 // False when the environment is set and says another number.
 bool checkNumIpusPerReplica(uint32_t ipus_per_replica);
 
-// Device of this instance in a GCD of `num_ipus`: the child of POPDIST_NODE_DEVICE_ID, else the first device of local × IPUs.
-// 0 for `ipus_per_replica` takes it from the environment.
+// Device of this instance in a GCD of `num_ipus`: the child of POPDIST_NODE_DEVICE_ID, else the
+// first device of local × IPUs. 0 for `ipus_per_replica` takes it from the environment.
 uint32_t getDeviceId(uint32_t num_ipus, uint32_t ipus_per_replica = 0);
 
 }  // namespace popdist

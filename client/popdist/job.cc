@@ -11,7 +11,8 @@
 namespace popdist {
 namespace {
 
-// poprun names the job; a bare mpirun gives all its processes one namespace; a lone process is a job of its own.
+// poprun names the job; a bare mpirun gives all its processes one namespace; a lone process is a
+// job of its own.
 std::string JobId() {
   for (const char* name : {"VPOD_JOB_ID", "PMIX_NAMESPACE"}) {
     const char* value = std::getenv(name);

@@ -51,7 +51,8 @@ struct Exchange {
   int rank = 0, size = 1, tag = 0;
 
   Exchange(char operation, size_t count, Type type, unsigned root, const std::string& id) {
-    if (state != State::kInitialized) throw popdist_error("the communication backend is not initialised");
+    if (state != State::kInitialized)
+      throw popdist_error("the communication backend is not initialised");
     header.operation = operation;
     header.type = static_cast<uint32_t>(type);
     header.count = count;
@@ -67,7 +68,8 @@ struct Exchange {
 
   bool IsRoot() const { return rank == 0; }
 
-  // Every instance's header and `bytes` come to instance 0, which throws on all of them when they differ.
+  // Every instance's header and `bytes` come to instance 0, which throws on all of them when they
+  // differ.
   std::vector<std::vector<char>> GatherAtRoot(const void* data, size_t bytes) {
     std::vector<std::vector<char>> all(static_cast<size_t>(size));
     char good = 1;
@@ -75,7 +77,9 @@ struct Exchange {
       all[0].assign(static_cast<const char*>(data), static_cast<const char*>(data) + bytes);
       for (int other = 1; other < size; ++other) {
         Header theirs{};
-        Check(MPI_Recv(&theirs, sizeof(theirs), MPI_BYTE, other, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "receive");
+        Check(MPI_Recv(&theirs, sizeof(theirs), MPI_BYTE, other, tag, MPI_COMM_WORLD,
+                       MPI_STATUS_IGNORE),
+              "receive");
         if (std::memcmp(&theirs, &header, sizeof(header)) != 0) good = 0;
       }
       for (int other = 1; other < size; ++other) {
@@ -86,13 +90,14 @@ struct Exchange {
       Check(MPI_Recv(&good, 1, MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "receive");
     }
     if (good == 0) {
-      throw popdist_error(absl::StrCat("Tensor layouts did not match on all instances (", header.id, ")"));
+      throw popdist_error(
+          absl::StrCat("Tensor layouts did not match on all instances (", header.id, ")"));
     }
     if (IsRoot()) {
       for (int other = 1; other < size; ++other) {
         all[static_cast<size_t>(other)].resize(bytes);
-        Check(MPI_Recv(all[static_cast<size_t>(other)].data(), static_cast<int>(bytes), MPI_BYTE, other, tag,
-                       MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+        Check(MPI_Recv(all[static_cast<size_t>(other)].data(), static_cast<int>(bytes), MPI_BYTE,
+                       other, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
               "receive");
       }
     } else {
@@ -105,10 +110,13 @@ struct Exchange {
   void Spread(void* data, size_t bytes) {
     if (IsRoot()) {
       for (int other = 1; other < size; ++other) {
-        Check(MPI_Send(data, static_cast<int>(bytes), MPI_BYTE, other, tag, MPI_COMM_WORLD), "send");
+        Check(MPI_Send(data, static_cast<int>(bytes), MPI_BYTE, other, tag, MPI_COMM_WORLD),
+              "send");
       }
     } else {
-      Check(MPI_Recv(data, static_cast<int>(bytes), MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "receive");
+      Check(MPI_Recv(data, static_cast<int>(bytes), MPI_BYTE, 0, tag, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE),
+            "receive");
     }
   }
 };
@@ -135,7 +143,8 @@ void registerDefaultBackend() {
 }
 
 void initializeBackend() {
-  if (state != State::kRegistered) throw popdist_error("register the communication backend once before initialising it");
+  if (state != State::kRegistered)
+    throw popdist_error("register the communication backend once before initialising it");
   int provided = 0;
   Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -145,7 +154,8 @@ void initializeBackend() {
 bool isBackendInitialized() { return state == State::kInitialized; }
 
 void finalizeBackend() {
-  if (state != State::kInitialized) throw popdist_error("the communication backend is not initialised");
+  if (state != State::kInitialized)
+    throw popdist_error("the communication backend is not initialised");
   state = State::kFinalized;
   Check(MPI_Finalize(), "MPI_Finalize");
 }
@@ -191,7 +201,8 @@ void allReduceSum(void* inout, size_t count, Type type, const std::string& id) {
   exchange.Spread(inout, bytes);
 }
 
-void allGather(const void* in, void* out, size_t count_per_instance, Type type, const std::string& id, bool inplace) {
+void allGather(const void* in, void* out, size_t count_per_instance, Type type,
+               const std::string& id, bool inplace) {
   Exchange exchange('G', count_per_instance, type, 0, id);
   const size_t bytes = count_per_instance * SizeOf(type);
   auto* target = static_cast<char*>(out);

@@ -21,7 +21,8 @@ std::vector<size_t> Widths(const Table& table) {
   return widths;
 }
 
-std::string Line(const std::vector<std::string>& cells, const std::vector<size_t>& widths, bool dash_for_empty) {
+std::string Line(const std::vector<std::string>& cells, const std::vector<size_t>& widths,
+                 bool dash_for_empty) {
   std::string line;
   for (size_t c = 0; c < cells.size(); ++c) {
     std::string text = cells[c].empty() && dash_for_empty ? "-" : cells[c];
@@ -72,7 +73,10 @@ std::string Centre(absl::string_view text, size_t width) {
   return absl::StrCat(std::string(left, ' '), text, std::string(width - text.size() - left, ' '));
 }
 
-bool IsTerminal(int stream) { return isatty(stream) == 1; }
+bool IsTerminal(int stream) {
+  // mpirun gives its processes pseudo-terminals that nobody looks at.
+  return isatty(stream) == 1 && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr;
+}
 
 bool MayColour(int stream) { return IsTerminal(stream) && std::getenv("NO_COLOR") == nullptr; }
 

@@ -9,8 +9,8 @@
 
 namespace vpod::render {
 
-// Each cell is blank + text padded to the column + blank, joined by '|', trailing blanks cut. A column is as wide as its
-// longest text or its minimum.
+// Each cell is blank + text padded to the column + blank, joined by '|', trailing blanks cut. A
+// column is as wide as its longest text or its minimum.
 struct Table {
   std::vector<std::string> headings;
   std::vector<size_t> minimum_widths;  // may be shorter than headings
@@ -26,7 +26,8 @@ std::string Rule(const Table& table);
 // A rule, then key/value rows with keys padded to 20.
 std::string Block(const std::vector<std::pair<std::string, std::string>>& rows);
 
-// Text in the middle of `width`; an odd blank goes right. Longer text is cut to "..." and its last width-3 characters.
+// Text in the middle of `width`; an odd blank goes right. Longer text is cut to "..." and its last
+// width-3 characters.
 std::string Centre(absl::string_view text, size_t width);
 
 // Whether the stream (1 or 2) is a terminal and NO_COLOR is not set.

@@ -1,5 +1,5 @@
-// What a session needs of the IPUs it runs on. Two implementations: the IPUModel in this process (ipu_model.h) and the
-// IPUs of a POD (client/ipuof/ipuof_device.h).
+// What a session needs of the IPUs it runs on. Two implementations: the IPUModel in this process
+// (ipu_model.h) and the IPUs of a POD (client/ipuof/ipuof_device.h).
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace vpod::session {
 
-// The IPUs of one lease. Calls come from one thread at a time, except that stream slots other than the running one may be
-// touched while Run blocks.
+// The IPUs of one lease. Calls come from one thread at a time, except that stream slots other than
+// the running one may be touched while Run blocks.
 class Device {
  public:
   virtual ~Device() = default;

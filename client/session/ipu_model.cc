@@ -17,7 +17,10 @@ namespace {
 class IpuModel : public Device {
  public:
   IpuModel(const IpuModelOptions& options, const arch::MachineType& type)
-      : options_(options), type_(type), executors_(options.compute_threads), budget_(options.memory_limit_bytes) {}
+      : options_(options),
+        type_(type),
+        executors_(options.compute_threads),
+        budget_(options.memory_limit_bytes) {}
 
   ~IpuModel() override {
     if (engine_) engine_->Cancel(absl::CancelledError("the device was closed"));
@@ -32,12 +35,14 @@ class IpuModel : public Device {
     engine_.reset();
     auto job = std::make_shared<fabric::Job>(
         "ipu-model", fabric::JobShape{1, options_.replicas, options_.ipus_per_replica});
-    VPOD_RETURN_IF_ERROR(job->Join(job->shape(), {0, 0, options_.replicas, "this process", nullptr, nullptr}));
-    VPOD_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(executable, {.executors = &executors_,
-                                                                      .budget = &budget_,
-                                                                      .job = job,
-                                                                      .local_replicas = options_.replicas,
-                                                                      .clock_hz = type_.clock_hz}));
+    VPOD_RETURN_IF_ERROR(
+        job->Join(job->shape(), {0, 0, options_.replicas, "this process", nullptr, nullptr}));
+    VPOD_ASSIGN_OR_RETURN(engine_,
+                          engine::Engine::Create(executable, {.executors = &executors_,
+                                                              .budget = &budget_,
+                                                              .job = job,
+                                                              .local_replicas = options_.replicas,
+                                                              .clock_hz = type_.clock_hz}));
     job->Loaded(0, executable->hash());
     streams_.assign(engine_->layout().TotalBytes() + 64, std::byte{});
     return absl::OkStatus();
@@ -111,11 +116,12 @@ absl::StatusOr<std::unique_ptr<Device>> CreateIpuModel(const IpuModelOptions& op
     if (text == nullptr || !absl::SimpleAtoi(text, &value)) return 1u;
     return value;
   };
-  const uint32_t total = number("POPDIST_NUM_TOTAL_REPLICAS"), local = number("POPDIST_NUM_LOCAL_REPLICAS");
+  const uint32_t total = number("POPDIST_NUM_TOTAL_REPLICAS"),
+                 local = number("POPDIST_NUM_LOCAL_REPLICAS");
   if (total > local && local > 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the IPUModel runs in one process and cannot take part in a job of ", total / local,
-                     " instances; attach to a partition, or start one instance"));
+        absl::StrCat("the IPUModel runs in one process and cannot take part in a job of ",
+                     total / local, " instances; attach to a partition, or start one instance"));
   }
   return std::make_unique<IpuModel>(options, type);
 }

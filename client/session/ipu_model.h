@@ -1,5 +1,5 @@
-// The IPUModel: the same engine as in a POD, in this process, without any daemon. For unit tests and for trying a program
-// out; it takes no part in jobs of several instances.
+// The IPUModel: the same engine as in a POD, in this process, without any daemon. For unit tests
+// and for trying a program out; it takes no part in jobs of several instances.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@ struct IpuModelOptions {
   uint32_t replicas = 1;
   uint32_t ipus_per_replica = 1;
   std::string machine_type = "m2000";
-  int compute_threads = 0;                   // 0: one a core
+  int compute_threads = 0;                    // 0: one a core
   uint64_t memory_limit_bytes = 16ull << 30;  // of the emulated IPUs together
 };
 
-// InvalidArgument: unknown machine type, or no replica. FailedPrecondition: this process is one of several instances started
-// by poprun (the refusal names their number).
+// InvalidArgument: unknown machine type, or no replica. FailedPrecondition: this process is one of
+// several instances started by poprun (the refusal names their number).
 absl::StatusOr<std::unique_ptr<Device>> CreateIpuModel(const IpuModelOptions& options);
 
 }  // namespace vpod::session

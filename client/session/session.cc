@@ -8,7 +8,8 @@
 
 namespace vpod::session {
 
-Session::Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable)
+Session::Session(std::unique_ptr<Device> device,
+                 std::shared_ptr<const program::Executable> executable)
     : device_(std::move(device)),
       executable_(std::move(executable)),
       layout_(executable_->proto(), device_->local_replicas()) {}
@@ -31,9 +32,9 @@ absl::StatusOr<absl::Span<std::byte>> Session::StreamBytes(absl::string_view nam
   if (replica >= layout_.replicas() || slot >= program::kStreamSlots ||
       element_size != program::SizeOf(declared.type())) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "stream '", name, "' has ", program::SizeOf(declared.type()), "-byte elements, ", layout_.replicas(),
-        " replicas and ", program::kStreamSlots, " slots; replica ", replica, ", slot ", slot, " with ",
-        element_size, "-byte elements was asked for"));
+        "stream '", name, "' has ", program::SizeOf(declared.type()), "-byte elements, ",
+        layout_.replicas(), " replicas and ", program::kStreamSlots, " slots; replica ", replica,
+        ", slot ", slot, " with ", element_size, "-byte elements was asked for"));
   }
   return absl::MakeSpan(device_->Slot(slot) + layout_.Offset(stream, replica, 0),
                         layout_.TransferBytes(stream) * layout_.Transfers(stream));
@@ -44,7 +45,8 @@ absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t sl
   return device_->Run(index, slot);
 }
 
-absl::StatusOr<std::vector<float>> Session::ReadFloats(absl::string_view variable, uint32_t replica) {
+absl::StatusOr<std::vector<float>> Session::ReadFloats(absl::string_view variable,
+                                                       uint32_t replica) {
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
   VPOD_ASSIGN_OR_RETURN(const std::string bytes, device_->ReadVariable(variable, replica));
   const program::TensorType type = program::TypeOf(executable_->TensorOf(*declared));
@@ -55,8 +57,8 @@ absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const f
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
   const program::TensorType type = program::TypeOf(executable_->TensorOf(*declared));
   if (static_cast<size_t>(type.elements()) != values.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("variable '", variable, "' is ", type.ToString(), "; ", values.size(), " values given"));
+    return absl::InvalidArgumentError(absl::StrCat("variable '", variable, "' is ", type.ToString(),
+                                                   "; ", values.size(), " values given"));
   }
   return device_->WriteVariable(variable, program::EncodeFloats(values, type.type));
 }

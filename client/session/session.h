@@ -22,10 +22,11 @@ class Session {
 
   Device& device() { return *device_; }
 
-  // All micro-batches of a stream that one run moves for one local replica, in order: transfers × elements. T must have the
-  // size of the stream's elements. NotFound names the streams there are.
+  // All micro-batches of a stream that one run moves for one local replica, in order: transfers ×
+  // elements. T must have the size of the stream's elements. NotFound names the streams there are.
   template <class T>
-  absl::StatusOr<absl::Span<T>> Stream(absl::string_view name, uint32_t replica, uint32_t slot = 0) {
+  absl::StatusOr<absl::Span<T>> Stream(absl::string_view name, uint32_t replica,
+                                       uint32_t slot = 0) {
     absl::StatusOr<absl::Span<std::byte>> bytes = StreamBytes(name, replica, slot, sizeof(T));
     if (!bytes.ok()) return bytes.status();
     return absl::Span<T>(reinterpret_cast<T*>(bytes->data()), bytes->size() / sizeof(T));
@@ -42,8 +43,8 @@ class Session {
 
  private:
   Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable);
-  absl::StatusOr<absl::Span<std::byte>> StreamBytes(absl::string_view name, uint32_t replica, uint32_t slot,
-                                                    size_t element_size);
+  absl::StatusOr<absl::Span<std::byte>> StreamBytes(absl::string_view name, uint32_t replica,
+                                                    uint32_t slot, size_t element_size);
 
   const std::unique_ptr<Device> device_;
   const std::shared_ptr<const program::Executable> executable_;

@@ -29,7 +29,8 @@ std::unique_ptr<Session> Open(const Graph& graph, const compiler::CompileOptions
   auto compiled = compiler::Compile(graph, options);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   if (!compiled.ok()) return nullptr;
-  auto device = CreateIpuModel({.replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica,
+  auto device = CreateIpuModel({.replicas = options.total_replicas,
+                                .ipus_per_replica = options.ipus_per_replica,
                                 .compute_threads = 2});
   EXPECT_TRUE(device.ok()) << device.status();
   auto session = Session::Create(*std::move(device), *compiled);
@@ -60,7 +61,9 @@ std::vector<float> Train(uint32_t replicas, uint32_t accumulation, uint32_t ipus
   compiler::CompileOptions options;
   options.total_replicas = replicas;
   options.ipus_per_replica = ipus_per_replica;
-  options.programs = {{.name = "train", .accumulation = accumulation, .loss = loss,
+  options.programs = {{.name = "train",
+                       .accumulation = accumulation,
+                       .loss = loss,
                        .sgd = {.learning_rate = 0.1f, .momentum = 0.9f}}};
   auto session = Open(graph, options);
   if (!session) return {};
@@ -130,7 +133,8 @@ TEST(SessionTest, HalfPrecisionTrainsToo) {
   const Graph graph = Classifier(0, &loss, FLOAT16);
   compiler::CompileOptions options;
   options.total_replicas = 2;
-  options.programs = {{.name = "train", .accumulation = 2, .loss = loss, .sgd = {.learning_rate = 0.1f}}};
+  options.programs = {
+      {.name = "train", .accumulation = 2, .loss = loss, .sgd = {.learning_rate = 0.1f}}};
   auto session = Open(graph, options);
   ASSERT_TRUE(session);
   const auto before = *session->ReadFloats("w2");
@@ -202,7 +206,8 @@ TEST(SessionTest, OutOfIpuMemoryNamesTheLargestTensors) {
   auto device = CreateIpuModel({});
   const auto session = Session::Create(*std::move(device), *compiled);
   ASSERT_EQ(session.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_NE(std::string(session.status().message()).find("float32[12288,12288]"), std::string::npos);
+  EXPECT_NE(std::string(session.status().message()).find("float32[12288,12288]"),
+            std::string::npos);
 }
 
 TEST(SessionTest, UnknownNamesListWhatThereIs) {
@@ -212,7 +217,8 @@ TEST(SessionTest, UnknownNamesListWhatThereIs) {
   options.programs = {{.name = "train", .loss = loss, .sgd = {}}};
   auto session = Open(graph, options);
   EXPECT_EQ(session->Run("trian").status().message(), "no program 'trian'; there are train");
-  EXPECT_EQ(session->Stream<float>("y", 0).status().message(), "no stream 'y'; there are x, labels, loss");
+  EXPECT_EQ(session->Stream<float>("y", 0).status().message(),
+            "no stream 'y'; there are x, labels, loss");
   EXPECT_FALSE(session->ReadFloats("w9").ok());
   EXPECT_FALSE(session->Stream<double>("x", 0).ok());
   EXPECT_FALSE(session->Stream<float>("x", 1).ok());
@@ -225,7 +231,8 @@ TEST(IpuModelTest, IsRefusedUnderSeveralInstances) {
   unsetenv("POPDIST_NUM_TOTAL_REPLICAS");
   unsetenv("POPDIST_NUM_LOCAL_REPLICAS");
   EXPECT_EQ(device.status().message(),
-            "the IPUModel runs in one process and cannot take part in a job of 4 instances; attach to a partition, "
+            "the IPUModel runs in one process and cannot take part in a job of 4 instances; attach "
+            "to a partition, "
             "or start one instance");
 }
 

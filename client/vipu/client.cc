@@ -38,7 +38,9 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
 
 struct Client::Impl {
   explicit Impl(const std::string& address)
-      : channel(Connect(address)), user(VipuUser::NewStub(channel)), admin(VipuAdmin::NewStub(channel)) {}
+      : channel(Connect(address)),
+        user(VipuUser::NewStub(channel)),
+        admin(VipuAdmin::NewStub(channel)) {}
 
   template <class Stub, class Request, class Reply>
   absl::Status Call(const Client& client, Stub& stub,
@@ -47,15 +49,18 @@ struct Client::Impl {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + client.timeout_);
     context.AddMetadata("vipu-user-id", client.config_.user_id);
-    if (!client.config_.access_key.empty()) context.AddMetadata("vipu-access-key", client.config_.access_key);
+    if (!client.config_.access_key.empty())
+      context.AddMetadata("vipu-access-key", client.config_.access_key);
     const grpc::Status status = (stub.*method)(&context, request, reply);
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_message().rfind("storage", 0) != 0) {
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+        status.error_message().rfind("storage", 0) != 0) {
       return absl::UnavailableError(
           absl::StrCat("Cannot connect to the V-IPU server at ", client.config_.address(), "."));
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       return absl::DeadlineExceededError(absl::StrCat("No result within ", client.timeout_.count(),
-                                                      " s from the V-IPU server at ", client.config_.address(), "."));
+                                                      " s from the V-IPU server at ",
+                                                      client.config_.address(), "."));
     }
     return base::FromGrpc(status);
   }
@@ -66,24 +71,29 @@ struct Client::Impl {
 };
 
 Client::Client(ClientConfig config, std::chrono::seconds timeout)
-    : config_(std::move(config)), timeout_(timeout), impl_(std::make_unique<Impl>(config_.address())) {}
+    : config_(std::move(config)),
+      timeout_(timeout),
+      impl_(std::make_unique<Impl>(config_.address())) {}
 Client::~Client() = default;
 
 absl::StatusOr<std::string> Client::ServerVersion() {
   vipuuser::GetServerInfoReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetServerInfo, {}, &reply));
+  VPOD_RETURN_IF_ERROR(
+      impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetServerInfo, {}, &reply));
   return reply.version();
 }
 
 absl::StatusOr<std::vector<vipuuser::Allocation>> Client::ListAllocations() {
   vipuuser::ListAllocationsReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, *impl_->user, &VipuUser::Stub::ListAllocations, {}, &reply));
+  VPOD_RETURN_IF_ERROR(
+      impl_->Call(*this, *impl_->user, &VipuUser::Stub::ListAllocations, {}, &reply));
   return ToVector(reply.mutable_allocations());
 }
 
 absl::StatusOr<std::vector<vipuuser::Partition>> Client::ListPartitions() {
   vipuuser::ListPartitionsReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, *impl_->user, &VipuUser::Stub::ListPartitions, {}, &reply));
+  VPOD_RETURN_IF_ERROR(
+      impl_->Call(*this, *impl_->user, &VipuUser::Stub::ListPartitions, {}, &reply));
   return ToVector(reply.mutable_partitions());
 }
 
@@ -91,7 +101,8 @@ absl::StatusOr<vipuuser::Partition> Client::GetPartition(const std::string& id) 
   vipuuser::GetPartitionRequest request;
   request.set_partition_id(id);
   vipuuser::GetPartitionReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetPartition, request, &reply));
+  VPOD_RETURN_IF_ERROR(
+      impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetPartition, request, &reply));
   return std::move(*reply.mutable_partition());
 }
 
@@ -99,16 +110,19 @@ absl::StatusOr<vipuuser::PartitionStatus> Client::GetPartitionStatus(const std::
   vipuuser::GetPartitionStatusRequest request;
   request.set_partition_id(id);
   vipuuser::GetPartitionStatusReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetPartitionStatus, request, &reply));
+  VPOD_RETURN_IF_ERROR(
+      impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetPartitionStatus, request, &reply));
   return std::move(*reply.mutable_status());
 }
 
-absl::StatusOr<vipuuser::PartitionConfig> Client::GetPartitionConfig(const std::string& id, int gcd) {
+absl::StatusOr<vipuuser::PartitionConfig> Client::GetPartitionConfig(const std::string& id,
+                                                                     int gcd) {
   vipuuser::GetPartitionIpuofConfigRequest request;
   request.set_partition_id(id);
   if (gcd >= 0) request.mutable_gcd_id()->set_id(static_cast<uint32_t>(gcd));
   vipuuser::GetPartitionIpuofConfigReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetPartitionIpuofConfig, request, &reply));
+  VPOD_RETURN_IF_ERROR(
+      impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetPartitionIpuofConfig, request, &reply));
   return std::move(*reply.mutable_ipuof_config());
 }
 
@@ -150,12 +164,12 @@ absl::Status Client::WaitUntilActive(const std::string& id) {
     VPOD_ASSIGN_OR_RETURN(const vipuuser::PartitionStatus status, GetPartitionStatus(id));
     if (status.state() == vipuuser::PS_ACTIVE) return absl::OkStatus();
     if (status.state() != vipuuser::PS_PENDING) {
-      return absl::AbortedError(
-          absl::StrCat("Partition is in state ", StateText(status.state()), ": ", status.message()));
+      return absl::AbortedError(absl::StrCat("Partition is in state ", StateText(status.state()),
+                                             ": ", status.message()));
     }
     if (std::chrono::steady_clock::now() > deadline) {
-      return absl::DeadlineExceededError(absl::StrCat("No result within ", timeout_.count(),
-                                                      " s; partition is PENDING."));
+      return absl::DeadlineExceededError(
+          absl::StrCat("No result within ", timeout_.count(), " s; partition is PENDING."));
     }
     base::MutexLock lock(mutex);
     lock.WaitUntil(never, std::chrono::steady_clock::now() + pause, [] { return false; });
@@ -182,7 +196,8 @@ absl::StatusOr<vipuadmin::Agent> Client::GetAgent(const std::string& id) {
   vipuadmin::GetAgentRequest request;
   request.set_id(id);
   vipuadmin::GetAgentReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::GetAgent, request, &reply));
+  VPOD_RETURN_IF_ERROR(
+      impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::GetAgent, request, &reply));
   return std::move(*reply.mutable_agent());
 }
 
@@ -195,7 +210,8 @@ absl::Status Client::RemoveAgent(const std::string& id) {
 
 absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Client::DiscoverAgents() {
   vipuadmin::DiscoverAgentsReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::DiscoverAgents, {}, &reply));
+  VPOD_RETURN_IF_ERROR(
+      impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::DiscoverAgents, {}, &reply));
   return ToVector(reply.mutable_agents());
 }
 
@@ -208,7 +224,8 @@ absl::Status Client::CreateCluster(const vipuadmin::Cluster& cluster) {
 
 absl::StatusOr<std::vector<vipuadmin::Cluster>> Client::ListClusters() {
   vipuadmin::ListClustersReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::ListClusters, {}, &reply));
+  VPOD_RETURN_IF_ERROR(
+      impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::ListClusters, {}, &reply));
   return ToVector(reply.mutable_clusters());
 }
 
@@ -219,8 +236,8 @@ absl::Status Client::RemoveCluster(const std::string& id) {
   return impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::RemoveCluster, request, &reply);
 }
 
-absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(const std::string& endpoint,
-                                                                       const std::string& partition_id) {
+absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
+    const std::string& endpoint, const std::string& partition_id) {
   const auto stub = telemetry::v1::Telemetry::NewStub(Connect(endpoint));
   telemetry::v1::GetPartitionTelemetryRequest request;
   request.set_partition_id(partition_id);
@@ -229,7 +246,8 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(const std
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(4));
   const grpc::Status status = stub->GetPartitionTelemetry(&context, request, &reply);
   if (!status.ok()) {
-    return absl::UnavailableError(absl::StrCat("the agent at ", endpoint, " does not answer: ", status.error_message()));
+    return absl::UnavailableError(
+        absl::StrCat("the agent at ", endpoint, " does not answer: ", status.error_message()));
   }
   return reply;
 }

@@ -36,7 +36,8 @@ class Client {
   absl::Status UpdatePartition(const vipuuser::PartitionRequirements& requirements);
   absl::Status ResetPartition(const std::string& id);
   absl::Status RemovePartition(const std::string& id);
-  // Waits until the partition is no longer PENDING. DeadlineExceeded after the timeout; Aborted when it ended in ERROR.
+  // Waits until the partition is no longer PENDING. DeadlineExceeded after the timeout; Aborted
+  // when it ended in ERROR.
   absl::Status WaitUntilActive(const std::string& id);
 
   absl::Status CreateAgent(const std::string& id, const std::string& host, uint32_t port);
@@ -56,8 +57,8 @@ class Client {
 };
 
 // Asks an agent's process (host:port) for the devices of a partition.
-absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(const std::string& endpoint,
-                                                                       const std::string& partition_id);
+absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
+    const std::string& endpoint, const std::string& partition_id);
 
 // "ACTIVE" from PS_ACTIVE.
 std::string StateText(vipuuser::PartitionState state);

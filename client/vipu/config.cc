@@ -17,7 +17,8 @@
 namespace vpod::vipu {
 namespace {
 
-// Reads `key = "value"` lines; blanks and # comments are allowed. NotFound when the file does not exist.
+// Reads `key = "value"` lines; blanks and # comments are allowed. NotFound when the file does not
+// exist.
 absl::StatusOr<std::map<std::string, std::string>> ReadHcl(const std::string& path) {
   std::ifstream file(path);
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read configuration file ", path));
@@ -26,10 +27,13 @@ absl::StatusOr<std::map<std::string, std::string>> ReadHcl(const std::string& pa
   for (int number = 1; std::getline(file, line); ++number) {
     absl::string_view text = absl::StripAsciiWhitespace(line);
     if (text.empty() || text[0] == '#') continue;
-    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(text, absl::MaxSplits('=', 1));
     absl::string_view value = absl::StripAsciiWhitespace(parts.second);
-    if (text.find('=') == absl::string_view::npos || value.size() < 2 || value.front() != '"' || value.back() != '"') {
-      return absl::InvalidArgumentError(absl::StrCat(path, " line ", number, " is not key=\"value\""));
+    if (text.find('=') == absl::string_view::npos || value.size() < 2 || value.front() != '"' ||
+        value.back() != '"') {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " line ", number, " is not key=\"value\""));
     }
     value.remove_prefix(1);
     value.remove_suffix(1);
@@ -39,7 +43,8 @@ absl::StatusOr<std::map<std::string, std::string>> ReadHcl(const std::string& pa
 }
 
 // Host, or host:port, and a separate port.
-absl::Status SetAddress(std::string host, const std::string& port, const std::string& source, ClientConfig& config) {
+absl::Status SetAddress(std::string host, const std::string& port, const std::string& source,
+                        ClientConfig& config) {
   std::string port_text = port;
   const size_t colon = host.rfind(':');
   if (colon != std::string::npos && host.find(':') == colon) {
@@ -49,8 +54,10 @@ absl::Status SetAddress(std::string host, const std::string& port, const std::st
   config.host = host.empty() ? "localhost" : host;
   config.port = 8090;
   config.source = source;
-  if (!port_text.empty() && (!absl::SimpleAtoi(port_text, &config.port) || config.port < 1 || config.port > 65535)) {
-    return absl::InvalidArgumentError(absl::StrCat("port '", port_text, "' from ", source, " is no number of 1 to 65535"));
+  if (!port_text.empty() &&
+      (!absl::SimpleAtoi(port_text, &config.port) || config.port < 1 || config.port > 65535)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("port '", port_text, "' from ", source, " is no number of 1 to 65535"));
   }
   return absl::OkStatus();
 }
@@ -77,17 +84,19 @@ absl::StatusOr<bool> TakeFile(const std::string& path, bool required, ClientConf
 }
 
 absl::Status FindAddress(const ConfigFlags& flags, ClientConfig& config) {
-  if (!flags.host.empty() || !flags.port.empty()) return SetAddress(flags.host, flags.port, "--api-host", config);
+  if (!flags.host.empty() || !flags.port.empty())
+    return SetAddress(flags.host, flags.port, "--api-host", config);
   for (const char* prefix : {"IPUOF_VIPU_API_", "VIPU_CLI_API_"}) {
     const std::string host = Environment(absl::StrCat(prefix, "HOST").c_str());
     if (host.empty()) continue;
-    return SetAddress(host, Environment(absl::StrCat(prefix, "PORT").c_str()), absl::StrCat(prefix, "HOST"), config);
+    return SetAddress(host, Environment(absl::StrCat(prefix, "PORT").c_str()),
+                      absl::StrCat(prefix, "HOST"), config);
   }
   const std::string named =
       flags.config_file.empty() ? Environment("VIPU_CLI_CONFIG") : flags.config_file;
   if (!named.empty()) return TakeFile(named, true, config).status();
-  for (const std::string& path : {absl::StrCat(Environment("HOME"), "/.vipu.hcl"),
-                                  std::string("/etc/vipu/vipu-cli.hcl")}) {
+  for (const std::string& path :
+       {absl::StrCat(Environment("HOME"), "/.vipu.hcl"), std::string("/etc/vipu/vipu-cli.hcl")}) {
     VPOD_ASSIGN_OR_RETURN(const bool found, TakeFile(path, false, config));
     if (found) return absl::OkStatus();
   }

@@ -11,9 +11,9 @@ namespace vpod::vipu {
 struct ClientConfig {
   std::string host = "localhost";
   uint32_t port = 8090;
-  std::string user_id;       // empty: the OS user
+  std::string user_id;  // empty: the OS user
   std::string access_key;
-  std::string source;        // for people: "--api-host", "IPUOF_VIPU_API_HOST", a file name, "default"
+  std::string source;  // for people: "--api-host", "IPUOF_VIPU_API_HOST", a file name, "default"
 
   std::string address() const;  // host:port
 };
@@ -27,9 +27,11 @@ struct ConfigFlags {
   std::string config_file;
 };
 
-// Order: flags, IPUOF_VIPU_API_HOST/_PORT, VIPU_CLI_API_HOST/_PORT, --config or VIPU_CLI_CONFIG (replaces the other files),
-// ~/.vipu.hcl, /etc/vipu/vipu-cli.hcl, localhost:8090. Host and port always come from the same source.
-// InvalidArgument: a port that is none, a named file that cannot be read, a line that is no `key="value"`.
+// Order: flags, IPUOF_VIPU_API_HOST/_PORT, VIPU_CLI_API_HOST/_PORT, --config or VIPU_CLI_CONFIG
+// (replaces the other files),
+// ~/.vipu.hcl, /etc/vipu/vipu-cli.hcl, localhost:8090. Host and port always come from the same
+// source. InvalidArgument: a port that is none, a named file that cannot be read, a line that is no
+// `key="value"`.
 absl::StatusOr<ClientConfig> DiscoverConfig(const ConfigFlags& flags);
 
 // Text of a client file: one key="value" a line, no blanks around the sign, since scripts cut it.

@@ -23,7 +23,8 @@ using Json = nlohmann::ordered_json;
 constexpr char kController[] = "Controller";
 
 std::string FileName(const std::string& partition_id, uint32_t gcd, uint32_t num_gcds) {
-  return num_gcds == 1 ? absl::StrCat(partition_id, ".conf") : absl::StrCat(partition_id, "_gcd", gcd, ".conf");
+  return num_gcds == 1 ? absl::StrCat(partition_id, ".conf")
+                       : absl::StrCat(partition_id, "_gcd", gcd, ".conf");
 }
 
 std::string Attribute(const vipuuser::PartitionConfig& config, const char* key) {
@@ -33,17 +34,20 @@ std::string Attribute(const vipuuser::PartitionConfig& config, const char* key) 
 
 absl::StatusOr<vipuuser::PartitionConfig> ReadFile(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::InvalidArgumentError(absl::StrCat("cannot read IPUoF configuration ", path));
+  if (!file)
+    return absl::InvalidArgumentError(absl::StrCat("cannot read IPUoF configuration ", path));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   auto config = ParseIpuofJson(text);
-  if (!config.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", config.status().message()));
+  if (!config.ok())
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", config.status().message()));
   return config;
 }
 
 absl::Status ParseDevice(const Json& json, vipuuser::IpuofDevice* device) {
   if (!json.is_object()) return absl::InvalidArgumentError("a device is no object");
   const auto text = [&](const char* key) {
-    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
+    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>()
+                                                       : std::string();
   };
   const auto number = [&](const char* key) -> uint32_t {
     return json.contains(key) && json[key].is_number_unsigned() ? json[key].get<uint32_t>() : 0;
@@ -88,28 +92,30 @@ absl::StatusOr<ActivePartition> FromController(const std::string& host) {
   uint32_t timeout = 120;
   if (const std::string text = Environment("IPUOF_VIPU_API_TIMEOUT");
       !text.empty() && (!absl::SimpleAtoi(text, &timeout) || timeout < 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("IPUOF_VIPU_API_TIMEOUT is '", text, "', must be a number of seconds of 1 or more"));
+    return absl::InvalidArgumentError(absl::StrCat("IPUOF_VIPU_API_TIMEOUT is '", text,
+                                                   "', must be a number of seconds of 1 or more"));
   }
   Client client(config, std::chrono::seconds(timeout));
   std::string id = Environment("IPUOF_VIPU_API_PARTITION_ID");
   if (id.empty()) {
     VPOD_ASSIGN_OR_RETURN(const auto partitions, client.ListPartitions());
     if (partitions.size() != 1) {
-      return absl::NotFoundError(
-          absl::StrCat(partitions.size(), " partitions are visible; set IPUOF_VIPU_API_PARTITION_ID"));
+      return absl::NotFoundError(absl::StrCat(
+          partitions.size(), " partitions are visible; set IPUOF_VIPU_API_PARTITION_ID"));
     }
     id = partitions[0].requirements().id();
   }
   const std::string gcd_text = Environment("IPUOF_VIPU_API_GCD_ID");
   int gcd = -1;
   if (!gcd_text.empty() && (!absl::SimpleAtoi(gcd_text, &gcd) || gcd < 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("IPUOF_VIPU_API_GCD_ID is '", gcd_text, "', must be a number"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("IPUOF_VIPU_API_GCD_ID is '", gcd_text, "', must be a number"));
   }
   VPOD_ASSIGN_OR_RETURN(const auto status, client.GetPartitionStatus(id));
   if (status.state() != vipuuser::PS_ACTIVE) {
     return absl::FailedPreconditionError(absl::StrCat("partition is not ACTIVE: ", id, " (state ",
-                                                      vipuuser::PartitionState_Name(status.state()), ")"));
+                                                      vipuuser::PartitionState_Name(status.state()),
+                                                      ")"));
   }
   VPOD_ASSIGN_OR_RETURN(auto partition, client.GetPartitionConfig(id, gcd));
   return Describe(std::move(partition));
@@ -127,10 +133,12 @@ absl::StatusOr<ActivePartition> FromDirectory(const std::string& directory) {
     VPOD_ASSIGN_OR_RETURN(auto config, ReadFile(path));
     if (IsCurrent(path, config)) current.emplace_back(path, std::move(config));
   }
-  if (current.empty()) return absl::NotFoundError(absl::StrCat("no IPUoF configuration in ", directory));
+  if (current.empty())
+    return absl::NotFoundError(absl::StrCat("no IPUoF configuration in ", directory));
   const std::string gcd_text = Environment("IPUOF_VIPU_API_GCD_ID");
   if (!gcd_text.empty()) {
-    std::erase_if(current, [&](const auto& item) { return Attribute(item.second, "GCD Id") != gcd_text; });
+    std::erase_if(current,
+                  [&](const auto& item) { return Attribute(item.second, "GCD Id") != gcd_text; });
   }
   if (current.size() != 1) {
     return absl::NotFoundError(absl::StrCat(current.size(), " IPUoF configurations in ", directory,
@@ -154,7 +162,8 @@ absl::StatusOr<ActivePartition> FromDirectory(const std::string& directory) {
 std::string IpuofJson(const vipuuser::PartitionConfig& config) {
   Json json;
   json["attributes"] = Json::object();
-  std::vector<std::pair<std::string, std::string>> attributes(config.attributes().begin(), config.attributes().end());
+  std::vector<std::pair<std::string, std::string>> attributes(config.attributes().begin(),
+                                                              config.attributes().end());
   std::sort(attributes.begin(), attributes.end());
   for (const auto& [key, value] : attributes) json["attributes"][key] = value;
   json["devices"] = Json::array();
@@ -173,11 +182,13 @@ std::string IpuofJson(const vipuuser::PartitionConfig& config) {
 
 absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return absl::InvalidArgumentError("not an IPUoF configuration: malformed JSON");
+  if (json.is_discarded())
+    return absl::InvalidArgumentError("not an IPUoF configuration: malformed JSON");
   vipuuser::PartitionConfig config;
   const Json* devices = &json;
   if (json.is_object()) {
-    if (!json.contains("devices")) return absl::InvalidArgumentError("not an IPUoF configuration: no \"devices\"");
+    if (!json.contains("devices"))
+      return absl::InvalidArgumentError("not an IPUoF configuration: no \"devices\"");
     devices = &json["devices"];
     if (json.contains("attributes") && json["attributes"].is_object()) {
       for (const auto& [key, value] : json["attributes"].items()) {
@@ -186,9 +197,11 @@ absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text)
     }
   }
   if (!devices->is_array() || devices->empty()) {
-    return absl::InvalidArgumentError("not an IPUoF configuration: \"devices\" is no array with entries");
+    return absl::InvalidArgumentError(
+        "not an IPUoF configuration: \"devices\" is no array with entries");
   }
-  for (const Json& device : *devices) VPOD_RETURN_IF_ERROR(ParseDevice(device, config.add_devices()));
+  for (const Json& device : *devices)
+    VPOD_RETURN_IF_ERROR(ParseDevice(device, config.add_devices()));
   return config;
 }
 
@@ -197,7 +210,8 @@ std::string IpuofDirectory() {
   return named.empty() ? absl::StrCat(Environment("HOME"), "/.ipuof.conf.d") : named;
 }
 
-absl::Status WriteIpuofFiles(const vipuuser::Partition& partition, const std::string& controller_address) {
+absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
+                             const std::string& controller_address) {
   const std::string directory = IpuofDirectory();
   std::error_code error;
   fs::create_directories(directory, error);
@@ -205,8 +219,9 @@ absl::Status WriteIpuofFiles(const vipuuser::Partition& partition, const std::st
   for (uint32_t gcd = 0; gcd < partition.requirements().num_gcds(); ++gcd) {
     vipuuser::PartitionConfig config = partition.gcds(static_cast<int>(gcd));
     (*config.mutable_attributes())[kController] = controller_address;
-    const std::string path =
-        absl::StrCat(directory, "/", FileName(partition.requirements().id(), gcd, partition.requirements().num_gcds()));
+    const std::string path = absl::StrCat(
+        directory, "/",
+        FileName(partition.requirements().id(), gcd, partition.requirements().num_gcds()));
     const std::string temporary = path + ".new";
     std::ofstream file(temporary);
     chmod(temporary.c_str(), partition.requirements().shared() ? 0644 : 0600);
@@ -247,14 +262,19 @@ absl::StatusOr<ActivePartition> FindActivePartition() {
     VPOD_ASSIGN_OR_RETURN(auto config, ReadFile(path));
     return Describe(std::move(config));
   }
-  if (const std::string host = Environment("IPUOF_VIPU_API_HOST"); !host.empty()) return FromController(host);
+  if (const std::string host = Environment("IPUOF_VIPU_API_HOST"); !host.empty())
+    return FromController(host);
   for (const std::string& directory : {IpuofDirectory(), std::string("/etc/ipuof.conf.d")}) {
     auto found = FromDirectory(directory);
     if (found.ok() || !absl::IsNotFound(found.status())) return found;
     std::error_code error;
-    if (!fs::is_empty(directory, error) && !error && !absl::StartsWith(found.status().message(), "no ")) return found;
+    if (!fs::is_empty(directory, error) && !error &&
+        !absl::StartsWith(found.status().message(), "no "))
+      return found;
   }
-  return absl::NotFoundError("no active partition, set IPUOF_VIPU_API_PARTITION_ID or create one with 'vipu create partition'");
+  return absl::NotFoundError(
+      "no active partition, set IPUOF_VIPU_API_PARTITION_ID or create one with 'vipu create "
+      "partition'");
 }
 
 }  // namespace vpod::vipu

@@ -1,4 +1,5 @@
-// IPUoF configurations: the files that provisioning leaves behind, and the choice of the active partition.
+// IPUoF configurations: the files that provisioning leaves behind, and the choice of the active
+// partition.
 #pragma once
 
 #include <string>
@@ -11,15 +12,17 @@
 
 namespace vpod::vipu {
 
-// The JSON text of one GCD's configuration (spec/vipu.md 11), and back. Parsing also takes the older plain array of devices;
-// InvalidArgument says what is wrong with the text.
+// The JSON text of one GCD's configuration (spec/vipu.md 11), and back. Parsing also takes the
+// older plain array of devices; InvalidArgument says what is wrong with the text.
 std::string IpuofJson(const vipuuser::PartitionConfig& config);
 absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text);
 
 // IPUOF_CONFIG_DIR, else ~/.ipuof.conf.d.
 std::string IpuofDirectory();
-// Writes one file a GCD (<id>.conf or <id>_gcd<N>.conf), mode 0600, 0644 when shared, with the controller's address.
-absl::Status WriteIpuofFiles(const vipuuser::Partition& partition, const std::string& controller_address);
+// Writes one file a GCD (<id>.conf or <id>_gcd<N>.conf), mode 0600, 0644 when shared, with the
+// controller's address.
+absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
+                             const std::string& controller_address);
 // Removes the files of a partition; missing ones are no error.
 void RemoveIpuofFiles(const std::string& partition_id);
 
@@ -33,9 +36,10 @@ struct ActivePartition {
   bool gcd_was_given = false;  // IPUOF_VIPU_API_GCD_ID is set
 };
 
-// Order: IPUOF_CONFIG_PATH, the controller named by IPUOF_VIPU_API_HOST, the only file in IpuofDirectory(), the only file in
-// /etc/ipuof.conf.d. NotFound: there is none. FailedPrecondition: the partition is not ACTIVE. InvalidArgument: an unreadable file.
-// Files of removed partitions and unreachable controllers are skipped with a warning on stderr.
+// Order: IPUOF_CONFIG_PATH, the controller named by IPUOF_VIPU_API_HOST, the only file in
+// IpuofDirectory(), the only file in /etc/ipuof.conf.d. NotFound: there is none.
+// FailedPrecondition: the partition is not ACTIVE. InvalidArgument: an unreadable file. Files of
+// removed partitions and unreachable controllers are skipped with a warning on stderr.
 absl::StatusOr<ActivePartition> FindActivePartition();
 
 // Reads what an ActivePartition needs out of a configuration.

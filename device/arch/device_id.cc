@@ -13,7 +13,8 @@ absl::StatusOr<IpuRange> IpusOfDevice(uint32_t num_ipus, uint32_t device_id) {
     first_id += groups;
   }
   return absl::OutOfRangeError(absl::StrCat("device ", device_id, " does not exist; ", num_ipus,
-                                            " IPUs have devices 0 to ", NumDeviceIds(num_ipus) - 1));
+                                            " IPUs have devices 0 to ",
+                                            NumDeviceIds(num_ipus) - 1));
 }
 
 absl::StatusOr<uint32_t> DeviceOfIpus(uint32_t num_ipus, IpuRange range) {

@@ -1,5 +1,6 @@
-// Facts about the hardware, each once, with its source. Letters refer to the marks of spec/hardware.md: A vendor
-// document, B computed from it or read from vendor open source, C third party, F our default where nothing is published.
+// Facts about the hardware, each once, with its source. Letters refer to the marks of
+// spec/hardware.md: A vendor document, B computed from it or read from vendor open source, C third
+// party, F our default where nothing is published.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +13,25 @@
 namespace vpod::arch {
 
 // --- IPU (GC200 and Bow are the same but for the clock) ---
-inline constexpr uint32_t kTilesPerIpu = 1472;                        // A datasheet: 5888 tiles / 4
-inline constexpr uint32_t kWorkersPerTile = 6;                        // A hardware overview
-inline constexpr base::Bytes kTileMemory{624 * 1024};                 // A hardware overview
+inline constexpr uint32_t kTilesPerIpu = 1472;         // A datasheet: 5888 tiles / 4
+inline constexpr uint32_t kWorkersPerTile = 6;         // A hardware overview
+inline constexpr base::Bytes kTileMemory{624 * 1024};  // A hardware overview
 inline constexpr base::Bytes kIpuMemory{kTilesPerIpu * 624ull * 1024};  // A: 897 MiB
-inline constexpr uint32_t kIpusPerMachine = 4;                        // A datasheet
-inline constexpr uint32_t kMaxIpusPerLinkDomain = 64;                 // A datasheet: one POD64 rack
+inline constexpr uint32_t kIpusPerMachine = 4;                          // A datasheet
+inline constexpr uint32_t kMaxIpusPerLinkDomain = 64;  // A datasheet: one POD64 rack
 
 // --- Rates ---
-inline constexpr double kExchangeBytesPerCycle = 4;     // C per tile and direction
-inline constexpr double kHostBytesPerSecond = 7.2e9;    // F2 per IPU and direction
+inline constexpr double kExchangeBytesPerCycle = 4;           // C per tile and direction
+inline constexpr double kHostBytesPerSecond = 7.2e9;          // F2 per IPU and direction
 inline constexpr double kHostBytesPerSecondPerTile = 0.11e9;  // F2
-inline constexpr double kDdrBytesPerSecond = 28.8e9;    // F3 per machine; a host byte counts twice
-inline constexpr double kLinkBytesPerSecond = 0.83 * 16e9;    // A 128 Gb/s per direction, F1 efficiency
-inline constexpr uint32_t kPairLinks = 4;               // B between the two IPUs of a rung
-inline constexpr uint32_t kCrossLinks = 2;              // B traffic that changes column
-inline constexpr uint32_t kLadderLinks = 2;             // B up and down each
-inline constexpr double kRingBytesPerSecond = 4 * kLinkBytesPerSecond;  // B bidirectional ring, 1 IPU per replica
+inline constexpr double kDdrBytesPerSecond = 28.8e9;  // F3 per machine; a host byte counts twice
+inline constexpr double kLinkBytesPerSecond =
+    0.83 * 16e9;                             // A 128 Gb/s per direction, F1 efficiency
+inline constexpr uint32_t kPairLinks = 4;    // B between the two IPUs of a rung
+inline constexpr uint32_t kCrossLinks = 2;   // B traffic that changes column
+inline constexpr uint32_t kLadderLinks = 2;  // B up and down each
+inline constexpr double kRingBytesPerSecond =
+    4 * kLinkBytesPerSecond;  // B bidirectional ring, 1 IPU per replica
 
 // --- Fixed costs, in cycles unless the name says otherwise ---
 inline constexpr uint64_t kInternalSyncCycles = 126;    // C (IPU21)
@@ -71,8 +74,8 @@ uint32_t SyncHops(uint32_t num_ipus);
 // External sync inside one IPU-Link domain: max(600, poplibs formula).
 base::Cycles ExternalSyncCycles(uint32_t num_ipus, double clock_hz);
 
-// Bandwidth between two IPUs of one IPU-Link domain, by their ids on the ladder (rung = id / 2, column = id % 2): the
-// narrowest link group on the way (spec/hardware.md 3.2).
+// Bandwidth between two IPUs of one IPU-Link domain, by their ids on the ladder (rung = id / 2,
+// column = id % 2): the narrowest link group on the way (spec/hardware.md 3.2).
 double IpuLinkBytesPerSecond(uint32_t from_ipu, uint32_t to_ipu);
 
 }  // namespace vpod::arch

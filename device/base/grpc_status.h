@@ -11,7 +11,8 @@ namespace vpod::base {
 
 inline grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()), std::string(status.message()));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()),
+                      std::string(status.message()));
 }
 
 inline absl::Status FromGrpc(const grpc::Status& status) {

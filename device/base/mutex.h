@@ -1,5 +1,6 @@
-// Mutex with thread-safety annotations over std::mutex. The distribution's absl::Mutex is not instrumented for
-// ThreadSanitizer and yields false races, so shared state of this project is guarded by this one.
+// Mutex with thread-safety annotations over std::mutex. The distribution's absl::Mutex is not
+// instrumented for ThreadSanitizer and yields false races, so shared state of this project is
+// guarded by this one.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,5 @@
-// Propagation of absl::Status. Errors are values in this project; no exception crosses a room's door.
+// Propagation of absl::Status. Errors are values in this project; no exception crosses a room's
+// door.
 #pragma once
 
 #include <utility>
@@ -6,10 +7,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define VPOD_RETURN_IF_ERROR(expression)             \
-  do {                                               \
-    absl::Status vpod_status = (expression);         \
-    if (!vpod_status.ok()) return vpod_status;       \
+#define VPOD_RETURN_IF_ERROR(expression)       \
+  do {                                         \
+    absl::Status vpod_status = (expression);   \
+    if (!vpod_status.ok()) return vpod_status; \
   } while (false)
 
 #define VPOD_CONCAT_INNER(a, b) a##b

@@ -18,8 +18,12 @@ class Quantity {
     value_ += other.value_;
     return *this;
   }
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value_ + b.value_); }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value_ - b.value_); }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) {
+    return Quantity(a.value_ + b.value_);
+  }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) {
+    return Quantity(a.value_ - b.value_);
+  }
   friend constexpr Quantity operator*(Quantity a, uint64_t n) { return Quantity(a.value_ * n); }
   friend constexpr auto operator<=>(Quantity, Quantity) = default;
 
@@ -27,7 +31,8 @@ class Quantity {
   uint64_t value_ = 0;
 };
 
-// Virtual time: cycles of the tile clock. Never converts to or from wall time except in device/ipu/sensors.
+// Virtual time: cycles of the tile clock. Never converts to or from wall time except in
+// device/ipu/sensors.
 using Cycles = Quantity<struct CyclesTag>;
 using Bytes = Quantity<struct BytesTag>;
 

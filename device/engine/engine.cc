@@ -16,20 +16,25 @@ namespace {
 namespace asio = boost::asio;
 using program::v1::Instruction;
 
-// A unit hands its thread back after this long, so that other jobs' units get their turn between kernels.
+// A unit hands its thread back after this long, so that other jobs' units get their turn between
+// kernels.
 constexpr std::chrono::milliseconds kSlice{10};
 
-// Elements of an all-reduce that one task takes. Fixed, so that nothing depends on the machine's cores.
+// Elements of an all-reduce that one task takes. Fixed, so that nothing depends on the machine's
+// cores.
 constexpr size_t kReduceChunk = 1 << 16;
 
-// Suspends the coroutine; `start` receives the function that resumes it with a status, to be called once from any thread.
+// Suspends the coroutine; `start` receives the function that resumes it with a status, to be called
+// once from any thread.
 template <class Start>
 asio::awaitable<absl::Status> Suspend(asio::io_context& context, Start start) {
   return asio::async_initiate<const asio::use_awaitable_t<>&, void(absl::Status)>(
       [&context, start = std::move(start)](auto handler) mutable {
         auto shared = std::make_shared<decltype(handler)>(std::move(handler));
         start([&context, shared](absl::Status status) {
-          asio::post(context, [shared, status = std::move(status)]() mutable { (*shared)(std::move(status)); });
+          asio::post(context, [shared, status = std::move(status)]() mutable {
+            (*shared)(std::move(status));
+          });
         });
       },
       asio::use_awaitable);
@@ -41,9 +46,10 @@ absl::Status MemoryBudget::Reserve(uint64_t bytes) {
   uint64_t used = used_.load();
   do {
     if (bytes > limit_ || used > limit_ - bytes) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "the executable needs ", bytes >> 20, " MiB of host memory; ", used >> 20, " MiB of the POD's limit of ",
-          limit_ >> 20, " MiB are in use (see vpod up --memory-limit)"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the executable needs ", bytes >> 20, " MiB of host memory; ", used >> 20,
+                       " MiB of the POD's limit of ", limit_ >> 20,
+                       " MiB are in use (see vpod up --memory-limit)"));
     }
   } while (!used_.compare_exchange_weak(used, used + bytes));
   return absl::OkStatus();
@@ -82,9 +88,9 @@ struct Engine::Interpreter {
   Engine& engine;
   Run_& run;
   Unit& unit;
-  std::vector<uint32_t> transfers;   // made on each stream
-  uint64_t collectives = 0;          // met so far
-  std::vector<uint64_t> copies;      // made with each other IPU of the replica, by pair
+  std::vector<uint32_t> transfers;  // made on each stream
+  uint64_t collectives = 0;         // met so far
+  std::vector<uint64_t> copies;     // made with each other IPU of the replica, by pair
   std::chrono::steady_clock::time_point slice_start = std::chrono::steady_clock::now();
 
   Interpreter(Engine& engine, Run_& run, Unit& unit)
@@ -132,16 +138,19 @@ struct Engine::Interpreter {
         }
         co_return absl::OkStatus();
       case Instruction::kStreamIn:
-        co_return Transfer(step.source->stream_in().stream(), step.source->stream_in().tensor(), true);
+        co_return Transfer(step.source->stream_in().stream(), step.source->stream_in().tensor(),
+                           true);
       case Instruction::kStreamOut:
-        co_return Transfer(step.source->stream_out().stream(), step.source->stream_out().tensor(), false);
+        co_return Transfer(step.source->stream_out().stream(), step.source->stream_out().tensor(),
+                           false);
       case Instruction::kAllReduce:
         co_return co_await AllReduce(step.source->all_reduce());
       case Instruction::kSend:
-        co_return co_await CopyBetween(step.source->send().tensor(), unit.ipu, step.source->send().to_ipu());
+        co_return co_await CopyBetween(step.source->send().tensor(), unit.ipu,
+                                       step.source->send().to_ipu());
       case Instruction::kReceive:
-        co_return co_await CopyBetween(step.source->receive().tensor(), step.source->receive().from_ipu(),
-                                       unit.ipu);
+        co_return co_await CopyBetween(step.source->receive().tensor(),
+                                       step.source->receive().from_ipu(), unit.ipu);
       default:
         co_return absl::InternalError("not a communication step");
     }
@@ -163,7 +172,8 @@ struct Engine::Interpreter {
     return absl::OkStatus();
   }
 
-  // All replicas' units of this IPU meet; the last one splits the sum into chunks for the compute threads.
+  // All replicas' units of this IPU meet; the last one splits the sum into chunks for the compute
+  // threads.
   asio::awaitable<absl::Status> AllReduce(const program::v1::AllReduce& op) {
     Engine* self = &engine;
     const fabric::MeetingKey key{run.number, unit.ipu, collectives++};
@@ -180,15 +190,18 @@ struct Engine::Interpreter {
           [executors = self->options_.executors](const std::vector<void*>& participants,
                                                  std::function<void(absl::Status)> finish) {
             std::vector<Interpreter*> units;
-            for (void* participant : participants) units.push_back(static_cast<Participant*>(participant)->unit);
-            ReduceAll(*executors, *static_cast<Participant*>(participants[0])->op, units, std::move(finish));
+            for (void* participant : participants)
+              units.push_back(static_cast<Participant*>(participant)->unit);
+            ReduceAll(*executors, *static_cast<Participant*>(participants[0])->op, units,
+                      std::move(finish));
           });
     });
   }
 
   // Runs while all `units` are suspended; their memory belongs to the reduction until `finish`.
   static void ReduceAll(Executors& executors, const program::v1::AllReduce& op,
-                        const std::vector<Interpreter*>& units, std::function<void(absl::Status)> finish) {
+                        const std::vector<Interpreter*>& units,
+                        std::function<void(absl::Status)> finish) {
     uint64_t clock = 0;
     for (Interpreter* each : units) clock = std::max(clock, each->unit.cycles.load());
     for (Interpreter* each : units) each->unit.cycles.store(clock);
@@ -217,8 +230,9 @@ struct Engine::Interpreter {
         outputs.push_back(each->DataAt(op.outputs(i)));
       }
       const program::v1::Tensor& tensor = units[0]->TensorAt(op.inputs(i));
-      const fabric::Element plain = tensor.type() == program::v1::FLOAT16 ? fabric::Element::kFloat16
-                                                                          : fabric::Element::kFloat32;
+      const fabric::Element plain = tensor.type() == program::v1::FLOAT16
+                                        ? fabric::Element::kFloat16
+                                        : fabric::Element::kFloat32;
       work->in_elements.push_back(tensor.wide_accumulator() ? fabric::Element::kFloat64 : plain);
       work->out_elements.push_back(plain);
       work->inputs.push_back(std::move(inputs));
@@ -232,8 +246,9 @@ struct Engine::Interpreter {
     for (size_t c = 0; c < work->chunks.size(); ++c) {
       executors.PostCompute([work, c] {
         const Chunk& chunk = work->chunks[c];
-        fabric::TreeSum(work->inputs[chunk.tensor], work->in_elements[chunk.tensor], work->outputs[chunk.tensor],
-                        work->out_elements[chunk.tensor], chunk.begin, chunk.end, work->scale);
+        fabric::TreeSum(work->inputs[chunk.tensor], work->in_elements[chunk.tensor],
+                        work->outputs[chunk.tensor], work->out_elements[chunk.tensor], chunk.begin,
+                        chunk.end, work->scale);
         if (work->remaining.fetch_sub(1) == 1) work->finish(absl::OkStatus());
       });
     }
@@ -245,7 +260,8 @@ struct Engine::Interpreter {
     const uint32_t ipus = engine.executable_->ipus_per_replica();
     const uint32_t pair = from * ipus + to;
     // Channels above those of the all-reduces: one for each replica and ordered pair.
-    const uint32_t channel = ipus + (engine.options_.replica_offset + unit.replica) * ipus * ipus + pair;
+    const uint32_t channel =
+        ipus + (engine.options_.replica_offset + unit.replica) * ipus * ipus + pair;
     const fabric::MeetingKey key{run.number, channel, copies[pair]++};
     struct Participant {
       Unit* unit;
@@ -255,17 +271,18 @@ struct Engine::Interpreter {
     const uint64_t bytes = program::TypeOf(TensorAt(tensor)).bytes();
     const bool sends = from == unit.ipu;
     co_return co_await Suspend(context(), [=, &me](fabric::Job::Resume resume) {
-      self->options_.job->Meet(key, 2, sends ? 0 : 1, self->options_.instance, &me, std::move(resume),
-                               [bytes](const std::vector<void*>& both, std::function<void(absl::Status)> finish) {
-                                 auto* source = static_cast<Participant*>(both[0]);
-                                 auto* target = static_cast<Participant*>(both[1]);
-                                 std::memcpy(target->data, source->data, bytes);
-                                 const uint64_t clock =
-                                     std::max(source->unit->cycles.load(), target->unit->cycles.load());
-                                 source->unit->cycles.store(clock);
-                                 target->unit->cycles.store(clock);
-                                 finish(absl::OkStatus());
-                               });
+      self->options_.job->Meet(
+          key, 2, sends ? 0 : 1, self->options_.instance, &me, std::move(resume),
+          [bytes](const std::vector<void*>& both, std::function<void(absl::Status)> finish) {
+            auto* source = static_cast<Participant*>(both[0]);
+            auto* target = static_cast<Participant*>(both[1]);
+            std::memcpy(target->data, source->data, bytes);
+            const uint64_t clock =
+                std::max(source->unit->cycles.load(), target->unit->cycles.load());
+            source->unit->cycles.store(clock);
+            target->unit->cycles.store(clock);
+            finish(absl::OkStatus());
+          });
     });
   }
 };
@@ -273,17 +290,19 @@ struct Engine::Interpreter {
 Engine::Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options)
     : executable_(std::move(executable)),
       options_(options),
-      topology_{options.clock_hz, options.job->shape().total_replicas, executable_->ipus_per_replica()},
+      topology_{options.clock_hz, options.job->shape().total_replicas,
+                executable_->ipus_per_replica()},
       layout_(executable_->proto(), options.local_replicas) {}
 
 Engine::~Engine() { options_.budget->Release(reserved_); }
 
-absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(std::shared_ptr<const program::Executable> executable,
-                                                       const EngineOptions& options) {
+absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
+    std::shared_ptr<const program::Executable> executable, const EngineOptions& options) {
   const fabric::JobShape& shape = options.job->shape();
   if (executable->ipus_per_replica() != shape.ipus_per_replica) {
-    return absl::FailedPreconditionError(absl::StrCat("the executable is for ", executable->ipus_per_replica(),
-                                                      " IPUs per replica, the job has ", shape.ipus_per_replica));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the executable is for ", executable->ipus_per_replica(),
+                     " IPUs per replica, the job has ", shape.ipus_per_replica));
   }
   std::shared_ptr<Engine> engine(new Engine(std::move(executable), options));
   VPOD_RETURN_IF_ERROR(engine->Prepare());
@@ -310,7 +329,8 @@ absl::Status Engine::Prepare() {
 
   const std::function<absl::Status(uint32_t, const google::protobuf::RepeatedPtrField<Instruction>&,
                                    std::vector<Step>&)>
-      prepare = [&](uint32_t ipu, const auto& instructions, std::vector<Step>& steps) -> absl::Status {
+      prepare =
+          [&](uint32_t ipu, const auto& instructions, std::vector<Step>& steps) -> absl::Status {
     for (const Instruction& instruction : instructions) {
       Step step;
       step.source = &instruction;
@@ -359,7 +379,8 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
   const bool collective = executable_->has_collectives(program);
   {
     base::MutexLock lock(mutex_);
-    if (running_) return refuse(absl::FailedPreconditionError("a run is already active on this lease"));
+    if (running_)
+      return refuse(absl::FailedPreconditionError("a run is already active on this lease"));
     if (!cancel_cause_.ok()) return refuse(cancel_cause_);
     running_ = true;
     // Other runs meet nobody outside the lease; the upper half keeps their meetings apart.
@@ -386,7 +407,8 @@ void Engine::StartUnits(std::shared_ptr<Run_> run) {
         options_.executors->impl().compute,
         [self = shared_from_this(), run, unit = unit.get()]() -> asio::awaitable<void> {
           Interpreter interpreter(*self, *run, *unit);
-          const absl::Status status = co_await interpreter.RunAll(self->steps_[run->program][unit->ipu]);
+          const absl::Status status =
+              co_await interpreter.RunAll(self->steps_[run->program][unit->ipu]);
           if (!status.ok()) {
             {
               base::MutexLock lock(run->mutex);
@@ -412,7 +434,8 @@ void Engine::FinishRun(const std::shared_ptr<Run_>& run) {
   }
   if (result.ok()) {
     for (size_t i = 0; i < units_.size(); ++i) {
-      result->cycles = std::max(result->cycles, base::Cycles(units_[i]->cycles.load() - run->start_cycles[i]));
+      result->cycles =
+          std::max(result->cycles, base::Cycles(units_[i]->cycles.load() - run->start_cycles[i]));
     }
   }
   {
@@ -429,14 +452,15 @@ void Engine::Cancel(const absl::Status& cause) {
   cancelled_.store(true);
 }
 
-absl::Status Engine::WriteVariable(const program::v1::Variable& variable, uint32_t replica, uint64_t offset,
-                                   absl::string_view data) {
+absl::Status Engine::WriteVariable(const program::v1::Variable& variable, uint32_t replica,
+                                   uint64_t offset, absl::string_view data) {
   const program::v1::Tensor& tensor = executable_->TensorOf(variable);
   const uint64_t bytes = program::TypeOf(tensor).bytes();
   if (replica >= options_.local_replicas || offset > bytes || data.size() > bytes - offset) {
-    return absl::OutOfRangeError(absl::StrCat("variable '", variable.name(), "' has ", bytes, " bytes on ",
-                                              options_.local_replicas, " replicas; bytes ", offset, " to ",
-                                              offset + data.size(), " of replica ", replica, " were written"));
+    return absl::OutOfRangeError(
+        absl::StrCat("variable '", variable.name(), "' has ", bytes, " bytes on ",
+                     options_.local_replicas, " replicas; bytes ", offset, " to ",
+                     offset + data.size(), " of replica ", replica, " were written"));
   }
   base::MutexLock lock(mutex_);
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");
@@ -445,10 +469,11 @@ absl::Status Engine::WriteVariable(const program::v1::Variable& variable, uint32
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Engine::ReadVariable(const program::v1::Variable& variable, uint32_t replica) const {
+absl::StatusOr<std::string> Engine::ReadVariable(const program::v1::Variable& variable,
+                                                 uint32_t replica) const {
   if (replica >= options_.local_replicas) {
-    return absl::OutOfRangeError(
-        absl::StrCat("replica ", replica, " does not exist; the lease has ", options_.local_replicas));
+    return absl::OutOfRangeError(absl::StrCat(
+        "replica ", replica, " does not exist; the lease has ", options_.local_replicas));
   }
   base::MutexLock lock(mutex_);
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");

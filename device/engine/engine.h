@@ -1,5 +1,6 @@
-// An executable loaded on the IPUs of one lease, and its execution. The unit of execution is (replica, IPU): a coroutine
-// on the compute executor. Units meet only at all-reduces and inter-IPU copies, through the job.
+// An executable loaded on the IPUs of one lease, and its execution. The unit of execution is
+// (replica, IPU): a coroutine on the compute executor. Units meet only at all-reduces and inter-IPU
+// copies, through the job.
 #pragma once
 
 #include <atomic>
@@ -57,29 +58,33 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // Checks the modelled memory, reserves and creates the arenas, prepares the kernels.
   // ResourceExhausted: out of IPU memory, or of the host's budget.
-  static absl::StatusOr<std::shared_ptr<Engine>> Create(std::shared_ptr<const program::Executable> executable,
-                                                        const EngineOptions& options);
+  static absl::StatusOr<std::shared_ptr<Engine>> Create(
+      std::shared_ptr<const program::Executable> executable, const EngineOptions& options);
   ~Engine();
 
   const program::Executable& executable() const { return *executable_; }
   const program::StreamLayout& layout() const { return layout_; }
 
-  // Runs a program once on all local replicas; `slot` is the stream buffer of layout().SlotBytes() bytes and stays valid until
-  // `done`. One run at a time: another gives FailedPrecondition. `done` is called on the control thread.
+  // Runs a program once on all local replicas; `slot` is the stream buffer of layout().SlotBytes()
+  // bytes and stays valid until `done`. One run at a time: another gives FailedPrecondition. `done`
+  // is called on the control thread.
   void Run(uint32_t program, std::byte* slot, Done done);
   // Makes the current and later runs fail with `cause` as soon as their kernels end.
   void Cancel(const absl::Status& cause);
 
-  // Variables, while no run is active. `offset` and sizes in bytes; OutOfRange when they leave the variable.
-  absl::Status WriteVariable(const program::v1::Variable& variable, uint32_t replica, uint64_t offset,
-                             absl::string_view data);
-  absl::StatusOr<std::string> ReadVariable(const program::v1::Variable& variable, uint32_t replica) const;
+  // Variables, while no run is active. `offset` and sizes in bytes; OutOfRange when they leave the
+  // variable.
+  absl::Status WriteVariable(const program::v1::Variable& variable, uint32_t replica,
+                             uint64_t offset, absl::string_view data);
+  absl::StatusOr<std::string> ReadVariable(const program::v1::Variable& variable,
+                                           uint32_t replica) const;
 
   // Modelled bytes in use on each IPU of a replica.
   const std::vector<base::Bytes>& memory_use() const { return memory_use_; }
   // Cycle counters since load, replica by replica, IPU by IPU.
   std::vector<base::Cycles> Counters() const;
-  // Priced shares of a program's time, for sensors: busy (compute) and exchange, of the total, on IPU `ipu`.
+  // Priced shares of a program's time, for sensors: busy (compute) and exchange, of the total, on
+  // IPU `ipu`.
   model::Cost ProgramCost(uint32_t program, uint32_t ipu) const { return costs_[program][ipu]; }
 
  private:
@@ -99,9 +104,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const program::StreamLayout layout_;
   std::vector<base::Bytes> memory_use_;
   uint64_t reserved_ = 0;
-  std::vector<std::unique_ptr<Unit>> units_;                 // replica-major
-  std::vector<std::vector<std::vector<Step>>> steps_;        // [program][ipu]
-  std::vector<std::vector<model::Cost>> costs_;              // [program][ipu]
+  std::vector<std::unique_ptr<Unit>> units_;           // replica-major
+  std::vector<std::vector<std::vector<Step>>> steps_;  // [program][ipu]
+  std::vector<std::vector<model::Cost>> costs_;        // [program][ipu]
   std::atomic<bool> cancelled_ = false;
   mutable base::Mutex mutex_;
   absl::Status cancel_cause_ ABSL_GUARDED_BY(mutex_);

@@ -1,14 +1,15 @@
-#include "device/engine/executors_impl.h"
-
 #include <algorithm>
 #include <atomic>
+
+#include "device/engine/executors_impl.h"
 
 namespace vpod::engine {
 namespace {
 
 // A timer that re-arms itself; the flag outlives the handle, so a late tick finds it and stops.
 struct Ticker : std::enable_shared_from_this<Ticker> {
-  Ticker(boost::asio::io_context& context, std::chrono::milliseconds period, std::function<void()> task)
+  Ticker(boost::asio::io_context& context, std::chrono::milliseconds period,
+         std::function<void()> task)
       : timer(context), period(period), task(std::move(task)) {}
 
   void Arm() {
@@ -55,7 +56,8 @@ void Executors::PostControl(std::function<void()> task) {
   boost::asio::post(impl_->control, std::move(task));
 }
 
-std::shared_ptr<void> Executors::Every(std::chrono::milliseconds period, std::function<void()> task) {
+std::shared_ptr<void> Executors::Every(std::chrono::milliseconds period,
+                                       std::function<void()> task) {
   auto ticker = std::make_shared<Ticker>(impl_->control, period, std::move(task));
   PostControl([ticker] { ticker->Arm(); });
   // The handle only raises a flag: the timer itself belongs to the control thread.

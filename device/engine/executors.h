@@ -1,6 +1,6 @@
-// The two executors of a process that hosts IPUs (DESIGN 3.6): compute threads run kernels of at most some 20 ms and
-// nothing else; the control thread runs leases, timers and completions. Kept apart, because a timer on a busy compute pool
-// is late by hundreds of milliseconds.
+// The two executors of a process that hosts IPUs (DESIGN 3.6): compute threads run kernels of at
+// most some 20 ms and nothing else; the control thread runs leases, timers and completions. Kept
+// apart, because a timer on a busy compute pool is late by hundreds of milliseconds.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,9 @@ class Executors {
   int compute_threads() const;
   void PostCompute(std::function<void()> task);
   void PostControl(std::function<void()> task);
-  // Calls `task` on the control thread every `period` until the returned handle is destroyed; the handle's destructor may run
-  // on any thread but the control thread's own tasks, and returns at once.
+  // Calls `task` on the control thread every `period` until the returned handle is destroyed; the
+  // handle's destructor may run on any thread but the control thread's own tasks, and returns at
+  // once.
   std::shared_ptr<void> Every(std::chrono::milliseconds period, std::function<void()> task);
 
   struct Impl;  // Asio stays out of this header; engine.cc uses it

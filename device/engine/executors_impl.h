@@ -1,7 +1,6 @@
-// Asio's side of Executors; included by the two sources that need it, because Asio is slow to compile.
+// Asio's side of Executors; included by the two sources that need it, because Asio is slow to
+// compile.
 #pragma once
-
-#include <utility>  // before Asio 1.74's coroutine headers
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -11,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <thread>
+#include <utility>  // before Asio 1.74's coroutine headers
 #include <vector>
 
 #include "device/engine/executors.h"
@@ -20,8 +20,10 @@ namespace vpod::engine {
 struct Executors::Impl {
   boost::asio::io_context compute;
   boost::asio::io_context control;
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> compute_work{compute.get_executor()};
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> control_work{control.get_executor()};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> compute_work{
+      compute.get_executor()};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> control_work{
+      control.get_executor()};
   std::vector<std::thread> threads;
   int compute_threads = 1;
 };

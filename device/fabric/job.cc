@@ -14,7 +14,8 @@ void CallAll(const std::vector<std::function<void()>>& calls) {
 }
 
 std::string Replicas(const JobMember& member) {
-  return absl::StrCat(member.replica_offset, " to ", member.replica_offset + member.local_replicas - 1);
+  return absl::StrCat(member.replica_offset, " to ",
+                      member.replica_offset + member.local_replicas - 1);
 }
 
 }  // namespace
@@ -31,13 +32,14 @@ absl::Status Job::Contradiction(const JobShape& shape, const JobMember& member) 
   const auto wrong = [&](const std::string& what) { return absl::FailedPreconditionError(what); };
   const std::string self = absl::StrCat("instance ", member.instance);
   if (shape != shape_) {
-    return wrong(absl::StrCat(self, " says ", shape.num_instances, " instances, ", shape.total_replicas,
-                              " replicas, ", shape.ipus_per_replica, " IPUs per replica, others say ",
-                              shape_.num_instances, ", ", shape_.total_replicas, ", ",
-                              shape_.ipus_per_replica));
+    return wrong(absl::StrCat(self, " says ", shape.num_instances, " instances, ",
+                              shape.total_replicas, " replicas, ", shape.ipus_per_replica,
+                              " IPUs per replica, others say ", shape_.num_instances, ", ",
+                              shape_.total_replicas, ", ", shape_.ipus_per_replica));
   }
   if (member.instance >= shape_.num_instances) {
-    return wrong(absl::StrCat(self, " does not exist in a job of ", shape_.num_instances, " instances"));
+    return wrong(
+        absl::StrCat(self, " does not exist in a job of ", shape_.num_instances, " instances"));
   }
   if (uint64_t{member.replica_offset} + member.local_replicas > shape_.total_replicas ||
       member.local_replicas == 0) {
@@ -46,13 +48,14 @@ absl::Status Job::Contradiction(const JobShape& shape, const JobMember& member) 
   }
   for (const auto& [instance, entry] : members_) {
     if (instance == member.instance) {
-      return wrong(absl::StrCat(self, " joined twice: ", entry.member.process, " and ", member.process));
+      return wrong(
+          absl::StrCat(self, " joined twice: ", entry.member.process, " and ", member.process));
     }
     const JobMember& other = entry.member;
     if (member.replica_offset < other.replica_offset + other.local_replicas &&
         other.replica_offset < member.replica_offset + member.local_replicas) {
-      return wrong(absl::StrCat(self, " covers replicas ", Replicas(member), ", instance ", instance,
-                                " covers replicas ", Replicas(other), ": they overlap"));
+      return wrong(absl::StrCat(self, " covers replicas ", Replicas(member), ", instance ",
+                                instance, " covers replicas ", Replicas(other), ": they overlap"));
     }
   }
   return absl::OkStatus();
@@ -109,12 +112,13 @@ absl::Status Job::Disagreement() const {
   std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
     return std::make_pair(a.first.size(), a.first) < std::make_pair(b.first.size(), b.first);
   });
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the instances run different programs: ",
-      absl::StrJoin(groups, ", ", [](std::string* out, const auto& group) {
-        absl::StrAppend(out, group.first.size() == 1 ? "instance " : "instances ",
-                        absl::StrJoin(group.first, ", "), " loaded ", group.second.substr(0, 8), "…");
-      })));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the instances run different programs: ",
+                   absl::StrJoin(groups, ", ", [](std::string* out, const auto& group) {
+                     absl::StrAppend(out, group.first.size() == 1 ? "instance " : "instances ",
+                                     absl::StrJoin(group.first, ", "), " loaded ",
+                                     group.second.substr(0, 8), "…");
+                   })));
 }
 
 std::vector<std::function<void()>> Job::ReleaseStarts() {
@@ -139,8 +143,8 @@ void Job::StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume rea
       const auto [record, inserted] = runs_.try_emplace(run, RunRecord{program, instance});
       if (record->second.program != program) {
         calls = FailLocked(absl::FailedPreconditionError(absl::StrCat(
-                               "instance ", instance, " runs program ", program, " as its run ", run,
-                               ", instance ", record->second.first_instance, " runs program ",
+                               "instance ", instance, " runs program ", program, " as its run ",
+                               run, ", instance ", record->second.first_instance, " runs program ",
                                record->second.program)),
                            false, instance);
         calls.push_back([ready, status = failure_] { ready(status); });
@@ -192,9 +196,10 @@ void Job::Meet(const MeetingKey& key, size_t expected, size_t position, uint32_t
         // Whoever has left will not come any more.
         for (const auto& [other, entry] : members_) {
           if (entry.left && !meeting.arrived[entry.member.replica_offset]) {
-            calls = FailLocked(absl::AbortedError(absl::StrCat(Name(other), " left the job before run ",
-                                                               key.run, " was complete")),
-                               false, other);
+            calls =
+                FailLocked(absl::AbortedError(absl::StrCat(Name(other), " left the job before run ",
+                                                           key.run, " was complete")),
+                           false, other);
             break;
           }
         }
@@ -221,14 +226,13 @@ void Job::Leave(uint32_t instance, bool lost) {
     it->second.member.failed = nullptr;
     bool needed = lost;
     for (const auto& [key, meeting] : meetings_) {
-      needed = needed ||
-               (IsCollective(key) && !meeting.arrived[it->second.member.replica_offset]);
+      needed = needed || (IsCollective(key) && !meeting.arrived[it->second.member.replica_offset]);
     }
     needed = needed || !Complete();
     if (needed && failure_.ok()) {
       calls = FailLocked(
-          absl::AbortedError(absl::StrCat(Name(instance), lost ? " was lost" : " left the job")), lost,
-          instance);
+          absl::AbortedError(absl::StrCat(Name(instance), lost ? " was lost" : " left the job")),
+          lost, instance);
     }
   }
   CallAll(calls);
@@ -236,16 +240,19 @@ void Job::Leave(uint32_t instance, bool lost) {
 
 bool Job::Empty() const {
   base::MutexLock lock(mutex_);
-  return std::all_of(members_.begin(), members_.end(), [](const auto& item) { return item.second.left; });
+  return std::all_of(members_.begin(), members_.end(),
+                     [](const auto& item) { return item.second.left; });
 }
 
-std::vector<std::function<void()>> Job::FailLocked(const absl::Status& cause, bool lost, uint32_t culprit) {
+std::vector<std::function<void()>> Job::FailLocked(const absl::Status& cause, bool lost,
+                                                   uint32_t culprit) {
   if (!failure_.ok()) return {};
   failure_ = cause;
   std::vector<std::function<void()>> calls;
   for (const auto& [instance, entry] : members_) {
     if (entry.member.failed) {
-      calls.push_back([failed = entry.member.failed, cause, lost, culprit] { failed(cause, lost, culprit); });
+      calls.push_back(
+          [failed = entry.member.failed, cause, lost, culprit] { failed(cause, lost, culprit); });
     }
   }
   for (Start& start : starts_) {
@@ -280,8 +287,8 @@ std::vector<uint32_t> Job::MissingInstances() const {
 }
 
 std::string Job::WaitingText(const std::vector<uint32_t>& missing) const {
-  return absl::StrCat("waiting for ", missing.size(), " of ", shape_.num_instances, " instances: ",
-                      absl::StrJoin(missing, ", "));
+  return absl::StrCat("waiting for ", missing.size(), " of ", shape_.num_instances,
+                      " instances: ", absl::StrJoin(missing, ", "));
 }
 
 void Job::Tick(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout) {

@@ -16,7 +16,10 @@ struct Instance {
   std::optional<absl::Status> started;
 
   JobMember Member(uint32_t index, uint32_t offset, uint32_t local) {
-    return {index, offset, local, "pid " + std::to_string(100 + index) + " on host",
+    return {index,
+            offset,
+            local,
+            "pid " + std::to_string(100 + index) + " on host",
             [this](const std::string& text) { notices.push_back(text); },
             [this](const absl::Status& cause, bool, uint32_t) { failure = cause; }};
   }
@@ -38,11 +41,15 @@ class JobTest : public testing::Test {
   // Replicas of instance i meet; returns where their results will be.
   void MeetAs(uint32_t i, std::vector<absl::Status>& results, MeetingAction action = Finish()) {
     for (uint32_t r = i * 4; r < i * 4 + 4; ++r) {
-      job_->Meet({0, 0, 0}, 16, r, i, nullptr, [&results](absl::Status s) { results.push_back(s); }, action);
+      job_->Meet(
+          {0, 0, 0}, 16, r, i, nullptr, [&results](absl::Status s) { results.push_back(s); },
+          action);
     }
   }
   static MeetingAction Finish() {
-    return [](const std::vector<void*>&, std::function<void(absl::Status)> finish) { finish(absl::OkStatus()); };
+    return [](const std::vector<void*>&, std::function<void(absl::Status)> finish) {
+      finish(absl::OkStatus());
+    };
   }
 
   const JobShape shape_{4, 16, 1};
@@ -64,7 +71,8 @@ TEST_F(JobTest, DifferentProgramsFailEveryInstanceByName) {
   for (uint32_t i = 0; i < 4; ++i) job_->Loaded(i, i == 2 ? "a1b2a1b2ffff" : "c3d4c3d4ffff");
   Start(0);
   const std::string text =
-      "the instances run different programs: instance 2 loaded a1b2a1b2…, instances 0, 1, 3 loaded c3d4c3d4…";
+      "the instances run different programs: instance 2 loaded a1b2a1b2…, instances 0, 1, 3 loaded "
+      "c3d4c3d4…";
   EXPECT_EQ(instances_[0].started->message(), text);
   for (const Instance& instance : instances_) EXPECT_EQ(instance.failure->message(), text);
 }
@@ -112,7 +120,8 @@ TEST_F(JobTest, MeetingCompletesForAllOrNone) {
   LoadAll();
   std::vector<absl::Status> results;
   int actions = 0;
-  const MeetingAction action = [&](const std::vector<void*>& all, std::function<void(absl::Status)> finish) {
+  const MeetingAction action = [&](const std::vector<void*>& all,
+                                   std::function<void(absl::Status)> finish) {
     ++actions;
     EXPECT_EQ(all.size(), 16u);
     finish(absl::OkStatus());
@@ -147,7 +156,8 @@ TEST_F(JobTest, OrderlyLeavingHurtsOnlyThoseWhoNeedIt) {
   std::vector<absl::Status> results;
   MeetAs(0, results);
   ASSERT_FALSE(results.empty());
-  EXPECT_EQ(results[0].message(), "instance 3 (pid 103 on host) left the job before run 0 was complete");
+  EXPECT_EQ(results[0].message(),
+            "instance 3 (pid 103 on host) left the job before run 0 was complete");
 }
 
 TEST_F(JobTest, StoppedInstanceIsNamedInAMeetingAndMayGoOn) {

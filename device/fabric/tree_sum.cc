@@ -9,7 +9,8 @@
 namespace vpod::fabric {
 namespace {
 
-// Elements that are carried through the whole tree at once: the partial sums of a block stay in the first-level caches.
+// Elements that are carried through the whole tree at once: the partial sums of a block stay in the
+// first-level caches.
 constexpr size_t kBlock = 512;
 
 VPOD_SIMD void LoadFloats(const float* from, double* to, size_t n) {
@@ -37,14 +38,15 @@ void Load(const void* from, Element element, size_t begin, double* to, size_t n)
       LoadFloats(static_cast<const float*>(from) + begin, to, n);
       break;
     case Element::kFloat16:
-      for (size_t i = 0; i < n; ++i) to[i] = static_cast<double>(static_cast<const _Float16*>(from)[begin + i]);
+      for (size_t i = 0; i < n; ++i)
+        to[i] = static_cast<double>(static_cast<const _Float16*>(from)[begin + i]);
       break;
   }
 }
 
 // Sum of two neighbouring leaves; float32 leaves are added without a detour through memory.
-void LoadPair(const void* a, const void* b, Element element, size_t begin, double* to, double* spare,
-              size_t n) {
+void LoadPair(const void* a, const void* b, Element element, size_t begin, double* to,
+              double* spare, size_t n) {
   if (element == Element::kFloat32) {
     AddFloatPair(static_cast<const float*>(a) + begin, static_cast<const float*>(b) + begin, to, n);
     return;
@@ -54,8 +56,9 @@ void LoadPair(const void* a, const void* b, Element element, size_t begin, doubl
   AddInto(to, spare, n);
 }
 
-// Sums one block over all replicas. Subtrees of equal size merge as they complete, like the digits of a binary counter;
-// what is left is added from the right, which is the tree split at the largest power of two.
+// Sums one block over all replicas. Subtrees of equal size merge as they complete, like the digits
+// of a binary counter; what is left is added from the right, which is the tree split at the largest
+// power of two.
 class BlockSum {
  public:
   explicit BlockSum(size_t replicas) {
@@ -110,7 +113,8 @@ void TreeSum(absl::Span<const void* const> inputs, Element input, absl::Span<voi
       for (void* to : outputs) std::memcpy(static_cast<float*>(to) + at, floats, n * sizeof(float));
     } else {
       for (size_t i = 0; i < n; ++i) halves[i] = static_cast<_Float16>(sum[i] * scale);
-      for (void* to : outputs) std::memcpy(static_cast<_Float16*>(to) + at, halves, n * sizeof(_Float16));
+      for (void* to : outputs)
+        std::memcpy(static_cast<_Float16*>(to) + at, halves, n * sizeof(_Float16));
     }
   }
 }

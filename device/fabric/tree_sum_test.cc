@@ -10,11 +10,13 @@ namespace vpod::fabric {
 namespace {
 
 // The definition: split at the largest power of two below n.
-double Reference(const std::vector<std::vector<float>>& inputs, size_t element, size_t first, size_t count) {
+double Reference(const std::vector<std::vector<float>>& inputs, size_t element, size_t first,
+                 size_t count) {
   if (count == 1) return inputs[first][element];
   size_t left = 1;
   while (left * 2 < count) left *= 2;
-  return Reference(inputs, element, first, left) + Reference(inputs, element, first + left, count - left);
+  return Reference(inputs, element, first, left) +
+         Reference(inputs, element, first + left, count - left);
 }
 
 class TreeSumTest : public testing::TestWithParam<int> {};
@@ -43,10 +45,12 @@ TEST_P(TreeSumTest, FollowsTheCanonicalTree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Replicas, TreeSumTest, testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 33, 64));
+INSTANTIATE_TEST_SUITE_P(Replicas, TreeSumTest,
+                         testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 33, 64));
 
 TEST(TreeSumTest, AlignedBlocksAreSubtrees) {
-  // A machine may reduce its four replicas where they lie: the sum of the partial sums has the same bits.
+  // A machine may reduce its four replicas where they lie: the sum of the partial sums has the same
+  // bits.
   std::vector<double> values = {1e16, 1, -1e16, 3, 1e-8, 7, 1e8, 2};
   std::vector<const void*> leaves;
   for (const double& value : values) leaves.push_back(&value);

@@ -10,7 +10,9 @@ constexpr double kIdleWatts = 46, kComputeWatts = 78, kExchangeWatts = 15;  // F
 constexpr double kLagSeconds = 20;
 constexpr std::chrono::milliseconds kBucket{100};
 
-double Seconds(WallClock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+double Seconds(WallClock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 }  // namespace
 
@@ -20,7 +22,8 @@ Sensors::Sensors(double dynamic_power_scale, WallClock::time_point now)
 void Sensors::AdvanceTo(WallClock::time_point now) {
   if (now <= last_) return;
   const RunShares shares = running_ ? shares_ : RunShares{};
-  const double power = kIdleWatts + scale_ * (kComputeWatts * shares.compute + kExchangeWatts * shares.exchange);
+  const double power =
+      kIdleWatts + scale_ * (kComputeWatts * shares.compute + kExchangeWatts * shares.exchange);
   const double seconds = Seconds(now - last_);
   settled_power_ += (power - settled_power_) * (1 - std::exp(-seconds / kLagSeconds));
   if (running_) {
@@ -29,7 +32,8 @@ void Sensors::AdvanceTo(WallClock::time_point now) {
     auto from = std::max(last_, now - kBucket * static_cast<int64_t>(buckets_.size()));
     while (from < now) {
       const int64_t number = from.time_since_epoch() / kBucket;
-      const WallClock::time_point end{std::min<WallClock::duration>(kBucket * (number + 1), now.time_since_epoch())};
+      const WallClock::time_point end{
+          std::min<WallClock::duration>(kBucket * (number + 1), now.time_since_epoch())};
       Bucket& bucket = buckets_[static_cast<size_t>(number) % buckets_.size()];
       if (bucket.number != number) bucket = {number, 0, 0};
       bucket.compute_seconds += Seconds(end - from) * shares.compute;

@@ -1,8 +1,10 @@
-// What an IPU's sensors say: the one bridge from what programs do to quantities of wall time. A stated first-order model
-// (spec/hardware.md F21) driven by utilisation; it never enters results, cycles or reports.
+// What an IPU's sensors say: the one bridge from what programs do to quantities of wall time. A
+// stated first-order model (spec/hardware.md F21) driven by utilisation; it never enters results,
+// cycles or reports.
 //
 //   IPU power   = 46 W + scale · (78 W · compute share + 15 W · exchange share)
-//   board       = 18 °C + 0.12 °C per board watt (two IPUs), die = board + 2 °C + 0.02 °C per IPU watt,
+//   board       = 18 °C + 0.12 °C per board watt (two IPUs), die = board + 2 °C + 0.02 °C per IPU
+//   watt,
 //                 both following with a lag of 20 s
 #pragma once
 
@@ -55,7 +57,8 @@ class Sensors {
   WallClock::time_point session_start_ ABSL_GUARDED_BY(mutex_);
   double session_busy_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
   double settled_power_ ABSL_GUARDED_BY(mutex_);
-  std::array<Bucket, 11> buckets_ ABSL_GUARDED_BY(mutex_);  // a second of whole ones and the present one
+  std::array<Bucket, 11> buckets_
+      ABSL_GUARDED_BY(mutex_);  // a second of whole ones and the present one
 };
 
 // Board temperature of two IPUs and die temperature of one, in °C.

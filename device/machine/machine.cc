@@ -20,19 +20,22 @@ std::string UtcTime(int64_t unix_seconds) {
 
 }  // namespace
 
-Machine::Machine(Identity identity, arch::MachineType type) : identity_(std::move(identity)), type_(type) {
+Machine::Machine(Identity identity, arch::MachineType type)
+    : identity_(std::move(identity)), type_(type) {
   for (uint32_t i = 0; i < arch::kIpusPerMachine; ++i) {
     ipus_.push_back(std::make_unique<Ipu>(type_.dynamic_power_scale));
   }
 }
 
-std::map<std::string, std::string> Machine::Attributes(uint32_t number, const PartitionFacts* partition,
+std::map<std::string, std::string> Machine::Attributes(uint32_t number,
+                                                       const PartitionFacts* partition,
                                                        const Holder* holder) {
   const ipu::WallClock::time_point now = ipu::WallClock::now();
   const ipu::Reading reading = ipus_[number]->sensors.Read(now);
   const ipu::Reading neighbour = ipus_[number ^ 1]->sensors.Read(now);
   const bool monitored = holder != nullptr && holder->monitoring;
-  const double board = ipu::BoardTemperature(reading.settled_power_watts, neighbour.settled_power_watts);
+  const double board =
+      ipu::BoardTemperature(reading.settled_power_watts, neighbour.settled_power_watts);
   const auto sensor = [&](const char* format, double value) {
     char text[32];
     snprintf(text, sizeof(text), format, value);
@@ -42,7 +45,8 @@ std::map<std::string, std::string> Machine::Attributes(uint32_t number, const Pa
 
   std::map<std::string, std::string> all = {
       {"average board temp", sensor("%.1f C", board)},
-      {"average die temp", sensor("%.1f C", ipu::DieTemperature(board, reading.settled_power_watts))},
+      {"average die temp",
+       sensor("%.1f C", ipu::DieTemperature(board, reading.settled_power_watts))},
       {"board ipu index", ipu_number},
       {"board serial number", arch::BoardSerial(identity_.index, number)},
       {"board type", std::string(type_.board_type)},
@@ -102,7 +106,8 @@ std::map<std::string, std::string> Machine::Facts() const {
       {"Discovery Mode", "DM_GCDA"},
       {"Virm version", "1.18.0"},
       {"Runtime version", kDriverVersion},
-      {"Board serial number", absl::StrFormat("%07d-%04d", 8204521 + identity_.index, 100 + identity_.index / 100)},
+      {"Board serial number",
+       absl::StrFormat("%07d-%04d", 8204521 + identity_.index, 100 + identity_.index / 100)},
       {"Part number", "GC-VIRTUAL-00 Rev. A"},
       {"GWSW Version", kGatewaySoftwareVersion},
       {"IPUoF server version", absl::StrCat("v", kIpuofServerVersion)},

@@ -1,4 +1,5 @@
-// An IPU-Machine: four IPUs on two boards, a gateway, an identity, and the attributes that the tools show.
+// An IPU-Machine: four IPUs on two boards, a gateway, an identity, and the attributes that the
+// tools show.
 #pragma once
 
 #include <atomic>
@@ -20,10 +21,10 @@ inline constexpr char kFirmwareVersion[] = "2.5.9";
 
 // Names by which the cluster knows a machine.
 struct Identity {
-  uint32_t index = 0;           // in its POD; the board serials follow from it
-  std::string management_ip;    // as in `create agent --host`
+  uint32_t index = 0;         // in its POD; the board serials follow from it
+  std::string management_ip;  // as in `create agent --host`
   uint32_t management_port = 8080;
-  std::string data_ip;          // "IPU-M host" of the tools
+  std::string data_ip;  // "IPU-M host" of the tools
 };
 
 // One IPU of a machine. The counters may be touched from any thread.
@@ -37,9 +38,9 @@ struct Ipu {
 struct PartitionFacts {
   std::string id;
   uint32_t routing_id = 0;
-  std::string routing_type;   // DNC …
+  std::string routing_type;  // DNC …
   uint32_t num_replicas = 1;
-  std::string sync_type;      // c2-compatible, pod-native-default
+  std::string sync_type;  // c2-compatible, pod-native-default
   bool reconfigurable = false;
 };
 
@@ -60,8 +61,8 @@ class Machine {
   const arch::MachineType& type() const { return type_; }
   Ipu& ipu(uint32_t number) { return *ipus_[number]; }
 
-  // Attributes of IPU `number` (0-3) by their public names, without "id" and "target", which belong to a device. `partition`
-  // and `holder` may be null.
+  // Attributes of IPU `number` (0-3) by their public names, without "id" and "target", which belong
+  // to a device. `partition` and `holder` may be null.
   std::map<std::string, std::string> Attributes(uint32_t number, const PartitionFacts* partition,
                                                 const Holder* holder);
   // Rows of `vipu-admin get agent` that the machine itself knows, by their titles.

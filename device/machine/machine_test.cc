@@ -14,16 +14,45 @@ TEST(MachineTest, AttributesHaveAllKeysOfTheSample) {
   Machine machine = MakeMachine();
   const PartitionFacts partition{"p1", 0, "DNC", 1, "c2-compatible", true};
   const auto all = machine.Attributes(3, &partition, nullptr);
-  for (const char* key :
-       {"average board temp", "average die temp", "board ipu index", "board serial number", "board type", "clock",
-        "config domain", "driver version", "firmware major version", "firmware minor version",
-        "firmware patch version", "firmware version", "gateway software version", "graph streaming",
-        "hexoatt active size (bytes)", "hexoatt total size (bytes)", "hexopt active size (bytes)",
-        "hexopt total size (bytes)", "host link correctable error count", "ipu architecture", "ipu error state",
-        "ipu power", "ipu utilisation", "ipu utilisation (session)", "ipuof host", "ipuof partition id",
-        "ipuof routing id", "ipuof routing type", "ipuof server version", "link correctable error count",
-        "link speed", "link width", "number of replicas", "partition sync type", "pci id", "pcie physical slot",
-        "reconfigurable partition", "remote buffers supported", "total board power"}) {
+  for (const char* key : {"average board temp",
+                          "average die temp",
+                          "board ipu index",
+                          "board serial number",
+                          "board type",
+                          "clock",
+                          "config domain",
+                          "driver version",
+                          "firmware major version",
+                          "firmware minor version",
+                          "firmware patch version",
+                          "firmware version",
+                          "gateway software version",
+                          "graph streaming",
+                          "hexoatt active size (bytes)",
+                          "hexoatt total size (bytes)",
+                          "hexopt active size (bytes)",
+                          "hexopt total size (bytes)",
+                          "host link correctable error count",
+                          "ipu architecture",
+                          "ipu error state",
+                          "ipu power",
+                          "ipu utilisation",
+                          "ipu utilisation (session)",
+                          "ipuof host",
+                          "ipuof partition id",
+                          "ipuof routing id",
+                          "ipuof routing type",
+                          "ipuof server version",
+                          "link correctable error count",
+                          "link speed",
+                          "link width",
+                          "number of replicas",
+                          "partition sync type",
+                          "pci id",
+                          "pcie physical slot",
+                          "reconfigurable partition",
+                          "remote buffers supported",
+                          "total board power"}) {
     EXPECT_TRUE(all.count(key)) << key;
   }
   EXPECT_EQ(all.at("board ipu index"), "3");
@@ -51,7 +80,9 @@ TEST(MachineTest, ProcessKeysExistOnlyWhileAttached) {
 
 TEST(MachineTest, BoardsPairIpusThreeAndTwo) {
   Machine machine = MakeMachine();
-  const auto serial = [&](uint32_t ipu) { return machine.Attributes(ipu, nullptr, nullptr).at("board serial number"); };
+  const auto serial = [&](uint32_t ipu) {
+    return machine.Attributes(ipu, nullptr, nullptr).at("board serial number");
+  };
   EXPECT_EQ(serial(3), serial(2));
   EXPECT_EQ(serial(1), serial(0));
   EXPECT_NE(serial(3), serial(0));

@@ -1,5 +1,5 @@
-// What programs cost on the modelled hardware: virtual cycles and bytes, never wall time. Rules and their sources are in
-// spec/hardware.md; section numbers stand at the functions.
+// What programs cost on the modelled hardware: virtual cycles and bytes, never wall time. Rules and
+// their sources are in spec/hardware.md; section numbers stand at the functions.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ using base::Cycles;
 // What the price depends on beside the program.
 struct Topology {
   double clock_hz = 1.33e9;
-  uint32_t num_replicas = 1;      // of the whole job
+  uint32_t num_replicas = 1;  // of the whole job
   uint32_t ipus_per_replica = 1;
 };
 
@@ -32,7 +32,8 @@ struct Cost {
   friend Cost operator*(Cost cost, uint64_t times);
 };
 
-// Price of one step on IPU `ipu` of a replica. A Repeat costs nothing itself; its body is priced by the caller.
+// Price of one step on IPU `ipu` of a replica. A Repeat costs nothing itself; its body is priced by
+// the caller.
 Cost Price(const program::v1::Executable& executable, uint32_t ipu,
            const program::v1::Instruction& instruction, const Topology& topology);
 
@@ -40,11 +41,12 @@ Cost Price(const program::v1::Executable& executable, uint32_t ipu,
 Cost PriceProgram(const program::v1::Executable& executable, uint32_t program, uint32_t ipu,
                   const Topology& topology);
 
-// Modelled bytes in use on one IPU: variables and temporaries after reuse, vertex code and state, control code, stacks.
+// Modelled bytes in use on one IPU: variables and temporaries after reuse, vertex code and state,
+// control code, stacks.
 Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu);
 
-// Memory of every IPU of a replica, or ResourceExhausted naming the IPU, the bytes over and the three largest tensors
-// when one exceeds 897 MiB.
+// Memory of every IPU of a replica, or ResourceExhausted naming the IPU, the bytes over and the
+// three largest tensors when one exceeds 897 MiB.
 absl::StatusOr<std::vector<Bytes>> CheckMemory(const program::v1::Executable& executable);
 
 // --- Rules, exposed for tests and for reports ---
@@ -57,7 +59,8 @@ Cost MatMulCost(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type);
 Cycles ElementwiseCycles(uint64_t elements, program::v1::DataType type, double cycles_per_vector);
 // Reduction of `inputs` elements to `outputs` (7.5 rule 5).
 Cost ReduceCost(uint64_t inputs, uint64_t outputs, program::v1::DataType type);
-// One exchange phase on the chip, the busiest tile receiving or sending `bytes_per_tile` (7.1, F10), with its sync.
+// One exchange phase on the chip, the busiest tile receiving or sending `bytes_per_tile` (7.1,
+// F10), with its sync.
 Cost ExchangePhase(uint64_t bytes_per_tile);
 // A transfer between host and IPU (F2, F19, 3.3).
 Cost StreamCost(uint64_t bytes, const Topology& topology);

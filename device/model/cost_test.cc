@@ -10,7 +10,8 @@ namespace {
 using program::v1::FLOAT16;
 using program::v1::FLOAT32;
 
-// spec/hardware.md 2.2: "rule 1" for fp16 [N,16]x[16,16] on one tile; the call overhead F4 comes on top.
+// spec/hardware.md 2.2: "rule 1" for fp16 [N,16]x[16,16] on one tile; the call overhead F4 comes on
+// top.
 struct AmpRow {
   uint64_t rows, rule, measured;
 };
@@ -24,8 +25,9 @@ TEST_P(AmpRule, MatchesThePublishedCurve) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, AmpRule,
-                         testing::Values(AmpRow{16, 377, 402}, AmpRow{32, 425, 461}, AmpRow{64, 545, 584},
-                                         AmpRow{96, 679, 716}, AmpRow{128, 809, 845}, AmpRow{256, 1313, 1352},
+                         testing::Values(AmpRow{16, 377, 402}, AmpRow{32, 425, 461},
+                                         AmpRow{64, 545, 584}, AmpRow{96, 679, 716},
+                                         AmpRow{128, 809, 845}, AmpRow{256, 1313, 1352},
                                          AmpRow{512, 2345, 2381}, AmpRow{1024, 4385, 4424},
                                          AmpRow{1536, 6439, 6476}, AmpRow{2048, 8489, 8525}));
 
@@ -40,16 +42,18 @@ TEST(CostTest, MatMulTimeGrowsWithWorkAndFloat32IsSlower) {
   EXPECT_LT(small, MatMulCost(1024, 1024, 1024, FLOAT32).total());
 }
 
-// spec/hardware.md 4: a 51 MB gradient over 16 replicas takes about 1.8 ms on a bidirectional ring, plus steps.
+// spec/hardware.md 4: a 51 MB gradient over 16 replicas takes about 1.8 ms on a bidirectional ring,
+// plus steps.
 TEST(CostTest, AllReduceExample) {
   const Topology pod16{1.33e9, 16, 1};
-  const double ms = static_cast<double>(AllReduceCost(51'000'000, 25'500'000, pod16).exchange.value()) / 1.33e6;
+  const double ms =
+      static_cast<double>(AllReduceCost(51'000'000, 25'500'000, pod16).exchange.value()) / 1.33e6;
   EXPECT_NEAR(ms, 1.8, 0.05);
   EXPECT_EQ(AllReduceCost(51'000'000, 25'500'000, {1.33e9, 1, 1}).total().value(), 0u);
 }
 
-// spec/hardware.md 3.3: 24 MiB take 4,628,154 cycles at 1.33 GHz, i.e. 7.2 GB/s; one machine's DDR halves it when all
-// four IPUs stream at once, which is what the price assumes.
+// spec/hardware.md 3.3: 24 MiB take 4,628,154 cycles at 1.33 GHz, i.e. 7.2 GB/s; one machine's DDR
+// halves it when all four IPUs stream at once, which is what the price assumes.
 TEST(CostTest, StreamsAreBoundByTheGatewayMemory) {
   const Cost cost = StreamCost(24 << 20, {1.33e9, 1, 1});
   EXPECT_GT(cost.exchange.value(), 4'628'154u);

@@ -33,7 +33,8 @@ Cycles AmpPanelCycles(uint64_t rows, program::v1::DataType type) {
   const uint64_t workers = arch::kWorkersPerTile;
   const uint64_t most = WorkerCycles(CeilDiv(rows, workers), half);
   const uint64_t least = WorkerCycles(rows / workers, half);
-  const uint64_t inner = std::max(workers * std::max(most, least), workers * std::min(most, least) + 14);
+  const uint64_t inner =
+      std::max(workers * std::max(most, least), workers * std::min(most, least) + 14);
   return Cycles(inner + kPanelOverheadCycles + arch::kAmpCallCycles);
 }
 

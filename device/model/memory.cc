@@ -58,7 +58,8 @@ Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu) {
   }
   uint64_t per_tile = arch::kReservedTileBytes;
   for (Instruction::StepCase kind : kinds) per_tile += VertexCodeBytes(kind);
-  per_tile += steps * (arch::kControlBytesPerStep + arch::kWorkersPerTile * arch::kVertexStateBytes);
+  per_tile +=
+      steps * (arch::kControlBytesPerStep + arch::kWorkersPerTile * arch::kVertexStateBytes);
   return Bytes(bytes + per_tile * arch::kTilesPerIpu);
 }
 
@@ -68,9 +69,10 @@ absl::StatusOr<std::vector<Bytes>> CheckMemory(const program::v1::Executable& ex
     use.push_back(MemoryUse(executable, ipu));
     if (use.back() > arch::kIpuMemory) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "Out of memory: Cannot fit all variable data onto one or more tiles. IPU ", ipu, " needs ",
-          use.back().value(), " bytes, ", (use.back() - arch::kIpuMemory).value(), " more than its ",
-          arch::kIpuMemory.value(), ". Largest tensors: ", LargestTensors(executable.ipus(ipu))));
+          "Out of memory: Cannot fit all variable data onto one or more tiles. IPU ", ipu,
+          " needs ", use.back().value(), " bytes, ", (use.back() - arch::kIpuMemory).value(),
+          " more than its ", arch::kIpuMemory.value(),
+          ". Largest tensors: ", LargestTensors(executable.ipus(ipu))));
     }
   }
   return use;

@@ -54,16 +54,18 @@ class Pricer {
       case Instruction::kCast:
         return Elementwise(instruction.cast().output(), 3);
       case Instruction::kUnary:
-        return Elementwise(instruction.unary().output(),
-                           UnaryCycles(instruction.unary().operator_(),
-                                       IsHalf(instruction.unary().input())));
+        return Elementwise(
+            instruction.unary().output(),
+            UnaryCycles(instruction.unary().operator_(), IsHalf(instruction.unary().input())));
       case Instruction::kBinary:
         return Binary(instruction.binary());
       case Instruction::kReduce:
-        return ReduceCost(Elements(instruction.reduce().input()), Elements(instruction.reduce().output()),
+        return ReduceCost(Elements(instruction.reduce().input()),
+                          Elements(instruction.reduce().output()),
                           Type(instruction.reduce().input()).type);
       case Instruction::kArgMax:
-        return ReduceCost(Elements(instruction.arg_max().input()), Elements(instruction.arg_max().output()),
+        return ReduceCost(Elements(instruction.arg_max().input()),
+                          Elements(instruction.arg_max().output()),
                           Type(instruction.arg_max().input()).type);
       case Instruction::kMatMul:
         return MatMul(instruction.mat_mul());
@@ -106,7 +108,9 @@ class Pricer {
   program::TensorType Type(uint32_t tensor) const {
     return program::TypeOf(executable_.ipus(ipu_).tensors(tensor));
   }
-  uint64_t Elements(uint32_t tensor) const { return static_cast<uint64_t>(Type(tensor).elements()); }
+  uint64_t Elements(uint32_t tensor) const {
+    return static_cast<uint64_t>(Type(tensor).elements());
+  }
   bool IsHalf(uint32_t tensor) const { return Type(tensor).type == program::v1::FLOAT16; }
 
   Cost Elementwise(uint32_t tensor, double cycles_per_vector) const {
@@ -119,7 +123,8 @@ class Pricer {
     const program::TensorType a = Type(op.a()), b = Type(op.b());
     const auto elements = static_cast<uint64_t>(std::max(a.elements(), b.elements()));
     Cost cost;
-    cost.compute = ElementwiseCycles(elements, a.type, BinaryCycles(op.operator_(), IsHalf(op.a())));
+    cost.compute =
+        ElementwiseCycles(elements, a.type, BinaryCycles(op.operator_(), IsHalf(op.a())));
     // A broadcast operand first has to reach every tile.
     if (a.dims != b.dims) cost += ExchangePhase(std::min(a.bytes(), b.bytes()));
     return cost;
@@ -140,12 +145,14 @@ class Pricer {
     };
     switch (op.pass()) {
       case program::v1::Conv2d::FORWARD:
-        return MatMulCost(multiply(output.dims, 0, 3), multiply(b.dims, 0, 3), output.dims[3], a.type);
+        return MatMulCost(multiply(output.dims, 0, 3), multiply(b.dims, 0, 3), output.dims[3],
+                          a.type);
       case program::v1::Conv2d::INPUT_GRADIENT:
         return MatMulCost(multiply(a.dims, 0, 3), static_cast<uint64_t>(a.dims[3]),
                           multiply(b.dims, 0, 3), a.type);
       default:
-        return MatMulCost(multiply(output.dims, 0, 3), multiply(b.dims, 0, 3), output.dims[3], a.type);
+        return MatMulCost(multiply(output.dims, 0, 3), multiply(b.dims, 0, 3), output.dims[3],
+                          a.type);
     }
   }
 
@@ -193,11 +200,10 @@ Cost Price(const program::v1::Executable& executable, uint32_t ipu, const Instru
 Cost PriceProgram(const program::v1::Executable& executable, uint32_t program, uint32_t ipu,
                   const Topology& topology) {
   Cost total;
-  program::ForEachInstruction(
-      executable.programs(program).blocks(ipu).instructions(), 1,
-      [&](const Instruction& instruction, uint64_t times) {
-        total += Price(executable, ipu, instruction, topology) * times;
-      });
+  program::ForEachInstruction(executable.programs(program).blocks(ipu).instructions(), 1,
+                              [&](const Instruction& instruction, uint64_t times) {
+                                total += Price(executable, ipu, instruction, topology) * times;
+                              });
   return total;
 }
 

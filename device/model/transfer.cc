@@ -14,7 +14,8 @@ Cycles ToCycles(double seconds, double clock_hz) {
 }  // namespace
 
 Cost ExchangePhase(uint64_t bytes_per_tile) {
-  const double transfer = std::ceil(static_cast<double>(bytes_per_tile) / arch::kExchangeBytesPerCycle);
+  const double transfer =
+      std::ceil(static_cast<double>(bytes_per_tile) / arch::kExchangeBytesPerCycle);
   Cost cost;
   cost.exchange = Cycles(arch::kExchangeFixedCycles + static_cast<uint64_t>(transfer));
   cost.sync = Cycles(arch::kInternalSyncCycles);
@@ -27,18 +28,21 @@ Cost StreamCost(uint64_t bytes, const Topology& topology) {
   // The gateway's DDR serves all four IPUs of the machine, and a host byte crosses it twice.
   const double shared = arch::kDdrBytesPerSecond / 2 / arch::kIpusPerMachine;
   Cost cost;
-  cost.exchange = ToCycles(static_cast<double>(bytes) / std::min(rate, shared) + arch::kStreamRequestSeconds,
-                           topology.clock_hz);
+  cost.exchange =
+      ToCycles(static_cast<double>(bytes) / std::min(rate, shared) + arch::kStreamRequestSeconds,
+               topology.clock_hz);
   cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz) +
               ToCycles(arch::kHostSyncSeconds, topology.clock_hz);
   return cost;
 }
 
-Cost InterIpuCopyCost(uint64_t bytes, uint32_t from_ipu, uint32_t to_ipu, const Topology& topology) {
+Cost InterIpuCopyCost(uint64_t bytes, uint32_t from_ipu, uint32_t to_ipu,
+                      const Topology& topology) {
   Cost cost;
   cost.exchange =
       Cycles(arch::kCollectiveStepCycles) +
-      ToCycles(static_cast<double>(bytes) / arch::IpuLinkBytesPerSecond(from_ipu, to_ipu), topology.clock_hz);
+      ToCycles(static_cast<double>(bytes) / arch::IpuLinkBytesPerSecond(from_ipu, to_ipu),
+               topology.clock_hz);
   cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz);
   return cost;
 }

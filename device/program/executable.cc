@@ -32,7 +32,8 @@ absl::StatusOr<uint32_t> FindByName(absl::string_view kind, absl::string_view na
   }
   return absl::NotFoundError(absl::StrCat(
       "no ", kind, " '", name, "'; there are ",
-      absl::StrJoin(all, ", ", [](std::string* out, const Named& item) { out->append(item.name()); })));
+      absl::StrJoin(all, ", ",
+                    [](std::string* out, const Named& item) { out->append(item.name()); })));
 }
 
 }  // namespace
@@ -61,7 +62,8 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string
     return absl::InvalidArgumentError("the executable is truncated or corrupt");
   }
   VPOD_RETURN_IF_ERROR(Validate(result->proto_, limits));
-  // Fields that this version does not know would be encoded again as they came; without them the bytes differ.
+  // Fields that this version does not know would be encoded again as they came; without them the
+  // bytes differ.
   result->proto_.DiscardUnknownFields();
   const std::string canonical = CanonicalEncoding(result->proto_);
   if (canonical != bytes) {
@@ -72,9 +74,10 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string
   for (const v1::Program& program : result->proto_.programs()) {
     bool collective = false;
     for (const v1::Block& block : program.blocks()) {
-      ForEachInstruction(block.instructions(), 1, [&](const v1::Instruction& instruction, uint64_t) {
-        collective = collective || instruction.has_all_reduce();
-      });
+      ForEachInstruction(block.instructions(), 1,
+                         [&](const v1::Instruction& instruction, uint64_t) {
+                           collective = collective || instruction.has_all_reduce();
+                         });
     }
     result->has_collectives_.push_back(collective);
   }

@@ -1,5 +1,5 @@
-// An executable that passed validation. What the wire carries is untrusted; nothing below this type sees a program that
-// has not been checked for shapes, types, places in memory, nesting and sizes.
+// An executable that passed validation. What the wire carries is untrusted; nothing below this type
+// sees a program that has not been checked for shapes, types, places in memory, nesting and sizes.
 #pragma once
 
 #include <memory>
@@ -14,18 +14,19 @@ namespace vpod::program {
 // Bounds of what a machine accepts; each named in the error when exceeded.
 struct Limits {
   uint64_t executable_bytes = 64ull << 20;
-  uint64_t arena_bytes = 2ull << 30;       // per IPU: 897 MiB, wide accumulators counted double
-  uint32_t tensors = 1 << 16;              // per IPU
-  uint32_t instructions = 1 << 18;         // per program and IPU, written out once
+  uint64_t arena_bytes = 2ull << 30;  // per IPU: 897 MiB, wide accumulators counted double
+  uint32_t tensors = 1 << 16;         // per IPU
+  uint32_t instructions = 1 << 18;    // per program and IPU, written out once
   uint64_t executed_instructions = 1ull << 32;  // per run and IPU, repeats multiplied
-  int nesting = 8;                         // of Repeat
-  uint64_t stream_bytes = 1ull << 30;      // per replica and slot
+  int nesting = 8;                              // of Repeat
+  uint64_t stream_bytes = 1ull << 30;           // per replica and slot
 };
 
 // Immutable; shared by all replicas and threads.
 class Executable {
  public:
-  // Parses and validates the bytes of Serialize. InvalidArgument names the program, instruction and field.
+  // Parses and validates the bytes of Serialize. InvalidArgument names the program, instruction and
+  // field.
   static absl::StatusOr<std::shared_ptr<const Executable>> Parse(absl::string_view bytes,
                                                                  const Limits& limits = {});
 
@@ -55,7 +56,8 @@ std::string Serialize(const v1::Executable& executable);
 // Checks everything Parse promises. Exposed for the compiler's tests.
 absl::Status Validate(const v1::Executable& executable, const Limits& limits);
 
-// Calls `visit` for every instruction, bodies of repeats included, with the number of times it executes in one run.
+// Calls `visit` for every instruction, bodies of repeats included, with the number of times it
+// executes in one run.
 template <class Visitor>
 void ForEachInstruction(const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions,
                         uint64_t times, const Visitor& visit) {

@@ -1,5 +1,6 @@
-// Where the data of streams lie in the buffer that client and agent share. A buffer has two slots, so that the host can
-// fill one while the device works on the other; client and agent compute the same layout from the executable.
+// Where the data of streams lie in the buffer that client and agent share. A buffer has two slots,
+// so that the host can fill one while the device works on the other; client and agent compute the
+// same layout from the executable.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ class StreamLayout {
   StreamLayout() = default;
   StreamLayout(const v1::Executable& executable, uint32_t local_replicas);
 
-  // First byte of transfer `transfer` of a stream of a local replica, counted from the beginning of the slot.
+  // First byte of transfer `transfer` of a stream of a local replica, counted from the beginning of
+  // the slot.
   uint64_t Offset(uint32_t stream, uint32_t replica, uint32_t transfer) const {
     const Place& place = places_[stream];
     return place.offset + (uint64_t{replica} * place.transfers + transfer) * place.transfer_bytes;

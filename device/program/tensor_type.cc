@@ -65,8 +65,9 @@ absl::Status Check(const TensorType& type) {
   int64_t elements = 1;
   for (int64_t dim : type.dims) {
     if (dim < 1 || dim > kMaxElements || elements * dim > kMaxElements) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "dimensions [", absl::StrJoin(type.dims, ","), "] are outside 1 to ", kMaxElements, " elements"));
+      return absl::InvalidArgumentError(absl::StrCat("dimensions [", absl::StrJoin(type.dims, ","),
+                                                     "] are outside 1 to ", kMaxElements,
+                                                     " elements"));
     }
     elements *= dim;
   }

@@ -1,4 +1,5 @@
-// Type and shape of tensors, shared by the graph builder, the compiler, the validator and the engine.
+// Type and shape of tensors, shared by the graph builder, the compiler, the validator and the
+// engine.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,8 @@ uint64_t SizeOf(v1::DataType type);
 absl::string_view Name(v1::DataType type);
 bool IsFloat(v1::DataType type);
 
-// InvalidArgument unless the type is known, the rank at most kMaxRank, every dimension 1 or more and the number of
-// elements at most kMaxElements.
+// InvalidArgument unless the type is known, the rank at most kMaxRank, every dimension 1 or more
+// and the number of elements at most kMaxElements.
 absl::Status Check(const TensorType& type);
 
 TensorType TypeOf(const v1::Tensor& tensor);

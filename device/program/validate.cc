@@ -17,7 +17,10 @@ absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentE
 class BlockValidator {
  public:
   BlockValidator(const v1::Executable& executable, uint32_t ipu, const Limits& limits)
-      : executable_(executable), ipu_(ipu), tensors_(executable.ipus(ipu).tensors()), limits_(limits) {}
+      : executable_(executable),
+        ipu_(ipu),
+        tensors_(executable.ipus(ipu).tensors()),
+        limits_(limits) {}
 
   absl::Status CheckAll(const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions,
                         uint64_t times, int depth) {
@@ -49,7 +52,8 @@ class BlockValidator {
 
   absl::StatusOr<const v1::Tensor*> Any(uint32_t index) const {
     if (index >= static_cast<uint32_t>(tensors_.size())) {
-      return Invalid(absl::StrCat("tensor ", index, " does not exist (there are ", tensors_.size(), ")"));
+      return Invalid(
+          absl::StrCat("tensor ", index, " does not exist (there are ", tensors_.size(), ")"));
     }
     return &tensors_[index];
   }
@@ -70,7 +74,8 @@ class BlockValidator {
       return Invalid(absl::StrCat("more than ", limits_.instructions, " instructions"));
     }
     if (executed_ > limits_.executed_instructions) {
-      return Invalid(absl::StrCat("more than ", limits_.executed_instructions, " executed instructions"));
+      return Invalid(
+          absl::StrCat("more than ", limits_.executed_instructions, " executed instructions"));
     }
     switch (instruction.step_case()) {
       case v1::Instruction::kFill:
@@ -107,10 +112,11 @@ class BlockValidator {
       case v1::Instruction::kAllReduce:
         return CheckAllReduce(instruction.all_reduce());
       case v1::Instruction::kStreamIn:
-        return CheckStream(instruction.stream_in().stream(), instruction.stream_in().tensor(), true, times);
-      case v1::Instruction::kStreamOut:
-        return CheckStream(instruction.stream_out().stream(), instruction.stream_out().tensor(), false,
+        return CheckStream(instruction.stream_in().stream(), instruction.stream_in().tensor(), true,
                            times);
+      case v1::Instruction::kStreamOut:
+        return CheckStream(instruction.stream_out().stream(), instruction.stream_out().tensor(),
+                           false, times);
       case v1::Instruction::kSend:
         return CheckPeer(instruction.send().tensor(), instruction.send().to_ipu());
       case v1::Instruction::kReceive:
@@ -120,9 +126,11 @@ class BlockValidator {
         // Empty rounds take time and would be in no count.
         if (instruction.repeat().body().empty()) return Invalid("a repeat needs a body");
         if (times > limits_.executed_instructions / instruction.repeat().count()) {
-          return Invalid(absl::StrCat("repeats multiply to more than ", limits_.executed_instructions));
+          return Invalid(
+              absl::StrCat("repeats multiply to more than ", limits_.executed_instructions));
         }
-        return CheckAll(instruction.repeat().body(), times * instruction.repeat().count(), depth + 1);
+        return CheckAll(instruction.repeat().body(), times * instruction.repeat().count(),
+                        depth + 1);
       case v1::Instruction::STEP_NOT_SET:
         return Invalid("unknown instruction");
     }
@@ -150,7 +158,8 @@ class BlockValidator {
       default:
         return absl::OkStatus();
     }
-    if (!(value >= low && value <= high) || value != static_cast<double>(static_cast<int64_t>(value))) {
+    if (!(value >= low && value <= high) ||
+        value != static_cast<double>(static_cast<int64_t>(value))) {
       return Invalid(absl::StrCat("fill value ", value, " is no ", Name(tensor->type())));
     }
     return absl::OkStatus();
@@ -221,7 +230,8 @@ class BlockValidator {
     }
     VPOD_ASSIGN_OR_RETURN(TensorType image_type, Plain(image));
     VPOD_ASSIGN_OR_RETURN(TensorType weights_type, Plain(weights));
-    VPOD_ASSIGN_OR_RETURN(TensorType result_type, Conv2dType(image_type, weights_type, op.window()));
+    VPOD_ASSIGN_OR_RETURN(TensorType result_type,
+                          Conv2dType(image_type, weights_type, op.window()));
     return Expect(result, result_type);
   }
 
@@ -292,8 +302,8 @@ class BlockValidator {
     return CheckDisjoint(op);
   }
 
-  // Pieces of all tensors are reduced side by side: where an output lies, nothing else of the step may lie but the input
-  // that it replaces. Otherwise the result would depend on the threads.
+  // Pieces of all tensors are reduced side by side: where an output lies, nothing else of the step
+  // may lie but the input that it replaces. Otherwise the result would depend on the threads.
   absl::Status CheckDisjoint(const v1::AllReduce& op) const {
     struct Range {
       uint64_t begin, end;
@@ -351,7 +361,8 @@ class BlockValidator {
 
 absl::Status ValidateTensors(const v1::Ipu& ipu, const Limits& limits) {
   if (ipu.arena_bytes() > limits.arena_bytes) {
-    return Invalid(absl::StrCat("arena of ", ipu.arena_bytes(), " bytes exceeds ", limits.arena_bytes));
+    return Invalid(
+        absl::StrCat("arena of ", ipu.arena_bytes(), " bytes exceeds ", limits.arena_bytes));
   }
   if (static_cast<uint32_t>(ipu.tensors_size()) > limits.tensors) {
     return Invalid(absl::StrCat("more than ", limits.tensors, " tensors"));
@@ -417,9 +428,9 @@ struct Meeting {
 
 constexpr uint64_t kMaxMeetings = 1 << 20;
 
-absl::Status CollectMeetings(const v1::Ipu& ipu,
-                             const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions,
-                             std::deque<Meeting>& meetings) {
+absl::Status CollectMeetings(
+    const v1::Ipu& ipu, const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions,
+    std::deque<Meeting>& meetings) {
   for (const v1::Instruction& instruction : instructions) {
     if (instruction.has_all_reduce()) {
       meetings.push_back({.is_collective = true});
@@ -434,7 +445,8 @@ absl::Status CollectMeetings(const v1::Ipu& ipu,
       VPOD_RETURN_IF_ERROR(CollectMeetings(ipu, instruction.repeat().body(), meetings));
       const std::vector<Meeting> body(meetings.begin() + before, meetings.end());
       if (body.size() * uint64_t{instruction.repeat().count()} > kMaxMeetings) {
-        return Invalid(absl::StrCat("more than ", kMaxMeetings, " exchanges between IPUs in a run"));
+        return Invalid(
+            absl::StrCat("more than ", kMaxMeetings, " exchanges between IPUs in a run"));
       }
       if (body.empty()) continue;  // there may be 2^32 rounds
       for (uint32_t i = 1; i < instruction.repeat().count(); ++i) {
@@ -448,9 +460,9 @@ absl::Status CollectMeetings(const v1::Ipu& ipu,
   return absl::OkStatus();
 }
 
-// Plays the sends, receives and collectives of a replica's IPUs against each other: a program that would wait for ever
-// is refused instead. The IPUs that take part in collectives must agree on their number and order; an IPU that holds
-// nothing to reduce takes part in none.
+// Plays the sends, receives and collectives of a replica's IPUs against each other: a program that
+// would wait for ever is refused instead. The IPUs that take part in collectives must agree on
+// their number and order; an IPU that holds nothing to reduce takes part in none.
 absl::Status ValidateMeetings(const v1::Executable& executable, const v1::Program& program) {
   std::vector<std::deque<Meeting>> queues(program.blocks_size());
   for (int ipu = 0; ipu < program.blocks_size(); ++ipu) {
@@ -474,8 +486,9 @@ absl::Status ValidateMeetings(const v1::Executable& executable, const v1::Progra
           break;
         }
         if (TypeOf(*peer.front().tensor) != TypeOf(*send.tensor)) {
-          return Invalid(absl::StrCat("channel ", send.channel, " sends ", TypeOf(*send.tensor).ToString(),
-                                      " but receives ", TypeOf(*peer.front().tensor).ToString()));
+          return Invalid(absl::StrCat("channel ", send.channel, " sends ",
+                                      TypeOf(*send.tensor).ToString(), " but receives ",
+                                      TypeOf(*peer.front().tensor).ToString()));
         }
         peer.pop_front();
         queues[ipu].pop_front();
@@ -525,7 +538,8 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
       BlockValidator validator(executable, ipu, limits);
       const absl::Status status = validator.CheckAll(program.blocks(ipu).instructions(), 1, 0);
       if (!status.ok()) {
-        return Invalid(absl::StrCat("program '", program.name(), "' IPU ", ipu, " ", status.message()));
+        return Invalid(
+            absl::StrCat("program '", program.name(), "' IPU ", ipu, " ", status.message()));
       }
       for (const auto& [stream, transfers] : validator.transfers()) {
         if (transfers > executable.streams(stream).transfers_per_run()) {
@@ -537,7 +551,8 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
       }
     }
     const absl::Status status = ValidateMeetings(executable, program);
-    if (!status.ok()) return Invalid(absl::StrCat("program '", program.name(), "': ", status.message()));
+    if (!status.ok())
+      return Invalid(absl::StrCat("program '", program.name(), "': ", status.message()));
   }
   return absl::OkStatus();
 }

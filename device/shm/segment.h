@@ -1,4 +1,5 @@
-// Memory shared between processes of one host: sealed memfds, which survive their owner's death and leave no name behind.
+// Memory shared between processes of one host: sealed memfds, which survive their owner's death and
+// leave no name behind.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +9,16 @@
 
 namespace vpod::shm {
 
-// A mapped segment, zero when created. Movable; unmaps when destroyed. The bytes may be touched from any thread; what
-// another process writes is data, never trusted.
+// A mapped segment, zero when created. Movable; unmaps when destroyed. The bytes may be touched
+// from any thread; what another process writes is data, never trusted.
 class Segment {
  public:
   Segment() = default;
-  // Creates a segment of `bytes` (0 gives an empty one). The size is sealed: no process can shrink it under us.
-  // ResourceExhausted when the kernel refuses.
+  // Creates a segment of `bytes` (0 gives an empty one). The size is sealed: no process can shrink
+  // it under us. ResourceExhausted when the kernel refuses.
   static absl::StatusOr<Segment> Create(size_t bytes);
-  // Maps a descriptor received from a peer; InvalidArgument unless it is sealed against shrinking and holds `bytes`.
+  // Maps a descriptor received from a peer; InvalidArgument unless it is sealed against shrinking
+  // and holds `bytes`.
   static absl::StatusOr<Segment> Map(base::UniqueFd fd, size_t bytes);
 
   Segment(Segment&& other) noexcept;

@@ -34,8 +34,8 @@ std::string JobKey(const std::string& partition_id, const std::string& job_id) {
   return absl::StrCat(partition_id, "\n", job_id);
 }
 
-// A process may attach several times in the life of its job; it then appends "#<n>" to the job's id, so that each round of
-// attaches is a job record of its own under the reservation of the whole.
+// A process may attach several times in the life of its job; it then appends "#<n>" to the job's
+// id, so that each round of attaches is a job record of its own under the reservation of the whole.
 bool IsChildJob(absl::string_view job_id, absl::string_view reserved_job_id) {
   return !reserved_job_id.empty() && job_id.substr(0, job_id.find('#')) == reserved_job_id;
 }
@@ -84,7 +84,10 @@ struct Agent::PendingAttach {
 };
 
 Agent::Agent(const AgentOptions& options, arch::MachineType type)
-    : options_(options), type_(type), executors_(options.compute_threads), budget_(options.memory_limit_bytes) {
+    : options_(options),
+      type_(type),
+      executors_(options.compute_threads),
+      budget_(options.memory_limit_bytes) {
   for (uint32_t i = 0; i < options.num_machines; ++i) {
     machine::Identity identity{i, MachineAddress(options.management_prefix, i), 8080,
                                MachineAddress(options.data_prefix, i)};
@@ -124,13 +127,15 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
   std::vector<std::pair<LeasePtr, std::string>> revoked;
   {
     base::MutexLock lock(mutex_);
-    if (request.controller_boot_id() == controller_boot_id_ && request.sequence() < configure_sequence_) {
+    if (request.controller_boot_id() == controller_boot_id_ &&
+        request.sequence() < configure_sequence_) {
       return absl::AbortedError("an older configuration arrived late");
     }
     std::map<std::string, std::unique_ptr<Partition>> next;
     for (const vipuagent::AgentPartition& spec : request.partitions()) {
       const auto existing = partitions_.find(spec.id());
-      if (existing != partitions_.end() && existing->second->spec.generation() == spec.generation()) {
+      if (existing != partitions_.end() &&
+          existing->second->spec.generation() == spec.generation()) {
         next[spec.id()] = std::move(existing->second);
         continue;
       }
@@ -143,11 +148,12 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
             ipu.gcd_id() >= partition->gcds.size() || ipu.routing_id() >= 65536) {
           // Give back what was moved, so that a bad request changes nothing.
           for (auto& [id, kept] : next) {
-            if (partitions_.contains(id) && partitions_[id] == nullptr) partitions_[id] = std::move(kept);
+            if (partitions_.contains(id) && partitions_[id] == nullptr)
+              partitions_[id] = std::move(kept);
           }
           return absl::InvalidArgumentError(
-              absl::StrCat("partition ", spec.id(), ": IPU ", ipu.pcie_id(), " of machine ", ipu.machine_host(),
-                           " is not on this agent"));
+              absl::StrCat("partition ", spec.id(), ": IPU ", ipu.pcie_id(), " of machine ",
+                           ipu.machine_host(), " is not on this agent"));
         }
         auto& gcd = partition->gcds[ipu.gcd_id()];
         if (gcd.size() <= ipu.routing_id()) gcd.resize(ipu.routing_id() + 1);
@@ -168,7 +174,8 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
       if (kept == next.end()) {
         revoked.emplace_back(lease, absl::StrCat("partition ", partition_id, " was removed"));
       } else if (kept->second->spec.generation() != lease->open.generation()) {
-        revoked.emplace_back(lease, absl::StrCat("partition ", partition_id, " was reset or changed"));
+        revoked.emplace_back(lease,
+                             absl::StrCat("partition ", partition_id, " was reset or changed"));
       }
     }
     // Slots of ended partitions must outlive the leases on them.
@@ -189,8 +196,9 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Agent::IpuSlot*>> Agent::FindIpus(absl::string_view partition_id, uint32_t gcd,
-                                                             uint32_t device_id, const Partition** partition) {
+absl::StatusOr<std::vector<Agent::IpuSlot*>> Agent::FindIpus(absl::string_view partition_id,
+                                                             uint32_t gcd, uint32_t device_id,
+                                                             const Partition** partition) {
   const auto it = partitions_.find(std::string(partition_id));
   if (it == partitions_.end()) {
     return absl::NotFoundError(absl::StrCat("partition ", partition_id, " is not on this agent"));
@@ -227,16 +235,17 @@ absl::Status Agent::CheckFree(const std::vector<IpuSlot*>& ipus, const ipuof::v1
         *releasing = true;
         continue;
       }
-      return absl::ResourceExhaustedError(
-          absl::StrCat("device ", open.device_id(), " is in use by process ", lease->open.process().pid(), " (",
-                       lease->open.process().executable(), ") on ", lease->open.process().host()));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "device ", open.device_id(), " is in use by process ", lease->open.process().pid(), " (",
+          lease->open.process().executable(), ") on ", lease->open.process().host()));
     }
   }
   return absl::OkStatus();
 }
 
 void Agent::Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events, AttachDone done) {
-  auto pending = std::make_shared<PendingAttach>(PendingAttach{open, std::move(events), std::move(done)});
+  auto pending =
+      std::make_shared<PendingAttach>(PendingAttach{open, std::move(events), std::move(done)});
   std::vector<std::function<void()>> calls;
   {
     base::MutexLock lock(mutex_);
@@ -256,16 +265,17 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
   if (!ipus.ok()) return refuse(ipus.status());
   if (partition->spec.generation() != open.generation()) {
     return refuse(absl::FailedPreconditionError(
-        absl::StrCat("partition ", open.partition_id(), " is at generation ", partition->spec.generation(),
-                     "; the configuration of generation ", open.generation(), " is out of date, fetch it again")));
+        absl::StrCat("partition ", open.partition_id(), " is at generation ",
+                     partition->spec.generation(), "; the configuration of generation ",
+                     open.generation(), " is out of date, fetch it again")));
   }
   const ipuof::v1::JobMember& job = open.job();
   if (!open.reserve_only()) {
     const uint64_t needed = uint64_t{job.local_replicas()} * job.ipus_per_replica();
     if (job.local_replicas() < 1 || job.ipus_per_replica() < 1 || needed > ipus->size()) {
-      return refuse(absl::InvalidArgumentError(
-          absl::StrCat("device ", open.device_id(), " has ", ipus->size(), " IPUs; ", job.local_replicas(),
-                       " replicas of ", job.ipus_per_replica(), " IPUs were asked for")));
+      return refuse(absl::InvalidArgumentError(absl::StrCat(
+          "device ", open.device_id(), " has ", ipus->size(), " IPUs; ", job.local_replicas(),
+          " replicas of ", job.ipus_per_replica(), " IPUs were asked for")));
     }
   }
   bool releasing = false;
@@ -280,7 +290,8 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
   lease->ipus = *ipus;
   if (!open.reserve_only()) {
     const std::string key = JobKey(open.partition_id(), job.job_id());
-    const fabric::JobShape shape{std::max(1u, job.num_instances()), job.total_replicas(), job.ipus_per_replica()};
+    const fabric::JobShape shape{std::max(1u, job.num_instances()), job.total_replicas(),
+                                 job.ipus_per_replica()};
     std::shared_ptr<fabric::Job>& record = jobs_[key];
     if (record == nullptr) record = std::make_shared<fabric::Job>(job.job_id(), shape);
     lease->job = record;
@@ -309,19 +320,20 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
       strong->events.on_event(event);
     };
     // Join may call members back; it must not happen under our lock.
-    calls.push_back([this, lease, shape, member = std::move(member), done = std::move(pending.done)]() mutable {
-      const absl::Status joined = lease->job->Join(shape, std::move(member));
-      if (!joined.ok()) {
-        BeginRelease(lease, joined, false);
-        done(joined);
-        return;
-      }
-      ipuof::v1::Attached attached;
-      attached.set_lease_id(lease->id);
-      attached.set_local_socket(local_socket_);
-      attached.set_num_ipus(static_cast<uint32_t>(lease->ipus.size()));
-      done(std::move(attached));
-    });
+    calls.push_back(
+        [this, lease, shape, member = std::move(member), done = std::move(pending.done)]() mutable {
+          const absl::Status joined = lease->job->Join(shape, std::move(member));
+          if (!joined.ok()) {
+            BeginRelease(lease, joined, false);
+            done(joined);
+            return;
+          }
+          ipuof::v1::Attached attached;
+          attached.set_lease_id(lease->id);
+          attached.set_local_socket(local_socket_);
+          attached.set_num_ipus(static_cast<uint32_t>(lease->ipus.size()));
+          done(std::move(attached));
+        });
   } else {
     ipuof::v1::Attached attached;
     attached.set_lease_id(lease->id);
@@ -352,10 +364,12 @@ void Agent::Release(absl::string_view lease_id, bool lost) {
     lease = FindLease(lease_id);
   }
   if (lease == nullptr) return;
-  BeginRelease(lease,
-               absl::CancelledError(lost ? absl::StrCat("the client (", ProcessName(lease->open.process()), ") was lost")
-                                         : std::string("the client detached")),
-               lost);
+  BeginRelease(
+      lease,
+      absl::CancelledError(
+          lost ? absl::StrCat("the client (", ProcessName(lease->open.process()), ") was lost")
+               : std::string("the client detached")),
+      lost);
 }
 
 void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool lost) {
@@ -428,7 +442,8 @@ absl::Status Agent::BindProcess(absl::string_view lease_id, uint32_t pid, base::
     if (lease == nullptr) return absl::NotFoundError("the lease does not exist");
     if (lease->liveness_fd >= 0) return absl::OkStatus();
     lease->liveness_fd = pidfd.get();
-    // The kernel's word for who it is; what the client said may be from another pid namespace, and stays as display name.
+    // The kernel's word for who it is; what the client said may be from another pid namespace, and
+    // stays as display name.
     (void)pid;
   }
   watch_process(std::move(pidfd), std::string(lease_id));
@@ -450,26 +465,30 @@ absl::StatusOr<std::pair<int, uint64_t>> Agent::StreamSegment(absl::string_view 
   return std::make_pair(lease->streams.fd(), lease->engine->layout().TotalBytes());
 }
 
-absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id, absl::string_view bytes) {
+absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
+                                                 absl::string_view bytes) {
   LeasePtr lease;
   {
     base::MutexLock lock(mutex_);
     lease = FindLease(lease_id);
-    if (lease == nullptr || lease->releasing) return absl::NotFoundError("the lease does not exist or has ended");
+    if (lease == nullptr || lease->releasing)
+      return absl::NotFoundError("the lease does not exist or has ended");
     if (lease->open.reserve_only()) {
-      return absl::FailedPreconditionError("the lease only reserves the device; attach to it to load");
+      return absl::FailedPreconditionError(
+          "the lease only reserves the device; attach to it to load");
     }
     if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
   }
   VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes));
   const ipuof::v1::JobMember& member = lease->open.job();
-  VPOD_ASSIGN_OR_RETURN(auto engine, engine::Engine::Create(executable, {.executors = &executors_,
-                                                                        .budget = &budget_,
-                                                                        .job = lease->job,
-                                                                        .instance = member.instance_index(),
-                                                                        .replica_offset = member.replica_offset(),
-                                                                        .local_replicas = member.local_replicas(),
-                                                                        .clock_hz = type_.clock_hz}));
+  VPOD_ASSIGN_OR_RETURN(
+      auto engine, engine::Engine::Create(executable, {.executors = &executors_,
+                                                       .budget = &budget_,
+                                                       .job = lease->job,
+                                                       .instance = member.instance_index(),
+                                                       .replica_offset = member.replica_offset(),
+                                                       .local_replicas = member.local_replicas(),
+                                                       .clock_hz = type_.clock_hz}));
   VPOD_ASSIGN_OR_RETURN(shm::Segment streams, shm::Segment::Create(engine->layout().TotalBytes()));
   ipuof::v1::LoadReply reply;
   reply.set_executable_hash(executable->hash());
@@ -491,18 +510,20 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
   if (!found.ok()) return refuse(found.status());
   const LeasePtr lease = *found;
   if (slot >= program::kStreamSlots) {
-    return refuse(absl::InvalidArgumentError(absl::StrCat("stream slot ", slot, " does not exist; there are ",
-                                                          program::kStreamSlots)));
+    return refuse(absl::InvalidArgumentError(
+        absl::StrCat("stream slot ", slot, " does not exist; there are ", program::kStreamSlots)));
   }
   if (program >= static_cast<uint32_t>(lease->engine->executable().proto().programs_size())) {
-    return refuse(absl::InvalidArgumentError(absl::StrCat("program ", program, " does not exist; there are ",
-                                                          lease->engine->executable().proto().programs_size())));
+    return refuse(absl::InvalidArgumentError(
+        absl::StrCat("program ", program, " does not exist; there are ",
+                     lease->engine->executable().proto().programs_size())));
   }
   std::vector<machine::Ipu*> ipus;
   {
     base::MutexLock lock(mutex_);
     if (lease->releasing) return refuse(absl::NotFoundError("the lease has ended"));
-    if (lease->running) return refuse(absl::FailedPreconditionError("a run is already active on this lease"));
+    if (lease->running)
+      return refuse(absl::FailedPreconditionError("a run is already active on this lease"));
     lease->running = true;
     for (IpuSlot* ipu : lease->ipus) ipus.push_back(&machines_[ipu->machine]->ipu(ipu->number));
   }
@@ -510,7 +531,8 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
   ipus.resize(std::min(ipus.size(), size_t{per_replica} * lease->open.job().local_replicas()));
   const ipu::WallClock::time_point now = ipu::WallClock::now();
   for (size_t i = 0; i < ipus.size(); ++i) {
-    const model::Cost cost = lease->engine->ProgramCost(program, static_cast<uint32_t>(i) % per_replica);
+    const model::Cost cost =
+        lease->engine->ProgramCost(program, static_cast<uint32_t>(i) % per_replica);
     const double total = std::max<double>(1, static_cast<double>(cost.total().value()));
     ipus[i]->sensors.BeginRun({static_cast<double>(cost.compute.value()) / total,
                                static_cast<double>(cost.exchange.value()) / total},
@@ -518,8 +540,8 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
   }
   std::byte* buffer = lease->streams.data() + slot * lease->engine->layout().SlotBytes();
   lease->engine->Run(program, buffer,
-                     [this, lease, ipus = std::move(ipus), done = std::move(done)](
-                         absl::StatusOr<engine::RunResult> result) {
+                     [this, lease, ipus = std::move(ipus),
+                      done = std::move(done)](absl::StatusOr<engine::RunResult> result) {
                        const ipu::WallClock::time_point end = ipu::WallClock::now();
                        for (machine::Ipu* each : ipus) {
                          each->sensors.EndRun(end);
@@ -540,32 +562,35 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
                      });
 }
 
-absl::Status Agent::WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset, absl::string_view data) {
+absl::Status Agent::WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
+                                absl::string_view data) {
   VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, LoadedLease(lease_id));
   const uint64_t bytes = lease->engine->layout().SlotBytes();
   if (slot >= program::kStreamSlots || offset > bytes || data.size() > bytes - offset) {
-    return absl::OutOfRangeError(absl::StrCat("the stream buffer has ", program::kStreamSlots, " slots of ", bytes,
-                                              " bytes; ", data.size(), " bytes at ", offset, " of slot ", slot,
-                                              " were written"));
+    return absl::OutOfRangeError(absl::StrCat(
+        "the stream buffer has ", program::kStreamSlots, " slots of ", bytes, " bytes; ",
+        data.size(), " bytes at ", offset, " of slot ", slot, " were written"));
   }
   std::memcpy(lease->streams.data() + slot * bytes + offset, data.data(), data.size());
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Agent::ReadStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
-                                              uint64_t bytes) {
+absl::StatusOr<std::string> Agent::ReadStream(absl::string_view lease_id, uint32_t slot,
+                                              uint64_t offset, uint64_t bytes) {
   VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, LoadedLease(lease_id));
   const uint64_t size = lease->engine->layout().SlotBytes();
   if (slot >= program::kStreamSlots || offset > size || bytes > size - offset) {
-    return absl::OutOfRangeError(absl::StrCat("the stream buffer has ", program::kStreamSlots, " slots of ", size,
-                                              " bytes; ", bytes, " bytes at ", offset, " of slot ", slot,
-                                              " were read"));
+    return absl::OutOfRangeError(absl::StrCat("the stream buffer has ", program::kStreamSlots,
+                                              " slots of ", size, " bytes; ", bytes, " bytes at ",
+                                              offset, " of slot ", slot, " were read"));
   }
-  return std::string(reinterpret_cast<const char*>(lease->streams.data()) + slot * size + offset, bytes);
+  return std::string(reinterpret_cast<const char*>(lease->streams.data()) + slot * size + offset,
+                     bytes);
 }
 
-absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view variable, bool all_replicas,
-                                  uint32_t replica, uint64_t offset, absl::string_view data) {
+absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view variable,
+                                  bool all_replicas, uint32_t replica, uint64_t offset,
+                                  absl::string_view data) {
   VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, LoadedLease(lease_id));
   VPOD_ASSIGN_OR_RETURN(const auto* declared, lease->engine->executable().FindVariable(variable));
   const uint32_t first = all_replicas ? 0 : replica;
@@ -576,8 +601,8 @@ absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Agent::ReadVariable(absl::string_view lease_id, absl::string_view variable,
-                                                uint32_t replica) {
+absl::StatusOr<std::string> Agent::ReadVariable(absl::string_view lease_id,
+                                                absl::string_view variable, uint32_t replica) {
   VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, LoadedLease(lease_id));
   VPOD_ASSIGN_OR_RETURN(const auto* declared, lease->engine->executable().FindVariable(variable));
   return lease->engine->ReadVariable(*declared, replica);
@@ -588,7 +613,8 @@ absl::StatusOr<std::vector<base::Cycles>> Agent::Counters(absl::string_view leas
   return lease->engine->Counters();
 }
 
-absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(absl::string_view partition_id) {
+absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(
+    absl::string_view partition_id) {
   telemetry::v1::GetPartitionTelemetryReply reply;
   base::MutexLock lock(mutex_);
   const auto it = partitions_.find(std::string(partition_id));
@@ -602,9 +628,12 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(ab
       ipu->set_gcd_id(slot.gcd);
       ipu->set_routing_id(slot.routing_id);
       machine::Machine& machine = *machines_[slot.machine];
-      const machine::PartitionFacts facts{spec.id(),           slot.routing_id,
-                                          spec.ild_routing(),  spec.num_replicas(),
-                                          SyncTypeText(spec.sync_type()), spec.reconfigurable()};
+      const machine::PartitionFacts facts{spec.id(),
+                                          slot.routing_id,
+                                          spec.ild_routing(),
+                                          spec.num_replicas(),
+                                          SyncTypeText(spec.sync_type()),
+                                          spec.reconfigurable()};
       std::optional<machine::Holder> holder;
       if (slot.holder != nullptr && !slot.holder->releasing) {
         const ipuof::v1::ProcessInfo& process = slot.holder->open.process();
@@ -630,9 +659,9 @@ absl::Status Agent::ResetDevice(absl::string_view partition_id, uint32_t gcd, ui
   for (const IpuSlot* slot : ipus) {
     for (const LeasePtr& lease : {slot->holder, slot->reserver}) {
       if (lease == nullptr) continue;
-      return absl::FailedPreconditionError(absl::StrCat("device ", device_id, " is in use by process ",
-                                                        lease->open.process().pid(), " on ",
-                                                        lease->open.process().host()));
+      return absl::FailedPreconditionError(
+          absl::StrCat("device ", device_id, " is in use by process ", lease->open.process().pid(),
+                       " on ", lease->open.process().host()));
     }
   }
   for (const IpuSlot* slot : ipus) machines_[slot->machine]->ipu(slot->number).cycles = 0;

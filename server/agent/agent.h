@@ -1,8 +1,8 @@
-// What an agent process knows and decides: its machines, the partitions on them, who holds which IPUs, and the jobs that
-// run there. No gRPC type in it; server/rpc adapts it.
+// What an agent process knows and decides: its machines, the partitions on them, who holds which
+// IPUs, and the jobs that run there. No gRPC type in it; server/rpc adapts it.
 //
-// Threads: every method may be called from any thread. Callbacks run on the control thread or on the caller's, never with
-// a lock held, and must not block.
+// Threads: every method may be called from any thread. Callbacks run on the control thread or on
+// the caller's, never with a lock held, and must not block.
 #pragma once
 
 #include <functional>
@@ -61,30 +61,38 @@ class Agent {
   // Replaces the partitions. Leases of those that are gone, or whose generation rose, end.
   absl::Status Configure(const vipuagent::ConfigureRequest& request);
   // NotFound when the partition is not on this agent.
-  absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(absl::string_view partition_id);
+  absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
+      absl::string_view partition_id);
   // Clears counters of a device that nobody holds.
   absl::Status ResetDevice(absl::string_view partition_id, uint32_t gcd, uint32_t device_id);
 
   // --- Leases ---
-  // Takes a device; when the one who held it has just gone, waits until its last kernels have ended. Failures name the holder.
+  // Takes a device; when the one who held it has just gone, waits until its last kernels have
+  // ended. Failures name the holder.
   void Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events, AttachDone done);
   // Ends a lease; `lost` says that the client went without a word.
   void Release(absl::string_view lease_id, bool lost);
-  // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable. Called by the local door.
+  // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable.
+  // Called by the local door.
   absl::Status BindProcess(absl::string_view lease_id, uint32_t pid, base::UniqueFd pidfd);
   // Descriptor (owned by the lease) and size of the stream buffers, for a process of this host.
   absl::StatusOr<std::pair<int, uint64_t>> StreamSegment(absl::string_view lease_id);
   // Called by the door when a bound process has ended.
   std::function<void(base::UniqueFd pidfd, std::string lease_id)> watch_process;
 
-  absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id, absl::string_view executable);
+  absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id,
+                                            absl::string_view executable);
   void Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done);
   // Copies to or from the stream buffers of a slot.
-  absl::Status WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset, absl::string_view data);
-  absl::StatusOr<std::string> ReadStream(absl::string_view lease_id, uint32_t slot, uint64_t offset, uint64_t bytes);
-  absl::Status WriteVariable(absl::string_view lease_id, absl::string_view variable, bool all_replicas,
-                             uint32_t replica, uint64_t offset, absl::string_view data);
-  absl::StatusOr<std::string> ReadVariable(absl::string_view lease_id, absl::string_view variable, uint32_t replica);
+  absl::Status WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
+                           absl::string_view data);
+  absl::StatusOr<std::string> ReadStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
+                                         uint64_t bytes);
+  absl::Status WriteVariable(absl::string_view lease_id, absl::string_view variable,
+                             bool all_replicas, uint32_t replica, uint64_t offset,
+                             absl::string_view data);
+  absl::StatusOr<std::string> ReadVariable(absl::string_view lease_id, absl::string_view variable,
+                                           uint32_t replica);
   absl::StatusOr<std::vector<base::Cycles>> Counters(absl::string_view lease_id);
 
  private:
@@ -99,10 +107,11 @@ class Agent {
   // Tries an attach. Returns false when it has to wait for IPUs that are being released.
   bool TryAttach(PendingAttach& pending, std::vector<std::function<void()>>& calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::vector<IpuSlot*>> FindIpus(absl::string_view partition_id, uint32_t gcd, uint32_t device_id,
-                                                 const Partition** partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckFree(const std::vector<IpuSlot*>& ipus, const ipuof::v1::AttachOpen& open, bool* releasing)
+  absl::StatusOr<std::vector<IpuSlot*>> FindIpus(absl::string_view partition_id, uint32_t gcd,
+                                                 uint32_t device_id, const Partition** partition)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckFree(const std::vector<IpuSlot*>& ipus, const ipuof::v1::AttachOpen& open,
+                         bool* releasing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   LeasePtr FindLease(absl::string_view lease_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<LeasePtr> LoadedLease(absl::string_view lease_id);
   // Starts the end of a lease; its IPUs become free when no run is active on them any more.

@@ -5,14 +5,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <utility>
-
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/read.hpp>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/random_id.h"
@@ -28,7 +27,8 @@ constexpr size_t kRequestBytes = 33;
 
 }  // namespace
 
-// A thread of its own: waiting for processes must be prompt, and accepting must not wait for anything else.
+// A thread of its own: waiting for processes must be prompt, and accepting must not wait for
+// anything else.
 struct LocalDoor::Impl {
   explicit Impl(Agent& agent) : agent(agent), acceptor(context) {}
 
@@ -39,15 +39,16 @@ struct LocalDoor::Impl {
   };
 
   void Accept() {
-    acceptor.async_accept([this](const boost::system::error_code& error, stream_protocol::socket socket) {
-      if (error) return;
-      auto connection = std::make_shared<Connection>(std::move(socket));
-      asio::async_read(connection->socket, asio::buffer(connection->request),
-                       [this, connection](const boost::system::error_code& read_error, size_t) {
-                         if (!read_error) Answer(*connection);
-                       });
-      Accept();
-    });
+    acceptor.async_accept(
+        [this](const boost::system::error_code& error, stream_protocol::socket socket) {
+          if (error) return;
+          auto connection = std::make_shared<Connection>(std::move(socket));
+          asio::async_read(connection->socket, asio::buffer(connection->request),
+                           [this, connection](const boost::system::error_code& read_error, size_t) {
+                             if (!read_error) Answer(*connection);
+                           });
+          Accept();
+        });
   }
 
   void Answer(Connection& connection) {
@@ -65,7 +66,8 @@ struct LocalDoor::Impl {
     } else if (connection.request[0] == 'S') {
       const auto segment = agent.StreamSegment(lease_id);
       if (!segment.ok()) return;
-      const absl::Status sent = shm::SendFd(socket, segment->first, &segment->second, sizeof(segment->second));
+      const absl::Status sent =
+          shm::SendFd(socket, segment->first, &segment->second, sizeof(segment->second));
       if (!sent.ok()) spdlog::warn("local door: {}", std::string(sent.message()));
     }
   }
@@ -101,7 +103,8 @@ absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(Agent& agent) {
   impl->acceptor.open(stream_protocol(), error);
   if (!error) impl->acceptor.bind(stream_protocol::endpoint(std::string(1, '\0') + name), error);
   if (!error) impl->acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot open a local socket: ", error.message()));
+  if (error)
+    return absl::UnavailableError(absl::StrCat("cannot open a local socket: ", error.message()));
   agent.SetLocalSocket(name);
   agent.watch_process = [door = impl.get()](base::UniqueFd pidfd, std::string lease_id) {
     door->Watch(std::move(pidfd), std::move(lease_id));

@@ -1,5 +1,5 @@
-// Life of the controller and its agents, clusters and allocations; partitions are in partitions.cc, their configuration on
-// the agents in reconcile.cc.
+// Life of the controller and its agents, clusters and allocations; partitions are in partitions.cc,
+// their configuration on the agents in reconcile.cc.
 #include "server/controller/controller.h"
 
 #include <algorithm>
@@ -15,7 +15,9 @@
 namespace vpod::controller {
 namespace {
 
-std::string HostPort(const std::string& host, uint32_t port) { return absl::StrCat(host, ":", port); }
+std::string HostPort(const std::string& host, uint32_t port) {
+  return absl::StrCat(host, ":", port);
+}
 
 template <class Message>
 absl::Status LoadKind(Store& store, absl::string_view kind, std::map<std::string, Message>& into) {
@@ -32,18 +34,27 @@ absl::Status LoadKind(Store& store, absl::string_view kind, std::map<std::string
 
 absl::Status CheckId(absl::string_view id) {
   bool good = !id.empty() && id.size() <= 63 && std::isalnum(static_cast<unsigned char>(id[0]));
-  for (char c : id) good = good && (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-');
+  for (char c : id)
+    good =
+        good && (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-');
   if (good) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "Invalid id '", id, "'. Ids have 1 to 63 letters, digits, '.', '_' and '-' and begin with a letter or digit."));
+      "Invalid id '", id,
+      "'. Ids have 1 to 63 letters, digits, '.', '_' and '-' and begin with a letter or digit."));
 }
 
-Controller::Controller(std::unique_ptr<Store> store, AgentGateway* gateway, ControllerOptions options)
-    : gateway_(gateway), options_(std::move(options)), boot_id_(base::RandomId()), store_(std::move(store)) {}
+Controller::Controller(std::unique_ptr<Store> store, AgentGateway* gateway,
+                       ControllerOptions options)
+    : gateway_(gateway),
+      options_(std::move(options)),
+      boot_id_(base::RandomId()),
+      store_(std::move(store)) {}
 
-absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(std::unique_ptr<Store> store, AgentGateway* gateway,
+absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(std::unique_ptr<Store> store,
+                                                               AgentGateway* gateway,
                                                                ControllerOptions options) {
-  std::unique_ptr<Controller> controller(new Controller(std::move(store), gateway, std::move(options)));
+  std::unique_ptr<Controller> controller(
+      new Controller(std::move(store), gateway, std::move(options)));
   VPOD_RETURN_IF_ERROR(controller->LoadState());
   return controller;
 }
@@ -90,10 +101,12 @@ absl::Status Controller::CreateAgent(const vipuadmin::CreateAgentRequest& reques
 
 absl::Status Controller::RemoveAgent(const std::string& id) {
   base::MutexLock lock(mutex_);
-  if (!agents_.contains(id)) return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
+  if (!agents_.contains(id))
+    return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
   const std::string cluster = ClusterOfAgent(id);
   if (!cluster.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("Agent ", id, " is in use by cluster ", cluster, "."));
+    return absl::FailedPreconditionError(
+        absl::StrCat("Agent ", id, " is in use by cluster ", cluster, "."));
   }
   VPOD_RETURN_IF_ERROR(store_->Remove("agent", id));
   agents_.erase(id);
@@ -123,7 +136,8 @@ vipuadmin::Agent Controller::DescribeAgent(const store::StoredAgent& agent, bool
   result.set_num_ipus(arch::kIpusPerMachine);
   const auto used = IpusInUse("");
   uint32_t free = 0;
-  for (uint32_t ipu = 0; ipu < arch::kIpusPerMachine; ++ipu) free += !used.contains({agent.id(), ipu});
+  for (uint32_t ipu = 0; ipu < arch::kIpusPerMachine; ++ipu)
+    free += !used.contains({agent.id(), ipu});
   result.set_free_ipus(free);
   result.set_status("Unknown");
   result.set_last_seen_ms(-1);
@@ -161,7 +175,8 @@ std::vector<vipuadmin::Agent> Controller::ListAgents() {
 absl::StatusOr<vipuadmin::Agent> Controller::GetAgent(const std::string& id) {
   base::MutexLock lock(mutex_);
   const auto it = agents_.find(id);
-  if (it == agents_.end()) return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
+  if (it == agents_.end())
+    return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
   return DescribeAgent(it->second, true);
 }
 
@@ -169,7 +184,8 @@ std::vector<vipuadmin::DiscoveredAgent> Controller::DiscoverAgents() {
   base::MutexLock lock(mutex_);
   std::map<std::string, std::string> id_by_address;
   for (const auto& [id, agent] : agents_) id_by_address[HostPort(agent.host(), agent.port())] = id;
-  // Machines keep the order in which they were announced (by address as a number), not that of the text.
+  // Machines keep the order in which they were announced (by address as a number), not that of the
+  // text.
   std::vector<vipuadmin::DiscoveredAgent> result;
   for (const auto& [address, announcement] : announced_) {
     vipuadmin::DiscoveredAgent agent;
@@ -177,7 +193,8 @@ std::vector<vipuadmin::DiscoveredAgent> Controller::DiscoverAgents() {
     agent.set_port(announcement.machine.port());
     agent.set_network_interface("lo");
     agent.set_last_seen_ms(
-        std::chrono::duration_cast<std::chrono::milliseconds>(options_.now() - announcement.seen).count());
+        std::chrono::duration_cast<std::chrono::milliseconds>(options_.now() - announcement.seen)
+            .count());
     const auto it = id_by_address.find(address);
     agent.set_added(it != id_by_address.end());
     if (it != id_by_address.end()) agent.set_agent_id(it->second);
@@ -209,11 +226,14 @@ std::vector<vipuadmin::DiscoveredAgent> Controller::DiscoverAgents() {
 absl::Status Controller::CheckAgentsFree(const vipuadmin::Cluster& cluster) {
   std::set<std::string> seen;
   for (const std::string& id : cluster.agent_ids()) {
-    if (!agents_.contains(id)) return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
-    if (!seen.insert(id).second) return absl::InvalidArgumentError(absl::StrCat("Agent ", id, " is named twice."));
+    if (!agents_.contains(id))
+      return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
+    if (!seen.insert(id).second)
+      return absl::InvalidArgumentError(absl::StrCat("Agent ", id, " is named twice."));
     const std::string other = ClusterOfAgent(id);
     if (!other.empty()) {
-      return absl::AlreadyExistsError(absl::StrCat("Agent ", id, " is already in cluster ", other, "."));
+      return absl::AlreadyExistsError(
+          absl::StrCat("Agent ", id, " is already in cluster ", other, "."));
     }
   }
   return absl::OkStatus();
@@ -225,24 +245,27 @@ absl::Status Controller::CreateCluster(const vipuadmin::Cluster& cluster) {
   const uint32_t ilds = cluster.num_ipulinkdomains() == 0 ? 1 : cluster.num_ipulinkdomains();
   if (agents == 0) return absl::InvalidArgumentError("A cluster needs at least one agent.");
   if (agents % ilds != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Number of IPU-Link domains (", ilds, ") must divide the number of agents (", agents, ")."));
+    return absl::InvalidArgumentError(absl::StrCat("Number of IPU-Link domains (", ilds,
+                                                   ") must divide the number of agents (", agents,
+                                                   ")."));
   }
   if (agents / ilds * arch::kIpusPerMachine > arch::kMaxIpusPerLinkDomain) {
     return absl::InvalidArgumentError(
-        absl::StrCat("An IPU-Link domain has at most 16 agents; ", agents / ilds, " given (try --num-ipulinkdomains ",
-                     (agents + 15) / 16, ")."));
+        absl::StrCat("An IPU-Link domain has at most 16 agents; ", agents / ilds,
+                     " given (try --num-ipulinkdomains ", (agents + 15) / 16, ")."));
   }
   const std::string topology = cluster.topology().empty() ? "mesh" : cluster.topology();
-  const std::string cluster_topology =
-      cluster.cluster_topology().empty() ? (ilds > 1 ? "mesh" : "none") : cluster.cluster_topology();
+  const std::string cluster_topology = cluster.cluster_topology().empty()
+                                           ? (ilds > 1 ? "mesh" : "none")
+                                           : cluster.cluster_topology();
   if (topology != "mesh" && topology != "torus") {
-    return absl::InvalidArgumentError(absl::StrCat("Topology '", topology, "' is none of mesh, torus."));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Topology '", topology, "' is none of mesh, torus."));
   }
   if (cluster_topology != "none" && cluster_topology != "mesh" && cluster_topology != "looped" &&
       cluster_topology != "switched") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Cluster topology '", cluster_topology, "' is none of none, mesh, looped, switched."));
+    return absl::InvalidArgumentError(absl::StrCat("Cluster topology '", cluster_topology,
+                                                   "' is none of none, mesh, looped, switched."));
   }
   base::MutexLock lock(mutex_);
   if (clusters_.contains(cluster.id())) {
@@ -262,7 +285,8 @@ absl::Status Controller::CreateCluster(const vipuadmin::Cluster& cluster) {
 
 absl::Status Controller::RemoveCluster(const std::string& id) {
   base::MutexLock lock(mutex_);
-  if (!clusters_.contains(id)) return absl::NotFoundError(absl::StrCat("Cluster ", id, " does not exist."));
+  if (!clusters_.contains(id))
+    return absl::NotFoundError(absl::StrCat("Cluster ", id, " does not exist."));
   for (const auto& [partition_id, partition] : partitions_) {
     if (partition.stored.requirements().cluster_id() == id) {
       return absl::FailedPreconditionError(

@@ -1,8 +1,10 @@
-// V-IPU: agents, clusters, allocations and partitions, and the rules between them (spec/vipu.md). No gRPC type in it.
+// V-IPU: agents, clusters, allocations and partitions, and the rules between them (spec/vipu.md).
+// No gRPC type in it.
 //
-// Every change is committed to the store before it is reported. Partitions are configured asynchronously: the controller
-// keeps telling each agent process the whole set of its partitions until it confirms; PENDING becomes ACTIVE when all the
-// processes that hold IPUs of the partition have confirmed its generation.
+// Every change is committed to the store before it is reported. Partitions are configured
+// asynchronously: the controller keeps telling each agent process the whole set of its partitions
+// until it confirms; PENDING becomes ACTIVE when all the processes that hold IPUs of the partition
+// have confirmed its generation.
 #pragma once
 
 #include <chrono>
@@ -37,10 +39,13 @@ class AgentGateway {
 };
 
 struct ControllerOptions {
-  std::chrono::milliseconds agent_timeout{5000};       // without an announcement for so long an agent is Down
-  std::chrono::seconds partition_timeout{300};         // PENDING for longer becomes ERROR
-  std::chrono::seconds removed_status_kept{60};        // REMOVED is answered for so long
-  std::function<std::chrono::steady_clock::time_point()> now = [] { return std::chrono::steady_clock::now(); };
+  std::chrono::milliseconds agent_timeout{
+      5000};  // without an announcement for so long an agent is Down
+  std::chrono::seconds partition_timeout{300};   // PENDING for longer becomes ERROR
+  std::chrono::seconds removed_status_kept{60};  // REMOVED is answered for so long
+  std::function<std::chrono::steady_clock::time_point()> now = [] {
+    return std::chrono::steady_clock::now();
+  };
 };
 
 // Thread-safe.
@@ -49,7 +54,8 @@ class Controller {
   using Clock = std::chrono::steady_clock;
 
   // Reads the state. The gateway outlives the controller.
-  static absl::StatusOr<std::unique_ptr<Controller>> Create(std::unique_ptr<Store> store, AgentGateway* gateway,
+  static absl::StatusOr<std::unique_ptr<Controller>> Create(std::unique_ptr<Store> store,
+                                                            AgentGateway* gateway,
                                                             ControllerOptions options = {});
 
   // --- Agents ---
@@ -94,8 +100,8 @@ class Controller {
     std::string boot_id;
     Clock::time_point seen;
     bool up = true;
-    bool in_flight = false;  // a Configure is under way
-    bool dirty = false;      // something changed since it was sent
+    bool in_flight = false;                     // a Configure is under way
+    bool dirty = false;                         // something changed since it was sent
     std::map<std::string, uint64_t> confirmed;  // partition -> generation
   };
   struct Partition {
@@ -109,9 +115,11 @@ class Controller {
   absl::Status LoadState();
 
   // --- Rules; called with mutex_ held ---
-  absl::Status CheckAgentsFree(const vipuadmin::Cluster& cluster) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckAgentsFree(const vipuadmin::Cluster& cluster)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Fills in every default and checks the requirements against a cluster.
-  absl::Status CompleteRequirements(const store::StoredCluster& cluster, vipuuser::PartitionRequirements& r)
+  absl::Status CompleteRequirements(const store::StoredCluster& cluster,
+                                    vipuuser::PartitionRequirements& r)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Chooses IPUs for completed requirements; the partition `ignored` counts as absent.
   absl::StatusOr<std::vector<store::StoredIpu>> PlaceIn(const store::StoredCluster& cluster,
@@ -119,30 +127,38 @@ class Controller {
                                                         const std::string& ignored)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Completes and places, in the named allocation or the first with room.
-  absl::StatusOr<std::vector<store::StoredIpu>> Plan(vipuuser::PartitionRequirements& r, const std::string& ignored)
+  absl::StatusOr<std::vector<store::StoredIpu>> Plan(vipuuser::PartitionRequirements& r,
+                                                     const std::string& ignored)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Partition*> FindPartition(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Partition*> FindPartition(const std::string& id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // IPUs (agent, PCIe id) in use, with their partitions.
   std::map<std::pair<std::string, uint32_t>, std::string> IpusInUse(const std::string& ignored)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string ClusterOfAgent(const std::string& agent_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  const Announcement* AnnouncementOf(const store::StoredAgent& agent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  vipuadmin::Agent DescribeAgent(const store::StoredAgent& agent, bool with_ipus) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const Announcement* AnnouncementOf(const store::StoredAgent& agent)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  vipuadmin::Agent DescribeAgent(const store::StoredAgent& agent, bool with_ipus)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   vipuuser::Partition DescribePartition(const Partition& partition, bool with_gcds)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  vipuuser::PartitionConfig DescribeGcd(const Partition& partition, uint32_t gcd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  vipuuser::PartitionConfig DescribeGcd(const Partition& partition, uint32_t gcd)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::map<std::string, std::string> TargetOptions(const store::StoredPartition& partition)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- Configuration of agents ---
-  std::set<std::string> EndpointsOf(const store::StoredPartition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::set<std::string> EndpointsOf(const store::StoredPartition& partition)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MarkDirty(const std::set<std::string>& endpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  vipuagent::ConfigureRequest ConfigurationOf(const std::string& endpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  vipuagent::ConfigureRequest ConfigurationOf(const std::string& endpoint)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetPending(Partition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateStates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sends what is dirty. Called without the lock.
   void Reconcile();
-  void Configured(const std::string& endpoint, const vipuagent::ConfigureRequest& sent, const absl::Status& status);
+  void Configured(const std::string& endpoint, const vipuagent::ConfigureRequest& sent,
+                  const absl::Status& status);
 
   AgentGateway* const gateway_;
   const ControllerOptions options_;
@@ -152,7 +168,8 @@ class Controller {
   std::map<std::string, store::StoredAgent> agents_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, store::StoredCluster> clusters_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Partition> partitions_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::pair<vipuuser::PartitionStatus, Clock::time_point>> removed_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::pair<vipuuser::PartitionStatus, Clock::time_point>> removed_
+      ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Announcement> announced_ ABSL_GUARDED_BY(mutex_);  // by host:port
   std::map<std::string, Endpoint> endpoints_ ABSL_GUARDED_BY(mutex_);
   uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;

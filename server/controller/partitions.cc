@@ -30,44 +30,53 @@ std::string CanonicalRouting(absl::string_view text) {
 
 absl::StatusOr<Controller::Partition*> Controller::FindPartition(const std::string& id) {
   const auto it = partitions_.find(id);
-  if (it == partitions_.end()) return absl::NotFoundError(absl::StrCat("Partition ", id, " does not exist."));
+  if (it == partitions_.end())
+    return absl::NotFoundError(absl::StrCat("Partition ", id, " does not exist."));
   return &it->second;
 }
 
-std::map<std::pair<std::string, uint32_t>, std::string> Controller::IpusInUse(const std::string& ignored) {
+std::map<std::pair<std::string, uint32_t>, std::string> Controller::IpusInUse(
+    const std::string& ignored) {
   std::map<std::pair<std::string, uint32_t>, std::string> used;
   for (const auto& [id, partition] : partitions_) {
     if (id == ignored) continue;
-    for (const store::StoredIpu& ipu : partition.stored.ipus()) used[{ipu.agent_id(), ipu.pcie_id()}] = id;
+    for (const store::StoredIpu& ipu : partition.stored.ipus())
+      used[{ipu.agent_id(), ipu.pcie_id()}] = id;
   }
   return used;
 }
 
 absl::Status Controller::CompleteRequirements(const store::StoredCluster& cluster,
                                               vipuuser::PartitionRequirements& r) {
-  const auto invalid = [](auto... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
+  const auto invalid = [](auto... parts) {
+    return absl::InvalidArgumentError(absl::StrCat(parts...));
+  };
   const uint32_t size = r.size();
-  const uint32_t ild_ipus =
-      static_cast<uint32_t>(cluster.agent_ids_size()) / cluster.num_ipulinkdomains() * arch::kIpusPerMachine;
+  const uint32_t ild_ipus = static_cast<uint32_t>(cluster.agent_ids_size()) /
+                            cluster.num_ipulinkdomains() * arch::kIpusPerMachine;
   if (!arch::IsPowerOfTwo(size)) {
-    if (size == 0 || size > (1u << 30)) return invalid(size, " IPUs requested, give a power of two of 1 or more.");
-    return invalid(size, " IPUs requested, sizes are powers of two (next: ", arch::NextPowerOfTwo(size), ").");
+    if (size == 0 || size > (1u << 30))
+      return invalid(size, " IPUs requested, give a power of two of 1 or more.");
+    return invalid(
+        size, " IPUs requested, sizes are powers of two (next: ", arch::NextPowerOfTwo(size), ").");
   }
   const uint32_t ilds = size > ild_ipus ? (size + ild_ipus - 1) / ild_ipus : 1;
   if (r.num_ilds() != 0 && r.num_ilds() != ilds) {
-    return invalid(size, " IPUs of cluster ", cluster.id(), " lie in ", ilds, " IPU-Link domains; ", r.num_ilds(),
-                   " requested.");
+    return invalid(size, " IPUs of cluster ", cluster.id(), " lie in ", ilds, " IPU-Link domains; ",
+                   r.num_ilds(), " requested.");
   }
   r.set_num_ilds(ilds);
   if (r.num_gcds() == 0) r.set_num_gcds(ilds);
   if (r.num_gcds() > size || size % r.num_gcds() != 0) {
-    return invalid("Number of GCDs must divide the size. ", r.num_gcds(), " GCDs of ", size, " IPUs requested.");
+    return invalid("Number of GCDs must divide the size. ", r.num_gcds(), " GCDs of ", size,
+                   " IPUs requested.");
   }
-  if (r.num_gcds() < ilds) return invalid("A partition over ", ilds, " ILDs needs at least ", ilds, " GCDs.");
+  if (r.num_gcds() < ilds)
+    return invalid("A partition over ", ilds, " ILDs needs at least ", ilds, " GCDs.");
   if (r.num_replicas() == 0) r.set_num_replicas(r.num_gcds());
   if (r.num_replicas() % r.num_gcds() != 0) {
-    return invalid("Number of replicas must be a multiple of the number of GCDs. ", r.num_replicas(), " replicas, ",
-                   r.num_gcds(), " GCDs requested.");
+    return invalid("Number of replicas must be a multiple of the number of GCDs. ",
+                   r.num_replicas(), " replicas, ", r.num_gcds(), " GCDs requested.");
   }
   if (!r.sync_type().empty() && CanonicalSyncType(r.sync_type()).empty()) {
     return invalid("Sync type '", r.sync_type(), "' is none of pod-native-default, c2-compatible.");
@@ -103,16 +112,16 @@ absl::Status Controller::CompleteRequirements(const store::StoredCluster& cluste
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<store::StoredIpu>> Controller::PlaceIn(const store::StoredCluster& cluster,
-                                                                  const vipuuser::PartitionRequirements& r,
-                                                                  const std::string& ignored) {
+absl::StatusOr<std::vector<store::StoredIpu>> Controller::PlaceIn(
+    const store::StoredCluster& cluster, const vipuuser::PartitionRequirements& r,
+    const std::string& ignored) {
   const auto used = IpusInUse(ignored);
   PlacementRequest request;
   request.allocation_id = cluster.id();
   request.size = r.size();
   request.index = r.has_index() ? static_cast<int64_t>(r.index().index()) : -1;
-  request.ipus_per_ild =
-      static_cast<uint32_t>(cluster.agent_ids_size()) / cluster.num_ipulinkdomains() * arch::kIpusPerMachine;
+  request.ipus_per_ild = static_cast<uint32_t>(cluster.agent_ids_size()) /
+                         cluster.num_ipulinkdomains() * arch::kIpusPerMachine;
   for (const std::string& agent : cluster.agent_ids()) {
     for (uint32_t p = 0; p < arch::kIpusPerMachine; ++p) {
       request.free.push_back(!used.contains({agent, arch::IpuNumberOfPosition(p)}));
@@ -139,10 +148,11 @@ absl::StatusOr<std::vector<store::StoredIpu>> Controller::Plan(vipuuser::Partiti
   // Each cluster has its default allocation only, so either name chooses the cluster.
   const std::string wanted = r.allocation_id().empty() ? r.cluster_id() : r.allocation_id();
   if (!wanted.empty() && !clusters_.contains(wanted)) {
-    return absl::NotFoundError(absl::StrCat(r.allocation_id().empty() ? "Cluster " : "Allocation ", wanted,
-                                            " does not exist."));
+    return absl::NotFoundError(absl::StrCat(r.allocation_id().empty() ? "Cluster " : "Allocation ",
+                                            wanted, " does not exist."));
   }
-  if (clusters_.empty()) return absl::FailedPreconditionError("There is no cluster; create one first.");
+  if (clusters_.empty())
+    return absl::FailedPreconditionError("There is no cluster; create one first.");
   absl::Status refusal;
   for (const auto& [id, cluster] : clusters_) {
     if (!wanted.empty() && id != wanted) continue;
@@ -162,15 +172,17 @@ absl::StatusOr<std::vector<store::StoredIpu>> Controller::Plan(vipuuser::Partiti
   return refusal;
 }
 
-absl::StatusOr<std::string> Controller::CreatePartition(const vipuuser::CreatePartitionRequest& request,
-                                                        const std::string& user) {
+absl::StatusOr<std::string> Controller::CreatePartition(
+    const vipuuser::CreatePartitionRequest& request, const std::string& user) {
   const std::string& id = request.requirements().id();
   VPOD_RETURN_IF_ERROR(CheckId(id));
   {
     base::MutexLock lock(mutex_);
     const auto existing = partitions_.find(id);
     if (existing != partitions_.end()) {
-      if (!request.request_id().empty() && existing->second.stored.request_id() == request.request_id()) return id;
+      if (!request.request_id().empty() &&
+          existing->second.stored.request_id() == request.request_id())
+        return id;
       return absl::AlreadyExistsError(absl::StrCat("Partition ", id, " already exists."));
     }
     Partition partition;
@@ -247,12 +259,15 @@ absl::Status Controller::RemovePartition(const std::string& id) {
   return absl::OkStatus();
 }
 
-std::map<std::string, std::string> Controller::TargetOptions(const store::StoredPartition& partition) {
+std::map<std::string, std::string> Controller::TargetOptions(
+    const store::StoredPartition& partition) {
   const vipuuser::PartitionRequirements& r = partition.requirements();
   const std::string& routing = r.ipu_link_routing();
   return {
       {"ipuLinkDomainSize", absl::StrCat(r.size() / std::max(1u, r.num_ilds()))},
-      {"ipuLinkConfiguration", routing == "DNC" ? "default" : routing == "BTNC" ? "barleyTwist" : "slidingWindow"},
+      {"ipuLinkConfiguration", routing == "DNC"    ? "default"
+                               : routing == "BTNC" ? "barleyTwist"
+                                                   : "slidingWindow"},
       {"ipuLinkTopology", routing == "RINGSWNC" ? "torus" : "mesh"},
       {"gatewayMode", "true"},
       {"instanceSize", absl::StrCat(r.size() / std::max(1u, r.num_gcds()))},
@@ -272,7 +287,8 @@ vipuuser::PartitionConfig Controller::DescribeGcd(const Partition& partition, ui
     device->set_routing_id(ipu.routing_id());
     device->set_pcie_id(ipu.pcie_id());
     const auto agent = agents_.find(ipu.agent_id());
-    const Announcement* announcement = agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
+    const Announcement* announcement =
+        agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
     if (announcement != nullptr) {
       device->set_ip(announcement->machine.data_ip());
       device->set_endpoint(announcement->endpoint);
@@ -296,10 +312,14 @@ vipuuser::Partition Controller::DescribePartition(const Partition& partition, bo
   *result.mutable_requirements() = partition.stored.requirements();
   vipuuser::PartitionStatus* status = result.mutable_status();
   status->set_state(partition.state);
-  status->set_provisioning_state(partition.state == vipuuser::PS_PENDING ? vipuuser::PRS_BUSY : vipuuser::PRS_IDLE);
-  status->set_error(partition.state == vipuuser::PS_ERROR ? static_cast<uint32_t>(absl::StatusCode::kAborted) : 0);
+  status->set_provisioning_state(partition.state == vipuuser::PS_PENDING ? vipuuser::PRS_BUSY
+                                                                         : vipuuser::PRS_IDLE);
+  status->set_error(partition.state == vipuuser::PS_ERROR
+                        ? static_cast<uint32_t>(absl::StatusCode::kAborted)
+                        : 0);
   status->set_message(partition.last_error);
-  for (const auto& [key, value] : TargetOptions(partition.stored)) (*status->mutable_target_options())[key] = value;
+  for (const auto& [key, value] : TargetOptions(partition.stored))
+    (*status->mutable_target_options())[key] = value;
   status->set_num_ilds(partition.stored.requirements().num_ilds());
   status->set_created_by(partition.stored.created_by());
   status->set_created_at(partition.stored.created_at());
@@ -315,7 +335,8 @@ vipuuser::Partition Controller::DescribePartition(const Partition& partition, bo
 std::vector<vipuuser::Partition> Controller::ListPartitions() {
   base::MutexLock lock(mutex_);
   std::vector<vipuuser::Partition> result;
-  for (const auto& [id, partition] : partitions_) result.push_back(DescribePartition(partition, true));
+  for (const auto& [id, partition] : partitions_)
+    result.push_back(DescribePartition(partition, true));
   return result;
 }
 
@@ -333,22 +354,24 @@ absl::StatusOr<vipuuser::PartitionStatus> Controller::GetPartitionStatus(const s
   return DescribePartition(*partition, false).status();
 }
 
-absl::StatusOr<vipuuser::PartitionConfig> Controller::GetPartitionConfig(const std::string& id,
-                                                                         absl::StatusOr<uint32_t> gcd) {
+absl::StatusOr<vipuuser::PartitionConfig> Controller::GetPartitionConfig(
+    const std::string& id, absl::StatusOr<uint32_t> gcd) {
   base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(id));
   const uint32_t gcds = partition->stored.requirements().num_gcds();
   if (!gcd.ok() && gcds > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("Partition has ", gcds, " GCDs; give a GCD id."));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Partition has ", gcds, " GCDs; give a GCD id."));
   }
   const uint32_t number = gcd.ok() ? *gcd : 0;
   if (number >= gcds) {
-    return absl::InvalidArgumentError(absl::StrCat("Partition has ", gcds, " GCDs; GCD ", number,
-                                                   " does not exist."));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Partition has ", gcds, " GCDs; GCD ", number, " does not exist."));
   }
   if (partition->state != vipuuser::PS_ACTIVE) {
-    return absl::FailedPreconditionError(absl::StrCat("Partition ", id, " is not ACTIVE (state ",
-                                                      vipuuser::PartitionState_Name(partition->state).substr(3), ")."));
+    return absl::FailedPreconditionError(
+        absl::StrCat("Partition ", id, " is not ACTIVE (state ",
+                     vipuuser::PartitionState_Name(partition->state).substr(3), ")."));
   }
   return DescribeGcd(*partition, number);
 }
@@ -361,8 +384,8 @@ absl::StatusOr<uint32_t> Controller::AvailablePartitions(uint32_t size) {
   for (const auto& [id, cluster] : clusters_) {
     PlacementRequest request;
     request.size = size;
-    request.ipus_per_ild =
-        static_cast<uint32_t>(cluster.agent_ids_size()) / cluster.num_ipulinkdomains() * arch::kIpusPerMachine;
+    request.ipus_per_ild = static_cast<uint32_t>(cluster.agent_ids_size()) /
+                           cluster.num_ipulinkdomains() * arch::kIpusPerMachine;
     for (const std::string& agent : cluster.agent_ids()) {
       for (uint32_t p = 0; p < arch::kIpusPerMachine; ++p) {
         request.free.push_back(!used.contains({agent, arch::IpuNumberOfPosition(p)}));

@@ -9,7 +9,8 @@ namespace {
 
 bool AllFree(const std::vector<bool>& free, uint64_t first, uint64_t count) {
   if (first + count > free.size()) return false;
-  return std::all_of(free.begin() + static_cast<int64_t>(first), free.begin() + static_cast<int64_t>(first + count),
+  return std::all_of(free.begin() + static_cast<int64_t>(first),
+                     free.begin() + static_cast<int64_t>(first + count),
                      [](bool is_free) { return is_free; });
 }
 
@@ -18,7 +19,9 @@ uint64_t EnclosingBlock(const PlacementRequest& request, uint64_t ild_start, uin
   uint64_t block = request.size;
   while (block * 2 <= request.ipus_per_ild) {
     const uint64_t start = ild_start + (first - ild_start) / (block * 2) * (block * 2);
-    if (start + block * 2 > ild_start + request.ipus_per_ild || !AllFree(request.free, start, block * 2)) break;
+    if (start + block * 2 > ild_start + request.ipus_per_ild ||
+        !AllFree(request.free, start, block * 2))
+      break;
     block *= 2;
   }
   return block;
@@ -28,7 +31,8 @@ absl::Status Refusal(const PlacementRequest& request) {
   const auto free = std::count(request.free.begin(), request.free.end(), true);
   if (static_cast<uint64_t>(request.size) > request.free.size()) {
     return absl::ResourceExhaustedError(absl::StrCat(request.size, " IPUs requested, allocation ",
-                                                     request.allocation_id, " has ", request.free.size(), "."));
+                                                     request.allocation_id, " has ",
+                                                     request.free.size(), "."));
   }
   uint64_t largest = 0;
   for (uint64_t size = 1; size <= request.free.size(); size *= 2) {
@@ -55,7 +59,8 @@ absl::StatusOr<uint32_t> Place(const PlacementRequest& request) {
   if (request.size > request.ipus_per_ild) {
     // Whole ILDs.
     if (request.size % request.ipus_per_ild == 0) {
-      for (uint64_t start = 0; start + request.size <= request.free.size(); start += request.ipus_per_ild) {
+      for (uint64_t start = 0; start + request.size <= request.free.size();
+           start += request.ipus_per_ild) {
         if (AllFree(request.free, start, request.size)) return static_cast<uint32_t>(start);
       }
     }
@@ -63,7 +68,8 @@ absl::StatusOr<uint32_t> Place(const PlacementRequest& request) {
   }
   uint64_t best = 0, best_block = 0;
   for (uint64_t ild = 0; ild < request.free.size(); ild += request.ipus_per_ild) {
-    for (uint64_t first = ild; first + request.size <= ild + request.ipus_per_ild; first += request.size) {
+    for (uint64_t first = ild; first + request.size <= ild + request.ipus_per_ild;
+         first += request.size) {
       if (!AllFree(request.free, first, request.size)) continue;
       const uint64_t block = EnclosingBlock(request, ild, first);
       if (best_block == 0 || block < best_block) {

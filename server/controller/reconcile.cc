@@ -1,4 +1,5 @@
-// Keeps the agents' processes told of their partitions, and the partitions' states in step with what they confirm.
+// Keeps the agents' processes told of their partitions, and the partitions' states in step with
+// what they confirm.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,8 @@ std::set<std::string> Controller::EndpointsOf(const store::StoredPartition& part
   for (const store::StoredIpu& ipu : partition.ipus()) {
     if (!seen.insert(ipu.agent_id()).second) continue;
     const auto agent = agents_.find(ipu.agent_id());
-    const Announcement* announcement = agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
+    const Announcement* announcement =
+        agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
     endpoints.insert(announcement == nullptr ? "" : announcement->endpoint);
   }
   return endpoints;
@@ -72,10 +74,12 @@ vipuagent::ConfigureRequest Controller::ConfigurationOf(const std::string& endpo
     spec->set_ild_routing(r.ipu_link_routing());
     spec->set_owner(partition.stored.created_by());
     spec->set_shared(r.shared());
-    for (const auto& [key, value] : TargetOptions(partition.stored)) (*spec->mutable_target_options())[key] = value;
+    for (const auto& [key, value] : TargetOptions(partition.stored))
+      (*spec->mutable_target_options())[key] = value;
     for (const store::StoredIpu& stored : partition.stored.ipus()) {
       const auto agent = agents_.find(stored.agent_id());
-      const Announcement* announcement = agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
+      const Announcement* announcement =
+          agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
       if (announcement == nullptr || announcement->endpoint != endpoint) continue;
       vipuagent::PartitionIpu* ipu = spec->add_ipus();
       ipu->set_machine_host(announcement->machine.host());
@@ -99,9 +103,10 @@ void Controller::Reconcile() {
     }
   }
   for (auto& [endpoint, request] : calls) {
-    gateway_->Configure(endpoint, request, [this, endpoint = endpoint, request](const absl::Status& status) {
-      Configured(endpoint, request, status);
-    });
+    gateway_->Configure(endpoint, request,
+                        [this, endpoint = endpoint, request](const absl::Status& status) {
+                          Configured(endpoint, request, status);
+                        });
   }
 }
 
@@ -113,7 +118,8 @@ void Controller::Configured(const std::string& name, const vipuagent::ConfigureR
     endpoint.in_flight = false;
     if (status.ok()) {
       endpoint.confirmed.clear();
-      for (const auto& partition : sent.partitions()) endpoint.confirmed[partition.id()] = partition.generation();
+      for (const auto& partition : sent.partitions())
+        endpoint.confirmed[partition.id()] = partition.generation();
     } else if (absl::IsInvalidArgument(status)) {
       // The agent will never take it: trying again is useless.
       for (const auto& spec : sent.partitions()) {
@@ -137,15 +143,18 @@ void Controller::UpdateStates() {
     std::string silent;
     for (const store::StoredIpu& ipu : partition.stored.ipus()) {
       const auto agent = agents_.find(ipu.agent_id());
-      const Announcement* announcement = agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
-      const auto endpoint = announcement == nullptr ? endpoints_.end() : endpoints_.find(announcement->endpoint);
+      const Announcement* announcement =
+          agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
+      const auto endpoint =
+          announcement == nullptr ? endpoints_.end() : endpoints_.find(announcement->endpoint);
       if (endpoint == endpoints_.end()) {
         confirmed = false;
         continue;
       }
       if (!endpoint->second.up) silent = ipu.agent_id();
       const auto it = endpoint->second.confirmed.find(id);
-      confirmed = confirmed && it != endpoint->second.confirmed.end() && it->second == partition.stored.generation();
+      confirmed = confirmed && it != endpoint->second.confirmed.end() &&
+                  it->second == partition.stored.generation();
     }
     switch (partition.state) {
       case vipuuser::PS_PENDING:
@@ -177,16 +186,20 @@ void Controller::Tick() {
   {
     base::MutexLock lock(mutex_);
     const Clock::time_point now = options_.now();
-    for (auto& [name, endpoint] : endpoints_) endpoint.up = now - endpoint.seen <= options_.agent_timeout;
+    for (auto& [name, endpoint] : endpoints_)
+      endpoint.up = now - endpoint.seen <= options_.agent_timeout;
     UpdateStates();
     for (auto& [id, partition] : partitions_) {
-      if (partition.state == vipuuser::PS_PENDING && now - partition.pending_since > options_.partition_timeout) {
+      if (partition.state == vipuuser::PS_PENDING &&
+          now - partition.pending_since > options_.partition_timeout) {
         partition.state = vipuuser::PS_ERROR;
-        partition.last_error = absl::StrCat("Not configured within ", options_.partition_timeout.count(), " s.");
+        partition.last_error =
+            absl::StrCat("Not configured within ", options_.partition_timeout.count(), " s.");
       }
     }
     for (auto it = removed_.begin(); it != removed_.end();) {
-      it = now - it->second.second > options_.removed_status_kept ? removed_.erase(it) : std::next(it);
+      it = now - it->second.second > options_.removed_status_kept ? removed_.erase(it)
+                                                                  : std::next(it);
     }
   }
   Reconcile();

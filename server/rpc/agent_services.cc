@@ -18,9 +18,10 @@ using base::ToGrpc;
 
 constexpr size_t kChunk = 1 << 20;
 
-// Attach and Run take as long as programs do and hold no thread; the others are short and synchronous.
-using IpuofBase =
-    ipuof::v1::Ipuof::WithCallbackMethod_Attach<ipuof::v1::Ipuof::WithCallbackMethod_Run<ipuof::v1::Ipuof::Service>>;
+// Attach and Run take as long as programs do and hold no thread; the others are short and
+// synchronous.
+using IpuofBase = ipuof::v1::Ipuof::WithCallbackMethod_Attach<
+    ipuof::v1::Ipuof::WithCallbackMethod_Run<ipuof::v1::Ipuof::Service>>;
 
 // Writes `bytes` in chunks; an empty value is one empty message.
 template <class Reply>
@@ -44,7 +45,8 @@ class IpuofService : public IpuofBase {
     return AttachCall::Start(agent_);
   }
 
-  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context, const ipuof::v1::RunRequest* request,
+  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
+                                const ipuof::v1::RunRequest* request,
                                 ipuof::v1::RunReply* reply) override {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     agent_.Run(request->lease_id(), request->program(), request->slot(),
@@ -66,13 +68,14 @@ class IpuofService : public IpuofBase {
         lease_id = request.lease_id();
         total = request.total_bytes();
         if (total > limit) {
-          return ToGrpc(absl::InvalidArgumentError(
-              absl::StrCat("the executable has ", total, " bytes, at most ", limit, " are accepted")));
+          return ToGrpc(absl::InvalidArgumentError(absl::StrCat(
+              "the executable has ", total, " bytes, at most ", limit, " are accepted")));
         }
         bytes.reserve(total);
       }
       if (request.chunk().size() > total - bytes.size()) {
-        return ToGrpc(absl::InvalidArgumentError(absl::StrCat("more than the announced ", total, " bytes were sent")));
+        return ToGrpc(absl::InvalidArgumentError(
+            absl::StrCat("more than the announced ", total, " bytes were sent")));
       }
       bytes += request.chunk();
     }
@@ -86,14 +89,16 @@ class IpuofService : public IpuofBase {
     return grpc::Status::OK;
   }
 
-  grpc::Status WriteStream(grpc::ServerContext*, grpc::ServerReader<ipuof::v1::WriteStreamRequest>* reader,
+  grpc::Status WriteStream(grpc::ServerContext*,
+                           grpc::ServerReader<ipuof::v1::WriteStreamRequest>* reader,
                            ipuof::v1::WriteStreamReply*) override {
     ipuof::v1::WriteStreamRequest request;
     std::string lease_id;
     uint32_t slot = 0;
     for (bool first = true; reader->Read(&request); first = false) {
       if (first) lease_id = request.lease_id(), slot = request.slot();
-      const absl::Status status = agent_.WriteStream(lease_id, slot, request.offset(), request.data());
+      const absl::Status status =
+          agent_.WriteStream(lease_id, slot, request.offset(), request.data());
       if (!status.ok()) return ToGrpc(status);
     }
     return grpc::Status::OK;
@@ -101,11 +106,13 @@ class IpuofService : public IpuofBase {
 
   grpc::Status ReadStream(grpc::ServerContext*, const ipuof::v1::ReadStreamRequest* request,
                           grpc::ServerWriter<ipuof::v1::ReadStreamReply>* writer) override {
-    auto bytes = agent_.ReadStream(request->lease_id(), request->slot(), request->offset(), request->bytes());
+    auto bytes = agent_.ReadStream(request->lease_id(), request->slot(), request->offset(),
+                                   request->bytes());
     return bytes.ok() ? WriteChunks(*bytes, *writer) : ToGrpc(bytes.status());
   }
 
-  grpc::Status WriteTensor(grpc::ServerContext*, grpc::ServerReader<ipuof::v1::WriteTensorRequest>* reader,
+  grpc::Status WriteTensor(grpc::ServerContext*,
+                           grpc::ServerReader<ipuof::v1::WriteTensorRequest>* reader,
                            ipuof::v1::WriteTensorReply*) override {
     ipuof::v1::WriteTensorRequest first, request;
     uint64_t offset = 0;
@@ -114,8 +121,9 @@ class IpuofService : public IpuofBase {
         first = request;
         first.clear_data();
       }
-      const absl::Status status = agent_.WriteVariable(first.lease_id(), first.variable(), first.all_replicas(),
-                                                       first.replica(), offset, request.data());
+      const absl::Status status =
+          agent_.WriteVariable(first.lease_id(), first.variable(), first.all_replicas(),
+                               first.replica(), offset, request.data());
       if (!status.ok()) return ToGrpc(status);
       offset += request.data().size();
     }
@@ -138,7 +146,8 @@ class IpuofService : public IpuofBase {
 
   grpc::Status ResetDevice(grpc::ServerContext*, const ipuof::v1::ResetDeviceRequest* request,
                            ipuof::v1::ResetDeviceReply*) override {
-    return ToGrpc(agent_.ResetDevice(request->partition_id(), request->gcd_id(), request->device_id()));
+    return ToGrpc(
+        agent_.ResetDevice(request->partition_id(), request->gcd_id(), request->device_id()));
   }
 
  private:

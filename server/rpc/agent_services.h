@@ -1,9 +1,10 @@
-// gRPC in front of the agent: IPUoF, telemetry and machine management. Thin: every rule is in server/agent.
+// gRPC in front of the agent: IPUoF, telemetry and machine management. Thin: every rule is in
+// server/agent.
 #pragma once
 
-#include <memory>
-
 #include <grpcpp/server_builder.h>
+
+#include <memory>
 
 #include "server/agent/agent.h"
 

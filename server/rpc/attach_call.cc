@@ -35,7 +35,8 @@ void AttachCall::OnReadDone(bool ok) {
     if (request_.has_detach()) detached_ = true;
   }
   if (first && !request_.has_open()) {
-    End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "an Attach stream begins with AttachOpen"));
+    End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                     "an Attach stream begins with AttachOpen"));
   } else if (!first && request_.has_open()) {
     End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "an Attach stream has one AttachOpen"));
   } else if (first) {
@@ -53,13 +54,14 @@ void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
   events.on_revoked = [weak](const absl::Status& cause) {
     if (auto call = weak.lock()) call->End(base::ToGrpc(cause));
   };
-  agent_.Attach(open, std::move(events), [weak, &agent = agent_](absl::StatusOr<ipuof::v1::Attached> result) {
-    if (auto call = weak.lock()) {
-      call->Attached(std::move(result));
-    } else if (result.ok()) {
-      agent.Release(result->lease_id(), /*lost=*/true);
-    }
-  });
+  agent_.Attach(open, std::move(events),
+                [weak, &agent = agent_](absl::StatusOr<ipuof::v1::Attached> result) {
+                  if (auto call = weak.lock()) {
+                    call->Attached(std::move(result));
+                  } else if (result.ok()) {
+                    agent.Release(result->lease_id(), /*lost=*/true);
+                  }
+                });
 }
 
 void AttachCall::Attached(absl::StatusOr<ipuof::v1::Attached> result) {

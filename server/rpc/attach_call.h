@@ -37,9 +37,9 @@ class AttachCall : public grpc::ServerBidiReactor<ipuof::v1::AttachRequest, ipuo
   ipuof::v1::AttachRequest request_;  // of the read under way
   base::Mutex mutex_;
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;     // the client's side ended
-  bool detached_ ABSL_GUARDED_BY(mutex_) = false;   // in an orderly way
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;   // Finish was called
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;    // the client's side ended
+  bool detached_ ABSL_GUARDED_BY(mutex_) = false;  // in an orderly way
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was called
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   std::string lease_id_ ABSL_GUARDED_BY(mutex_);
   std::deque<ipuof::v1::AttachEvent> queue_ ABSL_GUARDED_BY(mutex_);

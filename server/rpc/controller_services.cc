@@ -23,7 +23,8 @@ using grpc::Status;
 // Who asks; without security the client's own word.
 std::string UserOf(const ServerContext& context) {
   const auto it = context.client_metadata().find("vipu-user-id");
-  return it == context.client_metadata().end() ? "" : std::string(it->second.data(), it->second.size());
+  return it == context.client_metadata().end() ? ""
+                                               : std::string(it->second.data(), it->second.size());
 }
 
 template <class T, class Assign>
@@ -44,32 +45,41 @@ class UserService : public vipuuser::VipuUser::Service {
   }
   Status ListAllocations(ServerContext*, const vipuuser::ListAllocationsRequest*,
                          vipuuser::ListAllocationsReply* reply) override {
-    for (auto& allocation : controller_.ListAllocations()) *reply->add_allocations() = std::move(allocation);
+    for (auto& allocation : controller_.ListAllocations())
+      *reply->add_allocations() = std::move(allocation);
     return Status::OK;
   }
   Status ListPartitions(ServerContext*, const vipuuser::ListPartitionsRequest*,
                         vipuuser::ListPartitionsReply* reply) override {
-    for (auto& partition : controller_.ListPartitions()) *reply->add_partitions() = std::move(partition);
+    for (auto& partition : controller_.ListPartitions())
+      *reply->add_partitions() = std::move(partition);
     return Status::OK;
   }
   Status GetPartition(ServerContext*, const vipuuser::GetPartitionRequest* request,
                       vipuuser::GetPartitionReply* reply) override {
-    return Answer(controller_.GetPartition(request->partition_id()),
-                  [&](vipuuser::Partition partition) { *reply->mutable_partition() = std::move(partition); });
+    return Answer(
+        controller_.GetPartition(request->partition_id()),
+        [&](vipuuser::Partition partition) { *reply->mutable_partition() = std::move(partition); });
   }
   Status GetPartitionStatus(ServerContext*, const vipuuser::GetPartitionStatusRequest* request,
                             vipuuser::GetPartitionStatusReply* reply) override {
-    return Answer(controller_.GetPartitionStatus(request->partition_id()),
-                  [&](vipuuser::PartitionStatus status) { *reply->mutable_status() = std::move(status); });
+    return Answer(
+        controller_.GetPartitionStatus(request->partition_id()),
+        [&](vipuuser::PartitionStatus status) { *reply->mutable_status() = std::move(status); });
   }
-  Status GetPartitionIpuofConfig(ServerContext*, const vipuuser::GetPartitionIpuofConfigRequest* request,
+  Status GetPartitionIpuofConfig(ServerContext*,
+                                 const vipuuser::GetPartitionIpuofConfigRequest* request,
                                  vipuuser::GetPartitionIpuofConfigReply* reply) override {
-    const absl::StatusOr<uint32_t> gcd =
-        request->has_gcd_id() ? absl::StatusOr<uint32_t>(request->gcd_id().id()) : absl::NotFoundError("unset");
+    const absl::StatusOr<uint32_t> gcd = request->has_gcd_id()
+                                             ? absl::StatusOr<uint32_t>(request->gcd_id().id())
+                                             : absl::NotFoundError("unset");
     return Answer(controller_.GetPartitionConfig(request->partition_id(), gcd),
-                  [&](vipuuser::PartitionConfig config) { *reply->mutable_ipuof_config() = std::move(config); });
+                  [&](vipuuser::PartitionConfig config) {
+                    *reply->mutable_ipuof_config() = std::move(config);
+                  });
   }
-  Status GetAvailableNumPartitions(ServerContext*, const vipuuser::GetAvailableNumPartitionsRequest* request,
+  Status GetAvailableNumPartitions(ServerContext*,
+                                   const vipuuser::GetAvailableNumPartitionsRequest* request,
                                    vipuuser::GetAvailableNumPartitionsReply* reply) override {
     return Answer(controller_.AvailablePartitions(request->size()),
                   [&](uint32_t number) { reply->set_num_partitions(number); });
@@ -144,7 +154,8 @@ class AdminService : public vipuadmin::VipuAdmin::Service {
 class RegistryService : public vipuagent::VipuRegistry::Service {
  public:
   explicit RegistryService(controller::Controller& controller) : controller_(controller) {}
-  Status Announce(ServerContext*, const vipuagent::AnnounceRequest* request, vipuagent::AnnounceReply*) override {
+  Status Announce(ServerContext*, const vipuagent::AnnounceRequest* request,
+                  vipuagent::AnnounceReply*) override {
     controller_.Announce(*request);
     return Status::OK;
   }
@@ -178,7 +189,8 @@ void GrpcAgentGateway::Stop() {
   lock.Wait(impl_->changed, [this] { return impl_->calls.empty(); });
 }
 
-void GrpcAgentGateway::Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
+void GrpcAgentGateway::Configure(const std::string& endpoint,
+                                 const vipuagent::ConfigureRequest& request,
                                  std::function<void(absl::Status)> done) {
   auto call = std::make_shared<Impl::Call>();
   call->request = request;
@@ -189,7 +201,8 @@ void GrpcAgentGateway::Configure(const std::string& endpoint, const vipuagent::C
     if (impl_->stopping) return;
     auto& entry = impl_->stubs[endpoint];
     if (entry == nullptr) {
-      entry = vipuagent::VipuAgent::NewStub(grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials()));
+      entry = vipuagent::VipuAgent::NewStub(
+          grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials()));
     }
     stub = entry.get();
     impl_->calls.insert(call);
@@ -209,7 +222,8 @@ void GrpcAgentGateway::Configure(const std::string& endpoint, const vipuagent::C
 }
 
 struct ControllerServices::Impl {
-  explicit Impl(controller::Controller& controller) : user(controller), admin(controller), registry(controller) {}
+  explicit Impl(controller::Controller& controller)
+      : user(controller), admin(controller), registry(controller) {}
   UserService user;
   AdminService admin;
   RegistryService registry;
@@ -219,7 +233,9 @@ ControllerServices::ControllerServices(controller::Controller& controller)
     : impl_(std::make_unique<Impl>(controller)) {}
 ControllerServices::~ControllerServices() = default;
 
-void ControllerServices::RegisterUser(grpc::ServerBuilder& builder) { builder.RegisterService(&impl_->user); }
+void ControllerServices::RegisterUser(grpc::ServerBuilder& builder) {
+  builder.RegisterService(&impl_->user);
+}
 
 void ControllerServices::RegisterAdmin(grpc::ServerBuilder& builder) {
   builder.RegisterService(&impl_->admin);

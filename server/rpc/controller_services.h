@@ -1,16 +1,17 @@
-// gRPC in front of the controller: user, admin and registry services, and the way back to the agents. Thin: every rule is
-// in server/controller.
+// gRPC in front of the controller: user, admin and registry services, and the way back to the
+// agents. Thin: every rule is in server/controller.
 #pragma once
 
-#include <memory>
-
 #include <grpcpp/server_builder.h>
+
+#include <memory>
 
 #include "server/controller/controller.h"
 
 namespace vpod::rpc {
 
-// Reaches agents' processes; finishes or drops its calls when destroyed, after the controller must no longer be called.
+// Reaches agents' processes; finishes or drops its calls when destroyed, after the controller must
+// no longer be called.
 class GrpcAgentGateway : public controller::AgentGateway {
  public:
   GrpcAgentGateway();

@@ -63,26 +63,31 @@ absl::Status CheckListenAddress(absl::string_view address, bool insecure_allowed
   const absl::string_view host = address.substr(0, address.rfind(':'));
   const bool loopback = absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]";
   if (!loopback && !insecure_allowed) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("address '", address, "' reaches beyond this host; give --insecure-listen to allow it"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "address '", address, "' reaches beyond this host; give --insecure-listen to allow it"));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<AddressPair> ClaimAddressPair() {
+absl::StatusOr<AddressPair> ClaimAddressPair(const std::string& management_prefix) {
   for (int k = 0; 11 + 2 * k < 255; ++k) {
     base::UniqueFd claim(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(8080);
     const std::string prefix = absl::StrCat("127.", 10 + 2 * k);
-    // The last address of the pair is no machine's (PODs end at 65,534); holding it claims the pair.
+    if (!management_prefix.empty() && prefix != management_prefix) continue;
+    // The last address of the pair is no machine's (PODs end at 65,534); holding it claims the
+    // pair.
     inet_pton(AF_INET, absl::StrCat(prefix, ".255.255").c_str(), &address.sin_addr);
     if (bind(claim.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
       return AddressPair{prefix, absl::StrCat("127.", 11 + 2 * k), std::move(claim)};
     }
   }
-  return absl::ResourceExhaustedError("all 122 address pairs of local PODs are taken");
+  return absl::ResourceExhaustedError(
+      management_prefix.empty()
+          ? std::string("all 122 address pairs of local PODs are taken")
+          : absl::StrCat("the addresses ", management_prefix, ".* are taken"));
 }
 
 }  // namespace vpod::rpc

@@ -1,4 +1,5 @@
-// What the daemons' main functions share: signals, logging, address checks, the addresses of a local POD.
+// What the daemons' main functions share: signals, logging, address checks, the addresses of a
+// local POD.
 #pragma once
 
 #include <string>
@@ -18,16 +19,18 @@ int WaitForStopSignal();
 // Sends the log to `file`, or stderr when empty. `level` is trace, debug, info, warn, error or off.
 absl::Status SetUpLog(const std::string& level, const std::string& file);
 
-// PermissionDenied when `address` (host:port) reaches beyond loopback and `insecure_allowed` is false.
+// PermissionDenied when `address` (host:port) reaches beyond loopback and `insecure_allowed` is
+// false.
 absl::Status CheckListenAddress(absl::string_view address, bool insecure_allowed);
 
-// A free pair of second octets for the machines of a POD: 127.(10+2k) management, 127.(11+2k) data plane. The descriptor keeps
-// the pair taken.
+// A free pair of second octets for the machines of a POD: 127.(10+2k) management, 127.(11+2k) data
+// plane. The descriptor keeps the pair taken.
 struct AddressPair {
   std::string management_prefix;  // "127.10"
   std::string data_prefix;        // "127.11"
   base::UniqueFd claim;
 };
-absl::StatusOr<AddressPair> ClaimAddressPair();
+// With `management_prefix` ("127.10") that pair only, as a restarted POD needs its old addresses.
+absl::StatusOr<AddressPair> ClaimAddressPair(const std::string& management_prefix = "");
 
 }  // namespace vpod::rpc

@@ -23,7 +23,8 @@ namespace {
 constexpr char kVersion[] = "1.18.0";
 constexpr char kFooter[] =
     "Commands: <verb> <noun> [id]\n"
-    "  create|get|remove  agent, cluster (vipu-admin)      list  agents, clusters, allocations, partitions\n"
+    "  create|get|remove  agent, cluster (vipu-admin)      list  agents, clusters, allocations, "
+    "partitions\n"
     "  create|get|remove|reset|update  partition           get   allocation\n"
     "  discover  agents (vipu-admin)\n"
     "Exit status: 0 done, 1 failed, 2 wrong usage.";
@@ -34,10 +35,10 @@ struct Flags {
   std::string timeout = "120";
   bool showjson = false, version = false, server_version = false;
   std::string host, port, agents, num_ipulinkdomains, topology, cluster_topology;
-  std::string size, num_gcds, gcd_sync_replicas, total_num_replicas, routing, gw_routing, sync_type, cluster,
-      allocation, index, num_ilds, gcd;
-  bool reconfigurable = false, no_auto_reset = false, relocatable = false, shared = false, no_wait = false,
-       ipuof_configs = false;
+  std::string size, num_gcds, gcd_sync_replicas, total_num_replicas, routing, gw_routing, sync_type,
+      cluster, allocation, index, num_ilds, gcd;
+  bool reconfigurable = false, no_auto_reset = false, relocatable = false, shared = false,
+       no_wait = false, ipuof_configs = false;
 };
 
 absl::Status Usage(const std::string& message) { return absl::InvalidArgumentError(message); }
@@ -46,13 +47,15 @@ absl::Status Usage(const std::string& message) { return absl::InvalidArgumentErr
 absl::StatusOr<uint32_t> Number(const std::string& text, const char* flag, uint32_t absent) {
   if (text.empty()) return absent;
   uint32_t value;
-  if (!absl::SimpleAtoi(text, &value)) return Usage(absl::StrCat("Flag --", flag, " needs a number, not '", text, "'."));
+  if (!absl::SimpleAtoi(text, &value))
+    return Usage(absl::StrCat("Flag --", flag, " needs a number, not '", text, "'."));
   return value;
 }
 
 class Cli {
  public:
-  Cli(bool admin, const Flags& flags, vipu::Client& client) : admin_(admin), flags_(flags), client_(client) {}
+  Cli(bool admin, const Flags& flags, vipu::Client& client)
+      : admin_(admin), flags_(flags), client_(client) {}
 
   absl::StatusOr<std::string> CreateAgent(const std::string& id) {
     if (flags_.host.empty()) return Usage("create agent needs --host.");
@@ -64,8 +67,10 @@ class Cli {
     if (flags_.agents.empty()) return Usage("create cluster needs --agents.");
     vipuadmin::Cluster cluster;
     cluster.set_id(id);
-    for (absl::string_view agent : absl::StrSplit(flags_.agents, ',')) cluster.add_agent_ids(std::string(agent));
-    VPOD_ASSIGN_OR_RETURN(const uint32_t ilds, Number(flags_.num_ipulinkdomains, "num-ipulinkdomains", 1));
+    for (absl::string_view agent : absl::StrSplit(flags_.agents, ','))
+      cluster.add_agent_ids(std::string(agent));
+    VPOD_ASSIGN_OR_RETURN(const uint32_t ilds,
+                          Number(flags_.num_ipulinkdomains, "num-ipulinkdomains", 1));
     cluster.set_num_ipulinkdomains(ilds);
     cluster.set_topology(flags_.topology);
     cluster.set_cluster_topology(flags_.cluster_topology);
@@ -136,7 +141,8 @@ class Cli {
   absl::StatusOr<std::string> GetAllocation(const std::string& id) {
     VPOD_ASSIGN_OR_RETURN(const auto allocations, client_.ListAllocations());
     for (const auto& allocation : allocations) {
-      if (allocation.id() == id) return flags_.showjson ? MessageJson(allocation) + "\n" : AllocationText(allocation);
+      if (allocation.id() == id)
+        return flags_.showjson ? MessageJson(allocation) + "\n" : AllocationText(allocation);
     }
     return absl::NotFoundError(absl::StrCat("Allocation ", id, " does not exist."));
   }
@@ -156,13 +162,15 @@ class Cli {
   absl::StatusOr<std::string> IpuofConfigs(const std::string& id) {
     if (!flags_.gcd.empty()) {
       VPOD_ASSIGN_OR_RETURN(const uint32_t gcd, Number(flags_.gcd, "gcd", 0));
-      VPOD_ASSIGN_OR_RETURN(const auto config, client_.GetPartitionConfig(id, static_cast<int>(gcd)));
+      VPOD_ASSIGN_OR_RETURN(const auto config,
+                            client_.GetPartitionConfig(id, static_cast<int>(gcd)));
       return vipu::IpuofJson(config);
     }
     VPOD_ASSIGN_OR_RETURN(const auto partition, client_.GetPartition(id));
     std::string text;
     for (uint32_t gcd = 0; gcd < partition.requirements().num_gcds(); ++gcd) {
-      VPOD_ASSIGN_OR_RETURN(const auto config, client_.GetPartitionConfig(id, static_cast<int>(gcd)));
+      VPOD_ASSIGN_OR_RETURN(const auto config,
+                            client_.GetPartitionConfig(id, static_cast<int>(gcd)));
       absl::StrAppend(&text, "IPUoF configuration for GCD ", gcd, ":\n", vipu::IpuofJson(config));
     }
     return text;
@@ -172,7 +180,8 @@ class Cli {
     if (flags_.size.empty()) return Usage("A partition needs --size.");
     if (!flags_.gcd_sync_replicas.empty() && !flags_.total_num_replicas.empty() &&
         flags_.gcd_sync_replicas != flags_.total_num_replicas) {
-      return Usage("Flags --gcd-sync-replicas and --total-num-replicas are two names of one value.");
+      return Usage(
+          "Flags --gcd-sync-replicas and --total-num-replicas are two names of one value.");
     }
     vipuuser::PartitionRequirements r;
     r.set_id(id);
@@ -218,10 +227,22 @@ class Cli {
 using Handler = absl::StatusOr<std::string> (Cli::*)(const std::string& id);
 
 const std::set<std::string>& PartitionFlags() {
-  static const std::set<std::string> flags = {
-      "--size",       "--num-gcds",  "--gcd-sync-replicas", "--total-num-replicas", "--routing", "--gw-routing",
-      "--sync-type",  "--cluster",   "--allocation",        "--index",              "--num-ilds", "--reconfigurable",
-      "--no-auto-reset", "--relocatable", "--shared",        "--no-wait"};
+  static const std::set<std::string> flags = {"--size",
+                                              "--num-gcds",
+                                              "--gcd-sync-replicas",
+                                              "--total-num-replicas",
+                                              "--routing",
+                                              "--gw-routing",
+                                              "--sync-type",
+                                              "--cluster",
+                                              "--allocation",
+                                              "--index",
+                                              "--num-ilds",
+                                              "--reconfigurable",
+                                              "--no-auto-reset",
+                                              "--relocatable",
+                                              "--shared",
+                                              "--no-wait"};
   return flags;
 }
 
@@ -241,7 +262,11 @@ const std::vector<Command>& Commands() {
       {"get", "agent", true, true, &Cli::GetAgent, {}},
       {"remove", "agent", true, true, &Cli::RemoveAgent, {}},
       {"discover", "agent", true, false, &Cli::DiscoverAgents, {}},
-      {"create", "cluster", true, true, &Cli::CreateCluster,
+      {"create",
+       "cluster",
+       true,
+       true,
+       &Cli::CreateCluster,
        {"--agents", "--num-ipulinkdomains", "--topology", "--cluster-topology"}},
       {"list", "cluster", true, false, &Cli::ListClusters, {}},
       {"get", "cluster", true, true, &Cli::GetCluster, {}},
@@ -287,18 +312,21 @@ void AddOptions(CLI::App& app, Flags& f, std::vector<std::string>& words) {
   app.add_option("--index", f.index, "Position: IPUs index*size … of the allocation");
   app.add_option("--num-ilds", f.num_ilds, "IPU-Link domains of the partition");
   app.add_option("--gcd", f.gcd, "GCD of --ipuof-configs");
-  app.add_flag("--reconfigurable", f.reconfigurable, "Programs choose sub-devices when they attach");
+  app.add_flag("--reconfigurable", f.reconfigurable,
+               "Programs choose sub-devices when they attach");
   app.add_flag("--no-auto-reset", f.no_auto_reset, "Do not return from ERROR by itself");
   app.add_flag("--relocatable", f.relocatable, "The controller may move the partition on errors");
   app.add_flag("--shared", f.shared, "Other users may use the devices");
   app.add_flag("--no-wait", f.no_wait, "Do not wait for ACTIVE");
-  app.add_flag("--ipuof-configs,--ipu-configs,--ipuof-config", f.ipuof_configs, "IPUoF configurations as JSON");
+  app.add_flag("--ipuof-configs,--ipu-configs,--ipuof-config", f.ipuof_configs,
+               "IPUoF configurations as JSON");
 }
 
 const std::set<std::string>& GlobalFlags() {
-  static const std::set<std::string> flags = {"words",     "--api-host", "--api-port", "--api-user-id",
-                                              "--api-access-key", "--config",   "--timeout",  "--showjson",
-                                              "--version", "--server-version", "--help"};
+  static const std::set<std::string> flags = {
+      "words",    "--api-host", "--api-port", "--api-user-id", "--api-access-key",
+      "--config", "--timeout",  "--showjson", "--version",     "--server-version",
+      "--help"};
   return flags;
 }
 
@@ -307,23 +335,27 @@ std::string Singular(const std::string& noun) {
   return noun.size() > 1 && noun.back() == 's' ? noun.substr(0, noun.size() - 1) : noun;
 }
 
-absl::StatusOr<const Command*> FindCommand(const std::string& tool, bool admin, const std::string& verb,
-                                           const std::string& noun) {
+absl::StatusOr<const Command*> FindCommand(const std::string& tool, bool admin,
+                                           const std::string& verb, const std::string& noun) {
   bool verb_known = false, noun_known = false;
   for (const Command& command : Commands()) {
     verb_known = verb_known || verb == command.verb;
     noun_known = noun_known || noun == command.noun;
-    if (verb == command.verb && noun == command.noun && (admin || !command.admin_only)) return &command;
+    if (verb == command.verb && noun == command.noun && (admin || !command.admin_only))
+      return &command;
   }
   if (!verb_known) return Usage(absl::StrCat("Unknown verb '", verb, "'."));
-  if (!noun_known) return Usage(noun.empty() ? absl::StrCat("What to ", verb, "?") : absl::StrCat("Unknown noun '", noun, "'."));
+  if (!noun_known)
+    return Usage(noun.empty() ? absl::StrCat("What to ", verb, "?")
+                              : absl::StrCat("Unknown noun '", noun, "'."));
   return Usage(absl::StrCat("Cannot ", verb, " ", noun, " with ", tool, "."));
 }
 
 int ServerVersion(const std::string& tool, vipu::Client& client) {
   const auto version = client.ServerVersion();
   if (!version.ok()) {
-    std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), std::string(version.status().message()).c_str());
+    std::fprintf(stderr, "%s: error: %s\n", tool.c_str(),
+                 std::string(version.status().message()).c_str());
     return 1;
   }
   std::printf("version: %s\nhost: %s\n", version->c_str(), client.config().address().c_str());
@@ -335,19 +367,22 @@ int ServerVersion(const std::string& tool, vipu::Client& client) {
 int VipuMain(int argc, char** argv, bool admin) {
   const std::string tool = admin ? "vipu-admin" : "vipu";
   const auto usage_error = [&](absl::string_view message) {
-    std::fprintf(stderr, "%s: error: %s Try '%s --help'.\n", tool.c_str(), std::string(message).c_str(), tool.c_str());
+    std::fprintf(stderr, "%s: error: %s Try '%s --help'.\n", tool.c_str(),
+                 std::string(message).c_str(), tool.c_str());
     return 2;
   };
   Flags flags;
   std::vector<std::string> words;
-  CLI::App app(admin ? "Administers a virtual IPU-POD." : "Requests IPUs of a virtual IPU-POD.", tool);
+  CLI::App app(admin ? "Administers a virtual IPU-POD." : "Requests IPUs of a virtual IPU-POD.",
+               tool);
   app.footer(kFooter);
   AddOptions(app, flags, words);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError& error) {
     const std::string text = error.what();
-    return usage_error(absl::StrCat("Unknown flag: ", text.substr(text.find_last_of(' ') + 1), "."));
+    return usage_error(
+        absl::StrCat("Unknown flag: ", text.substr(text.find_last_of(' ') + 1), "."));
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string text = error.what();
     return usage_error(absl::StrCat("Flag ", text.substr(0, text.find(':')), " needs a value."));
@@ -361,7 +396,8 @@ int VipuMain(int argc, char** argv, bool admin) {
   }
   uint32_t timeout = 0;
   if (!absl::SimpleAtoi(flags.timeout, &timeout) || timeout < 1) {
-    return usage_error(absl::StrCat("Flag --timeout needs a number of seconds of 1 or more, not '", flags.timeout, "'."));
+    return usage_error(absl::StrCat("Flag --timeout needs a number of seconds of 1 or more, not '",
+                                    flags.timeout, "'."));
   }
   // create agent has a --host and a --port of its own.
   const auto config = vipu::DiscoverConfig(flags.config);
@@ -376,7 +412,8 @@ int VipuMain(int argc, char** argv, bool admin) {
   if (!command.ok()) return usage_error(command.status().message());
   const size_t expected = (*command)->has_id ? 3 : 2;
   if (words.size() < expected) return usage_error(absl::StrCat(verb, " ", noun, " needs an id."));
-  if (words.size() > expected) return usage_error(absl::StrCat("Unexpected argument '", words[expected], "'."));
+  if (words.size() > expected)
+    return usage_error(absl::StrCat("Unexpected argument '", words[expected], "'."));
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     if (option->count() > 0 && !GlobalFlags().contains(name) && !(*command)->flags.contains(name)) {
@@ -389,11 +426,13 @@ int VipuMain(int argc, char** argv, bool admin) {
   const bool on_object = !id.empty();
   if (!result.ok()) {
     const std::string message(result.status().message());
-    const bool usage = absl::IsInvalidArgument(result.status()) &&
-                       (message.rfind("Flag", 0) == 0 || message.find(" needs --") != std::string::npos);
+    const bool usage =
+        absl::IsInvalidArgument(result.status()) &&
+        (message.rfind("Flag", 0) == 0 || message.find(" needs --") != std::string::npos);
     if (usage) return usage_error(message);
     if (on_object) {
-      std::fprintf(stderr, "%s %s (%s): failed. %s\n", verb.c_str(), noun.c_str(), id.c_str(), message.c_str());
+      std::fprintf(stderr, "%s %s (%s): failed. %s\n", verb.c_str(), noun.c_str(), id.c_str(),
+                   message.c_str());
     } else {
       std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), message.c_str());
     }

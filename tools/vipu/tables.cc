@@ -71,7 +71,8 @@ Json ClusterObject(const vipuadmin::Cluster& cluster) {
     Json ipus = Json::array();
     for (int i = 0; i < per_ild; ++i) {
       for (int pcie = 3; pcie >= 0; --pcie) {
-        ipus.push_back({{"agent_id", cluster.agent_ids(static_cast<int>(ild) * per_ild + i)}, {"pcie_id", pcie}});
+        ipus.push_back({{"agent_id", cluster.agent_ids(static_cast<int>(ild) * per_ild + i)},
+                        {"pcie_id", pcie}});
       }
     }
     domains.push_back({{"ipus", ipus}});
@@ -86,11 +87,13 @@ Json ClusterObject(const vipuadmin::Cluster& cluster) {
 
 }  // namespace
 
-std::string PartitionsTable(const std::vector<vipuuser::Partition>& partitions, bool admin, bool without_user) {
+std::string PartitionsTable(const std::vector<vipuuser::Partition>& partitions, bool admin,
+                            bool without_user) {
   Table table;
   if (admin) table.headings = {"Allocation"};
   if (admin && !without_user) table.headings.push_back("User");
-  for (const char* heading : {"Partition", "Cluster", "ILDs", "GW Routing", "ILD Routing", "Size", "GCDs", "State"}) {
+  for (const char* heading :
+       {"Partition", "Cluster", "ILDs", "GW Routing", "ILD Routing", "Size", "GCDs", "State"}) {
     table.headings.push_back(heading);
   }
   table.minimum_widths = {kFirstColumn};
@@ -100,8 +103,9 @@ std::string PartitionsTable(const std::vector<vipuuser::Partition>& partitions, 
     if (admin) row.push_back(r.allocation_id());
     if (admin && !without_user) row.push_back(partition.status().created_by());
     for (const std::string& cell :
-         {r.id(), r.cluster_id(), Number(partition.status().num_ilds()), r.gw_link_routing(), r.ipu_link_routing(),
-          Number(r.size()), Number(r.num_gcds()), vipu::StateText(partition.status().state())}) {
+         {r.id(), r.cluster_id(), Number(partition.status().num_ilds()), r.gw_link_routing(),
+          r.ipu_link_routing(), Number(r.size()), Number(r.num_gcds()),
+          vipu::StateText(partition.status().state())}) {
       row.push_back(cell);
     }
     table.rows.push_back(std::move(row));
@@ -124,7 +128,8 @@ std::string PartitionText(const vipuuser::Partition& partition) {
       {"Sync type", r.sync_type()},
       {"Reconfigurable", r.reconfigurable() ? "Yes" : "No"},
       {"Partition state", vipu::StateText(status.state())},
-      {"Provisioning state", vipuuser::ProvisioningState_Name(status.provisioning_state()).substr(4)},
+      {"Provisioning state",
+       vipuuser::ProvisioningState_Name(status.provisioning_state()).substr(4)},
       {"Last error", status.message()},
       {"Created by", status.created_by()},
       {"Created at", UtcTime(status.created_at())},
@@ -147,17 +152,22 @@ std::string PartitionsJson(const std::vector<vipuuser::Partition>& partitions) {
   return json.dump(2) + "\n";
 }
 
-std::string PartitionJson(const vipuuser::Partition& partition) { return PartitionObject(partition).dump(2) + "\n"; }
+std::string PartitionJson(const vipuuser::Partition& partition) {
+  return PartitionObject(partition).dump(2) + "\n";
+}
 
 std::string AllocationsTable(const std::vector<vipuuser::Allocation>& allocations, bool admin) {
   Table table;
-  table.headings = admin ? std::vector<std::string>{"Allocation ID", "Cluster ID", "Users", "Agents"}
-                         : std::vector<std::string>{"Allocation ID", "Agents"};
+  table.headings = admin
+                       ? std::vector<std::string>{"Allocation ID", "Cluster ID", "Users", "Agents"}
+                       : std::vector<std::string>{"Allocation ID", "Agents"};
   table.minimum_widths = {kFirstColumn};
   for (const auto& allocation : allocations) {
     const std::string agents = absl::StrJoin(allocation.spec().agent_ids(), " ");
-    table.rows.push_back(admin ? std::vector<std::string>{allocation.id(), allocation.spec().cluster_id(), "", agents}
-                               : std::vector<std::string>{allocation.id(), agents});
+    table.rows.push_back(
+        admin
+            ? std::vector<std::string>{allocation.id(), allocation.spec().cluster_id(), "", agents}
+            : std::vector<std::string>{allocation.id(), agents});
   }
   return render::StyleR(table);
 }
@@ -188,25 +198,28 @@ std::string AgentText(const vipuadmin::Agent& agent) {
       {"Status", agent.status()},
       {"Exporter", absl::StrCat("http://", agent.host(), ":2112/metrics")},
   };
-  for (const char* key : {"Platform", "Manufacturer", "Discovery Mode", "Virm version", "Runtime version",
-                          "Board serial number", "Part number", "GWSW Version", "IPUoF server version",
-                          "HDF Version", "HDF Hash", "Num of IPUs"}) {
+  for (const char* key : {"Platform", "Manufacturer", "Discovery Mode", "Virm version",
+                          "Runtime version", "Board serial number", "Part number", "GWSW Version",
+                          "IPUoF server version", "HDF Version", "HDF Hash", "Num of IPUs"}) {
     const auto it = agent.facts().find(key);
     rows.emplace_back(key, it == agent.facts().end() ? "" : it->second);
   }
   Table table;
-  table.headings = {"IPU", "PCI", "Device", "Firmware", "Architecture", "Num Tiles", "Clock", "Partition"};
+  table.headings = {"IPU",          "PCI",       "Device", "Firmware",
+                    "Architecture", "Num Tiles", "Clock",  "Partition"};
   table.minimum_widths = {kFirstColumn, 0, 0, 0, 0, 0, 0, 14};
   for (const auto& ipu : agent.ipus()) {
-    table.rows.push_back({Number(ipu.index()), ipu.pci(), Number(ipu.index()), ipu.firmware(), ipu.architecture(),
-                          Number(ipu.num_tiles()), ipu.clock(), ipu.partition_id()});
+    table.rows.push_back({Number(ipu.index()), ipu.pci(), Number(ipu.index()), ipu.firmware(),
+                          ipu.architecture(), Number(ipu.num_tiles()), ipu.clock(),
+                          ipu.partition_id()});
   }
   return render::Block(rows) + render::StyleR(table);
 }
 
 std::string DiscoveredTable(const std::vector<vipuadmin::DiscoveredAgent>& agents) {
   Table table;
-  table.headings = {"Host", "Port", "Network Interface", "Time Since Last Seen", "Agent Auto-Add ID"};
+  table.headings = {"Host", "Port", "Network Interface", "Time Since Last Seen",
+                    "Agent Auto-Add ID"};
   table.minimum_widths = {kFirstColumn};
   for (const auto& agent : agents) {
     table.rows.push_back({agent.host(), Number(agent.port()), agent.network_interface(),
@@ -223,25 +236,29 @@ std::string ClustersTable(const std::vector<vipuadmin::Cluster>& clusters) {
   for (const auto& cluster : clusters) {
     table.rows.push_back({cluster.id(), Number(static_cast<uint64_t>(cluster.agent_ids_size())),
                           Number(cluster.num_ipulinkdomains()), Number(cluster.num_ipus()),
-                          Number(cluster.free_ipus()), cluster.topology(), cluster.cluster_topology(),
-                          absl::StrJoin(cluster.allocation_ids(), " "), Number(cluster.num_partitions())});
+                          Number(cluster.free_ipus()), cluster.topology(),
+                          cluster.cluster_topology(), absl::StrJoin(cluster.allocation_ids(), " "),
+                          Number(cluster.num_partitions())});
   }
   return render::StyleH(table);
 }
 
-std::string ClusterText(const vipuadmin::Cluster& cluster, const std::vector<vipuadmin::Agent>& agents) {
-  std::string text = render::Block({{"Cluster ID", cluster.id()},
-                                    {"Agents", Number(static_cast<uint64_t>(cluster.agent_ids_size()))},
-                                    {"ILDs", Number(cluster.num_ipulinkdomains())},
-                                    {"IPUs", Number(cluster.num_ipus())},
-                                    {"Free", Number(cluster.free_ipus())},
-                                    {"Topology", cluster.topology()},
-                                    {"Cluster Topology", cluster.cluster_topology()},
-                                    {"Allocations", absl::StrJoin(cluster.allocation_ids(), " ")},
-                                    {"Partitions", Number(cluster.num_partitions())}});
+std::string ClusterText(const vipuadmin::Cluster& cluster,
+                        const std::vector<vipuadmin::Agent>& agents) {
+  std::string text =
+      render::Block({{"Cluster ID", cluster.id()},
+                     {"Agents", Number(static_cast<uint64_t>(cluster.agent_ids_size()))},
+                     {"ILDs", Number(cluster.num_ipulinkdomains())},
+                     {"IPUs", Number(cluster.num_ipus())},
+                     {"Free", Number(cluster.free_ipus())},
+                     {"Topology", cluster.topology()},
+                     {"Cluster Topology", cluster.cluster_topology()},
+                     {"Allocations", absl::StrJoin(cluster.allocation_ids(), " ")},
+                     {"Partitions", Number(cluster.num_partitions())}});
   std::map<std::string, const vipuadmin::Agent*> by_id;
   for (const auto& agent : agents) by_id[agent.id()] = &agent;
-  const int per_ild = cluster.agent_ids_size() / static_cast<int>(std::max(1u, cluster.num_ipulinkdomains()));
+  const int per_ild =
+      cluster.agent_ids_size() / static_cast<int>(std::max(1u, cluster.num_ipulinkdomains()));
   for (uint32_t ild = 0; ild < cluster.num_ipulinkdomains(); ++ild) {
     Table table;
     table.headings = {"Agent", "Host", "IPUs", "Free", "Status"};
@@ -263,7 +280,9 @@ std::string ClustersJson(const std::vector<vipuadmin::Cluster>& clusters) {
   return json.dump(2) + "\n";
 }
 
-std::string ClusterJson(const vipuadmin::Cluster& cluster) { return ClusterObject(cluster).dump(2) + "\n"; }
+std::string ClusterJson(const vipuadmin::Cluster& cluster) {
+  return ClusterObject(cluster).dump(2) + "\n";
+}
 
 std::string MessageJson(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;

@@ -9,8 +9,10 @@
 
 namespace vpod::tools {
 
-// `admin` adds the two leading columns of vipu-admin; `without_user` drops the User column (VIPU_CLI_LIST_COMPAT=2021).
-std::string PartitionsTable(const std::vector<vipuuser::Partition>& partitions, bool admin, bool without_user = false);
+// `admin` adds the two leading columns of vipu-admin; `without_user` drops the User column
+// (VIPU_CLI_LIST_COMPAT=2021).
+std::string PartitionsTable(const std::vector<vipuuser::Partition>& partitions, bool admin,
+                            bool without_user = false);
 std::string PartitionText(const vipuuser::Partition& partition);
 std::string PartitionsJson(const std::vector<vipuuser::Partition>& partitions);
 std::string PartitionJson(const vipuuser::Partition& partition);
@@ -23,7 +25,8 @@ std::string AgentText(const vipuadmin::Agent& agent);
 std::string DiscoveredTable(const std::vector<vipuadmin::DiscoveredAgent>& agents);
 
 std::string ClustersTable(const std::vector<vipuadmin::Cluster>& clusters);
-std::string ClusterText(const vipuadmin::Cluster& cluster, const std::vector<vipuadmin::Agent>& agents);
+std::string ClusterText(const vipuadmin::Cluster& cluster,
+                        const std::vector<vipuadmin::Agent>& agents);
 // Shape known from scripts: [ { "spec": { "ipu_link_domains": [ { "ipus": [ … ] } ] }, … } ].
 std::string ClustersJson(const std::vector<vipuadmin::Cluster>& clusters);
 std::string ClusterJson(const vipuadmin::Cluster& cluster);
@@ -33,7 +36,8 @@ std::string MessageJson(const google::protobuf::Message& message);
 template <class Message>
 std::string MessagesJson(const std::vector<Message>& messages) {
   std::string text = "[";
-  for (const Message& message : messages) text += (text.size() > 1 ? ",\n" : "\n") + MessageJson(message);
+  for (const Message& message : messages)
+    text += (text.size() > 1 ? ",\n" : "\n") + MessageJson(message);
   return text + (messages.empty() ? "]\n" : "\n]\n");
 }
 

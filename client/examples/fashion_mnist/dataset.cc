@@ -11,11 +11,13 @@
 namespace vpod::examples {
 namespace {
 
-// An idx file: magic with the number of dimensions, big-endian sizes, bytes. `dimensions` is 1 or 3.
+// An idx file: magic with the number of dimensions, big-endian sizes, bytes. `dimensions` is 1
+// or 3.
 absl::StatusOr<std::vector<uint8_t>> ReadIdx(const std::string& path, uint32_t dimensions) {
   gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) {
-    return absl::NotFoundError(absl::StrCat("cannot read ", path, "; install the package dataset-fashion-mnist"));
+    return absl::NotFoundError(
+        absl::StrCat("cannot read ", path, "; install the package dataset-fashion-mnist"));
   }
   const auto number = [&]() -> uint32_t {
     uint8_t bytes[4] = {};
@@ -35,17 +37,21 @@ absl::StatusOr<std::vector<uint8_t>> ReadIdx(const std::string& path, uint32_t d
     good = gzread(file, data.data(), static_cast<unsigned>(bytes)) == static_cast<int>(bytes);
   }
   gzclose(file);
-  if (!good || data.empty()) return absl::DataLossError(absl::StrCat(path, " is no intact Fashion-MNIST file"));
+  if (!good || data.empty())
+    return absl::DataLossError(absl::StrCat(path, " is no intact Fashion-MNIST file"));
   return data;
 }
 
 }  // namespace
 
 absl::StatusOr<Dataset> LoadFashionMnist(const std::string& directory, const std::string& split) {
-  VPOD_ASSIGN_OR_RETURN(const auto images, ReadIdx(absl::StrCat(directory, "/", split, "-images-idx3-ubyte.gz"), 3));
-  VPOD_ASSIGN_OR_RETURN(const auto labels, ReadIdx(absl::StrCat(directory, "/", split, "-labels-idx1-ubyte.gz"), 1));
+  VPOD_ASSIGN_OR_RETURN(const auto images,
+                        ReadIdx(absl::StrCat(directory, "/", split, "-images-idx3-ubyte.gz"), 3));
+  VPOD_ASSIGN_OR_RETURN(const auto labels,
+                        ReadIdx(absl::StrCat(directory, "/", split, "-labels-idx1-ubyte.gz"), 1));
   if (images.size() != labels.size() * kPixels) {
-    return absl::DataLossError(absl::StrCat(directory, ": images and labels of ", split, " do not match"));
+    return absl::DataLossError(
+        absl::StrCat(directory, ": images and labels of ", split, " do not match"));
   }
   Dataset dataset;
   dataset.images.reserve(images.size());

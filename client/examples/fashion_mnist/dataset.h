@@ -1,4 +1,5 @@
-// Fashion-MNIST from Debian's package dataset-fashion-mnist (MIT licence): 28x28 grey images in ten classes.
+// Fashion-MNIST from Debian's package dataset-fashion-mnist (MIT licence): 28x28 grey images in ten
+// classes.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,8 @@
 //   poprun --num-instances 4 --num-replicas 16 fashion_mnist
 //   fashion_mnist --replicas 1 --use-ipu-model
 //
-// Each replica reads its own share of every batch; gradients are averaged on the IPUs; instance 0 reports.
+// Each replica reads its own share of every batch; gradients are averaged on the IPUs; instance 0
+// reports.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -23,6 +24,7 @@
 #include "client/popdist/collectives.hpp"
 #include "client/popdist/context.hpp"
 #include "client/popdist/job.h"
+#include "client/render/table.h"
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
 #include "client/vipu/ipuof_config.h"
@@ -75,9 +77,11 @@ Model BuildModel(const Arguments& arguments) {
   Model model;
   Graph& g = model.graph;
   const auto conv = [&](Tensor x, const std::string& name, int64_t in, int64_t out) {
-    const Tensor w = g.Variable(name + ".weight", {FLOAT32, {3, 3, in, out}},
-                                HeNormal(random, static_cast<size_t>(9 * in * out), static_cast<size_t>(9 * in)));
-    const Tensor b = g.Variable(name + ".bias", {FLOAT32, {out}}, std::vector<float>(static_cast<size_t>(out)));
+    const Tensor w = g.Variable(
+        name + ".weight", {FLOAT32, {3, 3, in, out}},
+        HeNormal(random, static_cast<size_t>(9 * in * out), static_cast<size_t>(9 * in)));
+    const Tensor b =
+        g.Variable(name + ".bias", {FLOAT32, {out}}, std::vector<float>(static_cast<size_t>(out)));
     x = g.Relu(g.Add(g.Conv2d(x, w, Graph::Window(1, 1)), b));
     return g.MaxPool2d(x, Graph::Window(2, 0, 2));
   };
@@ -86,7 +90,8 @@ Model BuildModel(const Arguments& arguments) {
   x = conv(x, "conv1", 1, 16);
   x = conv(x, "conv2", 16, 32);
   x = g.Reshape(x, {n, 7 * 7 * 32});
-  const Tensor w = g.Variable("fc.weight", {FLOAT32, {7 * 7 * 32, 10}}, HeNormal(random, 7 * 7 * 32 * 10, 7 * 7 * 32));
+  const Tensor w = g.Variable("fc.weight", {FLOAT32, {7 * 7 * 32, 10}},
+                              HeNormal(random, 7 * 7 * 32 * 10, 7 * 7 * 32));
   const Tensor b = g.Variable("fc.bias", {FLOAT32, {10}}, std::vector<float>(10));
   const Tensor logits = g.Add(g.MatMul(x, w), b);
   model.loss = g.Mean(g.SoftmaxCrossEntropy(logits, labels));
@@ -95,20 +100,22 @@ Model BuildModel(const Arguments& arguments) {
   return model;
 }
 
-absl::StatusOr<std::unique_ptr<session::Device>> OpenDevice(const Arguments& arguments, const Place& place) {
+absl::StatusOr<std::unique_ptr<session::Device>> OpenDevice(const Arguments& arguments,
+                                                            const Place& place) {
   if (arguments.use_ipu_model) return session::CreateIpuModel({.replicas = place.local});
   VPOD_ASSIGN_OR_RETURN(const vipu::ActivePartition partition, vipu::FindActivePartition());
   ipuof::DeviceOptions options{popdist::ThisJobMember(place.local, 1), -1};
   if (popdist::isPopdistEnvSet()) {
-    options.device_id =
-        static_cast<int>(popdist::getDeviceId(static_cast<uint32_t>(partition.config.devices_size()), 1));
+    options.device_id = static_cast<int>(
+        popdist::getDeviceId(static_cast<uint32_t>(partition.config.devices_size()), 1));
   }
   return ipuof::AttachDevice(partition, options);
 }
 
 // Values of all instances, instance by instance.
 template <class T>
-std::vector<T> Gather(const std::vector<T>& ours, const Place& place, popdist::Type type, const char* id) {
+std::vector<T> Gather(const std::vector<T>& ours, const Place& place, popdist::Type type,
+                      const char* id) {
   if (place.instances == 1) return ours;
   std::vector<T> all(ours.size() * place.instances);
   popdist::collectives::allGather(ours.data(), all.data(), ours.size(), type, id);
@@ -131,12 +138,15 @@ class Trainer {
   const std::vector<double>& losses() const { return losses_; }
 
  private:
-  // Position in the epoch of micro-batch `t` of our replica `r` in run `run`: device iteration, accumulation, replica.
+  // Position in the epoch of micro-batch `t` of our replica `r` in run `run`: device iteration,
+  // accumulation, replica.
   size_t BatchIndex(size_t run, uint32_t r, uint32_t t) const {
     return run * batches_per_run_ + size_t{t} * place_.total + place_.offset + r;
   }
-  // Copies our share of a run into a stream slot; beyond the end of `order` images are blank with label 0.
-  absl::Status Fill(const Dataset& data, const std::vector<uint32_t>& order, size_t run, uint32_t slot);
+  // Copies our share of a run into a stream slot; beyond the end of `order` images are blank with
+  // label 0.
+  absl::Status Fill(const Dataset& data, const std::vector<uint32_t>& order, size_t run,
+                    uint32_t slot);
   absl::Status RunOnce(const char* program, uint32_t slot);
   void ShowProgress(uint32_t epoch, size_t run, size_t runs) const;
 
@@ -149,7 +159,8 @@ class Trainer {
   std::vector<double> losses_;  // of every weight update
 };
 
-absl::Status Trainer::Fill(const Dataset& data, const std::vector<uint32_t>& order, size_t run, uint32_t slot) {
+absl::Status Trainer::Fill(const Dataset& data, const std::vector<uint32_t>& order, size_t run,
+                           uint32_t slot) {
   const uint32_t batch = arguments_.micro_batch;
   for (uint32_t r = 0; r < place_.local; ++r) {
     VPOD_ASSIGN_OR_RETURN(auto images, session_.Stream<float>("images", r, slot));
@@ -179,7 +190,7 @@ absl::Status Trainer::RunOnce(const char* program, uint32_t slot) {
 }
 
 void Trainer::ShowProgress(uint32_t epoch, size_t run, size_t runs) const {
-  if (place_.instance != 0 || isatty(STDOUT_FILENO) == 0) return;
+  if (place_.instance != 0 || !render::IsTerminal(STDOUT_FILENO)) return;
   constexpr size_t kWidth = 40;
   const size_t done = run * kWidth / runs;
   std::printf("\repoch %u [%s%s] loss %.4f", epoch + 1, std::string(done, '#').c_str(),
@@ -222,8 +233,10 @@ absl::Status Trainer::Train(const Dataset& data) {
         for (int32_t mark : marks) hits[0] += mark;
       }
       const std::vector<float> all = Gather(ours, place_, popdist::Type::FLOAT, "loss");
-      for (int hit : Gather(hits, place_, popdist::Type::INT, "correct")) correct += static_cast<size_t>(hit);
-      // Loss of each weight update: the mean over its micro-batches, always added in the same order.
+      for (int hit : Gather(hits, place_, popdist::Type::INT, "correct"))
+        correct += static_cast<size_t>(hit);
+      // Loss of each weight update: the mean over its micro-batches, always added in the same
+      // order.
       for (uint32_t d = 0; d < arguments_.device_iterations; ++d) {
         double sum = 0;
         for (uint32_t a = 0; a < arguments_.accumulation; ++a) {
@@ -240,7 +253,8 @@ absl::Status Trainer::Train(const Dataset& data) {
     const size_t images = runs * batches_per_run_ * arguments_.micro_batch;
     images_trained_ += images;
     if (place_.instance == 0) {
-      std::printf("epoch %u/%u: loss %.4f, train accuracy %.2f %%, %.0f images/s\n", epoch + 1, arguments_.epochs,
+      std::printf("epoch %u/%u: loss %.4f, train accuracy %.2f %%, %.0f images/s\n", epoch + 1,
+                  arguments_.epochs,
                   epoch_loss / static_cast<double>(runs * arguments_.device_iterations),
                   100.0 * static_cast<double>(correct) / static_cast<double>(images),
                   static_cast<double>(images) / seconds);
@@ -263,11 +277,13 @@ absl::StatusOr<double> Trainer::Evaluate(const Dataset& data) {
       VPOD_ASSIGN_OR_RETURN(const auto marks, session_.Stream<int32_t>("correct", r));
       for (size_t k = 0; k < marks.size(); ++k) {
         const auto t = static_cast<uint32_t>(k / arguments_.micro_batch);
-        const size_t position = BatchIndex(run, r, t) * arguments_.micro_batch + k % arguments_.micro_batch;
+        const size_t position =
+            BatchIndex(run, r, t) * arguments_.micro_batch + k % arguments_.micro_batch;
         if (position < data.size()) hits[0] += marks[k];
       }
     }
-    for (int hit : Gather(hits, place_, popdist::Type::INT, "correct")) correct += static_cast<size_t>(hit);
+    for (int hit : Gather(hits, place_, popdist::Type::INT, "correct"))
+      correct += static_cast<size_t>(hit);
   }
   return static_cast<double>(correct) / static_cast<double>(data.size());
 }
@@ -284,18 +300,22 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
        .accumulation = arguments.accumulation,
        .loss = model.loss,
        .sgd = {.learning_rate = arguments.learning_rate, .momentum = arguments.momentum}},
-      {.name = "evaluate", .device_iterations = arguments.device_iterations * arguments.accumulation},
+      {.name = "evaluate",
+       .device_iterations = arguments.device_iterations * arguments.accumulation},
   };
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled, compiler::Compile(model.graph, options));
   VPOD_ASSIGN_OR_RETURN(auto device, OpenDevice(arguments, place));
   const std::string device_name = device->name();
   VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
   if (place.instance == 0) {
-    std::printf("Fashion-MNIST: %zu training images, %u replicas x %u accumulation x micro-batch %u on %s%s\n",
-                std::min(train.size(), arguments.train_images), place.total, arguments.accumulation,
-                arguments.micro_batch, device_name.c_str(),
-                place.instances > 1 ? absl::StrCat(" and those of ", place.instances - 1, " more instances").c_str()
-                                    : "");
+    std::printf(
+        "Fashion-MNIST: %zu training images, %u replicas x %u accumulation x micro-batch %u on "
+        "%s%s\n",
+        std::min(train.size(), arguments.train_images), place.total, arguments.accumulation,
+        arguments.micro_batch, device_name.c_str(),
+        place.instances > 1
+            ? absl::StrCat(" and those of ", place.instances - 1, " more instances").c_str()
+            : "");
     std::fflush(stdout);
   }
   Trainer trainer(arguments, place, *session);
@@ -306,9 +326,10 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
   VPOD_ASSIGN_OR_RETURN(const double accuracy, trainer.Evaluate(test));
   if (place.instance == 0) {
     std::printf("test accuracy %.2f %%\n", 100 * accuracy);
-    std::printf("training: wall time %.2f s (%.0f images/s), modelled IPU time %.3f s (%.0f images/s)\n", wall,
-                static_cast<double>(trainer.images_trained()) / wall, modelled,
-                static_cast<double>(trainer.images_trained()) / modelled);
+    std::printf(
+        "training: wall time %.2f s (%.0f images/s), modelled IPU time %.3f s (%.0f images/s)\n",
+        wall, static_cast<double>(trainer.images_trained()) / wall, modelled,
+        static_cast<double>(trainer.images_trained()) / modelled);
     if (!arguments.loss_file.empty()) {
       std::ofstream file(arguments.loss_file);
       file.precision(17);
@@ -324,37 +345,49 @@ Place FindPlace(Arguments& arguments, bool replicas_given) {
     place.total = place.local = arguments.replicas;
     return place;
   }
-  place = {popdist::getNumTotalReplicas(), popdist::getNumLocalReplicas(), popdist::getReplicaIndexOffset(),
-           popdist::getInstanceIndex(), popdist::getNumInstances()};
+  place = {popdist::getNumTotalReplicas(), popdist::getNumLocalReplicas(),
+           popdist::getReplicaIndexOffset(), popdist::getInstanceIndex(),
+           popdist::getNumInstances()};
   if (replicas_given && arguments.replicas != place.total && place.instance == 0) {
-    std::fprintf(stderr, "fashion_mnist: warning: --replicas %u ignored, poprun gives %u replicas\n",
+    std::fprintf(stderr,
+                 "fashion_mnist: warning: --replicas %u ignored, poprun gives %u replicas\n",
                  arguments.replicas, place.total);
   }
   if (!popdist::checkNumIpusPerReplica(1)) {
-    throw popdist::popdist_error("fashion_mnist needs 1 IPU per replica; start poprun with --ipus-per-replica 1");
+    throw popdist::popdist_error(
+        "fashion_mnist needs 1 IPU per replica; start poprun with --ipus-per-replica 1");
   }
   return place;
 }
 
 int Main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Trains a convolutional classifier on Fashion-MNIST on virtual IPUs.", "fashion_mnist");
-  auto* replicas = app.add_option("--replicas", arguments.replicas, "Replicas, when not started by poprun")
-                       ->check(CLI::Range(1, 64))
-                       ->capture_default_str();
+  CLI::App app("Trains a convolutional classifier on Fashion-MNIST on virtual IPUs.",
+               "fashion_mnist");
+  auto* replicas =
+      app.add_option("--replicas", arguments.replicas, "Replicas, when not started by poprun")
+          ->check(CLI::Range(1, 64))
+          ->capture_default_str();
   app.add_flag("--use-ipu-model", arguments.use_ipu_model, "Run in this process, without a POD");
   app.add_option("--epochs", arguments.epochs)->check(CLI::Range(1, 1000))->capture_default_str();
-  app.add_option("--micro-batch", arguments.micro_batch)->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--accumulation", arguments.accumulation, "Micro-batches per weight update and replica")
+  app.add_option("--micro-batch", arguments.micro_batch)
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--device-iterations", arguments.device_iterations, "Weight updates per call of the IPUs")
+  app.add_option("--accumulation", arguments.accumulation,
+                 "Micro-batches per weight update and replica")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--device-iterations", arguments.device_iterations,
+                 "Weight updates per call of the IPUs")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--learning-rate", arguments.learning_rate)->capture_default_str();
-  app.add_option("--momentum", arguments.momentum)->check(CLI::Range(0.0, 0.999))->capture_default_str();
+  app.add_option("--momentum", arguments.momentum)
+      ->check(CLI::Range(0.0, 0.999))
+      ->capture_default_str();
   app.add_option("--seed", arguments.seed)->capture_default_str();
-  app.add_option("--train-images", arguments.train_images, "Use only so many images")->capture_default_str();
+  app.add_option("--train-images", arguments.train_images, "Use only so many images")
+      ->capture_default_str();
   app.add_option("--data", arguments.data, "Directory of the data set")->capture_default_str();
   app.add_option("--loss-file", arguments.loss_file, "Write the loss of every weight update here");
   try {

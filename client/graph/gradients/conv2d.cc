@@ -2,8 +2,9 @@
 
 namespace vpod::graph {
 
-// Each pass is linear in both arguments, and the gradients of each are the other two passes: with x, w and y for image,
-// weights and result, the sum of products x·w·y over the windows has the three passes as its partial derivatives.
+// Each pass is linear in both arguments, and the gradients of each are the other two passes: with
+// x, w and y for image, weights and result, the sum of products x·w·y over the windows has the
+// three passes as its partial derivatives.
 void Conv2dGradient(Graph& graph, const v1::Conv2d& op, GradientMap& gradients) {
   const Tensor a{op.a()}, b{op.b()}, dy = gradients.Get(op.output());
   const auto add = [&](v1::Conv2d::Pass pass, Tensor first, Tensor second, Tensor to) {

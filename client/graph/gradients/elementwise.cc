@@ -5,7 +5,9 @@ namespace vpod::graph {
 void UnaryGradient(Graph& graph, const v1::Unary& op, GradientMap& gradients) {
   const Tensor x{op.input()}, y{op.output()};
   const Tensor dy = gradients.Get(y.id);
-  const auto scalar = [&](double value) { return graph.Constant({graph.TypeOf(x).type, {}}, value); };
+  const auto scalar = [&](double value) {
+    return graph.Constant({graph.TypeOf(x).type, {}}, value);
+  };
   Tensor dx;
   switch (op.operator_()) {
     case v1::NEGATE:
@@ -110,7 +112,8 @@ void BinaryGradient(Graph& graph, const v1::Binary& op, GradientMap& gradients) 
 
 void CastGradient(Graph& graph, const v1::Cast& op, GradientMap& gradients) {
   if (!program::IsFloat(graph.TypeOf({op.input()}).type)) return;
-  gradients.Add(op.input(), graph.Cast(gradients.Get(op.output()), graph.TypeOf({op.input()}).type));
+  gradients.Add(op.input(),
+                graph.Cast(gradients.Get(op.output()), graph.TypeOf({op.input()}).type));
 }
 
 }  // namespace vpod::graph

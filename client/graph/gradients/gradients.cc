@@ -26,7 +26,8 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
   ipu_ = values_[loss.id].ipu;
   gradients.Add(loss.id, Constant(TypeOf(loss), 1));
 
-  // Reverse order of creation is a reverse topological order. Aliases stand between nodes by their ids.
+  // Reverse order of creation is a reverse topological order. Aliases stand between nodes by their
+  // ids.
   std::map<uint32_t, size_t> producer;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     VisitTensors(

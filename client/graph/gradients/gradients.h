@@ -1,5 +1,6 @@
-// Derivatives of the op set: each family's function adds to `gradients` what an operation passes back to its inputs. They may
-// assume that the graph is sound and that the gradient of at least one output is present.
+// Derivatives of the op set: each family's function adds to `gradients` what an operation passes
+// back to its inputs. They may assume that the graph is sound and that the gradient of at least one
+// output is present.
 #pragma once
 
 #include <map>
@@ -32,6 +33,7 @@ void ReduceGradient(Graph& graph, const v1::Reduce& op, GradientMap& gradients);
 void MatMulGradient(Graph& graph, const v1::MatMul& op, GradientMap& gradients);
 void Conv2dGradient(Graph& graph, const v1::Conv2d& op, GradientMap& gradients);
 void MaxPool2dGradient(Graph& graph, const v1::MaxPool2d& op, GradientMap& gradients);
-void SoftmaxCrossEntropyGradient(Graph& graph, const v1::SoftmaxCrossEntropy& op, GradientMap& gradients);
+void SoftmaxCrossEntropyGradient(Graph& graph, const v1::SoftmaxCrossEntropy& op,
+                                 GradientMap& gradients);
 
 }  // namespace vpod::graph

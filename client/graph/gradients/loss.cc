@@ -2,7 +2,8 @@
 
 namespace vpod::graph {
 
-void SoftmaxCrossEntropyGradient(Graph& graph, const v1::SoftmaxCrossEntropy& op, GradientMap& gradients) {
+void SoftmaxCrossEntropyGradient(Graph& graph, const v1::SoftmaxCrossEntropy& op,
+                                 GradientMap& gradients) {
   const Tensor dloss = gradients.Get(op.loss());
   if (!dloss.valid()) return;  // the probabilities are no result of their own
   const Tensor dlogits = graph.NewValue(graph.TypeOf({op.logits()}));

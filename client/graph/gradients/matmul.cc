@@ -2,7 +2,8 @@
 
 namespace vpod::graph {
 
-// With y = A·B, A = a or aᵀ, B = b or bᵀ: dA = dy·Bᵀ and dB = Aᵀ·dy, transposed back where the operand is stored so.
+// With y = A·B, A = a or aᵀ, B = b or bᵀ: dA = dy·Bᵀ and dB = Aᵀ·dy, transposed back where the
+// operand is stored so.
 void MatMulGradient(Graph& graph, const v1::MatMul& op, GradientMap& gradients) {
   const Tensor a{op.a()}, b{op.b()}, dy = gradients.Get(op.output());
   const bool ta = op.transpose_a(), tb = op.transpose_b();

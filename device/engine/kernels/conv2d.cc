@@ -16,7 +16,8 @@ Memory::desc Described(const Memory::dims& dims, Tag tag) {
   return Memory::desc(dims, Memory::data_type::f32, tag);
 }
 
-// An argument of a convolution: where it lies in the arena, in which layout, and the layout the primitive wants.
+// An argument of a convolution: where it lies in the arena, in which layout, and the layout the
+// primitive wants.
 struct Argument {
   int index = 0;  // DNNL_ARG_…
   Operand operand;
@@ -27,8 +28,9 @@ struct Argument {
 
   void PrepareReorder() {
     if (stored == wanted) return;
-    const auto desc = is_output ? dnnl::reorder::primitive_desc(CpuEngine(), wanted, CpuEngine(), stored)
-                                : dnnl::reorder::primitive_desc(CpuEngine(), stored, CpuEngine(), wanted);
+    const auto desc = is_output
+                          ? dnnl::reorder::primitive_desc(CpuEngine(), wanted, CpuEngine(), stored)
+                          : dnnl::reorder::primitive_desc(CpuEngine(), stored, CpuEngine(), wanted);
     reorder = dnnl::reorder(desc);
   }
 };
@@ -94,16 +96,17 @@ struct Geometry {
 };
 
 dnnl::convolution_forward::primitive_desc ForwardDesc(const Geometry& g) {
-  return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training,
-                                          dnnl::algorithm::convolution_direct, g.image, g.any_weights,
-                                          g.result, g.strides, g.pad_before, g.pad_after),
+  return {dnnl::convolution_forward::desc(
+              dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, g.image,
+              g.any_weights, g.result, g.strides, g.pad_before, g.pad_after),
           UserScratchpad(), CpuEngine()};
 }
 
 }  // namespace
 
 absl::StatusOr<Kernel> PrepareConv2d(const program::v1::Ipu& ipu, const program::v1::Conv2d& op) {
-  const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()), output = Resolve(ipu, op.output());
+  const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()),
+                output = Resolve(ipu, op.output());
   return Guarded([&]() -> absl::StatusOr<Kernel> {
     auto pass = std::make_shared<Pass>();
     switch (op.pass()) {
@@ -135,14 +138,15 @@ absl::StatusOr<Kernel> PrepareConv2d(const program::v1::Ipu& ipu, const program:
         const Geometry g(a.type.dims, output.type.dims, b.type.dims, op.window());
         const dnnl::convolution_backward_weights::primitive_desc desc(
             dnnl::convolution_backward_weights::desc(dnnl::algorithm::convolution_direct, g.image,
-                                                     g.any_weights, g.result, g.strides, g.pad_before,
-                                                     g.pad_after),
+                                                     g.any_weights, g.result, g.strides,
+                                                     g.pad_before, g.pad_after),
             UserScratchpad(), CpuEngine(), ForwardDesc(g));
         pass->primitive = dnnl::convolution_backward_weights(desc);
         pass->scratchpad = desc.scratchpad_desc();
-        pass->arguments = {{DNNL_ARG_SRC, a, g.image, desc.src_desc()},
-                           {DNNL_ARG_DIFF_DST, b, g.result, desc.diff_dst_desc()},
-                           {DNNL_ARG_DIFF_WEIGHTS, output, g.weights, desc.diff_weights_desc(), true}};
+        pass->arguments = {
+            {DNNL_ARG_SRC, a, g.image, desc.src_desc()},
+            {DNNL_ARG_DIFF_DST, b, g.result, desc.diff_dst_desc()},
+            {DNNL_ARG_DIFF_WEIGHTS, output, g.weights, desc.diff_weights_desc(), true}};
         break;
       }
     }

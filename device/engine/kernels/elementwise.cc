@@ -49,7 +49,8 @@ void UnaryFloats(program::v1::UnaryOperator op, const float* in, float* out, siz
 
 void UnaryInts(program::v1::UnaryOperator op, const int32_t* in, int32_t* out, size_t n) {
   for (size_t i = 0; i < n; ++i) {
-    const auto bits = static_cast<uint32_t>(in[i]);  // unsigned arithmetic wraps as the device's does
+    const auto bits =
+        static_cast<uint32_t>(in[i]);  // unsigned arithmetic wraps as the device's does
     switch (op) {
       case program::v1::NEGATE:
         out[i] = static_cast<int32_t>(0u - bits);
@@ -80,7 +81,8 @@ Dims BroadcastStrides(const Dims& operand, const Dims& result) {
   return strides;
 }
 
-// A broadcast reduced to rows: the innermost run of axes over which each operand is either dense or constant.
+// A broadcast reduced to rows: the innermost run of axes over which each operand is either dense or
+// constant.
 struct RowPlan {
   size_t rows = 1;
   size_t length = 1;
@@ -120,8 +122,8 @@ RowPlan PlanRows(const Dims& a, const Dims& b, const Dims& result) {
 
 // One row. The three shapes of rows are separate loops, so that each vectorises.
 template <class T, class R, class F>
-inline __attribute__((always_inline)) void Row(const T* a, bool a_moves, const T* b, bool b_moves, R* out,
-                                               size_t n, F f) {
+inline __attribute__((always_inline)) void Row(const T* a, bool a_moves, const T* b, bool b_moves,
+                                               R* out, size_t n, F f) {
   if (a_moves && b_moves) {
     for (size_t i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
   } else if (a_moves) {
@@ -137,19 +139,19 @@ inline __attribute__((always_inline)) void Row(const T* a, bool a_moves, const T
 
 using FloatRow = void (*)(const float*, bool, const float*, bool, float*, size_t);
 
-#define VPOD_FLOAT_ROW(name, expression)                                                       \
+#define VPOD_FLOAT_ROW(name, expression)                                                        \
   VPOD_SIMD void name(const float* a, bool am, const float* b, bool bm, float* out, size_t n) { \
     Row(a, am, b, bm, out, n, [](float x, float y) { return expression; });                     \
   }
 VPOD_FLOAT_ROW(AddRow, x + y)
 VPOD_FLOAT_ROW(SubtractRow, x - y)
-VPOD_FLOAT_ROW(MultiplyRow, x * y)
+VPOD_FLOAT_ROW(MultiplyRow, x* y)
 VPOD_FLOAT_ROW(DivideRow, x / y)
 VPOD_FLOAT_ROW(MaximumRow, x > y ? x : y)
 VPOD_FLOAT_ROW(MinimumRow, x < y ? x : y)
 VPOD_FLOAT_ROW(ReluGradientRow, x > 0 ? y : 0.0f)
 VPOD_FLOAT_ROW(TanhGradientRow, (1 - x * x) * y)
-VPOD_FLOAT_ROW(SigmoidGradientRow, x * (1 - x) * y)
+VPOD_FLOAT_ROW(SigmoidGradientRow, x*(1 - x) * y)
 #undef VPOD_FLOAT_ROW
 
 FloatRow FindFloatRow(program::v1::BinaryOperator op) {
@@ -176,8 +178,8 @@ FloatRow FindFloatRow(program::v1::BinaryOperator op) {
 }
 
 template <class T>
-void CompareRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b, bool bm, uint8_t* out,
-                size_t n) {
+void CompareRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b, bool bm,
+                uint8_t* out, size_t n) {
   const auto apply = [&](auto f) { Row(a, am, b, bm, out, n, f); };
   switch (op) {
     case program::v1::EQUAL:
@@ -201,7 +203,8 @@ void CompareRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b,
 
 // Integers wrap, as does the one quotient that does not fit; a division by zero gives 0.
 template <class T>
-void IntegerRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b, bool bm, T* out, size_t n) {
+void IntegerRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b, bool bm, T* out,
+                size_t n) {
   const auto apply = [&](auto f) { Row(a, am, b, bm, out, n, f); };
   const auto u = [](T x) { return static_cast<uint32_t>(x); };
   switch (op) {
@@ -262,7 +265,8 @@ Kernel PrepareUnary(const program::v1::Ipu& ipu, const program::v1::Unary& op) {
 }
 
 Kernel PrepareBinary(const program::v1::Ipu& ipu, const program::v1::Binary& op) {
-  const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()), output = Resolve(ipu, op.output());
+  const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()),
+                output = Resolve(ipu, op.output());
   const program::v1::BinaryOperator function = op.operator_();
   const RowPlan plan = PlanRows(a.type.dims, b.type.dims, output.type.dims);
   const bool to_bool = output.type.type == program::v1::BOOL;

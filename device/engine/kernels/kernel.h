@@ -1,6 +1,7 @@
-// The arithmetic of the op set. A kernel is prepared once for an executable and then runs for every replica on that
-// replica's arena; it is immutable and may run on several threads at once. Float16 operands are computed in float32 and
-// rounded once; reductions carry float64; oneDNN always runs on one thread, because its bits depend on their number.
+// The arithmetic of the op set. A kernel is prepared once for an executable and then runs for every
+// replica on that replica's arena; it is immutable and may run on several threads at once. Float16
+// operands are computed in float32 and rounded once; reductions carry float64; oneDNN always runs
+// on one thread, because its bits depend on their number.
 #pragma once
 
 #include <cstddef>
@@ -18,19 +19,23 @@ class Scratch {
  public:
   // The scratch of the calling thread.
   static Scratch& OfThisThread();
-  // `bytes` of memory aligned to 64, distinct for each `slot`, valid until the next call with the same slot.
+  // `bytes` of memory aligned to 64, distinct for each `slot`, valid until the next call with the
+  // same slot.
   std::byte* Get(size_t slot, size_t bytes);
-  float* Floats(size_t slot, size_t count) { return reinterpret_cast<float*>(Get(slot, count * sizeof(float))); }
+  float* Floats(size_t slot, size_t count) {
+    return reinterpret_cast<float*>(Get(slot, count * sizeof(float)));
+  }
 
  private:
   std::vector<std::vector<std::byte>> buffers_;
 };
 
-// Runs on the arena of one (replica, IPU). Fails only for data that the operation does not take (a label out of range).
+// Runs on the arena of one (replica, IPU). Fails only for data that the operation does not take (a
+// label out of range).
 using Kernel = std::function<absl::Status(std::byte* arena)>;
 
-// Prepares the kernel of a computing instruction of IPU `ipu`. The instruction has passed validation; communication steps
-// and repeats are not kernels and give Internal.
+// Prepares the kernel of a computing instruction of IPU `ipu`. The instruction has passed
+// validation; communication steps and repeats are not kernels and give Internal.
 absl::StatusOr<Kernel> PrepareKernel(const program::v1::Ipu& ipu,
                                      const program::v1::Instruction& instruction);
 
@@ -45,8 +50,10 @@ Kernel PrepareArgMax(const program::v1::Ipu& ipu, const program::v1::ArgMax& op)
 absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const program::v1::MatMul& op);
 absl::StatusOr<Kernel> PrepareConv2d(const program::v1::Ipu& ipu, const program::v1::Conv2d& op);
 Kernel PrepareMaxPool2d(const program::v1::Ipu& ipu, const program::v1::MaxPool2d& op);
-Kernel PrepareMaxPool2dGradient(const program::v1::Ipu& ipu, const program::v1::MaxPool2dGradient& op);
-Kernel PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu, const program::v1::SoftmaxCrossEntropy& op);
+Kernel PrepareMaxPool2dGradient(const program::v1::Ipu& ipu,
+                                const program::v1::MaxPool2dGradient& op);
+Kernel PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
+                                  const program::v1::SoftmaxCrossEntropy& op);
 Kernel PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu& ipu,
                                           const program::v1::SoftmaxCrossEntropyGradient& op);
 Kernel PrepareAccumulate(const program::v1::Ipu& ipu, const program::v1::Accumulate& op);

@@ -6,7 +6,8 @@
 
 namespace vpod::engine {
 
-Kernel PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu, const program::v1::SoftmaxCrossEntropy& op) {
+Kernel PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
+                                  const program::v1::SoftmaxCrossEntropy& op) {
   const Operand logits = Resolve(ipu, op.logits()), labels = Resolve(ipu, op.labels());
   const Operand loss = Resolve(ipu, op.loss()), probabilities = Resolve(ipu, op.probabilities());
   const auto classes = static_cast<size_t>(logits.type.dims[1]);
@@ -17,8 +18,8 @@ Kernel PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu, const program::v1
     float* out = WriteFloats(probabilities, arena, 2);
     for (size_t row = 0; row < labels.elements(); ++row) {
       if (label[row] < 0 || static_cast<size_t>(label[row]) >= classes) {
-        return absl::InvalidArgumentError(absl::StrCat("label ", label[row], " in row ", row,
-                                                       " is outside 0 to ", classes - 1));
+        return absl::InvalidArgumentError(
+            absl::StrCat("label ", label[row], " in row ", row, " is outside 0 to ", classes - 1));
       }
       const float* x = in + row * classes;
       float* p = out + row * classes;
@@ -41,7 +42,8 @@ Kernel PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu, const program::v1
 
 Kernel PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu& ipu,
                                           const program::v1::SoftmaxCrossEntropyGradient& op) {
-  const Operand probabilities = Resolve(ipu, op.probabilities()), labels = Resolve(ipu, op.labels());
+  const Operand probabilities = Resolve(ipu, op.probabilities()),
+                labels = Resolve(ipu, op.labels());
   const Operand loss_gradient = Resolve(ipu, op.loss_gradient());
   const Operand logits_gradient = Resolve(ipu, op.logits_gradient());
   const auto classes = static_cast<size_t>(probabilities.type.dims[1]);

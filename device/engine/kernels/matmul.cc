@@ -7,21 +7,23 @@ using Memory = dnnl::memory;
 
 // A rank-2 operand, read transposed by its strides.
 Memory::desc Describe(const program::Dims& stored, bool transposed) {
-  if (transposed) return Memory::desc({stored[1], stored[0]}, Memory::data_type::f32, Memory::dims{1, stored[1]});
+  if (transposed)
+    return Memory::desc({stored[1], stored[0]}, Memory::data_type::f32, Memory::dims{1, stored[1]});
   return Memory::desc({stored[0], stored[1]}, Memory::data_type::f32, Memory::dims{stored[1], 1});
 }
 
 }  // namespace
 
 absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const program::v1::MatMul& op) {
-  const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()), output = Resolve(ipu, op.output());
+  const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()),
+                output = Resolve(ipu, op.output());
   const bool transpose_a = op.transpose_a(), transpose_b = op.transpose_b();
   return Guarded([&]() -> absl::StatusOr<Kernel> {
     const Memory::desc a_desc = Describe(a.type.dims, transpose_a);
     const Memory::desc b_desc = Describe(b.type.dims, transpose_b);
     const Memory::desc out_desc = Describe(output.type.dims, false);
-    const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a_desc, b_desc, out_desc), UserScratchpad(),
-                                            CpuEngine());
+    const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a_desc, b_desc, out_desc),
+                                            UserScratchpad(), CpuEngine());
     const dnnl::matmul primitive(desc);
     return Kernel([=](std::byte* arena) -> absl::Status {
       return Guarded([&]() -> absl::Status {

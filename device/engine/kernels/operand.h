@@ -20,9 +20,11 @@ struct Operand {
 
 Operand Resolve(const program::v1::Ipu& ipu, uint32_t tensor);
 
-// The elements of a float tensor as float32: the tensor itself, or for float16 a copy in scratch slot `slot`.
+// The elements of a float tensor as float32: the tensor itself, or for float16 a copy in scratch
+// slot `slot`.
 const float* ReadFloats(const Operand& operand, std::byte* arena, size_t slot);
-// Where a kernel writes the float32 result of a float tensor; for float16 it is scratch that StoreFloats rounds.
+// Where a kernel writes the float32 result of a float tensor; for float16 it is scratch that
+// StoreFloats rounds.
 float* WriteFloats(const Operand& operand, std::byte* arena, size_t slot);
 void StoreFloats(const Operand& operand, std::byte* arena, const float* from);
 

@@ -17,7 +17,8 @@ VPOD_SIMD void SgdPlain(float* w, const float* g, float rate, SgdConstants k, si
   for (size_t i = 0; i < n; ++i) w[i] -= rate * (k.gradient_scale * g[i] + k.weight_decay * w[i]);
 }
 
-VPOD_SIMD void SgdMomentum(float* w, const float* g, float* v, float rate, SgdConstants k, size_t n) {
+VPOD_SIMD void SgdMomentum(float* w, const float* g, float* v, float rate, SgdConstants k,
+                           size_t n) {
   for (size_t i = 0; i < n; ++i) {
     const float u = k.gradient_scale * g[i] + k.weight_decay * w[i];
     v[i] = k.momentum * v[i] + k.one_minus_dampening * u;
@@ -28,7 +29,8 @@ VPOD_SIMD void SgdMomentum(float* w, const float* g, float* v, float rate, SgdCo
 }  // namespace
 
 Kernel PrepareAccumulate(const program::v1::Ipu& ipu, const program::v1::Accumulate& op) {
-  const Operand gradient = Resolve(ipu, op.gradient()), accumulator = Resolve(ipu, op.accumulator());
+  const Operand gradient = Resolve(ipu, op.gradient()),
+                accumulator = Resolve(ipu, op.accumulator());
   return [=](std::byte* arena) {
     AddWide(accumulator.As<double>(arena), ReadFloats(gradient, arena, 0), gradient.elements());
     return absl::OkStatus();
@@ -40,8 +42,8 @@ Kernel PrepareSgd(const program::v1::Ipu& ipu, const program::v1::Sgd& op) {
   const Operand learning_rate = Resolve(ipu, op.learning_rate());
   const Operand velocity = op.has_velocity() ? Resolve(ipu, op.velocity()) : Operand();
   const bool has_velocity = op.has_velocity();
-  const SgdConstants constants{op.momentum(), 1 - op.dampening(), op.weight_decay(), op.gradient_scale(),
-                               op.nesterov()};
+  const SgdConstants constants{op.momentum(), 1 - op.dampening(), op.weight_decay(),
+                               op.gradient_scale(), op.nesterov()};
   return [=](std::byte* arena) {
     // Float16 weights are read into scratch, updated there and rounded back.
     auto* w = const_cast<float*>(ReadFloats(weights, arena, 0));

@@ -13,8 +13,8 @@ VPOD_SIMD void MaxInto(float* best, const float* row, size_t n) {
 }
 
 // Adds the gradient where the row holds the maximum and no earlier element of the window did.
-VPOD_SIMD void RouteGradient(const float* row, const float* best, const float* gradient, float* taken,
-                             float* out, size_t n) {
+VPOD_SIMD void RouteGradient(const float* row, const float* best, const float* gradient,
+                             float* taken, float* out, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     const bool hit = row[i] == best[i] && taken[i] == 0.0f;
     out[i] += hit ? gradient[i] : 0.0f;
@@ -28,7 +28,8 @@ struct Windows {
   int64_t out_height, out_width;
   int64_t kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left;
 
-  Windows(const program::Dims& input, const program::Dims& output, const program::v1::Window& window)
+  Windows(const program::Dims& input, const program::Dims& output,
+          const program::v1::Window& window)
       : images(input[0]),
         height(input[1]),
         width(input[2]),
@@ -73,14 +74,16 @@ Kernel PrepareMaxPool2d(const program::v1::Ipu& ipu, const program::v1::MaxPool2
     float* out = WriteFloats(output, arena, 1);
     std::fill_n(out, output.elements(), -std::numeric_limits<float>::infinity());
     windows.ForResult([&](int64_t n, int64_t y, int64_t x, int64_t to) {
-      windows.ForWindow(n, y, x, [&](int64_t from) { MaxInto(out + to, in + from, windows.channels); });
+      windows.ForWindow(n, y, x,
+                        [&](int64_t from) { MaxInto(out + to, in + from, windows.channels); });
     });
     StoreFloats(output, arena, out);
     return absl::OkStatus();
   };
 }
 
-Kernel PrepareMaxPool2dGradient(const program::v1::Ipu& ipu, const program::v1::MaxPool2dGradient& op) {
+Kernel PrepareMaxPool2dGradient(const program::v1::Ipu& ipu,
+                                const program::v1::MaxPool2dGradient& op) {
   const Operand input = Resolve(ipu, op.input());
   const Operand output_gradient = Resolve(ipu, op.output_gradient());
   const Operand input_gradient = Resolve(ipu, op.input_gradient());

@@ -26,12 +26,13 @@ double Initial(ReduceOperator op) {
   return 0;
 }
 
-// Where each run of innermost elements goes. The innermost axes are either all kept (a row is added to a row of results)
-// or all reduced (a row collapses to one result).
+// Where each run of innermost elements goes. The innermost axes are either all kept (a row is added
+// to a row of results) or all reduced (a row collapses to one result).
 struct Plan {
   bool inner_reduced = false;
-  size_t inner = 1;                     // elements of a run
-  program::Dims outer_dims, outer_to;   // axes outside the run, and their strides in the result (0 if reduced)
+  size_t inner = 1;  // elements of a run
+  program::Dims outer_dims,
+      outer_to;  // axes outside the run, and their strides in the result (0 if reduced)
   size_t runs = 1;
 };
 
@@ -49,7 +50,8 @@ Plan MakePlan(const program::Dims& input, absl::Span<const uint32_t> axes) {
   Plan plan;
   size_t axis = input.size();
   plan.inner_reduced = axis > 0 && reduced[axis - 1];
-  while (axis > 0 && reduced[axis - 1] == plan.inner_reduced) plan.inner *= static_cast<size_t>(input[--axis]);
+  while (axis > 0 && reduced[axis - 1] == plan.inner_reduced)
+    plan.inner *= static_cast<size_t>(input[--axis]);
   for (size_t i = 0; i < axis; ++i) {
     plan.outer_dims.push_back(input[i]);
     plan.outer_to.push_back(to[i]);
@@ -94,7 +96,8 @@ void ReduceFloats(ReduceOperator op, const Plan& plan, const float* in, double* 
   });
 }
 
-void ReduceInts(ReduceOperator op, const Plan& plan, const int32_t* in, int32_t* out, size_t outputs) {
+void ReduceInts(ReduceOperator op, const Plan& plan, const int32_t* in, int32_t* out,
+                size_t outputs) {
   std::fill_n(out, outputs,
               op == program::v1::MAX   ? std::numeric_limits<int32_t>::min()
               : op == program::v1::MIN ? std::numeric_limits<int32_t>::max()
@@ -122,7 +125,8 @@ Kernel PrepareReduce(const program::v1::Ipu& ipu, const program::v1::Reduce& op)
   const Plan plan = MakePlan(input.type.dims, op.axes());
   if (input.type.type == program::v1::INT32) {
     return [=](std::byte* arena) {
-      ReduceInts(function, plan, input.As<int32_t>(arena), output.As<int32_t>(arena), output.elements());
+      ReduceInts(function, plan, input.As<int32_t>(arena), output.As<int32_t>(arena),
+                 output.elements());
       return absl::OkStatus();
     };
   }

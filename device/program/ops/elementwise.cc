@@ -51,7 +51,8 @@ absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& inp
   return input;
 }
 
-absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a, const TensorType& b) {
+absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a,
+                                      const TensorType& b) {
   if (op <= v1::BINARY_OPERATOR_UNSPECIFIED || op > v1::SIGMOID_GRADIENT) {
     return absl::InvalidArgumentError(absl::StrCat("unknown binary operator ", op));
   }

@@ -6,8 +6,8 @@
 namespace vpod::program {
 namespace {
 
-absl::StatusOr<int64_t> WindowedLength(int64_t length, int64_t kernel, int64_t stride, int64_t before,
-                                       int64_t after) {
+absl::StatusOr<int64_t> WindowedLength(int64_t length, int64_t kernel, int64_t stride,
+                                       int64_t before, int64_t after) {
   if (kernel < 1 || stride < 1 || before >= kernel || after >= kernel ||
       length + before + after < kernel) {
     return absl::InvalidArgumentError(absl::StrCat("window of ", kernel, " with stride ", stride,
@@ -19,8 +19,9 @@ absl::StatusOr<int64_t> WindowedLength(int64_t length, int64_t kernel, int64_t s
 
 }  // namespace
 
-absl::StatusOr<std::pair<int64_t, int64_t>> WindowedSize(const TensorType& image, const v1::Window& window,
-                                                         int64_t kernel_h, int64_t kernel_w) {
+absl::StatusOr<std::pair<int64_t, int64_t>> WindowedSize(const TensorType& image,
+                                                         const v1::Window& window, int64_t kernel_h,
+                                                         int64_t kernel_w) {
   VPOD_ASSIGN_OR_RETURN(int64_t height, WindowedLength(image.dims[1], kernel_h, window.stride_h(),
                                                        window.pad_top(), window.pad_bottom()));
   VPOD_ASSIGN_OR_RETURN(int64_t width, WindowedLength(image.dims[2], kernel_w, window.stride_w(),

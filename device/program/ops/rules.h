@@ -1,5 +1,6 @@
-// Type rules of the closed op set: given the types of the inputs, the type of the output, or InvalidArgument saying what
-// does not fit. The graph builder infers shapes with them and the validator checks executables against them.
+// Type rules of the closed op set: given the types of the inputs, the type of the output, or
+// InvalidArgument saying what does not fit. The graph builder infers shapes with them and the
+// validator checks executables against them.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -11,7 +12,8 @@ namespace vpod::program {
 // elementwise.cc
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b);  // NumPy rules
 absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& input);
-absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a, const TensorType& b);
+absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a,
+                                      const TensorType& b);
 
 // reduce.cc; axes ascending and without repetition
 absl::StatusOr<TensorType> ReduceType(v1::ReduceOperator op, const TensorType& input,
@@ -30,6 +32,7 @@ absl::StatusOr<TensorType> Conv2dType(const TensorType& image, const TensorType&
 absl::StatusOr<TensorType> MaxPool2dType(const TensorType& image, const v1::Window& window);
 
 // loss.cc: type of the loss of each row, [n]
-absl::StatusOr<TensorType> SoftmaxCrossEntropyType(const TensorType& logits, const TensorType& labels);
+absl::StatusOr<TensorType> SoftmaxCrossEntropyType(const TensorType& logits,
+                                                   const TensorType& labels);
 
 }  // namespace vpod::program

@@ -24,20 +24,23 @@ void BindText(sqlite3_stmt* statement, int index, absl::string_view text) {
 
 absl::Status Store::Error(absl::string_view what) const {
   const int code = sqlite3_errcode(database_);
-  const std::string message = absl::StrCat("storage: cannot ", what, ": ", sqlite3_errmsg(database_));
+  const std::string message =
+      absl::StrCat("storage: cannot ", what, ": ", sqlite3_errmsg(database_));
   if (code == SQLITE_FULL) return absl::ResourceExhaustedError(message);
   if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) return absl::DataLossError(message);
   return absl::UnavailableError(message);
 }
 
 absl::Status Store::Execute(const char* sql) {
-  if (sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) return Error("prepare the database");
+  if (sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) != SQLITE_OK)
+    return Error("prepare the database");
   return absl::OkStatus();
 }
 
 absl::StatusOr<sqlite3_stmt*> Store::Prepare(const char* sql) {
   sqlite3_stmt* statement = nullptr;
-  if (sqlite3_prepare_v2(database_, sql, -1, &statement, nullptr) != SQLITE_OK) return Error("prepare a statement");
+  if (sqlite3_prepare_v2(database_, sql, -1, &statement, nullptr) != SQLITE_OK)
+    return Error("prepare a statement");
   return statement;
 }
 
@@ -51,42 +54,48 @@ absl::Status Store::Step(sqlite3_stmt* statement, absl::string_view what) {
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, OpenMode mode) {
   struct stat info {};
   if (mode == OpenMode::kCreateOnly && stat(path.c_str(), &info) == 0) {
-    return absl::AlreadyExistsError(absl::StrCat("storage ", path, " exists already; remove it to start anew"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("storage ", path, " exists already; remove it to start anew"));
   }
   sqlite3* database = nullptr;
   const int opened =
-      sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                      nullptr);
+      sqlite3_open_v2(path.c_str(), &database,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   std::unique_ptr<Store> store(new Store(database));
   if (opened != SQLITE_OK) {
-    return absl::UnavailableError(absl::StrCat("cannot open storage ", path, ": ", sqlite3_errmsg(database)));
+    return absl::UnavailableError(
+        absl::StrCat("cannot open storage ", path, ": ", sqlite3_errmsg(database)));
   }
   // Exclusive locking: a second controller on the same file is refused here.
   const absl::Status status = store->Execute(
       "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
       "BEGIN EXCLUSIVE;"
       "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);"
-      "CREATE TABLE IF NOT EXISTS objects (kind TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL,"
+      "CREATE TABLE IF NOT EXISTS objects (kind TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT "
+      "NULL,"
       " PRIMARY KEY (kind, id)) WITHOUT ROWID;"
       "INSERT OR IGNORE INTO meta VALUES ('format', '1');"
       "COMMIT;");
   if (!status.ok()) {
     const int code = sqlite3_errcode(database);
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
-      return absl::FailedPreconditionError(absl::StrCat("storage ", path, " is in use by another vipu-server"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("storage ", path, " is in use by another vipu-server"));
     }
     if (absl::IsDataLoss(status)) {
-      return absl::DataLossError(absl::StrCat("storage ", path, " is no intact vipu-server database (",
+      return absl::DataLossError(absl::StrCat("storage ", path,
+                                              " is no intact vipu-server database (",
                                               sqlite3_errmsg(database), "); it was left as it is"));
     }
     return status;
   }
-  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement, store->Prepare("SELECT value FROM meta WHERE name = 'format'"));
+  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement,
+                        store->Prepare("SELECT value FROM meta WHERE name = 'format'"));
   const std::string format = sqlite3_step(statement) == SQLITE_ROW ? Column(statement, 0) : "";
   sqlite3_finalize(statement);
   if (format != kFormat) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("storage ", path, " has format '", format, "', this vipu-server reads ", kFormat));
+    return absl::FailedPreconditionError(absl::StrCat("storage ", path, " has format '", format,
+                                                      "', this vipu-server reads ", kFormat));
   }
   return store;
 }
@@ -94,11 +103,13 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
 Store::~Store() { sqlite3_close(database_); }
 
 absl::StatusOr<std::map<std::string, std::string>> Store::Load(absl::string_view kind) {
-  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement, Prepare("SELECT id, data FROM objects WHERE kind = ?"));
+  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement,
+                        Prepare("SELECT id, data FROM objects WHERE kind = ?"));
   BindText(statement, 1, kind);
   std::map<std::string, std::string> result;
   int code;
-  while ((code = sqlite3_step(statement)) == SQLITE_ROW) result[Column(statement, 0)] = Column(statement, 1);
+  while ((code = sqlite3_step(statement)) == SQLITE_ROW)
+    result[Column(statement, 0)] = Column(statement, 1);
   const absl::Status status = code == SQLITE_DONE ? absl::OkStatus() : Error("read objects");
   sqlite3_finalize(statement);
   if (!status.ok()) return status;
@@ -106,7 +117,8 @@ absl::StatusOr<std::map<std::string, std::string>> Store::Load(absl::string_view
 }
 
 absl::Status Store::Put(absl::string_view kind, absl::string_view id, absl::string_view data) {
-  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement, Prepare("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)"));
+  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement,
+                        Prepare("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)"));
   BindText(statement, 1, kind);
   BindText(statement, 2, id);
   sqlite3_bind_blob(statement, 3, data.data(), static_cast<int>(data.size()), SQLITE_TRANSIENT);
@@ -114,7 +126,8 @@ absl::Status Store::Put(absl::string_view kind, absl::string_view id, absl::stri
 }
 
 absl::Status Store::Remove(absl::string_view kind, absl::string_view id) {
-  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement, Prepare("DELETE FROM objects WHERE kind = ? AND id = ?"));
+  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement,
+                        Prepare("DELETE FROM objects WHERE kind = ? AND id = ?"));
   BindText(statement, 1, kind);
   BindText(statement, 2, id);
   return Step(statement, "remove an object");

@@ -1,5 +1,6 @@
-// The controller's durable state: one SQLite database in WAL mode with full synchronisation. A method that returns OK has
-// committed; a process killed in the middle leaves the change wholly or not at all.
+// The controller's durable state: one SQLite database in WAL mode with full synchronisation. A
+// method that returns OK has committed; a process killed in the middle leaves the change wholly or
+// not at all.
 #pragma once
 
 #include <map>
@@ -19,8 +20,8 @@ namespace vpod::controller {
 class Store {
  public:
   enum class OpenMode { kOpenOrCreate, kCreateOnly };
-  // AlreadyExists with kCreateOnly on an existing file. FailedPrecondition when another vipu-server uses the file. DataLoss when it
-  // is no database of ours: it is never overwritten.
+  // AlreadyExists with kCreateOnly on an existing file. FailedPrecondition when another vipu-server
+  // uses the file. DataLoss when it is no database of ours: it is never overwritten.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path, OpenMode mode);
   ~Store();
 

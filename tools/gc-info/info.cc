@@ -1,0 +1,95 @@
+#include "tools/gc-info/info.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "device/arch/device_id.h"
+#include "device/base/status.h"
+
+namespace vpod::tools {
+namespace {
+
+using telemetry::v1::IpuTelemetry;
+
+std::string Attribute(const IpuTelemetry& ipu, const char* key) {
+  const auto it = ipu.attributes().find(key);
+  return it == ipu.attributes().end() ? "" : it->second;
+}
+
+// Blanks stand before the bracket, so that brackets end in line with the widest value.
+std::string Bracketed(const std::string& value, size_t widest) {
+  return absl::StrCat(std::string(widest > value.size() ? widest - value.size() : 0, ' '), "[",
+                      value, "]");
+}
+
+struct Widths {
+  size_t id = 1, host = 1;
+};
+
+std::string HostAndNumber(const IpuTelemetry& ipu, const Widths& widths) {
+  return absl::StrCat("IPU-M host: ", Bracketed(Attribute(ipu, "ipuof host"), widths.host),
+                      ", IPU#: [", Attribute(ipu, "board ipu index"), "]");
+}
+
+std::string SingleLine(uint32_t id, const IpuTelemetry& ipu, const Widths& widths) {
+  return absl::StrCat("-+- Id: ", Bracketed(absl::StrCat(id), widths.id), ", target: [Fabric], ",
+                      HostAndNumber(ipu, widths), "\n");
+}
+
+std::string GroupLines(const MonitoredPartition& partition, uint32_t id, arch::IpuRange range,
+                       const Widths& widths) {
+  std::string text =
+      absl::StrCat("-+- Id: ", Bracketed(absl::StrCat(id), widths.id), ", target: [Multi IPU]\n");
+  for (uint32_t i = 0; i < range.count; ++i) {
+    absl::StrAppend(&text, " |--- Id: ", Bracketed(absl::StrCat(range.first + i), widths.id),
+                    ", DNC Id: [", i, "], ", HostAndNumber(partition.ipus[range.first + i], widths),
+                    "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string DeviceListing(const std::vector<MonitoredPartition>& partitions) {
+  const bool several = partitions.size() > 1;
+  Widths widths;
+  uint32_t ids = 0;
+  for (const auto& partition : partitions) {
+    const auto n = static_cast<uint32_t>(partition.ipus.size());
+    ids += several ? n : arch::NumDeviceIds(n);
+    for (const auto& ipu : partition.ipus)
+      widths.host = std::max(widths.host, Attribute(ipu, "ipuof host").size());
+  }
+  widths.id = absl::StrCat(ids - 1).size();
+  std::string text = "Graphcore device listing:\n";
+  uint32_t next = 0;
+  for (const auto& partition : partitions) {
+    absl::StrAppend(&text, "Partition: ", partition.id, partition.active ? " [active]" : "", "\n");
+    for (const auto& ipu : partition.ipus) text += SingleLine(next++, ipu, widths);
+    const auto n = static_cast<uint32_t>(partition.ipus.size());
+    for (uint32_t id = n; !several && id < arch::NumDeviceIds(n); ++id) {
+      text += GroupLines(partition, id, *arch::IpusOfDevice(n, id), widths);
+    }
+  }
+  return text;
+}
+
+absl::StatusOr<const IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,
+                                             uint32_t device_id) {
+  VPOD_ASSIGN_OR_RETURN(
+      const auto range,
+      arch::IpusOfDevice(static_cast<uint32_t>(partition.ipus.size()), device_id));
+  return &partition.ipus[range.first];
+}
+
+absl::StatusOr<std::string> DeviceInfo(const MonitoredPartition& partition, uint32_t device_id) {
+  VPOD_ASSIGN_OR_RETURN(const IpuTelemetry* ipu, FirstIpu(partition, device_id));
+  std::string text = absl::StrCat("Device Info:\n  id: ", device_id, "\n  target: Fabric\n");
+  const std::map<std::string, std::string> sorted(ipu->attributes().begin(),
+                                                  ipu->attributes().end());
+  for (const auto& [key, value] : sorted) absl::StrAppend(&text, "  ", key, ": ", value, "\n");
+  return text;
+}
+
+}  // namespace vpod::tools

@@ -1,0 +1,23 @@
+// What gc-info prints (spec/gc-tools.md 3 and 4). Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/gc-monitor/monitor.h"
+
+namespace vpod::tools {
+
+// "Graphcore device listing:" with the devices of the active partition; several partitions list
+// single IPUs only, ids go on.
+std::string DeviceListing(const std::vector<MonitoredPartition>& partitions);
+
+// Attributes of a device: those of its first IPU under its own id.
+absl::StatusOr<std::string> DeviceInfo(const MonitoredPartition& partition, uint32_t device_id);
+
+// The first IPU of a device; OutOfRange names the ids there are.
+absl::StatusOr<const telemetry::v1::IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,
+                                                            uint32_t device_id);
+
+}  // namespace vpod::tools

@@ -1,0 +1,35 @@
+// What gc-monitor shows (spec/gc-tools.md 2): tables, JSON and CSV from the attributes of IPUs.
+// Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/telemetry/v1/telemetry.pb.h"
+
+namespace vpod::tools {
+
+// A partition with the telemetry of its IPUs, by device id.
+struct MonitoredPartition {
+  std::string id;
+  bool active = true;  // the one this shell uses
+  bool reconfigurable = true;
+  bool show_gcd = false;  // IPUOF_VIPU_API_GCD_ID is set, or there are several GCDs
+  uint32_t gcd = 0;
+  std::vector<telemetry::v1::IpuTelemetry> ipus;  // of the GCD, or of all
+};
+
+// The table of devices.
+std::string DeviceTable(const MonitoredPartition& partition);
+
+// The processes of this pid namespace, or the box that says there are none, and the IPUs used from
+// elsewhere. `terminal_columns` 0: stdout is no terminal. `now` in seconds since 1970.
+std::string ProcessTables(const MonitoredPartition& partition, size_t terminal_columns,
+                          const std::string& own_host, const std::string& own_pid_namespace,
+                          int64_t now);
+
+std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64_t now);
+std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_t now);
+
+}  // namespace vpod::tools

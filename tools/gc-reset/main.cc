@@ -1,0 +1,42 @@
+// gc-reset: resets the IPUs of a device.
+#include <cstdio>
+
+#include "client/ipuof/lease.h"
+#include "client/vipu/ipuof_config.h"
+#include "tools/gc_options.h"
+
+namespace vpod::tools {
+namespace {
+
+int Main(int argc, char** argv) {
+  uint32_t device = 0;
+  bool parity = false;
+  po::options_description options("Allowed options");
+  options.add_options()("help,h", "help")("version,v", "version")  //
+      ("device-id,d", po::value(&device), "device to reset")       //
+      ("parity,p", po::bool_switch(&parity), "initialise tile parity too");
+  po::variables_map values;
+  if (const int code = ParseGcOptions("gc-reset", argc, argv, options, values); code >= 0)
+    return code;
+  if (values.count("version") > 0) {
+    std::printf("1.3.0\n");
+    return 0;
+  }
+  if (values.count("device-id") == 0) {
+    std::fprintf(stderr,
+                 "gc-reset: error: the option '--device-id' is required but missing. Try 'gc-reset "
+                 "--help'.\n");
+    return 2;
+  }
+  const auto partition = vipu::FindActivePartition();
+  absl::Status status = partition.status();
+  if (status.ok()) status = ipuof::ResetDevice(*partition, device);
+  if (status.ok()) return 0;
+  GcError("gc-reset", status);
+  return 1;
+}
+
+}  // namespace
+}  // namespace vpod::tools
+
+int main(int argc, char** argv) { return vpod::tools::Main(argc, argv); }

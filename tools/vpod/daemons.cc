@@ -1,0 +1,106 @@
+#include "tools/vpod/daemons.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/vipu/config.h"
+#include "device/base/unique_fd.h"
+
+extern char** environ;
+
+namespace vpod::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool WaitForExit(int pidfd, int milliseconds) {
+  pollfd poll_fd{pidfd, POLLIN, 0};
+  return poll(&poll_fd, 1, milliseconds) == 1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindProgram(const std::string& name) {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  std::vector<std::string> directories = {self.parent_path().string()};
+  for (absl::string_view part : absl::StrSplit(vipu::Environment("PATH"), ':'))
+    directories.emplace_back(part);
+  for (const std::string& directory : directories) {
+    const std::string path = absl::StrCat(directory, "/", name);
+    if (access(path.c_str(), X_OK) == 0 && !fs::is_directory(path, error)) return path;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("cannot find ", name, " beside vpod or in PATH; source deploy/enable.sh"));
+}
+
+absl::StatusOr<int> StartDaemon(const std::vector<std::string>& command, const std::string& log,
+                                const std::string& pid_file) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int error =
+      posix_spawn(&pid, command[0].c_str(), &actions, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0)
+    return absl::UnavailableError(
+        absl::StrCat("cannot start ", command[0], ": ", std::strerror(error)));
+  std::ofstream file(pid_file);
+  file << pid << "\n";
+  file.close();
+  if (!file) {
+    kill(pid, SIGKILL);
+    return absl::UnavailableError(absl::StrCat("cannot write ", pid_file));
+  }
+  return pid;
+}
+
+int RunningDaemon(const std::string& pid_file, const std::string& program) {
+  int pid = 0;
+  std::ifstream(pid_file) >> pid;
+  if (pid <= 0) return 0;
+  waitpid(pid, nullptr, WNOHANG);  // ours when it failed right after its start
+  std::error_code error;
+  const std::string exe =
+      fs::read_symlink(absl::StrCat("/proc/", pid, "/exe"), error).filename().string();
+  // A program that was rebuilt meanwhile shows as "name (deleted)".
+  return exe == program || exe == program + " (deleted)" ? pid : 0;
+}
+
+bool StopDaemon(const std::string& pid_file, const std::string& program) {
+  const int pid = RunningDaemon(pid_file, program);
+  if (pid > 0) {
+    const base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    kill(pid, SIGTERM);
+    if (pidfd.valid() && !WaitForExit(pidfd.get(), 10000)) {
+      kill(pid, SIGKILL);
+      WaitForExit(pidfd.get(), 10000);
+    }
+  }
+  std::error_code error;
+  fs::remove(pid_file, error);
+  return pid > 0;
+}
+
+}  // namespace vpod::tools

@@ -1,0 +1,27 @@
+// Background processes of a local POD: started, recognised by their pid files, and stopped.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace vpod::tools {
+
+// A program beside this one, else in PATH; NotFound says what was looked for.
+absl::StatusOr<std::string> FindProgram(const std::string& name);
+
+// Starts a program in a session of its own, output appended to `log`, and writes its pid to
+// `pid_file`.
+absl::StatusOr<int> StartDaemon(const std::vector<std::string>& command, const std::string& log,
+                                const std::string& pid_file);
+
+// Pid of the running daemon named by `pid_file`, or 0. A file whose process has gone, or is another
+// program, counts as stale.
+int RunningDaemon(const std::string& pid_file, const std::string& program);
+
+// SIGTERM, then SIGKILL after ten seconds; removes the pid file. False when nothing ran.
+bool StopDaemon(const std::string& pid_file, const std::string& program);
+
+}  // namespace vpod::tools

@@ -1,0 +1,111 @@
+#include "tools/vpod/doctor.h"
+
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/vipu/client.h"
+#include "device/base/unique_fd.h"
+#include "tools/vpod/daemons.h"
+
+namespace vpod::tools {
+namespace {
+
+bool PortIsFree(uint32_t port) {
+  const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+uint64_t AvailableMemoryMib() {
+  std::ifstream file("/proc/meminfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    uint64_t kib = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %lu kB", &kib) == 1) return kib >> 10;
+  }
+  return 0;
+}
+
+class Report {
+ public:
+  void Check(bool good, const std::string& what, const std::string& advice) {
+    std::printf("%-4s %s\n", good ? "ok" : "FAIL",
+                good ? what.c_str() : absl::StrCat(what, " - ", advice).c_str());
+    if (!good) bad_ = true;
+  }
+  int Status() const { return bad_ ? 1 : 0; }
+
+ private:
+  bool bad_ = false;
+};
+
+}  // namespace
+
+int Doctor(const Pod& pod) {
+  Report report;
+  for (const char* program : {"vipu-server", "vipu-agent", "poprun", "mpirun"}) {
+    const auto path = FindProgram(program);
+    report.Check(
+        path.ok(), absl::StrCat(program, path.ok() ? ": " + *path : ": not found"),
+        std::string(program) == "mpirun" ? "install openmpi-bin" : "source deploy/enable.sh");
+  }
+  const base::UniqueFd memfd(memfd_create("vpod-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  report.Check(memfd.valid(), "shared memory (memfd)", "a kernel of 3.17 or newer is needed");
+  const base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  report.Check(pidfd.valid(), "process handles (pidfd)",
+               "a kernel of 5.3 or newer is needed; a container may forbid it");
+  const uint64_t memory = AvailableMemoryMib();
+  report.Check(memory >= 1024, absl::StrCat("available memory: ", memory, " MiB"),
+               "a POD16 in use needs 1 GiB or more; close something or lower --memory-limit");
+
+  const auto shape = pod.Shape();
+  const int server = pod.ServerPid(), agent = pod.AgentPid();
+  if (!shape.ok()) {
+    report.Check(PortIsFree(8090), "port 8090 is free",
+                 "another program uses it; give vpod up --api-port");
+    std::printf("ok   no POD in %s\n", pod.home().c_str());
+    return report.Status();
+  }
+  report.Check(
+      server > 0,
+      absl::StrCat("vipu-server", server > 0 ? absl::StrCat(" runs as ", server) : " does not run"),
+      "'vpod up' restores the POD, 'vpod down' clears it away");
+  report.Check(
+      agent > 0,
+      absl::StrCat("vipu-agent", agent > 0 ? absl::StrCat(" runs as ", agent) : " does not run"),
+      "'vpod up' restores the POD, 'vpod down' clears it away");
+  if (server > 0) {
+    vipu::ClientConfig config;
+    config.host = "127.0.0.1";
+    config.port = shape->api_port;
+    vipu::Client client(config, std::chrono::seconds(3));
+    const auto agents = client.ListAgents();
+    report.Check(agents.ok(), absl::StrCat("the controller answers on port ", shape->api_port),
+                 absl::StrCat("see ", pod.ServerLog()));
+    size_t up = 0;
+    for (size_t i = 0; agents.ok() && i < agents->size(); ++i) up += (*agents)[i].status() == "Up";
+    if (agents.ok()) {
+      report.Check(up == agents->size(),
+                   absl::StrCat(up, " of ", agents->size(), " machines are up"),
+                   absl::StrCat("see ", pod.AgentLog()));
+    }
+  }
+  return report.Status();
+}
+
+}  // namespace vpod::tools

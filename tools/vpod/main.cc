@@ -1,0 +1,181 @@
+// vpod: brings local PODs up and down.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/render/table.h"
+#include "client/vipu/client.h"
+#include "device/arch/hardware.h"
+#include "tools/vpod/daemons.h"
+#include "tools/vpod/doctor.h"
+#include "tools/vpod/pod.h"
+
+namespace vpod::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+int Fail(absl::string_view message, int code = 1) {
+  std::fprintf(stderr, "vpod: error: %s\n", std::string(message).c_str());
+  return code;
+}
+
+int Up(Pod& pod, const PodShape& shape) {
+  if (pod.Running()) {
+    const auto running = pod.Shape();
+    std::printf("POD%u is already up in %s (API 127.0.0.1:%u); nothing changed.\n",
+                running.ok() ? running->ipus : 0, pod.home().c_str(),
+                running.ok() ? running->api_port : 0);
+    return 0;
+  }
+  const absl::Status status = pod.Up(shape);
+  if (!status.ok()) return Fail(status.message(), absl::IsInvalidArgument(status) ? 2 : 1);
+  const PodShape now = *pod.Shape();
+  std::printf(
+      "POD%u is up: %u machines (%s) in cluster c%u, API 127.0.0.1:%u, memory limit %lu MiB, state "
+      "in %s\n",
+      now.ipus, now.ipus / arch::kIpusPerMachine, now.machine_type.c_str(), now.ipus, now.api_port,
+      now.memory_limit_mib, pod.home().c_str());
+  std::printf("To use it in this shell: eval \"$(vpod env)\"\n");
+  return 0;
+}
+
+int Status(const Pod& pod) {
+  const auto shape = pod.Shape();
+  if (!shape.ok()) {
+    std::printf("no POD in %s\n", pod.home().c_str());
+    return 1;
+  }
+  std::vector<std::pair<std::string, std::string>> rows = {
+      {"POD", absl::StrCat("POD", shape->ipus)},
+      {"State", pod.Running() ? "running" : "stopped"},
+      {"Home", pod.home()},
+      {"API", absl::StrCat("127.0.0.1:", shape->api_port)},
+      {"Machines", absl::StrCat(shape->ipus / arch::kIpusPerMachine, " x ", shape->machine_type)},
+      {"vipu-server", pod.ServerPid() > 0 ? absl::StrCat("pid ", pod.ServerPid()) : "not running"},
+      {"vipu-agent", pod.AgentPid() > 0 ? absl::StrCat("pid ", pod.AgentPid()) : "not running"},
+  };
+  if (pod.Running()) {
+    vipu::ClientConfig config;
+    config.host = "127.0.0.1";
+    config.port = shape->api_port;
+    vipu::Client client(config, std::chrono::seconds(5));
+    const auto partitions = client.ListPartitions();
+    const auto name = [](std::string* out, const vipuuser::Partition& partition) {
+      absl::StrAppend(out, partition.requirements().id(), " (",
+                      vipu::StateText(partition.status().state()), ")");
+    };
+    rows.emplace_back("Partitions", partitions.ok() ? absl::StrJoin(*partitions, ", ", name)
+                                                    : std::string(partitions.status().message()));
+  }
+  std::fputs(render::Block(rows).c_str(), stdout);
+  return pod.Running() ? 0 : 1;
+}
+
+int Env(const Pod& pod) {
+  const auto shape = pod.Shape();
+  if (!shape.ok()) return Fail(shape.status().message());
+  std::fputs(pod.EnvironmentText(*shape).c_str(), stdout);
+  return 0;
+}
+
+int Logs(const Pod& pod, const std::string& which, size_t lines) {
+  for (const auto& [name, path] :
+       {std::make_pair("server", pod.ServerLog()), std::make_pair("agent", pod.AgentLog())}) {
+    if (!which.empty() && which != name) continue;
+    std::ifstream file(path);
+    if (!file) return Fail(absl::StrCat("cannot read ", path));
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    std::vector<std::string> all = absl::StrSplit(text, '\n', absl::SkipEmpty());
+    if (all.size() > lines) all.erase(all.begin(), all.end() - static_cast<int64_t>(lines));
+    for (const std::string& line : all) std::printf("%s: %s\n", name, line.c_str());
+  }
+  return 0;
+}
+
+// PODs of this user, found by their servers' command lines.
+int List() {
+  render::Table table;
+  table.headings = {"POD", "API", "Partitions", "Home"};
+  table.minimum_widths = {11};
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    std::error_code ignored;
+    if (fs::read_symlink(entry.path() / "exe", ignored).filename() != "vipu-server") continue;
+    std::ifstream file(entry.path() / "cmdline");
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    const std::vector<std::string> words = absl::StrSplit(text, '\0');
+    for (size_t i = 0; i + 1 < words.size(); ++i) {
+      if (words[i] != "--storage") continue;
+      const Pod pod(fs::path(words[i + 1]).parent_path().string());
+      const auto shape = pod.Shape();
+      if (!shape.ok()) continue;
+      vipu::ClientConfig config;
+      config.host = "127.0.0.1";
+      config.port = shape->api_port;
+      const auto partitions = vipu::Client(config, std::chrono::seconds(3)).ListPartitions();
+      table.rows.push_back({absl::StrCat("POD", shape->ipus), config.address(),
+                            partitions.ok() ? absl::StrCat(partitions->size()) : "-", pod.home()});
+    }
+  }
+  std::fputs(render::StyleH(table).c_str(), stdout);
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  PodShape shape;
+  std::string log_name;
+  size_t log_lines = 50;
+  CLI::App app(
+      "Brings virtual IPU-PODs up and down on this machine. VPOD_HOME names the state directory "
+      "(~/.vpod).",
+      "vpod");
+  app.require_subcommand(1);
+  auto* up = app.add_subcommand("up", "start a POD in the background");
+  up->add_option("--pod", shape.ipus, "IPUs: 4, 16, 64, 128, 256, …")->capture_default_str();
+  up->add_option("--machine-type", shape.machine_type, "m2000 or bow2000")->capture_default_str();
+  up->add_option("--memory-limit", shape.memory_limit_mib,
+                 "MiB of host memory for programs (3/4 of the host's)");
+  up->add_option("--api-port", shape.api_port, "port of the controller")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
+  auto* down = app.add_subcommand("down", "stop the POD; its partitions are gone");
+  auto* status = app.add_subcommand("status", "what runs; exit status 1 when nothing does");
+  auto* env = app.add_subcommand("env", "export lines for eval");
+  auto* logs = app.add_subcommand("logs", "last lines of the daemons' logs");
+  logs->add_option("daemon", log_name, "server or agent; default both")
+      ->check(CLI::IsMember({"server", "agent"}));
+  logs->add_option("-n", log_lines, "number of lines")->capture_default_str();
+  auto* list = app.add_subcommand("list", "all running PODs of this machine");
+  auto* doctor = app.add_subcommand("doctor", "check what a POD needs");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return Fail(absl::StrCat(error.what(), ". Try 'vpod --help'."), 2);
+  }
+  Pod pod(PodHome());
+  if (*up) return Up(pod, shape);
+  if (*down) {
+    std::printf(pod.Down() ? "POD in %s is down.\n" : "no POD runs in %s\n", pod.home().c_str());
+    return 0;
+  }
+  if (*status) return Status(pod);
+  if (*env) return Env(pod);
+  if (*logs) return Logs(pod, log_name, log_lines);
+  if (*list) return List();
+  if (*doctor) return Doctor(pod);
+  return 2;
+}
+
+}  // namespace
+}  // namespace vpod::tools
+
+int main(int argc, char** argv) { return vpod::tools::Main(argc, argv); }

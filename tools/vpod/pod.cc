@@ -1,0 +1,246 @@
+#include "tools/vpod/pod.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "client/vipu/client.h"
+#include "device/arch/device_id.h"
+#include "device/arch/hardware.h"
+#include "device/base/status.h"
+#include "device/base/unique_fd.h"
+#include "tools/vpod/daemons.h"
+
+namespace vpod::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr char kServer[] = "vipu-server";
+constexpr char kAgent[] = "vipu-agent";
+constexpr std::chrono::seconds kStartLimit{20};
+
+uint64_t HostMemoryMib() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+             static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)) >>
+         20;
+}
+
+// The last line of a log, for messages.
+std::string LastLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line, last;
+  while (std::getline(file, line)) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+vipu::ClientConfig Address(const PodShape& shape) {
+  vipu::ClientConfig config;
+  config.host = "127.0.0.1";
+  config.port = shape.api_port;
+  config.user_id = vipu::OsUserName();
+  return config;
+}
+
+// Asks again until `ready` says yes, its error is final, or the limit is reached. What is waited
+// for is another process's start, which offers no event to wait on.
+absl::Status PollUntil(const std::function<absl::StatusOr<bool>()>& ready,
+                       const std::string& what) {
+  const Clock::time_point deadline = Clock::now() + kStartLimit;
+  while (true) {
+    VPOD_ASSIGN_OR_RETURN(const bool done, ready());
+    if (done) return absl::OkStatus();
+    if (Clock::now() > deadline) {
+      return absl::DeadlineExceededError(absl::StrCat(what, " within ", kStartLimit.count(), " s"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+}  // namespace
+
+std::string PodHome() {
+  const std::string home = vipu::Environment("VPOD_HOME");
+  std::error_code error;
+  return fs::absolute(home.empty() ? vipu::Environment("HOME") + "/.vpod" : home, error).string();
+}
+
+int Pod::ServerPid() const { return RunningDaemon(ServerPidFile(), kServer); }
+int Pod::AgentPid() const { return RunningDaemon(AgentPidFile(), kAgent); }
+
+absl::StatusOr<PodShape> Pod::Shape() const {
+  std::ifstream file(home_ + "/pod.json");
+  if (!file)
+    return absl::NotFoundError(absl::StrCat("no POD in ", home_, "; bring one up with 'vpod up'"));
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  PodShape shape;
+  if (!json.is_object())
+    return absl::DataLossError(absl::StrCat(home_, "/pod.json is damaged; run 'vpod down'"));
+  shape.ipus = json.value("ipus", 16u);
+  shape.machine_type = json.value("machine_type", "m2000");
+  shape.api_port = json.value("api_port", 8090u);
+  shape.memory_limit_mib = json.value("memory_limit_mib", uint64_t{0});
+  shape.addresses = json.value("addresses", "");
+  return shape;
+}
+
+absl::Status Pod::WriteFiles(const PodShape& shape) const {
+  const nlohmann::json json = {{"ipus", shape.ipus},
+                               {"machine_type", shape.machine_type},
+                               {"api_port", shape.api_port},
+                               {"memory_limit_mib", shape.memory_limit_mib},
+                               {"addresses", shape.addresses}};
+  std::ofstream pod(home_ + "/pod.json");
+  pod << json.dump(2) << "\n";
+  std::ofstream client(ClientConfig());
+  client << vipu::HclText(Address(shape));
+  pod.close();
+  client.close();
+  if (!pod || !client) return absl::UnavailableError(absl::StrCat("cannot write to ", home_));
+  return absl::OkStatus();
+}
+
+absl::Status Pod::WaitForServer(const PodShape& shape) const {
+  vipu::Client client(Address(shape), std::chrono::seconds(2));
+  return PollUntil(
+      [&]() -> absl::StatusOr<bool> {
+        if (ServerPid() == 0) {
+          return absl::UnavailableError(absl::StrCat("vipu-server ended: ", LastLine(ServerLog())));
+        }
+        return client.ServerVersion().ok();
+      },
+      "vipu-server did not answer");
+}
+
+absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
+  vipu::Client client(Address(shape), std::chrono::seconds(10));
+  const uint32_t machines = shape.ipus / arch::kIpusPerMachine;
+  std::vector<vipuadmin::DiscoveredAgent> found;
+  VPOD_RETURN_IF_ERROR(PollUntil(
+      [&]() -> absl::StatusOr<bool> {
+        if (AgentPid() == 0)
+          return absl::UnavailableError(absl::StrCat("vipu-agent ended: ", LastLine(AgentLog())));
+        VPOD_ASSIGN_OR_RETURN(found, client.DiscoverAgents());
+        return found.size() >= machines;
+      },
+      "not all machines announced themselves"));
+  shape.addresses = found[0].host().substr(0, found[0].host().find('.', 4));
+  if (!restoring) {
+    vipuadmin::Cluster cluster;
+    cluster.set_id(absl::StrCat("c", shape.ipus));
+    for (const auto& agent : found) {
+      VPOD_RETURN_IF_ERROR(client.CreateAgent(agent.agent_id(), agent.host(), agent.port()));
+      cluster.add_agent_ids(agent.agent_id());
+    }
+    const uint32_t ilds = std::max(1u, shape.ipus / arch::kMaxIpusPerLinkDomain);
+    cluster.set_num_ipulinkdomains(ilds);
+    // A full rack is a torus; racks are joined in a loop (hardware F13, F14).
+    cluster.set_topology(shape.ipus >= arch::kMaxIpusPerLinkDomain ? "torus" : "mesh");
+    cluster.set_cluster_topology(ilds > 1 ? "looped" : "none");
+    VPOD_RETURN_IF_ERROR(client.CreateCluster(cluster));
+  }
+  return PollUntil(
+      [&]() -> absl::StatusOr<bool> {
+        VPOD_ASSIGN_OR_RETURN(const auto agents, client.ListAgents());
+        return std::all_of(agents.begin(), agents.end(),
+                           [](const auto& agent) { return agent.status() == "Up"; });
+      },
+      "not all agents came up");
+}
+
+absl::Status Pod::Start(PodShape& shape, bool restoring) {
+  VPOD_ASSIGN_OR_RETURN(const std::string server, FindProgram(kServer));
+  VPOD_ASSIGN_OR_RETURN(const std::string agent, FindProgram(kAgent));
+  const std::string address = Address(shape).address();
+  VPOD_RETURN_IF_ERROR(
+      StartDaemon({server, "--storage", home_ + "/vipu-server.db", "--user-api-listen", address},
+                  ServerLog(), ServerPidFile())
+          .status());
+  VPOD_RETURN_IF_ERROR(WaitForServer(shape));
+  std::vector<std::string> command = {agent,
+                                      "--machines",
+                                      absl::StrCat(shape.ipus / arch::kIpusPerMachine),
+                                      "--machine-type",
+                                      shape.machine_type,
+                                      "--controller",
+                                      address,
+                                      "--memory-limit",
+                                      absl::StrCat(shape.memory_limit_mib)};
+  if (restoring && !shape.addresses.empty()) {
+    command.push_back("--addresses");
+    command.push_back(shape.addresses);
+  }
+  VPOD_RETURN_IF_ERROR(StartDaemon(command, AgentLog(), AgentPidFile()).status());
+  VPOD_RETURN_IF_ERROR(CreateObjects(shape, restoring));
+  return WriteFiles(shape);
+}
+
+absl::Status Pod::Up(PodShape shape) {
+  if (shape.ipus < 4 || shape.ipus > 65536 || !arch::IsPowerOfTwo(shape.ipus)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--pod ", shape.ipus, " is no size of a POD; give a power of two of 4 to 65536"));
+  }
+  VPOD_RETURN_IF_ERROR(arch::FindMachineType(shape.machine_type).status());
+  if (shape.memory_limit_mib == 0) shape.memory_limit_mib = HostMemoryMib() * 3 / 4;
+  std::error_code error;
+  fs::create_directories(IpuofDirectory(), error);
+  const base::UniqueFd lock(open((home_ + "/lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  if (!lock.valid() || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return absl::UnavailableError(lock.valid()
+                                      ? absl::StrCat("another vpod command works in ", home_)
+                                      : absl::StrCat("cannot write to ", home_));
+  }
+  const auto existing = Shape();
+  const bool restoring = existing.ok() && fs::exists(home_ + "/vipu-server.db", error);
+  if (restoring) {
+    if (existing->ipus != shape.ipus || existing->machine_type != shape.machine_type ||
+        existing->api_port != shape.api_port) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          home_, " holds the state of a POD", existing->ipus, " (", existing->machine_type,
+          ", port ", existing->api_port, "); run 'vpod down' first"));
+    }
+    shape.addresses = existing->addresses;
+  }
+  StopDaemon(ServerPidFile(), kServer);  // half a POD is none
+  StopDaemon(AgentPidFile(), kAgent);
+  if (!restoring) fs::remove(home_ + "/vipu-server.db", error);
+  const absl::Status status = Start(shape, restoring);
+  if (!status.ok()) {
+    StopDaemon(AgentPidFile(), kAgent);
+    StopDaemon(ServerPidFile(), kServer);
+    if (!restoring) fs::remove(home_ + "/vipu-server.db", error);
+  }
+  return status;
+}
+
+bool Pod::Down() {
+  const bool agent = StopDaemon(AgentPidFile(), kAgent);
+  const bool server = StopDaemon(ServerPidFile(), kServer);
+  std::error_code error;
+  for (const char* name : {"/vipu-server.db", "/vipu-server.db-wal", "/vipu-server.db-shm",
+                           "/pod.json", "/vipu-cli.hcl", "/lock"}) {
+    fs::remove(home_ + name, error);
+  }
+  fs::remove_all(IpuofDirectory(), error);
+  return agent || server;
+}
+
+std::string Pod::EnvironmentText(const PodShape& shape) const {
+  return absl::StrCat("export VPOD_HOME='", home_,
+                      "'\nexport VIPU_CLI_API_HOST='127.0.0.1'\nexport VIPU_CLI_API_PORT='",
+                      shape.api_port, "'\nexport IPUOF_CONFIG_DIR='", IpuofDirectory(), "'\n");
+}
+
+}  // namespace vpod::tools
