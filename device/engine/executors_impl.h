@@ -2,6 +2,9 @@
 // compile.
 #pragma once
 
+// clang-format off
+#include <utility>  // Asio 1.74's coroutine headers need it before them
+// clang-format on
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -10,7 +13,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <thread>
-#include <utility>  // before Asio 1.74's coroutine headers
 #include <vector>
 
 #include "device/engine/executors.h"

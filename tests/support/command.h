@@ -1,0 +1,58 @@
+// Runs programs and looks at what they print: the way whole-system tests see the POD.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/base/mutex.h"
+
+namespace vpod::testing {
+
+// What a finished command left behind.
+struct Outcome {
+  int code = 0;  // exit code, or 128 + signal
+  std::string out;
+  std::string err;
+};
+
+// A process in a group of its own, with its output collected. The destructor kills the whole group.
+class Command {
+ public:
+  // `environment` is added to ours; an empty value removes the variable.
+  Command(const std::vector<std::string>& words,
+          const std::map<std::string, std::string>& environment);
+  ~Command();
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void Signal(int number) const;
+  // Waits until stdout or stderr contains `text`; false when the process ended, or the limit
+  // passed, without it.
+  bool WaitForOutput(const std::string& text,
+                     std::chrono::seconds limit = std::chrono::seconds(60));
+  // Waits for the end. A process still running after the limit is killed, and the code is -1.
+  Outcome Wait(std::chrono::seconds limit = std::chrono::seconds(120));
+  // What was printed so far.
+  std::string Out();
+  std::string Err();
+
+ private:
+  void Collect(int fd, std::string* into);
+
+  pid_t pid_ = 0;
+  base::Mutex mutex_;
+  std::condition_variable changed_;
+  std::string out_ ABSL_GUARDED_BY(mutex_), err_ ABSL_GUARDED_BY(mutex_);
+  int open_streams_ ABSL_GUARDED_BY(mutex_) = 2;
+  std::vector<std::thread> collectors_;
+  bool waited_ = false;
+};
+
+}  // namespace vpod::testing

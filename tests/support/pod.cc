@@ -1,0 +1,131 @@
+#include "tests/support/pod.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "device/base/unique_fd.h"
+
+namespace vpod::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPrograms[] = {"server/vipu-server",
+                                     "server/vipu-agent",
+                                     "tools/vipu/vipu",
+                                     "tools/vipu-admin/vipu-admin",
+                                     "tools/vpod/vpod",
+                                     "tools/poprun/poprun",
+                                     "tools/gc-monitor/gc-monitor",
+                                     "tools/gc-info/gc-info",
+                                     "tools/gc-reset/gc-reset",
+                                     "client/examples/fashion_mnist/fashion_mnist",
+                                     "tests/programs/replica_job"};
+
+int FreePort() {
+  const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.sin_port);
+}
+
+int ReadPid(const std::string& path) {
+  int pid = 0;
+  std::ifstream(path) >> pid;
+  return pid;
+}
+
+}  // namespace
+
+std::string Program(const std::string& path) {
+  const char* runfiles = std::getenv("TEST_SRCDIR");
+  return fs::absolute(std::string(runfiles == nullptr ? "." : runfiles) + "/virtual_ipu_pod/" +
+                      path)
+      .string();
+}
+
+TestPod::TestPod(int ipus) {
+  char name[] = "/tmp/vpod-test-XXXXXX";
+  directory_ = mkdtemp(name);
+  home_ = directory_ + "/pod";
+  const std::string bin = directory_ + "/bin";
+  fs::create_directories(bin);
+  for (const char* program : kPrograms) {
+    const std::string target = Program(program);
+    if (fs::exists(target))
+      fs::create_symlink(target, bin + "/" + fs::path(program).filename().string());
+  }
+  port_ = FreePort();
+  const char* path = std::getenv("PATH");
+  environment_ = {{"PATH", bin + ":" + (path == nullptr ? "/usr/bin:/bin" : path)},
+                  {"HOME", directory_},
+                  {"VPOD_HOME", home_},
+                  {"VIPU_CLI_API_HOST", "127.0.0.1"},
+                  {"VIPU_CLI_API_PORT", std::to_string(port_)},
+                  {"IPUOF_CONFIG_DIR", home_ + "/ipuof.conf.d"},
+                  {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                  {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                  {"OMP_NUM_THREADS", "1"},
+                  {"TMPDIR", "/tmp"},
+                  {"IPUOF_CONFIG_PATH", ""},
+                  {"IPUOF_VIPU_API_HOST", ""}};
+  if (ipus == 0) return;
+  const Outcome up = Run({"vpod", "up", "--pod", std::to_string(ipus), "--api-port",
+                          std::to_string(port_), "--memory-limit", "4096"});
+  EXPECT_EQ(up.code, 0) << up.err;
+}
+
+TestPod::~TestPod() {
+  Run({"vpod", "down"});
+  if (::testing::Test::HasFailure()) {
+    for (const char* log : {"/vipu-server.log", "/vipu-agent.log"}) {
+      std::ifstream file(home_ + log);
+      const std::string text((std::istreambuf_iterator<char>(file)),
+                             std::istreambuf_iterator<char>());
+      fprintf(stderr, "--- %s\n%s\n", log, text.c_str());
+    }
+  }
+  std::error_code error;
+  fs::remove_all(directory_, error);
+}
+
+Outcome TestPod::Run(const std::vector<std::string>& words, std::chrono::seconds limit) {
+  return Command(words, environment_).Wait(limit);
+}
+
+std::unique_ptr<Command> TestPod::Start(const std::vector<std::string>& words) {
+  return std::make_unique<Command>(words, environment_);
+}
+
+void TestPod::CreatePartition(const std::string& id, int size) {
+  const Outcome created = Run({"vipu-admin", "create", "partition", id, "--size",
+                               std::to_string(size), "--reconfigurable"});
+  ASSERT_EQ(created.code, 0) << created.err;
+}
+
+int TestPod::ServerPid() const { return ReadPid(home_ + "/vipu-server.pid"); }
+int TestPod::AgentPid() const { return ReadPid(home_ + "/vipu-agent.pid"); }
+
+int TestPod::AttachedIpus() {
+  const Outcome outcome = Run({"gc-monitor", "-j"});
+  const auto json = nlohmann::json::parse(outcome.out, nullptr, false);
+  int attached = 0;
+  if (!json.is_object()) return -1;
+  for (const auto& card : json["cards"]) {
+    for (const auto& ipu : card["ipus"]) attached += ipu.contains("PID");
+  }
+  return attached;
+}
+
+}  // namespace vpod::testing

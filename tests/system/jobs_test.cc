@@ -1,0 +1,141 @@
+// Jobs that go wrong: what their users see, and what is left behind.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "tests/support/pod.h"
+
+namespace vpod::testing {
+namespace {
+
+class JobsTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    pod_ = new TestPod(16);
+    pod_->CreatePartition("p16", 16);
+  }
+  static void TearDownTestSuite() {
+    delete pod_;
+    pod_ = nullptr;
+  }
+
+  static std::vector<std::string> Poprun(const std::vector<std::string>& job) {
+    std::vector<std::string> words = {"poprun", "--num-instances", "4", "--num-replicas",
+                                      "16",     "replica_job"};
+    words.insert(words.end(), job.begin(), job.end());
+    return words;
+  }
+  // After anything that goes wrong: nothing is attached, and the next job runs on the same
+  // partition without a reset.
+  static void ExpectUsable() {
+    EXPECT_EQ(pod_->AttachedIpus(), 0);
+    const Outcome next = pod_->Run(Poprun({"--runs", "2"}));
+    EXPECT_EQ(next.code, 0) << next.out << next.err;
+    EXPECT_NE(next.out.find("instance 3 finished"), std::string::npos);
+  }
+
+  static TestPod* pod_;
+};
+TestPod* JobsTest::pod_ = nullptr;
+
+TEST_F(JobsTest, AJobRunsToItsEnd) {
+  const Outcome outcome = pod_->Run(Poprun({}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("[1,0]<stdout>:run 19 loss"), std::string::npos) << outcome.out;
+  ExpectUsable();
+}
+
+TEST_F(JobsTest, KilledInstanceIsNamedByTheOthersAndByPoprun) {
+  const Outcome outcome = pod_->Run(Poprun({"--fault", "kill", "--instance", "2"}));
+  EXPECT_EQ(outcome.code, 137);
+  // Each survivor says it, and poprun does.
+  for (const char* tag : {"[1,0]<stderr>:", "[1,1]<stderr>:", "[1,3]<stderr>:"}) {
+    EXPECT_NE(outcome.err.find(std::string(tag) + "error: instance 2 (pid "), std::string::npos)
+        << tag << "\n"
+        << outcome.err;
+  }
+  EXPECT_NE(outcome.err.find("poprun: error: instance 2 (pid "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find(") was killed by signal 9"), std::string::npos) << outcome.err;
+  ExpectUsable();
+}
+
+TEST_F(JobsTest, StoppedInstanceIsNamedAndMayGoOn) {
+  const auto job = pod_->Start(Poprun({"--fault", "stop", "--instance", "1", "--runs", "30"}));
+  ASSERT_TRUE(job->WaitForOutput("fault stop in pid "));
+  ASSERT_TRUE(job->WaitForOutput("waiting for 1 of 4 instances: 1")) << job->Err();
+  const std::string out = job->Out();
+  const std::string text = "fault stop in pid ";
+  const int pid = std::stoi(out.substr(out.find(text) + text.size()));
+  kill(pid, SIGCONT);
+  const Outcome outcome = job->Wait();
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("instance 1 finished"), std::string::npos);
+  ExpectUsable();
+}
+
+TEST_F(JobsTest, ExceptionInOneInstanceEndsTheJob) {
+  const Outcome outcome = pod_->Run(Poprun({"--fault", "throw", "--instance", "0"}));
+  EXPECT_EQ(outcome.code, 134) << outcome.err;
+  EXPECT_NE(outcome.err.find("an exception of the application"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("instance 0 (pid "), std::string::npos) << outcome.err;
+  ExpectUsable();
+}
+
+TEST_F(JobsTest, SilentExitOfOneInstanceEndsTheJob) {
+  const Outcome outcome = pod_->Run(Poprun({"--fault", "exit", "--instance", "3"}));
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_NE(outcome.err.find("error: instance 3 (pid "), std::string::npos) << outcome.err;
+  ExpectUsable();
+}
+
+TEST_F(JobsTest, AChildThatOutlivesItsInstanceHoldsNoDevice) {
+  const Outcome outcome = pod_->Run(Poprun({"--fault", "fork", "--instance", "1"}));
+  EXPECT_EQ(outcome.code, 137) << outcome.err;
+  EXPECT_NE(outcome.err.find("error: instance 1 (pid "), std::string::npos) << outcome.err;
+  ExpectUsable();
+}
+
+TEST_F(JobsTest, DifferentProgramsAreNamedOnEveryInstance) {
+  const Outcome outcome = pod_->Run(Poprun({"--fault", "program", "--instance", "2"}));
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("the instances run different programs: instance 2 loaded "),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_NE(outcome.err.find(", instances 0, 1, 3 loaded "), std::string::npos) << outcome.err;
+  ExpectUsable();
+}
+
+TEST_F(JobsTest, MissingInstanceIsNamedAndGivenUp) {
+  std::vector<std::string> words = Poprun({"--fault", "absent", "--instance", "2"});
+  words.insert(words.begin() + 1, {"--vipu-server-timeout", "7"});
+  const Outcome outcome = pod_->Run(words);
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.err.find("waiting for 1 of 4 instances: 2"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("instance 2 of 4 did not join within 7 s"), std::string::npos)
+      << outcome.err;
+  ExpectUsable();
+}
+
+TEST_F(JobsTest, WrongReplicaOffsetIsNamed) {
+  const Outcome outcome = pod_->Run(Poprun({"--fault", "offset", "--instance", "3"}));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.err.find("they overlap"), std::string::npos) << outcome.err;
+  ExpectUsable();
+}
+
+TEST_F(JobsTest, TwentyKillsOfTwentyAreNamed) {
+  for (int round = 0; round < 20; ++round) {
+    const std::string instance = std::to_string(round % 4);
+    const Outcome outcome = pod_->Run(
+        Poprun({"--fault", "kill", "--instance", instance, "--at-run", std::to_string(round)}));
+    ASSERT_EQ(outcome.code, 137) << "round " << round << "\n" << outcome.err;
+    ASSERT_NE(outcome.err.find("poprun: error: instance " + instance + " (pid "), std::string::npos)
+        << "round " << round << "\n"
+        << outcome.err;
+    ASSERT_EQ(pod_->AttachedIpus(), 0) << "round " << round;
+  }
+  ExpectUsable();
+}
+
+}  // namespace
+}  // namespace vpod::testing
