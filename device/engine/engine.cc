@@ -24,6 +24,9 @@ constexpr std::chrono::milliseconds kSlice{10};
 // cores.
 constexpr size_t kReduceChunk = 1 << 16;
 
+// An all-reduce whose buffers together exceed this leaves the caches alone when it writes.
+constexpr size_t kBeyondCachesBytes = 32 << 20;
+
 // Suspends the coroutine; `start` receives the function that resumes it with a status, to be called
 // once from any thread.
 template <class Start>
@@ -209,6 +212,7 @@ struct Engine::Interpreter {
     struct Chunk {
       int tensor;
       size_t begin, end;
+      bool beyond_caches;
     };
     struct Work {
       std::vector<std::vector<const void*>> inputs;
@@ -239,7 +243,8 @@ struct Engine::Interpreter {
       work->outputs.push_back(std::move(outputs));
       const auto elements = static_cast<size_t>(program::TypeOf(tensor).elements());
       for (size_t begin = 0; begin < elements; begin += kReduceChunk) {
-        work->chunks.push_back({i, begin, std::min(elements, begin + kReduceChunk)});
+        work->chunks.push_back({i, begin, std::min(elements, begin + kReduceChunk),
+                                elements * 4 * units.size() > kBeyondCachesBytes});
       }
     }
     work->remaining = work->chunks.size();
@@ -248,7 +253,7 @@ struct Engine::Interpreter {
         const Chunk& chunk = work->chunks[c];
         fabric::TreeSum(work->inputs[chunk.tensor], work->in_elements[chunk.tensor],
                         work->outputs[chunk.tensor], work->out_elements[chunk.tensor], chunk.begin,
-                        chunk.end, work->scale);
+                        chunk.end, work->scale, chunk.beyond_caches);
         if (work->remaining.fetch_sub(1) == 1) work->finish(absl::OkStatus());
       });
     }

@@ -1,5 +1,7 @@
 #include "device/fabric/tree_sum.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -27,6 +29,16 @@ VPOD_SIMD void AddInto(double* to, const double* from, size_t n) {
 
 VPOD_SIMD void RoundToFloats(const double* from, double scale, float* to, size_t n) {
   for (size_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i] * scale);
+}
+
+// Copies `bytes` (a multiple of 16, 16-byte aligned) without reading the target into the caches
+// first.
+void CopyPastCaches(void* to, const void* from, size_t bytes) {
+  auto* target = static_cast<__m128i*>(to);
+  const auto* source = static_cast<const __m128i*>(from);
+  for (size_t i = 0; i < bytes / sizeof(__m128i); ++i) {
+    _mm_stream_si128(target + i, _mm_loadu_si128(source + i));
+  }
 }
 
 void Load(const void* from, Element element, size_t begin, double* to, size_t n) {
@@ -101,22 +113,31 @@ class BlockSum {
 }  // namespace
 
 void TreeSum(absl::Span<const void* const> inputs, Element input, absl::Span<void* const> outputs,
-             Element output, size_t begin, size_t end, double scale) {
+             Element output, size_t begin, size_t end, double scale, bool beyond_caches) {
   BlockSum block_sum(inputs.size());
-  float floats[kBlock];
-  _Float16 halves[kBlock];
+  alignas(64) std::byte rounded[kBlock * sizeof(float)];
+  const size_t element = output == Element::kFloat32 ? sizeof(float) : sizeof(_Float16);
   for (size_t at = begin; at < end; at += kBlock) {
     const size_t n = std::min(kBlock, end - at);
     const double* sum = block_sum.Sum(inputs, input, at, n);
     if (output == Element::kFloat32) {
-      RoundToFloats(sum, scale, floats, n);
-      for (void* to : outputs) std::memcpy(static_cast<float*>(to) + at, floats, n * sizeof(float));
+      RoundToFloats(sum, scale, reinterpret_cast<float*>(rounded), n);
     } else {
+      auto* halves = reinterpret_cast<_Float16*>(rounded);
       for (size_t i = 0; i < n; ++i) halves[i] = static_cast<_Float16>(sum[i] * scale);
-      for (void* to : outputs)
-        std::memcpy(static_cast<_Float16*>(to) + at, halves, n * sizeof(_Float16));
+    }
+    for (void* to : outputs) {
+      std::byte* target = static_cast<std::byte*>(to) + at * element;
+      const bool aligned = reinterpret_cast<uintptr_t>(target) % 16 == 0 && n * element % 16 == 0;
+      if (beyond_caches && aligned) {
+        CopyPastCaches(target, rounded, n * element);
+      } else {
+        std::memcpy(target, rounded, n * element);
+      }
     }
   }
+  // The streamed results must be seen by whoever is told that the sum is done.
+  if (beyond_caches) _mm_sfence();
 }
 
 }  // namespace vpod::fabric

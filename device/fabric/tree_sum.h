@@ -16,7 +16,10 @@ enum class Element { kFloat64, kFloat32, kFloat16 };
 // Adds elements [begin, end) of all `inputs` (one a replica, in replica order), multiplies the sum
 // by `scale` and writes it to the same range of every one of `outputs`. Inputs may alias their own
 // outputs. `output` is kFloat32 or kFloat16.
+//
+// `beyond_caches` says that the buffers of all replicas together exceed the caches: results are
+// then written past them.
 void TreeSum(absl::Span<const void* const> inputs, Element input, absl::Span<void* const> outputs,
-             Element output, size_t begin, size_t end, double scale);
+             Element output, size_t begin, size_t end, double scale, bool beyond_caches = false);
 
 }  // namespace vpod::fabric
