@@ -27,7 +27,8 @@ constexpr const char* kPrograms[] = {"server/vipu-server",
                                      "tools/gc-info/gc-info",
                                      "tools/gc-reset/gc-reset",
                                      "client/examples/fashion_mnist/fashion_mnist",
-                                     "tests/programs/replica_job"};
+                                     "tests/programs/replica_job",
+                                     "tests/programs/popdist_job"};
 
 int FreePort() {
   const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -1,0 +1,339 @@
+#include "server/agent/agent.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "device/program/executable.h"
+
+namespace vpod::agent {
+namespace {
+
+using program::v1::FLOAT32;
+
+// Runs an asynchronous call to its end.
+template <class T>
+class Awaited {
+ public:
+  std::function<void(absl::StatusOr<T>)> Callback() {
+    return [this](absl::StatusOr<T> result) {
+      base::MutexLock lock(mutex_);
+      result_ = std::move(result);
+      changed_.notify_all();
+    };
+  }
+  absl::StatusOr<T> Get() {
+    base::MutexLock lock(mutex_);
+    lock.Wait(changed_, [&] { return result_.has_value(); });
+    return *result_;
+  }
+  bool Done() {
+    base::MutexLock lock(mutex_);
+    return result_.has_value();
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<absl::StatusOr<T>> result_;
+};
+
+// One variable; program "sum" all-reduces it in place, "rest" does nothing, "long" repeats for a
+// while.
+std::string SumExecutable() {
+  program::v1::Executable executable;
+  executable.set_ipus_per_replica(1);
+  program::v1::Ipu* ipu = executable.add_ipus();
+  ipu->set_arena_bytes(1 << 20);
+  program::v1::Tensor* tensor = ipu->add_tensors();
+  tensor->set_type(FLOAT32);
+  tensor->add_dims(4);
+  program::v1::Tensor* large = ipu->add_tensors();
+  large->set_type(FLOAT32);
+  large->add_dims(200000);
+  large->set_offset(64);
+  program::v1::Variable* variable = executable.add_variables();
+  variable->set_name("v");
+  program::v1::Program* sum = executable.add_programs();
+  sum->set_name("sum");
+  program::v1::AllReduce* op = sum->add_blocks()->add_instructions()->mutable_all_reduce();
+  op->set_operator_(program::v1::SUM);
+  op->add_inputs(0);
+  op->add_outputs(0);
+  program::v1::Program* rest = executable.add_programs();
+  rest->set_name("rest");
+  rest->add_blocks();
+  program::v1::Program* forever = executable.add_programs();
+  forever->set_name("long");
+  program::v1::Repeat* repeat = forever->add_blocks()->add_instructions()->mutable_repeat();
+  repeat->set_count(1'000'000);
+  repeat->add_body()->mutable_fill()->set_output(1);
+  return program::Serialize(executable);
+}
+
+class AgentTest : public testing::Test {
+ protected:
+  AgentTest() {
+    AgentOptions options;
+    options.num_machines = 4;
+    options.compute_threads = 2;
+    options.memory_limit_bytes = 64 << 20;
+    agent_ = *Agent::Create(options);
+    agent_->watch_process = [](base::UniqueFd, std::string) {};
+    Configure(1);
+  }
+
+  void Configure(uint64_t generation, bool present = true) {
+    vipuagent::ConfigureRequest request;
+    request.set_controller_boot_id("boot");
+    request.set_sequence(++sequence_);
+    if (present) {
+      vipuagent::AgentPartition* partition = request.add_partitions();
+      partition->set_id("p");
+      partition->set_generation(generation);
+      partition->set_num_gcds(1);
+      partition->set_reconfigurable(true);
+      for (uint32_t i = 0; i < 16; ++i) {
+        vipuagent::PartitionIpu* ipu = partition->add_ipus();
+        ipu->set_machine_host(absl::StrCat("127.10.0.", 1 + i / 4));
+        ipu->set_pcie_id(3 - i % 4);
+        ipu->set_routing_id(i);
+      }
+    }
+    ASSERT_TRUE(agent_->Configure(request).ok());
+  }
+
+  static ipuof::v1::AttachOpen Open(uint32_t device, uint32_t instance = 0, uint32_t instances = 1,
+                                    uint32_t local = 1) {
+    ipuof::v1::AttachOpen open;
+    open.set_partition_id("p");
+    open.set_generation(1);
+    open.set_device_id(device);
+    open.mutable_process()->set_pid(4711 + instance);
+    open.mutable_process()->set_host("host");
+    open.mutable_process()->set_executable("train");
+    ipuof::v1::JobMember* job = open.mutable_job();
+    job->set_job_id(instances == 1 ? absl::StrCat("solo", device) : "job");
+    job->set_instance_index(instance);
+    job->set_num_instances(instances);
+    job->set_local_replicas(local);
+    job->set_total_replicas(local * instances);
+    job->set_replica_offset(local * instance);
+    job->set_ipus_per_replica(1);
+    return open;
+  }
+
+  absl::StatusOr<ipuof::v1::Attached> Attach(const ipuof::v1::AttachOpen& open,
+                                             LeaseEvents events = {}) {
+    Awaited<ipuof::v1::Attached> awaited;
+    agent_->Attach(open, std::move(events), awaited.Callback());
+    return awaited.Get();
+  }
+  std::string MustAttach(const ipuof::v1::AttachOpen& open, LeaseEvents events = {}) {
+    auto attached = Attach(open, std::move(events));
+    EXPECT_TRUE(attached.ok()) << attached.status();
+    return attached.ok() ? attached->lease_id() : "";
+  }
+  absl::Status Run(const std::string& lease, uint32_t program) {
+    Awaited<base::Cycles> awaited;
+    agent_->Run(lease, program, 0, awaited.Callback());
+    return awaited.Get().status();
+  }
+  int Attached() {
+    int attached = 0;
+    const auto telemetry = agent_->GetTelemetry("p");
+    for (const auto& ipu : telemetry->ipus()) attached += ipu.attached();
+    return attached;
+  }
+
+  std::unique_ptr<Agent> agent_;
+  uint64_t sequence_ = 0;
+};
+
+TEST_F(AgentTest, NoIpuIsHeldTwice) {
+  const std::string lease = MustAttach(Open(24));  // IPUs 0-3
+  for (uint32_t device : {0u, 3u, 16u, 24u, 28u, 30u}) {
+    EXPECT_EQ(Attach(Open(device)).status().message(),
+              absl::StrCat("device ", device, " is in use by process 4711 (train) on host"));
+  }
+  EXPECT_EQ(Attached(), 4);
+  MustAttach(Open(25));
+  agent_->Release(lease, false);
+  MustAttach(Open(0));
+}
+
+TEST_F(AgentTest, RefusesStaleGenerationsUnknownPartitionsAndDevices) {
+  ipuof::v1::AttachOpen open = Open(0);
+  open.set_generation(7);
+  EXPECT_EQ(Attach(open).status().code(), absl::StatusCode::kFailedPrecondition);
+  open = Open(31);
+  EXPECT_EQ(Attach(open).status().code(), absl::StatusCode::kOutOfRange);
+  open = Open(0);
+  open.set_gcd_id(1);
+  EXPECT_EQ(Attach(open).status().message(), "Partition has 1 GCDs; GCD 1 does not exist.");
+  open.set_partition_id("q");
+  EXPECT_EQ(Attach(open).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Attach(Open(0, 0, 1, 2)).status().message(),
+            "device 0 has 1 IPUs; 2 replicas of 1 IPUs were asked for");
+}
+
+TEST_F(AgentTest, ReservationKeepsOthersOutAndLetsItsJobIn) {
+  ipuof::v1::AttachOpen parent = Open(30);
+  parent.set_reserve_only(true);
+  parent.mutable_job()->set_job_id("job");
+  const std::string reservation = MustAttach(parent);
+  EXPECT_EQ(Attached(), 0);  // monitors show programs, not reservations
+  EXPECT_EQ(Attach(Open(0)).status().code(), absl::StatusCode::kResourceExhausted);
+  ipuof::v1::AttachOpen child = Open(24, 0, 4, 4);
+  child.mutable_job()->set_job_id("job#0");
+  MustAttach(child);
+  EXPECT_EQ(Attached(), 4);
+  EXPECT_EQ(agent_->Load(reservation, SumExecutable()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  agent_->Release(reservation, false);
+  MustAttach(Open(8));
+}
+
+TEST_F(AgentTest, InstancesReduceTogether) {
+  std::vector<std::string> leases;
+  for (uint32_t i = 0; i < 4; ++i) {
+    leases.push_back(MustAttach(Open(24 + i, i, 4, 4)));
+    ASSERT_TRUE(agent_->Load(leases[i], SumExecutable()).ok());
+    const float values[4] = {1.0f * static_cast<float>(i), 2, 3, 4};
+    ASSERT_TRUE(agent_
+                    ->WriteVariable(
+                        leases[i], "v", true, 0, 0,
+                        absl::string_view(reinterpret_cast<const char*>(values), sizeof(values)))
+                    .ok());
+  }
+  std::vector<std::unique_ptr<Awaited<base::Cycles>>> runs;
+  for (const std::string& lease : leases) {
+    runs.push_back(std::make_unique<Awaited<base::Cycles>>());
+    agent_->Run(lease, 0, 0, runs.back()->Callback());
+  }
+  for (auto& run : runs) EXPECT_TRUE(run->Get().ok());
+  for (const std::string& lease : leases) {
+    const std::string bytes = *agent_->ReadVariable(lease, "v", 3);
+    float first;
+    memcpy(&first, bytes.data(), sizeof(first));
+    EXPECT_EQ(first, 24.0f);  // four replicas each of 0, 1, 2, 3
+  }
+}
+
+TEST_F(AgentTest, LostInstanceFailsTheOthersAndFreesEverything) {
+  std::vector<std::string> leases, told;
+  base::Mutex mutex;
+  for (uint32_t i = 0; i < 4; ++i) {
+    LeaseEvents events;
+    events.on_event = [&](const ipuof::v1::AttachEvent& event) {
+      base::MutexLock lock(mutex);
+      if (event.has_job_failed()) told.push_back(event.job_failed().cause());
+    };
+    leases.push_back(MustAttach(Open(24 + i, i, 4, 4), events));
+    ASSERT_TRUE(agent_->Load(leases[i], SumExecutable()).ok());
+  }
+  Awaited<base::Cycles> first, second;
+  agent_->Run(leases[0], 0, 0, first.Callback());
+  agent_->Run(leases[1], 0, 0, second.Callback());
+  agent_->Release(leases[2], /*lost=*/true);
+  EXPECT_EQ(first.Get().status().message(), "instance 2 (pid 4713 on host) was lost");
+  EXPECT_EQ(second.Get().status().message(), "instance 2 (pid 4713 on host) was lost");
+  EXPECT_EQ(Run(leases[3], 0).message(), "instance 2 (pid 4713 on host) was lost");
+  for (uint32_t i : {0, 1, 3}) agent_->Release(leases[i], false);
+  EXPECT_EQ(Attached(), 0);
+  base::MutexLock lock(mutex);
+  EXPECT_EQ(told.size(), 3u);
+}
+
+TEST_F(AgentTest, ReleasedDuringARunIsFreeWhenTheKernelHasEnded) {
+  const std::string lease = MustAttach(Open(0));
+  ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  Awaited<base::Cycles> run;
+  agent_->Run(lease, 2, 0, run.Callback());
+  agent_->Release(lease, true);
+  // Waits for the release instead of being refused.
+  MustAttach(Open(0));
+  EXPECT_EQ(run.Get().status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(AgentTest, RemovedAndResetPartitionsEndTheirLeases) {
+  for (const bool present : {true, false}) {
+    Configure(1);
+    Awaited<int> revoked;
+    LeaseEvents events;
+    events.on_revoked = [&](const absl::Status& cause) { revoked.Callback()(cause); };
+    const std::string lease = MustAttach(Open(0), events);
+    Configure(2, present);
+    EXPECT_EQ(revoked.Get().status().message(),
+              present ? "partition p was reset or changed" : "partition p was removed");
+    EXPECT_EQ(agent_->Load(lease, SumExecutable()).status().code(), absl::StatusCode::kNotFound);
+  }
+}
+
+TEST_F(AgentTest, SameGenerationLeavesLeasesAlone) {
+  const std::string lease = MustAttach(Open(0));
+  Configure(1);
+  EXPECT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+}
+
+TEST_F(AgentTest, HostMemoryRunsOutForTheJobOnly) {
+  AgentOptions options;
+  options.memory_limit_bytes = 1 << 20;  // one executable, not two
+  options.compute_threads = 1;
+  agent_ = *Agent::Create(options);
+  agent_->watch_process = [](base::UniqueFd, std::string) {};
+  vipuagent::ConfigureRequest request;
+  vipuagent::AgentPartition* partition = request.add_partitions();
+  partition->set_id("p");
+  partition->set_generation(1);
+  partition->set_num_gcds(1);
+  partition->add_ipus()->set_machine_host("127.10.0.1");
+  ASSERT_TRUE(agent_->Configure(request).ok());
+  const std::string lease = MustAttach(Open(0));
+  EXPECT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  const absl::Status again = agent_->Load(lease, SumExecutable()).status();
+  EXPECT_EQ(again.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(again.message()).find("--memory-limit"), std::string::npos);
+}
+
+TEST_F(AgentTest, CallsWithoutALeaseAreRefused) {
+  EXPECT_EQ(Run("nobody", 0).code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(agent_->Load("nobody", "x").ok());
+  EXPECT_FALSE(agent_->ReadStream("nobody", 0, 0, 1).ok());
+  const std::string lease = MustAttach(Open(0));
+  EXPECT_EQ(Run(lease, 0).message(), "no executable is loaded");
+  EXPECT_EQ(agent_->Load(lease, "garbage").status().code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  EXPECT_EQ(Run(lease, 9).message(), "program 9 does not exist; there are 3");
+  EXPECT_EQ(agent_->WriteStream(lease, 0, 0, "x").code(), absl::StatusCode::kOutOfRange);
+  EXPECT_FALSE(agent_->ReadVariable(lease, "w", 0).ok());
+  EXPECT_EQ(agent_->WriteVariable(lease, "v", false, 0, 12, "12345").code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(AgentTest, ResetNeedsAFreeDevice) {
+  const std::string lease = MustAttach(Open(0));
+  EXPECT_EQ(agent_->ResetDevice("p", 0, 30).message(),
+            "device 30 is in use by process 4711 on host");
+  EXPECT_TRUE(agent_->ResetDevice("p", 0, 25).ok());
+  agent_->Release(lease, false);
+  EXPECT_TRUE(agent_->ResetDevice("p", 0, 30).ok());
+}
+
+TEST_F(AgentTest, ConfigurationNamingForeignMachinesIsRefusedAndChangesNothing) {
+  vipuagent::ConfigureRequest request;
+  request.set_controller_boot_id("boot");
+  request.set_sequence(++sequence_);
+  vipuagent::AgentPartition* partition = request.add_partitions();
+  partition->set_id("q");
+  partition->add_ipus()->set_machine_host("10.0.0.1");
+  EXPECT_EQ(agent_->Configure(request).code(), absl::StatusCode::kInvalidArgument);
+  MustAttach(Open(0));
+  request.set_sequence(0);
+  EXPECT_EQ(agent_->Configure(request).code(), absl::StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace vpod::agent

@@ -1,0 +1,155 @@
+// poprun from outside: partitions it makes and removes, output, exit codes, signals, popdist
+// between its instances.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "tests/support/pod.h"
+
+namespace vpod::testing {
+namespace {
+
+class PoprunTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { pod_ = new TestPod(16); }
+  static void TearDownTestSuite() {
+    delete pod_;
+    pod_ = nullptr;
+  }
+  void TearDown() override {
+    pod_->Shell(
+        "for p in $(vipu-admin list partitions | tail -n +3 | cut -d '|' -f 3); do "
+        "[ \"$p\" = \"${p%-}\" ] && vipu-admin remove partition $p; done");
+  }
+
+  static TestPod* pod_;
+};
+TestPod* PoprunTest::pod_ = nullptr;
+
+TEST_F(PoprunTest, PopdistCollectivesWorkBetweenInstances) {
+  const Outcome outcome = pod_->Run({"poprun", "--offline-mode=on", "--num-instances", "4",
+                                     "--num-replicas", "8", "popdist_job"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* line : {"instance 0 ok", "instance 1 ok", "instance 2 ok", "instance 3 ok"}) {
+    EXPECT_NE(outcome.out.find(line), std::string::npos) << outcome.out;
+  }
+}
+
+TEST_F(PoprunTest, DifferingTensorLayoutsAreReportedOnEveryInstance) {
+  const Outcome outcome = pod_->Run({"poprun", "--offline-mode=on", "--num-instances", "4",
+                                     "--num-replicas", "4", "popdist_job", "--mismatch"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_NE(outcome.out.find("instance " + std::to_string(i) +
+                               ": Tensor layouts did not match on all instances"),
+              std::string::npos)
+        << outcome.out;
+  }
+}
+
+TEST_F(PoprunTest, CreatesAPartitionWithAGcdForEachInstanceAndRemovesIt) {
+  const Outcome outcome = pod_->Run({"poprun", "-vv", "--vipu-partition", "made", "--num-instances",
+                                     "2", "--num-replicas", "4", "replica_job", "--runs", "3"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find(
+                "Partition made does not exist, creating it with 4 IPUs, 2 GCDs, 4 replicas"),
+            std::string::npos);
+  EXPECT_NE(outcome.err.find("'IPUOF_VIPU_API_GCD_ID=1'"), std::string::npos);
+  EXPECT_NE(outcome.err.find("Removing partition made"), std::string::npos);
+  EXPECT_EQ(pod_->Run({"vipu", "get", "partition", "made"}).code, 1);
+}
+
+TEST_F(PoprunTest, KeepsThePartitionWhenAskedTo) {
+  EXPECT_EQ(pod_->Run({"poprun", "--vipu-partition", "kept", "--remove-partition=no",
+                       "--num-replicas", "2", "replica_job", "--runs", "2"})
+                .code,
+            0);
+  EXPECT_EQ(pod_->Run({"vipu", "get", "partition", "kept"}).code, 0);
+}
+
+TEST_F(PoprunTest, ChangesAnUnfitPartitionOnlyWhenAllowed) {
+  ASSERT_EQ(pod_->Run({"vipu-admin", "create", "partition", "small", "--size", "4"}).code, 0);
+  const std::vector<std::string> words = {
+      "poprun",      "--vipu-partition", "small", "--num-replicas", "2", "--ipus-per-replica", "4",
+      "replica_job", "--runs",           "1"};
+  const Outcome refused = pod_->Run(words);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.err,
+            "poprun: error: partition small has 4 IPUs, but 2 replicas x 4 IPUs need 8; allow a "
+            "change with "
+            "--update-partition=yes\n");
+  const Outcome layout = pod_->Run({"poprun", "--vipu-partition", "small", "--num-replicas", "4",
+                                    "--num-instances", "2", "hostname"});
+  EXPECT_EQ(layout.err,
+            "poprun: error: partition small has 1 GCD(s), 1 replica(s), 1 ILD(s), but 2 GCD(s), 4 "
+            "replica(s), 1 ILD(s) "
+            "are needed; allow a change with --update-partition=yes\n");
+  EXPECT_EQ(pod_->Run({"poprun", "--vipu-partition", "small", "--update-partition=yes",
+                       "--num-replicas", "4", "--num-instances", "2", "replica_job", "--runs", "2"})
+                .code,
+            0);
+}
+
+TEST_F(PoprunTest, SaysWhichPartitionsThereAreWhenItCannotChoose) {
+  EXPECT_EQ(pod_->Run({"poprun", "hostname"}).err,
+            "poprun: error: no V-IPU partition is visible; give --vipu-partition, and "
+            "--vipu-allocation to create it\n");
+  pod_->CreatePartition("a", 4);
+  pod_->CreatePartition("b", 4);
+  EXPECT_EQ(
+      pod_->Run({"poprun", "hostname"}).err,
+      "poprun: error: 2 V-IPU partitions are visible (a, b); choose one with --vipu-partition\n");
+}
+
+TEST_F(PoprunTest, ShowsTheOutputOfOneInstance) {
+  const Outcome outcome =
+      pod_->Run({"poprun", "--offline-mode", "--only-output-from-instance", "2", "--num-instances",
+                 "4", "--num-replicas", "4", "bash", "-c",
+                 "echo out $OMPI_COMM_WORLD_RANK; echo err $OMPI_COMM_WORLD_RANK >&2"});
+  EXPECT_EQ(outcome.out, "[1,2]<stdout>:out 2\n");
+  EXPECT_EQ(outcome.err, "[1,2]<stderr>:err 2\n");
+}
+
+TEST_F(PoprunTest, ReturnsTheProgramsExitCode) {
+  EXPECT_EQ(pod_->Run({"poprun", "--offline-mode", "bash", "-c", "exit 7"}).code, 7);
+}
+
+TEST_F(PoprunTest, InterruptEndsTheJobAndFreesTheDevices) {
+  pod_->CreatePartition("p", 16);
+  for (const auto& [number, code] : {std::make_pair(SIGINT, 130), std::make_pair(SIGTERM, 143)}) {
+    const auto job = pod_->Start({"poprun", "--num-instances", "4", "--num-replicas", "16",
+                                  "replica_job", "--runs", "100000", "--pause-ms", "10"});
+    ASSERT_TRUE(job->WaitForOutput("run 3 loss"));
+    job->Signal(number);
+    const Outcome outcome = job->Wait(std::chrono::seconds(30));
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_EQ(pod_->AttachedIpus(), 0);
+  }
+}
+
+TEST_F(PoprunTest, ASecondJobIsRefusedWhileTheFirstRuns) {
+  pod_->CreatePartition("p", 16);
+  const auto job = pod_->Start({"poprun", "--num-instances", "4", "--num-replicas", "16",
+                                "replica_job", "--runs", "100000", "--pause-ms", "10"});
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss"));
+  const Outcome second = pod_->Run({"poprun", "--num-replicas", "16", "replica_job"});
+  EXPECT_EQ(second.code, 1);
+  EXPECT_NE(second.err.find("poprun: error: cannot attach to 16 IPUs of partition p: device 30 is "
+                            "in use by process "),
+            std::string::npos)
+      << second.err;
+  EXPECT_EQ(pod_->AttachedIpus(), 16);
+}
+
+TEST_F(PoprunTest, TwoJobsShareAReconfigurablePartition) {
+  pod_->CreatePartition("p", 16);
+  const auto first = pod_->Start(
+      {"poprun", "--num-instances", "2", "--num-replicas", "8", "replica_job", "--pause-ms", "20"});
+  const auto second = pod_->Start(
+      {"poprun", "--num-instances", "2", "--num-replicas", "8", "replica_job", "--pause-ms", "20"});
+  EXPECT_EQ(first->Wait().code, 0);
+  EXPECT_EQ(second->Wait().code, 0);
+}
+
+}  // namespace
+}  // namespace vpod::testing
