@@ -5,6 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -69,15 +70,23 @@ struct Lease::Impl {
   std::thread events;
   base::Mutex mutex;
   std::string lost ABSL_GUARDED_BY(mutex);  // why the job cannot go on, when an instance was lost
+  std::condition_variable events_changed;
+  bool events_ended ABSL_GUARDED_BY(mutex) = false;
 
   ~Impl() {
-    if (events.joinable()) {
-      v1::AttachRequest request;
-      request.mutable_detach();
-      stream->Write(request);
-      stream->WritesDone();
-      events.join();
+    if (!events.joinable()) return;
+    v1::AttachRequest request;
+    request.mutable_detach();
+    stream->Write(request);
+    stream->WritesDone();
+    {
+      // An agent that does not answer must not keep us.
+      base::MutexLock lock(mutex);
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+      if (!lock.WaitUntil(events_changed, deadline, [this] { return events_ended; }))
+        context.TryCancel();
     }
+    events.join();
   }
 
   void ReadEvents() {
@@ -104,6 +113,11 @@ struct Lease::Impl {
       }
     }
     const grpc::Status status = stream->Finish();
+    {
+      base::MutexLock lock(mutex);
+      events_ended = true;
+      events_changed.notify_all();
+    }
     if (!status.ok() && !options.reserve_only &&
         status.error_code() != grpc::StatusCode::CANCELLED) {
       std::fprintf(stderr, "error: device lost: %s\n", status.error_message().c_str());

@@ -19,8 +19,8 @@ class IpuModel : public Device {
   IpuModel(const IpuModelOptions& options, const arch::MachineType& type)
       : options_(options),
         type_(type),
-        executors_(options.compute_threads),
-        budget_(options.memory_limit_bytes) {}
+        budget_(options.memory_limit_bytes),
+        executors_(options.compute_threads) {}
 
   ~IpuModel() override {
     if (engine_) engine_->Cancel(absl::CancelledError("the device was closed"));
@@ -97,10 +97,11 @@ class IpuModel : public Device {
 
   const IpuModelOptions options_;
   const arch::MachineType type_;
-  engine::Executors executors_;
   engine::MemoryBudget budget_;
   std::vector<std::byte> streams_;
   std::shared_ptr<engine::Engine> engine_;
+  // Last, so that its threads end before anything that they may touch.
+  engine::Executors executors_;
 };
 
 }  // namespace

@@ -86,8 +86,8 @@ struct Agent::PendingAttach {
 Agent::Agent(const AgentOptions& options, arch::MachineType type)
     : options_(options),
       type_(type),
-      executors_(options.compute_threads),
-      budget_(options.memory_limit_bytes) {
+      budget_(options.memory_limit_bytes),
+      executors_(options.compute_threads) {
   for (uint32_t i = 0; i < options.num_machines; ++i) {
     machine::Identity identity{i, MachineAddress(options.management_prefix, i), 8080,
                                MachineAddress(options.data_prefix, i)};
@@ -384,7 +384,12 @@ void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool 
   if (lease->engine) lease->engine->Cancel(cause);
   if (lease->job) lease->job->Leave(lease->open.job().instance_index(), lost);
   // Units that wait for others of the same lease would wait for ever once it is cancelled.
-  if (lease->job && running) lease->job->Fail(cause, lost, lease->open.job().instance_index());
+  if (lease->job && running) {
+    lease->job->Fail(absl::AbortedError(absl::StrCat(
+                         "instance ", lease->open.job().instance_index(), " (",
+                         ProcessName(lease->open.process()), ") left the job during a run")),
+                     lost, lease->open.job().instance_index());
+  }
   if (!running) FinishRelease(lease);
 }
 
@@ -409,6 +414,7 @@ void Agent::FinishRelease(const LeasePtr& lease) {
     }
   }
   CallAll(calls);
+  if (unwatch_process) unwatch_process(lease->id);
 }
 
 void Agent::TellReservers(const Lease& lost) {

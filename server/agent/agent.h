@@ -77,8 +77,9 @@ class Agent {
   absl::Status BindProcess(absl::string_view lease_id, uint32_t pid, base::UniqueFd pidfd);
   // Descriptor (owned by the lease) and size of the stream buffers, for a process of this host.
   absl::StatusOr<std::pair<int, uint64_t>> StreamSegment(absl::string_view lease_id);
-  // Called by the door when a bound process has ended.
+  // Set by the door: releases the lease when the process of the pidfd ends; and stops watching.
   std::function<void(base::UniqueFd pidfd, std::string lease_id)> watch_process;
+  std::function<void(const std::string& lease_id)> unwatch_process;
 
   absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id,
                                             absl::string_view executable);
@@ -122,12 +123,10 @@ class Agent {
 
   const AgentOptions options_;
   const arch::MachineType type_;
-  engine::Executors executors_;
   engine::MemoryBudget budget_;
   std::vector<std::unique_ptr<machine::Machine>> machines_;
   std::map<std::string, size_t> machine_by_host_;
   std::string local_socket_;
-  std::shared_ptr<void> ticker_;
 
   base::Mutex mutex_;
   std::string controller_boot_id_ ABSL_GUARDED_BY(mutex_);
@@ -136,6 +135,10 @@ class Agent {
   std::map<std::string, LeasePtr> leases_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<fabric::Job>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PendingAttach>> pending_ ABSL_GUARDED_BY(mutex_);
+
+  // Last, so that their threads end before anything that they may touch.
+  engine::Executors executors_;
+  std::shared_ptr<void> ticker_;
 };
 
 }  // namespace vpod::agent

@@ -10,6 +10,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/read.hpp>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -76,15 +77,22 @@ struct LocalDoor::Impl {
   void Watch(base::UniqueFd pidfd, std::string lease_id) {
     asio::post(context, [this, fd = pidfd.Release(), lease_id = std::move(lease_id)] {
       auto descriptor = std::make_shared<asio::posix::stream_descriptor>(context, fd);
+      watched[lease_id] = descriptor;
       descriptor->async_wait(asio::posix::stream_descriptor::wait_read,
-                             [this, descriptor, lease_id](const boost::system::error_code& error) {
+                             [this, lease_id](const boost::system::error_code& error) {
+                               // Cancelled by Unwatch when the lease ended otherwise.
                                if (!error) agent.Release(lease_id, /*lost=*/true);
                              });
     });
   }
+  void Unwatch(const std::string& lease_id) {
+    asio::post(context, [this, lease_id] { watched.erase(lease_id); });
+  }
 
   Agent& agent;
   asio::io_context context;
+  // Descriptors by lease, touched on our thread only.
+  std::map<std::string, std::shared_ptr<asio::posix::stream_descriptor>> watched;
   stream_protocol::acceptor acceptor;
   std::thread thread;
 };
@@ -106,6 +114,9 @@ absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(Agent& agent) {
   if (error)
     return absl::UnavailableError(absl::StrCat("cannot open a local socket: ", error.message()));
   agent.SetLocalSocket(name);
+  agent.unwatch_process = [door = impl.get()](const std::string& lease_id) {
+    door->Unwatch(lease_id);
+  };
   agent.watch_process = [door = impl.get()](base::UniqueFd pidfd, std::string lease_id) {
     door->Watch(std::move(pidfd), std::move(lease_id));
   };
