@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -189,15 +190,16 @@ class Reader {
     into = *parsed;
     return absl::OkStatus();
   }
-  absl::Status Number(const char* name, uint32_t& into, uint32_t least = 1) const {
+  absl::Status Number(const char* name, uint32_t& into, uint32_t least = 1,
+                      uint32_t most = UINT32_MAX) const {
     const std::string* value = Find(name);
     if (value == nullptr) return absl::OkStatus();
     const bool digits =
         !value->empty() && value->find_first_not_of("0123456789") == std::string::npos;
-    if (!digits || !absl::SimpleAtoi(*value, &into) || into < least) {
-      return absl::InvalidArgumentError(absl::StrCat("the argument ('", *value, "') for option '--",
-                                                     name, "' is invalid. Give an integer of ",
-                                                     least, " or more"));
+    if (!digits || !absl::SimpleAtoi(*value, &into) || into < least || into > most) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the argument ('", *value, "') for option '--", name, "' is invalid. Give an integer of ",
+          least, most == UINT32_MAX ? " or more" : absl::StrCat(" to ", most)));
     }
     return absl::OkStatus();
   }
@@ -223,9 +225,11 @@ class Reader {
 // A JSON object of strings or arrays of strings; the command line wins over it.
 absl::Status Import(const std::string& path,
                     std::map<std::string, std::vector<std::string>>& given) {
-  std::ifstream file(path);
+  std::error_code error;
+  std::ifstream file;
+  if (!std::filesystem::is_directory(path, error)) file.open(path);
   const auto json = nlohmann::json::parse(file, nullptr, false);
-  if (!file || !json.is_object()) {
+  if (!file.is_open() || !json.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--import-config: ", path, " is no JSON object of options"));
   }
@@ -273,7 +277,7 @@ absl::Status Fill(const Reader& read, Options& o) {
   VPOD_RETURN_IF_ERROR(read.Number("num-replicas", o.num_replicas));
   VPOD_RETURN_IF_ERROR(read.Number("ipus-per-replica", o.ipus_per_replica));
   VPOD_RETURN_IF_ERROR(read.Number("num-instances", o.num_instances));
-  VPOD_RETURN_IF_ERROR(read.Number("vipu-server-port", o.vipu_server_port));
+  VPOD_RETURN_IF_ERROR(read.Number("vipu-server-port", o.vipu_server_port, 1, 65535));
   o.vipu_server_port_given = read.Has("vipu-server-port");
   VPOD_RETURN_IF_ERROR(read.Number("vipu-server-timeout", o.vipu_server_timeout));
   VPOD_RETURN_IF_ERROR(read.Number("vipu-partition-attempts", o.vipu_partition_attempts));
