@@ -28,8 +28,7 @@ int Fail(const absl::Status& status, int code) {
 class Announcer {
  public:
   Announcer(const std::string& controller, const std::string& endpoint, const agent::Agent& agent)
-      : stub_(vipuagent::VipuRegistry::NewStub(
-            grpc::CreateChannel(controller, grpc::InsecureChannelCredentials()))) {
+      : controller_(controller) {
     request_.set_endpoint(endpoint);
     request_.set_boot_id(base::RandomId());
     for (vipuagent::Machine& machine : agent.DescribeMachines())
@@ -48,15 +47,18 @@ class Announcer {
  private:
   void Loop() {
     bool reachable = true;
+    auto stub = Connect();
     while (true) {
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
       vipuagent::AnnounceReply reply;
-      const grpc::Status status = stub_->Announce(&context, request_, &reply);
+      const grpc::Status status = stub->Announce(&context, request_, &reply);
       if (status.ok() != reachable) {
         reachable = status.ok();
         spdlog::info("controller {}", reachable ? "reached" : "lost: " + status.error_message());
       }
+      // A channel that failed reconnects ever more rarely, a new one at once.
+      if (!status.ok()) stub = Connect();
       base::MutexLock lock(mutex_);
       if (lock.WaitUntil(changed_, std::chrono::steady_clock::now() + std::chrono::seconds(1),
                          [&] { return stopping_; })) {
@@ -65,7 +67,15 @@ class Announcer {
     }
   }
 
-  const std::unique_ptr<vipuagent::VipuRegistry::Stub> stub_;
+  std::unique_ptr<vipuagent::VipuRegistry::Stub> Connect() const {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    return vipuagent::VipuRegistry::NewStub(
+        grpc::CreateCustomChannel(controller_, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  const std::string controller_;
   vipuagent::AnnounceRequest request_;
   base::Mutex mutex_;
   std::condition_variable changed_;

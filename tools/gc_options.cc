@@ -3,7 +3,21 @@
 #include <cstdio>
 #include <iostream>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+
 namespace vpod::tools {
+
+void validate(boost::any& value, const std::vector<std::string>& words, DeviceOption*, int) {
+  po::validators::check_first_occurrence(value);
+  const std::string& text = po::validators::get_single_string(words);
+  DeviceOption device;
+  if (text.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) ||
+      !absl::SimpleAtoi(text, &device.id)) {
+    throw po::invalid_option_value(text);
+  }
+  value = device;
+}
 
 int ParseGcOptions(const std::string& tool, int argc, char** argv,
                    const po::options_description& options, po::variables_map& values) {

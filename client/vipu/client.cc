@@ -28,8 +28,8 @@ std::vector<Message> ToVector(google::protobuf::RepeatedPtrField<Message>* field
 std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(256 << 20);
-  // A stopped server must not be hidden by the back-off of an earlier attempt.
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+  // A stopped server must not be hidden by the back-off of another channel's attempt.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
@@ -37,13 +37,36 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
 }  // namespace
 
 struct Client::Impl {
-  explicit Impl(const std::string& address)
-      : channel(Connect(address)),
-        user(VipuUser::NewStub(channel)),
-        admin(VipuAdmin::NewStub(channel)) {}
+  explicit Impl(std::string address)
+      : address(std::move(address)), connection(std::make_shared<Connection>(this->address)) {}
+
+  struct Connection {
+    explicit Connection(const std::string& address)
+        : channel(Connect(address)),
+          user(VipuUser::NewStub(channel)),
+          admin(VipuAdmin::NewStub(channel)) {}
+    VipuUser::Stub& Get(VipuUser::Stub*) { return *user; }
+    VipuAdmin::Stub& Get(VipuAdmin::Stub*) { return *admin; }
+
+    const std::shared_ptr<grpc::Channel> channel;
+    const std::unique_ptr<VipuUser::Stub> user;
+    const std::unique_ptr<VipuAdmin::Stub> admin;
+  };
+
+  std::shared_ptr<Connection> Current() {
+    base::MutexLock lock(mutex);
+    return connection;
+  }
+
+  // A channel that failed reconnects in its own time (seconds, as nothing polls it between calls);
+  // a new one connects when it is next used.
+  void Replace(const std::shared_ptr<Connection>& failed) {
+    base::MutexLock lock(mutex);
+    if (connection == failed) connection = std::make_shared<Connection>(address);
+  }
 
   template <class Stub, class Request, class Reply>
-  absl::Status Call(const Client& client, Stub& stub,
+  absl::Status Call(const Client& client,
                     grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
                     const Request& request, Reply* reply) {
     grpc::ClientContext context;
@@ -51,13 +74,17 @@ struct Client::Impl {
     context.AddMetadata("vipu-user-id", client.config_.user_id);
     if (!client.config_.access_key.empty())
       context.AddMetadata("vipu-access-key", client.config_.access_key);
+    const std::shared_ptr<Connection> used = Current();
+    Stub& stub = used->Get(static_cast<Stub*>(nullptr));
     const grpc::Status status = (stub.*method)(&context, request, reply);
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
         status.error_message().rfind("storage", 0) != 0) {
+      Replace(used);
       return absl::UnavailableError(
           absl::StrCat("Cannot connect to the V-IPU server at ", client.config_.address(), "."));
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      Replace(used);
       return absl::DeadlineExceededError(absl::StrCat("No result within ", client.timeout_.count(),
                                                       " s from the V-IPU server at ",
                                                       client.config_.address(), "."));
@@ -65,9 +92,9 @@ struct Client::Impl {
     return base::FromGrpc(status);
   }
 
-  std::shared_ptr<grpc::Channel> channel;
-  std::unique_ptr<VipuUser::Stub> user;
-  std::unique_ptr<VipuAdmin::Stub> admin;
+  const std::string address;
+  base::Mutex mutex;
+  std::shared_ptr<Connection> connection ABSL_GUARDED_BY(mutex);
 };
 
 Client::Client(ClientConfig config, std::chrono::seconds timeout)
@@ -78,22 +105,19 @@ Client::~Client() = default;
 
 absl::StatusOr<std::string> Client::ServerVersion() {
   vipuuser::GetServerInfoReply reply;
-  VPOD_RETURN_IF_ERROR(
-      impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetServerInfo, {}, &reply));
+  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuUser::Stub::GetServerInfo, {}, &reply));
   return reply.version();
 }
 
 absl::StatusOr<std::vector<vipuuser::Allocation>> Client::ListAllocations() {
   vipuuser::ListAllocationsReply reply;
-  VPOD_RETURN_IF_ERROR(
-      impl_->Call(*this, *impl_->user, &VipuUser::Stub::ListAllocations, {}, &reply));
+  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuUser::Stub::ListAllocations, {}, &reply));
   return ToVector(reply.mutable_allocations());
 }
 
 absl::StatusOr<std::vector<vipuuser::Partition>> Client::ListPartitions() {
   vipuuser::ListPartitionsReply reply;
-  VPOD_RETURN_IF_ERROR(
-      impl_->Call(*this, *impl_->user, &VipuUser::Stub::ListPartitions, {}, &reply));
+  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuUser::Stub::ListPartitions, {}, &reply));
   return ToVector(reply.mutable_partitions());
 }
 
@@ -101,8 +125,7 @@ absl::StatusOr<vipuuser::Partition> Client::GetPartition(const std::string& id) 
   vipuuser::GetPartitionRequest request;
   request.set_partition_id(id);
   vipuuser::GetPartitionReply reply;
-  VPOD_RETURN_IF_ERROR(
-      impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetPartition, request, &reply));
+  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuUser::Stub::GetPartition, request, &reply));
   return std::move(*reply.mutable_partition());
 }
 
@@ -110,19 +133,18 @@ absl::StatusOr<vipuuser::PartitionStatus> Client::GetPartitionStatus(const std::
   vipuuser::GetPartitionStatusRequest request;
   request.set_partition_id(id);
   vipuuser::GetPartitionStatusReply reply;
-  VPOD_RETURN_IF_ERROR(
-      impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetPartitionStatus, request, &reply));
+  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuUser::Stub::GetPartitionStatus, request, &reply));
   return std::move(*reply.mutable_status());
 }
 
 absl::StatusOr<vipuuser::PartitionConfig> Client::GetPartitionConfig(const std::string& id,
-                                                                     int gcd) {
+                                                                     int64_t gcd) {
   vipuuser::GetPartitionIpuofConfigRequest request;
   request.set_partition_id(id);
   if (gcd >= 0) request.mutable_gcd_id()->set_id(static_cast<uint32_t>(gcd));
   vipuuser::GetPartitionIpuofConfigReply reply;
   VPOD_RETURN_IF_ERROR(
-      impl_->Call(*this, *impl_->user, &VipuUser::Stub::GetPartitionIpuofConfig, request, &reply));
+      impl_->Call(*this, &VipuUser::Stub::GetPartitionIpuofConfig, request, &reply));
   return std::move(*reply.mutable_ipuof_config());
 }
 
@@ -130,28 +152,28 @@ absl::Status Client::CreatePartition(const vipuuser::CreatePartitionRequest& req
   vipuuser::CreatePartitionRequest with_id = request;
   if (with_id.request_id().empty()) with_id.set_request_id(base::RandomId());
   vipuuser::CreatePartitionReply reply;
-  return impl_->Call(*this, *impl_->user, &VipuUser::Stub::CreatePartition, with_id, &reply);
+  return impl_->Call(*this, &VipuUser::Stub::CreatePartition, with_id, &reply);
 }
 
 absl::Status Client::UpdatePartition(const vipuuser::PartitionRequirements& requirements) {
   vipuuser::UpdatePartitionRequest request;
   *request.mutable_requirements() = requirements;
   vipuuser::UpdatePartitionReply reply;
-  return impl_->Call(*this, *impl_->user, &VipuUser::Stub::UpdatePartition, request, &reply);
+  return impl_->Call(*this, &VipuUser::Stub::UpdatePartition, request, &reply);
 }
 
 absl::Status Client::ResetPartition(const std::string& id) {
   vipuuser::ResetPartitionRequest request;
   request.set_partition_id(id);
   vipuuser::ResetPartitionReply reply;
-  return impl_->Call(*this, *impl_->user, &VipuUser::Stub::ResetPartition, request, &reply);
+  return impl_->Call(*this, &VipuUser::Stub::ResetPartition, request, &reply);
 }
 
 absl::Status Client::RemovePartition(const std::string& id) {
   vipuuser::RemovePartitionRequest request;
   request.set_partition_id(id);
   vipuuser::RemovePartitionReply reply;
-  return impl_->Call(*this, *impl_->user, &VipuUser::Stub::RemovePartition, request, &reply);
+  return impl_->Call(*this, &VipuUser::Stub::RemovePartition, request, &reply);
 }
 
 absl::Status Client::WaitUntilActive(const std::string& id) {
@@ -183,12 +205,12 @@ absl::Status Client::CreateAgent(const std::string& id, const std::string& host,
   request.set_host(host);
   request.set_port(port);
   vipuadmin::CreateAgentReply reply;
-  return impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::CreateAgent, request, &reply);
+  return impl_->Call(*this, &VipuAdmin::Stub::CreateAgent, request, &reply);
 }
 
 absl::StatusOr<std::vector<vipuadmin::Agent>> Client::ListAgents() {
   vipuadmin::ListAgentsReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::ListAgents, {}, &reply));
+  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuAdmin::Stub::ListAgents, {}, &reply));
   return ToVector(reply.mutable_agents());
 }
 
@@ -196,8 +218,7 @@ absl::StatusOr<vipuadmin::Agent> Client::GetAgent(const std::string& id) {
   vipuadmin::GetAgentRequest request;
   request.set_id(id);
   vipuadmin::GetAgentReply reply;
-  VPOD_RETURN_IF_ERROR(
-      impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::GetAgent, request, &reply));
+  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuAdmin::Stub::GetAgent, request, &reply));
   return std::move(*reply.mutable_agent());
 }
 
@@ -205,13 +226,12 @@ absl::Status Client::RemoveAgent(const std::string& id) {
   vipuadmin::RemoveAgentRequest request;
   request.set_id(id);
   vipuadmin::RemoveAgentReply reply;
-  return impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::RemoveAgent, request, &reply);
+  return impl_->Call(*this, &VipuAdmin::Stub::RemoveAgent, request, &reply);
 }
 
 absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Client::DiscoverAgents() {
   vipuadmin::DiscoverAgentsReply reply;
-  VPOD_RETURN_IF_ERROR(
-      impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::DiscoverAgents, {}, &reply));
+  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuAdmin::Stub::DiscoverAgents, {}, &reply));
   return ToVector(reply.mutable_agents());
 }
 
@@ -219,13 +239,12 @@ absl::Status Client::CreateCluster(const vipuadmin::Cluster& cluster) {
   vipuadmin::CreateClusterRequest request;
   *request.mutable_cluster() = cluster;
   vipuadmin::CreateClusterReply reply;
-  return impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::CreateCluster, request, &reply);
+  return impl_->Call(*this, &VipuAdmin::Stub::CreateCluster, request, &reply);
 }
 
 absl::StatusOr<std::vector<vipuadmin::Cluster>> Client::ListClusters() {
   vipuadmin::ListClustersReply reply;
-  VPOD_RETURN_IF_ERROR(
-      impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::ListClusters, {}, &reply));
+  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuAdmin::Stub::ListClusters, {}, &reply));
   return ToVector(reply.mutable_clusters());
 }
 
@@ -233,7 +252,7 @@ absl::Status Client::RemoveCluster(const std::string& id) {
   vipuadmin::RemoveClusterRequest request;
   request.set_id(id);
   vipuadmin::RemoveClusterReply reply;
-  return impl_->Call(*this, *impl_->admin, &VipuAdmin::Stub::RemoveCluster, request, &reply);
+  return impl_->Call(*this, &VipuAdmin::Stub::RemoveCluster, request, &reply);
 }
 
 absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(

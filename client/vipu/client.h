@@ -30,7 +30,7 @@ class Client {
   absl::StatusOr<vipuuser::Partition> GetPartition(const std::string& id);
   absl::StatusOr<vipuuser::PartitionStatus> GetPartitionStatus(const std::string& id);
   // `gcd` negative: the only one.
-  absl::StatusOr<vipuuser::PartitionConfig> GetPartitionConfig(const std::string& id, int gcd);
+  absl::StatusOr<vipuuser::PartitionConfig> GetPartitionConfig(const std::string& id, int64_t gcd);
   // Creates; retries of one call carry the same request id.
   absl::Status CreatePartition(const vipuuser::CreatePartitionRequest& request);
   absl::Status UpdatePartition(const vipuuser::PartitionRequirements& requirements);

@@ -34,7 +34,8 @@ std::string Attribute(const vipuuser::PartitionConfig& config, const char* key) 
 
 absl::StatusOr<vipuuser::PartitionConfig> ReadFile(const std::string& path) {
   std::ifstream file(path);
-  if (!file)
+  std::error_code error;
+  if (!file || fs::is_directory(path, error))
     return absl::InvalidArgumentError(absl::StrCat("cannot read IPUoF configuration ", path));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   auto config = ParseIpuofJson(text);

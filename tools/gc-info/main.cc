@@ -30,16 +30,16 @@ absl::StatusOr<std::string> AttributeLine(const MonitoredPartition& partition, u
 int Main(int argc, char** argv) {
   bool list = false, list_all = false, all = false, info = false, arch = false, count = false,
        clock = false;
-  uint32_t device = 0;
+  DeviceOption device;
   po::options_description options("Allowed options");
-  options.add_options()("help,h", "help")("version,v", "version")                     //
-      ("list-devices,l", po::bool_switch(&list), "devices of the active partition")   //
-      ("list-all-devices,a", po::bool_switch(&list_all), "as -l --all-partitions")    //
-      ("all-partitions", po::bool_switch(&all), "with -l: the other partitions too")  //
-      ("device-id,d", po::value(&device)->default_value(0), "device of the command")  //
-      ("device-info,i", po::bool_switch(&info), "attributes of the device")           //
-      ("ipu-arch", po::bool_switch(&arch), "architecture of the device")              //
-      ("ipu-count", po::bool_switch(&count), "number of IPUs")                        //
+  options.add_options()("help,h", "help")("version,v", "version")                           //
+      ("list-devices,l", po::bool_switch(&list), "devices of the active partition")         //
+      ("list-all-devices,a", po::bool_switch(&list_all), "as -l --all-partitions")          //
+      ("all-partitions", po::bool_switch(&all), "with -l: the other partitions too")        //
+      ("device-id,d", po::value(&device)->default_value({}, "0"), "device of the command")  //
+      ("device-info,i", po::bool_switch(&info), "attributes of the device")                 //
+      ("ipu-arch", po::bool_switch(&arch), "architecture of the device")                    //
+      ("ipu-count", po::bool_switch(&count), "number of IPUs")                              //
       ("tile-clock-speed", po::bool_switch(&clock), "clock of the device");
   po::variables_map values;
   if (const int code = ParseGcOptions("gc-info", argc, argv, options, values); code >= 0)
@@ -62,9 +62,9 @@ int Main(int argc, char** argv) {
   }
   const MonitoredPartition& active = partitions->front();
   if (list) return Print(DeviceListing(*partitions));
-  if (info) return Print(DeviceInfo(active, device));
-  if (arch) return Print(AttributeLine(active, device, "ipu architecture"));
-  if (clock) return Print(AttributeLine(active, device, "clock"));
+  if (info) return Print(DeviceInfo(active, device.id));
+  if (arch) return Print(AttributeLine(active, device.id, "ipu architecture"));
+  if (clock) return Print(AttributeLine(active, device.id, "clock"));
   std::printf("%zu\n", active.ipus.size());
   return 0;
 }

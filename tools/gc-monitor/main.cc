@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "client/ipuof/lease.h"
 #include "client/render/table.h"
 #include "tools/gc-monitor/monitor.h"
@@ -88,7 +89,7 @@ int Main(int argc, char** argv) {
   }
   if (flags.watch.empty()) return Show(flags);
   double seconds = 0;
-  if (std::sscanf(flags.watch.c_str(), "%lf", &seconds) != 1 || seconds < 0.1 || seconds > 86400) {
+  if (!absl::SimpleAtod(flags.watch, &seconds) || !(seconds >= 0.1 && seconds <= 86400)) {
     std::fprintf(stderr, "gc-monitor: error: --watch=%s is no number of seconds of 0.1 to 86400\n",
                  flags.watch.c_str());
     return 2;

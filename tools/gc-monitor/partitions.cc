@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "client/ipuof/lease.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/base/status.h"
@@ -23,6 +24,10 @@ absl::StatusOr<MonitoredPartition> Look(const vipu::ActivePartition& active) {
   VPOD_ASSIGN_OR_RETURN(const auto telemetry, vipu::GetTelemetry(endpoint, active.partition_id));
   for (const auto& ipu : telemetry.ipus()) {
     if (ipu.gcd_id() == active.gcd) partition.ipus.push_back(ipu);
+  }
+  if (partition.ipus.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Partition ", active.partition_id, ": GCD ", active.gcd, " does not exist."));
   }
   return partition;
 }

@@ -9,7 +9,7 @@ namespace vpod::tools {
 namespace {
 
 int Main(int argc, char** argv) {
-  uint32_t device = 0;
+  DeviceOption device;
   bool parity = false;
   po::options_description options("Allowed options");
   options.add_options()("help,h", "help")("version,v", "version")  //
@@ -30,7 +30,7 @@ int Main(int argc, char** argv) {
   }
   const auto partition = vipu::FindActivePartition();
   absl::Status status = partition.status();
-  if (status.ok()) status = ipuof::ResetDevice(*partition, device);
+  if (status.ok()) status = ipuof::ResetDevice(*partition, device.id);
   if (status.ok()) return 0;
   GcError("gc-reset", status);
   return 1;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -162,15 +164,13 @@ class Cli {
   absl::StatusOr<std::string> IpuofConfigs(const std::string& id) {
     if (!flags_.gcd.empty()) {
       VPOD_ASSIGN_OR_RETURN(const uint32_t gcd, Number(flags_.gcd, "gcd", 0));
-      VPOD_ASSIGN_OR_RETURN(const auto config,
-                            client_.GetPartitionConfig(id, static_cast<int>(gcd)));
+      VPOD_ASSIGN_OR_RETURN(const auto config, client_.GetPartitionConfig(id, gcd));
       return vipu::IpuofJson(config);
     }
     VPOD_ASSIGN_OR_RETURN(const auto partition, client_.GetPartition(id));
     std::string text;
     for (uint32_t gcd = 0; gcd < partition.requirements().num_gcds(); ++gcd) {
-      VPOD_ASSIGN_OR_RETURN(const auto config,
-                            client_.GetPartitionConfig(id, static_cast<int>(gcd)));
+      VPOD_ASSIGN_OR_RETURN(const auto config, client_.GetPartitionConfig(id, gcd));
       absl::StrAppend(&text, "IPUoF configuration for GCD ", gcd, ":\n", vipu::IpuofJson(config));
     }
     return text;
@@ -351,6 +351,22 @@ absl::StatusOr<const Command*> FindCommand(const std::string& tool, bool admin,
   return Usage(absl::StrCat("Cannot ", verb, " ", noun, " with ", tool, "."));
 }
 
+// Whether messages can carry it (valid UTF-8) and an answer about it is one line.
+bool IsTextLine(absl::string_view text) {
+  size_t continuation = 0;
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xc0) == 0x80) {
+      if (continuation-- == 0) return false;
+    } else if (continuation != 0 || byte < 0x20 || byte == 0x7f || byte >= 0xf8) {
+      return false;
+    } else {
+      continuation = byte < 0xc0 ? 0 : byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+    }
+  }
+  return continuation == 0;
+}
+
 int ServerVersion(const std::string& tool, vipu::Client& client) {
   const auto version = client.ServerVersion();
   if (!version.ok()) {
@@ -371,6 +387,12 @@ int VipuMain(int argc, char** argv, bool admin) {
                  std::string(message).c_str(), tool.c_str());
     return 2;
   };
+  for (int i = 1; i < argc; ++i) {
+    if (!IsTextLine(argv[i])) {
+      return usage_error(
+          absl::StrCat("Argument '", absl::CHexEscape(argv[i]), "' is no text of one line."));
+    }
+  }
   Flags flags;
   std::vector<std::string> words;
   CLI::App app(admin ? "Administers a virtual IPU-POD." : "Requests IPUs of a virtual IPU-POD.",
@@ -385,7 +407,9 @@ int VipuMain(int argc, char** argv, bool admin) {
         absl::StrCat("Unknown flag: ", text.substr(text.find_last_of(' ') + 1), "."));
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string text = error.what();
-    return usage_error(absl::StrCat("Flag ", text.substr(0, text.find(':')), " needs a value."));
+    const bool repeated = absl::StrContains(text, "At Most");
+    return usage_error(absl::StrCat("Flag ", text.substr(0, text.find(':')),
+                                    repeated ? " is given more than once." : " needs a value."));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return usage_error(absl::StrCat(error.what(), "."));
@@ -426,9 +450,9 @@ int VipuMain(int argc, char** argv, bool admin) {
   const bool on_object = !id.empty();
   if (!result.ok()) {
     const std::string message(result.status().message());
-    const bool usage =
-        absl::IsInvalidArgument(result.status()) &&
-        (message.rfind("Flag", 0) == 0 || message.find(" needs --") != std::string::npos);
+    const bool usage = absl::IsInvalidArgument(result.status()) &&
+                       (message.rfind("Flag", 0) == 0 || message.rfind("Invalid id", 0) == 0 ||
+                        message.find(" needs --") != std::string::npos);
     if (usage) return usage_error(message);
     if (on_object) {
       std::fprintf(stderr, "%s %s (%s): failed. %s\n", verb.c_str(), noun.c_str(), id.c_str(),

@@ -1,0 +1,574 @@
+// What users see when they ask for what cannot be: one clear line, the right exit code, nothing on
+// stdout, and a POD that did not notice.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+
+#include "tests/support/pod.h"
+
+namespace vpod::testing {
+namespace {
+
+constexpr char kHeld[] = "@held";  // IPUOF_CONFIG_PATH of the partition with an attached device
+
+// "$D" in words and values stands for the test's directory, "$P" for the controller's port.
+struct Case {
+  const char* name;
+  std::vector<std::string> words;
+  int code;
+  std::string text;  // part of the line on stderr
+  std::map<std::string, std::string> environment = {};
+  std::string out = "";
+};
+
+void PrintTo(const Case& item, std::ostream* stream) { *stream << item.name; }
+
+std::vector<std::string> Vipu(std::vector<std::string> words) {
+  words.insert(words.begin(), "vipu");
+  return words;
+}
+
+std::vector<std::string> Admin(std::vector<std::string> words) {
+  words.insert(words.begin(), "vipu-admin");
+  return words;
+}
+
+std::vector<std::string> Create(std::vector<std::string> words) {
+  words.insert(words.begin(), {"vipu", "create", "partition", "p9"});
+  return words;
+}
+
+std::vector<std::string> Poprun(std::vector<std::string> words) {
+  words.insert(words.begin(), "poprun");
+  words.emplace_back("replica_job");
+  return words;
+}
+
+// A configuration file for gc-info and programs.
+std::map<std::string, std::string> File(const std::string& name) {
+  return {{"IPUOF_CONFIG_PATH", "$D/" + name}};
+}
+
+// The controller's word instead of a file.
+std::map<std::string, std::string> Asking(const std::string& partition, const std::string& gcd) {
+  return {{"IPUOF_VIPU_API_HOST", "127.0.0.1"},
+          {"IPUOF_VIPU_API_PORT", "$P"},
+          {"IPUOF_VIPU_API_PARTITION_ID", partition},
+          {"IPUOF_VIPU_API_GCD_ID", gcd}};
+}
+
+// One POD for all cases: what one of them leaves behind would show in the next.
+class WrongInputPod : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    pod_ = std::make_unique<TestPod>(16);
+    pod_->CreatePartition("p8", 8);
+    ASSERT_EQ(
+        pod_->Run({"vipu", "create", "partition", "g4", "--size", "4", "--num-gcds", "2"}).code, 0);
+    // A partition on machines that never come: it stays PENDING.
+    ASSERT_EQ(pod_->Run({"vipu-admin", "create", "agent", "ghost", "--host", "192.0.2.1"}).code, 0);
+    ASSERT_EQ(pod_->Run({"vipu-admin", "create", "cluster", "cghost", "--agents", "ghost"}).code,
+              0);
+    ASSERT_EQ(pod_->Run({"vipu", "create", "partition", "pend", "--size", "2", "--cluster",
+                         "cghost", "--no-wait"})
+                  .code,
+              0);
+    WriteFiles();
+    holder_ = pod_->Start({"env", "IPUOF_CONFIG_PATH=" + Conf("p8"), "replica_job", "--runs",
+                           "1000000", "--pause-ms", "50"});
+    ASSERT_TRUE(holder_->WaitForOutput("run 0 loss")) << holder_->Err();
+    server_pid_ = pod_->ServerPid();
+    agent_pid_ = pod_->AgentPid();
+  }
+
+  // After everything: the same daemons, a round of management, and a job.
+  void TearDown() override {
+    EXPECT_NE(holder_->Out().find("loss"), std::string::npos);
+    EXPECT_EQ(kill(holder_->pid(), 0), 0) << "the job that ran meanwhile has ended";
+    holder_.reset();
+    ExpectUnharmed();
+    for (const char* id : {"pend", "p9", "g4", "p8"}) {
+      EXPECT_EQ(pod_->Run({"vipu", "remove", "partition", id}).code, 0) << id;
+    }
+    EXPECT_EQ(pod_->Run({"vipu-admin", "remove", "cluster", "cghost"}).code, 0);
+    EXPECT_EQ(pod_->Run({"vipu-admin", "remove", "agent", "ghost"}).code, 0);
+    pod_->CreatePartition("p16", 16);
+    const Outcome list = pod_->Shell("vipu list partitions | sed -n '3,$ p' | grep -c ACTIVE");
+    EXPECT_EQ(list.out, "1\n");
+    const Outcome job = pod_->Run(
+        {"poprun", "--num-instances", "4", "--num-replicas", "16", "replica_job", "--runs", "2"});
+    EXPECT_EQ(job.code, 0) << job.err;
+    EXPECT_EQ(pod_->AttachedIpus(), 0);
+    EXPECT_EQ(pod_->Run({"vipu", "remove", "partition", "p16"}).code, 0);
+    pod_.reset();
+  }
+
+  std::string Conf(const std::string& name) {
+    return pod_->home() + "/ipuof.conf.d/" + name + ".conf";
+  }
+
+  void WriteFiles() {
+    std::ifstream source(Conf("p8"));
+    const std::string good((std::istreambuf_iterator<char>(source)),
+                           std::istreambuf_iterator<char>());
+    const auto write = [&](const std::string& name, const std::string& text) {
+      std::ofstream(pod_->directory() + "/" + name) << text;
+    };
+    const auto replaced = [&](const std::string& from, const std::string& to) {
+      std::string text = good;
+      const size_t at = text.find(from);
+      EXPECT_NE(at, std::string::npos) << from;
+      if (at != std::string::npos) text.replace(at, from.size(), to);
+      return text;
+    };
+    write("malformed.conf", "{ \"devices\": [");
+    write("truncated.conf", good.substr(0, good.size() / 2));
+    write("empty.conf", "");
+    write("binary.conf", std::string("\x00\xff\x7f\x80 ELF", 8));
+    write("nodevices.conf", "{\"attributes\": {}}");
+    write("emptydevices.conf", "{\"devices\": []}");
+    write("noaddress.conf", "{\"devices\": [{\"ip\": 5}]}");
+    write("gcd9.conf", replaced("\"GCD Id\": \"0\"", "\"GCD Id\": \"9\""));
+    write("gone.conf", replaced("\"Partition Id\": \"p8\"", "\"Partition Id\": \"gone\""));
+    write("dead.conf", "{\"devices\": [{\"ip\": \"127.0.0.1\", \"server_port\": 1}]}");
+    write("bad.hcl", "api-host=\"127.0.0.1\"\nthis is no assignment\n");
+    write("list.json", "[1, 2]");
+  }
+
+  std::string Filled(std::string text) {
+    const std::pair<std::string, std::string> placeholders[] = {
+        {"$D", pod_->directory()}, {"$P", std::to_string(pod_->port())}, {kHeld, Conf("p8")}};
+    for (const auto& [name, value] : placeholders) {
+      for (size_t at = text.find(name); at != std::string::npos;
+           at = text.find(name, at + value.size())) {
+        text.replace(at, name.size(), value);
+      }
+    }
+    return text;
+  }
+
+  // Both daemons are the ones that were started.
+  void ExpectUnharmed() {
+    EXPECT_EQ(pod_->ServerPid(), server_pid_);
+    EXPECT_EQ(pod_->AgentPid(), agent_pid_);
+    EXPECT_EQ(kill(server_pid_, 0), 0) << "the controller has died";
+    EXPECT_EQ(kill(agent_pid_, 0), 0) << "the agent has died";
+  }
+  const std::map<std::string, std::string>& environment() { return pod_->environment(); }
+
+ private:
+  std::unique_ptr<TestPod> pod_;
+  std::unique_ptr<Command> holder_;
+  int server_pid_ = 0, agent_pid_ = 0;
+};
+
+WrongInputPod* const pod = static_cast<WrongInputPod*>(
+    ::testing::AddGlobalTestEnvironment(std::make_unique<WrongInputPod>().release()));
+
+class WrongInputTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(WrongInputTest, IsRefusedInOneLine) {
+  std::vector<std::string> words = GetParam().words;
+  for (std::string& word : words) word = pod->Filled(word);
+  std::map<std::string, std::string> environment = pod->environment();
+  for (const auto& [name, value] : GetParam().environment) environment[name] = pod->Filled(value);
+  const Outcome outcome = Command(words, environment).Wait(std::chrono::seconds(30));
+  EXPECT_EQ(outcome.code, GetParam().code) << outcome.err;
+  EXPECT_EQ(outcome.out, GetParam().out);
+  EXPECT_NE(outcome.err.find(pod->Filled(GetParam().text)), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_TRUE(outcome.err.empty() || outcome.err.back() == '\n');
+  pod->ExpectUnharmed();
+}
+
+const std::string kManyLetters(64, 'a');
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, WrongInputTest,
+    ::testing::Values(
+        Case{"NoPowerOfTwo", Create({"--size", "24"}), 1,
+             "create partition (p9): failed. 24 IPUs requested, sizes are powers of two (next: "
+             "32)."},
+        Case{"Zero", Create({"--size", "0"}), 1, "0 IPUs requested"},
+        Case{"Negative", Create({"--size", "-4"}), 2, "Flag --size needs a number, not '-4'."},
+        Case{"WithLetters", Create({"--size", "4x"}), 2, "Flag --size needs a number, not '4x'."},
+        Case{"BeyondThirtyTwoBits", Create({"--size", "99999999999"}), 2,
+             "Flag --size needs a number"},
+        Case{"LargerThanThePod", Create({"--size", "64"}), 1, "64 IPUs requested"},
+        Case{"Enormous", Create({"--size", "2147483648"}), 1, "2147483648 IPUs requested"},
+        Case{"MoreThanFree", Create({"--size", "8", "--allocation", "c16"}), 1,
+             "No 8 free IPUs in allocation c16 (4 free, largest free block 4)."},
+        Case{"GcdsDoNotDivide", Create({"--size", "2", "--num-gcds", "3"}), 1,
+             "Number of GCDs must divide the size."},
+        Case{"ReplicasDoNotDivide",
+             Create({"--size", "4", "--num-gcds", "2", "--total-num-replicas", "3"}), 1,
+             "Number of replicas must be a multiple of the number of GCDs."},
+        Case{"TwoNamesOfOneValue",
+             Create({"--size", "4", "--gcd-sync-replicas", "2", "--total-num-replicas", "4"}), 2,
+             "two names of one value"},
+        Case{"PositionInUse", Create({"--size", "4", "--index", "0", "--cluster", "c16"}), 1,
+             "Position 0 is in use."},
+        Case{"PositionOutside",
+             Create({"--size", "4", "--index", "4294967295", "--cluster", "c16"}), 1,
+             "create partition (p9): failed."},
+        Case{"WrongIlds", Create({"--size", "4", "--num-ilds", "2", "--cluster", "c16"}), 1,
+             "4 IPUs of cluster c16 lie in 1 IPU-Link domains; 2 requested."}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Ids, WrongInputTest,
+    ::testing::Values(
+        Case{"PartitionExists", Vipu({"create", "partition", "p8", "--size", "4"}), 1,
+             "create partition (p8): failed. Partition p8 already exists."},
+        Case{"AgentExists", Admin({"create", "agent", "ag0", "--host", "h"}), 1,
+             "create agent (ag0): failed. Agent ag0 already exists."},
+        Case{"ClusterExists", Admin({"create", "cluster", "c16", "--agents", "ag0"}), 1,
+             "create cluster (c16): failed."},
+        Case{"AgentOfACluster", Admin({"create", "cluster", "c2", "--agents", "ag0,ag1"}), 1,
+             "Agent ag0 is already in cluster c16."},
+        Case{"WithBlank", Vipu({"create", "partition", "a b", "--size", "4"}), 2,
+             "Invalid id 'a b'."},
+        Case{"WithBar", Vipu({"create", "partition", "a|b", "--size", "4"}), 2,
+             "Invalid id 'a|b'."},
+        Case{"WithSlash", Vipu({"create", "partition", "../a", "--size", "4"}), 2,
+             "Invalid id '../a'."},
+        Case{"WithLineBreak", Vipu({"create", "partition", "a\nb", "--size", "4"}), 2,
+             "Argument 'a\\nb' is no text of one line."},
+        Case{"NoText", Vipu({"create", "partition", "\xff\xfe", "--size", "4"}), 2,
+             "is no text of one line"},
+        Case{"Empty", Vipu({"create", "partition", "", "--size", "4"}), 2, "Invalid id ''."},
+        Case{"TooLong", Vipu({"create", "partition", kManyLetters, "--size", "4"}), 2,
+             "Invalid id"},
+        Case{"AgentWithBlank", Admin({"create", "agent", "a b", "--host", "h"}), 2,
+             "Invalid id 'a b'."},
+        Case{"GetUnknownPartition", Vipu({"get", "partition", "nope"}), 1,
+             "get partition (nope): failed. Partition nope does not exist."},
+        Case{"RemoveUnknownPartition", Vipu({"remove", "partition", "nope"}), 1,
+             "remove partition (nope): failed. Partition nope does not exist."},
+        Case{"DeleteIsRemove", Vipu({"delete", "partition", "nope"}), 1,
+             "remove partition (nope): failed. Partition nope does not exist."},
+        Case{"ResetUnknownPartition", Vipu({"reset", "partition", "nope"}), 1,
+             "Partition nope does not exist."},
+        Case{"UpdateUnknownPartition", Vipu({"update", "partition", "nope", "--size", "4"}), 1,
+             "Partition nope does not exist."},
+        Case{"GetUnknownAllocation", Vipu({"get", "allocation", "nope"}), 1,
+             "Allocation nope does not exist."},
+        Case{"GetUnknownAgent", Admin({"get", "agent", "nope"}), 1, "Agent nope does not exist."},
+        Case{"GetUnknownCluster", Admin({"get", "cluster", "nope"}), 1,
+             "Cluster nope does not exist."},
+        Case{"ClusterOfUnknownAgent", Admin({"create", "cluster", "c2", "--agents", "nope"}), 1,
+             "Agent nope does not exist."},
+        Case{"PartitionInUnknownCluster", Create({"--size", "4", "--cluster", "nope"}), 1,
+             "Cluster nope does not exist."},
+        Case{"PartitionInUnknownAllocation", Create({"--size", "4", "--allocation", "nope"}), 1,
+             "Allocation nope does not exist."},
+        Case{"AllocationIsNoText", Create({"--size", "4", "--allocation", "\xff"}), 2,
+             "is no text"},
+        Case{"RemoveClusterInUse", Admin({"remove", "cluster", "c16"}), 1,
+             "Cluster c16 is in use by partition"},
+        Case{"RemoveAgentInUse", Admin({"remove", "agent", "ag0"}), 1,
+             "Agent ag0 is in use by cluster c16."}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Words, WrongInputTest,
+    ::testing::Values(
+        Case{"NoCommand", Vipu({}), 2, "No command given. Try 'vipu --help'."},
+        Case{"UnknownVerb", Vipu({"frobnicate", "partition", "p9"}), 2,
+             "Unknown verb 'frobnicate'."},
+        Case{"UnknownNoun", Vipu({"create", "widget", "w"}), 2, "Unknown noun 'widget'."},
+        Case{"NoNoun", Vipu({"create"}), 2, "What to create?"},
+        Case{"NoId", Vipu({"create", "partition"}), 2, "create partition needs an id."},
+        Case{"TooManyWords", Create({"p10", "--size", "4"}), 2, "Unexpected argument 'p10'."},
+        Case{"AdministratorsOnly", Vipu({"create", "agent", "a1", "--host", "h"}), 2,
+             "Cannot create agent with vipu."},
+        Case{"UnknownFlag", Create({"--siez", "4"}), 2, "Unknown flag: --siez."},
+        Case{"FlagOfAnotherCommand", Vipu({"list", "partitions", "--size", "4"}), 2,
+             "Unknown flag: --size."},
+        Case{"NoSize", Create({}), 2, "A partition needs --size."},
+        Case{"NoValue", Create({"--size"}), 2, "Flag --size needs a value."},
+        Case{"EmptyValue", Create({"--size="}), 2, "Flag --size needs a value."},
+        Case{"FlagGivenTwice", Create({"--size", "4", "--size", "2"}), 2,
+             "Flag --size is given more than once."},
+        Case{"ValueForASwitch", Create({"--size", "4", "--reconfigurable=maybe"}), 2,
+             "--reconfigurable"},
+        Case{"UnknownRouting", Create({"--size", "4", "--routing", "ring"}), 1,
+             "Routing 'ring' is none of dnc, swnc, ringswnc, btnc."},
+        Case{"RoutingNeedsWholeDomains", Create({"--size", "4", "--routing", "ringswnc"}), 1,
+             "Routing RINGSWNC needs whole IPU-Link domains"},
+        Case{"UnknownGwRouting", Create({"--size", "4", "--gw-routing", "x"}), 1,
+             "GW routing 'x' is none of default, ring."},
+        Case{"UnknownSyncType", Create({"--size", "4", "--sync-type", "x"}), 1, "Sync type 'x'"},
+        Case{"SyncTypeOfReconfigurable",
+             Create({"--size", "4", "--reconfigurable", "--sync-type", "pod-native-default"}), 1,
+             "Reconfigurable partitions need sync type c2-compatible."},
+        Case{"NoAgentHost", Admin({"create", "agent", "ag9"}), 2, "create agent needs --host."},
+        Case{"AgentPortOutside",
+             Admin({"create", "agent", "ag9", "--host", "h", "--port", "99999"}), 1,
+             "a port of 1 to 65535"},
+        Case{"NoClusterAgents", Admin({"create", "cluster", "c2"}), 2,
+             "create cluster needs --agents."},
+        Case{"TimeoutOfZero", Vipu({"list", "partitions", "--timeout", "0"}), 2,
+             "Flag --timeout needs a number of seconds of 1 or more"},
+        Case{"VpodWithoutCommand", {"vpod"}, 2, "Try 'vpod --help'."},
+        Case{"VpodUnknownFlag", {"vpod", "up", "--bogus"}, 2, "--bogus"},
+        Case{"VpodSizeIsNoNumber", {"vpod", "up", "--pod", "many"}, 2, "--pod"},
+        Case{"VpodUnknownLog", {"vpod", "logs", "nobody"}, 2, "nobody"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Servers, WrongInputTest,
+    ::testing::Values(
+        Case{"NobodyListens", Vipu({"list", "partitions", "--api-host", "127.0.0.1:1"}), 1,
+             "Cannot connect to the V-IPU server at 127.0.0.1:1."},
+        Case{"PortOutside", Vipu({"list", "partitions", "--api-port", "70000"}), 2, "'70000'"},
+        Case{"PortIsNoNumber", Vipu({"list", "partitions", "-H", "127.0.0.1:http"}), 2, "'http'"},
+        Case{"EnvironmentPortIsNoNumber",
+             Vipu({"list", "partitions"}),
+             2,
+             "'x'",
+             {{"VIPU_CLI_API_PORT", "x"}}},
+        Case{"NoConfigurationFile",
+             Vipu({"list", "partitions", "--config", "/nope"}),
+             2,
+             "/nope",
+             {{"VIPU_CLI_API_HOST", ""}}},
+        Case{"BrokenConfigurationFile",
+             Vipu({"list", "partitions", "--config", "$D/bad.hcl"}),
+             2,
+             "bad.hcl line 2 is not key=\"value\"",
+             {{"VIPU_CLI_API_HOST", ""}}},
+        Case{"ServerVersionOfNobody", Vipu({"--server-version", "-H", "127.0.0.1:1"}), 1,
+             "Cannot connect to the V-IPU server at 127.0.0.1:1."},
+        Case{"PoprunReachesNobody",
+             Poprun({"--vipu-server-host", "127.0.0.1", "--vipu-server-port", "1"}), 1,
+             "cannot reach the V-IPU server at 127.0.0.1:1"},
+        Case{"PoprunPortOutside", Poprun({"--vipu-server-port", "99999"}), 2,
+             "--vipu-server-port"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Devices, WrongInputTest,
+    ::testing::Values(
+        Case{"GcdOutside", Vipu({"get", "partition", "g4", "--gcd", "2", "--ipuof-configs"}), 1,
+             "Partition has 2 GCDs; GCD 2 does not exist."},
+        Case{"GcdFarOutside",
+             Vipu({"get", "partition", "p8", "--gcd", "4294967295", "--ipuof-configs"}), 1,
+             "Partition has 1 GCDs; GCD 4294967295 does not exist."},
+        Case{"GcdIsNoNumber", Vipu({"get", "partition", "p8", "--gcd", "x", "--ipuof-configs"}), 2,
+             "Flag --gcd needs a number, not 'x'."},
+        Case{"GcdWithoutPurpose", Vipu({"get", "partition", "p8", "--gcd", "0"}), 2,
+             "Flag --gcd needs --ipuof-configs."},
+        Case{"GcdMissing",
+             {"gc-info", "-l"},
+             1,
+             "Partition has 2 GCDs; give a GCD id.",
+             Asking("g4", "")},
+        Case{"GcdOfEnvironmentOutside",
+             {"gc-info", "-l"},
+             1,
+             "Partition has 2 GCDs; GCD 7 does not exist.",
+             Asking("g4", "7")},
+        Case{"GcdOfEnvironmentIsNoNumber",
+             {"gc-info", "-l"},
+             1,
+             "IPUOF_VIPU_API_GCD_ID is 'x', must be a number",
+             Asking("g4", "x")},
+        Case{"SeveralPartitions", {"gc-monitor"}, 1, "name one with IPUOF_CONFIG_PATH"},
+        Case{"SeveralPartitionsAsJson",
+             {"gc-monitor", "-j"},
+             0,
+             "name one with IPUOF_CONFIG_PATH",
+             {},
+             "{\"cards\": []}\n"},
+        Case{"UnknownPartition",
+             {"gc-info", "--ipu-count"},
+             1,
+             "Partition nope does not exist.",
+             Asking("nope", "")},
+        Case{"PartitionNotActive",
+             {"gc-info", "-l"},
+             1,
+             "gc-info: error: partition is not ACTIVE: pend (state PS_PENDING)",
+             Asking("pend", "")},
+        Case{"ConfigurationOfPending",
+             Vipu({"get", "partition", "pend", "--gcd", "0", "--ipuof-configs"}), 1,
+             "Partition pend is not ACTIVE (state PENDING)."},
+        Case{"CreateDoesNotBecomeActive",
+             Create({"--size", "1", "--cluster", "cghost", "--timeout", "1"}), 1,
+             "No result within 1 s; partition is PENDING."},
+        Case{"DeviceOutside",
+             {"gc-info", "-i", "-d", "15"},
+             1,
+             "device 15 does not exist; 8 IPUs have devices 0 to 14",
+             {{"IPUOF_CONFIG_PATH", kHeld}}},
+        Case{"DeviceIsNoNumber",
+             {"gc-info", "-i", "-d", "x"},
+             2,
+             "the argument ('x') for option '--device-id' is invalid"},
+        Case{"DeviceIsNegative",
+             {"gc-info", "-i", "-d", "-1"},
+             2,
+             "the argument ('-1') for option '--device-id' is invalid"},
+        Case{"ResetDeviceIsNegative",
+             {"gc-reset", "-d", "-1"},
+             2,
+             "the argument ('-1') for option '--device-id' is invalid"},
+        Case{"NoInfoAskedFor", {"gc-info"}, 2, "give one of -l, -i"},
+        Case{"TwoInfosAskedFor", {"gc-info", "-l", "--ipu-arch"}, 2, "give one of -l, -i"},
+        Case{"UnknownGcInfoFlag", {"gc-info", "--foo"}, 2, "unrecognised option '--foo'"},
+        Case{"UnknownGcMonitorFlag", {"gc-monitor", "--foo"}, 2, "unrecognised option '--foo'"},
+        Case{"StrayWord", {"gc-monitor", "extra"}, 2, "gc-monitor: error: too many positional"},
+        Case{"WatchOfNothing", {"gc-monitor", "--watch=0"}, 2, "--watch=0 is no number of seconds"},
+        Case{"WatchIsNoNumber",
+             {"gc-monitor", "--watch=nan"},
+             2,
+             "--watch=nan is no number of seconds"},
+        Case{"WatchWithLetters",
+             {"gc-monitor", "--watch=2x"},
+             2,
+             "--watch=2x is no number of seconds"},
+        Case{"ResetWithoutDevice",
+             {"gc-reset"},
+             2,
+             "the option '--device-id' is required but missing"},
+        Case{"ResetOfHeldDevice",
+             {"gc-reset", "-d", "0"},
+             1,
+             "gc-reset: error: device 0 is in use by process ",
+             {{"IPUOF_CONFIG_PATH", kHeld}}},
+        Case{"JobOnHeldDevices", Poprun({"--vipu-partition", "p8", "--num-replicas", "8"}), 1,
+             "is in use by process"},
+        Case{"JobOnPendingPartition",
+             Poprun({"--vipu-partition", "pend", "--num-replicas", "2", "--vipu-server-timeout",
+                     "1"}),
+             1, "pend"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, WrongInputTest,
+    ::testing::Values(
+        Case{"Malformed",
+             {"gc-info", "-l"},
+             1,
+             "malformed.conf: not an IPUoF configuration",
+             File("malformed.conf")},
+        Case{"Truncated",
+             {"gc-info", "-l"},
+             1,
+             "truncated.conf: not an IPUoF configuration",
+             File("truncated.conf")},
+        Case{"Empty",
+             {"gc-info", "-l"},
+             1,
+             "empty.conf: not an IPUoF configuration",
+             File("empty.conf")},
+        Case{"Binary",
+             {"gc-monitor"},
+             1,
+             "binary.conf: not an IPUoF configuration",
+             File("binary.conf")},
+        Case{"NoDevices", {"gc-info", "-l"}, 1, "no \"devices\"", File("nodevices.conf")},
+        Case{"EmptyDevices",
+             {"gc-info", "-l"},
+             1,
+             "\"devices\" is no array with entries",
+             File("emptydevices.conf")},
+        Case{"NoAddress",
+             {"gc-info", "-l"},
+             1,
+             "a device has neither \"ip\" nor \"endpoint\"",
+             File("noaddress.conf")},
+        Case{"Missing",
+             {"gc-info", "-l"},
+             1,
+             "cannot read IPUoF configuration $D/missing.conf",
+             File("missing.conf")},
+        Case{"Directory",
+             {"gc-info", "-l"},
+             1,
+             "cannot read IPUoF configuration $D/pod",
+             File("pod")},
+        Case{"GcdThatIsNotThere", {"gc-info", "-l"}, 1, "GCD 9 does not exist", File("gcd9.conf")},
+        Case{"MonitorOfGcdThatIsNotThere",
+             {"gc-monitor"},
+             1,
+             "GCD 9 does not exist",
+             File("gcd9.conf")},
+        Case{"PartitionThatIsGone",
+             {"gc-info", "-l"},
+             1,
+             "partition gone is not on this agent",
+             File("gone.conf")},
+        Case{"AgentThatIsGone", {"gc-info", "-l"}, 1, "127.0.0.1:1", File("dead.conf")},
+        Case{"ProgramWithMalformed",
+             {"replica_job", "--runs", "1"},
+             1,
+             "replica_job: error: $D/malformed.conf: not an IPUoF configuration",
+             File("malformed.conf")},
+        Case{"ProgramWithDirectory", {"replica_job", "--runs", "1"}, 1, "cannot read", File("pod")},
+        Case{"ProgramWithoutAgent",
+             {"replica_job", "--runs", "1"},
+             1,
+             "cannot reach the IPUs at 127.0.0.1:1",
+             File("dead.conf")},
+        Case{"ImportedOptionsAreAList", Poprun({"--import-config", "$D/list.json"}), 2,
+             "list.json is no JSON object of options"},
+        Case{"ImportedOptionsAreADirectory", Poprun({"--import-config", "$D"}), 2,
+             "is no JSON object of options"},
+        Case{"ConfigurationIsADirectory",
+             Vipu({"list", "partitions", "--config", "$D"}),
+             2,
+             "$D",
+             {{"VIPU_CLI_API_HOST", ""}}},
+        Case{"NoDataSet",
+             {"fashion_mnist", "--use-ipu-model", "--data", "$D/nope"},
+             1,
+             "fashion_mnist: error: cannot read $D/nope/"},
+        Case{"DataSetIsADirectory",
+             {"fashion_mnist", "--use-ipu-model", "--data", "/dev/null"},
+             1,
+             "fashion_mnist: error: cannot read /dev/null/"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, WrongInputTest,
+    ::testing::Values(
+        Case{"NoProgram", {"poprun"}, 2, "no program given"},
+        Case{"ReplicasDoNotDivide", Poprun({"--num-instances", "3", "--num-replicas", "16"}), 2,
+             "--num-replicas (16) must be a multiple of --num-instances (3)"},
+        Case{"MoreInstancesThanReplicas", Poprun({"--num-instances", "4", "--num-replicas", "2"}),
+             2, "--num-instances (4) must not exceed --num-replicas (2)"},
+        Case{"NoPowerOfTwo", Poprun({"--num-instances", "4", "--num-replicas", "12"}), 2,
+             "must be powers of two"},
+        Case{"NoReplicas", Poprun({"--num-replicas", "0"}), 2, "Give an integer of 1 or more"},
+        Case{"ReplicasAreNoNumber", Poprun({"--num-replicas", "x"}), 2, "('x')"},
+        Case{"NoValue",
+             {"poprun", "--num-replicas"},
+             2,
+             "the required argument for option '--num-replicas' is missing"},
+        Case{"UnknownOption", Poprun({"--nope"}), 2, "unrecognised option '--nope'"},
+        Case{"AmbiguousOption", Poprun({"--vipu-server"}), 2, "is ambiguous and matches"},
+        Case{"MissingProgram",
+             {"poprun", "--num-replicas", "2", "no_such_program"},
+             1,
+             "cannot find program 'no_such_program' in PATH"},
+        Case{"ProgramIsNotExecutable", {"poprun", "$D/bad.hcl"}, 1, "cannot find program"},
+        Case{"MoreThanThePod", Poprun({"--vipu-partition", "big", "--num-replicas", "32"}), 1,
+             "cannot create partition big"},
+        Case{"PartitionTooSmall", Poprun({"--vipu-partition", "g4", "--num-replicas", "8"}), 1,
+             "partition g4 has 4 IPUs"},
+        Case{"PartitionWithBlank", Poprun({"--vipu-partition", "a b"}), 1, "Invalid id 'a b'"},
+        Case{"HostRange", Poprun({"--host", "h[0-"}), 2, "--host: bad range"},
+        Case{"OutputOfNobody",
+             Poprun({"--num-instances", "2", "--num-replicas", "2", "--only-output-from-instance",
+                     "2"}),
+             2, "--only-output-from-instance (2) must be less than --num-instances (2)"},
+        Case{"ReplicasOfExample", {"fashion_mnist", "--replicas", "65"}, 2, "--replicas"},
+        Case{"FlagOfExample", {"fashion_mnist", "--bogus"}, 2, "--bogus"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace vpod::testing
