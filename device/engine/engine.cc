@@ -447,7 +447,8 @@ void Engine::FinishRun(const std::shared_ptr<Run_>& run) {
     base::MutexLock lock(mutex_);
     running_ = false;
   }
-  options_.executors->PostControl([self = shared_from_this(), run, result] { run->done(result); });
+  // On the thread of the last unit: another hop would cost an empty run a third of its time.
+  run->done(result);
 }
 
 void Engine::Cancel(const absl::Status& cause) {

@@ -67,7 +67,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // Runs a program once on all local replicas; `slot` is the stream buffer of layout().SlotBytes()
   // bytes and stays valid until `done`. One run at a time: another gives FailedPrecondition. `done`
-  // is called on the control thread.
+  // is called on the thread that ended the run and must be short.
   void Run(uint32_t program, std::byte* slot, Done done);
   // Makes the current and later runs fail with `cause` as soon as their kernels end.
   void Cancel(const absl::Status& cause);

@@ -1,5 +1,5 @@
 // The two executors of a process that hosts IPUs (DESIGN 3.6): compute threads run kernels of at
-// most some 20 ms and nothing else; the control thread runs leases, timers and completions. Kept
+// most some 20 ms and nothing that waits; the control thread runs leases and timers. Kept
 // apart, because a timer on a busy compute pool is late by hundreds of milliseconds.
 #pragma once
 

@@ -1,7 +1,7 @@
 // What an agent process knows and decides: its machines, the partitions on them, who holds which
 // IPUs, and the jobs that run there. No gRPC type in it; server/rpc adapts it.
 //
-// Threads: every method may be called from any thread. Callbacks run on the control thread or on
+// Threads: every method may be called from any thread. Callbacks run on an executor's thread or on
 // the caller's, never with a lock held, and must not block.
 #pragma once
 
