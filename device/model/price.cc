@@ -121,10 +121,9 @@ class Pricer {
 
   Cost Binary(const program::v1::Binary& op) const {
     const program::TensorType a = Type(op.a()), b = Type(op.b());
-    const auto elements = static_cast<uint64_t>(std::max(a.elements(), b.elements()));
     Cost cost;
-    cost.compute =
-        ElementwiseCycles(elements, a.type, BinaryCycles(op.operator_(), IsHalf(op.a())));
+    cost.compute = ElementwiseCycles(Elements(op.output()), a.type,
+                                     BinaryCycles(op.operator_(), IsHalf(op.a())));
     // A broadcast operand first has to reach every tile.
     if (a.dims != b.dims) cost += ExchangePhase(std::min(a.bytes(), b.bytes()));
     return cost;

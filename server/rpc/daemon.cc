@@ -1,6 +1,7 @@
 #include "server/rpc/daemon.h"
 
 #include <arpa/inet.h>
+#include <google/protobuf/stubs/logging.h>
 #include <netinet/in.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -53,6 +54,11 @@ absl::Status SetUpLog(const std::string& level, const std::string& file) {
   spdlog::set_level(parsed);
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %P %l %v");
   spdlog::flush_on(spdlog::level::info);
+  // What clients send may be anything; protobuf's remarks on it belong in the log, not on stderr.
+  google::protobuf::SetLogHandler(
+      [](google::protobuf::LogLevel, const char*, int, const std::string& message) {
+        spdlog::debug("protobuf: {}", message);
+      });
   return absl::OkStatus();
 }
 
