@@ -1,5 +1,6 @@
 #include "server/agent/agent.h"
 
+#include <fcntl.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -61,6 +62,13 @@ struct Agent::Partition {
   std::vector<std::vector<IpuSlot>> gcds;  // by routing id
 };
 
+// What a Load put on a lease. Calls of one client may meet on several threads, so each holds what
+// it works on, and a Load or the end of the lease takes nothing from under it.
+struct Agent::Loaded {
+  std::shared_ptr<engine::Engine> engine;
+  shm::Segment streams;
+};
+
 struct Agent::Lease {
   std::string id;
   ipuof::v1::AttachOpen open;
@@ -69,10 +77,7 @@ struct Agent::Lease {
   std::shared_ptr<fabric::Job> job;
   int liveness_fd = -1;  // pidfd of the bound process, for a second look before refusing others
 
-  // Set by Load.
-  std::shared_ptr<engine::Engine> engine;
-  shm::Segment streams;
-
+  std::shared_ptr<Loaded> loaded;  // set by Load; guarded by the agent's mutex, as what follows
   bool releasing = false;
   bool running = false;
 };
@@ -308,10 +313,10 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
       event.mutable_notice()->set_text(text);
       strong->events.on_event(event);
     };
-    member.failed = [weak](const absl::Status& cause, bool lost, uint32_t instance) {
+    member.failed = [this, weak](const absl::Status& cause, bool lost, uint32_t instance) {
       const LeasePtr strong = weak.lock();
       if (strong == nullptr) return;
-      if (strong->engine) strong->engine->Cancel(cause);
+      if (const auto loaded = LoadedOn(*strong)) loaded->engine->Cancel(cause);
       if (!strong->events.on_event) return;
       ipuof::v1::AttachEvent event;
       event.mutable_job_failed()->set_cause(std::string(cause.message()));
@@ -381,7 +386,7 @@ void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool 
     running = lease->running;
   }
   if (lost && !lease->open.reserve_only()) TellReservers(*lease);
-  if (lease->engine) lease->engine->Cancel(cause);
+  if (const auto loaded = LoadedOn(*lease)) loaded->engine->Cancel(cause);
   if (lease->job) lease->job->Leave(lease->open.job().instance_index(), lost);
   // Units that wait for others of the same lease would wait for ever once it is cancelled.
   if (lease->job && running) {
@@ -395,6 +400,7 @@ void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool 
 
 void Agent::FinishRelease(const LeasePtr& lease) {
   std::vector<std::function<void()>> calls;
+  std::shared_ptr<Loaded> loaded;  // its memory is given back without the lock
   {
     base::MutexLock lock(mutex_);
     if (leases_.erase(lease->id) == 0) return;
@@ -406,8 +412,7 @@ void Agent::FinishRelease(const LeasePtr& lease) {
       jobs_.erase(JobKey(lease->open.partition_id(), lease->job->id()));
     }
     lease->liveness_fd = -1;
-    lease->engine.reset();
-    lease->streams = shm::Segment();
+    loaded = std::exchange(lease->loaded, nullptr);
     auto waiting = std::exchange(pending_, {});
     for (auto& pending : waiting) {
       if (!TryAttach(*pending, calls)) pending_.push_back(pending);
@@ -456,19 +461,28 @@ absl::Status Agent::BindProcess(absl::string_view lease_id, uint32_t pid, base::
   return absl::OkStatus();
 }
 
-absl::StatusOr<Agent::LeasePtr> Agent::LoadedLease(absl::string_view lease_id) {
+absl::StatusOr<std::pair<Agent::LeasePtr, std::shared_ptr<Agent::Loaded>>> Agent::FindLoaded(
+    absl::string_view lease_id) {
   base::MutexLock lock(mutex_);
   LeasePtr lease = FindLease(lease_id);
   if (lease == nullptr || lease->releasing) {
     return absl::NotFoundError("the lease does not exist or has ended");
   }
-  if (lease->engine == nullptr) return absl::FailedPreconditionError("no executable is loaded");
-  return lease;
+  if (lease->loaded == nullptr) return absl::FailedPreconditionError("no executable is loaded");
+  return std::make_pair(lease, lease->loaded);
 }
 
-absl::StatusOr<std::pair<int, uint64_t>> Agent::StreamSegment(absl::string_view lease_id) {
-  VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, LoadedLease(lease_id));
-  return std::make_pair(lease->streams.fd(), lease->engine->layout().TotalBytes());
+std::shared_ptr<Agent::Loaded> Agent::LoadedOn(const Lease& lease) {
+  base::MutexLock lock(mutex_);
+  return lease.loaded;
+}
+
+absl::StatusOr<std::pair<base::UniqueFd, uint64_t>> Agent::StreamSegment(
+    absl::string_view lease_id) {
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const Loaded& loaded = *found.second;
+  return std::make_pair(base::UniqueFd(fcntl(loaded.streams.fd(), F_DUPFD_CLOEXEC, 0)),
+                        loaded.engine->layout().TotalBytes());
 }
 
 absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
@@ -499,12 +513,14 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
   ipuof::v1::LoadReply reply;
   reply.set_executable_hash(executable->hash());
   for (base::Bytes use : engine->memory_use()) reply.add_memory_bytes_per_ipu(use.value());
+  auto loaded = std::make_shared<Loaded>();
+  loaded->engine = std::move(engine);
+  loaded->streams = std::move(streams);
   {
     base::MutexLock lock(mutex_);
     if (lease->releasing) return absl::NotFoundError("the lease has ended");
     if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
-    lease->engine = std::move(engine);
-    lease->streams = std::move(streams);
+    lease->loaded.swap(loaded);
   }
   lease->job->Loaded(member.instance_index(), executable->hash());
   return reply;
@@ -512,17 +528,18 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
 
 void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done) {
   const auto refuse = [&](absl::Status status) { done(std::move(status)); };
-  auto found = LoadedLease(lease_id);
+  auto found = FindLoaded(lease_id);
   if (!found.ok()) return refuse(found.status());
-  const LeasePtr lease = *found;
+  const auto& [lease, loaded] = *found;
+  engine::Engine& engine = *loaded->engine;
   if (slot >= program::kStreamSlots) {
     return refuse(absl::InvalidArgumentError(
         absl::StrCat("stream slot ", slot, " does not exist; there are ", program::kStreamSlots)));
   }
-  if (program >= static_cast<uint32_t>(lease->engine->executable().proto().programs_size())) {
-    return refuse(absl::InvalidArgumentError(
-        absl::StrCat("program ", program, " does not exist; there are ",
-                     lease->engine->executable().proto().programs_size())));
+  if (program >= static_cast<uint32_t>(engine.executable().proto().programs_size())) {
+    return refuse(
+        absl::InvalidArgumentError(absl::StrCat("program ", program, " does not exist; there are ",
+                                                engine.executable().proto().programs_size())));
   }
   std::vector<machine::Ipu*> ipus;
   {
@@ -537,86 +554,90 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
   ipus.resize(std::min(ipus.size(), size_t{per_replica} * lease->open.job().local_replicas()));
   const ipu::WallClock::time_point now = ipu::WallClock::now();
   for (size_t i = 0; i < ipus.size(); ++i) {
-    const model::Cost cost =
-        lease->engine->ProgramCost(program, static_cast<uint32_t>(i) % per_replica);
+    const model::Cost cost = engine.ProgramCost(program, static_cast<uint32_t>(i) % per_replica);
     const double total = std::max<double>(1, static_cast<double>(cost.total().value()));
     ipus[i]->sensors.BeginRun({static_cast<double>(cost.compute.value()) / total,
                                static_cast<double>(cost.exchange.value()) / total},
                               now);
   }
-  std::byte* buffer = lease->streams.data() + slot * lease->engine->layout().SlotBytes();
-  lease->engine->Run(program, buffer,
-                     [this, lease, ipus = std::move(ipus),
-                      done = std::move(done)](absl::StatusOr<engine::RunResult> result) {
-                       const ipu::WallClock::time_point end = ipu::WallClock::now();
-                       for (machine::Ipu* each : ipus) {
-                         each->sensors.EndRun(end);
-                         if (result.ok()) each->cycles += result->cycles.value();
-                       }
-                       bool releasing;
-                       {
-                         base::MutexLock lock(mutex_);
-                         lease->running = false;
-                         releasing = lease->releasing;
-                       }
-                       if (result.ok()) {
-                         done(result->cycles);
-                       } else {
-                         done(result.status());
-                       }
-                       if (releasing) FinishRelease(lease);
-                     });
+  std::byte* buffer = loaded->streams.data() + slot * engine.layout().SlotBytes();
+  engine.Run(program, buffer,
+             [this, lease = lease, loaded = loaded, ipus = std::move(ipus),
+              done = std::move(done)](absl::StatusOr<engine::RunResult> result) {
+               const ipu::WallClock::time_point end = ipu::WallClock::now();
+               for (machine::Ipu* each : ipus) {
+                 each->sensors.EndRun(end);
+                 if (result.ok()) each->cycles += result->cycles.value();
+               }
+               bool releasing;
+               {
+                 base::MutexLock lock(mutex_);
+                 lease->running = false;
+                 releasing = lease->releasing;
+               }
+               if (result.ok()) {
+                 done(result->cycles);
+               } else {
+                 done(result.status());
+               }
+               if (releasing) FinishRelease(lease);
+             });
 }
 
 absl::Status Agent::WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
                                 absl::string_view data) {
-  VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, LoadedLease(lease_id));
-  const uint64_t bytes = lease->engine->layout().SlotBytes();
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  const uint64_t bytes = loaded->engine->layout().SlotBytes();
   if (slot >= program::kStreamSlots || offset > bytes || data.size() > bytes - offset) {
     return absl::OutOfRangeError(absl::StrCat(
         "the stream buffer has ", program::kStreamSlots, " slots of ", bytes, " bytes; ",
         data.size(), " bytes at ", offset, " of slot ", slot, " were written"));
   }
-  std::memcpy(lease->streams.data() + slot * bytes + offset, data.data(), data.size());
+  std::memcpy(loaded->streams.data() + slot * bytes + offset, data.data(), data.size());
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Agent::ReadStream(absl::string_view lease_id, uint32_t slot,
                                               uint64_t offset, uint64_t bytes) {
-  VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, LoadedLease(lease_id));
-  const uint64_t size = lease->engine->layout().SlotBytes();
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  const uint64_t size = loaded->engine->layout().SlotBytes();
   if (slot >= program::kStreamSlots || offset > size || bytes > size - offset) {
     return absl::OutOfRangeError(absl::StrCat("the stream buffer has ", program::kStreamSlots,
                                               " slots of ", size, " bytes; ", bytes, " bytes at ",
                                               offset, " of slot ", slot, " were read"));
   }
-  return std::string(reinterpret_cast<const char*>(lease->streams.data()) + slot * size + offset,
+  return std::string(reinterpret_cast<const char*>(loaded->streams.data()) + slot * size + offset,
                      bytes);
 }
 
 absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view variable,
                                   bool all_replicas, uint32_t replica, uint64_t offset,
                                   absl::string_view data) {
-  VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, LoadedLease(lease_id));
-  VPOD_ASSIGN_OR_RETURN(const auto* declared, lease->engine->executable().FindVariable(variable));
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  VPOD_ASSIGN_OR_RETURN(const auto* declared, loaded->engine->executable().FindVariable(variable));
   const uint32_t first = all_replicas ? 0 : replica;
   const uint32_t last = all_replicas ? lease->open.job().local_replicas() - 1 : replica;
   for (uint32_t r = first; r <= last; ++r) {
-    VPOD_RETURN_IF_ERROR(lease->engine->WriteVariable(*declared, r, offset, data));
+    VPOD_RETURN_IF_ERROR(loaded->engine->WriteVariable(*declared, r, offset, data));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Agent::ReadVariable(absl::string_view lease_id,
                                                 absl::string_view variable, uint32_t replica) {
-  VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, LoadedLease(lease_id));
-  VPOD_ASSIGN_OR_RETURN(const auto* declared, lease->engine->executable().FindVariable(variable));
-  return lease->engine->ReadVariable(*declared, replica);
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  VPOD_ASSIGN_OR_RETURN(const auto* declared, loaded->engine->executable().FindVariable(variable));
+  return loaded->engine->ReadVariable(*declared, replica);
 }
 
 absl::StatusOr<std::vector<base::Cycles>> Agent::Counters(absl::string_view lease_id) {
-  VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, LoadedLease(lease_id));
-  return lease->engine->Counters();
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  return loaded->engine->Counters();
 }
 
 absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(

@@ -75,8 +75,8 @@ class Agent {
   // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable.
   // Called by the local door.
   absl::Status BindProcess(absl::string_view lease_id, uint32_t pid, base::UniqueFd pidfd);
-  // Descriptor (owned by the lease) and size of the stream buffers, for a process of this host.
-  absl::StatusOr<std::pair<int, uint64_t>> StreamSegment(absl::string_view lease_id);
+  // A descriptor of the stream buffers and their size, for a process of this host.
+  absl::StatusOr<std::pair<base::UniqueFd, uint64_t>> StreamSegment(absl::string_view lease_id);
   // Set by the door: releases the lease when the process of the pidfd ends; and stops watching.
   std::function<void(base::UniqueFd pidfd, std::string lease_id)> watch_process;
   std::function<void(const std::string& lease_id)> unwatch_process;
@@ -99,6 +99,7 @@ class Agent {
  private:
   struct IpuSlot;
   struct Partition;
+  struct Loaded;
   struct Lease;
   struct PendingAttach;
   using LeasePtr = std::shared_ptr<Lease>;
@@ -114,7 +115,10 @@ class Agent {
   absl::Status CheckFree(const std::vector<IpuSlot*>& ipus, const ipuof::v1::AttachOpen& open,
                          bool* releasing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   LeasePtr FindLease(absl::string_view lease_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<LeasePtr> LoadedLease(absl::string_view lease_id);
+  // The lease and what is loaded on it, which stays while the caller holds it.
+  absl::StatusOr<std::pair<LeasePtr, std::shared_ptr<Loaded>>> FindLoaded(
+      absl::string_view lease_id);
+  std::shared_ptr<Loaded> LoadedOn(const Lease& lease);
   // Starts the end of a lease; its IPUs become free when no run is active on them any more.
   void BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool lost);
   void FinishRelease(const LeasePtr& lease);

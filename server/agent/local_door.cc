@@ -68,7 +68,7 @@ struct LocalDoor::Impl {
       const auto segment = agent.StreamSegment(lease_id);
       if (!segment.ok()) return;
       const absl::Status sent =
-          shm::SendFd(socket, segment->first, &segment->second, sizeof(segment->second));
+          shm::SendFd(socket, segment->first.get(), &segment->second, sizeof(segment->second));
       if (!sent.ok()) spdlog::warn("local door: {}", std::string(sent.message()));
     }
   }

@@ -36,6 +36,11 @@ grpc::Status WriteChunks(const std::string& bytes, grpc::ServerWriter<Reply>& wr
   return grpc::Status::OK;
 }
 
+// Of a client's stream; one that cannot be parsed ends it as if nothing had come.
+grpc::Status NoMessage() {
+  return {grpc::StatusCode::INVALID_ARGUMENT, "the stream has no readable message"};
+}
+
 class IpuofService : public IpuofBase {
  public:
   explicit IpuofService(agent::Agent& agent) : agent_(agent) {}
@@ -95,13 +100,15 @@ class IpuofService : public IpuofBase {
     ipuof::v1::WriteStreamRequest request;
     std::string lease_id;
     uint32_t slot = 0;
+    bool any = false;
     for (bool first = true; reader->Read(&request); first = false) {
       if (first) lease_id = request.lease_id(), slot = request.slot();
       const absl::Status status =
           agent_.WriteStream(lease_id, slot, request.offset(), request.data());
       if (!status.ok()) return ToGrpc(status);
+      any = true;
     }
-    return grpc::Status::OK;
+    return any ? grpc::Status::OK : NoMessage();
   }
 
   grpc::Status ReadStream(grpc::ServerContext*, const ipuof::v1::ReadStreamRequest* request,
@@ -116,6 +123,7 @@ class IpuofService : public IpuofBase {
                            ipuof::v1::WriteTensorReply*) override {
     ipuof::v1::WriteTensorRequest first, request;
     uint64_t offset = 0;
+    bool any = false;
     for (bool is_first = true; reader->Read(&request); is_first = false) {
       if (is_first) {
         first = request;
@@ -126,8 +134,9 @@ class IpuofService : public IpuofBase {
                                first.replica(), offset, request.data());
       if (!status.ok()) return ToGrpc(status);
       offset += request.data().size();
+      any = true;
     }
-    return grpc::Status::OK;
+    return any ? grpc::Status::OK : NoMessage();
   }
 
   grpc::Status ReadTensor(grpc::ServerContext*, const ipuof::v1::ReadTensorRequest* request,

@@ -17,15 +17,18 @@ void AttachCall::OnReadDone(bool ok) {
   if (!ok) {
     // The client half-closed, died or was cut off.
     std::string lease_id;
-    bool detached;
+    bool detached, opened;
     {
       base::MutexLock lock(mutex_);
       closed_ = true;
+      opened = opened_;
       lease_id = lease_id_;
       detached = detached_;
     }
     if (!lease_id.empty()) agent_.Release(lease_id, !detached);
-    End(grpc::Status::OK);
+    End(opened ? grpc::Status::OK
+               : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                              "an Attach stream begins with AttachOpen"));
     return;
   }
   bool first;
