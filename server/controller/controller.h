@@ -157,8 +157,9 @@ class Controller {
   void UpdateStates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sends what is dirty. Called without the lock.
   void Reconcile();
-  void Configured(const std::string& endpoint, const vipuagent::ConfigureRequest& sent,
-                  const absl::Status& status);
+  // The process with `boot_id` answered.
+  void Configured(const std::string& endpoint, const std::string& boot_id,
+                  const vipuagent::ConfigureRequest& sent, const absl::Status& status);
 
   AgentGateway* const gateway_;
   const ControllerOptions options_;

@@ -34,10 +34,14 @@ absl::Status Refusal(const PlacementRequest& request) {
                                                      request.allocation_id, " has ",
                                                      request.free.size(), "."));
   }
+  // Aligned blocks within an IPU-Link domain, then whole domains.
   uint64_t largest = 0;
+  const uint64_t ild_ipus = request.ipus_per_ild;
   for (uint64_t size = 1; size <= request.free.size(); size *= 2) {
-    for (uint64_t start = 0; start + size <= request.free.size(); start += size) {
-      if (AllFree(request.free, start, size)) largest = size;
+    if (size > ild_ipus && size % ild_ipus != 0) continue;
+    for (uint64_t ild = 0; ild < request.free.size(); ild += ild_ipus) {
+      for (uint64_t start = ild; start + std::min(size, ild_ipus) <= ild + ild_ipus; start += size)
+        if (AllFree(request.free, start, size)) largest = size;
     }
   }
   return absl::ResourceExhaustedError(absl::StrCat("No ", request.size, " free IPUs in allocation ",
@@ -50,7 +54,23 @@ absl::Status Refusal(const PlacementRequest& request) {
 absl::StatusOr<uint32_t> Place(const PlacementRequest& request) {
   if (request.index >= 0) {
     const uint64_t first = static_cast<uint64_t>(request.index) * request.size;
-    if (first + request.size > request.free.size()) return Refusal(request);
+    if (request.size > request.free.size()) return Refusal(request);
+    if (first + request.size > request.free.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Position ", request.index, " does not exist in allocation ",
+                       request.allocation_id, "; size ", request.size, " has positions 0 to ",
+                       request.free.size() / request.size - 1, "."));
+    }
+    const bool within_domains =
+        request.size > request.ipus_per_ild
+            ? first % request.ipus_per_ild == 0 && request.size % request.ipus_per_ild == 0
+            : first / request.ipus_per_ild == (first + request.size - 1) / request.ipus_per_ild;
+    if (!within_domains) {
+      return absl::InvalidArgumentError(absl::StrCat("Position ", request.index,
+                                                     " is not within whole IPU-Link domains of "
+                                                     "allocation ",
+                                                     request.allocation_id, "."));
+    }
     if (!AllFree(request.free, first, request.size)) {
       return absl::ResourceExhaustedError(absl::StrCat("Position ", request.index, " is in use."));
     }

@@ -22,7 +22,7 @@ struct PlacementRequest {
 
 // First position. A size below an ILD lies in one ILD, aligned to its size, in the smallest free
 // block that holds it, the lowest of equals; a larger one takes whole ILDs. ResourceExhausted says
-// what is free and how it is cut up.
+// what is free and how it is cut up; InvalidArgument names an index that no partition can have.
 absl::StatusOr<uint32_t> Place(const PlacementRequest& request);
 
 }  // namespace vpod::controller

@@ -92,31 +92,36 @@ vipuagent::ConfigureRequest Controller::ConfigurationOf(const std::string& endpo
 }
 
 void Controller::Reconcile() {
-  std::vector<std::pair<std::string, vipuagent::ConfigureRequest>> calls;
+  struct Call {
+    std::string endpoint, boot_id;
+    vipuagent::ConfigureRequest request;
+  };
+  std::vector<Call> calls;
   {
     base::MutexLock lock(mutex_);
     for (auto& [name, endpoint] : endpoints_) {
       if (!endpoint.dirty || endpoint.in_flight || !endpoint.up) continue;
       endpoint.dirty = false;
       endpoint.in_flight = true;
-      calls.emplace_back(name, ConfigurationOf(name));
+      calls.push_back({name, endpoint.boot_id, ConfigurationOf(name)});
     }
   }
-  for (auto& [endpoint, request] : calls) {
-    gateway_->Configure(endpoint, request,
-                        [this, endpoint = endpoint, request](const absl::Status& status) {
-                          Configured(endpoint, request, status);
-                        });
+  for (const Call& call : calls) {
+    gateway_->Configure(call.endpoint, call.request, [this, call](const absl::Status& status) {
+      Configured(call.endpoint, call.boot_id, call.request, status);
+    });
   }
 }
 
-void Controller::Configured(const std::string& name, const vipuagent::ConfigureRequest& sent,
-                            const absl::Status& status) {
+void Controller::Configured(const std::string& name, const std::string& boot_id,
+                            const vipuagent::ConfigureRequest& sent, const absl::Status& status) {
   {
     base::MutexLock lock(mutex_);
     Endpoint& endpoint = endpoints_[name];
     endpoint.in_flight = false;
-    if (status.ok()) {
+    if (endpoint.boot_id != boot_id) {
+      endpoint.dirty = true;  // the process that answered has ended; the new one knows nothing yet
+    } else if (status.ok()) {
       endpoint.confirmed.clear();
       for (const auto& partition : sent.partitions())
         endpoint.confirmed[partition.id()] = partition.generation();
@@ -169,9 +174,9 @@ void Controller::UpdateStates() {
         }
         break;
       case vipuuser::PS_ERROR:
-        // Back by itself when the lost agents have returned.
+        // Back by itself when the lost agents have returned, or confirm late.
         if (silent.empty() && !partition.stored.disable_auto_reset() &&
-            partition.last_error.rfind("Agent ", 0) == 0) {
+            (confirmed || partition.last_error.rfind("Agent ", 0) == 0)) {
           SetPending(partition);
           if (confirmed) partition.state = vipuuser::PS_ACTIVE;
         }

@@ -51,6 +51,32 @@ absl::Status Store::Step(sqlite3_stmt* statement, absl::string_view what) {
   return status;
 }
 
+absl::Status Store::CheckContents(const std::string& path) {
+  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * tables, Prepare("SELECT count(*) FROM sqlite_master"));
+  const bool counted = sqlite3_step(tables) == SQLITE_ROW;
+  const bool is_new = counted && sqlite3_column_int(tables, 0) == 0;
+  const absl::Status unreadable = counted ? absl::OkStatus() : Error("read the database");
+  sqlite3_finalize(tables);
+  if (!unreadable.ok() || is_new) return unreadable;
+  const auto statement = Prepare("SELECT value FROM meta WHERE name = 'format'");
+  if (!statement.ok()) {
+    // Ours always has the table.
+    return sqlite3_errcode(database_) == SQLITE_ERROR
+               ? absl::DataLossError(statement.status().message())
+               : statement.status();
+  }
+  const int code = sqlite3_step(*statement);
+  const std::string format = code == SQLITE_ROW ? Column(*statement, 0) : "";
+  const absl::Status status =
+      code == SQLITE_ROW || code == SQLITE_DONE ? absl::OkStatus() : Error("read the format");
+  sqlite3_finalize(*statement);
+  if (status.ok() && format != kFormat) {
+    return absl::FailedPreconditionError(absl::StrCat("storage ", path, " has format '", format,
+                                                      "', this vipu-server reads ", kFormat));
+  }
+  return status;
+}
+
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, OpenMode mode) {
   struct stat info {};
   if (mode == OpenMode::kCreateOnly && stat(path.c_str(), &info) == 0) {
@@ -66,16 +92,21 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
     return absl::UnavailableError(
         absl::StrCat("cannot open storage ", path, ": ", sqlite3_errmsg(database)));
   }
-  // Exclusive locking: a second controller on the same file is refused here.
-  const absl::Status status = store->Execute(
-      "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-      "BEGIN EXCLUSIVE;"
-      "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);"
-      "CREATE TABLE IF NOT EXISTS objects (kind TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT "
-      "NULL,"
-      " PRIMARY KEY (kind, id)) WITHOUT ROWID;"
-      "INSERT OR IGNORE INTO meta VALUES ('format', '1');"
-      "COMMIT;");
+  // Exclusive locking: a second controller on the same file is refused here. What is in the file is
+  // looked at before anything is written: a database of another program stays as it is.
+  absl::Status status = store->Execute("PRAGMA locking_mode=EXCLUSIVE;");
+  if (status.ok()) status = store->CheckContents(path);
+  if (status.ok()) {
+    status = store->Execute(
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+        "BEGIN EXCLUSIVE;"
+        "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);"
+        "CREATE TABLE IF NOT EXISTS objects (kind TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT "
+        "NULL,"
+        " PRIMARY KEY (kind, id)) WITHOUT ROWID;"
+        "INSERT OR IGNORE INTO meta VALUES ('format', '1');"
+        "COMMIT;");
+  }
   if (!status.ok()) {
     const int code = sqlite3_errcode(database);
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
@@ -88,14 +119,6 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
                                               sqlite3_errmsg(database), "); it was left as it is"));
     }
     return status;
-  }
-  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement,
-                        store->Prepare("SELECT value FROM meta WHERE name = 'format'"));
-  const std::string format = sqlite3_step(statement) == SQLITE_ROW ? Column(statement, 0) : "";
-  sqlite3_finalize(statement);
-  if (format != kFormat) {
-    return absl::FailedPreconditionError(absl::StrCat("storage ", path, " has format '", format,
-                                                      "', this vipu-server reads ", kFormat));
   }
   return store;
 }

@@ -32,6 +32,8 @@ class Store {
 
  private:
   explicit Store(sqlite3* database) : database_(database) {}
+  // OK for an empty database and one of ours in this format.
+  absl::Status CheckContents(const std::string& path);
   absl::Status Execute(const char* sql);
   absl::Status Error(absl::string_view what) const;
   absl::StatusOr<sqlite3_stmt*> Prepare(const char* sql);

@@ -1,0 +1,173 @@
+// A controller on a temporary store, with agents that answer when the test says so.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/controller/controller.h"
+
+namespace vpod::controller {
+
+// Keeps what the controller sends until the test answers.
+class FakeGateway : public AgentGateway {
+ public:
+  struct Call {
+    std::string endpoint;
+    vipuagent::ConfigureRequest request;
+    std::function<void(absl::Status)> done;
+  };
+
+  void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
+                 std::function<void(absl::Status)> done) override {
+    calls.push_back({endpoint, request, std::move(done)});
+  }
+  // Answers the oldest call and returns it.
+  Call Answer(absl::Status status = absl::OkStatus()) {
+    if (calls.empty()) {
+      ADD_FAILURE() << "no call to answer";
+      return {};
+    }
+    Call call = std::move(calls.front());
+    calls.pop_front();
+    call.done(std::move(status));
+    return call;
+  }
+  void ConfirmAll() {
+    while (!calls.empty()) Answer();
+  }
+
+  std::deque<Call> calls;
+};
+
+class ControllerTest : public testing::Test {
+ protected:
+  ControllerTest()
+      : directory_(std::filesystem::path(testing::TempDir()) /
+                   testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+    Start();
+  }
+  ~ControllerTest() override {
+    controller_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  // Starts the controller, or starts it anew on the same store; calls under way are lost.
+  void Start() {
+    controller_.reset();
+    gateway_.calls.clear();
+    auto store =
+        Store::Open((directory_ / "vipu-server.db").string(), Store::OpenMode::kOpenOrCreate);
+    ASSERT_TRUE(store.ok()) << store.status();
+    ControllerOptions options;
+    options.now = [this] { return now_; };
+    auto controller = Controller::Create(*std::move(store), &gateway_, options);
+    ASSERT_TRUE(controller.ok()) << controller.status();
+    controller_ = *std::move(controller);
+  }
+
+  static std::string Host(int machine) { return absl::StrCat("10.1.2.", machine + 1); }
+
+  // The process at `endpoint` announces the machines first … first+count-1.
+  void Announce(int first, int count, const std::string& endpoint = "process-1",
+                const std::string& boot_id = "boot-1") {
+    vipuagent::AnnounceRequest request;
+    request.set_endpoint(endpoint);
+    request.set_boot_id(boot_id);
+    for (int i = first; i < first + count; ++i) {
+      vipuagent::Machine* machine = request.add_machines();
+      machine->set_host(Host(i));
+      machine->set_port(8080);
+      machine->set_data_ip(absl::StrCat("10.1.5.", i + 1));
+      machine->set_board_type("M2000");
+      machine->set_clock("1330MHz");
+      (*machine->mutable_facts())["Platform"] = "ipum-p2";
+    }
+    controller_->Announce(request);
+  }
+
+  absl::Status CreateAgent(const std::string& id, const std::string& host, uint32_t port = 8080) {
+    vipuadmin::CreateAgentRequest request;
+    request.set_id(id);
+    request.set_host(host);
+    request.set_port(port);
+    return controller_->CreateAgent(request);
+  }
+  // Agents ag<first> … of the machines with those numbers.
+  void CreateAgents(int first, int count) {
+    for (int i = first; i < first + count; ++i)
+      ASSERT_TRUE(CreateAgent(absl::StrCat("ag", i), Host(i)).ok());
+  }
+  static vipuadmin::Cluster ClusterOf(const std::string& id, int first, int count,
+                                      uint32_t ilds = 1, const std::string& topology = "") {
+    vipuadmin::Cluster cluster;
+    cluster.set_id(id);
+    for (int i = first; i < first + count; ++i) cluster.add_agent_ids(absl::StrCat("ag", i));
+    cluster.set_num_ipulinkdomains(ilds);
+    cluster.set_topology(topology);
+    return cluster;
+  }
+  // Machines, agents and a cluster of all of them, announced by one process.
+  void CreatePod(int machines, uint32_t ilds = 1, const std::string& topology = "") {
+    Announce(0, machines);
+    CreateAgents(0, machines);
+    ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, machines, ilds, topology)).ok());
+    gateway_.ConfirmAll();
+  }
+
+  static vipuuser::PartitionRequirements Wanted(const std::string& id, uint32_t size) {
+    vipuuser::PartitionRequirements wanted;
+    wanted.set_id(id);
+    wanted.set_size(size);
+    return wanted;
+  }
+  absl::Status Create(const vipuuser::PartitionRequirements& wanted,
+                      const std::string& request_id = "") {
+    vipuuser::CreatePartitionRequest request;
+    *request.mutable_requirements() = wanted;
+    request.set_request_id(request_id);
+    return controller_->CreatePartition(request, "alice").status();
+  }
+  absl::Status Create(const std::string& id, uint32_t size) { return Create(Wanted(id, size)); }
+  void CreateActive(const vipuuser::PartitionRequirements& wanted) {
+    const absl::Status status = Create(wanted);
+    ASSERT_TRUE(status.ok()) << status;
+    gateway_.ConfirmAll();
+    ASSERT_EQ(StateOf(wanted.id()), vipuuser::PS_ACTIVE);
+  }
+
+  vipuuser::PartitionStatus StatusOf(const std::string& id) {
+    const auto status = controller_->GetPartitionStatus(id);
+    EXPECT_TRUE(status.ok()) << status.status();
+    return status.ok() ? *status : vipuuser::PartitionStatus();
+  }
+  vipuuser::PartitionState StateOf(const std::string& id) { return StatusOf(id).state(); }
+  vipuuser::Partition Get(const std::string& id) {
+    const auto partition = controller_->GetPartition(id);
+    EXPECT_TRUE(partition.ok()) << partition.status();
+    return partition.ok() ? *partition : vipuuser::Partition();
+  }
+  void Advance(std::chrono::milliseconds time) {
+    now_ += time;
+    controller_->Tick();
+  }
+
+  std::filesystem::path directory_;
+  Controller::Clock::time_point now_ = Controller::Clock::now();
+  FakeGateway gateway_;
+  std::unique_ptr<Controller> controller_;
+};
+
+// "INVALID_ARGUMENT: text" without payloads.
+inline std::string Text(const absl::Status& status) {
+  return absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message());
+}
+
+}  // namespace vpod::controller

@@ -1,0 +1,278 @@
+// Life of partitions between controller and agents.
+#include <gtest/gtest.h>
+
+#include "server/controller/controller.h"
+#include "server/controller/controller_fixture.h"
+
+namespace vpod::controller {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ReconcileTest = ControllerTest;
+
+TEST_F(ReconcileTest, PendingBecomesActiveWhenTheAgentConfirms) {
+  CreatePod(1);
+  vipuuser::PartitionRequirements wanted = Wanted("p1", 4);
+  wanted.set_num_gcds(2);
+  wanted.set_shared(true);
+  ASSERT_TRUE(Create(wanted).ok());
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  EXPECT_EQ(StatusOf("p1").provisioning_state(), vipuuser::PRS_BUSY);
+  ASSERT_EQ(gateway_.calls.size(), 1u);
+  const FakeGateway::Call call = gateway_.Answer();
+  EXPECT_EQ(call.endpoint, "process-1");
+  ASSERT_EQ(call.request.partitions_size(), 1);
+  const vipuagent::AgentPartition& sent = call.request.partitions(0);
+  EXPECT_EQ(sent.id(), "p1");
+  EXPECT_EQ(sent.generation(), StatusOf("p1").generation());
+  EXPECT_EQ(sent.num_gcds(), 2u);
+  EXPECT_EQ(sent.owner(), "alice");
+  EXPECT_TRUE(sent.shared());
+  EXPECT_EQ(sent.ild_routing(), "SWNC");
+  EXPECT_EQ(sent.target_options().at("instanceSize"), "2");
+  ASSERT_EQ(sent.ipus_size(), 4);
+  EXPECT_EQ(sent.ipus(3).machine_host(), "10.1.2.1");
+  EXPECT_EQ(sent.ipus(3).pcie_id(), 0u);
+  EXPECT_EQ(sent.ipus(3).gcd_id(), 1u);
+  EXPECT_EQ(sent.ipus(3).routing_id(), 1u);
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StatusOf("p1").provisioning_state(), vipuuser::PRS_IDLE);
+  EXPECT_EQ(StatusOf("p1").error(), 0u);
+}
+
+TEST_F(ReconcileTest, AllProcessesOfAPartitionMustConfirm) {
+  Announce(0, 1, "process-1");
+  Announce(1, 1, "process-2");
+  CreateAgents(0, 2);
+  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  gateway_.ConfirmAll();
+  ASSERT_TRUE(Create("p1", 8).ok());
+  ASSERT_EQ(gateway_.calls.size(), 2u);
+  const FakeGateway::Call first = gateway_.Answer();
+  EXPECT_EQ(first.request.partitions(0).ipus_size(), 4);  // its own machines only
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  gateway_.Answer();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
+TEST_F(ReconcileTest, OneConfigurationIsUnderWayAndTheSequenceRises) {
+  CreatePod(1);
+  ASSERT_TRUE(Create("p1", 1).ok());
+  ASSERT_TRUE(Create("p2", 1).ok());
+  ASSERT_EQ(gateway_.calls.size(), 1u);
+  const FakeGateway::Call first = gateway_.Answer();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StateOf("p2"), vipuuser::PS_PENDING);
+  ASSERT_EQ(gateway_.calls.size(), 1u);
+  const FakeGateway::Call second = gateway_.Answer();
+  EXPECT_EQ(second.request.partitions_size(), 2);
+  EXPECT_GT(second.request.sequence(), first.request.sequence());
+  EXPECT_EQ(second.request.controller_boot_id(), first.request.controller_boot_id());
+  EXPECT_EQ(StateOf("p2"), vipuuser::PS_ACTIVE);
+}
+
+TEST_F(ReconcileTest, UnansweredConfigurationIsSentAgain) {
+  CreatePod(1);
+  ASSERT_TRUE(Create("p1", 1).ok());
+  gateway_.Answer(absl::UnavailableError("connection reset"));
+  EXPECT_TRUE(gateway_.calls.empty());
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  controller_->Tick();
+  gateway_.Answer();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
+TEST_F(ReconcileTest, RefusedConfigurationIsAnError) {
+  CreatePod(1);
+  ASSERT_TRUE(Create("p1", 1).ok());
+  gateway_.Answer(absl::InvalidArgumentError("no such machine"));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  EXPECT_EQ(StatusOf("p1").message(), "no such machine");
+  EXPECT_EQ(StatusOf("p1").error(), static_cast<uint32_t>(absl::StatusCode::kAborted));
+  EXPECT_EQ(Text(controller_->GetPartitionConfig("p1", 0).status()),
+            "FAILED_PRECONDITION: Partition p1 is not ACTIVE (state ERROR).");
+}
+
+TEST_F(ReconcileTest, ResetRaisesTheGenerationAndNeedsItsConfirmation) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  const uint64_t generation = StatusOf("p1").generation();
+  ASSERT_TRUE(controller_->ResetPartition("p1").ok());
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  EXPECT_EQ(StatusOf("p1").generation(), generation + 1);
+  // A second reset while the first is under way: the first confirmation does not count.
+  ASSERT_TRUE(controller_->ResetPartition("p1").ok());
+  EXPECT_EQ(gateway_.Answer().request.partitions(0).generation(), generation + 1);
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  EXPECT_EQ(gateway_.Answer().request.partitions(0).generation(), generation + 2);
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
+TEST_F(ReconcileTest, RemovedPartitionIsTakenFromTheAgent) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 2));
+  CreateActive(Wanted("p2", 2));
+  ASSERT_TRUE(controller_->RemovePartition("p1").ok());
+  const FakeGateway::Call call = gateway_.Answer();
+  ASSERT_EQ(call.request.partitions_size(), 1);
+  EXPECT_EQ(call.request.partitions(0).id(), "p2");
+  EXPECT_EQ(StateOf("p2"), vipuuser::PS_ACTIVE);
+}
+
+TEST_F(ReconcileTest, UpdateTellsTheProcessThatThePartitionLeaves) {
+  Announce(0, 1, "process-1");
+  Announce(1, 1, "process-2");
+  CreateAgents(0, 2);
+  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  gateway_.ConfirmAll();
+  CreateActive(Wanted("p1", 4));
+  vipuuser::PartitionRequirements wanted = Wanted("p1", 4);
+  wanted.mutable_index()->set_index(1);
+  ASSERT_TRUE(controller_->UpdatePartition(wanted).ok());
+  std::map<std::string, int> partitions;
+  while (!gateway_.calls.empty()) {
+    const FakeGateway::Call call = gateway_.Answer();
+    partitions[call.endpoint] = call.request.partitions_size();
+  }
+  EXPECT_EQ(partitions, (std::map<std::string, int>{{"process-1", 0}, {"process-2", 1}}));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
+TEST_F(ReconcileTest, SilentAgentIsAnErrorAndItsReturnAnEndToIt) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  Advance(milliseconds(5000));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  Advance(milliseconds(1));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  EXPECT_EQ(StatusOf("p1").message(), "Agent ag0 does not answer.");
+  Announce(0, 1);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StatusOf("p1").message(), "");
+}
+
+TEST_F(ReconcileTest, OtherPartitionsDoNotNoticeASilentAgent) {
+  Announce(0, 1, "process-1");
+  Announce(1, 1, "process-2");
+  CreateAgents(0, 2);
+  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  gateway_.ConfirmAll();
+  CreateActive(Wanted("p1", 4));
+  CreateActive(Wanted("p2", 4));
+  now_ += seconds(4);
+  Announce(0, 1, "process-1");
+  Advance(seconds(2));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StateOf("p2"), vipuuser::PS_ERROR);
+}
+
+TEST_F(ReconcileTest, WithoutAutoResetTheErrorStaysUntilAReset) {
+  CreatePod(1);
+  vipuuser::CreatePartitionRequest request;
+  *request.mutable_requirements() = Wanted("p1", 4);
+  request.set_disable_auto_reset(true);
+  ASSERT_TRUE(controller_->CreatePartition(request, "alice").ok());
+  gateway_.ConfirmAll();
+  Advance(seconds(6));
+  Announce(0, 1);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  ASSERT_TRUE(controller_->ResetPartition("p1").ok());
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
+TEST_F(ReconcileTest, NewProcessIsToldEverythingAgain) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  Announce(0, 1);  // the same process: nothing to say
+  EXPECT_TRUE(gateway_.calls.empty());
+  Announce(0, 1, "process-1", "boot-2");
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  ASSERT_EQ(gateway_.calls.size(), 1u);
+  EXPECT_EQ(gateway_.Answer().request.partitions_size(), 1);
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
+TEST_F(ReconcileTest, ConfirmationOfAnEarlierProcessDoesNotCount) {
+  CreatePod(1);
+  ASSERT_TRUE(Create("p1", 4).ok());
+  Announce(0, 1, "process-1", "boot-2");  // while the configuration is under way
+  gateway_.Answer();                      // by the process that has ended since
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  gateway_.Answer();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
+TEST_F(ReconcileTest, MachineThatMovesToAnotherProcessIsConfiguredThere) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  Announce(0, 1, "process-9", "boot-9");
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  EXPECT_EQ(gateway_.Answer().endpoint, "process-9");
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(controller_->GetPartitionConfig("p1", 0)->devices(0).endpoint(), "process-9");
+}
+
+TEST_F(ReconcileTest, PendingForTooLongIsAnErrorUntilTheAgentConfirms) {
+  CreateAgents(0, 1);  // never announced
+  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 1)).ok());
+  ASSERT_TRUE(Create("p1", 4).ok());
+  EXPECT_TRUE(gateway_.calls.empty());
+  Advance(seconds(300));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  Advance(seconds(1));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  EXPECT_EQ(StatusOf("p1").message(), "Not configured within 300 s.");
+  Announce(0, 1);
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StatusOf("p1").message(), "");
+}
+
+TEST_F(ReconcileTest, RestartOnTheSameStoreKeepsEverything) {
+  CreatePod(2, /*ilds=*/2, "torus");
+  vipuuser::PartitionRequirements wanted = Wanted("p1", 8);
+  wanted.set_num_replicas(4);
+  wanted.set_gw_link_routing("ring");
+  CreateActive(wanted);
+  const vipuuser::Partition before = Get("p1");
+  const auto clusters = controller_->ListClusters();
+  Start();
+  EXPECT_EQ(controller_->ListAgents().size(), 2u);
+  ASSERT_EQ(controller_->ListClusters().size(), 1u);
+  EXPECT_EQ(controller_->ListClusters()[0].DebugString(), clusters[0].DebugString());
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);  // until its agents confirm
+  EXPECT_EQ(Text(Create("p2", 4)),
+            "RESOURCE_EXHAUSTED: No 4 free IPUs in allocation c1 (0 free, largest free block 0).");
+  Announce(0, 2);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(Get("p1").DebugString(), before.DebugString());
+}
+
+TEST_F(ReconcileTest, RemovalsSurviveARestart) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  ASSERT_TRUE(controller_->RemovePartition("p1").ok());
+  ASSERT_TRUE(controller_->RemoveCluster("c1").ok());
+  ASSERT_TRUE(controller_->RemoveAgent("ag0").ok());
+  Start();
+  EXPECT_TRUE(controller_->ListAgents().empty());
+  EXPECT_TRUE(controller_->ListClusters().empty());
+  EXPECT_TRUE(controller_->ListPartitions().empty());
+}
+
+TEST_F(ReconcileTest, RestartedControllerStartsANewSequence) {
+  CreatePod(1);
+  ASSERT_TRUE(Create("p1", 1).ok());
+  const std::string boot_id = gateway_.Answer().request.controller_boot_id();
+  Start();
+  Announce(0, 1);
+  EXPECT_NE(gateway_.Answer().request.controller_boot_id(), boot_id);
+}
+
+}  // namespace
+}  // namespace vpod::controller
