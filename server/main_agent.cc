@@ -133,6 +133,8 @@ int Main(int argc, char** argv) {
   rpc::AgentServices services(**agent);
   grpc::ServerBuilder builder;
   int port = 0;
+  // A port in use must be an error, not a share of somebody else's.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   builder.SetMaxReceiveMessageSize(16 << 20);
   services.RegisterOn(builder);

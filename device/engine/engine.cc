@@ -1,6 +1,7 @@
 #include "device/engine/engine.h"
 
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,15 @@ asio::awaitable<absl::Status> Suspend(asio::io_context& context, Start start) {
       asio::use_awaitable);
 }
 
+// A kernel whose scratch memory cannot be had fails its run, not the process.
+absl::Status RunKernel(const Kernel& kernel, std::byte* arena) {
+  try {
+    return kernel(arena);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("the host has no memory left for temporary data");
+  }
+}
+
 }  // namespace
 
 absl::Status MemoryBudget::Reserve(uint64_t bytes) {
@@ -63,7 +73,8 @@ struct Engine::Unit {
   uint32_t replica = 0;  // local
   uint32_t ipu = 0;
   shm::Segment arena;
-  std::atomic<uint64_t> cycles = 0;  // written by the unit's coroutine only
+  // Written by the unit's coroutine, and by a meeting while the unit is suspended in it.
+  std::atomic<uint64_t> cycles = 0;
 };
 
 // A prepared instruction.
@@ -121,7 +132,7 @@ struct Engine::Interpreter {
         slice_start = std::chrono::steady_clock::now();
       }
       if (step.kernel) {
-        const absl::Status status = step.kernel(unit.arena.data());
+        const absl::Status status = RunKernel(step.kernel, unit.arena.data());
         if (!status.ok()) co_return status;
       } else {
         const absl::Status status = co_await Communicate(step);

@@ -40,10 +40,14 @@ Executors::Executors(int compute_threads) : impl_(std::make_unique<Impl>()) {
   impl_->threads.emplace_back([this] { impl_->control.run(); });
 }
 
-Executors::~Executors() {
+Executors::~Executors() { Stop(); }
+
+void Executors::Stop() {
   impl_->compute.stop();
   impl_->control.stop();
-  for (std::thread& thread : impl_->threads) thread.join();
+  for (std::thread& thread : impl_->threads) {
+    if (thread.joinable()) thread.join();
+  }
 }
 
 int Executors::compute_threads() const { return impl_->compute_threads; }

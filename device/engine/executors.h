@@ -18,6 +18,10 @@ class Executors {
   Executors(const Executors&) = delete;
   Executors& operator=(const Executors&) = delete;
 
+  // Ends the threads: returns when what they were doing is done; queued tasks are kept, not run.
+  // Idempotent.
+  void Stop();
+
   int compute_threads() const;
   void PostCompute(std::function<void()> task);
   void PostControl(std::function<void()> task);

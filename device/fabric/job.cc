@@ -9,6 +9,8 @@
 namespace vpod::fabric {
 namespace {
 
+constexpr uint32_t kMaxReplicas = 65536;  // IPUs of the largest POD
+
 void CallAll(const std::vector<std::function<void()>>& calls) {
   for (const auto& call : calls) call();
 }
@@ -31,6 +33,12 @@ std::string Job::Name(uint32_t instance) const {
 absl::Status Job::Contradiction(const JobShape& shape, const JobMember& member) const {
   const auto wrong = [&](const std::string& what) { return absl::FailedPreconditionError(what); };
   const std::string self = absl::StrCat("instance ", member.instance);
+  if (shape.num_instances < 1 || shape.num_instances > shape.total_replicas ||
+      shape.total_replicas > kMaxReplicas) {
+    return wrong(absl::StrCat(self, " says ", shape.num_instances, " instances and ",
+                              shape.total_replicas, " replicas; a job has 1 to ", kMaxReplicas,
+                              " replicas and no more instances than replicas"));
+  }
   if (shape != shape_) {
     return wrong(absl::StrCat(self, " says ", shape.num_instances, " instances, ",
                               shape.total_replicas, " replicas, ", shape.ipus_per_replica,
@@ -88,6 +96,7 @@ void Job::Loaded(uint32_t instance, const std::string& executable_hash) {
     const auto it = members_.find(instance);
     if (it == members_.end()) return;
     it->second.hash = executable_hash;
+    last_join_ = Clock::now();
     calls = ReleaseStarts();
   }
   CallAll(calls);
@@ -301,7 +310,8 @@ void Job::Tick(Clock::time_point now, Clock::duration patience, Clock::duration 
         calls.push_back([notice = it->second.member.notice, text] { notice(text); });
       }
     };
-    const std::vector<uint32_t> absent = MissingInstances();
+    const std::vector<uint32_t> absent =
+        starts_.empty() ? std::vector<uint32_t>() : MissingInstances();
     for (Start& start : starts_) {
       if (absent.empty() || start.noticed || now - start.since < patience) continue;
       start.noticed = true;

@@ -17,9 +17,10 @@ struct Limits {
   uint64_t arena_bytes = 2ull << 30;  // per IPU: 897 MiB, wide accumulators counted double
   uint32_t tensors = 1 << 16;         // per IPU
   uint32_t instructions = 1 << 18;    // per program and IPU, written out once
-  uint64_t executed_instructions = 1ull << 32;  // per run and IPU, repeats multiplied
-  int nesting = 8;                              // of Repeat
-  uint64_t stream_bytes = 1ull << 30;           // per replica and slot
+  uint64_t executed_instructions = 1ull << 32;       // per run and IPU, repeats multiplied
+  uint64_t operations_per_instruction = 1ull << 40;  // a kernel cannot be interrupted
+  int nesting = 8;                                   // of Repeat
+  uint64_t stream_bytes = 1ull << 30;                // per replica and slot
 };
 
 // Immutable; shared by all replicas and threads.

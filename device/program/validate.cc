@@ -205,10 +205,21 @@ class BlockValidator {
     return Expect(op.output(), output);
   }
 
+  // Multiply-adds or comparisons of one instruction: `results` times `each`.
+  absl::Status CheckOperations(int64_t results, std::initializer_list<int64_t> each) const {
+    double operations = static_cast<double>(results);
+    for (int64_t factor : each) operations *= static_cast<double>(factor);
+    if (operations <= static_cast<double>(limits_.operations_per_instruction))
+      return absl::OkStatus();
+    return Invalid(absl::StrCat("the instruction has ", operations, " operations, at most ",
+                                limits_.operations_per_instruction, " are accepted"));
+  }
+
   absl::Status CheckMatMul(const v1::MatMul& op) const {
     VPOD_ASSIGN_OR_RETURN(TensorType a, Plain(op.a()));
     VPOD_ASSIGN_OR_RETURN(TensorType b, Plain(op.b()));
     VPOD_ASSIGN_OR_RETURN(TensorType output, MatMulType(a, b, op.transpose_a(), op.transpose_b()));
+    VPOD_RETURN_IF_ERROR(CheckOperations(output.elements(), {a.dims[op.transpose_a() ? 0 : 1]}));
     return Expect(op.output(), output);
   }
 
@@ -232,12 +243,17 @@ class BlockValidator {
     VPOD_ASSIGN_OR_RETURN(TensorType weights_type, Plain(weights));
     VPOD_ASSIGN_OR_RETURN(TensorType result_type,
                           Conv2dType(image_type, weights_type, op.window()));
+    VPOD_RETURN_IF_ERROR(
+        CheckOperations(result_type.elements(),
+                        {weights_type.dims[0], weights_type.dims[1], weights_type.dims[2]}));
     return Expect(result, result_type);
   }
 
   absl::Status CheckPool(uint32_t input, uint32_t output, const v1::Window& window) const {
     VPOD_ASSIGN_OR_RETURN(TensorType input_type, Plain(input));
     VPOD_ASSIGN_OR_RETURN(TensorType output_type, MaxPool2dType(input_type, window));
+    VPOD_RETURN_IF_ERROR(
+        CheckOperations(output_type.elements(), {window.kernel_h(), window.kernel_w()}));
     return Expect(output, output_type);
   }
 

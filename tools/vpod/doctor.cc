@@ -78,7 +78,12 @@ int Doctor(const Pod& pod) {
   if (!shape.ok()) {
     report.Check(PortIsFree(8090), "port 8090 is free",
                  "another program uses it; give vpod up --api-port");
-    std::printf("ok   no POD in %s\n", pod.home().c_str());
+    std::error_code error;
+    const bool stale = std::filesystem::exists(pod.home() + "/vipu-server.db", error) ||
+                       std::filesystem::exists(pod.ServerPidFile(), error) ||
+                       std::filesystem::exists(pod.AgentPidFile(), error);
+    report.Check(!stale, absl::StrCat(stale ? "stale files" : "no POD", " in ", pod.home()),
+                 "'vpod down' clears them away");
     return report.Status();
   }
   report.Check(

@@ -28,9 +28,9 @@ int Fail(absl::string_view message, int code = 1) {
 int Up(Pod& pod, const PodShape& shape) {
   if (pod.Running()) {
     const auto running = pod.Shape();
-    std::printf("POD%u is already up in %s (API 127.0.0.1:%u); nothing changed.\n",
-                running.ok() ? running->ipus : 0, pod.home().c_str(),
-                running.ok() ? running->api_port : 0);
+    if (!running.ok()) return Fail(running.status().message());
+    std::printf("POD%u is already up in %s (API 127.0.0.1:%u); nothing changed.\n", running->ipus,
+                pod.home().c_str(), running->api_port);
     return 0;
   }
   const absl::Status status = pod.Up(shape);

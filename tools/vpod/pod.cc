@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -54,6 +56,18 @@ vipu::ClientConfig Address(const PodShape& shape) {
   return config;
 }
 
+// Whole or not at all, also when the power fails.
+absl::Status WriteDurably(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".new";
+  const base::UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid() ||
+      write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      fsync(fd.get()) != 0 || rename(temporary.c_str(), path.c_str()) != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
 // Asks again until `ready` says yes, its error is final, or the limit is reached. What is waited
 // for is another process's start, which offers no event to wait on.
 absl::Status PollUntil(const std::function<absl::StatusOr<bool>()>& ready,
@@ -82,17 +96,30 @@ int Pod::AgentPid() const { return RunningDaemon(AgentPidFile(), kAgent); }
 
 absl::StatusOr<PodShape> Pod::Shape() const {
   std::ifstream file(home_ + "/pod.json");
-  if (!file)
+  if (!file) {
     return absl::NotFoundError(absl::StrCat("no POD in ", home_, "; bring one up with 'vpod up'"));
+  }
   const auto json = nlohmann::json::parse(file, nullptr, false);
+  const auto number = [&](const char* key) {
+    return json.is_object() && json.contains(key) && json[key].is_number_unsigned()
+               ? json[key].get<uint64_t>()
+               : 0;
+  };
+  const auto text = [&](const char* key) {
+    return json.is_object() && json.contains(key) && json[key].is_string()
+               ? json[key].get<std::string>()
+               : std::string();
+  };
   PodShape shape;
-  if (!json.is_object())
-    return absl::DataLossError(absl::StrCat(home_, "/pod.json is damaged; run 'vpod down'"));
-  shape.ipus = json.value("ipus", 16u);
-  shape.machine_type = json.value("machine_type", "m2000");
-  shape.api_port = json.value("api_port", 8090u);
-  shape.memory_limit_mib = json.value("memory_limit_mib", uint64_t{0});
-  shape.addresses = json.value("addresses", "");
+  shape.ipus = static_cast<uint32_t>(number("ipus"));
+  shape.machine_type = text("machine_type");
+  shape.api_port = static_cast<uint32_t>(number("api_port"));
+  shape.memory_limit_mib = number("memory_limit_mib");
+  shape.addresses = text("addresses");
+  if (shape.ipus == 0 || shape.api_port == 0 || shape.machine_type.empty()) {
+    return absl::DataLossError(
+        absl::StrCat(home_, "/pod.json is damaged; 'vpod down' clears the POD away"));
+  }
   return shape;
 }
 
@@ -102,14 +129,8 @@ absl::Status Pod::WriteFiles(const PodShape& shape) const {
                                {"api_port", shape.api_port},
                                {"memory_limit_mib", shape.memory_limit_mib},
                                {"addresses", shape.addresses}};
-  std::ofstream pod(home_ + "/pod.json");
-  pod << json.dump(2) << "\n";
-  std::ofstream client(ClientConfig());
-  client << vipu::HclText(Address(shape));
-  pod.close();
-  client.close();
-  if (!pod || !client) return absl::UnavailableError(absl::StrCat("cannot write to ", home_));
-  return absl::OkStatus();
+  VPOD_RETURN_IF_ERROR(WriteDurably(home_ + "/pod.json", json.dump(2) + "\n"));
+  return WriteDurably(ClientConfig(), vipu::HclText(Address(shape)));
 }
 
 absl::Status Pod::WaitForServer(const PodShape& shape) const {
@@ -203,7 +224,12 @@ absl::Status Pod::Up(PodShape shape) {
                                       : absl::StrCat("cannot write to ", home_));
   }
   const auto existing = Shape();
-  const bool restoring = existing.ok() && fs::exists(home_ + "/vipu-server.db", error);
+  const bool restoring = fs::exists(home_ + "/vipu-server.db", error);
+  // What was acknowledged is never thrown away silently.
+  if (restoring && !existing.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        home_, " holds a database but no readable pod.json; 'vpod down' clears it away"));
+  }
   if (restoring) {
     if (existing->ipus != shape.ipus || existing->machine_type != shape.machine_type ||
         existing->api_port != shape.api_port) {
@@ -215,25 +241,29 @@ absl::Status Pod::Up(PodShape shape) {
   }
   StopDaemon(ServerPidFile(), kServer);  // half a POD is none
   StopDaemon(AgentPidFile(), kAgent);
-  if (!restoring) fs::remove(home_ + "/vipu-server.db", error);
+  VPOD_RETURN_IF_ERROR(WriteFiles(shape));
   const absl::Status status = Start(shape, restoring);
   if (!status.ok()) {
     StopDaemon(AgentPidFile(), kAgent);
     StopDaemon(ServerPidFile(), kServer);
-    if (!restoring) fs::remove(home_ + "/vipu-server.db", error);
+    if (!restoring) RemoveState();
   }
   return status;
+}
+
+void Pod::RemoveState() const {
+  std::error_code error;
+  for (const char* name : {"/vipu-server.db", "/vipu-server.db-wal", "/vipu-server.db-shm",
+                           "/pod.json", "/vipu-cli.hcl"}) {
+    fs::remove(home_ + name, error);
+  }
+  fs::remove_all(IpuofDirectory(), error);
 }
 
 bool Pod::Down() {
   const bool agent = StopDaemon(AgentPidFile(), kAgent);
   const bool server = StopDaemon(ServerPidFile(), kServer);
-  std::error_code error;
-  for (const char* name : {"/vipu-server.db", "/vipu-server.db-wal", "/vipu-server.db-shm",
-                           "/pod.json", "/vipu-cli.hcl", "/lock"}) {
-    fs::remove(home_ + name, error);
-  }
-  fs::remove_all(IpuofDirectory(), error);
+  RemoveState();
   return agent || server;
 }
 

@@ -52,6 +52,7 @@ class Pod {
   absl::Status WaitForServer(const PodShape& shape) const;
   absl::Status CreateObjects(PodShape& shape, bool restoring) const;
   absl::Status WriteFiles(const PodShape& shape) const;
+  void RemoveState() const;
 
   const std::string home_;
 };
