@@ -151,6 +151,7 @@ int Main(int argc, char** argv) {
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  (*agent)->Stop();
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,10 @@ class Agent {
   static absl::StatusOr<std::unique_ptr<Agent>> Create(const AgentOptions& options);
   ~Agent();
 
+  // Fails all jobs and ends the threads; afterwards no callback comes any more. Call before what
+  // the callbacks use goes away.
+  void Stop();
+
   engine::Executors& executors() { return executors_; }
   // Name of the abstract Unix socket told to clients; set once by the local door before serving.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
@@ -74,7 +79,7 @@ class Agent {
   void Release(absl::string_view lease_id, bool lost);
   // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable.
   // Called by the local door.
-  absl::Status BindProcess(absl::string_view lease_id, uint32_t pid, base::UniqueFd pidfd);
+  absl::Status BindProcess(absl::string_view lease_id, base::UniqueFd pidfd);
   // A descriptor of the stream buffers and their size, for a process of this host.
   absl::StatusOr<std::pair<base::UniqueFd, uint64_t>> StreamSegment(absl::string_view lease_id);
   // Set by the door: releases the lease when the process of the pidfd ends; and stops watching.
@@ -97,7 +102,8 @@ class Agent {
   absl::StatusOr<std::vector<base::Cycles>> Counters(absl::string_view lease_id);
 
  private:
-  struct IpuSlot;
+  struct Member;
+  struct Owner;
   struct Partition;
   struct Loaded;
   struct Lease;
@@ -106,13 +112,18 @@ class Agent {
 
   Agent(const AgentOptions& options, arch::MachineType type);
   void Tick();
+  // Builds a partition from its description; `taken` collects the IPUs of all partitions of a
+  // configuration.
+  absl::StatusOr<std::unique_ptr<Partition>> MakePartition(const vipuagent::AgentPartition& spec,
+                                                           std::set<uint32_t>& taken) const;
+  machine::Ipu& IpuAt(uint32_t index);
   // Tries an attach. Returns false when it has to wait for IPUs that are being released.
   bool TryAttach(PendingAttach& pending, std::vector<std::function<void()>>& calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::vector<IpuSlot*>> FindIpus(absl::string_view partition_id, uint32_t gcd,
+  absl::StatusOr<std::vector<uint32_t>> FindIpus(absl::string_view partition_id, uint32_t gcd,
                                                  uint32_t device_id, const Partition** partition)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckFree(const std::vector<IpuSlot*>& ipus, const ipuof::v1::AttachOpen& open,
+  absl::Status CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,
                          bool* releasing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   LeasePtr FindLease(absl::string_view lease_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The lease and what is loaded on it, which stays while the caller holds it.
@@ -136,6 +147,7 @@ class Agent {
   std::string controller_boot_id_ ABSL_GUARDED_BY(mutex_);
   uint64_t configure_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, std::unique_ptr<Partition>> partitions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Owner> owners_ ABSL_GUARDED_BY(mutex_);  // by IPU: 4 × machine + number
   std::map<std::string, LeasePtr> leases_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<fabric::Job>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PendingAttach>> pending_ ABSL_GUARDED_BY(mutex_);

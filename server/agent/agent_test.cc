@@ -331,8 +331,43 @@ TEST_F(AgentTest, ConfigurationNamingForeignMachinesIsRefusedAndChangesNothing) 
   partition->add_ipus()->set_machine_host("10.0.0.1");
   EXPECT_EQ(agent_->Configure(request).code(), absl::StatusCode::kInvalidArgument);
   MustAttach(Open(0));
+  request.clear_partitions();
   request.set_sequence(0);
   EXPECT_EQ(agent_->Configure(request).code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(AgentTest, AnIpuIsInOnePartitionOnly) {
+  vipuagent::ConfigureRequest request;
+  for (const char* id : {"q", "r"}) {
+    vipuagent::AgentPartition* partition = request.add_partitions();
+    partition->set_id(id);
+    partition->add_ipus()->set_machine_host("127.10.0.1");
+  }
+  EXPECT_EQ(agent_->Configure(request).message(),
+            "partition r: IPU 0 of machine 127.10.0.1 is in two partitions");
+}
+
+TEST_F(AgentTest, NewPartitionWaitsForKernelsOfTheOldOne) {
+  const std::string lease = MustAttach(Open(0));
+  ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  Awaited<base::Cycles> run;
+  agent_->Run(lease, 2, 0, run.Callback());
+  Configure(2);  // revokes the lease while its run is active
+  ipuof::v1::AttachOpen open = Open(0);
+  open.set_generation(2);
+  MustAttach(open);
+  EXPECT_FALSE(run.Get().ok());
+  EXPECT_EQ(Attached(), 1);
+}
+
+TEST_F(AgentTest, AbsurdJobsAreRefused) {
+  ipuof::v1::AttachOpen open = Open(0);
+  open.mutable_job()->set_num_instances(4294967295u);
+  EXPECT_EQ(Attach(open).status().message(),
+            "instance 0 says 4294967295 instances and 1 replicas; a job has 1 to 65536 replicas "
+            "and no more "
+            "instances than replicas");
+  EXPECT_EQ(Attached(), 0);
 }
 
 }  // namespace

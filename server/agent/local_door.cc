@@ -10,6 +10,8 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <map>
 #include <thread>
 #include <utility>
@@ -31,25 +33,46 @@ constexpr size_t kRequestBytes = 33;
 // A thread of its own: waiting for processes must be prompt, and accepting must not wait for
 // anything else.
 struct LocalDoor::Impl {
-  explicit Impl(Agent& agent) : agent(agent), acceptor(context) {}
+  explicit Impl(Agent& agent) : agent(agent), acceptor(context), retry(context) {}
 
   struct Connection {
-    explicit Connection(stream_protocol::socket socket) : socket(std::move(socket)) {}
+    Connection(asio::io_context& context, stream_protocol::socket socket)
+        : socket(std::move(socket)), limit(context) {}
     stream_protocol::socket socket;
+    asio::steady_timer limit;
     std::array<char, kRequestBytes> request{};
   };
 
   void Accept() {
     acceptor.async_accept(
         [this](const boost::system::error_code& error, stream_protocol::socket socket) {
-          if (error) return;
-          auto connection = std::make_shared<Connection>(std::move(socket));
-          asio::async_read(connection->socket, asio::buffer(connection->request),
-                           [this, connection](const boost::system::error_code& read_error, size_t) {
-                             if (!read_error) Answer(*connection);
-                           });
+          if (error == asio::error::operation_aborted) return;
+          if (error) {
+            // Out of descriptors, most likely: try again when some have been given back.
+            spdlog::warn("local door: {}", error.message());
+            retry.expires_after(std::chrono::milliseconds(100));
+            retry.async_wait([this](const boost::system::error_code& cancelled) {
+              if (!cancelled) Accept();
+            });
+            return;
+          }
+          Serve(std::make_shared<Connection>(context, std::move(socket)));
           Accept();
         });
+  }
+
+  // Reads the request; who sends none within a second is shown the door.
+  void Serve(const std::shared_ptr<Connection>& connection) {
+    connection->limit.expires_after(std::chrono::seconds(1));
+    connection->limit.async_wait([connection](const boost::system::error_code& cancelled) {
+      boost::system::error_code ignored;
+      if (!cancelled) connection->socket.close(ignored);
+    });
+    asio::async_read(connection->socket, asio::buffer(connection->request),
+                     [this, connection](const boost::system::error_code& error, size_t) {
+                       connection->limit.cancel();
+                       if (!error) Answer(*connection);
+                     });
   }
 
   void Answer(Connection& connection) {
@@ -61,7 +84,7 @@ struct LocalDoor::Impl {
       if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
       base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
       if (!pidfd.valid()) return;
-      if (agent.BindProcess(lease_id, static_cast<uint32_t>(peer.pid), std::move(pidfd)).ok()) {
+      if (agent.BindProcess(lease_id, std::move(pidfd)).ok()) {
         (void)!write(socket, "k", 1);
       }
     } else if (connection.request[0] == 'S') {
@@ -94,6 +117,7 @@ struct LocalDoor::Impl {
   // Descriptors by lease, touched on our thread only.
   std::map<std::string, std::shared_ptr<asio::posix::stream_descriptor>> watched;
   stream_protocol::acceptor acceptor;
+  asio::steady_timer retry;
   std::thread thread;
 };
 

@@ -1,0 +1,57 @@
+// What an agent keeps of its partitions, leases and attaches; for its own sources only.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/agent/agent.h"
+
+namespace vpod::agent {
+
+// An IPU as a member of a partition.
+struct Agent::Member {
+  uint32_t ipu = 0;  // index in the agent: 4 × machine + number
+  uint32_t gcd = 0;
+  uint32_t routing_id = 0;
+};
+
+struct Agent::Partition {
+  vipuagent::AgentPartition spec;
+  std::vector<std::vector<Member>> gcds;  // by routing id
+};
+
+// Who has an IPU. It outlives partitions: an IPU whose last kernels still run has its old owner,
+// whatever the controller has made of its partition meanwhile.
+struct Agent::Owner {
+  LeasePtr holder;    // runs programs on it
+  LeasePtr reserver;  // keeps it for a job (poprun's parent device)
+};
+
+// What a Load put on a lease. Calls of one client may meet on several threads, so each holds what
+// it works on, and a Load or the end of the lease takes nothing from under it.
+struct Agent::Loaded {
+  std::shared_ptr<engine::Engine> engine;
+  shm::Segment streams;
+};
+
+struct Agent::Lease {
+  std::string id;
+  ipuof::v1::AttachOpen open;
+  LeaseEvents events;
+  std::vector<uint32_t> ipus;
+  std::shared_ptr<fabric::Job> job;
+  int liveness_fd = -1;  // pidfd of the bound process, for a second look before refusing others
+
+  std::shared_ptr<Loaded> loaded;  // set by Load; guarded by the agent's mutex, as what follows
+  bool releasing = false;
+  bool running = false;
+};
+
+struct Agent::PendingAttach {
+  ipuof::v1::AttachOpen open;
+  LeaseEvents events;
+  AttachDone done;
+};
+
+}  // namespace vpod::agent

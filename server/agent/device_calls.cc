@@ -1,0 +1,198 @@
+// What a client does with a lease: load, run, streams, variables.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/base/status.h"
+#include "server/agent/agent_state.h"
+
+namespace vpod::agent {
+
+absl::StatusOr<std::pair<Agent::LeasePtr, std::shared_ptr<Agent::Loaded>>> Agent::FindLoaded(
+    absl::string_view lease_id) {
+  base::MutexLock lock(mutex_);
+  LeasePtr lease = FindLease(lease_id);
+  if (lease == nullptr || lease->releasing) {
+    return absl::NotFoundError("the lease does not exist or has ended");
+  }
+  if (lease->loaded == nullptr) return absl::FailedPreconditionError("no executable is loaded");
+  return std::make_pair(lease, lease->loaded);
+}
+
+std::shared_ptr<Agent::Loaded> Agent::LoadedOn(const Lease& lease) {
+  base::MutexLock lock(mutex_);
+  return lease.loaded;
+}
+
+absl::StatusOr<std::pair<base::UniqueFd, uint64_t>> Agent::StreamSegment(
+    absl::string_view lease_id) {
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const Loaded& loaded = *found.second;
+  return std::make_pair(base::UniqueFd(fcntl(loaded.streams.fd(), F_DUPFD_CLOEXEC, 0)),
+                        loaded.engine->layout().TotalBytes());
+}
+
+absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
+                                                 absl::string_view bytes) {
+  LeasePtr lease;
+  {
+    base::MutexLock lock(mutex_);
+    lease = FindLease(lease_id);
+    if (lease == nullptr || lease->releasing)
+      return absl::NotFoundError("the lease does not exist or has ended");
+    if (lease->open.reserve_only()) {
+      return absl::FailedPreconditionError(
+          "the lease only reserves the device; attach to it to load");
+    }
+    if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
+  }
+  VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes));
+  const ipuof::v1::JobMember& member = lease->open.job();
+  VPOD_ASSIGN_OR_RETURN(
+      auto engine, engine::Engine::Create(executable, {.executors = &executors_,
+                                                       .budget = &budget_,
+                                                       .job = lease->job,
+                                                       .instance = member.instance_index(),
+                                                       .replica_offset = member.replica_offset(),
+                                                       .local_replicas = member.local_replicas(),
+                                                       .clock_hz = type_.clock_hz}));
+  VPOD_ASSIGN_OR_RETURN(shm::Segment streams, shm::Segment::Create(engine->layout().TotalBytes()));
+  ipuof::v1::LoadReply reply;
+  reply.set_executable_hash(executable->hash());
+  for (base::Bytes use : engine->memory_use()) reply.add_memory_bytes_per_ipu(use.value());
+  auto loaded = std::make_shared<Loaded>();
+  loaded->engine = std::move(engine);
+  loaded->streams = std::move(streams);
+  {
+    base::MutexLock lock(mutex_);
+    if (lease->releasing) return absl::NotFoundError("the lease has ended");
+    if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
+    lease->loaded.swap(loaded);
+  }
+  lease->job->Loaded(member.instance_index(), executable->hash());
+  return reply;
+}
+
+void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done) {
+  const auto refuse = [&](absl::Status status) { done(std::move(status)); };
+  auto found = FindLoaded(lease_id);
+  if (!found.ok()) return refuse(found.status());
+  const auto& [lease, loaded] = *found;
+  engine::Engine& engine = *loaded->engine;
+  if (slot >= program::kStreamSlots) {
+    return refuse(absl::InvalidArgumentError(
+        absl::StrCat("stream slot ", slot, " does not exist; there are ", program::kStreamSlots)));
+  }
+  if (program >= static_cast<uint32_t>(engine.executable().proto().programs_size())) {
+    return refuse(
+        absl::InvalidArgumentError(absl::StrCat("program ", program, " does not exist; there are ",
+                                                engine.executable().proto().programs_size())));
+  }
+  std::vector<machine::Ipu*> ipus;
+  absl::Status status;
+  {
+    base::MutexLock lock(mutex_);
+    if (lease->releasing) {
+      status = absl::NotFoundError("the lease has ended");
+    } else if (lease->running) {
+      status = absl::FailedPreconditionError("a run is already active on this lease");
+    } else {
+      lease->running = true;
+      for (uint32_t ipu : lease->ipus) ipus.push_back(&IpuAt(ipu));
+    }
+  }
+  if (!status.ok()) return refuse(std::move(status));
+  const uint32_t per_replica = lease->open.job().ipus_per_replica();
+  ipus.resize(std::min(ipus.size(), size_t{per_replica} * lease->open.job().local_replicas()));
+  const ipu::WallClock::time_point now = ipu::WallClock::now();
+  for (size_t i = 0; i < ipus.size(); ++i) {
+    const model::Cost cost = engine.ProgramCost(program, static_cast<uint32_t>(i) % per_replica);
+    const double total = std::max<double>(1, static_cast<double>(cost.total().value()));
+    ipus[i]->sensors.BeginRun({static_cast<double>(cost.compute.value()) / total,
+                               static_cast<double>(cost.exchange.value()) / total},
+                              now);
+  }
+  std::byte* buffer = loaded->streams.data() + slot * engine.layout().SlotBytes();
+  engine.Run(program, buffer,
+             [this, lease = lease, loaded = loaded, ipus = std::move(ipus),
+              done = std::move(done)](absl::StatusOr<engine::RunResult> result) {
+               const ipu::WallClock::time_point end = ipu::WallClock::now();
+               for (machine::Ipu* each : ipus) {
+                 each->sensors.EndRun(end);
+                 if (result.ok()) each->cycles += result->cycles.value();
+               }
+               bool releasing;
+               {
+                 base::MutexLock lock(mutex_);
+                 lease->running = false;
+                 releasing = lease->releasing;
+               }
+               if (result.ok()) {
+                 done(result->cycles);
+               } else {
+                 done(result.status());
+               }
+               if (releasing) FinishRelease(lease);
+             });
+}
+
+absl::Status Agent::WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
+                                absl::string_view data) {
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  const uint64_t bytes = loaded->engine->layout().SlotBytes();
+  if (slot >= program::kStreamSlots || offset > bytes || data.size() > bytes - offset) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the stream buffer has ", program::kStreamSlots, " slots of ", bytes, " bytes; ",
+        data.size(), " bytes at ", offset, " of slot ", slot, " were written"));
+  }
+  std::memcpy(loaded->streams.data() + slot * bytes + offset, data.data(), data.size());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Agent::ReadStream(absl::string_view lease_id, uint32_t slot,
+                                              uint64_t offset, uint64_t bytes) {
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  const uint64_t size = loaded->engine->layout().SlotBytes();
+  if (slot >= program::kStreamSlots || offset > size || bytes > size - offset) {
+    return absl::OutOfRangeError(absl::StrCat("the stream buffer has ", program::kStreamSlots,
+                                              " slots of ", size, " bytes; ", bytes, " bytes at ",
+                                              offset, " of slot ", slot, " were read"));
+  }
+  return std::string(reinterpret_cast<const char*>(loaded->streams.data()) + slot * size + offset,
+                     bytes);
+}
+
+absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view variable,
+                                  bool all_replicas, uint32_t replica, uint64_t offset,
+                                  absl::string_view data) {
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  VPOD_ASSIGN_OR_RETURN(const auto* declared, loaded->engine->executable().FindVariable(variable));
+  const uint32_t first = all_replicas ? 0 : replica;
+  const uint32_t last = all_replicas ? lease->open.job().local_replicas() - 1 : replica;
+  for (uint32_t r = first; r <= last; ++r) {
+    VPOD_RETURN_IF_ERROR(loaded->engine->WriteVariable(*declared, r, offset, data));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Agent::ReadVariable(absl::string_view lease_id,
+                                                absl::string_view variable, uint32_t replica) {
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  VPOD_ASSIGN_OR_RETURN(const auto* declared, loaded->engine->executable().FindVariable(variable));
+  return loaded->engine->ReadVariable(*declared, replica);
+}
+
+absl::StatusOr<std::vector<base::Cycles>> Agent::Counters(absl::string_view lease_id) {
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  return loaded->engine->Counters();
+}
+
+}  // namespace vpod::agent
