@@ -30,13 +30,15 @@ absl::StatusOr<std::map<std::string, std::string>> ReadHcl(const std::string& pa
     const std::pair<absl::string_view, absl::string_view> parts =
         absl::StrSplit(text, absl::MaxSplits('=', 1));
     absl::string_view value = absl::StripAsciiWhitespace(parts.second);
-    if (text.find('=') == absl::string_view::npos || value.size() < 2 || value.front() != '"' ||
-        value.back() != '"') {
+    const size_t end =
+        value.empty() || value[0] != '"' ? absl::string_view::npos : value.find('"', 1);
+    const absl::string_view rest =
+        end == absl::string_view::npos ? "" : absl::StripAsciiWhitespace(value.substr(end + 1));
+    if (end == absl::string_view::npos || !(rest.empty() || rest[0] == '#')) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, " line ", number, " is not key=\"value\""));
     }
-    value.remove_prefix(1);
-    value.remove_suffix(1);
+    value = value.substr(1, end - 1);
     values[std::string(absl::StripAsciiWhitespace(parts.first))] = std::string(value);
   }
   return values;

@@ -239,11 +239,15 @@ void RemoveIpuofFiles(const std::string& partition_id) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(IpuofDirectory(), error)) {
     const std::string name = entry.path().filename().string();
-    if (name == partition_id + ".conf" ||
-        (absl::StartsWith(name, partition_id + "_gcd") && absl::EndsWith(name, ".conf"))) {
-      std::error_code ignored;
-      fs::remove(entry.path(), ignored);
-    }
+    if (name != partition_id + ".conf" &&
+        !(absl::StartsWith(name, partition_id + "_gcd") && absl::EndsWith(name, ".conf")))
+      continue;
+    // "p1_gcd7.conf" may also be the only file of a partition of that name.
+    const auto config = ReadFile(entry.path().string());
+    const std::string owner = config.ok() ? Attribute(*config, "Partition Id") : "";
+    if (!owner.empty() && owner != partition_id) continue;
+    std::error_code ignored;
+    fs::remove(entry.path(), ignored);
   }
 }
 

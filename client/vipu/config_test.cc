@@ -1,0 +1,164 @@
+#include "client/vipu/config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace vpod::vipu {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Nothing of the caller's environment and files is seen, apart from /etc.
+class ConfigTest : public testing::Test {
+ protected:
+  ConfigTest()
+      : home_(fs::path(testing::TempDir()) /
+              testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(home_);
+    fs::create_directories(home_);
+    setenv("HOME", home_.c_str(), 1);
+    for (const char* name :
+         {"IPUOF_VIPU_API_HOST", "IPUOF_VIPU_API_PORT", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT",
+          "VIPU_CLI_CONFIG", "VIPU_CLI_API_USER_ID", "VIPU_CLI_API_ACCESS_KEY"})
+      unsetenv(name);
+  }
+  ~ConfigTest() override { fs::remove_all(home_); }
+
+  std::string File(const std::string& name, const std::string& text) const {
+    const std::string path = (home_ / name).string();
+    std::ofstream(path) << text;
+    return path;
+  }
+  static std::string Address(const ConfigFlags& flags = {}) {
+    const auto config = DiscoverConfig(flags);
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? config->address() : "";
+  }
+  static std::string Error(const ConfigFlags& flags) {
+    const auto config = DiscoverConfig(flags);
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << config.status();
+    return std::string(config.status().message());
+  }
+
+  fs::path home_;
+};
+
+TEST_F(ConfigTest, DefaultIsLocalhost8090) {
+  if (fs::exists("/etc/vipu/vipu-cli.hcl")) GTEST_SKIP() << "this machine has a system file";
+  const auto config = DiscoverConfig({});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->address(), "localhost:8090");
+  EXPECT_EQ(config->source, "default");
+  EXPECT_EQ(config->user_id, OsUserName());
+  EXPECT_EQ(config->access_key, "");
+}
+
+TEST_F(ConfigTest, EachSourceWinsOverTheNext) {
+  File(".vipu.hcl", "api-host=\"home\"\napi-port=\"1001\"\n");
+  EXPECT_EQ(Address(), "home:1001");
+  const std::string named = File("named.hcl", "api-host=\"file\"\napi-port=\"1002\"\n");
+  setenv("VIPU_CLI_CONFIG", named.c_str(), 1);
+  EXPECT_EQ(Address(), "file:1002");
+  const std::string flagged = File("flagged.hcl", "api-host=\"flagged\"\n");
+  EXPECT_EQ(Address({.config_file = flagged}), "flagged:8090");
+  setenv("VIPU_CLI_API_HOST", "cli", 1);
+  setenv("VIPU_CLI_API_PORT", "1003", 1);
+  EXPECT_EQ(Address({.config_file = flagged}), "cli:1003");
+  setenv("IPUOF_VIPU_API_HOST", "ipuof", 1);
+  setenv("IPUOF_VIPU_API_PORT", "1004", 1);
+  EXPECT_EQ(Address(), "ipuof:1004");
+  EXPECT_EQ(Address({.host = "flag", .port = "1005"}), "flag:1005");
+}
+
+TEST_F(ConfigTest, HostAndPortComeFromTheSameSource) {
+  File(".vipu.hcl", "api-host=\"home\"\napi-port=\"1001\"\n");
+  setenv("VIPU_CLI_API_HOST", "cli", 1);
+  setenv("IPUOF_VIPU_API_PORT", "1004", 1);
+  EXPECT_EQ(Address(), "cli:8090");
+  EXPECT_EQ(Address({.host = "flag"}), "flag:8090");
+  EXPECT_EQ(Address({.port = "1005"}), "localhost:1005");
+}
+
+TEST_F(ConfigTest, SourceIsNamedForPeople) {
+  EXPECT_EQ(DiscoverConfig({.host = "h"})->source, "--api-host");
+  setenv("VIPU_CLI_API_HOST", "cli", 1);
+  EXPECT_EQ(DiscoverConfig({})->source, "VIPU_CLI_API_HOST");
+  unsetenv("VIPU_CLI_API_HOST");
+  const std::string path = File(".vipu.hcl", "api-host=\"home\"\n");
+  EXPECT_EQ(DiscoverConfig({})->source, path);
+}
+
+TEST_F(ConfigTest, HostMayCarryThePort) {
+  EXPECT_EQ(Address({.host = "10.1.3.101:8091"}), "10.1.3.101:8091");
+  EXPECT_EQ(Address({.host = "10.1.3.101:8091", .port = "8092"}), "10.1.3.101:8092");
+  setenv("IPUOF_VIPU_API_HOST", "pod:9000", 1);
+  EXPECT_EQ(Address(), "pod:9000");
+}
+
+TEST_F(ConfigTest, BadPortsAreRefusedWithTheirSource) {
+  for (const char* bad : {"0", "65536", "-1", "x", "80 90", "99999999999"}) {
+    EXPECT_EQ(Error({.host = "h", .port = bad}),
+              std::string("port '") + bad + "' from --api-host is no number of 1 to 65535");
+  }
+  EXPECT_EQ(Error({.host = "h:port"}), "port 'port' from --api-host is no number of 1 to 65535");
+  setenv("VIPU_CLI_API_HOST", "cli", 1);
+  setenv("VIPU_CLI_API_PORT", "eight", 1);
+  EXPECT_EQ(Error({}), "port 'eight' from VIPU_CLI_API_HOST is no number of 1 to 65535");
+}
+
+TEST_F(ConfigTest, FileTakesBlanksAndComments) {
+  const std::string path = File("c.hcl",
+                                "# the POD of the second floor\n\n"
+                                "  api-host = \"10.1.3.101\"  # rack 3\n"
+                                "\tapi-port=\"8091\"\r\n"
+                                "api-user-id=\"alice\"\n"
+                                "api-access-key=\"685X_K4uC=#N\"\n"
+                                "something-else=\"ignored\"");
+  const auto config = DiscoverConfig({.config_file = path});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->address(), "10.1.3.101:8091");
+  EXPECT_EQ(config->user_id, "alice");
+  EXPECT_EQ(config->access_key, "685X_K4uC=#N");
+}
+
+TEST_F(ConfigTest, BadLinesAreRefusedWithTheirNumber) {
+  for (const char* bad : {"api-host", "api-host=h", "api-host=\"h", "api-host=h\"", "api-host=\"",
+                          "api-host=\"a\" \"b\"", "api-host=\"a\" b"}) {
+    const std::string path = File("bad.hcl", std::string("# first\n") + bad + "\n");
+    EXPECT_EQ(Error({.config_file = path}), path + " line 2 is not key=\"value\"") << bad;
+  }
+}
+
+TEST_F(ConfigTest, NamedFileMustExistAndHaveAHost) {
+  const std::string missing = (home_ / "missing.hcl").string();
+  EXPECT_EQ(Error({.config_file = missing}), "cannot read configuration file " + missing);
+  const std::string empty = File("empty.hcl", "");
+  EXPECT_EQ(Error({.config_file = empty}), empty + " has no api-host");
+}
+
+TEST_F(ConfigTest, CredentialsOfFlagsWinOverEnvironmentAndFile) {
+  File(".vipu.hcl", "api-host=\"h\"\napi-user-id=\"file\"\napi-access-key=\"k1\"\n");
+  EXPECT_EQ(DiscoverConfig({})->user_id, "file");
+  setenv("VIPU_CLI_API_USER_ID", "environment", 1);
+  setenv("VIPU_CLI_API_ACCESS_KEY", "k2", 1);
+  EXPECT_EQ(DiscoverConfig({})->user_id, "environment");
+  EXPECT_EQ(DiscoverConfig({})->access_key, "k2");
+  const auto config = DiscoverConfig({.user_id = "flag", .access_key = "k3"});
+  EXPECT_EQ(config->user_id, "flag");
+  EXPECT_EQ(config->access_key, "k3");
+}
+
+TEST_F(ConfigTest, WrittenFileCanBeCutByScriptsAndReadBack) {
+  ClientConfig config;
+  config.host = "10.1.3.101";
+  config.port = 8091;
+  const std::string text = HclText(config);
+  EXPECT_EQ(text.rfind("api-host=\"10.1.3.101\"\napi-port=\"8091\"\n", 0), 0u) << text;
+  EXPECT_EQ(Address({.config_file = File("written.hcl", text)}), "10.1.3.101:8091");
+}
+
+}  // namespace
+}  // namespace vpod::vipu

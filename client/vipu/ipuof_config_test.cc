@@ -1,0 +1,308 @@
+#include "client/vipu/ipuof_config.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+namespace vpod::vipu {
+namespace {
+
+namespace fs = std::filesystem;
+
+vipuuser::PartitionConfig Config(const std::string& id, uint32_t gcd = 0, uint32_t gcds = 1) {
+  vipuuser::PartitionConfig config;
+  for (uint32_t i = 0; i < 2; ++i) {
+    vipuuser::IpuofDevice* device = config.add_devices();
+    device->set_ip("10.1.5.10");
+    device->set_server_port(11003 - i);
+    device->set_rdma_port(11103 - i);
+    device->set_agent_id("ag0");
+    device->set_ild(1);
+    device->set_routing_id(i);
+    device->set_pcie_id(3 - i);
+    device->set_endpoint("127.0.0.1:4000");
+  }
+  auto& attributes = *config.mutable_attributes();
+  attributes["GCD Id"] = std::to_string(gcd);
+  attributes["Partition Id"] = id;
+  attributes["Number of GCDs"] = std::to_string(gcds);
+  attributes["Partition generation"] = "17";
+  attributes["Note"] = "\"quoted\" \\ ü \n";
+  return config;
+}
+
+vipuuser::Partition Partition(const std::string& id, uint32_t gcds, bool shared = false) {
+  vipuuser::Partition partition;
+  partition.mutable_requirements()->set_id(id);
+  partition.mutable_requirements()->set_num_gcds(gcds);
+  partition.mutable_requirements()->set_shared(shared);
+  for (uint32_t gcd = 0; gcd < gcds; ++gcd) *partition.add_gcds() = Config(id, gcd, gcds);
+  return partition;
+}
+
+std::string ParseError(const std::string& text) {
+  const auto config = ParseIpuofJson(text);
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  return std::string(config.status().message());
+}
+
+TEST(IpuofJson, ComesBackAsItWas) {
+  const vipuuser::PartitionConfig config = Config("pt4");
+  const auto parsed = ParseIpuofJson(IpuofJson(config));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->DebugString(), config.DebugString());
+}
+
+TEST(IpuofJson, HasThePublishedShape) {
+  const auto json = nlohmann::json::parse(IpuofJson(Config("pt4")));
+  EXPECT_EQ(json.at("attributes").at("GCD Id"), "0");
+  ASSERT_EQ(json.at("devices").size(), 2u);
+  EXPECT_EQ(json["devices"][0].at("ip"), "10.1.5.10");
+  EXPECT_EQ(json["devices"][0].at("server_port"), 11003);
+  EXPECT_EQ(json["devices"][0].at("rdma_port"), 11103);
+}
+
+TEST(IpuofJson, OlderArrayOfDevicesIsRead) {
+  const auto config =
+      ParseIpuofJson(R"([{"ip": "10.1.5.10", "server_port": 11003, "rdma_port": 11103}])");
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->devices_size(), 1);
+  EXPECT_EQ(config->devices(0).server_port(), 11003u);
+  EXPECT_TRUE(config->attributes().empty());
+  EXPECT_EQ(Describe(*config).gcd, 0u);
+  EXPECT_EQ(Describe(*config).num_gcds, 1u);
+}
+
+TEST(IpuofJson, UnknownKeysAreIgnored) {
+  EXPECT_TRUE(ParseIpuofJson(R"({"devices": [{"ip": "h", "speed": [1]}], "version": 3,
+                                 "attributes": {"GCD Id": 1}})")
+                  .ok());
+}
+
+TEST(IpuofJson, MalformedTextIsRefusedByName) {
+  EXPECT_EQ(ParseError(""), "not an IPUoF configuration: malformed JSON");
+  EXPECT_EQ(ParseError("{"), "not an IPUoF configuration: malformed JSON");
+  EXPECT_EQ(ParseError("{}"), "not an IPUoF configuration: no \"devices\"");
+  for (const char* text :
+       {"[]", "3", "null", "\"x\"", R"({"devices": {}})", R"({"devices": []})"}) {
+    EXPECT_EQ(ParseError(text), "not an IPUoF configuration: \"devices\" is no array with entries");
+  }
+  EXPECT_EQ(ParseError("[3]"), "a device is no object");
+  EXPECT_EQ(ParseError("[{}]"), "a device has neither \"ip\" nor \"endpoint\"");
+  EXPECT_EQ(ParseError("[{\"ip\": 7}]"), "a device has neither \"ip\" nor \"endpoint\"");
+}
+
+TEST(IpuofJson, EveryTruncationIsRefused) {
+  std::string text = IpuofJson(Config("pt4"));
+  text.pop_back();  // the line break is not needed
+  for (size_t size = 0; size < text.size(); ++size)
+    EXPECT_FALSE(ParseIpuofJson(text.substr(0, size)).ok()) << size;
+}
+
+TEST(IpuofJson, RandomMutationsNeverCrash) {
+  const std::string text = IpuofJson(Config("pt4"));
+  std::mt19937 random(20240607);
+  int parsed = 0;
+  for (int i = 0; i < 5000; ++i) {
+    std::string mutant = text;
+    for (uint32_t n = 1 + random() % 4; n > 0; --n) {
+      const size_t at = random() % mutant.size();
+      switch (random() % 4) {
+        case 0:
+          mutant[at] = static_cast<char>(random());
+          break;
+        case 1:
+          mutant.erase(at, 1 + random() % 8);
+          break;
+        case 2:
+          mutant.insert(at, mutant.substr(random() % mutant.size(), 1 + random() % 16));
+          break;
+        default:
+          mutant[at] = "{}[]\",:0-9e"[random() % 11];
+          break;
+      }
+      if (mutant.empty()) mutant = " ";
+    }
+    const auto config = ParseIpuofJson(mutant);
+    if (!config.ok()) continue;
+    ++parsed;
+    const auto again = ParseIpuofJson(IpuofJson(*config));
+    ASSERT_TRUE(again.ok()) << again.status() << "\n" << mutant;
+    EXPECT_EQ(again->DebugString(), config->DebugString());
+    (void)Describe(*config);
+  }
+  EXPECT_GT(parsed, 0);
+}
+
+class IpuofFilesTest : public testing::Test {
+ protected:
+  IpuofFilesTest()
+      : home_(fs::path(testing::TempDir()) /
+              testing::UnitTest::GetInstance()->current_test_info()->name()),
+        directory_(home_ / ".ipuof.conf.d") {
+    fs::remove_all(home_);
+    fs::create_directories(home_);
+    setenv("HOME", home_.c_str(), 1);
+    for (const char* name :
+         {"IPUOF_CONFIG_DIR", "IPUOF_CONFIG_PATH", "IPUOF_VIPU_API_HOST", "IPUOF_VIPU_API_PORT",
+          "IPUOF_VIPU_API_PARTITION_ID", "IPUOF_VIPU_API_GCD_ID", "VIPU_CLI_API_HOST"})
+      unsetenv(name);
+  }
+  ~IpuofFilesTest() override { fs::remove_all(home_); }
+
+  static void Write(const vipuuser::Partition& partition) {
+    const absl::Status status = WriteIpuofFiles(partition, "127.0.0.1:1");
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  std::set<std::string> Names() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(directory_))
+      names.insert(entry.path().filename().string());
+    return names;
+  }
+  static unsigned Mode(const fs::path& path) {
+    struct stat info {};
+    EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+    return info.st_mode & 0777;
+  }
+  // A file of nobody's controller.
+  std::string File(const std::string& name, const vipuuser::PartitionConfig& config) const {
+    fs::create_directories(directory_);
+    const std::string path = (directory_ / name).string();
+    std::ofstream(path) << IpuofJson(config);
+    return path;
+  }
+
+  fs::path home_, directory_;
+};
+
+using Strings = std::set<std::string>;
+
+TEST_F(IpuofFilesTest, OneGcdIsOneFileForItsOwner) {
+  Write(Partition("p1", 1));
+  EXPECT_EQ(Names(), Strings({"p1.conf"}));
+  EXPECT_EQ(Mode(directory_ / "p1.conf"), 0600u);
+  std::ifstream file(directory_ / "p1.conf");
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const auto config = ParseIpuofJson(text);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->attributes().at("Controller"), "127.0.0.1:1");
+  EXPECT_EQ(config->attributes().at("Partition generation"), "17");
+}
+
+TEST_F(IpuofFilesTest, SeveralGcdsAreAFileEach) {
+  Write(Partition("pa1x2", 2));
+  EXPECT_EQ(Names(), Strings({"pa1x2_gcd0.conf", "pa1x2_gcd1.conf"}));
+}
+
+TEST_F(IpuofFilesTest, SharedPartitionIsReadableByAll) {
+  Write(Partition("p1", 2, /*shared=*/true));
+  EXPECT_EQ(Mode(directory_ / "p1_gcd0.conf"), 0644u);
+  EXPECT_EQ(Mode(directory_ / "p1_gcd1.conf"), 0644u);
+}
+
+TEST_F(IpuofFilesTest, RewritingLeavesNoFileOfTheFormerLayout) {
+  Write(Partition("p1", 4));
+  Write(Partition("p1", 1));
+  EXPECT_EQ(Names(), Strings({"p1.conf"}));
+}
+
+TEST_F(IpuofFilesTest, RemovalTakesTheFilesOfItsPartitionOnly) {
+  Write(Partition("p1", 2));
+  Write(Partition("p10", 1));
+  Write(Partition("p1_gcd7", 1));
+  Write(Partition("p1_gcdx", 1));
+  RemoveIpuofFiles("p1");
+  EXPECT_EQ(Names(), Strings({"p10.conf", "p1_gcd7.conf", "p1_gcdx.conf"}));
+  RemoveIpuofFiles("p1");  // nothing left: no error
+}
+
+TEST_F(IpuofFilesTest, DirectoryCanBeNamed) {
+  EXPECT_EQ(IpuofDirectory(), directory_.string());
+  setenv("IPUOF_CONFIG_DIR", (home_ / "pod/conf").c_str(), 1);
+  EXPECT_EQ(IpuofDirectory(), (home_ / "pod/conf").string());
+  Write(Partition("p1", 1));
+  EXPECT_TRUE(fs::exists(home_ / "pod/conf/p1.conf"));
+  EXPECT_FALSE(fs::exists(directory_));
+}
+
+TEST_F(IpuofFilesTest, DirectoryThatCannotBeIsAnError) {
+  std::ofstream(home_ / "file") << "x";
+  setenv("IPUOF_CONFIG_DIR", (home_ / "file/conf").c_str(), 1);
+  const absl::Status status = WriteIpuofFiles(Partition("p1", 1), "h:1");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_EQ(status.message(), "cannot write " + (home_ / "file/conf/p1.conf").string());
+}
+
+TEST_F(IpuofFilesTest, ConfigPathWinsOverTheDirectory) {
+  File("p1.conf", Config("p1"));
+  setenv("IPUOF_CONFIG_PATH", File("other.txt", Config("p2", 1, 2)).c_str(), 1);
+  const auto active = FindActivePartition();
+  ASSERT_TRUE(active.ok()) << active.status();
+  EXPECT_EQ(active->partition_id, "p2");
+  EXPECT_EQ(active->gcd, 1u);
+  EXPECT_EQ(active->num_gcds, 2u);
+  EXPECT_EQ(active->generation, 17u);
+  EXPECT_FALSE(active->gcd_was_given);
+}
+
+TEST_F(IpuofFilesTest, UnreadableConfigPathIsAnError) {
+  const std::string missing = (home_ / "missing.conf").string();
+  setenv("IPUOF_CONFIG_PATH", missing.c_str(), 1);
+  EXPECT_EQ(FindActivePartition().status(),
+            absl::InvalidArgumentError("cannot read IPUoF configuration " + missing));
+  std::ofstream(missing) << "{";
+  EXPECT_EQ(FindActivePartition().status(),
+            absl::InvalidArgumentError(missing + ": not an IPUoF configuration: malformed JSON"));
+}
+
+TEST_F(IpuofFilesTest, OnlyFileOfTheDirectoryIsTaken) {
+  File("any_name.conf", Config("p1"));
+  File("notes.txt", Config("p9"));
+  const auto active = FindActivePartition();
+  ASSERT_TRUE(active.ok()) << active.status();
+  EXPECT_EQ(active->partition_id, "p1");
+}
+
+TEST_F(IpuofFilesTest, SeveralFilesNeedAChoice) {
+  File("p1_gcd0.conf", Config("p1", 0, 2));
+  File("p1_gcd1.conf", Config("p1", 1, 2));
+  const auto status = FindActivePartition().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(status.message(), "2 IPUoF configurations in " + directory_.string() +
+                                  "; name one with IPUOF_CONFIG_PATH");
+  setenv("IPUOF_VIPU_API_GCD_ID", "1", 1);
+  const auto active = FindActivePartition();
+  ASSERT_TRUE(active.ok()) << active.status();
+  EXPECT_EQ(active->gcd, 1u);
+  EXPECT_TRUE(active->gcd_was_given);
+}
+
+TEST_F(IpuofFilesTest, FileOfAControllerThatIsGoneIsSkippedWithAWarning) {
+  Write(Partition("p1", 1));
+  File("p2.conf", Config("p2"));
+  testing::internal::CaptureStderr();
+  const auto active = FindActivePartition();
+  const std::string warning = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(active.ok()) << active.status();
+  EXPECT_EQ(active->partition_id, "p2");
+  EXPECT_EQ(warning, "warning: " + (directory_ / "p1.conf").string() +
+                         " skipped: its controller 127.0.0.1:1 does not answer\n");
+}
+
+TEST_F(IpuofFilesTest, NothingAtAllSaysWhatToDo) {
+  if (fs::exists("/etc/ipuof.conf.d")) GTEST_SKIP() << "this machine has system files";
+  EXPECT_EQ(FindActivePartition().status(),
+            absl::NotFoundError("no active partition, set IPUOF_VIPU_API_PARTITION_ID or create "
+                                "one with 'vipu create partition'"));
+}
+
+}  // namespace
+}  // namespace vpod::vipu
