@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "device/arch/device_id.h"
 
 namespace popdist {
@@ -66,22 +67,27 @@ bool checkNumIpusPerReplica(uint32_t ipus_per_replica) {
 }
 
 uint32_t getDeviceId(uint32_t num_ipus, uint32_t ipus_per_replica) {
-  using vpod::arch::DeviceOfIpus;
   if (ipus_per_replica == 0) ipus_per_replica = getNumIpusPerReplica();
-  const uint32_t size = vpod::arch::NextPowerOfTwo(getNumLocalReplicas() * ipus_per_replica);
+  const uint64_t needed = uint64_t{getNumLocalReplicas()} * ipus_per_replica;
+  const auto refuse = [&](uint64_t size, absl::string_view reason) {
+    throw popdist_error(absl::StrCat("no device of ", size, " IPUs for instance ",
+                                     getInstanceIndex(), ": ", reason));
+  };
+  if (needed > num_ipus) refuse(needed, absl::StrCat("there are ", num_ipus, " IPUs"));
+  const uint32_t size = vpod::arch::NextPowerOfTwo(static_cast<uint32_t>(needed));
   uint32_t first = 0;
   if (std::getenv("POPDIST_NODE_DEVICE_ID") != nullptr) {
     const uint32_t parent = Number("POPDIST_NODE_DEVICE_ID", 0, 0);
     const auto range = vpod::arch::IpusOfDevice(num_ipus, parent);
     if (!range.ok())
       throw popdist_error(absl::StrCat("POPDIST_NODE_DEVICE_ID: ", range.status().message()));
+    if ((uint64_t{getInstanceIndex()} + 1) * size > range->count) {
+      refuse(size, absl::StrCat("POPDIST_NODE_DEVICE_ID ", parent, " has ", range->count, " IPUs"));
+    }
     first = range->first + getInstanceIndex() * size;
   }
-  const auto device = DeviceOfIpus(num_ipus, {first, size});
-  if (!device.ok()) {
-    throw popdist_error(absl::StrCat("no device of ", size, " IPUs for instance ",
-                                     getInstanceIndex(), ": ", device.status().message()));
-  }
+  const auto device = vpod::arch::DeviceOfIpus(num_ipus, {first, size});
+  if (!device.ok()) refuse(size, device.status().message());
   return *device;
 }
 
