@@ -56,6 +56,18 @@ absl::StatusOr<base::UniqueFd> Knock(const std::string& socket_name, char operat
   return fd;
 }
 
+// When an instance dies, mpirun ends the others by SIGTERM after a second and blames the first to
+// exit. A survivor that has its answer (the job was aborted) therefore waits a little for that
+// signal, so that the right one is blamed.
+absl::Status AwaitTheEnd(const absl::Status& status) {
+  if (absl::IsAborted(status) && !vipu::Environment("OMPI_COMM_WORLD_SIZE").empty()) {
+    timespec rest{3, 0};
+    while (nanosleep(&rest, &rest) != 0) {
+    }
+  }
+  return status;
+}
+
 }  // namespace
 
 struct Lease::Impl {
@@ -69,7 +81,6 @@ struct Lease::Impl {
   bool same_host = false;
   std::thread events;
   base::Mutex mutex;
-  std::string lost ABSL_GUARDED_BY(mutex);  // why the job cannot go on, when an instance was lost
   std::condition_variable events_changed;
   bool events_ended ABSL_GUARDED_BY(mutex) = false;
 
@@ -99,10 +110,6 @@ struct Lease::Impl {
           std::fprintf(stderr, "%s\n", event.notice().text().c_str());
         }
       } else if (event.has_job_failed()) {
-        if (event.job_failed().instance_lost()) {
-          base::MutexLock lock(mutex);
-          lost = event.job_failed().cause();
-        }
         if (options.on_job_failed) {
           options.on_job_failed(event.job_failed());
         } else if (event.job_failed().instance_lost()) {
@@ -121,20 +128,6 @@ struct Lease::Impl {
     if (!status.ok() && !options.reserve_only &&
         status.error_code() != grpc::StatusCode::CANCELLED) {
       std::fprintf(stderr, "error: device lost: %s\n", status.error_message().c_str());
-    }
-  }
-
-  // When an instance dies, mpirun ends the others by SIGTERM after a second and blames the first to
-  // exit. A survivor that has its answer therefore waits a little for that signal, so that the
-  // right one is blamed.
-  void WaitForTheEnd() {
-    {
-      base::MutexLock lock(mutex);
-      if (lost.empty()) return;
-    }
-    if (vipu::Environment("OMPI_COMM_WORLD_SIZE").empty()) return;
-    timespec rest{3, 0};
-    while (nanosleep(&rest, &rest) != 0) {
     }
   }
 };
@@ -202,7 +195,8 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
       return absl::UnavailableError(
           absl::StrCat("cannot reach the IPUs at ", endpoint, ": ", status.error_message()));
     }
-    return status.ok() ? absl::UnavailableError("the agent ended the attach") : FromGrpc(status);
+    return status.ok() ? absl::UnavailableError("the agent ended the attach")
+                       : AwaitTheEnd(FromGrpc(status));
   }
   impl->attached = event.attached();
   auto door = Knock(impl->attached.local_socket(), 'B', impl->attached.lease_id());
@@ -239,8 +233,7 @@ absl::StatusOr<base::Cycles> Lease::Run(uint32_t program, uint32_t slot) {
   v1::RunReply reply;
   const grpc::Status status = impl_->stub->Run(&context, request, &reply);
   if (!status.ok()) {
-    impl_->WaitForTheEnd();
-    return FromGrpc(status);
+    return AwaitTheEnd(FromGrpc(status));
   }
   return base::Cycles(reply.cycles());
 }

@@ -1,5 +1,6 @@
 #include "server/agent/local_door.h"
 
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -99,14 +100,24 @@ struct LocalDoor::Impl {
   // Ends the lease as soon as the process has ended.
   void Watch(base::UniqueFd pidfd, std::string lease_id) {
     asio::post(context, [this, fd = pidfd.Release(), lease_id = std::move(lease_id)] {
-      auto descriptor = std::make_shared<asio::posix::stream_descriptor>(context, fd);
-      watched[lease_id] = descriptor;
-      descriptor->async_wait(asio::posix::stream_descriptor::wait_read,
-                             [this, lease_id](const boost::system::error_code& error) {
-                               // Cancelled by Unwatch when the lease ended otherwise.
-                               if (!error) agent.Release(lease_id, /*lost=*/true);
-                             });
+      watched[lease_id] = std::make_unique<asio::posix::stream_descriptor>(context, fd);
+      AwaitEnd(lease_id);
     });
+  }
+  void AwaitEnd(const std::string& lease_id) {
+    watched[lease_id]->async_wait(asio::posix::stream_descriptor::wait_read,
+                                  [this, lease_id](const boost::system::error_code& error) {
+                                    const auto it = watched.find(lease_id);
+                                    if (error || it == watched.end())
+                                      return;  // Unwatch: the lease ended otherwise
+                                    // Asio may wake a descriptor for an event of a closed one whose
+                                    // place it has taken.
+                                    pollfd ended{it->second->native_handle(), POLLIN, 0};
+                                    if (poll(&ended, 1, 0) != 1) return AwaitEnd(lease_id);
+                                    spdlog::info("process of lease {} ended",
+                                                 lease_id.substr(0, 8));
+                                    agent.Release(lease_id, /*lost=*/true);
+                                  });
   }
   void Unwatch(const std::string& lease_id) {
     asio::post(context, [this, lease_id] { watched.erase(lease_id); });
@@ -115,7 +126,7 @@ struct LocalDoor::Impl {
   Agent& agent;
   asio::io_context context;
   // Descriptors by lease, touched on our thread only.
-  std::map<std::string, std::shared_ptr<asio::posix::stream_descriptor>> watched;
+  std::map<std::string, std::unique_ptr<asio::posix::stream_descriptor>> watched;
   stream_protocol::acceptor acceptor;
   asio::steady_timer retry;
   std::thread thread;

@@ -1,5 +1,7 @@
 #include "server/rpc/attach_call.h"
 
+#include <spdlog/spdlog.h>
+
 #include <utility>
 
 #include "device/base/grpc_status.h"
@@ -25,7 +27,11 @@ void AttachCall::OnReadDone(bool ok) {
       lease_id = lease_id_;
       detached = detached_;
     }
-    if (!lease_id.empty()) agent_.Release(lease_id, !detached);
+    if (!lease_id.empty()) {
+      spdlog::info("stream of lease {} ended{}", lease_id.substr(0, 8),
+                   detached ? "" : " without a word");
+      agent_.Release(lease_id, !detached);
+    }
     End(opened ? grpc::Status::OK
                : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                               "an Attach stream begins with AttachOpen"));
