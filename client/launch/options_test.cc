@@ -325,6 +325,8 @@ TEST_F(OptionsTest, BadImportedConfigurationIsRefused) {
   }
   EXPECT_EQ(ErrorOf({"--import-config", path + ".missing", "app"}),
             "--import-config: " + path + ".missing is no JSON object of options");
+  EXPECT_EQ(ErrorOf({"--import-config", testing::TempDir(), "app"}),
+            "--import-config: " + testing::TempDir() + " is no JSON object of options");
 }
 
 TEST(SplitWords, QuotesAndBackslashesProtect) {

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_split.h"
+
 namespace vpod::tools {
 namespace {
 
@@ -88,6 +90,18 @@ TEST(PartitionsTable, OfVipuIsThePublishedOne) {
 
 TEST(PartitionsTable, OfVipuAdminHasAllocationAndUserFirst) {
   EXPECT_EQ(PartitionsTable({Partition64()}, /*admin=*/true), Golden("admin_list_partitions.txt"));
+}
+
+// What public scripts cut out of the table (spec/vipu.md 12).
+TEST(PartitionsTable, ScriptsFindThePartitionId) {
+  const std::string table = PartitionsTable({Partition64()}, /*admin=*/true);
+  const std::vector<std::string> lines = absl::StrSplit(table, '\n');
+  // grep ACTIVE | cut -d '|' -f 3 | cut -d ' ' -f 2
+  const std::vector<std::string> columns = absl::StrSplit(lines.at(2), '|');
+  EXPECT_EQ(columns.at(2), " p64       ");
+  // awk '{print $5}' | sed -n '3 p'
+  const std::vector<std::string> words = absl::StrSplit(lines.at(2), ' ', absl::SkipEmpty());
+  EXPECT_EQ(words.at(4), "p64");
 }
 
 TEST(PartitionsTable, Compatibility2021DropsTheUserColumn) {
