@@ -107,7 +107,8 @@ absl::StatusOr<double> ClockOf(const vipu::ActivePartition& partition) {
   VPOD_ASSIGN_OR_RETURN(const auto telemetry, vipu::GetTelemetry(endpoint, partition.partition_id));
   double mhz = 0;
   if (telemetry.ipus().empty()) return absl::InternalError("the agent describes no IPU");
-  const std::string text = telemetry.ipus(0).attributes().at("clock");
+  const auto clock = telemetry.ipus(0).attributes().find("clock");
+  const std::string text = clock == telemetry.ipus(0).attributes().end() ? "" : clock->second;
   if (!absl::SimpleAtod(text.substr(0, text.find("MHz")), &mhz))
     return absl::InternalError("no clock attribute");
   return mhz * 1e6;

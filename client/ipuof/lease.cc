@@ -11,7 +11,9 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -54,6 +56,20 @@ absl::StatusOr<base::UniqueFd> Knock(const std::string& socket_name, char operat
     return absl::UnavailableError("the agent is on another host");
   }
   return fd;
+}
+
+// Seconds since 1970 at which this process started: proc(5), field 22 of stat in ticks since boot.
+int64_t ProcessStartTime() {
+  std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
+  std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+  const size_t name_end = text.rfind(')');
+  std::istringstream fields(name_end == std::string::npos ? "" : text.substr(name_end + 2));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field) fields >> skipped;
+  double ticks = 0, up = 0;
+  if (!(fields >> ticks) || !(uptime >> up)) return std::time(nullptr);
+  const double age = up - ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return std::time(nullptr) - static_cast<int64_t>(age);
 }
 
 // When an instance dies, mpirun ends the others by SIGTERM after a second and blames the first to
@@ -163,7 +179,7 @@ v1::ProcessInfo ThisProcess() {
   std::error_code error;
   process.set_executable(
       std::filesystem::read_symlink("/proc/self/exe", error).filename().string());
-  process.set_start_time_unix(std::time(nullptr));
+  process.set_start_time_unix(ProcessStartTime());
   process.set_pid_namespace(std::filesystem::read_symlink("/proc/self/ns/pid", error).string());
   return process;
 }

@@ -88,6 +88,7 @@ int Launch(const Options& options, Layout& layout, const Log& log) {
   std::optional<MpiTarget> target;
   if (!options.offline_mode) {
     auto prepared = JobPartition::Prepare(options, layout, job_id, log);
+    if (const int number = PendingSignal(); number != 0) return 128 + number;
     if (!prepared.ok()) return Fail(prepared.status().message(), 1);
     partition = *std::move(prepared);
   }
@@ -121,6 +122,7 @@ int Launch(const Options& options, Layout& layout, const Log& log) {
   // The job's name travels in the environment, so that the command stays that of the real tool.
   std::vector<std::pair<std::string, std::string>> environment = {{"VPOD_JOB_ID", job_id}};
   if (layout.hosts_given) environment.emplace_back("OMPI_MCA_mca_base_env_list", "VPOD_JOB_ID");
+  if (const int number = PendingSignal(); number != 0) return 128 + number;
   int mpirun_pid = 0;
   const auto result =
       RunMpirun(mpirun, arguments, environment, options.only_output_from_instance, [&](int pid) {

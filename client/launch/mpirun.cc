@@ -24,9 +24,7 @@ namespace {
 class ExportList {
  public:
   void Add(const std::string& name, const std::optional<std::string>& value) {
-    const auto [it, inserted] = values_.insert_or_assign(name, value);
-    if (inserted) order_.push_back(name);
-    (void)it;
+    if (values_.insert_or_assign(name, value).second) order_.push_back(name);
   }
   void AppendTo(std::vector<std::string>& words) const {
     for (const std::string& name : order_) {
@@ -216,6 +214,15 @@ std::string OutputFilter::Finish() {
 void BlockSignals() {
   const sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+int PendingSignal() {
+  sigset_t pending;
+  sigpending(&pending);
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    if (sigismember(&pending, number) == 1) return number;
+  }
+  return 0;
 }
 
 // Not Boost.Process: the child needs a parent-death signal, a process group and its signal mask

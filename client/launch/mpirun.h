@@ -55,6 +55,8 @@ struct MpirunResult {
   int signal = 0;
 };
 void BlockSignals();
+// A blocked SIGINT, SIGTERM or SIGHUP that has come meanwhile; 0 when none has.
+int PendingSignal();
 absl::StatusOr<MpirunResult> RunMpirun(
     const std::string& path, const std::vector<std::string>& arguments,
     const std::vector<std::pair<std::string, std::string>>& environment,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/launch/mpirun.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/arch/device_id.h"
 #include "device/base/status.h"
@@ -183,11 +184,11 @@ absl::Status JobPartition::MakeItFit() {
 absl::Status JobPartition::Await() {
   const uint32_t attempts = options_.vipu_partition_attempts;
   for (uint32_t attempt = 1;; ++attempt) {
-    const absl::Status status = client_->WaitUntilActive(id_);
+    const absl::Status status = client_->WaitUntilActive(id_, [] { return PendingSignal() != 0; });
     VPOD_ASSIGN_OR_RETURN(const auto final_status, client_->GetPartitionStatus(id_));
     const std::string state = vipuuser::PartitionState_Name(final_status.state());
     log_.Debug(absl::StrCat("Done polling, final state of ", id_, ": ", state));
-    if (status.ok()) return absl::OkStatus();
+    if (status.ok() || absl::IsCancelled(status)) return status;
     log_.Warning(absl::StrCat("Partition ", id_, " ended in state ", state, ", attempt ", attempt,
                               " of ", attempts));
     if (attempt == attempts) {

@@ -1,6 +1,7 @@
 #include <mpi.h>
 
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -53,6 +54,9 @@ struct Exchange {
   Exchange(char operation, size_t count, Type type, unsigned root, const std::string& id) {
     if (state != State::kInitialized)
       throw popdist_error("the communication backend is not initialised");
+    if (count > static_cast<size_t>(std::numeric_limits<int>::max()) / SizeOf(type)) {
+      throw popdist_error(absl::StrCat("collective '", id, "' is larger than 2 GiB"));
+    }
     header.operation = operation;
     header.type = static_cast<uint32_t>(type);
     header.count = count;
@@ -164,6 +168,9 @@ namespace collectives {
 
 void broadcast(void* data, size_t count, Type type, unsigned root, const std::string& id) {
   Exchange exchange('B', count, type, root, id);
+  if (root >= static_cast<unsigned>(exchange.size)) {
+    throw popdist_error(absl::StrCat("broadcast from instance ", root, " of ", exchange.size));
+  }
   const size_t bytes = count * SizeOf(type);
   const auto all = exchange.GatherAtRoot(data, bytes);
   if (exchange.IsRoot()) std::memcpy(data, all[root].data(), bytes);

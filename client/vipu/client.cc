@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -176,11 +177,9 @@ absl::Status Client::RemovePartition(const std::string& id) {
   return impl_->Call(*this, &VipuUser::Stub::RemovePartition, request, &reply);
 }
 
-absl::Status Client::WaitUntilActive(const std::string& id) {
+absl::Status Client::WaitUntilActive(const std::string& id, const std::function<bool()>& stop) {
   // The published API is asynchronous: clients poll.
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  base::Mutex mutex;
-  std::condition_variable never;
   auto pause = std::chrono::milliseconds(2);
   while (true) {
     VPOD_ASSIGN_OR_RETURN(const vipuuser::PartitionStatus status, GetPartitionStatus(id));
@@ -193,8 +192,8 @@ absl::Status Client::WaitUntilActive(const std::string& id) {
       return absl::DeadlineExceededError(
           absl::StrCat("No result within ", timeout_.count(), " s; partition is PENDING."));
     }
-    base::MutexLock lock(mutex);
-    lock.WaitUntil(never, std::chrono::steady_clock::now() + pause, [] { return false; });
+    if (stop && stop()) return absl::CancelledError("interrupted");
+    std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(100));
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,7 +39,8 @@ class Client {
   absl::Status RemovePartition(const std::string& id);
   // Waits until the partition is no longer PENDING. DeadlineExceeded after the timeout; Aborted
   // when it ended in ERROR.
-  absl::Status WaitUntilActive(const std::string& id);
+  // Cancelled when `stop`, asked every tenth of a second, says so.
+  absl::Status WaitUntilActive(const std::string& id, const std::function<bool()>& stop = nullptr);
 
   absl::Status CreateAgent(const std::string& id, const std::string& host, uint32_t port);
   absl::StatusOr<std::vector<vipuadmin::Agent>> ListAgents();

@@ -1,7 +1,7 @@
 // gc-info: devices of the active partition and their attributes.
 #include <cstdio>
 
-#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tools/gc-info/info.h"
 #include "tools/gc-monitor/partitions.h"
 #include "tools/gc_options.h"
@@ -24,7 +24,11 @@ absl::StatusOr<std::string> AttributeLine(const MonitoredPartition& partition, u
                                           const char* key) {
   const auto ipu = FirstIpu(partition, device);
   if (!ipu.ok()) return ipu.status();
-  return (*ipu)->attributes().at(key) + "\n";
+  const auto it = (*ipu)->attributes().find(key);
+  if (it == (*ipu)->attributes().end()) {
+    return absl::NotFoundError(absl::StrCat("device ", device, " has no attribute '", key, "'"));
+  }
+  return it->second + "\n";
 }
 
 int Main(int argc, char** argv) {
