@@ -102,6 +102,7 @@ int Main(int argc, char** argv) {
   app.add_option("--addresses", addresses_wanted,
                  "Management addresses to take, e.g. 127.10; default: any free ones");
   app.add_option("--memory-limit", memory_limit_mib, "MiB of host memory for loaded programs")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
       ->capture_default_str();
   app.add_option("--compute-threads", options.compute_threads,
                  "Compute threads; 0 means one a core")

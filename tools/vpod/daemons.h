@@ -24,4 +24,7 @@ int RunningDaemon(const std::string& pid_file, const std::string& program);
 // SIGTERM, then SIGKILL after ten seconds; removes the pid file. False when nothing ran.
 bool StopDaemon(const std::string& pid_file, const std::string& program);
 
+// Whether nobody listens on a port of 127.0.0.1.
+bool PortIsFree(uint32_t port);
+
 }  // namespace vpod::tools

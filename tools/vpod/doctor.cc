@@ -1,8 +1,6 @@
 #include "tools/vpod/doctor.h"
 
-#include <netinet/in.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,17 +17,6 @@
 
 namespace vpod::tools {
 namespace {
-
-bool PortIsFree(uint32_t port) {
-  const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-}
 
 uint64_t AvailableMemoryMib() {
   std::ifstream file("/proc/meminfo");

@@ -142,7 +142,8 @@ int Main(int argc, char** argv) {
   up->add_option("--pod", shape.ipus, "IPUs: 4, 16, 64, 128, 256, …")->capture_default_str();
   up->add_option("--machine-type", shape.machine_type, "m2000 or bow2000")->capture_default_str();
   up->add_option("--memory-limit", shape.memory_limit_mib,
-                 "MiB of host memory for programs (3/4 of the host's)");
+                 "MiB of host memory for programs (3/4 of the host's)")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
   up->add_option("--api-port", shape.api_port, "port of the controller")
       ->check(CLI::Range(1, 65535))
       ->capture_default_str();
@@ -152,7 +153,9 @@ int Main(int argc, char** argv) {
   auto* logs = app.add_subcommand("logs", "last lines of the daemons' logs");
   logs->add_option("daemon", log_name, "server or agent; default both")
       ->check(CLI::IsMember({"server", "agent"}));
-  logs->add_option("-n", log_lines, "number of lines")->capture_default_str();
+  logs->add_option("-n", log_lines, "number of lines")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   auto* list = app.add_subcommand("list", "all running PODs of this machine");
   auto* doctor = app.add_subcommand("doctor", "check what a POD needs");
   try {

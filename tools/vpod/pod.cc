@@ -185,6 +185,11 @@ absl::Status Pod::Start(PodShape& shape, bool restoring) {
   VPOD_ASSIGN_OR_RETURN(const std::string server, FindProgram(kServer));
   VPOD_ASSIGN_OR_RETURN(const std::string agent, FindProgram(kAgent));
   const std::string address = Address(shape).address();
+  // Asked first: whoever answers on the port once ours has failed there would be taken for it.
+  if (!PortIsFree(shape.api_port)) {
+    return absl::UnavailableError(
+        absl::StrCat("port ", shape.api_port, " is in use; give another with --api-port"));
+  }
   VPOD_RETURN_IF_ERROR(
       StartDaemon({server, "--storage", home_ + "/vipu-server.db", "--user-api-listen", address},
                   ServerLog(), ServerPidFile())

@@ -1,0 +1,324 @@
+// Bringing PODs up and down, and what users are told about them.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "device/base/unique_fd.h"
+#include "tests/support/pod.h"
+
+namespace vpod::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Lives(int pid) { return pid > 0 && kill(pid, 0) == 0; }
+
+// kill -9, and gone.
+void KillHard(int pid) {
+  const base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  ASSERT_TRUE(pidfd.valid());
+  kill(pid, SIGKILL);
+  pollfd poll_fd{pidfd.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&poll_fd, 1, -1), 1);
+}
+
+std::string Up(const TestPod& pod, const std::string& more) {
+  return "vpod up --memory-limit 2048 --api-port " + std::to_string(pod.port()) + " " + more;
+}
+
+// One clear line.
+void ExpectRefused(const Outcome& outcome, int code, const std::string& text) {
+  EXPECT_EQ(outcome.code, code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.rfind("vpod: error: ", 0), 0u) << outcome.err;
+  EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+// Processes that were started with a POD's directory on their command line.
+int DaemonsOf(TestPod& pod) {
+  return std::stoi(pod.Shell("grep -lz '" + pod.home() +
+                             "' /proc/[0-9]*/cmdline 2>/dev/null | xargs -r -n1 dirname | while "
+                             "read p; do readlink $p/exe; done | grep -c 'vipu-server$'")
+                       .out);
+}
+
+TEST(VpodTest, UpTellsWhatIsThereAndStatusRepeatsIt) {
+  TestPod pod(0);
+  const Outcome before = pod.Run({"vpod", "status"});
+  EXPECT_EQ(before.code, 1);
+  EXPECT_EQ(before.out, "no POD in " + pod.home() + "\n");
+  const Outcome up = pod.Shell(Up(pod, "--pod 16"));
+  ASSERT_EQ(up.code, 0) << up.err;
+  EXPECT_EQ(up.err, "");
+  EXPECT_EQ(up.out, "POD16 is up: 4 machines (m2000) in cluster c16, API 127.0.0.1:" +
+                        std::to_string(pod.port()) + ", memory limit 2048 MiB, state in " +
+                        pod.home() + "\nTo use it in this shell: eval \"$(vpod env)\"\n");
+  pod.CreatePartition("p4", 4);
+  const Outcome status = pod.Run({"vpod", "status"});
+  EXPECT_EQ(status.code, 0);
+  for (const std::string& text :
+       {std::string("| POD16"), std::string("| running"), "| " + pod.home(),
+        "| 127.0.0.1:" + std::to_string(pod.port()), std::string("| 4 x m2000"),
+        "| pid " + std::to_string(pod.ServerPid()), "| pid " + std::to_string(pod.AgentPid()),
+        std::string("| p4 (ACTIVE)")}) {
+    EXPECT_NE(status.out.find(text), std::string::npos) << text << "\n" << status.out;
+  }
+}
+
+TEST(VpodTest, EnvSuitsAnotherShell) {
+  TestPod pod;
+  pod.CreatePartition("p4", 4);
+  const Outcome outcome = pod.Shell(
+      "unset VIPU_CLI_API_HOST VIPU_CLI_API_PORT IPUOF_CONFIG_DIR; eval \"$(vpod env)\"; "
+      "vipu list partitions | grep -c ACTIVE; gc-info --ipu-count; echo $VPOD_HOME");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "1\n4\n" + pod.home() + "\n");
+  ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
+  ExpectRefused(pod.Run({"vpod", "env"}), 1, "no POD in " + pod.home());
+}
+
+TEST(VpodTest, LogsShowBothDaemonsOrOne) {
+  TestPod pod;
+  const Outcome both = pod.Run({"vpod", "logs"});
+  EXPECT_EQ(both.code, 0);
+  EXPECT_NE(both.out.find("server: "), std::string::npos);
+  EXPECT_NE(both.out.find("agent: "), std::string::npos);
+  EXPECT_NE(both.out.find("serving users on 127.0.0.1:" + std::to_string(pod.port())),
+            std::string::npos);
+  const Outcome agent = pod.Run({"vpod", "logs", "agent", "-n", "1"});
+  EXPECT_EQ(std::count(agent.out.begin(), agent.out.end(), '\n'), 1) << agent.out;
+  EXPECT_EQ(agent.out.rfind("agent: ", 0), 0u);
+  EXPECT_EQ(pod.Run({"vpod", "logs", "server", "-n", "0"}).out, "");
+  ExpectRefused(pod.Run({"vpod", "logs", "nobody"}), 2, "nobody");
+  ExpectRefused(pod.Run({"vpod", "logs", "-n", "-1"}), 2, "-n");
+}
+
+TEST(VpodTest, DoctorFindsWhatIsWrong) {
+  TestPod pod;
+  const Outcome well = pod.Run({"vpod", "doctor"});
+  EXPECT_EQ(well.code, 0) << well.out;
+  EXPECT_EQ(well.out.find("FAIL"), std::string::npos) << well.out;
+  EXPECT_NE(well.out.find("ok   4 of 4 machines are up"), std::string::npos) << well.out;
+  KillHard(pod.AgentPid());
+  const Outcome ill = pod.Run({"vpod", "doctor"});
+  EXPECT_EQ(ill.code, 1);
+  EXPECT_NE(ill.out.find("FAIL vipu-agent does not run - 'vpod up' restores the POD"),
+            std::string::npos)
+      << ill.out;
+  EXPECT_NE(ill.out.find("ok   vipu-server runs as "), std::string::npos) << ill.out;
+}
+
+TEST(VpodTest, UpOnARunningPodChangesNothing) {
+  TestPod pod;
+  pod.CreatePartition("p16", 16);
+  const int server = pod.ServerPid(), agent = pod.AgentPid();
+  for (const char* more : {"--pod 16", "--pod 64", "--machine-type bow2000"}) {
+    const Outcome again = pod.Shell(Up(pod, more));
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_EQ(again.out, "POD16 is already up in " + pod.home() + " (API 127.0.0.1:" +
+                             std::to_string(pod.port()) + "); nothing changed.\n");
+  }
+  EXPECT_EQ(pod.ServerPid(), server);
+  EXPECT_EQ(pod.AgentPid(), agent);
+  EXPECT_TRUE(Lives(server) && Lives(agent));
+  EXPECT_EQ(pod.Shell("vipu list partitions | grep -c ACTIVE").out, "1\n");
+  EXPECT_EQ(pod.Shell("gc-info --tile-clock-speed").out, "1330MHz\n");
+}
+
+TEST(VpodTest, TwoPodsRunSideBySide) {
+  TestPod one(16), two(4);
+  one.CreatePartition("same", 16);
+  two.CreatePartition("same", 4);
+  EXPECT_EQ(one.Shell("gc-info --ipu-count").out, "16\n");
+  EXPECT_EQ(two.Shell("gc-info --ipu-count").out, "4\n");
+  const auto first = one.Start({"poprun", "--num-instances", "2", "--num-replicas", "16",
+                                "replica_job", "--runs", "30", "--pause-ms", "10"});
+  const Outcome second = two.Run(
+      {"poprun", "--num-instances", "2", "--num-replicas", "4", "replica_job", "--runs", "30"});
+  EXPECT_EQ(second.code, 0) << second.err;
+  const Outcome list = two.Run({"vpod", "list"});
+  EXPECT_NE(list.out.find(one.home() + "\n"), std::string::npos) << list.out;
+  EXPECT_NE(list.out.find(two.home() + "\n"), std::string::npos) << list.out;
+  EXPECT_NE(list.out.find("127.0.0.1:" + std::to_string(one.port()) + " "), std::string::npos);
+  ASSERT_EQ(two.Run({"vpod", "down"}).code, 0);
+  EXPECT_EQ(one.Run({"vpod", "list"}).out.find(two.home()), std::string::npos);
+  const Outcome unharmed = first->Wait();
+  EXPECT_EQ(unharmed.code, 0) << unharmed.err;
+  EXPECT_TRUE(Lives(one.ServerPid()) && Lives(one.AgentPid()));
+}
+
+TEST(VpodTest, UpRestoresThePartitionsOfAKilledPod) {
+  TestPod pod;
+  pod.CreatePartition("p8", 8);
+  ASSERT_EQ(pod.Shell("vipu create partition g4 --size 4 --num-gcds 2").code, 0);
+  const std::string before = pod.Shell("vipu-admin list partitions").out;
+  // Places and settings of everything, without the address of the agent's process.
+  const std::string places =
+      "for p in p8 g4; do vipu get partition $p; vipu get partition $p --ipuof-configs; done | "
+      "grep -v endpoint";
+  const std::string before_places = pod.Shell(places).out;
+  KillHard(pod.AgentPid());
+  KillHard(pod.ServerPid());
+  const Outcome stopped = pod.Run({"vpod", "status"});
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_NE(stopped.out.find("| stopped"), std::string::npos) << stopped.out;
+
+  ExpectRefused(pod.Shell(Up(pod, "--pod 64")), 1, "holds the state of a POD16");
+  const Outcome up = pod.Shell(Up(pod, "--pod 16"));
+  ASSERT_EQ(up.code, 0) << up.err;
+  // The POD is up before its partitions are configured; who needs one waits for it.
+  const Outcome job = pod.Run({"poprun", "--vipu-partition", "p8", "--vipu-partition-attempts",
+                               "50", "--num-replicas", "8", "replica_job", "--runs", "2"});
+  EXPECT_EQ(job.code, 0) << job.err;
+  EXPECT_EQ(pod.Shell("vipu-admin list partitions").out, before);
+  EXPECT_EQ(pod.Shell(places).out, before_places);
+}
+
+TEST(VpodTest, UpRestoresAPodWhoseAgentWasKilled) {
+  TestPod pod;
+  pod.CreatePartition("p16", 16);
+  KillHard(pod.AgentPid());
+  const Outcome up = pod.Shell(Up(pod, "--pod 16"));
+  ASSERT_EQ(up.code, 0) << up.err;
+  const Outcome job = pod.Run({"poprun", "--vipu-partition", "p16", "--vipu-partition-attempts",
+                               "50", "--num-replicas", "16", "replica_job", "--runs", "2"});
+  EXPECT_EQ(job.code, 0) << job.err;
+  EXPECT_EQ(DaemonsOf(pod), 1);
+}
+
+TEST(VpodTest, WrongSizesAreRefused) {
+  TestPod pod(0);
+  for (const char* size : {"0", "1", "2", "3", "24", "100", "131072"}) {
+    ExpectRefused(pod.Shell(Up(pod, std::string("--pod ") + size)), 2,
+                  std::string("--pod ") + size + " is no size of a POD");
+  }
+  for (const char* size : {"-4", "many", "16x", "99999999999"}) {
+    ExpectRefused(pod.Shell(Up(pod, std::string("--pod ") + size)), 2, "--pod");
+  }
+  ExpectRefused(pod.Shell(Up(pod, "--machine-type m3000")), 2, "m3000");
+  ExpectRefused(pod.Run({"vpod", "up", "--api-port", "0"}), 2, "--api-port");
+  ExpectRefused(pod.Run({"vpod", "up", "--api-port", "65536"}), 2, "--api-port");
+  ExpectRefused(pod.Run({"vpod", "up", "--memory-limit", "-3"}), 2, "--memory-limit");
+  ExpectRefused(pod.Run({"vpod", "up", "--memory-limit", "0"}), 2, "--memory-limit");
+  EXPECT_FALSE(fs::exists(pod.home())) << "a refusal left something behind";
+}
+
+TEST(VpodTest, APortInUseIsNamedAndNothingIsLeft) {
+  TestPod pod(0);
+  const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(pod.port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int yes = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  ASSERT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(listen(fd.get(), 1), 0);
+  ExpectRefused(pod.Shell(Up(pod, "--pod 4")), 1,
+                "port " + std::to_string(pod.port()) + " is in use");
+  EXPECT_EQ(DaemonsOf(pod), 0);
+  EXPECT_FALSE(fs::exists(pod.home() + "/vipu-server.pid"));
+  EXPECT_FALSE(fs::exists(pod.home() + "/vipu-agent.pid"));
+  EXPECT_EQ(pod.Run({"vpod", "status"}).code, 1);
+}
+
+TEST(VpodTest, ThePortOfAnotherPodIsNotTakenForOnesOwn) {
+  TestPod other(4), pod(0);
+  other.CreatePartition("p4", 4);
+  const std::string agents = "vipu-admin list agents | cut -d '|' -f 1-6";
+  const std::string discovered = "vipu-admin discover agents | cut -d '|' -f 1-3";
+  const std::string before = other.Shell(agents).out + other.Shell(discovered).out;
+  ExpectRefused(pod.Shell(Up(other, "--pod 16")), 1,
+                "port " + std::to_string(other.port()) + " is in use");
+  EXPECT_EQ(other.Shell(agents).out + other.Shell(discovered).out, before);
+  EXPECT_EQ(DaemonsOf(pod), 0);
+  EXPECT_EQ(other.Shell("vipu list partitions | grep -c ACTIVE").out, "1\n");
+}
+
+TEST(VpodTest, DownTwice) {
+  TestPod pod;
+  pod.CreatePartition("p4", 4);
+  const int server = pod.ServerPid(), agent = pod.AgentPid();
+  const Outcome first = pod.Run({"vpod", "down"});
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(first.out, "POD in " + pod.home() + " is down.\n");
+  EXPECT_FALSE(Lives(server) || Lives(agent));
+  const Outcome second = pod.Run({"vpod", "down"});
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(second.out, "no POD runs in " + pod.home() + "\n");
+  EXPECT_EQ(second.err, "");
+  // Its partitions are gone.
+  ASSERT_EQ(pod.Shell(Up(pod, "--pod 4")).code, 0);
+  EXPECT_EQ(pod.Shell("vipu list partitions | grep -c p4").out, "0\n");
+  EXPECT_EQ(pod.Shell("gc-info -l 2>/dev/null").out, "Graphcore device listing:\n");
+}
+
+TEST(VpodTest, DownEndsRunningJobs) {
+  TestPod pod;
+  pod.CreatePartition("p4", 4);
+  const auto job = pod.Start({"replica_job", "--runs", "1000000", "--pause-ms", "5"});
+  ASSERT_TRUE(job->WaitForOutput("run 0 loss")) << job->Err();
+  ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
+  const Outcome outcome = job->Wait(std::chrono::seconds(60));
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("replica_job: error: "), std::string::npos) << outcome.err;
+}
+
+TEST(VpodTest, AHomeThatCannotBeWrittenIsNamed) {
+  TestPod pod(0);
+  // A file where a directory should be stops even the superuser.
+  std::ofstream(pod.directory() + "/file") << "not a directory\n";
+  const std::string home = pod.directory() + "/file/pod";
+  ExpectRefused(pod.Shell("VPOD_HOME=" + home + " " + Up(pod, "--pod 4")), 1,
+                "cannot write to " + home);
+  ExpectRefused(pod.Shell("VPOD_HOME=/proc/pod " + Up(pod, "--pod 4")), 1,
+                "cannot write to /proc/pod");
+  if (geteuid() != 0) {
+    fs::create_directory(pod.directory() + "/locked");
+    chmod((pod.directory() + "/locked").c_str(), 0500);
+    ExpectRefused(pod.Shell("VPOD_HOME=" + pod.directory() + "/locked " + Up(pod, "--pod 4")), 1,
+                  "cannot write to ");
+  }
+  EXPECT_EQ(pod.Shell("VPOD_HOME=" + home + " vpod status").out, "no POD in " + home + "\n");
+  EXPECT_EQ(DaemonsOf(pod), 0);
+}
+
+TEST(VpodTest, DamagedStateIsNamedAndClearedAway) {
+  TestPod pod(4);
+  KillHard(pod.AgentPid());
+  KillHard(pod.ServerPid());
+  std::ofstream(pod.home() + "/pod.json") << "{ damaged";
+  ExpectRefused(pod.Run({"vpod", "env"}), 1, "pod.json is damaged");
+  ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
+  const Outcome up = pod.Shell(Up(pod, "--pod 4"));
+  EXPECT_EQ(up.code, 0) << up.err;
+}
+
+TEST(VpodTest, BowMachinesRunFaster) {
+  TestPod pod(0);
+  const Outcome up = pod.Shell(Up(pod, "--pod 4 --machine-type bow2000"));
+  ASSERT_EQ(up.code, 0) << up.err;
+  EXPECT_NE(up.out.find("1 machines (bow2000)"), std::string::npos) << up.out;
+  pod.CreatePartition("p4", 4);
+  EXPECT_EQ(pod.Shell("gc-info --tile-clock-speed").out, "1850MHz\n");
+  EXPECT_EQ(pod.Shell("gc-info -i -d 0 | grep -E 'clock|board type'").out,
+            "  board type: Bow-2000\n  clock: 1850MHz\n");
+  EXPECT_NE(pod.Shell("gc-monitor").out.find("|Bow-2000|"), std::string::npos)
+      << pod.Shell("gc-monitor").out;
+  const Outcome job = pod.Run({"replica_job", "--runs", "2"});
+  EXPECT_EQ(job.code, 0) << job.err;
+}
+
+}  // namespace
+}  // namespace vpod::testing
