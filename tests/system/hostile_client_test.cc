@@ -398,12 +398,16 @@ TEST_F(HostileClientTest, WrongAttachesAreRefusedByName) {
       {[](auto& open) { open.mutable_job()->set_ipus_per_replica(0); }, "of 0 IPUs"},
       {[](auto& open) { open.mutable_job()->set_ipus_per_replica(UINT32_MAX); },
        "of 4294967295 IPUs"},
-      {[](auto& open) { open.mutable_job()->set_total_replicas(0); }, "the job has 0"},
+      {[](auto& open) { open.mutable_job()->set_total_replicas(0); }, "0 replicas"},
       {[](auto& open) { open.mutable_job()->set_replica_offset(1); }, "the job has 1"},
       {[](auto& open) { open.mutable_job()->set_replica_offset(UINT32_MAX); }, "the job has 1"},
       {[](auto& open) { open.mutable_job()->set_instance_index(1); }, "instance 1 does not exist"},
       {[](auto& open) { open.mutable_job()->set_instance_index(UINT32_MAX); }, "does not exist"},
       {[](auto& open) { open.clear_job(); }, "0 replicas"},
+      {[](auto& open) { open.mutable_job()->set_num_instances(UINT32_MAX); },
+       "4294967295 instances"},
+      {[](auto& open) { open.mutable_job()->set_total_replicas(UINT32_MAX); },
+       "4294967295 replicas"},
   };
   for (const auto& item : cases) {
     v1::AttachOpen open = Open();
