@@ -26,6 +26,21 @@ std::string CanonicalRouting(absl::string_view text) {
   return absl::AsciiStrToUpper(absl::StrReplaceAll(text, {{"-", ""}}));
 }
 
+// The free positions of a cluster's default allocation, for a request still without size.
+PlacementRequest RoomIn(const store::StoredCluster& cluster,
+                        const std::map<std::pair<std::string, uint32_t>, std::string>& used) {
+  PlacementRequest request;
+  request.allocation_id = cluster.id();
+  request.ipus_per_ild = static_cast<uint32_t>(cluster.agent_ids_size()) /
+                         cluster.num_ipulinkdomains() * arch::kIpusPerMachine;
+  for (const std::string& agent : cluster.agent_ids()) {
+    for (uint32_t p = 0; p < arch::kIpusPerMachine; ++p) {
+      request.free.push_back(!used.contains({agent, arch::IpuNumberOfPosition(p)}));
+    }
+  }
+  return request;
+}
+
 }  // namespace
 
 absl::StatusOr<Controller::Partition*> Controller::FindPartition(const std::string& id) {
@@ -115,18 +130,9 @@ absl::Status Controller::CompleteRequirements(const store::StoredCluster& cluste
 absl::StatusOr<std::vector<store::StoredIpu>> Controller::PlaceIn(
     const store::StoredCluster& cluster, const vipuuser::PartitionRequirements& r,
     const std::string& ignored) {
-  const auto used = IpusInUse(ignored);
-  PlacementRequest request;
-  request.allocation_id = cluster.id();
+  PlacementRequest request = RoomIn(cluster, IpusInUse(ignored));
   request.size = r.size();
   request.index = r.has_index() ? static_cast<int64_t>(r.index().index()) : -1;
-  request.ipus_per_ild = static_cast<uint32_t>(cluster.agent_ids_size()) /
-                         cluster.num_ipulinkdomains() * arch::kIpusPerMachine;
-  for (const std::string& agent : cluster.agent_ids()) {
-    for (uint32_t p = 0; p < arch::kIpusPerMachine; ++p) {
-      request.free.push_back(!used.contains({agent, arch::IpuNumberOfPosition(p)}));
-    }
-  }
   VPOD_ASSIGN_OR_RETURN(const uint32_t first, Place(request));
   std::vector<store::StoredIpu> ipus;
   const uint32_t per_gcd = r.size() / r.num_gcds();
@@ -382,15 +388,8 @@ absl::StatusOr<uint32_t> Controller::AvailablePartitions(uint32_t size) {
   const auto used = IpusInUse("");
   uint32_t available = 0;
   for (const auto& [id, cluster] : clusters_) {
-    PlacementRequest request;
+    PlacementRequest request = RoomIn(cluster, used);
     request.size = size;
-    request.ipus_per_ild = static_cast<uint32_t>(cluster.agent_ids_size()) /
-                           cluster.num_ipulinkdomains() * arch::kIpusPerMachine;
-    for (const std::string& agent : cluster.agent_ids()) {
-      for (uint32_t p = 0; p < arch::kIpusPerMachine; ++p) {
-        request.free.push_back(!used.contains({agent, arch::IpuNumberOfPosition(p)}));
-      }
-    }
     for (auto first = Place(request); first.ok(); first = Place(request)) {
       std::fill_n(request.free.begin() + *first, size, false);
       ++available;
