@@ -249,6 +249,10 @@ absl::StatusOr<base::Cycles> Lease::Run(uint32_t program, uint32_t slot) {
   v1::RunReply reply;
   const grpc::Status status = impl_->stub->Run(&context, request, &reply);
   if (!status.ok()) {
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      return absl::UnavailableError(
+          absl::StrCat("the agent that holds the IPUs went away (", status.error_message(), ")"));
+    }
     return AwaitTheEnd(FromGrpc(status));
   }
   return base::Cycles(reply.cycles());

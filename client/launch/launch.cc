@@ -29,8 +29,10 @@ int Fail(absl::string_view message, int code) {
 
 // As the shell would find it.
 std::string FindInPath(const std::string& program) {
-  if (program.find('/') != std::string::npos)
-    return access(program.c_str(), X_OK) == 0 ? program : "";
+  if (program.find('/') != std::string::npos) {
+    std::error_code error;
+    return access(program.c_str(), X_OK) == 0 && !fs::is_directory(program, error) ? program : "";
+  }
   for (absl::string_view directory : absl::StrSplit(vipu::Environment("PATH"), ':')) {
     const std::string path = absl::StrCat(directory.empty() ? "." : directory, "/", program);
     std::error_code error;
@@ -116,12 +118,16 @@ int Launch(const Options& options, Layout& layout, const Log& log) {
   const std::string named = vipu::Environment("POPRUN_MPIRUN");
   const std::string mpirun = named.empty() ? FindInPath("mpirun") : named;
   if (mpirun.empty()) return Fail("cannot start mpirun: not found in PATH", 1);
+  Options with_job = options;
+  // Instances of this host inherit the job's name; to other hosts it has to be sent.
+  if (layout.hosts_given) {
+    with_job.mpi_local_args.insert(with_job.mpi_local_args.end(), {"-x", "VPOD_JOB_ID"});
+  }
   const auto arguments =
-      MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout));
+      MpirunArguments(with_job, layout, target, NeedsNumaWrapper(options, layout));
   log.Info(absl::StrCat("Running command: ", QuotedCommand(mpirun, arguments)));
   // The job's name travels in the environment, so that the command stays that of the real tool.
   std::vector<std::pair<std::string, std::string>> environment = {{"VPOD_JOB_ID", job_id}};
-  if (layout.hosts_given) environment.emplace_back("OMPI_MCA_mca_base_env_list", "VPOD_JOB_ID");
   if (const int number = PendingSignal(); number != 0) return 128 + number;
   int mpirun_pid = 0;
   const auto result =
@@ -134,6 +140,8 @@ int Launch(const Options& options, Layout& layout, const Log& log) {
   log.Info(
       absl::StrCat("mpirun (PID ", mpirun_pid, ") terminated with exit code ", result->exit_code));
   if (result->signal != 0) return 128 + result->signal;
+  if (result->killed_by != 0)
+    Fail(absl::StrCat("mpirun was killed by signal ", result->killed_by), 1);
   if (partition != nullptr) NameLostInstance(*partition, result->exit_code);
   return result->exit_code;
 }

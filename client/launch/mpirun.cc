@@ -294,6 +294,7 @@ absl::StatusOr<MpirunResult> RunMpirun(
   }
   for (std::thread& forwarder : forwarders) forwarder.join();
   if (failed) return absl::UnavailableError(std::strerror(error));
+  if (result.signal == 0 && WIFSIGNALED(status)) result.killed_by = WTERMSIG(status);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
 }

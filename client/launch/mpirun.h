@@ -53,6 +53,7 @@ class OutputFilter {
 struct MpirunResult {
   int exit_code = 0;  // 128 + signal when mpirun itself was killed
   int signal = 0;
+  int killed_by = 0;  // signal that ended mpirun itself, when nobody here sent one
 };
 void BlockSignals();
 // A blocked SIGINT, SIGTERM or SIGHUP that has come meanwhile; 0 when none has.

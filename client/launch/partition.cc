@@ -232,7 +232,8 @@ absl::Status JobPartition::ReserveParent() {
   lease.on_notice = [](const std::string&) {};
   lease.on_job_failed = [this](const ipuof::v1::JobFailed& failed) {
     base::MutexLock lock(mutex_);
-    if (failed.instance_lost() && !lost_.has_value()) {
+    // Who leaves first, in whatever way, is the cause; mpirun ends the others.
+    if (!std::exchange(somebody_left_, true) && failed.instance_lost()) {
       lost_ = LostInstance{failed.instance_index(), failed.pid(), failed.host()};
     }
   };

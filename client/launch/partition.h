@@ -73,6 +73,7 @@ class JobPartition {
   std::string target_options_ = "{}";
   std::unique_ptr<ipuof::Lease> parent_;
   base::Mutex mutex_;
+  bool somebody_left_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<LostInstance> lost_ ABSL_GUARDED_BY(mutex_);
 };
 

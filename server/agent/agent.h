@@ -133,8 +133,9 @@ class Agent {
   // Starts the end of a lease; its IPUs become free when no run is active on them any more.
   void BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool lost);
   void FinishRelease(const LeasePtr& lease);
-  // Tells the holders of the job's parent device that an instance is lost.
-  void TellReservers(const Lease& lost);
+  // Tells the holders of the job's parent device that an instance is gone: lost, or in an orderly
+  // way.
+  void TellReservers(const Lease& gone, bool lost);
 
   const AgentOptions options_;
   const arch::MachineType type_;

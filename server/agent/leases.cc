@@ -215,7 +215,7 @@ void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool 
     lease->releasing = true;
     running = lease->running;
   }
-  if (lost && !lease->open.reserve_only()) TellReservers(*lease);
+  if (!lease->open.reserve_only()) TellReservers(*lease, lost);
   if (const auto loaded = LoadedOn(*lease)) loaded->engine->Cancel(cause);
   if (lease->job) lease->job->Leave(lease->open.job().instance_index(), lost);
   // Units that wait for others of the same lease would wait for ever once it is cancelled.
@@ -256,21 +256,22 @@ void Agent::FinishRelease(const LeasePtr& lease) {
   if (unwatch_process) unwatch_process(lease->id);
 }
 
-void Agent::TellReservers(const Lease& lost) {
+void Agent::TellReservers(const Lease& gone, bool lost) {
   ipuof::v1::AttachEvent event;
   ipuof::v1::JobFailed* failed = event.mutable_job_failed();
-  failed->set_cause(absl::StrCat("instance ", lost.open.job().instance_index(), " (",
-                                 ProcessName(lost.open.process()), ") was lost"));
-  failed->set_instance_lost(true);
-  failed->set_instance_index(lost.open.job().instance_index());
-  failed->set_pid(lost.open.process().pid());
-  failed->set_host(lost.open.process().host());
+  failed->set_cause(absl::StrCat("instance ", gone.open.job().instance_index(), " (",
+                                 ProcessName(gone.open.process()),
+                                 lost ? ") was lost" : ") left the job"));
+  failed->set_instance_lost(lost);
+  failed->set_instance_index(gone.open.job().instance_index());
+  failed->set_pid(gone.open.process().pid());
+  failed->set_host(gone.open.process().host());
   std::vector<LeasePtr> reservers;
   {
     base::MutexLock lock(mutex_);
     for (const auto& [id, lease] : leases_) {
-      if (lease->open.reserve_only() && lease->open.partition_id() == lost.open.partition_id() &&
-          IsChildJob(lost.open.job().job_id(), lease->open.job().job_id())) {
+      if (lease->open.reserve_only() && lease->open.partition_id() == gone.open.partition_id() &&
+          IsChildJob(gone.open.job().job_id(), lease->open.job().job_id())) {
         reservers.push_back(lease);
       }
     }

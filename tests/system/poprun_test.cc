@@ -151,5 +151,33 @@ TEST_F(PoprunTest, TwoJobsShareAReconfigurablePartition) {
   EXPECT_EQ(second->Wait().code, 0);
 }
 
+TEST_F(PoprunTest, RunsOnNamedHosts) {
+  pod_->CreatePartition("p", 16);
+  const Outcome outcome = pod_->Run({"poprun", "--host", "localhost", "--num-instances", "2",
+                                     "--num-replicas", "4", "replica_job", "--runs", "2"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("instance 1 finished"), std::string::npos) << outcome.out;
+}
+
+TEST_F(PoprunTest, SaysThatMpirunWasKilled) {
+  const auto job = pod_->Start({"poprun", "-v", "--offline-mode", "sleep", "60"});
+  const std::string text = "Waiting for mpirun (PID ";
+  ASSERT_TRUE(job->WaitForOutput(text));
+  const std::string log = job->Err();
+  kill(std::stoi(log.substr(log.find(text) + text.size())), SIGKILL);
+  const Outcome outcome = job->Wait();
+  EXPECT_EQ(outcome.code, 137);
+  EXPECT_NE(outcome.err.find("poprun: error: mpirun was killed by signal 9"), std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(PoprunTest, DoesNotBlameThoseWhoWereEndedForAnother) {
+  pod_->CreatePartition("p", 16);
+  const Outcome outcome = pod_->Run({"poprun", "--num-instances", "4", "--num-replicas", "16",
+                                     "fashion_mnist", "--train-images", "100"});
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_EQ(outcome.err.find("was lost"), std::string::npos) << outcome.err;
+}
+
 }  // namespace
 }  // namespace vpod::testing

@@ -289,6 +289,13 @@ absl::StatusOr<double> Trainer::Evaluate(const Dataset& data) {
 }
 
 absl::Status Run(const Arguments& arguments, const Place& place) {
+  std::ofstream loss_file;
+  if (!arguments.loss_file.empty() && place.instance == 0) {
+    loss_file.open(arguments.loss_file);
+    if (!loss_file)
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot write --loss-file ", arguments.loss_file));
+  }
   VPOD_ASSIGN_OR_RETURN(const Dataset train, LoadFashionMnist(arguments.data, "train"));
   VPOD_ASSIGN_OR_RETURN(const Dataset test, LoadFashionMnist(arguments.data, "t10k"));
   const Model model = BuildModel(arguments);
@@ -330,11 +337,8 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
         "training: wall time %.2f s (%.0f images/s), modelled IPU time %.3f s (%.0f images/s)\n",
         wall, static_cast<double>(trainer.images_trained()) / wall, modelled,
         static_cast<double>(trainer.images_trained()) / modelled);
-    if (!arguments.loss_file.empty()) {
-      std::ofstream file(arguments.loss_file);
-      file.precision(17);
-      for (double loss : trainer.losses()) file << loss << "\n";
-    }
+    loss_file.precision(17);
+    for (double loss : trainer.losses()) loss_file << loss << "\n";
   }
   return absl::OkStatus();
 }
