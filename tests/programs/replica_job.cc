@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <stdexcept>
 
 #include "client/compiler/compiler.h"
@@ -22,10 +23,11 @@ using program::v1::FLOAT32;
 
 struct Arguments {
   int runs = 20;
-  int pause_ms = 0;   // host work between runs
-  int instance = -1;  // the one that goes wrong
-  int at_run = 5;     // before this run
-  std::string fault;  // kill, stop, throw, exit, fork, sleep
+  int pause_ms = 0;    // host work between runs
+  int instance = -1;   // the one that goes wrong
+  int at_run = 5;      // before this run
+  std::string losses;  // file for the losses
+  std::string fault;   // kill, stop, throw, exit, fork, sleep
 };
 
 void GoWrong(const std::string& fault) {
@@ -74,6 +76,9 @@ absl::Status Run(const Arguments& arguments) {
   }
   VPOD_ASSIGN_OR_RETURN(auto device, ipuof::AttachDevice(partition, device_options));
   VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
+  std::ofstream losses;
+  if (!arguments.losses.empty() && popdist::getInstanceIndex() == 0) losses.open(arguments.losses);
+  losses.precision(9);
   for (int run = 0; run < arguments.runs; ++run) {
     if (culprit && run == arguments.at_run) GoWrong(arguments.fault);
     if (arguments.pause_ms > 0) usleep(static_cast<useconds_t>(arguments.pause_ms) * 1000);
@@ -88,6 +93,7 @@ absl::Status Run(const Arguments& arguments) {
       std::printf("run %d loss %.9g\n", run,
                   static_cast<double>((*session->Stream<float>("loss", 0))[0]));
       std::fflush(stdout);
+      losses << run << " " << (*session->Stream<float>("loss", 0))[0] << "\n";
     }
   }
   std::printf("instance %u finished\n", popdist::getInstanceIndex());
@@ -101,6 +107,7 @@ int Main(int argc, char** argv) {
   app.add_option("--pause-ms", arguments.pause_ms);
   app.add_option("--instance", arguments.instance, "instance that goes wrong");
   app.add_option("--at-run", arguments.at_run);
+  app.add_option("--losses", arguments.losses, "file to which instance 0 writes its losses too");
   app.add_option(
       "--fault", arguments.fault,
       "kill, stop, throw, exit, fork, sleep; program, absent, offset before the first run");
