@@ -149,6 +149,7 @@ int Main(int argc, char** argv) {
                (*agent)->executors().compute_threads());
   {
     Announcer announcer(controller, endpoint, **agent);
+    rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));

@@ -94,6 +94,7 @@ int Main(int argc, char** argv) {
   {
     engine::Executors executors(1);
     auto ticker = executors.Every(std::chrono::milliseconds(250), [&] { (*controller)->Tick(); });
+    rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }
   const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(200);

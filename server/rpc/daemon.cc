@@ -7,8 +7,12 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstddef>
+#include <cstdlib>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -37,6 +41,22 @@ int WaitForStopSignal() {
   int number = 0;
   sigwait(&signals, &number);
   return number;
+}
+
+void NotifyReady() {
+  const char* asked = std::getenv("NOTIFY_SOCKET");
+  const absl::string_view path = asked == nullptr ? "" : asked;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) return;
+  std::copy(path.begin(), path.end(), address.sun_path);
+  if (path[0] == '@') address.sun_path[0] = '\0';  // abstract
+  const base::UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  constexpr absl::string_view kMessage = "READY=1";
+  // A manager that cannot be reached notices by its own timeout.
+  sendto(fd.get(), kMessage.data(), kMessage.size(), MSG_NOSIGNAL,
+         reinterpret_cast<const sockaddr*>(&address),
+         static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size()));
 }
 
 absl::Status SetUpLog(const std::string& level, const std::string& file) {

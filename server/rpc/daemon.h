@@ -16,6 +16,10 @@ void BlockStopSignals();
 // Waits for one of them; returns its number.
 int WaitForStopSignal();
 
+// Tells the service manager that started this process (systemd, Type=notify) that it serves. Does
+// nothing when none asked to be told.
+void NotifyReady();
+
 // Sends the log to `file`, or stderr when empty. `level` is trace, debug, info, warn, error or off.
 absl::Status SetUpLog(const std::string& level, const std::string& file);
 
