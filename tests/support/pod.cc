@@ -17,18 +17,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPrograms[] = {"server/vipu-server",
-                                     "server/vipu-agent",
-                                     "tools/vipu/vipu",
-                                     "tools/vipu-admin/vipu-admin",
-                                     "tools/vpod/vpod",
-                                     "tools/poprun/poprun",
-                                     "tools/gc-monitor/gc-monitor",
-                                     "tools/gc-info/gc-info",
-                                     "tools/gc-reset/gc-reset",
-                                     "client/examples/fashion_mnist/fashion_mnist",
-                                     "tests/programs/replica_job",
-                                     "tests/programs/popdist_job"};
+// Links every program that the test has among its data into one directory.
+void LinkPrograms(const std::string& bin) {
+  fs::create_directories(bin);
+  for (const auto& entry : fs::recursive_directory_iterator(Program(""))) {
+    std::error_code taken;
+    if (entry.is_regular_file() && access(entry.path().c_str(), X_OK) == 0)
+      fs::create_symlink(entry.path(), bin + "/" + entry.path().filename().string(), taken);
+  }
+}
 
 int FreePort() {
   const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -61,12 +58,7 @@ TestPod::TestPod(int ipus) {
   directory_ = mkdtemp(name);
   home_ = directory_ + "/pod";
   const std::string bin = directory_ + "/bin";
-  fs::create_directories(bin);
-  for (const char* program : kPrograms) {
-    const std::string target = Program(program);
-    if (fs::exists(target))
-      fs::create_symlink(target, bin + "/" + fs::path(program).filename().string());
-  }
+  LinkPrograms(bin);
   port_ = FreePort();
   const char* path = std::getenv("PATH");
   environment_ = {{"PATH", bin + ":" + (path == nullptr ? "/usr/bin:/bin" : path)},
