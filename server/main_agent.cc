@@ -24,15 +24,16 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
-// Tells the controller once a second that the machines are there; stops when destroyed.
+// Registers the machines with the controller and tells it once a second that they live; stops when
+// destroyed.
 class Announcer {
  public:
   Announcer(const std::string& controller, const std::string& endpoint, const agent::Agent& agent)
       : controller_(controller) {
-    request_.set_endpoint(endpoint);
-    request_.set_boot_id(base::RandomId());
+    registration_.set_endpoint(endpoint);
+    registration_.set_boot_id(base::RandomId());
     for (vipuagent::Machine& machine : agent.DescribeMachines())
-      *request_.add_machines() = std::move(machine);
+      *registration_.add_machines() = std::move(machine);
     thread_ = std::thread([this] { Loop(); });
   }
   ~Announcer() {
@@ -46,25 +47,42 @@ class Announcer {
 
  private:
   void Loop() {
-    bool reachable = true;
+    bool reachable = true, registered = false;
     auto stub = Connect();
     while (true) {
-      grpc::ClientContext context;
-      context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
-      vipuagent::AnnounceReply reply;
-      const grpc::Status status = stub->Announce(&context, request_, &reply);
+      const grpc::Status status = Announce(*stub, registered);
       if (status.ok() != reachable) {
         reachable = status.ok();
         spdlog::info("controller {}", reachable ? "reached" : "lost: " + status.error_message());
       }
       // A channel that failed reconnects ever more rarely, a new one at once.
       if (!status.ok()) stub = Connect();
+      const bool at_once = status.ok() && !registered;
       base::MutexLock lock(mutex_);
-      if (lock.WaitUntil(changed_, std::chrono::steady_clock::now() + std::chrono::seconds(1),
+      if (lock.WaitUntil(changed_,
+                         std::chrono::steady_clock::now() + std::chrono::seconds(at_once ? 0 : 1),
                          [&] { return stopping_; })) {
         return;
       }
     }
+  }
+
+  grpc::Status Announce(vipuagent::VipuRegistry::Stub& stub, bool& registered) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+    if (!registered) {
+      vipuagent::RegisterReply reply;
+      const grpc::Status status = stub.Register(&context, registration_, &reply);
+      registered = status.ok();
+      return status;
+    }
+    vipuagent::HeartbeatRequest request;
+    request.set_endpoint(registration_.endpoint());
+    request.set_boot_id(registration_.boot_id());
+    vipuagent::HeartbeatReply reply;
+    const grpc::Status status = stub.Heartbeat(&context, request, &reply);
+    registered = !reply.register_();
+    return status;
   }
 
   std::unique_ptr<vipuagent::VipuRegistry::Stub> Connect() const {
@@ -76,7 +94,7 @@ class Announcer {
   }
 
   const std::string controller_;
-  vipuagent::AnnounceRequest request_;
+  vipuagent::RegisterRequest registration_;
   base::Mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -144,6 +162,7 @@ int Main(int argc, char** argv) {
     return Fail(absl::UnavailableError(absl::StrCat("cannot listen on ", listen)), 1);
   }
   const std::string endpoint = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  (*agent)->SetEndpoint(endpoint);
   spdlog::info("{} machines of type {} at {}, memory limit {} MiB, {} compute threads",
                options.num_machines, options.machine_type, endpoint, memory_limit_mib,
                (*agent)->executors().compute_threads());

@@ -38,6 +38,7 @@ Agent::Agent(const AgentOptions& options, arch::MachineType type)
     machines_.push_back(std::make_unique<machine::Machine>(std::move(identity), type));
   }
   owners_.resize(size_t{options.num_machines} * arch::kIpusPerMachine);
+  partition_of_.resize(owners_.size());
   ticker_ = executors_.Every(std::chrono::milliseconds(250), [this] { Tick(); });
 }
 
@@ -75,80 +76,147 @@ std::vector<vipuagent::Machine> Agent::DescribeMachines() const {
     description.set_host(machine->identity().management_ip);
     description.set_port(machine->identity().management_port);
     description.set_data_ip(machine->identity().data_ip);
-    for (const auto& [key, value] : machine->Facts()) (*description.mutable_facts())[key] = value;
     description.set_board_type(std::string(type_.board_type));
     description.set_clock(arch::ClockText(type_));
+    description.set_network_interface("lo");
     result.push_back(std::move(description));
   }
   return result;
 }
 
+absl::StatusOr<vipuagent::DescribeMachineReply> Agent::DescribeMachine(const std::string& host) {
+  const auto it = machine_by_host_.find(host);
+  if (it == machine_by_host_.end())
+    return absl::NotFoundError(absl::StrCat("machine ", host, " is not on this agent"));
+  machine::Machine& machine = *machines_[it->second];
+  vipuagent::DescribeMachineReply reply;
+  for (const auto& [key, value] : machine.Facts()) (*reply.mutable_facts())[key] = value;
+  for (uint32_t number = 0; number < arch::kIpusPerMachine; ++number) {
+    vipuagent::MachineIpu* ipu = reply.add_ipus();
+    ipu->set_pcie_id(number);
+    ipu->set_pci(absl::StrCat("0000:", number + 1, "a:00.0"));
+    ipu->set_firmware(machine::kFirmwareVersion);
+    ipu->set_architecture(std::string(type_.ipu_name));
+    ipu->set_num_tiles(arch::kTilesPerIpu);
+    ipu->set_clock(arch::ClockText(type_));
+    for (const auto& [key, value] : machine.Attributes(number, nullptr, nullptr))
+      (*ipu->mutable_attributes())[key] = value;
+  }
+  return reply;
+}
+
 absl::StatusOr<std::unique_ptr<Agent::Partition>> Agent::MakePartition(
-    const vipuagent::AgentPartition& spec, std::set<uint32_t>& taken) const {
+    const vipuagent::AgentPartition& spec) const {
   const auto wrong = [&](auto... parts) {
     return absl::InvalidArgumentError(absl::StrCat("partition ", spec.id(), ": ", parts...));
   };
   auto partition = std::make_unique<Partition>();
   partition->spec = spec;
-  const uint32_t gcds = std::max(1u, spec.num_gcds());
-  if (gcds > static_cast<uint32_t>(spec.ipus_size()))
-    return wrong("more GCDs than IPUs on this agent");
-  partition->gcds.resize(gcds);
-  for (const vipuagent::PartitionIpu& ipu : spec.ipus()) {
-    const auto machine = machine_by_host_.find(ipu.machine_host());
-    if (machine == machine_by_host_.end() || ipu.pcie_id() >= arch::kIpusPerMachine) {
-      return wrong("IPU ", ipu.pcie_id(), " of machine ", ipu.machine_host(),
-                   " is not on this agent");
+  uint32_t gcd = 0;
+  for (const vipuagent::Gcd& description : spec.gcds()) {
+    std::vector<Member>& members = partition->gcds.emplace_back();
+    for (const vipuagent::Slice& slice : description.slices()) {
+      if (slice.first_pcie_id() >= arch::kIpusPerMachine || slice.num_ipus() < 1 ||
+          slice.num_ipus() > slice.first_pcie_id() + 1) {
+        return wrong(slice.num_ipus(), " IPUs of machine ", slice.machine_host(), " from IPU ",
+                     slice.first_pcie_id(), " down do not exist");
+      }
+      const auto machine = machine_by_host_.find(slice.machine_host());
+      const bool here = machine != machine_by_host_.end();
+      if (!here && (slice.endpoint().empty() || slice.endpoint() == endpoint_)) {
+        return wrong("machine ", slice.machine_host(), " is not on this agent");
+      }
+      for (uint32_t i = 0; i < slice.num_ipus(); ++i) {
+        const auto routing_id = static_cast<uint32_t>(members.size());
+        const uint32_t number = slice.first_pcie_id() - i;
+        members.push_back(
+            {here ? static_cast<uint32_t>(machine->second * arch::kIpusPerMachine + number)
+                  : Member::kElsewhere,
+             gcd, routing_id});
+      }
     }
-    const auto index =
-        static_cast<uint32_t>(machine->second * arch::kIpusPerMachine + ipu.pcie_id());
-    if (!taken.insert(index).second) {
-      return wrong("IPU ", ipu.pcie_id(), " of machine ", ipu.machine_host(),
-                   " is in two partitions");
-    }
-    if (ipu.gcd_id() >= gcds) return wrong("GCD ", ipu.gcd_id(), " does not exist");
-    partition->gcds[ipu.gcd_id()].push_back({index, ipu.gcd_id(), ipu.routing_id()});
-  }
-  for (auto& gcd : partition->gcds) {
-    std::sort(gcd.begin(), gcd.end(),
-              [](const Member& a, const Member& b) { return a.routing_id < b.routing_id; });
-    for (uint32_t i = 0; i < gcd.size(); ++i) {
-      if (gcd[i].routing_id != i) return wrong("the IPUs of a GCD are not all on this agent");
-    }
+    ++gcd;
   }
   return partition;
 }
 
-absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
-  std::map<std::string, std::unique_ptr<Partition>> next;
+absl::Status Agent::CheckDisjoint(const std::map<std::string, std::unique_ptr<Partition>>& changed,
+                                  const std::set<std::string>& going) const {
   std::set<uint32_t> taken;
+  for (const auto& [id, partition] : changed) {
+    for (const auto& gcd : partition->gcds) {
+      for (const Member& member : gcd) {
+        if (!member.here()) continue;
+        const std::string& other = partition_of_[member.ipu];
+        const bool stays = !other.empty() && other != id && !going.contains(other);
+        if (stays || !taken.insert(member.ipu).second) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "partition ", id, ": IPU ", member.ipu % arch::kIpusPerMachine, " of machine ",
+              machines_[member.ipu / arch::kIpusPerMachine]->identity().management_ip,
+              " is in two partitions"));
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Agent::SetPartitionOfIpus(const Partition& partition, const std::string& id) {
+  for (const auto& gcd : partition.gcds) {
+    for (const Member& member : gcd) {
+      if (member.here()) partition_of_[member.ipu] = id;
+    }
+  }
+}
+
+absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
+  std::map<std::string, std::unique_ptr<Partition>> changed;
   for (const vipuagent::AgentPartition& spec : request.partitions()) {
-    if (next.contains(spec.id())) {
+    if (changed.contains(spec.id())) {
       return absl::InvalidArgumentError(absl::StrCat("partition ", spec.id(), " is named twice"));
     }
-    VPOD_ASSIGN_OR_RETURN(next[spec.id()], MakePartition(spec, taken));
+    VPOD_ASSIGN_OR_RETURN(changed[spec.id()], MakePartition(spec));
   }
   std::vector<std::pair<LeasePtr, std::string>> revoked;
   {
     base::MutexLock lock(mutex_);
-    if (request.controller_boot_id() == controller_boot_id_ &&
-        request.sequence() < configure_sequence_) {
+    const bool same_controller = request.controller_boot_id() == controller_boot_id_;
+    if (same_controller && request.sequence() < configure_sequence_) {
       return absl::AbortedError("an older configuration arrived late");
     }
+    if (!request.complete() &&
+        (!same_controller || request.base_sequence() != configure_sequence_)) {
+      return absl::FailedPreconditionError("the configuration changes one that is not here");
+    }
+    std::set<std::string> going(request.removed().begin(), request.removed().end());
+    if (request.complete()) {
+      for (const auto& [id, partition] : partitions_) going.insert(id);
+    }
+    for (const auto& [id, partition] : changed) going.insert(id);
+    VPOD_RETURN_IF_ERROR(CheckDisjoint(changed, going));
     controller_boot_id_ = request.controller_boot_id();
     configure_sequence_ = request.sequence();
     for (const auto& [id, lease] : leases_) {
-      if (lease->releasing) continue;
       const std::string& partition_id = lease->open.partition_id();
-      const auto kept = next.find(partition_id);
-      if (kept == next.end()) {
+      if (lease->releasing || !going.contains(partition_id)) continue;
+      const auto kept = changed.find(partition_id);
+      if (kept == changed.end()) {
         revoked.emplace_back(lease, absl::StrCat("partition ", partition_id, " was removed"));
       } else if (kept->second->spec.generation() != lease->open.generation()) {
         revoked.emplace_back(lease,
                              absl::StrCat("partition ", partition_id, " was reset or changed"));
       }
     }
-    partitions_ = std::move(next);
+    for (const std::string& id : going) {
+      const auto old = partitions_.find(id);
+      if (old == partitions_.end()) continue;
+      SetPartitionOfIpus(*old->second, "");
+      partitions_.erase(old);
+    }
+    for (auto& [id, partition] : changed) {
+      SetPartitionOfIpus(*partition, id);
+      partitions_[id] = std::move(partition);
+    }
   }
   for (auto& [lease, reason] : revoked) {
     const absl::Status cause = absl::AbortedError(reason);
@@ -169,6 +237,7 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(
   const vipuagent::AgentPartition& spec = it->second->spec;
   for (const auto& gcd : it->second->gcds) {
     for (const Member& member : gcd) {
+      if (!member.here()) continue;
       const Owner& owner = owners_[member.ipu];
       telemetry::v1::IpuTelemetry* ipu = reply.add_ipus();
       ipu->set_gcd_id(member.gcd);

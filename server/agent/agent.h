@@ -58,12 +58,17 @@ class Agent {
   void Stop();
 
   engine::Executors& executors() { return executors_; }
+  // host:port where this process serves, by which peers know it; set once before serving.
+  void SetEndpoint(std::string endpoint) { endpoint_ = std::move(endpoint); }
   // Name of the abstract Unix socket told to clients; set once by the local door before serving.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
 
   // --- Management ---
   std::vector<vipuagent::Machine> DescribeMachines() const;
-  // Replaces the partitions. Leases of those that are gone, or whose generation rose, end.
+  // NotFound when the machine is not on this agent.
+  absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string& host);
+  // Replaces or changes the partitions. Leases of those that are gone, or whose generation rose,
+  // end.
   absl::Status Configure(const vipuagent::ConfigureRequest& request);
   // NotFound when the partition is not on this agent.
   absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
@@ -112,10 +117,14 @@ class Agent {
 
   Agent(const AgentOptions& options, arch::MachineType type);
   void Tick();
-  // Builds a partition from its description; `taken` collects the IPUs of all partitions of a
-  // configuration.
-  absl::StatusOr<std::unique_ptr<Partition>> MakePartition(const vipuagent::AgentPartition& spec,
-                                                           std::set<uint32_t>& taken) const;
+  absl::StatusOr<std::unique_ptr<Partition>> MakePartition(
+      const vipuagent::AgentPartition& spec) const;
+  // No IPU of `changed` twice, nor in a partition that is not `going`.
+  absl::Status CheckDisjoint(const std::map<std::string, std::unique_ptr<Partition>>& changed,
+                             const std::set<std::string>& going) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetPartitionOfIpus(const Partition& partition, const std::string& id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   machine::Ipu& IpuAt(uint32_t index);
   // Tries an attach. Returns false when it has to wait for IPUs that are being released.
   bool TryAttach(PendingAttach& pending, std::vector<std::function<void()>>& calls)
@@ -142,13 +151,14 @@ class Agent {
   engine::MemoryBudget budget_;
   std::vector<std::unique_ptr<machine::Machine>> machines_;
   std::map<std::string, size_t> machine_by_host_;
-  std::string local_socket_;
+  std::string local_socket_, endpoint_;
 
   base::Mutex mutex_;
   std::string controller_boot_id_ ABSL_GUARDED_BY(mutex_);
   uint64_t configure_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, std::unique_ptr<Partition>> partitions_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Owner> owners_ ABSL_GUARDED_BY(mutex_);  // by IPU: 4 × machine + number
+  std::vector<Owner> owners_ ABSL_GUARDED_BY(mutex_);              // by IPU: 4 × machine + number
+  std::vector<std::string> partition_of_ ABSL_GUARDED_BY(mutex_);  // by IPU; empty: free
   std::map<std::string, LeasePtr> leases_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<fabric::Job>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PendingAttach>> pending_ ABSL_GUARDED_BY(mutex_);

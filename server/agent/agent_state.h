@@ -11,9 +11,11 @@ namespace vpod::agent {
 
 // An IPU as a member of a partition.
 struct Agent::Member {
-  uint32_t ipu = 0;  // index in the agent: 4 × machine + number
+  static constexpr uint32_t kElsewhere = ~0u;
+  uint32_t ipu = kElsewhere;  // index in the agent: 4 × machine + number; kElsewhere: on a peer
   uint32_t gcd = 0;
   uint32_t routing_id = 0;
+  bool here() const { return ipu != kElsewhere; }
 };
 
 struct Agent::Partition {

@@ -73,6 +73,14 @@ std::string SumExecutable() {
   return program::Serialize(executable);
 }
 
+vipuagent::Slice WholeMachine(const std::string& host) {
+  vipuagent::Slice slice;
+  slice.set_machine_host(host);
+  slice.set_first_pcie_id(3);
+  slice.set_num_ipus(4);
+  return slice;
+}
+
 class AgentTest : public testing::Test {
  protected:
   AgentTest() {
@@ -89,18 +97,15 @@ class AgentTest : public testing::Test {
     vipuagent::ConfigureRequest request;
     request.set_controller_boot_id("boot");
     request.set_sequence(++sequence_);
+    request.set_complete(true);
     if (present) {
       vipuagent::AgentPartition* partition = request.add_partitions();
       partition->set_id("p");
       partition->set_generation(generation);
-      partition->set_num_gcds(1);
       partition->set_reconfigurable(true);
-      for (uint32_t i = 0; i < 16; ++i) {
-        vipuagent::PartitionIpu* ipu = partition->add_ipus();
-        ipu->set_machine_host(absl::StrCat("127.10.0.", 1 + i / 4));
-        ipu->set_pcie_id(3 - i % 4);
-        ipu->set_routing_id(i);
-      }
+      vipuagent::Gcd* gcd = partition->add_gcds();
+      for (uint32_t machine = 0; machine < 4; ++machine)
+        *gcd->add_slices() = WholeMachine(absl::StrCat("127.10.0.", 1 + machine));
     }
     ASSERT_TRUE(agent_->Configure(request).ok());
   }
@@ -288,8 +293,8 @@ TEST_F(AgentTest, HostMemoryRunsOutForTheJobOnly) {
   vipuagent::AgentPartition* partition = request.add_partitions();
   partition->set_id("p");
   partition->set_generation(1);
-  partition->set_num_gcds(1);
-  partition->add_ipus()->set_machine_host("127.10.0.1");
+  *partition->add_gcds()->add_slices() = WholeMachine("127.10.0.1");
+  request.set_complete(true);
   ASSERT_TRUE(agent_->Configure(request).ok());
   const std::string lease = MustAttach(Open(0));
   EXPECT_TRUE(agent_->Load(lease, SumExecutable()).ok());
@@ -328,7 +333,7 @@ TEST_F(AgentTest, ConfigurationNamingForeignMachinesIsRefusedAndChangesNothing) 
   request.set_sequence(++sequence_);
   vipuagent::AgentPartition* partition = request.add_partitions();
   partition->set_id("q");
-  partition->add_ipus()->set_machine_host("10.0.0.1");
+  *partition->add_gcds()->add_slices() = WholeMachine("10.0.0.1");
   EXPECT_EQ(agent_->Configure(request).code(), absl::StatusCode::kInvalidArgument);
   MustAttach(Open(0));
   request.clear_partitions();
@@ -338,13 +343,14 @@ TEST_F(AgentTest, ConfigurationNamingForeignMachinesIsRefusedAndChangesNothing) 
 
 TEST_F(AgentTest, AnIpuIsInOnePartitionOnly) {
   vipuagent::ConfigureRequest request;
+  request.set_complete(true);
   for (const char* id : {"q", "r"}) {
     vipuagent::AgentPartition* partition = request.add_partitions();
     partition->set_id(id);
-    partition->add_ipus()->set_machine_host("127.10.0.1");
+    *partition->add_gcds()->add_slices() = WholeMachine("127.10.0.1");
   }
   EXPECT_EQ(agent_->Configure(request).message(),
-            "partition r: IPU 0 of machine 127.10.0.1 is in two partitions");
+            "partition r: IPU 3 of machine 127.10.0.1 is in two partitions");
 }
 
 TEST_F(AgentTest, NewPartitionWaitsForKernelsOfTheOldOne) {

@@ -48,7 +48,14 @@ absl::StatusOr<std::vector<uint32_t>> Agent::FindIpus(absl::string_view partitio
   VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range,
                         arch::IpusOfDevice(static_cast<uint32_t>(gcds[gcd].size()), device_id));
   std::vector<uint32_t> ipus;
-  for (uint32_t i = 0; i < range.count; ++i) ipus.push_back(gcds[gcd][range.first + i].ipu);
+  for (uint32_t i = 0; i < range.count; ++i) {
+    const Member& member = gcds[gcd][range.first + i];
+    if (!member.here()) {
+      return absl::UnimplementedError(
+          absl::StrCat("device ", device_id, " has IPUs that another agent holds"));
+    }
+    ipus.push_back(member.ipu);
+  }
   return ipus;
 }
 

@@ -122,9 +122,9 @@ std::string Controller::ClusterOfAgent(const std::string& agent_id) {
   return "";
 }
 
-const Controller::Announcement* Controller::AnnouncementOf(const store::StoredAgent& agent) {
-  const auto it = announced_.find(HostPort(agent.host(), agent.port()));
-  return it == announced_.end() ? nullptr : &it->second;
+const Controller::Registration* Controller::RegistrationOf(const store::StoredAgent& agent) {
+  const auto it = registered_.find(HostPort(agent.host(), agent.port()));
+  return it == registered_.end() ? nullptr : &it->second;
 }
 
 vipuadmin::Agent Controller::DescribeAgent(const store::StoredAgent& agent, bool with_ipus) {
@@ -141,24 +141,16 @@ vipuadmin::Agent Controller::DescribeAgent(const store::StoredAgent& agent, bool
   result.set_free_ipus(free);
   result.set_status("Unknown");
   result.set_last_seen_ms(-1);
-  const Announcement* announcement = AnnouncementOf(agent);
-  if (announcement != nullptr) {
-    const auto age = options_.now() - announcement->seen;
+  const Registration* registration = RegistrationOf(agent);
+  if (registration != nullptr) {
+    const auto age = options_.now() - endpoints_[registration->endpoint].seen;
     result.set_last_seen_ms(std::chrono::duration_cast<std::chrono::milliseconds>(age).count());
     result.set_status(age > options_.agent_timeout ? "Down" : "Up");
-    *result.mutable_facts() = announcement->machine.facts();
   }
   if (!with_ipus) return result;
   for (uint32_t number = 0; number < arch::kIpusPerMachine; ++number) {
     vipuadmin::AgentIpu* ipu = result.add_ipus();
     ipu->set_index(number);
-    ipu->set_pci(absl::StrCat("0000:", std::string(1, static_cast<char>('1' + number)), "a:00.0"));
-    ipu->set_firmware("2.5.9");
-    ipu->set_num_tiles(arch::kTilesPerIpu);
-    if (announcement != nullptr) {
-      ipu->set_clock(announcement->machine.clock());
-      ipu->set_architecture(announcement->machine.board_type() == "M2000" ? "GC200" : "Bow");
-    }
     const auto it = used.find({agent.id(), number});
     if (it != used.end()) ipu->set_partition_id(it->second);
   }
@@ -173,28 +165,47 @@ std::vector<vipuadmin::Agent> Controller::ListAgents() {
 }
 
 absl::StatusOr<vipuadmin::Agent> Controller::GetAgent(const std::string& id) {
-  base::MutexLock lock(mutex_);
-  const auto it = agents_.find(id);
-  if (it == agents_.end())
-    return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
-  return DescribeAgent(it->second, true);
+  vipuadmin::Agent agent;
+  std::string endpoint;
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = agents_.find(id);
+    if (it == agents_.end())
+      return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
+    agent = DescribeAgent(it->second, true);
+    if (const Registration* registration = RegistrationOf(it->second); registration != nullptr)
+      endpoint = registration->endpoint;
+  }
+  if (agent.status() != "Up") return agent;
+  const auto machine = gateway_->DescribeMachine(endpoint, agent.host());
+  if (!machine.ok()) return agent;  // what the controller itself knows is worth showing
+  *agent.mutable_facts() = machine->facts();
+  for (const vipuagent::MachineIpu& described : machine->ipus()) {
+    if (described.pcie_id() >= static_cast<uint32_t>(agent.ipus_size())) continue;
+    vipuadmin::AgentIpu* ipu = agent.mutable_ipus(static_cast<int>(described.pcie_id()));
+    ipu->set_pci(described.pci());
+    ipu->set_firmware(described.firmware());
+    ipu->set_architecture(described.architecture());
+    ipu->set_num_tiles(described.num_tiles());
+    ipu->set_clock(described.clock());
+  }
+  return agent;
 }
 
 std::vector<vipuadmin::DiscoveredAgent> Controller::DiscoverAgents() {
   base::MutexLock lock(mutex_);
   std::map<std::string, std::string> id_by_address;
   for (const auto& [id, agent] : agents_) id_by_address[HostPort(agent.host(), agent.port())] = id;
-  // Machines keep the order in which they were announced (by address as a number), not that of the
-  // text.
+  // By address as a number, not as text.
   std::vector<vipuadmin::DiscoveredAgent> result;
-  for (const auto& [address, announcement] : announced_) {
+  for (const auto& [address, registration] : registered_) {
     vipuadmin::DiscoveredAgent agent;
-    agent.set_host(announcement.machine.host());
-    agent.set_port(announcement.machine.port());
-    agent.set_network_interface("lo");
-    agent.set_last_seen_ms(
-        std::chrono::duration_cast<std::chrono::milliseconds>(options_.now() - announcement.seen)
-            .count());
+    agent.set_host(registration.machine.host());
+    agent.set_port(registration.machine.port());
+    agent.set_network_interface(registration.machine.network_interface());
+    agent.set_last_seen_ms(std::chrono::duration_cast<std::chrono::milliseconds>(
+                               options_.now() - endpoints_[registration.endpoint].seen)
+                               .count());
     const auto it = id_by_address.find(address);
     agent.set_added(it != id_by_address.end());
     if (it != id_by_address.end()) agent.set_agent_id(it->second);

@@ -36,11 +36,14 @@ class AgentGateway {
   // Sends the configuration; calls `done` once, from any thread, never before returning.
   virtual void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
                          std::function<void(absl::Status)> done) = 0;
+  // What a machine says of itself. Blocks for at most some seconds; called without a lock.
+  virtual absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(
+      const std::string& endpoint, const std::string& host) = 0;
 };
 
 struct ControllerOptions {
   std::chrono::milliseconds agent_timeout{
-      5000};  // without an announcement for so long an agent is Down
+      5000};                                     // without a heartbeat for so long an agent is Down
   std::chrono::seconds partition_timeout{300};   // PENDING for longer becomes ERROR
   std::chrono::seconds removed_status_kept{60};  // REMOVED is answered for so long
   std::function<std::chrono::steady_clock::time_point()> now = [] {
@@ -64,7 +67,9 @@ class Controller {
   std::vector<vipuadmin::Agent> ListAgents();
   absl::StatusOr<vipuadmin::Agent> GetAgent(const std::string& id);
   std::vector<vipuadmin::DiscoveredAgent> DiscoverAgents();
-  void Announce(const vipuagent::AnnounceRequest& request);
+  void Register(const vipuagent::RegisterRequest& request);
+  // True: the process is not known and shall register.
+  bool Heartbeat(const vipuagent::HeartbeatRequest& request);
 
   // --- Clusters and allocations ---
   absl::Status CreateCluster(const vipuadmin::Cluster& cluster);
@@ -89,15 +94,15 @@ class Controller {
   void Tick();
 
  private:
-  // A machine as it last announced itself.
-  struct Announcement {
+  // A machine as its process registered it.
+  struct Registration {
     std::string endpoint;
     vipuagent::Machine machine;
-    Clock::time_point seen;
   };
   // A process that holds machines.
   struct Endpoint {
     std::string boot_id;
+    std::string fabric_address;
     Clock::time_point seen;
     bool up = true;
     bool in_flight = false;                     // a Configure is under way
@@ -136,7 +141,7 @@ class Controller {
   std::map<std::pair<std::string, uint32_t>, std::string> IpusInUse(const std::string& ignored)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string ClusterOfAgent(const std::string& agent_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  const Announcement* AnnouncementOf(const store::StoredAgent& agent)
+  const Registration* RegistrationOf(const store::StoredAgent& agent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   vipuadmin::Agent DescribeAgent(const store::StoredAgent& agent, bool with_ipus)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -151,6 +156,9 @@ class Controller {
   std::set<std::string> EndpointsOf(const store::StoredPartition& partition)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MarkDirty(const std::set<std::string>& endpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The IPUs of a partition and the processes that hold them, as agents are told.
+  void AddSlices(const store::StoredPartition& partition, vipuagent::AgentPartition& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   vipuagent::ConfigureRequest ConfigurationOf(const std::string& endpoint)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetPending(Partition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -171,7 +179,7 @@ class Controller {
   std::map<std::string, Partition> partitions_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::pair<vipuuser::PartitionStatus, Clock::time_point>> removed_
       ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, Announcement> announced_ ABSL_GUARDED_BY(mutex_);  // by host:port
+  std::map<std::string, Registration> registered_ ABSL_GUARDED_BY(mutex_);  // by host:port
   std::map<std::string, Endpoint> endpoints_ ABSL_GUARDED_BY(mutex_);
   uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -27,6 +27,20 @@ class FakeGateway : public AgentGateway {
                  std::function<void(absl::Status)> done) override {
     calls.push_back({endpoint, request, std::move(done)});
   }
+  absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(
+      const std::string&, const std::string& host) override {
+    vipuagent::DescribeMachineReply reply;
+    (*reply.mutable_facts())["Platform"] = "ipum-p2";
+    (*reply.mutable_facts())["Host"] = host;
+    for (uint32_t number = 0; number < 4; ++number) {
+      vipuagent::MachineIpu* ipu = reply.add_ipus();
+      ipu->set_pcie_id(number);
+      ipu->set_architecture("GC200");
+      ipu->set_num_tiles(1472);
+      ipu->set_clock("1330MHz");
+    }
+    return reply;
+  }
   // Answers the oldest call and returns it.
   Call Answer(absl::Status status = absl::OkStatus()) {
     if (calls.empty()) {
@@ -75,10 +89,10 @@ class ControllerTest : public testing::Test {
 
   static std::string Host(int machine) { return absl::StrCat("10.1.2.", machine + 1); }
 
-  // The process at `endpoint` announces the machines first … first+count-1.
-  void Announce(int first, int count, const std::string& endpoint = "process-1",
+  // The process at `endpoint` registers the machines first … first+count-1, or lives on.
+  void Register(int first, int count, const std::string& endpoint = "process-1",
                 const std::string& boot_id = "boot-1") {
-    vipuagent::AnnounceRequest request;
+    vipuagent::RegisterRequest request;
     request.set_endpoint(endpoint);
     request.set_boot_id(boot_id);
     for (int i = first; i < first + count; ++i) {
@@ -88,9 +102,8 @@ class ControllerTest : public testing::Test {
       machine->set_data_ip(absl::StrCat("10.1.5.", i + 1));
       machine->set_board_type("M2000");
       machine->set_clock("1330MHz");
-      (*machine->mutable_facts())["Platform"] = "ipum-p2";
     }
-    controller_->Announce(request);
+    controller_->Register(request);
   }
 
   absl::Status CreateAgent(const std::string& id, const std::string& host, uint32_t port = 8080) {
@@ -114,9 +127,9 @@ class ControllerTest : public testing::Test {
     cluster.set_topology(topology);
     return cluster;
   }
-  // Machines, agents and a cluster of all of them, announced by one process.
+  // Machines, agents and a cluster of all of them, registered by one process.
   void CreatePod(int machines, uint32_t ilds = 1, const std::string& topology = "") {
-    Announce(0, machines);
+    Register(0, machines);
     CreateAgents(0, machines);
     ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, machines, ilds, topology)).ok());
     gateway_.ConfirmAll();

@@ -44,12 +44,12 @@ TEST_F(ControllerTest, AgentIdsAndAddressesAreUnique) {
   EXPECT_TRUE(CreateAgent("ag2", "10.1.2.1", 8081).ok());
 }
 
-TEST_F(ControllerTest, AgentStatusFollowsItsAnnouncements) {
+TEST_F(ControllerTest, AgentStatusFollowsItsHeartbeats) {
   CreateAgents(0, 1);
   vipuadmin::Agent agent = *controller_->GetAgent("ag0");
   EXPECT_EQ(agent.status(), "Unknown");
   EXPECT_LT(agent.last_seen_ms(), 0);
-  Announce(0, 1);
+  Register(0, 1);
   Advance(std::chrono::milliseconds(2000));
   agent = *controller_->GetAgent("ag0");
   EXPECT_EQ(agent.status(), "Up");
@@ -57,7 +57,7 @@ TEST_F(ControllerTest, AgentStatusFollowsItsAnnouncements) {
   EXPECT_EQ(agent.facts().at("Platform"), "ipum-p2");
   Advance(std::chrono::milliseconds(3001));
   EXPECT_EQ(controller_->GetAgent("ag0")->status(), "Down");
-  Announce(0, 1);
+  Register(0, 1);
   EXPECT_EQ(controller_->GetAgent("ag0")->status(), "Up");
 }
 
@@ -85,7 +85,7 @@ TEST_F(ControllerTest, MissingAgentIsNotFound) {
 }
 
 TEST_F(ControllerTest, DiscoveryListsMachinesByAddressWithTheirIds) {
-  Announce(0, 12);
+  Register(0, 12);
   ASSERT_TRUE(CreateAgent("first", Host(0)).ok());
   const auto found = controller_->DiscoverAgents();
   ASSERT_EQ(found.size(), 12u);

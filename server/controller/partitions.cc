@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
+#include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "server/controller/controller.h"
 #include "server/controller/placement.h"
@@ -202,6 +203,7 @@ absl::StatusOr<std::string> Controller::CreatePartition(
         static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
                                   std::chrono::system_clock::now().time_since_epoch())
                                   .count()));
+    partition.stored.set_fabric_key(base::RandomId());
     partition.stored.set_request_id(request.request_id());
     partition.stored.set_disable_auto_reset(request.disable_auto_reset());
     partition.stored.set_relocatable(request.relocatable());
@@ -227,6 +229,7 @@ absl::Status Controller::UpdatePartition(const vipuuser::PartitionRequirements& 
     next.clear_ipus();
     for (const store::StoredIpu& ipu : ipus) *next.add_ipus() = ipu;
     next.set_generation(next.generation() + 1);
+    next.set_fabric_key(base::RandomId());
     VPOD_RETURN_IF_ERROR(store_->Put("partition", requirements.id(), next.SerializeAsString()));
     MarkDirty(EndpointsOf(partition->stored));  // those it leaves must hear of it too
     partition->stored = std::move(next);
@@ -242,6 +245,7 @@ absl::Status Controller::ResetPartition(const std::string& id) {
     VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id));
     store::StoredPartition next = partition->stored;
     next.set_generation(next.generation() + 1);
+    next.set_fabric_key(base::RandomId());
     VPOD_RETURN_IF_ERROR(store_->Put("partition", id, next.SerializeAsString()));
     partition->stored = std::move(next);
     SetPending(*partition);
@@ -293,11 +297,11 @@ vipuuser::PartitionConfig Controller::DescribeGcd(const Partition& partition, ui
     device->set_routing_id(ipu.routing_id());
     device->set_pcie_id(ipu.pcie_id());
     const auto agent = agents_.find(ipu.agent_id());
-    const Announcement* announcement =
-        agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
-    if (announcement != nullptr) {
-      device->set_ip(announcement->machine.data_ip());
-      device->set_endpoint(announcement->endpoint);
+    const Registration* registration =
+        agent == agents_.end() ? nullptr : RegistrationOf(agent->second);
+    if (registration != nullptr) {
+      device->set_ip(registration->machine.data_ip());
+      device->set_endpoint(registration->endpoint);
     }
   }
   auto& attributes = *config.mutable_attributes();
@@ -310,6 +314,7 @@ vipuuser::PartitionConfig Controller::DescribeGcd(const Partition& partition, ui
   attributes["Sync type"] = r.sync_type();
   attributes["Routing type"] = r.ipu_link_routing();
   for (const auto& [key, value] : TargetOptions(partition.stored)) attributes[key] = value;
+  config.set_fabric_key(partition.stored.fabric_key());
   return config;
 }
 

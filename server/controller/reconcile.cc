@@ -7,27 +7,45 @@
 
 namespace vpod::controller {
 
-void Controller::Announce(const vipuagent::AnnounceRequest& request) {
+void Controller::Register(const vipuagent::RegisterRequest& request) {
   {
     base::MutexLock lock(mutex_);
-    const Clock::time_point now = options_.now();
     Endpoint& endpoint = endpoints_[request.endpoint()];
     if (endpoint.boot_id != request.boot_id()) {
-      // A new process knows nothing yet.
+      // A new process knows nothing yet, and its peers do not know it.
       endpoint.boot_id = request.boot_id();
+      endpoint.fabric_address = request.fabric_address();
       endpoint.confirmed.clear();
+      for (const auto& [id, partition] : partitions_) {
+        const std::set<std::string> endpoints = EndpointsOf(partition.stored);
+        if (endpoints.contains(request.endpoint())) MarkDirty(endpoints);
+      }
       endpoint.dirty = true;
     }
-    endpoint.seen = now;
+    endpoint.seen = options_.now();
     endpoint.up = true;
     for (const vipuagent::Machine& machine : request.machines()) {
-      Announcement& announcement = announced_[absl::StrCat(machine.host(), ":", machine.port())];
-      if (announcement.endpoint != request.endpoint()) endpoint.dirty = true;
-      announcement = {request.endpoint(), machine, now};
+      Registration& registration = registered_[absl::StrCat(machine.host(), ":", machine.port())];
+      if (registration.endpoint != request.endpoint()) endpoint.dirty = true;
+      registration = {request.endpoint(), machine};
     }
     UpdateStates();
   }
   Reconcile();
+}
+
+bool Controller::Heartbeat(const vipuagent::HeartbeatRequest& request) {
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = endpoints_.find(request.endpoint());
+    if (it == endpoints_.end() || it->second.boot_id != request.boot_id()) return true;
+    it->second.seen = options_.now();
+    if (it->second.up) return false;
+    it->second.up = true;
+    UpdateStates();
+  }
+  Reconcile();
+  return false;
 }
 
 std::set<std::string> Controller::EndpointsOf(const store::StoredPartition& partition) {
@@ -36,9 +54,9 @@ std::set<std::string> Controller::EndpointsOf(const store::StoredPartition& part
   for (const store::StoredIpu& ipu : partition.ipus()) {
     if (!seen.insert(ipu.agent_id()).second) continue;
     const auto agent = agents_.find(ipu.agent_id());
-    const Announcement* announcement =
-        agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
-    endpoints.insert(announcement == nullptr ? "" : announcement->endpoint);
+    const Registration* registration =
+        agent == agents_.end() ? nullptr : RegistrationOf(agent->second);
+    endpoints.insert(registration == nullptr ? "" : registration->endpoint);
   }
   return endpoints;
 }
@@ -57,10 +75,47 @@ void Controller::SetPending(Partition& partition) {
   MarkDirty(EndpointsOf(partition.stored));
 }
 
+void Controller::AddSlices(const store::StoredPartition& partition,
+                           vipuagent::AgentPartition& spec) {
+  std::set<std::string> named;
+  vipuagent::Slice* slice = nullptr;
+  std::string agent_id;
+  for (const store::StoredIpu& ipu : partition.ipus()) {
+    while (static_cast<uint32_t>(spec.gcds_size()) <= ipu.gcd_id()) {
+      spec.add_gcds();
+      slice = nullptr;
+    }
+    if (slice != nullptr && agent_id == ipu.agent_id() &&
+        slice->first_pcie_id() - slice->num_ipus() == ipu.pcie_id()) {
+      slice->set_num_ipus(slice->num_ipus() + 1);
+      continue;
+    }
+    const auto agent = agents_.find(ipu.agent_id());
+    const Registration* registration =
+        agent == agents_.end() ? nullptr : RegistrationOf(agent->second);
+    slice = spec.mutable_gcds(static_cast<int>(ipu.gcd_id()))->add_slices();
+    agent_id = ipu.agent_id();
+    slice->set_first_pcie_id(ipu.pcie_id());
+    slice->set_num_ipus(1);
+    slice->set_ild(ipu.ild());
+    if (registration == nullptr) continue;
+    slice->set_machine_host(registration->machine.host());
+    slice->set_endpoint(registration->endpoint);
+    if (!named.insert(registration->endpoint).second) continue;
+    const Endpoint& endpoint = endpoints_[registration->endpoint];
+    vipuagent::Peer* peer = spec.add_peers();
+    peer->set_endpoint(registration->endpoint);
+    peer->set_boot_id(endpoint.boot_id);
+    peer->set_fabric_address(endpoint.fabric_address);
+  }
+}
+
 vipuagent::ConfigureRequest Controller::ConfigurationOf(const std::string& endpoint) {
   vipuagent::ConfigureRequest request;
+  request.set_complete(true);
   request.set_sequence(++sequence_);
   request.set_controller_boot_id(boot_id_);
+  request.set_agent_boot_id(endpoints_[endpoint].boot_id);
   for (const auto& [id, partition] : partitions_) {
     if (!EndpointsOf(partition.stored).contains(endpoint)) continue;
     const vipuuser::PartitionRequirements& r = partition.stored.requirements();
@@ -68,25 +123,16 @@ vipuagent::ConfigureRequest Controller::ConfigurationOf(const std::string& endpo
     spec->set_id(id);
     spec->set_generation(partition.stored.generation());
     spec->set_reconfigurable(r.reconfigurable());
-    spec->set_num_gcds(r.num_gcds());
     spec->set_num_replicas(r.num_replicas());
     spec->set_sync_type(r.sync_type());
     spec->set_ild_routing(r.ipu_link_routing());
+    spec->set_gw_routing(r.gw_link_routing());
     spec->set_owner(partition.stored.created_by());
     spec->set_shared(r.shared());
+    spec->set_fabric_key(partition.stored.fabric_key());
     for (const auto& [key, value] : TargetOptions(partition.stored))
       (*spec->mutable_target_options())[key] = value;
-    for (const store::StoredIpu& stored : partition.stored.ipus()) {
-      const auto agent = agents_.find(stored.agent_id());
-      const Announcement* announcement =
-          agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
-      if (announcement == nullptr || announcement->endpoint != endpoint) continue;
-      vipuagent::PartitionIpu* ipu = spec->add_ipus();
-      ipu->set_machine_host(announcement->machine.host());
-      ipu->set_pcie_id(stored.pcie_id());
-      ipu->set_gcd_id(stored.gcd_id());
-      ipu->set_routing_id(stored.routing_id());
-    }
+    AddSlices(partition.stored, *spec);
   }
   return request;
 }
@@ -134,7 +180,7 @@ void Controller::Configured(const std::string& name, const std::string& boot_id,
         it->second.last_error = std::string(status.message());
       }
     } else {
-      endpoint.dirty = true;  // the next announcement or tick tries again
+      endpoint.dirty = true;  // the next heartbeat or tick tries again
       return;
     }
     UpdateStates();
@@ -148,10 +194,10 @@ void Controller::UpdateStates() {
     std::string silent;
     for (const store::StoredIpu& ipu : partition.stored.ipus()) {
       const auto agent = agents_.find(ipu.agent_id());
-      const Announcement* announcement =
-          agent == agents_.end() ? nullptr : AnnouncementOf(agent->second);
+      const Registration* registration =
+          agent == agents_.end() ? nullptr : RegistrationOf(agent->second);
       const auto endpoint =
-          announcement == nullptr ? endpoints_.end() : endpoints_.find(announcement->endpoint);
+          registration == nullptr ? endpoints_.end() : endpoints_.find(registration->endpoint);
       if (endpoint == endpoints_.end()) {
         confirmed = false;
         continue;

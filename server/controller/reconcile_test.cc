@@ -26,31 +26,37 @@ TEST_F(ReconcileTest, PendingBecomesActiveWhenTheAgentConfirms) {
   const vipuagent::AgentPartition& sent = call.request.partitions(0);
   EXPECT_EQ(sent.id(), "p1");
   EXPECT_EQ(sent.generation(), StatusOf("p1").generation());
-  EXPECT_EQ(sent.num_gcds(), 2u);
   EXPECT_EQ(sent.owner(), "alice");
   EXPECT_TRUE(sent.shared());
   EXPECT_EQ(sent.ild_routing(), "SWNC");
   EXPECT_EQ(sent.target_options().at("instanceSize"), "2");
-  ASSERT_EQ(sent.ipus_size(), 4);
-  EXPECT_EQ(sent.ipus(3).machine_host(), "10.1.2.1");
-  EXPECT_EQ(sent.ipus(3).pcie_id(), 0u);
-  EXPECT_EQ(sent.ipus(3).gcd_id(), 1u);
-  EXPECT_EQ(sent.ipus(3).routing_id(), 1u);
+  ASSERT_EQ(sent.gcds_size(), 2);
+  ASSERT_EQ(sent.gcds(1).slices_size(), 1);
+  const vipuagent::Slice& slice = sent.gcds(1).slices(0);
+  EXPECT_EQ(slice.machine_host(), "10.1.2.1");
+  EXPECT_EQ(slice.endpoint(), "process-1");
+  EXPECT_EQ(slice.first_pcie_id(), 1u);
+  EXPECT_EQ(slice.num_ipus(), 2u);
+  ASSERT_EQ(sent.peers_size(), 1);
+  EXPECT_EQ(sent.peers(0).boot_id(), "boot-1");
+  EXPECT_FALSE(sent.fabric_key().empty());
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   EXPECT_EQ(StatusOf("p1").provisioning_state(), vipuuser::PRS_IDLE);
   EXPECT_EQ(StatusOf("p1").error(), 0u);
 }
 
 TEST_F(ReconcileTest, AllProcessesOfAPartitionMustConfirm) {
-  Announce(0, 1, "process-1");
-  Announce(1, 1, "process-2");
+  Register(0, 1, "process-1");
+  Register(1, 1, "process-2");
   CreateAgents(0, 2);
   ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
   gateway_.ConfirmAll();
   ASSERT_TRUE(Create("p1", 8).ok());
   ASSERT_EQ(gateway_.calls.size(), 2u);
   const FakeGateway::Call first = gateway_.Answer();
-  EXPECT_EQ(first.request.partitions(0).ipus_size(), 4);  // its own machines only
+  // Those on the other process too: the two must find each other.
+  EXPECT_EQ(first.request.partitions(0).gcds(0).slices_size(), 2);
+  EXPECT_EQ(first.request.partitions(0).peers(1).endpoint(), "process-2");
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
   gateway_.Answer();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
@@ -121,8 +127,8 @@ TEST_F(ReconcileTest, RemovedPartitionIsTakenFromTheAgent) {
 }
 
 TEST_F(ReconcileTest, UpdateTellsTheProcessThatThePartitionLeaves) {
-  Announce(0, 1, "process-1");
-  Announce(1, 1, "process-2");
+  Register(0, 1, "process-1");
+  Register(1, 1, "process-2");
   CreateAgents(0, 2);
   ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
   gateway_.ConfirmAll();
@@ -147,22 +153,22 @@ TEST_F(ReconcileTest, SilentAgentIsAnErrorAndItsReturnAnEndToIt) {
   Advance(milliseconds(1));
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
   EXPECT_EQ(StatusOf("p1").message(), "Agent ag0 does not answer.");
-  Announce(0, 1);
+  Register(0, 1);
   gateway_.ConfirmAll();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   EXPECT_EQ(StatusOf("p1").message(), "");
 }
 
 TEST_F(ReconcileTest, OtherPartitionsDoNotNoticeASilentAgent) {
-  Announce(0, 1, "process-1");
-  Announce(1, 1, "process-2");
+  Register(0, 1, "process-1");
+  Register(1, 1, "process-2");
   CreateAgents(0, 2);
   ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
   gateway_.ConfirmAll();
   CreateActive(Wanted("p1", 4));
   CreateActive(Wanted("p2", 4));
   now_ += seconds(4);
-  Announce(0, 1, "process-1");
+  Register(0, 1, "process-1");
   Advance(seconds(2));
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   EXPECT_EQ(StateOf("p2"), vipuuser::PS_ERROR);
@@ -176,7 +182,7 @@ TEST_F(ReconcileTest, WithoutAutoResetTheErrorStaysUntilAReset) {
   ASSERT_TRUE(controller_->CreatePartition(request, "alice").ok());
   gateway_.ConfirmAll();
   Advance(seconds(6));
-  Announce(0, 1);
+  Register(0, 1);
   gateway_.ConfirmAll();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
   ASSERT_TRUE(controller_->ResetPartition("p1").ok());
@@ -187,9 +193,9 @@ TEST_F(ReconcileTest, WithoutAutoResetTheErrorStaysUntilAReset) {
 TEST_F(ReconcileTest, NewProcessIsToldEverythingAgain) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
-  Announce(0, 1);  // the same process: nothing to say
+  Register(0, 1);  // the same process: nothing to say
   EXPECT_TRUE(gateway_.calls.empty());
-  Announce(0, 1, "process-1", "boot-2");
+  Register(0, 1, "process-1", "boot-2");
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
   ASSERT_EQ(gateway_.calls.size(), 1u);
   EXPECT_EQ(gateway_.Answer().request.partitions_size(), 1);
@@ -199,7 +205,7 @@ TEST_F(ReconcileTest, NewProcessIsToldEverythingAgain) {
 TEST_F(ReconcileTest, ConfirmationOfAnEarlierProcessDoesNotCount) {
   CreatePod(1);
   ASSERT_TRUE(Create("p1", 4).ok());
-  Announce(0, 1, "process-1", "boot-2");  // while the configuration is under way
+  Register(0, 1, "process-1", "boot-2");  // while the configuration is under way
   gateway_.Answer();                      // by the process that has ended since
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
   gateway_.Answer();
@@ -209,7 +215,7 @@ TEST_F(ReconcileTest, ConfirmationOfAnEarlierProcessDoesNotCount) {
 TEST_F(ReconcileTest, MachineThatMovesToAnotherProcessIsConfiguredThere) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
-  Announce(0, 1, "process-9", "boot-9");
+  Register(0, 1, "process-9", "boot-9");
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
   EXPECT_EQ(gateway_.Answer().endpoint, "process-9");
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
@@ -217,7 +223,7 @@ TEST_F(ReconcileTest, MachineThatMovesToAnotherProcessIsConfiguredThere) {
 }
 
 TEST_F(ReconcileTest, PendingForTooLongIsAnErrorUntilTheAgentConfirms) {
-  CreateAgents(0, 1);  // never announced
+  CreateAgents(0, 1);  // never registered
   ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 1)).ok());
   ASSERT_TRUE(Create("p1", 4).ok());
   EXPECT_TRUE(gateway_.calls.empty());
@@ -226,7 +232,7 @@ TEST_F(ReconcileTest, PendingForTooLongIsAnErrorUntilTheAgentConfirms) {
   Advance(seconds(1));
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
   EXPECT_EQ(StatusOf("p1").message(), "Not configured within 300 s.");
-  Announce(0, 1);
+  Register(0, 1);
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
   gateway_.ConfirmAll();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
@@ -248,7 +254,7 @@ TEST_F(ReconcileTest, RestartOnTheSameStoreKeepsEverything) {
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);  // until its agents confirm
   EXPECT_EQ(Text(Create("p2", 4)),
             "RESOURCE_EXHAUSTED: No 4 free IPUs in allocation c1 (0 free, largest free block 0).");
-  Announce(0, 2);
+  Register(0, 2);
   gateway_.ConfirmAll();
   EXPECT_EQ(Get("p1").DebugString(), before.DebugString());
 }
@@ -270,7 +276,7 @@ TEST_F(ReconcileTest, RestartedControllerStartsANewSequence) {
   ASSERT_TRUE(Create("p1", 1).ok());
   const std::string boot_id = gateway_.Answer().request.controller_boot_id();
   Start();
-  Announce(0, 1);
+  Register(0, 1);
   EXPECT_NE(gateway_.Answer().request.controller_boot_id(), boot_id);
 }
 

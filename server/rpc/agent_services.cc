@@ -186,6 +186,14 @@ class ManagementService : public vipuagent::VipuAgent::Service {
                          vipuagent::ConfigureReply*) override {
     return ToGrpc(agent_.Configure(*request));
   }
+  grpc::Status DescribeMachine(grpc::ServerContext*,
+                               const vipuagent::DescribeMachineRequest* request,
+                               vipuagent::DescribeMachineReply* reply) override {
+    auto description = agent_.DescribeMachine(request->host());
+    if (!description.ok()) return ToGrpc(description.status());
+    *reply = *std::move(description);
+    return grpc::Status::OK;
+  }
 
  private:
   agent::Agent& agent_;

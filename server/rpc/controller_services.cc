@@ -154,9 +154,14 @@ class AdminService : public vipuadmin::VipuAdmin::Service {
 class RegistryService : public vipuagent::VipuRegistry::Service {
  public:
   explicit RegistryService(controller::Controller& controller) : controller_(controller) {}
-  Status Announce(ServerContext*, const vipuagent::AnnounceRequest* request,
-                  vipuagent::AnnounceReply*) override {
-    controller_.Announce(*request);
+  Status Register(ServerContext*, const vipuagent::RegisterRequest* request,
+                  vipuagent::RegisterReply*) override {
+    controller_.Register(*request);
+    return Status::OK;
+  }
+  Status Heartbeat(ServerContext*, const vipuagent::HeartbeatRequest* request,
+                   vipuagent::HeartbeatReply* reply) override {
+    reply->set_register_(controller_.Heartbeat(*request));
     return Status::OK;
   }
 
@@ -175,8 +180,18 @@ struct GrpcAgentGateway::Impl {
   base::Mutex mutex;
   std::condition_variable changed;
   bool stopping = false;
-  std::map<std::string, std::unique_ptr<vipuagent::VipuAgent::Stub>> stubs;
+  std::map<std::string, std::shared_ptr<vipuagent::VipuAgent::Stub>> stubs;
   std::set<std::shared_ptr<Call>> calls;
+
+  std::shared_ptr<vipuagent::VipuAgent::Stub> StubOf(const std::string& endpoint)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    auto& entry = stubs[endpoint];
+    if (entry == nullptr) {
+      entry = vipuagent::VipuAgent::NewStub(
+          grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials()));
+    }
+    return entry;
+  }
 };
 
 GrpcAgentGateway::GrpcAgentGateway() : impl_(std::make_unique<Impl>()) {}
@@ -195,16 +210,11 @@ void GrpcAgentGateway::Configure(const std::string& endpoint,
   auto call = std::make_shared<Impl::Call>();
   call->request = request;
   call->context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
-  vipuagent::VipuAgent::Stub* stub;
+  std::shared_ptr<vipuagent::VipuAgent::Stub> stub;
   {
     base::MutexLock lock(impl_->mutex);
     if (impl_->stopping) return;
-    auto& entry = impl_->stubs[endpoint];
-    if (entry == nullptr) {
-      entry = vipuagent::VipuAgent::NewStub(
-          grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials()));
-    }
-    stub = entry.get();
+    stub = impl_->StubOf(endpoint);
     impl_->calls.insert(call);
   }
   stub->async()->Configure(&call->context, &call->request, &call->reply,
@@ -219,6 +229,23 @@ void GrpcAgentGateway::Configure(const std::string& endpoint,
                              impl_->calls.erase(call);
                              impl_->changed.notify_all();
                            });
+}
+
+absl::StatusOr<vipuagent::DescribeMachineReply> GrpcAgentGateway::DescribeMachine(
+    const std::string& endpoint, const std::string& host) {
+  std::shared_ptr<vipuagent::VipuAgent::Stub> stub;
+  {
+    base::MutexLock lock(impl_->mutex);
+    stub = impl_->StubOf(endpoint);
+  }
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(3));
+  vipuagent::DescribeMachineRequest request;
+  request.set_host(host);
+  vipuagent::DescribeMachineReply reply;
+  const grpc::Status status = stub->DescribeMachine(&context, request, &reply);
+  if (!status.ok()) return base::FromGrpc(status);
+  return reply;
 }
 
 struct ControllerServices::Impl {

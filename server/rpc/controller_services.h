@@ -18,6 +18,8 @@ class GrpcAgentGateway : public controller::AgentGateway {
   ~GrpcAgentGateway() override;
   void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
                  std::function<void(absl::Status)> done) override;
+  absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string& endpoint,
+                                                                  const std::string& host) override;
   // Cancels what is under way and waits for it; later calls are dropped.
   void Stop();
 
