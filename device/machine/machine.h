@@ -32,6 +32,7 @@ struct Ipu {
   explicit Ipu(double power_scale) : sensors(power_scale, ipu::WallClock::now()) {}
   ipu::Sensors sensors;
   std::atomic<uint64_t> cycles = 0;  // virtual cycles of all runs since the last reset
+  std::atomic<uint64_t> host_rx_bytes = 0, host_tx_bytes = 0;  // of streams, since the start
 };
 
 // What the partition of an IPU contributes to its attributes.

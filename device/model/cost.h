@@ -21,11 +21,13 @@ struct Topology {
   uint32_t ipus_per_replica = 1;
 };
 
-// Cycles of one step on one IPU, by what the IPU does meanwhile.
+// Cycles of one step on one IPU, by what the IPU does meanwhile, and what passes its Host-Link.
 struct Cost {
   Cycles compute;
   Cycles exchange;
   Cycles sync;
+  Bytes from_host;
+  Bytes to_host;
 
   Cycles total() const { return compute + exchange + sync; }
   Cost& operator+=(const Cost& other);

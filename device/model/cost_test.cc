@@ -59,5 +59,21 @@ TEST(CostTest, StreamsAreBoundByTheGatewayMemory) {
   EXPECT_GT(cost.exchange.value(), 4'628'154u);
 }
 
+TEST(CostTest, StreamsCountTheirBytes) {
+  program::v1::Executable executable;
+  program::v1::Tensor* tensor = executable.add_ipus()->add_tensors();
+  tensor->set_type(FLOAT16);
+  tensor->add_dims(100);
+  auto* instructions = executable.add_programs()->add_blocks()->mutable_instructions();
+  program::v1::Repeat* repeat = instructions->Add()->mutable_repeat();
+  repeat->set_count(3);
+  repeat->add_body()->mutable_stream_in()->set_tensor(0);
+  repeat->add_body()->mutable_stream_in()->set_tensor(0);
+  instructions->Add()->mutable_stream_out()->set_tensor(0);
+  const Cost cost = PriceProgram(executable, 0, 0, {1.33e9, 1, 1});
+  EXPECT_EQ(cost.from_host.value(), 1200u);
+  EXPECT_EQ(cost.to_host.value(), 200u);
+}
+
 }  // namespace
 }  // namespace vpod::model

@@ -88,9 +88,9 @@ class Pricer {
       case Instruction::kAllReduce:
         return AllReduce(instruction.all_reduce());
       case Instruction::kStreamIn:
-        return StreamCost(Type(instruction.stream_in().tensor()).bytes(), topology_);
+        return StreamIn(Type(instruction.stream_in().tensor()).bytes());
       case Instruction::kStreamOut:
-        return StreamCost(Type(instruction.stream_out().tensor()).bytes(), topology_);
+        return StreamOut(Type(instruction.stream_out().tensor()).bytes());
       case Instruction::kSend:
         return InterIpuCopyCost(Type(instruction.send().tensor()).bytes(), ipu_,
                                 instruction.send().to_ipu(), topology_);
@@ -162,6 +162,18 @@ class Pricer {
     return cost;
   }
 
+  Cost StreamIn(uint64_t bytes) const {
+    Cost cost = StreamCost(bytes, topology_);
+    cost.from_host = Bytes(bytes);
+    return cost;
+  }
+
+  Cost StreamOut(uint64_t bytes) const {
+    Cost cost = StreamCost(bytes, topology_);
+    cost.to_host = Bytes(bytes);
+    return cost;
+  }
+
   Cost AllReduce(const program::v1::AllReduce& op) const {
     uint64_t bytes = 0, elements = 0;
     for (uint32_t input : op.inputs()) {
@@ -182,11 +194,14 @@ Cost& Cost::operator+=(const Cost& other) {
   compute += other.compute;
   exchange += other.exchange;
   sync += other.sync;
+  from_host += other.from_host;
+  to_host += other.to_host;
   return *this;
 }
 
 Cost operator*(Cost cost, uint64_t times) {
-  return {cost.compute * times, cost.exchange * times, cost.sync * times};
+  return {cost.compute * times, cost.exchange * times, cost.sync * times, cost.from_host * times,
+          cost.to_host * times};
 }
 
 Cost Price(const program::v1::Executable& executable, uint32_t ipu, const Instruction& instruction,

@@ -110,6 +110,8 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
   const ipu::WallClock::time_point now = ipu::WallClock::now();
   for (size_t i = 0; i < ipus.size(); ++i) {
     const model::Cost cost = engine.ProgramCost(program, static_cast<uint32_t>(i) % per_replica);
+    ipus[i]->host_rx_bytes += cost.from_host.value();
+    ipus[i]->host_tx_bytes += cost.to_host.value();
     const double total = std::max<double>(1, static_cast<double>(cost.total().value()));
     ipus[i]->sensors.BeginRun({static_cast<double>(cost.compute.value()) / total,
                                static_cast<double>(cost.exchange.value()) / total},

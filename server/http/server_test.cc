@@ -1,0 +1,225 @@
+#include "server/http/server.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <random>
+#include <stdexcept>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "device/base/unique_fd.h"
+
+namespace vpod::http {
+namespace {
+
+constexpr size_t kLarge = 64 << 20;  // more than sockets buffer
+
+class ServerTest : public testing::Test {
+ protected:
+  void Start(ServerOptions options = {}) {
+    auto server = Server::Start(
+        "127.0.0.1:0",
+        {{"/hello",
+          [](const Request& request) { return Response{.body = "[" + request.accept + "]"}; }},
+         {"/items/",
+          [](const Request& request) { return Response{.body = "item " + request.rest}; }},
+         {"/large", [](const Request&) { return Response{.body = std::string(kLarge, 'x')}; }},
+         {"/broken", [](const Request&) -> Response { throw std::runtime_error("broken"); }}},
+        options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  base::UniqueFd Connect() const {
+    base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int port = 0;
+    const std::string& endpoint = server_->endpoint();
+    EXPECT_TRUE(absl::SimpleAtoi(endpoint.substr(endpoint.rfind(':') + 1), &port));
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    return fd;
+  }
+
+  static void Send(const base::UniqueFd& fd, const std::string& bytes) {
+    (void)!send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+
+  // Everything until the server closes.
+  static std::string ReadAll(const base::UniqueFd& fd) {
+    std::string all;
+    char buffer[4096];
+    ssize_t size;
+    while ((size = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0)
+      all.append(buffer, static_cast<size_t>(size));
+    return all;
+  }
+
+  std::string Exchange(const std::string& request) const {
+    const base::UniqueFd fd = Connect();
+    Send(fd, request);
+    return ReadAll(fd);
+  }
+
+  // A request after which the server closes.
+  std::string Ask(const std::string& method, const std::string& target,
+                  const std::string& headers = "") const {
+    return Exchange(absl::StrCat(method, " ", target,
+                                 " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n", headers, "\r\n"));
+  }
+
+  std::unique_ptr<Server> server_;
+};
+
+int StatusOf(const std::string& answer) {
+  int status = 0;
+  return answer.size() > 12 && absl::SimpleAtoi(answer.substr(9, 3), &status) ? status : 0;
+}
+
+std::string BodyOf(const std::string& answer) {
+  const size_t end = answer.find("\r\n\r\n");
+  return end == std::string::npos ? "" : answer.substr(end + 4);
+}
+
+TEST_F(ServerTest, AnswersGetAndHead) {
+  Start();
+  const std::string get = Ask("GET", "/hello?agent=a", "Accept: text/html\r\n");
+  EXPECT_EQ(StatusOf(get), 200);
+  EXPECT_EQ(BodyOf(get), "[text/html]");
+  EXPECT_TRUE(absl::StrContains(get, "Content-Type: text/plain; charset=utf-8\r\n")) << get;
+  const std::string head = Ask("HEAD", "/hello");
+  EXPECT_EQ(StatusOf(head), 200);
+  EXPECT_EQ(BodyOf(head), "");
+  EXPECT_TRUE(absl::StrContains(head, "Content-Length: 2\r\n")) << head;
+  EXPECT_EQ(BodyOf(Ask("GET", "/items/a/b")), "item a/b");
+  EXPECT_EQ(BodyOf(Ask("GET", "/large")).size(), kLarge);
+}
+
+TEST_F(ServerTest, RefusesWithTheRightStatus) {
+  Start();
+  EXPECT_EQ(StatusOf(Ask("GET", "/")), 404);
+  EXPECT_EQ(StatusOf(Ask("GET", "/hello/")), 404);
+  EXPECT_EQ(StatusOf(Ask("GET", "/../hello")), 404);
+  const std::string post = Ask("POST", "/hello");
+  EXPECT_EQ(StatusOf(post), 405);
+  EXPECT_TRUE(absl::StrContains(post, "Allow: GET, HEAD\r\n")) << post;
+  EXPECT_EQ(StatusOf(Ask("DELETE", "/hello")), 405);
+  EXPECT_EQ(StatusOf(Ask("POST", "/hello", "Content-Length: 5\r\n")), 413);
+  EXPECT_EQ(StatusOf(Ask("GET", "/hello", "X: " + std::string(9000, 'x') + "\r\n")), 431);
+  EXPECT_EQ(StatusOf(Ask("GET", "/" + std::string(9000, 'x'))), 431);
+  EXPECT_EQ(StatusOf(Exchange("nonsense\r\n\r\n")), 400);
+  EXPECT_EQ(StatusOf(Ask("GET", "/broken")), 500);
+  EXPECT_EQ(StatusOf(Ask("GET", "/hello")), 200);
+}
+
+TEST_F(ServerTest, KeepsConnectionsAndAnswersPipelinedRequestsInOrder) {
+  Start();
+  const std::string one = "GET /items/1 HTTP/1.1\r\nHost: x\r\n\r\n";
+  const std::string two = "GET /items/2 HTTP/1.1\r\nHost: x\r\n\r\n";
+  const std::string last = "GET /items/3 HTTP/1.0\r\n\r\n";
+  const std::string answers = Exchange(one + two + last);
+  const size_t first = answers.find("item 1"), second = answers.find("item 2");
+  EXPECT_LT(first, second);
+  EXPECT_LT(second, answers.find("item 3"));
+  EXPECT_NE(answers.find("item 3"), std::string::npos) << answers;
+}
+
+TEST_F(ServerTest, EndsConnectionsThatStall) {
+  Start({.patience = std::chrono::milliseconds(50)});
+  EXPECT_EQ(Exchange(""), "");
+  EXPECT_EQ(Exchange("GET /hello HT"), "");
+}
+
+TEST_F(ServerTest, GivesUpOnOneThatAsksForMuchAndReadsNothing) {
+  Start({.patience = std::chrono::milliseconds(50), .max_connections = 1});
+  const base::UniqueFd fd = Connect();
+  Send(fd, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+  char byte;
+  ASSERT_EQ(recv(fd.get(), &byte, 1, 0), 1);
+  while (StatusOf(Ask("GET", "/hello")) != 200) {  // the only place is taken until then
+  }
+  EXPECT_LT(ReadAll(fd).size(), kLarge);
+}
+
+TEST_F(ServerTest, OneConnectionTooManyIsClosed) {
+  Start({.max_connections = 2});
+  const base::UniqueFd first = Connect(), second = Connect();
+  // An answer shows that the connection has been accepted.
+  for (const base::UniqueFd* fd : {&first, &second}) {
+    Send(*fd, "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n");
+    char byte;
+    ASSERT_EQ(recv(fd->get(), &byte, 1, 0), 1);
+  }
+  EXPECT_EQ(Ask("GET", "/hello"), "");
+  shutdown(first.get(), SHUT_WR);
+  ReadAll(first);
+  // The place is free once the server has seen the end.
+  while (StatusOf(Ask("GET", "/hello")) != 200) {
+  }
+}
+
+TEST_F(ServerTest, EndsWithConnectionsOpen) {
+  Start();
+  const base::UniqueFd idle = Connect(), busy = Connect();
+  Send(busy, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+  char byte;
+  ASSERT_EQ(recv(busy.get(), &byte, 1, 0), 1);
+  server_.reset();
+  EXPECT_EQ(ReadAll(idle), "");
+}
+
+TEST_F(ServerTest, RefusesAPortInUseAndNonsense) {
+  Start();
+  const auto taken = Server::Start(server_->endpoint(), {});
+  ASSERT_FALSE(taken.ok());
+  EXPECT_EQ(taken.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(absl::StrContains(taken.status().message(), server_->endpoint())) << taken.status();
+  EXPECT_FALSE(Server::Start("127.0.0.1:x", {}).ok());
+  EXPECT_FALSE(Server::Start("127.0.0.1", {}).ok());
+  EXPECT_FALSE(Server::Start("127.0.0.1:70000", {}).ok());
+  EXPECT_FALSE(Server::Start("nowhere.invalid:0", {}).ok());
+}
+
+TEST_F(ServerTest, SurvivesMutatedBytes) {
+  Start({.patience = std::chrono::milliseconds(200)});
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  const std::string whole =
+      "GET /hello?x=1 HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain;q=0.5,*/*\r\n"
+      "Content-Length: 0\r\nConnection: close\r\n\r\n";
+  for (int i = 0; i < 2000; ++i) {
+    std::string bytes = whole;
+    const int changes = 1 + static_cast<int>(random() % 8);
+    for (int change = 0; change < changes; ++change) {
+      const size_t at = random() % bytes.size();
+      switch (random() % 3) {
+        case 0:
+          bytes[at] = static_cast<char>(random());
+          break;
+        case 1:
+          bytes.erase(at, random() % 16);
+          break;
+        default:
+          bytes.insert(at, 1 + random() % 16, static_cast<char>(random()));
+      }
+      if (bytes.empty()) bytes = "\r\n";
+    }
+    const base::UniqueFd fd = Connect();
+    Send(fd, bytes);
+    shutdown(fd.get(), SHUT_WR);
+    const std::string answer = ReadAll(fd);
+    EXPECT_TRUE(answer.empty() || absl::StartsWith(answer, "HTTP/1.")) << bytes;
+  }
+  EXPECT_EQ(StatusOf(Ask("GET", "/hello")), 200);
+}
+
+}  // namespace
+}  // namespace vpod::http
