@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# deb_test PACKAGE.deb: looks into the Debian package.
+set -euo pipefail
+deb=$1
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+dpkg-deb -R "$deb" "$root"
+bad=0
+fail() { echo "error: $*"; bad=1; }
+
+version=$("$root/usr/bin/vipu" --version)
+[ "version: $(dpkg-deb -f "$deb" Version)" = "$version" ] || fail "package of version $(dpkg-deb -f "$deb" Version) holds vipu of '$version'"
+
+for file in etc/vipu/vipu-{server,cli}.hcl etc/default/vipu-agent usr/share/doc/virtual-ipu-pod/copyright \
+  lib/systemd/system/vipu-{server.service,agent.service,agent@.service,.service.d/10-common.conf}; do
+  [ -f "$root/$file" ] || fail "/$file is not in the package"
+done
+for file in "$root"/etc/*/*; do
+  grep -qx "${file#"$root"}" "$root/DEBIAN/conffiles" || fail "${file#"$root"} is no conffile: an upgrade would overwrite it"
+done
+# Units start what is there.
+for program in $(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$root"/lib/systemd/system/*.service); do
+  [ -x "$root$program" ] || fail "$program is started by a unit and not in the package"
+done
+foreign=$(dpkg-deb -c "$deb" | awk '$2 != "root/root" || substr($1, 6, 1) == "w" || substr($1, 9, 1) == "w"')
+[ -z "$foreign" ] || fail "not root's alone: $foreign"
+
+# Every library that a program links is in a package of Depends.
+depends=$(dpkg-deb -f "$deb" Depends | tr ',' '\n' | awk '{print $1}')
+linked=$(ldd "$root"/usr/bin/*)
+! grep 'not found' <<<"$linked" || fail "libraries are missing here"
+for library in $(objdump -p "$root"/usr/bin/* | awk '$1 == "NEEDED" {print $2}' | sort -u); do
+  path=$(awk -v library="$library" '$1 == library && $2 == "=>" {print $3; exit}' <<<"$linked")
+  [ -n "$path" ] || continue # the dynamic linker itself
+  path=$(realpath "$path")
+  # dpkg knows some files by the name that they had before /lib became a link.
+  package=$({ dpkg -S "$path" || dpkg -S "${path#/usr}"; } 2>/dev/null | cut -d : -f 1)
+  names=$(dpkg-query -W -f '${Package}, ${Provides}' "$package" | tr ',' '\n' | awk 'NF {print $1}')
+  grep -qxF "$names" <<<"$depends" || fail "$library of package $package is linked and not in Depends"
+done
+
+if command -v lintian >/dev/null; then
+  lintian --fail-on error "$deb" || fail "lintian finds errors"
+fi
+exit $bad
