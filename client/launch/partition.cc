@@ -161,7 +161,9 @@ absl::Status JobPartition::MakeItFit() {
           absl::StrCat(*unfit, "; allow a change with --update-partition=yes"));
     }
     log_.Info(absl::StrCat("Updating partition ", id_, ": ", *unfit));
-    const absl::Status status = client_->UpdatePartition(Wanted());
+    vipuuser::UpdatePartitionRequest update;
+    *update.mutable_requirements() = Wanted();
+    const absl::Status status = client_->UpdatePartition(update);
     if (!status.ok()) {
       return absl::Status(status.code(),
                           absl::StrCat("cannot update partition ", id_, ": ", status.message()));

@@ -21,9 +21,33 @@ namespace {
 using vipuadmin::VipuAdmin;
 using vipuuser::VipuUser;
 
-template <class Message>
-std::vector<Message> ToVector(google::protobuf::RepeatedPtrField<Message>* field) {
-  return {std::make_move_iterator(field->begin()), std::make_move_iterator(field->end())};
+// A request about one object.
+template <class Request>
+Request Named(const std::string& id) {
+  Request request;
+  if constexpr (requires { request.set_partition_id(id); }) {
+    request.set_partition_id(id);
+  } else {
+    request.set_id(id);
+  }
+  return request;
+}
+
+// The one part of a reply that matters.
+template <class Reply, class Part>
+absl::StatusOr<Part> One(absl::StatusOr<Reply> reply, Part* (Reply::*part)()) {
+  if (!reply.ok()) return reply.status();
+  return std::move(*((*reply).*part)());
+}
+
+// The same for replies that are a list.
+template <class Reply, class Message>
+absl::StatusOr<std::vector<Message>> All(
+    absl::StatusOr<Reply> reply, google::protobuf::RepeatedPtrField<Message>* (Reply::*list)()) {
+  if (!reply.ok()) return reply.status();
+  auto* messages = ((*reply).*list)();
+  return std::vector<Message>(std::make_move_iterator(messages->begin()),
+                              std::make_move_iterator(messages->end()));
 }
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
@@ -38,12 +62,14 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
 }  // namespace
 
 struct Client::Impl {
-  explicit Impl(std::string address)
-      : address(std::move(address)), connection(std::make_shared<Connection>(this->address)) {}
+  Impl(ClientConfig config, std::chrono::seconds timeout)
+      : config(std::move(config)),
+        timeout(timeout),
+        connection(std::make_shared<Connection>(this->config)) {}
 
   struct Connection {
-    explicit Connection(const std::string& address)
-        : channel(Connect(address)),
+    explicit Connection(const ClientConfig& config)
+        : channel(Connect(config.address())),
           user(VipuUser::NewStub(channel)),
           admin(VipuAdmin::NewStub(channel)) {}
     VipuUser::Stub& Get(VipuUser::Stub*) { return *user; }
@@ -63,123 +89,130 @@ struct Client::Impl {
   // a new one connects when it is next used.
   void Replace(const std::shared_ptr<Connection>& failed) {
     base::MutexLock lock(mutex);
-    if (connection == failed) connection = std::make_shared<Connection>(address);
+    if (connection == failed) connection = std::make_shared<Connection>(config);
   }
 
-  template <class Stub, class Request, class Reply>
-  absl::Status Call(const Client& client,
-                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
-                    const Request& request, Reply* reply) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + client.timeout_);
-    context.AddMetadata("vipu-user-id", client.config_.user_id);
-    if (!client.config_.access_key.empty())
-      context.AddMetadata("vipu-access-key", client.config_.access_key);
-    const std::shared_ptr<Connection> used = Current();
-    Stub& stub = used->Get(static_cast<Stub*>(nullptr));
-    const grpc::Status status = (stub.*method)(&context, request, reply);
+  void Prepare(grpc::ClientContext& context) const {
+    context.set_deadline(std::chrono::system_clock::now() + timeout);
+    context.AddMetadata("vipu-user-id", config.user_id);
+    if (!config.access_key.empty()) context.AddMetadata("vipu-access-key", config.access_key);
+  }
+
+  // What a call's end means to the caller.
+  absl::Status Ended(const std::shared_ptr<Connection>& used, const grpc::Status& status) {
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
         status.error_message().rfind("storage", 0) != 0) {
       Replace(used);
       return absl::UnavailableError(
-          absl::StrCat("Cannot connect to the V-IPU server at ", client.config_.address(), "."));
+          absl::StrCat("Cannot connect to the V-IPU server at ", config.address(), "."));
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       Replace(used);
-      return absl::DeadlineExceededError(absl::StrCat("No result within ", client.timeout_.count(),
+      return absl::DeadlineExceededError(absl::StrCat("No result within ", timeout.count(),
                                                       " s from the V-IPU server at ",
-                                                      client.config_.address(), "."));
+                                                      config.address(), "."));
     }
     return base::FromGrpc(status);
   }
 
-  const std::string address;
+  template <class Stub, class Request, class Reply>
+  absl::StatusOr<Reply> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                          Reply*),
+                             const Request& request) {
+    grpc::ClientContext context;
+    Prepare(context);
+    const std::shared_ptr<Connection> used = Current();
+    Reply reply;
+    VPOD_RETURN_IF_ERROR(
+        Ended(used, (used->Get(static_cast<Stub*>(nullptr)).*method)(&context, request, &reply)));
+    return reply;
+  }
+
+  template <class Stub, class Request, class Reply>
+  absl::Status Stream(std::unique_ptr<grpc::ClientReader<Reply>> (Stub::*method)(
+                          grpc::ClientContext*, const Request&),
+                      const Request& request, const std::function<void(const Reply&)>& each) {
+    grpc::ClientContext context;
+    Prepare(context);
+    const std::shared_ptr<Connection> used = Current();
+    const auto reader = (used->Get(static_cast<Stub*>(nullptr)).*method)(&context, request);
+    for (Reply reply; reader->Read(&reply);) each(reply);
+    return Ended(used, reader->Finish());
+  }
+
+  const ClientConfig config;
+  const std::chrono::seconds timeout;
   base::Mutex mutex;
   std::shared_ptr<Connection> connection ABSL_GUARDED_BY(mutex);
 };
 
 Client::Client(ClientConfig config, std::chrono::seconds timeout)
-    : config_(std::move(config)),
-      timeout_(timeout),
-      impl_(std::make_unique<Impl>(config_.address())) {}
+    : impl_(std::make_unique<Impl>(std::move(config), timeout)) {}
 Client::~Client() = default;
 
+const ClientConfig& Client::config() const { return impl_->config; }
+
 absl::StatusOr<std::string> Client::ServerVersion() {
-  vipuuser::GetServerInfoReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuUser::Stub::GetServerInfo, {}, &reply));
-  return reply.version();
+  VPOD_ASSIGN_OR_RETURN(auto reply, impl_->Call(&VipuUser::Stub::GetServerInfo, {}));
+  return std::move(*reply.mutable_version());
 }
 
 absl::StatusOr<std::vector<vipuuser::Allocation>> Client::ListAllocations() {
-  vipuuser::ListAllocationsReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuUser::Stub::ListAllocations, {}, &reply));
-  return ToVector(reply.mutable_allocations());
+  return All(impl_->Call(&VipuUser::Stub::ListAllocations, {}),
+             &vipuuser::ListAllocationsReply::mutable_allocations);
+}
+
+absl::StatusOr<std::vector<vipuuser::IpuAttributes>> Client::ListIpuAttributes() {
+  return All(impl_->Call(&VipuUser::Stub::ListIpuAttributes, {}),
+             &vipuuser::ListIpuAttributesReply::mutable_ipus);
 }
 
 absl::StatusOr<std::vector<vipuuser::Partition>> Client::ListPartitions() {
-  vipuuser::ListPartitionsReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuUser::Stub::ListPartitions, {}, &reply));
-  return ToVector(reply.mutable_partitions());
+  return All(impl_->Call(&VipuUser::Stub::ListPartitions, {}),
+             &vipuuser::ListPartitionsReply::mutable_partitions);
 }
 
 absl::StatusOr<vipuuser::Partition> Client::GetPartition(const std::string& id) {
-  vipuuser::GetPartitionRequest request;
-  request.set_partition_id(id);
-  vipuuser::GetPartitionReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuUser::Stub::GetPartition, request, &reply));
-  return std::move(*reply.mutable_partition());
+  return One(impl_->Call(&VipuUser::Stub::GetPartition, Named<vipuuser::GetPartitionRequest>(id)),
+             &vipuuser::GetPartitionReply::mutable_partition);
 }
 
 absl::StatusOr<vipuuser::PartitionStatus> Client::GetPartitionStatus(const std::string& id) {
-  vipuuser::GetPartitionStatusRequest request;
-  request.set_partition_id(id);
-  vipuuser::GetPartitionStatusReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuUser::Stub::GetPartitionStatus, request, &reply));
-  return std::move(*reply.mutable_status());
+  return One(impl_->Call(&VipuUser::Stub::GetPartitionStatus,
+                         Named<vipuuser::GetPartitionStatusRequest>(id)),
+             &vipuuser::GetPartitionStatusReply::mutable_status);
 }
 
 absl::StatusOr<vipuuser::PartitionConfig> Client::GetPartitionConfig(const std::string& id,
                                                                      int64_t gcd) {
-  vipuuser::GetPartitionIpuofConfigRequest request;
-  request.set_partition_id(id);
+  auto request = Named<vipuuser::GetPartitionIpuofConfigRequest>(id);
   if (gcd >= 0) request.mutable_gcd_id()->set_id(static_cast<uint32_t>(gcd));
-  vipuuser::GetPartitionIpuofConfigReply reply;
-  VPOD_RETURN_IF_ERROR(
-      impl_->Call(*this, &VipuUser::Stub::GetPartitionIpuofConfig, request, &reply));
-  return std::move(*reply.mutable_ipuof_config());
+  return One(impl_->Call(&VipuUser::Stub::GetPartitionIpuofConfig, request),
+             &vipuuser::GetPartitionIpuofConfigReply::mutable_ipuof_config);
 }
 
-absl::Status Client::CreatePartition(const vipuuser::CreatePartitionRequest& request) {
-  vipuuser::CreatePartitionRequest with_id = request;
-  if (with_id.request_id().empty()) with_id.set_request_id(base::RandomId());
-  vipuuser::CreatePartitionReply reply;
-  return impl_->Call(*this, &VipuUser::Stub::CreatePartition, with_id, &reply);
+absl::Status Client::CreatePartition(vipuuser::CreatePartitionRequest request) {
+  if (request.request_id().empty()) request.set_request_id(base::RandomId());
+  return impl_->Call(&VipuUser::Stub::CreatePartition, request).status();
 }
 
-absl::Status Client::UpdatePartition(const vipuuser::PartitionRequirements& requirements) {
-  vipuuser::UpdatePartitionRequest request;
-  *request.mutable_requirements() = requirements;
-  vipuuser::UpdatePartitionReply reply;
-  return impl_->Call(*this, &VipuUser::Stub::UpdatePartition, request, &reply);
+absl::Status Client::UpdatePartition(const vipuuser::UpdatePartitionRequest& request) {
+  return impl_->Call(&VipuUser::Stub::UpdatePartition, request).status();
 }
 
 absl::Status Client::ResetPartition(const std::string& id) {
-  vipuuser::ResetPartitionRequest request;
-  request.set_partition_id(id);
-  vipuuser::ResetPartitionReply reply;
-  return impl_->Call(*this, &VipuUser::Stub::ResetPartition, request, &reply);
+  return impl_->Call(&VipuUser::Stub::ResetPartition, Named<vipuuser::ResetPartitionRequest>(id))
+      .status();
 }
 
 absl::Status Client::RemovePartition(const std::string& id) {
-  vipuuser::RemovePartitionRequest request;
-  request.set_partition_id(id);
-  vipuuser::RemovePartitionReply reply;
-  return impl_->Call(*this, &VipuUser::Stub::RemovePartition, request, &reply);
+  return impl_->Call(&VipuUser::Stub::RemovePartition, Named<vipuuser::RemovePartitionRequest>(id))
+      .status();
 }
 
 absl::Status Client::WaitUntilActive(const std::string& id, const std::function<bool()>& stop) {
   // The published API is asynchronous: clients poll.
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  const auto deadline = std::chrono::steady_clock::now() + impl_->timeout;
   auto pause = std::chrono::milliseconds(2);
   while (true) {
     VPOD_ASSIGN_OR_RETURN(const vipuuser::PartitionStatus status, GetPartitionStatus(id));
@@ -190,7 +223,7 @@ absl::Status Client::WaitUntilActive(const std::string& id, const std::function<
     }
     if (std::chrono::steady_clock::now() > deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat("No result within ", timeout_.count(), " s; partition is PENDING."));
+          absl::StrCat("No result within ", impl_->timeout.count(), " s; partition is PENDING."));
     }
     if (stop && stop()) return absl::CancelledError("interrupted");
     std::this_thread::sleep_for(pause);
@@ -199,59 +232,140 @@ absl::Status Client::WaitUntilActive(const std::string& id, const std::function<
 }
 
 absl::Status Client::CreateAgent(const std::string& id, const std::string& host, uint32_t port) {
-  vipuadmin::CreateAgentRequest request;
-  request.set_id(id);
+  auto request = Named<vipuadmin::CreateAgentRequest>(id);
   request.set_host(host);
   request.set_port(port);
-  vipuadmin::CreateAgentReply reply;
-  return impl_->Call(*this, &VipuAdmin::Stub::CreateAgent, request, &reply);
+  return impl_->Call(&VipuAdmin::Stub::CreateAgent, request).status();
 }
 
 absl::StatusOr<std::vector<vipuadmin::Agent>> Client::ListAgents() {
-  vipuadmin::ListAgentsReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuAdmin::Stub::ListAgents, {}, &reply));
-  return ToVector(reply.mutable_agents());
+  return All(impl_->Call(&VipuAdmin::Stub::ListAgents, {}),
+             &vipuadmin::ListAgentsReply::mutable_agents);
 }
 
 absl::StatusOr<vipuadmin::Agent> Client::GetAgent(const std::string& id) {
-  vipuadmin::GetAgentRequest request;
-  request.set_id(id);
-  vipuadmin::GetAgentReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuAdmin::Stub::GetAgent, request, &reply));
-  return std::move(*reply.mutable_agent());
+  return One(impl_->Call(&VipuAdmin::Stub::GetAgent, Named<vipuadmin::GetAgentRequest>(id)),
+             &vipuadmin::GetAgentReply::mutable_agent);
+}
+
+absl::Status Client::UpdateAgent(const vipuadmin::UpdateAgentRequest& request) {
+  return impl_->Call(&VipuAdmin::Stub::UpdateAgent, request).status();
+}
+
+absl::Status Client::ResetAgent(const std::string& id) {
+  return impl_->Call(&VipuAdmin::Stub::ResetAgent, Named<vipuadmin::ResetAgentRequest>(id))
+      .status();
 }
 
 absl::Status Client::RemoveAgent(const std::string& id) {
-  vipuadmin::RemoveAgentRequest request;
-  request.set_id(id);
-  vipuadmin::RemoveAgentReply reply;
-  return impl_->Call(*this, &VipuAdmin::Stub::RemoveAgent, request, &reply);
+  return impl_->Call(&VipuAdmin::Stub::RemoveAgent, Named<vipuadmin::RemoveAgentRequest>(id))
+      .status();
 }
 
-absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Client::DiscoverAgents() {
-  vipuadmin::DiscoverAgentsReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuAdmin::Stub::DiscoverAgents, {}, &reply));
-  return ToVector(reply.mutable_agents());
+absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Client::DiscoverAgents(bool add) {
+  vipuadmin::DiscoverAgentsRequest request;
+  request.set_add(add);
+  return All(impl_->Call(&VipuAdmin::Stub::DiscoverAgents, request),
+             &vipuadmin::DiscoverAgentsReply::mutable_agents);
 }
 
 absl::Status Client::CreateCluster(const vipuadmin::Cluster& cluster) {
   vipuadmin::CreateClusterRequest request;
   *request.mutable_cluster() = cluster;
-  vipuadmin::CreateClusterReply reply;
-  return impl_->Call(*this, &VipuAdmin::Stub::CreateCluster, request, &reply);
+  return impl_->Call(&VipuAdmin::Stub::CreateCluster, request).status();
 }
 
 absl::StatusOr<std::vector<vipuadmin::Cluster>> Client::ListClusters() {
-  vipuadmin::ListClustersReply reply;
-  VPOD_RETURN_IF_ERROR(impl_->Call(*this, &VipuAdmin::Stub::ListClusters, {}, &reply));
-  return ToVector(reply.mutable_clusters());
+  return All(impl_->Call(&VipuAdmin::Stub::ListClusters, {}),
+             &vipuadmin::ListClustersReply::mutable_clusters);
+}
+
+absl::StatusOr<vipuadmin::GetClusterReply> Client::GetCluster(const std::string& id) {
+  return impl_->Call(&VipuAdmin::Stub::GetCluster, Named<vipuadmin::GetClusterRequest>(id));
+}
+
+absl::Status Client::UpdateCluster(const vipuadmin::UpdateClusterRequest& request) {
+  return impl_->Call(&VipuAdmin::Stub::UpdateCluster, request).status();
+}
+
+absl::Status Client::ResetCluster(const std::string& id) {
+  return impl_->Call(&VipuAdmin::Stub::ResetCluster, Named<vipuadmin::ResetClusterRequest>(id))
+      .status();
 }
 
 absl::Status Client::RemoveCluster(const std::string& id) {
-  vipuadmin::RemoveClusterRequest request;
-  request.set_id(id);
-  vipuadmin::RemoveClusterReply reply;
-  return impl_->Call(*this, &VipuAdmin::Stub::RemoveCluster, request, &reply);
+  return impl_->Call(&VipuAdmin::Stub::RemoveCluster, Named<vipuadmin::RemoveClusterRequest>(id))
+      .status();
+}
+
+absl::Status Client::TestCluster(
+    const vipuadmin::TestClusterRequest& request,
+    const std::function<void(const vipuadmin::TestClusterReply&)>& row) {
+  return impl_->Stream(&VipuAdmin::Stub::TestCluster, request, row);
+}
+
+absl::Status Client::CreateAllocation(const vipuadmin::Allocation& allocation) {
+  vipuadmin::CreateAllocationRequest request;
+  *request.mutable_allocation() = allocation;
+  return impl_->Call(&VipuAdmin::Stub::CreateAllocation, request).status();
+}
+
+absl::StatusOr<std::vector<vipuadmin::Allocation>> Client::ListAllAllocations() {
+  return All(impl_->Call(&VipuAdmin::Stub::ListAllocations, {}),
+             &vipuadmin::ListAllocationsReply::mutable_allocations);
+}
+
+absl::StatusOr<vipuadmin::Allocation> Client::GetAllocation(const std::string& id) {
+  return One(
+      impl_->Call(&VipuAdmin::Stub::GetAllocation, Named<vipuadmin::GetAllocationRequest>(id)),
+      &vipuadmin::GetAllocationReply::mutable_allocation);
+}
+
+absl::Status Client::UpdateAllocation(const vipuadmin::UpdateAllocationRequest& request) {
+  return impl_->Call(&VipuAdmin::Stub::UpdateAllocation, request).status();
+}
+
+absl::Status Client::RemoveAllocation(const std::string& id) {
+  return impl_
+      ->Call(&VipuAdmin::Stub::RemoveAllocation, Named<vipuadmin::RemoveAllocationRequest>(id))
+      .status();
+}
+
+absl::StatusOr<std::string> Client::CreateUser(const vipuadmin::User& user) {
+  vipuadmin::CreateUserRequest request;
+  *request.mutable_user() = user;
+  VPOD_ASSIGN_OR_RETURN(auto reply, impl_->Call(&VipuAdmin::Stub::CreateUser, request));
+  return std::move(*reply.mutable_access_key());
+}
+
+absl::StatusOr<std::vector<vipuadmin::User>> Client::ListUsers() {
+  return All(impl_->Call(&VipuAdmin::Stub::ListUsers, {}),
+             &vipuadmin::ListUsersReply::mutable_users);
+}
+
+absl::StatusOr<vipuadmin::User> Client::GetUser(const std::string& id) {
+  return One(impl_->Call(&VipuAdmin::Stub::GetUser, Named<vipuadmin::GetUserRequest>(id)),
+             &vipuadmin::GetUserReply::mutable_user);
+}
+
+absl::StatusOr<std::string> Client::UpdateUser(const vipuadmin::UpdateUserRequest& request) {
+  VPOD_ASSIGN_OR_RETURN(auto reply, impl_->Call(&VipuAdmin::Stub::UpdateUser, request));
+  return std::move(*reply.mutable_access_key());
+}
+
+absl::Status Client::RemoveUser(const std::string& id) {
+  return impl_->Call(&VipuAdmin::Stub::RemoveUser, Named<vipuadmin::RemoveUserRequest>(id))
+      .status();
+}
+
+absl::StatusOr<std::vector<vipuadmin::Event>> Client::ListEvents(
+    const vipuadmin::ListEventsRequest& request) {
+  return All(impl_->Call(&VipuAdmin::Stub::ListEvents, request),
+             &vipuadmin::ListEventsReply::mutable_events);
+}
+
+absl::Status Client::Inject(const vipuadmin::InjectRequest& request) {
+  return impl_->Call(&VipuAdmin::Stub::Inject, request).status();
 }
 
 absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(

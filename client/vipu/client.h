@@ -22,39 +22,63 @@ class Client {
  public:
   explicit Client(ClientConfig config, std::chrono::seconds timeout = std::chrono::seconds(120));
   ~Client();
-  const ClientConfig& config() const { return config_; }
+  const ClientConfig& config() const;
 
   absl::StatusOr<std::string> ServerVersion();
 
+  // The user end-point: what the user may see and use, for an administrator everything.
   absl::StatusOr<std::vector<vipuuser::Allocation>> ListAllocations();
+  absl::StatusOr<std::vector<vipuuser::IpuAttributes>> ListIpuAttributes();
   absl::StatusOr<std::vector<vipuuser::Partition>> ListPartitions();
   absl::StatusOr<vipuuser::Partition> GetPartition(const std::string& id);
   absl::StatusOr<vipuuser::PartitionStatus> GetPartitionStatus(const std::string& id);
   // `gcd` negative: the only one.
   absl::StatusOr<vipuuser::PartitionConfig> GetPartitionConfig(const std::string& id, int64_t gcd);
-  // Creates; retries of one call carry the same request id.
-  absl::Status CreatePartition(const vipuuser::CreatePartitionRequest& request);
-  absl::Status UpdatePartition(const vipuuser::PartitionRequirements& requirements);
+  // Without a request id it gets one.
+  absl::Status CreatePartition(vipuuser::CreatePartitionRequest request);
+  absl::Status UpdatePartition(const vipuuser::UpdatePartitionRequest& request);
   absl::Status ResetPartition(const std::string& id);
   absl::Status RemovePartition(const std::string& id);
   // Waits until the partition is no longer PENDING. DeadlineExceeded after the timeout; Aborted
-  // when it ended in ERROR.
-  // Cancelled when `stop`, asked every tenth of a second, says so.
+  // when it ended in ERROR; Cancelled when `stop`, asked every tenth of a second, says so.
   absl::Status WaitUntilActive(const std::string& id, const std::function<bool()>& stop = nullptr);
 
+  // The administration end-point. PermissionDenied for other users.
   absl::Status CreateAgent(const std::string& id, const std::string& host, uint32_t port);
   absl::StatusOr<std::vector<vipuadmin::Agent>> ListAgents();
   absl::StatusOr<vipuadmin::Agent> GetAgent(const std::string& id);
+  absl::Status UpdateAgent(const vipuadmin::UpdateAgentRequest& request);
+  absl::Status ResetAgent(const std::string& id);
   absl::Status RemoveAgent(const std::string& id);
-  absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> DiscoverAgents();
+  absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> DiscoverAgents(bool add);
   absl::Status CreateCluster(const vipuadmin::Cluster& cluster);
   absl::StatusOr<std::vector<vipuadmin::Cluster>> ListClusters();
+  absl::StatusOr<vipuadmin::GetClusterReply> GetCluster(const std::string& id);
+  absl::Status UpdateCluster(const vipuadmin::UpdateClusterRequest& request);
+  absl::Status ResetCluster(const std::string& id);
   absl::Status RemoveCluster(const std::string& id);
+  // Calls `row` for each test as it ends, in this thread.
+  absl::Status TestCluster(const vipuadmin::TestClusterRequest& request,
+                           const std::function<void(const vipuadmin::TestClusterReply&)>& row);
+  absl::Status CreateAllocation(const vipuadmin::Allocation& allocation);
+  // With the users of each.
+  absl::StatusOr<std::vector<vipuadmin::Allocation>> ListAllAllocations();
+  absl::StatusOr<vipuadmin::Allocation> GetAllocation(const std::string& id);
+  absl::Status UpdateAllocation(const vipuadmin::UpdateAllocationRequest& request);
+  absl::Status RemoveAllocation(const std::string& id);
+  // The access key, which cannot be asked for again.
+  absl::StatusOr<std::string> CreateUser(const vipuadmin::User& user);
+  absl::StatusOr<std::vector<vipuadmin::User>> ListUsers();
+  absl::StatusOr<vipuadmin::User> GetUser(const std::string& id);
+  // The new access key; empty when none was asked for.
+  absl::StatusOr<std::string> UpdateUser(const vipuadmin::UpdateUserRequest& request);
+  absl::Status RemoveUser(const std::string& id);
+  absl::StatusOr<std::vector<vipuadmin::Event>> ListEvents(
+      const vipuadmin::ListEventsRequest& request);
+  absl::Status Inject(const vipuadmin::InjectRequest& request);
 
  private:
   struct Impl;
-  const ClientConfig config_;
-  const std::chrono::seconds timeout_;
   std::unique_ptr<Impl> impl_;
 };
 

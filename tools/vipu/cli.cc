@@ -88,8 +88,11 @@ class Cli {
     return AwaitPartition(id);
   }
   absl::StatusOr<std::string> UpdatePartition(const std::string& id) {
-    VPOD_ASSIGN_OR_RETURN(const auto requirements, Requirements(id));
-    VPOD_RETURN_IF_ERROR(client_.UpdatePartition(requirements));
+    vipuuser::UpdatePartitionRequest request;
+    VPOD_ASSIGN_OR_RETURN(*request.mutable_requirements(), Requirements(id));
+    request.set_disable_auto_reset(flags_.no_auto_reset);
+    request.set_relocatable(flags_.relocatable);
+    VPOD_RETURN_IF_ERROR(client_.UpdatePartition(request));
     return AwaitPartition(id);
   }
   absl::StatusOr<std::string> ResetPartition(const std::string& id) {
@@ -115,7 +118,7 @@ class Cli {
     return flags_.showjson ? MessagesJson(agents) : AgentsTable(agents);
   }
   absl::StatusOr<std::string> DiscoverAgents(const std::string&) {
-    VPOD_ASSIGN_OR_RETURN(const auto agents, client_.DiscoverAgents());
+    VPOD_ASSIGN_OR_RETURN(const auto agents, client_.DiscoverAgents(/*add=*/false));
     return flags_.showjson ? MessagesJson(agents) : DiscoveredTable(agents);
   }
   absl::StatusOr<std::string> GetAgent(const std::string& id) {

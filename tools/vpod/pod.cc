@@ -153,7 +153,7 @@ absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
       [&]() -> absl::StatusOr<bool> {
         if (AgentPid() == 0)
           return absl::UnavailableError(absl::StrCat("vipu-agent ended: ", LastLine(AgentLog())));
-        VPOD_ASSIGN_OR_RETURN(found, client.DiscoverAgents());
+        VPOD_ASSIGN_OR_RETURN(found, client.DiscoverAgents(/*add=*/false));
         return found.size() >= machines;
       },
       "not all machines announced themselves"));
