@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/engine/executors.h"
 #include "server/controller/controller.h"
+#include "server/rpc/agent_gateway.h"
 #include "server/rpc/controller_services.h"
 #include "server/rpc/daemon.h"
 

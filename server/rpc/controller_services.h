@@ -1,5 +1,5 @@
-// gRPC in front of the controller: user, admin and registry services, and the way back to the
-// agents. Thin: every rule is in server/controller.
+// gRPC in front of the controller: user, admin and registry services. Thin: every rule is in
+// server/controller.
 #pragma once
 
 #include <grpcpp/server_builder.h>
@@ -9,24 +9,6 @@
 #include "server/controller/controller.h"
 
 namespace vpod::rpc {
-
-// Reaches agents' processes; finishes or drops its calls when destroyed, after the controller must
-// no longer be called.
-class GrpcAgentGateway : public controller::AgentGateway {
- public:
-  GrpcAgentGateway();
-  ~GrpcAgentGateway() override;
-  void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
-                 std::function<void(absl::Status)> done) override;
-  absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string& endpoint,
-                                                                  const std::string& host) override;
-  // Cancels what is under way and waits for it; later calls are dropped.
-  void Stop();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
 
 // The services of one controller, which outlives them.
 class ControllerServices {
@@ -38,8 +20,7 @@ class ControllerServices {
   void RegisterAdmin(grpc::ServerBuilder& builder);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  const std::unique_ptr<grpc::Service> user_, admin_, registry_;
 };
 
 }  // namespace vpod::rpc

@@ -1,0 +1,93 @@
+#include "server/rpc/agent_gateway.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "device/base/grpc_status.h"
+#include "device/base/mutex.h"
+#include "proto/vipu/v1/vipuagent.grpc.pb.h"
+
+namespace vpod::rpc {
+
+struct GrpcAgentGateway::Impl {
+  struct Call {
+    grpc::ClientContext context;
+    vipuagent::ConfigureRequest request;
+    vipuagent::ConfigureReply reply;
+  };
+  base::Mutex mutex;
+  std::condition_variable changed;
+  bool stopping = false;
+  std::map<std::string, std::shared_ptr<vipuagent::VipuAgent::Stub>> stubs;
+  std::set<std::shared_ptr<Call>> calls;
+
+  std::shared_ptr<vipuagent::VipuAgent::Stub> StubOf(const std::string& endpoint)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    auto& entry = stubs[endpoint];
+    if (entry == nullptr) {
+      entry = vipuagent::VipuAgent::NewStub(
+          grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials()));
+    }
+    return entry;
+  }
+};
+
+GrpcAgentGateway::GrpcAgentGateway() : impl_(std::make_unique<Impl>()) {}
+GrpcAgentGateway::~GrpcAgentGateway() { Stop(); }
+
+void GrpcAgentGateway::Stop() {
+  base::MutexLock lock(impl_->mutex);
+  impl_->stopping = true;
+  for (const auto& call : impl_->calls) call->context.TryCancel();
+  lock.Wait(impl_->changed, [this] { return impl_->calls.empty(); });
+}
+
+void GrpcAgentGateway::Configure(const std::string& endpoint,
+                                 const vipuagent::ConfigureRequest& request,
+                                 std::function<void(absl::Status)> done) {
+  auto call = std::make_shared<Impl::Call>();
+  call->request = request;
+  call->context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  std::shared_ptr<vipuagent::VipuAgent::Stub> stub;
+  {
+    base::MutexLock lock(impl_->mutex);
+    if (impl_->stopping) return;
+    stub = impl_->StubOf(endpoint);
+    impl_->calls.insert(call);
+  }
+  stub->async()->Configure(&call->context, &call->request, &call->reply,
+                           [this, call, done = std::move(done)](const grpc::Status& status) {
+                             bool stopping;
+                             {
+                               base::MutexLock lock(impl_->mutex);
+                               stopping = impl_->stopping;
+                             }
+                             if (!stopping) done(base::FromGrpc(status));
+                             base::MutexLock lock(impl_->mutex);
+                             impl_->calls.erase(call);
+                             impl_->changed.notify_all();
+                           });
+}
+
+absl::StatusOr<vipuagent::DescribeMachineReply> GrpcAgentGateway::DescribeMachine(
+    const std::string& endpoint, const std::string& host) {
+  std::shared_ptr<vipuagent::VipuAgent::Stub> stub;
+  {
+    base::MutexLock lock(impl_->mutex);
+    stub = impl_->StubOf(endpoint);
+  }
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(3));
+  vipuagent::DescribeMachineRequest request;
+  request.set_host(host);
+  vipuagent::DescribeMachineReply reply;
+  const grpc::Status status = stub->DescribeMachine(&context, request, &reply);
+  if (!status.ok()) return base::FromGrpc(status);
+  return reply;
+}
+
+}  // namespace vpod::rpc

@@ -1,0 +1,30 @@
+// The controller's way to the agents' processes, over gRPC.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/controller/controller.h"
+
+namespace vpod::rpc {
+
+// Reaches agents' processes; finishes or drops its calls when destroyed, after the controller must
+// no longer be called.
+class GrpcAgentGateway : public controller::AgentGateway {
+ public:
+  GrpcAgentGateway();
+  ~GrpcAgentGateway() override;
+  void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
+                 std::function<void(absl::Status)> done) override;
+  absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string& endpoint,
+                                                                  const std::string& host) override;
+  // Cancels what is under way and waits for it; later calls are dropped.
+  void Stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vpod::rpc

@@ -1,0 +1,37 @@
+// What the controller's services share.
+#pragma once
+
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/server_context.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "device/base/grpc_status.h"
+#include "server/controller/controller.h"
+
+namespace vpod::rpc {
+
+// The services, each in a file of its name.
+std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller);
+std::unique_ptr<grpc::Service> MakeAdminService(controller::Controller& controller);
+std::unique_ptr<grpc::Service> MakeRegistryService(controller::Controller& controller);
+
+// Who asks; without security the client's own word.
+inline std::string UserOf(const grpc::ServerContext& context) {
+  const auto it = context.client_metadata().find("vipu-user-id");
+  return it == context.client_metadata().end() ? ""
+                                               : std::string(it->second.data(), it->second.size());
+}
+
+// Hands a good result to `assign`; the status for the wire.
+template <class T, class Assign>
+grpc::Status Answer(absl::StatusOr<T> result, const Assign& assign) {
+  if (!result.ok()) return base::ToGrpc(result.status());
+  assign(*std::move(result));
+  return grpc::Status::OK;
+}
+
+}  // namespace vpod::rpc
