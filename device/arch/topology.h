@@ -29,6 +29,7 @@
 namespace vpod::arch {
 
 inline constexpr uint32_t kLinksPerIpu = kPairLinks + kCrossLinks + 2 * kLadderLinks;  // 10
+inline constexpr uint32_t kLanesPerLink = 8;  // trained fully, PCIe generation 4
 inline constexpr uint32_t kSyncPortsPerMachine = 4;
 inline constexpr uint32_t kFirstSyncPort = kIpusPerMachine * kLinksPerIpu;
 inline constexpr uint32_t kFirstGwPort = kFirstSyncPort + kSyncPortsPerMachine;  // east, then west

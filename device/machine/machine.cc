@@ -1,5 +1,6 @@
 #include "device/machine/machine.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
@@ -27,15 +28,37 @@ Machine::Machine(Identity identity, arch::MachineType type)
   }
 }
 
+void Machine::BeginSession(uint32_t number) {
+  ipus_[number]->sensors.BeginSession(ipu::WallClock::now());
+  ipus_[number]->link_errors_before_session = links_.CorrectableErrors(number);
+}
+
+void Machine::Reset() {
+  links_.Reset();
+  for (auto& each : ipus_) {
+    each->faults.Reset(/*initialise_parity=*/true);
+    each->cycles = 0;
+    each->link_errors_before_session = 0;
+  }
+}
+
 std::map<std::string, std::string> Machine::Attributes(uint32_t number,
                                                        const PartitionFacts* partition,
                                                        const Holder* holder) {
   const ipu::WallClock::time_point now = ipu::WallClock::now();
   const ipu::Reading reading = ipus_[number]->sensors.Read(now);
   const ipu::Reading neighbour = ipus_[number ^ 1]->sensors.Read(now);
+  const ipu::FaultState faults = ipus_[number]->faults.Read();
   const bool monitored = holder != nullptr && holder->monitoring;
-  const double board =
-      ipu::BoardTemperature(reading.settled_power_watts, neighbour.settled_power_watts);
+  double board = ipu::BoardTemperature(reading.settled_power_watts, neighbour.settled_power_watts);
+  double die = ipu::DieTemperature(board, reading.settled_power_watts);
+  arch::MachineType type = type_;
+  if (faults.over_temperature) {
+    board = ipu::kHotBoardCelsius;
+    die = ipu::kHotDieCelsius;
+    type.clock_hz *= ipu::kThrottledClockShare;
+  }
+  const uint64_t link_errors = links_.CorrectableErrors(number);
   const auto sensor = [&](const char* format, double value) {
     char text[32];
     snprintf(text, sizeof(text), format, value);
@@ -45,13 +68,12 @@ std::map<std::string, std::string> Machine::Attributes(uint32_t number,
 
   std::map<std::string, std::string> all = {
       {"average board temp", sensor("%.1f C", board)},
-      {"average die temp",
-       sensor("%.1f C", ipu::DieTemperature(board, reading.settled_power_watts))},
+      {"average die temp", sensor("%.1f C", die)},
       {"board ipu index", ipu_number},
       {"board serial number", arch::BoardSerial(identity_.index, number)},
       {"board type", std::string(type_.board_type)},
       {"board variant", std::string(type_.board_type)},
-      {"clock", arch::ClockText(type_)},
+      {"clock", arch::ClockText(type)},
       {"config domain", absl::StrCat(94414229001808 + identity_.index)},
       {"driver version", kDriverVersion},
       {"firmware major version", "2"},
@@ -67,14 +89,18 @@ std::map<std::string, std::string> Machine::Attributes(uint32_t number,
       {"host link correctable error count", "0"},
       {"icu bootloader version", "2.6.2"},
       {"ipu architecture", "ipu2"},
-      {"ipu error state", "no errors"},
+      {"ipu error state", !faults.error.empty() ? faults.error
+                          : faults.parity_error ? "memory parity error"
+                                                : "no errors"},
       {"ipu power", sensor("%.1f W", reading.power_watts)},
       {"ipu utilisation", absl::StrFormat("%.2f%%", reading.utilisation * 100)},
       {"ipu utilisation (session)", absl::StrFormat("%.2f%%", reading.session_utilisation * 100)},
       {"ipuof host", identity_.data_ip},
       {"ipuof server version", kIpuofServerVersion},
-      {"link correctable error count", "0"},
-      {"link correctable error count (session)", "0"},
+      {"link correctable error count", absl::StrCat(link_errors)},
+      {"link correctable error count (session)",
+       absl::StrCat(link_errors -
+                    std::min<uint64_t>(link_errors, ipus_[number]->link_errors_before_session))},
       {"link speed", "16.0 GT/s"},
       {"link width", "8"},
       {"pci id", ipu_number},

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "device/arch/hardware.h"
+#include "device/ipu/faults.h"
 #include "device/ipu/sensors.h"
+#include "device/machine/links.h"
 
 namespace vpod::machine {
 
@@ -31,8 +33,11 @@ struct Identity {
 struct Ipu {
   explicit Ipu(double power_scale) : sensors(power_scale, ipu::WallClock::now()) {}
   ipu::Sensors sensors;
+  ipu::Faults faults;
   std::atomic<uint64_t> cycles = 0;  // virtual cycles of all runs since the last reset
   std::atomic<uint64_t> host_rx_bytes = 0, host_tx_bytes = 0;  // of streams, since the start
+  // Correctable errors of its links when the present session began.
+  std::atomic<uint64_t> link_errors_before_session = 0;
 };
 
 // What the partition of an IPU contributes to its attributes.
@@ -61,6 +66,12 @@ class Machine {
   const Identity& identity() const { return identity_; }
   const arch::MachineType& type() const { return type_; }
   Ipu& ipu(uint32_t number) { return *ipus_[number]; }
+  Links& links() { return links_; }
+
+  // A program attaches to IPU `number`.
+  void BeginSession(uint32_t number);
+  // Restarts the machine: all counters, faults and errors are gone.
+  void Reset();
 
   // Attributes of IPU `number` (0-3) by their public names, without "id" and "target", which belong
   // to a device. `partition` and `holder` may be null.
@@ -73,6 +84,7 @@ class Machine {
   const Identity identity_;
   const arch::MachineType type_;
   std::vector<std::unique_ptr<Ipu>> ipus_;
+  Links links_;
 };
 
 }  // namespace vpod::machine

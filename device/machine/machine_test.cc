@@ -88,5 +88,43 @@ TEST(MachineTest, BoardsPairIpusThreeAndTwo) {
   EXPECT_NE(serial(3), serial(0));
 }
 
+TEST(MachineTest, FaultsShowInTheAttributesUntilReset) {
+  Machine machine = MakeMachine();
+  const Holder monitored{"python", "alice", 1, 0, true};
+  machine.ipu(2).faults.SetError("IPUSOFTERR");
+  machine.ipu(1).faults.SetOverTemperature();
+  machine.ipu(0).faults.SetParityError();
+  EXPECT_EQ(machine.Attributes(2, nullptr, nullptr)["ipu error state"], "IPUSOFTERR");
+  EXPECT_EQ(machine.Attributes(0, nullptr, nullptr)["ipu error state"], "memory parity error");
+  auto hot = machine.Attributes(1, nullptr, &monitored);
+  EXPECT_EQ(hot["average die temp"], "105.0 C");
+  EXPECT_EQ(hot["average board temp"], "85.0 C");
+  EXPECT_EQ(hot["clock"], "665MHz");
+  EXPECT_EQ(hot["ipu error state"], "no errors");
+  // A parity error stays until tile memory is initialised.
+  machine.ipu(0).faults.SetError("IPUSOFTERR");
+  machine.ipu(0).faults.Reset(/*initialise_parity=*/false);
+  EXPECT_EQ(machine.Attributes(0, nullptr, nullptr)["ipu error state"], "memory parity error");
+  machine.Reset();
+  for (uint32_t ipu = 0; ipu < 4; ++ipu) {
+    auto all = machine.Attributes(ipu, nullptr, &monitored);
+    EXPECT_EQ(all["ipu error state"], "no errors");
+    EXPECT_EQ(all["clock"], "1330MHz");
+    EXPECT_NE(all["average die temp"], "105.0 C");
+  }
+}
+
+TEST(MachineTest, LinkErrorsOfASessionCountFromTheAttach) {
+  Machine machine = MakeMachine();
+  machine.links().SetFault(35, {.correctable_errors_per_gb = 1});  // of IPU 3
+  machine.links().Count({{35, 2'000'000'000, 0}});
+  machine.BeginSession(3);
+  machine.links().Count({{35, 0, 5'000'000'000}});
+  auto all = machine.Attributes(3, nullptr, nullptr);
+  EXPECT_EQ(all["link correctable error count"], "7");
+  EXPECT_EQ(all["link correctable error count (session)"], "5");
+  EXPECT_EQ(machine.Attributes(2, nullptr, nullptr)["link correctable error count"], "0");
+}
+
 }  // namespace
 }  // namespace vpod::machine

@@ -1,0 +1,55 @@
+// Errors that an IPU can have: raised by people who test their own software (vipu-admin inject,
+// GCDA_OPTIONS simulateSOCError), shown by the attributes, cleared by a reset.
+#pragma once
+
+#include <string>
+
+#include "device/base/mutex.h"
+
+namespace vpod::ipu {
+
+// What sensors and clock say of an IPU that is too hot; ours, nothing is published.
+inline constexpr double kHotDieCelsius = 105, kHotBoardCelsius = 85;
+inline constexpr double kThrottledClockShare = 0.5;
+
+struct FaultState {
+  std::string error;              // name in the status register, e.g. IPUSOFTERR; empty: none
+  bool over_temperature = false;  // the clock is throttled; programs go on
+  bool parity_error = false;      // tile memory needs a parity init before anything is loaded
+  // Programs run on it.
+  bool usable() const { return error.empty() && !parity_error; }
+};
+
+// Faults of one IPU. Thread-safe.
+class Faults {
+ public:
+  FaultState Read() const {
+    base::MutexLock lock(mutex_);
+    return state_;
+  }
+  void SetError(const std::string& name) {
+    base::MutexLock lock(mutex_);
+    state_.error = name;
+  }
+  void SetOverTemperature() {
+    base::MutexLock lock(mutex_);
+    state_.over_temperature = true;
+  }
+  void SetParityError() {
+    base::MutexLock lock(mutex_);
+    state_.parity_error = true;
+  }
+  // A reset ends all errors; one of parity only with a parity init.
+  void Reset(bool initialise_parity) {
+    base::MutexLock lock(mutex_);
+    const bool parity_stays = state_.parity_error && !initialise_parity;
+    state_ = {};
+    state_.parity_error = parity_stays;
+  }
+
+ private:
+  mutable base::Mutex mutex_;
+  FaultState state_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace vpod::ipu

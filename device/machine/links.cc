@@ -1,0 +1,78 @@
+#include "device/machine/links.h"
+
+#include <cmath>
+
+namespace vpod::machine {
+
+absl::string_view LinkReading::state() const {
+  if (fault.down) return "down";
+  return fault.correctable_errors_per_gb > 0 ? "degraded" : "up";
+}
+
+uint32_t LinkReading::lanes() const {
+  if (fault.down) return 0;
+  return fault.correctable_errors_per_gb > 0 ? arch::kLanesPerLink / 2 : arch::kLanesPerLink;
+}
+
+Links::Ports& Links::Allocated() {
+  if (ports_ == nullptr) ports_ = std::make_unique<Ports>();
+  return *ports_;
+}
+
+LinkReading Links::Read(uint32_t port) const {
+  base::MutexLock lock(mutex_);
+  if (ports_ == nullptr) return {};
+  return {(*ports_)[port].fault, (*ports_)[port].counters};
+}
+
+uint64_t Links::CorrectableErrors(uint32_t ipu) const {
+  base::MutexLock lock(mutex_);
+  if (ports_ == nullptr) return 0;
+  uint64_t errors = 0;
+  for (uint32_t i = 0; i < arch::kLinksPerIpu; ++i)
+    errors += (*ports_)[ipu * arch::kLinksPerIpu + i].counters.correctable_errors;
+  return errors;
+}
+
+std::vector<uint32_t> Links::DownPorts() const {
+  std::vector<uint32_t> down;
+  base::MutexLock lock(mutex_);
+  if (ports_ == nullptr) return down;
+  for (uint32_t port = 0; port < arch::kPortsPerMachine; ++port) {
+    if ((*ports_)[port].fault.down) down.push_back(port);
+  }
+  return down;
+}
+
+void Links::Count(const std::vector<PortBytes>& bytes) {
+  base::MutexLock lock(mutex_);
+  Ports& ports = Allocated();
+  for (const PortBytes& each : bytes) {
+    Port& port = ports[each.port];
+    port.counters.tx_bytes += each.tx;
+    port.counters.rx_bytes += each.rx;
+    if (port.fault.correctable_errors_per_gb <= 0) continue;
+    // The receiver is who corrects, but a cable is bad in both directions.
+    double whole = 0;
+    port.error_remainder =
+        std::modf(port.error_remainder + port.fault.correctable_errors_per_gb *
+                                             static_cast<double>(each.tx + each.rx) / 1e9,
+                  &whole);
+    port.counters.correctable_errors += static_cast<uint64_t>(whole);
+  }
+}
+
+void Links::SetFault(uint32_t port, const LinkFault& fault) {
+  base::MutexLock lock(mutex_);
+  Port& place = Allocated()[port];
+  if (fault.down && !place.fault.down) ++place.counters.uncorrectable_errors;
+  place.fault = fault;
+  place.error_remainder = 0;
+}
+
+void Links::Reset() {
+  base::MutexLock lock(mutex_);
+  ports_ = nullptr;
+}
+
+}  // namespace vpod::machine

@@ -1,0 +1,71 @@
+// Counters and faults of one machine's link ports (device/arch/topology.h numbers them).
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "device/arch/topology.h"
+#include "device/base/mutex.h"
+
+namespace vpod::machine {
+
+// What is wrong with a link at this end.
+struct LinkFault {
+  bool down = false;                     // carries nothing
+  bool swapped = false;                  // the cable sits in the neighbouring port
+  double correctable_errors_per_gb = 0;  // above 0 the link has trained with half its lanes
+};
+
+struct LinkCounters {
+  uint64_t tx_bytes = 0;
+  uint64_t rx_bytes = 0;
+  uint64_t correctable_errors = 0;
+  uint64_t uncorrectable_errors = 0;  // times that the link went down
+};
+
+struct LinkReading {
+  LinkFault fault;
+  LinkCounters counters;
+  // "up", "down" or "degraded"
+  absl::string_view state() const;
+  uint32_t lanes() const;
+};
+
+// Bytes that a port sent and received.
+struct PortBytes {
+  uint32_t port = 0;
+  uint64_t tx = 0;
+  uint64_t rx = 0;
+};
+
+// Thread-safe. Nothing is kept for a machine none of whose links has ever been used or hurt.
+class Links {
+ public:
+  LinkReading Read(uint32_t port) const;
+  // Correctable errors of an IPU's links.
+  uint64_t CorrectableErrors(uint32_t ipu) const;
+  // Ports that carry nothing, ascending.
+  std::vector<uint32_t> DownPorts() const;
+
+  void Count(const std::vector<PortBytes>& bytes);
+  // Replaces the fault of a port; an empty one clears it.
+  void SetFault(uint32_t port, const LinkFault& fault);
+  // Clears faults and counters.
+  void Reset();
+
+ private:
+  struct Port {
+    LinkFault fault;
+    LinkCounters counters;
+    double error_remainder = 0;  // of the next correctable error
+  };
+  using Ports = std::array<Port, arch::kPortsPerMachine>;
+  Ports& Allocated() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable base::Mutex mutex_;
+  std::unique_ptr<Ports> ports_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace vpod::machine
