@@ -130,6 +130,8 @@ vipuagent::ConfigureRequest Controller::ConfigurationOf(const std::string& endpo
     spec->set_owner(partition.stored.created_by());
     spec->set_shared(r.shared());
     spec->set_fabric_key(partition.stored.fabric_key());
+    if (const auto cluster = clusters_.find(r.cluster_id()); cluster != clusters_.end())
+      spec->set_cluster_topology(cluster->second.cluster_topology());
     for (const auto& [key, value] : TargetOptions(partition.stored))
       (*spec->mutable_target_options())[key] = value;
     AddSlices(partition.stored, *spec);
