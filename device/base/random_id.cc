@@ -3,16 +3,18 @@
 #include <sys/random.h>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/string_view.h"
 
 namespace vpod::base {
 
-std::string RandomId() {
-  char bytes[16];
-  // Reads of up to 256 bytes are never cut short once the pool is initialised (getrandom(2)).
-  while (getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) {
+std::string RandomBytes(size_t count) {
+  std::string bytes(count, '\0');
+  for (size_t have = 0; have < count;) {
+    const ssize_t got = getrandom(&bytes[have], count - have, 0);
+    if (got > 0) have += static_cast<size_t>(got);  // else a signal came
   }
-  return absl::BytesToHexString(absl::string_view(bytes, sizeof(bytes)));
+  return bytes;
 }
+
+std::string RandomId() { return absl::BytesToHexString(RandomBytes(16)); }
 
 }  // namespace vpod::base

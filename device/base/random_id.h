@@ -1,11 +1,14 @@
-// Identifiers that nobody can guess: lease ids, boot ids, socket names.
+// Random bytes and names from the kernel's generator; safe for secrets.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace vpod::base {
 
-// 128 bits of the kernel's randomness as 32 hexadecimal digits.
+std::string RandomBytes(size_t count);
+
+// 128 random bits in lower-case hexadecimal: ids of leases, requests and boots.
 std::string RandomId();
 
 }  // namespace vpod::base

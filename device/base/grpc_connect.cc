@@ -1,0 +1,59 @@
+#include "device/base/grpc_connect.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace vpod::base {
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
+                                       const std::optional<Tls>& tls,
+                                       grpc::ChannelArguments arguments) {
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (!tls.has_value()) {
+    return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+  }
+  if (peer == Peer::kAgent) arguments.SetSslTargetNameOverride(kAgentName);
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = tls->ca;
+  options.pem_cert_chain = tls->certificate;
+  options.pem_private_key = tls->key;
+  return grpc::CreateCustomChannel(endpoint, grpc::SslCredentials(options), arguments);
+}
+
+std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<Tls>& tls) {
+  if (!tls.has_value()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = tls->ca;
+  options.pem_key_cert_pairs.push_back({tls->key, tls->certificate});
+  return grpc::SslServerCredentials(options);
+}
+
+std::string TlsHint(const std::optional<Tls>& tls, absl::string_view message) {
+  // gRPC 1.51 and OpenSSL 3.0 tell these apart in words only.
+  if (!absl::StrContains(message, "failed to connect to all addresses")) return "";
+  const bool closed =
+      absl::StrContains(message, "Socket closed") || absl::StrContains(message, "reset by peer");
+  if (!tls.has_value()) {
+    return closed
+               ? " It closed the connection: it may expect TLS (--tls-ca, --tls-cert, --tls-key)."
+               : "";
+  }
+  if (absl::StrContains(message, "certificate verify failed"))
+    return absl::StrCat(" Its certificate is not a server's of the authority in ", tls->files.ca,
+                        ".");
+  if (absl::StrContains(message, "Hostname Verification") ||
+      absl::StrContains(message, "No match found"))
+    return " Its certificate is one of another host.";
+  if (absl::StrContains(message, "wrong version number")) return " It does not speak TLS.";
+  if (closed) {
+    return absl::StrCat(" It closed the connection: it may not accept the certificate ",
+                        tls->files.certificate, ".");
+  }
+  return "";
+}
+
+}  // namespace vpod::base

@@ -1,0 +1,110 @@
+// TLS as clients meet it: who is let in, and what the others are told.
+#include "device/base/tls.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "device/base/grpc_connect.h"
+#include "proto/vipu/v1/vipuuser.grpc.pb.h"
+#include "server/security/certificates.h"
+
+namespace vpod {
+namespace {
+
+using base::Peer;
+using base::Tls;
+
+Tls Read(const std::string& directory, const std::string& role) {
+  const std::string at = directory + "/" + role + "/";
+  const auto tls = base::ReadTls({at + "ca.crt", at + role + ".crt", at + role + ".key"});
+  EXPECT_TRUE(tls.ok()) << tls.status();
+  return tls.value_or(Tls());
+}
+
+class TlsTest : public testing::Test {
+ protected:
+  static std::string Generate(const char* name) {
+    const std::string directory = testing::TempDir() + "/tls_test/" + name;
+    std::filesystem::remove_all(directory);
+    EXPECT_TRUE(security::GenerateCertificates(directory, {}).ok());
+    return directory;
+  }
+  void Serve(const std::optional<Tls>& tls) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", base::ServerCredentials(tls), &port_);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+  }
+  grpc::Status Call(const std::optional<Tls>& tls, Peer peer = Peer::kController) {
+    const auto stub =
+        vipuuser::VipuUser::NewStub(base::Connect("127.0.0.1:" + std::to_string(port_), peer, tls));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    vipuuser::GetServerInfoReply reply;
+    return stub->GetServerInfo(&context, {}, &reply);
+  }
+
+  vipuuser::VipuUser::Service service_;  // answers everything with UNIMPLEMENTED
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+};
+
+TEST_F(TlsTest, UsersAndDaemonsOfThePodAreLetIn) {
+  const std::string pod = Generate("pod");
+  Serve(Read(pod, "server"));
+  for (const char* role : {"client", "server"}) {
+    EXPECT_EQ(Call(Read(pod, role)).error_code(), grpc::UNIMPLEMENTED) << role;
+    EXPECT_EQ(Call(Read(pod, role), Peer::kAgent).error_code(), grpc::UNIMPLEMENTED) << role;
+  }
+}
+
+TEST_F(TlsTest, OthersAreRefusedAndToldWhy) {
+  const std::string ours = Generate("ours"), theirs = Generate("theirs");
+  Serve(Read(ours, "server"));
+  const auto hint = [&](const std::optional<Tls>& tls) {
+    const grpc::Status status = Call(tls);
+    EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE);
+    return base::TlsHint(tls, status.error_message());
+  };
+  EXPECT_EQ(hint(std::nullopt),
+            " It closed the connection: it may expect TLS (--tls-ca, --tls-cert, --tls-key).");
+  Tls client = Read(ours, "client");
+  client.ca = Read(theirs, "client").ca;
+  EXPECT_EQ(hint(client),
+            " Its certificate is not a server's of the authority in " + client.files.ca + ".");
+  client = Read(theirs, "client");
+  client.ca = Read(ours, "client").ca;
+  const std::string refused = " It closed the connection: it may not accept the certificate " +
+                              client.files.certificate + ".";
+  EXPECT_EQ(hint(client), refused);
+  client.certificate = client.key = "";  // none at all
+  EXPECT_EQ(hint(client), refused);
+}
+
+TEST_F(TlsTest, ServerWithoutTlsIsNamed) {
+  const Tls client = Read(Generate("pod"), "client");
+  Serve(std::nullopt);
+  EXPECT_EQ(base::TlsHint(client, Call(client).error_message()), " It does not speak TLS.");
+}
+
+TEST_F(TlsTest, CertificateOfAUserMakesNoServer) {
+  const std::string pod = Generate("pod");
+  Serve(Read(pod, "client"));
+  for (const Peer peer : {Peer::kController, Peer::kAgent})
+    EXPECT_EQ(Call(Read(pod, "client"), peer).error_code(), grpc::UNAVAILABLE);
+}
+
+TEST_F(TlsTest, ServerThatIsDownGetsNoHint) {
+  const Tls client = Read(Generate("pod"), "client");
+  Serve(client);
+  server_->Shutdown();
+  EXPECT_EQ(base::TlsHint(client, Call(client).error_message()), "");
+  EXPECT_EQ(base::TlsHint(std::nullopt, Call(std::nullopt).error_message()), "");
+}
+
+}  // namespace
+}  // namespace vpod
