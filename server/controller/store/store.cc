@@ -1,10 +1,12 @@
 #include "server/controller/store/store.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/base/unique_fd.h"
 
 namespace vpod::controller {
 namespace {
@@ -83,6 +85,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
     return absl::AlreadyExistsError(
         absl::StrCat("storage ", path, " exists already; remove it to start anew"));
   }
+  // It holds hashes of access keys. What SQLite puts beside it gets the same mode.
+  base::UniqueFd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   sqlite3* database = nullptr;
   const int opened =
       sqlite3_open_v2(path.c_str(), &database,
@@ -92,6 +96,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
     return absl::UnavailableError(
         absl::StrCat("cannot open storage ", path, ": ", sqlite3_errmsg(database)));
   }
+  base::MutexLock lock(store->mutex_);
   // Exclusive locking: a second controller on the same file is refused here. What is in the file is
   // looked at before anything is written: a database of another program stays as it is.
   absl::Status status = store->Execute("PRAGMA locking_mode=EXCLUSIVE;");
@@ -126,6 +131,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
 Store::~Store() { sqlite3_close(database_); }
 
 absl::StatusOr<std::map<std::string, std::string>> Store::Load(absl::string_view kind) {
+  base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement,
                         Prepare("SELECT id, data FROM objects WHERE kind = ?"));
   BindText(statement, 1, kind);
@@ -140,20 +146,38 @@ absl::StatusOr<std::map<std::string, std::string>> Store::Load(absl::string_view
 }
 
 absl::Status Store::Put(absl::string_view kind, absl::string_view id, absl::string_view data) {
-  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement,
-                        Prepare("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)"));
-  BindText(statement, 1, kind);
-  BindText(statement, 2, id);
-  sqlite3_bind_blob(statement, 3, data.data(), static_cast<int>(data.size()), SQLITE_TRANSIENT);
-  return Step(statement, "write an object");
+  return Commit({{std::string(kind), std::string(id), std::string(data)}});
 }
 
 absl::Status Store::Remove(absl::string_view kind, absl::string_view id) {
-  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement,
-                        Prepare("DELETE FROM objects WHERE kind = ? AND id = ?"));
-  BindText(statement, 1, kind);
-  BindText(statement, 2, id);
-  return Step(statement, "remove an object");
+  return Commit({{std::string(kind), std::string(id), std::nullopt}});
+}
+
+absl::Status Store::Commit(const std::vector<Change>& changes) {
+  base::MutexLock lock(mutex_);
+  if (changes.size() == 1) return Apply(changes[0]);  // a transaction by itself
+  VPOD_RETURN_IF_ERROR(Execute("BEGIN"));
+  absl::Status status;
+  for (const Change& change : changes) {
+    if (status.ok()) status = Apply(change);
+  }
+  if (status.ok()) status = Execute("COMMIT");
+  // Fails when the database has already rolled back by itself.
+  if (!status.ok()) sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
+  return status;
+}
+
+absl::Status Store::Apply(const Change& change) {
+  VPOD_ASSIGN_OR_RETURN(
+      sqlite3_stmt * statement,
+      Prepare(change.data.has_value() ? "INSERT OR REPLACE INTO objects VALUES (?, ?, ?)"
+                                      : "DELETE FROM objects WHERE kind = ? AND id = ?"));
+  BindText(statement, 1, change.kind);
+  BindText(statement, 2, change.id);
+  if (!change.data.has_value()) return Step(statement, "remove an object");
+  sqlite3_bind_blob(statement, 3, change.data->data(), static_cast<int>(change.data->size()),
+                    SQLITE_TRANSIENT);
+  return Step(statement, "write an object");
 }
 
 }  // namespace vpod::controller

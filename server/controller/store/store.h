@@ -5,18 +5,28 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "device/base/mutex.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
 
 namespace vpod::controller {
 
-// Not thread-safe: the controller calls it under its lock.
+// One object written or removed.
+struct Change {
+  std::string kind;
+  std::string id;
+  std::optional<std::string> data;  // unset: removed
+};
+
+// Thread-safe.
 class Store {
  public:
   enum class OpenMode { kOpenOrCreate, kCreateOnly };
@@ -29,17 +39,22 @@ class Store {
   absl::StatusOr<std::map<std::string, std::string>> Load(absl::string_view kind);
   absl::Status Put(absl::string_view kind, absl::string_view id, absl::string_view data);
   absl::Status Remove(absl::string_view kind, absl::string_view id);
+  // All of them or none.
+  absl::Status Commit(const std::vector<Change>& changes);
 
  private:
   explicit Store(sqlite3* database) : database_(database) {}
   // OK for an empty database and one of ours in this format.
-  absl::Status CheckContents(const std::string& path);
-  absl::Status Execute(const char* sql);
-  absl::Status Error(absl::string_view what) const;
-  absl::StatusOr<sqlite3_stmt*> Prepare(const char* sql);
-  absl::Status Step(sqlite3_stmt* statement, absl::string_view what);
+  absl::Status CheckContents(const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Execute(const char* sql) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Error(absl::string_view what) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<sqlite3_stmt*> Prepare(const char* sql) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Step(sqlite3_stmt* statement, absl::string_view what)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Apply(const Change& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  sqlite3* const database_;
+  base::Mutex mutex_;
+  sqlite3* const database_ ABSL_PT_GUARDED_BY(mutex_);
 };
 
 }  // namespace vpod::controller

@@ -77,6 +77,40 @@ TEST_F(StoreTest, ObjectsAreThereAfterReopening) {
   EXPECT_EQ(*store->Load("partition"), Objects());
 }
 
+TEST_F(StoreTest, ChangesAreCommittedTogetherOrNotAtAll) {
+  {
+    const auto store = Open();
+    ASSERT_NE(store, nullptr);
+    EXPECT_TRUE(store->Put("agent", "ag1", "old").ok());
+    EXPECT_TRUE(
+        store
+            ->Commit(
+                {{"agent", "ag1", std::nullopt}, {"agent", "ag2", "new"}, {"cluster", "c1", "new"}})
+            .ok());
+    EXPECT_TRUE(store->Commit({}).ok());
+  }
+  // A second change that the database refuses takes the first with it.
+  Sql("CREATE TRIGGER full BEFORE INSERT ON objects WHEN NEW.id = 'bad'"
+      " BEGIN SELECT RAISE(ABORT, 'refused'); END;");
+  const auto store = Open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_FALSE(store->Commit({{"agent", "ag3", "new"}, {"agent", "bad", "new"}}).ok());
+  EXPECT_TRUE(store->Put("agent", "ag4", "new").ok());
+  EXPECT_EQ(*store->Load("agent"), (Objects{{"ag2", "new"}, {"ag4", "new"}}));
+  EXPECT_EQ(*store->Load("cluster"), (Objects{{"c1", "new"}}));
+}
+
+TEST_F(StoreTest, OnlyTheOwnerReadsIt) {
+  const auto store = Open();
+  ASSERT_NE(store, nullptr);
+  ASSERT_TRUE(store->Put("user", "alice", "hash").ok());
+  for (const char* file : {"", "-wal"}) {
+    EXPECT_EQ(fs::status(path_ + file).permissions(),
+              fs::perms::owner_read | fs::perms::owner_write)
+        << file;
+  }
+}
+
 TEST_F(StoreTest, RemovingWhatIsNotThereIsNoError) {
   const auto store = Open();
   ASSERT_NE(store, nullptr);
