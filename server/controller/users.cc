@@ -1,0 +1,221 @@
+#include "server/controller/users.h"
+
+#include <algorithm>
+#include <ctime>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/base/random_id.h"
+#include "device/base/secret.h"
+#include "device/base/sha256.h"
+#include "device/base/status.h"
+#include "server/controller/access_key.h"
+
+namespace vpod::controller {
+namespace {
+
+constexpr char kKind[] = "user";
+
+Caller CallerOf(const store::StoredUser& user) {
+  Caller caller{.user_id = user.id(), .admin = user.admin()};
+  if (user.limited())
+    caller.allocation_ids.emplace(user.allocation_ids().begin(), user.allocation_ids().end());
+  return caller;
+}
+
+vipuadmin::User Describe(const store::StoredUser& user) {
+  vipuadmin::User result;
+  result.set_id(user.id());
+  result.set_admin(user.admin());
+  result.set_created_at(user.created_at());
+  if (user.limited()) *result.mutable_allocation_ids()->mutable_names() = user.allocation_ids();
+  return result;
+}
+
+void Limit(const std::set<std::string>& allocation_ids, store::StoredUser& user) {
+  user.set_limited(true);
+  user.clear_allocation_ids();
+  for (const std::string& id : allocation_ids) user.add_allocation_ids(id);
+}
+
+std::set<std::string> AllocationsOf(const store::StoredUser& user) {
+  return {user.allocation_ids().begin(), user.allocation_ids().end()};
+}
+
+absl::StatusOr<std::string> SetNewKey(store::StoredUser& user) {
+  std::string key = NewAccessKey();
+  VPOD_ASSIGN_OR_RETURN(const KeyHash hash, HashAccessKey(key));
+  user.set_key_salt(hash.salt);
+  user.set_key_hash(hash.hash);
+  return key;
+}
+
+absl::Status WrongCredentials() {
+  return absl::UnauthenticatedError("Wrong user id or access key.");
+}
+
+}  // namespace
+
+Users::Users(Store* store) : store_(store), verified_key_(base::RandomBytes(32)) {}
+
+absl::StatusOr<std::unique_ptr<Users>> Users::Load(Store* store) {
+  std::unique_ptr<Users> users(new Users(store));
+  VPOD_ASSIGN_OR_RETURN(const auto rows, store->Load(kKind));
+  base::MutexLock lock(users->mutex_);
+  for (const auto& [id, data] : rows) {
+    if (!users->users_[id].ParseFromString(data))
+      return absl::DataLossError(absl::StrCat("storage: user ", id, " is damaged"));
+  }
+  return users;
+}
+
+absl::StatusOr<store::StoredUser*> Users::FindUser(const std::string& id) {
+  const auto it = users_.find(id);
+  if (it == users_.end()) return absl::NotFoundError(absl::StrCat("User ", id, " does not exist."));
+  return &it->second;
+}
+
+absl::Status Users::Put(const store::StoredUser& user) {
+  VPOD_RETURN_IF_ERROR(store_->Put(kKind, user.id(), user.SerializeAsString()));
+  users_[user.id()] = user;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Users::Create(const vipuadmin::User& user) {
+  store::StoredUser stored;
+  stored.set_id(user.id());
+  stored.set_admin(user.admin());
+  stored.set_created_at(std::time(nullptr));
+  if (user.has_allocation_ids()) {
+    const auto& names = user.allocation_ids().names();
+    Limit({names.begin(), names.end()}, stored);
+  }
+  VPOD_ASSIGN_OR_RETURN(std::string key, SetNewKey(stored));
+  base::MutexLock lock(mutex_);
+  if (users_.contains(user.id()))
+    return absl::AlreadyExistsError(absl::StrCat("User ", user.id(), " already exists."));
+  VPOD_RETURN_IF_ERROR(Put(stored));
+  return key;
+}
+
+std::vector<vipuadmin::User> Users::List() {
+  base::MutexLock lock(mutex_);
+  std::vector<vipuadmin::User> result;
+  for (const auto& [id, user] : users_) result.push_back(Describe(user));
+  return result;
+}
+
+absl::StatusOr<vipuadmin::User> Users::Get(const std::string& id) {
+  base::MutexLock lock(mutex_);
+  VPOD_ASSIGN_OR_RETURN(const store::StoredUser* user, FindUser(id));
+  return Describe(*user);
+}
+
+absl::StatusOr<std::string> Users::Update(const vipuadmin::UpdateUserRequest& request) {
+  if (request.has_allocation_ids() && request.all_allocations()) {
+    return absl::InvalidArgumentError("Either some allocations or all, not both.");
+  }
+  base::MutexLock lock(mutex_);
+  VPOD_ASSIGN_OR_RETURN(const store::StoredUser* user, FindUser(request.id()));
+  store::StoredUser next = *user;
+  if (request.has_allocation_ids()) {
+    const auto& names = request.allocation_ids().names();
+    Limit({names.begin(), names.end()}, next);
+  } else if (request.all_allocations()) {
+    next.set_limited(false);
+    next.clear_allocation_ids();
+  }
+  std::string key;
+  if (request.new_access_key()) {
+    VPOD_ASSIGN_OR_RETURN(key, SetNewKey(next));
+  }
+  VPOD_RETURN_IF_ERROR(Put(next));
+  if (request.new_access_key()) verified_.erase(request.id());
+  return key;
+}
+
+absl::Status Users::Remove(const std::string& id) {
+  base::MutexLock lock(mutex_);
+  VPOD_ASSIGN_OR_RETURN(const store::StoredUser* user, FindUser(id));
+  const auto admins = std::count_if(users_.begin(), users_.end(),
+                                    [](const auto& item) { return item.second.admin(); });
+  if (user->admin() && admins == 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("User ", id, " is the last administrator; create another first."));
+  }
+  VPOD_RETURN_IF_ERROR(store_->Remove(kKind, id));
+  verified_.erase(id);
+  users_.erase(id);
+  return absl::OkStatus();
+}
+
+absl::Status Users::SetUsersOf(const std::string& allocation_id,
+                               const std::vector<std::string>& users) {
+  const std::set<std::string> named(users.begin(), users.end());
+  base::MutexLock lock(mutex_);
+  for (const std::string& id : named) VPOD_RETURN_IF_ERROR(FindUser(id).status());
+  std::map<std::string, store::StoredUser> next;
+  std::vector<Change> changes;
+  for (const auto& [id, user] : users_) {
+    if (!user.limited()) continue;
+    std::set<std::string> allocations = AllocationsOf(user);
+    const bool changed = named.contains(id) ? allocations.insert(allocation_id).second
+                                            : allocations.erase(allocation_id) > 0;
+    if (!changed) continue;
+    Limit(allocations, next[id] = user);
+    changes.push_back({kKind, id, next[id].SerializeAsString()});
+  }
+  VPOD_RETURN_IF_ERROR(store_->Commit(changes));
+  for (auto& [id, user] : next) users_[id] = std::move(user);
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Users::UsersOf(const std::string& allocation_id) {
+  base::MutexLock lock(mutex_);
+  std::vector<std::string> result;
+  for (const auto& [id, user] : users_) {
+    if (user.limited() && AllocationsOf(user).contains(allocation_id)) result.push_back(id);
+  }
+  return result;
+}
+
+absl::StatusOr<Caller> Users::Authenticate(const std::string& id, const std::string& access_key) {
+  const std::string digest = base::Sha256Hex(verified_key_ + access_key);
+  // A user who does not exist costs as much time as a wrong key.
+  KeyHash kept{std::string(16, '\0'), std::string(32, '\0')};
+  const auto verified = [&]() -> absl::StatusOr<Caller> {
+    base::MutexLock lock(mutex_);
+    const auto user = users_.find(id);
+    if (user == users_.end()) return WrongCredentials();
+    kept = {user->second.key_salt(), user->second.key_hash()};
+    const auto known = verified_.find(id);
+    if (known == verified_.end() || !base::IsSecret(known->second, digest))
+      return WrongCredentials();
+    return CallerOf(user->second);
+  };
+  if (auto caller = verified(); caller.ok()) return caller;
+  base::MutexLock one_at_a_time(hashing_);
+  if (auto caller = verified(); caller.ok()) return caller;  // by a call that came with us
+  if (!IsAccessKey(kept, access_key)) return WrongCredentials();
+  base::MutexLock lock(mutex_);
+  const auto user = users_.find(id);
+  if (user == users_.end() || user->second.key_hash() != kept.hash) return WrongCredentials();
+  verified_[id] = digest;
+  return CallerOf(user->second);
+}
+
+absl::StatusOr<Caller> Users::Find(const std::string& id) {
+  base::MutexLock lock(mutex_);
+  const auto it = users_.find(id);
+  if (it == users_.end()) return WrongCredentials();
+  return CallerOf(it->second);
+}
+
+bool Users::HasAdmin() {
+  base::MutexLock lock(mutex_);
+  return std::any_of(users_.begin(), users_.end(),
+                     [](const auto& item) { return item.second.admin(); });
+}
+
+}  // namespace vpod::controller

@@ -1,0 +1,191 @@
+#include "server/controller/users.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "server/controller/access_key.h"
+
+namespace vpod::controller {
+namespace {
+
+namespace fs = std::filesystem;
+
+vipuadmin::User User(const std::string& id, bool admin = false) {
+  vipuadmin::User user;
+  user.set_id(id);
+  user.set_admin(admin);
+  return user;
+}
+
+class UsersTest : public testing::Test {
+ protected:
+  UsersTest()
+      : directory_(testing::TempDir() + "/" +
+                   testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(directory_);
+    fs::create_directories(directory_);
+    Reopen();
+  }
+  ~UsersTest() override { fs::remove_all(directory_); }
+
+  void Reopen() {
+    users_.reset();
+    store_.reset();
+    auto store = Store::Open(directory_ + "/db", Store::OpenMode::kOpenOrCreate);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+    auto users = Users::Load(store_.get());
+    ASSERT_TRUE(users.ok()) << users.status();
+    users_ = *std::move(users);
+  }
+  std::string Create(const vipuadmin::User& user) {
+    const auto key = users_->Create(user);
+    EXPECT_TRUE(key.ok()) << key.status();
+    return key.value_or("");
+  }
+  bool Admitted(const std::string& id, const std::string& key) {
+    return users_->Authenticate(id, key).ok();
+  }
+
+  const std::string directory_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Users> users_;
+};
+
+TEST(AccessKeyTest, HasElevenCharactersOfTheAlphabetAllOfWhichOccur) {
+  std::set<char> seen;
+  std::set<std::string> keys;
+  for (int i = 0; i < 500; ++i) {
+    const std::string key = NewAccessKey();
+    EXPECT_EQ(key.size(), 11u);
+    seen.insert(key.begin(), key.end());
+    keys.insert(key);
+  }
+  EXPECT_EQ(keys.size(), 500u);
+  EXPECT_EQ(std::string(seen.begin(), seen.end()),
+            "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz");
+}
+
+TEST(AccessKeyTest, HashesAreSalted) {
+  const auto a = HashAccessKey("685X_K4uCzN"), b = HashAccessKey("685X_K4uCzN");
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_NE(a->hash, b->hash);
+  EXPECT_TRUE(IsAccessKey(*a, "685X_K4uCzN"));
+  EXPECT_TRUE(IsAccessKey(*b, "685X_K4uCzN"));
+  EXPECT_FALSE(IsAccessKey(*a, "685X_K4uCzn"));
+  EXPECT_FALSE(IsAccessKey(*a, ""));
+}
+
+TEST_F(UsersTest, KeyOpensAndNothingElseDoes) {
+  const std::string key = Create(User("alice"));
+  const std::string other = Create(User("bob"));
+  for (int round = 0; round < 2; ++round) {  // hashed, then remembered
+    EXPECT_TRUE(Admitted("alice", key));
+    EXPECT_FALSE(Admitted("alice", other));
+    EXPECT_FALSE(Admitted("alice", ""));
+    EXPECT_FALSE(Admitted("Alice", key));
+    EXPECT_FALSE(Admitted("", ""));
+  }
+  const absl::Status wrong = users_->Authenticate("alice", other).status();
+  EXPECT_EQ(wrong, absl::UnauthenticatedError("Wrong user id or access key."));
+  EXPECT_EQ(users_->Authenticate("nobody", other).status(), wrong);
+}
+
+TEST_F(UsersTest, StayInTheStoreWithoutTheirKeys) {
+  const std::string key = Create(User("alice", true));
+  Reopen();
+  EXPECT_TRUE(Admitted("alice", key));
+  EXPECT_TRUE(users_->Find("alice")->admin);
+  EXPECT_EQ(users_->Create(User("alice")).status().message(), "User alice already exists.");
+  for (const auto& entry : fs::directory_iterator(directory_)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)),
+                            std::istreambuf_iterator<char>());
+    EXPECT_EQ(bytes.find(key), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(UsersTest, NewKeyEndsTheOldOneAtOnce) {
+  const std::string old = Create(User("alice"));
+  ASSERT_TRUE(Admitted("alice", old));
+  vipuadmin::UpdateUserRequest request;
+  request.set_id("alice");
+  request.set_new_access_key(true);
+  const auto key = users_->Update(request);
+  ASSERT_TRUE(key.ok()) << key.status();
+  EXPECT_FALSE(Admitted("alice", old));
+  EXPECT_TRUE(Admitted("alice", *key));
+  Reopen();
+  EXPECT_FALSE(Admitted("alice", old));
+  EXPECT_TRUE(Admitted("alice", *key));
+}
+
+TEST_F(UsersTest, AllocationsLimitUsersUntilLifted) {
+  vipuadmin::User limited = User("alice");
+  limited.mutable_allocation_ids()->add_names("a2");
+  limited.mutable_allocation_ids()->add_names("a1");
+  Create(limited);
+  Create(User("bob"));
+  EXPECT_TRUE(users_->Find("alice")->MayUse("a1"));
+  EXPECT_FALSE(users_->Find("alice")->MayUse("a3"));
+  EXPECT_TRUE(users_->Find("bob")->MayUse("a3"));
+  vipuadmin::UpdateUserRequest request;
+  request.set_id("alice");
+  request.mutable_allocation_ids();  // none at all
+  ASSERT_TRUE(users_->Update(request).ok());
+  EXPECT_FALSE(users_->Find("alice")->MayUse("a1"));
+  request.set_all_allocations(true);
+  EXPECT_TRUE(absl::IsInvalidArgument(users_->Update(request).status()));
+  request.clear_allocation_ids();
+  ASSERT_TRUE(users_->Update(request).ok());
+  EXPECT_TRUE(users_->Find("alice")->MayUse("a1"));
+}
+
+TEST_F(UsersTest, AllocationNamesItsUsers) {
+  for (const char* id : {"alice", "bob", "carol"}) {
+    vipuadmin::User user = User(id);
+    user.mutable_allocation_ids();
+    Create(user);
+  }
+  Create(User("dave"));  // may use all and is not named
+  EXPECT_TRUE(users_->SetUsersOf("a1", {"bob", "alice", "dave"}).ok());
+  EXPECT_EQ(users_->UsersOf("a1"), (std::vector<std::string>{"alice", "bob"}));
+  EXPECT_TRUE(users_->SetUsersOf("a1", {"carol"}).ok());
+  Reopen();
+  EXPECT_EQ(users_->UsersOf("a1"), (std::vector<std::string>{"carol"}));
+  EXPECT_EQ(users_->SetUsersOf("a1", {"alice", "eve"}).message(), "User eve does not exist.");
+  EXPECT_EQ(users_->UsersOf("a1"), (std::vector<std::string>{"carol"}));
+  EXPECT_FALSE(users_->Get("dave")->has_allocation_ids());
+}
+
+TEST_F(UsersTest, LastAdministratorStays) {
+  EXPECT_FALSE(users_->HasAdmin());
+  Create(User("root", true));
+  Create(User("alice"));
+  EXPECT_TRUE(users_->HasAdmin());
+  EXPECT_EQ(users_->Remove("root").message(),
+            "User root is the last administrator; create another first.");
+  const std::string key = Create(User("boss", true));
+  EXPECT_TRUE(Admitted("boss", key));
+  EXPECT_TRUE(users_->Remove("root").ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(users_->Remove("boss")));
+  EXPECT_TRUE(users_->Remove("alice").ok());
+  EXPECT_EQ(users_->Remove("alice").message(), "User alice does not exist.");
+}
+
+TEST_F(UsersTest, RemovedUserIsOutAtOnceAndForGood) {
+  Create(User("root", true));
+  const std::string key = Create(User("alice"));
+  ASSERT_TRUE(Admitted("alice", key));
+  ASSERT_TRUE(users_->Remove("alice").ok());
+  EXPECT_FALSE(Admitted("alice", key));
+  EXPECT_FALSE(users_->Find("alice").ok());
+  Create(User("alice"));  // a namesake has another key
+  EXPECT_FALSE(Admitted("alice", key));
+}
+
+}  // namespace
+}  // namespace vpod::controller
