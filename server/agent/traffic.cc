@@ -1,0 +1,95 @@
+#include "server/agent/traffic.h"
+
+#include <map>
+#include <utility>
+
+namespace vpod::agent {
+namespace {
+
+using machine::PortBytes;
+
+// Spreads a flow over the ports of its hops, at both ends of each.
+void AddFlow(const Wiring& wiring, const std::vector<arch::Hop>& hops, uint64_t bytes,
+             std::map<arch::LinkEnd, PortBytes>& ports) {
+  for (const arch::Hop& hop : hops) {
+    for (uint32_t i = 0; i < hop.num_ports; ++i) {
+      const uint64_t share = bytes / hop.num_ports + (i < bytes % hop.num_ports ? 1 : 0);
+      const arch::LinkEnd near{hop.machine, hop.first_port + i};
+      ports[near].tx += share;
+      const auto far = arch::PeerOf(wiring.shape(), near);
+      if (far.has_value() && far->machine != arch::LinkEnd::kSwitch) ports[*far].rx += share;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t program,
+                          const ipuof::v1::JobMember& job) {
+  const uint32_t ipus = executable.ipus_per_replica(), replicas = job.total_replicas();
+  const uint32_t first = job.replica_offset(), end = first + job.local_replicas();
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> flows;
+  const auto is_ours = [&](uint32_t replica) { return replica >= first && replica < end; };
+  for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+    const auto bytes_of = [&](uint32_t tensor) {
+      return program::TypeOf(
+                 executable.proto().ipus(static_cast<int>(ipu)).tensors(static_cast<int>(tensor)))
+          .bytes();
+    };
+    std::map<uint32_t, uint64_t> sent;  // by receiving IPU
+    uint64_t reduced = 0;
+    program::ForEachInstruction(
+        executable.proto()
+            .programs(static_cast<int>(program))
+            .blocks(static_cast<int>(ipu))
+            .instructions(),
+        1, [&](const program::v1::Instruction& instruction, uint64_t times) {
+          if (instruction.has_send())
+            sent[instruction.send().to_ipu()] += times * bytes_of(instruction.send().tensor());
+          for (uint32_t input : instruction.all_reduce().inputs())
+            reduced += times * bytes_of(input);
+        });
+    const uint64_t each_way = replicas == 0 ? 0 : reduced / replicas * (replicas - 1);
+    for (uint32_t replica = first; replica < end; ++replica) {
+      for (const auto& [to, bytes] : sent)
+        flows[{replica * ipus + ipu, replica * ipus + to}] += bytes;
+      if (each_way == 0) continue;
+      for (uint32_t other : {(replica + 1) % replicas, (replica + replicas - 1) % replicas}) {
+        flows[{replica * ipus + ipu, other * ipus + ipu}] += each_way;
+        if (!is_ours(other)) flows[{other * ipus + ipu, replica * ipus + ipu}] += each_way;
+      }
+    }
+  }
+  std::vector<Flow> result;
+  for (const auto& [ends, bytes] : flows) result.push_back({ends.first, ends.second, bytes});
+  return result;
+}
+
+std::vector<MachineTraffic> TrafficOf(const Wiring& wiring, const std::vector<Flow>& flows,
+                                      uint32_t first_unit, uint32_t num_units, uint32_t first_ipu,
+                                      const std::vector<bool>& is_here) {
+  const auto num_ipus = static_cast<int64_t>(wiring.ipus().size());
+  std::map<arch::LinkEnd, PortBytes> ports;
+  for (const Flow& flow : flows) {
+    const int64_t from = int64_t{flow.from} - first_unit + first_ipu;
+    const int64_t to = int64_t{flow.to} - first_unit + first_ipu;
+    if (from < 0 || to < 0 || from >= num_ipus || to >= num_ipus) continue;
+    const uint32_t from_ipu = wiring.ipus()[static_cast<size_t>(from)];
+    const uint32_t to_ipu = wiring.ipus()[static_cast<size_t>(to)];
+    // What another instance sends, its own process counts where it has the sender's machine.
+    const bool ours = flow.from >= first_unit && flow.from < first_unit + num_units;
+    if (!ours && is_here[from_ipu / arch::kIpusPerMachine]) continue;
+    const auto hops = wiring.Route(from_ipu, to_ipu);
+    if (hops.ok()) AddFlow(wiring, *hops, flow.bytes, ports);
+  }
+  std::vector<MachineTraffic> result;
+  for (auto& [end, bytes] : ports) {
+    if (!is_here[end.machine]) continue;
+    if (result.empty() || result.back().machine != end.machine) result.push_back({end.machine, {}});
+    bytes.port = end.port;
+    result.back().ports.push_back(bytes);
+  }
+  return result;
+}
+
+}  // namespace vpod::agent
