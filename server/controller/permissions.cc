@@ -65,6 +65,7 @@ const std::vector<Permission>& Permissions() {
       {"vipuagent.VipuAgent.ResetMachine", Rule::kMember, "reset a machine"},
       {"vipuagent.VipuAgent.Inject", Rule::kMember, "inject a fault"},
       {"vipuagent.VipuAgent.TestLink", Rule::kMember, "test a link"},
+      {"vipuagent.VipuAgent.AnswerLink", Rule::kMember, "answer the test of a link"},
       {"vpod.fabric.v1.Fabric.JoinJob", Rule::kMember, "join a job's record"},
 
       // Agents know no users. What opens a device is the partition's fabric key, and then the
