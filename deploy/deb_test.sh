@@ -11,12 +11,16 @@ fail() { echo "error: $*"; bad=1; }
 version=$("$root/usr/bin/vipu" --version)
 [ "version: $(dpkg-deb -f "$deb" Version)" = "$version" ] || fail "package of version $(dpkg-deb -f "$deb" Version) holds vipu of '$version'"
 
-for file in etc/vipu/vipu-{server,cli}.hcl etc/default/vipu-agent usr/share/doc/virtual-ipu-pod/copyright \
+for file in etc/vipu/vipu-{server,cli}.hcl etc/vipu/slurm.env etc/default/vipu-agent usr/share/doc/virtual-ipu-pod/copyright \
   lib/systemd/system/vipu-{server.service,agent.service,agent@.service,.service.d/10-common.conf}; do
   [ -f "$root/$file" ] || fail "/$file is not in the package"
 done
 for file in "$root"/etc/*/*; do
   grep -qx "${file#"$root"}" "$root/DEBIAN/conffiles" || fail "${file#"$root"} is no conffile: an upgrade would overwrite it"
+done
+# Slurm's configuration names scripts that are there.
+for script in $(sed -n 's/^[A-Za-z]*log[A-Za-z]*=//p' "$root"/usr/share/doc/virtual-ipu-pod/examples/slurm*.conf); do
+  [ -x "$root$script" ] || fail "$script is named in an example for Slurm and not in the package"
 done
 # Units start what is there.
 for program in $(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$root"/lib/systemd/system/*.service); do

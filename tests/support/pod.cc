@@ -27,17 +27,6 @@ void LinkPrograms(const std::string& bin) {
   }
 }
 
-int FreePort() {
-  const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
-  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length);
-  return ntohs(address.sin_port);
-}
-
 int ReadPid(const std::string& path) {
   int pid = 0;
   std::ifstream(path) >> pid;
@@ -51,6 +40,17 @@ std::string Program(const std::string& path) {
   return fs::absolute(std::string(runfiles == nullptr ? "." : runfiles) + "/virtual_ipu_pod/" +
                       path)
       .string();
+}
+
+int FreePort() {
+  const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.sin_port);
 }
 
 TestPod::TestPod(int ipus) {

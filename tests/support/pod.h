@@ -47,4 +47,7 @@ class TestPod {
 // Path of a built program, by its label without slashes: "tools/vipu/vipu".
 std::string Program(const std::string& path);
 
+// A TCP port of 127.0.0.1 on which nobody listened just now.
+int FreePort();
+
 }  // namespace vpod::testing
