@@ -8,9 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "device/engine/executors.h"
 #include "server/controller/controller.h"
+#include "server/http/controller_exporter.h"
+#include "server/http/exporter.h"
 #include "server/rpc/agent_gateway.h"
 #include "server/rpc/controller_services.h"
 #include "server/rpc/daemon.h"
+#include "server/rpc/request_counter.h"
 
 namespace vpod {
 namespace {
@@ -23,7 +26,7 @@ int Fail(const absl::Status& status, int code) {
 int Main(int argc, char** argv) {
   rpc::BlockStopSignals();
   std::string storage = "vipu-server.db", user_listen = "127.0.0.1:8090", admin_listen,
-              log_level = "info", log_file;
+              metrics_listen, log_level = "info", log_file;
   bool init = false, insecure_listen = false, version = false;
   CLI::App app("The V-IPU controller: manages agents, clusters and partitions.", "vipu-server");
   app.add_flag("--init", init, "Create the storage, then exit");
@@ -32,6 +35,9 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--admin-api-listen", admin_listen,
                  "host:port of the admin end-point; default: the user end-point's");
+  app.add_option(
+      "--metrics-listen", metrics_listen,
+      "host:port of the metrics; default: 127.0.0.1:2113, or a free port if it is taken");
   app.add_flag("--insecure-listen", insecure_listen,
                "Allow end-points beyond loopback without security");
   app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")
@@ -52,7 +58,8 @@ int Main(int argc, char** argv) {
   if (absl::Status status = rpc::SetUpLog(log_level, log_file); !status.ok())
     return Fail(status, 2);
   if (admin_listen.empty()) admin_listen = user_listen;
-  for (const std::string& address : {user_listen, admin_listen}) {
+  for (const std::string& address : {user_listen, admin_listen, metrics_listen}) {
+    if (address.empty()) continue;
     if (absl::Status status = rpc::CheckListenAddress(address, insecure_listen); !status.ok())
       return Fail(status, 2);
   }
@@ -67,7 +74,11 @@ int Main(int argc, char** argv) {
   rpc::GrpcAgentGateway gateway;
   auto controller = controller::Controller::Create(*std::move(store), &gateway);
   if (!controller.ok()) return Fail(controller.status(), 1);
-  rpc::ControllerServices services(**controller);
+  rpc::RequestCounter requests;
+  auto metrics = http::StartExporter(metrics_listen, "127.0.0.1:2113",
+                                     http::ControllerRoutes(**controller, requests));
+  if (!metrics.ok()) return Fail(metrics.status(), 1);
+  rpc::ControllerServices services(**controller, (*metrics)->endpoint());
   grpc::ServerBuilder user_builder, admin_builder;
   int user_port = 0, admin_port = 0;
   // A port in use must be an error, not a share of somebody else's.
@@ -76,11 +87,13 @@ int Main(int argc, char** argv) {
   services.RegisterUser(user_builder);
   const bool one_socket = admin_listen == user_listen;
   services.RegisterAdmin(one_socket ? user_builder : admin_builder);
+  requests.Watch(user_builder);
   std::unique_ptr<grpc::Server> user_server = user_builder.BuildAndStart();
   std::unique_ptr<grpc::Server> admin_server;
   if (!one_socket) {
     admin_builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     admin_builder.AddListeningPort(admin_listen, grpc::InsecureServerCredentials(), &admin_port);
+    requests.Watch(admin_builder);
     admin_server = admin_builder.BuildAndStart();
   }
   if (user_server == nullptr || user_port == 0 ||
@@ -90,8 +103,8 @@ int Main(int argc, char** argv) {
                                                     "; is the port in use?")),
                 1);
   }
-  spdlog::info("serving users on {}, administrators on {}, storage {}", user_listen, admin_listen,
-               storage);
+  spdlog::info("serving users on {}, administrators on {}, metrics on {}, storage {}", user_listen,
+               admin_listen, (*metrics)->endpoint(), storage);
   {
     engine::Executors executors(1);
     auto ticker = executors.Every(std::chrono::milliseconds(250), [&] { (*controller)->Tick(); });

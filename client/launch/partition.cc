@@ -62,11 +62,11 @@ absl::Status JobPartition::FindServer() {
     log_.Info(absl::StrCat("V-IPU server address picked up from 'vipu': ", config.address()));
   }
   log_.Debug(absl::StrCat("Connecting to ", config.address()));
-  const auto version = client_->ServerVersion();
-  if (!version.ok()) {
+  const auto info = client_->ServerInfo();
+  if (!info.ok()) {
     return absl::UnavailableError(absl::StrCat(
         "cannot reach the V-IPU server at ", config.address(), ": ",
-        absl::IsUnavailable(version.status()) ? "no connection" : version.status().message()));
+        absl::IsUnavailable(info.status()) ? "no connection" : info.status().message()));
   }
   return absl::OkStatus();
 }

@@ -152,9 +152,8 @@ Client::~Client() = default;
 
 const ClientConfig& Client::config() const { return impl_->config; }
 
-absl::StatusOr<std::string> Client::ServerVersion() {
-  VPOD_ASSIGN_OR_RETURN(auto reply, impl_->Call(&VipuUser::Stub::GetServerInfo, {}));
-  return std::move(*reply.mutable_version());
+absl::StatusOr<vipuuser::GetServerInfoReply> Client::ServerInfo() {
+  return impl_->Call(&VipuUser::Stub::GetServerInfo, {});
 }
 
 absl::StatusOr<std::vector<vipuuser::Allocation>> Client::ListAllocations() {

@@ -24,7 +24,7 @@ class Client {
   ~Client();
   const ClientConfig& config() const;
 
-  absl::StatusOr<std::string> ServerVersion();
+  absl::StatusOr<vipuuser::GetServerInfoReply> ServerInfo();
 
   // The user end-point: what the user may see and use, for an administrator everything.
   absl::StatusOr<std::vector<vipuuser::Allocation>> ListAllocations();

@@ -96,6 +96,7 @@ absl::Status Controller::CreateAgent(const vipuadmin::CreateAgentRequest& reques
   agent.set_port(request.port());
   VPOD_RETURN_IF_ERROR(store_->Put("agent", agent.id(), agent.SerializeAsString()));
   agents_[agent.id()] = agent;
+  ++agents_version_;
   return absl::OkStatus();
 }
 
@@ -110,6 +111,7 @@ absl::Status Controller::RemoveAgent(const std::string& id) {
   }
   VPOD_RETURN_IF_ERROR(store_->Remove("agent", id));
   agents_.erase(id);
+  ++agents_version_;
   return absl::OkStatus();
 }
 
@@ -146,6 +148,8 @@ vipuadmin::Agent Controller::DescribeAgent(const store::StoredAgent& agent, bool
     const auto age = options_.now() - endpoints_[registration->endpoint].seen;
     result.set_last_seen_ms(std::chrono::duration_cast<std::chrono::milliseconds>(age).count());
     result.set_status(age > options_.agent_timeout ? "Down" : "Up");
+    const std::string& exporter = endpoints_[registration->endpoint].metrics_endpoint;
+    if (!exporter.empty()) result.set_exporter(absl::StrCat("http://", exporter, "/metrics"));
   }
   if (!with_ipus) return result;
   for (uint32_t number = 0; number < arch::kIpusPerMachine; ++number) {

@@ -68,8 +68,7 @@ class Controller {
   absl::StatusOr<vipuadmin::Agent> GetAgent(const std::string& id);
   std::vector<vipuadmin::DiscoveredAgent> DiscoverAgents();
   void Register(const vipuagent::RegisterRequest& request);
-  // True: the process is not known and shall register.
-  bool Heartbeat(const vipuagent::HeartbeatRequest& request);
+  vipuagent::HeartbeatReply Heartbeat(const vipuagent::HeartbeatRequest& request);
 
   // --- Clusters and allocations ---
   absl::Status CreateCluster(const vipuadmin::Cluster& cluster);
@@ -103,6 +102,7 @@ class Controller {
   struct Endpoint {
     std::string boot_id;
     std::string fabric_address;
+    std::string metrics_endpoint;
     Clock::time_point seen;
     bool up = true;
     bool in_flight = false;                     // a Configure is under way
@@ -153,6 +153,9 @@ class Controller {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- Configuration of agents ---
+  // Tells a process under which ids its machines are known, if that changed.
+  void AddNames(const vipuagent::HeartbeatRequest& request, vipuagent::HeartbeatReply& reply)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::set<std::string> EndpointsOf(const store::StoredPartition& partition)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MarkDirty(const std::set<std::string>& endpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -175,6 +178,7 @@ class Controller {
   base::Mutex mutex_;
   const std::unique_ptr<Store> store_ ABSL_PT_GUARDED_BY(mutex_);
   std::map<std::string, store::StoredAgent> agents_ ABSL_GUARDED_BY(mutex_);
+  uint64_t agents_version_ ABSL_GUARDED_BY(mutex_) = 0;  // rises when agents_ changes
   std::map<std::string, store::StoredCluster> clusters_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Partition> partitions_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::pair<vipuuser::PartitionStatus, Clock::time_point>> removed_

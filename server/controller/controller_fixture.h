@@ -95,6 +95,7 @@ class ControllerTest : public testing::Test {
     vipuagent::RegisterRequest request;
     request.set_endpoint(endpoint);
     request.set_boot_id(boot_id);
+    request.set_metrics_endpoint(endpoint + ":2112");
     for (int i = first; i < first + count; ++i) {
       vipuagent::Machine* machine = request.add_machines();
       machine->set_host(Host(i));

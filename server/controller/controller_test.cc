@@ -79,6 +79,32 @@ TEST_F(ControllerTest, AgentShowsItsIpusAndTheirPartitions) {
   EXPECT_EQ(agent.ipus(3).clock(), "1330MHz");
 }
 
+TEST_F(ControllerTest, AgentShowsTheExporterOfItsProcess) {
+  CreateAgents(0, 1);
+  EXPECT_EQ(controller_->GetAgent("ag0")->exporter(), "");
+  Register(0, 1, "process-1");
+  EXPECT_EQ(controller_->GetAgent("ag0")->exporter(), "http://process-1:2112/metrics");
+}
+
+TEST_F(ControllerTest, ProcessesLearnTheIdsOfTheirMachinesOnce) {
+  CreateAgents(0, 3);
+  Register(0, 2, "process-1");
+  Register(2, 1, "process-2");
+  vipuagent::HeartbeatRequest request;
+  request.set_endpoint("process-1");
+  request.set_boot_id("boot-1");
+  vipuagent::HeartbeatReply reply = controller_->Heartbeat(request);
+  ASSERT_EQ(reply.names_size(), 2);
+  EXPECT_EQ(reply.names(1).host(), Host(1));
+  EXPECT_EQ(reply.names(1).agent_id(), "ag1");
+  request.set_names_version(reply.names_version());
+  EXPECT_EQ(controller_->Heartbeat(request).names_size(), 0);
+  ASSERT_TRUE(controller_->RemoveAgent("ag0").ok());
+  reply = controller_->Heartbeat(request);
+  EXPECT_EQ(reply.names_size(), 1);
+  EXPECT_NE(reply.names_version(), request.names_version());
+}
+
 TEST_F(ControllerTest, MissingAgentIsNotFound) {
   EXPECT_EQ(Text(controller_->GetAgent("ag7").status()), "NOT_FOUND: Agent ag7 does not exist.");
   EXPECT_EQ(Text(controller_->RemoveAgent("ag7")), "NOT_FOUND: Agent ag7 does not exist.");

@@ -15,6 +15,7 @@ void Controller::Register(const vipuagent::RegisterRequest& request) {
       // A new process knows nothing yet, and its peers do not know it.
       endpoint.boot_id = request.boot_id();
       endpoint.fabric_address = request.fabric_address();
+      endpoint.metrics_endpoint = request.metrics_endpoint();
       endpoint.confirmed.clear();
       for (const auto& [id, partition] : partitions_) {
         const std::set<std::string> endpoints = EndpointsOf(partition.stored);
@@ -34,18 +35,36 @@ void Controller::Register(const vipuagent::RegisterRequest& request) {
   Reconcile();
 }
 
-bool Controller::Heartbeat(const vipuagent::HeartbeatRequest& request) {
+vipuagent::HeartbeatReply Controller::Heartbeat(const vipuagent::HeartbeatRequest& request) {
+  vipuagent::HeartbeatReply reply;
   {
     base::MutexLock lock(mutex_);
     const auto it = endpoints_.find(request.endpoint());
-    if (it == endpoints_.end() || it->second.boot_id != request.boot_id()) return true;
+    if (it == endpoints_.end() || it->second.boot_id != request.boot_id()) {
+      reply.set_register_(true);
+      return reply;
+    }
     it->second.seen = options_.now();
-    if (it->second.up) return false;
+    AddNames(request, reply);
+    if (it->second.up) return reply;
     it->second.up = true;
     UpdateStates();
   }
   Reconcile();
-  return false;
+  return reply;
+}
+
+void Controller::AddNames(const vipuagent::HeartbeatRequest& request,
+                          vipuagent::HeartbeatReply& reply) {
+  reply.set_names_version(absl::StrCat(boot_id_, ".", agents_version_));
+  if (request.names_version() == reply.names_version()) return;
+  for (const auto& [id, agent] : agents_) {
+    const Registration* registration = RegistrationOf(agent);
+    if (registration == nullptr || registration->endpoint != request.endpoint()) continue;
+    vipuagent::MachineName* name = reply.add_names();
+    name->set_host(agent.host());
+    name->set_agent_id(id);
+  }
 }
 
 std::set<std::string> Controller::EndpointsOf(const store::StoredPartition& partition) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -56,6 +57,10 @@ void Histogram::Observe(double seconds) {
   counts[static_cast<size_t>(std::lower_bound(kBounds.begin(), kBounds.end(), seconds) -
                              kBounds.begin())]++;
   sum += seconds;
+}
+
+uint64_t Histogram::count() const {
+  return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
 }
 
 Histogram& Histogram::operator+=(const Histogram& other) {

@@ -36,6 +36,7 @@ struct Histogram {
   double sum = 0;
 
   void Observe(double seconds);
+  uint64_t count() const;
   Histogram& operator+=(const Histogram& other);
 };
 

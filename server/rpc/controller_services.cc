@@ -4,8 +4,9 @@
 
 namespace vpod::rpc {
 
-ControllerServices::ControllerServices(controller::Controller& controller)
-    : user_(MakeUserService(controller)),
+ControllerServices::ControllerServices(controller::Controller& controller,
+                                       std::string metrics_endpoint)
+    : user_(MakeUserService(controller, std::move(metrics_endpoint))),
       admin_(MakeAdminService(controller)),
       registry_(MakeRegistryService(controller)) {}
 ControllerServices::~ControllerServices() = default;

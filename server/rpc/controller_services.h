@@ -5,6 +5,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <memory>
+#include <string>
 
 #include "server/controller/controller.h"
 
@@ -13,7 +14,8 @@ namespace vpod::rpc {
 // The services of one controller, which outlives them.
 class ControllerServices {
  public:
-  explicit ControllerServices(controller::Controller& controller);
+  // `metrics_endpoint`: host:port where /metrics is served, for clients to know.
+  ControllerServices(controller::Controller& controller, std::string metrics_endpoint);
   ~ControllerServices();
   void RegisterUser(grpc::ServerBuilder& builder);
   // Administration and the agents' registry.

@@ -17,7 +17,7 @@ class RegistryService : public vipuagent::VipuRegistry::Service {
   }
   Status Heartbeat(ServerContext*, const vipuagent::HeartbeatRequest* request,
                    vipuagent::HeartbeatReply* reply) override {
-    reply->set_register_(controller_.Heartbeat(*request));
+    *reply = controller_.Heartbeat(*request);
     return Status::OK;
   }
 

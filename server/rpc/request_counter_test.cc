@@ -36,11 +36,7 @@ class RequestCounterTest : public testing::Test {
   uint64_t Count(const std::string& method, grpc::StatusCode code) const {
     const auto calls = counter_.Calls();
     const auto it = calls.find({"vipuuser.VipuUser", method, code});
-    uint64_t count = 0;
-    if (it != calls.end()) {
-      for (const uint64_t each : it->second.counts) count += each;
-    }
-    return count;
+    return it == calls.end() ? 0 : it->second.count();
   }
 
   RequestCounter counter_;

@@ -15,7 +15,8 @@
 namespace vpod::rpc {
 
 // The services, each in a file of its name.
-std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller);
+std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller,
+                                               std::string metrics_endpoint);
 std::unique_ptr<grpc::Service> MakeAdminService(controller::Controller& controller);
 std::unique_ptr<grpc::Service> MakeRegistryService(controller::Controller& controller);
 

@@ -10,11 +10,13 @@ using grpc::Status;
 
 class UserService : public vipuuser::VipuUser::Service {
  public:
-  explicit UserService(controller::Controller& controller) : controller_(controller) {}
+  UserService(controller::Controller& controller, std::string metrics_endpoint)
+      : controller_(controller), metrics_endpoint_(std::move(metrics_endpoint)) {}
 
   Status GetServerInfo(ServerContext*, const vipuuser::GetServerInfoRequest*,
                        vipuuser::GetServerInfoReply* reply) override {
     reply->set_version(controller::kVersion);
+    reply->set_metrics_endpoint(metrics_endpoint_);
     return Status::OK;
   }
   Status ListAllocations(ServerContext*, const vipuuser::ListAllocationsRequest*,
@@ -78,12 +80,14 @@ class UserService : public vipuuser::VipuUser::Service {
 
  private:
   controller::Controller& controller_;
+  const std::string metrics_endpoint_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller) {
-  return std::make_unique<UserService>(controller);
+std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller,
+                                               std::string metrics_endpoint) {
+  return std::make_unique<UserService>(controller, std::move(metrics_endpoint));
 }
 
 }  // namespace vpod::rpc

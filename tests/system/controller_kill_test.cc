@@ -70,9 +70,9 @@ class ControllerKillTest : public ::testing::Test {
                           "--user-api-listen", "127.0.0.1:" + std::to_string(pod_.port())});
     ASSERT_TRUE(server_->WaitForOutput("serving users on")) << server_->Err();
     // The first call may still find the connection to the dead one.
-    if (client_->ServerVersion().ok()) return;
-    const auto version = client_->ServerVersion();
-    ASSERT_TRUE(version.ok()) << version.status();
+    if (client_->ServerInfo().ok()) return;
+    const auto info = client_->ServerInfo();
+    ASSERT_TRUE(info.ok()) << info.status();
   }
 
   // Lists the partitions and checks what holds at any time.

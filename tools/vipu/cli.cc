@@ -371,13 +371,14 @@ bool IsTextLine(absl::string_view text) {
 }
 
 int ServerVersion(const std::string& tool, vipu::Client& client) {
-  const auto version = client.ServerVersion();
-  if (!version.ok()) {
+  const auto info = client.ServerInfo();
+  if (!info.ok()) {
     std::fprintf(stderr, "%s: error: %s\n", tool.c_str(),
-                 std::string(version.status().message()).c_str());
+                 std::string(info.status().message()).c_str());
     return 1;
   }
-  std::printf("version: %s\nhost: %s\n", version->c_str(), client.config().address().c_str());
+  std::printf("version: %s\nhost: %s\n", info->version().c_str(),
+              client.config().address().c_str());
   return 0;
 }
 

@@ -192,11 +192,8 @@ std::string AgentsTable(const std::vector<vipuadmin::Agent>& agents) {
 
 std::string AgentText(const vipuadmin::Agent& agent) {
   std::vector<std::pair<std::string, std::string>> rows = {
-      {"Agent ID", agent.id()},
-      {"Host", agent.host()},
-      {"Port", Number(agent.port())},
-      {"Status", agent.status()},
-      {"Exporter", absl::StrCat("http://", agent.host(), ":2112/metrics")},
+      {"Agent ID", agent.id()},   {"Host", agent.host()},         {"Port", Number(agent.port())},
+      {"Status", agent.status()}, {"Exporter", agent.exporter()},
   };
   for (const char* key : {"Platform", "Manufacturer", "Discovery Mode", "Virm version",
                           "Runtime version", "Board serial number", "Part number", "GWSW Version",

@@ -220,6 +220,7 @@ TEST(AgentText, HasThePublishedBlockAndTheIpusBelow) {
   agent.set_host("10.1.2.10");
   agent.set_port(8080);
   agent.set_status("Up");
+  agent.set_exporter("http://10.1.2.10:2112/metrics");
   auto& facts = *agent.mutable_facts();
   facts["Platform"] = "ipum-p2";
   facts["Manufacturer"] = "Graphcore";

@@ -65,6 +65,9 @@ int Status(const Pod& pod) {
     config.host = "127.0.0.1";
     config.port = shape->api_port;
     vipu::Client client(config, std::chrono::seconds(5));
+    const auto info = client.ServerInfo();
+    if (info.ok() && !info->metrics_endpoint().empty())
+      rows.emplace_back("Metrics", absl::StrCat("http://", info->metrics_endpoint(), "/metrics"));
     const auto partitions = client.ListPartitions();
     const auto name = [](std::string* out, const vipuuser::Partition& partition) {
       absl::StrAppend(out, partition.requirements().id(), " (",

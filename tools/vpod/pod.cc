@@ -140,7 +140,7 @@ absl::Status Pod::WaitForServer(const PodShape& shape) const {
         if (ServerPid() == 0) {
           return absl::UnavailableError(absl::StrCat("vipu-server ended: ", LastLine(ServerLog())));
         }
-        return client.ServerVersion().ok();
+        return client.ServerInfo().ok();
       },
       "vipu-server did not answer");
 }

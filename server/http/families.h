@@ -1,0 +1,84 @@
+// Every metric of the controller and of the machine exporter (spec/vipu.md section 15): the
+// exporters write these families, deploy/prometheus/METRICS.md lists them, and rules and dashboards
+// may name no other.
+#pragma once
+
+#include "server/http/metrics.h"
+
+namespace vpod::http {
+
+// --- Controller ---
+
+inline constexpr Family kBuildInfo{"vipu_build_info", Kind::kGauge, "version",
+                                   "Always 1; the label is the controller's version."};
+inline constexpr Family kStartTime{"vipu_start_time_seconds", Kind::kGauge, "",
+                                   "Start of the controller, in seconds since 1970."};
+inline constexpr Family kAgents{"vipu_agents", Kind::kGauge, "status",
+                                "Agents by status: Up, Down or Unknown."};
+inline constexpr Family kAgentUp{"vipu_agent_up", Kind::kGauge, "agent,cluster",
+                                 "1 when the agent's status is Up, otherwise 0."};
+inline constexpr Family kAgentLastSeen{
+    "vipu_agent_last_seen_seconds", Kind::kGauge, "agent",
+    "Age of the agent's last sign of life; absent when there was none since the start."};
+inline constexpr Family kClusters{"vipu_clusters", Kind::kGauge, "", "Clusters."};
+inline constexpr Family kAllocations{"vipu_allocations", Kind::kGauge, "", "Allocations."};
+inline constexpr Family kPartitions{"vipu_partitions", Kind::kGauge, "state",
+                                    "Partitions by state: PENDING, ACTIVE or ERROR."};
+inline constexpr Family kPartitionSize{"vipu_partition_size_ipus", Kind::kGauge,
+                                       "partition,cluster,allocation,user,state",
+                                       "IPUs of the partition; user is its owner."};
+inline constexpr Family kIpus{
+    "vipu_ipus", Kind::kGauge, "cluster,allocation,use",
+    "IPUs by use: free, used (in a partition) or error (their agent is not Up). An IPU in several "
+    "allocations counts in each."};
+inline constexpr Family kOperations{
+    "vipu_operations_total", Kind::kCounter, "verb,noun,result",
+    "Operations on objects that were answered, by result: success or failed."};
+inline constexpr Family kOperationDuration{"vipu_operation_duration_seconds", Kind::kHistogram,
+                                           "verb,noun,result",
+                                           "Time from an operation's arrival to its answer."};
+inline constexpr Family kApiRequests{
+    "vipu_api_requests_total", Kind::kCounter, "endpoint,method,code",
+    "gRPC calls that were answered, by end-point (user or admin) and gRPC code."};
+
+// --- Machine exporter ---
+
+inline constexpr Family kIpuInfo{"ipu_info", Kind::kGauge,
+                                 "agent,ipu,partition,user,architecture,board_type,firmware,serial",
+                                 "Always 1; what the IPU is."};
+inline constexpr Family kIpuUtilisation{
+    "ipu_utilisation_ratio", Kind::kGauge, "agent,ipu,partition,user",
+    "Share of the last second in which the IPU computed or exchanged, 0 to 1."};
+inline constexpr Family kIpuDieTemperature{"ipu_die_temperature_celsius", Kind::kGauge,
+                                           "agent,ipu,partition,user",
+                                           "Average die temperature (modelled)."};
+inline constexpr Family kIpuBoardTemperature{
+    "ipu_board_temperature_celsius", Kind::kGauge, "agent,ipu,partition,user",
+    "Average temperature of the board, which carries two IPUs (modelled)."};
+inline constexpr Family kIpuPower{"ipu_power_watts", Kind::kGauge, "agent,ipu,partition,user",
+                                  "Power of the IPU over the last second (modelled)."};
+inline constexpr Family kIpuClock{"ipu_clock_hertz", Kind::kGauge, "agent,ipu,partition,user",
+                                  "Tile clock."};
+inline constexpr Family kIpuAttached{"ipu_attached", Kind::kGauge, "agent,ipu,partition,user",
+                                     "1 when a process holds the IPU, otherwise 0."};
+inline constexpr Family kHostLinkTx{
+    "host_link_tx_bytes_total", Kind::kCounter, "agent,ipu,partition,user",
+    "Bytes sent from the IPU to the host: streams of programs and variables that were read."};
+inline constexpr Family kHostLinkRx{
+    "host_link_rx_bytes_total", Kind::kCounter, "agent,ipu,partition,user",
+    "Bytes received by the IPU from the host: streams of programs and variables that were "
+    "written."};
+inline constexpr Family kMachinePower{"machine_power_watts", Kind::kGauge, "agent",
+                                      "Power of the machine's IPUs together (modelled)."};
+
+// --- Both lists, in the order in which the exporters write them ---
+
+inline constexpr const Family* kControllerFamilies[] = {
+    &kBuildInfo,  &kStartTime,   &kAgents,           &kAgentUp,       &kAgentLastSeen,
+    &kClusters,   &kAllocations, &kPartitions,       &kPartitionSize, &kIpus,
+    &kOperations, &kApiRequests, &kOperationDuration};
+inline constexpr const Family* kMachineFamilies[] = {
+    &kIpuInfo,  &kIpuUtilisation, &kIpuDieTemperature, &kIpuBoardTemperature, &kIpuPower,
+    &kIpuClock, &kIpuAttached,    &kHostLinkTx,        &kHostLinkRx,          &kMachinePower};
+
+}  // namespace vpod::http
