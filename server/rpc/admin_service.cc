@@ -1,6 +1,5 @@
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "server/rpc/service_support.h"
-#include "server/rpc/user_administration.h"
 
 namespace vpod::rpc {
 namespace {
@@ -9,9 +8,9 @@ using base::ToGrpc;
 using grpc::ServerContext;
 using grpc::Status;
 
-class AdminService : public UserAdministration {
+class AdminService : public vipuadmin::VipuAdmin::Service {
  public:
-  using UserAdministration::UserAdministration;
+  explicit AdminService(controller::Controller& controller) : controller_(controller) {}
 
   Status CreateAgent(ServerContext*, const vipuadmin::CreateAgentRequest* request,
                      vipuadmin::CreateAgentReply*) override {
@@ -49,13 +48,15 @@ class AdminService : public UserAdministration {
                        vipuadmin::RemoveClusterReply*) override {
     return ToGrpc(controller_.RemoveCluster(request->id()));
   }
+
+ private:
+  controller::Controller& controller_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeAdminService(controller::Controller& controller,
-                                                Callers& callers) {
-  return std::make_unique<AdminService>(controller, callers);
+std::unique_ptr<grpc::Service> MakeAdminService(controller::Controller& controller) {
+  return std::make_unique<AdminService>(controller);
 }
 
 }  // namespace vpod::rpc

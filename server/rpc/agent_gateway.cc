@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
@@ -20,9 +19,6 @@ struct GrpcAgentGateway::Impl {
     vipuagent::ConfigureRequest request;
     vipuagent::ConfigureReply reply;
   };
-  explicit Impl(const std::optional<base::Tls>& tls) : tls(tls) {}
-
-  const std::optional<base::Tls> tls;
   base::Mutex mutex;
   std::condition_variable changed;
   bool stopping = false;
@@ -33,14 +29,14 @@ struct GrpcAgentGateway::Impl {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     auto& entry = stubs[endpoint];
     if (entry == nullptr) {
-      entry = vipuagent::VipuAgent::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls));
+      entry = vipuagent::VipuAgent::NewStub(
+          grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials()));
     }
     return entry;
   }
 };
 
-GrpcAgentGateway::GrpcAgentGateway(const std::optional<base::Tls>& tls)
-    : impl_(std::make_unique<Impl>(tls)) {}
+GrpcAgentGateway::GrpcAgentGateway() : impl_(std::make_unique<Impl>()) {}
 GrpcAgentGateway::~GrpcAgentGateway() { Stop(); }
 
 void GrpcAgentGateway::Stop() {

@@ -3,10 +3,8 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "device/base/tls.h"
 #include "server/controller/controller.h"
 
 namespace vpod::rpc {
@@ -15,8 +13,7 @@ namespace vpod::rpc {
 // no longer be called.
 class GrpcAgentGateway : public controller::AgentGateway {
  public:
-  // Shows agents the certificate, when there is one.
-  explicit GrpcAgentGateway(const std::optional<base::Tls>& tls);
+  GrpcAgentGateway();
   ~GrpcAgentGateway() override;
   void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
                  std::function<void(absl::Status)> done) override;
