@@ -2,18 +2,23 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/launch/hosts.h"
 #include "client/launch/layout.h"
 #include "client/launch/log.h"
 #include "client/launch/mpirun.h"
+#include "client/launch/numa.h"
 #include "client/launch/options.h"
 #include "client/launch/partition.h"
+#include "client/launch/version.h"
+#include "client/launch/words.h"
+#include "client/vipu/ipuof_config.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
 
@@ -21,6 +26,8 @@ namespace vpod::launch {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kNumaWrapper[] = "poprun_numa_wrapper";
 
 int Fail(absl::string_view message, int code) {
   std::fprintf(stderr, "poprun: error: %s\n", std::string(message).c_str());
@@ -41,38 +48,54 @@ std::string FindInPath(const std::string& program) {
   return "";
 }
 
-absl::Status ExportConfig(const Options& options) {
-  if (options.export_config.empty()) return absl::OkStatus();
-  std::error_code error;
-  if (fs::exists(options.export_config, error) && !options.overwrite_config) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--export-config: ", options.export_config,
-                     " exists; allow to replace it with --overwrite-config=yes"));
+// Binding needs more than one NUMA node to have an effect; of other hosts their wrapper knows.
+bool NeedsNumaWrapper(const Options& options, const Layout& layout, const Log& log) {
+  if (options.process_placement == "disabled" || layout.instances_per_host() == 1 ||
+      (!layout.hosts_given && ReadNumaNodes().size() < 2)) {
+    return false;
   }
-  nlohmann::json json = nlohmann::json::object();
-  for (const auto& [name, values] : options.given) {
-    if (name == "export-config" || name == "import-config" || name == "overwrite-config") continue;
-    if (values.size() == 1) {
-      json[name] = values[0];
-    } else {
-      json[name] = values;
-    }
-  }
-  std::ofstream file(options.export_config);
-  file << json.dump(2) << "\n";
-  file.close();
-  if (!file)
-    return absl::InvalidArgumentError(
-        absl::StrCat("--export-config: cannot write ", options.export_config));
-  return absl::OkStatus();
+  if (!FindInPath(kNumaWrapper).empty()) return true;
+  log.Warning(absl::StrCat(kNumaWrapper, " is not in PATH; instances are not bound to NUMA nodes"));
+  return false;
 }
 
-// Binding needs more than one NUMA node to have an effect.
-bool NeedsNumaWrapper(const Options& options, const Layout& layout) {
-  std::error_code error;
-  return options.process_placement != "disabled" && layout.instances_per_host() > 1 &&
-         fs::exists("/sys/devices/system/node/node1", error) &&
-         !FindInPath("poprun_numa_wrapper").empty();
+// What instances on this host inherit and MpirunArguments sends to those on others. The partition
+// is poprun's choice, not that of a file in the caller's environment.
+void SetJobEnvironment(bool offline, const std::string& job_id) {
+  setenv("VPOD_JOB_ID", job_id.c_str(), 1);
+  unsetenv("IPUOF_CONFIG_PATH");
+  unsetenv(vipu::kOfflineVariable);
+  if (!offline) return;
+  setenv(vipu::kOfflineVariable, "1", 1);
+  for (const char* name : {"HOST", "PORT", "PARTITION_ID", "GCD_ID", "TIMEOUT"})
+    unsetenv(absl::StrCat("IPUOF_VIPU_API_", name).c_str());
+}
+
+// mpirun deals to its own host first, wherever that stands in the list.
+bool ThisHostFollows(const Layout& layout) {
+  return layout.hosts_given && !IsThisHost(layout.hosts[0]) &&
+         std::any_of(layout.hosts.begin() + 1, layout.hosts.end(), IsThisHost);
+}
+
+// The programs that have to be there before anything is touched. Returns mpirun's path.
+absl::StatusOr<std::string> FindPrograms(const Options& options, const Layout& layout) {
+  if (!layout.hosts_given && FindInPath(options.program[0]).empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot find program '", options.program[0], "' in PATH"));
+  }
+  const std::string name = options.mpirun.empty() ? "mpirun" : options.mpirun;
+  const std::string mpirun = FindInPath(name);
+  if (mpirun.empty())
+    return absl::NotFoundError(absl::StrCat("cannot start mpirun: cannot find '", name, "'"));
+  if (layout.hosts_given && !options.launch_agent.empty()) {
+    const std::vector<std::string> words =
+        absl::StrSplit(options.launch_agent, ' ', absl::SkipEmpty());
+    if (words.empty() || FindInPath(words[0]).empty()) {
+      return absl::NotFoundError(
+          absl::StrCat("cannot find launch agent '", options.launch_agent, "'"));
+    }
+  }
+  return mpirun;
 }
 
 // Names the instance that died; mpirun's own banner often blames another.
@@ -84,7 +107,7 @@ void NameLostInstance(JobPartition& partition, int exit_code) {
   Fail(absl::StrCat("instance ", lost->index, " (pid ", lost->pid, ", ", lost->host, ") ", how), 1);
 }
 
-int Launch(const Options& options, Layout& layout, const Log& log) {
+int Launch(const Options& options, Layout& layout, const std::string& mpirun, const Log& log) {
   const std::string job_id = base::RandomId();
   std::unique_ptr<JobPartition> partition;
   std::optional<MpiTarget> target;
@@ -115,26 +138,16 @@ int Launch(const Options& options, Layout& layout, const Log& log) {
     log.Debug("No hosts specified; ignoring host-subnet setting");
     log.Debug("Default network/RNIC for host communication: None");
   }
-  const std::string named = vipu::Environment("POPRUN_MPIRUN");
-  const std::string mpirun = named.empty() ? FindInPath("mpirun") : named;
-  if (mpirun.empty()) return Fail("cannot start mpirun: not found in PATH", 1);
-  Options with_job = options;
-  // Instances of this host inherit the job's name; to other hosts it has to be sent.
-  if (layout.hosts_given) {
-    with_job.mpi_local_args.insert(with_job.mpi_local_args.end(), {"-x", "VPOD_JOB_ID"});
-  }
+  SetJobEnvironment(options.offline_mode, job_id);
   const auto arguments =
-      MpirunArguments(with_job, layout, target, NeedsNumaWrapper(options, layout));
+      MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log));
   log.Info(absl::StrCat("Running command: ", QuotedCommand(mpirun, arguments)));
-  // The job's name travels in the environment, so that the command stays that of the real tool.
-  std::vector<std::pair<std::string, std::string>> environment = {{"VPOD_JOB_ID", job_id}};
   if (const int number = PendingSignal(); number != 0) return 128 + number;
   int mpirun_pid = 0;
-  const auto result =
-      RunMpirun(mpirun, arguments, environment, options.only_output_from_instance, [&](int pid) {
-        mpirun_pid = pid;
-        log.Info(absl::StrCat("Waiting for mpirun (PID ", pid, ")"));
-      });
+  const auto result = RunMpirun(mpirun, arguments, options.only_output_from_instance, [&](int pid) {
+    mpirun_pid = pid;
+    log.Info(absl::StrCat("Waiting for mpirun (PID ", pid, ")"));
+  });
   if (!result.ok())
     return Fail(absl::StrCat("cannot start mpirun: ", result.status().message()), 1);
   log.Info(
@@ -157,21 +170,23 @@ int Poprun(const std::vector<std::string>& words) {
     return 0;
   }
   if (options->version) {
-    std::printf(
-        "POPRUN version 3.3.0 (virtual IPU-POD)\nPOPDIST version 3.3.0 (virtual IPU-POD)\n");
+    std::fputs(VersionText(options->version_format).c_str(), stdout);
     return 0;
   }
   const Log log(options->verbosity);
   std::vector<std::string> warnings;
   auto layout = MakeLayout(*options, warnings);
   if (!layout.ok()) return Fail(layout.status().message(), 2);
-  const absl::Status exported = ExportConfig(*options);
-  if (!exported.ok()) return Fail(exported.message(), 2);
-  for (const std::string& warning : warnings) log.Warning(warning);
-  if (!layout->hosts_given && FindInPath(options->program[0]).empty()) {
-    return Fail(absl::StrCat("cannot find program '", options->program[0], "' in PATH"), 1);
+  if (!options->export_config.empty()) {
+    const absl::Status exported =
+        ExportConfig(options->export_config, options->overwrite_config, options->given);
+    if (!exported.ok()) return Fail(exported.message(), 2);
   }
-  return Launch(*options, *layout, log);
+  for (const std::string& warning : warnings) log.Warning(warning);
+  const auto mpirun = FindPrograms(*options, *layout);
+  if (!mpirun.ok()) return Fail(mpirun.status().message(), 1);
+  layout->this_host_follows = ThisHostFollows(*layout);
+  return Launch(*options, *layout, *mpirun, log);
 }
 
 }  // namespace vpod::launch

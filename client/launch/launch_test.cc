@@ -24,7 +24,8 @@ class PoprunTest : public testing::Test {
     fs::create_directories(home_);
     setenv("HOME", home_.c_str(), 1);
     for (const char* name : {"POPRUN_LOG_LEVEL", "SLURM_JOB_NODELIST", "IPUOF_VIPU_API_HOST",
-                             "VIPU_CLI_API_HOST", "VIPU_CLI_CONFIG", "POPLAR_TARGET_OPTIONS"})
+                             "VIPU_CLI_API_HOST", "VIPU_CLI_CONFIG", "POPLAR_TARGET_OPTIONS",
+                             "POPRUN_MPIRUN", "POPRUN_LAUNCH_AGENT", "VPOD_OFFLINE"})
       unsetenv(name);
   }
   ~PoprunTest() override { fs::remove_all(home_); }
@@ -76,7 +77,36 @@ TEST_F(PoprunTest, UnreachableServerExitsWithOne) {
 TEST_F(PoprunTest, MissingMpirunExitsWithOne) {
   setenv("POPRUN_MPIRUN", "/no/such/mpirun", 1);
   EXPECT_EQ(Run({"--offline-mode=on", "true"}), 1);
-  EXPECT_EQ(error_, "poprun: error: cannot start mpirun: No such file or directory\n");
+  EXPECT_EQ(error_, "poprun: error: cannot start mpirun: cannot find '/no/such/mpirun'\n");
+  // Before anything is asked of the server, which is not there either.
+  EXPECT_EQ(Run({"--vipu-server-host=127.0.0.1:1", "--mpirun=no-mpirun", "true"}), 1);
+  EXPECT_EQ(error_, "poprun: error: cannot start mpirun: cannot find 'no-mpirun'\n");
+}
+
+TEST_F(PoprunTest, MissingLaunchAgentExitsWithOne) {
+  Mpirun("exit 0");
+  EXPECT_EQ(Run({"--offline-mode=on", "--host=h1", "--launch-agent=/no/agent -q", "true"}), 1);
+  EXPECT_EQ(error_, "poprun: error: cannot find launch agent '/no/agent -q'\n");
+  EXPECT_EQ(Run({"--offline-mode=on", "--host=h1", "--launch-agent=env -i", "true"}), 0) << error_;
+}
+
+// 203.0.113.0/24 is for documentation and nobody's.
+TEST_F(PoprunTest, ServerAtALoopbackAddressIsNoneForOtherHosts) {
+  Mpirun("exit 0");
+  EXPECT_EQ(Run({"--vipu-server-host=127.0.0.1:1", "--host=127.0.0.1,203.0.113.7",
+                 "--num-instances=2", "--num-replicas=2", "true"}),
+            1);
+  EXPECT_EQ(error_,
+            "poprun: error: the V-IPU server is at 127.0.0.1:1, which host 203.0.113.7 cannot "
+            "reach; give --vipu-server-host an address of the network\n");
+}
+
+TEST_F(PoprunTest, OfflineProgramsAreToldThatThereAreNoIpus) {
+  setenv("IPUOF_CONFIG_PATH", "/no/such/file", 1);
+  setenv("IPUOF_VIPU_API_PARTITION_ID", "p1", 1);
+  Mpirun("env | grep -E '^(IPUOF_|VPOD_OFFLINE)' >&2; exit 0");
+  EXPECT_EQ(Run({"--offline-mode=on", "true"}), 0);
+  EXPECT_EQ(error_, "VPOD_OFFLINE=1\n");
 }
 
 TEST_F(PoprunTest, CodeOfMpirunIsReturnedUnchanged) {
@@ -145,7 +175,14 @@ TEST_F(PoprunTest, HelpAndVersionGoToStdout) {
   EXPECT_EQ(Run({"--help"}), 0);
   EXPECT_EQ(out_.rfind("Usage: poprun [options] program [program args]\n", 0), 0u) << out_;
   EXPECT_EQ(Run({"--version"}), 0);
-  EXPECT_EQ(out_.rfind("POPRUN version 3.3.0 (", 0), 0u) << out_;
+  EXPECT_EQ(out_,
+            "POPRUN version 3.3.0 (virtual IPU-POD)\nPOPDIST version 3.3.0 (virtual IPU-POD)\n");
+  EXPECT_EQ(Run({"--version", "--version-format=full-text"}), 0);
+  EXPECT_NE(out_.find("\ngRPC version 1."), std::string::npos) << out_;
+  EXPECT_EQ(Run({"--version", "--version-format", "full-json"}), 0);
+  const auto versions = nlohmann::json::parse(out_);
+  EXPECT_EQ(versions["POPRUN"], "3.3.0 (virtual IPU-POD)");
+  EXPECT_TRUE(versions.contains("Protobuf"));
 }
 
 }  // namespace

@@ -1,49 +1,18 @@
 #include "client/launch/layout.h"
 
-#include <fstream>
-#include <set>
-
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_join.h"
+#include "client/launch/hosts.h"
 #include "client/render/table.h"
-#include "client/vipu/config.h"
 #include "device/arch/device_id.h"
 #include "device/base/status.h"
 
 namespace vpod::launch {
 namespace {
 
-absl::Status Wrong(const std::string& text) { return absl::InvalidArgumentError(text); }
+constexpr uint64_t kMostIpus = 65536;  // POD65536
 
-// "h[0-2,4]" → h0 h1 h2 h4; numbers keep their leading zeros.
-absl::Status Expand(const std::string& item, std::vector<std::string>& hosts) {
-  const size_t open = item.find('[');
-  if (open == std::string::npos) {
-    if (item.empty()) return Wrong("--host: empty host name");
-    hosts.push_back(item);
-    return absl::OkStatus();
-  }
-  const auto bad = [&] { return Wrong(absl::StrCat("--host: bad range in '", item, "'")); };
-  if (item.back() != ']') return bad();
-  const std::string prefix = item.substr(0, open);
-  for (absl::string_view part :
-       absl::StrSplit(item.substr(open + 1, item.size() - open - 2), ',')) {
-    const std::vector<std::string> ends = absl::StrSplit(part, '-');
-    uint32_t first = 0, last = 0;
-    if (ends.size() > 2 || !absl::SimpleAtoi(ends[0], &first) ||
-        !absl::SimpleAtoi(ends.back(), &last) || last < first || last - first > 65535) {
-      return bad();
-    }
-    for (uint32_t number = first; number <= last; ++number) {
-      std::string digits = absl::StrCat(number);
-      if (digits.size() < ends[0].size()) digits.insert(0, ends[0].size() - digits.size(), '0');
-      hosts.push_back(prefix + digits);
-    }
-  }
-  return absl::OkStatus();
-}
+absl::Status Wrong(const std::string& text) { return absl::InvalidArgumentError(text); }
 
 std::string CentredRow(const std::string& label, const std::vector<std::string>& cells,
                        const std::vector<size_t>& widths) {
@@ -53,27 +22,35 @@ std::string CentredRow(const std::string& label, const std::vector<std::string>&
   return line + "\n";
 }
 
+// From --host, --hostfile or Slurm, else this host. A job of Slurm on one node is a local one.
+absl::Status FindHosts(const Options& options, Layout& layout) {
+  if (!options.host.empty() && !options.hostfile.empty())
+    return Wrong("--host and --hostfile exclude each other");
+  layout.hosts_given = true;
+  if (!options.host.empty()) {
+    VPOD_ASSIGN_OR_RETURN(layout.hosts, ParseHosts(options.host, "--host"));
+  } else if (!options.hostfile.empty()) {
+    VPOD_ASSIGN_OR_RETURN(layout.hosts, ReadHostFile(options.hostfile));
+  } else {
+    VPOD_ASSIGN_OR_RETURN(layout.hosts, SlurmHosts());
+    layout.hosts_given = layout.hosts.size() > 1;
+  }
+  if (layout.hosts.empty()) layout.hosts = {"localhost"};
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> ParseHosts(const std::string& text) {
-  std::vector<std::string> hosts;
-  std::string item;
-  int depth = 0;
-  for (char c : text + ",") {
-    if (c == ',' && depth == 0) {
-      VPOD_RETURN_IF_ERROR(Expand(item, hosts));
-      item.clear();
-      continue;
-    }
-    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
-    item += c;
+absl::Status CheckIlds(const Layout& layout) {
+  if (layout.instances < layout.ilds) {
+    return Wrong(absl::StrCat("--num-instances (", layout.instances,
+                              ") must be at least --num-ilds (", layout.ilds, ")"));
   }
-  if (depth != 0) return Wrong(absl::StrCat("--host: bad range in '", text, "'"));
-  std::set<std::string> seen;
-  for (const std::string& host : hosts) {
-    if (!seen.insert(host).second) return Wrong(absl::StrCat("duplicate host '", host, "'"));
+  if (layout.replicas % layout.ilds != 0) {
+    return Wrong(absl::StrCat("--num-replicas (", layout.replicas,
+                              ") must be a multiple of --num-ilds (", layout.ilds, ")"));
   }
-  return hosts;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Layout> MakeLayout(const Options& options, std::vector<std::string>& warnings) {
@@ -90,48 +67,31 @@ absl::StatusOr<Layout> MakeLayout(const Options& options, std::vector<std::strin
     return Wrong(absl::StrCat("--num-replicas (", layout.replicas,
                               ") must be a multiple of --num-instances (", layout.instances, ")"));
   }
-  if (!options.host.empty() && !options.hostfile.empty())
-    return Wrong("--host and --hostfile exclude each other");
-  if (!options.host.empty()) {
-    VPOD_ASSIGN_OR_RETURN(layout.hosts, ParseHosts(options.host));
-  } else if (!options.hostfile.empty()) {
-    std::ifstream file(options.hostfile);
-    if (!file) return Wrong(absl::StrCat("--hostfile: cannot read ", options.hostfile));
-    std::string all, line;
-    while (std::getline(file, line)) {
-      const absl::string_view name = absl::StripAsciiWhitespace(line);
-      if (!name.empty()) absl::StrAppend(&all, all.empty() ? "" : ",", name);
-    }
-    VPOD_ASSIGN_OR_RETURN(layout.hosts, ParseHosts(all));
-  } else if (const std::string nodes = vipu::Environment("SLURM_JOB_NODELIST"); !nodes.empty()) {
-    VPOD_ASSIGN_OR_RETURN(layout.hosts, ParseHosts(nodes));
-    layout.hosts_given = layout.hosts.size() > 1;
+  if (const uint64_t ipus = uint64_t{layout.replicas} * layout.ipus_per_replica; ipus > kMostIpus) {
+    return Wrong(absl::StrCat(layout.replicas, " replicas x ", layout.ipus_per_replica,
+                              " IPUs = ", ipus, " IPUs; the largest POD has ", kMostIpus));
   }
-  if (!options.host.empty() || !options.hostfile.empty()) layout.hosts_given = true;
-  if (layout.hosts.empty()) layout.hosts = {"localhost"};
+  VPOD_RETURN_IF_ERROR(FindHosts(options, layout));
   const auto hosts = static_cast<uint32_t>(layout.hosts.size());
   if (layout.instances < hosts) {
     layout.hosts.resize(layout.instances);
     warnings.push_back(absl::StrCat(layout.instances, " instance(s) on ", hosts, " hosts; using ",
-                                    layout.hosts[0], layout.instances > 1 ? " and the next" : "",
-                                    " only"));
+                                    absl::StrJoin(layout.hosts, ", "), " only"));
   } else if (layout.instances % hosts != 0) {
     return Wrong(absl::StrCat("--num-instances (", layout.instances,
                               ") must be a multiple of the number of hosts (", hosts, ")"));
   }
-  if (layout.instances < layout.ilds) {
-    return Wrong(absl::StrCat("--num-instances (", layout.instances,
-                              ") must be at least --num-ilds (", layout.ilds, ")"));
-  }
-  if (layout.replicas % layout.ilds != 0) {
-    return Wrong(absl::StrCat("--num-replicas (", layout.replicas,
-                              ") must be a multiple of --num-ilds (", layout.ilds, ")"));
-  }
+  VPOD_RETURN_IF_ERROR(CheckIlds(layout));
   if (!options.offline_mode &&
       (!arch::IsPowerOfTwo(layout.ipus_per_instance()) || !arch::IsPowerOfTwo(layout.ipus()))) {
     return Wrong(absl::StrCat(layout.instances, " instances x ", layout.ipus_per_instance(),
                               " IPUs = ", layout.ipus(),
                               " IPUs; IPUs per instance and in total must be powers of two"));
+  }
+  if (!options.unavailable.empty() && layout.hosts.size() > 1) {
+    warnings.push_back(absl::StrCat("--", absl::StrJoin(options.unavailable, ", --"),
+                                    ": nothing is copied; the hosts need the same files at the "
+                                    "same places, and a login without a password"));
   }
   if (options.only_output_from_instance.has_value() &&
       *options.only_output_from_instance >= layout.instances) {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -12,8 +13,10 @@
 #include <map>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "client/vipu/config.h"
 #include "device/base/unique_fd.h"
 
@@ -39,10 +42,34 @@ class ExportList {
   std::map<std::string, std::optional<std::string>> values_;
 };
 
+// The POD's own variables. Instances on other hosts do not inherit them.
+std::vector<std::string> PodVariables() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string name(*entry, std::strcspn(*entry, "="));
+    if (absl::StartsWith(name, "VPOD_") || absl::StartsWith(name, "VIPU_CLI_"))
+      names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// "-H a:4,b:4"
+void AddHosts(absl::Span<const std::string> hosts, uint32_t slots,
+              std::vector<std::string>& words) {
+  words.push_back("-H");
+  words.push_back(absl::StrJoin(hosts, ",", [&](std::string* out, const std::string& host) {
+    absl::StrAppend(out, host, ":", slots);
+  }));
+}
+
 void AddContext(const Options& options, const Layout& layout,
                 const std::optional<MpiTarget>& target, bool numa_wrapper, uint32_t instance,
                 std::vector<std::string>& words) {
   words.insert(words.end(), {"-np", "1"});
+  if (layout.this_host_follows) {
+    AddHosts({layout.hosts[layout.host_of(instance)]}, layout.instances_per_host(), words);
+  }
   ExportList exports;
   const auto number = [&](const char* name, uint32_t value) {
     exports.Add(name, absl::StrCat(value));
@@ -58,7 +85,7 @@ void AddContext(const Options& options, const Layout& layout,
     exports.Add("POPDIST_EXECUTABLE_CACHE_PATH", options.executable_cache_path);
   }
   number("POPDIST_REPLICA_INDEX_OFFSET", instance * layout.local_replicas());
-  number("POPDIST_LOCAL_INSTANCE_INDEX", instance % layout.instances_per_host());
+  number("POPDIST_LOCAL_INSTANCE_INDEX", layout.local_index(instance));
   if (target.has_value()) {
     exports.Add("IPUOF_VIPU_API_HOST", target->server_host);
     number("IPUOF_VIPU_API_PORT", target->server_port);
@@ -84,6 +111,9 @@ void AddContext(const Options& options, const Layout& layout,
     exports.Add(entry.substr(0, equals),
                 equals == std::string::npos ? std::nullopt
                                             : std::optional<std::string>(entry.substr(equals + 1)));
+  }
+  if (layout.hosts_given) {
+    for (const std::string& name : PodVariables()) exports.Add(name, std::nullopt);
   }
   if (target.has_value()) exports.Add("POPLAR_TARGET_OPTIONS", target->target_options);
   exports.AppendTo(words);
@@ -156,29 +186,24 @@ std::vector<std::string> MpirunArguments(const Options& options, const Layout& l
       words.insert(words.end(), {"--mca", parameter, options.host_subnet});
     }
   }
+  // Named together, because inside a Slurm job mpirun would rather use srun.
+  if (layout.hosts_given && !options.launch_agent.empty()) {
+    words.insert(words.end(),
+                 {"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", options.launch_agent});
+  }
   if (options.debug) words.insert(words.end(), {"--display-allocation", "--display-map"});
   words.insert(words.end(), {"--bind-to", "none", "--tag-output"});
   if (options.allow_run_as_root) words.push_back("--allow-run-as-root");
-  if (layout.hosts_given) {
-    words.push_back("-H");
-    words.push_back(
-        absl::StrJoin(layout.hosts, ",", [&](std::string* out, const std::string& host) {
-          absl::StrAppend(out, host, ":", layout.instances_per_host());
-        }));
-  } else {
+  if (!layout.hosts_given) {
     words.push_back("--oversubscribe");  // Open MPI counts one slot a core
+  } else if (!layout.this_host_follows) {
+    AddHosts(layout.hosts, layout.instances_per_host(), words);
   }
   for (uint32_t instance = 0; instance < layout.instances; ++instance) {
     if (instance > 0) words.push_back(":");
     AddContext(options, layout, target, numa_wrapper, instance, words);
   }
   return words;
-}
-
-std::string QuotedCommand(const std::string& path, const std::vector<std::string>& arguments) {
-  std::string text = path;
-  for (const std::string& word : arguments) absl::StrAppend(&text, " '", word, "'");
-  return text;
 }
 
 std::string OutputFilter::Pass(const std::string& data) {
@@ -227,11 +252,10 @@ int PendingSignal() {
 
 // Not Boost.Process: the child needs a parent-death signal, a process group and its signal mask
 // restored between fork and exec, which is all there is to this function.
-absl::StatusOr<MpirunResult> RunMpirun(
-    const std::string& path, const std::vector<std::string>& arguments,
-    const std::vector<std::pair<std::string, std::string>>& environment,
-    std::optional<uint32_t> only_output_from, const std::function<void(int pid)>& started) {
-  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+absl::StatusOr<MpirunResult> RunMpirun(const std::string& path,
+                                       const std::vector<std::string>& arguments,
+                                       std::optional<uint32_t> only_output_from,
+                                       const std::function<void(int pid)>& started) {
   // Forwarded by name: mpirun warns about those that do not exist. Empty means the same to their
   // readers.
   for (const char* name : {"LD_LIBRARY_PATH", "PYTHONPATH"}) setenv(name, "", 0);

@@ -22,12 +22,10 @@ struct MpiTarget {
   std::string target_options;
 };
 
-// Words after mpirun's path, in the order of the real tool.
+// Words after mpirun's path, in the order of the real tool. Reads the environment for what is
+// forwarded: instances on other hosts do not inherit it.
 std::vector<std::string> MpirunArguments(const Options& options, const Layout& layout,
                                          const std::optional<MpiTarget>& target, bool numa_wrapper);
-
-// The command as the log shows it: every word after the path in single quotes.
-std::string QuotedCommand(const std::string& path, const std::vector<std::string>& arguments);
 
 // Lets through the output of one rank, and what mpirun itself says. Splits at every tag; keeps
 // state between calls.
@@ -58,9 +56,9 @@ struct MpirunResult {
 void BlockSignals();
 // A blocked SIGINT, SIGTERM or SIGHUP that has come meanwhile; 0 when none has.
 int PendingSignal();
-absl::StatusOr<MpirunResult> RunMpirun(
-    const std::string& path, const std::vector<std::string>& arguments,
-    const std::vector<std::pair<std::string, std::string>>& environment,
-    std::optional<uint32_t> only_output_from, const std::function<void(int pid)>& started);
+absl::StatusOr<MpirunResult> RunMpirun(const std::string& path,
+                                       const std::vector<std::string>& arguments,
+                                       std::optional<uint32_t> only_output_from,
+                                       const std::function<void(int pid)>& started);
 
 }  // namespace vpod::launch

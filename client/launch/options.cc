@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "client/launch/words.h"
 #include "client/vipu/config.h"
 #include "device/base/status.h"
 
@@ -78,6 +79,10 @@ po::options_description Description() {
   add("mpi-global-args", "words for mpirun's global part; repeatable");
   add("mpi-local-args", "words for every application context; repeatable");
   add("allow-run-as-root", "pass mpirun's flag (1)");
+  add("mpirun", "mpirun to start (POPRUN_MPIRUN, else that of PATH)");
+  add("launch-agent",
+      "command in place of ssh that gets a host and what to run there "
+      "(POPRUN_LAUNCH_AGENT)");
   add("synchronise-python-venv", "accepted; nothing is copied");
   add("synchronise-poplar-sdk", "accepted; nothing is copied");
   add("distribute-ssh-key", "accepted; nothing is copied");
@@ -100,7 +105,7 @@ std::optional<bool> ParseBoolean(std::string text) {
 
 // Options with their values, and the words of the program behind them.
 struct Split {
-  std::map<std::string, std::vector<std::string>> given;
+  GivenOptions given;
   std::vector<std::string> program;
 };
 
@@ -147,9 +152,10 @@ absl::StatusOr<Split> SplitCommandLine(const po::options_description& all,
       } else if (!is_long && word.size() > 2) {
         value = word.substr(2);
       } else if (BooleanNames().contains(name)) {
-        // A bare boolean means yes; a following word of a boolean's spelling is its value.
+        // A bare boolean means yes. A following word of a boolean's spelling is its value, unless
+        // it is the last one: then it is the program (`poprun --offline-mode true`).
         const bool takes_next = name != "help" && name != "verbose" && name != "vv" &&
-                                name != "version" && i < words.size() &&
+                                name != "version" && i + 1 < words.size() &&
                                 ParseBoolean(words[i]).has_value();
         value = takes_next ? words[i++] : "1";
       } else if (i < words.size()) {
@@ -173,7 +179,7 @@ absl::StatusOr<Split> SplitCommandLine(const po::options_description& all,
 
 class Reader {
  public:
-  explicit Reader(const std::map<std::string, std::vector<std::string>>& given) : given_(given) {}
+  explicit Reader(const GivenOptions& given) : given_(given) {}
 
   void Text(const char* name, std::string& into) const {
     if (const std::string* value = Find(name)) into = *value;
@@ -203,6 +209,14 @@ class Reader {
     }
     return absl::OkStatus();
   }
+  absl::Status Choice(const char* name, absl::Span<const absl::string_view> choices,
+                      std::string& into) const {
+    Text(name, into);
+    if (!Has(name) || absl::c_linear_search(choices, into)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("the argument ('", into, "') for option '--",
+                                                   name, "' is invalid. Valid choices are '",
+                                                   absl::StrJoin(choices, "' and '"), "'"));
+  }
   absl::Status Words(const char* name, std::vector<std::string>& into) const {
     const auto it = given_.find(name);
     if (it == given_.end()) return absl::OkStatus();
@@ -219,47 +233,21 @@ class Reader {
     const auto it = given_.find(name);
     return it == given_.end() || it->second.empty() ? nullptr : &it->second.back();
   }
-  const std::map<std::string, std::vector<std::string>>& given_;
+  const GivenOptions& given_;
 };
 
-// A JSON object of strings or arrays of strings; the command line wins over it.
-absl::Status Import(const std::string& path,
-                    std::map<std::string, std::vector<std::string>>& given) {
-  std::error_code error;
-  std::ifstream file;
-  if (!std::filesystem::is_directory(path, error)) file.open(path);
-  const auto json = nlohmann::json::parse(file, nullptr, false);
-  if (!file.is_open() || !json.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--import-config: ", path, " is no JSON object of options"));
-  }
-  const po::options_description all = Description();
-  for (const auto& [name, value] : json.items()) {
-    if (all.find_nothrow(name, false) == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--import-config: unrecognised option '--", name, "'"));
-    }
-    std::vector<std::string> values;
-    for (const auto& item : value.is_array() ? value : nlohmann::json::array({value})) {
-      if (!item.is_string()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--import-config: option '", name, "' is no string"));
-      }
-      values.push_back(item.get<std::string>());
-    }
-    given.try_emplace(name, values);
-  }
-  return absl::OkStatus();
-}
-
-int VerbosityFromEnvironment() {
+absl::Status VerbosityFromEnvironment(int& verbosity) {
+  static const std::map<std::string, int> levels = {{"TRACE", 3}, {"DEBUG", 2},  {"INFO", 1},
+                                                    {"WARN", 0},  {"ERROR", -1}, {"OFF", -2}};
   const std::string level = vipu::Environment("POPRUN_LOG_LEVEL");
-  if (level == "TRACE") return 3;
-  if (level == "DEBUG") return 2;
-  if (level == "INFO") return 1;
-  if (level == "ERROR") return -1;
-  if (level == "OFF") return -2;
-  return 0;
+  if (level.empty()) return absl::OkStatus();
+  const auto it = levels.find(level);
+  if (it == levels.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "POPRUN_LOG_LEVEL is '", level, "'; give TRACE, DEBUG, INFO, WARN, ERROR or OFF"));
+  }
+  verbosity = it->second;
+  return absl::OkStatus();
 }
 
 absl::Status Fill(const Reader& read, Options& o) {
@@ -270,10 +258,12 @@ absl::Status Fill(const Reader& read, Options& o) {
   read.Text("vipu-partition", o.vipu_partition);
   read.Text("vipu-cluster", o.vipu_cluster);
   read.Text("vipu-allocation", o.vipu_allocation);
-  read.Text("sync-type", o.sync_type);
   read.Text("executable-cache-path", o.executable_cache_path);
-  read.Text("process-placement", o.process_placement);
   read.Text("export-config", o.export_config);
+  o.mpirun = vipu::Environment("POPRUN_MPIRUN");
+  o.launch_agent = vipu::Environment("POPRUN_LAUNCH_AGENT");
+  read.Text("mpirun", o.mpirun);
+  read.Text("launch-agent", o.launch_agent);
   VPOD_RETURN_IF_ERROR(read.Number("num-replicas", o.num_replicas));
   VPOD_RETURN_IF_ERROR(read.Number("ipus-per-replica", o.ipus_per_replica));
   VPOD_RETURN_IF_ERROR(read.Number("num-instances", o.num_instances));
@@ -296,66 +286,32 @@ absl::Status Fill(const Reader& read, Options& o) {
   if (read.Has("reset-partition")) {
     VPOD_RETURN_IF_ERROR(read.Boolean("reset-partition", o.reset_partition.emplace(false)));
   }
-  bool numa_aware = false;
+  bool numa_aware = true;
   VPOD_RETURN_IF_ERROR(read.Boolean("numa-aware", numa_aware));
-  if (numa_aware && !read.Has("process-placement")) o.process_placement = "spreadnuma";
-  for (const char* ignored :
+  if (!numa_aware) o.process_placement = "disabled";
+  VPOD_RETURN_IF_ERROR(
+      read.Choice("process-placement", {"spreadnuma", "disabled"}, o.process_placement));
+  VPOD_RETURN_IF_ERROR(
+      read.Choice("sync-type", {"ST_POD_NATIVE_DEFAULT", "ST_C2_COMPATIBLE"}, o.sync_type));
+  for (const char* name :
        {"synchronise-python-venv", "synchronise-poplar-sdk", "distribute-ssh-key"}) {
-    bool value = false;
-    VPOD_RETURN_IF_ERROR(read.Boolean(ignored, value));
-  }
-  if (o.process_placement != "spreadnuma" && o.process_placement != "disabled") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the argument ('", o.process_placement,
-                     "') for option '--process-placement' is invalid. Valid choices "
-                     "are 'spreadnuma' and 'disabled'"));
+    bool wanted = false;
+    VPOD_RETURN_IF_ERROR(read.Boolean(name, wanted));
+    if (wanted) o.unavailable.push_back(name);
   }
   VPOD_RETURN_IF_ERROR(read.Words("mpi-global-args", o.mpi_global_args));
   VPOD_RETURN_IF_ERROR(read.Words("mpi-local-args", o.mpi_local_args));
-  o.verbosity = VerbosityFromEnvironment();
-  if (read.Has("verbose")) o.verbosity = 1;
-  if (read.Has("vv")) o.verbosity = 2;
+  VPOD_RETURN_IF_ERROR(VerbosityFromEnvironment(o.verbosity));
+  bool verbose = false, very_verbose = false;
+  VPOD_RETURN_IF_ERROR(read.Boolean("verbose", verbose));
+  VPOD_RETURN_IF_ERROR(read.Boolean("vv", very_verbose));
+  if (verbose) o.verbosity = 1;
+  if (very_verbose) o.verbosity = 2;
   if (o.debug) o.verbosity = 3;
   return absl::OkStatus();
 }
 
 }  // namespace
-
-absl::StatusOr<std::vector<std::string>> SplitWords(const std::string& text) {
-  std::vector<std::string> words;
-  std::string word;
-  bool in_word = false;
-  char quote = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quote != 0) {
-      if (c == quote) {
-        quote = 0;
-      } else if (c == '\\' && quote == '"' && i + 1 < text.size()) {
-        word += text[++i];
-      } else {
-        word += c;
-      }
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-      in_word = true;
-    } else if (c == '\\' && i + 1 < text.size()) {
-      word += text[++i];
-      in_word = true;
-    } else if (absl::ascii_isspace(static_cast<unsigned char>(c))) {
-      if (in_word) words.push_back(std::move(word));
-      word.clear();
-      in_word = false;
-    } else {
-      word += c;
-      in_word = true;
-    }
-  }
-  if (quote != 0)
-    return absl::InvalidArgumentError(absl::StrCat("a quote is not closed in '", text, "'"));
-  if (in_word) words.push_back(std::move(word));
-  return words;
-}
 
 absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words) {
   const po::options_description all = Description();
@@ -369,9 +325,18 @@ absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words) {
     options.help_text = text.str();
     return options;
   }
-  if (options.version) return options;
+  if (options.version) {
+    VPOD_RETURN_IF_ERROR(Reader(split.given)
+                             .Choice("version-format", {"text", "json", "full-text", "full-json"},
+                                     options.version_format));
+    return options;
+  }
   if (split.given.contains("import-config")) {
-    VPOD_RETURN_IF_ERROR(Import(split.given.at("import-config").back(), split.given));
+    const auto is_option = [&](const std::string& name) {
+      return all.find_nothrow(name, false) != nullptr;
+    };
+    VPOD_RETURN_IF_ERROR(
+        ImportConfig(split.given.at("import-config").back(), is_option, split.given));
   }
   VPOD_RETURN_IF_ERROR(Fill(Reader(split.given), options));
   options.program = std::move(split.program);

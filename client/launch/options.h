@@ -2,18 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/launch/config_file.h"
 
 namespace vpod::launch {
 
 struct Options {
   bool help = false, version = false;
-  std::string help_text;
+  std::string help_text, version_format = "text";
   std::string import_config, export_config;
   bool overwrite_config = false;
   bool debug = false;
@@ -31,6 +31,8 @@ struct Options {
   std::string sync_type, executable_cache_path;
   std::vector<std::string> mpi_global_args, mpi_local_args;  // split into words
   bool allow_run_as_root = true;
+  std::string mpirun, launch_agent;      // options or environment; empty: the usual ones
+  std::vector<std::string> unavailable;  // asked for, but nothing is copied to other hosts
   std::string process_placement = "spreadnuma";
   bool print_topology = false;
   std::optional<uint32_t> only_output_from_instance;
@@ -38,16 +40,11 @@ struct Options {
   int verbosity = 0;                 // 0 warnings, 1 info, 2 debug, 3 trace
   std::vector<std::string> program;  // with its arguments
 
-  // What was given, by option name, for --export-config.
-  std::map<std::string, std::vector<std::string>> given;
+  GivenOptions given;  // for --export-config
 };
 
 // Parses argv[1…]. Parsing ends at the first word that is no option, or at "--". InvalidArgument
 // carries the text after "poprun: error: ".
 absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words);
-
-// Splits like a shell: blanks and line breaks separate, single and double quotes and backslashes
-// protect.
-absl::StatusOr<std::vector<std::string>> SplitWords(const std::string& text);
 
 }  // namespace vpod::launch

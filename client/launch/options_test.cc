@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "client/launch/layout.h"
+#include "client/launch/words.h"
 
 namespace vpod::launch {
 namespace {
@@ -86,6 +87,8 @@ TEST_F(OptionsTest, EveryOptionTakesItsValueAfterABlankOrAnEqualsSign) {
       {"mpi-local-args", "-x PATH"},
       {"allow-run-as-root", "1"},
       {"host-subnet", "10.5.0.0/16"},
+      {"mpirun", "/opt/mpirun"},
+      {"launch-agent", "ssh -q"},
       {"synchronise-python-venv", "1"},
       {"synchronise-poplar-sdk", "yes"},
       {"distribute-ssh-key", "on"},
@@ -175,6 +178,42 @@ TEST_F(OptionsTest, BareBooleanMeansYes) {
   EXPECT_EQ(Parse({"--reset-partition"}).reset_partition, true);
 }
 
+TEST_F(OptionsTest, BareBooleanLeavesTheProgramAlone) {
+  for (const std::string program : {"true", "false", "yes", "no", "1"}) {
+    const auto options = ParseOptions({"--offline-mode", program});
+    ASSERT_TRUE(options.ok()) << options.status();
+    EXPECT_TRUE(options->offline_mode) << program;
+    EXPECT_EQ(options->program, Words({program}));
+  }
+  // With a word behind it, it is the documented form with a value.
+  const auto options = ParseOptions({"--offline-mode", "no", "true"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_FALSE(options->offline_mode);
+  EXPECT_EQ(options->program, Words({"true"}));
+}
+
+TEST_F(OptionsTest, SyncTypeIsOneOfTwo) {
+  EXPECT_EQ(ErrorOf({"--sync-type", "foo", "app"}),
+            "the argument ('foo') for option '--sync-type' is invalid. Valid choices are "
+            "'ST_POD_NATIVE_DEFAULT' and 'ST_C2_COMPATIBLE'");
+  EXPECT_EQ(Parse({"--sync-type=ST_POD_NATIVE_DEFAULT"}).sync_type, "ST_POD_NATIVE_DEFAULT");
+  EXPECT_EQ(Parse({}).sync_type, "");
+}
+
+TEST_F(OptionsTest, LauncherComesFromOptionsElseTheEnvironment) {
+  setenv("POPRUN_MPIRUN", "/opt/mpirun", 1);
+  setenv("POPRUN_LAUNCH_AGENT", "/opt/agent", 1);
+  const Options named = Parse({"--mpirun=/usr/bin/mpirun", "--launch-agent", "ssh -q"});
+  const Options from_environment = Parse({});
+  unsetenv("POPRUN_MPIRUN");
+  unsetenv("POPRUN_LAUNCH_AGENT");
+  EXPECT_EQ(named.mpirun, "/usr/bin/mpirun");
+  EXPECT_EQ(named.launch_agent, "ssh -q");
+  EXPECT_EQ(from_environment.mpirun, "/opt/mpirun");
+  EXPECT_EQ(from_environment.launch_agent, "/opt/agent");
+  EXPECT_EQ(Parse({}).launch_agent, "");
+}
+
 TEST_F(OptionsTest, BadBooleanIsRefusedWithTheChoices) {
   EXPECT_EQ(ErrorOf({"--offline-mode=maybe", "app"}),
             "the argument ('maybe') for option '--offline-mode' is invalid. Valid choices are "
@@ -242,6 +281,7 @@ TEST_F(OptionsTest, VerbositySpellings) {
   EXPECT_EQ(Parse({"--vv"}).verbosity, 2);
   EXPECT_EQ(Parse({"--vv", "-v"}).verbosity, 2);
   EXPECT_EQ(Parse({"--debug"}).verbosity, 3);
+  EXPECT_EQ(Parse({"--vv=no"}).verbosity, 0);
 }
 
 TEST_F(OptionsTest, LogLevelComesFromTheEnvironmentUnlessTheCommandLineSaysIt) {
@@ -252,6 +292,10 @@ TEST_F(OptionsTest, LogLevelComesFromTheEnvironmentUnlessTheCommandLineSaysIt) {
     EXPECT_EQ(Parse({}).verbosity, verbosity) << name;
     EXPECT_EQ(Parse({"-v"}).verbosity, 1) << name;
   }
+  setenv("POPRUN_LOG_LEVEL", "LOUD", 1);
+  EXPECT_EQ(ErrorOf({"app"}),
+            "POPRUN_LOG_LEVEL is 'LOUD'; give TRACE, DEBUG, INFO, WARN, ERROR or OFF");
+  unsetenv("POPRUN_LOG_LEVEL");
 }
 
 TEST_F(OptionsTest, LastOfARepeatedOptionWins) {
@@ -291,6 +335,9 @@ TEST_F(OptionsTest, TwoDashesEndTheOptions) {
 
 TEST_F(OptionsTest, NumaAwareIsTheOlderNameOfPlacement) {
   EXPECT_EQ(Parse({"--numa-aware=yes"}).process_placement, "spreadnuma");
+  EXPECT_EQ(Parse({"--numa-aware=no"}).process_placement, "disabled");
+  EXPECT_EQ(Parse({"--numa-aware=no", "--process-placement=spreadnuma"}).process_placement,
+            "spreadnuma");
   EXPECT_EQ(Parse({"--numa-aware", "1", "--process-placement=disabled"}).process_placement,
             "disabled");
   EXPECT_NE(ErrorOf({"--process-placement=everywhere", "app"}).find("'spreadnuma' and 'disabled'"),
@@ -305,28 +352,10 @@ TEST_F(OptionsTest, HelpAndVersionNeedNoProgram) {
   const auto version = ParseOptions({"--version"});
   ASSERT_TRUE(version.ok()) << version.status();
   EXPECT_TRUE(version->version);
-}
-
-TEST_F(OptionsTest, CommandLineWinsOverAnImportedConfiguration) {
-  const std::string path = testing::TempDir() + "/poprun.json";
-  std::ofstream(path) << R"({"num-replicas": "8", "num-instances": "4",
-                             "mpi-global-args": ["--tag-output", "--mca a b"]})";
-  const Options options = Parse({"--num-instances=2", "--import-config", path});
-  EXPECT_EQ(options.num_replicas, 8u);
-  EXPECT_EQ(options.num_instances, 2u);
-  EXPECT_EQ(options.mpi_global_args, Words({"--tag-output", "--mca", "a", "b"}));
-}
-
-TEST_F(OptionsTest, BadImportedConfigurationIsRefused) {
-  const std::string path = testing::TempDir() + "/bad.json";
-  for (const char* text : {"", "[1]", "{\"num-replicas\": 8}", "{\"no-such-option\": \"1\"}"}) {
-    std::ofstream(path) << text;
-    EXPECT_EQ(ErrorOf({"--import-config", path, "app"}).rfind("--import-config: ", 0), 0u) << text;
-  }
-  EXPECT_EQ(ErrorOf({"--import-config", path + ".missing", "app"}),
-            "--import-config: " + path + ".missing is no JSON object of options");
-  EXPECT_EQ(ErrorOf({"--import-config", testing::TempDir(), "app"}),
-            "--import-config: " + testing::TempDir() + " is no JSON object of options");
+  EXPECT_EQ(version->version_format, "text");
+  EXPECT_EQ(ErrorOf({"--version", "--version-format=xml"}),
+            "the argument ('xml') for option '--version-format' is invalid. Valid choices are "
+            "'text' and 'json' and 'full-text' and 'full-json'");
 }
 
 TEST(SplitWords, QuotesAndBackslashesProtect) {

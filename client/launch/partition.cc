@@ -1,10 +1,12 @@
 #include "client/launch/partition.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/launch/hosts.h"
 #include "client/launch/mpirun.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/arch/device_id.h"
@@ -31,6 +33,15 @@ std::string Capitalised(std::string text) {
   return text;
 }
 
+// A host that is not this machine under one of its names or addresses.
+std::optional<std::string> OtherHost(const Layout& layout) {
+  if (!layout.hosts_given) return std::nullopt;
+  for (const std::string& host : layout.hosts) {
+    if (!IsLoopback(host) && !IsThisHost(host)) return host;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(const Options& options,
@@ -43,6 +54,8 @@ absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(const Option
   VPOD_RETURN_IF_ERROR(partition->MakeItFit());
   VPOD_ASSIGN_OR_RETURN(const auto status, partition->client_->GetPartitionStatus(partition->id_));
   layout.ilds = std::max(1u, status.num_ilds());
+  VPOD_RETURN_IF_ERROR(CheckIlds(layout));
+  VPOD_RETURN_IF_ERROR(partition->CheckDevicesForHosts());
   partition->vipu_options_.insert(status.target_options().begin(), status.target_options().end());
   partition->vipu_options_["instanceSize"] = absl::StrCat(layout.ipus_per_instance());
   VPOD_RETURN_IF_ERROR(partition->ComputeTargetOptions());
@@ -61,12 +74,39 @@ absl::Status JobPartition::FindServer() {
   if (options_.vipu_server_host.empty()) {
     log_.Info(absl::StrCat("V-IPU server address picked up from 'vipu': ", config.address()));
   }
+  VPOD_RETURN_IF_ERROR(CheckServerForHosts());
   log_.Debug(absl::StrCat("Connecting to ", config.address()));
   const auto info = client_->ServerInfo();
   if (!info.ok()) {
     return absl::UnavailableError(absl::StrCat(
         "cannot reach the V-IPU server at ", config.address(), ": ",
         absl::IsUnavailable(info.status()) ? "no connection" : info.status().message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobPartition::CheckServerForHosts() const {
+  const auto other = OtherHost(layout_);
+  if (!other.has_value() || !IsLoopback(server().host)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the V-IPU server is at ", server().address(), ", which host ", *other,
+                   " cannot reach; give --vipu-server-host an address of the network"));
+}
+
+absl::Status JobPartition::CheckDevicesForHosts() const {
+  const auto other = OtherHost(layout_);
+  if (!other.has_value()) return absl::OkStatus();
+  VPOD_ASSIGN_OR_RETURN(const auto partition, client_->GetPartition(id_));
+  std::set<std::string> seen;
+  for (const vipuuser::PartitionConfig& gcd : partition.gcds()) {
+    for (const vipuuser::IpuofDevice& device : gcd.devices()) {
+      const std::string endpoint = device.endpoint().empty() ? device.ip() : device.endpoint();
+      if (!seen.insert(endpoint).second || !IsLoopback(endpoint.substr(0, endpoint.rfind(':'))))
+        continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "agent ", device.agent_id(), " of partition ", id_, " is at ", endpoint, ", which host ",
+          *other, " cannot reach; start it on an address of the network"));
+    }
   }
   return absl::OkStatus();
 }

@@ -50,6 +50,9 @@ class JobPartition {
   JobPartition(const Options& options, const Layout& layout, std::string job_id, const Log& log)
       : options_(options), layout_(layout), job_id_(std::move(job_id)), log_(log) {}
   absl::Status FindServer();
+  // Instances on other hosts cannot come back to a loopback address of this one.
+  absl::Status CheckServerForHosts() const;
+  absl::Status CheckDevicesForHosts() const;
   absl::Status FindId();
   absl::Status MakeItFit();
   absl::Status Create();

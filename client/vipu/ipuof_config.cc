@@ -263,6 +263,8 @@ ActivePartition Describe(vipuuser::PartitionConfig config) {
 }
 
 absl::StatusOr<ActivePartition> FindActivePartition() {
+  if (!Environment(kOfflineVariable).empty())
+    return absl::FailedPreconditionError("no IPUs: started by poprun --offline-mode");
   if (const std::string path = Environment("IPUOF_CONFIG_PATH"); !path.empty()) {
     VPOD_ASSIGN_OR_RETURN(auto config, ReadFile(path));
     return Describe(std::move(config));

@@ -36,10 +36,14 @@ struct ActivePartition {
   bool gcd_was_given = false;  // IPUOF_VIPU_API_GCD_ID is set
 };
 
+// Set by `poprun --offline-mode`: the program has no IPUs, whatever files there are.
+inline constexpr char kOfflineVariable[] = "VPOD_OFFLINE";
+
 // Order: IPUOF_CONFIG_PATH, the controller named by IPUOF_VIPU_API_HOST, the only file in
 // IpuofDirectory(), the only file in /etc/ipuof.conf.d. NotFound: there is none.
-// FailedPrecondition: the partition is not ACTIVE. InvalidArgument: an unreadable file. Files of
-// removed partitions and unreachable controllers are skipped with a warning on stderr.
+// FailedPrecondition: the partition is not ACTIVE, or kOfflineVariable is set. InvalidArgument: an
+// unreadable file. Files of removed partitions and unreachable controllers are skipped with a
+// warning on stderr.
 absl::StatusOr<ActivePartition> FindActivePartition();
 
 // Reads what an ActivePartition needs out of a configuration.
