@@ -25,7 +25,20 @@ struct Layout {
   uint32_t total, local, offset;
 };
 
+// Half an environment would make the others wait for an instance that never comes.
+void CheckComplete() {
+  static constexpr const char* kNames[] = {
+      "POPDIST_NUM_TOTAL_REPLICAS", "POPDIST_NUM_LOCAL_REPLICAS", "POPDIST_REPLICA_INDEX_OFFSET"};
+  const char *set = nullptr, *missing = nullptr;
+  for (const char* name : kNames) (std::getenv(name) != nullptr ? set : missing) = name;
+  if (set != nullptr && missing != nullptr) {
+    throw popdist_error(absl::StrCat(set, " is set but ", missing,
+                                     " is not; start the program with poprun, or unset both"));
+  }
+}
+
 Layout CheckedLayout() {
+  CheckComplete();
   const Layout layout{Number("POPDIST_NUM_TOTAL_REPLICAS", 1, 1),
                       Number("POPDIST_NUM_LOCAL_REPLICAS", 1, 1),
                       Number("POPDIST_REPLICA_INDEX_OFFSET", 0, 0)};

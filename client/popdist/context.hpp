@@ -18,8 +18,9 @@ class popdist_error : public std::runtime_error {
 // True under poprun: POPDIST_NUM_TOTAL_REPLICAS is set.
 bool isPopdistEnvSet();
 
-// From the environment; 1 where a variable is missing. popdist_error: a value that is no number of
-// 1 or more, a total that is no multiple of the local replicas, or replicas beyond the total.
+// From the environment, 1 without one. popdist_error: a value that is no number of 1 or more, a
+// total that is no multiple of the local replicas, replicas beyond the total, or only some of total
+// replicas, local replicas and offset.
 uint32_t getNumTotalReplicas();
 uint32_t getNumLocalReplicas();
 uint32_t getNumIpusPerReplica();

@@ -62,13 +62,26 @@ TEST_F(ContextTest, EnvironmentOfPoprunIsRead) {
   EXPECT_FALSE(checkNumIpusPerReplica(4));
 }
 
-TEST_F(ContextTest, MissingVariablesTakeDefaults) {
+TEST_F(ContextTest, HalfAnEnvironmentIsRefused) {
   Set("POPDIST_NUM_TOTAL_REPLICAS", "4");
-  EXPECT_EQ(getNumInstances(), 4u);
-  EXPECT_EQ(getInstanceIndex(), 0u);
+  EXPECT_EQ(Error([] { getNumInstances(); }),
+            "POPDIST_NUM_TOTAL_REPLICAS is set but POPDIST_REPLICA_INDEX_OFFSET is not; start the "
+            "program with poprun, or unset both");
+  Set("POPDIST_REPLICA_INDEX_OFFSET", "0");
+  EXPECT_EQ(Error([] { getNumTotalReplicas(); }),
+            "POPDIST_REPLICA_INDEX_OFFSET is set but POPDIST_NUM_LOCAL_REPLICAS is not; start the "
+            "program with poprun, or unset both");
+  unsetenv("POPDIST_NUM_TOTAL_REPLICAS");
+  EXPECT_THROW(getDeviceId(4), popdist_error);
+  Set("POPDIST_NUM_TOTAL_REPLICAS", "4");
+  Set("POPDIST_NUM_LOCAL_REPLICAS", "4");
+  EXPECT_EQ(getNumInstances(), 1u);
+  EXPECT_EQ(getLocalInstanceIndex(), 0u);  // the others have defaults
+  EXPECT_EQ(getNumIpusPerReplica(), 1u);
 }
 
 TEST_F(ContextTest, BadNumbersAreNamedWithTheirValue) {
+  SetReplicas("1", "1", "0");
   for (const char* bad : {"", "0", "-1", "x", "1.5", "4 4", "4294967296"}) {
     Set("POPDIST_NUM_TOTAL_REPLICAS", bad);
     EXPECT_EQ(Error([] { getNumTotalReplicas(); }), std::string("POPDIST_NUM_TOTAL_REPLICAS is '") +

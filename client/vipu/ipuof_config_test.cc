@@ -253,6 +253,16 @@ TEST_F(IpuofFilesTest, ConfigPathWinsOverTheDirectory) {
   EXPECT_FALSE(active->gcd_was_given);
 }
 
+TEST_F(IpuofFilesTest, OfflineThereIsNoneWhateverFilesThereAre) {
+  File("p1.conf", Config("p1"));
+  setenv("IPUOF_CONFIG_PATH", File("other.txt", Config("p2", 1, 2)).c_str(), 1);
+  setenv(kOfflineVariable, "1", 1);
+  const auto active = FindActivePartition();
+  unsetenv(kOfflineVariable);
+  EXPECT_EQ(active.status(),
+            absl::FailedPreconditionError("no IPUs: started by poprun --offline-mode"));
+}
+
 TEST_F(IpuofFilesTest, UnreadableConfigPathIsAnError) {
   const std::string missing = (home_ / "missing.conf").string();
   setenv("IPUOF_CONFIG_PATH", missing.c_str(), 1);
