@@ -1,6 +1,7 @@
 // Collectives between the instances of a job, on the host. `id` names the tensor and lets instances
-// issue collectives in different order. Differing shapes or types on the instances throw
-// popdist_error on all of them. Not thread-safe.
+// issue collectives in different order; the instances of its communicator take part
+// (registerCommunicator), and ranks count these in order of their indices. Differing shapes or
+// types throw popdist_error on all of them. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@ enum class Type { BOOL, UNSIGNED_CHAR, INT, UNSIGNED_INT, LONGLONG, HALF, FLOAT,
 
 namespace collectives {
 
+// `root` is a rank.
 void broadcast(void* data, size_t count, Type type, unsigned root = 0,
                const std::string& id = defaultCommunicatorId());
 // Sums in instance order; half is added in float and rounded once.

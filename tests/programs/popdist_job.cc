@@ -1,6 +1,7 @@
 // Checks popdist's collectives between the instances that poprun started; prints "ok" on each.
 //   popdist_job              all types and operations, in an order of its own on each instance
 //   popdist_job --mismatch   instance 1 sends another count: every instance must report it
+//   popdist_job --members    instance 1 registers another communicator: the same
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -45,10 +46,38 @@ void Check(unsigned index, unsigned count) {
   Require(static_cast<float>(half) == 2050.0f, "half sum");
 }
 
+// Instances 1 and 3 under an id of their own, then 0 and 1 under the default one.
+void CheckCommunicators(unsigned index) {
+  popdist::registerCommunicator({1, 3}, "odd");
+  popdist::registerCommunicator({0, 1});
+  if (index == 1 || index == 3) {
+    int number = static_cast<int>(index);
+    popdist::collectives::broadcast(&number, 1, Type::INT, 1, "odd");
+    Require(number == 3, "broadcast among the odd");
+    unsigned both[2] = {};
+    popdist::collectives::allGather(&index, both, 1, Type::UNSIGNED_INT, "odd");
+    Require(both[0] == 1 && both[1] == 3, "allGather among the odd");
+  }
+  if (index < 2) {
+    float value = static_cast<float>(index + 1);
+    popdist::collectives::allReduceSum(&value, 1, Type::FLOAT, "any");
+    Require(value == 3, "allReduceSum of two");
+  } else {
+    float value = 0;
+    try {
+      popdist::collectives::allReduceSum(&value, 1, Type::FLOAT, "any");
+      Require(false, "a collective of others");
+    } catch (const popdist::popdist_error&) {
+    }
+  }
+  popdist::registerCommunicator({0, 1, 2, 3});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const bool mismatch = argc > 1 && std::strcmp(argv[1], "--mismatch") == 0;
+  const bool members = argc > 1 && std::strcmp(argv[1], "--members") == 0;
   const unsigned index = popdist::getInstanceIndex(), count = popdist::getNumInstances();
   try {
     popdist::registerDefaultBackend();
@@ -56,7 +85,11 @@ int main(int argc, char** argv) {
     if (mismatch) {
       std::vector<float> values(4);
       popdist::collectives::allReduceSum(values.data(), index == 1 ? 3 : 4, Type::FLOAT, "uneven");
+    } else if (members) {
+      popdist::registerCommunicator(index == 1 ? std::set<uint32_t>{0} : std::set<uint32_t>{0, 1},
+                                    "uneven");
     } else {
+      CheckCommunicators(index);
       Check(index, count);
       Sum(index, count, "a");
     }
@@ -65,7 +98,7 @@ int main(int argc, char** argv) {
     std::printf("instance %u: %s\n", index, error.what());
     std::fflush(stdout);
     popdist::finalizeBackend();
-    return mismatch ? 0 : 1;
+    return mismatch || members ? 0 : 1;
   }
   std::printf("instance %u ok\n", index);
   return 0;

@@ -10,8 +10,10 @@
 
 #include "client/compiler/compiler.h"
 #include "client/ipuof/ipuof_device.h"
+#include "client/popdist/backend.hpp"
 #include "client/popdist/context.hpp"
 #include "client/popdist/job.h"
+#include "client/popdist/run.hpp"
 #include "client/session/session.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/base/status.h"
@@ -23,11 +25,12 @@ using program::v1::FLOAT32;
 
 struct Arguments {
   int runs = 20;
-  int pause_ms = 0;    // host work between runs
-  int instance = -1;   // the one that goes wrong
-  int at_run = 5;      // before this run
-  std::string losses;  // file for the losses
-  std::string fault;   // kill, stop, throw, exit, fork, sleep
+  int pause_ms = 0;      // host work between runs
+  int instance = -1;     // the one that goes wrong
+  int at_run = 5;        // before this run
+  bool in_step = false;  // by popdist::run
+  std::string losses;    // file for the losses
+  std::string fault;     // kill, stop, throw, exit, fork, sleep
 };
 
 void GoWrong(const std::string& fault) {
@@ -88,7 +91,11 @@ absl::Status Run(const Arguments& arguments) {
         data[i] = static_cast<float>((run + i + popdist::getReplicaIndexOffset() + r) % 7) - 3;
       }
     }
-    VPOD_RETURN_IF_ERROR(session->Run("train").status());
+    const bool other = culprit && arguments.fault == "other-program" && run == arguments.at_run;
+    VPOD_RETURN_IF_ERROR((arguments.in_step
+                              ? popdist::run(*session, other ? "other" : "train", "of replica_job")
+                              : session->Run("train"))
+                             .status());
     if (popdist::getInstanceIndex() == 0) {
       std::printf("run %d loss %.9g\n", run,
                   static_cast<double>((*session->Stream<float>("loss", 0))[0]));
@@ -107,14 +114,24 @@ int Main(int argc, char** argv) {
   app.add_option("--pause-ms", arguments.pause_ms);
   app.add_option("--instance", arguments.instance, "instance that goes wrong");
   app.add_option("--at-run", arguments.at_run);
+  app.add_flag("--in-step", arguments.in_step, "run by popdist::run");
   app.add_option("--losses", arguments.losses, "file to which instance 0 writes its losses too");
-  app.add_option(
-      "--fault", arguments.fault,
-      "kill, stop, throw, exit, fork, sleep; program, absent, offset before the first run");
+  app.add_option("--fault", arguments.fault,
+                 "kill, stop, throw, exit, fork, sleep, other-program (--in-step); program, "
+                 "absent, offset before the first run");
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = Run(arguments);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "replica_job: error: %s\n", std::string(status.message()).c_str());
+  try {
+    if (arguments.in_step) {
+      popdist::registerDefaultBackend();
+      popdist::initializeBackend();
+    }
+    const absl::Status status = Run(arguments);
+    if (status.ok() && arguments.in_step) popdist::finalizeBackend();
+    if (status.ok()) return 0;
+    std::fprintf(stderr, "replica_job: error: %s\n", std::string(status.message()).c_str());
+  } catch (const popdist::popdist_error& error) {
+    std::fprintf(stderr, "replica_job: error: %s\n", error.what());
+  }
   return 1;
 }
 

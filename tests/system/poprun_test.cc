@@ -47,6 +47,56 @@ TEST_F(PoprunTest, DifferingTensorLayoutsAreReportedOnEveryInstance) {
   }
 }
 
+TEST_F(PoprunTest, DifferingCommunicatorsAreReportedOnEveryInstance) {
+  const Outcome outcome = pod_->Run({"poprun", "--offline-mode=on", "--num-instances", "4",
+                                     "--num-replicas", "4", "popdist_job", "--members"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_NE(outcome.out.find("instance " + std::to_string(i) +
+                               ": registerCommunicator 'uneven' differs between the instances"),
+              std::string::npos)
+        << outcome.out;
+  }
+}
+
+TEST_F(PoprunTest, RunsInStepAndReportsDifferentPrograms) {
+  pod_->CreatePartition("p", 16);
+  const std::vector<std::string> words = {"poprun", "--num-instances", "4",        "--num-replicas",
+                                          "4",      "replica_job",     "--in-step"};
+  EXPECT_EQ(pod_->Run(words).code, 0);
+  std::vector<std::string> wrong = words;
+  wrong.insert(wrong.end(), {"--instance", "2", "--fault", "other-program"});
+  const Outcome outcome = pod_->Run(wrong);
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("replica_job: error: run of replica_job: the instances run different "
+                             "programs, this one 'other'"),
+            std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(PoprunTest, HalfAnEnvironmentIsAnErrorAtOnce) {
+  pod_->CreatePartition("p", 16);
+  const Outcome outcome = pod_->Shell("POPDIST_NUM_TOTAL_REPLICAS=4 exec replica_job");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.err,
+            "replica_job: error: POPDIST_NUM_TOTAL_REPLICAS is set but "
+            "POPDIST_REPLICA_INDEX_OFFSET is not; start the program with poprun, or unset both\n");
+}
+
+TEST_F(PoprunTest, ABareOptionLeavesAProgramCalledTrueAlone) {
+  EXPECT_EQ(pod_->Run({"poprun", "--offline-mode", "true"}).code, 0);
+  EXPECT_EQ(pod_->Run({"poprun", "--offline-mode", "false"}).code, 1);
+}
+
+TEST_F(PoprunTest, RefusesASyncTypeThatDoesNotExist) {
+  const Outcome outcome =
+      pod_->Run({"poprun", "--vipu-partition", "made", "--sync-type", "foo", "true"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("the argument ('foo') for option '--sync-type' is invalid."),
+            std::string::npos);
+  EXPECT_EQ(pod_->Run({"vipu", "get", "partition", "made"}).code, 1);
+}
+
 TEST_F(PoprunTest, CreatesAPartitionWithAGcdForEachInstanceAndRemovesIt) {
   const Outcome outcome = pod_->Run({"poprun", "-vv", "--vipu-partition", "made", "--num-instances",
                                      "2", "--num-replicas", "4", "replica_job", "--runs", "3"});
