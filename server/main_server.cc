@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "device/engine/executors.h"
 #include "server/controller/controller.h"
 #include "server/http/controller_exporter.h"
@@ -17,6 +18,8 @@
 
 namespace vpod {
 namespace {
+
+constexpr char kConfigFile[] = "/etc/vipu/vipu-server.hcl";  // read when it is there
 
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "vipu-server: error: %s\n", std::string(status.message()).c_str());
@@ -44,8 +47,16 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--log-file", log_file, "Log file; default stderr");
   app.add_flag("--version", version, "Print the version");
+  app.set_config("--config", kConfigFile, "File with these options, a line key=\"value\" each");
+  app.allow_config_extras(CLI::config_extras_mode::error);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ConfigError& error) {
+    const absl::string_view setting = absl::StripPrefix(error.what(), "INI was not able to parse ");
+    return Fail(absl::InvalidArgumentError(absl::StrCat(
+                    "unknown setting '", setting, "' in ", app.get_config_ptr()->as<std::string>(),
+                    "; they are the long options of 'vipu-server --help'")),
+                2);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return Fail(

@@ -190,10 +190,11 @@ absl::Status Pod::Start(PodShape& shape, bool restoring) {
     return absl::UnavailableError(
         absl::StrCat("port ", shape.api_port, " is in use; give another with --api-port"));
   }
-  VPOD_RETURN_IF_ERROR(
-      StartDaemon({server, "--storage", home_ + "/vipu-server.db", "--user-api-listen", address},
-                  ServerLog(), ServerPidFile())
-          .status());
+  // The configuration file of the system's own controller is none of this POD's.
+  VPOD_RETURN_IF_ERROR(StartDaemon({server, "--config", "/dev/null", "--storage",
+                                    home_ + "/vipu-server.db", "--user-api-listen", address},
+                                   ServerLog(), ServerPidFile())
+                           .status());
   VPOD_RETURN_IF_ERROR(WaitForServer(shape));
   std::vector<std::string> command = {agent,
                                       "--machines",
