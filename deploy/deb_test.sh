@@ -29,6 +29,10 @@ done
 foreign=$(dpkg-deb -c "$deb" | awk '$2 != "root/root" || substr($1, 6, 1) == "w" || substr($1, 9, 1) == "w"')
 [ -z "$foreign" ] || fail "not root's alone: $foreign"
 
+# The controller understands its configuration.
+"$root/usr/bin/vipu-server" --config "$root/etc/vipu/vipu-server.hcl" --storage "$root/check.db" --log-file "$root/check.log" --init ||
+  fail "vipu-server refuses its configuration"
+
 # Every library that a program links is in a package of Depends.
 depends=$(dpkg-deb -f "$deb" Depends | tr ',' '\n' | awk '{print $1}')
 linked=$(ldd "$root"/usr/bin/*)
