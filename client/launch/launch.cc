@@ -60,13 +60,21 @@ bool NeedsNumaWrapper(const Options& options, const Layout& layout, const Log& l
 }
 
 // What instances on this host inherit and MpirunArguments sends to those on others. The partition
-// is poprun's choice, not that of a file in the caller's environment.
-void SetJobEnvironment(bool offline, const std::string& job_id) {
+// is poprun's choice, not that of a file in the caller's environment. Who we are may come from a
+// file that instances do not read; the environment keeps the key out of command lines and logs.
+void SetJobEnvironment(const std::string& job_id, const vipu::ClientConfig& server) {
   setenv("VPOD_JOB_ID", job_id.c_str(), 1);
   unsetenv("IPUOF_CONFIG_PATH");
   unsetenv(vipu::kOfflineVariable);
-  if (!offline) return;
+  setenv("VIPU_CLI_API_USER_ID", server.user_id.c_str(), 1);
+  if (!server.access_key.empty()) setenv("VIPU_CLI_API_ACCESS_KEY", server.access_key.c_str(), 1);
+}
+
+// The same for a job without IPUs, which has no variables of a partition.
+void SetOfflineEnvironment(const std::string& job_id) {
+  setenv("VPOD_JOB_ID", job_id.c_str(), 1);
   setenv(vipu::kOfflineVariable, "1", 1);
+  unsetenv("IPUOF_CONFIG_PATH");
   for (const char* name : {"HOST", "PORT", "PARTITION_ID", "GCD_ID", "TIMEOUT"})
     unsetenv(absl::StrCat("IPUOF_VIPU_API_", name).c_str());
 }
@@ -138,7 +146,11 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
     log.Debug("No hosts specified; ignoring host-subnet setting");
     log.Debug("Default network/RNIC for host communication: None");
   }
-  SetJobEnvironment(options.offline_mode, job_id);
+  if (partition != nullptr) {
+    SetJobEnvironment(job_id, partition->server());
+  } else {
+    SetOfflineEnvironment(job_id);
+  }
   const auto arguments =
       MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log));
   log.Info(absl::StrCat("Running command: ", QuotedCommand(mpirun, arguments)));

@@ -138,6 +138,53 @@ TEST_F(HostsTest, JobsOnHostsComputeWhatTheyComputeHere) {
   pod_->Run({"vipu-admin", "remove", "partition", "reconfigurable"});
 }
 
+TEST_F(HostsTest, InstancesActAsTheUserOfTheConfigurationFile) {
+  const std::string path = pod_->directory() + "/vipu.hcl";
+  std::ofstream(path) << "api-host=\"127.0.0.1\"\napi-port=\"" << pod_->port()
+                      << "\"\napi-user-id=\"ada\"\napi-access-key=\"secret\"\n";
+  const Outcome outcome = pod_->Run(
+      {"env", "-u", "VIPU_CLI_API_HOST", "VIPU_CLI_CONFIG=" + path, "poprun", "-vv",
+       "--vipu-partition=mine", "--host=127.0.0.2", "sh", "-c",
+       "[ \"$VIPU_CLI_API_USER_ID $VIPU_CLI_API_ACCESS_KEY\" = 'ada secret' ] && echo equal"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(Contains(outcome.out, "[1,0]<stdout>:equal\n"));
+  EXPECT_FALSE(Contains(outcome.err.substr(0, outcome.err.find("'sh'")), "secret")) << outcome.err;
+}
+
+// A GCD for each instance, a domain for each half of them.
+TEST(IldsTest, InstancesAreSpreadOverHostsAndDomains) {
+  TestPod pod(128);
+  pod.environment()["POPRUN_LAUNCH_AGENT"] = "local-launch-agent";
+  const Outcome outcome =
+      pod.Run({"poprun", "--print-topology", "--vipu-partition=pod128", "--host=127.0.0.[2-3]",
+               "--num-ilds=2", "--num-instances=4", "--num-replicas=8", "--ipus-per-replica=16",
+               "sh", "-c", "echo GCD $IPUOF_VIPU_API_GCD_ID on $VPOD_TEST_HOST"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(Contains(outcome.out, R"( ===========================================
+|              poprun topology              |
+|===========================================|
+| hosts     |   127.0.0.2   |   127.0.0.3   |
+|-----------|-------------------------------|
+| ILDs      |       0       |       1       |
+|-----------|-------------------------------|
+| instances |   0   |   1   |   2   |   3   |
+|-----------|-------------------------------|
+| replicas  | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |
+ -------------------------------------------
+)")) << outcome.out;
+  for (int i = 0; i < 4; ++i) {
+    const std::string number = std::to_string(i);
+    EXPECT_TRUE(Contains(outcome.out, "[1," + number + "]<stdout>:GCD " + number + " on 127.0.0." +
+                                          std::to_string(2 + i / 2) + "\n"))
+        << outcome.out;
+  }
+  const Outcome refused = pod.Run(
+      {"poprun", "--vipu-partition=pod128", "--num-replicas=8", "--ipus-per-replica=16", "true"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_TRUE(Contains(refused.err, "A partition over 2 ILDs needs at least 2 GCDs"))
+      << refused.err;
+}
+
 TEST_F(HostsTest, AServerThatOtherHostsCannotReachIsRefused) {
   const Outcome outcome = pod_->Run({"poprun", "--host=203.0.113.7", "replica_job"});
   EXPECT_EQ(outcome.code, 1);
