@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "tests/support/pod.h"
@@ -200,6 +201,24 @@ TEST_F(HostsTest, AHostThatCannotBeReachedFailsTheJob) {
                  "--num-instances=2", "--num-replicas=2", "true"});
   EXPECT_GT(outcome.code, 0);
   EXPECT_FALSE(outcome.err.empty());
+}
+
+TEST_F(HostsTest, AnInterruptEndsTheInstancesOnAllHosts) {
+  const auto job = pod_->Start({"poprun", "--offline-mode=on", "--host=h[1-2]", "--num-instances=2",
+                                "--num-replicas=2", "sh", "-c", "echo pid $$.; exec sleep 600"});
+  for (const std::string start : {"[1,0]<stdout>:pid ", "[1,1]<stdout>:pid "})
+    ASSERT_TRUE(job->WaitForOutput(start));
+  job->Signal(SIGTERM);
+  const Outcome outcome = job->Wait(std::chrono::seconds(30));
+  EXPECT_EQ(outcome.code, 143) << outcome.err;
+  for (size_t at = outcome.out.find("pid "); at != std::string::npos;
+       at = outcome.out.find("pid ", at + 1)) {
+    std::ifstream file("/proc/" + std::to_string(std::stoi(outcome.out.substr(at + 4))) +
+                       "/cmdline");
+    std::string program;
+    std::getline(file, program, '\0');
+    EXPECT_NE(program, "sleep") << outcome.out;
+  }
 }
 
 TEST_F(HostsTest, OfflineProgramsFindNoIpus) {
