@@ -5,19 +5,27 @@
 #include <CLI/CLI.hpp>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/mutex.h"
 #include "device/base/random_id.h"
+#include "device/fabric/ucx_transport.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
 #include "server/agent/agent.h"
 #include "server/agent/local_door.h"
 #include "server/rpc/agent_services.h"
 #include "server/rpc/daemon.h"
+#include "server/rpc/fabric_service.h"
 
 namespace vpod {
 namespace {
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
 
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "vipu-agent: error: %s\n", std::string(status.message()).c_str());
@@ -28,9 +36,11 @@ int Fail(const absl::Status& status, int code) {
 // destroyed.
 class Announcer {
  public:
-  Announcer(const std::string& controller, const std::string& endpoint, const agent::Agent& agent)
+  Announcer(const std::string& controller, const std::string& endpoint,
+            const std::string& fabric_address, const agent::Agent& agent)
       : controller_(controller) {
     registration_.set_endpoint(endpoint);
+    registration_.set_fabric_address(fabric_address);
     registration_.set_boot_id(base::RandomId());
     for (vipuagent::Machine& machine : agent.DescribeMachines())
       *registration_.add_machines() = std::move(machine);
@@ -107,7 +117,7 @@ int Main(int argc, char** argv) {
   std::string controller = "127.0.0.1:8090", listen = "127.0.0.1:0", log_level = "info", log_file,
               addresses_wanted;
   uint64_t memory_limit_mib = options.memory_limit_bytes >> 20;
-  bool insecure_listen = false;
+  bool insecure_listen = false, listen_on_machine = false;
   CLI::App app("Holds virtual IPU-Machines and serves them to the controller and to programs.",
                "vipu-agent");
   app.add_option("--machines", options.num_machines, "Number of IPU-Machines, 1 to 65534")
@@ -117,8 +127,16 @@ int Main(int argc, char** argv) {
   app.add_option("--listen", listen, "host:port to serve on; port 0 takes a free one")
       ->capture_default_str();
   app.add_flag("--insecure-listen", insecure_listen, "Allow --listen beyond loopback");
+  app.add_flag("--listen-on-machine", listen_on_machine,
+               "Serve on the management address and port of the first machine");
   app.add_option("--addresses", addresses_wanted,
                  "Management addresses to take, e.g. 127.10; default: any free ones");
+  app.add_option("--first-machine", options.first_machine,
+                 "Number of the first machine in its POD; above 0 --addresses are those of the POD")
+      ->capture_default_str();
+  app.add_option("--host", options.management_ip,
+                 "Management address of the only machine, on a host of its own");
+  app.add_option("--data-host", options.data_ip, "Its data-plane address (default: --host)");
   app.add_option("--memory-limit", memory_limit_mib, "MiB of host memory for loaded programs")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
       ->capture_default_str();
@@ -140,16 +158,49 @@ int Main(int argc, char** argv) {
     return Fail(status, 2);
   if (absl::Status status = rpc::CheckListenAddress(listen, insecure_listen); !status.ok())
     return Fail(status, 2);
-  auto addresses = rpc::ClaimAddressPair(addresses_wanted);
+  if (options.data_ip.empty()) options.data_ip = options.management_ip;
+  if (options.first_machine > 0 && addresses_wanted.empty() && options.management_ip.empty()) {
+    return Fail(absl::InvalidArgumentError("--first-machine needs --addresses or --host"), 2);
+  }
+  absl::StatusOr<rpc::AddressPair> addresses = rpc::AddressPair();
+  if (options.first_machine > 0) {
+    // Claimed by the process of the first machine.
+    addresses = rpc::AddressPairOf(addresses_wanted);
+  } else if (options.management_ip.empty()) {
+    addresses = rpc::ClaimAddressPair(addresses_wanted);
+  }
   if (!addresses.ok()) return Fail(addresses.status(), 1);
   options.management_prefix = addresses->management_prefix;
   options.data_prefix = addresses->data_prefix;
+  options.transport = Environment("VPOD_TRANSPORT");
+  if (!options.transport.empty() && options.transport != "shm" && options.transport != "tcp") {
+    return Fail(absl::InvalidArgumentError(absl::StrCat("VPOD_TRANSPORT is '", options.transport,
+                                                        "', must be shm or tcp")),
+                2);
+  }
   auto agent = agent::Agent::Create(options);
   if (!agent.ok()) return Fail(agent.status(), 2);
+  if (listen_on_machine) {
+    const vipuagent::Machine machine = (*agent)->DescribeMachines().front();
+    listen = absl::StrCat(machine.host(), ":", machine.port());
+    if (absl::Status status = rpc::CheckListenAddress(listen, insecure_listen); !status.ok())
+      return Fail(status, 2);
+  }
   auto door = agent::LocalDoor::Open(**agent);
   if (!door.ok()) return Fail(door.status(), 1);
 
+  // Before the agent that uses it, and after whatever may call it.
+  rpc::GrpcPeerGateway peers;
+  auto transport = fabric::CreateUcxTransport(
+      {.ip = listen.substr(0, listen.rfind(':')), .tcp_only = options.transport == "tcp"},
+      [agent = agent->get()](absl::string_view header, size_t bytes) {
+        return agent->OnFabricMessage(header, bytes);
+      });
+  if (!transport.ok()) return Fail(transport.status(), 1);
+  const std::string fabric_address = (*transport)->address();
+  (*agent)->SetPeers(&peers, *std::move(transport));
   rpc::AgentServices services(**agent);
+  const std::unique_ptr<grpc::Service> fabric_service = rpc::MakeFabricService(**agent);
   grpc::ServerBuilder builder;
   int port = 0;
   // A port in use must be an error, not a share of somebody else's.
@@ -157,6 +208,10 @@ int Main(int argc, char** argv) {
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   builder.SetMaxReceiveMessageSize(16 << 20);
   services.RegisterOn(builder);
+  builder.RegisterService(fabric_service.get());
+  // Peers ask for signs of life once a second.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
     return Fail(absl::UnavailableError(absl::StrCat("cannot listen on ", listen)), 1);
@@ -167,12 +222,13 @@ int Main(int argc, char** argv) {
                options.num_machines, options.machine_type, endpoint, memory_limit_mib,
                (*agent)->executors().compute_threads());
   {
-    Announcer announcer(controller, endpoint, **agent);
+    Announcer announcer(controller, endpoint, fabric_address, **agent);
     rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
   (*agent)->Stop();
+  peers.Stop();
   return 0;
 }
 

@@ -1,6 +1,9 @@
 #include "client/ipuof/ipuof_device.h"
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstdio>
+#include <future>
 #include <utility>
 #include <vector>
 
@@ -8,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/lease.h"
 #include "device/arch/device_id.h"
+#include "device/base/mutex.h"
 #include "device/base/status.h"
 #include "device/program/executable.h"
 #include "device/program/stream_layout.h"
@@ -15,23 +19,26 @@
 namespace vpod::ipuof {
 namespace {
 
-absl::StatusOr<Transport> ChooseTransport(const Lease& lease) {
+absl::StatusOr<Transport> ChooseTransport(const std::vector<std::unique_ptr<Lease>>& parts) {
   const std::string forced = vipu::Environment("VPOD_TRANSPORT");
   if (!forced.empty() && forced != "shm" && forced != "tcp") {
     return absl::InvalidArgumentError(
         absl::StrCat("VPOD_TRANSPORT is '", forced, "', must be shm or tcp"));
   }
-  if (forced == "shm" && !lease.same_host()) {
+  const bool same_host =
+      std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part->same_host(); });
+  if (forced == "shm" && !same_host) {
     return absl::FailedPreconditionError("VPOD_TRANSPORT=shm, but the agent is on another host");
   }
-  return forced != "tcp" && lease.same_host() ? Transport::kSharedMemory : Transport::kGrpc;
+  return forced != "tcp" && same_host ? Transport::kSharedMemory : Transport::kGrpc;
 }
 
+// The IPUs of one device, held by one lease at each agent that has some of them.
 class IpuofDevice : public session::Device {
  public:
-  IpuofDevice(std::unique_ptr<Lease> lease, Transport transport, const DeviceOptions& options,
-              std::string name, double clock_hz)
-      : lease_(std::move(lease)),
+  IpuofDevice(std::vector<std::unique_ptr<Lease>> parts, Transport transport,
+              const DeviceOptions& options, std::string name, double clock_hz)
+      : parts_(std::move(parts)),
         transport_(transport),
         options_(options),
         name_(std::move(name)),
@@ -44,12 +51,22 @@ class IpuofDevice : public session::Device {
   absl::Status Load(const std::string& bytes) override {
     VPOD_ASSIGN_OR_RETURN(executable_, program::Executable::Parse(bytes));
     layout_ = program::StreamLayout(executable_->proto(), local_replicas());
-    VPOD_RETURN_IF_ERROR(lease_->Load(bytes).status());
-    if (transport_ == Transport::kSharedMemory) {
-      VPOD_ASSIGN_OR_RETURN(shared_, lease_->MapStreams());
-    } else {
-      private_.assign(layout_.TotalBytes(), std::byte{});
+    std::vector<std::future<absl::Status>> loads;
+    for (const auto& part : parts_) {
+      loads.push_back(std::async(parts_.size() == 1 ? std::launch::deferred : std::launch::async,
+                                 [&part, &bytes] { return part->Load(bytes).status(); }));
     }
+    absl::Status status;
+    for (auto& load : loads) status.Update(load.get());
+    VPOD_RETURN_IF_ERROR(status);
+    if (transport_ == Transport::kGrpc) {
+      private_.assign(layout_.TotalBytes(), std::byte{});
+      return absl::OkStatus();
+    }
+    // One set of buffers for all parts.
+    VPOD_ASSIGN_OR_RETURN(shared_, parts_[0]->MapStreams());
+    for (size_t part = 1; part < parts_.size(); ++part)
+      VPOD_RETURN_IF_ERROR(parts_[part]->ShareStreams(shared_));
     return absl::OkStatus();
   }
 
@@ -59,38 +76,94 @@ class IpuofDevice : public session::Device {
   }
 
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
-    if (transport_ == Transport::kSharedMemory) return lease_->Run(program, slot);
-    VPOD_RETURN_IF_ERROR(CopyStreams(slot, /*to_device=*/true));
-    VPOD_ASSIGN_OR_RETURN(const base::Cycles cycles, lease_->Run(program, slot));
-    VPOD_RETURN_IF_ERROR(CopyStreams(slot, /*to_device=*/false));
+    if (transport_ == Transport::kGrpc) VPOD_RETURN_IF_ERROR(CopyStreams(slot, true));
+    VPOD_ASSIGN_OR_RETURN(const base::Cycles cycles, RunParts(program, slot));
+    if (transport_ == Transport::kGrpc) VPOD_RETURN_IF_ERROR(CopyStreams(slot, false));
     return cycles;
   }
 
   absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
-    return lease_->WriteTensor(name, bytes);
+    for (const auto& part : parts_) VPOD_RETURN_IF_ERROR(part->WriteTensor(name, bytes));
+    return absl::OkStatus();
   }
   absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) override {
-    return lease_->ReadTensor(name, replica);
+    VPOD_ASSIGN_OR_RETURN(const auto* variable, executable_->FindVariable(name));
+    return PartOf(replica, variable->ipu()).ReadTensor(name, replica);
   }
-  absl::StatusOr<std::vector<base::Cycles>> Counters() override { return lease_->Counters(); }
+  absl::StatusOr<std::vector<base::Cycles>> Counters() override {
+    std::vector<base::Cycles> all(local_replicas() * executable_->ipus_per_replica());
+    for (const auto& part : parts_) {
+      VPOD_ASSIGN_OR_RETURN(const auto counters, part->Counters());
+      for (size_t i = 0; i < counters.size(); ++i)
+        all[part->attached().units(static_cast<int>(i))] = counters[i];
+    }
+    return all;
+  }
 
  private:
-  // Moves the streams of one direction between our buffer and the agent's.
+  // The part that has a unit. A replica that no part has is answered by the first, with its error.
+  Lease& PartOf(uint32_t replica, uint32_t ipu) const {
+    const uint32_t unit = replica * executable_->ipus_per_replica() + ipu;
+    for (const auto& part : parts_) {
+      const auto& units = part->attached().units();
+      if (std::binary_search(units.begin(), units.end(), unit)) return *part;
+    }
+    return *parts_[0];
+  }
+
+  // Runs all parts at once; the slowest counts.
+  absl::StatusOr<base::Cycles> RunParts(uint32_t program, uint32_t slot) {
+    base::Mutex mutex;
+    std::condition_variable changed;
+    size_t running = parts_.size();
+    absl::Status status;
+    base::Cycles cycles(0);
+    for (const auto& part : parts_) {
+      part->Run(program, slot, [&](absl::StatusOr<base::Cycles> result) {
+        base::MutexLock lock(mutex);
+        if (result.ok()) {
+          cycles = std::max(cycles, *result);
+        } else {
+          status.Update(result.status());
+        }
+        --running;
+        changed.notify_all();
+      });
+    }
+    {
+      base::MutexLock lock(mutex);
+      lock.Wait(changed, [&] { return running == 0; });
+    }
+    if (!status.ok()) return AwaitTheEnd(status);
+    return cycles;
+  }
+
+  // Moves the streams of one direction between our buffer and the agents'.
   absl::Status CopyStreams(uint32_t slot, bool to_device) {
     for (int i = 0; i < executable_->proto().streams_size(); ++i) {
-      if (executable_->proto().streams(i).to_device() != to_device) continue;
-      const uint64_t offset = layout_.Offset(static_cast<uint32_t>(i), 0, 0);
-      const uint64_t bytes = layout_.StreamBytes(static_cast<uint32_t>(i));
-      std::byte* data = Slot(slot) + offset;
-      VPOD_RETURN_IF_ERROR(
-          to_device ? lease_->WriteStream(slot, offset,
-                                          absl::string_view(reinterpret_cast<char*>(data), bytes))
-                    : lease_->ReadStream(slot, offset, bytes, data));
+      const auto& declared = executable_->proto().streams(i);
+      if (declared.to_device() != to_device) continue;
+      const auto stream = static_cast<uint32_t>(i);
+      // Neighbouring replicas of one part travel together.
+      for (uint32_t first = 0; first < local_replicas();) {
+        Lease& part = PartOf(first, declared.ipu());
+        uint32_t end = first + 1;
+        while (end < local_replicas() && &PartOf(end, declared.ipu()) == &part) ++end;
+        const uint64_t offset = layout_.Offset(stream, first, 0);
+        const uint64_t bytes =
+            uint64_t{end - first} * layout_.Transfers(stream) * layout_.TransferBytes(stream);
+        std::byte* data = Slot(slot) + offset;
+        VPOD_RETURN_IF_ERROR(
+            to_device ? part.WriteStream(slot, offset,
+                                         absl::string_view(reinterpret_cast<char*>(data), bytes))
+                      : part.ReadStream(slot, offset, bytes, data));
+        first = end;
+      }
     }
     return absl::OkStatus();
   }
 
-  const std::unique_ptr<Lease> lease_;
+  const std::vector<std::unique_ptr<Lease>> parts_;
   const Transport transport_;
   const DeviceOptions options_;
   const std::string name_;
@@ -103,8 +176,9 @@ class IpuofDevice : public session::Device {
 
 // Clock of the partition's IPUs, as their attribute says.
 absl::StatusOr<double> ClockOf(const vipu::ActivePartition& partition) {
-  VPOD_ASSIGN_OR_RETURN(const std::string endpoint, EndpointOf(partition));
-  VPOD_ASSIGN_OR_RETURN(const auto telemetry, vipu::GetTelemetry(endpoint, partition.partition_id));
+  VPOD_ASSIGN_OR_RETURN(
+      const auto telemetry,
+      vipu::GetTelemetry(EndpointsOf(partition, 0, 1).front(), partition.partition_id));
   double mhz = 0;
   if (telemetry.ipus().empty()) return absl::InternalError("the agent describes no IPU");
   const auto clock = telemetry.ipus(0).attributes().find("clock");
@@ -121,6 +195,10 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
   const auto num_ipus = static_cast<uint32_t>(partition.config.devices_size());
   const uint32_t needed =
       arch::NextPowerOfTwo(options.job.local_replicas() * options.job.ipus_per_replica());
+  const auto failed = [&](const absl::Status& why) {
+    return absl::Status(why.code(),
+                        absl::StrCat("Failed to acquire ", needed, " IPU(s): ", why.message()));
+  };
   std::vector<uint32_t> candidates;
   if (options.device_id >= 0) {
     candidates.push_back(static_cast<uint32_t>(options.device_id));
@@ -130,32 +208,30 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
       candidates.push_back(id);
     }
   }
-  const auto failed = [&](absl::StatusCode code, absl::string_view why) {
-    return absl::Status(code, absl::StrCat("Failed to acquire ", needed, " IPU(s): ", why));
-  };
-  if (candidates.empty()) {
-    return failed(absl::StatusCode::kResourceExhausted,
-                  absl::StrCat("partition ", partition.partition_id, " has ", num_ipus));
-  }
-  absl::Status refusal;
+  absl::Status refusal = absl::ResourceExhaustedError(
+      absl::StrCat("partition ", partition.partition_id, " has ", num_ipus));
   for (uint32_t id : candidates) {
-    auto lease = Lease::Attach(partition, {.device_id = id, .job = options.job});
-    if (lease.ok()) {
-      VPOD_ASSIGN_OR_RETURN(const Transport transport, ChooseTransport(**lease));
-      if (const std::string level = vipu::Environment("IPUOF_LOG_LEVEL");
-          level == "INFO" || level == "DEBUG") {
-        std::fprintf(stderr, "IPUOF [I] device %u, streams by %s\n", id,
-                     transport == Transport::kSharedMemory ? "shared memory" : "gRPC");
-      }
-      VPOD_ASSIGN_OR_RETURN(const double clock_hz, ClockOf(partition));
-      return std::make_unique<IpuofDevice>(
-          *std::move(lease), transport, options,
-          absl::StrCat("device ", id, " of partition ", partition.partition_id), clock_hz);
+    LeaseOptions lease;
+    lease.device_id = id;
+    lease.job = options.job;
+    auto parts = Lease::AttachParts(partition, lease);
+    if (!parts.ok()) {
+      refusal = parts.status();
+      if (absl::IsResourceExhausted(refusal)) continue;
+      break;
     }
-    refusal = lease.status();
-    if (!absl::IsResourceExhausted(refusal)) break;
+    VPOD_ASSIGN_OR_RETURN(const Transport transport, ChooseTransport(*parts));
+    if (const std::string level = vipu::Environment("IPUOF_LOG_LEVEL");
+        level == "INFO" || level == "DEBUG") {
+      std::fprintf(stderr, "IPUOF [I] device %u at %zu agent(s), streams by %s\n", id,
+                   parts->size(), transport == Transport::kSharedMemory ? "shared memory" : "gRPC");
+    }
+    VPOD_ASSIGN_OR_RETURN(const double clock_hz, ClockOf(partition));
+    return std::make_unique<IpuofDevice>(
+        *std::move(parts), transport, options,
+        absl::StrCat("device ", id, " of partition ", partition.partition_id), clock_hz);
   }
-  return failed(refusal.code(), refusal.message());
+  return failed(refusal);
 }
 
 }  // namespace vpod::ipuof

@@ -5,6 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
@@ -12,13 +13,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "device/arch/device_id.h"
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
 #include "device/base/status.h"
@@ -72,6 +72,8 @@ int64_t ProcessStartTime() {
   return std::time(nullptr) - static_cast<int64_t>(age);
 }
 
+}  // namespace
+
 // When an instance dies, mpirun ends the others by SIGTERM after a second and blames the first to
 // exit. A survivor that has its answer (the job was aborted) therefore waits a little for that
 // signal, so that the right one is blamed.
@@ -83,8 +85,6 @@ absl::Status AwaitTheEnd(const absl::Status& status) {
   }
   return status;
 }
-
-}  // namespace
 
 struct Lease::Impl {
   using Stream = grpc::ClientReaderWriter<v1::AttachRequest, v1::AttachEvent>;
@@ -154,19 +154,18 @@ Lease::~Lease() = default;
 const v1::Attached& Lease::attached() const { return impl_->attached; }
 bool Lease::same_host() const { return impl_->same_host; }
 
-absl::StatusOr<std::string> EndpointOf(const vipu::ActivePartition& partition) {
-  std::set<std::string> endpoints;
-  for (const auto& device : partition.config.devices()) {
-    endpoints.insert(device.endpoint().empty()
-                         ? absl::StrCat(device.ip(), ":", device.server_port())
-                         : device.endpoint());
+std::vector<std::string> EndpointsOf(const vipu::ActivePartition& partition, uint32_t first,
+                                     uint32_t count) {
+  std::vector<std::string> endpoints;
+  for (uint32_t i = first; i < first + count; ++i) {
+    const auto& device = partition.config.devices(static_cast<int>(i));
+    std::string endpoint = device.endpoint().empty()
+                               ? absl::StrCat(device.ip(), ":", device.server_port())
+                               : device.endpoint();
+    if (std::find(endpoints.begin(), endpoints.end(), endpoint) == endpoints.end())
+      endpoints.push_back(std::move(endpoint));
   }
-  if (endpoints.size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the devices of partition ", partition.partition_id, " are served by ", endpoints.size(),
-        " processes (", absl::StrJoin(endpoints, ", "), "); one is supported"));
-  }
-  return *endpoints.begin();
+  return endpoints;
 }
 
 v1::ProcessInfo ThisProcess() {
@@ -186,7 +185,7 @@ v1::ProcessInfo ThisProcess() {
 
 absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition& partition,
                                                      const LeaseOptions& options) {
-  VPOD_ASSIGN_OR_RETURN(const std::string endpoint, EndpointOf(partition));
+  const std::string& endpoint = options.endpoint;
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   impl->stub = v1::Ipuof::NewStub(Connect(endpoint));
@@ -198,6 +197,9 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   open->set_gcd_id(partition.gcd);
   open->set_device_id(options.device_id);
   open->set_reserve_only(options.reserve_only);
+  open->set_part(options.part);
+  open->set_num_parts(options.num_parts);
+  open->set_fabric_key(partition.config.fabric_key());
   *open->mutable_job() = options.job;
   *open->mutable_process() = ThisProcess();
   open->set_monitoring(vipu::Environment("GCDA_MONITOR") == "1" ||
@@ -222,6 +224,32 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   return std::unique_ptr<Lease>(new Lease(std::move(impl)));
 }
 
+absl::StatusOr<std::vector<std::unique_ptr<Lease>>> Lease::AttachParts(
+    const vipu::ActivePartition& partition, LeaseOptions options) {
+  const auto num_ipus = static_cast<uint32_t>(partition.config.devices_size());
+  VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range,
+                        arch::IpusOfDevice(num_ipus, options.device_id));
+  const uint64_t units = uint64_t{options.job.local_replicas()} * options.job.ipus_per_replica();
+  // Too many units for the device are refused by the agent.
+  const uint64_t needed =
+      options.reserve_only ? range.count : std::clamp<uint64_t>(units, 1, range.count);
+  const std::vector<std::string> endpoints =
+      EndpointsOf(partition, range.first, static_cast<uint32_t>(needed));
+  options.num_parts = static_cast<uint32_t>(endpoints.size());
+  std::vector<std::unique_ptr<Lease>> parts;
+  for (const std::string& endpoint : endpoints) {
+    options.endpoint = endpoint;
+    options.part = static_cast<uint32_t>(parts.size());
+    VPOD_ASSIGN_OR_RETURN(auto part, Attach(partition, options));
+    parts.push_back(std::move(part));
+    if (!options.reserve_only) {
+      options.on_notice = [](const std::string&) {};
+      options.on_job_failed = [](const v1::JobFailed&) {};
+    }
+  }
+  return parts;
+}
+
 absl::StatusOr<v1::LoadReply> Lease::Load(absl::string_view executable) {
   grpc::ClientContext context;
   v1::LoadReply reply;
@@ -240,22 +268,27 @@ absl::StatusOr<v1::LoadReply> Lease::Load(absl::string_view executable) {
   return reply;
 }
 
-absl::StatusOr<base::Cycles> Lease::Run(uint32_t program, uint32_t slot) {
-  grpc::ClientContext context;
-  v1::RunRequest request;
-  request.set_lease_id(impl_->attached.lease_id());
-  request.set_program(program);
-  request.set_slot(slot);
-  v1::RunReply reply;
-  const grpc::Status status = impl_->stub->Run(&context, request, &reply);
-  if (!status.ok()) {
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      return absl::UnavailableError(
-          absl::StrCat("the agent that holds the IPUs went away (", status.error_message(), ")"));
-    }
-    return AwaitTheEnd(FromGrpc(status));
-  }
-  return base::Cycles(reply.cycles());
+void Lease::Run(uint32_t program, uint32_t slot,
+                std::function<void(absl::StatusOr<base::Cycles>)> done) {
+  struct Call {
+    grpc::ClientContext context;
+    v1::RunRequest request;
+    v1::RunReply reply;
+  };
+  auto call = std::make_shared<Call>();
+  call->request.set_lease_id(impl_->attached.lease_id());
+  call->request.set_program(program);
+  call->request.set_slot(slot);
+  impl_->stub->async()->Run(
+      &call->context, &call->request, &call->reply,
+      [call, done = std::move(done)](const grpc::Status& status) {
+        if (status.ok()) return done(base::Cycles(call->reply.cycles()));
+        if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+          return done(absl::UnavailableError(absl::StrCat(
+              "the agent that holds the IPUs went away (", status.error_message(), ")")));
+        }
+        done(FromGrpc(status));
+      });
 }
 
 absl::StatusOr<shm::Segment> Lease::MapStreams() {
@@ -265,6 +298,16 @@ absl::StatusOr<shm::Segment> Lease::MapStreams() {
   uint64_t bytes = 0;
   VPOD_ASSIGN_OR_RETURN(base::UniqueFd fd, shm::ReceiveFd(door.get(), &bytes, sizeof(bytes)));
   return shm::Segment::Map(std::move(fd), bytes);
+}
+
+absl::Status Lease::ShareStreams(const shm::Segment& streams) {
+  const absl::Status refused = absl::UnavailableError("the agent does not take the segment");
+  if (!impl_->same_host) return refused;
+  VPOD_ASSIGN_OR_RETURN(const base::UniqueFd door,
+                        Knock(impl_->attached.local_socket(), 'U', impl_->attached.lease_id()));
+  char answer = 'u';
+  VPOD_RETURN_IF_ERROR(shm::SendFd(door.get(), streams.fd(), &answer, 1));
+  return recv(door.get(), &answer, 1, 0) == 1 && answer == 'k' ? absl::OkStatus() : refused;
 }
 
 absl::Status Lease::WriteStream(uint32_t slot, uint64_t offset, absl::string_view bytes) {
@@ -348,16 +391,22 @@ absl::StatusOr<std::vector<base::Cycles>> Lease::Counters() {
 }
 
 absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device_id) {
-  VPOD_ASSIGN_OR_RETURN(const std::string endpoint, EndpointOf(partition));
-  const auto stub = v1::Ipuof::NewStub(Connect(endpoint));
-  v1::ResetDeviceRequest request;
-  request.set_partition_id(partition.partition_id);
-  request.set_gcd_id(partition.gcd);
-  request.set_device_id(device_id);
-  v1::ResetDeviceReply reply;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
-  return FromGrpc(stub->ResetDevice(&context, request, &reply));
+  VPOD_ASSIGN_OR_RETURN(
+      const arch::IpuRange range,
+      arch::IpusOfDevice(static_cast<uint32_t>(partition.config.devices_size()), device_id));
+  for (const std::string& endpoint : EndpointsOf(partition, range.first, range.count)) {
+    const auto stub = v1::Ipuof::NewStub(Connect(endpoint));
+    v1::ResetDeviceRequest request;
+    request.set_partition_id(partition.partition_id);
+    request.set_gcd_id(partition.gcd);
+    request.set_device_id(device_id);
+    request.set_fabric_key(partition.config.fabric_key());
+    v1::ResetDeviceReply reply;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    VPOD_RETURN_IF_ERROR(FromGrpc(stub->ResetDevice(&context, request, &reply)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace vpod::ipuof

@@ -22,6 +22,9 @@ enum class Transport { kSharedMemory, kGrpc };
 
 struct LeaseOptions {
   uint32_t device_id = 0;
+  // A device whose IPUs several agents hold is attached in parts, one at each of them.
+  std::string endpoint;  // of the agent (host:port)
+  uint32_t part = 0, num_parts = 1;
   bool reserve_only = false;  // poprun's parent device
   v1::JobMember job;
   // Called on an event thread: lines for the user, and the end of the job. By default notices and
@@ -36,6 +39,10 @@ class Lease {
   // Errors carry the agent's words ("device 24 is in use by process …").
   static absl::StatusOr<std::unique_ptr<Lease>> Attach(const vipu::ActivePartition& partition,
                                                        const LeaseOptions& options);
+  // A lease at each agent that has IPUs of the device which the job's units need, or, to reserve
+  // it, any; endpoint and part are filled in. The first speaks to the user for all.
+  static absl::StatusOr<std::vector<std::unique_ptr<Lease>>> AttachParts(
+      const vipu::ActivePartition& partition, LeaseOptions options);
   ~Lease();
 
   const v1::Attached& attached() const;
@@ -43,9 +50,12 @@ class Lease {
   bool same_host() const;
 
   absl::StatusOr<v1::LoadReply> Load(absl::string_view executable);
-  absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot);
+  // `done` is called once, on another thread.
+  void Run(uint32_t program, uint32_t slot, std::function<void(absl::StatusOr<base::Cycles>)> done);
   // The stream buffers as shared memory; Unavailable across hosts.
   absl::StatusOr<shm::Segment> MapStreams();
+  // Makes the lease use another part's stream buffers; Unavailable across hosts.
+  absl::Status ShareStreams(const shm::Segment& streams);
   absl::Status WriteStream(uint32_t slot, uint64_t offset, absl::string_view bytes);
   absl::Status ReadStream(uint32_t slot, uint64_t offset, uint64_t bytes, std::byte* into);
   absl::Status WriteTensor(absl::string_view variable,
@@ -59,14 +69,19 @@ class Lease {
   std::unique_ptr<Impl> impl_;
 };
 
+// A failure on its way to the program: after an instance was lost it waits a little for mpirun's
+// SIGTERM, so that mpirun blames the instance that was lost.
+absl::Status AwaitTheEnd(const absl::Status& status);
+
 // Resets a device that nobody holds.
 absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device_id);
 
 // This process, as monitors show it.
 v1::ProcessInfo ThisProcess();
 
-// The agent process that serves all devices of the configuration; InvalidArgument when there are
-// several.
-absl::StatusOr<std::string> EndpointOf(const vipu::ActivePartition& partition);
+// The agents (host:port) that hold IPUs [first, first + count) of the configuration, each once, by
+// their first IPU.
+std::vector<std::string> EndpointsOf(const vipu::ActivePartition& partition, uint32_t first,
+                                     uint32_t count);
 
 }  // namespace vpod::ipuof

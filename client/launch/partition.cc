@@ -280,9 +280,9 @@ absl::Status JobPartition::ReserveParent() {
     }
   };
   absl::Status refusal = absl::ResourceExhaustedError("no device");
-  for (uint32_t first = 0; first + needed <= size_ && parent_ == nullptr; first += needed) {
+  for (uint32_t first = 0; first + needed <= size_ && parent_.empty(); first += needed) {
     VPOD_ASSIGN_OR_RETURN(lease.device_id, arch::DeviceOfIpus(size_, {first, needed}));
-    auto attached = ipuof::Lease::Attach(active, lease);
+    auto attached = ipuof::Lease::AttachParts(active, lease);
     if (attached.ok()) {
       parent_ = *std::move(attached);
     } else {
@@ -290,7 +290,7 @@ absl::Status JobPartition::ReserveParent() {
       if (!absl::IsResourceExhausted(refusal)) break;
     }
   }
-  if (parent_ == nullptr) {
+  if (parent_.empty()) {
     return absl::Status(refusal.code(),
                         absl::StrCat("cannot attach to ", needed, " IPUs of partition ", id_, ": ",
                                      refusal.message()));
@@ -303,8 +303,8 @@ absl::Status JobPartition::ReserveParent() {
                             " IPUs each"));
   }
   log_.Info(absl::StrCat("Preparing parent device ", parent_device_));
-  std::map<std::string, std::string> device(parent_->attached().target_options().begin(),
-                                            parent_->attached().target_options().end());
+  std::map<std::string, std::string> device(parent_[0]->attached().target_options().begin(),
+                                            parent_[0]->attached().target_options().end());
   device["instanceSize"] = absl::StrCat(layout_.ipus_per_instance());
   log_.Debug(absl::StrCat(
       "Device ", parent_device_, " ipuLinkDomainSize=", device["ipuLinkDomainSize"],
@@ -321,7 +321,7 @@ std::optional<LostInstance> JobPartition::lost_instance() {
 }
 
 JobPartition::~JobPartition() {
-  parent_.reset();
+  parent_.clear();
   if (!created_ || !options_.remove_partition) return;
   log_.Info(absl::StrCat("Removing partition ", id_));
   const absl::Status status = client_->RemovePartition(id_);

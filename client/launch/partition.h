@@ -74,7 +74,7 @@ class JobPartition {
   uint32_t parent_device_ = 0;
   std::map<std::string, std::string> vipu_options_;
   std::string target_options_ = "{}";
-  std::unique_ptr<ipuof::Lease> parent_;
+  std::vector<std::unique_ptr<ipuof::Lease>> parent_;  // one at each agent
   base::Mutex mutex_;
   bool somebody_left_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<LostInstance> lost_ ABSL_GUARDED_BY(mutex_);

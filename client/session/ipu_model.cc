@@ -35,15 +35,17 @@ class IpuModel : public Device {
     engine_.reset();
     auto job = std::make_shared<fabric::Job>(
         "ipu-model", fabric::JobShape{1, options_.replicas, options_.ipus_per_replica});
-    VPOD_RETURN_IF_ERROR(
-        job->Join(job->shape(), {0, 0, options_.replicas, "this process", nullptr, nullptr}));
+    fabric::JobMember member;
+    member.local_replicas = options_.replicas;
+    member.process = "this process";
+    VPOD_RETURN_IF_ERROR(job->Join(job->shape(), std::move(member)));
     VPOD_ASSIGN_OR_RETURN(engine_,
                           engine::Engine::Create(executable, {.executors = &executors_,
                                                               .budget = &budget_,
                                                               .job = job,
                                                               .local_replicas = options_.replicas,
                                                               .clock_hz = type_.clock_hz}));
-    job->Loaded(0, executable->hash());
+    job->Loaded(0, 0, executable->hash());
     streams_.assign(engine_->layout().TotalBytes() + 64, std::byte{});
     return absl::OkStatus();
   }

@@ -1,14 +1,16 @@
 #include "device/engine/engine.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/engine/executors_impl.h"
 #include "device/engine/kernels/kernel.h"
-#include "device/fabric/tree_sum.h"
+#include "device/fabric/collectives.h"
 #include "device/shm/segment.h"
 
 namespace vpod::engine {
@@ -20,13 +22,6 @@ using program::v1::Instruction;
 // A unit hands its thread back after this long, so that other jobs' units get their turn between
 // kernels.
 constexpr std::chrono::milliseconds kSlice{10};
-
-// Elements of an all-reduce that one task takes. Fixed, so that nothing depends on the machine's
-// cores.
-constexpr size_t kReduceChunk = 1 << 16;
-
-// An all-reduce whose buffers together exceed this leaves the caches alone when it writes.
-constexpr size_t kBeyondCachesBytes = 32 << 20;
 
 // Suspends the coroutine; `start` receives the function that resumes it with a status, to be called
 // once from any thread.
@@ -186,112 +181,125 @@ struct Engine::Interpreter {
     return absl::OkStatus();
   }
 
-  // All replicas' units of this IPU meet; the last one splits the sum into chunks for the compute
-  // threads.
+  // All replicas' units of this IPU meet, those here first, then with those on other processes.
   asio::awaitable<absl::Status> AllReduce(const program::v1::AllReduce& op) {
     Engine* self = &engine;
     const fabric::MeetingKey key{run.number, unit.ipu, collectives++};
     const size_t replicas = engine.options_.job->shape().total_replicas;
-    struct Participant {
-      Interpreter* unit;
-      const program::v1::AllReduce* op;
-    };
     Participant me{this, &op};
     const size_t position = engine.options_.replica_offset + unit.replica;
     co_return co_await Suspend(context(), [=, &me](fabric::Job::Resume resume) {
-      self->options_.job->Meet(
-          key, replicas, position, self->options_.instance, &me, std::move(resume),
-          [executors = self->options_.executors](const std::vector<void*>& participants,
-                                                 std::function<void(absl::Status)> finish) {
-            std::vector<Interpreter*> units;
-            for (void* participant : participants)
-              units.push_back(static_cast<Participant*>(participant)->unit);
-            ReduceAll(*executors, *static_cast<Participant*>(participants[0])->op, units,
-                      std::move(finish));
+      fabric::Job& job = *self->options_.job;
+      job.Meet(
+          key, replicas, job.LocalReplicas(key.channel), position, self->options_.instance, &me,
+          std::move(resume),
+          [key](const std::vector<void*>& participants, std::function<void(absl::Status)> finish) {
+            ReduceAll(key, participants, std::move(finish));
           });
     });
   }
+  struct Participant {
+    Interpreter* unit;
+    const program::v1::AllReduce* op;
+  };
 
-  // Runs while all `units` are suspended; their memory belongs to the reduction until `finish`.
-  static void ReduceAll(Executors& executors, const program::v1::AllReduce& op,
-                        const std::vector<Interpreter*>& units,
+  // Runs while all participants are suspended; their memory belongs to the reduction until
+  // `finish`.
+  static void ReduceAll(const fabric::MeetingKey& key, const std::vector<void*>& participants,
                         std::function<void(absl::Status)> finish) {
-    uint64_t clock = 0;
-    for (Interpreter* each : units) clock = std::max(clock, each->unit.cycles.load());
-    for (Interpreter* each : units) each->unit.cycles.store(clock);
-
-    struct Chunk {
-      int tensor;
-      size_t begin, end;
-      bool beyond_caches;
-    };
-    struct Work {
-      std::vector<std::vector<const void*>> inputs;
-      std::vector<std::vector<void*>> outputs;
-      std::vector<fabric::Element> in_elements, out_elements;
-      std::vector<Chunk> chunks;
-      std::atomic<size_t> remaining;
-      double scale = 1;
-      std::function<void(absl::Status)> finish;
-    };
-    auto work = std::make_shared<Work>();
-    work->finish = std::move(finish);
-    if (op.operator_() == program::v1::MEAN) work->scale = 1.0 / static_cast<double>(units.size());
+    const auto& first = *static_cast<Participant*>(participants[0]);
+    const program::v1::AllReduce& op = *first.op;
+    Engine& engine = first.unit->engine;
+    fabric::Reduction reduction;
+    std::vector<Unit*> units;
+    auto engines = std::make_shared<std::vector<std::shared_ptr<Engine>>>();
+    for (void* participant : participants) {
+      Interpreter& each = *static_cast<Participant*>(participant)->unit;
+      units.push_back(&each.unit);
+      engines->push_back(each.engine.shared_from_this());
+      reduction.replicas.push_back(each.engine.options_.replica_offset + each.unit.replica);
+      reduction.arenas.push_back(each.unit.arena.data());
+      reduction.clock = std::max(reduction.clock, each.unit.cycles.load());
+    }
+    reduction.keep_alive = engines;
+    uint64_t elements = 0;
     for (int i = 0; i < op.inputs_size(); ++i) {
-      std::vector<const void*> inputs;
-      std::vector<void*> outputs;
-      for (Interpreter* each : units) {
-        inputs.push_back(each->DataAt(op.inputs(i)));
-        outputs.push_back(each->DataAt(op.outputs(i)));
-      }
-      const program::v1::Tensor& tensor = units[0]->TensorAt(op.inputs(i));
+      const program::v1::Tensor& tensor = first.unit->TensorAt(op.inputs(i));
       const fabric::Element plain = tensor.type() == program::v1::FLOAT16
                                         ? fabric::Element::kFloat16
                                         : fabric::Element::kFloat32;
-      work->in_elements.push_back(tensor.wide_accumulator() ? fabric::Element::kFloat64 : plain);
-      work->out_elements.push_back(plain);
-      work->inputs.push_back(std::move(inputs));
-      work->outputs.push_back(std::move(outputs));
-      const auto elements = static_cast<size_t>(program::TypeOf(tensor).elements());
-      for (size_t begin = 0; begin < elements; begin += kReduceChunk) {
-        work->chunks.push_back({i, begin, std::min(elements, begin + kReduceChunk),
-                                elements * 4 * units.size() > kBeyondCachesBytes});
+      reduction.tensors.push_back({tensor.offset(), first.unit->TensorAt(op.outputs(i)).offset(),
+                                   static_cast<size_t>(program::TypeOf(tensor).elements()),
+                                   tensor.wide_accumulator() ? fabric::Element::kFloat64 : plain,
+                                   plain});
+      elements += reduction.tensors.back().elements;
+    }
+    if (op.operator_() == program::v1::MEAN)
+      reduction.scale = 1.0 / static_cast<double>(engine.options_.job->shape().total_replicas);
+    reduction.what = absl::StrCat("all-reduce ", key.sequence, " of program ",
+                                  first.unit->run.program, " over ", elements, " elements");
+    const fabric::Completed done = [units, engines,
+                                    finish = std::move(finish)](absl::StatusOr<uint64_t> clock) {
+      if (clock.ok()) {
+        for (Unit* unit : units) unit->cycles.store(*clock);
       }
-    }
-    work->remaining = work->chunks.size();
-    for (size_t c = 0; c < work->chunks.size(); ++c) {
-      executors.PostCompute([work, c] {
-        const Chunk& chunk = work->chunks[c];
-        fabric::TreeSum(work->inputs[chunk.tensor], work->in_elements[chunk.tensor],
-                        work->outputs[chunk.tensor], work->out_elements[chunk.tensor], chunk.begin,
-                        chunk.end, work->scale, chunk.beyond_caches);
-        if (work->remaining.fetch_sub(1) == 1) work->finish(absl::OkStatus());
-      });
-    }
+      finish(clock.status());
+    };
+    Executors* executors = engine.options_.executors;
+    const auto collectives = engine.options_.job->collectives();
+    if (collectives != nullptr) return collectives->AllReduce(key, std::move(reduction), done);
+    fabric::ReduceHere(
+        std::move(reduction),
+        [executors](std::function<void()> task) { executors->PostCompute(std::move(task)); }, done);
   }
 
-  // The two IPUs of a copy meet; the second one there copies.
   asio::awaitable<absl::Status> CopyBetween(uint32_t tensor, uint32_t from, uint32_t to) {
-    Engine* self = &engine;
     const uint32_t ipus = engine.executable_->ipus_per_replica();
     const uint32_t pair = from * ipus + to;
     // Channels above those of the all-reduces: one for each replica and ordered pair.
-    const uint32_t channel =
-        ipus + (engine.options_.replica_offset + unit.replica) * ipus * ipus + pair;
-    const fabric::MeetingKey key{run.number, channel, copies[pair]++};
-    struct Participant {
+    const uint32_t replica = engine.options_.replica_offset + unit.replica;
+    const fabric::MeetingKey key{run.number, ipus + replica * ipus * ipus + pair, copies[pair]++};
+    const bool sends = from == unit.ipu;
+    if (engine.Hosts(unit.replica, sends ? to : from))
+      co_return co_await CopyHere(key, tensor, sends);
+    fabric::CrossCopy copy;
+    copy.from_unit = replica * ipus + from;
+    copy.to_unit = replica * ipus + to;
+    copy.data = DataAt(tensor);
+    copy.arena_offset = TensorAt(tensor).offset();
+    copy.bytes = program::TypeOf(TensorAt(tensor)).bytes();
+    copy.clock = unit.cycles.load();
+    copy.keep_alive = engine.shared_from_this();
+    const auto collectives = engine.options_.job->collectives();
+    Unit* self = &unit;
+    // By reference: g++ 12 destroys captures of a lambda inside co_await twice. The frame outlives
+    // the call.
+    co_return co_await Suspend(
+        context(), [&collectives, &key, &copy, self](fabric::Job::Resume resume) {
+          collectives->Copy(key, copy,
+                            [self, resume = std::move(resume)](absl::StatusOr<uint64_t> clock) {
+                              if (clock.ok()) self->cycles.store(*clock);
+                              resume(clock.status());
+                            });
+        });
+  }
+
+  // The two IPUs of a copy meet; the second one there copies.
+  asio::awaitable<absl::Status> CopyHere(const fabric::MeetingKey& key, uint32_t tensor,
+                                         bool sends) {
+    Engine* self = &engine;
+    struct End {
       Unit* unit;
       std::byte* data;
     };
-    Participant me{&unit, DataAt(tensor)};
+    End me{&unit, DataAt(tensor)};
     const uint64_t bytes = program::TypeOf(TensorAt(tensor)).bytes();
-    const bool sends = from == unit.ipu;
     co_return co_await Suspend(context(), [=, &me](fabric::Job::Resume resume) {
       self->options_.job->Meet(
-          key, 2, sends ? 0 : 1, self->options_.instance, &me, std::move(resume),
+          key, 2, 2, sends ? 0 : 1, self->options_.instance, &me, std::move(resume),
           [bytes](const std::vector<void*>& both, std::function<void(absl::Status)> finish) {
-            auto* source = static_cast<Participant*>(both[0]);
-            auto* target = static_cast<Participant*>(both[1]);
+            auto* source = static_cast<End*>(both[0]);
+            auto* target = static_cast<End*>(both[1]);
             std::memcpy(target->data, source->data, bytes);
             const uint64_t clock =
                 std::max(source->unit->cycles.load(), target->unit->cycles.load());
@@ -325,24 +333,53 @@ absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
   return engine;
 }
 
+absl::Status Engine::CreateUnits() {
+  const program::v1::Executable& text = executable_->proto();
+  const uint32_t ipus = text.ipus_per_replica();
+  std::vector<uint32_t> here = options_.units;
+  if (here.empty()) {
+    here.resize(size_t{options_.local_replicas} * ipus);
+    std::iota(here.begin(), here.end(), 0);
+  }
+  uint64_t bytes = layout_.TotalBytes();
+  for (uint32_t unit : here) bytes += text.ipus(static_cast<int>(unit % ipus)).arena_bytes();
+  VPOD_RETURN_IF_ERROR(options_.budget->Reserve(bytes));
+  reserved_ = bytes;
+  for (uint32_t number : here) {
+    auto unit = std::make_unique<Unit>();
+    unit->replica = number / ipus;
+    unit->ipu = number % ipus;
+    VPOD_ASSIGN_OR_RETURN(
+        unit->arena, shm::Segment::Create(text.ipus(static_cast<int>(unit->ipu)).arena_bytes()));
+    units_.push_back(std::move(unit));
+  }
+  for (const auto& unit : units_) {
+    for (uint32_t ipu = 0; ipu < ipus; ++ipu)
+      spans_processes_ = spans_processes_ || !Hosts(unit->replica, ipu);
+  }
+  return absl::OkStatus();
+}
+
+const Engine::Unit* Engine::FindUnit(uint32_t replica, uint32_t ipu) const {
+  const auto place = std::make_pair(replica, ipu);
+  const auto it = std::lower_bound(units_.begin(), units_.end(), place,
+                                   [](const auto& unit, const auto& wanted) {
+                                     return std::make_pair(unit->replica, unit->ipu) < wanted;
+                                   });
+  if (it == units_.end() || std::make_pair((*it)->replica, (*it)->ipu) != place) return nullptr;
+  return it->get();
+}
+
+absl::StatusOr<std::pair<int, uint64_t>> Engine::Arena(uint32_t replica, uint32_t ipu) const {
+  const Unit* unit = FindUnit(replica, ipu);
+  if (unit == nullptr) return absl::NotFoundError("the unit is on another process");
+  return std::make_pair(unit->arena.fd(), uint64_t{unit->arena.size()});
+}
+
 absl::Status Engine::Prepare() {
   const program::v1::Executable& text = executable_->proto();
   VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text));
-  uint64_t bytes = layout_.TotalBytes();
-  for (const auto& ipu : text.ipus()) bytes += ipu.arena_bytes() * options_.local_replicas;
-  VPOD_RETURN_IF_ERROR(options_.budget->Reserve(bytes));
-  reserved_ = bytes;
-
-  for (uint32_t replica = 0; replica < options_.local_replicas; ++replica) {
-    for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu) {
-      auto unit = std::make_unique<Unit>();
-      unit->replica = replica;
-      unit->ipu = ipu;
-      VPOD_ASSIGN_OR_RETURN(unit->arena, shm::Segment::Create(text.ipus(ipu).arena_bytes()));
-      units_.push_back(std::move(unit));
-    }
-  }
-
+  VPOD_RETURN_IF_ERROR(CreateUnits());
   const std::function<absl::Status(uint32_t, const google::protobuf::RepeatedPtrField<Instruction>&,
                                    std::vector<Step>&)>
       prepare =
@@ -392,19 +429,18 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
     return refuse(absl::InvalidArgumentError(
         absl::StrCat("program ", program, " does not exist; there are ", steps_.size())));
   }
-  const bool collective = executable_->has_collectives(program);
+  bool needs_job = false;
   {
     base::MutexLock lock(mutex_);
     if (running_)
       return refuse(absl::FailedPreconditionError("a run is already active on this lease"));
     if (!cancel_cause_.ok()) return refuse(cancel_cause_);
     running_ = true;
-    // Other runs meet nobody outside the lease; the upper half keeps their meetings apart.
-    run->number = collective ? collective_runs_++ : (uint64_t{1} << 63) + options_.instance;
+    run->number = NumberRun(program, &needs_job);
   }
   run->done = std::move(done);
   for (const auto& unit : units_) run->start_cycles.push_back(unit->cycles.load());
-  if (!collective) return StartUnits(std::move(run));
+  if (!needs_job) return StartUnits(std::move(run));
   options_.job->StartRun(options_.instance, run->number, program,
                          [self = shared_from_this(), run](absl::Status status) {
                            if (status.ok()) return self->StartUnits(run);
@@ -414,6 +450,18 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
                            }
                            self->FinishRun(run);
                          });
+}
+
+uint64_t Engine::NumberRun(uint32_t program, bool* needs_job) {
+  if (executable_->has_collectives(program)) {
+    *needs_job = true;
+    return collective_runs_++;
+  }
+  // Other runs meet nobody outside the instance; the upper bits keep their meetings apart.
+  const uint64_t instance = uint64_t{options_.instance} << 32;
+  if (!spans_processes_) return (uint64_t{1} << 63) + instance;
+  *needs_job = true;
+  return (uint64_t{1} << 62) + instance + copying_runs_++;
 }
 
 void Engine::StartUnits(std::shared_ptr<Run_> run) {
@@ -481,8 +529,9 @@ absl::Status Engine::WriteVariable(const program::v1::Variable& variable, uint32
   }
   base::MutexLock lock(mutex_);
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");
-  const Unit& unit = *units_[replica * executable_->ipus_per_replica() + variable.ipu()];
-  std::memcpy(unit.arena.data() + tensor.offset() + offset, data.data(), data.size());
+  const Unit* unit = FindUnit(replica, variable.ipu());
+  if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
+  std::memcpy(unit->arena.data() + tensor.offset() + offset, data.data(), data.size());
   return absl::OkStatus();
 }
 
@@ -495,8 +544,9 @@ absl::StatusOr<std::string> Engine::ReadVariable(const program::v1::Variable& va
   base::MutexLock lock(mutex_);
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");
   const program::v1::Tensor& tensor = executable_->TensorOf(variable);
-  const Unit& unit = *units_[replica * executable_->ipus_per_replica() + variable.ipu()];
-  return std::string(reinterpret_cast<const char*>(unit.arena.data()) + tensor.offset(),
+  const Unit* unit = FindUnit(replica, variable.ipu());
+  if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
+  return std::string(reinterpret_cast<const char*>(unit->arena.data()) + tensor.offset(),
                      program::TypeOf(tensor).bytes());
 }
 

@@ -44,6 +44,9 @@ struct EngineOptions {
   uint32_t instance = 0;        // in the job
   uint32_t replica_offset = 0;  // first global replica
   uint32_t local_replicas = 1;
+  // The instance's units (local replica × IPUs per replica + IPU) that are here, ascending; empty:
+  // all. The others are run by engines of other processes; stream buffers are laid out for all.
+  std::vector<uint32_t> units;
   double clock_hz = 1.33e9;
 };
 
@@ -72,6 +75,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Makes the current and later runs fail with `cause` as soon as their kernels end.
   void Cancel(const absl::Status& cause);
 
+  // Whether a unit of the instance is here.
+  bool Hosts(uint32_t replica, uint32_t ipu) const { return FindUnit(replica, ipu) != nullptr; }
+  // Memory of a unit that is here: descriptor and size, for processes that share the reductions.
+  absl::StatusOr<std::pair<int, uint64_t>> Arena(uint32_t replica, uint32_t ipu) const;
+
   // Variables, while no run is active. `offset` and sizes in bytes; OutOfRange when they leave the
   // variable.
   absl::Status WriteVariable(const program::v1::Variable& variable, uint32_t replica,
@@ -81,7 +89,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // Modelled bytes in use on each IPU of a replica.
   const std::vector<base::Bytes>& memory_use() const { return memory_use_; }
-  // Cycle counters since load, replica by replica, IPU by IPU.
+  // Cycle counters since load, unit by unit.
   std::vector<base::Cycles> Counters() const;
   // Priced shares of a program's time, for sensors: busy (compute) and exchange, of the total, on
   // IPU `ipu`.
@@ -95,6 +103,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options);
   absl::Status Prepare();
+  absl::Status CreateUnits();
+  const Unit* FindUnit(uint32_t replica, uint32_t ipu) const;
+  // The number of a run, equal for all that meet in it; and whether it needs the job's consent.
+  uint64_t NumberRun(uint32_t program, bool* needs_job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartUnits(std::shared_ptr<Run_> run);
   void FinishRun(const std::shared_ptr<Run_>& run);
 
@@ -112,6 +124,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   absl::Status cancel_cause_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t collective_runs_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t copying_runs_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool spans_processes_ = false;  // some replica is here in part only
 };
 
 }  // namespace vpod::engine

@@ -1,10 +1,13 @@
 #include "device/fabric/job.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "device/fabric/collectives.h"
 
 namespace vpod::fabric {
 namespace {
@@ -15,18 +18,27 @@ void CallAll(const std::vector<std::function<void()>>& calls) {
   for (const auto& call : calls) call();
 }
 
-std::string Replicas(const JobMember& member) {
-  return absl::StrCat(member.replica_offset, " to ",
-                      member.replica_offset + member.local_replicas - 1);
+std::string Replicas(const JobPart& part) {
+  return absl::StrCat(part.replica_offset, " to ", part.replica_offset + part.local_replicas - 1);
+}
+
+// Neither list holds a number twice; both ascend.
+bool Overlap(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
+  std::vector<uint32_t> both;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+  return !both.empty();
 }
 
 }  // namespace
 
-Job::Job(std::string id, JobShape shape) : id_(std::move(id)), shape_(shape) {}
+Job::Job(std::string id, JobShape shape, Role role,
+         std::function<void(const std::vector<JobPart>&)> form)
+    : id_(std::move(id)), shape_(shape), role_(role), form_(std::move(form)) {}
 
 std::string Job::Name(uint32_t instance) const {
-  const auto it = members_.find(instance);
-  if (it == members_.end()) return absl::StrCat("instance ", instance);
+  const auto it = members_.lower_bound({instance, 0});
+  if (it == members_.end() || it->first.first != instance)
+    return absl::StrCat("instance ", instance);
   return absl::StrCat("instance ", instance, " (", it->second.member.process, ")");
 }
 
@@ -54,33 +66,47 @@ absl::Status Job::Contradiction(const JobShape& shape, const JobMember& member) 
     return wrong(absl::StrCat(self, " covers replicas ", Replicas(member), ", but the job has ",
                               shape_.total_replicas));
   }
-  for (const auto& [instance, entry] : members_) {
-    if (instance == member.instance) {
-      return wrong(
-          absl::StrCat(self, " joined twice: ", entry.member.process, " and ", member.process));
-    }
+  const uint64_t first = uint64_t{member.replica_offset} * shape_.ipus_per_replica;
+  const uint64_t last = first + uint64_t{member.local_replicas} * shape_.ipus_per_replica;
+  if (!std::is_sorted(member.units.begin(), member.units.end()) || member.units.front() < first ||
+      member.units.back() >= last) {
+    return wrong(absl::StrCat(self, " has units beyond its replicas ", Replicas(member)));
+  }
+  for (const auto& [key, entry] : members_) {
     const JobMember& other = entry.member;
-    if (member.replica_offset < other.replica_offset + other.local_replicas &&
-        other.replica_offset < member.replica_offset + member.local_replicas) {
+    if (key == PartKey{member.instance, member.part} ||
+        (other.instance == member.instance && other.process != member.process)) {
+      return wrong(absl::StrCat(self, " joined twice: ", other.process, " and ", member.process));
+    }
+    if (other.instance == member.instance
+            ? Overlap(member.units, other.units)
+            : member.replica_offset < other.replica_offset + other.local_replicas &&
+                  other.replica_offset < member.replica_offset + member.local_replicas) {
       return wrong(absl::StrCat(self, " covers replicas ", Replicas(member), ", instance ",
-                                instance, " covers replicas ", Replicas(other), ": they overlap"));
+                                other.instance, " covers replicas ", Replicas(other),
+                                ": they overlap"));
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status Job::Join(const JobShape& shape, JobMember member) {
-  std::vector<std::function<void()>> calls;
+  Calls calls;
   absl::Status result;
   {
     base::MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
+    if (member.units.empty() && shape == shape_ && member.replica_offset < kMaxReplicas &&
+        member.local_replicas <= shape_.total_replicas) {
+      for (uint32_t i = 0; i < member.local_replicas * shape_.ipus_per_replica; ++i)
+        member.units.push_back(member.replica_offset * shape_.ipus_per_replica + i);
+    }
     result = Contradiction(shape, member);
     if (result.ok()) {
-      const uint32_t instance = member.instance;
       last_join_ = Clock::now();
-      members_.emplace(instance, Entry{std::move(member), {}, false});
-      calls = ReleaseStarts();
+      const PartKey key{member.instance, member.part};
+      members_.emplace(key, Entry{std::move(member), {}, false});
+      calls = Advance();
     } else {
       calls = FailLocked(result, false, member.instance);
     }
@@ -89,34 +115,36 @@ absl::Status Job::Join(const JobShape& shape, JobMember member) {
   return result;
 }
 
-void Job::Loaded(uint32_t instance, const std::string& executable_hash) {
-  std::vector<std::function<void()>> calls;
+void Job::Loaded(uint32_t instance, uint32_t part, const std::string& executable_hash) {
+  Calls calls;
   {
     base::MutexLock lock(mutex_);
-    const auto it = members_.find(instance);
+    const auto it = members_.find({instance, part});
     if (it == members_.end()) return;
     it->second.hash = executable_hash;
     last_join_ = Clock::now();
-    calls = ReleaseStarts();
+    if (const auto& home = it->second.member.home)
+      calls.push_back([home, executable_hash] { home->Loaded(executable_hash); });
+    for (auto& call : Advance()) calls.push_back(std::move(call));
   }
   CallAll(calls);
 }
 
-bool Job::Complete() const {
-  uint32_t replicas = 0;
-  for (const auto& [instance, entry] : members_) {
+bool Job::AllLoaded() const {
+  uint64_t units = 0;
+  for (const auto& [key, entry] : members_) {
     if (entry.hash.empty()) return false;
-    replicas += entry.member.local_replicas;
+    units += entry.member.units.size();
   }
-  return replicas == shape_.total_replicas;
+  return units == shape_.units();
 }
 
 // "instance 2 loaded a1b2…, instances 0, 1, 3 loaded c3d4…"
 absl::Status Job::Disagreement() const {
-  std::map<std::string, std::vector<uint32_t>> by_hash;
-  for (const auto& [instance, entry] : members_) by_hash[entry.hash].push_back(instance);
+  std::map<std::string, std::set<uint32_t>> by_hash;
+  for (const auto& [key, entry] : members_) by_hash[entry.hash].insert(key.first);
   if (by_hash.size() <= 1) return absl::OkStatus();
-  std::vector<std::pair<std::vector<uint32_t>, std::string>> groups;
+  std::vector<std::pair<std::set<uint32_t>, std::string>> groups;
   for (const auto& [hash, instances] : by_hash) groups.emplace_back(instances, hash);
   std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
     return std::make_pair(a.first.size(), a.first) < std::make_pair(b.first.size(), b.first);
@@ -130,20 +158,126 @@ absl::Status Job::Disagreement() const {
                    })));
 }
 
-std::vector<std::function<void()>> Job::ReleaseStarts() {
-  if (starts_.empty() || !Complete()) return {};
-  const absl::Status status = Disagreement();
-  if (!status.ok()) return FailLocked(status, false, 0);
-  std::vector<std::function<void()>> calls;
+Job::Calls Job::Advance() {
+  if (!failure_.ok()) return {};
+  Calls calls;
+  if (role_ != Role::kFollower && AllLoaded()) {
+    // A local job looks when somebody wants to run: until then instances may load anew.
+    if (role_ == Role::kHome || !starts_.empty()) {
+      const absl::Status status = Disagreement();
+      if (!status.ok()) return FailLocked(status, false, 0);
+    }
+    if (role_ == Role::kLocal) formed_ = true;
+    if (role_ == Role::kHome && !std::exchange(forming_, true)) {
+      std::vector<JobPart> parts;
+      for (const auto& [key, entry] : members_) parts.push_back(entry.member);
+      for (const auto& [key, entry] : members_) {
+        if (entry.member.formed)
+          calls.push_back([formed = entry.member.formed, parts] { formed(parts); });
+      }
+      calls.push_back([form = form_, parts] { form(parts); });
+    }
+  } else if (role_ == Role::kLocal) {
+    formed_ = false;
+  }
+  if (!formed_) return calls;
   for (Start& start : starts_) {
-    calls.push_back([ready = std::move(start.ready)] { ready(absl::OkStatus()); });
+    calls.push_back([ready = std::move(start.ready)] {
+      if (ready) ready(absl::OkStatus());
+    });
   }
   starts_.clear();
   return calls;
 }
 
+void Job::Complete(const std::vector<JobPart>& parts) {
+  {
+    base::MutexLock lock(mutex_);
+    if (!failure_.ok() || std::exchange(forming_, true)) return;
+    for (const JobPart& part : parts) {
+      Entry entry;
+      static_cast<JobPart&>(entry.member) = part;
+      members_.emplace(PartKey{part.instance, part.part}, std::move(entry));
+    }
+  }
+  form_(parts);
+}
+
+void Job::Formed(std::shared_ptr<Collectives> collectives) {
+  Calls calls;
+  absl::Status failure;
+  {
+    base::MutexLock lock(mutex_);
+    failure = failure_;
+    collectives_ = collectives;
+    is_here_.assign(shape_.units(), false);
+    local_replicas_.assign(shape_.ipus_per_replica, 0);
+    for (const auto& [key, entry] : members_) {
+      if (!entry.member.endpoint.empty()) continue;
+      for (uint32_t unit : entry.member.units) {
+        is_here_[unit] = true;
+        ++local_replicas_[unit % shape_.ipus_per_replica];
+      }
+      if (entry.member.home) calls.push_back([home = entry.member.home] { home->Ready(); });
+    }
+    for (auto& call : GoWhenReady()) calls.push_back(std::move(call));
+  }
+  if (!failure.ok()) collectives->Fail(failure);
+  CallAll(calls);
+}
+
+void Job::ReadyElsewhere(uint32_t instance, uint32_t part) {
+  Calls calls;
+  {
+    base::MutexLock lock(mutex_);
+    ready_elsewhere_.insert({instance, part});
+    calls = GoWhenReady();
+  }
+  CallAll(calls);
+}
+
+Job::Calls Job::GoWhenReady() {
+  if (role_ != Role::kHome || formed_ || collectives_ == nullptr) return {};
+  for (const auto& [key, entry] : members_) {
+    if (!entry.member.endpoint.empty() && !ready_elsewhere_.contains(key)) return {};
+  }
+  formed_ = true;
+  Calls calls = Advance();
+  for (const auto& [key, entry] : members_) {
+    if (entry.member.go) calls.push_back(entry.member.go);
+  }
+  return calls;
+}
+
+void Job::Go() {
+  Calls calls;
+  {
+    base::MutexLock lock(mutex_);
+    formed_ = true;
+    calls = Advance();
+  }
+  CallAll(calls);
+}
+
+std::shared_ptr<Collectives> Job::collectives() const {
+  base::MutexLock lock(mutex_);
+  return collectives_;
+}
+
+size_t Job::LocalParts() const {
+  return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [](const auto& item) {
+    return item.second.member.endpoint.empty();
+  }));
+}
+
+size_t Job::LocalReplicas(uint32_t channel) const {
+  if (role_ == Role::kLocal) return shape_.total_replicas;
+  base::MutexLock lock(mutex_);
+  return local_replicas_.empty() ? 0 : local_replicas_[channel];
+}
+
 void Job::StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume ready) {
-  std::vector<std::function<void()>> calls;
+  Calls calls;
   {
     base::MutexLock lock(mutex_);
     if (!failure_.ok()) {
@@ -158,28 +292,38 @@ void Job::StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume rea
                            false, instance);
         calls.push_back([ready, status = failure_] { ready(status); });
       } else {
-        if (++record->second.seen == shape_.num_instances) runs_.erase(record);
+        const size_t parts = role_ == Role::kLocal ? shape_.num_instances : LocalParts();
+        if (++record->second.seen >= parts) runs_.erase(record);
         starts_.push_back({instance, std::move(ready), Clock::now()});
-        calls = ReleaseStarts();
+        for (const auto& [key, entry] : members_) {
+          if (key.first == instance && entry.member.home && !formed_)
+            calls.push_back([home = entry.member.home] { home->Waits(); });
+        }
+        for (auto& call : Advance()) calls.push_back(std::move(call));
       }
     }
   }
   CallAll(calls);
 }
 
+void Job::WaitsElsewhere(uint32_t instance) {
+  base::MutexLock lock(mutex_);
+  if (!formed_) starts_.push_back({instance, nullptr, Clock::now()});
+}
+
 uint32_t Job::InstanceOfReplica(size_t replica) const {
-  for (const auto& [instance, entry] : members_) {
+  for (const auto& [key, entry] : members_) {
     if (replica >= entry.member.replica_offset &&
         replica < entry.member.replica_offset + entry.member.local_replicas) {
-      return instance;
+      return key.first;
     }
   }
   return 0;
 }
 
-void Job::Meet(const MeetingKey& key, size_t expected, size_t position, uint32_t instance,
-               void* participant, Resume resume, MeetingAction action) {
-  std::vector<std::function<void()>> calls;
+void Job::Meet(const MeetingKey& key, size_t positions, size_t expected, size_t position,
+               uint32_t instance, void* participant, Resume resume, MeetingAction action) {
+  Calls calls;
   Meeting complete;
   {
     base::MutexLock lock(mutex_);
@@ -188,9 +332,9 @@ void Job::Meet(const MeetingKey& key, size_t expected, size_t position, uint32_t
     } else {
       Meeting& meeting = meetings_[key];
       if (meeting.participants.empty()) {
-        meeting.participants.resize(expected);
-        meeting.resumes.resize(expected);
-        meeting.arrived.resize(expected);
+        meeting.participants.resize(positions);
+        meeting.resumes.resize(positions);
+        meeting.arrived.resize(positions);
         meeting.missing = expected;
         meeting.since = Clock::now();
       }
@@ -201,14 +345,19 @@ void Job::Meet(const MeetingKey& key, size_t expected, size_t position, uint32_t
       if (--meeting.missing == 0) {
         complete = std::move(meeting);
         meetings_.erase(key);
-      } else if (IsCollective(key)) {
+      }
+      if (IsCollective(key)) {
         // Whoever has left will not come any more.
         for (const auto& [other, entry] : members_) {
-          if (entry.left && !meeting.arrived[entry.member.replica_offset]) {
-            calls =
-                FailLocked(absl::AbortedError(absl::StrCat(Name(other), " left the job before run ",
-                                                           key.run, " was complete")),
-                           false, other);
+          const uint32_t offset = entry.member.replica_offset;
+          const bool elsewhere = !entry.member.endpoint.empty();
+          const Meeting& at = complete.participants.empty() ? meeting : complete;
+          if (!entry.left || at.arrived[offset]) continue;
+          if (complete.participants.empty() || elsewhere) {
+            calls = FailLocked(
+                absl::AbortedError(absl::StrCat(Name(other.first), " left the job before run ",
+                                                key.run, " was complete")),
+                false, other.first);
             break;
           }
         }
@@ -218,30 +367,63 @@ void Job::Meet(const MeetingKey& key, size_t expected, size_t position, uint32_t
   CallAll(calls);
   if (complete.participants.empty()) return;
   auto resumes = std::make_shared<std::vector<Resume>>(std::move(complete.resumes));
+  std::erase(complete.participants, nullptr);
   action(complete.participants, [resumes](absl::Status status) {
-    for (const Resume& each : *resumes) each(status);
+    for (const Resume& each : *resumes) {
+      if (each) each(status);
+    }
   });
 }
 
-void Job::Leave(uint32_t instance, bool lost) {
-  std::vector<std::function<void()>> calls;
+bool Job::IsNeeded(uint32_t instance, uint32_t replica_offset) const {
+  if (!formed_ && !AllLoaded()) return true;
+  (void)instance;
+  return std::any_of(meetings_.begin(), meetings_.end(), [&](const auto& item) {
+    return IsCollective(item.first) && !item.second.arrived[replica_offset];
+  });
+}
+
+Job::Calls Job::InstanceLeft(uint32_t instance, uint32_t replica_offset, bool lost) {
+  if (!(lost || IsNeeded(instance, replica_offset)) || !failure_.ok()) return {};
+  return FailLocked(
+      absl::AbortedError(absl::StrCat(Name(instance), lost ? " was lost" : " left the job")), lost,
+      instance);
+}
+
+void Job::Leave(uint32_t instance, uint32_t part, bool lost) {
+  Calls calls;
   {
     base::MutexLock lock(mutex_);
-    const auto it = members_.find(instance);
+    const auto it = members_.find({instance, part});
     if (it == members_.end() || it->second.left) return;
     it->second.left = true;
     // The client is gone: it must not be called any more.
-    it->second.member.notice = nullptr;
-    it->second.member.failed = nullptr;
-    bool needed = lost;
-    for (const auto& [key, meeting] : meetings_) {
-      needed = needed || (IsCollective(key) && !meeting.arrived[it->second.member.replica_offset]);
+    JobMember& member = it->second.member;
+    member.notice = nullptr;
+    member.failed = nullptr;
+    member.formed = nullptr;
+    member.go = nullptr;
+    member.left = nullptr;
+    if (member.home) calls.push_back([home = member.home, lost] { home->Leave(lost); });
+    for (const auto& [key, entry] : members_) {
+      if (entry.member.left)
+        calls.push_back([left = entry.member.left, instance] { left(instance); });
     }
-    needed = needed || !Complete();
-    if (needed && failure_.ok()) {
-      calls = FailLocked(
-          absl::AbortedError(absl::StrCat(Name(instance), lost ? " was lost" : " left the job")),
-          lost, instance);
+    for (auto& call : InstanceLeft(instance, member.replica_offset, lost))
+      calls.push_back(std::move(call));
+  }
+  CallAll(calls);
+}
+
+void Job::LeftElsewhere(uint32_t instance) {
+  Calls calls;
+  {
+    base::MutexLock lock(mutex_);
+    for (auto& [key, entry] : members_) {
+      if (key.first != instance || entry.left || entry.member.endpoint.empty()) continue;
+      entry.left = true;
+      for (auto& call : InstanceLeft(instance, entry.member.replica_offset, false))
+        calls.push_back(std::move(call));
     }
   }
   CallAll(calls);
@@ -249,23 +431,25 @@ void Job::Leave(uint32_t instance, bool lost) {
 
 bool Job::Empty() const {
   base::MutexLock lock(mutex_);
-  return std::all_of(members_.begin(), members_.end(),
-                     [](const auto& item) { return item.second.left; });
+  return std::all_of(members_.begin(), members_.end(), [](const auto& item) {
+    return item.second.left || (!item.second.member.endpoint.empty() && !item.second.member.failed);
+  });
 }
 
-std::vector<std::function<void()>> Job::FailLocked(const absl::Status& cause, bool lost,
-                                                   uint32_t culprit) {
+Job::Calls Job::FailLocked(const absl::Status& cause, bool lost, uint32_t culprit) {
   if (!failure_.ok()) return {};
   failure_ = cause;
-  std::vector<std::function<void()>> calls;
-  for (const auto& [instance, entry] : members_) {
+  Calls calls;
+  for (const auto& [key, entry] : members_) {
     if (entry.member.failed) {
       calls.push_back(
           [failed = entry.member.failed, cause, lost, culprit] { failed(cause, lost, culprit); });
     }
+    if (const auto& home = entry.member.home)
+      calls.push_back([home, cause, lost, culprit] { home->Fail(cause, lost, culprit); });
   }
   for (Start& start : starts_) {
-    calls.push_back([ready = std::move(start.ready), cause] { ready(cause); });
+    if (start.ready) calls.push_back([ready = std::move(start.ready), cause] { ready(cause); });
   }
   starts_.clear();
   for (auto& [key, meeting] : meetings_) {
@@ -274,11 +458,13 @@ std::vector<std::function<void()>> Job::FailLocked(const absl::Status& cause, bo
     }
   }
   meetings_.clear();
+  if (collectives_ != nullptr)
+    calls.push_back([collectives = collectives_, cause] { collectives->Fail(cause); });
   return calls;
 }
 
 void Job::Fail(const absl::Status& cause, bool lost, uint32_t culprit) {
-  std::vector<std::function<void()>> calls;
+  Calls calls;
   {
     base::MutexLock lock(mutex_);
     calls = FailLocked(cause, lost, culprit);
@@ -287,10 +473,15 @@ void Job::Fail(const absl::Status& cause, bool lost, uint32_t culprit) {
 }
 
 std::vector<uint32_t> Job::MissingInstances() const {
+  std::vector<uint64_t> loaded_units(shape_.num_instances), all_units(shape_.num_instances);
+  for (const auto& [key, entry] : members_) {
+    if (!entry.hash.empty()) loaded_units[key.first] += entry.member.units.size();
+    all_units[key.first] = uint64_t{entry.member.local_replicas} * shape_.ipus_per_replica;
+  }
   std::vector<uint32_t> missing;
   for (uint32_t instance = 0; instance < shape_.num_instances; ++instance) {
-    const auto it = members_.find(instance);
-    if (it == members_.end() || it->second.hash.empty()) missing.push_back(instance);
+    if (all_units[instance] == 0 || loaded_units[instance] < all_units[instance])
+      missing.push_back(instance);
   }
   return missing;
 }
@@ -300,45 +491,79 @@ std::string Job::WaitingText(const std::vector<uint32_t>& missing) const {
                       " instances: ", absl::StrJoin(missing, ", "));
 }
 
+void Job::Tell(uint32_t instance, const std::string& text, Calls& calls) {
+  // One part tells its process; the others are of the same.
+  const auto it = members_.lower_bound({instance, 0});
+  if (it != members_.end() && it->first.first == instance && it->second.member.notice)
+    calls.push_back([notice = it->second.member.notice, text] { notice(text); });
+}
+
+void Job::TickStarts(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout,
+                     Calls& calls) {
+  // A follower leaves it to the home to know who is missing.
+  if (starts_.empty() || role_ == Role::kFollower) return;
+  const std::vector<uint32_t> absent = MissingInstances();
+  if (absent.empty()) return;
+  for (Start& start : starts_) {
+    if (start.noticed || now - start.since < patience) continue;
+    start.noticed = true;
+    Tell(start.instance, WaitingText(absent), calls);
+  }
+  if (now - last_join_ <= join_timeout) return;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(join_timeout).count();
+  auto failed =
+      FailLocked(absl::DeadlineExceededError(absl::StrCat(
+                     absent.size() == 1 ? "instance " : "instances ", absl::StrJoin(absent, ", "),
+                     " of ", shape_.num_instances, " did not join within ", seconds, " s")),
+                 false, absent.front());
+  calls.insert(calls.end(), failed.begin(), failed.end());
+}
+
+void Job::TickMeetings(Clock::time_point now, Clock::duration patience, Calls& calls) {
+  for (auto& [key, meeting] : meetings_) {
+    if (meeting.noticed || now - meeting.since < patience || !IsCollective(key)) continue;
+    meeting.noticed = true;
+    std::vector<uint32_t> missing;
+    for (size_t replica = 0; replica < meeting.arrived.size(); ++replica) {
+      const bool comes =
+          role_ == Role::kLocal || is_here_[replica * shape_.ipus_per_replica + key.channel];
+      if (comes && !meeting.arrived[replica]) missing.push_back(InstanceOfReplica(replica));
+    }
+    missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+    const std::set<uint32_t> present(meeting.instances.begin(), meeting.instances.end());
+    for (uint32_t instance : present) Tell(instance, WaitingText(missing), calls);
+  }
+}
+
+void Job::TickCollectives(Clock::time_point now, Clock::duration patience, Calls& calls) {
+  if (collectives_ == nullptr) return;
+  const Collectives::Overdue overdue = collectives_->FindOverdue(now, patience);
+  std::set<uint32_t> missing, here;
+  for (uint32_t unit : overdue.units)
+    missing.insert(InstanceOfReplica(unit / shape_.ipus_per_replica));
+  for (const auto& [key, entry] : members_) {
+    if (entry.left && missing.contains(key.first)) {
+      for (auto& call : FailLocked(absl::AbortedError(absl::StrCat(
+                                       Name(key.first), " left the job in the middle of it")),
+                                   false, key.first)) {
+        calls.push_back(std::move(call));
+      }
+      return;
+    }
+    if (entry.member.endpoint.empty()) here.insert(key.first);
+  }
+  if (!overdue.fresh) return;
+  const std::string text = WaitingText({missing.begin(), missing.end()});
+  for (uint32_t instance : here) Tell(instance, text, calls);
+}
+
 void Job::Tick(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout) {
-  std::vector<std::function<void()>> calls;
+  Calls calls;
   {
     base::MutexLock lock(mutex_);
-    const auto tell = [&](uint32_t instance, const std::string& text) {
-      const auto it = members_.find(instance);
-      if (it != members_.end() && it->second.member.notice) {
-        calls.push_back([notice = it->second.member.notice, text] { notice(text); });
-      }
-    };
-    const std::vector<uint32_t> absent =
-        starts_.empty() ? std::vector<uint32_t>() : MissingInstances();
-    for (Start& start : starts_) {
-      if (absent.empty() || start.noticed || now - start.since < patience) continue;
-      start.noticed = true;
-      tell(start.instance, WaitingText(absent));
-    }
-    for (auto& [key, meeting] : meetings_) {
-      if (meeting.noticed || now - meeting.since < patience || !IsCollective(key)) continue;
-      meeting.noticed = true;
-      std::vector<uint32_t> missing;
-      for (size_t replica = 0; replica < meeting.arrived.size(); ++replica) {
-        if (!meeting.arrived[replica]) missing.push_back(InstanceOfReplica(replica));
-      }
-      missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-      std::vector<uint32_t> present = meeting.instances;
-      std::sort(present.begin(), present.end());
-      present.erase(std::unique(present.begin(), present.end()), present.end());
-      for (uint32_t instance : present) tell(instance, WaitingText(missing));
-    }
-    if (!starts_.empty() && !absent.empty() && now - last_join_ > join_timeout) {
-      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(join_timeout).count();
-      auto failed = FailLocked(
-          absl::DeadlineExceededError(absl::StrCat(
-              absent.size() == 1 ? "instance " : "instances ", absl::StrJoin(absent, ", "), " of ",
-              shape_.num_instances, " did not join within ", seconds, " s")),
-          false, absent.front());
-      calls.insert(calls.end(), failed.begin(), failed.end());
-    }
+    TickStarts(now, patience, join_timeout, calls);
+    TickMeetings(now, patience, calls);
+    TickCollectives(now, patience, calls);
   }
   CallAll(calls);
 }

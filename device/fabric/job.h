@@ -1,12 +1,18 @@
 // The record of a replicated job (DESIGN 3.4): which instances belong to it, whether they agree,
 // and where their replicas meet. Client processes come and go; the job makes sure that a collective
 // completes on all replicas or fails on all of them with one named cause.
+//
+// A unit is one (replica, IPU of the replica), numbered replica × ipus_per_replica + IPU over the
+// whole job. An instance whose units several processes host takes part in as many parts. Each
+// process has a Job of its own; that of the partition's first process, the home, decides when all
+// are there, and the others follow it through a HomeLink for each of their parts.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -17,29 +23,55 @@
 
 namespace vpod::fabric {
 
+class Collectives;
+
 // What all instances of a job must say alike.
 struct JobShape {
   uint32_t num_instances = 1;
   uint32_t total_replicas = 1;
   uint32_t ipus_per_replica = 1;
+  uint64_t units() const { return uint64_t{total_replicas} * ipus_per_replica; }
   friend bool operator==(const JobShape&, const JobShape&) = default;
 };
 
-// One instance: a client process that drives replicas [replica_offset, replica_offset +
-// local_replicas).
-struct JobMember {
+// A part of an instance and where it lies.
+struct JobPart {
   uint32_t instance = 0;
-  uint32_t replica_offset = 0;
-  uint32_t local_replicas = 1;
-  std::string process;  // "pid 4711 on host": for messages
+  uint32_t part = 0;
+  uint32_t replica_offset = 0;  // of the instance, which drives replicas [replica_offset,
+  uint32_t local_replicas = 1;  // replica_offset + local_replicas)
+  std::string process;          // "pid 4711 on host": for messages
+  std::vector<uint32_t> units;  // that this part hosts, ascending; empty: all of the instance's
+  std::string endpoint;         // of the process that hosts them; empty: this one
+  std::string local_socket;     // of that process
+};
 
+// Way from a part to the job's record at its home. Calls do not block.
+class HomeLink {
+ public:
+  virtual ~HomeLink() = default;
+  virtual void Loaded(const std::string& executable_hash) = 0;
+  virtual void Waits() = 0;
+  virtual void Ready() = 0;
+  virtual void Leave(bool lost) = 0;
+  virtual void Fail(const absl::Status& cause, bool lost, uint32_t culprit) = 0;
+};
+
+// A part as it joins: where it is and what it wants to hear.
+struct JobMember : JobPart {
   std::function<void(const std::string& text)> notice;  // e.g. "waiting for 1 of 4 instances: 2"
   std::function<void(const absl::Status& cause, bool lost, uint32_t culprit)>
       failed;  // the job cannot go on
+  // At the home, of parts elsewhere.
+  std::function<void(const std::vector<JobPart>&)> formed;
+  std::function<void()> go;
+  std::function<void(uint32_t instance)> left;
+  // Elsewhere, of the parts there.
+  std::shared_ptr<HomeLink> home;
 };
 
-// What replicas do when they meet: given the participants in order of their position, calls
-// `finish` once, later or at once. Runs on the thread of the last participant.
+// What replicas do when they meet: given the participants of this process in order of their
+// position, calls `finish` once, later or at once. Runs on the thread of the last participant.
 using MeetingAction = std::function<void(const std::vector<void*>& participants,
                                          std::function<void(absl::Status)> finish)>;
 
@@ -59,31 +91,55 @@ class Job : public std::enable_shared_from_this<Job> {
   using Resume = std::function<void(absl::Status)>;
   using Clock = std::chrono::steady_clock;
 
-  Job(std::string id, JobShape shape);
+  // Who decides that all are there.
+  enum class Role {
+    kLocal,     // all parts are of this process
+    kHome,      // this record, for parts elsewhere too
+    kFollower,  // the record at the home
+  };
+  // `form` is called, unless the job is local, when the parts are known: it makes ready what they
+  // do together and calls Formed, or Fail.
+  Job(std::string id, JobShape shape, Role role = Role::kLocal,
+      std::function<void(const std::vector<JobPart>&)> form = nullptr);
 
   const std::string& id() const { return id_; }
   const JobShape& shape() const { return shape_; }
 
-  // Adds an instance. When it contradicts those already there the whole job fails, and the error
-  // says how.
+  // Adds a part. When it contradicts those already there the whole job fails, and the error says
+  // how.
   absl::Status Join(const JobShape& shape, JobMember member);
-  // Says what an instance has loaded; differing executables fail the job.
-  void Loaded(uint32_t instance, const std::string& executable_hash);
-  // Ends an instance's part. In an orderly way (`lost` false) others fail only when they come to
-  // need it; a lost one fails the job at once.
-  void Leave(uint32_t instance, bool lost);
+  // Says what a part has loaded; differing executables fail the job.
+  void Loaded(uint32_t instance, uint32_t part, const std::string& executable_hash);
+  // Ends a part. In an orderly way (`lost` false) others fail only when they come to need it; a
+  // lost one fails the job at once.
+  void Leave(uint32_t instance, uint32_t part, bool lost);
   // Nobody left.
   bool Empty() const;
+
+  // At a follower: the home says that all parts are there, that all their processes are ready, or
+  // that an instance has left.
+  void Complete(const std::vector<JobPart>& parts);
+  void Go();
+  void LeftElsewhere(uint32_t instance);
+  // This process is ready for what the processes of the job do together. When all are, runs begin.
+  void Formed(std::shared_ptr<Collectives> collectives);
+  // At the home: a part elsewhere wants to run and waits; its process is ready.
+  void WaitsElsewhere(uint32_t instance);
+  void ReadyElsewhere(uint32_t instance, uint32_t part);
 
   // Calls `ready` once all instances are there and agree, or with the named reason. `program` is
   // what the instance wants to run as its run number `run`; all instances must run the same.
   void StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume ready);
+  // What replicas on several processes do together; null while all are in this one.
+  std::shared_ptr<Collectives> collectives() const;
 
-  // Arrives at a meeting of `expected` participants as number `position`, which belongs to
-  // `instance`. The last one there performs `action`; afterwards every one's `resume` is called
-  // with its result.
-  void Meet(const MeetingKey& key, size_t expected, size_t position, uint32_t instance,
-            void* participant, Resume resume, MeetingAction action);
+  // Arrives at a meeting as number `position`, a global replica for a collective, 0 or 1 for a
+  // pair; the participants of this process are `expected`. The last one there performs `action`;
+  // afterwards every one's `resume` is called with its result.
+  void Meet(const MeetingKey& key, size_t positions, size_t expected, size_t position,
+            uint32_t instance, void* participant, Resume resume, MeetingAction action);
+  // How many replicas' IPU `channel` this process hosts; known when the job has formed.
+  size_t LocalReplicas(uint32_t channel) const;
 
   // Fails everything that waits, now and later, with `cause`.
   void Fail(const absl::Status& cause, bool lost = false, uint32_t culprit = 0);
@@ -98,6 +154,7 @@ class Job : public std::enable_shared_from_this<Job> {
     std::string hash;
     bool left = false;
   };
+  using PartKey = std::pair<uint32_t, uint32_t>;  // instance, part
   struct Start {
     uint32_t instance;
     Resume ready;
@@ -113,38 +170,63 @@ class Job : public std::enable_shared_from_this<Job> {
     Clock::time_point since;
     bool noticed = false;
   };
+  struct RunRecord {
+    uint32_t program;
+    uint32_t first_instance;
+    size_t seen = 0;  // parts of this process that started it
+  };
+  using Calls = std::vector<std::function<void()>>;
 
-  // The rest of the class is called with mutex_ held.
+  // The rest of the class is called with mutex_ held. Functions that return Calls move callbacks
+  // out; the caller calls them after unlocking.
   absl::Status Contradiction(const JobShape& shape, const JobMember& member) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Complete() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AllLoaded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Disagreement() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t LocalParts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether all replicas of the job take part in a meeting.
   bool IsCollective(const MeetingKey& key) const { return key.channel < shape_.ipus_per_replica; }
   uint32_t InstanceOfReplica(size_t replica) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Name(uint32_t instance) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<uint32_t> MissingInstances() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string WaitingText(const std::vector<uint32_t>& missing) const;
-  // Moves every waiting callback out; the caller calls them after unlocking.
-  std::vector<std::function<void()>> FailLocked(const absl::Status& cause, bool lost,
-                                                uint32_t culprit)
+  Calls FailLocked(const absl::Status& cause, bool lost, uint32_t culprit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<std::function<void()>> ReleaseStarts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // At the home: begins when all processes are ready.
+  Calls GoWhenReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lets runs begin, or the job form, when everything needed for it is there.
+  Calls Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a meeting, or the start of the job, waits for the instance.
+  bool IsNeeded(uint32_t instance, uint32_t replica_offset) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Calls InstanceLeft(uint32_t instance, uint32_t replica_offset, bool lost)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TickStarts(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout,
+                  Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TickMeetings(Clock::time_point now, Clock::duration patience, Calls& calls)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TickCollectives(Clock::time_point now, Clock::duration patience, Calls& calls)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Tell(uint32_t instance, const std::string& text, Calls& calls)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string id_;
   const JobShape shape_;
+  const Role role_;
+  const std::function<void(const std::vector<JobPart>&)> form_;
   mutable base::Mutex mutex_;
-  std::map<uint32_t, Entry> members_ ABSL_GUARDED_BY(mutex_);
+  std::map<PartKey, Entry> members_ ABSL_GUARDED_BY(mutex_);
   std::vector<Start> starts_ ABSL_GUARDED_BY(mutex_);
   std::map<MeetingKey, Meeting> meetings_ ABSL_GUARDED_BY(mutex_);
-  struct RunRecord {
-    uint32_t program;
-    uint32_t first_instance;
-    uint32_t seen = 0;  // instances that started it
-  };
   std::map<uint64_t, RunRecord> runs_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point last_join_ ABSL_GUARDED_BY(mutex_) = Clock::now();
+  bool forming_ ABSL_GUARDED_BY(mutex_) = false;
+  bool formed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<PartKey> ready_elsewhere_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Collectives> collectives_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> is_here_ ABSL_GUARDED_BY(mutex_);  // by unit, when formed and not local
+  std::vector<size_t> local_replicas_ ABSL_GUARDED_BY(mutex_);  // by channel, as above
 };
 
 }  // namespace vpod::fabric

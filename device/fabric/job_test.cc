@@ -16,12 +16,14 @@ struct Instance {
   std::optional<absl::Status> started;
 
   JobMember Member(uint32_t index, uint32_t offset, uint32_t local) {
-    return {index,
-            offset,
-            local,
-            "pid " + std::to_string(100 + index) + " on host",
-            [this](const std::string& text) { notices.push_back(text); },
-            [this](const absl::Status& cause, bool, uint32_t) { failure = cause; }};
+    JobMember member;
+    member.instance = index;
+    member.replica_offset = offset;
+    member.local_replicas = local;
+    member.process = "pid " + std::to_string(100 + index) + " on host";
+    member.notice = [this](const std::string& text) { notices.push_back(text); };
+    member.failed = [this](const absl::Status& cause, bool, uint32_t) { failure = cause; };
+    return member;
   }
 };
 
@@ -33,7 +35,7 @@ class JobTest : public testing::Test {
     }
   }
   void LoadAll() {
-    for (uint32_t i = 0; i < 4; ++i) job_->Loaded(i, "c3d4c3d4c3d4");
+    for (uint32_t i = 0; i < 4; ++i) job_->Loaded(i, 0, "c3d4c3d4c3d4");
   }
   void Start(uint32_t i, uint64_t run = 0, uint32_t program = 0) {
     job_->StartRun(i, run, program, [this, i](absl::Status s) { instances_[i].started = s; });
@@ -42,7 +44,7 @@ class JobTest : public testing::Test {
   void MeetAs(uint32_t i, std::vector<absl::Status>& results, MeetingAction action = Finish()) {
     for (uint32_t r = i * 4; r < i * 4 + 4; ++r) {
       job_->Meet(
-          {0, 0, 0}, 16, r, i, nullptr, [&results](absl::Status s) { results.push_back(s); },
+          {0, 0, 0}, 16, 16, r, i, this, [&results](absl::Status s) { results.push_back(s); },
           action);
     }
   }
@@ -68,7 +70,7 @@ TEST_F(JobTest, StartsWhenAllInstancesAreThereAndLoaded) {
 
 TEST_F(JobTest, DifferentProgramsFailEveryInstanceByName) {
   JoinAll();
-  for (uint32_t i = 0; i < 4; ++i) job_->Loaded(i, i == 2 ? "a1b2a1b2ffff" : "c3d4c3d4ffff");
+  for (uint32_t i = 0; i < 4; ++i) job_->Loaded(i, 0, i == 2 ? "a1b2a1b2ffff" : "c3d4c3d4ffff");
   Start(0);
   const std::string text =
       "the instances run different programs: instance 2 loaded a1b2a1b2…, instances 0, 1, 3 loaded "
@@ -100,7 +102,7 @@ TEST_F(JobTest, ContradictingShapesAndDuplicatesAreNamed) {
 TEST_F(JobTest, MissingInstanceIsNamedAndThenGivenUp) {
   for (uint32_t i : {0, 1, 3}) {
     ASSERT_TRUE(job_->Join(shape_, instances_[i].Member(i, i * 4, 4)).ok());
-    job_->Loaded(i, "c3d4");
+    job_->Loaded(i, 0, "c3d4");
     Start(i);
   }
   const auto now = Job::Clock::now();
@@ -138,7 +140,7 @@ TEST_F(JobTest, LostInstanceFailsThoseWhoWaitAndThoseWhoCome) {
   LoadAll();
   std::vector<absl::Status> results;
   MeetAs(0, results);
-  job_->Leave(1, /*lost=*/true);
+  job_->Leave(1, 0, /*lost=*/true);
   ASSERT_EQ(results.size(), 4u);
   EXPECT_EQ(results[0].message(), "instance 1 (pid 101 on host) was lost");
   MeetAs(2, results);
@@ -151,7 +153,7 @@ TEST_F(JobTest, LostInstanceFailsThoseWhoWaitAndThoseWhoCome) {
 TEST_F(JobTest, OrderlyLeavingHurtsOnlyThoseWhoNeedIt) {
   JoinAll();
   LoadAll();
-  job_->Leave(3, /*lost=*/false);
+  job_->Leave(3, 0, /*lost=*/false);
   EXPECT_FALSE(instances_[0].failure.has_value());
   std::vector<absl::Status> results;
   MeetAs(0, results);
@@ -185,7 +187,7 @@ TEST_F(JobTest, EmptyWhenAllHaveLeft) {
   JoinAll();
   for (uint32_t i = 0; i < 4; ++i) {
     EXPECT_FALSE(job_->Empty());
-    job_->Leave(i, false);
+    job_->Leave(i, 0, false);
   }
   EXPECT_TRUE(job_->Empty());
 }

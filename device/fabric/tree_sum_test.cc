@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -60,6 +62,52 @@ TEST(TreeSumTest, AlignedBlocksAreSubtrees) {
   const double left = (values[0] + values[1]) + (values[2] + values[3]);
   const double right = (values[4] + values[5]) + (values[6] + values[7]);
   EXPECT_EQ(whole, static_cast<float>(left + right));
+}
+
+TEST(TreeSumTest, SubtreesOfSeveralProcessesGiveTheSameBits) {
+  std::mt19937 random(11);
+  std::uniform_real_distribution<float> uniform(-1e6, 1e6);
+  for (size_t replicas : {2, 3, 7, 16, 21}) {
+    const size_t elements = 1100;
+    std::vector<std::vector<float>> inputs(replicas, std::vector<float>(elements));
+    std::vector<const void*> leaves;
+    for (auto& input : inputs) {
+      for (float& value : input) value = uniform(random);
+      leaves.push_back(input.data());
+    }
+    std::vector<float> whole(elements);
+    void* all[] = {whole.data()};
+    TreeSum(leaves, Element::kFloat32, all, Element::kFloat32, 0, elements, 0.25);
+    // Replicas dealt to three processes at random; each hands over what it can sum.
+    std::vector<size_t> process(replicas);
+    for (size_t& each : process) each = random() % 3;
+    std::vector<Subtree> subtrees;
+    std::vector<std::unique_ptr<std::vector<double>>> sums;
+    for (size_t p = 0; p < 3; ++p) {
+      std::vector<bool> present(replicas);
+      for (size_t r = 0; r < replicas; ++r) present[r] = process[r] == p;
+      for (const TreeNode& node : MaximalNodes(present)) {
+        const Subtree local{node, {leaves.begin() + node.begin, leaves.begin() + node.end}};
+        sums.push_back(std::make_unique<std::vector<double>>(elements - 100));
+        PartialSum(local, 100, elements, sums.back()->data());
+        subtrees.push_back({node, {sums.back()->data()}, Element::kFloat64, 100});
+      }
+    }
+    std::sort(subtrees.begin(), subtrees.end(),
+              [](const auto& a, const auto& b) { return a.node.begin < b.node.begin; });
+    std::vector<float> combined(elements - 100);
+    const TreeOutput output{combined.data(), 100};
+    TreeSum(subtrees, {&output, 1}, Element::kFloat32, 100, elements, 0.25);
+    for (size_t i = 100; i < elements; ++i) ASSERT_EQ(combined[i - 100], whole[i]) << replicas;
+  }
+}
+
+TEST(TreeSumTest, MaximalNodesOfARaggedTree) {
+  // Five replicas: ((0 1) (2 3)) 4.
+  EXPECT_EQ(MaximalNodes({true, true, true, true, true}), (std::vector<TreeNode>{{0, 5}}));
+  EXPECT_EQ(MaximalNodes({false, true, true, true, true}),
+            (std::vector<TreeNode>{{1, 2}, {2, 4}, {4, 5}}));
+  EXPECT_TRUE(MaximalNodes({false}).empty());
 }
 
 TEST(TreeSumTest, ReducesInPlaceAndRoundsHalvesOnce) {

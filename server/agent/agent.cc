@@ -32,8 +32,11 @@ Agent::Agent(const AgentOptions& options, arch::MachineType type)
       budget_(options.memory_limit_bytes),
       executors_(options.compute_threads) {
   for (uint32_t i = 0; i < options.num_machines; ++i) {
-    machine::Identity identity{i, MachineAddress(options.management_prefix, i), 8080,
-                               MachineAddress(options.data_prefix, i)};
+    const uint32_t number = options.first_machine + i;
+    machine::Identity identity{number, MachineAddress(options.management_prefix, number), 8080,
+                               MachineAddress(options.data_prefix, number)};
+    if (!options.management_ip.empty()) identity.management_ip = options.management_ip;
+    if (!options.data_ip.empty()) identity.data_ip = options.data_ip;
     machine_by_host_[identity.management_ip] = i;
     machines_.push_back(std::make_unique<machine::Machine>(std::move(identity), type));
   }
@@ -44,9 +47,15 @@ Agent::Agent(const AgentOptions& options, arch::MachineType type)
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(const AgentOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const arch::MachineType type, arch::FindMachineType(options.machine_type));
-  if (options.num_machines < 1 || options.num_machines > 65534) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.num_machines, " machines asked for; an agent holds 1 to 65534"));
+  constexpr uint32_t kMost = 65534;  // addresses of a prefix
+  if (options.num_machines < 1 || options.num_machines > kMost ||
+      options.first_machine > kMost - options.num_machines) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.num_machines, " machines from number ", options.first_machine,
+        " asked for; a POD has machines 0 to ", kMost - 1, " and an agent at least one"));
+  }
+  if (options.num_machines > 1 && !(options.management_ip + options.data_ip).empty()) {
+    return absl::InvalidArgumentError("an address of its own is for an agent of one machine");
   }
   return std::unique_ptr<Agent>(new Agent(options, type));
 }
@@ -270,9 +279,10 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(
 absl::Status Agent::ResetDevice(absl::string_view partition_id, uint32_t gcd, uint32_t device_id) {
   base::MutexLock lock(mutex_);
   const Partition* partition = nullptr;
-  VPOD_ASSIGN_OR_RETURN(const auto ipus, FindIpus(partition_id, gcd, device_id, &partition));
-  for (uint32_t ipu : ipus) {
-    const Owner& owner = owners_[ipu];
+  VPOD_ASSIGN_OR_RETURN(const auto members, FindIpus(partition_id, gcd, device_id, &partition));
+  for (const Member& member : members) {
+    if (!member.here()) continue;
+    const Owner& owner = owners_[member.ipu];
     for (const LeasePtr& lease : {owner.holder, owner.reserver}) {
       if (lease == nullptr) continue;
       return absl::FailedPreconditionError(
@@ -280,22 +290,24 @@ absl::Status Agent::ResetDevice(absl::string_view partition_id, uint32_t gcd, ui
                        " on ", lease->open.process().host()));
     }
   }
-  for (uint32_t ipu : ipus) IpuAt(ipu).cycles = 0;
+  for (const Member& member : members) {
+    if (member.here()) IpuAt(member.ipu).cycles = 0;
+  }
   return absl::OkStatus();
 }
 
 void Agent::Tick() {
-  std::vector<std::pair<std::shared_ptr<fabric::Job>, std::chrono::seconds>> jobs;
+  std::map<std::shared_ptr<fabric::Job>, std::chrono::seconds> jobs;
   {
     base::MutexLock lock(mutex_);
+    for (const auto& [key, job] : jobs_) jobs[job] = std::chrono::seconds(120);
     for (const auto& [id, lease] : leases_) {
-      if (lease->job == nullptr) continue;
       const uint32_t timeout = lease->open.job().join_timeout_seconds();
-      jobs.emplace_back(lease->job, std::chrono::seconds(timeout == 0 ? 120 : timeout));
+      if (lease->job != nullptr && timeout > 0) jobs[lease->job] = std::chrono::seconds(timeout);
     }
   }
   const fabric::Job::Clock::time_point now = fabric::Job::Clock::now();
-  for (auto& [job, timeout] : jobs) job->Tick(now, options_.wait_patience, timeout);
+  for (const auto& [job, timeout] : jobs) job->Tick(now, options_.wait_patience, timeout);
 }
 
 }  // namespace vpod::agent

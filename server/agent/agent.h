@@ -20,11 +20,15 @@
 #include "device/base/unique_fd.h"
 #include "device/engine/engine.h"
 #include "device/engine/executors.h"
+#include "device/fabric/collectives.h"
+#include "device/fabric/transport.h"
 #include "device/machine/machine.h"
 #include "device/shm/segment.h"
 #include "proto/ipuof/v1/ipuof.pb.h"
 #include "proto/telemetry/v1/telemetry.pb.h"
 #include "proto/vipu/v1/vipuagent.pb.h"
+#include "server/agent/job_links.h"
+#include "server/agent/peers.h"
 
 namespace vpod::agent {
 
@@ -33,9 +37,13 @@ struct AgentOptions {
   std::string machine_type = "m2000";
   uint64_t memory_limit_bytes = 16ull << 30;  // host memory of all loaded programs together
   int compute_threads = 0;                    // 0: one a core
+  uint32_t first_machine = 0;                 // number of the first in its POD
   std::string management_prefix = "127.10";   // machine m has <prefix>.<two octets of m+1>
   std::string data_prefix = "127.11";
+  // Addresses of the only machine, as on a host of its own; empty: by the prefixes.
+  std::string management_ip, data_ip;
   std::chrono::milliseconds wait_patience{4500};  // before those who wait are told for whom
+  std::string transport;  // shm or tcp forces how processes exchange tensors; empty: what serves
 };
 
 // What a client hears while it holds a lease.
@@ -60,6 +68,11 @@ class Agent {
   engine::Executors& executors() { return executors_; }
   // host:port where this process serves, by which peers know it; set once before serving.
   void SetEndpoint(std::string endpoint) { endpoint_ = std::move(endpoint); }
+  // How peers are reached; set once before serving. An agent without serves its own IPUs only.
+  void SetPeers(PeerGateway* gateway, std::unique_ptr<fabric::Transport> transport) {
+    peers_ = gateway;
+    transport_ = std::move(transport);
+  }
   // Name of the abstract Unix socket told to clients; set once by the local door before serving.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
 
@@ -91,6 +104,21 @@ class Agent {
   std::function<void(base::UniqueFd pidfd, std::string lease_id)> watch_process;
   std::function<void(const std::string& lease_id)> unwatch_process;
 
+  // --- Jobs that span processes (fabric_calls.cc) ---
+  // A message of a peer's transport.
+  fabric::Landing OnFabricMessage(absl::string_view header, size_t bytes);
+  // A part elsewhere joins a job whose home this is; and has gone.
+  absl::StatusOr<std::shared_ptr<RemotePart>> JoinRemote(const fabric::v1::JobJoin& join,
+                                                         RemotePart::SendEvent send);
+  void RemotePartEnded(const RemotePart& part);
+  // Descriptors and sizes of the memory of a job's units that are here, by global unit; for peers
+  // on this host that know the job's token.
+  absl::StatusOr<std::vector<std::pair<uint32_t, std::pair<base::UniqueFd, uint64_t>>>> JobArenas(
+      absl::string_view token);
+  // Uses the stream buffers of another part of the same instance instead of the lease's own.
+  absl::Status ShareStreams(absl::string_view lease_id, base::UniqueFd segment);
+
+  // --- Use ---
   absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id,
                                             absl::string_view executable);
   void Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done);
@@ -129,9 +157,32 @@ class Agent {
   // Tries an attach. Returns false when it has to wait for IPUs that are being released.
   bool TryAttach(PendingAttach& pending, std::vector<std::function<void()>>& calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::vector<uint32_t>> FindIpus(absl::string_view partition_id, uint32_t gcd,
-                                                 uint32_t device_id, const Partition** partition)
+  // The IPUs of a device, in order; those on other processes too.
+  absl::StatusOr<std::vector<Member>> FindIpus(absl::string_view partition_id, uint32_t gcd,
+                                               uint32_t device_id, const Partition** partition)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static std::string JobKey(const std::string& partition_id, const std::string& job_id);
+  static std::string ProcessName(const ipuof::v1::ProcessInfo& process);
+  // Takes part in the job of the lease, at its home if that is elsewhere; answers through `done`.
+  std::function<void()> JoinJob(const Partition& partition, const LeasePtr& lease, AttachDone done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  fabric::JobMember MemberOf(const LeasePtr& lease);
+  ipuof::v1::Attached Describe(const Lease& lease, size_t device_ipus) const;
+  void Tell(const Lease& lease, const std::string& text);
+  std::shared_ptr<fabric::Job> FindOrMakeJob(const Partition& partition,
+                                             const ipuof::v1::JobMember& member,
+                                             bool spans_processes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetJobIfEmpty(const std::shared_ptr<fabric::Job>& job)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FormJob(const std::shared_ptr<fabric::Job>& job, const vipuagent::AgentPartition& partition,
+               const std::vector<fabric::JobPart>& parts);
+  // Memory of the units on other processes of this host, by global unit.
+  absl::Status MapPeers(const std::string& token, const std::map<std::string, std::string>& sockets,
+                        std::vector<shm::Segment>& segments,
+                        std::map<uint32_t, std::byte*>& arenas);
+  std::shared_ptr<PartLink> LinkToHome(const Partition& partition, const LeasePtr& lease);
+  fabric::v1::JobJoin DescribePart(const Partition& partition, const Lease& lease) const;
   absl::Status CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,
                          bool* releasing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   LeasePtr FindLease(absl::string_view lease_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -152,6 +203,7 @@ class Agent {
   std::vector<std::unique_ptr<machine::Machine>> machines_;
   std::map<std::string, size_t> machine_by_host_;
   std::string local_socket_, endpoint_;
+  PeerGateway* peers_ = nullptr;
 
   base::Mutex mutex_;
   std::string controller_boot_id_ ABSL_GUARDED_BY(mutex_);
@@ -163,8 +215,13 @@ class Agent {
   std::map<std::string, std::shared_ptr<fabric::Job>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PendingAttach>> pending_ ABSL_GUARDED_BY(mutex_);
 
+  base::Mutex fabric_mutex_;
+  std::map<std::string, std::weak_ptr<fabric::Collectives>> collectives_
+      ABSL_GUARDED_BY(fabric_mutex_);  // by token
+
   // Last, so that their threads end before anything that they may touch.
   engine::Executors executors_;
+  std::unique_ptr<fabric::Transport> transport_;
   std::shared_ptr<void> ticker_;
 };
 

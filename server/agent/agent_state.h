@@ -41,7 +41,9 @@ struct Agent::Lease {
   std::string id;
   ipuof::v1::AttachOpen open;
   LeaseEvents events;
-  std::vector<uint32_t> ipus;
+  std::vector<uint32_t> ipus;       // of the device that are here
+  std::vector<uint32_t> units;      // of the instance that run here: local replica × IPUs + IPU
+  std::vector<uint32_t> unit_ipus;  // theirs
   std::shared_ptr<fabric::Job> job;
   int liveness_fd = -1;  // pidfd of the bound process, for a second look before refusing others
 

@@ -35,6 +35,18 @@ absl::StatusOr<std::pair<base::UniqueFd, uint64_t>> Agent::StreamSegment(
                         loaded.engine->layout().TotalBytes());
 }
 
+absl::Status Agent::ShareStreams(absl::string_view lease_id, base::UniqueFd segment) {
+  VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
+  const auto& [lease, loaded] = found;
+  VPOD_ASSIGN_OR_RETURN(
+      shm::Segment shared,
+      shm::Segment::Map(std::move(segment), loaded->engine->layout().TotalBytes()));
+  base::MutexLock lock(mutex_);
+  if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
+  loaded->streams = std::move(shared);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                  absl::string_view bytes) {
   LeasePtr lease;
@@ -58,6 +70,7 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                        .instance = member.instance_index(),
                                                        .replica_offset = member.replica_offset(),
                                                        .local_replicas = member.local_replicas(),
+                                                       .units = lease->units,
                                                        .clock_hz = type_.clock_hz}));
   VPOD_ASSIGN_OR_RETURN(shm::Segment streams, shm::Segment::Create(engine->layout().TotalBytes()));
   ipuof::v1::LoadReply reply;
@@ -72,7 +85,7 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
     if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
     lease->loaded.swap(loaded);
   }
-  lease->job->Loaded(member.instance_index(), executable->hash());
+  lease->job->Loaded(member.instance_index(), lease->open.part(), executable->hash());
   return reply;
 }
 
@@ -101,15 +114,14 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
       status = absl::FailedPreconditionError("a run is already active on this lease");
     } else {
       lease->running = true;
-      for (uint32_t ipu : lease->ipus) ipus.push_back(&IpuAt(ipu));
+      for (uint32_t ipu : lease->unit_ipus) ipus.push_back(&IpuAt(ipu));
     }
   }
   if (!status.ok()) return refuse(std::move(status));
   const uint32_t per_replica = lease->open.job().ipus_per_replica();
-  ipus.resize(std::min(ipus.size(), size_t{per_replica} * lease->open.job().local_replicas()));
   const ipu::WallClock::time_point now = ipu::WallClock::now();
   for (size_t i = 0; i < ipus.size(); ++i) {
-    const model::Cost cost = engine.ProgramCost(program, static_cast<uint32_t>(i) % per_replica);
+    const model::Cost cost = engine.ProgramCost(program, lease->units[i] % per_replica);
     ipus[i]->host_rx_bytes += cost.from_host.value();
     ipus[i]->host_tx_bytes += cost.to_host.value();
     const double total = std::max<double>(1, static_cast<double>(cost.total().value()));
@@ -178,6 +190,8 @@ absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view 
   const uint32_t first = all_replicas ? 0 : replica;
   const uint32_t last = all_replicas ? lease->open.job().local_replicas() - 1 : replica;
   for (uint32_t r = first; r <= last; ++r) {
+    // Of a part, the other replicas are set where they are.
+    if (all_replicas && !loaded->engine->Hosts(r, declared->ipu())) continue;
     VPOD_RETURN_IF_ERROR(loaded->engine->WriteVariable(*declared, r, offset, data));
   }
   return absl::OkStatus();

@@ -12,14 +12,6 @@
 namespace vpod::agent {
 namespace {
 
-std::string ProcessName(const ipuof::v1::ProcessInfo& process) {
-  return absl::StrCat("pid ", process.pid(), " on ", process.host());
-}
-
-std::string JobKey(const std::string& partition_id, const std::string& job_id) {
-  return absl::StrCat(partition_id, "\n", job_id);
-}
-
 // A process may attach several times in the life of its job; it then appends "#<n>" to the job's
 // id, so that each round of attaches is a job record of its own under the reservation of the whole.
 bool IsChildJob(absl::string_view job_id, absl::string_view reserved_job_id) {
@@ -32,9 +24,17 @@ void CallAll(std::vector<std::function<void()>>& calls) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<uint32_t>> Agent::FindIpus(absl::string_view partition_id, uint32_t gcd,
-                                                      uint32_t device_id,
-                                                      const Partition** partition) {
+std::string Agent::ProcessName(const ipuof::v1::ProcessInfo& process) {
+  return absl::StrCat("pid ", process.pid(), " on ", process.host());
+}
+
+std::string Agent::JobKey(const std::string& partition_id, const std::string& job_id) {
+  return absl::StrCat(partition_id, "\n", job_id);
+}
+
+absl::StatusOr<std::vector<Agent::Member>> Agent::FindIpus(absl::string_view partition_id,
+                                                           uint32_t gcd, uint32_t device_id,
+                                                           const Partition** partition) {
   const auto it = partitions_.find(std::string(partition_id));
   if (it == partitions_.end()) {
     return absl::NotFoundError(absl::StrCat("partition ", partition_id, " is not on this agent"));
@@ -47,16 +47,8 @@ absl::StatusOr<std::vector<uint32_t>> Agent::FindIpus(absl::string_view partitio
   }
   VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range,
                         arch::IpusOfDevice(static_cast<uint32_t>(gcds[gcd].size()), device_id));
-  std::vector<uint32_t> ipus;
-  for (uint32_t i = 0; i < range.count; ++i) {
-    const Member& member = gcds[gcd][range.first + i];
-    if (!member.here()) {
-      return absl::UnimplementedError(
-          absl::StrCat("device ", device_id, " has IPUs that another agent holds"));
-    }
-    ipus.push_back(member.ipu);
-  }
-  return ipus;
+  const auto first = gcds[gcd].begin() + range.first;
+  return std::vector<Member>(first, first + range.count);
 }
 
 absl::Status Agent::CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,
@@ -105,8 +97,8 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
     return true;
   };
   const Partition* partition = nullptr;
-  auto ipus = FindIpus(open.partition_id(), open.gcd_id(), open.device_id(), &partition);
-  if (!ipus.ok()) return refuse(ipus.status());
+  const auto members = FindIpus(open.partition_id(), open.gcd_id(), open.device_id(), &partition);
+  if (!members.ok()) return refuse(members.status());
   if (partition->spec.generation() != open.generation()) {
     return refuse(absl::FailedPreconditionError(
         absl::StrCat("partition ", open.partition_id(), " is at generation ",
@@ -114,84 +106,125 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
                      open.generation(), " is out of date, fetch it again")));
   }
   const ipuof::v1::JobMember& job = open.job();
+  const uint64_t needed =
+      open.reserve_only() ? 0 : uint64_t{job.local_replicas()} * job.ipus_per_replica();
   if (!open.reserve_only()) {
-    const uint64_t needed = uint64_t{job.local_replicas()} * job.ipus_per_replica();
-    if (job.local_replicas() < 1 || job.ipus_per_replica() < 1 || needed > ipus->size()) {
+    if (job.local_replicas() < 1 || job.ipus_per_replica() < 1 || needed > members->size()) {
       return refuse(absl::InvalidArgumentError(absl::StrCat(
-          "device ", open.device_id(), " has ", ipus->size(), " IPUs; ", job.local_replicas(),
+          "device ", open.device_id(), " has ", members->size(), " IPUs; ", job.local_replicas(),
           " replicas of ", job.ipus_per_replica(), " IPUs were asked for")));
     }
   }
+  auto lease = std::make_shared<Lease>();
+  for (uint32_t i = 0; i < members->size(); ++i) {
+    const Member& member = (*members)[i];
+    if (!member.here()) continue;
+    lease->ipus.push_back(member.ipu);
+    if (i >= needed) continue;
+    lease->units.push_back(i);
+    lease->unit_ipus.push_back(member.ipu);
+  }
+  if (lease->ipus.empty() || (!open.reserve_only() && lease->units.empty())) {
+    return refuse(absl::InvalidArgumentError(
+        absl::StrCat("device ", open.device_id(), " has no IPU on this agent")));
+  }
+  const bool whole = lease->units.size() == needed;
+  if (!open.reserve_only() && !whole && (open.num_parts() < 2 || peers_ == nullptr)) {
+    return refuse(absl::InvalidArgumentError(absl::StrCat(
+        "device ", open.device_id(), " has IPUs that other agents hold; attach at each of them")));
+  }
   bool releasing = false;
-  const absl::Status free = CheckFree(*ipus, open, &releasing);
+  const absl::Status free = CheckFree(lease->ipus, open, &releasing);
   if (!free.ok()) return refuse(free);
   if (releasing) return false;
 
-  auto lease = std::make_shared<Lease>();
   lease->id = base::RandomId();
   lease->open = open;
   lease->events = std::move(pending.events);
-  lease->ipus = *ipus;
-  if (!open.reserve_only()) {
-    const std::string key = JobKey(open.partition_id(), job.job_id());
-    const fabric::JobShape shape{std::max(1u, job.num_instances()), job.total_replicas(),
-                                 job.ipus_per_replica()};
-    std::shared_ptr<fabric::Job>& record = jobs_[key];
-    if (record == nullptr) record = std::make_shared<fabric::Job>(job.job_id(), shape);
-    lease->job = record;
-    fabric::JobMember member;
-    member.instance = job.instance_index();
-    member.replica_offset = job.replica_offset();
-    member.local_replicas = job.local_replicas();
-    member.process = ProcessName(open.process());
-    const std::weak_ptr<Lease> weak = lease;
-    member.notice = [weak](const std::string& text) {
-      const LeasePtr strong = weak.lock();
-      if (strong == nullptr || !strong->events.on_event) return;
-      ipuof::v1::AttachEvent event;
-      event.mutable_notice()->set_text(text);
-      strong->events.on_event(event);
-    };
-    member.failed = [this, weak](const absl::Status& cause, bool lost, uint32_t instance) {
-      const LeasePtr strong = weak.lock();
-      if (strong == nullptr) return;
-      if (const auto loaded = LoadedOn(*strong)) loaded->engine->Cancel(cause);
-      if (!strong->events.on_event) return;
-      ipuof::v1::AttachEvent event;
-      event.mutable_job_failed()->set_cause(std::string(cause.message()));
-      event.mutable_job_failed()->set_instance_lost(lost);
-      event.mutable_job_failed()->set_instance_index(instance);
-      strong->events.on_event(event);
-    };
-    // Join may call members back; it must not happen under our lock.
-    calls.push_back(
-        [this, lease, shape, member = std::move(member), done = std::move(pending.done)]() mutable {
-          const absl::Status joined = lease->job->Join(shape, std::move(member));
-          if (!joined.ok()) {
-            BeginRelease(lease, joined, false);
-            done(joined);
-            return;
-          }
-          ipuof::v1::Attached attached;
-          attached.set_lease_id(lease->id);
-          attached.set_local_socket(local_socket_);
-          attached.set_num_ipus(static_cast<uint32_t>(lease->ipus.size()));
-          done(std::move(attached));
-        });
-  } else {
-    ipuof::v1::Attached attached;
-    attached.set_lease_id(lease->id);
-    attached.set_local_socket(local_socket_);
-    attached.set_num_ipus(static_cast<uint32_t>(ipus->size()));
+  if (open.reserve_only()) {
+    ipuof::v1::Attached attached = Describe(*lease, members->size());
     *attached.mutable_target_options() = partition->spec.target_options();
     calls.push_back([done = std::move(pending.done), attached] { done(attached); });
+  } else {
+    calls.push_back(JoinJob(*partition, lease, std::move(pending.done)));
   }
-  for (uint32_t ipu : *ipus) {
+  for (uint32_t ipu : lease->ipus) {
     (open.reserve_only() ? owners_[ipu].reserver : owners_[ipu].holder) = lease;
     if (!open.reserve_only()) IpuAt(ipu).sensors.BeginSession(ipu::WallClock::now());
   }
   leases_[lease->id] = lease;
   return true;
+}
+
+ipuof::v1::Attached Agent::Describe(const Lease& lease, size_t device_ipus) const {
+  ipuof::v1::Attached attached;
+  attached.set_lease_id(lease.id);
+  attached.set_local_socket(local_socket_);
+  attached.set_num_ipus(static_cast<uint32_t>(device_ipus));
+  for (uint32_t unit : lease.units) attached.add_units(unit);
+  return attached;
+}
+
+void Agent::Tell(const Lease& lease, const std::string& text) {
+  if (!lease.events.on_event) return;
+  ipuof::v1::AttachEvent event;
+  event.mutable_notice()->set_text(text);
+  lease.events.on_event(event);
+}
+
+fabric::JobMember Agent::MemberOf(const LeasePtr& lease) {
+  const ipuof::v1::JobMember& job = lease->open.job();
+  fabric::JobMember member;
+  member.instance = job.instance_index();
+  member.part = lease->open.part();
+  member.replica_offset = job.replica_offset();
+  member.local_replicas = job.local_replicas();
+  member.process = ProcessName(lease->open.process());
+  member.local_socket = local_socket_;
+  for (uint32_t unit : lease->units)
+    member.units.push_back(job.replica_offset() * job.ipus_per_replica() + unit);
+  const std::weak_ptr<Lease> weak = lease;
+  member.notice = [this, weak](const std::string& text) {
+    if (const LeasePtr strong = weak.lock()) Tell(*strong, text);
+  };
+  member.failed = [this, weak](const absl::Status& cause, bool lost, uint32_t instance) {
+    const LeasePtr strong = weak.lock();
+    if (strong == nullptr) return;
+    if (const auto loaded = LoadedOn(*strong)) loaded->engine->Cancel(cause);
+    if (!strong->events.on_event) return;
+    ipuof::v1::AttachEvent event;
+    event.mutable_job_failed()->set_cause(std::string(cause.message()));
+    event.mutable_job_failed()->set_instance_lost(lost);
+    event.mutable_job_failed()->set_instance_index(instance);
+    strong->events.on_event(event);
+  };
+  return member;
+}
+
+std::function<void()> Agent::JoinJob(const Partition& partition, const LeasePtr& lease,
+                                     AttachDone done) {
+  const ipuof::v1::JobMember& job = lease->open.job();
+  const bool spans_processes = peers_ != nullptr && partition.spec.peers_size() > 1 &&
+                               (job.num_instances() > 1 || lease->open.num_parts() > 1);
+  lease->job = FindOrMakeJob(partition, job, spans_processes);
+  fabric::JobMember member = MemberOf(lease);
+  std::shared_ptr<PartLink> link;
+  if (spans_processes && partition.spec.peers(0).endpoint() != endpoint_)
+    member.home = link = LinkToHome(partition, lease);
+  const fabric::JobShape shape{std::max(1u, job.num_instances()), job.total_replicas(),
+                               job.ipus_per_replica()};
+  const auto joined = [this, lease, done = std::move(done)](const absl::Status& status) {
+    if (status.ok()) return done(Describe(*lease, lease->ipus.size()));
+    BeginRelease(lease, status, false);
+    done(status);
+  };
+  const fabric::v1::JobJoin join = link ? DescribePart(partition, *lease) : fabric::v1::JobJoin();
+  // Join may call members back; it must not happen under our lock.
+  return [this, lease, shape, member = std::move(member), link, join, joined]() mutable {
+    const absl::Status status = lease->job->Join(shape, std::move(member));
+    if (!status.ok() || link == nullptr) return joined(status);
+    link->Open(*peers_, join, joined);
+  };
 }
 
 Agent::LeasePtr Agent::FindLease(absl::string_view lease_id) {
@@ -224,7 +257,7 @@ void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool 
   }
   if (!lease->open.reserve_only()) TellReservers(*lease, lost);
   if (const auto loaded = LoadedOn(*lease)) loaded->engine->Cancel(cause);
-  if (lease->job) lease->job->Leave(lease->open.job().instance_index(), lost);
+  if (lease->job) lease->job->Leave(lease->open.job().instance_index(), lease->open.part(), lost);
   // Units that wait for others of the same lease would wait for ever once it is cancelled.
   if (lease->job && running) {
     lease->job->Fail(absl::AbortedError(absl::StrCat(
@@ -245,13 +278,7 @@ void Agent::FinishRelease(const LeasePtr& lease) {
       if (owners_[ipu].holder == lease) owners_[ipu].holder = nullptr;
       if (owners_[ipu].reserver == lease) owners_[ipu].reserver = nullptr;
     }
-    // The record goes with the last lease that refers to it; one that is only about to join does
-    // too.
-    const bool last = std::none_of(leases_.begin(), leases_.end(), [&](const auto& item) {
-      return item.second->job == lease->job;
-    });
-    if (lease->job != nullptr && last)
-      jobs_.erase(JobKey(lease->open.partition_id(), lease->job->id()));
+    if (lease->job != nullptr) ForgetJobIfEmpty(lease->job);
     lease->liveness_fd = -1;
     loaded = std::exchange(lease->loaded, nullptr);
     auto waiting = std::exchange(pending_, {});

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,12 +14,15 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <map>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/random_id.h"
+#include "device/base/status.h"
 #include "device/base/unique_fd.h"
 
 namespace vpod::agent {
@@ -28,8 +32,46 @@ namespace asio = boost::asio;
 using asio::local::stream_protocol;
 
 constexpr size_t kRequestBytes = 33;
+constexpr std::chrono::seconds kPatience{2};  // with an agent of this host
+
+// Announces the memory of one unit.
+struct ArenaMessage {
+  uint64_t bytes = 0;
+  uint32_t unit = kLast;
+  static constexpr uint32_t kLast = ~0u;
+};
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
+    const std::string& socket_name, const std::string& token) {
+  const absl::Status elsewhere = absl::UnavailableError("the peer is on another host");
+  base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (socket_name.empty() || socket_name.size() >= sizeof(address.sun_path) - 1) return elsewhere;
+  std::memcpy(address.sun_path + 1, socket_name.data(), socket_name.size());
+  const auto length =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + socket_name.size());
+  const timeval patience{kPatience.count(), 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  const std::string request = absl::StrCat("A", token);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
+          static_cast<ssize_t>(request.size())) {
+    return elsewhere;
+  }
+  std::vector<std::pair<uint32_t, shm::Segment>> arenas;
+  while (true) {
+    ArenaMessage message;
+    VPOD_ASSIGN_OR_RETURN(base::UniqueFd arena,
+                          shm::ReceiveFd(fd.get(), &message, sizeof(message)));
+    if (message.unit == ArenaMessage::kLast) return arenas;
+    VPOD_ASSIGN_OR_RETURN(shm::Segment segment, shm::Segment::Map(std::move(arena), message.bytes));
+    arenas.emplace_back(message.unit, std::move(segment));
+  }
+}
 
 // A thread of its own: waiting for processes must be prompt, and accepting must not wait for
 // anything else.
@@ -72,7 +114,14 @@ struct LocalDoor::Impl {
     asio::async_read(connection->socket, asio::buffer(connection->request),
                      [this, connection](const boost::system::error_code& error, size_t) {
                        connection->limit.cancel();
-                       if (!error) Answer(*connection);
+                       if (error) return;
+                       if (connection->request[0] != 'U') return Answer(*connection);
+                       // The descriptor comes with a message of its own.
+                       connection->socket.async_wait(
+                           stream_protocol::socket::wait_read,
+                           [this, connection](const boost::system::error_code& failed) {
+                             if (!failed) Answer(*connection);
+                           });
                      });
   }
 
@@ -94,7 +143,34 @@ struct LocalDoor::Impl {
       const absl::Status sent =
           shm::SendFd(socket, segment->first.get(), &segment->second, sizeof(segment->second));
       if (!sent.ok()) spdlog::warn("local door: {}", std::string(sent.message()));
+    } else if (connection.request[0] == 'U') {
+      char byte = 0;
+      auto segment = shm::ReceiveFd(socket, &byte, 1);
+      if (segment.ok() && agent.ShareStreams(lease_id, *std::move(segment)).ok())
+        (void)!write(socket, "k", 1);
+    } else if (connection.request[0] == 'A') {
+      AnswerArenas(connection, lease_id);
     }
+  }
+
+  void AnswerArenas(Connection& connection, const std::string& token) {
+    const auto arenas = agent.JobArenas(token);
+    if (!arenas.ok()) return;
+    // The peer reads as fast as we write; one that does not is cut off.
+    const int socket = connection.socket.native_handle();
+    const timeval patience{kPatience.count(), 0};
+    setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    connection.socket.native_non_blocking(false);
+    for (const auto& [unit, arena] : *arenas) {
+      const ArenaMessage message{arena.second, unit};
+      const absl::Status sent = shm::SendFd(socket, arena.first.get(), &message, sizeof(message));
+      if (!sent.ok()) {
+        spdlog::warn("local door: {}", std::string(sent.message()));
+        return;
+      }
+    }
+    const ArenaMessage last;
+    (void)!write(socket, &last, sizeof(last));
   }
 
   // Ends the lease as soon as the process has ended.

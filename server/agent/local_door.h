@@ -5,16 +5,28 @@
 //
 // Protocol: one request per connection, one operation byte and the 32 characters of the lease id.
 // 'B' binds and is answered by 'k'; 'S' asks for the stream segment and is answered by its size (8
-// bytes, host order) with the descriptor. A refused request closes the connection.
+// bytes, host order) with the descriptor; 'U', followed by a descriptor along with one byte, makes
+// the lease use that segment for its streams and is answered by 'k'. 'A', with a job's token in
+// place of the lease id, is for agents of the same host: it is answered by one message a unit, its
+// number and the size of its memory (4 and 8 bytes) with the descriptor, and a last one without. A
+// refused request closes the connection.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "device/shm/segment.h"
 #include "server/agent/agent.h"
 
 namespace vpod::agent {
+
+// Fetches the memory of a job's units from the agent behind a door, by global unit. Waits for two
+// seconds at most. Unavailable when the agent is on another host.
+absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
+    const std::string& socket_name, const std::string& token);
 
 class LocalDoor {
  public:

@@ -15,6 +15,7 @@
 #include <cstdlib>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace vpod::rpc {
@@ -93,6 +94,17 @@ absl::Status CheckListenAddress(absl::string_view address, bool insecure_allowed
         "address '", address, "' reaches beyond this host; give --insecure-listen to allow it"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<AddressPair> AddressPairOf(const std::string& management_prefix) {
+  int octet = 0;
+  if (management_prefix.rfind("127.", 0) == 0 &&
+      absl::SimpleAtoi(management_prefix.substr(4), &octet) && octet >= 10 && octet < 254 &&
+      octet % 2 == 0) {
+    return AddressPair{management_prefix, absl::StrCat("127.", octet + 1), {}};
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("addresses '", management_prefix, "' are none of 127.10, 127.12 … 127.252"));
 }
 
 absl::StatusOr<AddressPair> ClaimAddressPair(const std::string& management_prefix) {

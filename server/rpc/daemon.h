@@ -34,6 +34,8 @@ struct AddressPair {
   std::string data_prefix;        // "127.11"
   base::UniqueFd claim;
 };
+// The pair of a management prefix ("127.10"), without claiming it.
+absl::StatusOr<AddressPair> AddressPairOf(const std::string& management_prefix);
 // With `management_prefix` ("127.10") that pair only, as a restarted POD needs its old addresses.
 absl::StatusOr<AddressPair> ClaimAddressPair(const std::string& management_prefix = "");
 

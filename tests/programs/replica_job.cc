@@ -28,6 +28,7 @@ struct Arguments {
   int pause_ms = 0;      // host work between runs
   int instance = -1;     // the one that goes wrong
   int at_run = 5;        // before this run
+  uint32_t ipus = 1;     // IPUs of a replica, one layer on each
   bool in_step = false;  // by popdist::run
   std::string losses;    // file for the losses
   std::string fault;     // kill, stop, throw, exit, fork, sleep
@@ -54,7 +55,13 @@ absl::Status Run(const Arguments& arguments) {
   const uint32_t total = popdist::getNumTotalReplicas(), local = popdist::getNumLocalReplicas();
   const bool culprit = arguments.instance == static_cast<int>(popdist::getInstanceIndex());
   graph::Graph graph;
-  const graph::Tensor x = graph.Input("x", {FLOAT32, {4, 8}});
+  graph::Tensor x = graph.Input("x", {FLOAT32, {4, 8}});
+  for (uint32_t ipu = 0; ipu + 1 < arguments.ipus; ++ipu) {
+    std::vector<float> weights(64, 0.01f * static_cast<float>(ipu + 1));
+    for (size_t i = 0; i < 8; ++i) weights[i * 9] = 0.9f;
+    x = graph.MatMul(x, graph.Variable("w" + std::to_string(ipu), {FLOAT32, {8, 8}}, weights));
+    graph.SetIpu(ipu + 1);
+  }
   const graph::Tensor w = graph.Variable("w", {FLOAT32, {8, 2}}, std::vector<float>(16, 0.1f));
   graph::Tensor loss = graph.Mean(graph.Unary(program::v1::SQUARE, graph.MatMul(x, w)));
   if (culprit && arguments.fault == "program") {
@@ -63,13 +70,14 @@ absl::Status Run(const Arguments& arguments) {
   graph.Output("loss", loss);
   compiler::CompileOptions options;
   options.total_replicas = total;
+  options.ipus_per_replica = arguments.ipus;
   options.programs = {{.name = "train", .loss = loss, .sgd = {.learning_rate = 0.01f}}};
   VPOD_ASSIGN_OR_RETURN(const auto compiled, compiler::Compile(graph, options));
   if (culprit && arguments.fault == "absent") {
     sleep(600);
   }
   VPOD_ASSIGN_OR_RETURN(const auto partition, vipu::FindActivePartition());
-  ipuof::DeviceOptions device_options{popdist::ThisJobMember(local, 1), -1};
+  ipuof::DeviceOptions device_options{popdist::ThisJobMember(local, arguments.ipus), -1};
   if (popdist::isPopdistEnvSet()) {
     device_options.device_id = static_cast<int>(
         popdist::getDeviceId(static_cast<uint32_t>(partition.config.devices_size())));
@@ -115,6 +123,7 @@ int Main(int argc, char** argv) {
   app.add_option("--instance", arguments.instance, "instance that goes wrong");
   app.add_option("--at-run", arguments.at_run);
   app.add_flag("--in-step", arguments.in_step, "run by popdist::run");
+  app.add_option("--ipus", arguments.ipus, "IPUs of a replica");
   app.add_option("--losses", arguments.losses, "file to which instance 0 writes its losses too");
   app.add_option("--fault", arguments.fault,
                  "kill, stop, throw, exit, fork, sleep, other-program (--in-step); program, "

@@ -53,7 +53,8 @@ int FreePort() {
   return ntohs(address.sin_port);
 }
 
-TestPod::TestPod(int ipus) {
+TestPod::TestPod(int ipus, const std::vector<std::string>& options,
+                 const std::map<std::string, std::string>& environment) {
   char name[] = "/tmp/vpod-test-XXXXXX";
   directory_ = mkdtemp(name);
   home_ = directory_ + "/pod";
@@ -73,23 +74,29 @@ TestPod::TestPod(int ipus) {
                   {"TMPDIR", "/tmp"},
                   {"IPUOF_CONFIG_PATH", ""},
                   {"IPUOF_VIPU_API_HOST", ""}};
+  for (const auto& [name, value] : environment) environment_[name] = value;
   if (ipus == 0) return;
-  const Outcome up = Run({"vpod", "up", "--pod", std::to_string(ipus), "--api-port",
-                          std::to_string(port_), "--memory-limit", "4096"});
+  std::vector<std::string> words = {
+      "vpod",           "up",  "--pod", std::to_string(ipus), "--api-port", std::to_string(port_),
+      "--memory-limit", "4096"};
+  words.insert(words.end(), options.begin(), options.end());
+  const Outcome up = Run(words);
   EXPECT_EQ(up.code, 0) << up.err;
 }
 
 TestPod::~TestPod() {
   Run({"vpod", "down"});
+  std::error_code error;
   if (::testing::Test::HasFailure()) {
-    for (const char* log : {"/vipu-server.log", "/vipu-agent.log"}) {
-      std::ifstream file(home_ + log);
+    for (const auto& entry : fs::directory_iterator(home_, error)) {
+      const std::string log = entry.path().filename().string();
+      if (entry.path().extension() != ".log") continue;
+      std::ifstream file(entry.path());
       const std::string text((std::istreambuf_iterator<char>(file)),
                              std::istreambuf_iterator<char>());
-      fprintf(stderr, "--- %s\n%s\n", log, text.c_str());
+      fprintf(stderr, "--- %s\n%s\n", log.c_str(), text.c_str());
     }
   }
-  std::error_code error;
   fs::remove_all(directory_, error);
 }
 
@@ -108,7 +115,9 @@ void TestPod::CreatePartition(const std::string& id, int size) {
 }
 
 int TestPod::ServerPid() const { return ReadPid(home_ + "/vipu-server.pid"); }
-int TestPod::AgentPid() const { return ReadPid(home_ + "/vipu-agent.pid"); }
+int TestPod::AgentPid(int agent) const {
+  return ReadPid(home_ + "/vipu-agent" + (agent == 0 ? "" : "." + std::to_string(agent)) + ".pid");
+}
 
 int TestPod::AttachedIpus() {
   const Outcome outcome = Run({"gc-monitor", "-j"});

@@ -14,7 +14,9 @@ class TestPod {
  public:
   // Brings a POD up; fails the test when that does not work. `ipus` 0 makes the directory and
   // environment only.
-  explicit TestPod(int ipus = 16);
+  // `options` are further words of `vpod up`, `environment` is set for it and all that follows.
+  explicit TestPod(int ipus = 16, const std::vector<std::string>& options = {},
+                   const std::map<std::string, std::string>& environment = {});
   ~TestPod();
 
   const std::string& home() const { return home_; }            // VPOD_HOME
@@ -34,7 +36,7 @@ class TestPod {
   void CreatePartition(const std::string& id, int size);
   // Pids of the daemons, from their pid files.
   int ServerPid() const;
-  int AgentPid() const;
+  int AgentPid(int agent = 0) const;
   // Number of devices that telemetry shows as attached.
   int AttachedIpus();
 

@@ -261,9 +261,7 @@ class HostileClientTest : public ::testing::Test {
     auto found = vipu::Client(config).GetPartitionConfig("p16", 0);
     ASSERT_TRUE(found.ok()) << found.status();
     const vipu::ActivePartition partition = vipu::Describe(*std::move(found));
-    const auto endpoint = ipuof::EndpointOf(partition);
-    ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-    endpoint_ = *endpoint;
+    endpoint_ = ipuof::EndpointsOf(partition, 0, 1).front();
     generation_ = partition.generation;
     example_ = Example();
     agent_pid_ = pod_->AgentPid();

@@ -20,11 +20,15 @@ absl::StatusOr<MonitoredPartition> Look(const vipu::ActivePartition& active) {
   const auto reconfigurable = active.config.attributes().find("Reconfigurable");
   partition.reconfigurable =
       reconfigurable != active.config.attributes().end() && reconfigurable->second == "true";
-  VPOD_ASSIGN_OR_RETURN(const std::string endpoint, ipuof::EndpointOf(active));
-  VPOD_ASSIGN_OR_RETURN(const auto telemetry, vipu::GetTelemetry(endpoint, active.partition_id));
-  for (const auto& ipu : telemetry.ipus()) {
-    if (ipu.gcd_id() == active.gcd) partition.ipus.push_back(ipu);
+  const auto num_ipus = static_cast<uint32_t>(active.config.devices_size());
+  for (const std::string& endpoint : ipuof::EndpointsOf(active, 0, num_ipus)) {
+    VPOD_ASSIGN_OR_RETURN(const auto telemetry, vipu::GetTelemetry(endpoint, active.partition_id));
+    for (const auto& ipu : telemetry.ipus()) {
+      if (ipu.gcd_id() == active.gcd) partition.ipus.push_back(ipu);
+    }
   }
+  std::sort(partition.ipus.begin(), partition.ipus.end(),
+            [](const auto& a, const auto& b) { return a.routing_id() < b.routing_id(); });
   if (partition.ipus.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("Partition ", active.partition_id, ": GCD ", active.gcd, " does not exist."));

@@ -45,6 +45,20 @@ int Up(Pod& pod, const PodShape& shape) {
   return 0;
 }
 
+// Pids of the agents' processes.
+std::string Agents(const Pod& pod, const PodShape& shape) {
+  std::vector<std::string> pids;
+  for (uint32_t agent = 0; agent < shape.agents(); ++agent) {
+    if (pod.AgentPid(agent) > 0) pids.push_back(absl::StrCat(pod.AgentPid(agent)));
+  }
+  if (pids.empty()) return "not running";
+  const std::string missing =
+      pids.size() == shape.agents()
+          ? ""
+          : absl::StrCat(" (", shape.agents() - pids.size(), " of ", shape.agents(), " missing)");
+  return absl::StrCat("pid ", absl::StrJoin(pids, " "), missing);
+}
+
 int Status(const Pod& pod) {
   const auto shape = pod.Shape();
   if (!shape.ok()) {
@@ -58,7 +72,7 @@ int Status(const Pod& pod) {
       {"API", absl::StrCat("127.0.0.1:", shape->api_port)},
       {"Machines", absl::StrCat(shape->ipus / arch::kIpusPerMachine, " x ", shape->machine_type)},
       {"vipu-server", pod.ServerPid() > 0 ? absl::StrCat("pid ", pod.ServerPid()) : "not running"},
-      {"vipu-agent", pod.AgentPid() > 0 ? absl::StrCat("pid ", pod.AgentPid()) : "not running"},
+      {"vipu-agent", Agents(pod, *shape)},
   };
   if (pod.Running()) {
     vipu::ClientConfig config;
@@ -88,16 +102,19 @@ int Env(const Pod& pod) {
 }
 
 int Logs(const Pod& pod, const std::string& which, size_t lines) {
-  for (const auto& [name, path] :
-       {std::make_pair("server", pod.ServerLog()), std::make_pair("agent", pod.AgentLog())}) {
-    if (!which.empty() && which != name) continue;
+  std::vector<std::pair<std::string, std::string>> files = {{"server", pod.ServerLog()}};
+  const auto shape = pod.Shape();
+  for (uint32_t agent = 0; agent < (shape.ok() ? shape->agents() : 1); ++agent)
+    files.emplace_back(agent == 0 ? "agent" : absl::StrCat("agent.", agent), pod.AgentLog(agent));
+  for (const auto& [name, path] : files) {
+    if (!which.empty() && name.rfind(which, 0) != 0) continue;
     std::ifstream file(path);
     if (!file) return Fail(absl::StrCat("cannot read ", path));
     const std::string text((std::istreambuf_iterator<char>(file)),
                            std::istreambuf_iterator<char>());
     std::vector<std::string> all = absl::StrSplit(text, '\n', absl::SkipEmpty());
     if (all.size() > lines) all.erase(all.begin(), all.end() - static_cast<int64_t>(lines));
-    for (const std::string& line : all) std::printf("%s: %s\n", name, line.c_str());
+    for (const std::string& line : all) std::printf("%s: %s\n", name.c_str(), line.c_str());
   }
   return 0;
 }
@@ -150,6 +167,11 @@ int Main(int argc, char** argv) {
   up->add_option("--api-port", shape.api_port, "port of the controller")
       ->check(CLI::Range(1, 65535))
       ->capture_default_str();
+  std::string agents = "one";
+  up->add_option("--agents", agents,
+                 "one: a process for all machines; processes: one a machine, at its own address")
+      ->check(CLI::IsMember({"one", "processes"}))
+      ->capture_default_str();
   auto* down = app.add_subcommand("down", "stop the POD; its partitions are gone");
   auto* status = app.add_subcommand("status", "what runs; exit status 1 when nothing does");
   auto* env = app.add_subcommand("env", "export lines for eval");
@@ -168,6 +190,7 @@ int Main(int argc, char** argv) {
     return Fail(absl::StrCat(error.what(), ". Try 'vpod --help'."), 2);
   }
   Pod pod(PodHome());
+  shape.agent_per_machine = agents == "processes";
   if (*up) return Up(pod, shape);
   if (*down) {
     std::printf(pod.Down() ? "POD in %s is down.\n" : "no POD runs in %s\n", pod.home().c_str());

@@ -92,7 +92,34 @@ std::string PodHome() {
 }
 
 int Pod::ServerPid() const { return RunningDaemon(ServerPidFile(), kServer); }
-int Pod::AgentPid() const { return RunningDaemon(AgentPidFile(), kAgent); }
+int Pod::AgentPid(uint32_t agent) const { return RunningDaemon(AgentPidFile(agent), kAgent); }
+
+std::string Pod::AgentPidFile(uint32_t agent) const {
+  return absl::StrCat(home_, "/vipu-agent", agent == 0 ? "" : absl::StrCat(".", agent), ".pid");
+}
+std::string Pod::AgentLog(uint32_t agent) const {
+  return absl::StrCat(home_, "/vipu-agent", agent == 0 ? "" : absl::StrCat(".", agent), ".log");
+}
+
+bool Pod::Running() const {
+  const auto shape = Shape();
+  for (uint32_t agent = 0; agent < (shape.ok() ? shape->agents() : 1); ++agent) {
+    if (AgentPid(agent) == 0) return false;
+  }
+  return ServerPid() > 0;
+}
+
+// Also of a POD whose shape cannot be read any more.
+bool Pod::StopAgents() const {
+  bool any = false;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(home_, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind(kAgent, 0) == 0 && entry.path().extension() == ".pid")
+      any = StopDaemon(entry.path().string(), kAgent) || any;
+  }
+  return any;
+}
 
 absl::StatusOr<PodShape> Pod::Shape() const {
   std::ifstream file(home_ + "/pod.json");
@@ -116,6 +143,7 @@ absl::StatusOr<PodShape> Pod::Shape() const {
   shape.api_port = static_cast<uint32_t>(number("api_port"));
   shape.memory_limit_mib = number("memory_limit_mib");
   shape.addresses = text("addresses");
+  shape.agent_per_machine = text("agents") == "processes";
   if (shape.ipus == 0 || shape.api_port == 0 || shape.machine_type.empty()) {
     return absl::DataLossError(
         absl::StrCat(home_, "/pod.json is damaged; 'vpod down' clears the POD away"));
@@ -124,11 +152,10 @@ absl::StatusOr<PodShape> Pod::Shape() const {
 }
 
 absl::Status Pod::WriteFiles(const PodShape& shape) const {
-  const nlohmann::json json = {{"ipus", shape.ipus},
-                               {"machine_type", shape.machine_type},
-                               {"api_port", shape.api_port},
-                               {"memory_limit_mib", shape.memory_limit_mib},
-                               {"addresses", shape.addresses}};
+  const nlohmann::json json = {
+      {"ipus", shape.ipus},           {"machine_type", shape.machine_type},
+      {"api_port", shape.api_port},   {"memory_limit_mib", shape.memory_limit_mib},
+      {"addresses", shape.addresses}, {"agents", shape.agent_per_machine ? "processes" : "one"}};
   VPOD_RETURN_IF_ERROR(WriteDurably(home_ + "/pod.json", json.dump(2) + "\n"));
   return WriteDurably(ClientConfig(), vipu::HclText(Address(shape)));
 }
@@ -145,19 +172,28 @@ absl::Status Pod::WaitForServer(const PodShape& shape) const {
       "vipu-server did not answer");
 }
 
-absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
+absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Pod::AwaitMachines(
+    const PodShape& shape, uint32_t machines) const {
   vipu::Client client(Address(shape), std::chrono::seconds(10));
-  const uint32_t machines = shape.ipus / arch::kIpusPerMachine;
   std::vector<vipuadmin::DiscoveredAgent> found;
   VPOD_RETURN_IF_ERROR(PollUntil(
       [&]() -> absl::StatusOr<bool> {
-        if (AgentPid() == 0)
-          return absl::UnavailableError(absl::StrCat("vipu-agent ended: ", LastLine(AgentLog())));
+        for (uint32_t agent = 0; agent < (shape.agent_per_machine ? machines : 1); ++agent) {
+          if (AgentPid(agent) == 0) {
+            return absl::UnavailableError(
+                absl::StrCat("vipu-agent ended: ", LastLine(AgentLog(agent))));
+          }
+        }
         VPOD_ASSIGN_OR_RETURN(found, client.DiscoverAgents(/*add=*/false));
         return found.size() >= machines;
       },
-      "not all machines announced themselves"));
-  shape.addresses = found[0].host().substr(0, found[0].host().find('.', 4));
+      "not all machines registered"));
+  return found;
+}
+
+absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
+  vipu::Client client(Address(shape), std::chrono::seconds(10));
+  VPOD_ASSIGN_OR_RETURN(const auto found, AwaitMachines(shape, shape.machines()));
   if (!restoring) {
     vipuadmin::Cluster cluster;
     cluster.set_id(absl::StrCat("c", shape.ipus));
@@ -196,22 +232,40 @@ absl::Status Pod::Start(PodShape& shape, bool restoring) {
                                    ServerLog(), ServerPidFile())
                            .status());
   VPOD_RETURN_IF_ERROR(WaitForServer(shape));
-  std::vector<std::string> command = {agent,
+  if (!restoring) shape.addresses.clear();
+  VPOD_RETURN_IF_ERROR(StartAgent(shape, 0, agent));
+  if (shape.agent_per_machine) {
+    // The first process has chosen the addresses of all.
+    VPOD_ASSIGN_OR_RETURN(const auto found, AwaitMachines(shape, 1));
+    shape.addresses = found[0].host().substr(0, found[0].host().find('.', 4));
+    for (uint32_t number = 1; number < shape.machines(); ++number)
+      VPOD_RETURN_IF_ERROR(StartAgent(shape, number, agent));
+  }
+  VPOD_RETURN_IF_ERROR(CreateObjects(shape, restoring));
+  return WriteFiles(shape);
+}
+
+absl::Status Pod::StartAgent(const PodShape& shape, uint32_t number, const std::string& program) {
+  const uint32_t agents = shape.agents();
+  std::vector<std::string> command = {program,
                                       "--machines",
-                                      absl::StrCat(shape.ipus / arch::kIpusPerMachine),
+                                      absl::StrCat(shape.machines() / agents),
                                       "--machine-type",
                                       shape.machine_type,
                                       "--controller",
-                                      address,
+                                      Address(shape).address(),
                                       "--memory-limit",
-                                      absl::StrCat(shape.memory_limit_mib)};
-  if (restoring && !shape.addresses.empty()) {
+                                      absl::StrCat(shape.memory_limit_mib / agents)};
+  if (!shape.addresses.empty()) {
     command.push_back("--addresses");
     command.push_back(shape.addresses);
   }
-  VPOD_RETURN_IF_ERROR(StartDaemon(command, AgentLog(), AgentPidFile()).status());
-  VPOD_RETURN_IF_ERROR(CreateObjects(shape, restoring));
-  return WriteFiles(shape);
+  if (number > 0) {
+    command.push_back("--first-machine");
+    command.push_back(absl::StrCat(number));
+  }
+  if (shape.agent_per_machine) command.push_back("--listen-on-machine");
+  return StartDaemon(command, AgentLog(number), AgentPidFile(number)).status();
 }
 
 absl::Status Pod::Up(PodShape shape) {
@@ -238,7 +292,8 @@ absl::Status Pod::Up(PodShape shape) {
   }
   if (restoring) {
     if (existing->ipus != shape.ipus || existing->machine_type != shape.machine_type ||
-        existing->api_port != shape.api_port) {
+        existing->api_port != shape.api_port ||
+        existing->agent_per_machine != shape.agent_per_machine) {
       return absl::FailedPreconditionError(absl::StrCat(
           home_, " holds the state of a POD", existing->ipus, " (", existing->machine_type,
           ", port ", existing->api_port, "); run 'vpod down' first"));
@@ -246,11 +301,11 @@ absl::Status Pod::Up(PodShape shape) {
     shape.addresses = existing->addresses;
   }
   StopDaemon(ServerPidFile(), kServer);  // half a POD is none
-  StopDaemon(AgentPidFile(), kAgent);
+  StopAgents();
   VPOD_RETURN_IF_ERROR(WriteFiles(shape));
   const absl::Status status = Start(shape, restoring);
   if (!status.ok()) {
-    StopDaemon(AgentPidFile(), kAgent);
+    StopAgents();
     StopDaemon(ServerPidFile(), kServer);
     if (!restoring) RemoveState();
   }
@@ -267,7 +322,7 @@ void Pod::RemoveState() const {
 }
 
 bool Pod::Down() {
-  const bool agent = StopDaemon(AgentPidFile(), kAgent);
+  const bool agent = StopAgents();
   const bool server = StopDaemon(ServerPidFile(), kServer);
   RemoveState();
   return agent || server;

@@ -6,6 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "device/arch/hardware.h"
+#include "proto/vipu/v1/vipuadmin.pb.h"
 
 namespace vpod::tools {
 
@@ -17,8 +19,11 @@ struct PodShape {
   uint32_t ipus = 16;  // a multiple of 4, a power of two
   std::string machine_type = "m2000";
   uint32_t api_port = 8090;
-  uint64_t memory_limit_mib = 0;  // 0: three quarters of the host's memory
-  std::string addresses;          // management prefix, e.g. 127.10; set when the POD is up
+  uint64_t memory_limit_mib = 0;   // 0: three quarters of the host's memory
+  std::string addresses;           // management prefix, e.g. 127.10; set when the POD is up
+  bool agent_per_machine = false;  // one process a machine, at its address, instead of one for all
+  uint32_t machines() const { return ipus / arch::kIpusPerMachine; }
+  uint32_t agents() const { return agent_per_machine ? machines() : 1; }
 };
 
 class Pod {
@@ -27,15 +32,16 @@ class Pod {
 
   const std::string& home() const { return home_; }
   std::string ServerPidFile() const { return home_ + "/vipu-server.pid"; }
-  std::string AgentPidFile() const { return home_ + "/vipu-agent.pid"; }
+  // Of agent process number `agent`.
+  std::string AgentPidFile(uint32_t agent = 0) const;
   std::string ServerLog() const { return home_ + "/vipu-server.log"; }
-  std::string AgentLog() const { return home_ + "/vipu-agent.log"; }
+  std::string AgentLog(uint32_t agent = 0) const;
   std::string ClientConfig() const { return home_ + "/vipu-cli.hcl"; }
   std::string IpuofDirectory() const { return home_ + "/ipuof.conf.d"; }
 
   int ServerPid() const;
-  int AgentPid() const;
-  bool Running() const { return ServerPid() > 0 && AgentPid() > 0; }
+  int AgentPid(uint32_t agent = 0) const;
+  bool Running() const;
   // NotFound: no POD was brought up here.
   absl::StatusOr<PodShape> Shape() const;
 
@@ -49,6 +55,11 @@ class Pod {
 
  private:
   absl::Status Start(PodShape& shape, bool restoring);
+  absl::Status StartAgent(const PodShape& shape, uint32_t agent, const std::string& program);
+  // Waits until `machines` machines have registered.
+  absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> AwaitMachines(const PodShape& shape,
+                                                                        uint32_t machines) const;
+  bool StopAgents() const;
   absl::Status WaitForServer(const PodShape& shape) const;
   absl::Status CreateObjects(PodShape& shape, bool restoring) const;
   absl::Status WriteFiles(const PodShape& shape) const;

@@ -1,0 +1,140 @@
+// What replicas on several processes do together. Each process reduces its own replicas as far as
+// they make up whole nodes of the canonical tree (tree_sum.h); pieces of the result are computed by
+// one process each, which then hands them to all. On one host the pieces are read and written where
+// they lie, in shared segments; otherwise partial sums and results travel through the transport.
+// Either way the bits are those of one process.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "device/base/mutex.h"
+#include "device/fabric/job.h"
+#include "device/fabric/pieces.h"
+#include "device/fabric/transport.h"
+
+namespace vpod::fabric {
+
+// A process that hosts units of the job.
+struct Site {
+  std::string address;          // of its transport
+  std::vector<uint32_t> units;  // global, ascending
+};
+
+// An all-reduce as one process sees it.
+struct Reduction {
+  std::vector<uint32_t> replicas;  // of this process, ascending
+  std::vector<std::byte*> arenas;  // their memory
+  std::vector<CollectiveTensor> tensors;
+  double scale = 1;
+  uint64_t clock = 0;                // of the slowest replica here
+  std::string what;                  // must be the same everywhere: "program 0, all-reduce of …"
+  std::shared_ptr<void> keep_alive;  // the memory and what owns it
+};
+
+// One end of a copy between units on two processes.
+struct CrossCopy {
+  uint32_t from_unit = 0, to_unit = 0;  // global
+  std::byte* data = nullptr;            // of the unit that is here
+  size_t arena_offset = 0;              // of `data` in that unit's memory
+  size_t bytes = 0;
+  uint64_t clock = 0;
+  std::shared_ptr<void> keep_alive;
+};
+
+// Called once with the common clock: that of the slowest unit that took part.
+using Completed = std::function<void(absl::StatusOr<uint64_t> clock)>;
+
+// Runs a task on a compute thread.
+using Compute = std::function<void(std::function<void()>)>;
+
+// An all-reduce whose replicas are all of this process.
+void ReduceHere(Reduction reduction, const Compute& compute, Completed done);
+
+struct CollectivesOptions {
+  std::string token;  // 32 characters; names the job and shows that a sender belongs to it
+  uint32_t total_replicas = 1;
+  uint32_t ipus_per_replica = 1;
+  std::vector<Site> sites;  // by their first unit
+  size_t here = 0;          // this process's place among them
+  // Memory of the other sites' units, mapped, by unit; empty: bytes travel through the transport.
+  std::map<uint32_t, std::byte*> arenas;
+  std::shared_ptr<void> mappings;  // keeps them
+  Transport* transport = nullptr;  // outlives the object
+  Compute compute;
+  std::function<void(const absl::Status&)> fail;  // ends the job everywhere
+};
+
+// Thread-safe. Callbacks come from any thread, without a lock held.
+class Collectives : public std::enable_shared_from_this<Collectives> {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit Collectives(CollectivesOptions options);
+
+  // All units of this process on the key's channel have arrived.
+  void AllReduce(const MeetingKey& key, Reduction reduction, Completed done);
+  // A copy whose other end is on another process.
+  void Copy(const MeetingKey& key, CrossCopy copy, Completed done);
+  bool IsHere(uint32_t unit) const { return site_of_[unit] == options_.here; }
+  bool shared_memory() const { return !options_.arenas.empty(); }
+
+  // A message of the job, see message.h.
+  Landing OnMessage(absl::string_view header, size_t bytes);
+  // Everything that waits ends with `cause`, now and later.
+  void Fail(const absl::Status& cause);
+  // Units for which something here has waited `patience`; `fresh` when some wait was not reported
+  // before.
+  struct Overdue {
+    std::set<uint32_t> units;
+    bool fresh = false;
+  };
+  Overdue FindOverdue(Clock::time_point now, Clock::duration patience);
+
+ private:
+  struct Operation;
+  struct Header;
+  using OperationPtr = std::shared_ptr<Operation>;
+  using Buffer = std::shared_ptr<std::vector<std::byte>>;
+
+  OperationPtr Find(const MeetingKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Fails when a site does something else than we do.
+  absl::Status Check(const Operation& operation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PostCombine(const OperationPtr& operation, size_t piece);
+  void ReduceShared(const OperationPtr& operation);
+  void TellFinished(const OperationPtr& operation);
+  void SendPartialSums(const OperationPtr& operation, size_t piece);
+  void CombineAndSend(const OperationPtr& operation, size_t piece);
+  void Scatter(const OperationPtr& operation, size_t piece, const std::byte* result);
+  void SendCopy(const OperationPtr& operation);
+  void OnReady(const OperationPtr& operation, const Header& header);
+  void OnFinished(const OperationPtr& operation);
+  void OnCopyReady(const OperationPtr& operation, const Header& header);
+  Landing OnPartialSums(const OperationPtr& operation, const Header& header, size_t bytes);
+  Landing OnResult(const OperationPtr& operation, const Header& header, size_t bytes);
+  Landing OnCopyData(const OperationPtr& operation, const Header& header, size_t bytes);
+  // One of the things that the operation waits for is done.
+  void Done(const OperationPtr& operation, const absl::Status& status);
+  void Send(size_t site, const Header& header, absl::Span<const std::byte> payload,
+            std::function<void(absl::Status)> sent);
+  Header HeaderFor(const Operation& operation, int kind, size_t piece = 0) const;
+  // The nodes of the tree that a site sums, for replicas' IPU `channel`.
+  std::vector<TreeNode> NodesOf(size_t site, uint32_t channel) const;
+
+  const CollectivesOptions options_;
+  std::vector<size_t> site_of_;  // by unit
+  base::Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::map<MeetingKey, OperationPtr> operations_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Length of the token that begins every header, by which the job of a message is found.
+inline constexpr size_t kTokenBytes = 32;
+
+}  // namespace vpod::fabric

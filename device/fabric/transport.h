@@ -1,0 +1,44 @@
+// Bytes between the processes that hold IPUs. A seam: UCX between processes and hosts
+// (ucx_transport.h), a queue in memory for tests.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace vpod::fabric {
+
+// Where an arriving message's payload goes. Without a buffer the payload is dropped.
+struct Landing {
+  std::byte* buffer = nullptr;
+  // Called once, when the payload is there or will never be. Keeps the buffer alive until then.
+  std::function<void(absl::Status)> landed;
+};
+
+// Told of every message that arrives, on the transport's thread; must not block. `header` is valid
+// during the call, `bytes` is the size of the payload that will follow.
+using Receiver = std::function<Landing(absl::string_view header, size_t bytes)>;
+
+// Thread-safe. Messages of one sender may overtake each other.
+class Transport {
+ public:
+  // A header is at most this long.
+  static constexpr size_t kMaxHeaderBytes = 256;
+
+  virtual ~Transport() = default;
+  // How peers reach this process; opaque bytes.
+  virtual std::string address() const = 0;
+  // Sends to the process with that address. `payload` stays valid until `sent`, which is called
+  // once, on the transport's thread; after an error the peer counts as lost until Forget.
+  virtual void Send(const std::string& to, std::string header, absl::Span<const std::byte> payload,
+                    std::function<void(absl::Status)> sent) = 0;
+  // Ends the connection to a peer; what is under way to it fails.
+  virtual void Forget(const std::string& to) = 0;
+};
+
+}  // namespace vpod::fabric

@@ -1,0 +1,121 @@
+// A POD whose machines are processes of their own: jobs span them, and everything is as in one.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "tests/support/command.h"
+#include "tests/support/pod.h"
+
+namespace vpod::testing {
+namespace {
+
+std::string Contents(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// Losses of a job; fails the test when it does.
+std::string Losses(TestPod& pod, int instances, int replicas, int ipus = 1) {
+  const std::string file = pod.directory() + "/losses";
+  std::filesystem::remove(file);
+  const Outcome outcome =
+      pod.Run({"poprun", "--num-instances", std::to_string(instances), "--num-replicas",
+               std::to_string(replicas), "--ipus-per-replica", std::to_string(ipus), "replica_job",
+               "--runs", "7", "--ipus", std::to_string(ipus), "--losses", file});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  return Contents(file);
+}
+
+// The way in which processes exchange, as the agents' logs tell it.
+bool Logged(const TestPod& pod, const std::string& words) {
+  for (const auto& entry : std::filesystem::directory_iterator(pod.home())) {
+    if (entry.path().extension() == ".log" &&
+        Contents(entry.path()).find(words) != std::string::npos)
+      return true;
+  }
+  return false;
+}
+
+struct Layout {
+  int instances, replicas, ipus;
+};
+
+class AgentsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Losses of the layouts with one process for all machines.
+  static std::string Reference(const Layout& layout) {
+    static TestPod* pod = [] {
+      auto* one = new TestPod(16);
+      one->CreatePartition("p16", 16);
+      ::testing::AddGlobalTestEnvironment(new Owner(one));
+      return one;
+    }();
+    return Losses(*pod, layout.instances, layout.replicas, layout.ipus);
+  }
+
+ private:
+  struct Owner : ::testing::Environment {
+    explicit Owner(TestPod* pod) : pod(pod) {}
+    void TearDown() override { pod.reset(); }
+    std::unique_ptr<TestPod> pod;
+  };
+};
+
+TEST_P(AgentsTest, JobsAreIdenticalToThoseOfOneProcess) {
+  TestPod pod(16, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
+  pod.CreatePartition("p16", 16);
+  for (const Layout& layout :
+       {Layout{4, 16, 1}, Layout{1, 16, 1}, Layout{16, 16, 1}, Layout{2, 16, 1}, Layout{1, 8, 2},
+        Layout{2, 2, 8}, Layout{1, 2, 8}, Layout{1, 1, 16}}) {
+    SCOPED_TRACE(std::to_string(layout.instances) + " instances, " +
+                 std::to_string(layout.replicas) + " replicas of " + std::to_string(layout.ipus));
+    const std::string expected = Reference(layout);
+    EXPECT_FALSE(expected.empty());
+    EXPECT_EQ(Losses(pod, layout.instances, layout.replicas, layout.ipus), expected);
+    EXPECT_EQ(pod.AttachedIpus(), 0);
+  }
+  EXPECT_EQ(Logged(pod, "which exchange in shared memory"), GetParam() == "shm");
+  EXPECT_EQ(Logged(pod, "which exchange by messages"), GetParam() == "tcp");
+}
+
+TEST_P(AgentsTest, ALostAgentIsNamedAndTheOthersGoOn) {
+  TestPod pod(16, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
+  pod.CreatePartition("p8", 8);
+  pod.CreatePartition("q8", 8);
+  auto job =
+      pod.Start({"poprun", "--vipu-partition", "p8", "--num-instances", "2", "--num-replicas", "8",
+                 "replica_job", "--runs", "100000", "--pause-ms", "5"});
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss", std::chrono::seconds(60)));
+  kill(pod.AgentPid(1), SIGKILL);
+  const Outcome outcome = job->Wait(std::chrono::seconds(60));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE((outcome.out + outcome.err).find("agent"), std::string::npos)
+      << outcome.out << outcome.err;
+  const Outcome other = pod.Run({"poprun", "--vipu-partition", "q8", "--num-instances", "2",
+                                 "--num-replicas", "8", "replica_job", "--runs", "3"});
+  EXPECT_EQ(other.code, 0) << other.err;
+}
+
+TEST_P(AgentsTest, ALostInstanceIsNamedAcrossProcesses) {
+  TestPod pod(16, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
+  pod.CreatePartition("p16", 16);
+  const Outcome outcome =
+      pod.Run({"poprun", "--num-instances", "4", "--num-replicas", "16", "replica_job",
+               "--pause-ms", "20", "--instance", "2", "--fault", "kill"});
+  EXPECT_EQ(outcome.code, 137) << outcome.out << outcome.err;
+  EXPECT_NE((outcome.out + outcome.err).find("instance 2 (pid "), std::string::npos)
+      << outcome.out << outcome.err;
+  EXPECT_EQ(pod.AttachedIpus(), 0);
+  EXPECT_FALSE(Losses(pod, 4, 16).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, AgentsTest, ::testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace vpod::testing
