@@ -2,11 +2,12 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/launch/hosts.h"
@@ -79,10 +80,18 @@ void SetOfflineEnvironment(const std::string& job_id) {
     unsetenv(absl::StrCat("IPUOF_VIPU_API_", name).c_str());
 }
 
-// mpirun deals to its own host first, wherever that stands in the list.
-bool ThisHostFollows(const Layout& layout) {
-  return layout.hosts_given && !IsThisHost(layout.hosts[0]) &&
-         std::any_of(layout.hosts.begin() + 1, layout.hosts.end(), IsThisHost);
+// mpirun takes all names of this machine for one host, and deals to it first, wherever it stands in
+// the list.
+absl::Status FindThisHost(Layout& layout) {
+  if (!layout.hosts_given) return absl::OkStatus();
+  std::vector<std::string> here;
+  absl::c_copy_if(layout.hosts, std::back_inserter(here), IsThisHost);
+  if (here.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hosts '", here[0], "' and '", here[1], "' are both this machine"));
+  }
+  layout.this_host_follows = !here.empty() && here[0] != layout.hosts[0];
+  return absl::OkStatus();
 }
 
 // The programs that have to be there before anything is touched. Returns mpirun's path.
@@ -189,6 +198,8 @@ int Poprun(const std::vector<std::string>& words) {
   std::vector<std::string> warnings;
   auto layout = MakeLayout(*options, warnings);
   if (!layout.ok()) return Fail(layout.status().message(), 2);
+  const absl::Status found = FindThisHost(*layout);
+  if (!found.ok()) return Fail(found.message(), 2);
   if (!options->export_config.empty()) {
     const absl::Status exported =
         ExportConfig(options->export_config, options->overwrite_config, options->given);
@@ -197,7 +208,6 @@ int Poprun(const std::vector<std::string>& words) {
   for (const std::string& warning : warnings) log.Warning(warning);
   const auto mpirun = FindPrograms(*options, *layout);
   if (!mpirun.ok()) return Fail(mpirun.status().message(), 1);
-  layout->this_host_follows = ThisHostFollows(*layout);
   return Launch(*options, *layout, *mpirun, log);
 }
 

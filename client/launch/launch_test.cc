@@ -61,6 +61,13 @@ TEST_F(PoprunTest, WrongUsageExitsWithTwo) {
   EXPECT_EQ(out_, "");
 }
 
+TEST_F(PoprunTest, OneMachineUnderTwoNamesIsRefused) {
+  EXPECT_EQ(Run({"--offline-mode=on", "--host=127.0.0.2,localhost,127.0.0.1", "--num-instances=3",
+                 "--num-replicas=3", "true"}),
+            2);
+  EXPECT_EQ(error_, "poprun: error: hosts 'localhost' and '127.0.0.1' are both this machine\n");
+}
+
 TEST_F(PoprunTest, MissingProgramFileExitsWithOne) {
   EXPECT_EQ(Run({"--offline-mode=on", "no-such-app"}), 1);
   EXPECT_EQ(error_, "poprun: error: cannot find program 'no-such-app' in PATH\n");
