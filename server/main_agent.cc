@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,8 @@
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
 #include "server/agent/agent.h"
 #include "server/agent/local_door.h"
+#include "server/http/exporter.h"
+#include "server/http/machine_exporter.h"
 #include "server/rpc/agent_services.h"
 #include "server/rpc/daemon.h"
 #include "server/rpc/fabric_service.h"
@@ -37,10 +40,12 @@ int Fail(const absl::Status& status, int code) {
 class Announcer {
  public:
   Announcer(const std::string& controller, const std::string& endpoint,
-            const std::string& fabric_address, const agent::Agent& agent)
-      : controller_(controller) {
+            const std::string& fabric_address, const std::string& metrics_endpoint,
+            agent::Agent& agent)
+      : controller_(controller), agent_(agent) {
     registration_.set_endpoint(endpoint);
     registration_.set_fabric_address(fabric_address);
+    registration_.set_metrics_endpoint(metrics_endpoint);
     registration_.set_boot_id(base::RandomId());
     for (vipuagent::Machine& machine : agent.DescribeMachines())
       *registration_.add_machines() = std::move(machine);
@@ -84,15 +89,26 @@ class Announcer {
       vipuagent::RegisterReply reply;
       const grpc::Status status = stub.Register(&context, registration_, &reply);
       registered = status.ok();
+      names_version_.clear();
       return status;
     }
     vipuagent::HeartbeatRequest request;
     request.set_endpoint(registration_.endpoint());
     request.set_boot_id(registration_.boot_id());
+    request.set_names_version(names_version_);
     vipuagent::HeartbeatReply reply;
     const grpc::Status status = stub.Heartbeat(&context, request, &reply);
     registered = !reply.register_();
+    if (status.ok() && registered && reply.names_version() != names_version_) TakeNames(reply);
     return status;
+  }
+
+  void TakeNames(const vipuagent::HeartbeatReply& reply) {
+    std::map<std::string, std::string> id_by_host;
+    for (const vipuagent::MachineName& name : reply.names())
+      id_by_host[name.host()] = name.agent_id();
+    agent_.SetAgentIds(std::move(id_by_host));
+    names_version_ = reply.names_version();
   }
 
   std::unique_ptr<vipuagent::VipuRegistry::Stub> Connect() const {
@@ -104,7 +120,9 @@ class Announcer {
   }
 
   const std::string controller_;
+  agent::Agent& agent_;
   vipuagent::RegisterRequest registration_;
+  std::string names_version_;  // of the machines' ids, as last heard
   base::Mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -115,7 +133,7 @@ int Main(int argc, char** argv) {
   rpc::BlockStopSignals();
   agent::AgentOptions options;
   std::string controller = "127.0.0.1:8090", listen = "127.0.0.1:0", log_level = "info", log_file,
-              addresses_wanted;
+              addresses_wanted, metrics_listen;
   uint64_t memory_limit_mib = options.memory_limit_bytes >> 20;
   bool insecure_listen = false, listen_on_machine = false;
   CLI::App app("Holds virtual IPU-Machines and serves them to the controller and to programs.",
@@ -126,7 +144,10 @@ int Main(int argc, char** argv) {
   app.add_option("--controller", controller, "host:port of vipu-server")->capture_default_str();
   app.add_option("--listen", listen, "host:port to serve on; port 0 takes a free one")
       ->capture_default_str();
-  app.add_flag("--insecure-listen", insecure_listen, "Allow --listen beyond loopback");
+  app.add_option(
+      "--metrics-listen", metrics_listen,
+      "host:port of the metrics; default: 127.0.0.1:2112, or a free port if it is taken");
+  app.add_flag("--insecure-listen", insecure_listen, "Allow end-points beyond loopback");
   app.add_flag("--listen-on-machine", listen_on_machine,
                "Serve on the management address and port of the first machine");
   app.add_option("--addresses", addresses_wanted,
@@ -156,8 +177,11 @@ int Main(int argc, char** argv) {
   options.memory_limit_bytes = memory_limit_mib << 20;
   if (absl::Status status = rpc::SetUpLog(log_level, log_file); !status.ok())
     return Fail(status, 2);
-  if (absl::Status status = rpc::CheckListenAddress(listen, insecure_listen); !status.ok())
-    return Fail(status, 2);
+  for (const std::string& address : {listen, metrics_listen}) {
+    if (address.empty()) continue;
+    if (absl::Status status = rpc::CheckListenAddress(address, insecure_listen); !status.ok())
+      return Fail(status, 2);
+  }
   if (options.data_ip.empty()) options.data_ip = options.management_ip;
   if (options.first_machine > 0 && addresses_wanted.empty() && options.management_ip.empty()) {
     return Fail(absl::InvalidArgumentError("--first-machine needs --addresses or --host"), 2);
@@ -188,6 +212,12 @@ int Main(int argc, char** argv) {
   }
   auto door = agent::LocalDoor::Open(**agent);
   if (!door.ok()) return Fail(door.status(), 1);
+  // A machine with an address of its own shows its metrics there.
+  std::string exporter = absl::StrCat(listen.substr(0, listen.rfind(':')), ":2112");
+  if (!listen_on_machine || !rpc::CheckListenAddress(exporter, insecure_listen).ok())
+    exporter = "127.0.0.1:2112";
+  auto metrics = http::StartExporter(metrics_listen, exporter, http::MachineRoutes(**agent));
+  if (!metrics.ok()) return Fail(metrics.status(), 1);
 
   // Before the agent that uses it, and after whatever may call it.
   rpc::GrpcPeerGateway peers;
@@ -218,11 +248,12 @@ int Main(int argc, char** argv) {
   }
   const std::string endpoint = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
   (*agent)->SetEndpoint(endpoint);
-  spdlog::info("{} machines of type {} at {}, memory limit {} MiB, {} compute threads",
-               options.num_machines, options.machine_type, endpoint, memory_limit_mib,
-               (*agent)->executors().compute_threads());
+  spdlog::info(
+      "{} machines of type {} at {}, metrics at {}, memory limit {} MiB, {} compute threads",
+      options.num_machines, options.machine_type, endpoint, (*metrics)->endpoint(),
+      memory_limit_mib, (*agent)->executors().compute_threads());
   {
-    Announcer announcer(controller, endpoint, fabric_address, **agent);
+    Announcer announcer(controller, endpoint, fabric_address, (*metrics)->endpoint(), **agent);
     rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }

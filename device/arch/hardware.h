@@ -62,6 +62,8 @@ struct MachineType {
   double dynamic_power_scale;    // F21
 };
 
+inline constexpr double kMachineBaseWatts = 260;  // of a machine beside its IPUs (F21)
+
 // Accepts m2000 and bow2000; anything else is InvalidArgument naming both.
 absl::StatusOr<MachineType> FindMachineType(absl::string_view flag);
 

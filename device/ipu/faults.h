@@ -2,6 +2,7 @@
 // GCDA_OPTIONS simulateSOCError), shown by the attributes, cleared by a reset.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "device/base/mutex.h"
@@ -38,6 +39,12 @@ class Faults {
   void SetParityError() {
     base::MutexLock lock(mutex_);
     state_.parity_error = true;
+    ++parity_errors_;
+  }
+  // Parity errors so far; no reset takes them back.
+  uint64_t parity_errors() const {
+    base::MutexLock lock(mutex_);
+    return parity_errors_;
   }
   // A reset ends all errors; one of parity only with a parity init.
   void Reset(bool initialise_parity) {
@@ -50,6 +57,7 @@ class Faults {
  private:
   mutable base::Mutex mutex_;
   FaultState state_ ABSL_GUARDED_BY(mutex_);
+  uint64_t parity_errors_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace vpod::ipu

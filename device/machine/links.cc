@@ -25,6 +25,11 @@ LinkReading Links::Read(uint32_t port) const {
   return {(*ports_)[port].fault, (*ports_)[port].counters};
 }
 
+bool Links::touched() const {
+  base::MutexLock lock(mutex_);
+  return ports_ != nullptr;
+}
+
 uint64_t Links::CorrectableErrors(uint32_t ipu) const {
   base::MutexLock lock(mutex_);
   if (ports_ == nullptr) return 0;

@@ -44,6 +44,8 @@ struct PortBytes {
 class Links {
  public:
   LinkReading Read(uint32_t port) const;
+  // Whether any has ever been used or hurt, since the last reset.
+  bool touched() const;
   // Correctable errors of an IPU's links.
   uint64_t CorrectableErrors(uint32_t ipu) const;
   // Ports that carry nothing, ascending.

@@ -42,6 +42,24 @@ void Machine::Reset() {
   }
 }
 
+SensorValues Machine::ReadSensors(uint32_t number, ipu::WallClock::time_point now) {
+  const ipu::Reading reading = ipus_[number]->sensors.Read(now);
+  const ipu::Reading neighbour = ipus_[number ^ 1]->sensors.Read(now);
+  const double board =
+      ipu::BoardTemperature(reading.settled_power_watts, neighbour.settled_power_watts);
+  SensorValues values = {.utilisation = reading.utilisation,
+                         .die_celsius = ipu::DieTemperature(board, reading.settled_power_watts),
+                         .board_celsius = board,
+                         .power_watts = reading.power_watts,
+                         .clock_hz = type_.clock_hz};
+  if (ipus_[number]->faults.Read().over_temperature) {
+    values.die_celsius = ipu::kHotDieCelsius;
+    values.board_celsius = ipu::kHotBoardCelsius;
+    values.clock_hz *= ipu::kThrottledClockShare;
+  }
+  return values;
+}
+
 std::map<std::string, std::string> Machine::Attributes(uint32_t number,
                                                        const PartitionFacts* partition,
                                                        const Holder* holder) {
@@ -50,14 +68,9 @@ std::map<std::string, std::string> Machine::Attributes(uint32_t number,
   const ipu::Reading neighbour = ipus_[number ^ 1]->sensors.Read(now);
   const ipu::FaultState faults = ipus_[number]->faults.Read();
   const bool monitored = holder != nullptr && holder->monitoring;
-  double board = ipu::BoardTemperature(reading.settled_power_watts, neighbour.settled_power_watts);
-  double die = ipu::DieTemperature(board, reading.settled_power_watts);
+  const SensorValues values = ReadSensors(number, now);
   arch::MachineType type = type_;
-  if (faults.over_temperature) {
-    board = ipu::kHotBoardCelsius;
-    die = ipu::kHotDieCelsius;
-    type.clock_hz *= ipu::kThrottledClockShare;
-  }
+  type.clock_hz = values.clock_hz;
   const uint64_t link_errors = links_.CorrectableErrors(number);
   const auto sensor = [&](const char* format, double value) {
     char text[32];
@@ -67,8 +80,8 @@ std::map<std::string, std::string> Machine::Attributes(uint32_t number,
   const std::string ipu_number = absl::StrCat(number);
 
   std::map<std::string, std::string> all = {
-      {"average board temp", sensor("%.1f C", board)},
-      {"average die temp", sensor("%.1f C", die)},
+      {"average board temp", sensor("%.1f C", values.board_celsius)},
+      {"average die temp", sensor("%.1f C", values.die_celsius)},
       {"board ipu index", ipu_number},
       {"board serial number", arch::BoardSerial(identity_.index, number)},
       {"board type", std::string(type_.board_type)},

@@ -59,6 +59,15 @@ struct Holder {
   bool monitoring = false;  // GCDA_MONITOR=1: temperature and power are shown
 };
 
+// What the sensors of one IPU and its board read, whether or not its holder lets the tools see it.
+struct SensorValues {
+  double utilisation = 0;  // 0 to 1, over the last second
+  double die_celsius = 0;
+  double board_celsius = 0;  // of both IPUs of the board
+  double power_watts = 0;
+  double clock_hz = 0;  // throttled when too hot
+};
+
 class Machine {
  public:
   Machine(Identity identity, arch::MachineType type);
@@ -73,6 +82,7 @@ class Machine {
   // Restarts the machine: all counters, faults and errors are gone.
   void Reset();
 
+  SensorValues ReadSensors(uint32_t number, ipu::WallClock::time_point now);
   // Attributes of IPU `number` (0-3) by their public names, without "id" and "target", which belong
   // to a device. `partition` and `holder` may be null.
   std::map<std::string, std::string> Attributes(uint32_t number, const PartitionFacts* partition,

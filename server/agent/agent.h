@@ -28,6 +28,7 @@
 #include "proto/telemetry/v1/telemetry.pb.h"
 #include "proto/vipu/v1/vipuagent.pb.h"
 #include "server/agent/job_links.h"
+#include "server/agent/machine_reading.h"
 #include "server/agent/peers.h"
 
 namespace vpod::agent {
@@ -83,6 +84,14 @@ class Agent {
   // Replaces or changes the partitions. Leases of those that are gone, or whose generation rose,
   // end.
   absl::Status Configure(const vipuagent::ConfigureRequest& request);
+  // Ids under which the controller knows the machines, by management address.
+  void SetAgentIds(std::map<std::string, std::string> id_by_host);
+  // For the exporter. A process with more than kMachinesReadWhole machines leaves out those without
+  // a partition, and links that were never used: monitoring grows with what is used, not with what
+  // could be.
+  std::vector<MachineReading> ReadMachines();
+  static constexpr size_t kMachinesReadWhole = 64;
+  const arch::MachineType& machine_type() const { return type_; }
   // NotFound when the partition is not on this agent.
   absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
       absl::string_view partition_id);
@@ -154,6 +163,8 @@ class Agent {
   void SetPartitionOfIpus(const Partition& partition, const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   machine::Ipu& IpuAt(uint32_t index);
+  bool IsIdle(size_t machine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReadHardware(machine::Machine& machine, MachineReading& reading) const;
   // Tries an attach. Returns false when it has to wait for IPUs that are being released.
   bool TryAttach(PendingAttach& pending, std::vector<std::function<void()>>& calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -211,6 +222,7 @@ class Agent {
   std::map<std::string, std::unique_ptr<Partition>> partitions_ ABSL_GUARDED_BY(mutex_);
   std::vector<Owner> owners_ ABSL_GUARDED_BY(mutex_);              // by IPU: 4 × machine + number
   std::vector<std::string> partition_of_ ABSL_GUARDED_BY(mutex_);  // by IPU; empty: free
+  std::map<std::string, std::string> agent_ids_ ABSL_GUARDED_BY(mutex_);  // by management address
   std::map<std::string, LeasePtr> leases_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<fabric::Job>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PendingAttach>> pending_ ABSL_GUARDED_BY(mutex_);

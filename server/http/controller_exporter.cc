@@ -199,8 +199,10 @@ Routes ControllerRoutes(controller::Controller& controller, const rpc::RequestCo
   };
   routes["/api/v1/partitions"] = [&controller](const Request& request) {
     vipuuser::ListPartitionsReply reply;
-    for (auto& partition : controller.ListPartitions())
+    for (auto& partition : controller.ListPartitions()) {
+      partition.clear_gcds();  // the keys to the devices are among them
       *reply.add_partitions() = std::move(partition);
+    }
     return Json(request, reply);
   };
   routes["/api/v1/exporters"] = [&controller](const Request&) { return Exporters(controller); };

@@ -61,15 +61,47 @@ inline constexpr Family kIpuClock{"ipu_clock_hertz", Kind::kGauge, "agent,ipu,pa
                                   "Tile clock."};
 inline constexpr Family kIpuAttached{"ipu_attached", Kind::kGauge, "agent,ipu,partition,user",
                                      "1 when a process holds the IPU, otherwise 0."};
-inline constexpr Family kHostLinkTx{
-    "host_link_tx_bytes_total", Kind::kCounter, "agent,ipu,partition,user",
-    "Bytes sent from the IPU to the host: streams of programs and variables that were read."};
-inline constexpr Family kHostLinkRx{
-    "host_link_rx_bytes_total", Kind::kCounter, "agent,ipu,partition,user",
-    "Bytes received by the IPU from the host: streams of programs and variables that were "
-    "written."};
+inline constexpr Family kIpuErrorState{
+    "ipu_error_state", Kind::kGauge, "agent,ipu,partition,user",
+    "1 when the IPU has an error that keeps programs from it, otherwise 0."};
+inline constexpr Family kIpuParityErrors{"ipu_parity_errors_total", Kind::kCounter,
+                                         "agent,ipu,partition,user",
+                                         "Parity errors of tile memory."};
+inline constexpr Family kIpuLinkUp{
+    "ipu_link_up", Kind::kGauge, "agent,ipu,partition,user,link",
+    "1 when the IPU-Link port carries traffic, 0 when its link is down."};
+inline constexpr Family kIpuLinkTx{"ipu_link_tx_bytes_total", Kind::kCounter,
+                                   "agent,ipu,partition,user,link",
+                                   "Bytes sent through the IPU-Link port."};
+inline constexpr Family kIpuLinkRx{"ipu_link_rx_bytes_total", Kind::kCounter,
+                                   "agent,ipu,partition,user,link",
+                                   "Bytes received through the IPU-Link port."};
+inline constexpr Family kIpuLinkCorrectable{"ipu_link_correctable_errors_total", Kind::kCounter,
+                                            "agent,ipu,partition,user,link",
+                                            "Errors that the link corrected."};
+inline constexpr Family kIpuLinkUncorrectable{"ipu_link_uncorrectable_errors_total", Kind::kCounter,
+                                              "agent,ipu,partition,user,link",
+                                              "Times that the link went down."};
+inline constexpr Family kHostLinkTx{"host_link_tx_bytes_total", Kind::kCounter,
+                                    "agent,ipu,partition,user",
+                                    "Bytes that streams of programs sent to the host."};
+inline constexpr Family kHostLinkRx{"host_link_rx_bytes_total", Kind::kCounter,
+                                    "agent,ipu,partition,user",
+                                    "Bytes that streams of programs received from the host."};
+inline constexpr Family kHostLinkErrors{"host_link_errors_total", Kind::kCounter,
+                                        "agent,ipu,partition,user",
+                                        "Errors of the Host-Link; the emulation has none."};
+inline constexpr Family kGwLinkUp{"gw_link_up", Kind::kGauge, "agent,port",
+                                  "1 when the GW-Link port (east or west) carries traffic, 0 when "
+                                  "its link is down."};
+inline constexpr Family kGwLinkTx{"gw_link_tx_bytes_total", Kind::kCounter, "agent,port",
+                                  "Bytes sent through the GW-Link port."};
+inline constexpr Family kGwLinkRx{"gw_link_rx_bytes_total", Kind::kCounter, "agent,port",
+                                  "Bytes received through the GW-Link port."};
+inline constexpr Family kGwLinkErrors{"gw_link_errors_total", Kind::kCounter, "agent,port",
+                                      "Errors of the GW-Link, corrected or not."};
 inline constexpr Family kMachinePower{"machine_power_watts", Kind::kGauge, "agent",
-                                      "Power of the machine's IPUs together (modelled)."};
+                                      "Power of the machine with its IPUs (modelled)."};
 
 // --- Both lists, in the order in which the exporters write them ---
 
@@ -77,8 +109,27 @@ inline constexpr const Family* kControllerFamilies[] = {
     &kBuildInfo,  &kStartTime,   &kAgents,           &kAgentUp,       &kAgentLastSeen,
     &kClusters,   &kAllocations, &kPartitions,       &kPartitionSize, &kIpus,
     &kOperations, &kApiRequests, &kOperationDuration};
-inline constexpr const Family* kMachineFamilies[] = {
-    &kIpuInfo,  &kIpuUtilisation, &kIpuDieTemperature, &kIpuBoardTemperature, &kIpuPower,
-    &kIpuClock, &kIpuAttached,    &kHostLinkTx,        &kHostLinkRx,          &kMachinePower};
+inline constexpr const Family* kMachineFamilies[] = {&kIpuInfo,
+                                                     &kIpuUtilisation,
+                                                     &kIpuDieTemperature,
+                                                     &kIpuBoardTemperature,
+                                                     &kIpuPower,
+                                                     &kIpuClock,
+                                                     &kIpuAttached,
+                                                     &kIpuErrorState,
+                                                     &kIpuParityErrors,
+                                                     &kHostLinkTx,
+                                                     &kHostLinkRx,
+                                                     &kHostLinkErrors,
+                                                     &kIpuLinkUp,
+                                                     &kIpuLinkTx,
+                                                     &kIpuLinkRx,
+                                                     &kIpuLinkCorrectable,
+                                                     &kIpuLinkUncorrectable,
+                                                     &kGwLinkUp,
+                                                     &kGwLinkTx,
+                                                     &kGwLinkRx,
+                                                     &kGwLinkErrors,
+                                                     &kMachinePower};
 
 }  // namespace vpod::http
