@@ -14,6 +14,7 @@
 #include "client/launch/layout.h"
 #include "client/launch/log.h"
 #include "client/launch/mpirun.h"
+#include "client/launch/mpirun_command.h"
 #include "client/launch/numa.h"
 #include "client/launch/options.h"
 #include "client/launch/partition.h"
@@ -124,44 +125,24 @@ void NameLostInstance(JobPartition& partition, int exit_code) {
   Fail(absl::StrCat("instance ", lost->index, " (pid ", lost->pid, ", ", lost->host, ") ", how), 1);
 }
 
-int Launch(const Options& options, Layout& layout, const std::string& mpirun, const Log& log) {
-  const std::string job_id = base::RandomId();
-  std::unique_ptr<JobPartition> partition;
-  std::optional<MpiTarget> target;
-  if (!options.offline_mode) {
-    auto prepared = JobPartition::Prepare(options, layout, job_id, log);
-    if (const int number = PendingSignal(); number != 0) return 128 + number;
-    if (!prepared.ok()) return Fail(prepared.status().message(), 1);
-    partition = *std::move(prepared);
+// What the instances are told of the partition; keeps the parent device of a reconfigurable one.
+absl::StatusOr<MpiTarget> TakeTarget(JobPartition& partition, const Log& log) {
+  MpiTarget target;
+  if (partition.reconfigurable()) {
+    VPOD_RETURN_IF_ERROR(partition.ReserveParent());
+    target.node_device_id = partition.parent_device();
   }
-  if (options.print_topology || options.verbosity >= 2) {
-    std::fputs(TopologyTable(layout).c_str(), stdout);
-    std::fflush(stdout);
-  }
-  if (partition != nullptr) {
-    target.emplace();
-    if (partition->reconfigurable()) {
-      const absl::Status reserved = partition->ReserveParent();
-      if (!reserved.ok()) return Fail(reserved.message(), 1);
-      target->node_device_id = partition->parent_device();
-    }
-    log.Debug(absl::StrCat("Using target options: ", partition->target_options()));
-    target->server_host = partition->server().host;
-    target->server_port = partition->server().port;
-    target->partition_id = partition->id();
-    target->target_options = partition->target_options();
-  }
-  if (!layout.hosts_given) {
-    log.Debug("No hosts specified; ignoring host-subnet setting");
-    log.Debug("Default network/RNIC for host communication: None");
-  }
-  if (partition != nullptr) {
-    SetJobEnvironment(job_id, partition->server());
-  } else {
-    SetOfflineEnvironment(job_id);
-  }
-  const auto arguments =
-      MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log));
+  log.Debug(absl::StrCat("Using target options: ", partition.target_options()));
+  target.server_host = partition.server().host;
+  target.server_port = partition.server().port;
+  target.partition_id = partition.id();
+  target.target_options = partition.target_options();
+  return target;
+}
+
+// mpirun from its start to its end. Returns poprun's exit status.
+int RunJob(const Options& options, const std::string& mpirun,
+           const std::vector<std::string>& arguments, JobPartition* partition, const Log& log) {
   log.Info(absl::StrCat("Running command: ", QuotedCommand(mpirun, arguments)));
   if (const int number = PendingSignal(); number != 0) return 128 + number;
   int mpirun_pid = 0;
@@ -178,6 +159,37 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
     Fail(absl::StrCat("mpirun was killed by signal ", result->killed_by), 1);
   if (partition != nullptr) NameLostInstance(*partition, result->exit_code);
   return result->exit_code;
+}
+
+int Launch(const Options& options, Layout& layout, const std::string& mpirun, const Log& log) {
+  const std::string job_id = base::RandomId();
+  std::unique_ptr<JobPartition> partition;
+  std::optional<MpiTarget> target;
+  if (!options.offline_mode) {
+    auto prepared = JobPartition::Prepare(options, layout, job_id, log);
+    if (const int number = PendingSignal(); number != 0) return 128 + number;
+    if (!prepared.ok()) return Fail(prepared.status().message(), 1);
+    partition = *std::move(prepared);
+  }
+  if (options.print_topology || options.verbosity >= 2) {
+    std::fputs(TopologyTable(layout).c_str(), stdout);
+    std::fflush(stdout);
+  }
+  if (partition != nullptr) {
+    auto taken = TakeTarget(*partition, log);
+    if (!taken.ok()) return Fail(taken.status().message(), 1);
+    target = *std::move(taken);
+    SetJobEnvironment(job_id, partition->server());
+  } else {
+    SetOfflineEnvironment(job_id);
+  }
+  if (!layout.hosts_given) {
+    log.Debug("No hosts specified; ignoring host-subnet setting");
+    log.Debug("Default network/RNIC for host communication: None");
+  }
+  const auto arguments =
+      MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log));
+  return RunJob(options, mpirun, arguments, partition.get(), log);
 }
 
 }  // namespace
