@@ -125,12 +125,14 @@ void NameLostInstance(JobPartition& partition, int exit_code) {
   Fail(absl::StrCat("instance ", lost->index, " (pid ", lost->pid, ", ", lost->host, ") ", how), 1);
 }
 
-// What the instances are told of the partition; keeps the parent device of a reconfigurable one.
+// Keeps the IPUs for the job. Returns what the instances are told of them.
 absl::StatusOr<MpiTarget> TakeTarget(JobPartition& partition, const Log& log) {
   MpiTarget target;
   if (partition.reconfigurable()) {
     VPOD_RETURN_IF_ERROR(partition.ReserveParent());
     target.node_device_id = partition.parent_device();
+  } else {
+    VPOD_RETURN_IF_ERROR(partition.ReserveGcds());
   }
   log.Debug(absl::StrCat("Using target options: ", partition.target_options()));
   target.server_host = partition.server().host;

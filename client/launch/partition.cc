@@ -1,9 +1,11 @@
 #include "client/launch/partition.h"
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/launch/hosts.h"
@@ -262,11 +264,7 @@ absl::Status JobPartition::ComputeTargetOptions() {
   return absl::OkStatus();
 }
 
-absl::Status JobPartition::ReserveParent() {
-  const uint32_t needed = layout_.ipus();
-  VPOD_ASSIGN_OR_RETURN(auto config, client_->GetPartitionConfig(id_, 0));
-  const vipu::ActivePartition active = vipu::Describe(std::move(config));
-  log_.Debug(absl::StrCat("Found ", size_ / needed, " devices with ", needed, " IPUs"));
+ipuof::LeaseOptions JobPartition::Reservation() {
   ipuof::LeaseOptions lease;
   lease.reserve_only = true;
   lease.job.set_job_id(job_id_);
@@ -279,18 +277,45 @@ absl::Status JobPartition::ReserveParent() {
       lost_ = LostInstance{failed.instance_index(), failed.pid(), failed.host()};
     }
   };
+  return lease;
+}
+
+absl::Status JobPartition::ReserveGcds() {
+  for (uint32_t gcd = 0; gcd < layout_.instances; ++gcd) {
+    VPOD_ASSIGN_OR_RETURN(auto config, client_->GetPartitionConfig(id_, static_cast<int>(gcd)));
+    const vipu::ActivePartition active = vipu::Describe(std::move(config));
+    const auto size = static_cast<uint32_t>(active.config.devices_size());
+    ipuof::LeaseOptions lease = Reservation();
+    VPOD_ASSIGN_OR_RETURN(lease.device_id, arch::DeviceOfIpus(size, {0, size}));
+    auto attached = ipuof::Lease::AttachParts(active, lease);
+    if (!attached.ok()) {
+      return absl::Status(attached.status().code(),
+                          absl::StrCat("cannot attach to GCD ", gcd, " of partition ", id_, ": ",
+                                       attached.status().message()));
+    }
+    absl::c_move(*attached, std::back_inserter(reserved_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobPartition::ReserveParent() {
+  const uint32_t needed = layout_.ipus();
+  VPOD_ASSIGN_OR_RETURN(auto config, client_->GetPartitionConfig(id_, 0));
+  const vipu::ActivePartition active = vipu::Describe(std::move(config));
+  log_.Debug(absl::StrCat("Found ", size_ / needed, " devices with ", needed, " IPUs"));
+  ipuof::LeaseOptions lease = Reservation();
   absl::Status refusal = absl::ResourceExhaustedError("no device");
-  for (uint32_t first = 0; first + needed <= size_ && parent_.empty(); first += needed) {
+  for (uint32_t first = 0; first + needed <= size_ && reserved_.empty(); first += needed) {
     VPOD_ASSIGN_OR_RETURN(lease.device_id, arch::DeviceOfIpus(size_, {first, needed}));
     auto attached = ipuof::Lease::AttachParts(active, lease);
     if (attached.ok()) {
-      parent_ = *std::move(attached);
+      reserved_ = *std::move(attached);
     } else {
       refusal = attached.status();
       if (!absl::IsResourceExhausted(refusal)) break;
     }
   }
-  if (parent_.empty()) {
+  if (reserved_.empty()) {
     return absl::Status(refusal.code(),
                         absl::StrCat("cannot attach to ", needed, " IPUs of partition ", id_, ": ",
                                      refusal.message()));
@@ -303,8 +328,8 @@ absl::Status JobPartition::ReserveParent() {
                             " IPUs each"));
   }
   log_.Info(absl::StrCat("Preparing parent device ", parent_device_));
-  std::map<std::string, std::string> device(parent_[0]->attached().target_options().begin(),
-                                            parent_[0]->attached().target_options().end());
+  std::map<std::string, std::string> device(reserved_[0]->attached().target_options().begin(),
+                                            reserved_[0]->attached().target_options().end());
   device["instanceSize"] = absl::StrCat(layout_.ipus_per_instance());
   log_.Debug(absl::StrCat(
       "Device ", parent_device_, " ipuLinkDomainSize=", device["ipuLinkDomainSize"],
@@ -321,7 +346,7 @@ std::optional<LostInstance> JobPartition::lost_instance() {
 }
 
 JobPartition::~JobPartition() {
-  parent_.clear();
+  reserved_.clear();
   if (!created_ || !options_.remove_partition) return;
   log_.Info(absl::StrCat("Removing partition ", id_));
   const absl::Status status = client_->RemovePartition(id_);

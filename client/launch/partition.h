@@ -31,19 +31,21 @@ class JobPartition {
                                                                Layout& layout,
                                                                const std::string& job_id,
                                                                const Log& log);
-  // Releases the parent device and removes the partition when poprun created it and may. Never
+  // Releases the IPUs and removes the partition when poprun created it and may. Never
   // fails; says so in the log.
   ~JobPartition();
 
   const vipu::ClientConfig& server() const { return client_->config(); }
   const std::string& id() const { return id_; }
   bool reconfigurable() const { return reconfigurable_; }
-  // Keeps the parent device for the job; only for reconfigurable partitions.
+  // Keep the IPUs for the job until the end: a parent device for all instances of a reconfigurable
+  // partition, else the GCD of each.
   absl::Status ReserveParent();
+  absl::Status ReserveGcds();
   uint32_t parent_device() const { return parent_device_; }
   // POPLAR_TARGET_OPTIONS as JSON, keys in their order.
   const std::string& target_options() const { return target_options_; }
-  // The first instance that was lost, if any.
+  // The first instance that was lost, if any; known while IPUs are kept.
   std::optional<LostInstance> lost_instance();
 
  private:
@@ -58,6 +60,8 @@ class JobPartition {
   absl::Status Create();
   std::optional<std::string> WhyUnfit(const vipuuser::Partition& partition) const;
   vipuuser::PartitionRequirements Wanted() const;
+  // A lease that keeps IPUs and hears of the instances' ends.
+  ipuof::LeaseOptions Reservation();
   // Waits for a final state, up to the number of attempts.
   absl::Status Await();
   absl::Status ComputeTargetOptions();
@@ -74,7 +78,7 @@ class JobPartition {
   uint32_t parent_device_ = 0;
   std::map<std::string, std::string> vipu_options_;
   std::string target_options_ = "{}";
-  std::vector<std::unique_ptr<ipuof::Lease>> parent_;  // one at each agent
+  std::vector<std::unique_ptr<ipuof::Lease>> reserved_;  // one at each agent
   base::Mutex mutex_;
   bool somebody_left_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<LostInstance> lost_ ABSL_GUARDED_BY(mutex_);

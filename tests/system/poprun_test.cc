@@ -109,6 +109,34 @@ TEST_F(PoprunTest, CreatesAPartitionWithAGcdForEachInstanceAndRemovesIt) {
   EXPECT_EQ(pod_->Run({"vipu", "get", "partition", "made"}).code, 1);
 }
 
+TEST_F(PoprunTest, NamesALostInstanceThatHadAGcd) {
+  const Outcome outcome =
+      pod_->Run({"poprun", "--vipu-partition", "made", "--num-instances", "4", "--num-replicas",
+                 "8", "replica_job", "--fault", "kill", "--instance", "2"});
+  EXPECT_EQ(outcome.code, 137);
+  const size_t line = outcome.err.find("poprun: error: instance 2 (pid ");
+  ASSERT_NE(line, std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find(") was killed by signal 9", line), std::string::npos) << outcome.err;
+}
+
+TEST_F(PoprunTest, ASecondJobOnTheSameGcdsIsRefused) {
+  ASSERT_EQ(pod_->Run({"vipu-admin", "create", "partition", "gcds", "--size", "4", "--gcds", "2",
+                       "--total-num-replicas", "4"})
+                .code,
+            0);
+  const std::vector<std::string> words = {
+      "poprun", "--reset-partition=no", "--num-instances", "2",      "--num-replicas",
+      "4",      "replica_job",          "--runs",          "100000", "--pause-ms",
+      "10"};
+  const auto job = pod_->Start(words);
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss"));
+  const Outcome second = pod_->Run(words);
+  EXPECT_EQ(second.code, 1);
+  EXPECT_NE(second.err.find("poprun: error: cannot attach to GCD 0 of partition gcds: device "),
+            std::string::npos)
+      << second.err;
+}
+
 TEST_F(PoprunTest, KeepsThePartitionWhenAskedTo) {
   EXPECT_EQ(pod_->Run({"poprun", "--vipu-partition", "kept", "--remove-partition=no",
                        "--num-replicas", "2", "replica_job", "--runs", "2"})
