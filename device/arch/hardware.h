@@ -27,6 +27,8 @@ inline constexpr double kHostBytesPerSecondPerTile = 0.11e9;  // F2
 inline constexpr double kDdrBytesPerSecond = 28.8e9;  // F3 per machine; a host byte counts twice
 inline constexpr double kLinkBytesPerSecond =
     0.83 * 16e9;                             // A 128 Gb/s per direction, F1 efficiency
+// GW-Link: 100 GbE a port (A), F16 efficiency, per direction.
+inline constexpr double kGwPortBytesPerSecond = 0.85 * 12.5e9;
 inline constexpr uint32_t kPairLinks = 4;    // B between the two IPUs of a rung
 inline constexpr uint32_t kCrossLinks = 2;   // B traffic that changes column
 inline constexpr uint32_t kLadderLinks = 2;  // B up and down each

@@ -166,6 +166,14 @@ LinkKind KindOfPort(uint32_t port) {
   return port < kFirstGwPort ? LinkKind::kSyncLink : LinkKind::kGwLink;
 }
 
+bool IsCablePort(uint32_t port) {
+  if (KindOfPort(port) != LinkKind::kIpuLink) return true;
+  // The lower rung leads down, the upper one up and out.
+  const bool upper = IpuNumberOfPosition(IpuOfPort(port)) / 2 != 0;
+  const uint32_t lane = port % kLinksPerIpu;
+  return upper ? lane >= kUpPort && lane < kDownPort : lane >= kDownPort;
+}
+
 std::string PortName(uint32_t port) {
   if (port >= kFirstGwPort) return port == kEast ? "GW_E" : "GW_W";
   if (port >= kFirstSyncPort) {

@@ -56,6 +56,11 @@ enum class LinkKind { kIpuLink, kSyncLink, kGwLink };
 absl::string_view LinkKindName(LinkKind kind);
 LinkKind KindOfPort(uint32_t port);
 
+// Whether a port is a socket for a cable; the others are tracks inside the machine.
+bool IsCablePort(uint32_t port);
+// Where a cable lands that was put into the wrong socket of two: the neighbour of `port`.
+constexpr uint32_t SwappedPort(uint32_t port) { return port ^ 1; }
+
 // "IPU3.NLC_E_0A", "SYNC_N_0", "GW_E"; `port` is below kPortsPerMachine.
 std::string PortName(uint32_t port);
 // NotFound shows how names look.

@@ -63,6 +63,16 @@ TEST(TopologyTest, EveryLinkIsFoundFromBothEnds) {
   }
 }
 
+TEST(TopologyTest, CablesRunBetweenMachines) {
+  const ClusterShape shape = Shape(6, 3, "torus", "looped");
+  for (uint32_t machine = 0; machine < shape.machines; ++machine) {
+    ForEachPort(shape, machine, [&](const Link& link) {
+      EXPECT_EQ(link.between_machines(), IsCablePort(link.near.port)) << PortName(link.near.port);
+      EXPECT_EQ(IsCablePort(SwappedPort(link.near.port)), IsCablePort(link.near.port));
+    });
+  }
+}
+
 TEST(TopologyTest, TorusClosesAndMeshEnds) {
   const uint32_t up = *FindPort("IPU1.NLC_W_0A"), down = *FindPort("IPU3.NLC_W_1A");
   EXPECT_EQ(PeerOf(Shape(16, 1, "torus"), {15, up}), (LinkEnd{0, down}));

@@ -15,6 +15,7 @@ inline constexpr double kThrottledClockShare = 0.5;
 
 struct FaultState {
   std::string error;              // name in the status register, e.g. IPUSOFTERR; empty: none
+  bool simulated = false;         // the error is one that a program asked for
   bool over_temperature = false;  // the clock is throttled; programs go on
   bool parity_error = false;      // tile memory needs a parity init before anything is loaded
   // Programs run on it.
@@ -28,9 +29,10 @@ class Faults {
     base::MutexLock lock(mutex_);
     return state_;
   }
-  void SetError(const std::string& name) {
+  void SetError(const std::string& name, bool simulated) {
     base::MutexLock lock(mutex_);
     state_.error = name;
+    state_.simulated = simulated;
   }
   void SetOverTemperature() {
     base::MutexLock lock(mutex_);

@@ -75,6 +75,19 @@ void Links::SetFault(uint32_t port, const LinkFault& fault) {
   place.error_remainder = 0;
 }
 
+void Links::ClearFaultsOf(uint32_t first_port, uint32_t num_ports) {
+  base::MutexLock lock(mutex_);
+  if (ports_ == nullptr) return;
+  for (uint32_t port = first_port; port < first_port + num_ports; ++port)
+    (*ports_)[port].fault = {};
+}
+
+void Links::ClearFaults(uint32_t ipu) {
+  ClearFaultsOf(ipu * arch::kLinksPerIpu, arch::kLinksPerIpu);
+}
+
+void Links::ClearAllFaults() { ClearFaultsOf(0, arch::kPortsPerMachine); }
+
 void Links::Reset() {
   base::MutexLock lock(mutex_);
   ports_ = nullptr;

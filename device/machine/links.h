@@ -54,6 +54,9 @@ class Links {
   void Count(const std::vector<PortBytes>& bytes);
   // Replaces the fault of a port; an empty one clears it.
   void SetFault(uint32_t port, const LinkFault& fault);
+  // Clears the faults of an IPU's ports, or of all; the counters stay.
+  void ClearFaults(uint32_t ipu);
+  void ClearAllFaults();
   // Clears faults and counters.
   void Reset();
 
@@ -64,6 +67,7 @@ class Links {
     double error_remainder = 0;  // of the next correctable error
   };
   using Ports = std::array<Port, arch::kPortsPerMachine>;
+  void ClearFaultsOf(uint32_t first_port, uint32_t num_ports);
   Ports& Allocated() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable base::Mutex mutex_;

@@ -91,7 +91,7 @@ TEST(MachineTest, BoardsPairIpusThreeAndTwo) {
 TEST(MachineTest, FaultsShowInTheAttributesUntilReset) {
   Machine machine = MakeMachine();
   const Holder monitored{"python", "alice", 1, 0, true};
-  machine.ipu(2).faults.SetError("IPUSOFTERR");
+  machine.ipu(2).faults.SetError("IPUSOFTERR", /*simulated=*/false);
   machine.ipu(1).faults.SetOverTemperature();
   machine.ipu(0).faults.SetParityError();
   EXPECT_EQ(machine.Attributes(2, nullptr, nullptr)["ipu error state"], "IPUSOFTERR");
@@ -102,7 +102,7 @@ TEST(MachineTest, FaultsShowInTheAttributesUntilReset) {
   EXPECT_EQ(hot["clock"], "665MHz");
   EXPECT_EQ(hot["ipu error state"], "no errors");
   // A parity error stays until tile memory is initialised.
-  machine.ipu(0).faults.SetError("IPUSOFTERR");
+  machine.ipu(0).faults.SetError("IPUSOFTERR", /*simulated=*/false);
   machine.ipu(0).faults.Reset(/*initialise_parity=*/false);
   EXPECT_EQ(machine.Attributes(0, nullptr, nullptr)["ipu error state"], "memory parity error");
   machine.Reset();

@@ -63,6 +63,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(const AgentOptions& options
 Agent::~Agent() { Stop(); }
 
 void Agent::Stop() {
+  gate_.OpenForEver();
   std::vector<std::shared_ptr<fabric::Job>> jobs;
   {
     base::MutexLock lock(mutex_);
@@ -121,6 +122,8 @@ absl::StatusOr<std::unique_ptr<Agent::Partition>> Agent::MakePartition(
   };
   auto partition = std::make_unique<Partition>();
   partition->spec = spec;
+  if (auto wiring = Wiring::Create(spec); wiring.ok())
+    partition->wiring = std::make_shared<const Wiring>(*std::move(wiring));
   uint32_t gcd = 0;
   for (const vipuagent::Gcd& description : spec.gcds()) {
     std::vector<Member>& members = partition->gcds.emplace_back();
@@ -219,6 +222,9 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
     for (const std::string& id : going) {
       const auto old = partitions_.find(id);
       if (old == partitions_.end()) continue;
+      if (const auto kept = changed.find(id);
+          kept != changed.end() && kept->second->spec.generation() > old->second->spec.generation())
+        ClearIpus(*old->second);
       SetPartitionOfIpus(*old->second, "");
       partitions_.erase(old);
     }
@@ -276,7 +282,8 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(
   return reply;
 }
 
-absl::Status Agent::ResetDevice(absl::string_view partition_id, uint32_t gcd, uint32_t device_id) {
+absl::Status Agent::ResetDevice(absl::string_view partition_id, uint32_t gcd, uint32_t device_id,
+                                bool initialise_parity) {
   base::MutexLock lock(mutex_);
   const Partition* partition = nullptr;
   VPOD_ASSIGN_OR_RETURN(const auto members, FindIpus(partition_id, gcd, device_id, &partition));
@@ -291,12 +298,15 @@ absl::Status Agent::ResetDevice(absl::string_view partition_id, uint32_t gcd, ui
     }
   }
   for (const Member& member : members) {
-    if (member.here()) IpuAt(member.ipu).cycles = 0;
+    if (!member.here()) continue;
+    IpuAt(member.ipu).cycles = 0;
+    ClearIpu(member.ipu, initialise_parity);
   }
   return absl::OkStatus();
 }
 
 void Agent::Tick() {
+  gate_.Tick(HangGate::Clock::now());
   std::map<std::shared_ptr<fabric::Job>, std::chrono::seconds> jobs;
   {
     base::MutexLock lock(mutex_);

@@ -5,6 +5,7 @@
 // the caller's, never with a lock held, and must not block.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,11 +28,15 @@
 #include "proto/ipuof/v1/ipuof.pb.h"
 #include "proto/telemetry/v1/telemetry.pb.h"
 #include "proto/vipu/v1/vipuagent.pb.h"
+#include "server/agent/hang_gate.h"
 #include "server/agent/job_links.h"
 #include "server/agent/machine_reading.h"
 #include "server/agent/peers.h"
 
 namespace vpod::agent {
+
+struct MachineTraffic;
+class Wiring;
 
 struct AgentOptions {
   uint32_t num_machines = 1;
@@ -95,8 +100,34 @@ class Agent {
   // NotFound when the partition is not on this agent.
   absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
       absl::string_view partition_id);
-  // Clears counters of a device that nobody holds.
-  absl::Status ResetDevice(absl::string_view partition_id, uint32_t gcd, uint32_t device_id);
+  // Clears counters and errors of a device that nobody holds, errors of parity only with
+  // `initialise_parity`.
+  absl::Status ResetDevice(absl::string_view partition_id, uint32_t gcd, uint32_t device_id,
+                           bool initialise_parity);
+
+  // --- Faults (faults.cc) ---
+  // Brings a fault about, or clears those of a link or a machine. Programs that it hits fail with a
+  // named cause. InvalidArgument names the field; NotFound the machine or link.
+  absl::Status Inject(const vipuagent::InjectRequest& request);
+  // Ends the leases on a machine and clears its counters, faults and errors.
+  absl::Status ResetMachine(const std::string& host);
+  // Machines that are not well, for the heartbeat.
+  std::vector<vipuagent::MachineHealth> Unwell();
+  // Whatever answers or speaks for this process first passes here (fault AGENT_HANG).
+  HangGate& gate() { return gate_; }
+
+  // --- Links (links.cc) ---
+  // Links of the partition's IPUs on this process; NotFound as above.
+  absl::StatusOr<telemetry::v1::GetPartitionLinksReply> GetLinks(absl::string_view partition_id);
+  // Exercises a link from its near end and asks the far end, which may be another process: blocks
+  // for some seconds at most. A link that is bad is an answer, not an error.
+  absl::StatusOr<vipuagent::TestLinkReply> TestLink(const vipuagent::TestLinkRequest& request);
+  absl::StatusOr<vipuagent::AnswerLinkReply> AnswerLink(
+      const vipuagent::AnswerLinkRequest& request);
+  // Set by the server before serving: asks the process at an endpoint.
+  std::function<absl::StatusOr<vipuagent::AnswerLinkReply>(
+      const std::string& endpoint, const vipuagent::AnswerLinkRequest& request)>
+      ask_far_end;
 
   // --- Leases ---
   // Takes a device; when the one who held it has just gone, waits until its last kernels have
@@ -208,6 +239,29 @@ class Agent {
   // way.
   void TellReservers(const Lease& gone, bool lost);
 
+  // Faults. BeforeLoad and BeforeRun say what keeps a program from the lease's IPUs and links.
+  absl::Status BeforeLoad(const Lease& lease);
+  absl::Status BeforeRun(Lease& lease, const Loaded& loaded);
+  absl::Status IpuStatus(uint32_t ipu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LinkStatus(const Loaded& loaded) const;
+  void RaiseSimulatedError(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A reset of an IPU: its errors and the faults of its links are gone.
+  void ClearIpu(uint32_t ipu, bool initialise_parity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ClearIpus(const Partition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<uint32_t> FindMachine(const std::string& host) const;
+  absl::Status InjectOnLink(uint32_t machine, const vipuagent::InjectRequest& request);
+  absl::Status InjectOnIpu(uint32_t machine, const vipuagent::InjectRequest& request);
+  // Fails the jobs of leases that `hit` names, each with the cause that it gives.
+  void FailJobs(const std::function<absl::Status(const Lease&)>& hit);
+
+  // Links. What each program of an executable moves over the links of our machines in a run.
+  std::vector<std::vector<MachineTraffic>> TrafficOfLease(const Lease& lease,
+                                                          const program::Executable& executable);
+  void CountTraffic(const Loaded& loaded, uint32_t program);
+  telemetry::v1::LinkTelemetry DescribeLink(const Wiring& wiring, const arch::Link& link) const;
+  absl::StatusOr<vipuagent::AnswerLinkReply> AskFarEnd(const vipuagent::TestLinkRequest& request,
+                                                       vipuagent::AnswerLinkRequest question);
+
   const AgentOptions options_;
   const arch::MachineType type_;
   engine::MemoryBudget budget_;
@@ -215,6 +269,7 @@ class Agent {
   std::map<std::string, size_t> machine_by_host_;
   std::string local_socket_, endpoint_;
   PeerGateway* peers_ = nullptr;
+  HangGate gate_;
 
   base::Mutex mutex_;
   std::string controller_boot_id_ ABSL_GUARDED_BY(mutex_);
@@ -226,6 +281,15 @@ class Agent {
   std::map<std::string, LeasePtr> leases_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<fabric::Job>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PendingAttach>> pending_ ABSL_GUARDED_BY(mutex_);
+  // Machines that have or had a fault: the others need not be asked.
+  std::set<uint32_t> hurt_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> any_hurt_ = false;
+  // IPUs on which a process has had the error that it asked for.
+  struct SimulatedError {
+    std::string process;
+    bool rearm_on_reset;
+  };
+  std::map<uint32_t, SimulatedError> simulated_ ABSL_GUARDED_BY(mutex_);
 
   base::Mutex fabric_mutex_;
   std::map<std::string, std::weak_ptr<fabric::Collectives>> collectives_

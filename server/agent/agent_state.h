@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "server/agent/agent.h"
+#include "server/agent/traffic.h"
+#include "server/agent/wiring.h"
 
 namespace vpod::agent {
 
@@ -21,6 +23,7 @@ struct Agent::Member {
 struct Agent::Partition {
   vipuagent::AgentPartition spec;
   std::vector<std::vector<Member>> gcds;  // by routing id
+  std::shared_ptr<const Wiring> wiring;   // null: its IPUs are not joined in a way we know
 };
 
 // Who has an IPU. It outlives partitions: an IPU whose last kernels still run has its old owner,
@@ -35,6 +38,7 @@ struct Agent::Owner {
 struct Agent::Loaded {
   std::shared_ptr<engine::Engine> engine;
   shm::Segment streams;
+  std::vector<std::vector<MachineTraffic>> traffic;  // by program; machines are the agent's
 };
 
 struct Agent::Lease {
@@ -50,6 +54,7 @@ struct Agent::Lease {
   std::shared_ptr<Loaded> loaded;  // set by Load; guarded by the agent's mutex, as what follows
   bool releasing = false;
   bool running = false;
+  uint32_t runs = 0;  // for simulated errors
 };
 
 struct Agent::PendingAttach {

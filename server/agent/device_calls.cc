@@ -61,6 +61,7 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
     }
     if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
   }
+  VPOD_RETURN_IF_ERROR(BeforeLoad(*lease));
   VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes));
   const ipuof::v1::JobMember& member = lease->open.job();
   VPOD_ASSIGN_OR_RETURN(
@@ -79,6 +80,7 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
   auto loaded = std::make_shared<Loaded>();
   loaded->engine = std::move(engine);
   loaded->streams = std::move(streams);
+  loaded->traffic = TrafficOfLease(*lease, *executable);
   {
     base::MutexLock lock(mutex_);
     if (lease->releasing) return absl::NotFoundError("the lease has ended");
@@ -104,8 +106,12 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
         absl::InvalidArgumentError(absl::StrCat("program ", program, " does not exist; there are ",
                                                 engine.executable().proto().programs_size())));
   }
+  absl::Status status = BeforeRun(*lease, *loaded);
+  if (!status.ok()) {
+    lease->job->Fail(status);
+    return refuse(std::move(status));
+  }
   std::vector<machine::Ipu*> ipus;
-  absl::Status status;
   {
     base::MutexLock lock(mutex_);
     if (lease->releasing) {
@@ -131,13 +137,14 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
   }
   std::byte* buffer = loaded->streams.data() + slot * engine.layout().SlotBytes();
   engine.Run(program, buffer,
-             [this, lease = lease, loaded = loaded, ipus = std::move(ipus),
+             [this, lease = lease, loaded = loaded, program, ipus = std::move(ipus),
               done = std::move(done)](absl::StatusOr<engine::RunResult> result) {
                const ipu::WallClock::time_point end = ipu::WallClock::now();
                for (machine::Ipu* each : ipus) {
                  each->sensors.EndRun(end);
                  if (result.ok()) each->cycles += result->cycles.value();
                }
+               if (result.ok()) CountTraffic(*loaded, program);
                bool releasing;
                {
                  base::MutexLock lock(mutex_);

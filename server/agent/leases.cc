@@ -150,7 +150,8 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
   }
   for (uint32_t ipu : lease->ipus) {
     (open.reserve_only() ? owners_[ipu].reserver : owners_[ipu].holder) = lease;
-    if (!open.reserve_only()) IpuAt(ipu).sensors.BeginSession(ipu::WallClock::now());
+    if (!open.reserve_only())
+      machines_[ipu / arch::kIpusPerMachine]->BeginSession(ipu % arch::kIpusPerMachine);
   }
   leases_[lease->id] = lease;
   return true;

@@ -1,0 +1,300 @@
+// What goes wrong on demand: faults of links and IPUs, errors that programs ask for, and a process
+// that does not answer. Set here, heeded before programs are loaded and run.
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "device/base/status.h"
+#include "server/agent/agent_state.h"
+
+namespace vpod::agent {
+namespace {
+
+constexpr double kLongestHangSeconds = 3600;
+
+absl::Status LinkDown(const machine::Machine& machine, uint32_t port) {
+  return absl::DataLossError(absl::StrCat(
+      "[Recovery action: PARTITION_RESET] ", arch::LinkKindName(arch::KindOfPort(port)), " ",
+      arch::PortName(port), " of machine ", machine.identity().management_ip, " is down"));
+}
+
+// A name as the status register has them, e.g. IPUSOFTERR.
+bool IsErrorName(absl::string_view name) {
+  for (char c : name) {
+    if (!absl::ascii_isupper(static_cast<unsigned char>(c)) &&
+        !absl::ascii_isdigit(static_cast<unsigned char>(c)) && c != '_')
+      return false;
+  }
+  return !name.empty() && name.size() <= 32;
+}
+
+std::string ProcessKey(const ipuof::v1::ProcessInfo& process) {
+  return absl::StrCat(process.host(), " ", process.pid(), " ", process.start_time_unix());
+}
+
+}  // namespace
+
+absl::StatusOr<uint32_t> Agent::FindMachine(const std::string& host) const {
+  const auto it = machine_by_host_.find(host);
+  if (it == machine_by_host_.end())
+    return absl::NotFoundError(absl::StrCat("machine ", host, " is not on this agent"));
+  return static_cast<uint32_t>(it->second);
+}
+
+absl::Status Agent::Inject(const vipuagent::InjectRequest& request) {
+  VPOD_ASSIGN_OR_RETURN(const uint32_t machine, FindMachine(request.host()));
+  {
+    base::MutexLock lock(mutex_);
+    hurt_.insert(machine);
+    any_hurt_ = true;
+  }
+  switch (request.fault()) {
+    case vipuagent::FAULT_NONE:
+      if (!request.link().empty()) return InjectOnLink(machine, request);
+      machines_[machine]->links().ClearAllFaults();
+      for (uint32_t ipu = 0; ipu < arch::kIpusPerMachine; ++ipu)
+        machines_[machine]->ipu(ipu).faults.Reset(/*initialise_parity=*/true);
+      return absl::OkStatus();
+    case vipuagent::LINK_DOWN:
+    case vipuagent::LINK_ERRORS:
+    case vipuagent::CABLE_SWAPPED:
+      return InjectOnLink(machine, request);
+    case vipuagent::IPU_ERROR:
+    case vipuagent::OVER_TEMPERATURE:
+    case vipuagent::MEMORY_PARITY:
+      return InjectOnIpu(machine, request);
+    case vipuagent::AGENT_HANG:
+      if (!(request.seconds() > 0 && request.seconds() <= kLongestHangSeconds)) {
+        return absl::InvalidArgumentError(absl::StrCat("seconds is ", request.seconds(),
+                                                       ", must be above 0 and at most ",
+                                                       kLongestHangSeconds));
+      }
+      gate_.Close(HangGate::Clock::now() + std::chrono::duration_cast<HangGate::Clock::duration>(
+                                               std::chrono::duration<double>(request.seconds())));
+      return absl::OkStatus();
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("fault ", request.fault(), " does not exist"));
+  }
+}
+
+absl::Status Agent::InjectOnLink(uint32_t index, const vipuagent::InjectRequest& request) {
+  machine::Machine& machine = *machines_[index];
+  VPOD_ASSIGN_OR_RETURN(const uint32_t port, arch::FindPort(request.link()));
+  machine::LinkFault fault;
+  if (request.fault() == vipuagent::LINK_ERRORS) {
+    fault.correctable_errors_per_gb = request.rate();
+    if (!(request.rate() > 0) || !std::isfinite(request.rate())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rate is ", request.rate(), ", must be a number above 0 of errors per GB"));
+    }
+  }
+  fault.down = request.fault() == vipuagent::LINK_DOWN;
+  fault.swapped = request.fault() == vipuagent::CABLE_SWAPPED;
+  if (fault.swapped && !arch::IsCablePort(port)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request.link(), " is a track inside the machine, no cable"));
+  }
+  machine.links().SetFault(port, fault);
+  if (!fault.down && !fault.swapped) return absl::OkStatus();
+  FailJobs([&](const Lease& lease) {
+    const auto uses = [&](const MachineTraffic& traffic) {
+      if (traffic.machine != index) return false;
+      for (const machine::PortBytes& each : traffic.ports) {
+        if (each.port == port) return true;
+      }
+      return false;
+    };
+    if (lease.loaded == nullptr) return absl::OkStatus();
+    for (const auto& program : lease.loaded->traffic) {
+      for (const MachineTraffic& traffic : program) {
+        if (uses(traffic)) return LinkDown(machine, port);
+      }
+    }
+    return absl::OkStatus();
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Agent::InjectOnIpu(uint32_t machine, const vipuagent::InjectRequest& request) {
+  if (request.pcie_id() >= arch::kIpusPerMachine) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("IPU ", request.pcie_id(), " does not exist; a machine has 0 to 3"));
+  }
+  const uint32_t ipu = machine * arch::kIpusPerMachine + request.pcie_id();
+  switch (request.fault()) {
+    case vipuagent::IPU_ERROR:
+      if (!IsErrorName(request.error())) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "error is '", request.error(), "', must be the name of an error, e.g. IPUSOFTERR"));
+      }
+      IpuAt(ipu).faults.SetError(request.error(), /*simulated=*/false);
+      break;
+    case vipuagent::OVER_TEMPERATURE:
+      IpuAt(ipu).faults.SetOverTemperature();
+      return absl::OkStatus();  // slow, but programs go on
+    default:
+      IpuAt(ipu).faults.SetParityError();
+  }
+  absl::Status cause;
+  {
+    base::MutexLock lock(mutex_);
+    cause = IpuStatus(ipu);
+  }
+  FailJobs([&](const Lease& lease) {
+    for (uint32_t held : lease.ipus) {
+      if (held == ipu && !lease.open.reserve_only()) return cause;
+    }
+    return absl::OkStatus();
+  });
+  return absl::OkStatus();
+}
+
+void Agent::FailJobs(const std::function<absl::Status(const Lease&)>& hit) {
+  std::vector<std::pair<std::shared_ptr<fabric::Job>, absl::Status>> failing;
+  {
+    base::MutexLock lock(mutex_);
+    for (const auto& [id, lease] : leases_) {
+      if (lease->job == nullptr || lease->releasing) continue;
+      if (absl::Status cause = hit(*lease); !cause.ok())
+        failing.emplace_back(lease->job, std::move(cause));
+    }
+  }
+  for (const auto& [job, cause] : failing) job->Fail(cause);
+}
+
+absl::Status Agent::ResetMachine(const std::string& host) {
+  VPOD_ASSIGN_OR_RETURN(const uint32_t machine, FindMachine(host));
+  const absl::Status cause = absl::AbortedError(absl::StrCat("machine ", host, " was reset"));
+  std::vector<LeasePtr> ending;
+  {
+    base::MutexLock lock(mutex_);
+    for (const auto& [id, lease] : leases_) {
+      for (uint32_t ipu : lease->ipus) {
+        if (ipu / arch::kIpusPerMachine != machine) continue;
+        ending.push_back(lease);
+        break;
+      }
+    }
+    for (uint32_t i = 0; i < arch::kIpusPerMachine; ++i)
+      ClearIpu(machine * arch::kIpusPerMachine + i, /*initialise_parity=*/true);
+    hurt_.erase(machine);
+  }
+  for (const LeasePtr& lease : ending) {
+    if (lease->events.on_revoked) lease->events.on_revoked(cause);
+    BeginRelease(lease, cause, false);
+  }
+  machines_[machine]->Reset();
+  return absl::OkStatus();
+}
+
+std::vector<vipuagent::MachineHealth> Agent::Unwell() {
+  std::vector<vipuagent::MachineHealth> unwell;
+  base::MutexLock lock(mutex_);
+  for (auto it = hurt_.begin(); it != hurt_.end();) {
+    machine::Machine& machine = *machines_[*it];
+    vipuagent::MachineHealth health;
+    health.set_host(machine.identity().management_ip);
+    bool hurt = false;  // somehow, be it in a way that partitions survive
+    for (uint32_t ipu = 0; ipu < arch::kIpusPerMachine; ++ipu) {
+      const ipu::FaultState faults = machine.ipu(ipu).faults.Read();
+      hurt = hurt || !faults.usable() || faults.over_temperature;
+      if (!faults.error.empty() && !faults.simulated) health.add_failed_ipus(ipu);
+    }
+    for (uint32_t port = 0; port < arch::kPortsPerMachine; ++port) {
+      const machine::LinkFault fault = machine.links().Read(port).fault;
+      hurt = hurt || fault.down || fault.swapped || fault.correctable_errors_per_gb > 0;
+      if (fault.down || fault.swapped) health.add_failed_links(arch::PortName(port));
+    }
+    if (health.failed_ipus_size() + health.failed_links_size() > 0)
+      unwell.push_back(std::move(health));
+    it = hurt ? std::next(it) : hurt_.erase(it);
+  }
+  any_hurt_ = !hurt_.empty();
+  return unwell;
+}
+
+absl::Status Agent::IpuStatus(uint32_t ipu) {
+  const ipu::FaultState faults = IpuAt(ipu).faults.Read();
+  if (faults.usable()) return absl::OkStatus();
+  const uint32_t number = ipu % arch::kIpusPerMachine;
+  // Users know an IPU by its device id, which is its routing id.
+  uint32_t id = number;
+  if (const auto partition = partitions_.find(partition_of_[ipu]); partition != partitions_.end()) {
+    for (const auto& gcd : partition->second->gcds) {
+      for (const Member& member : gcd) {
+        if (member.ipu == ipu) id = member.routing_id;
+      }
+    }
+  }
+  if (faults.parity_error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("Device ", id,
+                     " needs a parity init. Cannot load binary. Please run 'gc-reset "
+                     "-p -d ",
+                     id, "'."));
+  }
+  return absl::DataLossError(absl::StrCat(
+      "[Recovery action: IPU_RESET] CIUERRVR.", faults.error, " error on IPU ", id, " (machine ",
+      machines_[ipu / arch::kIpusPerMachine]->identity().management_ip, ", IPU# ", number, ")"));
+}
+
+absl::Status Agent::LinkStatus(const Loaded& loaded) const {
+  for (const auto& program : loaded.traffic) {
+    for (const MachineTraffic& traffic : program) {
+      for (const machine::PortBytes& each : traffic.ports) {
+        const machine::LinkFault fault = machines_[traffic.machine]->links().Read(each.port).fault;
+        if (fault.down || fault.swapped) return LinkDown(*machines_[traffic.machine], each.port);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Agent::BeforeLoad(const Lease& lease) {
+  if (!any_hurt_) return absl::OkStatus();
+  base::MutexLock lock(mutex_);
+  for (uint32_t ipu : lease.ipus) VPOD_RETURN_IF_ERROR(IpuStatus(ipu));
+  return absl::OkStatus();
+}
+
+absl::Status Agent::BeforeRun(Lease& lease, const Loaded& loaded) {
+  if (lease.open.simulated_error().errors_size() > 0) {
+    base::MutexLock lock(mutex_);
+    RaiseSimulatedError(lease);
+  }
+  if (!any_hurt_) return absl::OkStatus();
+  VPOD_RETURN_IF_ERROR(BeforeLoad(lease));
+  return LinkStatus(loaded);
+}
+
+void Agent::RaiseSimulatedError(Lease& lease) {
+  const ipuof::v1::SimulatedSocError& wanted = lease.open.simulated_error();
+  if (++lease.runs != std::max(1u, wanted.trigger_count()) || lease.ipus.empty()) return;
+  const uint32_t ipu = lease.ipus.front();
+  const std::string process = ProcessKey(lease.open.process());
+  SimulatedError& before = simulated_[ipu];
+  if (before.process == process) return;  // once, unless a reset armed it again
+  before = {process, wanted.rearm_on_reset()};
+  IpuAt(ipu).faults.SetError(absl::StrJoin(wanted.errors(), ","), /*simulated=*/true);
+  hurt_.insert(ipu / arch::kIpusPerMachine);
+  any_hurt_ = true;
+}
+
+void Agent::ClearIpu(uint32_t ipu, bool initialise_parity) {
+  IpuAt(ipu).faults.Reset(initialise_parity);
+  machines_[ipu / arch::kIpusPerMachine]->links().ClearFaults(ipu % arch::kIpusPerMachine);
+  const auto simulated = simulated_.find(ipu);
+  if (simulated != simulated_.end() && simulated->second.rearm_on_reset)
+    simulated_.erase(simulated);
+}
+
+void Agent::ClearIpus(const Partition& partition) {
+  for (const auto& gcd : partition.gcds) {
+    for (const Member& member : gcd) {
+      if (member.here()) ClearIpu(member.ipu, /*initialise_parity=*/true);
+    }
+  }
+}
+
+}  // namespace vpod::agent
