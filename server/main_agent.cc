@@ -65,14 +65,16 @@ class Announcer {
     bool reachable = true, registered = false;
     auto stub = Connect();
     while (true) {
-      const grpc::Status status = Announce(*stub, registered);
+      // A process that hangs is silent.
+      const grpc::Status status =
+          agent_.gate().closed() ? grpc::Status::OK : Announce(*stub, registered);
       if (status.ok() != reachable) {
         reachable = status.ok();
         spdlog::info("controller {}", reachable ? "reached" : "lost: " + status.error_message());
       }
       // A channel that failed reconnects ever more rarely, a new one at once.
       if (!status.ok()) stub = Connect();
-      const bool at_once = status.ok() && !registered;
+      const bool at_once = status.ok() && !registered && !agent_.gate().closed();
       base::MutexLock lock(mutex_);
       if (lock.WaitUntil(changed_,
                          std::chrono::steady_clock::now() + std::chrono::seconds(at_once ? 0 : 1),
@@ -96,6 +98,8 @@ class Announcer {
     request.set_endpoint(registration_.endpoint());
     request.set_boot_id(registration_.boot_id());
     request.set_names_version(names_version_);
+    for (vipuagent::MachineHealth& health : agent_.Unwell())
+      *request.add_unwell() = std::move(health);
     vipuagent::HeartbeatReply reply;
     const grpc::Status status = stub.Heartbeat(&context, request, &reply);
     registered = !reply.register_();
@@ -257,6 +261,7 @@ int Main(int argc, char** argv) {
     rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }
+  (*agent)->gate().OpenForEver();
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
   (*agent)->Stop();
   peers.Stop();

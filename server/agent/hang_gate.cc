@@ -35,7 +35,6 @@ void HangGate::Open() {
     base::MutexLock lock(mutex_);
     closed_.store(false, std::memory_order_release);
     waiting.swap(waiting_);
-    changed_.notify_all();
   }
   for (const auto& go : waiting) go();
 }
@@ -49,12 +48,6 @@ void HangGate::WhenOpen(std::function<void()> go) {
     }
   }
   go();
-}
-
-void HangGate::Wait() {
-  if (!closed()) return;
-  base::MutexLock lock(mutex_);
-  lock.Wait(changed_, [this] { return !closed(); });
 }
 
 }  // namespace vpod::agent

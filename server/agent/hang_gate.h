@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <vector>
 
@@ -27,15 +26,12 @@ class HangGate {
   bool closed() const { return closed_.load(std::memory_order_acquire); }
   // Calls `go` at once, or on the thread that opens the gate.
   void WhenOpen(std::function<void()> go);
-  // Blocks until the gate is open; for threads that may.
-  void Wait();
 
  private:
   void Open();
 
   std::atomic<bool> closed_ = false;
   base::Mutex mutex_;
-  std::condition_variable changed_;
   Clock::time_point until_ ABSL_GUARDED_BY(mutex_){};
   bool for_ever_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);

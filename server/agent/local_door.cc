@@ -115,14 +115,21 @@ struct LocalDoor::Impl {
                      [this, connection](const boost::system::error_code& error, size_t) {
                        connection->limit.cancel();
                        if (error) return;
-                       if (connection->request[0] != 'U') return Answer(*connection);
+                       if (connection->request[0] != 'U') return AnswerWhenOpen(connection);
                        // The descriptor comes with a message of its own.
                        connection->socket.async_wait(
                            stream_protocol::socket::wait_read,
                            [this, connection](const boost::system::error_code& failed) {
-                             if (!failed) Answer(*connection);
+                             if (!failed) AnswerWhenOpen(connection);
                            });
                      });
+  }
+
+  // A process that hangs does not answer here either.
+  void AnswerWhenOpen(const std::shared_ptr<Connection>& connection) {
+    agent.gate().WhenOpen([this, connection] {
+      asio::post(context, [this, connection] { Answer(*connection); });
+    });
   }
 
   void Answer(Connection& connection) {

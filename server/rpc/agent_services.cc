@@ -10,6 +10,8 @@
 #include "proto/telemetry/v1/telemetry.grpc.pb.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
 #include "server/rpc/attach_call.h"
+#include "server/rpc/far_ends.h"
+#include "server/rpc/hang_interceptor.h"
 
 namespace vpod::rpc {
 namespace {
@@ -33,6 +35,13 @@ grpc::Status WriteChunks(const std::string& bytes, grpc::ServerWriter<Reply>& wr
     if (!writer.Write(reply)) break;
     at += kChunk;
   } while (at < bytes.size());
+  return grpc::Status::OK;
+}
+
+template <class Reply>
+grpc::Status Answer(absl::StatusOr<Reply> result, Reply* reply) {
+  if (!result.ok()) return ToGrpc(result.status());
+  *reply = *std::move(result);
   return grpc::Status::OK;
 }
 
@@ -88,10 +97,7 @@ class IpuofService : public IpuofBase {
       return ToGrpc(absl::InvalidArgumentError(
           absl::StrCat("the executable is truncated: ", bytes.size(), " of ", total, " bytes")));
     }
-    auto loaded = agent_.Load(lease_id, bytes);
-    if (!loaded.ok()) return ToGrpc(loaded.status());
-    *reply = *std::move(loaded);
-    return grpc::Status::OK;
+    return Answer(agent_.Load(lease_id, bytes), reply);
   }
 
   grpc::Status WriteStream(grpc::ServerContext*,
@@ -169,10 +175,12 @@ class TelemetryService : public telemetry::v1::Telemetry::Service {
   grpc::Status GetPartitionTelemetry(grpc::ServerContext*,
                                      const telemetry::v1::GetPartitionTelemetryRequest* request,
                                      telemetry::v1::GetPartitionTelemetryReply* reply) override {
-    auto result = agent_.GetTelemetry(request->partition_id());
-    if (!result.ok()) return ToGrpc(result.status());
-    *reply = *std::move(result);
-    return grpc::Status::OK;
+    return Answer(agent_.GetTelemetry(request->partition_id()), reply);
+  }
+  grpc::Status GetPartitionLinks(grpc::ServerContext*,
+                                 const telemetry::v1::GetPartitionLinksRequest* request,
+                                 telemetry::v1::GetPartitionLinksReply* reply) override {
+    return Answer(agent_.GetLinks(request->partition_id()), reply);
   }
 
  private:
@@ -189,10 +197,23 @@ class ManagementService : public vipuagent::VipuAgent::Service {
   grpc::Status DescribeMachine(grpc::ServerContext*,
                                const vipuagent::DescribeMachineRequest* request,
                                vipuagent::DescribeMachineReply* reply) override {
-    auto description = agent_.DescribeMachine(request->host());
-    if (!description.ok()) return ToGrpc(description.status());
-    *reply = *std::move(description);
-    return grpc::Status::OK;
+    return Answer(agent_.DescribeMachine(request->host()), reply);
+  }
+  grpc::Status ResetMachine(grpc::ServerContext*, const vipuagent::ResetMachineRequest* request,
+                            vipuagent::ResetMachineReply*) override {
+    return ToGrpc(agent_.ResetMachine(request->host()));
+  }
+  grpc::Status Inject(grpc::ServerContext*, const vipuagent::InjectRequest* request,
+                      vipuagent::InjectReply*) override {
+    return ToGrpc(agent_.Inject(*request));
+  }
+  grpc::Status TestLink(grpc::ServerContext*, const vipuagent::TestLinkRequest* request,
+                        vipuagent::TestLinkReply* reply) override {
+    return Answer(agent_.TestLink(*request), reply);
+  }
+  grpc::Status AnswerLink(grpc::ServerContext*, const vipuagent::AnswerLinkRequest* request,
+                          vipuagent::AnswerLinkReply* reply) override {
+    return Answer(agent_.AnswerLink(*request), reply);
   }
 
  private:
@@ -202,19 +223,28 @@ class ManagementService : public vipuagent::VipuAgent::Service {
 }  // namespace
 
 struct AgentServices::Impl {
-  explicit Impl(agent::Agent& agent) : ipuof(agent), telemetry(agent), management(agent) {}
+  explicit Impl(agent::Agent& agent)
+      : agent(agent), ipuof(agent), telemetry(agent), management(agent) {}
+  agent::Agent& agent;
+  FarEnds far_ends;
   IpuofService ipuof;
   TelemetryService telemetry;
   ManagementService management;
 };
 
-AgentServices::AgentServices(agent::Agent& agent) : impl_(std::make_unique<Impl>(agent)) {}
-AgentServices::~AgentServices() = default;
+AgentServices::AgentServices(agent::Agent& agent) : impl_(std::make_unique<Impl>(agent)) {
+  agent.ask_far_end = [far_ends = &impl_->far_ends](const std::string& endpoint,
+                                                    const vipuagent::AnswerLinkRequest& request) {
+    return far_ends->Ask(endpoint, request);
+  };
+}
+AgentServices::~AgentServices() { impl_->agent.ask_far_end = nullptr; }
 
 void AgentServices::RegisterOn(grpc::ServerBuilder& builder) {
   builder.RegisterService(&impl_->ipuof);
   builder.RegisterService(&impl_->telemetry);
   builder.RegisterService(&impl_->management);
+  HoldCallsAt(impl_->agent.gate(), builder);
 }
 
 }  // namespace vpod::rpc
