@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -188,9 +189,13 @@ std::string PortName(uint32_t port) {
 }
 
 absl::StatusOr<uint32_t> FindPort(absl::string_view name) {
-  for (uint32_t port = 0; port < kPortsPerMachine; ++port) {
-    if (PortName(port) == name) return port;
-  }
+  static const auto* ports = [] {
+    auto* all = new std::map<std::string, uint32_t>;
+    for (uint32_t port = 0; port < kPortsPerMachine; ++port) (*all)[PortName(port)] = port;
+    return all;
+  }();
+  const auto it = ports->find(std::string(name));
+  if (it != ports->end()) return it->second;
   return absl::NotFoundError(absl::StrCat("no link is named '", name,
                                           "'; names look like IPU3.NLC_E_0A, SYNC_N_0 and GW_E"));
 }

@@ -1,4 +1,7 @@
 // Links as users see them: counters of what programs move, telemetry, and tests of single links.
+#include <algorithm>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "device/arch/device_id.h"
@@ -16,11 +19,11 @@ std::string Pattern(const std::string& seed) {
   uint64_t state = 0x9e3779b97f4a7c15;
   for (char c : seed) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   std::string pattern(kPatternBytes, '\0');
-  for (char& byte : pattern) {
+  for (size_t at = 0; at < kPatternBytes; at += sizeof(state)) {
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
-    byte = static_cast<char>(state);
+    std::memcpy(pattern.data() + at, &state, sizeof(state));
   }
   return pattern;
 }

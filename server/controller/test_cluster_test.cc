@@ -204,8 +204,8 @@ TEST(TestClusterTest, FailuresSayWhatIsWrong) {
   EXPECT_EQ(RowText(rows[0]), "Version 3/4 1 failed");
   EXPECT_EQ(rows[0].failures(0),
             "ag2 versions: Virm version 1.18.0, Runtime version 1.3.0, GWSW Version 2.5.0, IPUoF "
-            "server version 1.11.0; the others have Virm version 1.18.0, Runtime version 1.3.0, "
-            "GWSW Version 2.6.0, IPUoF server version 1.11.0");
+            "server version v1.11.0; the others have Virm version 1.18.0, Runtime version 1.3.0, "
+            "GWSW Version 2.6.0, IPUoF server version v1.11.0");
   EXPECT_EQ(RowText(rows[1]), "Cabling 15/16 1 failed");
   EXPECT_EQ(rows[1].failures(0),
             "ag1 IPU1.NLC_W_0A: leads to 127.14.0.1 IPU3.NLC_W_1B instead of 127.14.0.1 "
@@ -222,8 +222,8 @@ TEST(TestClusterTest, AgentsThatDoNotAnswerAreNamed) {
   EXPECT_EQ(rows[0].failures(0), "ag2 versions: the agent does not answer");
   EXPECT_EQ(rows[0].failures(1), "ag3 versions: the agent does not answer");
   EXPECT_EQ(RowText(rows[1]), "Cabling 4/12 8 failed");
-  EXPECT_EQ(rows[1].failures(0), "ag1 IPU1.NLC_W_0A: no answer from 127.14.0.1 IPU3.NLC_W_1A");
-  EXPECT_EQ(RowText(rows[4]), "Traffic 6/16 46 failed");
+  EXPECT_EQ(rows[1].failures(0), "ag1 IPU0.NLC_E_0A: no answer from 127.14.0.1 IPU2.NLC_E_1A");
+  EXPECT_EQ(RowText(rows[4]), "Traffic 6/16 40 failed");
 }
 
 TEST(TestClusterTest, OnlyTheChosenTestsRun) {
