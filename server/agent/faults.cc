@@ -142,8 +142,8 @@ absl::Status Agent::InjectOnIpu(uint32_t machine, const vipuagent::InjectRequest
     cause = IpuStatus(ipu);
   }
   FailJobs([&](const Lease& lease) {
-    for (uint32_t held : lease.ipus) {
-      if (held == ipu && !lease.open.reserve_only()) return cause;
+    for (uint32_t used : lease.unit_ipus) {
+      if (used == ipu) return cause;
     }
     return absl::OkStatus();
   });
@@ -254,7 +254,7 @@ absl::Status Agent::LinkStatus(const Loaded& loaded) const {
 absl::Status Agent::BeforeLoad(const Lease& lease) {
   if (!any_hurt_) return absl::OkStatus();
   base::MutexLock lock(mutex_);
-  for (uint32_t ipu : lease.ipus) VPOD_RETURN_IF_ERROR(IpuStatus(ipu));
+  for (uint32_t ipu : lease.unit_ipus) VPOD_RETURN_IF_ERROR(IpuStatus(ipu));
   return absl::OkStatus();
 }
 
@@ -270,8 +270,9 @@ absl::Status Agent::BeforeRun(Lease& lease, const Loaded& loaded) {
 
 void Agent::RaiseSimulatedError(Lease& lease) {
   const ipuof::v1::SimulatedSocError& wanted = lease.open.simulated_error();
-  if (++lease.runs != std::max(1u, wanted.trigger_count()) || lease.ipus.empty()) return;
-  const uint32_t ipu = lease.ipus.front();
+  // Of a device in parts, the first IPU's process raises it.
+  if (lease.units.front() != 0 || ++lease.runs != std::max(1u, wanted.trigger_count())) return;
+  const uint32_t ipu = lease.unit_ipus.front();
   const std::string process = ProcessKey(lease.open.process());
   SimulatedError& before = simulated_[ipu];
   if (before.process == process) return;  // once, unless a reset armed it again

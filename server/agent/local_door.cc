@@ -127,9 +127,8 @@ struct LocalDoor::Impl {
 
   // A process that hangs does not answer here either.
   void AnswerWhenOpen(const std::shared_ptr<Connection>& connection) {
-    agent.gate().WhenOpen([this, connection] {
-      asio::post(context, [this, connection] { Answer(*connection); });
-    });
+    agent.gate().WhenOpen(
+        [this, connection] { asio::post(context, [this, connection] { Answer(*connection); }); });
   }
 
   void Answer(Connection& connection) {
