@@ -52,13 +52,13 @@ po::options_description Description() {
   };
   add("help", "help");
   add("version", "versions of PopRun and PopDist");
-  add("version-format", "text, full-text or full-json");
+  add("version-format", "text, json, full-text or full-json (text)");
   add("import-config", "read options from a file; the command line wins");
   add("export-config", "write the options to a file");
   add("overwrite-config", "allow --export-config to replace a file (0)");
   add("debug", "log level TRACE and mpirun's --display-allocation --display-map (0)");
-  add("host,H", "hosts: host0,host1 or host[0-2,4]");
-  add("hostfile", "file with a host a line");
+  add("host,H", "hosts: host0,host1 or host[0-2,4] (the nodes of a Slurm job, else this host)");
+  add("hostfile", "file with hosts, one or a range a line, # comments");
   add("host-subnet", "network for host communication; ignored without hosts");
   add("num-replicas", "replicas in total (1)");
   add("ipus-per-replica", "IPUs of each replica (1)");
@@ -86,8 +86,9 @@ po::options_description Description() {
   add("synchronise-python-venv", "accepted; nothing is copied");
   add("synchronise-poplar-sdk", "accepted; nothing is copied");
   add("distribute-ssh-key", "accepted; nothing is copied");
-  add("numa-aware", "as --process-placement=spreadnuma (0)");
-  add("process-placement", "spreadnuma or disabled (spreadnuma)");
+  add("numa-aware", "older: yes is --process-placement=spreadnuma, no is disabled");
+  add("process-placement",
+      "spreadnuma, a share of its host's NUMA nodes for each instance, or disabled (spreadnuma)");
   add("print-topology", "print the topology table (0)");
   add("only-output-from-instance", "hide the output of all other instances");
   add("offline-mode", "run without IPUs (0)");
