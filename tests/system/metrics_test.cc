@@ -206,6 +206,7 @@ TEST_F(MetricsTest, PrometheusFindsScrapesAndAnswersEveryDashboard) {
   const json attached = prometheus.WaitFor("sum by (partition) (ipu_attached) == 8");
   EXPECT_EQ(attached[0]["metric"]["partition"], "p8");
   prometheus.WaitFor("partition:host_link_rx_bytes:rate1m{partition=\"p8\"} > 0");
+  prometheus.WaitFor("partition:ipu_link_tx_bytes:rate1m{partition=\"p8\"} > 0");
   const Outcome refused = pod_.Run({"vipu", "create", "partition", "p3", "--size", "3"});
   EXPECT_NE(refused.code, 0);
   prometheus.WaitFor("vipu_operations_total{verb=\"create\",result=\"failed\"} == 1");
