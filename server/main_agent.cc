@@ -7,11 +7,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/grpc_connect.h"
 #include "device/base/mutex.h"
 #include "device/base/random_id.h"
+#include "device/base/status.h"
 #include "device/fabric/ucx_transport.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
 #include "server/agent/agent.h"
@@ -19,6 +22,7 @@
 #include "server/http/exporter.h"
 #include "server/http/machine_exporter.h"
 #include "server/rpc/agent_services.h"
+#include "server/rpc/call_guard.h"
 #include "server/rpc/daemon.h"
 #include "server/rpc/fabric_service.h"
 
@@ -39,10 +43,10 @@ int Fail(const absl::Status& status, int code) {
 // destroyed.
 class Announcer {
  public:
-  Announcer(const std::string& controller, const std::string& endpoint,
-            const std::string& fabric_address, const std::string& metrics_endpoint,
-            agent::Agent& agent)
-      : controller_(controller), agent_(agent) {
+  Announcer(const std::string& controller, const std::optional<base::Tls>& tls,
+            const std::string& endpoint, const std::string& fabric_address,
+            const std::string& metrics_endpoint, agent::Agent& agent)
+      : controller_(controller), tls_(tls), agent_(agent) {
     registration_.set_endpoint(endpoint);
     registration_.set_fabric_address(fabric_address);
     registration_.set_metrics_endpoint(metrics_endpoint);
@@ -70,7 +74,10 @@ class Announcer {
           agent_.gate().closed() ? grpc::Status::OK : Announce(*stub, registered);
       if (status.ok() != reachable) {
         reachable = status.ok();
-        spdlog::info("controller {}", reachable ? "reached" : "lost: " + status.error_message());
+        spdlog::info("controller {}",
+                     reachable ? "reached"
+                               : absl::StrCat("lost: ", status.error_message(), ".",
+                                              base::TlsHint(tls_, status.error_message())));
       }
       // A channel that failed reconnects ever more rarely, a new one at once.
       if (!status.ok()) stub = Connect();
@@ -118,12 +125,12 @@ class Announcer {
   std::unique_ptr<vipuagent::VipuRegistry::Stub> Connect() const {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     return vipuagent::VipuRegistry::NewStub(
-        grpc::CreateCustomChannel(controller_, grpc::InsecureChannelCredentials(), arguments));
+        base::Connect(controller_, base::Peer::kController, tls_, arguments));
   }
 
   const std::string controller_;
+  const std::optional<base::Tls> tls_;
   agent::Agent& agent_;
   vipuagent::RegisterRequest registration_;
   std::string names_version_;  // of the machines' ids, as last heard
@@ -133,6 +140,17 @@ class Announcer {
   std::thread thread_;
 };
 
+// TLS, or nothing when no file is named.
+absl::StatusOr<std::optional<base::Tls>> MemberTls(const base::TlsFiles& files) {
+  if (files.empty()) return std::nullopt;
+  VPOD_ASSIGN_OR_RETURN(base::Tls tls, base::ReadTls(files));
+  if (!base::IsServerCertificate(tls.certificate)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(files.certificate, " is a client's certificate; agents need a server's"));
+  }
+  return tls;
+}
+
 int Main(int argc, char** argv) {
   rpc::BlockStopSignals();
   agent::AgentOptions options;
@@ -140,6 +158,7 @@ int Main(int argc, char** argv) {
               addresses_wanted, metrics_listen;
   uint64_t memory_limit_mib = options.memory_limit_bytes >> 20;
   bool insecure_listen = false, listen_on_machine = false;
+  base::TlsFiles tls_files;
   CLI::App app("Holds virtual IPU-Machines and serves them to the controller and to programs.",
                "vipu-agent");
   app.add_option("--machines", options.num_machines, "Number of IPU-Machines, 1 to 65534")
@@ -151,7 +170,13 @@ int Main(int argc, char** argv) {
   app.add_option(
       "--metrics-listen", metrics_listen,
       "host:port of the metrics; default: 127.0.0.1:2112, or a free port if it is taken");
-  app.add_flag("--insecure-listen", insecure_listen, "Allow end-points beyond loopback");
+  app.add_flag("--insecure-listen", insecure_listen,
+               "Allow end-points beyond loopback without TLS");
+  app.add_option("--tls-ca", tls_files.ca, "Certificate of the POD's authority");
+  app.add_option("--tls-cert", tls_files.certificate, "Certificate of a server of the POD");
+  app.add_option("--tls-key", tls_files.key, "Its key");
+  app.add_flag("--require-encrypted-fabric", options.require_encrypted_fabric,
+               "Refuse jobs whose tensors would travel to other hosts in clear");
   app.add_flag("--listen-on-machine", listen_on_machine,
                "Serve on the management address and port of the first machine");
   app.add_option("--addresses", addresses_wanted,
@@ -181,10 +206,15 @@ int Main(int argc, char** argv) {
   options.memory_limit_bytes = memory_limit_mib << 20;
   if (absl::Status status = rpc::SetUpLog(log_level, log_file); !status.ok())
     return Fail(status, 2);
-  for (const std::string& address : {listen, metrics_listen}) {
-    if (address.empty()) continue;
-    if (absl::Status status = rpc::CheckListenAddress(address, insecure_listen); !status.ok())
-      return Fail(status, 2);
+  const auto tls = MemberTls(tls_files);
+  if (!tls.ok()) return Fail(tls.status(), 2);
+  const bool allowed_beyond = tls->has_value() || insecure_listen;
+  if (absl::Status status = rpc::CheckListenAddress(listen, allowed_beyond); !status.ok())
+    return Fail(status, 2);
+  // TLS does not reach the metrics.
+  if (!metrics_listen.empty()) {
+    const absl::Status status = rpc::CheckListenAddress(metrics_listen, insecure_listen);
+    if (!status.ok()) return Fail(status, 2);
   }
   if (options.data_ip.empty()) options.data_ip = options.management_ip;
   if (options.first_machine > 0 && addresses_wanted.empty() && options.management_ip.empty()) {
@@ -211,7 +241,7 @@ int Main(int argc, char** argv) {
   if (listen_on_machine) {
     const vipuagent::Machine machine = (*agent)->DescribeMachines().front();
     listen = absl::StrCat(machine.host(), ":", machine.port());
-    if (absl::Status status = rpc::CheckListenAddress(listen, insecure_listen); !status.ok())
+    if (absl::Status status = rpc::CheckListenAddress(listen, allowed_beyond); !status.ok())
       return Fail(status, 2);
   }
   auto door = agent::LocalDoor::Open(**agent);
@@ -224,7 +254,7 @@ int Main(int argc, char** argv) {
   if (!metrics.ok()) return Fail(metrics.status(), 1);
 
   // Before the agent that uses it, and after whatever may call it.
-  rpc::GrpcPeerGateway peers;
+  rpc::GrpcPeerGateway peers(*tls);
   auto transport = fabric::CreateUcxTransport(
       {.ip = listen.substr(0, listen.rfind(':')), .tcp_only = options.transport == "tcp"},
       [agent = agent->get()](absl::string_view header, size_t bytes) {
@@ -239,7 +269,7 @@ int Main(int argc, char** argv) {
   int port = 0;
   // A port in use must be an error, not a share of somebody else's.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(listen, rpc::GuardedCredentials(*tls), &port);
   builder.SetMaxReceiveMessageSize(16 << 20);
   services.RegisterOn(builder);
   builder.RegisterService(fabric_service.get());
@@ -256,8 +286,14 @@ int Main(int argc, char** argv) {
       "{} machines of type {} at {}, metrics at {}, memory limit {} MiB, {} compute threads",
       options.num_machines, options.machine_type, endpoint, (*metrics)->endpoint(),
       memory_limit_mib, (*agent)->executors().compute_threads());
+  if (tls->has_value() && !options.require_encrypted_fabric) {
+    spdlog::warn(
+        "TLS guards calls, but tensors travel between agents in clear; "
+        "--require-encrypted-fabric forbids that");
+  }
   {
-    Announcer announcer(controller, endpoint, fabric_address, (*metrics)->endpoint(), **agent);
+    Announcer announcer(controller, *tls, endpoint, fabric_address, (*metrics)->endpoint(),
+                        **agent);
     rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }

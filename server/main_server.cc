@@ -1,132 +1,200 @@
 // vipu-server: the V-IPU controller.
 #include <grpcpp/grpcpp.h>
+#include <pwd.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "device/base/status.h"
 #include "device/engine/executors.h"
 #include "server/controller/controller.h"
+#include "server/controller/users.h"
 #include "server/http/controller_exporter.h"
 #include "server/http/exporter.h"
 #include "server/rpc/agent_gateway.h"
+#include "server/rpc/call_guard.h"
 #include "server/rpc/controller_services.h"
 #include "server/rpc/daemon.h"
 #include "server/rpc/request_counter.h"
+#include "server/security/certificates.h"
+#include "server/server_options.h"
 
 namespace vpod {
 namespace {
 
-constexpr char kConfigFile[] = "/etc/vipu/vipu-server.hcl";  // read when it is there
+using controller::Store;
 
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "vipu-server: error: %s\n", std::string(status.message()).c_str());
   return code;
 }
 
-int Main(int argc, char** argv) {
-  rpc::BlockStopSignals();
-  std::string storage = "vipu-server.db", user_listen = "127.0.0.1:8090", admin_listen,
-              metrics_listen, log_level = "info", log_file;
-  bool init = false, insecure_listen = false, version = false;
-  CLI::App app("The V-IPU controller: manages agents, clusters and partitions.", "vipu-server");
-  app.add_flag("--init", init, "Create the storage, then exit");
-  app.add_option("--storage", storage, "Database file")->capture_default_str();
-  app.add_option("--user-api-listen", user_listen, "host:port of the user end-point")
-      ->capture_default_str();
-  app.add_option("--admin-api-listen", admin_listen,
-                 "host:port of the admin end-point; default: the user end-point's");
-  app.add_option(
-      "--metrics-listen", metrics_listen,
-      "host:port of the metrics; default: 127.0.0.1:2113, or a free port if it is taken");
-  app.add_flag("--insecure-listen", insecure_listen,
-               "Allow end-points beyond loopback without security");
-  app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off")
-      ->capture_default_str();
-  app.add_option("--log-file", log_file, "Log file; default stderr");
-  app.add_flag("--version", version, "Print the version");
-  app.set_config("--config", kConfigFile, "File with these options, a line key=\"value\" each");
-  app.allow_config_extras(CLI::config_extras_mode::error);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ConfigError& error) {
-    const absl::string_view setting = absl::StripPrefix(error.what(), "INI was not able to parse ");
-    return Fail(absl::InvalidArgumentError(absl::StrCat(
-                    "unknown setting '", setting, "' in ", app.get_config_ptr()->as<std::string>(),
-                    "; they are the long options of 'vipu-server --help'")),
-                2);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    return Fail(
-        absl::InvalidArgumentError(absl::StrCat(error.what(), ". Try 'vipu-server --help'.")), 2);
+absl::Status GenerateCertificates(const ServerOptions& options) {
+  VPOD_RETURN_IF_ERROR(security::GenerateCertificates(options.certs_dir, options.tls_hosts));
+  for (const char* role : {"server", "client"}) {
+    std::printf("Generated %s TLS certificates in the directory: %s/%s\n", role,
+                options.certs_dir.c_str(), role);
   }
-  if (version) {
-    std::printf("version: %s\n", controller::kVersion);
-    return 0;
+  return absl::OkStatus();
+}
+
+// The name of the administrator that --init --secure creates.
+std::string DefaultUser(const ServerOptions& options) {
+  if (!options.default_user_id.empty()) return options.default_user_id;
+  const passwd* entry = getpwuid(getuid());
+  return entry == nullptr ? absl::StrCat(getuid()) : entry->pw_name;
+}
+
+// Storage, and with --secure certificates and the first administrator. What could go wrong is asked
+// before anything is made.
+absl::Status Init(const ServerOptions& options) {
+  vipuadmin::User admin;
+  admin.set_id(DefaultUser(options));
+  admin.set_admin(true);
+  if (options.secure) {
+    VPOD_RETURN_IF_ERROR(controller::CheckId(admin.id()));
+    VPOD_RETURN_IF_ERROR(security::CheckNoCertificates(options.certs_dir));
   }
-  if (absl::Status status = rpc::SetUpLog(log_level, log_file); !status.ok())
-    return Fail(status, 2);
-  if (admin_listen.empty()) admin_listen = user_listen;
-  for (const std::string& address : {user_listen, admin_listen, metrics_listen}) {
-    if (address.empty()) continue;
-    if (absl::Status status = rpc::CheckListenAddress(address, insecure_listen); !status.ok())
-      return Fail(status, 2);
-  }
-  auto store = controller::Store::Open(storage, init ? controller::Store::OpenMode::kCreateOnly
-                                                     : controller::Store::OpenMode::kOpenOrCreate);
-  if (!store.ok()) return Fail(store.status(), 1);
-  if (init) {
-    std::printf("Initialised storage: %s\n", storage.c_str());
-    return 0;
+  VPOD_ASSIGN_OR_RETURN(const auto store,
+                        Store::Open(options.storage, Store::OpenMode::kCreateOnly));
+  std::printf("Initialised storage: %s\n", options.storage.c_str());
+  if (!options.secure) return absl::OkStatus();
+  VPOD_RETURN_IF_ERROR(GenerateCertificates(options));
+  VPOD_ASSIGN_OR_RETURN(const auto users, controller::Users::Load(store.get()));
+  VPOD_ASSIGN_OR_RETURN(const std::string key, users->Create(admin));
+  std::printf("Default user is: %s\nAccess Key is: %s\n", admin.id().c_str(), key.c_str());
+  return absl::OkStatus();
+}
+
+// The gRPC end-points of a controller.
+class EndPoints {
+ public:
+  EndPoints(const ServerOptions& options, rpc::ControllerServices& services,
+            rpc::RequestCounter& requests)
+      : options_(options), services_(services), requests_(requests) {}
+  ~EndPoints() {
+    const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(200);
+    for (const auto& server : servers_) server->Shutdown(deadline);
   }
 
-  rpc::GrpcAgentGateway gateway;
-  auto controller = controller::Controller::Create(*std::move(store), &gateway);
-  if (!controller.ok()) return Fail(controller.status(), 1);
+  absl::Status Open(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+    VPOD_RETURN_IF_ERROR(Listen(options_.user_listen, credentials, [&](auto& builder) {
+      services_.RegisterUser(builder);
+      if (options_.OneSocket()) services_.RegisterAdmin(builder);
+    }));
+    if (options_.OneSocket()) return absl::OkStatus();
+    return Listen(options_.admin_listen, credentials,
+                  [&](auto& builder) { services_.RegisterAdmin(builder); });
+  }
+
+ private:
+  template <class Register>
+  absl::Status Listen(const std::string& address,
+                      const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                      const Register& add_services) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    // A port in use must be an error, not a share of somebody else's.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddListeningPort(address, credentials, &port);
+    add_services(builder);
+    requests_.Watch(builder);
+    servers_.push_back(builder.BuildAndStart());
+    if (servers_.back() != nullptr && port != 0) return absl::OkStatus();
+    if (servers_.back() == nullptr) servers_.pop_back();
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, "; is the port in use?"));
+  }
+
+  const ServerOptions& options_;
+  rpc::ControllerServices& services_;
+  rpc::RequestCounter& requests_;
+  std::vector<std::unique_ptr<grpc::Server>> servers_;
+};
+
+absl::Status Serve(const ServerOptions& options) {
+  std::optional<base::Tls> tls;
+  if (options.WithTls()) {
+    auto read = base::ReadTls(options.ServerFiles());
+    if (!read.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(read.status().message(), "; 'vipu-server --tls-init' makes certificates"));
+    }
+    tls = *std::move(read);
+  }
+  VPOD_ASSIGN_OR_RETURN(auto store, Store::Open(options.storage, Store::OpenMode::kOpenOrCreate));
+  VPOD_ASSIGN_OR_RETURN(const auto users, controller::Users::Load(store.get()));
+  if (options.secure && !users->HasAdmin()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "storage ", options.storage,
+        " has no administrator; make one with --init --secure, or in an existing storage with "
+        "'vipu-admin create user <id> --admin' while vipu-server runs without --secure"));
+  }
+  rpc::GrpcAgentGateway gateway(tls);
+  VPOD_ASSIGN_OR_RETURN(const auto controller, controller::Controller::Create(
+                                                   std::move(store), &gateway, options.controller));
   rpc::RequestCounter requests;
-  auto metrics = http::StartExporter(metrics_listen, "127.0.0.1:2113",
-                                     http::ControllerRoutes(**controller, requests));
-  if (!metrics.ok()) return Fail(metrics.status(), 1);
-  rpc::ControllerServices services(**controller, (*metrics)->endpoint());
-  grpc::ServerBuilder user_builder, admin_builder;
-  int user_port = 0, admin_port = 0;
-  // A port in use must be an error, not a share of somebody else's.
-  user_builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  user_builder.AddListeningPort(user_listen, grpc::InsecureServerCredentials(), &user_port);
-  services.RegisterUser(user_builder);
-  const bool one_socket = admin_listen == user_listen;
-  services.RegisterAdmin(one_socket ? user_builder : admin_builder);
-  requests.Watch(user_builder);
-  std::unique_ptr<grpc::Server> user_server = user_builder.BuildAndStart();
-  std::unique_ptr<grpc::Server> admin_server;
-  if (!one_socket) {
-    admin_builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    admin_builder.AddListeningPort(admin_listen, grpc::InsecureServerCredentials(), &admin_port);
-    requests.Watch(admin_builder);
-    admin_server = admin_builder.BuildAndStart();
+  VPOD_ASSIGN_OR_RETURN(const auto metrics,
+                        http::StartExporter(options.metrics_listen, "127.0.0.1:2113",
+                                            http::ControllerRoutes(*controller, requests)));
+  rpc::ControllerServices services(*controller, *users, options.secure, metrics->endpoint());
+  rpc::Authenticate authenticate;
+  if (options.secure) {
+    authenticate = [&users = *users](const std::string& id, const std::string& key) {
+      return users.Authenticate(id, key);
+    };
   }
-  if (user_server == nullptr || user_port == 0 ||
-      (!one_socket && (admin_server == nullptr || admin_port == 0))) {
-    return Fail(absl::UnavailableError(absl::StrCat("cannot listen on ",
-                                                    user_port == 0 ? user_listen : admin_listen,
-                                                    "; is the port in use?")),
-                1);
-  }
-  spdlog::info("serving users on {}, administrators on {}, metrics on {}, storage {}", user_listen,
-               admin_listen, (*metrics)->endpoint(), storage);
   {
+    EndPoints end_points(options, services, requests);
+    VPOD_RETURN_IF_ERROR(end_points.Open(rpc::GuardedCredentials(tls, authenticate)));
+    spdlog::info("serving users on {}, administrators on {}, metrics on {}, storage {}, {}",
+                 options.user_listen,
+                 options.OneSocket() ? options.user_listen : options.admin_listen,
+                 metrics->endpoint(), options.storage,
+                 options.secure ? "secure"
+                 : options.tls  ? "with TLS"
+                                : "without security");
     engine::Executors executors(1);
-    auto ticker = executors.Every(std::chrono::milliseconds(250), [&] { (*controller)->Tick(); });
+    auto ticker = executors.Every(std::chrono::milliseconds(250), [&] { controller->Tick(); });
     rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }
-  const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(200);
-  user_server->Shutdown(deadline);
-  if (admin_server != nullptr) admin_server->Shutdown(deadline);
   gateway.Stop();
-  return 0;
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  rpc::BlockStopSignals();
+  const auto parsed = ParseServerOptions(argc, argv);
+  if (!parsed.ok()) return Fail(parsed.status(), 2);
+  if (!parsed->has_value()) return 0;
+  const ServerOptions& options = **parsed;
+  if (options.version) {
+    std::printf("version: %s\n", controller::kVersion);
+    return 0;
+  }
+  if (absl::Status status = rpc::SetUpLog(options.log_level, options.log_file); !status.ok())
+    return Fail(status, 2);
+  for (const std::string& address : {options.user_listen, options.admin_listen}) {
+    if (address.empty()) continue;
+    const absl::Status status =
+        rpc::CheckListenAddress(address, options.WithTls() || options.insecure_listen);
+    if (!status.ok()) return Fail(status, 2);
+  }
+  // TLS does not reach the metrics.
+  if (!options.metrics_listen.empty()) {
+    const absl::Status status =
+        rpc::CheckListenAddress(options.metrics_listen, options.insecure_listen);
+    if (!status.ok()) return Fail(status, 2);
+  }
+  if (options.init || options.tls_init) {
+    const absl::Status status = options.init ? Init(options) : GenerateCertificates(options);
+    return status.ok() ? 0 : Fail(status, 1);
+  }
+  const absl::Status status = Serve(options);
+  return status.ok() ? 0 : Fail(status, 1);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/arch/device_id.h"
+#include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
 #include "device/base/status.h"
@@ -31,11 +32,12 @@ using base::FromGrpc;
 
 constexpr size_t kChunk = 1 << 20;
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint) {
+absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> Connect(const std::string& endpoint,
+                                                         const vipu::ActivePartition& partition) {
+  VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.config));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(16 << 20);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+  return v1::Ipuof::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls, arguments));
 }
 
 // One request at the agent's local door; the connection is returned for the answer.
@@ -188,7 +190,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   const std::string& endpoint = options.endpoint;
   auto impl = std::make_unique<Impl>();
   impl->options = options;
-  impl->stub = v1::Ipuof::NewStub(Connect(endpoint));
+  VPOD_ASSIGN_OR_RETURN(impl->stub, Connect(endpoint, partition));
   impl->stream = impl->stub->Attach(&impl->context);
   v1::AttachRequest request;
   v1::AttachOpen* open = request.mutable_open();
@@ -395,7 +397,7 @@ absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device
       const arch::IpuRange range,
       arch::IpusOfDevice(static_cast<uint32_t>(partition.config.devices_size()), device_id));
   for (const std::string& endpoint : EndpointsOf(partition, range.first, range.count)) {
-    const auto stub = v1::Ipuof::NewStub(Connect(endpoint));
+    VPOD_ASSIGN_OR_RETURN(const auto stub, Connect(endpoint, partition));
     v1::ResetDeviceRequest request;
     request.set_partition_id(partition.partition_id);
     request.set_gcd_id(partition.gcd);

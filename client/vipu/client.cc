@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
 #include "device/base/random_id.h"
@@ -50,13 +51,13 @@ absl::StatusOr<std::vector<Message>> All(
                               std::make_move_iterator(messages->end()));
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+std::shared_ptr<grpc::Channel> Open(const std::string& address, base::Peer peer,
+                                    const std::optional<base::Tls>& tls) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(256 << 20);
   // A stopped server must not be hidden by the back-off of another channel's attempt.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return base::Connect(address, peer, tls, arguments);
 }
 
 }  // namespace
@@ -69,7 +70,7 @@ struct Client::Impl {
 
   struct Connection {
     explicit Connection(const ClientConfig& config)
-        : channel(Connect(config.address())),
+        : channel(Open(config.address(), base::Peer::kController, config.tls)),
           user(VipuUser::NewStub(channel)),
           admin(VipuAdmin::NewStub(channel)) {}
     VipuUser::Stub& Get(VipuUser::Stub*) { return *user; }
@@ -95,7 +96,9 @@ struct Client::Impl {
   void Prepare(grpc::ClientContext& context) const {
     context.set_deadline(std::chrono::system_clock::now() + timeout);
     context.AddMetadata("vipu-user-id", config.user_id);
-    if (!config.access_key.empty()) context.AddMetadata("vipu-access-key", config.access_key);
+    // No controller without TLS asks for it, and anybody could read it.
+    if (!config.access_key.empty() && config.tls.has_value())
+      context.AddMetadata("vipu-access-key", config.access_key);
   }
 
   // What a call's end means to the caller.
@@ -104,7 +107,8 @@ struct Client::Impl {
         status.error_message().rfind("storage", 0) != 0) {
       Replace(used);
       return absl::UnavailableError(
-          absl::StrCat("Cannot connect to the V-IPU server at ", config.address(), "."));
+          absl::StrCat("Cannot connect to the V-IPU server at ", config.address(), ".",
+                       base::TlsHint(config.tls, status.error_message())));
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       Replace(used);
@@ -369,7 +373,9 @@ absl::Status Client::Inject(const vipuadmin::InjectRequest& request) {
 
 absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
     const std::string& endpoint, const std::string& partition_id) {
-  const auto stub = telemetry::v1::Telemetry::NewStub(Connect(endpoint));
+  VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({}));
+  const auto stub =
+      telemetry::v1::Telemetry::NewStub(Open(endpoint, base::Peer::kAgent, config.tls));
   telemetry::v1::GetPartitionTelemetryRequest request;
   request.set_partition_id(partition_id);
   telemetry::v1::GetPartitionTelemetryReply reply;
@@ -377,8 +383,9 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(4));
   const grpc::Status status = stub->GetPartitionTelemetry(&context, request, &reply);
   if (!status.ok()) {
-    return absl::UnavailableError(
-        absl::StrCat("the agent at ", endpoint, " does not answer: ", status.error_message()));
+    return absl::UnavailableError(absl::StrCat("the agent at ", endpoint,
+                                               " does not answer: ", status.error_message(), ".",
+                                               base::TlsHint(config.tls, status.error_message())));
   }
   return reply;
 }

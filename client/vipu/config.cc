@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -75,14 +77,20 @@ absl::StatusOr<bool> TakeFile(const std::string& path, bool required, ClientConf
     const auto it = values->find(key);
     return it == values->end() ? std::string() : it->second;
   };
-  config.user_id = get("api-user-id");
-  config.access_key = get("api-access-key");
   if (get("api-host").empty()) {
     if (required) return absl::InvalidArgumentError(absl::StrCat(path, " has no api-host"));
     return false;
   }
   VPOD_RETURN_IF_ERROR(SetAddress(get("api-host"), get("api-port"), path, config));
   return true;
+}
+
+std::string NamedFile(const ConfigFlags& flags) {
+  return flags.config_file.empty() ? Environment("VIPU_CLI_CONFIG") : flags.config_file;
+}
+
+std::vector<std::string> DefaultFiles() {
+  return {absl::StrCat(Environment("HOME"), "/.vipu.hcl"), "/etc/vipu/vipu-cli.hcl"};
 }
 
 absl::Status FindAddress(const ConfigFlags& flags, ClientConfig& config) {
@@ -94,15 +102,51 @@ absl::Status FindAddress(const ConfigFlags& flags, ClientConfig& config) {
     return SetAddress(host, Environment(absl::StrCat(prefix, "PORT").c_str()),
                       absl::StrCat(prefix, "HOST"), config);
   }
-  const std::string named =
-      flags.config_file.empty() ? Environment("VIPU_CLI_CONFIG") : flags.config_file;
-  if (!named.empty()) return TakeFile(named, true, config).status();
-  for (const std::string& path :
-       {absl::StrCat(Environment("HOME"), "/.vipu.hcl"), std::string("/etc/vipu/vipu-cli.hcl")}) {
+  if (const std::string named = NamedFile(flags); !named.empty())
+    return TakeFile(named, true, config).status();
+  for (const std::string& path : DefaultFiles()) {
     VPOD_ASSIGN_OR_RETURN(const bool found, TakeFile(path, false, config));
     if (found) return absl::OkStatus();
   }
   config.source = "default";
+  return absl::OkStatus();
+}
+
+// Sets what is still empty of `config` and `tls` from a file, when it is about that controller.
+void TakeCredentials(const std::string& path, ClientConfig& config, base::TlsFiles& tls) {
+  const auto values = ReadHcl(path);
+  if (!values.ok()) return;  // of no importance: the address did not come from here
+  const auto get = [&](const char* key) {
+    const auto it = values->find(key);
+    return it == values->end() ? std::string() : it->second;
+  };
+  ClientConfig other;
+  const bool names_one = !get("api-host").empty();
+  if (names_one && (!SetAddress(get("api-host"), get("api-port"), path, other).ok() ||
+                    other.address() != config.address()))
+    return;
+  // The key of another user is of no use.
+  if (config.user_id.empty()) config.user_id = get("api-user-id");
+  if (config.access_key.empty() && config.user_id == get("api-user-id"))
+    config.access_key = get("api-access-key");
+  if (tls.empty()) tls = {get("tls-ca"), get("tls-cert"), get("tls-key")};
+}
+
+absl::Status FindCredentials(const ConfigFlags& flags, ClientConfig& config) {
+  const auto choose = [](const std::string& flag, const char* variable) {
+    return flag.empty() ? Environment(variable) : flag;
+  };
+  config.user_id = choose(flags.user_id, "VIPU_CLI_API_USER_ID");
+  config.access_key = choose(flags.access_key, "VIPU_CLI_API_ACCESS_KEY");
+  base::TlsFiles tls = {choose(flags.tls.ca, "VIPU_CLI_TLS_CA"),
+                        choose(flags.tls.certificate, "VIPU_CLI_TLS_CERT"),
+                        choose(flags.tls.key, "VIPU_CLI_TLS_KEY")};
+  const std::string named = NamedFile(flags);
+  for (const std::string& path : named.empty() ? DefaultFiles() : std::vector{named})
+    TakeCredentials(path, config, tls);
+  if (config.user_id.empty()) config.user_id = OsUserName();
+  if (tls.empty()) return absl::OkStatus();
+  VPOD_ASSIGN_OR_RETURN(config.tls, base::ReadTls(tls));
   return absl::OkStatus();
 }
 
@@ -123,18 +167,25 @@ std::string OsUserName() {
 absl::StatusOr<ClientConfig> DiscoverConfig(const ConfigFlags& flags) {
   ClientConfig config;
   VPOD_RETURN_IF_ERROR(FindAddress(flags, config));
-  const auto override_with = [](std::string& field, const std::string& flag, const char* variable) {
-    const std::string value = flag.empty() ? Environment(variable) : flag;
-    if (!value.empty()) field = value;
-  };
-  override_with(config.user_id, flags.user_id, "VIPU_CLI_API_USER_ID");
-  override_with(config.access_key, flags.access_key, "VIPU_CLI_API_ACCESS_KEY");
-  if (config.user_id.empty()) config.user_id = OsUserName();
+  VPOD_RETURN_IF_ERROR(FindCredentials(flags, config));
   return config;
 }
 
 std::string HclText(const ClientConfig& config) {
-  return absl::StrCat("api-host=\"", config.host, "\"\napi-port=\"", config.port, "\"\n");
+  std::string text;
+  const auto line = [&](const char* key, const std::string& value) {
+    if (!value.empty()) absl::StrAppend(&text, key, "=\"", value, "\"\n");
+  };
+  line("api-host", config.host);
+  line("api-port", absl::StrCat(config.port));
+  if (!config.access_key.empty()) line("api-user-id", config.user_id);
+  line("api-access-key", config.access_key);
+  if (config.tls.has_value()) {
+    line("tls-ca", std::filesystem::absolute(config.tls->files.ca));
+    line("tls-cert", std::filesystem::absolute(config.tls->files.certificate));
+    line("tls-key", std::filesystem::absolute(config.tls->files.key));
+  }
+  return text;
 }
 
 }  // namespace vpod::vipu

@@ -1,18 +1,21 @@
 // Where the controller is and who we are: one order for all tools of the POD (spec/vipu.md 4).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "device/base/tls.h"
 
 namespace vpod::vipu {
 
 struct ClientConfig {
   std::string host = "localhost";
   uint32_t port = 8090;
-  std::string user_id;  // empty: the OS user
-  std::string access_key;
+  std::string user_id;           // empty: the OS user
+  std::string access_key;        // sent over TLS only
+  std::optional<base::Tls> tls;  // unset: the controller and its agents speak without
   std::string source;  // for people: "--api-host", "IPUOF_VIPU_API_HOST", a file name, "default"
 
   std::string address() const;  // host:port
@@ -25,13 +28,16 @@ struct ConfigFlags {
   std::string user_id;
   std::string access_key;
   std::string config_file;
+  base::TlsFiles tls;
 };
 
 // Order: flags, IPUOF_VIPU_API_HOST/_PORT, VIPU_CLI_API_HOST/_PORT, --config or VIPU_CLI_CONFIG
 // (replaces the other files),
 // ~/.vipu.hcl, /etc/vipu/vipu-cli.hcl, localhost:8090. Host and port always come from the same
-// source. InvalidArgument: a port that is none, a named file that cannot be read, a line that is no
-// `key="value"`.
+// source. User, access key and TLS files come from flags, VIPU_CLI_API_USER_ID and so on, and a
+// file that names the controller found or none: what was given for one controller is not shown to
+// another. InvalidArgument: a port that is none, a named file that cannot be read, a line that is
+// no `key="value"`, TLS files that do not fit.
 absl::StatusOr<ClientConfig> DiscoverConfig(const ConfigFlags& flags);
 
 // Text of a client file: one key="value" a line, no blanks around the sign, since scripts cut it.

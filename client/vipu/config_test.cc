@@ -22,7 +22,8 @@ class ConfigTest : public testing::Test {
     setenv("HOME", home_.c_str(), 1);
     for (const char* name :
          {"IPUOF_VIPU_API_HOST", "IPUOF_VIPU_API_PORT", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT",
-          "VIPU_CLI_CONFIG", "VIPU_CLI_API_USER_ID", "VIPU_CLI_API_ACCESS_KEY"})
+          "VIPU_CLI_CONFIG", "VIPU_CLI_API_USER_ID", "VIPU_CLI_API_ACCESS_KEY", "VIPU_CLI_TLS_CA",
+          "VIPU_CLI_TLS_CERT", "VIPU_CLI_TLS_KEY"})
       unsetenv(name);
   }
   ~ConfigTest() override { fs::remove_all(home_); }
@@ -149,6 +150,36 @@ TEST_F(ConfigTest, CredentialsOfFlagsWinOverEnvironmentAndFile) {
   const auto config = DiscoverConfig({.user_id = "flag", .access_key = "k3"});
   EXPECT_EQ(config->user_id, "flag");
   EXPECT_EQ(config->access_key, "k3");
+}
+
+TEST_F(ConfigTest, CredentialsAreForTheirControllerOnly) {
+  const std::string path =
+      File("alice.hcl", "api-host=\"ctrl\"\napi-user-id=\"alice\"\napi-access-key=\"k1\"\n");
+  setenv("VIPU_CLI_CONFIG", path.c_str(), 1);
+  // As poprun's instances find it.
+  setenv("IPUOF_VIPU_API_HOST", "ctrl", 1);
+  EXPECT_EQ(DiscoverConfig({})->access_key, "k1");
+  const auto other = DiscoverConfig({.host = "elsewhere"});
+  EXPECT_EQ(other->user_id, OsUserName());
+  EXPECT_EQ(other->access_key, "");
+  // A key is not combined with the name of another user, but may come from another place.
+  EXPECT_EQ(DiscoverConfig({.user_id = "bob"})->access_key, "");
+  EXPECT_EQ(DiscoverConfig({.user_id = "alice"})->access_key, "k1");
+  const auto two = DiscoverConfig({.access_key = "k2"});
+  EXPECT_EQ(two->user_id + " " + two->access_key, "alice k2");
+}
+
+TEST_F(ConfigTest, TlsFilesAreAllOrNone) {
+  EXPECT_FALSE(DiscoverConfig({})->tls.has_value());
+  setenv("VIPU_CLI_TLS_CA", "/no/ca.crt", 1);
+  EXPECT_EQ(Error({}), "cannot read /no/ca.crt (--tls-ca)");
+  const std::string ca = File("ca.crt", "text\n");
+  setenv("VIPU_CLI_TLS_CA", ca.c_str(), 1);
+  EXPECT_EQ(Error({}), "TLS needs --tls-ca, --tls-cert and --tls-key; --tls-cert is missing");
+  unsetenv("VIPU_CLI_TLS_CA");
+  File(".vipu.hcl", "api-host=\"ctrl\"\ntls-ca=\"" + ca + "\"\n");
+  EXPECT_EQ(Error({}), "TLS needs --tls-ca, --tls-cert and --tls-key; --tls-cert is missing");
+  EXPECT_FALSE(DiscoverConfig({.host = "elsewhere"})->tls.has_value());
 }
 
 TEST_F(ConfigTest, WrittenFileCanBeCutByScriptsAndReadBack) {

@@ -1,6 +1,8 @@
 #include "client/vipu/ipuof_config.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/base/unique_fd.h"
 
 namespace vpod::vipu {
 namespace {
@@ -21,6 +24,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr char kController[] = "Controller";
+constexpr char kFabricKey[] = "fabric_key";  // a secret, so it stays out of the attributes
 
 std::string FileName(const std::string& partition_id, uint32_t gcd, uint32_t num_gcds) {
   return num_gcds == 1 ? absl::StrCat(partition_id, ".conf")
@@ -78,7 +82,8 @@ bool IsCurrent(const std::string& path, const vipuuser::PartitionConfig& config)
   std::string reason;
   if (absl::IsUnavailable(status.status()) || absl::IsDeadlineExceeded(status.status())) {
     reason = absl::StrCat("its controller ", controller, " does not answer");
-  } else if (!status.ok() || status->state() == vipuuser::PS_REMOVED) {
+  } else if (absl::IsNotFound(status.status()) ||
+             (status.ok() && status->state() == vipuuser::PS_REMOVED)) {
     reason = "its partition was removed";
   } else {
     return true;
@@ -152,6 +157,9 @@ absl::StatusOr<ActivePartition> FromDirectory(const std::string& directory) {
     Client client(config, std::chrono::seconds(10));
     const ActivePartition stale = Describe(current[0].second);
     auto fresh = client.GetPartitionConfig(stale.partition_id, static_cast<int>(stale.gcd));
+    // Who got a shared file needs no account at the controller.
+    if (absl::IsUnauthenticated(fresh.status()) || absl::IsPermissionDenied(fresh.status()))
+      return Describe(std::move(current[0].second));
     if (!fresh.ok()) return fresh.status();
     return Describe(*std::move(fresh));
   }
@@ -167,6 +175,7 @@ std::string IpuofJson(const vipuuser::PartitionConfig& config) {
                                                               config.attributes().end());
   std::sort(attributes.begin(), attributes.end());
   for (const auto& [key, value] : attributes) json["attributes"][key] = value;
+  if (!config.fabric_key().empty()) json[kFabricKey] = config.fabric_key();
   json["devices"] = Json::array();
   for (const vipuuser::IpuofDevice& device : config.devices()) {
     json["devices"].push_back({{"ip", device.ip()},
@@ -191,6 +200,8 @@ absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text)
     if (!json.contains("devices"))
       return absl::InvalidArgumentError("not an IPUoF configuration: no \"devices\"");
     devices = &json["devices"];
+    if (json.contains(kFabricKey) && json[kFabricKey].is_string())
+      config.set_fabric_key(json[kFabricKey].get<std::string>());
     if (json.contains("attributes") && json["attributes"].is_object()) {
       for (const auto& [key, value] : json["attributes"].items()) {
         if (value.is_string()) (*config.mutable_attributes())[key] = value.get<std::string>();
@@ -224,11 +235,15 @@ absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
         directory, "/",
         FileName(partition.requirements().id(), gcd, partition.requirements().num_gcds()));
     const std::string temporary = path + ".new";
-    std::ofstream file(temporary);
-    chmod(temporary.c_str(), partition.requirements().shared() ? 0644 : 0600);
-    file << IpuofJson(config);
-    file.close();
-    if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    // Never readable by others while it fills: it holds the fabric key.
+    std::remove(temporary.c_str());
+    const base::UniqueFd file(
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const std::string text = IpuofJson(config);
+    const mode_t mode = partition.requirements().shared() ? 0644 : 0600;
+    if (!file.valid() ||
+        write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+        fchmod(file.get(), mode) != 0 || std::rename(temporary.c_str(), path.c_str()) != 0) {
       return absl::UnavailableError(absl::StrCat("cannot write ", path));
     }
   }
@@ -249,6 +264,12 @@ void RemoveIpuofFiles(const std::string& partition_id) {
     std::error_code ignored;
     fs::remove(entry.path(), ignored);
   }
+}
+
+absl::StatusOr<std::optional<base::Tls>> TlsOf(const vipuuser::PartitionConfig& config) {
+  VPOD_ASSIGN_OR_RETURN(const ClientConfig controller,
+                        DiscoverConfig({.host = Attribute(config, kController)}));
+  return controller.tls;
 }
 
 ActivePartition Describe(vipuuser::PartitionConfig config) {

@@ -2,12 +2,14 @@
 // partition.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/vipu/client.h"
+#include "device/base/tls.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
 
 namespace vpod::vipu {
@@ -45,6 +47,9 @@ inline constexpr char kOfflineVariable[] = "VPOD_OFFLINE";
 // unreadable file. Files of removed partitions and unreachable controllers are skipped with a
 // warning on stderr.
 absl::StatusOr<ActivePartition> FindActivePartition();
+
+// How the agents that serve a configuration are reached: as the controller that gave it is.
+absl::StatusOr<std::optional<base::Tls>> TlsOf(const vipuuser::PartitionConfig& config);
 
 // Reads what an ActivePartition needs out of a configuration.
 ActivePartition Describe(vipuuser::PartitionConfig config);

@@ -35,6 +35,7 @@ vipuuser::PartitionConfig Config(const std::string& id, uint32_t gcd = 0, uint32
   attributes["Number of GCDs"] = std::to_string(gcds);
   attributes["Partition generation"] = "17";
   attributes["Note"] = "\"quoted\" \\ ü \n";
+  config.set_fabric_key("5e1a");
   return config;
 }
 
@@ -67,6 +68,7 @@ TEST(IpuofJson, HasThePublishedShape) {
   EXPECT_EQ(json["devices"][0].at("ip"), "10.1.5.10");
   EXPECT_EQ(json["devices"][0].at("server_port"), 11003);
   EXPECT_EQ(json["devices"][0].at("rdma_port"), 11103);
+  EXPECT_EQ(json.at("fabric_key"), "5e1a");
 }
 
 TEST(IpuofJson, OlderArrayOfDevicesIsRead) {

@@ -1,16 +1,30 @@
 #include "device/base/grpc_connect.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
+
+#include <cstdlib>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace vpod::base {
+namespace {
+
+// gRPC writes of failed handshakes to stderr in a form of its own; calls report them as well.
+// GRPC_VERBOSITY brings its words back.
+void QuietGrpc() {
+  if (std::getenv("GRPC_VERBOSITY") == nullptr)
+    gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+}
+
+}  // namespace
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
                                        const std::optional<Tls>& tls,
                                        grpc::ChannelArguments arguments) {
+  QuietGrpc();
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   if (!tls.has_value()) {
     return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
@@ -24,6 +38,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<Tls>& tls) {
+  QuietGrpc();
   if (!tls.has_value()) return grpc::InsecureServerCredentials();
   grpc::SslServerCredentialsOptions options(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "device/base/status.h"
+#include "server/agent/admission.h"
 #include "server/agent/agent_state.h"
 
 namespace vpod::agent {
@@ -282,11 +283,12 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(
   return reply;
 }
 
-absl::Status Agent::ResetDevice(absl::string_view partition_id, uint32_t gcd, uint32_t device_id,
-                                bool initialise_parity) {
+absl::Status Agent::ResetDevice(absl::string_view partition_id, absl::string_view fabric_key,
+                                uint32_t gcd, uint32_t device_id, bool initialise_parity) {
   base::MutexLock lock(mutex_);
   const Partition* partition = nullptr;
   VPOD_ASSIGN_OR_RETURN(const auto members, FindIpus(partition_id, gcd, device_id, &partition));
+  VPOD_RETURN_IF_ERROR(Admit(partition->spec, fabric_key, false, endpoint_));
   for (const Member& member : members) {
     if (!member.here()) continue;
     const Owner& owner = owners_[member.ipu];

@@ -50,6 +50,8 @@ struct AgentOptions {
   std::string management_ip, data_ip;
   std::chrono::milliseconds wait_patience{4500};  // before those who wait are told for whom
   std::string transport;  // shm or tcp forces how processes exchange tensors; empty: what serves
+  bool require_encrypted_fabric =
+      false;  // no job may send tensors to other hosts: they go in clear
 };
 
 // What a client hears while it holds a lease.
@@ -102,8 +104,8 @@ class Agent {
       absl::string_view partition_id);
   // Clears counters and errors of a device that nobody holds, errors of parity only with
   // `initialise_parity`.
-  absl::Status ResetDevice(absl::string_view partition_id, uint32_t gcd, uint32_t device_id,
-                           bool initialise_parity);
+  absl::Status ResetDevice(absl::string_view partition_id, absl::string_view fabric_key,
+                           uint32_t gcd, uint32_t device_id, bool initialise_parity);
 
   // --- Faults (faults.cc) ---
   // Brings a fault about, or clears those of a link or a machine. Programs that it hits fail with a

@@ -320,11 +320,11 @@ TEST_F(AgentTest, CallsWithoutALeaseAreRefused) {
 
 TEST_F(AgentTest, ResetNeedsAFreeDevice) {
   const std::string lease = MustAttach(Open(0));
-  EXPECT_EQ(agent_->ResetDevice("p", 0, 30, false).message(),
+  EXPECT_EQ(agent_->ResetDevice("p", "", 0, 30, false).message(),
             "device 30 is in use by process 4711 on host");
-  EXPECT_TRUE(agent_->ResetDevice("p", 0, 25, false).ok());
+  EXPECT_TRUE(agent_->ResetDevice("p", "", 0, 25, false).ok());
   agent_->Release(lease, false);
-  EXPECT_TRUE(agent_->ResetDevice("p", 0, 30, false).ok());
+  EXPECT_TRUE(agent_->ResetDevice("p", "", 0, 30, false).ok());
 }
 
 TEST_F(AgentTest, ConfigurationNamingForeignMachinesIsRefusedAndChangesNothing) {

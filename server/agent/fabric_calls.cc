@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/secret.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "server/agent/agent_state.h"
@@ -195,7 +196,7 @@ absl::StatusOr<std::shared_ptr<RemotePart>> Agent::JoinRemote(const fabric::v1::
       return absl::FailedPreconditionError(
           absl::StrCat("partition ", join.partition_id(), " is at generation ", spec.generation()));
     }
-    if (spec.fabric_key() != join.fabric_key())
+    if (!base::IsSecret(spec.fabric_key(), join.fabric_key()))
       return absl::UnauthenticatedError("the peer does not have the partition's key");
     const bool member =
         std::any_of(spec.peers().begin(), spec.peers().end(),

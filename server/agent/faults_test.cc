@@ -251,9 +251,9 @@ TEST_F(FaultsTest, IpuErrorEndsTheRunningJobAndRefusesLoadsUntilReset) {
 
   const std::string again = Attach(Open(16));
   EXPECT_EQ(agent_->Load(again, TwoIpus()).status().message(), text);
-  EXPECT_FALSE(agent_->ResetDevice("p", 0, 16, false).ok());  // somebody holds it
+  EXPECT_FALSE(agent_->ResetDevice("p", "", 0, 16, false).ok());  // somebody holds it
   agent_->Release(again, false);
-  ASSERT_TRUE(agent_->ResetDevice("p", 0, 1, false).ok());
+  ASSERT_TRUE(agent_->ResetDevice("p", "", 0, 1, false).ok());
   EXPECT_TRUE(Run(Loaded(16), kCopy).ok());
   EXPECT_TRUE(agent_->Unwell().empty());
 }
@@ -264,11 +264,11 @@ TEST_F(FaultsTest, ParityErrorNeedsAParityInit) {
   EXPECT_EQ(agent_->Load(lease, TwoIpus()).status().message(),
             "Device 0 needs a parity init. Cannot load binary. Please run 'gc-reset -p -d 0'.");
   agent_->Release(lease, false);
-  ASSERT_TRUE(agent_->ResetDevice("p", 0, 0, false).ok());
+  ASSERT_TRUE(agent_->ResetDevice("p", "", 0, 0, false).ok());
   const std::string again = Attach(Open(16));
   EXPECT_FALSE(agent_->Load(again, TwoIpus()).ok());
   agent_->Release(again, false);
-  ASSERT_TRUE(agent_->ResetDevice("p", 0, 0, true).ok());
+  ASSERT_TRUE(agent_->ResetDevice("p", "", 0, 0, true).ok());
   EXPECT_TRUE(Run(Loaded(16), kCopy).ok());
 }
 
@@ -292,7 +292,7 @@ TEST_F(FaultsTest, SimulatedErrorComesOnceAtItsRun) {
   EXPECT_EQ(Attribute(0, "ipu error state"), "IPUSOFTERR");
   EXPECT_TRUE(agent_->Unwell().empty());  // the IPU itself is well
   agent_->Release(lease, false);
-  ASSERT_TRUE(agent_->ResetDevice("p", 0, 16, false).ok());
+  ASSERT_TRUE(agent_->ResetDevice("p", "", 0, 16, false).ok());
   // The same process does not get it again …
   lease = Attach(open);
   ASSERT_TRUE(agent_->Load(lease, TwoIpus()).ok());
@@ -307,7 +307,7 @@ TEST_F(FaultsTest, SimulatedErrorComesOnceAtItsRun) {
     EXPECT_TRUE(Run(lease, kRest).ok());
     EXPECT_FALSE(Run(lease, kRest).ok());
     agent_->Release(lease, false);
-    ASSERT_TRUE(agent_->ResetDevice("p", 0, 16, false).ok());
+    ASSERT_TRUE(agent_->ResetDevice("p", "", 0, 16, false).ok());
   }
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
+#include "server/agent/admission.h"
 #include "server/agent/agent_state.h"
 
 namespace vpod::agent {
@@ -105,6 +106,9 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
                      partition->spec.generation(), "; the configuration of generation ",
                      open.generation(), " is out of date, fetch it again")));
   }
+  const absl::Status admitted =
+      Admit(partition->spec, open.fabric_key(), options_.require_encrypted_fabric, endpoint_);
+  if (!admitted.ok()) return refuse(admitted);
   const ipuof::v1::JobMember& job = open.job();
   const uint64_t needed =
       open.reserve_only() ? 0 : uint64_t{job.local_replicas()} * job.ipus_per_replica();

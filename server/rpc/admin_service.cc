@@ -1,5 +1,6 @@
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "server/rpc/service_support.h"
+#include "server/rpc/user_administration.h"
 
 namespace vpod::rpc {
 namespace {
@@ -8,9 +9,9 @@ using base::ToGrpc;
 using grpc::ServerContext;
 using grpc::Status;
 
-class AdminService : public vipuadmin::VipuAdmin::Service {
+class AdminService : public UserAdministration {
  public:
-  explicit AdminService(controller::Controller& controller) : controller_(controller) {}
+  using UserAdministration::UserAdministration;
 
   Status CreateAgent(ServerContext*, const vipuadmin::CreateAgentRequest* request,
                      vipuadmin::CreateAgentReply*) override {
@@ -48,15 +49,13 @@ class AdminService : public vipuadmin::VipuAdmin::Service {
                        vipuadmin::RemoveClusterReply*) override {
     return ToGrpc(controller_.RemoveCluster(request->id()));
   }
-
- private:
-  controller::Controller& controller_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeAdminService(controller::Controller& controller) {
-  return std::make_unique<AdminService>(controller);
+std::unique_ptr<grpc::Service> MakeAdminService(controller::Controller& controller,
+                                                Callers& callers) {
+  return std::make_unique<AdminService>(controller, callers);
 }
 
 }  // namespace vpod::rpc

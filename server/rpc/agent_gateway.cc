@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
@@ -19,6 +20,9 @@ struct GrpcAgentGateway::Impl {
     vipuagent::ConfigureRequest request;
     vipuagent::ConfigureReply reply;
   };
+  explicit Impl(const std::optional<base::Tls>& tls) : tls(tls) {}
+
+  const std::optional<base::Tls> tls;
   base::Mutex mutex;
   std::condition_variable changed;
   bool stopping = false;
@@ -29,14 +33,14 @@ struct GrpcAgentGateway::Impl {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     auto& entry = stubs[endpoint];
     if (entry == nullptr) {
-      entry = vipuagent::VipuAgent::NewStub(
-          grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials()));
+      entry = vipuagent::VipuAgent::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls));
     }
     return entry;
   }
 };
 
-GrpcAgentGateway::GrpcAgentGateway() : impl_(std::make_unique<Impl>()) {}
+GrpcAgentGateway::GrpcAgentGateway(const std::optional<base::Tls>& tls)
+    : impl_(std::make_unique<Impl>(tls)) {}
 GrpcAgentGateway::~GrpcAgentGateway() { Stop(); }
 
 void GrpcAgentGateway::Stop() {

@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "device/base/tls.h"
 #include "server/controller/controller.h"
 
 namespace vpod::rpc {
@@ -13,7 +15,8 @@ namespace vpod::rpc {
 // no longer be called.
 class GrpcAgentGateway : public controller::AgentGateway {
  public:
-  GrpcAgentGateway();
+  // Shows agents the certificate, when there is one.
+  explicit GrpcAgentGateway(const std::optional<base::Tls>& tls);
   ~GrpcAgentGateway() override;
   void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
                  std::function<void(absl::Status)> done) override;

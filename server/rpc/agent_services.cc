@@ -161,8 +161,9 @@ class IpuofService : public IpuofBase {
 
   grpc::Status ResetDevice(grpc::ServerContext*, const ipuof::v1::ResetDeviceRequest* request,
                            ipuof::v1::ResetDeviceReply*) override {
-    return ToGrpc(agent_.ResetDevice(request->partition_id(), request->gcd_id(),
-                                     request->device_id(), request->initialise_parity()));
+    return ToGrpc(agent_.ResetDevice(request->partition_id(), request->fabric_key(),
+                                     request->gcd_id(), request->device_id(),
+                                     request->initialise_parity()));
   }
 
  private:

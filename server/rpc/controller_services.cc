@@ -4,10 +4,11 @@
 
 namespace vpod::rpc {
 
-ControllerServices::ControllerServices(controller::Controller& controller,
-                                       std::string metrics_endpoint)
-    : user_(MakeUserService(controller, std::move(metrics_endpoint))),
-      admin_(MakeAdminService(controller)),
+ControllerServices::ControllerServices(controller::Controller& controller, controller::Users& users,
+                                       bool secure, std::string metrics_endpoint)
+    : callers_(users, secure),
+      user_(MakeUserService(controller, callers_, std::move(metrics_endpoint))),
+      admin_(MakeAdminService(controller, callers_)),
       registry_(MakeRegistryService(controller)) {}
 ControllerServices::~ControllerServices() = default;
 

@@ -8,20 +8,25 @@
 #include <string>
 
 #include "server/controller/controller.h"
+#include "server/controller/users.h"
+#include "server/rpc/callers.h"
 
 namespace vpod::rpc {
 
-// The services of one controller, which outlives them.
+// The services of one controller, which outlives them as the users do.
 class ControllerServices {
  public:
-  // `metrics_endpoint`: host:port where /metrics is served, for clients to know.
-  ControllerServices(controller::Controller& controller, std::string metrics_endpoint);
+  // When `secure`, the end-points must be guarded (server/rpc/call_guard.h). `metrics_endpoint`:
+  // host:port where /metrics is served, for clients to know.
+  ControllerServices(controller::Controller& controller, controller::Users& users, bool secure,
+                     std::string metrics_endpoint);
   ~ControllerServices();
   void RegisterUser(grpc::ServerBuilder& builder);
   // Administration and the agents' registry.
   void RegisterAdmin(grpc::ServerBuilder& builder);
 
  private:
+  Callers callers_;
   const std::unique_ptr<grpc::Service> user_, admin_, registry_;
 };
 

@@ -83,15 +83,20 @@ absl::Status SetUpLog(const std::string& level, const std::string& file) {
   return absl::OkStatus();
 }
 
-absl::Status CheckListenAddress(absl::string_view address, bool insecure_allowed) {
-  if (address.rfind(':') == absl::string_view::npos) {
+absl::Status CheckListenAddress(absl::string_view address, bool allowed_beyond) {
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos) {
     return absl::InvalidArgumentError(absl::StrCat("address '", address, "' is not host:port"));
   }
-  const absl::string_view host = address.substr(0, address.rfind(':'));
-  const bool loopback = absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]";
-  if (!loopback && !insecure_allowed) {
+  const std::string host(address.substr(0, colon));
+  in_addr parsed;
+  // A name that begins with "127." may lead anywhere.
+  const bool loopback =
+      host == "localhost" || host == "[::1]" ||
+      (inet_pton(AF_INET, host.c_str(), &parsed) == 1 && ntohl(parsed.s_addr) >> 24 == 127);
+  if (!loopback && !allowed_beyond) {
     return absl::PermissionDeniedError(absl::StrCat(
-        "address '", address, "' reaches beyond this host; give --insecure-listen to allow it"));
+        "address '", address, "' reaches beyond this host; that takes TLS, or --insecure-listen"));
   }
   return absl::OkStatus();
 }

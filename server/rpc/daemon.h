@@ -23,9 +23,9 @@ void NotifyReady();
 // Sends the log to `file`, or stderr when empty. `level` is trace, debug, info, warn, error or off.
 absl::Status SetUpLog(const std::string& level, const std::string& file);
 
-// PermissionDenied when `address` (host:port) reaches beyond loopback and `insecure_allowed` is
-// false.
-absl::Status CheckListenAddress(absl::string_view address, bool insecure_allowed);
+// PermissionDenied when `address` (host:port) reaches beyond loopback and is not `allowed_beyond`,
+// by TLS or by the operator's word.
+absl::Status CheckListenAddress(absl::string_view address, bool allowed_beyond);
 
 // A free pair of second octets for the machines of a POD: 127.(10+2k) management, 127.(11+2k) data
 // plane. The descriptor keeps the pair taken.

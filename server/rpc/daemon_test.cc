@@ -67,5 +67,16 @@ TEST(NotifyReadyTest, DoesNothingUnasked) {
   unsetenv("NOTIFY_SOCKET");
 }
 
+TEST(CheckListenAddressTest, OnlyLoopbackUnlessAllowed) {
+  for (const char* address : {"127.0.0.1:8090", "127.10.255.3:0", "localhost:8090", "[::1]:1"})
+    EXPECT_TRUE(CheckListenAddress(address, false).ok()) << address;
+  for (const char* address : {"0.0.0.0:8090", "10.1.2.1:8090", "[::]:8090", "127.evil.example:1",
+                              "128.0.0.1:1", "127.1:80", ":8090", "ctrl:8090"}) {
+    EXPECT_TRUE(absl::IsPermissionDenied(CheckListenAddress(address, false))) << address;
+    EXPECT_TRUE(CheckListenAddress(address, true).ok()) << address;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckListenAddress("8090", true)));
+}
+
 }  // namespace
 }  // namespace vpod::rpc

@@ -11,21 +11,16 @@
 #include "absl/status/statusor.h"
 #include "device/base/grpc_status.h"
 #include "server/controller/controller.h"
+#include "server/rpc/callers.h"
 
 namespace vpod::rpc {
 
 // The services, each in a file of its name.
-std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller,
+std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller, Callers& callers,
                                                std::string metrics_endpoint);
-std::unique_ptr<grpc::Service> MakeAdminService(controller::Controller& controller);
+std::unique_ptr<grpc::Service> MakeAdminService(controller::Controller& controller,
+                                                Callers& callers);
 std::unique_ptr<grpc::Service> MakeRegistryService(controller::Controller& controller);
-
-// Who asks; without security the client's own word.
-inline std::string UserOf(const grpc::ServerContext& context) {
-  const auto it = context.client_metadata().find("vipu-user-id");
-  return it == context.client_metadata().end() ? ""
-                                               : std::string(it->second.data(), it->second.size());
-}
 
 // Hands a good result to `assign`; the status for the wire.
 template <class T, class Assign>

@@ -1,3 +1,5 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
 #include "server/rpc/service_support.h"
 
@@ -5,54 +7,83 @@ namespace vpod::rpc {
 namespace {
 
 using base::ToGrpc;
+using controller::Caller;
 using grpc::ServerContext;
 using grpc::Status;
 
+controller::PartitionAccess AccessOf(const vipuuser::Partition& partition) {
+  return {partition.requirements().id(), partition.requirements().allocation_id(),
+          partition.status().created_by(), partition.requirements().shared()};
+}
+
+// Full name of the call that a request belongs to.
+template <class Request>
+std::string MethodOf() {
+  return absl::StrCat("vipuuser.VipuUser.",
+                      absl::StripSuffix(Request::descriptor()->name(), "Request"));
+}
+
 class UserService : public vipuuser::VipuUser::Service {
  public:
-  UserService(controller::Controller& controller, std::string metrics_endpoint)
-      : controller_(controller), metrics_endpoint_(std::move(metrics_endpoint)) {}
+  UserService(controller::Controller& controller, Callers& callers, std::string metrics_endpoint)
+      : controller_(controller),
+        callers_(callers),
+        metrics_endpoint_(std::move(metrics_endpoint)) {}
 
   Status GetServerInfo(ServerContext*, const vipuuser::GetServerInfoRequest*,
                        vipuuser::GetServerInfoReply* reply) override {
     reply->set_version(controller::kVersion);
     reply->set_metrics_endpoint(metrics_endpoint_);
+    reply->set_secure(callers_.secure());
     return Status::OK;
   }
-  Status ListAllocations(ServerContext*, const vipuuser::ListAllocationsRequest*,
+  Status ListAllocations(ServerContext* context, const vipuuser::ListAllocationsRequest*,
                          vipuuser::ListAllocationsReply* reply) override {
-    for (auto& allocation : controller_.ListAllocations())
-      *reply->add_allocations() = std::move(allocation);
-    return Status::OK;
+    return Answer(callers_.Of(*context), [&](const Caller& caller) {
+      for (auto& allocation : controller_.ListAllocations()) {
+        if (caller.MayUse(allocation.id())) *reply->add_allocations() = std::move(allocation);
+      }
+    });
   }
-  Status ListPartitions(ServerContext*, const vipuuser::ListPartitionsRequest*,
+  Status ListPartitions(ServerContext* context, const vipuuser::ListPartitionsRequest*,
                         vipuuser::ListPartitionsReply* reply) override {
-    for (auto& partition : controller_.ListPartitions())
-      *reply->add_partitions() = std::move(partition);
-    return Status::OK;
+    return Answer(callers_.Of(*context), [&](const Caller& caller) {
+      for (auto& partition : controller_.ListPartitions()) {
+        if (!Check<vipuuser::GetPartitionRequest>(caller, AccessOf(partition)).ok()) continue;
+        HideKeys(caller, partition);
+        *reply->add_partitions() = std::move(partition);
+      }
+    });
   }
-  Status GetPartition(ServerContext*, const vipuuser::GetPartitionRequest* request,
+  Status GetPartition(ServerContext* context, const vipuuser::GetPartitionRequest* request,
                       vipuuser::GetPartitionReply* reply) override {
-    return Answer(
-        controller_.GetPartition(request->partition_id()),
-        [&](vipuuser::Partition partition) { *reply->mutable_partition() = std::move(partition); });
+    return OnPartition(*context, *request, [&](const std::string& id, const Caller& caller) {
+      return Answer(controller_.GetPartition(id), [&](vipuuser::Partition partition) {
+        HideKeys(caller, partition);
+        *reply->mutable_partition() = std::move(partition);
+      });
+    });
   }
-  Status GetPartitionStatus(ServerContext*, const vipuuser::GetPartitionStatusRequest* request,
+  Status GetPartitionStatus(ServerContext* context,
+                            const vipuuser::GetPartitionStatusRequest* request,
                             vipuuser::GetPartitionStatusReply* reply) override {
-    return Answer(
-        controller_.GetPartitionStatus(request->partition_id()),
-        [&](vipuuser::PartitionStatus status) { *reply->mutable_status() = std::move(status); });
+    return OnPartition(*context, *request, [&](const std::string& id, const Caller&) {
+      return Answer(controller_.GetPartitionStatus(id), [&](vipuuser::PartitionStatus status) {
+        *reply->mutable_status() = std::move(status);
+      });
+    });
   }
-  Status GetPartitionIpuofConfig(ServerContext*,
+  Status GetPartitionIpuofConfig(ServerContext* context,
                                  const vipuuser::GetPartitionIpuofConfigRequest* request,
                                  vipuuser::GetPartitionIpuofConfigReply* reply) override {
     const absl::StatusOr<uint32_t> gcd = request->has_gcd_id()
                                              ? absl::StatusOr<uint32_t>(request->gcd_id().id())
                                              : absl::NotFoundError("unset");
-    return Answer(controller_.GetPartitionConfig(request->partition_id(), gcd),
-                  [&](vipuuser::PartitionConfig config) {
-                    *reply->mutable_ipuof_config() = std::move(config);
-                  });
+    return OnPartition(*context, *request, [&](const std::string& id, const Caller&) {
+      return Answer(controller_.GetPartitionConfig(id, gcd), [&](vipuuser::PartitionConfig config) {
+        *reply->mutable_ipuof_config() = std::move(config);
+      });
+    });
   }
   Status GetAvailableNumPartitions(ServerContext*,
                                    const vipuuser::GetAvailableNumPartitionsRequest* request,
@@ -62,32 +93,72 @@ class UserService : public vipuuser::VipuUser::Service {
   }
   Status CreatePartition(ServerContext* context, const vipuuser::CreatePartitionRequest* request,
                          vipuuser::CreatePartitionReply* reply) override {
-    return Answer(controller_.CreatePartition(*request, UserOf(*context)),
+    const auto caller = callers_.Of(*context);
+    if (!caller.ok()) return ToGrpc(caller.status());
+    return Answer(controller_.CreatePartition(*request, caller->user_id),
                   [&](const std::string& id) { reply->set_partition_id(id); });
   }
-  Status ResetPartition(ServerContext*, const vipuuser::ResetPartitionRequest* request,
+  Status ResetPartition(ServerContext* context, const vipuuser::ResetPartitionRequest* request,
                         vipuuser::ResetPartitionReply*) override {
-    return ToGrpc(controller_.ResetPartition(request->partition_id()));
+    return OnPartition(*context, *request, [&](const std::string& id, const Caller&) {
+      return ToGrpc(controller_.ResetPartition(id));
+    });
   }
-  Status RemovePartition(ServerContext*, const vipuuser::RemovePartitionRequest* request,
+  Status RemovePartition(ServerContext* context, const vipuuser::RemovePartitionRequest* request,
                          vipuuser::RemovePartitionReply*) override {
-    return ToGrpc(controller_.RemovePartition(request->partition_id()));
+    return OnPartition(*context, *request, [&](const std::string& id, const Caller&) {
+      return ToGrpc(controller_.RemovePartition(id));
+    });
   }
-  Status UpdatePartition(ServerContext*, const vipuuser::UpdatePartitionRequest* request,
+  Status UpdatePartition(ServerContext* context, const vipuuser::UpdatePartitionRequest* request,
                          vipuuser::UpdatePartitionReply*) override {
-    return ToGrpc(controller_.UpdatePartition(request->requirements()));
+    return OnPartition(*context, *request, [&](const std::string&, const Caller&) {
+      return ToGrpc(controller_.UpdatePartition(request->requirements()));
+    });
   }
 
  private:
+  template <class Request>
+  absl::Status Check(const Caller& caller, const controller::PartitionAccess& partition) const {
+    return callers_.Check(MethodOf<Request>(), caller, partition);
+  }
+
+  // Makes a call about one partition when the caller may; the partition is the one that the request
+  // names. What is not there is for the call to say.
+  template <class Request, class Call>
+  Status OnPartition(const ServerContext& context, const Request& request, const Call& call) {
+    std::string id;
+    if constexpr (requires { request.partition_id(); }) {
+      id = request.partition_id();
+    } else {
+      id = request.requirements().id();
+    }
+    const auto caller = callers_.Of(context);
+    if (!caller.ok()) return ToGrpc(caller.status());
+    const auto partition = controller_.GetPartition(id);
+    if (partition.ok()) {
+      const absl::Status allowed = Check<Request>(*caller, AccessOf(*partition));
+      if (!allowed.ok()) return ToGrpc(allowed);
+    }
+    return call(id, *caller);
+  }
+
+  // The keys of devices are for those who may use them.
+  void HideKeys(const Caller& caller, vipuuser::Partition& partition) const {
+    if (callers_.MayUseDevices(caller, AccessOf(partition))) return;
+    for (vipuuser::PartitionConfig& gcd : *partition.mutable_gcds()) gcd.clear_fabric_key();
+  }
+
   controller::Controller& controller_;
+  Callers& callers_;
   const std::string metrics_endpoint_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller,
+std::unique_ptr<grpc::Service> MakeUserService(controller::Controller& controller, Callers& callers,
                                                std::string metrics_endpoint) {
-  return std::make_unique<UserService>(controller, std::move(metrics_endpoint));
+  return std::make_unique<UserService>(controller, callers, std::move(metrics_endpoint));
 }
 
 }  // namespace vpod::rpc

@@ -38,6 +38,7 @@ bool IsNamedRefusal(const grpc::Status& status) {
                                       grpc::StatusCode::NOT_FOUND,
                                       grpc::StatusCode::FAILED_PRECONDITION,
                                       grpc::StatusCode::OUT_OF_RANGE,
+                                      grpc::StatusCode::UNAUTHENTICATED,
                                       grpc::StatusCode::RESOURCE_EXHAUSTED,
                                       grpc::StatusCode::ABORTED,
                                       grpc::StatusCode::CANCELLED};
@@ -263,6 +264,7 @@ class HostileClientTest : public ::testing::Test {
     const vipu::ActivePartition partition = vipu::Describe(*std::move(found));
     endpoint_ = ipuof::EndpointsOf(partition, 0, 1).front();
     generation_ = partition.generation;
+    fabric_key_ = partition.config.fabric_key();
     example_ = Example();
     agent_pid_ = pod_->AgentPid();
     reference_ = LossOfExample();
@@ -288,6 +290,7 @@ class HostileClientTest : public ::testing::Test {
     v1::AttachOpen open;
     open.set_partition_id("p16");
     open.set_generation(generation_);
+    open.set_fabric_key(fabric_key_);
     open.set_device_id(device);
     open.mutable_job()->set_job_id("hostile-" + std::to_string(++jobs));
     open.mutable_job()->set_num_instances(1);
@@ -336,12 +339,14 @@ class HostileClientTest : public ::testing::Test {
   static TestPod* pod_;
   static std::string endpoint_, reference_;
   static uint64_t generation_;
+  static std::string fabric_key_;
   static compiler::Compiled example_;
   static int agent_pid_;
 };
 TestPod* HostileClientTest::pod_ = nullptr;
 std::string HostileClientTest::endpoint_, HostileClientTest::reference_;
 uint64_t HostileClientTest::generation_ = 0;
+std::string HostileClientTest::fabric_key_;
 compiler::Compiled HostileClientTest::example_;
 int HostileClientTest::agent_pid_ = 0;
 
@@ -386,6 +391,8 @@ TEST_F(HostileClientTest, WrongAttachesAreRefusedByName) {
       {[](auto& open) { open.set_partition_id("nope"); }, "partition nope"},
       {[](auto& open) { open.set_partition_id(""); }, "partition "},
       {[](auto& open) { open.set_generation(1); }, "is at generation "},
+      {[](auto& open) { open.clear_fabric_key(); }, "no fabric key for partition p16"},
+      {[](auto& open) { open.set_fabric_key("guess"); }, "wrong fabric key for partition p16"},
       {[](auto& open) { open.set_gcd_id(1); }, "Partition has 1 GCDs; GCD 1 does not exist."},
       {[](auto& open) { open.set_gcd_id(UINT32_MAX); }, "GCD 4294967295 does not exist."},
       {[](auto& open) { open.set_device_id(31); }, "device 31 does not exist"},

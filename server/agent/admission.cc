@@ -1,0 +1,35 @@
+#include "server/agent/admission.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "device/base/secret.h"
+
+namespace vpod::agent {
+namespace {
+
+absl::string_view HostOf(absl::string_view endpoint) {
+  return endpoint.substr(0, endpoint.rfind(':'));
+}
+
+}  // namespace
+
+absl::Status Admit(const vipuagent::AgentPartition& partition, absl::string_view fabric_key,
+                   bool require_encrypted_fabric, absl::string_view endpoint) {
+  if (!partition.fabric_key().empty() && !base::IsSecret(partition.fabric_key(), fabric_key)) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        fabric_key.empty() ? "no fabric key for partition " : "wrong fabric key for partition ",
+        partition.id(), "; its IPUoF configuration has it, fetch that again"));
+  }
+  if (!require_encrypted_fabric) return absl::OkStatus();
+  for (const vipuagent::Peer& peer : partition.peers()) {
+    const absl::string_view host = HostOf(peer.endpoint());
+    if (host == HostOf(endpoint) || absl::StartsWith(host, "127.") || host == "localhost") continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("partition ", partition.id(), " has IPUs on ", peer.endpoint(),
+                     " too, and tensors would travel there in clear; this agent runs with "
+                     "--require-encrypted-fabric"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace vpod::agent

@@ -1,0 +1,45 @@
+#include "server/agent/admission.h"
+
+#include <gtest/gtest.h>
+
+namespace vpod::agent {
+namespace {
+
+vipuagent::AgentPartition Partition(const std::string& key,
+                                    const std::vector<std::string>& endpoints) {
+  vipuagent::AgentPartition partition;
+  partition.set_id("p1");
+  partition.set_fabric_key(key);
+  for (const std::string& endpoint : endpoints) partition.add_peers()->set_endpoint(endpoint);
+  return partition;
+}
+
+TEST(AdmitTest, OnlyThePartitionsKeyOpensIt) {
+  const auto partition = Partition("5e1a", {"10.1.2.1:4000"});
+  EXPECT_TRUE(Admit(partition, "5e1a", false, "10.1.2.1:4000").ok());
+  EXPECT_EQ(Admit(partition, "", false, "10.1.2.1:4000"),
+            absl::UnauthenticatedError("no fabric key for partition p1; its IPUoF configuration "
+                                       "has it, fetch that again"));
+  for (const char* wrong : {"5e1", "5e1a5", "5e1b", "p1"}) {
+    EXPECT_EQ(Admit(partition, wrong, false, "10.1.2.1:4000"),
+              absl::UnauthenticatedError("wrong fabric key for partition p1; its IPUoF "
+                                         "configuration has it, fetch that again"));
+  }
+  EXPECT_TRUE(Admit(Partition("", {}), "", false, "").ok());  // has none
+}
+
+TEST(AdmitTest, TensorsStayOnTheHostWhereThatIsAskedFor) {
+  const auto spread = Partition("", {"10.1.2.1:4000", "10.1.2.2:4000"});
+  EXPECT_TRUE(Admit(spread, "", false, "10.1.2.1:4000").ok());
+  EXPECT_EQ(Admit(spread, "", true, "10.1.2.1:4000").message(),
+            "partition p1 has IPUs on 10.1.2.2:4000 too, and tensors would travel there in clear; "
+            "this agent runs with --require-encrypted-fabric");
+  EXPECT_TRUE(Admit(Partition("", {"10.1.2.1:4000"}), "", true, "10.1.2.1:4000").ok());
+  EXPECT_TRUE(
+      Admit(Partition("", {"10.1.2.1:4000", "10.1.2.1:4001"}), "", true, "10.1.2.1:4000").ok());
+  EXPECT_TRUE(
+      Admit(Partition("", {"127.0.0.1:4000", "127.10.0.2:1"}), "", true, "127.0.0.1:4000").ok());
+}
+
+}  // namespace
+}  // namespace vpod::agent

@@ -1,0 +1,69 @@
+#include "server/rpc/call_guard.h"
+
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/auth_context.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "device/base/grpc_connect.h"
+#include "device/base/grpc_status.h"
+#include "device/base/status.h"
+
+namespace vpod::rpc {
+namespace {
+
+constexpr char kUserId[] = "vipu-user-id", kAccessKey[] = "vipu-access-key";
+
+std::string ValueOf(const grpc::AuthMetadataProcessor::InputMetadata& metadata, const char* name) {
+  const auto it = metadata.find(name);
+  return it == metadata.end() ? "" : std::string(it->second.data(), it->second.size());
+}
+
+// "vipuuser.VipuUser.ListPartitions" from "/vipuuser.VipuUser/ListPartitions".
+std::string MethodOf(const std::string& path) {
+  return absl::StrReplaceAll(absl::StripPrefix(path, "/"), {{"/", "."}});
+}
+
+bool IsMember(const grpc::AuthContext& context) {
+  const auto certificates = context.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  return certificates.size() == 1 &&
+         base::IsServerCertificate(std::string(certificates[0].data(), certificates[0].size()));
+}
+
+}  // namespace
+
+absl::Status CallGuard::Check(const InputMetadata& metadata,
+                              const grpc::AuthContext& context) const {
+  VPOD_ASSIGN_OR_RETURN(const controller::Permission permission,
+                        controller::PermissionOf(MethodOf(ValueOf(metadata, ":path"))));
+  if (permission.rule == controller::Rule::kAnyone) return absl::OkStatus();
+  if (permission.rule == controller::Rule::kMember) {
+    if (IsMember(context)) return absl::OkStatus();
+    return absl::PermissionDeniedError(
+        absl::StrCat("Only controller and agents may ", permission.words,
+                     "; that takes the certificate of a server, and this is a client's."));
+  }
+  if (authenticate_ == nullptr) return absl::OkStatus();
+  VPOD_ASSIGN_OR_RETURN(const controller::Caller caller,
+                        authenticate_(ValueOf(metadata, kUserId), ValueOf(metadata, kAccessKey)));
+  return controller::CheckCaller(permission, caller);
+}
+
+grpc::Status CallGuard::Process(const InputMetadata& metadata, grpc::AuthContext* context,
+                                OutputMetadata* consumed, OutputMetadata*) {
+  const auto [first, last] = metadata.equal_range(kAccessKey);
+  for (auto it = first; it != last; ++it)
+    consumed->emplace(kAccessKey, std::string(it->second.data(), it->second.size()));
+  return base::ToGrpc(Check(metadata, *context));
+}
+
+std::shared_ptr<grpc::ServerCredentials> GuardedCredentials(const std::optional<base::Tls>& tls,
+                                                            Authenticate authenticate) {
+  auto credentials = base::ServerCredentials(tls);
+  if (tls.has_value())
+    credentials->SetAuthMetadataProcessor(std::make_shared<CallGuard>(std::move(authenticate)));
+  return credentials;
+}
+
+}  // namespace vpod::rpc

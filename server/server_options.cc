@@ -1,0 +1,111 @@
+#include "server/server_options.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <functional>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
+
+namespace vpod {
+namespace {
+
+constexpr char kConfigFile[] = "/etc/vipu/vipu-server.hcl";
+
+// An option that is a time: "5", "5s", "250ms".
+template <class Duration>
+void AddTime(CLI::App& app, const std::string& name, Duration& value, const std::string& help) {
+  app.add_option_function<std::string>(
+         name,
+         [&value, name](const std::string& text) {
+           double seconds = 0;
+           absl::Duration time;
+           if (absl::SimpleAtod(text, &seconds)) {
+             time = absl::Seconds(seconds);
+           } else if (!absl::ParseDuration(text, &time)) {
+             throw CLI::ValidationError(name, absl::StrCat("'", text, "' is no time, e.g. 5s"));
+           }
+           if (time < absl::ZeroDuration() || time > absl::Hours(24 * 365))
+             throw CLI::ValidationError(name, absl::StrCat("'", text, "' is not 0 s to 1 year"));
+           value = std::chrono::duration_cast<Duration>(absl::ToChronoMilliseconds(time));
+         },
+         help)
+      ->default_str(absl::FormatDuration(absl::FromChrono(value)));
+}
+
+void AddOptions(CLI::App& app, ServerOptions& options) {
+  app.add_flag(
+      "--init", options.init,
+      "Create the storage, then exit; with --secure also certificates and an administrator");
+  app.add_flag("--tls-init", options.tls_init, "Generate certificates, then exit");
+  app.add_flag("--secure", options.secure, "Ask users for access keys; implies --tls");
+  app.add_flag("--tls", options.tls, "Serve only clients with a certificate of the POD");
+  app.add_option("--default-user-id", options.default_user_id,
+                 "Administrator that --init --secure creates; default: the OS user");
+  app.add_option("--certs-dir", options.certs_dir, "Directory of the certificates")
+      ->capture_default_str();
+  app.add_option("--tls-hosts", options.tls_hosts,
+                 "More names and addresses of this server for its certificate, comma-separated")
+      ->delimiter(',');
+  app.add_option("--storage", options.storage, "Database file")->capture_default_str();
+  app.add_option("--user-api-listen", options.user_listen, "host:port of the user end-point")
+      ->capture_default_str();
+  app.add_option("--admin-api-listen", options.admin_listen,
+                 "host:port of the admin end-point; default: the user end-point's");
+  app.add_option(
+      "--metrics-listen", options.metrics_listen,
+      "host:port of the metrics; default: 127.0.0.1:2113, or a free port if it is taken");
+  app.add_flag("--insecure-listen", options.insecure_listen,
+               "Allow end-points beyond loopback without --secure or --tls");
+  app.add_flag("--require-encrypted-fabric", options.require_encrypted_fabric,
+               "Refuse partitions whose tensors would travel between agents in clear");
+  app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
+      ->capture_default_str();
+  app.add_option("--log-file", options.log_file, "Log file; default stderr");
+  AddTime(app, "--agent-timeout", options.controller.agent_timeout,
+          "Without a heartbeat for so long an agent is Down");
+  AddTime(app, "--partition-timeout", options.controller.partition_timeout,
+          "A partition PENDING for longer goes to ERROR");
+  app.add_flag("--version", options.version, "Print the version");
+}
+
+}  // namespace
+
+base::TlsFiles ServerOptions::ServerFiles() const {
+  const std::string directory = certs_dir + "/server/";
+  return {directory + "ca.crt", directory + "server.crt", directory + "server.key"};
+}
+
+absl::StatusOr<std::optional<ServerOptions>> ParseServerOptions(int argc, const char* const* argv) {
+  ServerOptions options;
+  CLI::App app("The V-IPU controller: manages agents, clusters, partitions and users.",
+               "vipu-server");
+  AddOptions(app, options);
+  app.set_config(
+      "--config", kConfigFile,
+      "Configuration file: long options, one key=\"value\" a line; the command line wins");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ConfigError& error) {
+    const absl::string_view setting = absl::StripPrefix(error.what(), "INI was not able to parse ");
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown setting '", setting, "' in ", app.get_config_ptr()->as<std::string>(),
+                     "; they are the long options of 'vipu-server --help'"));
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {
+      app.exit(error);
+      return std::nullopt;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(error.what(), ". Try 'vipu-server --help'."));
+  }
+  if (!options.default_user_id.empty() && !(options.init && options.secure)) {
+    return absl::InvalidArgumentError(
+        "--default-user-id belongs to --init --secure. Try 'vipu-server --help'.");
+  }
+  return options;
+}
+
+}  // namespace vpod

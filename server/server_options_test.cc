@@ -1,0 +1,83 @@
+#include "server/server_options.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace vpod {
+namespace {
+
+absl::StatusOr<std::optional<ServerOptions>> Parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "vipu-server");
+  return ParseServerOptions(static_cast<int>(words.size()), words.data());
+}
+
+// Options that are well formed.
+ServerOptions Good(std::vector<const char*> words) {
+  const auto options = Parse(std::move(words));
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.ok() && options->has_value() ? **options : ServerOptions();
+}
+
+std::string Error(std::vector<const char*> words) {
+  return std::string(Parse(std::move(words)).status().message());
+}
+
+// A configuration file; keys as `vipu-server --help` names them.
+std::string File(const std::string& text) {
+  const std::string path = testing::TempDir() + "/vipu-server.hcl";
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(ServerOptionsTest, Defaults) {
+  const ServerOptions options = Good({"--config", File("").c_str()});
+  EXPECT_EQ(options.storage, "vipu-server.db");
+  EXPECT_EQ(options.certs_dir, "vipu-certs");
+  EXPECT_EQ(options.user_listen, "127.0.0.1:8090");
+  EXPECT_TRUE(options.OneSocket());
+  EXPECT_FALSE(options.WithTls());
+  EXPECT_EQ(options.controller.agent_timeout, std::chrono::seconds(5));
+  EXPECT_EQ(options.controller.partition_timeout, std::chrono::seconds(300));
+}
+
+TEST(ServerOptionsTest, FileHoldsLongOptionsAndTheCommandLineWins) {
+  const std::string path = File(
+      "# the POD of the second floor\n\n"
+      "storage=\"/var/lib/vipu/vipu-server.db\"\n"
+      "secure=\"true\"  # users have keys\n"
+      "  user-api-listen = \"10.1.3.101:8090\"\n"
+      "admin-api-listen=\"10.9.0.1:8090\"\n"
+      "tls-hosts=\"ctrl,10.1.3.102\"\n"
+      "agent-timeout=\"10s\"\n"
+      "partition-timeout=\"60\"\n");
+  ServerOptions options = Good({"--config", path.c_str()});
+  EXPECT_EQ(options.storage, "/var/lib/vipu/vipu-server.db");
+  EXPECT_TRUE(options.secure);
+  EXPECT_EQ(options.user_listen, "10.1.3.101:8090");
+  EXPECT_FALSE(options.OneSocket());
+  EXPECT_EQ(options.tls_hosts, (std::vector<std::string>{"ctrl", "10.1.3.102"}));
+  EXPECT_EQ(options.controller.agent_timeout, std::chrono::seconds(10));
+  EXPECT_EQ(options.controller.partition_timeout, std::chrono::seconds(60));
+  options = Good({"--storage", "mine.db", "--config", path.c_str(), "--agent-timeout=250ms"});
+  EXPECT_EQ(options.storage, "mine.db");
+  EXPECT_EQ(options.controller.agent_timeout, std::chrono::milliseconds(250));
+  EXPECT_EQ(options.user_listen, "10.1.3.101:8090");
+}
+
+TEST(ServerOptionsTest, WrongUsageIsRefusedByName) {
+  EXPECT_NE(Error({"--secre"}).find("--secre"), std::string::npos);
+  EXPECT_NE(Error({"--config", "/no/such.hcl"}).find("/no/such.hcl"), std::string::npos);
+  const std::string unknown = File("secre=\"true\"\n");
+  EXPECT_NE(Error({"--config", unknown.c_str()}).find("secre"), std::string::npos);
+  const std::string wrong = File("agent-timeout=\"soon\"\n");
+  EXPECT_EQ(Error({"--config", wrong.c_str()}),
+            "--agent-timeout: 'soon' is no time, e.g. 5s. Try 'vipu-server --help'.");
+  EXPECT_EQ(Error({"--agent-timeout", "-1"}),
+            "--agent-timeout: '-1' is not 0 s to 1 year. Try 'vipu-server --help'.");
+  EXPECT_EQ(Error({"--default-user-id", "john", "--init"}),
+            "--default-user-id belongs to --init --secure. Try 'vipu-server --help'.");
+}
+
+}  // namespace
+}  // namespace vpod
