@@ -8,6 +8,7 @@ namespace {
 TEST(LinksTest, CountsBytes) {
   Links links;
   EXPECT_EQ(links.Read(3).counters.tx_bytes, 0u);
+  EXPECT_FALSE(links.touched());
   links.Count({{3, 100, 50}, {4, 1, 2}});
   links.Count({{3, 11, 0}});
   EXPECT_EQ(links.Read(3).counters.tx_bytes, 111u);
@@ -15,8 +16,10 @@ TEST(LinksTest, CountsBytes) {
   EXPECT_EQ(links.Read(4).counters.rx_bytes, 2u);
   EXPECT_EQ(links.Read(3).state(), "up");
   EXPECT_EQ(links.Read(3).lanes(), 8u);
+  EXPECT_TRUE(links.touched());
   links.Reset();
   EXPECT_EQ(links.Read(3).counters.tx_bytes, 0u);
+  EXPECT_FALSE(links.touched());
 }
 
 TEST(LinksTest, ErrorsRiseWithTraffic) {

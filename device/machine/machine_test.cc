@@ -106,6 +106,7 @@ TEST(MachineTest, FaultsShowInTheAttributesUntilReset) {
   machine.ipu(0).faults.Reset(/*initialise_parity=*/false);
   EXPECT_EQ(machine.Attributes(0, nullptr, nullptr)["ipu error state"], "memory parity error");
   machine.Reset();
+  EXPECT_EQ(machine.ipu(0).faults.parity_errors(), 1u);  // a counter for monitoring: it only rises
   for (uint32_t ipu = 0; ipu < 4; ++ipu) {
     auto all = machine.Attributes(ipu, nullptr, &monitored);
     EXPECT_EQ(all["ipu error state"], "no errors");
