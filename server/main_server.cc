@@ -136,9 +136,10 @@ absl::Status Serve(const ServerOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const auto controller, controller::Controller::Create(
                                                    std::move(store), &gateway, options.controller));
   rpc::RequestCounter requests;
-  VPOD_ASSIGN_OR_RETURN(const auto metrics,
-                        http::StartExporter(options.metrics_listen, "127.0.0.1:2113",
-                                            http::ControllerRoutes(*controller, requests)));
+  VPOD_ASSIGN_OR_RETURN(
+      const auto metrics,
+      http::StartExporter(options.metrics_listen, "127.0.0.1:2113",
+                          http::ControllerRoutes({*controller, *users, requests}, options.secure)));
   rpc::ControllerServices services(*controller, *users, options.secure, metrics->endpoint());
   rpc::Authenticate authenticate;
   if (options.secure) {

@@ -120,9 +120,10 @@ void WriteCalls(const std::map<rpc::RequestCounter::Call, Histogram>& calls, Exp
     out.Add({std::get<0>(key), std::get<1>(key), std::get<2>(key)}, durations);
 }
 
-ControllerState ReadState(controller::Controller& controller) {
+ControllerState ReadState(const ControllerSources& sources) {
+  controller::Controller& controller = sources.controller;
   return {controller.ListAgents(), controller.ListClusters(), controller.ListAllocations(),
-          controller.ListPartitions()};
+          controller.ListPartitions(), sources.users.List().size()};
 }
 
 // The reply of the call that lists the same, in protobuf's JSON.
@@ -153,34 +154,8 @@ Response Exporters(controller::Controller& controller) {
           .body = absl::StrCat("[{\"targets\":[", list, "]}]\n")};
 }
 
-}  // namespace
-
-std::string WriteControllerMetrics(const ControllerState& state,
-                                   const std::map<rpc::RequestCounter::Call, Histogram>& calls,
-                                   double start_time, Format format) {
-  Exposition out(format);
-  out.Begin(kBuildInfo);
-  out.Add({controller::kVersion}, 1);
-  out.Begin(kStartTime);
-  out.Add({}, start_time);
-  WriteAgents(state, out);
-  out.Begin(kClusters);
-  out.Add({}, static_cast<double>(state.clusters.size()));
-  out.Begin(kAllocations);
-  out.Add({}, static_cast<double>(state.allocations.size()));
-  WritePartitions(state, out);
-  WriteIpus(state, out);
-  WriteCalls(calls, out);
-  return std::move(out).Finish();
-}
-
-Routes ControllerRoutes(controller::Controller& controller, const rpc::RequestCounter& counter) {
-  const auto start_time = static_cast<double>(std::time(nullptr));
-  Routes routes;
-  routes["/healthz"] = Healthy;
-  routes["/metrics"] = MetricsHandler([&controller, &counter, start_time](Format format) {
-    return WriteControllerMetrics(ReadState(controller), counter.Calls(), start_time, format);
-  });
+// The lists of the API.
+void AddObjects(controller::Controller& controller, Routes& routes) {
   routes["/api/v1/agents"] = [&controller](const Request& request) {
     vipuadmin::ListAgentsReply reply;
     for (auto& agent : controller.ListAgents()) *reply.add_agents() = std::move(agent);
@@ -205,7 +180,42 @@ Routes ControllerRoutes(controller::Controller& controller, const rpc::RequestCo
     }
     return Json(request, reply);
   };
-  routes["/api/v1/exporters"] = [&controller](const Request&) { return Exporters(controller); };
+}
+
+}  // namespace
+
+std::string WriteControllerMetrics(const ControllerState& state,
+                                   const std::map<rpc::RequestCounter::Call, Histogram>& calls,
+                                   double start_time, Format format) {
+  Exposition out(format);
+  out.Begin(kBuildInfo);
+  out.Add({controller::kVersion}, 1);
+  out.Begin(kStartTime);
+  out.Add({}, start_time);
+  WriteAgents(state, out);
+  out.Begin(kClusters);
+  out.Add({}, static_cast<double>(state.clusters.size()));
+  out.Begin(kAllocations);
+  out.Add({}, static_cast<double>(state.allocations.size()));
+  out.Begin(kUsers);
+  out.Add({}, static_cast<double>(state.users));
+  WritePartitions(state, out);
+  WriteIpus(state, out);
+  WriteCalls(calls, out);
+  return std::move(out).Finish();
+}
+
+Routes ControllerRoutes(const ControllerSources& sources, bool secure) {
+  const auto start_time = static_cast<double>(std::time(nullptr));
+  Routes routes;
+  routes["/healthz"] = Healthy;
+  routes["/metrics"] = MetricsHandler([sources, start_time](Format format) {
+    return WriteControllerMetrics(ReadState(sources), sources.calls.Calls(), start_time, format);
+  });
+  routes["/api/v1/exporters"] = [&controller = sources.controller](const Request&) {
+    return Exporters(controller);
+  };
+  if (!secure) AddObjects(sources.controller, routes);
   return routes;
 }
 

@@ -1,6 +1,5 @@
 // What the controller shows over HTTP: /metrics, /healthz, its objects as JSON below /api/v1/, and
-// the exporters of its machines in the form in which Prometheus discovers targets. Read-only;
-// nothing here asks who the reader is.
+// the exporters of its machines in the form in which Prometheus discovers targets. Read-only.
 #pragma once
 
 #include <map>
@@ -10,6 +9,7 @@
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
 #include "server/controller/controller.h"
+#include "server/controller/users.h"
 #include "server/http/metrics.h"
 #include "server/http/server.h"
 #include "server/rpc/request_counter.h"
@@ -22,6 +22,7 @@ struct ControllerState {
   std::vector<vipuadmin::Cluster> clusters;
   std::vector<vipuuser::Allocation> allocations;
   std::vector<vipuuser::Partition> partitions;
+  size_t users = 0;
 };
 
 // `calls` are those answered since the start, at `start_time` (seconds since 1970).
@@ -29,7 +30,15 @@ std::string WriteControllerMetrics(const ControllerState& state,
                                    const std::map<rpc::RequestCounter::Call, Histogram>& calls,
                                    double start_time, Format format);
 
-// Controller and counter outlive the server of these routes.
-Routes ControllerRoutes(controller::Controller& controller, const rpc::RequestCounter& counter);
+// What the routes show; it outlives their server.
+struct ControllerSources {
+  controller::Controller& controller;
+  controller::Users& users;
+  const rpc::RequestCounter& calls;
+};
+
+// Nothing here asks who the reader is; so with `secure`, the objects are not shown to those who may
+// not see them through the API.
+Routes ControllerRoutes(const ControllerSources& sources, bool secure);
 
 }  // namespace vpod::http

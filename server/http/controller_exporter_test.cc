@@ -110,13 +110,26 @@ TEST(ControllerExporterTest, WritesTheFamiliesInTheirOrder) {
 
 class ControllerRoutesTest : public controller::ControllerTest {
  protected:
+  ControllerRoutesTest() {
+    auto store = controller::Store::Open((directory_ / "users.db").string(),
+                                         controller::Store::OpenMode::kCreateOnly);
+    store_ = *std::move(store);
+    users_ = *controller::Users::Load(store_.get());
+  }
+
+  Routes RoutesOf(bool secure) {
+    return ControllerRoutes({*controller_, *users_, counter_}, secure);
+  }
   nlohmann::json GetJson(const std::string& path) {
-    const Response response = ControllerRoutes(*controller_, counter_).at(path)({});
+    const Response response = RoutesOf(false).at(path)({});
     EXPECT_EQ(response.status, 200);
     EXPECT_EQ(response.content_type, "application/json");
     return nlohmann::json::parse(response.body, nullptr, false);
   }
+
   rpc::RequestCounter counter_;
+  std::unique_ptr<controller::Store> store_;
+  std::unique_ptr<controller::Users> users_;
 };
 
 TEST_F(ControllerRoutesTest, ListsAreJson) {
@@ -128,7 +141,7 @@ TEST_F(ControllerRoutesTest, ListsAreJson) {
   const auto partition = GetJson("/api/v1/partitions")["partitions"][0];
   EXPECT_EQ(partition["requirements"]["id"], "p1");
   EXPECT_EQ(partition["status"]["state"], "PS_ACTIVE");
-  const Routes routes = ControllerRoutes(*controller_, counter_);
+  const Routes routes = RoutesOf(false);
   EXPECT_EQ(routes.at("/api/v1/agents")({.accept = "text/html"}).status, 406);
   EXPECT_EQ(routes.at("/healthz")({}).body, "ok\n");
 }
@@ -136,10 +149,21 @@ TEST_F(ControllerRoutesTest, ListsAreJson) {
 TEST_F(ControllerRoutesTest, NothingSecretIsShown) {
   CreatePod(2);
   CreateActive(Wanted("p1", 4));
-  for (const auto& [path, handler] : ControllerRoutes(*controller_, counter_)) {
+  for (const auto& [path, handler] : RoutesOf(false)) {
     const std::string body = handler({}).body;
-    EXPECT_FALSE(absl::StrContains(body, "key")) << path << "\n" << body;
+    EXPECT_FALSE(absl::StrContains(body, "fabric_key")) << path << "\n" << body;
   }
+}
+
+TEST_F(ControllerRoutesTest, ASecureControllerShowsNoObjects) {
+  vipuadmin::User user;
+  user.set_id("alice");
+  ASSERT_TRUE(users_->Create(user).ok());
+  const Routes routes = RoutesOf(true);
+  EXPECT_FALSE(routes.contains("/api/v1/partitions"));
+  EXPECT_FALSE(routes.contains("/api/v1/agents"));
+  EXPECT_TRUE(routes.contains("/api/v1/exporters"));
+  EXPECT_TRUE(absl::StrContains(routes.at("/metrics")({}).body, "\nvipu_users 1\n"));
 }
 
 TEST_F(ControllerRoutesTest, ExportersAreTargetsForPrometheus) {

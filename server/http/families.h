@@ -22,6 +22,7 @@ inline constexpr Family kAgentLastSeen{
     "Age of the agent's last sign of life; absent when there was none since the start."};
 inline constexpr Family kClusters{"vipu_clusters", Kind::kGauge, "", "Clusters."};
 inline constexpr Family kAllocations{"vipu_allocations", Kind::kGauge, "", "Allocations."};
+inline constexpr Family kUsers{"vipu_users", Kind::kGauge, "", "Users with an access key."};
 inline constexpr Family kPartitions{"vipu_partitions", Kind::kGauge, "state",
                                     "Partitions by state: PENDING, ACTIVE or ERROR."};
 inline constexpr Family kPartitionSize{"vipu_partition_size_ipus", Kind::kGauge,
@@ -106,9 +107,9 @@ inline constexpr Family kMachinePower{"machine_power_watts", Kind::kGauge, "agen
 // --- Both lists, in the order in which the exporters write them ---
 
 inline constexpr const Family* kControllerFamilies[] = {
-    &kBuildInfo,  &kStartTime,   &kAgents,           &kAgentUp,       &kAgentLastSeen,
-    &kClusters,   &kAllocations, &kPartitions,       &kPartitionSize, &kIpus,
-    &kOperations, &kApiRequests, &kOperationDuration};
+    &kBuildInfo, &kStartTime,   &kAgents,      &kAgentUp,          &kAgentLastSeen,
+    &kClusters,  &kAllocations, &kUsers,       &kPartitions,       &kPartitionSize,
+    &kIpus,      &kOperations,  &kApiRequests, &kOperationDuration};
 inline constexpr const Family* kMachineFamilies[] = {&kIpuInfo,
                                                      &kIpuUtilisation,
                                                      &kIpuDieTemperature,
