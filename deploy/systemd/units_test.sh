@@ -13,11 +13,11 @@ for daemon in vipu-server vipu-agent; do
   install -m 755 /dev/null "$root/usr/bin/$daemon"
 done
 
-names=(vipu-server.service vipu-agent.service vipu-agent@.service vipu-agent@3.service)
+names=(vipu-server.service vipu-agent.service vipu-agent@.service vipu-agent@127.10.0.1.service)
 remarks=$(systemd-analyze verify --root="$root" --man=no "${names[@]}" 2>&1) || remarks+=$'\nfailed'
 [ -z "$remarks" ] || { echo "systemd-analyze verify: $remarks"; exit 1; }
 
-for name in vipu-server vipu-agent vipu-agent@3; do
+for name in vipu-server vipu-agent vipu-agent@127.10.0.1; do
   # Exposure in tenths, 0 to 100; a service without a sandbox has 96.
   systemd-analyze security --offline=yes --root="$root" --threshold=25 --no-pager "$name.service" >"$root/report" ||
     { cat "$root/report"; exit 1; }
