@@ -263,7 +263,7 @@ int Main(int argc, char** argv) {
   if (!transport.ok()) return Fail(transport.status(), 1);
   const std::string fabric_address = (*transport)->address();
   (*agent)->SetPeers(&peers, *std::move(transport));
-  rpc::AgentServices services(**agent);
+  rpc::AgentServices services(**agent, *tls);
   const std::unique_ptr<grpc::Service> fabric_service = rpc::MakeFabricService(**agent);
   grpc::ServerBuilder builder;
   int port = 0;

@@ -91,10 +91,10 @@ absl::StatusOr<std::string> Users::Create(const vipuadmin::User& user) {
     const auto& names = user.allocation_ids().names();
     Limit({names.begin(), names.end()}, stored);
   }
-  VPOD_ASSIGN_OR_RETURN(std::string key, SetNewKey(stored));
   base::MutexLock lock(mutex_);
   if (users_.contains(user.id()))
     return absl::AlreadyExistsError(absl::StrCat("User ", user.id(), " already exists."));
+  VPOD_ASSIGN_OR_RETURN(std::string key, SetNewKey(stored));
   VPOD_RETURN_IF_ERROR(Put(stored));
   return key;
 }

@@ -224,8 +224,8 @@ class ManagementService : public vipuagent::VipuAgent::Service {
 }  // namespace
 
 struct AgentServices::Impl {
-  explicit Impl(agent::Agent& agent)
-      : agent(agent), ipuof(agent), telemetry(agent), management(agent) {}
+  Impl(agent::Agent& agent, const std::optional<base::Tls>& tls)
+      : agent(agent), far_ends(tls), ipuof(agent), telemetry(agent), management(agent) {}
   agent::Agent& agent;
   FarEnds far_ends;
   IpuofService ipuof;
@@ -233,7 +233,8 @@ struct AgentServices::Impl {
   ManagementService management;
 };
 
-AgentServices::AgentServices(agent::Agent& agent) : impl_(std::make_unique<Impl>(agent)) {
+AgentServices::AgentServices(agent::Agent& agent, const std::optional<base::Tls>& tls)
+    : impl_(std::make_unique<Impl>(agent, tls)) {
   agent.ask_far_end = [far_ends = &impl_->far_ends](const std::string& endpoint,
                                                     const vipuagent::AnswerLinkRequest& request) {
     return far_ends->Ask(endpoint, request);

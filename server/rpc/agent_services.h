@@ -5,7 +5,9 @@
 #include <grpcpp/server_builder.h>
 
 #include <memory>
+#include <optional>
 
+#include "device/base/tls.h"
 #include "server/agent/agent.h"
 
 namespace vpod::rpc {
@@ -13,7 +15,8 @@ namespace vpod::rpc {
 // The services of one agent; the agent outlives them.
 class AgentServices {
  public:
-  explicit AgentServices(agent::Agent& agent);
+  // With `tls`, other agents are reached with it.
+  explicit AgentServices(agent::Agent& agent, const std::optional<base::Tls>& tls = std::nullopt);
   ~AgentServices();
   void RegisterOn(grpc::ServerBuilder& builder);
 

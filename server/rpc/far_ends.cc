@@ -16,8 +16,7 @@ absl::StatusOr<vipuagent::AnswerLinkReply> FarEnds::Ask(
     base::MutexLock lock(mutex_);
     auto& entry = stubs_[endpoint];
     if (entry == nullptr) {
-      entry =
-          vipuagent::VipuAgent::NewStub(base::Connect(endpoint, base::Peer::kAgent, std::nullopt));
+      entry = vipuagent::VipuAgent::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls_));
     }
     stub = entry;
   }
