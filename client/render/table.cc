@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 namespace vpod::render {
 namespace {
@@ -33,13 +34,11 @@ std::string Line(const std::vector<std::string>& cells, const std::vector<size_t
   return line + "\n";
 }
 
-std::string Body(const Table& table, bool rule_first) {
+std::string Body(const Table& table) {
   const std::vector<size_t> widths = Widths(table);
-  const std::string rule = Rule(table);
-  std::string text = rule_first ? rule : "";
-  text += Line(table.headings, widths, false) + rule;
+  std::string text;
   for (const auto& row : table.rows) text += Line(row, widths, true);
-  return text + rule;
+  return text;
 }
 
 }  // namespace
@@ -51,8 +50,16 @@ std::string Rule(const Table& table) {
   return std::string(length, '-') + "\n";
 }
 
-std::string StyleH(const Table& table) { return Body(table, false); }
-std::string StyleR(const Table& table) { return Body(table, true); }
+std::string Head(const Table& table) {
+  return Line(table.headings, Widths(table), false) + Rule(table);
+}
+
+std::string Row(const Table& table, const std::vector<std::string>& cells) {
+  return Line(cells, Widths(table), true);
+}
+
+std::string StyleH(const Table& table) { return Head(table) + Body(table) + Rule(table); }
+std::string StyleR(const Table& table) { return Rule(table) + StyleH(table); }
 
 std::string Block(const std::vector<std::pair<std::string, std::string>>& rows) {
   constexpr size_t kKeyWidth = 20;
@@ -92,6 +99,16 @@ std::string ShortDuration(int64_t seconds) {
   if (seconds < 3600) return absl::StrCat(seconds / 60, "m", seconds % 60, "s");
   if (seconds < 86400) return absl::StrCat(seconds / 3600, "h", seconds / 60 % 60, "m");
   return absl::StrCat(seconds / 86400, "d", seconds / 3600 % 24, "h");
+}
+
+std::string UtcTime(int64_t seconds) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(seconds),
+                          absl::UTCTimeZone());
+}
+
+std::string UtcTimeMillis(int64_t milliseconds) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixMillis(milliseconds),
+                          absl::UTCTimeZone());
 }
 
 }  // namespace vpod::render

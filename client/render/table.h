@@ -17,12 +17,15 @@ struct Table {
   std::vector<std::vector<std::string>> rows;
 };
 
-// Heading, rule, rows, rule. Empty cells print "-".
+// Heading, rule, rows, rule. Empty cells print "-"; a cell of one blank stays blank.
 std::string StyleH(const Table& table);
 // Rule, heading, rule, rows, rule.
 std::string StyleR(const Table& table);
 // The rule of a table.
 std::string Rule(const Table& table);
+// Heading and rule, and one row: for tables that grow while they are shown.
+std::string Head(const Table& table);
+std::string Row(const Table& table, const std::vector<std::string>& cells);
 // A rule, then key/value rows with keys padded to 20.
 std::string Block(const std::vector<std::pair<std::string, std::string>>& rows);
 
@@ -38,5 +41,9 @@ size_t TerminalColumns();
 
 // "13s", "4m1s", "2h5m", "3d4h" (spec/gc-tools.md 2.4).
 std::string ShortDuration(int64_t seconds);
+
+// "2023-05-04T09:12:41Z" from seconds since 1970; with milliseconds, "2023-05-04T09:12:41.250Z".
+std::string UtcTime(int64_t seconds);
+std::string UtcTimeMillis(int64_t milliseconds);
 
 }  // namespace vpod::render

@@ -3,7 +3,10 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "device/base/status.h"
+#include "device/base/unique_fd.h"
 
 namespace vpod::vipu {
 namespace {
@@ -46,9 +50,9 @@ absl::StatusOr<std::map<std::string, std::string>> ReadHcl(const std::string& pa
   return values;
 }
 
-// Host, or host:port, and a separate port.
+// Host, or host:port, and a separate port; each with the name of where it was read.
 absl::Status SetAddress(std::string host, const std::string& port, const std::string& source,
-                        ClientConfig& config) {
+                        const std::string& port_source, ClientConfig& config) {
   std::string port_text = port;
   const size_t colon = host.rfind(':');
   if (colon != std::string::npos && host.find(':') == colon) {
@@ -60,8 +64,9 @@ absl::Status SetAddress(std::string host, const std::string& port, const std::st
   config.source = source;
   if (!port_text.empty() &&
       (!absl::SimpleAtoi(port_text, &config.port) || config.port < 1 || config.port > 65535)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("port '", port_text, "' from ", source, " is no number of 1 to 65535"));
+    return absl::InvalidArgumentError(absl::StrCat("port '", port_text, "' from ",
+                                                   port.empty() ? source : port_source,
+                                                   " is no number of 1 to 65535"));
   }
   return absl::OkStatus();
 }
@@ -81,7 +86,7 @@ absl::StatusOr<bool> TakeFile(const std::string& path, bool required, ClientConf
     if (required) return absl::InvalidArgumentError(absl::StrCat(path, " has no api-host"));
     return false;
   }
-  VPOD_RETURN_IF_ERROR(SetAddress(get("api-host"), get("api-port"), path, config));
+  VPOD_RETURN_IF_ERROR(SetAddress(get("api-host"), get("api-port"), path, path, config));
   return true;
 }
 
@@ -95,12 +100,12 @@ std::vector<std::string> DefaultFiles() {
 
 absl::Status FindAddress(const ConfigFlags& flags, ClientConfig& config) {
   if (!flags.host.empty() || !flags.port.empty())
-    return SetAddress(flags.host, flags.port, "--api-host", config);
+    return SetAddress(flags.host, flags.port, "--api-host", "--api-port", config);
   for (const char* prefix : {"IPUOF_VIPU_API_", "VIPU_CLI_API_"}) {
     const std::string host = Environment(absl::StrCat(prefix, "HOST").c_str());
     if (host.empty()) continue;
     return SetAddress(host, Environment(absl::StrCat(prefix, "PORT").c_str()),
-                      absl::StrCat(prefix, "HOST"), config);
+                      absl::StrCat(prefix, "HOST"), absl::StrCat(prefix, "PORT"), config);
   }
   if (const std::string named = NamedFile(flags); !named.empty())
     return TakeFile(named, true, config).status();
@@ -122,7 +127,7 @@ void TakeCredentials(const std::string& path, ClientConfig& config, base::TlsFil
   };
   ClientConfig other;
   const bool names_one = !get("api-host").empty();
-  if (names_one && (!SetAddress(get("api-host"), get("api-port"), path, other).ok() ||
+  if (names_one && (!SetAddress(get("api-host"), get("api-port"), path, path, other).ok() ||
                     other.address() != config.address()))
     return;
   // The key of another user is of no use.
@@ -186,6 +191,20 @@ std::string HclText(const ClientConfig& config) {
     line("tls-key", std::filesystem::absolute(config.tls->files.key));
   }
   return text;
+}
+
+absl::Status WriteSecretHcl(const std::string& path, const ClientConfig& config) {
+  const std::string text = HclText(config);
+  std::string temporary = path + ".XXXXXX";
+  const base::UniqueFd file(mkstemp(temporary.data()));  // of mode 0600
+  if (file.get() >= 0 &&
+      write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      fsync(file.get()) == 0 && std::rename(temporary.c_str(), path.c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  const int error = errno;
+  if (file.get() >= 0) unlink(temporary.c_str());
+  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(error)));
 }
 
 }  // namespace vpod::vipu

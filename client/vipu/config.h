@@ -41,7 +41,10 @@ struct ConfigFlags {
 absl::StatusOr<ClientConfig> DiscoverConfig(const ConfigFlags& flags);
 
 // Text of a client file: one key="value" a line, no blanks around the sign, since scripts cut it.
+// User and access key are in it when there is a key.
 std::string HclText(const ClientConfig& config);
+// Writes such a file for its owner's eyes only (mode 0600); it is there wholly or not at all.
+absl::Status WriteSecretHcl(const std::string& path, const ClientConfig& config);
 
 // An environment variable, or the empty string.
 std::string Environment(const char* name);

@@ -287,7 +287,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"UnknownFlag", Create({"--siez", "4"}), 2, "Unknown flag: --siez."},
         Case{"FlagOfAnotherCommand", Vipu({"list", "partitions", "--size", "4"}), 2,
              "Unknown flag: --size."},
-        Case{"NoSize", Create({}), 2, "A partition needs --size."},
+        Case{"NoSize", Create({}), 2, "create partition needs --size."},
         Case{"NoValue", Create({"--size"}), 2, "Flag --size needs a value."},
         Case{"EmptyValue", Create({"--size="}), 2, "Flag --size needs a value."},
         Case{"FlagGivenTwice", Create({"--size", "4", "--size", "2"}), 2,

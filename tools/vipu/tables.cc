@@ -1,12 +1,10 @@
 #include "tools/vipu/tables.h"
 
-#include <google/protobuf/util/json_util.h>
-
-#include <ctime>
+#include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/render/table.h"
 #include "client/vipu/client.h"
@@ -14,19 +12,9 @@
 namespace vpod::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using render::Table;
 
 constexpr size_t kFirstColumn = 11;
-
-std::string UtcTime(int64_t seconds) {
-  const std::time_t time = seconds;
-  std::tm parts{};
-  gmtime_r(&time, &parts);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 std::string LastSeen(int64_t milliseconds) {
   return milliseconds < 0 ? "-" : render::ShortDuration(milliseconds / 1000);
@@ -34,55 +22,27 @@ std::string LastSeen(int64_t milliseconds) {
 
 std::string Number(uint64_t value) { return absl::StrCat(value); }
 
-Json SpecJson(const vipuuser::Partition& partition) {
-  const vipuuser::PartitionRequirements& r = partition.requirements();
-  Json ipus = Json::array();
-  for (const auto& gcd : partition.gcds()) {
-    for (const auto& device : gcd.devices()) {
-      ipus.push_back({{"agent_id", device.agent_id()}, {"pcie_id", device.pcie_id()}});
-    }
-  }
-  return {{"ipus", ipus},
-          {"num_gcds", r.num_gcds()},
-          {"num_replicas", r.num_replicas()},
-          {"size", r.size()},
-          {"reconfigurable", r.reconfigurable()},
-          {"sync_type", r.sync_type()},
-          {"ipu_link_routing", r.ipu_link_routing()},
-          {"gw_link_routing", r.gw_link_routing()},
-          {"cluster_id", r.cluster_id()},
-          {"allocation_id", r.allocation_id()}};
+std::string Role(const vipuadmin::User& user) { return user.admin() ? "admin" : "user"; }
+
+std::string AllocationsOf(const vipuadmin::User& user) {
+  return user.has_allocation_ids() ? absl::StrJoin(user.allocation_ids().names(), " ") : "all";
 }
 
-Json PartitionObject(const vipuuser::Partition& partition) {
-  return {{"partition", {{"id", partition.requirements().id()}, {"spec", SpecJson(partition)}}},
-          {"state", vipuuser::PartitionState_Name(partition.status().state())},
-          {"num_ilds", partition.status().num_ilds()},
-          {"created_by", partition.status().created_by()},
-          {"created_at", UtcTime(partition.status().created_at())},
-          {"last_error", partition.status().message()}};
+// Rows are printed before the next is known, so the widths are those of the usual texts.
+Table TestTable() {
+  return {.headings = {"Test Type", "Duration", "Passed", "Summary"},
+          .minimum_widths = {13, 8, 6, 45}};
 }
 
-Json ClusterObject(const vipuadmin::Cluster& cluster) {
-  const uint32_t ilds = std::max(1u, cluster.num_ipulinkdomains());
-  const int per_ild = cluster.agent_ids_size() / static_cast<int>(ilds);
-  Json domains = Json::array();
-  for (uint32_t ild = 0; ild < ilds; ++ild) {
-    Json ipus = Json::array();
-    for (int i = 0; i < per_ild; ++i) {
-      for (int pcie = 3; pcie >= 0; --pcie) {
-        ipus.push_back({{"agent_id", cluster.agent_ids(static_cast<int>(ild) * per_ild + i)},
-                        {"pcie_id", pcie}});
-      }
-    }
-    domains.push_back({{"ipus", ipus}});
-  }
-  return {{"id", cluster.id()},
-          {"spec", {{"ipu_link_domains", domains}}},
-          {"topology", cluster.topology()},
-          {"cluster_topology", cluster.cluster_topology()},
-          {"num_ipus", cluster.num_ipus()},
-          {"free_ipus", cluster.free_ipus()}};
+Table EventTable() {
+  return {.headings = {"Number", "Time", "Severity", "Object", "User", "Event"},
+          .minimum_widths = {kFirstColumn, 24, 8, 14, 8, 30}};
+}
+
+std::vector<std::string> EventCells(const vipuadmin::Event& event) {
+  return {Number(event.number()), render::UtcTimeMillis(event.time_ms()),
+          event.severity(),       event.object(),
+          event.user(),           event.text()};
 }
 
 }  // namespace
@@ -113,7 +73,7 @@ std::string PartitionsTable(const std::vector<vipuuser::Partition>& partitions, 
   return render::StyleH(table);
 }
 
-std::string PartitionText(const vipuuser::Partition& partition) {
+std::string PartitionText(const vipuuser::Partition& partition, std::optional<uint32_t> only_gcd) {
   const vipuuser::PartitionRequirements& r = partition.requirements();
   const vipuuser::PartitionStatus& status = partition.status();
   std::string text = render::Block({
@@ -132,42 +92,37 @@ std::string PartitionText(const vipuuser::Partition& partition) {
        vipuuser::ProvisioningState_Name(status.provisioning_state()).substr(4)},
       {"Last error", status.message()},
       {"Created by", status.created_by()},
-      {"Created at", UtcTime(status.created_at())},
+      {"Created at", render::UtcTime(status.created_at())},
   });
+  std::map<uint32_t, uint32_t> next_in_ild;  // routing ids go on from GCD to GCD
   for (int gcd = 0; gcd < partition.gcds_size(); ++gcd) {
     Table table;
     table.headings = {"ID", "ILD", "Agent", "Routing ID", "PCIe ID"};
     for (const vipuuser::IpuofDevice& device : partition.gcds(gcd).devices()) {
       table.rows.push_back({Number(device.routing_id()), Number(device.ild()), device.agent_id(),
-                            Number(device.routing_id()), Number(device.pcie_id())});
+                            Number(next_in_ild[device.ild()]++), Number(device.pcie_id())});
     }
+    if (only_gcd.value_or(static_cast<uint32_t>(gcd)) != static_cast<uint32_t>(gcd)) continue;
     absl::StrAppend(&text, render::Rule(table), " GCD ", gcd, "\n", render::StyleR(table));
   }
   return text;
 }
 
-std::string PartitionsJson(const std::vector<vipuuser::Partition>& partitions) {
-  Json json = Json::array();
-  for (const auto& partition : partitions) json.push_back(PartitionObject(partition));
-  return json.dump(2) + "\n";
-}
-
-std::string PartitionJson(const vipuuser::Partition& partition) {
-  return PartitionObject(partition).dump(2) + "\n";
-}
-
-std::string AllocationsTable(const std::vector<vipuuser::Allocation>& allocations, bool admin) {
+std::string AllocationsTable(const std::vector<vipuuser::Allocation>& allocations) {
   Table table;
-  table.headings = admin
-                       ? std::vector<std::string>{"Allocation ID", "Cluster ID", "Users", "Agents"}
-                       : std::vector<std::string>{"Allocation ID", "Agents"};
-  table.minimum_widths = {kFirstColumn};
+  table.headings = {"Allocation ID", "Agents"};
+  for (const auto& allocation : allocations)
+    table.rows.push_back({allocation.id(), absl::StrJoin(allocation.spec().agent_ids(), " ")});
+  return render::StyleR(table);
+}
+
+std::string AllocationsTable(const std::vector<vipuadmin::Allocation>& allocations) {
+  Table table;
+  table.headings = {"Allocation ID", "Cluster ID", "Users", "Agents"};
   for (const auto& allocation : allocations) {
-    const std::string agents = absl::StrJoin(allocation.spec().agent_ids(), " ");
-    table.rows.push_back(
-        admin
-            ? std::vector<std::string>{allocation.id(), allocation.spec().cluster_id(), "", agents}
-            : std::vector<std::string>{allocation.id(), agents});
+    table.rows.push_back({allocation.id(), allocation.cluster_id(),
+                          absl::StrJoin(allocation.user_ids(), " "),
+                          absl::StrJoin(allocation.agent_ids(), " ")});
   }
   return render::StyleR(table);
 }
@@ -176,6 +131,34 @@ std::string AllocationText(const vipuuser::Allocation& allocation) {
   return render::Block({{"Allocation ID", allocation.id()},
                         {"Cluster ID", allocation.spec().cluster_id()},
                         {"Agents", absl::StrJoin(allocation.spec().agent_ids(), " ")}});
+}
+
+std::string AllocationText(const vipuadmin::Allocation& allocation) {
+  return render::Block({{"Allocation ID", allocation.id()},
+                        {"Cluster ID", allocation.cluster_id()},
+                        {"Users", absl::StrJoin(allocation.user_ids(), " ")},
+                        {"Agents", absl::StrJoin(allocation.agent_ids(), " ")},
+                        {"Partitions", Number(allocation.num_partitions())}});
+}
+
+std::string IpuAttributesTable(const std::vector<vipuuser::IpuAttributes>& ipus) {
+  Table table;
+  table.headings = {"Agent", "IPU", "Attribute", "Value"};
+  table.minimum_widths = {10, 0, 33, 18};
+  std::string last_agent;
+  for (const auto& ipu : ipus) {
+    // Agent and IPU are printed once.
+    std::string agent = ipu.agent_id() == last_agent ? " " : ipu.agent_id();
+    std::string number = Number(ipu.pcie_id());
+    const std::map<std::string, std::string> sorted(ipu.attributes().begin(),
+                                                    ipu.attributes().end());
+    for (const auto& [name, value] : sorted) {
+      table.rows.push_back({agent, number, name, value});
+      agent = number = " ";
+    }
+    last_agent = ipu.agent_id();
+  }
+  return render::StyleH(table);
 }
 
 std::string AgentsTable(const std::vector<vipuadmin::Agent>& agents) {
@@ -201,6 +184,7 @@ std::string AgentText(const vipuadmin::Agent& agent) {
     const auto it = agent.facts().find(key);
     rows.emplace_back(key, it == agent.facts().end() ? "" : it->second);
   }
+  if (!agent.error().empty()) rows.emplace_back("Error", agent.error());
   Table table;
   table.headings = {"IPU",          "PCI",       "Device", "Firmware",
                     "Architecture", "Num Tiles", "Clock",  "Partition"};
@@ -240,8 +224,8 @@ std::string ClustersTable(const std::vector<vipuadmin::Cluster>& clusters) {
   return render::StyleH(table);
 }
 
-std::string ClusterText(const vipuadmin::Cluster& cluster,
-                        const std::vector<vipuadmin::Agent>& agents) {
+std::string ClusterText(const vipuadmin::GetClusterReply& reply) {
+  const vipuadmin::Cluster& cluster = reply.cluster();
   std::string text =
       render::Block({{"Cluster ID", cluster.id()},
                      {"Agents", Number(static_cast<uint64_t>(cluster.agent_ids_size()))},
@@ -252,44 +236,70 @@ std::string ClusterText(const vipuadmin::Cluster& cluster,
                      {"Cluster Topology", cluster.cluster_topology()},
                      {"Allocations", absl::StrJoin(cluster.allocation_ids(), " ")},
                      {"Partitions", Number(cluster.num_partitions())}});
-  std::map<std::string, const vipuadmin::Agent*> by_id;
-  for (const auto& agent : agents) by_id[agent.id()] = &agent;
-  const int per_ild =
-      cluster.agent_ids_size() / static_cast<int>(std::max(1u, cluster.num_ipulinkdomains()));
-  for (uint32_t ild = 0; ild < cluster.num_ipulinkdomains(); ++ild) {
+  const int ilds = static_cast<int>(std::max(1u, cluster.num_ipulinkdomains()));
+  const int per_ild = reply.agents_size() / ilds;
+  for (int ild = 0; ild < ilds; ++ild) {
     Table table;
     table.headings = {"Agent", "Host", "IPUs", "Free", "Status"};
     table.minimum_widths = {kFirstColumn};
     for (int i = 0; i < per_ild; ++i) {
-      const auto it = by_id.find(cluster.agent_ids(static_cast<int>(ild) * per_ild + i));
-      if (it == by_id.end()) continue;
-      table.rows.push_back({it->second->id(), it->second->host(), Number(it->second->num_ipus()),
-                            Number(it->second->free_ipus()), it->second->status()});
+      const vipuadmin::Agent& agent = reply.agents(ild * per_ild + i);
+      table.rows.push_back({agent.id(), agent.host(), Number(agent.num_ipus()),
+                            Number(agent.free_ipus()), agent.status()});
     }
     absl::StrAppend(&text, render::Rule(table), " ILD ", ild, "\n", render::StyleR(table));
   }
   return text;
 }
 
-std::string ClustersJson(const std::vector<vipuadmin::Cluster>& clusters) {
-  Json json = Json::array();
-  for (const auto& cluster : clusters) json.push_back(ClusterObject(cluster));
-  return json.dump(2) + "\n";
+std::string UsersTable(const std::vector<vipuadmin::User>& users) {
+  Table table;
+  table.headings = {"User ID", "Role", "Allocations", "Partitions", "Created at"};
+  table.minimum_widths = {kFirstColumn};
+  for (const auto& user : users) {
+    table.rows.push_back({user.id(), Role(user), AllocationsOf(user), Number(user.num_partitions()),
+                          render::UtcTime(user.created_at())});
+  }
+  return render::StyleH(table);
 }
 
-std::string ClusterJson(const vipuadmin::Cluster& cluster) {
-  return ClusterObject(cluster).dump(2) + "\n";
+std::string UserText(const vipuadmin::User& user) {
+  return render::Block({{"User ID", user.id()},
+                        {"Role", Role(user)},
+                        {"Allocations", AllocationsOf(user)},
+                        {"Partitions", Number(user.num_partitions())},
+                        {"Created at", render::UtcTime(user.created_at())}});
 }
 
-std::string MessageJson(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  options.add_whitespace = true;
-  std::string text;
-  (void)google::protobuf::util::MessageToJsonString(message, &text, options);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
+std::string TestHead(const std::string& cluster_id) {
+  return absl::StrCat("Showing test results for cluster ", cluster_id, "\n",
+                      render::Head(TestTable()));
+}
+
+std::string TestRow(const vipuadmin::TestClusterReply& result) {
+  return render::Row(TestTable(),
+                     {result.test(), absl::StrFormat("%.2fs", result.seconds()),
+                      absl::StrCat(result.passed(), "/", result.expected()), result.summary()});
+}
+
+std::string TestTail(const std::vector<vipuadmin::TestClusterReply>& results) {
+  std::string text = render::Rule(TestTable());
+  for (const auto& result : results) {
+    for (const std::string& failure : result.failures())
+      absl::StrAppend(&text, result.test(), ": ", failure, "\n");
+  }
   return text;
+}
+
+std::string EventsTable(const std::vector<vipuadmin::Event>& events) {
+  Table table = EventTable();
+  for (const auto& event : events) table.rows.push_back(EventCells(event));
+  return render::StyleH(table);
+}
+
+std::string EventHead() { return render::Head(EventTable()); }
+std::string EventRow(const vipuadmin::Event& event) {
+  return render::Row(EventTable(), EventCells(event));
 }
 
 }  // namespace vpod::tools

@@ -1,6 +1,7 @@
-// What the V-IPU tools print: tables to the character (spec/vipu.md 8) and JSON. Pure functions.
+// What the V-IPU tools print: tables to the character (spec/vipu.md 8). Pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,32 +14,35 @@ namespace vpod::tools {
 // (VIPU_CLI_LIST_COMPAT=2021).
 std::string PartitionsTable(const std::vector<vipuuser::Partition>& partitions, bool admin,
                             bool without_user = false);
-std::string PartitionText(const vipuuser::Partition& partition);
-std::string PartitionsJson(const std::vector<vipuuser::Partition>& partitions);
-std::string PartitionJson(const vipuuser::Partition& partition);
+// With all GCDs, or the one given, which the partition must have.
+std::string PartitionText(const vipuuser::Partition& partition,
+                          std::optional<uint32_t> only_gcd = std::nullopt);
 
-std::string AllocationsTable(const std::vector<vipuuser::Allocation>& allocations, bool admin);
+// Of vipu and of vipu-admin.
+std::string AllocationsTable(const std::vector<vipuuser::Allocation>& allocations);
+std::string AllocationsTable(const std::vector<vipuadmin::Allocation>& allocations);
 std::string AllocationText(const vipuuser::Allocation& allocation);
+std::string AllocationText(const vipuadmin::Allocation& allocation);
+std::string IpuAttributesTable(const std::vector<vipuuser::IpuAttributes>& ipus);
 
 std::string AgentsTable(const std::vector<vipuadmin::Agent>& agents);
 std::string AgentText(const vipuadmin::Agent& agent);
 std::string DiscoveredTable(const std::vector<vipuadmin::DiscoveredAgent>& agents);
 
 std::string ClustersTable(const std::vector<vipuadmin::Cluster>& clusters);
-std::string ClusterText(const vipuadmin::Cluster& cluster,
-                        const std::vector<vipuadmin::Agent>& agents);
-// Shape known from scripts: [ { "spec": { "ipu_link_domains": [ { "ipus": [ … ] } ] }, … } ].
-std::string ClustersJson(const std::vector<vipuadmin::Cluster>& clusters);
-std::string ClusterJson(const vipuadmin::Cluster& cluster);
+std::string ClusterText(const vipuadmin::GetClusterReply& reply);
 
-// Any message with its proto names; a vector as an array.
-std::string MessageJson(const google::protobuf::Message& message);
-template <class Message>
-std::string MessagesJson(const std::vector<Message>& messages) {
-  std::string text = "[";
-  for (const Message& message : messages)
-    text += (text.size() > 1 ? ",\n" : "\n") + MessageJson(message);
-  return text + (messages.empty() ? "]\n" : "\n]\n");
-}
+std::string UsersTable(const std::vector<vipuadmin::User>& users);
+std::string UserText(const vipuadmin::User& user);
+
+// The results of `test cluster`, which arrive one by one; failures follow the table.
+std::string TestHead(const std::string& cluster_id);
+std::string TestRow(const vipuadmin::TestClusterReply& result);
+std::string TestTail(const std::vector<vipuadmin::TestClusterReply>& results);
+
+// Events that are there, and those that follow.
+std::string EventsTable(const std::vector<vipuadmin::Event>& events);
+std::string EventHead();
+std::string EventRow(const vipuadmin::Event& event);
 
 }  // namespace vpod::tools

@@ -5,14 +5,12 @@
 
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_split.h"
+#include "tools/vipu/json.h"
 
 namespace vpod::tools {
 namespace {
-
-using nlohmann::json;
 
 // A golden file beside this test, for tables wider than a source line.
 std::string Golden(const std::string& name) {
@@ -168,8 +166,8 @@ TEST(PartitionText, IsABlockAndATablePerGcd) {
 -----------------------------------------
  ID | ILD | Agent | Routing ID | PCIe ID
 -----------------------------------------
- 0  | 0   | ag0   | 0          | 1
- 1  | 0   | ag0   | 1          | 0
+ 0  | 0   | ag0   | 2          | 1
+ 1  | 0   | ag0   | 3          | 0
 -----------------------------------------
 )");
 }
@@ -186,7 +184,7 @@ TEST(PartitionText, ErrorAndBusyStatesAreNamed) {
 }
 
 TEST(AllocationsTable, OfVipuIsThePublishedOne) {
-  EXPECT_EQ(AllocationsTable({Allocation("alloc-1", 0, 4), Allocation("alloc-2", 4, 2)}, false),
+  EXPECT_EQ(AllocationsTable({Allocation("alloc-1", 0, 4), Allocation("alloc-2", 4, 2)}),
             R"(---------------------------------
  Allocation ID | Agents
 ---------------------------------
@@ -196,18 +194,32 @@ TEST(AllocationsTable, OfVipuIsThePublishedOne) {
 )");
 }
 
-TEST(AllocationsTable, OfVipuAdminNamesTheCluster) {
-  EXPECT_EQ(AllocationsTable({Allocation("alloc-1", 0, 4)}, true),
-            R"(------------------------------------------------------
- Allocation ID | Cluster ID | Users | Agents
-------------------------------------------------------
- alloc-1       | c1         | -     | ag0 ag1 ag2 ag3
-------------------------------------------------------
+TEST(AllocationsTable, OfVipuAdminNamesClusterAndUsers) {
+  vipuadmin::Allocation allocation;
+  allocation.set_id("alloc-1");
+  allocation.set_cluster_id("c1");
+  for (const char* agent : {"ag0", "ag1"}) allocation.add_agent_ids(agent);
+  vipuadmin::Allocation shared = allocation;
+  for (const char* user : {"alice", "bob"}) shared.add_user_ids(user);
+  EXPECT_EQ(AllocationsTable({allocation, shared}),
+            R"(--------------------------------------------------
+ Allocation ID | Cluster ID | Users     | Agents
+--------------------------------------------------
+ alloc-1       | c1         | -         | ag0 ag1
+ alloc-1       | c1         | alice bob | ag0 ag1
+--------------------------------------------------
+)");
+  EXPECT_EQ(AllocationText(shared), R"(----------------------------------
+ Allocation ID        | alloc-1
+ Cluster ID           | c1
+ Users                | alice bob
+ Agents               | ag0 ag1
+ Partitions           | 0
 )");
 }
 
 TEST(AllocationsTable, EmptyPrintsHeadingAndRulesOnly) {
-  EXPECT_EQ(AllocationsTable({}, false), R"(------------------------
+  EXPECT_EQ(AllocationsTable(std::vector<vipuuser::Allocation>()), R"(------------------------
  Allocation ID | Agents
 ------------------------
 ------------------------
@@ -320,15 +332,17 @@ TEST(ClustersTable, ShowsNumbersAndTopologies) {
 }
 
 TEST(ClusterText, ListsTheAgentsOfEachDomain) {
-  vipuadmin::Agent agents[2];
+  vipuadmin::GetClusterReply reply;
+  *reply.mutable_cluster() = ClusterOfTwoDomains();
   for (int i = 0; i < 2; ++i) {
-    agents[i].set_id("ag" + std::to_string(i + 1));
-    agents[i].set_host("10.1.2." + std::to_string(i + 1));
-    agents[i].set_num_ipus(4);
-    agents[i].set_free_ipus(4);
-    agents[i].set_status("Up");
+    vipuadmin::Agent* agent = reply.add_agents();
+    agent->set_id("ag" + std::to_string(i + 1));
+    agent->set_host("10.1.2." + std::to_string(i + 1));
+    agent->set_num_ipus(4);
+    agent->set_free_ipus(4);
+    agent->set_status("Up");
   }
-  const std::string text = ClusterText(ClusterOfTwoDomains(), {agents[0], agents[1]});
+  const std::string text = ClusterText(reply);
   EXPECT_NE(text.find(R"( ILD 1
 -----------------------------------------------
  Agent       | Host     | IPUs | Free | Status
@@ -340,40 +354,103 @@ TEST(ClusterText, ListsTheAgentsOfEachDomain) {
       << text;
 }
 
+TEST(IpuAttributesTable, IsThePublishedLayout) {
+  std::vector<vipuuser::IpuAttributes> ipus(3);
+  for (uint32_t i = 0; i < 3; ++i) {
+    ipus[i].set_agent_id(i < 2 ? "ag0" : "ag1");
+    ipus[i].set_pcie_id(i % 2);
+    (*ipus[i].mutable_attributes())["board ipu index"] = std::to_string(i % 2);
+    (*ipus[i].mutable_attributes())["board serial number"] = "0024.0002.8203921";
+    (*ipus[i].mutable_attributes())["board type"] = "M2000";
+    (*ipus[i].mutable_attributes())["clock"] = "1330MHz";
+  }
+  EXPECT_EQ(IpuAttributesTable(ipus), Golden("list_ipu_attrs.txt"));
+}
+
+TEST(UsersTable, ShowsRolesAndAllocations) {
+  std::vector<vipuadmin::User> users(3);
+  users[0].set_id("alice");
+  users[0].mutable_allocation_ids()->add_names("a1");
+  users[0].mutable_allocation_ids()->add_names("a2");
+  users[0].set_num_partitions(2);
+  users[0].set_created_at(1683191561);
+  users[1].set_id("john");
+  users[1].set_admin(true);
+  users[1].set_created_at(1683191561);
+  users[2].set_id("nobody");
+  users[2].mutable_allocation_ids();
+  users[2].set_created_at(1683191561);
+  EXPECT_EQ(UsersTable(users), Golden("list_users.txt"));
+  EXPECT_EQ(UserText(users[0]), Golden("get_user.txt"));
+}
+
+TEST(EventsTable, HasARowForEach) {
+  std::vector<vipuadmin::Event> events(2);
+  events[0].set_number(1);
+  events[0].set_time_ms(1683191561250);
+  events[0].set_severity("INFO");
+  events[0].set_object("partition p1");
+  events[0].set_user("alice");
+  events[0].set_text("created");
+  events[1].set_number(2);
+  events[1].set_time_ms(1683191562000);
+  events[1].set_severity("ERROR");
+  events[1].set_object("partition p1");
+  events[1].set_text("ACTIVE -> ERROR: Agent ag0 does not answer.");
+  EXPECT_EQ(EventsTable(events), Golden("list_events.txt"));
+  // A row that follows stands where it would in the table.
+  EXPECT_NE(EventsTable(events).find(EventRow(events[0])), std::string::npos);
+}
+
 TEST(ShowJson, ListClusterHasThePublishedShape) {
-  const json clusters = json::parse(ClustersJson({ClusterOfTwoDomains()}));
+  const Json clusters = ToJson(std::vector<vipuadmin::Cluster>{ClusterOfTwoDomains()});
   ASSERT_TRUE(clusters.is_array());
-  const json& domains = clusters.at(0).at("spec").at("ipu_link_domains");
+  const Json& domains = clusters.at(0).at("spec").at("ipu_link_domains");
   ASSERT_EQ(domains.size(), 2u);
   ASSERT_TRUE(domains.at(1).is_object()) << domains;
   EXPECT_EQ(domains.at(0).at("ipus").size(), 4u);
-  EXPECT_EQ(domains.at(1).at("ipus").at(0), json({{"agent_id", "ag2"}, {"pcie_id", 3}}));
+  EXPECT_EQ(domains.at(1).at("ipus").at(0), Json({{"agent_id", "ag2"}, {"pcie_id", 3}}));
   EXPECT_EQ(clusters.at(0).at("id"), "cl1x2");
-  EXPECT_EQ(json::parse(ClustersJson({})), json::array());
-  EXPECT_EQ(json::parse(ClusterJson(ClusterOfTwoDomains())), clusters.at(0));
+  EXPECT_EQ(clusters.at(0).at("num_ipulinkdomains"), 2);
+  EXPECT_EQ(ToJson(std::vector<vipuadmin::Cluster>()), Json::array());
 }
 
 TEST(ShowJson, ListPartitionHasThePublishedShape) {
-  const json partitions = json::parse(PartitionsJson({PartitionWithTwoGcds()}));
+  const Json partitions = ToJson(std::vector<vipuuser::Partition>{PartitionWithTwoGcds()});
   ASSERT_TRUE(partitions.is_array());
-  const json& partition = partitions.at(0).at("partition");
+  const Json& partition = partitions.at(0).at("partition");
   EXPECT_EQ(partition.at("id"), "pt4");
   EXPECT_EQ(partition.at("spec").at("ipus").size(), 4u);
-  EXPECT_EQ(partition.at("spec").at("ipus").at(3), json({{"agent_id", "ag0"}, {"pcie_id", 0}}));
+  EXPECT_EQ(partition.at("spec").at("ipus").at(3), Json({{"agent_id", "ag0"}, {"pcie_id", 0}}));
   EXPECT_EQ(partition.at("spec").at("num_gcds"), 2);
   EXPECT_EQ(partition.at("spec").at("num_replicas"), 4);
   EXPECT_EQ(partitions.at(0).at("state"), "PS_ACTIVE");
-  EXPECT_EQ(json::parse(PartitionsJson({})), json::array());
-  EXPECT_EQ(json::parse(PartitionJson(PartitionWithTwoGcds())), partitions.at(0));
+  EXPECT_EQ(partitions.at(0).at("created_at"), "2023-05-04T09:30:00Z");
+  EXPECT_EQ(partitions.at(0).at("last_error"), "");
+  EXPECT_EQ(ToJson(std::vector<vipuuser::Partition>()), Json::array());
 }
 
-TEST(ShowJson, OtherListsAreArraysWithProtoNames) {
-  EXPECT_EQ(json::parse(MessagesJson(std::vector<vipuuser::Allocation>())), json::array());
-  const json two = json::parse(MessagesJson<vipuuser::Allocation>(
-      {Allocation("alloc-1", 0, 1), Allocation("alloc-2", 1, 1)}));
+TEST(ShowJson, KeysOfTheFabricAreNotShown) {
+  vipuuser::Partition partition = PartitionWithTwoGcds();
+  partition.mutable_gcds(0)->set_fabric_key("secret");
+  EXPECT_EQ(ToJson(partition).dump().find("secret"), std::string::npos);
+}
+
+TEST(ShowJson, OtherMessagesHaveTheNamesOfTheContract) {
+  const Json two = ToJson(
+      std::vector<vipuuser::Allocation>{Allocation("alloc-1", 0, 1), Allocation("alloc-2", 1, 1)});
   ASSERT_EQ(two.size(), 2u);
   EXPECT_EQ(two.at(0).at("spec").at("cluster_id"), "c1");
-  EXPECT_EQ(two.at(1).at("spec").at("agent_ids"), json::array({"ag1"}));
+  EXPECT_EQ(two.at(1).at("spec").at("agent_ids"), Json::array({"ag1"}));
+  vipuadmin::Agent agent;
+  agent.set_last_seen_ms(-1);
+  (*agent.mutable_facts())["Platform"] = "ipum-p2";
+  (*agent.mutable_facts())["HDF Hash"] = "12";
+  agent.add_ipus()->set_num_tiles(1472);
+  const Json json = ToJson(agent);
+  EXPECT_EQ(json.at("last_seen_ms"), -1);
+  EXPECT_EQ(json.at("facts").dump(), R"({"HDF Hash":"12","Platform":"ipum-p2"})");
+  EXPECT_EQ(json.at("ipus").at(0).at("num_tiles"), 1472);
 }
 
 }  // namespace

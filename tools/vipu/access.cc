@@ -1,0 +1,111 @@
+// Allocations and users.
+#include "absl/strings/str_cat.h"
+#include "client/vipu/config.h"
+#include "device/base/status.h"
+#include "tools/vipu/show.h"
+#include "tools/vipu/tables.h"
+
+namespace vpod::tools {
+namespace {
+
+vipuadmin::Names Names(const Arguments& arguments, const Flag& flag) {
+  vipuadmin::Names names;
+  for (std::string& name : arguments.List(flag)) names.add_names(std::move(name));
+  return names;
+}
+
+// Reports a new access key and writes the file that lets the user in. The key is printed first: it
+// cannot be asked for again.
+absl::Status HandOver(const Call& call, const std::string& access_key) {
+  VPOD_RETURN_IF_ERROR(
+      Done(call, absl::OkStatus(), absl::StrCat("Access key is '", access_key, "'.")));
+  const std::string path = absl::StrCat(call.id, ".vipu-cli.hcl");
+  vipu::ClientConfig config = call.client.config();
+  config.user_id = call.id;
+  config.access_key = access_key;
+  VPOD_RETURN_IF_ERROR(vipu::WriteSecretHcl(path, config));
+  call.out << "vipu configuration file for the user '" << call.id << "' written: " << path
+           << "\nUse 'vipu --config " << path << "' to switch to the user context.\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CreateAllocation(const Call& call) {
+  vipuadmin::Allocation allocation;
+  allocation.set_id(call.id);
+  allocation.set_cluster_id(call.arguments.Text(kCluster));
+  for (std::string& agent : call.arguments.List(kAgents))
+    allocation.add_agent_ids(std::move(agent));
+  for (std::string& user : call.arguments.List(kUsers)) allocation.add_user_ids(std::move(user));
+  return Done(call, call.client.CreateAllocation(allocation));
+}
+
+absl::Status ListAllocations(const Call& call) {
+  const auto text = [](const auto& allocations) { return AllocationsTable(allocations); };
+  return call.admin ? Show(call, call.client.ListAllAllocations(), text)
+                    : Show(call, call.client.ListAllocations(), text);
+}
+
+absl::Status GetAllocation(const Call& call) {
+  const auto text = [](const auto& allocation) { return AllocationText(allocation); };
+  if (call.admin) return Show(call, call.client.GetAllocation(call.id), text);
+  // Users have no call for one.
+  VPOD_ASSIGN_OR_RETURN(const auto allocations, call.client.ListAllocations());
+  for (const auto& allocation : allocations) {
+    if (allocation.id() == call.id)
+      return Show(call, absl::StatusOr<vipuuser::Allocation>(allocation), text);
+  }
+  return absl::NotFoundError(absl::StrCat("Allocation ", call.id, " does not exist."));
+}
+
+absl::Status UpdateAllocation(const Call& call) {
+  if (!call.arguments.Has(kAgents) && !call.arguments.Has(kUsers))
+    return UsageError("update allocation needs --agents or --users.");
+  vipuadmin::UpdateAllocationRequest request;
+  request.set_id(call.id);
+  if (call.arguments.Has(kAgents)) *request.mutable_agent_ids() = Names(call.arguments, kAgents);
+  if (call.arguments.Has(kUsers)) *request.mutable_user_ids() = Names(call.arguments, kUsers);
+  return Done(call, call.client.UpdateAllocation(request));
+}
+
+absl::Status RemoveAllocation(const Call& call) {
+  return Done(call, call.client.RemoveAllocation(call.id));
+}
+
+absl::Status CreateUser(const Call& call) {
+  vipuadmin::User user;
+  user.set_id(call.id);
+  user.set_admin(call.arguments.Switch(kAdmin));
+  if (call.arguments.Has(kAllocations))
+    *user.mutable_allocation_ids() = Names(call.arguments, kAllocations);
+  VPOD_ASSIGN_OR_RETURN(const std::string access_key, call.client.CreateUser(user));
+  return HandOver(call, access_key);
+}
+
+absl::Status ListUsers(const Call& call) { return Show(call, call.client.ListUsers(), UsersTable); }
+
+absl::Status GetUser(const Call& call) {
+  return Show(call, call.client.GetUser(call.id), UserText);
+}
+
+absl::Status UpdateUser(const Call& call) {
+  const bool all = call.arguments.Switch(kAllAllocations);
+  const bool new_key = call.arguments.Switch(kNewAccessKey);
+  if (!call.arguments.Has(kAllocations) && !all && !new_key)
+    return UsageError("update user needs --allocations, --all-allocations or --new-access-key.");
+  if (call.arguments.Has(kAllocations) && all)
+    return UsageError("Flags --allocations and --all-allocations exclude each other.");
+  vipuadmin::UpdateUserRequest request;
+  request.set_id(call.id);
+  if (call.arguments.Has(kAllocations))
+    *request.mutable_allocation_ids() = Names(call.arguments, kAllocations);
+  request.set_all_allocations(all);
+  request.set_new_access_key(new_key);
+  VPOD_ASSIGN_OR_RETURN(const std::string access_key, call.client.UpdateUser(request));
+  return new_key ? HandOver(call, access_key) : Done(call, absl::OkStatus());
+}
+
+absl::Status RemoveUser(const Call& call) { return Done(call, call.client.RemoveUser(call.id)); }
+
+}  // namespace vpod::tools

@@ -1,0 +1,216 @@
+#include "tools/vipu/commands.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tools/vipu/flags.h"
+
+namespace vpod::tools {
+namespace {
+
+const FlagList kPartitionFlags = {
+    &kNumGcds,   &kReconfigurable, &kGcdSyncReplicas, &kTotalNumReplicas, &kRouting,
+    &kGwRouting, &kSyncType,       &kCluster,         &kAllocation,       &kIndex,
+    &kNumIlds,   &kShared,         &kNoAutoReset,     &kRelocatable,      &kNoWait,
+};
+
+FlagList WithSize(FlagList flags) {
+  flags.insert(flags.begin(), &kSize);
+  return flags;
+}
+
+constexpr char kUpdatePartitionDetails[] =
+    "What no flag names stays as it is, except what follows from it: a new size or cluster "
+    "chooses\n"
+    "routing, IPU-Link domains and position anew, and --reconfigurable the synchronisation. A "
+    "switch\n"
+    "is turned off by =false. Devices, generation and IPUoF files are new; jobs end.";
+
+constexpr char kTestDetails[] =
+    "Without a flag that selects tests, all run. A row is printed as its test ends; failures "
+    "follow\n"
+    "below the table. Exit status 1 when something failed.";
+
+constexpr char kCompletionDetails[] =
+    "For this shell:  source <(TOOL completion SHELL)\n"
+    "Installed files of the package do the same for all shells.";
+
+}  // namespace
+
+const std::vector<Command>& Commands() {
+  constexpr bool kBoth = false, kAdminOnly = true;
+  // clang-format off
+  // verb, noun, tools, summary,
+  //   required flags, optional flags, function, details
+  static const std::vector<Command> commands = {
+      {"create", "partition", kBoth, "take IPUs and wait until they are usable",
+       {&kSize}, kPartitionFlags, CreatePartition},
+      {"list", "partition", kBoth, "partitions and their states",
+       {}, {}, ListPartitions},
+      {"get", "partition", kBoth, "one partition with its devices, or its IPUoF configuration",
+       {}, {&kGcd, &kIpuofConfigs}, GetPartition},
+      {"update", "partition", kBoth, "rebuild a partition under its id",
+       {}, WithSize(kPartitionFlags), UpdatePartition, kUpdatePartitionDetails},
+      {"reset", "partition", kBoth, "end its jobs and configure it anew",
+       {}, {&kNoWait}, ResetPartition},
+      {"remove", "partition", kBoth, "return its IPUs",
+       {}, {}, RemovePartition},
+
+      {"create", "allocation", kAdminOnly, "make agents of a cluster visible to users",
+       {&kCluster, &kAgents}, {&kUsers}, CreateAllocation},
+      {"list", "allocation", kBoth, "allocations and their agents",
+       {}, {}, ListAllocations},
+      {"get", "allocation", kBoth, "one allocation",
+       {}, {}, GetAllocation},
+      {"update", "allocation", kAdminOnly, "change its agents or users",
+       {}, {&kAgents, &kUsers}, UpdateAllocation},
+      {"remove", "allocation", kAdminOnly, "return its agents to the cluster",
+       {}, {}, RemoveAllocation},
+
+      {"list", "ipu-attr", kBoth, "attributes of all IPUs, as gc-info shows them",
+       {}, {}, ListIpuAttributes},
+
+      {"create", "agent", kAdminOnly, "add an IPU-Machine",
+       {&kHost}, {&kPort}, CreateAgent},
+      {"list", "agent", kAdminOnly, "IPU-Machines and whether they answer",
+       {}, {}, ListAgents},
+      {"get", "agent", kAdminOnly, "one IPU-Machine and its IPUs",
+       {}, {}, GetAgent},
+      {"update", "agent", kAdminOnly, "change its address",
+       {}, {&kHost, &kPort}, UpdateAgent},
+      {"reset", "agent", kAdminOnly, "restart it and clear its errors",
+       {}, {}, ResetAgent},
+      {"remove", "agent", kAdminOnly, "forget an IPU-Machine",
+       {}, {}, RemoveAgent},
+      {"discover", "agent", kAdminOnly, "IPU-Machines that announced themselves",
+       {}, {&kAdd}, DiscoverAgents},
+      {"inject", "agent", kAdminOnly, "break something, to test software that must cope with it",
+       {}, {&kFault, &kLink, &kIpu, &kError, &kRate, &kSeconds, &kClear},
+       InjectFault, FaultsText()},
+
+      {"create", "cluster", kAdminOnly, "join agents that are cabled to each other",
+       {&kAgents}, {&kNumIpuLinkDomains, &kTopology, &kClusterTopology}, CreateCluster},
+      {"list", "cluster", kAdminOnly, "clusters and their free IPUs",
+       {}, {}, ListClusters},
+      {"get", "cluster", kAdminOnly, "one cluster and its agents",
+       {}, {}, GetCluster},
+      {"update", "cluster", kAdminOnly, "change its agents",
+       {&kAgents}, {}, UpdateCluster},
+      {"reset", "cluster", kAdminOnly, "retrain all links of a cluster without partitions",
+       {}, {}, ResetCluster},
+      {"remove", "cluster", kAdminOnly, "take its agents apart",
+       {}, {}, RemoveCluster},
+      {"test", "cluster", kAdminOnly, "test versions, cabling and links",
+       {}, {&kTestVersions, &kTestCabling, &kTestSync, &kTestLinks, &kTestTraffic, &kTestGwLinks,
+            &kForce},
+       TestCluster, kTestDetails},
+
+      {"create", "user", kAdminOnly, "add a user and write the user's configuration file",
+       {}, {&kAdmin, &kAllocations}, CreateUser},
+      {"list", "user", kAdminOnly, "users, roles and allocations",
+       {}, {}, ListUsers},
+      {"get", "user", kAdminOnly, "one user",
+       {}, {}, GetUser},
+      {"update", "user", kAdminOnly, "change what a user may use, or the access key",
+       {}, {&kAllocations, &kAllAllocations, &kNewAccessKey}, UpdateUser},
+      {"remove", "user", kAdminOnly, "forget a user; partitions stay",
+       {}, {}, RemoveUser},
+
+      {"list", "event", kAdminOnly, "what happened",
+       {}, {&kFollow, &kObject, &kLimit}, ListEvents},
+
+      {"completion", "bash", kBoth, "completion script for bash",
+       {}, {}, PrintBashCompletion, kCompletionDetails},
+      {"completion", "zsh", kBoth, "completion script for zsh",
+       {}, {}, PrintZshCompletion, kCompletionDetails},
+  };
+  // clang-format on
+  return commands;
+}
+
+const FlagList& GlobalFlags() {
+  static const FlagList flags = {&kApiHost, &kApiPort,  &kApiUserId, &kApiAccessKey,  &kConfig,
+                                 &kTimeout, &kShowJson, &kVersion,   &kServerVersion, &kHelp};
+  return flags;
+}
+
+FlagList AllFlags() {
+  FlagList flags = GlobalFlags();
+  for (const Command& command : Commands()) {
+    for (const FlagList* list : {&command.required, &command.optional}) {
+      for (const Flag* flag : *list) {
+        if (std::find(flags.begin(), flags.end(), flag) == flags.end()) flags.push_back(flag);
+      }
+    }
+  }
+  return flags;
+}
+
+bool Command::TakesId() const {
+  const absl::string_view word = verb;
+  return word != "list" && word != "discover" && word != "completion";
+}
+
+std::string Command::Name() const {
+  const absl::string_view word = verb;
+  return absl::StrCat(verb, " ", noun, word == "list" || word == "discover" ? "s" : "");
+}
+
+std::string Command::Usage() const {
+  std::string text = absl::StrCat(Name(), TakesId() ? " <id>" : "");
+  for (const Flag* flag : required) absl::StrAppend(&text, " ", FlagText(*flag));
+  return text;
+}
+
+std::string Singular(const std::string& noun) {
+  return noun.size() > 1 && noun.back() == 's' ? noun.substr(0, noun.size() - 1) : noun;
+}
+
+std::string CanonicalVerb(const std::string& verb) { return verb == "delete" ? "remove" : verb; }
+
+std::string FlagText(const Flag& flag, bool with_short) {
+  std::string text;
+  for (absl::string_view alias : absl::StrSplit(flag.aliases, ',', absl::SkipEmpty())) {
+    if (with_short && alias.size() == 1) absl::StrAppend(&text, "-", alias, ", ");
+  }
+  return absl::StrCat(text, "--", flag.name, *flag.value == '\0' ? "" : " ", flag.value);
+}
+
+const char* ToolName(bool admin) { return admin ? "vipu-admin" : "vipu"; }
+
+absl::StatusOr<const Command*> FindCommand(bool admin, const std::vector<std::string>& words) {
+  if (words.empty()) return UsageError("No command given.");
+  const std::string verb = CanonicalVerb(words[0]);
+  const std::string noun = words.size() > 1 ? Singular(words[1]) : "";
+  bool verb_known = false, noun_known = false;
+  for (const Command& command : Commands()) {
+    verb_known = verb_known || verb == command.verb;
+    noun_known = noun_known || noun == command.noun;
+    if (verb == command.verb && noun == command.noun && (admin || !command.admin_only))
+      return &command;
+  }
+  if (!verb_known) return UsageError(absl::StrCat("Unknown verb '", verb, "'."));
+  if (noun.empty()) return UsageError(absl::StrCat("What to ", verb, "?"));
+  if (!noun_known) return UsageError(absl::StrCat("Unknown noun '", noun, "'."));
+  return UsageError(absl::StrCat("Cannot ", verb, " ", noun, " with ", ToolName(admin), "."));
+}
+
+vipu::ConfigFlags ServerFlags(const Arguments& arguments) {
+  return {.host = arguments.Text(kApiHost),
+          .port = arguments.Text(kApiPort),
+          .user_id = arguments.Text(kApiUserId),
+          .access_key = arguments.Text(kApiAccessKey),
+          .config_file = arguments.Text(kConfig)};
+}
+
+absl::Status Done(const Call& call, const absl::Status& status, const std::string& sentence) {
+  if (!status.ok()) return status;
+  call.out << call.command.verb << " " << call.command.noun << " (" << call.id << "): success."
+           << (sentence.empty() ? "" : " ") << sentence << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace vpod::tools

@@ -1,0 +1,235 @@
+#include "tools/vipu/completion.h"
+
+#include <algorithm>
+#include <ostream>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "tools/vipu/commands.h"
+
+namespace vpod::tools {
+namespace {
+
+constexpr char kBash[] = R"(# bash completion for TOOL
+NAME() {
+  # Bash splits words at = and :, the tool wants them whole.
+  local words=() word joined= line
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
+    if [[ $word == [=:] && ${#words[@]} -gt 0 ]]; then
+      words[-1]+=$word joined=1
+    elif [[ $joined ]]; then
+      words[-1]+=$word joined=
+    else
+      words+=("$word")
+    fi
+  done
+  COMPREPLY=()
+  while IFS=$'\t' read -r word line; do
+    if [[ $word == :files ]]; then
+      compopt -o filenames
+      while IFS= read -r line; do COMPREPLY+=("$line"); done < <(compgen -f -- "${words[-1]#*=}")
+    else
+      [[ ${words[-1]} == *=* ]] && word=${word#*=}
+      COMPREPLY+=("$word")
+    fi
+  done < <("${COMP_WORDS[0]}" __complete "${words[@]}" 2>/dev/null)
+}
+complete -F NAME TOOL
+)";
+
+constexpr char kZsh[] = R"(#compdef TOOL
+# zsh completion for TOOL
+NAME() {
+  local line
+  local -a candidates
+  while IFS= read -r line; do
+    if [[ $line == :files ]]; then
+      _files
+    else
+      candidates+=("${${line//:/\\:}/$'\t'/:}")
+    fi
+  done < <("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
+  (( ${#candidates} )) && _describe TOOL candidates
+}
+if [[ ${funcstack[1]} == _TOOL ]]; then
+  NAME "$@"
+else
+  compdef NAME TOOL
+fi
+)";
+
+using Candidates = std::vector<std::pair<std::string, std::string>>;  // word, what it is
+
+template <class Object>
+Candidates Ids(const absl::StatusOr<std::vector<Object>>& objects) {
+  Candidates ids;
+  if (!objects.ok()) return ids;
+  for (const Object& object : *objects) ids.emplace_back(object.id(), "");
+  return ids;
+}
+
+// Existing objects of a noun, as far as the user may list them.
+Candidates Objects(bool admin, const std::string& noun, const Arguments& arguments) {
+  const auto config = vipu::DiscoverConfig(ServerFlags(arguments));
+  if (!config.ok()) return {};
+  vipu::Client client(*config, std::chrono::seconds(2));
+  Candidates ids;
+  if (noun == "partition") {
+    const auto partitions = client.ListPartitions();
+    if (!partitions.ok()) return ids;
+    for (const auto& partition : *partitions)
+      ids.emplace_back(partition.requirements().id(), vipu::StateText(partition.status().state()));
+  } else if (noun == "allocation") {
+    ids = Ids(client.ListAllocations());
+  } else if (noun == "agent") {
+    ids = Ids(client.ListAgents());
+  } else if (noun == "user") {
+    ids = Ids(client.ListUsers());
+  } else if (noun == "cluster" && admin) {
+    ids = Ids(client.ListClusters());
+  } else if (noun == "cluster") {
+    // Users see clusters through their allocations.
+    std::set<std::string> clusters;
+    if (const auto allocations = client.ListAllocations(); allocations.ok()) {
+      for (const auto& allocation : *allocations) clusters.insert(allocation.spec().cluster_id());
+    }
+    for (const std::string& cluster : clusters) ids.emplace_back(cluster, "");
+  }
+  return ids;
+}
+
+Candidates Values(bool admin, const Flag& flag, const std::string& begun,
+                  const Arguments& arguments) {
+  const absl::string_view value = flag.value;
+  if (value == "<file>") return {{kFiles, ""}};
+  Candidates candidates;
+  if (!absl::StartsWith(value, "<")) {
+    for (absl::string_view choice : absl::StrSplit(value, '|', absl::SkipEmpty()))
+      candidates.emplace_back(choice, "");
+    return candidates;
+  }
+  // "<agent>", or "<agent,…>": the last of a list is to be completed, and none comes twice.
+  const std::string noun(value.substr(1, value.find_first_of(",>") - 1));
+  candidates = Objects(admin, noun, arguments);
+  if (!absl::StrContains(value, ",")) return candidates;
+  const size_t comma = begun.rfind(',');
+  const std::string before = comma == std::string::npos ? "" : begun.substr(0, comma + 1);
+  const std::vector<std::string> taken = absl::StrSplit(before, ',', absl::SkipEmpty());
+  std::erase_if(candidates, [&](const auto& candidate) {
+    return std::find(taken.begin(), taken.end(), candidate.first) != taken.end();
+  });
+  for (auto& [word, what] : candidates) word = before + word;
+  return candidates;
+}
+
+Candidates Flags(const Command* command, const FlagList& given) {
+  Candidates candidates;
+  const auto add = [&](const FlagList& flags) {
+    for (const Flag* flag : flags) {
+      if (std::find(given.begin(), given.end(), flag) == given.end())
+        candidates.emplace_back(absl::StrCat("--", flag->name), flag->help);
+    }
+  };
+  if (command != nullptr) {
+    add(command->required);
+    add(command->optional);
+  }
+  add(GlobalFlags());
+  return candidates;
+}
+
+Candidates Verbs(bool admin) {
+  Candidates candidates;
+  std::set<std::string> seen;
+  for (const Command& command : Commands()) {
+    if ((admin || !command.admin_only) && seen.insert(command.verb).second)
+      candidates.emplace_back(command.verb, "");
+  }
+  return candidates;
+}
+
+Candidates Nouns(bool admin, const std::string& verb) {
+  Candidates candidates;
+  for (const Command& command : Commands()) {
+    if (verb == command.verb && (admin || !command.admin_only)) {
+      const std::string name = command.Name();
+      candidates.emplace_back(name.substr(name.find(' ') + 1), command.summary);
+    }
+  }
+  return candidates;
+}
+
+Candidates CandidatesFor(bool admin, std::vector<std::string> words) {
+  const FlagList flags = AllFlags();
+  const std::string current = words.empty() ? "" : words.back();
+  if (!words.empty()) words.pop_back();
+  // A flag at the end waits for the current word as its value.
+  const Flag* waiting = nullptr;
+  if (!words.empty() && !absl::StrContains(words.back(), '=')) {
+    waiting = FindFlag(flags, words.back());
+    if (waiting != nullptr && *waiting->value == '\0') waiting = nullptr;
+    if (waiting != nullptr) words.pop_back();
+  }
+  const auto arguments = Arguments::Parse(words, flags);
+  if (!arguments.ok()) return {};
+  if (waiting != nullptr) return Values(admin, *waiting, current, *arguments);
+
+  const auto& given = arguments->words();
+  const auto command = FindCommand(admin, given);
+  if (absl::StartsWith(current, "-")) {
+    const size_t sign = current.find('=');
+    if (sign == std::string::npos)
+      return Flags(command.ok() ? *command : nullptr, arguments->given());
+    const Flag* flag = FindFlag(flags, current.substr(0, sign));
+    if (flag == nullptr) return {};
+    Candidates values = Values(admin, *flag, current.substr(sign + 1), *arguments);
+    for (auto& [word, what] : values) {
+      if (word != kFiles) word = current.substr(0, sign + 1) + word;
+    }
+    return values;
+  }
+  if (given.empty()) return Verbs(admin);
+  if (given.size() == 1) return Nouns(admin, CanonicalVerb(given[0]));
+  if (!command.ok()) return {};
+  if (given.size() == 2 && (*command)->TakesId()) {
+    return absl::string_view((*command)->verb) == "create"
+               ? Candidates()
+               : Objects(admin, (*command)->noun, *arguments);
+  }
+  return Flags(*command, arguments->given());
+}
+
+void PrintScript(const Call& call, const char* script) {
+  const std::string tool = ToolName(call.admin);
+  call.out << absl::StrReplaceAll(
+      script, {{"TOOL", tool},
+               {"NAME", absl::StrCat("_", absl::StrReplaceAll(tool, {{"-", "_"}}), "_complete")}});
+}
+
+}  // namespace
+
+std::string Complete(bool admin, const std::vector<std::string>& words) {
+  const std::string current = words.empty() ? "" : words.back();
+  std::string text;
+  for (const auto& [word, what] : CandidatesFor(admin, words)) {
+    if (word != kFiles && !absl::StartsWith(word, current)) continue;
+    absl::StrAppend(&text, word, what.empty() ? "" : "\t", what, "\n");
+  }
+  return text;
+}
+
+absl::Status PrintBashCompletion(const Call& call) {
+  PrintScript(call, kBash);
+  return absl::OkStatus();
+}
+
+absl::Status PrintZshCompletion(const Call& call) {
+  PrintScript(call, kZsh);
+  return absl::OkStatus();
+}
+
+}  // namespace vpod::tools

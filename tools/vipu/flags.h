@@ -1,0 +1,101 @@
+// Every flag of vipu and vipu-admin, once: parsing, --help, completion and the man pages come from
+// here. Which command takes which is in commands.cc.
+#pragma once
+
+namespace vpod::tools {
+
+// `value` is what --help shows and what completion offers: "a|b" is a choice, "<cluster>" an id of
+// that noun, "<agent,…>" a list of them, "<file>" a file, empty a switch (given, =true or =false).
+// Flags are told apart by address.
+struct Flag {
+  const char* name;  // without its dashes
+  const char* value;
+  const char* help;
+  const char* aliases = "";  // comma-separated; one letter is a short flag
+};
+
+// Of every command.
+inline constexpr Flag kApiHost{"api-host", "<host>", "controller: host, or host:port (localhost)",
+                               "H"};
+inline constexpr Flag kApiPort{"api-port", "<n>", "port of the controller (8090)"};
+inline constexpr Flag kApiUserId{"api-user-id", "<name>", "user (the one of the shell)"};
+inline constexpr Flag kApiAccessKey{"api-access-key", "<key>", "access key of the user"};
+inline constexpr Flag kConfig{"config", "<file>", "client configuration instead of ~/.vipu.hcl"};
+inline constexpr Flag kTimeout{"timeout", "<s>", "limit of an operation in seconds (120)"};
+inline constexpr Flag kShowJson{"showjson", "", "JSON instead of tables"};
+inline constexpr Flag kVersion{"version", "", "version of this tool"};
+inline constexpr Flag kServerVersion{"server-version", "", "version and address of the controller"};
+inline constexpr Flag kHelp{"help", "", "this text; after a command, that command's", "h"};
+
+// Agents and clusters.
+inline constexpr Flag kHost{"host", "<host>", "name or address of the machine's management"};
+inline constexpr Flag kPort{"port", "<n>", "its port (8080)"};
+inline constexpr Flag kAdd{"add", "", "make agents of those that are none yet"};
+inline constexpr Flag kAgents{"agents", "<agent,…>",
+                              "agents in order: rack by rack, bottom to top"};
+inline constexpr Flag kNumIpuLinkDomains{"num-ipulinkdomains", "<n>", "IPU-Link domains (1)"};
+inline constexpr Flag kTopology{"topology", "mesh|torus", "IPU-Links of a domain (mesh)"};
+inline constexpr Flag kClusterTopology{"cluster-topology", "none|mesh|looped|switched",
+                                       "GW-Links between domains (none; mesh with several)"};
+
+// Allocations and users.
+inline constexpr Flag kUsers{"users", "<user,…>", "users it is for"};
+inline constexpr Flag kAllocations{"allocations", "<allocation,…>",
+                                   "the only allocations the user may use (all)"};
+inline constexpr Flag kAllAllocations{"all-allocations", "", "the user may use all allocations"};
+inline constexpr Flag kAdmin{"admin", "", "an administrator"};
+inline constexpr Flag kNewAccessKey{"new-access-key", "", "replace the user's access key"};
+
+// Partitions.
+inline constexpr Flag kSize{"size", "<n>", "IPUs, a power of two"};
+inline constexpr Flag kNumGcds{"num-gcds", "<n>",
+                               "graph compilation domains: configurations, processes (1)", "gcds"};
+inline constexpr Flag kReconfigurable{"reconfigurable", "",
+                                      "programs choose sub-devices when they attach"};
+inline constexpr Flag kGcdSyncReplicas{"gcd-sync-replicas", "<n>",
+                                       "replicas that synchronise over the partition"};
+inline constexpr Flag kTotalNumReplicas{"total-num-replicas", "<n>",
+                                        "another name of --gcd-sync-replicas"};
+inline constexpr Flag kRouting{"routing", "dnc|swnc|ringswnc|btnc",
+                               "IPU-Link routing (fits size and topology)"};
+inline constexpr Flag kGwRouting{"gw-routing", "default|ring", "GW-Link routing (default)"};
+inline constexpr Flag kSyncType{"sync-type", "pod-native-default|c2-compatible",
+                                "synchronisation (c2-compatible if reconfigurable)"};
+inline constexpr Flag kCluster{"cluster", "<cluster>", "cluster to take IPUs of"};
+inline constexpr Flag kAllocation{"allocation", "<allocation>",
+                                  "allocation to take IPUs of (the first with room)"};
+inline constexpr Flag kIndex{"index", "<k>", "position: from IPU k*size of the allocation"};
+inline constexpr Flag kNumIlds{"num-ilds", "<n>", "IPU-Link domains it must lie in"};
+inline constexpr Flag kNoAutoReset{"no-auto-reset", "", "an ERROR stays until somebody resets"};
+inline constexpr Flag kRelocatable{"relocatable", "", "errors may move it to other IPUs"};
+inline constexpr Flag kShared{"shared", "", "other users may use its devices"};
+inline constexpr Flag kNoWait{"no-wait", "", "do not wait until it is ACTIVE"};
+inline constexpr Flag kGcd{"gcd", "<n>", "this GCD only"};
+inline constexpr Flag kIpuofConfigs{"ipuof-configs", "", "IPUoF configuration as JSON",
+                                    "ipu-configs,ipuof-config"};
+
+// Tests of a cluster. The names are those of the API's test kinds.
+inline constexpr Flag kTestVersions{"versions", "", "agents run the same version"};
+inline constexpr Flag kTestCabling{"cabling", "", "cables lead where the topology says"};
+inline constexpr Flag kTestSync{"sync", "", "Sync-Links toggle"};
+inline constexpr Flag kTestLinks{"links", "", "IPU-Links train to full width and speed"};
+inline constexpr Flag kTestTraffic{"traffic", "", "data moves between IPUs without errors"};
+inline constexpr Flag kTestGwLinks{"gw-links", "", "GW-Links carry data"};
+inline constexpr Flag kForce{"force", "", "also with ACTIVE partitions, whose jobs it disturbs"};
+
+// Events and faults.
+inline constexpr Flag kFollow{"follow", "", "go on with those to come, until interrupted", "f"};
+inline constexpr Flag kObject{"object", "<noun/id>", "only of this object, e.g. partition/p1"};
+inline constexpr Flag kLimit{"limit", "<n>", "the newest so many (1000)"};
+inline constexpr Flag kFault{"fault",
+                             "link-down|link-errors|cable-swapped|ipu-error|over-temperature|"
+                             "memory-parity|agent-hang",
+                             "what to break, see below"};
+inline constexpr Flag kClear{"clear", "", "end the faults of the agent, or only those of --link"};
+inline constexpr Flag kLink{"link", "<link>", "link by its name in gc-links, e.g. NLC_E_0"};
+inline constexpr Flag kIpu{"ipu", "<n>", "IPU by its PCIe id, 0 to 3"};
+inline constexpr Flag kError{"error", "<name>", "bit of the error status, e.g. IPUSOFTERR"};
+inline constexpr Flag kRate{"rate", "<x>", "correctable errors per GB"};
+inline constexpr Flag kSeconds{"seconds", "<s>", "how long"};
+
+}  // namespace vpod::tools

@@ -1,0 +1,154 @@
+#include "tools/vipu/json.h"
+
+#include <algorithm>
+#include <map>
+
+#include "client/render/table.h"
+
+namespace vpod::tools {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// One value of a field; `index` negative: the field is not repeated.
+Json Value(const Message& message, const FieldDescriptor* field, int index) {
+  const Reflection* reflection = message.GetReflection();
+  const bool one = index < 0;
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return one ? reflection->GetBool(message, field)
+                 : reflection->GetRepeatedBool(message, field, index);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return one ? reflection->GetUInt32(message, field)
+                 : reflection->GetRepeatedUInt32(message, field, index);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return one ? reflection->GetUInt64(message, field)
+                 : reflection->GetRepeatedUInt64(message, field, index);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return one ? reflection->GetInt32(message, field)
+                 : reflection->GetRepeatedInt32(message, field, index);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return one ? reflection->GetInt64(message, field)
+                 : reflection->GetRepeatedInt64(message, field, index);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return one ? reflection->GetFloat(message, field)
+                 : reflection->GetRepeatedFloat(message, field, index);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return one ? reflection->GetDouble(message, field)
+                 : reflection->GetRepeatedDouble(message, field, index);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return (one ? reflection->GetEnum(message, field)
+                  : reflection->GetRepeatedEnum(message, field, index))
+          ->name();
+    case FieldDescriptor::CPPTYPE_STRING:
+      return one ? reflection->GetString(message, field)
+                 : reflection->GetRepeatedString(message, field, index);
+    case FieldDescriptor::CPPTYPE_MESSAGE: {
+      if (one && !reflection->HasField(message, field)) return nullptr;
+      const Message& part = one ? reflection->GetMessage(message, field)
+                                : reflection->GetRepeatedMessage(message, field, index);
+      // A list that can be unset.
+      if (const auto* names = dynamic_cast<const vipuadmin::Names*>(&part))
+        return Json(std::vector<std::string>(names->names().begin(), names->names().end()));
+      return ToJson(part);
+    }
+  }
+  return nullptr;
+}
+
+// Protobuf's maps have no order of their own.
+Json MapValue(const Message& message, const FieldDescriptor* field) {
+  std::map<std::string, Json> sorted;
+  const Reflection* reflection = message.GetReflection();
+  for (int i = 0; i < reflection->FieldSize(message, field); ++i) {
+    const Message& entry = reflection->GetRepeatedMessage(message, field, i);
+    const auto* descriptor = entry.GetDescriptor();
+    sorted[Value(entry, descriptor->map_key(), -1).get<std::string>()] =
+        Value(entry, descriptor->map_value(), -1);
+  }
+  Json object = Json::object();
+  for (auto& [key, value] : sorted) object[key] = std::move(value);
+  return object;
+}
+
+Json Ipu(const std::string& agent_id, uint32_t pcie_id) {
+  return {{"agent_id", agent_id}, {"pcie_id", pcie_id}};
+}
+
+}  // namespace
+
+Json ToJson(const Message& message) {
+  Json object = Json::object();
+  const auto* descriptor = message.GetDescriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const FieldDescriptor* field = descriptor->field(i);
+    Json& value = object[field->name()];
+    if (field->is_map()) {
+      value = MapValue(message, field);
+    } else if (field->is_repeated()) {
+      value = Json::array();
+      const int size = message.GetReflection()->FieldSize(message, field);
+      for (int j = 0; j < size; ++j) value.push_back(Value(message, field, j));
+    } else {
+      value = Value(message, field, -1);
+    }
+  }
+  return object;
+}
+
+Json ToJson(const vipuuser::Partition& partition) {
+  const vipuuser::PartitionRequirements& r = partition.requirements();
+  Json ipus = Json::array();
+  for (const auto& gcd : partition.gcds()) {
+    for (const auto& device : gcd.devices())
+      ipus.push_back(Ipu(device.agent_id(), device.pcie_id()));
+  }
+  Json spec = {{"ipus", ipus}, {"num_gcds", r.num_gcds()}, {"num_replicas", r.num_replicas()}};
+  const Json requirements = ToJson(static_cast<const Message&>(r));
+  for (const auto& [key, value] : requirements.items()) {
+    if (key != "id" && !spec.contains(key)) spec[key] = value;
+  }
+  Json object = {{"partition", {{"id", r.id()}, {"spec", spec}}}};
+  const vipuuser::PartitionStatus& status = partition.status();
+  const Json fields = ToJson(static_cast<const Message&>(status));
+  for (const auto& [key, value] : fields.items())
+    object[key == "message" ? "last_error" : key] = value;
+  object["created_at"] = render::UtcTime(status.created_at());
+  object["disable_auto_reset"] = partition.disable_auto_reset();
+  object["relocatable"] = partition.relocatable();
+  return object;
+}
+
+Json ToJson(const vipuadmin::Cluster& cluster) {
+  const int ilds = static_cast<int>(std::max(1u, cluster.num_ipulinkdomains()));
+  const int per_ild = cluster.agent_ids_size() / ilds;
+  Json domains = Json::array();
+  for (int ild = 0; ild < ilds; ++ild) {
+    Json ipus = Json::array();
+    for (int i = 0; i < per_ild; ++i) {
+      for (uint32_t pcie_id : {3u, 2u, 1u, 0u})
+        ipus.push_back(Ipu(cluster.agent_ids(ild * per_ild + i), pcie_id));
+    }
+    domains.push_back({{"ipus", ipus}});
+  }
+  Json object = ToJson(static_cast<const Message&>(cluster));
+  object["spec"] = {{"ipu_link_domains", domains}};
+  return object;
+}
+
+Json ToJson(const vipuadmin::User& user) {
+  Json object = ToJson(static_cast<const Message&>(user));
+  object["created_at"] = render::UtcTime(user.created_at());
+  return object;
+}
+
+Json ToJson(const vipuadmin::GetClusterReply& reply) {
+  Json object = ToJson(reply.cluster());
+  object["agents"] = Json::array();
+  for (const auto& agent : reply.agents()) object["agents"].push_back(ToJson(agent));
+  return object;
+}
+
+}  // namespace vpod::tools
