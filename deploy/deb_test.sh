@@ -18,6 +18,15 @@ done
 for file in "$root"/etc/*/*; do
   grep -qx "${file#"$root"}" "$root/DEBIAN/conffiles" || fail "${file#"$root"} is no conffile: an upgrade would overwrite it"
 done
+for program in "$root"/usr/bin/*; do
+  name=${program##*/}
+  [ "$name" = fashion_mnist ] || ls "$root"/usr/share/man/man?/"$name".?.gz >/dev/null 2>&1 || fail "$name has no manual page"
+done
+for tool in vipu vipu-admin; do
+  for file in usr/share/bash-completion/completions/$tool usr/share/zsh/vendor-completions/_$tool; do
+    [ -f "$root/$file" ] || fail "/$file is not in the package"
+  done
+done
 # Slurm's configuration names scripts that are there.
 for script in $(sed -n 's/^[A-Za-z]*log[A-Za-z]*=//p' "$root"/usr/share/doc/virtual-ipu-pod/examples/slurm*.conf); do
   [ -x "$root$script" ] || fail "$script is named in an example for Slurm and not in the package"

@@ -1,10 +1,25 @@
-# Source this file: puts the tools on PATH and, when a POD is up, points them at it.
+# Source this file: puts the tools on PATH, makes the shell complete their command lines and, when a POD is up, points them at it.
 #   source deploy/enable.sh
 _vpod_top=$(cd "$(dirname "${BASH_SOURCE[0]:-${(%):-%x}}")/.." && pwd)
 case ":$PATH:" in
   *":$_vpod_top/dist/bin:"*) ;;
-  *) export PATH="$_vpod_top/dist/bin:$PATH" ;;
+  *)
+    export PATH="$_vpod_top/dist/bin:$PATH"
+    export MANPATH="$_vpod_top/dist/share/man:${MANPATH:-}" # the empty part stands for the system's pages
+    ;;
 esac
+# Completion, where the shell has it.
+if [ -n "${BASH_VERSION:-}" ]; then
+  _vpod_completions=$_vpod_top/dist/share/bash-completion/completions/
+elif type compdef >/dev/null 2>&1; then
+  _vpod_completions=$_vpod_top/dist/share/zsh/site-functions/_
+else
+  _vpod_completions=/nonexistent/
+fi
+for _vpod_tool in vipu vipu-admin; do
+  [ ! -r "$_vpod_completions$_vpod_tool" ] || . "$_vpod_completions$_vpod_tool"
+done
+unset _vpod_completions _vpod_tool
 if [ -x "$_vpod_top/dist/bin/vpod" ]; then
   eval "$("$_vpod_top/dist/bin/vpod" env 2>/dev/null)"
 else

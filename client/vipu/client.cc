@@ -116,6 +116,11 @@ struct Client::Impl {
                                                       " s from the V-IPU server at ",
                                                       config.address(), "."));
     }
+    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+      return absl::UnimplementedError(
+          absl::StrCat("The V-IPU server at ", config.address(),
+                       " does not know this call; is it an older one?"));
+    }
     return base::FromGrpc(status);
   }
 

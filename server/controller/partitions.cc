@@ -335,8 +335,6 @@ vipuuser::Partition Controller::DescribePartition(const Partition& partition, bo
   status->set_created_by(partition.stored.created_by());
   status->set_created_at(partition.stored.created_at());
   status->set_generation(partition.stored.generation());
-  result.set_disable_auto_reset(partition.stored.disable_auto_reset());
-  result.set_relocatable(partition.stored.relocatable());
   if (with_gcds) {
     for (uint32_t gcd = 0; gcd < partition.stored.requirements().num_gcds(); ++gcd) {
       *result.add_gcds() = DescribeGcd(partition, gcd);

@@ -405,7 +405,6 @@ vipuuser::GetPartitionReply ExistingPartition() {
   r->set_gw_link_routing("DEFAULT");
   r->set_num_ilds(1);
   reply.mutable_partition()->mutable_status()->set_state(vipuuser::PS_ACTIVE);
-  reply.mutable_partition()->set_relocatable(true);
   for (uint32_t gcd = 0; gcd < 2; ++gcd) {
     for (uint32_t i = 0; i < 2; ++i) {
       auto* device = reply.mutable_partition()->add_gcds()->add_devices();
@@ -462,13 +461,11 @@ TEST_F(CliTest, UpdatePartitionChangesOnlyWhatFlagsSay) {
   auto unchanged = request.requirements();
   unchanged.set_num_replicas(2);
   EXPECT_EQ(unchanged.SerializeAsString(), existing.partition().requirements().SerializeAsString());
+
+  ExpectSuccess("vipu update partition p1 --relocatable --no-auto-reset=false --no-wait");
+  request = controller_.Last<vipuuser::UpdatePartitionRequest>("UpdatePartition");
   EXPECT_TRUE(request.relocatable());
   EXPECT_FALSE(request.disable_auto_reset());
-
-  ExpectSuccess("vipu update partition p1 --relocatable=false --no-auto-reset --no-wait");
-  request = controller_.Last<vipuuser::UpdatePartitionRequest>("UpdatePartition");
-  EXPECT_FALSE(request.relocatable());
-  EXPECT_TRUE(request.disable_auto_reset());
 }
 
 TEST_F(CliTest, UpdatePartitionChoosesAnewWhatFollowsFromTheChange) {
@@ -488,6 +485,19 @@ TEST_F(CliTest, UpdatePartitionChoosesAnewWhatFollowsFromTheChange) {
   EXPECT_EQ(r.num_gcds(), 1u);
   EXPECT_EQ(r.num_replicas(), 0u);
   EXPECT_EQ(r.ipu_link_routing(), "DNC");
+}
+
+TEST_F(CliTest, ListPartitionsNamesTheDevicesInJson) {
+  const auto existing = ExistingPartition();
+  vipuuser::ListPartitionsReply list;
+  list.add_partitions()->mutable_requirements()->set_id("p1");
+  controller_.Answer("ListPartitions", {&list});
+  controller_.Answer("GetPartition", {&existing});
+  ExpectSuccess("vipu list partitions --showjson");
+  EXPECT_EQ(json::parse(out_).at(0).at("partition").at("spec").at("ipus").size(), 4u);
+  controller_.Answer("GetPartition", {}, absl::NotFoundError("Partition p1 does not exist."));
+  ExpectSuccess("vipu list partitions --showjson");
+  EXPECT_EQ(json::parse(out_), json::array());
 }
 
 TEST_F(CliTest, GetPartitionShowsOneGcdOnRequest) {

@@ -116,8 +116,6 @@ Json ToJson(const vipuuser::Partition& partition) {
   for (const auto& [key, value] : fields.items())
     object[key == "message" ? "last_error" : key] = value;
   object["created_at"] = render::UtcTime(status.created_at());
-  object["disable_auto_reset"] = partition.disable_auto_reset();
-  object["relocatable"] = partition.relocatable();
   return object;
 }
 

@@ -67,6 +67,19 @@ absl::Status AwaitPartition(const Call& call) {
   return Done(call, absl::OkStatus());
 }
 
+// Lists come without devices, and JSON names them. Partitions that were removed meanwhile drop out.
+absl::Status AddDevices(vipu::Client& client, std::vector<vipuuser::Partition>& partitions) {
+  std::vector<vipuuser::Partition> complete;
+  for (const auto& partition : partitions) {
+    auto one = client.GetPartition(partition.requirements().id());
+    if (absl::IsNotFound(one.status())) continue;
+    if (!one.ok()) return one.status();
+    complete.push_back(*std::move(one));
+  }
+  partitions = std::move(complete);
+  return absl::OkStatus();
+}
+
 // A GCD of the partition, if one is named.
 absl::StatusOr<std::optional<uint32_t>> NamedGcd(const Call& call,
                                                  const vipuuser::Partition& partition) {
@@ -99,9 +112,11 @@ absl::Status UpdatePartition(const Call& call) {
   r = partition.requirements();
   ForgetDefaults(call.arguments, r);
   VPOD_RETURN_IF_ERROR(Apply(call.arguments, r));
-  request.set_disable_auto_reset(
-      call.arguments.Switch(kNoAutoReset, partition.disable_auto_reset()));
-  request.set_relocatable(call.arguments.Switch(kRelocatable, partition.relocatable()));
+  // The controller keeps these when they are unset.
+  if (call.arguments.Has(kNoAutoReset))
+    request.set_disable_auto_reset(call.arguments.Switch(kNoAutoReset));
+  if (call.arguments.Has(kRelocatable))
+    request.set_relocatable(call.arguments.Switch(kRelocatable));
   VPOD_RETURN_IF_ERROR(call.client.UpdatePartition(request));
   return AwaitPartition(call);
 }
@@ -118,10 +133,13 @@ absl::Status RemovePartition(const Call& call) {
 }
 
 absl::Status ListPartitions(const Call& call) {
-  return Show(call, call.client.ListPartitions(), [&](const auto& partitions) {
-    return PartitionsTable(partitions, call.admin,
-                           vipu::Environment("VIPU_CLI_LIST_COMPAT") == "2021");
-  });
+  VPOD_ASSIGN_OR_RETURN(auto partitions, call.client.ListPartitions());
+  if (call.arguments.Switch(kShowJson)) VPOD_RETURN_IF_ERROR(AddDevices(call.client, partitions));
+  return Show(call, absl::StatusOr<std::vector<vipuuser::Partition>>(std::move(partitions)),
+              [&](const auto& listed) {
+                return PartitionsTable(listed, call.admin,
+                                       vipu::Environment("VIPU_CLI_LIST_COMPAT") == "2021");
+              });
 }
 
 absl::Status GetPartition(const Call& call) {

@@ -1,0 +1,70 @@
+// Command lines completed by real shells, with the tools and a POD behind them.
+#include <gtest/gtest.h>
+
+#include "tests/support/pod.h"
+
+namespace vpod::testing {
+namespace {
+
+class CompletionTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  static void SetUpTestSuite() {
+    pod_ = new TestPod(4);
+    pod_->CreatePartition("training", 2);
+  }
+  static void TearDownTestSuite() {
+    delete pod_;
+    pod_ = nullptr;
+  }
+  void SetUp() override {
+    if (pod_->Shell(std::string("command -v ") + GetParam()).code != 0)
+      GTEST_SKIP() << GetParam() << " is not installed (deploy/packages-test.txt)";
+  }
+
+  // What a line becomes when the keys are typed.
+  std::string Typed(const std::string& keys) {
+    const std::string shell = GetParam();
+    const std::string prepare = shell == "zsh" ? "autoload -Uz compinit && compinit -u -D; " : "";
+    const Outcome outcome = pod_->Run({"python3", Program("tests/support/type_in_shell.py"), shell,
+                                       prepare + "source <(vipu completion " + shell +
+                                           "); source <(vipu-admin completion " + shell + ")",
+                                       keys});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  }
+
+  static TestPod* pod_;
+};
+TestPod* CompletionTest::pod_ = nullptr;
+
+TEST_P(CompletionTest, VerbsNounsAndFlags) {
+  EXPECT_EQ(Typed("vipu cre\\tpart\\tp --reconf\\t"), "vipu create partition p --reconfigurable\n");
+  EXPECT_EQ(Typed("vipu-admin test clu\\t"), "vipu-admin test cluster\n");
+}
+
+TEST_P(CompletionTest, ObjectsThatExist) {
+  EXPECT_EQ(Typed("vipu get partition tr\\t"), "vipu get partition training\n");
+  EXPECT_EQ(Typed("vipu-admin create cluster c --agents a\\t"),
+            "vipu-admin create cluster c --agents ag0\n");
+}
+
+TEST_P(CompletionTest, ValuesOnBothSidesOfASign) {
+  EXPECT_EQ(Typed("vipu-admin create cluster c --topology t\\t"),
+            "vipu-admin create cluster c --topology torus\n");
+  EXPECT_EQ(Typed("vipu-admin create cluster c --topology=t\\t"),
+            "vipu-admin create cluster c --topology=torus\n");
+  EXPECT_EQ(
+      Typed("vipu --api-host=127.0.0.1:" + std::to_string(pod_->port()) + " get partition tr\\t"),
+      "vipu --api-host=127.0.0.1:" + std::to_string(pod_->port()) + " get partition training\n");
+}
+
+TEST_P(CompletionTest, Files) {
+  EXPECT_EQ(Typed("vipu --config " + pod_->home() + "/vipu-c\\t"),
+            "vipu --config " + pod_->home() + "/vipu-cli.hcl\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shells, CompletionTest, ::testing::Values("bash", "zsh"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace vpod::testing
