@@ -1,3 +1,7 @@
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "server/rpc/service_support.h"
 #include "server/rpc/user_administration.h"
@@ -8,6 +12,18 @@ namespace {
 using base::ToGrpc;
 using grpc::ServerContext;
 using grpc::Status;
+
+Status DoesNotExist(const char* noun, const std::string& id) {
+  return ToGrpc(absl::NotFoundError(absl::StrCat(noun, " ", id, " does not exist.")));
+}
+
+vipuadmin::Allocation ForAdministrators(const vipuuser::Allocation& allocation) {
+  vipuadmin::Allocation result;
+  result.set_id(allocation.id());
+  result.set_cluster_id(allocation.spec().cluster_id());
+  *result.mutable_agent_ids() = allocation.spec().agent_ids();
+  return result;
+}
 
 class AdminService : public UserAdministration {
  public:
@@ -44,6 +60,31 @@ class AdminService : public UserAdministration {
                       vipuadmin::ListClustersReply* reply) override {
     for (auto& cluster : controller_.ListClusters()) *reply->add_clusters() = std::move(cluster);
     return Status::OK;
+  }
+  Status GetCluster(ServerContext*, const vipuadmin::GetClusterRequest* request,
+                    vipuadmin::GetClusterReply* reply) override {
+    for (auto& cluster : controller_.ListClusters()) {
+      if (cluster.id() == request->id()) *reply->mutable_cluster() = std::move(cluster);
+    }
+    if (!reply->has_cluster()) return DoesNotExist("Cluster", request->id());
+    std::map<std::string, vipuadmin::Agent> agents;
+    for (auto& agent : controller_.ListAgents()) agents[agent.id()] = std::move(agent);
+    for (const std::string& id : reply->cluster().agent_ids()) *reply->add_agents() = agents[id];
+    return Status::OK;
+  }
+  Status ListAllocations(ServerContext*, const vipuadmin::ListAllocationsRequest*,
+                         vipuadmin::ListAllocationsReply* reply) override {
+    for (const auto& allocation : controller_.ListAllocations())
+      *reply->add_allocations() = ForAdministrators(allocation);
+    return Status::OK;
+  }
+  Status GetAllocation(ServerContext*, const vipuadmin::GetAllocationRequest* request,
+                       vipuadmin::GetAllocationReply* reply) override {
+    for (const auto& allocation : controller_.ListAllocations()) {
+      if (allocation.id() == request->id())
+        *reply->mutable_allocation() = ForAdministrators(allocation);
+    }
+    return reply->has_allocation() ? Status::OK : DoesNotExist("Allocation", request->id());
   }
   Status RemoveCluster(ServerContext*, const vipuadmin::RemoveClusterRequest* request,
                        vipuadmin::RemoveClusterReply*) override {

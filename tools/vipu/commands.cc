@@ -132,8 +132,9 @@ const std::vector<Command>& Commands() {
 }
 
 const FlagList& GlobalFlags() {
-  static const FlagList flags = {&kApiHost, &kApiPort,  &kApiUserId, &kApiAccessKey,  &kConfig,
-                                 &kTimeout, &kShowJson, &kVersion,   &kServerVersion, &kHelp};
+  static const FlagList flags = {
+      &kApiHost, &kApiPort, &kApiUserId, &kApiAccessKey, &kConfig,        &kTlsCa, &kTlsCert,
+      &kTlsKey,  &kTimeout, &kShowJson,  &kVersion,      &kServerVersion, &kHelp};
   return flags;
 }
 
@@ -203,7 +204,10 @@ vipu::ConfigFlags ServerFlags(const Arguments& arguments) {
           .port = arguments.Text(kApiPort),
           .user_id = arguments.Text(kApiUserId),
           .access_key = arguments.Text(kApiAccessKey),
-          .config_file = arguments.Text(kConfig)};
+          .config_file = arguments.Text(kConfig),
+          .tls = {.ca = arguments.Text(kTlsCa),
+                  .certificate = arguments.Text(kTlsCert),
+                  .key = arguments.Text(kTlsKey)}};
 }
 
 absl::Status Done(const Call& call, const absl::Status& status, const std::string& sentence) {

@@ -21,6 +21,10 @@ inline constexpr Flag kApiPort{"api-port", "<n>", "port of the controller (8090)
 inline constexpr Flag kApiUserId{"api-user-id", "<name>", "user (the one of the shell)"};
 inline constexpr Flag kApiAccessKey{"api-access-key", "<key>", "access key of the user"};
 inline constexpr Flag kConfig{"config", "<file>", "client configuration instead of ~/.vipu.hcl"};
+inline constexpr Flag kTlsCa{"tls-ca", "<file>",
+                             "authority of the POD's certificates, when it uses TLS"};
+inline constexpr Flag kTlsCert{"tls-cert", "<file>", "our certificate"};
+inline constexpr Flag kTlsKey{"tls-key", "<file>", "its key"};
 inline constexpr Flag kTimeout{"timeout", "<s>", "limit of an operation in seconds (120)"};
 inline constexpr Flag kShowJson{"showjson", "", "JSON instead of tables"};
 inline constexpr Flag kVersion{"version", "", "version of this tool"};

@@ -16,6 +16,7 @@ Environment:
   VIPU_CLI_API_HOST, VIPU_CLI_API_PORT            controller, when no flag names it
   VIPU_CLI_API_USER_ID, VIPU_CLI_API_ACCESS_KEY   who asks
   VIPU_CLI_CONFIG                                 as --config
+  VIPU_CLI_TLS_CA, _CERT, _KEY                    as --tls-ca and so on
   VIPU_CLI_LIST_COMPAT=2021                       'vipu-admin list partitions' without the user
   IPUOF_CONFIG_DIR                                directory of IPUoF files
 
