@@ -123,8 +123,6 @@ absl::StatusOr<std::unique_ptr<Agent::Partition>> Agent::MakePartition(
   };
   auto partition = std::make_unique<Partition>();
   partition->spec = spec;
-  if (auto wiring = Wiring::Create(spec); wiring.ok())
-    partition->wiring = std::make_shared<const Wiring>(*std::move(wiring));
   uint32_t gcd = 0;
   for (const vipuagent::Gcd& description : spec.gcds()) {
     std::vector<Member>& members = partition->gcds.emplace_back();
@@ -150,6 +148,9 @@ absl::StatusOr<std::unique_ptr<Agent::Partition>> Agent::MakePartition(
     }
     ++gcd;
   }
+  // Of slices that were found to exist.
+  if (auto wiring = Wiring::Create(spec); wiring.ok())
+    partition->wiring = std::make_shared<const Wiring>(*std::move(wiring));
   return partition;
 }
 

@@ -31,6 +31,8 @@ class SecurePod {
   const std::string& agent() const { return agent_endpoint_; }
   int server_pid() const { return static_cast<int>(server_->pid()); }
   int agent_pid() const { return static_cast<int>(agent_->pid()); }
+  // What became of a daemon that does not answer: its last words on stderr.
+  std::string LastWords() { return server_->Err() + agent_->Err(); }
   // Certificates of the role "client" or "server".
   base::Tls Certificates(const std::string& role) const;
   vipu::ClientConfig ConfigOf(const std::string& user);

@@ -1,0 +1,209 @@
+// Random and mutated messages against every call of the real daemons, behind TLS and with an
+// administrator's key, so that they reach the handlers. The worst that happens is a refusal: the
+// daemons live, answer, and hold no more memory and descriptors than before.
+//   VPOD_FUZZ_MESSAGES  messages in all (20000)
+//   VPOD_FUZZ_SEED      replays a run; every run prints its seed
+#include <google/protobuf/dynamic_message.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "device/base/grpc_connect.h"
+#include "tests/security/secure_pod.h"
+
+namespace vpod::testing {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::MethodDescriptor;
+using google::protobuf::Reflection;
+using Random = std::mt19937_64;
+
+constexpr int kMaxDepth = 4;
+constexpr size_t kMaxMemoryGrowth = 128 << 20;  // of the process; its arenas breathe
+constexpr int kMaxDescriptorGrowth = 16;
+
+uint64_t NumberFrom(const char* variable, uint64_t absent) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? absent : std::strtoull(text, nullptr, 10);
+}
+
+// Values at the edges more often than others.
+uint64_t AnyNumber(Random& random) {
+  static const uint64_t edges[] = {0,   1,     2,          4,         63,        64,
+                                   255, 65536, UINT32_MAX, INT64_MAX, UINT64_MAX};
+  return random() % 4 == 0 ? random() : edges[random() % std::size(edges)];
+}
+
+// Names of things that are there, that are not, and of nothing.
+std::string AnyText(const FieldDescriptor& field, Random& random) {
+  if (field.name() == "allocation_id" && random() % 2 == 0) return "a1";
+  static const std::string words[] = {"",
+                                      "p1",
+                                      "p2",
+                                      "x",
+                                      "127.10.0.1",
+                                      "127.0.0.1:1",
+                                      "torus",
+                                      "ringswnc",
+                                      "W_0",
+                                      "../../etc",
+                                      "a|b c",
+                                      "%s%n",
+                                      "\n",
+                                      "\xc3\xa9",
+                                      std::string(63, 'i'),
+                                      std::string(100000, 'l')};
+  return words[random() % std::size(words)];
+}
+
+void Fill(Message& message, Random& random, int depth);
+
+void FillField(Message& message, const FieldDescriptor& field, Random& random, int depth) {
+  const Reflection& reflection = *message.GetReflection();
+  const bool repeated = field.is_repeated();
+#define VPOD_SET(type, value)                                \
+  repeated ? reflection.Add##type(&message, &field, (value)) \
+           : reflection.Set##type(&message, &field, (value))
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return VPOD_SET(Int32, static_cast<int32_t>(AnyNumber(random)));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return VPOD_SET(Int64, static_cast<int64_t>(AnyNumber(random)));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return VPOD_SET(UInt32, static_cast<uint32_t>(AnyNumber(random)));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return VPOD_SET(UInt64, AnyNumber(random));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return VPOD_SET(Double, static_cast<double>(AnyNumber(random)) * (random() % 2 ? 1 : -1e-9));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return VPOD_SET(Float, static_cast<float>(AnyNumber(random)));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return VPOD_SET(Bool, random() % 2 == 0);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return VPOD_SET(EnumValue, static_cast<int>(random() % 12));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return VPOD_SET(String, AnyText(field, random));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return Fill(repeated ? *reflection.AddMessage(&message, &field)
+                           : *reflection.MutableMessage(&message, &field),
+                  random, depth + 1);
+  }
+#undef VPOD_SET
+}
+
+void Fill(Message& message, Random& random, int depth) {
+  if (depth > kMaxDepth) return;
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    if (random() % 3 == 0) continue;
+    const uint64_t count = field.is_repeated() ? random() % 4 : 1;
+    for (uint64_t n = 0; n < count; ++n) FillField(message, field, random, depth);
+  }
+}
+
+void Mutate(std::string& bytes, Random& random) {
+  for (uint64_t rounds = 1 + random() % 8; rounds > 0 && !bytes.empty(); --rounds) {
+    const size_t at = random() % bytes.size();
+    switch (random() % 4) {
+      case 0:
+        bytes[at] = static_cast<char>(random());
+        break;
+      case 1:
+        bytes.resize(at);
+        break;
+      case 2:
+        bytes.insert(at, std::string(random() % 16, static_cast<char>(random())));
+        break;
+      default:
+        bytes += bytes.substr(at, random() % 64);
+    }
+  }
+}
+
+std::string AnyBytes(const MethodDescriptor& method, Random& random) {
+  if (random() % 8 == 0) {
+    std::string bytes(random() % 512, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    return bytes;
+  }
+  static google::protobuf::DynamicMessageFactory factory;
+  const std::unique_ptr<Message> message(factory.GetPrototype(method.input_type())->New());
+  Fill(*message, random, 0);
+  std::string bytes = message->SerializePartialAsString();
+  if (random() % 2 == 0) Mutate(bytes, random);
+  return bytes;
+}
+
+struct Footprint {
+  size_t memory_bytes = 0;
+  int descriptors = 0;
+};
+
+Footprint FootprintOf(int pid) {
+  Footprint footprint;
+  const std::string at = "/proc/" + std::to_string(pid);
+  size_t pages = 0;
+  std::ifstream(at + "/statm") >> pages >> pages;
+  footprint.memory_bytes = pages * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(at + "/fd"))
+    ++footprint.descriptors;
+  return footprint;
+}
+
+TEST(FuzzTest, DaemonsOutliveWhateverIsSent) {
+  const uint64_t messages = NumberFrom("VPOD_FUZZ_MESSAGES", 20000);
+  const uint64_t seed = NumberFrom("VPOD_FUZZ_SEED", std::random_device()());
+  std::fprintf(stderr, "VPOD_FUZZ_SEED=%lu VPOD_FUZZ_MESSAGES=%lu\n", seed, messages);
+  SecurePod pod({"--log-level", "error"});
+  ASSERT_TRUE(pod.ready());
+  // The certificate of a daemon opens every call of an agent, the key all those of the controller.
+  const base::Tls tls = pod.Certificates("server");
+  struct Target {
+    std::shared_ptr<grpc::Channel> channel;
+    std::vector<const MethodDescriptor*> methods;
+    int pid;
+    Footprint before;
+  };
+  Target targets[] = {
+      {base::Connect(pod.server(), base::Peer::kController, tls),
+       ControllerMethods(),
+       pod.server_pid(),
+       {}},
+      {base::Connect(pod.agent(), base::Peer::kAgent, tls), AgentMethods(), pod.agent_pid(), {}}};
+  const std::map<std::string, std::string> root = {{"vipu-user-id", "root"},
+                                                   {"vipu-access-key", pod.key("root")}};
+  Random random(seed);
+  for (uint64_t sent = 0; sent < messages; ++sent) {
+    if (sent == messages / 5) {  // warm
+      for (Target& target : targets) target.before = FootprintOf(target.pid);
+    }
+    Target& target = targets[sent % std::size(targets)];
+    const MethodDescriptor& method = *target.methods[random() % target.methods.size()];
+    const grpc::Status status = CallRaw(*target.channel, method, AnyBytes(method, random), root);
+    ASSERT_NE(status.error_code(), grpc::UNAVAILABLE)
+        << "message " << sent << ", " << method.full_name() << ": " << status.error_message()
+        << "\n"
+        << pod.LastWords();
+    ASSERT_NE(status.error_code(), grpc::DEADLINE_EXCEEDED)
+        << "message " << sent << ", " << method.full_name();
+    ASSERT_EQ(kill(target.pid, 0), 0) << method.full_name();
+  }
+  for (const Target& target : targets) {
+    const Footprint after = FootprintOf(target.pid);
+    EXPECT_LT(after.memory_bytes, target.before.memory_bytes + kMaxMemoryGrowth) << target.pid;
+    EXPECT_LT(after.descriptors, target.before.descriptors + kMaxDescriptorGrowth) << target.pid;
+    std::fprintf(stderr, "pid %d: %zu KiB and %d descriptors, %zu KiB and %d when warm\n",
+                 target.pid, after.memory_bytes >> 10, after.descriptors,
+                 target.before.memory_bytes >> 10, target.before.descriptors);
+  }
+  pod.EnsurePartition();  // and the POD still does its work
+}
+
+}  // namespace
+}  // namespace vpod::testing
