@@ -59,8 +59,6 @@ void AddOptions(CLI::App& app, ServerOptions& options) {
       "host:port of the metrics; default: 127.0.0.1:2113, or a free port if it is taken");
   app.add_flag("--insecure-listen", options.insecure_listen,
                "Allow end-points beyond loopback without --secure or --tls");
-  app.add_flag("--require-encrypted-fabric", options.require_encrypted_fabric,
-               "Refuse partitions whose tensors would travel between agents in clear");
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
   app.add_option("--log-file", options.log_file, "Log file; default stderr");

@@ -19,7 +19,6 @@ struct ServerOptions {
   bool tls = false;
   bool insecure_listen = false;
   bool version = false;
-  bool require_encrypted_fabric = false;
   std::string default_user_id;  // of --init --secure; empty: the OS user
   std::vector<std::string> tls_hosts;
   std::string storage = "vipu-server.db";

@@ -70,6 +70,14 @@ void SetJobEnvironment(const std::string& job_id, const vipu::ClientConfig& serv
   unsetenv(vipu::kOfflineVariable);
   setenv("VIPU_CLI_API_USER_ID", server.user_id.c_str(), 1);
   if (!server.access_key.empty()) setenv("VIPU_CLI_API_ACCESS_KEY", server.access_key.c_str(), 1);
+  if (server.tls.has_value()) {
+    const base::TlsFiles& files = server.tls->files;
+    for (const auto& [name, path] : {std::pair("VIPU_CLI_TLS_CA", files.ca),
+                                     {"VIPU_CLI_TLS_CERT", files.certificate},
+                                     {"VIPU_CLI_TLS_KEY", files.key}}) {
+      setenv(name, std::filesystem::absolute(path).c_str(), 1);
+    }
+  }
 }
 
 // The same for a job without IPUs, which has no variables of a partition.

@@ -189,6 +189,20 @@ TEST_F(PermissionTableTest, UsersWorkWithTheToolsAndStrangersAreTold) {
   EXPECT_EQ(pod_->RunAs("alice", {"vipu", "remove", "partition", "p2"}).code, 0);
 }
 
+TEST_F(PermissionTableTest, ToolsWithoutTheRightCertificatesSayWhy) {
+  const Outcome plain =
+      pod_->RunAs("alice", {"env", "-u", "VIPU_CLI_TLS_CA", "-u", "VIPU_CLI_TLS_CERT", "-u",
+                            "VIPU_CLI_TLS_KEY", "vipu", "list", "partitions"});
+  EXPECT_EQ(plain.code, 1);
+  EXPECT_EQ(plain.err, "vipu: error: Cannot connect to the V-IPU server at " + pod_->server() +
+                           ". It closed the connection: it may expect TLS (--tls-ca, --tls-cert, "
+                           "--tls-key).\n");
+  const Outcome half =
+      pod_->RunAs("alice", {"env", "-u", "VIPU_CLI_TLS_KEY", "vipu", "list", "partitions"});
+  EXPECT_EQ(half.code, 2);
+  EXPECT_NE(half.err.find("--tls-key is missing"), std::string::npos) << half.err;
+}
+
 TEST_F(PermissionTableTest, SecretsAreInNoLog) {
   pod_->EnsurePartition();
   vipu::Client alice(pod_->ConfigOf("alice"), std::chrono::seconds(20));
