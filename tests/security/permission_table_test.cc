@@ -189,6 +189,25 @@ TEST_F(PermissionTableTest, UsersWorkWithTheToolsAndStrangersAreTold) {
   EXPECT_EQ(pod_->RunAs("alice", {"vipu", "remove", "partition", "p2"}).code, 0);
 }
 
+TEST_F(PermissionTableTest, JobsRunOverTls) {
+  ASSERT_EQ(
+      pod_->RunAs("alice", {"vipu", "create", "partition", "p4", "--size", "2", "--reconfigurable"})
+          .code,
+      0);
+  const auto job = [&](const std::string& user) {
+    return pod_->RunAs(user, {"poprun", "--vipu-partition", "p4", "--num-instances", "2",
+                              "--num-replicas", "2", "replica_job", "--runs", "2"});
+  };
+  const Outcome ran = job("alice");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const Outcome refused = job("bob");  // of the allocation, but the devices are not shared
+  EXPECT_NE(refused.code, 0);
+  EXPECT_NE(refused.err.find("User bob may not use the devices of partition p4."),
+            std::string::npos)
+      << refused.err;
+  EXPECT_EQ(pod_->RunAs("alice", {"vipu", "remove", "partition", "p4"}).code, 0);
+}
+
 TEST_F(PermissionTableTest, ToolsWithoutTheRightCertificatesSayWhy) {
   const Outcome plain =
       pod_->RunAs("alice", {"env", "-u", "VIPU_CLI_TLS_CA", "-u", "VIPU_CLI_TLS_CERT", "-u",
