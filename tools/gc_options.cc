@@ -5,40 +5,75 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 
 namespace vpod::tools {
 
-void validate(boost::any& value, const std::vector<std::string>& words, DeviceOption*, int) {
-  po::validators::check_first_occurrence(value);
+namespace {
+
+uint32_t ParseNumber(const std::vector<std::string>& words) {
   const std::string& text = po::validators::get_single_string(words);
-  DeviceOption device;
+  uint32_t number = 0;
   if (text.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) ||
-      !absl::SimpleAtoi(text, &device.id)) {
+      !absl::SimpleAtoi(text, &number)) {
     throw po::invalid_option_value(text);
   }
-  value = device;
+  return number;
+}
+
+}  // namespace
+
+void validate(boost::any& value, const std::vector<std::string>& words, DeviceOption*, int) {
+  po::validators::check_first_occurrence(value);
+  value = DeviceOption{ParseNumber(words)};
+}
+
+void validate(boost::any& value, const std::vector<std::string>& words, NumberOption*, int) {
+  po::validators::check_first_occurrence(value);
+  value = NumberOption{ParseNumber(words)};
+}
+
+std::ostream& operator<<(std::ostream& stream, const NumberOption& number) {
+  return stream << number.value;
+}
+
+absl::Status CheckRange(const std::string& option, NumberOption number, uint32_t low,
+                        uint32_t high) {
+  if (number.value >= low && number.value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", option, " is ", number.value, ", must be ", low, " to ", high));
 }
 
 int ParseGcOptions(const std::string& tool, int argc, char** argv,
-                   const po::options_description& options, po::variables_map& values) {
+                   const po::options_description& options, po::variables_map& values,
+                   const std::string& version) {
   try {
     // No positional words: a stray one is an error, not ignored.
     po::store(po::command_line_parser(argc, argv).options(options).positional({}).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
-    std::fprintf(stderr, "%s: error: %s. Try '%s --help'.\n", tool.c_str(), error.what(),
-                 tool.c_str());
-    return 2;
+    return UsageError(tool, error.what());
   }
   if (values.count("help") > 0) {
     std::cout << "Usage: " << tool << " [options]\n" << options;
     return 0;
   }
+  if (values.count("version") > 0) {
+    std::printf("%s\n", version.c_str());
+    return 0;
+  }
   return -1;
 }
 
-void GcError(const std::string& tool, const absl::Status& status) {
+int UsageError(const std::string& tool, const std::string& what) {
+  std::fprintf(stderr, "%s: error: %s. Try '%s --help'.\n", tool.c_str(), what.c_str(),
+               tool.c_str());
+  return 2;
+}
+
+int GcError(const std::string& tool, const absl::Status& status) {
   std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), std::string(status.message()).c_str());
+  return 1;
 }
 
 }  // namespace vpod::tools

@@ -18,12 +18,29 @@ struct DeviceOption {
 };
 void validate(boost::any& value, const std::vector<std::string>& words, DeviceOption*, int);
 
-// Parses; -1 to go on, else the exit status: 0 after --help, 2 after wrong usage, which is
-// reported.
-int ParseGcOptions(const std::string& tool, int argc, char** argv,
-                   const po::options_description& options, po::variables_map& values);
+// Any other whole number, likewise.
+struct NumberOption {
+  uint32_t value = 0;
+};
+void validate(boost::any& value, const std::vector<std::string>& words, NumberOption*, int);
+std::ostream& operator<<(std::ostream& stream, const NumberOption& number);  // for --help
+// InvalidArgument naming the option and the range.
+absl::Status CheckRange(const std::string& option, NumberOption number, uint32_t low,
+                        uint32_t high);
 
-// One line on stderr: "gc-info: error: what".
-void GcError(const std::string& tool, const absl::Status& status);
+// What --version prints (spec/gc-tools.md 1.1).
+inline constexpr char kToolVersion[] = "1.3.0";
+
+// Parses; -1 to go on, else the exit status: 0 after --help and --version, 2 after wrong usage,
+// which is reported.
+int ParseGcOptions(const std::string& tool, int argc, char** argv,
+                   const po::options_description& options, po::variables_map& values,
+                   const std::string& version = kToolVersion);
+
+// Reports wrong usage that the options alone do not show; the exit status, 2.
+int UsageError(const std::string& tool, const std::string& what);
+
+// One line on stderr: "gc-info: error: what"; the exit status, 1.
+int GcError(const std::string& tool, const absl::Status& status);
 
 }  // namespace vpod::tools

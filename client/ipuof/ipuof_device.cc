@@ -213,6 +213,7 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
   for (uint32_t id : candidates) {
     LeaseOptions lease;
     lease.device_id = id;
+    lease.monitoring = options.monitoring;
     lease.job = options.job;
     auto parts = Lease::AttachParts(partition, lease);
     if (!parts.ok()) {

@@ -12,8 +12,9 @@
 namespace vpod::ipuof {
 
 struct DeviceOptions {
-  v1::JobMember job;   // replicas, IPUs per replica and place in the job
-  int device_id = -1;  // negative: the first free device of the right size
+  v1::JobMember job;        // replicas, IPUs per replica and place in the job
+  int device_id = -1;       // negative: the first free device of the right size
+  bool monitoring = false;  // as LeaseOptions::monitoring
 };
 
 // Attaches. ResourceExhausted when no device is free ("Failed to acquire 4 IPU(s): …").

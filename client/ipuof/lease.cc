@@ -204,7 +204,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   open->set_fabric_key(partition.config.fabric_key());
   *open->mutable_job() = options.job;
   *open->mutable_process() = ThisProcess();
-  open->set_monitoring(vipu::Environment("GCDA_MONITOR") == "1" ||
+  open->set_monitoring(options.monitoring || vipu::Environment("GCDA_MONITOR") == "1" ||
                        vipu::Environment("GCDA_OPTIONS").find("\"enableMonitoring\":\"true\"") !=
                            std::string::npos);
   v1::AttachEvent event;
@@ -392,7 +392,8 @@ absl::StatusOr<std::vector<base::Cycles>> Lease::Counters() {
   return counters;
 }
 
-absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device_id) {
+absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device_id,
+                         bool initialise_parity) {
   VPOD_ASSIGN_OR_RETURN(
       const arch::IpuRange range,
       arch::IpusOfDevice(static_cast<uint32_t>(partition.config.devices_size()), device_id));
@@ -402,6 +403,7 @@ absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device
     request.set_partition_id(partition.partition_id);
     request.set_gcd_id(partition.gcd);
     request.set_device_id(device_id);
+    request.set_initialise_parity(initialise_parity);
     request.set_fabric_key(partition.config.fabric_key());
     v1::ResetDeviceReply reply;
     grpc::ClientContext context;

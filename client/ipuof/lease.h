@@ -26,6 +26,7 @@ struct LeaseOptions {
   std::string endpoint;  // of the agent (host:port)
   uint32_t part = 0, num_parts = 1;
   bool reserve_only = false;  // poprun's parent device
+  bool monitoring = false;    // shows temperature and power to monitors, as GCDA_MONITOR=1 does
   v1::JobMember job;
   // Called on an event thread: lines for the user, and the end of the job. By default notices and
   // lost instances go to stderr.
@@ -73,8 +74,10 @@ class Lease {
 // SIGTERM, so that mpirun blames the instance that was lost.
 absl::Status AwaitTheEnd(const absl::Status& status);
 
-// Resets a device that nobody holds.
-absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device_id);
+// Resets a device that nobody holds; `initialise_parity` makes its tile memory usable after a
+// parity error.
+absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device_id,
+                         bool initialise_parity);
 
 // This process, as monitors show it.
 v1::ProcessInfo ThisProcess();

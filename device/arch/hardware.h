@@ -24,6 +24,8 @@ inline constexpr uint32_t kMaxIpusPerLinkDomain = 64;  // A datasheet: one POD64
 inline constexpr double kExchangeBytesPerCycle = 4;           // C per tile and direction
 inline constexpr double kHostBytesPerSecond = 7.2e9;          // F2 per IPU and direction
 inline constexpr double kHostBytesPerSecondPerTile = 0.11e9;  // F2
+inline constexpr double kHostPortBytesPerSecond =
+    0.9 * 12.5e9;  // F15 host to a machine's gateway, 1 port per direction
 inline constexpr double kDdrBytesPerSecond = 28.8e9;  // F3 per machine; a host byte counts twice
 inline constexpr double kLinkBytesPerSecond =
     0.83 * 16e9;                             // A 128 Gb/s per direction, F1 efficiency

@@ -55,24 +55,37 @@ TEST(CostTest, AllReduceExample) {
 // spec/hardware.md 3.3: 24 MiB take 4,628,154 cycles at 1.33 GHz, i.e. 7.2 GB/s; one machine's DDR
 // halves it when all four IPUs stream at once, which is what the price assumes.
 TEST(CostTest, StreamsAreBoundByTheGatewayMemory) {
-  const Cost cost = StreamCost(24 << 20, {1.33e9, 1, 1});
+  const Cost cost = StreamCost(24 << 20, arch::kTilesPerIpu, {1.33e9, 1, 1});
   EXPECT_GT(cost.exchange.value(), 4'628'154u);
 }
 
 TEST(CostTest, StreamsCountTheirBytes) {
   program::v1::Executable executable;
-  program::v1::Tensor* tensor = executable.add_ipus()->add_tensors();
-  tensor->set_type(FLOAT16);
-  tensor->add_dims(100);
+  executable.add_ipus();
+  for (int i = 0; i < 2; ++i) {
+    program::v1::Stream* stream = executable.add_streams();
+    stream->set_type(FLOAT16);
+    stream->add_dims(100);
+  }
   auto* instructions = executable.add_programs()->add_blocks()->mutable_instructions();
   program::v1::Repeat* repeat = instructions->Add()->mutable_repeat();
   repeat->set_count(3);
-  repeat->add_body()->mutable_stream_in()->set_tensor(0);
-  repeat->add_body()->mutable_stream_in()->set_tensor(0);
-  instructions->Add()->mutable_stream_out()->set_tensor(0);
+  repeat->add_body()->mutable_stream_in()->set_stream(0);
+  repeat->add_body()->mutable_stream_in()->set_stream(0);
+  instructions->Add()->mutable_stream_out()->set_stream(1);
   const Cost cost = PriceProgram(executable, 0, 0, {1.33e9, 1, 1});
   EXPECT_EQ(cost.from_host.value(), 1200u);
   EXPECT_EQ(cost.to_host.value(), 200u);
+}
+
+// F2: 32 tiles move 3.52 GB/s, eight a quarter of it.
+TEST(CostTest, StreamsOfFewTilesAreBoundByThem) {
+  const Topology one{1.33e9, 1, 1};
+  const auto seconds = [&](uint32_t tiles) {
+    return static_cast<double>(StreamCost(352'000'000, tiles, one).exchange.value()) / 1.33e9;
+  };
+  EXPECT_NEAR(seconds(32), 0.1, 1e-4);
+  EXPECT_NEAR(seconds(8), 0.4, 1e-4);
 }
 
 }  // namespace

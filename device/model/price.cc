@@ -88,9 +88,9 @@ class Pricer {
       case Instruction::kAllReduce:
         return AllReduce(instruction.all_reduce());
       case Instruction::kStreamIn:
-        return StreamIn(Type(instruction.stream_in().tensor()).bytes());
+        return StreamIn(instruction.stream_in().stream());
       case Instruction::kStreamOut:
-        return StreamOut(Type(instruction.stream_out().tensor()).bytes());
+        return StreamOut(instruction.stream_out().stream());
       case Instruction::kSend:
         return InterIpuCopyCost(Type(instruction.send().tensor()).bytes(), ipu_,
                                 instruction.send().to_ipu(), topology_);
@@ -162,16 +162,26 @@ class Pricer {
     return cost;
   }
 
-  Cost StreamIn(uint64_t bytes) const {
-    Cost cost = StreamCost(bytes, topology_);
-    cost.from_host = Bytes(bytes);
+  Cost StreamIn(uint32_t stream) const {
+    Cost cost = Stream(stream);
+    cost.from_host = StreamBytes(stream);
     return cost;
   }
 
-  Cost StreamOut(uint64_t bytes) const {
-    Cost cost = StreamCost(bytes, topology_);
-    cost.to_host = Bytes(bytes);
+  Cost StreamOut(uint32_t stream) const {
+    Cost cost = Stream(stream);
+    cost.to_host = StreamBytes(stream);
     return cost;
+  }
+
+  Bytes StreamBytes(uint32_t index) const {
+    return Bytes(program::TypeOf(executable_.streams(static_cast<int>(index))).bytes());
+  }
+
+  Cost Stream(uint32_t index) const {
+    const uint32_t tiles = executable_.streams(static_cast<int>(index)).tiles();
+    return StreamCost(StreamBytes(index).value(), tiles == 0 ? arch::kTilesPerIpu : tiles,
+                      topology_);
   }
 
   Cost AllReduce(const program::v1::AllReduce& op) const {

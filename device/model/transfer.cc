@@ -22,9 +22,8 @@ Cost ExchangePhase(uint64_t bytes_per_tile) {
   return cost;
 }
 
-Cost StreamCost(uint64_t bytes, const Topology& topology) {
-  const double rate =
-      std::min(arch::kHostBytesPerSecond, arch::kHostBytesPerSecondPerTile * arch::kTilesPerIpu);
+Cost StreamCost(uint64_t bytes, uint32_t tiles, const Topology& topology) {
+  const double rate = std::min(arch::kHostBytesPerSecond, arch::kHostBytesPerSecondPerTile * tiles);
   // The gateway's DDR serves all four IPUs of the machine, and a host byte crosses it twice.
   const double shared = arch::kDdrBytesPerSecond / 2 / arch::kIpusPerMachine;
   Cost cost;

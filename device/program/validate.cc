@@ -3,6 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "device/program/executable.h"
 #include "device/program/meetings.h"
@@ -409,6 +410,10 @@ absl::Status ValidateStreamsAndVariables(const v1::Executable& executable, const
     if (!status.ok() || stream.ipu() >= executable.ipus_per_replica() || stream.name().empty() ||
         !names.insert(stream.name()).second) {
       return Invalid(absl::StrCat("stream '", stream.name(), "': bad name, IPU or shape"));
+    }
+    if (stream.tiles() > arch::kTilesPerIpu) {
+      return Invalid(absl::StrCat("stream '", stream.name(), "' takes ", stream.tiles(),
+                                  " tiles, an IPU has ", arch::kTilesPerIpu));
     }
     const uint64_t transfers = stream.transfers_per_run();
     if (transfers > 0 && type.bytes() <= limits.stream_bytes / transfers) {

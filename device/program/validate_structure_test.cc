@@ -112,6 +112,9 @@ TEST(ValidateStructureTest, RefusesBadStreams) {
   ExpectRefused(WithBlocks({""}, "streams{name:'s'}"), "stream 's': bad name, IPU or shape");
   ExpectRefused(WithBlocks({""}, "streams{name:'s' type:FLOAT32 dims:-4}"), "stream 's': bad");
   ExpectRefused(WithBlocks({""}, "streams{name:'s' type:FLOAT32 ipu:1}"), "stream 's': bad");
+  ExpectValid(WithBlocks({""}, "streams{name:'s' type:FLOAT32 tiles:1472}"));
+  ExpectRefused(WithBlocks({""}, "streams{name:'s' type:FLOAT32 tiles:1473}"),
+                "stream 's' takes 1473 tiles, an IPU has 1472");
 }
 
 TEST(ValidateStructureTest, RefusesStreamsBeyondTheLimitOfBytes) {

@@ -1,7 +1,6 @@
 #include "tools/gc-info/info.h"
 
 #include <algorithm>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "device/arch/device_id.h"
@@ -83,13 +82,24 @@ absl::StatusOr<const IpuTelemetry*> FirstIpu(const MonitoredPartition& partition
   return &partition.ipus[range.first];
 }
 
-absl::StatusOr<std::string> DeviceInfo(const MonitoredPartition& partition, uint32_t device_id) {
+absl::StatusOr<DeviceAttributes> AttributesOf(const MonitoredPartition& partition,
+                                              uint32_t device_id) {
   VPOD_ASSIGN_OR_RETURN(const IpuTelemetry* ipu, FirstIpu(partition, device_id));
-  std::string text = absl::StrCat("Device Info:\n  id: ", device_id, "\n  target: Fabric\n");
-  const std::map<std::string, std::string> sorted(ipu->attributes().begin(),
-                                                  ipu->attributes().end());
-  for (const auto& [key, value] : sorted) absl::StrAppend(&text, "  ", key, ": ", value, "\n");
+  DeviceAttributes attributes(ipu->attributes().begin(), ipu->attributes().end());
+  std::sort(attributes.begin(), attributes.end());
+  attributes.insert(attributes.begin(), {{"id", absl::StrCat(device_id)}, {"target", "Fabric"}});
+  return attributes;
+}
+
+std::string AttributeLines(const DeviceAttributes& attributes) {
+  std::string text;
+  for (const auto& [key, value] : attributes) absl::StrAppend(&text, "  ", key, ": ", value, "\n");
   return text;
+}
+
+absl::StatusOr<std::string> DeviceInfo(const MonitoredPartition& partition, uint32_t device_id) {
+  VPOD_ASSIGN_OR_RETURN(const auto attributes, AttributesOf(partition, device_id));
+  return absl::StrCat("Device Info:\n", AttributeLines(attributes));
 }
 
 }  // namespace vpod::tools

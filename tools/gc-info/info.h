@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,7 +14,14 @@ namespace vpod::tools {
 // single IPUs only, ids go on.
 std::string DeviceListing(const std::vector<MonitoredPartition>& partitions);
 
-// Attributes of a device: those of its first IPU under its own id.
+// Attributes of a device: id and target, then those of its first IPU, sorted.
+using DeviceAttributes = std::vector<std::pair<std::string, std::string>>;
+absl::StatusOr<DeviceAttributes> AttributesOf(const MonitoredPartition& partition,
+                                              uint32_t device_id);
+// "  key: value" lines.
+std::string AttributeLines(const DeviceAttributes& attributes);
+
+// "Device Info:" with the attributes of a device.
 absl::StatusOr<std::string> DeviceInfo(const MonitoredPartition& partition, uint32_t device_id);
 
 // The first IPU of a device; OutOfRange names the ids there are.

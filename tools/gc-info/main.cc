@@ -1,75 +1,121 @@
-// gc-info: devices of the active partition and their attributes.
+// gc-info: devices of the active partition, their attributes and their state. It only reads
+// telemetry: commands that need a device for themselves refuse one that is in use.
 #include <cstdio>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "device/base/status.h"
 #include "tools/gc-info/info.h"
+#include "tools/gc-info/status.h"
 #include "tools/gc-monitor/partitions.h"
 #include "tools/gc_options.h"
 
 namespace vpod::tools {
 namespace {
 
-int Fail(const absl::Status& status) {
-  GcError("gc-info", status);
-  return 1;
+struct Flags {
+  bool list = false, list_all = false, all_partitions = false, info = false, arch = false;
+  bool count = false, clock = false;
+  bool tile_overview = false, xb_status = false, gsp_status = false, pci_status = false;
+  bool nlc_status = false;
+  std::string tile_status, context, register_name;
+  std::vector<std::string> dump_memory;
+  DeviceOption device;
+
+  bool exclusive() const {
+    return tile_overview || xb_status || gsp_status || pci_status || nlc_status ||
+           !tile_status.empty() || !dump_memory.empty();
+  }
+  int commands() const {
+    return list + info + arch + count + clock + tile_overview + xb_status + gsp_status +
+           pci_status + nlc_status + !tile_status.empty() + !dump_memory.empty();
+  }
+};
+
+po::options_description Describe(Flags& flags) {
+  po::options_description options("Allowed options");
+  options.add_options()("help,h", "help")("version,v", "version")                          //
+      ("list-devices,l", po::bool_switch(&flags.list), "devices of the active partition")  //
+      ("list-all-devices,a", po::bool_switch(&flags.list_all), "as -l --all-partitions")   //
+      ("all-partitions", po::bool_switch(&flags.all_partitions),
+       "with -l: the other partitions too")                                                       //
+      ("device-id,d", po::value(&flags.device)->default_value({}, "0"), "device of the command")  //
+      ("device-info,i", po::bool_switch(&flags.info), "attributes of the device")                 //
+      ("ipu-arch", po::bool_switch(&flags.arch), "architecture of the device")                    //
+      ("ipu-count", po::bool_switch(&flags.count), "number of IPUs")                              //
+      ("tile-clock-speed", po::bool_switch(&flags.clock), "clock of the device")                  //
+      ("tile-overview", po::bool_switch(&flags.tile_overview), "state of all tiles")              //
+      ("tile-status", po::value(&flags.tile_status), "registers of a tile, or of all with '-'")   //
+      ("context,c", po::value(&flags.context), "with --tile-status: SU, Wn or n")                 //
+      ("register,r", po::value(&flags.register_name), "with --tile-status: e.g. PC")              //
+      ("dump-mem", po::value(&flags.dump_memory)->multitoken(),
+       "tile memory: tile, start address, bytes")                                             //
+      ("xb-status", po::bool_switch(&flags.xb_status), "registers of the exchange blocks")    //
+      ("gsp-status", po::bool_switch(&flags.gsp_status), "registers of the sync peripheral")  //
+      ("pci-status", po::bool_switch(&flags.pci_status), "link to the gateway")               //
+      ("nlc-status", po::bool_switch(&flags.nlc_status), "links to other IPUs");
+  return options;
 }
 
-int Print(const absl::StatusOr<std::string>& text) {
-  if (!text.ok()) return Fail(text.status());
-  std::fputs(text->c_str(), stdout);
-  return 0;
+absl::Status CheckUsage(const Flags& flags) {
+  if (flags.commands() != 1) {
+    return absl::InvalidArgumentError(
+        "give one of -l, -i, --ipu-arch, --ipu-count, --tile-clock-speed, --tile-overview, "
+        "--tile-status, --dump-mem, --xb-status, --gsp-status, --pci-status, --nlc-status");
+  }
+  if (flags.tile_status.empty() && (!flags.context.empty() || !flags.register_name.empty()))
+    return absl::InvalidArgumentError("--context and --register need --tile-status");
+  if (!flags.tile_status.empty()) VPOD_RETURN_IF_ERROR(CheckTile(flags.tile_status));
+  if (!flags.context.empty()) VPOD_RETURN_IF_ERROR(CheckContext(flags.context));
+  if (!flags.dump_memory.empty()) {
+    if (flags.dump_memory.size() != 3)
+      return absl::InvalidArgumentError("--dump-mem needs a tile, a start address and bytes");
+    VPOD_RETURN_IF_ERROR(CheckTile(flags.dump_memory[0]));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> AttributeLine(const MonitoredPartition& partition, uint32_t device,
                                           const char* key) {
-  const auto ipu = FirstIpu(partition, device);
-  if (!ipu.ok()) return ipu.status();
-  const auto it = (*ipu)->attributes().find(key);
-  if (it == (*ipu)->attributes().end()) {
+  VPOD_ASSIGN_OR_RETURN(const auto* ipu, FirstIpu(partition, device));
+  const auto it = ipu->attributes().find(key);
+  if (it == ipu->attributes().end()) {
     return absl::NotFoundError(absl::StrCat("device ", device, " has no attribute '", key, "'"));
   }
   return it->second + "\n";
 }
 
+absl::StatusOr<std::string> Text(const Flags& flags) {
+  const bool all = flags.list && flags.all_partitions;
+  VPOD_ASSIGN_OR_RETURN(const auto partitions, LookAtPartitions(all));
+  const MonitoredPartition& active = partitions.front();
+  if (flags.list) return DeviceListing(partitions);
+  if (flags.info) return DeviceInfo(active, flags.device.id);
+  if (flags.arch) return AttributeLine(active, flags.device.id, "ipu architecture");
+  if (flags.clock) return AttributeLine(active, flags.device.id, "clock");
+  if (flags.exclusive()) VPOD_RETURN_IF_ERROR(CheckIdle(active, flags.device.id));
+  if (flags.tile_overview) return IdleTileOverview();
+  if (flags.nlc_status) return LinkStatus(active, flags.device.id);
+  if (flags.pci_status) return PciStatus(active, flags.device.id);
+  if (flags.count) return absl::StrCat(active.ipus.size(), "\n");
+  return absl::UnimplementedError("not modelled");
+}
+
 int Main(int argc, char** argv) {
-  bool list = false, list_all = false, all = false, info = false, arch = false, count = false,
-       clock = false;
-  DeviceOption device;
-  po::options_description options("Allowed options");
-  options.add_options()("help,h", "help")("version,v", "version")                           //
-      ("list-devices,l", po::bool_switch(&list), "devices of the active partition")         //
-      ("list-all-devices,a", po::bool_switch(&list_all), "as -l --all-partitions")          //
-      ("all-partitions", po::bool_switch(&all), "with -l: the other partitions too")        //
-      ("device-id,d", po::value(&device)->default_value({}, "0"), "device of the command")  //
-      ("device-info,i", po::bool_switch(&info), "attributes of the device")                 //
-      ("ipu-arch", po::bool_switch(&arch), "architecture of the device")                    //
-      ("ipu-count", po::bool_switch(&count), "number of IPUs")                              //
-      ("tile-clock-speed", po::bool_switch(&clock), "clock of the device");
+  Flags flags;
+  const po::options_description options = Describe(flags);
   po::variables_map values;
   if (const int code = ParseGcOptions("gc-info", argc, argv, options, values); code >= 0)
     return code;
-  if (values.count("version") > 0) {
-    std::printf("1.3.0\n");
-    return 0;
+  if (flags.list_all) flags.list = flags.all_partitions = true;
+  if (const absl::Status usage = CheckUsage(flags); !usage.ok())
+    return UsageError("gc-info", std::string(usage.message()));
+  const auto text = Text(flags);
+  if (!text.ok()) {
+    if (flags.list && absl::IsNotFound(text.status())) std::printf("Graphcore device listing:\n");
+    return GcError("gc-info", text.status());
   }
-  if (list_all) list = all = true;
-  if (list + info + arch + count + clock != 1) {
-    std::fprintf(stderr,
-                 "gc-info: error: give one of -l, -i, --ipu-arch, --ipu-count, --tile-clock-speed. "
-                 "Try 'gc-info --help'.\n");
-    return 2;
-  }
-  const auto partitions = LookAtPartitions(all);
-  if (!partitions.ok()) {
-    if (list && absl::IsNotFound(partitions.status())) std::printf("Graphcore device listing:\n");
-    return Fail(partitions.status());
-  }
-  const MonitoredPartition& active = partitions->front();
-  if (list) return Print(DeviceListing(*partitions));
-  if (info) return Print(DeviceInfo(active, device.id));
-  if (arch) return Print(AttributeLine(active, device.id, "ipu architecture"));
-  if (clock) return Print(AttributeLine(active, device.id, "clock"));
-  std::printf("%zu\n", active.ipus.size());
+  std::fputs(text->c_str(), stdout);
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "client/ipuof/lease.h"
 #include "client/render/table.h"
 #include "tools/gc-monitor/monitor.h"
@@ -17,7 +18,7 @@ namespace vpod::tools {
 namespace {
 
 struct Flags {
-  bool all_partitions = false, no_card_info = false, json = false, csv = false, version = false;
+  bool all_partitions = false, no_card_info = false, json = false, csv = false;
   std::string watch;
 };
 
@@ -78,15 +79,15 @@ int Main(int argc, char** argv) {
       ("csv", po::bool_switch(&flags.csv), "comma-separated values")                   //
       ("watch", po::value(&flags.watch)->implicit_value("1"),
        "redraw every so many seconds until Ctrl-C");
-  if (argc > 1 && std::string(argv[1]) == "version") flags.version = true;
-  if (flags.version) --argc;
-  po::variables_map values;
-  if (const int code = ParseGcOptions("gc-monitor", argc, argv, options, values); code >= 0)
-    return code;
-  if (flags.version || values.count("version") > 0) {
-    std::printf("Poplar version: 1.3.0\n");
+  const std::string version = absl::StrCat("Poplar version: ", kToolVersion);
+  if (argc == 2 && std::string(argv[1]) == "version") {
+    std::printf("%s\n", version.c_str());
     return 0;
   }
+  po::variables_map values;
+  if (const int code = ParseGcOptions("gc-monitor", argc, argv, options, values, version);
+      code >= 0)
+    return code;
   if (flags.watch.empty()) return Show(flags);
   double seconds = 0;
   if (!absl::SimpleAtod(flags.watch, &seconds) || !(seconds >= 0.1 && seconds <= 86400)) {

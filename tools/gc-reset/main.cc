@@ -1,6 +1,4 @@
-// gc-reset: resets the IPUs of a device.
-#include <cstdio>
-
+// gc-reset: resets the IPUs of a device; silent on success.
 #include "client/ipuof/lease.h"
 #include "client/vipu/ipuof_config.h"
 #include "tools/gc_options.h"
@@ -18,22 +16,13 @@ int Main(int argc, char** argv) {
   po::variables_map values;
   if (const int code = ParseGcOptions("gc-reset", argc, argv, options, values); code >= 0)
     return code;
-  if (values.count("version") > 0) {
-    std::printf("1.3.0\n");
-    return 0;
-  }
-  if (values.count("device-id") == 0) {
-    std::fprintf(stderr,
-                 "gc-reset: error: the option '--device-id' is required but missing. Try 'gc-reset "
-                 "--help'.\n");
-    return 2;
-  }
+  if (values.count("device-id") == 0)
+    return UsageError("gc-reset", "the option '--device-id' is required but missing");
   const auto partition = vipu::FindActivePartition();
   absl::Status status = partition.status();
-  if (status.ok()) status = ipuof::ResetDevice(*partition, device.id);
+  if (status.ok()) status = ipuof::ResetDevice(*partition, device.id, parity);
   if (status.ok()) return 0;
-  GcError("gc-reset", status);
-  return 1;
+  return GcError("gc-reset", status);
 }
 
 }  // namespace

@@ -1,0 +1,59 @@
+// A device with a fault, to show that tests of devices find it: from a given run on, each run flips
+// a bit in the last byte that IPU 0 sent on the last stream to the host.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/session/device.h"
+#include "device/program/executable.h"
+#include "device/program/stream_layout.h"
+
+namespace vpod::tools {
+
+class FaultyDevice : public session::Device {
+ public:
+  // Runs are counted from 0.
+  FaultyDevice(std::unique_ptr<session::Device> sound, int first_faulty_run)
+      : sound_(std::move(sound)), runs_until_fault_(first_faulty_run) {}
+
+  uint32_t local_replicas() const override { return sound_->local_replicas(); }
+  double clock_hz() const override { return sound_->clock_hz(); }
+  std::string name() const override { return sound_->name(); }
+  std::byte* Slot(uint32_t slot) override { return sound_->Slot(slot); }
+  absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
+    return sound_->WriteVariable(name, bytes);
+  }
+  absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) override {
+    return sound_->ReadVariable(name, replica);
+  }
+  absl::StatusOr<std::vector<base::Cycles>> Counters() override { return sound_->Counters(); }
+
+  absl::Status Load(const std::string& bytes) override {
+    auto executable = program::Executable::Parse(bytes);
+    if (!executable.ok()) return executable.status();
+    const program::v1::Executable& text = (*executable)->proto();
+    const program::StreamLayout layout(text, local_replicas());
+    for (int i = 0; i < text.streams_size(); ++i) {
+      if (text.streams(i).to_device()) continue;
+      const auto stream = static_cast<uint32_t>(i);
+      faulty_byte_ = layout.Offset(stream, 0, layout.Transfers(stream)) - 1;
+    }
+    return sound_->Load(bytes);
+  }
+
+  absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
+    auto cycles = sound_->Run(program, slot);
+    if (--runs_until_fault_ < 0) sound_->Slot(slot)[faulty_byte_] ^= std::byte{0x10};
+    return cycles;
+  }
+
+ private:
+  const std::unique_ptr<session::Device> sound_;
+  int runs_until_fault_;
+  uint64_t faulty_byte_ = 0;  // in the slot
+};
+
+}  // namespace vpod::tools

@@ -1,0 +1,62 @@
+// Builds the executables of test programs directly: one IPU a replica, every tensor at a place of
+// its own. Test programs need to say exactly what runs, which a compiler is free to change.
+//
+//   ProgramBuilder builder;
+//   const uint32_t data = builder.Tensor({UINT32, {1472, 64}});
+//   const uint32_t in = builder.Stream("in", Direction::kToDevice, {UINT32, {1472, 64}});
+//   builder.Program("write").StreamIn(in, data);
+//   session::Session::Create(std::move(device), builder.Compiled());
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/compiler/compiler.h"
+#include "device/program/tensor_type.h"
+#include "proto/program/v1/program.pb.h"
+
+namespace vpod::tools {
+
+// A list of instructions that grows: a program, or the body of a repeat. Valid as long as its
+// builder. Arguments are indices of tensors and streams.
+class Steps {
+ public:
+  using List = google::protobuf::RepeatedPtrField<program::v1::Instruction>;
+  explicit Steps(List* list) : list_(list) {}
+
+  void Fill(uint32_t tensor, double value);
+  void Unary(program::v1::UnaryOperator op, uint32_t input, uint32_t output);
+  void Binary(program::v1::BinaryOperator op, uint32_t a, uint32_t b, uint32_t output);
+  void MatMul(uint32_t a, uint32_t b, uint32_t output);
+  void Reduce(program::v1::ReduceOperator op, uint32_t input, uint32_t output,
+              const std::vector<uint32_t>& axes);
+  void StreamIn(uint32_t stream, uint32_t tensor);
+  void StreamOut(uint32_t stream, uint32_t tensor);
+  Steps Repeat(uint32_t count);
+
+ private:
+  List* list_;
+};
+
+enum class Direction { kToDevice, kFromDevice };
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder();
+
+  uint32_t Tensor(const program::TensorType& type);
+  // `tiles` 0: all of the IPU exchange with the host.
+  uint32_t Stream(const std::string& name, Direction direction, const program::TensorType& type,
+                  uint32_t transfers_per_run = 1, uint32_t tiles = 0);
+  Steps Program(const std::string& name);
+
+  // Programs are numbered in the order of their making.
+  const program::v1::Executable& executable() const { return executable_; }
+  // For a session; variables there are none.
+  compiler::Compiled Compiled() const;
+
+ private:
+  program::v1::Executable executable_;
+};
+
+}  // namespace vpod::tools

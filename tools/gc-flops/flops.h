@@ -1,0 +1,36 @@
+// Rate of the AMP units (spec/gc-tools.md 7): each tile multiplies 8192 rows with one 16-output
+// panel of weights, on all tiles at once, and every element of the product is checked.
+//
+// The figure is operations / cycles of the AMP units. Those are the measured cycles of the run less
+// what the price list puts on bringing the operands to the tiles, adding partial products and
+// control: the operands of the real test stay where they are.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/session/device.h"
+#include "proto/program/v1/program.pb.h"
+#include "tools/device_test/device_test.h"
+
+namespace vpod::tools {
+
+struct FlopsReport {
+  std::string precision;  // FP16 or FP32
+  double teraflops = 0;   // of the slowest IPU
+  double seconds = 0;     // modelled, of the whole run
+  double clock_hz = 0;
+  double wall_seconds = 0;  // the emulating host's
+  double wall_teraflops = 0;
+};
+
+// FLOAT16 or FLOAT32. DataLoss: a product is wrong.
+absl::StatusOr<FlopsReport> MeasureFlops(std::unique_ptr<session::Device> device,
+                                         program::v1::DataType type);
+
+// What follows "Starting … calculation...".
+std::string FlopsText(const FlopsReport& report, bool wall);
+Rows FlopsRows(uint32_t device_id, const FlopsReport& report, bool wall);
+
+}  // namespace vpod::tools

@@ -1,0 +1,90 @@
+#include "tools/gc-info/status.h"
+
+#include <initializer_list>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "device/arch/device_id.h"
+#include "device/arch/hardware.h"
+#include "device/base/status.h"
+#include "tools/gc-info/info.h"
+
+namespace vpod::tools {
+namespace {
+
+// Columns of supertiles: 0-7 north of the exchange, 8-15 south of it.
+constexpr uint32_t kColumns = 16;
+constexpr uint32_t kTilesPerSupertile = 4;
+constexpr uint32_t kRows = arch::kTilesPerIpu / kTilesPerSupertile / kColumns;
+
+std::string Lines(const telemetry::v1::IpuTelemetry& ipu, const std::string& prefix,
+                  std::initializer_list<const char*> keys) {
+  std::string text;
+  for (const char* key : keys) {
+    const auto it = ipu.attributes().find(key);
+    if (it != ipu.attributes().end()) absl::StrAppend(&text, prefix, key, ": ", it->second, "\n");
+  }
+  return text;
+}
+
+bool IsNumberUpTo(absl::string_view text, uint32_t largest) {
+  uint32_t number = 0;
+  return absl::SimpleAtoi(text, &number) && number <= largest;
+}
+
+}  // namespace
+
+absl::Status CheckIdle(const MonitoredPartition& partition, uint32_t device_id) {
+  VPOD_ASSIGN_OR_RETURN(
+      const auto range,
+      arch::IpusOfDevice(static_cast<uint32_t>(partition.ipus.size()), device_id));
+  for (uint32_t i = range.first; i < range.first + range.count; ++i) {
+    if (!partition.ipus[i].attached()) continue;
+    const auto& process = partition.ipus[i].process();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "device ", device_id, " is in use by process ", process.pid(), " on ", process.host()));
+  }
+  return absl::OkStatus();
+}
+
+std::string IdleTileOverview() {
+  std::string text = "   ";
+  for (uint32_t column = 0; column < kColumns; ++column)
+    absl::StrAppendFormat(&text, column == 0 ? "%4d" : "%5d", column);
+  text += "\n";
+  for (uint32_t row = 0; row < kRows; ++row) {
+    absl::StrAppendFormat(&text, "%3d", row);
+    for (uint32_t column = 0; column < kColumns; ++column) text += row == 0 ? " xx::" : " ::::";
+    text += "\n";
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> LinkStatus(const MonitoredPartition& partition, uint32_t device_id) {
+  VPOD_ASSIGN_OR_RETURN(const auto* ipu, FirstIpu(partition, device_id));
+  return Lines(*ipu, absl::StrCat("IPUID ", ipu->routing_id(), " "),
+               {"link speed", "link width", "link correctable error count",
+                "link correctable error count (session)"});
+}
+
+absl::StatusOr<std::string> PciStatus(const MonitoredPartition& partition, uint32_t device_id) {
+  VPOD_ASSIGN_OR_RETURN(const auto* ipu, FirstIpu(partition, device_id));
+  return Lines(*ipu, "", {"pci id", "pcie physical slot", "host link correctable error count"});
+}
+
+absl::Status CheckTile(const std::string& text) {
+  if (text == "-" || IsNumberUpTo(text, arch::kTilesPerIpu - 1)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is no tile; give 0 to ", arch::kTilesPerIpu - 1));
+}
+
+absl::Status CheckContext(const std::string& text) {
+  const bool worker = text.size() == 2 && text[0] == 'W' &&
+                      IsNumberUpTo(absl::string_view(text).substr(1), arch::kWorkersPerTile - 1);
+  if (text == "SU" || worker || IsNumberUpTo(text, arch::kWorkersPerTile)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is no context; give SU, W0 to W5 or 0 to 6"));
+}
+
+}  // namespace vpod::tools

@@ -1,0 +1,28 @@
+// What the commands of gc-info that need a device for themselves print (spec/gc-tools.md 3.1 and
+// 3.3). Pure functions.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/gc-monitor/monitor.h"
+
+namespace vpod::tools {
+
+// FailedPrecondition naming the process that has one of the device's IPUs; OutOfRange: no such
+// device.
+absl::Status CheckIdle(const MonitoredPartition& partition, uint32_t device_id);
+
+// The state map of an IPU that nobody uses: the tiles next to the exchange wait, all others idle.
+std::string IdleTileOverview();
+
+// Links to other IPUs and to the gateway, of a device's first IPU, one "name: value" a line.
+absl::StatusOr<std::string> LinkStatus(const MonitoredPartition& partition, uint32_t device_id);
+absl::StatusOr<std::string> PciStatus(const MonitoredPartition& partition, uint32_t device_id);
+
+// InvalidArgument unless the text names a tile, or "-" for all; and unless it names a context:
+// "SU", "W0" to "W5" or its number 0 to 6, the supervisor's being 0.
+absl::Status CheckTile(const std::string& text);
+absl::Status CheckContext(const std::string& text);
+
+}  // namespace vpod::tools

@@ -1,0 +1,44 @@
+// Layouts of gc-inventory.
+#include "tools/gc-inventory/inventory.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+namespace vpod::tools {
+namespace {
+
+std::string Golden(const std::string& name) {
+  std::ifstream file("tools/gc-inventory/testdata/" + name);
+  EXPECT_TRUE(file.good()) << name;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<DeviceAttributes> TwoIpus() {
+  MonitoredPartition partition;
+  partition.id = "p1";
+  for (uint32_t i = 0; i < 2; ++i) {
+    telemetry::v1::IpuTelemetry ipu;
+    ipu.set_routing_id(i);
+    auto& attributes = *ipu.mutable_attributes();
+    attributes["board ipu index"] = std::to_string(3 - i);
+    attributes["ipuof partition id"] = "p1";
+    attributes["remote buffers supported"] = "1";
+    partition.ipus.push_back(ipu);
+  }
+  const auto devices = Inventory(partition);
+  EXPECT_TRUE(devices.ok()) << devices.status();
+  return *devices;
+}
+
+TEST(InventoryTest, TextHasSingleIpusBeforeGroups) {
+  EXPECT_EQ(InventoryText(TwoIpus()), Golden("two_ipus.txt"));
+}
+
+TEST(InventoryTest, JsonHasBothNamesOfRemoteBuffers) {
+  EXPECT_EQ(InventoryJson(TwoIpus()), Golden("two_ipus.json"));
+}
+
+}  // namespace
+}  // namespace vpod::tools
