@@ -161,9 +161,11 @@ absl::StatusOr<ActivePartition> FromDirectory(const std::string& directory) {
     if (absl::IsUnauthenticated(fresh.status()) || absl::IsPermissionDenied(fresh.status()))
       return Describe(std::move(current[0].second));
     if (!fresh.ok()) return fresh.status();
-    return Describe(*std::move(fresh));
+    current[0].second = *std::move(fresh);
   }
-  return Describe(std::move(current[0].second));
+  ActivePartition active = Describe(std::move(current[0].second));
+  active.file = current[0].first;
+  return active;
 }
 
 }  // namespace
@@ -288,7 +290,9 @@ absl::StatusOr<ActivePartition> FindActivePartition() {
     return absl::FailedPreconditionError("no IPUs: started by poprun --offline-mode");
   if (const std::string path = Environment("IPUOF_CONFIG_PATH"); !path.empty()) {
     VPOD_ASSIGN_OR_RETURN(auto config, ReadFile(path));
-    return Describe(std::move(config));
+    ActivePartition active = Describe(std::move(config));
+    active.file = path;
+    return active;
   }
   if (const std::string host = Environment("IPUOF_VIPU_API_HOST"); !host.empty())
     return FromController(host);

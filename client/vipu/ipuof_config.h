@@ -36,6 +36,7 @@ struct ActivePartition {
   uint32_t gcd = 0;
   uint32_t num_gcds = 1;
   bool gcd_was_given = false;  // IPUOF_VIPU_API_GCD_ID is set
+  std::string file;            // that named it; empty: the controller did
 };
 
 // Set by `poprun --offline-mode`: the program has no IPUs, whatever files there are.

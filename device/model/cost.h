@@ -64,6 +64,8 @@ Cost ReduceCost(uint64_t inputs, uint64_t outputs, program::v1::DataType type);
 // One exchange phase on the chip, the busiest tile receiving or sending `bytes_per_tile` (7.1,
 // F10), with its sync.
 Cost ExchangePhase(uint64_t bytes_per_tile);
+// What syncing with the host adds to a transfer, the host being ahead (2.6).
+Cycles HostSyncCycles(const Topology& topology);
 // A transfer between host and IPU in which `tiles` take part (F2, F19, 3.3).
 Cost StreamCost(uint64_t bytes, uint32_t tiles, const Topology& topology);
 // An all-reduce of `bytes` on each replica (section 4, F17) with the additions of its reduction.

@@ -22,6 +22,10 @@ Cost ExchangePhase(uint64_t bytes_per_tile) {
   return cost;
 }
 
+Cycles HostSyncCycles(const Topology& topology) {
+  return ToCycles(arch::kHostSyncSeconds, topology.clock_hz);
+}
+
 Cost StreamCost(uint64_t bytes, uint32_t tiles, const Topology& topology) {
   const double rate = std::min(arch::kHostBytesPerSecond, arch::kHostBytesPerSecondPerTile * tiles);
   // The gateway's DDR serves all four IPUs of the machine, and a host byte crosses it twice.
@@ -31,7 +35,7 @@ Cost StreamCost(uint64_t bytes, uint32_t tiles, const Topology& topology) {
       ToCycles(static_cast<double>(bytes) / std::min(rate, shared) + arch::kStreamRequestSeconds,
                topology.clock_hz);
   cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz) +
-              ToCycles(arch::kHostSyncSeconds, topology.clock_hz);
+              HostSyncCycles(topology);
   return cost;
 }
 

@@ -1,0 +1,120 @@
+#include "tools/gc-docker/container.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "client/vipu/ipuof_config.h"
+#include "tools/gc_options.h"
+
+namespace vpod::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kConfigPath[] = "IPUOF_CONFIG_PATH";
+
+// The file that programs of this shell would read.
+absl::StatusOr<std::string> IpuofFile() {
+  if (const std::string path = vipu::Environment(kConfigPath); !path.empty())
+    return fs::absolute(path).string();
+  if (!vipu::Environment("IPUOF_VIPU_API_HOST").empty()) return std::string();
+  const auto partition = vipu::FindActivePartition();
+  if (partition.ok()) return fs::absolute(partition->file).string();
+  // A container without IPUs is a container all the same.
+  if (absl::IsNotFound(partition.status())) return std::string();
+  return partition.status();
+}
+
+std::vector<std::string> IpuofVariables() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (absl::StartsWith(text, "IPUOF_")) names.push_back(text.substr(0, text.find('=')));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+int Execute(const std::string& tool, const std::vector<std::string>& command) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  return GcError(tool, absl::UnavailableError(absl::StrCat("cannot run ", command[0], ": ",
+                                                           std::strerror(errno),
+                                                           "; is it installed and on PATH?")));
+}
+
+}  // namespace
+
+std::vector<std::string> ContainerCommand(const std::string& engine, const ContainerAccess& access,
+                                          const std::vector<std::string>& words) {
+  std::vector<std::string> command = {
+      engine,     "run",           "--network=host",    "--ipc=host",
+      "--ulimit", "memlock=-1:-1", "--cap-add=IPC_LOCK"};
+  if (access.infiniband) command.push_back("--device=/dev/infiniband/");
+  if (!access.ipuof_file.empty()) {
+    command.insert(command.end(),
+                   {"-v", absl::StrCat(access.ipuof_file, ":", access.ipuof_file, ":ro"), "-e",
+                    absl::StrCat(kConfigPath, "=", access.ipuof_file)});
+  }
+  for (const std::string& name : access.variables) {
+    if (name != kConfigPath) command.insert(command.end(), {"-e", name});
+  }
+  command.insert(command.end(), words.begin(), words.end());
+  return command;
+}
+
+std::string ShellLine(const std::vector<std::string>& words) {
+  constexpr char kPlain[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-=/:.,@%+";
+  return absl::StrJoin(words, " ", [&](std::string* line, const std::string& word) {
+    const bool plain = !word.empty() && word.find_first_not_of(kPlain) == std::string::npos;
+    absl::StrAppend(
+        line, plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'"));
+  });
+}
+
+int RunContainerTool(const std::string& engine, int argc, char** argv) {
+  const std::string tool = absl::StrCat("gc-", engine);
+  int options_end = 1;
+  while (options_end < argc && std::strcmp(argv[options_end], "--") != 0) ++options_end;
+  bool echo = false;
+  DeviceOption device;
+  po::options_description options("Allowed options");
+  options.add_options()("help,h", "help")("version,v", "version")                     //
+      ("device-id,d", po::value(&device), "PCIe device to add; there are none here")  //
+      ("echo", po::bool_switch(&echo), "print the command instead of running it");
+  po::variables_map values;
+  if (const int code = ParseGcOptions(tool, options_end, argv, options, values); code >= 0)
+    return code;
+  if (options_end >= argc - 1)
+    return UsageError(tool, absl::StrCat("give the arguments of '", engine, " run' after --"));
+  if (values.count("device-id") > 0) {
+    return GcError(tool, absl::UnimplementedError(
+                             "there are no PCIe devices: containers reach the IPUs over the "
+                             "fabric, leave --device-id out"));
+  }
+  const auto file = IpuofFile();
+  if (!file.ok()) return GcError(tool, file.status());
+  std::error_code error;
+  const ContainerAccess access{.ipuof_file = *file,
+                               .variables = IpuofVariables(),
+                               .infiniband = fs::exists("/dev/infiniband", error)};
+  const std::vector<std::string> command =
+      ContainerCommand(engine, access, {argv + options_end + 1, argv + argc});
+  if (!echo) return Execute(tool, command);
+  std::printf("%s\n", ShellLine(command).c_str());
+  return 0;
+}
+
+}  // namespace vpod::tools
