@@ -1,11 +1,13 @@
 #include "tools/gc_options.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace vpod::tools {
 
@@ -42,6 +44,13 @@ absl::Status CheckRange(const std::string& option, NumberOption number, uint32_t
   if (number.value >= low && number.value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--", option, " is ", number.value, ", must be ", low, " to ", high));
+}
+
+absl::Status CheckOneOf(const std::string& option, const std::string& word,
+                        const std::vector<std::string>& allowed) {
+  if (std::find(allowed.begin(), allowed.end(), word) != allowed.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", option, " is '", word, "', must be one of ",
+                                                 absl::StrJoin(allowed, ", ")));
 }
 
 int ParseGcOptions(const std::string& tool, int argc, char** argv,

@@ -28,6 +28,10 @@ std::ostream& operator<<(std::ostream& stream, const NumberOption& number);  // 
 absl::Status CheckRange(const std::string& option, NumberOption number, uint32_t low,
                         uint32_t high);
 
+// InvalidArgument naming the option and the words it takes.
+absl::Status CheckOneOf(const std::string& option, const std::string& word,
+                        const std::vector<std::string>& allowed);
+
 // What --version prints (spec/gc-tools.md 1.1).
 inline constexpr char kToolVersion[] = "1.3.0";
 

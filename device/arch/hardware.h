@@ -28,7 +28,7 @@ inline constexpr double kHostPortBytesPerSecond =
     0.9 * 12.5e9;  // F15 host to a machine's gateway, 1 port per direction
 inline constexpr double kDdrBytesPerSecond = 28.8e9;  // F3 per machine; a host byte counts twice
 inline constexpr double kLinkBytesPerSecond =
-    0.83 * 16e9;                             // A 128 Gb/s per direction, F1 efficiency
+    0.83 * 16e9;  // A 128 Gb/s per direction, F1 efficiency
 // GW-Link: 100 GbE a port (A), F16 efficiency, per direction.
 inline constexpr double kGwPortBytesPerSecond = 0.85 * 12.5e9;
 inline constexpr uint32_t kPairLinks = 4;    // B between the two IPUs of a rung

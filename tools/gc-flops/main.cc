@@ -20,8 +20,8 @@ int Main(int argc, char** argv) {
   po::variables_map values;
   if (const int code = ParseGcOptions("gc-flops", argc, argv, options, values); code >= 0)
     return code;
-  if (precision != "FP16" && precision != "FP32" && precision != "FP8")
-    return UsageError("gc-flops", "--fp is '" + precision + "', must be FP16, FP32 or FP8");
+  if (const auto usage = CheckOneOf("fp", precision, {"FP16", "FP32", "FP8"}); !usage.ok())
+    return UsageError("gc-flops", std::string(usage.message()));
 
   auto device = AttachForTest({.device_id = test.device.id});
   if (!device.ok()) return GcError("gc-flops", device.status());

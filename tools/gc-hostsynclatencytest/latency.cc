@@ -105,18 +105,16 @@ absl::StatusOr<HostSyncReport> MeasureHostSync(std::unique_ptr<session::Device> 
   return report;
 }
 
-std::string HostSyncHeading(uint32_t device_id, const HostSyncOptions& options) {
-  return absl::StrFormat(
+std::string HostSyncText(uint32_t device_id, const HostSyncReport& report, bool wall) {
+  const HostSyncOptions& options = report.options;
+  std::string text = absl::StrFormat(
       "o Using device Id - %d\n"
       "o Using sync mode: %s, HSP: %s\n"
       "  - Issuing %d syncs, each followed by %d delay instructions of %d cycles\n"
-      "o Loading binary on all tiles... done\n",
+      "o Loading binary on all tiles... done\n"
+      "o Syncs took on average %.0f us\n",
       device_id, ModeName(options), options.hsp, options.mark_count, options.num_delays,
-      options.delay_cycles);
-}
-
-std::string HostSyncText(const HostSyncReport& report, bool wall) {
-  std::string text = absl::StrFormat("o Syncs took on average %.0f us\n", report.microseconds);
+      options.delay_cycles, report.microseconds);
   if (wall)
     absl::StrAppendFormat(&text, "o Host took on average %.0f us\n", report.wall_microseconds);
   return absl::StrCat(text, "o Result - ", report.passed ? "Pass" : "Fail", "\n");

@@ -39,9 +39,7 @@ struct HostSyncReport {
 absl::StatusOr<HostSyncReport> MeasureHostSync(std::unique_ptr<session::Device> device,
                                                const HostSyncOptions& options);
 
-// What the text form prints before and after the measurement.
-std::string HostSyncHeading(uint32_t device_id, const HostSyncOptions& options);
-std::string HostSyncText(const HostSyncReport& report, bool wall);
+std::string HostSyncText(uint32_t device_id, const HostSyncReport& report, bool wall);
 Rows HostSyncRows(uint32_t device_id, const HostSyncReport& report, bool wall);
 
 }  // namespace vpod::tools

@@ -1,5 +1,4 @@
 // gc-hostsynclatencytest: how long the syncs between the host and the IPUs of a device take.
-#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -9,15 +8,6 @@ namespace vpod::tools {
 namespace {
 
 constexpr char kTool[] = "gc-hostsynclatencytest";
-
-absl::Status CheckOneOf(const char* option, const std::string& value,
-                        std::initializer_list<const char*> allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return absl::OkStatus();
-  std::string names;
-  for (const char* name : allowed) names += std::string(names.empty() ? "" : ", ") + name;
-  return absl::InvalidArgumentError(std::string("--") + option + " is '" + value +
-                                    "', must be one of " + names);
-}
 
 int Main(int argc, char** argv) {
   TestOptions test;
@@ -57,11 +47,10 @@ int Main(int argc, char** argv) {
 
   auto device = AttachForTest({.device_id = test.device.id});
   if (!device.ok()) return GcError(kTool, device.status());
-  if (!test.json) std::fputs(HostSyncHeading(test.device.id, sync).c_str(), stdout);
   const auto report = MeasureHostSync(*std::move(device), sync);
   if (!report.ok()) return GcError(kTool, report.status());
   const std::string text = test.json ? JsonObject(HostSyncRows(test.device.id, *report, test.wall))
-                                     : HostSyncText(*report, test.wall);
+                                     : HostSyncText(test.device.id, *report, test.wall);
   std::fputs(text.c_str(), stdout);
   return report->passed ? 0 : 1;
 }

@@ -1,6 +1,7 @@
 #include "tools/gc-info/info.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "device/arch/device_id.h"
@@ -10,6 +11,7 @@ namespace vpod::tools {
 namespace {
 
 using telemetry::v1::IpuTelemetry;
+using Json = nlohmann::ordered_json;
 
 std::string Attribute(const IpuTelemetry& ipu, const char* key) {
   const auto it = ipu.attributes().find(key);
@@ -48,6 +50,22 @@ std::string GroupLines(const MonitoredPartition& partition, uint32_t id, arch::I
   return text;
 }
 
+Json SingleJson(uint32_t id, const char* key, const std::string& value, const IpuTelemetry& ipu) {
+  return {{"id", absl::StrCat(id)},
+          {key, value},
+          {"IPU-M host", Attribute(ipu, "ipuof host")},
+          {"IPU#", Attribute(ipu, "board ipu index")}};
+}
+
+Json GroupJson(const MonitoredPartition& partition, uint32_t id, arch::IpuRange range) {
+  Json json = {{"id", absl::StrCat(id)}, {"target", "Multi IPU"}, {"ipus", Json::array()}};
+  for (uint32_t i = 0; i < range.count; ++i) {
+    const uint32_t ipu = range.first + i;
+    json["ipus"].push_back(SingleJson(ipu, "DNC Id", absl::StrCat(i), partition.ipus[ipu]));
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string DeviceListing(const std::vector<MonitoredPartition>& partitions) {
@@ -72,6 +90,25 @@ std::string DeviceListing(const std::vector<MonitoredPartition>& partitions) {
     }
   }
   return text;
+}
+
+std::string DeviceListingJson(const std::vector<MonitoredPartition>& partitions) {
+  const bool several = partitions.size() > 1;
+  Json all;
+  all["partitions"] = Json::array();
+  uint32_t next = 0;
+  for (const auto& partition : partitions) {
+    Json devices = Json::array();
+    for (const auto& ipu : partition.ipus)
+      devices.push_back(SingleJson(next++, "target", "Fabric", ipu));
+    const auto n = static_cast<uint32_t>(partition.ipus.size());
+    for (uint32_t id = n; !several && id < arch::NumDeviceIds(n); ++id)
+      devices.push_back(GroupJson(partition, id, *arch::IpusOfDevice(n, id)));
+    all["partitions"].push_back({{"partition", partition.id},
+                                 {"active", partition.active ? "true" : "false"},
+                                 {"devices", std::move(devices)}});
+  }
+  return all.dump(1) + "\n";
 }
 
 absl::StatusOr<const IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,
@@ -100,6 +137,14 @@ std::string AttributeLines(const DeviceAttributes& attributes) {
 absl::StatusOr<std::string> DeviceInfo(const MonitoredPartition& partition, uint32_t device_id) {
   VPOD_ASSIGN_OR_RETURN(const auto attributes, AttributesOf(partition, device_id));
   return absl::StrCat("Device Info:\n", AttributeLines(attributes));
+}
+
+absl::StatusOr<std::string> DeviceInfoJson(const MonitoredPartition& partition,
+                                           uint32_t device_id) {
+  VPOD_ASSIGN_OR_RETURN(const auto attributes, AttributesOf(partition, device_id));
+  Json json;
+  for (const auto& [key, value] : attributes) json[key] = value;
+  return json.dump(1) + "\n";
 }
 
 }  // namespace vpod::tools

@@ -13,6 +13,8 @@ namespace vpod::tools {
 // "Graphcore device listing:" with the devices of the active partition; several partitions list
 // single IPUs only, ids go on.
 std::string DeviceListing(const std::vector<MonitoredPartition>& partitions);
+// The same as JSON.
+std::string DeviceListingJson(const std::vector<MonitoredPartition>& partitions);
 
 // Attributes of a device: id and target, then those of its first IPU, sorted.
 using DeviceAttributes = std::vector<std::pair<std::string, std::string>>;
@@ -23,6 +25,8 @@ std::string AttributeLines(const DeviceAttributes& attributes);
 
 // "Device Info:" with the attributes of a device.
 absl::StatusOr<std::string> DeviceInfo(const MonitoredPartition& partition, uint32_t device_id);
+// One JSON object of them.
+absl::StatusOr<std::string> DeviceInfoJson(const MonitoredPartition& partition, uint32_t device_id);
 
 // The first IPU of a device; OutOfRange names the ids there are.
 absl::StatusOr<const telemetry::v1::IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,

@@ -113,5 +113,17 @@ TEST(DeviceInfo, UnknownDeviceIsRefused) {
   EXPECT_EQ(text.status().code(), absl::StatusCode::kOutOfRange) << text.status();
 }
 
+TEST(DeviceListingJsonTest, HasWhatTheTextHas) {
+  EXPECT_EQ(DeviceListingJson({Partition("p1", 2, 10)}), Golden("list_2_ipus.json"));
+}
+
+TEST(DeviceInfoJsonTest, IsOneObjectOfStrings) {
+  EXPECT_EQ(*DeviceInfoJson(Partition("p1", 2, 10), 2),
+            "{\n \"id\": \"2\",\n \"target\": \"Fabric\",\n \"board ipu index\": \"3\",\n"
+            " \"ipuof host\": \"10.1.5.10\"\n}\n");
+  EXPECT_EQ(DeviceInfoJson(Partition("p1", 2, 10), 3).status().code(),
+            absl::StatusCode::kOutOfRange);
+}
+
 }  // namespace
 }  // namespace vpod::tools

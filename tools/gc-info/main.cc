@@ -15,7 +15,7 @@ namespace {
 
 struct Flags {
   bool list = false, list_all = false, all_partitions = false, info = false, arch = false;
-  bool count = false, clock = false;
+  bool count = false, clock = false, json = false;
   bool tile_overview = false, xb_status = false, gsp_status = false, pci_status = false;
   bool nlc_status = false;
   std::string tile_status, context, register_name;
@@ -40,6 +40,7 @@ po::options_description Describe(Flags& flags) {
       ("all-partitions", po::bool_switch(&flags.all_partitions),
        "with -l: the other partitions too")                                                       //
       ("device-id,d", po::value(&flags.device)->default_value({}, "0"), "device of the command")  //
+      ("json-output,j", po::bool_switch(&flags.json), "with -l and -i: JSON")                     //
       ("device-info,i", po::bool_switch(&flags.info), "attributes of the device")                 //
       ("ipu-arch", po::bool_switch(&flags.arch), "architecture of the device")                    //
       ("ipu-count", po::bool_switch(&flags.count), "number of IPUs")                              //
@@ -63,6 +64,8 @@ absl::Status CheckUsage(const Flags& flags) {
         "give one of -l, -i, --ipu-arch, --ipu-count, --tile-clock-speed, --tile-overview, "
         "--tile-status, --dump-mem, --xb-status, --gsp-status, --pci-status, --nlc-status");
   }
+  if (flags.json && !flags.list && !flags.info)
+    return absl::InvalidArgumentError("--json-output needs -l or -i");
   if (flags.tile_status.empty() && (!flags.context.empty() || !flags.register_name.empty()))
     return absl::InvalidArgumentError("--context and --register need --tile-status");
   if (!flags.tile_status.empty()) VPOD_RETURN_IF_ERROR(CheckTile(flags.tile_status));
@@ -89,8 +92,11 @@ absl::StatusOr<std::string> Text(const Flags& flags) {
   const bool all = flags.list && flags.all_partitions;
   VPOD_ASSIGN_OR_RETURN(const auto partitions, LookAtPartitions(all));
   const MonitoredPartition& active = partitions.front();
-  if (flags.list) return DeviceListing(partitions);
-  if (flags.info) return DeviceInfo(active, flags.device.id);
+  if (flags.list) return flags.json ? DeviceListingJson(partitions) : DeviceListing(partitions);
+  if (flags.info) {
+    return flags.json ? DeviceInfoJson(active, flags.device.id)
+                      : DeviceInfo(active, flags.device.id);
+  }
   if (flags.arch) return AttributeLine(active, flags.device.id, "ipu architecture");
   if (flags.clock) return AttributeLine(active, flags.device.id, "clock");
   if (flags.exclusive()) VPOD_RETURN_IF_ERROR(CheckIdle(active, flags.device.id));

@@ -1,0 +1,103 @@
+// Command lines of the gc-* tools: spellings, prefixes, wrong usage.
+#include "tools/gc_options.h"
+
+#include <gtest/gtest.h>
+
+namespace vpod::tools {
+namespace {
+
+using ::testing::internal::CaptureStderr;
+using ::testing::internal::CaptureStdout;
+using ::testing::internal::GetCapturedStderr;
+using ::testing::internal::GetCapturedStdout;
+
+struct Parsed {
+  int code = 0;
+  uint32_t device = 0, iterations = 0;
+  bool all_links = false, all_partitions = false;
+  std::string out, err;
+};
+
+Parsed Parse(std::vector<std::string> words) {
+  DeviceOption device;
+  NumberOption iterations{100};
+  Parsed parsed;
+  po::options_description options("Allowed options");
+  options.add_options()("help,h", "help")("version,v", "version")              //
+      ("device-id,d", po::value(&device)->default_value({}, "0"), "device")    //
+      ("iterations,i", po::value(&iterations)->default_value(iterations), "")  //
+      ("all-links", po::bool_switch(&parsed.all_links), "")                    //
+      ("all-partitions", po::bool_switch(&parsed.all_partitions), "");
+  words.insert(words.begin(), "gc-tool");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  po::variables_map values;
+  CaptureStdout();
+  CaptureStderr();
+  parsed.code =
+      ParseGcOptions("gc-tool", static_cast<int>(argv.size()), argv.data(), options, values);
+  parsed.out = GetCapturedStdout();
+  parsed.err = GetCapturedStderr();
+  parsed.device = device.id;
+  parsed.iterations = iterations.value;
+  return parsed;
+}
+
+TEST(GcOptionsTest, SpellingsOfADeviceAreEqual) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"-d7"},
+                                                {"-d", "7"},
+                                                {"--device-id", "7"},
+                                                {"--device-id=7"},
+                                                {"--dev", "7"}}) {
+    const Parsed parsed = Parse(words);
+    EXPECT_EQ(parsed.code, -1) << words[0];
+    EXPECT_EQ(parsed.device, 7u) << words[0];
+    EXPECT_EQ(parsed.iterations, 100u);
+  }
+}
+
+TEST(GcOptionsTest, PrefixesMustBeUnambiguous) {
+  EXPECT_TRUE(Parse({"--all-l"}).all_links);
+  const Parsed parsed = Parse({"--all"});
+  EXPECT_EQ(parsed.code, 2);
+  EXPECT_NE(parsed.err.find("is ambiguous and matches"), std::string::npos) << parsed.err;
+}
+
+TEST(GcOptionsTest, WrongUsageIsOneLine) {
+  for (const auto& [words, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--foo"}, "unrecognised option '--foo'"},
+           {{"word"}, "too many positional options"},
+           {{"-d"}, "the required argument for option '--device-id' is missing"},
+           {{"-d", "-1"}, "the argument ('-1') for option '--device-id' is invalid"},
+           {{"-i", "4294967296"}, "the argument ('4294967296') for option '--iterations'"},
+           {{"-i", "2", "-i", "3"}, "option '--iterations' cannot be specified more than once"}}) {
+    const Parsed parsed = Parse(words);
+    EXPECT_EQ(parsed.code, 2) << text;
+    EXPECT_EQ(parsed.out, "");
+    EXPECT_EQ(parsed.err.rfind("gc-tool: error: ", 0), 0u) << parsed.err;
+    EXPECT_NE(parsed.err.find(text), std::string::npos) << parsed.err;
+    EXPECT_EQ(parsed.err.find('\n'), parsed.err.size() - 1) << parsed.err;
+  }
+}
+
+TEST(GcOptionsTest, HelpAndVersionAreData) {
+  const Parsed help = Parse({"-h"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_EQ(help.out.rfind("Usage: gc-tool [options]\nAllowed options:\n", 0), 0u) << help.out;
+  EXPECT_NE(help.out.find("-i [ --iterations ] arg (=100)"), std::string::npos) << help.out;
+  const Parsed version = Parse({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.out, "1.3.0\n");
+}
+
+TEST(GcOptionsTest, RangesAndWordsAreNamed) {
+  EXPECT_TRUE(CheckRange("tiles", {1}, 1, 1472).ok());
+  EXPECT_TRUE(CheckRange("tiles", {1472}, 1, 1472).ok());
+  EXPECT_EQ(CheckRange("tiles", {0}, 1, 1472).message(), "--tiles is 0, must be 1 to 1472");
+  EXPECT_TRUE(CheckOneOf("fp", "FP16", {"FP16", "FP32"}).ok());
+  EXPECT_EQ(CheckOneOf("fp", "x", {"FP16", "FP32"}).message(),
+            "--fp is 'x', must be one of FP16, FP32");
+}
+
+}  // namespace
+}  // namespace vpod::tools
