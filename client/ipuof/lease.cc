@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/ipuof/gcda_options.h"
 #include "device/arch/device_id.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
@@ -187,6 +188,7 @@ v1::ProcessInfo ThisProcess() {
 
 absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition& partition,
                                                      const LeaseOptions& options) {
+  VPOD_ASSIGN_OR_RETURN(const GcdaOptions gcda, ReadGcdaOptions());
   const std::string& endpoint = options.endpoint;
   auto impl = std::make_unique<Impl>();
   impl->options = options;
@@ -204,9 +206,9 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   open->set_fabric_key(partition.config.fabric_key());
   *open->mutable_job() = options.job;
   *open->mutable_process() = ThisProcess();
-  open->set_monitoring(options.monitoring || vipu::Environment("GCDA_MONITOR") == "1" ||
-                       vipu::Environment("GCDA_OPTIONS").find("\"enableMonitoring\":\"true\"") !=
-                           std::string::npos);
+  open->set_monitoring(options.monitoring || gcda.enable_monitoring);
+  open->set_measure_utilisation(gcda.monitor_utilisation);
+  *open->mutable_simulated_error() = gcda.simulated_error;
   v1::AttachEvent event;
   if (!impl->stream->Write(request) || !impl->stream->Read(&event) || !event.has_attached()) {
     impl->stream->WritesDone();

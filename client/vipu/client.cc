@@ -395,6 +395,25 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
   return reply;
 }
 
+absl::StatusOr<telemetry::v1::GetPartitionLinksReply> GetLinks(const std::string& endpoint,
+                                                               const std::string& partition_id) {
+  VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({}));
+  const auto stub =
+      telemetry::v1::Telemetry::NewStub(Open(endpoint, base::Peer::kAgent, config.tls));
+  telemetry::v1::GetPartitionLinksRequest request;
+  request.set_partition_id(partition_id);
+  telemetry::v1::GetPartitionLinksReply reply;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(4));
+  const grpc::Status status = stub->GetPartitionLinks(&context, request, &reply);
+  if (!status.ok()) {
+    return absl::UnavailableError(absl::StrCat("the agent at ", endpoint,
+                                               " does not answer: ", status.error_message(), ".",
+                                               base::TlsHint(config.tls, status.error_message())));
+  }
+  return reply;
+}
+
 std::string StateText(vipuuser::PartitionState state) {
   const std::string name = vipuuser::PartitionState_Name(state);
   return name.size() > 3 ? name.substr(3) : "UNKNOWN";

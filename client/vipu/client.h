@@ -86,6 +86,10 @@ class Client {
 absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
     const std::string& endpoint, const std::string& partition_id);
 
+// Likewise for the links between its IPUs.
+absl::StatusOr<telemetry::v1::GetPartitionLinksReply> GetLinks(const std::string& endpoint,
+                                                               const std::string& partition_id);
+
 // "ACTIVE" from PS_ACTIVE.
 std::string StateText(vipuuser::PartitionState state);
 

@@ -77,6 +77,10 @@ std::map<std::string, std::string> Machine::Attributes(uint32_t number,
     snprintf(text, sizeof(text), format, value);
     return monitored ? std::string(text) : std::string("N/A");
   };
+  const auto utilisation = [&](double share) {
+    return holder == nullptr || holder->utilisation ? absl::StrFormat("%.2f%%", share * 100)
+                                                    : std::string("N/A");
+  };
   const std::string ipu_number = absl::StrCat(number);
 
   std::map<std::string, std::string> all = {
@@ -106,8 +110,8 @@ std::map<std::string, std::string> Machine::Attributes(uint32_t number,
                           : faults.parity_error ? "memory parity error"
                                                 : "no errors"},
       {"ipu power", sensor("%.1f W", reading.power_watts)},
-      {"ipu utilisation", absl::StrFormat("%.2f%%", reading.utilisation * 100)},
-      {"ipu utilisation (session)", absl::StrFormat("%.2f%%", reading.session_utilisation * 100)},
+      {"ipu utilisation", utilisation(reading.utilisation)},
+      {"ipu utilisation (session)", utilisation(reading.session_utilisation)},
       {"ipuof host", identity_.data_ip},
       {"ipuof server version", kIpuofServerVersion},
       {"link correctable error count", absl::StrCat(link_errors)},

@@ -57,6 +57,7 @@ struct Holder {
   uint32_t pid = 0;
   int64_t start_time_unix = 0;
   bool monitoring = false;  // GCDA_MONITOR=1: temperature and power are shown
+  bool utilisation = true;  // unless it asked that it be not
 };
 
 // What the sensors of one IPU and its board read, whether or not its holder lets the tools see it.

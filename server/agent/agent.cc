@@ -269,8 +269,12 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(
       std::optional<machine::Holder> holder;
       if (owner.holder != nullptr && !owner.holder->releasing) {
         const ipuof::v1::ProcessInfo& process = owner.holder->open.process();
-        holder = {process.executable(), process.user(), process.pid(), process.start_time_unix(),
-                  owner.holder->open.monitoring()};
+        holder = {process.executable(),
+                  process.user(),
+                  process.pid(),
+                  process.start_time_unix(),
+                  owner.holder->open.monitoring(),
+                  owner.holder->open.measure_utilisation()};
         ipu->set_attached(true);
         *ipu->mutable_process() = process;
       }

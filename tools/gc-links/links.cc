@@ -1,0 +1,79 @@
+#include "tools/gc-links/links.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace vpod::tools {
+namespace {
+
+using telemetry::v1::LinkTelemetry;
+
+constexpr char kWarning[] = "Links already trained - no training performed";
+constexpr uint32_t kLanes = 8;
+
+bool Failed(const LinkTelemetry& link) {
+  return link.kind() == "IPU-Link" && link.lanes() < kLanes;
+}
+
+// PCIe ids are those of their machines.
+std::string From(const LinkTelemetry& link) {
+  return absl::StrCat(link.host(), ":", link.pcie_id());
+}
+std::string To(const LinkTelemetry& link) {
+  return absl::StrCat(link.peer_host(), ":", link.peer_pcie_id());
+}
+
+// Both ends report a link; one is enough.
+std::vector<LinkTelemetry> FailedOnce(const std::vector<LinkTelemetry>& links) {
+  std::vector<LinkTelemetry> failed;
+  for (const LinkTelemetry& link : links) {
+    const auto near = std::make_tuple(link.host(), link.pcie_id(), link.name());
+    const auto far = std::make_tuple(link.peer_host(), link.peer_pcie_id(), link.peer_name());
+    if (Failed(link) && near < far) failed.push_back(link);
+  }
+  return failed;
+}
+
+}  // namespace
+
+bool AllTrained(const std::vector<LinkTelemetry>& links) { return FailedOnce(links).empty(); }
+
+std::string LinksText(const std::vector<LinkTelemetry>& links) {
+  std::string text = absl::StrCat(kWarning, "\n");
+  for (const LinkTelemetry& link : FailedOnce(links)) {
+    absl::StrAppend(&text, From(link), " ", link.name(), " -> ", To(link), " ", link.peer_name(),
+                    ": failed (", link.state(), ", ", link.lanes(), " of ", kLanes, " lanes)\n");
+  }
+  absl::StrAppend(&text, "overall_result: ", AllTrained(links) ? "passed" : "failed", "\n");
+  return text;
+}
+
+std::string LinksJson(const std::vector<LinkTelemetry>& links) {
+  const char* result = AllTrained(links) ? "passed" : "failed";
+  nlohmann::ordered_json iteration = {{"warning", kWarning}};
+  std::map<std::pair<std::string, std::string>, nlohmann::ordered_json> channels;
+  for (const LinkTelemetry& link : FailedOnce(links)) {
+    channels[{From(link), To(link)}].push_back({{"from", link.name()},
+                                                {"to", link.peer_name()},
+                                                {"num_tries", "1"},
+                                                {"status", "failed"},
+                                                {"gen", absl::StrCat(link.gen())},
+                                                {"lanes", absl::StrCat(link.lanes())}});
+  }
+  for (const auto& [ends, list] : channels) {
+    iteration["links"].push_back(
+        {{"from_pcie_id", ends.first}, {"to_pcie_id", ends.second}, {"channels", list}});
+  }
+  iteration["overall_result"] = result;
+  iteration["discovery_method"] = "VIRM";
+  // The outermost level of the real tool is indented by one blank, the others by two more.
+  return absl::StrCat(
+      "{\n \"iteration_0\": ", absl::StrReplaceAll(iteration.dump(2), {{"\n", "\n "}}),
+      ",\n \"requested_iterations\": \"1\",\n \"iterations_with_failures\": \"",
+      AllTrained(links) ? "0" : "1", "\",\n \"overall_result\": \"", result, "\"\n}\n");
+}
+
+}  // namespace vpod::tools

@@ -1,0 +1,19 @@
+// What gc-links prints (spec/gc-tools.md 6.1). Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/telemetry/v1/telemetry.pb.h"
+
+namespace vpod::tools {
+
+// Whether all IPU-Links have trained with all lanes.
+bool AllTrained(const std::vector<telemetry::v1::LinkTelemetry>& links);
+
+// Links of a partition are trained when it is created, so that there is a warning to that effect,
+// and those that have failed since.
+std::string LinksText(const std::vector<telemetry::v1::LinkTelemetry>& links);
+std::string LinksJson(const std::vector<telemetry::v1::LinkTelemetry>& links);
+
+}  // namespace vpod::tools
