@@ -221,11 +221,10 @@ int Main(int argc, char** argv) {
     return Fail(absl::InvalidArgumentError("--first-machine needs --addresses or --host"), 2);
   }
   absl::StatusOr<rpc::AddressPair> addresses = rpc::AddressPair();
-  if (options.first_machine > 0) {
-    // Claimed by the process of the first machine.
-    addresses = rpc::AddressPairOf(addresses_wanted);
-  } else if (options.management_ip.empty()) {
-    addresses = rpc::ClaimAddressPair(addresses_wanted);
+  if (options.management_ip.empty()) {
+    // Those of a POD are claimed by the process of its first machine.
+    addresses = options.first_machine > 0 ? rpc::AddressPairOf(addresses_wanted)
+                                          : rpc::ClaimAddressPair(addresses_wanted);
   }
   if (!addresses.ok()) return Fail(addresses.status(), 1);
   options.management_prefix = addresses->management_prefix;

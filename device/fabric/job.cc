@@ -564,6 +564,10 @@ void Job::Tick(Clock::time_point now, Clock::duration patience, Clock::duration 
     TickStarts(now, patience, join_timeout, calls);
     TickMeetings(now, patience, calls);
     TickCollectives(now, patience, calls);
+    for (const auto& [key, entry] : members_) {
+      if (entry.member.home && !entry.left)
+        calls.push_back([home = entry.member.home] { home->Alive(); });
+    }
   }
   CallAll(calls);
 }

@@ -53,6 +53,7 @@ class HomeLink {
   virtual void Loaded(const std::string& executable_hash) = 0;
   virtual void Waits() = 0;
   virtual void Ready() = 0;
+  virtual void Alive() = 0;
   virtual void Leave(bool lost) = 0;
   virtual void Fail(const absl::Status& cause, bool lost, uint32_t culprit) = 0;
 };
@@ -144,8 +145,9 @@ class Job : public std::enable_shared_from_this<Job> {
   // Fails everything that waits, now and later, with `cause`.
   void Fail(const absl::Status& cause, bool lost = false, uint32_t culprit = 0);
 
-  // Called about four times a second: names missing instances to those who have waited `patience`,
-  // and fails the job when instances have not joined for `join_timeout`.
+  // Called about four times a second: tells the home that its parts here live, names missing
+  // instances to those who have waited `patience`, and fails the job when instances have not joined
+  // for `join_timeout`.
   void Tick(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout);
 
  private:

@@ -315,8 +315,10 @@ absl::Status Agent::ResetDevice(absl::string_view partition_id, absl::string_vie
 void Agent::Tick() {
   gate_.Tick(HangGate::Clock::now());
   std::map<std::shared_ptr<fabric::Job>, std::chrono::seconds> jobs;
+  std::vector<std::weak_ptr<RemotePart>> parts;
   {
     base::MutexLock lock(mutex_);
+    parts = remote_parts_;
     for (const auto& [key, job] : jobs_) jobs[job] = std::chrono::seconds(120);
     for (const auto& [id, lease] : leases_) {
       const uint32_t timeout = lease->open.job().join_timeout_seconds();
@@ -325,6 +327,9 @@ void Agent::Tick() {
   }
   const fabric::Job::Clock::time_point now = fabric::Job::Clock::now();
   for (const auto& [job, timeout] : jobs) job->Tick(now, options_.wait_patience, timeout);
+  for (const auto& weak : parts) {
+    if (const auto part = weak.lock()) part->Tick(now, options_.peer_patience);
+  }
 }
 
 }  // namespace vpod::agent

@@ -212,6 +212,9 @@ absl::StatusOr<std::shared_ptr<RemotePart>> Agent::JoinRemote(const fabric::v1::
                                      join.member().instance_index(), join.part(), join.endpoint());
   }
   VPOD_RETURN_IF_ERROR(part->Join(join, endpoint_, std::move(send)));
+  base::MutexLock lock(mutex_);
+  std::erase_if(remote_parts_, [](const auto& each) { return each.expired(); });
+  remote_parts_.push_back(part);
   return part;
 }
 

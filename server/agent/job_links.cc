@@ -109,6 +109,12 @@ void PartLink::Ready() {
   Send(request);
 }
 
+void PartLink::Alive() {
+  fabric::v1::JobRequest request;
+  request.mutable_alive();
+  Send(request);
+}
+
 void PartLink::Leave(bool lost) {
   fabric::v1::JobRequest request;
   request.mutable_leave()->set_lost(lost);
@@ -224,7 +230,20 @@ absl::Status RemotePart::Join(const fabric::v1::JobJoin& join, const std::string
   return absl::OkStatus();
 }
 
+void RemotePart::Tick(std::chrono::steady_clock::time_point now,
+                      std::chrono::steady_clock::duration patience) {
+  {
+    base::MutexLock lock(mutex_);
+    if (now - heard_ < patience) return;
+  }
+  Gone();
+}
+
 void RemotePart::Request(const fabric::v1::JobRequest& request) {
+  {
+    base::MutexLock lock(mutex_);
+    heard_ = std::chrono::steady_clock::now();
+  }
   switch (request.message_case()) {
     case fabric::v1::JobRequest::kLoaded:
       return job_->Loaded(instance_, part_, request.loaded().executable_hash());

@@ -2,6 +2,7 @@
 // part elsewhere. For the agent's own sources and tests.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -36,6 +37,7 @@ class PartLink : public fabric::HomeLink, public std::enable_shared_from_this<Pa
   void Loaded(const std::string& executable_hash) override;
   void Waits() override;
   void Ready() override;
+  void Alive() override;
   void Leave(bool lost) override;
   void Fail(const absl::Status& cause, bool lost, uint32_t culprit) override;
 
@@ -65,6 +67,9 @@ class RemotePart : public std::enable_shared_from_this<RemotePart> {
   void Request(const fabric::v1::JobRequest& request);
   // The stream has ended; without a word before, the part is lost.
   void Gone();
+  // Called now and then: a part that has said nothing for `patience` is lost.
+  void Tick(std::chrono::steady_clock::time_point now,
+            std::chrono::steady_clock::duration patience);
   const std::shared_ptr<fabric::Job>& job() const { return job_; }
 
  private:
@@ -73,6 +78,8 @@ class RemotePart : public std::enable_shared_from_this<RemotePart> {
   const std::string endpoint_;
   base::Mutex mutex_;
   bool left_ ABSL_GUARDED_BY(mutex_) = false;
+  std::chrono::steady_clock::time_point heard_ ABSL_GUARDED_BY(mutex_) =
+      std::chrono::steady_clock::now();
 };
 
 }  // namespace vpod::agent

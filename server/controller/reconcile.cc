@@ -17,10 +17,6 @@ void Controller::Register(const vipuagent::RegisterRequest& request) {
       endpoint.fabric_address = request.fabric_address();
       endpoint.metrics_endpoint = request.metrics_endpoint();
       endpoint.confirmed.clear();
-      for (const auto& [id, partition] : partitions_) {
-        const std::set<std::string> endpoints = EndpointsOf(partition.stored);
-        if (endpoints.contains(request.endpoint())) MarkDirty(endpoints);
-      }
       endpoint.dirty = true;
     }
     endpoint.seen = options_.now();
@@ -29,6 +25,10 @@ void Controller::Register(const vipuagent::RegisterRequest& request) {
       Registration& registration = registered_[absl::StrCat(machine.host(), ":", machine.port())];
       if (registration.endpoint != request.endpoint()) endpoint.dirty = true;
       registration = {request.endpoint(), machine};
+    }
+    for (const auto& [id, partition] : partitions_) {
+      const std::set<std::string> endpoints = EndpointsOf(partition.stored);
+      if (endpoint.dirty && endpoints.contains(request.endpoint())) MarkDirty(endpoints);
     }
     UpdateStates();
   }
@@ -136,7 +136,9 @@ vipuagent::ConfigureRequest Controller::ConfigurationOf(const std::string& endpo
   request.set_controller_boot_id(boot_id_);
   request.set_agent_boot_id(endpoints_[endpoint].boot_id);
   for (const auto& [id, partition] : partitions_) {
-    if (!EndpointsOf(partition.stored).contains(endpoint)) continue;
+    const std::set<std::string> endpoints = EndpointsOf(partition.stored);
+    // Its processes must know each other, so it waits for machines that have not registered.
+    if (!endpoints.contains(endpoint) || endpoints.contains("")) continue;
     const vipuuser::PartitionRequirements& r = partition.stored.requirements();
     vipuagent::AgentPartition* spec = request.add_partitions();
     spec->set_id(id);

@@ -62,6 +62,20 @@ TEST_F(ReconcileTest, AllProcessesOfAPartitionMustConfirm) {
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
 }
 
+TEST_F(ReconcileTest, APartitionWaitsForMachinesThatHaveNotRegistered) {
+  Register(0, 1, "process-1");
+  CreateAgents(0, 2);
+  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  gateway_.ConfirmAll();
+  ASSERT_TRUE(Create("p1", 8).ok());
+  while (!gateway_.calls.empty()) EXPECT_EQ(gateway_.Answer().request.partitions_size(), 0);
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  Register(1, 1, "process-2");
+  ASSERT_EQ(gateway_.calls.size(), 2u);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
 TEST_F(ReconcileTest, OneConfigurationIsUnderWayAndTheSequenceRises) {
   CreatePod(1);
   ASSERT_TRUE(Create("p1", 1).ok());

@@ -1,0 +1,164 @@
+#include "tests/support/hosts.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+namespace vpod::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+}  // namespace
+
+TestHosts::TestHosts(int machines)
+    : machines_(machines), pod_(0), prefix_("vpod" + std::to_string(getpid()) + "-") {
+  auto& environment = pod_.environment();
+  environment["VPOD_NETNS_PREFIX"] = prefix_;
+  environment["PATH"] += ":/usr/sbin:/sbin";
+  environment["VIPU_CLI_API_HOST"] = Address("ctl");
+  environment["VIPU_CLI_API_PORT"] = "8090";
+  const Outcome up = Network(Words{"up", prefix_} + HostNames());
+  if (up.code != 0) {
+    error_ = "network namespaces cannot be made here: " + up.err;
+    return;
+  }
+  StartController();
+  agents_.resize(static_cast<size_t>(machines_));
+  for (int machine = 1; machine <= machines_; ++machine) StartAgent(machine);
+  CreateCluster();
+}
+
+TestHosts::~TestHosts() {
+  for (int machine = 1; machine <= static_cast<int>(agents_.size()); ++machine)
+    StopAgent(machine, SIGTERM);
+  StopController(SIGTERM);
+  if (::testing::Test::HasFailure()) {
+    for (int machine = 1; machine <= machines_; ++machine)
+      fprintf(stderr, "--- agent %d\n%s\n", machine, AgentLog(machine).c_str());
+  }
+  Network({"down", prefix_});
+}
+
+Words TestHosts::HostNames() const {
+  Words names = {"ctl", "login"};
+  for (int machine = 1; machine <= machines_; ++machine)
+    names.push_back("h" + std::to_string(machine));
+  return names;
+}
+
+std::string TestHosts::Address(const std::string& host) {
+  const int number = host == "ctl" ? 1 : host == "login" ? 2 : 2 + std::stoi(host.substr(1));
+  return "10.77.0." + std::to_string(number);
+}
+
+Outcome TestHosts::Network(const Words& words) {
+  return pod_.Run(Words{Program("tests/support/netns/network")} + words);
+}
+
+void TestHosts::SetLink(const std::string& host, const std::string& state) {
+  const std::string port = Address(host).substr(Address(host).rfind('.') + 1);
+  const Outcome set =
+      pod_.Run({"ip", "-netns", prefix_ + "switch", "link", "set", "port" + port, state});
+  EXPECT_EQ(set.code, 0) << set.err;
+}
+
+std::unique_ptr<Command> TestHosts::StartOn(const std::string& host, const Words& words) {
+  return pod_.Start(Words{"ip", "netns", "exec", prefix_ + host} + words);
+}
+
+Outcome TestHosts::RunOn(const std::string& host, const Words& words) {
+  return StartOn(host, words)->Wait();
+}
+
+Words TestHosts::Poprun(int instances, int replicas, int ipus_per_replica) const {
+  return {"poprun",
+          "--host=h[1-" + std::to_string(machines_) + "]",
+          "--launch-agent",
+          Program("tests/support/netns/launch-agent"),
+          "--host-subnet=10.77.0.0/24",
+          "--num-instances",
+          std::to_string(instances),
+          "--num-replicas",
+          std::to_string(replicas),
+          "--ipus-per-replica",
+          std::to_string(ipus_per_replica)};
+}
+
+void TestHosts::StartController() {
+  controller_ = StartOn(
+      "ctl", {"vipu-server", "--storage", pod_.directory() + "/vipu-server.db", "--user-api-listen",
+              Address("ctl") + ":8090", "--insecure-listen", "--metrics-listen", "127.0.0.1:0"});
+  EXPECT_TRUE(controller_->WaitForOutput("serving users")) << controller_->Err();
+}
+
+void TestHosts::StopController(int signal) {
+  if (controller_ == nullptr) return;
+  controller_->Signal(signal);
+  controller_->Wait(std::chrono::seconds(20));
+  controller_.reset();
+}
+
+void TestHosts::StartAgent(int machine) {
+  const std::string address = Address("h" + std::to_string(machine));
+  agents_[static_cast<size_t>(machine - 1)] =
+      StartOn("h" + std::to_string(machine),
+              {"vipu-agent", "--listen", address + ":8080", "--insecure-listen", "--host", address,
+               "--first-machine", std::to_string(machine - 1), "--controller",
+               Address("ctl") + ":8090", "--memory-limit", "1024", "--log-file",
+               pod_.directory() + "/agent" + std::to_string(machine) + ".log"});
+  // It registers as soon as it serves.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    if (AgentLog(machine).find(" machines of type ") != std::string::npos) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  ADD_FAILURE() << "agent " << machine << " does not start";
+}
+
+void TestHosts::StopAgent(int machine, int signal) {
+  auto& agent = agents_[static_cast<size_t>(machine - 1)];
+  if (agent == nullptr) return;
+  agent->Signal(signal);
+  agent->Wait(std::chrono::seconds(20));
+  agent.reset();
+}
+
+void TestHosts::CreateCluster() {
+  // Agents register within a second or two of their start.
+  std::string agents;
+  for (int machine = 1; machine <= machines_; ++machine) {
+    const std::string id = "ag" + std::to_string(machine);
+    const Outcome created = Login({"vipu-admin", "create", "agent", id, "--host",
+                                   Address("h" + std::to_string(machine)), "--port", "8080"});
+    EXPECT_EQ(created.code, 0) << created.err;
+    agents += (agents.empty() ? "" : ",") + id;
+  }
+  const Outcome created = Login({"vipu-admin", "create", "cluster", "hosts", "--agents", agents});
+  EXPECT_EQ(created.code, 0) << created.err;
+}
+
+std::string TestHosts::AgentLog(int machine) const {
+  std::ifstream file(pod_.directory() + "/agent" + std::to_string(machine) + ".log");
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+bool TestHosts::AwaitState(const std::string& partition, const std::string& state) {
+  // The controller offers no event to wait on; it is asked as users would ask it.
+  for (int attempt = 0; attempt < 150; ++attempt) {
+    const Outcome got = Login({"vipu", "get", "partition", partition});
+    if (got.out.find("Partition state      | " + state) != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  return false;
+}
+
+}  // namespace vpod::testing
