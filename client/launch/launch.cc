@@ -202,6 +202,7 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
   } else {
     SetOfflineEnvironment(job_id);
   }
+  WatchHosts();
   if (!layout.hosts_given) {
     log.Debug("No hosts specified; ignoring host-subnet setting");
     log.Debug("Default network/RNIC for host communication: None");
