@@ -148,8 +148,10 @@ struct Lease::Impl {
       events_ended = true;
       events_changed.notify_all();
     }
-    if (!status.ok() && !options.reserve_only &&
-        status.error_code() != grpc::StatusCode::CANCELLED) {
+    if (status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) return;
+    if (options.on_lost) {
+      options.on_lost(FromGrpc(status));
+    } else {
       std::fprintf(stderr, "error: device lost: %s\n", status.error_message().c_str());
     }
   }
@@ -253,6 +255,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Lease>>> Lease::AttachParts(
     if (!options.reserve_only) {
       options.on_notice = [](const std::string&) {};
       options.on_job_failed = [](const v1::JobFailed&) {};
+      options.on_lost = [](const absl::Status&) {};
     }
   }
   return parts;

@@ -32,6 +32,8 @@ struct LeaseOptions {
   // lost instances go to stderr.
   std::function<void(const std::string& text)> on_notice;
   std::function<void(const v1::JobFailed& failed)> on_job_failed;
+  // The agent, or the way to it, is gone, or it has ended the lease. By default said on stderr.
+  std::function<void(const absl::Status& why)> on_lost;
 };
 
 // Thread-safe. The destructor detaches in an orderly way.

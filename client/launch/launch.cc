@@ -80,11 +80,10 @@ void SetJobEnvironment(const std::string& job_id, const vipu::ClientConfig& serv
   }
 }
 
-// A host that is cut off ends the job within seconds instead of many minutes: mpirun and its daemons
-// ask each other for signs of life. What the caller has set stays.
+// A host that is cut off ends the job within seconds instead of many minutes: mpirun and its
+// daemons ask each other for signs of life. What the caller has set stays.
 void WatchHosts() {
-  for (const auto& [name, value] :
-       {std::make_pair("time", "2"), {"intvl", "1"}, {"probes", "3"}}) {
+  for (const auto& [name, value] : {std::make_pair("time", "2"), {"intvl", "1"}, {"probes", "3"}}) {
     setenv(absl::StrCat("OMPI_MCA_oob_tcp_keepalive_", name).c_str(), value, 0);
   }
 }
@@ -177,7 +176,10 @@ int RunJob(const Options& options, const std::string& mpirun,
   if (result->killed_by != 0)
     Fail(absl::StrCat("mpirun was killed by signal ", result->killed_by), 1);
   if (partition != nullptr) NameLostInstance(*partition, result->exit_code);
-  return result->exit_code;
+  if (result->exit_code == 0 || partition == nullptr) return result->exit_code;
+  if (const absl::Status lost = partition->lost_device(); !lost.ok())
+    Fail(absl::StrCat("IPUs of the job were lost: ", lost.message()), 1);
+  return result->given_up ? 1 : result->exit_code;
 }
 
 int Launch(const Options& options, Layout& layout, const std::string& mpirun, const Log& log) {

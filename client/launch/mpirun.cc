@@ -40,7 +40,8 @@ void Forward(base::UniqueFd from, int to, uint32_t rank) {
 sigset_t HandledSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
+  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, kDeviceLostSignal})
+    sigaddset(&signals, number);
   return signals;
 }
 
@@ -115,11 +116,16 @@ absl::StatusOr<MpirunResult> RunMpirun(const std::string& path,
   const sigset_t signals = HandledSignals();
   timespec kill_after{10, 0};
   int status = 0;
+  bool device_lost = false;
   while (waitpid(pid, &status, WNOHANG) == 0) {
-    const int number = result.signal == 0 ? sigwaitinfo(&signals, nullptr)
-                                          : sigtimedwait(&signals, nullptr, &kill_after);
+    const bool ending = result.signal != 0 || device_lost;
+    const int number =
+        ending ? sigtimedwait(&signals, nullptr, &kill_after) : sigwaitinfo(&signals, nullptr);
     if (number == SIGCHLD || (number < 0 && errno == EINTR)) continue;
-    if (number < 0) {
+    if (number == kDeviceLostSignal) {
+      device_lost = true;
+    } else if (number < 0) {
+      result.given_up = result.signal == 0;
       kill(-pid, SIGKILL);  // ten seconds after the first signal
     } else {
       if (result.signal == 0) result.signal = number;
@@ -128,7 +134,8 @@ absl::StatusOr<MpirunResult> RunMpirun(const std::string& path,
   }
   for (std::thread& forwarder : forwarders) forwarder.join();
   if (failed) return absl::UnavailableError(std::strerror(error));
-  if (result.signal == 0 && WIFSIGNALED(status)) result.killed_by = WTERMSIG(status);
+  if (result.signal == 0 && !result.given_up && WIFSIGNALED(status))
+    result.killed_by = WTERMSIG(status);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
 }

@@ -1,5 +1,8 @@
 #include "client/launch/partition.h"
 
+#include <unistd.h>
+
+#include <csignal>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -277,7 +280,19 @@ ipuof::LeaseOptions JobPartition::Reservation() {
       lost_ = LostInstance{failed.instance_index(), failed.pid(), failed.host()};
     }
   };
+  lease.on_lost = [this](const absl::Status& why) {
+    {
+      base::MutexLock lock(mutex_);
+      if (lost_device_.ok()) lost_device_ = why;
+    }
+    kill(getpid(), kDeviceLostSignal);  // for RunMpirun, which waits for signals
+  };
   return lease;
+}
+
+absl::Status JobPartition::lost_device() {
+  base::MutexLock lock(mutex_);
+  return lost_device_;
 }
 
 absl::Status JobPartition::ReserveGcds() {

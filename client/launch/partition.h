@@ -47,6 +47,8 @@ class JobPartition {
   const std::string& target_options() const { return target_options_; }
   // The first instance that was lost, if any; known while IPUs are kept.
   std::optional<LostInstance> lost_instance();
+  // Why the IPUs, or some of them, were lost; OK while they are there.
+  absl::Status lost_device();
 
  private:
   JobPartition(const Options& options, const Layout& layout, std::string job_id, const Log& log)
@@ -81,6 +83,7 @@ class JobPartition {
   std::vector<std::unique_ptr<ipuof::Lease>> reserved_;  // one at each agent
   base::Mutex mutex_;
   bool somebody_left_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status lost_device_ ABSL_GUARDED_BY(mutex_);
   std::optional<LostInstance> lost_ ABSL_GUARDED_BY(mutex_);
 };
 

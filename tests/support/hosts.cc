@@ -80,9 +80,10 @@ Outcome TestHosts::RunOn(const std::string& host, const Words& words) {
   return StartOn(host, words)->Wait();
 }
 
-Words TestHosts::Poprun(int instances, int replicas, int ipus_per_replica) const {
+Words TestHosts::Poprun(int instances, int replicas, int ipus_per_replica,
+                        const std::string& hosts) const {
   return {"poprun",
-          "--host=h[1-" + std::to_string(machines_) + "]",
+          "--host=" + (hosts.empty() ? "h[1-" + std::to_string(machines_) + "]" : hosts),
           "--launch-agent",
           Program("tests/support/netns/launch-agent"),
           "--host-subnet=10.77.0.0/24",

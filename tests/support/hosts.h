@@ -27,8 +27,9 @@ class TestHosts {
   Outcome RunOn(const std::string& host, const std::vector<std::string>& words);
   std::unique_ptr<Command> StartOn(const std::string& host, const std::vector<std::string>& words);
   Outcome Login(const std::vector<std::string>& words) { return RunOn("login", words); }
-  // poprun on login, over all machines' hosts.
-  std::vector<std::string> Poprun(int instances, int replicas, int ipus_per_replica = 1) const;
+  // poprun for login, over all machines' hosts or those named.
+  std::vector<std::string> Poprun(int instances, int replicas, int ipus_per_replica = 1,
+                                  const std::string& hosts = "") const;
 
   // Machines have numbers 1, 2, …
   void StartAgent(int machine);
