@@ -92,6 +92,15 @@ class Graph {
   // Loss of each row, [n].
   Tensor SoftmaxCrossEntropy(Tensor logits, Tensor labels);
 
+  // Across replicas (program.proto: AllReduce …), each tensor along its first dimension. `members`
+  // is the size of a group: that of `group`, or the replicas of the job.
+  Tensor AllReduce(v1::ReduceOperator op, Tensor input, const v1::ReplicaGroup& group = {});
+  Tensor ReduceScatter(v1::ReduceOperator op, Tensor input, uint32_t members,
+                       const v1::ReplicaGroup& group = {});
+  Tensor AllGather(Tensor input, uint32_t members, const v1::ReplicaGroup& group = {});
+  Tensor AllToAll(Tensor input, uint32_t members, const v1::ReplicaGroup& group = {});
+  Tensor Broadcast(uint32_t root, Tensor input, const v1::ReplicaGroup& group = {});
+
   // --- Shorthand ---
   Tensor Relu(Tensor input) { return Unary(v1::RELU, input); }
   Tensor Add(Tensor a, Tensor b) { return Binary(v1::ADD, a, b); }
@@ -122,6 +131,8 @@ class Graph {
   Tensor ReduceToType(Tensor tensor, TensorType type);
 
  private:
+  // Adds a collective of one tensor, whose fields but the tensors are set.
+  Tensor AddCollective(v1::Instruction instruction, Tensor input, uint32_t members);
   bool Usable(std::initializer_list<Tensor> tensors);
   Tensor NewNamed(absl::string_view name, TensorType type, Origin origin);
 

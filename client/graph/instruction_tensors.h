@@ -6,6 +6,13 @@
 
 namespace vpod::graph {
 
+// The tensors of a collective.
+template <class Op, class Read, class Write>
+void VisitLists(Op& op, const Read& read, const Write& write) {
+  for (uint32_t& index : *op.mutable_inputs()) read(&index);
+  for (uint32_t& index : *op.mutable_outputs()) write(&index);
+}
+
 // Calls `read` and `write` with a pointer to each tensor index of a computing or transferring
 // instruction (not of a Repeat's body). Both may change the index. A tensor that is updated in
 // place is visited by `read`, then by `write`.
@@ -127,12 +134,21 @@ void VisitTensors(program::v1::Instruction& instruction, const Read& read, const
       if (op->has_velocity()) VPOD_OUT(op, velocity);
       break;
     }
-    case Instruction::kAllReduce: {
-      auto* op = instruction.mutable_all_reduce();
-      for (uint32_t& index : *op->mutable_inputs()) read(&index);
-      for (uint32_t& index : *op->mutable_outputs()) write(&index);
+    case Instruction::kAllReduce:
+      VisitLists(*instruction.mutable_all_reduce(), read, write);
       break;
-    }
+    case Instruction::kReduceScatter:
+      VisitLists(*instruction.mutable_reduce_scatter(), read, write);
+      break;
+    case Instruction::kAllGather:
+      VisitLists(*instruction.mutable_all_gather(), read, write);
+      break;
+    case Instruction::kAllToAll:
+      VisitLists(*instruction.mutable_all_to_all(), read, write);
+      break;
+    case Instruction::kBroadcast:
+      VisitLists(*instruction.mutable_broadcast(), read, write);
+      break;
     case Instruction::kStreamIn: {
       auto* op = instruction.mutable_stream_in();
       VPOD_OUT(op, tensor);

@@ -46,6 +46,7 @@ inline constexpr uint64_t kSupervisorCallCycles = 11;   // C
 inline constexpr uint64_t kAmpCallCycles = 36;          // F4
 inline constexpr uint64_t kCollectiveStepCycles = 200;  // F17
 inline constexpr double kLinkHopSeconds = 15e-9;        // B poplibs
+inline constexpr double kGwHopSeconds = 2e-6;           // F11
 inline constexpr double kStreamRequestSeconds = 2e-6;   // F19
 inline constexpr double kHostSyncSeconds = 0.363e-6;    // A host ahead
 

@@ -8,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/engine/collective.h"
 #include "device/engine/executors_impl.h"
 #include "device/engine/kernels/kernel.h"
 #include "device/fabric/collectives.h"
+#include "device/program/ops/collective.h"
 #include "device/shm/segment.h"
 
 namespace vpod::engine {
@@ -153,7 +155,11 @@ struct Engine::Interpreter {
         co_return Transfer(step.source->stream_out().stream(), step.source->stream_out().tensor(),
                            false);
       case Instruction::kAllReduce:
-        co_return co_await AllReduce(step.source->all_reduce());
+      case Instruction::kReduceScatter:
+      case Instruction::kAllGather:
+      case Instruction::kAllToAll:
+      case Instruction::kBroadcast:
+        co_return co_await MeetReplicas(*program::CollectiveOf(*step.source));
       case Instruction::kSend:
         co_return co_await CopyBetween(step.source->send().tensor(), unit.ipu,
                                        step.source->send().to_ipu());
@@ -181,63 +187,53 @@ struct Engine::Interpreter {
     return absl::OkStatus();
   }
 
-  // All replicas' units of this IPU meet, those here first, then with those on other processes.
-  asio::awaitable<absl::Status> AllReduce(const program::v1::AllReduce& op) {
-    Engine* self = &engine;
-    const fabric::MeetingKey key{run.number, unit.ipu, collectives++};
-    const size_t replicas = engine.options_.job->shape().total_replicas;
+  // The units of this IPU in the replica's group meet, those here first, then with those on other
+  // processes.
+  asio::awaitable<absl::Status> MeetReplicas(program::Collective op) {
+    fabric::Job& job = *engine.options_.job;
+    const uint32_t position = engine.options_.replica_offset + unit.replica;
+    const program::GroupMembers group =
+        program::MembersOf(*op.group, job.shape().total_replicas, position);
+    const fabric::MeetingKey key{
+        run.number, unit.ipu, collectives++, {group.first, group.stride, group.size}};
     Participant me{this, &op};
-    const size_t position = engine.options_.replica_offset + unit.replica;
-    co_return co_await Suspend(context(), [=, &me](fabric::Job::Resume resume) {
-      fabric::Job& job = *self->options_.job;
-      job.Meet(
-          key, replicas, job.LocalReplicas(key.channel), position, self->options_.instance, &me,
-          std::move(resume),
-          [key](const std::vector<void*>& participants, std::function<void(absl::Status)> finish) {
-            ReduceAll(key, participants, std::move(finish));
-          });
-    });
+    const uint32_t instance = engine.options_.instance;
+    co_return co_await Suspend(context(),
+                               [&me, &job, &key, position, instance](fabric::Job::Resume resume) {
+                                 job.Meet(key, job.shape().total_replicas, job.LocalMembers(key),
+                                          position, instance, &me, std::move(resume),
+                                          [key](const std::vector<void*>& participants,
+                                                std::function<void(absl::Status)> finish) {
+                                            RunCollective(key, participants, std::move(finish));
+                                          });
+                               });
   }
   struct Participant {
     Interpreter* unit;
-    const program::v1::AllReduce* op;
+    const program::Collective* op;
   };
 
-  // Runs while all participants are suspended; their memory belongs to the reduction until
+  // Runs while all participants are suspended; their memory belongs to the collective until
   // `finish`.
-  static void ReduceAll(const fabric::MeetingKey& key, const std::vector<void*>& participants,
-                        std::function<void(absl::Status)> finish) {
+  static void RunCollective(const fabric::MeetingKey& key, const std::vector<void*>& participants,
+                            std::function<void(absl::Status)> finish) {
     const auto& first = *static_cast<Participant*>(participants[0]);
-    const program::v1::AllReduce& op = *first.op;
     Engine& engine = first.unit->engine;
-    fabric::Reduction reduction;
+    fabric::Collective collective =
+        Describe(*first.op, engine.executable_->proto().ipus(first.unit->unit.ipu), key.group.size);
+    collective.what = absl::StrCat(collective.what, ", number ", key.sequence, " of program ",
+                                   first.unit->run.program);
     std::vector<Unit*> units;
     auto engines = std::make_shared<std::vector<std::shared_ptr<Engine>>>();
     for (void* participant : participants) {
       Interpreter& each = *static_cast<Participant*>(participant)->unit;
       units.push_back(&each.unit);
       engines->push_back(each.engine.shared_from_this());
-      reduction.replicas.push_back(each.engine.options_.replica_offset + each.unit.replica);
-      reduction.arenas.push_back(each.unit.arena.data());
-      reduction.clock = std::max(reduction.clock, each.unit.cycles.load());
+      collective.replicas.push_back(each.engine.options_.replica_offset + each.unit.replica);
+      collective.arenas.push_back(each.unit.arena.data());
+      collective.clock = std::max(collective.clock, each.unit.cycles.load());
     }
-    reduction.keep_alive = engines;
-    uint64_t elements = 0;
-    for (int i = 0; i < op.inputs_size(); ++i) {
-      const program::v1::Tensor& tensor = first.unit->TensorAt(op.inputs(i));
-      const fabric::Element plain = tensor.type() == program::v1::FLOAT16
-                                        ? fabric::Element::kFloat16
-                                        : fabric::Element::kFloat32;
-      reduction.tensors.push_back({tensor.offset(), first.unit->TensorAt(op.outputs(i)).offset(),
-                                   static_cast<size_t>(program::TypeOf(tensor).elements()),
-                                   tensor.wide_accumulator() ? fabric::Element::kFloat64 : plain,
-                                   plain});
-      elements += reduction.tensors.back().elements;
-    }
-    if (op.operator_() == program::v1::MEAN)
-      reduction.scale = 1.0 / static_cast<double>(engine.options_.job->shape().total_replicas);
-    reduction.what = absl::StrCat("all-reduce ", key.sequence, " of program ",
-                                  first.unit->run.program, " over ", elements, " elements");
+    collective.keep_alive = engines;
     const fabric::Completed done = [units, engines,
                                     finish = std::move(finish)](absl::StatusOr<uint64_t> clock) {
       if (clock.ok()) {
@@ -247,16 +243,16 @@ struct Engine::Interpreter {
     };
     Executors* executors = engine.options_.executors;
     const auto collectives = engine.options_.job->collectives();
-    if (collectives != nullptr) return collectives->AllReduce(key, std::move(reduction), done);
-    fabric::ReduceHere(
-        std::move(reduction),
+    if (collectives != nullptr) return collectives->Run(key, std::move(collective), done);
+    fabric::RunHere(
+        std::move(collective),
         [executors](std::function<void()> task) { executors->PostCompute(std::move(task)); }, done);
   }
 
   asio::awaitable<absl::Status> CopyBetween(uint32_t tensor, uint32_t from, uint32_t to) {
     const uint32_t ipus = engine.executable_->ipus_per_replica();
     const uint32_t pair = from * ipus + to;
-    // Channels above those of the all-reduces: one for each replica and ordered pair.
+    // Channels above those of the collectives: one for each replica and ordered pair.
     const uint32_t replica = engine.options_.replica_offset + unit.replica;
     const fabric::MeetingKey key{run.number, ipus + replica * ipus * ipus + pair, copies[pair]++};
     const bool sends = from == unit.ipu;
@@ -328,6 +324,7 @@ absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
         absl::StrCat("the executable is for ", executable->ipus_per_replica(),
                      " IPUs per replica, the job has ", shape.ipus_per_replica));
   }
+  VPOD_RETURN_IF_ERROR(program::CheckReplicas(executable->proto(), shape.total_replicas));
   std::shared_ptr<Engine> engine(new Engine(std::move(executable), options));
   VPOD_RETURN_IF_ERROR(engine->Prepare());
   return engine;
@@ -393,6 +390,10 @@ absl::Status Engine::Prepare() {
           VPOD_RETURN_IF_ERROR(prepare(ipu, instruction.repeat().body(), step.body));
           break;
         case Instruction::kAllReduce:
+        case Instruction::kReduceScatter:
+        case Instruction::kAllGather:
+        case Instruction::kAllToAll:
+        case Instruction::kBroadcast:
         case Instruction::kStreamIn:
         case Instruction::kStreamOut:
         case Instruction::kSend:

@@ -1,5 +1,5 @@
 // An executable loaded on the IPUs of one lease, and its execution. The unit of execution is
-// (replica, IPU): a coroutine on the compute executor. Units meet only at all-reduces and inter-IPU
+// (replica, IPU): a coroutine on the compute executor. Units meet only at collectives and inter-IPU
 // copies, through the job.
 #pragma once
 

@@ -1,8 +1,8 @@
-// What replicas on several processes do together. Each process reduces its own replicas as far as
-// they make up whole nodes of the canonical tree (tree_sum.h); pieces of the result are computed by
-// one process each, which then hands them to all. On one host the pieces are read and written where
-// they lie, in shared segments; otherwise partial sums and results travel through the transport.
-// Either way the bits are those of one process.
+// What replicas on several processes do together. Pieces of the result are computed by one process
+// each, which then hands them to those that need them. On one host the pieces are read and written
+// where they lie, in shared segments; otherwise results travel through the transport, and before
+// them partial results: each process reduces its own replicas as far as they make up whole nodes of
+// the canonical tree (tree_reduce.h). Either way the bits are those of one process.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "device/base/mutex.h"
+#include "device/fabric/collective.h"
 #include "device/fabric/job.h"
-#include "device/fabric/pieces.h"
 #include "device/fabric/transport.h"
 
 namespace vpod::fabric {
@@ -26,17 +26,6 @@ namespace vpod::fabric {
 struct Site {
   std::string address;          // of its transport
   std::vector<uint32_t> units;  // global, ascending
-};
-
-// An all-reduce as one process sees it.
-struct Reduction {
-  std::vector<uint32_t> replicas;  // of this process, ascending
-  std::vector<std::byte*> arenas;  // their memory
-  std::vector<CollectiveTensor> tensors;
-  double scale = 1;
-  uint64_t clock = 0;                // of the slowest replica here
-  std::string what;                  // must be the same everywhere: "program 0, all-reduce of …"
-  std::shared_ptr<void> keep_alive;  // the memory and what owns it
 };
 
 // One end of a copy between units on two processes.
@@ -48,15 +37,6 @@ struct CrossCopy {
   uint64_t clock = 0;
   std::shared_ptr<void> keep_alive;
 };
-
-// Called once with the common clock: that of the slowest unit that took part.
-using Completed = std::function<void(absl::StatusOr<uint64_t> clock)>;
-
-// Runs a task on a compute thread.
-using Compute = std::function<void(std::function<void()>)>;
-
-// An all-reduce whose replicas are all of this process.
-void ReduceHere(Reduction reduction, const Compute& compute, Completed done);
 
 struct CollectivesOptions {
   std::string token;  // 32 characters; names the job and shows that a sender belongs to it
@@ -78,8 +58,8 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   using Clock = std::chrono::steady_clock;
   explicit Collectives(CollectivesOptions options);
 
-  // All units of this process on the key's channel have arrived.
-  void AllReduce(const MeetingKey& key, Reduction reduction, Completed done);
+  // All units of this process on the key's channel and in its group have arrived.
+  void Run(const MeetingKey& key, Collective collective, Completed done);
   // A copy whose other end is on another process.
   void Copy(const MeetingKey& key, CrossCopy copy, Completed done);
   bool IsHere(uint32_t unit) const { return site_of_[unit] == options_.here; }
@@ -106,26 +86,39 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   OperationPtr Find(const MeetingKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Fails when a site does something else than we do.
   absl::Status Check(const Operation& operation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PostCombine(const OperationPtr& operation, size_t piece);
-  void ReduceShared(const OperationPtr& operation);
-  void TellFinished(const OperationPtr& operation);
-  void SendPartialSums(const OperationPtr& operation, size_t piece);
-  void CombineAndSend(const OperationPtr& operation, size_t piece);
-  void Scatter(const OperationPtr& operation, size_t piece, const std::byte* result);
-  void SendCopy(const OperationPtr& operation);
-  void OnReady(const OperationPtr& operation, const Header& header);
-  void OnFinished(const OperationPtr& operation);
-  void OnCopyReady(const OperationPtr& operation, const Header& header);
-  Landing OnPartialSums(const OperationPtr& operation, const Header& header, size_t bytes);
-  Landing OnResult(const OperationPtr& operation, const Header& header, size_t bytes);
-  Landing OnCopyData(const OperationPtr& operation, const Header& header, size_t bytes);
+  // Whether a site hosts a member of the group of `key`; which members, by position.
+  std::vector<bool> MembersOf(size_t site, const MeetingKey& key) const;
+  // All sites have come to the operation.
+  void Start(const OperationPtr& operation);
   // One of the things that the operation waits for is done.
   void Done(const OperationPtr& operation, const absl::Status& status);
   void Send(size_t site, const Header& header, absl::Span<const std::byte> payload,
             std::function<void(absl::Status)> sent);
+  // A message without payload that nothing waits for.
+  void Tell(size_t site, const Header& header);
   Header HeaderFor(const Operation& operation, int kind, size_t piece = 0) const;
-  // The nodes of the tree that a site sums, for replicas' IPU `channel`.
-  std::vector<TreeNode> NodesOf(size_t site, uint32_t channel) const;
+  void OnReady(const OperationPtr& operation, const Header& header);
+
+  // collectives_shared.cc
+  void RunShared(const OperationPtr& operation);
+  void TellFinished(const OperationPtr& operation);
+  void OnFinished(const OperationPtr& operation, size_t site);
+
+  // collectives_messages.cc
+  size_t CountMessageWork(const Operation& operation) const;
+  void SendPartials(const OperationPtr& operation, size_t piece);
+  void PostCombine(const OperationPtr& operation, size_t piece);
+  void Combine(const OperationPtr& operation, size_t piece);
+  void CopyAndSend(const OperationPtr& operation, size_t piece);
+  void SendResult(const OperationPtr& operation, size_t piece, absl::Span<const std::byte> result,
+                  Buffer buffer);
+  Landing OnPartials(const OperationPtr& operation, const Header& header, size_t bytes);
+  Landing OnResult(const OperationPtr& operation, const Header& header, size_t bytes);
+
+  // collectives_copy.cc
+  void SendCopy(const OperationPtr& operation);
+  void OnCopyReady(const OperationPtr& operation, const Header& header);
+  Landing OnCopyData(const OperationPtr& operation, const Header& header, size_t bytes);
 
   const CollectivesOptions options_;
   std::vector<size_t> site_of_;  // by unit

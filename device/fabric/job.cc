@@ -211,13 +211,9 @@ void Job::Formed(std::shared_ptr<Collectives> collectives) {
     failure = failure_;
     collectives_ = collectives;
     is_here_.assign(shape_.units(), false);
-    local_replicas_.assign(shape_.ipus_per_replica, 0);
     for (const auto& [key, entry] : members_) {
       if (!entry.member.endpoint.empty()) continue;
-      for (uint32_t unit : entry.member.units) {
-        is_here_[unit] = true;
-        ++local_replicas_[unit % shape_.ipus_per_replica];
-      }
+      for (uint32_t unit : entry.member.units) is_here_[unit] = true;
       if (entry.member.home) calls.push_back([home = entry.member.home] { home->Ready(); });
     }
     for (auto& call : GoWhenReady()) calls.push_back(std::move(call));
@@ -270,10 +266,14 @@ size_t Job::LocalParts() const {
   }));
 }
 
-size_t Job::LocalReplicas(uint32_t channel) const {
-  if (role_ == Role::kLocal) return shape_.total_replicas;
+size_t Job::LocalMembers(const MeetingKey& key) const {
+  if (role_ == Role::kLocal) return key.group.size;
   base::MutexLock lock(mutex_);
-  return local_replicas_.empty() ? 0 : local_replicas_[channel];
+  if (is_here_.empty()) return 0;
+  size_t members = 0;
+  for (size_t i = 0; i < key.group.size; ++i)
+    members += is_here_[key.group.Replica(i) * shape_.ipus_per_replica + key.channel] ? 1 : 0;
+  return members;
 }
 
 void Job::StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume ready) {
@@ -349,10 +349,9 @@ void Job::Meet(const MeetingKey& key, size_t positions, size_t expected, size_t 
       if (IsCollective(key)) {
         // Whoever has left will not come any more.
         for (const auto& [other, entry] : members_) {
-          const uint32_t offset = entry.member.replica_offset;
           const bool elsewhere = !entry.member.endpoint.empty();
           const Meeting& at = complete.participants.empty() ? meeting : complete;
-          if (!entry.left || at.arrived[offset]) continue;
+          if (!entry.left || !WaitsFor(key, at, entry.member)) continue;
           if (complete.participants.empty() || elsewhere) {
             calls = FailLocked(
                 absl::AbortedError(absl::StrCat(Name(other.first), " left the job before run ",
@@ -375,19 +374,26 @@ void Job::Meet(const MeetingKey& key, size_t positions, size_t expected, size_t 
   });
 }
 
-bool Job::IsNeeded(uint32_t instance, uint32_t replica_offset) const {
+bool Job::WaitsFor(const MeetingKey& key, const Meeting& meeting, const JobPart& part) {
+  for (size_t i = 0; i < part.local_replicas; ++i) {
+    const size_t replica = part.replica_offset + i;
+    if (key.group.Contains(replica) && !meeting.arrived[replica]) return true;
+  }
+  return false;
+}
+
+bool Job::IsNeeded(const JobPart& part) const {
   if (!formed_ && !AllLoaded()) return true;
-  (void)instance;
   return std::any_of(meetings_.begin(), meetings_.end(), [&](const auto& item) {
-    return IsCollective(item.first) && !item.second.arrived[replica_offset];
+    return IsCollective(item.first) && WaitsFor(item.first, item.second, part);
   });
 }
 
-Job::Calls Job::InstanceLeft(uint32_t instance, uint32_t replica_offset, bool lost) {
-  if (!(lost || IsNeeded(instance, replica_offset)) || !failure_.ok()) return {};
+Job::Calls Job::InstanceLeft(const JobPart& part, bool lost) {
+  if (!(lost || IsNeeded(part)) || !failure_.ok()) return {};
   return FailLocked(
-      absl::AbortedError(absl::StrCat(Name(instance), lost ? " was lost" : " left the job")), lost,
-      instance);
+      absl::AbortedError(absl::StrCat(Name(part.instance), lost ? " was lost" : " left the job")),
+      lost, part.instance);
 }
 
 void Job::Leave(uint32_t instance, uint32_t part, bool lost) {
@@ -409,8 +415,7 @@ void Job::Leave(uint32_t instance, uint32_t part, bool lost) {
       if (entry.member.left)
         calls.push_back([left = entry.member.left, instance] { left(instance); });
     }
-    for (auto& call : InstanceLeft(instance, member.replica_offset, lost))
-      calls.push_back(std::move(call));
+    for (auto& call : InstanceLeft(member, lost)) calls.push_back(std::move(call));
   }
   CallAll(calls);
 }
@@ -422,8 +427,7 @@ void Job::LeftElsewhere(uint32_t instance) {
     for (auto& [key, entry] : members_) {
       if (key.first != instance || entry.left || entry.member.endpoint.empty()) continue;
       entry.left = true;
-      for (auto& call : InstanceLeft(instance, entry.member.replica_offset, false))
-        calls.push_back(std::move(call));
+      for (auto& call : InstanceLeft(entry.member, false)) calls.push_back(std::move(call));
     }
   }
   CallAll(calls);
@@ -527,7 +531,8 @@ void Job::TickMeetings(Clock::time_point now, Clock::duration patience, Calls& c
     for (size_t replica = 0; replica < meeting.arrived.size(); ++replica) {
       const bool comes =
           role_ == Role::kLocal || is_here_[replica * shape_.ipus_per_replica + key.channel];
-      if (comes && !meeting.arrived[replica]) missing.push_back(InstanceOfReplica(replica));
+      if (comes && key.group.Contains(replica) && !meeting.arrived[replica])
+        missing.push_back(InstanceOfReplica(replica));
     }
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
     const std::set<uint32_t> present(meeting.instances.begin(), meeting.instances.end());

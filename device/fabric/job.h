@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "device/base/mutex.h"
+#include "device/fabric/replica_group.h"
 
 namespace vpod::fabric {
 
@@ -83,6 +84,7 @@ struct MeetingKey {
   // replica.
   uint32_t channel = 0;
   uint64_t sequence = 0;  // of the channel within the run
+  ReplicaGroup group;     // of a collective
   friend auto operator<=>(const MeetingKey&, const MeetingKey&) = default;
 };
 
@@ -139,8 +141,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // afterwards every one's `resume` is called with its result.
   void Meet(const MeetingKey& key, size_t positions, size_t expected, size_t position,
             uint32_t instance, void* participant, Resume resume, MeetingAction action);
-  // How many replicas' IPU `channel` this process hosts; known when the job has formed.
-  size_t LocalReplicas(uint32_t channel) const;
+  // How many of those who meet in a collective this process hosts; known when the job has formed.
+  size_t LocalMembers(const MeetingKey& key) const;
 
   // Fails everything that waits, now and later, with `cause`.
   void Fail(const absl::Status& cause, bool lost = false, uint32_t culprit = 0);
@@ -186,7 +188,7 @@ class Job : public std::enable_shared_from_this<Job> {
   bool AllLoaded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Disagreement() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t LocalParts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether all replicas of the job take part in a meeting.
+  // Whether replicas meet, and not IPUs of one.
   bool IsCollective(const MeetingKey& key) const { return key.channel < shape_.ipus_per_replica; }
   uint32_t InstanceOfReplica(size_t replica) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Name(uint32_t instance) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -198,11 +200,11 @@ class Job : public std::enable_shared_from_this<Job> {
   Calls GoWhenReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets runs begin, or the job form, when everything needed for it is there.
   Calls Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether a meeting, or the start of the job, waits for the instance.
-  bool IsNeeded(uint32_t instance, uint32_t replica_offset) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Calls InstanceLeft(uint32_t instance, uint32_t replica_offset, bool lost)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a collective waits for one of a part's replicas.
+  static bool WaitsFor(const MeetingKey& key, const Meeting& meeting, const JobPart& part);
+  // Whether a meeting, or the start of the job, waits for the part's instance.
+  bool IsNeeded(const JobPart& part) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Calls InstanceLeft(const JobPart& part, bool lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickStarts(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout,
                   Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickMeetings(Clock::time_point now, Clock::duration patience, Calls& calls)
@@ -228,7 +230,6 @@ class Job : public std::enable_shared_from_this<Job> {
   std::set<PartKey> ready_elsewhere_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Collectives> collectives_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> is_here_ ABSL_GUARDED_BY(mutex_);  // by unit, when formed and not local
-  std::vector<size_t> local_replicas_ ABSL_GUARDED_BY(mutex_);  // by channel, as above
 };
 
 }  // namespace vpod::fabric

@@ -44,8 +44,8 @@ class JobTest : public testing::Test {
   void MeetAs(uint32_t i, std::vector<absl::Status>& results, MeetingAction action = Finish()) {
     for (uint32_t r = i * 4; r < i * 4 + 4; ++r) {
       job_->Meet(
-          {0, 0, 0}, 16, 16, r, i, this, [&results](absl::Status s) { results.push_back(s); },
-          action);
+          {0, 0, 0, {0, 1, 16}}, 16, 16, r, i, this,
+          [&results](absl::Status s) { results.push_back(s); }, action);
     }
   }
   static MeetingAction Finish() {

@@ -68,8 +68,17 @@ Cost ExchangePhase(uint64_t bytes_per_tile);
 Cycles HostSyncCycles(const Topology& topology);
 // A transfer between host and IPU in which `tiles` take part (F2, F19, 3.3).
 Cost StreamCost(uint64_t bytes, uint32_t tiles, const Topology& topology);
-// An all-reduce of `bytes` on each replica (section 4, F17) with the additions of its reduction.
-Cost AllReduceCost(uint64_t bytes, uint64_t elements, const Topology& topology);
+// What a collective moves.
+struct CollectiveLoad {
+  program::v1::Instruction::StepCase kind = program::v1::Instruction::kAllReduce;
+  uint64_t bytes = 0;     // on each replica, the larger of what goes in and comes out
+  uint64_t elements = 0;  // as above
+  uint64_t members = 1;   // of each group
+  uint64_t stride = 1;    // between the replica numbers of members
+};
+// A collective (section 4, F17) with the additions of its reduction. Within an IPU-Link domain on a
+// ring; across racks in phases, the middle one over GW-Links (F11, F16).
+Cost CollectiveCost(const CollectiveLoad& load, const Topology& topology);
 // A copy between two IPUs of a replica (3.2).
 Cost InterIpuCopyCost(uint64_t bytes, uint32_t from_ipu, uint32_t to_ipu, const Topology& topology);
 

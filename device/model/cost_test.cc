@@ -46,10 +46,30 @@ TEST(CostTest, MatMulTimeGrowsWithWorkAndFloat32IsSlower) {
 // plus steps.
 TEST(CostTest, AllReduceExample) {
   const Topology pod16{1.33e9, 16, 1};
-  const double ms =
-      static_cast<double>(AllReduceCost(51'000'000, 25'500'000, pod16).exchange.value()) / 1.33e6;
+  const CollectiveLoad load{.bytes = 51'000'000, .elements = 25'500'000, .members = 16};
+  const double ms = static_cast<double>(CollectiveCost(load, pod16).exchange.value()) / 1.33e6;
   EXPECT_NEAR(ms, 1.8, 0.05);
-  EXPECT_EQ(AllReduceCost(51'000'000, 25'500'000, {1.33e9, 1, 1}).total().value(), 0u);
+  EXPECT_EQ(CollectiveCost({.bytes = 51'000'000}, {1.33e9, 1, 1}).total().value(), 0u);
+}
+
+// spec/hardware.md 4: the bandwidth terms of the other kinds, for 1 GB, so that steps do not count.
+TEST(CostTest, CollectivesMoveWhatTheirFormulasSay) {
+  using program::v1::Instruction;
+  const auto seconds = [](Instruction::StepCase kind, uint64_t members, uint64_t stride = 1) {
+    const CollectiveLoad load{kind, 1'000'000'000, 1, members, stride};
+    return static_cast<double>(CollectiveCost(load, {1.33e9, 256, 1}).exchange.value()) / 1.33e9;
+  };
+  const double ring = 1e9 / arch::kRingBytesPerSecond;
+  EXPECT_NEAR(seconds(Instruction::kReduceScatter, 16), ring * 15 / 16, 1e-4);
+  EXPECT_NEAR(seconds(Instruction::kAllGather, 16), ring * 15 / 16, 1e-4);
+  EXPECT_NEAR(seconds(Instruction::kBroadcast, 16), ring, 1e-4);
+  EXPECT_NEAR(seconds(Instruction::kAllToAll, 16), ring * 4 * 15 / 16, 1e-4);
+  // Four racks: a 64th of the bytes goes over the GW-Links, 21.25 GB/s a machine of four IPUs.
+  const double gateway = 1e9 / (21.25e9 / 4);
+  EXPECT_NEAR(seconds(Instruction::kAllReduce, 256), 2 * (ring * 63 / 64 + gateway / 64 * 3 / 4),
+              1e-4);
+  // GW-Links only.
+  EXPECT_NEAR(seconds(Instruction::kAllReduce, 4, 64), 2 * gateway * 3 / 4, 1e-4);
 }
 
 // spec/hardware.md 3.3: 24 MiB take 4,628,154 cycles at 1.33 GHz, i.e. 7.2 GB/s; one machine's DDR

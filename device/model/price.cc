@@ -1,5 +1,6 @@
 #include "device/arch/hardware.h"
 #include "device/model/cost.h"
+#include "device/program/ops/collective.h"
 
 namespace vpod::model {
 namespace {
@@ -86,7 +87,11 @@ class Pricer {
       case Instruction::kSgd:
         return Elementwise(instruction.sgd().weights(), instruction.sgd().has_velocity() ? 9 : 3);
       case Instruction::kAllReduce:
-        return AllReduce(instruction.all_reduce());
+      case Instruction::kReduceScatter:
+      case Instruction::kAllGather:
+      case Instruction::kAllToAll:
+      case Instruction::kBroadcast:
+        return Collective(*program::CollectiveOf(instruction));
       case Instruction::kStreamIn:
         return StreamIn(instruction.stream_in().stream());
       case Instruction::kStreamOut:
@@ -184,13 +189,15 @@ class Pricer {
                       topology_);
   }
 
-  Cost AllReduce(const program::v1::AllReduce& op) const {
-    uint64_t bytes = 0, elements = 0;
-    for (uint32_t input : op.inputs()) {
-      bytes += Type(input).bytes();
-      elements += Elements(input);
+  Cost Collective(const program::Collective& op) const {
+    // Groups are alike; that they make up the job is checked elsewhere.
+    const program::GroupMembers group = program::MembersOf(*op.group, topology_.num_replicas, 0);
+    CollectiveLoad load{.kind = op.kind, .members = group.size, .stride = group.stride};
+    for (uint32_t tensor : op.kind == Instruction::kAllGather ? *op.outputs : *op.inputs) {
+      load.bytes += Type(tensor).bytes();
+      load.elements += Elements(tensor);
     }
-    return AllReduceCost(bytes, elements, topology_);
+    return CollectiveCost(load, topology_);
   }
 
   const program::v1::Executable& executable_;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
+#include "device/program/ops/collective.h"
 
 namespace vpod::program {
 namespace {
@@ -76,7 +77,7 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string
     for (const v1::Block& block : program.blocks()) {
       ForEachInstruction(block.instructions(), 1,
                          [&](const v1::Instruction& instruction, uint64_t) {
-                           collective = collective || instruction.has_all_reduce();
+                           collective = collective || CollectiveOf(instruction).has_value();
                          });
     }
     result->has_collectives_.push_back(collective);

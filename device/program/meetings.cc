@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/program/ops/collective.h"
 #include "device/program/tensor_type.h"
 
 namespace vpod::program {
@@ -27,7 +28,7 @@ absl::Status CollectMeetings(
     const v1::Ipu& ipu, const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions,
     std::deque<Meeting>& meetings) {
   for (const v1::Instruction& instruction : instructions) {
-    if (instruction.has_all_reduce()) {
+    if (CollectiveOf(instruction).has_value()) {
       meetings.push_back({.is_collective = true});
     } else if (instruction.has_send()) {
       const v1::Send& op = instruction.send();

@@ -1,4 +1,4 @@
-// The exchanges between IPUs in a program: sends, receives and all-reduces.
+// The exchanges between IPUs in a program: sends, receives and collectives.
 #pragma once
 
 #include "absl/status/status.h"

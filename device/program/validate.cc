@@ -7,6 +7,7 @@
 #include "device/base/status.h"
 #include "device/program/executable.h"
 #include "device/program/meetings.h"
+#include "device/program/ops/collective.h"
 #include "device/program/ops/rules.h"
 
 namespace vpod::program {
@@ -111,7 +112,11 @@ class BlockValidator {
       case v1::Instruction::kSgd:
         return CheckSgd(instruction.sgd());
       case v1::Instruction::kAllReduce:
-        return CheckAllReduce(instruction.all_reduce());
+      case v1::Instruction::kReduceScatter:
+      case v1::Instruction::kAllGather:
+      case v1::Instruction::kAllToAll:
+      case v1::Instruction::kBroadcast:
+        return CheckCollectiveStep(*CollectiveOf(instruction));
       case v1::Instruction::kStreamIn:
         return CheckStream(instruction.stream_in().stream(), instruction.stream_in().tensor(), true,
                            times);
@@ -303,25 +308,21 @@ class BlockValidator {
     return absl::OkStatus();
   }
 
-  absl::Status CheckAllReduce(const v1::AllReduce& op) const {
-    if (op.operator_() != v1::SUM && op.operator_() != v1::MEAN) {
-      return Invalid("an all-reduce is a SUM or a MEAN");
-    }
-    if (op.inputs_size() == 0 || op.inputs_size() != op.outputs_size()) {
-      return Invalid("an all-reduce needs as many outputs as inputs, at least one");
-    }
-    for (int i = 0; i < op.inputs_size(); ++i) {
-      VPOD_ASSIGN_OR_RETURN(const v1::Tensor* input, Any(op.inputs(i)));
-      const TensorType type = TypeOf(*input);
-      if (!IsFloat(type.type)) return Invalid(absl::StrCat("cannot all-reduce ", type.ToString()));
-      VPOD_RETURN_IF_ERROR(Expect(op.outputs(i), type));
+  absl::Status CheckCollectiveStep(const Collective& op) const {
+    VPOD_RETURN_IF_ERROR(CheckCollective(op));
+    for (int i = 0; i < op.inputs->size(); ++i) {
+      const uint32_t index = op.inputs->Get(i);
+      VPOD_ASSIGN_OR_RETURN(const v1::Tensor* input, Any(index));
+      if (!op.reduces()) VPOD_RETURN_IF_ERROR(Plain(index).status());
+      VPOD_ASSIGN_OR_RETURN(const TensorType output, Plain(op.outputs->Get(i)));
+      VPOD_RETURN_IF_ERROR(CheckCollectiveTypes(op, TypeOf(*input), output));
     }
     return CheckDisjoint(op);
   }
 
-  // Pieces of all tensors are reduced side by side: where an output lies, nothing else of the step
+  // Pieces of all tensors are computed side by side: where an output lies, nothing else of the step
   // may lie but the input that it replaces. Otherwise the result would depend on the threads.
-  absl::Status CheckDisjoint(const v1::AllReduce& op) const {
+  absl::Status CheckDisjoint(const Collective& op) const {
     struct Range {
       uint64_t begin, end;
       bool output;
@@ -331,16 +332,19 @@ class BlockValidator {
       const v1::Tensor& tensor = tensors_[index];
       ranges.push_back({tensor.offset(), tensor.offset() + ArenaBytes(tensor), output});
     };
-    for (int i = 0; i < op.inputs_size(); ++i) {
-      if (op.inputs(i) != op.outputs(i)) add(op.inputs(i), false);
-      add(op.outputs(i), true);
+    const bool replaces =
+        op.kind == v1::Instruction::kAllReduce || op.kind == v1::Instruction::kBroadcast;
+    for (int i = 0; i < op.inputs->size(); ++i) {
+      if (!replaces || op.inputs->Get(i) != op.outputs->Get(i)) add(op.inputs->Get(i), false);
+      add(op.outputs->Get(i), true);
     }
     std::sort(ranges.begin(), ranges.end(),
               [](const Range& a, const Range& b) { return a.begin < b.begin; });
     uint64_t inputs_end = 0, outputs_end = 0;
     for (const Range& range : ranges) {
       if (range.begin < outputs_end || (range.output && range.begin < inputs_end)) {
-        return Invalid("an output of the all-reduce shares bytes with another of its tensors");
+        return Invalid(absl::StrCat("an output of the ", op.name(),
+                                    " shares bytes with another of its tensors"));
       }
       uint64_t& end = range.output ? outputs_end : inputs_end;
       end = std::max(end, range.end);

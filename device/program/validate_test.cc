@@ -127,6 +127,11 @@ std::vector<std::string> ValidSteps() {
       "sgd{weights:16 gradient:0 learning_rate:7 has_velocity:true velocity:0 momentum:0.9}",
       "all_reduce{operator:SUM inputs:6 inputs:5 outputs:0 outputs:5}",
       "all_reduce{operator:MEAN inputs:0 outputs:0}",
+      "all_reduce{operator:SQUARE_ADD inputs:3 outputs:3 group{kind:CONSECUTIVE size:4}}",
+      "reduce_scatter{operator:MIN inputs:0 outputs:4}",
+      "all_gather{inputs:4 outputs:0 group{kind:ORTHOGONAL size:6}}",
+      "all_to_all{inputs:0 outputs:16}",
+      "broadcast{root:3 inputs:0 outputs:0}",
       "stream_in{stream:0 tensor:0}",
       "stream_out{stream:1 tensor:3}",
       "repeat{count:3 body{fill{output:0}} body{stream_in{stream:0 tensor:16}}}",
@@ -156,7 +161,7 @@ TEST(ValidateTest, RefusesTensorsThatDoNotExistInEveryField) {
     for (int i = 0; i < kind->message_type()->field_count(); ++i) {
       const FieldDescriptor* field = kind->message_type()->field(i);
       if (field->type() != FieldDescriptor::TYPE_UINT32 || field->name() == "stream" ||
-          field->name() == "axes" ||
+          field->name() == "axes" || field->name() == "root" ||
           (field->name() == "velocity" && !instruction.sgd().has_velocity())) {
         continue;
       }
@@ -231,12 +236,25 @@ TEST(ValidateTest, RefusesWrongShapesAndTypes) {
       {"sgd{weights:0 gradient:16 learning_rate:4}", "tensor 4 is float32[4], must be float32[]"},
       {"sgd{weights:0 gradient:16 learning_rate:7 has_velocity:true velocity:5}", "tensor 5 is"},
       {"sgd{weights:0 gradient:16 learning_rate:7 momentum:0.5}", "momentum needs a velocity"},
-      {"all_reduce{operator:SUM inputs:3 outputs:3}", "cannot all-reduce int32[4]"},
-      {"all_reduce{operator:SUM inputs:0 outputs:5}", "tensor 5 is"},
+      {"all_reduce{operator:MEAN inputs:3 outputs:3}", "cannot take the mean of int32[4]"},
+      {"all_reduce{operator:SUM inputs:0 outputs:5}", "the all-reduce of"},
       {"all_reduce{operator:SUM inputs:0 inputs:5 outputs:0}",
        "an all-reduce needs as many outputs as inputs"},
       {"all_reduce{operator:SUM}", "an all-reduce needs as many outputs as inputs, at least one"},
-      {"all_reduce{operator:MAX inputs:0 outputs:0}", "an all-reduce is a SUM or a MEAN"},
+      {"all_reduce{inputs:0 outputs:0}", "unknown reduce operator 0"},
+      {"all_reduce{operator:SUM inputs:0 outputs:0 group{kind:CONSECUTIVE}}",
+       "a replica group needs a size of 1 or more"},
+      {"all_reduce{operator:SUM inputs:0 outputs:0 group{size:4}}",
+       "a group of all replicas is given no size"},
+      {"broadcast{root:4 inputs:0 outputs:0 group{kind:CONSECUTIVE size:4}}",
+       "root 4 is no position in a group of 4 replicas"},
+      {"broadcast{inputs:6 outputs:0}", "tensor 6 is a wide accumulator"},
+      {"all_gather{inputs:0 outputs:4}", "the all-gather over"},
+      {"all_gather{inputs:4 outputs:0 group{kind:CONSECUTIVE size:2}}",
+       "the all-gather over 2 replicas does not turn 4 elements into"},
+      {"all_to_all{inputs:0 outputs:0}", "an output of the all-to-all shares bytes"},
+      {"all_to_all{inputs:0 outputs:16 group{kind:CONSECUTIVE size:7}}",
+       "the all-to-all over 7 replicas"},
   });
 }
 
@@ -322,7 +340,7 @@ TEST(ValidateTest, RefusesUnknownEnumValuesAndInstructions) {
   ExpectRefused(with([](v1::Instruction* step) {
                   step->mutable_all_reduce()->set_operator_(static_cast<v1::ReduceOperator>(9));
                 }),
-                "an all-reduce is a SUM or a MEAN");
+                "unknown reduce operator 9");
   v1::Executable tensor = WithSteps("");
   tensor.mutable_ipus(0)->mutable_tensors(2)->set_type(static_cast<v1::DataType>(42));
   ExpectRefused(tensor, "IPU 0: tensor 2: unknown element type 42");

@@ -3,6 +3,8 @@
 #include <map>
 #include <utility>
 
+#include "device/program/ops/collective.h"
+
 namespace vpod::agent {
 namespace {
 
@@ -22,6 +24,39 @@ void AddFlow(const Wiring& wiring, const std::vector<arch::Hop>& hops, uint64_t 
   }
 }
 
+// A collective and the bytes of its larger side on each replica.
+struct Exchange {
+  program::Collective op;
+  uint64_t bytes = 0;
+};
+
+bool CarriesOutputs(const program::Collective& op) {
+  return op.kind == program::v1::Instruction::kAllGather;
+}
+
+// What a replica sends to other members of its group: along both directions of a ring, or in an
+// all-to-all to each its part.
+std::vector<std::pair<uint32_t, uint64_t>> SentTo(const Exchange& exchange,
+                                                  const program::GroupMembers& group,
+                                                  uint32_t replica) {
+  using program::v1::Instruction;
+  const uint32_t size = group.size, position = (replica - group.first) / group.stride;
+  const uint64_t each = exchange.bytes / size;
+  if (size == 1 || each == 0) return {};
+  std::vector<std::pair<uint32_t, uint64_t>> sent;
+  const auto add = [&](uint32_t ahead, uint64_t bytes) {
+    sent.emplace_back(group.first + (position + ahead) % size * group.stride, bytes);
+  };
+  if (exchange.op.kind == Instruction::kAllToAll) {
+    for (uint32_t ahead = 1; ahead < size; ++ahead) add(ahead, each);
+    return sent;
+  }
+  // An all-reduce passes twice.
+  const uint64_t passes = exchange.op.kind == Instruction::kAllReduce ? 2 : 1;
+  for (uint32_t ahead : {1u, size - 1}) add(ahead, passes * each * (size - 1) / 2);
+  return sent;
+}
+
 }  // namespace
 
 std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t program,
@@ -37,7 +72,7 @@ std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t progra
           .bytes();
     };
     std::map<uint32_t, uint64_t> sent;  // by receiving IPU
-    uint64_t reduced = 0;
+    std::vector<Exchange> exchanges;
     program::ForEachInstruction(
         executable.proto()
             .programs(static_cast<int>(program))
@@ -46,17 +81,22 @@ std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t progra
         1, [&](const program::v1::Instruction& instruction, uint64_t times) {
           if (instruction.has_send())
             sent[instruction.send().to_ipu()] += times * bytes_of(instruction.send().tensor());
-          for (uint32_t input : instruction.all_reduce().inputs())
-            reduced += times * bytes_of(input);
+          const auto op = program::CollectiveOf(instruction);
+          if (!op.has_value() || replicas == 0) return;
+          uint64_t bytes = 0;
+          for (uint32_t tensor : CarriesOutputs(*op) ? *op->outputs : *op->inputs)
+            bytes += times * bytes_of(tensor);
+          exchanges.push_back({*op, bytes});
         });
-    const uint64_t each_way = replicas == 0 ? 0 : reduced / replicas * (replicas - 1);
     for (uint32_t replica = first; replica < end; ++replica) {
       for (const auto& [to, bytes] : sent)
         flows[{replica * ipus + ipu, replica * ipus + to}] += bytes;
-      if (each_way == 0) continue;
-      for (uint32_t other : {(replica + 1) % replicas, (replica + replicas - 1) % replicas}) {
-        flows[{replica * ipus + ipu, other * ipus + ipu}] += each_way;
-        if (!is_ours(other)) flows[{other * ipus + ipu, replica * ipus + ipu}] += each_way;
+      for (const Exchange& exchange : exchanges) {
+        const auto group = program::MembersOf(*exchange.op.group, replicas, replica);
+        for (const auto& [other, bytes] : SentTo(exchange, group, replica)) {
+          flows[{replica * ipus + ipu, other * ipus + ipu}] += bytes;
+          if (!is_ours(other)) flows[{other * ipus + ipu, replica * ipus + ipu}] += bytes;
+        }
       }
     }
   }

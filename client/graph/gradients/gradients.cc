@@ -72,6 +72,13 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
       case v1::Instruction::kSoftmaxCrossEntropy:
         SoftmaxCrossEntropyGradient(*this, op.instruction.softmax_cross_entropy(), gradients);
         break;
+      case v1::Instruction::kAllReduce:
+      case v1::Instruction::kReduceScatter:
+      case v1::Instruction::kAllGather:
+      case v1::Instruction::kAllToAll:
+      case v1::Instruction::kBroadcast:
+        CollectiveGradient(*this, op.instruction, gradients);
+        break;
       case v1::Instruction::kMaxPool2DGradient:
         Fail(absl::UnimplementedError("the gradient of max-pool has no derivative here"));
         break;

@@ -35,5 +35,6 @@ void Conv2dGradient(Graph& graph, const v1::Conv2d& op, GradientMap& gradients);
 void MaxPool2dGradient(Graph& graph, const v1::MaxPool2d& op, GradientMap& gradients);
 void SoftmaxCrossEntropyGradient(Graph& graph, const v1::SoftmaxCrossEntropy& op,
                                  GradientMap& gradients);
+void CollectiveGradient(Graph& graph, const v1::Instruction& instruction, GradientMap& gradients);
 
 }  // namespace vpod::graph

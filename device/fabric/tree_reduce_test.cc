@@ -1,15 +1,27 @@
-#include "device/fabric/tree_sum.h"
+#include "device/fabric/tree_reduce.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <random>
 #include <vector>
 
 namespace vpod::fabric {
 namespace {
+
+// Sums where all inputs are at hand.
+void TreeSum(const std::vector<const void*>& inputs, Element input,
+             const std::vector<void*>& outputs, Element output, size_t begin, size_t end,
+             double scale) {
+  const Subtree all{{0, inputs.size()}, inputs, input, 0};
+  std::vector<TreeOutput> targets;
+  for (void* to : outputs) targets.push_back({to, 0});
+  TreeReduce(Operator::kSum, {&all, 1}, targets, output, begin, end, scale);
+}
 
 // The definition: split at the largest power of two below n.
 double Reference(const std::vector<std::vector<float>>& inputs, size_t element, size_t first,
@@ -21,9 +33,9 @@ double Reference(const std::vector<std::vector<float>>& inputs, size_t element, 
          Reference(inputs, element, first + left, count - left);
 }
 
-class TreeSumTest : public testing::TestWithParam<int> {};
+class TreeReduceTest : public testing::TestWithParam<int> {};
 
-TEST_P(TreeSumTest, FollowsTheCanonicalTree) {
+TEST_P(TreeReduceTest, FollowsTheCanonicalTree) {
   const size_t replicas = GetParam(), elements = 1300;
   std::mt19937 random(7);
   std::uniform_real_distribution<float> uniform(-1e6, 1e6);
@@ -47,24 +59,23 @@ TEST_P(TreeSumTest, FollowsTheCanonicalTree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Replicas, TreeSumTest,
+INSTANTIATE_TEST_SUITE_P(Replicas, TreeReduceTest,
                          testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 33, 64));
 
-TEST(TreeSumTest, AlignedBlocksAreSubtrees) {
+TEST(TreeReduceTest, AlignedBlocksAreSubtrees) {
   // A machine may reduce its four replicas where they lie: the sum of the partial sums has the same
   // bits.
   std::vector<double> values = {1e16, 1, -1e16, 3, 1e-8, 7, 1e8, 2};
   std::vector<const void*> leaves;
   for (const double& value : values) leaves.push_back(&value);
   float whole = 0;
-  void* out[] = {&whole};
-  TreeSum(leaves, Element::kFloat64, out, Element::kFloat32, 0, 1, 1);
+  TreeSum(leaves, Element::kFloat64, {&whole}, Element::kFloat32, 0, 1, 1);
   const double left = (values[0] + values[1]) + (values[2] + values[3]);
   const double right = (values[4] + values[5]) + (values[6] + values[7]);
   EXPECT_EQ(whole, static_cast<float>(left + right));
 }
 
-TEST(TreeSumTest, SubtreesOfSeveralProcessesGiveTheSameBits) {
+TEST(TreeReduceTest, SubtreesOfSeveralProcessesGiveTheSameBits) {
   std::mt19937 random(11);
   std::uniform_real_distribution<float> uniform(-1e6, 1e6);
   for (size_t replicas : {2, 3, 7, 16, 21}) {
@@ -76,8 +87,7 @@ TEST(TreeSumTest, SubtreesOfSeveralProcessesGiveTheSameBits) {
       leaves.push_back(input.data());
     }
     std::vector<float> whole(elements);
-    void* all[] = {whole.data()};
-    TreeSum(leaves, Element::kFloat32, all, Element::kFloat32, 0, elements, 0.25);
+    TreeSum(leaves, Element::kFloat32, {whole.data()}, Element::kFloat32, 0, elements, 0.25);
     // Replicas dealt to three processes at random; each hands over what it can sum.
     std::vector<size_t> process(replicas);
     for (size_t& each : process) each = random() % 3;
@@ -89,7 +99,7 @@ TEST(TreeSumTest, SubtreesOfSeveralProcessesGiveTheSameBits) {
       for (const TreeNode& node : MaximalNodes(present)) {
         const Subtree local{node, {leaves.begin() + node.begin, leaves.begin() + node.end}};
         sums.push_back(std::make_unique<std::vector<double>>(elements - 100));
-        PartialSum(local, 100, elements, sums.back()->data());
+        PartialReduce(Operator::kSum, local, 100, elements, sums.back()->data());
         subtrees.push_back({node, {sums.back()->data()}, Element::kFloat64, 100});
       }
     }
@@ -97,12 +107,12 @@ TEST(TreeSumTest, SubtreesOfSeveralProcessesGiveTheSameBits) {
               [](const auto& a, const auto& b) { return a.node.begin < b.node.begin; });
     std::vector<float> combined(elements - 100);
     const TreeOutput output{combined.data(), 100};
-    TreeSum(subtrees, {&output, 1}, Element::kFloat32, 100, elements, 0.25);
+    TreeReduce(Operator::kSum, subtrees, {&output, 1}, Element::kFloat32, 100, elements, 0.25);
     for (size_t i = 100; i < elements; ++i) ASSERT_EQ(combined[i - 100], whole[i]) << replicas;
   }
 }
 
-TEST(TreeSumTest, MaximalNodesOfARaggedTree) {
+TEST(TreeReduceTest, MaximalNodesOfARaggedTree) {
   // Five replicas: ((0 1) (2 3)) 4.
   EXPECT_EQ(MaximalNodes({true, true, true, true, true}), (std::vector<TreeNode>{{0, 5}}));
   EXPECT_EQ(MaximalNodes({false, true, true, true, true}),
@@ -110,14 +120,47 @@ TEST(TreeSumTest, MaximalNodesOfARaggedTree) {
   EXPECT_TRUE(MaximalNodes({false}).empty());
 }
 
-TEST(TreeSumTest, ReducesInPlaceAndRoundsHalvesOnce) {
+TEST(TreeReduceTest, ReducesInPlaceAndRoundsHalvesOnce) {
   _Float16 a = 2048, b = 1, c = 1, d = 0;
-  const void* in[] = {&a, &b, &c, &d};
-  void* out[] = {&a, &b, &c, &d};
+  const std::vector<const void*> in = {&a, &b, &c, &d};
+  const std::vector<void*> out = {&a, &b, &c, &d};
   // Added in half precision, 2048 + 1 would lose both ones.
   TreeSum(in, Element::kFloat16, out, Element::kFloat16, 0, 1, 1);
   EXPECT_EQ(static_cast<float>(a), 2050.0f);
   EXPECT_EQ(static_cast<float>(d), 2050.0f);
+}
+
+template <class T>
+T ReduceOne(Operator op, Element element, const std::vector<T>& values) {
+  T result{};
+  Subtree all{{0, values.size()}, {}, element, 0};
+  for (const T& value : values) all.leaves.push_back(&value);
+  const TreeOutput output{&result, 0};
+  TreeReduce(op, {&all, 1}, {&output, 1}, element, 0, 1, 1);
+  return result;
+}
+
+TEST(TreeReduceTest, IntegersWrap) {
+  const auto reduce = [](Operator op, const std::vector<int32_t>& values) {
+    return ReduceOne(op, Element::kInt32, values);
+  };
+  EXPECT_EQ(reduce(Operator::kSum, {2147483647, 1, 1}), -2147483647);
+  EXPECT_EQ(reduce(Operator::kProduct, {65536, 65537, -1}), -65536);
+  EXPECT_EQ(reduce(Operator::kSquareAdd, {65536, -3, 2}), 13);
+  EXPECT_EQ(reduce(Operator::kMin, {3, -7, 2147483647}), -7);
+  EXPECT_EQ(reduce(Operator::kMax, {3, -7, -2147483647}), 3);
+}
+
+TEST(TreeReduceTest, ANanIsTheMinimumAndTheMaximum) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Operator op : {Operator::kMin, Operator::kMax}) {
+    for (size_t at = 0; at < 5; ++at) {
+      std::vector<float> values = {1, -2, 3, -4, 5};
+      EXPECT_FALSE(std::isnan(ReduceOne(op, Element::kFloat32, values)));
+      values[at] = nan;
+      EXPECT_TRUE(std::isnan(ReduceOne(op, Element::kFloat32, values))) << at;
+    }
+  }
 }
 
 }  // namespace

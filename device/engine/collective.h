@@ -1,0 +1,14 @@
+// Collectives of a program as the fabric knows them.
+#pragma once
+
+#include "device/fabric/collective.h"
+#include "device/program/ops/collective.h"
+
+namespace vpod::engine {
+
+// What all members of a group do, on the tensors of `ipu`, yet without their memory. `what` says
+// operation, operator and elements.
+fabric::Collective Describe(const program::Collective& op, const program::v1::Ipu& ipu,
+                            uint32_t members);
+
+}  // namespace vpod::engine

@@ -1,0 +1,85 @@
+// Copies between two units on different processes: the target says where it wants the bytes, the
+// source puts or sends them there.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "device/fabric/collectives_impl.h"
+
+namespace vpod::fabric {
+
+void Collectives::Copy(const MeetingKey& key, CrossCopy copy, Completed done) {
+  const bool sends = IsHere(copy.from_unit);
+  const size_t other = site_of_[sends ? copy.to_unit : copy.from_unit];
+  OperationPtr operation;
+  absl::Status refusal;
+  bool ready = false;
+  {
+    base::MutexLock lock(mutex_);
+    refusal = failure_;
+    if (refusal.ok() && (operation = Find(key)) == nullptr)
+      refusal = absl::ResourceExhaustedError("too many copies at once");
+    if (refusal.ok()) {
+      operation->clock = std::max(operation->clock, copy.clock);
+      operation->sites = {options_.here, other};
+      operation->done = std::move(done);
+      operation->since = Clock::now();
+      operation->remaining = 1;
+      operation->copy = std::move(copy);
+      ready = operation->target_ready;
+    }
+  }
+  if (!refusal.ok()) return done(refusal);
+  if (!sends) {
+    Header header = HeaderFor(*operation, kCopyReady);
+    header.offset = operation->copy->arena_offset;
+    Tell(other, header);
+  } else if (ready) {
+    SendCopy(operation);
+  }
+}
+
+void Collectives::SendCopy(const OperationPtr& operation) {
+  const auto self = shared_from_this();
+  options_.compute([self, operation] {
+    const CrossCopy& copy = *operation->copy;
+    absl::Span<const std::byte> payload(copy.data, copy.bytes);
+    const auto mapped = self->options_.arenas.find(copy.to_unit);
+    if (mapped != self->options_.arenas.end()) {
+      std::memcpy(mapped->second + operation->target_offset, copy.data, copy.bytes);
+      payload = {};
+    }
+    self->Send(self->site_of_[copy.to_unit], self->HeaderFor(*operation, kCopyData), payload,
+               [self, operation](const absl::Status& status) { self->Done(operation, status); });
+  });
+}
+
+void Collectives::OnCopyReady(const OperationPtr& operation, const Header& header) {
+  {
+    base::MutexLock lock(mutex_);
+    operation->clock = std::max(operation->clock, header.clock);
+    operation->target_offset = header.offset;
+    if (std::exchange(operation->target_ready, true) || !operation->copy) return;
+  }
+  SendCopy(operation);
+}
+
+Landing Collectives::OnCopyData(const OperationPtr& operation, const Header& header, size_t bytes) {
+  {
+    base::MutexLock lock(mutex_);
+    if (!operation->copy || IsHere(operation->copy->from_unit)) return {};
+    operation->clock = std::max(operation->clock, header.clock);
+  }
+  const CrossCopy& copy = *operation->copy;
+  const bool written = options_.arenas.contains(copy.from_unit);
+  if (bytes != (written ? 0 : copy.bytes)) {
+    options_.fail(absl::InternalError("a peer sent a tensor of another size"));
+    return {};
+  }
+  return {written ? nullptr : copy.data,
+          [self = shared_from_this(), operation](const absl::Status& status) {
+            self->Done(operation, status);
+          }};
+}
+
+}  // namespace vpod::fabric

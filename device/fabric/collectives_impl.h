@@ -1,0 +1,66 @@
+// What the sources of Collectives share.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "device/fabric/collectives.h"
+
+namespace vpod::fabric {
+
+// Elements of a piece that travels: large ones make messages worth their while.
+inline constexpr size_t kMessagePiece = 1 << 18;
+
+inline constexpr size_t kWhatBytes = 96;
+
+enum MessageKind : uint8_t { kReady, kPartials, kResult, kFinished, kCopyReady, kCopyData };
+
+// What a message begins with; both ends are of one byte order.
+struct Collectives::Header {
+  char token[kTokenBytes] = {};
+  char what[kWhatBytes] = {};
+  MeetingKey key;
+  uint64_t clock = 0, offset = 0;
+  uint32_t site = 0, piece = 0;
+  uint8_t kind = kReady;
+};
+
+// What is under way. The first block is set, under the lock, when this process comes to the
+// operation; the second collects what others send, perhaps before.
+struct Collectives::Operation {
+  MeetingKey key;
+  std::optional<Collective> collective;
+  std::optional<CrossCopy> copy;
+  Completed done;  // null once called
+  Clock::time_point since;
+  bool noticed = false;
+  std::vector<size_t> sites;  // that take part, ascending
+  std::vector<Piece> pieces;
+  std::atomic<size_t> remaining = 0;   // things to wait for
+  std::atomic<size_t> own_pieces = 0;  // in shared memory
+
+  uint64_t clock = 0;                                   // of the slowest that is ready
+  std::map<size_t, std::string> ready;                  // by site: what it does
+  std::set<size_t> finished;                            // sites that are through with their pieces
+  std::map<size_t, std::map<size_t, Buffer>> partials;  // by piece, then site
+  std::set<size_t> results;                             // pieces
+  bool target_ready = false;                            // of a copy
+  uint64_t target_offset = 0;
+
+  bool here() const { return collective.has_value() || copy.has_value(); }
+  size_t others() const { return sites.size() - 1; }
+  bool all_ready() const { return collective.has_value() && ready.size() == others(); }
+  bool Owns(size_t site, size_t piece) const {
+    return piece < pieces.size() && sites[pieces[piece].owner] == site;
+  }
+  // Whether a site receives what another one computed.
+  bool Receives(size_t site, size_t piece) const {
+    return !Owns(site, piece) && (pieces[piece].to == kAll || sites[pieces[piece].to] == site);
+  }
+};
+
+}  // namespace vpod::fabric

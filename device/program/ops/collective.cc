@@ -1,0 +1,195 @@
+#include "device/program/ops/collective.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "device/base/status.h"
+#include "device/program/executable.h"
+
+namespace vpod::program {
+namespace {
+
+using v1::Instruction;
+
+absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
+
+template <class Message>
+Collective View(Instruction::StepCase kind, const Message& op) {
+  return {.kind = kind, .group = &op.group(), .inputs = &op.inputs(), .outputs = &op.outputs()};
+}
+
+template <class Message>
+Collective ReducingView(Instruction::StepCase kind, const Message& op) {
+  Collective view = View(kind, op);
+  view.op = op.operator_();
+  return view;
+}
+
+bool IsReducing(Instruction::StepCase kind) {
+  return kind == Instruction::kAllReduce || kind == Instruction::kReduceScatter;
+}
+
+// Whether `members` replicas make outputs of `output` elements from inputs of `input`.
+absl::Status CheckElements(const Collective& op, uint64_t input, uint64_t output,
+                           uint64_t members) {
+  const bool fits = op.kind == Instruction::kReduceScatter ? output * members == input
+                    : op.kind == Instruction::kAllGather   ? input * members == output
+                    : op.kind == Instruction::kAllToAll    ? input % members == 0
+                                                           : true;
+  if (fits) return absl::OkStatus();
+  return Invalid(absl::StrCat("the ", op.name(), " over ", members, " replicas does not turn ",
+                              input, " elements into ", output));
+}
+
+}  // namespace
+
+const char* Collective::name() const {
+  switch (kind) {
+    case Instruction::kReduceScatter:
+      return "reduce-scatter";
+    case Instruction::kAllGather:
+      return "all-gather";
+    case Instruction::kAllToAll:
+      return "all-to-all";
+    case Instruction::kBroadcast:
+      return "broadcast";
+    default:
+      return "all-reduce";
+  }
+}
+
+std::optional<Collective> CollectiveOf(const Instruction& instruction) {
+  switch (instruction.step_case()) {
+    case Instruction::kAllReduce:
+      return ReducingView(Instruction::kAllReduce, instruction.all_reduce());
+    case Instruction::kReduceScatter:
+      return ReducingView(Instruction::kReduceScatter, instruction.reduce_scatter());
+    case Instruction::kAllGather:
+      return View(Instruction::kAllGather, instruction.all_gather());
+    case Instruction::kAllToAll:
+      return View(Instruction::kAllToAll, instruction.all_to_all());
+    case Instruction::kBroadcast: {
+      Collective view = View(Instruction::kBroadcast, instruction.broadcast());
+      view.root = instruction.broadcast().root();
+      return view;
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+absl::Status CheckCollective(const Collective& op) {
+  if (IsReducing(op.kind) && (op.op <= v1::REDUCE_OPERATOR_UNSPECIFIED || op.op > v1::SQUARE_ADD))
+    return Invalid(absl::StrCat("unknown reduce operator ", op.op));
+  const v1::ReplicaGroup& group = *op.group;
+  if (group.kind() < v1::ReplicaGroup::ALL || group.kind() > v1::ReplicaGroup::ORTHOGONAL)
+    return Invalid(absl::StrCat("unknown kind of replica group ", group.kind()));
+  const bool all = group.kind() == v1::ReplicaGroup::ALL;
+  if (all != (group.size() == 0)) {
+    return Invalid(all ? "a group of all replicas is given no size"
+                       : "a replica group needs a size of 1 or more");
+  }
+  if (!all && op.root >= group.size()) {
+    return Invalid(absl::StrCat("root ", op.root, " is no position in a group of ", group.size(),
+                                " replicas"));
+  }
+  if (op.inputs->empty() || op.inputs->size() != op.outputs->size()) {
+    return Invalid(
+        absl::StrCat("an ", op.name(), " needs as many outputs as inputs, at least one"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCollectiveTypes(const Collective& op, const TensorType& input,
+                                  const TensorType& output) {
+  const bool number = IsFloat(input.type) || input.type == v1::INT32;
+  if (!number || (op.op == v1::MEAN && input.type == v1::INT32)) {
+    return Invalid(absl::StrCat("cannot ", op.op == v1::MEAN ? "take the mean of" : op.name(), " ",
+                                input.ToString()));
+  }
+  const auto from = static_cast<uint64_t>(input.elements());
+  const auto to = static_cast<uint64_t>(output.elements());
+  const bool resizes = op.kind == Instruction::kReduceScatter || op.kind == Instruction::kAllGather;
+  if (input.type != output.type || (!resizes && input.dims != output.dims)) {
+    return Invalid(
+        absl::StrCat("the ", op.name(), " of ", input.ToString(), " is no ", output.ToString()));
+  }
+  uint64_t members = op.group->size();
+  if (members == 0 && resizes)
+    members = std::max<uint64_t>(1, std::max(from, to) / std::min(from, to));
+  return CheckElements(op, from, to, std::max<uint64_t>(1, members));
+}
+
+absl::StatusOr<uint32_t> GroupSize(const v1::ReplicaGroup& group, uint32_t total_replicas) {
+  if (group.kind() == v1::ReplicaGroup::ALL) return total_replicas;
+  if (group.size() == 0 || total_replicas % group.size() != 0) {
+    return Invalid(absl::StrCat("groups of ", group.size(), " replicas do not make up the job of ",
+                                total_replicas));
+  }
+  return group.size();
+}
+
+GroupMembers MembersOf(const v1::ReplicaGroup& group, uint32_t total_replicas, uint32_t replica) {
+  const uint32_t size = group.size();
+  switch (group.kind()) {
+    case v1::ReplicaGroup::CONSECUTIVE:
+      return {replica / size * size, 1, size};
+    case v1::ReplicaGroup::ORTHOGONAL: {
+      const uint32_t stride = std::max(1u, total_replicas / size);
+      return {replica % stride, stride, size};
+    }
+    default:
+      return {0, 1, total_replicas};
+  }
+}
+
+absl::Status CheckReplicas(const v1::Executable& executable, uint32_t total_replicas) {
+  absl::Status result;
+  for (const v1::Program& program : executable.programs()) {
+    for (int ipu = 0; ipu < program.blocks_size(); ++ipu) {
+      const auto elements = [&](uint32_t tensor) {
+        return static_cast<uint64_t>(
+            TypeOf(executable.ipus(ipu).tensors(static_cast<int>(tensor))).elements());
+      };
+      ForEachInstruction(
+          program.blocks(ipu).instructions(), 1, [&](const Instruction& instruction, uint64_t) {
+            const auto op = CollectiveOf(instruction);
+            if (!op.has_value() || !result.ok()) return;
+            const auto members = GroupSize(*op->group, total_replicas);
+            result = members.status();
+            if (result.ok() && op->root >= *members) {
+              result = Invalid(absl::StrCat("root ", op->root, " is no position in a group of ",
+                                            *members, " replicas"));
+            }
+            for (int i = 0; result.ok() && i < op->inputs->size(); ++i) {
+              result = CheckElements(*op, elements(op->inputs->Get(i)),
+                                     elements(op->outputs->Get(i)), *members);
+            }
+          });
+    }
+    if (!result.ok())
+      return Invalid(absl::StrCat("program '", program.name(), "': ", result.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TensorType> CollectiveType(const Collective& op, const TensorType& input,
+                                          uint32_t members) {
+  VPOD_RETURN_IF_ERROR(Check(input));
+  TensorType output = input;
+  const bool divides = op.kind == Instruction::kReduceScatter || op.kind == Instruction::kAllToAll;
+  if (divides && (input.dims.empty() || members == 0 || input.dims[0] % members != 0)) {
+    return Invalid(absl::StrCat("the first dimension of ", input.ToString(),
+                                " is no multiple of the group's ", members, " replicas"));
+  }
+  if (op.kind == Instruction::kReduceScatter) output.dims[0] /= members;
+  if (op.kind == Instruction::kAllGather) {
+    if (output.dims.empty()) output.dims = {1};
+    output.dims[0] *= members;
+  }
+  VPOD_RETURN_IF_ERROR(Check(output));
+  VPOD_RETURN_IF_ERROR(CheckCollectiveTypes(op, input, output));
+  return output;
+}
+
+}  // namespace vpod::program

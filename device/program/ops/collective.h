@@ -1,0 +1,58 @@
+// The collectives of the op set, seen alike, and their rules.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "device/program/tensor_type.h"
+
+namespace vpod::program {
+
+// A collective instruction; the pointers are into it.
+struct Collective {
+  v1::Instruction::StepCase kind = v1::Instruction::kAllReduce;
+  v1::ReduceOperator op = v1::REDUCE_OPERATOR_UNSPECIFIED;  // of the two that reduce
+  uint32_t root = 0;                                        // of a broadcast
+  const v1::ReplicaGroup* group = nullptr;
+  const google::protobuf::RepeatedField<uint32_t>* inputs = nullptr;
+  const google::protobuf::RepeatedField<uint32_t>* outputs = nullptr;
+
+  bool reduces() const { return op != v1::REDUCE_OPERATOR_UNSPECIFIED; }
+  // "all-reduce", "broadcast" …
+  const char* name() const;
+};
+
+// The instruction as a collective, when it is one.
+std::optional<Collective> CollectiveOf(const v1::Instruction& instruction);
+
+// What can be said of a collective before the number of replicas is known: its operator, its group,
+// the number of its tensors.
+absl::Status CheckCollective(const Collective& op);
+// Whether a collective turns `input` into tensors of `output`. Shapes of gathered and scattered
+// tensors are free; for a group of all, whose size the job decides, any multiple will do.
+absl::Status CheckCollectiveTypes(const Collective& op, const TensorType& input,
+                                  const TensorType& output);
+
+// Members of each group of a job of `total_replicas`; InvalidArgument when groups of that size do
+// not make up the job.
+absl::StatusOr<uint32_t> GroupSize(const v1::ReplicaGroup& group, uint32_t total_replicas);
+
+// The group of a replica, of a valid executable in a job that it fits: members first, first +
+// stride, … `size` of them.
+struct GroupMembers {
+  uint32_t first = 0, stride = 1, size = 1;
+};
+GroupMembers MembersOf(const v1::ReplicaGroup& group, uint32_t total_replicas, uint32_t replica);
+
+// Whether all collectives of an executable, which is valid, fit a job of `total_replicas`.
+absl::Status CheckReplicas(const v1::Executable& executable, uint32_t total_replicas);
+
+// For the graph builder: type of the output, gathered and scattered along the first dimension; of
+// `members` replicas in each group.
+absl::StatusOr<TensorType> CollectiveType(const Collective& op, const TensorType& input,
+                                          uint32_t members);
+
+}  // namespace vpod::program
