@@ -15,6 +15,7 @@
 #include "device/base/mutex.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
+#include "device/base/version.h"
 #include "device/fabric/ucx_transport.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
 #include "server/agent/agent.h"
@@ -51,6 +52,7 @@ class Announcer {
     registration_.set_fabric_address(fabric_address);
     registration_.set_metrics_endpoint(metrics_endpoint);
     registration_.set_boot_id(base::RandomId());
+    registration_.set_version(base::kVersion);
     for (vipuagent::Machine& machine : agent.DescribeMachines())
       *registration_.add_machines() = std::move(machine);
     thread_ = std::thread([this] { Loop(); });

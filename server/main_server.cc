@@ -124,7 +124,8 @@ absl::Status Serve(const ServerOptions& options) {
     }
     tls = *std::move(read);
   }
-  VPOD_ASSIGN_OR_RETURN(auto store, Store::Open(options.storage, Store::OpenMode::kOpenOrCreate));
+  VPOD_ASSIGN_OR_RETURN(const auto store,
+                        Store::Open(options.storage, Store::OpenMode::kOpenOrCreate));
   VPOD_ASSIGN_OR_RETURN(const auto users, controller::Users::Load(store.get()));
   if (options.secure && !users->HasAdmin()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -133,8 +134,8 @@ absl::Status Serve(const ServerOptions& options) {
         "'vipu-admin create user <id> --admin' while vipu-server runs without --secure"));
   }
   rpc::GrpcAgentGateway gateway(tls);
-  VPOD_ASSIGN_OR_RETURN(const auto controller, controller::Controller::Create(
-                                                   std::move(store), &gateway, options.controller));
+  VPOD_ASSIGN_OR_RETURN(const auto controller,
+                        controller::Controller::Create(store.get(), &gateway, options.controller));
   rpc::RequestCounter requests;
   VPOD_ASSIGN_OR_RETURN(
       const auto metrics,

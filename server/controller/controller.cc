@@ -1,5 +1,4 @@
-// Life of the controller and its agents, clusters and allocations; partitions are in partitions.cc,
-// their configuration on the agents in reconcile.cc.
+// Life of the controller, and what its files by object share.
 #include "server/controller/controller.h"
 
 #include <algorithm>
@@ -7,27 +6,28 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "device/arch/hardware.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
 
 namespace vpod::controller {
 namespace {
 
-std::string HostPort(const std::string& host, uint32_t port) {
-  return absl::StrCat(host, ":", port);
-}
-
-template <class Message>
-absl::Status LoadKind(Store& store, absl::string_view kind, std::map<std::string, Message>& into) {
+template <class Message, class Take>
+absl::Status LoadKind(Store& store, absl::string_view kind, const Take& take) {
   VPOD_ASSIGN_OR_RETURN(const auto rows, store.Load(kind));
   for (const auto& [id, data] : rows) {
-    if (!into[id].ParseFromString(data)) {
+    Message message;
+    if (!message.ParseFromString(data))
       return absl::DataLossError(absl::StrCat("storage: ", kind, " ", id, " is damaged"));
-    }
+    VPOD_RETURN_IF_ERROR(take(std::move(message)));
   }
   return absl::OkStatus();
+}
+
+template <class Object>
+absl::StatusOr<Object*> OrNotFound(Object* object, absl::string_view noun, const std::string& id) {
+  if (object != nullptr) return object;
+  return absl::NotFoundError(absl::StrCat(noun, " ", id, " does not exist."));
 }
 
 }  // namespace
@@ -43,314 +43,147 @@ absl::Status CheckId(absl::string_view id) {
       "'. Ids have 1 to 63 letters, digits, '.', '_' and '-' and begin with a letter or digit."));
 }
 
-Controller::Controller(std::unique_ptr<Store> store, AgentGateway* gateway,
-                       ControllerOptions options)
-    : gateway_(gateway),
+Controller::Controller(Store* store, AgentGateway* gateway, ControllerOptions options)
+    : store_(store),
+      gateway_(gateway),
       options_(std::move(options)),
       boot_id_(base::RandomId()),
-      store_(std::move(store)) {}
+      started_(options_.now()) {}
 
-absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(std::unique_ptr<Store> store,
-                                                               AgentGateway* gateway,
+absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(Store* store, AgentGateway* gateway,
                                                                ControllerOptions options) {
-  std::unique_ptr<Controller> controller(
-      new Controller(std::move(store), gateway, std::move(options)));
+  std::unique_ptr<Controller> controller(new Controller(store, gateway, std::move(options)));
   VPOD_RETURN_IF_ERROR(controller->LoadState());
   return controller;
 }
 
 absl::Status Controller::LoadState() {
   base::MutexLock lock(mutex_);
-  VPOD_RETURN_IF_ERROR(LoadKind(*store_, "agent", agents_));
-  VPOD_RETURN_IF_ERROR(LoadKind(*store_, "cluster", clusters_));
-  std::map<std::string, store::StoredPartition> partitions;
-  VPOD_RETURN_IF_ERROR(LoadKind(*store_, "partition", partitions));
-  for (auto& [id, stored] : partitions) {
-    Partition& partition = partitions_[id];
-    partition.stored = std::move(stored);
+  VPOD_ASSIGN_OR_RETURN(const uint64_t last_event, store_->LastEvent());
+  events_ = EventLog(last_event);
+  VPOD_ASSIGN_OR_RETURN(generation_, store_->Counter("generation"));
+  const auto broken = [](absl::string_view kind, const std::string& id, const auto&... what) {
+    return absl::DataLossError(absl::StrCat("storage: ", kind, " ", id, " names ", what...,
+                                            " that is not there; restore a backup"));
+  };
+  VPOD_RETURN_IF_ERROR(LoadKind<store::StoredAgent>(*store_, "agent", [&](auto agent) {
+    state_.AddAgent(std::move(agent));
+    return absl::OkStatus();
+  }));
+  VPOD_RETURN_IF_ERROR(LoadKind<store::StoredCluster>(*store_, "cluster", [&](auto cluster) {
+    const uint32_t ilds = cluster.num_ipulinkdomains();
+    if (ilds == 0 || static_cast<uint32_t>(cluster.agent_ids_size()) % ilds != 0)
+      return broken("cluster", cluster.id(), "a number of IPU-Link domains");
+    for (const std::string& id : cluster.agent_ids()) {
+      if (state_.FindAgent(id) == nullptr) return broken("cluster", cluster.id(), "agent ", id);
+    }
+    state_.AddCluster(std::move(cluster));
+    return absl::OkStatus();
+  }));
+  VPOD_RETURN_IF_ERROR(
+      LoadKind<store::StoredAllocation>(*store_, "allocation", [&](auto allocation) {
+        const Cluster* cluster = state_.FindCluster(allocation.cluster_id());
+        if (cluster == nullptr)
+          return broken("allocation", allocation.id(), "cluster ", allocation.cluster_id());
+        for (const std::string& id : allocation.agent_ids()) {
+          const Agent* agent = state_.FindAgent(id);
+          if (agent == nullptr || agent->cluster != cluster)
+            return broken("allocation", allocation.id(), "agent ", id);
+        }
+        state_.AddAllocation(allocation);
+        return absl::OkStatus();
+      }));
+  return LoadKind<store::StoredPartition>(*store_, "partition", [&](auto stored) {
+    const vipuuser::PartitionRequirements& r = stored.requirements();
+    const Allocation* allocation = state_.FindAllocation(r.allocation_id());
+    if (allocation == nullptr || allocation->cluster->id() != r.cluster_id() ||
+        allocation->FromCluster(stored.first_ipu()) == UINT32_MAX ||
+        stored.first_ipu() + r.size() > allocation->cluster->agents.size() * 4) {
+      return broken("partition", r.id(), "IPUs of allocation ", r.allocation_id());
+    }
+    generation_ = std::max(generation_, stored.generation());
+    Partition& partition = state_.AddPartition(std::move(stored));
     partition.pending_since = options_.now();
-  }
-  return absl::OkStatus();
+    partition.pending = pending_.insert(pending_.end(), &partition);
+    return absl::OkStatus();
+  });
 }
 
-// --- Agents ---
-
-absl::Status Controller::CreateAgent(const vipuadmin::CreateAgentRequest& request) {
-  VPOD_RETURN_IF_ERROR(CheckId(request.id()));
-  if (request.host().empty() || request.port() < 1 || request.port() > 65535) {
-    return absl::InvalidArgumentError("An agent needs a host and a port of 1 to 65535.");
+absl::Status Controller::Commit(const std::vector<Change>& changes, const std::string& object,
+                                const std::string& user, std::string text) {
+  events_.Add(Severity::kInfo, object, std::move(text), user);
+  const absl::Status status =
+      store_->Commit(changes, {{{"generation", generation_}}, events_.waiting()});
+  if (status.ok()) {
+    events_.Committed();
+  } else {
+    events_.TakeBack();
   }
+  return status;
+}
+
+absl::StatusOr<Agent*> Controller::FindAgent(const std::string& id) {
+  return OrNotFound(state_.FindAgent(id), "Agent", id);
+}
+absl::StatusOr<Cluster*> Controller::FindCluster(const std::string& id) {
+  return OrNotFound(state_.FindCluster(id), "Cluster", id);
+}
+absl::StatusOr<Allocation*> Controller::FindAllocation(const std::string& id) {
+  return OrNotFound(state_.FindAllocation(id), "Allocation", id);
+}
+absl::StatusOr<Partition*> Controller::FindPartition(const std::string& id) {
+  return OrNotFound(state_.FindPartition(id), "Partition", id);
+}
+
+void Controller::RecordEvent(const std::string& object, const std::string& user, std::string text) {
   base::MutexLock lock(mutex_);
-  if (agents_.contains(request.id())) {
-    return absl::AlreadyExistsError(absl::StrCat("Agent ", request.id(), " already exists."));
-  }
-  for (const auto& [id, agent] : agents_) {
-    if (agent.host() == request.host() && agent.port() == request.port()) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("Agent ", id, " is already at ", HostPort(agent.host(), agent.port()), "."));
-    }
-  }
-  store::StoredAgent agent;
-  agent.set_id(request.id());
-  agent.set_host(request.host());
-  agent.set_port(request.port());
-  VPOD_RETURN_IF_ERROR(store_->Put("agent", agent.id(), agent.SerializeAsString()));
-  agents_[agent.id()] = agent;
-  ++agents_version_;
-  return absl::OkStatus();
+  events_.Add(Severity::kInfo, object, std::move(text), user);
 }
 
-absl::Status Controller::RemoveAgent(const std::string& id) {
-  base::MutexLock lock(mutex_);
-  if (!agents_.contains(id))
-    return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
-  const std::string cluster = ClusterOfAgent(id);
-  if (!cluster.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("Agent ", id, " is in use by cluster ", cluster, "."));
-  }
-  VPOD_RETURN_IF_ERROR(store_->Remove("agent", id));
-  agents_.erase(id);
-  ++agents_version_;
-  return absl::OkStatus();
-}
-
-std::string Controller::ClusterOfAgent(const std::string& agent_id) {
-  for (const auto& [id, cluster] : clusters_) {
-    for (const std::string& member : cluster.agent_ids()) {
-      if (member == agent_id) return id;
-    }
-  }
-  return "";
-}
-
-const Controller::Registration* Controller::RegistrationOf(const store::StoredAgent& agent) {
-  const auto it = registered_.find(HostPort(agent.host(), agent.port()));
-  return it == registered_.end() ? nullptr : &it->second;
-}
-
-vipuadmin::Agent Controller::DescribeAgent(const store::StoredAgent& agent, bool with_ipus) {
-  vipuadmin::Agent result;
-  result.set_id(agent.id());
-  result.set_host(agent.host());
-  result.set_port(agent.port());
-  result.set_cluster_id(ClusterOfAgent(agent.id()));
-  result.set_num_ipus(arch::kIpusPerMachine);
-  const auto used = IpusInUse("");
-  uint32_t free = 0;
-  for (uint32_t ipu = 0; ipu < arch::kIpusPerMachine; ++ipu)
-    free += !used.contains({agent.id(), ipu});
-  result.set_free_ipus(free);
-  result.set_status("Unknown");
-  result.set_last_seen_ms(-1);
-  const Registration* registration = RegistrationOf(agent);
-  if (registration != nullptr) {
-    const auto age = options_.now() - endpoints_[registration->endpoint].seen;
-    result.set_last_seen_ms(std::chrono::duration_cast<std::chrono::milliseconds>(age).count());
-    result.set_status(age > options_.agent_timeout ? "Down" : "Up");
-    const std::string& exporter = endpoints_[registration->endpoint].metrics_endpoint;
-    if (!exporter.empty()) result.set_exporter(absl::StrCat("http://", exporter, "/metrics"));
-  }
-  if (!with_ipus) return result;
-  for (uint32_t number = 0; number < arch::kIpusPerMachine; ++number) {
-    vipuadmin::AgentIpu* ipu = result.add_ipus();
-    ipu->set_index(number);
-    const auto it = used.find({agent.id(), number});
-    if (it != used.end()) ipu->set_partition_id(it->second);
-  }
-  return result;
-}
-
-std::vector<vipuadmin::Agent> Controller::ListAgents() {
-  base::MutexLock lock(mutex_);
-  std::vector<vipuadmin::Agent> result;
-  for (const auto& [id, agent] : agents_) result.push_back(DescribeAgent(agent, false));
-  return result;
-}
-
-absl::StatusOr<vipuadmin::Agent> Controller::GetAgent(const std::string& id) {
-  vipuadmin::Agent agent;
-  std::string endpoint;
+absl::StatusOr<std::vector<StoredEvent>> Controller::ListEvents(
+    const vipuadmin::ListEventsRequest& request) {
   {
     base::MutexLock lock(mutex_);
-    const auto it = agents_.find(id);
-    if (it == agents_.end())
-      return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
-    agent = DescribeAgent(it->second, true);
-    if (const Registration* registration = RegistrationOf(it->second); registration != nullptr)
-      endpoint = registration->endpoint;
+    VPOD_RETURN_IF_ERROR(FlushEvents());
   }
-  if (agent.status() != "Up") return agent;
-  const auto machine = gateway_->DescribeMachine(endpoint, agent.host());
-  if (!machine.ok()) return agent;  // what the controller itself knows is worth showing
-  *agent.mutable_facts() = machine->facts();
-  for (const vipuagent::MachineIpu& described : machine->ipus()) {
-    if (described.pcie_id() >= static_cast<uint32_t>(agent.ipus_size())) continue;
-    vipuadmin::AgentIpu* ipu = agent.mutable_ipus(static_cast<int>(described.pcie_id()));
-    ipu->set_pci(described.pci());
-    ipu->set_firmware(described.firmware());
-    ipu->set_architecture(described.architecture());
-    ipu->set_num_tiles(described.num_tiles());
-    ipu->set_clock(described.clock());
-  }
-  return agent;
+  return store_->Events(request.after(), request.limit() == 0 ? 1000 : request.limit(),
+                        request.object());
 }
 
-std::vector<vipuadmin::DiscoveredAgent> Controller::DiscoverAgents() {
-  base::MutexLock lock(mutex_);
-  std::map<std::string, std::string> id_by_address;
-  for (const auto& [id, agent] : agents_) id_by_address[HostPort(agent.host(), agent.port())] = id;
-  // By address as a number, not as text.
-  std::vector<vipuadmin::DiscoveredAgent> result;
-  for (const auto& [address, registration] : registered_) {
-    vipuadmin::DiscoveredAgent agent;
-    agent.set_host(registration.machine.host());
-    agent.set_port(registration.machine.port());
-    agent.set_network_interface(registration.machine.network_interface());
-    agent.set_last_seen_ms(std::chrono::duration_cast<std::chrono::milliseconds>(
-                               options_.now() - endpoints_[registration.endpoint].seen)
-                               .count());
-    const auto it = id_by_address.find(address);
-    agent.set_added(it != id_by_address.end());
-    if (it != id_by_address.end()) agent.set_agent_id(it->second);
-    result.push_back(std::move(agent));
-  }
-  const auto number = [](const std::string& host) {
-    uint64_t value = 0, part = 0;
-    for (char c : host) {
-      if (c == '.') {
-        value = value * 256 + part;
-        part = 0;
-      } else if (std::isdigit(static_cast<unsigned char>(c))) {
-        part = part * 10 + static_cast<uint64_t>(c - '0');
-      }
-    }
-    return value * 256 + part;
-  };
-  std::sort(result.begin(), result.end(), [&](const auto& a, const auto& b) {
-    return std::make_pair(number(a.host()), a.port()) < std::make_pair(number(b.host()), b.port());
-  });
-  for (size_t i = 0; i < result.size(); ++i) {
-    if (!result[i].added()) result[i].set_agent_id(absl::StrCat("ag", i));
-  }
-  return result;
-}
-
-// --- Clusters and allocations ---
-
-absl::Status Controller::CheckAgentsFree(const vipuadmin::Cluster& cluster) {
-  std::set<std::string> seen;
-  for (const std::string& id : cluster.agent_ids()) {
-    if (!agents_.contains(id))
-      return absl::NotFoundError(absl::StrCat("Agent ", id, " does not exist."));
-    if (!seen.insert(id).second)
-      return absl::InvalidArgumentError(absl::StrCat("Agent ", id, " is named twice."));
-    const std::string other = ClusterOfAgent(id);
-    if (!other.empty()) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("Agent ", id, " is already in cluster ", other, "."));
-    }
-  }
+absl::Status Controller::FlushEvents() {
+  if (events_.empty()) return absl::OkStatus();
+  VPOD_RETURN_IF_ERROR(store_->Commit({}, {{}, events_.waiting()}));
+  events_.Committed();
   return absl::OkStatus();
 }
 
-absl::Status Controller::CreateCluster(const vipuadmin::Cluster& cluster) {
-  VPOD_RETURN_IF_ERROR(CheckId(cluster.id()));
-  const auto agents = static_cast<uint32_t>(cluster.agent_ids_size());
-  const uint32_t ilds = cluster.num_ipulinkdomains() == 0 ? 1 : cluster.num_ipulinkdomains();
-  if (agents == 0) return absl::InvalidArgumentError("A cluster needs at least one agent.");
-  if (agents % ilds != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("Number of IPU-Link domains (", ilds,
-                                                   ") must divide the number of agents (", agents,
-                                                   ")."));
-  }
-  if (agents / ilds * arch::kIpusPerMachine > arch::kMaxIpusPerLinkDomain) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("An IPU-Link domain has at most 16 agents; ", agents / ilds,
-                     " given (try --num-ipulinkdomains ", (agents + 15) / 16, ")."));
-  }
-  const std::string topology = cluster.topology().empty() ? "mesh" : cluster.topology();
-  const std::string cluster_topology = cluster.cluster_topology().empty()
-                                           ? (ilds > 1 ? "mesh" : "none")
-                                           : cluster.cluster_topology();
-  if (topology != "mesh" && topology != "torus") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Topology '", topology, "' is none of mesh, torus."));
-  }
-  if (cluster_topology != "none" && cluster_topology != "mesh" && cluster_topology != "looped" &&
-      cluster_topology != "switched") {
-    return absl::InvalidArgumentError(absl::StrCat("Cluster topology '", cluster_topology,
-                                                   "' is none of none, mesh, looped, switched."));
-  }
-  base::MutexLock lock(mutex_);
-  if (clusters_.contains(cluster.id())) {
-    return absl::AlreadyExistsError(absl::StrCat("Cluster ", cluster.id(), " already exists."));
-  }
-  VPOD_RETURN_IF_ERROR(CheckAgentsFree(cluster));
-  store::StoredCluster stored;
-  stored.set_id(cluster.id());
-  *stored.mutable_agent_ids() = cluster.agent_ids();
-  stored.set_num_ipulinkdomains(ilds);
-  stored.set_topology(topology);
-  stored.set_cluster_topology(cluster_topology);
-  VPOD_RETURN_IF_ERROR(store_->Put("cluster", stored.id(), stored.SerializeAsString()));
-  clusters_[stored.id()] = stored;
-  return absl::OkStatus();
-}
-
-absl::Status Controller::RemoveCluster(const std::string& id) {
-  base::MutexLock lock(mutex_);
-  if (!clusters_.contains(id))
-    return absl::NotFoundError(absl::StrCat("Cluster ", id, " does not exist."));
-  for (const auto& [partition_id, partition] : partitions_) {
-    if (partition.stored.requirements().cluster_id() == id) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("Cluster ", id, " is in use by partition ", partition_id, "."));
+void Controller::Tick() {
+  {
+    base::MutexLock lock(mutex_);
+    const Clock::time_point now = options_.now();
+    while (!state_.processes_by_age.empty()) {
+      Process& oldest = *state_.processes_by_age.front();
+      if (now - oldest.seen <= options_.agent_timeout) break;
+      SetDown(oldest);
     }
-  }
-  VPOD_RETURN_IF_ERROR(store_->Remove("cluster", id));
-  clusters_.erase(id);
-  return absl::OkStatus();
-}
-
-std::vector<vipuadmin::Cluster> Controller::ListClusters() {
-  base::MutexLock lock(mutex_);
-  const auto used = IpusInUse("");
-  std::vector<vipuadmin::Cluster> result;
-  for (const auto& [id, cluster] : clusters_) {
-    vipuadmin::Cluster description;
-    description.set_id(id);
-    *description.mutable_agent_ids() = cluster.agent_ids();
-    description.set_num_ipulinkdomains(cluster.num_ipulinkdomains());
-    description.set_topology(cluster.topology());
-    description.set_cluster_topology(cluster.cluster_topology());
-    const auto ipus = static_cast<uint32_t>(cluster.agent_ids_size()) * arch::kIpusPerMachine;
-    description.set_num_ipus(ipus);
-    uint32_t taken = 0, partitions = 0;
-    for (const auto& [place, partition] : used) taken += ClusterOfAgent(place.first) == id;
-    for (const auto& [partition_id, partition] : partitions_) {
-      partitions += partition.stored.requirements().cluster_id() == id;
+    while (!pending_.empty() &&
+           now - pending_.front()->pending_since > options_.partition_timeout) {
+      SetState(*pending_.front(), vipuuser::PS_ERROR, Trouble::kTimeout,
+               absl::StrCat("Not configured within ", options_.partition_timeout.count(), " s."));
     }
-    description.set_free_ipus(ipus - taken);
-    description.set_num_partitions(partitions);
-    description.add_allocation_ids(id);  // the default allocation
-    result.push_back(std::move(description));
+    RelocateStranded();
+    while (!removed_order_.empty() &&
+           now - removed_order_.front().first > options_.removed_status_kept) {
+      const auto it = removed_.find(removed_order_.front().second);
+      // One of the same name may have been removed since.
+      if (it != removed_.end() && it->second.since == removed_order_.front().first)
+        removed_.erase(it);
+      removed_order_.pop_front();
+    }
+    // Not written: they wait for the next time, as whatever hinders it hinders every change.
+    FlushEvents().IgnoreError();
   }
-  return result;
-}
-
-std::vector<vipuuser::Allocation> Controller::ListAllocations() {
-  base::MutexLock lock(mutex_);
-  std::vector<vipuuser::Allocation> result;
-  for (const auto& [id, cluster] : clusters_) {
-    // Each cluster's default allocation has the cluster's id and all of its agents.
-    vipuuser::Allocation allocation;
-    allocation.set_id(id);
-    allocation.mutable_spec()->set_cluster_id(id);
-    *allocation.mutable_spec()->mutable_agent_ids() = cluster.agent_ids();
-    result.push_back(std::move(allocation));
-  }
-  return result;
+  Reconcile();
 }
 
 }  // namespace vpod::controller

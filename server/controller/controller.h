@@ -1,16 +1,23 @@
 // V-IPU: agents, clusters, allocations and partitions, and the rules between them (spec/vipu.md).
 // No gRPC type in it.
 //
-// Every change is committed to the store before it is reported. Partitions are configured
-// asynchronously: the controller keeps telling each agent process the whole set of its partitions
-// until it confirms; PENDING becomes ACTIVE when all the processes that hold IPUs of the partition
-// have confirmed its generation.
+// Every change is committed to the store before it is reported, together with its event in the log.
+// Partitions are configured asynchronously: the controller keeps telling each agent process what
+// changed about its partitions until it confirms; PENDING becomes ACTIVE when all the processes
+// that hold IPUs of the partition have confirmed its generation.
+//
+// What an object may do is in the file of its name: agents.cc, clusters.cc, allocations.cc,
+// partitions.cc; registry.cc hears the agents' processes, reconcile.cc keeps them told and
+// partitions' states in step.
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,15 +26,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "device/base/mutex.h"
+#include "device/base/version.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuagent.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
-#include "server/controller/store/state.pb.h"
+#include "server/controller/events.h"
+#include "server/controller/permissions.h"
+#include "server/controller/state.h"
 #include "server/controller/store/store.h"
 
 namespace vpod::controller {
 
-inline constexpr char kVersion[] = "1.18.0";
+using base::kVersion;
 
 // Way to the agents' processes; implemented over gRPC.
 class AgentGateway {
@@ -36,9 +46,12 @@ class AgentGateway {
   // Sends the configuration; calls `done` once, from any thread, never before returning.
   virtual void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
                          std::function<void(absl::Status)> done) = 0;
-  // What a machine says of itself. Blocks for at most some seconds; called without a lock.
+  // The following block for at most some seconds and are called without a lock.
+  // What a machine says of itself.
   virtual absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(
       const std::string& endpoint, const std::string& host) = 0;
+  // Restarts a machine and clears its errors.
+  virtual absl::Status ResetMachine(const std::string& endpoint, const std::string& host) = 0;
 };
 
 struct ControllerOptions {
@@ -46,146 +59,198 @@ struct ControllerOptions {
       5000};                                     // without a heartbeat for so long an agent is Down
   std::chrono::seconds partition_timeout{300};   // PENDING for longer becomes ERROR
   std::chrono::seconds removed_status_kept{60};  // REMOVED is answered for so long
-  std::function<std::chrono::steady_clock::time_point()> now = [] {
-    return std::chrono::steady_clock::now();
-  };
+  std::function<Clock::time_point()> now = [] { return Clock::now(); };
 };
 
-// Thread-safe.
+// Thread-safe. Calls that change something take the user's id for the log of events.
 class Controller {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = controller::Clock;
 
-  // Reads the state. The gateway outlives the controller.
-  static absl::StatusOr<std::unique_ptr<Controller>> Create(std::unique_ptr<Store> store,
-                                                            AgentGateway* gateway,
+  // Reads the state. The gateway outlives the controller; the store too.
+  static absl::StatusOr<std::unique_ptr<Controller>> Create(Store* store, AgentGateway* gateway,
                                                             ControllerOptions options = {});
 
   // --- Agents ---
-  absl::Status CreateAgent(const vipuadmin::CreateAgentRequest& request);
-  absl::Status RemoveAgent(const std::string& id);
+  absl::Status CreateAgent(const vipuadmin::CreateAgentRequest& request, const std::string& user);
+  absl::Status UpdateAgent(const vipuadmin::UpdateAgentRequest& request, const std::string& user);
+  absl::Status ResetAgent(const std::string& id, const std::string& user);
+  absl::Status RemoveAgent(const std::string& id, const std::string& user);
   std::vector<vipuadmin::Agent> ListAgents();
   absl::StatusOr<vipuadmin::Agent> GetAgent(const std::string& id);
-  std::vector<vipuadmin::DiscoveredAgent> DiscoverAgents();
-  void Register(const vipuagent::RegisterRequest& request);
+  // Machines that registered, by address; with `add`, those without an agent become agents.
+  absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> DiscoverAgents(bool add,
+                                                                         const std::string& user);
+
+  // --- Processes of agents ---
+  // FailedPrecondition for software of another minor version.
+  absl::Status Register(const vipuagent::RegisterRequest& request);
   vipuagent::HeartbeatReply Heartbeat(const vipuagent::HeartbeatRequest& request);
 
   // --- Clusters and allocations ---
-  absl::Status CreateCluster(const vipuadmin::Cluster& cluster);
-  absl::Status RemoveCluster(const std::string& id);
+  absl::Status CreateCluster(const vipuadmin::Cluster& cluster, const std::string& user);
+  absl::Status UpdateCluster(const vipuadmin::UpdateClusterRequest& request,
+                             const std::string& user);
+  absl::Status ResetCluster(const std::string& id, const std::string& user);
+  absl::Status RemoveCluster(const std::string& id, const std::string& user);
   std::vector<vipuadmin::Cluster> ListClusters();
-  std::vector<vipuuser::Allocation> ListAllocations();
+  absl::StatusOr<vipuadmin::GetClusterReply> GetCluster(const std::string& id);
+  // Of the request's users nothing is known here: they are kept with the users.
+  absl::Status CreateAllocation(const vipuadmin::Allocation& allocation, const std::string& user);
+  absl::Status UpdateAllocation(const vipuadmin::UpdateAllocationRequest& request,
+                                const std::string& user);
+  absl::Status RemoveAllocation(const std::string& id, const std::string& user);
+  std::vector<vipuadmin::Allocation> ListAllocations();
+  absl::StatusOr<vipuadmin::Allocation> GetAllocation(const std::string& id);
 
   // --- Partitions ---
+  // In the allocation named, else in the first by id that the caller may use and that has room.
   absl::StatusOr<std::string> CreatePartition(const vipuuser::CreatePartitionRequest& request,
-                                              const std::string& user);
-  absl::Status UpdatePartition(const vipuuser::PartitionRequirements& requirements);
-  absl::Status ResetPartition(const std::string& id);
-  absl::Status RemovePartition(const std::string& id);
-  std::vector<vipuuser::Partition> ListPartitions();
+                                              const Caller& caller);
+  // What is unset stays as it is: size, place, and the flags; the rest takes its default anew.
+  absl::Status UpdatePartition(const vipuuser::UpdatePartitionRequest& request,
+                               const Caller& caller);
+  absl::Status ResetPartition(const std::string& id, const std::string& user);
+  absl::Status RemovePartition(const std::string& id, const std::string& user);
+  std::vector<vipuuser::Partition> ListPartitions();  // without their IPUs
   absl::StatusOr<vipuuser::Partition> GetPartition(const std::string& id);
+  // What permissions depend on.
+  absl::StatusOr<PartitionAccess> AccessOf(const std::string& partition_id);
   absl::StatusOr<vipuuser::PartitionStatus> GetPartitionStatus(const std::string& id);
+  // `gcd` unset: the only one.
   absl::StatusOr<vipuuser::PartitionConfig> GetPartitionConfig(const std::string& id,
-                                                               absl::StatusOr<uint32_t> gcd);
-  absl::StatusOr<uint32_t> AvailablePartitions(uint32_t size);
+                                                               std::optional<uint32_t> gcd);
+  // How many of the size could be created in allocations that the caller may use.
+  absl::StatusOr<uint32_t> AvailablePartitions(uint32_t size, const Caller& caller);
+  // Of the machines of allocations that the caller may use; those that do not answer are left out.
+  std::vector<vipuuser::IpuAttributes> ListIpuAttributes(const Caller& caller);
+
+  // Puts something in the log that was done elsewhere.
+  void RecordEvent(const std::string& object, const std::string& user, std::string text);
+  absl::StatusOr<std::vector<StoredEvent>> ListEvents(const vipuadmin::ListEventsRequest& request);
 
   // Ages agents and partitions; called about four times a second.
   void Tick();
 
  private:
-  // A machine as its process registered it.
-  struct Registration {
-    std::string endpoint;
-    vipuagent::Machine machine;
-  };
-  // A process that holds machines.
-  struct Endpoint {
+  // A process of another version that wanted to register.
+  struct Refused {
     std::string boot_id;
-    std::string fabric_address;
-    std::string metrics_endpoint;
-    Clock::time_point seen;
-    bool up = true;
-    bool in_flight = false;                     // a Configure is under way
-    bool dirty = false;                         // something changed since it was sent
-    std::map<std::string, uint64_t> confirmed;  // partition -> generation
+    std::string reason;
   };
-  struct Partition {
-    store::StoredPartition stored;
-    vipuuser::PartitionState state = vipuuser::PS_PENDING;
-    std::string last_error;
-    Clock::time_point pending_since;
+  struct Removed {
+    vipuuser::PartitionStatus status;
+    Clock::time_point since;
+  };
+  // Whom to ask about a machine.
+  struct MachineAddress {
+    std::string agent_id, endpoint, host;
   };
 
-  Controller(std::unique_ptr<Store> store, AgentGateway* gateway, ControllerOptions options);
+  Controller(Store* store, AgentGateway* gateway, ControllerOptions options);
   absl::Status LoadState();
 
   // --- Rules; called with mutex_ held ---
-  absl::Status CheckAgentsFree(const vipuadmin::Cluster& cluster)
+  // Commits changes and the event that tells of them.
+  absl::Status Commit(const std::vector<Change>& changes, const std::string& object,
+                      const std::string& user, std::string text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Fills in every default and checks the requirements against a cluster.
-  absl::Status CompleteRequirements(const store::StoredCluster& cluster,
-                                    vipuuser::PartitionRequirements& r)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Chooses IPUs for completed requirements; the partition `ignored` counts as absent.
-  absl::StatusOr<std::vector<store::StoredIpu>> PlaceIn(const store::StoredCluster& cluster,
-                                                        const vipuuser::PartitionRequirements& r,
-                                                        const std::string& ignored)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Completes and places, in the named allocation or the first with room.
-  absl::StatusOr<std::vector<store::StoredIpu>> Plan(vipuuser::PartitionRequirements& r,
-                                                     const std::string& ignored)
+  // Commits the events that wait.
+  absl::Status FlushEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Agent*> FindAgent(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Cluster*> FindCluster(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Allocation*> FindAllocation(const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Partition*> FindPartition(const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // IPUs (agent, PCIe id) in use, with their partitions.
-  std::map<std::pair<std::string, uint32_t>, std::string> IpusInUse(const std::string& ignored)
+  absl::Status CheckAddressFree(const std::string& host, uint32_t port)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::string ClusterOfAgent(const std::string& agent_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  const Registration* RegistrationOf(const store::StoredAgent& agent)
+  absl::StatusOr<MachineAddress> AddressOf(const Agent& agent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  vipuadmin::Agent DescribeAgent(const store::StoredAgent& agent, bool with_ipus)
+  // Restarts machines one after the other.
+  absl::Status ResetMachines(const std::vector<MachineAddress>& machines)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether the agents are there, once each, and free or of that cluster.
+  absl::Status CheckMembers(const google::protobuf::RepeatedPtrField<std::string>& agent_ids,
+                            const Cluster* cluster) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether partitions can stay where they are when the cluster's agents become these.
+  absl::Status CheckPartitionsStay(const Cluster& cluster, const store::StoredCluster& next)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  vipuuser::Partition DescribePartition(const Partition& partition, bool with_gcds)
+  // Whether an allocation (null: a new one) may consist of these agents; puts them in order.
+  absl::Status CheckAllocationMembers(const Cluster& cluster, const Allocation* allocation,
+                                      store::StoredAllocation& next)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Completes the requirements and finds a place for them. IPUs of `replaced` count as free.
+  absl::Status Plan(store::StoredPartition& partition, Partition* replaced, const Caller& caller)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status PlanIn(const Allocation& allocation, store::StoredPartition& partition,
+                      Partition* replaced) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the partition's next generation a number and a key of its own.
+  void RaiseGeneration(store::StoredPartition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ResetPartitionLocked(Partition& partition, const std::string& user,
+                                    const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  vipuadmin::Agent DescribeAgent(const Agent& agent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  vipuadmin::Cluster DescribeCluster(const Cluster& cluster) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  vipuadmin::Allocation DescribeAllocation(const Allocation& allocation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  vipuuser::Partition DescribePartition(const Partition& partition)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   vipuuser::PartitionConfig DescribeGcd(const Partition& partition, uint32_t gcd)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::map<std::string, std::string> TargetOptions(const store::StoredPartition& partition)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // --- Configuration of agents ---
-  // Tells a process under which ids its machines are known, if that changed.
-  void AddNames(const vipuagent::HeartbeatRequest& request, vipuagent::HeartbeatReply& reply)
+  // --- Processes (registry.cc) ---
+  void SetUp(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetDown(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes over which machines are unwell, and what follows for partitions.
+  void SetHealth(Process& process, const vipuagent::HeartbeatRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::set<std::string> EndpointsOf(const store::StoredPartition& partition)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void MarkDirty(const std::set<std::string>& endpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The IPUs of a partition and the processes that hold them, as agents are told.
-  void AddSlices(const store::StoredPartition& partition, vipuagent::AgentPartition& spec)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  vipuagent::ConfigureRequest ConfigurationOf(const std::string& endpoint)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AutoReset(const vipuagent::HeartbeatRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddNames(const Process& process, const vipuagent::HeartbeatRequest& request,
+                vipuagent::HeartbeatReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // --- States and configuration (reconcile.cc) ---
   void SetPending(Partition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void UpdateStates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Sends what is dirty. Called without the lock.
-  void Reconcile();
-  // The process with `boot_id` answered.
-  void Configured(const std::string& endpoint, const std::string& boot_id,
-                  const vipuagent::ConfigureRequest& sent, const absl::Status& status);
+  void SetState(Partition& partition, vipuuser::PartitionState state, Trouble trouble = {},
+                std::string error = "") ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What follows for the partition from its processes and machines, whose health was told just now
+  // or earlier.
+  void UpdateState(Partition& partition, bool health_is_fresh = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A relocatable partition in ERROR moves to IPUs that are well, when there are some.
+  void Relocate(Partition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RelocateStranded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Describe(const Partition& partition, vipuagent::AgentPartition& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsDue(const Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  vipuagent::ConfigureRequest NextConfiguration(Process& process)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sends what is due. Called without the lock.
+  void Reconcile() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The process with the request's boot id answered.
+  void Configured(const std::string& endpoint, const vipuagent::ConfigureRequest& sent,
+                  const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Confirmed(Process& process, const vipuagent::ConfigureRequest& sent)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NotConfirmed(Process& process, const vipuagent::ConfigureRequest& sent,
+                    const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  Store* const store_;
   AgentGateway* const gateway_;
   const ControllerOptions options_;
   const std::string boot_id_;
+  const Clock::time_point started_;
   base::Mutex mutex_;
-  const std::unique_ptr<Store> store_ ABSL_PT_GUARDED_BY(mutex_);
-  std::map<std::string, store::StoredAgent> agents_ ABSL_GUARDED_BY(mutex_);
-  uint64_t agents_version_ ABSL_GUARDED_BY(mutex_) = 0;  // rises when agents_ changes
-  std::map<std::string, store::StoredCluster> clusters_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, Partition> partitions_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::pair<vipuuser::PartitionStatus, Clock::time_point>> removed_
-      ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, Registration> registered_ ABSL_GUARDED_BY(mutex_);  // by host:port
-  std::map<std::string, Endpoint> endpoints_ ABSL_GUARDED_BY(mutex_);
-  uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  State state_ ABSL_GUARDED_BY(mutex_);
+  EventLog events_ ABSL_GUARDED_BY(mutex_);
+  uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;         // the last that was given
+  uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;           // of the last Configure
+  uint64_t names_version_ ABSL_GUARDED_BY(mutex_) = 0;      // rises when agents come, go or move
+  std::list<Partition*> pending_ ABSL_GUARDED_BY(mutex_);   // longest first
+  std::set<std::string> stranded_ ABSL_GUARDED_BY(mutex_);  // relocatable partitions in ERROR
+  std::map<std::string, Removed> removed_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::pair<Clock::time_point, std::string>> removed_order_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Refused> refused_ ABSL_GUARDED_BY(mutex_);  // by machine address
 };
 
 // Ids match [A-Za-z0-9][A-Za-z0-9._-]{0,62}: no blank and no bar, since scripts cut columns.

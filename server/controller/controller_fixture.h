@@ -41,6 +41,10 @@ class FakeGateway : public AgentGateway {
     }
     return reply;
   }
+  absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override {
+    resets.push_back(absl::StrCat(endpoint, " ", host));
+    return reset_status;
+  }
   // Answers the oldest call and returns it.
   Call Answer(absl::Status status = absl::OkStatus()) {
     if (calls.empty()) {
@@ -57,7 +61,14 @@ class FakeGateway : public AgentGateway {
   }
 
   std::deque<Call> calls;
+  std::vector<std::string> resets;  // "endpoint host"
+  absl::Status reset_status;
 };
+
+// A user who may do everything.
+inline Caller Anyone(const std::string& user = "alice") {
+  return {.user_id = user, .admin = true, .allocation_ids = std::nullopt};
+}
 
 class ControllerTest : public testing::Test {
  protected:
@@ -77,12 +88,14 @@ class ControllerTest : public testing::Test {
   void Start() {
     controller_.reset();
     gateway_.calls.clear();
+    store_.reset();
     auto store =
         Store::Open((directory_ / "vipu-server.db").string(), Store::OpenMode::kOpenOrCreate);
     ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
     ControllerOptions options;
     options.now = [this] { return now_; };
-    auto controller = Controller::Create(*std::move(store), &gateway_, options);
+    auto controller = Controller::Create(store_.get(), &gateway_, options);
     ASSERT_TRUE(controller.ok()) << controller.status();
     controller_ = *std::move(controller);
   }
@@ -95,6 +108,7 @@ class ControllerTest : public testing::Test {
     vipuagent::RegisterRequest request;
     request.set_endpoint(endpoint);
     request.set_boot_id(boot_id);
+    request.set_version(kVersion);
     request.set_metrics_endpoint(endpoint + ":2112");
     for (int i = first; i < first + count; ++i) {
       vipuagent::Machine* machine = request.add_machines();
@@ -104,7 +118,8 @@ class ControllerTest : public testing::Test {
       machine->set_board_type("M2000");
       machine->set_clock("1330MHz");
     }
-    controller_->Register(request);
+    const absl::Status status = controller_->Register(request);
+    ASSERT_TRUE(status.ok()) << status;
   }
 
   absl::Status CreateAgent(const std::string& id, const std::string& host, uint32_t port = 8080) {
@@ -112,7 +127,7 @@ class ControllerTest : public testing::Test {
     request.set_id(id);
     request.set_host(host);
     request.set_port(port);
-    return controller_->CreateAgent(request);
+    return controller_->CreateAgent(request, "root");
   }
   // Agents ag<first> … of the machines with those numbers.
   void CreateAgents(int first, int count) {
@@ -128,11 +143,14 @@ class ControllerTest : public testing::Test {
     cluster.set_topology(topology);
     return cluster;
   }
+  absl::Status CreateCluster(const vipuadmin::Cluster& cluster) {
+    return controller_->CreateCluster(cluster, "root");
+  }
   // Machines, agents and a cluster of all of them, registered by one process.
   void CreatePod(int machines, uint32_t ilds = 1, const std::string& topology = "") {
     Register(0, machines);
     CreateAgents(0, machines);
-    ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, machines, ilds, topology)).ok());
+    ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, machines, ilds, topology)).ok());
     gateway_.ConfirmAll();
   }
 
@@ -147,8 +165,15 @@ class ControllerTest : public testing::Test {
     vipuuser::CreatePartitionRequest request;
     *request.mutable_requirements() = wanted;
     request.set_request_id(request_id);
-    return controller_->CreatePartition(request, "alice").status();
+    return controller_->CreatePartition(request, Anyone()).status();
   }
+  absl::Status Update(const vipuuser::PartitionRequirements& wanted) {
+    vipuuser::UpdatePartitionRequest request;
+    *request.mutable_requirements() = wanted;
+    return controller_->UpdatePartition(request, Anyone());
+  }
+  absl::Status Remove(const std::string& id) { return controller_->RemovePartition(id, "alice"); }
+  absl::Status Reset(const std::string& id) { return controller_->ResetPartition(id, "alice"); }
   absl::Status Create(const std::string& id, uint32_t size) { return Create(Wanted(id, size)); }
   void CreateActive(const vipuuser::PartitionRequirements& wanted) {
     const absl::Status status = Create(wanted);
@@ -176,6 +201,7 @@ class ControllerTest : public testing::Test {
   std::filesystem::path directory_;
   Controller::Clock::time_point now_ = Controller::Clock::now();
   FakeGateway gateway_;
+  std::unique_ptr<Store> store_;
   std::unique_ptr<Controller> controller_;
 };
 

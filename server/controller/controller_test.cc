@@ -99,7 +99,7 @@ TEST_F(ControllerTest, ProcessesLearnTheIdsOfTheirMachinesOnce) {
   EXPECT_EQ(reply.names(1).agent_id(), "ag1");
   request.set_names_version(reply.names_version());
   EXPECT_EQ(controller_->Heartbeat(request).names_size(), 0);
-  ASSERT_TRUE(controller_->RemoveAgent("ag0").ok());
+  ASSERT_TRUE(controller_->RemoveAgent("ag0", "root").ok());
   reply = controller_->Heartbeat(request);
   EXPECT_EQ(reply.names_size(), 1);
   EXPECT_NE(reply.names_version(), request.names_version());
@@ -107,13 +107,13 @@ TEST_F(ControllerTest, ProcessesLearnTheIdsOfTheirMachinesOnce) {
 
 TEST_F(ControllerTest, MissingAgentIsNotFound) {
   EXPECT_EQ(Text(controller_->GetAgent("ag7").status()), "NOT_FOUND: Agent ag7 does not exist.");
-  EXPECT_EQ(Text(controller_->RemoveAgent("ag7")), "NOT_FOUND: Agent ag7 does not exist.");
+  EXPECT_EQ(Text(controller_->RemoveAgent("ag7", "root")), "NOT_FOUND: Agent ag7 does not exist.");
 }
 
 TEST_F(ControllerTest, DiscoveryListsMachinesByAddressWithTheirIds) {
   Register(0, 12);
   ASSERT_TRUE(CreateAgent("first", Host(0)).ok());
-  const auto found = controller_->DiscoverAgents();
+  const auto found = *controller_->DiscoverAgents(false, "root");
   ASSERT_EQ(found.size(), 12u);
   EXPECT_EQ(found[0].host(), "10.1.2.1");
   EXPECT_EQ(found[0].agent_id(), "first");
@@ -127,46 +127,45 @@ TEST_F(ControllerTest, DiscoveryListsMachinesByAddressWithTheirIds) {
 
 TEST_F(ControllerTest, ClusterNeedsAgentsThatAreInNoOther) {
   CreateAgents(0, 4);
-  EXPECT_EQ(Text(controller_->CreateCluster(ClusterOf("c1", 0, 0))),
+  EXPECT_EQ(Text(CreateCluster(ClusterOf("c1", 0, 0))),
             "INVALID_ARGUMENT: A cluster needs at least one agent.");
-  EXPECT_EQ(Text(controller_->CreateCluster(ClusterOf("c1", 3, 2))),
-            "NOT_FOUND: Agent ag4 does not exist.");
+  EXPECT_EQ(Text(CreateCluster(ClusterOf("c1", 3, 2))), "NOT_FOUND: Agent ag4 does not exist.");
   vipuadmin::Cluster twice = ClusterOf("c1", 0, 1);
   twice.add_agent_ids("ag0");
-  EXPECT_EQ(Text(controller_->CreateCluster(twice)), "INVALID_ARGUMENT: Agent ag0 is named twice.");
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
-  EXPECT_EQ(Text(controller_->CreateCluster(ClusterOf("c1", 2, 2))),
+  EXPECT_EQ(Text(CreateCluster(twice)), "INVALID_ARGUMENT: Agent ag0 is named twice.");
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  EXPECT_EQ(Text(CreateCluster(ClusterOf("c1", 2, 2))),
             "ALREADY_EXISTS: Cluster c1 already exists.");
-  EXPECT_EQ(Text(controller_->CreateCluster(ClusterOf("c2", 1, 2))),
+  EXPECT_EQ(Text(CreateCluster(ClusterOf("c2", 1, 2))),
             "ALREADY_EXISTS: Agent ag1 is already in cluster c1.");
-  EXPECT_TRUE(controller_->CreateCluster(ClusterOf("c2", 2, 2)).ok());
+  EXPECT_TRUE(CreateCluster(ClusterOf("c2", 2, 2)).ok());
   EXPECT_EQ(controller_->ListClusters().size(), 2u);
 }
 
 TEST_F(ControllerTest, ClusterChecksIdDomainsAndTopologies) {
   CreateAgents(0, 34);
-  EXPECT_EQ(Text(controller_->CreateCluster(ClusterOf("c|1", 0, 1))),
+  EXPECT_EQ(Text(CreateCluster(ClusterOf("c|1", 0, 1))),
             absl::StrCat("INVALID_ARGUMENT: Invalid id 'c|1'", kIdRule));
-  EXPECT_EQ(Text(controller_->CreateCluster(ClusterOf("c1", 0, 4, 3))),
+  EXPECT_EQ(Text(CreateCluster(ClusterOf("c1", 0, 4, 3))),
             "INVALID_ARGUMENT: Number of IPU-Link domains (3) must divide the number of agents "
             "(4).");
-  EXPECT_EQ(Text(controller_->CreateCluster(ClusterOf("c1", 0, 34))),
+  EXPECT_EQ(Text(CreateCluster(ClusterOf("c1", 0, 34))),
             "INVALID_ARGUMENT: An IPU-Link domain has at most 16 agents; 34 given (try "
             "--num-ipulinkdomains 3).");
-  EXPECT_EQ(Text(controller_->CreateCluster(ClusterOf("c1", 0, 4, 1, "star"))),
+  EXPECT_EQ(Text(CreateCluster(ClusterOf("c1", 0, 4, 1, "star"))),
             "INVALID_ARGUMENT: Topology 'star' is none of mesh, torus.");
   vipuadmin::Cluster odd = ClusterOf("c1", 0, 4);
   odd.set_cluster_topology("tree");
-  EXPECT_EQ(Text(controller_->CreateCluster(odd)),
+  EXPECT_EQ(Text(CreateCluster(odd)),
             "INVALID_ARGUMENT: Cluster topology 'tree' is none of none, mesh, looped, switched.");
   EXPECT_TRUE(controller_->ListClusters().empty());
-  EXPECT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 32, 2, "torus")).ok());
+  EXPECT_TRUE(CreateCluster(ClusterOf("c1", 0, 32, 2, "torus")).ok());
 }
 
 TEST_F(ControllerTest, ClusterTopologiesHaveDefaults) {
   CreateAgents(0, 4);
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("one", 0, 2, 0)).ok());
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("two", 2, 2, 2)).ok());
+  ASSERT_TRUE(CreateCluster(ClusterOf("one", 0, 2, 0)).ok());
+  ASSERT_TRUE(CreateCluster(ClusterOf("two", 2, 2, 2)).ok());
   const auto clusters = controller_->ListClusters();
   EXPECT_EQ(clusters[0].num_ipulinkdomains(), 1u);
   EXPECT_EQ(clusters[0].topology(), "mesh");
@@ -190,21 +189,22 @@ TEST_F(ControllerTest, EveryClusterHasItsDefaultAllocation) {
   const auto allocations = controller_->ListAllocations();
   ASSERT_EQ(allocations.size(), 1u);
   EXPECT_EQ(allocations[0].id(), "c1");
-  EXPECT_EQ(allocations[0].spec().cluster_id(), "c1");
-  EXPECT_EQ(allocations[0].spec().agent_ids_size(), 2);
+  EXPECT_EQ(allocations[0].cluster_id(), "c1");
+  EXPECT_EQ(allocations[0].agent_ids_size(), 2);
 }
 
 TEST_F(ControllerTest, WhatIsInUseCannotBeRemoved) {
   CreatePod(2);
   CreateActive(Wanted("p1", 2));
-  EXPECT_EQ(Text(controller_->RemoveAgent("ag1")),
+  EXPECT_EQ(Text(controller_->RemoveAgent("ag1", "root")),
             "FAILED_PRECONDITION: Agent ag1 is in use by cluster c1.");
-  EXPECT_EQ(Text(controller_->RemoveCluster("c1")),
+  EXPECT_EQ(Text(controller_->RemoveCluster("c1", "root")),
             "FAILED_PRECONDITION: Cluster c1 is in use by partition p1.");
-  EXPECT_EQ(Text(controller_->RemoveCluster("c2")), "NOT_FOUND: Cluster c2 does not exist.");
-  ASSERT_TRUE(controller_->RemovePartition("p1").ok());
-  EXPECT_TRUE(controller_->RemoveCluster("c1").ok());
-  EXPECT_TRUE(controller_->RemoveAgent("ag1").ok());
+  EXPECT_EQ(Text(controller_->RemoveCluster("c2", "root")),
+            "NOT_FOUND: Cluster c2 does not exist.");
+  ASSERT_TRUE(Remove("p1").ok());
+  EXPECT_TRUE(controller_->RemoveCluster("c1", "root").ok());
+  EXPECT_TRUE(controller_->RemoveAgent("ag1", "root").ok());
   EXPECT_TRUE(controller_->ListAllocations().empty());
   EXPECT_EQ(controller_->ListAgents().size(), 1u);
 }

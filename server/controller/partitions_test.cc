@@ -63,7 +63,7 @@ TEST_F(PartitionsTest, KnownCombinationsOfSizeGcdsAndReplicasAreTaken) {
     wanted.set_num_gcds(gcds);
     wanted.set_num_replicas(replicas);
     EXPECT_TRUE(Create(wanted).ok()) << size;
-    EXPECT_TRUE(controller_->RemovePartition("p").ok());
+    EXPECT_TRUE(Remove("p").ok());
   }
 }
 
@@ -133,7 +133,7 @@ TEST_F(PartitionsTest, SyncTypesHaveTwoSpellingsInAnyCase) {
     wanted.set_sync_type(spelling);
     ASSERT_TRUE(Create(wanted).ok()) << spelling;
     EXPECT_EQ(Get("p").requirements().sync_type(), name);
-    ASSERT_TRUE(controller_->RemovePartition("p").ok());
+    ASSERT_TRUE(Remove("p").ok());
   }
   vipuuser::PartitionRequirements wanted = Wanted("p", 1);
   wanted.set_sync_type("fast");
@@ -152,7 +152,7 @@ TEST_F(PartitionsTest, RingRoutingNeedsWholeDomainsOfATorus) {
   EXPECT_TRUE(Create(wanted).ok());
   EXPECT_EQ(Get("p").requirements().ipu_link_routing(), "RINGSWNC");
   CreateAgents(16, 4);
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("mesh", 16, 4)).ok());
+  ASSERT_TRUE(CreateCluster(ClusterOf("mesh", 16, 4)).ok());
   wanted = Wanted("q", 16);
   wanted.set_cluster_id("mesh");
   wanted.set_ipu_link_routing("RINGSWNC");
@@ -182,10 +182,10 @@ TEST_F(PartitionsTest, TargetOptionsAreThePublishedOnes) {
   wanted.set_reconfigurable(true);
   ASSERT_TRUE(Create(wanted).ok());
   EXPECT_EQ(TargetOptions(StatusOf("p4")), Values({"4", "default", "mesh", "true", "4"}));
-  ASSERT_TRUE(controller_->RemovePartition("p4").ok());
+  ASSERT_TRUE(Remove("p4").ok());
   ASSERT_TRUE(Create("p64", 64).ok());
   EXPECT_EQ(TargetOptions(StatusOf("p64")), Values({"64", "slidingWindow", "torus", "true", "64"}));
-  ASSERT_TRUE(controller_->RemovePartition("p64").ok());
+  ASSERT_TRUE(Remove("p64").ok());
   wanted = Wanted("pb", 64);
   wanted.set_ipu_link_routing("btnc");
   wanted.set_num_gcds(16);
@@ -215,8 +215,8 @@ TEST_F(PartitionsTest, FullAllocationAndTakenPositionsAreRefused) {
 TEST_F(PartitionsTest, FirstAllocationWithRoomIsTakenUnlessOneIsNamed) {
   EXPECT_EQ(Text(Create("p", 1)), "FAILED_PRECONDITION: There is no cluster; create one first.");
   CreateAgents(0, 3);
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("a", 0, 1)).ok());
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("b", 1, 2)).ok());
+  ASSERT_TRUE(CreateCluster(ClusterOf("a", 0, 1)).ok());
+  ASSERT_TRUE(CreateCluster(ClusterOf("b", 1, 2)).ok());
   ASSERT_TRUE(Create("p8", 8).ok());
   EXPECT_EQ(Get("p8").requirements().allocation_id(), "b");
   ASSERT_TRUE(Create("p2", 2).ok());
@@ -241,7 +241,7 @@ TEST_F(PartitionsTest, ConfigurationNamesTheDevicesOfItsGcd) {
   EXPECT_EQ(Text(controller_->GetPartitionConfig("pt4", 0).status()),
             "FAILED_PRECONDITION: Partition pt4 is not ACTIVE (state PENDING).");
   gateway_.ConfirmAll();
-  EXPECT_EQ(Text(controller_->GetPartitionConfig("pt4", absl::NotFoundError("")).status()),
+  EXPECT_EQ(Text(controller_->GetPartitionConfig("pt4", std::nullopt).status()),
             "INVALID_ARGUMENT: Partition has 2 GCDs; give a GCD id.");
   EXPECT_EQ(Text(controller_->GetPartitionConfig("pt4", 2).status()),
             "INVALID_ARGUMENT: Partition has 2 GCDs; GCD 2 does not exist.");
@@ -270,7 +270,7 @@ TEST_F(PartitionsTest, ConfigurationNamesTheDevicesOfItsGcd) {
 TEST_F(PartitionsTest, OnlyGcdNeedsNoNumber) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
-  const auto config = controller_->GetPartitionConfig("p1", absl::NotFoundError(""));
+  const auto config = controller_->GetPartitionConfig("p1", std::nullopt);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->devices_size(), 4);
 }
@@ -281,7 +281,7 @@ TEST_F(PartitionsTest, UpdateRebuildsUnderTheSameId) {
   const uint64_t generation = StatusOf("p1").generation();
   vipuuser::PartitionRequirements wanted = Wanted("p1", 8);
   wanted.set_num_gcds(2);
-  ASSERT_TRUE(controller_->UpdatePartition(wanted).ok());
+  ASSERT_TRUE(Update(wanted).ok());
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
   gateway_.ConfirmAll();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
@@ -295,17 +295,16 @@ TEST_F(PartitionsTest, RefusedUpdateLeavesThePartitionAsItWas) {
   CreatePod(2);
   CreateActive(Wanted("p1", 2));
   const std::string before = Get("p1").DebugString();
-  EXPECT_FALSE(controller_->UpdatePartition(Wanted("p1", 16)).ok());
-  EXPECT_FALSE(controller_->UpdatePartition(Wanted("p1", 3)).ok());
+  EXPECT_FALSE(Update(Wanted("p1", 16)).ok());
+  EXPECT_FALSE(Update(Wanted("p1", 3)).ok());
   EXPECT_EQ(Get("p1").DebugString(), before);
-  EXPECT_EQ(Text(controller_->UpdatePartition(Wanted("p2", 2))),
-            "NOT_FOUND: Partition p2 does not exist.");
+  EXPECT_EQ(Text(Update(Wanted("p2", 2))), "NOT_FOUND: Partition p2 does not exist.");
 }
 
 TEST_F(PartitionsTest, RemovedStatusIsAnsweredForAMinute) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
-  ASSERT_TRUE(controller_->RemovePartition("p1").ok());
+  ASSERT_TRUE(Remove("p1").ok());
   EXPECT_TRUE(controller_->ListPartitions().empty());
   EXPECT_EQ(Text(controller_->GetPartition("p1").status()),
             "NOT_FOUND: Partition p1 does not exist.");
@@ -314,15 +313,15 @@ TEST_F(PartitionsTest, RemovedStatusIsAnsweredForAMinute) {
   Advance(std::chrono::milliseconds(1));
   EXPECT_EQ(Text(controller_->GetPartitionStatus("p1").status()),
             "NOT_FOUND: Partition p1 does not exist.");
-  EXPECT_EQ(Text(controller_->RemovePartition("p1")), "NOT_FOUND: Partition p1 does not exist.");
-  EXPECT_EQ(Text(controller_->ResetPartition("p1")), "NOT_FOUND: Partition p1 does not exist.");
+  EXPECT_EQ(Text(Remove("p1")), "NOT_FOUND: Partition p1 does not exist.");
+  EXPECT_EQ(Text(Reset("p1")), "NOT_FOUND: Partition p1 does not exist.");
 }
 
 TEST_F(PartitionsTest, NameUsedBeforeGetsALaterGeneration) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
   const uint64_t generation = StatusOf("p1").generation();
-  ASSERT_TRUE(controller_->RemovePartition("p1").ok());
+  ASSERT_TRUE(Remove("p1").ok());
   CreateActive(Wanted("p1", 4));
   EXPECT_GT(StatusOf("p1").generation(), generation);
 }
@@ -330,13 +329,13 @@ TEST_F(PartitionsTest, NameUsedBeforeGetsALaterGeneration) {
 TEST_F(PartitionsTest, AvailablePartitionsAreCounted) {
   CreatePod(4);
   CreateActive(Wanted("p1", 1));
-  EXPECT_EQ(*controller_->AvailablePartitions(1), 15u);
-  EXPECT_EQ(*controller_->AvailablePartitions(2), 7u);
-  EXPECT_EQ(*controller_->AvailablePartitions(4), 3u);
-  EXPECT_EQ(*controller_->AvailablePartitions(8), 1u);
-  EXPECT_EQ(*controller_->AvailablePartitions(16), 0u);
-  EXPECT_EQ(*controller_->AvailablePartitions(1u << 31), 0u);
-  EXPECT_EQ(Text(controller_->AvailablePartitions(3).status()),
+  EXPECT_EQ(*controller_->AvailablePartitions(1, Anyone()), 15u);
+  EXPECT_EQ(*controller_->AvailablePartitions(2, Anyone()), 7u);
+  EXPECT_EQ(*controller_->AvailablePartitions(4, Anyone()), 3u);
+  EXPECT_EQ(*controller_->AvailablePartitions(8, Anyone()), 1u);
+  EXPECT_EQ(*controller_->AvailablePartitions(16, Anyone()), 0u);
+  EXPECT_EQ(*controller_->AvailablePartitions(1u << 31, Anyone()), 0u);
+  EXPECT_EQ(Text(controller_->AvailablePartitions(3, Anyone()).status()),
             "INVALID_ARGUMENT: Size must be a power of two.");
 }
 

@@ -8,6 +8,29 @@
 namespace vpod::controller {
 namespace {
 
+// Where a partition of `size` goes among IPUs that are free or not, in whole ILDs.
+struct PlacementRequest {
+  std::vector<bool> free;
+  uint32_t ipus_per_ild = 64;
+  uint32_t size = 1;
+  int64_t index = -1;
+
+  Room MakeRoom() const {
+    std::vector<Run> runs;
+    for (uint32_t ild = 0; ild < free.size() / ipus_per_ild; ++ild)
+      runs.push_back({.ipus = ipus_per_ild, .ild = ild});
+    Room room("c1", ipus_per_ild, runs);
+    for (uint32_t i = 0; i < free.size(); ++i) {
+      if (!free[i]) room.Take(i, 1);
+    }
+    return room;
+  }
+};
+
+absl::StatusOr<uint32_t> Place(const PlacementRequest& request) {
+  return request.MakeRoom().Place(request.size, request.index);
+}
+
 // "..xx" → free free used used; blanks are for the reader.
 PlacementRequest Request(const std::string& map, uint32_t size, uint32_t ipus_per_ild = 64) {
   PlacementRequest request;
@@ -16,7 +39,6 @@ PlacementRequest Request(const std::string& map, uint32_t size, uint32_t ipus_pe
   }
   request.size = size;
   request.ipus_per_ild = std::min<uint32_t>(ipus_per_ild, request.free.size());
-  request.allocation_id = "c1";
   return request;
 }
 

@@ -1,282 +1,320 @@
 // Keeps the agents' processes told of their partitions, and the partitions' states in step with
-// what they confirm.
+// what the processes confirm and how their machines are.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/arch/device_id.h"
+#include "device/arch/hardware.h"
 #include "server/controller/controller.h"
+#include "server/controller/requirements.h"
 
 namespace vpod::controller {
+namespace {
 
-void Controller::Register(const vipuagent::RegisterRequest& request) {
-  {
-    base::MutexLock lock(mutex_);
-    Endpoint& endpoint = endpoints_[request.endpoint()];
-    if (endpoint.boot_id != request.boot_id()) {
-      // A new process knows nothing yet, and its peers do not know it.
-      endpoint.boot_id = request.boot_id();
-      endpoint.fabric_address = request.fabric_address();
-      endpoint.metrics_endpoint = request.metrics_endpoint();
-      endpoint.confirmed.clear();
-      endpoint.dirty = true;
+using arch::kIpusPerMachine;
+
+bool IsConfirmed(const Partition& partition) {
+  return partition.unregistered == 0 &&
+         std::all_of(partition.holders.begin(), partition.holders.end(),
+                     [&](const Process* holder) {
+                       const auto it = holder->confirmed.find(partition.id());
+                       return holder->up && it != holder->confirmed.end() &&
+                              it->second == partition.stored.generation();
+                     });
+}
+
+// Why the partition cannot be used now, from its agents and their machines.
+std::pair<Trouble, std::string> FindTrouble(const Partition& partition) {
+  for (const Process* holder : partition.holders) {
+    if (holder->up) continue;
+    for (uint32_t p = partition.first() / kIpusPerMachine;; ++p) {
+      const Agent& agent = *partition.cluster->agents[p];
+      if (agent.machine != nullptr && agent.machine->process == holder) {
+        return {Trouble::kAgentLost,
+                absl::StrCat("Agent ", agent.stored.id(), " does not answer.")};
+      }
     }
-    endpoint.seen = options_.now();
-    endpoint.up = true;
-    for (const vipuagent::Machine& machine : request.machines()) {
-      Registration& registration = registered_[absl::StrCat(machine.host(), ":", machine.port())];
-      if (registration.endpoint != request.endpoint()) endpoint.dirty = true;
-      registration = {request.endpoint(), machine};
-    }
-    for (const auto& [id, partition] : partitions_) {
-      const std::set<std::string> endpoints = EndpointsOf(partition.stored);
-      if (endpoint.dirty && endpoints.contains(request.endpoint())) MarkDirty(endpoints);
-    }
-    UpdateStates();
   }
-  Reconcile();
-}
-
-vipuagent::HeartbeatReply Controller::Heartbeat(const vipuagent::HeartbeatRequest& request) {
-  vipuagent::HeartbeatReply reply;
-  {
-    base::MutexLock lock(mutex_);
-    const auto it = endpoints_.find(request.endpoint());
-    if (it == endpoints_.end() || it->second.boot_id != request.boot_id()) {
-      reply.set_register_(true);
-      return reply;
+  for (const Process* holder : partition.holders) {
+    for (const Machine* machine : holder->unwell) {
+      if (Concerns(*machine, partition)) {
+        return {Trouble::kUnwell,
+                absl::StrCat("Agent ", machine->agent->stored.id(), ": ", machine->trouble)};
+      }
     }
-    it->second.seen = options_.now();
-    AddNames(request, reply);
-    if (it->second.up) return reply;
-    it->second.up = true;
-    UpdateStates();
   }
-  Reconcile();
-  return reply;
+  return {Trouble::kNone, ""};
 }
 
-void Controller::AddNames(const vipuagent::HeartbeatRequest& request,
-                          vipuagent::HeartbeatReply& reply) {
-  reply.set_names_version(absl::StrCat(boot_id_, ".", agents_version_));
-  if (request.names_version() == reply.names_version()) return;
-  for (const auto& [id, agent] : agents_) {
-    const Registration* registration = RegistrationOf(agent);
-    if (registration == nullptr || registration->endpoint != request.endpoint()) continue;
-    vipuagent::MachineName* name = reply.add_names();
-    name->set_host(agent.host());
-    name->set_agent_id(id);
+std::string StateText(const Partition& partition) {
+  return vipuuser::PartitionState_Name(partition.state).substr(3);
+}
+
+// Refused by an agent: not told again until it is reset or changed.
+bool IsRefused(const Partition& partition) {
+  return partition.state == vipuuser::PS_ERROR && partition.trouble == Trouble::kRefused;
+}
+
+}  // namespace
+
+// --- States ---
+
+void Controller::SetState(Partition& partition, vipuuser::PartitionState state, Trouble trouble,
+                          std::string error) {
+  const std::string before = StateText(partition);
+  if (partition.state == vipuuser::PS_PENDING) pending_.erase(partition.pending);
+  partition.state = state;
+  partition.trouble = trouble;
+  partition.last_error = std::move(error);
+  if (state == vipuuser::PS_PENDING) {
+    partition.pending = pending_.insert(pending_.end(), &partition);
+    partition.pending_since = options_.now();
+  }
+  if (state == vipuuser::PS_ERROR && partition.stored.relocatable())
+    stranded_.insert(partition.id());
+  const std::string after = StateText(partition);
+  if (before == after && state != vipuuser::PS_ERROR) return;
+  events_.Add(state == vipuuser::PS_ERROR ? Severity::kError : Severity::kInfo,
+              absl::StrCat("partition ", partition.id()),
+              absl::StrCat(before, " -> ", after, partition.last_error.empty() ? "" : ": ",
+                           partition.last_error));
+}
+
+void Controller::SetPending(Partition& partition) { SetState(partition, vipuuser::PS_PENDING); }
+
+void Controller::UpdateState(Partition& partition, bool health_is_fresh) {
+  const auto [trouble, text] = FindTrouble(partition);
+  const bool confirmed = IsConfirmed(partition);
+  switch (partition.state) {
+    case vipuuser::PS_PENDING:
+      if (!confirmed) break;
+      if (trouble == Trouble::kNone) {
+        SetState(partition, vipuuser::PS_ACTIVE);
+      } else if (health_is_fresh) {
+        // Not before: the reset that was just confirmed may have cured what was last told.
+        SetState(partition, vipuuser::PS_ERROR, trouble, text);
+      }
+      break;
+    case vipuuser::PS_ACTIVE:
+      if (trouble != Trouble::kNone) {
+        SetState(partition, vipuuser::PS_ERROR, trouble, text);
+      } else if (!confirmed) {
+        SetPending(partition);  // its agent started anew
+      }
+      break;
+    case vipuuser::PS_ERROR:
+      if (trouble != Trouble::kNone || partition.stored.disable_auto_reset() ||
+          partition.trouble == Trouble::kRefused ||
+          (partition.trouble == Trouble::kTimeout && !confirmed)) {
+        break;
+      }
+      // Back by itself: the lost agents have returned, or confirmed late.
+      SetPending(partition);
+      if (confirmed) SetState(partition, vipuuser::PS_ACTIVE);
+      break;
+    default:
+      break;
   }
 }
 
-std::set<std::string> Controller::EndpointsOf(const store::StoredPartition& partition) {
-  std::set<std::string> endpoints;
-  std::set<std::string> seen;
-  for (const store::StoredIpu& ipu : partition.ipus()) {
-    if (!seen.insert(ipu.agent_id()).second) continue;
-    const auto agent = agents_.find(ipu.agent_id());
-    const Registration* registration =
-        agent == agents_.end() ? nullptr : RegistrationOf(agent->second);
-    endpoints.insert(registration == nullptr ? "" : registration->endpoint);
+void Controller::Relocate(Partition& partition) {
+  if (partition.trouble != Trouble::kAgentLost && partition.trouble != Trouble::kUnwell) return;
+  if (partition.stored.requirements().has_index()) return;  // its place was chosen
+  store::StoredPartition next = partition.stored;
+  if (!PlanIn(*partition.allocation, next, &partition).ok()) return;  // tried again with every tick
+  RaiseGeneration(next);
+  const std::string to = partition.cluster->agents[next.first_ipu() / kIpusPerMachine]->stored.id();
+  const absl::Status committed =
+      Commit({{"partition", partition.id(), next.SerializeAsString()}},
+             absl::StrCat("partition ", partition.id()), "",
+             absl::StrCat("relocated to IPUs from ", to, ": ", partition.last_error));
+  if (!committed.ok()) return;
+  state_.ReplacePartition(partition, std::move(next));
+  SetPending(partition);
+}
+
+void Controller::RelocateStranded() {
+  for (const std::string& id : std::set(stranded_)) {
+    Partition* partition = state_.FindPartition(id);
+    if (partition != nullptr && partition->state == vipuuser::PS_ERROR) Relocate(*partition);
+    if (partition == nullptr || partition->state != vipuuser::PS_ERROR) stranded_.erase(id);
   }
-  return endpoints;
 }
 
-void Controller::MarkDirty(const std::set<std::string>& endpoints) {
-  for (const std::string& endpoint : endpoints) {
-    const auto it = endpoints_.find(endpoint);
-    if (it != endpoints_.end()) it->second.dirty = true;
-  }
-}
+// --- Configuration ---
 
-void Controller::SetPending(Partition& partition) {
-  partition.state = vipuuser::PS_PENDING;
-  partition.last_error.clear();
-  partition.pending_since = options_.now();
-  MarkDirty(EndpointsOf(partition.stored));
-}
-
-void Controller::AddSlices(const store::StoredPartition& partition,
-                           vipuagent::AgentPartition& spec) {
-  std::set<std::string> named;
-  vipuagent::Slice* slice = nullptr;
-  std::string agent_id;
-  for (const store::StoredIpu& ipu : partition.ipus()) {
-    while (static_cast<uint32_t>(spec.gcds_size()) <= ipu.gcd_id()) {
-      spec.add_gcds();
-      slice = nullptr;
+void Controller::Describe(const Partition& partition, vipuagent::AgentPartition& spec) {
+  const vipuuser::PartitionRequirements& r = partition.stored.requirements();
+  spec.set_id(r.id());
+  spec.set_generation(partition.stored.generation());
+  spec.set_reconfigurable(r.reconfigurable());
+  spec.set_num_replicas(r.num_replicas());
+  spec.set_sync_type(r.sync_type());
+  spec.set_ild_routing(r.ipu_link_routing());
+  spec.set_gw_routing(r.gw_link_routing());
+  spec.set_cluster_topology(partition.cluster->stored.cluster_topology());
+  spec.set_owner(partition.stored.created_by());
+  spec.set_shared(r.shared());
+  spec.set_fabric_key(partition.stored.fabric_key());
+  for (const auto& [key, value] : TargetOptions(r)) (*spec.mutable_target_options())[key] = value;
+  const uint32_t per_gcd = r.size() / r.num_gcds();
+  for (uint32_t gcd = 0; gcd < r.num_gcds(); ++gcd) {
+    vipuagent::Gcd* description = spec.add_gcds();
+    const uint32_t begin = partition.first() + gcd * per_gcd, end = begin + per_gcd;
+    for (uint32_t ipu = begin; ipu < end;) {
+      const uint32_t position = ipu % kIpusPerMachine;
+      const uint32_t count = std::min(end - ipu, kIpusPerMachine - position);
+      const Machine& machine = *partition.cluster->agents[ipu / kIpusPerMachine]->machine;
+      vipuagent::Slice* slice = description->add_slices();
+      slice->set_machine_host(machine.description.host());
+      slice->set_endpoint(machine.process->endpoint);
+      slice->set_first_pcie_id(arch::IpuNumberOfPosition(position));
+      slice->set_num_ipus(count);
+      slice->set_ild(ipu / partition.cluster->ipus_per_ild());
+      ipu += count;
     }
-    if (slice != nullptr && agent_id == ipu.agent_id() &&
-        slice->first_pcie_id() - slice->num_ipus() == ipu.pcie_id()) {
-      slice->set_num_ipus(slice->num_ipus() + 1);
-      continue;
-    }
-    const auto agent = agents_.find(ipu.agent_id());
-    const Registration* registration =
-        agent == agents_.end() ? nullptr : RegistrationOf(agent->second);
-    slice = spec.mutable_gcds(static_cast<int>(ipu.gcd_id()))->add_slices();
-    agent_id = ipu.agent_id();
-    slice->set_first_pcie_id(ipu.pcie_id());
-    slice->set_num_ipus(1);
-    slice->set_ild(ipu.ild());
-    if (registration == nullptr) continue;
-    slice->set_machine_host(registration->machine.host());
-    slice->set_endpoint(registration->endpoint);
-    if (!named.insert(registration->endpoint).second) continue;
-    const Endpoint& endpoint = endpoints_[registration->endpoint];
+  }
+  for (const Process* holder : partition.holders) {
     vipuagent::Peer* peer = spec.add_peers();
-    peer->set_endpoint(registration->endpoint);
-    peer->set_boot_id(endpoint.boot_id);
-    peer->set_fabric_address(endpoint.fabric_address);
+    peer->set_endpoint(holder->endpoint);
+    peer->set_boot_id(holder->boot_id);
+    peer->set_fabric_address(holder->fabric_address);
   }
 }
 
-vipuagent::ConfigureRequest Controller::ConfigurationOf(const std::string& endpoint) {
+bool Controller::IsDue(const Process& process) {
+  if (process.in_flight || !process.up) return false;
+  if (process.was_sent_all || options_.now() - started_ > options_.agent_timeout) return true;
+  // A controller that has just started waits for the other processes of the partitions to register:
+  // a complete configuration without a partition would end the jobs on it.
+  return std::all_of(process.partitions.begin(), process.partitions.end(),
+                     [](const auto& entry) { return entry.second->unregistered == 0; });
+}
+
+vipuagent::ConfigureRequest Controller::NextConfiguration(Process& process) {
   vipuagent::ConfigureRequest request;
-  request.set_complete(true);
+  request.set_complete(process.sequence == 0);
+  request.set_base_sequence(process.sequence);
   request.set_sequence(++sequence_);
   request.set_controller_boot_id(boot_id_);
-  request.set_agent_boot_id(endpoints_[endpoint].boot_id);
-  for (const auto& [id, partition] : partitions_) {
-    const std::set<std::string> endpoints = EndpointsOf(partition.stored);
-    // Its processes must know each other, so it waits for machines that have not registered.
-    if (!endpoints.contains(endpoint) || endpoints.contains("")) continue;
-    const vipuuser::PartitionRequirements& r = partition.stored.requirements();
-    vipuagent::AgentPartition* spec = request.add_partitions();
-    spec->set_id(id);
-    spec->set_generation(partition.stored.generation());
-    spec->set_reconfigurable(r.reconfigurable());
-    spec->set_num_replicas(r.num_replicas());
-    spec->set_sync_type(r.sync_type());
-    spec->set_ild_routing(r.ipu_link_routing());
-    spec->set_gw_routing(r.gw_link_routing());
-    spec->set_owner(partition.stored.created_by());
-    spec->set_shared(r.shared());
-    spec->set_fabric_key(partition.stored.fabric_key());
-    if (const auto cluster = clusters_.find(r.cluster_id()); cluster != clusters_.end())
-      spec->set_cluster_topology(cluster->second.cluster_topology());
-    for (const auto& [key, value] : TargetOptions(partition.stored))
-      (*spec->mutable_target_options())[key] = value;
-    AddSlices(partition.stored, *spec);
+  request.set_agent_boot_id(process.boot_id);
+  if (request.complete()) {
+    for (const auto& [id, partition] : process.partitions) process.changed.insert(id);
   }
+  std::set<std::string> later;
+  bool has_new = false;
+  for (const std::string& id : std::exchange(process.changed, {})) {
+    const auto it = process.partitions.find(id);
+    const bool holds =
+        it != process.partitions.end() && it->second->unregistered == 0 && !IsRefused(*it->second);
+    if (!holds) {
+      if (!request.complete()) request.add_removed(id);
+      continue;
+    }
+    const Partition& partition = *it->second;
+    const auto confirmed = process.confirmed.find(id);
+    const bool is_new =
+        confirmed == process.confirmed.end() || confirmed->second != partition.stored.generation();
+    if (is_new && has_new && process.one_new_at_a_time) {
+      later.insert(id);
+      continue;
+    }
+    has_new = has_new || is_new;
+    Describe(partition, *request.add_partitions());
+  }
+  process.changed = std::move(later);
   return request;
 }
 
 void Controller::Reconcile() {
   struct Call {
-    std::string endpoint, boot_id;
+    std::string endpoint;
     vipuagent::ConfigureRequest request;
   };
   std::vector<Call> calls;
   {
     base::MutexLock lock(mutex_);
-    for (auto& [name, endpoint] : endpoints_) {
-      if (!endpoint.dirty || endpoint.in_flight || !endpoint.up) continue;
-      endpoint.dirty = false;
-      endpoint.in_flight = true;
-      calls.push_back({name, endpoint.boot_id, ConfigurationOf(name)});
+    for (auto it = state_.dirty.begin(); it != state_.dirty.end();) {
+      Process& process = *it->second;
+      if (!IsDue(process)) {
+        ++it;
+        continue;
+      }
+      process.in_flight = true;
+      calls.push_back({process.endpoint, NextConfiguration(process)});
+      it = state_.dirty.erase(it);
     }
   }
   for (const Call& call : calls) {
     gateway_->Configure(call.endpoint, call.request, [this, call](const absl::Status& status) {
-      Configured(call.endpoint, call.boot_id, call.request, status);
+      Configured(call.endpoint, call.request, status);
     });
   }
 }
 
-void Controller::Configured(const std::string& name, const std::string& boot_id,
-                            const vipuagent::ConfigureRequest& sent, const absl::Status& status) {
+void Controller::Configured(const std::string& endpoint, const vipuagent::ConfigureRequest& sent,
+                            const absl::Status& status) {
   {
     base::MutexLock lock(mutex_);
-    Endpoint& endpoint = endpoints_[name];
-    endpoint.in_flight = false;
-    if (endpoint.boot_id != boot_id) {
-      endpoint.dirty = true;  // the process that answered has ended; the new one knows nothing yet
-    } else if (status.ok()) {
-      endpoint.confirmed.clear();
-      for (const auto& partition : sent.partitions())
-        endpoint.confirmed[partition.id()] = partition.generation();
-    } else if (absl::IsInvalidArgument(status)) {
-      // The agent will never take it: trying again is useless.
-      for (const auto& spec : sent.partitions()) {
-        const auto it = partitions_.find(spec.id());
-        if (it == partitions_.end() || it->second.state != vipuuser::PS_PENDING) continue;
-        it->second.state = vipuuser::PS_ERROR;
-        it->second.last_error = std::string(status.message());
-      }
-    } else {
-      endpoint.dirty = true;  // the next heartbeat or tick tries again
-      return;
+    const auto it = state_.processes.find(endpoint);
+    if (it == state_.processes.end()) return;
+    Process& process = *it->second;
+    process.in_flight = false;
+    const bool is_same = process.boot_id == sent.agent_boot_id();
+    if (is_same && status.ok()) {
+      Confirmed(process, sent);
+    } else if (is_same) {
+      NotConfirmed(process, sent, status);
     }
-    UpdateStates();
+    if (process.sequence == 0 || !process.changed.empty()) state_.dirty[endpoint] = &process;
+    // What the network lost is sent again by the next tick, not at once and for ever.
+    const bool again = !is_same || status.ok() ||
+                       (absl::IsInvalidArgument(status) && sent.partitions_size() > 0) ||
+                       (absl::IsFailedPrecondition(status) && !sent.complete());
+    if (!again) return;
   }
   Reconcile();
 }
 
-void Controller::UpdateStates() {
-  for (auto& [id, partition] : partitions_) {
-    bool confirmed = true;
-    std::string silent;
-    for (const store::StoredIpu& ipu : partition.stored.ipus()) {
-      const auto agent = agents_.find(ipu.agent_id());
-      const Registration* registration =
-          agent == agents_.end() ? nullptr : RegistrationOf(agent->second);
-      const auto endpoint =
-          registration == nullptr ? endpoints_.end() : endpoints_.find(registration->endpoint);
-      if (endpoint == endpoints_.end()) {
-        confirmed = false;
-        continue;
-      }
-      if (!endpoint->second.up) silent = ipu.agent_id();
-      const auto it = endpoint->second.confirmed.find(id);
-      confirmed = confirmed && it != endpoint->second.confirmed.end() &&
-                  it->second == partition.stored.generation();
-    }
-    switch (partition.state) {
-      case vipuuser::PS_PENDING:
-        if (confirmed && silent.empty()) partition.state = vipuuser::PS_ACTIVE;
-        break;
-      case vipuuser::PS_ACTIVE:
-        if (!silent.empty()) {
-          partition.state = vipuuser::PS_ERROR;
-          partition.last_error = absl::StrCat("Agent ", silent, " does not answer.");
-        } else if (!confirmed) {
-          SetPending(partition);  // its agent started anew
-        }
-        break;
-      case vipuuser::PS_ERROR:
-        // Back by itself when the lost agents have returned, or confirm late.
-        if (silent.empty() && !partition.stored.disable_auto_reset() &&
-            (confirmed || partition.last_error.rfind("Agent ", 0) == 0)) {
-          SetPending(partition);
-          if (confirmed) partition.state = vipuuser::PS_ACTIVE;
-        }
-        break;
-      default:
-        break;
-    }
+void Controller::Confirmed(Process& process, const vipuagent::ConfigureRequest& sent) {
+  process.sequence = sent.sequence();
+  if (process.changed.empty()) process.one_new_at_a_time = false;
+  if (sent.complete()) {
+    process.confirmed.clear();
+    process.was_sent_all = true;
+  }
+  for (const std::string& id : sent.removed()) process.confirmed.erase(id);
+  for (const auto& spec : sent.partitions()) process.confirmed[spec.id()] = spec.generation();
+  for (const auto& spec : sent.partitions()) {
+    Partition* partition = state_.FindPartition(spec.id());
+    if (partition != nullptr) UpdateState(*partition);
   }
 }
 
-void Controller::Tick() {
-  {
-    base::MutexLock lock(mutex_);
-    const Clock::time_point now = options_.now();
-    for (auto& [name, endpoint] : endpoints_)
-      endpoint.up = now - endpoint.seen <= options_.agent_timeout;
-    UpdateStates();
-    for (auto& [id, partition] : partitions_) {
-      if (partition.state == vipuuser::PS_PENDING &&
-          now - partition.pending_since > options_.partition_timeout) {
-        partition.state = vipuuser::PS_ERROR;
-        partition.last_error =
-            absl::StrCat("Not configured within ", options_.partition_timeout.count(), " s.");
-      }
-    }
-    for (auto it = removed_.begin(); it != removed_.end();) {
-      it = now - it->second.second > options_.removed_status_kept ? removed_.erase(it)
-                                                                  : std::next(it);
-    }
+void Controller::NotConfirmed(Process& process, const vipuagent::ConfigureRequest& sent,
+                              const absl::Status& status) {
+  for (const std::string& id : sent.removed()) process.changed.insert(id);
+  std::vector<const vipuagent::AgentPartition*> news;
+  for (const auto& spec : sent.partitions()) {
+    process.changed.insert(spec.id());
+    const auto it = process.confirmed.find(spec.id());
+    if (it == process.confirmed.end() || it->second != spec.generation()) news.push_back(&spec);
   }
-  Reconcile();
+  if (absl::IsFailedPrecondition(status)) process.sequence = 0;  // it has lost what it was told
+  if (!absl::IsInvalidArgument(status)) return;
+  if (news.size() > 1) {
+    process.one_new_at_a_time = true;  // which of them is it?
+    return;
+  }
+  // The agent will never take it: trying again is useless.
+  for (const auto& spec : sent.partitions()) {
+    if (!news.empty() && &spec != news[0]) continue;
+    Partition* partition = state_.FindPartition(spec.id());
+    if (partition == nullptr || partition->stored.generation() != spec.generation()) continue;
+    SetState(*partition, vipuuser::PS_ERROR, Trouble::kRefused, std::string(status.message()));
+    state_.Touch(*partition);  // the others need not hold it either
+  }
 }
 
 }  // namespace vpod::controller

@@ -49,7 +49,7 @@ TEST_F(ReconcileTest, AllProcessesOfAPartitionMustConfirm) {
   Register(0, 1, "process-1");
   Register(1, 1, "process-2");
   CreateAgents(0, 2);
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
   gateway_.ConfirmAll();
   ASSERT_TRUE(Create("p1", 8).ok());
   ASSERT_EQ(gateway_.calls.size(), 2u);
@@ -65,7 +65,7 @@ TEST_F(ReconcileTest, AllProcessesOfAPartitionMustConfirm) {
 TEST_F(ReconcileTest, APartitionWaitsForMachinesThatHaveNotRegistered) {
   Register(0, 1, "process-1");
   CreateAgents(0, 2);
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
   gateway_.ConfirmAll();
   ASSERT_TRUE(Create("p1", 8).ok());
   while (!gateway_.calls.empty()) EXPECT_EQ(gateway_.Answer().request.partitions_size(), 0);
@@ -86,7 +86,10 @@ TEST_F(ReconcileTest, OneConfigurationIsUnderWayAndTheSequenceRises) {
   EXPECT_EQ(StateOf("p2"), vipuuser::PS_PENDING);
   ASSERT_EQ(gateway_.calls.size(), 1u);
   const FakeGateway::Call second = gateway_.Answer();
-  EXPECT_EQ(second.request.partitions_size(), 2);
+  EXPECT_FALSE(second.request.complete());
+  EXPECT_EQ(second.request.base_sequence(), first.request.sequence());
+  ASSERT_EQ(second.request.partitions_size(), 1);  // the other is known
+  EXPECT_EQ(second.request.partitions(0).id(), "p2");
   EXPECT_GT(second.request.sequence(), first.request.sequence());
   EXPECT_EQ(second.request.controller_boot_id(), first.request.controller_boot_id());
   EXPECT_EQ(StateOf("p2"), vipuuser::PS_ACTIVE);
@@ -118,11 +121,11 @@ TEST_F(ReconcileTest, ResetRaisesTheGenerationAndNeedsItsConfirmation) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
   const uint64_t generation = StatusOf("p1").generation();
-  ASSERT_TRUE(controller_->ResetPartition("p1").ok());
+  ASSERT_TRUE(Reset("p1").ok());
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
   EXPECT_EQ(StatusOf("p1").generation(), generation + 1);
   // A second reset while the first is under way: the first confirmation does not count.
-  ASSERT_TRUE(controller_->ResetPartition("p1").ok());
+  ASSERT_TRUE(Reset("p1").ok());
   EXPECT_EQ(gateway_.Answer().request.partitions(0).generation(), generation + 1);
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
   EXPECT_EQ(gateway_.Answer().request.partitions(0).generation(), generation + 2);
@@ -133,10 +136,11 @@ TEST_F(ReconcileTest, RemovedPartitionIsTakenFromTheAgent) {
   CreatePod(1);
   CreateActive(Wanted("p1", 2));
   CreateActive(Wanted("p2", 2));
-  ASSERT_TRUE(controller_->RemovePartition("p1").ok());
+  ASSERT_TRUE(Remove("p1").ok());
   const FakeGateway::Call call = gateway_.Answer();
-  ASSERT_EQ(call.request.partitions_size(), 1);
-  EXPECT_EQ(call.request.partitions(0).id(), "p2");
+  EXPECT_EQ(call.request.partitions_size(), 0);
+  ASSERT_EQ(call.request.removed_size(), 1);
+  EXPECT_EQ(call.request.removed(0), "p1");
   EXPECT_EQ(StateOf("p2"), vipuuser::PS_ACTIVE);
 }
 
@@ -144,12 +148,12 @@ TEST_F(ReconcileTest, UpdateTellsTheProcessThatThePartitionLeaves) {
   Register(0, 1, "process-1");
   Register(1, 1, "process-2");
   CreateAgents(0, 2);
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
   gateway_.ConfirmAll();
   CreateActive(Wanted("p1", 4));
   vipuuser::PartitionRequirements wanted = Wanted("p1", 4);
   wanted.mutable_index()->set_index(1);
-  ASSERT_TRUE(controller_->UpdatePartition(wanted).ok());
+  ASSERT_TRUE(Update(wanted).ok());
   std::map<std::string, int> partitions;
   while (!gateway_.calls.empty()) {
     const FakeGateway::Call call = gateway_.Answer();
@@ -177,7 +181,7 @@ TEST_F(ReconcileTest, OtherPartitionsDoNotNoticeASilentAgent) {
   Register(0, 1, "process-1");
   Register(1, 1, "process-2");
   CreateAgents(0, 2);
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
   gateway_.ConfirmAll();
   CreateActive(Wanted("p1", 4));
   CreateActive(Wanted("p2", 4));
@@ -193,13 +197,13 @@ TEST_F(ReconcileTest, WithoutAutoResetTheErrorStaysUntilAReset) {
   vipuuser::CreatePartitionRequest request;
   *request.mutable_requirements() = Wanted("p1", 4);
   request.set_disable_auto_reset(true);
-  ASSERT_TRUE(controller_->CreatePartition(request, "alice").ok());
+  ASSERT_TRUE(controller_->CreatePartition(request, Anyone()).ok());
   gateway_.ConfirmAll();
   Advance(seconds(6));
   Register(0, 1);
   gateway_.ConfirmAll();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
-  ASSERT_TRUE(controller_->ResetPartition("p1").ok());
+  ASSERT_TRUE(Reset("p1").ok());
   gateway_.ConfirmAll();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
 }
@@ -231,14 +235,19 @@ TEST_F(ReconcileTest, MachineThatMovesToAnotherProcessIsConfiguredThere) {
   CreateActive(Wanted("p1", 4));
   Register(0, 1, "process-9", "boot-9");
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
-  EXPECT_EQ(gateway_.Answer().endpoint, "process-9");
+  const FakeGateway::Call before = gateway_.Answer();
+  EXPECT_EQ(before.endpoint, "process-1");
+  EXPECT_EQ(before.request.removed(0), "p1");
+  const FakeGateway::Call now = gateway_.Answer();
+  EXPECT_EQ(now.endpoint, "process-9");
+  EXPECT_EQ(now.request.partitions(0).id(), "p1");
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   EXPECT_EQ(controller_->GetPartitionConfig("p1", 0)->devices(0).endpoint(), "process-9");
 }
 
 TEST_F(ReconcileTest, PendingForTooLongIsAnErrorUntilTheAgentConfirms) {
   CreateAgents(0, 1);  // never registered
-  ASSERT_TRUE(controller_->CreateCluster(ClusterOf("c1", 0, 1)).ok());
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 1)).ok());
   ASSERT_TRUE(Create("p1", 4).ok());
   EXPECT_TRUE(gateway_.calls.empty());
   Advance(seconds(300));
@@ -276,9 +285,9 @@ TEST_F(ReconcileTest, RestartOnTheSameStoreKeepsEverything) {
 TEST_F(ReconcileTest, RemovalsSurviveARestart) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
-  ASSERT_TRUE(controller_->RemovePartition("p1").ok());
-  ASSERT_TRUE(controller_->RemoveCluster("c1").ok());
-  ASSERT_TRUE(controller_->RemoveAgent("ag0").ok());
+  ASSERT_TRUE(Remove("p1").ok());
+  ASSERT_TRUE(controller_->RemoveCluster("c1", "root").ok());
+  ASSERT_TRUE(controller_->RemoveAgent("ag0", "root").ok());
   Start();
   EXPECT_TRUE(controller_->ListAgents().empty());
   EXPECT_TRUE(controller_->ListClusters().empty());

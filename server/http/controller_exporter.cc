@@ -57,7 +57,7 @@ void WriteIpus(const ControllerState& state, Exposition& out) {
   out.Begin(kIpus);
   for (const auto& allocation : state.allocations) {
     double free = 0, used = 0, error = 0;
-    for (const std::string& id : allocation.spec().agent_ids()) {
+    for (const std::string& id : allocation.agent_ids()) {
       const auto it = agents.find(id);
       if (it == agents.end()) continue;  // removed between the two lists
       const vipuadmin::Agent& agent = *it->second;
@@ -68,7 +68,7 @@ void WriteIpus(const ControllerState& state, Exposition& out) {
         used += agent.num_ipus() - agent.free_ipus();
       }
     }
-    const std::string& cluster = allocation.spec().cluster_id();
+    const std::string& cluster = allocation.cluster_id();
     out.Add({cluster, allocation.id(), "free"}, free);
     out.Add({cluster, allocation.id(), "used"}, used);
     out.Add({cluster, allocation.id(), "error"}, error);
@@ -167,17 +167,15 @@ void AddObjects(controller::Controller& controller, Routes& routes) {
     return Json(request, reply);
   };
   routes["/api/v1/allocations"] = [&controller](const Request& request) {
-    vipuuser::ListAllocationsReply reply;
+    vipuadmin::ListAllocationsReply reply;
     for (auto& allocation : controller.ListAllocations())
       *reply.add_allocations() = std::move(allocation);
     return Json(request, reply);
   };
   routes["/api/v1/partitions"] = [&controller](const Request& request) {
     vipuuser::ListPartitionsReply reply;
-    for (auto& partition : controller.ListPartitions()) {
-      partition.clear_gcds();  // the keys to the devices are among them
+    for (auto& partition : controller.ListPartitions())
       *reply.add_partitions() = std::move(partition);
-    }
     return Json(request, reply);
   };
 }

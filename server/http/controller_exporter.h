@@ -20,7 +20,7 @@ namespace vpod::http {
 struct ControllerState {
   std::vector<vipuadmin::Agent> agents;
   std::vector<vipuadmin::Cluster> clusters;
-  std::vector<vipuuser::Allocation> allocations;
+  std::vector<vipuadmin::Allocation> allocations;
   std::vector<vipuuser::Partition> partitions;
   size_t users = 0;
 };

@@ -28,10 +28,10 @@ ControllerState SmallPod() {
   ControllerState state;
   state.agents = {AgentOf("ag0", "Up", 1), AgentOf("ag1", "Down", 4), AgentOf("ag2", "Unknown", 4)};
   state.clusters.resize(1);
-  vipuuser::Allocation allocation;
+  vipuadmin::Allocation allocation;
   allocation.set_id("a1");
-  allocation.mutable_spec()->set_cluster_id("c1");
-  for (const char* id : {"ag0", "ag1", "gone"}) allocation.mutable_spec()->add_agent_ids(id);
+  allocation.set_cluster_id("c1");
+  for (const char* id : {"ag0", "ag1", "gone"}) allocation.add_agent_ids(id);
   state.allocations = {allocation};
   vipuuser::Partition partition;
   partition.mutable_requirements()->set_id("p1");
@@ -137,7 +137,7 @@ TEST_F(ControllerRoutesTest, ListsAreJson) {
   CreateActive(Wanted("p1", 4));
   EXPECT_EQ(GetJson("/api/v1/agents")["agents"][1]["id"], "ag1");
   EXPECT_EQ(GetJson("/api/v1/clusters")["clusters"][0]["free_ipus"], 4);
-  EXPECT_EQ(GetJson("/api/v1/allocations")["allocations"][0]["spec"]["cluster_id"], "c1");
+  EXPECT_EQ(GetJson("/api/v1/allocations")["allocations"][0]["cluster_id"], "c1");
   const auto partition = GetJson("/api/v1/partitions")["partitions"][0];
   EXPECT_EQ(partition["requirements"]["id"], "p1");
   EXPECT_EQ(partition["status"]["state"], "PS_ACTIVE");

@@ -1,7 +1,3 @@
-#include <map>
-#include <string>
-
-#include "absl/strings/str_cat.h"
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "server/rpc/service_support.h"
 #include "server/rpc/user_administration.h"
@@ -13,25 +9,13 @@ using base::ToGrpc;
 using grpc::ServerContext;
 using grpc::Status;
 
-Status DoesNotExist(const char* noun, const std::string& id) {
-  return ToGrpc(absl::NotFoundError(absl::StrCat(noun, " ", id, " does not exist.")));
-}
-
-vipuadmin::Allocation ForAdministrators(const vipuuser::Allocation& allocation) {
-  vipuadmin::Allocation result;
-  result.set_id(allocation.id());
-  result.set_cluster_id(allocation.spec().cluster_id());
-  *result.mutable_agent_ids() = allocation.spec().agent_ids();
-  return result;
-}
-
 class AdminService : public UserAdministration {
  public:
   using UserAdministration::UserAdministration;
 
-  Status CreateAgent(ServerContext*, const vipuadmin::CreateAgentRequest* request,
+  Status CreateAgent(ServerContext* context, const vipuadmin::CreateAgentRequest* request,
                      vipuadmin::CreateAgentReply*) override {
-    return ToGrpc(controller_.CreateAgent(*request));
+    return ToGrpc(controller_.CreateAgent(*request, User(*context)));
   }
   Status ListAgents(ServerContext*, const vipuadmin::ListAgentsRequest*,
                     vipuadmin::ListAgentsReply* reply) override {
@@ -43,18 +27,28 @@ class AdminService : public UserAdministration {
     return Answer(controller_.GetAgent(request->id()),
                   [&](vipuadmin::Agent agent) { *reply->mutable_agent() = std::move(agent); });
   }
-  Status RemoveAgent(ServerContext*, const vipuadmin::RemoveAgentRequest* request,
+  Status UpdateAgent(ServerContext* context, const vipuadmin::UpdateAgentRequest* request,
+                     vipuadmin::UpdateAgentReply*) override {
+    return ToGrpc(controller_.UpdateAgent(*request, User(*context)));
+  }
+  Status ResetAgent(ServerContext* context, const vipuadmin::ResetAgentRequest* request,
+                    vipuadmin::ResetAgentReply*) override {
+    return ToGrpc(controller_.ResetAgent(request->id(), User(*context)));
+  }
+  Status RemoveAgent(ServerContext* context, const vipuadmin::RemoveAgentRequest* request,
                      vipuadmin::RemoveAgentReply*) override {
-    return ToGrpc(controller_.RemoveAgent(request->id()));
+    return ToGrpc(controller_.RemoveAgent(request->id(), User(*context)));
   }
-  Status DiscoverAgents(ServerContext*, const vipuadmin::DiscoverAgentsRequest*,
+  Status DiscoverAgents(ServerContext* context, const vipuadmin::DiscoverAgentsRequest* request,
                         vipuadmin::DiscoverAgentsReply* reply) override {
-    for (auto& agent : controller_.DiscoverAgents()) *reply->add_agents() = std::move(agent);
-    return Status::OK;
+    return Answer(controller_.DiscoverAgents(request->add(), User(*context)),
+                  [&](std::vector<vipuadmin::DiscoveredAgent> agents) {
+                    for (auto& agent : agents) *reply->add_agents() = std::move(agent);
+                  });
   }
-  Status CreateCluster(ServerContext*, const vipuadmin::CreateClusterRequest* request,
+  Status CreateCluster(ServerContext* context, const vipuadmin::CreateClusterRequest* request,
                        vipuadmin::CreateClusterReply*) override {
-    return ToGrpc(controller_.CreateCluster(request->cluster()));
+    return ToGrpc(controller_.CreateCluster(request->cluster(), User(*context)));
   }
   Status ListClusters(ServerContext*, const vipuadmin::ListClustersRequest*,
                       vipuadmin::ListClustersReply* reply) override {
@@ -63,32 +57,94 @@ class AdminService : public UserAdministration {
   }
   Status GetCluster(ServerContext*, const vipuadmin::GetClusterRequest* request,
                     vipuadmin::GetClusterReply* reply) override {
-    for (auto& cluster : controller_.ListClusters()) {
-      if (cluster.id() == request->id()) *reply->mutable_cluster() = std::move(cluster);
-    }
-    if (!reply->has_cluster()) return DoesNotExist("Cluster", request->id());
-    std::map<std::string, vipuadmin::Agent> agents;
-    for (auto& agent : controller_.ListAgents()) agents[agent.id()] = std::move(agent);
-    for (const std::string& id : reply->cluster().agent_ids()) *reply->add_agents() = agents[id];
-    return Status::OK;
+    return Answer(controller_.GetCluster(request->id()),
+                  [&](vipuadmin::GetClusterReply found) { *reply = std::move(found); });
+  }
+  Status UpdateCluster(ServerContext* context, const vipuadmin::UpdateClusterRequest* request,
+                       vipuadmin::UpdateClusterReply*) override {
+    return ToGrpc(controller_.UpdateCluster(*request, User(*context)));
+  }
+  Status ResetCluster(ServerContext* context, const vipuadmin::ResetClusterRequest* request,
+                      vipuadmin::ResetClusterReply*) override {
+    return ToGrpc(controller_.ResetCluster(request->id(), User(*context)));
+  }
+  Status RemoveCluster(ServerContext* context, const vipuadmin::RemoveClusterRequest* request,
+                       vipuadmin::RemoveClusterReply*) override {
+    return ToGrpc(controller_.RemoveCluster(request->id(), User(*context)));
+  }
+  Status CreateAllocation(ServerContext* context, const vipuadmin::CreateAllocationRequest* request,
+                          vipuadmin::CreateAllocationReply*) override {
+    const vipuadmin::Allocation& allocation = request->allocation();
+    absl::Status status = CheckUsers(allocation.user_ids());
+    if (status.ok()) status = controller_.CreateAllocation(allocation, User(*context));
+    if (status.ok()) status = SetUsers(allocation.id(), allocation.user_ids());
+    return ToGrpc(status);
   }
   Status ListAllocations(ServerContext*, const vipuadmin::ListAllocationsRequest*,
                          vipuadmin::ListAllocationsReply* reply) override {
-    for (const auto& allocation : controller_.ListAllocations())
-      *reply->add_allocations() = ForAdministrators(allocation);
+    for (auto& allocation : controller_.ListAllocations()) {
+      AddUsers(allocation);
+      *reply->add_allocations() = std::move(allocation);
+    }
     return Status::OK;
   }
   Status GetAllocation(ServerContext*, const vipuadmin::GetAllocationRequest* request,
                        vipuadmin::GetAllocationReply* reply) override {
-    for (const auto& allocation : controller_.ListAllocations()) {
-      if (allocation.id() == request->id())
-        *reply->mutable_allocation() = ForAdministrators(allocation);
-    }
-    return reply->has_allocation() ? Status::OK : DoesNotExist("Allocation", request->id());
+    return Answer(controller_.GetAllocation(request->id()), [&](vipuadmin::Allocation allocation) {
+      AddUsers(allocation);
+      *reply->mutable_allocation() = std::move(allocation);
+    });
   }
-  Status RemoveCluster(ServerContext*, const vipuadmin::RemoveClusterRequest* request,
-                       vipuadmin::RemoveClusterReply*) override {
-    return ToGrpc(controller_.RemoveCluster(request->id()));
+  Status UpdateAllocation(ServerContext* context, const vipuadmin::UpdateAllocationRequest* request,
+                          vipuadmin::UpdateAllocationReply*) override {
+    absl::Status status = CheckUsers(request->user_ids().names());
+    if (status.ok()) status = controller_.UpdateAllocation(*request, User(*context));
+    if (status.ok() && request->has_user_ids())
+      status = SetUsers(request->id(), request->user_ids().names());
+    return ToGrpc(status);
+  }
+  Status RemoveAllocation(ServerContext* context, const vipuadmin::RemoveAllocationRequest* request,
+                          vipuadmin::RemoveAllocationReply*) override {
+    absl::Status status = controller_.RemoveAllocation(request->id(), User(*context));
+    if (status.ok()) status = SetUsers(request->id(), {});
+    return ToGrpc(status);
+  }
+  Status ListEvents(ServerContext*, const vipuadmin::ListEventsRequest* request,
+                    vipuadmin::ListEventsReply* reply) override {
+    return Answer(controller_.ListEvents(*request),
+                  [&](std::vector<controller::StoredEvent> events) {
+                    for (controller::StoredEvent& event : events) {
+                      vipuadmin::Event* shown = reply->add_events();
+                      shown->set_number(event.number);
+                      shown->set_time_ms(event.time_ms);
+                      shown->set_severity(std::move(event.severity));
+                      shown->set_object(std::move(event.object));
+                      shown->set_user(std::move(event.user));
+                      shown->set_text(std::move(event.text));
+                    }
+                  });
+  }
+
+ private:
+  using Ids = google::protobuf::RepeatedPtrField<std::string>;
+
+  // For the log of events.
+  std::string User(const ServerContext& context) {
+    const auto caller = callers_.Of(context);
+    return caller.ok() ? caller->user_id : "";
+  }
+  absl::Status CheckUsers(const Ids& ids) {
+    for (const std::string& id : ids) {
+      if (auto user = callers_.users().Get(id); !user.ok()) return user.status();
+    }
+    return absl::OkStatus();
+  }
+  absl::Status SetUsers(const std::string& allocation, const Ids& ids) {
+    return callers_.users().SetUsersOf(allocation, {ids.begin(), ids.end()});
+  }
+  void AddUsers(vipuadmin::Allocation& allocation) {
+    for (std::string& id : callers_.users().UsersOf(allocation.id()))
+      allocation.add_user_ids(std::move(id));
   }
 };
 

@@ -10,6 +10,7 @@
 #include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
+#include "device/base/status.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
 
 namespace vpod::rpc {
@@ -36,6 +37,22 @@ struct GrpcAgentGateway::Impl {
       entry = vipuagent::VipuAgent::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls));
     }
     return entry;
+  }
+
+  // Blocks for at most three seconds.
+  template <class Request, class Reply>
+  absl::Status Ask(const std::string& endpoint,
+                   grpc::Status (vipuagent::VipuAgent::Stub::*method)(grpc::ClientContext*,
+                                                                      const Request&, Reply*),
+                   const Request& request, Reply* reply) {
+    std::shared_ptr<vipuagent::VipuAgent::Stub> stub;
+    {
+      base::MutexLock lock(mutex);
+      stub = StubOf(endpoint);
+    }
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(3));
+    return base::FromGrpc((stub.get()->*method)(&context, request, reply));
   }
 };
 
@@ -79,19 +96,19 @@ void GrpcAgentGateway::Configure(const std::string& endpoint,
 
 absl::StatusOr<vipuagent::DescribeMachineReply> GrpcAgentGateway::DescribeMachine(
     const std::string& endpoint, const std::string& host) {
-  std::shared_ptr<vipuagent::VipuAgent::Stub> stub;
-  {
-    base::MutexLock lock(impl_->mutex);
-    stub = impl_->StubOf(endpoint);
-  }
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(3));
   vipuagent::DescribeMachineRequest request;
   request.set_host(host);
   vipuagent::DescribeMachineReply reply;
-  const grpc::Status status = stub->DescribeMachine(&context, request, &reply);
-  if (!status.ok()) return base::FromGrpc(status);
+  VPOD_RETURN_IF_ERROR(
+      impl_->Ask(endpoint, &vipuagent::VipuAgent::Stub::DescribeMachine, request, &reply));
   return reply;
+}
+
+absl::Status GrpcAgentGateway::ResetMachine(const std::string& endpoint, const std::string& host) {
+  vipuagent::ResetMachineRequest request;
+  request.set_host(host);
+  vipuagent::ResetMachineReply reply;
+  return impl_->Ask(endpoint, &vipuagent::VipuAgent::Stub::ResetMachine, request, &reply);
 }
 
 }  // namespace vpod::rpc

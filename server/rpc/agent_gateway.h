@@ -22,6 +22,7 @@ class GrpcAgentGateway : public controller::AgentGateway {
                  std::function<void(absl::Status)> done) override;
   absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string& endpoint,
                                                                   const std::string& host) override;
+  absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override;
   // Cancels what is under way and waits for it; later calls are dropped.
   void Stop();
 

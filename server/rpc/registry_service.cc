@@ -12,8 +12,7 @@ class RegistryService : public vipuagent::VipuRegistry::Service {
   explicit RegistryService(controller::Controller& controller) : controller_(controller) {}
   Status Register(ServerContext*, const vipuagent::RegisterRequest* request,
                   vipuagent::RegisterReply*) override {
-    controller_.Register(*request);
-    return Status::OK;
+    return base::ToGrpc(controller_.Register(*request));
   }
   Status Heartbeat(ServerContext*, const vipuagent::HeartbeatRequest* request,
                    vipuagent::HeartbeatReply* reply) override {

@@ -40,9 +40,19 @@ class UserService : public vipuuser::VipuUser::Service {
   Status ListAllocations(ServerContext* context, const vipuuser::ListAllocationsRequest*,
                          vipuuser::ListAllocationsReply* reply) override {
     return Answer(callers_.Of(*context), [&](const Caller& caller) {
-      for (auto& allocation : controller_.ListAllocations()) {
-        if (caller.MayUse(allocation.id())) *reply->add_allocations() = std::move(allocation);
+      for (vipuadmin::Allocation& allocation : controller_.ListAllocations()) {
+        if (!caller.MayUse(allocation.id())) continue;
+        vipuuser::Allocation* shown = reply->add_allocations();
+        shown->set_id(allocation.id());
+        shown->mutable_spec()->set_cluster_id(allocation.cluster_id());
+        shown->mutable_spec()->mutable_agent_ids()->Swap(allocation.mutable_agent_ids());
       }
+    });
+  }
+  Status ListIpuAttributes(ServerContext* context, const vipuuser::ListIpuAttributesRequest*,
+                           vipuuser::ListIpuAttributesReply* reply) override {
+    return Answer(callers_.Of(*context), [&](const Caller& caller) {
+      for (auto& ipu : controller_.ListIpuAttributes(caller)) *reply->add_ipus() = std::move(ipu);
     });
   }
   Status ListPartitions(ServerContext* context, const vipuuser::ListPartitionsRequest*,
@@ -50,7 +60,6 @@ class UserService : public vipuuser::VipuUser::Service {
     return Answer(callers_.Of(*context), [&](const Caller& caller) {
       for (auto& partition : controller_.ListPartitions()) {
         if (!Check<vipuuser::GetPartitionRequest>(caller, AccessOf(partition)).ok()) continue;
-        HideKeys(caller, partition);
         *reply->add_partitions() = std::move(partition);
       }
     });
@@ -76,44 +85,45 @@ class UserService : public vipuuser::VipuUser::Service {
   Status GetPartitionIpuofConfig(ServerContext* context,
                                  const vipuuser::GetPartitionIpuofConfigRequest* request,
                                  vipuuser::GetPartitionIpuofConfigReply* reply) override {
-    const absl::StatusOr<uint32_t> gcd = request->has_gcd_id()
-                                             ? absl::StatusOr<uint32_t>(request->gcd_id().id())
-                                             : absl::NotFoundError("unset");
+    std::optional<uint32_t> gcd;
+    if (request->has_gcd_id()) gcd = request->gcd_id().id();
     return OnPartition(*context, *request, [&](const std::string& id, const Caller&) {
       return Answer(controller_.GetPartitionConfig(id, gcd), [&](vipuuser::PartitionConfig config) {
         *reply->mutable_ipuof_config() = std::move(config);
       });
     });
   }
-  Status GetAvailableNumPartitions(ServerContext*,
+  Status GetAvailableNumPartitions(ServerContext* context,
                                    const vipuuser::GetAvailableNumPartitionsRequest* request,
                                    vipuuser::GetAvailableNumPartitionsReply* reply) override {
-    return Answer(controller_.AvailablePartitions(request->size()),
+    const auto caller = callers_.Of(*context);
+    if (!caller.ok()) return ToGrpc(caller.status());
+    return Answer(controller_.AvailablePartitions(request->size(), *caller),
                   [&](uint32_t number) { reply->set_num_partitions(number); });
   }
   Status CreatePartition(ServerContext* context, const vipuuser::CreatePartitionRequest* request,
                          vipuuser::CreatePartitionReply* reply) override {
     const auto caller = callers_.Of(*context);
     if (!caller.ok()) return ToGrpc(caller.status());
-    return Answer(controller_.CreatePartition(*request, caller->user_id),
+    return Answer(controller_.CreatePartition(*request, *caller),
                   [&](const std::string& id) { reply->set_partition_id(id); });
   }
   Status ResetPartition(ServerContext* context, const vipuuser::ResetPartitionRequest* request,
                         vipuuser::ResetPartitionReply*) override {
-    return OnPartition(*context, *request, [&](const std::string& id, const Caller&) {
-      return ToGrpc(controller_.ResetPartition(id));
+    return OnPartition(*context, *request, [&](const std::string& id, const Caller& caller) {
+      return ToGrpc(controller_.ResetPartition(id, caller.user_id));
     });
   }
   Status RemovePartition(ServerContext* context, const vipuuser::RemovePartitionRequest* request,
                          vipuuser::RemovePartitionReply*) override {
-    return OnPartition(*context, *request, [&](const std::string& id, const Caller&) {
-      return ToGrpc(controller_.RemovePartition(id));
+    return OnPartition(*context, *request, [&](const std::string& id, const Caller& caller) {
+      return ToGrpc(controller_.RemovePartition(id, caller.user_id));
     });
   }
   Status UpdatePartition(ServerContext* context, const vipuuser::UpdatePartitionRequest* request,
                          vipuuser::UpdatePartitionReply*) override {
-    return OnPartition(*context, *request, [&](const std::string&, const Caller&) {
-      return ToGrpc(controller_.UpdatePartition(request->requirements()));
+    return OnPartition(*context, *request, [&](const std::string&, const Caller& caller) {
+      return ToGrpc(controller_.UpdatePartition(*request, caller));
     });
   }
 
@@ -135,9 +145,9 @@ class UserService : public vipuuser::VipuUser::Service {
     }
     const auto caller = callers_.Of(context);
     if (!caller.ok()) return ToGrpc(caller.status());
-    const auto partition = controller_.GetPartition(id);
+    const auto partition = controller_.AccessOf(id);
     if (partition.ok()) {
-      const absl::Status allowed = Check<Request>(*caller, AccessOf(*partition));
+      const absl::Status allowed = Check<Request>(*caller, *partition);
       if (!allowed.ok()) return ToGrpc(allowed);
     }
     return call(id, *caller);

@@ -51,14 +51,17 @@ absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all) {
   VPOD_ASSIGN_OR_RETURN(const vipu::ClientConfig config, vipu::DiscoverConfig({}));
   vipu::Client client(config, std::chrono::seconds(4));
   VPOD_ASSIGN_OR_RETURN(const auto partitions, client.ListPartitions());
-  for (const vipuuser::Partition& partition : partitions) {
-    if (partition.status().state() != vipuuser::PS_ACTIVE) continue;
-    for (uint32_t gcd = 0; gcd < partition.requirements().num_gcds(); ++gcd) {
-      if (active.ok() && partition.requirements().id() == active->partition_id &&
+  for (const vipuuser::Partition& listed : partitions) {
+    if (listed.status().state() != vipuuser::PS_ACTIVE) continue;
+    const auto partition = client.GetPartition(listed.requirements().id());
+    if (absl::IsNotFound(partition.status())) continue;  // removed meanwhile
+    VPOD_RETURN_IF_ERROR(partition.status());
+    for (uint32_t gcd = 0; gcd < static_cast<uint32_t>(partition->gcds_size()); ++gcd) {
+      if (active.ok() && partition->requirements().id() == active->partition_id &&
           gcd == active->gcd)
         continue;
       VPOD_ASSIGN_OR_RETURN(MonitoredPartition other,
-                            Look(vipu::Describe(partition.gcds(static_cast<int>(gcd)))));
+                            Look(vipu::Describe(partition->gcds(static_cast<int>(gcd)))));
       other.active = false;
       result.push_back(std::move(other));
     }

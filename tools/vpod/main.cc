@@ -161,6 +161,9 @@ int Main(int argc, char** argv) {
   auto* up = app.add_subcommand("up", "start a POD in the background");
   up->add_option("--pod", shape.ipus, "IPUs: 4, 16, 64, 128, 256, …")->capture_default_str();
   up->add_option("--machine-type", shape.machine_type, "m2000 or bow2000")->capture_default_str();
+  up->add_option("--cluster-topology", shape.cluster_topology,
+                 "how racks are joined, looped or switched (looped up to a POD256)")
+      ->check(CLI::IsMember({"looped", "switched"}));
   up->add_option("--memory-limit", shape.memory_limit_mib,
                  "MiB of host memory for programs (3/4 of the host's)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));

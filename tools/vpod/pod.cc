@@ -197,15 +197,17 @@ absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
   if (!restoring) {
     vipuadmin::Cluster cluster;
     cluster.set_id(absl::StrCat("c", shape.ipus));
-    for (const auto& agent : found) {
-      VPOD_RETURN_IF_ERROR(client.CreateAgent(agent.agent_id(), agent.host(), agent.port()));
-      cluster.add_agent_ids(agent.agent_id());
-    }
+    VPOD_ASSIGN_OR_RETURN(const auto added, client.DiscoverAgents(/*add=*/true));
+    for (const auto& agent : added) cluster.add_agent_ids(agent.agent_id());
     const uint32_t ilds = std::max(1u, shape.ipus / arch::kMaxIpusPerLinkDomain);
     cluster.set_num_ipulinkdomains(ilds);
-    // A full rack is a torus; racks are joined in a loop (hardware F13, F14).
+    // A full rack is a torus (hardware F13, F14). Racks are cabled in a loop as far as a POD256,
+    // larger PODs have switches (spec/vipu.md 6).
     cluster.set_topology(shape.ipus >= arch::kMaxIpusPerLinkDomain ? "torus" : "mesh");
-    cluster.set_cluster_topology(ilds > 1 ? "looped" : "none");
+    cluster.set_cluster_topology(ilds == 1                         ? "none"
+                                 : !shape.cluster_topology.empty() ? shape.cluster_topology
+                                 : shape.ipus <= 256               ? "looped"
+                                                                   : "switched");
     VPOD_RETURN_IF_ERROR(client.CreateCluster(cluster));
   }
   return PollUntil(

@@ -18,6 +18,7 @@ std::string PodHome();
 struct PodShape {
   uint32_t ipus = 16;  // a multiple of 4, a power of two
   std::string machine_type = "m2000";
+  std::string cluster_topology;  // of several racks: looped or switched; empty: by size
   uint32_t api_port = 8090;
   uint64_t memory_limit_mib = 0;   // 0: three quarters of the host's memory
   std::string addresses;           // management prefix, e.g. 127.10; set when the POD is up

@@ -3,80 +3,149 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
+#include "server/controller/store/upgrade.h"
 
 namespace vpod::controller {
 namespace {
 
-constexpr char kFormat[] = "1";
+constexpr char kTables[] =
+    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS objects (kind TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL,"
+    " PRIMARY KEY (kind, id)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL)"
+    " WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS events (number INTEGER PRIMARY KEY, time_ms INTEGER NOT NULL,"
+    " severity TEXT NOT NULL, object TEXT NOT NULL, user TEXT NOT NULL, text TEXT NOT NULL);";
 
 std::string Column(sqlite3_stmt* statement, int column) {
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement, column));
   return std::string(data == nullptr ? "" : data, sqlite3_column_bytes(statement, column));
 }
 
+// The text outlives the step.
 void BindText(sqlite3_stmt* statement, int index, absl::string_view text) {
-  sqlite3_bind_text(statement, index, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
+  sqlite3_bind_text(statement, index, text.data() == nullptr ? "" : text.data(),
+                    static_cast<int>(text.size()), SQLITE_STATIC);
+}
+
+void BindNumber(sqlite3_stmt* statement, int index, uint64_t value) {
+  sqlite3_bind_int64(statement, index, static_cast<sqlite3_int64>(value));
 }
 
 }  // namespace
 
+void Store::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+absl::Status Store::NotIntact(absl::string_view why) const {
+  return absl::DataLossError(absl::StrCat("storage ", path_, " is no intact vipu-server database (",
+                                          why, "); it was left as it is"));
+}
+
 absl::Status Store::Error(absl::string_view what) const {
   const int code = sqlite3_errcode(database_);
+  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) return NotIntact(sqlite3_errmsg(database_));
   const std::string message =
-      absl::StrCat("storage: cannot ", what, ": ", sqlite3_errmsg(database_));
-  if (code == SQLITE_FULL) return absl::ResourceExhaustedError(message);
-  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) return absl::DataLossError(message);
-  return absl::UnavailableError(message);
+      absl::StrCat("storage ", path_, ": cannot ", what, ": ", sqlite3_errmsg(database_));
+  if (code == SQLITE_FULL)
+    return absl::ResourceExhaustedError(absl::StrCat(message, "; free some space and try again"));
+  const bool unwritable = code == SQLITE_READONLY || code == SQLITE_CANTOPEN ||
+                          (code == SQLITE_IOERR && access(path_.c_str(), W_OK) != 0);
+  return absl::UnavailableError(absl::StrCat(
+      message, unwritable ? "; the file and its directory must be writable for vipu-server" : ""));
 }
 
 absl::Status Store::Execute(const char* sql) {
-  if (sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) != SQLITE_OK)
-    return Error("prepare the database");
+  if (sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) return Error("write");
   return absl::OkStatus();
 }
 
-absl::StatusOr<sqlite3_stmt*> Store::Prepare(const char* sql) {
+absl::StatusOr<Store::Statement> Store::Compile(absl::string_view sql) const {
   sqlite3_stmt* statement = nullptr;
-  if (sqlite3_prepare_v2(database_, sql, -1, &statement, nullptr) != SQLITE_OK)
+  if (sqlite3_prepare_v2(database_, sql.data(), static_cast<int>(sql.size()), &statement,
+                         nullptr) != SQLITE_OK) {
     return Error("prepare a statement");
-  return statement;
+  }
+  return Statement(statement);
 }
 
-absl::Status Store::Step(sqlite3_stmt* statement, absl::string_view what) {
-  const int code = sqlite3_step(statement);
+absl::Status Store::Step(const Statement& statement, absl::string_view what) const {
+  const int code = sqlite3_step(statement.get());
   const absl::Status status = code == SQLITE_DONE ? absl::OkStatus() : Error(what);
-  sqlite3_finalize(statement);
+  sqlite3_reset(statement.get());
   return status;
 }
 
-absl::Status Store::CheckContents(const std::string& path) {
-  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * tables, Prepare("SELECT count(*) FROM sqlite_master"));
-  const bool counted = sqlite3_step(tables) == SQLITE_ROW;
-  const bool is_new = counted && sqlite3_column_int(tables, 0) == 0;
-  const absl::Status unreadable = counted ? absl::OkStatus() : Error("read the database");
-  sqlite3_finalize(tables);
-  if (!unreadable.ok() || is_new) return unreadable;
-  const auto statement = Prepare("SELECT value FROM meta WHERE name = 'format'");
-  if (!statement.ok()) {
+absl::StatusOr<std::string> Store::CheckContents() {
+  VPOD_ASSIGN_OR_RETURN(const Statement tables, Compile("SELECT count(*) FROM sqlite_master"));
+  if (sqlite3_step(tables.get()) != SQLITE_ROW) return Error("read the database");
+  if (sqlite3_column_int(tables.get(), 0) == 0) return std::string();
+  const auto format = Compile("SELECT value FROM meta WHERE name = 'format'");
+  if (!format.ok()) {
     // Ours always has the table.
-    return sqlite3_errcode(database_) == SQLITE_ERROR
-               ? absl::DataLossError(statement.status().message())
-               : statement.status();
+    return sqlite3_errcode(database_) == SQLITE_ERROR ? NotIntact(sqlite3_errmsg(database_))
+                                                      : format.status();
   }
-  const int code = sqlite3_step(*statement);
-  const std::string format = code == SQLITE_ROW ? Column(*statement, 0) : "";
-  const absl::Status status =
-      code == SQLITE_ROW || code == SQLITE_DONE ? absl::OkStatus() : Error("read the format");
-  sqlite3_finalize(*statement);
-  if (status.ok() && format != kFormat) {
-    return absl::FailedPreconditionError(absl::StrCat("storage ", path, " has format '", format,
-                                                      "', this vipu-server reads ", kFormat));
+  const int code = sqlite3_step(format->get());
+  if (code != SQLITE_ROW && code != SQLITE_DONE) return Error("read the format");
+  const std::string text = code == SQLITE_ROW ? Column(format->get(), 0) : "";
+  int number = 0;
+  if (!absl::SimpleAtoi(text, &number) || number < 1 || number > kStoreFormat) {
+    return absl::FailedPreconditionError(absl::StrCat("storage ", path_, " has format '", text,
+                                                      "', this vipu-server reads 1 to ",
+                                                      kStoreFormat, "; use a newer one"));
   }
-  return status;
+  VPOD_ASSIGN_OR_RETURN(const Statement check, Compile("PRAGMA quick_check(1)"));
+  if (sqlite3_step(check.get()) != SQLITE_ROW) return Error("check the database");
+  if (const std::string found = Column(check.get(), 0); found != "ok") return NotIntact(found);
+  return text;
+}
+
+absl::Status Store::Prepare() {
+  // A full disk must not leave half a log of changes behind that nothing takes away.
+  sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  // Exclusive locking: a second controller on the same file is refused here. What is in the file is
+  // looked at before anything is written: a database of another program stays as it is.
+  VPOD_RETURN_IF_ERROR(Execute("PRAGMA locking_mode=EXCLUSIVE;"));
+  VPOD_ASSIGN_OR_RETURN(const std::string format, CheckContents());
+  if (sqlite3_db_readonly(database_, "main") == 1) {
+    return absl::UnavailableError(
+        absl::StrCat("storage ", path_,
+                     " is read-only; the file and its directory must be writable for vipu-server"));
+  }
+  VPOD_RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"));
+  VPOD_RETURN_IF_ERROR(Execute("BEGIN EXCLUSIVE;"));
+  VPOD_RETURN_IF_ERROR(Execute(kTables));
+  const auto compile = [&](absl::string_view sql, Statement& into) {
+    auto statement = Compile(sql);
+    if (statement.ok()) into = *std::move(statement);
+    return statement.status();
+  };
+  VPOD_RETURN_IF_ERROR(compile("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", put_));
+  VPOD_RETURN_IF_ERROR(compile("DELETE FROM objects WHERE kind = ? AND id = ?", remove_));
+  VPOD_RETURN_IF_ERROR(compile("INSERT OR REPLACE INTO counters VALUES (?, ?)", set_counter_));
+  VPOD_RETURN_IF_ERROR(
+      compile("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?)", add_event_));
+  VPOD_RETURN_IF_ERROR(compile("DELETE FROM events WHERE number <= ?", drop_events_));
+  if (format == "1") {
+    VPOD_ASSIGN_OR_RETURN(const StoredObjects clusters, LoadLocked("cluster"));
+    VPOD_ASSIGN_OR_RETURN(const StoredObjects partitions, LoadLocked("partition"));
+    VPOD_ASSIGN_OR_RETURN(const StoredObjects upgraded,
+                          UpgradePartitions1To2(clusters, partitions));
+    std::vector<Change> changes;
+    for (const auto& [id, data] : upgraded) changes.push_back({"partition", id, data});
+    VPOD_RETURN_IF_ERROR(Write(changes, {}));
+  }
+  VPOD_RETURN_IF_ERROR(Execute(
+      absl::StrCat("INSERT OR REPLACE INTO meta VALUES ('format', '", kStoreFormat, "'); COMMIT;")
+          .c_str()));
+  sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, OpenMode mode) {
@@ -91,58 +160,63 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
   const int opened =
       sqlite3_open_v2(path.c_str(), &database,
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  std::unique_ptr<Store> store(new Store(database));
-  if (opened != SQLITE_OK) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot open storage ", path, ": ", sqlite3_errmsg(database)));
-  }
+  std::unique_ptr<Store> store(new Store(database, path));
   base::MutexLock lock(store->mutex_);
-  // Exclusive locking: a second controller on the same file is refused here. What is in the file is
-  // looked at before anything is written: a database of another program stays as it is.
-  absl::Status status = store->Execute("PRAGMA locking_mode=EXCLUSIVE;");
-  if (status.ok()) status = store->CheckContents(path);
-  if (status.ok()) {
-    status = store->Execute(
-        "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-        "BEGIN EXCLUSIVE;"
-        "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);"
-        "CREATE TABLE IF NOT EXISTS objects (kind TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT "
-        "NULL,"
-        " PRIMARY KEY (kind, id)) WITHOUT ROWID;"
-        "INSERT OR IGNORE INTO meta VALUES ('format', '1');"
-        "COMMIT;");
+  if (opened != SQLITE_OK) return store->Error("open it");
+  const absl::Status status = store->Prepare();
+  if (status.ok()) return store;
+  const int code = sqlite3_errcode(database);
+  if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("storage ", path, " is in use by another vipu-server"));
   }
-  if (!status.ok()) {
-    const int code = sqlite3_errcode(database);
-    if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("storage ", path, " is in use by another vipu-server"));
-    }
-    if (absl::IsDataLoss(status)) {
-      return absl::DataLossError(absl::StrCat("storage ", path,
-                                              " is no intact vipu-server database (",
-                                              sqlite3_errmsg(database), "); it was left as it is"));
-    }
-    return status;
-  }
-  return store;
+  return status;
 }
 
-Store::~Store() { sqlite3_close(database_); }
+Store::~Store() {
+  for (Statement* statement : {&put_, &remove_, &set_counter_, &add_event_, &drop_events_})
+    statement->reset();
+  sqlite3_close(database_);
+}
 
-absl::StatusOr<std::map<std::string, std::string>> Store::Load(absl::string_view kind) {
+absl::Status Store::Write(const std::vector<Change>& changes, const Ledger& ledger) {
+  for (const Change& change : changes) {
+    const Statement& statement = change.data.has_value() ? put_ : remove_;
+    BindText(statement.get(), 1, change.kind);
+    BindText(statement.get(), 2, change.id);
+    if (change.data.has_value()) {
+      sqlite3_bind_blob(statement.get(), 3, change.data->data(),
+                        static_cast<int>(change.data->size()), SQLITE_STATIC);
+    }
+    VPOD_RETURN_IF_ERROR(Step(statement, "write an object"));
+  }
+  for (const auto& [name, value] : ledger.counters) {
+    BindText(set_counter_.get(), 1, name);
+    BindNumber(set_counter_.get(), 2, value);
+    VPOD_RETURN_IF_ERROR(Step(set_counter_, "write a counter"));
+  }
+  for (const StoredEvent& event : ledger.events) {
+    BindNumber(add_event_.get(), 1, event.number);
+    sqlite3_bind_int64(add_event_.get(), 2, event.time_ms);
+    BindText(add_event_.get(), 3, event.severity);
+    BindText(add_event_.get(), 4, event.object);
+    BindText(add_event_.get(), 5, event.user);
+    BindText(add_event_.get(), 6, event.text);
+    VPOD_RETURN_IF_ERROR(Step(add_event_, "write an event"));
+  }
+  if (ledger.events.empty() || ledger.events.back().number <= kEventsKept) return absl::OkStatus();
+  BindNumber(drop_events_.get(), 1, ledger.events.back().number - kEventsKept);
+  return Step(drop_events_, "drop old events");
+}
+
+absl::Status Store::Commit(const std::vector<Change>& changes, const Ledger& ledger) {
   base::MutexLock lock(mutex_);
-  VPOD_ASSIGN_OR_RETURN(sqlite3_stmt * statement,
-                        Prepare("SELECT id, data FROM objects WHERE kind = ?"));
-  BindText(statement, 1, kind);
-  std::map<std::string, std::string> result;
-  int code;
-  while ((code = sqlite3_step(statement)) == SQLITE_ROW)
-    result[Column(statement, 0)] = Column(statement, 1);
-  const absl::Status status = code == SQLITE_DONE ? absl::OkStatus() : Error("read objects");
-  sqlite3_finalize(statement);
-  if (!status.ok()) return status;
-  return result;
+  VPOD_RETURN_IF_ERROR(Execute("BEGIN"));
+  absl::Status status = Write(changes, ledger);
+  if (status.ok()) status = Execute("COMMIT");
+  // Fails when the database has already rolled back by itself.
+  if (!status.ok()) sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
+  return status;
 }
 
 absl::Status Store::Put(absl::string_view kind, absl::string_view id, absl::string_view data) {
@@ -153,31 +227,63 @@ absl::Status Store::Remove(absl::string_view kind, absl::string_view id) {
   return Commit({{std::string(kind), std::string(id), std::nullopt}});
 }
 
-absl::Status Store::Commit(const std::vector<Change>& changes) {
+absl::StatusOr<std::map<std::string, std::string>> Store::Load(absl::string_view kind) {
   base::MutexLock lock(mutex_);
-  if (changes.size() == 1) return Apply(changes[0]);  // a transaction by itself
-  VPOD_RETURN_IF_ERROR(Execute("BEGIN"));
-  absl::Status status;
-  for (const Change& change : changes) {
-    if (status.ok()) status = Apply(change);
-  }
-  if (status.ok()) status = Execute("COMMIT");
-  // Fails when the database has already rolled back by itself.
-  if (!status.ok()) sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
-  return status;
+  return LoadLocked(kind);
 }
 
-absl::Status Store::Apply(const Change& change) {
+absl::StatusOr<std::map<std::string, std::string>> Store::LoadLocked(absl::string_view kind) {
+  VPOD_ASSIGN_OR_RETURN(const Statement statement,
+                        Compile("SELECT id, data FROM objects WHERE kind = ? ORDER BY id"));
+  BindText(statement.get(), 1, kind);
+  std::map<std::string, std::string> result;
+  int code;
+  while ((code = sqlite3_step(statement.get())) == SQLITE_ROW)
+    result.emplace_hint(result.end(), Column(statement.get(), 0), Column(statement.get(), 1));
+  if (code != SQLITE_DONE) return Error("read objects");
+  return result;
+}
+
+absl::StatusOr<uint64_t> Store::Counter(absl::string_view name) {
+  base::MutexLock lock(mutex_);
+  VPOD_ASSIGN_OR_RETURN(const Statement statement,
+                        Compile("SELECT value FROM counters WHERE name = ?"));
+  BindText(statement.get(), 1, name);
+  const int code = sqlite3_step(statement.get());
+  if (code == SQLITE_DONE) return 0;
+  if (code != SQLITE_ROW) return Error("read a counter");
+  return static_cast<uint64_t>(sqlite3_column_int64(statement.get(), 0));
+}
+
+absl::StatusOr<uint64_t> Store::LastEvent() {
+  base::MutexLock lock(mutex_);
+  VPOD_ASSIGN_OR_RETURN(const Statement statement,
+                        Compile("SELECT coalesce(max(number), 0) FROM events"));
+  if (sqlite3_step(statement.get()) != SQLITE_ROW) return Error("read the last event");
+  return static_cast<uint64_t>(sqlite3_column_int64(statement.get(), 0));
+}
+
+absl::StatusOr<std::vector<StoredEvent>> Store::Events(uint64_t after, uint32_t limit,
+                                                       absl::string_view object) {
+  base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(
-      sqlite3_stmt * statement,
-      Prepare(change.data.has_value() ? "INSERT OR REPLACE INTO objects VALUES (?, ?, ?)"
-                                      : "DELETE FROM objects WHERE kind = ? AND id = ?"));
-  BindText(statement, 1, change.kind);
-  BindText(statement, 2, change.id);
-  if (!change.data.has_value()) return Step(statement, "remove an object");
-  sqlite3_bind_blob(statement, 3, change.data->data(), static_cast<int>(change.data->size()),
-                    SQLITE_TRANSIENT);
-  return Step(statement, "write an object");
+      const Statement statement,
+      Compile("SELECT * FROM (SELECT number, time_ms, severity, object, user, text FROM events"
+              " WHERE number > ?1 AND (?3 = '' OR object = ?3) ORDER BY number DESC LIMIT ?2)"
+              " ORDER BY number"));
+  BindNumber(statement.get(), 1, after);
+  BindNumber(statement.get(), 2, limit);
+  BindText(statement.get(), 3, object);
+  std::vector<StoredEvent> result;
+  int code;
+  while ((code = sqlite3_step(statement.get())) == SQLITE_ROW) {
+    result.push_back({static_cast<uint64_t>(sqlite3_column_int64(statement.get(), 0)),
+                      sqlite3_column_int64(statement.get(), 1), Column(statement.get(), 2),
+                      Column(statement.get(), 3), Column(statement.get(), 4),
+                      Column(statement.get(), 5)});
+  }
+  if (code != SQLITE_DONE) return Error("read events");
+  return result;
 }
 
 }  // namespace vpod::controller

@@ -1,12 +1,18 @@
-// The controller's durable state: one SQLite database in WAL mode with full synchronisation. A
-// method that returns OK has committed; a process killed in the middle leaves the change wholly or
-// not at all.
+// The controller's durable state: one SQLite database in WAL mode with full synchronisation. What
+// was committed survives kill -9 and power loss; a process killed in the middle of a commit leaves
+// it wholly or not at all.
+//
+// Tables: objects (kind, id, data: a message of state.proto), events, counters, meta (the format).
+// A database of an older format is brought to this one when opened (upgrade.cc), in one
+// transaction; one of a newer format is refused. Messages name the file and what to do.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,6 +25,13 @@ struct sqlite3_stmt;
 
 namespace vpod::controller {
 
+// A row of the log of events.
+struct StoredEvent {
+  uint64_t number = 0;
+  int64_t time_ms = 0;  // since 1970
+  std::string severity, object, user, text;
+};
+
 // One object written or removed.
 struct Change {
   std::string kind;
@@ -26,35 +39,68 @@ struct Change {
   std::optional<std::string> data;  // unset: removed
 };
 
+// What is committed beside objects.
+struct Ledger {
+  std::map<std::string, uint64_t> counters;
+  std::vector<StoredEvent> events;
+};
+
 // Thread-safe.
 class Store {
  public:
+  static constexpr uint64_t kEventsKept = 100000;  // older ones are dropped
+
   enum class OpenMode { kOpenOrCreate, kCreateOnly };
   // AlreadyExists with kCreateOnly on an existing file. FailedPrecondition when another vipu-server
-  // uses the file. DataLoss when it is no database of ours: it is never overwritten.
+  // uses the file, or a newer one wrote it. DataLoss when it is no intact database of ours: it is
+  // never overwritten. Unavailable when it cannot be read or written.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path, OpenMode mode);
   ~Store();
 
-  // All objects of a kind, serialised, by id.
-  absl::StatusOr<std::map<std::string, std::string>> Load(absl::string_view kind);
+  // ResourceExhausted when the disk is full, Unavailable when it cannot be written otherwise;
+  // nothing has changed then.
+  absl::Status Commit(const std::vector<Change>& changes, const Ledger& ledger = {});
   absl::Status Put(absl::string_view kind, absl::string_view id, absl::string_view data);
   absl::Status Remove(absl::string_view kind, absl::string_view id);
-  // All of them or none.
-  absl::Status Commit(const std::vector<Change>& changes);
+
+  // All objects of a kind, serialised, by id.
+  absl::StatusOr<std::map<std::string, std::string>> Load(absl::string_view kind);
+  // 0 when it was never set.
+  absl::StatusOr<uint64_t> Counter(absl::string_view name);
+  // The newest `limit` events with numbers above `after`, oldest first; `object` empty: of all.
+  absl::StatusOr<std::vector<StoredEvent>> Events(uint64_t after, uint32_t limit,
+                                                  absl::string_view object);
+  absl::StatusOr<uint64_t> LastEvent();
 
  private:
-  explicit Store(sqlite3* database) : database_(database) {}
-  // OK for an empty database and one of ours in this format.
-  absl::Status CheckContents(const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Execute(const char* sql) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Error(absl::string_view what) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<sqlite3_stmt*> Prepare(const char* sql) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Step(sqlite3_stmt* statement, absl::string_view what)
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
+
+  Store(sqlite3* database, std::string path) : database_(database), path_(std::move(path)) {}
+  // The format of the database, empty for a new one. DataLoss when it is not ours or not intact.
+  absl::StatusOr<std::string> CheckContents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Write(const std::vector<Change>& changes, const Ledger& ledger)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Apply(const Change& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::map<std::string, std::string>> LoadLocked(absl::string_view kind)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Execute(const char* sql) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status NotIntact(absl::string_view why) const;
+  absl::Status Error(absl::string_view what) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Statement> Compile(absl::string_view sql) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Runs a compiled statement to its end and makes it ready for the next time.
+  absl::Status Step(const Statement& statement, absl::string_view what) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   base::Mutex mutex_;
   sqlite3* const database_ ABSL_PT_GUARDED_BY(mutex_);
+  const std::string path_;
+  Statement put_ ABSL_GUARDED_BY(mutex_), remove_ ABSL_GUARDED_BY(mutex_),
+      set_counter_ ABSL_GUARDED_BY(mutex_), add_event_ ABSL_GUARDED_BY(mutex_),
+      drop_events_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace vpod::controller

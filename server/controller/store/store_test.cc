@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/mount.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "server/controller/store/state.pb.h"
 
 namespace vpod::controller {
 namespace {
@@ -200,9 +204,116 @@ TEST_F(StoreTest, DatabaseOfAnotherProgramIsLeftAsItIs) {
 
 TEST_F(StoreTest, OtherFormatIsRefusedAndLeftAsItIs) {
   Open().reset();
-  Sql("UPDATE meta SET value = '2' WHERE name = 'format';");
+  Sql("UPDATE meta SET value = '3' WHERE name = 'format';");
   EXPECT_EQ(RefusedUntouched(absl::StatusCode::kFailedPrecondition),
-            "storage " + path_ + " has format '2', this vipu-server reads 1");
+            "storage " + path_ + " has format '3', this vipu-server reads 1 to 2; use a newer one");
+}
+
+TEST_F(StoreTest, Format1IsBroughtToThePresentOne) {
+  store::StoredCluster cluster;
+  cluster.set_id("c1");
+  for (const char* agent : {"ag0", "ag1"}) cluster.add_agent_ids(agent);
+  store::StoredPartition partition;
+  partition.mutable_requirements()->set_id("p1");
+  partition.mutable_requirements()->set_cluster_id("c1");
+  partition.mutable_requirements()->set_size(2);
+  for (const uint32_t pcie_id : {1u, 0u}) {
+    store::StoredIpu* ipu = partition.add_ipus_of_format_1();
+    ipu->set_agent_id("ag1");
+    ipu->set_pcie_id(pcie_id);
+  }
+  auto old = Open();
+  ASSERT_TRUE(old->Put("cluster", "c1", cluster.SerializeAsString()).ok());
+  ASSERT_TRUE(old->Put("partition", "p1", partition.SerializeAsString()).ok());
+  old.reset();
+  Sql("UPDATE meta SET value = '1' WHERE name = 'format'; DROP TABLE counters; DROP TABLE events;");
+  for (int time = 0; time < 2; ++time) {  // the second opens what the first left
+    const auto store = Open();
+    ASSERT_NE(store, nullptr);
+    store::StoredPartition upgraded;
+    ASSERT_TRUE(upgraded.ParseFromString(store->Load("partition")->at("p1")));
+    EXPECT_EQ(upgraded.first_ipu(), 6u);  // IPU 1 is at position 2 of the second machine
+    EXPECT_EQ(upgraded.ipus_of_format_1_size(), 0);
+  }
+}
+
+TEST_F(StoreTest, DamagedObjectOfFormat1IsRefusedAndLeftAsItIs) {
+  auto store = Open();
+  ASSERT_TRUE(store->Put("partition", "p1", "\xff").ok());
+  store.reset();
+  Sql("UPDATE meta SET value = '1' WHERE name = 'format';");
+  RefusedUntouched(absl::StatusCode::kDataLoss);
+}
+
+TEST_F(StoreTest, EventsAndCountersAreKept) {
+  {
+    const auto store = Open();
+    EXPECT_EQ(*store->LastEvent(), 0u);
+    EXPECT_EQ(*store->Counter("generation"), 0u);
+    EXPECT_TRUE(store
+                    ->Commit({}, {{{"generation", 7}},
+                                  {{1, 100, "INFO", "agent ag0", "root", "created"},
+                                   {2, 200, "ERROR", "partition p1", "", "gone wrong"}}})
+                    .ok());
+  }
+  const auto store = Open();
+  EXPECT_EQ(*store->Counter("generation"), 7u);
+  EXPECT_EQ(*store->LastEvent(), 2u);
+  EXPECT_EQ(store->Events(0, 10, "")->size(), 2u);
+  EXPECT_EQ((*store->Events(0, 1, ""))[0].number, 2u);  // the newest
+  EXPECT_EQ((*store->Events(0, 10, "agent ag0"))[0].user, "root");
+  EXPECT_TRUE(store->Events(2, 10, "")->empty());
+  // Old ones make place.
+  EXPECT_TRUE(store->Commit({}, {{}, {{Store::kEventsKept + 1, 300, "INFO", "x", "", "y"}}}).ok());
+  EXPECT_EQ((*store->Events(0, 10, ""))[0].number, 2u);
+}
+
+// On a file system of its own, where that is permitted.
+class SmallDisk : public StoreTest {
+ protected:
+  void SetUp() override {
+    mounted_ = mount("tmpfs", directory_.c_str(), "tmpfs", 0, "size=400k") == 0;
+    if (!mounted_) GTEST_SKIP() << "mounting is not permitted here";
+  }
+  void TearDown() override {
+    if (mounted_) umount2(directory_.c_str(), MNT_DETACH);
+  }
+  void Remount(unsigned long flags, const char* options) {
+    ASSERT_EQ(mount("tmpfs", directory_.c_str(), "tmpfs", MS_REMOUNT | flags, options), 0);
+  }
+
+ private:
+  bool mounted_ = false;
+};
+
+TEST_F(SmallDisk, FullDiskRefusesChangesAndKeepsWhatIsThere) {
+  const auto store = Open();
+  ASSERT_NE(store, nullptr);
+  ASSERT_TRUE(store->Put("agent", "ag0", "first").ok());
+  absl::Status status;
+  for (int i = 0; i < 100 && status.ok(); ++i)
+    status = store->Put("agent", absl::StrCat("big", i), std::string(20000, 'x'));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(status.message().find(path_), std::string::npos) << status;
+  EXPECT_NE(status.message().find("free some space"), std::string::npos) << status;
+  EXPECT_EQ(store->Load("agent")->at("ag0"), "first");
+  Remount(0, "size=8m");
+  EXPECT_TRUE(store->Put("agent", "ag1", "second").ok());
+  EXPECT_EQ(store->Load("agent")->at("ag1"), "second");
+}
+
+TEST_F(SmallDisk, ReadOnlyDiskIsNamed) {
+  auto store = Open();
+  ASSERT_NE(store, nullptr);
+  ASSERT_TRUE(store->Put("agent", "ag0", "first").ok());
+  store.reset();
+  Remount(MS_RDONLY, nullptr);
+  const absl::Status status = Store::Open(path_, Mode::kOpenOrCreate).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_NE(status.message().find(path_), std::string::npos) << status;
+  EXPECT_NE(status.message().find("must be writable"), std::string::npos) << status;
+  Remount(0, nullptr);
+  EXPECT_NE(Open(), nullptr);
 }
 
 }  // namespace

@@ -1,0 +1,8 @@
+// Version of all programs of the POD, as `--version` prints it.
+#pragma once
+
+namespace vpod::base {
+
+inline constexpr char kVersion[] = "1.18.0";
+
+}  // namespace vpod::base

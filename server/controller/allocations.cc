@@ -1,0 +1,145 @@
+// Allocations: agents of one cluster, made visible to users. An agent is in one allocation: in one
+// that was created, or else in its cluster's default allocation, which has the cluster's id, is
+// hidden while empty, and comes and goes with the cluster.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "device/arch/hardware.h"
+#include "device/base/status.h"
+#include "server/controller/controller.h"
+
+namespace vpod::controller {
+namespace {
+
+std::string ObjectOf(const std::string& id) { return absl::StrCat("allocation ", id); }
+
+absl::Status DefaultFollows(const Allocation& allocation) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("Allocation ", allocation.id,
+                   " is the default allocation of its cluster: it has "
+                   "the agents that are in no other, and goes with the cluster."));
+}
+
+}  // namespace
+
+absl::Status Controller::CheckAllocationMembers(const Cluster& cluster,
+                                                const Allocation* allocation,
+                                                store::StoredAllocation& next) {
+  if (next.agent_ids().empty())
+    return absl::InvalidArgumentError("An allocation needs at least one agent.");
+  std::set<uint32_t> positions;
+  for (const std::string& id : next.agent_ids()) {
+    VPOD_ASSIGN_OR_RETURN(const Agent* agent, FindAgent(id));
+    if (agent->cluster != &cluster) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Agent ", id, " is not in cluster ", cluster.id(), "."));
+    }
+    if (!positions.insert(agent->position).second)
+      return absl::InvalidArgumentError(absl::StrCat("Agent ", id, " is named twice."));
+    if (agent->allocation == allocation) continue;
+    if (!agent->allocation->is_default) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("Agent ", id, " is already in allocation ", agent->allocation->id, "."));
+    }
+    for (const Partition* partition : state_.PartitionsAt(cluster, agent->position)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("Agent ", id, " is in use by partition ", partition->id(), "."));
+    }
+  }
+  if (allocation != nullptr) {
+    for (const uint32_t position : allocation->positions) {
+      if (positions.contains(position)) continue;
+      for (const Partition* partition : state_.PartitionsAt(cluster, position)) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("Agent ", cluster.agents[position]->stored.id(),
+                         " is in use by partition ", partition->id(), "."));
+      }
+    }
+  }
+  next.clear_agent_ids();
+  for (const uint32_t position : positions)
+    next.add_agent_ids(cluster.agents[position]->stored.id());
+  return absl::OkStatus();
+}
+
+absl::Status Controller::CreateAllocation(const vipuadmin::Allocation& allocation,
+                                          const std::string& user) {
+  VPOD_RETURN_IF_ERROR(CheckId(allocation.id()));
+  base::MutexLock lock(mutex_);
+  if (state_.allocations.contains(allocation.id())) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("Allocation ", allocation.id(), " already exists."));
+  }
+  VPOD_ASSIGN_OR_RETURN(const Cluster* cluster, FindCluster(allocation.cluster_id()));
+  store::StoredAllocation stored;
+  stored.set_id(allocation.id());
+  stored.set_cluster_id(cluster->id());
+  *stored.mutable_agent_ids() = allocation.agent_ids();
+  VPOD_RETURN_IF_ERROR(CheckAllocationMembers(*cluster, nullptr, stored));
+  VPOD_RETURN_IF_ERROR(Commit({{"allocation", stored.id(), stored.SerializeAsString()}},
+                              ObjectOf(stored.id()), user,
+                              absl::StrCat("created with ", stored.agent_ids_size(),
+                                           " agents of cluster ", stored.cluster_id())));
+  state_.AddAllocation(stored);
+  return absl::OkStatus();
+}
+
+absl::Status Controller::UpdateAllocation(const vipuadmin::UpdateAllocationRequest& request,
+                                          const std::string& user) {
+  base::MutexLock lock(mutex_);
+  VPOD_ASSIGN_OR_RETURN(Allocation * allocation, FindAllocation(request.id()));
+  if (!request.has_agent_ids()) return absl::OkStatus();
+  if (allocation->is_default) return DefaultFollows(*allocation);
+  store::StoredAllocation next;
+  next.set_id(allocation->id);
+  next.set_cluster_id(allocation->cluster->id());
+  *next.mutable_agent_ids() = request.agent_ids().names();
+  VPOD_RETURN_IF_ERROR(CheckAllocationMembers(*allocation->cluster, allocation, next));
+  VPOD_RETURN_IF_ERROR(Commit({{"allocation", next.id(), next.SerializeAsString()}},
+                              ObjectOf(next.id()), user,
+                              absl::StrCat("updated to ", next.agent_ids_size(), " agents")));
+  state_.SetAllocationAgents(*allocation, next);
+  return absl::OkStatus();
+}
+
+absl::Status Controller::RemoveAllocation(const std::string& id, const std::string& user) {
+  base::MutexLock lock(mutex_);
+  VPOD_ASSIGN_OR_RETURN(Allocation * allocation, FindAllocation(id));
+  if (allocation->is_default) return DefaultFollows(*allocation);
+  for (const auto& [first, partition] : allocation->cluster->partitions) {
+    if (partition->allocation != allocation) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("Allocation ", id, " is in use by partition ", partition->id(), "."));
+  }
+  VPOD_RETURN_IF_ERROR(Commit({{"allocation", id, std::nullopt}}, ObjectOf(id), user, "removed"));
+  state_.RemoveAllocation(*allocation);
+  return absl::OkStatus();
+}
+
+vipuadmin::Allocation Controller::DescribeAllocation(const Allocation& allocation) {
+  vipuadmin::Allocation description;
+  description.set_id(allocation.id);
+  description.set_cluster_id(allocation.cluster->id());
+  for (const uint32_t position : allocation.positions)
+    description.add_agent_ids(allocation.cluster->agents[position]->stored.id());
+  description.set_num_partitions(allocation.num_partitions);
+  return description;
+}
+
+std::vector<vipuadmin::Allocation> Controller::ListAllocations() {
+  base::MutexLock lock(mutex_);
+  std::vector<vipuadmin::Allocation> result;
+  for (const auto& [id, allocation] : state_.allocations) {
+    if (allocation->visible()) result.push_back(DescribeAllocation(*allocation));
+  }
+  return result;
+}
+
+absl::StatusOr<vipuadmin::Allocation> Controller::GetAllocation(const std::string& id) {
+  base::MutexLock lock(mutex_);
+  VPOD_ASSIGN_OR_RETURN(const Allocation* allocation, FindAllocation(id));
+  return DescribeAllocation(*allocation);
+}
+
+}  // namespace vpod::controller

@@ -1,0 +1,231 @@
+// The agents' processes: which machines they hold, whether they live, and how their machines are.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "device/arch/topology.h"
+#include "server/controller/controller.h"
+
+namespace vpod::controller {
+namespace {
+
+// "1.18" of "1.18.0"
+std::string MinorVersion(absl::string_view version) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(version, '.');
+  return parts.size() < 2 ? std::string(version) : absl::StrCat(parts[0], ".", parts[1]);
+}
+
+// What of a machine cannot be used while a link is down.
+void AddFailedLink(const std::string& name, Machine& machine) {
+  constexpr uint32_t kAllIpus = (1u << arch::kIpusPerMachine) - 1;
+  const auto port = arch::FindPort(name);
+  if (!port.ok() || arch::KindOfPort(*port) == arch::LinkKind::kSyncLink) {
+    machine.failed_ipus |= kAllIpus;
+  } else if (arch::KindOfPort(*port) == arch::LinkKind::kGwLink) {
+    machine.gateway_failed = true;
+  } else {
+    machine.failed_ipus |= 1u << arch::IpuOfPort(*port);
+  }
+}
+
+void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
+  std::vector<std::string> troubles;
+  for (const uint32_t ipu : health.failed_ipus()) {
+    if (ipu >= arch::kIpusPerMachine) continue;
+    machine.failed_ipus |= 1u << ipu;
+    troubles.push_back(absl::StrCat("IPU ", ipu, " failed"));
+  }
+  for (const std::string& link : health.failed_links()) {
+    AddFailedLink(link, machine);
+    troubles.push_back(absl::StrCat("link ", link, " is down"));
+  }
+  machine.trouble = troubles.empty() ? "" : absl::StrCat(absl::StrJoin(troubles, ", "), ".");
+}
+
+// "agent ag0"; "agents of 127.0.0.1:4711" of a process with many.
+std::string ObjectOf(const Process& process) {
+  if (process.machines.size() != 1) return absl::StrCat("agents of ", process.endpoint);
+  const Machine& machine = *process.machines[0];
+  return machine.agent != nullptr ? absl::StrCat("agent ", machine.agent->stored.id())
+                                  : absl::StrCat("machine ", HostPort(machine.description.host(),
+                                                                      machine.description.port()));
+}
+
+std::string StatusText(const Process& process, absl::string_view status) {
+  return process.machines.size() == 1
+             ? std::string(status)
+             : absl::StrCat(status, ": ", process.machines.size(), " machines");
+}
+
+}  // namespace
+
+absl::Status Controller::Register(const vipuagent::RegisterRequest& request) {
+  const bool fits = MinorVersion(request.version()) == MinorVersion(kVersion);
+  const std::string reason =
+      fits ? ""
+           : absl::StrCat("Its software has version '", request.version(), "', the controller is ",
+                          kVersion, "; install ", MinorVersion(kVersion), " on both.");
+  {
+    base::MutexLock lock(mutex_);
+    for (const vipuagent::Machine& machine : request.machines()) {
+      const std::string address = HostPort(machine.host(), machine.port());
+      if (fits) {
+        refused_.erase(address);
+      } else if (Refused& refused = refused_[address]; refused.boot_id != request.boot_id()) {
+        refused = {request.boot_id(), reason};
+        const auto agent = state_.agent_by_address.find(address);
+        events_.Add(Severity::kError,
+                    agent == state_.agent_by_address.end()
+                        ? absl::StrCat("machine ", address)
+                        : absl::StrCat("agent ", agent->second->stored.id()),
+                    absl::StrCat("refused: ", reason));
+      }
+    }
+    if (!fits) return absl::FailedPreconditionError(reason);
+    const auto known = state_.processes.find(request.endpoint());
+    Process& process =
+        known != state_.processes.end() ? *known->second : state_.AddProcess(request.endpoint());
+    const bool is_new = known == state_.processes.end() || process.boot_id != request.boot_id();
+    const bool was_up = process.up && !is_new;
+    std::map<std::string, Partition*> affected;
+    if (!was_up) affected = process.partitions;
+    if (is_new) {
+      process.boot_id = request.boot_id();
+      process.fabric_address = request.fabric_address();
+      process.metrics_endpoint = request.metrics_endpoint();
+      process.confirmed.clear();
+      process.sequence = 0;
+      process.was_sent_all = false;
+      process.one_new_at_a_time = false;
+      state_.ForgetHealth(process);
+      // It knows nothing yet, and its peers do not know it.
+      for (const auto& [id, partition] : process.partitions) state_.Touch(*partition);
+      state_.dirty[process.endpoint] = &process;
+    }
+    state_.SetSeen(process, options_.now());
+    affected.merge(state_.SetMachines(process, request.machines()));
+    if (!was_up) events_.Add(Severity::kInfo, ObjectOf(process), StatusText(process, "Up"));
+    if (!was_up || !affected.empty()) ++names_version_;
+    for (const auto& [id, partition] : affected) UpdateState(*partition);
+  }
+  Reconcile();
+  return absl::OkStatus();
+}
+
+vipuagent::HeartbeatReply Controller::Heartbeat(const vipuagent::HeartbeatRequest& request) {
+  vipuagent::HeartbeatReply reply;
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = state_.processes.find(request.endpoint());
+    if (it == state_.processes.end() || it->second->boot_id != request.boot_id()) {
+      reply.set_register_(true);
+      return reply;
+    }
+    Process& process = *it->second;
+    const bool was_up = process.up;
+    state_.SetSeen(process, options_.now());
+    AddNames(process, request, reply);
+    if (was_up && process.unwell.empty() && request.unwell().empty() &&
+        request.detached_partitions().empty()) {
+      return reply;
+    }
+    if (!was_up) SetUp(process);
+    SetHealth(process, request);
+    AutoReset(request);
+  }
+  Reconcile();
+  return reply;
+}
+
+void Controller::SetUp(Process& process) {
+  for (const Machine* machine : process.machines) {
+    if (machine->agent != nullptr) state_.RefreshService(*machine->agent);
+  }
+  events_.Add(Severity::kInfo, ObjectOf(process), StatusText(process, "Up"));
+  for (const auto& [id, partition] : std::map(process.partitions)) UpdateState(*partition);
+}
+
+void Controller::SetDown(Process& process) {
+  state_.SetSilent(process);
+  for (const Machine* machine : process.machines) {
+    if (machine->agent != nullptr) state_.RefreshService(*machine->agent);
+  }
+  if (process.machines.empty()) {
+    if (process.partitions.empty() && !process.in_flight) state_.RemoveProcess(process);
+    return;
+  }
+  events_.Add(Severity::kWarning, ObjectOf(process), StatusText(process, "Down"));
+  for (const auto& [id, partition] : std::map(process.partitions)) UpdateState(*partition);
+}
+
+void Controller::SetHealth(Process& process, const vipuagent::HeartbeatRequest& request) {
+  struct Before {
+    uint32_t failed_ipus;
+    bool gateway_failed;
+    std::string trouble;
+  };
+  std::map<Machine*, Before> touched;
+  const auto touch = [&](Machine* machine) {
+    touched.try_emplace(machine,
+                        Before{machine->failed_ipus, machine->gateway_failed, machine->trouble});
+    machine->failed_ipus = 0;
+    machine->gateway_failed = false;
+    machine->trouble.clear();
+  };
+  for (Machine* machine : std::exchange(process.unwell, {})) touch(machine);
+  for (const vipuagent::MachineHealth& health : request.unwell()) {
+    const auto it = process.machine_by_host.find(health.host());
+    if (it == process.machine_by_host.end()) continue;
+    touch(it->second);
+    TakeOver(health, *it->second);
+    if (!it->second->trouble.empty()) process.unwell.push_back(it->second);
+  }
+  std::map<std::string, Partition*> affected;
+  for (const auto& [machine, before] : touched) {
+    const Agent* agent = machine->agent;
+    if (agent == nullptr) continue;
+    if (machine->trouble != before.trouble) {
+      events_.Add(machine->trouble.empty() ? Severity::kInfo : Severity::kError,
+                  absl::StrCat("agent ", agent->stored.id()),
+                  machine->trouble.empty() ? "well again" : machine->trouble);
+    }
+    if (agent->cluster == nullptr) continue;
+    state_.RefreshService(*agent);
+    for (Partition* partition : state_.PartitionsAt(*agent->cluster, agent->position))
+      affected[partition->id()] = partition;
+  }
+  for (const auto& [id, partition] : affected) UpdateState(*partition, /*health_is_fresh=*/true);
+}
+
+void Controller::AutoReset(const vipuagent::HeartbeatRequest& request) {
+  for (int i = 0; i < request.detached_partitions_size(); ++i) {
+    Partition* partition = state_.FindPartition(request.detached_partitions(i));
+    if (partition == nullptr || partition->state != vipuuser::PS_ACTIVE ||
+        partition->stored.requirements().reconfigurable() ||
+        partition->stored.disable_auto_reset()) {
+      continue;
+    }
+    // One that was reset meanwhile may have new clients.
+    if (i < request.detached_generations_size() &&
+        request.detached_generations(i) != partition->stored.generation())
+      continue;
+    // What cannot be written leaves the partition as it is: usable, only not fresh.
+    ResetPartitionLocked(*partition, "", "reset after its last client").IgnoreError();
+  }
+}
+
+void Controller::AddNames(const Process& process, const vipuagent::HeartbeatRequest& request,
+                          vipuagent::HeartbeatReply& reply) {
+  reply.set_names_version(absl::StrCat(boot_id_, ".", names_version_));
+  if (request.names_version() == reply.names_version()) return;
+  for (const Machine* machine : process.machines) {
+    if (machine->agent == nullptr) continue;
+    vipuagent::MachineName* name = reply.add_names();
+    name->set_host(machine->description.host());
+    name->set_agent_id(machine->agent->stored.id());
+  }
+}
+
+}  // namespace vpod::controller

@@ -1,0 +1,335 @@
+// Processes of agents: versions, discovery, health, and what follows for partitions and the log.
+#include <gtest/gtest.h>
+
+#include "server/controller/controller.h"
+#include "server/controller/controller_fixture.h"
+
+namespace vpod::controller {
+namespace {
+
+using std::chrono::seconds;
+
+class RegistryTest : public ControllerTest {
+ protected:
+  // A heartbeat of the process that CreatePod registers; "10.1.2.1" with failed IPUs and links.
+  void Heartbeat(const std::vector<uint32_t>& failed_ipus = {},
+                 const std::vector<std::string>& failed_links = {},
+                 const std::vector<std::string>& detached = {}) {
+    vipuagent::HeartbeatRequest request;
+    request.set_endpoint("process-1");
+    request.set_boot_id("boot-1");
+    if (!failed_ipus.empty() || !failed_links.empty()) {
+      vipuagent::MachineHealth* health = request.add_unwell();
+      health->set_host(Host(0));
+      for (const uint32_t ipu : failed_ipus) health->add_failed_ipus(ipu);
+      for (const std::string& link : failed_links) health->add_failed_links(link);
+    }
+    for (const std::string& id : detached) request.add_detached_partitions(id);
+    EXPECT_FALSE(controller_->Heartbeat(request).register_());
+    gateway_.ConfirmAll();
+  }
+  void CreateRelocatable(const std::string& id, uint32_t size) {
+    vipuuser::CreatePartitionRequest request;
+    *request.mutable_requirements() = Wanted(id, size);
+    request.set_relocatable(true);
+    ASSERT_TRUE(controller_->CreatePartition(request, Anyone()).ok());
+    gateway_.ConfirmAll();
+  }
+  std::vector<std::string> EventsOf(const std::string& object) {
+    vipuadmin::ListEventsRequest request;
+    request.set_object(object);
+    const auto events = controller_->ListEvents(request);
+    std::vector<std::string> texts;
+    for (const StoredEvent& event : *events) texts.push_back(event.text);
+    return texts;
+  }
+};
+
+TEST_F(RegistryTest, AnotherMinorVersionIsRefusedAndTheAgentSaysWhy) {
+  CreateAgents(0, 1);
+  vipuagent::RegisterRequest request;
+  request.set_endpoint("process-1");
+  request.set_boot_id("boot-1");
+  request.set_version("1.17.3");
+  request.add_machines()->set_host(Host(0));
+  request.mutable_machines(0)->set_port(8080);
+  constexpr char kReason[] =
+      "Its software has version '1.17.3', the controller is 1.18.0; install 1.18 on both.";
+  EXPECT_EQ(Text(controller_->Register(request)), absl::StrCat("FAILED_PRECONDITION: ", kReason));
+  EXPECT_FALSE(controller_->Register(request).ok());
+  EXPECT_EQ(controller_->GetAgent("ag0")->error(), kReason);
+  EXPECT_EQ(controller_->GetAgent("ag0")->status(), "Unknown");
+  EXPECT_EQ(EventsOf("agent ag0"),
+            (std::vector<std::string>{"created at 10.1.2.1:8080",
+                                      absl::StrCat("refused: ", kReason)}));  // once
+  request.set_version("1.18.7");
+  EXPECT_TRUE(controller_->Register(request).ok());
+  EXPECT_EQ(controller_->GetAgent("ag0")->error(), "");
+  EXPECT_EQ(controller_->GetAgent("ag0")->status(), "Up");
+}
+
+TEST_F(RegistryTest, DiscoveryAddsAllMachinesThatAreNoAgents) {
+  Register(0, 12);
+  ASSERT_TRUE(CreateAgent("ag1", Host(0)).ok());
+  const auto found = controller_->DiscoverAgents(true, "root");
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ((*found)[0].agent_id(), "ag1");
+  EXPECT_EQ((*found)[1].agent_id(), "ag12");  // its own number is taken
+  EXPECT_EQ((*found)[2].agent_id(), "ag2");
+  EXPECT_EQ((*found)[2].host(), "10.1.2.3");
+  EXPECT_EQ(controller_->ListAgents().size(), 12u);
+  EXPECT_EQ(controller_->GetAgent("ag11")->status(), "Up");
+  Start();
+  EXPECT_EQ(controller_->ListAgents().size(), 12u);
+}
+
+TEST_F(RegistryTest, FailedIpuConcernsItsPartitionOnly) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 1));  // IPU 3
+  CreateActive(Wanted("p2", 1));  // IPU 2
+  Heartbeat({3});
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  EXPECT_EQ(StatusOf("p1").message(), "Agent ag0: IPU 3 failed.");
+  EXPECT_EQ(StateOf("p2"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(controller_->GetAgent("ag0")->error(), "IPU 3 failed.");
+  Heartbeat();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(controller_->GetAgent("ag0")->error(), "");
+}
+
+TEST_F(RegistryTest, FailedLinksConcernWhatTheyJoin) {
+  CreatePod(2, /*ilds=*/2);
+  CreateActive(Wanted("p1", 1));
+  Heartbeat({}, {"GW_E"});  // p1 lies in one ILD
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  Heartbeat({}, {"IPU3.NLC_E_0A"});
+  EXPECT_EQ(StatusOf("p1").message(), "Agent ag0: link IPU3.NLC_E_0A is down.");
+  Heartbeat();
+  ASSERT_TRUE(Remove("p1").ok());
+  CreateActive(Wanted("p2", 8));
+  Heartbeat({}, {"GW_E"});
+  EXPECT_EQ(StateOf("p2"), vipuuser::PS_ERROR);
+}
+
+TEST_F(RegistryTest, FailedIpusAreNotPlacedUpon) {
+  CreatePod(1);
+  Heartbeat({3, 2});
+  EXPECT_EQ(Text(Create("p", 4)),
+            "RESOURCE_EXHAUSTED: No 4 free IPUs in allocation c1 (2 free, largest free block 2, 2 "
+            "out of service).");
+  CreateActive(Wanted("p", 2));
+  EXPECT_EQ(Get("p").gcds(0).devices(0).pcie_id(), 1u);
+}
+
+TEST_F(RegistryTest, ResetThatCuresIsSeenWithTheNextHeartbeat) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  Heartbeat({0});
+  ASSERT_TRUE(Reset("p1").ok());
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);  // not known to be well yet
+  Heartbeat();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  Heartbeat({0});
+  ASSERT_TRUE(Reset("p1").ok());
+  gateway_.ConfirmAll();
+  Heartbeat({0});  // it did not cure
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+}
+
+TEST_F(RegistryTest, RelocatablePartitionMovesToIpusThatAreWell) {
+  CreatePod(2);
+  CreateRelocatable("p1", 4);
+  const uint64_t generation = StatusOf("p1").generation();
+  Heartbeat({1});
+  controller_->Tick();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag1");
+  EXPECT_GT(StatusOf("p1").generation(), generation);
+  Start();  // it stays there
+  EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag1");
+}
+
+TEST_F(RegistryTest, RelocationWaitsForRoom) {
+  CreatePod(2);
+  CreateRelocatable("p1", 4);
+  CreateActive(Wanted("p2", 4));
+  Heartbeat({1});
+  controller_->Tick();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  EXPECT_EQ(StatusOf("p1").message(), "Agent ag0: IPU 1 failed.");
+  ASSERT_TRUE(Remove("p2").ok());
+  controller_->Tick();
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(EventsOf("partition p1").back(), "PENDING -> ACTIVE");
+}
+
+TEST_F(RegistryTest, RelocatablePartitionLeavesALostAgent) {
+  Register(0, 1, "process-1");
+  Register(1, 1, "process-2");
+  CreateAgents(0, 2);
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  gateway_.ConfirmAll();
+  CreateRelocatable("p1", 4);
+  CreateActive(Wanted("p2", 1));
+  ASSERT_TRUE(Remove("p2").ok());
+  gateway_.ConfirmAll();
+  now_ += seconds(3);
+  Register(1, 1, "process-2");
+  Advance(seconds(3));
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag1");
+}
+
+TEST_F(RegistryTest, LastClientsEndResetsAPartition) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 2));
+  vipuuser::PartitionRequirements wanted = Wanted("p2", 1);
+  wanted.set_reconfigurable(true);
+  CreateActive(wanted);
+  const uint64_t first = StatusOf("p1").generation(), second = StatusOf("p2").generation();
+  Heartbeat({}, {}, {"p1", "p2", "gone"});
+  EXPECT_GT(StatusOf("p1").generation(), first);
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StatusOf("p2").generation(), second);  // reconfigurable ones are not reset
+  vipuagent::HeartbeatRequest late;
+  late.set_endpoint("process-1");
+  late.set_boot_id("boot-1");
+  late.add_detached_partitions("p1");
+  late.add_detached_generations(first);
+  const uint64_t now = StatusOf("p1").generation();
+  controller_->Heartbeat(late);
+  EXPECT_EQ(StatusOf("p1").generation(), now);  // it may have new clients
+}
+
+TEST_F(RegistryTest, MovedAgentTakesItsPartitionsAlong) {
+  CreatePod(1);
+  Register(1, 1, "process-2");
+  gateway_.ConfirmAll();
+  CreateActive(Wanted("p1", 4));
+  vipuadmin::UpdateAgentRequest request;
+  request.set_id("ag0");
+  request.set_host(Host(1));
+  ASSERT_TRUE(controller_->UpdateAgent(request, "root").ok());
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(controller_->GetPartitionConfig("p1", 0)->devices(0).endpoint(), "process-2");
+  request.set_host("");
+  request.set_port(70000);
+  EXPECT_EQ(controller_->UpdateAgent(request, "root").code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RegistryTest, AgentsAndClustersAreReset) {
+  CreatePod(2);
+  ASSERT_TRUE(controller_->ResetAgent("ag1", "root").ok());
+  EXPECT_EQ(gateway_.resets, (std::vector<std::string>{"process-1 10.1.2.2"}));
+  ASSERT_TRUE(controller_->ResetCluster("c1", "root").ok());
+  EXPECT_EQ(gateway_.resets.size(), 3u);
+  CreateActive(Wanted("p1", 1));
+  EXPECT_EQ(Text(controller_->ResetCluster("c1", "root")),
+            "FAILED_PRECONDITION: Cluster c1 is in use by partition p1; remove it first.");
+  gateway_.reset_status = absl::UnavailableError("no connection");
+  EXPECT_EQ(Text(controller_->ResetAgent("ag1", "root")),
+            "UNAVAILABLE: Agent ag1 was not reset: no connection");
+  CreateAgents(2, 1);
+  EXPECT_EQ(Text(controller_->ResetAgent("ag2", "root")),
+            "UNAVAILABLE: Agent ag2 does not answer.");
+}
+
+TEST_F(RegistryTest, OneRefusedPartitionDoesNotHinderTheOthers) {
+  CreatePod(1);
+  ASSERT_TRUE(Create("good", 1).ok());
+  ASSERT_TRUE(Create("bad", 1).ok());
+  ASSERT_TRUE(Create("fine", 1).ok());
+  while (!gateway_.calls.empty()) {
+    bool bad = false;
+    for (const auto& spec : gateway_.calls.front().request.partitions())
+      bad = bad || spec.id() == "bad";
+    gateway_.Answer(bad ? absl::InvalidArgumentError("no such thing") : absl::OkStatus());
+  }
+  EXPECT_EQ(StateOf("good"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StateOf("fine"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StatusOf("bad").message(), "no such thing");
+}
+
+TEST_F(RegistryTest, EventsTellWhatWasAskedAndWhatHappened) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  Advance(seconds(6));
+  Heartbeat();
+  ASSERT_TRUE(Remove("p1").ok());
+  const std::vector<std::string> expected = {"created with 4 IPUs of allocation c1 from ag0",
+                                             "PENDING -> ACTIVE",
+                                             "ACTIVE -> ERROR: Agent ag0 does not answer.",
+                                             "ERROR -> PENDING",
+                                             "PENDING -> ACTIVE",
+                                             "removed"};
+  EXPECT_EQ(EventsOf("partition p1"), expected);
+  Start();
+  EXPECT_EQ(EventsOf("partition p1"), expected);
+  const auto all = *controller_->ListEvents({});
+  for (size_t i = 1; i < all.size(); ++i) EXPECT_EQ(all[i].number, all[i - 1].number + 1);
+  vipuadmin::ListEventsRequest newest;
+  newest.set_limit(1);
+  EXPECT_EQ((*controller_->ListEvents(newest))[0].text, "removed");
+  EXPECT_EQ((*controller_->ListEvents(newest))[0].user, "alice");
+  newest.set_after(all.back().number);
+  EXPECT_TRUE(controller_->ListEvents(newest)->empty());
+}
+
+TEST_F(RegistryTest, RestartedControllerWaitsForAllMachinesOfAPartition) {
+  Register(0, 1, "process-1");
+  Register(1, 1, "process-2");
+  CreateAgents(0, 2);
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  gateway_.ConfirmAll();
+  CreateActive(Wanted("p1", 8));
+  Start();
+  Register(0, 1, "process-1");
+  EXPECT_TRUE(gateway_.calls.empty());  // a configuration without p1 would end its jobs
+  Register(1, 1, "process-2");
+  EXPECT_EQ(gateway_.Answer().request.partitions_size(), 1);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  Start();
+  Register(0, 1, "process-1");
+  now_ += seconds(3);
+  Register(0, 1, "process-1");
+  Advance(seconds(3));
+  EXPECT_EQ(gateway_.Answer().request.partitions_size(), 0);  // not for ever
+}
+
+TEST_F(RegistryTest, UpdateKeepsWhatItDoesNotName) {
+  CreatePod(2);
+  vipuuser::CreatePartitionRequest create;
+  *create.mutable_requirements() = Wanted("p1", 4);
+  create.mutable_requirements()->set_reconfigurable(true);
+  create.mutable_requirements()->set_shared(true);
+  create.set_disable_auto_reset(true);
+  ASSERT_TRUE(controller_->CreatePartition(create, Anyone()).ok());
+  vipuuser::UpdatePartitionRequest update;
+  update.mutable_requirements()->set_id("p1");
+  update.mutable_requirements()->set_num_gcds(2);
+  ASSERT_TRUE(controller_->UpdatePartition(update, Anyone()).ok());
+  const vipuuser::PartitionRequirements r = Get("p1").requirements();
+  EXPECT_EQ(r.size(), 4u);
+  EXPECT_EQ(r.num_gcds(), 2u);
+  EXPECT_TRUE(r.reconfigurable());
+  EXPECT_TRUE(r.shared());
+  gateway_.ConfirmAll();
+  Advance(seconds(6));
+  Heartbeat();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);  // auto-reset is off still
+  update.set_disable_auto_reset(false);
+  update.mutable_requirements()->set_reconfigurable(false);
+  ASSERT_TRUE(controller_->UpdatePartition(update, Anyone()).ok());
+  EXPECT_FALSE(Get("p1").requirements().reconfigurable());
+}
+
+}  // namespace
+}  // namespace vpod::controller

@@ -1,0 +1,202 @@
+// What the controller knows, and the indices over it: agents, clusters, allocations, partitions,
+// and the processes that hold the machines. Keeps them in step with each other; the rules of what
+// may be done are in the controller's files by object.
+//
+// Nothing here grows with the number of IPUs: a partition is a run of its cluster's IPUs, and what
+// lies on a machine is found by its position. Not thread-safe: guarded by the controller's lock.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "proto/vipu/v1/vipuagent.pb.h"
+#include "proto/vipu/v1/vipuuser.pb.h"
+#include "server/controller/placement.h"
+#include "server/controller/store/state.pb.h"
+
+namespace vpod::controller {
+
+using Clock = std::chrono::steady_clock;
+
+struct Agent;
+struct Allocation;
+struct Cluster;
+struct Partition;
+struct Process;
+
+// A machine as its process registered it.
+struct Machine {
+  vipuagent::Machine description;
+  Process* process = nullptr;
+  Agent* agent = nullptr;       // that stands for it; null: not added
+  uint32_t failed_ipus = 0;     // bit i: PCIe id i cannot be used
+  bool gateway_failed = false;  // GW-Links of it are down
+  std::string trouble;          // what is wrong, for people; empty when well
+};
+
+// A process that holds machines.
+struct Process {
+  std::string endpoint;  // host:port
+  std::string boot_id;
+  std::string fabric_address;
+  std::string metrics_endpoint;
+  Clock::time_point seen;
+  bool up = false;
+  std::list<Process*>::iterator by_age;  // place in State::processes_by_age while up
+  std::vector<Machine*> machines;
+  std::unordered_map<std::string, Machine*> machine_by_host;
+  std::vector<Machine*> unwell;                  // as of the last heartbeat
+  std::map<std::string, Partition*> partitions;  // with IPUs on it
+
+  // --- Its configuration ---
+  bool in_flight = false;     // a Configure is under way
+  uint64_t sequence = 0;      // of the last Configure that it confirmed; 0: it has to be sent all
+  bool was_sent_all = false;  // since it or the controller started
+  std::set<std::string> changed;   // partitions that it has to be told of, also those that are gone
+  bool one_new_at_a_time = false;  // it refused several together: which of them is found out singly
+  std::unordered_map<std::string, uint64_t> confirmed;  // partition -> generation
+};
+
+// What an administrator added: one IPU-Machine.
+struct Agent {
+  store::StoredAgent stored;
+  Machine* machine = nullptr;  // null: never registered
+  Cluster* cluster = nullptr;
+  Allocation* allocation = nullptr;
+  uint32_t position = 0;  // in the cluster's order
+};
+
+struct Cluster {
+  store::StoredCluster stored;
+  std::vector<Agent*> agents;
+  std::map<uint32_t, Partition*> partitions;       // by first IPU
+  std::map<std::string, Allocation*> allocations;  // the default one too
+  Allocation* default_allocation = nullptr;
+  uint32_t used_ipus = 0;
+
+  const std::string& id() const { return stored.id(); }
+  uint32_t ipus_per_ild() const;
+};
+
+struct Allocation {
+  std::string id;
+  Cluster* cluster = nullptr;
+  bool is_default = false;
+  std::vector<uint32_t> positions;  // of its machines in the cluster, rising
+  Room room;
+  uint32_t num_partitions = 0;
+
+  // Default allocations are hidden while empty.
+  bool visible() const { return !is_default || !positions.empty(); }
+  // From a position in the room to one in the cluster, and back (UINT32_MAX: not of it).
+  uint32_t ToCluster(uint32_t ipu) const;
+  uint32_t FromCluster(uint32_t ipu) const;
+};
+
+// Why a partition is in ERROR.
+enum class Trouble {
+  kNone,
+  kAgentLost,  // an agent does not answer
+  kUnwell,     // hardware of it failed
+  kRefused,    // an agent refused its configuration
+  kTimeout,    // not configured in time
+};
+
+struct Partition {
+  store::StoredPartition stored;
+  Cluster* cluster = nullptr;
+  Allocation* allocation = nullptr;
+  vipuuser::PartitionState state = vipuuser::PS_PENDING;
+  Trouble trouble = Trouble::kNone;
+  std::string last_error;
+  Clock::time_point pending_since;
+  std::list<Partition*>::iterator pending;  // place in the controller's list while PENDING
+  // Processes that hold IPUs of it, by its first IPU; complete when `unregistered` is 0.
+  std::vector<Process*> holders;
+  uint32_t unregistered = 0;  // machines of it that no process registered
+
+  const std::string& id() const { return stored.requirements().id(); }
+  uint32_t first() const { return stored.first_ipu(); }
+  uint32_t size() const { return stored.requirements().size(); }
+};
+
+class State {
+ public:
+  std::map<std::string, std::unique_ptr<Agent>> agents;
+  std::map<std::string, std::unique_ptr<Cluster>> clusters;
+  std::map<std::string, std::unique_ptr<Allocation>> allocations;
+  std::map<std::string, std::unique_ptr<Partition>> partitions;
+  std::unordered_map<std::string, std::unique_ptr<Machine>> machines;  // by host:port
+  std::map<std::string, std::unique_ptr<Process>> processes;           // by endpoint
+  std::list<Process*> processes_by_age;   // those that are up, longest silent first
+  std::map<std::string, Process*> dirty;  // those that have to be told something
+  std::unordered_map<std::string, Agent*> agent_by_address;  // host:port
+
+  // --- Objects; the caller has checked that they fit ---
+  Agent& AddAgent(store::StoredAgent stored);
+  void RemoveAgent(Agent& agent);
+  // The machine at the agent's new address takes the place of the one before.
+  void MoveAgent(Agent& agent, const std::string& host, uint32_t port);
+  Cluster& AddCluster(store::StoredCluster stored);
+  void SetClusterAgents(Cluster& cluster, store::StoredCluster stored);
+  void RemoveCluster(Cluster& cluster);
+  Allocation& AddAllocation(const store::StoredAllocation& stored);
+  void SetAllocationAgents(Allocation& allocation, const store::StoredAllocation& stored);
+  void RemoveAllocation(Allocation& allocation);
+  Partition& AddPartition(store::StoredPartition stored);
+  // Gives the partition another place, or the same anew.
+  void ReplacePartition(Partition& partition, store::StoredPartition stored);
+  void RemovePartition(Partition& partition);
+
+  // --- Processes ---
+  Process& AddProcess(const std::string& endpoint);
+  // The process was heard, and is up; was not heard for too long.
+  void SetSeen(Process& process, Clock::time_point now);
+  void SetSilent(Process& process);
+  // Nothing is known to be wrong with its machines.
+  void ForgetHealth(Process& process);
+  // The machines of the process are now these; returns the partitions whose holders changed. What
+  // is known of the health of those that it had stays.
+  std::map<std::string, Partition*> SetMachines(
+      Process& process, const google::protobuf::RepeatedPtrField<vipuagent::Machine>& descriptions);
+  // The process has no machines any more.
+  void RemoveProcess(Process& process);
+  // Has the room of the agent's allocation follow its process's liveness and its machine's health.
+  void RefreshService(const Agent& agent);
+  // Has every process that holds IPUs of the partition told of it.
+  void Touch(const Partition& partition);
+
+  // --- Questions ---
+  Agent* FindAgent(const std::string& id) const;
+  Cluster* FindCluster(const std::string& id) const;
+  Partition* FindPartition(const std::string& id) const;
+  // Only those that are visible.
+  Allocation* FindAllocation(const std::string& id) const;
+  // Partitions with IPUs on the machine at a position of a cluster, by first IPU.
+  std::vector<Partition*> PartitionsAt(const Cluster& cluster, uint32_t position) const;
+  // Partition of one IPU of an agent, or null.
+  Partition* PartitionOfIpu(const Agent& agent, uint32_t pcie_id) const;
+  uint32_t FreeIpus(const Agent& agent) const;
+  std::vector<Agent*> AgentsOf(const Partition& partition) const;
+
+ private:
+  void Place(Partition& partition);
+  void Displace(Partition& partition);
+  void FindHolders(Partition& partition);
+  void RebuildRoom(Allocation& allocation);
+  void RebuildDefault(Cluster& cluster);
+};
+
+// "10.1.2.1:8080"
+std::string HostPort(const std::string& host, uint32_t port);
+// Whether a failure of the machine concerns the partition.
+bool Concerns(const Machine& machine, const Partition& partition);
+
+}  // namespace vpod::controller
