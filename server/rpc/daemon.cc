@@ -35,6 +35,8 @@ void BlockStopSignals() {
   const sigset_t signals = StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  // A write beyond the limit of the file size is an error of that write, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 int WaitForStopSignal() {
