@@ -37,6 +37,8 @@
 
 namespace vpod::controller {
 
+struct ClusterUnderTest;
+
 using base::kVersion;
 
 // Way to the agents' processes; implemented over gRPC.
@@ -52,6 +54,12 @@ class AgentGateway {
       const std::string& endpoint, const std::string& host) = 0;
   // Restarts a machine and clears its errors.
   virtual absl::Status ResetMachine(const std::string& endpoint, const std::string& host) = 0;
+  // Exercises one link of a machine.
+  virtual absl::StatusOr<vipuagent::TestLinkReply> TestLink(
+      const std::string& endpoint, const vipuagent::TestLinkRequest& request) = 0;
+  // Brings a fault about.
+  virtual absl::Status Inject(const std::string& endpoint,
+                              const vipuagent::InjectRequest& request) = 0;
 };
 
 struct ControllerOptions {
@@ -102,6 +110,14 @@ class Controller {
   absl::Status RemoveAllocation(const std::string& id, const std::string& user);
   std::vector<vipuadmin::Allocation> ListAllocations();
   absl::StatusOr<vipuadmin::Allocation> GetAllocation(const std::string& id);
+
+  // --- Diagnostics ---
+  // Tests cables and links; `row` is called for each test as it is complete, in this thread, until
+  // it says false.
+  absl::Status TestCluster(const vipuadmin::TestClusterRequest& request,
+                           const std::function<bool(const vipuadmin::TestClusterReply&)>& row,
+                           const std::string& user);
+  absl::Status Inject(const vipuadmin::InjectRequest& request, const std::string& user);
 
   // --- Partitions ---
   // In the allocation named, else in the first by id that the caller may use and that has room.
@@ -167,6 +183,8 @@ class Controller {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<MachineAddress> AddressOf(const Agent& agent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The cluster as it is to be tested; refused while jobs may run there.
+  absl::StatusOr<ClusterUnderTest> PrepareTest(const vipuadmin::TestClusterRequest& request);
   // Restarts machines one after the other.
   absl::Status ResetMachines(const std::vector<MachineAddress>& machines)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -31,6 +31,15 @@ class ReadyAgents : public AgentGateway {
                                                                   const std::string&) override {
     return absl::UnavailableError("not asked for");
   }
+  absl::StatusOr<vipuagent::TestLinkReply> TestLink(const std::string&,
+                                                    const vipuagent::TestLinkRequest&) override {
+    vipuagent::TestLinkReply reply;
+    reply.set_passed(true);
+    return reply;
+  }
+  absl::Status Inject(const std::string&, const vipuagent::InjectRequest&) override {
+    return absl::OkStatus();
+  }
   absl::Status ResetMachine(const std::string&, const std::string&) override {
     return absl::OkStatus();
   }

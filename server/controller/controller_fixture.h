@@ -41,6 +41,15 @@ class FakeGateway : public AgentGateway {
     }
     return reply;
   }
+  absl::StatusOr<vipuagent::TestLinkReply> TestLink(const std::string&,
+                                                    const vipuagent::TestLinkRequest&) override {
+    vipuagent::TestLinkReply reply;
+    reply.set_passed(true);
+    return reply;
+  }
+  absl::Status Inject(const std::string&, const vipuagent::InjectRequest&) override {
+    return absl::OkStatus();
+  }
   absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override {
     resets.push_back(absl::StrCat(endpoint, " ", host));
     return reset_status;

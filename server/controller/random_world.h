@@ -29,6 +29,15 @@ class RandomWorld : public AgentGateway {
                                                                   const std::string&) override {
     return absl::UnavailableError("not asked for in this test");
   }
+  absl::StatusOr<vipuagent::TestLinkReply> TestLink(const std::string&,
+                                                    const vipuagent::TestLinkRequest&) override {
+    vipuagent::TestLinkReply reply;
+    reply.set_passed(true);
+    return reply;
+  }
+  absl::Status Inject(const std::string&, const vipuagent::InjectRequest&) override {
+    return absl::OkStatus();
+  }
   absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override {
     if (!processes[endpoint].alive) return absl::UnavailableError("no connection");
     processes[endpoint].failed.erase(host);

@@ -109,6 +109,16 @@ class AdminService : public UserAdministration {
     if (status.ok()) status = SetUsers(request->id(), {});
     return ToGrpc(status);
   }
+  Status TestCluster(ServerContext* context, const vipuadmin::TestClusterRequest* request,
+                     grpc::ServerWriter<vipuadmin::TestClusterReply>* writer) override {
+    return ToGrpc(controller_.TestCluster(
+        *request, [&](const vipuadmin::TestClusterReply& row) { return writer->Write(row); },
+        User(*context)));
+  }
+  Status Inject(ServerContext* context, const vipuadmin::InjectRequest* request,
+                vipuadmin::InjectReply*) override {
+    return ToGrpc(controller_.Inject(*request, User(*context)));
+  }
   Status ListEvents(ServerContext*, const vipuadmin::ListEventsRequest* request,
                     vipuadmin::ListEventsReply* reply) override {
     return Answer(controller_.ListEvents(*request),

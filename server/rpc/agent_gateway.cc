@@ -111,4 +111,18 @@ absl::Status GrpcAgentGateway::ResetMachine(const std::string& endpoint, const s
   return impl_->Ask(endpoint, &vipuagent::VipuAgent::Stub::ResetMachine, request, &reply);
 }
 
+absl::StatusOr<vipuagent::TestLinkReply> GrpcAgentGateway::TestLink(
+    const std::string& endpoint, const vipuagent::TestLinkRequest& request) {
+  vipuagent::TestLinkReply reply;
+  VPOD_RETURN_IF_ERROR(
+      impl_->Ask(endpoint, &vipuagent::VipuAgent::Stub::TestLink, request, &reply));
+  return reply;
+}
+
+absl::Status GrpcAgentGateway::Inject(const std::string& endpoint,
+                                      const vipuagent::InjectRequest& request) {
+  vipuagent::InjectReply reply;
+  return impl_->Ask(endpoint, &vipuagent::VipuAgent::Stub::Inject, request, &reply);
+}
+
 }  // namespace vpod::rpc

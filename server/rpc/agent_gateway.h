@@ -23,6 +23,10 @@ class GrpcAgentGateway : public controller::AgentGateway {
   absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string& endpoint,
                                                                   const std::string& host) override;
   absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override;
+  absl::StatusOr<vipuagent::TestLinkReply> TestLink(
+      const std::string& endpoint, const vipuagent::TestLinkRequest& request) override;
+  absl::Status Inject(const std::string& endpoint,
+                      const vipuagent::InjectRequest& request) override;
   // Cancels what is under way and waits for it; later calls are dropped.
   void Stop();
 
