@@ -404,6 +404,7 @@ vipuuser::GetPartitionReply ExistingPartition() {
   r->set_ipu_link_routing("DNC");
   r->set_gw_link_routing("DEFAULT");
   r->set_num_ilds(1);
+  r->set_shared(false);
   reply.mutable_partition()->mutable_status()->set_state(vipuuser::PS_ACTIVE);
   for (uint32_t gcd = 0; gcd < 2; ++gcd) {
     for (uint32_t i = 0; i < 2; ++i) {
