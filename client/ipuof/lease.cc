@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> Connect(const std::string& endp
   arguments.SetMaxReceiveMessageSize(16 << 20);
   // An agent that is cut off is noticed within seconds; agents answer whatever their kernels do.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   return v1::Ipuof::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls, arguments));
 }

@@ -49,7 +49,7 @@ struct AgentOptions {
   // Addresses of the only machine, as on a host of its own; empty: by the prefixes.
   std::string management_ip, data_ip;
   std::chrono::milliseconds wait_patience{4500};  // before those who wait are told for whom
-  std::chrono::milliseconds peer_patience{2500};  // with a silent part of a job on another process
+  std::chrono::milliseconds peer_patience{4000};  // with a silent part of a job on another process
   std::string transport;  // shm or tcp forces how processes exchange tensors; empty: what serves
   bool require_encrypted_fabric =
       false;  // no job may send tensors to other hosts: they go in clear

@@ -232,7 +232,7 @@ std::shared_ptr<agent::HomeStream> GrpcPeerGateway::JoinJob(const std::string& e
     if (entry == nullptr) {
       grpc::ChannelArguments arguments;
       arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-      arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+      arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3 * kKeepaliveMs);
       arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
       entry = fabric::v1::Fabric::NewStub(
           base::Connect(endpoint, base::Peer::kAgent, impl_->tls, arguments));

@@ -390,7 +390,7 @@ TEST_F(HostileClientTest, WrongAttachesAreRefusedByName) {
   } cases[] = {
       {[](auto& open) { open.set_partition_id("nope"); }, "partition nope"},
       {[](auto& open) { open.set_partition_id(""); }, "partition "},
-      {[](auto& open) { open.set_generation(1); }, "is at generation "},
+      {[](auto& open) { open.set_generation(open.generation() + 1); }, "is at generation "},
       {[](auto& open) { open.clear_fabric_key(); }, "no fabric key for partition p16"},
       {[](auto& open) { open.set_fabric_key("guess"); }, "wrong fabric key for partition p16"},
       {[](auto& open) { open.set_gcd_id(1); }, "Partition has 1 GCDs; GCD 1 does not exist."},
