@@ -1,4 +1,4 @@
-# Source this file: puts the tools on PATH, makes the shell complete their command lines and, when a POD is up, points them at it.
+# Source this file: puts the tools on PATH and the modules on PYTHONPATH, makes the shell complete their command lines and, when a POD is up, points them at it.
 #   source deploy/enable.sh
 _vpod_top=$(cd "$(dirname "${BASH_SOURCE[0]:-${(%):-%x}}")/.." && pwd)
 case ":$PATH:" in
@@ -7,6 +7,10 @@ case ":$PATH:" in
     export PATH="$_vpod_top/dist/bin:$PATH"
     export MANPATH="$_vpod_top/dist/share/man:${MANPATH:-}" # the empty part stands for the system's pages
     ;;
+esac
+case ":${PYTHONPATH:-}:" in
+  *":$_vpod_top/dist/python:"*) ;;
+  *) export PYTHONPATH="$_vpod_top/dist/python${PYTHONPATH:+:$PYTHONPATH}" ;; # modules of the distribution's python3
 esac
 # Completion, where the shell has it.
 if [ -n "${BASH_VERSION:-}" ]; then

@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/ipuof/device_events.h"
 #include "client/ipuof/lease.h"
 #include "device/arch/device_id.h"
 #include "device/base/mutex.h"
@@ -37,8 +38,10 @@ absl::StatusOr<Transport> ChooseTransport(const std::vector<std::unique_ptr<Leas
 class IpuofDevice : public session::Device {
  public:
   IpuofDevice(std::vector<std::unique_ptr<Lease>> parts, Transport transport,
-              const DeviceOptions& options, std::string name, double clock_hz)
+              std::shared_ptr<DeviceEvents> events, const DeviceOptions& options, std::string name,
+              double clock_hz)
       : parts_(std::move(parts)),
+        events_(std::move(events)),
         transport_(transport),
         options_(options),
         name_(std::move(name)),
@@ -58,7 +61,10 @@ class IpuofDevice : public session::Device {
     }
     absl::Status status;
     for (auto& load : loads) status.Update(load.get());
-    VPOD_RETURN_IF_ERROR(status);
+    if (!status.ok()) {
+      events_->Failed(status);
+      return status;
+    }
     if (transport_ == Transport::kGrpc) {
       private_.assign(layout_.TotalBytes(), std::byte{});
       return absl::OkStatus();
@@ -134,7 +140,10 @@ class IpuofDevice : public session::Device {
       base::MutexLock lock(mutex);
       lock.Wait(changed, [&] { return running == 0; });
     }
-    if (!status.ok()) return AwaitTheEnd(status);
+    if (!status.ok()) {
+      events_->Failed(status);
+      return AwaitTheEnd(status);
+    }
     return cycles;
   }
 
@@ -164,6 +173,7 @@ class IpuofDevice : public session::Device {
   }
 
   const std::vector<std::unique_ptr<Lease>> parts_;
+  const std::shared_ptr<DeviceEvents> events_;  // the leases write to it too
   const Transport transport_;
   const DeviceOptions options_;
   const std::string name_;
@@ -215,6 +225,9 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
     lease.device_id = id;
     lease.monitoring = options.monitoring;
     lease.job = options.job;
+    VPOD_ASSIGN_OR_RETURN(const arch::IpuRange ipus, arch::IpusOfDevice(num_ipus, id));
+    const auto events = std::make_shared<DeviceEvents>(partition, ipus);
+    lease.on_failure = [events](const absl::Status& cause) { events->Failed(cause); };
     auto parts = Lease::AttachParts(partition, lease);
     if (!parts.ok()) {
       refusal = parts.status();
@@ -228,8 +241,9 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
                    parts->size(), transport == Transport::kSharedMemory ? "shared memory" : "gRPC");
     }
     VPOD_ASSIGN_OR_RETURN(const double clock_hz, ClockOf(partition));
+    events->Attached(id);
     return std::make_unique<IpuofDevice>(
-        *std::move(parts), transport, options,
+        *std::move(parts), transport, events, options,
         absl::StrCat("device ", id, " of partition ", partition.partition_id), clock_hz);
   }
   return failed(refusal);

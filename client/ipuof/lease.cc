@@ -140,6 +140,7 @@ struct Lease::Impl {
           // just now.
           std::fprintf(stderr, "error: %s\n", event.job_failed().cause().c_str());
         }
+        if (options.on_failure) options.on_failure(absl::AbortedError(event.job_failed().cause()));
       }
     }
     const grpc::Status status = stream->Finish();
@@ -154,6 +155,9 @@ struct Lease::Impl {
     } else {
       std::fprintf(stderr, "error: device lost: %s\n", status.error_message().c_str());
     }
+    if (options.on_failure)
+      options.on_failure(
+          absl::UnavailableError(absl::StrCat("device lost: ", status.error_message())));
   }
 };
 

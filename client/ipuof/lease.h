@@ -34,6 +34,8 @@ struct LeaseOptions {
   std::function<void(const v1::JobFailed& failed)> on_job_failed;
   // The agent, or the way to it, is gone, or it has ended the lease. By default said on stderr.
   std::function<void(const absl::Status& why)> on_lost;
+  // Called besides, of every part: Aborted, the job failed; Unavailable, the device is lost.
+  std::function<void(const absl::Status& cause)> on_failure;
 };
 
 // Thread-safe. The destructor detaches in an orderly way.

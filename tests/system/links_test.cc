@@ -18,8 +18,8 @@ TEST(LinksTest, ToolsShowAndTestTheLinksOfAPartition) {
   EXPECT_EQ(links.code, 0) << links.err;
   EXPECT_EQ(json::parse(links.out)["overall_result"], "passed");
 
-  const Outcome pair = pod.Run(
-      {"gc-iputraffictest", "--device0", "2", "--device1", "3", "-i", "10", "-j"});
+  const Outcome pair =
+      pod.Run({"gc-iputraffictest", "--device0", "2", "--device1", "3", "-i", "10", "-j"});
   ASSERT_EQ(pair.code, 0) << pair.err;
   const json test = json::parse(pair.out)["tile_to_tile"];
   EXPECT_EQ(test["errors"], "0");
@@ -66,10 +66,11 @@ TEST(LinksTest, GwLinksCarryDataBetweenRacks) {
                                    "--num-gcds", "2", "--gw-routing", "ring"});
   ASSERT_EQ(created.code, 0) << created.err;
   const std::string directory = pod.home() + "/ipuof.conf.d/";
-  const Outcome both = pod.Shell("IPUOF_CONFIG_PATH=" + directory +
-                                 "pa1x2_gcd0.conf gc-gwlinkstraffictest -i 3 & "
-                                 "IPUOF_CONFIG_PATH=" + directory +
-                                 "pa1x2_gcd1.conf gc-gwlinkstraffictest -i 3 && wait $!");
+  const Outcome both =
+      pod.Shell("IPUOF_CONFIG_PATH=" + directory +
+                "pa1x2_gcd0.conf gc-gwlinkstraffictest -i 3 & "
+                "IPUOF_CONFIG_PATH=" +
+                directory + "pa1x2_gcd1.conf gc-gwlinkstraffictest -i 3 && wait $!");
   EXPECT_EQ(both.code, 0) << both.err << both.out;
   size_t passed = 0;
   for (size_t at = 0; (at = both.out.find(": passed (", at)) != std::string::npos; ++at) ++passed;

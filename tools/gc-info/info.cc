@@ -111,23 +111,6 @@ std::string DeviceListingJson(const std::vector<MonitoredPartition>& partitions)
   return all.dump(1) + "\n";
 }
 
-absl::StatusOr<const IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,
-                                             uint32_t device_id) {
-  VPOD_ASSIGN_OR_RETURN(
-      const auto range,
-      arch::IpusOfDevice(static_cast<uint32_t>(partition.ipus.size()), device_id));
-  return &partition.ipus[range.first];
-}
-
-absl::StatusOr<DeviceAttributes> AttributesOf(const MonitoredPartition& partition,
-                                              uint32_t device_id) {
-  VPOD_ASSIGN_OR_RETURN(const IpuTelemetry* ipu, FirstIpu(partition, device_id));
-  DeviceAttributes attributes(ipu->attributes().begin(), ipu->attributes().end());
-  std::sort(attributes.begin(), attributes.end());
-  attributes.insert(attributes.begin(), {{"id", absl::StrCat(device_id)}, {"target", "Fabric"}});
-  return attributes;
-}
-
 std::string AttributeLines(const DeviceAttributes& attributes) {
   std::string text;
   for (const auto& [key, value] : attributes) absl::StrAppend(&text, "  ", key, ": ", value, "\n");

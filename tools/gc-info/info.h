@@ -2,13 +2,15 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/ipuof/telemetry.h"
 #include "tools/gc-monitor/monitor.h"
 
 namespace vpod::tools {
+
+using ipuof::DeviceAttributes;
 
 // "Graphcore device listing:" with the devices of the active partition; several partitions list
 // single IPUs only, ids go on.
@@ -16,10 +18,6 @@ std::string DeviceListing(const std::vector<MonitoredPartition>& partitions);
 // The same as JSON.
 std::string DeviceListingJson(const std::vector<MonitoredPartition>& partitions);
 
-// Attributes of a device: id and target, then those of its first IPU, sorted.
-using DeviceAttributes = std::vector<std::pair<std::string, std::string>>;
-absl::StatusOr<DeviceAttributes> AttributesOf(const MonitoredPartition& partition,
-                                              uint32_t device_id);
 // "  key: value" lines.
 std::string AttributeLines(const DeviceAttributes& attributes);
 
@@ -27,9 +25,5 @@ std::string AttributeLines(const DeviceAttributes& attributes);
 absl::StatusOr<std::string> DeviceInfo(const MonitoredPartition& partition, uint32_t device_id);
 // One JSON object of them.
 absl::StatusOr<std::string> DeviceInfoJson(const MonitoredPartition& partition, uint32_t device_id);
-
-// The first IPU of a device; OutOfRange names the ids there are.
-absl::StatusOr<const telemetry::v1::IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,
-                                                            uint32_t device_id);
 
 }  // namespace vpod::tools

@@ -4,10 +4,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/ipuof/telemetry.h"
 #include "device/base/status.h"
 #include "tools/gc-info/info.h"
 #include "tools/gc-info/status.h"
-#include "tools/gc-monitor/partitions.h"
 #include "tools/gc_options.h"
 
 namespace vpod::tools {
@@ -90,7 +90,7 @@ absl::StatusOr<std::string> AttributeLine(const MonitoredPartition& partition, u
 
 absl::StatusOr<std::string> Text(const Flags& flags) {
   const bool all = flags.list && flags.all_partitions;
-  VPOD_ASSIGN_OR_RETURN(const auto partitions, LookAtPartitions(all));
+  VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(all));
   const MonitoredPartition& active = partitions.front();
   if (flags.list) return flags.json ? DeviceListingJson(partitions) : DeviceListing(partitions);
   if (flags.info) {

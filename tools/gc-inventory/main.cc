@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <string>
 
+#include "client/ipuof/telemetry.h"
 #include "tools/gc-inventory/inventory.h"
-#include "tools/gc-monitor/partitions.h"
 #include "tools/gc_options.h"
 
 namespace vpod::tools {
@@ -11,7 +11,7 @@ namespace {
 
 absl::StatusOr<std::vector<DeviceAttributes>> Look(const po::variables_map& values,
                                                    DeviceOption device) {
-  const auto partitions = LookAtPartitions(false);
+  const auto partitions = ipuof::LookAtPartitions(false);
   if (!partitions.ok()) return partitions.status();
   if (values.count("device-id") == 0) return Inventory(partitions->front());
   const auto attributes = AttributesOf(partitions->front(), device.id);

@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/ipuof_device.h"
+#include "client/ipuof/telemetry.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/arch/device_id.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "tools/gc-iputraffictest/report.h"
-#include "tools/gc-monitor/partitions.h"
 #include "tools/gc_options.h"
 
 namespace vpod::tools {
@@ -61,7 +61,7 @@ absl::StatusOr<LinkTraffic> RunOnce(session::Device& device, const Options& opti
 
 // Telemetry of the IPUs that take part.
 absl::StatusOr<std::vector<telemetry::v1::IpuTelemetry>> Look(const Options& options) {
-  VPOD_ASSIGN_OR_RETURN(const auto partitions, LookAtPartitions(/*all=*/false));
+  VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(/*all=*/false));
   std::vector<telemetry::v1::IpuTelemetry> ipus;
   for (const auto& ipu : partitions.front().ipus) {
     if (options.all_links || ipu.routing_id() == options.device0.id ||

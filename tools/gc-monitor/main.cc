@@ -9,9 +9,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/lease.h"
+#include "client/ipuof/telemetry.h"
 #include "client/render/table.h"
 #include "tools/gc-monitor/monitor.h"
-#include "tools/gc-monitor/partitions.h"
 #include "tools/gc_options.h"
 
 namespace vpod::tools {
@@ -25,7 +25,7 @@ struct Flags {
 // One look; the text for stdout, or the exit status.
 int Show(const Flags& flags) {
   const int64_t now = std::time(nullptr);
-  const auto partitions = LookAtPartitions(flags.all_partitions);
+  const auto partitions = ipuof::LookAtPartitions(flags.all_partitions);
   if (!partitions.ok()) {
     GcError("gc-monitor", partitions.status());
     if (flags.json) {

@@ -6,19 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "client/ipuof/telemetry.h"
 #include "proto/telemetry/v1/telemetry.pb.h"
 
 namespace vpod::tools {
 
-// A partition with the telemetry of its IPUs, by device id.
-struct MonitoredPartition {
-  std::string id;
-  bool active = true;  // the one this shell uses
-  bool reconfigurable = true;
-  bool show_gcd = false;  // IPUOF_VIPU_API_GCD_ID is set, or there are several GCDs
-  uint32_t gcd = 0;
-  std::vector<telemetry::v1::IpuTelemetry> ipus;  // of the GCD, or of all
-};
+using ipuof::MonitoredPartition;
 
 // The table of devices.
 std::string DeviceTable(const MonitoredPartition& partition);

@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <thread>
 
+#include "client/ipuof/telemetry.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "tools/device_test/device_test.h"
 #include "tools/device_test/program_builder.h"
-#include "tools/gc-monitor/partitions.h"
 #include "tools/gc-powertest/power.h"
 
 namespace vpod::tools {
@@ -65,7 +65,7 @@ class Burner {
 };
 
 absl::Status PrintRows(uint32_t device_id, bool with_heading) {
-  VPOD_ASSIGN_OR_RETURN(const auto partitions, LookAtPartitions(false));
+  VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(false));
   VPOD_ASSIGN_OR_RETURN(const auto ids, IpusOfActiveDevice(device_id));
   std::vector<telemetry::v1::IpuTelemetry> ipus;
   for (uint32_t id : ids) ipus.push_back(partitions.front().ipus.at(id));

@@ -1,0 +1,57 @@
+// What the agents tell of partitions and their IPUs, without a lease: the source of the gc-* tools
+// and of gcipuinfo.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/vipu/ipuof_config.h"
+#include "proto/telemetry/v1/telemetry.pb.h"
+
+namespace vpod::ipuof {
+
+// A GCD of a partition with the telemetry of its IPUs, by device id.
+struct MonitoredPartition {
+  std::string id;
+  bool active = true;  // the one this shell uses
+  bool reconfigurable = true;
+  bool show_gcd = false;  // IPUOF_VIPU_API_GCD_ID is set, or there are several GCDs
+  uint32_t gcd = 0;
+  vipu::ActivePartition description;  // where its IPUs are
+  std::vector<telemetry::v1::IpuTelemetry> ipus;
+  // IPUs without telemetry: their agent does not answer, or does not know them.
+  std::vector<vipuuser::IpuofDevice> silent;
+};
+
+// The active partition; with `all`, the others that the controller shows follow. Without an active
+// one, `all` gives those there are. No agent is asked yet. NotFound: no partition;
+// FailedPrecondition: the active one is not ACTIVE; Unavailable: the controller does not answer.
+absl::StatusOr<std::vector<MonitoredPartition>> FindPartitions(bool all);
+
+// Unread, from a configuration.
+MonitoredPartition ToMonitor(vipu::ActivePartition description);
+
+// Fills `ipus` and `silent` by asking the agents, one after the other, each at most 4 s. The error
+// of the first that does not answer; InvalidArgument: the partition has no such GCD.
+absl::Status ReadTelemetry(MonitoredPartition& partition);
+
+// FindPartitions, all of them read; Unavailable also when an agent does not answer.
+absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all);
+
+// The first IPU of a device; OutOfRange names the ids there are.
+absl::StatusOr<const telemetry::v1::IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,
+                                                            uint32_t device_id);
+
+// Attributes of a device (spec/gc-tools.md 4): id and target, then those of its first IPU, sorted.
+using DeviceAttributes = std::vector<std::pair<std::string, std::string>>;
+DeviceAttributes AttributesOf(const telemetry::v1::IpuTelemetry& ipu, uint32_t device_id);
+absl::StatusOr<DeviceAttributes> AttributesOf(const MonitoredPartition& partition,
+                                              uint32_t device_id);
+
+// Whether the IPU reports an error: SoC errors and memory parity errors, until it is reset.
+bool HasError(const telemetry::v1::IpuTelemetry& ipu);
+
+}  // namespace vpod::ipuof
