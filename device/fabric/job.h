@@ -180,6 +180,7 @@ class Job : public std::enable_shared_from_this<Job> {
     size_t seen = 0;  // parts of this process that started it
   };
   using Calls = std::vector<std::function<void()>>;
+  static void CallAll(const Calls& calls);
 
   // The rest of the class is called with mutex_ held. Functions that return Calls move callbacks
   // out; the caller calls them after unlocking.

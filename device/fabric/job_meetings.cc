@@ -1,0 +1,237 @@
+// Where the instances of a job wait for each other: at the start of runs and in meetings.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "device/fabric/collectives.h"
+#include "device/fabric/job.h"
+
+namespace vpod::fabric {
+
+size_t Job::LocalMembers(const MeetingKey& key) const {
+  if (role_ == Role::kLocal) return key.group.size;
+  base::MutexLock lock(mutex_);
+  if (is_here_.empty()) return 0;
+  size_t members = 0;
+  for (size_t i = 0; i < key.group.size; ++i)
+    members += is_here_[key.group.Replica(i) * shape_.ipus_per_replica + key.channel] ? 1 : 0;
+  return members;
+}
+
+void Job::StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume ready) {
+  Calls calls;
+  {
+    base::MutexLock lock(mutex_);
+    if (!failure_.ok()) {
+      calls.push_back([ready, status = failure_] { ready(status); });
+    } else {
+      const auto [record, inserted] = runs_.try_emplace(run, RunRecord{program, instance});
+      if (record->second.program != program) {
+        calls = FailLocked(absl::FailedPreconditionError(absl::StrCat(
+                               "instance ", instance, " runs program ", program, " as its run ",
+                               run, ", instance ", record->second.first_instance, " runs program ",
+                               record->second.program)),
+                           false, instance);
+        calls.push_back([ready, status = failure_] { ready(status); });
+      } else {
+        const size_t parts = role_ == Role::kLocal ? shape_.num_instances : LocalParts();
+        if (++record->second.seen >= parts) runs_.erase(record);
+        starts_.push_back({instance, std::move(ready), Clock::now()});
+        for (const auto& [key, entry] : members_) {
+          if (key.first == instance && entry.member.home && !formed_)
+            calls.push_back([home = entry.member.home] { home->Waits(); });
+        }
+        for (auto& call : Advance()) calls.push_back(std::move(call));
+      }
+    }
+  }
+  CallAll(calls);
+}
+
+void Job::WaitsElsewhere(uint32_t instance) {
+  base::MutexLock lock(mutex_);
+  if (!formed_) starts_.push_back({instance, nullptr, Clock::now()});
+}
+
+uint32_t Job::InstanceOfReplica(size_t replica) const {
+  for (const auto& [key, entry] : members_) {
+    if (replica >= entry.member.replica_offset &&
+        replica < entry.member.replica_offset + entry.member.local_replicas) {
+      return key.first;
+    }
+  }
+  return 0;
+}
+
+void Job::Meet(const MeetingKey& key, size_t positions, size_t expected, size_t position,
+               uint32_t instance, void* participant, Resume resume, MeetingAction action) {
+  Calls calls;
+  Meeting complete;
+  {
+    base::MutexLock lock(mutex_);
+    if (!failure_.ok()) {
+      calls.push_back([resume, status = failure_] { resume(status); });
+    } else {
+      Meeting& meeting = meetings_[key];
+      if (meeting.participants.empty()) {
+        meeting.participants.resize(positions);
+        meeting.resumes.resize(positions);
+        meeting.arrived.resize(positions);
+        meeting.missing = expected;
+        meeting.since = Clock::now();
+      }
+      meeting.participants[position] = participant;
+      meeting.resumes[position] = std::move(resume);
+      meeting.arrived[position] = true;
+      meeting.instances.push_back(instance);
+      if (--meeting.missing == 0) {
+        complete = std::move(meeting);
+        meetings_.erase(key);
+      }
+      if (IsCollective(key)) {
+        // Whoever has left will not come any more.
+        for (const auto& [other, entry] : members_) {
+          const bool elsewhere = !entry.member.endpoint.empty();
+          const Meeting& at = complete.participants.empty() ? meeting : complete;
+          if (!entry.left || !WaitsFor(key, at, entry.member)) continue;
+          if (complete.participants.empty() || elsewhere) {
+            calls = FailLocked(
+                absl::AbortedError(absl::StrCat(Name(other.first), " left the job before run ",
+                                                key.run, " was complete")),
+                false, other.first);
+            break;
+          }
+        }
+      }
+    }
+  }
+  CallAll(calls);
+  if (complete.participants.empty()) return;
+  auto resumes = std::make_shared<std::vector<Resume>>(std::move(complete.resumes));
+  std::erase(complete.participants, nullptr);
+  action(complete.participants, [resumes](absl::Status status) {
+    for (const Resume& each : *resumes) {
+      if (each) each(status);
+    }
+  });
+}
+
+bool Job::WaitsFor(const MeetingKey& key, const Meeting& meeting, const JobPart& part) {
+  for (size_t i = 0; i < part.local_replicas; ++i) {
+    const size_t replica = part.replica_offset + i;
+    if (key.group.Contains(replica) && !meeting.arrived[replica]) return true;
+  }
+  return false;
+}
+
+bool Job::IsNeeded(const JobPart& part) const {
+  if (!formed_ && !AllLoaded()) return true;
+  return std::any_of(meetings_.begin(), meetings_.end(), [&](const auto& item) {
+    return IsCollective(item.first) && WaitsFor(item.first, item.second, part);
+  });
+}
+
+std::vector<uint32_t> Job::MissingInstances() const {
+  std::vector<uint64_t> loaded_units(shape_.num_instances), all_units(shape_.num_instances);
+  for (const auto& [key, entry] : members_) {
+    if (!entry.hash.empty()) loaded_units[key.first] += entry.member.units.size();
+    all_units[key.first] = uint64_t{entry.member.local_replicas} * shape_.ipus_per_replica;
+  }
+  std::vector<uint32_t> missing;
+  for (uint32_t instance = 0; instance < shape_.num_instances; ++instance) {
+    if (all_units[instance] == 0 || loaded_units[instance] < all_units[instance])
+      missing.push_back(instance);
+  }
+  return missing;
+}
+
+std::string Job::WaitingText(const std::vector<uint32_t>& missing) const {
+  return absl::StrCat("waiting for ", missing.size(), " of ", shape_.num_instances,
+                      " instances: ", absl::StrJoin(missing, ", "));
+}
+
+void Job::Tell(uint32_t instance, const std::string& text, Calls& calls) {
+  // One part tells its process; the others are of the same.
+  const auto it = members_.lower_bound({instance, 0});
+  if (it != members_.end() && it->first.first == instance && it->second.member.notice)
+    calls.push_back([notice = it->second.member.notice, text] { notice(text); });
+}
+
+void Job::TickStarts(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout,
+                     Calls& calls) {
+  // A follower leaves it to the home to know who is missing.
+  if (starts_.empty() || role_ == Role::kFollower) return;
+  const std::vector<uint32_t> absent = MissingInstances();
+  if (absent.empty()) return;
+  for (Start& start : starts_) {
+    if (start.noticed || now - start.since < patience) continue;
+    start.noticed = true;
+    Tell(start.instance, WaitingText(absent), calls);
+  }
+  if (now - last_join_ <= join_timeout) return;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(join_timeout).count();
+  auto failed =
+      FailLocked(absl::DeadlineExceededError(absl::StrCat(
+                     absent.size() == 1 ? "instance " : "instances ", absl::StrJoin(absent, ", "),
+                     " of ", shape_.num_instances, " did not join within ", seconds, " s")),
+                 false, absent.front());
+  calls.insert(calls.end(), failed.begin(), failed.end());
+}
+
+void Job::TickMeetings(Clock::time_point now, Clock::duration patience, Calls& calls) {
+  for (auto& [key, meeting] : meetings_) {
+    if (meeting.noticed || now - meeting.since < patience || !IsCollective(key)) continue;
+    meeting.noticed = true;
+    std::vector<uint32_t> missing;
+    for (size_t replica = 0; replica < meeting.arrived.size(); ++replica) {
+      const bool comes =
+          role_ == Role::kLocal || is_here_[replica * shape_.ipus_per_replica + key.channel];
+      if (comes && key.group.Contains(replica) && !meeting.arrived[replica])
+        missing.push_back(InstanceOfReplica(replica));
+    }
+    missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+    const std::set<uint32_t> present(meeting.instances.begin(), meeting.instances.end());
+    for (uint32_t instance : present) Tell(instance, WaitingText(missing), calls);
+  }
+}
+
+void Job::TickCollectives(Clock::time_point now, Clock::duration patience, Calls& calls) {
+  if (collectives_ == nullptr) return;
+  const Collectives::Overdue overdue = collectives_->FindOverdue(now, patience);
+  std::set<uint32_t> missing, here;
+  for (uint32_t unit : overdue.units)
+    missing.insert(InstanceOfReplica(unit / shape_.ipus_per_replica));
+  for (const auto& [key, entry] : members_) {
+    if (entry.left && missing.contains(key.first)) {
+      for (auto& call : FailLocked(absl::AbortedError(absl::StrCat(
+                                       Name(key.first), " left the job in the middle of it")),
+                                   false, key.first)) {
+        calls.push_back(std::move(call));
+      }
+      return;
+    }
+    if (entry.member.endpoint.empty()) here.insert(key.first);
+  }
+  if (!overdue.fresh) return;
+  const std::string text = WaitingText({missing.begin(), missing.end()});
+  for (uint32_t instance : here) Tell(instance, text, calls);
+}
+
+void Job::Tick(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout) {
+  Calls calls;
+  {
+    base::MutexLock lock(mutex_);
+    TickStarts(now, patience, join_timeout, calls);
+    TickMeetings(now, patience, calls);
+    TickCollectives(now, patience, calls);
+    for (const auto& [key, entry] : members_) {
+      if (entry.member.home && !entry.left)
+        calls.push_back([home = entry.member.home] { home->Alive(); });
+    }
+  }
+  CallAll(calls);
+}
+
+}  // namespace vpod::fabric
