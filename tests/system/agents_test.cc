@@ -31,6 +31,19 @@ std::string Losses(TestPod& pod, int instances, int replicas, int ipus = 1) {
   return Contents(file);
 }
 
+// Bits that all replicas received in every collective; fails the test when the job does.
+std::string Collectives(TestPod& pod, int instances, int replicas, int ipus) {
+  const std::string file = pod.directory() + "/results";
+  const Outcome outcome =
+      pod.Run({"poprun", "--num-instances", std::to_string(instances), "--num-replicas",
+               std::to_string(replicas), "--ipus-per-replica", std::to_string(ipus),
+               "collectives_job", "--ipus", std::to_string(ipus), "--results", file});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  std::string all;
+  for (int i = 0; i < instances; ++i) all += Contents(file + "." + std::to_string(i));
+  return all;
+}
+
 // The way in which processes exchange, as the agents' logs tell it.
 bool Logged(const TestPod& pod, const std::string& words) {
   for (const auto& entry : std::filesystem::directory_iterator(pod.home())) {
@@ -49,13 +62,16 @@ class AgentsTest : public ::testing::TestWithParam<std::string> {
  protected:
   // Losses of the layouts with one process for all machines.
   static std::string Reference(const Layout& layout) {
+    return Losses(OneProcess(), layout.instances, layout.replicas, layout.ipus);
+  }
+  static TestPod& OneProcess() {
     static TestPod* pod = [] {
       auto* one = new TestPod(16);
       one->CreatePartition("p16", 16);
       ::testing::AddGlobalTestEnvironment(new Owner(one));
       return one;
     }();
-    return Losses(*pod, layout.instances, layout.replicas, layout.ipus);
+    return *pod;
   }
 
  private:
@@ -78,6 +94,20 @@ TEST_P(AgentsTest, JobsAreIdenticalToThoseOfOneProcess) {
     EXPECT_FALSE(expected.empty());
     EXPECT_EQ(Losses(pod, layout.instances, layout.replicas, layout.ipus), expected);
     EXPECT_EQ(pod.AttachedIpus(), 0);
+  }
+  EXPECT_EQ(Logged(pod, "which exchange in shared memory"), GetParam() == "shm");
+  EXPECT_EQ(Logged(pod, "which exchange by messages"), GetParam() == "tcp");
+}
+
+TEST_P(AgentsTest, EveryCollectiveGivesTheBitsOfOneProcess) {
+  TestPod pod(16, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
+  pod.CreatePartition("p16", 16);
+  for (const Layout& layout : {Layout{1, 16, 1}, Layout{4, 16, 1}, Layout{2, 8, 2}}) {
+    SCOPED_TRACE(std::to_string(layout.instances) + " instances, " +
+                 std::to_string(layout.replicas) + " replicas of " + std::to_string(layout.ipus));
+    const std::string expected = Collectives(OneProcess(), 1, layout.replicas, layout.ipus);
+    EXPECT_NE(expected.find("ORTHOGONAL all-to-all"), std::string::npos);
+    EXPECT_EQ(Collectives(pod, layout.instances, layout.replicas, layout.ipus), expected);
   }
   EXPECT_EQ(Logged(pod, "which exchange in shared memory"), GetParam() == "shm");
   EXPECT_EQ(Logged(pod, "which exchange by messages"), GetParam() == "tcp");
