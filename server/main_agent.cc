@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/grpc_connect.h"
@@ -68,19 +69,14 @@ class Announcer {
 
  private:
   void Loop() {
-    bool reachable = true, registered = false;
+    grpc::StatusCode state = grpc::StatusCode::OK;
+    bool registered = false;
     auto stub = Connect();
     while (true) {
       // A process that hangs is silent.
       const grpc::Status status =
           agent_.gate().closed() ? grpc::Status::OK : Announce(*stub, registered);
-      if (status.ok() != reachable) {
-        reachable = status.ok();
-        spdlog::info("controller {}",
-                     reachable ? "reached"
-                               : absl::StrCat("lost: ", status.error_message(), ".",
-                                              base::TlsHint(tls_, status.error_message())));
-      }
+      if (std::exchange(state, status.error_code()) != status.error_code()) Log(status);
       // A channel that failed reconnects ever more rarely, a new one at once.
       if (!status.ok()) stub = Connect();
       const bool at_once = status.ok() && !registered && !agent_.gate().closed();
@@ -93,6 +89,20 @@ class Announcer {
     }
   }
 
+  void Log(const grpc::Status& status) const {
+    switch (status.error_code()) {
+      case grpc::StatusCode::OK:
+        return spdlog::info("controller reached");
+      case grpc::StatusCode::ALREADY_EXISTS:
+      case grpc::StatusCode::FAILED_PRECONDITION:
+      case grpc::StatusCode::RESOURCE_EXHAUSTED:
+        return spdlog::error("refused by the controller: {}", status.error_message());
+      default:
+        return spdlog::info("controller lost: {}.{}", status.error_message(),
+                            base::TlsHint(tls_, status.error_message()));
+    }
+  }
+
   grpc::Status Announce(vipuagent::VipuRegistry::Stub& stub, bool& registered) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
@@ -101,6 +111,8 @@ class Announcer {
       const grpc::Status status = stub.Register(&context, registration_, &reply);
       registered = status.ok();
       names_version_.clear();
+      // Another process has its machines: what runs on them here ends.
+      if (status.error_code() == grpc::StatusCode::ALREADY_EXISTS) Disown();
       return status;
     }
     vipuagent::HeartbeatRequest request;
@@ -114,6 +126,12 @@ class Announcer {
     registered = !reply.register_();
     if (status.ok() && registered && reply.names_version() != names_version_) TakeNames(reply);
     return status;
+  }
+
+  void Disown() {
+    vipuagent::ConfigureRequest nothing;
+    nothing.set_complete(true);
+    agent_.Configure(nothing).IgnoreError();  // nothing in it can be refused
   }
 
   void TakeNames(const vipuagent::HeartbeatReply& reply) {

@@ -1,5 +1,6 @@
 // vipu-server: the V-IPU controller.
 #include <grpcpp/grpcpp.h>
+#include <malloc.h>
 #include <pwd.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -168,6 +169,9 @@ absl::Status Serve(const ServerOptions& options) {
 }
 
 int Main(int argc, char** argv) {
+  // Hashing a key takes 16 MiB for a moment. Left alone, the allocator learns from that to keep as
+  // much for every thread.
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
   rpc::BlockStopSignals();
   const auto parsed = ParseServerOptions(argc, argv);
   if (!parsed.ok()) return Fail(parsed.status(), 2);

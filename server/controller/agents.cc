@@ -12,11 +12,6 @@
 namespace vpod::controller {
 namespace {
 
-absl::Status CheckAddress(const std::string& host, uint32_t port) {
-  if (!host.empty() && port >= 1 && port <= 65535) return absl::OkStatus();
-  return absl::InvalidArgumentError("An agent needs a host and a port of 1 to 65535.");
-}
-
 // Numeric addresses sort by number, before names.
 std::vector<uint64_t> SortKey(const std::string& host) {
   std::vector<uint64_t> key;
@@ -31,6 +26,12 @@ std::vector<uint64_t> SortKey(const std::string& host) {
 std::string ObjectOf(const std::string& id) { return absl::StrCat("agent ", id); }
 
 }  // namespace
+
+absl::Status CheckAddress(const std::string& host, uint32_t port) {
+  if (!host.empty() && host.size() <= 253 && port >= 1 && port <= 65535) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "An agent needs a host of at most 253 characters and a port of 1 to 65535.");
+}
 
 absl::Status Controller::CheckAddressFree(const std::string& host, uint32_t port) {
   const auto it = state_.agent_by_address.find(HostPort(host, port));

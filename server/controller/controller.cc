@@ -166,6 +166,7 @@ void Controller::Tick() {
       if (now - oldest.seen <= options_.agent_timeout) break;
       SetDown(oldest);
     }
+    ForgetStrangers();
     while (!pending_.empty() &&
            now - pending_.front()->pending_since > options_.partition_timeout) {
       SetState(*pending_.front(), vipuuser::PS_ERROR, Trouble::kTimeout,

@@ -60,6 +60,8 @@ class AgentGateway {
   // Brings a fault about.
   virtual absl::Status Inject(const std::string& endpoint,
                               const vipuagent::InjectRequest& request) = 0;
+  // The process is not known any more; drops what is kept to reach it.
+  virtual void Forget(const std::string& endpoint) = 0;
 };
 
 struct ControllerOptions {
@@ -74,6 +76,10 @@ struct ControllerOptions {
 class Controller {
  public:
   using Clock = controller::Clock;
+
+  // Machines that registered beyond the number of agents, and processes that were refused: twice a
+  // POD65536. Those that fall silent are forgotten.
+  static constexpr size_t kMaxStrangers = 32768;
 
   // Reads the state. The gateway outlives the controller; the store too.
   static absl::StatusOr<std::unique_ptr<Controller>> Create(Store* store, AgentGateway* gateway,
@@ -91,7 +97,8 @@ class Controller {
                                                                          const std::string& user);
 
   // --- Processes of agents ---
-  // FailedPrecondition for software of another minor version.
+  // Refused are software of another minor version, machines that another living process holds
+  // (FailedPrecondition), and more strangers than kMaxStrangers (ResourceExhausted).
   absl::Status Register(const vipuagent::RegisterRequest& request);
   vipuagent::HeartbeatReply Heartbeat(const vipuagent::HeartbeatRequest& request);
 
@@ -149,10 +156,10 @@ class Controller {
   void Tick();
 
  private:
-  // A process of another version that wanted to register.
+  // A process that wanted to register the machine in vain.
   struct Refused {
-    std::string boot_id;
     std::string reason;
+    Clock::time_point seen;
   };
   struct Removed {
     vipuuser::PartitionStatus status;
@@ -218,6 +225,17 @@ class Controller {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- Processes (registry.cc) ---
+  // Why the process may not register, if so.
+  absl::Status CheckClaims(const vipuagent::RegisterRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Has the log and the machines' agents tell of it.
+  void NoteRefusal(const vipuagent::RegisterRequest& request, const std::string& reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The process runs for the first time, or anew.
+  void Welcome(Process& process, const vipuagent::RegisterRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Silent processes whose machines nobody added, and refusals that are not asked for any more.
+  void ForgetStrangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetUp(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetDown(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes over which machines are unwell, and what follows for partitions.
@@ -273,5 +291,7 @@ class Controller {
 
 // Ids match [A-Za-z0-9][A-Za-z0-9._-]{0,62}: no blank and no bar, since scripts cut columns.
 absl::Status CheckId(absl::string_view id);
+// Whether an agent can be at the address.
+absl::Status CheckAddress(const std::string& host, uint32_t port);
 
 }  // namespace vpod::controller

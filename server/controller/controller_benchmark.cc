@@ -40,6 +40,7 @@ class ReadyAgents : public AgentGateway {
   absl::Status Inject(const std::string&, const vipuagent::InjectRequest&) override {
     return absl::OkStatus();
   }
+  void Forget(const std::string&) override {}
   absl::Status ResetMachine(const std::string&, const std::string&) override {
     return absl::OkStatus();
   }

@@ -50,6 +50,7 @@ class FakeGateway : public AgentGateway {
   absl::Status Inject(const std::string&, const vipuagent::InjectRequest&) override {
     return absl::OkStatus();
   }
+  void Forget(const std::string& endpoint) override { forgotten.push_back(endpoint); }
   absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override {
     resets.push_back(absl::StrCat(endpoint, " ", host));
     return reset_status;
@@ -71,6 +72,7 @@ class FakeGateway : public AgentGateway {
 
   std::deque<Call> calls;
   std::vector<std::string> resets;  // "endpoint host"
+  std::vector<std::string> forgotten;
   absl::Status reset_status;
 };
 

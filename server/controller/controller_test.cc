@@ -29,8 +29,10 @@ TEST(CheckId, RefusesWhatScriptsCannotCut) {
 TEST_F(ControllerTest, AgentsNeedAGoodIdHostAndPort) {
   EXPECT_EQ(Text(CreateAgent("a b", "10.1.2.1")),
             absl::StrCat("INVALID_ARGUMENT: Invalid id 'a b'", kIdRule));
-  constexpr char kText[] = "INVALID_ARGUMENT: An agent needs a host and a port of 1 to 65535.";
+  constexpr char kText[] =
+      "INVALID_ARGUMENT: An agent needs a host of at most 253 characters and a port of 1 to 65535.";
   EXPECT_EQ(Text(CreateAgent("ag1", "")), kText);
+  EXPECT_EQ(Text(CreateAgent("ag1", std::string(254, 'h'))), kText);
   EXPECT_EQ(Text(CreateAgent("ag1", "h", 0)), kText);
   EXPECT_EQ(Text(CreateAgent("ag1", "h", 65536)), kText);
   EXPECT_TRUE(controller_->ListAgents().empty());

@@ -38,6 +38,7 @@ class RandomWorld : public AgentGateway {
   absl::Status Inject(const std::string&, const vipuagent::InjectRequest&) override {
     return absl::OkStatus();
   }
+  void Forget(const std::string&) override {}
   absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override {
     if (!processes[endpoint].alive) return absl::UnavailableError("no connection");
     processes[endpoint].failed.erase(host);

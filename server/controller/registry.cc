@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "device/arch/topology.h"
+#include "device/base/status.h"
 #include "server/controller/controller.h"
 
 namespace vpod::controller {
@@ -44,6 +45,32 @@ void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
   machine.trouble = troubles.empty() ? "" : absl::StrCat(absl::StrJoin(troubles, ", "), ".");
 }
 
+absl::Status CheckText(absl::string_view field, absl::string_view text, size_t most) {
+  if (text.size() <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("Registration: ", field, " has ", text.size(), " bytes, at most ", most, "."));
+}
+
+// What is said is kept, so it is bounded.
+absl::Status CheckRegistration(const vipuagent::RegisterRequest& request) {
+  constexpr size_t kMaxName = 300, kMaxFabricAddress = 64 << 10;
+  VPOD_RETURN_IF_ERROR(CheckText("endpoint", request.endpoint(), kMaxName));
+  VPOD_RETURN_IF_ERROR(CheckText("boot_id", request.boot_id(), kMaxName));
+  VPOD_RETURN_IF_ERROR(CheckText("version", request.version(), kMaxName));
+  VPOD_RETURN_IF_ERROR(CheckText("metrics_endpoint", request.metrics_endpoint(), kMaxName));
+  VPOD_RETURN_IF_ERROR(CheckText("fabric_address", request.fabric_address(), kMaxFabricAddress));
+  if (request.endpoint().empty() || request.boot_id().empty() || request.machines().empty())
+    return absl::InvalidArgumentError("Registration: endpoint, boot_id and machines are needed.");
+  for (const vipuagent::Machine& machine : request.machines()) {
+    VPOD_RETURN_IF_ERROR(CheckAddress(machine.host(), machine.port()));
+    VPOD_RETURN_IF_ERROR(CheckText("data_ip", machine.data_ip(), kMaxName));
+    VPOD_RETURN_IF_ERROR(CheckText("board_type", machine.board_type(), kMaxName));
+    VPOD_RETURN_IF_ERROR(CheckText("clock", machine.clock(), kMaxName));
+    VPOD_RETURN_IF_ERROR(CheckText("network_interface", machine.network_interface(), kMaxName));
+  }
+  return absl::OkStatus();
+}
+
 // "agent ag0"; "agents of 127.0.0.1:4711" of a process with many.
 std::string ObjectOf(const Process& process) {
   if (process.machines.size() != 1) return absl::StrCat("agents of ", process.endpoint);
@@ -61,49 +88,83 @@ std::string StatusText(const Process& process, absl::string_view status) {
 
 }  // namespace
 
+absl::Status Controller::CheckClaims(const vipuagent::RegisterRequest& request) {
+  if (MinorVersion(request.version()) != MinorVersion(kVersion)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("Its software has version '", request.version(), "', the controller is ",
+                     kVersion, "; install ", MinorVersion(kVersion), " on both."));
+  }
+  size_t beyond_agents = state_.machines.size();
+  for (const vipuagent::Machine& description : request.machines()) {
+    const std::string address = HostPort(description.host(), description.port());
+    const auto it = state_.machines.find(address);
+    if (it == state_.machines.end()) {
+      ++beyond_agents;
+      continue;
+    }
+    const Process& holder = *it->second->process;
+    if (holder.up && holder.endpoint != request.endpoint()) {
+      return absl::AlreadyExistsError(absl::StrCat("Machine ", address,
+                                                   " is held by the living process at ",
+                                                   holder.endpoint, "; stop one of the two."));
+    }
+  }
+  beyond_agents -= std::min(beyond_agents, state_.agents.size());
+  if (beyond_agents <= kMaxStrangers) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("More than ", kMaxStrangers,
+                   " machines have registered that are no agents; add them with 'vipu-admin "
+                   "discover agents --add', or stop them."));
+}
+
+void Controller::NoteRefusal(const vipuagent::RegisterRequest& request, const std::string& reason) {
+  for (const vipuagent::Machine& machine : request.machines()) {
+    const std::string address = HostPort(machine.host(), machine.port());
+    const auto agent = state_.agent_by_address.find(address);
+    const bool is_agent = agent != state_.agent_by_address.end();
+    if (!is_agent && refused_.size() >= state_.agents.size() + kMaxStrangers) continue;
+    Refused& refused = refused_[address];
+    refused.seen = options_.now();
+    if (std::exchange(refused.reason, reason) == reason) continue;
+    events_.Add(Severity::kError,
+                is_agent ? absl::StrCat("agent ", agent->second->stored.id())
+                         : absl::StrCat("machine ", address),
+                absl::StrCat("refused: ", reason));
+  }
+}
+
+void Controller::Welcome(Process& process, const vipuagent::RegisterRequest& request) {
+  process.boot_id = request.boot_id();
+  process.fabric_address = request.fabric_address();
+  process.metrics_endpoint = request.metrics_endpoint();
+  process.confirmed.clear();
+  process.sequence = 0;
+  process.was_sent_all = false;
+  process.one_new_at_a_time = false;
+  state_.ForgetHealth(process);
+  // It knows nothing yet, and its peers do not know it.
+  for (const auto& [id, partition] : process.partitions) state_.Touch(*partition);
+  state_.dirty[process.endpoint] = &process;
+}
+
 absl::Status Controller::Register(const vipuagent::RegisterRequest& request) {
-  const bool fits = MinorVersion(request.version()) == MinorVersion(kVersion);
-  const std::string reason =
-      fits ? ""
-           : absl::StrCat("Its software has version '", request.version(), "', the controller is ",
-                          kVersion, "; install ", MinorVersion(kVersion), " on both.");
+  VPOD_RETURN_IF_ERROR(CheckRegistration(request));
   {
     base::MutexLock lock(mutex_);
-    for (const vipuagent::Machine& machine : request.machines()) {
-      const std::string address = HostPort(machine.host(), machine.port());
-      if (fits) {
-        refused_.erase(address);
-      } else if (Refused& refused = refused_[address]; refused.boot_id != request.boot_id()) {
-        refused = {request.boot_id(), reason};
-        const auto agent = state_.agent_by_address.find(address);
-        events_.Add(Severity::kError,
-                    agent == state_.agent_by_address.end()
-                        ? absl::StrCat("machine ", address)
-                        : absl::StrCat("agent ", agent->second->stored.id()),
-                    absl::StrCat("refused: ", reason));
-      }
+    if (absl::Status status = CheckClaims(request); !status.ok()) {
+      NoteRefusal(request, std::string(status.message()));
+      return status;
     }
-    if (!fits) return absl::FailedPreconditionError(reason);
+    for (const vipuagent::Machine& machine : request.machines())
+      refused_.erase(HostPort(machine.host(), machine.port()));
     const auto known = state_.processes.find(request.endpoint());
     Process& process =
         known != state_.processes.end() ? *known->second : state_.AddProcess(request.endpoint());
-    const bool is_new = known == state_.processes.end() || process.boot_id != request.boot_id();
+    const bool is_new = process.boot_id != request.boot_id();
     const bool was_up = process.up && !is_new;
     std::map<std::string, Partition*> affected;
     if (!was_up) affected = process.partitions;
-    if (is_new) {
-      process.boot_id = request.boot_id();
-      process.fabric_address = request.fabric_address();
-      process.metrics_endpoint = request.metrics_endpoint();
-      process.confirmed.clear();
-      process.sequence = 0;
-      process.was_sent_all = false;
-      process.one_new_at_a_time = false;
-      state_.ForgetHealth(process);
-      // It knows nothing yet, and its peers do not know it.
-      for (const auto& [id, partition] : process.partitions) state_.Touch(*partition);
-      state_.dirty[process.endpoint] = &process;
-    }
+    if (is_new) Welcome(process, request);
     state_.SetSeen(process, options_.now());
     affected.merge(state_.SetMachines(process, request.machines()));
     if (!was_up) events_.Add(Severity::kInfo, ObjectOf(process), StatusText(process, "Up"));
@@ -112,6 +173,20 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request) {
   }
   Reconcile();
   return absl::OkStatus();
+}
+
+void Controller::ForgetStrangers() {
+  for (Process* process : std::set(state_.silent)) {
+    const bool is_known =
+        std::any_of(process->machines.begin(), process->machines.end(),
+                    [](const Machine* machine) { return machine->agent != nullptr; });
+    if (is_known || process->in_flight || !process->partitions.empty()) continue;
+    gateway_->Forget(process->endpoint);
+    state_.RemoveProcess(*process);
+  }
+  std::erase_if(refused_, [&](const auto& entry) {
+    return options_.now() - entry.second.seen > options_.agent_timeout;
+  });
 }
 
 vipuagent::HeartbeatReply Controller::Heartbeat(const vipuagent::HeartbeatRequest& request) {
@@ -152,10 +227,7 @@ void Controller::SetDown(Process& process) {
   for (const Machine* machine : process.machines) {
     if (machine->agent != nullptr) state_.RefreshService(*machine->agent);
   }
-  if (process.machines.empty()) {
-    if (process.partitions.empty() && !process.in_flight) state_.RemoveProcess(process);
-    return;
-  }
+  if (process.machines.empty()) return;
   events_.Add(Severity::kWarning, ObjectOf(process), StatusText(process, "Down"));
   for (const auto& [id, partition] : std::map(process.partitions)) UpdateState(*partition);
 }

@@ -68,6 +68,111 @@ TEST_F(RegistryTest, AnotherMinorVersionIsRefusedAndTheAgentSaysWhy) {
   EXPECT_EQ(controller_->GetAgent("ag0")->status(), "Up");
 }
 
+TEST_F(RegistryTest, RegistrationsAreBounded) {
+  vipuagent::RegisterRequest good;
+  good.set_endpoint("process-1");
+  good.set_boot_id("boot-1");
+  good.set_version(kVersion);
+  good.add_machines()->set_host(Host(0));
+  good.mutable_machines(0)->set_port(8080);
+  vipuagent::RegisterRequest request = good;
+  request.set_version(std::string(301, '1'));
+  EXPECT_EQ(Text(controller_->Register(request)),
+            "INVALID_ARGUMENT: Registration: version has 301 bytes, at most 300.");
+  request = good;
+  request.clear_machines();
+  EXPECT_EQ(Text(controller_->Register(request)),
+            "INVALID_ARGUMENT: Registration: endpoint, boot_id and machines are needed.");
+  request = good;
+  request.mutable_machines(0)->set_port(70000);
+  EXPECT_EQ(controller_->Register(request).code(), absl::StatusCode::kInvalidArgument);
+  request = good;
+  request.mutable_machines(0)->set_board_type(std::string(1000, 'M'));
+  EXPECT_EQ(controller_->Register(request).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(controller_->DiscoverAgents(false, "")->empty());
+  EXPECT_TRUE(controller_->Register(good).ok());
+}
+
+TEST_F(RegistryTest, StrangersThatFallSilentAreForgotten) {
+  Register(0, 2, "process-1");
+  Register(2, 1, "process-2");
+  CreateAgents(0, 1);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(controller_->DiscoverAgents(false, "")->size(), 3u);
+  Advance(seconds(6));
+  EXPECT_EQ(controller_->DiscoverAgents(false, "")->size(),
+            2u);  // those of a process with an agent
+  EXPECT_EQ(gateway_.forgotten, (std::vector<std::string>{"process-2"}));
+  EXPECT_EQ(controller_->GetAgent("ag0")->status(), "Down");
+  vipuagent::HeartbeatRequest late;
+  late.set_endpoint("process-2");
+  late.set_boot_id("boot-1");
+  EXPECT_TRUE(controller_->Heartbeat(late).register_());
+  ASSERT_TRUE(controller_->RemoveAgent("ag0", "root").ok());
+  controller_->Tick();
+  EXPECT_TRUE(controller_->DiscoverAgents(false, "")->empty());
+}
+
+TEST_F(RegistryTest, TooManyStrangersAreRefused) {
+  vipuagent::RegisterRequest request;
+  request.set_endpoint("process-1");
+  request.set_boot_id("boot-1");
+  request.set_version(kVersion);
+  for (size_t i = 0; i < Controller::kMaxStrangers; ++i) {
+    vipuagent::Machine* machine = request.add_machines();
+    machine->set_host(absl::StrCat("m", i));
+    machine->set_port(8080);
+  }
+  ASSERT_TRUE(controller_->Register(request).ok());
+  ASSERT_TRUE(controller_->Register(request).ok());  // the same again
+  request.clear_machines();
+  request.set_endpoint("process-2");
+  request.add_machines()->set_host("another");
+  request.mutable_machines(0)->set_port(8080);
+  EXPECT_EQ(Text(controller_->Register(request)),
+            "RESOURCE_EXHAUSTED: More than 32768 machines have registered that are no agents; add "
+            "them with 'vipu-admin discover agents --add', or stop them.");
+  ASSERT_TRUE(CreateAgent("ag0", "m0").ok());
+  EXPECT_TRUE(controller_->Register(request).ok());
+}
+
+TEST_F(RegistryTest, AMachineOfALivingProcessIsNotTakenOver) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  vipuagent::RegisterRequest request;
+  request.set_endpoint("process-2");
+  request.set_boot_id("boot-2");
+  request.set_version(kVersion);
+  request.add_machines()->set_host(Host(0));
+  request.mutable_machines(0)->set_port(8080);
+  constexpr char kReason[] =
+      "Machine 10.1.2.1:8080 is held by the living process at process-1; stop one of the two.";
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Text(controller_->Register(request)), absl::StrCat("ALREADY_EXISTS: ", kReason));
+    Advance(seconds(1));
+    Heartbeat();
+  }
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(controller_->GetAgent("ag0")->status(), "Up");
+  EXPECT_EQ(controller_->GetAgent("ag0")->error(), kReason);
+  EXPECT_EQ(EventsOf("agent ag0").back(), absl::StrCat("refused: ", kReason));
+  EXPECT_EQ(EventsOf("agent ag0").size(), 2u);
+  for (int i = 0; i < 6; ++i) {
+    Advance(seconds(1));
+    Heartbeat();
+  }
+  EXPECT_EQ(controller_->GetAgent("ag0")->error(), "");  // it does not ask any more
+  Advance(seconds(6));
+  EXPECT_TRUE(controller_->Register(request).ok());  // the former is silent
+  gateway_.ConfirmAll();
+  EXPECT_EQ(controller_->GetPartitionConfig("p1", 0)->devices(0).endpoint(), "process-2");
+  vipuagent::HeartbeatRequest late;
+  late.set_endpoint("process-1");
+  late.set_boot_id("boot-1");
+  controller_->Tick();
+  EXPECT_TRUE(controller_->Heartbeat(late).register_());  // and is refused
+}
+
 TEST_F(RegistryTest, DiscoveryAddsAllMachinesThatAreNoAgents) {
   Register(0, 12);
   ASSERT_TRUE(CreateAgent("ag1", Host(0)).ok());

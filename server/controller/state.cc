@@ -324,6 +324,7 @@ void State::RemovePartition(Partition& partition) {
 Process& State::AddProcess(const std::string& endpoint) {
   auto& process = processes[endpoint] = std::make_unique<Process>();
   process->endpoint = endpoint;
+  silent.insert(process.get());
   return *process;
 }
 
@@ -333,6 +334,7 @@ void State::SetSeen(Process& process, Clock::time_point now) {
     processes_by_age.splice(processes_by_age.end(), processes_by_age, process.by_age);
   } else {
     process.up = true;
+    silent.erase(&process);
     process.by_age = processes_by_age.insert(processes_by_age.end(), &process);
   }
 }
@@ -340,6 +342,7 @@ void State::SetSeen(Process& process, Clock::time_point now) {
 void State::SetSilent(Process& process) {
   process.up = false;
   processes_by_age.erase(process.by_age);
+  silent.insert(&process);
 }
 
 void State::ForgetHealth(Process& process) {
@@ -403,6 +406,9 @@ std::map<std::string, Partition*> State::SetMachines(
 
 void State::RemoveProcess(Process& process) {
   if (process.up) processes_by_age.erase(process.by_age);
+  silent.erase(&process);
+  for (const Machine* machine : process.machines)
+    machines.erase(HostPort(machine->description.host(), machine->description.port()));
   dirty.erase(process.endpoint);
   processes.erase(std::string(process.endpoint));
 }

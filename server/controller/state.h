@@ -136,6 +136,7 @@ class State {
   std::unordered_map<std::string, std::unique_ptr<Machine>> machines;  // by host:port
   std::map<std::string, std::unique_ptr<Process>> processes;           // by endpoint
   std::list<Process*> processes_by_age;   // those that are up, longest silent first
+  std::set<Process*> silent;              // those that are not up
   std::map<std::string, Process*> dirty;  // those that have to be told something
   std::unordered_map<std::string, Agent*> agent_by_address;  // host:port
 
@@ -166,7 +167,7 @@ class State {
   // is known of the health of those that it had stays.
   std::map<std::string, Partition*> SetMachines(
       Process& process, const google::protobuf::RepeatedPtrField<vipuagent::Machine>& descriptions);
-  // The process has no machines any more.
+  // The process and its machines, for which no agent stands, are forgotten.
   void RemoveProcess(Process& process);
   // Has the room of the agent's allocation follow its process's liveness and its machine's health.
   void RefreshService(const Agent& agent);

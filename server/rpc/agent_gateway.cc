@@ -125,4 +125,9 @@ absl::Status GrpcAgentGateway::Inject(const std::string& endpoint,
   return impl_->Ask(endpoint, &vipuagent::VipuAgent::Stub::Inject, request, &reply);
 }
 
+void GrpcAgentGateway::Forget(const std::string& endpoint) {
+  base::MutexLock lock(impl_->mutex);
+  impl_->stubs.erase(endpoint);
+}
+
 }  // namespace vpod::rpc

@@ -27,6 +27,7 @@ class GrpcAgentGateway : public controller::AgentGateway {
       const std::string& endpoint, const vipuagent::TestLinkRequest& request) override;
   absl::Status Inject(const std::string& endpoint,
                       const vipuagent::InjectRequest& request) override;
+  void Forget(const std::string& endpoint) override;
   // Cancels what is under way and waits for it; later calls are dropped.
   void Stop();
 

@@ -233,6 +233,26 @@ TEST_F(FaultAgentsTest, ASecondAgentAtAnAddressIsRefused) {
   ExpectMineWorks();
 }
 
+TEST_F(FaultAgentsTest, ASecondProcessThatClaimsAMachineIsRefused) {
+  const auto agents = client_->ListAgents();
+  ASSERT_TRUE(agents.ok());
+  const auto second =
+      pod_.Start({"vipu-agent", "--host", agents->front().host(), "--listen", "127.0.0.1:0",
+                  "--controller", "127.0.0.1:" + std::to_string(pod_.port())});
+  const std::string address = agents->front().host() + ":" + std::to_string(agents->front().port());
+  EXPECT_TRUE(Within(kSoon, [&] {
+    return second->Err().find("refused by the controller: Machine " + address +
+                              " is held by the living process at ") != std::string::npos;
+  })) << second->Err();
+  const auto told = client_->GetAgent(ids_[0]);
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_NE(told->error().find(address), std::string::npos) << told->error();
+  EXPECT_EQ(AgentStatus(ids_[0]), "Up");
+  ExpectMineWorks();
+  second->Signal(SIGTERM);
+  EXPECT_EQ(second->Wait(kSoon).code, 0);
+}
+
 TEST_F(FaultAgentsTest, AnAgentOfAnotherVersionIsRefused) {
   const auto registry = vipuagent::VipuRegistry::NewStub(grpc::CreateChannel(
       "127.0.0.1:" + std::to_string(pod_.port()), grpc::InsecureChannelCredentials()));
