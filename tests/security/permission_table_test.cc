@@ -171,6 +171,37 @@ TEST_F(PermissionTableTest, ListsAndKeysAreForThoseWhoMayUseThem) {
   EXPECT_EQ(key("root"), "");
 }
 
+TEST_F(PermissionTableTest, UsersOfOneAllocationTakeNoIpusOfAnother) {
+  pod_->EnsurePartition();
+  const auto create = [&](const std::string& user, const auto& set_place) {
+    vipu::Client client(pod_->ConfigOf(user), std::chrono::seconds(20));
+    vipuuser::CreatePartitionRequest request;
+    request.mutable_requirements()->set_id("p3");
+    request.mutable_requirements()->set_size(1);
+    set_place(*request.mutable_requirements());
+    return std::string(client.CreatePartition(request).message());
+  };
+  // Both clusters have one allocation, of their own name.
+  const auto in_a1 = [](auto& wanted) { wanted.set_allocation_id("a1"); };
+  const auto in_a2 = [](auto& wanted) { wanted.set_allocation_id("a2"); };
+  const auto in_cluster_a2 = [](auto& wanted) { wanted.set_cluster_id("a2"); };
+  EXPECT_EQ(create("alice", in_a2), "User alice may not use allocation a2.");
+  EXPECT_EQ(create("bob", in_cluster_a2), "User bob may use no allocation of cluster a2.");
+  EXPECT_EQ(create("eve", in_a1), "User eve may not use allocation a1.");
+  vipu::Client alice(pod_->ConfigOf("alice"), std::chrono::seconds(20));
+  vipuuser::UpdatePartitionRequest moved;
+  moved.mutable_requirements()->set_id("p1");
+  moved.mutable_requirements()->set_allocation_id("a2");
+  EXPECT_EQ(alice.UpdatePartition(moved).message(), "User alice may not use allocation a2.");
+  vipu::Client root(pod_->ConfigOf("root"), std::chrono::seconds(20));
+  const auto partitions = root.ListPartitions();
+  ASSERT_TRUE(partitions.ok()) << partitions.status();
+  ASSERT_EQ(partitions->size(), 1u);
+  EXPECT_EQ(partitions->front().requirements().allocation_id(), "a1");
+  EXPECT_EQ(create("eve", in_a2), "");  // it is not the request that is wrong
+  EXPECT_TRUE(root.RemovePartition("p3").ok());
+}
+
 TEST_F(PermissionTableTest, UsersWorkWithTheToolsAndStrangersAreTold) {
   pod_->EnsurePartition();
   const Outcome info = pod_->RunAs("alice", {"vipu", "get", "partition", "p1"});
