@@ -1,9 +1,13 @@
 // Links of a POD: what tools show of them, traffic tests on them, and faults.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "device/arch/topology.h"
 #include "tests/support/pod.h"
 
 namespace vpod::testing {
@@ -76,6 +80,77 @@ TEST(LinksTest, GwLinksCarryDataBetweenRacks) {
   for (size_t at = 0; (at = both.out.find(": passed (", at)) != std::string::npos; ++at) ++passed;
   EXPECT_GE(passed, 4u) << both.out;
   EXPECT_FALSE(absl::StrContains(both.out, "failed")) << both.out;
+}
+
+// --- test cluster ---
+
+// "ag5 IPU2.NLC_W_0A"
+std::string NameOf(const arch::LinkEnd& end) {
+  return absl::StrCat("ag", end.machine, " ", arch::PortName(end.port));
+}
+
+// The links that `test cluster` finds wrong; the exit code must tell the same.
+std::set<std::string> BadLinks(TestPod& pod, const std::string& cluster) {
+  const Outcome tested = pod.Run({"vipu-admin", "test", "cluster", cluster, "--showjson"});
+  const json rows = json::parse(tested.out, nullptr, false);
+  EXPECT_EQ(rows.size(), 6u) << tested.out << tested.err;
+  std::set<std::string> links;
+  for (const json& row : rows) {
+    for (const std::string failure : row["failures"])
+      links.insert(failure.substr(0, failure.find(':')));
+  }
+  EXPECT_EQ(tested.code, links.empty() ? 0 : 1) << tested.err;
+  return links;
+}
+
+void Inject(TestPod& pod, const arch::LinkEnd& end, const std::vector<std::string>& fault) {
+  std::vector<std::string> words = {"vipu-admin", "inject", "agent",
+                                    absl::StrCat("ag", end.machine)};
+  words.insert(words.end(), {"--link", arch::PortName(end.port), "--fault"});
+  words.insert(words.end(), fault.begin(), fault.end());
+  const Outcome injected = pod.Run(words);
+  EXPECT_EQ(injected.code, 0) << injected.err;
+}
+
+void Reset(TestPod& pod, uint32_t machine) {
+  const Outcome reset = pod.Run({"vipu-admin", "reset", "agent", absl::StrCat("ag", machine)});
+  EXPECT_EQ(reset.code, 0) << reset.err;
+}
+
+// Links in turn, cut at one end or the other, are found, and nothing else is; the names are those
+// of the end that comes first. Every 13th link is tried, so that all kinds are and all machines'
+// turn comes; VPOD_TEST_EVERY_LINK=1 tries all 352.
+TEST(LinksTest, ClusterTestNamesEveryLinkOfAPod64ThatIsDown) {
+  TestPod pod(64);
+  EXPECT_EQ(BadLinks(pod, "c64"), std::set<std::string>{});
+  const arch::ClusterShape shape = *arch::MakeShape(16, 1, "torus", "none");
+  const size_t step = std::getenv("VPOD_TEST_EVERY_LINK") == nullptr ? 13 : 1;
+  size_t links = 0, tried = 0;
+  for (uint32_t machine = 0; machine < shape.machines; ++machine) {
+    arch::ForEachPort(shape, machine, [&](const arch::Link& link) {
+      if (!link.named_from_near() || links++ % step != 0) return;
+      const arch::LinkEnd& cut = ++tried % 2 == 0 ? link.far : link.near;
+      Inject(pod, cut, {"link-down"});
+      EXPECT_EQ(BadLinks(pod, "c64"), std::set<std::string>{NameOf(link.near)});
+      Reset(pod, cut.machine);
+    });
+  }
+  EXPECT_EQ(links, 352u);
+  EXPECT_EQ(BadLinks(pod, "c64"), std::set<std::string>{});
+}
+
+TEST(LinksTest, ClusterTestNamesLinksWithErrorsAndSwappedCables) {
+  TestPod pod(16, {"--agents", "processes"});
+  // One inside a machine, one between two.
+  for (const char* name : {"IPU2.NLC_W_0B", "IPU1.NLC_W_0A"}) {
+    Inject(pod, {1, *arch::FindPort(name)}, {"link-errors", "--rate", "5"});
+    EXPECT_EQ(BadLinks(pod, "c16"), std::set<std::string>{absl::StrCat("ag1 ", name)});
+    Reset(pod, 1);
+  }
+  Inject(pod, {1, *arch::FindPort("IPU1.NLC_W_0A")}, {"cable-swapped"});
+  EXPECT_EQ(BadLinks(pod, "c16"), std::set<std::string>{"ag1 IPU1.NLC_W_0A"});
+  Reset(pod, 1);
+  EXPECT_EQ(BadLinks(pod, "c16"), std::set<std::string>{});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <tuple>
 
 #include "tests/support/hosts.h"
 
@@ -26,13 +27,44 @@ std::string Contents(const std::string& path) {
 class MultiHostTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    hosts_ = std::make_unique<TestHosts>(4);
+    hosts_ = std::make_unique<TestHosts>(kMachines);
     if (!hosts_->error().empty()) GTEST_SKIP() << hosts_->error();
   }
   void CreatePartition(const Words& options) {
     const Outcome created = hosts_->Login(Words{"vipu-admin", "create", "partition"} + options);
     ASSERT_EQ(created.code, 0) << created.err;
   }
+  // A job over all hosts used TCP, not by accident shared memory.
+  void ExpectMessages() {
+    for (int machine = 1; machine <= kMachines; ++machine) {
+      const std::string log = hosts_->AgentLog(machine);
+      EXPECT_NE(log.find("4 processes, which exchange by messages"), std::string::npos);
+      EXPECT_EQ(log.find("shared memory"), std::string::npos);
+    }
+  }
+  // Bits that all replicas receive in every collective, of a job that `poprun` starts from login.
+  std::string Collectives(const Words& poprun, int instances, int ipus) {
+    const std::string file = hosts_->pod().directory() + "/results";
+    const Outcome outcome = hosts_->Login(poprun + CollectivesJob(ipus, file));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::string results;
+    for (int i = 0; i < instances; ++i) results += Contents(file + "." + std::to_string(i));
+    EXPECT_NE(results.find("ALL SUM all-reduce"), std::string::npos);
+    return results;
+  }
+  static std::string LocalCollectives(TestPod& local, int replicas, int ipus) {
+    const std::string file = local.directory() + "/results";
+    const Outcome outcome =
+        local.Run(Words{"poprun", "--num-instances", "1", "--num-replicas",
+                        std::to_string(replicas), "--ipus-per-replica", std::to_string(ipus)} +
+                  CollectivesJob(ipus, file));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return Contents(file + ".0");
+  }
+  static Words CollectivesJob(int ipus, const std::string& results) {
+    return {"collectives_job", "--ipus", std::to_string(ipus), "--results", results};
+  }
+  static constexpr int kMachines = 4;
   std::unique_ptr<TestHosts> hosts_;
 };
 
@@ -64,12 +96,84 @@ TEST_F(MultiHostTest, JobsAreIdenticalToThoseOfALocalPod) {
     EXPECT_FALSE(Contents(here).empty());
     EXPECT_EQ(Contents(there), Contents(here));
   }
-  // Not by shared memory, by accident.
-  for (int machine = 1; machine <= 4; ++machine) {
-    EXPECT_NE(hosts_->AgentLog(machine).find("4 processes, which exchange by messages"),
-              std::string::npos);
-    EXPECT_EQ(hosts_->AgentLog(machine).find("shared memory"), std::string::npos);
+  ExpectMessages();
+}
+
+TEST_F(MultiHostTest, CollectivesGiveTheBitsOfALocalPod) {
+  TestPod local(16);
+  local.CreatePartition("p16", 16);
+  CreatePartition({"p16", "--size", "16", "--reconfigurable"});
+  for (const auto& [instances, replicas, ipus] :
+       {std::tuple(4, 16, 1), std::tuple(2, 8, 2), std::tuple(2, 2, 8)}) {
+    SCOPED_TRACE(std::to_string(instances) + " instances, " + std::to_string(replicas) +
+                 " replicas of " + std::to_string(ipus));
+    EXPECT_EQ(Collectives(hosts_->Poprun(instances, replicas, ipus), instances, ipus),
+              LocalCollectives(local, replicas, ipus));
   }
+  ExpectMessages();
+}
+
+TEST_F(MultiHostTest, TrafficTestsPassOverHosts) {
+  const Outcome tested = hosts_->Login({"vipu-admin", "test", "cluster", "hosts"});
+  EXPECT_EQ(tested.code, 0) << tested.out << tested.err;
+  EXPECT_NE(tested.out.find("All cables found where expected"), std::string::npos) << tested.out;
+  CreatePartition({"p16", "--size", "16", "--reconfigurable"});
+  const Outcome links = hosts_->Login({"gc-links"});
+  EXPECT_EQ(links.code, 0) << links.err;
+  EXPECT_NE(links.out.find("overall_result: passed"), std::string::npos) << links.out;
+  const Outcome all = hosts_->Login({"gc-iputraffictest", "--all-links", "-i", "2"});
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_NE(all.out.find("errors: 0\n"), std::string::npos) << all.out;
+  for (const char* device : {"0", "7", "8", "13"}) {
+    const Outcome host =
+        hosts_->Login({"gc-hosttraffictest", "-d", device, "--iterations", "1000"});
+    EXPECT_EQ(host.code, 0) << device << ": " << host.err;
+  }
+  ExpectMessages();
+}
+
+TEST_F(MultiHostTest, ALinkThatIsDownBetweenHostsIsNamed) {
+  const Outcome injected = hosts_->Login(
+      {"vipu-admin", "inject", "agent", "ag3", "--fault", "link-down", "--link", "IPU1.NLC_W_0A"});
+  ASSERT_EQ(injected.code, 0) << injected.err;
+  const Outcome tested = hosts_->Login({"vipu-admin", "test", "cluster", "hosts"});
+  EXPECT_EQ(tested.code, 1) << tested.out << tested.err;
+  EXPECT_NE(tested.out.find("Cabling: ag3 IPU1.NLC_W_0A: "), std::string::npos) << tested.out;
+  EXPECT_NE(tested.out.find("Traffic: ag3 IPU1.NLC_W_0A: "), std::string::npos) << tested.out;
+}
+
+// Two racks of two hosts, a process for each GCD.
+TEST_F(MultiHostTest, GwLinksCarryDataBetweenRacks) {
+  for (const Words& words : {Words{"remove", "cluster", "hosts"},
+                             Words{"create", "cluster", "racks", "--agents", "ag1,ag2,ag3,ag4",
+                                   "--num-ipulinkdomains", "2", "--cluster-topology", "looped"},
+                             Words{"create", "partition", "p16", "--size", "16", "--num-gcds", "2",
+                                   "--gw-routing", "ring"}}) {
+    const Outcome done = hosts_->Login(Words{"vipu-admin"} + words);
+    ASSERT_EQ(done.code, 0) << done.err;
+  }
+  const auto test = [&](const std::string& gcd) {
+    return hosts_->StartOn("login", {"env", "IPUOF_VIPU_API_GCD_ID=" + gcd, "gc-gwlinkstraffictest",
+                                     "--iterations", "3"});
+  };
+  const auto first = test("0"), second = test("1");
+  for (const auto& each : {first.get(), second.get()}) {
+    const Outcome outcome = each->Wait();
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find(": passed ("), std::string::npos) << outcome.out;
+    EXPECT_EQ(outcome.out.find("failed"), std::string::npos) << outcome.out;
+  }
+  // Collectives on two levels: within the racks and between them.
+  TestPod local(16);
+  local.CreatePartition("p16", 16);
+  EXPECT_EQ(Collectives(hosts_->Poprun(2, 16, 1, "h1,h3") +
+                            Words{"--num-ilds", "2", "--update-partition=yes"},
+                        2, 1),
+            LocalCollectives(local, 16, 1));
+  ExpectMessages();
+  const Outcome tested = hosts_->Login({"vipu-admin", "test", "cluster", "racks", "--force"});
+  EXPECT_EQ(tested.code, 0) << tested.out << tested.err;
+  EXPECT_NE(tested.out.find("All GW-Links carry data"), std::string::npos) << tested.out;
 }
 
 TEST_F(MultiHostTest, TrainingIsIdenticalToALocalPod) {

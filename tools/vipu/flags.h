@@ -96,7 +96,7 @@ inline constexpr Flag kFault{"fault",
                              "memory-parity|agent-hang",
                              "what to break, see below"};
 inline constexpr Flag kClear{"clear", "", "end the faults of the agent, or only those of --link"};
-inline constexpr Flag kLink{"link", "<link>", "link by its name in gc-links, e.g. NLC_E_0"};
+inline constexpr Flag kLink{"link", "<link>", "link by its name in gc-links, e.g. IPU3.NLC_E_0A"};
 inline constexpr Flag kIpu{"ipu", "<n>", "IPU by its PCIe id, 0 to 3"};
 inline constexpr Flag kError{"error", "<name>", "bit of the error status, e.g. IPUSOFTERR"};
 inline constexpr Flag kRate{"rate", "<x>", "correctable errors per GB"};
