@@ -103,7 +103,8 @@ void Collectives::Run(const MeetingKey& key, Collective collective, Completed do
   OperationPtr operation;
   absl::Status refusal, difference;
   bool all_ready = false;
-  std::vector<size_t> complete;  // pieces of ours whose partial results have come already
+  const bool by_messages = !shared_memory() && IsReduction(collective.kind);
+  std::vector<size_t> complete;  // pieces of which we have all that others send us
   {
     base::MutexLock lock(mutex_);
     refusal = failure_;
@@ -113,14 +114,14 @@ void Collectives::Run(const MeetingKey& key, Collective collective, Completed do
       operation->clock = std::max(operation->clock, collective.clock);
       operation->pieces =
           CutIntoPieces(collective.kind, collective.root, collective.tensors, dealing);
+      for (size_t site : sites) operation->relays.Add(site, options_.sites[site].domain);
       operation->sites = std::move(sites);
       operation->collective = std::move(collective);
       operation->done = std::move(done);
       operation->since = Clock::now();
       for (size_t piece = 0; piece < operation->pieces.size(); ++piece) {
-        if (!operation->Owns(options_.here, piece)) continue;
-        ++operation->own_pieces;
-        if (operation->partials[piece].size() == operation->others()) complete.push_back(piece);
+        if (operation->Owns(options_.here, piece)) ++operation->own_pieces;
+        if (by_messages && operation->HasPartials(options_.here, piece)) complete.push_back(piece);
       }
       // Shared memory: our pieces, and that the others are through with theirs.
       operation->remaining = shared_memory() ? 2 : CountMessageWork(*operation);
@@ -133,14 +134,7 @@ void Collectives::Run(const MeetingKey& key, Collective collective, Completed do
   for (size_t site : operation->sites) {
     if (site != options_.here) Tell(site, HeaderFor(*operation, kReady));
   }
-  if (!shared_memory() && IsReduction(operation->collective->kind)) {
-    for (size_t piece = 0; piece < operation->pieces.size(); ++piece) {
-      if (operation->Owns(options_.here, piece)) continue;
-      options_.compute(
-          [self = shared_from_this(), operation, piece] { self->SendPartials(operation, piece); });
-    }
-    for (size_t piece : complete) PostCombine(operation, piece);
-  }
+  for (size_t piece : complete) PostReduce(operation, piece);
   if (all_ready) Start(operation);
 }
 

@@ -2,7 +2,8 @@
 // each, which then hands them to those that need them. On one host the pieces are read and written
 // where they lie, in shared segments; otherwise results travel through the transport, and before
 // them partial results: each process reduces its own replicas as far as they make up whole nodes of
-// the canonical tree (tree_reduce.h). Either way the bits are those of one process.
+// the canonical tree (tree_reduce.h). Between IPU-Link domains these are combined on the way
+// (relays.h). Either way the bits are those of one process.
 #pragma once
 
 #include <chrono>
@@ -26,6 +27,7 @@ namespace vpod::fabric {
 struct Site {
   std::string address;          // of its transport
   std::vector<uint32_t> units;  // global, ascending
+  uint32_t domain = 0;          // IPU-Link domain of its IPUs
 };
 
 // One end of a copy between units on two processes.
@@ -80,6 +82,7 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
  private:
   struct Operation;
   struct Header;
+  struct Source;
   using OperationPtr = std::shared_ptr<Operation>;
   using Buffer = std::shared_ptr<std::vector<std::byte>>;
 
@@ -106,9 +109,13 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
 
   // collectives_messages.cc
   size_t CountMessageWork(const Operation& operation) const;
-  void SendPartials(const OperationPtr& operation, size_t piece);
-  void PostCombine(const OperationPtr& operation, size_t piece);
-  void Combine(const OperationPtr& operation, size_t piece);
+  std::vector<TreeNode> NodesSent(const Operation& operation, size_t site, size_t piece) const;
+  void PostReduce(const OperationPtr& operation, size_t piece);
+  void Reduce(const OperationPtr& operation, size_t piece);
+  absl::StatusOr<std::vector<Source>> SourcesOf(const OperationPtr& operation, size_t piece);
+  void SendPartials(const OperationPtr& operation, size_t piece,
+                    const std::vector<Source>& sources);
+  void Combine(const OperationPtr& operation, size_t piece, const std::vector<Source>& sources);
   void CopyAndSend(const OperationPtr& operation, size_t piece);
   void SendResult(const OperationPtr& operation, size_t piece, absl::Span<const std::byte> result,
                   Buffer buffer);

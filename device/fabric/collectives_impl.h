@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/fabric/collectives.h"
+#include "device/fabric/relays.h"
 
 namespace vpod::fabric {
 
@@ -39,6 +40,7 @@ struct Collectives::Operation {
   Clock::time_point since;
   bool noticed = false;
   std::vector<size_t> sites;  // that take part, ascending
+  Relays relays;              // between them
   std::vector<Piece> pieces;
   std::atomic<size_t> remaining = 0;   // things to wait for
   std::atomic<size_t> own_pieces = 0;  // in shared memory
@@ -57,9 +59,27 @@ struct Collectives::Operation {
   bool Owns(size_t site, size_t piece) const {
     return piece < pieces.size() && sites[pieces[piece].owner] == site;
   }
-  // Whether a site receives what another one computed.
+  size_t Owner(size_t piece) const { return sites[pieces[piece].owner]; }
+  // Whom a site hands its partial results to, and who hands theirs to it.
+  size_t Above(size_t site, size_t piece) const { return relays.Above(site, Owner(piece), piece); }
+  std::vector<size_t> Below(size_t site, size_t piece) const {
+    return relays.Below(site, Owner(piece), piece);
+  }
+  // Whether all who hand their partial results to a site have done so.
+  bool HasPartials(size_t site, size_t piece) {
+    return partials[piece].size() == Below(site, piece).size();
+  }
+  // Whether a site receives what another one computed, from whom, and whom it sends it to.
   bool Receives(size_t site, size_t piece) const {
     return !Owns(site, piece) && (pieces[piece].to == kAll || sites[pieces[piece].to] == site);
+  }
+  size_t ResultFrom(size_t site, size_t piece) const {
+    return pieces[piece].to == kAll ? Above(site, piece) : Owner(piece);
+  }
+  std::vector<size_t> ResultTo(size_t site, size_t piece) const {
+    if (pieces[piece].to == kAll) return Below(site, piece);
+    const size_t to = sites[pieces[piece].to];
+    return Owns(site, piece) && site != to ? std::vector<size_t>{to} : std::vector<size_t>{};
   }
 };
 

@@ -1,6 +1,7 @@
-// Collectives by messages. Reductions: every site sends its partial results of a piece to the
-// piece's owner, which combines them and sends the result. Copies: the owner, which has the source,
-// sends when all are there.
+// Collectives by messages. Reductions: every site sends its partial results of a piece towards the
+// piece's owner, which combines them and sends the result; relays on the way (relays.h) combine
+// what they pass on and distribute the result. Copies: the owner, which has the source, sends when
+// all are there.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -67,8 +68,29 @@ void Scatter(const Collective& collective, const ReplicaGroup& group, const Piec
 
 }  // namespace
 
-// Our pieces computed and sent, our partial results of the other pieces sent, their results here,
-// and that all have come.
+// A subtree of a piece's reduction that this site has: leaves of its own, or what another sent.
+struct Collectives::Source {
+  TreeNode node;
+  size_t first_local = 0;       // place of the first leaf among the replicas here
+  Buffer message;               // null: leaves of our own
+  std::vector<size_t> offsets;  // in the message, by span
+
+  Subtree Of(const Collective& collective, const Piece& piece, size_t span) const {
+    const CollectiveTensor& tensor = collective.tensors[piece.spans[span].tensor];
+    if (message != nullptr) {
+      return {node,
+              {message->data() + offsets[span]},
+              PartialLayout::SentElement(node, tensor),
+              piece.spans[span].in_begin};
+    }
+    Subtree subtree{node, {}, tensor.in, 0};
+    for (size_t i = 0; i < node.size(); ++i)
+      subtree.leaves.push_back(collective.arenas[first_local + i] + tensor.in_offset);
+    return subtree;
+  }
+};
+
+// Every piece reduced or copied as far as it is for us to do, results here, and that all have come.
 size_t Collectives::CountMessageWork(const Operation& operation) const {
   const bool reduction = IsReduction(operation.collective->kind);
   size_t work = 1;
@@ -80,46 +102,100 @@ size_t Collectives::CountMessageWork(const Operation& operation) const {
   return work;
 }
 
-void Collectives::SendPartials(const OperationPtr& operation, size_t index) {
+// The nodes whose results a site sends to the one above: of its own members and of those below.
+std::vector<TreeNode> Collectives::NodesSent(const Operation& operation, size_t site,
+                                             size_t piece) const {
+  std::vector<bool> members = MembersOf(site, operation.key);
+  for (size_t below : operation.Below(site, piece)) {
+    const std::vector<bool> more = MembersOf(below, operation.key);
+    for (size_t i = 0; i < more.size(); ++i) members[i] = members[i] || more[i];
+  }
+  return MaximalNodes(members);
+}
+
+void Collectives::PostReduce(const OperationPtr& operation, size_t piece) {
+  options_.compute(
+      [self = shared_from_this(), operation, piece] { self->Reduce(operation, piece); });
+}
+
+void Collectives::Reduce(const OperationPtr& operation, size_t piece) {
+  const auto sources = SourcesOf(operation, piece);
+  if (!sources.ok()) return options_.fail(sources.status());
+  if (operation->Owns(options_.here, piece)) return Combine(operation, piece, *sources);
+  SendPartials(operation, piece, *sources);
+}
+
+// In the order of the tree.
+absl::StatusOr<std::vector<Collectives::Source>> Collectives::SourcesOf(
+    const OperationPtr& operation, size_t index) {
+  const Piece& piece = operation->pieces[index];
+  std::map<size_t, Buffer> partials;
+  {
+    base::MutexLock lock(mutex_);
+    for (auto& [site, buffer] : operation->partials[index])
+      partials[site] = std::exchange(buffer, nullptr);
+  }
+  std::vector<Source> sources;
+  size_t local = 0;  // replicas of a node follow each other here
+  for (const TreeNode& node : MaximalNodes(MembersOf(options_.here, operation->key))) {
+    sources.push_back({node, local, nullptr, {}});
+    local += node.size();
+  }
+  for (size_t site : operation->Below(options_.here, index)) {
+    const std::vector<TreeNode> nodes = NodesSent(*operation, site, index);
+    const PartialLayout layout(nodes, piece, operation->collective->tensors);
+    const auto sent = partials.find(site);
+    if (sent == partials.end() || sent->second->size() != layout.bytes)
+      return absl::InternalError("a peer sent partial results of another size");
+    for (size_t n = 0; n < nodes.size(); ++n)
+      sources.push_back({nodes[n], 0, sent->second, layout.offsets[n]});
+  }
+  std::sort(sources.begin(), sources.end(),
+            [](const Source& a, const Source& b) { return a.node.begin < b.node.begin; });
+  return sources;
+}
+
+void Collectives::SendPartials(const OperationPtr& operation, size_t index,
+                               const std::vector<Source>& sources) {
   const Collective& collective = *operation->collective;
   const Piece& piece = operation->pieces[index];
-  const std::vector<TreeNode> nodes = MaximalNodes(MembersOf(options_.here, operation->key));
+  const auto send = [&](absl::Span<const std::byte> payload, Buffer buffer) {
+    Send(operation->Above(options_.here, index), HeaderFor(*operation, kPartials, index), payload,
+         [self = shared_from_this(), operation, buffer](const absl::Status& status) {
+           self->Done(operation, status);
+         });
+  };
+  // The elements of a leaf, as they were loaded or sent.
+  const auto leaf = [](const Subtree& subtree, const Span& span) {
+    const size_t element = ElementBytes(subtree.element);
+    return absl::MakeConstSpan(static_cast<const std::byte*>(subtree.leaves[0]) +
+                                   (span.in_begin - subtree.origin) * element,
+                               span.elements * element);
+  };
+  if (sources.size() == 1 && sources[0].node.size() == 1 && piece.spans.size() == 1)
+    return send(leaf(sources[0].Of(collective, piece, 0), piece.spans[0]), nullptr);
+  const std::vector<TreeNode> nodes = NodesSent(*operation, options_.here, index);
   const PartialLayout layout(nodes, piece, collective.tensors);
-  const size_t owner = operation->sites[piece.owner];
-  const auto self = shared_from_this();
-  if (collective.arenas.size() == 1 && piece.spans.size() == 1) {
-    // As it lies.
-    const Span& span = piece.spans[0];
-    const CollectiveTensor& tensor = collective.tensors[span.tensor];
-    const size_t element = ElementBytes(tensor.in);
-    Send(owner, HeaderFor(*operation, kPartials, index),
-         {collective.arenas[0] + tensor.in_offset + span.in_begin * element,
-          span.elements * element},
-         [self, operation](const absl::Status& status) { self->Done(operation, status); });
-    return;
-  }
-  auto buffer = std::make_shared<std::vector<std::byte>>(layout.bytes);
-  size_t local = 0;  // replicas of a node follow each other in `arenas`
+  const auto buffer = std::make_shared<std::vector<std::byte>>(layout.bytes);
+  auto source = sources.begin();
   for (size_t n = 0; n < nodes.size(); ++n) {
+    const auto first = source;
+    while (source != sources.end() && source->node.begin < nodes[n].end) ++source;
     for (size_t s = 0; s < piece.spans.size(); ++s) {
       const Span& span = piece.spans[s];
-      const CollectiveTensor& tensor = collective.tensors[span.tensor];
       std::byte* to = buffer->data() + layout.offsets[n][s];
+      std::vector<Subtree> subtrees;
+      for (auto part = first; part != source; ++part)
+        subtrees.push_back(part->Of(collective, piece, s));
       if (nodes[n].size() == 1) {
-        const size_t element = ElementBytes(tensor.in);
-        std::memcpy(to, collective.arenas[local] + tensor.in_offset + span.in_begin * element,
-                    span.elements * element);
-        continue;
+        const auto elements = leaf(subtrees[0], span);
+        std::memcpy(to, elements.data(), elements.size());
+      } else {
+        PartialReduce(collective.op, subtrees, span.in_begin, span.in_begin + span.elements, to);
       }
-      Subtree subtree{nodes[n], {}, tensor.in, 0};
-      for (size_t i = 0; i < nodes[n].size(); ++i)
-        subtree.leaves.push_back(collective.arenas[local + i] + tensor.in_offset);
-      PartialReduce(collective.op, subtree, span.in_begin, span.in_begin + span.elements, to);
     }
-    local += nodes[n].size();
   }
-  Send(owner, HeaderFor(*operation, kPartials, index), *buffer,
-       [self, operation, buffer](const absl::Status& status) { self->Done(operation, status); });
+  send(*buffer, buffer);
 }
 
 Landing Collectives::OnPartials(const OperationPtr& operation, const Header& header, size_t bytes) {
@@ -130,52 +206,19 @@ Landing Collectives::OnPartials(const OperationPtr& operation, const Header& hea
     bool complete;
     {
       base::MutexLock lock(self->mutex_);
-      auto& partials = operation->partials[piece];
-      const bool first = partials.emplace(site, buffer).second;
-      complete = first && operation->here() && operation->Owns(self->options_.here, piece) &&
-                 partials.size() == operation->others();
+      const bool first = operation->partials[piece].emplace(site, buffer).second;
+      complete = first && operation->here() && piece < operation->pieces.size() &&
+                 operation->HasPartials(self->options_.here, piece);
     }
-    if (complete) self->PostCombine(operation, piece);
+    if (complete) self->PostReduce(operation, piece);
   };
   return {buffer->data(), landed};
 }
 
-void Collectives::PostCombine(const OperationPtr& operation, size_t piece) {
-  options_.compute(
-      [self = shared_from_this(), operation, piece] { self->Combine(operation, piece); });
-}
-
-void Collectives::Combine(const OperationPtr& operation, size_t index) {
+void Collectives::Combine(const OperationPtr& operation, size_t index,
+                          const std::vector<Source>& sources) {
   const Collective& collective = *operation->collective;
   const Piece& piece = operation->pieces[index];
-  std::map<size_t, Buffer> partials;
-  {
-    base::MutexLock lock(mutex_);
-    for (auto& [site, buffer] : operation->partials[index])
-      partials[site] = std::exchange(buffer, nullptr);
-  }
-  struct Source {
-    TreeNode node;
-    size_t site, node_of_site, first_local;
-  };
-  std::vector<Source> sources;
-  std::map<size_t, PartialLayout> layouts;
-  for (size_t site : operation->sites) {
-    const std::vector<TreeNode> nodes = MaximalNodes(MembersOf(site, operation->key));
-    size_t local = 0;
-    for (size_t n = 0; n < nodes.size(); ++n) {
-      sources.push_back({nodes[n], site, n, local});
-      local += nodes[n].size();
-    }
-    if (site == options_.here) continue;
-    const PartialLayout& layout =
-        layouts.emplace(site, PartialLayout(nodes, piece, collective.tensors)).first->second;
-    const auto sent = partials.find(site);
-    if (sent == partials.end() || sent->second->size() != layout.bytes)
-      return options_.fail(absl::InternalError("a peer sent partial results of another size"));
-  }
-  std::sort(sources.begin(), sources.end(),
-            [](const Source& a, const Source& b) { return a.node.begin < b.node.begin; });
   const bool travels = piece.to == kAll;
   auto result = std::make_shared<std::vector<std::byte>>(
       travels ? ResultBytes(piece, collective.tensors) : 0);
@@ -184,18 +227,7 @@ void Collectives::Combine(const OperationPtr& operation, size_t index) {
     const Span& span = piece.spans[s];
     const CollectiveTensor& tensor = collective.tensors[span.tensor];
     std::vector<Subtree> subtrees;
-    for (const Source& source : sources) {
-      Subtree& subtree = subtrees.emplace_back(Subtree{source.node, {}, tensor.in, 0});
-      if (source.site == options_.here) {
-        for (size_t i = 0; i < source.node.size(); ++i)
-          subtree.leaves.push_back(collective.arenas[source.first_local + i] + tensor.in_offset);
-      } else {
-        const size_t offset = layouts.at(source.site).offsets[source.node_of_site][s];
-        subtree.leaves = {partials[source.site]->data() + offset};
-        subtree.element = PartialLayout::SentElement(source.node, tensor);
-        subtree.origin = span.in_begin;
-      }
-    }
+    for (const Source& source : sources) subtrees.push_back(source.Of(collective, piece, s));
     std::vector<TreeOutput> outputs;
     if (travels) outputs.push_back({result->data() + at, span.in_begin});
     for (std::byte* target : Targets(collective, operation->key.group, span))
@@ -238,10 +270,7 @@ void Collectives::CopyAndSend(const OperationPtr& operation, size_t index) {
 
 void Collectives::SendResult(const OperationPtr& operation, size_t index,
                              absl::Span<const std::byte> result, Buffer buffer) {
-  std::vector<size_t> receivers;
-  for (size_t site : operation->sites) {
-    if (operation->Receives(site, index)) receivers.push_back(site);
-  }
+  const std::vector<size_t> receivers = operation->ResultTo(options_.here, index);
   if (receivers.empty()) return Done(operation, absl::OkStatus());
   auto unsent = std::make_shared<std::atomic<size_t>>(receivers.size());
   for (size_t site : receivers) {
@@ -257,8 +286,9 @@ Landing Collectives::OnResult(const OperationPtr& operation, const Header& heade
   {
     // Results follow our partial results, or our word that we are here.
     base::MutexLock lock(mutex_);
-    if (!operation->collective || !operation->Owns(header.site, header.piece) ||
+    if (!operation->collective || header.piece >= operation->pieces.size() ||
         !operation->Receives(options_.here, header.piece) ||
+        operation->ResultFrom(options_.here, header.piece) != header.site ||
         !operation->results.insert(header.piece).second) {
       return {};
     }
@@ -285,8 +315,10 @@ Landing Collectives::OnResult(const OperationPtr& operation, const Header& heade
                index = header.piece](const absl::Status& status) {
             if (!status.ok()) return self->options_.fail(status);
             self->options_.compute([self, operation, buffer, to, index] {
-              Scatter(*operation->collective, operation->key.group, operation->pieces[index], to);
-              self->Done(operation, absl::OkStatus());
+              const Piece& piece = operation->pieces[index];
+              Scatter(*operation->collective, operation->key.group, piece, to);
+              const size_t bytes = ResultBytes(piece, operation->collective->tensors);
+              self->SendResult(operation, index, {to, bytes}, buffer);
             });
           }};
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -211,7 +212,9 @@ void Reference(const Case& c, const ReplicaGroup& group, const Arenas& in, Arena
 // A job of several processes, each with a transport and compute threads of its own.
 class Processes {
  public:
-  Processes(const std::vector<uint32_t>& process_of, bool shared, Arenas& arenas)
+  // `domain_of` are the IPU-Link domains of the processes; empty: all are in one.
+  Processes(const std::vector<uint32_t>& process_of, bool shared, Arenas& arenas,
+            const std::vector<uint32_t>& domain_of = {})
       : process_of_(process_of), arenas_(arenas) {
     const size_t count = *std::max_element(process_of.begin(), process_of.end()) + 1;
     std::map<std::string, MemoryTransport*> peers;
@@ -220,6 +223,7 @@ class Processes {
       transports_.push_back(std::make_unique<MemoryTransport>(p + 17));
       pools_.push_back(std::make_unique<Pool>());
       sites[p].address = absl::StrCat("process ", p);
+      if (!domain_of.empty()) sites[p].domain = domain_of[p];
       peers[sites[p].address] = transports_[p].get();
     }
     for (uint32_t r = 0; r < process_of.size(); ++r) sites[process_of[r]].units.push_back(r);
@@ -319,13 +323,14 @@ std::vector<ReplicaGroup> GroupsOf(const Case& c) {
 }
 
 // Runs all groups side by side and compares every byte, also those that nobody may touch.
-void Verify(Case c, const std::vector<uint32_t>& process_of, bool shared) {
+void Verify(Case c, const std::vector<uint32_t>& process_of, bool shared,
+            const std::vector<uint32_t>& domain_of = {}) {
   const size_t bytes = Layout(c);
   const Arenas in = RandomArenas(c, bytes, 5);
   Arenas expected = in, arenas = in;
   for (const ReplicaGroup& group : GroupsOf(c)) Reference(c, group, in, expected);
   {
-    Processes processes(process_of, shared, arenas);
+    Processes processes(process_of, shared, arenas, domain_of);
     for (size_t p = processes.count(); p-- > 0;) {
       for (const ReplicaGroup& group : GroupsOf(c)) processes.Arrive(p, c, group);
     }
@@ -394,6 +399,30 @@ TEST_P(CollectivesTest, MayReplaceTheInput) {
   for (const auto& split : Splits(8)) Verify(c, split, shared);
 }
 
+// Relays in several domains, of which some have one process, one replica, or no part in a group.
+TEST_P(CollectivesTest, MayPassThroughRelays) {
+  const auto [kind, element, shared] = GetParam();
+  if (shared) return;
+  const std::vector<uint32_t> split = {0, 0, 1, 2, 2, 3, 4, 4, 4, 5, 6, 6};
+  for (const std::vector<uint32_t>& domain_of :
+       {std::vector<uint32_t>{0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 1, 2, 2}, {0, 1, 0, 1, 0, 1, 3}}) {
+    for (const Shape shape : {Shape{12, 1, 12}, Shape{12, 1, 4}, Shape{12, 4, 3}}) {
+      for (const Operator op : {Operator::kSum, Operator::kSquareAdd}) {
+        Case c{.kind = kind,
+               .op = op,
+               .scale = element == Element::kInt32 ? 1 : 0.25,
+               .replicas = shape.replicas,
+               .stride = shape.stride,
+               .size = shape.size};
+        for (const size_t elements : {400u, 1u})
+          c.tensors.push_back({0, 0, elements * shape.size, element, element});
+        Verify(c, split, shared, domain_of);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, CollectivesTest,
     testing::Combine(testing::Values(Kind::kAllReduce, Kind::kReduceScatter, Kind::kAllGather,
@@ -409,6 +438,45 @@ TEST(CollectivesWideTest, Float64InputsAreRoundedOnce) {
     c.kind = Kind::kReduceScatter;
     for (const auto& split : Splits(8)) Verify(c, split, shared);
   }
+}
+
+// Payload that passes between racks of `rack` processes in a collective over 16 replicas, two on
+// each process. The fabric knows `domain_of`.
+size_t BytesBetweenRacks(Kind kind, size_t elements, uint32_t rack,
+                         const std::vector<uint32_t>& domain_of) {
+  Case c{.kind = kind, .replicas = 16, .size = 16};
+  c.tensors = {{0, 0, elements, Element::kFloat32, Element::kFloat32}};
+  Arenas arenas = RandomArenas(c, Layout(c), 3);
+  std::vector<uint32_t> process_of(c.replicas);
+  for (uint32_t r = 0; r < c.replicas; ++r) process_of[r] = r / 2;
+  std::atomic<size_t> bytes = 0;
+  Processes processes(process_of, false, arenas, domain_of);
+  for (uint32_t p = 0; p < processes.count(); ++p) {
+    processes.transport(p).set_tamper([&bytes, rack, p](MemoryTransport::Message& message) {
+      const uint32_t to = static_cast<uint32_t>(message.to.back() - '0');  // "process 3"
+      if (to / rack != p / rack) bytes += message.payload.size();
+    });
+  }
+  for (uint32_t p = 0; p < processes.count(); ++p) processes.Arrive(p, c, {0, 1, c.replicas});
+  for (const auto& result : processes.Results()) EXPECT_TRUE(result.ok());
+  return bytes;
+}
+
+TEST(CollectivesTwoLevelTest, OnlyOnePartialResultAndOneResultOfARackPassBetweenRacks) {
+  constexpr size_t kElements = 16 * 2048;
+  const std::vector<uint32_t> two = {0, 0, 0, 0, 1, 1, 1, 1}, four = {0, 0, 1, 1, 2, 2, 3, 3};
+  // A partial result is a float64, a result a float32.
+  EXPECT_EQ(BytesBetweenRacks(Kind::kAllReduce, kElements, 4, two), kElements * (8 + 4));
+  EXPECT_EQ(BytesBetweenRacks(Kind::kAllReduce, kElements, 2, four), kElements * (8 + 4) * 3);
+  EXPECT_EQ(BytesBetweenRacks(Kind::kReduceScatter, kElements, 4, two), kElements * 8);
+  EXPECT_EQ(BytesBetweenRacks(Kind::kReduceScatter, kElements, 2, four), kElements * 8 * 3);
+  EXPECT_EQ(BytesBetweenRacks(Kind::kAllGather, kElements, 4, two), kElements * 4 * 16);
+  EXPECT_EQ(BytesBetweenRacks(Kind::kAllGather, kElements, 2, four), kElements * 4 * 16 * 3);
+  EXPECT_EQ(BytesBetweenRacks(Kind::kBroadcast, kElements, 4, two), kElements * 4);
+  // What is for one replica alone passes once: half of it stays in its rack.
+  EXPECT_EQ(BytesBetweenRacks(Kind::kAllToAll, kElements, 4, two), kElements * 4 * 8);
+  // On one level every process of the other rack would send its own.
+  EXPECT_EQ(BytesBetweenRacks(Kind::kAllReduce, kElements, 4, {}), kElements * (8 + 4) * 4);
 }
 
 // --- When things go wrong ---

@@ -22,6 +22,7 @@ class MemoryTransport : public Transport {
  public:
   // A message on its way; a test may change it.
   struct Message {
+    std::string to;
     std::string header;
     absl::Span<const std::byte> payload;
     absl::Status fate;  // an error: it is lost, and its sender told so
@@ -53,7 +54,7 @@ class MemoryTransport : public Transport {
   std::string address() const override { return name_; }
   void Send(const std::string& to, std::string header, absl::Span<const std::byte> payload,
             std::function<void(absl::Status)> sent) override {
-    Message message{std::move(header), payload, absl::OkStatus()};
+    Message message{to, std::move(header), payload, absl::OkStatus()};
     if (tamper_) tamper_(message);
     MemoryTransport& peer = *peers_.at(to);
     {

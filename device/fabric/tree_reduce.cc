@@ -269,12 +269,12 @@ void Round(const uint32_t* from, double, Element, void* to, size_t n) {
 }
 
 template <class Value>
-void PartialReduceAs(Operator op, const Subtree& subtree, size_t begin, size_t end, Value* to) {
-  BlockReduction<Value> reduction(op, subtree.leaves.size());
+void PartialReduceAs(Operator op, absl::Span<const Subtree> subtrees, size_t begin, size_t end,
+                     Value* to) {
+  Combination<Value> combination(op, subtrees);
   for (size_t at = begin; at < end; at += kBlock) {
     const size_t n = std::min(kBlock, end - at);
-    std::memcpy(to + (at - begin), reduction.Reduce(subtree, at - subtree.origin, n),
-                n * sizeof(Value));
+    std::memcpy(to + (at - begin), combination.Reduce(at, n), n * sizeof(Value));
   }
 }
 
@@ -327,10 +327,11 @@ std::vector<TreeNode> MaximalNodes(const std::vector<bool>& present) {
   return nodes;
 }
 
-void PartialReduce(Operator op, const Subtree& subtree, size_t begin, size_t end, void* to) {
-  if (subtree.element == Element::kInt32)
-    return PartialReduceAs(op, subtree, begin, end, static_cast<uint32_t*>(to));
-  PartialReduceAs(op, subtree, begin, end, static_cast<double*>(to));
+void PartialReduce(Operator op, absl::Span<const Subtree> subtrees, size_t begin, size_t end,
+                   void* to) {
+  if (subtrees.front().element == Element::kInt32)
+    return PartialReduceAs(op, subtrees, begin, end, static_cast<uint32_t*>(to));
+  PartialReduceAs(op, subtrees, begin, end, static_cast<double*>(to));
 }
 
 void TreeReduce(Operator op, absl::Span<const Subtree> subtrees,

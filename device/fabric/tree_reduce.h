@@ -47,8 +47,10 @@ struct TreeOutput {
   size_t origin = 0;
 };
 
-// Writes the results of elements [begin, end) of a node's leaves to `to`, as PartialElement.
-void PartialReduce(Operator op, const Subtree& subtree, size_t begin, size_t end, void* to);
+// Writes the results of elements [begin, end) of a node to `to`, as PartialElement; `subtrees`
+// cover the node in order.
+void PartialReduce(Operator op, absl::Span<const Subtree> subtrees, size_t begin, size_t end,
+                   void* to);
 
 // Reduces elements [begin, end) of `subtrees`, which cover the tree in order, multiplies the result
 // by `scale` (floats only) and writes it to every one of `outputs`. Leaves may alias outputs of the

@@ -99,7 +99,7 @@ TEST(TreeReduceTest, SubtreesOfSeveralProcessesGiveTheSameBits) {
       for (const TreeNode& node : MaximalNodes(present)) {
         const Subtree local{node, {leaves.begin() + node.begin, leaves.begin() + node.end}};
         sums.push_back(std::make_unique<std::vector<double>>(elements - 100));
-        PartialReduce(Operator::kSum, local, 100, elements, sums.back()->data());
+        PartialReduce(Operator::kSum, {&local, 1}, 100, elements, sums.back()->data());
         subtrees.push_back({node, {sums.back()->data()}, Element::kFloat64, 100});
       }
     }

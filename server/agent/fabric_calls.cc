@@ -64,6 +64,12 @@ void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,
     const auto it = sites.find(peer.endpoint() == endpoint_ ? "" : peer.endpoint());
     if (it != sites.end()) it->second.address = peer.fabric_address();
   }
+  for (const vipuagent::Gcd& gcd : partition.gcds()) {
+    for (const vipuagent::Slice& slice : gcd.slices()) {
+      const auto it = sites.find(slice.endpoint() == endpoint_ ? "" : slice.endpoint());
+      if (it != sites.end()) it->second.domain = slice.ild();
+    }
+  }
   fabric::CollectivesOptions options;
   options.token = TokenOf(partition, job->id());
   options.total_replicas = job->shape().total_replicas;
