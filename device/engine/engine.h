@@ -99,7 +99,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   struct Unit;
   struct Step;
   struct Run_;
-  struct Interpreter;
+  class Interpreter;
 
   Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options);
   absl::Status Prepare();

@@ -1,0 +1,93 @@
+// What an engine is made of, for engine.cc (preparation, runs, variables) and interpreter.cc.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "device/base/mutex.h"
+#include "device/engine/engine.h"
+#include "device/engine/executors_impl.h"
+#include "device/engine/kernels/kernel.h"
+#include "device/fabric/job.h"
+#include "device/program/ops/collective.h"
+#include "device/shm/segment.h"
+
+namespace vpod::engine {
+
+// One (replica, IPU): its memory and its clock.
+struct Engine::Unit {
+  uint32_t replica = 0;  // local
+  uint32_t ipu = 0;
+  shm::Segment arena;
+  // Written by the unit's coroutine, and by a meeting while the unit is suspended in it.
+  std::atomic<uint64_t> cycles = 0;
+};
+
+// A prepared instruction.
+struct Engine::Step {
+  const program::v1::Instruction* source = nullptr;
+  Kernel kernel;  // empty for communication and repeats
+  model::Cost cost;
+  std::vector<Step> body;
+};
+
+// One run of a program on all local units.
+struct Engine::Run_ {
+  uint32_t program = 0;
+  uint64_t number = 0;  // among the runs with collectives
+  std::byte* slot = nullptr;
+  Done done;
+  std::vector<uint64_t> start_cycles;
+  std::atomic<size_t> remaining = 0;
+  base::Mutex mutex;
+  absl::Status status ABSL_GUARDED_BY(mutex);
+};
+
+// Executes the steps of one unit in one run.
+class Engine::Interpreter {
+ public:
+  Interpreter(Engine& engine, Run_& run, Unit& unit);
+
+  boost::asio::awaitable<absl::Status> RunAll(const std::vector<Step>& steps);
+
+ private:
+  // What a unit brings to a meeting.
+  struct Participant {
+    Interpreter* unit;
+    const program::Collective* op;
+  };
+
+  boost::asio::io_context& context();
+  const program::v1::Tensor& TensorAt(uint32_t index) const;
+  std::byte* DataAt(uint32_t index) const;
+  void Advance(const model::Cost& cost);
+
+  boost::asio::awaitable<absl::Status> Communicate(const Step& step);
+  absl::Status Transfer(uint32_t stream, uint32_t tensor, bool to_device);
+  // The units of this IPU in the replica's group meet, those here first, then with those on other
+  // processes.
+  boost::asio::awaitable<absl::Status> MeetReplicas(program::Collective op);
+  // Runs while all participants are suspended; their memory belongs to the collective until
+  // `finish`.
+  static void RunCollective(const fabric::MeetingKey& key, const std::vector<void*>& participants,
+                            std::function<void(absl::Status)> finish);
+  boost::asio::awaitable<absl::Status> CopyBetween(uint32_t tensor, uint32_t from, uint32_t to);
+  // The two IPUs of a copy meet; the second one there copies.
+  boost::asio::awaitable<absl::Status> CopyHere(const fabric::MeetingKey& key, uint32_t tensor,
+                                                bool sends);
+
+  Engine& engine_;
+  Run_& run_;
+  Unit& unit_;
+  std::vector<uint32_t> transfers_;  // made on each stream
+  uint64_t collectives_ = 0;         // met so far
+  std::vector<uint64_t> copies_;     // made with each other IPU of the replica, by pair
+  std::chrono::steady_clock::time_point slice_start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace vpod::engine
