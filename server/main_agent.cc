@@ -171,6 +171,8 @@ absl::StatusOr<std::optional<base::Tls>> MemberTls(const base::TlsFiles& files) 
   return tls;
 }
 
+std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
 int Main(int argc, char** argv) {
   rpc::BlockStopSignals();
   agent::AgentOptions options;
@@ -231,6 +233,13 @@ int Main(int argc, char** argv) {
   const bool allowed_beyond = tls->has_value() || insecure_listen;
   if (absl::Status status = rpc::CheckListenAddress(listen, allowed_beyond); !status.ok())
     return Fail(status, 2);
+  // The controller and other agents are told this address.
+  for (const char* anywhere : {"0.0.0.0", "[::]", "*"}) {
+    if (HostOf(listen) != anywhere) continue;
+    return Fail(absl::InvalidArgumentError(absl::StrCat(
+                    "--listen ", listen, " names no host; give an address that others reach")),
+                2);
+  }
   // TLS does not reach the metrics.
   if (!metrics_listen.empty()) {
     const absl::Status status = rpc::CheckListenAddress(metrics_listen, insecure_listen);
@@ -265,20 +274,21 @@ int Main(int argc, char** argv) {
   }
   auto door = agent::LocalDoor::Open(**agent);
   if (!door.ok()) return Fail(door.status(), 1);
-  // A machine with an address of its own shows its metrics there.
-  std::string exporter = absl::StrCat(listen.substr(0, listen.rfind(':')), ":2112");
-  if (!listen_on_machine || !rpc::CheckListenAddress(exporter, insecure_listen).ok())
+  // A machine with an address of its own shows its metrics there, if that is allowed.
+  const bool beyond = !rpc::CheckListenAddress(listen, false).ok();
+  std::string exporter = absl::StrCat(HostOf(listen), ":2112");
+  if (!(listen_on_machine || beyond) || !rpc::CheckListenAddress(exporter, insecure_listen).ok())
     exporter = "127.0.0.1:2112";
   auto metrics = http::StartExporter(metrics_listen, exporter, http::MachineRoutes(**agent));
   if (!metrics.ok()) return Fail(metrics.status(), 1);
 
   // Before the agent that uses it, and after whatever may call it.
   rpc::GrpcPeerGateway peers(*tls);
-  auto transport = fabric::CreateUcxTransport(
-      {.ip = listen.substr(0, listen.rfind(':')), .tcp_only = options.transport == "tcp"},
-      [agent = agent->get()](absl::string_view header, size_t bytes) {
-        return agent->OnFabricMessage(header, bytes);
-      });
+  auto transport =
+      fabric::CreateUcxTransport({.host = HostOf(listen), .tcp_only = options.transport == "tcp"},
+                                 [agent = agent->get()](absl::string_view header, size_t bytes) {
+                                   return agent->OnFabricMessage(header, bytes);
+                                 });
   if (!transport.ok()) return Fail(transport.status(), 1);
   const std::string fabric_address = (*transport)->address();
   (*agent)->SetPeers(&peers, *std::move(transport));
@@ -299,7 +309,7 @@ int Main(int argc, char** argv) {
   if (server == nullptr || port == 0) {
     return Fail(absl::UnavailableError(absl::StrCat("cannot listen on ", listen)), 1);
   }
-  const std::string endpoint = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  const std::string endpoint = absl::StrCat(HostOf(listen), ":", port);
   (*agent)->SetEndpoint(endpoint);
   spdlog::info(
       "{} machines of type {} at {}, metrics at {}, memory limit {} MiB, {} compute threads",
@@ -311,7 +321,10 @@ int Main(int argc, char** argv) {
         "--require-encrypted-fabric forbids that");
   }
   {
-    Announcer announcer(controller, *tls, endpoint, fabric_address, (*metrics)->endpoint(),
+    // An exporter on loopback is no use to a site that reaches this agent from elsewhere.
+    const std::string exporter_endpoint = (*metrics)->endpoint();
+    const bool hidden = beyond && rpc::CheckListenAddress(exporter_endpoint, false).ok();
+    Announcer announcer(controller, *tls, endpoint, fabric_address, hidden ? "" : exporter_endpoint,
                         **agent);
     rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());

@@ -44,7 +44,7 @@ struct JobPart {
   std::string process;          // "pid 4711 on host": for messages
   std::vector<uint32_t> units;  // that this part hosts, ascending; empty: all of the instance's
   std::string endpoint;         // of the process that hosts them; empty: this one
-  std::string local_socket;     // of that process
+  std::string local_socket;     // of that process; empty: it shares no memory
 };
 
 // Way from a part to the job's record at its home. Calls do not block.

@@ -63,7 +63,6 @@ class MemoryTransport : public Transport {
     }
     peer.changed_.notify_all();
   }
-  void Forget(const std::string&) override {}
 
  private:
   struct Queued {

@@ -34,11 +34,10 @@ class Transport {
   // How peers reach this process; opaque bytes.
   virtual std::string address() const = 0;
   // Sends to the process with that address. `payload` stays valid until `sent`, which is called
-  // once, on the transport's thread; after an error the peer counts as lost until Forget.
+  // once, on the transport's thread. After an error what was sent before may be lost too; the next
+  // message tries anew.
   virtual void Send(const std::string& to, std::string header, absl::Span<const std::byte> payload,
                     std::function<void(absl::Status)> sent) = 0;
-  // Ends the connection to a peer; what is under way to it fails.
-  virtual void Forget(const std::string& to) = 0;
 };
 
 }  // namespace vpod::fabric

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <netdb.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <ucp/api/ucp.h>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "device/base/mutex.h"
 #include "device/base/sha256.h"
 #include "device/base/unique_fd.h"
@@ -44,21 +46,37 @@ absl::Status Error(absl::string_view what, ucs_status_t status) {
   return absl::UnavailableError(absl::StrCat(what, ": ", ucs_status_string(status)));
 }
 
-// Name of the interface that has the address; empty when none has.
-std::string InterfaceOf(const std::string& ip) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return "";
-  std::string name;
-  for (const ifaddrs* each = list; each != nullptr && name.empty(); each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
-    char text[INET_ADDRSTRLEN] = {};
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr, text,
-              sizeof(text));
-    if (ip == text) name = each->ifa_name;
+bool SameAddress(const sockaddr* a, const sockaddr* b) {
+  if (a->sa_family != b->sa_family) return false;
+  if (a->sa_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in*>(b)->sin_addr.s_addr;
   }
-  freeifaddrs(list);
-  // All of 127/8 is the loopback's.
-  if (name.empty() && ip.rfind("127.", 0) == 0) name = "lo";
+  return a->sa_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6*>(b)->sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+// Name of the interface that has the address of a host of ours; empty when none has.
+std::string InterfaceOf(absl::string_view host) {
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  addrinfo* addresses = nullptr;
+  ifaddrs* interfaces = nullptr;
+  if (getaddrinfo(std::string(host).c_str(), nullptr, nullptr, &addresses) != 0) return "";
+  std::string name;
+  if (getifaddrs(&interfaces) == 0) {
+    for (const addrinfo* address = addresses; address != nullptr; address = address->ai_next) {
+      // All of 127/8 is the loopback's.
+      const auto* v4 = reinterpret_cast<const sockaddr_in*>(address->ai_addr);
+      if (address->ai_family == AF_INET && ntohl(v4->sin_addr.s_addr) >> 24 == 127) name = "lo";
+      for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
+        if (each->ifa_addr != nullptr && SameAddress(each->ifa_addr, address->ai_addr))
+          name = each->ifa_name;
+      }
+    }
+    freeifaddrs(interfaces);
+  }
+  freeaddrinfo(addresses);
   return name;
 }
 
@@ -86,9 +104,15 @@ class UcxTransport : public Transport {
       // Processes of one host exchange through shared segments of our own.
       ucp_config_modify(config, "TLS", "^posix,sysv,cma");
     }
-    const std::string interface = options.ip.empty() ? "" : InterfaceOf(options.ip);
-    if (!interface.empty() && std::getenv("UCX_NET_DEVICES") == nullptr)
+    if (!options.host.empty() && std::getenv("UCX_NET_DEVICES") == nullptr) {
+      const std::string interface = InterfaceOf(options.host);
+      if (interface.empty()) {
+        ucp_config_release(config);
+        return absl::InvalidArgumentError(
+            absl::StrCat("no interface of this host has the address of '", options.host, "'"));
+      }
       ucp_config_modify(config, "NET_DEVICES", interface.c_str());
+    }
     ucp_params_t context_params{};
     context_params.field_mask = UCP_PARAM_FIELD_FEATURES;
     context_params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -133,10 +157,6 @@ class UcxTransport : public Transport {
     Post([this, to, header = std::move(header), payload, sent = std::move(sent)]() mutable {
       SendNow(to, std::move(header), payload, std::move(sent));
     });
-  }
-
-  void Forget(const std::string& to) override {
-    Post([this, to] { Close(to); });
   }
 
  private:
@@ -192,7 +212,9 @@ class UcxTransport : public Transport {
 
   ucp_ep_h EndpointTo(const std::string& to) {
     const auto it = peers_.find(to);
-    if (it != peers_.end()) return it->second->lost ? nullptr : it->second->endpoint;
+    if (it != peers_.end() && !it->second->lost) return it->second->endpoint;
+    // Whoever was lost may be back: hosts are cut off and mended. Others never come again.
+    CloseLost();
     const absl::string_view address = CheckedAddress(to);
     if (address.empty()) return nullptr;
     auto peer = std::make_unique<Peer>();
@@ -229,6 +251,14 @@ class UcxTransport : public Transport {
     if (UCS_PTR_IS_ERR(request))
       return outgoing->sent(Error("sending to a peer", UCS_PTR_STATUS(request)));
     (void)outgoing.release();
+  }
+
+  void CloseLost() {
+    std::vector<std::string> lost;
+    for (const auto& [address, peer] : peers_) {
+      if (peer->lost) lost.push_back(address);
+    }
+    for (const std::string& address : lost) Close(address);
   }
 
   void Close(const std::string& to) {

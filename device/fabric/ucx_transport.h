@@ -10,12 +10,14 @@
 namespace vpod::fabric {
 
 struct UcxOptions {
-  // Address that peers shall reach us at; chooses the network interface. Empty: UCX chooses.
-  std::string ip;
+  // Name or address that peers shall reach us at; chooses the network interface. Empty: UCX
+  // chooses.
+  std::string host;
   bool tcp_only = false;  // VPOD_TRANSPORT=tcp
 };
 
-// Unavailable when UCX cannot be started. The receiver may be called before this returns.
+// InvalidArgument when no interface has the host's address, Unavailable when UCX cannot be started.
+// The receiver may be called before this returns.
 absl::StatusOr<std::unique_ptr<Transport>> CreateUcxTransport(const UcxOptions& options,
                                                               Receiver receiver);
 

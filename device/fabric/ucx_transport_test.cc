@@ -42,7 +42,7 @@ struct Side {
 
   Side() {
     auto created = CreateUcxTransport(
-        {.ip = "127.0.0.1", .tcp_only = true},
+        {.host = "127.0.0.1", .tcp_only = true},
         [this](absl::string_view header, size_t bytes) { return Receive(header, bytes); });
     EXPECT_TRUE(created.ok()) << created.status();
     if (created.ok()) transport = *std::move(created);

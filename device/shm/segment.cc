@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -56,8 +57,9 @@ absl::StatusOr<Segment> Segment::Create(size_t bytes) {
 
 absl::StatusOr<Segment> Segment::Map(base::UniqueFd fd, size_t bytes) {
   struct stat info = {};
-  if (fstat(fd.get(), &info) != 0 || static_cast<size_t>(info.st_size) < bytes ||
-      (fcntl(fd.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
+  const int seals = fcntl(fd.get(), F_GET_SEALS);  // negative: a file that knows no seals
+  if (fstat(fd.get(), &info) != 0 || static_cast<size_t>(info.st_size) < bytes || seals < 0 ||
+      (seals & F_SEAL_SHRINK) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("the shared segment is not a sealed one of ", bytes, " bytes"));
   }
@@ -95,20 +97,23 @@ absl::StatusOr<base::UniqueFd> ReceiveFd(int socket, void* data, size_t length) 
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
-  base::UniqueFd fd;
+  // Alignment leaves room for more than one; all that came are ours to close.
+  std::vector<base::UniqueFd> fds;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= header->cmsg_len; at += sizeof(int)) {
       int raw = -1;
-      std::memcpy(&raw, CMSG_DATA(header), sizeof(int));
-      fd = base::UniqueFd(raw);
+      std::memcpy(&raw, reinterpret_cast<const std::byte*>(header) + at, sizeof(int));
+      fds.emplace_back(raw);
     }
   }
   if (received != static_cast<ssize_t>(length)) {
     return absl::UnavailableError("the peer closed the local socket");
   }
-  return fd;
+  if (fds.size() > 1)
+    return absl::InvalidArgumentError(absl::StrCat("the peer passed ", fds.size(), " descriptors"));
+  return fds.empty() ? base::UniqueFd() : std::move(fds.front());
 }
 
 }  // namespace vpod::shm

@@ -35,6 +35,9 @@
 
 namespace vpod::agent {
 
+// Memory of units: descriptors and sizes, by global unit.
+using UnitArenas = std::vector<std::pair<uint32_t, std::pair<base::UniqueFd, uint64_t>>>;
+
 struct MachineTraffic;
 class Wiring;
 
@@ -154,14 +157,14 @@ class Agent {
   absl::StatusOr<std::shared_ptr<RemotePart>> JoinRemote(const fabric::v1::JobJoin& join,
                                                          RemotePart::SendEvent send);
   void RemotePartEnded(const RemotePart& part);
-  // Descriptors and sizes of the memory of a job's units that are here, by global unit; for peers
-  // on this host that know the job's token.
-  absl::StatusOr<std::vector<std::pair<uint32_t, std::pair<base::UniqueFd, uint64_t>>>> JobArenas(
-      absl::string_view token);
+  // The memory of a job's units that are here, for peers on this host that know the job's token.
+  absl::StatusOr<UnitArenas> JobArenas(absl::string_view token);
   // Uses the stream buffers of another part of the same instance instead of the lease's own.
   absl::Status ShareStreams(absl::string_view lease_id, base::UniqueFd segment);
 
   // --- Use ---
+  // Whether the lease may load now.
+  absl::Status CheckLoad(absl::string_view lease_id);
   absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id,
                                             absl::string_view executable);
   void Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done);
@@ -234,7 +237,9 @@ class Agent {
   // The lease and what is loaded on it, which stays while the caller holds it.
   absl::StatusOr<std::pair<LeasePtr, std::shared_ptr<Loaded>>> FindLoaded(
       absl::string_view lease_id);
+  absl::StatusOr<LeasePtr> FindForLoad(absl::string_view lease_id);
   std::shared_ptr<Loaded> LoadedOn(const Lease& lease);
+  std::shared_ptr<shm::Segment> StreamsOf(const Loaded& loaded);
   // Starts the end of a lease; its IPUs become free when no run is active on them any more.
   void BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool lost);
   void FinishRelease(const LeasePtr& lease);
@@ -256,6 +261,12 @@ class Agent {
   absl::Status InjectOnIpu(uint32_t machine, const vipuagent::InjectRequest& request);
   // Fails the jobs of leases that `hit` names, each with the cause that it gives.
   void FailJobs(const std::function<absl::Status(const Lease&)>& hit);
+
+  // What peers hear of our socket. All processes of a job decide alike from what all hear: memory
+  // is shared where every socket is of one host.
+  std::string LocalSocketForPeers() const {
+    return options_.transport == "tcp" ? "" : local_socket_;
+  }
 
   // Links. What each program of an executable moves over the links of our machines in a run.
   std::vector<std::vector<MachineTraffic>> TrafficOfLease(const Lease& lease,

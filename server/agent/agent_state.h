@@ -37,7 +37,8 @@ struct Agent::Owner {
 // it works on, and a Load or the end of the lease takes nothing from under it.
 struct Agent::Loaded {
   std::shared_ptr<engine::Engine> engine;
-  shm::Segment streams;
+  // Replaced by ShareStreams under the agent's lock; who copies holds on to the one it found.
+  std::shared_ptr<shm::Segment> streams;
   std::vector<std::vector<MachineTraffic>> traffic;  // by program; machines are the agent's
 };
 

@@ -22,6 +22,11 @@ absl::StatusOr<std::pair<Agent::LeasePtr, std::shared_ptr<Agent::Loaded>>> Agent
   return std::make_pair(lease, lease->loaded);
 }
 
+std::shared_ptr<shm::Segment> Agent::StreamsOf(const Loaded& loaded) {
+  base::MutexLock lock(mutex_);
+  return loaded.streams;
+}
+
 std::shared_ptr<Agent::Loaded> Agent::LoadedOn(const Lease& lease) {
   base::MutexLock lock(mutex_);
   return lease.loaded;
@@ -31,7 +36,8 @@ absl::StatusOr<std::pair<base::UniqueFd, uint64_t>> Agent::StreamSegment(
     absl::string_view lease_id) {
   VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
   const Loaded& loaded = *found.second;
-  return std::make_pair(base::UniqueFd(fcntl(loaded.streams.fd(), F_DUPFD_CLOEXEC, 0)),
+  const auto streams = StreamsOf(loaded);
+  return std::make_pair(base::UniqueFd(fcntl(streams->fd(), F_DUPFD_CLOEXEC, 0)),
                         loaded.engine->layout().TotalBytes());
 }
 
@@ -43,24 +49,27 @@ absl::Status Agent::ShareStreams(absl::string_view lease_id, base::UniqueFd segm
       shm::Segment::Map(std::move(segment), loaded->engine->layout().TotalBytes()));
   base::MutexLock lock(mutex_);
   if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
-  loaded->streams = std::move(shared);
+  loaded->streams = std::make_shared<shm::Segment>(std::move(shared));
   return absl::OkStatus();
 }
 
+absl::StatusOr<Agent::LeasePtr> Agent::FindForLoad(absl::string_view lease_id) {
+  base::MutexLock lock(mutex_);
+  LeasePtr lease = FindLease(lease_id);
+  if (lease == nullptr || lease->releasing)
+    return absl::NotFoundError("the lease does not exist or has ended");
+  if (lease->open.reserve_only())
+    return absl::FailedPreconditionError(
+        "the lease only reserves the device; attach to it to load");
+  if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
+  return lease;
+}
+
+absl::Status Agent::CheckLoad(absl::string_view lease_id) { return FindForLoad(lease_id).status(); }
+
 absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                  absl::string_view bytes) {
-  LeasePtr lease;
-  {
-    base::MutexLock lock(mutex_);
-    lease = FindLease(lease_id);
-    if (lease == nullptr || lease->releasing)
-      return absl::NotFoundError("the lease does not exist or has ended");
-    if (lease->open.reserve_only()) {
-      return absl::FailedPreconditionError(
-          "the lease only reserves the device; attach to it to load");
-    }
-    if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
-  }
+  VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, FindForLoad(lease_id));
   VPOD_RETURN_IF_ERROR(BeforeLoad(*lease));
   VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes));
   const ipuof::v1::JobMember& member = lease->open.job();
@@ -79,7 +88,7 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
   for (base::Bytes use : engine->memory_use()) reply.add_memory_bytes_per_ipu(use.value());
   auto loaded = std::make_shared<Loaded>();
   loaded->engine = std::move(engine);
-  loaded->streams = std::move(streams);
+  loaded->streams = std::make_shared<shm::Segment>(std::move(streams));
   loaded->traffic = TrafficOfLease(*lease, *executable);
   {
     base::MutexLock lock(mutex_);
@@ -135,7 +144,8 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
                                static_cast<double>(cost.exchange.value()) / total},
                               now);
   }
-  std::byte* buffer = loaded->streams.data() + slot * engine.layout().SlotBytes();
+  // Nobody replaces the segment while `running` is set.
+  std::byte* buffer = loaded->streams->data() + slot * engine.layout().SlotBytes();
   engine.Run(program, buffer,
              [this, lease = lease, loaded = loaded, program, ipus = std::move(ipus),
               done = std::move(done)](absl::StatusOr<engine::RunResult> result) {
@@ -170,7 +180,7 @@ absl::Status Agent::WriteStream(absl::string_view lease_id, uint32_t slot, uint6
         "the stream buffer has ", program::kStreamSlots, " slots of ", bytes, " bytes; ",
         data.size(), " bytes at ", offset, " of slot ", slot, " were written"));
   }
-  std::memcpy(loaded->streams.data() + slot * bytes + offset, data.data(), data.size());
+  std::memcpy(StreamsOf(*loaded)->data() + slot * bytes + offset, data.data(), data.size());
   return absl::OkStatus();
 }
 
@@ -184,8 +194,8 @@ absl::StatusOr<std::string> Agent::ReadStream(absl::string_view lease_id, uint32
                                               " slots of ", size, " bytes; ", bytes, " bytes at ",
                                               offset, " of slot ", slot, " were read"));
   }
-  return std::string(reinterpret_cast<const char*>(loaded->streams.data()) + slot * size + offset,
-                     bytes);
+  const auto streams = StreamsOf(*loaded);
+  return std::string(reinterpret_cast<const char*>(streams->data()) + slot * size + offset, bytes);
 }
 
 absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view variable,

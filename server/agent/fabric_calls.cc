@@ -41,7 +41,8 @@ std::shared_ptr<fabric::Job> Agent::FindOrMakeJob(const Partition& partition,
   record = std::make_shared<fabric::Job>(
       member.job_id(), shape, home ? fabric::Job::Role::kHome : fabric::Job::Role::kFollower,
       [this, self, spec = partition.spec](const std::vector<fabric::JobPart>& parts) {
-        executors_.PostControl([this, self, spec, parts] {
+        // Fetching the peers' memory may wait for one that hangs.
+        executors_.PostCompute([this, self, spec, parts] {
           if (const auto job = self->lock()) FormJob(job, spec, parts);
         });
       });
@@ -83,11 +84,15 @@ void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,
     options.sites.push_back(std::move(ordered[i].second));
   }
   auto segments = std::make_shared<std::vector<shm::Segment>>();
-  const absl::Status mapped = MapPeers(options.token, sockets, *segments, options.arenas);
-  if (!mapped.ok()) {
-    if (options_.transport == "shm") return job->Fail(mapped);
-    options.arenas.clear();
-    segments->clear();
+  const bool shared = std::all_of(sockets.begin(), sockets.end(), [&](const auto& item) {
+    return OnOneHost(item.second, local_socket_);
+  });
+  if (shared) {
+    const absl::Status mapped = MapPeers(options.token, sockets, *segments, options.arenas);
+    if (!mapped.ok()) return job->Fail(mapped);
+  } else if (options_.transport == "shm") {
+    return job->Fail(absl::FailedPreconditionError(
+        "VPOD_TRANSPORT=shm, but the job's processes do not share memory"));
   }
   options.mappings = segments;
   options.transport = transport_.get();
@@ -112,11 +117,14 @@ absl::Status Agent::MapPeers(const std::string& token,
                              const std::map<std::string, std::string>& sockets,
                              std::vector<shm::Segment>& segments,
                              std::map<uint32_t, std::byte*>& arenas) {
-  if (options_.transport == "tcp") return absl::UnavailableError("shared memory is switched off");
   for (const auto& [endpoint, socket] : sockets) {
     if (endpoint.empty()) continue;
-    VPOD_ASSIGN_OR_RETURN(auto fetched, FetchArenas(socket, token));
-    for (auto& [unit, segment] : fetched) {
+    auto fetched = FetchArenas(socket, token);
+    if (!fetched.ok()) {
+      return absl::UnavailableError(absl::StrCat("cannot share memory with agent ", endpoint, ": ",
+                                                 fetched.status().message()));
+    }
+    for (auto& [unit, segment] : *fetched) {
       arenas[unit] = segment.data();
       segments.push_back(std::move(segment));
     }
@@ -124,8 +132,7 @@ absl::Status Agent::MapPeers(const std::string& token,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::pair<uint32_t, std::pair<base::UniqueFd, uint64_t>>>>
-Agent::JobArenas(absl::string_view token) {
+absl::StatusOr<UnitArenas> Agent::JobArenas(absl::string_view token) {
   std::vector<LeasePtr> leases;
   {
     base::MutexLock lock(mutex_);
@@ -137,7 +144,7 @@ Agent::JobArenas(absl::string_view token) {
     }
   }
   if (leases.empty()) return absl::NotFoundError("the job is not here");
-  std::vector<std::pair<uint32_t, std::pair<base::UniqueFd, uint64_t>>> arenas;
+  UnitArenas arenas;
   for (const LeasePtr& lease : leases) {
     const auto loaded = LoadedOn(*lease);
     const uint32_t ipus = lease->open.job().ipus_per_replica();
@@ -183,7 +190,7 @@ fabric::v1::JobJoin Agent::DescribePart(const Partition& partition, const Lease&
   const uint32_t first = lease.open.job().replica_offset() * lease.open.job().ipus_per_replica();
   for (uint32_t unit : lease.units) join.add_units(first + unit);
   join.set_endpoint(endpoint_);
-  join.set_local_socket(local_socket_);
+  join.set_local_socket(LocalSocketForPeers());
   return join;
 }
 

@@ -185,7 +185,7 @@ fabric::JobMember Agent::MemberOf(const LeasePtr& lease) {
   member.replica_offset = job.replica_offset();
   member.local_replicas = job.local_replicas();
   member.process = ProcessName(lease->open.process());
-  member.local_socket = local_socket_;
+  member.local_socket = LocalSocketForPeers();
   for (uint32_t unit : lease->units)
     member.units.push_back(job.replica_offset() * job.ipus_per_replica() + unit);
   const std::weak_ptr<Lease> weak = lease;

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,12 +17,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/random_id.h"
+#include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
 
@@ -32,7 +35,18 @@ namespace asio = boost::asio;
 using asio::local::stream_protocol;
 
 constexpr size_t kRequestBytes = 33;
+constexpr size_t kMarkBytes = 12;
 constexpr std::chrono::seconds kPatience{2};  // with an agent of this host
+
+// Where abstract sockets are the same: the network namespace of a running system.
+std::string HostMark() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  struct stat space = {};
+  // Without them we share with nobody.
+  if (!std::getline(file, boot) || stat("/proc/self/ns/net", &space) != 0) boot = base::RandomId();
+  return base::Sha256Hex(absl::StrCat(boot, space.st_ino)).substr(0, kMarkBytes);
+}
 
 // Announces the memory of one unit.
 struct ArenaMessage {
@@ -43,13 +57,18 @@ struct ArenaMessage {
 
 }  // namespace
 
+bool OnOneHost(const std::string& socket_name, const std::string& other) {
+  return socket_name.size() > kMarkBytes &&
+         socket_name.compare(0, kMarkBytes, other, 0, kMarkBytes) == 0;
+}
+
 absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
     const std::string& socket_name, const std::string& token) {
-  const absl::Status elsewhere = absl::UnavailableError("the peer is on another host");
+  const absl::Status silent = absl::UnavailableError("its process does not answer");
   base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (socket_name.empty() || socket_name.size() >= sizeof(address.sun_path) - 1) return elsewhere;
+  if (socket_name.empty() || socket_name.size() >= sizeof(address.sun_path) - 1) return silent;
   std::memcpy(address.sun_path + 1, socket_name.data(), socket_name.size());
   const auto length =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + socket_name.size());
@@ -60,7 +79,7 @@ absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
       send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
           static_cast<ssize_t>(request.size())) {
-    return elsewhere;
+    return silent;
   }
   std::vector<std::pair<uint32_t, shm::Segment>> arenas;
   while (true) {
@@ -84,6 +103,7 @@ struct LocalDoor::Impl {
     stream_protocol::socket socket;
     asio::steady_timer limit;
     std::array<char, kRequestBytes> request{};
+    UnitArenas arenas;  // still to be sent
   };
 
   void Accept() {
@@ -128,13 +148,14 @@ struct LocalDoor::Impl {
   // A process that hangs does not answer here either.
   void AnswerWhenOpen(const std::shared_ptr<Connection>& connection) {
     agent.gate().WhenOpen(
-        [this, connection] { asio::post(context, [this, connection] { Answer(*connection); }); });
+        [this, connection] { asio::post(context, [this, connection] { Answer(connection); }); });
   }
 
-  void Answer(Connection& connection) {
-    const std::string lease_id(connection.request.data() + 1, kRequestBytes - 1);
-    const int socket = connection.socket.native_handle();
-    if (connection.request[0] == 'B') {
+  void Answer(const std::shared_ptr<Connection>& connection) {
+    const std::string lease_id(connection->request.data() + 1, kRequestBytes - 1);
+    const int socket = connection->socket.native_handle();
+    const char request = connection->request[0];
+    if (request == 'B') {
       ucred peer{};
       socklen_t length = sizeof(peer);
       if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
@@ -143,40 +164,58 @@ struct LocalDoor::Impl {
       if (agent.BindProcess(lease_id, std::move(pidfd)).ok()) {
         (void)!write(socket, "k", 1);
       }
-    } else if (connection.request[0] == 'S') {
+    } else if (request == 'S') {
       const auto segment = agent.StreamSegment(lease_id);
       if (!segment.ok()) return;
       const absl::Status sent =
           shm::SendFd(socket, segment->first.get(), &segment->second, sizeof(segment->second));
       if (!sent.ok()) spdlog::warn("local door: {}", std::string(sent.message()));
-    } else if (connection.request[0] == 'U') {
+    } else if (request == 'U') {
       char byte = 0;
       auto segment = shm::ReceiveFd(socket, &byte, 1);
       if (segment.ok() && agent.ShareStreams(lease_id, *std::move(segment)).ok())
         (void)!write(socket, "k", 1);
-    } else if (connection.request[0] == 'A') {
+    } else if (request == 'A') {
       AnswerArenas(connection, lease_id);
     }
   }
 
-  void AnswerArenas(Connection& connection, const std::string& token) {
-    const auto arenas = agent.JobArenas(token);
+  void AnswerArenas(const std::shared_ptr<Connection>& connection, const std::string& token) {
+    auto arenas = agent.JobArenas(token);
     if (!arenas.ok()) return;
+    connection->arenas = *std::move(arenas);
     // The peer reads as fast as we write; one that does not is cut off.
-    const int socket = connection.socket.native_handle();
-    const timeval patience{kPatience.count(), 0};
-    setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    connection.socket.native_non_blocking(false);
-    for (const auto& [unit, arena] : *arenas) {
-      const ArenaMessage message{arena.second, unit};
-      const absl::Status sent = shm::SendFd(socket, arena.first.get(), &message, sizeof(message));
-      if (!sent.ok()) {
-        spdlog::warn("local door: {}", std::string(sent.message()));
-        return;
-      }
-    }
-    const ArenaMessage last;
-    (void)!write(socket, &last, sizeof(last));
+    connection->limit.expires_after(kPatience);
+    connection->limit.async_wait([connection](const boost::system::error_code& cancelled) {
+      boost::system::error_code ignored;
+      if (!cancelled) connection->socket.close(ignored);
+    });
+    SendArenas(connection);
+  }
+
+  void SendArenas(const std::shared_ptr<Connection>& connection) {
+    connection->socket.async_wait(stream_protocol::socket::wait_write,
+                                  [this, connection](const boost::system::error_code& error) {
+                                    if (error) return;
+                                    const int socket = connection->socket.native_handle();
+                                    if (connection->arenas.empty()) {
+                                      const ArenaMessage last;
+                                      (void)!write(socket, &last, sizeof(last));
+                                      connection->limit.cancel();
+                                      return;
+                                    }
+                                    const auto& [unit, arena] = connection->arenas.back();
+                                    const ArenaMessage message{arena.second, unit};
+                                    const absl::Status sent = shm::SendFd(
+                                        socket, arena.first.get(), &message, sizeof(message));
+                                    if (!sent.ok()) {
+                                      spdlog::warn("local door: {}", std::string(sent.message()));
+                                      connection->limit.cancel();
+                                      return;
+                                    }
+                                    connection->arenas.pop_back();
+                                    SendArenas(connection);
+                                  });
   }
 
   // Ends the lease as soon as the process has ended.
@@ -223,7 +262,7 @@ LocalDoor::~LocalDoor() {
 
 absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(Agent& agent) {
   auto impl = std::make_unique<Impl>(agent);
-  const std::string name = absl::StrCat("vpod-", base::RandomId());
+  const std::string name = absl::StrCat(HostMark(), "-vpod-", base::RandomId());
   boost::system::error_code error;
   impl->acceptor.open(stream_protocol(), error);
   if (!error) impl->acceptor.bind(stream_protocol::endpoint(std::string(1, '\0') + name), error);

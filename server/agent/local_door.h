@@ -23,8 +23,12 @@
 
 namespace vpod::agent {
 
+// Whether the agents with these sockets can share memory. All agents of a job come to the same
+// answer. Empty names belong to nobody.
+bool OnOneHost(const std::string& socket_name, const std::string& other);
+
 // Fetches the memory of a job's units from the agent behind a door, by global unit. Waits for two
-// seconds at most. Unavailable when the agent is on another host.
+// seconds at most. Unavailable when the agent does not answer.
 absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
     const std::string& socket_name, const std::string& token);
 

@@ -85,6 +85,8 @@ class IpuofService : public IpuofBase {
           return ToGrpc(absl::InvalidArgumentError(absl::StrCat(
               "the executable has ", total, " bytes, at most ", limit, " are accepted")));
         }
+        // Before memory is given to whoever asks.
+        if (const absl::Status may = agent_.CheckLoad(lease_id); !may.ok()) return ToGrpc(may);
         bytes.reserve(total);
       }
       if (request.chunk().size() > total - bytes.size()) {

@@ -5,6 +5,8 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <atomic>
 #include <csignal>
@@ -19,7 +21,9 @@
 #include "client/ipuof/lease.h"
 #include "client/vipu/client.h"
 #include "client/vipu/ipuof_config.h"
+#include "device/base/unique_fd.h"
 #include "device/program/executable.h"
+#include "device/shm/segment.h"
 #include "proto/ipuof/v1/ipuof.grpc.pb.h"
 #include "tests/support/pod.h"
 
@@ -71,6 +75,7 @@ class RawClient {
     v1::AttachEvent event;
     if (stream_->Write(request) && stream_->Read(&event) && event.has_attached()) {
       lease_id_ = event.attached().lease_id();
+      door_ = event.attached().local_socket();
       return grpc::Status::OK;
     }
     stream_->WritesDone();
@@ -182,6 +187,24 @@ class RawClient {
     }
     return reader->Finish();
   }
+  // Offers a segment for the streams, as parts of an instance do. The agent may refuse it.
+  grpc::Status ShareStreams(size_t bytes) {
+    const base::UniqueFd door(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    door_.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + door_.size());
+    const std::string request = "U" + lease_id_;
+    auto segment = shm::Segment::Create(bytes);
+    char answer = 'u';
+    EXPECT_TRUE(segment.ok()) << segment.status();
+    if (connect(door.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+        send(door.get(), request.data(), request.size(), MSG_NOSIGNAL) > 0 &&
+        shm::SendFd(door.get(), segment->fd(), &answer, 1).ok()) {
+      (void)!recv(door.get(), &answer, 1, 0);
+    }
+    return grpc::Status::OK;
+  }
   grpc::Status Counters() {
     v1::GetCountersRequest request;
     request.set_lease_id(lease_id_);
@@ -227,6 +250,7 @@ class RawClient {
  private:
   std::shared_ptr<grpc::Channel> channel_;
   grpc::ClientContext context_;
+  std::string door_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::AttachRequest, v1::AttachEvent>> stream_;
   std::string lease_id_;
 };
@@ -804,6 +828,7 @@ TEST_F(HostileClientTest, CallsThatMeetOnOneLeaseDoNoHarm) {
     repeat([&] { return client->ReadStream(1, 0, 4 << 20); });
     repeat([&] { return client->Load(compiled->executable); });
     repeat([&] { return client->Run(0, 0); });
+    repeat([&] { return client->ShareStreams(64 << 20); });
     repeat([&] { return client->Counters(); });
     for (int call = 0; call < 20; ++call) {
       const grpc::Status status = client->Load(compiled->executable);
