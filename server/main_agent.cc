@@ -175,6 +175,7 @@ std::string HostOf(const std::string& address) { return address.substr(0, addres
 
 int Main(int argc, char** argv) {
   rpc::BlockStopSignals();
+  rpc::AllowManyDescriptors();
   agent::AgentOptions options;
   std::string controller = "127.0.0.1:8090", listen = "127.0.0.1:0", log_level = "info", log_file,
               addresses_wanted, metrics_listen;

@@ -173,6 +173,7 @@ int Main(int argc, char** argv) {
   // much for every thread.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   rpc::BlockStopSignals();
+  rpc::AllowManyDescriptors();
   const auto parsed = ParseServerOptions(argc, argv);
   if (!parsed.ok()) return Fail(parsed.status(), 2);
   if (!parsed->has_value()) return 0;

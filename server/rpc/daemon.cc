@@ -6,6 +6,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -37,6 +38,13 @@ void BlockStopSignals() {
   std::signal(SIGPIPE, SIG_IGN);
   // A write beyond the limit of the file size is an error of that write, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void AllowManyDescriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int WaitForStopSignal() {

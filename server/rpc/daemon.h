@@ -13,7 +13,10 @@ namespace vpod::rpc {
 
 // Blocks SIGTERM and SIGINT in this thread and those it starts; call first thing in main.
 void BlockStopSignals();
-// Waits for one of them; returns its number.
+// Raises the limit of open descriptors as far as the system lets this process: each client of an
+// agent takes several.
+void AllowManyDescriptors();
+// Waits for a signal that stops; returns its number.
 int WaitForStopSignal();
 
 // Tells the service manager that started this process (systemd, Type=notify) that it serves. Does
