@@ -10,9 +10,6 @@
 namespace vpod::fabric {
 namespace {
 
-// No honest message is larger: a piece of float64 partial results, times the nodes of a ragged
-// tree.
-constexpr size_t kMaxMessageBytes = size_t{kMessagePiece} * 8 * 64;
 // Operations that others may open here before this process comes to them.
 constexpr size_t kMaxOperations = 4096;
 
@@ -153,7 +150,7 @@ void Collectives::Start(const OperationPtr& operation) {
 
 Landing Collectives::OnMessage(absl::string_view text, size_t bytes) {
   Header header;
-  if (text.size() != sizeof(header) || bytes > kMaxMessageBytes) return {};
+  if (text.size() != sizeof(header)) return {};
   std::memcpy(&header, text.data(), sizeof(header));
   if (header.site >= options_.sites.size() || header.site == options_.here) return {};
   OperationPtr operation;

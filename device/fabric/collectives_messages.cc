@@ -6,10 +6,15 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "device/fabric/collectives_impl.h"
 
 namespace vpod::fabric {
 namespace {
+
+// No partial results take more: a piece of float64, times the nodes of a ragged tree. They may come
+// before we know what we will do, and could then not be checked.
+constexpr size_t kMaxPartialBytes = size_t{kMessagePiece} * 8 * 64;
 
 // Where the partial results of a site lie in its message: node by node, span by span, each aligned
 // for float64. A node of one replica is sent as it is, which loses nothing.
@@ -199,6 +204,11 @@ void Collectives::SendPartials(const OperationPtr& operation, size_t index,
 }
 
 Landing Collectives::OnPartials(const OperationPtr& operation, const Header& header, size_t bytes) {
+  if (bytes > kMaxPartialBytes) {
+    options_.fail(absl::InternalError(
+        absl::StrCat("a peer sent partial results of ", bytes, " bytes, which is too much")));
+    return {};
+  }
   auto buffer = std::make_shared<std::vector<std::byte>>(bytes);
   const auto landed = [self = shared_from_this(), operation, buffer, piece = header.piece,
                        site = header.site](const absl::Status& status) {

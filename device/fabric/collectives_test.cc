@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <memory>
 #include <optional>
 #include <random>
@@ -557,6 +558,21 @@ TEST_P(WrongSizeTest, APayloadOfAnotherSizeEndsTheCollective) {
 INSTANTIATE_TEST_SUITE_P(Kinds, WrongSizeTest,
                          testing::Values(Kind::kAllReduce, Kind::kReduceScatter, Kind::kAllGather,
                                          Kind::kAllToAll, Kind::kBroadcast));
+
+TEST(CollectivesMessageTest, CopiesHaveNoLimit) {
+  constexpr size_t kBytes = (size_t{129} << 20) + 4;
+  Arenas arenas(2, std::vector<std::byte>(kBytes));
+  for (size_t i = 0; i < kBytes; i += 4093) arenas[0][i] = std::byte{7};
+  Processes processes({0, 1}, false, arenas);
+  std::promise<absl::StatusOr<uint64_t>> ends[2];
+  for (size_t p = 0; p < 2; ++p) {
+    processes.at(p).Copy({.channel = 1},
+                         {.to_unit = 1, .data = arenas[p].data(), .bytes = kBytes, .clock = p},
+                         [&, p](absl::StatusOr<uint64_t> clock) { ends[p].set_value(clock); });
+  }
+  for (auto& end : ends) EXPECT_EQ(*end.get_future().get(), 1u);
+  EXPECT_TRUE(arenas[0] == arenas[1]);
+}
 
 TEST(CollectivesMessageTest, StrayMessagesAreDropped) {
   Case c;
