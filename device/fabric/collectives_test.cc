@@ -574,6 +574,22 @@ TEST(CollectivesMessageTest, CopiesHaveNoLimit) {
   EXPECT_TRUE(arenas[0] == arenas[1]);
 }
 
+TEST(CollectivesMessageTest, PartialResultsThatAreTooLargeEndTheJob) {
+  Case c;
+  c.tensors = {{0, 0, 64, Element::kFloat32, Element::kFloat32}};
+  Arenas arenas = RandomArenas(c, Layout(c), 3);
+  std::promise<std::string> partials;
+  Processes processes({0, 0, 0, 0, 1, 1, 1, 1}, false, arenas);
+  processes.transport(1).set_tamper([&](MemoryTransport::Message& message) {
+    if (!message.payload.empty()) partials.set_value(message.header);
+  });
+  processes.Arrive(1, c, {0, 1, 8});
+  const std::string header = partials.get_future().get();
+  EXPECT_EQ(processes.at(0).OnMessage(header, size_t{1} << 40).buffer, nullptr);
+  EXPECT_EQ(processes.failure(0).message(),
+            "a peer sent partial results of 1099511627776 bytes, which is too much");
+}
+
 TEST(CollectivesMessageTest, StrayMessagesAreDropped) {
   Case c;
   c.tensors = {{0, 0, 64, Element::kFloat32, Element::kFloat32}};
