@@ -31,7 +31,7 @@ Engine::Engine(std::shared_ptr<const program::Executable> executable, const Engi
     : executable_(std::move(executable)),
       options_(options),
       topology_{options.clock_hz, options.job->shape().total_replicas,
-                executable_->ipus_per_replica()},
+                executable_->ipus_per_replica(), options.ipus_per_domain},
       layout_(executable_->proto(), options.local_replicas) {}
 
 Engine::~Engine() { options_.budget->Release(reserved_); }

@@ -48,6 +48,7 @@ struct EngineOptions {
   // all. The others are run by engines of other processes; stream buffers are laid out for all.
   std::vector<uint32_t> units;
   double clock_hz = 1.33e9;
+  uint32_t ipus_per_domain = model::Topology().ipus_per_domain;
 };
 
 // Result of one run.

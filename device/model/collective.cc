@@ -50,7 +50,7 @@ Cost CollectiveCost(const CollectiveLoad& load, const Topology& topology) {
   const uint64_t members = load.members;
   if (members <= 1) return {};
   const uint32_t ipus = topology.ipus_per_replica;
-  const uint64_t rack = std::max<uint64_t>(1, arch::kMaxIpusPerLinkDomain / ipus);  // replicas
+  const uint64_t rack = std::max<uint64_t>(1, topology.ipus_per_domain / ipus);  // replicas
   // Members of a group in one rack, and racks that a group spans.
   const uint64_t inner = std::clamp<uint64_t>(rack / load.stride, 1, members);
   const uint64_t racks = (members + inner - 1) / inner;

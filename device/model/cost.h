@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "device/arch/hardware.h"
 #include "device/base/units.h"
 #include "device/program/executable.h"
 
@@ -19,6 +20,7 @@ struct Topology {
   double clock_hz = 1.33e9;
   uint32_t num_replicas = 1;  // of the whole job
   uint32_t ipus_per_replica = 1;
+  uint32_t ipus_per_domain = arch::kMaxIpusPerLinkDomain;  // of the partition in an IPU-Link domain
 };
 
 // Cycles of one step on one IPU, by what the IPU does meanwhile, and what passes its Host-Link.

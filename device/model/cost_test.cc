@@ -68,6 +68,11 @@ TEST(CostTest, CollectivesMoveWhatTheirFormulasSay) {
   const double gateway = 1e9 / (21.25e9 / 4);
   EXPECT_NEAR(seconds(Instruction::kAllReduce, 256), 2 * (ring * 63 / 64 + gateway / 64 * 3 / 4),
               1e-4);
+  // The same group in four racks of which the partition has 16 IPUs each.
+  const CollectiveLoad small{Instruction::kAllReduce, 1'000'000'000, 1, 64, 1};
+  EXPECT_NEAR(
+      static_cast<double>(CollectiveCost(small, {1.33e9, 64, 1, 16}).exchange.value()) / 1.33e9,
+      2 * (ring * 15 / 16 + gateway / 16 * 3 / 4), 1e-4);
   // GW-Links only.
   EXPECT_NEAR(seconds(Instruction::kAllReduce, 4, 64), 2 * gateway * 3 / 4, 1e-4);
 }

@@ -238,6 +238,7 @@ class Agent {
   absl::StatusOr<std::pair<LeasePtr, std::shared_ptr<Loaded>>> FindLoaded(
       absl::string_view lease_id);
   absl::StatusOr<LeasePtr> FindForLoad(absl::string_view lease_id);
+  uint32_t DomainIpus(const Lease& lease);
   std::shared_ptr<Loaded> LoadedOn(const Lease& lease);
   std::shared_ptr<shm::Segment> StreamsOf(const Loaded& loaded);
   // Starts the end of a lease; its IPUs become free when no run is active on them any more.

@@ -65,6 +65,14 @@ absl::StatusOr<Agent::LeasePtr> Agent::FindForLoad(absl::string_view lease_id) {
   return lease;
 }
 
+// IPUs that the lease's partition has in each IPU-Link domain.
+uint32_t Agent::DomainIpus(const Lease& lease) {
+  base::MutexLock lock(mutex_);
+  const auto it = partitions_.find(lease.open.partition_id());
+  if (it == partitions_.end() || it->second->wiring == nullptr) return arch::kMaxIpusPerLinkDomain;
+  return it->second->wiring->ipus_per_domain();
+}
+
 absl::Status Agent::CheckLoad(absl::string_view lease_id) { return FindForLoad(lease_id).status(); }
 
 absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
@@ -81,7 +89,8 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                        .replica_offset = member.replica_offset(),
                                                        .local_replicas = member.local_replicas(),
                                                        .units = lease->units,
-                                                       .clock_hz = type_.clock_hz}));
+                                                       .clock_hz = type_.clock_hz,
+                                                       .ipus_per_domain = DomainIpus(*lease)}));
   VPOD_ASSIGN_OR_RETURN(shm::Segment streams, shm::Segment::Create(engine->layout().TotalBytes()));
   ipuof::v1::LoadReply reply;
   reply.set_executable_hash(executable->hash());

@@ -151,6 +151,8 @@ TEST(WiringTest, KnowsTheLinksBetweenItsIpus) {
   size_t links = 0;
   for (uint32_t machine = 0; machine < 4; ++machine) links += rack->LinksOf(machine).size();
   EXPECT_EQ(links, 2u * 76);
+  EXPECT_EQ(rack->ipus_per_domain(), 16u);
+  EXPECT_EQ(Wiring::Create(Partition(4, 2))->ipus_per_domain(), 8u);
   vipuagent::AgentPartition uneven = Partition(3, 2);
   EXPECT_EQ(Wiring::Create(uneven).status().message(),
             "partition p has IPU-Link domains of different sizes");

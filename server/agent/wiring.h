@@ -23,6 +23,7 @@ class Wiring {
   const std::vector<std::string>& hosts() const { return hosts_; }
   // IPUs of the partition by GCD, then routing id, as 4 × machine + position.
   const std::vector<uint32_t>& ipus() const { return ipus_; }
+  uint32_t ipus_per_domain() const { return static_cast<uint32_t>(ipus_.size()) / shape_.ilds; }
   bool Contains(uint32_t ipu) const { return contained_[ipu]; }
   // Ports of `machine` that join two IPUs of the partition, and its GW-Links.
   std::vector<arch::Link> LinksOf(uint32_t machine) const;
