@@ -146,6 +146,12 @@ vipuadmin::Agent Controller::DescribeAgent(const Agent& agent) {
         std::chrono::duration_cast<std::chrono::milliseconds>(options_.now() - process.seen)
             .count());
     result.set_error(agent.machine->trouble);
+    for (uint32_t ipu = 0; ipu < arch::kIpusPerMachine; ++ipu) {
+      if ((agent.machine->failed_ipus >> ipu & 1) == 0) continue;
+      result.set_failed_ipus(result.failed_ipus() + 1);
+      if (state_.PartitionOfIpu(agent, ipu) == nullptr)
+        result.set_failed_free_ipus(result.failed_free_ipus() + 1);
+    }
     if (!process.metrics_endpoint.empty())
       result.set_exporter(absl::StrCat("http://", process.metrics_endpoint, "/metrics"));
   }

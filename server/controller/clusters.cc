@@ -194,6 +194,7 @@ vipuadmin::Cluster Controller::DescribeCluster(const Cluster& cluster) {
   for (const auto& [id, allocation] : cluster.allocations) {
     if (allocation->visible()) description.add_allocation_ids(id);
   }
+  for (const auto& [name, row] : cluster.last_tests) *description.add_last_tests() = row;
   return description;
 }
 

@@ -192,6 +192,9 @@ class Controller {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The cluster as it is to be tested; refused while jobs may run there.
   absl::StatusOr<ClusterUnderTest> PrepareTest(const vipuadmin::TestClusterRequest& request);
+  // Keeps the row of a test for the metrics.
+  void RecordTest(const std::string& cluster_id, const vipuadmin::TestClusterReply& row)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Restarts machines one after the other.
   absl::Status ResetMachines(const std::vector<MachineAddress>& machines)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -45,6 +45,12 @@ absl::StatusOr<ClusterUnderTest> Controller::PrepareTest(
   return result;
 }
 
+void Controller::RecordTest(const std::string& cluster_id, const vipuadmin::TestClusterReply& row) {
+  base::MutexLock lock(mutex_);
+  Cluster* cluster = state_.FindCluster(cluster_id);  // null: removed meanwhile
+  if (cluster != nullptr) cluster->last_tests[row.test()] = row;
+}
+
 absl::Status Controller::TestCluster(
     const vipuadmin::TestClusterRequest& request,
     const std::function<bool(const vipuadmin::TestClusterReply&)>& row, const std::string& user) {
@@ -61,6 +67,7 @@ absl::Status Controller::TestCluster(
                                                {request.tests().begin(), request.tests().end()},
                                                [&](const vipuadmin::TestClusterReply& reply) {
                                                  failures += reply.failures_size();
+                                                 RecordTest(request.id(), reply);
                                                  return row(reply);
                                                }));
   base::MutexLock lock(mutex_);

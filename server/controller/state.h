@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuagent.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
 #include "server/controller/placement.h"
@@ -80,6 +81,7 @@ struct Cluster {
   std::map<std::string, Allocation*> allocations;  // the default one too
   Allocation* default_allocation = nullptr;
   uint32_t used_ipus = 0;
+  std::map<std::string, vipuadmin::TestClusterReply> last_tests;  // by name
 
   const std::string& id() const { return stored.id(); }
   uint32_t ipus_per_ild() const;

@@ -64,14 +64,28 @@ void WriteIpus(const ControllerState& state, Exposition& out) {
       if (agent.status() != "Up") {
         error += agent.num_ipus();
       } else {
-        free += agent.free_ipus();
-        used += agent.num_ipus() - agent.free_ipus();
+        const double failed_used = agent.failed_ipus() - agent.failed_free_ipus();
+        free += agent.free_ipus() - agent.failed_free_ipus();
+        used += agent.num_ipus() - agent.free_ipus() - failed_used;
+        error += agent.failed_ipus();
       }
     }
     const std::string& cluster = allocation.cluster_id();
     out.Add({cluster, allocation.id(), "free"}, free);
     out.Add({cluster, allocation.id(), "used"}, used);
     out.Add({cluster, allocation.id(), "error"}, error);
+  }
+}
+
+void WriteTests(const ControllerState& state, Exposition& out) {
+  out.Begin(kClusterTestPassed);
+  for (const auto& cluster : state.clusters) {
+    for (const auto& row : cluster.last_tests()) out.Add({cluster.id(), row.test()}, row.passed());
+  }
+  out.Begin(kClusterTestExpected);
+  for (const auto& cluster : state.clusters) {
+    for (const auto& row : cluster.last_tests())
+      out.Add({cluster.id(), row.test()}, row.expected());
   }
 }
 
@@ -199,6 +213,7 @@ std::string WriteControllerMetrics(const ControllerState& state,
   out.Add({}, static_cast<double>(state.users));
   WritePartitions(state, out);
   WriteIpus(state, out);
+  WriteTests(state, out);
   WriteCalls(calls, out);
   return std::move(out).Finish();
 }

@@ -27,7 +27,13 @@ vipuadmin::Agent AgentOf(const std::string& id, const std::string& status, uint3
 ControllerState SmallPod() {
   ControllerState state;
   state.agents = {AgentOf("ag0", "Up", 1), AgentOf("ag1", "Down", 4), AgentOf("ag2", "Unknown", 4)};
-  state.clusters.resize(1);
+  state.agents[0].set_failed_ipus(1);
+  vipuadmin::Cluster& cluster = state.clusters.emplace_back();
+  cluster.set_id("c1");
+  vipuadmin::TestClusterReply* test = cluster.add_last_tests();
+  test->set_test("Cabling");
+  test->set_passed(30);
+  test->set_expected(32);
   vipuadmin::Allocation allocation;
   allocation.set_id("a1");
   allocation.set_cluster_id("c1");
@@ -69,8 +75,10 @@ TEST(ControllerExporterTest, ShowsTheStateOfThePod) {
         "vipu_partition_size_ipus{partition=\"p1\",cluster=\"c1\",allocation=\"a1\",user="
         "\"al\\\"ice\",state=\"ERROR\"} 2",
         "vipu_ipus{cluster=\"c1\",allocation=\"a1\",use=\"free\"} 1",
-        "vipu_ipus{cluster=\"c1\",allocation=\"a1\",use=\"used\"} 3",
-        "vipu_ipus{cluster=\"c1\",allocation=\"a1\",use=\"error\"} 4"}) {
+        "vipu_ipus{cluster=\"c1\",allocation=\"a1\",use=\"used\"} 2",
+        "vipu_ipus{cluster=\"c1\",allocation=\"a1\",use=\"error\"} 5",
+        "vipu_cluster_test_passed{cluster=\"c1\",test=\"Cabling\"} 30",
+        "vipu_cluster_test_expected{cluster=\"c1\",test=\"Cabling\"} 32"}) {
     EXPECT_TRUE(absl::StrContains(text, absl::StrCat("\n", line, "\n"))) << line << "\n" << text;
   }
   EXPECT_FALSE(absl::StrContains(text, "vipu_agent_last_seen_seconds{agent=\"ag2\"}"));

@@ -30,8 +30,14 @@ inline constexpr Family kPartitionSize{"vipu_partition_size_ipus", Kind::kGauge,
                                        "IPUs of the partition; user is its owner."};
 inline constexpr Family kIpus{
     "vipu_ipus", Kind::kGauge, "cluster,allocation,use",
-    "IPUs by use: free, used (in a partition) or error (their agent is not Up). An IPU in several "
-    "allocations counts in each."};
+    "IPUs by use: free, used (in a partition) or error (they failed, or their agent is not Up). An "
+    "IPU in several allocations counts in each."};
+inline constexpr Family kClusterTestPassed{
+    "vipu_cluster_test_passed", Kind::kGauge, "cluster,test",
+    "What passed when 'test cluster' last ran the test; absent when it did not since the start."};
+inline constexpr Family kClusterTestExpected{
+    "vipu_cluster_test_expected", Kind::kGauge, "cluster,test",
+    "What had to pass when 'test cluster' last ran the test."};
 inline constexpr Family kOperations{
     "vipu_operations_total", Kind::kCounter, "verb,noun,result",
     "Operations on objects that were answered, by result: success or failed."};
@@ -107,9 +113,10 @@ inline constexpr Family kMachinePower{"machine_power_watts", Kind::kGauge, "agen
 // --- Both lists, in the order in which the exporters write them ---
 
 inline constexpr const Family* kControllerFamilies[] = {
-    &kBuildInfo, &kStartTime,   &kAgents,      &kAgentUp,          &kAgentLastSeen,
-    &kClusters,  &kAllocations, &kUsers,       &kPartitions,       &kPartitionSize,
-    &kIpus,      &kOperations,  &kApiRequests, &kOperationDuration};
+    &kBuildInfo,           &kStartTime,     &kAgents,      &kAgentUp,
+    &kAgentLastSeen,       &kClusters,      &kAllocations, &kUsers,
+    &kPartitions,          &kPartitionSize, &kIpus,        &kClusterTestPassed,
+    &kClusterTestExpected, &kOperations,    &kApiRequests, &kOperationDuration};
 inline constexpr const Family* kMachineFamilies[] = {&kIpuInfo,
                                                      &kIpuUtilisation,
                                                      &kIpuDieTemperature,
