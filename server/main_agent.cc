@@ -41,8 +41,8 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
-// Registers the machines with the controller and tells it once a second that they live; stops when
-// destroyed.
+// Registers the machines with the controller and tells it that they live, once a second or as it
+// wishes; stops when destroyed.
 class Announcer {
  public:
   Announcer(const std::string& controller, const std::optional<base::Tls>& tls,
@@ -80,12 +80,12 @@ class Announcer {
       // A channel that failed reconnects ever more rarely, a new one at once.
       if (!status.ok()) stub = Connect();
       const bool at_once = status.ok() && !registered && !agent_.gate().closed();
+      const auto pause = at_once       ? std::chrono::milliseconds(0)
+                         : status.ok() ? interval_
+                                       : std::chrono::milliseconds(1000);
+      const auto next = std::chrono::steady_clock::now() + pause;
       base::MutexLock lock(mutex_);
-      if (lock.WaitUntil(changed_,
-                         std::chrono::steady_clock::now() + std::chrono::seconds(at_once ? 0 : 1),
-                         [&] { return stopping_; })) {
-        return;
-      }
+      if (lock.WaitUntil(changed_, next, [&] { return stopping_; })) return;
     }
   }
 
@@ -110,6 +110,8 @@ class Announcer {
       vipuagent::RegisterReply reply;
       const grpc::Status status = stub.Register(&context, registration_, &reply);
       registered = status.ok();
+      if (reply.heartbeat_interval_ms() > 0)
+        interval_ = std::chrono::milliseconds(reply.heartbeat_interval_ms());
       names_version_.clear();
       // Another process has its machines: what runs on them here ends.
       if (status.error_code() == grpc::StatusCode::ALREADY_EXISTS) Disown();
@@ -121,6 +123,10 @@ class Announcer {
     request.set_names_version(names_version_);
     for (vipuagent::MachineHealth& health : agent_.Unwell())
       *request.add_unwell() = std::move(health);
+    for (const auto& [partition, generation] : agent_.Detached()) {
+      request.add_detached_partitions(partition);
+      request.add_detached_generations(generation);
+    }
     vipuagent::HeartbeatReply reply;
     const grpc::Status status = stub.Heartbeat(&context, request, &reply);
     registered = !reply.register_();
@@ -154,6 +160,7 @@ class Announcer {
   agent::Agent& agent_;
   vipuagent::RegisterRequest registration_;
   std::string names_version_;  // of the machines' ids, as last heard
+  std::chrono::milliseconds interval_{1000};
   base::Mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

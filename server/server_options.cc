@@ -1,6 +1,7 @@
 #include "server/server_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <functional>
 
@@ -62,10 +63,14 @@ void AddOptions(CLI::App& app, ServerOptions& options) {
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
   app.add_option("--log-file", options.log_file, "Log file; default stderr");
+  AddTime(app, "--agent-poll-interval", options.controller.agent_poll_interval,
+          "Agents give a sign of life at this interval");
   AddTime(app, "--agent-timeout", options.controller.agent_timeout,
           "Without a heartbeat for so long an agent is Down");
   AddTime(app, "--partition-timeout", options.controller.partition_timeout,
           "A partition PENDING for longer goes to ERROR");
+  AddTime(app, "--provisioning-delay", options.controller.provisioning_delay,
+          "A partition stays PENDING for at least so long, as if its configuration took the time");
   app.add_flag("--version", options.version, "Print the version");
 }
 
@@ -102,6 +107,21 @@ absl::StatusOr<std::optional<ServerOptions>> ParseServerOptions(int argc, const 
   if (!options.default_user_id.empty() && !(options.init && options.secure)) {
     return absl::InvalidArgumentError(
         "--default-user-id belongs to --init --secure. Try 'vipu-server --help'.");
+  }
+  controller::ControllerOptions& controller = options.controller;
+  if (app.count("--agent-poll-interval") == 0) {
+    controller.agent_poll_interval =
+        std::min(controller.agent_poll_interval, controller.agent_timeout / 2);
+  }
+  if (controller.agent_poll_interval < std::chrono::milliseconds(10) ||
+      controller.agent_poll_interval * 2 > controller.agent_timeout) {
+    return absl::InvalidArgumentError(
+        "--agent-poll-interval must be at least 10ms and at most half of --agent-timeout. Try "
+        "'vipu-server --help'.");
+  }
+  if (controller.provisioning_delay >= controller.partition_timeout) {
+    return absl::InvalidArgumentError(
+        "--provisioning-delay must be less than --partition-timeout. Try 'vipu-server --help'.");
   }
   return options;
 }

@@ -41,6 +41,21 @@ TEST(ServerOptionsTest, Defaults) {
   EXPECT_EQ(options.controller.partition_timeout, std::chrono::seconds(300));
 }
 
+TEST(ServerOptionsTest, TimesHaveToGoTogether) {
+  const ServerOptions options =
+      Good({"--agent-poll-interval", "250ms", "--provisioning-delay", "2s"});
+  EXPECT_EQ(options.controller.agent_poll_interval, std::chrono::milliseconds(250));
+  EXPECT_EQ(options.controller.provisioning_delay, std::chrono::seconds(2));
+  EXPECT_EQ(Good({"--agent-timeout", "1s"}).controller.agent_poll_interval,
+            std::chrono::milliseconds(500));
+  EXPECT_EQ(Error({"--agent-poll-interval", "3s"}),
+            "--agent-poll-interval must be at least 10ms and at most half of --agent-timeout. Try "
+            "'vipu-server --help'.");
+  EXPECT_EQ(Error({"--provisioning-delay", "300s"}),
+            "--provisioning-delay must be less than --partition-timeout. Try 'vipu-server "
+            "--help'.");
+}
+
 TEST(ServerOptionsTest, FileHoldsLongOptionsAndTheCommandLineWins) {
   const std::string path = File(
       "# the POD of the second floor\n\n"

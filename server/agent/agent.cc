@@ -123,6 +123,7 @@ absl::StatusOr<std::unique_ptr<Agent::Partition>> Agent::MakePartition(
   };
   auto partition = std::make_unique<Partition>();
   partition->spec = spec;
+  if (spec.config_generation() == 0) partition->spec.set_config_generation(spec.generation());
   uint32_t gcd = 0;
   for (const vipuagent::Gcd& description : spec.gcds()) {
     std::vector<Member>& members = partition->gcds.emplace_back();
@@ -210,22 +211,29 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
     VPOD_RETURN_IF_ERROR(CheckDisjoint(changed, going));
     controller_boot_id_ = request.controller_boot_id();
     configure_sequence_ = request.sequence();
+    std::set<std::string> in_use;
     for (const auto& [id, lease] : leases_) {
       const std::string& partition_id = lease->open.partition_id();
       if (lease->releasing || !going.contains(partition_id)) continue;
       const auto kept = changed.find(partition_id);
       if (kept == changed.end()) {
         revoked.emplace_back(lease, absl::StrCat("partition ", partition_id, " was removed"));
-      } else if (kept->second->spec.generation() != lease->open.generation()) {
+      } else if (kept->second->spec.config_generation() != lease->open.generation()) {
         revoked.emplace_back(lease,
                              absl::StrCat("partition ", partition_id, " was reset or changed"));
+      } else {
+        in_use.insert(partition_id);
       }
     }
     for (const std::string& id : going) {
       const auto old = partitions_.find(id);
       if (old == partitions_.end()) continue;
-      if (const auto kept = changed.find(id);
-          kept != changed.end() && kept->second->spec.generation() > old->second->spec.generation())
+      const auto kept = changed.find(id);
+      if (kept == changed.end() ||
+          kept->second->spec.generation() != old->second->spec.generation())
+        used_.erase(id);
+      if (kept != changed.end() && !in_use.contains(id) &&
+          kept->second->spec.generation() > old->second->spec.generation())
         ClearIpus(*old->second);
       SetPartitionOfIpus(*old->second, "");
       partitions_.erase(old);

@@ -117,6 +117,9 @@ class Agent {
   absl::Status Inject(const vipuagent::InjectRequest& request);
   // Ends the leases on a machine and clears its counters, faults and errors.
   absl::Status ResetMachine(const std::string& host);
+  // Non-reconfigurable partitions that were used in their present generation and have no client
+  // now, with that generation; for the heartbeat.
+  std::vector<std::pair<std::string, uint64_t>> Detached();
   // Machines that are not well, for the heartbeat.
   std::vector<vipuagent::MachineHealth> Unwell();
   // Whatever answers or speaks for this process first passes here (fault AGENT_HANG).
@@ -294,6 +297,8 @@ class Agent {
   std::vector<std::string> partition_of_ ABSL_GUARDED_BY(mutex_);  // by IPU; empty: free
   std::map<std::string, std::string> agent_ids_ ABSL_GUARDED_BY(mutex_);  // by management address
   std::map<std::string, LeasePtr> leases_ ABSL_GUARDED_BY(mutex_);
+  // Partitions of which a lease has ended since they got their present generation.
+  std::set<std::string> used_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<fabric::Job>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PendingAttach>> pending_ ABSL_GUARDED_BY(mutex_);
   // Machines that have or had a fault: the others need not be asked.

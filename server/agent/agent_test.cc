@@ -93,7 +93,7 @@ class AgentTest : public testing::Test {
     Configure(1);
   }
 
-  void Configure(uint64_t generation, bool present = true) {
+  void Configure(uint64_t generation, bool present = true, uint64_t config_generation = 0) {
     vipuagent::ConfigureRequest request;
     request.set_controller_boot_id("boot");
     request.set_sequence(++sequence_);
@@ -102,7 +102,8 @@ class AgentTest : public testing::Test {
       vipuagent::AgentPartition* partition = request.add_partitions();
       partition->set_id("p");
       partition->set_generation(generation);
-      partition->set_reconfigurable(true);
+      partition->set_config_generation(config_generation);
+      partition->set_reconfigurable(config_generation == 0);
       vipuagent::Gcd* gcd = partition->add_gcds();
       for (uint32_t machine = 0; machine < 4; ++machine)
         *gcd->add_slices() = WholeMachine(absl::StrCat("127.10.0.", 1 + machine));
@@ -275,6 +276,32 @@ TEST_F(AgentTest, RemovedAndResetPartitionsEndTheirLeases) {
               present ? "partition p was reset or changed" : "partition p was removed");
     EXPECT_EQ(agent_->Load(lease, SumExecutable()).status().code(), absl::StatusCode::kNotFound);
   }
+}
+
+TEST_F(AgentTest, APartitionIsTidiedUpWhenItsLastClientHasGone) {
+  using Detached = std::vector<std::pair<std::string, uint64_t>>;
+  Configure(2, true, 1);  // clients hold configurations of generation 1
+  const std::string first = MustAttach(Open(0)), second = MustAttach(Open(1));
+  agent_->Release(first, false);
+  EXPECT_EQ(agent_->Detached(), Detached());
+  agent_->Release(second, false);
+  EXPECT_EQ(agent_->Detached(), (Detached{{"p", 2}}));
+  EXPECT_EQ(agent_->Detached(), (Detached{{"p", 2}}));  // until something is done about it
+  vipuagent::InjectRequest fault;
+  fault.set_host("127.10.0.1");
+  fault.set_fault(vipuagent::IPU_ERROR);
+  fault.set_error("IPUSOFTERR");
+  ASSERT_TRUE(agent_->Inject(fault).ok());
+  // A client that came before the reset keeps its lease, and the IPUs are left alone.
+  const std::string early = MustAttach(Open(8));
+  EXPECT_EQ(agent_->Detached(), Detached());
+  Configure(3, true, 1);
+  EXPECT_EQ(agent_->Unwell().size(), 1u);
+  agent_->Release(early, false);
+  EXPECT_EQ(agent_->Detached(), (Detached{{"p", 3}}));
+  Configure(4, true, 1);
+  EXPECT_TRUE(agent_->Unwell().empty());
+  EXPECT_EQ(agent_->Detached(), Detached());
 }
 
 TEST_F(AgentTest, SameGenerationLeavesLeasesAlone) {

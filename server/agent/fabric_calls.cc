@@ -18,7 +18,7 @@ namespace {
 // Names the job in every message between its processes, and proves that the sender belongs to it.
 std::string TokenOf(const vipuagent::AgentPartition& partition, absl::string_view job_id) {
   return base::Sha256Hex(absl::StrCat(partition.fabric_key(), "\n", partition.id(), "\n",
-                                      partition.generation(), "\n", job_id))
+                                      partition.config_generation(), "\n", job_id))
       .substr(0, fabric::kTokenBytes);
 }
 
@@ -182,7 +182,7 @@ std::shared_ptr<PartLink> Agent::LinkToHome(const Partition& partition, const Le
 fabric::v1::JobJoin Agent::DescribePart(const Partition& partition, const Lease& lease) const {
   fabric::v1::JobJoin join;
   join.set_partition_id(partition.spec.id());
-  join.set_generation(partition.spec.generation());
+  join.set_generation(partition.spec.config_generation());
   join.set_fabric_key(partition.spec.fabric_key());
   *join.mutable_member() = lease.open.job();
   join.set_process(ProcessName(lease.open.process()));
@@ -205,9 +205,9 @@ absl::StatusOr<std::shared_ptr<RemotePart>> Agent::JoinRemote(const fabric::v1::
           absl::StrCat("partition ", join.partition_id(), " is not on this agent"));
     }
     const vipuagent::AgentPartition& spec = it->second->spec;
-    if (spec.generation() != join.generation()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("partition ", join.partition_id(), " is at generation ", spec.generation()));
+    if (spec.config_generation() != join.generation()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "partition ", join.partition_id(), " is at generation ", spec.config_generation()));
     }
     if (!base::IsSecret(spec.fabric_key(), join.fabric_key()))
       return absl::UnauthenticatedError("the peer does not have the partition's key");

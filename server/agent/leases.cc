@@ -100,10 +100,10 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
   const Partition* partition = nullptr;
   const auto members = FindIpus(open.partition_id(), open.gcd_id(), open.device_id(), &partition);
   if (!members.ok()) return refuse(members.status());
-  if (partition->spec.generation() != open.generation()) {
+  if (partition->spec.config_generation() != open.generation()) {
     return refuse(absl::FailedPreconditionError(
         absl::StrCat("partition ", open.partition_id(), " is at generation ",
-                     partition->spec.generation(), "; the configuration of generation ",
+                     partition->spec.config_generation(), "; the configuration of generation ",
                      open.generation(), " is out of date, fetch it again")));
   }
   const absl::Status admitted =
@@ -279,6 +279,11 @@ void Agent::FinishRelease(const LeasePtr& lease) {
   {
     base::MutexLock lock(mutex_);
     if (leases_.erase(lease->id) == 0) return;
+    const auto partition = partitions_.find(lease->open.partition_id());
+    if (partition != partitions_.end() &&
+        partition->second->spec.config_generation() == lease->open.generation()) {
+      used_.insert(lease->open.partition_id());
+    }
     for (uint32_t ipu : lease->ipus) {
       if (owners_[ipu].holder == lease) owners_[ipu].holder = nullptr;
       if (owners_[ipu].reserver == lease) owners_[ipu].reserver = nullptr;
@@ -293,6 +298,19 @@ void Agent::FinishRelease(const LeasePtr& lease) {
   }
   CallAll(calls);
   if (unwatch_process) unwatch_process(lease->id);
+}
+
+std::vector<std::pair<std::string, uint64_t>> Agent::Detached() {
+  base::MutexLock lock(mutex_);
+  if (used_.empty()) return {};
+  std::set<std::string> in_use;
+  for (const auto& [id, lease] : leases_) in_use.insert(lease->open.partition_id());
+  std::vector<std::pair<std::string, uint64_t>> result;
+  for (const std::string& id : used_) {
+    const vipuagent::AgentPartition& spec = partitions_.at(id)->spec;
+    if (!spec.reconfigurable() && !in_use.contains(id)) result.emplace_back(id, spec.generation());
+  }
+  return result;
 }
 
 void Agent::TellReservers(const Lease& gone, bool lost) {

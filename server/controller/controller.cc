@@ -102,6 +102,7 @@ absl::Status Controller::LoadState() {
       return broken("partition", r.id(), "IPUs of allocation ", r.allocation_id());
     }
     generation_ = std::max(generation_, stored.generation());
+    if (stored.config_generation() == 0) stored.set_config_generation(stored.generation());
     Partition& partition = state_.AddPartition(std::move(stored));
     partition.pending_since = options_.now();
     partition.pending = pending_.insert(pending_.end(), &partition);
@@ -172,6 +173,7 @@ void Controller::Tick() {
       SetState(*pending_.front(), vipuuser::PS_ERROR, Trouble::kTimeout,
                absl::StrCat("Not configured within ", options_.partition_timeout.count(), " s."));
     }
+    EndProvisioningDelays();
     RelocateStranded();
     while (!removed_order_.empty() &&
            now - removed_order_.front().first > options_.removed_status_kept) {

@@ -65,10 +65,12 @@ class AgentGateway {
 };
 
 struct ControllerOptions {
+  std::chrono::milliseconds agent_poll_interval{1000};  // between heartbeats of an agent
   std::chrono::milliseconds agent_timeout{
-      5000};                                     // without a heartbeat for so long an agent is Down
-  std::chrono::seconds partition_timeout{300};   // PENDING for longer becomes ERROR
-  std::chrono::seconds removed_status_kept{60};  // REMOVED is answered for so long
+      5000};                                    // without a heartbeat for so long an agent is Down
+  std::chrono::seconds partition_timeout{300};  // PENDING for longer becomes ERROR
+  std::chrono::milliseconds provisioning_delay{0};  // PENDING for at least so long
+  std::chrono::seconds removed_status_kept{60};     // REMOVED is answered for so long
   std::function<Clock::time_point()> now = [] { return Clock::now(); };
 };
 
@@ -100,6 +102,7 @@ class Controller {
   // Refused are software of another minor version, machines that another living process holds
   // (FailedPrecondition), and more strangers than kMaxStrangers (ResourceExhausted).
   absl::Status Register(const vipuagent::RegisterRequest& request);
+  std::chrono::milliseconds agent_poll_interval() const { return options_.agent_poll_interval; }
   vipuagent::HeartbeatReply Heartbeat(const vipuagent::HeartbeatRequest& request);
 
   // --- Clusters and allocations ---
@@ -208,6 +211,8 @@ class Controller {
   absl::Status CheckAllocationMembers(const Cluster& cluster, const Allocation* allocation,
                                       store::StoredAllocation& next)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Has the partition ACTIVE once it was PENDING for the time that is to be simulated.
+  void EndProvisioningDelays() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Completes the requirements and finds a place for them. IPUs of `replaced` count as free.
   absl::Status Plan(store::StoredPartition& partition, Partition* replaced, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -215,8 +220,6 @@ class Controller {
                       Partition* replaced) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives the partition's next generation a number and a key of its own.
   void RaiseGeneration(store::StoredPartition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ResetPartitionLocked(Partition& partition, const std::string& user,
-                                    const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   vipuadmin::Agent DescribeAgent(const Agent& agent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   vipuadmin::Cluster DescribeCluster(const Cluster& cluster) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -244,6 +247,8 @@ class Controller {
   // Takes over which machines are unwell, and what follows for partitions.
   void SetHealth(Process& process, const vipuagent::HeartbeatRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tidies partitions up whose last client has gone. They stay ACTIVE, and clients' configurations
+  // good.
   void AutoReset(const vipuagent::HeartbeatRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddNames(const Process& process, const vipuagent::HeartbeatRequest& request,
                 vipuagent::HeartbeatReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -104,9 +104,8 @@ class ControllerTest : public testing::Test {
         Store::Open((directory_ / "vipu-server.db").string(), Store::OpenMode::kOpenOrCreate);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
-    ControllerOptions options;
-    options.now = [this] { return now_; };
-    auto controller = Controller::Create(store_.get(), &gateway_, options);
+    options_.now = [this] { return now_; };
+    auto controller = Controller::Create(store_.get(), &gateway_, options_);
     ASSERT_TRUE(controller.ok()) << controller.status();
     controller_ = *std::move(controller);
   }
@@ -211,6 +210,7 @@ class ControllerTest : public testing::Test {
 
   std::filesystem::path directory_;
   Controller::Clock::time_point now_ = Controller::Clock::now();
+  ControllerOptions options_;  // of the next Start
   FakeGateway gateway_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Controller> controller_;

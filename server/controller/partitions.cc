@@ -40,6 +40,7 @@ void KeepUnset(const store::StoredPartition& old, store::StoredPartition& next) 
 
 void Controller::RaiseGeneration(store::StoredPartition& partition) {
   partition.set_generation(++generation_);
+  partition.set_config_generation(generation_);
   partition.set_fabric_key(base::RandomId());
 }
 
@@ -179,23 +180,17 @@ absl::Status Controller::UpdatePartition(const vipuuser::UpdatePartitionRequest&
   return absl::OkStatus();
 }
 
-absl::Status Controller::ResetPartitionLocked(Partition& partition, const std::string& user,
-                                              const std::string& text) {
-  store::StoredPartition next = partition.stored;
-  RaiseGeneration(next);
-  VPOD_RETURN_IF_ERROR(Commit({{"partition", partition.id(), next.SerializeAsString()}},
-                              ObjectOf(partition.id()), user, text));
-  partition.stored = std::move(next);
-  state_.Touch(partition);
-  SetPending(partition);
-  return absl::OkStatus();
-}
-
 absl::Status Controller::ResetPartition(const std::string& id, const std::string& user) {
   {
     base::MutexLock lock(mutex_);
     VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id));
-    VPOD_RETURN_IF_ERROR(ResetPartitionLocked(*partition, user, "reset"));
+    store::StoredPartition next = partition->stored;
+    RaiseGeneration(next);
+    VPOD_RETURN_IF_ERROR(
+        Commit({{"partition", id, next.SerializeAsString()}}, ObjectOf(id), user, "reset"));
+    partition->stored = std::move(next);
+    state_.Touch(*partition);
+    SetPending(*partition);
   }
   Reconcile();
   return absl::OkStatus();
@@ -245,7 +240,7 @@ vipuuser::PartitionConfig Controller::DescribeGcd(const Partition& partition, ui
   auto& attributes = *config.mutable_attributes();
   attributes["GCD Id"] = absl::StrCat(gcd);
   attributes["Partition Id"] = r.id();
-  attributes["Partition generation"] = absl::StrCat(partition.stored.generation());
+  attributes["Partition generation"] = absl::StrCat(partition.stored.config_generation());
   attributes["Number of GCDs"] = absl::StrCat(r.num_gcds());
   attributes["Number of replicas"] = absl::StrCat(r.num_replicas());
   attributes["Reconfigurable"] = r.reconfigurable() ? "true" : "false";

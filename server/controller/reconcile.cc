@@ -14,13 +14,14 @@ namespace {
 
 using arch::kIpusPerMachine;
 
+// Whether clients may use it: a reset after the last client may still be under way.
 bool IsConfirmed(const Partition& partition) {
   return partition.unregistered == 0 &&
          std::all_of(partition.holders.begin(), partition.holders.end(),
                      [&](const Process* holder) {
                        const auto it = holder->confirmed.find(partition.id());
                        return holder->up && it != holder->confirmed.end() &&
-                              it->second == partition.stored.generation();
+                              it->second >= partition.stored.config_generation();
                      });
 }
 
@@ -88,7 +89,8 @@ void Controller::UpdateState(Partition& partition, bool health_is_fresh) {
   const bool confirmed = IsConfirmed(partition);
   switch (partition.state) {
     case vipuuser::PS_PENDING:
-      if (!confirmed) break;
+      if (!confirmed || options_.now() - partition.pending_since < options_.provisioning_delay)
+        break;
       if (trouble == Trouble::kNone) {
         SetState(partition, vipuuser::PS_ACTIVE);
       } else if (health_is_fresh) {
@@ -116,6 +118,16 @@ void Controller::UpdateState(Partition& partition, bool health_is_fresh) {
     default:
       break;
   }
+}
+
+void Controller::EndProvisioningDelays() {
+  if (options_.provisioning_delay.count() == 0) return;
+  std::vector<Partition*> due;
+  for (Partition* partition : pending_) {
+    if (options_.now() - partition->pending_since < options_.provisioning_delay) break;
+    due.push_back(partition);
+  }
+  for (Partition* partition : due) UpdateState(*partition);
 }
 
 void Controller::Relocate(Partition& partition) {
@@ -148,6 +160,7 @@ void Controller::Describe(const Partition& partition, vipuagent::AgentPartition&
   const vipuuser::PartitionRequirements& r = partition.stored.requirements();
   spec.set_id(r.id());
   spec.set_generation(partition.stored.generation());
+  spec.set_config_generation(partition.stored.config_generation());
   spec.set_reconfigurable(r.reconfigurable());
   spec.set_num_replicas(r.num_replicas());
   spec.set_sync_type(r.sync_type());

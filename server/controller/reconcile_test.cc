@@ -243,6 +243,19 @@ TEST_F(ReconcileTest, MachineThatMovesToAnotherProcessIsConfiguredThere) {
   EXPECT_EQ(controller_->GetPartitionConfig("p1", 0)->devices(0).endpoint(), "process-9");
 }
 
+TEST_F(ReconcileTest, ProvisioningCanBeMadeToTakeTime) {
+  options_.provisioning_delay = seconds(2);
+  Start();
+  CreatePod(1);
+  ASSERT_TRUE(Create("p1", 4).ok());
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  Advance(std::chrono::milliseconds(1999));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  Advance(std::chrono::milliseconds(1));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
 TEST_F(ReconcileTest, PendingForTooLongIsAnErrorUntilTheAgentConfirms) {
   CreateAgents(0, 1);  // never registered
   ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 1)).ok());

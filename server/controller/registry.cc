@@ -283,8 +283,15 @@ void Controller::AutoReset(const vipuagent::HeartbeatRequest& request) {
     if (i < request.detached_generations_size() &&
         request.detached_generations(i) != partition->stored.generation())
       continue;
+    store::StoredPartition next = partition->stored;
+    next.set_generation(++generation_);
+    const absl::Status committed =
+        Commit({{"partition", partition->id(), next.SerializeAsString()}},
+               absl::StrCat("partition ", partition->id()), "", "reset after its last client");
     // What cannot be written leaves the partition as it is: usable, only not fresh.
-    ResetPartitionLocked(*partition, "", "reset after its last client").IgnoreError();
+    if (!committed.ok()) continue;
+    partition->stored = std::move(next);
+    state_.Touch(*partition);
   }
 }
 

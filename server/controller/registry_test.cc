@@ -197,6 +197,8 @@ TEST_F(RegistryTest, FailedIpuConcernsItsPartitionOnly) {
   EXPECT_EQ(StatusOf("p1").message(), "Agent ag0: IPU 3 failed.");
   EXPECT_EQ(StateOf("p2"), vipuuser::PS_ACTIVE);
   EXPECT_EQ(controller_->GetAgent("ag0")->error(), "IPU 3 failed.");
+  EXPECT_EQ(controller_->GetAgent("ag0")->failed_ipus(), 1u);
+  EXPECT_EQ(controller_->GetAgent("ag0")->failed_free_ipus(), 0u);
   Heartbeat();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   EXPECT_EQ(controller_->GetAgent("ag0")->error(), "");
@@ -290,25 +292,60 @@ TEST_F(RegistryTest, RelocatablePartitionLeavesALostAgent) {
   EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag1");
 }
 
-TEST_F(RegistryTest, LastClientsEndResetsAPartition) {
+TEST_F(RegistryTest, LastClientsEndTidiesAPartitionUp) {
   CreatePod(1);
   CreateActive(Wanted("p1", 2));
   vipuuser::PartitionRequirements wanted = Wanted("p2", 1);
   wanted.set_reconfigurable(true);
   CreateActive(wanted);
+  const vipuuser::PartitionConfig config = *controller_->GetPartitionConfig("p1", 0);
   const uint64_t first = StatusOf("p1").generation(), second = StatusOf("p2").generation();
-  Heartbeat({}, {}, {"p1", "p2", "gone"});
-  EXPECT_GT(StatusOf("p1").generation(), first);
-  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  vipuagent::HeartbeatRequest request;
+  request.set_endpoint("process-1");
+  request.set_boot_id("boot-1");
+  for (const char* id : {"p1", "p2", "gone"}) request.add_detached_partitions(id);
+  for (const uint64_t generation : {first, second, second})
+    request.add_detached_generations(generation);
+  controller_->Heartbeat(request);
+  const uint64_t tidy = StatusOf("p1").generation();
+  EXPECT_GT(tidy, first);
   EXPECT_EQ(StatusOf("p2").generation(), second);  // reconfigurable ones are not reset
-  vipuagent::HeartbeatRequest late;
-  late.set_endpoint("process-1");
-  late.set_boot_id("boot-1");
-  late.add_detached_partitions("p1");
-  late.add_detached_generations(first);
-  const uint64_t now = StatusOf("p1").generation();
-  controller_->Heartbeat(late);
-  EXPECT_EQ(StatusOf("p1").generation(), now);  // it may have new clients
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);   // meanwhile, too
+  const FakeGateway::Call call = gateway_.Answer();
+  ASSERT_EQ(call.request.partitions_size(), 1);
+  EXPECT_EQ(call.request.partitions(0).generation(), tidy);
+  EXPECT_EQ(call.request.partitions(0).config_generation(), first);
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(EventsOf("partition p1").back(), "reset after its last client");
+  controller_->Heartbeat(request);  // late: it may have new clients
+  EXPECT_EQ(StatusOf("p1").generation(), tidy);
+  const auto is_as_before = [&] {
+    const vipuuser::PartitionConfig now = *controller_->GetPartitionConfig("p1", 0);
+    return now.fabric_key() == config.fabric_key() &&
+           now.attributes().at("Partition generation") ==
+               config.attributes().at("Partition generation");
+  };
+  EXPECT_TRUE(is_as_before());  // what clients hold stays good
+  Start();
+  Register(0, 1);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_TRUE(is_as_before());
+  ASSERT_TRUE(Reset("p1").ok());
+  gateway_.ConfirmAll();
+  EXPECT_FALSE(is_as_before());
+}
+
+TEST_F(RegistryTest, AutoResetCanBeTurnedOff) {
+  CreatePod(1);
+  vipuuser::CreatePartitionRequest create;
+  *create.mutable_requirements() = Wanted("p1", 2);
+  create.set_disable_auto_reset(true);
+  ASSERT_TRUE(controller_->CreatePartition(create, Anyone()).ok());
+  gateway_.ConfirmAll();
+  const uint64_t generation = StatusOf("p1").generation();
+  Heartbeat({}, {}, {"p1"});
+  EXPECT_EQ(StatusOf("p1").generation(), generation);
 }
 
 TEST_F(RegistryTest, MovedAgentTakesItsPartitionsAlong) {

@@ -11,7 +11,9 @@ class RegistryService : public vipuagent::VipuRegistry::Service {
  public:
   explicit RegistryService(controller::Controller& controller) : controller_(controller) {}
   Status Register(ServerContext*, const vipuagent::RegisterRequest* request,
-                  vipuagent::RegisterReply*) override {
+                  vipuagent::RegisterReply* reply) override {
+    reply->set_heartbeat_interval_ms(
+        static_cast<uint32_t>(controller_.agent_poll_interval().count()));
     return base::ToGrpc(controller_.Register(*request));
   }
   Status Heartbeat(ServerContext*, const vipuagent::HeartbeatRequest* request,

@@ -137,5 +137,19 @@ TEST_F(JobsTest, TwentyKillsOfTwentyAreNamed) {
   ExpectUsable();
 }
 
+TEST(AutoResetTest, ClientsFollowEachOtherOnAPartitionThatIsTidiedUpAfterEach) {
+  TestPod pod(4);
+  const Outcome created = pod.Run({"vipu-admin", "create", "partition", "p", "--size", "1"});
+  ASSERT_EQ(created.code, 0) << created.err;
+  // Somebody's copy of the configuration stays good.
+  const std::string run =
+      "IPUOF_CONFIG_PATH=\"$VPOD_HOME\"/copy.conf replica_job --runs 2 >/dev/null || exit 1; ";
+  const Outcome outcome = pod.Shell(
+      "cp \"$IPUOF_CONFIG_DIR\"/p.conf \"$VPOD_HOME\"/copy.conf || exit 1; " + run + run + run +
+      "until vipu-admin list events | grep -q 'reset after its last client'; do sleep 0.1; done; " +
+      run + "vipu get partition p | grep -q 'ACTIVE'");
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+}
+
 }  // namespace
 }  // namespace vpod::testing
