@@ -1,7 +1,6 @@
 #include "client/launch/mpirun.h"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,10 +8,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <thread>
 
+#include "client/launch/keeper.h"
 #include "client/launch/output_filter.h"
+#include "device/base/status.h"
 #include "device/base/unique_fd.h"
 
 namespace vpod::launch {
@@ -45,6 +45,37 @@ sigset_t HandledSignals() {
   return signals;
 }
 
+struct Pipe {
+  base::UniqueFd from, to;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::UnavailableError(std::strerror(errno));
+  return Pipe{base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
+}
+
+// False when the keeper is gone.
+template <class T>
+bool Receive(const base::UniqueFd& from, T& message) {
+  ssize_t n;
+  do {
+    n = read(from.get(), &message, sizeof(message));
+  } while (n < 0 && errno == EINTR);
+  return n == static_cast<ssize_t>(sizeof(message));
+}
+
+// Hands signals on until the keeper has ended; returns its wait status.
+int AwaitKeeper(pid_t keeper) {
+  const sigset_t signals = HandledSignals();
+  int status = 0;
+  while (waitpid(keeper, &status, WNOHANG) == 0) {
+    const int number = sigwaitinfo(&signals, nullptr);
+    if (number > 0 && number != SIGCHLD) kill(keeper, number);
+  }
+  return status;
+}
+
 }  // namespace
 
 void BlockSignals() {
@@ -61,8 +92,7 @@ int PendingSignal() {
   return 0;
 }
 
-// Not Boost.Process: the child needs a parent-death signal, a process group and its signal mask
-// restored between fork and exec, which is all there is to this function.
+// Not Boost.Process: the keeper runs between fork and exec.
 absl::StatusOr<MpirunResult> RunMpirun(const std::string& path,
                                        const std::vector<std::string>& arguments,
                                        std::optional<uint32_t> only_output_from,
@@ -70,73 +100,41 @@ absl::StatusOr<MpirunResult> RunMpirun(const std::string& path,
   // Forwarded by name: mpirun warns about those that do not exist. Empty means the same to their
   // readers.
   for (const char* name : {"LD_LIBRARY_PATH", "PYTHONPATH"}) setenv(name, "", 0);
-  std::vector<char*> argv = {const_cast<char*>(path.c_str())};
-  for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  int failure_pipe[2], out_pipe[2] = {-1, -1}, error_pipe[2] = {-1, -1};
-  if (pipe2(failure_pipe, O_CLOEXEC) != 0 ||
-      (only_output_from.has_value() &&
-       (pipe2(out_pipe, O_CLOEXEC) != 0 || pipe2(error_pipe, O_CLOEXEC) != 0))) {
-    return absl::UnavailableError(std::strerror(errno));
+  KeeperJob job{.poprun = getpid(), .signals = HandledSignals()};
+  job.argv.push_back(const_cast<char*>(path.c_str()));
+  for (const std::string& word : arguments) job.argv.push_back(const_cast<char*>(word.c_str()));
+  job.argv.push_back(nullptr);
+  VPOD_ASSIGN_OR_RETURN(Pipe report, MakePipe());
+  std::optional<Pipe> out, error;
+  if (only_output_from.has_value()) {
+    VPOD_ASSIGN_OR_RETURN(out, MakePipe());
+    VPOD_ASSIGN_OR_RETURN(error, MakePipe());
+    job.out = out->to.get();
+    job.error = error->to.get();
   }
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid < 0) return absl::UnavailableError(std::strerror(errno));
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(1);
-    setpgid(0, 0);
-    const sigset_t signals = HandledSignals();
-    sigprocmask(SIG_UNBLOCK, &signals, nullptr);
-    if (only_output_from.has_value()) {
-      dup2(out_pipe[1], STDOUT_FILENO);
-      dup2(error_pipe[1], STDERR_FILENO);
-    }
-    execvp(argv[0], argv.data());
-    const int error = errno;
-    (void)!write(failure_pipe[1], &error, sizeof(error));
-    _exit(127);
-  }
-  setpgid(pid, pid);
-  close(failure_pipe[1]);
-  int error = 0;
-  const bool failed = read(failure_pipe[0], &error, sizeof(error)) == sizeof(error);
-  close(failure_pipe[0]);
+  job.report = report.to.get();
+  const pid_t keeper = fork();
+  if (keeper < 0) return absl::UnavailableError(std::strerror(errno));
+  if (keeper == 0) KeepMpirun(job);
+  report.to.Reset();
   std::vector<std::thread> forwarders;
   if (only_output_from.has_value()) {
-    close(out_pipe[1]);
-    close(error_pipe[1]);
-    forwarders.emplace_back(Forward, base::UniqueFd(out_pipe[0]), STDOUT_FILENO, *only_output_from);
-    forwarders.emplace_back(Forward, base::UniqueFd(error_pipe[0]), STDERR_FILENO,
-                            *only_output_from);
+    out->to.Reset();
+    error->to.Reset();
+    forwarders.emplace_back(Forward, std::move(out->from), STDOUT_FILENO, *only_output_from);
+    forwarders.emplace_back(Forward, std::move(error->from), STDERR_FILENO, *only_output_from);
   }
-  if (!failed) started(pid);
-
-  MpirunResult result;
-  const sigset_t signals = HandledSignals();
-  timespec kill_after{10, 0};
-  int status = 0;
-  bool device_lost = false;
-  while (waitpid(pid, &status, WNOHANG) == 0) {
-    const bool ending = result.signal != 0 || device_lost;
-    const int number =
-        ending ? sigtimedwait(&signals, nullptr, &kill_after) : sigwaitinfo(&signals, nullptr);
-    if (number == SIGCHLD || (number < 0 && errno == EINTR)) continue;
-    if (number == kDeviceLostSignal) {
-      device_lost = true;
-    } else if (number < 0) {
-      result.given_up = result.signal == 0;
-      kill(-pid, SIGKILL);  // ten seconds after the first signal
-    } else {
-      if (result.signal == 0) result.signal = number;
-      kill(-pid, number);
-    }
-  }
+  MpirunStarted start;
+  const bool running = Receive(report.from, start) && start.error == 0;
+  if (running) started(start.pid);
+  const int status = AwaitKeeper(keeper);
   for (std::thread& forwarder : forwarders) forwarder.join();
-  if (failed) return absl::UnavailableError(std::strerror(error));
-  if (result.signal == 0 && !result.given_up && WIFSIGNALED(status))
-    result.killed_by = WTERMSIG(status);
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (start.error != 0) return absl::UnavailableError(std::strerror(start.error));
+  MpirunResult result;
+  if (running && Receive(report.from, result)) return result;
+  // The keeper was killed, and mpirun ends with it.
+  result.killed_by = WIFSIGNALED(status) ? WTERMSIG(status) : SIGKILL;
+  result.exit_code = 128 + result.killed_by;
   return result;
 }
 

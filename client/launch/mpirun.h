@@ -28,9 +28,9 @@ struct MpirunResult {
   bool given_up = false;  // it did not end after IPUs were lost, and was killed
 };
 
-// Starts mpirun in a process group of its own and waits for it. Signals are forwarded to the group,
-// and followed by SIGKILL after 10 s. `only_output_from` hides the output of all other ranks.
-// Unavailable: it cannot be started.
+// Starts mpirun in a process group of its own, behind a keeper (keeper.h), and waits for it.
+// Signals are forwarded to the group, and followed by SIGKILL after 10 s. `only_output_from` hides
+// the output of all other ranks. Unavailable: it cannot be started.
 absl::StatusOr<MpirunResult> RunMpirun(const std::string& path,
                                        const std::vector<std::string>& arguments,
                                        std::optional<uint32_t> only_output_from,

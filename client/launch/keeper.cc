@@ -1,0 +1,133 @@
+#include "client/launch/keeper.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+namespace vpod::launch {
+namespace {
+
+constexpr int kReport = 3;
+
+template <class T>
+void Report(const T& message) {
+  (void)!write(kReport, &message, sizeof(message));  // nobody may listen any more
+}
+
+// Keeps nothing of poprun's but its standard streams: a connection that stays open here would hide
+// poprun's end from agents on other hosts.
+void TakeStreams(const KeeperJob& job) {
+  dup2(job.out, STDOUT_FILENO);
+  dup2(job.error, STDERR_FILENO);
+  dup2(job.report, kReport);
+  closefrom(kReport + 1);
+  fcntl(kReport, F_SETFD, FD_CLOEXEC);
+}
+
+MpirunStarted Start(const KeeperJob& job) {
+  int failure_pipe[2];
+  if (pipe2(failure_pipe, O_CLOEXEC) != 0) return {.error = errno};
+  const pid_t keeper = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) return {.error = errno};
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != keeper) _exit(1);
+    setpgid(0, 0);
+    sigprocmask(SIG_UNBLOCK, &job.signals, nullptr);
+    execvp(job.argv[0], job.argv.data());
+    const int error = errno;
+    (void)!write(failure_pipe[1], &error, sizeof(error));
+    _exit(127);
+  }
+  setpgid(pid, pid);
+  close(failure_pipe[1]);
+  MpirunStarted started{.pid = pid};
+  if (read(failure_pipe[0], &started.error, sizeof(started.error)) <= 0) started.error = 0;
+  close(failure_pipe[0]);
+  return started;
+}
+
+// Kills and reaps children until there is none; theirs become ours.
+void EndChildren() {
+  char path[64];
+  std::snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+  do {
+    char text[4096];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t length = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (length < 0) return;  // a kernel that does not say
+    text[length] = '\0';
+    for (char *at = text, *end;; at = end) {
+      const auto pid = static_cast<pid_t>(std::strtol(at, &end, 10));
+      if (pid <= 0 || *end != ' ') break;  // the last, or half a number
+      kill(pid, SIGKILL);
+    }
+  } while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR);
+}
+
+// Reaps what has ended; true when mpirun has.
+bool HasEnded(pid_t mpirun, int& status) {
+  int ended = 0;
+  for (pid_t pid; (pid = waitpid(-1, &ended, WNOHANG)) > 0;) {
+    if (pid != mpirun) continue;
+    status = ended;
+    return true;
+  }
+  return false;
+}
+
+MpirunResult Watch(const KeeperJob& job, pid_t mpirun) {
+  MpirunResult result;
+  timespec kill_after{10, 0};
+  int status = 0;
+  bool device_lost = false;
+  while (!HasEnded(mpirun, status)) {
+    const bool ending = result.signal != 0 || device_lost;
+    const int number = ending ? sigtimedwait(&job.signals, nullptr, &kill_after)
+                              : sigwaitinfo(&job.signals, nullptr);
+    if (number == SIGCHLD || (number < 0 && errno == EINTR)) continue;
+    if (number == kDeviceLostSignal) {
+      device_lost = true;
+    } else if (number < 0) {
+      result.given_up = result.signal == 0;
+      kill(-mpirun, SIGKILL);  // ten seconds after the first signal
+    } else if (result.signal == 0 || getppid() == job.poprun) {
+      // A second one from the user is in earnest; poprun's death comes once for each of its
+      // threads.
+      if (result.signal == 0) result.signal = number;
+      kill(-mpirun, number);
+    }
+  }
+  if (result.signal == 0 && !result.given_up && WIFSIGNALED(status))
+    result.killed_by = WTERMSIG(status);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+}  // namespace
+
+void KeepMpirun(const KeeperJob& job) {
+  prctl(PR_SET_NAME, "poprun_keeper");
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != job.poprun) _exit(1);
+  setpgid(0, 0);
+  TakeStreams(job);
+  const MpirunStarted started = Start(job);
+  Report(started);
+  if (started.error != 0) _exit(1);
+  const MpirunResult result = Watch(job, started.pid);
+  if (result.exit_code != 0) EndChildren();
+  Report(result);
+  _exit(0);
+}
+
+}  // namespace vpod::launch

@@ -1,0 +1,38 @@
+// The process between poprun and mpirun. It outlives a poprun that is killed, and ends the job.
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "client/launch/mpirun.h"
+
+namespace vpod::launch {
+
+// What the keeper writes to its report, in this order; with an error nothing follows.
+struct MpirunStarted {
+  pid_t pid = 0;  // of mpirun
+  int error = 0;  // errno of its start
+};                // then MpirunResult
+
+struct KeeperJob {
+  pid_t poprun = 0;
+  std::vector<char*> argv;  // of mpirun, ends with nullptr
+  int out = 1, error = 2;   // its stdout and stderr
+  int report = -1;          // where MpirunStarted and MpirunResult go
+  sigset_t signals;         // the ones that poprun handles, blocked
+};
+
+// Runs mpirun in a process group of its own and reports. Call in a child of `job.poprun`, right
+// after fork; never returns, and allocates nothing.
+//
+// Signals from poprun are forwarded to mpirun's group and followed by SIGKILL after 10 s; poprun's
+// death counts as SIGTERM. What a failed job leaves running on this host is killed: instances whose
+// mpirun was killed become children of the keeper. It has one thread, because mpirun hears of its
+// parent's death once for each thread, and gives up without ending its instances at the second
+// signal.
+[[noreturn]] void KeepMpirun(const KeeperJob& job);
+
+}  // namespace vpod::launch

@@ -1,0 +1,116 @@
+// Fault table: poprun, or what it started, is killed. Its job ends on all hosts and the IPUs are
+// free.
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "tests/system/fault_table.h"
+
+namespace vpod::testing {
+namespace {
+
+constexpr std::chrono::seconds kSoon(30);
+
+std::string NameOf(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+// All that a process has started, and those in turn, by pid.
+std::map<int, std::string> Descendants(int pid) {
+  std::map<int, std::string> found;
+  const std::string self = std::to_string(pid);
+  std::ifstream file("/proc/" + self + "/task/" + self + "/children");
+  for (int child = 0; file >> child;) {
+    found[child] = NameOf(child);
+    found.merge(Descendants(child));
+  }
+  return found;
+}
+
+class FaultLauncherTest : public FaultTable {
+ protected:
+  FaultLauncherTest() { pod_.environment()["POPRUN_LAUNCH_AGENT"] = "local-launch-agent"; }
+
+  // A job on "mine" by poprun with `options`: 2 instances.
+  void StartJob(const std::vector<std::string>& options = {}) {
+    std::vector<std::string> words = {"poprun", "--vipu-partition", "mine", "--num-instances",
+                                      "2",      "--num-replicas",   "8"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"replica_job", "--runs", "1000000", "--pause-ms", "10"});
+    job_ = pod_.Start(words);
+    ASSERT_TRUE(job_->WaitForOutput("run 3 loss")) << job_->Err();
+    processes_ = Descendants(job_->pid());
+    ASSERT_EQ(PidsOf("replica_job").size(), 2u);
+  }
+  std::set<int> PidsOf(const std::string& name) {
+    std::set<int> pids;
+    for (const auto& [pid, its_name] : processes_) {
+      if (its_name == name) pids.insert(pid);
+    }
+    return pids;
+  }
+  void Kill(const std::string& name) {
+    ASSERT_EQ(PidsOf(name).size(), 1u) << name;
+    kill(*PidsOf(name).begin(), SIGKILL);
+  }
+  // Nothing of the job runs any more, and the next one does.
+  void ExpectJobGone() {
+    EXPECT_TRUE(Within(kSoon, [&] {
+      for (const auto& [pid, name] : processes_) {
+        if (NameOf(pid) == name) return false;
+      }
+      return true;
+    })) << "processes of the job are left";
+    ExpectMineWorks();
+  }
+
+  std::unique_ptr<Command> job_;
+  std::map<int, std::string> processes_;  // of the job, without poprun
+};
+
+TEST_F(FaultLauncherTest, AKilledPoprunTakesItsJobWithIt) {
+  StartJob();
+  job_->Signal(SIGKILL);
+  ExpectJobGone();
+}
+
+TEST_F(FaultLauncherTest, AKilledPoprunTakesItsJobWithItOnAllHosts) {
+  StartJob({"--host=127.0.0.[2-3]"});
+  ASSERT_EQ(PidsOf("orted").size(), 2u);
+  job_->Signal(SIGKILL);
+  ExpectJobGone();
+}
+
+TEST_F(FaultLauncherTest, AStoppedMpirunDoesNotOutliveAKilledPoprun) {
+  StartJob();
+  kill(*PidsOf("mpirun").begin(), SIGSTOP);
+  job_->Signal(SIGKILL);
+  ExpectJobGone();
+}
+
+TEST_F(FaultLauncherTest, PoprunAndItsKeeperKilledTogether) {
+  StartJob({"--host=127.0.0.[2-3]"});
+  job_->Signal(SIGKILL);
+  Kill("poprun_keeper");
+  ExpectJobGone();
+}
+
+TEST_F(FaultLauncherTest, AKilledMpirunIsNamedAndLeavesNothing) {
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{}, {"--host=127.0.0.[2-3]"}}) {
+    StartJob(options);
+    Kill("mpirun");
+    const Outcome outcome = job_->Wait(kSoon);
+    EXPECT_EQ(outcome.code, 137);
+    EXPECT_NE(outcome.err.find("poprun: error: mpirun was killed by signal 9"), std::string::npos)
+        << outcome.err;
+    ExpectJobGone();
+  }
+}
+
+}  // namespace
+}  // namespace vpod::testing
