@@ -2,6 +2,7 @@
 // not at all, and asking again leads where it would have led.
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <future>
@@ -20,13 +21,15 @@ struct Row {
   const char* name;
   std::function<absl::Status(Client&)> issue;
   std::function<absl::Status(Client&)> undo;
-  bool raises_generation = false;  // of partition "subject"
+  // Rises with each command that took effect, where nothing else tells.
+  std::function<uint64_t(Client&)> count = nullptr;
 };
 
 vipuuser::PartitionRequirements Requirements(const std::string& id, uint32_t size) {
   vipuuser::PartitionRequirements requirements;
   requirements.set_id(id);
   requirements.set_size(size);
+  requirements.set_allocation_id("c16");
   requirements.set_reconfigurable(true);
   return requirements;
 }
@@ -43,12 +46,80 @@ absl::Status Resize(Client& client, uint32_t size) {
   return client.UpdatePartition(request);
 }
 
-absl::Status CreateCluster(Client& client, const std::string& id, const std::string& agent) {
+absl::Status CreateCluster(Client& client, const std::string& id,
+                           const std::vector<std::string>& agents) {
   vipuadmin::Cluster cluster;
   cluster.set_id(id);
-  cluster.add_agent_ids(agent);
+  for (const std::string& agent : agents) cluster.add_agent_ids(agent);
   cluster.set_num_ipulinkdomains(1);
   return client.CreateCluster(cluster);
+}
+
+absl::Status SetClusterAgents(Client& client, const std::vector<std::string>& agents) {
+  vipuadmin::UpdateClusterRequest request;
+  request.set_id("subject");
+  for (const std::string& agent : agents) request.add_agent_ids(agent);
+  return client.UpdateCluster(request);
+}
+
+absl::Status MoveAgent(Client& client, const std::string& host) {
+  vipuadmin::UpdateAgentRequest request;
+  request.set_id("subject");
+  request.set_host(host);
+  return client.UpdateAgent(request);
+}
+
+absl::Status CreateAllocation(Client& client, const std::string& id, const std::string& agent) {
+  vipuadmin::Allocation allocation;
+  allocation.set_id(id);
+  allocation.set_cluster_id("allotted");
+  allocation.add_agent_ids(agent);
+  return client.CreateAllocation(allocation);
+}
+
+absl::Status SetAllocationAgents(Client& client, const std::vector<std::string>& agents) {
+  vipuadmin::UpdateAllocationRequest request;
+  request.set_id("part");
+  for (const std::string& agent : agents) request.mutable_agent_ids()->add_names(agent);
+  return client.UpdateAllocation(request);
+}
+
+// Those that were discovered have a machine and are in no cluster.
+absl::Status RemoveDiscovered(Client& client) {
+  const auto agents = client.ListAgents();
+  if (!agents.ok()) return agents.status();
+  for (const auto& agent : *agents) {
+    if (agent.status() == "Unknown" || !agent.cluster_id().empty()) continue;
+    const absl::Status removed = client.RemoveAgent(agent.id());
+    if (!removed.ok()) return removed;
+  }
+  return absl::OkStatus();
+}
+
+// The machines register again within seconds of the controller's restart.
+absl::Status AwaitMachines(Client& client) {
+  const bool there = Within(std::chrono::seconds(30), [&] {
+    const auto agent = client.GetAgent("clustered");
+    return agent.ok() && agent->status() == "Up";
+  });
+  return there ? absl::OkStatus() : absl::UnavailableError("agent clustered does not come back");
+}
+
+uint64_t Generation(Client& client) {
+  const auto status = client.GetPartitionStatus("subject");
+  EXPECT_TRUE(status.ok()) << status.status();
+  return status.ok() ? status->generation() : 0;
+}
+
+uint64_t Resets(Client& client, const std::string& object) {
+  vipuadmin::ListEventsRequest request;
+  request.set_object(object);
+  const auto events = client.ListEvents(request);
+  EXPECT_TRUE(events.ok()) << events.status();
+  if (!events.ok()) return 0;
+  return static_cast<uint64_t>(std::count_if(events->begin(), events->end(), [](const auto& event) {
+    return event.text().rfind("reset", 0) == 0;
+  }));
 }
 
 absl::Status CreateUser(Client& client, const std::string& id) {
@@ -73,19 +144,44 @@ std::vector<Row> Rows() {
       {"CreatePartition", [](Client& c) { return CreatePartition(c, "new"); },
        [](Client& c) { return c.RemovePartition("new"); }},
       {"UpdatePartition", [](Client& c) { return Resize(c, 2); },
-       [](Client& c) { return Resize(c, 1); }, true},
+       [](Client& c) { return Resize(c, 1); }, Generation},
       {"ResetPartition", [](Client& c) { return c.ResetPartition("subject"); },
-       [](Client&) { return absl::OkStatus(); }, true},
+       [](Client&) { return absl::OkStatus(); }, Generation},
       {"RemovePartition", [](Client& c) { return c.RemovePartition("subject"); },
        [](Client& c) { return CreatePartition(c, "subject"); }},
       {"CreateAgent", [](Client& c) { return c.CreateAgent("new", "127.99.0.1", 9999); },
        [](Client& c) { return c.RemoveAgent("new"); }},
       {"RemoveAgent", [](Client& c) { return c.RemoveAgent("subject"); },
        [](Client& c) { return c.CreateAgent("subject", "127.99.0.2", 9999); }},
-      {"CreateCluster", [](Client& c) { return CreateCluster(c, "new", "subject"); },
+      {"UpdateAgent", [](Client& c) { return MoveAgent(c, "127.99.0.9"); },
+       [](Client& c) { return MoveAgent(c, "127.99.0.2"); }},
+      {"ResetAgent", [](Client& c) { return c.ResetAgent("clustered"); }, AwaitMachines,
+       [](Client& c) { return Resets(c, "agent clustered"); }},
+      {"DiscoverAgents", [](Client& c) { return c.DiscoverAgents(/*add=*/true).status(); },
+       [](Client& c) {
+         const absl::Status there = AwaitMachines(c);
+         return there.ok() ? RemoveDiscovered(c) : there;
+       }},
+      {"CreateCluster", [](Client& c) { return CreateCluster(c, "new", {"subject"}); },
        [](Client& c) { return c.RemoveCluster("new"); }},
       {"RemoveCluster", [](Client& c) { return c.RemoveCluster("subject"); },
-       [](Client& c) { return CreateCluster(c, "subject", "clustered"); }},
+       [](Client& c) { return CreateCluster(c, "subject", {"clustered"}); }},
+      {"UpdateCluster",
+       [](Client& c) {
+         return SetClusterAgents(c, {"clustered", "subject"});
+       },
+       [](Client& c) { return SetClusterAgents(c, {"clustered"}); }},
+      {"ResetCluster", [](Client& c) { return c.ResetCluster("subject"); }, AwaitMachines,
+       [](Client& c) { return Resets(c, "cluster subject"); }},
+      {"CreateAllocation", [](Client& c) { return CreateAllocation(c, "new", "allotted1"); },
+       [](Client& c) { return c.RemoveAllocation("new"); }},
+      {"UpdateAllocation",
+       [](Client& c) {
+         return SetAllocationAgents(c, {"allotted1", "allotted2"});
+       },
+       [](Client& c) { return SetAllocationAgents(c, {"allotted2"}); }},
+      {"RemoveAllocation", [](Client& c) { return c.RemoveAllocation("part"); },
+       [](Client& c) { return CreateAllocation(c, "part", "allotted2"); }},
       {"CreateUser", [](Client& c) { return CreateUser(c, "new"); },
        [](Client& c) { return c.RemoveUser("new"); }},
       {"UpdateUser", [](Client& c) { return SetAllAllocations(c, true); },
@@ -114,12 +210,36 @@ class FaultCommandsTest : public FaultTable, public ::testing::WithParamInterfac
     ASSERT_TRUE(CreatePartition(*client_, "subject").ok());
     acknowledged_["subject"] = 1;
     ASSERT_TRUE(client_->CreateAgent("subject", "127.99.0.2", 9999).ok());
-    ASSERT_TRUE(client_->CreateAgent("clustered", "127.99.0.3", 9999).ok());
-    const absl::Status cluster = CreateCluster(*client_, "subject", "clustered");
-    ASSERT_TRUE(cluster.ok()) << cluster;
+    StartMachines();
+    ASSERT_FALSE(HasFatalFailure());
+    ASSERT_TRUE(client_->CreateAgent("allotted1", "127.99.0.3", 9999).ok());
+    ASSERT_TRUE(client_->CreateAgent("allotted2", "127.99.0.4", 9999).ok());
+    absl::Status status = CreateCluster(*client_, "subject", {"clustered"});
+    ASSERT_TRUE(status.ok()) << status;
+    status = CreateCluster(*client_, "allotted", {"allotted1", "allotted2"});
+    ASSERT_TRUE(status.ok()) << status;
+    status = CreateAllocation(*client_, "part", "allotted2");
+    ASSERT_TRUE(status.ok()) << status;
     ASSERT_TRUE(CreateUser(*client_, "subject").ok());
-    const absl::Status allocations = SetAllAllocations(*client_, false);
-    ASSERT_TRUE(allocations.ok()) << allocations;
+    status = SetAllAllocations(*client_, false);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  // Two machines beside the POD's: agent "clustered", and one that waits to be discovered.
+  void StartMachines() {
+    machines_ = pod_.Start({"vipu-agent", "--machines", "2", "--controller",
+                            "127.0.0.1:" + std::to_string(pod_.port())});
+    std::string host;
+    Within(std::chrono::seconds(30), [&] {
+      const auto machines = client_->DiscoverAgents(/*add=*/false);
+      if (!machines.ok()) return false;
+      for (const auto& machine : *machines) {
+        if (!machine.added() && host.empty()) host = machine.host();
+      }
+      return !host.empty();
+    });
+    ASSERT_FALSE(host.empty()) << machines_->Err();
+    ASSERT_TRUE(client_->CreateAgent("clustered", host, 8080).ok());
   }
 
   // Everything that commands change, as text.
@@ -128,14 +248,18 @@ class FaultCommandsTest : public FaultTable, public ::testing::WithParamInterfac
     const auto agents = client_->ListAgents();
     const auto clusters = client_->ListClusters();
     const auto partitions = client_->ListPartitions();
+    const auto allocations = client_->ListAllAllocations();
     const auto users = client_->ListUsers();
-    EXPECT_TRUE(agents.ok() && clusters.ok() && partitions.ok() && users.ok()) << agents.status();
-    if (!agents.ok() || !clusters.ok() || !partitions.ok() || !users.ok()) return text;
+    const bool all = agents.ok() && clusters.ok() && allocations.ok() && partitions.ok();
+    EXPECT_TRUE(all && users.ok()) << agents.status();
+    if (!all || !users.ok()) return text;
     for (const auto& agent : *agents) {
       text += "agent " + agent.id() + " " + agent.host() + ":" + std::to_string(agent.port()) +
               " in " + agent.cluster_id() + "\n";
     }
     for (const auto& cluster : *clusters) text += "cluster " + cluster.ShortDebugString() + "\n";
+    for (const auto& allocation : *allocations)
+      text += "allocation " + allocation.ShortDebugString() + "\n";
     for (const auto& partition : *partitions)
       text += "partition " + partition.requirements().ShortDebugString() + "\n";
     for (vipuadmin::User user : *users) {
@@ -145,11 +269,7 @@ class FaultCommandsTest : public FaultTable, public ::testing::WithParamInterfac
     return text;
   }
 
-  uint64_t Generation() {
-    const auto status = client_->GetPartitionStatus("subject");
-    EXPECT_TRUE(status.ok()) << status.status();
-    return status.ok() ? status->generation() : 0;
-  }
+  uint64_t Count() { return GetParam().count ? GetParam().count(*client_) : 0; }
 
   absl::Status IssueAndKill() {
     auto answer = std::async(std::launch::async, [&] { return GetParam().issue(*client_); });
@@ -163,6 +283,7 @@ class FaultCommandsTest : public FaultTable, public ::testing::WithParamInterfac
   }
 
   Daemon server_;
+  std::unique_ptr<Command> machines_;
   std::mt19937_64 random_;
 };
 
@@ -172,26 +293,31 @@ TEST_P(FaultCommandsTest, IsThereWhollyOrNotAtAllAndARetryDoesNoHarm) {
   absl::Status status = row.issue(*client_);
   ASSERT_TRUE(status.ok()) << status;
   const std::string after = State();
-  EXPECT_TRUE(row.raises_generation || before != after) << "nothing to see of the command";
+  EXPECT_TRUE(row.count || before != after) << "nothing to see of the command";
   int kept = 0;
   for (int round = 0; round < kKills; ++round) {
     SCOPED_TRACE("kill " + std::to_string(round));
     status = row.undo(*client_);
     ASSERT_TRUE(status.ok()) << status;
     ASSERT_EQ(State(), before);
-    const uint64_t generation = row.raises_generation ? Generation() : 0;
+    const uint64_t count = Count();
     status = IssueAndKill();
     const std::string found = State();
     ASSERT_TRUE(found == before || found == after) << found;
-    const uint64_t now = row.raises_generation ? Generation() : 0;
-    const bool took_effect = row.raises_generation ? now > generation : found == after;
-    EXPECT_GE(now, generation);
+    const uint64_t now = Count();
+    const bool took_effect = row.count ? now > count : found == after;
+    EXPECT_GE(now, count);
     kept += took_effect;
     if (status.ok()) {
       EXPECT_TRUE(took_effect) << "acknowledged without effect";
     } else {
       EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-      const absl::Status retry = row.issue(*client_);
+      // Machines may not have registered again yet.
+      absl::Status retry;
+      Within(std::chrono::seconds(30), [&] {
+        retry = row.issue(*client_);
+        return !absl::IsUnavailable(retry) && State() == after;
+      });
       // What took effect may be there, or gone, already.
       EXPECT_TRUE(retry.ok() ||
                   (took_effect && (absl::IsAlreadyExists(retry) || absl::IsNotFound(retry))))
