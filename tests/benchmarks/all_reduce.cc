@@ -1,128 +1,186 @@
-// All-reduce of float32 over 16 replicas on virtual IPUs, against MPI_Allreduce over 16 ranks on
-// the same machine.
-//   all_reduce         runs both, prints a table with the ratio
-//   all_reduce --mpi   the peer's part, started by the above under mpirun
-#include <mpi.h>
+// All-reduce of float32 over virtual IPUs against Open MPI and Gloo on the same machine.
+//   all_reduce                        16 replicas in this process, without daemons
+//   all_reduce agents shm|tcp   4 replicas, then 16, on the 4 agents of the POD whose environment
+//   is
+//                               set and has a partition of 16 IPUs; the agents' VPOD_TRANSPORT must
+//                               be the one named
+// The peers' part is all_reduce_peers beside this program.
+#include "tests/benchmarks/all_reduce.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/ipuof/ipuof_device.h"
+#include "client/popdist/job.h"
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
+#include "client/vipu/ipuof_config.h"
 #include "device/program/executable.h"
 
 namespace vpod {
 namespace {
 
-constexpr int kReplicas = 16;
-const std::vector<size_t> kBytes = {1 << 10, 16 << 10, 256 << 10, 1 << 20,
+namespace v1 = program::v1;
+
+constexpr int kRounds = 5;
+const std::vector<size_t> kSizes = {1 << 10, 16 << 10, 256 << 10, 1 << 20,
                                     4 << 20, 16 << 20, 64 << 20};
 
-int Repetitions(size_t bytes) { return bytes >= (16u << 20) ? 3 : bytes >= (1u << 20) ? 20 : 200; }
-
-double Seconds(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-int MpiPart() {
-  MPI_Init(nullptr, nullptr);
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  for (size_t bytes : kBytes) {
-    const auto count = static_cast<int>(bytes / sizeof(float));
-    std::vector<float> in(static_cast<size_t>(count), 1.0f), out(static_cast<size_t>(count));
-    MPI_Allreduce(in.data(), out.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    MPI_Barrier(MPI_COMM_WORLD);
-    const auto start = std::chrono::steady_clock::now();
-    const int repetitions = Repetitions(bytes);
-    for (int i = 0; i < repetitions; ++i) {
-      MPI_Allreduce(in.data(), out.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (rank == 0) std::printf("%zu %.9f\n", bytes, Seconds(start) / repetitions);
+template <class T>
+T OrDie(absl::StatusOr<T> value) {
+  if (!value.ok()) {
+    std::fprintf(stderr, "all_reduce: error: %s\n", value.status().ToString().c_str());
+    std::exit(1);
   }
-  MPI_Finalize();
-  return 0;
+  return *std::move(value);
 }
 
-// Seconds of one all-reduce on the engine, without daemons.
-double OurPart(size_t bytes) {
-  namespace v1 = program::v1;
+// Replicas whose first IPU all-reduces one tensor into another: "in" reads the former, "run"
+// reduces a number of times, "out" writes the latter.
+v1::Executable Programs(int ipus_per_replica, size_t bytes) {
   v1::Executable executable;
-  executable.set_ipus_per_replica(1);
-  v1::Ipu* ipu = executable.add_ipus();
+  executable.set_ipus_per_replica(static_cast<uint32_t>(ipus_per_replica));
+  for (int i = 0; i < ipus_per_replica; ++i) executable.add_ipus();
+  v1::Ipu* ipu = executable.mutable_ipus(0);
   ipu->set_arena_bytes(2 * bytes);
   for (uint64_t offset : {uint64_t{0}, uint64_t{bytes}}) {
     v1::Tensor* tensor = ipu->add_tensors();
     tensor->set_type(v1::FLOAT32);
     tensor->add_dims(static_cast<int64_t>(bytes / sizeof(float)));
     tensor->set_offset(offset);
+    v1::Stream* stream = executable.add_streams();
+    stream->set_name(offset == 0 ? "in" : "out");
+    stream->set_to_device(offset == 0);
+    stream->set_type(v1::FLOAT32);
+    *stream->mutable_dims() = tensor->dims();
+    stream->set_transfers_per_run(1);
   }
-  const int repetitions = Repetitions(bytes);
-  for (int count : {1, repetitions + 1}) {
+  v1::Instruction steps[3];
+  steps[0].mutable_stream_in()->set_stream(0);
+  steps[0].mutable_stream_in()->set_tensor(0);
+  v1::Repeat* repeat = steps[1].mutable_repeat();
+  repeat->set_count(static_cast<uint32_t>(Repetitions(bytes)));
+  v1::AllReduce* all_reduce = repeat->add_body()->mutable_all_reduce();
+  all_reduce->set_operator_(v1::SUM);
+  all_reduce->add_inputs(0);
+  all_reduce->add_outputs(1);
+  steps[2].mutable_stream_out()->set_stream(1);
+  steps[2].mutable_stream_out()->set_tensor(1);
+  const char* names[] = {"in", "run", "out"};
+  for (int p = 0; p < 3; ++p) {
     v1::Program* program = executable.add_programs();
-    program->set_name(absl::StrCat("run", count));
-    v1::Block* block = program->add_blocks();
-    // Touches the memory, so that no page fault is measured.
-    for (uint32_t tensor : {0u, 1u}) {
-      v1::Fill* fill = block->add_instructions()->mutable_fill();
-      fill->set_output(tensor);
-      fill->set_value(1);
-    }
-    v1::Repeat* repeat = block->add_instructions()->mutable_repeat();
-    repeat->set_count(static_cast<uint32_t>(count));
-    v1::AllReduce* all_reduce = repeat->add_body()->mutable_all_reduce();
-    all_reduce->set_operator_(v1::SUM);
-    all_reduce->add_inputs(0);
-    all_reduce->add_outputs(1);
+    program->set_name(names[p]);
+    for (int i = 0; i < ipus_per_replica; ++i) program->add_blocks();
+    *program->mutable_blocks(0)->add_instructions() = steps[p];
   }
-  auto device = session::CreateIpuModel({.replicas = kReplicas});
-  compiler::Compiled compiled{program::Serialize(executable), {}};
-  auto session = session::Session::Create(*std::move(device), compiled);
-  if (!session.ok()) {
-    std::fprintf(stderr, "%s\n", session.status().ToString().c_str());
-    std::exit(1);
-  }
-  const auto time = [&](const std::string& program) {
-    const auto start = std::chrono::steady_clock::now();
-    if (!(*session)->Run(program).ok()) std::exit(1);
-    return Seconds(start);
-  };
-  const std::string many = absl::StrCat("run", repetitions + 1);
-  time(many);
-  // The difference leaves the repetitions alone, without starting a run and filling the tensors.
-  double best = 1e9;
-  for (int i = 0; i < 3; ++i) best = std::min(best, time(many) - time("run1"));
-  return best / repetitions;
+  return executable;
 }
 
-int Compare(const char* self) {
-  std::map<size_t, double> peer;
-  const std::string command = absl::StrCat(
-      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to "
-      "none -np ",
-      kReplicas, " ", self, " --mpi");
-  FILE* pipe = popen(command.c_str(), "r");
-  size_t bytes = 0;
+// Replicas with their contributions in place, whose sums have been checked.
+std::unique_ptr<session::Session> Ours(std::unique_ptr<session::Device> device, int replicas,
+                                       int ipus_per_replica, size_t bytes) {
+  const compiler::Compiled compiled{program::Serialize(Programs(ipus_per_replica, bytes)), {}};
+  auto session = OrDie(session::Session::Create(std::move(device), compiled));
+  for (int r = 0; r < replicas; ++r) {
+    const auto in = OrDie(session->Stream<float>("in", static_cast<uint32_t>(r)));
+    for (size_t i = 0; i < in.size(); ++i) in[i] = Contribution(r, i);
+  }
+  for (const char* program : {"in", "run", "out"}) OrDie(session->Run(program));
+  for (int r = 0; r < replicas; ++r) {
+    if (IsSum(OrDie(session->Stream<float>("out", static_cast<uint32_t>(r))), replicas)) continue;
+    std::fprintf(stderr, "all_reduce: error: wrong sums on replica %d\n", r);
+    std::exit(1);
+  }
+  return session;
+}
+
+struct Peer {
+  std::string name, command;  // which the bytes are appended to
+};
+
+double PeerSeconds(const Peer& peer, size_t bytes) {
+  FILE* pipe = popen(absl::StrCat(peer.command, " ", bytes).c_str(), "r");
   double seconds = 0;
-  while (pipe != nullptr && std::fscanf(pipe, "%zu %lf", &bytes, &seconds) == 2)
-    peer[bytes] = seconds;
-  if (pipe != nullptr) pclose(pipe);
-  std::printf("all-reduce, float32, 16 replicas (buffer bytes / seconds)\n");
-  std::printf("%12s %14s %14s %8s\n", "bytes", "ours GB/s", "Open MPI GB/s", "ratio");
-  for (size_t size : kBytes) {
-    const double ours = OurPart(size);
-    const double theirs = peer.count(size) > 0 ? peer[size] : 0;
-    std::printf("%12zu %14.3f %14.3f %8.2f\n", size, static_cast<double>(size) / ours / 1e9,
-                theirs > 0 ? static_cast<double>(size) / theirs / 1e9 : 0.0, theirs / ours);
+  const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &seconds) == 1;
+  if (pipe == nullptr || pclose(pipe) != 0 || !read) {
+    std::fprintf(stderr, "all_reduce: error: '%s' failed\n", peer.command.c_str());
+    std::exit(1);
+  }
+  return seconds;
+}
+
+// Ours and the peers in turn, so that a change in what else the machine does meets all of them.
+template <class Attach>
+void Compare(const std::string& title, int replicas, int ipus_per_replica,
+             const std::vector<size_t>& sizes, const std::vector<Peer>& peers,
+             const Attach& attach) {
+  std::printf("all-reduce, float32, %s (buffer bytes / seconds, median of %d)\n%12s %12s",
+              title.c_str(), kRounds, "bytes", "ours GB/s");
+  for (const Peer& peer : peers) std::printf(" %13s %8s", (peer.name + " GB/s").c_str(), "ratio");
+  std::printf("\n");
+  for (size_t bytes : sizes) {
+    const auto session =
+        Ours(attach(replicas, ipus_per_replica), replicas, ipus_per_replica, bytes);
+    std::vector<double> ours;
+    std::vector<std::vector<double>> theirs(peers.size());
+    for (int round = 0; round < kRounds; ++round) {
+      const auto start = std::chrono::steady_clock::now();
+      OrDie(session->Run("run"));
+      ours.push_back(SecondsSince(start) / Repetitions(bytes));
+      for (size_t p = 0; p < peers.size(); ++p) theirs[p].push_back(PeerSeconds(peers[p], bytes));
+    }
+    const double gigabytes = static_cast<double>(bytes) / 1e9;
+    std::printf("%12zu %12.3f", bytes, gigabytes / Median(ours));
+    for (const auto& seconds : theirs)
+      std::printf(" %13.3f %8.2f", gigabytes / Median(seconds), Median(seconds) / Median(ours));
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+}
+
+int Main(int argc, char** argv) {
+  const std::string peers = absl::StrCat(argv[0], "_peers");
+  const auto mpi = [&](int ranks, const std::string& layer) {
+    return Peer{"Open MPI",
+                absl::StrCat("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                             "mpirun --oversubscribe --bind-to none --mca pml ob1 ",
+                             "--mca btl self,", layer, " -np ", ranks, " ", peers, " mpi")};
+  };
+  const auto gloo = [&](int ranks) { return Peer{"Gloo", absl::StrCat(peers, " gloo ", ranks)}; };
+  if (argc == 1) {
+    Compare("16 replicas in one process", 16, 1, kSizes, {mpi(16, "vader")}, [](int replicas, int) {
+      return OrDie(session::CreateIpuModel({.replicas = static_cast<uint32_t>(replicas)}));
+    });
+    return 0;
+  }
+  const std::string transport = argc >= 3 ? argv[2] : "";
+  const size_t mebibytes = argc == 4 ? std::strtoull(argv[3], nullptr, 10) : 0;
+  if (argv[1] != std::string("agents") || (transport != "shm" && transport != "tcp")) {
+    std::fprintf(stderr, "all_reduce: error: usage: all_reduce [agents shm|tcp [MIB]]\n");
+    return 2;
+  }
+  const auto compare = [&](int replicas, const std::vector<size_t>& sizes) {
+    const auto attach = [](int replicas, int ipus_per_replica) {
+      return OrDie(
+          ipuof::AttachDevice(OrDie(vipu::FindActivePartition()),
+                              {popdist::ThisJobMember(static_cast<uint32_t>(replicas),
+                                                      static_cast<uint32_t>(ipus_per_replica)),
+                               -1}));
+    };
+    const bool tcp = transport == "tcp";
+    Compare(absl::StrCat(replicas, " replicas on 4 agents, ", tcp ? "TCP" : "shared memory"),
+            replicas, 16 / replicas, sizes, {mpi(replicas, tcp ? "tcp" : "vader"), gloo(replicas)},
+            attach);
+  };
+  if (mebibytes > 0) {
+    compare(4, {mebibytes << 20});
+  } else {
+    compare(4, kSizes);
+    compare(16, {kSizes.back()});
   }
   return 0;
 }
@@ -130,7 +188,4 @@ int Compare(const char* self) {
 }  // namespace
 }  // namespace vpod
 
-int main(int argc, char** argv) {
-  if (argc > 1 && std::strcmp(argv[1], "--mpi") == 0) return vpod::MpiPart();
-  return vpod::Compare(argv[0]);
-}
+int main(int argc, char** argv) { return vpod::Main(argc, argv); }
