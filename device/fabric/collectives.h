@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "device/base/mutex.h"
+#include "device/fabric/buffers.h"
 #include "device/fabric/collective.h"
 #include "device/fabric/job.h"
 #include "device/fabric/transport.h"
@@ -84,7 +85,6 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   struct Header;
   struct Source;
   using OperationPtr = std::shared_ptr<Operation>;
-  using Buffer = std::shared_ptr<std::vector<std::byte>>;
 
   OperationPtr Find(const MeetingKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Fails when a site does something else than we do.
@@ -118,7 +118,7 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   void Combine(const OperationPtr& operation, size_t piece, const std::vector<Source>& sources);
   void CopyAndSend(const OperationPtr& operation, size_t piece);
   void SendResult(const OperationPtr& operation, size_t piece, absl::Span<const std::byte> result,
-                  Buffer buffer);
+                  BufferPtr buffer);
   Landing OnPartials(const OperationPtr& operation, const Header& header, size_t bytes);
   Landing OnResult(const OperationPtr& operation, const Header& header, size_t bytes);
 
@@ -129,6 +129,7 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
 
   const CollectivesOptions options_;
   std::vector<size_t> site_of_;  // by unit
+  BufferPool buffers_;
   base::Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   std::map<MeetingKey, OperationPtr> operations_ ABSL_GUARDED_BY(mutex_);

@@ -13,8 +13,9 @@
 
 namespace vpod::fabric {
 
-// Elements of a piece that travels: large ones make messages worth their while.
-inline constexpr size_t kMessagePiece = 1 << 18;
+// Elements of a piece that travels: enough to make a message worth its while, few enough to be
+// still in the caches of whoever combines them.
+inline constexpr size_t kMessagePiece = 1 << 16;
 
 inline constexpr size_t kWhatBytes = 96;
 
@@ -45,12 +46,12 @@ struct Collectives::Operation {
   std::atomic<size_t> remaining = 0;   // things to wait for
   std::atomic<size_t> own_pieces = 0;  // in shared memory
 
-  uint64_t clock = 0;                                   // of the slowest that is ready
-  std::map<size_t, std::string> ready;                  // by site: what it does
-  std::set<size_t> finished;                            // sites that are through with their pieces
-  std::map<size_t, std::map<size_t, Buffer>> partials;  // by piece, then site
-  std::set<size_t> results;                             // pieces
-  bool target_ready = false;                            // of a copy
+  uint64_t clock = 0;                   // of the slowest that is ready
+  std::map<size_t, std::string> ready;  // by site: what it does
+  std::set<size_t> finished;            // sites that are through with their pieces
+  std::map<size_t, std::map<size_t, BufferPtr>> partials;  // by piece, then site
+  std::set<size_t> results;                                // pieces
+  bool target_ready = false;                               // of a copy
   uint64_t target_offset = 0;
 
   bool here() const { return collective.has_value() || copy.has_value(); }

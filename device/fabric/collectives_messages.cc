@@ -57,6 +57,19 @@ std::vector<std::byte*> Targets(const Collective& collective, const ReplicaGroup
   return targets;
 }
 
+// Where nothing of a span is reduced yet, its tree is reduced as one.
+void JoinLeaves(std::vector<Subtree>& subtrees, const Span& span) {
+  Subtree all{{0, subtrees.back().node.end}, {}, subtrees.front().element, span.in_begin};
+  for (const Subtree& subtree : subtrees) {
+    if (subtree.leaves.size() != subtree.node.size()) return;
+    for (const void* leaf : subtree.leaves) {
+      all.leaves.push_back(static_cast<const std::byte*>(leaf) +
+                           (span.in_begin - subtree.origin) * ElementBytes(subtree.element));
+    }
+  }
+  subtrees = {std::move(all)};
+}
+
 // Writes the result of a piece to all replicas here.
 void Scatter(const Collective& collective, const ReplicaGroup& group, const Piece& piece,
              const std::byte* result) {
@@ -77,7 +90,7 @@ void Scatter(const Collective& collective, const ReplicaGroup& group, const Piec
 struct Collectives::Source {
   TreeNode node;
   size_t first_local = 0;       // place of the first leaf among the replicas here
-  Buffer message;               // null: leaves of our own
+  BufferPtr message;            // null: leaves of our own
   std::vector<size_t> offsets;  // in the message, by span
 
   Subtree Of(const Collective& collective, const Piece& piece, size_t span) const {
@@ -134,7 +147,7 @@ void Collectives::Reduce(const OperationPtr& operation, size_t piece) {
 absl::StatusOr<std::vector<Collectives::Source>> Collectives::SourcesOf(
     const OperationPtr& operation, size_t index) {
   const Piece& piece = operation->pieces[index];
-  std::map<size_t, Buffer> partials;
+  std::map<size_t, BufferPtr> partials;
   {
     base::MutexLock lock(mutex_);
     for (auto& [site, buffer] : operation->partials[index])
@@ -164,7 +177,7 @@ void Collectives::SendPartials(const OperationPtr& operation, size_t index,
                                const std::vector<Source>& sources) {
   const Collective& collective = *operation->collective;
   const Piece& piece = operation->pieces[index];
-  const auto send = [&](absl::Span<const std::byte> payload, Buffer buffer) {
+  const auto send = [&](absl::Span<const std::byte> payload, BufferPtr buffer) {
     Send(operation->Above(options_.here, index), HeaderFor(*operation, kPartials, index), payload,
          [self = shared_from_this(), operation, buffer](const absl::Status& status) {
            self->Done(operation, status);
@@ -181,7 +194,7 @@ void Collectives::SendPartials(const OperationPtr& operation, size_t index,
     return send(leaf(sources[0].Of(collective, piece, 0), piece.spans[0]), nullptr);
   const std::vector<TreeNode> nodes = NodesSent(*operation, options_.here, index);
   const PartialLayout layout(nodes, piece, collective.tensors);
-  const auto buffer = std::make_shared<std::vector<std::byte>>(layout.bytes);
+  const BufferPtr buffer = buffers_.Take(layout.bytes);
   auto source = sources.begin();
   for (size_t n = 0; n < nodes.size(); ++n) {
     const auto first = source;
@@ -200,7 +213,7 @@ void Collectives::SendPartials(const OperationPtr& operation, size_t index,
       }
     }
   }
-  send(*buffer, buffer);
+  send(buffer->span(), buffer);
 }
 
 Landing Collectives::OnPartials(const OperationPtr& operation, const Header& header, size_t bytes) {
@@ -209,7 +222,7 @@ Landing Collectives::OnPartials(const OperationPtr& operation, const Header& hea
         absl::StrCat("a peer sent partial results of ", bytes, " bytes, which is too much")));
     return {};
   }
-  auto buffer = std::make_shared<std::vector<std::byte>>(bytes);
+  const BufferPtr buffer = buffers_.Take(bytes);
   const auto landed = [self = shared_from_this(), operation, buffer, piece = header.piece,
                        site = header.site](const absl::Status& status) {
     if (!status.ok()) return self->options_.fail(status);
@@ -229,24 +242,31 @@ void Collectives::Combine(const OperationPtr& operation, size_t index,
                           const std::vector<Source>& sources) {
   const Collective& collective = *operation->collective;
   const Piece& piece = operation->pieces[index];
+  // Results that all take lie in the memory of a replica here; those of several spans are sent
+  // together.
   const bool travels = piece.to == kAll;
-  auto result = std::make_shared<std::vector<std::byte>>(
-      travels ? ResultBytes(piece, collective.tensors) : 0);
+  const bool gathered = travels && piece.spans.size() > 1;
+  const BufferPtr buffer =
+      gathered ? buffers_.Take(ResultBytes(piece, collective.tensors)) : nullptr;
+  absl::Span<const std::byte> result;
   size_t at = 0;
   for (size_t s = 0; s < piece.spans.size(); ++s) {
     const Span& span = piece.spans[s];
     const CollectiveTensor& tensor = collective.tensors[span.tensor];
     std::vector<Subtree> subtrees;
     for (const Source& source : sources) subtrees.push_back(source.Of(collective, piece, s));
+    JoinLeaves(subtrees, span);
     std::vector<TreeOutput> outputs;
-    if (travels) outputs.push_back({result->data() + at, span.in_begin});
-    for (std::byte* target : Targets(collective, operation->key.group, span))
-      outputs.push_back({target, span.in_begin - span.out_begin});
+    if (gathered) outputs.push_back({buffer->data() + at, span.in_begin});
+    const std::vector<std::byte*> targets = Targets(collective, operation->key.group, span);
+    for (std::byte* target : targets) outputs.push_back({target, span.in_begin - span.out_begin});
     TreeReduce(collective.op, subtrees, outputs, tensor.out, span.in_begin,
                span.in_begin + span.elements, collective.scale);
-    at += span.elements * ElementBytes(tensor.out);
+    const size_t element = ElementBytes(tensor.out);
+    if (travels) result = {targets[0] + span.out_begin * element, span.elements * element};
+    at += span.elements * element;
   }
-  SendResult(operation, index, *result, result);
+  SendResult(operation, index, gathered ? buffer->span() : result, buffer);
 }
 
 void Collectives::CopyAndSend(const OperationPtr& operation, size_t index) {
@@ -263,23 +283,23 @@ void Collectives::CopyAndSend(const OperationPtr& operation, size_t index) {
   // A lone span is sent as it lies.
   absl::Span<const std::byte> result(source_of(piece.spans[0]),
                                      ResultBytes(piece, collective.tensors));
-  Buffer buffer;
+  BufferPtr buffer;
   if (piece.spans.size() > 1) {
-    buffer = std::make_shared<std::vector<std::byte>>();
-    buffer->reserve(result.size());
+    buffer = buffers_.Take(result.size());
+    std::byte* to = buffer->data();
     for (const Span& span : piece.spans) {
-      const std::byte* from = source_of(span);
-      buffer->insert(buffer->end(), from,
-                     from + span.elements * ElementBytes(collective.tensors[span.tensor].in));
+      const size_t bytes = span.elements * ElementBytes(collective.tensors[span.tensor].in);
+      std::memcpy(to, source_of(span), bytes);
+      to += bytes;
     }
-    result = *buffer;
+    result = buffer->span();
   }
   Scatter(collective, group, piece, result.data());
   SendResult(operation, index, result, std::move(buffer));
 }
 
 void Collectives::SendResult(const OperationPtr& operation, size_t index,
-                             absl::Span<const std::byte> result, Buffer buffer) {
+                             absl::Span<const std::byte> result, BufferPtr buffer) {
   const std::vector<size_t> receivers = operation->ResultTo(options_.here, index);
   if (receivers.empty()) return Done(operation, absl::OkStatus());
   auto unsent = std::make_shared<std::atomic<size_t>>(receivers.size());
@@ -311,19 +331,24 @@ Landing Collectives::OnResult(const OperationPtr& operation, const Header& heade
     return {};
   }
   // A lone span lands in the memory of the first replica that takes it.
-  Buffer buffer;
+  BufferPtr buffer;
   std::byte* to;
   if (piece.spans.size() == 1) {
     const Span& span = piece.spans[0];
     to = Targets(collective, group, span)[0] +
          span.out_begin * ElementBytes(collective.tensors[span.tensor].out);
   } else {
-    buffer = std::make_shared<std::vector<std::byte>>(bytes);
+    buffer = buffers_.Take(bytes);
     to = buffer->data();
   }
   return {to, [self = shared_from_this(), operation, buffer, to,
                index = header.piece](const absl::Status& status) {
             if (!status.ok()) return self->options_.fail(status);
+            // It may lie where it belongs, and be for us alone.
+            if (buffer == nullptr && operation->collective->arenas.size() == 1 &&
+                operation->ResultTo(self->options_.here, index).empty()) {
+              return self->Done(operation, absl::OkStatus());
+            }
             self->options_.compute([self, operation, buffer, to, index] {
               const Piece& piece = operation->pieces[index];
               Scatter(*operation->collective, operation->key.group, piece, to);

@@ -174,10 +174,13 @@ class UcxTransport : public Transport {
   };
 
   void Post(std::function<void()> task) {
+    bool first;
     {
       base::MutexLock lock(mutex_);
+      first = posted_.empty();
       posted_.push_back(std::move(task));
     }
+    if (!first) return;  // the thread is awake, or about to be
     const uint64_t one = 1;
     (void)!write(posted_fd_.get(), &one, sizeof(one));
   }
