@@ -53,14 +53,16 @@ absl::StatusOr<std::vector<MonitoredPartition>> FindPartitions(bool all) {
   return result;
 }
 
-absl::Status ReadTelemetry(MonitoredPartition& partition) {
+namespace {
+
+absl::Status ReadTelemetry(MonitoredPartition& partition, vipu::AgentConnections& agents) {
   const vipu::ActivePartition& description = partition.description;
   partition.ipus.clear();
   partition.silent.clear();
   absl::Status first_error;
   const auto num_ipus = static_cast<uint32_t>(description.config.devices_size());
   for (const std::string& endpoint : EndpointsOf(description, 0, num_ipus)) {
-    const auto telemetry = vipu::GetTelemetry(endpoint, partition.id);
+    const auto telemetry = vipu::GetTelemetry(endpoint, partition.id, &agents);
     first_error.Update(telemetry.status());
     if (!telemetry.ok()) continue;
     for (const IpuTelemetry& ipu : telemetry->ipus()) {
@@ -81,9 +83,18 @@ absl::Status ReadTelemetry(MonitoredPartition& partition) {
   return first_error;
 }
 
+}  // namespace
+
+absl::Status ReadTelemetry(MonitoredPartition& partition) {
+  vipu::AgentConnections agents;
+  return ReadTelemetry(partition, agents);
+}
+
 absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all) {
   VPOD_ASSIGN_OR_RETURN(auto partitions, FindPartitions(all));
-  for (MonitoredPartition& partition : partitions) VPOD_RETURN_IF_ERROR(ReadTelemetry(partition));
+  vipu::AgentConnections agents;
+  for (MonitoredPartition& partition : partitions)
+    VPOD_RETURN_IF_ERROR(ReadTelemetry(partition, agents));
   return partitions;
 }
 

@@ -377,10 +377,12 @@ absl::Status Client::Inject(const vipuadmin::InjectRequest& request) {
 }
 
 absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
-    const std::string& endpoint, const std::string& partition_id) {
+    const std::string& endpoint, const std::string& partition_id, AgentConnections* kept) {
   VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({}));
-  const auto stub =
-      telemetry::v1::Telemetry::NewStub(Open(endpoint, base::Peer::kAgent, config.tls));
+  AgentConnections for_now;
+  auto& connection = (kept == nullptr ? for_now : *kept)[endpoint];
+  if (connection == nullptr) connection = Open(endpoint, base::Peer::kAgent, config.tls);
+  const auto stub = telemetry::v1::Telemetry::NewStub(connection);
   telemetry::v1::GetPartitionTelemetryRequest request;
   request.set_partition_id(partition_id);
   telemetry::v1::GetPartitionTelemetryReply reply;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,10 @@
 #include "proto/telemetry/v1/telemetry.pb.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
+
+namespace grpc {
+class Channel;
+}
 
 namespace vpod::vipu {
 
@@ -82,9 +87,12 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
+// By endpoint, for who asks the same agents again and again.
+using AgentConnections = std::map<std::string, std::shared_ptr<grpc::Channel>>;
+
 // Asks an agent's process (host:port) for the devices of a partition.
 absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
-    const std::string& endpoint, const std::string& partition_id);
+    const std::string& endpoint, const std::string& partition_id, AgentConnections* kept = nullptr);
 
 // Likewise for the links between its IPUs.
 absl::StatusOr<telemetry::v1::GetPartitionLinksReply> GetLinks(const std::string& endpoint,

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -71,13 +72,18 @@ absl::Status ParseDevice(const Json& json, vipuuser::IpuofDevice* device) {
   return absl::OkStatus();
 }
 
+// By host and port.
+using Controllers = std::map<std::string, Client>;
+
 // Whether the controller that wrote a file still has the partition in that generation.
-bool IsCurrent(const std::string& path, const vipuuser::PartitionConfig& config) {
+bool IsCurrent(const std::string& path, const vipuuser::PartitionConfig& config,
+               Controllers& controllers) {
   const std::string controller = Attribute(config, kController);
   if (controller.empty()) return true;  // not ours: believed
   const auto parsed = DiscoverConfig({.host = controller});
   if (!parsed.ok()) return true;
-  Client client(*parsed, std::chrono::seconds(3));
+  Client& client =
+      controllers.try_emplace(controller, *parsed, std::chrono::seconds(3)).first->second;
   const auto status = client.GetPartitionStatus(Attribute(config, "Partition Id"));
   std::string reason;
   if (absl::IsUnavailable(status.status()) || absl::IsDeadlineExceeded(status.status())) {
@@ -135,9 +141,10 @@ absl::StatusOr<ActivePartition> FromDirectory(const std::string& directory) {
   }
   std::sort(paths.begin(), paths.end());
   std::vector<std::pair<std::string, vipuuser::PartitionConfig>> current;
+  Controllers controllers;
   for (const std::string& path : paths) {
     VPOD_ASSIGN_OR_RETURN(auto config, ReadFile(path));
-    if (IsCurrent(path, config)) current.emplace_back(path, std::move(config));
+    if (IsCurrent(path, config, controllers)) current.emplace_back(path, std::move(config));
   }
   if (current.empty())
     return absl::NotFoundError(absl::StrCat("no IPUoF configuration in ", directory));
