@@ -76,7 +76,7 @@ void PartLink::Open(PeerGateway& gateway, const fabric::v1::JobJoin& join, Joine
   bool left;
   {
     base::MutexLock lock(mutex_);
-    stream_ = stream;
+    if (!ended_) stream_ = stream;
     left = left_;
   }
   if (left) stream->Close();
@@ -168,8 +168,11 @@ void PartLink::OnEvent(const fabric::v1::JobEvent& event) {
 }
 
 void PartLink::OnEnd(const absl::Status& status) {
+  std::shared_ptr<HomeStream> ended;  // which holds us: both would stay for ever
   {
     base::MutexLock lock(mutex_);
+    ended_ = true;
+    ended.swap(stream_);
     if (left_) return;
   }
   const absl::Status cause =

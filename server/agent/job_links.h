@@ -53,6 +53,7 @@ class PartLink : public fabric::HomeLink, public std::enable_shared_from_this<Pa
   Joined joined_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<HomeStream> stream_ ABSL_GUARDED_BY(mutex_);
   bool left_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // At home: a part elsewhere.

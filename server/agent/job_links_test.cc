@@ -1,0 +1,83 @@
+#include "server/agent/job_links.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace vpod::agent {
+namespace {
+
+// A stream holds its events as long as it lives, and a gateway its streams until they have ended.
+class FakeGateway : public PeerGateway {
+ public:
+  explicit FakeGateway(bool refuses) : refuses_(refuses) {}
+
+  std::shared_ptr<HomeStream> JoinJob(const std::string&, HomeStreamEvents events) override {
+    stream_ = std::make_shared<Stream>(std::move(events));
+    std::shared_ptr<HomeStream> stream = stream_;
+    if (refuses_) End();
+    return stream;
+  }
+  std::weak_ptr<HomeStream> stream() const { return stream_; }
+  void End() {
+    const auto ended = std::exchange(stream_, nullptr);
+    ended->events.on_end(absl::UnavailableError("closed"));
+  }
+
+ private:
+  struct Stream : HomeStream {
+    explicit Stream(HomeStreamEvents events) : events(std::move(events)) {}
+    void Send(const fabric::v1::JobRequest&) override {}
+    void Close() override {}
+    const HomeStreamEvents events;
+  };
+  const bool refuses_;
+  std::shared_ptr<Stream> stream_;
+};
+
+class PartLinkTest : public ::testing::Test {
+ protected:
+  // A link that has been opened.
+  std::shared_ptr<PartLink> Opened(FakeGateway& gateway) {
+    auto link = std::make_shared<PartLink>(std::weak_ptr<fabric::Job>(),
+                                           PartLink::Options{"here:1", "home:1", {}});
+    link->Open(gateway, {}, [this](absl::Status status) { joined_ = std::move(status); });
+    return link;
+  }
+  absl::Status joined_;
+};
+
+TEST_F(PartLinkTest, LinkAndStreamEndTogether) {
+  FakeGateway gateway(false);
+  std::shared_ptr<PartLink> link = Opened(gateway);
+  const std::weak_ptr<PartLink> weak = link;
+  const std::weak_ptr<HomeStream> stream = gateway.stream();
+  gateway.End();
+  EXPECT_EQ(joined_.message(), "the agent at home:1, which keeps the job's record, was lost");
+  link.reset();
+  EXPECT_TRUE(stream.expired());
+  EXPECT_TRUE(weak.expired());
+}
+
+TEST_F(PartLinkTest, AlsoAfterALeave) {
+  FakeGateway gateway(false);
+  std::shared_ptr<PartLink> link = Opened(gateway);
+  const std::weak_ptr<PartLink> weak = link;
+  link->Leave(false);
+  gateway.End();
+  EXPECT_TRUE(joined_.ok());
+  link.reset();
+  EXPECT_TRUE(weak.expired());
+}
+
+TEST_F(PartLinkTest, AlsoWhenTheStreamEndsAtOnce) {
+  FakeGateway gateway(true);
+  std::shared_ptr<PartLink> link = Opened(gateway);
+  const std::weak_ptr<PartLink> weak = link;
+  EXPECT_FALSE(joined_.ok());
+  link.reset();
+  EXPECT_TRUE(weak.expired());
+}
+
+}  // namespace
+}  // namespace vpod::agent
