@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,12 +122,20 @@ void KeepMpirun(const KeeperJob& job) {
   if (getppid() != job.poprun) _exit(1);
   setpgid(0, 0);
   TakeStreams(job);
+  const bool own_directory = *job.session_directory != '\0';
+  if (own_directory && mkdir(job.session_directory, 0700) != 0) {
+    Report(MpirunStarted{.error = errno});
+    _exit(1);
+  }
   const MpirunStarted started = Start(job);
   Report(started);
-  if (started.error != 0) _exit(1);
-  const MpirunResult result = Watch(job, started.pid);
-  if (result.exit_code != 0) EndChildren();
-  Report(result);
+  if (started.error == 0) {
+    const MpirunResult result = Watch(job, started.pid);
+    if (result.exit_code != 0) EndChildren();
+    Report(result);
+  }
+  // An mpirun that was killed has left files there.
+  if (own_directory) execl("/bin/rm", "rm", "-rf", job.session_directory, nullptr);
   _exit(0);
 }
 

@@ -19,10 +19,11 @@ struct MpirunStarted {
 
 struct KeeperJob {
   pid_t poprun = 0;
-  std::vector<char*> argv;  // of mpirun, ends with nullptr
-  int out = 1, error = 2;   // its stdout and stderr
-  int report = -1;          // where MpirunStarted and MpirunResult go
-  sigset_t signals;         // the ones that poprun handles, blocked
+  std::vector<char*> argv;             // of mpirun, ends with nullptr
+  int out = 1, error = 2;              // its stdout and stderr
+  const char* session_directory = "";  // made at the start and removed at the end, unless empty
+  int report = -1;                     // where MpirunStarted and MpirunResult go
+  sigset_t signals;                    // the ones that poprun handles, blocked
 };
 
 // Runs mpirun in a process group of its own and reports. Call in a child of `job.poprun`, right

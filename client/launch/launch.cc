@@ -158,13 +158,19 @@ absl::StatusOr<MpiTarget> TakeTarget(JobPartition& partition, const Log& log) {
   return target;
 }
 
+// On other hosts nobody would remove it. What the caller has set stays.
+std::string SessionDirectory(const Layout& layout, const std::string& job_id) {
+  if (layout.hosts_given || !vipu::Environment(kSessionDirectory).empty()) return "";
+  const std::string parent = vipu::Environment("TMPDIR");
+  return absl::StrCat(parent.empty() ? "/tmp" : parent, "/poprun-", job_id);
+}
+
 // mpirun from its start to its end. Returns poprun's exit status.
-int RunJob(const Options& options, const std::string& mpirun,
-           const std::vector<std::string>& arguments, JobPartition* partition, const Log& log) {
-  log.Info(absl::StrCat("Running command: ", QuotedCommand(mpirun, arguments)));
+int RunJob(const MpirunCommand& command, JobPartition* partition, const Log& log) {
+  log.Info(absl::StrCat("Running command: ", QuotedCommand(command.path, command.arguments)));
   if (const int number = PendingSignal(); number != 0) return 128 + number;
   int mpirun_pid = 0;
-  const auto result = RunMpirun(mpirun, arguments, options.only_output_from_instance, [&](int pid) {
+  const auto result = RunMpirun(command, [&](int pid) {
     mpirun_pid = pid;
     log.Info(absl::StrCat("Waiting for mpirun (PID ", pid, ")"));
   });
@@ -175,7 +181,9 @@ int RunJob(const Options& options, const std::string& mpirun,
   if (result->signal != 0) return 128 + result->signal;
   if (result->killed_by != 0)
     Fail(absl::StrCat("mpirun was killed by signal ", result->killed_by), 1);
-  if (partition != nullptr) NameLostInstance(*partition, result->exit_code);
+  // Of an mpirun that was killed, the exit code tells nothing of an instance.
+  if (partition != nullptr)
+    NameLostInstance(*partition, result->killed_by != 0 ? 1 : result->exit_code);
   if (result->exit_code == 0 || partition == nullptr) return result->exit_code;
   if (const absl::Status lost = partition->lost_device(); !lost.ok())
     Fail(absl::StrCat("IPUs of the job were lost: ", lost.message()), 1);
@@ -209,9 +217,10 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
     log.Debug("No hosts specified; ignoring host-subnet setting");
     log.Debug("Default network/RNIC for host communication: None");
   }
-  const auto arguments =
-      MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log));
-  return RunJob(options, mpirun, arguments, partition.get(), log);
+  const MpirunCommand command{
+      mpirun, MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log)),
+      options.only_output_from_instance, SessionDirectory(layout, job_id)};
+  return RunJob(command, partition.get(), log);
 }
 
 }  // namespace

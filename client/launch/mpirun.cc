@@ -93,20 +93,23 @@ int PendingSignal() {
 }
 
 // Not Boost.Process: the keeper runs between fork and exec.
-absl::StatusOr<MpirunResult> RunMpirun(const std::string& path,
-                                       const std::vector<std::string>& arguments,
-                                       std::optional<uint32_t> only_output_from,
+absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
                                        const std::function<void(int pid)>& started) {
   // Forwarded by name: mpirun warns about those that do not exist. Empty means the same to their
   // readers.
   for (const char* name : {"LD_LIBRARY_PATH", "PYTHONPATH"}) setenv(name, "", 0);
-  KeeperJob job{.poprun = getpid(), .signals = HandledSignals()};
-  job.argv.push_back(const_cast<char*>(path.c_str()));
-  for (const std::string& word : arguments) job.argv.push_back(const_cast<char*>(word.c_str()));
+  if (!command.session_directory.empty())
+    setenv(kSessionDirectory, command.session_directory.c_str(), 1);
+  KeeperJob job{.poprun = getpid(),
+                .session_directory = command.session_directory.c_str(),
+                .signals = HandledSignals()};
+  job.argv.push_back(const_cast<char*>(command.path.c_str()));
+  for (const std::string& word : command.arguments)
+    job.argv.push_back(const_cast<char*>(word.c_str()));
   job.argv.push_back(nullptr);
   VPOD_ASSIGN_OR_RETURN(Pipe report, MakePipe());
   std::optional<Pipe> out, error;
-  if (only_output_from.has_value()) {
+  if (command.only_output_from.has_value()) {
     VPOD_ASSIGN_OR_RETURN(out, MakePipe());
     VPOD_ASSIGN_OR_RETURN(error, MakePipe());
     job.out = out->to.get();
@@ -118,11 +121,13 @@ absl::StatusOr<MpirunResult> RunMpirun(const std::string& path,
   if (keeper == 0) KeepMpirun(job);
   report.to.Reset();
   std::vector<std::thread> forwarders;
-  if (only_output_from.has_value()) {
+  if (command.only_output_from.has_value()) {
     out->to.Reset();
     error->to.Reset();
-    forwarders.emplace_back(Forward, std::move(out->from), STDOUT_FILENO, *only_output_from);
-    forwarders.emplace_back(Forward, std::move(error->from), STDERR_FILENO, *only_output_from);
+    forwarders.emplace_back(Forward, std::move(out->from), STDOUT_FILENO,
+                            *command.only_output_from);
+    forwarders.emplace_back(Forward, std::move(error->from), STDERR_FILENO,
+                            *command.only_output_from);
   }
   MpirunStarted start;
   const bool running = Receive(report.from, start) && start.error == 0;

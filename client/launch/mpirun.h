@@ -15,6 +15,8 @@ namespace vpod::launch {
 // Sent to this process when IPUs of the job are lost: mpirun has ten seconds left. It may wait for
 // ever for a host that is cut off.
 inline constexpr int kDeviceLostSignal = SIGUSR1;
+// Tells mpirun where its session directory goes.
+inline constexpr char kSessionDirectory[] = "OMPI_MCA_orte_tmpdir_base";
 
 // Holds SIGINT, SIGTERM and SIGHUP back for RunMpirun. Call before other threads are started.
 void BlockSignals();
@@ -28,12 +30,19 @@ struct MpirunResult {
   bool given_up = false;  // it did not end after IPUs were lost, and was killed
 };
 
+struct MpirunCommand {
+  std::string path;
+  std::vector<std::string> arguments;
+  std::optional<uint32_t> only_output_from = std::nullopt;  // hides the output of all other ranks
+  // Made for mpirun and removed after it: several that come and go in the same one remove it under
+  // each other's feet. Empty: the one that all share.
+  std::string session_directory = "";
+};
+
 // Starts mpirun in a process group of its own, behind a keeper (keeper.h), and waits for it.
-// Signals are forwarded to the group, and followed by SIGKILL after 10 s. `only_output_from` hides
-// the output of all other ranks. Unavailable: it cannot be started.
-absl::StatusOr<MpirunResult> RunMpirun(const std::string& path,
-                                       const std::vector<std::string>& arguments,
-                                       std::optional<uint32_t> only_output_from,
+// Signals are forwarded to the group, and followed by SIGKILL after 10 s. Unavailable: it cannot be
+// started.
+absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
                                        const std::function<void(int pid)>& started);
 
 }  // namespace vpod::launch

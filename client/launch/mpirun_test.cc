@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 namespace vpod::launch {
 namespace {
 
@@ -9,7 +12,7 @@ namespace {
 TEST(RunMpirun, ReturnsTheExitCode) {
   BlockSignals();
   int pid = 0;
-  const auto result = RunMpirun("/bin/sh", {"-c", "exit 3"}, std::nullopt, [&](int p) { pid = p; });
+  const auto result = RunMpirun({"/bin/sh", {"-c", "exit 3"}}, [&](int p) { pid = p; });
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->exit_code, 3);
   EXPECT_EQ(result->signal, 0);
@@ -18,7 +21,7 @@ TEST(RunMpirun, ReturnsTheExitCode) {
 
 TEST(RunMpirun, KilledByASignalIs128AndItsNumber) {
   BlockSignals();
-  const auto result = RunMpirun("/bin/sh", {"-c", "kill -9 $$"}, std::nullopt, [](int) {});
+  const auto result = RunMpirun({"/bin/sh", {"-c", "kill -9 $$"}}, [](int) {});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->exit_code, 137);
 }
@@ -27,16 +30,38 @@ TEST(RunMpirun, FiltersOutput) {
   BlockSignals();
   testing::internal::CaptureStdout();
   const auto result = RunMpirun(
-      "/bin/sh", {"-c", "printf '[1,0]<stdout>:shown\\n[1,1]<stdout>:hidden\\n'"}, 0, [](int) {});
+      {"/bin/sh", {"-c", "printf '[1,0]<stdout>:shown\\n[1,1]<stdout>:hidden\\n'"}, 0}, [](int) {});
   const std::string out = testing::internal::GetCapturedStdout();
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(out, "[1,0]<stdout>:shown\n");
 }
 
+TEST(RunMpirun, MakesTheSessionDirectoryAndRemovesIt) {
+  BlockSignals();
+  const std::string directory = testing::TempDir() + "/session",
+                    seen = testing::TempDir() + "/seen";
+  const std::string script =
+      "touch $OMPI_MCA_orte_tmpdir_base/file && printf $OMPI_MCA_orte_tmpdir_base >" + seen;
+  const auto result = RunMpirun({"/bin/sh", {"-c", script}, std::nullopt, directory}, [](int) {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 0);
+  std::string told;
+  std::ifstream(seen) >> told;
+  EXPECT_EQ(told, directory);
+  EXPECT_FALSE(std::filesystem::exists(directory));
+}
+
+TEST(RunMpirun, ASessionDirectoryThatCannotBeMadeIsUnavailable) {
+  BlockSignals();
+  const auto result = RunMpirun({"/bin/true", {}, std::nullopt, "/no/such/session"},
+                                [](int) { ADD_FAILURE() << "nothing was started"; });
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST(RunMpirun, MissingProgramIsUnavailable) {
   BlockSignals();
-  const auto result = RunMpirun("/no/such/mpirun", {}, std::nullopt,
-                                [](int) { ADD_FAILURE() << "nothing was started"; });
+  const auto result =
+      RunMpirun({"/no/such/mpirun", {}}, [](int) { ADD_FAILURE() << "nothing was started"; });
   EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(result.status().message(), "No such file or directory");
 }

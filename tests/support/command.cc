@@ -14,6 +14,15 @@
 
 namespace vpod::testing {
 
+bool Within(std::chrono::seconds limit, const std::function<bool()>& holds) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return true;
+}
+
 Command::Command(const std::vector<std::string>& words,
                  const std::map<std::string, std::string>& environment) {
   int out[2], err[2];

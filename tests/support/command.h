@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +14,10 @@
 #include "device/base/mutex.h"
 
 namespace vpod::testing {
+
+// Asks ten times a second; false when the limit passed without a yes. For what happens in processes
+// that offer no event.
+bool Within(std::chrono::seconds limit, const std::function<bool()>& holds);
 
 // What a finished command left behind.
 struct Outcome {

@@ -14,6 +14,8 @@
 namespace vpod::testing {
 namespace {
 
+constexpr std::chrono::seconds kSoon(60);
+
 namespace fs = std::filesystem;
 
 constexpr char kInstalled[] = "/usr/share/virtual-ipu-pod/slurm/";
@@ -44,15 +46,6 @@ std::string WhyNoSlurm() {
       return std::string("there is no ") + daemon + "; see deploy/packages-test.txt";
   }
   return geteuid() == 0 ? "" : "slurmd starts jobs for their owners, which takes root";
-}
-
-bool Eventually(const std::function<bool()>& holds, std::chrono::seconds limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  return true;
 }
 
 SlurmSite::SlurmSite(TestPod& pod, const std::string& example, int hosts,
@@ -123,24 +116,26 @@ void SlurmSite::StartDaemons() {
       {kDaemons[0], "--foreground", "--force", "--key-file", directory_ + "/munge.key", "--socket",
        directory_ + "/munge.socket", "--pid-file", directory_ + "/munge.pid", "--log-file",
        directory_ + "/munge.log", "--seed-file", directory_ + "/munge.seed"}));
-  ASSERT_TRUE(Eventually([&] { return fs::exists(directory_ + "/munge.socket"); }))
+  ASSERT_TRUE(Within(kSoon, [&] { return fs::exists(directory_ + "/munge.socket"); }))
       << daemons_[0]->Err();
   daemons_.push_back(pod_.Start({kDaemons[1], "-D"}));
   for (int i = 1; i <= hosts_; ++i)
     daemons_.push_back(pod_.Start({kDaemons[2], "-D", "-N", "n" + std::to_string(i)}));
-  ASSERT_TRUE(Eventually([&] {
-    const std::string states = Run({"sinfo", "--noheader", "--Node", "-o", "%T"}).out;
-    std::string wanted;
-    for (int i = 0; i < hosts_; ++i) wanted += "idle\n";
-    return states == wanted;
-  })) << Run({"sinfo"}).out
-      << daemons_[1]->Err() << daemons_[2]->Err();
+  ASSERT_TRUE(
+      Within(kSoon,
+             [&] {
+               const std::string states = Run({"sinfo", "--noheader", "--Node", "-o", "%T"}).out;
+               std::string wanted;
+               for (int i = 0; i < hosts_; ++i) wanted += "idle\n";
+               return states == wanted;
+             }))
+      << Run({"sinfo"}).out << daemons_[1]->Err() << daemons_[2]->Err();
 }
 
 SlurmSite::~SlurmSite() {
   // slurmd's helpers of running jobs are in sessions of their own.
   Run({"scancel", "--user=root"});
-  EXPECT_TRUE(Eventually([&] {
+  EXPECT_TRUE(Within(kSoon, [&] {
     return Run({"squeue", "--noheader"}).out.empty();
   })) << Run({"squeue"}).out;
   const bool failed = ::testing::Test::HasFailure();
@@ -179,7 +174,7 @@ std::string SlurmSite::Field(const std::string& job, const std::string& field) {
 }
 
 bool SlurmSite::Reaches(const std::string& job, const std::string& state) {
-  return Eventually([&] { return Field(job, "JobState") == state; }, std::chrono::seconds(120));
+  return Within(std::chrono::seconds(120), [&] { return Field(job, "JobState") == state; });
 }
 
 Outcome SlurmSite::RunScript(const std::string& name, const std::string& job,

@@ -2,7 +2,6 @@
 // own ports, key and directory.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,11 +12,6 @@ namespace vpod::testing {
 
 // Empty when a SlurmSite can run here, else why not.
 std::string WhyNoSlurm();
-
-// Asks until `holds` says yes; false when it did not within the limit. For what happens in
-// processes that offer no event.
-bool Eventually(const std::function<bool()>& holds,
-                std::chrono::seconds limit = std::chrono::seconds(60));
 
 class SlurmSite {
  public:

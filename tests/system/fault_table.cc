@@ -59,15 +59,6 @@ void Daemon::Start() {
       << command_->Err();
 }
 
-bool Within(std::chrono::seconds limit, const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  return true;
-}
-
 void ExpectOneLine(const Outcome& outcome, const std::vector<std::string>& texts) {
   EXPECT_EQ(outcome.code, 1) << outcome.out << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;

@@ -39,9 +39,6 @@ class Daemon {
   std::unique_ptr<Command> command_;
 };
 
-// Asks ten times a second; false when the limit passed without a yes.
-bool Within(std::chrono::seconds limit, const std::function<bool()>& holds);
-
 // One line of error that contains all `texts`, exit code 1.
 void ExpectOneLine(const Outcome& outcome, const std::vector<std::string>& texts);
 
