@@ -150,14 +150,17 @@ struct Lease::Impl {
       events_changed.notify_all();
     }
     if (status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) return;
+    const absl::Status why =
+        status.error_code() == grpc::StatusCode::UNAVAILABLE
+            ? absl::UnavailableError(absl::StrCat("the agent at ", options.endpoint, " went away"))
+            : FromGrpc(status);
     if (options.on_lost) {
-      options.on_lost(FromGrpc(status));
+      options.on_lost(why);
     } else {
-      std::fprintf(stderr, "error: device lost: %s\n", status.error_message().c_str());
+      std::fprintf(stderr, "error: device lost: %s\n", std::string(why.message()).c_str());
     }
     if (options.on_failure)
-      options.on_failure(
-          absl::UnavailableError(absl::StrCat("device lost: ", status.error_message())));
+      options.on_failure(absl::UnavailableError(absl::StrCat("device lost: ", why.message())));
   }
 };
 
@@ -225,7 +228,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
     const grpc::Status status = impl->stream->Finish();
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
       return absl::UnavailableError(
-          absl::StrCat("cannot reach the IPUs at ", endpoint, ": ", status.error_message()));
+          absl::StrCat("cannot reach the IPUs at ", endpoint, ": ", base::ConnectionError(status)));
     }
     return status.ok() ? absl::UnavailableError("the agent ended the attach")
                        : AwaitTheEnd(FromGrpc(status));
@@ -294,16 +297,16 @@ void Lease::Run(uint32_t program, uint32_t slot,
   call->request.set_lease_id(impl_->attached.lease_id());
   call->request.set_program(program);
   call->request.set_slot(slot);
-  impl_->stub->async()->Run(
-      &call->context, &call->request, &call->reply,
-      [call, done = std::move(done)](const grpc::Status& status) {
-        if (status.ok()) return done(base::Cycles(call->reply.cycles()));
-        if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-          return done(absl::UnavailableError(absl::StrCat(
-              "the agent that holds the IPUs went away (", status.error_message(), ")")));
-        }
-        done(FromGrpc(status));
-      });
+  impl_->stub->async()->Run(&call->context, &call->request, &call->reply,
+                            [call, done = std::move(done),
+                             endpoint = impl_->options.endpoint](const grpc::Status& status) {
+                              if (status.ok()) return done(base::Cycles(call->reply.cycles()));
+                              if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+                                return done(absl::UnavailableError(
+                                    absl::StrCat("the agent at ", endpoint, " went away")));
+                              }
+                              done(FromGrpc(status));
+                            });
 }
 
 absl::StatusOr<shm::Segment> Lease::MapStreams() {

@@ -93,9 +93,14 @@ absl::Status ReadTelemetry(MonitoredPartition& partition) {
 absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all) {
   VPOD_ASSIGN_OR_RETURN(auto partitions, FindPartitions(all));
   vipu::AgentConnections agents;
-  for (MonitoredPartition& partition : partitions)
-    VPOD_RETURN_IF_ERROR(ReadTelemetry(partition, agents));
-  return partitions;
+  std::vector<MonitoredPartition> seen;
+  for (MonitoredPartition& partition : partitions) {
+    const absl::Status status = ReadTelemetry(partition, agents);
+    if (!partition.active && absl::IsNotFound(status)) continue;  // removed meanwhile
+    VPOD_RETURN_IF_ERROR(status);
+    seen.push_back(std::move(partition));
+  }
+  return seen;
 }
 
 absl::StatusOr<const IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,

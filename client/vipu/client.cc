@@ -51,6 +51,16 @@ absl::StatusOr<std::vector<Message>> All(
                               std::make_move_iterator(messages->end()));
 }
 
+// What the end of a call to an agent means. NotFound comes from one that answers.
+absl::Status AgentEnded(const grpc::Status& status, const std::string& endpoint,
+                        const ClientConfig& config) {
+  if (status.ok() || status.error_code() == grpc::StatusCode::NOT_FOUND)
+    return base::FromGrpc(status);
+  return absl::UnavailableError(
+      absl::StrCat("the agent at ", endpoint, " does not answer: ", base::ConnectionError(status),
+                   ".", base::TlsHint(config.tls, status.error_message())));
+}
+
 std::shared_ptr<grpc::Channel> Open(const std::string& address, base::Peer peer,
                                     const std::optional<base::Tls>& tls) {
   grpc::ChannelArguments arguments;
@@ -388,12 +398,8 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
   telemetry::v1::GetPartitionTelemetryReply reply;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(4));
-  const grpc::Status status = stub->GetPartitionTelemetry(&context, request, &reply);
-  if (!status.ok()) {
-    return absl::UnavailableError(absl::StrCat("the agent at ", endpoint,
-                                               " does not answer: ", status.error_message(), ".",
-                                               base::TlsHint(config.tls, status.error_message())));
-  }
+  VPOD_RETURN_IF_ERROR(
+      AgentEnded(stub->GetPartitionTelemetry(&context, request, &reply), endpoint, config));
   return reply;
 }
 
@@ -407,12 +413,8 @@ absl::StatusOr<telemetry::v1::GetPartitionLinksReply> GetLinks(const std::string
   telemetry::v1::GetPartitionLinksReply reply;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(4));
-  const grpc::Status status = stub->GetPartitionLinks(&context, request, &reply);
-  if (!status.ok()) {
-    return absl::UnavailableError(absl::StrCat("the agent at ", endpoint,
-                                               " does not answer: ", status.error_message(), ".",
-                                               base::TlsHint(config.tls, status.error_message())));
-  }
+  VPOD_RETURN_IF_ERROR(
+      AgentEnded(stub->GetPartitionLinks(&context, request, &reply), endpoint, config));
   return reply;
 }
 

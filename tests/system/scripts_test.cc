@@ -341,5 +341,13 @@ TEST_F(ScriptsTest, ResetIsSilentOrNamesTheHolder) {
   EXPECT_EQ(Sh("gc-reset -d 1"), "") << "an idle device beside it";
 }
 
+TEST_F(ScriptsTest, MonitorsSkipPartitionsThatGoMeanwhile) {
+  Sh("export IPUOF_CONFIG_DIR=$HOME/gone; "
+     "while vipu create partition gone --size 1 && vipu remove partition gone; do :; done "
+     ">/dev/null & for i in $(seq 60); do gc-monitor --all-partitions >/dev/null || exit 1; done; "
+     "kill $!");
+  pod_->Run({"vipu", "remove", "partition", "gone"});
+}
+
 }  // namespace
 }  // namespace vpod::testing
