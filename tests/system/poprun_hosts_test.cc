@@ -1,11 +1,11 @@
 // poprun over several hosts. Most hosts are names for this machine behind a launch agent that
 // ignores them; those of NamespacesTest are network namespaces, which share nothing but the kernel.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
 
+#include "tests/support/hosts.h"
 #include "tests/support/pod.h"
 
 namespace vpod::testing {
@@ -244,30 +244,19 @@ TEST_F(HostsTest, SeveralInstancesOnAHostAreBoundToItsNumaNodes) {
   EXPECT_FALSE(Contains(free.err, "poprun_numa_wrapper")) << free.err;
 }
 
-// Four hosts behind a bridge, and this test's poprun on a fifth.
+// Four hosts behind a bridge, and this test's poprun on another.
 class NamespacesTest : public ::testing::Test {
  protected:
-  NamespacesTest() : pod_(0), prefix_("vpod" + std::to_string(getpid()) + "-") {
-    pod_.environment()["VPOD_NETNS_PREFIX"] = prefix_;
-    pod_.environment()["PATH"] += ":/usr/sbin:/sbin";
-  }
   void SetUp() override {
-    const Outcome up = Network({"up", prefix_, "login", "h1", "h2", "h3", "h4"});
-    if (up.code != 0) GTEST_SKIP() << "no network namespaces here: " << up.err;
-  }
-  ~NamespacesTest() override { Network({"down", prefix_}); }
-
-  Outcome Network(const Words& words) {
-    return pod_.Run(Words{Program("tests/support/netns/network")} + words);
+    if (!hosts_.error().empty()) GTEST_SKIP() << hosts_.error();
   }
   Outcome Poprun(const Words& words) {
-    return pod_.Run(Words{"ip", "netns", "exec", prefix_ + "login", "poprun", "--offline-mode=on",
-                          "--launch-agent", Program("tests/support/netns/launch-agent")} +
-                    words);
+    return hosts_.Login(Words{"poprun", "--offline-mode=on", "--launch-agent",
+                              Program("tests/support/netns/launch-agent")} +
+                        words);
   }
 
-  TestPod pod_;  // directory and environment only
-  const std::string prefix_;
+  TestHosts hosts_{4};
 };
 
 TEST_F(NamespacesTest, InstancesLandAsPlannedAndSpeakOverTheNetwork) {
@@ -276,12 +265,12 @@ TEST_F(NamespacesTest, InstancesLandAsPlannedAndSpeakOverTheNetwork) {
               "echo $(hostname) $(ip -oneline -4 address show eth0 | awk '{print $4}')"});
   EXPECT_EQ(where.code, 0) << where.err;
   for (int i = 0; i < 8; ++i) {
-    const std::string host = std::to_string(i / 2 + 1), address = std::to_string(i / 2 + 2);
-    EXPECT_TRUE(Contains(where.out, "[1," + std::to_string(i) + "]<stdout>:h" + host + " 10.77.0." +
-                                        address + "/24\n"))
+    const std::string host = "h" + std::to_string(i / 2 + 1);
+    EXPECT_TRUE(Contains(where.out, "[1," + std::to_string(i) + "]<stdout>:" + host + " " +
+                                        TestHosts::Address(host) + "/24\n"))
         << where.out;
   }
-  for (const char* hosts : {"--host=h[1-4]", "--host=10.77.0.[2-5]", "--host=h2,login"}) {
+  for (const char* hosts : {"--host=h[1-4]", "--host=10.77.0.[3-6]", "--host=h2,login"}) {
     const Outcome outcome = Poprun({hosts, "--host-subnet=10.77.0.0/24", "--num-instances=4",
                                     "--num-replicas=4", "popdist_job"});
     EXPECT_EQ(outcome.code, 0) << hosts << outcome.err;
