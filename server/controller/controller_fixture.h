@@ -3,30 +3,19 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/controller/controller.h"
+#include "server/controller/held_agents.h"
 
 namespace vpod::controller {
 
-// Keeps what the controller sends until the test answers.
-class FakeGateway : public AgentGateway {
+// With machines that can be described.
+class FakeGateway : public HeldAgents {
  public:
-  struct Call {
-    std::string endpoint;
-    vipuagent::ConfigureRequest request;
-    std::function<void(absl::Status)> done;
-  };
-
-  void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
-                 std::function<void(absl::Status)> done) override {
-    calls.push_back({endpoint, request, std::move(done)});
-  }
   absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(
       const std::string&, const std::string& host) override {
     vipuagent::DescribeMachineReply reply;
@@ -41,15 +30,6 @@ class FakeGateway : public AgentGateway {
     }
     return reply;
   }
-  absl::StatusOr<vipuagent::TestLinkReply> TestLink(const std::string&,
-                                                    const vipuagent::TestLinkRequest&) override {
-    vipuagent::TestLinkReply reply;
-    reply.set_passed(true);
-    return reply;
-  }
-  absl::Status Inject(const std::string&, const vipuagent::InjectRequest&) override {
-    return absl::OkStatus();
-  }
   void Forget(const std::string& endpoint) override { forgotten.push_back(endpoint); }
   absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override {
     resets.push_back(absl::StrCat(endpoint, " ", host));
@@ -61,8 +41,7 @@ class FakeGateway : public AgentGateway {
       ADD_FAILURE() << "no call to answer";
       return {};
     }
-    Call call = std::move(calls.front());
-    calls.pop_front();
+    Call call = TakeCall();
     call.done(std::move(status));
     return call;
   }

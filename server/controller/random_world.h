@@ -12,33 +12,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/controller/controller.h"
+#include "server/controller/held_agents.h"
 #include "server/controller/random_model.h"
 
 namespace vpod::controller {
 
-class RandomWorld : public AgentGateway {
+class RandomWorld : public HeldAgents {
  public:
   explicit RandomWorld(std::mt19937_64& random) : random_(random) {}
 
-  void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
-                 std::function<void(absl::Status)> done) override {
-    calls_.push_back({endpoint, request, std::move(done)});
-  }
-  absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string&,
-                                                                  const std::string&) override {
-    return absl::UnavailableError("not asked for in this test");
-  }
-  absl::StatusOr<vipuagent::TestLinkReply> TestLink(const std::string&,
-                                                    const vipuagent::TestLinkRequest&) override {
-    vipuagent::TestLinkReply reply;
-    reply.set_passed(true);
-    return reply;
-  }
-  absl::Status Inject(const std::string&, const vipuagent::InjectRequest&) override {
-    return absl::OkStatus();
-  }
-  void Forget(const std::string&) override {}
   absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override {
     if (!processes[endpoint].alive) return absl::UnavailableError("no connection");
     processes[endpoint].failed.erase(host);
@@ -57,9 +39,8 @@ class RandomWorld : public AgentGateway {
   // Answers every call that a process answers; one in twenty replies is lost on its way.
   void AnswerAll() {
     std::deque<Call> held;
-    while (!calls_.empty()) {
-      Call call = std::move(calls_.front());
-      calls_.pop_front();
+    while (!calls.empty()) {
+      Call call = TakeCall();
       const ModelProcess& process = processes[call.endpoint];
       if (process.slow && process.alive && process.boot == call.request.agent_boot_id()) {
         held.push_back(std::move(call));
@@ -69,10 +50,10 @@ class RandomWorld : public AgentGateway {
       if (status.ok() && random_() % 20 == 0) status = absl::UnavailableError("reply lost");
       call.done(status);
     }
-    calls_ = std::move(held);
+    calls = std::move(held);
   }
   // The controller has ended: nobody waits for answers any more.
-  void DropCalls() { calls_.clear(); }
+  void DropCalls() { calls.clear(); }
 
   vipuagent::RegisterRequest Registration(const std::string& endpoint) const {
     const ModelProcess& process = processes.at(endpoint);
@@ -105,11 +86,6 @@ class RandomWorld : public AgentGateway {
   std::map<std::string, ModelProcess> processes;  // by endpoint
 
  private:
-  struct Call {
-    std::string endpoint;
-    vipuagent::ConfigureRequest request;
-    std::function<void(absl::Status)> done;
-  };
   struct AgentSide {
     std::string controller;
     uint64_t sequence = 0;
@@ -158,7 +134,6 @@ class RandomWorld : public AgentGateway {
   }
 
   std::mt19937_64& random_;
-  std::deque<Call> calls_;
   std::map<std::string, AgentSide> agents_;
   int boots_ = 0;
 };
