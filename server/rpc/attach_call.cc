@@ -8,6 +8,11 @@
 
 namespace vpod::rpc {
 
+AttachCall::AttachCall(agent::Agent& agent)
+    : agent_(agent),
+      events_([this](const ipuof::v1::AttachEvent* event) { StartWrite(event); },
+              [this](const grpc::Status& status) { Finish(status); }) {}
+
 AttachCall* AttachCall::Start(agent::Agent& agent) {
   std::shared_ptr<AttachCall> call(new AttachCall(agent));
   call->self_ = call;
@@ -32,9 +37,9 @@ void AttachCall::OnReadDone(bool ok) {
                    detached ? "" : " without a word");
       agent_.Release(lease_id, !detached);
     }
-    End(opened ? grpc::Status::OK
-               : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                              "an Attach stream begins with AttachOpen"));
+    events_.End(opened ? grpc::Status::OK
+                       : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                      "an Attach stream begins with AttachOpen"));
     return;
   }
   bool first;
@@ -44,10 +49,11 @@ void AttachCall::OnReadDone(bool ok) {
     if (request_.has_detach()) detached_ = true;
   }
   if (first && !request_.has_open()) {
-    End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                     "an Attach stream begins with AttachOpen"));
+    events_.End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                             "an Attach stream begins with AttachOpen"));
   } else if (!first && request_.has_open()) {
-    End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "an Attach stream has one AttachOpen"));
+    events_.End(
+        grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "an Attach stream has one AttachOpen"));
   } else if (first) {
     Open(request_.open());
   }
@@ -58,10 +64,10 @@ void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
   const std::weak_ptr<AttachCall> weak = shared_from_this();
   agent::LeaseEvents events;
   events.on_event = [weak](const ipuof::v1::AttachEvent& event) {
-    if (auto call = weak.lock()) call->Send(event);
+    if (auto call = weak.lock()) call->events_.Send(event);
   };
   events.on_revoked = [weak](const absl::Status& cause) {
-    if (auto call = weak.lock()) call->End(base::ToGrpc(cause));
+    if (auto call = weak.lock()) call->events_.End(base::ToGrpc(cause));
   };
   agent_.Attach(open, std::move(events),
                 [weak, &agent = agent_](absl::StatusOr<ipuof::v1::Attached> result) {
@@ -74,7 +80,7 @@ void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
 }
 
 void AttachCall::Attached(absl::StatusOr<ipuof::v1::Attached> result) {
-  if (!result.ok()) return End(base::ToGrpc(result.status()));
+  if (!result.ok()) return events_.End(base::ToGrpc(result.status()));
   bool closed, detached;
   {
     base::MutexLock lock(mutex_);
@@ -85,40 +91,10 @@ void AttachCall::Attached(absl::StatusOr<ipuof::v1::Attached> result) {
   if (closed) return agent_.Release(result->lease_id(), !detached);  // went away while it waited
   ipuof::v1::AttachEvent event;
   *event.mutable_attached() = *std::move(result);
-  Send(event);
+  events_.Send(event);
 }
 
-void AttachCall::Send(const ipuof::v1::AttachEvent& event) {
-  base::MutexLock lock(mutex_);
-  if (end_ != nullptr) return;
-  queue_.push_back(event);
-  WriteNext();
-}
-
-void AttachCall::End(const grpc::Status& status) {
-  base::MutexLock lock(mutex_);
-  if (end_ == nullptr) end_ = std::make_unique<grpc::Status>(status);
-  WriteNext();
-}
-
-void AttachCall::WriteNext() {
-  if (writing_ || finished_) return;
-  if (!queue_.empty()) {
-    writing_ = true;
-    StartWrite(&queue_.front());
-  } else if (end_ != nullptr) {
-    finished_ = true;
-    Finish(*end_);
-  }
-}
-
-void AttachCall::OnWriteDone(bool ok) {
-  base::MutexLock lock(mutex_);
-  writing_ = false;
-  queue_.pop_front();
-  if (!ok) queue_.clear();
-  WriteNext();
-}
+void AttachCall::OnWriteDone(bool ok) { events_.Written(ok); }
 
 void AttachCall::OnDone() {
   std::string lease_id;

@@ -3,13 +3,13 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include <deque>
 #include <memory>
 #include <string>
 
 #include "device/base/mutex.h"
 #include "proto/ipuof/v1/ipuof.grpc.pb.h"
 #include "server/agent/agent.h"
+#include "server/rpc/write_queue.h"
 
 namespace vpod::rpc {
 
@@ -24,13 +24,9 @@ class AttachCall : public grpc::ServerBidiReactor<ipuof::v1::AttachRequest, ipuo
   void OnDone() override;
 
  private:
-  explicit AttachCall(agent::Agent& agent) : agent_(agent) {}
+  explicit AttachCall(agent::Agent& agent);
   void Open(const ipuof::v1::AttachOpen& open);
   void Attached(absl::StatusOr<ipuof::v1::Attached> result);
-  void Send(const ipuof::v1::AttachEvent& event);
-  // Ends the stream once what is queued has been written.
-  void End(const grpc::Status& status);
-  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   agent::Agent& agent_;
   std::shared_ptr<AttachCall> self_;
@@ -39,11 +35,8 @@ class AttachCall : public grpc::ServerBidiReactor<ipuof::v1::AttachRequest, ipuo
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;    // the client's side ended
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;  // in an orderly way
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was called
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   std::string lease_id_ ABSL_GUARDED_BY(mutex_);
-  std::deque<ipuof::v1::AttachEvent> queue_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<grpc::Status> end_ ABSL_GUARDED_BY(mutex_);
+  WriteQueue<ipuof::v1::AttachEvent> events_;
 };
 
 }  // namespace vpod::rpc

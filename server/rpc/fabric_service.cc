@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
-#include <deque>
 #include <map>
 #include <set>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
 #include "proto/fabric/v1/fabric.grpc.pb.h"
+#include "server/rpc/write_queue.h"
 
 namespace vpod::rpc {
 namespace {
@@ -37,24 +37,18 @@ class JoinJobCall : public grpc::ServerBidiReactor<JobRequest, JobEvent>,
   void OnReadDone(bool ok) override {
     if (!ok) {
       if (part_ != nullptr) part_->Gone();
-      return End(grpc::Status::OK);
+      return events_.End(grpc::Status::OK);
     }
     if (part_ != nullptr) {
       part_->Request(request_);
     } else if (const grpc::Status status = Join(); !status.ok()) {
-      return End(status);
+      return events_.End(status);
     }
     request_.Clear();
     StartRead(&request_);
   }
 
-  void OnWriteDone(bool ok) override {
-    base::MutexLock lock(mutex_);
-    writing_ = false;
-    events_.pop_front();
-    if (!ok) events_.clear();
-    WriteNext();
-  }
+  void OnWriteDone(bool ok) override { events_.Written(ok); }
 
   void OnDone() override {
     if (part_ != nullptr) {
@@ -73,44 +67,19 @@ class JoinJobCall : public grpc::ServerBidiReactor<JobRequest, JobEvent>,
     }
     auto part =
         agent_.JoinRemote(request_.join(), [weak = weak_from_this()](const JobEvent& event) {
-          if (const auto call = weak.lock()) call->Send(event);
+          if (const auto call = weak.lock()) call->events_.Send(event);
         });
     if (!part.ok()) return base::ToGrpc(part.status());
     part_ = *std::move(part);
     return grpc::Status::OK;
   }
 
-  void Send(const JobEvent& event) {
-    base::MutexLock lock(mutex_);
-    if (end_ != nullptr) return;
-    events_.push_back(event);
-    WriteNext();
-  }
-  void End(const grpc::Status& status) {
-    base::MutexLock lock(mutex_);
-    if (end_ == nullptr) end_ = std::make_unique<grpc::Status>(status);
-    WriteNext();
-  }
-  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (writing_ || finished_) return;
-    if (!events_.empty()) {
-      writing_ = true;
-      StartWrite(&events_.front());
-    } else if (end_ != nullptr) {
-      finished_ = true;
-      Finish(*end_);
-    }
-  }
-
   agent::Agent& agent_;
   std::shared_ptr<JoinJobCall> self_;
   JobRequest request_;  // of the reading thread, as part_
   std::shared_ptr<agent::RemotePart> part_;
-  base::Mutex mutex_;
-  std::deque<JobEvent> events_ ABSL_GUARDED_BY(mutex_);
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<grpc::Status> end_ ABSL_GUARDED_BY(mutex_);
+  WriteQueue<JobEvent> events_{[this](const JobEvent* event) { StartWrite(event); },
+                               [this](const grpc::Status& status) { Finish(status); }};
 };
 
 class FabricService : public fabric::v1::Fabric::CallbackService {
@@ -145,17 +114,8 @@ struct GrpcPeerGateway::Impl {
       StartCall();
     }
 
-    void Send(const JobRequest& request) override {
-      base::MutexLock lock(mutex_);
-      if (closing_) return;
-      requests_.push_back(request);
-      WriteNext();
-    }
-    void Close() override {
-      base::MutexLock lock(mutex_);
-      if (std::exchange(closing_, true)) return;
-      WriteNext();
-    }
+    void Send(const JobRequest& request) override { requests_.Send(request); }
+    void Close() override { requests_.End(grpc::Status::OK); }
 
     void OnReadDone(bool ok) override {
       if (!ok) {
@@ -166,13 +126,7 @@ struct GrpcPeerGateway::Impl {
       event_.Clear();
       StartRead(&event_);
     }
-    void OnWriteDone(bool ok) override {
-      base::MutexLock lock(mutex_);
-      writing_ = false;
-      requests_.pop_front();
-      if (!ok) requests_.clear();
-      WriteNext();
-    }
+    void OnWriteDone(bool ok) override { requests_.Written(ok); }
     void OnDone(const grpc::Status& status) override {
       events_.on_end(base::FromGrpc(status));
       impl_.Ended(shared_from_this());
@@ -181,26 +135,14 @@ struct GrpcPeerGateway::Impl {
     grpc::ClientContext context;
 
    private:
-    void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      if (writing_ || done_writing_) return;
-      if (!requests_.empty()) {
-        writing_ = true;
-        StartWrite(&requests_.front());
-      } else if (closing_) {
-        done_writing_ = true;
-        StartWritesDone();
-        RemoveHold();
-      }
-    }
-
     Impl& impl_;
     const agent::HomeStreamEvents events_;
     JobEvent event_;
-    base::Mutex mutex_;
-    std::deque<JobRequest> requests_ ABSL_GUARDED_BY(mutex_);
-    bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-    bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-    bool done_writing_ ABSL_GUARDED_BY(mutex_) = false;
+    WriteQueue<JobRequest> requests_{[this](const JobRequest* request) { StartWrite(request); },
+                                     [this](const grpc::Status&) {
+                                       StartWritesDone();
+                                       RemoveHold();
+                                     }};
   };
 
   void Ended(const std::shared_ptr<Stream>& stream) {
