@@ -33,8 +33,9 @@ int LevelOf(uint32_t size) { return std::countr_zero(size); }
 
 }  // namespace
 
-Room::Room(std::string name, uint32_t ipus_per_ild, const std::vector<Run>& runs)
-    : name_(std::move(name)), ipus_per_ild_(ipus_per_ild) {
+Room::Room(std::string name, uint32_t ipus_per_ild, const std::vector<Run>& runs,
+           uint64_t version_before)
+    : name_(std::move(name)), ipus_per_ild_(ipus_per_ild), version_(version_before + 1) {
   for (const Run& run : runs) {
     runs_.push_back(
         {.start = ipus_, .ipus = run.ipus, .ild = run.ild, .is_whole_ild = run.is_whole_ild});
@@ -50,6 +51,7 @@ size_t Room::RunOf(uint32_t position) const {
 }
 
 void Room::Refresh(size_t number) {
+  ++version_;
   Block& run = runs_[number];
   free_ -= static_cast<uint32_t>(std::popcount(run.free));
   run.free = ~(run.used | run.broken) & Ones(run.ipus);

@@ -32,8 +32,10 @@ struct Run {
 class Room {
  public:
   Room() = default;
-  // `name` is the allocation's, for messages.
-  Room(std::string name, uint32_t ipus_per_ild, const std::vector<Run>& runs);
+  // `name` is the allocation's, for messages; `version_before` that of the room whose place it
+  // takes.
+  Room(std::string name, uint32_t ipus_per_ild, const std::vector<Run>& runs,
+       uint64_t version_before = 0);
 
   // First position for a partition of `size` IPUs (a power of two): the smallest free block that
   // holds it, the lowest of equals. With `index` >= 0 the position is index × size or none.
@@ -52,6 +54,8 @@ class Room {
 
   uint32_t ipus() const { return ipus_; }
   uint32_t free() const { return free_; }  // neither used nor out of service
+  // Rises with every change: what found no place finds none before.
+  uint64_t version() const { return version_; }
 
  private:
   struct Block {
@@ -78,6 +82,7 @@ class Room {
   std::string name_;
   uint32_t ipus_per_ild_ = 64;
   uint32_t ipus_ = 0, free_ = 0, out_of_service_ = 0;
+  uint64_t version_ = 0;
   std::vector<Block> runs_;
   std::array<std::set<uint32_t>, kBlockSizes> runs_by_level_;  // runs that have the level's bit
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 namespace vpod::controller {
 namespace {
@@ -148,6 +149,25 @@ bool IsSlot(const PlacementRequest& request, uint32_t first) {
 bool IsFree(const PlacementRequest& request, uint32_t first) {
   return std::all_of(request.free.begin() + first, request.free.begin() + first + request.size,
                      [](bool free) { return free; });
+}
+
+TEST(Placement, VersionRisesWithEveryChangeAndAcrossRebuilding) {
+  Room room("a", 16, {{.ipus = 16}});
+  uint64_t last = room.version();
+  const auto rose = [&] { return room.version() > std::exchange(last, room.version()); };
+  EXPECT_GT(last, 0u);
+  EXPECT_TRUE(room.Place(4).ok());
+  EXPECT_FALSE(rose());
+  room.Take(0, 4);
+  EXPECT_TRUE(rose());
+  room.SetOutOfService(4, 3);
+  EXPECT_TRUE(rose());
+  room.SetOutOfService(4, 3);  // as it was
+  EXPECT_FALSE(rose());
+  room.Release(0, 4);
+  EXPECT_TRUE(rose());
+  room = Room("a", 16, {}, room.version());
+  EXPECT_TRUE(rose());
 }
 
 TEST(Placement, RandomSequencesNeverOverlapAndRefuseOnlyWhatDoesNotFit) {

@@ -1,6 +1,7 @@
 // Keeps the agents' processes told of their partitions, and the partitions' states in step with
 // what the processes confirm and how their machines are.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -72,8 +73,10 @@ void Controller::SetState(Partition& partition, vipuuser::PartitionState state, 
     partition.pending = pending_.insert(pending_.end(), &partition);
     partition.pending_since = options_.now();
   }
-  if (state == vipuuser::PS_ERROR && partition.stored.relocatable())
+  if (state == vipuuser::PS_ERROR && partition.stored.relocatable()) {
     stranded_.insert(partition.id());
+    partition.room_without_place = 0;
+  }
   const std::string after = StateText(partition);
   if (before == after && state != vipuuser::PS_ERROR) return;
   events_.Add(state == vipuuser::PS_ERROR ? Severity::kError : Severity::kInfo,
@@ -133,8 +136,13 @@ void Controller::EndProvisioningDelays() {
 void Controller::Relocate(Partition& partition) {
   if (partition.trouble != Trouble::kAgentLost && partition.trouble != Trouble::kUnwell) return;
   if (partition.stored.requirements().has_index()) return;  // its place was chosen
+  const uint64_t room = partition.allocation->room.version();
+  if (partition.room_without_place == room) return;
   store::StoredPartition next = partition.stored;
-  if (!PlanIn(*partition.allocation, next, &partition).ok()) return;  // tried again with every tick
+  if (!PlanIn(*partition.allocation, next, &partition).ok()) {
+    partition.room_without_place = room;
+    return;
+  }
   RaiseGeneration(next);
   const std::string to = partition.cluster->agents[next.first_ipu() / kIpusPerMachine]->stored.id();
   const absl::Status committed =
@@ -147,10 +155,11 @@ void Controller::Relocate(Partition& partition) {
 }
 
 void Controller::RelocateStranded() {
-  for (const std::string& id : std::set(stranded_)) {
-    Partition* partition = state_.FindPartition(id);
+  for (auto it = stranded_.begin(); it != stranded_.end();) {
+    Partition* partition = state_.FindPartition(*it);
     if (partition != nullptr && partition->state == vipuuser::PS_ERROR) Relocate(*partition);
-    if (partition == nullptr || partition->state != vipuuser::PS_ERROR) stranded_.erase(id);
+    const bool stays = partition != nullptr && partition->state == vipuuser::PS_ERROR;
+    it = stays ? std::next(it) : stranded_.erase(it);
   }
 }
 
@@ -231,6 +240,14 @@ vipuagent::ConfigureRequest Controller::NextConfiguration(Process& process) {
         confirmed == process.confirmed.end() || confirmed->second != partition.stored.generation();
     if (is_new && has_new && process.one_new_at_a_time) {
       later.insert(id);
+      // What the agent has of it stays if it is right, and is in nobody's way if it is not.
+      if (request.complete()) {
+        vipuagent::KeptPartition* kept = request.add_kept();
+        kept->set_id(id);
+        kept->set_generation(partition.stored.generation());
+      } else if (confirmed != process.confirmed.end()) {
+        request.add_removed(id);
+      }
       continue;
     }
     has_new = has_new || is_new;

@@ -274,6 +274,25 @@ TEST_F(RegistryTest, RelocationWaitsForRoom) {
   EXPECT_EQ(EventsOf("partition p1").back(), "PENDING -> ACTIVE");
 }
 
+TEST_F(RegistryTest, RelocationGoesToRoomThatIsAdded) {
+  Register(0, 2);
+  CreateAgents(0, 2);
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 1)).ok());
+  gateway_.ConfirmAll();
+  CreateRelocatable("p1", 2);
+  Heartbeat({1, 2});
+  controller_->Tick();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  vipuadmin::UpdateClusterRequest larger;
+  larger.set_id("c1");
+  for (const char* agent : {"ag0", "ag1"}) larger.add_agent_ids(agent);
+  ASSERT_TRUE(controller_->UpdateCluster(larger, "root").ok());
+  controller_->Tick();
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag1");
+}
+
 TEST_F(RegistryTest, RelocatablePartitionLeavesALostAgent) {
   Register(0, 1, "process-1");
   Register(1, 1, "process-2");

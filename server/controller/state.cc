@@ -239,7 +239,7 @@ void State::RebuildRoom(Allocation& allocation) {
     runs.back().ipus += kIpusPerMachine;
     runs.back().is_whole_ild = runs.back().ipus == cluster.ipus_per_ild();
   }
-  allocation.room = Room(allocation.id, cluster.ipus_per_ild(), runs);
+  allocation.room = Room(allocation.id, cluster.ipus_per_ild(), runs, allocation.room.version());
   for (const auto& [first, partition] : cluster.partitions) {
     if (partition->allocation == &allocation)
       allocation.room.Take(allocation.FromCluster(first), partition->size());

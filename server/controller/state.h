@@ -120,6 +120,7 @@ struct Partition {
   std::string last_error;
   Clock::time_point pending_since;
   std::list<Partition*>::iterator pending;  // place in the controller's list while PENDING
+  uint64_t room_without_place = 0;  // version of the allocation's room that had none to move to
   // Processes that hold IPUs of it, by its first IPU; complete when `unregistered` is 0.
   std::vector<Process*> holders;
   uint32_t unregistered = 0;  // machines of it that no process registered
