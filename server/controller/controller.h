@@ -140,7 +140,7 @@ class Controller {
   absl::Status RemovePartition(const std::string& id, const std::string& user);
   std::vector<vipuuser::Partition> ListPartitions();  // without their IPUs
   absl::StatusOr<vipuuser::Partition> GetPartition(const std::string& id);
-  // What permissions depend on.
+  // What permissions depend on, also while GetPartitionStatus answers REMOVED.
   absl::StatusOr<PartitionAccess> AccessOf(const std::string& partition_id);
   absl::StatusOr<vipuuser::PartitionStatus> GetPartitionStatus(const std::string& id);
   // `gcd` unset: the only one.
@@ -166,6 +166,7 @@ class Controller {
   };
   struct Removed {
     vipuuser::PartitionStatus status;
+    PartitionAccess access;
     Clock::time_point since;
   };
   // Whom to ask about a machine.

@@ -36,6 +36,11 @@ void KeepUnset(const store::StoredPartition& old, store::StoredPartition& next) 
     r.set_allocation_id(before.allocation_id());
 }
 
+PartitionAccess AccessTo(const Partition& partition) {
+  const vipuuser::PartitionRequirements& r = partition.stored.requirements();
+  return {r.id(), r.allocation_id(), partition.stored.created_by(), r.shared()};
+}
+
 }  // namespace
 
 void Controller::RaiseGeneration(store::StoredPartition& partition) {
@@ -205,7 +210,7 @@ absl::Status Controller::RemovePartition(const std::string& id, const std::strin
     status.set_state(vipuuser::PS_REMOVED);
     status.set_provisioning_state(vipuuser::PRS_IDLE);
     const Clock::time_point now = options_.now();
-    removed_[id] = {std::move(status), now};
+    removed_[id] = {std::move(status), AccessTo(*partition), now};
     removed_order_.emplace_back(now, id);
     if (partition->state == vipuuser::PS_PENDING) pending_.erase(partition->pending);
     state_.RemovePartition(*partition);
@@ -291,9 +296,10 @@ absl::StatusOr<vipuuser::Partition> Controller::GetPartition(const std::string& 
 
 absl::StatusOr<PartitionAccess> Controller::AccessOf(const std::string& partition_id) {
   base::MutexLock lock(mutex_);
+  const auto removed = removed_.find(partition_id);
+  if (removed != removed_.end()) return removed->second.access;
   VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(partition_id));
-  const vipuuser::PartitionRequirements& r = partition->stored.requirements();
-  return PartitionAccess{r.id(), r.allocation_id(), partition->stored.created_by(), r.shared()};
+  return AccessTo(*partition);
 }
 
 absl::StatusOr<vipuuser::PartitionStatus> Controller::GetPartitionStatus(const std::string& id) {

@@ -317,6 +317,51 @@ TEST_F(PartitionsTest, RemovedStatusIsAnsweredForAMinute) {
   EXPECT_EQ(Text(Reset("p1")), "NOT_FOUND: Partition p1 does not exist.");
 }
 
+TEST_F(PartitionsTest, RemovedPartitionIsStillItsOwners) {
+  CreatePod(1);
+  vipuuser::PartitionRequirements wanted = Wanted("p1", 4);
+  wanted.set_shared(true);
+  CreateActive(wanted);
+  ASSERT_TRUE(Remove("p1").ok());
+  const auto access = controller_->AccessOf("p1");
+  ASSERT_TRUE(access.ok()) << access.status();
+  EXPECT_EQ(access->id, "p1");
+  EXPECT_EQ(access->allocation_id, "c1");
+  EXPECT_EQ(access->created_by, "alice");
+  EXPECT_TRUE(access->shared);
+  vipuuser::CreatePartitionRequest again;
+  *again.mutable_requirements() = Wanted("p1", 4);
+  ASSERT_TRUE(controller_->CreatePartition(again, Anyone("bob")).ok());
+  EXPECT_EQ(controller_->AccessOf("p1")->created_by, "bob");
+  ASSERT_TRUE(Remove("p1").ok());
+  Advance(std::chrono::seconds(61));
+  EXPECT_TRUE(absl::IsNotFound(controller_->AccessOf("p1").status()));
+}
+
+TEST_F(PartitionsTest, ListNamesDevicesOnRequest) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 2));
+  EXPECT_TRUE(controller_->ListPartitions()[0].gcds().empty());
+  EXPECT_EQ(controller_->ListPartitions(true)[0].DebugString(), Get("p1").DebugString());
+}
+
+TEST_F(PartitionsTest, AttributesAreAskedOfEachMachineUntilItsProcessIsSilent) {
+  Register(0, 2, "process-1");
+  Register(2, 2, "process-2");
+  CreateAgents(0, 4);
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 4)).ok());
+  const auto patient = [] { return false; };
+  EXPECT_EQ(controller_->ListIpuAttributes(Anyone(), patient).size(), 16u);
+  gateway_.described.clear();
+  gateway_.silent = "process-1";
+  EXPECT_EQ(controller_->ListIpuAttributes(Anyone(), patient).size(), 8u);
+  EXPECT_EQ(gateway_.described, (std::vector<std::string>{Host(0), Host(2), Host(3)}));
+  gateway_.described.clear();
+  const auto gone = [&] { return gateway_.described.size() == 2; };
+  controller_->ListIpuAttributes(Anyone(), gone);
+  EXPECT_EQ(gateway_.described.size(), 2u);
+}
+
 TEST_F(PartitionsTest, NameUsedBeforeGetsALaterGeneration) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));

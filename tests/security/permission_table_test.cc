@@ -218,6 +218,12 @@ TEST_F(PermissionTableTest, UsersWorkWithTheToolsAndStrangersAreTold) {
   const Outcome reset = pod_->RunAs("alice", {"gc-reset", "-d", "0"});
   EXPECT_EQ(reset.code, 0) << reset.err;
   EXPECT_EQ(pod_->RunAs("alice", {"vipu", "remove", "partition", "p2"}).code, 0);
+  // What is left of it is nobody else's business either.
+  const auto status_for = [&](const std::string& user) {
+    return vipu::Client(pod_->ConfigOf(user), std::chrono::seconds(20)).GetPartitionStatus("p2");
+  };
+  EXPECT_EQ(status_for("eve").status().message(), "User eve may not get partition p2.");
+  EXPECT_EQ(status_for("alice")->state(), vipuuser::PS_REMOVED);
 }
 
 TEST_F(PermissionTableTest, JobsRunOverTls) {
