@@ -64,6 +64,10 @@ class AgentGateway {
   virtual void Forget(const std::string& endpoint) = 0;
 };
 
+// Whether nobody waits any more for what a long call finds out. Asked before each question to an
+// agent, by several threads.
+using IsCancelled = std::function<bool()>;
+
 struct ControllerOptions {
   std::chrono::milliseconds agent_poll_interval{1000};  // between heartbeats of an agent
   std::chrono::milliseconds agent_timeout{
@@ -123,10 +127,10 @@ class Controller {
 
   // --- Diagnostics ---
   // Tests cables and links; `row` is called for each test as it is complete, in this thread, until
-  // it says false.
+  // it says false. Cancelled when that or `is_cancelled` ended it.
   absl::Status TestCluster(const vipuadmin::TestClusterRequest& request,
                            const std::function<bool(const vipuadmin::TestClusterReply&)>& row,
-                           const std::string& user);
+                           const IsCancelled& is_cancelled, const std::string& user);
   absl::Status Inject(const vipuadmin::InjectRequest& request, const std::string& user);
 
   // --- Partitions ---
@@ -149,7 +153,9 @@ class Controller {
   // How many of the size could be created in allocations that the caller may use.
   absl::StatusOr<uint32_t> AvailablePartitions(uint32_t size, const Caller& caller);
   // Of the machines of allocations that the caller may use; those that do not answer are left out.
-  std::vector<vipuuser::IpuAttributes> ListIpuAttributes(const Caller& caller);
+  // Asks one machine after the other, until `is_cancelled`.
+  std::vector<vipuuser::IpuAttributes> ListIpuAttributes(const Caller& caller,
+                                                         const IsCancelled& is_cancelled);
 
   // Puts something in the log that was done elsewhere.
   void RecordEvent(const std::string& object, const std::string& user, std::string text);

@@ -17,7 +17,9 @@ namespace vpod::controller {
 class FakeGateway : public HeldAgents {
  public:
   absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(
-      const std::string&, const std::string& host) override {
+      const std::string& endpoint, const std::string& host) override {
+    described.push_back(host);
+    if (endpoint == silent) return absl::DeadlineExceededError("silence");
     vipuagent::DescribeMachineReply reply;
     (*reply.mutable_facts())["Platform"] = "ipum-p2";
     (*reply.mutable_facts())["Host"] = host;
@@ -49,8 +51,9 @@ class FakeGateway : public HeldAgents {
     while (!calls.empty()) Answer();
   }
 
-  std::deque<Call> calls;
-  std::vector<std::string> resets;  // "endpoint host"
+  std::string silent;                  // end-point that does not say what its machines are
+  std::vector<std::string> described;  // hosts that were asked for
+  std::vector<std::string> resets;     // "endpoint host"
   std::vector<std::string> forgotten;
   absl::Status reset_status;
 };

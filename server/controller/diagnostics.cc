@@ -53,7 +53,8 @@ void Controller::RecordTest(const std::string& cluster_id, const vipuadmin::Test
 
 absl::Status Controller::TestCluster(
     const vipuadmin::TestClusterRequest& request,
-    const std::function<bool(const vipuadmin::TestClusterReply&)>& row, const std::string& user) {
+    const std::function<bool(const vipuadmin::TestClusterReply&)>& row,
+    const IsCancelled& is_cancelled, const std::string& user) {
   VPOD_ASSIGN_OR_RETURN(const ClusterUnderTest cluster, PrepareTest(request));
   const AgentCalls calls = {
       [this](const std::string& endpoint, const std::string& host) {
@@ -61,7 +62,8 @@ absl::Status Controller::TestCluster(
       },
       [this](const std::string& endpoint, const vipuagent::TestLinkRequest& test) {
         return gateway_->TestLink(endpoint, test);
-      }};
+      },
+      is_cancelled};
   int failures = 0;
   VPOD_RETURN_IF_ERROR(controller::TestCluster(cluster, calls,
                                                {request.tests().begin(), request.tests().end()},

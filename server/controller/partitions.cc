@@ -10,6 +10,7 @@
 #include "device/base/status.h"
 #include "server/controller/controller.h"
 #include "server/controller/requirements.h"
+#include "server/controller/test_cluster.h"
 
 namespace vpod::controller {
 namespace {
@@ -342,7 +343,8 @@ absl::StatusOr<uint32_t> Controller::AvailablePartitions(uint32_t size, const Ca
   return available;
 }
 
-std::vector<vipuuser::IpuAttributes> Controller::ListIpuAttributes(const Caller& caller) {
+std::vector<vipuuser::IpuAttributes> Controller::ListIpuAttributes(
+    const Caller& caller, const IsCancelled& is_cancelled) {
   std::vector<MachineAddress> machines;
   {
     base::MutexLock lock(mutex_);
@@ -354,8 +356,12 @@ std::vector<vipuuser::IpuAttributes> Controller::ListIpuAttributes(const Caller&
     }
   }
   std::vector<vipuuser::IpuAttributes> result;
+  std::set<std::string> lost;  // end-points that did not answer
   for (const MachineAddress& machine : machines) {
+    if (is_cancelled()) break;
+    if (lost.contains(machine.endpoint)) continue;
     auto description = gateway_->DescribeMachine(machine.endpoint, machine.host);
+    if (IsSilence(description.status())) lost.insert(machine.endpoint);
     if (!description.ok()) continue;
     for (vipuagent::MachineIpu& ipu : *description->mutable_ipus()) {
       vipuuser::IpuAttributes& attributes = result.emplace_back();

@@ -32,11 +32,12 @@ struct Probe {
   std::string failure;  // empty: it passed
 };
 
-// Calls `work` for 0 … count-1 on several threads.
-void InParallel(size_t count, const std::function<void(size_t)>& work) {
+// Calls `work` for 0 … count-1 on several threads, until cancelled.
+void InParallel(size_t count, const std::function<bool()>& is_cancelled,
+                const std::function<void(size_t)>& work) {
   std::atomic<size_t> next = 0;
   const auto loop = [&] {
-    for (size_t i = next++; i < count; i = next++) work(i);
+    for (size_t i = next++; i < count && !is_cancelled(); i = next++) work(i);
   };
   std::vector<std::thread> threads;
   for (size_t i = 1; i < std::min(count, kParallelCalls); ++i) threads.emplace_back(loop);
@@ -130,8 +131,7 @@ std::string Tester::RunOne(const Probe& probe) {
       return absl::StrCat("no answer from ", request.expected_peer());
     const auto reply = calls_.test_link(endpoint, request);
     if (!reply.ok()) {
-      if (!absl::IsUnavailable(reply.status()) && !absl::IsDeadlineExceeded(reply.status()))
-        return std::string(reply.status().message());
+      if (!IsSilence(reply.status())) return std::string(reply.status().message());
       base::MutexLock lock(mutex_);
       lost_.insert(endpoint);
       return "the agent does not answer";
@@ -142,7 +142,8 @@ std::string Tester::RunOne(const Probe& probe) {
 }
 
 void Tester::Run(std::vector<Probe>& probes) {
-  InParallel(probes.size(), [&](size_t i) { probes[i].failure = RunOne(probes[i]); });
+  InParallel(probes.size(), calls_.is_cancelled,
+             [&](size_t i) { probes[i].failure = RunOne(probes[i]); });
 }
 
 void Tester::Report(const std::vector<Probe>& probes, const char* all_well, const char* none,
@@ -162,7 +163,7 @@ void Tester::Versions(TestClusterReply& row) {
   const std::array<const char*, 4> kVersions = {"Virm version", "Runtime version", "GWSW Version",
                                                 "IPUoF server version"};
   std::vector<std::string> versions(cluster_.machines.size());  // empty: no answer
-  InParallel(versions.size(), [&](size_t i) {
+  InParallel(versions.size(), calls_.is_cancelled, [&](size_t i) {
     const ClusterUnderTest::Machine& machine = cluster_.machines[i];
     if (IsLost(machine.endpoint)) return;
     const auto reply = calls_.describe(machine.endpoint, machine.host);
@@ -254,6 +255,10 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
+bool IsSilence(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
 absl::Status TestCluster(const ClusterUnderTest& cluster, const AgentCalls& calls,
                          const std::vector<std::string>& tests,
                          const std::function<bool(const TestClusterReply&)>& row) {
@@ -280,7 +285,8 @@ absl::Status TestCluster(const ClusterUnderTest& cluster, const AgentCalls& call
     }
     result.set_seconds(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    if (!row(result)) return absl::CancelledError("nobody waits for the rest");
+    if (calls.is_cancelled() || !row(result))
+      return absl::CancelledError("nobody waits for the rest");
   }
   return absl::OkStatus();
 }

@@ -26,6 +26,9 @@ struct ClusterUnderTest {
   std::vector<Machine> machines;  // in cluster order
 };
 
+// Whether the status of a call says that its end-point did not answer, rather than what.
+bool IsSilence(const absl::Status& status);
+
 // Ways to the agents. They block for at most some seconds and are called by several threads.
 struct AgentCalls {
   std::function<absl::StatusOr<vipuagent::DescribeMachineReply>(const std::string& endpoint,
@@ -34,11 +37,12 @@ struct AgentCalls {
   std::function<absl::StatusOr<vipuagent::TestLinkReply>(const std::string& endpoint,
                                                          const vipuagent::TestLinkRequest& request)>
       test_link;
+  std::function<bool()> is_cancelled = [] { return false; };  // asked before each of the others
 };
 
 // Runs the tests named (of: versions, cabling, sync, links, traffic, gw-links; none: all) and calls
-// `row` in this thread for each of the six rows as it is complete, until it says false.
-// InvalidArgument for another name.
+// `row` in this thread for each of the six rows as it is complete, until it says false or the calls
+// are cancelled, which makes it Cancelled. InvalidArgument for another name.
 absl::Status TestCluster(const ClusterUnderTest& cluster, const AgentCalls& calls,
                          const std::vector<std::string>& tests,
                          const std::function<bool(const vipuadmin::TestClusterReply&)>& row);

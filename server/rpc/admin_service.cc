@@ -113,7 +113,7 @@ class AdminService : public UserAdministration {
                      grpc::ServerWriter<vipuadmin::TestClusterReply>* writer) override {
     return ToGrpc(controller_.TestCluster(
         *request, [&](const vipuadmin::TestClusterReply& row) { return writer->Write(row); },
-        User(*context)));
+        [&] { return context->IsCancelled(); }, User(*context)));
   }
   Status Inject(ServerContext* context, const vipuadmin::InjectRequest* request,
                 vipuadmin::InjectReply*) override {

@@ -52,7 +52,9 @@ class UserService : public vipuuser::VipuUser::Service {
   Status ListIpuAttributes(ServerContext* context, const vipuuser::ListIpuAttributesRequest*,
                            vipuuser::ListIpuAttributesReply* reply) override {
     return Answer(callers_.Of(*context), [&](const Caller& caller) {
-      for (auto& ipu : controller_.ListIpuAttributes(caller)) *reply->add_ipus() = std::move(ipu);
+      for (auto& ipu :
+           controller_.ListIpuAttributes(caller, [&] { return context->IsCancelled(); }))
+        *reply->add_ipus() = std::move(ipu);
     });
   }
   Status ListPartitions(ServerContext* context, const vipuuser::ListPartitionsRequest*,
