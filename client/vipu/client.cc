@@ -185,8 +185,10 @@ absl::StatusOr<std::vector<vipuuser::IpuAttributes>> Client::ListIpuAttributes()
              &vipuuser::ListIpuAttributesReply::mutable_ipus);
 }
 
-absl::StatusOr<std::vector<vipuuser::Partition>> Client::ListPartitions() {
-  return All(impl_->Call(&VipuUser::Stub::ListPartitions, {}),
+absl::StatusOr<std::vector<vipuuser::Partition>> Client::ListPartitions(bool with_devices) {
+  vipuuser::ListPartitionsRequest request;
+  request.set_with_devices(with_devices);
+  return All(impl_->Call(&VipuUser::Stub::ListPartitions, request),
              &vipuuser::ListPartitionsReply::mutable_partitions);
 }
 

@@ -34,7 +34,7 @@ class Client {
   // The user end-point: what the user may see and use, for an administrator everything.
   absl::StatusOr<std::vector<vipuuser::Allocation>> ListAllocations();
   absl::StatusOr<std::vector<vipuuser::IpuAttributes>> ListIpuAttributes();
-  absl::StatusOr<std::vector<vipuuser::Partition>> ListPartitions();
+  absl::StatusOr<std::vector<vipuuser::Partition>> ListPartitions(bool with_devices = false);
   absl::StatusOr<vipuuser::Partition> GetPartition(const std::string& id);
   absl::StatusOr<vipuuser::PartitionStatus> GetPartitionStatus(const std::string& id);
   // `gcd` negative: the only one.

@@ -142,7 +142,7 @@ class Controller {
                                const Caller& caller);
   absl::Status ResetPartition(const std::string& id, const std::string& user);
   absl::Status RemovePartition(const std::string& id, const std::string& user);
-  std::vector<vipuuser::Partition> ListPartitions();  // without their IPUs
+  std::vector<vipuuser::Partition> ListPartitions(bool with_devices = false);
   absl::StatusOr<vipuuser::Partition> GetPartition(const std::string& id);
   // What permissions depend on, also while GetPartitionStatus answers REMOVED.
   absl::StatusOr<PartitionAccess> AccessOf(const std::string& partition_id);
@@ -233,6 +233,8 @@ class Controller {
   vipuadmin::Allocation DescribeAllocation(const Allocation& allocation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   vipuuser::Partition DescribePartition(const Partition& partition)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddDevices(const Partition& partition, vipuuser::Partition& description)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   vipuuser::PartitionConfig DescribeGcd(const Partition& partition, uint32_t gcd)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -277,12 +277,19 @@ vipuuser::Partition Controller::DescribePartition(const Partition& partition) {
   return result;
 }
 
-std::vector<vipuuser::Partition> Controller::ListPartitions() {
+void Controller::AddDevices(const Partition& partition, vipuuser::Partition& description) {
+  for (uint32_t gcd = 0; gcd < partition.stored.requirements().num_gcds(); ++gcd)
+    *description.add_gcds() = DescribeGcd(partition, gcd);
+}
+
+std::vector<vipuuser::Partition> Controller::ListPartitions(bool with_devices) {
   base::MutexLock lock(mutex_);
   std::vector<vipuuser::Partition> result;
   result.reserve(state_.partitions.size());
-  for (const auto& [id, partition] : state_.partitions)
+  for (const auto& [id, partition] : state_.partitions) {
     result.push_back(DescribePartition(*partition));
+    if (with_devices) AddDevices(*partition, result.back());
+  }
   return result;
 }
 
@@ -290,8 +297,7 @@ absl::StatusOr<vipuuser::Partition> Controller::GetPartition(const std::string& 
   base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(id));
   vipuuser::Partition result = DescribePartition(*partition);
-  for (uint32_t gcd = 0; gcd < result.requirements().num_gcds(); ++gcd)
-    *result.add_gcds() = DescribeGcd(*partition, gcd);
+  AddDevices(*partition, result);
   return result;
 }
 

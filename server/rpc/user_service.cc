@@ -57,11 +57,12 @@ class UserService : public vipuuser::VipuUser::Service {
         *reply->add_ipus() = std::move(ipu);
     });
   }
-  Status ListPartitions(ServerContext* context, const vipuuser::ListPartitionsRequest*,
+  Status ListPartitions(ServerContext* context, const vipuuser::ListPartitionsRequest* request,
                         vipuuser::ListPartitionsReply* reply) override {
     return Answer(callers_.Of(*context), [&](const Caller& caller) {
-      for (auto& partition : controller_.ListPartitions()) {
+      for (auto& partition : controller_.ListPartitions(request->with_devices())) {
         if (!Check<vipuuser::GetPartitionRequest>(caller, AccessOf(partition)).ok()) continue;
+        HideKeys(caller, partition);
         *reply->add_partitions() = std::move(partition);
       }
     });

@@ -164,7 +164,12 @@ TEST_F(PermissionTableTest, ListsAndKeysAreForThoseWhoMayUseThem) {
     vipu::Client client(pod_->ConfigOf(user), std::chrono::seconds(20));
     const auto partition = client.GetPartition("p1");
     EXPECT_TRUE(partition.ok()) << partition.status();
-    return partition.ok() && partition->gcds_size() == 1 ? partition->gcds(0).fabric_key() : "?";
+    const auto listed = client.ListPartitions(/*with_devices=*/true);
+    EXPECT_TRUE(listed.ok()) << listed.status();
+    if (!partition.ok() || partition->gcds_size() != 1 || !listed.ok() || listed->size() != 1)
+      return std::string("?");
+    EXPECT_EQ(listed->front().DebugString(), partition->DebugString());
+    return partition->gcds(0).fabric_key();
   };
   EXPECT_NE(key("alice"), "");
   EXPECT_EQ(key("bob"), "");

@@ -67,19 +67,6 @@ absl::Status AwaitPartition(const Call& call) {
   return Done(call, absl::OkStatus());
 }
 
-// Lists come without devices, and JSON names them. Partitions that were removed meanwhile drop out.
-absl::Status AddDevices(vipu::Client& client, std::vector<vipuuser::Partition>& partitions) {
-  std::vector<vipuuser::Partition> complete;
-  for (const auto& partition : partitions) {
-    auto one = client.GetPartition(partition.requirements().id());
-    if (absl::IsNotFound(one.status())) continue;
-    if (!one.ok()) return one.status();
-    complete.push_back(*std::move(one));
-  }
-  partitions = std::move(complete);
-  return absl::OkStatus();
-}
-
 // A GCD of the partition, if one is named.
 absl::StatusOr<std::optional<uint32_t>> NamedGcd(const Call& call,
                                                  const vipuuser::Partition& partition) {
@@ -133,9 +120,8 @@ absl::Status RemovePartition(const Call& call) {
 }
 
 absl::Status ListPartitions(const Call& call) {
-  VPOD_ASSIGN_OR_RETURN(auto partitions, call.client.ListPartitions());
-  if (call.arguments.Switch(kShowJson)) VPOD_RETURN_IF_ERROR(AddDevices(call.client, partitions));
-  return Show(call, absl::StatusOr<std::vector<vipuuser::Partition>>(std::move(partitions)),
+  // JSON names the devices.
+  return Show(call, call.client.ListPartitions(call.arguments.Switch(kShowJson)),
               [&](const auto& listed) {
                 return PartitionsTable(listed, call.admin,
                                        vipu::Environment("VIPU_CLI_LIST_COMPAT") == "2021");
