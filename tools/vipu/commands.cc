@@ -116,7 +116,7 @@ const std::vector<Command>& Commands() {
        {}, {}, GetUser},
       {"update", "user", kAdminOnly, "change what a user may use, or the access key",
        {}, {&kAllocations, &kAllAllocations, &kNewAccessKey}, UpdateUser},
-      {"remove", "user", kAdminOnly, "forget a user; partitions stay",
+      {"remove", "user", kAdminOnly, "forget a user who has no partitions",
        {}, {}, RemoveUser},
 
       {"list", "event", kAdminOnly, "what happened",
