@@ -1,5 +1,7 @@
 #include "server/server_options.h"
 
+#include <net/if.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -36,6 +38,13 @@ void AddTime(CLI::App& app, const std::string& name, Duration& value, const std:
       ->default_str(absl::FormatDuration(absl::FromChrono(value)));
 }
 
+// What is wrong with the name of a network interface; empty: nothing.
+std::string InterfaceTrouble(const std::string& name) {
+  const bool good =
+      !name.empty() && name.size() < IFNAMSIZ && name.find_first_of("/ \t\n") == std::string::npos;
+  return good ? "" : absl::StrCat("'", name, "' is no network interface, e.g. eth0");
+}
+
 void AddOptions(CLI::App& app, ServerOptions& options) {
   app.add_flag(
       "--init", options.init,
@@ -58,6 +67,12 @@ void AddOptions(CLI::App& app, ServerOptions& options) {
   app.add_option(
       "--metrics-listen", options.metrics_listen,
       "host:port of the metrics; default: 127.0.0.1:2113, or a free port if it is taken");
+  app.add_option("--autodiscovery-listen-interfaces,-a",
+                 options.controller.autodiscovery_interfaces,
+                 "Machines with a management address on these network interfaces become agents by "
+                 "themselves, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::Validator(InterfaceTrouble, ""));
   app.add_flag("--insecure-listen", options.insecure_listen,
                "Allow end-points beyond loopback without --secure or --tls");
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")

@@ -64,6 +64,7 @@ TEST(ServerOptionsTest, FileHoldsLongOptionsAndTheCommandLineWins) {
       "  user-api-listen = \"10.1.3.101:8090\"\n"
       "admin-api-listen=\"10.9.0.1:8090\"\n"
       "tls-hosts=\"ctrl,10.1.3.102\"\n"
+      "autodiscovery-listen-interfaces=\"eth0,eth1\"\n"
       "agent-timeout=\"10s\"\n"
       "partition-timeout=\"60\"\n");
   ServerOptions options = Good({"--config", path.c_str()});
@@ -72,12 +73,16 @@ TEST(ServerOptionsTest, FileHoldsLongOptionsAndTheCommandLineWins) {
   EXPECT_EQ(options.user_listen, "10.1.3.101:8090");
   EXPECT_FALSE(options.OneSocket());
   EXPECT_EQ(options.tls_hosts, (std::vector<std::string>{"ctrl", "10.1.3.102"}));
+  EXPECT_EQ(options.controller.autodiscovery_interfaces,
+            (std::vector<std::string>{"eth0", "eth1"}));
   EXPECT_EQ(options.controller.agent_timeout, std::chrono::seconds(10));
   EXPECT_EQ(options.controller.partition_timeout, std::chrono::seconds(60));
   options = Good({"--storage", "mine.db", "--config", path.c_str(), "--agent-timeout=250ms"});
   EXPECT_EQ(options.storage, "mine.db");
   EXPECT_EQ(options.controller.agent_timeout, std::chrono::milliseconds(250));
   EXPECT_EQ(options.user_listen, "10.1.3.101:8090");
+  options = Good({"-a", "lo", "--config", path.c_str()});
+  EXPECT_EQ(options.controller.autodiscovery_interfaces, (std::vector<std::string>{"lo"}));
 }
 
 TEST(ServerOptionsTest, WrongUsageIsRefusedByName) {
@@ -90,6 +95,9 @@ TEST(ServerOptionsTest, WrongUsageIsRefusedByName) {
             "--agent-timeout: 'soon' is no time, e.g. 5s. Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--agent-timeout", "-1"}),
             "--agent-timeout: '-1' is not 0 s to 1 year. Try 'vipu-server --help'.");
+  EXPECT_EQ(Error({"-a", "10.1.2.0/24"}),
+            "--autodiscovery-listen-interfaces: '10.1.2.0/24' is no network interface, e.g. eth0. "
+            "Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--default-user-id", "john", "--init"}),
             "--default-user-id belongs to --init --secure. Try 'vipu-server --help'.");
 }

@@ -202,6 +202,25 @@ absl::StatusOr<vipuadmin::Agent> Controller::GetAgent(const std::string& id) {
 absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Controller::DiscoverAgents(
     bool add, const std::string& user) {
   base::MutexLock lock(mutex_);
+  return Discover([add](const Machine&) { return add; }, user);
+}
+
+absl::Status Controller::AddDiscovered(const Process& process) {
+  const std::vector<std::string>& interfaces = options_.autodiscovery_interfaces;
+  const auto wanted = [&](const Machine& machine) {
+    return machine.process == &process && machine.agent == nullptr &&
+           std::find(interfaces.begin(), interfaces.end(),
+                     machine.description.network_interface()) != interfaces.end();
+  };
+  if (std::none_of(process.machines.begin(), process.machines.end(),
+                   [&](const Machine* machine) { return wanted(*machine); })) {
+    return absl::OkStatus();
+  }
+  return Discover(wanted, "").status();
+}
+
+absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Controller::Discover(
+    const std::function<bool(const Machine&)>& add, const std::string& user) {
   std::vector<std::pair<std::vector<uint64_t>, const Machine*>> found;
   found.reserve(state_.machines.size());
   for (const auto& [address, machine] : state_.machines) {
@@ -226,7 +245,7 @@ absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Controller::DiscoverAgen
     agent.set_last_seen_ms(std::chrono::duration_cast<std::chrono::milliseconds>(
                                options_.now() - machine->process->seen)
                                .count());
-    agent.set_added(machine->agent != nullptr || add);
+    agent.set_added(machine->agent != nullptr || add(*machine));
     if (machine->agent != nullptr) {
       agent.set_agent_id(machine->agent->stored.id());
       continue;
@@ -234,7 +253,7 @@ absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Controller::DiscoverAgen
     std::string id = absl::StrCat("ag", result.size() - 1);
     while (state_.FindAgent(id) != nullptr) id = absl::StrCat("ag", beyond++);
     agent.set_agent_id(id);
-    if (!add) continue;
+    if (!agent.added()) continue;
     store::StoredAgent& stored = agents.emplace_back();
     stored.set_id(id);
     stored.set_host(agent.host());

@@ -75,6 +75,9 @@ struct ControllerOptions {
   std::chrono::seconds partition_timeout{300};  // PENDING for longer becomes ERROR
   std::chrono::milliseconds provisioning_delay{0};  // PENDING for at least so long
   std::chrono::seconds removed_status_kept{60};     // REMOVED is answered for so long
+  // Machines whose management address is on one of these network interfaces become agents when they
+  // register; others when an administrator says so.
+  std::vector<std::string> autodiscovery_interfaces;
   std::function<Clock::time_point()> now = [] { return Clock::now(); };
 };
 
@@ -198,6 +201,12 @@ class Controller {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckAddressFree(const std::string& host, uint32_t port)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The machines that registered; those that `add` says become agents.
+  absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Discover(
+      const std::function<bool(const Machine&)>& add, const std::string& user)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds machines of the process that are to be agents without anybody's asking.
+  absl::Status AddDiscovered(const Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<MachineAddress> AddressOf(const Agent& agent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The cluster as it is to be tested; refused while jobs may run there.

@@ -107,6 +107,7 @@ class ControllerTest : public testing::Test {
       machine->set_host(Host(i));
       machine->set_port(8080);
       machine->set_data_ip(absl::StrCat("10.1.5.", i + 1));
+      machine->set_network_interface("eth0");
       machine->set_board_type("M2000");
       machine->set_clock("1330MHz");
     }

@@ -170,6 +170,8 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request) {
     if (!was_up) events_.Add(Severity::kInfo, ObjectOf(process), StatusText(process, "Up"));
     if (!was_up || !affected.empty()) ++names_version_;
     for (const auto& [id, partition] : affected) UpdateState(*partition);
+    // Not added because it cannot be written: the process tries again.
+    VPOD_RETURN_IF_ERROR(AddDiscovered(process));
   }
   Reconcile();
   return absl::OkStatus();

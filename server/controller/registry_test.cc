@@ -188,6 +188,23 @@ TEST_F(RegistryTest, DiscoveryAddsAllMachinesThatAreNoAgents) {
   EXPECT_EQ(controller_->ListAgents().size(), 12u);
 }
 
+TEST_F(RegistryTest, MachinesOnInterfacesOfDiscoveryAddThemselves) {
+  options_.autodiscovery_interfaces = {"eth1", "eth2"};
+  Start();
+  Register(0, 2);
+  EXPECT_TRUE(controller_->ListAgents().empty());
+  options_.autodiscovery_interfaces = {"eth1", "eth0"};
+  Start();
+  Register(0, 2);
+  EXPECT_EQ(controller_->GetAgent("ag0")->status(), "Up");
+  EXPECT_EQ(controller_->ListAgents().size(), 2u);
+  EXPECT_EQ(EventsOf("agents"), (std::vector<std::string>{"2 discovered and added: ag0 to ag1"}));
+  ASSERT_TRUE(controller_->RemoveAgent("ag0", "root").ok());
+  Register(2, 1, "process-2");
+  ASSERT_EQ(controller_->ListAgents().size(), 2u);  // who was removed stays away
+  EXPECT_EQ(controller_->ListAgents()[1].id(), "ag2");
+}
+
 TEST_F(RegistryTest, FailedIpuConcernsItsPartitionOnly) {
   CreatePod(1);
   CreateActive(Wanted("p1", 1));  // IPU 3
