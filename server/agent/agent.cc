@@ -206,6 +206,11 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
     std::set<std::string> going(request.removed().begin(), request.removed().end());
     if (request.complete()) {
       for (const auto& [id, partition] : partitions_) going.insert(id);
+      for (const vipuagent::KeptPartition& kept : request.kept()) {
+        const auto it = partitions_.find(kept.id());
+        if (it != partitions_.end() && it->second->spec.generation() == kept.generation())
+          going.erase(kept.id());
+      }
     }
     for (const auto& [id, partition] : changed) going.insert(id);
     VPOD_RETURN_IF_ERROR(CheckDisjoint(changed, going));

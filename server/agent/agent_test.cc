@@ -368,6 +368,21 @@ TEST_F(AgentTest, ConfigurationNamingForeignMachinesIsRefusedAndChangesNothing) 
   EXPECT_EQ(agent_->Configure(request).code(), absl::StatusCode::kAborted);
 }
 
+TEST_F(AgentTest, CompleteConfigurationKeepsWhatItLeavesToALaterOne) {
+  const std::string lease = MustAttach(Open(0));
+  vipuagent::ConfigureRequest request;
+  request.set_controller_boot_id("another");
+  request.set_complete(true);
+  vipuagent::KeptPartition* kept = request.add_kept();
+  kept->set_id("p");
+  kept->set_generation(1);
+  ASSERT_TRUE(agent_->Configure(request).ok());
+  EXPECT_EQ(Attached(), 1);
+  kept->set_generation(2);  // the agent has another
+  ASSERT_TRUE(agent_->Configure(request).ok());
+  EXPECT_TRUE(absl::IsNotFound(Attach(Open(0)).status()));
+}
+
 TEST_F(AgentTest, AnIpuIsInOnePartitionOnly) {
   vipuagent::ConfigureRequest request;
   request.set_complete(true);

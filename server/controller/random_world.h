@@ -110,7 +110,16 @@ class RandomWorld : public HeldAgents {
     }
     agent.controller = request.controller_boot_id();
     agent.sequence = request.sequence();
-    if (request.complete()) process.view.clear(), agent.ipus.clear();
+    if (request.complete()) {
+      std::map<std::string, uint64_t> kept;
+      for (const auto& partition : request.kept()) kept[partition.id()] = partition.generation();
+      std::erase_if(process.view, [&](const auto& known) {
+        const auto it = kept.find(known.first);
+        return it == kept.end() || it->second != known.second;
+      });
+      std::erase_if(agent.ipus,
+                    [&](const auto& ipus) { return !process.view.contains(ipus.first); });
+    }
     for (const std::string& id : request.removed()) process.view.erase(id), agent.ipus.erase(id);
     for (const auto& partition : request.partitions())
       process.view.erase(partition.id()), agent.ipus.erase(partition.id());

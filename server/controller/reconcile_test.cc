@@ -117,6 +117,44 @@ TEST_F(ReconcileTest, RefusedConfigurationIsAnError) {
             "FAILED_PRECONDITION: Partition p1 is not ACTIVE (state ERROR).");
 }
 
+TEST_F(ReconcileTest, RestartedControllerFindsTheRefusedPartitionWithoutEndingOthers) {
+  CreatePod(1);
+  for (const char* id : {"p1", "p2", "p3"}) CreateActive(Wanted(id, 1));
+  const uint64_t generation = StatusOf("p3").generation();
+  Start();
+  Register(0, 1);
+  EXPECT_EQ(gateway_.Answer(absl::InvalidArgumentError("p2 is no good")).request.kept_size(), 0);
+  const FakeGateway::Call complete = gateway_.Answer();
+  EXPECT_TRUE(complete.request.complete());
+  EXPECT_EQ(complete.request.partitions_size(), 1);
+  ASSERT_EQ(complete.request.kept_size(), 2);
+  EXPECT_EQ(complete.request.kept(1).id(), "p3");
+  EXPECT_EQ(complete.request.kept(1).generation(), generation);
+  const FakeGateway::Call refused = gateway_.Answer(absl::InvalidArgumentError("p2 is no good"));
+  EXPECT_TRUE(refused.request.removed().empty());
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StateOf("p2"), vipuuser::PS_ERROR);
+  EXPECT_EQ(StateOf("p3"), vipuuser::PS_ACTIVE);
+}
+
+TEST_F(ReconcileTest, PartitionsThatWaitAreInNobodysWay) {
+  CreatePod(1);
+  for (const char* id : {"p1", "p2"}) CreateActive(Wanted(id, 1));
+  ASSERT_TRUE(Reset("p1").ok());  // under way
+  ASSERT_TRUE(Reset("p1").ok());
+  ASSERT_TRUE(Reset("p2").ok());
+  gateway_.Answer();
+  gateway_.Answer(absl::InvalidArgumentError("one of them is no good"));
+  const FakeGateway::Call single = gateway_.Answer();
+  EXPECT_EQ(single.request.partitions(0).id(), "p1");
+  ASSERT_EQ(single.request.removed_size(), 1);  // may lie where p1 goes now
+  EXPECT_EQ(single.request.removed(0), "p2");
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StateOf("p2"), vipuuser::PS_ACTIVE);
+}
+
 TEST_F(ReconcileTest, ResetRaisesTheGenerationAndNeedsItsConfirmation) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));

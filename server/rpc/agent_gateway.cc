@@ -12,14 +12,31 @@
 #include "device/base/mutex.h"
 #include "device/base/status.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
+#include "server/rpc/portions.h"
 
 namespace vpod::rpc {
 
 struct GrpcAgentGateway::Impl {
-  struct Call {
+  // A configuration on its way.
+  struct Call : grpc::ClientWriteReactor<vipuagent::ConfigureRequest> {
     grpc::ClientContext context;
-    vipuagent::ConfigureRequest request;
+    std::vector<vipuagent::ConfigureRequest> portions;
+    size_t written = 0;
     vipuagent::ConfigureReply reply;
+    std::function<void(const grpc::Status&)> done;  // holds the call until it is over
+
+    void WriteNext() {
+      const vipuagent::ConfigureRequest& portion = portions[written++];
+      if (portion.more_follow()) {
+        StartWrite(&portion);
+      } else {
+        StartWriteLast(&portion, {});
+      }
+    }
+    void OnWriteDone(bool ok) override {
+      if (ok && written < portions.size()) WriteNext();
+    }
+    void OnDone(const grpc::Status& status) override { std::exchange(done, nullptr)(status); }
   };
   explicit Impl(const std::optional<base::Tls>& tls) : tls(tls) {}
 
@@ -71,8 +88,9 @@ void GrpcAgentGateway::Configure(const std::string& endpoint,
                                  const vipuagent::ConfigureRequest& request,
                                  std::function<void(absl::Status)> done) {
   auto call = std::make_shared<Impl::Call>();
-  call->request = request;
-  call->context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  call->portions = SplitInPortions(request);
+  call->context.set_deadline(std::chrono::system_clock::now() +
+                             std::chrono::seconds(5 * call->portions.size()));
   std::shared_ptr<vipuagent::VipuAgent::Stub> stub;
   {
     base::MutexLock lock(impl_->mutex);
@@ -80,18 +98,20 @@ void GrpcAgentGateway::Configure(const std::string& endpoint,
     stub = impl_->StubOf(endpoint);
     impl_->calls.insert(call);
   }
-  stub->async()->Configure(&call->context, &call->request, &call->reply,
-                           [this, call, done = std::move(done)](const grpc::Status& status) {
-                             bool stopping;
-                             {
-                               base::MutexLock lock(impl_->mutex);
-                               stopping = impl_->stopping;
-                             }
-                             if (!stopping) done(base::FromGrpc(status));
-                             base::MutexLock lock(impl_->mutex);
-                             impl_->calls.erase(call);
-                             impl_->changed.notify_all();
-                           });
+  call->done = [this, call, done = std::move(done)](const grpc::Status& status) {
+    bool stopping;
+    {
+      base::MutexLock lock(impl_->mutex);
+      stopping = impl_->stopping;
+    }
+    if (!stopping) done(base::FromGrpc(status));
+    base::MutexLock lock(impl_->mutex);
+    impl_->calls.erase(call);
+    impl_->changed.notify_all();
+  };
+  stub->async()->Configure(&call->context, &call->reply, call.get());
+  call->WriteNext();
+  call->StartCall();
 }
 
 absl::StatusOr<vipuagent::DescribeMachineReply> GrpcAgentGateway::DescribeMachine(

@@ -193,9 +193,17 @@ class TelemetryService : public telemetry::v1::Telemetry::Service {
 class ManagementService : public vipuagent::VipuAgent::Service {
  public:
   explicit ManagementService(agent::Agent& agent) : agent_(agent) {}
-  grpc::Status Configure(grpc::ServerContext*, const vipuagent::ConfigureRequest* request,
+  grpc::Status Configure(grpc::ServerContext*,
+                         grpc::ServerReader<vipuagent::ConfigureRequest>* reader,
                          vipuagent::ConfigureReply*) override {
-    return ToGrpc(agent_.Configure(*request));
+    vipuagent::ConfigureRequest whole, portion;
+    whole.set_more_follow(true);
+    while (reader->Read(&portion)) {
+      whole.MergeFrom(portion);
+      whole.set_more_follow(portion.more_follow());
+    }
+    if (whole.more_follow()) return {grpc::StatusCode::ABORTED, "the configuration breaks off"};
+    return ToGrpc(agent_.Configure(whole));
   }
   grpc::Status DescribeMachine(grpc::ServerContext*,
                                const vipuagent::DescribeMachineRequest* request,

@@ -1,0 +1,29 @@
+#include "server/rpc/portions.h"
+
+namespace vpod::rpc {
+
+std::vector<vipuagent::ConfigureRequest> SplitInPortions(const vipuagent::ConfigureRequest& whole,
+                                                         size_t portion_bytes) {
+  std::vector<vipuagent::ConfigureRequest> portions(1);
+  portions[0].set_complete(whole.complete());
+  portions[0].set_sequence(whole.sequence());
+  portions[0].set_base_sequence(whole.base_sequence());
+  portions[0].set_controller_boot_id(whole.controller_boot_id());
+  portions[0].set_agent_boot_id(whole.agent_boot_id());
+  *portions[0].mutable_removed() = whole.removed();
+  *portions[0].mutable_kept() = whole.kept();
+  size_t bytes = 0;
+  for (const vipuagent::AgentPartition& partition : whole.partitions()) {
+    const size_t more = partition.ByteSizeLong();
+    if (bytes + more > portion_bytes && portions.back().partitions_size() > 0) {
+      portions.back().set_more_follow(true);
+      portions.emplace_back();
+      bytes = 0;
+    }
+    *portions.back().add_partitions() = partition;
+    bytes += more;
+  }
+  return portions;
+}
+
+}  // namespace vpod::rpc

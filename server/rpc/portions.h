@@ -1,0 +1,19 @@
+// A configuration on its way to an agent: in messages of a size that gRPC takes.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "proto/vipu/v1/vipuagent.pb.h"
+
+namespace vpod::rpc {
+
+// Far below what agents take, since one partition may be larger.
+inline constexpr size_t kPortionBytes = 4 << 20;
+
+// The messages of VipuAgent.Configure that say what `whole` says: each but the last is followed by
+// more, and has partitions of at most `portion_bytes` or a single one.
+std::vector<vipuagent::ConfigureRequest> SplitInPortions(const vipuagent::ConfigureRequest& whole,
+                                                         size_t portion_bytes = kPortionBytes);
+
+}  // namespace vpod::rpc
