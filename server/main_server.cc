@@ -14,11 +14,11 @@
 #include "server/controller/users.h"
 #include "server/http/controller_exporter.h"
 #include "server/http/exporter.h"
+#include "server/http/request_counter.h"
 #include "server/rpc/agent_gateway.h"
 #include "server/rpc/call_guard.h"
 #include "server/rpc/controller_services.h"
 #include "server/rpc/daemon.h"
-#include "server/rpc/request_counter.h"
 #include "server/security/certificates.h"
 #include "server/server_options.h"
 
@@ -73,7 +73,7 @@ absl::Status Init(const ServerOptions& options) {
 class EndPoints {
  public:
   EndPoints(const ServerOptions& options, rpc::ControllerServices& services,
-            rpc::RequestCounter& requests)
+            http::RequestCounter& requests)
       : options_(options), services_(services), requests_(requests) {}
   ~EndPoints() {
     const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(200);
@@ -111,7 +111,7 @@ class EndPoints {
 
   const ServerOptions& options_;
   rpc::ControllerServices& services_;
-  rpc::RequestCounter& requests_;
+  http::RequestCounter& requests_;
   std::vector<std::unique_ptr<grpc::Server>> servers_;
 };
 

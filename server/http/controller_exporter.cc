@@ -107,7 +107,7 @@ bool SplitMethod(const std::string& method, std::string& verb, std::string& noun
   return false;
 }
 
-void WriteCalls(const std::map<rpc::RequestCounter::Call, Histogram>& calls, Exposition& out) {
+void WriteCalls(const std::map<RequestCounter::Call, Histogram>& calls, Exposition& out) {
   // By verb, noun and result. User and admin end-point have methods in common.
   std::map<std::tuple<std::string, std::string, std::string>, Histogram> operations;
   // By end-point, method and code.
@@ -197,7 +197,7 @@ void AddObjects(controller::Controller& controller, Routes& routes) {
 }  // namespace
 
 std::string WriteControllerMetrics(const ControllerState& state,
-                                   const std::map<rpc::RequestCounter::Call, Histogram>& calls,
+                                   const std::map<RequestCounter::Call, Histogram>& calls,
                                    double start_time, Format format) {
   Exposition out(format);
   out.Begin(kBuildInfo);

@@ -11,8 +11,8 @@
 #include "server/controller/controller.h"
 #include "server/controller/users.h"
 #include "server/http/metrics.h"
+#include "server/http/request_counter.h"
 #include "server/http/server.h"
-#include "server/rpc/request_counter.h"
 
 namespace vpod::http {
 
@@ -27,14 +27,13 @@ struct ControllerState {
 
 // `calls` are those answered since the start, at `start_time` (seconds since 1970).
 std::string WriteControllerMetrics(const ControllerState& state,
-                                   const std::map<rpc::RequestCounter::Call, Histogram>& calls,
+                                   const std::map<RequestCounter::Call, Histogram>& calls,
                                    double start_time, Format format);
 
 // What the routes show; it outlives their server.
 struct ControllerSources {
   controller::Controller& controller;
-  controller::Users& users;
-  const rpc::RequestCounter& calls;
+  const RequestCounter& calls;
 };
 
 // Nothing here asks who the reader is; so with `secure`, the objects are not shown to those who may

@@ -50,8 +50,8 @@ ControllerState SmallPod() {
   return state;
 }
 
-std::map<rpc::RequestCounter::Call, Histogram> SomeCalls() {
-  std::map<rpc::RequestCounter::Call, Histogram> calls;
+std::map<RequestCounter::Call, Histogram> SomeCalls() {
+  std::map<RequestCounter::Call, Histogram> calls;
   calls[{"vipuuser.VipuUser", "CreatePartition", grpc::OK}].Observe(0.003);
   calls[{"vipuuser.VipuUser", "CreatePartition", grpc::RESOURCE_EXHAUSTED}].Observe(0.001);
   calls[{"vipuuser.VipuUser", "CreatePartition", grpc::NOT_FOUND}].Observe(0.001);

@@ -1,4 +1,4 @@
-#include "server/rpc/request_counter.h"
+#include "server/http/request_counter.h"
 
 #include <grpcpp/support/server_interceptor.h>
 
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_split.h"
 
-namespace vpod::rpc {
+namespace vpod::http {
 
 // Lives as long as its call.
 class RequestCounter::Interceptor : public grpc::experimental::Interceptor {
@@ -65,9 +65,9 @@ void RequestCounter::Count(const std::string& path, grpc::StatusCode code, doubl
   calls_[{parts[1], parts[2], code}].Observe(seconds);
 }
 
-std::map<RequestCounter::Call, http::Histogram> RequestCounter::Calls() const {
+std::map<RequestCounter::Call, Histogram> RequestCounter::Calls() const {
   base::MutexLock lock(mutex_);
   return calls_;
 }
 
-}  // namespace vpod::rpc
+}  // namespace vpod::http

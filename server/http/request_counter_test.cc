@@ -1,4 +1,4 @@
-#include "server/rpc/request_counter.h"
+#include "server/http/request_counter.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
 
-namespace vpod::rpc {
+namespace vpod::http {
 namespace {
 
 class UserService : public vipuuser::VipuUser::Service {
@@ -73,4 +73,4 @@ TEST_F(RequestCounterTest, ClientsCannotMakeUpMethods) {
 }
 
 }  // namespace
-}  // namespace vpod::rpc
+}  // namespace vpod::http

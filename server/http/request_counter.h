@@ -11,7 +11,7 @@
 #include "device/base/mutex.h"
 #include "server/http/metrics.h"
 
-namespace vpod::rpc {
+namespace vpod::http {
 
 // Thread-safe. Outlives the servers that it watches.
 class RequestCounter {
@@ -24,7 +24,7 @@ class RequestCounter {
   void Watch(grpc::ServerBuilder& builder);
 
   // Durations of the calls so far.
-  std::map<Call, http::Histogram> Calls() const;
+  std::map<Call, Histogram> Calls() const;
 
  private:
   class Interceptor;
@@ -32,7 +32,7 @@ class RequestCounter {
   void Count(const std::string& path, grpc::StatusCode code, double seconds);
 
   mutable base::Mutex mutex_;
-  std::map<Call, http::Histogram> calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<Call, Histogram> calls_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace vpod::rpc
+}  // namespace vpod::http
