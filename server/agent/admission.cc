@@ -15,7 +15,12 @@ absl::string_view HostOf(absl::string_view endpoint) {
 
 absl::Status Admit(const vipuagent::AgentPartition& partition, absl::string_view fabric_key,
                    bool require_encrypted_fabric, absl::string_view endpoint) {
-  if (!partition.fabric_key().empty() && !base::IsSecret(partition.fabric_key(), fabric_key)) {
+  if (partition.fabric_key().empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("partition ", partition.id(),
+                     " has no fabric key, so nobody can show it; reset the partition"));
+  }
+  if (!base::IsSecret(partition.fabric_key(), fabric_key)) {
     return absl::UnauthenticatedError(absl::StrCat(
         fabric_key.empty() ? "no fabric key for partition " : "wrong fabric key for partition ",
         partition.id(), "; its IPUoF configuration has it, fetch that again"));

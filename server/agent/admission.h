@@ -9,9 +9,9 @@
 
 namespace vpod::agent {
 
-// Unauthenticated for those who do not show the partition's fabric key. FailedPrecondition when
-// `require_encrypted_fabric` and the partition's tensors would travel from `endpoint`, this
-// process, to other hosts.
+// Unauthenticated for those who do not show the partition's fabric key. FailedPrecondition when it
+// has none, and when `require_encrypted_fabric` and the partition's tensors would travel from
+// `endpoint`, this process, to other hosts.
 absl::Status Admit(const vipuagent::AgentPartition& partition, absl::string_view fabric_key,
                    bool require_encrypted_fabric, absl::string_view endpoint);
 

@@ -25,20 +25,24 @@ TEST(AdmitTest, OnlyThePartitionsKeyOpensIt) {
               absl::UnauthenticatedError("wrong fabric key for partition p1; its IPUoF "
                                          "configuration has it, fetch that again"));
   }
-  EXPECT_TRUE(Admit(Partition("", {}), "", false, "").ok());  // has none
+  EXPECT_EQ(Admit(Partition("", {}), "", false, "10.1.2.1:4000"),
+            absl::FailedPreconditionError("partition p1 has no fabric key, so nobody can show it; "
+                                          "reset the partition"));
 }
 
 TEST(AdmitTest, TensorsStayOnTheHostWhereThatIsAskedFor) {
-  const auto spread = Partition("", {"10.1.2.1:4000", "10.1.2.2:4000"});
-  EXPECT_TRUE(Admit(spread, "", false, "10.1.2.1:4000").ok());
-  EXPECT_EQ(Admit(spread, "", true, "10.1.2.1:4000").message(),
+  const auto spread = Partition("5e1a", {"10.1.2.1:4000", "10.1.2.2:4000"});
+  EXPECT_TRUE(Admit(spread, "5e1a", false, "10.1.2.1:4000").ok());
+  EXPECT_EQ(Admit(spread, "5e1a", true, "10.1.2.1:4000").message(),
             "partition p1 has IPUs on 10.1.2.2:4000 too, and tensors would travel there in clear; "
             "this agent runs with --require-encrypted-fabric");
-  EXPECT_TRUE(Admit(Partition("", {"10.1.2.1:4000"}), "", true, "10.1.2.1:4000").ok());
+  EXPECT_TRUE(Admit(Partition("5e1a", {"10.1.2.1:4000"}), "5e1a", true, "10.1.2.1:4000").ok());
   EXPECT_TRUE(
-      Admit(Partition("", {"10.1.2.1:4000", "10.1.2.1:4001"}), "", true, "10.1.2.1:4000").ok());
+      Admit(Partition("5e1a", {"10.1.2.1:4000", "10.1.2.1:4001"}), "5e1a", true, "10.1.2.1:4000")
+          .ok());
   EXPECT_TRUE(
-      Admit(Partition("", {"127.0.0.1:4000", "127.10.0.2:1"}), "", true, "127.0.0.1:4000").ok());
+      Admit(Partition("5e1a", {"127.0.0.1:4000", "127.10.0.2:1"}), "5e1a", true, "127.0.0.1:4000")
+          .ok());
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ namespace {
 
 using program::v1::FLOAT32;
 
+constexpr char kKey[] = "5e1a";  // of the partition
+
 // Runs an asynchronous call to its end.
 template <class T>
 class Awaited {
@@ -103,6 +105,7 @@ class AgentTest : public testing::Test {
       partition->set_id("p");
       partition->set_generation(generation);
       partition->set_config_generation(config_generation);
+      partition->set_fabric_key(kKey);
       partition->set_reconfigurable(config_generation == 0);
       vipuagent::Gcd* gcd = partition->add_gcds();
       for (uint32_t machine = 0; machine < 4; ++machine)
@@ -115,6 +118,7 @@ class AgentTest : public testing::Test {
                                     uint32_t local = 1) {
     ipuof::v1::AttachOpen open;
     open.set_partition_id("p");
+    open.set_fabric_key(kKey);
     open.set_generation(1);
     open.set_device_id(device);
     open.mutable_process()->set_pid(4711 + instance);
@@ -320,6 +324,7 @@ TEST_F(AgentTest, HostMemoryRunsOutForTheJobOnly) {
   vipuagent::AgentPartition* partition = request.add_partitions();
   partition->set_id("p");
   partition->set_generation(1);
+  partition->set_fabric_key(kKey);
   *partition->add_gcds()->add_slices() = WholeMachine("127.10.0.1");
   request.set_complete(true);
   ASSERT_TRUE(agent_->Configure(request).ok());
@@ -347,11 +352,11 @@ TEST_F(AgentTest, CallsWithoutALeaseAreRefused) {
 
 TEST_F(AgentTest, ResetNeedsAFreeDevice) {
   const std::string lease = MustAttach(Open(0));
-  EXPECT_EQ(agent_->ResetDevice("p", "", 0, 30, false).message(),
+  EXPECT_EQ(agent_->ResetDevice("p", kKey, 0, 30, false).message(),
             "device 30 is in use by process 4711 on host");
-  EXPECT_TRUE(agent_->ResetDevice("p", "", 0, 25, false).ok());
+  EXPECT_TRUE(agent_->ResetDevice("p", kKey, 0, 25, false).ok());
   agent_->Release(lease, false);
-  EXPECT_TRUE(agent_->ResetDevice("p", "", 0, 30, false).ok());
+  EXPECT_TRUE(agent_->ResetDevice("p", kKey, 0, 30, false).ok());
 }
 
 TEST_F(AgentTest, ConfigurationNamingForeignMachinesIsRefusedAndChangesNothing) {

@@ -14,6 +14,7 @@ namespace {
 
 using vipuagent::Fault;
 
+constexpr char kKey[] = "5e1a";                      // of the partition
 constexpr uint32_t kCopy = 0, kRest = 1, kLong = 2;  // programs
 
 // On two IPUs: "copy" sends 4096 bytes from the first to the second, "rest" does nothing, "long"
@@ -66,6 +67,7 @@ class FaultsTest : public testing::Test {
     vipuagent::AgentPartition* partition = request.add_partitions();
     partition->set_id("p");
     partition->set_generation(generation);
+    partition->set_fabric_key(kKey);
     partition->set_reconfigurable(true);
     vipuagent::Gcd* gcd = partition->add_gcds();
     for (uint32_t machine = 0; machine < 4; ++machine) {
@@ -81,6 +83,7 @@ class FaultsTest : public testing::Test {
   ipuof::v1::AttachOpen Open(uint32_t device) const {
     ipuof::v1::AttachOpen open;
     open.set_partition_id("p");
+    open.set_fabric_key(kKey);
     open.set_generation(generation_);
     open.set_device_id(device);
     open.mutable_process()->set_pid(4711);
@@ -251,9 +254,9 @@ TEST_F(FaultsTest, IpuErrorEndsTheRunningJobAndRefusesLoadsUntilReset) {
 
   const std::string again = Attach(Open(16));
   EXPECT_EQ(agent_->Load(again, TwoIpus()).status().message(), text);
-  EXPECT_FALSE(agent_->ResetDevice("p", "", 0, 16, false).ok());  // somebody holds it
+  EXPECT_FALSE(agent_->ResetDevice("p", kKey, 0, 16, false).ok());  // somebody holds it
   agent_->Release(again, false);
-  ASSERT_TRUE(agent_->ResetDevice("p", "", 0, 1, false).ok());
+  ASSERT_TRUE(agent_->ResetDevice("p", kKey, 0, 1, false).ok());
   EXPECT_TRUE(Run(Loaded(16), kCopy).ok());
   EXPECT_TRUE(agent_->Unwell().empty());
 }
@@ -264,11 +267,11 @@ TEST_F(FaultsTest, ParityErrorNeedsAParityInit) {
   EXPECT_EQ(agent_->Load(lease, TwoIpus()).status().message(),
             "Device 0 needs a parity init. Cannot load binary. Please run 'gc-reset -p -d 0'.");
   agent_->Release(lease, false);
-  ASSERT_TRUE(agent_->ResetDevice("p", "", 0, 0, false).ok());
+  ASSERT_TRUE(agent_->ResetDevice("p", kKey, 0, 0, false).ok());
   const std::string again = Attach(Open(16));
   EXPECT_FALSE(agent_->Load(again, TwoIpus()).ok());
   agent_->Release(again, false);
-  ASSERT_TRUE(agent_->ResetDevice("p", "", 0, 0, true).ok());
+  ASSERT_TRUE(agent_->ResetDevice("p", kKey, 0, 0, true).ok());
   EXPECT_TRUE(Run(Loaded(16), kCopy).ok());
 }
 
@@ -292,7 +295,7 @@ TEST_F(FaultsTest, SimulatedErrorComesOnceAtItsRun) {
   EXPECT_EQ(Attribute(0, "ipu error state"), "IPUSOFTERR");
   EXPECT_TRUE(agent_->Unwell().empty());  // the IPU itself is well
   agent_->Release(lease, false);
-  ASSERT_TRUE(agent_->ResetDevice("p", "", 0, 16, false).ok());
+  ASSERT_TRUE(agent_->ResetDevice("p", kKey, 0, 16, false).ok());
   // The same process does not get it again …
   lease = Attach(open);
   ASSERT_TRUE(agent_->Load(lease, TwoIpus()).ok());
@@ -307,7 +310,7 @@ TEST_F(FaultsTest, SimulatedErrorComesOnceAtItsRun) {
     EXPECT_TRUE(Run(lease, kRest).ok());
     EXPECT_FALSE(Run(lease, kRest).ok());
     agent_->Release(lease, false);
-    ASSERT_TRUE(agent_->ResetDevice("p", "", 0, 16, false).ok());
+    ASSERT_TRUE(agent_->ResetDevice("p", kKey, 0, 16, false).ok());
   }
 }
 

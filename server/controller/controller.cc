@@ -1,7 +1,6 @@
 // Life of the controller, and what its files by object share.
 #include "server/controller/controller.h"
 
-#include <algorithm>
 #include <cctype>
 #include <utility>
 
@@ -11,18 +10,6 @@
 
 namespace vpod::controller {
 namespace {
-
-template <class Message, class Take>
-absl::Status LoadKind(Store& store, absl::string_view kind, const Take& take) {
-  VPOD_ASSIGN_OR_RETURN(const auto rows, store.Load(kind));
-  for (const auto& [id, data] : rows) {
-    Message message;
-    if (!message.ParseFromString(data))
-      return absl::DataLossError(absl::StrCat("storage: ", kind, " ", id, " is damaged"));
-    VPOD_RETURN_IF_ERROR(take(std::move(message)));
-  }
-  return absl::OkStatus();
-}
 
 template <class Object>
 absl::StatusOr<Object*> OrNotFound(Object* object, absl::string_view noun, const std::string& id) {
@@ -55,59 +42,6 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(Store* store, Age
   std::unique_ptr<Controller> controller(new Controller(store, gateway, std::move(options)));
   VPOD_RETURN_IF_ERROR(controller->LoadState());
   return controller;
-}
-
-absl::Status Controller::LoadState() {
-  base::MutexLock lock(mutex_);
-  VPOD_ASSIGN_OR_RETURN(const uint64_t last_event, store_->LastEvent());
-  events_ = EventLog(last_event);
-  VPOD_ASSIGN_OR_RETURN(generation_, store_->Counter("generation"));
-  const auto broken = [](absl::string_view kind, const std::string& id, const auto&... what) {
-    return absl::DataLossError(absl::StrCat("storage: ", kind, " ", id, " names ", what...,
-                                            " that is not there; restore a backup"));
-  };
-  VPOD_RETURN_IF_ERROR(LoadKind<store::StoredAgent>(*store_, "agent", [&](auto agent) {
-    state_.AddAgent(std::move(agent));
-    return absl::OkStatus();
-  }));
-  VPOD_RETURN_IF_ERROR(LoadKind<store::StoredCluster>(*store_, "cluster", [&](auto cluster) {
-    const uint32_t ilds = cluster.num_ipulinkdomains();
-    if (ilds == 0 || static_cast<uint32_t>(cluster.agent_ids_size()) % ilds != 0)
-      return broken("cluster", cluster.id(), "a number of IPU-Link domains");
-    for (const std::string& id : cluster.agent_ids()) {
-      if (state_.FindAgent(id) == nullptr) return broken("cluster", cluster.id(), "agent ", id);
-    }
-    state_.AddCluster(std::move(cluster));
-    return absl::OkStatus();
-  }));
-  VPOD_RETURN_IF_ERROR(
-      LoadKind<store::StoredAllocation>(*store_, "allocation", [&](auto allocation) {
-        const Cluster* cluster = state_.FindCluster(allocation.cluster_id());
-        if (cluster == nullptr)
-          return broken("allocation", allocation.id(), "cluster ", allocation.cluster_id());
-        for (const std::string& id : allocation.agent_ids()) {
-          const Agent* agent = state_.FindAgent(id);
-          if (agent == nullptr || agent->cluster != cluster)
-            return broken("allocation", allocation.id(), "agent ", id);
-        }
-        state_.AddAllocation(allocation);
-        return absl::OkStatus();
-      }));
-  return LoadKind<store::StoredPartition>(*store_, "partition", [&](auto stored) {
-    const vipuuser::PartitionRequirements& r = stored.requirements();
-    const Allocation* allocation = state_.FindAllocation(r.allocation_id());
-    if (allocation == nullptr || allocation->cluster->id() != r.cluster_id() ||
-        allocation->FromCluster(stored.first_ipu()) == UINT32_MAX ||
-        stored.first_ipu() + r.size() > allocation->cluster->agents.size() * 4) {
-      return broken("partition", r.id(), "IPUs of allocation ", r.allocation_id());
-    }
-    generation_ = std::max(generation_, stored.generation());
-    if (stored.config_generation() == 0) stored.set_config_generation(stored.generation());
-    Partition& partition = state_.AddPartition(std::move(stored));
-    partition.pending_since = options_.now();
-    partition.pending = pending_.insert(pending_.end(), &partition);
-    return absl::OkStatus();
-  });
 }
 
 absl::Status Controller::Commit(const std::vector<Change>& changes, const std::string& object,

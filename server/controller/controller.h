@@ -7,8 +7,8 @@
 // that hold IPUs of the partition have confirmed its generation.
 //
 // What an object may do is in the file of its name: agents.cc, clusters.cc, allocations.cc,
-// partitions.cc; registry.cc hears the agents' processes, reconcile.cc keeps them told and
-// partitions' states in step.
+// partitions.cc, and for users accounts.cc; load.cc reads the state at start, registry.cc hears the
+// agents' processes, reconcile.cc keeps them told and partitions' states in step.
 #pragma once
 
 #include <chrono>
@@ -184,7 +184,12 @@ class Controller {
   };
 
   Controller(Store* store, AgentGateway* gateway, ControllerOptions options);
+
+  // --- Start (load.cc) ---
   absl::Status LoadState();
+  // Partitions of stores that an older version wrote have no fabric key: no agent would let anyone
+  // use their devices.
+  absl::Status GiveMissingKeys() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // --- Rules; called with mutex_ held ---
   // Commits changes and the event that tells of them.
