@@ -11,7 +11,6 @@
 #include "device/base/status.h"
 #include "device/engine/executors.h"
 #include "server/controller/controller.h"
-#include "server/controller/users.h"
 #include "server/http/controller_exporter.h"
 #include "server/http/exporter.h"
 #include "server/http/request_counter.h"
@@ -63,8 +62,10 @@ absl::Status Init(const ServerOptions& options) {
   std::printf("Initialised storage: %s\n", options.storage.c_str());
   if (!options.secure) return absl::OkStatus();
   VPOD_RETURN_IF_ERROR(GenerateCertificates(options));
-  VPOD_ASSIGN_OR_RETURN(const auto users, controller::Users::Load(store.get()));
-  VPOD_ASSIGN_OR_RETURN(const std::string key, users->Create(admin));
+  rpc::GrpcAgentGateway gateway(std::nullopt);
+  VPOD_ASSIGN_OR_RETURN(const auto controller,
+                        controller::Controller::Create(store.get(), &gateway));
+  VPOD_ASSIGN_OR_RETURN(const std::string key, controller->CreateUser(admin, ""));
   std::printf("Default user is: %s\nAccess Key is: %s\n", admin.id().c_str(), key.c_str());
   return absl::OkStatus();
 }
@@ -127,25 +128,24 @@ absl::Status Serve(const ServerOptions& options) {
   }
   VPOD_ASSIGN_OR_RETURN(const auto store,
                         Store::Open(options.storage, Store::OpenMode::kOpenOrCreate));
-  VPOD_ASSIGN_OR_RETURN(const auto users, controller::Users::Load(store.get()));
-  if (options.secure && !users->HasAdmin()) {
+  rpc::GrpcAgentGateway gateway(tls);
+  VPOD_ASSIGN_OR_RETURN(const auto controller,
+                        controller::Controller::Create(store.get(), &gateway, options.controller));
+  if (options.secure && !controller->users().HasAdmin()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "storage ", options.storage,
         " has no administrator; make one with --init --secure, or in an existing storage with "
         "'vipu-admin create user <id> --admin' while vipu-server runs without --secure"));
   }
-  rpc::GrpcAgentGateway gateway(tls);
-  VPOD_ASSIGN_OR_RETURN(const auto controller,
-                        controller::Controller::Create(store.get(), &gateway, options.controller));
-  rpc::RequestCounter requests;
+  http::RequestCounter requests;
   VPOD_ASSIGN_OR_RETURN(
       const auto metrics,
       http::StartExporter(options.metrics_listen, "127.0.0.1:2113",
-                          http::ControllerRoutes({*controller, *users, requests}, options.secure)));
-  rpc::ControllerServices services(*controller, *users, options.secure, metrics->endpoint());
+                          http::ControllerRoutes({*controller, requests}, options.secure)));
+  rpc::ControllerServices services(*controller, options.secure, metrics->endpoint());
   rpc::Authenticate authenticate;
   if (options.secure) {
-    authenticate = [&users = *users](const std::string& id, const std::string& key) {
+    authenticate = [&users = controller->users()](const std::string& id, const std::string& key) {
       return users.Authenticate(id, key);
     };
   }

@@ -17,6 +17,12 @@ struct KeyHash {
   std::string hash;  // 32 bytes
 };
 
+// A new key, for its user, and what is kept of it.
+struct IssuedKey {
+  std::string key;
+  KeyHash kept;
+};
+
 // Both take tens of milliseconds and 16 MiB, on purpose; a host without that memory gives
 // ResourceExhausted, or false.
 absl::StatusOr<KeyHash> HashAccessKey(absl::string_view key);

@@ -2,9 +2,11 @@
 // that was created, or else in its cluster's default allocation, which has the cluster's id, is
 // hidden while empty, and comes and goes with the cluster.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "server/controller/controller.h"
@@ -12,7 +14,11 @@
 namespace vpod::controller {
 namespace {
 
-std::string ObjectOf(const std::string& id) { return absl::StrCat("allocation ", id); }
+using Ids = google::protobuf::RepeatedPtrField<std::string>;
+
+std::string UsersText(const Ids& users) {
+  return users.empty() ? "no users" : absl::StrCat("users ", absl::StrJoin(users, " "));
+}
 
 absl::Status DefaultFollows(const Allocation& allocation) {
   return absl::FailedPreconditionError(
@@ -63,6 +69,17 @@ absl::Status Controller::CheckAllocationMembers(const Cluster& cluster,
   return absl::OkStatus();
 }
 
+absl::Status Controller::CommitAllocation(std::vector<Change> changes, const std::string& id,
+                                          const Ids* users, const std::string& user,
+                                          const std::string& text) {
+  const std::string object = absl::StrCat("allocation ", id);
+  if (users == nullptr) return Commit(changes, object, user, text);
+  return users_->SetUsersOf(id, {users->begin(), users->end()}, [&](std::vector<Change> rights) {
+    std::move(rights.begin(), rights.end(), std::back_inserter(changes));
+    return Commit(changes, object, user, text);
+  });
+}
+
 absl::Status Controller::CreateAllocation(const vipuadmin::Allocation& allocation,
                                           const std::string& user) {
   VPOD_RETURN_IF_ERROR(CheckId(allocation.id()));
@@ -77,10 +94,12 @@ absl::Status Controller::CreateAllocation(const vipuadmin::Allocation& allocatio
   stored.set_cluster_id(cluster->id());
   *stored.mutable_agent_ids() = allocation.agent_ids();
   VPOD_RETURN_IF_ERROR(CheckAllocationMembers(*cluster, nullptr, stored));
-  VPOD_RETURN_IF_ERROR(Commit({{"allocation", stored.id(), stored.SerializeAsString()}},
-                              ObjectOf(stored.id()), user,
-                              absl::StrCat("created with ", stored.agent_ids_size(),
-                                           " agents of cluster ", stored.cluster_id())));
+  VPOD_RETURN_IF_ERROR(CommitAllocation(
+      {{"allocation", stored.id(), stored.SerializeAsString()}}, stored.id(),
+      &allocation.user_ids(), user,
+      absl::StrCat("created with ", stored.agent_ids_size(), " agents of cluster ",
+                   stored.cluster_id(),
+                   allocation.user_ids().empty() ? "" : ", " + UsersText(allocation.user_ids()))));
   state_.AddAllocation(stored);
   return absl::OkStatus();
 }
@@ -89,16 +108,22 @@ absl::Status Controller::UpdateAllocation(const vipuadmin::UpdateAllocationReque
                                           const std::string& user) {
   base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(Allocation * allocation, FindAllocation(request.id()));
-  if (!request.has_agent_ids()) return absl::OkStatus();
+  const Ids* users = request.has_user_ids() ? &request.user_ids().names() : nullptr;
+  if (!request.has_agent_ids()) {
+    if (users == nullptr) return absl::OkStatus();
+    return CommitAllocation({}, request.id(), users, user,
+                            absl::StrCat("updated to ", UsersText(*users)));
+  }
   if (allocation->is_default) return DefaultFollows(*allocation);
   store::StoredAllocation next;
   next.set_id(allocation->id);
   next.set_cluster_id(allocation->cluster->id());
   *next.mutable_agent_ids() = request.agent_ids().names();
   VPOD_RETURN_IF_ERROR(CheckAllocationMembers(*allocation->cluster, allocation, next));
-  VPOD_RETURN_IF_ERROR(Commit({{"allocation", next.id(), next.SerializeAsString()}},
-                              ObjectOf(next.id()), user,
-                              absl::StrCat("updated to ", next.agent_ids_size(), " agents")));
+  VPOD_RETURN_IF_ERROR(CommitAllocation(
+      {{"allocation", next.id(), next.SerializeAsString()}}, next.id(), users, user,
+      absl::StrCat("updated to ", next.agent_ids_size(), " agents",
+                   users == nullptr ? "" : ", " + UsersText(*users))));
   state_.SetAllocationAgents(*allocation, next);
   return absl::OkStatus();
 }
@@ -112,7 +137,9 @@ absl::Status Controller::RemoveAllocation(const std::string& id, const std::stri
     return absl::FailedPreconditionError(
         absl::StrCat("Allocation ", id, " is in use by partition ", partition->id(), "."));
   }
-  VPOD_RETURN_IF_ERROR(Commit({{"allocation", id, std::nullopt}}, ObjectOf(id), user, "removed"));
+  const Ids nobody;
+  VPOD_RETURN_IF_ERROR(
+      CommitAllocation({{"allocation", id, std::nullopt}}, id, &nobody, user, "removed"));
   state_.RemoveAllocation(*allocation);
   return absl::OkStatus();
 }
@@ -123,6 +150,7 @@ vipuadmin::Allocation Controller::DescribeAllocation(const Allocation& allocatio
   description.set_cluster_id(allocation.cluster->id());
   for (const uint32_t position : allocation.positions)
     description.add_agent_ids(allocation.cluster->agents[position]->stored.id());
+  for (std::string& id : users_->UsersOf(allocation.id)) description.add_user_ids(std::move(id));
   description.set_num_partitions(allocation.num_partitions);
   return description;
 }

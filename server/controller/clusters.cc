@@ -175,7 +175,11 @@ absl::Status Controller::RemoveCluster(const std::string& id, const std::string&
     return absl::FailedPreconditionError(
         absl::StrCat("Cluster ", id, " is in use by allocation ", allocation_id, "."));
   }
-  VPOD_RETURN_IF_ERROR(Commit({{"cluster", id, std::nullopt}}, ObjectOf(id), user, "removed"));
+  // With it goes its default allocation, which somebody may have been limited to.
+  VPOD_RETURN_IF_ERROR(users_->SetUsersOf(id, {}, [&](std::vector<Change> changes) {
+    changes.push_back({"cluster", id, std::nullopt});
+    return Commit(changes, ObjectOf(id), user, "removed");
+  }));
   state_.RemoveCluster(*cluster);
   return absl::OkStatus();
 }

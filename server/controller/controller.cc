@@ -70,11 +70,6 @@ absl::StatusOr<Partition*> Controller::FindPartition(const std::string& id) {
   return OrNotFound(state_.FindPartition(id), "Partition", id);
 }
 
-void Controller::RecordEvent(const std::string& object, const std::string& user, std::string text) {
-  base::MutexLock lock(mutex_);
-  events_.Add(Severity::kInfo, object, std::move(text), user);
-}
-
 absl::StatusOr<std::vector<StoredEvent>> Controller::ListEvents(
     const vipuadmin::ListEventsRequest& request) {
   {

@@ -34,6 +34,7 @@
 #include "server/controller/permissions.h"
 #include "server/controller/state.h"
 #include "server/controller/store/store.h"
+#include "server/controller/users.h"
 
 namespace vpod::controller {
 
@@ -120,13 +121,25 @@ class Controller {
   absl::Status RemoveCluster(const std::string& id, const std::string& user);
   std::vector<vipuadmin::Cluster> ListClusters();
   absl::StatusOr<vipuadmin::GetClusterReply> GetCluster(const std::string& id);
-  // Of the request's users nothing is known here: they are kept with the users.
   absl::Status CreateAllocation(const vipuadmin::Allocation& allocation, const std::string& user);
   absl::Status UpdateAllocation(const vipuadmin::UpdateAllocationRequest& request,
                                 const std::string& user);
   absl::Status RemoveAllocation(const std::string& id, const std::string& user);
   std::vector<vipuadmin::Allocation> ListAllocations();
   absl::StatusOr<vipuadmin::Allocation> GetAllocation(const std::string& id);
+
+  // --- Users ---
+  // The new user's access key.
+  absl::StatusOr<std::string> CreateUser(const vipuadmin::User& user, const std::string& by);
+  std::vector<vipuadmin::User> ListUsers();
+  absl::StatusOr<vipuadmin::User> GetUser(const std::string& id);
+  // The new access key, or nothing when none was asked for.
+  absl::StatusOr<std::string> UpdateUser(const vipuadmin::UpdateUserRequest& request,
+                                         const std::string& by);
+  // Refused while the user has partitions: nobody else could use their devices.
+  absl::Status RemoveUser(const std::string& id, const std::string& by);
+  // For those who ask who calls.
+  Users& users() { return *users_; }
 
   // --- Diagnostics ---
   // Tests cables and links; `row` is called for each test as it is complete, in this thread, until
@@ -160,8 +173,6 @@ class Controller {
   std::vector<vipuuser::IpuAttributes> ListIpuAttributes(const Caller& caller,
                                                          const IsCancelled& is_cancelled);
 
-  // Puts something in the log that was done elsewhere.
-  void RecordEvent(const std::string& object, const std::string& user, std::string text);
   absl::StatusOr<std::vector<StoredEvent>> ListEvents(const vipuadmin::ListEventsRequest& request);
 
   // Ages agents and partitions; called about four times a second.
@@ -195,6 +206,11 @@ class Controller {
   // Commits changes and the event that tells of them.
   absl::Status Commit(const std::vector<Change>& changes, const std::string& object,
                       const std::string& user, std::string text)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, and who may use an allocation when `users` is not null.
+  absl::Status CommitAllocation(std::vector<Change> changes, const std::string& id,
+                                const google::protobuf::RepeatedPtrField<std::string>* users,
+                                const std::string& user, const std::string& text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Commits the events that wait.
   absl::Status FlushEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -234,6 +250,10 @@ class Controller {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Has the partition ACTIVE once it was PENDING for the time that is to be simulated.
   void EndProvisioningDelays() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckAllocationsExist(const vipuadmin::Names& ids)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ids of partitions by who created them.
+  std::multimap<std::string, std::string> PartitionsByUser() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Completes the requirements and finds a place for them. IPUs of `replaced` count as free.
   absl::Status Plan(store::StoredPartition& partition, Partition* replaced, const Caller& caller)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -307,6 +327,7 @@ class Controller {
   const ControllerOptions options_;
   const std::string boot_id_;
   const Clock::time_point started_;
+  std::unique_ptr<Users> users_;  // has a lock of its own, which is taken after this one
   base::Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_);
   EventLog events_ ABSL_GUARDED_BY(mutex_);

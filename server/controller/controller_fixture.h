@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <filesystem>
 #include <string>
@@ -90,6 +91,18 @@ class ControllerTest : public testing::Test {
     auto controller = Controller::Create(store_.get(), &gateway_, options_);
     ASSERT_TRUE(controller.ok()) << controller.status();
     controller_ = *std::move(controller);
+  }
+
+  // Starts it anew after running SQL on its database.
+  void StartAfter(const char* sql) {
+    controller_.reset();
+    store_.reset();
+    sqlite3* database = nullptr;
+    ASSERT_EQ(sqlite3_open((directory_ / "vipu-server.db").c_str(), &database), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(database, sql, nullptr, nullptr, nullptr), SQLITE_OK)
+        << sqlite3_errmsg(database);
+    sqlite3_close(database);
+    Start();
   }
 
   static std::string Host(int machine) { return absl::StrCat("10.1.2.", machine + 1); }
@@ -185,6 +198,17 @@ class ControllerTest : public testing::Test {
     const auto partition = controller_->GetPartition(id);
     EXPECT_TRUE(partition.ok()) << partition.status();
     return partition.ok() ? *partition : vipuuser::Partition();
+  }
+  // Texts of the events of an object, oldest first.
+  std::vector<std::string> EventsOf(const std::string& object) {
+    vipuadmin::ListEventsRequest request;
+    request.set_object(object);
+    const auto events = controller_->ListEvents(request);
+    EXPECT_TRUE(events.ok()) << events.status();
+    std::vector<std::string> texts;
+    if (!events.ok()) return texts;
+    for (const StoredEvent& event : *events) texts.push_back(event.text);
+    return texts;
   }
   void Advance(std::chrono::milliseconds time) {
     now_ += time;

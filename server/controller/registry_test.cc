@@ -35,14 +35,6 @@ class RegistryTest : public ControllerTest {
     ASSERT_TRUE(controller_->CreatePartition(request, Anyone()).ok());
     gateway_.ConfirmAll();
   }
-  std::vector<std::string> EventsOf(const std::string& object) {
-    vipuadmin::ListEventsRequest request;
-    request.set_object(object);
-    const auto events = controller_->ListEvents(request);
-    std::vector<std::string> texts;
-    for (const StoredEvent& event : *events) texts.push_back(event.text);
-    return texts;
-  }
 };
 
 TEST_F(RegistryTest, AnotherMinorVersionIsRefusedAndTheAgentSaysWhy) {

@@ -10,7 +10,6 @@
 #include "device/base/secret.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
-#include "server/controller/access_key.h"
 
 namespace vpod::controller {
 namespace {
@@ -43,12 +42,9 @@ std::set<std::string> AllocationsOf(const store::StoredUser& user) {
   return {user.allocation_ids().begin(), user.allocation_ids().end()};
 }
 
-absl::StatusOr<std::string> SetNewKey(store::StoredUser& user) {
-  std::string key = NewAccessKey();
-  VPOD_ASSIGN_OR_RETURN(const KeyHash hash, HashAccessKey(key));
-  user.set_key_salt(hash.salt);
-  user.set_key_hash(hash.hash);
-  return key;
+void SetKey(const KeyHash& key, store::StoredUser& user) {
+  user.set_key_salt(key.salt);
+  user.set_key_hash(key.hash);
 }
 
 absl::Status WrongCredentials() {
@@ -57,11 +53,11 @@ absl::Status WrongCredentials() {
 
 }  // namespace
 
-Users::Users(Store* store) : store_(store), verified_key_(base::RandomBytes(32)) {}
+Users::Users() : verified_key_(base::RandomBytes(32)) {}
 
-absl::StatusOr<std::unique_ptr<Users>> Users::Load(Store* store) {
-  std::unique_ptr<Users> users(new Users(store));
-  VPOD_ASSIGN_OR_RETURN(const auto rows, store->Load(kKind));
+absl::StatusOr<std::unique_ptr<Users>> Users::Load(Store& store) {
+  std::unique_ptr<Users> users(new Users);
+  VPOD_ASSIGN_OR_RETURN(const auto rows, store.Load(kKind));
   base::MutexLock lock(users->mutex_);
   for (const auto& [id, data] : rows) {
     if (!users->users_[id].ParseFromString(data))
@@ -76,13 +72,21 @@ absl::StatusOr<store::StoredUser*> Users::FindUser(const std::string& id) {
   return &it->second;
 }
 
-absl::Status Users::Put(const store::StoredUser& user) {
-  VPOD_RETURN_IF_ERROR(store_->Put(kKind, user.id(), user.SerializeAsString()));
-  users_[user.id()] = user;
+absl::Status Users::Put(store::StoredUser user, const CommitChanges& commit) {
+  VPOD_RETURN_IF_ERROR(commit({{kKind, user.id(), user.SerializeAsString()}}));
+  users_[user.id()] = std::move(user);
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Users::Create(const vipuadmin::User& user) {
+absl::StatusOr<IssuedKey> Users::IssueKey() {
+  base::MutexLock one_at_a_time(hashing_);
+  IssuedKey issued{.key = NewAccessKey(), .kept = {}};
+  VPOD_ASSIGN_OR_RETURN(issued.kept, HashAccessKey(issued.key));
+  return issued;
+}
+
+absl::Status Users::Create(const vipuadmin::User& user, const KeyHash& key,
+                           const CommitChanges& commit) {
   store::StoredUser stored;
   stored.set_id(user.id());
   stored.set_admin(user.admin());
@@ -91,12 +95,11 @@ absl::StatusOr<std::string> Users::Create(const vipuadmin::User& user) {
     const auto& names = user.allocation_ids().names();
     Limit({names.begin(), names.end()}, stored);
   }
+  SetKey(key, stored);
   base::MutexLock lock(mutex_);
   if (users_.contains(user.id()))
     return absl::AlreadyExistsError(absl::StrCat("User ", user.id(), " already exists."));
-  VPOD_ASSIGN_OR_RETURN(std::string key, SetNewKey(stored));
-  VPOD_RETURN_IF_ERROR(Put(stored));
-  return key;
+  return Put(std::move(stored), commit);
 }
 
 std::vector<vipuadmin::User> Users::List() {
@@ -112,7 +115,8 @@ absl::StatusOr<vipuadmin::User> Users::Get(const std::string& id) {
   return Describe(*user);
 }
 
-absl::StatusOr<std::string> Users::Update(const vipuadmin::UpdateUserRequest& request) {
+absl::Status Users::Update(const vipuadmin::UpdateUserRequest& request, const KeyHash* key,
+                           const CommitChanges& commit) {
   if (request.has_allocation_ids() && request.all_allocations()) {
     return absl::InvalidArgumentError("Either some allocations or all, not both.");
   }
@@ -126,16 +130,13 @@ absl::StatusOr<std::string> Users::Update(const vipuadmin::UpdateUserRequest& re
     next.set_limited(false);
     next.clear_allocation_ids();
   }
-  std::string key;
-  if (request.new_access_key()) {
-    VPOD_ASSIGN_OR_RETURN(key, SetNewKey(next));
-  }
-  VPOD_RETURN_IF_ERROR(Put(next));
-  if (request.new_access_key()) verified_.erase(request.id());
-  return key;
+  if (key != nullptr) SetKey(*key, next);
+  VPOD_RETURN_IF_ERROR(Put(std::move(next), commit));
+  if (key != nullptr) verified_.erase(request.id());
+  return absl::OkStatus();
 }
 
-absl::Status Users::Remove(const std::string& id) {
+absl::Status Users::Remove(const std::string& id, const CommitChanges& commit) {
   base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(const store::StoredUser* user, FindUser(id));
   const auto admins = std::count_if(users_.begin(), users_.end(),
@@ -144,14 +145,14 @@ absl::Status Users::Remove(const std::string& id) {
     return absl::FailedPreconditionError(
         absl::StrCat("User ", id, " is the last administrator; create another first."));
   }
-  VPOD_RETURN_IF_ERROR(store_->Remove(kKind, id));
+  VPOD_RETURN_IF_ERROR(commit({{kKind, id, std::nullopt}}));
   verified_.erase(id);
   users_.erase(id);
   return absl::OkStatus();
 }
 
 absl::Status Users::SetUsersOf(const std::string& allocation_id,
-                               const std::vector<std::string>& users) {
+                               const std::vector<std::string>& users, const CommitChanges& commit) {
   const std::set<std::string> named(users.begin(), users.end());
   base::MutexLock lock(mutex_);
   for (const std::string& id : named) VPOD_RETURN_IF_ERROR(FindUser(id).status());
@@ -166,7 +167,7 @@ absl::Status Users::SetUsersOf(const std::string& allocation_id,
     Limit(allocations, next[id] = user);
     changes.push_back({kKind, id, next[id].SerializeAsString()});
   }
-  VPOD_RETURN_IF_ERROR(store_->Commit(changes));
+  VPOD_RETURN_IF_ERROR(commit(std::move(changes)));
   for (auto& [id, user] : next) users_[id] = std::move(user);
   return absl::OkStatus();
 }

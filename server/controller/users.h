@@ -1,7 +1,7 @@
-// Users, their access keys and the allocations they may use (spec/vipu.md 8.3). Kept in the store;
-// a change is committed before it is reported.
+// Users, their access keys and the allocations they may use (spec/vipu.md 8.3). Kept in the store.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,31 +11,39 @@
 #include "absl/status/statusor.h"
 #include "device/base/mutex.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
+#include "server/controller/access_key.h"
 #include "server/controller/permissions.h"
 #include "server/controller/store/state.pb.h"
 #include "server/controller/store/store.h"
 
 namespace vpod::controller {
 
+// Writes changes to the store, with whatever else belongs to them; all of it or nothing.
+using CommitChanges = std::function<absl::Status(std::vector<Change>)>;
+
 // Thread-safe. That an allocation exists, and that a user who goes has no partitions, is for the
-// controller to see.
+// controller to see. What changes something hands the change to `commit`, which must not call back,
+// and takes it over when that succeeds.
 class Users {
  public:
-  // Reads the users. The store outlives them.
-  static absl::StatusOr<std::unique_ptr<Users>> Load(Store* store);
+  // Reads the users.
+  static absl::StatusOr<std::unique_ptr<Users>> Load(Store& store);
 
-  // The new user's access key.
-  absl::StatusOr<std::string> Create(const vipuadmin::User& user);
+  // A key for a user to be. Takes tens of milliseconds; one at a time.
+  absl::StatusOr<IssuedKey> IssueKey() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Create(const vipuadmin::User& user, const KeyHash& key, const CommitChanges& commit);
   // By id, without numbers of partitions.
   std::vector<vipuadmin::User> List();
   absl::StatusOr<vipuadmin::User> Get(const std::string& id);
-  // The new access key, or nothing when none was asked for.
-  absl::StatusOr<std::string> Update(const vipuadmin::UpdateUserRequest& request);
+  // `key` is the new one, or null.
+  absl::Status Update(const vipuadmin::UpdateUserRequest& request, const KeyHash* key,
+                      const CommitChanges& commit);
   // FailedPrecondition for the last administrator.
-  absl::Status Remove(const std::string& id);
+  absl::Status Remove(const std::string& id, const CommitChanges& commit);
 
   // Those named among the users who may not use all allocations may use this one, others not.
-  absl::Status SetUsersOf(const std::string& allocation_id, const std::vector<std::string>& users);
+  absl::Status SetUsersOf(const std::string& allocation_id, const std::vector<std::string>& users,
+                          const CommitChanges& commit);
   // Users named for the allocation, by id.
   std::vector<std::string> UsersOf(const std::string& allocation_id);
 
@@ -47,14 +55,14 @@ class Users {
   bool HasAdmin();
 
  private:
-  explicit Users(Store* store);
+  Users();
   absl::StatusOr<store::StoredUser*> FindUser(const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Put(const store::StoredUser& user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Put(store::StoredUser user, const CommitChanges& commit)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  Store* const store_;
   const std::string verified_key_;  // of the hashes below; new in every process
-  base::Mutex hashing_;             // bounds the memory that wrong keys can take
+  base::Mutex hashing_;             // bounds the memory that keys, also wrong ones, can take
   base::Mutex mutex_;
   std::map<std::string, store::StoredUser> users_ ABSL_GUARDED_BY(mutex_);
   // Cheap keyed hashes of keys that were found right, by user.

@@ -37,14 +37,17 @@ class UsersTest : public testing::Test {
     auto store = Store::Open(directory_ + "/db", Store::OpenMode::kOpenOrCreate);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
-    auto users = Users::Load(store_.get());
+    auto users = Users::Load(*store_);
     ASSERT_TRUE(users.ok()) << users.status();
     users_ = *std::move(users);
   }
   std::string Create(const vipuadmin::User& user) {
-    const auto key = users_->Create(user);
+    const auto key = users_->IssueKey();
     EXPECT_TRUE(key.ok()) << key.status();
-    return key.value_or("");
+    if (!key.ok()) return "";
+    const absl::Status status = users_->Create(user, key->kept, commit_);
+    EXPECT_TRUE(status.ok()) << status;
+    return key->key;
   }
   bool Admitted(const std::string& id, const std::string& key) {
     return users_->Authenticate(id, key).ok();
@@ -53,6 +56,9 @@ class UsersTest : public testing::Test {
   const std::string directory_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Users> users_;
+  const CommitChanges commit_ = [this](const std::vector<Change>& changes) {
+    return store_->Commit(changes);
+  };
 };
 
 TEST(AccessKeyTest, HasElevenCharactersOfTheAlphabetAllOfWhichOccur) {
@@ -99,7 +105,7 @@ TEST_F(UsersTest, StayInTheStoreWithoutTheirKeys) {
   Reopen();
   EXPECT_TRUE(Admitted("alice", key));
   EXPECT_TRUE(users_->Find("alice")->admin);
-  EXPECT_EQ(users_->Create(User("alice")).status().message(), "User alice already exists.");
+  EXPECT_EQ(users_->Create(User("alice"), {}, commit_).message(), "User alice already exists.");
   for (const auto& entry : fs::directory_iterator(directory_)) {
     std::ifstream file(entry.path(), std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(file)),
@@ -113,14 +119,14 @@ TEST_F(UsersTest, NewKeyEndsTheOldOneAtOnce) {
   ASSERT_TRUE(Admitted("alice", old));
   vipuadmin::UpdateUserRequest request;
   request.set_id("alice");
-  request.set_new_access_key(true);
-  const auto key = users_->Update(request);
+  const auto key = users_->IssueKey();
   ASSERT_TRUE(key.ok()) << key.status();
+  ASSERT_TRUE(users_->Update(request, &key->kept, commit_).ok());
   EXPECT_FALSE(Admitted("alice", old));
-  EXPECT_TRUE(Admitted("alice", *key));
+  EXPECT_TRUE(Admitted("alice", key->key));
   Reopen();
   EXPECT_FALSE(Admitted("alice", old));
-  EXPECT_TRUE(Admitted("alice", *key));
+  EXPECT_TRUE(Admitted("alice", key->key));
 }
 
 TEST_F(UsersTest, AllocationsLimitUsersUntilLifted) {
@@ -135,12 +141,12 @@ TEST_F(UsersTest, AllocationsLimitUsersUntilLifted) {
   vipuadmin::UpdateUserRequest request;
   request.set_id("alice");
   request.mutable_allocation_ids();  // none at all
-  ASSERT_TRUE(users_->Update(request).ok());
+  ASSERT_TRUE(users_->Update(request, nullptr, commit_).ok());
   EXPECT_FALSE(users_->Find("alice")->MayUse("a1"));
   request.set_all_allocations(true);
-  EXPECT_TRUE(absl::IsInvalidArgument(users_->Update(request).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(users_->Update(request, nullptr, commit_)));
   request.clear_allocation_ids();
-  ASSERT_TRUE(users_->Update(request).ok());
+  ASSERT_TRUE(users_->Update(request, nullptr, commit_).ok());
   EXPECT_TRUE(users_->Find("alice")->MayUse("a1"));
 }
 
@@ -151,14 +157,32 @@ TEST_F(UsersTest, AllocationNamesItsUsers) {
     Create(user);
   }
   Create(User("dave"));  // may use all and is not named
-  EXPECT_TRUE(users_->SetUsersOf("a1", {"bob", "alice", "dave"}).ok());
+  EXPECT_TRUE(users_->SetUsersOf("a1", {"bob", "alice", "dave"}, commit_).ok());
   EXPECT_EQ(users_->UsersOf("a1"), (std::vector<std::string>{"alice", "bob"}));
-  EXPECT_TRUE(users_->SetUsersOf("a1", {"carol"}).ok());
+  EXPECT_TRUE(users_->SetUsersOf("a1", {"carol"}, commit_).ok());
   Reopen();
   EXPECT_EQ(users_->UsersOf("a1"), (std::vector<std::string>{"carol"}));
-  EXPECT_EQ(users_->SetUsersOf("a1", {"alice", "eve"}).message(), "User eve does not exist.");
+  EXPECT_EQ(users_->SetUsersOf("a1", {"alice", "eve"}, commit_).message(),
+            "User eve does not exist.");
   EXPECT_EQ(users_->UsersOf("a1"), (std::vector<std::string>{"carol"}));
   EXPECT_FALSE(users_->Get("dave")->has_allocation_ids());
+}
+
+TEST_F(UsersTest, WhatCannotBeCommittedIsNotTakenOver) {
+  const std::string key = Create(User("alice", true));
+  const CommitChanges fail = [](const std::vector<Change>&) {
+    return absl::ResourceExhaustedError("disk full");
+  };
+  vipuadmin::UpdateUserRequest limit;
+  limit.set_id("alice");
+  limit.mutable_allocation_ids();
+  EXPECT_FALSE(users_->Create(User("bob"), {}, fail).ok());
+  EXPECT_FALSE(users_->Update(limit, nullptr, fail).ok());
+  Create(User("boss", true));
+  EXPECT_FALSE(users_->Remove("alice", fail).ok());
+  EXPECT_EQ(users_->List().size(), 2u);
+  EXPECT_TRUE(Admitted("alice", key));
+  EXPECT_FALSE(users_->Find("alice")->allocation_ids.has_value());
 }
 
 TEST_F(UsersTest, LastAdministratorStays) {
@@ -166,21 +190,21 @@ TEST_F(UsersTest, LastAdministratorStays) {
   Create(User("root", true));
   Create(User("alice"));
   EXPECT_TRUE(users_->HasAdmin());
-  EXPECT_EQ(users_->Remove("root").message(),
+  EXPECT_EQ(users_->Remove("root", commit_).message(),
             "User root is the last administrator; create another first.");
   const std::string key = Create(User("boss", true));
   EXPECT_TRUE(Admitted("boss", key));
-  EXPECT_TRUE(users_->Remove("root").ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(users_->Remove("boss")));
-  EXPECT_TRUE(users_->Remove("alice").ok());
-  EXPECT_EQ(users_->Remove("alice").message(), "User alice does not exist.");
+  EXPECT_TRUE(users_->Remove("root", commit_).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(users_->Remove("boss", commit_)));
+  EXPECT_TRUE(users_->Remove("alice", commit_).ok());
+  EXPECT_EQ(users_->Remove("alice", commit_).message(), "User alice does not exist.");
 }
 
 TEST_F(UsersTest, RemovedUserIsOutAtOnceAndForGood) {
   Create(User("root", true));
   const std::string key = Create(User("alice"));
   ASSERT_TRUE(Admitted("alice", key));
-  ASSERT_TRUE(users_->Remove("alice").ok());
+  ASSERT_TRUE(users_->Remove("alice", commit_).ok());
   EXPECT_FALSE(Admitted("alice", key));
   EXPECT_FALSE(users_->Find("alice").ok());
   Create(User("alice"));  // a namesake has another key

@@ -137,7 +137,7 @@ void WriteCalls(const std::map<RequestCounter::Call, Histogram>& calls, Expositi
 ControllerState ReadState(const ControllerSources& sources) {
   controller::Controller& controller = sources.controller;
   return {controller.ListAgents(), controller.ListClusters(), controller.ListAllocations(),
-          controller.ListPartitions(), sources.users.List().size()};
+          controller.ListPartitions(), sources.controller.users().List().size()};
 }
 
 // The reply of the call that lists the same, in protobuf's JSON.

@@ -9,7 +9,6 @@
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
 #include "server/controller/controller.h"
-#include "server/controller/users.h"
 #include "server/http/metrics.h"
 #include "server/http/request_counter.h"
 #include "server/http/server.h"

@@ -118,16 +118,7 @@ TEST(ControllerExporterTest, WritesTheFamiliesInTheirOrder) {
 
 class ControllerRoutesTest : public controller::ControllerTest {
  protected:
-  ControllerRoutesTest() {
-    auto store = controller::Store::Open((directory_ / "users.db").string(),
-                                         controller::Store::OpenMode::kCreateOnly);
-    store_ = *std::move(store);
-    users_ = *controller::Users::Load(store_.get());
-  }
-
-  Routes RoutesOf(bool secure) {
-    return ControllerRoutes({*controller_, *users_, counter_}, secure);
-  }
+  Routes RoutesOf(bool secure) { return ControllerRoutes({*controller_, counter_}, secure); }
   nlohmann::json GetJson(const std::string& path) {
     const Response response = RoutesOf(false).at(path)({});
     EXPECT_EQ(response.status, 200);
@@ -135,9 +126,7 @@ class ControllerRoutesTest : public controller::ControllerTest {
     return nlohmann::json::parse(response.body, nullptr, false);
   }
 
-  rpc::RequestCounter counter_;
-  std::unique_ptr<controller::Store> store_;
-  std::unique_ptr<controller::Users> users_;
+  RequestCounter counter_;
 };
 
 TEST_F(ControllerRoutesTest, ListsAreJson) {
@@ -166,7 +155,7 @@ TEST_F(ControllerRoutesTest, NothingSecretIsShown) {
 TEST_F(ControllerRoutesTest, ASecureControllerShowsNoObjects) {
   vipuadmin::User user;
   user.set_id("alice");
-  ASSERT_TRUE(users_->Create(user).ok());
+  ASSERT_TRUE(controller_->CreateUser(user, "root").ok());
   const Routes routes = RoutesOf(true);
   EXPECT_FALSE(routes.contains("/api/v1/partitions"));
   EXPECT_FALSE(routes.contains("/api/v1/agents"));

@@ -1,6 +1,5 @@
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "server/rpc/service_support.h"
-#include "server/rpc/user_administration.h"
 
 namespace vpod::rpc {
 namespace {
@@ -9,9 +8,10 @@ using base::ToGrpc;
 using grpc::ServerContext;
 using grpc::Status;
 
-class AdminService : public UserAdministration {
+class AdminService : public vipuadmin::VipuAdmin::Service {
  public:
-  using UserAdministration::UserAdministration;
+  AdminService(controller::Controller& controller, Callers& callers)
+      : controller_(controller), callers_(callers) {}
 
   Status CreateAgent(ServerContext* context, const vipuadmin::CreateAgentRequest* request,
                      vipuadmin::CreateAgentReply*) override {
@@ -74,40 +74,51 @@ class AdminService : public UserAdministration {
   }
   Status CreateAllocation(ServerContext* context, const vipuadmin::CreateAllocationRequest* request,
                           vipuadmin::CreateAllocationReply*) override {
-    const vipuadmin::Allocation& allocation = request->allocation();
-    absl::Status status = CheckUsers(allocation.user_ids());
-    if (status.ok()) status = controller_.CreateAllocation(allocation, User(*context));
-    if (status.ok()) status = SetUsers(allocation.id(), allocation.user_ids());
-    return ToGrpc(status);
+    return ToGrpc(controller_.CreateAllocation(request->allocation(), User(*context)));
   }
   Status ListAllocations(ServerContext*, const vipuadmin::ListAllocationsRequest*,
                          vipuadmin::ListAllocationsReply* reply) override {
-    for (auto& allocation : controller_.ListAllocations()) {
-      AddUsers(allocation);
+    for (auto& allocation : controller_.ListAllocations())
       *reply->add_allocations() = std::move(allocation);
-    }
     return Status::OK;
   }
   Status GetAllocation(ServerContext*, const vipuadmin::GetAllocationRequest* request,
                        vipuadmin::GetAllocationReply* reply) override {
     return Answer(controller_.GetAllocation(request->id()), [&](vipuadmin::Allocation allocation) {
-      AddUsers(allocation);
       *reply->mutable_allocation() = std::move(allocation);
     });
   }
   Status UpdateAllocation(ServerContext* context, const vipuadmin::UpdateAllocationRequest* request,
                           vipuadmin::UpdateAllocationReply*) override {
-    absl::Status status = CheckUsers(request->user_ids().names());
-    if (status.ok()) status = controller_.UpdateAllocation(*request, User(*context));
-    if (status.ok() && request->has_user_ids())
-      status = SetUsers(request->id(), request->user_ids().names());
-    return ToGrpc(status);
+    return ToGrpc(controller_.UpdateAllocation(*request, User(*context)));
   }
   Status RemoveAllocation(ServerContext* context, const vipuadmin::RemoveAllocationRequest* request,
                           vipuadmin::RemoveAllocationReply*) override {
-    absl::Status status = controller_.RemoveAllocation(request->id(), User(*context));
-    if (status.ok()) status = SetUsers(request->id(), {});
-    return ToGrpc(status);
+    return ToGrpc(controller_.RemoveAllocation(request->id(), User(*context)));
+  }
+  Status CreateUser(ServerContext* context, const vipuadmin::CreateUserRequest* request,
+                    vipuadmin::CreateUserReply* reply) override {
+    return Answer(controller_.CreateUser(request->user(), User(*context)),
+                  [&](std::string key) { reply->set_access_key(std::move(key)); });
+  }
+  Status ListUsers(ServerContext*, const vipuadmin::ListUsersRequest*,
+                   vipuadmin::ListUsersReply* reply) override {
+    for (vipuadmin::User& user : controller_.ListUsers()) *reply->add_users() = std::move(user);
+    return Status::OK;
+  }
+  Status GetUser(ServerContext*, const vipuadmin::GetUserRequest* request,
+                 vipuadmin::GetUserReply* reply) override {
+    return Answer(controller_.GetUser(request->id()),
+                  [&](vipuadmin::User user) { *reply->mutable_user() = std::move(user); });
+  }
+  Status UpdateUser(ServerContext* context, const vipuadmin::UpdateUserRequest* request,
+                    vipuadmin::UpdateUserReply* reply) override {
+    return Answer(controller_.UpdateUser(*request, User(*context)),
+                  [&](std::string key) { reply->set_access_key(std::move(key)); });
+  }
+  Status RemoveUser(ServerContext* context, const vipuadmin::RemoveUserRequest* request,
+                    vipuadmin::RemoveUserReply*) override {
+    return ToGrpc(controller_.RemoveUser(request->id(), User(*context)));
   }
   Status TestCluster(ServerContext* context, const vipuadmin::TestClusterRequest* request,
                      grpc::ServerWriter<vipuadmin::TestClusterReply>* writer) override {
@@ -136,26 +147,14 @@ class AdminService : public UserAdministration {
   }
 
  private:
-  using Ids = google::protobuf::RepeatedPtrField<std::string>;
-
   // For the log of events.
   std::string User(const ServerContext& context) {
     const auto caller = callers_.Of(context);
     return caller.ok() ? caller->user_id : "";
   }
-  absl::Status CheckUsers(const Ids& ids) {
-    for (const std::string& id : ids) {
-      if (auto user = callers_.users().Get(id); !user.ok()) return user.status();
-    }
-    return absl::OkStatus();
-  }
-  absl::Status SetUsers(const std::string& allocation, const Ids& ids) {
-    return callers_.users().SetUsersOf(allocation, {ids.begin(), ids.end()});
-  }
-  void AddUsers(vipuadmin::Allocation& allocation) {
-    for (std::string& id : callers_.users().UsersOf(allocation.id()))
-      allocation.add_user_ids(std::move(id));
-  }
+
+  controller::Controller& controller_;
+  Callers& callers_;
 };
 
 }  // namespace

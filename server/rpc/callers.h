@@ -20,7 +20,6 @@ class Callers {
   Callers(controller::Users& users, bool secure) : users_(users), secure_(secure) {}
 
   bool secure() const { return secure_; }
-  controller::Users& users() { return users_; }
   absl::StatusOr<controller::Caller> Of(const grpc::ServerContext& context);
   // Whether the caller may make the call `method` (full name) for the partition.
   absl::Status Check(absl::string_view method, const controller::Caller& caller,

@@ -4,9 +4,9 @@
 
 namespace vpod::rpc {
 
-ControllerServices::ControllerServices(controller::Controller& controller, controller::Users& users,
-                                       bool secure, std::string metrics_endpoint)
-    : callers_(users, secure),
+ControllerServices::ControllerServices(controller::Controller& controller, bool secure,
+                                       std::string metrics_endpoint)
+    : callers_(controller.users(), secure),
       user_(MakeUserService(controller, callers_, std::move(metrics_endpoint))),
       admin_(MakeAdminService(controller, callers_)),
       registry_(MakeRegistryService(controller)) {}

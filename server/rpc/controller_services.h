@@ -8,18 +8,16 @@
 #include <string>
 
 #include "server/controller/controller.h"
-#include "server/controller/users.h"
 #include "server/rpc/callers.h"
 
 namespace vpod::rpc {
 
-// The services of one controller, which outlives them as the users do.
+// The services of one controller, which outlives them.
 class ControllerServices {
  public:
   // When `secure`, the end-points must be guarded (server/rpc/call_guard.h). `metrics_endpoint`:
   // host:port where /metrics is served, for clients to know.
-  ControllerServices(controller::Controller& controller, controller::Users& users, bool secure,
-                     std::string metrics_endpoint);
+  ControllerServices(controller::Controller& controller, bool secure, std::string metrics_endpoint);
   ~ControllerServices();
   void RegisterUser(grpc::ServerBuilder& builder);
   // Administration and the agents' registry.

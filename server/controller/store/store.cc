@@ -219,14 +219,6 @@ absl::Status Store::Commit(const std::vector<Change>& changes, const Ledger& led
   return status;
 }
 
-absl::Status Store::Put(absl::string_view kind, absl::string_view id, absl::string_view data) {
-  return Commit({{std::string(kind), std::string(id), std::string(data)}});
-}
-
-absl::Status Store::Remove(absl::string_view kind, absl::string_view id) {
-  return Commit({{std::string(kind), std::string(id), std::nullopt}});
-}
-
 absl::StatusOr<std::map<std::string, std::string>> Store::Load(absl::string_view kind) {
   base::MutexLock lock(mutex_);
   return LoadLocked(kind);

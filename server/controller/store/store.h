@@ -60,8 +60,6 @@ class Store {
   // ResourceExhausted when the disk is full, Unavailable when it cannot be written otherwise;
   // nothing has changed then.
   absl::Status Commit(const std::vector<Change>& changes, const Ledger& ledger = {});
-  absl::Status Put(absl::string_view kind, absl::string_view id, absl::string_view data);
-  absl::Status Remove(absl::string_view kind, absl::string_view id);
 
   // All objects of a kind, serialised, by id.
   absl::StatusOr<std::map<std::string, std::string>> Load(absl::string_view kind);

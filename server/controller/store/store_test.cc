@@ -18,6 +18,15 @@ namespace fs = std::filesystem;
 using Mode = Store::OpenMode;
 using Objects = std::map<std::string, std::string>;
 
+absl::Status Put(Store& store, const std::string& kind, const std::string& id,
+                 const std::string& data) {
+  return store.Commit({{kind, id, data}});
+}
+
+absl::Status Remove(Store& store, const std::string& kind, const std::string& id) {
+  return store.Commit({{kind, id, std::nullopt}});
+}
+
 class StoreTest : public testing::Test {
  protected:
   StoreTest()
@@ -66,12 +75,12 @@ TEST_F(StoreTest, ObjectsAreThereAfterReopening) {
   {
     const auto store = Open();
     ASSERT_NE(store, nullptr);
-    EXPECT_TRUE(store->Put("agent", "ag1", "first").ok());
-    EXPECT_TRUE(store->Put("agent", "ag2", std::string("\0binary\xff", 8)).ok());
-    EXPECT_TRUE(store->Put("cluster", "ag1", "other kind").ok());
-    EXPECT_TRUE(store->Put("agent", "ag3", "").ok());
-    EXPECT_TRUE(store->Put("agent", "ag1", "second").ok());
-    EXPECT_TRUE(store->Remove("agent", "ag3").ok());
+    EXPECT_TRUE(Put(*store, "agent", "ag1", "first").ok());
+    EXPECT_TRUE(Put(*store, "agent", "ag2", std::string("\0binary\xff", 8)).ok());
+    EXPECT_TRUE(Put(*store, "cluster", "ag1", "other kind").ok());
+    EXPECT_TRUE(Put(*store, "agent", "ag3", "").ok());
+    EXPECT_TRUE(Put(*store, "agent", "ag1", "second").ok());
+    EXPECT_TRUE(Remove(*store, "agent", "ag3").ok());
   }
   const auto store = Open();
   ASSERT_NE(store, nullptr);
@@ -85,7 +94,7 @@ TEST_F(StoreTest, ChangesAreCommittedTogetherOrNotAtAll) {
   {
     const auto store = Open();
     ASSERT_NE(store, nullptr);
-    EXPECT_TRUE(store->Put("agent", "ag1", "old").ok());
+    EXPECT_TRUE(Put(*store, "agent", "ag1", "old").ok());
     EXPECT_TRUE(
         store
             ->Commit(
@@ -99,7 +108,7 @@ TEST_F(StoreTest, ChangesAreCommittedTogetherOrNotAtAll) {
   const auto store = Open();
   ASSERT_NE(store, nullptr);
   EXPECT_FALSE(store->Commit({{"agent", "ag3", "new"}, {"agent", "bad", "new"}}).ok());
-  EXPECT_TRUE(store->Put("agent", "ag4", "new").ok());
+  EXPECT_TRUE(Put(*store, "agent", "ag4", "new").ok());
   EXPECT_EQ(*store->Load("agent"), (Objects{{"ag2", "new"}, {"ag4", "new"}}));
   EXPECT_EQ(*store->Load("cluster"), (Objects{{"c1", "new"}}));
 }
@@ -107,7 +116,7 @@ TEST_F(StoreTest, ChangesAreCommittedTogetherOrNotAtAll) {
 TEST_F(StoreTest, OnlyTheOwnerReadsIt) {
   const auto store = Open();
   ASSERT_NE(store, nullptr);
-  ASSERT_TRUE(store->Put("user", "alice", "hash").ok());
+  ASSERT_TRUE(Put(*store, "user", "alice", "hash").ok());
   for (const char* file : {"", "-wal"}) {
     EXPECT_EQ(fs::status(path_ + file).permissions(),
               fs::perms::owner_read | fs::perms::owner_write)
@@ -118,13 +127,13 @@ TEST_F(StoreTest, OnlyTheOwnerReadsIt) {
 TEST_F(StoreTest, RemovingWhatIsNotThereIsNoError) {
   const auto store = Open();
   ASSERT_NE(store, nullptr);
-  EXPECT_TRUE(store->Remove("agent", "nobody").ok());
+  EXPECT_TRUE(Remove(*store, "agent", "nobody").ok());
 }
 
 TEST_F(StoreTest, CommittedObjectsSurviveAProcessThatNeverCloses) {
   const auto store = Open();
   ASSERT_NE(store, nullptr);
-  ASSERT_TRUE(store->Put("agent", "ag1", "data").ok());
+  ASSERT_TRUE(Put(*store, "agent", "ag1", "data").ok());
   // What a killed process leaves: the database and its log, copied without closing.
   const fs::path copy = directory_ / "copy.db";
   fs::copy_file(path_, copy);
@@ -138,7 +147,7 @@ TEST_F(StoreTest, CreateOnlyRefusesAnExistingFile) {
   {
     auto created = Store::Open(path_, Mode::kCreateOnly);
     ASSERT_TRUE(created.ok()) << created.status();
-    ASSERT_TRUE((*created)->Put("agent", "ag1", "data").ok());
+    ASSERT_TRUE(Put(**created, "agent", "ag1", "data").ok());
   }
   const std::string before = Bytes();
   const auto again = Store::Open(path_, Mode::kCreateOnly);
@@ -154,7 +163,7 @@ TEST_F(StoreTest, SecondOpenerIsRefusedUntilTheFirstCloses) {
   const auto second = Store::Open(path_, Mode::kOpenOrCreate);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(second.status().message(), "storage " + path_ + " is in use by another vipu-server");
-  EXPECT_TRUE(first->Put("agent", "ag1", "data").ok());  // and does no harm
+  EXPECT_TRUE(Put(*first, "agent", "ag1", "data").ok());  // and does no harm
   first.reset();
   EXPECT_NE(Open(), nullptr);
 }
@@ -168,7 +177,7 @@ TEST_F(StoreTest, EmptyFileIsTakenAsNew) {
   Write("");
   const auto store = Open();
   ASSERT_NE(store, nullptr);
-  EXPECT_TRUE(store->Put("agent", "ag1", "data").ok());
+  EXPECT_TRUE(Put(*store, "agent", "ag1", "data").ok());
 }
 
 TEST_F(StoreTest, FileThatIsNoDatabaseIsLeftAsItIs) {
@@ -186,7 +195,7 @@ TEST_F(StoreTest, DamagedPagesAreRefusedAndLeftAsTheyAre) {
     const auto store = Open();
     ASSERT_NE(store, nullptr);
     for (int i = 0; i < 200; ++i)
-      ASSERT_TRUE(store->Put("agent", std::to_string(i), std::string(300, 'x')).ok());
+      ASSERT_TRUE(Put(*store, "agent", std::to_string(i), std::string(300, 'x')).ok());
   }
   std::string bytes = Bytes();
   ASSERT_GT(bytes.size(), 8192u);
@@ -223,8 +232,8 @@ TEST_F(StoreTest, Format1IsBroughtToThePresentOne) {
     ipu->set_pcie_id(pcie_id);
   }
   auto old = Open();
-  ASSERT_TRUE(old->Put("cluster", "c1", cluster.SerializeAsString()).ok());
-  ASSERT_TRUE(old->Put("partition", "p1", partition.SerializeAsString()).ok());
+  ASSERT_TRUE(Put(*old, "cluster", "c1", cluster.SerializeAsString()).ok());
+  ASSERT_TRUE(Put(*old, "partition", "p1", partition.SerializeAsString()).ok());
   old.reset();
   Sql("UPDATE meta SET value = '1' WHERE name = 'format'; DROP TABLE counters; DROP TABLE events;");
   for (int time = 0; time < 2; ++time) {  // the second opens what the first left
@@ -239,7 +248,7 @@ TEST_F(StoreTest, Format1IsBroughtToThePresentOne) {
 
 TEST_F(StoreTest, DamagedObjectOfFormat1IsRefusedAndLeftAsItIs) {
   auto store = Open();
-  ASSERT_TRUE(store->Put("partition", "p1", "\xff").ok());
+  ASSERT_TRUE(Put(*store, "partition", "p1", "\xff").ok());
   store.reset();
   Sql("UPDATE meta SET value = '1' WHERE name = 'format';");
   RefusedUntouched(absl::StatusCode::kDataLoss);
@@ -289,23 +298,23 @@ class SmallDisk : public StoreTest {
 TEST_F(SmallDisk, FullDiskRefusesChangesAndKeepsWhatIsThere) {
   const auto store = Open();
   ASSERT_NE(store, nullptr);
-  ASSERT_TRUE(store->Put("agent", "ag0", "first").ok());
+  ASSERT_TRUE(Put(*store, "agent", "ag0", "first").ok());
   absl::Status status;
   for (int i = 0; i < 100 && status.ok(); ++i)
-    status = store->Put("agent", absl::StrCat("big", i), std::string(20000, 'x'));
+    status = Put(*store, "agent", absl::StrCat("big", i), std::string(20000, 'x'));
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_NE(status.message().find(path_), std::string::npos) << status;
   EXPECT_NE(status.message().find("free some space"), std::string::npos) << status;
   EXPECT_EQ(store->Load("agent")->at("ag0"), "first");
   Remount(0, "size=8m");
-  EXPECT_TRUE(store->Put("agent", "ag1", "second").ok());
+  EXPECT_TRUE(Put(*store, "agent", "ag1", "second").ok());
   EXPECT_EQ(store->Load("agent")->at("ag1"), "second");
 }
 
 TEST_F(SmallDisk, ReadOnlyDiskIsNamed) {
   auto store = Open();
   ASSERT_NE(store, nullptr);
-  ASSERT_TRUE(store->Put("agent", "ag0", "first").ok());
+  ASSERT_TRUE(Put(*store, "agent", "ag0", "first").ok());
   store.reset();
   Remount(MS_RDONLY, nullptr);
   const absl::Status status = Store::Open(path_, Mode::kOpenOrCreate).status();
