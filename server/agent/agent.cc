@@ -208,7 +208,8 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
       for (const auto& [id, partition] : partitions_) going.insert(id);
       for (const vipuagent::KeptPartition& kept : request.kept()) {
         const auto it = partitions_.find(kept.id());
-        if (it != partitions_.end() && it->second->spec.generation() == kept.generation())
+        if (it != partitions_.end() &&
+            it->second->spec.config_generation() == kept.config_generation())
           going.erase(kept.id());
       }
     }

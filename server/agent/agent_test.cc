@@ -380,10 +380,10 @@ TEST_F(AgentTest, CompleteConfigurationKeepsWhatItLeavesToALaterOne) {
   request.set_complete(true);
   vipuagent::KeptPartition* kept = request.add_kept();
   kept->set_id("p");
-  kept->set_generation(1);
+  kept->set_config_generation(1);
   ASSERT_TRUE(agent_->Configure(request).ok());
   EXPECT_EQ(Attached(), 1);
-  kept->set_generation(2);  // the agent has another
+  kept->set_config_generation(2);  // the agent has another
   ASSERT_TRUE(agent_->Configure(request).ok());
   EXPECT_TRUE(absl::IsNotFound(Attach(Open(0)).status()));
 }

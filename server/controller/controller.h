@@ -261,6 +261,9 @@ class Controller {
                       Partition* replaced) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives the partition's next generation a number and a key of its own.
   void RaiseGeneration(store::StoredPartition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Has the partition configured anew where it is; `text` is for the log.
+  absl::Status Renew(Partition& partition, const std::string& user, const std::string& text)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   vipuadmin::Agent DescribeAgent(const Agent& agent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   vipuadmin::Cluster DescribeCluster(const Cluster& cluster) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -151,8 +151,8 @@ absl::Status Controller::LoadState() {
 absl::Status Controller::GiveMissingKeys() {
   for (const auto& [id, partition] : state_.partitions) {
     if (!partition->stored.fabric_key().empty()) continue;
-    VPOD_RETURN_IF_ERROR(ResetPartitionLocked(
-        *partition, "", "reset: an older vipu-server had given it no fabric key"));
+    VPOD_RETURN_IF_ERROR(
+        Renew(*partition, "", "reset: an older vipu-server had given it no fabric key"));
   }
   return absl::OkStatus();
 }

@@ -186,17 +186,23 @@ absl::Status Controller::UpdatePartition(const vipuuser::UpdatePartitionRequest&
   return absl::OkStatus();
 }
 
+absl::Status Controller::Renew(Partition& partition, const std::string& user,
+                               const std::string& text) {
+  store::StoredPartition next = partition.stored;
+  RaiseGeneration(next);
+  VPOD_RETURN_IF_ERROR(Commit({{"partition", partition.id(), next.SerializeAsString()}},
+                              ObjectOf(partition.id()), user, text));
+  partition.stored = std::move(next);
+  state_.Touch(partition);
+  SetPending(partition);
+  return absl::OkStatus();
+}
+
 absl::Status Controller::ResetPartition(const std::string& id, const std::string& user) {
   {
     base::MutexLock lock(mutex_);
     VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id));
-    store::StoredPartition next = partition->stored;
-    RaiseGeneration(next);
-    VPOD_RETURN_IF_ERROR(
-        Commit({{"partition", id, next.SerializeAsString()}}, ObjectOf(id), user, "reset"));
-    partition->stored = std::move(next);
-    state_.Touch(*partition);
-    SetPending(*partition);
+    VPOD_RETURN_IF_ERROR(Renew(*partition, user, "reset"));
   }
   Reconcile();
   return absl::OkStatus();

@@ -112,10 +112,11 @@ class RandomWorld : public HeldAgents {
     agent.sequence = request.sequence();
     if (request.complete()) {
       std::map<std::string, uint64_t> kept;
-      for (const auto& partition : request.kept()) kept[partition.id()] = partition.generation();
+      for (const auto& partition : request.kept())
+        kept[partition.id()] = partition.config_generation();
       std::erase_if(process.view, [&](const auto& known) {
         const auto it = kept.find(known.first);
-        return it == kept.end() || it->second != known.second;
+        return it == kept.end() || known.second < it->second;
       });
       std::erase_if(agent.ipus,
                     [&](const auto& ipus) { return !process.view.contains(ipus.first); });

@@ -244,8 +244,9 @@ vipuagent::ConfigureRequest Controller::NextConfiguration(Process& process) {
       if (request.complete()) {
         vipuagent::KeptPartition* kept = request.add_kept();
         kept->set_id(id);
-        kept->set_generation(partition.stored.generation());
-      } else if (confirmed != process.confirmed.end()) {
+        kept->set_config_generation(partition.stored.config_generation());
+      } else if (confirmed != process.confirmed.end() &&
+                 confirmed->second < partition.stored.config_generation()) {
         request.add_removed(id);
       }
       continue;

@@ -129,7 +129,7 @@ TEST_F(ReconcileTest, RestartedControllerFindsTheRefusedPartitionWithoutEndingOt
   EXPECT_EQ(complete.request.partitions_size(), 1);
   ASSERT_EQ(complete.request.kept_size(), 2);
   EXPECT_EQ(complete.request.kept(1).id(), "p3");
-  EXPECT_EQ(complete.request.kept(1).generation(), generation);
+  EXPECT_EQ(complete.request.kept(1).config_generation(), generation);
   const FakeGateway::Call refused = gateway_.Answer(absl::InvalidArgumentError("p2 is no good"));
   EXPECT_TRUE(refused.request.removed().empty());
   gateway_.ConfirmAll();

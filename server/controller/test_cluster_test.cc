@@ -251,7 +251,7 @@ TEST(TestClusterTest, CancellationEndsATestBetweenQuestions) {
   Pod pod(Shape(4, 1, "mesh", "none"), 1);
   pod.CancelAfter(3);
   EXPECT_EQ(pod.Test({"traffic"}).size(), 4u);  // those before it, which are skipped
-  EXPECT_LT(pod.asked(), 3 + 8);  // those under way are waited for
+  EXPECT_LT(pod.asked(), 3 + 8);                // those under way are waited for
   Pod patient(Shape(4, 1, "mesh", "none"), 1);
   EXPECT_EQ(patient.Test({"traffic"}).size(), 6u);
   EXPECT_GT(patient.asked(), 3 + 8);
