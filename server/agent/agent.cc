@@ -11,6 +11,7 @@
 #include "device/base/status.h"
 #include "server/agent/admission.h"
 #include "server/agent/agent_state.h"
+#include "server/agent/network_interfaces.h"
 
 namespace vpod::agent {
 namespace {
@@ -81,6 +82,7 @@ machine::Ipu& Agent::IpuAt(uint32_t index) {
 }
 
 std::vector<vipuagent::Machine> Agent::DescribeMachines() const {
+  const NetworkInterfaces interfaces = NetworkInterfaces::OfHost();
   std::vector<vipuagent::Machine> result;
   for (const auto& machine : machines_) {
     vipuagent::Machine description;
@@ -89,7 +91,7 @@ std::vector<vipuagent::Machine> Agent::DescribeMachines() const {
     description.set_data_ip(machine->identity().data_ip);
     description.set_board_type(std::string(type_.board_type));
     description.set_clock(arch::ClockText(type_));
-    description.set_network_interface("lo");
+    description.set_network_interface(interfaces.Find(machine->identity().management_ip));
     result.push_back(std::move(description));
   }
   return result;
