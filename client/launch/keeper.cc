@@ -18,7 +18,7 @@ constexpr int kReport = 3;
 
 template <class T>
 void Report(const T& message) {
-  (void)!write(kReport, &message, sizeof(message));  // nobody may listen any more
+  (void)!write(kReport, &message, sizeof(message));  // maybe nobody listens any more
 }
 
 // Keeps nothing of poprun's but its standard streams: a connection that stays open here would hide
@@ -42,6 +42,7 @@ MpirunStarted Start(const KeeperJob& job) {
     if (getppid() != keeper) _exit(1);
     setpgid(0, 0);
     sigprocmask(SIG_UNBLOCK, &job.signals, nullptr);
+    std::signal(SIGPIPE, SIG_DFL);
     execvp(job.argv[0], job.argv.data());
     const int error = errno;
     (void)!write(failure_pipe[1], &error, sizeof(error));
@@ -120,6 +121,7 @@ void KeepMpirun(const KeeperJob& job) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != job.poprun) _exit(1);
+  std::signal(SIGPIPE, SIG_IGN);  // of a report that a dead poprun does not read
   setpgid(0, 0);
   TakeStreams(job);
   const bool own_directory = *job.session_directory != '\0';
