@@ -72,6 +72,13 @@ std::string AnyText(const FieldDescriptor& field, Random& random) {
   return words[random() % std::size(words)];
 }
 
+// An agent that is told to hang does not answer, as it should not: that is asked elsewhere.
+int AnyChoice(const FieldDescriptor& field, Random& random) {
+  const int choice = static_cast<int>(random() % 12);
+  const auto* value = field.enum_type()->FindValueByNumber(choice);
+  return value != nullptr && value->name() == "AGENT_HANG" ? 0 : choice;
+}
+
 void Fill(Message& message, Random& random, int depth);
 
 void FillField(Message& message, const FieldDescriptor& field, Random& random, int depth) {
@@ -96,7 +103,7 @@ void FillField(Message& message, const FieldDescriptor& field, Random& random, i
     case FieldDescriptor::CPPTYPE_BOOL:
       return VPOD_SET(Bool, random() % 2 == 0);
     case FieldDescriptor::CPPTYPE_ENUM:
-      return VPOD_SET(EnumValue, static_cast<int>(random() % 12));
+      return VPOD_SET(EnumValue, AnyChoice(field, random));
     case FieldDescriptor::CPPTYPE_STRING:
       return VPOD_SET(String, AnyText(field, random));
     case FieldDescriptor::CPPTYPE_MESSAGE:
