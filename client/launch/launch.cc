@@ -80,8 +80,10 @@ void SetJobEnvironment(const std::string& job_id, const vipu::ClientConfig& serv
   }
 }
 
-// A host that is cut off ends the job within seconds instead of many minutes: mpirun and its
-// daemons ask each other for signs of life. What the caller has set stays.
+// mpirun and its daemons ask each other for signs of life, so that a host that is cut off ends the
+// job within seconds. TCP does not ask while something is on its way, but tries again for many
+// minutes: then it is the loss of IPUs that ends the job (kDeviceLostSignal). What the caller has
+// set stays.
 void WatchHosts() {
   for (const auto& [name, value] : {std::make_pair("time", "2"), {"intvl", "1"}, {"probes", "3"}}) {
     setenv(absl::StrCat("OMPI_MCA_oob_tcp_keepalive_", name).c_str(), value, 0);

@@ -248,5 +248,18 @@ TEST_F(MultiHostTest, AHostThatIsCutOffFailsItsJobByNameAndComesBack) {
   EXPECT_EQ(again.code, 0) << again.err;
 }
 
+// mpirun's daemons notice, without an agent that does.
+TEST_F(MultiHostTest, AHostThatIsCutOffEndsAJobWithoutIpus) {
+  auto job = hosts_->StartOn(
+      "login", hosts_->Poprun(2, 2, 1, "h1,h2") +
+                   Words{"--offline-mode=on", "sh", "-c", "echo here; exec sleep 600"});
+  for (const char* line : {"[1,0]<stdout>:here", "[1,1]<stdout>:here"})
+    ASSERT_TRUE(job->WaitForOutput(line)) << job->Err();
+  hosts_->Cut("h2");
+  EXPECT_TRUE(job->WaitForOutput("lost communication with a remote daemon")) << job->Err();
+  EXPECT_GT(job->Wait(std::chrono::seconds(60)).code, 0);
+  hosts_->Mend("h2");
+}
+
 }  // namespace
 }  // namespace vpod::testing
