@@ -212,8 +212,8 @@ int Main(int argc, char** argv) {
   app.add_option("--addresses", addresses_wanted,
                  "Management addresses to take, e.g. 127.10; default: any free ones");
   app.add_option("--first-machine", options.first_machine,
-                 "Number of the first machine in its POD; above 0 --addresses are those of the POD")
-      ->capture_default_str();
+                 "Number of the first machine in its POD; above 0 --addresses are those of the POD "
+                 "(default: 0; with --host one made of the address)");
   app.add_option("--host", options.management_ip,
                  "Management address of the only machine, on a host of its own");
   app.add_option("--data-host", options.data_ip, "Its data-plane address (default: --host)");
@@ -254,14 +254,15 @@ int Main(int argc, char** argv) {
     if (!status.ok()) return Fail(status, 2);
   }
   if (options.data_ip.empty()) options.data_ip = options.management_ip;
-  if (options.first_machine > 0 && addresses_wanted.empty() && options.management_ip.empty()) {
+  const bool continues_pod = options.first_machine.value_or(0) > 0;
+  if (continues_pod && addresses_wanted.empty() && options.management_ip.empty()) {
     return Fail(absl::InvalidArgumentError("--first-machine needs --addresses or --host"), 2);
   }
   absl::StatusOr<rpc::AddressPair> addresses = rpc::AddressPair();
   if (options.management_ip.empty()) {
     // Those of a POD are claimed by the process of its first machine.
-    addresses = options.first_machine > 0 ? rpc::AddressPairOf(addresses_wanted)
-                                          : rpc::ClaimAddressPair(addresses_wanted);
+    addresses = continues_pod ? rpc::AddressPairOf(addresses_wanted)
+                              : rpc::ClaimAddressPair(addresses_wanted);
   }
   if (!addresses.ok()) return Fail(addresses.status(), 1);
   options.management_prefix = addresses->management_prefix;

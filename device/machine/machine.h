@@ -23,7 +23,7 @@ inline constexpr char kFirmwareVersion[] = "2.5.9";
 
 // Names by which the cluster knows a machine.
 struct Identity {
-  uint32_t index = 0;         // in its POD; the board serials follow from it
+  uint32_t index = 0;         // in its POD, or of its host; board serials follow from it
   std::string management_ip;  // as in `create agent --host`
   uint32_t management_port = 8080;
   std::string data_ip;  // "IPU-M host" of the tools

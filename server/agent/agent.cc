@@ -1,13 +1,17 @@
 // Life of the agent, its partitions, and what monitors see.
 #include "server/agent/agent.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "server/agent/admission.h"
 #include "server/agent/agent_state.h"
@@ -19,6 +23,16 @@ namespace {
 std::string MachineAddress(const std::string& prefix, uint32_t index) {
   const uint32_t number = index + 1;
   return absl::StrCat(prefix, ".", number / 256, ".", number % 256);
+}
+
+// For a machine that has no number in a POD: different for all hosts of a /13 network, and small
+// enough for serial numbers.
+uint32_t NumberOfHost(const std::string& host) {
+  constexpr uint32_t kBits = 19;
+  in_addr address;
+  if (inet_pton(AF_INET, host.c_str(), &address) == 1) return ntohl(address.s_addr) % (1u << kBits);
+  return static_cast<uint32_t>(std::stoul(base::Sha256Hex(host).substr(0, 7), nullptr, 16)) %
+         (1u << kBits);
 }
 
 // "pod-native-default" from "ST_POD_NATIVE_DEFAULT", as the attribute shows it.
@@ -34,10 +48,13 @@ Agent::Agent(const AgentOptions& options, arch::MachineType type)
       budget_(options.memory_limit_bytes),
       executors_(options.compute_threads) {
   for (uint32_t i = 0; i < options.num_machines; ++i) {
-    const uint32_t number = options.first_machine + i;
+    const uint32_t number = options.first_machine.value_or(0) + i;
     machine::Identity identity{number, MachineAddress(options.management_prefix, number), 8080,
                                MachineAddress(options.data_prefix, number)};
-    if (!options.management_ip.empty()) identity.management_ip = options.management_ip;
+    if (!options.management_ip.empty()) {
+      identity.management_ip = options.management_ip;
+      if (!options.first_machine.has_value()) identity.index = NumberOfHost(options.management_ip);
+    }
     if (!options.data_ip.empty()) identity.data_ip = options.data_ip;
     machine_by_host_[identity.management_ip] = i;
     machines_.push_back(std::make_unique<machine::Machine>(std::move(identity), type));
@@ -51,9 +68,9 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(const AgentOptions& options
   VPOD_ASSIGN_OR_RETURN(const arch::MachineType type, arch::FindMachineType(options.machine_type));
   constexpr uint32_t kMost = 65534;  // addresses of a prefix
   if (options.num_machines < 1 || options.num_machines > kMost ||
-      options.first_machine > kMost - options.num_machines) {
+      options.first_machine.value_or(0) > kMost - options.num_machines) {
     return absl::InvalidArgumentError(absl::StrCat(
-        options.num_machines, " machines from number ", options.first_machine,
+        options.num_machines, " machines from number ", options.first_machine.value_or(0),
         " asked for; a POD has machines 0 to ", kMost - 1, " and an agent at least one"));
   }
   if (options.num_machines > 1 && !(options.management_ip + options.data_ip).empty()) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -46,8 +47,10 @@ struct AgentOptions {
   std::string machine_type = "m2000";
   uint64_t memory_limit_bytes = 16ull << 30;  // host memory of all loaded programs together
   int compute_threads = 0;                    // 0: one a core
-  uint32_t first_machine = 0;                 // number of the first in its POD
-  std::string management_prefix = "127.10";   // machine m has <prefix>.<two octets of m+1>
+  // Number of the first in its POD, which tells boards apart. Without one, machines of the prefixes
+  // begin at 0, and one with an address of its own has a number made of that.
+  std::optional<uint32_t> first_machine;
+  std::string management_prefix = "127.10";  // machine m has <prefix>.<two octets of m+1>
   std::string data_prefix = "127.11";
   // Addresses of the only machine, as on a host of its own; empty: by the prefixes.
   std::string management_ip, data_ip;
