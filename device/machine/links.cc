@@ -6,7 +6,7 @@ namespace vpod::machine {
 
 absl::string_view LinkReading::state() const {
   if (fault.down) return "down";
-  return fault.correctable_errors_per_gb > 0 ? "degraded" : "up";
+  return fault.correctable_errors_per_gb > 0 || fault.corrupts ? "degraded" : "up";
 }
 
 uint32_t LinkReading::lanes() const {
@@ -39,32 +39,44 @@ uint64_t Links::CorrectableErrors(uint32_t ipu) const {
   return errors;
 }
 
-std::vector<uint32_t> Links::DownPorts() const {
-  std::vector<uint32_t> down;
-  base::MutexLock lock(mutex_);
-  if (ports_ == nullptr) return down;
-  for (uint32_t port = 0; port < arch::kPortsPerMachine; ++port) {
-    if ((*ports_)[port].fault.down) down.push_back(port);
-  }
-  return down;
-}
-
 void Links::Count(const std::vector<PortBytes>& bytes) {
   base::MutexLock lock(mutex_);
   Ports& ports = Allocated();
-  for (const PortBytes& each : bytes) {
-    Port& port = ports[each.port];
-    port.counters.tx_bytes += each.tx;
-    port.counters.rx_bytes += each.rx;
-    if (port.fault.correctable_errors_per_gb <= 0) continue;
-    // The receiver is who corrects, but a cable is bad in both directions.
-    double whole = 0;
-    port.error_remainder =
-        std::modf(port.error_remainder + port.fault.correctable_errors_per_gb *
-                                             static_cast<double>(each.tx + each.rx) / 1e9,
-                  &whole);
-    port.counters.correctable_errors += static_cast<uint64_t>(whole);
+  for (const PortBytes& each : bytes) CountOn(ports[each.port], each);
+}
+
+void Links::CountOn(Port& port, const PortBytes& bytes) {
+  port.counters.tx_bytes += bytes.tx;
+  port.counters.rx_bytes += bytes.rx;
+  if (port.fault.correctable_errors_per_gb <= 0) return;
+  // The receiver is who corrects, but a cable is bad in both directions.
+  double whole = 0;
+  port.error_remainder =
+      std::modf(port.error_remainder + port.fault.correctable_errors_per_gb *
+                                           static_cast<double>(bytes.tx + bytes.rx) / 1e9,
+                &whole);
+  port.counters.correctable_errors += static_cast<uint64_t>(whole);
+}
+
+// Different bits, lest two bad ends of a link heal each other.
+bool Links::Send(uint32_t port, absl::Span<std::byte> data) {
+  return Pass({port, data.size(), 0}, data, std::byte{0x01});
+}
+
+bool Links::Receive(uint32_t port, absl::Span<std::byte> data) {
+  return Pass({port, 0, data.size()}, data, std::byte{0x80});
+}
+
+bool Links::Pass(const PortBytes& bytes, absl::Span<std::byte> data, std::byte flipped) {
+  base::MutexLock lock(mutex_);
+  Port& port = Allocated()[bytes.port];
+  if (port.fault.down) return false;
+  CountOn(port, bytes);
+  if (port.fault.corrupts && !data.empty()) {
+    data[data.size() / 2] ^= flipped;
+    ++port.counters.uncorrectable_errors;
   }
+  return true;
 }
 
 void Links::SetFault(uint32_t port, const LinkFault& fault) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "device/arch/topology.h"
 #include "device/base/mutex.h"
 
@@ -16,13 +18,16 @@ struct LinkFault {
   bool down = false;                     // carries nothing
   bool swapped = false;                  // the cable sits in the neighbouring port
   double correctable_errors_per_gb = 0;  // above 0 the link has trained with half its lanes
+  bool corrupts = false;                 // flips bits of what it carries
+  // Programs cannot use the link.
+  bool breaks() const { return down || swapped || corrupts; }
 };
 
 struct LinkCounters {
   uint64_t tx_bytes = 0;
   uint64_t rx_bytes = 0;
   uint64_t correctable_errors = 0;
-  uint64_t uncorrectable_errors = 0;  // times that the link went down
+  uint64_t uncorrectable_errors = 0;  // times that the link went down or data were corrupted
 };
 
 struct LinkReading {
@@ -48,10 +53,12 @@ class Links {
   bool touched() const;
   // Correctable errors of an IPU's links.
   uint64_t CorrectableErrors(uint32_t ipu) const;
-  // Ports that carry nothing, ascending.
-  std::vector<uint32_t> DownPorts() const;
 
   void Count(const std::vector<PortBytes>& bytes);
+  // Data leave through a port, or come in: they are counted, and a corrupting link flips one of
+  // their bits. False when the port is down: nothing passes.
+  bool Send(uint32_t port, absl::Span<std::byte> data);
+  bool Receive(uint32_t port, absl::Span<std::byte> data);
   // Replaces the fault of a port; an empty one clears it.
   void SetFault(uint32_t port, const LinkFault& fault);
   // Clears the faults of an IPU's ports, or of all; the counters stay.
@@ -68,6 +75,9 @@ class Links {
   };
   using Ports = std::array<Port, arch::kPortsPerMachine>;
   void ClearFaultsOf(uint32_t first_port, uint32_t num_ports);
+  // A link that corrupts flips the bits `flipped` of one byte.
+  bool Pass(const PortBytes& bytes, absl::Span<std::byte> data, std::byte flipped);
+  void CountOn(Port& port, const PortBytes& bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Ports& Allocated() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable base::Mutex mutex_;

@@ -37,18 +37,45 @@ TEST(LinksTest, ErrorsRiseWithTraffic) {
   EXPECT_EQ(links.CorrectableErrors(1), 4u);
 }
 
+TEST(LinksTest, DataPassIntactUnlessTheLinkCorrupts) {
+  const std::vector<std::byte> sent(64, std::byte{0x55});
+  std::vector<std::byte> data = sent;
+  Links links;
+  EXPECT_TRUE(links.Send(3, absl::MakeSpan(data)));
+  EXPECT_TRUE(links.Receive(3, absl::MakeSpan(data)));
+  EXPECT_EQ(data, sent);
+  EXPECT_EQ(links.Read(3).counters.tx_bytes, 64u);
+  EXPECT_EQ(links.Read(3).counters.rx_bytes, 64u);
+
+  links.SetFault(3, {.corrupts = true});
+  EXPECT_EQ(links.Read(3).state(), "degraded");
+  EXPECT_EQ(links.Read(3).lanes(), 8u);
+  EXPECT_TRUE(links.Send(3, absl::MakeSpan(data)));
+  EXPECT_NE(data, sent);
+  EXPECT_TRUE(links.Receive(3, absl::MakeSpan(data)));
+  EXPECT_NE(data, sent);  // two bad ends do not heal each other
+  EXPECT_EQ(links.Read(3).counters.uncorrectable_errors, 2u);
+
+  links.SetFault(3, {.down = true});
+  data = sent;
+  EXPECT_FALSE(links.Send(3, absl::MakeSpan(data)));
+  EXPECT_FALSE(links.Receive(3, absl::MakeSpan(data)));
+  EXPECT_EQ(links.Read(3).counters.tx_bytes, 128u);
+}
+
 TEST(LinksTest, DownIsKnownUntilCleared) {
   Links links;
-  EXPECT_TRUE(links.DownPorts().empty());
+  EXPECT_FALSE(links.Read(7).fault.breaks());
   links.SetFault(40, {.down = true});
   links.SetFault(7, {.down = true});
   links.SetFault(7, {.down = true});
-  EXPECT_EQ(links.DownPorts(), (std::vector<uint32_t>{7, 40}));
+  EXPECT_TRUE(links.Read(40).fault.breaks());
   EXPECT_EQ(links.Read(7).state(), "down");
   EXPECT_EQ(links.Read(7).lanes(), 0u);
   EXPECT_EQ(links.Read(7).counters.uncorrectable_errors, 1u);
   links.SetFault(7, {});
-  EXPECT_EQ(links.DownPorts(), (std::vector<uint32_t>{40}));
+  EXPECT_FALSE(links.Read(7).fault.breaks());
+  EXPECT_TRUE(links.Read(40).fault.breaks());
 }
 
 }  // namespace

@@ -31,6 +31,7 @@
 #include "proto/vipu/v1/vipuagent.pb.h"
 #include "server/agent/hang_gate.h"
 #include "server/agent/job_links.h"
+#include "server/agent/link_arrivals.h"
 #include "server/agent/machine_reading.h"
 #include "server/agent/peers.h"
 
@@ -131,8 +132,10 @@ class Agent {
   // --- Links (links.cc) ---
   // Links of the partition's IPUs on this process; NotFound as above.
   absl::StatusOr<telemetry::v1::GetPartitionLinksReply> GetLinks(absl::string_view partition_id);
-  // Exercises a link from its near end and asks the far end, which may be another process: blocks
-  // for some seconds at most. A link that is bad is an answer, not an error.
+
+  // --- Tests of single links (link_tests.cc) ---
+  // Sends over a link from its near end and asks the far end, which may be another process, what
+  // arrived: blocks for some seconds at most. A link that is bad is an answer, not an error.
   absl::StatusOr<vipuagent::TestLinkReply> TestLink(const vipuagent::TestLinkRequest& request);
   absl::StatusOr<vipuagent::AnswerLinkReply> AnswerLink(
       const vipuagent::AnswerLinkRequest& request);
@@ -280,8 +283,15 @@ class Agent {
                                                           const program::Executable& executable);
   void CountTraffic(const Loaded& loaded, uint32_t program);
   telemetry::v1::LinkTelemetry DescribeLink(const Wiring& wiring, const arch::Link& link) const;
-  absl::StatusOr<vipuagent::AnswerLinkReply> AskFarEnd(const vipuagent::TestLinkRequest& request,
-                                                       vipuagent::AnswerLinkRequest question);
+  absl::StatusOr<vipuagent::AnswerLinkReply> AskFarEnd(
+      const vipuagent::TestLinkRequest& request, const vipuagent::AnswerLinkRequest& question);
+  // Sends a pattern from memory here through a port to the far end that gave `answer`. Whether what
+  // arrived there is what was sent.
+  absl::StatusOr<bool> Transfer(const vipuagent::TestLinkRequest& request,
+                                vipuagent::AnswerLinkRequest question,
+                                const vipuagent::AnswerLinkReply& answer);
+  absl::Status SendArrival(const vipuagent::AnswerLinkReply& answer,
+                           const std::shared_ptr<shm::Segment>& data);
 
   const AgentOptions options_;
   const arch::MachineType type_;
@@ -319,6 +329,7 @@ class Agent {
   base::Mutex fabric_mutex_;
   std::map<std::string, std::weak_ptr<fabric::Collectives>> collectives_
       ABSL_GUARDED_BY(fabric_mutex_);  // by token
+  LinkArrivals arrivals_;
 
   // Last, so that their threads end before anything that they may touch.
   engine::Executors executors_;

@@ -165,8 +165,9 @@ fabric::Landing Agent::OnFabricMessage(absl::string_view header, size_t bytes) {
     const auto it = collectives_.find(std::string(header.substr(0, fabric::kTokenBytes)));
     if (it != collectives_.end()) collectives = it->second.lock();
   }
-  // Late messages of a job that has ended are dropped.
-  return collectives == nullptr ? fabric::Landing{} : collectives->OnMessage(header, bytes);
+  // What nobody expects, as late messages of a job that has ended, is dropped.
+  return collectives == nullptr ? arrivals_.Land(header, bytes)
+                                : collectives->OnMessage(header, bytes);
 }
 
 std::shared_ptr<PartLink> Agent::LinkToHome(const Partition& partition, const LeasePtr& lease) {

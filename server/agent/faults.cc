@@ -13,10 +13,12 @@ namespace {
 
 constexpr double kLongestHangSeconds = 3600;
 
-absl::Status LinkDown(const machine::Machine& machine, uint32_t port) {
+absl::Status BrokenLink(const machine::Machine& machine, uint32_t port,
+                        const machine::LinkFault& fault) {
   return absl::DataLossError(absl::StrCat(
       "[Recovery action: PARTITION_RESET] ", arch::LinkKindName(arch::KindOfPort(port)), " ",
-      arch::PortName(port), " of machine ", machine.identity().management_ip, " is down"));
+      arch::PortName(port), " of machine ", machine.identity().management_ip,
+      fault.corrupts ? " corrupts data" : " is down"));
 }
 
 // A name as the status register has them, e.g. IPUSOFTERR.
@@ -58,6 +60,7 @@ absl::Status Agent::Inject(const vipuagent::InjectRequest& request) {
       return absl::OkStatus();
     case vipuagent::LINK_DOWN:
     case vipuagent::LINK_ERRORS:
+    case vipuagent::LINK_CORRUPTS:
     case vipuagent::CABLE_SWAPPED:
       return InjectOnLink(machine, request);
     case vipuagent::IPU_ERROR:
@@ -90,13 +93,14 @@ absl::Status Agent::InjectOnLink(uint32_t index, const vipuagent::InjectRequest&
     }
   }
   fault.down = request.fault() == vipuagent::LINK_DOWN;
+  fault.corrupts = request.fault() == vipuagent::LINK_CORRUPTS;
   fault.swapped = request.fault() == vipuagent::CABLE_SWAPPED;
   if (fault.swapped && !arch::IsCablePort(port)) {
     return absl::InvalidArgumentError(
         absl::StrCat(request.link(), " is a track inside the machine, no cable"));
   }
   machine.links().SetFault(port, fault);
-  if (!fault.down && !fault.swapped) return absl::OkStatus();
+  if (!fault.breaks()) return absl::OkStatus();
   FailJobs([&](const Lease& lease) {
     const auto uses = [&](const MachineTraffic& traffic) {
       if (traffic.machine != index) return false;
@@ -108,7 +112,7 @@ absl::Status Agent::InjectOnLink(uint32_t index, const vipuagent::InjectRequest&
     if (lease.loaded == nullptr) return absl::OkStatus();
     for (const auto& program : lease.loaded->traffic) {
       for (const MachineTraffic& traffic : program) {
-        if (uses(traffic)) return LinkDown(machine, port);
+        if (uses(traffic)) return BrokenLink(machine, port, fault);
       }
     }
     return absl::OkStatus();
@@ -203,8 +207,8 @@ std::vector<vipuagent::MachineHealth> Agent::Unwell() {
     }
     for (uint32_t port = 0; port < arch::kPortsPerMachine; ++port) {
       const machine::LinkFault fault = machine.links().Read(port).fault;
-      hurt = hurt || fault.down || fault.swapped || fault.correctable_errors_per_gb > 0;
-      if (fault.down || fault.swapped) health.add_failed_links(arch::PortName(port));
+      hurt = hurt || fault.breaks() || fault.correctable_errors_per_gb > 0;
+      if (fault.breaks()) health.add_failed_links(arch::PortName(port));
     }
     if (health.failed_ipus_size() + health.failed_links_size() > 0)
       unwell.push_back(std::move(health));
@@ -244,7 +248,7 @@ absl::Status Agent::LinkStatus(const Loaded& loaded) const {
     for (const MachineTraffic& traffic : program) {
       for (const machine::PortBytes& each : traffic.ports) {
         const machine::LinkFault fault = machines_[traffic.machine]->links().Read(each.port).fault;
-        if (fault.down || fault.swapped) return LinkDown(*machines_[traffic.machine], each.port);
+        if (fault.breaks()) return BrokenLink(*machines_[traffic.machine], each.port, fault);
       }
     }
   }

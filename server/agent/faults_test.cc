@@ -355,11 +355,14 @@ TEST_F(FaultsTest, LinkTestsTellWhatIsWrong) {
   for (const auto test : {CABLING, TRAINING, TRAFFIC}) {
     const auto reply = Test(test, 0, link, peer);
     EXPECT_TRUE(reply.passed()) << reply.reason();
-    EXPECT_EQ(reply.bytes_moved() > 0, test == TRAFFIC);
-    EXPECT_EQ(reply.modelled_seconds() > 0, test == TRAFFIC);
+    EXPECT_EQ(reply.bytes_moved(), test == TRAFFIC ? 4096u : test == TRAINING ? 32u : 0u);
+    EXPECT_EQ(reply.modelled_seconds() > 0, test != CABLING);
   }
-  EXPECT_EQ(LinkAt(0, 1, "NLC_W_0A").tx_bytes(), 16384u);
-  EXPECT_EQ(LinkAt(1, 3, "NLC_W_1A").rx_bytes(), 16384u);
+  // The pattern, and the token of the training.
+  EXPECT_EQ(LinkAt(0, 1, "NLC_W_0A").tx_bytes(), 4096u + 32);
+  EXPECT_EQ(LinkAt(0, 1, "NLC_W_0A").rx_bytes(), 0u);
+  EXPECT_EQ(LinkAt(1, 3, "NLC_W_1A").rx_bytes(), 4096u + 32);
+  EXPECT_EQ(LinkAt(1, 3, "NLC_W_1A").tx_bytes(), 0u);
 
   ASSERT_TRUE(Inject(1, vipuagent::CABLE_SWAPPED, "IPU3.NLC_W_1A").ok());  // the far end's plug
   EXPECT_EQ(Test(CABLING, 0, link, peer).reason(),
@@ -381,6 +384,38 @@ TEST_F(FaultsTest, LinkTestsTellWhatIsWrong) {
             "no signal, the link is down");
   EXPECT_EQ(Test(CABLING, 0, "GW_E", "10.9.9.9 GW_W").reason(),
             "no answer from 10.9.9.9 GW_W: it is on no agent that is known");
+}
+
+// At either end, or at both.
+TEST_F(FaultsTest, LinksThatCorruptAreFoundByWhatTheyCarry) {
+  const std::string link = "IPU1.NLC_W_0A", peer = "127.10.0.2 IPU3.NLC_W_1A";
+  for (const bool near : {true, false, true}) {
+    ASSERT_TRUE(Inject(near ? 0 : 1, vipuagent::LINK_CORRUPTS, near ? link : "IPU3.NLC_W_1A").ok());
+    EXPECT_TRUE(Test(vipuagent::CABLING, 0, link, peer).passed());
+    for (const auto test : {vipuagent::TRAINING, vipuagent::TRAFFIC}) {
+      EXPECT_EQ(Test(test, 0, link, peer).reason(),
+                "data arrived changed at 127.10.0.2 IPU3.NLC_W_1A");
+    }
+    if (near) {
+      EXPECT_TRUE(Inject(1, vipuagent::LINK_CORRUPTS, "IPU3.NLC_W_1A").ok());
+    }
+  }
+  EXPECT_EQ(LinkAt(0, 1, "NLC_W_0A").state(), "degraded");
+  EXPECT_EQ(LinkAt(1, 3, "NLC_W_1A").state(), "degraded");
+  EXPECT_GT(LinkAt(0, 1, "NLC_W_0A").uncorrectable_errors(), 0u);
+  ASSERT_TRUE(Inject(0, vipuagent::LINK_CORRUPTS, "SYNC_N_1").ok());
+  EXPECT_EQ(Test(vipuagent::SYNC, 0, "SYNC_N_1", "127.10.0.2 SYNC_S_1").reason(),
+            "data arrived changed at 127.10.0.2 SYNC_S_1");
+  EXPECT_EQ(Test(vipuagent::SYNC, 0, "SYNC_N_0", "127.10.0.2 SYNC_S_0").reason(), "");
+}
+
+TEST_F(FaultsTest, LinksThatCorruptFailWhoUsesThem) {
+  const std::string user = Loaded(16);
+  ASSERT_TRUE(Inject(0, vipuagent::LINK_CORRUPTS, "IPU3.NLC_E_0A").ok());
+  EXPECT_EQ(Run(user, kCopy).message(),
+            "[Recovery action: PARTITION_RESET] IPU-Link IPU3.NLC_E_0A of machine 127.10.0.1 "
+            "corrupts data");
+  EXPECT_EQ(agent_->Unwell()[0].failed_links(0), "IPU3.NLC_E_0A");
 }
 
 TEST(HangGateTest, HoldsCallsUntilItsTime) {

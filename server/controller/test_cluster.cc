@@ -25,10 +25,16 @@ using vipuadmin::TestClusterReply;
 // Agents are asked by so many threads; each call holds one for some milliseconds.
 constexpr size_t kParallelCalls = 8;
 
+// A test of a link, asked of the process that holds its near end.
+struct Step {
+  std::string endpoint;
+  vipuagent::TestLinkRequest request;
+};
+
 // A link and what it is put through, one after the other, until something fails.
 struct Probe {
   Link link;
-  std::vector<vipuagent::TestLinkRequest> requests;
+  std::vector<Step> steps;
   std::string failure;  // empty: it passed
 };
 
@@ -58,9 +64,10 @@ class Tester {
   void GwLinks(TestClusterReply& row);
 
  private:
-  // Every link that `wanted` picks, once, with one request of each test.
+  // Every link that `wanted` picks, once, with each test; traffic goes both ways.
   std::vector<Probe> Plan(const std::vector<vipuagent::LinkTest>& tests,
                           const std::function<bool(const Link&)>& wanted) const;
+  Step StepOf(vipuagent::LinkTest test, const LinkEnd& near, const LinkEnd& far) const;
   std::string NameOf(const LinkEnd& end) const;
   // Where data sent into a switched port arrive: at the same port of the next ILD.
   LinkEnd BehindSwitch(const LinkEnd& end) const;
@@ -91,6 +98,18 @@ LinkEnd Tester::BehindSwitch(const LinkEnd& end) const {
   return {(end.machine + cluster_.shape.machines_per_ild()) % machines, end.port};
 }
 
+Step Tester::StepOf(vipuagent::LinkTest test, const LinkEnd& near, const LinkEnd& far) const {
+  Step step;
+  step.endpoint = cluster_.machines[near.machine].endpoint;
+  step.request.set_test(test);
+  step.request.set_host(cluster_.machines[near.machine].host);
+  step.request.set_link(arch::PortName(near.port));
+  step.request.set_expected_peer(NameOf(far));
+  if (far.machine != LinkEnd::kSwitch)
+    step.request.set_peer_endpoint(cluster_.machines[far.machine].endpoint);
+  return step;
+}
+
 std::vector<Probe> Tester::Plan(const std::vector<vipuagent::LinkTest>& tests,
                                 const std::function<bool(const Link&)>& wanted) const {
   std::vector<Probe> probes;
@@ -100,16 +119,12 @@ std::vector<Probe> Tester::Plan(const std::vector<vipuagent::LinkTest>& tests,
       Probe& probe = probes.emplace_back();
       probe.link = link;
       for (vipuagent::LinkTest test : tests) {
-        LinkEnd far = link.far;
-        if (far.machine == LinkEnd::kSwitch && test == vipuagent::TRAFFIC)
-          far = BehindSwitch(link.near);
-        vipuagent::TestLinkRequest& request = probe.requests.emplace_back();
-        request.set_test(test);
-        request.set_host(cluster_.machines[machine].host);
-        request.set_link(arch::PortName(link.near.port));
-        request.set_expected_peer(NameOf(far));
-        if (far.machine != LinkEnd::kSwitch)
-          request.set_peer_endpoint(cluster_.machines[far.machine].endpoint);
+        const bool to_switch = link.far.machine == LinkEnd::kSwitch;
+        const bool traffic = test == vipuagent::TRAFFIC;
+        probe.steps.push_back(
+            StepOf(test, link.near, to_switch && traffic ? BehindSwitch(link.near) : link.far));
+        // Behind a switch the way back is another port's.
+        if (traffic && !to_switch) probe.steps.push_back(StepOf(test, link.far, link.near));
       }
     });
   }
@@ -122,8 +137,7 @@ bool Tester::IsLost(const std::string& endpoint) {
 }
 
 std::string Tester::RunOne(const Probe& probe) {
-  const std::string& endpoint = cluster_.machines[probe.link.near.machine].endpoint;
-  for (const vipuagent::TestLinkRequest& request : probe.requests) {
+  for (const auto& [endpoint, request] : probe.steps) {
     if (IsLost(endpoint)) return "the agent does not answer";
     const bool to_switch =
         probe.link.far.machine == LinkEnd::kSwitch && request.peer_endpoint().empty();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "device/fabric/memory_transport.h"
 #include "server/agent/agent.h"
 
 namespace vpod::controller {
@@ -18,7 +19,8 @@ namespace {
 
 using vipuagent::Fault;
 
-// The machines of a cluster on `processes` agents, which are asked by calling them.
+// The machines of a cluster on `processes` agents, which are asked by calling them and send each
+// other data through queues.
 class Pod {
  public:
   Pod(const arch::ClusterShape& shape, uint32_t processes) {
@@ -37,10 +39,19 @@ class Pod {
         if (silent_.contains(to)) return absl::DeadlineExceededError("silence");
         return agents_.at(to)->AnswerLink(request);
       };
+      auto transport = std::make_unique<fabric::MemoryTransport>(p);
+      transports_[endpoint] = transport.get();
+      agents_[endpoint]->SetPeers(nullptr, std::move(transport));
       for (uint32_t m = 0; m < machines_each; ++m) {
         cluster_.machines.push_back({absl::StrCat("ag", cluster_.machines.size()),
                                      absl::StrCat("127.", 10 + 2 * p, ".0.", m + 1), endpoint});
       }
+    }
+    for (const auto& [endpoint, transport] : transports_) {
+      transport->Connect(endpoint, transports_,
+                         [agent = agents_[endpoint].get()](absl::string_view header, size_t bytes) {
+                           return agent->OnFabricMessage(header, bytes);
+                         });
     }
     calls_.describe =
         [this](const std::string& endpoint,
@@ -62,12 +73,20 @@ class Pod {
     calls_.is_cancelled = [this] { return asked_ >= patience_; };
   }
 
+  // No message comes any more when the agents go.
+  ~Pod() {
+    for (const auto& [endpoint, transport] : transports_) transport->Stop();
+  }
+
   const arch::ClusterShape& shape() const { return cluster_.shape; }
   void SetSilent(const std::string& endpoint) { silent_.insert(endpoint); }
   void SetOutdated(const std::string& host) { outdated_ = host; }
   // Nobody waits any more after so many questions.
   void CancelAfter(int questions) { patience_ = questions; }
   int asked() const { return asked_; }
+  fabric::MemoryTransport& transport(const std::string& endpoint) {
+    return *transports_.at(endpoint);
+  }
   void LoseMachine(uint32_t machine) { cluster_.machines[machine].endpoint.clear(); }
 
   void Inject(const arch::LinkEnd& end, Fault fault) {
@@ -110,6 +129,7 @@ class Pod {
   ClusterUnderTest cluster_;
   AgentCalls calls_;
   std::map<std::string, std::unique_ptr<agent::Agent>> agents_;
+  std::map<std::string, fabric::MemoryTransport*> transports_;  // the agents'
   std::set<std::string> silent_;
   std::string outdated_;
   std::atomic<int> asked_ = 0;
@@ -180,13 +200,50 @@ TEST(TestClusterTest, EveryLinkOfAPod64ThatIsDownIsNamed) {
   EXPECT_TRUE(pod.Failures().empty());
 }
 
+// Must be found as well: links that carry data but change them.
+TEST(TestClusterTest, EveryLinkThatCorruptsIsNamed) {
+  Pod pod(Shape(4, 1, "torus", "none"), 2);
+  bool far_end = false;
+  for (const arch::Link& link : LinksOf(pod.shape())) {
+    const arch::LinkEnd end = far_end ? link.far : link.near;
+    pod.Inject(end, vipuagent::LINK_CORRUPTS);
+    const auto failures = pod.Failures();
+    ASSERT_EQ(failures.size(), 1u) << pod.NameOf(end);
+    EXPECT_EQ(failures.begin()->first, pod.NameOf(link.near));
+    EXPECT_EQ(failures.begin()->second, link.kind == arch::LinkKind::kSyncLink
+                                            ? std::set<std::string>{"Sync-Link"}
+                                            : (std::set<std::string>{"Link-Training", "Traffic"}));
+    pod.Inject(end, vipuagent::FAULT_NONE);
+    far_end = !far_end;
+  }
+  EXPECT_TRUE(pod.Failures().empty());
+}
+
+// No fault is known to any agent: only the data tell.
+TEST(TestClusterTest, DataThatChangeOrVanishBetweenAgentsAreNoticed) {
+  Pod pod(Shape(2, 1, "mesh", "none"), 2);
+  const std::vector<std::byte> other(4 << 10, std::byte{0x55});
+  size_t messages = 0;
+  pod.transport("process 1").set_tamper([&](fabric::MemoryTransport::Message& message) {
+    if (message.payload.size() == other.size() && ++messages == 1) message.payload = other;
+    if (messages == 3) message.fate = absl::UnavailableError("the cable is cut");
+  });
+  const auto row = pod.Test({"traffic"})[4];
+  ASSERT_EQ(row.failures_size(), 2) << row.DebugString();
+  std::set<std::string> reasons;
+  for (const std::string& failure : row.failures()) {
+    reasons.insert(std::string(absl::string_view(failure).substr(failure.find(": data") + 2, 22)));
+  }
+  EXPECT_EQ(reasons, (std::set<std::string>{"data arrived changed a", "data sent to 127.10.0."}));
+}
+
 TEST(TestClusterTest, EverySwappedCableAndEveryBadGwLinkIsNamed) {
   for (const char* topology : {"looped", "switched", "mesh"}) {
     Pod pod(Shape(6, 3, "torus", topology), 3);
     for (const arch::Link& link : LinksOf(pod.shape())) {
       if (!link.between_machines()) continue;
-      for (const Fault fault :
-           {vipuagent::CABLE_SWAPPED, vipuagent::LINK_DOWN, vipuagent::LINK_ERRORS}) {
+      for (const Fault fault : {vipuagent::CABLE_SWAPPED, vipuagent::LINK_DOWN,
+                                vipuagent::LINK_CORRUPTS, vipuagent::LINK_ERRORS}) {
         pod.Inject(link.near, fault);
         auto failures = pod.Failures();
         // In a switched cluster data pass two ports: the next rack's sees the fault as well.

@@ -88,7 +88,7 @@ inline constexpr Family kIpuLinkCorrectable{"ipu_link_correctable_errors_total",
                                             "Errors that the link corrected."};
 inline constexpr Family kIpuLinkUncorrectable{"ipu_link_uncorrectable_errors_total", Kind::kCounter,
                                               "agent,ipu,partition,user,link",
-                                              "Times that the link went down."};
+                                              "Times that the link went down or corrupted data."};
 inline constexpr Family kHostLinkTx{"host_link_tx_bytes_total", Kind::kCounter,
                                     "agent,ipu,partition,user",
                                     "Bytes that streams of programs sent to the host."};

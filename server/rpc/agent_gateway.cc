@@ -56,19 +56,20 @@ struct GrpcAgentGateway::Impl {
     return entry;
   }
 
-  // Blocks for at most three seconds.
+  // Blocks for at most `patience`.
   template <class Request, class Reply>
   absl::Status Ask(const std::string& endpoint,
                    grpc::Status (vipuagent::VipuAgent::Stub::*method)(grpc::ClientContext*,
                                                                       const Request&, Reply*),
-                   const Request& request, Reply* reply) {
+                   const Request& request, Reply* reply,
+                   std::chrono::seconds patience = std::chrono::seconds(3)) {
     std::shared_ptr<vipuagent::VipuAgent::Stub> stub;
     {
       base::MutexLock lock(mutex);
       stub = StubOf(endpoint);
     }
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(3));
+    context.set_deadline(std::chrono::system_clock::now() + patience);
     return base::FromGrpc((stub.get()->*method)(&context, request, reply));
   }
 };
@@ -134,8 +135,9 @@ absl::Status GrpcAgentGateway::ResetMachine(const std::string& endpoint, const s
 absl::StatusOr<vipuagent::TestLinkReply> GrpcAgentGateway::TestLink(
     const std::string& endpoint, const vipuagent::TestLinkRequest& request) {
   vipuagent::TestLinkReply reply;
-  VPOD_RETURN_IF_ERROR(
-      impl_->Ask(endpoint, &vipuagent::VipuAgent::Stub::TestLink, request, &reply));
+  // The agent itself asks another one, twice, and sends to it.
+  VPOD_RETURN_IF_ERROR(impl_->Ask(endpoint, &vipuagent::VipuAgent::Stub::TestLink, request, &reply,
+                                  std::chrono::seconds(7)));
   return reply;
 }
 

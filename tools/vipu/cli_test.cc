@@ -216,6 +216,9 @@ TEST_F(CliTest, InjectSendsTheFaultAndWhereItIs) {
   request = controller_.Last<vipuadmin::InjectRequest>("Inject");
   EXPECT_EQ(request.fault().fault(), vipuagent::LINK_ERRORS);
   EXPECT_EQ(request.fault().rate(), 2.5);
+  ExpectSuccess("vipu-admin inject agent ag0 --fault link-corrupts --link NLC_E_0");
+  EXPECT_EQ(controller_.Last<vipuadmin::InjectRequest>("Inject").fault().fault(),
+            vipuagent::LINK_CORRUPTS);
   ExpectSuccess("vipu-admin inject agent ag0 --fault ipu-error --ipu 3 --error IPUSOFTERR");
   request = controller_.Last<vipuadmin::InjectRequest>("Inject");
   EXPECT_EQ(request.fault().fault(), vipuagent::IPU_ERROR);

@@ -24,6 +24,10 @@ struct FaultKind {
 const std::vector<FaultKind>& Faults() {
   static const std::vector<FaultKind> faults = {
       {"link-down", vipuagent::LINK_DOWN, {&kLink}, "the link carries nothing"},
+      {"link-corrupts",
+       vipuagent::LINK_CORRUPTS,
+       {&kLink},
+       "the link flips bits of what it carries"},
       {"link-errors", vipuagent::LINK_ERRORS, {&kLink, &kRate}, "the link corrects errors"},
       {"cable-swapped",
        vipuagent::CABLE_SWAPPED,

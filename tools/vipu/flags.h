@@ -91,10 +91,11 @@ inline constexpr Flag kForce{"force", "", "also with ACTIVE partitions, whose jo
 inline constexpr Flag kFollow{"follow", "", "go on with those to come, until interrupted", "f"};
 inline constexpr Flag kObject{"object", "<noun/id>", "only of this object, e.g. partition/p1"};
 inline constexpr Flag kLimit{"limit", "<n>", "the newest so many (1000)"};
-inline constexpr Flag kFault{"fault",
-                             "link-down|link-errors|cable-swapped|ipu-error|over-temperature|"
-                             "memory-parity|agent-hang",
-                             "what to break, see below"};
+inline constexpr Flag kFault{
+    "fault",
+    "link-down|link-corrupts|link-errors|cable-swapped|ipu-error|over-temperature|"
+    "memory-parity|agent-hang",
+    "what to break, see below"};
 inline constexpr Flag kClear{"clear", "", "end the faults of the agent, or only those of --link"};
 inline constexpr Flag kLink{"link", "<link>", "link by its name in gc-links, e.g. IPU3.NLC_E_0A"};
 inline constexpr Flag kIpu{"ipu", "<n>", "IPU by its PCIe id, 0 to 3"};
