@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/ipuof/attributes.h"
 
 namespace vpod::gcinfo {
 namespace {
@@ -20,11 +21,6 @@ std::string Quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string Attribute(const telemetry::v1::IpuTelemetry& ipu, const char* key) {
-  const auto it = ipu.attributes().find(key);
-  return it == ipu.attributes().end() ? "" : it->second;
-}
-
 // By device id.
 std::map<uint32_t, Finding> Examine(const std::vector<ipuof::MonitoredPartition>& partitions) {
   std::map<uint32_t, Finding> findings;
@@ -32,8 +28,8 @@ std::map<uint32_t, Finding> Examine(const std::vector<ipuof::MonitoredPartition>
   for (const auto& partition : partitions) {
     for (const auto& ipu : partition.ipus) {
       if (!ipuof::HasError(ipu)) continue;
-      findings[first + ipu.routing_id()] = {"device", Attribute(ipu, "ipuof host"), partition.id,
-                                            Attribute(ipu, "board ipu index")};
+      findings[first + ipu.routing_id()] = {"device", ipuof::Attribute(ipu, "ipuof host"),
+                                            partition.id, ipuof::Attribute(ipu, "board ipu index")};
     }
     for (const auto& device : partition.silent) {
       findings[first + device.routing_id()] = {"connection", device.ip(), partition.id,

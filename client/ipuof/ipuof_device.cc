@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/ipuof/attributes.h"
 #include "client/ipuof/device_events.h"
 #include "client/ipuof/lease.h"
 #include "device/arch/device_id.h"
@@ -191,8 +192,7 @@ absl::StatusOr<double> ClockOf(const vipu::ActivePartition& partition) {
       vipu::GetTelemetry(EndpointsOf(partition, 0, 1).front(), partition.partition_id));
   double mhz = 0;
   if (telemetry.ipus().empty()) return absl::InternalError("the agent describes no IPU");
-  const auto clock = telemetry.ipus(0).attributes().find("clock");
-  const std::string text = clock == telemetry.ipus(0).attributes().end() ? "" : clock->second;
+  const std::string text = Attribute(telemetry.ipus(0), "clock");
   if (!absl::SimpleAtod(text.substr(0, text.find("MHz")), &mhz))
     return absl::InternalError("no clock attribute");
   return mhz * 1e6;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "client/ipuof/attributes.h"
 #include "client/ipuof/lease.h"
 #include "device/arch/device_id.h"
 #include "device/base/status.h"
@@ -125,8 +126,8 @@ absl::StatusOr<DeviceAttributes> AttributesOf(const MonitoredPartition& partitio
 }
 
 bool HasError(const IpuTelemetry& ipu) {
-  const auto state = ipu.attributes().find("ipu error state");
-  return state != ipu.attributes().end() && state->second != "no errors";
+  const std::string state = Attribute(ipu, "ipu error state");
+  return !state.empty() && state != "no errors";
 }
 
 }  // namespace vpod::ipuof

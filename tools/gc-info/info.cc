@@ -4,19 +4,16 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "client/ipuof/attributes.h"
 #include "device/arch/device_id.h"
 #include "device/base/status.h"
 
 namespace vpod::tools {
 namespace {
 
+using ipuof::Attribute;
 using telemetry::v1::IpuTelemetry;
 using Json = nlohmann::ordered_json;
-
-std::string Attribute(const IpuTelemetry& ipu, const char* key) {
-  const auto it = ipu.attributes().find(key);
-  return it == ipu.attributes().end() ? "" : it->second;
-}
 
 // Blanks stand before the bracket, so that brackets end in line with the widest value.
 std::string Bracketed(const std::string& value, size_t widest) {

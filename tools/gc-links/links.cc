@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "device/arch/topology.h"
 
 namespace vpod::tools {
 namespace {
@@ -12,10 +13,9 @@ namespace {
 using telemetry::v1::LinkTelemetry;
 
 constexpr char kWarning[] = "Links already trained - no training performed";
-constexpr uint32_t kLanes = 8;
 
 bool Failed(const LinkTelemetry& link) {
-  return link.kind() == "IPU-Link" && link.lanes() < kLanes;
+  return link.kind() == "IPU-Link" && link.lanes() < arch::kLanesPerLink;
 }
 
 // PCIe ids are those of their machines.
@@ -45,7 +45,8 @@ std::string LinksText(const std::vector<LinkTelemetry>& links) {
   std::string text = absl::StrCat(kWarning, "\n");
   for (const LinkTelemetry& link : FailedOnce(links)) {
     absl::StrAppend(&text, From(link), " ", link.name(), " -> ", To(link), " ", link.peer_name(),
-                    ": failed (", link.state(), ", ", link.lanes(), " of ", kLanes, " lanes)\n");
+                    ": failed (", link.state(), ", ", link.lanes(), " of ", arch::kLanesPerLink,
+                    " lanes)\n");
   }
   absl::StrAppend(&text, "overall_result: ", AllTrained(links) ? "passed" : "failed", "\n");
   return text;

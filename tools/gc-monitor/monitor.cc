@@ -6,19 +6,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/ipuof/attributes.h"
 #include "client/render/table.h"
 
 namespace vpod::tools {
 namespace {
 
+using ipuof::Attribute;
 using render::Centre;
 using telemetry::v1::IpuTelemetry;
 using Json = nlohmann::ordered_json;
-
-std::string Attribute(const IpuTelemetry& ipu, const char* key) {
-  const auto it = ipu.attributes().find(key);
-  return it == ipu.attributes().end() ? "" : it->second;
-}
 
 std::string Row(const std::vector<std::string>& cells, const std::vector<size_t>& widths) {
   std::string line = "|";

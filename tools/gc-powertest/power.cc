@@ -7,20 +7,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "client/ipuof/attributes.h"
 #include "client/render/table.h"
 
 namespace vpod::tools {
 namespace {
 
+using ipuof::Attribute;
 using telemetry::v1::IpuTelemetry;
 
 constexpr size_t kCardWidth = 82, kPowerWidth = 35, kIpuWidth = 50, kIpuNameColumn = 23;
 constexpr int kBoardSensors = 5, kDieSensors = 4;
-
-std::string Attribute(const IpuTelemetry& ipu, const char* key) {
-  const auto it = ipu.attributes().find(key);
-  return it == ipu.attributes().end() ? "" : it->second;
-}
 
 // Number in front of the unit, e.g. of "123.5 W"; none for "N/A".
 std::optional<double> Value(const IpuTelemetry& ipu, const char* key) {
