@@ -73,6 +73,8 @@ telemetry::v1::LinkTelemetry Agent::DescribeLink(const Wiring& wiring,
     const machine::LinkReading other = far->links().Read(link.far.port);
     if (other.lanes() < worse.lanes() || other.fault.corrupts) worse = other;
   }
+  const size_t near = machine_by_host_.at(wiring.hosts()[link.near.machine]);
+  result.set_data_ip(machines_[near]->identity().data_ip);
   const bool is_ipu_link = link.kind == arch::LinkKind::kIpuLink;
   result.set_host(wiring.hosts()[link.near.machine]);
   if (is_ipu_link) result.set_pcie_id(arch::IpuOfPort(link.near.port));
@@ -108,8 +110,11 @@ absl::StatusOr<telemetry::v1::GetPartitionLinksReply> Agent::GetLinks(
   if (wiring == nullptr) return reply;
   for (uint32_t machine = 0; machine < wiring->shape().machines; ++machine) {
     if (!machine_by_host_.contains(wiring->hosts()[machine])) continue;
-    for (const arch::Link& link : wiring->LinksOf(machine))
+    const std::set<uint32_t> routed = wiring->RoutedPorts(machine);
+    for (const arch::Link& link : wiring->LinksOf(machine)) {
       *reply.add_links() = DescribeLink(*wiring, link);
+      reply.mutable_links()->rbegin()->set_routed(routed.contains(link.near.port));
+    }
   }
   return reply;
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace vpod::agent {
@@ -135,6 +136,28 @@ TEST(TrafficTest, InstancesOfOneProcessCountAFlowOnce) {
   const std::vector<Flow> received = {{1, 4, 100}};  // from an instance on machine 0
   EXPECT_EQ(Text(TrafficOf(*wiring, received, 4, 4, 4, {true, true})), "");
   EXPECT_NE(Text(TrafficOf(*wiring, received, 4, 4, 4, {false, true})), "");
+}
+
+// A rung alone has nowhere to go but to its other IPU, and only the ring closes a torus.
+TEST(WiringTest, KnowsWhichLinksTrafficIsLedOver) {
+  const auto names = [](const Wiring& wiring, uint32_t machine) {
+    std::string text;
+    for (uint32_t port : wiring.RoutedPorts(machine))
+      if (arch::KindOfPort(port) == arch::LinkKind::kIpuLink)
+        absl::StrAppend(&text, arch::PortName(port), " ");
+    return text;
+  };
+  vipuagent::AgentPartition rung = Partition(1, 1);
+  rung.mutable_gcds(0)->mutable_slices(0)->set_num_ipus(2);
+  EXPECT_EQ(names(*Wiring::Create(rung), 0),
+            "IPU2.NLC_W_0A IPU2.NLC_W_0B IPU2.NLC_W_1A IPU2.NLC_W_1B "
+            "IPU3.NLC_E_0A IPU3.NLC_E_0B IPU3.NLC_E_1A IPU3.NLC_E_1B ");
+  vipuagent::AgentPartition torus = Partition(4, 4);
+  (*torus.mutable_target_options())["ipuLinkTopology"] = "torus";
+  EXPECT_FALSE(absl::StrContains(names(*Wiring::Create(torus), 0), "IPU3.NLC_W_1A"));
+  torus.set_ild_routing("RINGSWNC");
+  EXPECT_TRUE(absl::StrContains(names(*Wiring::Create(torus), 0), "IPU3.NLC_W_1A"));
+  EXPECT_TRUE(absl::StrContains(names(*Wiring::Create(torus), 0), "IPU3.NLC_E_2B"));
 }
 
 TEST(WiringTest, KnowsTheLinksBetweenItsIpus) {

@@ -65,4 +65,31 @@ std::vector<arch::Link> Wiring::LinksOf(uint32_t machine) const {
   return links;
 }
 
+// Ways lead from rung to rung, so those between neighbouring machines show all; and every IPU
+// reaches its gateway.
+std::set<uint32_t> Wiring::RoutedPorts(uint32_t machine) const {
+  const uint32_t per_ild = shape_.machines_per_ild(), first = machine / per_ild * per_ild;
+  std::set<uint32_t> near;
+  for (uint32_t step : {per_ild - 1, 0u, 1u}) {
+    const uint32_t neighbour = first + (machine - first + step) % per_ild;
+    for (uint32_t i = 0; i < arch::kIpusPerMachine; ++i) {
+      const uint32_t ipu = neighbour * arch::kIpusPerMachine + i;
+      if (Contains(ipu)) near.insert(ipu);
+    }
+  }
+  std::set<uint32_t> ports = {arch::kFirstGwPort, arch::kFirstGwPort + 1};
+  for (uint32_t from : near) {
+    for (uint32_t to : near) {
+      if (from == to) continue;
+      const auto hops = Route(from, to);
+      if (!hops.ok()) continue;
+      for (const arch::Hop& hop : *hops) {
+        for (uint32_t i = 0; hop.machine == machine && i < hop.num_ports; ++i)
+          ports.insert(hop.first_port + i);
+      }
+    }
+  }
+  return ports;
+}
+
 }  // namespace vpod::agent

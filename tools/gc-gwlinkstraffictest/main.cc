@@ -1,8 +1,9 @@
 // gc-gwlinkstraffictest: data over the GW-Links of a partition that spans IPU-Link domains. Started
-// once for each GCD, with the GCD's configuration; the processes sum patterns over their IPUs, and
-// each verifies what it received.
+// once for each GCD, with the GCD's configuration; the processes exchange patterns between their
+// IPUs, and each verifies what came back.
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/ipuof_device.h"
@@ -19,13 +20,23 @@ constexpr char kTool[] = "gc-gwlinkstraffictest";
 constexpr uint32_t kMaxIpusPerProgram = 16;
 
 struct Options {
-  bool single_ipu = false, json = false;
+  bool json = false;
   LinkTrafficOptions traffic;
 };
 
 bool HasGwLinks(const std::vector<telemetry::v1::LinkTelemetry>& links) {
   return std::any_of(links.begin(), links.end(),
                      [](const auto& link) { return link.kind() == "GW-Link"; });
+}
+
+// Data-plane addresses of the machines whose IPUs send.
+std::set<std::string> MachinesOf(const vipu::ActivePartition& partition, uint32_t per_replica,
+                                 bool single_ipu) {
+  std::set<std::string> machines;
+  const int step = single_ipu ? static_cast<int>(per_replica) : 1;
+  for (int i = 0; i < partition.config.devices_size(); i += step)
+    machines.insert(partition.config.devices(i).ip());
+  return machines;
 }
 
 absl::StatusOr<std::vector<GwLinkResult>> Test(const Options& options) {
@@ -38,8 +49,8 @@ absl::StatusOr<std::vector<GwLinkResult>> Test(const Options& options) {
                      "be reconfigurable"));
   }
   const auto gcd_ipus = static_cast<uint32_t>(partition.config.devices_size());
-  const uint32_t per_replica = options.single_ipu ? 1 : std::min(gcd_ipus, kMaxIpusPerProgram);
-  const uint32_t replicas = options.single_ipu ? 1 : gcd_ipus / per_replica;
+  const uint32_t per_replica = std::min(gcd_ipus, kMaxIpusPerProgram);
+  const uint32_t replicas = gcd_ipus / per_replica;
   ipuof::DeviceOptions attach;
   attach.job.set_job_id(
       absl::StrCat(kTool, "-", partition.partition_id, "-", partition.generation));
@@ -52,9 +63,10 @@ absl::StatusOr<std::vector<GwLinkResult>> Test(const Options& options) {
   VPOD_ASSIGN_OR_RETURN(const auto device, ipuof::AttachDevice(partition, attach));
   VPOD_ASSIGN_OR_RETURN(
       const LinkTraffic traffic,
-      RunSums(*device, per_replica, partition.num_gcds * replicas, options.traffic));
+      RunBetweenInstances(*device, per_replica, partition.num_gcds, options.traffic));
   VPOD_ASSIGN_OR_RETURN(const auto after, LinksOf(partition));
-  return GwLinkResults(before, after, traffic);
+  return GwLinkResults(before, after,
+                       MachinesOf(partition, per_replica, options.traffic.single_ipu), traffic);
 }
 
 int Main(int argc, char** argv) {
@@ -62,9 +74,10 @@ int Main(int argc, char** argv) {
   NumberOption iterations{100};
   po::options_description options("Allowed options");
   options.add_options()("help,h", "help")("version,v", "version")  //
-      ("single-ipu", po::bool_switch(&wanted.single_ipu),
-       "one IPU of each GCD instead of all")                                                     //
-      ("iterations,i", po::value(&iterations)->default_value(iterations), "sums over the IPUs")  //
+      ("single-ipu", po::bool_switch(&wanted.traffic.single_ipu),
+       "the first of 16 IPUs of each GCD instead of all")  //
+      ("iterations,i", po::value(&iterations)->default_value(iterations),
+       "exchanges between the IPUs")  //
       ("json-output,j", po::bool_switch(&wanted.json), "JSON");
   po::variables_map values;
   if (const int code = ParseGcOptions(kTool, argc, argv, options, values); code >= 0) return code;

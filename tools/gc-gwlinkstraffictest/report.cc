@@ -21,6 +21,7 @@ std::string Gbps(const GwLinkResult& link) { return absl::StrFormat("%.1f", link
 
 std::vector<GwLinkResult> GwLinkResults(const std::vector<LinkTelemetry>& before,
                                         const std::vector<LinkTelemetry>& after,
+                                        const std::set<std::string>& machines,
                                         const LinkTraffic& traffic) {
   std::map<std::string, uint64_t> sent_before;
   for (const LinkTelemetry& link : before) {
@@ -28,14 +29,14 @@ std::vector<GwLinkResult> GwLinkResults(const std::vector<LinkTelemetry>& before
   }
   std::vector<GwLinkResult> results;
   for (const LinkTelemetry& link : after) {
-    if (link.kind() != "GW-Link") continue;
+    if (link.kind() != "GW-Link" || !machines.contains(link.data_ip())) continue;
     const uint64_t sent = link.tx_bytes() - sent_before[From(link)];
-    if (sent == 0 && link.state() == "up") continue;
     GwLinkResult& result = results.emplace_back();
     result.from = From(link);
     result.to = link.peer_host().empty() ? link.peer_name()
                                          : absl::StrCat(link.peer_host(), " ", link.peer_name());
-    result.passed = traffic.errors == 0 && sent > 0 && link.state() != "down";
+    result.carried = sent > 0;
+    result.passed = traffic.errors == 0 && result.carried && link.state() != "down";
     // The price of a collective knows the links of an ILD; a GW port sets a limit of its own.
     const double seconds =
         std::max(traffic.seconds, static_cast<double>(sent) / arch::kGwPortBytesPerSecond);
@@ -53,7 +54,8 @@ std::string GwLinksText(const std::vector<GwLinkResult>& links) {
   std::string text;
   for (const GwLinkResult& link : links) {
     absl::StrAppend(&text, "GW-Link ", link.from, " -> ", link.to, ": ",
-                    link.passed ? "passed" : "failed", " (", Gbps(link), " Gbps)\n");
+                    link.passed ? "passed" : "failed", " (",
+                    link.carried ? absl::StrCat(Gbps(link), " Gbps") : "it carried nothing", ")\n");
   }
   absl::StrAppend(&text, "overall_result: ", AllPassed(links) ? "passed" : "failed", "\n");
   return text;

@@ -1,6 +1,7 @@
 // What gc-gwlinkstraffictest prints (spec/gc-tools.md 6.4). Pure functions.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,17 +10,19 @@
 
 namespace vpod::tools {
 
-// A GW-Link of this GCD's machines and what it carried in the test.
+// A GW-Link of a machine that takes part and what it carried in the test.
 struct GwLinkResult {
   std::string from, to;  // "127.10.0.1 GW_E"
-  bool passed = false;
-  double gbps = 0;  // modelled
+  bool carried = false;  // it sent something
+  bool passed = false;   // and what arrived is right
+  double gbps = 0;       // modelled
 };
 
-// From what the links had counted before and after the test. Links of the partition's other
-// machines, which carried nothing for us, are left out, unless they are down.
+// The GW-Links of `machines` (data-plane addresses), from what the links of the partition had
+// counted before and after the test. One that carried nothing has not passed.
 std::vector<GwLinkResult> GwLinkResults(const std::vector<telemetry::v1::LinkTelemetry>& before,
                                         const std::vector<telemetry::v1::LinkTelemetry>& after,
+                                        const std::set<std::string>& machines,
                                         const LinkTraffic& traffic);
 bool AllPassed(const std::vector<GwLinkResult>& links);
 

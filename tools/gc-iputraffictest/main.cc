@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/ipuof/ipuof_device.h"
 #include "client/ipuof/telemetry.h"
 #include "client/vipu/ipuof_config.h"
@@ -12,12 +13,15 @@
 #include "device/base/status.h"
 #include "tools/gc-iputraffictest/report.h"
 #include "tools/gc_options.h"
+#include "tools/link_test/partition_links.h"
 
 namespace vpod::tools {
 namespace {
 
 constexpr char kTool[] = "gc-iputraffictest";
 constexpr uint32_t kMaxIpusPerProgram = 16;
+// With --all-links: pairs within two rungs and what replicas exchange take every link.
+constexpr uint32_t kIpusOfTwoRungs = 4;
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -79,7 +83,8 @@ absl::Status Test(const Options& options) {
         absl::StrCat("partition ", partition.partition_id, " has one IPU and no links"));
   }
   VPOD_ASSIGN_OR_RETURN(const arch::IpuRange group, GroupOf(options, num_ipus));
-  const uint32_t per_replica = std::min(group.count, kMaxIpusPerProgram);
+  const uint32_t per_replica =
+      std::min(group.count, options.all_links ? kIpusOfTwoRungs : kMaxIpusPerProgram);
   ipuof::DeviceOptions attach;
   VPOD_ASSIGN_OR_RETURN(const uint32_t device_id, arch::DeviceOfIpus(num_ipus, group));
   attach.device_id = static_cast<int>(device_id);
@@ -94,7 +99,9 @@ absl::Status Test(const Options& options) {
     std::fprintf(stderr, "%s: attached %s\n", kTool, device->name().c_str());
   do {
     IpuTrafficReport report;
+    VPOD_ASSIGN_OR_RETURN(const auto before, LinksOf(partition));
     VPOD_ASSIGN_OR_RETURN(report.traffic, RunOnce(*device, options, group, per_replica));
+    VPOD_ASSIGN_OR_RETURN(const auto after, LinksOf(partition));
     VPOD_ASSIGN_OR_RETURN(report.ipus, Look(options));
     report.wall = options.wall;
     if (!options.all_links) {
@@ -110,6 +117,11 @@ absl::Status Test(const Options& options) {
     if (report.traffic.errors > 0) {
       return absl::DataLossError(absl::StrCat(report.traffic.errors, " words arrived wrong in ",
                                               options.traffic.iterations, " iterations"));
+    }
+    if (const auto idle = IdleLinks(partition.config, before, after);
+        options.all_links && !idle.empty()) {
+      return absl::DataLossError(
+          absl::StrCat(idle.size(), " links carried nothing: ", absl::StrJoin(idle, ", ")));
     }
   } while (options.forever && !interrupted);
   return absl::OkStatus();

@@ -1,20 +1,25 @@
 #include "tools/gc-iputraffictest/report.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/ipuof/attributes.h"
 #include "tools/device_test/device_test.h"
 
 namespace vpod::tools {
 namespace {
 
+using ipuof::Attribute;
 using nlohmann::ordered_json;
+using telemetry::v1::LinkTelemetry;
 
-std::string Attribute(const telemetry::v1::IpuTelemetry& ipu, const char* name) {
-  const auto it = ipu.attributes().find(name);
-  return it == ipu.attributes().end() ? "N/A" : it->second;
+std::string NameOf(const LinkTelemetry& link) {
+  return absl::StrCat(link.host(), " IPU", link.pcie_id(), ".", link.name());
 }
 
 // Boards by serial number. A board's two regulators feed one IPU each.
@@ -77,6 +82,29 @@ std::string IpuTrafficText(const IpuTrafficReport& report) {
   std::string text;
   for (const auto& [key, value] : Values(report)) absl::StrAppend(&text, key, ": ", value, "\n");
   return text;
+}
+
+std::vector<std::string> IdleLinks(const vipuuser::PartitionConfig& gcd,
+                                   const std::vector<LinkTelemetry>& before,
+                                   const std::vector<LinkTelemetry>& after) {
+  std::set<std::pair<std::string, uint32_t>> ipus;  // by data-plane address
+  for (const auto& device : gcd.devices()) ipus.emplace(device.ip(), device.pcie_id());
+  std::map<std::string, std::string> data_ip_of;
+  std::map<std::string, uint64_t> sent_before;
+  for (const LinkTelemetry& link : before) {
+    data_ip_of[link.host()] = link.data_ip();
+    sent_before[NameOf(link)] = link.tx_bytes();
+  }
+  std::vector<std::string> idle;
+  for (const LinkTelemetry& link : after) {
+    if (link.kind() != "IPU-Link" || !link.routed() ||
+        !ipus.contains({link.data_ip(), link.pcie_id()}) ||
+        !ipus.contains({data_ip_of[link.peer_host()], link.peer_pcie_id()})) {
+      continue;
+    }
+    if (link.tx_bytes() == sent_before[NameOf(link)]) idle.push_back(NameOf(link));
+  }
+  return idle;
 }
 
 }  // namespace vpod::tools

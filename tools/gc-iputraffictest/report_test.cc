@@ -54,5 +54,35 @@ TEST(IpuTrafficReportTest, TextHasALineAValue) {
             "errors: 0\npower: N/A\nwall_duration_sec: 2\nwall_gbps: 16.777215999999999\n");
 }
 
+TEST(IpuTrafficReportTest, LinksThatSentNothingAreNamed) {
+  vipuuser::PartitionConfig gcd;
+  for (uint32_t pcie_id : {3, 2}) {
+    gcd.add_devices()->set_ip("127.11.0.1");
+    gcd.mutable_devices()->rbegin()->set_pcie_id(pcie_id);
+  }
+  const auto link = [](uint32_t from, uint32_t to, const char* name, uint64_t tx) {
+    telemetry::v1::LinkTelemetry link;
+    link.set_kind("IPU-Link");
+    link.set_host("127.10.0.1");
+    link.set_data_ip("127.11.0.1");
+    link.set_peer_host("127.10.0.1");
+    link.set_pcie_id(from);
+    link.set_peer_pcie_id(to);
+    link.set_name(name);
+    link.set_tx_bytes(tx);
+    link.set_routed(true);
+    return link;
+  };
+  auto cross = link(3, 2, "NLC_E_2A", 7);
+  cross.set_routed(false);  // as in a partition of one rung
+  const std::vector<telemetry::v1::LinkTelemetry> before = {
+      link(3, 2, "NLC_E_0A", 7), link(2, 3, "NLC_W_0A", 7), link(3, 1, "NLC_W_0B", 7), cross};
+  EXPECT_EQ(IdleLinks(gcd, before, before),
+            (std::vector<std::string>{"127.10.0.1 IPU3.NLC_E_0A", "127.10.0.1 IPU2.NLC_W_0A"}));
+  const std::vector<telemetry::v1::LinkTelemetry> after = {
+      link(3, 2, "NLC_E_0A", 8), link(2, 3, "NLC_W_0A", 7), link(3, 1, "NLC_W_0B", 7), cross};
+  EXPECT_EQ(IdleLinks(gcd, before, after), (std::vector<std::string>{"127.10.0.1 IPU2.NLC_W_0A"}));
+}
+
 }  // namespace
 }  // namespace vpod::tools

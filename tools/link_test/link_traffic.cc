@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/pattern.h"
 #include "device/base/status.h"
 #include "device/program/executable.h"
 
@@ -13,7 +14,7 @@ namespace {
 namespace v1 = program::v1;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kSumElements = 64 * 1024;
+constexpr uint32_t kAllToAllWords = 64 * 1024;  // at most, on each IPU
 constexpr int64_t kMatrixSize = 128;
 
 // An executable of one program "traffic" that repeats its body on every IPU.
@@ -90,15 +91,9 @@ class Builder {
 
 constexpr int64_t kTransferWords = kTransferBytes / 4;
 
-std::string Pattern(uint32_t seed) {
-  std::string pattern(kTransferBytes, '\0');
-  uint64_t state = 0x9e3779b97f4a7c15 + seed;
-  for (size_t at = 0; at < pattern.size(); at += sizeof(state)) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    std::memcpy(pattern.data() + at, &state, sizeof(state));
-  }
+std::string Pattern(uint64_t seed, size_t bytes = kTransferBytes) {
+  std::string pattern(bytes, '\0');
+  base::FillPattern({reinterpret_cast<std::byte*>(pattern.data()), bytes}, seed);
   return pattern;
 }
 
@@ -129,44 +124,59 @@ absl::Status Check(session::Device& device, const std::string& name, const std::
   return absl::OkStatus();
 }
 
-// Adds a sum over all replicas to the body of an IPU: of "addend<ipu>" into "sum<ipu>".
-void AddSum(Builder& builder, uint32_t ipu) {
-  const uint32_t addend =
-      builder.Variable(ipu, absl::StrCat("addend", ipu), v1::FLOAT32, {kSumElements});
-  const uint32_t sum = builder.Variable(ipu, absl::StrCat("sum", ipu), v1::FLOAT32, {kSumElements});
-  v1::AllReduce* op = builder.Add(ipu)->mutable_all_reduce();
-  op->set_operator_(v1::SUM);
-  op->add_inputs(addend);
-  op->add_outputs(sum);
+// Back and forth between two IPUs: what is in `name` of `a` at the end has made every journey.
+void AddPair(Builder& builder, uint32_t a, uint32_t b, const std::string& name,
+             const std::string& far_name) {
+  const uint32_t there = builder.Variable(a, name, v1::INT32, {kTransferWords});
+  const uint32_t back = builder.Variable(b, far_name, v1::INT32, {kTransferWords});
+  builder.Copy(a, there, b, back);
+  builder.Copy(b, back, a, there);
 }
 
-// Element i of every addend is i mod 97 + 1, so that element i of the sum over n replicas is n
-// times that, exactly.
-std::string Addends(uint32_t factor) {
-  std::string bytes(static_cast<size_t>(kSumElements) * 4, '\0');
-  for (int64_t i = 0; i < kSumElements; ++i) {
-    const auto value = static_cast<float>((i % 97 + 1) * factor);
-    std::memcpy(bytes.data() + i * 4, &value, 4);
+// All-to-alls of the first `num_ipus` with the same IPUs of other replicas. Done twice, each part
+// is back where it was, in "parts<ipu>".
+struct AllToAll {
+  uint32_t num_ipus, members;
+  v1::ReplicaGroup group;
+
+  uint32_t words() const { return kAllToAllWords / members * members; }
+  std::string pattern(uint32_t ipu) const { return Pattern(ipu, size_t{words()} * 4); }
+  static std::string name(uint32_t ipu) { return absl::StrCat("parts", ipu); }
+
+  void AddTo(Builder& builder) const {
+    for (uint32_t ipu = 0; ipu < num_ipus; ++ipu) {
+      const uint32_t here = builder.Variable(ipu, name(ipu), v1::INT32, {words()});
+      const uint32_t there = builder.Tensor(ipu, v1::INT32, {words()});
+      for (const auto& [input, output] : {std::pair(here, there), std::pair(there, here)}) {
+        v1::AllToAll* op = builder.Add(ipu)->mutable_all_to_all();
+        op->add_inputs(input);
+        op->add_outputs(output);
+        *op->mutable_group() = group;
+      }
+    }
   }
-  return bytes;
-}
-
-// Bytes that the units of this device send in a sum, in both directions of the ring.
-uint64_t SumBytes(const session::Device& device, uint32_t num_ipus, uint32_t total_replicas) {
-  if (total_replicas < 2) return 0;
-  const uint64_t bytes = static_cast<uint64_t>(kSumElements) * 4;
-  return 2 * bytes * (total_replicas - 1) / total_replicas * num_ipus * device.local_replicas();
-}
+  absl::Status Write(session::Device& device) const {
+    for (uint32_t ipu = 0; ipu < num_ipus; ++ipu)
+      VPOD_RETURN_IF_ERROR(device.WriteVariable(name(ipu), pattern(ipu)));
+    return absl::OkStatus();
+  }
+  absl::Status Verify(session::Device& device, LinkTraffic& traffic) const {
+    for (uint32_t ipu = 0; ipu < num_ipus; ++ipu)
+      VPOD_RETURN_IF_ERROR(Check(device, name(ipu), pattern(ipu), traffic));
+    return absl::OkStatus();
+  }
+  // That the units of this device send in an iteration.
+  uint64_t BytesSent(const session::Device& device) const {
+    return uint64_t{2} * words() * 4 / members * (members - 1) * num_ipus * device.local_replicas();
+  }
+};
 
 }  // namespace
 
 absl::StatusOr<LinkTraffic> RunPairTraffic(session::Device& device, uint32_t num_ipus, uint32_t a,
                                            uint32_t b, const LinkTrafficOptions& options) {
   Builder builder(num_ipus, options);
-  const uint32_t there = builder.Variable(a, "a", v1::INT32, {kTransferWords});
-  const uint32_t back = builder.Variable(b, "b", v1::INT32, {kTransferWords});
-  builder.Copy(a, there, b, back);
-  builder.Copy(b, back, a, there);
+  AddPair(builder, a, b, "a", "b");
   VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
   const std::string pattern = Pattern(a * 64 + b);
   VPOD_RETURN_IF_ERROR(device.WriteVariable("a", pattern));
@@ -189,7 +199,7 @@ absl::StatusOr<LinkTraffic> RunOwnTraffic(session::Device& device,
     copy->set_output(output);
   }
   VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
-  const std::string pattern = Pattern(0);
+  const std::string pattern = Pattern(/*seed=*/0);
   VPOD_RETURN_IF_ERROR(device.WriteVariable("a", pattern));
   LinkTraffic traffic;
   VPOD_RETURN_IF_ERROR(Run(device, traffic));
@@ -202,54 +212,49 @@ absl::StatusOr<LinkTraffic> RunAllLinks(session::Device& device, uint32_t num_ip
                                         uint32_t total_replicas,
                                         const LinkTrafficOptions& options) {
   Builder builder(num_ipus, options);
-  std::vector<std::pair<uint32_t, uint32_t>> pairs;  // sender, receiver
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
   for (uint32_t ipu = 0; ipu < num_ipus; ++ipu) {
     for (uint32_t other : {ipu ^ 1, ipu + 2, (ipu + 2) ^ 1}) {
-      if (other >= num_ipus) continue;
-      pairs.emplace_back(ipu, other);
-      if (other != (ipu ^ 1)) pairs.emplace_back(other, ipu);
+      if (other > ipu && other < num_ipus) pairs.emplace_back(ipu, other);
     }
   }
-  std::vector<uint32_t> data;
-  for (uint32_t ipu = 0; ipu < num_ipus; ++ipu)
-    data.push_back(builder.Variable(ipu, absl::StrCat("data", ipu), v1::INT32, {kTransferWords}));
-  for (const auto& [from, to] : pairs) {
-    const std::string name = absl::StrCat("from", from, "to", to);
-    builder.Copy(from, data[from], to, builder.Variable(to, name, v1::INT32, {kTransferWords}));
-  }
-  if (total_replicas > 1) {
-    for (uint32_t ipu = 0; ipu < num_ipus; ++ipu) AddSum(builder, ipu);
-  }
+  const auto name = [](uint32_t at, uint32_t to) { return absl::StrCat("at", at, "with", to); };
+  for (const auto& [a, b] : pairs) AddPair(builder, a, b, name(a, b), name(b, a));
+  const AllToAll all_to_all{num_ipus, total_replicas, {}};
+  if (total_replicas > 1) all_to_all.AddTo(builder);
   VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
-  for (uint32_t ipu = 0; ipu < num_ipus; ++ipu) {
-    VPOD_RETURN_IF_ERROR(device.WriteVariable(absl::StrCat("data", ipu), Pattern(ipu)));
-    if (total_replicas > 1)
-      VPOD_RETURN_IF_ERROR(device.WriteVariable(absl::StrCat("addend", ipu), Addends(1)));
-  }
+  for (const auto& [a, b] : pairs)
+    VPOD_RETURN_IF_ERROR(device.WriteVariable(name(a, b), Pattern(a * 64 + b)));
+  if (total_replicas > 1) VPOD_RETURN_IF_ERROR(all_to_all.Write(device));
   LinkTraffic traffic;
   VPOD_RETURN_IF_ERROR(Run(device, traffic));
-  for (const auto& [from, to] : pairs)
-    VPOD_RETURN_IF_ERROR(
-        Check(device, absl::StrCat("from", from, "to", to), Pattern(from), traffic));
-  for (uint32_t ipu = 0; total_replicas > 1 && ipu < num_ipus; ++ipu)
-    VPOD_RETURN_IF_ERROR(Check(device, absl::StrCat("sum", ipu), Addends(total_replicas), traffic));
-  traffic.bytes = options.iterations * (pairs.size() * kTransferBytes * device.local_replicas() +
-                                        SumBytes(device, num_ipus, total_replicas));
+  for (const auto& [a, b] : pairs) {
+    VPOD_RETURN_IF_ERROR(Check(device, name(a, b), Pattern(a * 64 + b), traffic));
+    VPOD_RETURN_IF_ERROR(Check(device, name(b, a), Pattern(a * 64 + b), traffic));
+  }
+  traffic.bytes = 2 * kTransferBytes * pairs.size() * device.local_replicas();
+  if (total_replicas > 1) {
+    VPOD_RETURN_IF_ERROR(all_to_all.Verify(device, traffic));
+    traffic.bytes += all_to_all.BytesSent(device);
+  }
+  traffic.bytes *= options.iterations;
   return traffic;
 }
 
-absl::StatusOr<LinkTraffic> RunSums(session::Device& device, uint32_t num_ipus,
-                                    uint32_t total_replicas, const LinkTrafficOptions& options) {
+absl::StatusOr<LinkTraffic> RunBetweenInstances(session::Device& device, uint32_t num_ipus,
+                                                uint32_t instances,
+                                                const LinkTrafficOptions& options) {
   Builder builder(num_ipus, options);
-  for (uint32_t ipu = 0; ipu < num_ipus; ++ipu) AddSum(builder, ipu);
+  AllToAll all_to_all{options.single_ipu ? 1 : num_ipus, instances, {}};
+  all_to_all.group.set_kind(v1::ReplicaGroup::ORTHOGONAL);
+  all_to_all.group.set_size(instances);
+  all_to_all.AddTo(builder);
   VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
-  for (uint32_t ipu = 0; ipu < num_ipus; ++ipu)
-    VPOD_RETURN_IF_ERROR(device.WriteVariable(absl::StrCat("addend", ipu), Addends(1)));
+  VPOD_RETURN_IF_ERROR(all_to_all.Write(device));
   LinkTraffic traffic;
   VPOD_RETURN_IF_ERROR(Run(device, traffic));
-  for (uint32_t ipu = 0; ipu < num_ipus; ++ipu)
-    VPOD_RETURN_IF_ERROR(Check(device, absl::StrCat("sum", ipu), Addends(total_replicas), traffic));
-  traffic.bytes = options.iterations * SumBytes(device, num_ipus, total_replicas);
+  VPOD_RETURN_IF_ERROR(all_to_all.Verify(device, traffic));
+  traffic.bytes = options.iterations * all_to_all.BytesSent(device);
   return traffic;
 }
 

@@ -26,6 +26,7 @@ struct LinkTraffic {
 struct LinkTrafficOptions {
   uint32_t iterations = 1000;
   bool high_power = false;  // multiplies matrices between transfers
+  bool single_ipu = false;  // between instances: only the first IPU of a replica sends
 };
 
 // Sends data from IPU `a` to IPU `b` of a replica of `num_ipus` and back, again and again: what
@@ -37,14 +38,16 @@ absl::StatusOr<LinkTraffic> RunPairTraffic(session::Device& device, uint32_t num
 absl::StatusOr<LinkTraffic> RunOwnTraffic(session::Device& device,
                                           const LinkTrafficOptions& options);
 
-// Every IPU with its partner, the one above and the one above in the other column, each way; then,
-// with several replicas, a sum over them, which takes the links between replicas.
+// Every IPU of a replica with its partner, the one above and the one above in the other column,
+// back and forth as in RunPairTraffic; then, with several replicas, an all-to-all of them there and
+// back, which takes the links between replicas.
 absl::StatusOr<LinkTraffic> RunAllLinks(session::Device& device, uint32_t num_ipus,
                                         uint32_t total_replicas, const LinkTrafficOptions& options);
 
-// Sums over `total_replicas` of `num_ipus`, of which the device has some: a job's instances run it
-// together.
-absl::StatusOr<LinkTraffic> RunSums(session::Device& device, uint32_t num_ipus,
-                                    uint32_t total_replicas, const LinkTrafficOptions& options);
+// All-to-alls there and back between the devices of a job's instances, which run it together: each
+// replica of `num_ipus` with the replica of its place in each of the `instances`.
+absl::StatusOr<LinkTraffic> RunBetweenInstances(session::Device& device, uint32_t num_ipus,
+                                                uint32_t instances,
+                                                const LinkTrafficOptions& options);
 
 }  // namespace vpod::tools

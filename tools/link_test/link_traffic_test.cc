@@ -61,16 +61,17 @@ TEST(LinkTrafficTest, OtherColumnIsSlower) {
   EXPECT_LT(straight->gbps(), 0.6 * rung->gbps());
 }
 
-TEST(LinkTrafficTest, AllLinksAndSumsAndOwnExchange) {
+TEST(LinkTrafficTest, AllLinksAndInstancesAndOwnExchange) {
   const auto four = Model(2, 4);
   const auto all = RunAllLinks(*four, 4, 2, {.iterations = 3, .high_power = true});
   ASSERT_TRUE(all.ok()) << all.status();
   EXPECT_EQ(all->errors, 0u);
-  // Ten transfers a replica, and each IPU's half of the sum's ring in both directions.
+  // Twelve transfers a replica, and half of each IPU's parts there and back.
   EXPECT_EQ(all->bytes, 3u * (2 * 12 * kTransferBytes + 8 * 65536 * 4));
-  const auto sums = RunSums(*four, 4, 2, {.iterations = 3});
-  ASSERT_TRUE(sums.ok()) << sums.status();
-  EXPECT_EQ(sums->errors, 0u);
+  const auto instances = RunBetweenInstances(*four, 4, 2, {.iterations = 3});
+  ASSERT_TRUE(instances.ok()) << instances.status();
+  EXPECT_EQ(instances->errors, 0u);
+  EXPECT_EQ(instances->bytes, 3u * 8 * 65536 * 4);
   const auto one = Model(1, 1);
   const auto own = RunOwnTraffic(*one, {.iterations = 3});
   ASSERT_TRUE(own.ok()) << own.status();
@@ -80,10 +81,10 @@ TEST(LinkTrafficTest, AllLinksAndSumsAndOwnExchange) {
 TEST(LinkTrafficTest, CorruptDataAreCounted) {
   CorruptDevice pair(Model(1, 2), "b");
   EXPECT_EQ(RunPairTraffic(pair, 2, 0, 1, {.iterations = 1})->errors, 1u);
-  CorruptDevice all(Model(2, 2), "from1to0");
+  CorruptDevice all(Model(2, 2), "at1with0");
   EXPECT_EQ(RunAllLinks(all, 2, 2, {.iterations = 1})->errors, 2u);  // on each replica
-  CorruptDevice sums(Model(2, 1), "sum0");
-  EXPECT_EQ(RunSums(sums, 1, 2, {.iterations = 1})->errors, 2u);
+  CorruptDevice instances(Model(2, 1), "parts0");
+  EXPECT_EQ(RunBetweenInstances(instances, 1, 2, {.iterations = 1})->errors, 2u);
 }
 
 }  // namespace
