@@ -170,6 +170,14 @@ TEST_F(GcToolsTest, IdleTilesAndLinksAreShown) {
   EXPECT_EQ(Sh("gc-info -d 2 --pci-status | head -1"), "pci id: 1\n");
 }
 
+TEST_F(GcToolsTest, TilesOfAnIpuWithAnErrorShowTheException) {
+  Sh("vipu-admin inject agent ag0 --fault memory-parity --ipu 2");
+  EXPECT_EQ(Sh("gc-info -d 1 --tile-overview | grep -c ' EEEE'"), "23\n");
+  EXPECT_EQ(Sh("gc-info -d 0 --tile-overview | grep -c ' ::::'"), "22\n");
+  Sh("gc-reset -d 1 -p");
+  EXPECT_EQ(Sh("gc-info -d 1 --tile-overview | grep -c ' ::::'"), "22\n");
+}
+
 // --- Containers ---
 
 TEST_F(GcToolsTest, ContainersGetTheFileOfThePartition) {

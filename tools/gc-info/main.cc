@@ -100,7 +100,7 @@ absl::StatusOr<std::string> Text(const Flags& flags) {
   if (flags.arch) return AttributeLine(active, flags.device.id, "ipu architecture");
   if (flags.clock) return AttributeLine(active, flags.device.id, "clock");
   if (flags.exclusive()) VPOD_RETURN_IF_ERROR(CheckIdle(active, flags.device.id));
-  if (flags.tile_overview) return IdleTileOverview();
+  if (flags.tile_overview) return TileOverview(active, flags.device.id);
   if (flags.nlc_status) return LinkStatus(active, flags.device.id);
   if (flags.pci_status) return PciStatus(active, flags.device.id);
   if (flags.count) return absl::StrCat(active.ipus.size(), "\n");

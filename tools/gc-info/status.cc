@@ -48,14 +48,17 @@ absl::Status CheckIdle(const MonitoredPartition& partition, uint32_t device_id) 
   return absl::OkStatus();
 }
 
-std::string IdleTileOverview() {
+absl::StatusOr<std::string> TileOverview(const MonitoredPartition& partition, uint32_t device_id) {
+  VPOD_ASSIGN_OR_RETURN(const auto* ipu, FirstIpu(partition, device_id));
+  const bool stopped = ipuof::HasError(*ipu);
   std::string text = "   ";
   for (uint32_t column = 0; column < kColumns; ++column)
     absl::StrAppendFormat(&text, column == 0 ? "%4d" : "%5d", column);
   text += "\n";
   for (uint32_t row = 0; row < kRows; ++row) {
     absl::StrAppendFormat(&text, "%3d", row);
-    for (uint32_t column = 0; column < kColumns; ++column) text += row == 0 ? " xx::" : " ::::";
+    for (uint32_t column = 0; column < kColumns; ++column)
+      text += stopped ? " EEEE" : row == 0 ? " xx::" : " ::::";
     text += "\n";
   }
   return text;

@@ -13,8 +13,10 @@ namespace vpod::tools {
 // device.
 absl::Status CheckIdle(const MonitoredPartition& partition, uint32_t device_id);
 
-// The state map of an IPU that nobody uses: the tiles next to the exchange wait, all others idle.
-std::string IdleTileOverview();
+// The state map of a device's first IPU, which nobody uses: the tiles next to the exchange wait,
+// all others idle; an error of the IPU, of which it is not known whose it was, has stopped them
+// all.
+absl::StatusOr<std::string> TileOverview(const MonitoredPartition& partition, uint32_t device_id);
 
 // Links to other IPUs and to the gateway, of a device's first IPU, one "name: value" a line.
 absl::StatusOr<std::string> LinkStatus(const MonitoredPartition& partition, uint32_t device_id);

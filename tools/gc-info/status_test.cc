@@ -27,7 +27,7 @@ MonitoredPartition FourIpus() {
 
 // Published rows (spec/gc-tools.md 3.3), and 23 rows of 64 tiles.
 TEST(TileOverview, IsThePublishedMap) {
-  const std::string text = IdleTileOverview();
+  const std::string text = *TileOverview(FourIpus(), 0);
   EXPECT_EQ(text.substr(0, text.find("\n  2")),
             "      0    1    2    3    4    5    6    7    8    9   10   11   12   13   14   15\n"
             "  0 xx:: xx:: xx:: xx:: xx:: xx:: xx:: xx:: xx:: xx:: xx:: xx:: xx:: xx:: xx:: xx::\n"
@@ -36,6 +36,15 @@ TEST(TileOverview, IsThePublishedMap) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 24);
   EXPECT_EQ(std::count(text.begin(), text.end(), ':') + std::count(text.begin(), text.end(), 'x'),
             1472);
+}
+
+TEST(TileOverview, ShowsTheExceptionOfAnIpuWithAnError) {
+  MonitoredPartition partition = FourIpus();
+  (*partition.ipus[1].mutable_attributes())["ipu error state"] = "IPUSOFTERR";
+  const std::string text = *TileOverview(partition, 1);
+  EXPECT_EQ(std::count(text.begin(), text.end(), 'E'), 1472);
+  EXPECT_EQ(*TileOverview(partition, 0), *TileOverview(FourIpus(), 0));
+  EXPECT_EQ(TileOverview(partition, 7).status().code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST(LinkStatusTest, NamesTheIpuInEachLine) {
