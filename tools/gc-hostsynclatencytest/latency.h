@@ -4,7 +4,8 @@
 // A mark travels in a stream of one word, because that is how emulated IPUs meet their host. The
 // figure keeps the part of the measured cycles that the price list puts on the host sync itself
 // (spec/hardware.md 2.6, which contains the 32 delay instructions of 5 cycles of the real test's
-// defaults) and counts other delays in their place. Host sync proxy and mode change nothing.
+// defaults) and counts other delays in their place. One
+// time is published, of one proxy and mode, so the others take as long: they are reported only.
 #pragma once
 
 #include <cstdint>

@@ -18,13 +18,13 @@ int Main(int argc, char** argv) {
   AddTestOptions(options, test);
   options.add_options()  //
       ("which-hsp", po::value(&sync.hsp)->default_value(sync.hsp),
-       "host sync proxy: hsp1, hsp2 or both")  //
+       "host sync proxy: hsp1, hsp2 or both; reported, the model has one for all")  //
       ("iterations,i", po::value(&iterations)->default_value(iterations),
        "repetitions of the test")  //
       ("split-increment", po::bool_switch(&sync.split_increments),
        "post the marks in two halves")  //
       ("sync-mode,m", po::value(&sync.mode)->default_value(sync.mode),
-       "posted, polling or hybrid")  //
+       "posted, polling or hybrid; reported, they take the same time in the model")  //
       ("delay-val", po::value(&delay)->default_value(delay),
        "cycles of a delay instruction, at most 20")  //
       ("num-delays", po::value(&delays)->default_value(delays),
