@@ -95,12 +95,17 @@ absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all) {
   VPOD_ASSIGN_OR_RETURN(auto partitions, FindPartitions(all));
   vipu::AgentConnections agents;
   std::vector<MonitoredPartition> seen;
+  absl::Status removed;
   for (MonitoredPartition& partition : partitions) {
     const absl::Status status = ReadTelemetry(partition, agents);
-    if (!partition.active && absl::IsNotFound(status)) continue;  // removed meanwhile
+    if (absl::IsNotFound(status)) {  // removed meanwhile, or its file is older than the agent
+      removed = absl::FailedPreconditionError(status.message());
+      continue;
+    }
     VPOD_RETURN_IF_ERROR(status);
     seen.push_back(std::move(partition));
   }
+  if (seen.empty()) return removed;
   return seen;
 }
 

@@ -38,7 +38,8 @@ MonitoredPartition ToMonitor(vipu::ActivePartition description);
 // of the first that does not answer; InvalidArgument: the partition has no such GCD.
 absl::Status ReadTelemetry(MonitoredPartition& partition);
 
-// FindPartitions, all of them read; Unavailable also when an agent does not answer.
+// FindPartitions, all of them read. Unavailable also when an agent does not answer;
+// FailedPrecondition when no agent has the partition any more.
 absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all);
 
 // The first IPU of a device; OutOfRange names the ids there are.

@@ -66,7 +66,10 @@ class IpuofService : public IpuofBase {
     agent_.Run(request->lease_id(), request->program(), request->slot(),
                [reactor, reply](absl::StatusOr<base::Cycles> cycles) {
                  if (cycles.ok()) reply->set_cycles(cycles->value());
-                 reactor->Finish(ToGrpc(cycles.status()));
+                 // Unavailable tells a client that this agent is gone; here another one is.
+                 reactor->Finish(ToGrpc(absl::IsUnavailable(cycles.status())
+                                            ? absl::AbortedError(cycles.status().message())
+                                            : cycles.status()));
                });
     return reactor;
   }
