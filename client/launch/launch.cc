@@ -134,10 +134,17 @@ absl::StatusOr<std::string> FindPrograms(const Options& options, const Layout& l
   return mpirun;
 }
 
-// Names the instance that died; mpirun's own banner often blames another.
-void NameLostInstance(JobPartition& partition, int exit_code) {
+// Names the IPUs that were lost, or else the instance that died; mpirun's own banner often blames
+// another.
+void NameCause(JobPartition& partition, int exit_code) {
+  if (exit_code == 0) return;
+  // Instances that mpirun ends because of it are not to blame.
+  if (const absl::Status device = partition.lost_device(); !device.ok()) {
+    Fail(absl::StrCat("IPUs of the job were lost: ", device.message()), 1);
+    return;
+  }
   const auto lost = partition.lost_instance();
-  if (!lost.has_value() || exit_code == 0) return;
+  if (!lost.has_value()) return;
   const std::string how =
       exit_code > 128 ? absl::StrCat("was killed by signal ", exit_code - 128) : "was lost";
   Fail(absl::StrCat("instance ", lost->index, " (pid ", lost->pid, ", ", lost->host, ") ", how), 1);
@@ -184,11 +191,7 @@ int RunJob(const MpirunCommand& command, JobPartition* partition, const Log& log
   if (result->killed_by != 0)
     Fail(absl::StrCat("mpirun was killed by signal ", result->killed_by), 1);
   // Of an mpirun that was killed, the exit code tells nothing of an instance.
-  if (partition != nullptr)
-    NameLostInstance(*partition, result->killed_by != 0 ? 1 : result->exit_code);
-  if (result->exit_code == 0 || partition == nullptr) return result->exit_code;
-  if (const absl::Status lost = partition->lost_device(); !lost.ok())
-    Fail(absl::StrCat("IPUs of the job were lost: ", lost.message()), 1);
+  if (partition != nullptr) NameCause(*partition, result->killed_by != 0 ? 1 : result->exit_code);
   return result->given_up ? 1 : result->exit_code;
 }
 
