@@ -73,11 +73,17 @@ void PartLink::Open(PeerGateway& gateway, const fabric::v1::JobJoin& join, Joine
   fabric::v1::JobRequest request;
   *request.mutable_join() = join;
   stream->Send(request);
-  bool left;
-  {
-    base::MutexLock lock(mutex_);
-    if (!ended_) stream_ = stream;
-    left = left_;
+  bool opened = false, left = false;
+  while (!opened) {
+    std::vector<fabric::v1::JobRequest> early;
+    {
+      base::MutexLock lock(mutex_);
+      early.swap(early_);
+      opened = opened_ = early.empty();
+      if (opened && !ended_) stream_ = stream;
+      left = left_;
+    }
+    for (const fabric::v1::JobRequest& each : early) stream->Send(each);
   }
   if (left) stream->Close();
 }
@@ -86,6 +92,7 @@ void PartLink::Send(const fabric::v1::JobRequest& request) {
   std::shared_ptr<HomeStream> stream;
   {
     base::MutexLock lock(mutex_);
+    if (!opened_) return early_.push_back(request);
     stream = stream_;
   }
   if (stream != nullptr) stream->Send(request);

@@ -52,6 +52,9 @@ class PartLink : public fabric::HomeLink, public std::enable_shared_from_this<Pa
   base::Mutex mutex_;
   Joined joined_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<HomeStream> stream_ ABSL_GUARDED_BY(mutex_);
+  // What was to be said before the join: the home may answer before Open returns.
+  std::vector<fabric::v1::JobRequest> early_ ABSL_GUARDED_BY(mutex_);
+  bool opened_ ABSL_GUARDED_BY(mutex_) = false;
   bool left_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };

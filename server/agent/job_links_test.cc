@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <utility>
+#include <vector>
 
 namespace vpod::agent {
 namespace {
@@ -19,6 +20,7 @@ class FakeGateway : public PeerGateway {
     return stream;
   }
   std::weak_ptr<HomeStream> stream() const { return stream_; }
+  const auto& sent() const { return stream_->sent; }
   void End() {
     const auto ended = std::exchange(stream_, nullptr);
     ended->events.on_end(absl::UnavailableError("closed"));
@@ -27,9 +29,17 @@ class FakeGateway : public PeerGateway {
  private:
   struct Stream : HomeStream {
     explicit Stream(HomeStreamEvents events) : events(std::move(events)) {}
-    void Send(const fabric::v1::JobRequest&) override {}
+    // The home answers before Send returns, as it may on a busy machine.
+    void Send(const fabric::v1::JobRequest& request) override {
+      sent.push_back(request.message_case());
+      if (!request.has_join()) return;
+      fabric::v1::JobEvent event;
+      event.mutable_joined();
+      events.on_event(event);
+    }
     void Close() override {}
     const HomeStreamEvents events;
+    std::vector<fabric::v1::JobRequest::MessageCase> sent;
   };
   const bool refuses_;
   std::shared_ptr<Stream> stream_;
@@ -57,6 +67,22 @@ TEST_F(PartLinkTest, LinkAndStreamEndTogether) {
   link.reset();
   EXPECT_TRUE(stream.expired());
   EXPECT_TRUE(weak.expired());
+}
+
+// What follows the home's answer must not be lost, however soon that comes.
+TEST_F(PartLinkTest, WhatIsSaidBeforeOpenReturnsFollowsTheJoin) {
+  FakeGateway gateway(false);
+  const auto job = std::make_shared<fabric::Job>("job", fabric::JobShape(),
+                                                 fabric::Job::Role::kFollower, nullptr);
+  const auto link = std::make_shared<PartLink>(job, PartLink::Options{"here:1", "home:1", {}});
+  link->Open(gateway, {}, [&link](const absl::Status&) {
+    link->Loaded("hash");
+    link->Waits();
+  });
+  using Request = fabric::v1::JobRequest;
+  EXPECT_EQ(gateway.sent(),
+            (std::vector<Request::MessageCase>{Request::kJoin, Request::kLoaded, Request::kStart}));
+  gateway.End();
 }
 
 TEST_F(PartLinkTest, AlsoAfterALeave) {
