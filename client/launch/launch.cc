@@ -138,10 +138,10 @@ absl::StatusOr<std::string> FindPrograms(const Options& options, const Layout& l
 // another.
 void NameCause(JobPartition& partition, int exit_code) {
   if (exit_code == 0) return;
-  // Instances that mpirun ends because of it are not to blame.
   if (const absl::Status device = partition.lost_device(); !device.ok()) {
     Fail(absl::StrCat("IPUs of the job were lost: ", device.message()), 1);
-    return;
+    // Instances that end because of it are not to blame; one that died of a signal may be.
+    if (exit_code <= 128) return;
   }
   const auto lost = partition.lost_instance();
   if (!lost.has_value()) return;
