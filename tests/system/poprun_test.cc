@@ -63,7 +63,8 @@ TEST_F(PoprunTest, RunsInStepAndReportsDifferentPrograms) {
   pod_->CreatePartition("p", 16);
   const std::vector<std::string> words = {"poprun", "--num-instances", "4",        "--num-replicas",
                                           "4",      "replica_job",     "--in-step"};
-  EXPECT_EQ(pod_->Run(words).code, 0);
+  const Outcome before = pod_->Run(words);
+  EXPECT_EQ(before.code, 0) << before.out << before.err;
   std::vector<std::string> wrong = words;
   wrong.insert(wrong.end(), {"--instance", "2", "--fault", "other-program"});
   const Outcome outcome = pod_->Run(wrong);
