@@ -203,6 +203,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
                                                      const LeaseOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const GcdaOptions gcda, ReadGcdaOptions());
   const std::string& endpoint = options.endpoint;
+  base::KeepCallbackThreads();
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   VPOD_ASSIGN_OR_RETURN(impl->stub, Connect(endpoint, partition));

@@ -2,6 +2,7 @@
 
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
 
 #include <cstdlib>
@@ -35,6 +36,23 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
   options.pem_cert_chain = tls->certificate;
   options.pem_private_key = tls->key;
   return grpc::CreateCustomChannel(endpoint, grpc::SslCredentials(options), arguments);
+}
+
+void KeepCallbackThreads() {
+  struct Hold : grpc::ClientUnaryReactor {
+    std::shared_ptr<grpc::Channel> channel =
+        grpc::CreateChannel("unix:nowhere", grpc::InsecureChannelCredentials());
+    grpc::ClientContext context;
+    grpc::ByteBuffer request, reply;
+  };
+  // A call that is prepared and never started makes its channel one that uses the threads.
+  static const Hold* const hold = [] {
+    auto* call = new Hold;
+    grpc::GenericStub(call->channel)
+        .PrepareUnaryCall(&call->context, "/none", {}, &call->request, &call->reply, call);
+    return call;
+  }();
+  (void)hold;
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<Tls>& tls) {

@@ -22,6 +22,11 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
                                        const std::optional<Tls>& tls,
                                        grpc::ChannelArguments arguments = {});
 
+// For those who make callback calls. gRPC 1.51 ends its threads for them with the last channel that
+// used them, and whoever drops that channel joins them: a callback that does so joins itself, and
+// the process aborts. After this call they last as long as the process.
+void KeepCallbackThreads();
+
 // With TLS, only clients with a certificate of the POD's authority are let in.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<Tls>& tls);
 

@@ -75,7 +75,9 @@ struct GrpcAgentGateway::Impl {
 };
 
 GrpcAgentGateway::GrpcAgentGateway(const std::optional<base::Tls>& tls)
-    : impl_(std::make_unique<Impl>(tls)) {}
+    : impl_(std::make_unique<Impl>(tls)) {
+  base::KeepCallbackThreads();
+}
 GrpcAgentGateway::~GrpcAgentGateway() { Stop(); }
 
 void GrpcAgentGateway::Stop() {

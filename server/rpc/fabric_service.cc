@@ -160,6 +160,7 @@ struct GrpcPeerGateway::Impl {
 };
 
 GrpcPeerGateway::GrpcPeerGateway(std::optional<base::Tls> tls) : impl_(std::make_unique<Impl>()) {
+  base::KeepCallbackThreads();
   impl_->tls = std::move(tls);
 }
 GrpcPeerGateway::~GrpcPeerGateway() { Stop(); }
