@@ -318,6 +318,7 @@ int Main(int argc, char** argv) {
   if (server == nullptr || port == 0) {
     return Fail(absl::UnavailableError(absl::StrCat("cannot listen on ", listen)), 1);
   }
+  rpc::EndConnectionsOfLostHosts(port);
   const std::string endpoint = absl::StrCat(HostOf(listen), ":", port);
   (*agent)->SetEndpoint(endpoint);
   spdlog::info(

@@ -8,13 +8,12 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "device/base/file.h"
 #include "device/base/unique_fd.h"
 
 namespace vpod::ipuof {
@@ -41,13 +40,8 @@ constexpr std::array<const char*, 11> kKeys = {
     event_key::kDescription,
 };
 
-std::string ReadWhole(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 std::string CommandLine() {
-  std::string words = ReadWhole("/proc/self/cmdline");
+  std::string words = base::ReadFile("/proc/self/cmdline");
   while (!words.empty() && words.back() == '\0') words.pop_back();
   std::replace(words.begin(), words.end(), '\0', ' ');
   return words;
@@ -107,7 +101,7 @@ absl::StatusOr<EventRecord> ReadEventRecord(const std::string& path) {
   const std::string file =
       fs::is_directory(path, error) ? absl::StrCat(path, "/", kRecordFile) : path;
   if (!fs::exists(file, error)) return EventRecord();
-  const Json json = Json::parse(ReadWhole(file), nullptr, /*allow_exceptions=*/false);
+  const Json json = Json::parse(base::ReadFile(file), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return absl::DataLossError(absl::StrCat(file, " is no event record"));
   EventRecord record;
   for (const auto& [key, value] : json.items()) {

@@ -12,7 +12,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <optional>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/gcda_options.h"
 #include "device/arch/device_id.h"
+#include "device/base/file.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
@@ -45,6 +46,31 @@ absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> Connect(const std::string& endp
   return v1::Ipuof::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls, arguments));
 }
 
+// The agent's sign that our host has not been cut off: a connection of its own, so that the kernel
+// at the other end always finds it idle.
+class Pulse {
+ public:
+  static std::shared_ptr<Pulse> Start(const std::string& endpoint, const std::string& lease_id,
+                                      const std::optional<base::Tls>& tls) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    auto pulse = std::make_shared<Pulse>();
+    pulse->request_.set_lease_id(lease_id);
+    pulse->stub_ = v1::Ipuof::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls, arguments));
+    // What ends it is told by the Attach stream.
+    pulse->stub_->async()->Pulse(&pulse->context_, &pulse->request_, &pulse->reply_,
+                                 [pulse](const grpc::Status&) {});
+    return pulse;
+  }
+  void Stop() { context_.TryCancel(); }
+
+ private:
+  std::unique_ptr<v1::Ipuof::Stub> stub_;
+  grpc::ClientContext context_;
+  v1::PulseRequest request_;
+  v1::PulseReply reply_;
+};
+
 // One request at the agent's local door; the connection is returned for the answer.
 absl::StatusOr<base::UniqueFd> Knock(const std::string& socket_name, char operation,
                                      const std::string& lease_id) {
@@ -67,8 +93,8 @@ absl::StatusOr<base::UniqueFd> Knock(const std::string& socket_name, char operat
 
 // Seconds since 1970 at which this process started: proc(5), field 22 of stat in ticks since boot.
 int64_t ProcessStartTime() {
-  std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
-  std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+  std::ifstream uptime("/proc/uptime");
+  const std::string text = base::ReadFile("/proc/self/stat");
   const size_t name_end = text.rfind(')');
   std::istringstream fields(name_end == std::string::npos ? "" : text.substr(name_end + 2));
   std::string skipped;
@@ -102,6 +128,7 @@ struct Lease::Impl {
   LeaseOptions options;
   v1::Attached attached;
   bool same_host = false;
+  std::shared_ptr<Pulse> pulse;  // unless on the same host
   std::thread events;
   base::Mutex mutex;
   std::condition_variable events_changed;
@@ -121,6 +148,7 @@ struct Lease::Impl {
         context.TryCancel();
     }
     events.join();
+    if (pulse != nullptr) pulse->Stop();  // after the detach, or we would count as lost
   }
 
   void ReadEvents() {
@@ -238,6 +266,10 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   auto door = Knock(impl->attached.local_socket(), 'B', impl->attached.lease_id());
   char answer = 0;
   impl->same_host = door.ok() && recv(door->get(), &answer, 1, 0) == 1 && answer == 'k';
+  if (!impl->same_host) {
+    VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.config));
+    impl->pulse = Pulse::Start(endpoint, impl->attached.lease_id(), tls);
+  }
   impl->events = std::thread([raw = impl.get()] { raw->ReadEvents(); });
   return std::unique_ptr<Lease>(new Lease(std::move(impl)));
 }

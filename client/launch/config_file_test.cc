@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <iterator>
 
 #include "client/launch/options.h"
+#include "device/base/file.h"
 
 namespace vpod::launch {
 namespace {
@@ -21,10 +21,7 @@ class ConfigFileTest : public testing::Test {
   }
 
   void Write(const std::string& text) const { std::ofstream(path_) << text; }
-  std::string Read() const {
-    std::ifstream file(path_);
-    return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  }
+  std::string Read() const { return base::ReadFile(path_); }
   GivenOptions Given(Words words) const {
     words.push_back("app");
     const auto options = ParseOptions(words);

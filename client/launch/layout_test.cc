@@ -4,7 +4,8 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
+
+#include "device/base/file.h"
 
 namespace vpod::launch {
 namespace {
@@ -216,9 +217,7 @@ TEST(TopologyTable, SixteenInstancesOnFourHostsAreThePublishedTable) {
   layout.hosts = {"10.1.3.101", "10.1.3.102", "10.1.3.103", "10.1.3.104"};
   layout.replicas = 64;
   layout.instances = 16;
-  std::ifstream file("client/launch/testdata/topology_64_replicas.txt");
-  const std::string golden((std::istreambuf_iterator<char>(file)),
-                           std::istreambuf_iterator<char>());
+  const std::string golden = base::ReadFile("client/launch/testdata/topology_64_replicas.txt");
   EXPECT_EQ(TopologyTable(layout), golden);
 }
 

@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "device/base/file.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
 
@@ -38,12 +38,10 @@ std::string Attribute(const vipuuser::PartitionConfig& config, const char* key) 
 }
 
 absl::StatusOr<vipuuser::PartitionConfig> ReadFile(const std::string& path) {
-  std::ifstream file(path);
   std::error_code error;
-  if (!file || fs::is_directory(path, error))
+  if (!std::ifstream(path) || fs::is_directory(path, error))
     return absl::InvalidArgumentError(absl::StrCat("cannot read IPUoF configuration ", path));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  auto config = ParseIpuofJson(text);
+  auto config = ParseIpuofJson(base::ReadFile(path));
   if (!config.ok())
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", config.status().message()));
   return config;

@@ -6,10 +6,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+
+#include "device/base/file.h"
 
 namespace vpod::vipu {
 namespace {
@@ -191,9 +192,7 @@ TEST_F(IpuofFilesTest, OneGcdIsOneFileForItsOwner) {
   Write(Partition("p1", 1));
   EXPECT_EQ(Names(), Strings({"p1.conf"}));
   EXPECT_EQ(Mode(directory_ / "p1.conf"), 0600u);
-  std::ifstream file(directory_ / "p1.conf");
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const auto config = ParseIpuofJson(text);
+  const auto config = ParseIpuofJson(base::ReadFile(directory_ / "p1.conf"));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->attributes().at("Controller"), "127.0.0.1:1");
   EXPECT_EQ(config->attributes().at("Partition generation"), "17");

@@ -150,6 +150,7 @@ class Agent {
   void Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events, AttachDone done);
   // Ends a lease; `lost` says that the client went without a word.
   void Release(absl::string_view lease_id, bool lost);
+  bool HasLease(absl::string_view lease_id);
   // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable.
   // Called by the local door.
   absl::Status BindProcess(absl::string_view lease_id, base::UniqueFd pidfd);

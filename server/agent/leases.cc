@@ -237,6 +237,11 @@ Agent::LeasePtr Agent::FindLease(absl::string_view lease_id) {
   return it == leases_.end() ? nullptr : it->second;
 }
 
+bool Agent::HasLease(absl::string_view lease_id) {
+  base::MutexLock lock(mutex_);
+  return FindLease(lease_id) != nullptr;
+}
+
 void Agent::Release(absl::string_view lease_id, bool lost) {
   LeasePtr lease;
   {

@@ -71,6 +71,7 @@ const std::vector<Permission>& Permissions() {
       // Agents know no users. What opens a device is the partition's fabric key, and then the
       // lease's id; telemetry is for everyone.
       {"vpod.ipuof.v1.Ipuof.Attach", Rule::kAnyone, "attach"},
+      {"vpod.ipuof.v1.Ipuof.Pulse", Rule::kAnyone, "hold a lease"},
       {"vpod.ipuof.v1.Ipuof.Load", Rule::kAnyone, "load"},
       {"vpod.ipuof.v1.Ipuof.Run", Rule::kAnyone, "run"},
       {"vpod.ipuof.v1.Ipuof.WriteStream", Rule::kAnyone, "write a stream"},

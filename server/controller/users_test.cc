@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "device/base/file.h"
 #include "server/controller/access_key.h"
 
 namespace vpod::controller {
@@ -107,10 +106,7 @@ TEST_F(UsersTest, StayInTheStoreWithoutTheirKeys) {
   EXPECT_TRUE(users_->Find("alice")->admin);
   EXPECT_EQ(users_->Create(User("alice"), {}, commit_).message(), "User alice already exists.");
   for (const auto& entry : fs::directory_iterator(directory_)) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)),
-                            std::istreambuf_iterator<char>());
-    EXPECT_EQ(bytes.find(key), std::string::npos) << entry.path();
+    EXPECT_EQ(base::ReadFile(entry.path()).find(key), std::string::npos) << entry.path();
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,18 +16,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "device/base/file.h"
 #include "server/http/document.h"
 
 namespace vpod::http {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 std::vector<const Family*> AllFamilies() {
   std::vector<const Family*> all(std::begin(kControllerFamilies), std::end(kControllerFamilies));
@@ -49,7 +43,7 @@ TEST(FamiliesTest, NamesFollowTheConventions) {
 }
 
 TEST(FamiliesTest, DocumentIsUpToDate) {
-  EXPECT_EQ(ReadFile("deploy/prometheus/METRICS.md"), MetricsDocument())
+  EXPECT_EQ(base::ReadFile("deploy/prometheus/METRICS.md"), MetricsDocument())
       << "bazel run //server/http:document > deploy/prometheus/METRICS.md";
 }
 
@@ -152,7 +146,7 @@ void ExpectKnown(const std::string& expression, const Known& known) {
 // Values of a key in our rule files, where each stands on one line.
 std::vector<std::string> Values(const std::string& path, const std::string& key) {
   std::vector<std::string> values;
-  for (absl::string_view line : absl::StrSplit(ReadFile(path), '\n')) {
+  for (absl::string_view line : absl::StrSplit(base::ReadFile(path), '\n')) {
     line = absl::StripAsciiWhitespace(line);
     absl::ConsumePrefix(&line, "- ");
     if (absl::ConsumePrefix(&line, absl::StrCat(key, ": "))) values.emplace_back(line);
@@ -179,7 +173,7 @@ TEST(FamiliesTest, RulesNameMetricsThatExist) {
 }
 
 TEST(FamiliesTest, EveryAlertHasATest) {
-  const std::string tests = ReadFile("deploy/prometheus/alert_rules_test.yml");
+  const std::string tests = base::ReadFile("deploy/prometheus/alert_rules_test.yml");
   for (const std::string& alert : Values("deploy/prometheus/alert_rules.yml", "alert")) {
     EXPECT_TRUE(
         absl::StrContains(tests, absl::StrCat("alertname: ", alert, "\n        exp_alerts")))
@@ -193,7 +187,7 @@ TEST(FamiliesTest, DashboardsNameMetricsThatExist) {
   int queries = 0;
   for (const auto& entry : fs::directory_iterator("deploy/grafana/dashboards")) {
     SCOPED_TRACE(entry.path());
-    const auto dashboard = nlohmann::json::parse(ReadFile(entry.path()), nullptr, false);
+    const auto dashboard = nlohmann::json::parse(base::ReadFile(entry.path()), nullptr, false);
     ASSERT_TRUE(dashboard.is_object());
     for (const auto& panel : dashboard["panels"]) {
       for (const auto& target : panel["targets"]) {

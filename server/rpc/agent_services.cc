@@ -20,10 +20,31 @@ using base::ToGrpc;
 
 constexpr size_t kChunk = 1 << 20;
 
-// Attach and Run take as long as programs do and hold no thread; the others are short and
+// Attach, Pulse and Run take as long as programs do and hold no thread; the others are short and
 // synchronous.
-using IpuofBase = ipuof::v1::Ipuof::WithCallbackMethod_Attach<
-    ipuof::v1::Ipuof::WithCallbackMethod_Run<ipuof::v1::Ipuof::Service>>;
+using IpuofBase =
+    ipuof::v1::Ipuof::WithCallbackMethod_Attach<ipuof::v1::Ipuof::WithCallbackMethod_Pulse<
+        ipuof::v1::Ipuof::WithCallbackMethod_Run<ipuof::v1::Ipuof::Service>>>;
+
+// Deletes itself when gRPC is done with it.
+class PulseCall : public grpc::ServerUnaryReactor {
+ public:
+  PulseCall(agent::Agent& agent, const std::string& lease_id)
+      : agent_(agent), lease_id_(lease_id), found_(agent.HasLease(lease_id)) {
+    if (!found_) Finish({grpc::StatusCode::NOT_FOUND, "no such lease"});
+  }
+  void OnCancel() override {
+    if (!found_) return;
+    agent_.Release(lease_id_, /*lost=*/true);  // nothing, when the client had detached
+    Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  agent::Agent& agent_;
+  const std::string lease_id_;
+  const bool found_;
+};
 
 // Writes `bytes` in chunks; an empty value is one empty message.
 template <class Reply>
@@ -57,6 +78,12 @@ class IpuofService : public IpuofBase {
   grpc::ServerBidiReactor<ipuof::v1::AttachRequest, ipuof::v1::AttachEvent>* Attach(
       grpc::CallbackServerContext*) override {
     return AttachCall::Start(agent_);
+  }
+
+  grpc::ServerUnaryReactor* Pulse(grpc::CallbackServerContext*,
+                                  const ipuof::v1::PulseRequest* request,
+                                  ipuof::v1::PulseReply*) override {
+    return new PulseCall(agent_, request->lease_id());
   }
 
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <google/protobuf/stubs/logging.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -14,6 +15,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -28,6 +30,20 @@ sigset_t StopSignals() {
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   return signals;
+}
+
+// Whether a descriptor of this process is a socket that listens on `port`.
+bool ListensOn(int fd, int port) {
+  int listens = 0;
+  socklen_t size = sizeof(listens);
+  if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) return false;
+  sockaddr_storage address{};
+  size = sizeof(address);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
+  if (address.ss_family == AF_INET)
+    return ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port) == port;
+  return address.ss_family == AF_INET6 &&
+         ntohs(reinterpret_cast<sockaddr_in6&>(address).sin6_port) == port;
 }
 
 }  // namespace
@@ -109,6 +125,23 @@ absl::Status CheckListenAddress(absl::string_view address, bool allowed_beyond) 
         "address '", address, "' reaches beyond this host; that takes TLS, or --insecure-listen"));
   }
   return absl::OkStatus();
+}
+
+void EndConnectionsOfLostHosts(int port) {
+  constexpr int kOn = 1, kIdleSeconds = 1, kIntervalSeconds = 1, kProbes = 2;
+  // gRPC's own limit of 20 s would take the place of the number of probes, and would end clients
+  // that are only stopped (tcp(7)).
+  constexpr int kNoUserTimeout = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    int fd = -1;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &fd) || !ListensOn(fd, port)) continue;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof(kOn));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleSeconds, sizeof(kIdleSeconds));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kIntervalSeconds, sizeof(kIntervalSeconds));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof(kProbes));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kNoUserTimeout, sizeof(kNoUserTimeout));
+  }
 }
 
 absl::StatusOr<AddressPair> AddressPairOf(const std::string& management_prefix) {

@@ -30,6 +30,11 @@ absl::Status SetUpLog(const std::string& level, const std::string& file);
 // by TLS or by the operator's word.
 absl::Status CheckListenAddress(absl::string_view address, bool allowed_beyond);
 
+// Makes the kernel end the connections accepted on `port` from now on when the other host does not
+// answer for three seconds; it asks only where nothing is on its way, as on a lease's Pulse. gRPC
+// has no public way to set options of its sockets, but those of its listening ones are inherited.
+void EndConnectionsOfLostHosts(int port);
+
 // A free pair of second octets for the machines of a POD: 127.(10+2k) management, 127.(11+2k) data
 // plane. The descriptor keeps the pair taken.
 struct AddressPair {

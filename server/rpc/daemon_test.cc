@@ -1,6 +1,8 @@
 #include "server/rpc/daemon.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -76,6 +78,37 @@ TEST(CheckListenAddressTest, OnlyLoopbackUnlessAllowed) {
     EXPECT_TRUE(CheckListenAddress(address, true).ok()) << address;
   }
   EXPECT_TRUE(absl::IsInvalidArgument(CheckListenAddress("8090", true)));
+}
+
+int Option(const base::UniqueFd& socket, int level, int name) {
+  int value = -1;
+  socklen_t size = sizeof(value);
+  getsockopt(socket.get(), level, name, &value, &size);
+  return value;
+}
+
+TEST(EndConnectionsOfLostHostsTest, AsksTheOtherHostsOfAcceptedConnections) {
+  const base::UniqueFd listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(listening.get(), generic, size), 0);
+  ASSERT_EQ(listen(listening.get(), 1), 0);
+  ASSERT_EQ(getsockname(listening.get(), generic, &size), 0);
+  const int timeout = 20000;  // as gRPC sets it
+  setsockopt(listening.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+  EndConnectionsOfLostHosts(ntohs(address.sin_port));
+  const base::UniqueFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(client.get(), generic, size), 0);
+  const base::UniqueFd accepted(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  EXPECT_EQ(Option(accepted, SOL_SOCKET, SO_KEEPALIVE), 1);
+  EXPECT_EQ(Option(accepted, IPPROTO_TCP, TCP_KEEPIDLE), 1);
+  EXPECT_EQ(Option(accepted, IPPROTO_TCP, TCP_KEEPINTVL), 1);
+  EXPECT_EQ(Option(accepted, IPPROTO_TCP, TCP_KEEPCNT), 2);
+  EXPECT_EQ(Option(accepted, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+  EXPECT_EQ(Option(client, SOL_SOCKET, SO_KEEPALIVE), 0);
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 #include <openssl/x509v3.h>
 
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
+#include "device/base/file.h"
 #include "device/base/openssl.h"
 #include "device/base/tls.h"
 
@@ -26,8 +26,7 @@ class CertificatesTest : public testing::Test {
   ~CertificatesTest() override { fs::remove_all(directory_); }
 
   std::string Text(const std::string& name) const {
-    std::ifstream file(directory_ + "/" + name);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    return base::ReadFile(directory_ + "/" + name);
   }
   bool IsFor(const std::string& host) const {
     const std::string pem = Text("server/server.crt");

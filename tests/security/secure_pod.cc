@@ -3,10 +3,9 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <thread>
 
+#include "device/base/file.h"
 #include "proto/fabric/v1/fabric.pb.h"
 #include "proto/ipuof/v1/ipuof.pb.h"
 #include "proto/telemetry/v1/telemetry.pb.h"
@@ -152,8 +151,7 @@ void SecurePod::EnsurePartition() {
 }
 
 std::string SecurePod::Log(const std::string& daemon) const {
-  std::ifstream file(pod_.directory() + "/" + daemon + ".log");
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return base::ReadFile(pod_.directory() + "/" + daemon + ".log");
 }
 
 Outcome SecurePod::RunAs(const std::string& user, const std::vector<std::string>& words) {

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <fstream>
-#include <iterator>
 #include <thread>
+
+#include "device/base/file.h"
 
 namespace vpod::testing {
 namespace {
@@ -148,8 +148,7 @@ void TestHosts::CreateCluster() {
 }
 
 std::string TestHosts::AgentLog(int machine) const {
-  std::ifstream file(pod_.directory() + "/agent" + std::to_string(machine) + ".log");
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return base::ReadFile(pod_.directory() + "/agent" + std::to_string(machine) + ".log");
 }
 
 bool TestHosts::AwaitState(const std::string& partition, const std::string& state) {

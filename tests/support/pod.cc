@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "device/base/file.h"
 #include "device/base/unique_fd.h"
 
 namespace vpod::testing {
@@ -91,10 +92,7 @@ TestPod::~TestPod() {
     for (const auto& entry : fs::directory_iterator(home_, error)) {
       const std::string log = entry.path().filename().string();
       if (entry.path().extension() != ".log") continue;
-      std::ifstream file(entry.path());
-      const std::string text((std::istreambuf_iterator<char>(file)),
-                             std::istreambuf_iterator<char>());
-      fprintf(stderr, "--- %s\n%s\n", log.c_str(), text.c_str());
+      fprintf(stderr, "--- %s\n%s\n", log.c_str(), base::ReadFile(entry.path()).c_str());
     }
   }
   fs::remove_all(directory_, error);

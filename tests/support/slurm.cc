@@ -7,9 +7,10 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <regex>
+
+#include "device/base/file.h"
 
 namespace vpod::testing {
 namespace {
@@ -20,11 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr char kInstalled[] = "/usr/share/virtual-ipu-pod/slurm/";
 constexpr const char* kDaemons[] = {"/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd"};
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 void WriteFile(const std::string& path, const std::string& text, mode_t mode = 0644) {
   std::ofstream(path) << text;
@@ -76,7 +72,7 @@ void SlurmSite::WriteFiles(const std::string& example, const std::string& host_o
               0755);
   }
   // What the site's administrator adds, then what makes a Slurm of its own on one machine.
-  std::string text = std::regex_replace(ReadFile(Program("deploy/slurm/" + example)),
+  std::string text = std::regex_replace(base::ReadFile(Program("deploy/slurm/" + example)),
                                         std::regex(kInstalled), directory_ + "/scripts/");
   const auto set = [&](const std::string& name, const std::string& value) {
     text += name + "=" + value + "\n";
@@ -161,7 +157,7 @@ std::string SlurmSite::Submit(const std::vector<std::string>& options, const std
 }
 
 std::string SlurmSite::Output(const std::string& job) const {
-  return ReadFile(directory_ + "/" + job + ".out");
+  return base::ReadFile(directory_ + "/" + job + ".out");
 }
 
 std::string SlurmSite::Field(const std::string& job, const std::string& field) {

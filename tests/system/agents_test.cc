@@ -3,21 +3,14 @@
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
+#include "device/base/file.h"
 #include "tests/support/command.h"
 #include "tests/support/pod.h"
 
 namespace vpod::testing {
 namespace {
-
-std::string Contents(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 // Losses of a job; fails the test when it does.
 std::string Losses(TestPod& pod, int instances, int replicas, int ipus = 1) {
@@ -28,7 +21,7 @@ std::string Losses(TestPod& pod, int instances, int replicas, int ipus = 1) {
                std::to_string(replicas), "--ipus-per-replica", std::to_string(ipus), "replica_job",
                "--runs", "7", "--ipus", std::to_string(ipus), "--losses", file});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
-  return Contents(file);
+  return base::ReadFile(file);
 }
 
 // Bits that all replicas received in every collective; fails the test when the job does.
@@ -40,7 +33,7 @@ std::string Collectives(TestPod& pod, int instances, int replicas, int ipus) {
                "collectives_job", "--ipus", std::to_string(ipus), "--results", file});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   std::string all;
-  for (int i = 0; i < instances; ++i) all += Contents(file + "." + std::to_string(i));
+  for (int i = 0; i < instances; ++i) all += base::ReadFile(file + "." + std::to_string(i));
   return all;
 }
 
@@ -48,7 +41,7 @@ std::string Collectives(TestPod& pod, int instances, int replicas, int ipus) {
 bool Logged(const TestPod& pod, const std::string& words) {
   for (const auto& entry : std::filesystem::directory_iterator(pod.home())) {
     if (entry.path().extension() == ".log" &&
-        Contents(entry.path()).find(words) != std::string::npos)
+        base::ReadFile(entry.path()).find(words) != std::string::npos)
       return true;
   }
   return false;

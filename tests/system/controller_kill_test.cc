@@ -8,7 +8,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <future>
 #include <iterator>
 #include <map>
@@ -16,6 +15,7 @@
 #include <set>
 
 #include "client/vipu/client.h"
+#include "device/base/file.h"
 #include "device/base/unique_fd.h"
 #include "tests/support/pod.h"
 
@@ -186,11 +186,6 @@ class ControllerKillTest : public ::testing::Test {
   int server_pid_ = 0;
 };
 
-std::string Contents(const std::string& path) {
-  std::ifstream file(path);
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-}
-
 TEST_F(ControllerKillTest, AcknowledgedPartitionsSurviveAndJobsGoOn) {
   pod_.CreatePartition("job", 4);
   const auto job_writing = [&](const std::string& losses) {
@@ -244,8 +239,8 @@ TEST_F(ControllerKillTest, AcknowledgedPartitionsSurviveAndJobsGoOn) {
   const Outcome disturbed = job->Wait();
   EXPECT_EQ(disturbed.code, 0);
   EXPECT_EQ(disturbed.err, "");
-  EXPECT_EQ(Contents(seen), Contents(expected));
-  EXPECT_NE(Contents(seen).find("\n1999 "), std::string::npos);
+  EXPECT_EQ(base::ReadFile(seen), base::ReadFile(expected));
+  EXPECT_NE(base::ReadFile(seen).find("\n1999 "), std::string::npos);
 }
 
 }  // namespace

@@ -6,19 +6,14 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
+#include "device/base/file.h"
 #include "tests/system/fault_table.h"
 
 namespace vpod::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string Contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-}
 
 void Overwrite(const std::string& path, size_t offset, const std::string& bytes) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
@@ -43,16 +38,16 @@ class FaultStoreTest : public FaultTable {
   void ExpectRefusedAndUntouched(const std::function<void()>& damage,
                                  const std::vector<std::string>& texts) {
     server_.End(SIGTERM);
-    const std::string sound = Contents(store_);
+    const std::string sound = base::ReadFile(store_);
     ASSERT_GT(sound.size(), 4096u);
     damage();
-    const std::string damaged = Contents(store_);
+    const std::string damaged = base::ReadFile(store_);
     ASSERT_NE(damaged, sound);
     const Outcome refused = Serve(store_);
     ExpectOneLine(refused, {"vipu-server: error: "});
     for (const std::string& text : texts)
       EXPECT_NE(refused.err.find(text), std::string::npos) << refused.err;
-    EXPECT_TRUE(Contents(store_) == damaged) << "the damaged store was changed";
+    EXPECT_TRUE(base::ReadFile(store_) == damaged) << "the damaged store was changed";
     std::ofstream(store_, std::ios::binary | std::ios::trunc) << sound;
     server_.Start();
   }
@@ -176,7 +171,7 @@ TEST_F(FaultDiskTest, AFullDiskRefusesChangesUntilThereIsRoom) {
     // As after a power cut: what was acknowledged lies on the disk.
     for (const char* name : {"", "-wal"}) {
       std::ofstream(store_ + name, std::ios::binary | std::ios::trunc)
-          << Contents(disk_ + "/store.db" + name);
+          << base::ReadFile(disk_ + "/store.db" + name);
     }
   }
   server_.Start();

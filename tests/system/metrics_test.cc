@@ -9,12 +9,12 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
+#include "device/base/file.h"
 #include "device/base/unique_fd.h"
 #include "tests/support/pod.h"
 
@@ -25,11 +25,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 bool Installed() { return access("/usr/bin/prometheus", X_OK) == 0; }
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 std::string Replace(std::string text, const std::string& what, const std::string& by) {
   for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
@@ -94,7 +89,7 @@ class MetricsTest : public ::testing::Test {
 
 // Our configuration, asking this POD and more often.
 std::string ConfigurationFor(const std::string& controller) {
-  const std::string text = ReadFile("deploy/prometheus/prometheus.yml");
+  const std::string text = base::ReadFile("deploy/prometheus/prometheus.yml");
   EXPECT_NE(text.find("127.0.0.1:2113"), std::string::npos);
   return Replace(Replace(Replace(text, "127.0.0.1:2113", controller), "15s", "2s"), "30s", "2s");
 }
@@ -151,7 +146,7 @@ std::string WithVariables(std::string query) {
 std::set<std::string> QueriesOfDashboards() {
   std::set<std::string> queries;
   for (const auto& entry : fs::directory_iterator("deploy/grafana/dashboards")) {
-    const json dashboard = json::parse(ReadFile(entry.path()), nullptr, false);
+    const json dashboard = json::parse(base::ReadFile(entry.path()), nullptr, false);
     for (const auto& panel : dashboard["panels"]) {
       for (const auto& target : panel["targets"]) queries.insert(WithVariables(target["expr"]));
     }

@@ -2,13 +2,14 @@
 // on a sixth host, all of them network namespaces on a bridge.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <regex>
+#include <thread>
 #include <tuple>
 
+#include "device/base/file.h"
 #include "tests/support/hosts.h"
 
 namespace vpod::testing {
@@ -19,11 +20,6 @@ using Words = std::vector<std::string>;
 Words operator+(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
-}
-
-std::string Contents(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 // Of the results of collectives_job: "replica 0: 4711 cycles" and then its bits, and so on.
@@ -58,7 +54,7 @@ class MultiHostTest : public ::testing::Test {
     const Outcome outcome = hosts_->Login(poprun + CollectivesJob(ipus, file));
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     std::string results;
-    for (int i = 0; i < instances; ++i) results += Contents(file + "." + std::to_string(i));
+    for (int i = 0; i < instances; ++i) results += base::ReadFile(file + "." + std::to_string(i));
     EXPECT_NE(results.find("ALL SUM all-reduce"), std::string::npos);
     return results;
   }
@@ -69,7 +65,7 @@ class MultiHostTest : public ::testing::Test {
                         std::to_string(replicas), "--ipus-per-replica", std::to_string(ipus)} +
                   CollectivesJob(ipus, file));
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    return Contents(file + ".0");
+    return base::ReadFile(file + ".0");
   }
   static Words CollectivesJob(int ipus, const std::string& results) {
     return {"collectives_job", "--ipus", std::to_string(ipus), "--results", results};
@@ -103,8 +99,8 @@ TEST_F(MultiHostTest, JobsAreIdenticalToThoseOfALocalPod) {
               std::to_string(layout.replicas), "--ipus-per-replica", std::to_string(layout.ipus)} +
         job(here));
     ASSERT_EQ(together.code, 0) << together.err;
-    EXPECT_FALSE(Contents(here).empty());
-    EXPECT_EQ(Contents(there), Contents(here));
+    EXPECT_FALSE(base::ReadFile(here).empty());
+    EXPECT_EQ(base::ReadFile(there), base::ReadFile(here));
   }
   ExpectMessages();
 }
@@ -203,8 +199,8 @@ TEST_F(MultiHostTest, TrainingIsIdenticalToALocalPod) {
   const Outcome together =
       local.Run(Words{"poprun", "--num-instances", "4", "--num-replicas", "16"} + job(here));
   ASSERT_EQ(together.code, 0) << together.err;
-  EXPECT_FALSE(Contents(here).empty());
-  EXPECT_EQ(Contents(there), Contents(here));
+  EXPECT_FALSE(base::ReadFile(here).empty());
+  EXPECT_EQ(base::ReadFile(there), base::ReadFile(here));
 }
 
 TEST_F(MultiHostTest, MonitorsSeeAllHosts) {
@@ -259,6 +255,40 @@ TEST_F(MultiHostTest, AHostThatIsCutOffEndsAJobWithoutIpus) {
   EXPECT_TRUE(job->WaitForOutput("lost communication with a remote daemon")) << job->Err();
   EXPECT_GT(job->Wait(std::chrono::seconds(60)).code, 0);
   hosts_->Mend("h2");
+}
+
+// Answers are on their way to it all the time: only the connection that is kept idle tells.
+TEST_F(MultiHostTest, AClientWhoseHostIsCutOffLosesItsIpus) {
+  CreatePartition({"p1", "--size", "1"});
+  const Words program = {"env", "IPUOF_VIPU_API_PARTITION_ID=p1", "replica_job"};
+  auto job = hosts_->StartOn("login", program + Words{"--runs", "100000", "--pause-ms", "1"});
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss")) << job->Err();
+  Outcome other = hosts_->RunOn("h3", program + Words{"--runs", "1"});
+  EXPECT_NE(other.code, 0);
+  EXPECT_NE(other.err.find("is in use by process"), std::string::npos) << other.err;
+
+  hosts_->Cut("login");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (other.code != 0 && std::chrono::steady_clock::now() < deadline)
+    other = hosts_->RunOn("h3", program + Words{"--runs", "1"});
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_GT(job->Wait().code, 0);
+  EXPECT_NE(job->Err().find("device lost"), std::string::npos) << job->Err();
+  hosts_->Mend("login");
+}
+
+// Its kernel answers for it.
+TEST_F(MultiHostTest, AStoppedClientOnAnotherHostKeepsItsIpus) {
+  CreatePartition({"p1", "--size", "1"});
+  const Words program = {"env", "IPUOF_VIPU_API_PARTITION_ID=p1", "replica_job"};
+  auto job = hosts_->StartOn("login", program + Words{"--runs", "2000", "--pause-ms", "1"});
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss")) << job->Err();
+  job->Signal(SIGSTOP);
+  std::this_thread::sleep_for(
+      std::chrono::seconds(6));  // twice what a host that is cut off is given
+  job->Signal(SIGCONT);
+  const Outcome outcome = job->Wait();
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <fstream>
 
+#include "device/base/file.h"
 #include "tests/support/hosts.h"
 #include "tests/support/pod.h"
 
@@ -128,8 +129,7 @@ TEST_F(HostsTest, JobsOnHostsComputeWhatTheyComputeHere) {
         Words{"poprun", "--num-instances", "4", "--num-replicas", "8", "--vipu-partition", name} +
         words + Words{"replica_job", "--runs", "5", "--losses", path});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    std::ifstream file(path);
-    return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    return base::ReadFile(path);
   };
   const std::string here = losses("here", {});
   EXPECT_FALSE(here.empty());

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fstream>
 
+#include "device/base/file.h"
 #include "tests/support/pod.h"
 
 namespace vpod::testing {
@@ -110,9 +111,7 @@ class WrongInputPod : public ::testing::Environment {
   }
 
   void WriteFiles() {
-    std::ifstream source(Conf("p8"));
-    const std::string good((std::istreambuf_iterator<char>(source)),
-                           std::istreambuf_iterator<char>());
+    const std::string good = base::ReadFile(Conf("p8"));
     const auto write = [&](const std::string& name, const std::string& text) {
       std::ofstream(pod_->directory() + "/" + name) << text;
     };

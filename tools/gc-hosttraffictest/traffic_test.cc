@@ -4,10 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "client/session/ipu_model.h"
+#include "device/base/file.h"
 #include "tools/device_test/faulty_device.h"
 
 namespace vpod::tools {
@@ -57,9 +55,9 @@ TEST(HostTrafficTest, FindsAFlippedBit) {
 }
 
 std::string Golden(const std::string& name) {
-  std::ifstream file("tools/gc-hosttraffictest/testdata/" + name);
-  EXPECT_TRUE(file.good()) << name;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = base::ReadFile("tools/gc-hosttraffictest/testdata/" + name);
+  EXPECT_NE(text, "") << name;
+  return text;
 }
 
 HostTrafficReport Sample() {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <sstream>
+
+#include "device/base/file.h"
 
 namespace vpod::tools {
 namespace {
@@ -13,9 +13,9 @@ namespace {
 using telemetry::v1::IpuTelemetry;
 
 std::string Golden(const std::string& name) {
-  std::ifstream file("tools/gc-info/testdata/" + name);
-  EXPECT_TRUE(file.good()) << name;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = base::ReadFile("tools/gc-info/testdata/" + name);
+  EXPECT_NE(text, "") << name;
+  return text;
 }
 
 // IPUs of machines 10.1.5.<first>, <first>+1, …

@@ -3,16 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
+#include "device/base/file.h"
 
 namespace vpod::tools {
 namespace {
 
 std::string Golden(const std::string& name) {
-  std::ifstream file("tools/gc-inventory/testdata/" + name);
-  EXPECT_TRUE(file.good()) << name;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = base::ReadFile("tools/gc-inventory/testdata/" + name);
+  EXPECT_NE(text, "") << name;
+  return text;
 }
 
 std::vector<DeviceAttributes> TwoIpus() {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "device/base/file.h"
 
 namespace vpod::tools {
 namespace {
@@ -33,9 +33,7 @@ std::vector<telemetry::v1::LinkTelemetry> BothEnds(uint32_t lanes, const std::st
 }
 
 TEST(LinksTest, TrainedLinksGiveThePublishedText) {
-  std::ifstream file("tools/gc-links/testdata/trained.json");
-  const std::string golden((std::istreambuf_iterator<char>(file)),
-                           std::istreambuf_iterator<char>());
+  const std::string golden = base::ReadFile("tools/gc-links/testdata/trained.json");
   EXPECT_EQ(LinksJson(BothEnds(8, "up")), golden);
   EXPECT_EQ(LinksText(BothEnds(8, "up")),
             "Links already trained - no training performed\noverall_result: passed\n");

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "device/base/file.h"
 
 namespace vpod::tools {
 namespace {
@@ -18,9 +18,9 @@ constexpr char kHost[] = "gc-poplar-01";
 constexpr char kNamespace[] = "pid:[4026531836]";
 
 std::string Golden(const std::string& name) {
-  std::ifstream file("tools/gc-monitor/testdata/" + name);
-  EXPECT_TRUE(file.good()) << name;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = base::ReadFile("tools/gc-monitor/testdata/" + name);
+  EXPECT_NE(text, "") << name;
+  return text;
 }
 
 std::vector<std::string> Lines(const std::string& text) {

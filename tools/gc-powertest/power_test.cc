@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
+#include "device/base/file.h"
 
 namespace vpod::tools {
 namespace {
@@ -12,9 +11,9 @@ namespace {
 using telemetry::v1::IpuTelemetry;
 
 std::string Golden(const std::string& name) {
-  std::ifstream file("tools/gc-powertest/testdata/" + name);
-  EXPECT_TRUE(file.good()) << name;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = base::ReadFile("tools/gc-powertest/testdata/" + name);
+  EXPECT_NE(text, "") << name;
+  return text;
 }
 
 IpuTelemetry Ipu(int number, const std::string& power, const std::string& die) {

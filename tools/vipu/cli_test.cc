@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "absl/strings/str_split.h"
+#include "device/base/file.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
 #include "tools/vipu/fake_controller.h"
@@ -61,10 +61,6 @@ class CliTest : public ::testing::Test {
     EXPECT_EQ(Run(line), 2) << line;
     EXPECT_EQ(err_, tool + ": error: " + message + " Try '" + tool + " --help'.\n");
     EXPECT_EQ(out_, "");
-  }
-  static std::string Read(const std::string& name) {
-    std::ifstream file(name);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
   const fs::path before_, directory_;
@@ -336,10 +332,10 @@ TEST_F(CliTest, CreateUserIsThePublishedTranscriptAndFile) {
             "vipu configuration file for the user 'alice' written: alice.vipu-cli.hcl\n"
             "Use 'vipu --config alice.vipu-cli.hcl' to switch to the user context.\n");
   const std::vector<std::string> address = absl::StrSplit(controller_.address(), ':');
-  EXPECT_EQ(Read("alice.vipu-cli.hcl"), "api-host=\"" + address[0] + "\"\napi-port=\"" +
-                                            address[1] +
-                                            "\"\napi-user-id=\"alice\"\n"
-                                            "api-access-key=\"685X_K4uCzN\"\n");
+  EXPECT_EQ(base::ReadFile("alice.vipu-cli.hcl"), "api-host=\"" + address[0] + "\"\napi-port=\"" +
+                                                      address[1] +
+                                                      "\"\napi-user-id=\"alice\"\n"
+                                                      "api-access-key=\"685X_K4uCzN\"\n");
   struct stat status {};
   ASSERT_EQ(stat("alice.vipu-cli.hcl", &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
@@ -371,7 +367,7 @@ TEST_F(CliTest, UpdateUserHandsOutANewKey) {
   controller_.Answer("UpdateUser", {&reply});
   ExpectSuccess("vipu-admin update user alice --new-access-key");
   EXPECT_EQ(out_.rfind("update user (alice): success. Access key is 'new_key_123'.\n", 0), 0u);
-  EXPECT_NE(Read("alice.vipu-cli.hcl").find("new_key_123"), std::string::npos);
+  EXPECT_NE(base::ReadFile("alice.vipu-cli.hcl").find("new_key_123"), std::string::npos);
   ExpectSuccess("vipu-admin update user alice --all-allocations");
   EXPECT_EQ(out_, "update user (alice): success.\n");
   EXPECT_TRUE(controller_.Last<vipuadmin::UpdateUserRequest>("UpdateUser").all_allocations());

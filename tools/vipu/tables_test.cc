@@ -3,10 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "absl/strings/str_split.h"
+#include "device/base/file.h"
 #include "tools/vipu/json.h"
 
 namespace vpod::tools {
@@ -14,9 +12,9 @@ namespace {
 
 // A golden file beside this test, for tables wider than a source line.
 std::string Golden(const std::string& name) {
-  std::ifstream file("tools/vipu/testdata/" + name);
-  EXPECT_TRUE(file.good()) << name;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = base::ReadFile("tools/vipu/testdata/" + name);
+  EXPECT_NE(text, "") << name;
+  return text;
 }
 
 vipuuser::Partition Partition64() {

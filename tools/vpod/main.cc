@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +10,7 @@
 #include "client/render/table.h"
 #include "client/vipu/client.h"
 #include "device/arch/hardware.h"
+#include "device/base/file.h"
 #include "tools/vpod/daemons.h"
 #include "tools/vpod/doctor.h"
 #include "tools/vpod/pod.h"
@@ -108,11 +108,8 @@ int Logs(const Pod& pod, const std::string& which, size_t lines) {
     files.emplace_back(agent == 0 ? "agent" : absl::StrCat("agent.", agent), pod.AgentLog(agent));
   for (const auto& [name, path] : files) {
     if (!which.empty() && name.rfind(which, 0) != 0) continue;
-    std::ifstream file(path);
-    if (!file) return Fail(absl::StrCat("cannot read ", path));
-    const std::string text((std::istreambuf_iterator<char>(file)),
-                           std::istreambuf_iterator<char>());
-    std::vector<std::string> all = absl::StrSplit(text, '\n', absl::SkipEmpty());
+    if (!std::ifstream(path)) return Fail(absl::StrCat("cannot read ", path));
+    std::vector<std::string> all = absl::StrSplit(base::ReadFile(path), '\n', absl::SkipEmpty());
     if (all.size() > lines) all.erase(all.begin(), all.end() - static_cast<int64_t>(lines));
     for (const std::string& line : all) std::printf("%s: %s\n", name.c_str(), line.c_str());
   }
@@ -128,10 +125,8 @@ int List() {
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
     std::error_code ignored;
     if (fs::read_symlink(entry.path() / "exe", ignored).filename() != "vipu-server") continue;
-    std::ifstream file(entry.path() / "cmdline");
-    const std::string text((std::istreambuf_iterator<char>(file)),
-                           std::istreambuf_iterator<char>());
-    const std::vector<std::string> words = absl::StrSplit(text, '\0');
+    const std::vector<std::string> words =
+        absl::StrSplit(base::ReadFile(entry.path() / "cmdline"), '\0');
     for (size_t i = 0; i + 1 < words.size(); ++i) {
       if (words[i] != "--storage") continue;
       const Pod pod(fs::path(words[i + 1]).parent_path().string());
