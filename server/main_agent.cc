@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/mutex.h"
-#include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "device/base/version.h"
 #include "device/fabric/ucx_transport.h"
@@ -52,7 +51,7 @@ class Announcer {
     registration_.set_endpoint(endpoint);
     registration_.set_fabric_address(fabric_address);
     registration_.set_metrics_endpoint(metrics_endpoint);
-    registration_.set_boot_id(base::RandomId());
+    registration_.set_boot_id(agent.boot_id());
     registration_.set_version(base::kVersion);
     for (vipuagent::Machine& machine : agent.DescribeMachines())
       *registration_.add_machines() = std::move(machine);
@@ -314,13 +313,14 @@ int Main(int argc, char** argv) {
   // Peers ask for signs of life once a second.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  (*agent)->SetEndpoint(listen);  // before anyone asks; port 0 becomes known later, to all
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
     return Fail(absl::UnavailableError(absl::StrCat("cannot listen on ", listen)), 1);
   }
   rpc::EndConnectionsOfLostHosts(port);
   const std::string endpoint = absl::StrCat(HostOf(listen), ":", port);
-  (*agent)->SetEndpoint(endpoint);
+  if (endpoint != listen) (*agent)->SetEndpoint(endpoint);
   spdlog::info(
       "{} machines of type {} at {}, metrics at {}, memory limit {} MiB, {} compute threads",
       options.num_machines, options.machine_type, endpoint, (*metrics)->endpoint(),

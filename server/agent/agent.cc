@@ -204,6 +204,10 @@ void Agent::SetPartitionOfIpus(const Partition& partition, const std::string& id
 }
 
 absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
+  if (!request.agent_boot_id().empty() && request.agent_boot_id() != boot_id_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the configuration is for another process that was at ", endpoint_));
+  }
   std::map<std::string, std::unique_ptr<Partition>> changed;
   for (const vipuagent::AgentPartition& spec : request.partitions()) {
     if (changed.contains(spec.id())) {

@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "device/arch/device_id.h"
 #include "device/base/mutex.h"
+#include "device/base/random_id.h"
 #include "device/base/unique_fd.h"
 #include "device/engine/engine.h"
 #include "device/engine/executors.h"
@@ -82,6 +83,8 @@ class Agent {
   void Stop();
 
   engine::Executors& executors() { return executors_; }
+  // Of this process: another one at its address has another.
+  const std::string& boot_id() const { return boot_id_; }
   // host:port where this process serves, by which peers know it; set once before serving.
   void SetEndpoint(std::string endpoint) { endpoint_ = std::move(endpoint); }
   // How peers are reached; set once before serving. An agent without serves its own IPUs only.
@@ -97,7 +100,7 @@ class Agent {
   // NotFound when the machine is not on this agent.
   absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string& host);
   // Replaces or changes the partitions. Leases of those that are gone, or whose generation rose,
-  // end.
+  // end. FailedPrecondition when it changes what is not here, or is for another process.
   absl::Status Configure(const vipuagent::ConfigureRequest& request);
   // Ids under which the controller knows the machines, by management address.
   void SetAgentIds(std::map<std::string, std::string> id_by_host);
@@ -295,6 +298,7 @@ class Agent {
                            const std::shared_ptr<shm::Segment>& data);
 
   const AgentOptions options_;
+  const std::string boot_id_ = base::RandomId();
   const arch::MachineType type_;
   engine::MemoryBudget budget_;
   std::vector<std::unique_ptr<machine::Machine>> machines_;

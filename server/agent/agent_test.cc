@@ -374,6 +374,18 @@ TEST_F(AgentTest, ConfigurationNamingForeignMachinesIsRefusedAndChangesNothing) 
   EXPECT_EQ(agent_->Configure(request).code(), absl::StatusCode::kAborted);
 }
 
+TEST_F(AgentTest, AConfigurationForAnotherProcessIsRefused) {
+  const std::string lease = MustAttach(Open(0));
+  vipuagent::ConfigureRequest request;
+  request.set_controller_boot_id("another");
+  request.set_complete(true);
+  request.set_agent_boot_id("former");
+  EXPECT_TRUE(absl::IsFailedPrecondition(agent_->Configure(request)));
+  EXPECT_EQ(Attached(), 1);
+  request.set_agent_boot_id(agent_->boot_id());
+  EXPECT_TRUE(agent_->Configure(request).ok());
+}
+
 TEST_F(AgentTest, CompleteConfigurationKeepsWhatItLeavesToALaterOne) {
   const std::string lease = MustAttach(Open(0));
   vipuagent::ConfigureRequest request;

@@ -1,6 +1,7 @@
 // Life of the controller, and what its files by object share.
 #include "server/controller/controller.h"
 
+#include <algorithm>
 #include <cctype>
 #include <utility>
 
@@ -35,7 +36,9 @@ Controller::Controller(Store* store, AgentGateway* gateway, ControllerOptions op
       gateway_(gateway),
       options_(std::move(options)),
       boot_id_(base::RandomId()),
-      started_(options_.now()) {}
+      started_(options_.now()),
+      last_tick_(started_),
+      listening_since_(started_) {}
 
 absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(Store* store, AgentGateway* gateway,
                                                                ControllerOptions options) {
@@ -91,14 +94,20 @@ void Controller::Tick() {
   {
     base::MutexLock lock(mutex_);
     const Clock::time_point now = options_.now();
+    // A controller that was away itself (stopped, or waiting for a slow disk) has heard nobody;
+    // whoever it waits for gets the whole time anew.
+    if (now - std::exchange(last_tick_, now) > options_.longest_pause) listening_since_ = now;
+    const auto waited = [now, listening = listening_since_](Clock::time_point since) {
+      return now - std::max(since, listening);
+    };
     while (!state_.processes_by_age.empty()) {
       Process& oldest = *state_.processes_by_age.front();
-      if (now - oldest.seen <= options_.agent_timeout) break;
+      if (waited(oldest.seen) <= options_.agent_timeout) break;
       SetDown(oldest);
     }
     ForgetStrangers();
     while (!pending_.empty() &&
-           now - pending_.front()->pending_since > options_.partition_timeout) {
+           waited(pending_.front()->pending_since) > options_.partition_timeout) {
       SetState(*pending_.front(), vipuuser::PS_ERROR, Trouble::kTimeout,
                absl::StrCat("Not configured within ", options_.partition_timeout.count(), " s."));
     }

@@ -72,8 +72,10 @@ using IsCancelled = std::function<bool()>;
 struct ControllerOptions {
   std::chrono::milliseconds agent_poll_interval{1000};  // between heartbeats of an agent
   std::chrono::milliseconds agent_timeout{
-      5000};                                    // without a heartbeat for so long an agent is Down
-  std::chrono::seconds partition_timeout{300};  // PENDING for longer becomes ERROR
+      5000};  // without a heartbeat for so long an agent is Down
+  std::chrono::milliseconds longest_pause{1000};    // between two Ticks; after a longer one, the
+                                                    // controller's own, all timeouts start anew
+  std::chrono::seconds partition_timeout{300};      // PENDING for longer becomes ERROR
   std::chrono::milliseconds provisioning_delay{0};  // PENDING for at least so long
   std::chrono::seconds removed_status_kept{60};     // REMOVED is answered for so long
   // Machines whose management address is on one of these network interfaces become agents when they
@@ -153,19 +155,24 @@ class Controller {
   // In the allocation named, else in the first by id that the caller may use and that has room.
   absl::StatusOr<std::string> CreatePartition(const vipuuser::CreatePartitionRequest& request,
                                               const Caller& caller);
-  // What is unset stays as it is: size, place, and the flags; the rest takes its default anew.
+  // The following calls about one partition are refused as `check` says. What is unset in an update
+  // stays as it is: size, place, and the flags; the rest takes its default anew.
   absl::Status UpdatePartition(const vipuuser::UpdatePartitionRequest& request,
-                               const Caller& caller);
-  absl::Status ResetPartition(const std::string& id, const std::string& user);
-  absl::Status RemovePartition(const std::string& id, const std::string& user);
+                               const Caller& caller, const PartitionCheck& check = {});
+  absl::Status ResetPartition(const std::string& id, const std::string& user,
+                              const PartitionCheck& check = {});
+  absl::Status RemovePartition(const std::string& id, const std::string& user,
+                               const PartitionCheck& check = {});
   std::vector<vipuuser::Partition> ListPartitions(bool with_devices = false);
-  absl::StatusOr<vipuuser::Partition> GetPartition(const std::string& id);
-  // What permissions depend on, also while GetPartitionStatus answers REMOVED.
-  absl::StatusOr<PartitionAccess> AccessOf(const std::string& partition_id);
-  absl::StatusOr<vipuuser::PartitionStatus> GetPartitionStatus(const std::string& id);
+  absl::StatusOr<vipuuser::Partition> GetPartition(const std::string& id,
+                                                   const PartitionCheck& check = {});
+  // Of one that was removed, REMOVED for a while, to those who might ask for it before.
+  absl::StatusOr<vipuuser::PartitionStatus> GetPartitionStatus(const std::string& id,
+                                                               const PartitionCheck& check = {});
   // `gcd` unset: the only one.
   absl::StatusOr<vipuuser::PartitionConfig> GetPartitionConfig(const std::string& id,
-                                                               std::optional<uint32_t> gcd);
+                                                               std::optional<uint32_t> gcd,
+                                                               const PartitionCheck& check = {});
   // How many of the size could be created in allocations that the caller may use.
   absl::StatusOr<uint32_t> AvailablePartitions(uint32_t size, const Caller& caller);
   // Of the machines of allocations that the caller may use; those that do not answer are left out.
@@ -219,6 +226,8 @@ class Controller {
   absl::StatusOr<Allocation*> FindAllocation(const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Partition*> FindPartition(const std::string& id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Partition*> FindPartition(const std::string& id, const PartitionCheck& check)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckAddressFree(const std::string& host, uint32_t port)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -330,6 +339,8 @@ class Controller {
   const ControllerOptions options_;
   const std::string boot_id_;
   const Clock::time_point started_;
+  Clock::time_point last_tick_ ABSL_GUARDED_BY(mutex_);
+  Clock::time_point listening_since_ ABSL_GUARDED_BY(mutex_);  // without a pause of our own
   std::unique_ptr<Users> users_;  // has a lock of its own, which is taken after this one
   base::Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_);

@@ -141,22 +141,25 @@ class ControllerTest : public testing::Test {
       ASSERT_TRUE(CreateAgent(absl::StrCat("ag", i), Host(i)).ok());
   }
   static vipuadmin::Cluster ClusterOf(const std::string& id, int first, int count,
-                                      uint32_t ilds = 1, const std::string& topology = "") {
+                                      uint32_t ilds = 1, const std::string& topology = "",
+                                      const std::string& cluster_topology = "") {
     vipuadmin::Cluster cluster;
     cluster.set_id(id);
     for (int i = first; i < first + count; ++i) cluster.add_agent_ids(absl::StrCat("ag", i));
     cluster.set_num_ipulinkdomains(ilds);
     cluster.set_topology(topology);
+    cluster.set_cluster_topology(cluster_topology);
     return cluster;
   }
   absl::Status CreateCluster(const vipuadmin::Cluster& cluster) {
     return controller_->CreateCluster(cluster, "root");
   }
   // Machines, agents and a cluster of all of them, registered by one process.
-  void CreatePod(int machines, uint32_t ilds = 1, const std::string& topology = "") {
+  void CreatePod(int machines, uint32_t ilds = 1, const std::string& topology = "",
+                 const std::string& cluster_topology = "") {
     Register(0, machines);
     CreateAgents(0, machines);
-    ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, machines, ilds, topology)).ok());
+    ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, machines, ilds, topology, cluster_topology)).ok());
     gateway_.ConfirmAll();
   }
 
@@ -211,6 +214,11 @@ class ControllerTest : public testing::Test {
     return texts;
   }
   void Advance(std::chrono::milliseconds time) {
+    constexpr std::chrono::milliseconds kTick(250);
+    for (; time > kTick; time -= kTick) {
+      now_ += kTick;
+      controller_->Tick();
+    }
     now_ += time;
     controller_->Tick();
   }

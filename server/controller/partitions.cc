@@ -44,6 +44,13 @@ PartitionAccess AccessTo(const Partition& partition) {
 
 }  // namespace
 
+absl::StatusOr<Partition*> Controller::FindPartition(const std::string& id,
+                                                     const PartitionCheck& check) {
+  VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id));
+  if (check) VPOD_RETURN_IF_ERROR(check(AccessTo(*partition)));
+  return partition;
+}
+
 void Controller::RaiseGeneration(store::StoredPartition& partition) {
   partition.set_generation(++generation_);
   partition.set_config_generation(generation_);
@@ -58,7 +65,8 @@ absl::Status Controller::PlanIn(const Allocation& allocation, store::StoredParti
       .id = cluster.id(),
       .ipus_per_ild = allocation.cluster->ipus_per_ild(),
       .is_torus = cluster.topology() == "torus",
-      .has_gw_links = cluster.cluster_topology() != "none" || cluster.num_ipulinkdomains() == 1};
+      .has_gw_links = cluster.cluster_topology() != "none" || cluster.num_ipulinkdomains() == 1,
+      .looped_ilds = cluster.cluster_topology() == "looped" ? cluster.num_ipulinkdomains() : 0};
   VPOD_RETURN_IF_ERROR(CompleteRequirements(facts, r));
   r.set_cluster_id(cluster.id());
   r.set_allocation_id(allocation.id);
@@ -163,11 +171,11 @@ absl::StatusOr<std::string> Controller::CreatePartition(
 }
 
 absl::Status Controller::UpdatePartition(const vipuuser::UpdatePartitionRequest& request,
-                                         const Caller& caller) {
+                                         const Caller& caller, const PartitionCheck& check) {
   const std::string& id = request.requirements().id();
   {
     base::MutexLock lock(mutex_);
-    VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id));
+    VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id, check));
     store::StoredPartition next = partition->stored;
     *next.mutable_requirements() = request.requirements();
     KeepUnset(partition->stored, next);
@@ -198,20 +206,22 @@ absl::Status Controller::Renew(Partition& partition, const std::string& user,
   return absl::OkStatus();
 }
 
-absl::Status Controller::ResetPartition(const std::string& id, const std::string& user) {
+absl::Status Controller::ResetPartition(const std::string& id, const std::string& user,
+                                        const PartitionCheck& check) {
   {
     base::MutexLock lock(mutex_);
-    VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id));
+    VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id, check));
     VPOD_RETURN_IF_ERROR(Renew(*partition, user, "reset"));
   }
   Reconcile();
   return absl::OkStatus();
 }
 
-absl::Status Controller::RemovePartition(const std::string& id, const std::string& user) {
+absl::Status Controller::RemovePartition(const std::string& id, const std::string& user,
+                                         const PartitionCheck& check) {
   {
     base::MutexLock lock(mutex_);
-    VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id));
+    VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id, check));
     VPOD_RETURN_IF_ERROR(Commit({{"partition", id, std::nullopt}}, ObjectOf(id), user, "removed"));
     vipuuser::PartitionStatus status = DescribePartition(*partition).status();
     status.set_state(vipuuser::PS_REMOVED);
@@ -299,34 +309,31 @@ std::vector<vipuuser::Partition> Controller::ListPartitions(bool with_devices) {
   return result;
 }
 
-absl::StatusOr<vipuuser::Partition> Controller::GetPartition(const std::string& id) {
+absl::StatusOr<vipuuser::Partition> Controller::GetPartition(const std::string& id,
+                                                             const PartitionCheck& check) {
   base::MutexLock lock(mutex_);
-  VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(id));
+  VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(id, check));
   vipuuser::Partition result = DescribePartition(*partition);
   AddDevices(*partition, result);
   return result;
 }
 
-absl::StatusOr<PartitionAccess> Controller::AccessOf(const std::string& partition_id) {
-  base::MutexLock lock(mutex_);
-  const auto removed = removed_.find(partition_id);
-  if (removed != removed_.end()) return removed->second.access;
-  VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(partition_id));
-  return AccessTo(*partition);
-}
-
-absl::StatusOr<vipuuser::PartitionStatus> Controller::GetPartitionStatus(const std::string& id) {
+absl::StatusOr<vipuuser::PartitionStatus> Controller::GetPartitionStatus(
+    const std::string& id, const PartitionCheck& check) {
   base::MutexLock lock(mutex_);
   const auto removed = removed_.find(id);
-  if (removed != removed_.end()) return removed->second.status;
-  VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(id));
+  if (removed != removed_.end()) {
+    if (check) VPOD_RETURN_IF_ERROR(check(removed->second.access));
+    return removed->second.status;
+  }
+  VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(id, check));
   return DescribePartition(*partition).status();
 }
 
 absl::StatusOr<vipuuser::PartitionConfig> Controller::GetPartitionConfig(
-    const std::string& id, std::optional<uint32_t> gcd) {
+    const std::string& id, std::optional<uint32_t> gcd, const PartitionCheck& check) {
   base::MutexLock lock(mutex_);
-  VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(id));
+  VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(id, check));
   const uint32_t gcds = partition->stored.requirements().num_gcds();
   if (!gcd.has_value() && gcds > 1) {
     return absl::InvalidArgumentError(

@@ -84,7 +84,7 @@ TEST_F(PartitionsTest, DefaultsAreFilledIn) {
 }
 
 TEST_F(PartitionsTest, SeveralDomainsNeedAGcdEach) {
-  CreatePod(2, /*ilds=*/2);
+  CreatePod(2, /*ilds=*/2, "", "looped");
   vipuuser::PartitionRequirements wanted = Wanted("pa1x2", 8);
   wanted.set_num_gcds(1);
   EXPECT_EQ(Text(Create(wanted)),
@@ -163,6 +163,26 @@ TEST_F(PartitionsTest, RingRoutingNeedsWholeDomainsOfATorus) {
   wanted.set_ipu_link_routing("btnc");
   wanted.set_gw_link_routing("star");
   EXPECT_EQ(Text(Create(wanted)), "INVALID_ARGUMENT: GW routing 'star' is none of default, ring.");
+}
+
+TEST_F(PartitionsTest, GwRingNeedsAllDomainsOfALoop) {
+  constexpr char kText[] =
+      "INVALID_ARGUMENT: GW routing RING needs all IPU-Link domains of a looped cluster.";
+  CreatePod(4, /*ilds=*/4, "", "looped");
+  vipuuser::PartitionRequirements wanted = Wanted("p", 8);
+  wanted.set_gw_link_routing("ring");
+  EXPECT_EQ(Text(Create(wanted)), kText);
+  wanted.set_size(16);
+  EXPECT_TRUE(Create(wanted).ok());
+  ASSERT_TRUE(Remove("p").ok());
+  wanted.set_size(4);  // without GW-Links it says nothing
+  EXPECT_TRUE(Create(wanted).ok());
+  CreateAgents(4, 2);
+  ASSERT_TRUE(CreateCluster(ClusterOf("mesh", 4, 2, /*ilds=*/2, "", "mesh")).ok());
+  wanted = Wanted("q", 8);
+  wanted.set_cluster_id("mesh");
+  wanted.set_gw_link_routing("ring");
+  EXPECT_EQ(Text(Create(wanted)), kText);
 }
 
 // domain size, configuration, topology, gateway mode, instance size
@@ -317,25 +337,55 @@ TEST_F(PartitionsTest, RemovedStatusIsAnsweredForAMinute) {
   EXPECT_EQ(Text(Reset("p1")), "NOT_FOUND: Partition p1 does not exist.");
 }
 
+// Writes down what it is asked about, and allows it or not.
+class Asked {
+ public:
+  PartitionCheck Check(bool allowed) {
+    return [this, allowed](const PartitionAccess& access) {
+      accesses.push_back(access);
+      return allowed ? absl::OkStatus() : absl::PermissionDeniedError("no");
+    };
+  }
+  std::vector<PartitionAccess> accesses;
+};
+
 TEST_F(PartitionsTest, RemovedPartitionIsStillItsOwners) {
   CreatePod(1);
   vipuuser::PartitionRequirements wanted = Wanted("p1", 4);
   wanted.set_shared(true);
   CreateActive(wanted);
   ASSERT_TRUE(Remove("p1").ok());
-  const auto access = controller_->AccessOf("p1");
-  ASSERT_TRUE(access.ok()) << access.status();
-  EXPECT_EQ(access->id, "p1");
-  EXPECT_EQ(access->allocation_id, "c1");
-  EXPECT_EQ(access->created_by, "alice");
-  EXPECT_TRUE(access->shared);
+  Asked asked;
+  EXPECT_EQ(Text(controller_->GetPartitionStatus("p1", asked.Check(false)).status()),
+            "PERMISSION_DENIED: no");
+  ASSERT_EQ(asked.accesses.size(), 1u);
+  EXPECT_EQ(asked.accesses[0].id, "p1");
+  EXPECT_EQ(asked.accesses[0].allocation_id, "c1");
+  EXPECT_EQ(asked.accesses[0].created_by, "alice");
+  EXPECT_TRUE(asked.accesses[0].shared);
   vipuuser::CreatePartitionRequest again;
   *again.mutable_requirements() = Wanted("p1", 4);
   ASSERT_TRUE(controller_->CreatePartition(again, Anyone("bob")).ok());
-  EXPECT_EQ(controller_->AccessOf("p1")->created_by, "bob");
-  ASSERT_TRUE(Remove("p1").ok());
-  Advance(std::chrono::seconds(61));
-  EXPECT_TRUE(absl::IsNotFound(controller_->AccessOf("p1").status()));
+  ASSERT_TRUE(controller_->GetPartitionStatus("p1", asked.Check(true)).ok());
+  EXPECT_EQ(asked.accesses[1].created_by, "bob");
+}
+
+TEST_F(PartitionsTest, ACallThatIsRefusedChangesNothing) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  const std::string before = Get("p1").DebugString();
+  Asked asked;
+  const PartitionCheck no = asked.Check(false);
+  vipuuser::UpdatePartitionRequest update;
+  *update.mutable_requirements() = Wanted("p1", 2);
+  for (const absl::Status& status :
+       {controller_->UpdatePartition(update, Anyone(), no),
+        controller_->ResetPartition("p1", "", no), controller_->RemovePartition("p1", "", no),
+        controller_->GetPartition("p1", no).status(),
+        controller_->GetPartitionConfig("p1", 0, no).status()})
+    EXPECT_EQ(Text(status), "PERMISSION_DENIED: no");
+  EXPECT_EQ(asked.accesses.size(), 5u);
+  EXPECT_EQ(Get("p1").DebugString(), before);
 }
 
 TEST_F(PartitionsTest, ListNamesDevicesOnRequest) {

@@ -2,6 +2,7 @@
 // server/rpc/call_guard.h and, where a rule speaks of a partition, by the user service.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -52,6 +53,10 @@ struct PartitionAccess {
   std::string created_by;
   bool shared = false;
 };
+
+// Whether a call may be made for a partition; the controller asks it under the lock under which the
+// call is then carried out. Empty: it may.
+using PartitionCheck = std::function<absl::Status(const PartitionAccess&)>;
 
 // Whether a user may make the call at all; rules about a partition are for the next function.
 // PermissionDenied: "User <u> may not <words>."

@@ -58,6 +58,16 @@ bool IsRefused(const Partition& partition) {
   return partition.state == vipuuser::PS_ERROR && partition.trouble == Trouble::kRefused;
 }
 
+// How GW-Links join the ILDs of a partition. Those of a looped cluster close to a ring only for one
+// that has all of them and is routed round it; two ILDs have both cables of the loop in any case.
+std::string GwTopologyOf(const Partition& partition) {
+  const vipuuser::PartitionRequirements& r = partition.stored.requirements();
+  const store::StoredCluster& cluster = partition.cluster->stored;
+  if (cluster.cluster_topology() != "looped") return cluster.cluster_topology();
+  const bool whole = r.num_ilds() == cluster.num_ipulinkdomains();
+  return whole && (r.num_ilds() == 2 || r.gw_link_routing() == "RING") ? "looped" : "mesh";
+}
+
 }  // namespace
 
 // --- States ---
@@ -175,7 +185,7 @@ void Controller::Describe(const Partition& partition, vipuagent::AgentPartition&
   spec.set_sync_type(r.sync_type());
   spec.set_ild_routing(r.ipu_link_routing());
   spec.set_gw_routing(r.gw_link_routing());
-  spec.set_cluster_topology(partition.cluster->stored.cluster_topology());
+  spec.set_cluster_topology(GwTopologyOf(partition));
   spec.set_owner(partition.stored.created_by());
   spec.set_shared(r.shared());
   spec.set_fabric_key(partition.stored.fabric_key());

@@ -223,11 +223,22 @@ TEST_F(ReconcileTest, OtherPartitionsDoNotNoticeASilentAgent) {
   gateway_.ConfirmAll();
   CreateActive(Wanted("p1", 4));
   CreateActive(Wanted("p2", 4));
-  now_ += seconds(4);
+  Advance(seconds(4));
   Register(0, 1, "process-1");
   Advance(seconds(2));
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   EXPECT_EQ(StateOf("p2"), vipuuser::PS_ERROR);
+}
+
+// A relocatable partition would move, and one without auto-reset stay in ERROR.
+TEST_F(ReconcileTest, APauseOfTheControllerIsNotTheDeathOfItsAgents) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  now_ += seconds(3600);
+  Advance(seconds(5));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  Advance(milliseconds(1));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
 }
 
 TEST_F(ReconcileTest, WithoutAutoResetTheErrorStaysUntilAReset) {
@@ -312,7 +323,7 @@ TEST_F(ReconcileTest, PendingForTooLongIsAnErrorUntilTheAgentConfirms) {
 }
 
 TEST_F(ReconcileTest, RestartOnTheSameStoreKeepsEverything) {
-  CreatePod(2, /*ilds=*/2, "torus");
+  CreatePod(2, /*ilds=*/2, "torus", "looped");
   vipuuser::PartitionRequirements wanted = Wanted("p1", 8);
   wanted.set_num_replicas(4);
   wanted.set_gw_link_routing("ring");
@@ -329,6 +340,22 @@ TEST_F(ReconcileTest, RestartOnTheSameStoreKeepsEverything) {
   Register(0, 2);
   gateway_.ConfirmAll();
   EXPECT_EQ(Get("p1").DebugString(), before.DebugString());
+}
+
+TEST_F(ReconcileTest, APartitionHasTheLoopOnlyWhenItIsLedRoundIt) {
+  CreatePod(4, /*ilds=*/4, "", "looped");
+  const auto topology = [this](uint32_t size, const std::string& gw_routing) {
+    vipuuser::PartitionRequirements wanted = Wanted("p", size);
+    wanted.set_gw_link_routing(gw_routing);
+    EXPECT_TRUE(Create(wanted).ok());
+    const std::string told = gateway_.Answer().request.partitions(0).cluster_topology();
+    EXPECT_TRUE(Remove("p").ok());
+    gateway_.ConfirmAll();
+    return told;
+  };
+  EXPECT_EQ(topology(8, ""), "mesh");  // two racks of four: the cables to the others are not its
+  EXPECT_EQ(topology(16, ""), "mesh");
+  EXPECT_EQ(topology(16, "ring"), "looped");
 }
 
 TEST_F(ReconcileTest, RemovalsSurviveARestart) {

@@ -312,7 +312,7 @@ TEST_F(RegistryTest, RelocatablePartitionLeavesALostAgent) {
   CreateActive(Wanted("p2", 1));
   ASSERT_TRUE(Remove("p2").ok());
   gateway_.ConfirmAll();
-  now_ += seconds(3);
+  Advance(seconds(3));
   Register(1, 1, "process-2");
   Advance(seconds(3));
   gateway_.ConfirmAll();
@@ -468,7 +468,7 @@ TEST_F(RegistryTest, RestartedControllerWaitsForAllMachinesOfAPartition) {
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   Start();
   Register(0, 1, "process-1");
-  now_ += seconds(3);
+  Advance(seconds(3));
   Register(0, 1, "process-1");
   Advance(seconds(3));
   EXPECT_EQ(gateway_.Answer().request.partitions_size(), 0);  // not for ever

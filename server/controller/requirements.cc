@@ -97,6 +97,9 @@ absl::Status CompleteRouting(const ClusterFacts& cluster, vipuuser::PartitionReq
   const std::string gw = CanonicalRouting(r.gw_link_routing());
   if (!gw.empty() && gw != "DEFAULT" && gw != "RING")
     return Invalid("GW routing '", r.gw_link_routing(), "' is none of default, ring.");
+  // Within one ILD it says nothing.
+  if (gw == "RING" && r.num_ilds() > 1 && r.num_ilds() != cluster.looped_ilds)
+    return Invalid("GW routing RING needs all IPU-Link domains of a looped cluster.");
   r.set_gw_link_routing(gw.empty() ? "DEFAULT" : gw);
   return absl::OkStatus();
 }

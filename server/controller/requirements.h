@@ -16,6 +16,7 @@ struct ClusterFacts {
   uint32_t ipus_per_ild = 0;
   bool is_torus = false;
   bool has_gw_links = false;
+  uint32_t looped_ilds = 0;  // all ILDs of the cluster, when GW-Links close them to a ring
 };
 
 // Checks the requirements against a cluster and fills in every default but allocation and cluster.

@@ -8,6 +8,7 @@ namespace {
 
 using base::ToGrpc;
 using controller::Caller;
+using controller::PartitionCheck;
 using grpc::ServerContext;
 using grpc::Status;
 
@@ -69,20 +70,21 @@ class UserService : public vipuuser::VipuUser::Service {
   }
   Status GetPartition(ServerContext* context, const vipuuser::GetPartitionRequest* request,
                       vipuuser::GetPartitionReply* reply) override {
-    return OnPartition(*context, *request, [&](const std::string& id, const Caller& caller) {
-      return Answer(controller_.GetPartition(id), [&](vipuuser::Partition partition) {
-        HideKeys(caller, partition);
-        *reply->mutable_partition() = std::move(partition);
-      });
+    return OnPartition(*context, *request, [&](const Caller& caller, const PartitionCheck& check) {
+      return Answer(controller_.GetPartition(request->partition_id(), check),
+                    [&](vipuuser::Partition partition) {
+                      HideKeys(caller, partition);
+                      *reply->mutable_partition() = std::move(partition);
+                    });
     });
   }
   Status GetPartitionStatus(ServerContext* context,
                             const vipuuser::GetPartitionStatusRequest* request,
                             vipuuser::GetPartitionStatusReply* reply) override {
-    return OnPartition(*context, *request, [&](const std::string& id, const Caller&) {
-      return Answer(controller_.GetPartitionStatus(id), [&](vipuuser::PartitionStatus status) {
-        *reply->mutable_status() = std::move(status);
-      });
+    return OnPartition(*context, *request, [&](const Caller&, const PartitionCheck& check) {
+      return Answer(
+          controller_.GetPartitionStatus(request->partition_id(), check),
+          [&](vipuuser::PartitionStatus status) { *reply->mutable_status() = std::move(status); });
     });
   }
   Status GetPartitionIpuofConfig(ServerContext* context,
@@ -90,10 +92,11 @@ class UserService : public vipuuser::VipuUser::Service {
                                  vipuuser::GetPartitionIpuofConfigReply* reply) override {
     std::optional<uint32_t> gcd;
     if (request->has_gcd_id()) gcd = request->gcd_id().id();
-    return OnPartition(*context, *request, [&](const std::string& id, const Caller&) {
-      return Answer(controller_.GetPartitionConfig(id, gcd), [&](vipuuser::PartitionConfig config) {
-        *reply->mutable_ipuof_config() = std::move(config);
-      });
+    return OnPartition(*context, *request, [&](const Caller&, const PartitionCheck& check) {
+      return Answer(controller_.GetPartitionConfig(request->partition_id(), gcd, check),
+                    [&](vipuuser::PartitionConfig config) {
+                      *reply->mutable_ipuof_config() = std::move(config);
+                    });
     });
   }
   Status GetAvailableNumPartitions(ServerContext* context,
@@ -113,20 +116,20 @@ class UserService : public vipuuser::VipuUser::Service {
   }
   Status ResetPartition(ServerContext* context, const vipuuser::ResetPartitionRequest* request,
                         vipuuser::ResetPartitionReply*) override {
-    return OnPartition(*context, *request, [&](const std::string& id, const Caller& caller) {
-      return ToGrpc(controller_.ResetPartition(id, caller.user_id));
+    return OnPartition(*context, *request, [&](const Caller& caller, const PartitionCheck& check) {
+      return ToGrpc(controller_.ResetPartition(request->partition_id(), caller.user_id, check));
     });
   }
   Status RemovePartition(ServerContext* context, const vipuuser::RemovePartitionRequest* request,
                          vipuuser::RemovePartitionReply*) override {
-    return OnPartition(*context, *request, [&](const std::string& id, const Caller& caller) {
-      return ToGrpc(controller_.RemovePartition(id, caller.user_id));
+    return OnPartition(*context, *request, [&](const Caller& caller, const PartitionCheck& check) {
+      return ToGrpc(controller_.RemovePartition(request->partition_id(), caller.user_id, check));
     });
   }
   Status UpdatePartition(ServerContext* context, const vipuuser::UpdatePartitionRequest* request,
                          vipuuser::UpdatePartitionReply*) override {
-    return OnPartition(*context, *request, [&](const std::string&, const Caller& caller) {
-      return ToGrpc(controller_.UpdatePartition(*request, caller));
+    return OnPartition(*context, *request, [&](const Caller& caller, const PartitionCheck& check) {
+      return ToGrpc(controller_.UpdatePartition(*request, caller, check));
     });
   }
 
@@ -136,24 +139,14 @@ class UserService : public vipuuser::VipuUser::Service {
     return callers_.Check(MethodOf<Request>(), caller, partition);
   }
 
-  // Makes a call about one partition when the caller may; the partition is the one that the request
-  // names. What is not there is for the call to say.
+  // Makes a call about one partition, which is to ask whether the caller may make it.
   template <class Request, class Call>
-  Status OnPartition(const ServerContext& context, const Request& request, const Call& call) {
-    std::string id;
-    if constexpr (requires { request.partition_id(); }) {
-      id = request.partition_id();
-    } else {
-      id = request.requirements().id();
-    }
+  Status OnPartition(const ServerContext& context, const Request&, const Call& call) {
     const auto caller = callers_.Of(context);
     if (!caller.ok()) return ToGrpc(caller.status());
-    const auto partition = controller_.AccessOf(id);
-    if (partition.ok()) {
-      const absl::Status allowed = Check<Request>(*caller, *partition);
-      if (!allowed.ok()) return ToGrpc(allowed);
-    }
-    return call(id, *caller);
+    return call(*caller, [&](const controller::PartitionAccess& partition) {
+      return Check<Request>(*caller, partition);
+    });
   }
 
   // The keys of devices are for those who may use them.
