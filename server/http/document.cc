@@ -28,18 +28,6 @@ owner) are empty for a free IPU. Counters start at zero with their daemon, those
 is written by `bazel run //server/http:document`.
 )";
 
-absl::string_view KindText(Kind kind) {
-  switch (kind) {
-    case Kind::kGauge:
-      return "gauge";
-    case Kind::kCounter:
-      return "counter";
-    case Kind::kHistogram:
-      return "histogram";
-  }
-  return "";
-}
-
 void AppendTable(absl::string_view title, absl::Span<const Family* const> families,
                  std::string& text) {
   absl::StrAppend(&text, "\n## ", title,

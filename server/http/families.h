@@ -30,8 +30,7 @@ inline constexpr Family kPartitionSize{"vipu_partition_size_ipus", Kind::kGauge,
                                        "IPUs of the partition; user is its owner."};
 inline constexpr Family kIpus{
     "vipu_ipus", Kind::kGauge, "cluster,allocation,use",
-    "IPUs by use: free, used (in a partition) or error (they failed, or their agent is not Up). An "
-    "IPU in several allocations counts in each."};
+    "IPUs by use: free, used (in a partition) or error (they failed, or their agent is not Up)."};
 inline constexpr Family kClusterTestPassed{
     "vipu_cluster_test_passed", Kind::kGauge, "cluster,test",
     "What passed when 'test cluster' last ran the test; absent when it did not since the start."};

@@ -39,6 +39,8 @@ void AppendEscaped(absl::string_view value, std::string& text) {
   }
 }
 
+}  // namespace
+
 absl::string_view KindText(Kind kind) {
   switch (kind) {
     case Kind::kGauge:
@@ -50,8 +52,6 @@ absl::string_view KindText(Kind kind) {
   }
   return "";
 }
-
-}  // namespace
 
 void Histogram::Observe(double seconds) {
   counts[static_cast<size_t>(std::lower_bound(kBounds.begin(), kBounds.end(), seconds) -

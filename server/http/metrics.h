@@ -19,6 +19,8 @@
 namespace vpod::http {
 
 enum class Kind { kGauge, kCounter, kHistogram };
+// "gauge", "counter", "histogram"
+absl::string_view KindText(Kind kind);
 
 // What a family is, said once: exporters write it and the documentation lists it.
 struct Family {
