@@ -106,9 +106,12 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
 
   // Before the agent that uses it, and after whatever may call it.
   rpc::GrpcPeerGateway peers(tls);
+  // Where nothing may go to other hosts in clear, nothing comes from them either.
+  const std::string fabric_host =
+      options.agent.require_encrypted_fabric ? "127.0.0.1" : HostOf(listen);
   VPOD_ASSIGN_OR_RETURN(auto transport,
                         fabric::CreateUcxTransport(
-                            {.host = HostOf(listen), .tcp_only = options.agent.transport == "tcp"},
+                            {.host = fabric_host, .tcp_only = options.agent.transport == "tcp"},
                             [agent = agent.get()](absl::string_view header, size_t bytes) {
                               return agent->OnFabricMessage(header, bytes);
                             }));

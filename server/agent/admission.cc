@@ -13,6 +13,11 @@ absl::string_view HostOf(absl::string_view endpoint) {
 
 }  // namespace
 
+bool StaysOnHost(absl::string_view peer_endpoint, absl::string_view endpoint) {
+  const absl::string_view host = HostOf(peer_endpoint);
+  return host == HostOf(endpoint) || absl::StartsWith(host, "127.") || host == "localhost";
+}
+
 absl::Status Admit(const vipuagent::AgentPartition& partition, absl::string_view fabric_key,
                    bool require_encrypted_fabric, absl::string_view endpoint) {
   if (partition.fabric_key().empty()) {
@@ -27,8 +32,7 @@ absl::Status Admit(const vipuagent::AgentPartition& partition, absl::string_view
   }
   if (!require_encrypted_fabric) return absl::OkStatus();
   for (const vipuagent::Peer& peer : partition.peers()) {
-    const absl::string_view host = HostOf(peer.endpoint());
-    if (host == HostOf(endpoint) || absl::StartsWith(host, "127.") || host == "localhost") continue;
+    if (StaysOnHost(peer.endpoint(), endpoint)) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("partition ", partition.id(), " has IPUs on ", peer.endpoint(),
                      " too, and tensors would travel there in clear; this agent runs with "

@@ -15,4 +15,7 @@ namespace vpod::agent {
 absl::Status Admit(const vipuagent::AgentPartition& partition, absl::string_view fabric_key,
                    bool require_encrypted_fabric, absl::string_view endpoint);
 
+// Whether what `endpoint`, this process, sends to an agent stays on its host.
+bool StaysOnHost(absl::string_view peer_endpoint, absl::string_view endpoint);
+
 }  // namespace vpod::agent

@@ -9,6 +9,7 @@
 #include "device/base/pattern.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
+#include "server/agent/admission.h"
 #include "server/agent/agent_state.h"
 
 namespace vpod::agent {
@@ -123,6 +124,11 @@ absl::StatusOr<bool> Agent::Transfer(const vipuagent::TestLinkRequest& request,
   const std::string digest = DigestOf(*data);
   if (!machines_[machine]->links().Send(port, BytesIn(*data))) return false;
   if (question.host() == kSwitch) return DigestOf(*data) == digest;
+  if (options_.require_encrypted_fabric && !answer.fabric_address().empty() &&
+      !StaysOnHost(request.peer_endpoint(), endpoint_)) {
+    return absl::FailedPreconditionError(
+        "it would go to another host in clear; this agent runs with --require-encrypted-fabric");
+  }
   VPOD_RETURN_IF_ERROR(SendArrival(answer, data));
   question.clear_bytes();
   question.set_arrival(answer.arrival());
