@@ -235,6 +235,7 @@ TEST_F(ReconcileTest, APauseOfTheControllerIsNotTheDeathOfItsAgents) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
   now_ += seconds(3600);
+  controller_->Tick();
   Advance(seconds(5));
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   Advance(milliseconds(1));
