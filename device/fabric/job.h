@@ -107,6 +107,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   const std::string& id() const { return id_; }
   const JobShape& shape() const { return shape_; }
+  bool spans_processes() const { return role_ != Role::kLocal; }
 
   // Adds a part. When it contradicts those already there the whole job fails, and the error says
   // how.

@@ -250,6 +250,7 @@ class Agent {
   // The lease and what is loaded on it, which stays while the caller holds it.
   absl::StatusOr<std::pair<LeasePtr, std::shared_ptr<Loaded>>> FindLoaded(
       absl::string_view lease_id);
+  static absl::Status MayLoad(const LeasePtr& lease);
   absl::StatusOr<LeasePtr> FindForLoad(absl::string_view lease_id);
   uint32_t DomainIpus(const Lease& lease);
   std::shared_ptr<Loaded> LoadedOn(const Lease& lease);

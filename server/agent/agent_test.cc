@@ -1,13 +1,18 @@
 #include "server/agent/agent.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 
 #include <condition_variable>
 #include <optional>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "device/program/executable.h"
+#include "server/agent/local_door.h"
 
 namespace vpod::agent {
 namespace {
@@ -434,6 +439,53 @@ TEST_F(AgentTest, AbsurdJobsAreRefused) {
             "and no more "
             "instances than replicas");
   EXPECT_EQ(Attached(), 0);
+}
+
+// Stands for the processes of other machines; nobody calls it at a job's home.
+class NoPeers : public PeerGateway {
+ public:
+  std::shared_ptr<HomeStream> JoinJob(const std::string&, HomeStreamEvents) override {
+    return nullptr;
+  }
+};
+
+// An agent that is the home of partition "p", whose second machine is another process's.
+class HomeTest : public AgentTest {
+ protected:
+  HomeTest() {
+    agent_->SetEndpoint("home:1");
+    agent_->SetPeers(&peers_, nullptr);
+    vipuagent::ConfigureRequest request;
+    request.set_complete(true);
+    vipuagent::AgentPartition* partition = request.add_partitions();
+    partition->set_id("p");
+    partition->set_generation(1);
+    partition->set_fabric_key(kKey);
+    for (const char* endpoint : {"home:1", "away:1"})
+      partition->add_peers()->set_endpoint(endpoint);
+    vipuagent::Gcd* gcd = partition->add_gcds();
+    *gcd->add_slices() = WholeMachine("127.10.0.1");
+    *gcd->add_slices() = WholeMachine("10.0.0.1");
+    gcd->mutable_slices(1)->set_endpoint("away:1");
+    EXPECT_TRUE(agent_->Configure(request).ok());
+  }
+
+  NoPeers peers_;
+};
+
+// The others would go on in the memory of what was loaded before.
+TEST_F(HomeTest, AJobThatSpansProcessesIsLoadedOnce) {
+  ipuof::v1::AttachOpen open = Open(14, 0, 1, 8);  // both machines
+  open.set_num_parts(2);
+  const std::string lease = MustAttach(open);
+  EXPECT_FALSE(agent_->Load(lease, "garbage").ok());
+  ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  const absl::Status again = agent_->Load(lease, SumExecutable()).status();
+  EXPECT_EQ(again.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(again.message(), "attach anew")) << again;
+  agent_->Release(lease, false);
+  const std::string alone = MustAttach(Open(0));
+  for (int load = 0; load < 2; ++load) EXPECT_TRUE(agent_->Load(alone, SumExecutable()).ok());
 }
 
 // As by vipu-agent@ADDRESS on hosts of one POD.

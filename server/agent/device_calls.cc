@@ -53,15 +53,24 @@ absl::Status Agent::ShareStreams(absl::string_view lease_id, base::UniqueFd segm
   return absl::OkStatus();
 }
 
-absl::StatusOr<Agent::LeasePtr> Agent::FindForLoad(absl::string_view lease_id) {
-  base::MutexLock lock(mutex_);
-  LeasePtr lease = FindLease(lease_id);
+absl::Status Agent::MayLoad(const LeasePtr& lease) {
   if (lease == nullptr || lease->releasing)
     return absl::NotFoundError("the lease does not exist or has ended");
   if (lease->open.reserve_only())
     return absl::FailedPreconditionError(
         "the lease only reserves the device; attach to it to load");
   if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
+  // The other processes map the memory of what is loaded first and would go on working on it.
+  if (lease->loaded != nullptr && lease->job->spans_processes())
+    return absl::FailedPreconditionError(
+        "the job spans agents, which share what is loaded first; attach anew to load another");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Agent::LeasePtr> Agent::FindForLoad(absl::string_view lease_id) {
+  base::MutexLock lock(mutex_);
+  LeasePtr lease = FindLease(lease_id);
+  VPOD_RETURN_IF_ERROR(MayLoad(lease));
   return lease;
 }
 
@@ -101,8 +110,7 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
   loaded->traffic = TrafficOfLease(*lease, *executable);
   {
     base::MutexLock lock(mutex_);
-    if (lease->releasing) return absl::NotFoundError("the lease has ended");
-    if (lease->running) return absl::FailedPreconditionError("a run is active on this lease");
+    VPOD_RETURN_IF_ERROR(MayLoad(lease));  // still
     lease->loaded.swap(loaded);
   }
   lease->job->Loaded(member.instance_index(), lease->open.part(), executable->hash());

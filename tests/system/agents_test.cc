@@ -106,6 +106,24 @@ TEST_P(AgentsTest, EveryCollectiveGivesTheBitsOfOneProcess) {
   EXPECT_EQ(Logged(pod, "which exchange by messages"), GetParam() == "tcp");
 }
 
+// On IPUs of two processes, by one client that stays attached.
+TEST_P(AgentsTest, ALinkTestGoesOnRoundAfterRound) {
+  TestPod pod(8, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
+  pod.CreatePartition("p8", 8);
+  const auto test =
+      pod.Start({"gc-iputraffictest", "--device0", "3", "--device1", "4", "-i", "2", "--forever"});
+  const std::string passed = "errors: 0\n";
+  const auto rounds = [&] {
+    const std::string out = test->Out();
+    int count = 0;
+    for (size_t at = 0; (at = out.find(passed, at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_TRUE(Within(std::chrono::seconds(60), [&] { return rounds() >= 3; })) << test->Err();
+  test->Signal(SIGINT);
+  EXPECT_EQ(test->Wait().code, 0);
+}
+
 TEST_P(AgentsTest, ALostAgentIsNamedAndTheOthersGoOn) {
   TestPod pod(16, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
   pod.CreatePartition("p8", 8);

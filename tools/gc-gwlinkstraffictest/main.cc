@@ -62,8 +62,9 @@ absl::StatusOr<std::vector<GwLinkResult>> Test(const Options& options) {
   attach.job.set_ipus_per_replica(per_replica);
   VPOD_ASSIGN_OR_RETURN(const auto device, ipuof::AttachDevice(partition, attach));
   VPOD_ASSIGN_OR_RETURN(
-      const LinkTraffic traffic,
-      RunBetweenInstances(*device, per_replica, partition.num_gcds, options.traffic));
+      const LinkTest test,
+      LoadBetweenInstances(*device, per_replica, partition.num_gcds, options.traffic));
+  VPOD_ASSIGN_OR_RETURN(const LinkTraffic traffic, test(/*round=*/0));
   VPOD_ASSIGN_OR_RETURN(const auto after, LinksOf(partition));
   return GwLinkResults(before, after,
                        MachinesOf(partition, per_replica, options.traffic.single_ipu), traffic);

@@ -54,13 +54,13 @@ absl::StatusOr<arch::IpuRange> GroupOf(const Options& options, uint32_t num_ipus
   return arch::IpuRange{a / size * size, size};
 }
 
-absl::StatusOr<LinkTraffic> RunOnce(session::Device& device, const Options& options,
-                                    const arch::IpuRange& group, uint32_t per_replica) {
+absl::StatusOr<LinkTest> Load(session::Device& device, const Options& options,
+                              const arch::IpuRange& group, uint32_t per_replica) {
   if (options.all_links)
-    return RunAllLinks(device, per_replica, device.local_replicas(), options.traffic);
-  if (options.single_ipu) return RunOwnTraffic(device, options.traffic);
-  return RunPairTraffic(device, group.count, options.device0.id - group.first,
-                        options.device1.id - group.first, options.traffic);
+    return LoadAllLinks(device, per_replica, device.local_replicas(), options.traffic);
+  if (options.single_ipu) return LoadOwnTraffic(device, options.traffic);
+  return LoadPairTraffic(device, group.count, options.device0.id - group.first,
+                         options.device1.id - group.first, options.traffic);
 }
 
 // Telemetry of the IPUs that take part.
@@ -97,10 +97,12 @@ absl::Status Test(const Options& options) {
   VPOD_ASSIGN_OR_RETURN(const auto device, ipuof::AttachDevice(partition, attach));
   if (options.verbosity > 0)
     std::fprintf(stderr, "%s: attached %s\n", kTool, device->name().c_str());
+  VPOD_ASSIGN_OR_RETURN(const LinkTest test, Load(*device, options, group, per_replica));
+  uint32_t round = 0;
   do {
     IpuTrafficReport report;
     VPOD_ASSIGN_OR_RETURN(const auto before, LinksOf(partition));
-    VPOD_ASSIGN_OR_RETURN(report.traffic, RunOnce(*device, options, group, per_replica));
+    VPOD_ASSIGN_OR_RETURN(report.traffic, test(round++));
     VPOD_ASSIGN_OR_RETURN(const auto after, LinksOf(partition));
     VPOD_ASSIGN_OR_RETURN(report.ipus, Look(options));
     report.wall = options.wall;

@@ -91,9 +91,11 @@ class Builder {
 
 constexpr int64_t kTransferWords = kTransferBytes / 4;
 
-std::string Pattern(uint64_t seed, size_t bytes = kTransferBytes) {
+// What a round sends from IPU `a` to `b`: what the round before left behind is none of it.
+std::string Pattern(uint32_t round, uint32_t a, uint32_t b, size_t bytes = kTransferBytes) {
   std::string pattern(bytes, '\0');
-  base::FillPattern({reinterpret_cast<std::byte*>(pattern.data()), bytes}, seed);
+  base::FillPattern({reinterpret_cast<std::byte*>(pattern.data()), bytes},
+                    (uint64_t{round} << 32) + a * 64 + b);
   return pattern;
 }
 
@@ -140,7 +142,9 @@ struct AllToAll {
   v1::ReplicaGroup group;
 
   uint32_t words() const { return kAllToAllWords / members * members; }
-  std::string pattern(uint32_t ipu) const { return Pattern(ipu, size_t{words()} * 4); }
+  std::string pattern(uint32_t round, uint32_t ipu) const {
+    return Pattern(round, ipu, 0, size_t{words()} * 4);
+  }
   static std::string name(uint32_t ipu) { return absl::StrCat("parts", ipu); }
 
   void AddTo(Builder& builder) const {
@@ -155,14 +159,14 @@ struct AllToAll {
       }
     }
   }
-  absl::Status Write(session::Device& device) const {
+  absl::Status Write(session::Device& device, uint32_t round) const {
     for (uint32_t ipu = 0; ipu < num_ipus; ++ipu)
-      VPOD_RETURN_IF_ERROR(device.WriteVariable(name(ipu), pattern(ipu)));
+      VPOD_RETURN_IF_ERROR(device.WriteVariable(name(ipu), pattern(round, ipu)));
     return absl::OkStatus();
   }
-  absl::Status Verify(session::Device& device, LinkTraffic& traffic) const {
+  absl::Status Verify(session::Device& device, uint32_t round, LinkTraffic& traffic) const {
     for (uint32_t ipu = 0; ipu < num_ipus; ++ipu)
-      VPOD_RETURN_IF_ERROR(Check(device, name(ipu), pattern(ipu), traffic));
+      VPOD_RETURN_IF_ERROR(Check(device, name(ipu), pattern(round, ipu), traffic));
     return absl::OkStatus();
   }
   // That the units of this device send in an iteration.
@@ -173,23 +177,25 @@ struct AllToAll {
 
 }  // namespace
 
-absl::StatusOr<LinkTraffic> RunPairTraffic(session::Device& device, uint32_t num_ipus, uint32_t a,
-                                           uint32_t b, const LinkTrafficOptions& options) {
+absl::StatusOr<LinkTest> LoadPairTraffic(session::Device& device, uint32_t num_ipus, uint32_t a,
+                                         uint32_t b, const LinkTrafficOptions& options) {
   Builder builder(num_ipus, options);
   AddPair(builder, a, b, "a", "b");
   VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
-  const std::string pattern = Pattern(a * 64 + b);
-  VPOD_RETURN_IF_ERROR(device.WriteVariable("a", pattern));
-  LinkTraffic traffic;
-  VPOD_RETURN_IF_ERROR(Run(device, traffic));
-  traffic.bytes = 2 * kTransferBytes * options.iterations;
-  VPOD_RETURN_IF_ERROR(Check(device, "a", pattern, traffic));
-  VPOD_RETURN_IF_ERROR(Check(device, "b", pattern, traffic));
-  return traffic;
+  return [&device, a, b, options](uint32_t round) -> absl::StatusOr<LinkTraffic> {
+    const std::string pattern = Pattern(round, a, b);
+    VPOD_RETURN_IF_ERROR(device.WriteVariable("a", pattern));
+    LinkTraffic traffic;
+    VPOD_RETURN_IF_ERROR(Run(device, traffic));
+    traffic.bytes = 2 * kTransferBytes * options.iterations;
+    VPOD_RETURN_IF_ERROR(Check(device, "a", pattern, traffic));
+    VPOD_RETURN_IF_ERROR(Check(device, "b", pattern, traffic));
+    return traffic;
+  };
 }
 
-absl::StatusOr<LinkTraffic> RunOwnTraffic(session::Device& device,
-                                          const LinkTrafficOptions& options) {
+absl::StatusOr<LinkTest> LoadOwnTraffic(session::Device& device,
+                                        const LinkTrafficOptions& options) {
   Builder builder(1, options);
   const uint32_t from = builder.Variable(0, "a", v1::INT32, {kTransferWords});
   const uint32_t to = builder.Variable(0, "b", v1::INT32, {kTransferWords});
@@ -199,18 +205,19 @@ absl::StatusOr<LinkTraffic> RunOwnTraffic(session::Device& device,
     copy->set_output(output);
   }
   VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
-  const std::string pattern = Pattern(/*seed=*/0);
-  VPOD_RETURN_IF_ERROR(device.WriteVariable("a", pattern));
-  LinkTraffic traffic;
-  VPOD_RETURN_IF_ERROR(Run(device, traffic));
-  traffic.bytes = 2 * kTransferBytes * options.iterations;
-  VPOD_RETURN_IF_ERROR(Check(device, "b", pattern, traffic));
-  return traffic;
+  return [&device, options](uint32_t round) -> absl::StatusOr<LinkTraffic> {
+    const std::string pattern = Pattern(round, 0, 0);
+    VPOD_RETURN_IF_ERROR(device.WriteVariable("a", pattern));
+    LinkTraffic traffic;
+    VPOD_RETURN_IF_ERROR(Run(device, traffic));
+    traffic.bytes = 2 * kTransferBytes * options.iterations;
+    VPOD_RETURN_IF_ERROR(Check(device, "b", pattern, traffic));
+    return traffic;
+  };
 }
 
-absl::StatusOr<LinkTraffic> RunAllLinks(session::Device& device, uint32_t num_ipus,
-                                        uint32_t total_replicas,
-                                        const LinkTrafficOptions& options) {
+absl::StatusOr<LinkTest> LoadAllLinks(session::Device& device, uint32_t num_ipus,
+                                      uint32_t total_replicas, const LinkTrafficOptions& options) {
   Builder builder(num_ipus, options);
   std::vector<std::pair<uint32_t, uint32_t>> pairs;
   for (uint32_t ipu = 0; ipu < num_ipus; ++ipu) {
@@ -220,42 +227,44 @@ absl::StatusOr<LinkTraffic> RunAllLinks(session::Device& device, uint32_t num_ip
   }
   const auto name = [](uint32_t at, uint32_t to) { return absl::StrCat("at", at, "with", to); };
   for (const auto& [a, b] : pairs) AddPair(builder, a, b, name(a, b), name(b, a));
-  const AllToAll all_to_all{num_ipus, total_replicas, {}};
-  if (total_replicas > 1) all_to_all.AddTo(builder);
+  const AllToAll all_to_all{total_replicas > 1 ? num_ipus : 0, total_replicas, {}};
+  all_to_all.AddTo(builder);
   VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
-  for (const auto& [a, b] : pairs)
-    VPOD_RETURN_IF_ERROR(device.WriteVariable(name(a, b), Pattern(a * 64 + b)));
-  if (total_replicas > 1) VPOD_RETURN_IF_ERROR(all_to_all.Write(device));
-  LinkTraffic traffic;
-  VPOD_RETURN_IF_ERROR(Run(device, traffic));
-  for (const auto& [a, b] : pairs) {
-    VPOD_RETURN_IF_ERROR(Check(device, name(a, b), Pattern(a * 64 + b), traffic));
-    VPOD_RETURN_IF_ERROR(Check(device, name(b, a), Pattern(a * 64 + b), traffic));
-  }
-  traffic.bytes = 2 * kTransferBytes * pairs.size() * device.local_replicas();
-  if (total_replicas > 1) {
-    VPOD_RETURN_IF_ERROR(all_to_all.Verify(device, traffic));
-    traffic.bytes += all_to_all.BytesSent(device);
-  }
-  traffic.bytes *= options.iterations;
-  return traffic;
+  return
+      [&device, pairs, name, all_to_all, options](uint32_t round) -> absl::StatusOr<LinkTraffic> {
+        for (const auto& [a, b] : pairs)
+          VPOD_RETURN_IF_ERROR(device.WriteVariable(name(a, b), Pattern(round, a, b)));
+        VPOD_RETURN_IF_ERROR(all_to_all.Write(device, round));
+        LinkTraffic traffic;
+        VPOD_RETURN_IF_ERROR(Run(device, traffic));
+        for (const auto& [a, b] : pairs) {
+          VPOD_RETURN_IF_ERROR(Check(device, name(a, b), Pattern(round, a, b), traffic));
+          VPOD_RETURN_IF_ERROR(Check(device, name(b, a), Pattern(round, a, b), traffic));
+        }
+        VPOD_RETURN_IF_ERROR(all_to_all.Verify(device, round, traffic));
+        traffic.bytes = 2 * kTransferBytes * pairs.size() * device.local_replicas();
+        traffic.bytes = options.iterations * (traffic.bytes + all_to_all.BytesSent(device));
+        return traffic;
+      };
 }
 
-absl::StatusOr<LinkTraffic> RunBetweenInstances(session::Device& device, uint32_t num_ipus,
-                                                uint32_t instances,
-                                                const LinkTrafficOptions& options) {
+absl::StatusOr<LinkTest> LoadBetweenInstances(session::Device& device, uint32_t num_ipus,
+                                              uint32_t instances,
+                                              const LinkTrafficOptions& options) {
   Builder builder(num_ipus, options);
   AllToAll all_to_all{options.single_ipu ? 1 : num_ipus, instances, {}};
   all_to_all.group.set_kind(v1::ReplicaGroup::ORTHOGONAL);
   all_to_all.group.set_size(instances);
   all_to_all.AddTo(builder);
   VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
-  VPOD_RETURN_IF_ERROR(all_to_all.Write(device));
-  LinkTraffic traffic;
-  VPOD_RETURN_IF_ERROR(Run(device, traffic));
-  VPOD_RETURN_IF_ERROR(all_to_all.Verify(device, traffic));
-  traffic.bytes = options.iterations * all_to_all.BytesSent(device);
-  return traffic;
+  return [&device, all_to_all, options](uint32_t round) -> absl::StatusOr<LinkTraffic> {
+    VPOD_RETURN_IF_ERROR(all_to_all.Write(device, round));
+    LinkTraffic traffic;
+    VPOD_RETURN_IF_ERROR(Run(device, traffic));
+    VPOD_RETURN_IF_ERROR(all_to_all.Verify(device, round, traffic));
+    traffic.bytes = options.iterations * all_to_all.BytesSent(device);
+    return traffic;
+  };
 }
 
 }  // namespace vpod::tools

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,25 +30,28 @@ struct LinkTrafficOptions {
   bool single_ipu = false;  // between instances: only the first IPU of a replica sends
 };
 
+// A test that is loaded on a device, which outlives it. Each call is a round; data differ from
+// round to round, so that those which never arrive are noticed in any of them.
+using LinkTest = std::function<absl::StatusOr<LinkTraffic>(uint32_t round)>;
+
 // Sends data from IPU `a` to IPU `b` of a replica of `num_ipus` and back, again and again: what
 // comes back last has made every journey.
-absl::StatusOr<LinkTraffic> RunPairTraffic(session::Device& device, uint32_t num_ipus, uint32_t a,
-                                           uint32_t b, const LinkTrafficOptions& options);
+absl::StatusOr<LinkTest> LoadPairTraffic(session::Device& device, uint32_t num_ipus, uint32_t a,
+                                         uint32_t b, const LinkTrafficOptions& options);
 
 // The same within one IPU, over its exchange.
-absl::StatusOr<LinkTraffic> RunOwnTraffic(session::Device& device,
-                                          const LinkTrafficOptions& options);
+absl::StatusOr<LinkTest> LoadOwnTraffic(session::Device& device, const LinkTrafficOptions& options);
 
 // Every IPU of a replica with its partner, the one above and the one above in the other column,
-// back and forth as in RunPairTraffic; then, with several replicas, an all-to-all of them there and
-// back, which takes the links between replicas.
-absl::StatusOr<LinkTraffic> RunAllLinks(session::Device& device, uint32_t num_ipus,
-                                        uint32_t total_replicas, const LinkTrafficOptions& options);
+// back and forth as in LoadPairTraffic; then, with several replicas, an all-to-all of them there
+// and back, which takes the links between replicas.
+absl::StatusOr<LinkTest> LoadAllLinks(session::Device& device, uint32_t num_ipus,
+                                      uint32_t total_replicas, const LinkTrafficOptions& options);
 
 // All-to-alls there and back between the devices of a job's instances, which run it together: each
 // replica of `num_ipus` with the replica of its place in each of the `instances`.
-absl::StatusOr<LinkTraffic> RunBetweenInstances(session::Device& device, uint32_t num_ipus,
-                                                uint32_t instances,
-                                                const LinkTrafficOptions& options);
+absl::StatusOr<LinkTest> LoadBetweenInstances(session::Device& device, uint32_t num_ipus,
+                                              uint32_t instances,
+                                              const LinkTrafficOptions& options);
 
 }  // namespace vpod::tools
