@@ -1,9 +1,11 @@
 #include "device/shm/segment.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <cstring>
@@ -57,11 +59,14 @@ absl::StatusOr<Segment> Segment::Create(size_t bytes) {
 
 absl::StatusOr<Segment> Segment::Map(base::UniqueFd fd, size_t bytes) {
   struct stat info = {};
+  struct statfs system = {};
   const int seals = fcntl(fd.get(), F_GET_SEALS);  // negative: a file that knows no seals
+  // Huge pages come from a pool of their own, and who touches one when that is empty gets SIGBUS.
+  const bool ordinary = fstatfs(fd.get(), &system) == 0 && system.f_type == TMPFS_MAGIC;
   if (fstat(fd.get(), &info) != 0 || static_cast<size_t>(info.st_size) < bytes || seals < 0 ||
-      (seals & F_SEAL_SHRINK) == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the shared segment is not a sealed one of ", bytes, " bytes"));
+      (seals & F_SEAL_SHRINK) == 0 || !ordinary) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the shared segment is not a sealed one of ordinary pages with ", bytes, " bytes"));
   }
   if (bytes == 0) return Segment(std::move(fd), nullptr, 0);
   auto data = MapShared(fd.get(), bytes);

@@ -17,8 +17,8 @@ class Segment {
   // Creates a segment of `bytes` (0 gives an empty one). The size is sealed: no process can shrink
   // it under us. ResourceExhausted when the kernel refuses.
   static absl::StatusOr<Segment> Create(size_t bytes);
-  // Maps a descriptor received from a peer; InvalidArgument unless it is sealed against shrinking
-  // and holds `bytes`.
+  // Maps a descriptor received from a peer; InvalidArgument unless it is sealed against shrinking,
+  // has ordinary pages and holds `bytes`: then touching them cannot end this process.
   static absl::StatusOr<Segment> Map(base::UniqueFd fd, size_t bytes);
 
   Segment(Segment&& other) noexcept;

@@ -54,6 +54,15 @@ TEST(SegmentTest, RefusesFilesThatKnowNoSeals) {
   EXPECT_FALSE(Segment::Map(std::move(file), 4096).ok());
 }
 
+// Their pages may not be there when they are touched.
+TEST(SegmentTest, RefusesHugePages) {
+  constexpr size_t kBytes = 2 << 20;
+  base::UniqueFd huge(memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!huge.valid() || ftruncate(huge.get(), kBytes) != 0) GTEST_SKIP() << "no huge pages here";
+  ASSERT_EQ(fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  EXPECT_FALSE(Segment::Map(std::move(huge), kBytes).ok());
+}
+
 TEST(SegmentTest, TwoDescriptorsAreRefusedAndClosed) {
   int sockets[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);

@@ -1,12 +1,15 @@
 // Clients that speak IPUoF but mean no good: truncated, bit-flipped and random executables, calls
 // in the wrong order, messages of noise. The worst that happens is a named refusal; the agent
 // stays, and the next client computes what it always did.
+#include <fcntl.h>
 #include <google/protobuf/message.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -189,21 +192,24 @@ class RawClient {
   }
   // Offers a segment for the streams, as parts of an instance do. The agent may refuse it.
   grpc::Status ShareStreams(size_t bytes) {
+    auto segment = shm::Segment::Create(bytes);
+    EXPECT_TRUE(segment.ok()) << segment.status();
+    OfferStreams(segment->fd());
+    return grpc::Status::OK;
+  }
+  // Whether the agent takes a descriptor for the streams.
+  bool OfferStreams(int segment) {
     const base::UniqueFd door(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     door_.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
     const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + door_.size());
     const std::string request = "U" + lease_id_;
-    auto segment = shm::Segment::Create(bytes);
     char answer = 'u';
-    EXPECT_TRUE(segment.ok()) << segment.status();
-    if (connect(door.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
-        send(door.get(), request.data(), request.size(), MSG_NOSIGNAL) > 0 &&
-        shm::SendFd(door.get(), segment->fd(), &answer, 1).ok()) {
-      (void)!recv(door.get(), &answer, 1, 0);
-    }
-    return grpc::Status::OK;
+    return connect(door.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+           send(door.get(), request.data(), request.size(), MSG_NOSIGNAL) > 0 &&
+           shm::SendFd(door.get(), segment, &answer, 1).ok() &&
+           recv(door.get(), &answer, 1, 0) == 1 && answer == 'k';
   }
   grpc::Status Counters() {
     v1::GetCountersRequest request;
@@ -797,6 +803,17 @@ TEST_F(HostileClientTest, RandomCallsOnALeaseAreAnsweredOrRefused) {
       EXPECT_TRUE(status.ok() || IsNamedRefusal(status)) << "seed " << seed << ": " << Text(status);
     }
   }
+}
+
+// The agent would die where it touches a page that the host does not have.
+TEST_F(HostileClientTest, StreamsInHugePagesAreRefused) {
+  const auto client = Loaded();
+  constexpr size_t kBytes = 64 << 20;
+  const base::UniqueFd huge(memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!huge.valid() || ftruncate(huge.get(), kBytes) != 0) GTEST_SKIP() << "no huge pages here";
+  ASSERT_EQ(fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_FALSE(client->OfferStreams(huge.get()));
+  EXPECT_TRUE(client->WriteStream(0, 0, "data").ok());
 }
 
 TEST_F(HostileClientTest, CallsThatMeetOnOneLeaseDoNoHarm) {
