@@ -70,6 +70,8 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(agent::Agent& agent,
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddListeningPort(listen, rpc::GuardedCredentials(tls), &port);
   builder.SetMaxReceiveMessageSize(16 << 20);
+  // Of one connection: a process may hold thousands of leases, each with calls of its own.
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1 << 14);
   services.RegisterOn(builder);
   builder.RegisterService(&fabric_service);
   // Peers ask for signs of life once a second.

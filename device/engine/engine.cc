@@ -27,6 +27,14 @@ absl::Status MemoryBudget::Reserve(uint64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Reservation> Reservation::Make(MemoryBudget& budget, uint64_t bytes) {
+  VPOD_RETURN_IF_ERROR(budget.Reserve(bytes));
+  Reservation reservation;
+  reservation.budget_ = &budget;
+  reservation.bytes_ = bytes;
+  return reservation;
+}
+
 Engine::Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options)
     : executable_(std::move(executable)),
       options_(options),
@@ -34,7 +42,7 @@ Engine::Engine(std::shared_ptr<const program::Executable> executable, const Engi
                 executable_->ipus_per_replica(), options.ipus_per_domain},
       layout_(executable_->proto(), options.local_replicas) {}
 
-Engine::~Engine() { options_.budget->Release(reserved_); }
+Engine::~Engine() = default;
 
 absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
     std::shared_ptr<const program::Executable> executable, const EngineOptions& options) {
@@ -60,8 +68,7 @@ absl::Status Engine::CreateUnits() {
   }
   uint64_t bytes = layout_.TotalBytes();
   for (uint32_t unit : here) bytes += text.ipus(static_cast<int>(unit % ipus)).arena_bytes();
-  VPOD_RETURN_IF_ERROR(options_.budget->Reserve(bytes));
-  reserved_ = bytes;
+  VPOD_ASSIGN_OR_RETURN(reserved_, Reservation::Make(*options_.budget, bytes));
   for (uint32_t number : here) {
     auto unit = std::make_unique<Unit>();
     unit->replica = number / ipus;
@@ -257,18 +264,24 @@ absl::Status Engine::WriteVariable(const program::v1::Variable& variable, uint32
 }
 
 absl::StatusOr<std::string> Engine::ReadVariable(const program::v1::Variable& variable,
-                                                 uint32_t replica) const {
+                                                 uint32_t replica, uint64_t offset,
+                                                 uint64_t bytes) const {
   if (replica >= options_.local_replicas) {
     return absl::OutOfRangeError(absl::StrCat(
         "replica ", replica, " does not exist; the lease has ", options_.local_replicas));
   }
+  const program::v1::Tensor& tensor = executable_->TensorOf(variable);
+  const uint64_t size = program::TypeOf(tensor).bytes();
+  if (offset > size) {
+    return absl::OutOfRangeError(absl::StrCat("variable '", variable.name(), "' has ", size,
+                                              " bytes; byte ", offset, " was read"));
+  }
   base::MutexLock lock(mutex_);
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");
-  const program::v1::Tensor& tensor = executable_->TensorOf(variable);
   const Unit* unit = FindUnit(replica, variable.ipu());
   if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
-  return std::string(reinterpret_cast<const char*>(unit->arena.data()) + tensor.offset(),
-                     program::TypeOf(tensor).bytes());
+  return std::string(reinterpret_cast<const char*>(unit->arena.data()) + tensor.offset() + offset,
+                     std::min(bytes, size - offset));
 }
 
 std::vector<base::Cycles> Engine::Counters() const {

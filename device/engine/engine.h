@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,6 +35,27 @@ class MemoryBudget {
  private:
   const uint64_t limit_;
   std::atomic<uint64_t> used_ = 0;
+};
+
+// Bytes of a budget, which outlives them; given back with the object.
+class Reservation {
+ public:
+  // Fails as Reserve does.
+  static absl::StatusOr<Reservation> Make(MemoryBudget& budget, uint64_t bytes);
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept { *this = std::move(other); }
+  Reservation& operator=(Reservation&& other) noexcept {
+    std::swap(budget_, other.budget_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Reservation() {
+    if (budget_ != nullptr) budget_->Release(bytes_);
+  }
+
+ private:
+  MemoryBudget* budget_ = nullptr;
+  uint64_t bytes_ = 0;
 };
 
 // Everything an engine needs; the pointers outlive it.
@@ -85,8 +107,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // variable.
   absl::Status WriteVariable(const program::v1::Variable& variable, uint32_t replica,
                              uint64_t offset, absl::string_view data);
-  absl::StatusOr<std::string> ReadVariable(const program::v1::Variable& variable,
-                                           uint32_t replica) const;
+  // At most `bytes`, fewer where the variable ends.
+  absl::StatusOr<std::string> ReadVariable(const program::v1::Variable& variable, uint32_t replica,
+                                           uint64_t offset = 0, uint64_t bytes = UINT64_MAX) const;
 
   // Modelled bytes in use on each IPU of a replica.
   const std::vector<base::Bytes>& memory_use() const { return memory_use_; }
@@ -116,7 +139,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const model::Topology topology_;
   const program::StreamLayout layout_;
   std::vector<base::Bytes> memory_use_;
-  uint64_t reserved_ = 0;
+  Reservation reserved_;                               // outlives the units
   std::vector<std::unique_ptr<Unit>> units_;           // replica-major
   std::vector<std::vector<std::vector<Step>>> steps_;  // [program][ipu]
   std::vector<std::vector<model::Cost>> costs_;        // [program][ipu]

@@ -176,12 +176,16 @@ class Agent {
   absl::Status ShareStreams(absl::string_view lease_id, base::UniqueFd segment);
 
   // --- Use ---
-  // Whether the lease may load now.
-  absl::Status CheckLoad(absl::string_view lease_id);
+  // Whether the lease may load an executable of so many bytes now; they count as host memory in use
+  // until the result goes away.
+  absl::StatusOr<engine::Reservation> BeginLoad(absl::string_view lease_id, uint64_t bytes);
   absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id,
                                             absl::string_view executable);
   void Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done);
-  // Copies to or from the stream buffers of a slot.
+  // Copies to or from the stream buffers of a slot. What is read comes in portions, also of a
+  // variable, so that no reader makes us hold more: each call gives the first kReadPortion bytes,
+  // or all when there are fewer.
+  static constexpr uint64_t kReadPortion = 1 << 20;
   absl::Status WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
                            absl::string_view data);
   absl::StatusOr<std::string> ReadStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
@@ -190,7 +194,7 @@ class Agent {
                              bool all_replicas, uint32_t replica, uint64_t offset,
                              absl::string_view data);
   absl::StatusOr<std::string> ReadVariable(absl::string_view lease_id, absl::string_view variable,
-                                           uint32_t replica);
+                                           uint32_t replica, uint64_t offset = 0);
   absl::StatusOr<std::vector<base::Cycles>> Counters(absl::string_view lease_id);
 
  private:

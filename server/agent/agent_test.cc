@@ -81,6 +81,27 @@ std::string SumExecutable() {
   return program::Serialize(executable);
 }
 
+// A variable "v" and a stream of so many bytes.
+std::string LargeExecutable(uint64_t bytes) {
+  program::v1::Executable executable;
+  executable.set_ipus_per_replica(1);
+  program::v1::Ipu* ipu = executable.add_ipus();
+  ipu->set_arena_bytes((bytes + 63) / 64 * 64);
+  program::v1::Tensor* tensor = ipu->add_tensors();
+  tensor->set_type(FLOAT32);
+  tensor->add_dims(static_cast<int64_t>(bytes) / 4);
+  executable.add_variables()->set_name("v");
+  program::v1::Stream* stream = executable.add_streams();
+  stream->set_name("s");
+  stream->set_type(FLOAT32);
+  stream->add_dims(static_cast<int64_t>(bytes) / 4);
+  stream->set_transfers_per_run(1);
+  program::v1::Program* program = executable.add_programs();
+  program->set_name("rest");
+  program->add_blocks();
+  return program::Serialize(executable);
+}
+
 vipuagent::Slice WholeMachine(const std::string& host) {
   vipuagent::Slice slice;
   slice.set_machine_host(host);
@@ -339,6 +360,35 @@ TEST_F(AgentTest, HostMemoryRunsOutForTheJobOnly) {
   const absl::Status again = agent_->Load(lease, SumExecutable()).status();
   EXPECT_EQ(again.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(again.message()).find("--memory-limit"), std::string::npos);
+}
+
+TEST_F(AgentTest, ExecutablesOnTheirWayCountAsHostMemory) {
+  const std::string first = MustAttach(Open(0)), second = MustAttach(Open(1));
+  {
+    const auto reserved = agent_->BeginLoad(first, 40 << 20);
+    EXPECT_TRUE(reserved.ok()) << reserved.status();
+    EXPECT_TRUE(absl::IsResourceExhausted(agent_->BeginLoad(second, 40 << 20).status()));
+  }
+  EXPECT_TRUE(agent_->BeginLoad(second, 40 << 20).ok());
+  EXPECT_TRUE(absl::IsNotFound(agent_->BeginLoad("nobody", 1).status()));
+}
+
+TEST_F(AgentTest, ReadersGetPortions) {
+  constexpr uint64_t kPortion = Agent::kReadPortion, kRest = 12;
+  const std::string lease = MustAttach(Open(0));
+  ASSERT_TRUE(agent_->Load(lease, LargeExecutable(kPortion + kRest)).ok());
+  std::string value(kPortion + kRest, 'a');
+  value.replace(kPortion, kRest, kRest, 'b');
+  ASSERT_TRUE(agent_->WriteVariable(lease, "v", true, 0, 0, value).ok());
+  EXPECT_EQ(*agent_->ReadVariable(lease, "v", 0), value.substr(0, kPortion));
+  EXPECT_EQ(*agent_->ReadVariable(lease, "v", 0, kPortion), value.substr(kPortion));
+  EXPECT_EQ(*agent_->ReadVariable(lease, "v", 0, kPortion + kRest), "");
+  EXPECT_EQ(agent_->ReadVariable(lease, "v", 0, kPortion + kRest + 1).status().code(),
+            absl::StatusCode::kOutOfRange);
+  ASSERT_TRUE(agent_->WriteStream(lease, 1, 0, value).ok());
+  EXPECT_EQ(*agent_->ReadStream(lease, 1, 0, kPortion + kRest), value.substr(0, kPortion));
+  EXPECT_EQ(*agent_->ReadStream(lease, 1, kPortion, kRest), value.substr(kPortion));
+  EXPECT_FALSE(agent_->ReadStream(lease, 1, 0, UINT64_MAX).ok());
 }
 
 TEST_F(AgentTest, CallsWithoutALeaseAreRefused) {

@@ -82,7 +82,10 @@ uint32_t Agent::DomainIpus(const Lease& lease) {
   return it->second->wiring->ipus_per_domain();
 }
 
-absl::Status Agent::CheckLoad(absl::string_view lease_id) { return FindForLoad(lease_id).status(); }
+absl::StatusOr<engine::Reservation> Agent::BeginLoad(absl::string_view lease_id, uint64_t bytes) {
+  VPOD_RETURN_IF_ERROR(FindForLoad(lease_id).status());
+  return engine::Reservation::Make(budget_, bytes);
+}
 
 absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                  absl::string_view bytes) {
@@ -212,7 +215,8 @@ absl::StatusOr<std::string> Agent::ReadStream(absl::string_view lease_id, uint32
                                               offset, " of slot ", slot, " were read"));
   }
   const auto streams = StreamsOf(*loaded);
-  return std::string(reinterpret_cast<const char*>(streams->data()) + slot * size + offset, bytes);
+  return std::string(reinterpret_cast<const char*>(streams->data()) + slot * size + offset,
+                     std::min(bytes, kReadPortion));
 }
 
 absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view variable,
@@ -232,11 +236,12 @@ absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view 
 }
 
 absl::StatusOr<std::string> Agent::ReadVariable(absl::string_view lease_id,
-                                                absl::string_view variable, uint32_t replica) {
+                                                absl::string_view variable, uint32_t replica,
+                                                uint64_t offset) {
   VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
   const auto& [lease, loaded] = found;
   VPOD_ASSIGN_OR_RETURN(const auto* declared, loaded->engine->executable().FindVariable(variable));
-  return loaded->engine->ReadVariable(*declared, replica);
+  return loaded->engine->ReadVariable(*declared, replica, offset, kReadPortion);
 }
 
 absl::StatusOr<std::vector<base::Cycles>> Agent::Counters(absl::string_view lease_id) {

@@ -18,8 +18,6 @@ namespace {
 
 using base::ToGrpc;
 
-constexpr size_t kChunk = 1 << 20;
-
 // Attach, Pulse and Run take as long as programs do and hold no thread; the others are short and
 // synchronous.
 using IpuofBase =
@@ -46,17 +44,18 @@ class PulseCall : public grpc::ServerUnaryReactor {
   const bool found_;
 };
 
-// Writes `bytes` in chunks; an empty value is one empty message.
-template <class Reply>
-grpc::Status WriteChunks(const std::string& bytes, grpc::ServerWriter<Reply>& writer) {
-  size_t at = 0;
-  do {
+// Writes what `read` gives from an offset on, portion by portion; a shorter one, which may be
+// empty, is the last.
+template <class Reply, class Read>
+grpc::Status WritePortions(grpc::ServerWriter<Reply>& writer, const Read& read) {
+  for (uint64_t at = 0;; at += agent::Agent::kReadPortion) {
+    absl::StatusOr<std::string> portion = read(at);
+    if (!portion.ok()) return ToGrpc(portion.status());
+    const bool last = portion->size() < agent::Agent::kReadPortion;
     Reply reply;
-    reply.set_data(bytes.substr(at, kChunk));
-    if (!writer.Write(reply)) break;
-    at += kChunk;
-  } while (at < bytes.size());
-  return grpc::Status::OK;
+    reply.set_data(*std::move(portion));
+    if (!writer.Write(reply) || last) return grpc::Status::OK;
+  }
 }
 
 template <class Reply>
@@ -106,6 +105,7 @@ class IpuofService : public IpuofBase {
     const uint64_t limit = program::Limits().executable_bytes;
     ipuof::v1::LoadRequest request;
     std::string lease_id, bytes;
+    engine::Reservation memory;  // of `bytes`
     uint64_t total = 0;
     for (bool first = true; reader->Read(&request); first = false) {
       if (first) {
@@ -116,7 +116,9 @@ class IpuofService : public IpuofBase {
               "the executable has ", total, " bytes, at most ", limit, " are accepted")));
         }
         // Before memory is given to whoever asks.
-        if (const absl::Status may = agent_.CheckLoad(lease_id); !may.ok()) return ToGrpc(may);
+        auto reserved = agent_.BeginLoad(lease_id, total);
+        if (!reserved.ok()) return ToGrpc(reserved.status());
+        memory = *std::move(reserved);
         bytes.reserve(total);
       }
       if (request.chunk().size() > total - bytes.size()) {
@@ -151,9 +153,10 @@ class IpuofService : public IpuofBase {
 
   grpc::Status ReadStream(grpc::ServerContext*, const ipuof::v1::ReadStreamRequest* request,
                           grpc::ServerWriter<ipuof::v1::ReadStreamReply>* writer) override {
-    auto bytes = agent_.ReadStream(request->lease_id(), request->slot(), request->offset(),
-                                   request->bytes());
-    return bytes.ok() ? WriteChunks(*bytes, *writer) : ToGrpc(bytes.status());
+    return WritePortions(*writer, [&](uint64_t at) {
+      return agent_.ReadStream(request->lease_id(), request->slot(), request->offset() + at,
+                               request->bytes() - at);
+    });
   }
 
   grpc::Status WriteTensor(grpc::ServerContext*,
@@ -179,8 +182,9 @@ class IpuofService : public IpuofBase {
 
   grpc::Status ReadTensor(grpc::ServerContext*, const ipuof::v1::ReadTensorRequest* request,
                           grpc::ServerWriter<ipuof::v1::ReadTensorReply>* writer) override {
-    auto bytes = agent_.ReadVariable(request->lease_id(), request->variable(), request->replica());
-    return bytes.ok() ? WriteChunks(*bytes, *writer) : ToGrpc(bytes.status());
+    return WritePortions(*writer, [&](uint64_t at) {
+      return agent_.ReadVariable(request->lease_id(), request->variable(), request->replica(), at);
+    });
   }
 
   grpc::Status GetCounters(grpc::ServerContext*, const ipuof::v1::GetCountersRequest* request,
