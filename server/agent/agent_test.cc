@@ -481,6 +481,27 @@ TEST_F(AgentTest, NewPartitionWaitsForKernelsOfTheOldOne) {
   EXPECT_EQ(Attached(), 1);
 }
 
+TEST_F(AgentTest, TheLocalDoorWaitsForNoDescriptorForEver) {
+  const auto door = LocalDoor::Open(*agent_);
+  ASSERT_TRUE(door.ok()) << door.status();
+  const auto attached = Attach(Open(0));
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  const base::UniqueFd client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string& name = attached->local_socket();
+  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const timeval patience{60, 0};
+  setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  ASSERT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  const std::string request = "U" + attached->lease_id();
+  ASSERT_EQ(send(client.get(), request.data(), request.size(), 0), ssize_t(request.size()));
+  char answer;
+  EXPECT_EQ(recv(client.get(), &answer, 1, 0), 0) << "the door is still open";
+  agent_->Release(attached->lease_id(), false);
+}
+
 TEST_F(AgentTest, AbsurdJobsAreRefused) {
   ipuof::v1::AttachOpen open = Open(0);
   open.mutable_job()->set_num_instances(4294967295u);

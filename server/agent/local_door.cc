@@ -37,6 +37,7 @@ using asio::local::stream_protocol;
 constexpr size_t kRequestBytes = 33;
 constexpr size_t kMarkBytes = 12;
 constexpr std::chrono::seconds kPatience{2};  // with an agent of this host
+constexpr long kMostConnections = 1024;       // at once
 
 // Where abstract sockets are the same: the network namespace of a running system.
 std::string HostMark() {
@@ -98,8 +99,10 @@ struct LocalDoor::Impl {
   explicit Impl(Agent& agent) : agent(agent), acceptor(context), retry(context) {}
 
   struct Connection {
-    Connection(asio::io_context& context, stream_protocol::socket socket)
-        : socket(std::move(socket)), limit(context) {}
+    Connection(asio::io_context& context, stream_protocol::socket socket,
+               std::shared_ptr<void> presence)
+        : presence(std::move(presence)), socket(std::move(socket)), limit(context) {}
+    const std::shared_ptr<void> presence;
     stream_protocol::socket socket;
     asio::steady_timer limit;
     std::array<char, kRequestBytes> request{};
@@ -107,41 +110,48 @@ struct LocalDoor::Impl {
   };
 
   void Accept() {
+    // The others wait at the socket, and take none of our descriptors.
+    if (presence.use_count() > kMostConnections) return AcceptLater();
     acceptor.async_accept(
         [this](const boost::system::error_code& error, stream_protocol::socket socket) {
           if (error == asio::error::operation_aborted) return;
           if (error) {
             // Out of descriptors, most likely: try again when some have been given back.
             spdlog::warn("local door: {}", error.message());
-            retry.expires_after(std::chrono::milliseconds(100));
-            retry.async_wait([this](const boost::system::error_code& cancelled) {
-              if (!cancelled) Accept();
-            });
-            return;
+            return AcceptLater();
           }
-          Serve(std::make_shared<Connection>(context, std::move(socket)));
+          Serve(std::make_shared<Connection>(context, std::move(socket), presence));
           Accept();
         });
   }
+  void AcceptLater() {
+    retry.expires_after(std::chrono::milliseconds(100));
+    retry.async_wait([this](const boost::system::error_code& cancelled) {
+      if (!cancelled) Accept();
+    });
+  }
 
-  // Reads the request; who sends none within a second is shown the door.
-  void Serve(const std::shared_ptr<Connection>& connection) {
-    connection->limit.expires_after(std::chrono::seconds(1));
+  // Closes the connection if it takes longer than this from now on to end the limit.
+  static void Limit(const std::shared_ptr<Connection>& connection, std::chrono::seconds patience) {
+    connection->limit.expires_after(patience);
     connection->limit.async_wait([connection](const boost::system::error_code& cancelled) {
       boost::system::error_code ignored;
       if (!cancelled) connection->socket.close(ignored);
     });
+  }
+
+  // Reads the request; who has not sent all of it within a second is shown the door.
+  void Serve(const std::shared_ptr<Connection>& connection) {
+    Limit(connection, std::chrono::seconds(1));
+    const auto read = [this, connection](const boost::system::error_code& error) {
+      connection->limit.cancel();
+      if (!error) AnswerWhenOpen(connection);
+    };
     asio::async_read(connection->socket, asio::buffer(connection->request),
-                     [this, connection](const boost::system::error_code& error, size_t) {
-                       connection->limit.cancel();
-                       if (error) return;
-                       if (connection->request[0] != 'U') return AnswerWhenOpen(connection);
+                     [connection, read](const boost::system::error_code& error, size_t) {
+                       if (error || connection->request[0] != 'U') return read(error);
                        // The descriptor comes with a message of its own.
-                       connection->socket.async_wait(
-                           stream_protocol::socket::wait_read,
-                           [this, connection](const boost::system::error_code& failed) {
-                             if (!failed) AnswerWhenOpen(connection);
-                           });
+                       connection->socket.async_wait(stream_protocol::socket::wait_read, read);
                      });
   }
 
@@ -185,11 +195,7 @@ struct LocalDoor::Impl {
     if (!arenas.ok()) return;
     connection->arenas = *std::move(arenas);
     // The peer reads as fast as we write; one that does not is cut off.
-    connection->limit.expires_after(kPatience);
-    connection->limit.async_wait([connection](const boost::system::error_code& cancelled) {
-      boost::system::error_code ignored;
-      if (!cancelled) connection->socket.close(ignored);
-    });
+    Limit(connection, kPatience);
     SendArenas(connection);
   }
 
@@ -250,6 +256,7 @@ struct LocalDoor::Impl {
   std::map<std::string, std::unique_ptr<asio::posix::stream_descriptor>> watched;
   stream_protocol::acceptor acceptor;
   asio::steady_timer retry;
+  const std::shared_ptr<void> presence = std::make_shared<char>();  // each connection holds it
   std::thread thread;
 };
 
