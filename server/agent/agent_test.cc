@@ -559,6 +559,24 @@ TEST_F(HomeTest, AJobThatSpansProcessesIsLoadedOnce) {
   for (int load = 0; load < 2; ++load) EXPECT_TRUE(agent_->Load(alone, SumExecutable()).ok());
 }
 
+// A refused part leaves no record behind that those who come later would run into.
+TEST_F(HomeTest, AJobThatNobodyCouldJoinIsForgotten) {
+  fabric::v1::JobJoin join;
+  join.set_partition_id("p");
+  join.set_generation(1);
+  join.set_fabric_key(kKey);
+  join.set_endpoint("away:1");
+  *join.mutable_member() = Open(14, 0, 1, 8).job();
+  join.mutable_member()->set_total_replicas(4);
+  join.add_units(4);
+  const auto send = [](const fabric::v1::JobEvent&) {};
+  EXPECT_EQ(agent_->JoinRemote(join, send).status().message(),
+            "instance 0 covers replicas 0 to 7, but the job has 4");
+  join.mutable_member()->set_total_replicas(8);
+  const auto joined = agent_->JoinRemote(join, send);
+  EXPECT_TRUE(joined.ok()) << joined.status();
+}
+
 // As by vipu-agent@ADDRESS on hosts of one POD.
 TEST(IdentityTest, MachinesOfTwoHostsDiffer) {
   std::set<std::string> serials, domains;

@@ -225,7 +225,10 @@ absl::StatusOr<std::shared_ptr<RemotePart>> Agent::JoinRemote(const fabric::v1::
         std::make_shared<RemotePart>(FindOrMakeJob(*it->second, join.member(), true),
                                      join.member().instance_index(), join.part(), join.endpoint());
   }
-  VPOD_RETURN_IF_ERROR(part->Join(join, endpoint_, std::move(send)));
+  if (absl::Status status = part->Join(join, endpoint_, std::move(send)); !status.ok()) {
+    RemotePartEnded(*part);
+    return status;
+  }
   base::MutexLock lock(mutex_);
   std::erase_if(remote_parts_, [](const auto& each) { return each.expired(); });
   remote_parts_.push_back(part);
