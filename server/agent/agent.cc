@@ -350,7 +350,9 @@ absl::Status Agent::ResetDevice(absl::string_view partition_id, absl::string_vie
 }
 
 void Agent::Tick() {
-  gate_.Tick(HangGate::Clock::now());
+  const fabric::Job::Clock::time_point now = fabric::Job::Clock::now();
+  const bool hangs = gate_.closed();
+  gate_.Tick(now);
   std::map<std::shared_ptr<fabric::Job>, std::chrono::seconds> jobs;
   std::vector<std::weak_ptr<RemotePart>> parts;
   {
@@ -362,10 +364,12 @@ void Agent::Tick() {
       if (lease->job != nullptr && timeout > 0) jobs[lease->job] = std::chrono::seconds(timeout);
     }
   }
-  const fabric::Job::Clock::time_point now = fabric::Job::Clock::now();
   for (const auto& [job, timeout] : jobs) job->Tick(now, options_.wait_patience, timeout);
   for (const auto& weak : parts) {
-    if (const auto part = weak.lock()) part->Tick(now, options_.peer_patience);
+    const auto part = weak.lock();
+    if (part == nullptr) continue;
+    if (hangs) part->Heard(now);
+    part->Tick(now, options_.peer_patience);
   }
 }
 

@@ -249,11 +249,13 @@ void RemotePart::Tick(std::chrono::steady_clock::time_point now,
   Gone();
 }
 
+void RemotePart::Heard(std::chrono::steady_clock::time_point now) {
+  base::MutexLock lock(mutex_);
+  heard_ = now;
+}
+
 void RemotePart::Request(const fabric::v1::JobRequest& request) {
-  {
-    base::MutexLock lock(mutex_);
-    heard_ = std::chrono::steady_clock::now();
-  }
+  Heard(std::chrono::steady_clock::now());
   switch (request.message_case()) {
     case fabric::v1::JobRequest::kLoaded:
       return job_->Loaded(instance_, part_, request.loaded().executable_hash());

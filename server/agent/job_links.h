@@ -74,6 +74,8 @@ class RemotePart : public std::enable_shared_from_this<RemotePart> {
   // Called now and then: a part that has said nothing for `patience` is lost.
   void Tick(std::chrono::steady_clock::time_point now,
             std::chrono::steady_clock::duration patience);
+  // The part has spoken, or may have to a process that hangs and does not hear it.
+  void Heard(std::chrono::steady_clock::time_point now);
   const std::shared_ptr<fabric::Job>& job() const { return job_; }
 
  private:
