@@ -269,6 +269,8 @@ class Agent {
   // Faults. BeforeLoad and BeforeRun say what keeps a program from the lease's IPUs and links.
   absl::Status BeforeLoad(const Lease& lease);
   absl::Status BeforeRun(Lease& lease, const Loaded& loaded);
+  // After the fault itself: Unwell takes the mark from a machine on which it finds none.
+  void MarkHurt(uint32_t machine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status IpuStatus(uint32_t ipu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LinkStatus(const Loaded& loaded) const;
   void RaiseSimulatedError(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

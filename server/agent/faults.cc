@@ -46,11 +46,6 @@ absl::StatusOr<uint32_t> Agent::FindMachine(const std::string& host) const {
 
 absl::Status Agent::Inject(const vipuagent::InjectRequest& request) {
   VPOD_ASSIGN_OR_RETURN(const uint32_t machine, FindMachine(request.host()));
-  {
-    base::MutexLock lock(mutex_);
-    hurt_.insert(machine);
-    any_hurt_ = true;
-  }
   switch (request.fault()) {
     case vipuagent::FAULT_NONE:
       if (!request.link().empty()) return InjectOnLink(machine, request);
@@ -100,6 +95,10 @@ absl::Status Agent::InjectOnLink(uint32_t index, const vipuagent::InjectRequest&
         absl::StrCat(request.link(), " is a track inside the machine, no cable"));
   }
   machine.links().SetFault(port, fault);
+  {
+    base::MutexLock lock(mutex_);
+    MarkHurt(index);
+  }
   if (!fault.breaks()) return absl::OkStatus();
   FailJobs([&](const Lease& lease) {
     const auto uses = [&](const MachineTraffic& traffic) {
@@ -136,15 +135,17 @@ absl::Status Agent::InjectOnIpu(uint32_t machine, const vipuagent::InjectRequest
       break;
     case vipuagent::OVER_TEMPERATURE:
       IpuAt(ipu).faults.SetOverTemperature();
-      return absl::OkStatus();  // slow, but programs go on
+      break;
     default:
       IpuAt(ipu).faults.SetParityError();
   }
   absl::Status cause;
   {
     base::MutexLock lock(mutex_);
+    MarkHurt(machine);
     cause = IpuStatus(ipu);
   }
+  if (cause.ok()) return absl::OkStatus();  // too hot: slow, but programs go on
   FailJobs([&](const Lease& lease) {
     for (uint32_t used : lease.unit_ipus) {
       if (used == ipu) return cause;
@@ -218,6 +219,11 @@ std::vector<vipuagent::MachineHealth> Agent::Unwell() {
   return unwell;
 }
 
+void Agent::MarkHurt(uint32_t machine) {
+  hurt_.insert(machine);
+  any_hurt_ = true;
+}
+
 absl::Status Agent::IpuStatus(uint32_t ipu) {
   const ipu::FaultState faults = IpuAt(ipu).faults.Read();
   if (faults.usable()) return absl::OkStatus();
@@ -282,8 +288,7 @@ void Agent::RaiseSimulatedError(Lease& lease) {
   if (before.process == process) return;  // once, unless a reset armed it again
   before = {process, wanted.rearm_on_reset()};
   IpuAt(ipu).faults.SetError(absl::StrJoin(wanted.errors(), ","), /*simulated=*/true);
-  hurt_.insert(ipu / arch::kIpusPerMachine);
-  any_hurt_ = true;
+  MarkHurt(ipu / arch::kIpusPerMachine);
 }
 
 void Agent::ClearIpu(uint32_t ipu, bool initialise_parity) {

@@ -1,8 +1,10 @@
 // Faults, links and their tests, on an agent of four machines in one process.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <optional>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -169,6 +171,22 @@ class FaultsTest : public testing::Test {
   uint64_t generation_ = 1;
   std::unique_ptr<Agent> agent_;
 };
+
+TEST_F(FaultsTest, HeartbeatsForgetNoFaultThatComesBetweenThem) {
+  std::atomic<bool> stop = false;
+  std::thread heartbeats([&] {
+    while (!stop) agent_->Unwell();
+  });
+  size_t known = 1;
+  for (int round = 0; round < 5000 && known == 1; ++round) {
+    EXPECT_TRUE(Inject(0, vipuagent::IPU_ERROR).ok());
+    known = agent_->Unwell().size();
+    EXPECT_EQ(known, 1u) << "round " << round;
+    EXPECT_TRUE(Inject(0, vipuagent::FAULT_NONE).ok());
+  }
+  stop = true;
+  heartbeats.join();
+}
 
 TEST_F(FaultsTest, RunsCountTheirBytesOnTheLinks) {
   const std::string lease = Loaded(16);  // IPUs 0 and 1: a rung of the first machine
