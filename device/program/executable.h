@@ -16,8 +16,10 @@ struct Limits {
   uint64_t executable_bytes = 64ull << 20;
   uint64_t arena_bytes = 2ull << 30;  // per IPU: 897 MiB, wide accumulators counted double
   uint32_t tensors = 1 << 16;         // per IPU
-  uint32_t instructions = 1 << 18;    // per program and IPU, written out once
-  uint64_t executed_instructions = 1ull << 32;       // per run and IPU, repeats multiplied
+  uint32_t programs = 1 << 10;
+  uint32_t instructions = 1 << 18;              // per program and IPU, written out once
+  uint64_t executed_instructions = 1ull << 32;  // per run and IPU, repeats multiplied
+  uint64_t meetings = 1 << 24;  // between IPUs, in a run of each program, repeats multiplied
   uint64_t operations_per_instruction = 1ull << 40;  // a kernel cannot be interrupted
   int nesting = 8;                                   // of Repeat
   uint64_t stream_bytes = 1ull << 30;                // per replica and slot

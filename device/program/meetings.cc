@@ -1,10 +1,10 @@
 #include "device/program/meetings.h"
 
-#include <deque>
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "device/base/status.h"
 #include "device/program/ops/collective.h"
 #include "device/program/tensor_type.h"
 
@@ -22,87 +22,142 @@ struct Meeting {
   const v1::Tensor* tensor = nullptr;
 };
 
-constexpr uint64_t kMaxMeetings = 1 << 20;
+// A meeting, or those of a repeat.
+struct Step {
+  Meeting meeting;
+  std::vector<Step> body;  // empty: the meeting
+  uint32_t rounds = 1;
+};
 
-absl::Status CollectMeetings(
-    const v1::Ipu& ipu, const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions,
-    std::deque<Meeting>& meetings) {
+// Repeats without meetings are left out: they may have 2^32 rounds.
+std::vector<Step> StepsOf(const v1::Ipu& ipu,
+                          const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions) {
+  std::vector<Step> steps;
   for (const v1::Instruction& instruction : instructions) {
     if (CollectiveOf(instruction).has_value()) {
-      meetings.push_back({.is_collective = true});
+      steps.push_back({.meeting = {.is_collective = true}});
     } else if (instruction.has_send()) {
       const v1::Send& op = instruction.send();
-      meetings.push_back({false, op.to_ipu(), op.channel(), true, &ipu.tensors(op.tensor())});
+      steps.push_back(
+          {.meeting = {false, op.to_ipu(), op.channel(), true, &ipu.tensors(op.tensor())}});
     } else if (instruction.has_receive()) {
       const v1::Receive& op = instruction.receive();
-      meetings.push_back({false, op.from_ipu(), op.channel(), false, &ipu.tensors(op.tensor())});
+      steps.push_back(
+          {.meeting = {false, op.from_ipu(), op.channel(), false, &ipu.tensors(op.tensor())}});
     } else if (instruction.has_repeat()) {
-      const size_t before = meetings.size();
-      VPOD_RETURN_IF_ERROR(CollectMeetings(ipu, instruction.repeat().body(), meetings));
-      const std::vector<Meeting> body(meetings.begin() + before, meetings.end());
-      if (body.size() * uint64_t{instruction.repeat().count()} > kMaxMeetings) {
-        return Invalid(
-            absl::StrCat("more than ", kMaxMeetings, " exchanges between IPUs in a run"));
-      }
-      if (body.empty()) continue;  // there may be 2^32 rounds
-      for (uint32_t i = 1; i < instruction.repeat().count(); ++i) {
-        meetings.insert(meetings.end(), body.begin(), body.end());
-      }
-    }
-    if (meetings.size() > kMaxMeetings) {
-      return Invalid(absl::StrCat("more than ", kMaxMeetings, " exchanges between IPUs in a run"));
+      std::vector<Step> body = StepsOf(ipu, instruction.repeat().body());
+      if (!body.empty())
+        steps.push_back({.body = std::move(body), .rounds = instruction.repeat().count()});
     }
   }
-  return absl::OkStatus();
+  return steps;
 }
+
+// No more than the executed instructions, which have a limit.
+uint64_t CountMeetings(const std::vector<Step>& steps) {
+  uint64_t meetings = 0;
+  for (const Step& step : steps)
+    meetings += step.body.empty() ? 1 : step.rounds * CountMeetings(step.body);
+  return meetings;
+}
+
+bool HasCollective(const std::vector<Step>& steps) {
+  return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
+    return step.meeting.is_collective || HasCollective(step.body);
+  });
+}
+
+// Goes through the meetings of an IPU, round after round.
+class Walk {
+ public:
+  explicit Walk(const std::vector<Step>& steps) : levels_{{&steps, 1}} { FindMeeting(); }
+
+  bool done() const { return levels_.empty(); }
+  // The meeting that comes next; not when done.
+  const Meeting& next() const { return levels_.back().step().meeting; }
+  bool at_collective() const { return !done() && next().is_collective; }
+  void Pass() {
+    ++levels_.back().at;
+    FindMeeting();
+  }
+
+ private:
+  struct Level {
+    const std::vector<Step>* steps;
+    uint32_t rounds;  // to go, with this one
+    size_t at = 0;
+    const Step& step() const { return (*steps)[at]; }
+  };
+
+  void FindMeeting() {
+    while (!levels_.empty()) {
+      Level& level = levels_.back();
+      if (level.at < level.steps->size()) {
+        const Step& step = level.step();
+        if (step.body.empty()) return;
+        levels_.push_back({&step.body, step.rounds});
+      } else if (--level.rounds > 0) {
+        level.at = 0;
+      } else {
+        levels_.pop_back();
+        if (!levels_.empty()) ++levels_.back().at;
+      }
+    }
+  }
+
+  std::vector<Level> levels_;  // of repeats
+};
 
 }  // namespace
 
 // The IPUs that take part in collectives must agree on their number and order; an IPU that holds
 // nothing to reduce takes part in none.
-absl::Status ValidateMeetings(const v1::Executable& executable, const v1::Program& program) {
-  std::vector<std::deque<Meeting>> queues(program.blocks_size());
+absl::Status ValidateMeetings(const v1::Executable& executable, const v1::Program& program,
+                              const Limits& limits, uint64_t& meetings) {
+  std::vector<std::vector<Step>> steps;
   for (int ipu = 0; ipu < program.blocks_size(); ++ipu) {
-    VPOD_RETURN_IF_ERROR(
-        CollectMeetings(executable.ipus(ipu), program.blocks(ipu).instructions(), queues[ipu]));
+    steps.push_back(StepsOf(executable.ipus(ipu), program.blocks(ipu).instructions()));
+    meetings += CountMeetings(steps.back());
   }
-  std::vector<std::deque<Meeting>*> collective;
-  for (auto& queue : queues) {
-    const auto is_collective = [](const Meeting& meeting) { return meeting.is_collective; };
-    if (std::any_of(queue.begin(), queue.end(), is_collective)) collective.push_back(&queue);
+  if (meetings > limits.meetings) {
+    return Invalid(absl::StrCat("more than ", limits.meetings,
+                                " exchanges between IPUs in a run of each program"));
+  }
+  std::vector<Walk> walks(steps.begin(), steps.end());
+  std::vector<Walk*> collective;
+  for (size_t ipu = 0; ipu < walks.size(); ++ipu) {
+    if (HasCollective(steps[ipu])) collective.push_back(&walks[ipu]);
   }
   bool progress = true;
   while (progress) {
     progress = false;
-    for (uint32_t ipu = 0; ipu < queues.size(); ++ipu) {
-      while (!queues[ipu].empty() && queues[ipu].front().sends) {
-        const Meeting send = queues[ipu].front();
-        std::deque<Meeting>& peer = queues[send.peer];
-        if (peer.empty() || peer.front().is_collective || peer.front().sends ||
-            peer.front().peer != ipu || peer.front().channel != send.channel) {
+    for (uint32_t ipu = 0; ipu < walks.size(); ++ipu) {
+      while (!walks[ipu].done() && walks[ipu].next().sends) {
+        const Meeting& send = walks[ipu].next();
+        Walk& peer = walks[send.peer];
+        if (peer.done() || peer.next().is_collective || peer.next().sends ||
+            peer.next().peer != ipu || peer.next().channel != send.channel) {
           break;
         }
-        if (TypeOf(*peer.front().tensor) != TypeOf(*send.tensor)) {
+        if (TypeOf(*peer.next().tensor) != TypeOf(*send.tensor)) {
           return Invalid(absl::StrCat("channel ", send.channel, " sends ",
                                       TypeOf(*send.tensor).ToString(), " but receives ",
-                                      TypeOf(*peer.front().tensor).ToString()));
+                                      TypeOf(*peer.next().tensor).ToString()));
         }
-        peer.pop_front();
-        queues[ipu].pop_front();
+        peer.Pass();
+        walks[ipu].Pass();
         progress = true;
       }
     }
-    bool all_at_collective = !collective.empty();
-    for (const auto* queue : collective) {
-      all_at_collective = all_at_collective && !queue->empty() && queue->front().is_collective;
-    }
-    if (all_at_collective) {
-      for (auto* queue : collective) queue->pop_front();
+    if (!collective.empty() &&
+        std::all_of(collective.begin(), collective.end(),
+                    [](const Walk* walk) { return walk->at_collective(); })) {
+      for (Walk* walk : collective) walk->Pass();
       progress = true;
     }
   }
-  for (size_t ipu = 0; ipu < queues.size(); ++ipu) {
-    if (!queues[ipu].empty()) {
+  for (size_t ipu = 0; ipu < walks.size(); ++ipu) {
+    if (!walks[ipu].done()) {
       return Invalid(absl::StrCat("IPU ", ipu, " waits for an exchange that no other IPU makes"));
     }
   }

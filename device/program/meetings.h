@@ -2,13 +2,14 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "proto/program/v1/program.pb.h"
+#include "device/program/executable.h"
 
 namespace vpod::program {
 
 // Plays the sends, receives and collectives of a replica's IPUs against each other: InvalidArgument
 // for a program that would wait for ever. The instructions of the program have been checked each
-// for itself.
-absl::Status ValidateMeetings(const v1::Executable& executable, const v1::Program& program);
+// for itself. `meetings` counts those of all programs up to this one, which have a limit together.
+absl::Status ValidateMeetings(const v1::Executable& executable, const v1::Program& program,
+                              const Limits& limits, uint64_t& meetings);
 
 }  // namespace vpod::program

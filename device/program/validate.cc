@@ -458,6 +458,11 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
   }
   VPOD_RETURN_IF_ERROR(ValidateStreamsAndVariables(executable, limits));
   if (executable.programs().empty()) return Invalid("the executable has no program");
+  if (static_cast<uint32_t>(executable.programs_size()) > limits.programs) {
+    return Invalid(absl::StrCat("the executable has ", executable.programs_size(),
+                                " programs, at most ", limits.programs, " are accepted"));
+  }
+  uint64_t meetings = 0;
   std::set<std::string> names;
   for (const v1::Program& program : executable.programs()) {
     if (program.name().empty() || !names.insert(program.name()).second ||
@@ -480,7 +485,7 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
         }
       }
     }
-    const absl::Status status = ValidateMeetings(executable, program);
+    const absl::Status status = ValidateMeetings(executable, program, limits, meetings);
     if (!status.ok())
       return Invalid(absl::StrCat("program '", program.name(), "': ", status.message()));
   }

@@ -192,7 +192,8 @@ TEST(ValidateStructureTest, LongRepeatsWithoutExchangesCostNothing) {
     *executable.add_programs() = executable.programs(0);
     executable.mutable_programs(i + 1)->set_name(absl::StrCat("p", i));
   }
-  ExpectValid(executable);
+  ExpectValid(executable, {.programs = 30001});
+  ExpectRefused(executable, "the executable has 30001 programs, at most 1024 are accepted");
 }
 
 TEST(ValidateStructureTest, RefusesTooManyInstructionsAndTensors) {
@@ -208,6 +209,9 @@ TEST(ValidateExchangeTest, AcceptsMatchingExchanges) {
   ExpectValid(WithBlocks({Repeat(3, Send(1, 7)), Receive(0, 7) + Repeat(2, Receive(0, 7))}));
   ExpectValid(
       WithBlocks({Repeat(2, Send(1, 0) + AllReduce()), Repeat(2, Receive(0, 0) + AllReduce())}));
+  ExpectValid(WithBlocks(
+      {Repeat(2, Repeat(3, Send(1, 0)) + AllReduce()) + Send(1, 0),
+       Repeat(2, Receive(0, 0) + Repeat(2, Receive(0, 0)) + AllReduce()) + Receive(0, 0)}));
   // Around a ring of four.
   ExpectValid(WithBlocks({Send(1, 0) + Receive(3, 0), Receive(0, 0) + Send(2, 0),
                           Receive(1, 0) + Send(3, 0), Receive(2, 0) + Send(0, 0)}));
@@ -263,12 +267,20 @@ TEST(ValidateExchangeTest, IpusWithoutCollectivesDoNotHoldUpTheOthers) {
 }
 
 TEST(ValidateExchangeTest, RefusesMoreExchangesThanItPlaysThrough) {
-  const uint32_t most = 1 << 20;
-  ExpectValid(WithBlocks({Repeat(most, AllReduce())}));
-  const std::string text = "more than 1048576 exchanges between IPUs in a run";
-  ExpectRefused(WithBlocks({Repeat(most + 1, AllReduce())}), text);
-  ExpectRefused(WithBlocks({Repeat(most, AllReduce()) + AllReduce()}), text);
-  ExpectRefused(WithBlocks({Repeat(1 << 10, Repeat(1 << 10, AllReduce()) + AllReduce())}), text);
+  const Limits limits{.meetings = 1000};
+  ExpectValid(WithBlocks({Repeat(1000, AllReduce())}), limits);
+  const std::string text = "more than 1000 exchanges between IPUs in a run of each program";
+  ExpectRefused(WithBlocks({Repeat(1001, AllReduce())}), text, limits);
+  ExpectRefused(WithBlocks({Repeat(1000, AllReduce()) + AllReduce()}), text, limits);
+  ExpectRefused(WithBlocks({Repeat(100, Repeat(10, AllReduce()) + AllReduce())}), text, limits);
+  const std::string half = Repeat(500, AllReduce()), more = Repeat(501, AllReduce());
+  ExpectValid(WithBlocks({half, half}), limits);
+  ExpectRefused(WithBlocks({more, more}), text, limits);
+  // A program for itself may; all together take the time of their sum.
+  v1::Executable two = WithBlocks({half});
+  *two.add_programs() = WithBlocks({more}).programs(0);
+  two.mutable_programs(1)->set_name("other");
+  ExpectRefused(two, text, limits);
 }
 
 }  // namespace
