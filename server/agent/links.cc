@@ -1,4 +1,6 @@
 // Links as users see them: counters of what programs move, and telemetry.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "device/arch/device_id.h"
 #include "server/agent/agent_state.h"
@@ -36,10 +38,15 @@ std::vector<std::vector<MachineTraffic>> Agent::TrafficOfLease(
     is_here.push_back(machine_by_host_.contains(host));
   const ipuof::v1::JobMember& job = lease.open.job();
   const uint32_t ipus = executable.ipus_per_replica();
+  // Replicas lie one after the other: those that fit before the lease's, and from there on.
+  const uint32_t before = std::min(job.replica_offset(), (first_ipu + ipus - 1) / ipus);
+  const uint32_t from_here = static_cast<uint32_t>(wiring->ipus().size()) - first_ipu;
+  const Replicas known = {job.replica_offset() - before,
+                          job.replica_offset() + (from_here + ipus - 1) / ipus};
   std::vector<std::vector<MachineTraffic>> programs;
   for (uint32_t program = 0; program < static_cast<uint32_t>(executable.proto().programs_size());
        ++program) {
-    programs.push_back(TrafficOf(*wiring, FlowsOf(executable, program, job),
+    programs.push_back(TrafficOf(*wiring, FlowsOf(executable, program, job, known),
                                  job.replica_offset() * ipus, job.local_replicas() * ipus,
                                  first_ipu, is_here));
     for (MachineTraffic& traffic : programs.back())

@@ -1,6 +1,8 @@
 #include "server/agent/traffic.h"
 
+#include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "device/program/ops/collective.h"
@@ -24,9 +26,9 @@ void AddFlow(const Wiring& wiring, const std::vector<arch::Hop>& hops, uint64_t 
   }
 }
 
-// A collective and the bytes of its larger side on each replica.
+// Collectives of a kind in groups of a shape, and the bytes of their larger sides on each replica.
 struct Exchange {
-  program::Collective op;
+  program::Collective op;  // one of them
   uint64_t bytes = 0;
 };
 
@@ -34,33 +36,39 @@ bool CarriesOutputs(const program::Collective& op) {
   return op.kind == program::v1::Instruction::kAllGather;
 }
 
-// What a replica sends to other members of its group: along both directions of a ring, or in an
-// all-to-all to each its part.
+// What a replica sends to those members of its group that are `known`: along both directions of a
+// ring, or in an all-to-all to each its part.
 std::vector<std::pair<uint32_t, uint64_t>> SentTo(const Exchange& exchange,
                                                   const program::GroupMembers& group,
-                                                  uint32_t replica) {
+                                                  uint32_t replica, const Replicas& known) {
   using program::v1::Instruction;
   const uint32_t size = group.size, position = (replica - group.first) / group.stride;
   const uint64_t each = exchange.bytes / size;
   if (size == 1 || each == 0) return {};
   std::vector<std::pair<uint32_t, uint64_t>> sent;
-  const auto add = [&](uint32_t ahead, uint64_t bytes) {
-    sent.emplace_back(group.first + (position + ahead) % size * group.stride, bytes);
-  };
   if (exchange.op.kind == Instruction::kAllToAll) {
-    for (uint32_t ahead = 1; ahead < size; ++ahead) add(ahead, each);
+    const auto members_below = [&](uint32_t end) {
+      if (end <= group.first) return 0u;
+      return std::min(size, (end - group.first - 1) / group.stride + 1);
+    };
+    for (uint32_t to = members_below(known.first); to < members_below(known.end); ++to) {
+      if (to != position) sent.emplace_back(group.first + to * group.stride, each);
+    }
     return sent;
   }
   // An all-reduce passes twice.
   const uint64_t passes = exchange.op.kind == Instruction::kAllReduce ? 2 : 1;
-  for (uint32_t ahead : {1u, size - 1}) add(ahead, passes * each * (size - 1) / 2);
+  for (uint32_t ahead : {1u, size - 1}) {
+    sent.emplace_back(group.first + (position + ahead) % size * group.stride,
+                      passes * each * (size - 1) / 2);
+  }
   return sent;
 }
 
 }  // namespace
 
 std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t program,
-                          const ipuof::v1::JobMember& job) {
+                          const ipuof::v1::JobMember& job, const Replicas& known) {
   const uint32_t ipus = executable.ipus_per_replica(), replicas = job.total_replicas();
   const uint32_t first = job.replica_offset(), end = first + job.local_replicas();
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> flows;
@@ -72,7 +80,8 @@ std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t progra
           .bytes();
     };
     std::map<uint32_t, uint64_t> sent;  // by receiving IPU
-    std::vector<Exchange> exchanges;
+    // By kind and groups: there may be as many collectives as instructions.
+    std::map<std::tuple<int, int, uint32_t>, Exchange> exchanges;
     program::ForEachInstruction(
         executable.proto()
             .programs(static_cast<int>(program))
@@ -86,14 +95,16 @@ std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t progra
           uint64_t bytes = 0;
           for (uint32_t tensor : CarriesOutputs(*op) ? *op->outputs : *op->inputs)
             bytes += times * bytes_of(tensor);
-          exchanges.push_back({*op, bytes});
+          Exchange& exchange = exchanges[{op->kind, op->group->kind(), op->group->size()}];
+          exchange.op = *op;
+          exchange.bytes += bytes;
         });
     for (uint32_t replica = first; replica < end; ++replica) {
       for (const auto& [to, bytes] : sent)
         flows[{replica * ipus + ipu, replica * ipus + to}] += bytes;
-      for (const Exchange& exchange : exchanges) {
+      for (const auto& [kind, exchange] : exchanges) {
         const auto group = program::MembersOf(*exchange.op.group, replicas, replica);
-        for (const auto& [other, bytes] : SentTo(exchange, group, replica)) {
+        for (const auto& [other, bytes] : SentTo(exchange, group, replica, known)) {
           flows[{replica * ipus + ipu, other * ipus + ipu}] += bytes;
           if (!is_ours(other)) flows[{other * ipus + ipu, replica * ipus + ipu}] += bytes;
         }

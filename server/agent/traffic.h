@@ -23,10 +23,17 @@ struct Flow {
   friend bool operator==(const Flow&, const Flow&) = default;
 };
 
+// Replicas of a job, `end` not among them.
+struct Replicas {
+  uint32_t first = 0;
+  uint32_t end = UINT32_MAX;
+};
+
 // What a run of `program` by one instance of a job sends, and what its units receive from units of
-// other instances.
+// other instances. All-to-alls are of the `known` replicas alone: a job may say that it has many
+// more than lie in the partition.
 std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t program,
-                          const ipuof::v1::JobMember& job);
+                          const ipuof::v1::JobMember& job, const Replicas& known = {});
 
 // Bytes on the ports of one machine.
 struct MachineTraffic {

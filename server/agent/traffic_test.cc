@@ -102,6 +102,47 @@ TEST(TrafficTest, FlowsAreCopiesAndRings) {
                                                                          {7, 5, 300}}));
 }
 
+// One IPU does `count` all-to-alls of 256 KiB.
+std::shared_ptr<const program::Executable> AllToAlls(int count) {
+  program::v1::Executable executable;
+  executable.set_ipus_per_replica(1);
+  program::v1::Ipu* ipu = executable.add_ipus();
+  ipu->set_arena_bytes(2 << 18);
+  for (int i = 0; i < 2; ++i) {
+    program::v1::Tensor* tensor = ipu->add_tensors();
+    tensor->set_type(program::v1::FLOAT32);
+    tensor->add_dims(1 << 16);
+    tensor->set_offset(static_cast<uint64_t>(i) << 18);
+  }
+  program::v1::Program* program = executable.add_programs();
+  program->set_name("p");
+  program::v1::Block* block = program->add_blocks();
+  for (int i = 0; i < count; ++i) {
+    program::v1::AllToAll* op = block->add_instructions()->mutable_all_to_all();
+    op->add_inputs(0);
+    op->add_outputs(1);
+  }
+  auto parsed = program::Executable::Parse(program::Serialize(executable));
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  return *parsed;
+}
+
+TEST(TrafficTest, AllToAllsReachReplicasThatAreKnown) {
+  const auto executable = AllToAlls(1);
+  const uint64_t each = (1 << 18) / 8;
+  EXPECT_EQ(FlowsOf(*executable, 0, Member(2, 1, 8)).size(), 2u * 7);
+  EXPECT_EQ(FlowsOf(*executable, 0, Member(2, 1, 8), {1, 4}),
+            (std::vector<Flow>{{1, 2, each}, {2, 1, each}, {2, 3, each}, {3, 2, each}}));
+}
+
+// As many as a program has place for, in the largest of jobs: 10^10 exchanges between replicas.
+TEST(TrafficTest, ManyExchangesOfManyReplicasAreAddedUp) {
+  const uint32_t count = 1 << 14, replicas = 1 << 16;
+  const auto flows = FlowsOf(*AllToAlls(count), 0, Member(0, 16, replicas), {0, 16});
+  EXPECT_EQ(flows.size(), 16u * 15);
+  EXPECT_EQ(flows.front(), (Flow{0, 1, uint64_t{count} * (1 << 18) / replicas}));
+}
+
 TEST(TrafficTest, BytesSpreadOverTheLinksOfTheRoute) {
   const auto wiring = Wiring::Create(Partition(2, 2));
   ASSERT_TRUE(wiring.ok()) << wiring.status();
