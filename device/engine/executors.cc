@@ -38,6 +38,7 @@ Executors::Executors(int compute_threads) : impl_(std::make_unique<Impl>()) {
     impl_->threads.emplace_back([this] { impl_->compute.run(); });
   }
   impl_->threads.emplace_back([this] { impl_->control.run(); });
+  impl_->threads.emplace_back([this] { impl_->waiting.run(); });
 }
 
 Executors::~Executors() { Stop(); }
@@ -45,6 +46,7 @@ Executors::~Executors() { Stop(); }
 void Executors::Stop() {
   impl_->compute.stop();
   impl_->control.stop();
+  impl_->waiting.stop();
   for (std::thread& thread : impl_->threads) {
     if (thread.joinable()) thread.join();
   }
@@ -58,6 +60,10 @@ void Executors::PostCompute(std::function<void()> task) {
 
 void Executors::PostControl(std::function<void()> task) {
   boost::asio::post(impl_->control, std::move(task));
+}
+
+void Executors::PostWaiting(std::function<void()> task) {
+  boost::asio::post(impl_->waiting, std::move(task));
 }
 
 std::shared_ptr<void> Executors::Every(std::chrono::milliseconds period,

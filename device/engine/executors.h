@@ -1,6 +1,7 @@
-// The two executors of a process that hosts IPUs (DESIGN 3.6): compute threads run kernels of at
-// most some 20 ms and nothing that waits; the control thread runs leases and timers. Kept
-// apart, because a timer on a busy compute pool is late by hundreds of milliseconds.
+// The executors of a process that hosts IPUs (DESIGN 3.6): compute threads run kernels of at most
+// some 20 ms and nothing that waits; the control thread runs leases and timers; another one is for
+// what waits for other processes. Kept apart, because a timer on a busy compute pool is late by
+// hundreds of milliseconds.
 #pragma once
 
 #include <chrono>
@@ -25,6 +26,8 @@ class Executors {
   int compute_threads() const;
   void PostCompute(std::function<void()> task);
   void PostControl(std::function<void()> task);
+  // For what may wait some seconds; one task after the other.
+  void PostWaiting(std::function<void()> task);
   // Calls `task` on the control thread every `period` until the returned handle is destroyed; the
   // handle's destructor may run on any thread but the control thread's own tasks, and returns at
   // once.

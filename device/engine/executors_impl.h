@@ -22,10 +22,13 @@ namespace vpod::engine {
 struct Executors::Impl {
   boost::asio::io_context compute;
   boost::asio::io_context control;
+  boost::asio::io_context waiting;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> compute_work{
       compute.get_executor()};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> control_work{
       control.get_executor()};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> waiting_work{
+      waiting.get_executor()};
   std::vector<std::thread> threads;
   int compute_threads = 1;
 };

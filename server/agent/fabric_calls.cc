@@ -42,7 +42,7 @@ std::shared_ptr<fabric::Job> Agent::FindOrMakeJob(const Partition& partition,
       member.job_id(), shape, home ? fabric::Job::Role::kHome : fabric::Job::Role::kFollower,
       [this, self, spec = partition.spec](const std::vector<fabric::JobPart>& parts) {
         // Fetching the peers' memory may wait for one that hangs.
-        executors_.PostCompute([this, self, spec, parts] {
+        executors_.PostWaiting([this, self, spec, parts] {
           if (const auto job = self->lock()) FormJob(job, spec, parts);
         });
       });
