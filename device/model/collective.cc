@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "device/arch/hardware.h"
+#include "device/model/ceil_div.h"
 #include "device/model/cost.h"
 
 namespace vpod::model {
@@ -40,7 +41,7 @@ Cost Share(const Ring& ring, double bytes, const Topology& topology) {
 Cost Additions(const Ring& ring, uint64_t elements) {
   Cost cost;
   const uint64_t n = ring.replicas;
-  cost.compute = ElementwiseCycles((elements + n - 1) / n, program::v1::FLOAT32, 3) * (n - 1);
+  cost.compute = ElementwiseCycles(CeilDiv(elements, n), program::v1::FLOAT32, 3) * (n - 1);
   return cost;
 }
 
@@ -53,7 +54,7 @@ Cost CollectiveCost(const CollectiveLoad& load, const Topology& topology) {
   const uint64_t rack = std::max<uint64_t>(1, topology.ipus_per_domain / ipus);  // replicas
   // Members of a group in one rack, and racks that a group spans.
   const uint64_t inner = std::clamp<uint64_t>(rack / load.stride, 1, members);
-  const uint64_t racks = (members + inner - 1) / inner;
+  const uint64_t racks = CeilDiv(members, inner);
   const Ring ild{inner, arch::kRingBytesPerSecond, arch::kLinkHopSeconds,
                  arch::ExternalSyncCycles(
                      static_cast<uint32_t>(std::min<uint64_t>(members * load.stride, rack)) * ipus,

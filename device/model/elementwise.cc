@@ -1,14 +1,10 @@
 #include <cmath>
 
 #include "device/arch/hardware.h"
+#include "device/model/ceil_div.h"
 #include "device/model/cost.h"
 
 namespace vpod::model {
-namespace {
-
-constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 Cycles ElementwiseCycles(uint64_t elements, program::v1::DataType type, double cycles_per_vector) {
   const uint64_t per_vector = std::max<uint64_t>(1, 8 / program::SizeOf(type));

@@ -1,12 +1,11 @@
 #include <algorithm>
 
 #include "device/arch/hardware.h"
+#include "device/model/ceil_div.h"
 #include "device/model/cost.h"
 
 namespace vpod::model {
 namespace {
-
-constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 // Rule 1 of 7.2 for one worker, output zeroing included.
 uint64_t WorkerCycles(uint64_t rows, bool half) {

@@ -1,14 +1,10 @@
 #include <algorithm>
 
 #include "device/arch/hardware.h"
+#include "device/model/ceil_div.h"
 #include "device/model/cost.h"
 
 namespace vpod::model {
-namespace {
-
-constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 Cost ReduceCost(uint64_t inputs, uint64_t outputs, program::v1::DataType type) {
   const uint64_t vector = type == program::v1::FLOAT16 ? 8 : 4;
