@@ -185,11 +185,11 @@ uint64_t Engine::NumberRun(uint32_t program, bool* needs_job) {
     *needs_job = true;
     return collective_runs_++;
   }
-  // Other runs meet nobody outside the instance; the upper bits keep their meetings apart.
-  const uint64_t instance = uint64_t{options_.instance} << 32;
-  if (!spans_processes_) return (uint64_t{1} << 63) + instance;
+  // Other runs meet nobody outside the instance; its number keeps their meetings apart.
+  const uint64_t first = fabric::kFirstLoneRun + (uint64_t{options_.instance} << 32);
+  if (!spans_processes_) return first;
   *needs_job = true;
-  return (uint64_t{1} << 62) + instance + copying_runs_++;
+  return first + copying_runs_++;
 }
 
 void Engine::StartUnits(std::shared_ptr<Run_> run) {

@@ -137,22 +137,21 @@ absl::Status Engine::Interpreter::Transfer(uint32_t stream, uint32_t tensor, boo
 
 asio::awaitable<absl::Status> Engine::Interpreter::MeetReplicas(program::Collective op) {
   fabric::Job& job = *engine_.options_.job;
-  const uint32_t position = engine_.options_.replica_offset + unit_.replica;
+  const uint32_t replica = engine_.options_.replica_offset + unit_.replica;
   const program::GroupMembers group =
-      program::MembersOf(*op.group, job.shape().total_replicas, position);
+      program::MembersOf(*op.group, job.shape().total_replicas, replica);
   const fabric::MeetingKey key{
       run_.number, unit_.ipu, collectives_++, {group.first, group.stride, group.size}};
   Participant me{this, &op};
   const uint32_t instance = engine_.options_.instance;
-  co_return co_await Suspend(context(),
-                             [&me, &job, &key, position, instance](fabric::Job::Resume resume) {
-                               job.Meet(key, job.shape().total_replicas, job.LocalMembers(key),
-                                        position, instance, &me, std::move(resume),
-                                        [key](const std::vector<void*>& participants,
-                                              std::function<void(absl::Status)> finish) {
-                                          RunCollective(key, participants, std::move(finish));
-                                        });
-                             });
+  co_return co_await Suspend(
+      context(), [&me, &job, &key, replica, instance](fabric::Job::Resume resume) {
+        job.Meet(key, key.group.Position(replica), instance, &me, std::move(resume),
+                 [key](const std::vector<void*>& participants,
+                       std::function<void(absl::Status)> finish) {
+                   RunCollective(key, participants, std::move(finish));
+                 });
+      });
 }
 
 void Engine::Interpreter::RunCollective(const fabric::MeetingKey& key,
@@ -233,7 +232,7 @@ asio::awaitable<absl::Status> Engine::Interpreter::CopyHere(const fabric::Meetin
   const uint64_t bytes = program::TypeOf(TensorAt(tensor)).bytes();
   co_return co_await Suspend(context(), [=, &me](fabric::Job::Resume resume) {
     self->options_.job->Meet(
-        key, 2, 2, sends ? 0 : 1, self->options_.instance, &me, std::move(resume),
+        key, sends ? 0 : 1, self->options_.instance, &me, std::move(resume),
         [bytes](const std::vector<void*>& both, std::function<void(absl::Status)> finish) {
           auto* source = static_cast<End*>(both[0]);
           auto* target = static_cast<End*>(both[1]);

@@ -68,7 +68,7 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   bool IsHere(uint32_t unit) const { return site_of_[unit] == options_.here; }
   bool shared_memory() const { return !options_.arenas.empty(); }
 
-  // A message of the job, see message.h.
+  // A message of the job, see collectives_impl.h.
   Landing OnMessage(absl::string_view header, size_t bytes);
   // Everything that waits ends with `cause`, now and later.
   void Fail(const absl::Status& cause);

@@ -77,9 +77,12 @@ struct JobMember : JobPart {
 using MeetingAction = std::function<void(const std::vector<void*>& participants,
                                          std::function<void(absl::Status)> finish)>;
 
+// Runs from this number on have no collectives; what they are is their instance's matter.
+inline constexpr uint64_t kFirstLoneRun = uint64_t{1} << 62;
+
 // Identifies a meeting: the same for all who take part.
 struct MeetingKey {
-  uint64_t run = 0;  // runs with collectives, counted by each instance
+  uint64_t run = 0;  // runs with collectives, counted by each instance, or a lone one
   // Who meets: below ipus_per_replica, this IPU of every replica; above, a pair of IPUs of one
   // replica.
   uint32_t channel = 0;
@@ -132,18 +135,17 @@ class Job : public std::enable_shared_from_this<Job> {
   void ReadyElsewhere(uint32_t instance, uint32_t part);
 
   // Calls `ready` once all instances are there and agree, or with the named reason. `program` is
-  // what the instance wants to run as its run number `run`; all instances must run the same.
+  // what the instance wants to run as its run number `run`; all instances must run the same, unless
+  // it is a lone one.
   void StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume ready);
   // What replicas on several processes do together; null while all are in this one.
   std::shared_ptr<Collectives> collectives() const;
 
-  // Arrives at a meeting as number `position`, a global replica for a collective, 0 or 1 for a
-  // pair; the participants of this process are `expected`. The last one there performs `action`;
-  // afterwards every one's `resume` is called with its result.
-  void Meet(const MeetingKey& key, size_t positions, size_t expected, size_t position,
-            uint32_t instance, void* participant, Resume resume, MeetingAction action);
-  // How many of those who meet in a collective this process hosts; known when the job has formed.
-  size_t LocalMembers(const MeetingKey& key) const;
+  // Arrives at a meeting as number `position`, in its group for a collective, 0 or 1 for a pair.
+  // The last one of this process performs `action`; afterwards every one's `resume` is called with
+  // its result. After the start of the run only.
+  void Meet(const MeetingKey& key, size_t position, uint32_t instance, void* participant,
+            Resume resume, MeetingAction action);
 
   // Fails everything that waits, now and later, with `cause`.
   void Fail(const absl::Status& cause, bool lost = false, uint32_t culprit = 0);
@@ -167,11 +169,11 @@ class Job : public std::enable_shared_from_this<Job> {
     bool noticed = false;
   };
   struct Meeting {
-    std::vector<void*> participants;
+    std::vector<void*> participants;  // by position, as what follows
     std::vector<Resume> resumes;
     std::vector<bool> arrived;
     std::vector<uint32_t> instances;  // of those who arrived
-    size_t missing = 0;
+    size_t missing = 0;               // of this process
     Clock::time_point since;
     bool noticed = false;
   };
@@ -192,6 +194,15 @@ class Job : public std::enable_shared_from_this<Job> {
   size_t LocalParts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether replicas meet, and not IPUs of one.
   bool IsCollective(const MeetingKey& key) const { return key.channel < shape_.ipus_per_replica; }
+  // Whether this process hosts a unit of a job that has formed.
+  bool IsHere(size_t replica, uint32_t ipu) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return role_ == Role::kLocal || is_here_[replica * shape_.ipus_per_replica + ipu];
+  }
+  // A meeting that nobody has come to yet.
+  Meeting NewMeeting(const MeetingKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The first difference between what the instances run as the same run.
+  absl::Status NoteRun(uint32_t instance, uint64_t run, uint32_t program)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint32_t InstanceOfReplica(size_t replica) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Name(uint32_t instance) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<uint32_t> MissingInstances() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -10,41 +10,34 @@
 
 namespace vpod::fabric {
 
-size_t Job::LocalMembers(const MeetingKey& key) const {
-  if (role_ == Role::kLocal) return key.group.size;
-  base::MutexLock lock(mutex_);
-  if (is_here_.empty()) return 0;
-  size_t members = 0;
-  for (size_t i = 0; i < key.group.size; ++i)
-    members += is_here_[key.group.Replica(i) * shape_.ipus_per_replica + key.channel] ? 1 : 0;
-  return members;
+absl::Status Job::NoteRun(uint32_t instance, uint64_t run, uint32_t program) {
+  if (run >= kFirstLoneRun) return absl::OkStatus();
+  const auto [record, inserted] = runs_.try_emplace(run, RunRecord{program, instance});
+  if (record->second.program != program) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "instance ", instance, " runs program ", program, " as its run ", run, ", instance ",
+        record->second.first_instance, " runs program ", record->second.program));
+  }
+  const size_t parts = role_ == Role::kLocal ? shape_.num_instances : LocalParts();
+  if (++record->second.seen >= parts) runs_.erase(record);
+  return absl::OkStatus();
 }
 
 void Job::StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume ready) {
   Calls calls;
   {
     base::MutexLock lock(mutex_);
-    if (!failure_.ok()) {
-      calls.push_back([ready, status = failure_] { ready(status); });
+    const absl::Status status = failure_.ok() ? NoteRun(instance, run, program) : failure_;
+    if (!status.ok()) {
+      calls = FailLocked(status, false, instance);  // once
+      calls.push_back([ready, status] { ready(status); });
     } else {
-      const auto [record, inserted] = runs_.try_emplace(run, RunRecord{program, instance});
-      if (record->second.program != program) {
-        calls = FailLocked(absl::FailedPreconditionError(absl::StrCat(
-                               "instance ", instance, " runs program ", program, " as its run ",
-                               run, ", instance ", record->second.first_instance, " runs program ",
-                               record->second.program)),
-                           false, instance);
-        calls.push_back([ready, status = failure_] { ready(status); });
-      } else {
-        const size_t parts = role_ == Role::kLocal ? shape_.num_instances : LocalParts();
-        if (++record->second.seen >= parts) runs_.erase(record);
-        starts_.push_back({instance, std::move(ready), Clock::now()});
-        for (const auto& [key, entry] : members_) {
-          if (key.first == instance && entry.member.home && !formed_)
-            calls.push_back([home = entry.member.home] { home->Waits(); });
-        }
-        for (auto& call : Advance()) calls.push_back(std::move(call));
+      starts_.push_back({instance, std::move(ready), Clock::now()});
+      for (const auto& [key, entry] : members_) {
+        if (key.first == instance && entry.member.home && !formed_)
+          calls.push_back([home = entry.member.home] { home->Waits(); });
       }
+      for (auto& call : Advance()) calls.push_back(std::move(call));
     }
   }
   CallAll(calls);
@@ -65,8 +58,21 @@ uint32_t Job::InstanceOfReplica(size_t replica) const {
   return 0;
 }
 
-void Job::Meet(const MeetingKey& key, size_t positions, size_t expected, size_t position,
-               uint32_t instance, void* participant, Resume resume, MeetingAction action) {
+Job::Meeting Job::NewMeeting(const MeetingKey& key) const {
+  Meeting meeting;
+  const size_t positions = IsCollective(key) ? key.group.size : 2;
+  meeting.participants.resize(positions);
+  meeting.resumes.resize(positions);
+  meeting.arrived.resize(positions);
+  meeting.since = Clock::now();
+  for (size_t i = 0; i < positions; ++i) {
+    if (!IsCollective(key) || IsHere(key.group.Replica(i), key.channel)) ++meeting.missing;
+  }
+  return meeting;
+}
+
+void Job::Meet(const MeetingKey& key, size_t position, uint32_t instance, void* participant,
+               Resume resume, MeetingAction action) {
   Calls calls;
   Meeting complete;
   {
@@ -75,13 +81,7 @@ void Job::Meet(const MeetingKey& key, size_t positions, size_t expected, size_t 
       calls.push_back([resume, status = failure_] { resume(status); });
     } else {
       Meeting& meeting = meetings_[key];
-      if (meeting.participants.empty()) {
-        meeting.participants.resize(positions);
-        meeting.resumes.resize(positions);
-        meeting.arrived.resize(positions);
-        meeting.missing = expected;
-        meeting.since = Clock::now();
-      }
+      if (meeting.participants.empty()) meeting = NewMeeting(key);
       meeting.participants[position] = participant;
       meeting.resumes[position] = std::move(resume);
       meeting.arrived[position] = true;
@@ -121,7 +121,7 @@ void Job::Meet(const MeetingKey& key, size_t positions, size_t expected, size_t 
 bool Job::WaitsFor(const MeetingKey& key, const Meeting& meeting, const JobPart& part) {
   for (size_t i = 0; i < part.local_replicas; ++i) {
     const size_t replica = part.replica_offset + i;
-    if (key.group.Contains(replica) && !meeting.arrived[replica]) return true;
+    if (key.group.Contains(replica) && !meeting.arrived[key.group.Position(replica)]) return true;
   }
   return false;
 }
@@ -185,10 +185,9 @@ void Job::TickMeetings(Clock::time_point now, Clock::duration patience, Calls& c
     if (meeting.noticed || now - meeting.since < patience || !IsCollective(key)) continue;
     meeting.noticed = true;
     std::vector<uint32_t> missing;
-    for (size_t replica = 0; replica < meeting.arrived.size(); ++replica) {
-      const bool comes =
-          role_ == Role::kLocal || is_here_[replica * shape_.ipus_per_replica + key.channel];
-      if (comes && key.group.Contains(replica) && !meeting.arrived[replica])
+    for (size_t i = 0; i < meeting.arrived.size(); ++i) {
+      const size_t replica = key.group.Replica(i);
+      if (!meeting.arrived[i] && IsHere(replica, key.channel))
         missing.push_back(InstanceOfReplica(replica));
     }
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());

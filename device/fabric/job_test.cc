@@ -44,8 +44,8 @@ class JobTest : public testing::Test {
   void MeetAs(uint32_t i, std::vector<absl::Status>& results, MeetingAction action = Finish()) {
     for (uint32_t r = i * 4; r < i * 4 + 4; ++r) {
       job_->Meet(
-          {0, 0, 0, {0, 1, 16}}, 16, 16, r, i, this,
-          [&results](absl::Status s) { results.push_back(s); }, action);
+          {0, 0, 0, {0, 1, 16}}, r, i, this, [&results](absl::Status s) { results.push_back(s); },
+          action);
     }
   }
   static MeetingAction Finish() {
@@ -181,6 +181,43 @@ TEST_F(JobTest, DifferentRunsAreNamed) {
   Start(1, 0, 1);
   EXPECT_EQ(instances_[1].started->message(),
             "instance 1 runs program 1 as its run 0, instance 0 runs program 0");
+}
+
+// They are their instance's matter, and as many as it likes.
+TEST_F(JobTest, LoneRunsAreNotCompared) {
+  JoinAll();
+  LoadAll();
+  for (uint32_t program : {0, 1}) {
+    Start(0, kFirstLoneRun, program);
+    EXPECT_TRUE(instances_[0].started->ok()) << *instances_[0].started;
+  }
+  EXPECT_FALSE(instances_[0].failure.has_value());
+}
+
+// One replica each of instances 1, 2 and 3; that instance 0 has left is no matter here.
+TEST_F(JobTest, AGroupMeetsWithoutTheOthers) {
+  JoinAll();
+  LoadAll();
+  job_->Leave(0, 0, /*lost=*/false);
+  std::vector<absl::Status> results;
+  size_t met = 0;
+  const ReplicaGroup group{5, 4, 3};
+  for (uint32_t i : {3, 1, 2}) {
+    if (i == 2) {
+      job_->Tick(Job::Clock::now() + seconds(6), seconds(5), seconds(60));
+      EXPECT_EQ(instances_[1].notices, std::vector<std::string>{"waiting for 1 of 4 instances: 2"});
+    }
+    job_->Meet(
+        {0, 0, 0, group}, group.Position(i * 4 + 1), i, this,
+        [&results](absl::Status status) { results.push_back(status); },
+        [&met](const std::vector<void*>& all, std::function<void(absl::Status)> finish) {
+          met = all.size();
+          finish(absl::OkStatus());
+        });
+  }
+  EXPECT_EQ(met, 3u);
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_TRUE(results[0].ok());
 }
 
 TEST_F(JobTest, EmptyWhenAllHaveLeft) {
