@@ -45,9 +45,12 @@ struct gcipuinfo::Impl {
 
   bool Update() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (!partitions.ok()) return false;
+    for (const absl::Status& status : vpod::ipuof::ReadTelemetry(*partitions)) {
+      if (!status.ok()) return false;
+    }
     std::vector<Attributes> read;
-    for (MonitoredPartition& partition : *partitions) {
-      if (!vpod::ipuof::ReadTelemetry(partition).ok() || !partition.silent.empty()) return false;
+    for (const MonitoredPartition& partition : *partitions) {
+      if (!partition.silent.empty()) return false;
       for (const auto& ipu : partition.ipus) {
         const auto attributes = vpod::ipuof::AttributesOf(ipu, static_cast<uint32_t>(read.size()));
         read.emplace_back(attributes.begin(), attributes.end());
@@ -121,7 +124,6 @@ std::string gcipuinfo::checkHealthOfDevices() {
   auto& partitions = impl_->partitions;
   if (!partitions.ok()) return Text(Json({{"error", std::string(partitions.status().message())}}));
   // Agents that do not answer are part of the findings.
-  for (MonitoredPartition& partition : *partitions)
-    (void)vpod::ipuof::ReadTelemetry(partition).ok();
+  vpod::ipuof::ReadTelemetry(*partitions);
   return vpod::gcinfo::HealthText(*partitions);
 }

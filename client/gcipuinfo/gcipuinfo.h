@@ -57,8 +57,8 @@ class gcipuinfo {
   Attributes getLastAppEventRecord(const std::string& path = "") const;
   std::string getLastAppEventRecordAsJSON(const std::string& path = "") const;
 
-  // Asks all agents anew. "{}": all is well. Else the IPUs with errors and those whose agent does
-  // not answer, by host, as JSON; {"error": "…"} when there was nothing to check.
+  // Asks all agents anew, for 4 s at most. "{}": all is well. Else the IPUs with errors and those
+  // whose agent does not answer, by host, as JSON; {"error": "…"} when there was nothing to check.
   std::string checkHealthOfDevices();
 
  private:

@@ -35,7 +35,7 @@ std::map<uint32_t, Finding> Examine(const std::vector<ipuof::MonitoredPartition>
       findings[first + device.routing_id()] = {"connection", device.ip(), partition.id,
                                                absl::StrCat(device.pcie_id())};
     }
-    first += static_cast<uint32_t>(partition.ipus.size() + partition.silent.size());
+    first += static_cast<uint32_t>(partition.num_ipus());
   }
   return findings;
 }

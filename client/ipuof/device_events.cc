@@ -14,14 +14,14 @@ namespace {
 
 // Ids of those IPUs of `range` that are silent or report an error.
 std::set<uint32_t> Culprits(const vipu::ActivePartition& partition, arch::IpuRange range) {
-  MonitoredPartition monitored = ToMonitor(partition);
-  (void)ReadTelemetry(monitored).ok();  // who does not answer is silent
+  std::vector<MonitoredPartition> monitored = {ToMonitor(partition)};
+  ReadTelemetry(monitored);  // who does not answer is silent
   std::set<uint32_t> culprits;
   const auto add = [&](uint32_t id) {
     if (id >= range.first && id < range.first + range.count) culprits.insert(id);
   };
-  for (const auto& device : monitored.silent) add(device.routing_id());
-  for (const auto& ipu : monitored.ipus) {
+  for (const auto& device : monitored[0].silent) add(device.routing_id());
+  for (const auto& ipu : monitored[0].ipus) {
     if (HasError(ipu)) add(ipu.routing_id());
   }
   return culprits;

@@ -21,7 +21,7 @@ class DeviceEvents {
 
   void Attached(uint32_t device_id);
   // Unavailable: the device is lost; all else: the job failed. Asks the agents which IPUs are the
-  // cause, at most 4 s each. Of several failures of one severity the first is kept.
+  // cause, for 4 s at most. Of several failures of one severity the first is kept.
   void Failed(const absl::Status& status);
 
  private:

@@ -12,6 +12,7 @@
 #include "client/ipuof/attributes.h"
 #include "client/ipuof/device_events.h"
 #include "client/ipuof/lease.h"
+#include "client/ipuof/telemetry.h"
 #include "device/arch/device_id.h"
 #include "device/base/mutex.h"
 #include "device/base/status.h"
@@ -187,9 +188,8 @@ class IpuofDevice : public session::Device {
 
 // Clock of the partition's IPUs, as their attribute says.
 absl::StatusOr<double> ClockOf(const vipu::ActivePartition& partition) {
-  VPOD_ASSIGN_OR_RETURN(
-      const auto telemetry,
-      vipu::GetTelemetry(EndpointsOf(partition, 0, 1).front(), partition.partition_id));
+  const vipu::AgentQuery first = AgentsOf(partition).front();
+  VPOD_ASSIGN_OR_RETURN(const auto telemetry, vipu::GetTelemetry({first}).at(first));
   double mhz = 0;
   if (telemetry.ipus().empty()) return absl::InternalError("the agent describes no IPU");
   const std::string text = Attribute(telemetry.ipus(0), "clock");

@@ -36,7 +36,7 @@ constexpr size_t kChunk = 1 << 20;
 
 absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> Connect(const std::string& endpoint,
                                                          const vipu::ActivePartition& partition) {
-  VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.config));
+  VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.controller));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(16 << 20);
   // An agent that is cut off is noticed within seconds; agents answer whatever their kernels do.
@@ -267,7 +267,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   char answer = 0;
   impl->same_host = door.ok() && recv(door->get(), &answer, 1, 0) == 1 && answer == 'k';
   if (!impl->same_host) {
-    VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.config));
+    VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.controller));
     impl->pulse = Pulse::Start(endpoint, impl->attached.lease_id(), tls);
   }
   impl->events = std::thread([raw = impl.get()] { raw->ReadEvents(); });

@@ -1,7 +1,10 @@
 #include "client/ipuof/telemetry.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/attributes.h"
@@ -25,45 +28,73 @@ MonitoredPartition ToMonitor(vipu::ActivePartition description) {
   return partition;
 }
 
-absl::StatusOr<std::vector<MonitoredPartition>> FindPartitions(bool all) {
-  std::vector<MonitoredPartition> result;
-  auto active = vipu::FindActivePartition();
-  if (active.ok()) {
-    result.push_back(ToMonitor(*active));
-  } else if (!all) {
-    return active.status();
-  }
-  if (!all) return result;
-  VPOD_ASSIGN_OR_RETURN(const vipu::ClientConfig config, vipu::DiscoverConfig({}));
+namespace {
+
+void Warn(const std::string& text) { std::fprintf(stderr, "warning: %s\n", text.c_str()); }
+
+// All but the active one, as its controller, or else ours, shows them.
+absl::StatusOr<std::vector<MonitoredPartition>> FindOthers(
+    const absl::StatusOr<vipu::ActivePartition>& active) {
+  VPOD_ASSIGN_OR_RETURN(
+      const vipu::ClientConfig config,
+      vipu::DiscoverConfig({.host = active.ok() ? active->controller : std::string()}));
   vipu::Client client(config, std::chrono::seconds(4));
-  VPOD_ASSIGN_OR_RETURN(const auto partitions, client.ListPartitions());
-  for (const vipuuser::Partition& listed : partitions) {
-    if (listed.status().state() != vipuuser::PS_ACTIVE) continue;
-    const auto partition = client.GetPartition(listed.requirements().id());
-    if (absl::IsNotFound(partition.status())) continue;  // removed meanwhile
-    VPOD_RETURN_IF_ERROR(partition.status());
-    for (uint32_t gcd = 0; gcd < static_cast<uint32_t>(partition->gcds_size()); ++gcd) {
-      if (active.ok() && partition->requirements().id() == active->partition_id &&
-          gcd == active->gcd)
-        continue;
-      result.push_back(ToMonitor(vipu::Describe(partition->gcds(static_cast<int>(gcd)))));
-      result.back().active = false;
+  VPOD_ASSIGN_OR_RETURN(const auto partitions, client.ListPartitions(/*with_devices=*/true));
+  std::vector<MonitoredPartition> others;
+  for (const vipuuser::Partition& partition : partitions) {
+    if (partition.status().state() != vipuuser::PS_ACTIVE) continue;
+    for (const vipuuser::PartitionConfig& gcd : partition.gcds()) {
+      MonitoredPartition other = ToMonitor(vipu::Describe(gcd, config.address()));
+      if (active.ok() && other.id == active->partition_id && other.gcd == active->gcd) continue;
+      other.active = false;
+      others.push_back(std::move(other));
     }
   }
-  if (result.empty()) return active.status();
-  return result;
+  return others;
+}
+
+// `lenient`: the active one is enough when the others cannot be found.
+absl::StatusOr<std::vector<MonitoredPartition>> Find(bool all, bool lenient) {
+  const auto active = vipu::FindActivePartition();
+  if (!active.ok() && !all) return active.status();
+  std::vector<MonitoredPartition> found;
+  if (active.ok()) found.push_back(ToMonitor(*active));
+  if (!all) return found;
+  auto others = FindOthers(active);
+  if (!others.ok() && !(lenient && active.ok())) return others.status();
+  if (others.ok()) {
+    std::move(others->begin(), others->end(), std::back_inserter(found));
+  } else {
+    Warn(absl::StrCat("only the active partition is shown: ", others.status().message()));
+  }
+  if (found.empty()) return active.status();
+  return found;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<MonitoredPartition>> FindPartitions(bool all) {
+  return Find(all, /*lenient=*/false);
+}
+
+std::vector<vipu::AgentQuery> AgentsOf(const vipu::ActivePartition& partition) {
+  std::vector<vipu::AgentQuery> agents;
+  const auto num_ipus = static_cast<uint32_t>(partition.config.devices_size());
+  for (std::string& endpoint : EndpointsOf(partition, 0, num_ipus))
+    agents.push_back({std::move(endpoint), partition.partition_id, partition.controller});
+  return agents;
 }
 
 namespace {
 
-absl::Status ReadTelemetry(MonitoredPartition& partition, vipu::AgentConnections& agents) {
-  const vipu::ActivePartition& description = partition.description;
+using Answers = vipu::AgentAnswers<telemetry::v1::GetPartitionTelemetryReply>;
+
+absl::Status TakeTelemetry(const Answers& answers, MonitoredPartition& partition) {
   partition.ipus.clear();
   partition.silent.clear();
   absl::Status first_error;
-  const auto num_ipus = static_cast<uint32_t>(description.config.devices_size());
-  for (const std::string& endpoint : EndpointsOf(description, 0, num_ipus)) {
-    const auto telemetry = vipu::GetTelemetry(endpoint, partition.id, &agents);
+  for (const vipu::AgentQuery& agent : AgentsOf(partition.description)) {
+    const auto& telemetry = answers.at(agent);
     first_error.Update(telemetry.status());
     if (!telemetry.ok()) continue;
     for (const IpuTelemetry& ipu : telemetry->ipus()) {
@@ -74,7 +105,7 @@ absl::Status ReadTelemetry(MonitoredPartition& partition, vipu::AgentConnections
             [](const auto& a, const auto& b) { return a.routing_id() < b.routing_id(); });
   std::set<uint32_t> heard;
   for (const IpuTelemetry& ipu : partition.ipus) heard.insert(ipu.routing_id());
-  for (const vipuuser::IpuofDevice& device : description.config.devices()) {
+  for (const vipuuser::IpuofDevice& device : partition.description.config.devices()) {
     if (!heard.contains(device.routing_id())) partition.silent.push_back(device);
   }
   if (first_error.ok() && partition.ipus.empty()) {
@@ -86,26 +117,39 @@ absl::Status ReadTelemetry(MonitoredPartition& partition, vipu::AgentConnections
 
 }  // namespace
 
-absl::Status ReadTelemetry(MonitoredPartition& partition) {
-  vipu::AgentConnections agents;
-  return ReadTelemetry(partition, agents);
+std::vector<absl::Status> ReadTelemetry(std::vector<MonitoredPartition>& partitions) {
+  std::set<vipu::AgentQuery> queries;
+  for (const MonitoredPartition& partition : partitions) {
+    const auto agents = AgentsOf(partition.description);
+    queries.insert(agents.begin(), agents.end());
+  }
+  const Answers answers = vipu::GetTelemetry(queries);
+  std::vector<absl::Status> statuses;
+  for (MonitoredPartition& partition : partitions)
+    statuses.push_back(TakeTelemetry(answers, partition));
+  return statuses;
 }
 
 absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all) {
-  VPOD_ASSIGN_OR_RETURN(auto partitions, FindPartitions(all));
-  vipu::AgentConnections agents;
+  VPOD_ASSIGN_OR_RETURN(auto partitions, Find(all, /*lenient=*/true));
+  const std::vector<absl::Status> statuses = ReadTelemetry(partitions);
   std::vector<MonitoredPartition> seen;
-  absl::Status removed;
-  for (MonitoredPartition& partition : partitions) {
-    const absl::Status status = ReadTelemetry(partition, agents);
+  absl::Status why_none;
+  std::set<std::string> warnings;  // once for all GCDs of a partition
+  for (size_t i = 0; i < partitions.size(); ++i) {
+    const absl::Status& status = statuses[i];
     if (absl::IsNotFound(status)) {  // removed meanwhile, or its file is older than the agent
-      removed = absl::FailedPreconditionError(status.message());
+      why_none.Update(absl::FailedPreconditionError(status.message()));
       continue;
     }
-    VPOD_RETURN_IF_ERROR(status);
-    seen.push_back(std::move(partition));
+    if (!status.ok() && !all) return status;
+    why_none.Update(status);
+    if (!status.ok())
+      warnings.insert(absl::StrCat("partition ", partitions[i].id, ": ", status.message()));
+    if (!partitions[i].ipus.empty()) seen.push_back(std::move(partitions[i]));
   }
-  if (seen.empty()) return removed;
+  if (seen.empty()) return why_none;
+  for (const std::string& warning : warnings) Warn(warning);
   return seen;
 }
 

@@ -24,23 +24,32 @@ struct MonitoredPartition {
   std::vector<telemetry::v1::IpuTelemetry> ipus;
   // IPUs without telemetry: their agent does not answer, or does not know them.
   std::vector<vipuuser::IpuofDevice> silent;
+
+  size_t num_ipus() const { return ipus.size() + silent.size(); }
 };
 
-// The active partition; with `all`, the others that the controller shows follow. Without an active
-// one, `all` gives those there are. No agent is asked yet. NotFound: no partition;
-// FailedPrecondition: the active one is not ACTIVE; Unavailable: the controller does not answer.
+// The active partition; with `all`, the others follow that its controller shows, or else the one of
+// vipu::DiscoverConfig. Without an active one, `all` gives those there are. No agent is asked yet.
+// NotFound: no partition; FailedPrecondition: the active one is not ACTIVE; Unavailable: the
+// controller does not answer.
 absl::StatusOr<std::vector<MonitoredPartition>> FindPartitions(bool all);
 
 // Unread, from a configuration.
 MonitoredPartition ToMonitor(vipu::ActivePartition description);
 
-// Fills `ipus` and `silent` by asking the agents, one after the other, each at most 4 s. The error
-// of the first that does not answer; InvalidArgument: the partition has no such GCD.
-absl::Status ReadTelemetry(MonitoredPartition& partition);
+// Fills `ipus` and `silent` of all by asking their agents, all at once and for 4 s at most. By
+// partition: NotFound, the agents do not have it any more; Unavailable, not all of them answer, and
+// what the others say is filled in; InvalidArgument, it has no such GCD.
+std::vector<absl::Status> ReadTelemetry(std::vector<MonitoredPartition>& partitions);
 
-// FindPartitions, all of them read. Unavailable also when an agent does not answer;
-// FailedPrecondition when no agent has the partition any more.
+// FindPartitions, all of them read, for tools. FailedPrecondition: no agent has the partition any
+// more; Unavailable: an agent does not answer. With `all`, those are errors only when nobody has
+// answered: what is missing, be it IPUs, partitions or the word of the controller, is a warning on
+// stderr.
 absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all);
+
+// The agents of a partition, by their first IPU.
+std::vector<vipu::AgentQuery> AgentsOf(const vipu::ActivePartition& partition);
 
 // The first IPU of a device; OutOfRange names the ids there are.
 absl::StatusOr<const telemetry::v1::IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,

@@ -53,12 +53,12 @@ absl::StatusOr<std::vector<Message>> All(
 
 // What the end of a call to an agent means. NotFound comes from one that answers.
 absl::Status AgentEnded(const grpc::Status& status, const std::string& endpoint,
-                        const ClientConfig& config) {
+                        const std::optional<base::Tls>& tls) {
   if (status.ok() || status.error_code() == grpc::StatusCode::NOT_FOUND)
     return base::FromGrpc(status);
-  return absl::UnavailableError(
-      absl::StrCat("the agent at ", endpoint, " does not answer: ", base::ConnectionError(status),
-                   ".", base::TlsHint(config.tls, status.error_message())));
+  return absl::UnavailableError(absl::StrCat("the agent at ", endpoint,
+                                             " does not answer: ", base::ConnectionError(status),
+                                             ".", base::TlsHint(tls, status.error_message())));
 }
 
 std::shared_ptr<grpc::Channel> Open(const std::string& address, base::Peer peer,
@@ -68,6 +68,64 @@ std::shared_ptr<grpc::Channel> Open(const std::string& address, base::Peer peer,
   // A stopped server must not be hidden by the back-off of another channel's attempt.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return base::Connect(address, peer, tls, arguments);
+}
+
+using telemetry::v1::Telemetry;
+constexpr std::chrono::seconds kAgentPatience(4);
+
+// An agent's process, if it is known how to reach it.
+struct AgentPeer {
+  explicit AgentPeer(const AgentQuery& query) : tls(TlsOf(query.controller)) {
+    if (tls.ok()) stub = Telemetry::NewStub(Open(query.endpoint, base::Peer::kAgent, *tls));
+  }
+  absl::StatusOr<std::optional<base::Tls>> tls;
+  std::unique_ptr<Telemetry::Stub> stub;
+};
+
+// A call to it, from its start to its answer.
+template <class Reply>
+struct AgentCall {
+  const AgentPeer* peer = nullptr;
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>> reader;
+  Reply reply;
+  grpc::Status status;
+};
+
+// Makes a call for each query, all at once.
+template <class Request, class Reply>
+AgentAnswers<Reply> AskAgents(const std::set<AgentQuery>& queries,
+                              std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>> (
+                                  Telemetry::Stub::*start)(grpc::ClientContext*, const Request&,
+                                                           grpc::CompletionQueue*)) {
+  const auto deadline = std::chrono::system_clock::now() + kAgentPatience;
+  std::map<std::string, AgentPeer> peers;  // by endpoint
+  std::map<AgentQuery, AgentCall<Reply>> calls;
+  grpc::CompletionQueue queue;
+  for (const AgentQuery& query : queries) {
+    const AgentPeer& peer = peers.try_emplace(query.endpoint, query).first->second;
+    AgentCall<Reply>& call = calls[query];
+    call.peer = &peer;
+    if (!peer.tls.ok()) continue;
+    call.context.set_deadline(deadline);
+    call.reader = ((*peer.stub).*start)(&call.context, Named<Request>(query.partition_id), &queue);
+    call.reader->Finish(&call.reply, &call.status, &call);
+  }
+  queue.Shutdown();
+  void* ended = nullptr;
+  for (bool ok = false; queue.Next(&ended, &ok);) {
+  }
+  AgentAnswers<Reply> answers;
+  for (auto& [query, call] : calls) {
+    absl::Status status = call.peer->tls.status();
+    if (status.ok()) status = AgentEnded(call.status, query.endpoint, *call.peer->tls);
+    if (status.ok()) {
+      answers.emplace(query, std::move(call.reply));
+    } else {
+      answers.emplace(query, std::move(status));
+    }
+  }
+  return answers;
 }
 
 }  // namespace
@@ -388,36 +446,13 @@ absl::Status Client::Inject(const vipuadmin::InjectRequest& request) {
   return impl_->Call(&VipuAdmin::Stub::Inject, request).status();
 }
 
-absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
-    const std::string& endpoint, const std::string& partition_id, AgentConnections* kept) {
-  VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({}));
-  AgentConnections for_now;
-  auto& connection = (kept == nullptr ? for_now : *kept)[endpoint];
-  if (connection == nullptr) connection = Open(endpoint, base::Peer::kAgent, config.tls);
-  const auto stub = telemetry::v1::Telemetry::NewStub(connection);
-  telemetry::v1::GetPartitionTelemetryRequest request;
-  request.set_partition_id(partition_id);
-  telemetry::v1::GetPartitionTelemetryReply reply;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(4));
-  VPOD_RETURN_IF_ERROR(
-      AgentEnded(stub->GetPartitionTelemetry(&context, request, &reply), endpoint, config));
-  return reply;
+AgentAnswers<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
+    const std::set<AgentQuery>& queries) {
+  return AskAgents(queries, &Telemetry::Stub::AsyncGetPartitionTelemetry);
 }
 
-absl::StatusOr<telemetry::v1::GetPartitionLinksReply> GetLinks(const std::string& endpoint,
-                                                               const std::string& partition_id) {
-  VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({}));
-  const auto stub =
-      telemetry::v1::Telemetry::NewStub(Open(endpoint, base::Peer::kAgent, config.tls));
-  telemetry::v1::GetPartitionLinksRequest request;
-  request.set_partition_id(partition_id);
-  telemetry::v1::GetPartitionLinksReply reply;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(4));
-  VPOD_RETURN_IF_ERROR(
-      AgentEnded(stub->GetPartitionLinks(&context, request, &reply), endpoint, config));
-  return reply;
+AgentAnswers<telemetry::v1::GetPartitionLinksReply> GetLinks(const std::set<AgentQuery>& queries) {
+  return AskAgents(queries, &Telemetry::Stub::AsyncGetPartitionLinks);
 }
 
 std::string StateText(vipuuser::PartitionState state) {

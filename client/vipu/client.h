@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,6 @@
 #include "proto/telemetry/v1/telemetry.pb.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
-
-namespace grpc {
-class Channel;
-}
 
 namespace vpod::vipu {
 
@@ -87,16 +84,25 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
-// By endpoint, for who asks the same agents again and again.
-using AgentConnections = std::map<std::string, std::shared_ptr<grpc::Channel>>;
+// A question to an agent's process about a partition.
+struct AgentQuery {
+  std::string endpoint;  // host:port
+  std::string partition_id;
+  std::string controller;  // that named the agent; as in TlsOf
 
-// Asks an agent's process (host:port) for the devices of a partition.
-absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
-    const std::string& endpoint, const std::string& partition_id, AgentConnections* kept = nullptr);
+  auto operator<=>(const AgentQuery&) const = default;
+};
+template <class Reply>
+using AgentAnswers = std::map<AgentQuery, absl::StatusOr<Reply>>;
 
-// Likewise for the links between its IPUs.
-absl::StatusOr<telemetry::v1::GetPartitionLinksReply> GetLinks(const std::string& endpoint,
-                                                               const std::string& partition_id);
+// Asks for the devices of partitions, all agents at once; all answers are there within 4 s.
+// NotFound: the agent does not have the partition; Unavailable: it does not answer, for whatever
+// reason.
+AgentAnswers<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
+    const std::set<AgentQuery>& queries);
+
+// Likewise for the links between their IPUs.
+AgentAnswers<telemetry::v1::GetPartitionLinksReply> GetLinks(const std::set<AgentQuery>& queries);
 
 // "ACTIVE" from PS_ACTIVE.
 std::string StateText(vipuuser::PartitionState state);

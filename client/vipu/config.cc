@@ -55,7 +55,10 @@ absl::Status SetAddress(std::string host, const std::string& port, const std::st
                         const std::string& port_source, ClientConfig& config) {
   std::string port_text = port;
   const size_t colon = host.rfind(':');
-  if (colon != std::string::npos && host.find(':') == colon) {
+  const bool has_port =
+      colon != std::string::npos &&
+      (host.find(':') == colon || (colon > 0 && host[colon - 1] == ']'));  // IPv6 in brackets
+  if (has_port) {
     if (port_text.empty()) port_text = host.substr(colon + 1);
     host.resize(colon);
   }
@@ -174,6 +177,11 @@ absl::StatusOr<ClientConfig> DiscoverConfig(const ConfigFlags& flags) {
   VPOD_RETURN_IF_ERROR(FindAddress(flags, config));
   VPOD_RETURN_IF_ERROR(FindCredentials(flags, config));
   return config;
+}
+
+absl::StatusOr<std::optional<base::Tls>> TlsOf(const std::string& controller) {
+  VPOD_ASSIGN_OR_RETURN(ClientConfig config, DiscoverConfig({.host = controller}));
+  return std::move(config.tls);
 }
 
 std::string HclText(const ClientConfig& config) {

@@ -40,6 +40,10 @@ struct ConfigFlags {
 // no `key="value"`, TLS files that do not fit.
 absl::StatusOr<ClientConfig> DiscoverConfig(const ConfigFlags& flags);
 
+// How the agents that a controller (host:port; empty: the one of DiscoverConfig) has named are
+// reached: as it is.
+absl::StatusOr<std::optional<base::Tls>> TlsOf(const std::string& controller);
+
 // Text of a client file: one key="value" a line, no blanks around the sign, since scripts cut it.
 // User and access key are in it when there is a key.
 std::string HclText(const ClientConfig& config);

@@ -95,6 +95,8 @@ TEST_F(ConfigTest, SourceIsNamedForPeople) {
 TEST_F(ConfigTest, HostMayCarryThePort) {
   EXPECT_EQ(Address({.host = "10.1.3.101:8091"}), "10.1.3.101:8091");
   EXPECT_EQ(Address({.host = "10.1.3.101:8091", .port = "8092"}), "10.1.3.101:8092");
+  EXPECT_EQ(Address({.host = "[::1]:8091"}), "[::1]:8091");
+  EXPECT_EQ(Address({.host = "[::1]"}), "[::1]:8090");
   setenv("IPUOF_VIPU_API_HOST", "pod:9000", 1);
   EXPECT_EQ(Address(), "pod:9000");
 }
@@ -167,6 +169,16 @@ TEST_F(ConfigTest, CredentialsAreForTheirControllerOnly) {
   EXPECT_EQ(DiscoverConfig({.user_id = "alice"})->access_key, "k1");
   const auto two = DiscoverConfig({.access_key = "k2"});
   EXPECT_EQ(two->user_id + " " + two->access_key, "alice k2");
+}
+
+TEST_F(ConfigTest, AgentsAreReachedAsTheControllerThatNamedThem) {
+  File(".vipu.hcl",
+       "api-host=\"secure\"\ntls-ca=\"/no/ca\"\ntls-cert=\"/no/crt\"\ntls-key=\"/no/key\"\n");
+  for (const char* secure : {"secure:8090", ""})
+    EXPECT_TRUE(absl::IsInvalidArgument(TlsOf(secure).status())) << secure;
+  const auto other = TlsOf("other:8090");
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_FALSE(other->has_value());
 }
 
 TEST_F(ConfigTest, TlsFilesAreAllOrNone) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -96,6 +97,31 @@ bool IsCurrent(const std::string& path, const vipuuser::PartitionConfig& config,
   return false;
 }
 
+// A GCD as its controller has it now; negative: the only one.
+absl::StatusOr<ActivePartition> AskFor(const std::string& id, int64_t gcd, Client& client) {
+  VPOD_ASSIGN_OR_RETURN(const auto status, client.GetPartitionStatus(id));
+  if (status.state() != vipuuser::PS_ACTIVE) {
+    // Scripts look for these words (spec/vipu.md 12).
+    return absl::FailedPreconditionError(absl::StrCat("partition is not ACTIVE: ", id, " (state ",
+                                                      vipuuser::PartitionState_Name(status.state()),
+                                                      ")"));
+  }
+  VPOD_ASSIGN_OR_RETURN(auto config, client.GetPartitionConfig(id, gcd));
+  return Describe(std::move(config), client.config().address());
+}
+
+// What a file says may be of an earlier generation; the controller has the present one.
+absl::StatusOr<ActivePartition> Renew(ActivePartition stale) {
+  if (stale.controller.empty()) return stale;
+  VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({.host = stale.controller}));
+  Client client(config, std::chrono::seconds(10));
+  auto fresh = AskFor(stale.partition_id, stale.gcd, client);
+  // Who got a shared file needs no account at the controller.
+  if (absl::IsUnauthenticated(fresh.status()) || absl::IsPermissionDenied(fresh.status()))
+    return stale;
+  return fresh;
+}
+
 absl::StatusOr<ActivePartition> FromController(const std::string& host) {
   VPOD_ASSIGN_OR_RETURN(const ClientConfig config,
                         DiscoverConfig({.host = host, .port = Environment("IPUOF_VIPU_API_PORT")}));
@@ -121,17 +147,11 @@ absl::StatusOr<ActivePartition> FromController(const std::string& host) {
     return absl::InvalidArgumentError(
         absl::StrCat("IPUOF_VIPU_API_GCD_ID is '", gcd_text, "', must be a number"));
   }
-  VPOD_ASSIGN_OR_RETURN(const auto status, client.GetPartitionStatus(id));
-  if (status.state() != vipuuser::PS_ACTIVE) {
-    return absl::FailedPreconditionError(absl::StrCat("partition is not ACTIVE: ", id, " (state ",
-                                                      vipuuser::PartitionState_Name(status.state()),
-                                                      ")"));
-  }
-  VPOD_ASSIGN_OR_RETURN(auto partition, client.GetPartitionConfig(id, gcd));
-  return Describe(std::move(partition));
+  return AskFor(id, gcd, client);
 }
 
-absl::StatusOr<ActivePartition> FromDirectory(const std::string& directory) {
+// Nothing: no file there counts.
+absl::StatusOr<std::optional<ActivePartition>> FromDirectory(const std::string& directory) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error)) {
@@ -144,8 +164,7 @@ absl::StatusOr<ActivePartition> FromDirectory(const std::string& directory) {
     VPOD_ASSIGN_OR_RETURN(auto config, ReadFile(path));
     if (IsCurrent(path, config, controllers)) current.emplace_back(path, std::move(config));
   }
-  if (current.empty())
-    return absl::NotFoundError(absl::StrCat("no IPUoF configuration in ", directory));
+  if (current.empty()) return std::nullopt;
   const std::string gcd_text = Environment("IPUOF_VIPU_API_GCD_ID");
   if (!gcd_text.empty()) {
     std::erase_if(current,
@@ -155,22 +174,26 @@ absl::StatusOr<ActivePartition> FromDirectory(const std::string& directory) {
     return absl::NotFoundError(absl::StrCat(current.size(), " IPUoF configurations in ", directory,
                                             "; name one with IPUOF_CONFIG_PATH"));
   }
-  // The file may be of an earlier generation; the controller has the present one.
-  const std::string controller = Attribute(current[0].second, kController);
-  if (!controller.empty()) {
-    VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({.host = controller}));
-    Client client(config, std::chrono::seconds(10));
-    const ActivePartition stale = Describe(current[0].second);
-    auto fresh = client.GetPartitionConfig(stale.partition_id, static_cast<int>(stale.gcd));
-    // Who got a shared file needs no account at the controller.
-    if (absl::IsUnauthenticated(fresh.status()) || absl::IsPermissionDenied(fresh.status()))
-      return Describe(std::move(current[0].second));
-    if (!fresh.ok()) return fresh.status();
-    current[0].second = *std::move(fresh);
-  }
-  ActivePartition active = Describe(std::move(current[0].second));
+  VPOD_ASSIGN_OR_RETURN(ActivePartition active, Renew(Describe(std::move(current[0].second))));
   active.file = current[0].first;
   return active;
+}
+
+// Files of a partition.
+std::vector<fs::path> FilesOf(const std::string& partition_id) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(IpuofDirectory(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (name != partition_id + ".conf" &&
+        !(absl::StartsWith(name, partition_id + "_gcd") && absl::EndsWith(name, ".conf")))
+      continue;
+    // "p1_gcd7.conf" may also be the only file of a partition of that name.
+    const auto config = ReadFile(entry.path().string());
+    const std::string owner = config.ok() ? Attribute(*config, "Partition Id") : "";
+    if (owner.empty() || owner == partition_id) files.push_back(entry.path());
+  }
+  return files;
 }
 
 }  // namespace
@@ -258,33 +281,21 @@ absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
 }
 
 void RemoveIpuofFiles(const std::string& partition_id) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(IpuofDirectory(), error)) {
-    const std::string name = entry.path().filename().string();
-    if (name != partition_id + ".conf" &&
-        !(absl::StartsWith(name, partition_id + "_gcd") && absl::EndsWith(name, ".conf")))
-      continue;
-    // "p1_gcd7.conf" may also be the only file of a partition of that name.
-    const auto config = ReadFile(entry.path().string());
-    const std::string owner = config.ok() ? Attribute(*config, "Partition Id") : "";
-    if (!owner.empty() && owner != partition_id) continue;
+  for (const fs::path& file : FilesOf(partition_id)) {
     std::error_code ignored;
-    fs::remove(entry.path(), ignored);
+    fs::remove(file, ignored);
   }
 }
 
-absl::StatusOr<std::optional<base::Tls>> TlsOf(const vipuuser::PartitionConfig& config) {
-  VPOD_ASSIGN_OR_RETURN(const ClientConfig controller,
-                        DiscoverConfig({.host = Attribute(config, kController)}));
-  return controller.tls;
-}
+bool HasIpuofFiles(const std::string& partition_id) { return !FilesOf(partition_id).empty(); }
 
-ActivePartition Describe(vipuuser::PartitionConfig config) {
+ActivePartition Describe(vipuuser::PartitionConfig config, const std::string& controller) {
   ActivePartition active;
   active.partition_id = Attribute(config, "Partition Id");
   (void)!absl::SimpleAtoi(Attribute(config, "Partition generation"), &active.generation);
   (void)!absl::SimpleAtoi(Attribute(config, "GCD Id"), &active.gcd);
   if (!absl::SimpleAtoi(Attribute(config, "Number of GCDs"), &active.num_gcds)) active.num_gcds = 1;
+  active.controller = controller.empty() ? Attribute(config, kController) : controller;
   active.gcd_was_given = !Environment("IPUOF_VIPU_API_GCD_ID").empty();
   active.config = std::move(config);
   return active;
@@ -302,12 +313,8 @@ absl::StatusOr<ActivePartition> FindActivePartition() {
   if (const std::string host = Environment("IPUOF_VIPU_API_HOST"); !host.empty())
     return FromController(host);
   for (const std::string& directory : {IpuofDirectory(), std::string("/etc/ipuof.conf.d")}) {
-    auto found = FromDirectory(directory);
-    if (found.ok() || !absl::IsNotFound(found.status())) return found;
-    std::error_code error;
-    if (!fs::is_empty(directory, error) && !error &&
-        !absl::StartsWith(found.status().message(), "no "))
-      return found;
+    VPOD_ASSIGN_OR_RETURN(auto found, FromDirectory(directory));
+    if (found.has_value()) return *std::move(found);
   }
   return absl::NotFoundError(
       "no active partition, set IPUOF_VIPU_API_PARTITION_ID or create one with 'vipu create "

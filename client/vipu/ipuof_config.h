@@ -2,14 +2,12 @@
 // partition.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/vipu/client.h"
-#include "device/base/tls.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
 
 namespace vpod::vipu {
@@ -27,6 +25,8 @@ absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
                              const std::string& controller_address);
 // Removes the files of a partition; missing ones are no error.
 void RemoveIpuofFiles(const std::string& partition_id);
+// Whether the caller has any of them.
+bool HasIpuofFiles(const std::string& partition_id);
 
 // The partition that programs and tools of this shell use.
 struct ActivePartition {
@@ -37,6 +37,7 @@ struct ActivePartition {
   uint32_t num_gcds = 1;
   bool gcd_was_given = false;  // IPUOF_VIPU_API_GCD_ID is set
   std::string file;            // that named it; empty: the controller did
+  std::string controller;      // host:port; empty: not known
 };
 
 // Set by `poprun --offline-mode`: the program has no IPUs, whatever files there are.
@@ -49,10 +50,8 @@ inline constexpr char kOfflineVariable[] = "VPOD_OFFLINE";
 // warning on stderr.
 absl::StatusOr<ActivePartition> FindActivePartition();
 
-// How the agents that serve a configuration are reached: as the controller that gave it is.
-absl::StatusOr<std::optional<base::Tls>> TlsOf(const vipuuser::PartitionConfig& config);
-
-// Reads what an ActivePartition needs out of a configuration.
-ActivePartition Describe(vipuuser::PartitionConfig config);
+// Reads what an ActivePartition needs out of a configuration. `controller` gave it; empty: the one
+// that the configuration names.
+ActivePartition Describe(vipuuser::PartitionConfig config, const std::string& controller = "");
 
 }  // namespace vpod::vipu

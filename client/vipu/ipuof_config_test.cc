@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "client/vipu/fake_controller.h"
 #include "device/base/file.h"
 
 namespace vpod::vipu {
@@ -220,7 +221,9 @@ TEST_F(IpuofFilesTest, RemovalTakesTheFilesOfItsPartitionOnly) {
   Write(Partition("p10", 1));
   Write(Partition("p1_gcd7", 1));
   Write(Partition("p1_gcdx", 1));
+  EXPECT_TRUE(HasIpuofFiles("p1"));
   RemoveIpuofFiles("p1");
+  EXPECT_FALSE(HasIpuofFiles("p1"));
   EXPECT_EQ(Names(), Strings({"p10.conf", "p1_gcd7.conf", "p1_gcdx.conf"}));
   RemoveIpuofFiles("p1");  // nothing left: no error
 }
@@ -306,6 +309,52 @@ TEST_F(IpuofFilesTest, FileOfAControllerThatIsGoneIsSkippedWithAWarning) {
   EXPECT_EQ(active->partition_id, "p2");
   EXPECT_EQ(warning, "warning: " + (directory_ / "p1.conf").string() +
                          " skipped: its controller 127.0.0.1:1 does not answer\n");
+}
+
+// A controller that has p1, of one GCD.
+class ControllerOfP1 : public FakeController {
+ public:
+  explicit ControllerOfP1(vipuuser::PartitionState state) {
+    vipuuser::GetPartitionStatusReply status;
+    status.mutable_status()->set_state(state);
+    Answer("GetPartitionStatus", {&status});
+    vipuuser::GetPartitionIpuofConfigReply config;
+    *config.mutable_ipuof_config() = Config("p1");
+    (*config.mutable_ipuof_config()->mutable_attributes())["Partition generation"] = "18";
+    Answer("GetPartitionIpuofConfig", {&config});
+  }
+};
+
+TEST_F(IpuofFilesTest, FileIsRenewedByItsController) {
+  ControllerOfP1 controller(vipuuser::PS_ACTIVE);
+  ASSERT_TRUE(WriteIpuofFiles(Partition("p1", 1), controller.address()).ok());
+  const auto active = FindActivePartition();
+  ASSERT_TRUE(active.ok()) << active.status();
+  EXPECT_EQ(active->generation, 18u);
+  EXPECT_EQ(active->controller, controller.address());
+  EXPECT_EQ(active->file, (directory_ / "p1.conf").string());
+}
+
+TEST_F(IpuofFilesTest, SharedFileServesThoseWithoutAnAccountToo) {
+  ControllerOfP1 controller(vipuuser::PS_ACTIVE);
+  controller.Answer("GetPartitionStatus", {}, absl::PermissionDeniedError("not yours"));
+  ASSERT_TRUE(WriteIpuofFiles(Partition("p1", 1, /*shared=*/true), controller.address()).ok());
+  const auto active = FindActivePartition();
+  ASSERT_TRUE(active.ok()) << active.status();
+  EXPECT_EQ(active->generation, 17u);
+  EXPECT_EQ(active->controller, controller.address());
+  EXPECT_EQ(active->file, (directory_ / "p1.conf").string());
+}
+
+TEST_F(IpuofFilesTest, PartitionThatIsNotActiveIsSaidToBeSoHoweverItIsNamed) {
+  ControllerOfP1 controller(vipuuser::PS_ERROR);
+  ASSERT_TRUE(WriteIpuofFiles(Partition("p1", 1), controller.address()).ok());
+  const absl::Status expected =
+      absl::FailedPreconditionError("partition is not ACTIVE: p1 (state PS_ERROR)");
+  EXPECT_EQ(FindActivePartition().status(), expected);
+  setenv("IPUOF_VIPU_API_HOST", controller.address().c_str(), 1);
+  setenv("IPUOF_VIPU_API_PARTITION_ID", "p1", 1);
+  EXPECT_EQ(FindActivePartition().status(), expected);
 }
 
 TEST_F(IpuofFilesTest, NothingAtAllSaysWhatToDo) {

@@ -198,6 +198,13 @@ TEST_F(ScriptsTest, Rule11GcInfoSaysWhetherThePartitionIsActive) {
                "IPUOF_VIPU_API_PARTITION_ID=pend gc-info -l 2>&1 | grep -c 'partition is not "
                "ACTIVE'"),
             "1\n");
+  // By the file that create left: moved to where no machine comes.
+  EXPECT_EQ(Sh("export IPUOF_CONFIG_DIR=$HOME/rule11; "
+               "vipu create partition r11 --size 1 >/dev/null; "
+               "vipu update partition r11 --cluster cghost --no-wait >/dev/null; "
+               "gc-info -l 2>&1 | grep -o 'partition is not ACTIVE.*'; "
+               "vipu remove partition r11"),
+            "partition is not ACTIVE: r11 (state PS_PENDING)\nremove partition (r11): success.\n");
 }
 
 TEST_F(ScriptsTest, Rule12ClusterAndAllocationCanBeRead) {

@@ -63,44 +63,52 @@ Json GroupJson(const MonitoredPartition& partition, uint32_t id, arch::IpuRange 
   return json;
 }
 
+// Devices of several IPUs are listed of a partition that is alone, and whole.
+bool HasGroups(const std::vector<MonitoredPartition>& partitions) {
+  return partitions.size() == 1 && partitions[0].silent.empty();
+}
+
 }  // namespace
 
 std::string DeviceListing(const std::vector<MonitoredPartition>& partitions) {
-  const bool several = partitions.size() > 1;
+  const bool groups = HasGroups(partitions);
   Widths widths;
   uint32_t ids = 0;
   for (const auto& partition : partitions) {
-    const auto n = static_cast<uint32_t>(partition.ipus.size());
-    ids += several ? n : arch::NumDeviceIds(n);
+    const auto n = static_cast<uint32_t>(partition.num_ipus());
+    ids += groups ? arch::NumDeviceIds(n) : n;
     for (const auto& ipu : partition.ipus)
       widths.host = std::max(widths.host, Attribute(ipu, "ipuof host").size());
   }
   widths.id = absl::StrCat(ids - 1).size();
   std::string text = "Graphcore device listing:\n";
-  uint32_t next = 0;
+  uint32_t first = 0;
   for (const auto& partition : partitions) {
     absl::StrAppend(&text, "Partition: ", partition.id, partition.active ? " [active]" : "", "\n");
-    for (const auto& ipu : partition.ipus) text += SingleLine(next++, ipu, widths);
-    const auto n = static_cast<uint32_t>(partition.ipus.size());
-    for (uint32_t id = n; !several && id < arch::NumDeviceIds(n); ++id) {
+    for (const auto& ipu : partition.ipus)
+      text += SingleLine(first + ipu.routing_id(), ipu, widths);
+    const auto n = static_cast<uint32_t>(partition.num_ipus());
+    for (uint32_t id = n; groups && id < arch::NumDeviceIds(n); ++id) {
       text += GroupLines(partition, id, *arch::IpusOfDevice(n, id), widths);
     }
+    first += n;
   }
   return text;
 }
 
 std::string DeviceListingJson(const std::vector<MonitoredPartition>& partitions) {
-  const bool several = partitions.size() > 1;
+  const bool groups = HasGroups(partitions);
   Json all;
   all["partitions"] = Json::array();
-  uint32_t next = 0;
+  uint32_t first = 0;
   for (const auto& partition : partitions) {
     Json devices = Json::array();
     for (const auto& ipu : partition.ipus)
-      devices.push_back(SingleJson(next++, "target", "Fabric", ipu));
-    const auto n = static_cast<uint32_t>(partition.ipus.size());
-    for (uint32_t id = n; !several && id < arch::NumDeviceIds(n); ++id)
+      devices.push_back(SingleJson(first + ipu.routing_id(), "target", "Fabric", ipu));
+    const auto n = static_cast<uint32_t>(partition.num_ipus());
+    for (uint32_t id = n; groups && id < arch::NumDeviceIds(n); ++id)
       devices.push_back(GroupJson(partition, id, *arch::IpusOfDevice(n, id)));
+    first += n;
     all["partitions"].push_back({{"partition", partition.id},
                                  {"active", partition.active ? "true" : "false"},
                                  {"devices", std::move(devices)}});

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "device/base/file.h"
@@ -75,6 +76,27 @@ Partition: p1 [active]
 Partition: p2
 -+- Id: [4], target: [Fabric], IPU-M host: [10.1.5.12], IPU#: [3]
 )");
+}
+
+TEST(DeviceListing, SilentIpusKeepTheirIdsAndHideTheGroups) {
+  MonitoredPartition partition = Partition("p1", 4, 10), second = Partition("p2", 1, 12);
+  partition.ipus.erase(partition.ipus.begin() + 1);
+  partition.silent.emplace_back().set_routing_id(1);
+  second.active = false;
+  const std::string listing = R"(Graphcore device listing:
+Partition: p1 [active]
+-+- Id: [0], target: [Fabric], IPU-M host: [10.1.5.10], IPU#: [3]
+-+- Id: [2], target: [Fabric], IPU-M host: [10.1.5.10], IPU#: [1]
+-+- Id: [3], target: [Fabric], IPU-M host: [10.1.5.10], IPU#: [0]
+)";
+  EXPECT_EQ(DeviceListing({partition}), listing);
+  EXPECT_EQ(DeviceListing({partition, second}), listing + R"(Partition: p2
+-+- Id: [4], target: [Fabric], IPU-M host: [10.1.5.12], IPU#: [3]
+)");
+  const auto json = nlohmann::json::parse(DeviceListingJson({partition, second}));
+  EXPECT_EQ(json["partitions"][0]["devices"].size(), 3u);
+  EXPECT_EQ(json["partitions"][0]["devices"][1]["id"], "2");
+  EXPECT_EQ(json["partitions"][1]["devices"][0]["id"], "4");
 }
 
 // Attributes as in the published dump.

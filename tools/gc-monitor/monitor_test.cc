@@ -130,6 +130,12 @@ TEST(DeviceTable, MissingSoftwareVersionIsABlankCell) {
             "  3   |  DNC  |");
 }
 
+TEST(DeviceTable, TitleCountsSilentIpusToo) {
+  MonitoredPartition partition = Partition("p1", 2);
+  partition.silent.resize(2);
+  EXPECT_NE(DeviceTable(partition).find("has 4 reconfigurable IPUs"), std::string::npos);
+}
+
 TEST(DeviceTable, LongerTypeWidensTheColumnAndTheTitle) {
   MonitoredPartition partition = Partition("p1", 4);
   (*partition.ipus[2].mutable_attributes())["board type"] = "Bow-2000";

@@ -1,6 +1,6 @@
 #include "tools/link_test/partition_links.h"
 
-#include "client/ipuof/lease.h"
+#include "client/ipuof/telemetry.h"
 #include "device/base/status.h"
 
 namespace vpod::tools {
@@ -8,9 +8,10 @@ namespace vpod::tools {
 absl::StatusOr<std::vector<telemetry::v1::LinkTelemetry>> LinksOf(
     const vipu::ActivePartition& partition) {
   std::vector<telemetry::v1::LinkTelemetry> links;
-  const auto num_ipus = static_cast<uint32_t>(partition.config.devices_size());
-  for (const std::string& endpoint : ipuof::EndpointsOf(partition, 0, num_ipus)) {
-    VPOD_ASSIGN_OR_RETURN(const auto reply, vipu::GetLinks(endpoint, partition.partition_id));
+  const std::vector<vipu::AgentQuery> agents = ipuof::AgentsOf(partition);
+  const auto replies = vipu::GetLinks({agents.begin(), agents.end()});
+  for (const vipu::AgentQuery& agent : agents) {
+    VPOD_ASSIGN_OR_RETURN(const auto reply, replies.at(agent));
     links.insert(links.end(), reply.links().begin(), reply.links().end());
   }
   return links;

@@ -9,10 +9,10 @@
 #include <sstream>
 
 #include "absl/strings/str_split.h"
+#include "client/vipu/fake_controller.h"
 #include "device/base/file.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
-#include "tools/vipu/fake_controller.h"
 
 namespace vpod::tools {
 namespace {
@@ -64,7 +64,7 @@ class CliTest : public ::testing::Test {
   }
 
   const fs::path before_, directory_;
-  FakeController controller_;
+  vipu::FakeController controller_;
   std::string out_, err_;
 };
 

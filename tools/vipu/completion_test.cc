@@ -5,9 +5,9 @@
 #include <cstdlib>
 
 #include "absl/strings/str_split.h"
+#include "client/vipu/fake_controller.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
-#include "tools/vipu/fake_controller.h"
 
 namespace vpod::tools {
 namespace {
@@ -35,7 +35,7 @@ class CompletionTest : public ::testing::Test {
     return candidates;
   }
 
-  FakeController controller_;
+  vipu::FakeController controller_;
 };
 
 using List = std::vector<std::string>;

@@ -1,4 +1,4 @@
-#include "tools/vipu/fake_controller.h"
+#include "client/vipu/fake_controller.h"
 
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/grpc_status.h"
 
-namespace vpod::tools {
+namespace vpod::vipu {
 namespace {
 
 std::string Bytes(const grpc::ByteBuffer& buffer) {
@@ -118,4 +118,4 @@ std::string FakeController::access_key() {
   return access_key_;
 }
 
-}  // namespace vpod::tools
+}  // namespace vpod::vipu

@@ -1,5 +1,5 @@
-// A controller for tests of the command line: it records what it is asked and gives the answers it
-// was told to give. It has no rules of its own; tests of those are in tests/system.
+// A controller for tests of its clients: it records what it is asked and gives the answers it was
+// told to give. It has no rules of its own; tests of those are in tests/system.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "device/base/mutex.h"
 
-namespace vpod::tools {
+namespace vpod::vipu {
 
 class FakeController {
  public:
@@ -51,4 +51,4 @@ class FakeController {
   std::unique_ptr<Server> server_;
 };
 
-}  // namespace vpod::tools
+}  // namespace vpod::vipu
