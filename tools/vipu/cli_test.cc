@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -485,6 +486,26 @@ TEST_F(CliTest, UpdatePartitionChoosesAnewWhatFollowsFromTheChange) {
   EXPECT_EQ(r.num_gcds(), 1u);
   EXPECT_EQ(r.num_replicas(), 0u);
   EXPECT_EQ(r.ipu_link_routing(), "DNC");
+}
+
+TEST_F(CliTest, ResetAndUpdateRewriteOnlyFilesThatAreThere) {
+  const auto existing = ExistingPartition();
+  vipuuser::GetPartitionStatusReply status;
+  *status.mutable_status() = existing.partition().status();
+  controller_.Answer("GetPartition", {&existing});
+  controller_.Answer("GetPartitionStatus", {&status});
+  const fs::path file = directory_ / "ipuof/p1_gcd0.conf";
+  for (const char* command : {"vipu reset partition p1", "vipu update partition p1 --shared"}) {
+    ExpectSuccess(command);
+    EXPECT_FALSE(fs::exists(directory_ / "ipuof")) << command;
+  }
+  ExpectSuccess("vipu create partition p1 --size 4 --num-gcds 2");
+  for (const char* command : {"vipu reset partition p1", "vipu update partition p1 --shared"}) {
+    ASSERT_TRUE(fs::exists(file));
+    std::ofstream(file) << "{}";
+    ExpectSuccess(command);
+    EXPECT_NE(base::ReadFile(file).find("\"devices\""), std::string::npos) << command;
+  }
 }
 
 TEST_F(CliTest, ListPartitionsNamesTheDevicesInJson) {

@@ -57,12 +57,14 @@ void ForgetDefaults(const Arguments& arguments, vipuuser::PartitionRequirements&
   if (arguments.Has(kReconfigurable)) r.clear_sync_type();
 }
 
-// Waits for ACTIVE and leaves the IPUoF files for the caller.
-absl::Status AwaitPartition(const Call& call) {
+// Waits for ACTIVE, and writes the caller's IPUoF files if wanted.
+absl::Status AwaitPartition(const Call& call, bool write_files) {
   if (!call.arguments.Switch(kNoWait)) {
     VPOD_RETURN_IF_ERROR(call.client.WaitUntilActive(call.id));
-    VPOD_ASSIGN_OR_RETURN(const auto partition, call.client.GetPartition(call.id));
-    VPOD_RETURN_IF_ERROR(vipu::WriteIpuofFiles(partition, call.client.config().address()));
+    if (write_files) {
+      VPOD_ASSIGN_OR_RETURN(const auto partition, call.client.GetPartition(call.id));
+      VPOD_RETURN_IF_ERROR(vipu::WriteIpuofFiles(partition, call.client.config().address()));
+    }
   }
   return Done(call, absl::OkStatus());
 }
@@ -89,7 +91,7 @@ absl::Status CreatePartition(const Call& call) {
   request.set_disable_auto_reset(call.arguments.Switch(kNoAutoReset));
   request.set_relocatable(call.arguments.Switch(kRelocatable));
   VPOD_RETURN_IF_ERROR(call.client.CreatePartition(request));
-  return AwaitPartition(call);
+  return AwaitPartition(call, /*write_files=*/true);
 }
 
 absl::Status UpdatePartition(const Call& call) {
@@ -105,12 +107,12 @@ absl::Status UpdatePartition(const Call& call) {
   if (call.arguments.Has(kRelocatable))
     request.set_relocatable(call.arguments.Switch(kRelocatable));
   VPOD_RETURN_IF_ERROR(call.client.UpdatePartition(request));
-  return AwaitPartition(call);
+  return AwaitPartition(call, vipu::HasIpuofFiles(call.id));
 }
 
 absl::Status ResetPartition(const Call& call) {
   VPOD_RETURN_IF_ERROR(call.client.ResetPartition(call.id));
-  return AwaitPartition(call);
+  return AwaitPartition(call, vipu::HasIpuofFiles(call.id));
 }
 
 absl::Status RemovePartition(const Call& call) {
