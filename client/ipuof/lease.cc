@@ -2,10 +2,11 @@
 
 #include <grpcpp/grpcpp.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
@@ -25,6 +26,7 @@
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
 #include "device/base/status.h"
+#include "device/shm/local_socket.h"
 #include "proto/ipuof/v1/ipuof.grpc.pb.h"
 
 namespace vpod::ipuof {
@@ -33,6 +35,7 @@ namespace {
 using base::FromGrpc;
 
 constexpr size_t kChunk = 1 << 20;
+constexpr std::chrono::seconds kDoorPatience(5);  // with an agent of this host
 
 absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> Connect(const std::string& endpoint,
                                                          const vipu::ActivePartition& partition) {
@@ -70,26 +73,6 @@ class Pulse {
   v1::PulseRequest request_;
   v1::PulseReply reply_;
 };
-
-// One request at the agent's local door; the connection is returned for the answer.
-absl::StatusOr<base::UniqueFd> Knock(const std::string& socket_name, char operation,
-                                     const std::string& lease_id) {
-  base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, socket_name.data(),
-              std::min(socket_name.size(), sizeof(address.sun_path) - 1));
-  const auto length =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + socket_name.size());
-  const std::string request = absl::StrCat(std::string(1, operation), lease_id);
-  if (socket_name.empty() ||
-      connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
-          static_cast<ssize_t>(request.size())) {
-    return absl::UnavailableError("the agent is on another host");
-  }
-  return fd;
-}
 
 // Seconds since 1970 at which this process started: proc(5), field 22 of stat in ticks since boot.
 int64_t ProcessStartTime() {
@@ -133,6 +116,29 @@ struct Lease::Impl {
   base::Mutex mutex;
   std::condition_variable events_changed;
   bool events_ended ABSL_GUARDED_BY(mutex) = false;
+
+  // One request at the agent's local door; the connection is returned for the answer.
+  absl::StatusOr<base::UniqueFd> Knock(char operation) const {
+    return shm::Knock(attached.local_socket(),
+                      absl::StrCat(std::string(1, operation), attached.lease_id()), kDoorPatience);
+  }
+
+  // Whether the agent is on this host; then it binds the lease to this process. Unavailable: it is
+  // there and does not answer.
+  absl::StatusOr<bool> BindLocally() const {
+    const auto door = Knock('B');
+    if (absl::IsNotFound(door.status())) return false;
+    if (!door.ok()) return Silence();
+    char answer = 0;
+    const ssize_t length = TEMP_FAILURE_RETRY(recv(door->get(), &answer, 1, 0));
+    if (length < 0 && errno == EAGAIN) return Silence();
+    return length == 1 && answer == 'k';
+  }
+
+  absl::Status Silence() const {
+    return absl::UnavailableError(
+        absl::StrCat("the agent at ", options.endpoint, " does not answer at its local door"));
+  }
 
   ~Impl() {
     if (!events.joinable()) return;
@@ -263,9 +269,13 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
                        : AwaitTheEnd(FromGrpc(status));
   }
   impl->attached = event.attached();
-  auto door = Knock(impl->attached.local_socket(), 'B', impl->attached.lease_id());
-  char answer = 0;
-  impl->same_host = door.ok() && recv(door->get(), &answer, 1, 0) == 1 && answer == 'k';
+  const auto same_host = impl->BindLocally();
+  if (!same_host.ok()) {
+    impl->context.TryCancel();
+    impl->stream->Finish();
+    return same_host.status();
+  }
+  impl->same_host = *same_host;
   if (!impl->same_host) {
     VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.controller));
     impl->pulse = Pulse::Start(endpoint, impl->attached.lease_id(), tls);
@@ -344,21 +354,23 @@ void Lease::Run(uint32_t program, uint32_t slot,
 
 absl::StatusOr<shm::Segment> Lease::MapStreams() {
   if (!impl_->same_host) return absl::UnavailableError("the agent is on another host");
-  VPOD_ASSIGN_OR_RETURN(const base::UniqueFd door,
-                        Knock(impl_->attached.local_socket(), 'S', impl_->attached.lease_id()));
+  const auto door = impl_->Knock('S');
+  if (!door.ok()) return impl_->Silence();
   uint64_t bytes = 0;
-  VPOD_ASSIGN_OR_RETURN(base::UniqueFd fd, shm::ReceiveFd(door.get(), &bytes, sizeof(bytes)));
+  VPOD_ASSIGN_OR_RETURN(base::UniqueFd fd, shm::ReceiveFd(door->get(), &bytes, sizeof(bytes)));
   return shm::Segment::Map(std::move(fd), bytes);
 }
 
 absl::Status Lease::ShareStreams(const shm::Segment& streams) {
   const absl::Status refused = absl::UnavailableError("the agent does not take the segment");
   if (!impl_->same_host) return refused;
-  VPOD_ASSIGN_OR_RETURN(const base::UniqueFd door,
-                        Knock(impl_->attached.local_socket(), 'U', impl_->attached.lease_id()));
+  const auto door = impl_->Knock('U');
+  if (!door.ok()) return impl_->Silence();
   char answer = 'u';
-  VPOD_RETURN_IF_ERROR(shm::SendFd(door.get(), streams.fd(), &answer, 1));
-  return recv(door.get(), &answer, 1, 0) == 1 && answer == 'k' ? absl::OkStatus() : refused;
+  VPOD_RETURN_IF_ERROR(shm::SendFd(door->get(), streams.fd(), &answer, 1));
+  return TEMP_FAILURE_RETRY(recv(door->get(), &answer, 1, 0)) == 1 && answer == 'k'
+             ? absl::OkStatus()
+             : refused;
 }
 
 absl::Status Lease::WriteStream(uint32_t slot, uint64_t offset, absl::string_view bytes) {

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -87,7 +88,7 @@ absl::Status SendFd(int socket, int fd, const void* data, size_t length) {
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(length)) {
+  if (TEMP_FAILURE_RETRY(sendmsg(socket, &message, MSG_NOSIGNAL)) != static_cast<ssize_t>(length)) {
     return absl::UnavailableError(absl::StrCat("cannot pass a descriptor: ", std::strerror(errno)));
   }
   return absl::OkStatus();
@@ -101,7 +102,8 @@ absl::StatusOr<base::UniqueFd> ReceiveFd(int socket, void* data, size_t length) 
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
+  const ssize_t received =
+      TEMP_FAILURE_RETRY(recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL));
   // Alignment leaves room for more than one; all that came are ours to close.
   std::vector<base::UniqueFd> fds;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
@@ -114,7 +116,9 @@ absl::StatusOr<base::UniqueFd> ReceiveFd(int socket, void* data, size_t length) 
     }
   }
   if (received != static_cast<ssize_t>(length)) {
-    return absl::UnavailableError("the peer closed the local socket");
+    return absl::UnavailableError(received < 0 && errno == EAGAIN
+                                      ? "the peer does not answer at the local socket"
+                                      : "the peer closed the local socket");
   }
   if (fds.size() > 1)
     return absl::InvalidArgumentError(absl::StrCat("the peer passed ", fds.size(), " descriptors"));

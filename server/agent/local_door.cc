@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,8 +14,6 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <cstddef>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <thread>
@@ -27,6 +24,7 @@
 #include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
+#include "device/shm/local_socket.h"
 
 namespace vpod::agent {
 namespace {
@@ -65,28 +63,13 @@ bool OnOneHost(const std::string& socket_name, const std::string& other) {
 
 absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
     const std::string& socket_name, const std::string& token) {
-  const absl::Status silent = absl::UnavailableError("its process does not answer");
-  base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket_name.empty() || socket_name.size() >= sizeof(address.sun_path) - 1) return silent;
-  std::memcpy(address.sun_path + 1, socket_name.data(), socket_name.size());
-  const auto length =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + socket_name.size());
-  const timeval patience{kPatience.count(), 0};
-  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-  const std::string request = absl::StrCat("A", token);
-  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
-          static_cast<ssize_t>(request.size())) {
-    return silent;
-  }
+  const auto door = shm::Knock(socket_name, absl::StrCat("A", token), kPatience);
+  if (!door.ok()) return absl::UnavailableError("its process does not answer");
   std::vector<std::pair<uint32_t, shm::Segment>> arenas;
   while (true) {
     ArenaMessage message;
     VPOD_ASSIGN_OR_RETURN(base::UniqueFd arena,
-                          shm::ReceiveFd(fd.get(), &message, sizeof(message)));
+                          shm::ReceiveFd(door->get(), &message, sizeof(message)));
     if (message.unit == ArenaMessage::kLast) return arenas;
     VPOD_ASSIGN_OR_RETURN(shm::Segment segment, shm::Segment::Map(std::move(arena), message.bytes));
     arenas.emplace_back(message.unit, std::move(segment));

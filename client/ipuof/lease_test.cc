@@ -1,0 +1,67 @@
+// Leases at an agent that misbehaves; those that work: tests/system.
+#include "client/ipuof/lease.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+
+#include "device/base/random_id.h"
+#include "device/base/unique_fd.h"
+#include "proto/ipuof/v1/ipuof.grpc.pb.h"
+
+namespace vpod::ipuof {
+namespace {
+
+// Grants every lease and opens a local door behind which nobody is.
+class HangingAgent : public v1::Ipuof::Service {
+ public:
+  HangingAgent() : door_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    name_.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
+    EXPECT_EQ(bind(door_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(listen(door_.get(), 4), 0);
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~HangingAgent() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  grpc::Status Attach(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::AttachEvent, v1::AttachRequest>* stream) override {
+    v1::AttachRequest request;
+    if (!stream->Read(&request)) return grpc::Status::OK;
+    v1::AttachEvent event;
+    event.mutable_attached()->set_lease_id(base::RandomId());
+    event.mutable_attached()->set_local_socket(name_);
+    stream->Write(event);
+    while (stream->Read(&request)) {
+    }
+    return grpc::Status::OK;
+  }
+
+  const std::string name_ = base::RandomId();
+  const base::UniqueFd door_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST(LeaseTest, AnAgentThatHangsAtItsLocalDoorIsNamed) {
+  HangingAgent agent;
+  LeaseOptions options;
+  options.endpoint = agent.endpoint();
+  const auto lease = Lease::Attach(vipu::Describe({}), options);
+  EXPECT_EQ(lease.status(), absl::UnavailableError("the agent at " + agent.endpoint() +
+                                                   " does not answer at its local door"));
+}
+
+}  // namespace
+}  // namespace vpod::ipuof

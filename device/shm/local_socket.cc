@@ -1,0 +1,42 @@
+#include "device/shm/local_socket.h"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace vpod::shm {
+
+absl::StatusOr<base::UniqueFd> Knock(absl::string_view name, absl::string_view request,
+                                     std::chrono::milliseconds patience) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  // The name stands behind a zero.
+  if (name.empty() || name.size() >= sizeof(address.sun_path))
+    return absl::NotFoundError("no name of a local socket");
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval limit{patience.count() / 1000, patience.count() % 1000 * 1000};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  // With a limit, signals interrupt calls whatever their handlers say.
+  if (TEMP_FAILURE_RETRY(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length)) != 0) {
+    if (errno == EAGAIN) return absl::UnavailableError("nobody accepts at the local socket");
+    return absl::NotFoundError(
+        absl::StrCat("cannot connect to the local socket: ", std::strerror(errno)));
+  }
+  if (TEMP_FAILURE_RETRY(send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL)) !=
+      static_cast<ssize_t>(request.size())) {
+    return absl::UnavailableError("the peer closed the local socket");
+  }
+  return fd;
+}
+
+}  // namespace vpod::shm
