@@ -137,7 +137,9 @@ void allGather(const void* in, void* out, size_t count_per_instance, Type type,
   const auto all = exchange.GatherAtRoot(ours, bytes);
   for (size_t rank = 0; rank < all.size() && bytes > 0; ++rank)
     std::memcpy(target + rank * bytes, all[rank].data(), bytes);
-  exchange.Spread(out, bytes * exchange.communicator().size());
+  // One after the other: all together may be more than a message can be.
+  for (uint32_t rank = 0; rank < exchange.communicator().size(); ++rank)
+    exchange.Spread(target + rank * bytes, bytes);
 }
 
 }  // namespace collectives
