@@ -81,6 +81,8 @@ int AwaitKeeper(pid_t keeper) {
 void BlockSignals() {
   const sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // A parent that ignores it leaves that to its children, and ends would go unnoticed.
+  std::signal(SIGCHLD, SIG_DFL);
 }
 
 int PendingSignal() {

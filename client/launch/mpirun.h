@@ -18,7 +18,8 @@ inline constexpr int kDeviceLostSignal = SIGUSR1;
 // Tells mpirun where its session directory goes.
 inline constexpr char kSessionDirectory[] = "OMPI_MCA_orte_tmpdir_base";
 
-// Holds SIGINT, SIGTERM and SIGHUP back for RunMpirun. Call before other threads are started.
+// Holds SIGINT, SIGTERM and SIGHUP back for RunMpirun, and heeds SIGCHLD. Call before other threads
+// are started.
 void BlockSignals();
 // One of them that has come meanwhile; 0 when none has.
 int PendingSignal();

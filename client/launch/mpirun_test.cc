@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -24,6 +25,14 @@ TEST(RunMpirun, KilledByASignalIs128AndItsNumber) {
   const auto result = RunMpirun({"/bin/sh", {"-c", "kill -9 $$"}}, [](int) {});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->exit_code, 137);
+}
+
+TEST(RunMpirun, NoticesTheEndUnderAParentThatIgnoresItsChildren) {
+  std::signal(SIGCHLD, SIG_IGN);
+  BlockSignals();
+  const auto result = RunMpirun({"/bin/sh", {"-c", "exit 3"}}, [](int) {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 3);
 }
 
 TEST(RunMpirun, FiltersOutput) {

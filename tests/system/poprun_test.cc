@@ -194,6 +194,13 @@ TEST_F(PoprunTest, ReturnsTheProgramsExitCode) {
   EXPECT_EQ(pod_->Run({"poprun", "--offline-mode", "bash", "-c", "exit 7"}).code, 7);
 }
 
+TEST_F(PoprunTest, EndsUnderAParentThatIgnoresItsChildren) {
+  EXPECT_EQ(
+      pod_->Run({"env", "--ignore-signal=CHLD", "poprun", "--offline-mode", "bash", "-c", "exit 7"})
+          .code,
+      7);
+}
+
 TEST_F(PoprunTest, InterruptEndsTheJobAndFreesTheDevices) {
   pod_->CreatePartition("p", 16);
   for (const auto& [number, code] : {std::make_pair(SIGINT, 130), std::make_pair(SIGTERM, 143)}) {
