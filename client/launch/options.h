@@ -14,7 +14,7 @@ namespace vpod::launch {
 struct Options {
   bool help = false, version = false;
   std::string help_text, version_format = "text";
-  std::string import_config, export_config;
+  std::string export_config;
   bool overwrite_config = false;
   bool debug = false;
   std::string host, hostfile, host_subnet;
