@@ -144,6 +144,7 @@ vipuuser::PartitionRequirements JobPartition::Wanted() const {
   wanted.set_size(layout_.ipus());
   wanted.set_num_gcds(layout_.instances);
   wanted.set_num_replicas(layout_.replicas);
+  wanted.set_reconfigurable(false);  // unset, an update would keep what there is
   wanted.set_num_ilds(options_.num_ilds.value_or(0));
   wanted.set_allocation_id(options_.vipu_allocation);
   wanted.set_cluster_id(options_.vipu_allocation.empty() ? options_.vipu_cluster : "");
@@ -176,6 +177,10 @@ std::optional<std::string> JobPartition::WhyUnfit(const vipuuser::Partition& par
   if (!size_fits) {
     return absl::StrCat("partition ", id_, " has ", r.size(), " IPUs, but ", layout_.replicas,
                         " replicas x ", layout_.ipus_per_replica, " IPUs need ", layout_.ipus());
+  }
+  if (r.reconfigurable() && r.num_gcds() != 1) {
+    return absl::StrCat("partition ", id_, " is reconfigurable and has ", r.num_gcds(),
+                        " GCDs, but the instances have to share one");
   }
   if (r.reconfigurable() ? (ilds == 1 && wanted_ilds == 1)
                          : (r.num_gcds() == layout_.instances &&

@@ -170,6 +170,22 @@ TEST_F(PoprunTest, ChangesAnUnfitPartitionOnlyWhenAllowed) {
             0);
 }
 
+TEST_F(PoprunTest, AReconfigurablePartitionOfSeveralGcdsDoesNotFit) {
+  ASSERT_EQ(pod_->Run({"vipu-admin", "create", "partition", "gcds", "--size", "4", "--gcds", "2",
+                       "--reconfigurable"})
+                .code,
+            0);
+  const std::vector<std::string> words = {
+      "--num-instances", "2", "--num-replicas", "4", "replica_job", "--runs", "2"};
+  std::vector<std::string> refused = {"poprun"}, allowed = {"poprun", "--update-partition=yes"};
+  refused.insert(refused.end(), words.begin(), words.end());
+  allowed.insert(allowed.end(), words.begin(), words.end());
+  EXPECT_EQ(pod_->Run(refused).err,
+            "poprun: error: partition gcds is reconfigurable and has 2 GCDs, but the instances "
+            "have to share one; allow a change with --update-partition=yes\n");
+  EXPECT_EQ(pod_->Run(allowed).code, 0);
+}
+
 TEST_F(PoprunTest, SaysWhichPartitionsThereAreWhenItCannotChoose) {
   EXPECT_EQ(pod_->Run({"poprun", "hostname"}).err,
             "poprun: error: no V-IPU partition is visible; give --vipu-partition, and "
