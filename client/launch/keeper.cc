@@ -56,6 +56,14 @@ MpirunStarted Start(const KeeperJob& job) {
   return started;
 }
 
+// What poprun cannot do any more. Nobody waits for its end.
+void StartLast(const KeeperJob& job) {
+  if (job.if_killed[0] == nullptr || fork() != 0) return;
+  sigprocmask(SIG_UNBLOCK, &job.signals, nullptr);
+  execvp(job.if_killed[0], job.if_killed.data());
+  _exit(127);
+}
+
 // Kills and reaps children until there is none; theirs become ours.
 void EndChildren() {
   char path[64];
@@ -135,6 +143,7 @@ void KeepMpirun(const KeeperJob& job) {
     const MpirunResult result = Watch(job, started.pid);
     if (result.exit_code != 0) EndChildren();
     Report(result);
+    if (getppid() != job.poprun) StartLast(job);
   }
   // An mpirun that was killed has left files there.
   if (own_directory) execl("/bin/rm", "rm", "-rf", job.session_directory, nullptr);

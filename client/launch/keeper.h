@@ -20,6 +20,7 @@ struct MpirunStarted {
 struct KeeperJob {
   pid_t poprun = 0;
   std::vector<char*> argv;             // of mpirun, ends with nullptr
+  std::vector<char*> if_killed;        // likewise, of what is run when poprun is gone at the end
   int out = 1, error = 2;              // its stdout and stderr
   const char* session_directory = "";  // made at the start and removed at the end, unless empty
   int report = -1;                     // where MpirunStarted and MpirunResult go

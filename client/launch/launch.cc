@@ -224,7 +224,8 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
   }
   const MpirunCommand command{
       mpirun, MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log)),
-      options.only_output_from_instance, SessionDirectory(layout, job_id)};
+      options.only_output_from_instance, SessionDirectory(layout, job_id),
+      partition == nullptr ? std::vector<std::string>() : partition->RemovalCommand()};
   return RunJob(command, partition.get(), log);
 }
 

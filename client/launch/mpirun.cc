@@ -55,6 +55,14 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
 }
 
+// For exec.
+std::vector<char*> Words(const std::vector<std::string>& strings) {
+  std::vector<char*> words;
+  for (const std::string& string : strings) words.push_back(const_cast<char*>(string.c_str()));
+  words.push_back(nullptr);
+  return words;
+}
+
 // False when the keeper is gone.
 template <class T>
 bool Receive(const base::UniqueFd& from, T& message) {
@@ -105,10 +113,9 @@ absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
   KeeperJob job{.poprun = getpid(),
                 .session_directory = command.session_directory.c_str(),
                 .signals = HandledSignals()};
-  job.argv.push_back(const_cast<char*>(command.path.c_str()));
-  for (const std::string& word : command.arguments)
-    job.argv.push_back(const_cast<char*>(word.c_str()));
-  job.argv.push_back(nullptr);
+  job.argv = Words(command.arguments);
+  job.argv.insert(job.argv.begin(), const_cast<char*>(command.path.c_str()));
+  job.if_killed = Words(command.if_killed);
   VPOD_ASSIGN_OR_RETURN(Pipe report, MakePipe());
   std::optional<Pipe> out, error;
   if (command.only_output_from.has_value()) {

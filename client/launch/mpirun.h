@@ -38,6 +38,8 @@ struct MpirunCommand {
   // Made for mpirun and removed after it: several that come and go in the same one remove it under
   // each other's feet. Empty: the one that all share.
   std::string session_directory = "";
+  // Run after mpirun's end when this process was killed. Empty: nothing.
+  std::vector<std::string> if_killed = {};
 };
 
 // Starts mpirun in a process group of its own, behind a keeper (keeper.h), and waits for it.

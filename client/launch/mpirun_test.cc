@@ -60,6 +60,15 @@ TEST(RunMpirun, MakesTheSessionDirectoryAndRemovesIt) {
   EXPECT_FALSE(std::filesystem::exists(directory));
 }
 
+TEST(RunMpirun, WhatIsForAKilledPoprunIsNotRunForOneThatLives) {
+  BlockSignals();
+  const std::string trace = testing::TempDir() + "/trace";
+  const auto result =
+      RunMpirun({"/bin/sh", {"-c", "exit 3"}, std::nullopt, "", {"touch", trace}}, [](int) {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(std::filesystem::exists(trace));
+}
+
 TEST(RunMpirun, ASessionDirectoryThatCannotBeMadeIsUnavailable) {
   BlockSignals();
   const auto result = RunMpirun({"/bin/true", {}, std::nullopt, "/no/such/session"},

@@ -365,9 +365,15 @@ std::optional<LostInstance> JobPartition::lost_instance() {
   return lost_;
 }
 
+std::vector<std::string> JobPartition::RemovalCommand() const {
+  if (!MustBeRemoved()) return {};
+  return {"vipu",       "remove",      "partition",  id_,
+          "--api-host", server().host, "--api-port", absl::StrCat(server().port)};
+}
+
 JobPartition::~JobPartition() {
   reserved_.clear();
-  if (!created_ || !options_.remove_partition) return;
+  if (!MustBeRemoved()) return;
   log_.Info(absl::StrCat("Removing partition ", id_));
   const absl::Status status = client_->RemovePartition(id_);
   if (!status.ok()) {

@@ -43,6 +43,8 @@ class JobPartition {
   absl::Status ReserveParent();
   absl::Status ReserveGcds();
   uint32_t parent_device() const { return parent_device_; }
+  // Does what the destructor cannot when poprun was killed. Empty: the partition stays.
+  std::vector<std::string> RemovalCommand() const;
   // POPLAR_TARGET_OPTIONS as JSON, keys in their order.
   const std::string& target_options() const { return target_options_; }
   // The first instance that was lost, if any; known while IPUs are kept.
@@ -64,6 +66,7 @@ class JobPartition {
   vipuuser::PartitionRequirements Wanted() const;
   // A lease that keeps IPUs and hears of the instances' ends.
   ipuof::LeaseOptions Reservation();
+  bool MustBeRemoved() const { return created_ && options_.remove_partition; }
   // Waits for a final state, up to the number of attempts.
   absl::Status Await();
   absl::Status ComputeTargetOptions();

@@ -139,6 +139,16 @@ TEST_F(PoprunTest, ASecondJobOnTheSameGcdsIsRefused) {
       << second.err;
 }
 
+TEST_F(PoprunTest, APartitionThatItMadeDoesNotOutliveAKilledPoprun) {
+  const auto job = pod_->Start({"poprun", "--vipu-partition", "made", "--num-replicas", "2",
+                                "replica_job", "--runs", "100000", "--pause-ms", "10"});
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss")) << job->Err();
+  job->Signal(SIGKILL);
+  EXPECT_TRUE(Within(std::chrono::seconds(30), [&] {
+    return pod_->Run({"vipu", "get", "partition", "made"}).code == 1;
+  }));
+}
+
 TEST_F(PoprunTest, KeepsThePartitionWhenAskedTo) {
   EXPECT_EQ(pod_->Run({"poprun", "--vipu-partition", "kept", "--remove-partition=no",
                        "--num-replicas", "2", "replica_job", "--runs", "2"})
