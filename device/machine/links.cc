@@ -6,6 +6,7 @@ namespace vpod::machine {
 
 absl::string_view LinkReading::state() const {
   if (fault.down) return "down";
+  if (fault.swapped) return "swapped";
   return fault.correctable_errors_per_gb > 0 || fault.corrupts ? "degraded" : "up";
 }
 

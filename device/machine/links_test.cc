@@ -63,6 +63,13 @@ TEST(LinksTest, DataPassIntactUnlessTheLinkCorrupts) {
   EXPECT_EQ(links.Read(3).counters.tx_bytes, 128u);
 }
 
+TEST(LinksTest, ASwappedCableIsAStateOfItsOwn) {
+  Links links;
+  links.SetFault(3, {.swapped = true});
+  EXPECT_EQ(links.Read(3).state(), "swapped");
+  EXPECT_EQ(links.Read(3).lanes(), 8u);
+}
+
 TEST(LinksTest, DownIsKnownUntilCleared) {
   Links links;
   EXPECT_FALSE(links.Read(7).fault.breaks());

@@ -75,10 +75,10 @@ telemetry::v1::LinkTelemetry Agent::DescribeLink(const Wiring& wiring,
   result.set_rx_bytes(worse.counters.rx_bytes);
   result.set_correctable_errors(worse.counters.correctable_errors);
   result.set_uncorrectable_errors(worse.counters.uncorrectable_errors);
-  // A link is as good as the worse of its ends, as far as we can see.
+  // A link is as good as the worse of its ends, as far as this process holds them.
   if (machine::Machine* far = machine_of(link.far)) {
     const machine::LinkReading other = far->links().Read(link.far.port);
-    if (other.lanes() < worse.lanes() || other.fault.corrupts) worse = other;
+    if (other.lanes() < worse.lanes() || worse.state() == "up") worse = other;
   }
   const size_t near = machine_by_host_.at(wiring.hosts()[link.near.machine]);
   result.set_data_ip(machines_[near]->identity().data_ip);

@@ -1,7 +1,10 @@
 #include "tools/gc-links/links.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -15,7 +18,7 @@ using telemetry::v1::LinkTelemetry;
 constexpr char kWarning[] = "Links already trained - no training performed";
 
 bool Failed(const LinkTelemetry& link) {
-  return link.kind() == "IPU-Link" && link.lanes() < arch::kLanesPerLink;
+  return link.kind() == "IPU-Link" && (link.state() != "up" || link.lanes() < arch::kLanesPerLink);
 }
 
 // PCIe ids are those of their machines.
@@ -26,15 +29,32 @@ std::string To(const LinkTelemetry& link) {
   return absl::StrCat(link.peer_host(), ":", link.peer_pcie_id());
 }
 
-// Both ends report a link; one is enough.
+// The same link as its other end names it.
+LinkTelemetry FromFarEnd(LinkTelemetry link) {
+  std::swap(*link.mutable_host(), *link.mutable_peer_host());
+  std::swap(*link.mutable_name(), *link.mutable_peer_name());
+  const uint32_t pcie_id = link.pcie_id();
+  link.set_pcie_id(link.peer_pcie_id());
+  link.set_peer_pcie_id(pcie_id);
+  return link;
+}
+
+// Both ends report a link, and each knows of the other only what its own process holds: one bad
+// report is enough. Links are told once, from their lower end, with the fewer lanes.
 std::vector<LinkTelemetry> FailedOnce(const std::vector<LinkTelemetry>& links) {
-  std::vector<LinkTelemetry> failed;
+  using End = std::tuple<std::string, uint32_t, std::string>;
+  std::map<std::pair<End, End>, LinkTelemetry> failed;
   for (const LinkTelemetry& link : links) {
-    const auto near = std::make_tuple(link.host(), link.pcie_id(), link.name());
-    const auto far = std::make_tuple(link.peer_host(), link.peer_pcie_id(), link.peer_name());
-    if (Failed(link) && near < far) failed.push_back(link);
+    if (!Failed(link)) continue;
+    const End near = {link.host(), link.pcie_id(), link.name()};
+    const End far = {link.peer_host(), link.peer_pcie_id(), link.peer_name()};
+    const LinkTelemetry told = near < far ? link : FromFarEnd(link);
+    const auto [it, is_new] = failed.emplace(std::minmax(near, far), told);
+    if (!is_new && told.lanes() < it->second.lanes()) it->second = told;
   }
-  return failed;
+  std::vector<LinkTelemetry> in_order;
+  for (auto& [ends, link] : failed) in_order.push_back(std::move(link));
+  return in_order;
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace vpod::tools {
 
-// Whether all IPU-Links have trained with all lanes.
+// Whether all IPU-Links are up, with all lanes, as both of their ends see them.
 bool AllTrained(const std::vector<telemetry::v1::LinkTelemetry>& links);
 
 // Links of a partition are trained when it is created, so that there is a warning to that effect,

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "device/base/file.h"
 
 namespace vpod::tools {
@@ -38,6 +39,29 @@ TEST(LinksTest, TrainedLinksGiveThePublishedText) {
   EXPECT_EQ(LinksText(BothEnds(8, "up")),
             "Links already trained - no training performed\noverall_result: passed\n");
   EXPECT_TRUE(AllTrained(BothEnds(8, "up")));
+}
+
+// Ends in processes of their own know nothing of each other.
+TEST(LinksTest, EitherEndCanHaveTheFault) {
+  for (size_t bad : {0, 1}) {
+    auto links = BothEnds(8, "up");
+    links[bad].set_lanes(4);
+    links[bad].set_state("degraded");
+    EXPECT_FALSE(AllTrained(links));
+    EXPECT_EQ(LinksText(links),
+              "Links already trained - no training performed\n"
+              "127.10.0.1:1 NLC_W_0A -> 127.10.0.2:3 NLC_W_1A: failed (degraded, 4 of 8 lanes)\n"
+              "overall_result: failed\n");
+  }
+}
+
+TEST(LinksTest, FaultsThatKeepAllLanesFail) {
+  for (const char* state : {"degraded", "swapped"}) {
+    EXPECT_FALSE(AllTrained(BothEnds(8, state)));
+    EXPECT_NE(
+        LinksText(BothEnds(8, state)).find(absl::StrCat("failed (", state, ", 8 of 8 lanes)")),
+        std::string::npos);
+  }
 }
 
 TEST(LinksTest, FailedLinksAreNamedOnce) {
