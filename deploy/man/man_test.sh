@@ -5,15 +5,14 @@ bad=0
 fail() { echo "error: $*"; bad=1; }
 
 [ $# -gt 0 ] || fail "no pages"
+man=$(command -v man) || echo "SKIPPED: man is not installed (deploy/packages-test.txt): the pages are not formatted"
 for page in "$@"; do
   for section in NAME SYNOPSIS "SEE ALSO"; do
     grep -q "^.SH \"\\?$section" "$page" || fail "$page has no section $section"
   done
-  if command -v man >/dev/null; then
+  if [ -n "$man" ]; then
     warnings=$(LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)
     [ -z "$warnings" ] || fail "$page: $warnings"
-  else
-    echo "man is not installed (deploy/packages-test.txt): the pages are not formatted"
   fi
 done
 # One of each kind of row, from each tool's own table.

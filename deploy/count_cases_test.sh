@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# count_cases_test COUNT-CASES: counts the logs of a run that never was.
+set -euo pipefail
+count=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cat >"$work/gtest.xml" <<'END'
+<testsuites><testsuite name="A">
+<testcase name="Passes" classname="A" status="run" result="completed" />
+<testcase name="Fails" classname="A" status="run" result="completed"><failure message="x" /></testcase>
+<testcase name="Skips" classname="A" status="run" result="skipped"><skipped message="a.cc:7&#x0A;zsh is not installed" /></testcase>
+</testsuite></testsuites>
+END
+# Bazel's own, of tests that write none.
+shell_log() { echo "<testsuites><testsuite><testcase name='s' /><system-out>$1</system-out></testsuite></testsuites>"; }
+shell_log $'a line\nSKIPPED: no man\n' >"$work/skips.xml"
+shell_log $'it SKIPPED: nothing\n' >"$work/passes.xml"
+echo "<testsuites>" >"$work/killed.xml"
+echo "not in this run" >"$work/other.xml"
+for name in gtest skips passes killed; do
+  echo "{\"id\":{\"testResult\":{\"label\":\"//x:$name\"}},\"testResult\":{\"testActionOutput\":[{\"name\":\"test.log\",\"uri\":\"file:///none\"},{\"name\":\"test.xml\",\"uri\":\"file://$work/$name.xml\"}]}}"
+done >"$work/events"
+echo '{"id":{"progress":{}},"progress":{}}' >>"$work/events"
+
+expected="2 2 2
+//x:gtest A.Skips: zsh is not installed
+//x:skips: no man"
+got=$("$count" "$work/events")
+[ "$got" = "$expected" ] || { printf 'expected:\n%s\ngot:\n%s\n' "$expected" "$got"; exit 1; }
