@@ -1,16 +1,19 @@
 // gc-monitor: IPUs of the active partition and the processes on them.
+#include <unistd.h>
+
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
-#include <iostream>
 #include <string>
-#include <vector>
+#include <thread>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/lease.h"
 #include "client/ipuof/telemetry.h"
 #include "client/render/table.h"
+#include "device/base/status.h"
 #include "tools/gc-monitor/monitor.h"
 #include "tools/gc_options.h"
 
@@ -22,50 +25,45 @@ struct Flags {
   std::string watch;
 };
 
-// One look; the text for stdout, or the exit status.
-int Show(const Flags& flags) {
+// One look; the text for stdout.
+absl::StatusOr<std::string> Look(const Flags& flags) {
   const int64_t now = std::time(nullptr);
-  const auto partitions = ipuof::LookAtPartitions(flags.all_partitions);
-  if (!partitions.ok()) {
-    GcError("gc-monitor", partitions.status());
-    if (flags.json) {
-      std::fputs("{\"cards\": []}\n", stdout);
-      return 0;
-    }
-    return 1;
-  }
-  if (flags.json) {
-    std::fputs(MonitorJson(*partitions, now).c_str(), stdout);
-    return 0;
-  }
-  if (flags.csv) {
-    std::fputs(MonitorCsv(*partitions, now).c_str(), stdout);
-    return 0;
-  }
+  VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(flags.all_partitions));
+  if (flags.json) return MonitorJson(partitions, now);
+  if (flags.csv) return MonitorCsv(partitions, now);
   const ipuof::v1::ProcessInfo self = ipuof::ThisProcess();
-  for (const MonitoredPartition& partition : *partitions) {
-    if (!flags.no_card_info) std::fputs(DeviceTable(partition).c_str(), stdout);
-    std::fputs(
-        ProcessTables(partition, render::TerminalColumns(), self.host(), self.pid_namespace(), now)
-            .c_str(),
-        stdout);
+  std::string text;
+  for (const MonitoredPartition& partition : partitions) {
+    if (!flags.no_card_info) absl::StrAppend(&text, DeviceTable(partition));
+    absl::StrAppend(&text, ProcessTables(partition, render::TerminalColumns(), self.host(),
+                                         self.pid_namespace(), now));
   }
+  return text;
+}
+
+// The exit status.
+int Print(const Flags& flags, const absl::StatusOr<std::string>& look) {
+  if (look.ok()) {
+    std::fputs(look->c_str(), stdout);
+    return 0;
+  }
+  GcError("gc-monitor", look.status());
+  if (!flags.json) return 1;
+  std::fputs("{\"cards\": []}\n", stdout);
   return 0;
 }
 
-int Watch(const Flags& flags, double seconds) {
-  sigset_t interrupts;
-  sigemptyset(&interrupts);
-  sigaddset(&interrupts, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &interrupts, nullptr);
-  const timespec period{static_cast<time_t>(seconds),
-                        static_cast<long>((seconds - static_cast<time_t>(seconds)) * 1e9)};
-  do {
-    std::fputs("\033[H\033[2J", stdout);
-    Show(flags);
+[[noreturn]] void Watch(const Flags& flags, double seconds) {
+  // Ends at once, also while it asks someone who does not answer.
+  std::signal(SIGINT, [](int) { _exit(0); });
+  while (true) {
+    const auto look = Look(flags);
+    if (render::IsTerminal(STDOUT_FILENO)) std::fputs("\033[H\033[2J", stdout);
+    std::fflush(stdout);  // before what goes to stderr
+    Print(flags, look);
     std::fflush(stdout);
-  } while (sigtimedwait(&interrupts, nullptr, &period) != SIGINT);
-  return 0;
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  }
 }
 
 int Main(int argc, char** argv) {
@@ -88,14 +86,14 @@ int Main(int argc, char** argv) {
   if (const int code = ParseGcOptions("gc-monitor", argc, argv, options, values, version);
       code >= 0)
     return code;
-  if (flags.watch.empty()) return Show(flags);
+  if (flags.watch.empty()) return Print(flags, Look(flags));
   double seconds = 0;
   if (!absl::SimpleAtod(flags.watch, &seconds) || !(seconds >= 0.1 && seconds <= 86400)) {
     std::fprintf(stderr, "gc-monitor: error: --watch=%s is no number of seconds of 0.1 to 86400\n",
                  flags.watch.c_str());
     return 2;
   }
-  return Watch(flags, seconds);
+  Watch(flags, seconds);
 }
 
 }  // namespace
