@@ -17,13 +17,13 @@ vipuadmin::Names Names(const Arguments& arguments, const Flag& flag) {
 // Reports a new access key and writes the file that lets the user in. The key is printed first: it
 // cannot be asked for again.
 absl::Status HandOver(const Call& call, const std::string& access_key) {
-  VPOD_RETURN_IF_ERROR(
-      Done(call, absl::OkStatus(), absl::StrCat("Access key is '", access_key, "'.")));
+  VPOD_RETURN_IF_ERROR(Done(call, absl::OkStatus(), access_key));
   const std::string path = absl::StrCat(call.id, ".vipu-cli.hcl");
   vipu::ClientConfig config = call.client.config();
   config.user_id = call.id;
   config.access_key = access_key;
   VPOD_RETURN_IF_ERROR(vipu::WriteSecretHcl(path, config));
+  if (call.arguments.Switch(kShowJson)) return absl::OkStatus();
   call.out << "vipu configuration file for the user '" << call.id << "' written: " << path
            << "\nUse 'vipu --config " << path << "' to switch to the user context.\n";
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/vipu/fake_controller.h"
 #include "device/base/file.h"
@@ -577,6 +578,35 @@ TEST_F(CliTest, EveryListAndGetHasJson) {
   }
   ExpectSuccess("vipu-admin discover agents --showjson");
   EXPECT_EQ(json::parse(out_), json::array());
+}
+
+TEST_F(CliTest, WhatChangesSomethingHasJson) {
+  for (const char* command :
+       {"create agent a --host h", "update agent a --port 1", "remove agent a",
+        "create cluster a --agents x", "create allocation a --cluster c --agents x",
+        "create partition a --size 4 --no-wait", "reset partition a --no-wait",
+        "remove partition a", "remove user a", "inject agent a --fault agent-hang --seconds 1"}) {
+    ExpectSuccess(absl::StrCat("vipu-admin ", command, " --showjson"));
+    const std::vector<std::string> words = absl::StrSplit(command, ' ');
+    const json expected = {
+        {"verb", words[0]}, {"noun", words[1]}, {"id", "a"}, {"result", "success"}};
+    EXPECT_EQ(json::parse(out_, nullptr, false), expected) << out_;
+  }
+  vipuadmin::CreateUserReply reply;
+  reply.set_access_key("685X_K4uCzN");
+  controller_.Answer("CreateUser", {&reply});
+  ExpectSuccess("vipu-admin create user alice --showjson");
+  EXPECT_EQ(json::parse(out_, nullptr, false).value("access_key", ""), "685X_K4uCzN") << out_;
+  EXPECT_TRUE(fs::exists("alice.vipu-cli.hcl"));
+}
+
+TEST_F(CliTest, IpuofConfigurationsInJsonAreOneList) {
+  const auto existing = ExistingPartition();
+  controller_.Answer("GetPartition", {&existing});
+  ExpectSuccess("vipu get partition p1 --ipuof-configs --showjson");
+  EXPECT_EQ(json::parse(out_, nullptr, false).size(), 2u) << out_;
+  ExpectSuccess("vipu get partition p1 --ipuof-configs --gcd 1 --showjson");
+  EXPECT_TRUE(json::parse(out_, nullptr, false).is_object()) << out_;
 }
 
 TEST_F(CliTest, AnUnreachableControllerIsNamed) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tools/vipu/flags.h"
+#include "tools/vipu/json.h"
 
 namespace vpod::tools {
 namespace {
@@ -210,10 +211,20 @@ vipu::ConfigFlags ServerFlags(const Arguments& arguments) {
                   .key = arguments.Text(kTlsKey)}};
 }
 
-absl::Status Done(const Call& call, const absl::Status& status, const std::string& sentence) {
+absl::Status Done(const Call& call, const absl::Status& status, const std::string& access_key) {
   if (!status.ok()) return status;
-  call.out << call.command.verb << " " << call.command.noun << " (" << call.id << "): success."
-           << (sentence.empty() ? "" : " ") << sentence << "\n";
+  if (call.arguments.Switch(kShowJson)) {
+    Json object = {{"verb", call.command.verb},
+                   {"noun", call.command.noun},
+                   {"id", call.id},
+                   {"result", "success"}};
+    if (!access_key.empty()) object["access_key"] = access_key;
+    call.out << object.dump(2) << "\n";
+    return absl::OkStatus();
+  }
+  call.out << call.command.verb << " " << call.command.noun << " (" << call.id << "): success.";
+  if (!access_key.empty()) call.out << " Access key is '" << access_key << "'.";
+  call.out << "\n";
   return absl::OkStatus();
 }
 

@@ -58,8 +58,9 @@ const char* ToolName(bool admin);
 // What the flags say about the controller.
 vipu::ConfigFlags ServerFlags(const Arguments& arguments);
 
-// Prints "<verb> <noun> (<id>): success." and the sentence, if the status is OK. Returns it.
-absl::Status Done(const Call& call, const absl::Status& status, const std::string& sentence = "");
+// Prints "<verb> <noun> (<id>): success." and a new access key, if the status is OK; with
+// --showjson an object of verb, noun, id, result and the key. Returns the status.
+absl::Status Done(const Call& call, const absl::Status& status, const std::string& access_key = "");
 
 // Faults for the help of `inject`: name, flags and meaning, a line each.
 std::string FaultsText();

@@ -137,13 +137,21 @@ absl::Status GetPartition(const Call& call) {
     return Show(call, absl::StatusOr<vipuuser::Partition>(partition),
                 [&](const auto& shown) { return PartitionText(shown, only); });
   }
+  const bool as_list = call.arguments.Switch(kShowJson) && !only.has_value();
+  Json list = Json::array();
   for (uint32_t gcd = 0; gcd < partition.requirements().num_gcds(); ++gcd) {
     if (only.value_or(gcd) != gcd) continue;
     VPOD_ASSIGN_OR_RETURN(const auto config, call.client.GetPartitionConfig(call.id, gcd));
+    const std::string text = vipu::IpuofJson(config);
+    if (as_list) {
+      list.push_back(Json::parse(text));
+      continue;
+    }
     // Scripts take the text of one GCD as it is, and cut the heading line of several.
     if (!only.has_value()) call.out << "IPUoF configuration for GCD " << gcd << ":\n";
-    call.out << vipu::IpuofJson(config);
+    call.out << text;
   }
+  if (as_list) call.out << list.dump(2) << "\n";
   return absl::OkStatus();
 }
 
