@@ -89,16 +89,20 @@ absl::StatusOr<int> StartDaemon(const std::vector<std::string>& command, const s
   return pid;
 }
 
+bool RunsProgram(int pid, const std::string& program) {
+  std::error_code error;
+  const std::string exe =
+      fs::read_symlink(absl::StrCat("/proc/", pid, "/exe"), error).filename().string();
+  // A program that was rebuilt meanwhile shows as "name (deleted)".
+  return exe == program || exe == program + " (deleted)";
+}
+
 int RunningDaemon(const std::string& pid_file, const std::string& program) {
   int pid = 0;
   std::ifstream(pid_file) >> pid;
   if (pid <= 0) return 0;
   waitpid(pid, nullptr, WNOHANG);  // ours when it failed right after its start
-  std::error_code error;
-  const std::string exe =
-      fs::read_symlink(absl::StrCat("/proc/", pid, "/exe"), error).filename().string();
-  // A program that was rebuilt meanwhile shows as "name (deleted)".
-  return exe == program || exe == program + " (deleted)" ? pid : 0;
+  return RunsProgram(pid, program) ? pid : 0;
 }
 
 bool StopDaemon(const std::string& pid_file, const std::string& program) {

@@ -17,6 +17,9 @@ absl::StatusOr<std::string> FindProgram(const std::string& name);
 absl::StatusOr<int> StartDaemon(const std::vector<std::string>& command, const std::string& log,
                                 const std::string& pid_file);
 
+// Whether a process of this user runs a program of this name.
+bool RunsProgram(int pid, const std::string& program);
+
 // Pid of the running daemon named by `pid_file`, or 0. A file whose process has gone, or is another
 // program, counts as stale.
 int RunningDaemon(const std::string& pid_file, const std::string& program);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -57,6 +58,13 @@ std::string Agents(const Pod& pod, const PodShape& shape) {
           ? ""
           : absl::StrCat(" (", shape.agents() - pids.size(), " of ", shape.agents(), " missing)");
   return absl::StrCat("pid ", absl::StrJoin(pids, " "), missing);
+}
+
+int Down(Pod& pod) {
+  const auto stopped = pod.Down();
+  if (!stopped.ok()) return Fail(stopped.status().message());
+  std::printf(*stopped ? "POD in %s is down.\n" : "no POD runs in %s\n", pod.home().c_str());
+  return 0;
 }
 
 int Status(const Pod& pod) {
@@ -123,8 +131,10 @@ int List() {
   table.minimum_widths = {11};
   std::error_code error;
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    std::error_code ignored;
-    if (fs::read_symlink(entry.path() / "exe", ignored).filename() != "vipu-server") continue;
+    int pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid) ||
+        !RunsProgram(pid, "vipu-server"))
+      continue;
     const std::vector<std::string> words =
         absl::StrSplit(base::ReadFile(entry.path() / "cmdline"), '\0');
     for (size_t i = 0; i + 1 < words.size(); ++i) {
@@ -156,8 +166,9 @@ int Main(int argc, char** argv) {
   auto* up = app.add_subcommand("up", "start a POD in the background");
   up->add_option("--pod", shape.ipus, "IPUs: 4, 16, 64, 128, 256, …")->capture_default_str();
   up->add_option("--machine-type", shape.machine_type, "m2000 or bow2000")->capture_default_str();
-  up->add_option("--cluster-topology", shape.cluster_topology,
-                 "how racks are joined, looped or switched (looped up to a POD256)")
+  up->add_option(
+        "--cluster-topology", shape.cluster_topology,
+        "how racks are joined, looped or switched (looped up to a POD256); of 2 racks or more")
       ->check(CLI::IsMember({"looped", "switched"}));
   up->add_option("--memory-limit", shape.memory_limit_mib,
                  "MiB of host memory for programs (3/4 of the host's)")
@@ -179,7 +190,7 @@ int Main(int argc, char** argv) {
   logs->add_option("-n", log_lines, "number of lines")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  auto* list = app.add_subcommand("list", "all running PODs of this machine");
+  auto* list = app.add_subcommand("list", "all PODs that this user runs on this machine");
   auto* doctor = app.add_subcommand("doctor", "check what a POD needs");
   try {
     app.parse(argc, argv);
@@ -190,10 +201,7 @@ int Main(int argc, char** argv) {
   Pod pod(PodHome());
   shape.agent_per_machine = agents == "processes";
   if (*up) return Up(pod, shape);
-  if (*down) {
-    std::printf(pod.Down() ? "POD in %s is down.\n" : "no POD runs in %s\n", pod.home().c_str());
-    return 0;
-  }
+  if (*down) return Down(pod);
   if (*status) return Status(pod);
   if (*env) return Env(pod);
   if (*logs) return Logs(pod, log_name, log_lines);

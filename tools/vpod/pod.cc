@@ -38,6 +38,12 @@ uint64_t HostMemoryMib() {
          20;
 }
 
+// Racks are cabled in a loop as far as a POD256, larger PODs have switches (spec/vipu.md 6).
+std::string DefaultClusterTopology(const PodShape& shape) {
+  if (shape.racks() == 1) return "none";
+  return shape.ipus <= 256 ? "looped" : "switched";
+}
+
 // The last line of a log, for messages.
 std::string LastLine(const std::string& path) {
   std::ifstream file(path);
@@ -142,6 +148,7 @@ absl::StatusOr<PodShape> Pod::Shape() const {
   shape.machine_type = text("machine_type");
   shape.api_port = static_cast<uint32_t>(number("api_port"));
   shape.memory_limit_mib = number("memory_limit_mib");
+  shape.cluster_topology = text("cluster_topology");
   shape.addresses = text("addresses");
   shape.agent_per_machine = text("agents") == "processes";
   if (shape.ipus == 0 || shape.api_port == 0 || shape.machine_type.empty()) {
@@ -152,10 +159,13 @@ absl::StatusOr<PodShape> Pod::Shape() const {
 }
 
 absl::Status Pod::WriteFiles(const PodShape& shape) const {
-  const nlohmann::json json = {
-      {"ipus", shape.ipus},           {"machine_type", shape.machine_type},
-      {"api_port", shape.api_port},   {"memory_limit_mib", shape.memory_limit_mib},
-      {"addresses", shape.addresses}, {"agents", shape.agent_per_machine ? "processes" : "one"}};
+  const nlohmann::json json = {{"ipus", shape.ipus},
+                               {"machine_type", shape.machine_type},
+                               {"api_port", shape.api_port},
+                               {"memory_limit_mib", shape.memory_limit_mib},
+                               {"addresses", shape.addresses},
+                               {"cluster_topology", shape.cluster_topology},
+                               {"agents", shape.agent_per_machine ? "processes" : "one"}};
   VPOD_RETURN_IF_ERROR(WriteDurably(home_ + "/pod.json", json.dump(2) + "\n"));
   return WriteDurably(ClientConfig(), vipu::HclText(Address(shape)));
 }
@@ -199,15 +209,10 @@ absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
     cluster.set_id(absl::StrCat("c", shape.ipus));
     VPOD_ASSIGN_OR_RETURN(const auto added, client.DiscoverAgents(/*add=*/true));
     for (const auto& agent : added) cluster.add_agent_ids(agent.agent_id());
-    const uint32_t ilds = std::max(1u, shape.ipus / arch::kMaxIpusPerLinkDomain);
-    cluster.set_num_ipulinkdomains(ilds);
-    // A full rack is a torus (hardware F13, F14). Racks are cabled in a loop as far as a POD256,
-    // larger PODs have switches (spec/vipu.md 6).
+    cluster.set_num_ipulinkdomains(shape.racks());
+    // A full rack is a torus (hardware F13, F14).
     cluster.set_topology(shape.ipus >= arch::kMaxIpusPerLinkDomain ? "torus" : "mesh");
-    cluster.set_cluster_topology(ilds == 1                         ? "none"
-                                 : !shape.cluster_topology.empty() ? shape.cluster_topology
-                                 : shape.ipus <= 256               ? "looped"
-                                                                   : "switched");
+    cluster.set_cluster_topology(shape.cluster_topology);
     VPOD_RETURN_IF_ERROR(client.CreateCluster(cluster));
   }
   return PollUntil(
@@ -270,38 +275,56 @@ absl::Status Pod::StartAgent(const PodShape& shape, uint32_t number, const std::
   return StartDaemon(command, AgentLog(number), AgentPidFile(number)).status();
 }
 
+absl::StatusOr<base::UniqueFd> Pod::Lock() const {
+  // Read-only, so that a POD can be brought down on a disk that turned so.
+  base::UniqueFd lock(open((home_ + "/lock").c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0600));
+  if (!lock.valid()) return absl::UnavailableError(absl::StrCat("cannot write to ", home_));
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+    return absl::UnavailableError(absl::StrCat("another vpod command works in ", home_));
+  return lock;
+}
+
+// What was acknowledged is never thrown away silently.
+absl::Status Pod::Restore(PodShape& shape) const {
+  const auto existing = Shape();
+  if (!existing.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        home_, " holds a database but no readable pod.json; 'vpod down' clears it away"));
+  }
+  if (shape.cluster_topology.empty()) shape.cluster_topology = existing->cluster_topology;
+  shape.addresses = existing->addresses;
+  if (existing->ipus == shape.ipus && existing->machine_type == shape.machine_type &&
+      existing->api_port == shape.api_port &&
+      existing->cluster_topology == shape.cluster_topology &&
+      existing->agent_per_machine == shape.agent_per_machine) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      home_, " holds the state of a POD", existing->ipus, " (", existing->machine_type, ", port ",
+      existing->api_port, existing->racks() > 1 ? ", racks " + existing->cluster_topology : "",
+      "); run 'vpod down' first"));
+}
+
 absl::Status Pod::Up(PodShape shape) {
   if (shape.ipus < 4 || shape.ipus > 65536 || !arch::IsPowerOfTwo(shape.ipus)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--pod ", shape.ipus, " is no size of a POD; give a power of two of 4 to 65536"));
   }
   VPOD_RETURN_IF_ERROR(arch::FindMachineType(shape.machine_type).status());
+  if (shape.racks() == 1 && !shape.cluster_topology.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--cluster-topology ", shape.cluster_topology,
+                                                   " joins racks, and a POD", shape.ipus,
+                                                   " is one; a POD128 has two"));
+  }
   if (shape.memory_limit_mib == 0) shape.memory_limit_mib = HostMemoryMib() * 3 / 4;
   std::error_code error;
   fs::create_directories(IpuofDirectory(), error);
-  const base::UniqueFd lock(open((home_ + "/lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
-  if (!lock.valid() || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return absl::UnavailableError(lock.valid()
-                                      ? absl::StrCat("another vpod command works in ", home_)
-                                      : absl::StrCat("cannot write to ", home_));
-  }
-  const auto existing = Shape();
+  VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
   const bool restoring = fs::exists(home_ + "/vipu-server.db", error);
-  // What was acknowledged is never thrown away silently.
-  if (restoring && !existing.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        home_, " holds a database but no readable pod.json; 'vpod down' clears it away"));
-  }
   if (restoring) {
-    if (existing->ipus != shape.ipus || existing->machine_type != shape.machine_type ||
-        existing->api_port != shape.api_port ||
-        existing->agent_per_machine != shape.agent_per_machine) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          home_, " holds the state of a POD", existing->ipus, " (", existing->machine_type,
-          ", port ", existing->api_port, "); run 'vpod down' first"));
-    }
-    shape.addresses = existing->addresses;
+    VPOD_RETURN_IF_ERROR(Restore(shape));
   }
+  if (shape.cluster_topology.empty()) shape.cluster_topology = DefaultClusterTopology(shape);
   StopDaemon(ServerPidFile(), kServer);  // half a POD is none
   StopAgents();
   VPOD_RETURN_IF_ERROR(WriteFiles(shape));
@@ -323,7 +346,10 @@ void Pod::RemoveState() const {
   fs::remove_all(IpuofDirectory(), error);
 }
 
-bool Pod::Down() {
+absl::StatusOr<bool> Pod::Down() {
+  std::error_code error;
+  if (!fs::exists(home_, error)) return false;
+  VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
   const bool agent = StopAgents();
   const bool server = StopDaemon(ServerPidFile(), kServer);
   RemoveState();

@@ -1,12 +1,14 @@
 // A local POD: one vipu-server and one vipu-agent in the background, and their state directory.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "device/arch/hardware.h"
+#include "device/base/unique_fd.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 
 namespace vpod::tools {
@@ -18,12 +20,13 @@ std::string PodHome();
 struct PodShape {
   uint32_t ipus = 16;  // a multiple of 4, a power of two
   std::string machine_type = "m2000";
-  std::string cluster_topology;  // of several racks: looped or switched; empty: by size
+  std::string cluster_topology;  // of several racks: looped or switched; empty: by size. One: none
   uint32_t api_port = 8090;
   uint64_t memory_limit_mib = 0;   // 0: three quarters of the host's memory
   std::string addresses;           // management prefix, e.g. 127.10; set when the POD is up
   bool agent_per_machine = false;  // one process a machine, at its address, instead of one for all
   uint32_t machines() const { return ipus / arch::kIpusPerMachine; }
+  uint32_t racks() const { return std::max(1u, ipus / arch::kMaxIpusPerLinkDomain); }
   uint32_t agents() const { return agent_per_machine ? machines() : 1; }
 };
 
@@ -49,12 +52,18 @@ class Pod {
   // Brings the POD up and waits until all its machines answer. Restores the state of a POD that was
   // killed. On failure everything started is stopped again.
   absl::Status Up(PodShape shape);
-  // Stops it and forgets its partitions. False when nothing ran.
-  bool Down();
+  // Stops it and forgets its partitions. False when nothing ran; Unavailable: another command works
+  // on it.
+  absl::StatusOr<bool> Down();
   // Lines for `eval`.
   std::string EnvironmentText(const PodShape& shape) const;
 
  private:
+  // Held by who changes something. Unavailable: another holds it, or nothing can be written.
+  absl::StatusOr<base::UniqueFd> Lock() const;
+  // What the state of a POD that was killed says where `shape` says nothing; FailedPrecondition
+  // where it says something else.
+  absl::Status Restore(PodShape& shape) const;
   absl::Status Start(PodShape& shape, bool restoring);
   absl::Status StartAgent(const PodShape& shape, uint32_t agent, const std::string& program);
   // Waits until `machines` machines have registered.
