@@ -280,10 +280,11 @@ TEST_F(PermissionTableTest, SecretsAreInNoLog) {
   const auto key = root.UpdateUser(renewed);
   ASSERT_TRUE(key.ok()) << key.status();
   secrets.insert(*key);
+  const auto listed = root.ListEvents({});
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  ASSERT_FALSE(listed->empty());
   std::string events;
-  if (const auto listed = root.ListEvents({}); listed.ok()) {
-    for (const auto& event : *listed) events += event.ShortDebugString() + "\n";
-  }
+  for (const auto& event : *listed) events += event.ShortDebugString() + "\n";
   const std::string server = pod_->Log("server"), agent = pod_->Log("agent");
   EXPECT_FALSE(server.empty() || agent.empty());
   for (const std::string& secret : secrets) {

@@ -111,7 +111,9 @@ std::string FaultsText() {
     absl::StrAppendFormat(&text, "  %-17s%-16s  %s\n", kind.name, flags, kind.meaning);
   }
   return text +
-         "\nThey show in all tools until they are cleared, or the agent is reset ('reset agent').";
+         "\nThey show in all tools until they are cleared, or the agent is reset ('reset agent').\n"
+         "A partition with a failed IPU or link is in ERROR: gc-reset refuses it, and 'reset\n"
+         "partition' helps. A memory-parity error is cleared by gc-reset -p.";
 }
 
 absl::Status TestCluster(const Call& call) {
