@@ -23,6 +23,14 @@ bool Within(std::chrono::seconds limit, const std::function<bool()>& holds) {
   return true;
 }
 
+bool EndProcess(pid_t pid, int signal) {
+  const base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.valid()) return false;
+  kill(pid, signal);
+  pollfd poll_fd{pidfd.get(), POLLIN, 0};
+  return poll(&poll_fd, 1, 60000) == 1;
+}
+
 Command::Command(const std::vector<std::string>& words,
                  const std::map<std::string, std::string>& environment) {
   int out[2], err[2];

@@ -15,9 +15,24 @@
 
 namespace vpod::testing {
 
+// The words of a command line; they can be joined.
+using Words = std::vector<std::string>;
+inline Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// "30 s" of the fault table (tests/system/FAULTS.md): its tests wait no longer for what users see of
+// a fault.
+inline constexpr std::chrono::seconds kSoon(30);
+
 // Asks ten times a second; false when the limit passed without a yes. For what happens in processes
 // that offer no event.
 bool Within(std::chrono::seconds limit, const std::function<bool()>& holds);
+
+// Sends a signal to a process, which need not be our child, and waits until it is gone. False: it
+// does not run, or does not end within a minute.
+bool EndProcess(pid_t pid, int signal);
 
 // What a finished command left behind.
 struct Outcome {

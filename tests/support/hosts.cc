@@ -9,17 +9,6 @@
 #include "device/base/file.h"
 
 namespace vpod::testing {
-namespace {
-
-using Words = std::vector<std::string>;
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-}  // namespace
-
 TestHosts::TestHosts(int machines)
     : machines_(machines), pod_(0), prefix_("vpod" + std::to_string(getpid()) + "-") {
   auto& environment = pod_.environment();
@@ -152,13 +141,10 @@ std::string TestHosts::AgentLog(int machine) const {
 }
 
 bool TestHosts::AwaitState(const std::string& partition, const std::string& state) {
-  // The controller offers no event to wait on; it is asked as users would ask it.
-  for (int attempt = 0; attempt < 150; ++attempt) {
+  return Within(kSoon, [&] {
     const Outcome got = Login({"vipu", "get", "partition", partition});
-    if (got.out.find("Partition state      | " + state) != std::string::npos) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  }
-  return false;
+    return got.out.find("Partition state      | " + state) != std::string::npos;
+  });
 }
 
 }  // namespace vpod::testing

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "device/base/file.h"
-#include "device/base/unique_fd.h"
 
 namespace vpod::testing {
 namespace {
@@ -34,6 +33,19 @@ int ReadPid(const std::string& path) {
   return pid;
 }
 
+// A socket bound to a port of 127.0.0.1; 0: any that is free.
+base::UniqueFd Bound(int port) {
+  base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
 }  // namespace
 
 std::string Program(const std::string& path) {
@@ -44,14 +56,17 @@ std::string Program(const std::string& path) {
 }
 
 int FreePort() {
-  const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const base::UniqueFd fd = Bound(0);
   sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof(address);
-  bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
   getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length);
   return ntohs(address.sin_port);
+}
+
+base::UniqueFd ListenOn(int port) {
+  base::UniqueFd fd = Bound(port);
+  EXPECT_EQ(listen(fd.get(), 1), 0) << "port " << port;
+  return fd;
 }
 
 TestPod::TestPod(int ipus, const std::vector<std::string>& options,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "device/base/unique_fd.h"
 #include "tests/support/command.h"
 
 namespace vpod::testing {
@@ -51,5 +52,7 @@ std::string Program(const std::string& path);
 
 // A TCP port of 127.0.0.1 on which nobody listened just now.
 int FreePort();
+// Listens on a port of 127.0.0.1: connections are taken, and nothing is ever answered.
+base::UniqueFd ListenOn(int port);
 
 }  // namespace vpod::testing

@@ -15,7 +15,7 @@
 namespace vpod::testing {
 namespace {
 
-constexpr std::chrono::seconds kSoon(60);
+constexpr std::chrono::seconds kSlurmTakes(60);  // at most
 
 namespace fs = std::filesystem;
 
@@ -112,13 +112,13 @@ void SlurmSite::StartDaemons() {
       {kDaemons[0], "--foreground", "--force", "--key-file", directory_ + "/munge.key", "--socket",
        directory_ + "/munge.socket", "--pid-file", directory_ + "/munge.pid", "--log-file",
        directory_ + "/munge.log", "--seed-file", directory_ + "/munge.seed"}));
-  ASSERT_TRUE(Within(kSoon, [&] { return fs::exists(directory_ + "/munge.socket"); }))
+  ASSERT_TRUE(Within(kSlurmTakes, [&] { return fs::exists(directory_ + "/munge.socket"); }))
       << daemons_[0]->Err();
   daemons_.push_back(pod_.Start({kDaemons[1], "-D"}));
   for (int i = 1; i <= hosts_; ++i)
     daemons_.push_back(pod_.Start({kDaemons[2], "-D", "-N", "n" + std::to_string(i)}));
   ASSERT_TRUE(
-      Within(kSoon,
+      Within(kSlurmTakes,
              [&] {
                const std::string states = Run({"sinfo", "--noheader", "--Node", "-o", "%T"}).out;
                std::string wanted;
@@ -131,7 +131,7 @@ void SlurmSite::StartDaemons() {
 SlurmSite::~SlurmSite() {
   // slurmd's helpers of running jobs are in sessions of their own.
   Run({"scancel", "--user=root"});
-  EXPECT_TRUE(Within(kSoon, [&] {
+  EXPECT_TRUE(Within(kSlurmTakes, [&] {
     return Run({"squeue", "--noheader"}).out.empty();
   })) << Run({"squeue"}).out;
   const bool failed = ::testing::Test::HasFailure();

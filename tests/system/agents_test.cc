@@ -131,9 +131,9 @@ TEST_P(AgentsTest, ALostAgentIsNamedAndTheOthersGoOn) {
   auto job =
       pod.Start({"poprun", "--vipu-partition", "p8", "--num-instances", "2", "--num-replicas", "8",
                  "replica_job", "--runs", "100000", "--pause-ms", "5"});
-  ASSERT_TRUE(job->WaitForOutput("run 3 loss", std::chrono::seconds(60)));
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss"));
   kill(pod.AgentPid(1), SIGKILL);
-  const Outcome outcome = job->Wait(std::chrono::seconds(60));
+  const Outcome outcome = job->Wait(kSoon);
   EXPECT_NE(outcome.code, 0);
   EXPECT_NE((outcome.out + outcome.err).find("agent"), std::string::npos)
       << outcome.out << outcome.err;

@@ -2,9 +2,6 @@
 // acknowledged is there, the command in flight is there wholly or not at all, no IPU is in two
 // partitions, and a job that runs meanwhile does not notice.
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -16,7 +13,6 @@
 
 #include "client/vipu/client.h"
 #include "device/base/file.h"
-#include "device/base/unique_fd.h"
 #include "tests/support/pod.h"
 
 namespace vpod::testing {
@@ -56,12 +52,7 @@ class ControllerKillTest : public ::testing::Test {
       server_.reset();
       return;
     }
-    // Not our child: its descriptor tells when it is gone.
-    const base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, server_pid_, 0)));
-    ASSERT_TRUE(pidfd.valid());
-    kill(server_pid_, SIGKILL);
-    pollfd poll_fd{pidfd.get(), POLLIN, 0};
-    ASSERT_EQ(poll(&poll_fd, 1, -1), 1);
+    ASSERT_TRUE(EndProcess(server_pid_, SIGKILL));
   }
 
   // Starts it again as it was, without the agent, and waits until it answers.

@@ -15,8 +15,6 @@ namespace {
 using vipuuser::PS_ACTIVE;
 using vipuuser::PS_ERROR;
 
-constexpr std::chrono::seconds kSoon(30);
-
 class FaultAgentsTest : public FaultTable {
  protected:
   FaultAgentsTest() : FaultTable({"--agents", "processes"}), server_(&pod_, "vipu-server") {
@@ -43,7 +41,7 @@ class FaultAgentsTest : public FaultTable {
   }
   // A job that waits for an IPU of the lost machine ends, and says so.
   void ExpectNamed(Command& job) {
-    const Outcome outcome = job.Wait(std::chrono::seconds(60));
+    const Outcome outcome = job.Wait(kSoon);
     EXPECT_GT(outcome.code, 0) << "the job did not end";
     EXPECT_NE(outcome.err.find("agent"), std::string::npos) << outcome.err;
   }
@@ -51,7 +49,7 @@ class FaultAgentsTest : public FaultTable {
   // Ends a job that is well.
   static void Interrupt(Command& job) {
     job.Signal(SIGINT);
-    EXPECT_GT(job.Wait(std::chrono::seconds(60)).code, 0);
+    EXPECT_GT(job.Wait(kSoon).code, 0);
   }
 
   Daemon server_;
@@ -176,7 +174,7 @@ TEST_F(FaultAgentsTest, JobsOutliveTheController) {
   ExpectOtherGoesOn();
   server_.Start();
   EXPECT_TRUE(Becomes("mine", PS_ACTIVE));
-  EXPECT_TRUE(job->WaitForOutput("run 50 loss")) << job->Err();
+  EXPECT_TRUE(job->WaitForOutput("run 50 loss", kSoon)) << job->Err();
   EXPECT_EQ(job->Err(), "");
   Interrupt(*job);
 }
@@ -189,7 +187,7 @@ TEST_F(FaultAgentsTest, AStoppedControllerIsNamedAndJobsGoOn) {
   ExpectOtherGoesOn();
   server_.Signal(SIGCONT);
   ExpectAllActive();
-  EXPECT_TRUE(job->WaitForOutput("run 50 loss")) << job->Err();
+  EXPECT_TRUE(job->WaitForOutput("run 50 loss", kSoon)) << job->Err();
   EXPECT_EQ(job->Err(), "");
   Interrupt(*job);
 }

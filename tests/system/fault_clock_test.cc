@@ -119,7 +119,7 @@ TEST_F(FaultClockTest, AnAgentsClockJumps) {
     ExpectNobodyLost();
     EXPECT_EQ(pod_.Run({"gc-monitor", "--all-partitions"}).code, 0);
   }
-  EXPECT_TRUE(job_->WaitForOutput("run 50 loss")) << job_->Err();
+  EXPECT_TRUE(job_->WaitForOutput("run 50 loss", kSoon)) << job_->Err();
   End();
 }
 

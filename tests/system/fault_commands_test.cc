@@ -98,7 +98,7 @@ absl::Status RemoveDiscovered(Client& client) {
 
 // The machines register again within seconds of the controller's restart.
 absl::Status AwaitMachines(Client& client) {
-  const bool there = Within(std::chrono::seconds(30), [&] {
+  const bool there = Within(kSoon, [&] {
     const auto agent = client.GetAgent("clustered");
     return agent.ok() && agent->status() == "Up";
   });
@@ -230,7 +230,7 @@ class FaultCommandsTest : public FaultTable, public ::testing::WithParamInterfac
     machines_ = pod_.Start({"vipu-agent", "--machines", "2", "--controller",
                             "127.0.0.1:" + std::to_string(pod_.port())});
     std::string host;
-    Within(std::chrono::seconds(30), [&] {
+    Within(kSoon, [&] {
       const auto machines = client_->DiscoverAgents(/*add=*/false);
       if (!machines.ok()) return false;
       for (const auto& machine : *machines) {
@@ -278,7 +278,7 @@ class FaultCommandsTest : public FaultTable, public ::testing::WithParamInterfac
     const absl::Status status = answer.get();
     server_.Start();
     // The first call may still find the connection to the dead one.
-    EXPECT_TRUE(Within(std::chrono::seconds(30), [&] { return client_->ServerInfo().ok(); }));
+    EXPECT_TRUE(Within(kSoon, [&] { return client_->ServerInfo().ok(); }));
     return status;
   }
 
@@ -314,7 +314,7 @@ TEST_P(FaultCommandsTest, IsThereWhollyOrNotAtAllAndARetryDoesNoHarm) {
       EXPECT_TRUE(absl::IsUnavailable(status)) << status;
       // Machines may not have registered again yet.
       absl::Status retry;
-      Within(std::chrono::seconds(30), [&] {
+      Within(kSoon, [&] {
         retry = row.issue(*client_);
         return !absl::IsUnavailable(retry) && State() == after;
       });

@@ -10,8 +10,6 @@
 namespace vpod::testing {
 namespace {
 
-constexpr std::chrono::seconds kSoon(30);
-
 std::string NameOf(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
   std::string name;

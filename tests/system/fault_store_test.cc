@@ -179,7 +179,7 @@ TEST_F(FaultDiskTest, AFullDiskRefusesChangesUntilThereIsRoom) {
 
 TEST_F(FaultDiskTest, AReadOnlyDiskIsNamed) {
   const auto server = StartOnDisk("ro");
-  const Outcome refused = server->Wait(std::chrono::seconds(30));
+  const Outcome refused = server->Wait(kSoon);
   ExpectOneLine(refused, {"vipu-server: error: storage"});
   server_.Start();
 }

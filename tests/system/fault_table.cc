@@ -1,9 +1,5 @@
 #include "tests/system/fault_table.h"
 
-#include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <csignal>
 #include <fstream>
@@ -11,12 +7,8 @@
 #include <sstream>
 #include <thread>
 
-#include "device/base/unique_fd.h"
-
 namespace vpod::testing {
 namespace {
-
-constexpr std::chrono::seconds kSoon(30);
 
 size_t CountOf(const std::string& text, const std::string& word) {
   size_t count = 0;
@@ -42,12 +34,8 @@ int Daemon::pid() const {
 void Daemon::Signal(int number) const { kill(pid(), number); }
 
 void Daemon::End(int number) {
-  // Mostly not our child: its descriptor tells when it is gone.
-  const base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid(), 0)));
-  ASSERT_TRUE(pidfd.valid()) << name_ << " does not run";
-  Signal(number);
-  pollfd poll_fd{pidfd.get(), POLLIN, 0};
-  ASSERT_EQ(poll(&poll_fd, 1, 60000), 1) << name_ << " does not end on signal " << number;
+  ASSERT_TRUE(EndProcess(pid(), number))
+      << name_ << " does not run, or does not end on signal " << number;
   command_.reset();
 }
 

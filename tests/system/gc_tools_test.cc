@@ -1,8 +1,10 @@
 // The gc-* tools that run programs on devices, as people and public scripts call them
 // (spec/gc-tools.md 5 to 8 and 10).
 #include <gtest/gtest.h>
-#include <signal.h>
+#include <poll.h>
 
+#include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -223,6 +225,38 @@ TEST_F(GcToolsTest, WithoutAPartitionEveryToolSaysSo) {
     EXPECT_EQ(outcome.out, "") << tool;
     EXPECT_EQ(outcome.err.rfind(tool + ": error: no active partition", 0), 0u) << outcome.err;
   }
+}
+
+TEST_F(GcToolsTest, WatchShowsAgainUntilCtrlC) {
+  const auto watch = pod_->Start({"gc-monitor", "--watch", "0.1", "--csv"});
+  const auto times = [&] {
+    const std::string out = watch->Out();
+    return std::count(out.begin(), out.end(), '\n');
+  };
+  ASSERT_TRUE(watch->WaitForOutput("\n")) << watch->Err();
+  const auto first = times();
+  EXPECT_TRUE(Within(std::chrono::seconds(60), [&] { return times() > 2 * first; }));
+  watch->Signal(SIGINT);
+  const Outcome outcome = watch->Wait();
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.out.find('\033'), std::string::npos) << "a pipe is no screen to clear";
+}
+
+// It does not wait for the answer, so that it has nothing to report.
+TEST(GcMonitorTest, WatchCanBeInterruptedWhileTheControllerHangs) {
+  TestPod pod(0);
+  const int port = FreePort();
+  const base::UniqueFd controller = ListenOn(port);
+  pod.environment()["IPUOF_VIPU_API_HOST"] = "127.0.0.1";
+  pod.environment()["IPUOF_VIPU_API_PORT"] = std::to_string(port);
+  const auto watch = pod.Start({"gc-monitor", "--watch"});
+  pollfd asked{controller.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&asked, 1, 60000), 1) << watch->Err();
+  watch->Signal(SIGINT);
+  const Outcome outcome = watch->Wait();
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out + outcome.err, "");
 }
 
 // Its own POD: the agent is killed under the tools.

@@ -40,12 +40,12 @@ class GcipuinfoTest : public ::testing::Test {
   // Asks until the attribute of device 0 is as wanted.
   static std::string Await(gcipuinfo& info, const char* label,
                            const std::function<bool(const std::string&)>& wanted) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     std::string value;
-    do {
+    Within(std::chrono::seconds(60), [&] {
       info.updateData();
       value = info.getNamedAttributeForDevice(0, label);
-    } while (!wanted(value) && std::chrono::steady_clock::now() < limit);
+      return wanted(value);
+    });
     return value;
   }
   gcipuinfo::Attributes Record() const { return gcipuinfo().getLastAppEventRecord(records_); }

@@ -46,7 +46,7 @@ TEST_F(JobsTest, AJobRunsToItsEnd) {
 }
 
 TEST_F(JobsTest, KilledInstanceIsNamedByTheOthersAndByPoprun) {
-  const Outcome outcome = pod_->Run(Poprun({"--fault", "kill", "--instance", "2"}));
+  const Outcome outcome = pod_->Run(Poprun({"--fault", "kill", "--instance", "2"}), kSoon);
   EXPECT_EQ(outcome.code, 137);
   // Each survivor says it, and poprun does.
   for (const char* tag : {"[1,0]<stderr>:", "[1,1]<stderr>:", "[1,3]<stderr>:"}) {
@@ -62,7 +62,7 @@ TEST_F(JobsTest, KilledInstanceIsNamedByTheOthersAndByPoprun) {
 TEST_F(JobsTest, StoppedInstanceIsNamedAndMayGoOn) {
   const auto job = pod_->Start(Poprun({"--fault", "stop", "--instance", "1", "--runs", "30"}));
   ASSERT_TRUE(job->WaitForOutput("fault stop in pid "));
-  ASSERT_TRUE(job->WaitForOutput("waiting for 1 of 4 instances: 1")) << job->Err();
+  ASSERT_TRUE(job->WaitForOutput("waiting for 1 of 4 instances: 1", kSoon)) << job->Err();
   const std::string out = job->Out();
   const std::string text = "fault stop in pid ";
   const int pid = std::stoi(out.substr(out.find(text) + text.size()));

@@ -59,6 +59,12 @@ TEST(LinksTest, RunningTestEndsAtCtrlC) {
   EXPECT_EQ(test->Wait().code, 0);
 }
 
+size_t CountOf(const std::string& text, const std::string& word) {
+  size_t count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
 // One machine a rack, two racks, a process for each GCD.
 TEST(LinksTest, GwLinksCarryDataBetweenRacks) {
   TestPod pod(8);
@@ -70,16 +76,16 @@ TEST(LinksTest, GwLinksCarryDataBetweenRacks) {
                                    "--num-gcds", "2", "--gw-routing", "ring"});
   ASSERT_EQ(created.code, 0) << created.err;
   const std::string directory = pod.home() + "/ipuof.conf.d/";
-  const Outcome both =
-      pod.Shell("IPUOF_CONFIG_PATH=" + directory +
-                "pa1x2_gcd0.conf gc-gwlinkstraffictest -i 3 & "
-                "IPUOF_CONFIG_PATH=" +
-                directory + "pa1x2_gcd1.conf gc-gwlinkstraffictest -i 3 && wait $!");
-  EXPECT_EQ(both.code, 0) << both.err << both.out;
-  size_t passed = 0;
-  for (size_t at = 0; (at = both.out.find(": passed (", at)) != std::string::npos; ++at) ++passed;
-  EXPECT_EQ(passed, 4u) << both.out;
-  EXPECT_FALSE(absl::StrContains(both.out, "failed")) << both.out;
+  for (const std::string options : {"-i 3", "-i 3 --single-ipu"}) {
+    SCOPED_TRACE(options);
+    const std::string test = "_gcd$gcd.conf gc-gwlinkstraffictest " + options;
+    const Outcome both =
+        pod.Shell("for gcd in 0 1; do IPUOF_CONFIG_PATH=" + directory + "pa1x2" + test +
+                  " & pids+=($!); done; wait ${pids[0]} && wait ${pids[1]}");
+    EXPECT_EQ(both.code, 0) << both.err << both.out;
+    EXPECT_EQ(CountOf(both.out, ": passed ("), 4u) << both.out;
+    EXPECT_FALSE(absl::StrContains(both.out, "failed")) << both.out;
+  }
 }
 
 // --- test cluster ---
@@ -154,6 +160,31 @@ TEST(LinksTest, ClusterTestNamesLinksWithErrorsAndSwappedCables) {
   EXPECT_EQ(BadLinks(pod, "c16"), std::set<std::string>{"ag1 IPU1.NLC_W_0A"});
   Reset(pod, 1);
   EXPECT_EQ(BadLinks(pod, "c16"), std::set<std::string>{});
+}
+
+// With a process for each machine, neither end of a cable knows the other's faults. These are all
+// cables between the first two machines, hurt at the second.
+TEST(LinksTest, GcLinksShowsFaultsOfEitherEnd) {
+  TestPod pod(16, {"--agents", "processes"});
+  pod.CreatePartition("p16", 16);
+  const auto show = [&] {
+    return pod.Run(
+        {"env", "IPUOF_CONFIG_PATH=" + pod.home() + "/ipuof.conf.d/p16.conf", "gc-links"});
+  };
+  EXPECT_EQ(show().code, 0);
+  Inject(pod, {1, *arch::FindPort("IPU3.NLC_W_1A")}, {"link-down"});
+  Inject(pod, {1, *arch::FindPort("IPU3.NLC_W_1B")}, {"link-errors", "--rate", "5"});
+  Inject(pod, {1, *arch::FindPort("IPU2.NLC_E_1A")}, {"link-corrupts"});
+  Inject(pod, {1, *arch::FindPort("IPU2.NLC_E_1B")}, {"cable-swapped"});
+  const Outcome links = show();
+  EXPECT_EQ(links.code, 1) << links.err;
+  for (const char* row :
+       {"NLC_W_1A: failed (down, 0 of 8 lanes)\n", "NLC_W_1B: failed (degraded, 4 of 8 lanes)\n",
+        "NLC_E_1A: failed (degraded, 8 of 8 lanes)\n",
+        "NLC_E_1B: failed (swapped, 8 of 8 lanes)\n"}) {
+    EXPECT_TRUE(absl::StrContains(links.out, row)) << row << links.out;
+  }
+  EXPECT_TRUE(absl::StrContains(links.out, "overall_result: failed")) << links.out;
 }
 
 }  // namespace

@@ -12,13 +12,6 @@
 namespace vpod::testing {
 namespace {
 
-using Words = std::vector<std::string>;
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

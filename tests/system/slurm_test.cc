@@ -9,7 +9,7 @@
 namespace vpod::testing {
 namespace {
 
-constexpr std::chrono::seconds kSoon(60);
+constexpr std::chrono::seconds kSlurmTakes(60);  // at most
 
 // Ids and users of all partitions, a line each.
 std::string Partitions(TestPod& pod) {
@@ -25,7 +25,7 @@ class SlurmTest : public ::testing::Test {
     site_ = std::make_unique<SlurmSite>(*pod_, "slurm.conf", 3, "", "OverSubscribe=EXCLUSIVE");
   }
   bool AllGivenBack() {
-    return Within(kSoon, [&] { return Partitions(*pod_).empty(); });
+    return Within(kSlurmTakes, [&] { return Partitions(*pod_).empty(); });
   }
 
   std::unique_ptr<TestPod> pod_;
@@ -60,7 +60,7 @@ TEST_F(SlurmTest, TheNumberOfHostsDecidesTheSize) {
 TEST_F(SlurmTest, AJobWithoutFreeIpusIsRequeuedAndRunsWhenThereAreSome) {
   pod_->CreatePartition("others", 4);
   const std::string job = site_->Submit({"--nodes=1"}, "gc-info --ipu-count");
-  ASSERT_TRUE(Within(kSoon, [&] { return !site_->Field(job, "AdminComment").empty(); }));
+  ASSERT_TRUE(Within(kSlurmTakes, [&] { return !site_->Field(job, "AdminComment").empty(); }));
   EXPECT_EQ(site_->Field(job, "AdminComment")
                 .rfind("vipu: create partition (slurm_" + job + "): failed. No 2 free IPUs", 0),
             0u)
@@ -69,7 +69,7 @@ TEST_F(SlurmTest, AJobWithoutFreeIpusIsRequeuedAndRunsWhenThereAreSome) {
   EXPECT_EQ(site_->Output(job), "");
   EXPECT_EQ(pod_->Run({"vipu", "remove", "partition", "others"}).code, 0);
   // Slurm tries again after two minutes of its own; unless told to once the job is in its queue.
-  ASSERT_TRUE(Within(kSoon, [&] {
+  ASSERT_TRUE(Within(kSlurmTakes, [&] {
     site_->Run({"scontrol", "update", "JobId=" + job, "StartTime=now"});
     return site_->Field(job, "JobState") == "COMPLETED";
   }));
@@ -80,7 +80,7 @@ TEST_F(SlurmTest, AJobWithoutFreeIpusIsRequeuedAndRunsWhenThereAreSome) {
 
 TEST_F(SlurmTest, ANumberOfHostsThatCannotBeServedIsHeld) {
   const std::string job = site_->Submit({"--nodes=3"}, "true");
-  ASSERT_TRUE(Within(kSoon, [&] {
+  ASSERT_TRUE(Within(kSlurmTakes, [&] {
     return site_->Field(job, "Reason") == "job_requeued_in_held_state";
   })) << site_->Run({"scontrol", "show", "job", job}).out;
   EXPECT_EQ(site_->Field(job, "AdminComment"),
@@ -101,12 +101,12 @@ TEST_F(SlurmTest, ACancelledJobGivesBackItsIpusOnly) {
   pod_->CreatePartition("others", 2);
   const std::string job =
       site_->Submit({"--nodes=1"}, "exec replica_job --runs 1000000 --pause-ms 5");
-  ASSERT_TRUE(Within(kSoon, [&] {
+  ASSERT_TRUE(Within(kSlurmTakes, [&] {
     return site_->Output(job).find("run 0 loss") != std::string::npos;
   })) << site_->Output(job);
   EXPECT_EQ(site_->Run({"scancel", job}).code, 0);
   ASSERT_TRUE(site_->Reaches(job, "CANCELLED"));
-  EXPECT_TRUE(Within(kSoon, [&] { return Partitions(*pod_) == "others root\n"; }))
+  EXPECT_TRUE(Within(kSlurmTakes, [&] { return Partitions(*pod_) == "others root\n"; }))
       << Partitions(*pod_);
 }
 

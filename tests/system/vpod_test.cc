@@ -1,11 +1,8 @@
 // Bringing PODs up and down, and what users are told about them.
-#include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
+#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,14 +20,7 @@ namespace fs = std::filesystem;
 
 bool Lives(int pid) { return pid > 0 && kill(pid, 0) == 0; }
 
-// kill -9, and gone.
-void KillHard(int pid) {
-  const base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  ASSERT_TRUE(pidfd.valid());
-  kill(pid, SIGKILL);
-  pollfd poll_fd{pidfd.get(), POLLIN, 0};
-  ASSERT_EQ(poll(&poll_fd, 1, -1), 1);
-}
+void KillHard(int pid) { ASSERT_TRUE(EndProcess(pid, SIGKILL)); }
 
 std::string Up(const TestPod& pod, const std::string& more) {
   return "vpod up --memory-limit 2048 --api-port " + std::to_string(pod.port()) + " " + more;
@@ -158,6 +148,44 @@ TEST(VpodTest, TwoPodsRunSideBySide) {
   EXPECT_TRUE(Lives(one.ServerPid()) && Lives(one.AgentPid()));
 }
 
+TEST(VpodTest, ListKnowsAPodWhoseProgramsWereRebuilt) {
+  TestPod pod(0);
+  const std::string server = pod.directory() + "/bin/vipu-server";
+  const fs::path built = fs::canonical(server);
+  fs::remove(server);
+  fs::copy_file(built, server);
+  const Outcome up = pod.Shell(Up(pod, "--pod 4"));
+  ASSERT_EQ(up.code, 0) << up.err;
+  fs::remove(server);
+  const Outcome list = pod.Run({"vpod", "list"});
+  EXPECT_NE(list.out.find(pod.home() + "\n"), std::string::npos) << list.out;
+}
+
+TEST(VpodTest, RacksStayJoinedAsTheyWere) {
+  TestPod pod(0);
+  ExpectRefused(pod.Shell(Up(pod, "--pod 64 --cluster-topology looped")), 2,
+                "--cluster-topology looped joins racks, and a POD64 is one");
+  ASSERT_EQ(pod.Shell(Up(pod, "--pod 128 --cluster-topology switched")).code, 0);
+  KillHard(pod.AgentPid());
+  KillHard(pod.ServerPid());
+  ExpectRefused(pod.Shell(Up(pod, "--pod 128 --cluster-topology looped")), 1,
+                "holds the state of a POD128 (m2000, port " + std::to_string(pod.port()) +
+                    ", racks switched)");
+  const Outcome up = pod.Shell(Up(pod, "--pod 128"));
+  EXPECT_EQ(up.code, 0) << up.err;
+}
+
+TEST(VpodTest, UpAndDownExcludeEachOther) {
+  TestPod pod(4);
+  const int server = pod.ServerPid();
+  const base::UniqueFd lock(open((pod.home() + "/lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  ExpectRefused(pod.Run({"vpod", "down"}), 1, "another vpod command works in " + pod.home());
+  EXPECT_TRUE(Lives(server));
+  ASSERT_EQ(flock(lock.get(), LOCK_UN), 0);
+  EXPECT_EQ(pod.Run({"vpod", "down"}).code, 0);
+}
+
 TEST(VpodTest, UpRestoresThePartitionsOfAKilledPod) {
   TestPod pod;
   pod.CreatePartition("p8", 8);
@@ -216,15 +244,7 @@ TEST(VpodTest, WrongSizesAreRefused) {
 
 TEST(VpodTest, APortInUseIsNamedAndNothingIsLeft) {
   TestPod pod(0);
-  const base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(pod.port()));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int yes = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  ASSERT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  ASSERT_EQ(listen(fd.get(), 1), 0);
+  const base::UniqueFd listener = ListenOn(pod.port());
   ExpectRefused(pod.Shell(Up(pod, "--pod 4")), 1,
                 "port " + std::to_string(pod.port()) + " is in use");
   EXPECT_EQ(DaemonsOf(pod), 0);
