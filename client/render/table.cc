@@ -85,8 +85,6 @@ bool IsTerminal(int stream) {
   return isatty(stream) == 1 && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr;
 }
 
-bool MayColour(int stream) { return IsTerminal(stream) && std::getenv("NO_COLOR") == nullptr; }
-
 size_t TerminalColumns() {
   winsize size{};
   if (!IsTerminal(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;

@@ -33,8 +33,7 @@ std::string Block(const std::vector<std::pair<std::string, std::string>>& rows);
 // width-3 characters.
 std::string Centre(absl::string_view text, size_t width);
 
-// Whether the stream (1 or 2) is a terminal and NO_COLOR is not set.
-bool MayColour(int stream);
+// Whether somebody looks at the stream (1 or 2).
 bool IsTerminal(int stream);
 // Columns of the terminal on stdout; 0 when it is none.
 size_t TerminalColumns();

@@ -87,7 +87,7 @@ TEST(ShortDuration, HasTwoUnitsAtMost) {
 TEST(Terminal, ProcessesOfMpirunHaveNone) {
   setenv("OMPI_COMM_WORLD_RANK", "0", 1);
   EXPECT_FALSE(IsTerminal(1));
-  EXPECT_FALSE(MayColour(2));
+  EXPECT_FALSE(IsTerminal(2));
   EXPECT_EQ(TerminalColumns(), 0u);
 }
 
