@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a manual page of what a program says about itself.
 
-man_page.py PROGRAM OUT.SECTION SUMMARY PAGE...: runs PROGRAM --help, and the --help of each command that it lists, and writes them as
+man_page.py VERSION PROGRAM OUT.SECTION SUMMARY PAGE...: runs PROGRAM --help, and the --help of each command that it lists, and writes them as
 a manual page. PAGE are the other pages. Helps of CLI11, of Boost.Program_options and of our own have the same anatomy: a usage line,
 texts, and titles ending in a colon with indented two-column rows below.
 """
@@ -84,10 +84,10 @@ def render_command(program, words):
     return page
 
 
-def render(program, name, section, summary, others):
+def render(version, program, name, section, summary, others):
     usage, introduction, sections = sections_of(help_of(program))
     page = [
-        f'.TH {escape(name.upper())} {section} "" "Virtual IPU\\-POD 1.18.0"',
+        f'.TH {escape(name.upper())} {section} "" "Virtual IPU\\-POD {version}"',
         ".SH NAME", escape(f"{name} - {summary}"),
         ".SH SYNOPSIS", "\\fB" + escape(usage) + "\\fP",
     ]
@@ -107,11 +107,11 @@ def render(program, name, section, summary, others):
 
 
 def main():
-    program, out, summary, *pages = sys.argv[1:]
+    version, program, out, summary, *pages = sys.argv[1:]
     name, section = os.path.basename(out).rsplit(".", 1)
     others = sorted(page for page in pages if page != f"{name}.{section}")
     with open(out, "w", encoding="utf-8") as file:
-        file.write(render(program, name, section, summary, others))
+        file.write(render(version, program, name, section, summary, others))
 
 
 main()

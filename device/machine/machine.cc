@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "device/arch/device_id.h"
+#include "device/base/version.h"
 
 namespace vpod::machine {
 namespace {
@@ -147,7 +148,7 @@ std::map<std::string, std::string> Machine::Facts() const {
       {"Platform", "ipum-p2"},
       {"Manufacturer", "Graphcore (emulated)"},
       {"Discovery Mode", "DM_GCDA"},
-      {"Virm version", "1.18.0"},
+      {"Virm version", base::kVersion},
       {"Runtime version", kDriverVersion},
       {"Board serial number",
        absl::StrFormat("%07d-%04d", 8204521 + identity_.index, 100 + identity_.index / 100)},

@@ -6,14 +6,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/base/version.h"
 #include "tools/vipu/commands.h"
 #include "tools/vipu/completion.h"
 #include "tools/vipu/help.h"
 
 namespace vpod::tools {
 namespace {
-
-constexpr char kToolVersion[] = "1.18.0";
 
 // [A-Za-z0-9][A-Za-z0-9._-]{0,62}: no blank and no bar, since scripts cut columns.
 bool IsId(const std::string& text) {
@@ -67,7 +66,7 @@ absl::Status RunCommand(bool admin, const Arguments& arguments, std::ostream& ou
     return absl::OkStatus();
   }
   if (arguments.Switch(kVersion)) {
-    out << "version: " << kToolVersion << "\n";
+    out << "version: " << base::kVersion << "\n";
     return absl::OkStatus();
   }
   VPOD_ASSIGN_OR_RETURN(const auto timeout, Timeout(arguments));
