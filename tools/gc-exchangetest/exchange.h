@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/session/device.h"
-#include "tools/device_test/tile_test.h"
+#include "tools/device_check/tile_check.h"
 
 namespace vpod::tools {
 

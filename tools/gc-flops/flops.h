@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "client/session/device.h"
 #include "proto/program/v1/program.pb.h"
-#include "tools/device_test/device_test.h"
+#include "tools/device_check/device_check.h"
 
 namespace vpod::tools {
 

@@ -1,7 +1,7 @@
 // gc-flops: how many floating-point operations a second the IPUs of a device do.
 #include <cstdio>
 
-#include "tools/device_test/device_test.h"
+#include "tools/device_check/device_check.h"
 #include "tools/gc-flops/flops.h"
 
 namespace vpod::tools {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "client/session/ipu_model.h"
-#include "tools/device_test/faulty_device.h"
+#include "tools/device_check/faulty_device.h"
 
 namespace vpod::tools {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "client/session/ipu_model.h"
 #include "device/base/file.h"
-#include "tools/device_test/faulty_device.h"
+#include "tools/device_check/faulty_device.h"
 
 namespace vpod::tools {
 namespace {

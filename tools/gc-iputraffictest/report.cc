@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/ipuof/attributes.h"
-#include "tools/device_test/device_test.h"
+#include "tools/device_check/device_check.h"
 
 namespace vpod::tools {
 namespace {

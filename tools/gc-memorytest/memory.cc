@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
-#include "tools/device_test/program_builder.h"
+#include "tools/device_check/program_builder.h"
 
 namespace vpod::tools {
 namespace {

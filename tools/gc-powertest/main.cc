@@ -11,8 +11,8 @@
 #include "client/ipuof/telemetry.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
-#include "tools/device_test/device_test.h"
-#include "tools/device_test/program_builder.h"
+#include "tools/device_check/device_check.h"
+#include "tools/device_check/program_builder.h"
 #include "tools/gc-powertest/power.h"
 
 namespace vpod::tools {

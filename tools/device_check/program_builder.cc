@@ -1,4 +1,4 @@
-#include "tools/device_test/program_builder.h"
+#include "tools/device_check/program_builder.h"
 
 #include "device/program/executable.h"
 
@@ -10,13 +10,6 @@ void Steps::Fill(uint32_t tensor, double value) {
   v1::Fill* step = list_->Add()->mutable_fill();
   step->set_output(tensor);
   step->set_value(value);
-}
-
-void Steps::Unary(v1::UnaryOperator op, uint32_t input, uint32_t output) {
-  v1::Unary* step = list_->Add()->mutable_unary();
-  step->set_operator_(op);
-  step->set_input(input);
-  step->set_output(output);
 }
 
 void Steps::Binary(v1::BinaryOperator op, uint32_t a, uint32_t b, uint32_t output) {

@@ -1,4 +1,4 @@
-#include "tools/device_test/device_test.h"
+#include "tools/device_check/device_check.h"
 
 #include <chrono>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // Layouts of the tile tests' reports.
-#include "tools/device_test/tile_test.h"
+#include "tools/device_check/tile_check.h"
 
 #include <gtest/gtest.h>
 

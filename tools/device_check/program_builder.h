@@ -25,7 +25,6 @@ class Steps {
   explicit Steps(List* list) : list_(list) {}
 
   void Fill(uint32_t tensor, double value);
-  void Unary(program::v1::UnaryOperator op, uint32_t input, uint32_t output);
   void Binary(program::v1::BinaryOperator op, uint32_t a, uint32_t b, uint32_t output);
   void MatMul(uint32_t a, uint32_t b, uint32_t output);
   void Reduce(program::v1::ReduceOperator op, uint32_t input, uint32_t output,

@@ -1,4 +1,4 @@
-#include "tools/device_test/tile_test.h"
+#include "tools/device_check/tile_check.h"
 
 #include <cstdio>
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "device/arch/hardware.h"
-#include "tools/device_test/device_test.h"
+#include "tools/device_check/device_check.h"
 
 namespace vpod::tools {
 
