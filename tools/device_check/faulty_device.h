@@ -1,5 +1,4 @@
-// A device with a fault, to show that tests of devices find it: from a given run on, each run flips
-// a bit in the last byte that IPU 0 sent on the last stream to the host.
+// Devices with a fault, to show that tests of devices find it.
 #pragma once
 
 #include <memory>
@@ -13,16 +12,19 @@
 
 namespace vpod::tools {
 
-class FaultyDevice : public session::Device {
+// Hands every call to a sound device. What derives from it adds the fault.
+class ForwardingDevice : public session::Device {
  public:
-  // Runs are counted from 0.
-  FaultyDevice(std::unique_ptr<session::Device> sound, int first_faulty_run)
-      : sound_(std::move(sound)), runs_until_fault_(first_faulty_run) {}
+  explicit ForwardingDevice(std::unique_ptr<session::Device> sound) : sound_(std::move(sound)) {}
 
   uint32_t local_replicas() const override { return sound_->local_replicas(); }
   double clock_hz() const override { return sound_->clock_hz(); }
   std::string name() const override { return sound_->name(); }
+  absl::Status Load(const std::string& executable) override { return sound_->Load(executable); }
   std::byte* Slot(uint32_t slot) override { return sound_->Slot(slot); }
+  absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
+    return sound_->Run(program, slot);
+  }
   absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
     return sound_->WriteVariable(name, bytes);
   }
@@ -30,6 +32,18 @@ class FaultyDevice : public session::Device {
     return sound_->ReadVariable(name, replica);
   }
   absl::StatusOr<std::vector<base::Cycles>> Counters() override { return sound_->Counters(); }
+
+ private:
+  const std::unique_ptr<session::Device> sound_;
+};
+
+// From a given run on, each run flips a bit in the last byte that IPU 0 sent on the last stream to
+// the host.
+class FaultyDevice : public ForwardingDevice {
+ public:
+  // Runs are counted from 0.
+  FaultyDevice(std::unique_ptr<session::Device> sound, int first_faulty_run)
+      : ForwardingDevice(std::move(sound)), runs_until_fault_(first_faulty_run) {}
 
   absl::Status Load(const std::string& bytes) override {
     auto executable = program::Executable::Parse(bytes);
@@ -41,17 +55,16 @@ class FaultyDevice : public session::Device {
       const auto stream = static_cast<uint32_t>(i);
       faulty_byte_ = layout.Offset(stream, 0, layout.Transfers(stream)) - 1;
     }
-    return sound_->Load(bytes);
+    return ForwardingDevice::Load(bytes);
   }
 
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
-    auto cycles = sound_->Run(program, slot);
-    if (--runs_until_fault_ < 0) sound_->Slot(slot)[faulty_byte_] ^= std::byte{0x10};
+    auto cycles = ForwardingDevice::Run(program, slot);
+    if (--runs_until_fault_ < 0) Slot(slot)[faulty_byte_] ^= std::byte{0x10};
     return cycles;
   }
 
  private:
-  const std::unique_ptr<session::Device> sound_;
   int runs_until_fault_;
   uint64_t faulty_byte_ = 0;  // in the slot
 };

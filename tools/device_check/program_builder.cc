@@ -54,19 +54,22 @@ Steps Steps::Repeat(uint32_t count) {
   return Steps(step->mutable_body());
 }
 
+uint32_t AddTensor(v1::Ipu& ipu, const program::TensorType& type) {
+  v1::Tensor* tensor = ipu.add_tensors();
+  tensor->set_type(type.type);
+  for (int64_t dim : type.dims) tensor->add_dims(dim);
+  tensor->set_offset(ipu.arena_bytes());
+  ipu.set_arena_bytes(ipu.arena_bytes() + (type.bytes() + 63) / 64 * 64);
+  return static_cast<uint32_t>(ipu.tensors_size() - 1);
+}
+
 ProgramBuilder::ProgramBuilder() {
   executable_.set_ipus_per_replica(1);
   executable_.add_ipus();
 }
 
 uint32_t ProgramBuilder::Tensor(const program::TensorType& type) {
-  v1::Ipu* ipu = executable_.mutable_ipus(0);
-  v1::Tensor* tensor = ipu->add_tensors();
-  tensor->set_type(type.type);
-  for (int64_t dim : type.dims) tensor->add_dims(dim);
-  tensor->set_offset(ipu->arena_bytes());
-  ipu->set_arena_bytes(ipu->arena_bytes() + (type.bytes() + 63) / 64 * 64);
-  return static_cast<uint32_t>(ipu->tensors_size() - 1);
+  return AddTensor(*executable_.mutable_ipus(0), type);
 }
 
 uint32_t ProgramBuilder::Stream(const std::string& name, Direction direction,

@@ -37,6 +37,9 @@ class Steps {
   List* list_;
 };
 
+// Adds a tensor to an IPU, at a place of its own; its index.
+uint32_t AddTensor(program::v1::Ipu& ipu, const program::TensorType& type);
+
 enum class Direction { kToDevice, kFromDevice };
 
 class ProgramBuilder {

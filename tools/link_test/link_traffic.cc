@@ -7,6 +7,7 @@
 #include "device/base/pattern.h"
 #include "device/base/status.h"
 #include "device/program/executable.h"
+#include "tools/device_check/program_builder.h"
 
 namespace vpod::tools {
 namespace {
@@ -33,28 +34,17 @@ class Builder {
     }
   }
 
-  // A tensor of 32-bit elements that the host reads and writes as `name`; its index.
-  uint32_t Variable(uint32_t ipu, const std::string& name, v1::DataType type,
-                    const std::vector<int64_t>& dims) {
-    const uint32_t tensor = Tensor(ipu, type, dims);
+  // A tensor that the host reads and writes as `name`; its index.
+  uint32_t Variable(uint32_t ipu, const std::string& name, const program::TensorType& type) {
+    const uint32_t tensor = Tensor(ipu, type);
     v1::Variable* variable = executable_.add_variables();
     variable->set_name(name);
     variable->set_ipu(ipu);
     variable->set_tensor(tensor);
     return tensor;
   }
-  uint32_t Tensor(uint32_t ipu, v1::DataType type, const std::vector<int64_t>& dims) {
-    v1::Ipu* description = executable_.mutable_ipus(static_cast<int>(ipu));
-    v1::Tensor* tensor = description->add_tensors();
-    tensor->set_type(type);
-    tensor->set_offset(description->arena_bytes());
-    uint64_t bytes = 4;
-    for (int64_t dim : dims) {
-      tensor->add_dims(dim);
-      bytes *= static_cast<uint64_t>(dim);
-    }
-    description->set_arena_bytes(description->arena_bytes() + (bytes + 63) / 64 * 64);
-    return static_cast<uint32_t>(description->tensors_size() - 1);
+  uint32_t Tensor(uint32_t ipu, const program::TensorType& type) {
+    return AddTensor(*executable_.mutable_ipus(static_cast<int>(ipu)), type);
   }
   void Copy(uint32_t from, uint32_t from_tensor, uint32_t to, uint32_t to_tensor) {
     v1::Send* send = Add(from)->mutable_send();
@@ -77,11 +67,9 @@ class Builder {
  private:
   void Multiply(uint32_t ipu) {
     uint32_t matrices[3];
-    for (uint32_t& matrix : matrices) matrix = Tensor(ipu, v1::FLOAT32, {kMatrixSize, kMatrixSize});
-    v1::MatMul* op = Add(ipu)->mutable_mat_mul();
-    op->set_a(matrices[0]);
-    op->set_b(matrices[1]);
-    op->set_output(matrices[2]);
+    for (uint32_t& matrix : matrices)
+      matrix = Tensor(ipu, {v1::FLOAT32, {kMatrixSize, kMatrixSize}});
+    Steps(bodies_[ipu]->mutable_body()).MatMul(matrices[0], matrices[1], matrices[2]);
   }
 
   v1::Executable executable_;
@@ -129,8 +117,8 @@ absl::Status Check(session::Device& device, const std::string& name, const std::
 // Back and forth between two IPUs: what is in `name` of `a` at the end has made every journey.
 void AddPair(Builder& builder, uint32_t a, uint32_t b, const std::string& name,
              const std::string& far_name) {
-  const uint32_t there = builder.Variable(a, name, v1::INT32, {kTransferWords});
-  const uint32_t back = builder.Variable(b, far_name, v1::INT32, {kTransferWords});
+  const uint32_t there = builder.Variable(a, name, {v1::INT32, {kTransferWords}});
+  const uint32_t back = builder.Variable(b, far_name, {v1::INT32, {kTransferWords}});
   builder.Copy(a, there, b, back);
   builder.Copy(b, back, a, there);
 }
@@ -149,8 +137,8 @@ struct AllToAll {
 
   void AddTo(Builder& builder) const {
     for (uint32_t ipu = 0; ipu < num_ipus; ++ipu) {
-      const uint32_t here = builder.Variable(ipu, name(ipu), v1::INT32, {words()});
-      const uint32_t there = builder.Tensor(ipu, v1::INT32, {words()});
+      const uint32_t here = builder.Variable(ipu, name(ipu), {v1::INT32, {words()}});
+      const uint32_t there = builder.Tensor(ipu, {v1::INT32, {words()}});
       for (const auto& [input, output] : {std::pair(here, there), std::pair(there, here)}) {
         v1::AllToAll* op = builder.Add(ipu)->mutable_all_to_all();
         op->add_inputs(input);
@@ -197,8 +185,8 @@ absl::StatusOr<LinkTest> LoadPairTraffic(session::Device& device, uint32_t num_i
 absl::StatusOr<LinkTest> LoadOwnTraffic(session::Device& device,
                                         const LinkTrafficOptions& options) {
   Builder builder(1, options);
-  const uint32_t from = builder.Variable(0, "a", v1::INT32, {kTransferWords});
-  const uint32_t to = builder.Variable(0, "b", v1::INT32, {kTransferWords});
+  const uint32_t from = builder.Variable(0, "a", {v1::INT32, {kTransferWords}});
+  const uint32_t to = builder.Variable(0, "b", {v1::INT32, {kTransferWords}});
   for (const auto& [input, output] : {std::pair(from, to), std::pair(to, from)}) {
     v1::Copy* copy = builder.Add(0)->mutable_copy();
     copy->set_input(input);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "client/session/ipu_model.h"
+#include "tools/device_check/faulty_device.h"
 
 namespace vpod::tools {
 namespace {
@@ -22,33 +23,23 @@ absl::StatusOr<LinkTraffic> Once(const absl::StatusOr<LinkTest>& test) {
 
 // Flips a bit of a variable as it is read, which is what a link that corrupts data looks like, and
 // carries nothing at all when told so.
-class CorruptDevice : public session::Device {
+class CorruptDevice : public ForwardingDevice {
  public:
   CorruptDevice(std::unique_ptr<session::Device> sound, std::string variable)
-      : sound_(std::move(sound)), variable_(std::move(variable)) {}
-  uint32_t local_replicas() const override { return sound_->local_replicas(); }
-  double clock_hz() const override { return sound_->clock_hz(); }
-  std::string name() const override { return sound_->name(); }
-  absl::Status Load(const std::string& executable) override { return sound_->Load(executable); }
-  std::byte* Slot(uint32_t slot) override { return sound_->Slot(slot); }
+      : ForwardingDevice(std::move(sound)), variable_(std::move(variable)) {}
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
     if (idle) return base::Cycles(1);
-    return sound_->Run(program, slot);
-  }
-  absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
-    return sound_->WriteVariable(name, bytes);
+    return ForwardingDevice::Run(program, slot);
   }
   absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) override {
-    auto bytes = sound_->ReadVariable(name, replica);
+    auto bytes = ForwardingDevice::ReadVariable(name, replica);
     if (bytes.ok() && name == variable_) (*bytes)[17] = static_cast<char>((*bytes)[17] ^ 4);
     return bytes;
   }
-  absl::StatusOr<std::vector<base::Cycles>> Counters() override { return sound_->Counters(); }
 
   bool idle = false;
 
  private:
-  const std::unique_ptr<session::Device> sound_;
   const std::string variable_;
 };
 
