@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
-# count_cases_test COUNT-CASES: counts the logs of a run that never was.
+# test_test TEST COUNT-CASES: deploy/test reads all of its words before it does anything; the logs of a run that never was are counted.
 set -euo pipefail
-count=$1
+test=$1 count=$2
+fail() { echo "error: $*"; exit 1; }
+
+code=0
+said=$("$test" --package --nonsense 2>&1) || code=$?
+[ "$code" = 2 ] && [[ $said == *"unknown argument '--nonsense'"* ]] || fail "exit status $code: $said"
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -27,4 +33,4 @@ expected="2 2 2
 //x:gtest A.Skips: zsh is not installed
 //x:skips: no man"
 got=$("$count" "$work/events")
-[ "$got" = "$expected" ] || { printf 'expected:\n%s\ngot:\n%s\n' "$expected" "$got"; exit 1; }
+[ "$got" = "$expected" ] || fail "counted $got"$'\n'"instead of $expected"
