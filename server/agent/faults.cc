@@ -18,7 +18,9 @@ absl::Status BrokenLink(const machine::Machine& machine, uint32_t port,
   return absl::DataLossError(absl::StrCat(
       "[Recovery action: PARTITION_RESET] ", arch::LinkKindName(arch::KindOfPort(port)), " ",
       arch::PortName(port), " of machine ", machine.identity().management_ip,
-      fault.corrupts ? " corrupts data" : " is down"));
+      fault.corrupts  ? " corrupts data"
+      : fault.swapped ? " has its cable in the neighbouring port"
+                      : " is down"));
 }
 
 // A name as the status register has them, e.g. IPUSOFTERR.

@@ -75,7 +75,7 @@ inline constexpr Family kIpuParityErrors{"ipu_parity_errors_total", Kind::kCount
                                          "Parity errors of tile memory."};
 inline constexpr Family kIpuLinkUp{
     "ipu_link_up", Kind::kGauge, "agent,ipu,partition,user,link",
-    "1 when the IPU-Link port carries traffic, 0 when its link is down."};
+    "1 when the IPU-Link port carries traffic, 0 when its link is down or swapped."};
 inline constexpr Family kIpuLinkTx{"ipu_link_tx_bytes_total", Kind::kCounter,
                                    "agent,ipu,partition,user,link",
                                    "Bytes sent through the IPU-Link port."};
@@ -99,7 +99,7 @@ inline constexpr Family kHostLinkErrors{"host_link_errors_total", Kind::kCounter
                                         "Errors of the Host-Link; the emulation has none."};
 inline constexpr Family kGwLinkUp{"gw_link_up", Kind::kGauge, "agent,port",
                                   "1 when the GW-Link port (east or west) carries traffic, 0 when "
-                                  "its link is down."};
+                                  "its link is down or swapped."};
 inline constexpr Family kGwLinkTx{"gw_link_tx_bytes_total", Kind::kCounter, "agent,port",
                                   "Bytes sent through the GW-Link port."};
 inline constexpr Family kGwLinkRx{"gw_link_rx_bytes_total", Kind::kCounter, "agent,port",

@@ -53,7 +53,7 @@ void WriteGwLinks(const std::vector<agent::MachineReading>& machines, const Fami
 
 void WriteLinks(const std::vector<agent::MachineReading>& machines, Exposition& out) {
   using machine::LinkReading;
-  const auto up = [](const LinkReading& link) { return !link.fault.down; };
+  const auto up = [](const LinkReading& link) { return !link.fault.down && !link.fault.swapped; };
   const auto tx = [](const LinkReading& link) { return link.counters.tx_bytes; };
   const auto rx = [](const LinkReading& link) { return link.counters.rx_bytes; };
   const auto correctable = [](const LinkReading& link) { return link.counters.correctable_errors; };

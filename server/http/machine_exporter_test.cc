@@ -29,6 +29,7 @@ std::vector<agent::MachineReading> TwoMachines() {
   link.fault.down = true;
   link.counters = {
       .tx_bytes = 11, .rx_bytes = 12, .correctable_errors = 13, .uncorrectable_errors = 1};
+  machines[1].links[arch::kFirstGwPort].fault.swapped = true;
   machines[1].links[arch::kFirstGwPort + 1].counters = {
       .tx_bytes = 21, .rx_bytes = 22, .correctable_errors = 20, .uncorrectable_errors = 3};
   return machines;
@@ -63,7 +64,8 @@ TEST(MachineExporterTest, ShowsItsLinks) {
   for (const char* line :
        {"ipu_error_state{agent=\"ag1\",ipu=\"3\",partition=\"p1\",user=\"alice\"} 1",
         "ipu_parity_errors_total{agent=\"ag1\",ipu=\"3\",partition=\"p1\",user=\"alice\"} 2",
-        "gw_link_up{agent=\"ag1\",port=\"east\"} 1",
+        "gw_link_up{agent=\"ag1\",port=\"east\"} 0",
+        "gw_link_up{agent=\"ag1\",port=\"west\"} 1",
         "gw_link_tx_bytes_total{agent=\"ag1\",port=\"west\"} 21",
         "gw_link_rx_bytes_total{agent=\"ag1\",port=\"west\"} 22",
         "gw_link_errors_total{agent=\"ag1\",port=\"west\"} 23"}) {
