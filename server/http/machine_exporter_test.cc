@@ -64,8 +64,7 @@ TEST(MachineExporterTest, ShowsItsLinks) {
   for (const char* line :
        {"ipu_error_state{agent=\"ag1\",ipu=\"3\",partition=\"p1\",user=\"alice\"} 1",
         "ipu_parity_errors_total{agent=\"ag1\",ipu=\"3\",partition=\"p1\",user=\"alice\"} 2",
-        "gw_link_up{agent=\"ag1\",port=\"east\"} 0",
-        "gw_link_up{agent=\"ag1\",port=\"west\"} 1",
+        "gw_link_up{agent=\"ag1\",port=\"east\"} 0", "gw_link_up{agent=\"ag1\",port=\"west\"} 1",
         "gw_link_tx_bytes_total{agent=\"ag1\",port=\"west\"} 21",
         "gw_link_rx_bytes_total{agent=\"ag1\",port=\"west\"} 22",
         "gw_link_errors_total{agent=\"ag1\",port=\"west\"} 23"}) {

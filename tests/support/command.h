@@ -22,8 +22,8 @@ inline Words operator+(Words words, const Words& more) {
   return words;
 }
 
-// "30 s" of the fault table (tests/system/FAULTS.md): its tests wait no longer for what users see of
-// a fault.
+// "30 s" of the fault table (tests/system/FAULTS.md): its tests wait no longer for what users see
+// of a fault.
 inline constexpr std::chrono::seconds kSoon(30);
 
 // Asks ten times a second; false when the limit passed without a yes. For what happens in processes
