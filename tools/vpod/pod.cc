@@ -302,7 +302,7 @@ absl::Status Pod::Restore(PodShape& shape) const {
   return absl::FailedPreconditionError(absl::StrCat(
       home_, " holds the state of a POD", existing->ipus, " (", existing->machine_type, ", port ",
       existing->api_port, existing->racks() > 1 ? ", racks " + existing->cluster_topology : "",
-      "); run 'vpod down' first"));
+      "); 'vpod up' with these options restarts it, 'vpod down' removes it with its partitions"));
 }
 
 absl::Status Pod::Up(PodShape shape) {

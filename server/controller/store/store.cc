@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
@@ -106,7 +108,21 @@ absl::StatusOr<std::string> Store::CheckContents() {
   return text;
 }
 
+absl::Status Store::CheckLog() const {
+  // sqlite.org/fileformat2.html#walformat: a header of 32 bytes, which is on the disk before the
+  // first commit is. One of zeros is what a power cut before that leaves.
+  constexpr size_t kHeaderBytes = 32;
+  constexpr absl::string_view kMagic = "\x37\x7f\x06", kNothing("\0\0\0", 3);
+  std::ifstream file(path_ + "-wal", std::ios::binary);
+  char header[kHeaderBytes];
+  if (!file.read(header, kHeaderBytes)) return absl::OkStatus();
+  const absl::string_view begin(header, kMagic.size());
+  return begin == kMagic || begin == kNothing ? absl::OkStatus()
+                                              : NotIntact("its -wal file is no log of changes");
+}
+
 absl::Status Store::Prepare() {
+  VPOD_RETURN_IF_ERROR(CheckLog());
   // A full disk must not leave half a log of changes behind that nothing takes away.
   sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   // Exclusive locking: a second controller on the same file is refused here. What is in the file is

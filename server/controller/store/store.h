@@ -79,6 +79,9 @@ class Store {
   Store(sqlite3* database, std::string path) : database_(database), path_(std::move(path)) {}
   // The format of the database, empty for a new one. DataLoss when it is not ours or not intact.
   absl::StatusOr<std::string> CheckContents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // DataLoss when the log of changes beside the database is something else. SQLite would pass over
+  // it, and what was committed there would be gone.
+  absl::Status CheckLog() const;
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(const std::vector<Change>& changes, const Ledger& ledger)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -187,6 +187,18 @@ TEST_F(StoreTest, FileThatIsNoDatabaseIsLeftAsItIs) {
                 "is");
 }
 
+// What was committed may be in the log alone.
+TEST_F(StoreTest, ADamagedLogIsRefusedAndLeftAsItIs) {
+  const std::string log = path_ + "-wal", garbage(3000, '\x5a');
+  Write("");
+  std::ofstream(log, std::ios::binary) << garbage;
+  EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
+            "storage " + path_ +
+                " is no intact vipu-server database (its -wal file is no log of changes); it was "
+                "left as it is");
+  EXPECT_EQ(base::ReadFile(log), garbage);
+}
+
 TEST_F(StoreTest, DamagedPagesAreRefusedAndLeftAsTheyAre) {
   {
     const auto store = Open();
