@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "device/base/unique_fd.h"
 #include "tests/support/pod.h"
@@ -184,6 +185,17 @@ TEST(VpodTest, UpAndDownExcludeEachOther) {
   EXPECT_TRUE(Lives(server));
   ASSERT_EQ(flock(lock.get(), LOCK_UN), 0);
   EXPECT_EQ(pod.Run({"vpod", "down"}).code, 0);
+}
+
+// Its machines' addresses are in the store, and lower ones may have become free.
+TEST(VpodTest, ARestartKeepsItsAddresses) {
+  auto other = std::make_unique<TestPod>(4);
+  TestPod pod(4);
+  KillHard(pod.AgentPid());
+  KillHard(pod.ServerPid());
+  other.reset();
+  const Outcome up = pod.Shell(Up(pod, "--pod 4"));
+  EXPECT_EQ(up.code, 0) << up.err;
 }
 
 TEST(VpodTest, UpRestoresThePartitionsOfAKilledPod) {

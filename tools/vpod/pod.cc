@@ -44,6 +44,9 @@ std::string DefaultClusterTopology(const PodShape& shape) {
   return shape.ipus <= 256 ? "looped" : "switched";
 }
 
+// Those of the POD that has a machine: "127.10" of 127.10.0.1.
+std::string AddressesOf(const std::string& host) { return host.substr(0, host.find('.', 4)); }
+
 // The last line of a log, for messages.
 std::string LastLine(const std::string& path) {
   std::ifstream file(path);
@@ -204,6 +207,8 @@ absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Pod::AwaitMachines(
 absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
   vipu::Client client(Address(shape), std::chrono::seconds(10));
   VPOD_ASSIGN_OR_RETURN(const auto found, AwaitMachines(shape, shape.machines()));
+  // A restart needs the same ones, whatever other PODs have taken meanwhile.
+  shape.addresses = AddressesOf(found[0].host());
   if (!restoring) {
     vipuadmin::Cluster cluster;
     cluster.set_id(absl::StrCat("c", shape.ipus));
@@ -244,7 +249,7 @@ absl::Status Pod::Start(PodShape& shape, bool restoring) {
   if (shape.agent_per_machine) {
     // The first process has chosen the addresses of all.
     VPOD_ASSIGN_OR_RETURN(const auto found, AwaitMachines(shape, 1));
-    shape.addresses = found[0].host().substr(0, found[0].host().find('.', 4));
+    shape.addresses = AddressesOf(found[0].host());
     for (uint32_t number = 1; number < shape.machines(); ++number)
       VPOD_RETURN_IF_ERROR(StartAgent(shape, number, agent));
   }
