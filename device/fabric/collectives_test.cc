@@ -247,7 +247,9 @@ class Processes {
           base::MutexLock lock(mutex_);
           if (failures_[p].ok()) failures_[p] = status;
         }
-        collectives_[p]->Fail(status);
+        // A job ends everywhere: a process that sees the error first may not have told the others
+        // that it has come.
+        for (auto& collectives : collectives_) collectives->Fail(status);
       };
       collectives_.push_back(std::make_shared<Collectives>(std::move(options)));
     }
@@ -551,7 +553,6 @@ TEST_P(WrongSizeTest, APayloadOfAnotherSizeEndsTheCollective) {
   processes.Arrive(0, c, {0, 1, 8});
   while (processes.failure(1).ok()) std::this_thread::yield();
   EXPECT_NE(processes.failure(1).message().find("of another size"), std::string::npos);
-  processes.at(0).Fail(processes.failure(1));
   processes.Results();
 }
 
