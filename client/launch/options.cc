@@ -1,5 +1,7 @@
 #include "client/launch/options.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <set>
@@ -11,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "client/launch/words.h"
 #include "client/vipu/config.h"
@@ -218,6 +221,21 @@ class Reader {
                                                    name, "' is invalid. Valid choices are '",
                                                    absl::StrJoin(choices, "' and '"), "'"));
   }
+  // The name of an interface, or an IPv4 network: mpirun takes anything for the former.
+  absl::Status Network(const char* name, std::string& into) const {
+    Text(name, into);
+    const auto [address, prefix] =
+        std::pair<std::string, std::string>(absl::StrSplit(into, absl::MaxSplits('/', 1)));
+    in_addr parsed;
+    uint32_t bits = 0;
+    if (!absl::StrContains(into, '/') || (inet_pton(AF_INET, address.c_str(), &parsed) == 1 &&
+                                          absl::SimpleAtoi(prefix, &bits) && bits <= 32)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the argument ('", into, "') for option '--", name,
+        "' is invalid. Give an interface (eth0) or a network (10.5.0.0/16, at most /32)"));
+  }
   absl::Status Words(const char* name, std::vector<std::string>& into) const {
     const auto it = given_.find(name);
     if (it == given_.end()) return absl::OkStatus();
@@ -254,7 +272,6 @@ absl::Status VerbosityFromEnvironment(int& verbosity) {
 absl::Status Fill(const Reader& read, Options& o) {
   read.Text("host", o.host);
   read.Text("hostfile", o.hostfile);
-  read.Text("host-subnet", o.host_subnet);
   read.Text("vipu-server-host", o.vipu_server_host);
   read.Text("vipu-partition", o.vipu_partition);
   read.Text("vipu-cluster", o.vipu_cluster);
@@ -265,6 +282,7 @@ absl::Status Fill(const Reader& read, Options& o) {
   o.launch_agent = vipu::Environment("POPRUN_LAUNCH_AGENT");
   read.Text("mpirun", o.mpirun);
   read.Text("launch-agent", o.launch_agent);
+  VPOD_RETURN_IF_ERROR(read.Network("host-subnet", o.host_subnet));
   VPOD_RETURN_IF_ERROR(read.Number("num-replicas", o.num_replicas));
   VPOD_RETURN_IF_ERROR(read.Number("ipus-per-replica", o.ipus_per_replica));
   VPOD_RETURN_IF_ERROR(read.Number("num-instances", o.num_instances));

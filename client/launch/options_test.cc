@@ -237,6 +237,16 @@ TEST_F(OptionsTest, BadNumberIsRefused) {
             "of 1 to 65535");
 }
 
+TEST_F(OptionsTest, BadNetworkIsRefused) {
+  for (const char* bad : {"10.5.0.0/99", "10.5.0.0/", "10.5.0/16", "/", "eth0/24"}) {
+    EXPECT_EQ(ErrorOf({std::string("--host-subnet=") + bad, "app"}),
+              std::string("the argument ('") + bad +
+                  "') for option '--host-subnet' is invalid. Give an interface (eth0) or a network "
+                  "(10.5.0.0/16, at most /32)");
+  }
+  EXPECT_EQ(Parse({"--host-subnet=10.5.0.0/32"}).host_subnet, "10.5.0.0/32");
+}
+
 TEST_F(OptionsTest, UnambiguousPrefixStandsForItsOption) {
   EXPECT_EQ(Parse({"--num-instance", "4"}).num_instances, 4u);
   EXPECT_TRUE(Parse({"--off"}).offline_mode);

@@ -74,27 +74,21 @@ absl::Status ParseDevice(const Json& json, vipuuser::IpuofDevice* device) {
 // By host and port.
 using Controllers = std::map<std::string, Client>;
 
-// Whether the controller that wrote a file still has the partition in that generation.
-bool IsCurrent(const std::string& path, const vipuuser::PartitionConfig& config,
-               Controllers& controllers) {
+// Why a file does not count: its controller, whom it names, is away or has no such partition any
+// more. Empty: it counts.
+std::string Obsolete(const vipuuser::PartitionConfig& config, Controllers& controllers) {
   const std::string controller = Attribute(config, kController);
-  if (controller.empty()) return true;  // not ours: believed
+  if (controller.empty()) return "";  // not ours: believed
   const auto parsed = DiscoverConfig({.host = controller});
-  if (!parsed.ok()) return true;
+  if (!parsed.ok()) return "";
   Client& client =
       controllers.try_emplace(controller, *parsed, std::chrono::seconds(3)).first->second;
   const auto status = client.GetPartitionStatus(Attribute(config, "Partition Id"));
-  std::string reason;
-  if (absl::IsUnavailable(status.status()) || absl::IsDeadlineExceeded(status.status())) {
-    reason = absl::StrCat("its controller ", controller, " does not answer");
-  } else if (absl::IsNotFound(status.status()) ||
-             (status.ok() && status->state() == vipuuser::PS_REMOVED)) {
-    reason = "its partition was removed";
-  } else {
-    return true;
-  }
-  std::fprintf(stderr, "warning: %s skipped: %s\n", path.c_str(), reason.c_str());
-  return false;
+  if (absl::IsUnavailable(status.status()) || absl::IsDeadlineExceeded(status.status()))
+    return absl::StrCat("its controller ", controller, " does not answer");
+  const bool removed =
+      absl::IsNotFound(status.status()) || (status.ok() && status->state() == vipuuser::PS_REMOVED);
+  return removed ? "its partition was removed" : "";
 }
 
 // A GCD as its controller has it now; negative: the only one.
@@ -150,32 +144,51 @@ absl::StatusOr<ActivePartition> FromController(const std::string& host) {
   return AskFor(id, gcd, client);
 }
 
-// Nothing: no file there counts.
-absl::StatusOr<std::optional<ActivePartition>> FromDirectory(const std::string& directory) {
+// Files of a directory, and what speaks against those that do not count.
+struct Found {
+  std::vector<std::pair<std::string, vipuuser::PartitionConfig>> current;  // by path
+  std::string objection;  // the last one; empty: none
+};
+
+// Of partition `id`, or of any.
+Found LookInto(const std::string& directory, const std::string& id) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error)) {
     if (entry.path().extension() == ".conf") paths.push_back(entry.path().string());
   }
   std::sort(paths.begin(), paths.end());
-  std::vector<std::pair<std::string, vipuuser::PartitionConfig>> current;
+  Found found;
   Controllers controllers;
   for (const std::string& path : paths) {
-    VPOD_ASSIGN_OR_RETURN(auto config, ReadFile(path));
-    if (IsCurrent(path, config, controllers)) current.emplace_back(path, std::move(config));
+    auto config = ReadFile(path);
+    if (config.ok() && !id.empty() && Attribute(*config, "Partition Id") != id) continue;
+    const std::string objection =
+        config.ok() ? Obsolete(*config, controllers) : std::string(config.status().message());
+    if (objection.empty()) {
+      found.current.emplace_back(path, *std::move(config));
+      continue;
+    }
+    found.objection = config.ok() ? absl::StrCat(path, " skipped: ", objection)
+                                  : absl::StrCat("skipped: ", objection);  // names the path
+    std::fprintf(stderr, "warning: %s\n", found.objection.c_str());
   }
-  if (current.empty()) return std::nullopt;
+  return found;
+}
+
+absl::StatusOr<ActivePartition> Choose(Found found, const std::string& directory) {
   const std::string gcd_text = Environment("IPUOF_VIPU_API_GCD_ID");
   if (!gcd_text.empty()) {
-    std::erase_if(current,
+    std::erase_if(found.current,
                   [&](const auto& item) { return Attribute(item.second, "GCD Id") != gcd_text; });
   }
-  if (current.size() != 1) {
-    return absl::NotFoundError(absl::StrCat(current.size(), " IPUoF configurations in ", directory,
-                                            "; name one with IPUOF_CONFIG_PATH"));
+  if (found.current.size() != 1) {
+    return absl::NotFoundError(absl::StrCat(found.current.size(), " IPUoF configurations in ",
+                                            directory, "; name one with IPUOF_CONFIG_PATH"));
   }
-  VPOD_ASSIGN_OR_RETURN(ActivePartition active, Renew(Describe(std::move(current[0].second))));
-  active.file = current[0].first;
+  auto& [path, config] = found.current.front();
+  VPOD_ASSIGN_OR_RETURN(ActivePartition active, Renew(Describe(std::move(config))));
+  active.file = path;
   return active;
 }
 
@@ -312,10 +325,17 @@ absl::StatusOr<ActivePartition> FindActivePartition() {
   }
   if (const std::string host = Environment("IPUOF_VIPU_API_HOST"); !host.empty())
     return FromController(host);
+  const std::string id = Environment("IPUOF_VIPU_API_PARTITION_ID");
+  std::string objection;
   for (const std::string& directory : {IpuofDirectory(), std::string("/etc/ipuof.conf.d")}) {
-    VPOD_ASSIGN_OR_RETURN(auto found, FromDirectory(directory));
-    if (found.has_value()) return *std::move(found);
+    Found found = LookInto(directory, id);
+    if (!found.current.empty()) return Choose(std::move(found), directory);
+    if (objection.empty()) objection = std::move(found.objection);
   }
+  if (!objection.empty())
+    return absl::NotFoundError(absl::StrCat("no active partition: ", objection));
+  // Named, but without a file here: the controller of `vipu` knows it.
+  if (!id.empty()) return FromController("");
   return absl::NotFoundError(
       "no active partition, set IPUOF_VIPU_API_PARTITION_ID or create one with 'vipu create "
       "partition'");

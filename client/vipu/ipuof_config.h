@@ -44,10 +44,12 @@ struct ActivePartition {
 inline constexpr char kOfflineVariable[] = "VPOD_OFFLINE";
 
 // Order: IPUOF_CONFIG_PATH, the controller named by IPUOF_VIPU_API_HOST, the only file in
-// IpuofDirectory(), the only file in /etc/ipuof.conf.d. NotFound: there is none.
-// FailedPrecondition: the partition is not ACTIVE, or kOfflineVariable is set. InvalidArgument: an
-// unreadable file. Files of removed partitions and unreachable controllers are skipped with a
-// warning on stderr.
+// IpuofDirectory(), the only file in /etc/ipuof.conf.d; of the directories, where
+// IPUOF_VIPU_API_PARTITION_ID is set, the files of that partition, and without one the controller
+// of DiscoverConfig. Files of removed partitions and unreachable controllers, and those that are no
+// configuration, are skipped with a warning on stderr. NotFound: there is none. FailedPrecondition:
+// the partition is not ACTIVE, or kOfflineVariable is set. InvalidArgument: IPUOF_CONFIG_PATH names
+// a file that cannot be read.
 absl::StatusOr<ActivePartition> FindActivePartition();
 
 // Reads what an ActivePartition needs out of a configuration. `controller` gave it; empty: the one

@@ -311,6 +311,35 @@ TEST_F(IpuofFilesTest, FileOfAControllerThatIsGoneIsSkippedWithAWarning) {
                          " skipped: its controller 127.0.0.1:1 does not answer\n");
 }
 
+TEST_F(IpuofFilesTest, WithoutAFileThatCountsTheReasonIsGiven) {
+  if (fs::exists("/etc/ipuof.conf.d")) GTEST_SKIP() << "this machine has system files";
+  Write(Partition("p1", 1));
+  EXPECT_EQ(FindActivePartition().status(),
+            absl::NotFoundError("no active partition: " + (directory_ / "p1.conf").string() +
+                                " skipped: its controller 127.0.0.1:1 does not answer"));
+}
+
+TEST_F(IpuofFilesTest, AFileThatIsNoneDoesNotHideTheOthers) {
+  const std::string broken = File("broken.conf", Config("p1"));
+  std::ofstream(broken) << "{";
+  File("p2.conf", Config("p2"));
+  testing::internal::CaptureStderr();
+  const auto active = FindActivePartition();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: skipped: " + broken + ": not an IPUoF configuration: malformed JSON\n");
+  ASSERT_TRUE(active.ok()) << active.status();
+  EXPECT_EQ(active->partition_id, "p2");
+}
+
+TEST_F(IpuofFilesTest, ThePartitionCanBeNamed) {
+  File("p1.conf", Config("p1"));
+  File("p2.conf", Config("p2"));
+  setenv("IPUOF_VIPU_API_PARTITION_ID", "p2", 1);
+  const auto active = FindActivePartition();
+  ASSERT_TRUE(active.ok()) << active.status();
+  EXPECT_EQ(active->partition_id, "p2");
+}
+
 // A controller that has p1, of one GCD.
 class ControllerOfP1 : public FakeController {
  public:
@@ -333,6 +362,16 @@ TEST_F(IpuofFilesTest, FileIsRenewedByItsController) {
   EXPECT_EQ(active->generation, 18u);
   EXPECT_EQ(active->controller, controller.address());
   EXPECT_EQ(active->file, (directory_ / "p1.conf").string());
+}
+
+TEST_F(IpuofFilesTest, NamedPartitionWithoutAFileIsAskedOfTheController) {
+  ControllerOfP1 controller(vipuuser::PS_ACTIVE);
+  setenv("VIPU_CLI_API_HOST", controller.address().c_str(), 1);
+  setenv("IPUOF_VIPU_API_PARTITION_ID", "p1", 1);
+  const auto active = FindActivePartition();
+  ASSERT_TRUE(active.ok()) << active.status();
+  EXPECT_EQ(active->generation, 18u);
+  EXPECT_EQ(active->controller, controller.address());
 }
 
 TEST_F(IpuofFilesTest, SharedFileServesThoseWithoutAnAccountToo) {

@@ -211,6 +211,9 @@ absl::Status Controller::ResetPartition(const std::string& id, const std::string
   {
     base::MutexLock lock(mutex_);
     VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id, check));
+    if (const auto [trouble, text] = FindTrouble(*partition); trouble == Trouble::kAgentLost)
+      return absl::FailedPreconditionError(
+          absl::StrCat("Partition ", id, " cannot be reset: ", text));
     VPOD_RETURN_IF_ERROR(Renew(*partition, user, "reset"));
   }
   Reconcile();

@@ -181,6 +181,7 @@ Code Model::UpdatePartition(Wanted wanted) {
 
 Code Model::ResetPartition(const std::string& id) {
   if (!partitions.contains(id)) return Code::kNotFound;
+  if (Lost(partitions[id])) return Code::kFailedPrecondition;
   partitions[id].generation = ++generation;
   SetPending(partitions[id]);
   return Code::kOk;

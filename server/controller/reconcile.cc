@@ -26,29 +26,6 @@ bool IsConfirmed(const Partition& partition) {
                      });
 }
 
-// Why the partition cannot be used now, from its agents and their machines.
-std::pair<Trouble, std::string> FindTrouble(const Partition& partition) {
-  for (const Process* holder : partition.holders) {
-    if (holder->up) continue;
-    for (uint32_t p = partition.first() / kIpusPerMachine;; ++p) {
-      const Agent& agent = *partition.cluster->agents[p];
-      if (agent.machine != nullptr && agent.machine->process == holder) {
-        return {Trouble::kAgentLost,
-                absl::StrCat("Agent ", agent.stored.id(), " does not answer.")};
-      }
-    }
-  }
-  for (const Process* holder : partition.holders) {
-    for (const Machine* machine : holder->unwell) {
-      if (Concerns(*machine, partition)) {
-        return {Trouble::kUnwell,
-                absl::StrCat("Agent ", machine->agent->stored.id(), ": ", machine->trouble)};
-      }
-    }
-  }
-  return {Trouble::kNone, ""};
-}
-
 std::string StateText(const Partition& partition) {
   return vipuuser::PartitionState_Name(partition.state).substr(3);
 }

@@ -209,6 +209,9 @@ TEST_F(ReconcileTest, SilentAgentIsAnErrorAndItsReturnAnEndToIt) {
   Advance(milliseconds(1));
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
   EXPECT_EQ(StatusOf("p1").message(), "Agent ag0 does not answer.");
+  const absl::Status reset = controller_->ResetPartition("p1", "root");
+  EXPECT_EQ(reset, absl::FailedPreconditionError(
+                       "Partition p1 cannot be reset: Agent ag0 does not answer."));
   Register(0, 1);
   gateway_.ConfirmAll();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);

@@ -65,6 +65,28 @@ bool Concerns(const Machine& machine, const Partition& partition) {
   return false;
 }
 
+std::pair<Trouble, std::string> FindTrouble(const Partition& partition) {
+  for (const Process* holder : partition.holders) {
+    if (holder->up) continue;
+    for (uint32_t p = partition.first() / kIpusPerMachine;; ++p) {
+      const Agent& agent = *partition.cluster->agents[p];
+      if (agent.machine != nullptr && agent.machine->process == holder) {
+        return {Trouble::kAgentLost,
+                absl::StrCat("Agent ", agent.stored.id(), " does not answer.")};
+      }
+    }
+  }
+  for (const Process* holder : partition.holders) {
+    for (const Machine* machine : holder->unwell) {
+      if (Concerns(*machine, partition)) {
+        return {Trouble::kUnwell,
+                absl::StrCat("Agent ", machine->agent->stored.id(), ": ", machine->trouble)};
+      }
+    }
+  }
+  return {Trouble::kNone, ""};
+}
+
 // --- Questions ---
 
 Agent* State::FindAgent(const std::string& id) const { return Find(agents, id); }

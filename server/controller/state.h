@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "proto/vipu/v1/vipuadmin.pb.h"
@@ -202,5 +203,7 @@ class State {
 std::string HostPort(const std::string& host, uint32_t port);
 // Whether a failure of the machine concerns the partition.
 bool Concerns(const Machine& machine, const Partition& partition);
+// Why the partition cannot be used now, from its agents and their machines, and the words for it.
+std::pair<Trouble, std::string> FindTrouble(const Partition& partition);
 
 }  // namespace vpod::controller

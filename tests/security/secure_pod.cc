@@ -175,14 +175,24 @@ grpc::Status CallRaw(grpc::Channel& channel, const google::protobuf::MethodDescr
   const grpc::Slice slice(bytes);
   grpc::ByteBuffer request(&slice, 1), reply;
   grpc::CompletionQueue queue;
-  const auto call = stub.PrepareUnaryCall(
-      &context, "/" + method.service()->full_name() + "/" + method.name(), request, &queue);
+  const auto call =
+      stub.PrepareCall(&context, "/" + method.service()->full_name() + "/" + method.name(), &queue);
+  const auto done = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  call->StartCall(nullptr);
+  if (done()) {
+    call->WriteLast(request, {}, nullptr);
+    done();
+    // All of a stream: what nobody reads holds back the status.
+    do call->Read(&reply, nullptr);
+    while (done());
+  }
   grpc::Status status;
-  call->StartCall();
-  call->Finish(&reply, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
+  call->Finish(&status, nullptr);
+  done();
   return status;
 }
 

@@ -54,7 +54,7 @@ class SecurePod {
   bool ready_ = false;
 };
 
-// A call of any method with any bytes. Of a stream, the first message counts.
+// A call of any method with one message of any bytes. What it answers is not looked at.
 grpc::Status CallRaw(grpc::Channel& channel, const google::protobuf::MethodDescriptor& method,
                      const std::string& bytes,
                      const std::map<std::string, std::string>& metadata = {});

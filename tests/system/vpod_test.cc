@@ -237,6 +237,25 @@ TEST(VpodTest, UpRestoresAPodWhoseAgentWasKilled) {
   EXPECT_EQ(DaemonsOf(pod), 1);
 }
 
+// The rest of the POD goes on, with its jobs.
+TEST(VpodTest, UpStartsOnlyTheAgentThatIsMissing) {
+  TestPod pod(16, {"--agents", "processes"});
+  const int server = pod.ServerPid(), first = pod.AgentPid(), third = pod.AgentPid(2);
+  KillHard(third);
+  const Outcome half = pod.Run({"vpod", "status"});
+  EXPECT_NE(half.out.find("(1 of 4 missing: see " + pod.home() + "/vipu-agent.2.log)"),
+            std::string::npos)
+      << half.out;
+  const Outcome ill = pod.Run({"vpod", "doctor"});
+  EXPECT_NE(ill.out.find("FAIL vipu-agent.2 does not run"), std::string::npos) << ill.out;
+  const Outcome up = pod.Shell(Up(pod, "--pod 16 --agents processes"));
+  ASSERT_EQ(up.code, 0) << up.err;
+  EXPECT_EQ(pod.ServerPid(), server);
+  EXPECT_EQ(pod.AgentPid(), first);
+  EXPECT_NE(pod.AgentPid(2), third);
+  EXPECT_EQ(pod.Run({"vpod", "doctor"}).code, 0);
+}
+
 TEST(VpodTest, WrongSizesAreRefused) {
   TestPod pod(0);
   for (const char* size : {"0", "1", "2", "3", "24", "100", "131072"}) {

@@ -1,4 +1,9 @@
 // Allocations and users.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "client/vipu/config.h"
 #include "device/base/status.h"
@@ -14,15 +19,28 @@ vipuadmin::Names Names(const Arguments& arguments, const Flag& flag) {
   return names;
 }
 
+std::string FileOf(const Call& call) { return absl::StrCat(call.id, ".vipu-cli.hcl"); }
+
+// Asked before there is a key that the file is for.
+absl::Status CanWriteFile(const Call& call) {
+  if (access(".", W_OK) == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot write ", FileOf(call), " here: ", std::strerror(errno)));
+}
+
 // Reports a new access key and writes the file that lets the user in. The key is printed first: it
 // cannot be asked for again.
 absl::Status HandOver(const Call& call, const std::string& access_key) {
   VPOD_RETURN_IF_ERROR(Done(call, absl::OkStatus(), access_key));
-  const std::string path = absl::StrCat(call.id, ".vipu-cli.hcl");
+  const std::string path = FileOf(call);
   vipu::ClientConfig config = call.client.config();
   config.user_id = call.id;
   config.access_key = access_key;
-  VPOD_RETURN_IF_ERROR(vipu::WriteSecretHcl(path, config));
+  const absl::Status written = vipu::WriteSecretHcl(path, config);
+  if (!written.ok()) {
+    return absl::Status(written.code(),
+                        absl::StrCat("The access key is valid, but ", written.message()));
+  }
   if (call.arguments.Switch(kShowJson)) return absl::OkStatus();
   call.out << "vipu configuration file for the user '" << call.id << "' written: " << path
            << "\nUse 'vipu --config " << path << "' to switch to the user context.\n";
@@ -79,6 +97,7 @@ absl::Status CreateUser(const Call& call) {
   user.set_admin(call.arguments.Switch(kAdmin));
   if (call.arguments.Has(kAllocations))
     *user.mutable_allocation_ids() = Names(call.arguments, kAllocations);
+  VPOD_RETURN_IF_ERROR(CanWriteFile(call));
   VPOD_ASSIGN_OR_RETURN(const std::string access_key, call.client.CreateUser(user));
   return HandOver(call, access_key);
 }
@@ -102,6 +121,7 @@ absl::Status UpdateUser(const Call& call) {
     *request.mutable_allocation_ids() = Names(call.arguments, kAllocations);
   request.set_all_allocations(all);
   request.set_new_access_key(new_key);
+  if (new_key) VPOD_RETURN_IF_ERROR(CanWriteFile(call));
   VPOD_ASSIGN_OR_RETURN(const std::string access_key, call.client.UpdateUser(request));
   return new_key ? HandOver(call, access_key) : Done(call, absl::OkStatus());
 }

@@ -61,7 +61,7 @@ int Doctor(const Pod& pod) {
                "a POD16 in use needs 1 GiB or more; close something or lower --memory-limit");
 
   const auto shape = pod.Shape();
-  const int server = pod.ServerPid(), agent = pod.AgentPid();
+  const int server = pod.ServerPid();
   if (!shape.ok()) {
     report.Check(PortIsFree(8090), "port 8090 is free",
                  "another program uses it; give vpod up --api-port");
@@ -77,10 +77,14 @@ int Doctor(const Pod& pod) {
       server > 0,
       absl::StrCat("vipu-server", server > 0 ? absl::StrCat(" runs as ", server) : " does not run"),
       "'vpod up' restores the POD, 'vpod down' clears it away");
-  report.Check(
-      agent > 0,
-      absl::StrCat("vipu-agent", agent > 0 ? absl::StrCat(" runs as ", agent) : " does not run"),
-      "'vpod up' restores the POD, 'vpod down' clears it away");
+  for (uint32_t agent = 0; agent < shape->agents(); ++agent) {
+    const int pid = pod.AgentPid(agent);
+    report.Check(pid > 0,
+                 absl::StrCat(Pod::AgentName(agent),
+                              pid > 0 ? absl::StrCat(" runs as ", pid) : " does not run"),
+                 absl::StrCat("'vpod up' restores the POD, 'vpod down' clears it away; see ",
+                              pod.AgentLog(agent)));
+  }
   if (server > 0) {
     vipu::ClientConfig config;
     config.host = "127.0.0.1";

@@ -46,18 +46,23 @@ int Up(Pod& pod, const PodShape& shape) {
   return 0;
 }
 
-// Pids of the agents' processes.
+// Pids of the agents' processes, and the logs of those that are missing.
 std::string Agents(const Pod& pod, const PodShape& shape) {
-  std::vector<std::string> pids;
+  std::vector<std::string> pids, missing;
   for (uint32_t agent = 0; agent < shape.agents(); ++agent) {
-    if (pod.AgentPid(agent) > 0) pids.push_back(absl::StrCat(pod.AgentPid(agent)));
+    const int pid = pod.AgentPid(agent);
+    if (pid > 0) {
+      pids.push_back(absl::StrCat(pid));
+    } else {
+      missing.push_back(pod.AgentLog(agent));
+    }
   }
   if (pids.empty()) return "not running";
-  const std::string missing =
-      pids.size() == shape.agents()
-          ? ""
-          : absl::StrCat(" (", shape.agents() - pids.size(), " of ", shape.agents(), " missing)");
-  return absl::StrCat("pid ", absl::StrJoin(pids, " "), missing);
+  const std::string what = missing.empty()
+                               ? ""
+                               : absl::StrCat(" (", missing.size(), " of ", shape.agents(),
+                                              " missing: see ", absl::StrJoin(missing, ", "), ")");
+  return absl::StrCat("pid ", absl::StrJoin(pids, " "), what);
 }
 
 int Down(Pod& pod) {

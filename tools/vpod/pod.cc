@@ -103,11 +103,14 @@ std::string PodHome() {
 int Pod::ServerPid() const { return RunningDaemon(ServerPidFile(), kServer); }
 int Pod::AgentPid(uint32_t agent) const { return RunningDaemon(AgentPidFile(agent), kAgent); }
 
+std::string Pod::AgentName(uint32_t agent) {
+  return agent == 0 ? kAgent : absl::StrCat(kAgent, ".", agent);
+}
 std::string Pod::AgentPidFile(uint32_t agent) const {
-  return absl::StrCat(home_, "/vipu-agent", agent == 0 ? "" : absl::StrCat(".", agent), ".pid");
+  return absl::StrCat(home_, "/", AgentName(agent), ".pid");
 }
 std::string Pod::AgentLog(uint32_t agent) const {
-  return absl::StrCat(home_, "/vipu-agent", agent == 0 ? "" : absl::StrCat(".", agent), ".log");
+  return absl::StrCat(home_, "/", AgentName(agent), ".log");
 }
 
 bool Pod::Running() const {
@@ -205,6 +208,7 @@ absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Pod::AwaitMachines(
 }
 
 absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
+  const Clock::time_point begin = Clock::now();
   vipu::Client client(Address(shape), std::chrono::seconds(10));
   VPOD_ASSIGN_OR_RETURN(const auto found, AwaitMachines(shape, shape.machines()));
   // A restart needs the same ones, whatever other PODs have taken meanwhile.
@@ -222,9 +226,13 @@ absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
   }
   return PollUntil(
       [&]() -> absl::StatusOr<bool> {
+        // A process that was killed a moment ago still counts as up.
+        const auto since =
+            std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
         VPOD_ASSIGN_OR_RETURN(const auto agents, client.ListAgents());
-        return std::all_of(agents.begin(), agents.end(),
-                           [](const auto& agent) { return agent.status() == "Up"; });
+        return std::all_of(agents.begin(), agents.end(), [&](const auto& agent) {
+          return agent.status() == "Up" && (!restoring || agent.last_seen_ms() < since.count());
+        });
       },
       "not all agents came up");
 }
@@ -233,25 +241,28 @@ absl::Status Pod::Start(PodShape& shape, bool restoring) {
   VPOD_ASSIGN_OR_RETURN(const std::string server, FindProgram(kServer));
   VPOD_ASSIGN_OR_RETURN(const std::string agent, FindProgram(kAgent));
   const std::string address = Address(shape).address();
-  // Asked first: whoever answers on the port once ours has failed there would be taken for it.
-  if (!PortIsFree(shape.api_port)) {
-    return absl::UnavailableError(
-        absl::StrCat("port ", shape.api_port, " is in use; give another with --api-port"));
+  if (ServerPid() == 0) {
+    // Asked first: whoever answers on the port once ours has failed there would be taken for it.
+    if (!PortIsFree(shape.api_port)) {
+      return absl::UnavailableError(
+          absl::StrCat("port ", shape.api_port, " is in use; give another with --api-port"));
+    }
+    // The configuration file of the system's own controller is none of this POD's.
+    VPOD_RETURN_IF_ERROR(StartDaemon({server, "--config", "/dev/null", "--storage",
+                                      home_ + "/vipu-server.db", "--user-api-listen", address},
+                                     ServerLog(), ServerPidFile())
+                             .status());
   }
-  // The configuration file of the system's own controller is none of this POD's.
-  VPOD_RETURN_IF_ERROR(StartDaemon({server, "--config", "/dev/null", "--storage",
-                                    home_ + "/vipu-server.db", "--user-api-listen", address},
-                                   ServerLog(), ServerPidFile())
-                           .status());
   VPOD_RETURN_IF_ERROR(WaitForServer(shape));
   if (!restoring) shape.addresses.clear();
-  VPOD_RETURN_IF_ERROR(StartAgent(shape, 0, agent));
+  if (AgentPid() == 0) VPOD_RETURN_IF_ERROR(StartAgent(shape, 0, agent));
   if (shape.agent_per_machine) {
     // The first process has chosen the addresses of all.
     VPOD_ASSIGN_OR_RETURN(const auto found, AwaitMachines(shape, 1));
     shape.addresses = AddressesOf(found[0].host());
-    for (uint32_t number = 1; number < shape.machines(); ++number)
-      VPOD_RETURN_IF_ERROR(StartAgent(shape, number, agent));
+    for (uint32_t number = 1; number < shape.machines(); ++number) {
+      if (AgentPid(number) == 0) VPOD_RETURN_IF_ERROR(StartAgent(shape, number, agent));
+    }
   }
   VPOD_RETURN_IF_ERROR(CreateObjects(shape, restoring));
   return WriteFiles(shape);
@@ -330,8 +341,10 @@ absl::Status Pod::Up(PodShape shape) {
     VPOD_RETURN_IF_ERROR(Restore(shape));
   }
   if (shape.cluster_topology.empty()) shape.cluster_topology = DefaultClusterTopology(shape);
-  StopDaemon(ServerPidFile(), kServer);  // half a POD is none
-  StopAgents();
+  // Of half a POD the other half is started: jobs on the living go on.
+  if (!restoring || !vipu::Client(Address(shape), std::chrono::seconds(2)).ServerInfo().ok())
+    StopDaemon(ServerPidFile(), kServer);
+  if (!restoring) StopAgents();
   VPOD_RETURN_IF_ERROR(WriteFiles(shape));
   const absl::Status status = Start(shape, restoring);
   if (!status.ok()) {

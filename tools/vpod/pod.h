@@ -36,7 +36,8 @@ class Pod {
 
   const std::string& home() const { return home_; }
   std::string ServerPidFile() const { return home_ + "/vipu-server.pid"; }
-  // Of agent process number `agent`.
+  // Of agent process number `agent`; its name is vipu-agent.<number>, of the first vipu-agent.
+  static std::string AgentName(uint32_t agent);
   std::string AgentPidFile(uint32_t agent = 0) const;
   std::string ServerLog() const { return home_ + "/vipu-server.log"; }
   std::string AgentLog(uint32_t agent = 0) const;
@@ -50,7 +51,8 @@ class Pod {
   absl::StatusOr<PodShape> Shape() const;
 
   // Brings the POD up and waits until all its machines answer. Restores the state of a POD that was
-  // killed. On failure everything started is stopped again.
+  // killed, and starts what is missing of one that is there in part. On failure everything is
+  // stopped.
   absl::Status Up(PodShape shape);
   // Stops it and forgets its partitions. False when nothing ran; Unavailable: another command works
   // on it.
