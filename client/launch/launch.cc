@@ -67,6 +67,7 @@ bool NeedsNumaWrapper(const Options& options, const Layout& layout, const Log& l
 void SetJobEnvironment(const std::string& job_id, const vipu::ClientConfig& server) {
   setenv("VPOD_JOB_ID", job_id.c_str(), 1);
   unsetenv("IPUOF_CONFIG_PATH");
+  unsetenv("VIPU_CLI_CONFIG");  // other hosts may not have it
   unsetenv(vipu::kOfflineVariable);
   setenv("VIPU_CLI_API_USER_ID", server.user_id.c_str(), 1);
   if (!server.access_key.empty()) setenv("VIPU_CLI_API_ACCESS_KEY", server.access_key.c_str(), 1);
@@ -116,8 +117,10 @@ absl::Status FindThisHost(Layout& layout) {
 // The programs that have to be there before anything is touched. Returns mpirun's path.
 absl::StatusOr<std::string> FindPrograms(const Options& options, const Layout& layout) {
   if (!layout.hosts_given && FindInPath(options.program[0]).empty()) {
+    const bool named = options.program[0].find('/') != std::string::npos;
     return absl::NotFoundError(
-        absl::StrCat("cannot find program '", options.program[0], "' in PATH"));
+        named ? absl::StrCat("program '", options.program[0], "' is no executable file")
+              : absl::StrCat("cannot find program '", options.program[0], "' in PATH"));
   }
   const std::string name = options.mpirun.empty() ? "mpirun" : options.mpirun;
   const std::string mpirun = FindInPath(name);

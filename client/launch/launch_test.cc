@@ -72,7 +72,7 @@ TEST_F(PoprunTest, MissingProgramFileExitsWithOne) {
   EXPECT_EQ(Run({"--offline-mode=on", "no-such-app"}), 1);
   EXPECT_EQ(error_, "poprun: error: cannot find program 'no-such-app' in PATH\n");
   EXPECT_EQ(Run({"--offline-mode=on", "/no/such/app"}), 1);
-  EXPECT_EQ(error_, "poprun: error: cannot find program '/no/such/app' in PATH\n");
+  EXPECT_EQ(error_, "poprun: error: program '/no/such/app' is no executable file\n");
 }
 
 TEST_F(PoprunTest, UnreachableServerExitsWithOne) {

@@ -207,9 +207,9 @@ class Reader {
     const bool digits =
         !value->empty() && value->find_first_not_of("0123456789") == std::string::npos;
     if (!digits || !absl::SimpleAtoi(*value, &into) || into < least || into > most) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the argument ('", *value, "') for option '--", name, "' is invalid. Give an integer of ",
-          least, most == UINT32_MAX ? " or more" : absl::StrCat(" to ", most)));
+      return absl::InvalidArgumentError(absl::StrCat("the argument ('", *value, "') for option '--",
+                                                     name, "' is invalid. Give an integer of ",
+                                                     least, " to ", most));
     }
     return absl::OkStatus();
   }

@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -19,6 +21,13 @@
 
 namespace vpod::launch {
 namespace {
+
+// A second; false when a signal came.
+bool Pause() {
+  for (int i = 0; i < 10 && PendingSignal() == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  return PendingSignal() == 0;
+}
 
 constexpr const char* kOptionOrder[] = {"ipuLinkDomainSize", "ipuLinkConfiguration",
                                         "ipuLinkTopology", "gatewayMode", "instanceSize"};
@@ -222,7 +231,7 @@ absl::Status JobPartition::MakeItFit() {
     VPOD_ASSIGN_OR_RETURN(partition, client_->GetPartition(id_));
   } else if (options_.reset_partition.value_or(!partition->requirements().reconfigurable())) {
     log_.Info(absl::StrCat("Resetting partition ", id_));
-    VPOD_RETURN_IF_ERROR(client_->ResetPartition(id_));
+    VPOD_RETURN_IF_ERROR(Reset());
     VPOD_RETURN_IF_ERROR(Await());
   } else if (partition->status().state() != vipuuser::PS_ACTIVE) {
     VPOD_RETURN_IF_ERROR(Await());
@@ -231,6 +240,12 @@ absl::Status JobPartition::MakeItFit() {
   size_ = partition->requirements().size();
   if (reconfigurable_) log_.Debug(absl::StrCat("The reconfigurable partition ", id_, " is OK"));
   return absl::OkStatus();
+}
+
+// It is refused while an agent of the partition is away. That one may come back: Await shows it.
+absl::Status JobPartition::Reset() {
+  const absl::Status status = client_->ResetPartition(id_);
+  return absl::IsFailedPrecondition(status) ? absl::OkStatus() : status;
 }
 
 absl::Status JobPartition::Await() {
@@ -244,10 +259,12 @@ absl::Status JobPartition::Await() {
     log_.Warning(absl::StrCat("Partition ", id_, " ended in state ", state, ", attempt ", attempt,
                               " of ", attempts));
     if (attempt == attempts) {
-      return absl::FailedPreconditionError(absl::StrCat("partition ", id_, " is in state ", state,
-                                                        " after ", attempts, " attempt(s)"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "partition ", id_, " is in state ", state, " after ", attempts, " attempt(s)",
+          final_status.message().empty() ? "" : ": ", final_status.message()));
     }
-    VPOD_RETURN_IF_ERROR(client_->ResetPartition(id_));
+    VPOD_RETURN_IF_ERROR(Reset());
+    if (!Pause()) return absl::CancelledError("interrupted");
   }
 }
 

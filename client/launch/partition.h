@@ -68,6 +68,7 @@ class JobPartition {
   ipuof::LeaseOptions Reservation();
   bool MustBeRemoved() const { return created_ && options_.remove_partition; }
   // Waits for a final state, up to the number of attempts.
+  absl::Status Reset();
   absl::Status Await();
   absl::Status ComputeTargetOptions();
 

@@ -150,6 +150,10 @@ absl::Status FindCredentials(const ConfigFlags& flags, ClientConfig& config) {
                         choose(flags.tls.certificate, "VIPU_CLI_TLS_CERT"),
                         choose(flags.tls.key, "VIPU_CLI_TLS_KEY")};
   const std::string named = NamedFile(flags);
+  if (!named.empty()) {
+    const absl::Status readable = ReadHcl(named).status();
+    if (!readable.ok()) return absl::InvalidArgumentError(readable.message());
+  }
   for (const std::string& path : named.empty() ? DefaultFiles() : std::vector{named})
     TakeCredentials(path, config, tls);
   if (config.user_id.empty()) config.user_id = OsUserName();

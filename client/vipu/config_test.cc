@@ -140,6 +140,8 @@ TEST_F(ConfigTest, NamedFileMustExistAndHaveAHost) {
   EXPECT_EQ(Error({.config_file = missing}), "cannot read configuration file " + missing);
   const std::string empty = File("empty.hcl", "");
   EXPECT_EQ(Error({.config_file = empty}), empty + " has no api-host");
+  // Whoever names a file means it, also where the host comes from elsewhere.
+  EXPECT_EQ(Error({.host = "h", .config_file = "/nope"}), "cannot read configuration file /nope");
 }
 
 TEST_F(ConfigTest, CredentialsOfFlagsWinOverEnvironmentAndFile) {

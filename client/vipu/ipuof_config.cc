@@ -116,9 +116,8 @@ absl::StatusOr<ActivePartition> Renew(ActivePartition stale) {
   return fresh;
 }
 
-absl::StatusOr<ActivePartition> FromController(const std::string& host) {
-  VPOD_ASSIGN_OR_RETURN(const ClientConfig config,
-                        DiscoverConfig({.host = host, .port = Environment("IPUOF_VIPU_API_PORT")}));
+absl::StatusOr<ActivePartition> FromController() {
+  VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({}));
   uint32_t timeout = 120;
   if (const std::string text = Environment("IPUOF_VIPU_API_TIMEOUT");
       !text.empty() && (!absl::SimpleAtoi(text, &timeout) || timeout < 1)) {
@@ -169,9 +168,11 @@ Found LookInto(const std::string& directory, const std::string& id) {
       found.current.emplace_back(path, *std::move(config));
       continue;
     }
-    found.objection = config.ok() ? absl::StrCat(path, " skipped: ", objection)
-                                  : absl::StrCat("skipped: ", objection);  // names the path
-    std::fprintf(stderr, "warning: %s\n", found.objection.c_str());
+    const std::string text = config.ok() ? absl::StrCat(path, " skipped: ", objection)
+                                         : absl::StrCat("skipped: ", objection);  // names the path
+    std::fprintf(stderr, "warning: %s\n", text.c_str());
+    // Whose a file is that cannot be read, nobody knows.
+    if (config.ok() || id.empty()) found.objection = text;
   }
   return found;
 }
@@ -323,8 +324,7 @@ absl::StatusOr<ActivePartition> FindActivePartition() {
     active.file = path;
     return active;
   }
-  if (const std::string host = Environment("IPUOF_VIPU_API_HOST"); !host.empty())
-    return FromController(host);
+  if (!Environment("IPUOF_VIPU_API_HOST").empty()) return FromController();
   const std::string id = Environment("IPUOF_VIPU_API_PARTITION_ID");
   std::string objection;
   for (const std::string& directory : {IpuofDirectory(), std::string("/etc/ipuof.conf.d")}) {
@@ -335,7 +335,7 @@ absl::StatusOr<ActivePartition> FindActivePartition() {
   if (!objection.empty())
     return absl::NotFoundError(absl::StrCat("no active partition: ", objection));
   // Named, but without a file here: the controller of `vipu` knows it.
-  if (!id.empty()) return FromController("");
+  if (!id.empty()) return FromController();
   return absl::NotFoundError(
       "no active partition, set IPUOF_VIPU_API_PARTITION_ID or create one with 'vipu create "
       "partition'");

@@ -366,6 +366,7 @@ TEST_F(IpuofFilesTest, FileIsRenewedByItsController) {
 
 TEST_F(IpuofFilesTest, NamedPartitionWithoutAFileIsAskedOfTheController) {
   ControllerOfP1 controller(vipuuser::PS_ACTIVE);
+  std::ofstream(File("broken.conf", Config("p2"))) << "{";
   setenv("VIPU_CLI_API_HOST", controller.address().c_str(), 1);
   setenv("IPUOF_VIPU_API_PARTITION_ID", "p1", 1);
   const auto active = FindActivePartition();

@@ -75,12 +75,24 @@ absl::StatusOr<Partition*> Controller::FindPartition(const std::string& id) {
 
 absl::StatusOr<std::vector<StoredEvent>> Controller::ListEvents(
     const vipuadmin::ListEventsRequest& request) {
+  std::vector<StoredEvent> waiting;
   {
     base::MutexLock lock(mutex_);
-    VPOD_RETURN_IF_ERROR(FlushEvents());
+    // What cannot be written, on a full disk, can be read all the same.
+    if (!FlushEvents().ok()) waiting = events_.waiting();
   }
-  return store_->Events(request.after(), request.limit() == 0 ? 1000 : request.limit(),
-                        request.object());
+  const size_t limit = request.limit() == 0 ? 1000 : request.limit();
+  VPOD_ASSIGN_OR_RETURN(
+      std::vector<StoredEvent> events,
+      store_->Events(request.after(), static_cast<uint32_t>(limit), request.object()));
+  for (StoredEvent& event : waiting) {
+    if (event.number > request.after() &&
+        (request.object().empty() || event.object == request.object()))
+      events.push_back(std::move(event));
+  }
+  if (events.size() > limit)
+    events.erase(events.begin(), events.end() - static_cast<ptrdiff_t>(limit));
+  return events;
 }
 
 absl::Status Controller::FlushEvents() {

@@ -240,6 +240,7 @@ TEST(VpodTest, UpRestoresAPodWhoseAgentWasKilled) {
 // The rest of the POD goes on, with its jobs.
 TEST(VpodTest, UpStartsOnlyTheAgentThatIsMissing) {
   TestPod pod(16, {"--agents", "processes"});
+  pod.CreatePartition("p16", 16);
   const int server = pod.ServerPid(), first = pod.AgentPid(), third = pod.AgentPid(2);
   KillHard(third);
   const Outcome half = pod.Run({"vpod", "status"});
@@ -248,12 +249,37 @@ TEST(VpodTest, UpStartsOnlyTheAgentThatIsMissing) {
       << half.out;
   const Outcome ill = pod.Run({"vpod", "doctor"});
   EXPECT_NE(ill.out.find("FAIL vipu-agent.2 does not run"), std::string::npos) << ill.out;
+  // A job that may wait for the agent.
+  ASSERT_EQ(pod.Shell("until vipu list partitions | grep -q ERROR; do sleep 0.1; done").code, 0);
+  const Outcome refused = pod.Run({"vipu", "reset", "partition", "p16"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE((refused.out + refused.err).find("does not answer"), std::string::npos) << refused.out;
+  const auto job =
+      pod.Start({"poprun", "--vipu-partition", "p16", "--vipu-partition-attempts", "50",
+                 "--reset-partition", "yes", "--num-replicas", "16", "replica_job"});
   const Outcome up = pod.Shell(Up(pod, "--pod 16 --agents processes"));
   ASSERT_EQ(up.code, 0) << up.err;
   EXPECT_EQ(pod.ServerPid(), server);
   EXPECT_EQ(pod.AgentPid(), first);
   EXPECT_NE(pod.AgentPid(2), third);
   EXPECT_EQ(pod.Run({"vpod", "doctor"}).code, 0);
+  const Outcome done = job->Wait();
+  EXPECT_EQ(done.code, 0) << done.err;
+}
+
+// A program that is missing while it is built anew, say.
+TEST(VpodTest, UpThatFailsEndsNothingThatLived) {
+  TestPod pod(8, {"--agents", "processes"});
+  const int server = pod.ServerPid(), first = pod.AgentPid(), second = pod.AgentPid(1);
+  KillHard(second);
+  // Where the log of the second should be nothing can be written.
+  fs::remove(pod.home() + "/vipu-agent.1.log");
+  fs::create_directory(pod.home() + "/vipu-agent.1.log");
+  EXPECT_EQ(pod.Shell(Up(pod, "--pod 8 --agents processes")).code, 1);
+  EXPECT_TRUE(Lives(server) && Lives(first));
+  fs::remove(pod.home() + "/vipu-agent.1.log");
+  EXPECT_EQ(pod.Shell(Up(pod, "--pod 8 --agents processes")).code, 0);
+  EXPECT_TRUE(Lives(server) && Lives(first));
 }
 
 TEST(VpodTest, WrongSizesAreRefused) {

@@ -118,11 +118,13 @@ bool Arguments::Switch(const Flag& flag, bool absent) const {
 
 absl::StatusOr<uint32_t> Arguments::Number(const Flag& flag, uint32_t absent) const {
   uint32_t value = absent;
-  if (Has(flag) && !absl::SimpleAtoi(Text(flag), &value)) {
+  if (!Has(flag) || absl::SimpleAtoi(Text(flag), &value)) return value;
+  const std::string text = Text(flag);
+  if (text.find_first_not_of("0123456789") == std::string::npos) {
     return UsageError(
-        absl::StrCat("Flag --", flag.name, " needs a number, not '", Text(flag), "'."));
+        absl::StrCat("Flag --", flag.name, " takes at most ", UINT32_MAX, ", not ", text, "."));
   }
-  return value;
+  return UsageError(absl::StrCat("Flag --", flag.name, " needs a number, not '", text, "'."));
 }
 
 absl::StatusOr<double> Arguments::Real(const Flag& flag, double absent) const {

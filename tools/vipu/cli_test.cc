@@ -551,6 +551,8 @@ TEST_F(CliTest, WrongUsageIsNamed) {
   ExpectUsageError("vipu create partition p --size 4 --size 8",
                    "Flag --size is given more than once.");
   ExpectUsageError("vipu create partition p --size 4x", "Flag --size needs a number, not '4x'.");
+  ExpectUsageError("vipu create partition p --size 4294967296",
+                   "Flag --size takes at most 4294967295, not 4294967296.");
   ExpectUsageError("vipu create partition p", "create partition needs --size.");
   ExpectUsageError("vipu create partition p --size 4 --shared=maybe",
                    "Flag --shared takes true or false, not 'maybe'.");

@@ -122,15 +122,22 @@ bool Pod::Running() const {
 }
 
 // Also of a POD whose shape cannot be read any more.
-bool Pod::StopAgents() const {
+bool Pod::StopAgents(const std::set<std::string>& but) const {
   bool any = false;
+  for (const std::string& file : AgentPidFiles())
+    any = (!but.contains(file) && StopDaemon(file, kAgent)) || any;
+  return any;
+}
+
+std::set<std::string> Pod::AgentPidFiles() const {
+  std::set<std::string> files;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(home_, error)) {
     const std::string name = entry.path().filename().string();
     if (name.rfind(kAgent, 0) == 0 && entry.path().extension() == ".pid")
-      any = StopDaemon(entry.path().string(), kAgent) || any;
+      files.insert(entry.path().string());
   }
-  return any;
+  return files;
 }
 
 absl::StatusOr<PodShape> Pod::Shape() const {
@@ -224,17 +231,22 @@ absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
     cluster.set_cluster_topology(shape.cluster_topology);
     VPOD_RETURN_IF_ERROR(client.CreateCluster(cluster));
   }
+  std::string missing;
   return PollUntil(
       [&]() -> absl::StatusOr<bool> {
         // A process that was killed a moment ago still counts as up.
         const auto since =
             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
         VPOD_ASSIGN_OR_RETURN(const auto agents, client.ListAgents());
-        return std::all_of(agents.begin(), agents.end(), [&](const auto& agent) {
-          return agent.status() == "Up" && (!restoring || agent.last_seen_ms() < since.count());
+        const auto waited_for = std::find_if(agents.begin(), agents.end(), [&](const auto& agent) {
+          return AddressesOf(agent.host()) == shape.addresses &&
+                 (agent.status() != "Up" || (restoring && agent.last_seen_ms() >= since.count()));
         });
+        if (waited_for == agents.end()) return true;
+        missing = absl::StrCat("agent ", waited_for->id(), " did not come up");
+        return false;
       },
-      "not all agents came up");
+      missing);
 }
 
 absl::Status Pod::Start(PodShape& shape, bool restoring) {
@@ -308,6 +320,7 @@ absl::Status Pod::Restore(PodShape& shape) const {
         home_, " holds a database but no readable pod.json; 'vpod down' clears it away"));
   }
   if (shape.cluster_topology.empty()) shape.cluster_topology = existing->cluster_topology;
+  if (shape.memory_limit_mib == 0) shape.memory_limit_mib = existing->memory_limit_mib;
   shape.addresses = existing->addresses;
   if (existing->ipus == shape.ipus && existing->machine_type == shape.machine_type &&
       existing->api_port == shape.api_port &&
@@ -332,7 +345,6 @@ absl::Status Pod::Up(PodShape shape) {
                                                    " joins racks, and a POD", shape.ipus,
                                                    " is one; a POD128 has two"));
   }
-  if (shape.memory_limit_mib == 0) shape.memory_limit_mib = HostMemoryMib() * 3 / 4;
   std::error_code error;
   fs::create_directories(IpuofDirectory(), error);
   VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
@@ -341,15 +353,19 @@ absl::Status Pod::Up(PodShape shape) {
     VPOD_RETURN_IF_ERROR(Restore(shape));
   }
   if (shape.cluster_topology.empty()) shape.cluster_topology = DefaultClusterTopology(shape);
+  if (shape.memory_limit_mib == 0) shape.memory_limit_mib = HostMemoryMib() * 3 / 4;
   // Of half a POD the other half is started: jobs on the living go on.
   if (!restoring || !vipu::Client(Address(shape), std::chrono::seconds(2)).ServerInfo().ok())
     StopDaemon(ServerPidFile(), kServer);
   if (!restoring) StopAgents();
+  const bool serving = ServerPid() > 0;
+  std::set<std::string> living = AgentPidFiles();
+  std::erase_if(living, [](const std::string& file) { return RunningDaemon(file, kAgent) == 0; });
   VPOD_RETURN_IF_ERROR(WriteFiles(shape));
   const absl::Status status = Start(shape, restoring);
   if (!status.ok()) {
-    StopAgents();
-    StopDaemon(ServerPidFile(), kServer);
+    StopAgents(living);
+    if (!serving) StopDaemon(ServerPidFile(), kServer);
     if (!restoring) RemoveState();
   }
   return status;
@@ -370,8 +386,9 @@ absl::StatusOr<bool> Pod::Down() {
   VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
   const bool agent = StopAgents();
   const bool server = StopDaemon(ServerPidFile(), kServer);
+  const bool state = fs::exists(home_ + "/pod.json", error);
   RemoveState();
-  return agent || server;
+  return agent || server || state;
 }
 
 std::string Pod::EnvironmentText(const PodShape& shape) const {

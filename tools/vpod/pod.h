@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,11 +52,11 @@ class Pod {
   absl::StatusOr<PodShape> Shape() const;
 
   // Brings the POD up and waits until all its machines answer. Restores the state of a POD that was
-  // killed, and starts what is missing of one that is there in part. On failure everything is
-  // stopped.
+  // killed, and starts what is missing of one that is there in part. On failure what was started is
+  // stopped again.
   absl::Status Up(PodShape shape);
-  // Stops it and forgets its partitions. False when nothing ran; Unavailable: another command works
-  // on it.
+  // Stops it and forgets its partitions. False when there was none; Unavailable: another command
+  // works on it.
   absl::StatusOr<bool> Down();
   // Lines for `eval`.
   std::string EnvironmentText(const PodShape& shape) const;
@@ -71,7 +72,8 @@ class Pod {
   // Waits until `machines` machines have registered.
   absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> AwaitMachines(const PodShape& shape,
                                                                         uint32_t machines) const;
-  bool StopAgents() const;
+  std::set<std::string> AgentPidFiles() const;
+  bool StopAgents(const std::set<std::string>& but = {}) const;  // pid files of those that go on
   absl::Status WaitForServer(const PodShape& shape) const;
   absl::Status CreateObjects(PodShape& shape, bool restoring) const;
   absl::Status WriteFiles(const PodShape& shape) const;
