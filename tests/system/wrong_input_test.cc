@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Negative", Create({"--size", "-4"}), 2, "Flag --size needs a number, not '-4'."},
         Case{"WithLetters", Create({"--size", "4x"}), 2, "Flag --size needs a number, not '4x'."},
         Case{"BeyondThirtyTwoBits", Create({"--size", "99999999999"}), 2,
-             "Flag --size needs a number"},
+             "Flag --size takes at most 4294967295, not 99999999999."},
         Case{"LargerThanThePod", Create({"--size", "64"}), 1, "Size 64 exceeds every allocation"},
         Case{"Enormous", Create({"--size", "2147483648"}), 1,
              "Size 2147483648 exceeds every allocation"},
