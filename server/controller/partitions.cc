@@ -76,8 +76,11 @@ absl::Status Controller::PlanIn(const Allocation& allocation, store::StoredParti
   absl::StatusOr<uint32_t> first;
   if (replaced != nullptr && replaced->allocation == &allocation) {
     Room room = allocation.room;
-    room.Release(allocation.FromCluster(replaced->first()), replaced->size());
-    first = room.Place(r.size(), index);
+    const uint32_t present = allocation.FromCluster(replaced->first());
+    room.Release(present, replaced->size());
+    // A better place is no reason to move what nobody asked to move.
+    const bool stays = index < 0 && r.size() == replaced->size() && room.IsFree(present, r.size());
+    first = stays ? present : room.Place(r.size(), index);
   } else {
     first = allocation.room.Place(r.size(), index);
   }

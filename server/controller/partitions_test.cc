@@ -321,6 +321,23 @@ TEST_F(PartitionsTest, RefusedUpdateLeavesThePartitionAsItWas) {
   EXPECT_EQ(Text(Update(Wanted("p2", 2))), "NOT_FOUND: Partition p2 does not exist.");
 }
 
+TEST_F(PartitionsTest, UpdateLeavesThePartitionWhereItIs) {
+  CreatePod(4);
+  CreateActive(Wanted("p0", 8));
+  CreateActive(Wanted("p1", 4));
+  ASSERT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag2");
+  ASSERT_TRUE(Remove("p0").ok());
+  vipuuser::PartitionRequirements wanted = Wanted("p1", 4);
+  wanted.set_shared(true);
+  ASSERT_TRUE(Update(wanted).ok());
+  EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag2");
+  ASSERT_TRUE(Update(Wanted("p1", 2)).ok());  // another size goes where it fits best
+  EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag0");
+  wanted.mutable_index()->set_index(3);
+  ASSERT_TRUE(Update(wanted).ok());
+  EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag3");
+}
+
 TEST_F(PartitionsTest, RemovedStatusIsAnsweredForAMinute) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));

@@ -42,6 +42,8 @@ class Room {
   // ResourceExhausted says what is free and how it is cut up; InvalidArgument names an index that
   // no partition can have.
   absl::StatusOr<uint32_t> Place(uint32_t size, int64_t index = -1) const;
+  // Whether all these positions are neither used nor out of service.
+  bool IsFree(uint32_t first, uint32_t count) const;
   // How many partitions of `size` could be placed one after the other.
   uint32_t Available(uint32_t size) const;
 
@@ -69,7 +71,6 @@ class Room {
   size_t RunOf(uint32_t position) const;
   void SetUsed(uint32_t first, uint32_t count, bool used);
   void Refresh(size_t run);
-  bool IsFree(uint32_t first, uint32_t count) const;
   bool IsFreeIld(const Block& run) const;
   // Calls visit(first run, number) for the longest chains of free whole ILDs.
   template <class Visit>

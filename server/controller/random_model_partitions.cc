@@ -73,6 +73,14 @@ Code Model::Place(const std::string& allocation, const Wanted& wanted, const std
     if (!fits) return Code::kInvalidArgument;
     return all_free(first, size) ? Code::kOk : Code::kResourceExhausted;
   }
+  if (!replaced.empty()) {
+    const Partition& present = partitions.at(replaced);
+    if (present.wanted.allocation == allocation && present.wanted.size == size &&
+        all_free(present.first, size)) {
+      first = present.first;
+      return Code::kOk;
+    }
+  }
   uint32_t best = 0, best_length = 0;
   if (size > ild) {
     for (uint32_t begin = 0; size % ild == 0 && begin < cluster.agents.size() * 4; begin += ild) {
