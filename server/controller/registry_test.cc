@@ -227,6 +227,21 @@ TEST_F(RegistryTest, FailedLinksConcernWhatTheyJoin) {
   EXPECT_EQ(StateOf("p2"), vipuuser::PS_ERROR);
 }
 
+// Though one process holds the machines of both.
+TEST_F(RegistryTest, FailedGatewayConcernsPartitionsOnItsMachineOnly) {
+  CreatePod(4, /*ilds=*/4, "", "looped");
+  CreateActive(Wanted("a", 8));
+  CreateActive(Wanted("b", 8));
+  Heartbeat({}, {"GW_E"});  // of ag0
+  EXPECT_EQ(StatusOf("a").message(), "Agent ag0: link GW_E is down.");
+  EXPECT_EQ(StateOf("b"), vipuuser::PS_ACTIVE);
+  ASSERT_TRUE(Reset("b").ok());
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("b"), vipuuser::PS_ACTIVE);
+  ASSERT_TRUE(Remove("b").ok());
+  CreateActive(Wanted("c", 8));
+}
+
 TEST_F(RegistryTest, FailedIpusAreNotPlacedUpon) {
   CreatePod(1);
   Heartbeat({3, 2});

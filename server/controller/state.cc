@@ -56,10 +56,13 @@ uint32_t Allocation::FromCluster(uint32_t ipu) const {
 
 bool Concerns(const Machine& machine, const Partition& partition) {
   if (machine.agent == nullptr || machine.agent->cluster != partition.cluster) return false;
+  const uint32_t first = machine.agent->position * kIpusPerMachine;
+  const uint32_t end = partition.first() + partition.size();
+  if (first >= end || first + kIpusPerMachine <= partition.first()) return false;
   if (machine.gateway_failed && partition.stored.requirements().num_ilds() > 1) return true;
   const uint32_t failed = ByPosition(machine.failed_ipus);
   for (uint32_t p = 0; p < kIpusPerMachine; ++p) {
-    const uint32_t ipu = machine.agent->position * kIpusPerMachine + p;
+    const uint32_t ipu = first + p;
     if ((failed >> p & 1) != 0 && ipu - partition.first() < partition.size()) return true;
   }
   return false;
