@@ -1,6 +1,7 @@
 // What goes wrong on demand: faults of links and IPUs, errors that programs ask for, and a process
 // that does not answer. Set here, heeded before programs are loaded and run.
 #include <cmath>
+#include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,12 @@ absl::Status BrokenLink(const machine::Machine& machine, uint32_t port,
       fault.corrupts  ? " corrupts data"
       : fault.swapped ? " has its cable in the neighbouring port"
                       : " is down"));
+}
+
+void ClearSharedLinks(machine::Links& links) {
+  if (!links.touched()) return;
+  for (uint32_t port = arch::kFirstSyncPort; port < arch::kPortsPerMachine; ++port)
+    links.SetFault(port, {});
 }
 
 // A name as the status register has them, e.g. IPUSOFTERR.
@@ -302,10 +309,18 @@ void Agent::ClearIpu(uint32_t ipu, bool initialise_parity) {
 }
 
 void Agent::ClearIpus(const Partition& partition) {
+  std::map<uint32_t, uint32_t> cleared;  // IPUs by machine
   for (const auto& gcd : partition.gcds) {
     for (const Member& member : gcd) {
-      if (member.here()) ClearIpu(member.ipu, /*initialise_parity=*/true);
+      if (!member.here()) continue;
+      ClearIpu(member.ipu, /*initialise_parity=*/true);
+      ++cleared[member.ipu / arch::kIpusPerMachine];
     }
+  }
+  // SYNC and GW-Links serve all IPUs of a machine: others may use them unless all are the
+  // partition's.
+  for (const auto& [machine, ipus] : cleared) {
+    if (ipus == arch::kIpusPerMachine) ClearSharedLinks(machines_[machine]->links());
   }
 }
 

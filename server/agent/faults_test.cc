@@ -1,6 +1,7 @@
 // Faults, links and their tests, on an agent of four machines in one process.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <optional>
@@ -60,8 +61,8 @@ class FaultsTest : public testing::Test {
     Configure(1);
   }
 
-  // One partition of the 16 IPUs.
-  void Configure(uint64_t generation) {
+  // One partition of the first of the 16 IPUs.
+  void Configure(uint64_t generation, uint32_t num_ipus = 16) {
     vipuagent::ConfigureRequest request;
     request.set_controller_boot_id("boot");
     request.set_sequence(generation);
@@ -76,7 +77,7 @@ class FaultsTest : public testing::Test {
       vipuagent::Slice* slice = gcd->add_slices();
       slice->set_machine_host(Host(machine));
       slice->set_first_pcie_id(3);
-      slice->set_num_ipus(4);
+      slice->set_num_ipus(std::min(4u, num_ipus - machine * 4));
     }
     generation_ = generation;
     ASSERT_TRUE(agent_->Configure(request).ok());
@@ -227,6 +228,23 @@ TEST_F(FaultsTest, LinkDownFailsThoseWhoUseItAndNobodyElse) {
   Configure(2);
   EXPECT_TRUE(agent_->Unwell().empty());
   EXPECT_TRUE(Run(Loaded(16), kCopy).ok());
+}
+
+TEST_F(FaultsTest, LinksOfAMachineAreTrainedAnewWhenAPartitionHasAllItsIpus) {
+  for (const char* link : {"GW_E", "SYNC_N_0"}) {
+    ASSERT_TRUE(Inject(3, vipuagent::LINK_DOWN, link).ok());
+    ASSERT_EQ(agent_->Unwell().size(), 1u) << link;
+    Configure(generation_ + 1);
+    EXPECT_TRUE(agent_->Unwell().empty()) << link;
+  }
+  // Of the last machine it has but half.
+  Configure(generation_ + 1, /*num_ipus=*/14);
+  ASSERT_TRUE(Inject(2, vipuagent::LINK_DOWN, "GW_E").ok());
+  ASSERT_TRUE(Inject(3, vipuagent::LINK_DOWN, "GW_E").ok());
+  Configure(generation_ + 1, /*num_ipus=*/14);
+  const auto unwell = agent_->Unwell();
+  ASSERT_EQ(unwell.size(), 1u);
+  EXPECT_EQ(unwell[0].host(), Host(3));
 }
 
 TEST_F(FaultsTest, LinkErrorsRiseWithTraffic) {

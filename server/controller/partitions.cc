@@ -79,7 +79,7 @@ absl::Status Controller::PlanIn(const Allocation& allocation, store::StoredParti
     const uint32_t present = allocation.FromCluster(replaced->first());
     room.Release(present, replaced->size());
     // A better place is no reason to move what nobody asked to move.
-    const bool stays = index < 0 && r.size() == replaced->size() && room.IsFree(present, r.size());
+    const bool stays = index < 0 && r.size() == replaced->size() && room.CanHold(present, r.size());
     first = stays ? present : room.Place(r.size(), index);
   } else {
     first = allocation.room.Place(r.size(), index);

@@ -94,6 +94,23 @@ void Room::SetOutOfService(uint32_t first_of_machine, uint32_t mask) {
   Refresh(number);
 }
 
+void Room::SetGwLinks(uint32_t first_of_machine, bool up) {
+  const size_t number = RunOf(first_of_machine);
+  Block& run = runs_[number];
+  const uint64_t machine = uint64_t{0xf} << (first_of_machine - run.start);
+  const uint64_t before = run.no_gw_links;
+  run.no_gw_links = up ? before & ~machine : before | machine;
+  if (run.no_gw_links != before) Refresh(number);
+}
+
+bool Room::HasGwLinks(uint32_t first, uint32_t size) const {
+  if (size <= ipus_per_ild_) return true;
+  const size_t begin = RunOf(first);
+  return std::all_of(runs_.begin() + static_cast<int64_t>(begin),
+                     runs_.begin() + static_cast<int64_t>(begin + size / ipus_per_ild_),
+                     [](const Block& run) { return run.no_gw_links == 0; });
+}
+
 bool Room::IsFree(uint32_t first, uint32_t count) const {
   for (size_t number = RunOf(first); count > 0; ++number) {
     const Block& run = runs_[number];
@@ -108,7 +125,7 @@ bool Room::IsFree(uint32_t first, uint32_t count) const {
 }
 
 bool Room::IsFreeIld(const Block& run) const {
-  return run.is_whole_ild && run.free == Ones(run.ipus);
+  return run.is_whole_ild && run.free == Ones(run.ipus) && run.no_gw_links == 0;
 }
 
 template <class Visit>
@@ -157,6 +174,10 @@ absl::StatusOr<uint32_t> Room::PlaceAt(uint32_t size, uint64_t index) const {
   }
   if (!IsFree(first, size))
     return absl::ResourceExhaustedError(absl::StrCat("Position ", index, " is in use."));
+  if (!HasGwLinks(first, size)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("Position ", index, " has GW-Links that are down."));
+  }
   return first;
 }
 
@@ -210,10 +231,15 @@ absl::Status Room::Refusal(uint32_t size) const {
     return absl::ResourceExhaustedError(
         absl::StrCat(size, " IPUs requested, allocation ", name_, " has ", ipus_, "."));
   }
+  uint32_t lacking = 0;  // IPUs that only partitions within an ILD can use
+  for (const Block& run : runs_) {
+    if (size > ipus_per_ild_) lacking += static_cast<uint32_t>(std::popcount(run.no_gw_links));
+  }
   return absl::ResourceExhaustedError(absl::StrCat(
       "No ", size, " free IPUs in allocation ", name_, " (", free_, " free, largest free block ",
       LargestFreeBlock(),
-      out_of_service_ == 0 ? "" : absl::StrCat(", ", out_of_service_, " out of service"), ")."));
+      out_of_service_ == 0 ? "" : absl::StrCat(", ", out_of_service_, " out of service"),
+      lacking == 0 ? "" : absl::StrCat(", ", lacking, " with GW-Links down"), ")."));
 }
 
 }  // namespace vpod::controller

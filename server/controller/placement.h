@@ -42,8 +42,11 @@ class Room {
   // ResourceExhausted says what is free and how it is cut up; InvalidArgument names an index that
   // no partition can have.
   absl::StatusOr<uint32_t> Place(uint32_t size, int64_t index = -1) const;
-  // Whether all these positions are neither used nor out of service.
-  bool IsFree(uint32_t first, uint32_t count) const;
+  // Whether a partition could be at a place that it can have: nothing there is used or out of
+  // service, nor lacks the GW-Links that it needs.
+  bool CanHold(uint32_t first, uint32_t size) const {
+    return IsFree(first, size) && HasGwLinks(first, size);
+  }
   // How many partitions of `size` could be placed one after the other.
   uint32_t Available(uint32_t size) const;
 
@@ -53,6 +56,8 @@ class Room {
   // Positions out of service are not placed upon, used or not. `mask`: bit i for position first +
   // i; the four positions of one machine.
   void SetOutOfService(uint32_t first_of_machine, uint32_t mask);
+  // A partition over several ILDs needs the GW-Links of all its machines.
+  void SetGwLinks(uint32_t first_of_machine, bool up);
 
   uint32_t ipus() const { return ipus_; }
   uint32_t free() const { return free_; }  // neither used nor out of service
@@ -65,12 +70,15 @@ class Room {
     bool is_whole_ild = false;
     uint64_t used = 0, broken = 0;  // by position in the run
     uint64_t free = 0;              // neither
+    uint64_t no_gw_links = 0;       // all positions of machines whose GW-Links are down
     uint32_t levels = 0;            // bit l: it has a free block of 2^l that no larger one holds
   };
 
   size_t RunOf(uint32_t position) const;
   void SetUsed(uint32_t first, uint32_t count, bool used);
   void Refresh(size_t run);
+  bool IsFree(uint32_t first, uint32_t count) const;
+  bool HasGwLinks(uint32_t first, uint32_t size) const;
   bool IsFreeIld(const Block& run) const;
   // Calls visit(first run, number) for the longest chains of free whole ILDs.
   template <class Visit>

@@ -95,6 +95,24 @@ TEST(Placement, LargerThanADomainTakesWholeDomains) {
             "No 16 free IPUs in allocation c1 (15 free, largest free block 8).");
 }
 
+TEST(Placement, LargerThanADomainNeedsGwLinks) {
+  Room room("c1", 4, {{.ipus = 4, .ild = 0}, {.ipus = 4, .ild = 1}, {.ipus = 4, .ild = 2}});
+  room.SetGwLinks(0, false);
+  EXPECT_EQ(*room.Place(8), 4u);
+  EXPECT_EQ(*room.Place(4), 0u);
+  EXPECT_EQ(room.Available(8), 1u);
+  EXPECT_EQ(room.Place(8, 0).status().message(), "Position 0 has GW-Links that are down.");
+  EXPECT_FALSE(room.CanHold(0, 8));
+  EXPECT_TRUE(room.CanHold(4, 8));
+  EXPECT_TRUE(room.CanHold(0, 4));
+  room.SetGwLinks(8, false);
+  EXPECT_EQ(
+      room.Place(8).status().message(),
+      "No 8 free IPUs in allocation c1 (12 free, largest free block 4, 8 with GW-Links down).");
+  room.SetGwLinks(0, true);
+  EXPECT_EQ(*room.Place(8), 0u);
+}
+
 TEST(Placement, IndexNamesTheSlot) {
   PlacementRequest request = Request("xxxx.... ........", 4);
   request.index = 2;
@@ -163,6 +181,10 @@ TEST(Placement, VersionRisesWithEveryChangeAndAcrossRebuilding) {
   room.SetOutOfService(4, 3);
   EXPECT_TRUE(rose());
   room.SetOutOfService(4, 3);  // as it was
+  EXPECT_FALSE(rose());
+  room.SetGwLinks(4, false);
+  EXPECT_TRUE(rose());
+  room.SetGwLinks(4, false);
   EXPECT_FALSE(rose());
   room.Release(0, 4);
   EXPECT_TRUE(rose());

@@ -105,6 +105,11 @@ bool Model::Usable(const std::string& agent, uint32_t pcie_id) const {
   return mask == failed->second.end() || (mask->second >> pcie_id & 1) == 0;
 }
 
+bool Model::HasGateway(const std::string& agent) const {
+  const auto down = gateways_down_.find(ProcessOf(agent));
+  return down == gateways_down_.end() || !down->second.contains(agents.at(agent));
+}
+
 Code Model::CreateAgent(const std::string& id, const std::string& host) {
   if (agents.contains(id)) return Code::kAlreadyExists;
   for (const auto& [other, address] : agents) {

@@ -21,6 +21,7 @@ struct ModelProcess {
   bool slow = false;                       // answers no Configure
   std::set<std::string> hosts;             // its machines
   std::map<std::string, uint32_t> failed;  // failed IPUs of a machine, by PCIe id
+  std::set<std::string> gateways_down;     // machines whose GW-Links are down
   std::set<std::string> rejects;           // partitions it refuses
   std::map<std::string, uint64_t> view;    // partitions it was told, with generations
 };
@@ -121,6 +122,7 @@ class Model {
   std::string ProcessOf(const std::string& agent) const;
   std::string PartitionOf(const std::string& agent, uint32_t pcie_id) const;
   bool Usable(const std::string& agent, uint32_t pcie_id) const;
+  bool HasGateway(const std::string& agent) const;
   static uint32_t IpusPerIld(const Cluster& cluster);
   Code Complete(const Cluster& cluster, Wanted& wanted) const;
   Code Place(const std::string& allocation, const Wanted& wanted, const std::string& replaced,
@@ -137,7 +139,8 @@ class Model {
   void Relocate(Partition& partition);
 
   std::map<std::string, std::map<std::string, uint32_t>>
-      failed_;  // as told: process -> host -> mask
+      failed_;                                                  // as told: process -> host -> mask
+  std::map<std::string, std::set<std::string>> gateways_down_;  // as told: process -> hosts
 };
 
 }  // namespace vpod::controller

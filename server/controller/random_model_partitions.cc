@@ -50,6 +50,13 @@ Code Model::Place(const std::string& allocation, const Wanted& wanted, const std
     }
     return true;
   };
+  // A partition of several domains needs the gateways of its machines.
+  const auto usable = [&](uint32_t begin, uint32_t count) {
+    bool good = all_free(begin, count);
+    for (uint32_t i = begin; good && size > ild && i < begin + count; i += 4)
+      good = HasGateway(cluster.agents[i / 4]);
+    return good;
+  };
   const auto all_there = [&](uint32_t begin, uint32_t count) {
     for (uint32_t i = begin; i < begin + count; ++i) {
       if (!free.contains(i)) return false;
@@ -71,12 +78,12 @@ Code Model::Place(const std::string& allocation, const Wanted& wanted, const std
     const bool fits = size <= ild ? one_piece && first / ild == (first + size - 1) / ild
                                   : one_piece && first % ild == 0 && size % ild == 0;
     if (!fits) return Code::kInvalidArgument;
-    return all_free(first, size) ? Code::kOk : Code::kResourceExhausted;
+    return usable(first, size) ? Code::kOk : Code::kResourceExhausted;
   }
   if (!replaced.empty()) {
     const Partition& present = partitions.at(replaced);
     if (present.wanted.allocation == allocation && present.wanted.size == size &&
-        all_free(present.first, size)) {
+        usable(present.first, size)) {
       first = present.first;
       return Code::kOk;
     }
@@ -84,9 +91,9 @@ Code Model::Place(const std::string& allocation, const Wanted& wanted, const std
   uint32_t best = 0, best_length = 0;
   if (size > ild) {
     for (uint32_t begin = 0; size % ild == 0 && begin < cluster.agents.size() * 4; begin += ild) {
-      if (begin >= ild && all_free(begin - ild, ild)) continue;  // not where its chain begins
+      if (begin >= ild && usable(begin - ild, ild)) continue;  // not where its chain begins
       uint32_t length = 0;
-      while (begin + length < cluster.agents.size() * 4 && all_free(begin + length, ild))
+      while (begin + length < cluster.agents.size() * 4 && usable(begin + length, ild))
         length += ild;
       if (length < size || (best_length != 0 && length >= best_length)) continue;
       best = begin;

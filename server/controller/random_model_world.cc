@@ -26,6 +26,10 @@ bool Model::Sick(const Partition& partition) const {
     const auto mask = process->second.find(agents.at(agent));
     if (mask != process->second.end() && (mask->second >> (3 - i % 4) & 1) != 0) return true;
   }
+  if (partition.wanted.size <= IpusPerIld(cluster)) return false;
+  for (const std::string& agent : AgentsOf(partition)) {
+    if (!HasGateway(agent)) return true;
+  }
   return false;
 }
 
@@ -70,6 +74,7 @@ void Model::Registered(const std::string& name, const ModelProcess& world) {
       if (other == name) continue;
       process.hosts.erase(host);
       if (failed_.contains(other)) failed_[other].erase(host);
+      gateways_down_[other].erase(host);
     }
   }
   Known& process = known[name];
@@ -77,9 +82,11 @@ void Model::Registered(const std::string& name, const ModelProcess& world) {
     process = {};
     process.boot = world.boot;
     failed_.erase(name);
+    gateways_down_.erase(name);
   }
   for (const std::string& host : process.hosts) {
     if (!world.hosts.contains(host) && failed_.contains(name)) failed_[name].erase(host);
+    if (!world.hosts.contains(host)) gateways_down_[name].erase(host);
   }
   process.hosts = world.hosts;
   process.up = true;
@@ -90,6 +97,7 @@ void Model::Registered(const std::string& name, const ModelProcess& world) {
 void Model::Restarted() {
   known.clear();
   failed_.clear();
+  gateways_down_.clear();
   started = now;
   for (auto& [id, partition] : partitions) SetPending(partition);
 }
@@ -101,6 +109,7 @@ void Model::Heartbeats(const std::map<std::string, ModelProcess>& world) {
     known[name].up = true;
     known[name].seen = now;
     failed_[name] = process.failed;
+    gateways_down_[name] = process.gateways_down;
   }
   Follow(true);
 }

@@ -369,6 +369,7 @@ class Operations {
       case 2:
         what_ = endpoint + " starts anew";
         process.failed.clear();
+        process.gateways_down.clear();
         world_.Boot(endpoint);
         break;
       case 3:
@@ -387,6 +388,11 @@ class Operations {
         what_ = absl::StrCat("failed IPUs of ", host, ": ", mask);
         process.failed.erase(host);
         if (mask != 0 && OneIn(2)) process.failed[host] = mask;
+        process.gateways_down.erase(host);
+        if (OneIn(4)) {
+          process.gateways_down.insert(host);
+          what_ += ", GW-Links down";
+        }
         break;
       }
       case 7:

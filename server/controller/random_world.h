@@ -24,6 +24,7 @@ class RandomWorld : public HeldAgents {
   absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override {
     if (!processes[endpoint].alive) return absl::UnavailableError("no connection");
     processes[endpoint].failed.erase(host);
+    processes[endpoint].gateways_down.erase(host);
     return absl::OkStatus();
   }
 
@@ -73,12 +74,17 @@ class RandomWorld : public HeldAgents {
     vipuagent::HeartbeatRequest request;
     request.set_endpoint(endpoint);
     request.set_boot_id(process.boot);
-    for (const auto& [host, mask] : process.failed) {
+    for (const std::string& host : process.hosts) {
+      const auto failed = process.failed.find(host);
+      const uint32_t mask = failed == process.failed.end() ? 0 : failed->second;
+      const bool gateway_down = process.gateways_down.contains(host);
+      if (mask == 0 && !gateway_down) continue;
       vipuagent::MachineHealth* health = request.add_unwell();
       health->set_host(host);
       for (uint32_t ipu = 0; ipu < 4; ++ipu) {
         if ((mask >> ipu & 1) != 0) health->add_failed_ipus(ipu);
       }
+      if (gateway_down) health->add_failed_links("GW_E");
     }
     return request;
   }

@@ -283,6 +283,40 @@ TEST_F(RegistryTest, RelocatablePartitionMovesToIpusThatAreWell) {
   EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag1");
 }
 
+TEST_F(RegistryTest, RelocatablePartitionMovesToDomainsWhoseGatewaysAreWell) {
+  CreatePod(4, /*ilds=*/4, "", "looped");
+  CreateRelocatable("p1", 8);
+  Heartbeat({}, {"GW_E"});
+  controller_->Tick();
+  gateway_.ConfirmAll();
+  Heartbeat({}, {"GW_E"});
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_NE(Get("p1").gcds(0).devices(0).agent_id(), "ag0");
+  CreateActive(Wanted("p2", 4));  // what lies in one domain needs no GW-Links
+  EXPECT_EQ(Get("p2").gcds(0).devices(0).agent_id(), "ag0");
+}
+
+TEST_F(RegistryTest, PartitionWithoutABetterPlaceStaysWhereItIs) {
+  CreatePod(2, /*ilds=*/2, "", "looped");
+  CreateRelocatable("p1", 8);
+  Heartbeat({}, {"GW_E"});
+  const uint64_t generation = StatusOf("p1").generation();
+  const size_t events = EventsOf("partition p1").size();
+  for (int i = 0; i < 5; ++i) {
+    controller_->Tick();
+    Heartbeat({}, {"GW_E"});
+  }
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  EXPECT_EQ(StatusOf("p1").generation(), generation);
+  EXPECT_EQ(EventsOf("partition p1").size(), events);
+  // Nor does an update help, and it says why.
+  EXPECT_EQ(Text(Update(Wanted("p1", 8))),
+            "RESOURCE_EXHAUSTED: No 8 free IPUs in allocation c1 (8 free, largest free block 4, 4 "
+            "with GW-Links down).");
+  Heartbeat();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
 TEST_F(RegistryTest, RelocationWaitsForRoom) {
   CreatePod(2);
   CreateRelocatable("p1", 4);

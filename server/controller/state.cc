@@ -445,8 +445,9 @@ void State::RefreshService(const Agent& agent) {
   const uint32_t out = machine == nullptr     ? 0
                        : machine->process->up ? ByPosition(machine->failed_ipus)
                                               : (1u << kIpusPerMachine) - 1;
-  agent.allocation->room.SetOutOfService(
-      agent.allocation->FromCluster(agent.position * kIpusPerMachine), out);
+  const uint32_t first = agent.allocation->FromCluster(agent.position * kIpusPerMachine);
+  agent.allocation->room.SetOutOfService(first, out);
+  agent.allocation->room.SetGwLinks(first, machine == nullptr || !machine->gateway_failed);
 }
 
 }  // namespace vpod::controller

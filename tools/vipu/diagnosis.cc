@@ -113,7 +113,9 @@ std::string FaultsText() {
   return text +
          "\nThey show in all tools until they are cleared, or the agent is reset ('reset agent').\n"
          "A partition with a failed IPU or link is in ERROR: gc-reset refuses it, and 'reset\n"
-         "partition' helps. A memory-parity error is cleared by gc-reset -p.";
+         "partition' helps; a SYNC or GW-Link, which all IPUs of the machine share, needs a\n"
+         "partition that has all of them, or 'reset agent'. A memory-parity error is cleared by\n"
+         "gc-reset -p.";
 }
 
 absl::Status TestCluster(const Call& call) {
