@@ -117,11 +117,18 @@ void Controller::Tick() {
       if (waited(oldest.seen) <= options_.agent_timeout) break;
       SetDown(oldest);
     }
+    if (waited(Clock::time_point::min()) > options_.agent_timeout)
+      SetMissing(now - options_.agent_timeout);
     ForgetStrangers();
     while (!pending_.empty() &&
            waited(pending_.front()->pending_since) > options_.partition_timeout) {
-      SetState(*pending_.front(), vipuuser::PS_ERROR, Trouble::kTimeout,
-               absl::StrCat("Not configured within ", options_.partition_timeout.count(), " s."));
+      Partition& partition = *pending_.front();
+      const std::vector<const Agent*> absent = Unregistered(partition);
+      SetState(partition, vipuuser::PS_ERROR, Trouble::kTimeout,
+               absl::StrCat("Not configured within ", options_.partition_timeout.count(), " s",
+                            absent.empty() ? "."
+                                           : absl::StrCat(": agent ", absent[0]->stored.id(),
+                                                          " has not registered.")));
     }
     EndProvisioningDelays();
     RelocateStranded();

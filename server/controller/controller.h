@@ -299,6 +299,8 @@ class Controller {
   void ForgetStrangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetUp(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetDown(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives up agents that have not come back in time since the controller started.
+  void SetMissing(Clock::time_point awaited_before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes over which machines are unwell, and what follows for partitions.
   void SetHealth(Process& process, const vipuagent::HeartbeatRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -122,7 +122,7 @@ absl::Status Controller::LoadState() {
   VPOD_ASSIGN_OR_RETURN(generation_, store_->Counter("generation"));
   VPOD_RETURN_IF_ERROR(LoadKind<store::StoredAgent>(*store_, "agent", [&](auto agent) {
     VPOD_RETURN_IF_ERROR(CheckAgent(state_, agent));
-    state_.AddAgent(std::move(agent));
+    state_.Await(state_.AddAgent(std::move(agent)), started_);
     return absl::OkStatus();
   }));
   VPOD_RETURN_IF_ERROR(LoadKind<store::StoredCluster>(*store_, "cluster", [&](auto cluster) {

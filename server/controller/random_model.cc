@@ -95,11 +95,14 @@ uint32_t Model::FreeIpus(const std::string& agent) const {
   return free;
 }
 
-bool Model::Usable(const std::string& agent, uint32_t pcie_id) const {
+bool Model::AgentLost(const std::string& agent) const {
   const std::string process = ProcessOf(agent);
-  if (process.empty()) return true;
-  if (!known.at(process).up) return false;
-  const auto failed = failed_.find(process);
+  return process.empty() ? missing_.contains(agent) : !known.at(process).up;
+}
+
+bool Model::Usable(const std::string& agent, uint32_t pcie_id) const {
+  if (AgentLost(agent)) return false;
+  const auto failed = failed_.find(ProcessOf(agent));
   if (failed == failed_.end()) return true;
   const auto mask = failed->second.find(agents.at(agent));
   return mask == failed->second.end() || (mask->second >> pcie_id & 1) == 0;
@@ -126,6 +129,8 @@ Code Model::UpdateAgent(const std::string& id, const std::string& host) {
     if (address == host) return Code::kAlreadyExists;
   }
   agents[id] = host;
+  awaited_.erase(id);  // it is none that was there before
+  missing_.erase(id);
   Follow(false);
   return Code::kOk;
 }
@@ -134,6 +139,8 @@ Code Model::RemoveAgent(const std::string& id) {
   if (!agents.contains(id)) return Code::kNotFound;
   if (!ClusterOf(id).empty()) return Code::kFailedPrecondition;
   agents.erase(id);
+  awaited_.erase(id);
+  missing_.erase(id);
   return Code::kOk;
 }
 

@@ -120,6 +120,7 @@ class Model {
   std::string AllocationOf(const std::string& agent) const;
   std::vector<std::string> AgentsOf(const Partition& partition) const;
   std::string ProcessOf(const std::string& agent) const;
+  bool AgentLost(const std::string& agent) const;
   std::string PartitionOf(const std::string& agent, uint32_t pcie_id) const;
   bool Usable(const std::string& agent, uint32_t pcie_id) const;
   bool HasGateway(const std::string& agent) const;
@@ -141,6 +142,9 @@ class Model {
   std::map<std::string, std::map<std::string, uint32_t>>
       failed_;                                                  // as told: process -> host -> mask
   std::map<std::string, std::set<std::string>> gateways_down_;  // as told: process -> hosts
+  // Agents that were there before the controller was restarted, and those of them that have not
+  // registered in time.
+  std::set<std::string> awaited_, missing_;
 };
 
 }  // namespace vpod::controller

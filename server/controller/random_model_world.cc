@@ -11,8 +11,7 @@ void Model::SetPending(Partition& partition) {
 
 bool Model::Lost(const Partition& partition) const {
   for (const std::string& agent : AgentsOf(partition)) {
-    const std::string process = ProcessOf(agent);
-    if (!process.empty() && !known.at(process).up) return true;
+    if (AgentLost(agent)) return true;
   }
   return false;
 }
@@ -56,9 +55,9 @@ void Model::Follow(bool fresh) {
       }
     } else if (partition.state == kPending) {
       if (confirmed && !sick) partition.state = kActive;
-      if (confirmed && sick && fresh) {
+      if (lost || (confirmed && sick && fresh)) {
         partition.state = kError;
-        partition.cause = kSick;
+        partition.cause = lost ? kLost : kSick;
       }
     } else if (!lost && !sick && !partition.wanted.no_auto_reset.value_or(false) &&
                partition.cause != kRefused && (partition.cause != kTimeout || confirmed)) {
@@ -99,6 +98,9 @@ void Model::Restarted() {
   failed_.clear();
   gateways_down_.clear();
   started = now;
+  awaited_.clear();
+  missing_.clear();
+  for (const auto& [id, host] : agents) awaited_.insert(id);
   for (auto& [id, partition] : partitions) SetPending(partition);
 }
 
@@ -178,6 +180,7 @@ void Model::Relocate(Partition& partition) {
 
 void Model::Tick(const std::map<std::string, ModelProcess>&) {
   for (auto& [name, process] : known) process.up = process.up && now - process.seen <= 5000;
+  if (now - started > 5000) missing_ = awaited_;
   Follow(false);
   for (auto& [id, partition] : partitions) {
     if (partition.state != kPending || now - partition.pending_since <= 300000) continue;

@@ -79,6 +79,10 @@ void Controller::UpdateState(Partition& partition, bool health_is_fresh) {
   const bool confirmed = IsConfirmed(partition);
   switch (partition.state) {
     case vipuuser::PS_PENDING:
+      if (trouble == Trouble::kAgentLost) {
+        SetState(partition, vipuuser::PS_ERROR, trouble, text);
+        break;
+      }
       if (!confirmed || options_.now() - partition.pending_since < options_.provisioning_delay)
         break;
       if (trouble == Trouble::kNone) {

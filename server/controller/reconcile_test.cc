@@ -318,12 +318,83 @@ TEST_F(ReconcileTest, PendingForTooLongIsAnErrorUntilTheAgentConfirms) {
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
   Advance(seconds(1));
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
-  EXPECT_EQ(StatusOf("p1").message(), "Not configured within 300 s.");
+  EXPECT_EQ(StatusOf("p1").message(), "Not configured within 300 s: agent ag0 has not registered.");
   Register(0, 1);
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
   gateway_.ConfirmAll();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   EXPECT_EQ(StatusOf("p1").message(), "");
+}
+
+TEST_F(ReconcileTest, AgentThatDoesNotComeBackAfterARestartIsNamed) {
+  Register(0, 1, "process-1");
+  Register(1, 1, "process-2");
+  CreateAgents(0, 2);
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  gateway_.ConfirmAll();
+  CreateActive(Wanted("p1", 8));
+  Start();
+  Advance(seconds(3));
+  Register(0, 1, "process-1");
+  Advance(seconds(2));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);  // it may come yet
+  EXPECT_TRUE(Reset("p1").ok());
+  Advance(milliseconds(1));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  EXPECT_EQ(StatusOf("p1").message(), "Agent ag1 does not answer.");
+  EXPECT_EQ(Text(Reset("p1")),
+            "FAILED_PRECONDITION: Partition p1 cannot be reset: Agent ag1 does not answer.");
+  Register(1, 1, "process-2");
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(StatusOf("p1").message(), "");
+}
+
+TEST_F(ReconcileTest, AgentsHaveTheirTimeAnewAfterAPauseOfTheRestartedController) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  Start();
+  now_ += seconds(3600);
+  controller_->Tick();
+  Advance(seconds(5));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  Advance(milliseconds(1));
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+}
+
+TEST_F(ReconcileTest, RelocatablePartitionLeavesAnAgentThatDoesNotComeBack) {
+  Register(0, 1, "process-1");
+  Register(1, 1, "process-2");
+  CreateAgents(0, 2);
+  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
+  gateway_.ConfirmAll();
+  vipuuser::CreatePartitionRequest request;
+  *request.mutable_requirements() = Wanted("p1", 4);
+  request.set_relocatable(true);
+  ASSERT_TRUE(controller_->CreatePartition(request, Anyone()).ok());
+  ASSERT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag0");
+  Start();
+  Advance(seconds(3));
+  Register(1, 1, "process-2");
+  Advance(seconds(3));
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+  EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag1");
+  EXPECT_EQ(Text(Create("p2", 4)),  // nobody else goes there either
+            "RESOURCE_EXHAUSTED: No 4 free IPUs in allocation c1 (0 free, largest free block 0, 4 "
+            "out of service).");
+  Register(0, 1, "process-1");
+  EXPECT_TRUE(Create("p2", 4).ok());
+}
+
+TEST_F(ReconcileTest, PendingPartitionDoesNotWaitForAnAgentThatFallsSilent) {
+  CreatePod(1);
+  ASSERT_TRUE(Create("p1", 4).ok());
+  Advance(seconds(6));
+  EXPECT_EQ(StatusOf("p1").message(), "Agent ag0 does not answer.");
+  Register(0, 1);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
 }
 
 TEST_F(ReconcileTest, RestartOnTheSameStoreKeepsEverything) {

@@ -234,6 +234,18 @@ void Controller::SetDown(Process& process) {
   for (const auto& [id, partition] : std::map(process.partitions)) UpdateState(*partition);
 }
 
+void Controller::SetMissing(Clock::time_point awaited_before) {
+  std::map<std::string, Partition*> affected;
+  while (!state_.awaited.empty() && state_.awaited.begin()->first < awaited_before) {
+    Agent& agent = *state_.awaited.begin()->second;
+    state_.SetMissing(agent);
+    if (agent.cluster == nullptr) continue;
+    for (Partition* partition : state_.PartitionsAt(*agent.cluster, agent.position))
+      affected[partition->id()] = partition;
+  }
+  for (const auto& [id, partition] : affected) UpdateState(*partition);
+}
+
 void Controller::SetHealth(Process& process, const vipuagent::HeartbeatRequest& request) {
   struct Before {
     uint32_t failed_ipus;

@@ -68,6 +68,17 @@ bool Concerns(const Machine& machine, const Partition& partition) {
   return false;
 }
 
+std::vector<const Agent*> Unregistered(const Partition& partition) {
+  std::vector<const Agent*> agents;
+  if (partition.unregistered == 0) return agents;
+  const uint32_t last = (partition.first() + partition.size() - 1) / kIpusPerMachine;
+  for (uint32_t p = partition.first() / kIpusPerMachine; p <= last; ++p) {
+    const Agent* agent = partition.cluster->agents[p];
+    if (agent->machine == nullptr) agents.push_back(agent);
+  }
+  return agents;
+}
+
 std::pair<Trouble, std::string> FindTrouble(const Partition& partition) {
   for (const Process* holder : partition.holders) {
     if (holder->up) continue;
@@ -78,6 +89,10 @@ std::pair<Trouble, std::string> FindTrouble(const Partition& partition) {
                 absl::StrCat("Agent ", agent.stored.id(), " does not answer.")};
       }
     }
+  }
+  for (const Agent* agent : Unregistered(partition)) {
+    if (agent->missing)
+      return {Trouble::kAgentLost, absl::StrCat("Agent ", agent->stored.id(), " does not answer.")};
   }
   for (const Process* holder : partition.holders) {
     for (const Machine* machine : holder->unwell) {
@@ -142,13 +157,31 @@ Agent& State::AddAgent(store::StoredAgent stored) {
   agent->stored = std::move(stored);
   const std::string address = HostPort(agent->stored.host(), agent->stored.port());
   agent_by_address[address] = agent.get();
-  agent->machine = Find(machines, address);
-  if (agent->machine != nullptr) agent->machine->agent = agent.get();
+  SetMachine(*agent, Find(machines, address));
   return *agent;
+}
+
+void State::SetMachine(Agent& agent, Machine* machine) {
+  awaited.erase({agent.awaited_since, &agent});
+  agent.missing = false;
+  agent.machine = machine;
+  if (machine != nullptr) machine->agent = &agent;
+}
+
+void State::Await(Agent& agent, Clock::time_point now) {
+  agent.awaited_since = now;
+  awaited.emplace(now, &agent);
+}
+
+void State::SetMissing(Agent& agent) {
+  awaited.erase({agent.awaited_since, &agent});
+  agent.missing = true;
+  RefreshService(agent);
 }
 
 void State::RemoveAgent(Agent& agent) {
   if (agent.machine != nullptr) agent.machine->agent = nullptr;
+  awaited.erase({agent.awaited_since, &agent});
   agent_by_address.erase(HostPort(agent.stored.host(), agent.stored.port()));
   agents.erase(std::string(agent.stored.id()));
 }
@@ -160,8 +193,7 @@ void State::MoveAgent(Agent& agent, const std::string& host, uint32_t port) {
   agent.stored.set_port(port);
   const std::string address = HostPort(host, port);
   agent_by_address[address] = &agent;
-  agent.machine = Find(machines, address);
-  if (agent.machine != nullptr) agent.machine->agent = &agent;
+  SetMachine(agent, Find(machines, address));
   if (agent.cluster == nullptr) return;
   for (Partition* partition : PartitionsAt(*agent.cluster, agent.position)) FindHolders(*partition);
   RefreshService(agent);
@@ -393,13 +425,13 @@ std::map<std::string, Partition*> State::SetMachines(
     Process* const previous = std::exchange(machine->process, &process);
     const auto agent = agent_by_address.find(address);
     machine->description = description;
-    machine->agent = agent == agent_by_address.end() ? nullptr : agent->second;
+    machine->agent = nullptr;
+    if (agent != agent_by_address.end()) SetMachine(*agent->second, machine.get());
     if (previous != &process) ClearHealth(*machine);
     process.machines.push_back(machine.get());
     process.machine_by_host[description.host()] = machine.get();
     if (previous != nullptr && previous != &process) robbed.insert(previous);
     if (machine->agent == nullptr) continue;
-    machine->agent->machine = machine.get();
     if (previous != &process) moved.push_back(machine->agent);
     RefreshService(*machine->agent);
   }
@@ -414,7 +446,8 @@ std::map<std::string, Partition*> State::SetMachines(
     if (here.contains(machine)) continue;
     if (machine->agent != nullptr) {
       moved.push_back(machine->agent);
-      machine->agent->machine = nullptr;
+      SetMachine(*machine->agent, nullptr);
+      Await(*machine->agent, process.seen);
       RefreshService(*machine->agent);
     }
     machines.erase(HostPort(machine->description.host(), machine->description.port()));
@@ -442,9 +475,10 @@ void State::RefreshService(const Agent& agent) {
   if (agent.allocation == nullptr) return;
   const Machine* machine = agent.machine;
   // One that never registered may still come; one that is lost is not waited for.
-  const uint32_t out = machine == nullptr     ? 0
-                       : machine->process->up ? ByPosition(machine->failed_ipus)
-                                              : (1u << kIpusPerMachine) - 1;
+  const bool lost = machine == nullptr ? agent.missing : !machine->process->up;
+  const uint32_t out = lost                 ? (1u << kIpusPerMachine) - 1
+                       : machine == nullptr ? 0
+                                            : ByPosition(machine->failed_ipus);
   const uint32_t first = agent.allocation->FromCluster(agent.position * kIpusPerMachine);
   agent.allocation->room.SetOutOfService(first, out);
   agent.allocation->room.SetGwLinks(first, machine == nullptr || !machine->gateway_failed);

@@ -69,7 +69,11 @@ struct Process {
 // What an administrator added: one IPU-Machine.
 struct Agent {
   store::StoredAgent stored;
-  Machine* machine = nullptr;  // null: never registered
+  Machine* machine = nullptr;  // null: not registered
+  // One that was there before is awaited, and missing when it has not come in time; one that was
+  // just added, or moved to another address, may come whenever it likes.
+  Clock::time_point awaited_since;
+  bool missing = false;
   Cluster* cluster = nullptr;
   Allocation* allocation = nullptr;
   uint32_t position = 0;  // in the cluster's order
@@ -106,7 +110,7 @@ struct Allocation {
 // Why a partition is in ERROR.
 enum class Trouble {
   kNone,
-  kAgentLost,  // an agent does not answer
+  kAgentLost,  // an agent does not answer, or has not come back
   kUnwell,     // hardware of it failed
   kRefused,    // an agent refused its configuration
   kTimeout,    // not configured in time
@@ -139,14 +143,18 @@ class State {
   std::map<std::string, std::unique_ptr<Partition>> partitions;
   std::unordered_map<std::string, std::unique_ptr<Machine>> machines;  // by host:port
   std::map<std::string, std::unique_ptr<Process>> processes;           // by endpoint
-  std::list<Process*> processes_by_age;   // those that are up, longest silent first
-  std::set<Process*> silent;              // those that are not up
-  std::map<std::string, Process*> dirty;  // those that have to be told something
+  std::list<Process*> processes_by_age;  // those that are up, longest silent first
+  std::set<Process*> silent;             // those that are not up
+  std::set<std::pair<Clock::time_point, Agent*>> awaited;    // longest first; not those missing
+  std::map<std::string, Process*> dirty;                     // those that have to be told something
   std::unordered_map<std::string, Agent*> agent_by_address;  // host:port
 
   // --- Objects; the caller has checked that they fit ---
   Agent& AddAgent(store::StoredAgent stored);
   void RemoveAgent(Agent& agent);
+  // An agent that has registered before is to do so again; has not done so in time.
+  void Await(Agent& agent, Clock::time_point now);
+  void SetMissing(Agent& agent);
   // The machine at the agent's new address takes the place of the one before.
   void MoveAgent(Agent& agent, const std::string& host, uint32_t port);
   Cluster& AddCluster(store::StoredCluster stored);
@@ -192,6 +200,8 @@ class State {
   std::vector<Agent*> AgentsOf(const Partition& partition) const;
 
  private:
+  // The machine stands at the agent's address; null: none does.
+  void SetMachine(Agent& agent, Machine* machine);
   void Place(Partition& partition);
   void Displace(Partition& partition);
   void FindHolders(Partition& partition);
@@ -203,6 +213,8 @@ class State {
 std::string HostPort(const std::string& host, uint32_t port);
 // Whether a failure of the machine concerns the partition.
 bool Concerns(const Machine& machine, const Partition& partition);
+// Agents of the partition that no process registered.
+std::vector<const Agent*> Unregistered(const Partition& partition);
 // Why the partition cannot be used now, from its agents and their machines, and the words for it.
 std::pair<Trouble, std::string> FindTrouble(const Partition& partition);
 
