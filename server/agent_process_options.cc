@@ -52,6 +52,8 @@ void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_li
 absl::Status CheckOptions(const AgentProcessOptions& options) {
   const std::string& listen = options.listen;
   VPOD_RETURN_IF_ERROR(rpc::CheckListenAddress(listen, options.MayListenBeyondLoopback()));
+  if (const absl::Status address = rpc::CheckListenAddress(options.controller, true); !address.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--controller: ", address.message()));
   // The controller and other agents are told this address.
   for (const char* anywhere : {"0.0.0.0", "[::]", "*"}) {
     if (listen.substr(0, listen.rfind(':')) != anywhere) continue;

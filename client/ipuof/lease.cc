@@ -60,6 +60,7 @@ class Pulse {
     auto pulse = std::make_shared<Pulse>();
     pulse->request_.set_lease_id(lease_id);
     pulse->stub_ = v1::Ipuof::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls, arguments));
+    base::KeepCallbackThreads();
     // What ends it is told by the Attach stream.
     pulse->stub_->async()->Pulse(&pulse->context_, &pulse->request_, &pulse->reply_,
                                  [pulse](const grpc::Status&) {});
@@ -237,7 +238,6 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
                                                      const LeaseOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const GcdaOptions gcda, ReadGcdaOptions());
   const std::string& endpoint = options.endpoint;
-  base::KeepCallbackThreads();
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   VPOD_ASSIGN_OR_RETURN(impl->stub, Connect(endpoint, partition));
@@ -340,6 +340,8 @@ void Lease::Run(uint32_t program, uint32_t slot,
   call->request.set_lease_id(impl_->attached.lease_id());
   call->request.set_program(program);
   call->request.set_slot(slot);
+  // Not before: the threads wake ten times a second, also in a process that holds a lease only.
+  base::KeepCallbackThreads();
   impl_->stub->async()->Run(&call->context, &call->request, &call->reply,
                             [call, done = std::move(done),
                              endpoint = impl_->options.endpoint](const grpc::Status& status) {

@@ -96,9 +96,9 @@ absl::StatusOr<ActivePartition> AskFor(const std::string& id, int64_t gcd, Clien
   VPOD_ASSIGN_OR_RETURN(const auto status, client.GetPartitionStatus(id));
   if (status.state() != vipuuser::PS_ACTIVE) {
     // Scripts look for these words (spec/vipu.md 12).
-    return absl::FailedPreconditionError(absl::StrCat("partition is not ACTIVE: ", id, " (state ",
-                                                      vipuuser::PartitionState_Name(status.state()),
-                                                      ")"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "partition is not ACTIVE: ", id, " (state ", vipuuser::PartitionState_Name(status.state()),
+        status.message().empty() ? "" : ": ", status.message(), ")"));
   }
   VPOD_ASSIGN_OR_RETURN(auto config, client.GetPartitionConfig(id, gcd));
   return Describe(std::move(config), client.config().address());

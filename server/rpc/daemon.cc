@@ -114,6 +114,11 @@ absl::Status CheckListenAddress(absl::string_view address, bool allowed_beyond) 
   if (colon == absl::string_view::npos) {
     return absl::InvalidArgumentError(absl::StrCat("address '", address, "' is not host:port"));
   }
+  uint32_t port = 0;  // gRPC takes a larger one modulo 65536
+  if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address '", address, "' has no port of 0 to 65535"));
+  }
   const std::string host(address.substr(0, colon));
   in_addr parsed;
   // A name that begins with "127." may lead anywhere.

@@ -77,7 +77,8 @@ TEST(CheckListenAddressTest, OnlyLoopbackUnlessAllowed) {
     EXPECT_TRUE(absl::IsPermissionDenied(CheckListenAddress(address, false))) << address;
     EXPECT_TRUE(CheckListenAddress(address, true).ok()) << address;
   }
-  EXPECT_TRUE(absl::IsInvalidArgument(CheckListenAddress("8090", true)));
+  for (const char* bad : {"8090", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:http", "[::1]"})
+    EXPECT_TRUE(absl::IsInvalidArgument(CheckListenAddress(bad, true))) << bad;
 }
 
 int Option(const base::UniqueFd& socket, int level, int name) {

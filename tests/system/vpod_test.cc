@@ -244,6 +244,7 @@ TEST(VpodTest, UpStartsOnlyTheAgentThatIsMissing) {
   const int server = pod.ServerPid(), first = pod.AgentPid(), third = pod.AgentPid(2);
   KillHard(third);
   const Outcome half = pod.Run({"vpod", "status"});
+  EXPECT_NE(half.out.find("in part"), std::string::npos) << half.out;
   EXPECT_NE(half.out.find("(1 of 4 missing: see " + pod.home() + "/vipu-agent.2.log)"),
             std::string::npos)
       << half.out;
@@ -277,6 +278,7 @@ TEST(VpodTest, UpThatFailsEndsNothingThatLived) {
   fs::create_directory(pod.home() + "/vipu-agent.1.log");
   EXPECT_EQ(pod.Shell(Up(pod, "--pod 8 --agents processes")).code, 1);
   EXPECT_TRUE(Lives(server) && Lives(first));
+  ExpectRefused(pod.Shell(Up(pod, "--pod 8")), 1, ", agents processes)");
   fs::remove(pod.home() + "/vipu-agent.1.log");
   EXPECT_EQ(pod.Shell(Up(pod, "--pod 8 --agents processes")).code, 0);
   EXPECT_TRUE(Lives(server) && Lives(first));

@@ -21,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr char kNotRunning[] = "not running";
+
 int Fail(absl::string_view message, int code = 1) {
   std::fprintf(stderr, "vpod: error: %s\n", std::string(message).c_str());
   return code;
@@ -57,7 +59,7 @@ std::string Agents(const Pod& pod, const PodShape& shape) {
       missing.push_back(pod.AgentLog(agent));
     }
   }
-  if (pids.empty()) return "not running";
+  if (pids.empty()) return kNotRunning;
   const std::string what = missing.empty()
                                ? ""
                                : absl::StrCat(" (", missing.size(), " of ", shape.agents(),
@@ -78,14 +80,18 @@ int Status(const Pod& pod) {
     std::printf("no POD in %s\n", pod.home().c_str());
     return 1;
   }
+  const std::string agents = Agents(pod, *shape);
   std::vector<std::pair<std::string, std::string>> rows = {
       {"POD", absl::StrCat("POD", shape->ipus)},
-      {"State", pod.Running() ? "running" : "stopped"},
+      {"State", pod.Running() ? "running"
+                : pod.ServerPid() > 0 || agents != kNotRunning
+                    ? "in part; 'vpod up' starts the rest"
+                    : "stopped"},
       {"Home", pod.home()},
       {"API", absl::StrCat("127.0.0.1:", shape->api_port)},
       {"Machines", absl::StrCat(shape->ipus / arch::kIpusPerMachine, " x ", shape->machine_type)},
-      {"vipu-server", pod.ServerPid() > 0 ? absl::StrCat("pid ", pod.ServerPid()) : "not running"},
-      {"vipu-agent", Agents(pod, *shape)},
+      {"vipu-server", pod.ServerPid() > 0 ? absl::StrCat("pid ", pod.ServerPid()) : kNotRunning},
+      {"vipu-agent", agents},
   };
   if (pod.Running()) {
     vipu::ClientConfig config;

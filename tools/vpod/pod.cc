@@ -331,6 +331,7 @@ absl::Status Pod::Restore(PodShape& shape) const {
   return absl::FailedPreconditionError(absl::StrCat(
       home_, " holds the state of a POD", existing->ipus, " (", existing->machine_type, ", port ",
       existing->api_port, existing->racks() > 1 ? ", racks " + existing->cluster_topology : "",
+      existing->agent_per_machine ? ", agents processes" : "",
       "); 'vpod up' with these options restarts it, 'vpod down' removes it with its partitions"));
 }
 
