@@ -85,9 +85,10 @@ absl::StatusOr<std::vector<StoredEvent>> Controller::ListEvents(
   VPOD_ASSIGN_OR_RETURN(
       std::vector<StoredEvent> events,
       store_->Events(request.after(), static_cast<uint32_t>(limit), request.object()));
+  // Meanwhile they may have been written after all.
+  const uint64_t last = events.empty() ? request.after() : events.back().number;
   for (StoredEvent& event : waiting) {
-    if (event.number > request.after() &&
-        (request.object().empty() || event.object == request.object()))
+    if (event.number > last && (request.object().empty() || event.object == request.object()))
       events.push_back(std::move(event));
   }
   if (events.size() > limit)

@@ -1,5 +1,8 @@
 // Life of partitions between controller and agents.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
 
 #include "server/controller/controller.h"
 #include "server/controller/controller_fixture.h"
@@ -216,6 +219,25 @@ TEST_F(ReconcileTest, SilentAgentIsAnErrorAndItsReturnAnEndToIt) {
   gateway_.ConfirmAll();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   EXPECT_EQ(StatusOf("p1").message(), "");
+}
+
+TEST_F(ReconcileTest, EventsThatCannotBeWrittenCanBeRead) {
+  CreatePod(1);
+  CreateActive(Wanted("p1", 4));
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto on_full_disk = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full = {1, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &full);
+  Advance(milliseconds(6000));
+  const auto read = controller_->ListEvents({});
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, on_full_disk);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_NE(read->back().text.find("Agent ag0 does not answer."), std::string::npos);
+  const auto written = controller_->ListEvents({});
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->size(), read->size());
 }
 
 TEST_F(ReconcileTest, OtherPartitionsDoNotNoticeASilentAgent) {
