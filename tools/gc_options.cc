@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "device/base/stdout.h"
 
 namespace vpod::tools {
 
@@ -56,6 +57,7 @@ absl::Status CheckOneOf(const std::string& option, const std::string& word,
 int ParseGcOptions(const std::string& tool, int argc, char** argv,
                    const po::options_description& options, po::variables_map& values,
                    const std::string& version) {
+  base::CheckStdoutAtExit();
   try {
     // No positional words: a stray one is an error, not ignored.
     po::store(po::command_line_parser(argc, argv).options(options).positional({}).run(), values);

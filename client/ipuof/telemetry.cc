@@ -16,6 +16,11 @@ namespace vpod::ipuof {
 
 using telemetry::v1::IpuTelemetry;
 
+const char* MonitoredPartition::mark() const {
+  if (!description.usable.ok()) return " [error]";
+  return active ? " [active]" : "";
+}
+
 MonitoredPartition ToMonitor(vipu::ActivePartition description) {
   MonitoredPartition partition;
   partition.id = description.partition_id;
@@ -42,11 +47,14 @@ absl::StatusOr<std::vector<MonitoredPartition>> FindOthers(
   VPOD_ASSIGN_OR_RETURN(const auto partitions, client.ListPartitions(/*with_devices=*/true));
   std::vector<MonitoredPartition> others;
   for (const vipuuser::Partition& partition : partitions) {
-    if (partition.status().state() != vipuuser::PS_ACTIVE) continue;
+    const vipuuser::PartitionState state = partition.status().state();
+    if (state != vipuuser::PS_ACTIVE && state != vipuuser::PS_ERROR) continue;
     for (const vipuuser::PartitionConfig& gcd : partition.gcds()) {
       MonitoredPartition other = ToMonitor(vipu::Describe(gcd, config.address()));
       if (active.ok() && other.id == active->partition_id && other.gcd == active->gcd) continue;
       other.active = false;
+      if (state == vipuuser::PS_ERROR)
+        other.description.usable = absl::FailedPreconditionError(partition.status().message());
       others.push_back(std::move(other));
     }
   }
@@ -55,7 +63,7 @@ absl::StatusOr<std::vector<MonitoredPartition>> FindOthers(
 
 // `lenient`: the active one is enough when the others cannot be found.
 absl::StatusOr<std::vector<MonitoredPartition>> Find(bool all, bool lenient) {
-  const auto active = vipu::FindActivePartition();
+  const auto active = vipu::FindPartitionToInspect();
   if (!active.ok() && !all) return active.status();
   std::vector<MonitoredPartition> found;
   if (active.ok()) found.push_back(ToMonitor(*active));

@@ -26,12 +26,14 @@ struct MonitoredPartition {
   std::vector<vipuuser::IpuofDevice> silent;
 
   size_t num_ipus() const { return ipus.size() + silent.size(); }
+  // " [active]" behind the name of the one that this shell uses, " [error]" of one in ERROR.
+  const char* mark() const;
 };
 
-// The active partition; with `all`, the others follow that its controller shows, or else the one of
-// vipu::DiscoverConfig. Without an active one, `all` gives those there are. No agent is asked yet.
-// NotFound: no partition; FailedPrecondition: the active one is not ACTIVE; Unavailable: the
-// controller does not answer.
+// The active partition, be it in ERROR; with `all`, the others follow that its controller shows, or
+// else the one of vipu::DiscoverConfig. Without an active one, `all` gives those there are. No
+// agent is asked yet. NotFound: no partition; FailedPrecondition: the active one is PENDING;
+// Unavailable: the controller does not answer.
 absl::StatusOr<std::vector<MonitoredPartition>> FindPartitions(bool all);
 
 // Unread, from a configuration.

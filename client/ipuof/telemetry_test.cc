@@ -148,6 +148,21 @@ TEST_F(TelemetryTest, ASilentAgentHidesOnlyItsOwnIpus) {
   EXPECT_EQ(warnings_.find("p1"), std::string::npos) << warnings_;
 }
 
+TEST_F(TelemetryTest, OnesInErrorAreShownAsSuch) {
+  FakeAgent agent(0);
+  vipuuser::Partition broken = Partition("p1", {agent.endpoint()});
+  broken.mutable_status()->set_state(vipuuser::PS_ERROR);
+  vipuuser::Partition pending = Partition("p2", {agent.endpoint()});
+  pending.mutable_status()->set_state(vipuuser::PS_PENDING);
+  Show({broken, pending, Partition("p3", {agent.endpoint()})});
+  setenv("VIPU_CLI_API_HOST", controller_.address().c_str(), 1);
+  const auto seen = LookAtPartitions(/*all=*/true);
+  ASSERT_TRUE(seen.ok()) << seen.status();
+  ASSERT_EQ(seen->size(), 2u);
+  EXPECT_STREQ((*seen)[0].mark(), " [error]");
+  EXPECT_STREQ((*seen)[1].mark(), "");
+}
+
 TEST_F(TelemetryTest, NobodyThatAnswersIsAnError) {
   Show({Partition("p1", {kNobody})});
   setenv("VIPU_CLI_API_HOST", controller_.address().c_str(), 1);

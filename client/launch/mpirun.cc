@@ -1,6 +1,8 @@
 #include "client/launch/mpirun.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,11 +39,19 @@ void Forward(base::UniqueFd from, int to, uint32_t rank) {
   print(filter.Finish());
 }
 
-sigset_t HandledSignals() {
+constexpr int kEndSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+sigset_t EndSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, kDeviceLostSignal})
-    sigaddset(&signals, number);
+  for (int number : kEndSignals) sigaddset(&signals, number);
+  return signals;
+}
+
+sigset_t HandledSignals() {
+  sigset_t signals = EndSignals();
+  sigaddset(&signals, SIGCHLD);
+  sigaddset(&signals, kDeviceLostSignal);
   return signals;
 }
 
@@ -96,10 +106,17 @@ void BlockSignals() {
 int PendingSignal() {
   sigset_t pending;
   sigpending(&pending);
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (int number : kEndSignals) {
     if (sigismember(&pending, number) == 1) return number;
   }
   return 0;
+}
+
+void AwaitSignal(std::chrono::milliseconds limit) {
+  const sigset_t signals = EndSignals();
+  const base::UniqueFd descriptor(signalfd(-1, &signals, SFD_CLOEXEC));
+  pollfd readable = {descriptor.get(), POLLIN, 0};
+  poll(&readable, 1, static_cast<int>(limit.count()));
 }
 
 // Not Boost.Process: the keeper runs between fork and exec.

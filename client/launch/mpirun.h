@@ -1,6 +1,7 @@
 // mpirun's process, and the signals that end it (spec/poprun.md 9).
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <functional>
@@ -23,6 +24,8 @@ inline constexpr char kSessionDirectory[] = "OMPI_MCA_orte_tmpdir_base";
 void BlockSignals();
 // One of them that has come meanwhile; 0 when none has.
 int PendingSignal();
+// Waits for one to come, up to a limit; it stays pending.
+void AwaitSignal(std::chrono::milliseconds limit);
 
 struct MpirunResult {
   int exit_code = 0;      // 128 + signal when mpirun itself was killed

@@ -1,7 +1,9 @@
 #include "client/launch/mpirun.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -74,6 +76,19 @@ TEST(RunMpirun, ASessionDirectoryThatCannotBeMadeIsUnavailable) {
   const auto result = RunMpirun({"/bin/true", {}, std::nullopt, "/no/such/session"},
                                 [](int) { ADD_FAILURE() << "nothing was started"; });
   EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(AwaitSignal, EndsWhenOneCameAndLeavesItPending) {
+  BlockSignals();
+  AwaitSignal(std::chrono::milliseconds(1));
+  EXPECT_EQ(PendingSignal(), 0);
+  kill(getpid(), SIGTERM);
+  AwaitSignal(std::chrono::hours(1));
+  EXPECT_EQ(PendingSignal(), SIGTERM);
+  sigset_t taken;
+  sigemptyset(&taken);
+  sigaddset(&taken, SIGTERM);
+  EXPECT_EQ(sigwaitinfo(&taken, nullptr), SIGTERM);
 }
 
 TEST(RunMpirun, MissingProgramIsUnavailable) {

@@ -181,6 +181,11 @@ absl::StatusOr<Split> SplitCommandLine(const po::options_description& all,
   return split;
 }
 
+absl::Status InvalidArgument(const std::string& value, const char* name, const std::string& give) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the argument ('", value, "') for option '--", name, "' is invalid. ", give));
+}
+
 class Reader {
  public:
   explicit Reader(const GivenOptions& given) : given_(given) {}
@@ -193,9 +198,8 @@ class Reader {
     if (value == nullptr) return absl::OkStatus();
     const auto parsed = ParseBoolean(*value);
     if (!parsed.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the argument ('", *value, "') for option '--", name,
-          "' is invalid. Valid choices are 'on|off', 'yes|no', '1|0' and 'true|false'"));
+      return InvalidArgument(*value, name,
+                             "Valid choices are 'on|off', 'yes|no', '1|0' and 'true|false'");
     }
     into = *parsed;
     return absl::OkStatus();
@@ -207,9 +211,8 @@ class Reader {
     const bool digits =
         !value->empty() && value->find_first_not_of("0123456789") == std::string::npos;
     if (!digits || !absl::SimpleAtoi(*value, &into) || into < least || into > most) {
-      return absl::InvalidArgumentError(absl::StrCat("the argument ('", *value, "') for option '--",
-                                                     name, "' is invalid. Give an integer of ",
-                                                     least, " to ", most));
+      return InvalidArgument(*value, name,
+                             absl::StrCat("Give an integer of ", least, " to ", most));
     }
     return absl::OkStatus();
   }
@@ -217,9 +220,8 @@ class Reader {
                       std::string& into) const {
     Text(name, into);
     if (!Has(name) || absl::c_linear_search(choices, into)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("the argument ('", into, "') for option '--",
-                                                   name, "' is invalid. Valid choices are '",
-                                                   absl::StrJoin(choices, "' and '"), "'"));
+    return InvalidArgument(
+        into, name, absl::StrCat("Valid choices are '", absl::StrJoin(choices, "' and '"), "'"));
   }
   // The name of an interface, or an IPv4 network: mpirun takes anything for the former.
   absl::Status Network(const char* name, std::string& into) const {
@@ -232,9 +234,8 @@ class Reader {
                                           absl::SimpleAtoi(prefix, &bits) && bits <= 32)) {
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the argument ('", into, "') for option '--", name,
-        "' is invalid. Give an interface (eth0) or a network (10.5.0.0/16, at most /32)"));
+    return InvalidArgument(into, name,
+                           "Give an interface (eth0) or a network (10.5.0.0/16, at most /32)");
   }
   absl::Status Words(const char* name, std::vector<std::string>& into) const {
     const auto it = given_.find(name);

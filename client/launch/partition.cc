@@ -7,7 +7,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -22,12 +21,7 @@
 namespace vpod::launch {
 namespace {
 
-// A second; false when a signal came.
-bool Pause() {
-  for (int i = 0; i < 10 && PendingSignal() == 0; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  return PendingSignal() == 0;
-}
+constexpr std::chrono::seconds kPauseBetweenAttempts(1);
 
 constexpr const char* kOptionOrder[] = {"ipuLinkDomainSize", "ipuLinkConfiguration",
                                         "ipuLinkTopology", "gatewayMode", "instanceSize"};
@@ -264,7 +258,8 @@ absl::Status JobPartition::Await() {
           final_status.message().empty() ? "" : ": ", final_status.message()));
     }
     VPOD_RETURN_IF_ERROR(Reset());
-    if (!Pause()) return absl::CancelledError("interrupted");
+    AwaitSignal(kPauseBetweenAttempts);
+    if (PendingSignal() != 0) return absl::CancelledError("interrupted");
   }
 }
 

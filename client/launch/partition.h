@@ -67,8 +67,8 @@ class JobPartition {
   // A lease that keeps IPUs and hears of the instances' ends.
   ipuof::LeaseOptions Reservation();
   bool MustBeRemoved() const { return created_ && options_.remove_partition; }
-  // Waits for a final state, up to the number of attempts.
   absl::Status Reset();
+  // Waits for a final state, up to the number of attempts.
   absl::Status Await();
   absl::Status ComputeTargetOptions();
 

@@ -132,9 +132,7 @@ AgentAnswers<Reply> AskAgents(const std::set<AgentQuery>& queries,
 
 struct Client::Impl {
   Impl(ClientConfig config, std::chrono::seconds timeout)
-      : config(std::move(config)),
-        timeout(timeout),
-        connection(std::make_shared<Connection>(this->config)) {}
+      : config(std::move(config)), timeout(timeout) {}
 
   struct Connection {
     explicit Connection(const ClientConfig& config)
@@ -151,14 +149,15 @@ struct Client::Impl {
 
   std::shared_ptr<Connection> Current() {
     base::MutexLock lock(mutex);
+    if (connection == nullptr) connection = std::make_shared<Connection>(config);
     return connection;
   }
 
-  // A channel that failed reconnects in its own time (seconds, as nothing polls it between calls);
-  // a new one connects when it is next used.
-  void Replace(const std::shared_ptr<Connection>& failed) {
+  // A channel that failed reconnects in its own time (seconds, as nothing polls it between calls):
+  // the next call makes a new one.
+  void Drop(const std::shared_ptr<Connection>& failed) {
     base::MutexLock lock(mutex);
-    if (connection == failed) connection = std::make_shared<Connection>(config);
+    if (connection == failed) connection = nullptr;
   }
 
   void Prepare(grpc::ClientContext& context) const {
@@ -173,13 +172,13 @@ struct Client::Impl {
   absl::Status Ended(const std::shared_ptr<Connection>& used, const grpc::Status& status) {
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
         status.error_message().rfind("storage", 0) != 0) {
-      Replace(used);
+      Drop(used);
       return absl::UnavailableError(
           absl::StrCat("Cannot connect to the V-IPU server at ", config.address(), ".",
                        base::TlsHint(config.tls, status.error_message())));
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-      Replace(used);
+      Drop(used);
       return absl::DeadlineExceededError(absl::StrCat("No result within ", timeout.count(),
                                                       " s from the V-IPU server at ",
                                                       config.address(), "."));
@@ -220,6 +219,7 @@ struct Client::Impl {
   const ClientConfig config;
   const std::chrono::seconds timeout;
   base::Mutex mutex;
+  // Made by the first call. Null also after one that failed.
   std::shared_ptr<Connection> connection ABSL_GUARDED_BY(mutex);
 };
 

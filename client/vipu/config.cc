@@ -121,23 +121,23 @@ absl::Status FindAddress(const ConfigFlags& flags, ClientConfig& config) {
 }
 
 // Sets what is still empty of `config` and `tls` from a file, when it is about that controller.
-void TakeCredentials(const std::string& path, ClientConfig& config, base::TlsFiles& tls) {
-  const auto values = ReadHcl(path);
-  if (!values.ok()) return;  // of no importance: the address did not come from here
+absl::Status TakeCredentials(const std::string& path, ClientConfig& config, base::TlsFiles& tls) {
+  VPOD_ASSIGN_OR_RETURN(const auto values, ReadHcl(path));
   const auto get = [&](const char* key) {
-    const auto it = values->find(key);
-    return it == values->end() ? std::string() : it->second;
+    const auto it = values.find(key);
+    return it == values.end() ? std::string() : it->second;
   };
   ClientConfig other;
   const bool names_one = !get("api-host").empty();
   if (names_one && (!SetAddress(get("api-host"), get("api-port"), path, path, other).ok() ||
                     other.address() != config.address()))
-    return;
+    return absl::OkStatus();
   // The key of another user is of no use.
   if (config.user_id.empty()) config.user_id = get("api-user-id");
   if (config.access_key.empty() && config.user_id == get("api-user-id"))
     config.access_key = get("api-access-key");
   if (tls.empty()) tls = {get("tls-ca"), get("tls-cert"), get("tls-key")};
+  return absl::OkStatus();
 }
 
 absl::Status FindCredentials(const ConfigFlags& flags, ClientConfig& config) {
@@ -149,13 +149,13 @@ absl::Status FindCredentials(const ConfigFlags& flags, ClientConfig& config) {
   base::TlsFiles tls = {choose(flags.tls.ca, "VIPU_CLI_TLS_CA"),
                         choose(flags.tls.certificate, "VIPU_CLI_TLS_CERT"),
                         choose(flags.tls.key, "VIPU_CLI_TLS_KEY")};
-  const std::string named = NamedFile(flags);
-  if (!named.empty()) {
-    const absl::Status readable = ReadHcl(named).status();
-    if (!readable.ok()) return absl::InvalidArgumentError(readable.message());
+  if (const std::string named = NamedFile(flags); !named.empty()) {
+    const absl::Status taken = TakeCredentials(named, config, tls);
+    if (!taken.ok()) return absl::InvalidArgumentError(taken.message());
+  } else {
+    // What is wrong with one is of no importance: the address did not come from there.
+    for (const std::string& path : DefaultFiles()) TakeCredentials(path, config, tls).IgnoreError();
   }
-  for (const std::string& path : named.empty() ? DefaultFiles() : std::vector{named})
-    TakeCredentials(path, config, tls);
   if (config.user_id.empty()) config.user_id = OsUserName();
   if (tls.empty()) return absl::OkStatus();
   VPOD_ASSIGN_OR_RETURN(config.tls, base::ReadTls(tls));

@@ -94,14 +94,22 @@ std::string Obsolete(const vipuuser::PartitionConfig& config, Controllers& contr
 // A GCD as its controller has it now; negative: the only one.
 absl::StatusOr<ActivePartition> AskFor(const std::string& id, int64_t gcd, Client& client) {
   VPOD_ASSIGN_OR_RETURN(const auto status, client.GetPartitionStatus(id));
-  if (status.state() != vipuuser::PS_ACTIVE) {
-    // Scripts look for these words (spec/vipu.md 12).
-    return absl::FailedPreconditionError(absl::StrCat(
-        "partition is not ACTIVE: ", id, " (state ", vipuuser::PartitionState_Name(status.state()),
-        status.message().empty() ? "" : ": ", status.message(), ")"));
+  if (status.state() == vipuuser::PS_ACTIVE) {
+    VPOD_ASSIGN_OR_RETURN(auto config, client.GetPartitionConfig(id, gcd));
+    return Describe(std::move(config), client.config().address());
   }
-  VPOD_ASSIGN_OR_RETURN(auto config, client.GetPartitionConfig(id, gcd));
-  return Describe(std::move(config), client.config().address());
+  // Scripts look for these words (spec/vipu.md 12).
+  const absl::Status unusable = absl::FailedPreconditionError(absl::StrCat(
+      "partition is not ACTIVE: ", id, " (state ", vipuuser::PartitionState_Name(status.state()),
+      status.message().empty() ? "" : ": ", status.message(), ")"));
+  if (status.state() != vipuuser::PS_ERROR) return unusable;
+  VPOD_ASSIGN_OR_RETURN(vipuuser::Partition broken, client.GetPartition(id));
+  if (gcd < 0 && broken.gcds_size() == 1) gcd = 0;
+  if (gcd < 0 || gcd >= broken.gcds_size()) return unusable;
+  ActivePartition partition =
+      Describe(std::move(*broken.mutable_gcds(static_cast<int>(gcd))), client.config().address());
+  partition.usable = unusable;
+  return partition;
 }
 
 // What a file says may be of an earlier generation; the controller has the present one.
@@ -316,6 +324,12 @@ ActivePartition Describe(vipuuser::PartitionConfig config, const std::string& co
 }
 
 absl::StatusOr<ActivePartition> FindActivePartition() {
+  VPOD_ASSIGN_OR_RETURN(ActivePartition partition, FindPartitionToInspect());
+  VPOD_RETURN_IF_ERROR(partition.usable);
+  return partition;
+}
+
+absl::StatusOr<ActivePartition> FindPartitionToInspect() {
   if (!Environment(kOfflineVariable).empty())
     return absl::FailedPreconditionError("no IPUs: started by poprun --offline-mode");
   if (const std::string path = Environment("IPUOF_CONFIG_PATH"); !path.empty()) {

@@ -351,6 +351,9 @@ class ControllerOfP1 : public FakeController {
     *config.mutable_ipuof_config() = Config("p1");
     (*config.mutable_ipuof_config()->mutable_attributes())["Partition generation"] = "18";
     Answer("GetPartitionIpuofConfig", {&config});
+    vipuuser::GetPartitionReply partition;
+    *partition.mutable_partition() = Partition("p1", 2);
+    Answer("GetPartition", {&partition});
   }
 };
 
@@ -395,6 +398,21 @@ TEST_F(IpuofFilesTest, PartitionThatIsNotActiveIsSaidToBeSoHoweverItIsNamed) {
   setenv("IPUOF_VIPU_API_HOST", controller.address().c_str(), 1);
   setenv("IPUOF_VIPU_API_PARTITION_ID", "p1", 1);
   EXPECT_EQ(FindActivePartition().status(), expected);
+}
+
+TEST_F(IpuofFilesTest, PartitionInErrorCanBeInspected) {
+  ControllerOfP1 controller(vipuuser::PS_ERROR);
+  setenv("IPUOF_VIPU_API_HOST", controller.address().c_str(), 1);
+  setenv("IPUOF_VIPU_API_PARTITION_ID", "p1", 1);
+  const absl::Status reason =
+      absl::FailedPreconditionError("partition is not ACTIVE: p1 (state PS_ERROR)");
+  EXPECT_EQ(FindPartitionToInspect().status(), reason);  // which of its GCDs?
+  setenv("IPUOF_VIPU_API_GCD_ID", "1", 1);
+  const auto found = FindPartitionToInspect();
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->partition_id, "p1");
+  EXPECT_EQ(found->gcd, 1u);
+  EXPECT_EQ(found->usable, reason);
 }
 
 TEST_F(IpuofFilesTest, NothingAtAllSaysWhatToDo) {

@@ -99,6 +99,10 @@ void Links::ClearFaults(uint32_t ipu) {
   ClearFaultsOf(ipu * arch::kLinksPerIpu, arch::kLinksPerIpu);
 }
 
+void Links::ClearSharedFaults() {
+  ClearFaultsOf(arch::kFirstSyncPort, arch::kPortsPerMachine - arch::kFirstSyncPort);
+}
+
 void Links::ClearAllFaults() { ClearFaultsOf(0, arch::kPortsPerMachine); }
 
 void Links::Reset() {

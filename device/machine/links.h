@@ -61,8 +61,10 @@ class Links {
   bool Receive(uint32_t port, absl::Span<std::byte> data);
   // Replaces the fault of a port; an empty one clears it.
   void SetFault(uint32_t port, const LinkFault& fault);
-  // Clears the faults of an IPU's ports, or of all; the counters stay.
+  // Clears the faults of an IPU's ports, of those that belong to no IPU, or of all; the counters
+  // stay.
   void ClearFaults(uint32_t ipu);
+  void ClearSharedFaults();
   void ClearAllFaults();
   // Clears faults and counters.
   void Reset();

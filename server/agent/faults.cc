@@ -24,12 +24,6 @@ absl::Status BrokenLink(const machine::Machine& machine, uint32_t port,
                       : " is down"));
 }
 
-void ClearSharedLinks(machine::Links& links) {
-  if (!links.touched()) return;
-  for (uint32_t port = arch::kFirstSyncPort; port < arch::kPortsPerMachine; ++port)
-    links.SetFault(port, {});
-}
-
 // A name as the status register has them, e.g. IPUSOFTERR.
 bool IsErrorName(absl::string_view name) {
   for (char c : name) {
@@ -320,7 +314,7 @@ void Agent::ClearIpus(const Partition& partition) {
   // SYNC and GW-Links serve all IPUs of a machine: others may use them unless all are the
   // partition's.
   for (const auto& [machine, ipus] : cleared) {
-    if (ipus == arch::kIpusPerMachine) ClearSharedLinks(machines_[machine]->links());
+    if (ipus == arch::kIpusPerMachine) machines_[machine]->links().ClearSharedFaults();
   }
 }
 

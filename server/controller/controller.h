@@ -278,9 +278,11 @@ class Controller {
   vipuadmin::Cluster DescribeCluster(const Cluster& cluster) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   vipuadmin::Allocation DescribeAllocation(const Allocation& allocation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  vipuuser::Partition DescribePartition(const Partition& partition)
+  vipuuser::PartitionStatus DescribeStatus(const Partition& partition,
+                                           bool with_target_options = true)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddDevices(const Partition& partition, vipuuser::Partition& description)
+  // Target options come with the devices: long lists are quicker without.
+  vipuuser::Partition DescribePartition(const Partition& partition, bool with_devices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   vipuuser::PartitionConfig DescribeGcd(const Partition& partition, uint32_t gcd)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

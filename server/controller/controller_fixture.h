@@ -163,6 +163,15 @@ class ControllerTest : public testing::Test {
     gateway_.ConfirmAll();
   }
 
+  // A cluster of two machines, each registered by a process of its own.
+  void CreatePodOfTwoProcesses() {
+    Register(0, 1, "process-1");
+    Register(1, 1, "process-2");
+    CreateAgents(0, 2);
+    ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
+    gateway_.ConfirmAll();
+  }
+
   static vipuuser::PartitionRequirements Wanted(const std::string& id, uint32_t size) {
     vipuuser::PartitionRequirements wanted;
     wanted.set_id(id);

@@ -229,7 +229,7 @@ absl::Status Controller::RemovePartition(const std::string& id, const std::strin
     base::MutexLock lock(mutex_);
     VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id, check));
     VPOD_RETURN_IF_ERROR(Commit({{"partition", id, std::nullopt}}, ObjectOf(id), user, "removed"));
-    vipuuser::PartitionStatus status = DescribePartition(*partition).status();
+    vipuuser::PartitionStatus status = DescribeStatus(*partition);
     status.set_state(vipuuser::PS_REMOVED);
     status.set_provisioning_state(vipuuser::PRS_IDLE);
     const Clock::time_point now = options_.now();
@@ -279,39 +279,41 @@ vipuuser::PartitionConfig Controller::DescribeGcd(const Partition& partition, ui
   return config;
 }
 
-vipuuser::Partition Controller::DescribePartition(const Partition& partition) {
-  vipuuser::Partition result;
-  *result.mutable_requirements() = partition.stored.requirements();
-  vipuuser::PartitionStatus* status = result.mutable_status();
-  status->set_state(partition.state);
-  status->set_provisioning_state(partition.state == vipuuser::PS_PENDING ? vipuuser::PRS_BUSY
-                                                                         : vipuuser::PRS_IDLE);
-  status->set_error(partition.state == vipuuser::PS_ERROR
-                        ? static_cast<uint32_t>(absl::StatusCode::kAborted)
-                        : 0);
-  status->set_message(partition.last_error);
+vipuuser::PartitionStatus Controller::DescribeStatus(const Partition& partition,
+                                                     bool with_target_options) {
+  vipuuser::PartitionStatus status;
+  status.set_state(partition.state);
+  status.set_provisioning_state(partition.state == vipuuser::PS_PENDING ? vipuuser::PRS_BUSY
+                                                                        : vipuuser::PRS_IDLE);
+  status.set_error(partition.state == vipuuser::PS_ERROR
+                       ? static_cast<uint32_t>(absl::StatusCode::kAborted)
+                       : 0);
+  status.set_message(partition.last_error);
+  status.set_num_ilds(partition.stored.requirements().num_ilds());
+  status.set_created_by(partition.stored.created_by());
+  status.set_created_at(partition.stored.created_at());
+  status.set_generation(partition.stored.generation());
+  if (!with_target_options) return status;
   for (auto& [key, value] : TargetOptions(partition.stored.requirements()))
-    (*status->mutable_target_options())[key] = value;
-  status->set_num_ilds(partition.stored.requirements().num_ilds());
-  status->set_created_by(partition.stored.created_by());
-  status->set_created_at(partition.stored.created_at());
-  status->set_generation(partition.stored.generation());
-  return result;
+    (*status.mutable_target_options())[key] = value;
+  return status;
 }
 
-void Controller::AddDevices(const Partition& partition, vipuuser::Partition& description) {
-  for (uint32_t gcd = 0; gcd < partition.stored.requirements().num_gcds(); ++gcd)
-    *description.add_gcds() = DescribeGcd(partition, gcd);
+vipuuser::Partition Controller::DescribePartition(const Partition& partition, bool with_devices) {
+  vipuuser::Partition result;
+  *result.mutable_requirements() = partition.stored.requirements();
+  *result.mutable_status() = DescribeStatus(partition, with_devices);
+  for (uint32_t gcd = 0; with_devices && gcd < result.requirements().num_gcds(); ++gcd)
+    *result.add_gcds() = DescribeGcd(partition, gcd);
+  return result;
 }
 
 std::vector<vipuuser::Partition> Controller::ListPartitions(bool with_devices) {
   base::MutexLock lock(mutex_);
   std::vector<vipuuser::Partition> result;
   result.reserve(state_.partitions.size());
-  for (const auto& [id, partition] : state_.partitions) {
-    result.push_back(DescribePartition(*partition));
-    if (with_devices) AddDevices(*partition, result.back());
-  }
+  for (const auto& [id, partition] : state_.partitions)
+    result.push_back(DescribePartition(*partition, with_devices));
   return result;
 }
 
@@ -319,9 +321,7 @@ absl::StatusOr<vipuuser::Partition> Controller::GetPartition(const std::string& 
                                                              const PartitionCheck& check) {
   base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(id, check));
-  vipuuser::Partition result = DescribePartition(*partition);
-  AddDevices(*partition, result);
-  return result;
+  return DescribePartition(*partition, /*with_devices=*/true);
 }
 
 absl::StatusOr<vipuuser::PartitionStatus> Controller::GetPartitionStatus(
@@ -333,7 +333,7 @@ absl::StatusOr<vipuuser::PartitionStatus> Controller::GetPartitionStatus(
     return removed->second.status;
   }
   VPOD_ASSIGN_OR_RETURN(const Partition* partition, FindPartition(id, check));
-  return DescribePartition(*partition).status();
+  return DescribeStatus(*partition);
 }
 
 absl::StatusOr<vipuuser::PartitionConfig> Controller::GetPartitionConfig(

@@ -12,7 +12,19 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ReconcileTest = ControllerTest;
+class ReconcileTest : public ControllerTest {
+ protected:
+  // The controller stands still for an hour; p1 is in `state` until its agent has been silent for
+  // its time since.
+  void ExpectTimeAnewAfterAPause(vipuuser::PartitionState state) {
+    now_ += seconds(3600);
+    controller_->Tick();
+    Advance(seconds(5));
+    EXPECT_EQ(StateOf("p1"), state);
+    Advance(milliseconds(1));
+    EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  }
+};
 
 TEST_F(ReconcileTest, PendingBecomesActiveWhenTheAgentConfirms) {
   CreatePod(1);
@@ -49,11 +61,7 @@ TEST_F(ReconcileTest, PendingBecomesActiveWhenTheAgentConfirms) {
 }
 
 TEST_F(ReconcileTest, AllProcessesOfAPartitionMustConfirm) {
-  Register(0, 1, "process-1");
-  Register(1, 1, "process-2");
-  CreateAgents(0, 2);
-  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
-  gateway_.ConfirmAll();
+  CreatePodOfTwoProcesses();
   ASSERT_TRUE(Create("p1", 8).ok());
   ASSERT_EQ(gateway_.calls.size(), 2u);
   const FakeGateway::Call first = gateway_.Answer();
@@ -186,11 +194,7 @@ TEST_F(ReconcileTest, RemovedPartitionIsTakenFromTheAgent) {
 }
 
 TEST_F(ReconcileTest, UpdateTellsTheProcessThatThePartitionLeaves) {
-  Register(0, 1, "process-1");
-  Register(1, 1, "process-2");
-  CreateAgents(0, 2);
-  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
-  gateway_.ConfirmAll();
+  CreatePodOfTwoProcesses();
   CreateActive(Wanted("p1", 4));
   vipuuser::PartitionRequirements wanted = Wanted("p1", 4);
   wanted.mutable_index()->set_index(1);
@@ -241,11 +245,7 @@ TEST_F(ReconcileTest, EventsThatCannotBeWrittenCanBeRead) {
 }
 
 TEST_F(ReconcileTest, OtherPartitionsDoNotNoticeASilentAgent) {
-  Register(0, 1, "process-1");
-  Register(1, 1, "process-2");
-  CreateAgents(0, 2);
-  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
-  gateway_.ConfirmAll();
+  CreatePodOfTwoProcesses();
   CreateActive(Wanted("p1", 4));
   CreateActive(Wanted("p2", 4));
   Advance(seconds(4));
@@ -259,12 +259,7 @@ TEST_F(ReconcileTest, OtherPartitionsDoNotNoticeASilentAgent) {
 TEST_F(ReconcileTest, APauseOfTheControllerIsNotTheDeathOfItsAgents) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
-  now_ += seconds(3600);
-  controller_->Tick();
-  Advance(seconds(5));
-  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
-  Advance(milliseconds(1));
-  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  ExpectTimeAnewAfterAPause(vipuuser::PS_ACTIVE);
 }
 
 TEST_F(ReconcileTest, WithoutAutoResetTheErrorStaysUntilAReset) {
@@ -349,11 +344,7 @@ TEST_F(ReconcileTest, PendingForTooLongIsAnErrorUntilTheAgentConfirms) {
 }
 
 TEST_F(ReconcileTest, AgentThatDoesNotComeBackAfterARestartIsNamed) {
-  Register(0, 1, "process-1");
-  Register(1, 1, "process-2");
-  CreateAgents(0, 2);
-  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
-  gateway_.ConfirmAll();
+  CreatePodOfTwoProcesses();
   CreateActive(Wanted("p1", 8));
   Start();
   Advance(seconds(3));
@@ -376,20 +367,11 @@ TEST_F(ReconcileTest, AgentsHaveTheirTimeAnewAfterAPauseOfTheRestartedController
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
   Start();
-  now_ += seconds(3600);
-  controller_->Tick();
-  Advance(seconds(5));
-  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
-  Advance(milliseconds(1));
-  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+  ExpectTimeAnewAfterAPause(vipuuser::PS_PENDING);
 }
 
 TEST_F(ReconcileTest, RelocatablePartitionLeavesAnAgentThatDoesNotComeBack) {
-  Register(0, 1, "process-1");
-  Register(1, 1, "process-2");
-  CreateAgents(0, 2);
-  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
-  gateway_.ConfirmAll();
+  CreatePodOfTwoProcesses();
   vipuuser::CreatePartitionRequest request;
   *request.mutable_requirements() = Wanted("p1", 4);
   request.set_relocatable(true);

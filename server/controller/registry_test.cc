@@ -352,11 +352,7 @@ TEST_F(RegistryTest, RelocationGoesToRoomThatIsAdded) {
 }
 
 TEST_F(RegistryTest, RelocatablePartitionLeavesALostAgent) {
-  Register(0, 1, "process-1");
-  Register(1, 1, "process-2");
-  CreateAgents(0, 2);
-  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
-  gateway_.ConfirmAll();
+  CreatePodOfTwoProcesses();
   CreateRelocatable("p1", 4);
   CreateActive(Wanted("p2", 1));
   ASSERT_TRUE(Remove("p2").ok());
@@ -502,11 +498,7 @@ TEST_F(RegistryTest, EventsTellWhatWasAskedAndWhatHappened) {
 }
 
 TEST_F(RegistryTest, RestartedControllerWaitsForAllMachinesOfAPartition) {
-  Register(0, 1, "process-1");
-  Register(1, 1, "process-2");
-  CreateAgents(0, 2);
-  ASSERT_TRUE(CreateCluster(ClusterOf("c1", 0, 2)).ok());
-  gateway_.ConfirmAll();
+  CreatePodOfTwoProcesses();
   CreateActive(Wanted("p1", 8));
   Start();
   Register(0, 1, "process-1");

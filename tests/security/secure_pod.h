@@ -54,7 +54,7 @@ class SecurePod {
   bool ready_ = false;
 };
 
-// A call of any method with one message of any bytes. What it answers is not looked at.
+// A call of any method with one message of any bytes. Of what it answers, only the status counts.
 grpc::Status CallRaw(grpc::Channel& channel, const google::protobuf::MethodDescriptor& method,
                      const std::string& bytes,
                      const std::map<std::string, std::string>& metadata = {});

@@ -38,8 +38,7 @@ class FaultInjectionTest : public FaultTable {
   }
   // A tool's output for "mine".
   Outcome Show(const std::vector<std::string>& words) {
-    std::vector<std::string> command = {
-        "env", "IPUOF_CONFIG_PATH=" + pod_.home() + "/ipuof.conf.d/mine.conf"};
+    std::vector<std::string> command = {"env", "IPUOF_VIPU_API_PARTITION_ID=mine"};
     command.insert(command.end(), words.begin(), words.end());
     return pod_.Run(command, kSoon);
   }
@@ -131,6 +130,8 @@ TEST_F(FaultInjectionTest, AnIpuErrorFailsItsJobByName) {
   ExpectJobFails("[Recovery action: IPU_RESET] CIUERRVR.IPUSOFTERR error on IPU 6");
   EXPECT_TRUE(Becomes("mine", PS_ERROR, "Agent " + agent_ + ": IPU 1 failed."));
   EXPECT_EQ(Count("ipu error state", "IPUSOFTERR"), 1);
+  EXPECT_NE(Show({"gc-monitor"}).out.find("Partition: mine [error] has 8"), std::string::npos);
+  ExpectOneLine(Show({"gc-info", "-l"}), {"not ACTIVE: mine", "IPU 1 failed"});
   const Outcome refused =
       pod_.Run({"poprun", "--vipu-partition", "mine", "--num-replicas", "8", "replica_job"}, kSoon);
   EXPECT_EQ(refused.code, 1);

@@ -84,7 +84,7 @@ std::string DeviceListing(const std::vector<MonitoredPartition>& partitions) {
   std::string text = "Graphcore device listing:\n";
   uint32_t first = 0;
   for (const auto& partition : partitions) {
-    absl::StrAppend(&text, "Partition: ", partition.id, partition.active ? " [active]" : "", "\n");
+    absl::StrAppend(&text, "Partition: ", partition.id, partition.mark(), "\n");
     for (const auto& ipu : partition.ipus)
       text += SingleLine(first + ipu.routing_id(), ipu, widths);
     const auto n = static_cast<uint32_t>(partition.num_ipus());

@@ -92,6 +92,7 @@ absl::StatusOr<std::string> Text(const Flags& flags) {
   const bool all = flags.list && flags.all_partitions;
   VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(all));
   const MonitoredPartition& active = partitions.front();
+  if (!all) VPOD_RETURN_IF_ERROR(active.description.usable);
   if (flags.list) return flags.json ? DeviceListingJson(partitions) : DeviceListing(partitions);
   if (flags.info) {
     return flags.json ? DeviceInfoJson(active, flags.device.id)

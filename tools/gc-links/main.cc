@@ -18,7 +18,7 @@ int Main(int argc, char** argv) {
       ("json-output,j", po::bool_switch(&json), "JSON");
   po::variables_map values;
   if (const int code = ParseGcOptions(kTool, argc, argv, options, values); code >= 0) return code;
-  const auto partition = vipu::FindActivePartition();
+  const auto partition = vipu::FindPartitionToInspect();
   if (!partition.ok()) return GcError(kTool, partition.status());
   const auto links = LinksOf(*partition);
   if (!links.ok()) return GcError(kTool, links.status());

@@ -39,7 +39,7 @@ size_t Inside(const std::vector<size_t>& widths, size_t first, size_t count) {
 std::string Title(const MonitoredPartition& partition) {
   return absl::StrCat("Partition: ", partition.id,
                       partition.show_gcd ? absl::StrCat(" (gcd:", partition.gcd, ")") : "",
-                      partition.active ? " [active]" : "", " has ", partition.num_ipus(),
+                      partition.mark(), " has ", partition.num_ipus(),
                       partition.reconfigurable ? " reconfigurable IPUs" : " IPUs");
 }
 

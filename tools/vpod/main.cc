@@ -12,6 +12,7 @@
 #include "client/vipu/client.h"
 #include "device/arch/hardware.h"
 #include "device/base/file.h"
+#include "device/base/stdout.h"
 #include "tools/vpod/daemons.h"
 #include "tools/vpod/doctor.h"
 #include "tools/vpod/pod.h"
@@ -166,6 +167,7 @@ int List() {
 }
 
 int Main(int argc, char** argv) {
+  base::CheckStdoutAtExit();
   PodShape shape;
   std::string log_name;
   size_t log_lines = 50;
