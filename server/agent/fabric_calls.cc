@@ -133,20 +133,21 @@ absl::Status Agent::MapPeers(const std::string& token,
 }
 
 absl::StatusOr<UnitArenas> Agent::JobArenas(absl::string_view token) {
-  std::vector<LeasePtr> leases;
+  // What is loaded is held: a lease may end meanwhile.
+  std::vector<std::pair<LeasePtr, std::shared_ptr<Loaded>>> found;
   {
     base::MutexLock lock(mutex_);
     for (const auto& [id, lease] : leases_) {
       const auto partition = partitions_.find(lease->open.partition_id());
       if (lease->job == nullptr || lease->loaded == nullptr || partition == partitions_.end())
         continue;
-      if (TokenOf(partition->second->spec, lease->job->id()) == token) leases.push_back(lease);
+      if (TokenOf(partition->second->spec, lease->job->id()) == token)
+        found.emplace_back(lease, lease->loaded);
     }
   }
-  if (leases.empty()) return absl::NotFoundError("the job is not here");
+  if (found.empty()) return absl::NotFoundError("the job is not here");
   UnitArenas arenas;
-  for (const LeasePtr& lease : leases) {
-    const auto loaded = LoadedOn(*lease);
+  for (const auto& [lease, loaded] : found) {
     const uint32_t ipus = lease->open.job().ipus_per_replica();
     for (uint32_t unit : lease->units) {
       VPOD_ASSIGN_OR_RETURN(const auto arena, loaded->engine->Arena(unit / ipus, unit % ipus));

@@ -176,12 +176,15 @@ void PartLink::OnEvent(const fabric::v1::JobEvent& event) {
 
 void PartLink::OnEnd(const absl::Status& status) {
   std::shared_ptr<HomeStream> ended;  // which holds us: both would stay for ever
+  bool left;
   {
     base::MutexLock lock(mutex_);
     ended_ = true;
     ended.swap(stream_);
-    if (left_) return;
+    left = left_;
   }
+  // Whoever still waits to join holds the lease, and with it us.
+  if (left) return Answer(absl::CancelledError("the lease has ended"));
   const absl::Status cause =
       status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)
           ? absl::UnavailableError(absl::StrCat("the agent at ", options_.home,

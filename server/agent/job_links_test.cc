@@ -91,7 +91,7 @@ TEST_F(PartLinkTest, AlsoAfterALeave) {
   const std::weak_ptr<PartLink> weak = link;
   link->Leave(false);
   gateway.End();
-  EXPECT_TRUE(joined_.ok());
+  EXPECT_EQ(joined_, absl::CancelledError("the lease has ended"));
   link.reset();
   EXPECT_TRUE(weak.expired());
 }

@@ -35,7 +35,9 @@ using asio::local::stream_protocol;
 constexpr size_t kRequestBytes = 33;
 constexpr size_t kMarkBytes = 12;
 constexpr std::chrono::seconds kPatience{2};  // with an agent of this host
-constexpr long kMostConnections = 1024;       // at once
+// With a client: among many that start at once a slow one is no hostile one yet.
+constexpr std::chrono::seconds kRequestPatience{5};
+constexpr long kMostConnections = 1024;  // at once
 
 // Where abstract sockets are the same: the network namespace of a running system.
 std::string HostMark() {
@@ -123,9 +125,9 @@ struct LocalDoor::Impl {
     });
   }
 
-  // Reads the request; who has not sent all of it within a second is shown the door.
+  // Reads the request; who does not send all of it is shown the door.
   void Serve(const std::shared_ptr<Connection>& connection) {
-    Limit(connection, std::chrono::seconds(1));
+    Limit(connection, kRequestPatience);
     const auto read = [this, connection](const boost::system::error_code& error) {
       connection->limit.cancel();
       if (!error) AnswerWhenOpen(connection);

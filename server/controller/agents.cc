@@ -8,6 +8,7 @@
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "server/controller/controller.h"
+#include "server/controller/test_cluster.h"
 
 namespace vpod::controller {
 namespace {
@@ -86,9 +87,13 @@ absl::Status Controller::UpdateAgent(const vipuadmin::UpdateAgentRequest& reques
   return absl::OkStatus();
 }
 
+absl::Status Controller::Silent(const std::string& agent_id) {
+  return absl::FailedPreconditionError(absl::StrCat("Agent ", agent_id, " does not answer."));
+}
+
 absl::StatusOr<Controller::MachineAddress> Controller::AddressOf(const Agent& agent) {
   if (agent.machine == nullptr || !agent.machine->process->up) {
-    return absl::UnavailableError(absl::StrCat("Agent ", agent.stored.id(), " does not answer."));
+    return Silent(agent.stored.id());
   }
   return MachineAddress{agent.stored.id(), agent.machine->process->endpoint, agent.stored.host()};
 }
@@ -96,6 +101,7 @@ absl::StatusOr<Controller::MachineAddress> Controller::AddressOf(const Agent& ag
 absl::Status Controller::ResetMachines(const std::vector<MachineAddress>& machines) {
   for (const MachineAddress& machine : machines) {
     const absl::Status status = gateway_->ResetMachine(machine.endpoint, machine.host);
+    if (IsSilence(status)) return Silent(machine.agent_id);
     if (!status.ok()) {
       return absl::Status(status.code(), absl::StrCat("Agent ", machine.agent_id,
                                                       " was not reset: ", status.message()));

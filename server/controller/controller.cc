@@ -91,8 +91,13 @@ absl::StatusOr<std::vector<StoredEvent>> Controller::ListEvents(
     if (event.number > last && (request.object().empty() || event.object == request.object()))
       events.push_back(std::move(event));
   }
-  if (events.size() > limit)
-    events.erase(events.begin(), events.end() - static_cast<ptrdiff_t>(limit));
+  if (events.size() <= limit) return events;
+  const auto excess = static_cast<ptrdiff_t>(events.size() - limit);
+  if (request.after() == 0) {
+    events.erase(events.begin(), events.begin() + excess);
+  } else {
+    events.erase(events.end() - excess, events.end());
+  }
   return events;
 }
 

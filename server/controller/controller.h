@@ -237,6 +237,8 @@ class Controller {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds machines of the process that are to be agents without anybody's asking.
   absl::Status AddDiscovered(const Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // FailedPrecondition: to clients UNAVAILABLE means the controller itself.
+  static absl::Status Silent(const std::string& agent_id);
   absl::StatusOr<MachineAddress> AddressOf(const Agent& agent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The cluster as it is to be tested; refused while jobs may run there.

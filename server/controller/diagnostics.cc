@@ -89,8 +89,7 @@ absl::Status Controller::Inject(const vipuadmin::InjectRequest& request, const s
   vipuagent::InjectRequest fault = request.fault();
   fault.set_host(address.host);
   const absl::Status injected = gateway_->Inject(address.endpoint, fault);
-  if (IsSilence(injected))
-    return absl::UnavailableError(absl::StrCat("Agent ", request.agent_id(), " does not answer."));
+  if (IsSilence(injected)) return Silent(request.agent_id());
   VPOD_RETURN_IF_ERROR(injected);
   base::MutexLock lock(mutex_);
   return Commit({}, absl::StrCat("agent ", request.agent_id()), user, FaultText(fault));

@@ -126,7 +126,8 @@ void Controller::EndProvisioningDelays() {
 
 void Controller::Relocate(Partition& partition) {
   if (partition.trouble != Trouble::kAgentLost && partition.trouble != Trouble::kUnwell) return;
-  if (partition.stored.requirements().has_index()) return;  // its place was chosen
+  if (partition.stored.requirements().has_index()) return;     // its place was chosen
+  if (FindTrouble(partition).first == Trouble::kNone) return;  // it is well again where it is
   const uint64_t room = partition.allocation->room.version();
   if (partition.room_without_place == room) return;
   store::StoredPartition next = partition.stored;
@@ -307,7 +308,10 @@ void Controller::Confirmed(Process& process, const vipuagent::ConfigureRequest& 
     process.was_sent_all = true;
   }
   for (const std::string& id : sent.removed()) process.confirmed.erase(id);
-  for (const auto& spec : sent.partitions()) process.confirmed[spec.id()] = spec.generation();
+  for (const auto& spec : sent.partitions()) {
+    // What has changed since will be sent again.
+    if (!process.changed.contains(spec.id())) process.confirmed[spec.id()] = spec.generation();
+  }
   for (const auto& spec : sent.partitions()) {
     Partition* partition = state_.FindPartition(spec.id());
     if (partition != nullptr) UpdateState(*partition);

@@ -290,6 +290,21 @@ TEST_F(ReconcileTest, NewProcessIsToldEverythingAgain) {
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
 }
 
+TEST_F(ReconcileTest, TheOthersMustKnowTheNewProcessToo) {
+  CreatePodOfTwoProcesses();
+  CreateActive(Wanted("p1", 8));
+  Register(0, 1, "process-1", "boot-2");
+  ASSERT_EQ(gateway_.calls.size(), 2u);
+  const FakeGateway::Call first = gateway_.Answer();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  // What is under way to the second knows nothing of a third life of the first.
+  Register(0, 1, "process-1", "boot-3");
+  gateway_.Answer();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
+}
+
 TEST_F(ReconcileTest, ConfirmationOfAnEarlierProcessDoesNotCount) {
   CreatePod(1);
   ASSERT_TRUE(Create("p1", 4).ok());

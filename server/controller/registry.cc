@@ -143,7 +143,7 @@ void Controller::Welcome(Process& process, const vipuagent::RegisterRequest& req
   process.one_new_at_a_time = false;
   state_.ForgetHealth(process);
   // It knows nothing yet, and its peers do not know it.
-  for (const auto& [id, partition] : process.partitions) state_.Touch(*partition);
+  for (const auto& [id, partition] : process.partitions) state_.Reconfirm(*partition);
   state_.dirty[process.endpoint] = &process;
 }
 

@@ -283,6 +283,22 @@ TEST_F(RegistryTest, RelocatablePartitionMovesToIpusThatAreWell) {
   EXPECT_EQ(Get("p1").gcds(0).devices(0).agent_id(), "ag1");
 }
 
+TEST_F(RegistryTest, RelocatablePartitionThatIsWellAgainStaysInErrorWithoutAutoReset) {
+  CreatePod(1);
+  vipuuser::CreatePartitionRequest request;
+  *request.mutable_requirements() = Wanted("p1", 4);
+  request.set_relocatable(true);
+  request.set_disable_auto_reset(true);
+  ASSERT_TRUE(controller_->CreatePartition(request, Anyone()).ok());
+  gateway_.ConfirmAll();
+  Heartbeat({1});
+  controller_->Tick();  // there is nowhere to go
+  Heartbeat({});
+  controller_->Tick();
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
+}
+
 TEST_F(RegistryTest, RelocatablePartitionMovesToDomainsWhoseGatewaysAreWell) {
   CreatePod(4, /*ilds=*/4, "", "looped");
   CreateRelocatable("p1", 8);
@@ -448,12 +464,19 @@ TEST_F(RegistryTest, AgentsAndClustersAreReset) {
   CreateActive(Wanted("p1", 1));
   EXPECT_EQ(Text(controller_->ResetCluster("c1", "root")),
             "FAILED_PRECONDITION: Cluster c1 is in use by partition p1; remove it first.");
-  gateway_.reset_status = absl::UnavailableError("no connection");
+  // To clients UNAVAILABLE and DEADLINE_EXCEEDED mean the controller itself.
+  for (const absl::Status& silence :
+       {absl::UnavailableError("no connection"), absl::DeadlineExceededError("too late")}) {
+    gateway_.reset_status = silence;
+    EXPECT_EQ(Text(controller_->ResetAgent("ag1", "root")),
+              "FAILED_PRECONDITION: Agent ag1 does not answer.");
+  }
+  gateway_.reset_status = absl::NotFoundError("no such machine");
   EXPECT_EQ(Text(controller_->ResetAgent("ag1", "root")),
-            "UNAVAILABLE: Agent ag1 was not reset: no connection");
+            "NOT_FOUND: Agent ag1 was not reset: no such machine");
   CreateAgents(2, 1);
   EXPECT_EQ(Text(controller_->ResetAgent("ag2", "root")),
-            "UNAVAILABLE: Agent ag2 does not answer.");
+            "FAILED_PRECONDITION: Agent ag2 does not answer.");
 }
 
 TEST_F(RegistryTest, OneRefusedPartitionDoesNotHinderTheOthers) {

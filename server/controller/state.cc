@@ -316,6 +316,11 @@ void State::Touch(const Partition& partition) {
   }
 }
 
+void State::Reconfirm(const Partition& partition) {
+  for (Process* process : partition.holders) process->confirmed.erase(partition.id());
+  Touch(partition);
+}
+
 void State::FindHolders(Partition& partition) {
   Touch(partition);
   for (Process* process : partition.holders) process->partitions.erase(partition.id());
@@ -333,7 +338,7 @@ void State::FindHolders(Partition& partition) {
     if (process->partitions.try_emplace(partition.id(), &partition).second)
       partition.holders.push_back(process);
   }
-  Touch(partition);
+  Reconfirm(partition);
 }
 
 void State::Place(Partition& partition) {

@@ -185,6 +185,8 @@ class State {
   void RefreshService(const Agent& agent);
   // Has every process that holds IPUs of the partition told of it.
   void Touch(const Partition& partition);
+  // The same; what they have confirmed counts no more.
+  void Reconfirm(const Partition& partition);
 
   // --- Questions ---
   Agent* FindAgent(const std::string& id) const;

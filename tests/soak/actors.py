@@ -163,7 +163,8 @@ class OwnPartitionJobs(Jobs):
                    lambda: self.own_job(layout, runs, partition))
 
     def own_job(self, layout, runs, partition):
-        self.books.uncertain.add(partition)  # until the hour ends
+        if self.disturbed:
+            self.books.uncertain.add(partition)  # until the hour ends
         outcome = self.run(job(layout, runs, "--vipu-allocation", f"c{self.pod.ipus}",
                                partition=partition))
         self.check_losses(layout, runs, outcome)

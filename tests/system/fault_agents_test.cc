@@ -67,6 +67,8 @@ TEST_F(FaultAgentsTest, AKilledAgentIsNamedAndItsPartitionComesBackWithIt) {
       pod_.Run({"poprun", "--vipu-partition", "mine", "--num-replicas", "8", "replica_job"}, kSoon);
   EXPECT_GT(refused.code, 0);
   EXPECT_NE(refused.err.find("mine"), std::string::npos) << refused.err;
+  ExpectOneLine(pod_.Run({"vipu-admin", "reset", "agent", ids_[3]}),
+                {"Agent " + ids_[3] + " does not answer."});
   agents_[3]->Start();
   EXPECT_TRUE(Becomes("mine", PS_ACTIVE));
   ExpectMineWorks();

@@ -192,6 +192,10 @@ TEST_F(GcToolsTest, ContainersGetTheFileOfThePartition) {
                "IPUOF_VIPU_API_PARTITION_ID=p1 gc-podman --echo -- image")
                 .find(" -e IPUOF_VIPU_API_HOST -e IPUOF_VIPU_API_PARTITION_ID image\n"),
             std::string::npos);
+  EXPECT_NE(Sh("env IPUOF_CONFIG_DIR=/nowhere IPUOF_VIPU_API_PARTITION_ID=p4 "
+               "gc-podman --echo -- image")
+                .find(" -e IPUOF_VIPU_API_HOST=127.0.0.1:" + std::to_string(pod_->port()) + " "),
+            std::string::npos);
 }
 
 TEST_F(GcToolsTest, ContainerEnginesAreRunWithTheirExitStatus) {

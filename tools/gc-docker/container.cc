@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "client/vipu/ipuof_config.h"
+#include "device/base/status.h"
 #include "tools/gc_options.h"
 
 namespace vpod::tools {
@@ -21,17 +22,25 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kConfigPath[] = "IPUOF_CONFIG_PATH";
+constexpr char kHost[] = "IPUOF_VIPU_API_HOST";
 
-// The file that programs of this shell would read.
-absl::StatusOr<std::string> IpuofFile() {
-  if (const std::string path = vipu::Environment(kConfigPath); !path.empty())
-    return fs::absolute(path).string();
-  if (!vipu::Environment("IPUOF_VIPU_API_HOST").empty()) return std::string();
+// The file that programs of this shell would read, or the controller that they would ask.
+absl::Status FindIpus(ContainerAccess& access) {
+  if (const std::string path = vipu::Environment(kConfigPath); !path.empty()) {
+    access.ipuof_file = fs::absolute(path).string();
+    return absl::OkStatus();
+  }
+  if (!vipu::Environment(kHost).empty()) return absl::OkStatus();
   const auto partition = vipu::FindActivePartition();
-  if (partition.ok()) return fs::absolute(partition->file).string();
   // A container without IPUs is a container all the same.
-  if (absl::IsNotFound(partition.status())) return std::string();
-  return partition.status();
+  if (absl::IsNotFound(partition.status())) return absl::OkStatus();
+  VPOD_RETURN_IF_ERROR(partition.status());
+  if (partition->file.empty()) {
+    access.controller = partition->controller;
+  } else {
+    access.ipuof_file = fs::absolute(partition->file).string();
+  }
+  return absl::OkStatus();
 }
 
 std::vector<std::string> IpuofVariables() {
@@ -67,6 +76,8 @@ std::vector<std::string> ContainerCommand(const std::string& engine, const Conta
                    {"-v", absl::StrCat(access.ipuof_file, ":", access.ipuof_file, ":ro"), "-e",
                     absl::StrCat(kConfigPath, "=", access.ipuof_file)});
   }
+  if (!access.controller.empty())
+    command.insert(command.end(), {"-e", absl::StrCat(kHost, "=", access.controller)});
   for (const std::string& name : access.variables) {
     if (name != kConfigPath) command.insert(command.end(), {"-e", name});
   }
@@ -104,12 +115,10 @@ int RunContainerTool(const std::string& engine, int argc, char** argv) {
                              "there are no PCIe devices: containers reach the IPUs over the "
                              "fabric, leave --device-id out"));
   }
-  const auto file = IpuofFile();
-  if (!file.ok()) return GcError(tool, file.status());
   std::error_code error;
-  const ContainerAccess access{.ipuof_file = *file,
-                               .variables = IpuofVariables(),
-                               .infiniband = fs::exists("/dev/infiniband", error)};
+  ContainerAccess access{.variables = IpuofVariables(),
+                         .infiniband = fs::exists("/dev/infiniband", error)};
+  if (const absl::Status found = FindIpus(access); !found.ok()) return GcError(tool, found);
   const std::vector<std::string> command =
       ContainerCommand(engine, access, {argv + options_end + 1, argv + argc});
   if (!echo) return Execute(tool, command);

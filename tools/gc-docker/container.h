@@ -11,9 +11,10 @@ namespace vpod::tools {
 
 // What the container gets of this shell.
 struct ContainerAccess {
-  std::string ipuof_file;              // absolute; empty: none
-  std::vector<std::string> variables;  // names of the IPUOF_* variables that are set, sorted
-  bool infiniband = false;             // /dev/infiniband/ is there
+  std::string ipuof_file = "";              // absolute; empty: none
+  std::string controller = "";              // host:port, of a partition without a file here
+  std::vector<std::string> variables = {};  // names of the IPUOF_* variables that are set, sorted
+  bool infiniband = false;                  // /dev/infiniband/ is there
 };
 
 // "docker run", the flags of the access, then the user's words.

@@ -13,18 +13,21 @@ TEST(ContainerCommandTest, WithoutAnythingSet) {
 }
 
 TEST(ContainerCommandTest, WithVariablesOfTheController) {
-  EXPECT_EQ(ShellLine(ContainerCommand(
-                "podman", {"", {"IPUOF_VIPU_API_HOST", "IPUOF_VIPU_API_PARTITION_ID"}, true},
-                {"image", "sh", "-c", "echo it's $HOME"})),
-            "podman run --network=host --ipc=host --ulimit memlock=-1:-1 --cap-add=IPC_LOCK "
-            "--device=/dev/infiniband/ -e IPUOF_VIPU_API_HOST -e IPUOF_VIPU_API_PARTITION_ID "
-            "image sh -c 'echo it'\\''s $HOME'");
+  EXPECT_EQ(
+      ShellLine(ContainerCommand(
+          "podman",
+          {.variables = {"IPUOF_VIPU_API_HOST", "IPUOF_VIPU_API_PARTITION_ID"}, .infiniband = true},
+          {"image", "sh", "-c", "echo it's $HOME"})),
+      "podman run --network=host --ipc=host --ulimit memlock=-1:-1 --cap-add=IPC_LOCK "
+      "--device=/dev/infiniband/ -e IPUOF_VIPU_API_HOST -e IPUOF_VIPU_API_PARTITION_ID "
+      "image sh -c 'echo it'\\''s $HOME'");
 }
 
 TEST(ContainerCommandTest, AFileIsMountedReadOnlyAndNamed) {
-  EXPECT_EQ(ShellLine(ContainerCommand(
-                "docker", {"/home/u/p1.conf", {"IPUOF_CONFIG_PATH", "IPUOF_LOG_LEVEL"}, false},
-                {"image"})),
+  EXPECT_EQ(ShellLine(ContainerCommand("docker",
+                                       {.ipuof_file = "/home/u/p1.conf",
+                                        .variables = {"IPUOF_CONFIG_PATH", "IPUOF_LOG_LEVEL"}},
+                                       {"image"})),
             "docker run --network=host --ipc=host --ulimit memlock=-1:-1 --cap-add=IPC_LOCK "
             "-v /home/u/p1.conf:/home/u/p1.conf:ro -e IPUOF_CONFIG_PATH=/home/u/p1.conf "
             "-e IPUOF_LOG_LEVEL image");

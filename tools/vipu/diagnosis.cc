@@ -97,7 +97,8 @@ absl::Status FollowEvents(const Call& call, vipuadmin::ListEventsRequest request
     call.out.flush();
     if (!call.out) return absl::OkStatus();  // nobody reads any more
     request.set_limit(0);
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    // There may be more where these came from.
+    if (events.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
 }
 

@@ -276,9 +276,10 @@ absl::StatusOr<std::vector<StoredEvent>> Store::Events(uint64_t after, uint32_t 
   base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(
       const Statement statement,
-      Compile("SELECT * FROM (SELECT number, time_ms, severity, object, user, text FROM events"
-              " WHERE number > ?1 AND (?3 = '' OR object = ?3) ORDER BY number DESC LIMIT ?2)"
-              " ORDER BY number"));
+      Compile(absl::StrCat("SELECT * FROM (SELECT number, time_ms, severity, object, user, text"
+                           " FROM events WHERE number > ?1 AND (?3 = '' OR object = ?3)"
+                           " ORDER BY number ",
+                           after == 0 ? "DESC" : "ASC", " LIMIT ?2) ORDER BY number")));
   BindNumber(statement.get(), 1, after);
   BindNumber(statement.get(), 2, limit);
   BindText(statement.get(), 3, object);

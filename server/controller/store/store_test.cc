@@ -281,6 +281,8 @@ TEST_F(StoreTest, EventsAndCountersAreKept) {
   EXPECT_EQ((*store->Events(0, 1, ""))[0].number, 2u);  // the newest
   EXPECT_EQ((*store->Events(0, 10, "agent ag0"))[0].user, "root");
   EXPECT_TRUE(store->Events(2, 10, "")->empty());
+  EXPECT_TRUE(store->Commit({}, {{}, {{3, 300, "INFO", "x", "", "y"}}}).ok());
+  EXPECT_EQ((*store->Events(1, 1, ""))[0].number, 2u);  // the next
   // Old ones make place.
   EXPECT_TRUE(store->Commit({}, {{}, {{Store::kEventsKept + 1, 300, "INFO", "x", "", "y"}}}).ok());
   EXPECT_EQ((*store->Events(0, 10, ""))[0].number, 2u);
