@@ -18,7 +18,7 @@ using telemetry::v1::IpuTelemetry;
 
 const char* MonitoredPartition::mark() const {
   if (!description.usable.ok()) return " [error]";
-  return active ? " [active]" : "";
+  return is_active() ? " [active]" : "";
 }
 
 MonitoredPartition ToMonitor(vipu::ActivePartition description) {

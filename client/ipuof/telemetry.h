@@ -26,6 +26,8 @@ struct MonitoredPartition {
   std::vector<vipuuser::IpuofDevice> silent;
 
   size_t num_ipus() const { return ipus.size() + silent.size(); }
+  // Whether programs of this shell can use it.
+  bool is_active() const { return active && description.usable.ok(); }
   // " [active]" behind the name of the one that this shell uses, " [error]" of one in ERROR.
   const char* mark() const;
 };

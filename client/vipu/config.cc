@@ -27,7 +27,9 @@ namespace {
 // exist.
 absl::StatusOr<std::map<std::string, std::string>> ReadHcl(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read configuration file ", path));
+  std::error_code error;
+  if (!file || std::filesystem::is_directory(path, error))
+    return absl::NotFoundError(absl::StrCat("cannot read configuration file ", path));
   std::map<std::string, std::string> values;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {

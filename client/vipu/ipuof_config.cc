@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -296,7 +298,9 @@ absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
     if (!file.valid() ||
         write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
         fchmod(file.get(), mode) != 0 || std::rename(temporary.c_str(), path.c_str()) != 0) {
-      return absl::UnavailableError(absl::StrCat("cannot write ", path));
+      const int why = errno;
+      std::remove(temporary.c_str());
+      return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(why)));
     }
   }
   return absl::OkStatus();

@@ -242,7 +242,8 @@ TEST_F(IpuofFilesTest, DirectoryThatCannotBeIsAnError) {
   setenv("IPUOF_CONFIG_DIR", (home_ / "file/conf").c_str(), 1);
   const absl::Status status = WriteIpuofFiles(Partition("p1", 1), "h:1");
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-  EXPECT_EQ(status.message(), "cannot write " + (home_ / "file/conf/p1.conf").string());
+  EXPECT_EQ(status.message(),
+            "cannot write " + (home_ / "file/conf/p1.conf").string() + ": Not a directory");
 }
 
 TEST_F(IpuofFilesTest, ConfigPathWinsOverTheDirectory) {

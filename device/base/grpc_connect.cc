@@ -13,6 +13,8 @@
 namespace vpod::base {
 namespace {
 
+constexpr int kLongestBackoffMs = 1000;
+
 // gRPC writes of failed handshakes to stderr in a form of its own; calls report them as well.
 // GRPC_VERBOSITY brings its words back.
 void QuietGrpc() {
@@ -27,6 +29,8 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
                                        grpc::ChannelArguments arguments) {
   QuietGrpc();
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // gRPC's own limit is two minutes, in which one who is back would be taken for gone.
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestBackoffMs);
   if (!tls.has_value()) {
     return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
   }

@@ -351,9 +351,8 @@ absl::StatusOr<vipuuser::PartitionConfig> Controller::GetPartitionConfig(
         absl::StrCat("Partition has ", gcds, " GCDs; GCD ", number, " does not exist."));
   }
   if (partition->state != vipuuser::PS_ACTIVE) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("Partition ", id, " is not ACTIVE (state ",
-                     vipuuser::PartitionState_Name(partition->state).substr(3), ")."));
+    return absl::FailedPreconditionError(absl::StrCat("Partition ", id, " is not ACTIVE (state ",
+                                                      StateText(partition->state), ")."));
   }
   return DescribeGcd(*partition, number);
 }

@@ -26,10 +26,6 @@ bool IsConfirmed(const Partition& partition) {
                      });
 }
 
-std::string StateText(const Partition& partition) {
-  return vipuuser::PartitionState_Name(partition.state).substr(3);
-}
-
 // Refused by an agent: not told again until it is reset or changed.
 bool IsRefused(const Partition& partition) {
   return partition.state == vipuuser::PS_ERROR && partition.trouble == Trouble::kRefused;
@@ -51,7 +47,7 @@ std::string GwTopologyOf(const Partition& partition) {
 
 void Controller::SetState(Partition& partition, vipuuser::PartitionState state, Trouble trouble,
                           std::string error) {
-  const std::string before = StateText(partition);
+  const std::string before = StateText(partition.state);
   if (partition.state == vipuuser::PS_PENDING) pending_.erase(partition.pending);
   partition.state = state;
   partition.trouble = trouble;
@@ -64,7 +60,7 @@ void Controller::SetState(Partition& partition, vipuuser::PartitionState state, 
     stranded_.insert(partition.id());
     partition.room_without_place = 0;
   }
-  const std::string after = StateText(partition);
+  const std::string after = StateText(partition.state);
   if (before == after && state != vipuuser::PS_ERROR) return;
   events_.Add(state == vipuuser::PS_ERROR ? Severity::kError : Severity::kInfo,
               absl::StrCat("partition ", partition.id()),

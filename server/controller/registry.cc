@@ -286,6 +286,8 @@ void Controller::SetHealth(Process& process, const vipuagent::HeartbeatRequest& 
 }
 
 void Controller::AutoReset(const vipuagent::HeartbeatRequest& request) {
+  std::vector<Change> changes;
+  std::vector<std::pair<Partition*, store::StoredPartition>> reset;
   for (int i = 0; i < request.detached_partitions_size(); ++i) {
     Partition* partition = state_.FindPartition(request.detached_partitions(i));
     if (partition == nullptr || partition->state != vipuuser::PS_ACTIVE ||
@@ -299,13 +301,17 @@ void Controller::AutoReset(const vipuagent::HeartbeatRequest& request) {
       continue;
     store::StoredPartition next = partition->stored;
     next.set_generation(++generation_);
-    const absl::Status committed =
-        Commit({{"partition", partition->id(), next.SerializeAsString()}},
-               absl::StrCat("partition ", partition->id()), "", "reset after its last client");
-    // What cannot be written leaves the partition as it is: usable, only not fresh.
-    if (!committed.ok()) continue;
+    changes.push_back({"partition", partition->id(), next.SerializeAsString()});
+    reset.emplace_back(partition, std::move(next));
+  }
+  // One write for all, a thousand perhaps. If it fails they stay as they are: usable, only not
+  // fresh.
+  if (reset.empty() || !store_->Commit(changes, {{{"generation", generation_}}, {}}).ok()) return;
+  for (auto& [partition, next] : reset) {
     partition->stored = std::move(next);
     state_.Touch(*partition);
+    events_.Add(Severity::kInfo, absl::StrCat("partition ", partition->id()),
+                "reset after its last client");
   }
 }
 

@@ -126,4 +126,8 @@ std::map<std::string, std::string> TargetOptions(const vipuuser::PartitionRequir
   };
 }
 
+std::string StateText(vipuuser::PartitionState state) {
+  return vipuuser::PartitionState_Name(state).substr(3);
+}
+
 }  // namespace vpod::controller

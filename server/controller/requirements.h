@@ -26,4 +26,7 @@ absl::Status CompleteRequirements(const ClusterFacts& cluster, vipuuser::Partiti
 // Poplar target options of a partition with completed requirements.
 std::map<std::string, std::string> TargetOptions(const vipuuser::PartitionRequirements& r);
 
+// "PENDING" of PS_PENDING.
+std::string StateText(vipuuser::PartitionState state);
+
 }  // namespace vpod::controller

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "server/controller/requirements.h"
 #include "server/http/accept.h"
 #include "server/http/exporter.h"
 #include "server/http/families.h"
@@ -17,10 +18,7 @@
 namespace vpod::http {
 namespace {
 
-// "PENDING" from PS_PENDING.
-std::string StateText(vipuuser::PartitionState state) {
-  return vipuuser::PartitionState_Name(state).substr(3);
-}
+using controller::StateText;
 
 void WriteAgents(const ControllerState& state, Exposition& out) {
   std::map<std::string, double> by_status = {{"Up", 0}, {"Down", 0}, {"Unknown", 0}};

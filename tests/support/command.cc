@@ -63,7 +63,7 @@ Command::~Command() {
 }
 
 void Command::Collect(int fd, std::string* into) {
-  char buffer[4096];
+  char buffer[1 << 16];
   ssize_t n;
   while ((n = read(fd, buffer, sizeof(buffer))) > 0) {
     base::MutexLock lock(mutex_);

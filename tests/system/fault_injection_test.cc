@@ -131,6 +131,8 @@ TEST_F(FaultInjectionTest, AnIpuErrorFailsItsJobByName) {
   EXPECT_TRUE(Becomes("mine", PS_ERROR, "Agent " + agent_ + ": IPU 1 failed."));
   EXPECT_EQ(Count("ipu error state", "IPUSOFTERR"), 1);
   EXPECT_NE(Show({"gc-monitor"}).out.find("Partition: mine [error] has 8"), std::string::npos);
+  EXPECT_NE(Show({"gc-monitor", "-j"}).out.find(R"("Partition active": "false")"),
+            std::string::npos);
   ExpectOneLine(Show({"gc-info", "-l"}), {"not ACTIVE: mine", "IPU 1 failed"});
   const Outcome refused =
       pod_.Run({"poprun", "--vipu-partition", "mine", "--num-replicas", "8", "replica_job"}, kSoon);

@@ -258,7 +258,8 @@ TEST(VpodTest, UpStartsOnlyTheAgentThatIsMissing) {
   const auto job =
       pod.Start({"poprun", "--vipu-partition", "p16", "--vipu-partition-attempts", "50",
                  "--reset-partition", "yes", "--num-replicas", "16", "replica_job"});
-  const Outcome up = pod.Shell(Up(pod, "--pod 16 --agents processes"));
+  // Without options: those that it was brought up with.
+  const Outcome up = pod.Run({"vpod", "up"});
   ASSERT_EQ(up.code, 0) << up.err;
   EXPECT_EQ(pod.ServerPid(), server);
   EXPECT_EQ(pod.AgentPid(), first);
@@ -378,7 +379,8 @@ TEST(VpodTest, DamagedStateIsNamedAndClearedAway) {
   KillHard(pod.AgentPid());
   KillHard(pod.ServerPid());
   std::ofstream(pod.home() + "/pod.json") << "{ damaged";
-  ExpectRefused(pod.Run({"vpod", "env"}), 1, "pod.json is damaged");
+  for (const char* command : {"env", "status"})
+    ExpectRefused(pod.Run({"vpod", command}), 1, "pod.json is damaged");
   ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
   const Outcome up = pod.Shell(Up(pod, "--pod 4"));
   EXPECT_EQ(up.code, 0) << up.err;

@@ -110,7 +110,7 @@ std::string DeviceListingJson(const std::vector<MonitoredPartition>& partitions)
       devices.push_back(GroupJson(partition, id, *arch::IpusOfDevice(n, id)));
     first += n;
     all["partitions"].push_back({{"partition", partition.id},
-                                 {"active", partition.active ? "true" : "false"},
+                                 {"active", partition.is_active() ? "true" : "false"},
                                  {"devices", std::move(devices)}});
   }
   return all.dump(1) + "\n";

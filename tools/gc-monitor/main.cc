@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <string>
 #include <thread>
@@ -61,7 +62,7 @@ int Print(const Flags& flags, const absl::StatusOr<std::string>& look) {
     if (render::IsTerminal(STDOUT_FILENO)) std::fputs("\033[H\033[2J", stdout);
     std::fflush(stdout);  // before what goes to stderr
     Print(flags, look);
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0) std::exit(1);  // nobody sees it
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   }
 }

@@ -201,7 +201,7 @@ std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64
                          {"Server version", Attribute(ipu, "ipuof server version")},
                          {"ICU FW", Attribute(ipu, "firmware version")},
                          {"Partition", partition.id},
-                         {"Partition active", partition.active ? "true" : "false"},
+                         {"Partition active", partition.is_active() ? "true" : "false"},
                          {"ipus", Json::array()}});
         machine = host;
       }

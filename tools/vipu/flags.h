@@ -70,7 +70,8 @@ inline constexpr Flag kAllocation{"allocation", "<allocation>",
                                   "allocation to take IPUs of (the first with room)"};
 inline constexpr Flag kIndex{"index", "<k>", "position: from IPU k*size of the allocation"};
 inline constexpr Flag kNumIlds{"num-ilds", "<n>", "IPU-Link domains it must lie in"};
-inline constexpr Flag kNoAutoReset{"no-auto-reset", "", "an ERROR stays until somebody resets"};
+inline constexpr Flag kNoAutoReset{
+    "no-auto-reset", "", "an ERROR stays until somebody resets or --relocatable moves it"};
 inline constexpr Flag kRelocatable{"relocatable", "", "errors may move it to other IPUs"};
 inline constexpr Flag kShared{"shared", "", "other users may use its devices"};
 inline constexpr Flag kNoWait{"no-wait", "", "do not wait until it is ACTIVE"};

@@ -63,7 +63,11 @@ absl::Status AwaitPartition(const Call& call, bool write_files) {
     VPOD_RETURN_IF_ERROR(call.client.WaitUntilActive(call.id));
     if (write_files) {
       VPOD_ASSIGN_OR_RETURN(const auto partition, call.client.GetPartition(call.id));
-      VPOD_RETURN_IF_ERROR(vipu::WriteIpuofFiles(partition, call.client.config().address()));
+      const absl::Status written = vipu::WriteIpuofFiles(partition, call.client.config().address());
+      if (!written.ok()) {
+        return absl::UnavailableError(absl::StrCat("The partition is ACTIVE all the same, but ",
+                                                   std::string(written.message()), "."));
+      }
     }
   }
   return Done(call, absl::OkStatus());

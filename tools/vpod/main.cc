@@ -77,6 +77,7 @@ int Down(Pod& pod) {
 
 int Status(const Pod& pod) {
   const auto shape = pod.Shape();
+  if (absl::IsDataLoss(shape.status())) return Fail(shape.status().message());
   if (!shape.ok()) {
     std::printf("no POD in %s\n", pod.home().c_str());
     return 1;
@@ -201,7 +202,7 @@ int Main(int argc, char** argv) {
   logs->add_option("daemon", log_name, "server or agent; default both")
       ->check(CLI::IsMember({"server", "agent"}));
   logs->add_option("-n", log_lines, "number of lines")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   auto* list = app.add_subcommand("list", "all PODs that this user runs on this machine");
   auto* doctor = app.add_subcommand("doctor", "check what a POD needs");
@@ -213,6 +214,9 @@ int Main(int argc, char** argv) {
   }
   Pod pod(PodHome());
   shape.agent_per_machine = agents == "processes";
+  if (*up && up->count_all() == 1) {  // no options: what was there, if anything
+    if (const auto existing = pod.Shape(); existing.ok()) shape = *existing;
+  }
   if (*up) return Up(pod, shape);
   if (*down) return Down(pod);
   if (*status) return Status(pod);

@@ -30,6 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kServer[] = "vipu-server";
 constexpr char kAgent[] = "vipu-agent";
+constexpr char kOneRack[] = "none";  // the cluster topology of a POD without a second
 constexpr std::chrono::seconds kStartLimit{20};
 
 uint64_t HostMemoryMib() {
@@ -40,7 +41,7 @@ uint64_t HostMemoryMib() {
 
 // Racks are cabled in a loop as far as a POD256, larger PODs have switches (spec/vipu.md 6).
 std::string DefaultClusterTopology(const PodShape& shape) {
-  if (shape.racks() == 1) return "none";
+  if (shape.racks() == 1) return kOneRack;
   return shape.ipus <= 256 ? "looped" : "switched";
 }
 
@@ -163,6 +164,7 @@ absl::StatusOr<PodShape> Pod::Shape() const {
   shape.memory_limit_mib = number("memory_limit_mib");
   shape.cluster_topology = text("cluster_topology");
   shape.addresses = text("addresses");
+  if (shape.cluster_topology == kOneRack) shape.cluster_topology.clear();
   shape.agent_per_machine = text("agents") == "processes";
   if (shape.ipus == 0 || shape.api_port == 0 || shape.machine_type.empty()) {
     return absl::DataLossError(
