@@ -129,6 +129,7 @@ Code Model::UpdateAgent(const std::string& id, const std::string& host) {
     if (address == host) return Code::kAlreadyExists;
   }
   agents[id] = host;
+  Reconfirm({host});
   awaited_.erase(id);  // it is none that was there before
   missing_.erase(id);
   Follow(false);

@@ -135,6 +135,8 @@ class Model {
   bool Lost(const Partition& partition) const;
   bool Sick(const Partition& partition) const;
   bool Confirmed(const Partition& partition) const;
+  // Confirmations of partitions on these machines count no more.
+  void Reconfirm(const std::set<std::string>& hosts);
   void SetPending(Partition& partition);
   void Follow(bool fresh);
   void Relocate(Partition& partition);

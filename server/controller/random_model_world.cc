@@ -1,4 +1,6 @@
 // What happens to the model by itself: processes come and go, partitions follow.
+#include <algorithm>
+
 #include "server/controller/random_model.h"
 
 namespace vpod::controller {
@@ -67,6 +69,15 @@ void Model::Follow(bool fresh) {
   }
 }
 
+void Model::Reconfirm(const std::set<std::string>& hosts) {
+  for (const auto& [id, partition] : partitions) {
+    for (const std::string& agent : AgentsOf(partition)) {
+      if (!hosts.contains(agents.at(agent))) continue;
+      for (auto& [name, process] : known) process.told.erase(id);
+    }
+  }
+}
+
 void Model::Registered(const std::string& name, const ModelProcess& world) {
   for (auto& [other, process] : known) {
     for (const std::string& host : world.hosts) {
@@ -77,7 +88,17 @@ void Model::Registered(const std::string& name, const ModelProcess& world) {
     }
   }
   Known& process = known[name];
-  if (process.boot != world.boot) {
+  // Everybody with a partition on machines that came, went or start anew must be told of it.
+  std::set<std::string> changed;
+  const bool anew = process.boot != world.boot;
+  for (const std::string& host : process.hosts) {
+    if (anew || !world.hosts.contains(host)) changed.insert(host);
+  }
+  for (const std::string& host : world.hosts) {
+    if (!process.hosts.contains(host)) changed.insert(host);
+  }
+  Reconfirm(changed);
+  if (anew) {
     process = {};
     process.boot = world.boot;
     failed_.erase(name);
@@ -170,6 +191,7 @@ void Model::Told(const std::map<std::string, ModelProcess>& world) {
 }
 
 void Model::Relocate(Partition& partition) {
+  if (!Lost(partition) && !Sick(partition)) return;  // it may be well again
   uint32_t first = 0;
   if (Place(partition.wanted.allocation, partition.wanted, partition.wanted.id, first) != Code::kOk)
     return;
@@ -180,6 +202,13 @@ void Model::Relocate(Partition& partition) {
 
 void Model::Tick(const std::map<std::string, ModelProcess>&) {
   for (auto& [name, process] : known) process.up = process.up && now - process.seen <= 5000;
+  // Of those that are down and none of whose machines is an agent nothing is kept.
+  std::erase_if(known, [this](const auto& entry) {
+    const bool is_agents = std::any_of(agents.begin(), agents.end(), [&](const auto& agent) {
+      return entry.second.hosts.contains(agent.second);
+    });
+    return !entry.second.up && !is_agents;
+  });
   if (now - started > 5000) missing_ = awaited_;
   Follow(false);
   for (auto& [id, partition] : partitions) {
