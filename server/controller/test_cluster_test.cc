@@ -223,10 +223,11 @@ TEST(TestClusterTest, EveryLinkThatCorruptsIsNamed) {
 TEST(TestClusterTest, DataThatChangeOrVanishBetweenAgentsAreNoticed) {
   Pod pod(Shape(2, 1, "mesh", "none"), 2);
   const std::vector<std::byte> other(4 << 10, std::byte{0x55});
-  size_t messages = 0;
+  std::atomic<size_t> messages = 0;  // links are tested side by side
   pod.transport("process 1").set_tamper([&](fabric::MemoryTransport::Message& message) {
-    if (message.payload.size() == other.size() && ++messages == 1) message.payload = other;
-    if (messages == 3) message.fate = absl::UnavailableError("the cable is cut");
+    const size_t number = message.payload.size() == other.size() ? ++messages : 0;
+    if (number == 1) message.payload = other;
+    if (number == 3) message.fate = absl::UnavailableError("the cable is cut");
   });
   const auto row = pod.Test({"traffic"})[4];
   ASSERT_EQ(row.failures_size(), 2) << row.DebugString();
