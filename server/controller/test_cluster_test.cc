@@ -221,6 +221,9 @@ TEST(TestClusterTest, EveryLinkThatCorruptsIsNamed) {
 
 // No fault is known to any agent: only the data tell.
 TEST(TestClusterTest, DataThatChangeOrVanishBetweenAgentsAreNoticed) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the library that counts the holders of an error is not instrumented";
+#endif
   Pod pod(Shape(2, 1, "mesh", "none"), 2);
   const std::vector<std::byte> other(4 << 10, std::byte{0x55});
   std::atomic<size_t> messages = 0;  // links are tested side by side
