@@ -178,6 +178,8 @@ struct Lease::Impl {
           std::fprintf(stderr, "error: %s\n", event.job_failed().cause().c_str());
         }
         if (options.on_failure) options.on_failure(absl::AbortedError(event.job_failed().cause()));
+      } else if (event.has_instance_stopped() && options.on_instance_stopped) {
+        options.on_instance_stopped(event.instance_stopped());
       }
     }
     const grpc::Status status = stream->Finish();

@@ -32,6 +32,8 @@ struct LeaseOptions {
   // lost instances go to stderr.
   std::function<void(const std::string& text)> on_notice;
   std::function<void(const v1::JobFailed& failed)> on_job_failed;
+  std::function<void(const v1::InstanceStopped& stopped)>
+      on_instance_stopped;  // by default nothing
   // The agent, or the way to it, is gone, or it has ended the lease. By default said on stderr.
   std::function<void(const absl::Status& why)> on_lost;
   // Called besides, of every part: Aborted, the job failed; Unavailable, the device is lost.

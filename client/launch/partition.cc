@@ -297,6 +297,18 @@ ipuof::LeaseOptions JobPartition::Reservation() {
       lost_ = LostInstance{failed.instance_index(), failed.pid(), failed.host()};
     }
   };
+  lease.on_instance_stopped = [this](const ipuof::v1::InstanceStopped& event) {
+    {
+      base::MutexLock lock(mutex_);
+      // Each agent at which the instance has a part says so.
+      const bool news = event.goes_on() ? stopped_.erase(event.instance_index()) == 1
+                                        : stopped_.insert(event.instance_index()).second;
+      if (!news) return;
+    }
+    log_.Warning(absl::StrCat("Instance ", event.instance_index(), " (pid ", event.pid(), " on ",
+                              event.host(),
+                              event.goes_on() ? ") goes on" : ") is stopped (SIGSTOP)"));
+  };
   lease.on_lost = [this](const absl::Status& why) {
     {
       base::MutexLock lock(mutex_);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -89,6 +90,7 @@ class JobPartition {
   bool somebody_left_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status lost_device_ ABSL_GUARDED_BY(mutex_);
   std::optional<LostInstance> lost_ ABSL_GUARDED_BY(mutex_);
+  std::set<uint32_t> stopped_ ABSL_GUARDED_BY(mutex_);  // instances
 };
 
 }  // namespace vpod::launch

@@ -63,6 +63,8 @@ absl::Status SetAddress(std::string host, const std::string& port, const std::st
   if (has_port) {
     if (port_text.empty()) port_text = host.substr(colon + 1);
     host.resize(colon);
+  } else if (colon != std::string::npos && host[0] != '[') {
+    host = absl::StrCat("[", host, "]");
   }
   config.host = host.empty() ? "localhost" : host;
   config.port = 8090;

@@ -97,6 +97,7 @@ TEST_F(ConfigTest, HostMayCarryThePort) {
   EXPECT_EQ(Address({.host = "10.1.3.101:8091", .port = "8092"}), "10.1.3.101:8092");
   EXPECT_EQ(Address({.host = "[::1]:8091"}), "[::1]:8091");
   EXPECT_EQ(Address({.host = "[::1]"}), "[::1]:8090");
+  EXPECT_EQ(Address({.host = "::1", .port = "8091"}), "[::1]:8091");
   setenv("IPUOF_VIPU_API_HOST", "pod:9000", 1);
   EXPECT_EQ(Address(), "pod:9000");
 }

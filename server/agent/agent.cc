@@ -365,6 +365,7 @@ void Agent::Tick() {
     }
   }
   for (const auto& [job, timeout] : jobs) job->Tick(now, options_.wait_patience, timeout);
+  TellOfStopped(now);
   for (const auto& weak : parts) {
     const auto part = weak.lock();
     if (part == nullptr) continue;

@@ -156,7 +156,7 @@ class Agent {
   bool HasLease(absl::string_view lease_id);
   // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable.
   // Called by the local door.
-  absl::Status BindProcess(absl::string_view lease_id, base::UniqueFd pidfd);
+  absl::Status BindProcess(absl::string_view lease_id, pid_t pid, base::UniqueFd pidfd);
   // A descriptor of the stream buffers and their size, for a process of this host.
   absl::StatusOr<std::pair<base::UniqueFd, uint64_t>> StreamSegment(absl::string_view lease_id);
   // Set by the door: releases the lease when the process of the pidfd ends; and stops watching.
@@ -262,9 +262,14 @@ class Agent {
   // Starts the end of a lease; its IPUs become free when no run is active on them any more.
   void BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool lost);
   void FinishRelease(const LeasePtr& lease);
-  // Tells the holders of the job's parent device that an instance is gone: lost, or in an orderly
-  // way.
-  void TellReservers(const Lease& gone, bool lost);
+
+  // --- Reservers, the holders of a job's parent device (reservers.cc) ---
+  static bool Reserves(const Lease& reserver, const ipuof::v1::AttachOpen& open);
+  void TellReservers(const Lease& lease, const ipuof::v1::AttachEvent& event);
+  // The instance is gone: lost, or in an orderly way.
+  void TellOfLeaving(const Lease& gone, bool lost);
+  // An instance of this host has been stopped for a while, or goes on.
+  void TellOfStopped(fabric::Job::Clock::time_point now);
 
   // Faults. BeforeLoad and BeforeRun say what keeps a program from the lease's IPUs and links.
   absl::Status BeforeLoad(const Lease& lease);

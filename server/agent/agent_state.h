@@ -1,7 +1,9 @@
 // What an agent keeps of its partitions, leases and attaches; for its own sources only.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,11 +53,14 @@ struct Agent::Lease {
   std::vector<uint32_t> unit_ipus;  // theirs
   std::shared_ptr<fabric::Job> job;
   int liveness_fd = -1;  // pidfd of the bound process, for a second look before refusing others
+  pid_t pid = 0;         // of the bound process, as this host knows it
 
   std::shared_ptr<Loaded> loaded;  // set by Load; guarded by the agent's mutex, as what follows
   bool releasing = false;
   bool running = false;
   uint32_t runs = 0;  // for simulated errors
+  std::optional<std::chrono::steady_clock::time_point> stopped_since;
+  bool told_stopped = false;  // to the reservers, which the ticker does
 };
 
 struct Agent::PendingAttach {

@@ -4,8 +4,11 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <condition_variable>
+#include <csignal>
 #include <optional>
 #include <set>
 
@@ -231,6 +234,50 @@ TEST_F(AgentTest, ReservationKeepsOthersOutAndLetsItsJobIn) {
             absl::StatusCode::kFailedPrecondition);
   agent_->Release(reservation, false);
   MustAttach(Open(8));
+}
+
+TEST_F(AgentTest, ReserverHearsThatAnInstanceIsStopped) {
+  AgentOptions options;
+  options.num_machines = 4;
+  options.wait_patience = std::chrono::milliseconds(100);
+  agent_ = *Agent::Create(options);
+  agent_->watch_process = [](base::UniqueFd, std::string) {};
+  Configure(1);
+  base::Mutex mutex;
+  std::condition_variable changed;
+  std::vector<ipuof::v1::InstanceStopped> heard;
+  LeaseEvents events;
+  events.on_event = [&](const ipuof::v1::AttachEvent& event) {
+    base::MutexLock lock(mutex);
+    if (event.has_instance_stopped()) heard.push_back(event.instance_stopped());
+    changed.notify_all();
+  };
+  ipuof::v1::AttachOpen parent = Open(30);
+  parent.set_reserve_only(true);
+  parent.mutable_job()->set_job_id("job");
+  Awaited<ipuof::v1::Attached> reserved;
+  agent_->Attach(parent, events, reserved.Callback());
+  ASSERT_TRUE(reserved.Get().ok());
+  const pid_t pid = fork();
+  if (pid == 0) {
+    while (true) pause();
+  }
+  ipuof::v1::AttachOpen child = Open(25, 1, 4, 4);
+  child.mutable_job()->set_job_id("job#0");
+  ASSERT_TRUE(agent_->BindProcess(MustAttach(child), pid, base::UniqueFd()).ok());
+  const auto await = [&](size_t number) {
+    base::MutexLock lock(mutex);
+    lock.Wait(changed, [&] { return heard.size() >= number; });
+    EXPECT_EQ(heard.back().instance_index(), 1);
+    return heard.back().goes_on();
+  };
+  kill(pid, SIGSTOP);
+  EXPECT_FALSE(await(1));
+  kill(pid, SIGCONT);
+  EXPECT_TRUE(await(2));
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  agent_->Stop();
 }
 
 TEST_F(AgentTest, InstancesReduceTogether) {

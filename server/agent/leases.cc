@@ -13,12 +13,6 @@
 namespace vpod::agent {
 namespace {
 
-// A process may attach several times in the life of its job; it then appends "#<n>" to the job's
-// id, so that each round of attaches is a job record of its own under the reservation of the whole.
-bool IsChildJob(absl::string_view job_id, absl::string_view reserved_job_id) {
-  return !reserved_job_id.empty() && job_id.substr(0, job_id.find('#')) == reserved_job_id;
-}
-
 void CallAll(std::vector<std::function<void()>>& calls) {
   for (auto& call : calls) call();
 }
@@ -64,10 +58,7 @@ absl::Status Agent::CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1
     const Owner& owner = owners_[ipu];
     for (const LeasePtr& lease : {owner.holder, owner.reserver}) {
       if (lease == nullptr) continue;
-      if (lease == owner.reserver && !open.reserve_only() &&
-          IsChildJob(open.job().job_id(), lease->open.job().job_id())) {
-        continue;
-      }
+      if (lease == owner.reserver && !open.reserve_only() && Reserves(*lease, open)) continue;
       if (gone(*lease)) {
         *releasing = true;
         continue;
@@ -265,7 +256,7 @@ void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool 
     lease->releasing = true;
     running = lease->running;
   }
-  if (!lease->open.reserve_only()) TellReservers(*lease, lost);
+  if (!lease->open.reserve_only()) TellOfLeaving(*lease, lost);
   if (const auto loaded = LoadedOn(*lease)) loaded->engine->Cancel(cause);
   if (lease->job) lease->job->Leave(lease->open.job().instance_index(), lease->open.part(), lost);
   // Units that wait for others of the same lease would wait for ever once it is cancelled.
@@ -318,38 +309,14 @@ std::vector<std::pair<std::string, uint64_t>> Agent::Detached() {
   return result;
 }
 
-void Agent::TellReservers(const Lease& gone, bool lost) {
-  ipuof::v1::AttachEvent event;
-  ipuof::v1::JobFailed* failed = event.mutable_job_failed();
-  failed->set_cause(absl::StrCat("instance ", gone.open.job().instance_index(), " (",
-                                 ProcessName(gone.open.process()),
-                                 lost ? ") was lost" : ") left the job"));
-  failed->set_instance_lost(lost);
-  failed->set_instance_index(gone.open.job().instance_index());
-  failed->set_pid(gone.open.process().pid());
-  failed->set_host(gone.open.process().host());
-  std::vector<LeasePtr> reservers;
-  {
-    base::MutexLock lock(mutex_);
-    for (const auto& [id, lease] : leases_) {
-      if (lease->open.reserve_only() && lease->open.partition_id() == gone.open.partition_id() &&
-          IsChildJob(gone.open.job().job_id(), lease->open.job().job_id())) {
-        reservers.push_back(lease);
-      }
-    }
-  }
-  for (const LeasePtr& lease : reservers) {
-    if (lease->events.on_event) lease->events.on_event(event);
-  }
-}
-
-absl::Status Agent::BindProcess(absl::string_view lease_id, base::UniqueFd pidfd) {
+absl::Status Agent::BindProcess(absl::string_view lease_id, pid_t pid, base::UniqueFd pidfd) {
   {
     base::MutexLock lock(mutex_);
     const LeasePtr lease = FindLease(lease_id);
     if (lease == nullptr) return absl::NotFoundError("the lease does not exist");
     if (lease->liveness_fd >= 0) return absl::OkStatus();
     lease->liveness_fd = pidfd.get();
+    lease->pid = pid;
   }
   watch_process(std::move(pidfd), std::string(lease_id));
   return absl::OkStatus();

@@ -156,7 +156,7 @@ struct LocalDoor::Impl {
       if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
       base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
       if (!pidfd.valid()) return;
-      if (agent.BindProcess(lease_id, std::move(pidfd)).ok()) {
+      if (agent.BindProcess(lease_id, peer.pid, std::move(pidfd)).ok()) {
         (void)!write(socket, "k", 1);
       }
     } else if (request == 'S') {

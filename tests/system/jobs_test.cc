@@ -66,10 +66,14 @@ TEST_F(JobsTest, StoppedInstanceIsNamedAndMayGoOn) {
   const std::string out = job->Out();
   const std::string text = "fault stop in pid ";
   const int pid = std::stoi(out.substr(out.find(text) + text.size()));
+  // poprun says it too, whatever the others wait for.
+  const std::string name = "Instance 1 (pid " + std::to_string(pid) + " on ";
+  ASSERT_TRUE(job->WaitForOutput(" POPRUN [W] " + name, kSoon)) << job->Err();
   kill(pid, SIGCONT);
   const Outcome outcome = job->Wait();
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("instance 1 finished"), std::string::npos);
+  EXPECT_NE(outcome.err.find(") is stopped (SIGSTOP)"), std::string::npos) << outcome.err;
   ExpectUsable();
 }
 

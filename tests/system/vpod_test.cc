@@ -160,6 +160,9 @@ TEST(VpodTest, ListKnowsAPodWhoseProgramsWereRebuilt) {
   fs::remove(server);
   const Outcome list = pod.Run({"vpod", "list"});
   EXPECT_NE(list.out.find(pod.home() + "\n"), std::string::npos) << list.out;
+  std::ofstream(pod.home() + "/pod.json") << "{";
+  const Outcome damaged = pod.Shell("vpod list | grep '^ *damaged .*" + pod.home() + "$'");
+  EXPECT_EQ(damaged.code, 0) << damaged.out;
 }
 
 TEST(VpodTest, RacksStayJoinedAsTheyWere) {

@@ -275,6 +275,8 @@ TEST_F(CliTest, ListEventsAsksForAnObjectAndANumber) {
   vipuadmin::ListEventsReply reply;
   *reply.add_events() = Event(7, "partition p1", "created");
   controller_.Answer("ListEvents", {&reply});
+  ExpectUsageError("vipu-admin list events --object p1",
+                   "Invalid --object 'p1': expected <noun>/<id>, e.g. partition/p1.");
   ExpectSuccess("vipu-admin list events --object partition/p1 --limit 5");
   EXPECT_NE(out_.find("\n 7           | 2023-05-04T09:12:41.250Z | INFO     | partition p1"),
             std::string::npos)

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
@@ -76,10 +77,16 @@ absl::StatusOr<vipuagent::Fault> ChosenFault(const Arguments& arguments) {
   return fault;
 }
 
-vipuadmin::ListEventsRequest EventsRequest(const Arguments& arguments, uint32_t limit) {
+absl::StatusOr<vipuadmin::ListEventsRequest> EventsRequest(const Arguments& arguments) {
   vipuadmin::ListEventsRequest request;
+  VPOD_ASSIGN_OR_RETURN(const uint32_t limit, arguments.Number(kLimit, 0));
   request.set_limit(limit);
-  request.set_object(absl::StrReplaceAll(arguments.Text(kObject), {{"/", " "}}));
+  const std::string object = arguments.Text(kObject);
+  if (!object.empty() && !absl::StrContains(object, '/')) {
+    return UsageError(
+        absl::StrCat("Invalid --object '", object, "': expected <noun>/<id>, e.g. partition/p1."));
+  }
+  request.set_object(absl::StrReplaceAll(object, {{"/", " "}}));
   return request;
 }
 
@@ -146,8 +153,7 @@ absl::Status TestCluster(const Call& call) {
 }
 
 absl::Status ListEvents(const Call& call) {
-  VPOD_ASSIGN_OR_RETURN(const uint32_t limit, call.arguments.Number(kLimit, 0));
-  const auto request = EventsRequest(call.arguments, limit);
+  VPOD_ASSIGN_OR_RETURN(const auto request, EventsRequest(call.arguments));
   if (call.arguments.Switch(kFollow)) return FollowEvents(call, request);
   return Show(call, call.client.ListEvents(request), EventsTable);
 }

@@ -154,7 +154,10 @@ int List() {
       if (words[i] != "--storage") continue;
       const Pod pod(fs::path(words[i + 1]).parent_path().string());
       const auto shape = pod.Shape();
-      if (!shape.ok()) continue;
+      if (!shape.ok()) {
+        table.rows.push_back({"damaged", "-", "-", pod.home()});
+        continue;
+      }
       vipu::ClientConfig config;
       config.host = "127.0.0.1";
       config.port = shape->api_port;

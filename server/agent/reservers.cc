@@ -1,0 +1,96 @@
+// What the holder of a job's parent device (poprun) hears of the job's instances.
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/agent/agent_state.h"
+
+namespace vpod::agent {
+namespace {
+
+// By SIGSTOP or its like, not by a debugger. A pid that has ended, or is another's by now, matters
+// for a moment only: the lease ends with its process.
+bool IsStopped(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string text;
+  if (!std::getline(file, text)) return false;
+  const size_t name_end = text.rfind(')');  // "4711 (name) T …"; names may hold anything
+  return name_end != std::string::npos && text.compare(name_end, 4, ") T ") == 0;
+}
+
+}  // namespace
+
+// A process may attach several times in the life of its job; it then appends "#<n>" to the job's
+// id, so that each round of attaches is a job record of its own under the reservation of the whole.
+bool Agent::Reserves(const Lease& reserver, const ipuof::v1::AttachOpen& open) {
+  const std::string& reserved = reserver.open.job().job_id();
+  const std::string& job_id = open.job().job_id();
+  return reserver.open.reserve_only() && !reserved.empty() &&
+         reserver.open.partition_id() == open.partition_id() &&
+         job_id.substr(0, job_id.find('#')) == reserved;
+}
+
+void Agent::TellReservers(const Lease& lease, const ipuof::v1::AttachEvent& event) {
+  std::vector<LeasePtr> reservers;
+  {
+    base::MutexLock lock(mutex_);
+    for (const auto& [id, other] : leases_) {
+      if (Reserves(*other, lease.open)) reservers.push_back(other);
+    }
+  }
+  for (const LeasePtr& reserver : reservers) {
+    if (reserver->events.on_event) reserver->events.on_event(event);
+  }
+}
+
+void Agent::TellOfLeaving(const Lease& gone, bool lost) {
+  ipuof::v1::AttachEvent event;
+  ipuof::v1::JobFailed* failed = event.mutable_job_failed();
+  failed->set_cause(absl::StrCat("instance ", gone.open.job().instance_index(), " (",
+                                 ProcessName(gone.open.process()),
+                                 lost ? ") was lost" : ") left the job"));
+  failed->set_instance_lost(lost);
+  failed->set_instance_index(gone.open.job().instance_index());
+  failed->set_pid(gone.open.process().pid());
+  failed->set_host(gone.open.process().host());
+  TellReservers(gone, event);
+}
+
+void Agent::TellOfStopped(fabric::Job::Clock::time_point now) {
+  std::vector<LeasePtr> changed;
+  {
+    base::MutexLock lock(mutex_);
+    std::vector<LeasePtr> reservers;
+    for (const auto& [id, lease] : leases_) {
+      if (lease->open.reserve_only()) reservers.push_back(lease);
+    }
+    for (const auto& [id, lease] : leases_) {
+      if (lease->pid == 0 || lease->releasing ||
+          std::none_of(reservers.begin(), reservers.end(),
+                       [&](const LeasePtr& other) { return Reserves(*other, lease->open); })) {
+        continue;
+      }
+      if (!IsStopped(lease->pid)) {
+        lease->stopped_since.reset();
+      } else if (!lease->stopped_since.has_value()) {
+        lease->stopped_since = now;
+      }
+      const bool tell =
+          lease->stopped_since.has_value() &&
+          (lease->told_stopped || now - *lease->stopped_since >= options_.wait_patience);
+      if (std::exchange(lease->told_stopped, tell) != tell) changed.push_back(lease);
+    }
+  }
+  for (const LeasePtr& lease : changed) {
+    ipuof::v1::AttachEvent event;
+    ipuof::v1::InstanceStopped* stopped = event.mutable_instance_stopped();
+    stopped->set_instance_index(lease->open.job().instance_index());
+    stopped->set_pid(lease->open.process().pid());
+    stopped->set_host(lease->open.process().host());
+    stopped->set_goes_on(!lease->told_stopped);
+    TellReservers(*lease, event);
+  }
+}
+
+}  // namespace vpod::agent
