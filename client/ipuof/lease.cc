@@ -13,12 +13,12 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <sstream>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/ipuof/agent_connection.h"
 #include "client/ipuof/gcda_options.h"
 #include "device/arch/device_id.h"
 #include "device/base/file.h"
@@ -26,8 +26,8 @@
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
 #include "device/base/status.h"
+#include "device/base/unique_fd.h"
 #include "device/shm/local_socket.h"
-#include "proto/ipuof/v1/ipuof.grpc.pb.h"
 
 namespace vpod::ipuof {
 namespace {
@@ -37,45 +37,6 @@ using base::FromGrpc;
 constexpr size_t kChunk = 1 << 20;
 // With an agent of this host: among a thousand clients that start at once it has its turn late.
 constexpr std::chrono::seconds kDoorPatience(15);
-
-absl::StatusOr<std::unique_ptr<v1::Ipuof::Stub>> Connect(const std::string& endpoint,
-                                                         const vipu::ActivePartition& partition) {
-  VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.controller));
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(16 << 20);
-  // An agent that is cut off is noticed within seconds, before mpirun gives its host up and blames
-  // an instance; agents answer whatever their kernels do.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  return v1::Ipuof::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls, arguments));
-}
-
-// The agent's sign that our host has not been cut off: a connection of its own, so that the kernel
-// at the other end always finds it idle.
-class Pulse {
- public:
-  static std::shared_ptr<Pulse> Start(const std::string& endpoint, const std::string& lease_id,
-                                      const std::optional<base::Tls>& tls) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    auto pulse = std::make_shared<Pulse>();
-    pulse->request_.set_lease_id(lease_id);
-    pulse->stub_ = v1::Ipuof::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls, arguments));
-    base::KeepCallbackThreads();
-    // What ends it is told by the Attach stream.
-    pulse->stub_->async()->Pulse(&pulse->context_, &pulse->request_, &pulse->reply_,
-                                 [pulse](const grpc::Status&) {});
-    return pulse;
-  }
-  void Stop() { context_.TryCancel(); }
-
- private:
-  std::unique_ptr<v1::Ipuof::Stub> stub_;
-  grpc::ClientContext context_;
-  v1::PulseRequest request_;
-  v1::PulseReply reply_;
-};
 
 // Seconds since 1970 at which this process started: proc(5), field 22 of stat in ticks since boot.
 int64_t ProcessStartTime() {
@@ -244,7 +205,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   const std::string& endpoint = options.endpoint;
   auto impl = std::make_unique<Impl>();
   impl->options = options;
-  VPOD_ASSIGN_OR_RETURN(impl->stub, Connect(endpoint, partition));
+  VPOD_ASSIGN_OR_RETURN(impl->stub, ConnectToAgent(endpoint, partition));
   impl->stream = impl->stub->Attach(&impl->context);
   v1::AttachRequest request;
   v1::AttachOpen* open = request.mutable_open();
@@ -281,8 +242,8 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   }
   impl->same_host = *same_host;
   if (!impl->same_host) {
-    VPOD_ASSIGN_OR_RETURN(const auto tls, vipu::TlsOf(partition.controller));
-    impl->pulse = Pulse::Start(endpoint, impl->attached.lease_id(), tls);
+    VPOD_ASSIGN_OR_RETURN(impl->pulse,
+                          Pulse::Start(endpoint, partition, impl->attached.lease_id()));
   }
   impl->events = std::thread([raw = impl.get()] { raw->ReadEvents(); });
   return std::unique_ptr<Lease>(new Lease(std::move(impl)));
@@ -465,7 +426,7 @@ absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device
       const arch::IpuRange range,
       arch::IpusOfDevice(static_cast<uint32_t>(partition.config.devices_size()), device_id));
   for (const std::string& endpoint : EndpointsOf(partition, range.first, range.count)) {
-    VPOD_ASSIGN_OR_RETURN(const auto stub, Connect(endpoint, partition));
+    VPOD_ASSIGN_OR_RETURN(const auto stub, ConnectToAgent(endpoint, partition));
     v1::ResetDeviceRequest request;
     request.set_partition_id(partition.partition_id);
     request.set_gcd_id(partition.gcd);

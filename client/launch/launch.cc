@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/launch/hosts.h"
+#include "client/launch/interruption.h"
 #include "client/launch/layout.h"
 #include "client/launch/log.h"
 #include "client/launch/mpirun.h"
@@ -200,10 +201,11 @@ int RunJob(const MpirunCommand& command, JobPartition* partition, const Log& log
 
 int Launch(const Options& options, Layout& layout, const std::string& mpirun, const Log& log) {
   const std::string job_id = base::RandomId();
+  Interruption interruption;
   std::unique_ptr<JobPartition> partition;
   std::optional<MpiTarget> target;
   if (!options.offline_mode) {
-    auto prepared = JobPartition::Prepare(options, layout, job_id, log);
+    auto prepared = JobPartition::Prepare(options, layout, job_id, log, interruption);
     if (const int number = PendingSignal(); number != 0) return 128 + number;
     if (!prepared.ok()) return Fail(prepared.status().message(), 1);
     partition = *std::move(prepared);
@@ -214,6 +216,7 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
   }
   if (partition != nullptr) {
     auto taken = TakeTarget(*partition, log);
+    if (const int number = PendingSignal(); number != 0) return 128 + number;
     if (!taken.ok()) return Fail(taken.status().message(), 1);
     target = *std::move(taken);
     SetJobEnvironment(job_id, partition->server());
@@ -229,6 +232,7 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
       mpirun, MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log)),
       options.only_output_from_instance, SessionDirectory(layout, job_id),
       partition == nullptr ? std::vector<std::string>() : partition->RemovalCommand()};
+  interruption.End();  // from here on signals are mpirun's
   return RunJob(command, partition.get(), log);
 }
 

@@ -65,14 +65,6 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
 }
 
-// For exec.
-std::vector<char*> Words(const std::vector<std::string>& strings) {
-  std::vector<char*> words;
-  for (const std::string& string : strings) words.push_back(const_cast<char*>(string.c_str()));
-  words.push_back(nullptr);
-  return words;
-}
-
 // False when the keeper is gone.
 template <class T>
 bool Receive(const base::UniqueFd& from, T& message) {
@@ -96,6 +88,13 @@ int AwaitKeeper(pid_t keeper) {
 
 }  // namespace
 
+std::vector<char*> Words(const std::vector<std::string>& strings) {
+  std::vector<char*> words;
+  for (const std::string& string : strings) words.push_back(const_cast<char*>(string.c_str()));
+  words.push_back(nullptr);
+  return words;
+}
+
 void BlockSignals() {
   const sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -112,9 +111,13 @@ int PendingSignal() {
   return 0;
 }
 
-void AwaitSignal(std::chrono::milliseconds limit) {
+base::UniqueFd EndSignalDescriptor() {
   const sigset_t signals = EndSignals();
-  const base::UniqueFd descriptor(signalfd(-1, &signals, SFD_CLOEXEC));
+  return base::UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC));
+}
+
+void AwaitSignal(std::chrono::milliseconds limit) {
+  const base::UniqueFd descriptor = EndSignalDescriptor();
   pollfd readable = {descriptor.get(), POLLIN, 0};
   poll(&readable, 1, static_cast<int>(limit.count()));
 }

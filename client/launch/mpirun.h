@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "device/base/unique_fd.h"
 
 namespace vpod::launch {
 
@@ -24,8 +25,13 @@ inline constexpr char kSessionDirectory[] = "OMPI_MCA_orte_tmpdir_base";
 void BlockSignals();
 // One of them that has come meanwhile; 0 when none has.
 int PendingSignal();
+// Readable while one is pending.
+base::UniqueFd EndSignalDescriptor();
 // Waits for one to come, up to a limit; it stays pending.
 void AwaitSignal(std::chrono::milliseconds limit);
+
+// For exec: of strings that outlive it, with nullptr at the end.
+std::vector<char*> Words(const std::vector<std::string>& strings);
 
 struct MpirunResult {
   int exit_code = 0;      // 128 + signal when mpirun itself was killed

@@ -22,6 +22,9 @@ namespace vpod::launch {
 namespace {
 
 constexpr std::chrono::seconds kPauseBetweenAttempts(1);
+// After one instance has failed, and left in an orderly way, the others are lost by mpirun's
+// SIGTERM and SIGKILL, one second and two later; then they are not the cause.
+constexpr std::chrono::seconds kMpirunEndsOthers(5);
 
 constexpr const char* kOptionOrder[] = {"ipuLinkDomainSize", "ipuLinkConfiguration",
                                         "ipuLinkTopology", "gatewayMode", "instanceSize"};
@@ -55,8 +58,10 @@ std::optional<std::string> OtherHost(const Layout& layout) {
 absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(const Options& options,
                                                                     Layout& layout,
                                                                     const std::string& job_id,
-                                                                    const Log& log) {
-  std::unique_ptr<JobPartition> partition(new JobPartition(options, layout, job_id, log));
+                                                                    const Log& log,
+                                                                    Interruption& interruption) {
+  std::unique_ptr<JobPartition> partition(
+      new JobPartition(options, layout, job_id, log, interruption));
   VPOD_RETURN_IF_ERROR(partition->FindServer());
   VPOD_RETURN_IF_ERROR(partition->FindId());
   VPOD_RETURN_IF_ERROR(partition->MakeItFit());
@@ -168,6 +173,7 @@ absl::Status JobPartition::Create() {
                         absl::StrCat("cannot create partition ", id_, ": ", status.message()));
   }
   created_ = true;
+  interruption_.SetLast(RemovalCommand());
   return Await();
 }
 
@@ -292,8 +298,9 @@ ipuof::LeaseOptions JobPartition::Reservation() {
   lease.on_notice = [](const std::string&) {};
   lease.on_job_failed = [this](const ipuof::v1::JobFailed& failed) {
     base::MutexLock lock(mutex_);
-    // Who leaves first, in whatever way, is the cause; mpirun ends the others.
-    if (!std::exchange(somebody_left_, true) && failed.instance_lost()) {
+    if (!failed.instance_lost()) {
+      last_left_ = Clock::now();
+    } else if (!lost_.has_value() && Clock::now() - last_left_ > kMpirunEndsOthers) {
       lost_ = LostInstance{failed.instance_index(), failed.pid(), failed.host()};
     }
   };

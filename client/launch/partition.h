@@ -2,6 +2,7 @@
 // and the parent device that it keeps for the job.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/ipuof/lease.h"
+#include "client/launch/interruption.h"
 #include "client/launch/layout.h"
 #include "client/launch/log.h"
 #include "client/vipu/client.h"
@@ -31,7 +33,8 @@ class JobPartition {
   static absl::StatusOr<std::unique_ptr<JobPartition>> Prepare(const Options& options,
                                                                Layout& layout,
                                                                const std::string& job_id,
-                                                               const Log& log);
+                                                               const Log& log,
+                                                               Interruption& interruption);
   // Releases the IPUs and removes the partition when poprun created it and may. Never
   // fails; says so in the log.
   ~JobPartition();
@@ -54,8 +57,14 @@ class JobPartition {
   absl::Status lost_device();
 
  private:
-  JobPartition(const Options& options, const Layout& layout, std::string job_id, const Log& log)
-      : options_(options), layout_(layout), job_id_(std::move(job_id)), log_(log) {}
+  using Clock = std::chrono::steady_clock;
+  JobPartition(const Options& options, const Layout& layout, std::string job_id, const Log& log,
+               Interruption& interruption)
+      : options_(options),
+        layout_(layout),
+        job_id_(std::move(job_id)),
+        log_(log),
+        interruption_(interruption) {}
   absl::Status FindServer();
   // Instances on other hosts cannot come back to a loopback address of this one.
   absl::Status CheckServerForHosts() const;
@@ -77,6 +86,7 @@ class JobPartition {
   const Layout& layout_;
   const std::string job_id_;
   const Log& log_;
+  Interruption& interruption_;
   std::unique_ptr<vipu::Client> client_;
   std::string id_;
   bool reconfigurable_ = false;
@@ -87,7 +97,7 @@ class JobPartition {
   std::string target_options_ = "{}";
   std::vector<std::unique_ptr<ipuof::Lease>> reserved_;  // one at each agent
   base::Mutex mutex_;
-  bool somebody_left_ ABSL_GUARDED_BY(mutex_) = false;
+  Clock::time_point last_left_ ABSL_GUARDED_BY(mutex_);  // in an orderly way
   absl::Status lost_device_ ABSL_GUARDED_BY(mutex_);
   std::optional<LostInstance> lost_ ABSL_GUARDED_BY(mutex_);
   std::set<uint32_t> stopped_ ABSL_GUARDED_BY(mutex_);  // instances

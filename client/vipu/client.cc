@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
@@ -68,6 +69,20 @@ std::shared_ptr<grpc::Channel> Open(const std::string& address, base::Peer peer,
   // A stopped server must not be hidden by the back-off of another channel's attempt.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return base::Connect(address, peer, tls, arguments);
+}
+
+// With a controller that goes away while it is asked, and may start anew.
+constexpr std::chrono::seconds kRestartPatience(5);
+
+// A refusal of the store's, by its words, is an answer.
+bool IsOfTheStore(const grpc::Status& status) {
+  return absl::StartsWith(status.error_message(), "storage");
+}
+
+// The controller was there when it was asked. What it made of the request is not known.
+bool AnswerWasLost(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE && !IsOfTheStore(status) &&
+         !absl::StrContains(status.error_message(), "failed to connect");
 }
 
 using telemetry::v1::Telemetry;
@@ -170,8 +185,7 @@ struct Client::Impl {
 
   // What a call's end means to the caller.
   absl::Status Ended(const std::shared_ptr<Connection>& used, const grpc::Status& status) {
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-        status.error_message().rfind("storage", 0) != 0) {
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !IsOfTheStore(status)) {
       Drop(used);
       return absl::UnavailableError(
           absl::StrCat("Cannot connect to the V-IPU server at ", config.address(), ".",
@@ -271,7 +285,20 @@ absl::StatusOr<vipuuser::PartitionConfig> Client::GetPartitionConfig(const std::
 
 absl::Status Client::CreatePartition(vipuuser::CreatePartitionRequest request) {
   if (request.request_id().empty()) request.set_request_id(base::RandomId());
-  return impl_->Call(&VipuUser::Stub::CreatePartition, request).status();
+  const auto deadline = std::chrono::steady_clock::now() + kRestartPatience;
+  bool reached = false;
+  while (true) {
+    grpc::ClientContext context;
+    impl_->Prepare(context);
+    const auto used = impl_->Current();
+    vipuuser::CreatePartitionReply reply;
+    const grpc::Status ended = used->user->CreatePartition(&context, request, &reply);
+    reached = reached || AnswerWasLost(ended);
+    const absl::Status status = impl_->Ended(used, ended);
+    if (!absl::IsUnavailable(status) || !reached || std::chrono::steady_clock::now() > deadline)
+      return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
 }
 
 absl::Status Client::UpdatePartition(const vipuuser::UpdatePartitionRequest& request) {

@@ -36,7 +36,8 @@ class Client {
   absl::StatusOr<vipuuser::PartitionStatus> GetPartitionStatus(const std::string& id);
   // `gcd` negative: the only one.
   absl::StatusOr<vipuuser::PartitionConfig> GetPartitionConfig(const std::string& id, int64_t gcd);
-  // Without a request id it gets one.
+  // Without a request id it gets one, with which it is asked for again when the answer was lost: a
+  // controller that started anew within five seconds says what became of it.
   absl::Status CreatePartition(vipuuser::CreatePartitionRequest request);
   absl::Status UpdatePartition(const vipuuser::UpdatePartitionRequest& request);
   absl::Status ResetPartition(const std::string& id);

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "device/base/mutex.h"
 #include "device/fabric/buffers.h"
 #include "device/fabric/collective.h"
@@ -48,7 +49,7 @@ struct CollectivesOptions {
   std::vector<Site> sites;  // by their first unit
   size_t here = 0;          // this process's place among them
   // Memory of the other sites' units, mapped, by unit; empty: bytes travel through the transport.
-  std::map<uint32_t, std::byte*> arenas;
+  std::map<uint32_t, absl::Span<std::byte>> arenas;
   std::shared_ptr<void> mappings;  // keeps them
   Transport* transport = nullptr;  // outlives the object
   Compute compute;

@@ -46,7 +46,12 @@ void Collectives::SendCopy(const OperationPtr& operation) {
     absl::Span<const std::byte> payload(copy.data, copy.bytes);
     const auto mapped = self->options_.arenas.find(copy.to_unit);
     if (mapped != self->options_.arenas.end()) {
-      std::memcpy(mapped->second + operation->target_offset, copy.data, copy.bytes);
+      const absl::Span<std::byte> arena = mapped->second;
+      if (operation->target_offset > arena.size() ||
+          copy.bytes > arena.size() - operation->target_offset) {
+        return self->options_.fail(absl::InternalError("a peer wants a tensor outside its memory"));
+      }
+      std::memcpy(arena.data() + operation->target_offset, copy.data, copy.bytes);
       payload = {};
     }
     self->Send(self->site_of_[copy.to_unit], self->HeaderFor(*operation, kCopyData), payload,
@@ -60,6 +65,7 @@ void Collectives::OnCopyReady(const OperationPtr& operation, const Header& heade
     operation->clock = std::max(operation->clock, header.clock);
     operation->target_offset = header.offset;
     if (std::exchange(operation->target_ready, true) || !operation->copy) return;
+    if (!IsHere(operation->copy->from_unit)) return;
   }
   SendCopy(operation);
 }

@@ -14,7 +14,7 @@ void Collectives::RunShared(const OperationPtr& operation) {
   for (size_t i = 0; i < group.size; ++i) {
     const auto mapped =
         options_.arenas.find(group.Replica(i) * options_.ipus_per_replica + operation->key.channel);
-    if (mapped != options_.arenas.end()) (*arenas)[i] = mapped->second;
+    if (mapped != options_.arenas.end()) (*arenas)[i] = mapped->second.data();
   }
   for (size_t piece = 0; piece < operation->pieces.size(); ++piece) {
     if (!operation->Owns(options_.here, piece)) continue;

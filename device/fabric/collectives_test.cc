@@ -236,7 +236,7 @@ class Processes {
       options.sites = sites;
       options.here = p;
       for (uint32_t r = 0; shared && r < process_of.size(); ++r) {
-        if (process_of[r] != p) options.arenas[r] = arenas[r].data();
+        if (process_of[r] != p) options.arenas[r] = absl::MakeSpan(arenas[r]);
       }
       options.transport = transports_[p].get();
       options.compute = [pool = pools_[p].get()](std::function<void()> task) {
@@ -573,6 +573,24 @@ TEST(CollectivesMessageTest, CopiesHaveNoLimit) {
   }
   for (auto& end : ends) EXPECT_EQ(*end.get_future().get(), 1u);
   EXPECT_TRUE(arenas[0] == arenas[1]);
+}
+
+TEST(CollectivesMessageTest, ACopyOutsideTheTargetsMemoryEndsTheJob) {
+  for (const size_t offset : {size_t{61}, size_t{65}, ~size_t{0} - 2}) {
+    Arenas arenas(2, std::vector<std::byte>(64));
+    Processes processes({0, 1}, true, arenas);
+    std::promise<absl::StatusOr<uint64_t>> ends[2];
+    for (size_t p = 0; p < 2; ++p) {
+      processes.at(p).Copy(
+          {.channel = 1},
+          {.to_unit = 1, .data = arenas[p].data(), .arena_offset = offset, .bytes = 4},
+          [&, p](absl::StatusOr<uint64_t> clock) { ends[p].set_value(clock); });
+    }
+    for (auto& end : ends) {
+      EXPECT_EQ(end.get_future().get().status().message(),
+                "a peer wants a tensor outside its memory");
+    }
+  }
 }
 
 TEST(CollectivesMessageTest, PartialResultsThatAreTooLargeEndTheJob) {

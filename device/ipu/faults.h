@@ -48,6 +48,13 @@ class Faults {
     base::MutexLock lock(mutex_);
     return parity_errors_;
   }
+  // An error that a program asked for, which ends with the program's partition.
+  void EndSimulatedError() {
+    base::MutexLock lock(mutex_);
+    if (!state_.simulated) return;
+    state_.error.clear();
+    state_.simulated = false;
+  }
   // A reset ends all errors; one of parity only with a parity init.
   void Reset(bool initialise_parity) {
     base::MutexLock lock(mutex_);

@@ -263,7 +263,8 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
         used_.erase(id);
       if (kept != changed.end() && !in_use.contains(id) &&
           kept->second->spec.generation() > old->second->spec.generation())
-        ClearIpus(*old->second);
+        ClearIpus(*old->second, *kept->second);
+      EndSimulatedErrors(*old->second, kept == changed.end() ? nullptr : kept->second.get());
       SetPartitionOfIpus(*old->second, "");
       partitions_.erase(old);
     }

@@ -150,7 +150,11 @@ class Agent {
   // --- Leases ---
   // Takes a device; when the one who held it has just gone, waits until its last kernels have
   // ended. Failures name the holder.
-  void Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events, AttachDone done);
+  // Returns what GiveUp takes.
+  std::weak_ptr<void> Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events,
+                             AttachDone done);
+  // The client of an attach went away: if it still waits, it is forgotten and not answered.
+  void GiveUp(const std::weak_ptr<void>& attach);
   // Ends a lease; `lost` says that the client went without a word.
   void Release(absl::string_view lease_id, bool lost);
   bool HasLease(absl::string_view lease_id);
@@ -245,7 +249,7 @@ class Agent {
   // Memory of the units on other processes of this host, by global unit.
   absl::Status MapPeers(const std::string& token, const std::map<std::string, std::string>& sockets,
                         std::vector<shm::Segment>& segments,
-                        std::map<uint32_t, std::byte*>& arenas);
+                        std::map<uint32_t, absl::Span<std::byte>>& arenas);
   std::shared_ptr<PartLink> LinkToHome(const Partition& partition, const LeasePtr& lease);
   fabric::v1::JobJoin DescribePart(const Partition& partition, const Lease& lease) const;
   absl::Status CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,
@@ -281,7 +285,15 @@ class Agent {
   void RaiseSimulatedError(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A reset of an IPU: its errors and the faults of its links are gone.
   void ClearIpu(uint32_t ipu, bool initialise_parity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ClearIpus(const Partition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static std::set<uint32_t> IpusHere(const Partition& partition);
+  // A reset of a partition clears the IPUs that it keeps: what is wrong with those that it leaves
+  // stays wrong.
+  void ClearIpus(const Partition& before, const Partition& after)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Those of the IPUs that a partition leaves: whoever has them next did not ask for an error.
+  // `after` is null when the partition is removed.
+  void EndSimulatedErrors(const Partition& before, const Partition* after)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<uint32_t> FindMachine(const std::string& host) const;
   absl::Status InjectOnLink(uint32_t machine, const vipuagent::InjectRequest& request);
   absl::Status InjectOnIpu(uint32_t machine, const vipuagent::InjectRequest& request);

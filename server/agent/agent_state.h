@@ -54,13 +54,14 @@ struct Agent::Lease {
   std::shared_ptr<fabric::Job> job;
   int liveness_fd = -1;  // pidfd of the bound process, for a second look before refusing others
   pid_t pid = 0;         // of the bound process, as this host knows it
+  // The ticker's, for the reservers.
+  std::optional<std::chrono::steady_clock::time_point> stopped_since;
+  bool told_stopped = false;
 
   std::shared_ptr<Loaded> loaded;  // set by Load; guarded by the agent's mutex, as what follows
   bool releasing = false;
   bool running = false;
   uint32_t runs = 0;  // for simulated errors
-  std::optional<std::chrono::steady_clock::time_point> stopped_since;
-  bool told_stopped = false;  // to the reservers, which the ticker does
 };
 
 struct Agent::PendingAttach {

@@ -337,9 +337,13 @@ TEST_F(AgentTest, ReleasedDuringARunIsFreeWhenTheKernelHasEnded) {
   Awaited<base::Cycles> run;
   agent_->Run(lease, 2, 0, run.Callback());
   agent_->Release(lease, true);
+  // A client that went away while it waited does not get it.
+  Awaited<ipuof::v1::Attached> gone;
+  agent_->GiveUp(agent_->Attach(Open(0), {}, gone.Callback()));
   // Waits for the release instead of being refused.
   MustAttach(Open(0));
   EXPECT_EQ(run.Get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(gone.Done());
 }
 
 TEST_F(AgentTest, RemovedAndResetPartitionsEndTheirLeases) {

@@ -116,7 +116,7 @@ void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,
 absl::Status Agent::MapPeers(const std::string& token,
                              const std::map<std::string, std::string>& sockets,
                              std::vector<shm::Segment>& segments,
-                             std::map<uint32_t, std::byte*>& arenas) {
+                             std::map<uint32_t, absl::Span<std::byte>>& arenas) {
   for (const auto& [endpoint, socket] : sockets) {
     if (endpoint.empty()) continue;
     auto fetched = FetchArenas(socket, token);
@@ -125,7 +125,7 @@ absl::Status Agent::MapPeers(const std::string& token,
                                                  fetched.status().message()));
     }
     for (auto& [unit, segment] : *fetched) {
-      arenas[unit] = segment.data();
+      arenas[unit] = {segment.data(), segment.size()};
       segments.push_back(std::move(segment));
     }
   }

@@ -2,6 +2,7 @@
 // that does not answer. Set here, heeded before programs are loaded and run.
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -302,14 +303,32 @@ void Agent::ClearIpu(uint32_t ipu, bool initialise_parity) {
     simulated_.erase(simulated);
 }
 
-void Agent::ClearIpus(const Partition& partition) {
-  std::map<uint32_t, uint32_t> cleared;  // IPUs by machine
+std::set<uint32_t> Agent::IpusHere(const Partition& partition) {
+  std::set<uint32_t> ipus;
   for (const auto& gcd : partition.gcds) {
     for (const Member& member : gcd) {
-      if (!member.here()) continue;
-      ClearIpu(member.ipu, /*initialise_parity=*/true);
-      ++cleared[member.ipu / arch::kIpusPerMachine];
+      if (member.here()) ipus.insert(member.ipu);
     }
+  }
+  return ipus;
+}
+
+void Agent::EndSimulatedErrors(const Partition& before, const Partition* after) {
+  const std::set<uint32_t> kept = after == nullptr ? std::set<uint32_t>() : IpusHere(*after);
+  for (uint32_t ipu : IpusHere(before)) {
+    if (kept.contains(ipu)) continue;
+    IpuAt(ipu).faults.EndSimulatedError();
+    simulated_.erase(ipu);
+  }
+}
+
+void Agent::ClearIpus(const Partition& before, const Partition& after) {
+  std::map<uint32_t, uint32_t> cleared;  // IPUs by machine
+  const std::set<uint32_t> kept = IpusHere(after);
+  for (uint32_t ipu : IpusHere(before)) {
+    if (!kept.contains(ipu)) continue;
+    ClearIpu(ipu, /*initialise_parity=*/true);
+    ++cleared[ipu / arch::kIpusPerMachine];
   }
   // SYNC and GW-Links serve all IPUs of a machine: others may use them unless all are the
   // partition's.

@@ -73,7 +73,7 @@ class FaultsTest : public testing::Test {
     partition->set_fabric_key(kKey);
     partition->set_reconfigurable(true);
     vipuagent::Gcd* gcd = partition->add_gcds();
-    for (uint32_t machine = 0; machine < 4; ++machine) {
+    for (uint32_t machine = 0; machine * 4 < num_ipus; ++machine) {
       vipuagent::Slice* slice = gcd->add_slices();
       slice->set_machine_host(Host(machine));
       slice->set_first_pcie_id(3);
@@ -348,6 +348,33 @@ TEST_F(FaultsTest, SimulatedErrorComesOnceAtItsRun) {
     agent_->Release(lease, false);
     ASSERT_TRUE(agent_->ResetDevice("p", kKey, 0, 16, false).ok());
   }
+}
+
+TEST_F(FaultsTest, SimulatedErrorEndsWithThePartition) {
+  ipuof::v1::AttachOpen open = Open(16);
+  open.mutable_simulated_error()->add_errors("IPUSOFTERR");
+  const std::string lease = Attach(open);
+  ASSERT_TRUE(agent_->Load(lease, TwoIpus()).ok());
+  EXPECT_FALSE(Run(lease, kRest).ok());
+  agent_->Release(lease, false);
+  ASSERT_TRUE(Inject(0, vipuagent::IPU_ERROR, "", 2).ok());
+  vipuagent::ConfigureRequest none;
+  none.set_controller_boot_id("boot");
+  none.set_sequence(2);
+  none.set_complete(true);
+  ASSERT_TRUE(agent_->Configure(none).ok());
+  Configure(3);
+  EXPECT_EQ(Attribute(0, "ipu error state"), "no errors");
+  EXPECT_EQ(agent_->Unwell().size(), 1u);  // the injected one does not
+}
+
+TEST_F(FaultsTest, APartitionThatMovesAwayHealsNothing) {
+  ASSERT_TRUE(Inject(3, vipuagent::IPU_ERROR, "", 2).ok());
+  ASSERT_TRUE(Inject(0, vipuagent::IPU_ERROR, "", 2).ok());
+  Configure(2, 12);
+  const auto unwell = agent_->Unwell();
+  ASSERT_EQ(unwell.size(), 1u);  // those that it keeps are reset
+  EXPECT_EQ(unwell[0].host(), Host(3));
 }
 
 TEST_F(FaultsTest, MachineResetEndsItsLeasesAndClearsEverything) {

@@ -71,7 +71,8 @@ absl::Status Agent::CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1
   return absl::OkStatus();
 }
 
-void Agent::Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events, AttachDone done) {
+std::weak_ptr<void> Agent::Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events,
+                                  AttachDone done) {
   auto pending =
       std::make_shared<PendingAttach>(PendingAttach{open, std::move(events), std::move(done)});
   std::vector<std::function<void()>> calls;
@@ -80,6 +81,13 @@ void Agent::Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events, Attach
     if (!TryAttach(*pending, calls)) pending_.push_back(pending);
   }
   CallAll(calls);
+  return pending;
+}
+
+void Agent::GiveUp(const std::weak_ptr<void>& attach) {
+  const std::shared_ptr<void> given_up = attach.lock();  // its callbacks go without the lock
+  base::MutexLock lock(mutex_);
+  std::erase(pending_, given_up);
 }
 
 bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>& calls) {

@@ -1,6 +1,6 @@
 // What the holder of a job's parent device (poprun) hears of the job's instances.
-#include <algorithm>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,16 +19,20 @@ bool IsStopped(pid_t pid) {
   return name_end != std::string::npos && text.compare(name_end, 4, ") T ") == 0;
 }
 
+// The job whose reservation a lease makes or uses. A process may attach several times in the life
+// of its job; it then appends "#<n>" to the job's id, so that each round of attaches is a job
+// record of its own under the reservation of the whole.
+std::string ReservationOf(const ipuof::v1::AttachOpen& open) {
+  const std::string& job_id = open.job().job_id();
+  return absl::StrCat(open.partition_id(), "\n",
+                      absl::string_view(job_id).substr(0, job_id.find('#')));
+}
+
 }  // namespace
 
-// A process may attach several times in the life of its job; it then appends "#<n>" to the job's
-// id, so that each round of attaches is a job record of its own under the reservation of the whole.
 bool Agent::Reserves(const Lease& reserver, const ipuof::v1::AttachOpen& open) {
-  const std::string& reserved = reserver.open.job().job_id();
-  const std::string& job_id = open.job().job_id();
-  return reserver.open.reserve_only() && !reserved.empty() &&
-         reserver.open.partition_id() == open.partition_id() &&
-         job_id.substr(0, job_id.find('#')) == reserved;
+  return reserver.open.reserve_only() && !reserver.open.job().job_id().empty() &&
+         ReservationOf(reserver.open) == ReservationOf(open);
 }
 
 void Agent::TellReservers(const Lease& lease, const ipuof::v1::AttachEvent& event) {
@@ -58,29 +62,33 @@ void Agent::TellOfLeaving(const Lease& gone, bool lost) {
 }
 
 void Agent::TellOfStopped(fabric::Job::Clock::time_point now) {
-  std::vector<LeasePtr> changed;
+  std::vector<std::pair<LeasePtr, bool>> instances;  // and whether their processes are stopped
   {
     base::MutexLock lock(mutex_);
-    std::vector<LeasePtr> reservers;
+    std::set<std::string> reserved;
     for (const auto& [id, lease] : leases_) {
-      if (lease->open.reserve_only()) reservers.push_back(lease);
+      if (lease->open.reserve_only()) reserved.insert(ReservationOf(lease->open));
     }
+    if (reserved.empty()) return;
     for (const auto& [id, lease] : leases_) {
-      if (lease->pid == 0 || lease->releasing ||
-          std::none_of(reservers.begin(), reservers.end(),
-                       [&](const LeasePtr& other) { return Reserves(*other, lease->open); })) {
-        continue;
+      if (lease->pid != 0 && !lease->releasing && !lease->open.reserve_only() &&
+          reserved.contains(ReservationOf(lease->open))) {
+        instances.emplace_back(lease, false);
       }
-      if (!IsStopped(lease->pid)) {
-        lease->stopped_since.reset();
-      } else if (!lease->stopped_since.has_value()) {
-        lease->stopped_since = now;
-      }
-      const bool tell =
-          lease->stopped_since.has_value() &&
-          (lease->told_stopped || now - *lease->stopped_since >= options_.wait_patience);
-      if (std::exchange(lease->told_stopped, tell) != tell) changed.push_back(lease);
     }
+  }
+  for (auto& [lease, stopped] : instances) stopped = IsStopped(lease->pid);
+  std::vector<LeasePtr> changed;
+  for (const auto& [lease, stopped] : instances) {
+    if (!stopped) {
+      lease->stopped_since.reset();
+    } else if (!lease->stopped_since.has_value()) {
+      lease->stopped_since = now;
+    }
+    const bool tell =
+        lease->stopped_since.has_value() &&
+        (lease->told_stopped || now - *lease->stopped_since >= options_.wait_patience);
+    if (std::exchange(lease->told_stopped, tell) != tell) changed.push_back(lease);
   }
   for (const LeasePtr& lease : changed) {
     ipuof::v1::AttachEvent event;

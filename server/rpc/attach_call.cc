@@ -24,11 +24,13 @@ void AttachCall::OnReadDone(bool ok) {
   if (!ok) {
     // The client half-closed, died or was cut off.
     std::string lease_id;
+    std::weak_ptr<void> attach;
     bool detached, opened;
     {
       base::MutexLock lock(mutex_);
       closed_ = true;
       opened = opened_;
+      attach = attach_;
       lease_id = lease_id_;
       detached = detached_;
     }
@@ -37,6 +39,7 @@ void AttachCall::OnReadDone(bool ok) {
                    detached ? "" : " without a word");
       agent_.Release(lease_id, !detached);
     }
+    agent_.GiveUp(attach);
     events_.End(opened ? grpc::Status::OK
                        : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                                       "an Attach stream begins with AttachOpen"));
@@ -69,14 +72,16 @@ void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
   events.on_revoked = [weak](const absl::Status& cause) {
     if (auto call = weak.lock()) call->events_.End(base::ToGrpc(cause));
   };
-  agent_.Attach(open, std::move(events),
-                [weak, &agent = agent_](absl::StatusOr<ipuof::v1::Attached> result) {
-                  if (auto call = weak.lock()) {
-                    call->Attached(std::move(result));
-                  } else if (result.ok()) {
-                    agent.Release(result->lease_id(), /*lost=*/true);
-                  }
-                });
+  const std::weak_ptr<void> attach = agent_.Attach(
+      open, std::move(events), [weak, &agent = agent_](absl::StatusOr<ipuof::v1::Attached> result) {
+        if (auto call = weak.lock()) {
+          call->Attached(std::move(result));
+        } else if (result.ok()) {
+          agent.Release(result->lease_id(), /*lost=*/true);
+        }
+      });
+  base::MutexLock lock(mutex_);
+  attach_ = attach;
 }
 
 void AttachCall::Attached(absl::StatusOr<ipuof::v1::Attached> result) {

@@ -36,6 +36,7 @@ class AttachCall : public grpc::ServerBidiReactor<ipuof::v1::AttachRequest, ipuo
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;    // the client's side ended
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;  // in an orderly way
   std::string lease_id_ ABSL_GUARDED_BY(mutex_);
+  std::weak_ptr<void> attach_ ABSL_GUARDED_BY(mutex_);  // to give it up while it waits
   WriteQueue<ipuof::v1::AttachEvent> events_;
 };
 

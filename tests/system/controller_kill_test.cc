@@ -131,8 +131,8 @@ class ControllerKillTest : public ::testing::Test {
     auto answer = std::async(std::launch::async, [&] { return Issue(change); });
     usleep(delay);
     Kill();
-    absl::Status status = answer.get();
     Restart();
+    absl::Status status = answer.get();  // CreatePartition asks the next one itself
     const auto listed = List();
     EXPECT_TRUE(listed.contains("job"));
     for (const auto& [id, size] : acknowledged_) {

@@ -270,6 +270,19 @@ TEST_F(MultiHostTest, AClientWhoseHostIsCutOffLosesItsIpus) {
   hosts_->Mend("login");
 }
 
+TEST_F(MultiHostTest, AChildThatOutlivesAClientOnAnotherHostHoldsNoIpus) {
+  CreatePartition({"p1", "--size", "1"});
+  const Words program = {"env", "IPUOF_VIPU_API_PARTITION_ID=p1", "replica_job"};
+  const Outcome job = hosts_->RunOn("login", program + Words{"--fault", "fork", "--instance", "0"});
+  EXPECT_EQ(job.code, 137) << job.err;
+  Outcome other;
+  // The child lives for 30 s.
+  EXPECT_TRUE(Within(std::chrono::seconds(10), [&] {
+    other = hosts_->RunOn("h3", program + Words{"--runs", "1"});
+    return other.code == 0;
+  })) << other.err;
+}
+
 // Its kernel answers for it.
 TEST_F(MultiHostTest, AStoppedClientOnAnotherHostKeepsItsIpus) {
   CreatePartition({"p1", "--size", "1"});

@@ -240,6 +240,20 @@ TEST_F(PoprunTest, InterruptEndsTheJobAndFreesTheDevices) {
   }
 }
 
+TEST_F(PoprunTest, InterruptEndsAPoprunThatWaitsForAControllerThatDoesNotAnswer) {
+  kill(pod_->ServerPid(), SIGSTOP);
+  const auto job = pod_->Start({"poprun", "-vv", "--vipu-server-timeout", "3600", "--num-replicas",
+                                "4", "--vipu-partition", "p", "replica_job"});
+  ASSERT_TRUE(job->WaitForOutput("POPRUN ["));
+  job->Signal(SIGINT);
+  const Outcome outcome = job->Wait(kSoon);
+  kill(pod_->ServerPid(), SIGCONT);
+  EXPECT_EQ(outcome.code, 130) << outcome.err;
+  EXPECT_NE(outcome.err.find("interrupted by signal 2 while it waited for an answer"),
+            std::string::npos)
+      << outcome.err;
+}
+
 TEST_F(PoprunTest, ASecondJobIsRefusedWhileTheFirstRuns) {
   pod_->CreatePartition("p", 16);
   const auto job = pod_->Start({"poprun", "--num-instances", "4", "--num-replicas", "16",
