@@ -22,43 +22,54 @@ std::vector<size_t> Widths(const Table& table) {
   return widths;
 }
 
+void AppendLine(const std::vector<std::string>& cells, const std::vector<size_t>& widths,
+                bool dash_for_empty, std::string& text) {
+  for (size_t c = 0; c < cells.size(); ++c) {
+    absl::string_view cell = cells[c];
+    if (cell.empty() && dash_for_empty) cell = "-";
+    absl::StrAppend(&text, c == 0 ? " " : "| ", cell);
+    text.append(std::max(cell.size(), widths[c]) - cell.size() + 1, ' ');
+  }
+  text.erase(text.find_last_not_of(' ') + 1);
+  text += '\n';
+}
+
 std::string Line(const std::vector<std::string>& cells, const std::vector<size_t>& widths,
                  bool dash_for_empty) {
   std::string line;
-  for (size_t c = 0; c < cells.size(); ++c) {
-    std::string text = cells[c].empty() && dash_for_empty ? "-" : cells[c];
-    text.resize(std::max(text.size(), widths[c]), ' ');
-    absl::StrAppend(&line, c == 0 ? "" : "|", " ", text, " ");
-  }
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
+  AppendLine(cells, widths, dash_for_empty, line);
+  return line;
 }
 
-std::string Body(const Table& table) {
-  const std::vector<size_t> widths = Widths(table);
-  std::string text;
-  for (const auto& row : table.rows) text += Line(row, widths, true);
-  return text;
-}
-
-}  // namespace
-
-std::string Rule(const Table& table) {
-  const std::vector<size_t> widths = Widths(table);
+std::string RuleOf(const std::vector<size_t>& widths) {
   size_t length = widths.size() - 1;
   for (size_t width : widths) length += width + 2;
   return std::string(length, '-') + "\n";
 }
 
+}  // namespace
+
+std::string Rule(const Table& table) { return RuleOf(Widths(table)); }
+
 std::string Head(const Table& table) {
-  return Line(table.headings, Widths(table), false) + Rule(table);
+  const std::vector<size_t> widths = Widths(table);
+  return Line(table.headings, widths, false) + RuleOf(widths);
 }
 
 std::string Row(const Table& table, const std::vector<std::string>& cells) {
   return Line(cells, Widths(table), true);
 }
 
-std::string StyleH(const Table& table) { return Head(table) + Body(table) + Rule(table); }
+std::string StyleH(const Table& table) {
+  const std::vector<size_t> widths = Widths(table);
+  const std::string rule = RuleOf(widths);
+  std::string text;
+  text.reserve((table.rows.size() + 3) * rule.size());
+  AppendLine(table.headings, widths, false, text);
+  text += rule;
+  for (const auto& row : table.rows) AppendLine(row, widths, true, text);
+  return text += rule;
+}
 std::string StyleR(const Table& table) { return Rule(table) + StyleH(table); }
 
 std::string Block(const std::vector<std::pair<std::string, std::string>>& rows) {

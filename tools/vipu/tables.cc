@@ -57,18 +57,21 @@ std::string PartitionsTable(const std::vector<vipuuser::Partition>& partitions, 
     table.headings.push_back(heading);
   }
   table.minimum_widths = {kFirstColumn};
+  table.rows.reserve(partitions.size());
   for (const vipuuser::Partition& partition : partitions) {
     const vipuuser::PartitionRequirements& r = partition.requirements();
-    std::vector<std::string> row;
+    std::vector<std::string>& row = table.rows.emplace_back();
+    row.reserve(table.headings.size());
     if (admin) row.push_back(r.allocation_id());
     if (admin && !without_user) row.push_back(partition.status().created_by());
-    for (const std::string& cell :
-         {r.id(), r.cluster_id(), Number(partition.status().num_ilds()), r.gw_link_routing(),
-          r.ipu_link_routing(), Number(r.size()), Number(r.num_gcds()),
-          vipu::StateText(partition.status().state())}) {
-      row.push_back(cell);
-    }
-    table.rows.push_back(std::move(row));
+    row.push_back(r.id());
+    row.push_back(r.cluster_id());
+    row.push_back(Number(partition.status().num_ilds()));
+    row.push_back(r.gw_link_routing());
+    row.push_back(r.ipu_link_routing());
+    row.push_back(Number(r.size()));
+    row.push_back(Number(r.num_gcds()));
+    row.push_back(vipu::StateText(partition.status().state()));
   }
   return render::StyleH(table);
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "client/render/table.h"
 #include "client/vipu/client.h"
 #include "device/arch/hardware.h"
@@ -75,6 +76,18 @@ int Down(Pod& pod) {
   return 0;
 }
 
+// With their states; of many only the first.
+std::string NamesOf(const std::vector<vipuuser::Partition>& partitions) {
+  constexpr size_t kShown = 16;
+  const auto name = [](std::string* out, const vipuuser::Partition& partition) {
+    absl::StrAppend(out, partition.requirements().id(), " (",
+                    vipu::StateText(partition.status().state()), ")");
+  };
+  const auto shown = absl::MakeSpan(partitions).subspan(0, kShown);
+  const std::string names = absl::StrJoin(shown, ", ", name);
+  return partitions.size() <= kShown ? names : absl::StrCat(names, ", … of ", partitions.size());
+}
+
 int Status(const Pod& pod) {
   const auto shape = pod.Shape();
   if (absl::IsDataLoss(shape.status())) return Fail(shape.status().message());
@@ -104,11 +117,7 @@ int Status(const Pod& pod) {
     if (info.ok() && !info->metrics_endpoint().empty())
       rows.emplace_back("Metrics", absl::StrCat("http://", info->metrics_endpoint(), "/metrics"));
     const auto partitions = client.ListPartitions();
-    const auto name = [](std::string* out, const vipuuser::Partition& partition) {
-      absl::StrAppend(out, partition.requirements().id(), " (",
-                      vipu::StateText(partition.status().state()), ")");
-    };
-    rows.emplace_back("Partitions", partitions.ok() ? absl::StrJoin(*partitions, ", ", name)
+    rows.emplace_back("Partitions", partitions.ok() ? NamesOf(*partitions)
                                                     : std::string(partitions.status().message()));
   }
   std::fputs(render::Block(rows).c_str(), stdout);
