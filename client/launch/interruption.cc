@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "client/launch/mpirun.h"
+#include "client/launch/words.h"
 
 namespace vpod::launch {
 namespace {
@@ -58,7 +59,7 @@ void Interruption::Exit(int signal) {
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     pid_t pid = 0;
-    posix_spawnp(&pid, last_[0].c_str(), nullptr, &attributes, Words(last_).data(), environ);
+    posix_spawnp(&pid, last_[0].c_str(), nullptr, &attributes, ExecWords(last_).data(), environ);
   }
   std::_Exit(128 + signal);
 }

@@ -14,6 +14,7 @@
 
 #include "client/launch/keeper.h"
 #include "client/launch/output_filter.h"
+#include "client/launch/words.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
 
@@ -88,13 +89,6 @@ int AwaitKeeper(pid_t keeper) {
 
 }  // namespace
 
-std::vector<char*> Words(const std::vector<std::string>& strings) {
-  std::vector<char*> words;
-  for (const std::string& string : strings) words.push_back(const_cast<char*>(string.c_str()));
-  words.push_back(nullptr);
-  return words;
-}
-
 void BlockSignals() {
   const sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -133,9 +127,9 @@ absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
   KeeperJob job{.poprun = getpid(),
                 .session_directory = command.session_directory.c_str(),
                 .signals = HandledSignals()};
-  job.argv = Words(command.arguments);
+  job.argv = ExecWords(command.arguments);
   job.argv.insert(job.argv.begin(), const_cast<char*>(command.path.c_str()));
-  job.if_killed = Words(command.if_killed);
+  job.if_killed = ExecWords(command.if_killed);
   VPOD_ASSIGN_OR_RETURN(Pipe report, MakePipe());
   std::optional<Pipe> out, error;
   if (command.only_output_from.has_value()) {

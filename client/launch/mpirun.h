@@ -30,9 +30,6 @@ base::UniqueFd EndSignalDescriptor();
 // Waits for one to come, up to a limit; it stays pending.
 void AwaitSignal(std::chrono::milliseconds limit);
 
-// For exec: of strings that outlive it, with nullptr at the end.
-std::vector<char*> Words(const std::vector<std::string>& strings);
-
 struct MpirunResult {
   int exit_code = 0;      // 128 + signal when mpirun itself was killed
   int signal = 0;         // the one that was forwarded, else 0

@@ -47,4 +47,11 @@ std::string QuotedCommand(const std::string& path, const std::vector<std::string
   return text;
 }
 
+std::vector<char*> ExecWords(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 }  // namespace vpod::launch

@@ -15,4 +15,7 @@ absl::StatusOr<std::vector<std::string>> SplitWords(const std::string& text);
 // A command as the log shows it: every word after the path in single quotes.
 std::string QuotedCommand(const std::string& path, const std::vector<std::string>& arguments);
 
+// For exec: the words, which have to outlive it, and nullptr.
+std::vector<char*> ExecWords(const std::vector<std::string>& words);
+
 }  // namespace vpod::launch

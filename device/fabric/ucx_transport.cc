@@ -98,9 +98,10 @@ class UcxTransport : public Transport {
     ucp_config_t* config = nullptr;
     ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
     if (status != UCS_OK) return Error("UCX configuration", status);
+    const bool tcp = options.tcp_only || std::getenv("UCX_TLS") == nullptr;
     if (options.tcp_only) {
       ucp_config_modify(config, "TLS", "tcp");
-    } else if (std::getenv("UCX_TLS") == nullptr) {
+    } else if (tcp) {
       // Processes of one host exchange through shared segments of our own.
       ucp_config_modify(config, "TLS", "^posix,sysv,cma");
     }
@@ -112,6 +113,13 @@ class UcxTransport : public Transport {
             absl::StrCat("no interface of this host has the address of '", options.host, "'"));
       }
       ucp_config_modify(config, "NET_DEVICES", interface.c_str());
+    }
+    // A piece by TCP is sent at once, not in segments of 8 KiB with a handshake before them. UCX's
+    // own sizes come with the prefix TCP_ from the environment, and without it here.
+    if (tcp && std::getenv("UCX_TCP_TX_SEG_SIZE") == nullptr &&
+        std::getenv("UCX_TCP_RX_SEG_SIZE") == nullptr) {
+      for (const char* name : {"RX_SEG_SIZE", "TX_SEG_SIZE"})
+        ucp_config_modify(config, name, "512k");
     }
     ucp_params_t context_params{};
     context_params.field_mask = UCP_PARAM_FIELD_FEATURES;
