@@ -137,6 +137,10 @@ absl::Status Serve(const ServerOptions& options) {
         " has no administrator; make one with --init --secure, or in an existing storage with "
         "'vipu-admin create user <id> --admin' while vipu-server runs without --secure"));
   }
+  if (!options.secure && controller->users().HasAdmin()) {
+    spdlog::warn("storage {} has users with access keys, which are not asked for without --secure",
+                 options.storage);
+  }
   http::RequestCounter requests;
   VPOD_ASSIGN_OR_RETURN(
       const auto metrics,

@@ -98,6 +98,7 @@ TEST(ServerOptionsTest, WrongUsageIsRefusedByName) {
   EXPECT_EQ(Error({"-a", "10.1.2.0/24"}),
             "--autodiscovery-listen-interfaces: '10.1.2.0/24' is no network interface, e.g. eth0. "
             "Try 'vipu-server --help'.");
+  EXPECT_EQ(Error({"--storage", ""}), "--storage is empty. Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--default-user-id", "john", "--init"}),
             "--default-user-id belongs to --init --secure. Try 'vipu-server --help'.");
 }

@@ -40,8 +40,9 @@ absl::Status ImportConfig(const std::string& path,
   std::error_code error;
   std::ifstream file;
   if (!fs::is_directory(path, error)) file.open(path);
+  if (!file.is_open()) return wrong("cannot read ", path);
   const auto json = nlohmann::json::parse(file, nullptr, false);
-  if (!file.is_open() || !json.is_object()) return wrong(path, " is no JSON object of options");
+  if (!json.is_object()) return wrong(path, " is no JSON object of options");
   GivenOptions imported;
   for (const auto& [name, value] : json.items()) {
     if (!is_option(name)) return wrong("unrecognised option '--", name, "'");

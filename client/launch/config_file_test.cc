@@ -124,9 +124,9 @@ TEST_F(ConfigFileTest, BadFilesAreRefused) {
             "4294967295");
   const std::string folder = testing::TempDir();
   EXPECT_EQ(ParseOptions({"--import-config", folder, "app"}).status().message(),
-            "--import-config: " + folder + " is no JSON object of options");
+            "--import-config: cannot read " + folder);
   EXPECT_EQ(ParseOptions({"--import-config", path_ + ".missing", "app"}).status().message(),
-            "--import-config: " + path_ + ".missing is no JSON object of options");
+            "--import-config: cannot read " + path_ + ".missing");
 }
 
 }  // namespace

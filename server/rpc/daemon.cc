@@ -92,6 +92,13 @@ absl::Status SetUpLog(const std::string& level, const std::string& file) {
     return absl::InvalidArgumentError(
         absl::StrCat("log level '", level, "' is none of trace, debug, info, warn, error, off"));
   }
+  const std::filesystem::path directory = std::filesystem::path(file).parent_path();
+  std::error_code error;
+  // spdlog would make it.
+  if (!directory.empty() && !std::filesystem::is_directory(directory, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot write log file ", file, ": there is no such directory"));
+  }
   try {
     spdlog::set_default_logger(file.empty() ? spdlog::stderr_logger_mt("vpod")
                                             : spdlog::basic_logger_mt("vpod", file));
