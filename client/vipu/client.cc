@@ -285,7 +285,7 @@ absl::StatusOr<vipuuser::PartitionConfig> Client::GetPartitionConfig(const std::
 
 absl::Status Client::CreatePartition(vipuuser::CreatePartitionRequest request) {
   if (request.request_id().empty()) request.set_request_id(base::RandomId());
-  const auto deadline = std::chrono::steady_clock::now() + kRestartPatience;
+  const auto deadline = std::chrono::system_clock::now() + kRestartPatience;
   bool reached = false;
   while (true) {
     grpc::ClientContext context;
@@ -295,9 +295,8 @@ absl::Status Client::CreatePartition(vipuuser::CreatePartitionRequest request) {
     const grpc::Status ended = used->user->CreatePartition(&context, request, &reply);
     reached = reached || AnswerWasLost(ended);
     const absl::Status status = impl_->Ended(used, ended);
-    if (!absl::IsUnavailable(status) || !reached || std::chrono::steady_clock::now() > deadline)
-      return status;
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    if (!absl::IsUnavailable(status) || IsOfTheStore(ended) || !reached) return status;
+    if (!impl_->Current()->channel->WaitForConnected(deadline)) return status;
   }
 }
 

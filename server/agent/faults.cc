@@ -314,6 +314,7 @@ std::set<uint32_t> Agent::IpusHere(const Partition& partition) {
 }
 
 void Agent::EndSimulatedErrors(const Partition& before, const Partition* after) {
+  if (simulated_.empty()) return;  // as nearly always
   const std::set<uint32_t> kept = after == nullptr ? std::set<uint32_t>() : IpusHere(*after);
   for (uint32_t ipu : IpusHere(before)) {
     if (kept.contains(ipu)) continue;
