@@ -163,6 +163,9 @@ TEST(VpodTest, ListKnowsAPodWhoseProgramsWereRebuilt) {
   std::ofstream(pod.home() + "/pod.json") << "{";
   const Outcome damaged = pod.Shell("vpod list | grep '^ *damaged .*" + pod.home() + "$'");
   EXPECT_EQ(damaged.code, 0) << damaged.out;
+  fs::remove(pod.home() + "/pod.json");
+  const Outcome stranger = pod.Run({"vpod", "list"});
+  EXPECT_EQ(stranger.out.find(pod.home() + "\n"), std::string::npos) << stranger.out;
 }
 
 TEST(VpodTest, RacksStayJoinedAsTheyWere) {

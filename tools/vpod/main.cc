@@ -163,6 +163,7 @@ int List() {
       if (words[i] != "--storage") continue;
       const Pod pod(fs::path(words[i + 1]).parent_path().string());
       const auto shape = pod.Shape();
+      if (absl::IsNotFound(shape.status())) continue;  // a controller that vpod did not start
       if (!shape.ok()) {
         table.rows.push_back({"damaged", "-", "-", pod.home()});
         continue;
