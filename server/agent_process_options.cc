@@ -43,6 +43,7 @@ void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_li
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
       ->capture_default_str();
   app.add_option("--compute-threads", agent.compute_threads, "Compute threads; 0 means one a core")
+      ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
@@ -63,6 +64,8 @@ absl::Status CheckOptions(const AgentProcessOptions& options) {
   // TLS does not reach the metrics.
   if (!options.metrics_listen.empty())
     VPOD_RETURN_IF_ERROR(rpc::CheckListenAddress(options.metrics_listen, options.insecure_listen));
+  if (!options.addresses.empty())
+    VPOD_RETURN_IF_ERROR(rpc::AddressPairOf(options.addresses).status());
   if (options.ContinuesPod() && options.addresses.empty() && options.agent.management_ip.empty())
     return absl::InvalidArgumentError("--first-machine needs --addresses or --host");
   const std::string& transport = options.agent.transport;

@@ -119,8 +119,12 @@ absl::StatusOr<std::optional<ServerOptions>> ParseServerOptions(int argc, const 
     }
     return absl::InvalidArgumentError(absl::StrCat(error.what(), ". Try 'vipu-server --help'."));
   }
-  if (options.storage.empty())
-    return absl::InvalidArgumentError("--storage is empty. Try 'vipu-server --help'.");
+  for (const auto& [option, path] :
+       {std::pair{"--storage", options.storage}, {"--certs-dir", options.certs_dir}}) {
+    if (path.empty())
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, " is empty. Try 'vipu-server --help'."));
+  }
   if (!options.default_user_id.empty() && !(options.init && options.secure)) {
     return absl::InvalidArgumentError(
         "--default-user-id belongs to --init --secure. Try 'vipu-server --help'.");

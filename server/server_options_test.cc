@@ -99,6 +99,7 @@ TEST(ServerOptionsTest, WrongUsageIsRefusedByName) {
             "--autodiscovery-listen-interfaces: '10.1.2.0/24' is no network interface, e.g. eth0. "
             "Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--storage", ""}), "--storage is empty. Try 'vipu-server --help'.");
+  EXPECT_EQ(Error({"--certs-dir", ""}), "--certs-dir is empty. Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--default-user-id", "john", "--init"}),
             "--default-user-id belongs to --init --secure. Try 'vipu-server --help'.");
 }

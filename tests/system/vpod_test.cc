@@ -114,11 +114,18 @@ TEST(VpodTest, UpOnARunningPodChangesNothing) {
   TestPod pod;
   pod.CreatePartition("p16", 16);
   const int server = pod.ServerPid(), agent = pod.AgentPid();
-  for (const char* more : {"--pod 16", "--pod 64", "--machine-type bow2000"}) {
-    const Outcome again = pod.Shell(Up(pod, more));
+  for (const char* same : {"", " --pod 16", " --machine-type m2000 --agents one"}) {
+    const Outcome again = pod.Shell(std::string("vpod up") + same);
     EXPECT_EQ(again.code, 0) << again.err;
     EXPECT_EQ(again.out, "POD16 is already up in " + pod.home() + " (API 127.0.0.1:" +
                              std::to_string(pod.port()) + "); nothing changed.\n");
+  }
+  for (const char* other : {"--pod 64", "--machine-type bow2000", "--agents processes",
+                            "--memory-limit 1024", "--api-port 1"}) {
+    ExpectRefused(pod.Shell(std::string("vpod up ") + other), 1,
+                  pod.home() + " holds the state of a POD16 (m2000, port " +
+                      std::to_string(pod.port()) +
+                      ", memory limit 4096 MiB); 'vpod up' without options keeps it");
   }
   EXPECT_EQ(pod.ServerPid(), server);
   EXPECT_EQ(pod.AgentPid(), agent);
@@ -168,6 +175,22 @@ TEST(VpodTest, ListKnowsAPodWhoseProgramsWereRebuilt) {
   EXPECT_EQ(stranger.out.find(pod.home() + "\n"), std::string::npos) << stranger.out;
 }
 
+TEST(VpodTest, DaemonsAreFoundWithoutTheirPidFiles) {
+  TestPod one(4), two(4);
+  const int server = one.ServerPid(), agent = one.AgentPid();
+  std::ofstream(one.home() + "/vipu-server.pid") << "";
+  std::ofstream(one.home() + "/vipu-agent.pid") << two.AgentPid() << "\n";
+  EXPECT_NE(one.Run({"vpod", "status"}).out.find("| running"), std::string::npos);
+  EXPECT_EQ(one.Run({"vpod", "down"}).out, "POD in " + one.home() + " is down.\n");
+  EXPECT_FALSE(Lives(server) || Lives(agent));
+  EXPECT_TRUE(Lives(two.ServerPid()) && Lives(two.AgentPid()));
+  const int orphan = two.ServerPid(), other_orphan = two.AgentPid();
+  fs::remove_all(two.home());
+  EXPECT_EQ(two.Run({"vpod", "down"}).out, "POD in " + two.home() + " is down.\n");
+  EXPECT_FALSE(Lives(orphan) || Lives(other_orphan));
+  EXPECT_EQ(two.Run({"vpod", "down"}).out, "no POD runs in " + two.home() + "\n");
+}
+
 TEST(VpodTest, RacksStayJoinedAsTheyWere) {
   TestPod pod(0);
   ExpectRefused(pod.Shell(Up(pod, "--pod 64 --cluster-topology looped")), 2,
@@ -177,7 +200,7 @@ TEST(VpodTest, RacksStayJoinedAsTheyWere) {
   KillHard(pod.ServerPid());
   ExpectRefused(pod.Shell(Up(pod, "--pod 128 --cluster-topology looped")), 1,
                 "holds the state of a POD128 (m2000, port " + std::to_string(pod.port()) +
-                    ", racks switched)");
+                    ", racks switched,");
   const Outcome up = pod.Shell(Up(pod, "--pod 128"));
   EXPECT_EQ(up.code, 0) << up.err;
 }
@@ -221,7 +244,7 @@ TEST(VpodTest, UpRestoresThePartitionsOfAKilledPod) {
   EXPECT_NE(stopped.out.find("| stopped"), std::string::npos) << stopped.out;
 
   ExpectRefused(pod.Shell(Up(pod, "--pod 64")), 1, "holds the state of a POD16");
-  const Outcome up = pod.Shell(Up(pod, "--pod 16"));
+  const Outcome up = pod.Run({"vpod", "up", "--pod", "16"});
   ASSERT_EQ(up.code, 0) << up.err;
   // The POD is up before its partitions are configured; who needs one waits for it.
   const Outcome job = pod.Run({"poprun", "--vipu-partition", "p8", "--vipu-partition-attempts",
@@ -285,7 +308,7 @@ TEST(VpodTest, UpThatFailsEndsNothingThatLived) {
   fs::create_directory(pod.home() + "/vipu-agent.1.log");
   EXPECT_EQ(pod.Shell(Up(pod, "--pod 8 --agents processes")).code, 1);
   EXPECT_TRUE(Lives(server) && Lives(first));
-  ExpectRefused(pod.Shell(Up(pod, "--pod 8")), 1, ", agents processes)");
+  ExpectRefused(pod.Shell(Up(pod, "--pod 8 --agents one")), 1, ", agents processes,");
   fs::remove(pod.home() + "/vipu-agent.1.log");
   EXPECT_EQ(pod.Shell(Up(pod, "--pod 8 --agents processes")).code, 0);
   EXPECT_TRUE(Lives(server) && Lives(first));

@@ -14,9 +14,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/vipu/config.h"
+#include "device/base/file.h"
 #include "device/base/unique_fd.h"
 
 extern char** environ;
@@ -26,9 +29,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Names its pid file in a daemon's environment, where it stays when the file is lost.
+constexpr char kPidFileVariable[] = "VPOD_PID_FILE=";
+
 bool WaitForExit(int pidfd, int milliseconds) {
   pollfd poll_fd{pidfd, POLLIN, 0};
   return poll(&poll_fd, 1, milliseconds) == 1;
+}
+
+// One spelling for every way to a file.
+std::string Canonical(const std::string& path) {
+  std::error_code error;
+  const fs::path canonical = fs::weakly_canonical(path, error);
+  return error ? path : canonical.string();
+}
+
+// The pid file that StartDaemon gave a process; empty: another started it.
+std::string PidFileOf(int pid) {
+  const std::string environment = base::ReadFile(absl::StrCat("/proc/", pid, "/environ"));
+  for (absl::string_view variable : absl::StrSplit(environment, '\0')) {
+    if (absl::ConsumePrefix(&variable, kPidFileVariable)) return std::string(variable);
+  }
+  return "";
 }
 
 }  // namespace
@@ -71,9 +93,15 @@ absl::StatusOr<int> StartDaemon(const std::vector<std::string>& command, const s
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+  std::string pid_file_variable = kPidFileVariable + Canonical(pid_file);
+  std::vector<char*> environment = {pid_file_variable.data()};
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!absl::StartsWith(*variable, kPidFileVariable)) environment.push_back(*variable);
+  }
+  environment.push_back(nullptr);
   pid_t pid = 0;
   const int error =
-      posix_spawn(&pid, command[0].c_str(), &actions, &attributes, argv.data(), environ);
+      posix_spawn(&pid, command[0].c_str(), &actions, &attributes, argv.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error != 0)
@@ -97,12 +125,45 @@ bool RunsProgram(int pid, const std::string& program) {
   return exe == program || exe == program + " (deleted)";
 }
 
+std::vector<int> ProcessesOf(const std::string& program) {
+  std::vector<int> pids;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    int pid = 0;
+    if (absl::SimpleAtoi(entry.path().filename().string(), &pid) && RunsProgram(pid, program))
+      pids.push_back(pid);
+  }
+  return pids;
+}
+
 int RunningDaemon(const std::string& pid_file, const std::string& program) {
+  const std::string canonical = Canonical(pid_file);
   int pid = 0;
   std::ifstream(pid_file) >> pid;
-  if (pid <= 0) return 0;
-  waitpid(pid, nullptr, WNOHANG);  // ours when it failed right after its start
-  return RunsProgram(pid, program) ? pid : 0;
+  if (pid > 0) {
+    waitpid(pid, nullptr, WNOHANG);  // ours when it failed right after its start
+    const std::string given = PidFileOf(pid);
+    if (RunsProgram(pid, program) && (given.empty() || given == canonical)) return pid;
+  }
+  for (const int other : ProcessesOf(program)) {
+    if (PidFileOf(other) == canonical) return other;
+  }
+  return 0;
+}
+
+std::set<std::string> PidFiles(const std::string& directory, const std::string& program) {
+  std::set<std::string> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind(program, 0) == 0 && entry.path().extension() == ".pid")
+      files.insert(Canonical(entry.path()));
+  }
+  for (const int pid : ProcessesOf(program)) {
+    const fs::path given = PidFileOf(pid);
+    if (given.parent_path() == Canonical(directory)) files.insert(given);
+  }
+  return files;
 }
 
 bool StopDaemon(const std::string& pid_file, const std::string& program) {

@@ -1,6 +1,8 @@
-// Background processes of a local POD: started, recognised by their pid files, and stopped.
+// Background processes of a local POD: started, recognised by their pid files or, where these were
+// lost, by what they were started with, and stopped.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,9 +22,15 @@ absl::StatusOr<int> StartDaemon(const std::vector<std::string>& command, const s
 // Whether a process of this user runs a program of this name.
 bool RunsProgram(int pid, const std::string& program);
 
-// Pid of the running daemon named by `pid_file`, or 0. A file whose process has gone, or is another
-// program, counts as stale.
+// Those of this user.
+std::vector<int> ProcessesOf(const std::string& program);
+
+// Pid of the running daemon that was started with `pid_file`, or 0. A file whose process has gone,
+// is another program or another POD's counts as stale.
 int RunningDaemon(const std::string& pid_file, const std::string& program);
+
+// Of a program's daemons in a directory; also lost files, while their daemons live.
+std::set<std::string> PidFiles(const std::string& directory, const std::string& program);
 
 // SIGTERM, then SIGKILL after ten seconds; removes the pid file. False when nothing ran.
 bool StopDaemon(const std::string& pid_file, const std::string& program);

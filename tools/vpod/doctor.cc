@@ -4,12 +4,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/vipu/client.h"
 #include "device/base/unique_fd.h"
@@ -93,12 +95,20 @@ int Doctor(const Pod& pod) {
     const auto agents = client.ListAgents();
     report.Check(agents.ok(), absl::StrCat("the controller answers on port ", shape->api_port),
                  absl::StrCat("see ", pod.ServerLog()));
-    size_t up = 0;
-    for (size_t i = 0; agents.ok() && i < agents->size(); ++i) up += (*agents)[i].status() == "Up";
+    std::vector<std::string> down;
+    for (size_t i = 0; agents.ok() && i < agents->size(); ++i) {
+      if ((*agents)[i].status() != "Up") down.push_back((*agents)[i].id());
+    }
     if (agents.ok()) {
-      report.Check(up == agents->size(),
-                   absl::StrCat(up, " of ", agents->size(), " machines are up"),
-                   absl::StrCat("see ", pod.AgentLog()));
+      constexpr size_t kNamed = 8;
+      const size_t more = down.size() - std::min(down.size(), kNamed);
+      down.resize(down.size() - more);
+      report.Check(
+          down.empty(),
+          absl::StrCat(agents->size() - down.size() - more, " of ", agents->size(),
+                       " machines are up"),
+          absl::StrCat("agents ", absl::StrJoin(down, ", "), more > 0 ? ", …" : "",
+                       " do not answer; see ", pod.home(), "/", Pod::AgentName(0), "*.log"));
     }
   }
   return report.Status();

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -31,16 +30,15 @@ int Fail(absl::string_view message, int code = 1) {
 }
 
 int Up(Pod& pod, const PodShape& shape) {
-  if (pod.Running()) {
-    const auto running = pod.Shape();
-    if (!running.ok()) return Fail(running.status().message());
-    std::printf("POD%u is already up in %s (API 127.0.0.1:%u); nothing changed.\n", running->ipus,
-                pod.home().c_str(), running->api_port);
+  const auto started = pod.Up(shape);
+  if (!started.ok())
+    return Fail(started.status().message(), absl::IsInvalidArgument(started.status()) ? 2 : 1);
+  const PodShape now = *pod.Shape();
+  if (!*started) {
+    std::printf("POD%u is already up in %s (API 127.0.0.1:%u); nothing changed.\n", now.ipus,
+                pod.home().c_str(), now.api_port);
     return 0;
   }
-  const absl::Status status = pod.Up(shape);
-  if (!status.ok()) return Fail(status.message(), absl::IsInvalidArgument(status) ? 2 : 1);
-  const PodShape now = *pod.Shape();
   std::printf(
       "POD%u is up: %u machines (%s) in cluster c%u, API 127.0.0.1:%u, memory limit %lu MiB, state "
       "in %s\n",
@@ -151,14 +149,9 @@ int List() {
   render::Table table;
   table.headings = {"POD", "API", "Partitions", "Home"};
   table.minimum_widths = {11};
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    int pid = 0;
-    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid) ||
-        !RunsProgram(pid, "vipu-server"))
-      continue;
+  for (const int pid : ProcessesOf("vipu-server")) {
     const std::vector<std::string> words =
-        absl::StrSplit(base::ReadFile(entry.path() / "cmdline"), '\0');
+        absl::StrSplit(base::ReadFile(absl::StrCat("/proc/", pid, "/cmdline")), '\0');
     for (size_t i = 0; i + 1 < words.size(); ++i) {
       if (words[i] != "--storage") continue;
       const Pod pod(fs::path(words[i + 1]).parent_path().string());
@@ -178,6 +171,14 @@ int List() {
   }
   std::fputs(render::StyleH(table).c_str(), stdout);
   return 0;
+}
+
+// Of a POD that is there, what was not asked for stays as it was.
+void KeepTheRest(const CLI::App& asked, const PodShape& existing, PodShape& shape) {
+  if (asked.count("--pod") == 0) shape.ipus = existing.ipus;
+  if (asked.count("--machine-type") == 0) shape.machine_type = existing.machine_type;
+  if (asked.count("--api-port") == 0) shape.api_port = existing.api_port;
+  if (asked.count("--agents") == 0) shape.agent_per_machine = existing.agent_per_machine;
 }
 
 int Main(int argc, char** argv) {
@@ -223,13 +224,14 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
+    const auto named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
+    if (argc > 1 && *argv[1] != '-' && app.get_subcommands(named).empty())
+      return Fail(absl::StrCat("unknown command '", argv[1], "'. Try 'vpod --help'."), 2);
     return Fail(absl::StrCat(error.what(), ". Try 'vpod --help'."), 2);
   }
   Pod pod(PodHome());
   shape.agent_per_machine = agents == "processes";
-  if (*up && up->count_all() == 1) {  // no options: what was there, if anything
-    if (const auto existing = pod.Shape(); existing.ok()) shape = *existing;
-  }
+  if (const auto existing = pod.Shape(); *up && existing.ok()) KeepTheRest(*up, *existing, shape);
   if (*up) return Up(pod, shape);
   if (*down) return Down(pod);
   if (*status) return Status(pod);

@@ -125,20 +125,9 @@ bool Pod::Running() const {
 // Also of a POD whose shape cannot be read any more.
 bool Pod::StopAgents(const std::set<std::string>& but) const {
   bool any = false;
-  for (const std::string& file : AgentPidFiles())
+  for (const std::string& file : PidFiles(home_, kAgent))
     any = (!but.contains(file) && StopDaemon(file, kAgent)) || any;
   return any;
-}
-
-std::set<std::string> Pod::AgentPidFiles() const {
-  std::set<std::string> files;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(home_, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind(kAgent, 0) == 0 && entry.path().extension() == ".pid")
-      files.insert(entry.path().string());
-  }
-  return files;
 }
 
 absl::StatusOr<PodShape> Pod::Shape() const {
@@ -327,17 +316,19 @@ absl::Status Pod::Restore(PodShape& shape) const {
   if (existing->ipus == shape.ipus && existing->machine_type == shape.machine_type &&
       existing->api_port == shape.api_port &&
       existing->cluster_topology == shape.cluster_topology &&
-      existing->agent_per_machine == shape.agent_per_machine) {
+      existing->agent_per_machine == shape.agent_per_machine &&
+      (existing->memory_limit_mib == shape.memory_limit_mib || !Running())) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
       home_, " holds the state of a POD", existing->ipus, " (", existing->machine_type, ", port ",
       existing->api_port, existing->racks() > 1 ? ", racks " + existing->cluster_topology : "",
-      existing->agent_per_machine ? ", agents processes" : "",
-      "); 'vpod up' with these options restarts it, 'vpod down' removes it with its partitions"));
+      existing->agent_per_machine ? ", agents processes" : "", ", memory limit ",
+      existing->memory_limit_mib,
+      " MiB); 'vpod up' without options keeps it, 'vpod down' removes it with its partitions"));
 }
 
-absl::Status Pod::Up(PodShape shape) {
+absl::StatusOr<bool> Pod::Up(PodShape shape) {
   if (shape.ipus < 4 || shape.ipus > 65536 || !arch::IsPowerOfTwo(shape.ipus)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--pod ", shape.ipus, " is no size of a POD; give a power of two of 4 to 65536"));
@@ -354,6 +345,7 @@ absl::Status Pod::Up(PodShape shape) {
   const bool restoring = fs::exists(home_ + "/vipu-server.db", error);
   if (restoring) {
     VPOD_RETURN_IF_ERROR(Restore(shape));
+    if (Running()) return false;
   }
   if (shape.cluster_topology.empty()) shape.cluster_topology = DefaultClusterTopology(shape);
   if (shape.memory_limit_mib == 0) shape.memory_limit_mib = HostMemoryMib() * 3 / 4;
@@ -362,15 +354,14 @@ absl::Status Pod::Up(PodShape shape) {
     StopDaemon(ServerPidFile(), kServer);
   if (!restoring) StopAgents();
   const bool serving = ServerPid() > 0;
-  std::set<std::string> living = AgentPidFiles();
+  std::set<std::string> living = PidFiles(home_, kAgent);
   std::erase_if(living, [](const std::string& file) { return RunningDaemon(file, kAgent) == 0; });
   VPOD_RETURN_IF_ERROR(WriteFiles(shape));
   const absl::Status status = Start(shape, restoring);
-  if (!status.ok()) {
-    StopAgents(living);
-    if (!serving) StopDaemon(ServerPidFile(), kServer);
-    if (!restoring) RemoveState();
-  }
+  if (status.ok()) return true;
+  StopAgents(living);
+  if (!serving) StopDaemon(ServerPidFile(), kServer);
+  if (!restoring) RemoveState();
   return status;
 }
 
@@ -385,7 +376,10 @@ void Pod::RemoveState() const {
 
 absl::StatusOr<bool> Pod::Down() {
   std::error_code error;
-  if (!fs::exists(home_, error)) return false;
+  if (!fs::exists(home_, error)) {
+    if (ServerPid() == 0 && PidFiles(home_, kAgent).empty()) return false;
+    fs::create_directories(home_, error);  // was removed under daemons that live
+  }
   VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
   const bool agent = StopAgents();
   const bool server = StopDaemon(ServerPidFile(), kServer);

@@ -53,8 +53,8 @@ class Pod {
 
   // Brings the POD up and waits until all its machines answer. Restores the state of a POD that was
   // killed, and starts what is missing of one that is there in part. On failure what was started is
-  // stopped again.
-  absl::Status Up(PodShape shape);
+  // stopped again. False when it was up already; FailedPrecondition: another POD is there.
+  absl::StatusOr<bool> Up(PodShape shape);
   // Stops it and forgets its partitions. False when there was none; Unavailable: another command
   // works on it.
   absl::StatusOr<bool> Down();
@@ -64,15 +64,14 @@ class Pod {
  private:
   // Held by who changes something. Unavailable: another holds it, or nothing can be written.
   absl::StatusOr<base::UniqueFd> Lock() const;
-  // What the state of a POD that was killed says where `shape` says nothing; FailedPrecondition
-  // where it says something else.
+  // What the state of a POD that is there says where `shape` says nothing; FailedPrecondition where
+  // it says something else.
   absl::Status Restore(PodShape& shape) const;
   absl::Status Start(PodShape& shape, bool restoring);
   absl::Status StartAgent(const PodShape& shape, uint32_t agent, const std::string& program);
   // Waits until `machines` machines have registered.
   absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> AwaitMachines(const PodShape& shape,
                                                                         uint32_t machines) const;
-  std::set<std::string> AgentPidFiles() const;
   bool StopAgents(const std::set<std::string>& but = {}) const;  // pid files of those that go on
   absl::Status WaitForServer(const PodShape& shape) const;
   absl::Status CreateObjects(PodShape& shape, bool restoring) const;
