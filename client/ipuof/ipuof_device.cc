@@ -84,9 +84,9 @@ class IpuofDevice : public session::Device {
   }
 
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
-    if (transport_ == Transport::kGrpc) VPOD_RETURN_IF_ERROR(CopyStreams(slot, true));
+    if (transport_ == Transport::kGrpc) VPOD_RETURN_IF_ERROR(CopyStreams(program, slot, true));
     VPOD_ASSIGN_OR_RETURN(const base::Cycles cycles, RunParts(program, slot));
-    if (transport_ == Transport::kGrpc) VPOD_RETURN_IF_ERROR(CopyStreams(slot, false));
+    if (transport_ == Transport::kGrpc) VPOD_RETURN_IF_ERROR(CopyStreams(program, slot, false));
     return cycles;
   }
 
@@ -149,12 +149,11 @@ class IpuofDevice : public session::Device {
     return cycles;
   }
 
-  // Moves the streams of one direction between our buffer and the agents'.
-  absl::Status CopyStreams(uint32_t slot, bool to_device) {
-    for (int i = 0; i < executable_->proto().streams_size(); ++i) {
-      const auto& declared = executable_->proto().streams(i);
+  // Moves a program's streams of one direction between our buffer and the agents'.
+  absl::Status CopyStreams(uint32_t program, uint32_t slot, bool to_device) {
+    for (const uint32_t stream : executable_->streams(program)) {
+      const auto& declared = executable_->proto().streams(static_cast<int>(stream));
       if (declared.to_device() != to_device) continue;
-      const auto stream = static_cast<uint32_t>(i);
       // Neighbouring replicas of one part travel together.
       for (uint32_t first = 0; first < local_replicas();) {
         Lease& part = PartOf(first, declared.ipu());

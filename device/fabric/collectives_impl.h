@@ -15,7 +15,7 @@ namespace vpod::fabric {
 
 // Elements of a piece that travels: enough to make a message worth its while, few enough to be
 // still in the caches of whoever combines them.
-inline constexpr size_t kMessagePiece = 1 << 16;
+inline constexpr size_t kMessagePiece = 1 << 17;
 
 inline constexpr size_t kWhatBytes = 96;
 

@@ -126,11 +126,9 @@ class BlockReduction {
 
   const Value* Reduce(const Subtree& subtree, size_t begin, size_t n) {
     const std::vector<const void*>& leaves = subtree.leaves;
+    // The result of another process is there as it is.
     const bool partial = leaves.size() < subtree.node.size();
-    if (partial) {
-      Load(leaves[0], subtree.element, begin, partials_.data(), n);
-      return partials_.data();
-    }
+    if (partial) return static_cast<const Value*>(leaves[0]) + begin;
     sizes_.clear();
     size_t leaf = 0;
     for (; leaf + 1 < leaves.size(); leaf += 2) {

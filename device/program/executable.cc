@@ -74,13 +74,17 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string
   result->hash_ = base::Sha256Hex(canonical);
   for (const v1::Program& program : result->proto_.programs()) {
     bool collective = false;
+    std::set<uint32_t> streams;
     for (const v1::Block& block : program.blocks()) {
-      ForEachInstruction(block.instructions(), 1,
-                         [&](const v1::Instruction& instruction, uint64_t) {
-                           collective = collective || CollectiveOf(instruction).has_value();
-                         });
+      const auto look_at = [&](const v1::Instruction& instruction, uint64_t) {
+        collective = collective || CollectiveOf(instruction).has_value();
+        if (instruction.has_stream_in()) streams.insert(instruction.stream_in().stream());
+        if (instruction.has_stream_out()) streams.insert(instruction.stream_out().stream());
+      };
+      ForEachInstruction(block.instructions(), 1, look_at);
     }
     result->has_collectives_.push_back(collective);
+    result->streams_.push_back(std::move(streams));
   }
   return result;
 }

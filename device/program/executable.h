@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -39,6 +41,8 @@ class Executable {
   uint32_t ipus_per_replica() const { return proto_.ipus_per_replica(); }
   // Whether a program communicates between replicas.
   bool has_collectives(uint32_t program) const { return has_collectives_[program]; }
+  // Streams that a program reads or writes.
+  const std::set<uint32_t>& streams(uint32_t program) const { return streams_[program]; }
   // Index of a variable; NotFound lists the names there are.
   absl::StatusOr<const v1::Variable*> FindVariable(absl::string_view name) const;
   absl::StatusOr<uint32_t> FindProgram(absl::string_view name) const;
@@ -51,6 +55,7 @@ class Executable {
   v1::Executable proto_;
   std::string hash_;
   std::vector<bool> has_collectives_;
+  std::vector<std::set<uint32_t>> streams_;  // by program
 };
 
 // Magic, format version and canonical encoding.

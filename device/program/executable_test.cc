@@ -83,6 +83,8 @@ TEST(ExecutableTest, ParsesWhatWasSerialized) {
   EXPECT_EQ((*executable)->ipus_per_replica(), 2u);
   EXPECT_TRUE((*executable)->has_collectives(0));
   EXPECT_FALSE((*executable)->has_collectives(1));
+  EXPECT_EQ((*executable)->streams(0), (std::set<uint32_t>{0, 1}));
+  EXPECT_TRUE((*executable)->streams(1).empty());
 }
 
 TEST(ExecutableTest, FindsByNameAndListsWhatThereIs) {

@@ -1,9 +1,8 @@
 // All-reduce of float32 over virtual IPUs against Open MPI and Gloo on the same machine.
-//   all_reduce                        16 replicas in this process, without daemons
-//   all_reduce agents shm|tcp   4 replicas, then 16, on the 4 agents of the POD whose environment
-//   is
-//                               set and has a partition of 16 IPUs; the agents' VPOD_TRANSPORT must
-//                               be the one named
+//   all_reduce        16 replicas in this process, without daemons
+//   all_reduce agents shm|tcp [MIB [REPLICAS]]
+//                     4 replicas, then 16, on the 4 agents of the POD whose environment is set and
+//                     has a partition of 16 IPUs; the agents' VPOD_TRANSPORT must be the one named
 // The peers' part is all_reduce_peers beside this program.
 #include "tests/benchmarks/all_reduce.h"
 
@@ -158,9 +157,10 @@ int Main(int argc, char** argv) {
     return 0;
   }
   const std::string transport = argc >= 3 ? argv[2] : "";
-  const size_t mebibytes = argc == 4 ? std::strtoull(argv[3], nullptr, 10) : 0;
+  const size_t mebibytes = argc >= 4 ? std::strtoull(argv[3], nullptr, 10) : 0;
   if (argv[1] != std::string("agents") || (transport != "shm" && transport != "tcp")) {
-    std::fprintf(stderr, "all_reduce: error: usage: all_reduce [agents shm|tcp [MIB]]\n");
+    std::fprintf(stderr,
+                 "all_reduce: error: usage: all_reduce [agents shm|tcp [MIB [REPLICAS]]]\n");
     return 2;
   }
   const auto compare = [&](int replicas, const std::vector<size_t>& sizes) {
@@ -177,10 +177,10 @@ int Main(int argc, char** argv) {
             attach);
   };
   if (mebibytes > 0) {
-    compare(4, {mebibytes << 20});
+    compare(argc >= 5 ? std::atoi(argv[4]) : 4, {mebibytes << 20});
   } else {
     compare(4, kSizes);
-    compare(16, {16 << 20});
+    compare(16, {16 << 20, 64 << 20});
   }
   return 0;
 }
