@@ -33,7 +33,7 @@ struct TreeNode {
 // order. A process can reduce each of them where it lies.
 std::vector<TreeNode> MaximalNodes(const std::vector<bool>& present);
 
-// A node as one process has it: its leaves, or their result.
+// A node as one process has it: its leaves, or their result, aligned for its elements.
 struct Subtree {
   TreeNode node;
   std::vector<const void*> leaves;  // one a member of the node, or their PartialReduce alone

@@ -114,9 +114,9 @@ class UcxTransport : public Transport {
       }
       ucp_config_modify(config, "NET_DEVICES", interface.c_str());
     }
-    // A piece by TCP, 1 MiB of partial results and its header, is sent at once, not in segments
-    // of 8 KiB with a handshake before them. UCX's own sizes come with the prefix TCP_ from the
-    // environment, and without it here.
+    // A piece by TCP, 1 MiB of partial results of a node and its header, is sent at once, not in
+    // segments of 8 KiB with a handshake before them. UCX's own sizes come with the prefix TCP_
+    // from the environment, and without it here.
     if (tcp && std::getenv("UCX_TCP_TX_SEG_SIZE") == nullptr &&
         std::getenv("UCX_TCP_RX_SEG_SIZE") == nullptr) {
       for (const char* name : {"RX_SEG_SIZE", "TX_SEG_SIZE"})

@@ -19,7 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool Lives(int pid) { return pid > 0 && kill(pid, 0) == 0; }
+// A process that has ended but was not waited for yet has no program.
+bool Lives(int pid) {
+  std::error_code error;
+  return pid > 0 && !fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).empty();
+}
 
 void KillHard(int pid) { ASSERT_TRUE(EndProcess(pid, SIGKILL)); }
 
@@ -171,8 +175,22 @@ TEST(VpodTest, ListKnowsAPodWhoseProgramsWereRebuilt) {
   const Outcome damaged = pod.Shell("vpod list | grep '^ *damaged .*" + pod.home() + "$'");
   EXPECT_EQ(damaged.code, 0) << damaged.out;
   fs::remove(pod.home() + "/pod.json");
-  const Outcome stranger = pod.Run({"vpod", "list"});
-  EXPECT_EQ(stranger.out.find(pod.home() + "\n"), std::string::npos) << stranger.out;
+  const Outcome gone = pod.Shell("vpod list | grep '^ *damaged .*" + pod.home() + "$'");
+  EXPECT_EQ(gone.code, 0) << gone.out;
+  ExpectRefused(pod.Run({"vpod", "status"}), 1, "pod.json is gone while the POD runs");
+  ExpectRefused(pod.Run({"vpod", "up"}), 1, "pod.json is gone while the POD runs");
+}
+
+TEST(VpodTest, ListLeavesOutControllersOfOthers) {
+  TestPod pod(4);
+  const std::string own = pod.directory() + "/own";
+  const Outcome list = pod.Shell("mkdir " + own + " && cp " + pod.home() + "/pod.json " + own +
+                                 " && vipu-server --storage " + own +
+                                 "/vipu-server.db --user-api-listen 127.0.0.1:0 2>" + own +
+                                 "/log & pid=$!; until grep " + "-q 'serving users' " + own +
+                                 "/log 2>/dev/null; do sleep 0.05; done; vpod list; kill $pid");
+  EXPECT_NE(list.out.find(pod.home() + "\n"), std::string::npos) << list.out;
+  EXPECT_EQ(list.out.find(own), std::string::npos) << list.out;
 }
 
 TEST(VpodTest, DaemonsAreFoundWithoutTheirPidFiles) {
@@ -189,6 +207,22 @@ TEST(VpodTest, DaemonsAreFoundWithoutTheirPidFiles) {
   EXPECT_EQ(two.Run({"vpod", "down"}).out, "POD in " + two.home() + " is down.\n");
   EXPECT_FALSE(Lives(orphan) || Lives(other_orphan));
   EXPECT_EQ(two.Run({"vpod", "down"}).out, "no POD runs in " + two.home() + "\n");
+}
+
+TEST(VpodTest, APodThatRunsIsNotReplaced) {
+  TestPod pod(4);
+  KillHard(pod.AgentPid());
+  const int server = pod.ServerPid();
+  const std::string database = pod.home() + "/vipu-server.db";
+  fs::rename(database, database + ".moved");
+  ExpectRefused(pod.Run({"vpod", "up"}), 1, "has lost its database while the POD runs");
+  EXPECT_TRUE(Lives(server));
+  // A home that moved with its pid files is known.
+  fs::rename(database + ".moved", database);
+  fs::rename(pod.home(), pod.home() + ".moved");
+  const Outcome down = pod.Shell("VPOD_HOME=" + pod.home() + ".moved vpod down");
+  EXPECT_EQ(down.out, "POD in " + pod.home() + ".moved is down.\n") << down.err;
+  EXPECT_FALSE(Lives(server));
 }
 
 TEST(VpodTest, RacksStayJoinedAsTheyWere) {
@@ -306,11 +340,12 @@ TEST(VpodTest, UpThatFailsEndsNothingThatLived) {
   // Where the log of the second should be nothing can be written.
   fs::remove(pod.home() + "/vipu-agent.1.log");
   fs::create_directory(pod.home() + "/vipu-agent.1.log");
-  EXPECT_EQ(pod.Shell(Up(pod, "--pod 8 --agents processes")).code, 1);
+  ExpectRefused(pod.Run({"vpod", "up"}), 1, "vipu-agent");
   EXPECT_TRUE(Lives(server) && Lives(first));
   ExpectRefused(pod.Shell(Up(pod, "--pod 8 --agents one")), 1, ", agents processes,");
   fs::remove(pod.home() + "/vipu-agent.1.log");
-  EXPECT_EQ(pod.Shell(Up(pod, "--pod 8 --agents processes")).code, 0);
+  ExpectRefused(pod.Shell(Up(pod, "--pod 8")), 1, "memory limit 4096 MiB");  // which one holds
+  EXPECT_EQ(pod.Run({"vpod", "up", "--pod", "8", "--agents", "processes"}).code, 0);
   EXPECT_TRUE(Lives(server) && Lives(first));
 }
 

@@ -44,13 +44,20 @@ std::string Canonical(const std::string& path) {
   return error ? path : canonical.string();
 }
 
-// The pid file that StartDaemon gave a process; empty: another started it.
-std::string PidFileOf(int pid) {
-  const std::string environment = base::ReadFile(absl::StrCat("/proc/", pid, "/environ"));
-  for (absl::string_view variable : absl::StrSplit(environment, '\0')) {
-    if (absl::ConsumePrefix(&variable, kPidFileVariable)) return std::string(variable);
-  }
-  return "";
+// Whether a process runs a program of this name.
+bool RunsProgram(int pid, const std::string& program) {
+  std::error_code error;
+  const std::string exe =
+      fs::read_symlink(absl::StrCat("/proc/", pid, "/exe"), error).filename().string();
+  // A program that was rebuilt meanwhile shows as "name (deleted)".
+  return exe == program || exe == program + " (deleted)";
+}
+
+// Whether paths mean the same to a process as to this one.
+bool SeesOurFiles(int pid) {
+  std::error_code error;
+  return fs::read_symlink(absl::StrCat("/proc/", pid, "/ns/mnt"), error) ==
+         fs::read_symlink("/proc/self/ns/mnt", error);
 }
 
 }  // namespace
@@ -117,14 +124,6 @@ absl::StatusOr<int> StartDaemon(const std::vector<std::string>& command, const s
   return pid;
 }
 
-bool RunsProgram(int pid, const std::string& program) {
-  std::error_code error;
-  const std::string exe =
-      fs::read_symlink(absl::StrCat("/proc/", pid, "/exe"), error).filename().string();
-  // A program that was rebuilt meanwhile shows as "name (deleted)".
-  return exe == program || exe == program + " (deleted)";
-}
-
 std::vector<int> ProcessesOf(const std::string& program) {
   std::vector<int> pids;
   std::error_code error;
@@ -136,15 +135,27 @@ std::vector<int> ProcessesOf(const std::string& program) {
   return pids;
 }
 
+std::string PidFileOf(int pid) {
+  const std::string environment = base::ReadFile(absl::StrCat("/proc/", pid, "/environ"));
+  for (absl::string_view variable : absl::StrSplit(environment, '\0')) {
+    if (absl::ConsumePrefix(&variable, kPidFileVariable) && SeesOurFiles(pid))
+      return std::string(variable);
+  }
+  return "";
+}
+
 int RunningDaemon(const std::string& pid_file, const std::string& program) {
-  const std::string canonical = Canonical(pid_file);
   int pid = 0;
   std::ifstream(pid_file) >> pid;
   if (pid > 0) {
     waitpid(pid, nullptr, WNOHANG);  // ours when it failed right after its start
+    // Of a POD that was moved the file that was given is gone.
     const std::string given = PidFileOf(pid);
-    if (RunsProgram(pid, program) && (given.empty() || given == canonical)) return pid;
+    std::error_code error;
+    const bool of_another = fs::exists(given, error) && !fs::equivalent(given, pid_file, error);
+    if (RunsProgram(pid, program) && !of_another) return pid;
   }
+  const std::string canonical = Canonical(pid_file);
   for (const int other : ProcessesOf(program)) {
     if (PidFileOf(other) == canonical) return other;
   }

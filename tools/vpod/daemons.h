@@ -19,11 +19,12 @@ absl::StatusOr<std::string> FindProgram(const std::string& name);
 absl::StatusOr<int> StartDaemon(const std::vector<std::string>& command, const std::string& log,
                                 const std::string& pid_file);
 
-// Whether a process of this user runs a program of this name.
-bool RunsProgram(int pid, const std::string& program);
-
-// Those of this user.
+// Processes that run a program of this name and may be looked into.
 std::vector<int> ProcessesOf(const std::string& program);
+
+// The pid file that StartDaemon gave a process of this host, also when the file is lost; empty: it
+// was started otherwise, or in a container.
+std::string PidFileOf(int pid);
 
 // Pid of the running daemon that was started with `pid_file`, or 0. A file whose process has gone,
 // is another program or another POD's counts as stale.

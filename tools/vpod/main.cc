@@ -29,12 +29,12 @@ int Fail(absl::string_view message, int code = 1) {
   return code;
 }
 
-int Up(Pod& pod, const PodShape& shape) {
-  const auto started = pod.Up(shape);
-  if (!started.ok())
-    return Fail(started.status().message(), absl::IsInvalidArgument(started.status()) ? 2 : 1);
-  const PodShape now = *pod.Shape();
-  if (!*started) {
+int Up(Pod& pod, const PodRequest& request) {
+  const auto brought = pod.Up(request);
+  if (!brought.ok())
+    return Fail(brought.status().message(), absl::IsInvalidArgument(brought.status()) ? 2 : 1);
+  const PodShape& now = brought->shape;
+  if (brought->was_up) {
     std::printf("POD%u is already up in %s (API 127.0.0.1:%u); nothing changed.\n", now.ipus,
                 pod.home().c_str(), now.api_port);
     return 0;
@@ -144,46 +144,34 @@ int Logs(const Pod& pod, const std::string& which, size_t lines) {
   return 0;
 }
 
-// PODs of this user, found by their servers' command lines.
+// PODs of this user, found by their servers.
 int List() {
   render::Table table;
   table.headings = {"POD", "API", "Partitions", "Home"};
   table.minimum_widths = {11};
   for (const int pid : ProcessesOf("vipu-server")) {
-    const std::vector<std::string> words =
-        absl::StrSplit(base::ReadFile(absl::StrCat("/proc/", pid, "/cmdline")), '\0');
-    for (size_t i = 0; i + 1 < words.size(); ++i) {
-      if (words[i] != "--storage") continue;
-      const Pod pod(fs::path(words[i + 1]).parent_path().string());
-      const auto shape = pod.Shape();
-      if (absl::IsNotFound(shape.status())) continue;  // a controller that vpod did not start
-      if (!shape.ok()) {
-        table.rows.push_back({"damaged", "-", "-", pod.home()});
-        continue;
-      }
-      vipu::ClientConfig config;
-      config.host = "127.0.0.1";
-      config.port = shape->api_port;
-      const auto partitions = vipu::Client(config, std::chrono::seconds(3)).ListPartitions();
-      table.rows.push_back({absl::StrCat("POD", shape->ipus), config.address(),
-                            partitions.ok() ? absl::StrCat(partitions->size()) : "-", pod.home()});
+    const fs::path pid_file = PidFileOf(pid);
+    if (pid_file.empty()) continue;  // a controller that vpod did not start
+    const Pod pod(pid_file.parent_path());
+    const auto shape = pod.Shape();
+    if (!shape.ok()) {
+      table.rows.push_back({"damaged", "-", "-", pod.home()});
+      continue;
     }
+    vipu::ClientConfig config;
+    config.host = "127.0.0.1";
+    config.port = shape->api_port;
+    const auto partitions = vipu::Client(config, std::chrono::seconds(3)).ListPartitions();
+    table.rows.push_back({absl::StrCat("POD", shape->ipus), config.address(),
+                          partitions.ok() ? absl::StrCat(partitions->size()) : "-", pod.home()});
   }
   std::fputs(render::StyleH(table).c_str(), stdout);
   return 0;
 }
 
-// Of a POD that is there, what was not asked for stays as it was.
-void KeepTheRest(const CLI::App& asked, const PodShape& existing, PodShape& shape) {
-  if (asked.count("--pod") == 0) shape.ipus = existing.ipus;
-  if (asked.count("--machine-type") == 0) shape.machine_type = existing.machine_type;
-  if (asked.count("--api-port") == 0) shape.api_port = existing.api_port;
-  if (asked.count("--agents") == 0) shape.agent_per_machine = existing.agent_per_machine;
-}
-
 int Main(int argc, char** argv) {
   base::CheckStdoutAtExit();
-  PodShape shape;
+  PodRequest request;
   std::string log_name;
   size_t log_lines = 50;
   CLI::App app(
@@ -191,24 +179,26 @@ int Main(int argc, char** argv) {
       "(~/.vpod).",
       "vpod");
   app.require_subcommand(1);
-  auto* up = app.add_subcommand("up", "start a POD in the background");
-  up->add_option("--pod", shape.ipus, "IPUs: 4, 16, 64, 128, 256, …")->capture_default_str();
-  up->add_option("--machine-type", shape.machine_type, "m2000 or bow2000")->capture_default_str();
+  auto* up = app.add_subcommand(
+      "up",
+      "start a POD in the background; one that is there is restored, and options that are not "
+      "given are as it has them");
+  up->add_option("--pod", request.ipus, "IPUs: 4, 16, 64, 128, 256, … (16)");
+  up->add_option("--machine-type", request.machine_type, "m2000 or bow2000 (m2000)");
   up->add_option(
-        "--cluster-topology", shape.cluster_topology,
+        "--cluster-topology", request.cluster_topology,
         "how racks are joined, looped or switched (looped up to a POD256); of 2 racks or more")
       ->check(CLI::IsMember({"looped", "switched"}));
-  up->add_option("--memory-limit", shape.memory_limit_mib,
+  up->add_option("--memory-limit", request.memory_limit_mib,
                  "MiB of host memory for programs (3/4 of the host's)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-  up->add_option("--api-port", shape.api_port, "port of the controller")
-      ->check(CLI::Range(1, 65535))
-      ->capture_default_str();
-  std::string agents = "one";
-  up->add_option("--agents", agents,
-                 "one: a process for all machines; processes: one a machine, at its own address")
-      ->check(CLI::IsMember({"one", "processes"}))
-      ->capture_default_str();
+  up->add_option("--api-port", request.api_port, "port of the controller (8090)")
+      ->check(CLI::Range(1, 65535));
+  std::string agents;
+  up->add_option(
+        "--agents", agents,
+        "one: a process for all machines; processes: one a machine, at its own address (one)")
+      ->check(CLI::IsMember({"one", "processes"}));
   auto* down = app.add_subcommand("down", "stop the POD; its partitions are gone");
   auto* status = app.add_subcommand("status", "what runs; exit status 1 when nothing does");
   auto* env = app.add_subcommand("env", "export lines for eval");
@@ -230,9 +220,8 @@ int Main(int argc, char** argv) {
     return Fail(absl::StrCat(error.what(), ". Try 'vpod --help'."), 2);
   }
   Pod pod(PodHome());
-  shape.agent_per_machine = agents == "processes";
-  if (const auto existing = pod.Shape(); *up && existing.ok()) KeepTheRest(*up, *existing, shape);
-  if (*up) return Up(pod, shape);
+  if (!agents.empty()) request.agent_per_machine = agents == "processes";
+  if (*up) return Up(pod, request);
   if (*down) return Down(pod);
   if (*status) return Status(pod);
   if (*env) return Env(pod);

@@ -132,6 +132,10 @@ bool Pod::StopAgents(const std::set<std::string>& but) const {
 
 absl::StatusOr<PodShape> Pod::Shape() const {
   std::ifstream file(home_ + "/pod.json");
+  if (!file && ServerPid() > 0) {
+    return absl::DataLossError(absl::StrCat(
+        home_, "/pod.json is gone while the POD runs; 'vpod down' clears the POD away"));
+  }
   if (!file) {
     return absl::NotFoundError(absl::StrCat("no POD in ", home_, "; bring one up with 'vpod up'"));
   }
@@ -303,52 +307,74 @@ absl::StatusOr<base::UniqueFd> Pod::Lock() const {
   return lock;
 }
 
+bool Pod::AnyAgentLives() const {
+  const std::set<std::string> files = PidFiles(home_, kAgent);
+  return std::any_of(files.begin(), files.end(),
+                     [](const std::string& file) { return RunningDaemon(file, kAgent) > 0; });
+}
+
 // What was acknowledged is never thrown away silently.
-absl::Status Pod::Restore(PodShape& shape) const {
-  const auto existing = Shape();
-  if (!existing.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        home_, " holds a database but no readable pod.json; 'vpod down' clears it away"));
-  }
-  if (shape.cluster_topology.empty()) shape.cluster_topology = existing->cluster_topology;
-  if (shape.memory_limit_mib == 0) shape.memory_limit_mib = existing->memory_limit_mib;
-  shape.addresses = existing->addresses;
-  if (existing->ipus == shape.ipus && existing->machine_type == shape.machine_type &&
-      existing->api_port == shape.api_port &&
-      existing->cluster_topology == shape.cluster_topology &&
-      existing->agent_per_machine == shape.agent_per_machine &&
-      (existing->memory_limit_mib == shape.memory_limit_mib || !Running())) {
+absl::Status Pod::CheckSame(const PodShape& wanted, const PodShape& existing) const {
+  // A limit can change while nothing is held.
+  if (existing.ipus == wanted.ipus && existing.machine_type == wanted.machine_type &&
+      existing.api_port == wanted.api_port &&
+      existing.cluster_topology == wanted.cluster_topology &&
+      existing.agent_per_machine == wanted.agent_per_machine &&
+      (existing.memory_limit_mib == wanted.memory_limit_mib || !AnyAgentLives())) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      home_, " holds the state of a POD", existing->ipus, " (", existing->machine_type, ", port ",
-      existing->api_port, existing->racks() > 1 ? ", racks " + existing->cluster_topology : "",
-      existing->agent_per_machine ? ", agents processes" : "", ", memory limit ",
-      existing->memory_limit_mib,
+      home_, " holds the state of a POD", existing.ipus, " (", existing.machine_type, ", port ",
+      existing.api_port, existing.racks() > 1 ? ", racks " + existing.cluster_topology : "",
+      existing.agent_per_machine ? ", agents processes" : "", ", memory limit ",
+      existing.memory_limit_mib,
       " MiB); 'vpod up' without options keeps it, 'vpod down' removes it with its partitions"));
 }
 
-absl::StatusOr<bool> Pod::Up(PodShape shape) {
-  if (shape.ipus < 4 || shape.ipus > 65536 || !arch::IsPowerOfTwo(shape.ipus)) {
+absl::StatusOr<PodShape> Pod::Wanted(const PodRequest& request) const {
+  const auto existing = Shape();
+  if (absl::IsDataLoss(existing.status())) return existing.status();
+  PodShape wanted = existing.ok() ? *existing : PodShape();
+  wanted.ipus = request.ipus.value_or(wanted.ipus);
+  wanted.machine_type = request.machine_type.value_or(wanted.machine_type);
+  wanted.cluster_topology = request.cluster_topology.value_or(wanted.cluster_topology);
+  wanted.api_port = request.api_port.value_or(wanted.api_port);
+  wanted.memory_limit_mib = request.memory_limit_mib.value_or(wanted.memory_limit_mib);
+  wanted.agent_per_machine = request.agent_per_machine.value_or(wanted.agent_per_machine);
+  if (wanted.ipus < 4 || wanted.ipus > 65536 || !arch::IsPowerOfTwo(wanted.ipus)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--pod ", shape.ipus, " is no size of a POD; give a power of two of 4 to 65536"));
+        "--pod ", wanted.ipus, " is no size of a POD; give a power of two of 4 to 65536"));
   }
-  VPOD_RETURN_IF_ERROR(arch::FindMachineType(shape.machine_type).status());
-  if (shape.racks() == 1 && !shape.cluster_topology.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--cluster-topology ", shape.cluster_topology,
-                                                   " joins racks, and a POD", shape.ipus,
+  VPOD_RETURN_IF_ERROR(arch::FindMachineType(wanted.machine_type).status());
+  if (wanted.racks() == 1 && request.cluster_topology.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("--cluster-topology ", wanted.cluster_topology,
+                                                   " joins racks, and a POD", wanted.ipus,
                                                    " is one; a POD128 has two"));
   }
+  if (existing.ok()) VPOD_RETURN_IF_ERROR(CheckSame(wanted, *existing));
+  if (wanted.cluster_topology.empty()) wanted.cluster_topology = DefaultClusterTopology(wanted);
+  if (wanted.memory_limit_mib == 0) wanted.memory_limit_mib = HostMemoryMib() * 3 / 4;
+  return wanted;
+}
+
+absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
+  VPOD_ASSIGN_OR_RETURN(PodShape shape, Wanted(request));
+  if (Running()) return Brought{shape, true};
   std::error_code error;
   fs::create_directories(IpuofDirectory(), error);
   VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
+  // Another command may have been here meanwhile.
+  VPOD_ASSIGN_OR_RETURN(shape, Wanted(request));
+  if (Running()) return Brought{shape, true};
   const bool restoring = fs::exists(home_ + "/vipu-server.db", error);
-  if (restoring) {
-    VPOD_RETURN_IF_ERROR(Restore(shape));
-    if (Running()) return false;
+  if (!restoring && (ServerPid() > 0 || AnyAgentLives())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        home_, " has lost its database while the POD runs; 'vpod down' clears it away"));
   }
-  if (shape.cluster_topology.empty()) shape.cluster_topology = DefaultClusterTopology(shape);
-  if (shape.memory_limit_mib == 0) shape.memory_limit_mib = HostMemoryMib() * 3 / 4;
+  if (restoring && !Shape().ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(home_, " holds a database but no pod.json; 'vpod down' clears it away"));
+  }
   // Of half a POD the other half is started: jobs on the living go on.
   if (!restoring || !vipu::Client(Address(shape), std::chrono::seconds(2)).ServerInfo().ok())
     StopDaemon(ServerPidFile(), kServer);
@@ -358,7 +384,7 @@ absl::StatusOr<bool> Pod::Up(PodShape shape) {
   std::erase_if(living, [](const std::string& file) { return RunningDaemon(file, kAgent) == 0; });
   VPOD_RETURN_IF_ERROR(WriteFiles(shape));
   const absl::Status status = Start(shape, restoring);
-  if (status.ok()) return true;
+  if (status.ok()) return Brought{shape, false};
   StopAgents(living);
   if (!serving) StopDaemon(ServerPidFile(), kServer);
   if (!restoring) RemoveState();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,7 +18,7 @@ namespace vpod::tools {
 // VPOD_HOME, else ~/.vpod.
 std::string PodHome();
 
-// What `vpod up` was asked for; kept in <home>/pod.json.
+// Kept in <home>/pod.json.
 struct PodShape {
   uint32_t ipus = 16;  // a multiple of 4, a power of two
   std::string machine_type = "m2000";
@@ -29,6 +30,14 @@ struct PodShape {
   uint32_t machines() const { return ipus / arch::kIpusPerMachine; }
   uint32_t racks() const { return std::max(1u, ipus / arch::kMaxIpusPerLinkDomain); }
   uint32_t agents() const { return agent_per_machine ? machines() : 1; }
+};
+
+// What `vpod up` was asked for. The rest is as the POD that is there has it, or as PodShape says.
+struct PodRequest {
+  std::optional<uint32_t> ipus, api_port;
+  std::optional<std::string> machine_type, cluster_topology;
+  std::optional<uint64_t> memory_limit_mib;
+  std::optional<bool> agent_per_machine;
 };
 
 class Pod {
@@ -48,13 +57,17 @@ class Pod {
   int ServerPid() const;
   int AgentPid(uint32_t agent = 0) const;
   bool Running() const;
-  // NotFound: no POD was brought up here.
+  // NotFound: no POD was brought up here. DataLoss: what says so is damaged.
   absl::StatusOr<PodShape> Shape() const;
 
   // Brings the POD up and waits until all its machines answer. Restores the state of a POD that was
   // killed, and starts what is missing of one that is there in part. On failure what was started is
-  // stopped again. False when it was up already; FailedPrecondition: another POD is there.
-  absl::StatusOr<bool> Up(PodShape shape);
+  // stopped again. FailedPrecondition: another POD is there.
+  struct Brought {
+    PodShape shape;
+    bool was_up = false;  // nothing was done
+  };
+  absl::StatusOr<Brought> Up(const PodRequest& request);
   // Stops it and forgets its partitions. False when there was none; Unavailable: another command
   // works on it.
   absl::StatusOr<bool> Down();
@@ -64,9 +77,10 @@ class Pod {
  private:
   // Held by who changes something. Unavailable: another holds it, or nothing can be written.
   absl::StatusOr<base::UniqueFd> Lock() const;
-  // What the state of a POD that is there says where `shape` says nothing; FailedPrecondition where
-  // it says something else.
-  absl::Status Restore(PodShape& shape) const;
+  // The POD that a request means. FailedPrecondition: it is not the one that is there.
+  absl::StatusOr<PodShape> Wanted(const PodRequest& request) const;
+  absl::Status CheckSame(const PodShape& wanted, const PodShape& existing) const;
+  bool AnyAgentLives() const;
   absl::Status Start(PodShape& shape, bool restoring);
   absl::Status StartAgent(const PodShape& shape, uint32_t agent, const std::string& program);
   // Waits until `machines` machines have registered.
