@@ -87,6 +87,10 @@ int Doctor(const Pod& pod) {
                  absl::StrCat("'vpod up' restores the POD, 'vpod down' clears it away; see ",
                               pod.AgentLog(agent)));
   }
+  report.Check(!shape->unfinished,
+               absl::StrCat("cluster c", shape->ipus,
+                            shape->unfinished ? " has not been set up" : " has been set up"),
+               "'vpod up' finishes what was interrupted");
   if (server > 0) {
     vipu::ClientConfig config;
     config.host = "127.0.0.1";

@@ -94,19 +94,21 @@ int Status(const Pod& pod) {
     return 1;
   }
   const std::string agents = Agents(pod, *shape);
+  const bool runs = pod.ServerPid() > 0 || agents != kNotRunning;
+  const std::vector<std::string> missing = pod.Missing(*shape);
   std::vector<std::pair<std::string, std::string>> rows = {
       {"POD", absl::StrCat("POD", shape->ipus)},
-      {"State", pod.Running() ? "running"
-                : pod.ServerPid() > 0 || agents != kNotRunning
-                    ? "in part; 'vpod up' starts the rest"
-                    : "stopped"},
+      {"State", missing.empty() ? "running"
+                : runs          ? absl::StrCat("in part: ", absl::StrJoin(missing, ", "),
+                                               "; 'vpod up' starts the rest")
+                                : "stopped"},
       {"Home", pod.home()},
       {"API", absl::StrCat("127.0.0.1:", shape->api_port)},
       {"Machines", absl::StrCat(shape->ipus / arch::kIpusPerMachine, " x ", shape->machine_type)},
       {"vipu-server", pod.ServerPid() > 0 ? absl::StrCat("pid ", pod.ServerPid()) : kNotRunning},
       {"vipu-agent", agents},
   };
-  if (pod.Running()) {
+  if (pod.Running(*shape)) {
     vipu::ClientConfig config;
     config.host = "127.0.0.1";
     config.port = shape->api_port;
@@ -119,7 +121,7 @@ int Status(const Pod& pod) {
                                                     : std::string(partitions.status().message()));
   }
   std::fputs(render::Block(rows).c_str(), stdout);
-  return pod.Running() ? 0 : 1;
+  return missing.empty() ? 0 : 1;
 }
 
 int Env(const Pod& pod) {
@@ -200,7 +202,8 @@ int Main(int argc, char** argv) {
         "one: a process for all machines; processes: one a machine, at its own address (one)")
       ->check(CLI::IsMember({"one", "processes"}));
   auto* down = app.add_subcommand("down", "stop the POD; its partitions are gone");
-  auto* status = app.add_subcommand("status", "what runs; exit status 1 when nothing does");
+  auto* status = app.add_subcommand(
+      "status", "what runs, and what is missing; exit status 1 unless the POD is whole");
   auto* env = app.add_subcommand("env", "export lines for eval");
   auto* logs = app.add_subcommand("logs", "last lines of the daemons' logs");
   logs->add_option("daemon", log_name, "server or agent; default both")

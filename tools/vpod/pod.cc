@@ -15,6 +15,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "client/vipu/client.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
@@ -30,6 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kServer[] = "vipu-server";
 constexpr char kAgent[] = "vipu-agent";
+constexpr char kUp[] = "Up";         // the status of an agent that answers
 constexpr char kOneRack[] = "none";  // the cluster topology of a POD without a second
 constexpr std::chrono::seconds kStartLimit{20};
 
@@ -47,6 +50,17 @@ std::string DefaultClusterTopology(const PodShape& shape) {
 
 // Those of the POD that has a machine: "127.10" of 127.10.0.1.
 std::string AddressesOf(const std::string& host) { return host.substr(0, host.find('.', 4)); }
+
+// The first names of a list, for messages.
+std::string FirstOf(const std::vector<std::string>& names) {
+  constexpr size_t kNamed = 8;
+  const std::string named = absl::StrJoin(absl::MakeSpan(names).subspan(0, kNamed), ", ");
+  return names.size() <= kNamed ? named : absl::StrCat(named, ", … of ", names.size());
+}
+
+const char* Verb(const std::vector<std::string>& subjects, const char* one, const char* several) {
+  return subjects.size() == 1 ? one : several;
+}
 
 // The last line of a log, for messages.
 std::string LastLine(const std::string& path) {
@@ -114,12 +128,42 @@ std::string Pod::AgentLog(uint32_t agent) const {
   return absl::StrCat(home_, "/", AgentName(agent), ".log");
 }
 
-bool Pod::Running() const {
-  const auto shape = Shape();
-  for (uint32_t agent = 0; agent < (shape.ok() ? shape->agents() : 1); ++agent) {
+bool Pod::Running(const PodShape& shape) const {
+  for (uint32_t agent = 0; agent < shape.agents(); ++agent) {
     if (AgentPid(agent) == 0) return false;
   }
   return ServerPid() > 0;
+}
+
+std::vector<std::string> Pod::Missing(const PodShape& shape) const {
+  std::vector<std::string> missing, silent;
+  for (uint32_t agent = 0; agent < shape.agents(); ++agent) {
+    if (AgentPid(agent) == 0) silent.push_back(AgentName(agent));
+  }
+  if (!silent.empty())
+    missing.push_back(FirstOf(silent) + Verb(silent, " does", " do") + " not run");
+  if (ServerPid() == 0) {
+    missing.insert(missing.begin(), "vipu-server does not run");
+    return missing;
+  }
+  if (shape.unfinished) {
+    missing.push_back(absl::StrCat("cluster c", shape.ipus, " has not been set up"));
+    return missing;
+  }
+  vipu::Client client(Address(shape), std::chrono::seconds(2));
+  const auto agents = client.ListAgents();
+  if (!agents.ok()) {
+    missing.push_back("vipu-server does not answer");
+    return missing;
+  }
+  silent.clear();
+  for (const vipuadmin::Agent& agent : *agents) {
+    if (AddressesOf(agent.host()) == shape.addresses && agent.status() != kUp)
+      silent.push_back(agent.id());
+  }
+  if (!silent.empty())
+    missing.push_back("agents " + FirstOf(silent) + Verb(silent, " is", " are") + " not up");
+  return missing;
 }
 
 // Also of a POD whose shape cannot be read any more.
@@ -159,6 +203,7 @@ absl::StatusOr<PodShape> Pod::Shape() const {
   shape.addresses = text("addresses");
   if (shape.cluster_topology == kOneRack) shape.cluster_topology.clear();
   shape.agent_per_machine = text("agents") == "processes";
+  shape.unfinished = json.is_object() && json.value("unfinished", false);
   if (shape.ipus == 0 || shape.api_port == 0 || shape.machine_type.empty()) {
     return absl::DataLossError(
         absl::StrCat(home_, "/pod.json is damaged; 'vpod down' clears the POD away"));
@@ -173,7 +218,8 @@ absl::Status Pod::WriteFiles(const PodShape& shape) const {
                                {"memory_limit_mib", shape.memory_limit_mib},
                                {"addresses", shape.addresses},
                                {"cluster_topology", shape.cluster_topology},
-                               {"agents", shape.agent_per_machine ? "processes" : "one"}};
+                               {"agents", shape.agent_per_machine ? "processes" : "one"},
+                               {"unfinished", shape.unfinished}};
   VPOD_RETURN_IF_ERROR(WriteDurably(home_ + "/pod.json", json.dump(2) + "\n"));
   return WriteDurably(ClientConfig(), vipu::HclText(Address(shape)));
 }
@@ -209,23 +255,28 @@ absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Pod::AwaitMachines(
   return found;
 }
 
-absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
+absl::Status Pod::CreateCluster(const PodShape& shape) const {
+  vipu::Client client(Address(shape), std::chrono::seconds(10));
+  vipuadmin::Cluster cluster;
+  cluster.set_id(absl::StrCat("c", shape.ipus));
+  VPOD_ASSIGN_OR_RETURN(const auto agents, client.DiscoverAgents(/*add=*/true));
+  // An interrupted call may have come as far as this.
+  VPOD_ASSIGN_OR_RETURN(const auto clusters, client.ListClusters());
+  if (std::any_of(clusters.begin(), clusters.end(),
+                  [&](const auto& existing) { return existing.id() == cluster.id(); })) {
+    return absl::OkStatus();
+  }
+  for (const auto& agent : agents) cluster.add_agent_ids(agent.agent_id());
+  cluster.set_num_ipulinkdomains(shape.racks());
+  // A full rack is a torus (hardware F13, F14).
+  cluster.set_topology(shape.ipus >= arch::kMaxIpusPerLinkDomain ? "torus" : "mesh");
+  cluster.set_cluster_topology(shape.cluster_topology);
+  return client.CreateCluster(cluster);
+}
+
+absl::Status Pod::WaitForAgents(const PodShape& shape) const {
   const Clock::time_point begin = Clock::now();
   vipu::Client client(Address(shape), std::chrono::seconds(10));
-  VPOD_ASSIGN_OR_RETURN(const auto found, AwaitMachines(shape, shape.machines()));
-  // A restart needs the same ones, whatever other PODs have taken meanwhile.
-  shape.addresses = AddressesOf(found[0].host());
-  if (!restoring) {
-    vipuadmin::Cluster cluster;
-    cluster.set_id(absl::StrCat("c", shape.ipus));
-    VPOD_ASSIGN_OR_RETURN(const auto added, client.DiscoverAgents(/*add=*/true));
-    for (const auto& agent : added) cluster.add_agent_ids(agent.agent_id());
-    cluster.set_num_ipulinkdomains(shape.racks());
-    // A full rack is a torus (hardware F13, F14).
-    cluster.set_topology(shape.ipus >= arch::kMaxIpusPerLinkDomain ? "torus" : "mesh");
-    cluster.set_cluster_topology(shape.cluster_topology);
-    VPOD_RETURN_IF_ERROR(client.CreateCluster(cluster));
-  }
   std::string missing;
   return PollUntil(
       [&]() -> absl::StatusOr<bool> {
@@ -235,7 +286,8 @@ absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
         VPOD_ASSIGN_OR_RETURN(const auto agents, client.ListAgents());
         const auto waited_for = std::find_if(agents.begin(), agents.end(), [&](const auto& agent) {
           return AddressesOf(agent.host()) == shape.addresses &&
-                 (agent.status() != "Up" || (restoring && agent.last_seen_ms() >= since.count()));
+                 (agent.status() != kUp ||
+                  (!shape.unfinished && agent.last_seen_ms() >= since.count()));
         });
         if (waited_for == agents.end()) return true;
         missing = absl::StrCat("agent ", waited_for->id(), " did not come up");
@@ -244,34 +296,39 @@ absl::Status Pod::CreateObjects(PodShape& shape, bool restoring) const {
       missing);
 }
 
-absl::Status Pod::Start(PodShape& shape, bool restoring) {
+absl::Status Pod::StartServer(const PodShape& shape) {
   VPOD_ASSIGN_OR_RETURN(const std::string server, FindProgram(kServer));
-  VPOD_ASSIGN_OR_RETURN(const std::string agent, FindProgram(kAgent));
-  const std::string address = Address(shape).address();
-  if (ServerPid() == 0) {
-    // Asked first: whoever answers on the port once ours has failed there would be taken for it.
-    if (!PortIsFree(shape.api_port)) {
-      return absl::UnavailableError(
-          absl::StrCat("port ", shape.api_port, " is in use; give another with --api-port"));
-    }
-    // The configuration file of the system's own controller is none of this POD's.
-    VPOD_RETURN_IF_ERROR(StartDaemon({server, "--config", "/dev/null", "--storage",
-                                      home_ + "/vipu-server.db", "--user-api-listen", address},
-                                     ServerLog(), ServerPidFile())
-                             .status());
+  // Asked first: another program that answers on the port would be taken for ours.
+  if (!PortIsFree(shape.api_port)) {
+    return absl::UnavailableError(
+        absl::StrCat("port ", shape.api_port, " is in use; give another with --api-port"));
   }
+  // The configuration file of the system's own controller does not concern this POD.
+  return StartDaemon({server, "--config", "/dev/null", "--storage", home_ + "/vipu-server.db",
+                      "--user-api-listen", Address(shape).address()},
+                     ServerLog(), ServerPidFile())
+      .status();
+}
+
+absl::Status Pod::Start(PodShape& shape) {
+  VPOD_ASSIGN_OR_RETURN(const std::string agent, FindProgram(kAgent));
+  if (ServerPid() == 0) VPOD_RETURN_IF_ERROR(StartServer(shape));
   VPOD_RETURN_IF_ERROR(WaitForServer(shape));
-  if (!restoring) shape.addresses.clear();
   if (AgentPid() == 0) VPOD_RETURN_IF_ERROR(StartAgent(shape, 0, agent));
-  if (shape.agent_per_machine) {
-    // The first process has chosen the addresses of all.
+  if (shape.addresses.empty()) {
+    // The first process has chosen the addresses of all. They are kept before the controller hears
+    // of an agent: a later start needs the same ones, whatever other PODs have taken meanwhile.
     VPOD_ASSIGN_OR_RETURN(const auto found, AwaitMachines(shape, 1));
     shape.addresses = AddressesOf(found[0].host());
-    for (uint32_t number = 1; number < shape.machines(); ++number) {
-      if (AgentPid(number) == 0) VPOD_RETURN_IF_ERROR(StartAgent(shape, number, agent));
-    }
+    VPOD_RETURN_IF_ERROR(WriteFiles(shape));
   }
-  VPOD_RETURN_IF_ERROR(CreateObjects(shape, restoring));
+  for (uint32_t number = 1; number < shape.agents(); ++number) {
+    if (AgentPid(number) == 0) VPOD_RETURN_IF_ERROR(StartAgent(shape, number, agent));
+  }
+  VPOD_RETURN_IF_ERROR(AwaitMachines(shape, shape.machines()).status());
+  if (shape.unfinished) VPOD_RETURN_IF_ERROR(CreateCluster(shape));
+  VPOD_RETURN_IF_ERROR(WaitForAgents(shape));
+  shape.unfinished = false;
   return WriteFiles(shape);
 }
 
@@ -359,42 +416,50 @@ absl::StatusOr<PodShape> Pod::Wanted(const PodRequest& request) const {
 
 absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
   VPOD_ASSIGN_OR_RETURN(PodShape shape, Wanted(request));
-  if (Running()) return Brought{shape, true};
+  const auto is_up = [&] { return Shape().ok() && Missing(shape).empty(); };
+  if (is_up()) return Brought{shape, true};
   std::error_code error;
   fs::create_directories(IpuofDirectory(), error);
   VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock());
   // Another command may have been here meanwhile.
   VPOD_ASSIGN_OR_RETURN(shape, Wanted(request));
-  if (Running()) return Brought{shape, true};
-  const bool restoring = fs::exists(home_ + "/vipu-server.db", error);
-  if (!restoring && (ServerPid() > 0 || AnyAgentLives())) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        home_, " has lost its database while the POD runs; 'vpod down' clears it away"));
-  }
-  if (restoring && !Shape().ok()) {
+  if (is_up()) return Brought{shape, true};
+  const bool has_database = fs::exists(home_ + "/vipu-server.db", error);
+  if (has_database && !Shape().ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat(home_, " holds a database but no pod.json; 'vpod down' clears it away"));
   }
-  // Of half a POD the other half is started: jobs on the living go on.
-  if (!restoring || !vipu::Client(Address(shape), std::chrono::seconds(2)).ServerInfo().ok())
+  if (!has_database) {
+    // A POD whose first start was interrupted has acknowledged nothing yet.
+    if (!shape.unfinished && (ServerPid() > 0 || AnyAgentLives())) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          home_, " has lost its database while the POD runs; 'vpod down' clears it away"));
+    }
+    StopAgents();
     StopDaemon(ServerPidFile(), kServer);
-  if (!restoring) StopAgents();
+    shape.unfinished = true;
+    shape.addresses.clear();
+  }
+  // Whatever lives goes on, with its jobs; a controller that does not answer is replaced.
+  if (!vipu::Client(Address(shape), std::chrono::seconds(2)).ServerInfo().ok())
+    StopDaemon(ServerPidFile(), kServer);
   const bool serving = ServerPid() > 0;
   std::set<std::string> living = PidFiles(home_, kAgent);
   std::erase_if(living, [](const std::string& file) { return RunningDaemon(file, kAgent) == 0; });
   VPOD_RETURN_IF_ERROR(WriteFiles(shape));
-  const absl::Status status = Start(shape, restoring);
+  const absl::Status status = Start(shape);
   if (status.ok()) return Brought{shape, false};
   StopAgents(living);
   if (!serving) StopDaemon(ServerPidFile(), kServer);
-  if (!restoring) RemoveState();
+  if (!has_database) RemoveState();
   return status;
 }
 
 void Pod::RemoveState() const {
   std::error_code error;
+  // The database goes first: SQLite ignores a log without one, but would read one without its log.
   for (const char* name : {"/vipu-server.db", "/vipu-server.db-wal", "/vipu-server.db-shm",
-                           "/pod.json", "/vipu-cli.hcl"}) {
+                           "/vipu-cli.hcl", "/pod.json"}) {
     fs::remove(home_ + name, error);
   }
   fs::remove_all(IpuofDirectory(), error);

@@ -27,6 +27,7 @@ struct PodShape {
   uint64_t memory_limit_mib = 0;   // 0: three quarters of the host's memory
   std::string addresses;           // management prefix, e.g. 127.10; set when the POD is up
   bool agent_per_machine = false;  // one process a machine, at its address, instead of one for all
+  bool unfinished = false;         // `vpod up` has begun it and was interrupted, or is at work
   uint32_t machines() const { return ipus / arch::kIpusPerMachine; }
   uint32_t racks() const { return std::max(1u, ipus / arch::kMaxIpusPerLinkDomain); }
   uint32_t agents() const { return agent_per_machine ? machines() : 1; }
@@ -56,13 +57,18 @@ class Pod {
 
   int ServerPid() const;
   int AgentPid(uint32_t agent = 0) const;
-  bool Running() const;
+  // All processes of the POD run.
+  bool Running(const PodShape& shape) const;
+  // What keeps a POD from being whole, a phrase each: a process that does not run or answer,
+  // machines that are not up, a cluster that an interrupted `vpod up` has not made. Asks the
+  // controller, for two seconds at most.
+  std::vector<std::string> Missing(const PodShape& shape) const;
   // NotFound: no POD was brought up here. DataLoss: what says so is damaged.
   absl::StatusOr<PodShape> Shape() const;
 
   // Brings the POD up and waits until all its machines answer. Restores the state of a POD that was
-  // killed, and starts what is missing of one that is there in part. On failure what was started is
-  // stopped again. FailedPrecondition: another POD is there.
+  // killed, starts what one that runs in part is missing, and finishes what an interrupted call has
+  // begun. On failure it stops what it started. FailedPrecondition: another POD is there.
   struct Brought {
     PodShape shape;
     bool was_up = false;  // nothing was done
@@ -81,14 +87,16 @@ class Pod {
   absl::StatusOr<PodShape> Wanted(const PodRequest& request) const;
   absl::Status CheckSame(const PodShape& wanted, const PodShape& existing) const;
   bool AnyAgentLives() const;
-  absl::Status Start(PodShape& shape, bool restoring);
+  absl::Status Start(PodShape& shape);
+  absl::Status StartServer(const PodShape& shape);
   absl::Status StartAgent(const PodShape& shape, uint32_t agent, const std::string& program);
   // Waits until `machines` machines have registered.
   absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> AwaitMachines(const PodShape& shape,
                                                                         uint32_t machines) const;
   bool StopAgents(const std::set<std::string>& but = {}) const;  // pid files of those that go on
   absl::Status WaitForServer(const PodShape& shape) const;
-  absl::Status CreateObjects(PodShape& shape, bool restoring) const;
+  absl::Status CreateCluster(const PodShape& shape) const;
+  absl::Status WaitForAgents(const PodShape& shape) const;
   absl::Status WriteFiles(const PodShape& shape) const;
   void RemoveState() const;
 
