@@ -43,7 +43,7 @@ MpirunStarted Start(const KeeperJob& job) {
     setpgid(0, 0);
     sigprocmask(SIG_UNBLOCK, &job.signals, nullptr);
     std::signal(SIGPIPE, SIG_DFL);
-    execvp(job.argv[0], job.argv.data());
+    execv(job.path, job.argv.data());
     const int error = errno;
     (void)!write(failure_pipe[1], &error, sizeof(error));
     _exit(127);

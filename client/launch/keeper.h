@@ -19,6 +19,7 @@ struct MpirunStarted {
 
 struct KeeperJob {
   pid_t poprun = 0;
+  const char* path = "";               // of mpirun
   std::vector<char*> argv;             // of mpirun, ends with nullptr
   std::vector<char*> if_killed;        // likewise, of what is run when poprun is gone at the end
   int out = 1, error = 2;              // its stdout and stderr

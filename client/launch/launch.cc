@@ -228,10 +228,14 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
     log.Debug("No hosts specified; ignoring host-subnet setting");
     log.Debug("Default network/RNIC for host communication: None");
   }
+  const bool located = options.mpirun.find('/') != std::string::npos;  // with its installation
   const MpirunCommand command{
-      mpirun, MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log)),
-      options.only_output_from_instance, SessionDirectory(layout, job_id),
-      partition == nullptr ? std::vector<std::string>() : partition->RemovalCommand()};
+      mpirun,
+      MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log)),
+      options.only_output_from_instance,
+      SessionDirectory(layout, job_id),
+      partition == nullptr ? std::vector<std::string>() : partition->RemovalCommand(),
+      located ? mpirun : fs::path(mpirun).filename().string()};
   interruption.End();  // from here on signals are mpirun's
   return RunJob(command, partition.get(), log);
 }

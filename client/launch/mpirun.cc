@@ -124,11 +124,13 @@ absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
   for (const char* name : {"LD_LIBRARY_PATH", "PYTHONPATH"}) setenv(name, "", 0);
   if (!command.session_directory.empty())
     setenv(kSessionDirectory, command.session_directory.c_str(), 1);
+  const std::string& name = command.name.empty() ? command.path : command.name;
   KeeperJob job{.poprun = getpid(),
+                .path = command.path.c_str(),
                 .session_directory = command.session_directory.c_str(),
                 .signals = HandledSignals()};
   job.argv = ExecWords(command.arguments);
-  job.argv.insert(job.argv.begin(), const_cast<char*>(command.path.c_str()));
+  job.argv.insert(job.argv.begin(), const_cast<char*>(name.c_str()));
   job.if_killed = ExecWords(command.if_killed);
   VPOD_ASSIGN_OR_RETURN(Pipe report, MakePipe());
   std::optional<Pipe> out, error;

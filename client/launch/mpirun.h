@@ -46,6 +46,9 @@ struct MpirunCommand {
   std::string session_directory = "";
   // Run after mpirun's end when this process was killed. Empty: nothing.
   std::vector<std::string> if_killed = {};
+  // Its argv[0]; empty: the path. Open MPI takes an absolute one for a --prefix, whose programs the
+  // instances would then find before those of the user's PATH.
+  std::string name = "";
 };
 
 // Starts mpirun in a process group of its own, behind a keeper (keeper.h), and waits for it.

@@ -59,6 +59,18 @@ TEST_F(PoprunTest, DifferingCommunicatorsAreReportedOnEveryInstance) {
   }
 }
 
+// A virtual environment's python3, say. Debian's mpirun is in /usr/bin, which has many programs.
+TEST_F(PoprunTest, InstancesFindTheProgramsThatTheUsersShellFinds) {
+  const std::string bin = pod_->directory() + "/venv";
+  const Outcome outcome =
+      pod_->Shell("mkdir " + bin + " && printf '#!/bin/sh\necho from the environment\n' >" + bin +
+                  "/env && chmod +x " + bin + "/env && PATH=" + bin +
+                  ":$PATH poprun --offline-mode=on --num-instances 2 --num-replicas 2 sh -c env");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* line : {"[1,0]<stdout>:from the environment", "[1,1]<stdout>:from the env"})
+    EXPECT_NE(outcome.out.find(line), std::string::npos) << outcome.out;
+}
+
 TEST_F(PoprunTest, RunsInStepAndReportsDifferentPrograms) {
   pod_->CreatePartition("p", 16);
   const std::vector<std::string> words = {"poprun", "--num-instances", "4",        "--num-replicas",
