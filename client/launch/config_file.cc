@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/file.h"
 
 namespace vpod::launch {
 namespace {
@@ -37,11 +38,9 @@ absl::Status ImportConfig(const std::string& path,
   const auto wrong = [](auto... parts) {
     return absl::InvalidArgumentError(absl::StrCat("--import-config: ", parts...));
   };
-  std::error_code error;
-  std::ifstream file;
-  if (!fs::is_directory(path, error)) file.open(path);
-  if (!file.is_open()) return wrong("cannot read ", path);
-  const auto json = nlohmann::json::parse(file, nullptr, false);
+  const auto text = base::ReadNamedFile(path);
+  if (!text.ok()) return wrong(text.status().message());
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object()) return wrong(path, " is no JSON object of options");
   GivenOptions imported;
   for (const auto& [name, value] : json.items()) {

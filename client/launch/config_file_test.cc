@@ -124,9 +124,9 @@ TEST_F(ConfigFileTest, BadFilesAreRefused) {
             "4294967295");
   const std::string folder = testing::TempDir();
   EXPECT_EQ(ParseOptions({"--import-config", folder, "app"}).status().message(),
-            "--import-config: cannot read " + folder);
+            "--import-config: cannot read " + folder + ": it is a directory");
   EXPECT_EQ(ParseOptions({"--import-config", path_ + ".missing", "app"}).status().message(),
-            "--import-config: cannot read " + path_ + ".missing");
+            "--import-config: cannot read " + path_ + ".missing: No such file or directory");
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <set>
 
@@ -17,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/vipu/config.h"
+#include "device/base/file.h"
 #include "device/base/status.h"
 
 namespace vpod::launch {
@@ -158,11 +158,14 @@ absl::StatusOr<Hosts> ParseHosts(const std::string& text, const std::string& sou
 }
 
 absl::StatusOr<Hosts> ReadHostFile(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
+  const auto file = base::ReadNamedFile(path);
+  if (!file.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--hostfile: ", file.status().message()));
   Hosts hosts;
   std::set<std::string> seen;
-  for (int number = 1; std::getline(file, line); ++number) {
+  int number = 0;
+  for (const absl::string_view line : absl::StrSplit(*file, '\n')) {
+    ++number;
     const std::string text(absl::StripAsciiWhitespace(line.substr(0, line.find('#'))));
     if (text.empty()) continue;
     VPOD_ASSIGN_OR_RETURN(const Hosts found,
@@ -173,8 +176,6 @@ absl::StatusOr<Hosts> ReadHostFile(const std::string& path) {
       hosts.push_back(host);
     }
   }
-  if (!file.eof())
-    return absl::InvalidArgumentError(absl::StrCat("--hostfile: cannot read ", path));
   if (hosts.empty())
     return absl::InvalidArgumentError(absl::StrCat("--hostfile: no host in ", path));
   return hosts;

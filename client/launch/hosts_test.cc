@@ -87,8 +87,10 @@ TEST(ReadHostFile, ErrorsNameFileAndLine) {
   EXPECT_EQ(error(File("h0\n\nh0\n")), "duplicate host 'h0'");
   const std::string empty = File("# nobody\n");
   EXPECT_EQ(error(empty), "--hostfile: no host in " + empty);
-  EXPECT_EQ(error(empty + ".missing"), "--hostfile: cannot read " + empty + ".missing");
-  EXPECT_EQ(error(testing::TempDir()), "--hostfile: cannot read " + testing::TempDir());
+  EXPECT_EQ(error(empty + ".missing"),
+            "--hostfile: cannot read " + empty + ".missing: No such file or directory");
+  EXPECT_EQ(error(testing::TempDir()),
+            "--hostfile: cannot read " + testing::TempDir() + ": it is a directory");
 }
 
 TEST(SlurmHosts, AreTheNodesOfTheJob) {

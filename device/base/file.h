@@ -1,16 +1,25 @@
 // Small files as a whole.
 #pragma once
 
+#include <cstddef>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "absl/status/statusor.h"
+
 namespace vpod::base {
 
-// The bytes of a file; none when it cannot be read.
+// The bytes of a file; none when it cannot be read. For files of the system and of our own making.
 inline std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
+
+// For a file that a person names, which may be anything. Pipes are read, too: shells make them of
+// `<(command)`. NotFound: it cannot be read; InvalidArgument: it is a directory or a device, or has
+// more than `most` bytes. The messages name the file.
+inline constexpr size_t kMostConfigBytes = 64u << 20;  // the IPUoF file of a POD65536 has 20 MiB
+absl::StatusOr<std::string> ReadNamedFile(const std::string& path, size_t most = kMostConfigBytes);
 
 }  // namespace vpod::base

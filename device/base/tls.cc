@@ -3,11 +3,10 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/file.h"
 #include "device/base/openssl.h"
 #include "device/base/status.h"
 
@@ -31,11 +30,11 @@ absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat("TLS needs --tls-ca, --tls-cert and --tls-key; ", flag, " is missing"));
   }
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!(text << file.rdbuf()))  // also a directory or an empty file
-    return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, " (", flag, ")"));
-  return text.str();
+  constexpr size_t kMostBytes = 1 << 20;
+  auto text = ReadNamedFile(path, kMostBytes);
+  if (!text.ok())
+    return absl::InvalidArgumentError(absl::StrCat(text.status().message(), " (", flag, ")"));
+  return text;
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ TEST(ReadTlsTest, NamesWhatIsMissingOrUnreadable) {
   EXPECT_EQ(ReadTls({junk, "", junk}).status().message(),
             "TLS needs --tls-ca, --tls-cert and --tls-key; --tls-cert is missing");
   EXPECT_EQ(ReadTls({"/no/ca.crt", junk, junk}).status().message(),
-            "cannot read /no/ca.crt (--tls-ca)");
+            "cannot read /no/ca.crt: No such file or directory (--tls-ca)");
   EXPECT_EQ(ReadTls({testing::TempDir(), junk, junk}).status().message(),
-            "cannot read " + testing::TempDir() + " (--tls-ca)");
+            "cannot read " + testing::TempDir() + ": it is a directory (--tls-ca)");
   EXPECT_EQ(ReadTls({junk, junk, junk}).status().message(),
             junk + " is no certificate in PEM format");
 }
