@@ -34,13 +34,14 @@ class ExportList {
   std::map<std::string, std::optional<std::string>> values_;
 };
 
-// The POD's own variables. Instances on other hosts do not inherit them.
+// The POD's own variables. Instances on other hosts do not inherit them. A directory of this host
+// means nothing there.
 std::vector<std::string> PodVariables() {
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string name(*entry, std::strcspn(*entry, "="));
-    if (absl::StartsWith(name, "VPOD_") || absl::StartsWith(name, "VIPU_CLI_"))
-      names.push_back(name);
+    const bool ours = absl::StartsWith(name, "VPOD_") || absl::StartsWith(name, "VIPU_CLI_");
+    if (ours && name != "VPOD_HOME" && name != vipu::kEnvironmentHome) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <vector>
 
@@ -17,22 +16,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "device/base/file.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
 
 namespace vpod::vipu {
 namespace {
 
-// Reads `key = "value"` lines; blanks and # comments are allowed. NotFound when the file does not
-// exist.
+// Reads `key = "value"` lines; blanks and # comments are allowed. NotFound when the file cannot be
+// read.
 absl::StatusOr<std::map<std::string, std::string>> ReadHcl(const std::string& path) {
-  std::ifstream file(path);
-  std::error_code error;
-  if (!file || std::filesystem::is_directory(path, error))
-    return absl::NotFoundError(absl::StrCat("cannot read configuration file ", path));
+  constexpr size_t kMostBytes = 1 << 20;
+  VPOD_ASSIGN_OR_RETURN(const std::string file, base::ReadNamedFile(path, kMostBytes));
   std::map<std::string, std::string> values;
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
+  int number = 0;
+  for (const absl::string_view line : absl::StrSplit(file, '\n')) {
+    ++number;
     absl::string_view text = absl::StripAsciiWhitespace(line);
     if (text.empty() || text[0] == '#') continue;
     const std::pair<absl::string_view, absl::string_view> parts =
@@ -78,50 +77,86 @@ absl::Status SetAddress(std::string host, const std::string& port, const std::st
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> TakeFile(const std::string& path, bool required, ClientConfig& config) {
-  const auto values = ReadHcl(path);
-  if (absl::IsNotFound(values.status())) {
-    if (required) return absl::InvalidArgumentError(values.status().message());
-    return false;
-  }
-  if (!values.ok()) return values.status();
-  const auto get = [&](const char* key) {
-    const auto it = values->find(key);
-    return it == values->end() ? std::string() : it->second;
-  };
-  if (get("api-host").empty()) {
-    if (required) return absl::InvalidArgumentError(absl::StrCat(path, " has no api-host"));
-    return false;
-  }
-  VPOD_RETURN_IF_ERROR(SetAddress(get("api-host"), get("api-port"), path, path, config));
-  return true;
+// What one source says of the controller's address.
+struct NamedAddress {
+  std::string host, port;                // empty: not said
+  std::string host_source, port_source;  // for people
+};
+
+absl::StatusOr<NamedAddress> AddressInFile(const std::string& path) {
+  VPOD_ASSIGN_OR_RETURN(auto values, ReadHcl(path));
+  return NamedAddress{values["api-host"], values["api-port"], path, path};
 }
 
 std::string NamedFile(const ConfigFlags& flags) {
   return flags.config_file.empty() ? Environment("VIPU_CLI_CONFIG") : flags.config_file;
 }
 
+// The files that are read unless another is named. A POD in VPOD_HOME comes first: it was asked
+// for.
 std::vector<std::string> DefaultFiles() {
-  return {absl::StrCat(Environment("HOME"), "/.vipu.hcl"), "/etc/vipu/vipu-cli.hcl"};
+  std::vector<std::string> files;
+  if (const auto home = PodHome(); home.ok() && std::getenv("VPOD_HOME") != nullptr)
+    files.push_back(absl::StrCat(*home, "/", kPodClientFile));
+  if (const std::string home = Environment("HOME"); !home.empty())
+    files.push_back(home + "/.vipu.hcl");
+  files.push_back("/etc/vipu/vipu-cli.hcl");
+  return files;
+}
+
+// Of flags and environment, in their order.
+std::vector<NamedAddress> GivenAddresses(const ConfigFlags& flags) {
+  std::vector<NamedAddress> given = {{flags.host, flags.port, "--api-host", "--api-port"}};
+  for (const char* prefix : {"IPUOF_VIPU_API_", "VIPU_CLI_API_"}) {
+    const std::string host = absl::StrCat(prefix, "HOST"), port = absl::StrCat(prefix, "PORT");
+    given.push_back({Environment(host.c_str()), Environment(port.c_str()), host, port});
+  }
+  // IPUOF_VIPU_API_PORT says nothing without its host: programs then read a file.
+  if (given[1].host.empty()) given.erase(given.begin() + 1);
+  return given;
+}
+
+absl::StatusOr<NamedAddress> AddressOfFiles(const ConfigFlags& flags) {
+  if (const std::string named = NamedFile(flags); !named.empty()) {
+    const auto address = AddressInFile(named);
+    if (!address.ok()) return absl::InvalidArgumentError(address.status().message());
+    if (address->host.empty())
+      return absl::InvalidArgumentError(absl::StrCat(named, " has no api-host"));
+    return address;
+  }
+  if (std::getenv("VPOD_HOME") != nullptr) {
+    VPOD_ASSIGN_OR_RETURN(const std::string home, PodHome());
+    std::error_code error;
+    if (!std::filesystem::exists(absl::StrCat(home, "/", kPodClientFile), error)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("VPOD_HOME is ", home, ", where no POD is; 'vpod up' brings one up"));
+    }
+  }
+  for (const std::string& path : DefaultFiles()) {
+    auto address = AddressInFile(path);
+    if (absl::IsNotFound(address.status())) continue;
+    if (!address.ok() || !address->host.empty()) return address;
+  }
+  return NamedAddress{"localhost", "", "default", ""};
 }
 
 absl::Status FindAddress(const ConfigFlags& flags, ClientConfig& config) {
-  if (!flags.host.empty() || !flags.port.empty())
-    return SetAddress(flags.host, flags.port, "--api-host", "--api-port", config);
-  for (const char* prefix : {"IPUOF_VIPU_API_", "VIPU_CLI_API_"}) {
-    const std::string host = Environment(absl::StrCat(prefix, "HOST").c_str());
-    if (host.empty()) continue;
-    return SetAddress(host, Environment(absl::StrCat(prefix, "PORT").c_str()),
-                      absl::StrCat(prefix, "HOST"), absl::StrCat(prefix, "PORT"), config);
+  std::string port, port_source;
+  for (const NamedAddress& given : GivenAddresses(flags)) {
+    if (port.empty()) {
+      port = given.port;
+      port_source = given.port_source;
+    }
+    if (given.host.empty()) continue;
+    if (given.host_source == "VIPU_CLI_API_HOST") VPOD_RETURN_IF_ERROR(CheckPodEnvironment());
+    return SetAddress(given.host, port, given.host_source, port_source, config);
   }
-  if (const std::string named = NamedFile(flags); !named.empty())
-    return TakeFile(named, true, config).status();
-  for (const std::string& path : DefaultFiles()) {
-    VPOD_ASSIGN_OR_RETURN(const bool found, TakeFile(path, false, config));
-    if (found) return absl::OkStatus();
+  VPOD_ASSIGN_OR_RETURN(NamedAddress found, AddressOfFiles(flags));
+  if (port.empty()) {
+    port = found.port;
+    port_source = found.port_source;
   }
-  config.source = "default";
-  return absl::OkStatus();
+  return SetAddress(found.host, port, found.host_source, port_source, config);
 }
 
 // Sets what is still empty of `config` and `tls` from a file, when it is about that controller.
@@ -173,6 +208,35 @@ std::string ClientConfig::address() const { return absl::StrCat(host, ":", port)
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+absl::StatusOr<std::string> PodHome() {
+  const char* named = std::getenv("VPOD_HOME");
+  if (named != nullptr && *named == '\0') {
+    return absl::InvalidArgumentError(
+        "VPOD_HOME is empty; name a directory, or unset it for ~/.vpod");
+  }
+  const std::string home = Environment("HOME");
+  if (named == nullptr && home.empty())
+    return absl::InvalidArgumentError("neither VPOD_HOME nor HOME is set");
+  std::error_code error;
+  const std::filesystem::path path =
+      std::filesystem::absolute(named != nullptr ? named : home + "/.vpod", error)
+          .lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).string();  // without a last slash
+}
+
+absl::Status CheckPodEnvironment() {
+  const std::string made_for = Environment(kEnvironmentHome);
+  if (std::getenv("VPOD_HOME") == nullptr) return absl::OkStatus();
+  VPOD_ASSIGN_OR_RETURN(const std::string home, PodHome());
+  if (made_for.empty()) return absl::OkStatus();
+  std::error_code error;
+  if (home == made_for || std::filesystem::equivalent(home, made_for, error))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("VPOD_HOME is ", home, ", but this shell's variables are those of the POD in ",
+                   made_for, "; run eval \"$(vpod env)\""));
 }
 
 std::string OsUserName() {

@@ -23,7 +23,7 @@ class ConfigTest : public testing::Test {
     for (const char* name :
          {"IPUOF_VIPU_API_HOST", "IPUOF_VIPU_API_PORT", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT",
           "VIPU_CLI_CONFIG", "VIPU_CLI_API_USER_ID", "VIPU_CLI_API_ACCESS_KEY", "VIPU_CLI_TLS_CA",
-          "VIPU_CLI_TLS_CERT", "VIPU_CLI_TLS_KEY"})
+          "VIPU_CLI_TLS_CERT", "VIPU_CLI_TLS_KEY", "VPOD_HOME", "VPOD_ENV_HOME"})
       unsetenv(name);
   }
   ~ConfigTest() override { fs::remove_all(home_); }
@@ -80,7 +80,54 @@ TEST_F(ConfigTest, HostAndPortComeFromTheSameSource) {
   setenv("IPUOF_VIPU_API_PORT", "1004", 1);
   EXPECT_EQ(Address(), "cli:8090");
   EXPECT_EQ(Address({.host = "flag"}), "flag:8090");
+}
+
+TEST_F(ConfigTest, APortAloneGoesWithTheNextHost) {
   EXPECT_EQ(Address({.port = "1005"}), "localhost:1005");
+  setenv("VIPU_CLI_API_PORT", "1003", 1);
+  EXPECT_EQ(Address(), "localhost:1003");
+  File(".vipu.hcl", "api-host=\"home\"\napi-port=\"1001\"\n");
+  EXPECT_EQ(Address(), "home:1003");
+  setenv("VIPU_CLI_API_HOST", "cli", 1);
+  EXPECT_EQ(Address({.port = "1005"}), "cli:1005");
+}
+
+TEST_F(ConfigTest, ThePodOfVpodHomeComesBeforeTheUsersFile) {
+  File(".vipu.hcl", "api-host=\"home\"\napi-port=\"1001\"\n");
+  const std::string pod = (home_ / "pod").string();
+  setenv("VPOD_HOME", pod.c_str(), 1);
+  EXPECT_EQ(Error({}), "VPOD_HOME is " + pod + ", where no POD is; 'vpod up' brings one up");
+  fs::create_directory(pod);
+  File("pod/vipu-cli.hcl", "api-host=\"127.0.0.1\"\napi-port=\"1002\"\n");
+  EXPECT_EQ(Address(), "127.0.0.1:1002");
+  const std::string named = File("named.hcl", "api-host=\"file\"\n");
+  EXPECT_EQ(Address({.config_file = named}), "file:8090");
+  setenv("VIPU_CLI_API_HOST", "cli", 1);
+  EXPECT_EQ(Address(), "cli:8090");
+}
+
+TEST_F(ConfigTest, AnEnvironmentOfAnotherPodIsRefused) {
+  setenv("VIPU_CLI_API_HOST", "127.0.0.1", 1);
+  setenv("VPOD_ENV_HOME", "/one", 1);
+  EXPECT_EQ(Address(), "127.0.0.1:8090");
+  setenv("VPOD_HOME", "/one/", 1);
+  EXPECT_EQ(Address(), "127.0.0.1:8090");
+  setenv("VPOD_HOME", "/two", 1);
+  EXPECT_EQ(Error({}),
+            "VPOD_HOME is /two, but this shell's variables are those of the POD in /one; run eval "
+            "\"$(vpod env)\"");
+  EXPECT_EQ(Address({.host = "h"}), "h:8090");
+}
+
+TEST_F(ConfigTest, AnEmptyOrMissingHomeIsNamed) {
+  setenv("VPOD_HOME", "", 1);
+  EXPECT_EQ(Error({}), "VPOD_HOME is empty; name a directory, or unset it for ~/.vpod");
+  unsetenv("VPOD_HOME");
+  EXPECT_EQ(*PodHome(), (home_ / ".vpod").string());
+  unsetenv("HOME");
+  EXPECT_EQ(PodHome().status().message(), "neither VPOD_HOME nor HOME is set");
+  if (fs::exists("/etc/vipu/vipu-cli.hcl")) GTEST_SKIP() << "this machine has a system file";
+  EXPECT_EQ(Address(), "localhost:8090");
 }
 
 TEST_F(ConfigTest, SourceIsNamedForPeople) {
@@ -138,11 +185,13 @@ TEST_F(ConfigTest, BadLinesAreRefusedWithTheirNumber) {
 
 TEST_F(ConfigTest, NamedFileMustExistAndHaveAHost) {
   const std::string missing = (home_ / "missing.hcl").string();
-  EXPECT_EQ(Error({.config_file = missing}), "cannot read configuration file " + missing);
+  EXPECT_EQ(Error({.config_file = missing}),
+            "cannot read " + missing + ": No such file or directory");
   const std::string empty = File("empty.hcl", "");
   EXPECT_EQ(Error({.config_file = empty}), empty + " has no api-host");
   // Whoever names a file means it, also where the host comes from elsewhere.
-  EXPECT_EQ(Error({.host = "h", .config_file = "/nope"}), "cannot read configuration file /nope");
+  EXPECT_EQ(Error({.host = "h", .config_file = "/nope"}),
+            "cannot read /nope: No such file or directory");
 }
 
 TEST_F(ConfigTest, CredentialsOfFlagsWinOverEnvironmentAndFile) {
@@ -187,7 +236,7 @@ TEST_F(ConfigTest, AgentsAreReachedAsTheControllerThatNamedThem) {
 TEST_F(ConfigTest, TlsFilesAreAllOrNone) {
   EXPECT_FALSE(DiscoverConfig({})->tls.has_value());
   setenv("VIPU_CLI_TLS_CA", "/no/ca.crt", 1);
-  EXPECT_EQ(Error({}), "cannot read /no/ca.crt (--tls-ca)");
+  EXPECT_EQ(Error({}), "cannot read /no/ca.crt: No such file or directory (--tls-ca)");
   const std::string ca = File("ca.crt", "text\n");
   setenv("VIPU_CLI_TLS_CA", ca.c_str(), 1);
   EXPECT_EQ(Error({}), "TLS needs --tls-ca, --tls-cert and --tls-key; --tls-cert is missing");

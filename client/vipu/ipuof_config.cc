@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -41,10 +41,9 @@ std::string Attribute(const vipuuser::PartitionConfig& config, const char* key) 
 }
 
 absl::StatusOr<vipuuser::PartitionConfig> ReadFile(const std::string& path) {
-  std::error_code error;
-  if (!std::ifstream(path) || fs::is_directory(path, error))
-    return absl::InvalidArgumentError(absl::StrCat("cannot read IPUoF configuration ", path));
-  auto config = ParseIpuofJson(base::ReadFile(path));
+  const auto text = base::ReadNamedFile(path);
+  if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
+  auto config = ParseIpuofJson(*text);
   if (!config.ok())
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", config.status().message()));
   return config;
@@ -272,13 +271,20 @@ absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text)
 }
 
 std::string IpuofDirectory() {
-  const std::string named = Environment("IPUOF_CONFIG_DIR");
-  return named.empty() ? absl::StrCat(Environment("HOME"), "/.ipuof.conf.d") : named;
+  if (const std::string named = Environment("IPUOF_CONFIG_DIR"); !named.empty()) return named;
+  if (const auto pod = PodHome(); pod.ok() && std::getenv("VPOD_HOME") != nullptr)
+    return absl::StrCat(*pod, "/", kPodIpuofDirectory);
+  const std::string home = Environment("HOME");
+  return home.empty() ? "" : home + "/.ipuof.conf.d";
 }
 
 absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
                              const std::string& controller_address) {
   const std::string directory = IpuofDirectory();
+  if (directory.empty()) {
+    return absl::FailedPreconditionError(
+        "there is nowhere to write the IPUoF file: neither IPUOF_CONFIG_DIR nor HOME is set");
+  }
   std::error_code error;
   fs::create_directories(directory, error);
   RemoveIpuofFiles(partition.requirements().id());
@@ -343,6 +349,7 @@ absl::StatusOr<ActivePartition> FindPartitionToInspect() {
     return active;
   }
   if (!Environment("IPUOF_VIPU_API_HOST").empty()) return FromController();
+  VPOD_RETURN_IF_ERROR(CheckPodEnvironment());
   const std::string id = Environment("IPUOF_VIPU_API_PARTITION_ID");
   std::string objection;
   for (const std::string& directory : {IpuofDirectory(), std::string("/etc/ipuof.conf.d")}) {

@@ -17,7 +17,7 @@ namespace vpod::vipu {
 std::string IpuofJson(const vipuuser::PartitionConfig& config);
 absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text);
 
-// IPUOF_CONFIG_DIR, else ~/.ipuof.conf.d.
+// IPUOF_CONFIG_DIR, else the one in VPOD_HOME, else ~/.ipuof.conf.d; empty without a HOME.
 std::string IpuofDirectory();
 // Writes one file a GCD (<id>.conf or <id>_gcd<N>.conf), mode 0600, 0644 when shared, with the
 // controller's address.

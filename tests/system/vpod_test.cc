@@ -83,6 +83,49 @@ TEST(VpodTest, EnvSuitsAnotherShell) {
   ExpectRefused(pod.Run({"vpod", "env"}), 1, "no POD in " + pod.home());
 }
 
+TEST(VpodTest, EnvQuotesItsHome) {
+  TestPod pod(4);
+  const std::string home = pod.directory() + "/it's $(touch ran) `touch ran`";
+  const Outcome outcome =
+      pod.Shell("cd " + pod.directory() + " && export VPOD_HOME='" + pod.directory() +
+                "/it'\\''s $(touch ran) `touch ran`' && mv " + pod.home() +
+                " \"$VPOD_HOME\" && eval \"$(vpod env)\" && echo \"$VPOD_HOME\"; "
+                "ls ran; vpod down");
+  EXPECT_EQ(outcome.out, home + "\nPOD in " + home + " is down.\n") << outcome.err;
+}
+
+TEST(VpodTest, ToolsFollowVpodHome) {
+  TestPod pod(4), other(0);
+  pod.CreatePartition("p4", 4);
+  const std::string bare = "unset VIPU_CLI_API_HOST VIPU_CLI_API_PORT IPUOF_CONFIG_DIR; ";
+  const Outcome found =
+      pod.Shell(bare + "vipu list partitions | grep -c ACTIVE; gc-info --ipu-count");
+  EXPECT_EQ(found.out, "1\n4\n") << found.err;
+  const Outcome no_pod = other.Shell(bare + "vipu list partitions; gc-info -l");
+  EXPECT_NE((no_pod.out + no_pod.err).find("VPOD_HOME is " + other.home() + ", where no POD is"),
+            std::string::npos)
+      << no_pod.out << no_pod.err;
+  for (const char* command : {"vipu list partitions", "gc-info -l", "gc-monitor", "replica_job"}) {
+    const Outcome another =
+        pod.Shell("eval \"$(vpod env)\"; VPOD_HOME=" + other.home() + " " + command);
+    EXPECT_NE(another.code, 0) << command;
+    EXPECT_NE((another.out + another.err)
+                  .find("VPOD_HOME is " + other.home() +
+                        ", but this shell's variables are those of the POD in " + pod.home()),
+              std::string::npos)
+        << command << "\n"
+        << another.out << another.err;
+  }
+}
+
+TEST(VpodTest, NothingIsWrittenWithoutAHome) {
+  TestPod pod(0);
+  ExpectRefused(pod.Shell("VPOD_HOME= " + Up(pod, "--pod 4")), 2, "VPOD_HOME is empty");
+  ExpectRefused(pod.Shell("unset VPOD_HOME HOME; " + Up(pod, "--pod 4")), 2,
+                "neither VPOD_HOME nor HOME is set");
+  EXPECT_FALSE(fs::exists("/.vpod"));
+}
+
 TEST(VpodTest, LogsShowBothDaemonsOrOne) {
   TestPod pod;
   const Outcome both = pod.Run({"vpod", "logs"});

@@ -222,7 +222,9 @@ int Main(int argc, char** argv) {
       return Fail(absl::StrCat("unknown command '", argv[1], "'. Try 'vpod --help'."), 2);
     return Fail(absl::StrCat(error.what(), ". Try 'vpod --help'."), 2);
   }
-  Pod pod(PodHome());
+  const auto home = vipu::PodHome();
+  if (!home.ok()) return Fail(home.status().message(), 2);
+  Pod pod(*home);
   if (!agents.empty()) request.agent_per_machine = agents == "processes";
   if (*up) return Up(pod, request);
   if (*down) return Down(pod);

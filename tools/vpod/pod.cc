@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "client/vipu/client.h"
 #include "device/arch/device_id.h"
@@ -72,6 +73,11 @@ std::string LastLine(const std::string& path) {
   return last;
 }
 
+// A word that a shell takes as it is.
+std::string Quoted(const std::string& text) {
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
 vipu::ClientConfig Address(const PodShape& shape) {
   vipu::ClientConfig config;
   config.host = "127.0.0.1";
@@ -108,12 +114,6 @@ absl::Status PollUntil(const std::function<absl::StatusOr<bool>()>& ready,
 }
 
 }  // namespace
-
-std::string PodHome() {
-  const std::string home = vipu::Environment("VPOD_HOME");
-  std::error_code error;
-  return fs::absolute(home.empty() ? vipu::Environment("HOME") + "/.vpod" : home, error).string();
-}
 
 int Pod::ServerPid() const { return RunningDaemon(ServerPidFile(), kServer); }
 int Pod::AgentPid(uint32_t agent) const { return RunningDaemon(AgentPidFile(agent), kAgent); }
@@ -480,9 +480,16 @@ absl::StatusOr<bool> Pod::Down() {
 }
 
 std::string Pod::EnvironmentText(const PodShape& shape) const {
-  return absl::StrCat("export VPOD_HOME='", home_,
-                      "'\nexport VIPU_CLI_API_HOST='127.0.0.1'\nexport VIPU_CLI_API_PORT='",
-                      shape.api_port, "'\nexport IPUOF_CONFIG_DIR='", IpuofDirectory(), "'\n");
+  std::string text;
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::string>>{
+           {"VPOD_HOME", home_},
+           {vipu::kEnvironmentHome, home_},
+           {"VIPU_CLI_API_HOST", "127.0.0.1"},
+           {"VIPU_CLI_API_PORT", absl::StrCat(shape.api_port)},
+           {"IPUOF_CONFIG_DIR", IpuofDirectory()}}) {
+    absl::StrAppend(&text, "export ", name, "=", Quoted(value), "\n");
+  }
+  return text;
 }
 
 }  // namespace vpod::tools

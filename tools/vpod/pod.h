@@ -9,14 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/vipu/config.h"
 #include "device/arch/hardware.h"
 #include "device/base/unique_fd.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 
 namespace vpod::tools {
-
-// VPOD_HOME, else ~/.vpod.
-std::string PodHome();
 
 // Kept in <home>/pod.json.
 struct PodShape {
@@ -52,8 +50,8 @@ class Pod {
   std::string AgentPidFile(uint32_t agent = 0) const;
   std::string ServerLog() const { return home_ + "/vipu-server.log"; }
   std::string AgentLog(uint32_t agent = 0) const;
-  std::string ClientConfig() const { return home_ + "/vipu-cli.hcl"; }
-  std::string IpuofDirectory() const { return home_ + "/ipuof.conf.d"; }
+  std::string ClientConfig() const { return home_ + "/" + vipu::kPodClientFile; }
+  std::string IpuofDirectory() const { return home_ + "/" + vipu::kPodIpuofDirectory; }
 
   int ServerPid() const;
   int AgentPid(uint32_t agent = 0) const;
