@@ -16,12 +16,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "client/vipu/client.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "device/base/unique_fd.h"
 #include "tools/vpod/daemons.h"
 
@@ -71,11 +71,6 @@ std::string LastLine(const std::string& path) {
     if (!line.empty()) last = line;
   }
   return last;
-}
-
-// A word that a shell takes as it is.
-std::string Quoted(const std::string& text) {
-  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
 vipu::ClientConfig Address(const PodShape& shape) {
@@ -487,7 +482,7 @@ std::string Pod::EnvironmentText(const PodShape& shape) const {
            {"VIPU_CLI_API_HOST", "127.0.0.1"},
            {"VIPU_CLI_API_PORT", absl::StrCat(shape.api_port)},
            {"IPUOF_CONFIG_DIR", IpuofDirectory()}}) {
-    absl::StrAppend(&text, "export ", name, "=", Quoted(value), "\n");
+    absl::StrAppend(&text, "export ", name, "=", base::ShellQuoted(value), "\n");
   }
   return text;
 }
