@@ -1,7 +1,7 @@
-// The executors of a process that hosts IPUs (DESIGN 3.6): compute threads run kernels of at most
-// some 20 ms and nothing that waits; the control thread runs leases and timers; another one is for
-// what waits for other processes. Kept apart, because a timer on a busy compute pool is late by
-// hundreds of milliseconds.
+// The executors of a process that hosts IPUs (docs/architecture.md, "Run"): compute threads run
+// kernels, which are not interrupted, and nothing that waits; the control thread runs leases and
+// timers; another thread takes what waits for other processes. They are kept apart, because a timer
+// on a busy compute pool is late by hundreds of milliseconds.
 #pragma once
 
 #include <chrono>

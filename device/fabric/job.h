@@ -1,6 +1,6 @@
-// The record of a replicated job (DESIGN 3.4): which instances belong to it, whether they agree,
-// and where their replicas meet. Client processes come and go; the job makes sure that a collective
-// completes on all replicas or fails on all of them with one named cause.
+// The record of a replicated job (docs/architecture.md, "Job"): which instances belong to it,
+// whether they agree, and where their replicas meet. Client processes come and go; the job makes
+// sure that a collective completes on all replicas or fails on all of them with one named cause.
 //
 // A unit is one (replica, IPU of the replica), numbered replica × ipus_per_replica + IPU over the
 // whole job. An instance whose units several processes host takes part in as many parts. Each

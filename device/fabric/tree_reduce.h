@@ -1,7 +1,7 @@
-// Reductions over replicas in the canonical order (DESIGN 3.7): a balanced binary tree over the
-// members of a group by replica number, split at the largest power of two below n, with float64
-// partial results, rounded once at the end; integers are reduced as they are. The bits depend on
-// the replica numbers only, never on threads, processes or hosts.
+// Reductions over replicas in the canonical order (docs/architecture.md, "Reduce"): a balanced
+// binary tree over the members of a group by replica number, split at the largest power of two
+// below n, with float64 partial results, rounded once at the end; integers are reduced as they are.
+// The bits depend on the replica numbers only, never on threads, processes or hosts.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Every metric of the controller and of the machine exporter (spec/vipu.md section 15): the
+// Every metric of the controller and of the machine exporter (spec/vipu.md 15): the
 // exporters write these families, deploy/prometheus/METRICS.md lists them, and rules and dashboards
 // may name no other.
 #pragma once
