@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/launch/hosts.h"
-#include "client/launch/interruption.h"
 #include "client/launch/layout.h"
 #include "client/launch/log.h"
 #include "client/launch/mpirun.h"
@@ -22,6 +21,7 @@
 #include "client/launch/version.h"
 #include "client/launch/words.h"
 #include "client/vipu/ipuof_config.h"
+#include "device/base/interruption.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
 
@@ -181,7 +181,7 @@ std::string SessionDirectory(const Layout& layout, const std::string& job_id) {
 // mpirun from its start to its end. Returns poprun's exit status.
 int RunJob(const MpirunCommand& command, JobPartition* partition, const Log& log) {
   log.Info(absl::StrCat("Running command: ", QuotedCommand(command.path, command.arguments)));
-  if (const int number = PendingSignal(); number != 0) return 128 + number;
+  if (const int number = base::PendingEndSignal(); number != 0) return 128 + number;
   int mpirun_pid = 0;
   const auto result = RunMpirun(command, [&](int pid) {
     mpirun_pid = pid;
@@ -201,12 +201,12 @@ int RunJob(const MpirunCommand& command, JobPartition* partition, const Log& log
 
 int Launch(const Options& options, Layout& layout, const std::string& mpirun, const Log& log) {
   const std::string job_id = base::RandomId();
-  Interruption interruption;
+  base::Interruption interruption("poprun");
   std::unique_ptr<JobPartition> partition;
   std::optional<MpiTarget> target;
   if (!options.offline_mode) {
     auto prepared = JobPartition::Prepare(options, layout, job_id, log, interruption);
-    if (const int number = PendingSignal(); number != 0) return 128 + number;
+    if (const int number = base::PendingEndSignal(); number != 0) return 128 + number;
     if (!prepared.ok()) return Fail(prepared.status().message(), 1);
     partition = *std::move(prepared);
   }
@@ -216,7 +216,7 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
   }
   if (partition != nullptr) {
     auto taken = TakeTarget(*partition, log);
-    if (const int number = PendingSignal(); number != 0) return 128 + number;
+    if (const int number = base::PendingEndSignal(); number != 0) return 128 + number;
     if (!taken.ok()) return Fail(taken.status().message(), 1);
     target = *std::move(taken);
     SetJobEnvironment(job_id, partition->server());

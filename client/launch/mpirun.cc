@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "client/launch/keeper.h"
 #include "client/launch/output_filter.h"
 #include "client/launch/words.h"
+#include "device/base/interruption.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
 
@@ -40,17 +40,10 @@ void Forward(base::UniqueFd from, int to, uint32_t rank) {
   print(filter.Finish());
 }
 
-constexpr int kEndSignals[] = {SIGINT, SIGTERM, SIGHUP};
-
-sigset_t EndSignals() {
+sigset_t HandledSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (int number : kEndSignals) sigaddset(&signals, number);
-  return signals;
-}
-
-sigset_t HandledSignals() {
-  sigset_t signals = EndSignals();
+  for (const int number : base::kEndSignals) sigaddset(&signals, number);
   sigaddset(&signals, SIGCHLD);
   sigaddset(&signals, kDeviceLostSignal);
   return signals;
@@ -96,22 +89,8 @@ void BlockSignals() {
   std::signal(SIGCHLD, SIG_DFL);
 }
 
-int PendingSignal() {
-  sigset_t pending;
-  sigpending(&pending);
-  for (int number : kEndSignals) {
-    if (sigismember(&pending, number) == 1) return number;
-  }
-  return 0;
-}
-
-base::UniqueFd EndSignalDescriptor() {
-  const sigset_t signals = EndSignals();
-  return base::UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC));
-}
-
 void AwaitSignal(std::chrono::milliseconds limit) {
-  const base::UniqueFd descriptor = EndSignalDescriptor();
+  const base::UniqueFd descriptor = base::EndSignalDescriptor();
   pollfd readable = {descriptor.get(), POLLIN, 0};
   poll(&readable, 1, static_cast<int>(limit.count()));
 }

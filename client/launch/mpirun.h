@@ -23,10 +23,6 @@ inline constexpr char kSessionDirectory[] = "OMPI_MCA_orte_tmpdir_base";
 // Holds SIGINT, SIGTERM and SIGHUP back for RunMpirun, and heeds SIGCHLD. Call before other threads
 // are started.
 void BlockSignals();
-// One of them that has come meanwhile; 0 when none has.
-int PendingSignal();
-// Readable while one is pending.
-base::UniqueFd EndSignalDescriptor();
 // Waits for one to come, up to a limit; it stays pending.
 void AwaitSignal(std::chrono::milliseconds limit);
 

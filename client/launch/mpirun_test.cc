@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "device/base/interruption.h"
+
 namespace vpod::launch {
 namespace {
 
@@ -81,10 +83,10 @@ TEST(RunMpirun, ASessionDirectoryThatCannotBeMadeIsUnavailable) {
 TEST(AwaitSignal, EndsWhenOneCameAndLeavesItPending) {
   BlockSignals();
   AwaitSignal(std::chrono::milliseconds(1));
-  EXPECT_EQ(PendingSignal(), 0);
+  EXPECT_EQ(base::PendingEndSignal(), 0);
   kill(getpid(), SIGTERM);
   AwaitSignal(std::chrono::hours(1));
-  EXPECT_EQ(PendingSignal(), SIGTERM);
+  EXPECT_EQ(base::PendingEndSignal(), SIGTERM);
   sigset_t taken;
   sigemptyset(&taken);
   sigaddset(&taken, SIGTERM);

@@ -55,11 +55,9 @@ std::optional<std::string> OtherHost(const Layout& layout) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(const Options& options,
-                                                                    Layout& layout,
-                                                                    const std::string& job_id,
-                                                                    const Log& log,
-                                                                    Interruption& interruption) {
+absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(
+    const Options& options, Layout& layout, const std::string& job_id, const Log& log,
+    base::Interruption& interruption) {
   std::unique_ptr<JobPartition> partition(
       new JobPartition(options, layout, job_id, log, interruption));
   VPOD_RETURN_IF_ERROR(partition->FindServer());
@@ -251,7 +249,8 @@ absl::Status JobPartition::Reset() {
 absl::Status JobPartition::Await() {
   const uint32_t attempts = options_.vipu_partition_attempts;
   for (uint32_t attempt = 1;; ++attempt) {
-    const absl::Status status = client_->WaitUntilActive(id_, [] { return PendingSignal() != 0; });
+    const absl::Status status =
+        client_->WaitUntilActive(id_, [] { return base::PendingEndSignal() != 0; });
     VPOD_ASSIGN_OR_RETURN(const auto final_status, client_->GetPartitionStatus(id_));
     const std::string state = vipuuser::PartitionState_Name(final_status.state());
     log_.Debug(absl::StrCat("Done polling, final state of ", id_, ": ", state));
@@ -265,7 +264,7 @@ absl::Status JobPartition::Await() {
     }
     VPOD_RETURN_IF_ERROR(Reset());
     AwaitSignal(kPauseBetweenAttempts);
-    if (PendingSignal() != 0) return absl::CancelledError("interrupted");
+    if (base::PendingEndSignal() != 0) return absl::CancelledError("interrupted");
   }
 }
 

@@ -11,10 +11,10 @@
 
 #include "absl/status/statusor.h"
 #include "client/ipuof/lease.h"
-#include "client/launch/interruption.h"
 #include "client/launch/layout.h"
 #include "client/launch/log.h"
 #include "client/vipu/client.h"
+#include "device/base/interruption.h"
 #include "device/base/mutex.h"
 
 namespace vpod::launch {
@@ -34,7 +34,7 @@ class JobPartition {
                                                                Layout& layout,
                                                                const std::string& job_id,
                                                                const Log& log,
-                                                               Interruption& interruption);
+                                                               base::Interruption& interruption);
   // Releases the IPUs and removes the partition when poprun created it and may. Never
   // fails; says so in the log.
   ~JobPartition();
@@ -59,7 +59,7 @@ class JobPartition {
  private:
   using Clock = std::chrono::steady_clock;
   JobPartition(const Options& options, const Layout& layout, std::string job_id, const Log& log,
-               Interruption& interruption)
+               base::Interruption& interruption)
       : options_(options),
         layout_(layout),
         job_id_(std::move(job_id)),
@@ -86,7 +86,7 @@ class JobPartition {
   const Layout& layout_;
   const std::string job_id_;
   const Log& log_;
-  Interruption& interruption_;
+  base::Interruption& interruption_;
   std::unique_ptr<vipu::Client> client_;
   std::string id_;
   bool reconfigurable_ = false;

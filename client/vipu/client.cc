@@ -13,6 +13,7 @@
 #include "device/base/mutex.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "proto/telemetry/v1/telemetry.grpc.pb.h"
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
@@ -69,6 +70,30 @@ std::shared_ptr<grpc::Channel> Open(const std::string& address, base::Peer peer,
   // A stopped server must not be hidden by the back-off of another channel's attempt.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return base::Connect(address, peer, tls, arguments);
+}
+
+// Text that protobuf cannot carry would arrive as a message that cannot be read. InvalidArgument
+// names the field.
+absl::Status CheckText(const google::protobuf::Message& message) {
+  using google::protobuf::FieldDescriptor;
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        VPOD_RETURN_IF_ERROR(CheckText(field->is_repeated()
+                                           ? reflection.GetRepeatedMessage(message, field, i)
+                                           : reflection.GetMessage(message, field)));
+      } else if (field->type() == FieldDescriptor::TYPE_STRING) {
+        VPOD_RETURN_IF_ERROR(base::CheckUtf8(
+            field->name(), field->is_repeated() ? reflection.GetRepeatedString(message, field, i)
+                                                : reflection.GetString(message, field)));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 // With a controller that goes away while it is asked, and may start anew.
@@ -209,6 +234,7 @@ struct Client::Impl {
   absl::StatusOr<Reply> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                           Reply*),
                              const Request& request) {
+    VPOD_RETURN_IF_ERROR(CheckText(request));
     grpc::ClientContext context;
     Prepare(context);
     const std::shared_ptr<Connection> used = Current();
@@ -222,6 +248,7 @@ struct Client::Impl {
   absl::Status Stream(std::unique_ptr<grpc::ClientReader<Reply>> (Stub::*method)(
                           grpc::ClientContext*, const Request&),
                       const Request& request, const std::function<void(const Reply&)>& each) {
+    VPOD_RETURN_IF_ERROR(CheckText(request));
     grpc::ClientContext context;
     Prepare(context);
     const std::shared_ptr<Connection> used = Current();
@@ -284,6 +311,7 @@ absl::StatusOr<vipuuser::PartitionConfig> Client::GetPartitionConfig(const std::
 }
 
 absl::Status Client::CreatePartition(vipuuser::CreatePartitionRequest request) {
+  VPOD_RETURN_IF_ERROR(CheckText(request));
   if (request.request_id().empty()) request.set_request_id(base::RandomId());
   const auto deadline = std::chrono::system_clock::now() + kRestartPatience;
   bool reached = false;

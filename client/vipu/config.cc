@@ -3,10 +3,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <vector>
@@ -18,7 +15,7 @@
 #include "absl/strings/strip.h"
 #include "device/base/file.h"
 #include "device/base/status.h"
-#include "device/base/unique_fd.h"
+#include "device/base/text.h"
 
 namespace vpod::vipu {
 namespace {
@@ -196,6 +193,10 @@ absl::Status FindCredentials(const ConfigFlags& flags, ClientConfig& config) {
     for (const std::string& path : DefaultFiles()) TakeCredentials(path, config, tls).IgnoreError();
   }
   if (config.user_id.empty()) config.user_id = OsUserName();
+  VPOD_RETURN_IF_ERROR(base::CheckHeaderWord("user id", config.user_id));
+  if (!config.access_key.empty() && !base::IsHeaderWord(config.access_key))  // it is not shown
+    return absl::InvalidArgumentError(
+        absl::StrCat("the access key must have ", base::kHeaderWordRule));
   if (tls.empty()) return absl::OkStatus();
   VPOD_ASSIGN_OR_RETURN(config.tls, base::ReadTls(tls));
   return absl::OkStatus();
@@ -241,7 +242,8 @@ absl::Status CheckPodEnvironment() {
 
 std::string OsUserName() {
   const passwd* entry = getpwuid(getuid());
-  return entry == nullptr ? absl::StrCat(getuid()) : entry->pw_name;
+  const bool is_word = entry != nullptr && base::IsHeaderWord(entry->pw_name);
+  return is_word ? entry->pw_name : absl::StrCat(getuid());
 }
 
 absl::StatusOr<ClientConfig> DiscoverConfig(const ConfigFlags& flags) {
@@ -274,17 +276,7 @@ std::string HclText(const ClientConfig& config) {
 }
 
 absl::Status WriteSecretHcl(const std::string& path, const ClientConfig& config) {
-  const std::string text = HclText(config);
-  std::string temporary = path + ".XXXXXX";
-  const base::UniqueFd file(mkstemp(temporary.data()));  // of mode 0600
-  if (file.get() >= 0 &&
-      write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      fsync(file.get()) == 0 && std::rename(temporary.c_str(), path.c_str()) == 0) {
-    return absl::OkStatus();
-  }
-  const int error = errno;
-  if (file.get() >= 0) unlink(temporary.c_str());
-  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(error)));
+  return base::ReplaceFile(path, HclText(config), 0600);
 }
 
 }  // namespace vpod::vipu

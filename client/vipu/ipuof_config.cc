@@ -1,25 +1,21 @@
 #include "client/vipu/ipuof_config.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "device/base/file.h"
 #include "device/base/status.h"
-#include "device/base/unique_fd.h"
 
 namespace vpod::vipu {
 namespace {
@@ -66,9 +62,6 @@ absl::Status ParseDevice(const Json& json, vipuuser::IpuofDevice* device) {
   device->set_routing_id(number("routing_id"));
   device->set_pcie_id(number("pcie_id"));
   device->set_endpoint(text("endpoint"));
-  if (device->ip().empty() && device->endpoint().empty()) {
-    return absl::InvalidArgumentError("a device has neither \"ip\" nor \"endpoint\"");
-  }
   return absl::OkStatus();
 }
 
@@ -163,7 +156,8 @@ Found LookInto(const std::string& directory, const std::string& id) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error)) {
-    if (entry.path().extension() == ".conf") paths.push_back(entry.path().string());
+    if (entry.path().extension() == ".conf" && entry.is_regular_file(error))
+      paths.push_back(entry.path().string());
   }
   std::sort(paths.begin(), paths.end());
   Found found;
@@ -211,6 +205,7 @@ std::vector<fs::path> FilesOf(const std::string& partition_id) {
     if (name != partition_id + ".conf" &&
         !(absl::StartsWith(name, partition_id + "_gcd") && absl::EndsWith(name, ".conf")))
       continue;
+    if (!entry.is_regular_file(error)) continue;
     // "p1_gcd7.conf" may also be the only file of a partition of that name.
     const auto config = ReadFile(entry.path().string());
     const std::string owner = config.ok() ? Attribute(*config, "Partition Id") : "";
@@ -265,8 +260,14 @@ absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text)
     return absl::InvalidArgumentError(
         "not an IPUoF configuration: \"devices\" is no array with entries");
   }
-  for (const Json& device : *devices)
-    VPOD_RETURN_IF_ERROR(ParseDevice(device, config.add_devices()));
+  // A controller that is named knows where its devices are, also those whose agent came later.
+  const bool must_say_where = Attribute(config, kController).empty();
+  for (const Json& json_device : *devices) {
+    vipuuser::IpuofDevice& device = *config.add_devices();
+    VPOD_RETURN_IF_ERROR(ParseDevice(json_device, &device));
+    if (must_say_where && device.ip().empty() && device.endpoint().empty())
+      return absl::InvalidArgumentError("a device has neither \"ip\" nor \"endpoint\"");
+  }
   return config;
 }
 
@@ -278,8 +279,7 @@ std::string IpuofDirectory() {
   return home.empty() ? "" : home + "/.ipuof.conf.d";
 }
 
-absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
-                             const std::string& controller_address) {
+absl::Status CheckIpuofDirectory() {
   const std::string directory = IpuofDirectory();
   if (directory.empty()) {
     return absl::FailedPreconditionError(
@@ -287,27 +287,33 @@ absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
   }
   std::error_code error;
   fs::create_directories(directory, error);
-  RemoveIpuofFiles(partition.requirements().id());
+  if (fs::is_directory(directory, error) && access(directory.c_str(), W_OK) == 0)
+    return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot write to ", directory, ", where the IPUoF file belongs"));
+}
+
+absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
+                             const std::string& controller_address) {
+  const std::string directory = IpuofDirectory();
+  VPOD_RETURN_IF_ERROR(CheckIpuofDirectory());
+  std::error_code error;
+  const bool shared = partition.requirements().shared();
+  std::set<fs::path> current;
   for (uint32_t gcd = 0; gcd < partition.requirements().num_gcds(); ++gcd) {
     vipuuser::PartitionConfig config = partition.gcds(static_cast<int>(gcd));
     (*config.mutable_attributes())[kController] = controller_address;
+    // What others may read has no key in it: those who may use the devices get it from the
+    // controller.
+    if (shared) config.clear_fabric_key();
     const std::string path = absl::StrCat(
         directory, "/",
         FileName(partition.requirements().id(), gcd, partition.requirements().num_gcds()));
-    const std::string temporary = path + ".new";
-    // Never readable by others while it fills: it holds the fabric key.
-    std::remove(temporary.c_str());
-    const base::UniqueFd file(
-        open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    const std::string text = IpuofJson(config);
-    const mode_t mode = partition.requirements().shared() ? 0644 : 0600;
-    if (!file.valid() ||
-        write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-        fchmod(file.get(), mode) != 0 || std::rename(temporary.c_str(), path.c_str()) != 0) {
-      const int why = errno;
-      std::remove(temporary.c_str());
-      return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(why)));
-    }
+    VPOD_RETURN_IF_ERROR(base::ReplaceFile(path, IpuofJson(config), shared ? 0644 : 0600));
+    current.insert(path);
+  }
+  for (const fs::path& file : FilesOf(partition.requirements().id())) {
+    if (!current.contains(file)) fs::remove(file, error);
   }
   return absl::OkStatus();
 }
@@ -345,6 +351,10 @@ absl::StatusOr<ActivePartition> FindPartitionToInspect() {
   if (const std::string path = Environment("IPUOF_CONFIG_PATH"); !path.empty()) {
     VPOD_ASSIGN_OR_RETURN(auto config, ReadFile(path));
     ActivePartition active = Describe(std::move(config));
+    // A file that others may read has no key.
+    if (active.config.fabric_key().empty()) {
+      if (auto renewed = Renew(active); renewed.ok()) active = *std::move(renewed);
+    }
     active.file = path;
     return active;
   }

@@ -19,8 +19,10 @@ absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text)
 
 // IPUOF_CONFIG_DIR, else the one in VPOD_HOME, else ~/.ipuof.conf.d; empty without a HOME.
 std::string IpuofDirectory();
-// Writes one file a GCD (<id>.conf or <id>_gcd<N>.conf), mode 0600, 0644 when shared, with the
-// controller's address.
+// Makes the directory. An error says why no file can be written there.
+absl::Status CheckIpuofDirectory();
+// Writes one file a GCD (<id>.conf or <id>_gcd<N>.conf) with the controller's address: of mode
+// 0600, or of mode 0644 and without the fabric key when the partition is shared.
 absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
                              const std::string& controller_address);
 // Removes the files of a partition; missing ones are no error.

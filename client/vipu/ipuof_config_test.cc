@@ -243,7 +243,7 @@ TEST_F(IpuofFilesTest, DirectoryThatCannotBeIsAnError) {
   const absl::Status status = WriteIpuofFiles(Partition("p1", 1), "h:1");
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_EQ(status.message(),
-            "cannot write " + (home_ / "file/conf/p1.conf").string() + ": Not a directory");
+            "cannot write to " + (home_ / "file/conf").string() + ", where the IPUoF file belongs");
 }
 
 TEST_F(IpuofFilesTest, ConfigPathWinsOverTheDirectory) {
@@ -388,6 +388,25 @@ TEST_F(IpuofFilesTest, SharedFileServesThoseWithoutAnAccountToo) {
   EXPECT_EQ(active->generation, 17u);
   EXPECT_EQ(active->controller, controller.address());
   EXPECT_EQ(active->file, (directory_ / "p1.conf").string());
+}
+
+TEST_F(IpuofFilesTest, WhatOthersMayReadHasNoKey) {
+  vipuuser::Partition partition = Partition("p1", 1, /*shared=*/true);
+  partition.mutable_gcds(0)->set_fabric_key("secret");
+  ASSERT_TRUE(WriteIpuofFiles(partition, "h:1").ok());
+  EXPECT_EQ(base::ReadFile((directory_ / "p1.conf").string()).find("secret"), std::string::npos);
+  partition.mutable_requirements()->set_shared(false);
+  ASSERT_TRUE(WriteIpuofFiles(partition, "h:1").ok());
+  EXPECT_NE(base::ReadFile((directory_ / "p1.conf").string()).find("secret"), std::string::npos);
+  EXPECT_EQ(Mode(directory_ / "p1.conf"), 0600u);
+}
+
+TEST_F(IpuofFilesTest, AFifoAmongTheFilesIsSkipped) {
+  fs::create_directories(directory_);
+  ASSERT_EQ(mkfifo((directory_ / "pipe.conf").c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo((directory_ / "p1_gcd9.conf").c_str(), 0600), 0);
+  EXPECT_FALSE(HasIpuofFiles("p1"));
+  EXPECT_TRUE(absl::IsNotFound(FindActivePartition().status()));
 }
 
 TEST_F(IpuofFilesTest, PartitionThatIsNotActiveIsSaidToBeSoHoweverItIsNamed) {

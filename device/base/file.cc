@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,21 @@ namespace {
 
 absl::Status CannotRead(const std::string& path, absl::string_view why) {
   return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", why));
+}
+
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+bool WriteAll(int fd, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
 }
 
 }  // namespace
@@ -42,6 +59,23 @@ absl::StatusOr<std::string> ReadNamedFile(const std::string& path, size_t most) 
           absl::StrCat("cannot read ", path, ": it has more than ", most, " bytes"));
     }
   }
+}
+
+absl::Status ReplaceFile(const std::string& path, absl::string_view text, mode_t mode) {
+  std::string temporary = path + ".XXXXXX";
+  const UniqueFd file(mkostemp(temporary.data(), O_CLOEXEC));  // of mode 0600
+  const bool written = file.valid() && WriteAll(file.get(), text) &&
+                       fchmod(file.get(), mode) == 0 && fsync(file.get()) == 0 &&
+                       std::rename(temporary.c_str(), path.c_str()) == 0;
+  const int why = errno;
+  if (!written) {
+    if (file.valid()) unlink(temporary.c_str());
+    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(why)));
+  }
+  // The new name is on the disk once its directory is. Some file systems cannot say.
+  const UniqueFd directory(open(DirectoryOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.valid()) (void)fsync(directory.get());
+  return absl::OkStatus();
 }
 
 }  // namespace vpod::base

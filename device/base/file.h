@@ -1,12 +1,15 @@
 // Small files as a whole.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <fstream>
 #include <iterator>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace vpod::base {
 
@@ -21,5 +24,9 @@ inline std::string ReadFile(const std::string& path) {
 // more than `most` bytes. The messages name the file.
 inline constexpr size_t kMostConfigBytes = 64u << 20;  // the IPUoF file of a POD65536 has 20 MiB
 absl::StatusOr<std::string> ReadNamedFile(const std::string& path, size_t most = kMostConfigBytes);
+
+// Puts a file with these bytes and this mode in the place of `path`: whole or not at all, also when
+// the power fails, and never readable by others while it fills. Unavailable names the file.
+absl::Status ReplaceFile(const std::string& path, absl::string_view text, mode_t mode);
 
 }  // namespace vpod::base

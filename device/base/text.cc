@@ -56,6 +56,10 @@ bool IsUtf8(absl::string_view text) {
   return true;
 }
 
+bool IsTextLine(absl::string_view text) {
+  return IsUtf8(text) && Printable(text, text.size()) == text;
+}
+
 bool IsHeaderWord(absl::string_view text, size_t most) {
   return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [](char c) {
     return c > ' ' && c < 0x7f && c != '|';
@@ -70,9 +74,8 @@ absl::Status CheckUtf8(absl::string_view field, absl::string_view text) {
 
 absl::Status CheckHeaderWord(absl::string_view field, absl::string_view text) {
   if (IsHeaderWord(text)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " '", absl::CHexEscape(text.substr(0, 64)),
-                   "' must have 1 to 128 printable ASCII characters without blanks and bars"));
+  return absl::InvalidArgumentError(absl::StrCat(field, " '", absl::CHexEscape(text.substr(0, 64)),
+                                                 "' must have ", kHeaderWordRule));
 }
 
 std::string Printable(absl::string_view text, size_t most) {

@@ -16,6 +16,12 @@ bool IsUtf8(absl::string_view text);
 // Whether gRPC takes the bytes as the value of a header, and tables and scripts as one word: 1 to
 // `most` characters of graphic ASCII (no blank, no bar). gRPC aborts the process on anything else.
 bool IsHeaderWord(absl::string_view text, size_t most = 128);
+inline constexpr char kHeaderWordRule[] =
+    "1 to 128 printable ASCII characters without blanks and bars";
+
+// Whether messages can carry the bytes and an answer about them is one line: UTF-8 without what
+// Printable replaces.
+bool IsTextLine(absl::string_view text);
 
 // InvalidArgument naming `field` and quoting the text in escapes.
 absl::Status CheckUtf8(absl::string_view field, absl::string_view text);

@@ -157,6 +157,49 @@ TEST(VpodTest, DoctorFindsWhatIsWrong) {
   EXPECT_NE(ill.out.find("ok   vipu-server runs as "), std::string::npos) << ill.out;
 }
 
+TEST(VpodTest, DoctorFindsAPodWithoutAgentsAndUpMakesThemAgain) {
+  TestPod pod(4);
+  ASSERT_EQ(pod.Shell("vipu-admin remove cluster c4 && vipu-admin remove agent ag0").code, 0);
+  const Outcome doctor = pod.Run({"vpod", "doctor"});
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_NE(doctor.out.find("FAIL 0 of 0 machines are up - the controller has no agents"),
+            std::string::npos)
+      << doctor.out;
+  const Outcome status = pod.Run({"vpod", "status"});
+  EXPECT_EQ(status.code, 1);
+  EXPECT_NE(status.out.find("in part: the controller has no agents"), std::string::npos)
+      << status.out;
+  ASSERT_EQ(pod.Run({"vpod", "up"}).code, 0);
+  EXPECT_EQ(pod.Run({"vpod", "doctor"}).code, 0);
+  pod.CreatePartition("p4", 4);
+}
+
+TEST(VpodTest, DoctorFindsAHomeThatIsGone) {
+  TestPod pod(4);
+  fs::rename(pod.home(), pod.home() + ".moved");
+  const Outcome doctor = pod.Run({"vpod", "doctor"});
+  EXPECT_EQ(doctor.code, 1);
+  EXPECT_NE(doctor.out.find("FAIL " + pod.home() + "/pod.json is gone while the POD runs"),
+            std::string::npos)
+      << doctor.out;
+  fs::rename(pod.home() + ".moved", pod.home());
+}
+
+TEST(VpodTest, DoctorFindsAFullDisk) {
+  if (geteuid() != 0) GTEST_SKIP() << "mounting takes a superuser";
+  TestPod pod(4);
+  // A file system of its own, with no space left, over the POD's directory.
+  const Outcome doctor =
+      pod.Shell("unshare --mount sh -c 'cp -a " + pod.home() + " " + pod.directory() +
+                "/copy && mount -t tmpfs -o size=256k none " + pod.home() + " && cp -a " +
+                pod.directory() + "/copy/pod.json " + pod.home() + " && { cat /dev/zero >" +
+                pod.home() + "/filler 2>/dev/null; vpod doctor; }'");
+  EXPECT_EQ(doctor.code, 1) << doctor.err;
+  EXPECT_NE(doctor.out.find("FAIL cannot write to " + pod.home() + ": No space left on device"),
+            std::string::npos)
+      << doctor.out;
+}
+
 TEST(VpodTest, UpOnARunningPodChangesNothing) {
   TestPod pod;
   pod.CreatePartition("p16", 16);

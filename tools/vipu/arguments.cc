@@ -8,27 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 
 namespace vpod::tools {
 namespace {
 
 constexpr char kUsage[] = "vpod/usage";
-
-// Whether messages can carry it (valid UTF-8) and an answer about it is one line.
-bool IsTextLine(absl::string_view text) {
-  size_t continuation = 0;
-  for (char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte & 0xc0) == 0x80) {
-      if (continuation-- == 0) return false;
-    } else if (continuation != 0 || byte < 0x20 || byte == 0x7f || byte >= 0xf8) {
-      return false;
-    } else {
-      continuation = byte < 0xc0 ? 0 : byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
-    }
-  }
-  return continuation == 0;
-}
 
 bool IsSwitch(const Flag& flag) { return *flag.value == '\0'; }
 bool IsList(const Flag& flag) { return absl::EndsWith(flag.value, ",…>"); }
@@ -58,9 +43,9 @@ absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& argum
   Arguments result;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    if (!IsTextLine(argument)) {
+    if (!base::IsTextLine(argument)) {
       return UsageError(
-          absl::StrCat("Argument '", absl::CHexEscape(argument), "' is no text of one line."));
+          absl::StrCat("Argument '", absl::CHexEscape(argument), "' is not text of one line."));
     }
     if (argument.size() < 2 || argument[0] != '-') {
       result.words_.push_back(argument);
@@ -86,9 +71,9 @@ absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& argum
 }
 
 absl::Status Arguments::Add(const Flag& flag, const std::string& value) {
-  if (!IsTextLine(value)) {
+  if (!base::IsTextLine(value)) {
     return UsageError(
-        absl::StrCat("Argument '", absl::CHexEscape(value), "' is no text of one line."));
+        absl::StrCat("Argument '", absl::CHexEscape(value), "' is not text of one line."));
   }
   if (value.empty() && !IsList(flag))
     return UsageError(absl::StrCat("Flag --", flag.name, " needs a value."));

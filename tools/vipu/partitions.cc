@@ -1,6 +1,7 @@
 // Partitions.
 #include "absl/strings/str_cat.h"
 #include "client/vipu/ipuof_config.h"
+#include "device/base/interruption.h"
 #include "device/base/status.h"
 #include "tools/vipu/show.h"
 #include "tools/vipu/tables.h"
@@ -57,20 +58,44 @@ void ForgetDefaults(const Arguments& arguments, vipuuser::PartitionRequirements&
   if (arguments.Has(kReconfigurable)) r.clear_sync_type();
 }
 
-// Waits for ACTIVE, and writes the caller's IPUoF files if wanted.
-absl::Status AwaitPartition(const Call& call, bool write_files) {
-  if (!call.arguments.Switch(kNoWait)) {
-    VPOD_RETURN_IF_ERROR(call.client.WaitUntilActive(call.id));
-    if (write_files) {
-      VPOD_ASSIGN_OR_RETURN(const auto partition, call.client.GetPartition(call.id));
-      const absl::Status written = vipu::WriteIpuofFiles(partition, call.client.config().address());
-      if (!written.ok()) {
-        return absl::UnavailableError(absl::StrCat("The partition is ACTIVE all the same, but ",
-                                                   std::string(written.message()), "."));
-      }
-    }
-  }
+// The caller's IPUoF files, as the partition is now.
+absl::Status WriteFiles(const Call& call, const vipuuser::Partition& partition) {
+  const absl::Status written = vipu::WriteIpuofFiles(partition, call.client.config().address());
+  if (written.ok()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("The partition was made all the same, but ", written.message(), "."));
+}
+
+// Waits for ACTIVE, and writes the files of the caller's own partition again: places may have
+// changed meanwhile, and files may be lost.
+absl::Status AwaitPartition(const Call& call) {
+  if (call.arguments.Switch(kNoWait)) return Done(call, absl::OkStatus());
+  VPOD_RETURN_IF_ERROR(call.client.WaitUntilActive(call.id));
+  VPOD_ASSIGN_OR_RETURN(const auto partition, call.client.GetPartition(call.id));
+  if (partition.status().created_by() == call.client.config().user_id ||
+      vipu::HasIpuofFiles(call.id))
+    VPOD_RETURN_IF_ERROR(WriteFiles(call, partition));
   return Done(call, absl::OkStatus());
+}
+
+absl::Status GetAndWriteFiles(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const auto partition, call.client.GetPartition(call.id));
+  return WriteFiles(call, partition);
+}
+
+// A partition and its files: whoever interrupts the command finds both, or neither.
+absl::Status CreateWithFiles(const Call& call, const vipuuser::CreatePartitionRequest& request) {
+  const absl::Status writable = vipu::CheckIpuofDirectory();
+  if (!writable.ok()) return absl::UnavailableError(absl::StrCat(writable.message(), "."));
+  base::BlockEndSignals();
+  absl::Status status;
+  {
+    const base::Interruption interruption(ToolName(call.admin));
+    status = call.client.CreatePartition(request);
+    if (status.ok()) status = GetAndWriteFiles(call);
+  }
+  base::UnblockEndSignals();
+  return status;
 }
 
 // A GCD of the partition, if one is named.
@@ -94,8 +119,9 @@ absl::Status CreatePartition(const Call& call) {
   VPOD_RETURN_IF_ERROR(Apply(call.arguments, *request.mutable_requirements()));
   request.set_disable_auto_reset(call.arguments.Switch(kNoAutoReset));
   request.set_relocatable(call.arguments.Switch(kRelocatable));
-  VPOD_RETURN_IF_ERROR(call.client.CreatePartition(request));
-  return AwaitPartition(call, /*write_files=*/true);
+  VPOD_RETURN_IF_ERROR(call.arguments.Switch(kNoWait) ? call.client.CreatePartition(request)
+                                                      : CreateWithFiles(call, request));
+  return AwaitPartition(call);
 }
 
 absl::Status UpdatePartition(const Call& call) {
@@ -111,12 +137,12 @@ absl::Status UpdatePartition(const Call& call) {
   if (call.arguments.Has(kRelocatable))
     request.set_relocatable(call.arguments.Switch(kRelocatable));
   VPOD_RETURN_IF_ERROR(call.client.UpdatePartition(request));
-  return AwaitPartition(call, vipu::HasIpuofFiles(call.id));
+  return AwaitPartition(call);
 }
 
 absl::Status ResetPartition(const Call& call) {
   VPOD_RETURN_IF_ERROR(call.client.ResetPartition(call.id));
-  return AwaitPartition(call, vipu::HasIpuofFiles(call.id));
+  return AwaitPartition(call);
 }
 
 absl::Status RemovePartition(const Call& call) {

@@ -1,11 +1,16 @@
 #include "tools/vpod/doctor.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -43,6 +48,49 @@ class Report {
   bool bad_ = false;
 };
 
+// Whether the daemons can write their state, logs and files there.
+void CheckDirectory(const std::string& home, Report& report) {
+  std::error_code error;
+  if (!std::filesystem::exists(home, error)) return;  // `vpod up` makes it
+  std::string path = home + "/.doctor.XXXXXX";
+  const base::UniqueFd file(mkostemp(path.data(), O_CLOEXEC));
+  const std::string text(4096, 'x');
+  const bool written =
+      file.valid() && write(file.get(), text.data(), text.size()) == 4096 && fsync(file.get()) == 0;
+  const int why = errno;
+  if (file.valid()) unlink(path.c_str());
+  report.Check(written,
+               written ? absl::StrCat(home, " can be written")
+                       : absl::StrCat("cannot write to ", home, ": ", std::strerror(why)),
+               "the controller refuses what it cannot store; free some space, or make it writable");
+  struct statvfs disk {};
+  if (statvfs(home.c_str(), &disk) != 0) return;
+  const uint64_t free_mib = (static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize) >> 20;
+  report.Check(free_mib >= 64, absl::StrCat("free on the disk of ", home, ": ", free_mib, " MiB"),
+               "state and logs need 64 MiB or more");
+}
+
+// What no pod.json speaks of.
+void CheckWithoutPod(const Pod& pod, const absl::Status& why, Report& report) {
+  if (absl::IsDataLoss(why)) {
+    report.Check(false, std::string(why.message()), "its partitions are lost then");
+    return;
+  }
+  if (pod.ServerPid() > 0 || pod.AgentPid() > 0) {
+    report.Check(false, absl::StrCat("daemons run without their state in ", pod.home()),
+                 "'vpod down' ends them");
+    return;
+  }
+  report.Check(PortIsFree(8090), "port 8090 is free",
+               "another program uses it; give vpod up --api-port");
+  std::error_code error;
+  const bool stale = std::filesystem::exists(pod.home() + "/vipu-server.db", error) ||
+                     std::filesystem::exists(pod.ServerPidFile(), error) ||
+                     std::filesystem::exists(pod.AgentPidFile(), error);
+  report.Check(!stale, absl::StrCat(stale ? "stale files" : "no POD", " in ", pod.home()),
+               "'vpod down' clears them away");
+}
+
 }  // namespace
 
 int Doctor(const Pod& pod) {
@@ -62,17 +110,13 @@ int Doctor(const Pod& pod) {
   report.Check(memory >= 1024, absl::StrCat("available memory: ", memory, " MiB"),
                "a POD16 in use needs 1 GiB or more; close something or lower --memory-limit");
 
+  const absl::Status environment = vipu::CheckPodEnvironment();
+  if (!environment.ok()) report.Check(false, std::string(environment.message()), "in this shell");
+  CheckDirectory(pod.home(), report);
   const auto shape = pod.Shape();
   const int server = pod.ServerPid();
   if (!shape.ok()) {
-    report.Check(PortIsFree(8090), "port 8090 is free",
-                 "another program uses it; give vpod up --api-port");
-    std::error_code error;
-    const bool stale = std::filesystem::exists(pod.home() + "/vipu-server.db", error) ||
-                       std::filesystem::exists(pod.ServerPidFile(), error) ||
-                       std::filesystem::exists(pod.AgentPidFile(), error);
-    report.Check(!stale, absl::StrCat(stale ? "stale files" : "no POD", " in ", pod.home()),
-                 "'vpod down' clears them away");
+    CheckWithoutPod(pod, shape.status(), report);
     return report.Status();
   }
   report.Check(
@@ -107,12 +151,13 @@ int Doctor(const Pod& pod) {
       constexpr size_t kNamed = 8;
       const size_t more = down.size() - std::min(down.size(), kNamed);
       down.resize(down.size() - more);
-      report.Check(
-          down.empty(),
-          absl::StrCat(agents->size() - down.size() - more, " of ", agents->size(),
-                       " machines are up"),
-          absl::StrCat("agents ", absl::StrJoin(down, ", "), more > 0 ? ", …" : "",
-                       " do not answer; see ", pod.home(), "/", Pod::AgentName(0), "*.log"));
+      report.Check(down.empty() && !agents->empty(),
+                   absl::StrCat(agents->size() - down.size() - more, " of ", agents->size(),
+                                " machines are up"),
+                   agents->empty() ? "the controller has no agents; 'vpod up' adds them"
+                                   : absl::StrCat("agents ", absl::StrJoin(down, ", "),
+                                                  more > 0 ? ", …" : "", " do not answer; see ",
+                                                  pod.home(), "/", Pod::AgentName(0), "*.log"));
     }
   }
   return report.Status();

@@ -20,6 +20,7 @@
 #include "client/vipu/client.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
+#include "device/base/file.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
 #include "device/base/unique_fd.h"
@@ -79,18 +80,6 @@ vipu::ClientConfig Address(const PodShape& shape) {
   config.port = shape.api_port;
   config.user_id = vipu::OsUserName();
   return config;
-}
-
-// Whole or not at all, also when the power fails.
-absl::Status WriteDurably(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".new";
-  const base::UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd.valid() ||
-      write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      fsync(fd.get()) != 0 || rename(temporary.c_str(), path.c_str()) != 0) {
-    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-  }
-  return absl::OkStatus();
 }
 
 // Asks again until `ready` says yes, its error is final, or the limit is reached. What is waited
@@ -156,6 +145,7 @@ std::vector<std::string> Pod::Missing(const PodShape& shape) const {
     if (AddressesOf(agent.host()) == shape.addresses && agent.status() != kUp)
       silent.push_back(agent.id());
   }
+  if (agents->empty()) missing.push_back("the controller has no agents");
   if (!silent.empty())
     missing.push_back("agents " + FirstOf(silent) + Verb(silent, " is", " are") + " not up");
   return missing;
@@ -215,8 +205,8 @@ absl::Status Pod::WriteFiles(const PodShape& shape) const {
                                {"cluster_topology", shape.cluster_topology},
                                {"agents", shape.agent_per_machine ? "processes" : "one"},
                                {"unfinished", shape.unfinished}};
-  VPOD_RETURN_IF_ERROR(WriteDurably(home_ + "/pod.json", json.dump(2) + "\n"));
-  return WriteDurably(ClientConfig(), vipu::HclText(Address(shape)));
+  VPOD_RETURN_IF_ERROR(base::ReplaceFile(home_ + "/pod.json", json.dump(2) + "\n", 0644));
+  return base::ReplaceFile(ClientConfig(), vipu::HclText(Address(shape)), 0644);
 }
 
 absl::Status Pod::WaitForServer(const PodShape& shape) const {
@@ -434,6 +424,11 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
     StopDaemon(ServerPidFile(), kServer);
     shape.unfinished = true;
     shape.addresses.clear();
+  }
+  // Without agents there is nothing to keep but users: its objects are made again.
+  if (const auto agents = vipu::Client(Address(shape), std::chrono::seconds(2)).ListAgents();
+      agents.ok() && agents->empty()) {
+    shape.unfinished = true;
   }
   // Whatever lives goes on, with its jobs; a controller that does not answer is replaced.
   if (!vipu::Client(Address(shape), std::chrono::seconds(2)).ServerInfo().ok())

@@ -1,9 +1,10 @@
-// `vpod up` interrupted at any moment: the next one finishes what was begun.
+// Commands interrupted at any moment: nothing is left half done, or the next command finishes it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -78,6 +79,29 @@ TEST_P(InterruptedUpTest, TheNextUpEndsWithAWholePod) {
 
 INSTANTIATE_TEST_SUITE_P(, InterruptedUpTest, ::testing::Values("one", "processes"),
                          [](const auto& info) { return info.param; });
+
+// Whoever finds the partition finds its IPUoF file, too.
+TEST(InterruptedCreateTest, APartitionHasItsFile) {
+  TestPod pod(4);
+  const Words create = {"vipu", "create", "partition", "p", "--size", "4"};
+  const std::string file = pod.home() + "/ipuof.conf.d/p.conf";
+  const auto exists = [&] { return pod.Run({"vipu", "get", "partition", "p"}).code == 0; };
+  auto begin = Clock::now();
+  ASSERT_EQ(pod.Run(create).code, 0);
+  const auto whole = std::chrono::duration_cast<microseconds>(Clock::now() - begin);
+  ASSERT_EQ(pod.Run({"vipu", "remove", "partition", "p"}).code, 0);
+  std::mt19937 random(std::random_device{}());
+  int made = 0;
+  for (int i = 0; i < 2 * Interruptions(); ++i) {
+    const microseconds delay(std::uniform_int_distribution<int64_t>(0, whole.count())(random));
+    InterruptAfter(pod, create, delay, SIGINT);
+    ASSERT_EQ(exists(), std::filesystem::exists(file)) << delay.count() << " us";
+    if (!exists()) continue;
+    ++made;
+    ASSERT_EQ(pod.Run({"vipu", "remove", "partition", "p"}).code, 0);
+  }
+  std::printf("%d of %d interrupted commands made the partition\n", made, 2 * Interruptions());
+}
 
 // What an `up` leaves that was interrupted before it made the cluster.
 void MakeUnfinished(TestPod& pod) {
