@@ -140,9 +140,11 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
                          .fabric_address = fabric_address,
                          .metrics_endpoint = hidden ? "" : metrics->endpoint()},
                         tls, *agent);
+    const auto sign_of_life = agent->executors().Every(std::chrono::seconds(1), rpc::NotifyAlive);
     rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }
+  rpc::EndWithin(std::chrono::seconds(4));
   agent->gate().OpenForEver();
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
   agent->Stop();

@@ -164,7 +164,10 @@ absl::Status Serve(const ServerOptions& options) {
                  : options.tls  ? "with TLS"
                                 : "without security");
     engine::Executors executors(1);
-    auto ticker = executors.Every(std::chrono::milliseconds(250), [&] { controller->Tick(); });
+    auto ticker = executors.Every(std::chrono::milliseconds(250), [&] {
+      controller->Tick();
+      rpc::NotifyAlive();
+    });
     rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }

@@ -5,12 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "device/base/status.h"
 
 namespace vpod {
 namespace {
@@ -89,6 +91,21 @@ void AddOptions(CLI::App& app, ServerOptions& options) {
   app.add_flag("--version", options.version, "Print the version");
 }
 
+// CLI11 reads whatever it is given to its end, which a device or a pipe may not have.
+absl::Status CheckConfigFile(int argc, const char* const* argv) {
+  std::string path = kConfigFile;
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view word = argv[i];
+    if (word == "--config" && i + 1 < argc) path = argv[i + 1];
+    if (absl::ConsumePrefix(&word, "--config=")) path = std::string(word);
+  }
+  std::error_code error;
+  const bool is_there = std::filesystem::exists(path, error);
+  if (!is_there || path == "/dev/null" || std::filesystem::is_regular_file(path, error))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--config ", path, " is not a file"));
+}
+
 }  // namespace
 
 base::TlsFiles ServerOptions::ServerFiles() const {
@@ -97,6 +114,7 @@ base::TlsFiles ServerOptions::ServerFiles() const {
 }
 
 absl::StatusOr<std::optional<ServerOptions>> ParseServerOptions(int argc, const char* const* argv) {
+  VPOD_RETURN_IF_ERROR(CheckConfigFile(argc, argv));
   ServerOptions options;
   CLI::App app("The V-IPU controller: manages agents, clusters, partitions and users.",
                "vipu-server");

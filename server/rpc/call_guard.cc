@@ -9,14 +9,14 @@
 #include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
 #include "device/base/status.h"
+#include "server/rpc/metadata.h"
 
 namespace vpod::rpc {
 namespace {
 
-constexpr char kUserId[] = "vipu-user-id", kAccessKey[] = "vipu-access-key";
-
-std::string ValueOf(const grpc::AuthMetadataProcessor::InputMetadata& metadata, const char* name) {
-  const auto it = metadata.find(name);
+// "/vipuuser.VipuUser/ListPartitions"; a server sees it once.
+std::string PathOf(const grpc::AuthMetadataProcessor::InputMetadata& metadata) {
+  const auto it = metadata.find(":path");
   return it == metadata.end() ? "" : std::string(it->second.data(), it->second.size());
 }
 
@@ -36,7 +36,7 @@ bool IsMember(const grpc::AuthContext& context) {
 absl::Status CallGuard::Check(const InputMetadata& metadata,
                               const grpc::AuthContext& context) const {
   VPOD_ASSIGN_OR_RETURN(const controller::Permission permission,
-                        controller::PermissionOf(MethodOf(ValueOf(metadata, ":path"))));
+                        controller::PermissionOf(MethodOf(PathOf(metadata))));
   if (permission.rule == controller::Rule::kAnyone) return absl::OkStatus();
   if (permission.rule == controller::Rule::kMember) {
     if (IsMember(context)) return absl::OkStatus();
@@ -45,16 +45,17 @@ absl::Status CallGuard::Check(const InputMetadata& metadata,
                      "; that takes the certificate of a server, and this is a client's."));
   }
   if (authenticate_ == nullptr) return absl::OkStatus();
-  VPOD_ASSIGN_OR_RETURN(const controller::Caller caller,
-                        authenticate_(ValueOf(metadata, kUserId), ValueOf(metadata, kAccessKey)));
+  VPOD_ASSIGN_OR_RETURN(const std::string user, OnlyValue(metadata, kUserIdHeader));
+  VPOD_ASSIGN_OR_RETURN(const std::string key, OnlyValue(metadata, kAccessKeyHeader));
+  VPOD_ASSIGN_OR_RETURN(const controller::Caller caller, authenticate_(user, key));
   return controller::CheckCaller(permission, caller);
 }
 
 grpc::Status CallGuard::Process(const InputMetadata& metadata, grpc::AuthContext* context,
                                 OutputMetadata* consumed, OutputMetadata*) {
-  const auto [first, last] = metadata.equal_range(kAccessKey);
+  const auto [first, last] = metadata.equal_range(kAccessKeyHeader);
   for (auto it = first; it != last; ++it)
-    consumed->emplace(kAccessKey, std::string(it->second.data(), it->second.size()));
+    consumed->emplace(kAccessKeyHeader, std::string(it->second.data(), it->second.size()));
   return base::ToGrpc(Check(metadata, *context));
 }
 

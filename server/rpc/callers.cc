@@ -1,14 +1,12 @@
 #include "server/rpc/callers.h"
 
 #include "device/base/status.h"
+#include "server/rpc/metadata.h"
 
 namespace vpod::rpc {
 
 absl::StatusOr<controller::Caller> Callers::Of(const grpc::ServerContext& context) {
-  const auto it = context.client_metadata().find("vipu-user-id");
-  const std::string id = it == context.client_metadata().end()
-                             ? ""
-                             : std::string(it->second.data(), it->second.size());
+  VPOD_ASSIGN_OR_RETURN(const std::string id, OnlyValue(context.client_metadata(), kUserIdHeader));
   if (secure_) return users_.Find(id);
   return controller::Caller{.user_id = id, .admin = true};
 }

@@ -12,10 +12,12 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -46,6 +48,22 @@ bool ListensOn(int fd, int port) {
          ntohs(reinterpret_cast<sockaddr_in6&>(address).sin6_port) == port;
 }
 
+// Tells the service manager, if there is one.
+void Notify(absl::string_view message) {
+  const char* asked = std::getenv("NOTIFY_SOCKET");
+  const absl::string_view path = asked == nullptr ? "" : asked;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) return;
+  std::copy(path.begin(), path.end(), address.sun_path);
+  if (path[0] == '@') address.sun_path[0] = '\0';  // abstract
+  const base::UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  // A manager that cannot be reached notices by its own timeout.
+  sendto(fd.get(), message.data(), message.size(), MSG_NOSIGNAL,
+         reinterpret_cast<const sockaddr*>(&address),
+         static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size()));
+}
+
 }  // namespace
 
 void BlockStopSignals() {
@@ -70,20 +88,16 @@ int WaitForStopSignal() {
   return number;
 }
 
-void NotifyReady() {
-  const char* asked = std::getenv("NOTIFY_SOCKET");
-  const absl::string_view path = asked == nullptr ? "" : asked;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) return;
-  std::copy(path.begin(), path.end(), address.sun_path);
-  if (path[0] == '@') address.sun_path[0] = '\0';  // abstract
-  const base::UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  constexpr absl::string_view kMessage = "READY=1";
-  // A manager that cannot be reached notices by its own timeout.
-  sendto(fd.get(), kMessage.data(), kMessage.size(), MSG_NOSIGNAL,
-         reinterpret_cast<const sockaddr*>(&address),
-         static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size()));
+void NotifyReady() { Notify("READY=1"); }
+void NotifyAlive() { Notify("WATCHDOG=1"); }
+
+void EndWithin(std::chrono::seconds limit) {
+  std::thread([limit] {
+    std::this_thread::sleep_for(limit);
+    spdlog::warn("ending although work is under way that cannot be interrupted");
+    spdlog::shutdown();
+    std::_Exit(0);
+  }).detach();
 }
 
 absl::Status SetUpLog(const std::string& level, const std::string& file) {

@@ -2,6 +2,7 @@
 // local POD.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,6 +23,12 @@ int WaitForStopSignal();
 // Tells the service manager that started this process (systemd, Type=notify) that it serves. Does
 // nothing when none asked to be told.
 void NotifyReady();
+// Tells it that the daemon lives (WatchdogSec). Call from where a stuck daemon would be stuck.
+void NotifyAlive();
+
+// Ends the process after that time, whatever is still under way: a kernel that runs for minutes
+// must not keep a daemon that was told to stop. What is to be kept is on the disk already.
+void EndWithin(std::chrono::seconds limit);
 
 // Sends the log to `file`, or stderr when empty. `level` is trace, debug, info, warn, error or off.
 absl::Status SetUpLog(const std::string& level, const std::string& file);
