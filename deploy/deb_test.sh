@@ -12,7 +12,7 @@ version=$("$root/usr/bin/vipu" --version)
 [ "version: $(dpkg-deb -f "$deb" Version)" = "$version" ] || fail "package of version $(dpkg-deb -f "$deb" Version) holds vipu of '$version'"
 
 for file in etc/vipu/vipu-{server,cli}.hcl etc/vipu/slurm.env etc/default/vipu-agent usr/share/doc/virtual-ipu-pod/copyright \
-  lib/systemd/system/vipu-{server.service,agent.service,agent@.service,.service.d/10-common.conf}; do
+  lib/systemd/system/vipu-{server.service,agent.service,agent@.service,.service.d/10-common.conf} lib/systemd/system/vipu-agents.slice; do
   [ -f "$root/$file" ] || fail "/$file is not in the package"
 done
 for file in "$root"/etc/*/*; do
