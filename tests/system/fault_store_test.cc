@@ -85,12 +85,12 @@ TEST_F(FaultStoreTest, ASecondControllerOnTheStoreIsRefused) {
 
 TEST_F(FaultStoreTest, AFileThatIsNoStoreIsLeftAsItIs) {
   ExpectRefusedAndUntouched([&] { Overwrite(store_, 0, "This was a letter to my mother. "); },
-                            {store_, "it was left as it is"});
+                            {store_, "Nothing was changed"});
 }
 
 TEST_F(FaultStoreTest, DamagedPagesAreRefused) {
   ExpectRefusedAndUntouched([&] { Overwrite(store_, 100, std::string(3000, '\xa5')); },
-                            {store_, "it was left as it is"});
+                            {store_, "Nothing was changed"});
 }
 
 TEST_F(FaultStoreTest, ATruncatedStoreIsRefused) {

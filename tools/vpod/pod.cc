@@ -422,6 +422,8 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
     }
     StopAgents();
     StopDaemon(ServerPidFile(), kServer);
+    RemoveState();  // the log of an interrupted `vpod down` belongs to nothing
+    fs::create_directories(IpuofDirectory(), error);
     shape.unfinished = true;
     shape.addresses.clear();
   }
@@ -448,8 +450,8 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
 void Pod::RemoveState() const {
   std::error_code error;
   // The database goes first: SQLite ignores a log without one, but would read one without its log.
-  for (const char* name : {"/vipu-server.db", "/vipu-server.db-wal", "/vipu-server.db-shm",
-                           "/vipu-cli.hcl", "/pod.json"}) {
+  for (const char* name : {"/vipu-server.db", "/vipu-server.db.running", "/vipu-server.db-wal",
+                           "/vipu-server.db-shm", "/vipu-cli.hcl", "/pod.json"}) {
     fs::remove(home_ + name, error);
   }
   fs::remove_all(IpuofDirectory(), error);

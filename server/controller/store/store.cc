@@ -1,11 +1,11 @@
 #include "server/controller/store/store.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sqlite3.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <fstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -45,8 +45,8 @@ void BindNumber(sqlite3_stmt* statement, int index, uint64_t value) {
 void Store::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 
 absl::Status Store::NotIntact(absl::string_view why) const {
-  return absl::DataLossError(absl::StrCat("storage ", path_, " is no intact vipu-server database (",
-                                          why, "); it was left as it is"));
+  return absl::DataLossError(
+      absl::StrCat("storage ", path_, " cannot be trusted: ", why, ". Nothing was changed"));
 }
 
 absl::Status Store::Error(absl::string_view what) const {
@@ -108,21 +108,47 @@ absl::StatusOr<std::string> Store::CheckContents() {
   return text;
 }
 
-absl::Status Store::CheckLog() const {
-  // sqlite.org/fileformat2.html#walformat: a header of 32 bytes, which is on the disk before the
-  // first commit is. One of zeros is what a power cut before that leaves.
-  constexpr size_t kHeaderBytes = 32;
-  constexpr absl::string_view kMagic = "\x37\x7f\x06", kNothing("\0\0\0", 3);
-  std::ifstream file(path_ + "-wal", std::ios::binary);
-  char header[kHeaderBytes];
-  if (!file.read(header, kHeaderBytes)) return absl::OkStatus();
-  const absl::string_view begin(header, kMagic.size());
-  return begin == kMagic || begin == kNothing ? absl::OkStatus()
-                                              : NotIntact("its -wal file is no log of changes");
+absl::Status Store::CheckLog() {
+  const auto record = RunningFile::Read(path_);
+  if (!record.ok()) return NotIntact(record.status().message());
+  std::optional<WalPosition> acknowledged;
+  if (record->has_value()) {
+    if ((*record)->state == RunState::kRestoring) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "storage ", path_, ": a restore was interrupted; run 'vipu-server --restore' again"));
+    }
+    if ((*record)->state == RunState::kRunning) acknowledged = (*record)->position;
+  }
+  VPOD_ASSIGN_OR_RETURN(log_found_, InspectWal(path_, acknowledged));
+  return log_found_.end == WalEnd::kDamaged ? NotIntact(log_found_.why) : absl::OkStatus();
+}
+
+absl::Status Store::DropTornLog() {
+  VPOD_ASSIGN_OR_RETURN(running_, RunningFile::Open(path_));
+  VPOD_RETURN_IF_ERROR(running_->Write({RunState::kStarting, {}}, /*sync=*/true));
+  const base::UniqueFd log(open((path_ + "-wal").c_str(), O_RDWR | O_CLOEXEC));
+  if (log.valid() && ftruncate(log.get(), 0) == 0 && fsync(log.get()) == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("storage ", path_, ": its -wal file cannot be emptied"));
+}
+
+absl::Status Store::NoteCommit(bool sync) {
+  constexpr uint32_t kPageBytes = 4096, kLongLog = 1000;
+  if (!log_.valid()) log_ = base::UniqueFd(open((path_ + "-wal").c_str(), O_RDONLY | O_CLOEXEC));
+  if (running_ == nullptr) {
+    VPOD_ASSIGN_OR_RETURN(running_, RunningFile::Open(path_));
+  }
+  VPOD_ASSIGN_OR_RETURN(const WalPosition position,
+                        ReadWalPosition(log_.get(), kPageBytes, log_frames_));
+  const bool is_long = log_frames_ >= kLongLog;
+  VPOD_RETURN_IF_ERROR(running_->Write({RunState::kRunning, position}, sync || is_long));
+  if (is_long) {
+    sqlite3_wal_checkpoint_v2(database_, nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Store::Prepare() {
-  VPOD_RETURN_IF_ERROR(CheckLog());
   // A full disk must not leave half a log of changes behind that nothing takes away.
   sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   // Exclusive locking: a second controller on the same file is refused here. What is in the file is
@@ -134,7 +160,16 @@ absl::Status Store::Prepare() {
         absl::StrCat("storage ", path_,
                      " is read-only; the file and its directory must be writable for vipu-server"));
   }
+  if (log_found_.end == WalEnd::kTornHeader) VPOD_RETURN_IF_ERROR(DropTornLog());
   VPOD_RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"));
+  // In the place of SQLite's own checkpoints: what was acknowledged has to be synced before.
+  sqlite3_wal_hook(
+      database_,
+      [](void* frames, sqlite3*, const char*, int count) {
+        *static_cast<uint32_t*>(frames) = static_cast<uint32_t>(count);
+        return SQLITE_OK;
+      },
+      &log_frames_);
   VPOD_RETURN_IF_ERROR(Execute("BEGIN EXCLUSIVE;"));
   VPOD_RETURN_IF_ERROR(Execute(kTables));
   const auto compile = [&](absl::string_view sql, Statement& into) {
@@ -157,9 +192,13 @@ absl::Status Store::Prepare() {
     for (const auto& [id, data] : upgraded) changes.push_back({"partition", id, data});
     VPOD_RETURN_IF_ERROR(Write(changes, {}));
   }
+  VPOD_ASSIGN_OR_RETURN(epoch_, CounterLocked("epoch"));
+  ++epoch_;
+  VPOD_RETURN_IF_ERROR(Write({}, {{{"epoch", epoch_}}, {}}));
   VPOD_RETURN_IF_ERROR(Execute(
       absl::StrCat("INSERT OR REPLACE INTO meta VALUES ('format', '", kStoreFormat, "'); COMMIT;")
           .c_str()));
+  VPOD_RETURN_IF_ERROR(NoteCommit(/*sync=*/true));
   sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   return absl::OkStatus();
 }
@@ -170,28 +209,36 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
     return absl::AlreadyExistsError(
         absl::StrCat("storage ", path, " exists already; remove it to start anew"));
   }
-  // It holds hashes of access keys. What SQLite puts beside it gets the same mode.
-  base::UniqueFd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  sqlite3* database = nullptr;
-  const int opened =
-      sqlite3_open_v2(path.c_str(), &database,
-                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  std::unique_ptr<Store> store(new Store(database, path));
+  std::unique_ptr<Store> store(new Store(path));
   base::MutexLock lock(store->mutex_);
+  const absl::Status in_use = absl::FailedPreconditionError(
+      absl::StrCat("storage ", path, " is in use by another vipu-server"));
+  // Judged under a lock of our own, since SQLite locks when it reads.
+  const auto take = [&](int flags) {
+    store->lock_ = base::UniqueFd(open(path.c_str(), flags | O_CLOEXEC, 0600));
+    return !store->lock_.valid() || flock(store->lock_.get(), LOCK_EX | LOCK_NB) == 0;
+  };
+  if (!take(O_RDONLY)) return in_use;
+  VPOD_RETURN_IF_ERROR(store->CheckLog());
+  // It holds hashes of access keys. What SQLite puts beside it gets the same mode.
+  if (!store->lock_.valid() && !take(O_RDWR | O_CREAT)) return in_use;
+  const int opened =
+      sqlite3_open_v2(path.c_str(), &store->database_,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   if (opened != SQLITE_OK) return store->Error("open it");
   const absl::Status status = store->Prepare();
   if (status.ok()) return store;
-  const int code = sqlite3_errcode(database);
-  if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("storage ", path, " is in use by another vipu-server"));
-  }
+  const int code = sqlite3_errcode(store->database_);
+  if (code == SQLITE_BUSY || code == SQLITE_LOCKED) return in_use;
   return status;
 }
 
 Store::~Store() {
   for (Statement* statement : {&put_, &remove_, &set_counter_, &add_event_, &drop_events_})
     statement->reset();
+  // Before the log is brought into the database and deleted. What remains of a failure is judged at
+  // the next start.
+  if (running_ != nullptr && running_->Remove().ok()) running_.reset();
   sqlite3_close(database_);
 }
 
@@ -231,8 +278,14 @@ absl::Status Store::Commit(const std::vector<Change>& changes, const Ledger& led
   absl::Status status = Write(changes, ledger);
   if (status.ok()) status = Execute("COMMIT");
   // Fails when the database has already rolled back by itself.
-  if (!status.ok()) sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
-  return status;
+  if (!status.ok()) {
+    sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
+    return status;
+  }
+  // It is committed. Not to know how far the log has come only makes the next start less strict.
+  if (const absl::Status noted = NoteCommit(/*sync=*/!changes.empty()); !noted.ok())
+    spdlog::warn("storage {}: {}", path_, std::string(noted.message()));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::map<std::string, std::string>> Store::Load(absl::string_view kind) {
@@ -254,6 +307,10 @@ absl::StatusOr<std::map<std::string, std::string>> Store::LoadLocked(absl::strin
 
 absl::StatusOr<uint64_t> Store::Counter(absl::string_view name) {
   base::MutexLock lock(mutex_);
+  return CounterLocked(name);
+}
+
+absl::StatusOr<uint64_t> Store::CounterLocked(absl::string_view name) {
   VPOD_ASSIGN_OR_RETURN(const Statement statement,
                         Compile("SELECT value FROM counters WHERE name = ?"));
   BindText(statement.get(), 1, name);

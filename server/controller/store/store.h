@@ -2,6 +2,10 @@
 // was committed survives kill -9 and power loss; a process killed in the middle of a commit leaves
 // it wholly or not at all.
 //
+// Before SQLite opens the database, its log is judged (wal.h) against what the file `running` says
+// was acknowledged (running.h): a log that is damaged, cut short, deleted or of another time is
+// refused, and nothing is changed.
+//
 // Tables: objects (kind, id, data: a message of state.proto), events, counters, meta (the format).
 // A database of an older format is brought to this one when opened (upgrade.cc), in one
 // transaction; one of a newer format is refused. Messages name the file and what to do.
@@ -19,6 +23,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "device/base/mutex.h"
+#include "device/base/unique_fd.h"
+#include "server/controller/store/running.h"
+#include "server/controller/store/wal.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -69,6 +76,9 @@ class Store {
   absl::StatusOr<std::vector<StoredEvent>> Events(uint64_t after, uint32_t limit,
                                                   absl::string_view object);
   absl::StatusOr<uint64_t> LastEvent();
+  // How the log was found; raised at every start.
+  const WalReport& log_found() const { return log_found_; }
+  uint64_t epoch() const { return epoch_; }
 
  private:
   struct Finalize {
@@ -76,16 +86,22 @@ class Store {
   };
   using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
 
-  Store(sqlite3* database, std::string path) : database_(database), path_(std::move(path)) {}
+  explicit Store(std::string path) : path_(std::move(path)) {}
   // The format of the database, empty for a new one. DataLoss when it is not ours or not intact.
   absl::StatusOr<std::string> CheckContents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // DataLoss when the log of changes beside the database is something else. SQLite would pass over
-  // it, and what was committed there would be gone.
-  absl::Status CheckLog() const;
+  // DataLoss when what was acknowledged cannot be read from the log. SQLite would pass over it, and
+  // later changes would take its place.
+  absl::Status CheckLog();
+  // A log that is not intact and not needed makes room for a new one.
+  absl::Status DropTornLog();
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(const std::vector<Change>& changes, const Ledger& ledger)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::map<std::string, std::string>> LoadLocked(absl::string_view kind)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // After a commit: notes how far the log has come, and checkpoints a long one.
+  absl::Status NoteCommit(bool sync) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<uint64_t> CounterLocked(absl::string_view name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Execute(const char* sql) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NotIntact(absl::string_view why) const;
@@ -97,7 +113,12 @@ class Store {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   base::Mutex mutex_;
-  sqlite3* const database_ ABSL_PT_GUARDED_BY(mutex_);
+  base::UniqueFd lock_, log_;  // of the database, flocked from before it is judged; of its log
+  WalReport log_found_;
+  uint64_t epoch_ = 0;
+  std::unique_ptr<RunningFile> running_ ABSL_GUARDED_BY(mutex_);
+  uint32_t log_frames_ ABSL_GUARDED_BY(mutex_) = 0;
+  sqlite3* database_ ABSL_PT_GUARDED_BY(mutex_) = nullptr;
   const std::string path_;
   Statement put_ ABSL_GUARDED_BY(mutex_), remove_ ABSL_GUARDED_BY(mutex_),
       set_counter_ ABSL_GUARDED_BY(mutex_), add_event_ ABSL_GUARDED_BY(mutex_),

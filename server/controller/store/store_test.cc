@@ -182,9 +182,7 @@ TEST_F(StoreTest, FileThatIsNoDatabaseIsLeftAsItIs) {
   for (int i = 0; i < 500; ++i) text += "{\"not\": \"a database\"}\n";
   Write(text);
   EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
-            "storage " + path_ +
-                " is no intact vipu-server database (file is not a database); it was left as it "
-                "is");
+            "storage " + path_ + " cannot be trusted: file is not a database. Nothing was changed");
 }
 
 // What was committed may be in the log alone.
@@ -194,8 +192,7 @@ TEST_F(StoreTest, ADamagedLogIsRefusedAndLeftAsItIs) {
   std::ofstream(log, std::ios::binary) << garbage;
   EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
             "storage " + path_ +
-                " is no intact vipu-server database (its -wal file is no log of changes); it was "
-                "left as it is");
+                " cannot be trusted: the header of its -wal file is damaged. Nothing was changed");
   EXPECT_EQ(base::ReadFile(log), garbage);
 }
 
@@ -216,8 +213,7 @@ TEST_F(StoreTest, DamagedPagesAreRefusedAndLeftAsTheyAre) {
 TEST_F(StoreTest, DatabaseOfAnotherProgramIsLeftAsItIs) {
   Sql("CREATE TABLE profile (name TEXT); INSERT INTO profile VALUES ('mine');");
   EXPECT_EQ(RefusedUntouched(absl::StatusCode::kDataLoss),
-            "storage " + path_ +
-                " is no intact vipu-server database (no such table: meta); it was left as it is");
+            "storage " + path_ + " cannot be trusted: no such table: meta. Nothing was changed");
 }
 
 TEST_F(StoreTest, OtherFormatIsRefusedAndLeftAsItIs) {
