@@ -97,6 +97,38 @@ TEST_F(FaultStoreTest, ATruncatedStoreIsRefused) {
   ExpectRefusedAndUntouched([&] { fs::resize_file(store_, 4096); }, {store_});
 }
 
+// What is acknowledged after the damage is in the log only: a controller that passed over it would
+// give these IPUs twice and end the job on them.
+TEST_F(FaultStoreTest, ADamagedLogIsRefusedAndJobsGoOn) {
+  ASSERT_EQ(Create("late").code, 0);
+  acknowledged_["late"] = 1;
+  server_.End(SIGKILL);
+  const std::string log = store_ + "-wal", sound = base::ReadFile(log);
+  ASSERT_GT(sound.size(), 2 * 4120u);
+  std::string flipped = sound, salted = sound;
+  flipped[32 + 24 + 2000] ^= 1;  // in the page of the first frame
+  salted[32 + 8] ^= 1;           // in its salts
+  const std::string cut = sound.substr(0, sound.size() - 4120);
+  for (const auto& [damage, reason] : {std::pair(flipped, "frame 1 of its -wal file is damaged"),
+                                       {salted, "frame 1 of its -wal file is damaged"},
+                                       {cut, "had been acknowledged"},
+                                       {std::string(), "its -wal file is missing or empty"}}) {
+    if (damage.empty()) {
+      fs::remove(log);
+    } else {
+      std::ofstream(log, std::ios::binary | std::ios::trunc) << damage;
+    }
+    const std::string store = base::ReadFile(store_);
+    ExpectOneLine(Serve(store_), {"vipu-server: error: ", store_ + " cannot be trusted", reason});
+    EXPECT_TRUE(base::ReadFile(store_) == store && base::ReadFile(log) == damage) << reason;
+    ExpectOtherGoesOn();
+  }
+  std::ofstream(log, std::ios::binary | std::ios::trunc) << sound;
+  server_.Start();
+  ExpectAllActive();
+  ExpectChanges();
+}
+
 TEST_F(FaultStoreTest, AStoreOfANewerFormatIsRefused) {
   ExpectRefusedAndUntouched(
       [&] {
