@@ -20,8 +20,8 @@ for file in "$root"/etc/*/*; do
 done
 for program in "$root"/usr/bin/*; do
   name=${program##*/}
-  # Examples, and a program that only poprun starts.
-  [[ $name =~ ^(fashion_mnist|gc-get-attributes-for-all-devices|poprun_numa_wrapper)$ ]] || ls "$root"/usr/share/man/man?/"$name".?.gz >/dev/null 2>&1 || fail "$name has no manual page"
+  # Examples, and programs that only poprun starts.
+  [[ $name =~ ^(fashion_mnist|gc-get-attributes-for-all-devices|poprun_numa_wrapper|poprun_supervisor)$ ]] || ls "$root"/usr/share/man/man?/"$name".?.gz >/dev/null 2>&1 || fail "$name has no manual page"
 done
 for tool in vipu vipu-admin; do
   for file in usr/share/bash-completion/completions/$tool usr/share/zsh/vendor-completions/_$tool; do

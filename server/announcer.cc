@@ -64,7 +64,7 @@ void Announcer::Log(const grpc::Status& status) const {
       return spdlog::error("refused by the controller: {}", status.error_message());
     default:
       return spdlog::info("controller lost: {}.{}", status.error_message(),
-                          base::TlsHint(tls_, status.error_message()));
+                          base::TlsHint(tls_, controller_, status.error_message()));
   }
 }
 

@@ -216,6 +216,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   open->set_reserve_only(options.reserve_only);
   open->set_part(options.part);
   open->set_num_parts(options.num_parts);
+  open->set_will_bind(true);
   open->set_fabric_key(partition.config.fabric_key());
   *open->mutable_job() = options.job;
   *open->mutable_process() = ThisProcess();

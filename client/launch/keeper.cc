@@ -137,6 +137,8 @@ void KeepMpirun(const KeeperJob& job) {
     Report(MpirunStarted{.error = errno});
     _exit(1);
   }
+  const bool own_memory =
+      *job.shared_memory_directory != '\0' && mkdir(job.shared_memory_directory, 0700) == 0;
   const MpirunStarted started = Start(job);
   Report(started);
   if (started.error == 0) {
@@ -146,7 +148,11 @@ void KeepMpirun(const KeeperJob& job) {
     if (getppid() != job.poprun) StartLast(job);
   }
   // An mpirun that was killed has left files there.
-  if (own_directory) execl("/bin/rm", "rm", "-rf", job.session_directory, nullptr);
+  const char* words[] = {"rm", "-rf", nullptr, nullptr, nullptr};
+  const char** end = words + 2;
+  if (own_directory) *end++ = job.session_directory;
+  if (own_memory) *end++ = job.shared_memory_directory;
+  if (end != words + 2) execv("/bin/rm", const_cast<char**>(words));
   _exit(0);
 }
 

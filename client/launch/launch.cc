@@ -1,5 +1,6 @@
 #include "client/launch/launch.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,8 +10,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/launch/hosts.h"
+#include "client/launch/instance_reports.h"
 #include "client/launch/layout.h"
 #include "client/launch/log.h"
 #include "client/launch/mpirun.h"
@@ -18,6 +21,7 @@
 #include "client/launch/numa.h"
 #include "client/launch/options.h"
 #include "client/launch/partition.h"
+#include "client/launch/supervisor.h"
 #include "client/launch/version.h"
 #include "client/launch/words.h"
 #include "client/vipu/ipuof_config.h"
@@ -138,20 +142,60 @@ absl::StatusOr<std::string> FindPrograms(const Options& options, const Layout& l
   return mpirun;
 }
 
-// Names the IPUs that were lost, or else the instance that died; mpirun's own banner often blames
-// another.
-void NameCause(JobPartition& partition, int exit_code) {
-  if (exit_code == 0) return;
-  if (const absl::Status device = partition.lost_device(); !device.ok()) {
-    Fail(absl::StrCat("IPUs of the job were lost: ", device.message()), 1);
-    // Instances that end because of it are not to blame; one that died of a signal may be.
-    if (exit_code <= 128) return;
+std::string HostName() {
+  char name[256] = "localhost";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string HowItEnded(const FirstEnd& end) {
+  if (!end.status.has_value()) return end.pid == 0 ? "was lost before its program ran" : "was lost";
+  return WIFSIGNALED(*end.status) ? absl::StrCat("was killed by signal ", WTERMSIG(*end.status))
+                                  : absl::StrCat("ended with exit code ", WEXITSTATUS(*end.status));
+}
+
+// Names the instance that ended first, by what the supervisors say; without their word, by what
+// the agents do.
+void NameInstance(const Layout& layout, JobPartition* partition, InstanceReports* reports,
+                  int exit_code) {
+  const std::vector<InstanceReport> heard =
+      reports == nullptr ? std::vector<InstanceReport>() : reports->Finish();
+  auto first =
+      reports == nullptr ? std::nullopt : FindFirstEnd(heard, static_cast<int>(layout.instances));
+  if (first.has_value()) {
+    const auto index = static_cast<uint32_t>(first->instance);
+    if (first->host.empty())
+      first->host = layout.hosts_given ? layout.hosts[layout.host_of(index)] : HostName();
+    std::vector<std::string> who;
+    if (first->pid != 0) who.push_back(absl::StrCat("pid ", first->pid));
+    who.push_back(first->host);
+    Fail(absl::StrCat("instance ", index, " (", absl::StrJoin(who, ", "), ") ", HowItEnded(*first)),
+         1);
+    return;
   }
-  const auto lost = partition.lost_instance();
+  const auto lost = partition == nullptr ? std::nullopt : partition->lost_instance();
+  if (!heard.empty()) {
+    // Several supervisors were ended while they started.
+    Fail("an instance was lost before its program ran", 1);
+    return;
+  }
   if (!lost.has_value()) return;
   const std::string how =
       exit_code > 128 ? absl::StrCat("was killed by signal ", exit_code - 128) : "was lost";
   Fail(absl::StrCat("instance ", lost->index, " (pid ", lost->pid, ", ", lost->host, ") ", how), 1);
+}
+
+// Names the IPUs that were lost, or else the instance that ended first.
+void NameCause(const Layout& layout, JobPartition* partition, InstanceReports* reports,
+               const MpirunResult& result) {
+  if (result.exit_code == 0) return;
+  if (partition != nullptr && !partition->lost_device().ok()) {
+    Fail(absl::StrCat("IPUs of the job were lost: ", partition->lost_device().message()), 1);
+    // Instances that end because of it are not to blame; one that died of a signal may be.
+    if (result.killed_by != 0 || result.exit_code <= 128) return;
+  }
+  // All instances end with an mpirun that is killed.
+  if (result.killed_by == 0) NameInstance(layout, partition, reports, result.exit_code);
 }
 
 // Keeps the IPUs for the job. Returns what the instances are told of them.
@@ -178,8 +222,42 @@ std::string SessionDirectory(const Layout& layout, const std::string& job_id) {
   return absl::StrCat(parent.empty() ? "/tmp" : parent, "/poprun-", job_id);
 }
 
+// The program that stands between mpirun and each instance: where the shell finds it, which is
+// where instances on other hosts find it too, or beside poprun.
+std::string FindSupervisor(const Layout& layout) {
+  constexpr char kName[] = "poprun_supervisor";
+  const std::string found = FindInPath(kName);
+  if (!found.empty()) return layout.hosts_given ? absl::StrCat("/usr/bin/env ", kName) : found;
+  std::error_code error;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / kName;
+  return access(beside.c_str(), X_OK) == 0 ? beside.string() : "";
+}
+
+// Has mpirun start the instances by way of supervisors. Without them the job runs all the same.
+std::unique_ptr<InstanceReports> WatchInstances(const Options& options, const Layout& layout,
+                                                const Log& log) {
+  const std::string supervisor = FindSupervisor(layout);
+  if (supervisor.empty()) {
+    log.Info("poprun_supervisor is not in PATH; an instance that fails may not be named");
+    return nullptr;
+  }
+  auto reports = InstanceReports::Listen({.instances = static_cast<int>(layout.instances),
+                                          .other_hosts = layout.hosts_given,
+                                          .subnet = options.host_subnet});
+  if (!reports.ok()) {
+    log.Warning(absl::StrCat("an instance that fails may not be named: poprun ",
+                             reports.status().message()));
+    return nullptr;
+  }
+  const std::string agent = vipu::Environment(kForkAgentVariable);
+  setenv(kForkAgentVariable, absl::StrCat(supervisor, agent.empty() ? "" : " ", agent).c_str(), 1);
+  setenv(kSupervisorVariable, (*reports)->where().c_str(), 1);
+  return *std::move(reports);
+}
+
 // mpirun from its start to its end. Returns poprun's exit status.
-int RunJob(const MpirunCommand& command, JobPartition* partition, const Log& log) {
+int RunJob(const MpirunCommand& command, const Layout& layout, JobPartition* partition,
+           InstanceReports* reports, const Log& log) {
   log.Info(absl::StrCat("Running command: ", QuotedCommand(command.path, command.arguments)));
   if (const int number = base::PendingEndSignal(); number != 0) return 128 + number;
   int mpirun_pid = 0;
@@ -194,8 +272,7 @@ int RunJob(const MpirunCommand& command, JobPartition* partition, const Log& log
   if (result->signal != 0) return 128 + result->signal;
   if (result->killed_by != 0)
     Fail(absl::StrCat("mpirun was killed by signal ", result->killed_by), 1);
-  // Of an mpirun that was killed, the exit code tells nothing of an instance.
-  if (partition != nullptr) NameCause(*partition, result->killed_by != 0 ? 1 : result->exit_code);
+  NameCause(layout, partition, reports, *result);
   return result->given_up ? 1 : result->exit_code;
 }
 
@@ -224,20 +301,24 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
     SetOfflineEnvironment(job_id);
   }
   WatchHosts();
+  const std::unique_ptr<InstanceReports> reports = WatchInstances(options, layout, log);
   if (!layout.hosts_given) {
     log.Debug("No hosts specified; ignoring host-subnet setting");
     log.Debug("Default network/RNIC for host communication: None");
   }
   const bool located = options.mpirun.find('/') != std::string::npos;  // with its installation
+  const std::string shared_memory = absl::StrCat("/dev/shm/poprun-", job_id);
+  setenv(kSharedMemoryVariable, shared_memory.c_str(), 1);
   const MpirunCommand command{
       mpirun,
       MpirunArguments(options, layout, target, NeedsNumaWrapper(options, layout, log)),
       options.only_output_from_instance,
       SessionDirectory(layout, job_id),
+      shared_memory,
       partition == nullptr ? std::vector<std::string>() : partition->RemovalCommand(),
       located ? mpirun : fs::path(mpirun).filename().string()};
   interruption.End();  // from here on signals are mpirun's
-  return RunJob(command, partition.get(), log);
+  return RunJob(command, layout, partition.get(), reports.get(), log);
 }
 
 }  // namespace

@@ -107,6 +107,7 @@ absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
   KeeperJob job{.poprun = getpid(),
                 .path = command.path.c_str(),
                 .session_directory = command.session_directory.c_str(),
+                .shared_memory_directory = command.shared_memory_directory.c_str(),
                 .signals = HandledSignals()};
   job.argv = ExecWords(command.arguments);
   job.argv.insert(job.argv.begin(), const_cast<char*>(name.c_str()));

@@ -40,6 +40,8 @@ struct MpirunCommand {
   // Made for mpirun and removed after it: several that come and go in the same one remove it under
   // each other's feet. Empty: the one that all share.
   std::string session_directory = "";
+  // The same for named shared memory of programs on this host. Empty: where they like.
+  std::string shared_memory_directory = "";
   // Run after mpirun's end when this process was killed. Empty: nothing.
   std::vector<std::string> if_killed = {};
   // Its argv[0]; empty: the path. Open MPI takes an absolute one for a --prefix, whose programs the

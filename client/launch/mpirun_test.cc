@@ -68,7 +68,7 @@ TEST(RunMpirun, WhatIsForAKilledPoprunIsNotRunForOneThatLives) {
   BlockSignals();
   const std::string trace = testing::TempDir() + "/trace";
   const auto result =
-      RunMpirun({"/bin/sh", {"-c", "exit 3"}, std::nullopt, "", {"touch", trace}}, [](int) {});
+      RunMpirun({"/bin/sh", {"-c", "exit 3"}, std::nullopt, "", "", {"touch", trace}}, [](int) {});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_FALSE(std::filesystem::exists(trace));
 }

@@ -28,6 +28,8 @@ vpod::ipuof::v1::JobMember ThisJobMember(uint32_t replicas, uint32_t ipus_per_re
   static std::atomic<int> round = 0;
   vpod::ipuof::v1::JobMember member;
   member.set_job_id(absl::StrCat(job_id, "#", round++));
+  const char* launcher = std::getenv("VPOD_JOB_ID");
+  member.set_reserved(launcher != nullptr && *launcher != '\0');
   member.set_ipus_per_replica(ipus_per_replica);
   if (isPopdistEnvSet()) {
     member.set_instance_index(getInstanceIndex());

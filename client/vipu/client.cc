@@ -58,9 +58,9 @@ absl::Status AgentEnded(const grpc::Status& status, const std::string& endpoint,
                         const std::optional<base::Tls>& tls) {
   if (status.ok() || status.error_code() == grpc::StatusCode::NOT_FOUND)
     return base::FromGrpc(status);
-  return absl::UnavailableError(absl::StrCat("the agent at ", endpoint,
-                                             " does not answer: ", base::ConnectionError(status),
-                                             ".", base::TlsHint(tls, status.error_message())));
+  return absl::UnavailableError(
+      absl::StrCat("the agent at ", endpoint, " does not answer: ", base::ConnectionError(status),
+                   ".", base::TlsHint(tls, endpoint, status.error_message())));
 }
 
 std::shared_ptr<grpc::Channel> Open(const std::string& address, base::Peer peer,
@@ -214,7 +214,7 @@ struct Client::Impl {
       Drop(used);
       return absl::UnavailableError(
           absl::StrCat("Cannot connect to the V-IPU server at ", config.address(), ".",
-                       base::TlsHint(config.tls, status.error_message())));
+                       base::TlsHint(config.tls, config.address(), status.error_message())));
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       Drop(used);

@@ -356,15 +356,18 @@ void Agent::Tick() {
   gate_.Tick(now);
   std::map<std::shared_ptr<fabric::Job>, std::chrono::seconds> jobs;
   std::vector<std::weak_ptr<RemotePart>> parts;
+  std::vector<LeasePtr> unbound;
   {
     base::MutexLock lock(mutex_);
     parts = remote_parts_;
     for (const auto& [key, job] : jobs_) jobs[job] = std::chrono::seconds(120);
     for (const auto& [id, lease] : leases_) {
+      if (lease->binds_until.has_value() && now > *lease->binds_until) unbound.push_back(lease);
       const uint32_t timeout = lease->open.job().join_timeout_seconds();
       if (lease->job != nullptr && timeout > 0) jobs[lease->job] = std::chrono::seconds(timeout);
     }
   }
+  for (const LeasePtr& lease : unbound) SetBound(lease);
   for (const auto& [job, timeout] : jobs) job->Tick(now, options_.wait_patience, timeout);
   TellOfStopped(now);
   for (const auto& weak : parts) {

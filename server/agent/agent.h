@@ -58,6 +58,7 @@ struct AgentOptions {
   std::string management_ip, data_ip;
   std::chrono::milliseconds wait_patience{4500};  // before those who wait are told for whom
   std::chrono::milliseconds peer_patience{4000};  // with a silent part of a job on another process
+  std::chrono::milliseconds bind_patience{5000};  // with a client that is to bind its lease
   std::string transport;  // shm or tcp forces how processes exchange tensors; empty: what serves
   bool require_encrypted_fabric =
       false;  // no job may send tensors to other hosts: they go in clear
@@ -161,6 +162,8 @@ class Agent {
   // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable.
   // Called by the local door.
   absl::Status BindProcess(absl::string_view lease_id, pid_t pid, base::UniqueFd pidfd);
+  // A Pulse of the lease has begun: its client is on another host, and lives. False: no such lease.
+  bool BeginPulse(absl::string_view lease_id);
   // A descriptor of the stream buffers and their size, for a process of this host.
   absl::StatusOr<std::pair<base::UniqueFd, uint64_t>> StreamSegment(absl::string_view lease_id);
   // Set by the door: releases the lease when the process of the pidfd ends; and stops watching.
@@ -263,12 +266,26 @@ class Agent {
   uint32_t DomainIpus(const Lease& lease);
   std::shared_ptr<Loaded> LoadedOn(const Lease& lease);
   std::shared_ptr<shm::Segment> StreamsOf(const Loaded& loaded);
+  // The lease is bound, or nobody waits for that any more; attaches that waited are tried again.
+  void SetBound(const LeasePtr& lease);
+  void RetryPending(std::vector<std::function<void()>>& calls)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the end of a lease; its IPUs become free when no run is active on them any more.
   void BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool lost);
   void FinishRelease(const LeasePtr& lease);
 
   // --- Reservers, the holders of a job's parent device (reservers.cc) ---
+  // Whether a job that poprun started still has it: its reservation lives here.
+  bool HasReserver(const ipuof::v1::AttachOpen& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the leases of a job whose last reservation here has ended.
+  void RevokeReserved(const Lease& reserver, const absl::Status& cause);
   static bool Reserves(const Lease& reserver, const ipuof::v1::AttachOpen& open);
+  // The job whose reservation a lease makes or uses. A process may attach several times in the life
+  // of its job; it then appends "#<n>" to the job's id, so that each round of attaches is a job
+  // record of its own under the reservation of the whole.
+  static std::string ReservationOf(const ipuof::v1::AttachOpen& open);
+  // Its end has begun, or its process has ended.
+  static bool IsGone(const Lease& lease);
   void TellReservers(const Lease& lease, const ipuof::v1::AttachEvent& event);
   // The instance is gone: lost, or in an orderly way.
   void TellOfLeaving(const Lease& gone, bool lost);
@@ -339,6 +356,7 @@ class Agent {
   std::vector<std::string> partition_of_ ABSL_GUARDED_BY(mutex_);  // by IPU; empty: free
   std::map<std::string, std::string> agent_ids_ ABSL_GUARDED_BY(mutex_);  // by management address
   std::map<std::string, LeasePtr> leases_ ABSL_GUARDED_BY(mutex_);
+  std::multimap<std::string, LeasePtr> reservers_ ABSL_GUARDED_BY(mutex_);  // by their job
   // Partitions of which a lease has ended since they got their present generation.
   std::set<std::string> used_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<fabric::Job>> jobs_ ABSL_GUARDED_BY(mutex_);

@@ -54,6 +54,8 @@ struct Agent::Lease {
   std::shared_ptr<fabric::Job> job;
   int liveness_fd = -1;  // pidfd of the bound process, for a second look before refusing others
   pid_t pid = 0;         // of the bound process, as this host knows it
+  // Until when the client is waited for that said it would bind the lease; none: it has.
+  std::optional<std::chrono::steady_clock::time_point> binds_until;
   // The ticker's, for the reservers.
   std::optional<std::chrono::steady_clock::time_point> stopped_since;
   bool told_stopped = false;

@@ -1,7 +1,9 @@
 #include "server/agent/agent.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -234,6 +236,90 @@ TEST_F(AgentTest, ReservationKeepsOthersOutAndLetsItsJobIn) {
             absl::StatusCode::kFailedPrecondition);
   agent_->Release(reservation, false);
   MustAttach(Open(8));
+}
+
+TEST_F(AgentTest, AJobOfPoprunHasIpusOnlyWhileItsReservationLives) {
+  ipuof::v1::AttachOpen child = Open(24, 0, 4, 4);
+  child.mutable_job()->set_reserved(true);
+  child.mutable_job()->set_job_id("job#0");
+  const absl::Status refused = Attach(child).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(refused.message(), "poprun that started this job has ended"))
+      << refused;
+  ipuof::v1::AttachOpen parent = Open(30);
+  parent.set_reserve_only(true);
+  parent.mutable_job()->set_job_id("job");
+  const std::string reservation = MustAttach(parent);
+  Awaited<int> revoked;
+  LeaseEvents events;
+  events.on_revoked = [&](const absl::Status& cause) { revoked.Callback()(cause); };
+  MustAttach(child, events);
+  EXPECT_EQ(Attached(), 4);
+  agent_->Release(reservation, true);
+  EXPECT_TRUE(absl::StrContains(revoked.Get().status().message(), "poprun")) << "not revoked";
+  EXPECT_EQ(Attached(), 0);
+  EXPECT_EQ(Attach(child).status().code(), absl::StatusCode::kFailedPrecondition);
+  MustAttach(Open(30));
+}
+
+TEST_F(AgentTest, AReservationIsOverWhenItsProcessIsNotWhenThatIsHeard) {
+  ipuof::v1::AttachOpen parent = Open(30);
+  parent.set_reserve_only(true);
+  parent.mutable_job()->set_job_id("job");
+  const std::string reservation = MustAttach(parent);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    while (true) pause();
+  }
+  base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const base::UniqueFd watched(dup(pidfd.get()));
+  base::UniqueFd kept;  // as the local door does
+  agent_->watch_process = [&](base::UniqueFd fd, std::string) { kept = std::move(fd); };
+  ASSERT_TRUE(agent_->BindProcess(reservation, pid, std::move(pidfd)).ok());
+  ipuof::v1::AttachOpen first = Open(24, 0, 4, 4), second = Open(25, 1, 4, 4);
+  for (auto* child : {&first, &second}) {
+    child->mutable_job()->set_reserved(true);
+    child->mutable_job()->set_job_id("job#0");
+  }
+  MustAttach(first);
+  kill(pid, SIGKILL);
+  pollfd ended{watched.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&ended, 1, -1), 1);
+  EXPECT_EQ(Attach(second).status().code(), absl::StatusCode::kFailedPrecondition);
+  // Others are not refused because of what it leaves: they wait for it.
+  Awaited<ipuof::v1::Attached> next;
+  agent_->Attach(Open(30), {}, next.Callback());
+  EXPECT_FALSE(next.Done());
+  agent_->Release(reservation, true);
+  EXPECT_TRUE(next.Get().ok()) << next.Get().status();
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(AgentTest, OthersWaitForALeaseThatIsNotBoundYet) {
+  ipuof::v1::AttachOpen open = Open(30);
+  open.set_will_bind(true);
+  const std::string died = MustAttach(open);
+  Awaited<ipuof::v1::Attached> next, third;
+  agent_->Attach(open, {}, next.Callback());
+  EXPECT_FALSE(next.Done());
+  agent_->Release(died, true);
+  ASSERT_TRUE(next.Get().ok()) << next.Get().status();
+  agent_->Attach(Open(0), {}, third.Callback());
+  EXPECT_FALSE(third.Done());
+  ASSERT_TRUE(agent_->BindProcess(next.Get()->lease_id(), getpid(), base::UniqueFd()).ok());
+  EXPECT_EQ(third.Get().status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(AgentTest, NobodyWaitsForEverForALeaseThatIsNeverBound) {
+  AgentOptions options;
+  options.num_machines = 4;
+  options.bind_patience = std::chrono::milliseconds(100);
+  agent_ = *Agent::Create(options);
+  Configure(1);
+  ipuof::v1::AttachOpen open = Open(30);
+  open.set_will_bind(true);
+  MustAttach(open);
+  EXPECT_EQ(Attach(Open(0)).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(AgentTest, ReserverHearsThatAnInstanceIsStopped) {

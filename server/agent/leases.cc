@@ -1,6 +1,4 @@
 // Attaching, job membership and release.
-#include <poll.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -48,10 +46,9 @@ absl::StatusOr<std::vector<Agent::Member>> Agent::FindIpus(absl::string_view par
 
 absl::Status Agent::CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,
                               bool* releasing) {
-  const auto gone = [](const Lease& lease) {
-    if (lease.releasing) return true;
-    pollfd poll_fd{lease.liveness_fd, POLLIN, 0};
-    return lease.liveness_fd >= 0 && poll(&poll_fd, 1, 0) == 1;
+  const auto leaves = [this](const Lease& lease) {
+    if (IsGone(lease) || lease.binds_until.has_value()) return true;  // or may have gone
+    return lease.open.job().reserved() && !lease.open.reserve_only() && !HasReserver(lease.open);
   };
   *releasing = false;
   for (uint32_t ipu : ipus) {
@@ -59,7 +56,7 @@ absl::Status Agent::CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1
     for (const LeasePtr& lease : {owner.holder, owner.reserver}) {
       if (lease == nullptr) continue;
       if (lease == owner.reserver && !open.reserve_only() && Reserves(*lease, open)) continue;
-      if (gone(*lease)) {
+      if (leaves(*lease)) {
         *releasing = true;
         continue;
       }
@@ -109,6 +106,10 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
       Admit(partition->spec, open.fabric_key(), options_.require_encrypted_fabric, endpoint_);
   if (!admitted.ok()) return refuse(admitted);
   const ipuof::v1::JobMember& job = open.job();
+  if (job.reserved() && !open.reserve_only() && !HasReserver(open)) {
+    return refuse(absl::FailedPreconditionError(
+        "the poprun that started this job has ended, and its IPUs are kept no more"));
+  }
   const uint64_t needed =
       open.reserve_only() ? 0 : uint64_t{job.local_replicas()} * job.ipus_per_replica();
   if (!open.reserve_only()) {
@@ -157,6 +158,9 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
       machines_[ipu / arch::kIpusPerMachine]->BeginSession(ipu % arch::kIpusPerMachine);
   }
   leases_[lease->id] = lease;
+  if (open.reserve_only()) reservers_.emplace(ReservationOf(open), lease);
+  if (open.will_bind())
+    lease->binds_until = std::chrono::steady_clock::now() + options_.bind_patience;
   return true;
 }
 
@@ -264,7 +268,11 @@ void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool 
     lease->releasing = true;
     running = lease->running;
   }
-  if (!lease->open.reserve_only()) TellOfLeaving(*lease, lost);
+  if (lease->open.reserve_only()) {
+    RevokeReserved(*lease, absl::AbortedError("the poprun that started this job has ended"));
+  } else {
+    TellOfLeaving(*lease, lost);
+  }
   if (const auto loaded = LoadedOn(*lease)) loaded->engine->Cancel(cause);
   if (lease->job) lease->job->Leave(lease->open.job().instance_index(), lease->open.part(), lost);
   // Units that wait for others of the same lease would wait for ever once it is cancelled.
@@ -294,11 +302,9 @@ void Agent::FinishRelease(const LeasePtr& lease) {
     }
     if (lease->job != nullptr) ForgetJobIfEmpty(lease->job);
     lease->liveness_fd = -1;
+    std::erase_if(reservers_, [&](const auto& entry) { return entry.second == lease; });
     loaded = std::exchange(lease->loaded, nullptr);
-    auto waiting = std::exchange(pending_, {});
-    for (auto& pending : waiting) {
-      if (!TryAttach(*pending, calls)) pending_.push_back(pending);
-    }
+    RetryPending(calls);
   }
   CallAll(calls);
   if (unwatch_process) unwatch_process(lease->id);
@@ -318,6 +324,7 @@ std::vector<std::pair<std::string, uint64_t>> Agent::Detached() {
 }
 
 absl::Status Agent::BindProcess(absl::string_view lease_id, pid_t pid, base::UniqueFd pidfd) {
+  LeasePtr bound;
   {
     base::MutexLock lock(mutex_);
     const LeasePtr lease = FindLease(lease_id);
@@ -325,9 +332,38 @@ absl::Status Agent::BindProcess(absl::string_view lease_id, pid_t pid, base::Uni
     if (lease->liveness_fd >= 0) return absl::OkStatus();
     lease->liveness_fd = pidfd.get();
     lease->pid = pid;
+    bound = lease;
   }
   watch_process(std::move(pidfd), std::string(lease_id));
+  SetBound(bound);
   return absl::OkStatus();
+}
+
+bool Agent::BeginPulse(absl::string_view lease_id) {
+  LeasePtr lease;
+  {
+    base::MutexLock lock(mutex_);
+    lease = FindLease(lease_id);
+  }
+  if (lease != nullptr) SetBound(lease);
+  return lease != nullptr;
+}
+
+void Agent::SetBound(const LeasePtr& lease) {
+  std::vector<std::function<void()>> calls;
+  {
+    base::MutexLock lock(mutex_);
+    if (!std::exchange(lease->binds_until, std::nullopt).has_value()) return;
+    RetryPending(calls);
+  }
+  CallAll(calls);
+}
+
+void Agent::RetryPending(std::vector<std::function<void()>>& calls) {
+  auto waiting = std::exchange(pending_, {});
+  for (auto& pending : waiting) {
+    if (!TryAttach(*pending, calls)) pending_.push_back(pending);
+  }
 }
 
 }  // namespace vpod::agent

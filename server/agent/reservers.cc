@@ -1,4 +1,7 @@
 // What the holder of a job's parent device (poprun) hears of the job's instances.
+#include <poll.h>
+
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <utility>
@@ -19,16 +22,42 @@ bool IsStopped(pid_t pid) {
   return name_end != std::string::npos && text.compare(name_end, 4, ") T ") == 0;
 }
 
-// The job whose reservation a lease makes or uses. A process may attach several times in the life
-// of its job; it then appends "#<n>" to the job's id, so that each round of attaches is a job
-// record of its own under the reservation of the whole.
-std::string ReservationOf(const ipuof::v1::AttachOpen& open) {
+}  // namespace
+
+std::string Agent::ReservationOf(const ipuof::v1::AttachOpen& open) {
   const std::string& job_id = open.job().job_id();
   return absl::StrCat(open.partition_id(), "\n",
                       absl::string_view(job_id).substr(0, job_id.find('#')));
 }
 
-}  // namespace
+// A look at its process, besides what was heard: a lease outlives its process for a moment.
+bool Agent::IsGone(const Lease& lease) {
+  if (lease.releasing) return true;
+  pollfd ended{lease.liveness_fd, POLLIN, 0};
+  return lease.liveness_fd >= 0 && poll(&ended, 1, 0) == 1;
+}
+
+bool Agent::HasReserver(const ipuof::v1::AttachOpen& open) {
+  const auto [begin, end] = reservers_.equal_range(ReservationOf(open));
+  return std::any_of(begin, end, [](const auto& entry) { return !IsGone(*entry.second); });
+}
+
+void Agent::RevokeReserved(const Lease& reserver, const absl::Status& cause) {
+  std::vector<LeasePtr> orphans;
+  {
+    base::MutexLock lock(mutex_);
+    if (HasReserver(reserver.open)) return;  // of another GCD
+    for (const auto& [id, lease] : leases_) {
+      if (!lease->releasing && !lease->open.reserve_only() && lease->open.job().reserved() &&
+          Reserves(reserver, lease->open))
+        orphans.push_back(lease);
+    }
+  }
+  for (const LeasePtr& orphan : orphans) {
+    if (orphan->events.on_revoked) orphan->events.on_revoked(cause);
+    BeginRelease(orphan, cause, false);
+  }
+}
 
 bool Agent::Reserves(const Lease& reserver, const ipuof::v1::AttachOpen& open) {
   return reserver.open.reserve_only() && !reserver.open.job().job_id().empty() &&

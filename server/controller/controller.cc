@@ -108,6 +108,13 @@ absl::Status Controller::FlushEvents() {
   return absl::OkStatus();
 }
 
+void Controller::ForgetOldestRemoved() {
+  const auto it = removed_.find(removed_order_.front().second);
+  // One of the same name may have been removed since.
+  if (it != removed_.end() && it->second.since == removed_order_.front().first) removed_.erase(it);
+  removed_order_.pop_front();
+}
+
 void Controller::Tick() {
   {
     base::MutexLock lock(mutex_);
@@ -140,11 +147,7 @@ void Controller::Tick() {
     RelocateStranded();
     while (!removed_order_.empty() &&
            now - removed_order_.front().first > options_.removed_status_kept) {
-      const auto it = removed_.find(removed_order_.front().second);
-      // One of the same name may have been removed since.
-      if (it != removed_.end() && it->second.since == removed_order_.front().first)
-        removed_.erase(it);
-      removed_order_.pop_front();
+      ForgetOldestRemoved();
     }
     // Not written: they wait for the next time, as whatever hinders it hinders every change.
     FlushEvents().IgnoreError();

@@ -77,7 +77,8 @@ struct ControllerOptions {
                                                     // controller's own, all timeouts start anew
   std::chrono::seconds partition_timeout{300};      // PENDING for longer becomes ERROR
   std::chrono::milliseconds provisioning_delay{0};  // PENDING for at least so long
-  std::chrono::seconds removed_status_kept{60};     // REMOVED is answered for so long
+  std::chrono::seconds removed_status_kept{60};     // REMOVED is answered for so long …
+  size_t most_removed_kept = 1024;                  // … of so many partitions, the last ones
   // Machines whose management address is on one of these network interfaces become agents when they
   // register; others when an administrator says so.
   std::vector<std::string> autodiscovery_interfaces;
@@ -272,6 +273,7 @@ class Controller {
                       Partition* replaced) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives the partition's next generation a number and a key of its own.
   void RaiseGeneration(store::StoredPartition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetOldestRemoved() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Has the partition configured anew where it is; `text` is for the log.
   absl::Status Renew(Partition& partition, const std::string& user, const std::string& text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -235,6 +235,7 @@ absl::Status Controller::RemovePartition(const std::string& id, const std::strin
     const Clock::time_point now = options_.now();
     removed_[id] = {std::move(status), AccessTo(*partition), now};
     removed_order_.emplace_back(now, id);
+    if (removed_order_.size() > options_.most_removed_kept) ForgetOldestRemoved();
     if (partition->state == vipuuser::PS_PENDING) pending_.erase(partition->pending);
     state_.RemovePartition(*partition);
   }

@@ -354,6 +354,20 @@ TEST_F(PartitionsTest, RemovedStatusIsAnsweredForAMinute) {
   EXPECT_EQ(Text(Reset("p1")), "NOT_FOUND: Partition p1 does not exist.");
 }
 
+TEST_F(PartitionsTest, RemovedStatusIsAnsweredForTheLastOnes) {
+  options_.most_removed_kept = 2;
+  Start();
+  CreatePod(1);
+  for (const char* id : {"p1", "p2", "p3"}) {
+    CreateActive(Wanted(id, 4));
+    ASSERT_TRUE(Remove(id).ok());
+  }
+  EXPECT_EQ(Text(controller_->GetPartitionStatus("p1").status()),
+            "NOT_FOUND: Partition p1 does not exist.");
+  EXPECT_EQ(StateOf("p2"), vipuuser::PS_REMOVED);
+  EXPECT_EQ(StateOf("p3"), vipuuser::PS_REMOVED);
+}
+
 // Writes down what it is asked about, and allows it or not.
 class Asked {
  public:

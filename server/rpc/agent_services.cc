@@ -28,7 +28,7 @@ using IpuofBase =
 class PulseCall : public grpc::ServerUnaryReactor {
  public:
   PulseCall(agent::Agent& agent, const std::string& lease_id)
-      : agent_(agent), lease_id_(lease_id), found_(agent.HasLease(lease_id)) {
+      : agent_(agent), lease_id_(lease_id), found_(agent.BeginPulse(lease_id)) {
     if (!found_) Finish({grpc::StatusCode::NOT_FOUND, "no such lease"});
   }
   void OnCancel() override {

@@ -3,11 +3,15 @@
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "device/base/grpc_connect.h"
+#include "device/base/unique_fd.h"
 #include "proto/vipu/v1/vipuuser.grpc.pb.h"
 #include "server/security/certificates.h"
 
@@ -68,7 +72,7 @@ TEST_F(TlsTest, OthersAreRefusedAndToldWhy) {
   const auto hint = [&](const std::optional<Tls>& tls) {
     const grpc::Status status = Call(tls);
     EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE);
-    return base::TlsHint(tls, status.error_message());
+    return base::TlsHint(tls, "127.0.0.1:" + std::to_string(port_), status.error_message());
   };
   EXPECT_EQ(hint(std::nullopt),
             " It closed the connection: it may expect TLS (--tls-ca, --tls-cert, --tls-key).");
@@ -85,10 +89,35 @@ TEST_F(TlsTest, OthersAreRefusedAndToldWhy) {
   EXPECT_EQ(hint(client), refused);
 }
 
+// As a controller does that is killed while somebody connects.
+TEST_F(TlsTest, APeerThatDiesIsNotTakenForOneThatExpectsTls) {
+  base::UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(listen(listener.get(), 1), 0);
+  getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  port_ = ntohs(address.sin_port);
+  std::thread dies([&] {
+    const base::UniqueFd client(accept(listener.get(), nullptr, nullptr));
+    listener.Reset();
+  });
+  const grpc::Status status = Call(std::nullopt);
+  dies.join();
+  EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE);
+  EXPECT_EQ(
+      base::TlsHint(std::nullopt, "127.0.0.1:" + std::to_string(port_), status.error_message()), "")
+      << status.error_message();
+}
+
 TEST_F(TlsTest, ServerWithoutTlsIsNamed) {
   const Tls client = Read(Generate("pod"), "client");
   Serve(std::nullopt);
-  EXPECT_EQ(base::TlsHint(client, Call(client).error_message()), " It does not speak TLS.");
+  EXPECT_EQ(
+      base::TlsHint(client, "127.0.0.1:" + std::to_string(port_), Call(client).error_message()),
+      " It does not speak TLS.");
 }
 
 TEST_F(TlsTest, CertificateOfAUserMakesNoServer) {
@@ -102,8 +131,12 @@ TEST_F(TlsTest, ServerThatIsDownGetsNoHint) {
   const Tls client = Read(Generate("pod"), "client");
   Serve(client);
   server_->Shutdown();
-  EXPECT_EQ(base::TlsHint(client, Call(client).error_message()), "");
-  EXPECT_EQ(base::TlsHint(std::nullopt, Call(std::nullopt).error_message()), "");
+  EXPECT_EQ(
+      base::TlsHint(client, "127.0.0.1:" + std::to_string(port_), Call(client).error_message()),
+      "");
+  EXPECT_EQ(base::TlsHint(std::nullopt, "127.0.0.1:" + std::to_string(port_),
+                          Call(std::nullopt).error_message()),
+            "");
 }
 
 }  // namespace

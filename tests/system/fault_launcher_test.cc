@@ -32,6 +32,12 @@ std::map<int, std::string> Descendants(int pid) {
 class FaultLauncherTest : public FaultTable {
  protected:
   FaultLauncherTest() { pod_.environment()["POPRUN_LAUNCH_AGENT"] = "local-launch-agent"; }
+  // A test that fails leaves nothing behind either.
+  ~FaultLauncherTest() override {
+    for (const auto& [pid, name] : processes_) {
+      if (NameOf(pid) == name) kill(pid, SIGKILL);
+    }
+  }
 
   // A job on "mine" by poprun with `options`: 2 instances.
   void StartJob(const std::vector<std::string>& options = {}) {
@@ -108,6 +114,74 @@ TEST_F(FaultLauncherTest, AKilledMpirunIsNamedAndLeavesNothing) {
         << outcome.err;
     ExpectJobGone();
   }
+}
+
+// What an instance finds that comes to attach after its poprun has died. A stopped mpirun
+// leaves it ten seconds for that; else it has one.
+TEST_F(FaultLauncherTest, AnInstanceDoesNotAttachAfterItsPoprunDied) {
+  const std::string folder = pod_.directory() + "/job";
+  ASSERT_EQ(pod_.Shell("mkdir " + folder).code, 0);
+  job_ =
+      pod_.Start({"poprun", "--vipu-partition", "mine", "--num-instances", "2", "--num-replicas",
+                  "8", "sh", "-c",
+                  "cd " + folder + "; i=$OMPI_COMM_WORLD_RANK; echo $$ >pid.$i; " +
+                      "until [ -e go ]; do sleep 0.02; done; " +
+                      "replica_job --runs 1000000 --pause-ms 10 >out.$i 2>&1; echo $? >code.$i"});
+  ASSERT_TRUE(Within(kSoon, [&] {
+    return pod_.Shell("[ -s " + folder + "/pid.0 -a -s " + folder + "/pid.1 ]").code == 0;
+  })) << job_->Err();
+  processes_ = Descendants(job_->pid());
+  kill(*PidsOf("mpirun").begin(), SIGSTOP);
+  job_->Signal(SIGKILL);
+  // Its children are another's then.
+  ASSERT_TRUE(Within(kSoon, [&] { return Descendants(job_->pid()).empty(); }));
+  ASSERT_EQ(pod_.Shell("touch " + folder + "/go").code, 0);
+  for (const char* number : {"0", "1"}) {
+    const std::string path = folder + "/code." + number;
+    EXPECT_TRUE(Within(kSoon, [&] { return std::ifstream(path).peek() > 0; }));
+    const Outcome said = pod_.Shell("cat " + folder + "/out." + number);
+    EXPECT_NE(said.out.find("has ended"), std::string::npos) << said.out;
+    EXPECT_EQ(said.out.find("run 0 loss"), std::string::npos) << said.out;
+  }
+  // Also while they are still there, they are in nobody's way.
+  ExpectMineWorks();
+  ExpectJobGone();
+}
+
+TEST_F(FaultLauncherTest, PoprunItsKeeperAndMpirunKilledTogether) {
+  StartJob();
+  job_->Signal(SIGKILL);
+  Kill("poprun_keeper");
+  Kill("mpirun");
+  ExpectJobGone();
+}
+
+// Programs that use MPI: their shared memory has names.
+TEST_F(FaultLauncherTest, AKilledMpirunLeavesNoNamedMemory) {
+  job_ = pod_.Start({"poprun", "--vipu-partition", "mine", "--num-instances", "2", "--num-replicas",
+                     "8", "replica_job", "--in-step", "--runs", "1000000", "--pause-ms", "10"});
+  ASSERT_TRUE(job_->WaitForOutput("run 3 loss")) << job_->Err();
+  processes_ = Descendants(job_->pid());
+  std::set<std::string> files;
+  for (const int pid : PidsOf("replica_job")) {
+    std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+    for (std::string line; std::getline(maps, line);) {
+      const size_t at = line.find("/dev/shm/");
+      if (at != std::string::npos && line.find("(deleted)") == std::string::npos)
+        files.insert(line.substr(at));
+    }
+  }
+  ASSERT_FALSE(files.empty()) << "the program uses no named shared memory";
+  Kill("mpirun");
+  EXPECT_EQ(job_->Wait(kSoon).code, 137);
+  for (const std::string& file : files) {
+    EXPECT_TRUE(Within(kSoon, [&] { return !std::ifstream(file).good(); })) << file;
+    const std::string folder = file.substr(0, file.rfind('/'));
+    if (folder != "/dev/shm") {
+      EXPECT_FALSE(std::ifstream(folder).good()) << folder;
+    }
+  }
+  ExpectJobGone();
 }
 
 }  // namespace

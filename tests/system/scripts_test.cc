@@ -166,11 +166,12 @@ TEST_F(ScriptsTest, Rule9CreateLeavesTheConfiguration) {
   EXPECT_EQ(Sh("unset IPUOF_CONFIG_DIR VPOD_HOME; vipu create partition r9 --size 4; "
                "ls ~/.ipuof.conf.d; vipu remove partition r9; ls ~/.ipuof.conf.d"),
             "create partition (r9): success.\nr9.conf\nremove partition (r9): success.\n");
-  EXPECT_EQ(Sh("unset IPUOF_CONFIG_DIR VPOD_HOME; vipu-admin create partition r9 --size 8 --num-gcds 2; "
-               "ls ~/.ipuof.conf.d; stat -c %a ~/.ipuof.conf.d/r9_gcd0.conf; "
-               "vipu-admin remove partition r9; ls ~/.ipuof.conf.d"),
-            "create partition (r9): success.\nr9_gcd0.conf\nr9_gcd1.conf\n600\n"
-            "remove partition (r9): success.\n");
+  EXPECT_EQ(
+      Sh("unset IPUOF_CONFIG_DIR VPOD_HOME; vipu-admin create partition r9 --size 8 --num-gcds 2; "
+         "ls ~/.ipuof.conf.d; stat -c %a ~/.ipuof.conf.d/r9_gcd0.conf; "
+         "vipu-admin remove partition r9; ls ~/.ipuof.conf.d"),
+      "create partition (r9): success.\nr9_gcd0.conf\nr9_gcd1.conf\n600\n"
+      "remove partition (r9): success.\n");
 }
 
 TEST_F(ScriptsTest, Rule10GrpcKnowsPartitionsByIdAndStatesByName) {

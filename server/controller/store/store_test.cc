@@ -332,5 +332,27 @@ TEST_F(SmallDisk, ReadOnlyDiskIsNamed) {
   EXPECT_NE(Open(), nullptr);
 }
 
+// The log of events grows for a long time; what is kept of it in memory does not.
+TEST_F(StoreTest, MemoryDoesNotGrowWithWhatIsWritten) {
+  const auto store = Open();
+  uint64_t number = 0;
+  const auto write = [&](int partitions) {
+    Ledger ledger;
+    for (int i = 0; i < partitions; ++i) {
+      const std::string object = absl::StrCat("partition p", ++number);
+      for (const char* text : {"created with 4 IPUs", "PENDING -> ACTIVE", "removed"})
+        ledger.events.push_back(
+            {3 * number + ledger.events.size() % 3, 0, "INFO", object, "u", text});
+      if (ledger.events.size() < 300 && i + 1 < partitions) continue;
+      ASSERT_TRUE(store->Commit({}, ledger).ok());
+      ledger.events.clear();
+    }
+  };
+  write(3000);
+  const sqlite3_int64 before = sqlite3_memory_used();
+  write(6000);
+  EXPECT_LT(sqlite3_memory_used() - before, 64 << 10);
+}
+
 }  // namespace
 }  // namespace vpod::controller

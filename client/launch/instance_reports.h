@@ -1,0 +1,68 @@
+// What poprun hears of its instances' ends, and which of them was first.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/launch/instance_report.h"
+#include "device/base/mutex.h"
+#include "device/base/unique_fd.h"
+
+namespace vpod::launch {
+
+// An instance that ended on its own before any other did.
+struct FirstEnd {
+  int instance = 0;
+  pid_t pid = 0;              // 0: its program never ran
+  std::string host;           // empty: not known
+  std::optional<int> status;  // as wait(2) has it; none: its supervisor went with it
+};
+
+// Of a job that failed. Reports are in the order of their arrival, with times of this host's clock.
+// The first is the one that ended earliest with an error and without having been told to end. When
+// nobody reported such an end, it is the one instance that has not said what became of it: the
+// others have all been told to end. Nothing, if there is no such one.
+std::optional<FirstEnd> FindFirstEnd(const std::vector<InstanceReport>& reports, int instances);
+
+// Listens for the supervisors of a job on a thread of its own, from its making to its end.
+class InstanceReports {
+ public:
+  struct Options {
+    int instances = 1;
+    // For instances on other hosts: at all addresses of this host, or those of a network
+    // (10.5.0.0/16). Else on the loopback interface only.
+    bool other_hosts = false;
+    std::string subnet;
+  };
+  static absl::StatusOr<std::unique_ptr<InstanceReports>> Listen(const Options& options);
+  ~InstanceReports();
+
+  // Value of kSupervisorVariable. The token in it is a secret of the job's processes.
+  const std::string& where() const { return where_; }
+  // Call once, after mpirun has ended: waits for what is on its way, for a second at most.
+  std::vector<InstanceReport> Finish();
+
+ private:
+  struct Connection {
+    base::UniqueFd fd;
+    std::string received;
+  };
+  InstanceReports(Options options, std::string token, base::UniqueFd listener, std::string where);
+  void Serve();
+  // False when nothing came within the limit.
+  bool ServeOnce(int limit_ms);
+  void Read(Connection& connection);
+
+  const Options options_;
+  const std::string token_, where_, boot_id_ = BootId();
+  base::UniqueFd listener_, finish_;     // finish_: an eventfd
+  std::vector<Connection> connections_;  // the thread's
+  std::vector<InstanceReport> reports_;  // the thread's until it has ended
+  std::thread thread_;
+};
+
+}  // namespace vpod::launch

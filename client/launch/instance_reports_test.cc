@@ -1,0 +1,121 @@
+#include "client/launch/instance_reports.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+namespace vpod::launch {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Wait statuses as Linux has them.
+constexpr int kKilled = 9, kExit3 = 3 << 8;
+
+InstanceReport Report(int instance, ReportKind kind, int at_ms, int status = 0) {
+  return {instance, kind, 4711 + instance, status, milliseconds(at_ms), "boot", "host"};
+}
+InstanceReport Started(int instance) { return Report(instance, ReportKind::kStarted, 0); }
+InstanceReport Told(int instance, int at_ms) {
+  return Report(instance, ReportKind::kToldToEnd, at_ms);
+}
+InstanceReport Ended(int instance, int at_ms, int status) {
+  return Report(instance, ReportKind::kEnded, at_ms, status);
+}
+
+TEST(FirstEndTest, TheEarliestEndCountsWhateverArrivesFirst) {
+  const auto first = FindFirstEnd(
+      {Started(0), Started(1), Started(2), Ended(0, 11, kExit3), Ended(2, 10, kKilled)}, 3);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->instance, 2);
+  EXPECT_EQ(first->pid, 4713);
+  EXPECT_EQ(first->host, "host");
+  EXPECT_EQ(first->status, kKilled);
+}
+
+TEST(FirstEndTest, WhatMpirunEndsIsNoCause) {
+  const auto first =
+      FindFirstEnd({Started(0), Started(1), Told(0, 5), Ended(0, 6, 15), Ended(1, 900, kExit3)}, 2);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->instance, 1);
+  EXPECT_FALSE(FindFirstEnd({Started(0), Started(1), Told(0, 5), Told(1, 5), Ended(0, 6, 15)}, 2));
+}
+
+TEST(FirstEndTest, AnOrderlyEndIsNoCause) {
+  const auto first =
+      FindFirstEnd({Started(0), Started(1), Ended(0, 5, 0), Ended(1, 90, kExit3)}, 2);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->instance, 1);
+}
+
+TEST(FirstEndTest, TheOneThatSaysNothingIsTheCause) {
+  const auto killed_with_its_supervisor =
+      FindFirstEnd({Started(0), Started(1), Started(2), Told(0, 5), Told(2, 5)}, 3);
+  ASSERT_TRUE(killed_with_its_supervisor.has_value());
+  EXPECT_EQ(killed_with_its_supervisor->instance, 1);
+  EXPECT_EQ(killed_with_its_supervisor->pid, 4712);
+  EXPECT_FALSE(killed_with_its_supervisor->status.has_value());
+  const auto never_ran = FindFirstEnd({Started(0), Started(1), Told(0, 5), Told(1, 5)}, 3);
+  ASSERT_TRUE(never_ran.has_value());
+  EXPECT_EQ(never_ran->instance, 2);
+  EXPECT_EQ(never_ran->pid, 0);
+}
+
+TEST(FirstEndTest, NobodyIsNamedByGuessing) {
+  EXPECT_FALSE(FindFirstEnd({}, 4).has_value());
+  EXPECT_FALSE(FindFirstEnd({Started(0), Started(1), Told(0, 5)}, 3).has_value());
+}
+
+// A supervisor's end of a connection to `where`.
+class Line {
+ public:
+  explicit Line(const std::string& where) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    std::vector<std::string> addresses;
+    Split(where, token, addresses);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const std::string& last = addresses.back();
+    address.sin_port = htons(static_cast<uint16_t>(std::stoi(last.substr(last.rfind(':') + 1))));
+    EXPECT_EQ(connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  void Send(const std::string& text) {
+    EXPECT_EQ(send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(text.size()));
+  }
+  std::string token;
+
+ private:
+  base::UniqueFd fd_;
+};
+
+TEST(InstanceReportsTest, WhatWasSaidBeforeTheEndIsHeard) {
+  auto reports = InstanceReports::Listen({.instances = 2});
+  ASSERT_TRUE(reports.ok()) << reports.status();
+  {
+    Line first((*reports)->where()), second((*reports)->where());
+    const std::string text = FormatReport(first.token, 1, ReportKind::kEnded, 12, kKilled);
+    first.Send(text.substr(0, 10));
+    second.Send(FormatReport(second.token, 0, ReportKind::kStarted, 11, 0));
+    first.Send(text.substr(10));
+  }
+  const auto heard = (*reports)->Finish();
+  EXPECT_EQ(heard.size(), 2u);
+  EXPECT_EQ(FindFirstEnd(heard, 2)->pid, 12);
+}
+
+TEST(InstanceReportsTest, ReportsWithoutTheTokenAreDropped) {
+  auto reports = InstanceReports::Listen({.instances = 2});
+  ASSERT_TRUE(reports.ok()) << reports.status();
+  {
+    Line stranger((*reports)->where()), other((*reports)->where()), chatter((*reports)->where());
+    stranger.Send(FormatReport("00", 1, ReportKind::kEnded, 12, kKilled));
+    other.Send(FormatReport(other.token, 7, ReportKind::kEnded, 12, kKilled));
+    chatter.Send(std::string(2000, 'x'));
+  }
+  EXPECT_TRUE((*reports)->Finish().empty());
+}
+
+}  // namespace
+}  // namespace vpod::launch
