@@ -119,6 +119,15 @@ absl::Status FindThisHost(Layout& layout) {
   return absl::OkStatus();
 }
 
+// mpirun and its instances put files there.
+absl::Status CheckTmpdir() {
+  const std::string directory = vipu::Environment("TMPDIR");
+  std::error_code error;
+  if (directory.empty() || fs::is_directory(directory, error)) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("TMPDIR is ", directory, ", which is not a directory; make it or unset TMPDIR"));
+}
+
 // The programs that have to be there before anything is touched. Returns mpirun's path.
 absl::StatusOr<std::string> FindPrograms(const Options& options, const Layout& layout) {
   if (!layout.hosts_given && FindInPath(options.program[0]).empty()) {
@@ -347,6 +356,7 @@ int Poprun(const std::vector<std::string>& words) {
     if (!exported.ok()) return Fail(exported.message(), 2);
   }
   for (const std::string& warning : warnings) log.Warning(warning);
+  if (const absl::Status tmpdir = CheckTmpdir(); !tmpdir.ok()) return Fail(tmpdir.message(), 1);
   const auto mpirun = FindPrograms(*options, *layout);
   if (!mpirun.ok()) return Fail(mpirun.status().message(), 1);
   return Launch(*options, *layout, *mpirun, log);

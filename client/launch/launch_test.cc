@@ -183,12 +183,12 @@ TEST_F(PoprunTest, HelpAndVersionGoToStdout) {
   EXPECT_EQ(out_.rfind("Usage: poprun [options] program [program args]\n", 0), 0u) << out_;
   EXPECT_EQ(Run({"--version"}), 0);
   EXPECT_EQ(out_,
-            "POPRUN version 3.3.0 (virtual IPU-POD)\nPOPDIST version 3.3.0 (virtual IPU-POD)\n");
+            "POPRUN version 3.2.0 (virtual IPU-POD)\nPOPDIST version 3.2.0 (virtual IPU-POD)\n");
   EXPECT_EQ(Run({"--version", "--version-format=full-text"}), 0);
   EXPECT_NE(out_.find("\ngRPC version 1."), std::string::npos) << out_;
   EXPECT_EQ(Run({"--version", "--version-format", "full-json"}), 0);
   const auto versions = nlohmann::json::parse(out_);
-  EXPECT_EQ(versions["POPRUN"], "3.3.0 (virtual IPU-POD)");
+  EXPECT_EQ(versions["POPRUN"], "3.2.0 (virtual IPU-POD)");
   EXPECT_TRUE(versions.contains("Protobuf"));
 }
 

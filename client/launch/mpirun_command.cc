@@ -92,14 +92,18 @@ void AddContext(const Options& options, const Layout& layout,
     exports.Add(name, std::nullopt);
   if (!vipu::Environment("POPLAR_ENGINE_OPTIONS").empty())
     exports.Add("POPLAR_ENGINE_OPTIONS", std::nullopt);
-  std::vector<std::string> other_words;
-  for (size_t i = 0; i < options.mpi_local_args.size(); ++i) {
-    const std::string& word = options.mpi_local_args[i];
-    if (word != "-x" || i + 1 == options.mpi_local_args.size()) {
+  std::vector<std::string> given = options.mpi_local_args, other_words;
+  if (const auto own = options.instance_mpi_local_args.find(instance);
+      own != options.instance_mpi_local_args.end()) {
+    given.insert(given.end(), own->second.begin(), own->second.end());
+  }
+  for (size_t i = 0; i < given.size(); ++i) {
+    const std::string& word = given[i];
+    if (word != "-x" || i + 1 == given.size()) {
       other_words.push_back(word);
       continue;
     }
-    const std::string& entry = options.mpi_local_args[++i];
+    const std::string& entry = given[++i];
     const size_t equals = entry.find('=');
     exports.Add(entry.substr(0, equals),
                 equals == std::string::npos ? std::nullopt

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -53,8 +54,10 @@ po::options_description Description() {
   const auto add = [&](const char* name, const char* help) {
     all.add_options()(name, value(), help);
   };
-  add("help", "help");
-  add("version", "versions of PopRun and PopDist");
+  // The parser is ours: these take no value, though a following yes or no is theirs.
+  const auto add_bare = [&](const char* name, const char* help) { all.add_options()(name, help); };
+  add_bare("help", "help");
+  add_bare("version", "versions of PopRun and PopDist");
   add("version-format", "text, json, full-text or full-json (text)");
   add("import-config", "read options from a file; the command line wins");
   add("export-config", "write the options to a file");
@@ -81,6 +84,8 @@ po::options_description Description() {
   add("executable-cache-path", "directory of compiled executables");
   add("mpi-global-args", "words for mpirun's global part; repeatable");
   add("mpi-local-args", "words for every application context; repeatable");
+  add("instance-mpi-local-args",
+      "INSTANCE:WORDS, words for the application context of one instance; repeatable");
   add("allow-run-as-root", "pass mpirun's flag (1)");
   add("mpirun", "mpirun to start (POPRUN_MPIRUN, else that of PATH)");
   add("launch-agent",
@@ -95,8 +100,8 @@ po::options_description Description() {
   add("print-topology", "print the topology table (0)");
   add("only-output-from-instance", "hide the output of all other instances");
   add("offline-mode", "run without IPUs (0)");
-  add("verbose,v", "verbose");
-  add("vv", "very verbose");
+  add_bare("verbose,v", "verbose");
+  add_bare("vv", "very verbose");
   return all;
 }
 
@@ -169,7 +174,8 @@ absl::StatusOr<Split> SplitCommandLine(const po::options_description& all,
             absl::StrCat("the required argument for option '--", name, "' is missing"));
       }
       std::vector<std::string>& values = split.given[name];
-      if (!absl::StartsWith(name, "mpi-")) values.clear();  // last wins; the MPI lists append
+      // The last one wins; the MPI lists append.
+      if (!absl::StrContains(name, "mpi-")) values.clear();
       values.push_back(value);
     }
   } catch (const po::ambiguous_option& error) {
@@ -243,6 +249,28 @@ class Reader {
     for (const std::string& text : it->second) {
       VPOD_ASSIGN_OR_RETURN(const auto words, SplitWords(text));
       into.insert(into.end(), words.begin(), words.end());
+    }
+    return absl::OkStatus();
+  }
+  // Launchers that use no shell leave quotes around the words.
+  absl::Status InstanceWords(uint32_t instances,
+                             std::map<uint32_t, std::vector<std::string>>& into) const {
+    constexpr char kName[] = "instance-mpi-local-args";
+    const auto it = given_.find(kName);
+    if (it == given_.end()) return absl::OkStatus();
+    for (const std::string& text : it->second) {
+      auto [number, words] = std::pair<absl::string_view, absl::string_view>(
+          absl::StrSplit(text, absl::MaxSplits(':', 1)));
+      const bool quoted =
+          words.size() >= 2 && (words[0] == '"' || words[0] == '\'') && words.back() == words[0];
+      if (quoted) words = words.substr(1, words.size() - 2);
+      uint32_t instance = 0;
+      if (!absl::SimpleAtoi(number, &instance) || instance >= instances || words.empty()) {
+        return InvalidArgument(
+            text, kName, absl::StrCat("Give INSTANCE:WORDS with an instance below ", instances));
+      }
+      VPOD_ASSIGN_OR_RETURN(const auto split, SplitWords(std::string(words)));
+      into[instance].insert(into[instance].end(), split.begin(), split.end());
     }
     return absl::OkStatus();
   }
@@ -321,6 +349,7 @@ absl::Status Fill(const Reader& read, Options& o) {
   }
   VPOD_RETURN_IF_ERROR(read.Words("mpi-global-args", o.mpi_global_args));
   VPOD_RETURN_IF_ERROR(read.Words("mpi-local-args", o.mpi_local_args));
+  VPOD_RETURN_IF_ERROR(read.InstanceWords(o.num_instances, o.instance_mpi_local_args));
   VPOD_RETURN_IF_ERROR(VerbosityFromEnvironment(o.verbosity));
   bool verbose = false, very_verbose = false;
   VPOD_RETURN_IF_ERROR(read.Boolean("verbose", verbose));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +30,8 @@ struct Options {
   std::optional<bool> reset_partition;
   bool remove_partition = true;
   std::string sync_type, executable_cache_path;
-  std::vector<std::string> mpi_global_args, mpi_local_args;  // split into words
+  std::vector<std::string> mpi_global_args, mpi_local_args;              // split into words
+  std::map<uint32_t, std::vector<std::string>> instance_mpi_local_args;  // by instance
   bool allow_run_as_root = true;
   std::string mpirun, launch_agent;      // options or environment; empty: the usual ones
   std::vector<std::string> unavailable;  // asked for, but nothing is copied to other hosts

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "device/base/version.h"
 
 namespace vpod::launch {
 
@@ -17,9 +18,8 @@ std::string VersionText(const std::string& format) {
   const auto dotted = [](int major, int minor, int patch) {
     return absl::StrCat(major, ".", minor, ".", patch);
   };
-  // The SDK whose interface these programs have.
-  std::vector<std::pair<std::string, std::string>> versions = {
-      {"POPRUN", "3.3.0 (virtual IPU-POD)"}, {"POPDIST", "3.3.0 (virtual IPU-POD)"}};
+  const std::string ours = absl::StrCat(base::kSdkVersion, " (virtual IPU-POD)");
+  std::vector<std::pair<std::string, std::string>> versions = {{"POPRUN", ours}, {"POPDIST", ours}};
   if (absl::StartsWith(format, "full-")) {
     versions.insert(
         versions.end(),
