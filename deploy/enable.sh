@@ -12,6 +12,20 @@ case ":${PYTHONPATH:-}:" in
   *":$_vpod_top/dist/python:"*) ;;
   *) export PYTHONPATH="$_vpod_top/dist/python${PYTHONPATH:+:$PYTHONPATH}" ;; # modules of the distribution's python3
 esac
+# What public scripts look for and forward to other hosts, as the SDK's own file sets it. Open MPI is the distribution's.
+export POPLAR_SDK_ENABLED="$_vpod_top/dist"
+if _vpod_mpirun=$(command -v mpirun); then
+  export OPAL_PREFIX="${OPAL_PREFIX:-$(dirname "$(dirname "$(readlink -f "$_vpod_mpirun")")")}"
+fi
+unset _vpod_mpirun
+case ":${LD_LIBRARY_PATH:-}:" in
+  *":$_vpod_top/dist/lib:"*) ;;
+  *)
+    export CPATH="$_vpod_top/dist/include${CPATH:+:$CPATH}"
+    export LIBRARY_PATH="$_vpod_top/dist/lib${LIBRARY_PATH:+:$LIBRARY_PATH}"
+    export LD_LIBRARY_PATH="$_vpod_top/dist/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    ;;
+esac
 # Completion, where the shell has it.
 if [ -n "${BASH_VERSION:-}" ]; then
   _vpod_completions=$_vpod_top/dist/share/bash-completion/completions/

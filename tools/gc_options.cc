@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/base/stdout.h"
+#include "device/base/version.h"
 
 namespace vpod::tools {
 
@@ -54,9 +55,10 @@ absl::Status CheckOneOf(const std::string& option, const std::string& word,
                                                  absl::StrJoin(allowed, ", ")));
 }
 
+std::string VersionLine() { return absl::StrCat("Poplar version: ", base::kSdkVersion); }
+
 int ParseGcOptions(const std::string& tool, int argc, char** argv,
-                   const po::options_description& options, po::variables_map& values,
-                   const std::string& version) {
+                   const po::options_description& options, po::variables_map& values) {
   base::CheckStdoutAtExit();
   try {
     // No positional words: a stray one is an error, not ignored.
@@ -70,7 +72,7 @@ int ParseGcOptions(const std::string& tool, int argc, char** argv,
     return 0;
   }
   if (values.count("version") > 0) {
-    std::printf("%s\n", version.c_str());
+    std::printf("%s\n", VersionLine().c_str());
     return 0;
   }
   return -1;

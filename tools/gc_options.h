@@ -32,14 +32,13 @@ absl::Status CheckRange(const std::string& option, NumberOption number, uint32_t
 absl::Status CheckOneOf(const std::string& option, const std::string& word,
                         const std::vector<std::string>& allowed);
 
-// What --version prints (spec/gc-tools.md 1.1).
-inline constexpr char kToolVersion[] = "1.3.0";
+// "Poplar version: 3.2.0", which --version prints: public scripts read it.
+std::string VersionLine();
 
 // Parses; -1 to go on, else the exit status: 0 after --help and --version, 2 after wrong usage,
 // which is reported.
 int ParseGcOptions(const std::string& tool, int argc, char** argv,
-                   const po::options_description& options, po::variables_map& values,
-                   const std::string& version = kToolVersion);
+                   const po::options_description& options, po::variables_map& values);
 
 // Reports wrong usage that the options alone do not show; the exit status, 2.
 int UsageError(const std::string& tool, const std::string& what);

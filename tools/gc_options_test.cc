@@ -87,7 +87,7 @@ TEST(GcOptionsTest, HelpAndVersionAreData) {
   EXPECT_NE(help.out.find("-i [ --iterations ] arg (=100)"), std::string::npos) << help.out;
   const Parsed version = Parse({"--version"});
   EXPECT_EQ(version.code, 0);
-  EXPECT_EQ(version.out, "1.3.0\n");
+  EXPECT_EQ(version.out, "Poplar version: 3.2.0\n");
 }
 
 TEST(GcOptionsTest, RangesAndWordsAreNamed) {

@@ -218,7 +218,7 @@ TEST_F(GcToolsTest, HelpAndVersion) {
   for (const std::string& tool : tools) {
     EXPECT_EQ(Sh(tool + " -h").rfind("Usage: " + tool + " [options]\nAllowed options:\n", 0), 0u);
     EXPECT_EQ(Sh(tool + " --help"), Sh(tool + " --he")) << tool;
-    EXPECT_EQ(Sh(tool + " -v"), "1.3.0\n");
+    EXPECT_EQ(Sh(tool + " -v"), "Poplar version: 3.2.0\n");
   }
 }
 

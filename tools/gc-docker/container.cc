@@ -97,8 +97,18 @@ std::string ShellLine(const std::vector<std::string>& words) {
 
 int RunContainerTool(const std::string& engine, int argc, char** argv) {
   const std::string tool = absl::StrCat("gc-", engine);
+  // Our options end at "--", or at the first other word: `gc-docker run -it image`.
   int options_end = 1;
-  while (options_end < argc && std::strcmp(argv[options_end], "--") != 0) ++options_end;
+  while (options_end < argc && argv[options_end][0] == '-' &&
+         std::strcmp(argv[options_end], "--") != 0) {
+    const bool takes_value = std::strcmp(argv[options_end], "-d") == 0 ||
+                             std::strcmp(argv[options_end], "--device-id") == 0;
+    options_end += takes_value ? 2 : 1;
+  }
+  options_end = std::min(options_end, argc);
+  int rest = options_end;
+  if (rest < argc && std::strcmp(argv[rest], "--") == 0) ++rest;
+  if (rest < argc && std::strcmp(argv[rest], "run") == 0) ++rest;
   bool echo = false;
   DeviceOption device;
   po::options_description options("Allowed options");
@@ -108,7 +118,7 @@ int RunContainerTool(const std::string& engine, int argc, char** argv) {
   po::variables_map values;
   if (const int code = ParseGcOptions(tool, options_end, argv, options, values); code >= 0)
     return code;
-  if (options_end >= argc - 1)
+  if (rest >= argc)
     return UsageError(tool, absl::StrCat("give the arguments of '", engine, " run' after --"));
   if (values.count("device-id") > 0) {
     return GcError(tool, absl::UnimplementedError(
@@ -120,7 +130,7 @@ int RunContainerTool(const std::string& engine, int argc, char** argv) {
                          .infiniband = fs::exists("/dev/infiniband", error)};
   if (const absl::Status found = FindIpus(access); !found.ok()) return GcError(tool, found);
   const std::vector<std::string> command =
-      ContainerCommand(engine, access, {argv + options_end + 1, argv + argc});
+      ContainerCommand(engine, access, {argv + rest, argv + argc});
   if (!echo) return Execute(tool, command);
   std::printf("%s\n", ShellLine(command).c_str());
   return 0;

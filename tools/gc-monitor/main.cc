@@ -22,7 +22,8 @@ namespace vpod::tools {
 namespace {
 
 struct Flags {
-  bool all_partitions = false, no_card_info = false, json = false, csv = false;
+  bool all_partitions = false, no_card_info = false, json = false, csv = false, sensors = false;
+  bool no_headers = false;
   std::string watch;
 };
 
@@ -31,7 +32,7 @@ absl::StatusOr<std::string> Look(const Flags& flags) {
   const int64_t now = std::time(nullptr);
   VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(flags.all_partitions));
   if (flags.json) return MonitorJson(partitions, now);
-  if (flags.csv) return MonitorCsv(partitions, now);
+  if (flags.csv || flags.sensors) return MonitorCsv(partitions, now, !flags.no_headers);
   const ipuof::v1::ProcessInfo self = ipuof::ThisProcess();
   std::string text;
   for (const MonitoredPartition& partition : partitions) {
@@ -75,17 +76,17 @@ int Main(int argc, char** argv) {
        "all partitions, not only the active one")                                      //
       ("no-card-info", po::bool_switch(&flags.no_card_info), "omit the device table")  //
       ("json,j", po::bool_switch(&flags.json), "JSON")                                 //
-      ("csv", po::bool_switch(&flags.csv), "comma-separated values")                   //
-      ("watch", po::value(&flags.watch)->implicit_value("1"),
-       "redraw every so many seconds until Ctrl-C");
-  const std::string version = absl::StrCat("Poplar version: ", kToolVersion);
+      ("csv-output,c", po::bool_switch(&flags.csv), "comma-separated values")          //
+      ("sensors,s", po::bool_switch(&flags.sensors), "with sensors: comma-separated values")(
+          "no-headers", po::bool_switch(&flags.no_headers), "no heading above them")(
+          "watch", po::value(&flags.watch)->implicit_value("1"),
+          "redraw every so many seconds until Ctrl-C");
   if (argc == 2 && std::string(argv[1]) == "version") {
-    std::printf("%s\n", version.c_str());
+    std::printf("%s\n", VersionLine().c_str());
     return 0;
   }
   po::variables_map values;
-  if (const int code = ParseGcOptions("gc-monitor", argc, argv, options, values, version);
-      code >= 0)
+  if (const int code = ParseGcOptions("gc-monitor", argc, argv, options, values); code >= 0)
     return code;
   if (flags.watch.empty()) return Print(flags, Look(flags));
   double seconds = 0;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/ipuof/attributes.h"
 #include "client/render/table.h"
 
@@ -211,33 +212,53 @@ std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64
   return Json({{"cards", cards}}).dump(1) + "\n";
 }
 
-std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_t now) {
-  const std::vector<std::string> keys = {"ID",
-                                         "IPU#",
-                                         "Serial",
-                                         "PCIe ID",
-                                         "Routing",
-                                         "GCD",
-                                         "Clock",
-                                         "IPU temp",
-                                         "Board temp",
-                                         "Board power",
-                                         "IPU utilisation",
-                                         "IPU utilisation session",
-                                         "PID",
-                                         "Command",
-                                         "Time",
-                                         "User",
-                                         "Application host"};
-  std::string text = absl::StrCat("IPU-M,Partition,", absl::StrJoin(keys, ","), "\n");
+std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_t now,
+                       bool headings) {
+  // The places that public samplers of power and temperature read; they cut at commas.
+  const std::vector<std::string> columns = {"IPU-M",
+                                            "Serial",
+                                            "IPU-M SW",
+                                            "Server version",
+                                            "ICU FW",
+                                            "Type",
+                                            "ID",
+                                            "IPU#",
+                                            "Routing",
+                                            "Partition",
+                                            "GCD",
+                                            "PID",
+                                            "Command",
+                                            "Time",
+                                            "User",
+                                            "Clock",
+                                            "IPU temp",
+                                            "Board temp",
+                                            "Board power",
+                                            "Application host",
+                                            "PCIe ID",
+                                            "IPU error state",
+                                            "IPU utilisation",
+                                            "IPU utilisation session",
+                                            "Link errors",
+                                            "IPU power"};
+  std::string text = headings ? absl::StrCat(absl::StrJoin(columns, ","), "\n") : "";
   for (const auto& partition : partitions) {
     for (const auto& ipu : partition.ipus) {
-      const Json json = IpuJson(ipu, now);
-      absl::StrAppend(&text, Attribute(ipu, "ipuof host"), ",", partition.id);
-      for (const std::string& key : keys) {
-        absl::StrAppend(&text, ",", json.contains(key) ? json[key].get<std::string>() : "");
+      Json json = IpuJson(ipu, now);
+      json["IPU-M"] = Attribute(ipu, "ipuof host");
+      json["IPU-M SW"] = Attribute(ipu, "gateway software version");
+      json["Server version"] = Attribute(ipu, "ipuof server version");
+      json["ICU FW"] = Attribute(ipu, "firmware version");
+      json["Type"] = Attribute(ipu, "board type");
+      json["Partition"] = partition.id;
+      json["IPU error state"] = Attribute(ipu, "ipu error state");
+      json["IPU power"] = Attribute(ipu, "ipu power");
+      std::vector<std::string> cells;
+      for (const std::string& column : columns) {
+        const std::string cell = json.contains(column) ? json[column].get<std::string>() : "";
+        cells.push_back(absl::StrReplaceAll(cell, {{",", " "}}));
       }
-      text += "\n";
+      absl::StrAppend(&text, absl::StrJoin(cells, ","), "\n");
     }
   }
   return text;

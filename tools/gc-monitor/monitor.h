@@ -23,6 +23,8 @@ std::string ProcessTables(const MonitoredPartition& partition, size_t terminal_c
                           int64_t now);
 
 std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64_t now);
-std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_t now);
+// One line an IPU, with cells where public samplers look for them.
+std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_t now,
+                       bool headings);
 
 }  // namespace vpod::tools

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "device/base/file.h"
@@ -277,20 +278,20 @@ TEST(MonitorJson, MachineSharedByTwoPartitionsIsACardInEach) {
   EXPECT_EQ(json["cards"][1]["Partition active"], "false");
 }
 
-TEST(MonitorCsv, HasAHeadingAndALinePerIpu) {
+TEST(MonitorCsv, HasTheColumnsThatPublicSamplersRead) {
   MonitoredPartition partition = Partition("p1", 2);
-  Attach(partition.ipus[1], 4711, "python3", "alice", 13);
-  const std::vector<std::string> lines = Lines(MonitorCsv({partition}, kNow));
+  Attach(partition.ipus[1], 4711, "a,b", "alice", 13);
+  const std::vector<std::string> lines = Lines(MonitorCsv({partition}, kNow, /*headings=*/true));
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0],
-            "IPU-M,Partition,ID,IPU#,Serial,PCIe ID,Routing,GCD,Clock,IPU temp,Board temp,"
-            "Board power,IPU utilisation,IPU utilisation session,PID,Command,Time,User,"
-            "Application host");
-  EXPECT_EQ(lines[1],
-            "10.5.48.1,p1,0,3,0021.0002.8221718,3,DNC,0,1330MHz,N/A,N/A,N/A,0.00%,0.00%,,,,,");
-  EXPECT_EQ(lines[2],
-            "10.5.48.1,p1,1,2,0021.0002.8221718,2,DNC,0,1330MHz,N/A,N/A,N/A,0.00%,0.00%,4711,"
-            "python3,13s,alice,gc-poplar-01");
+            "IPU-M,Serial,IPU-M SW,Server version,ICU FW,Type,ID,IPU#,Routing,Partition,GCD,PID,"
+            "Command,Time,User,Clock,IPU temp,Board temp,Board power,Application host,PCIe ID,"
+            "IPU error state,IPU utilisation,IPU utilisation session,Link errors,IPU power");
+  EXPECT_EQ(lines[1].rfind("10.5.48.1,0021.0002.8221718,", 0), 0u) << lines[1];
+  for (const std::string& line : lines)
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 25) << line;
+  EXPECT_NE(lines[2].find(",4711,a b,13s,alice,1330MHz,"), std::string::npos) << lines[2];
+  EXPECT_EQ(Lines(MonitorCsv({partition}, kNow, /*headings=*/false)).size(), 2u);
 }
 
 }  // namespace

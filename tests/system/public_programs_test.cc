@@ -1,0 +1,200 @@
+// Usage by public programs and documents, as they have it: PaddlePaddle's launcher, lablup's
+// backend.ai, power samplers, simple-server-framework, examples-utils, PopTorch's V-IPU wrapper,
+// ALCF's job logs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "tests/support/pod.h"
+
+namespace vpod::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> Cells(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream stream(line + ",");
+  for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
+  return cells;
+}
+
+// A partition of four IPUs, which tools take as active.
+class PublicProgramsTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    pod_ = new TestPod(16);
+    pod_->CreatePartition("p4", 4);
+  }
+  static void TearDownTestSuite() {
+    delete pod_;
+    pod_ = nullptr;
+  }
+
+  // Output of a script that must succeed.
+  static std::string Sh(const std::string& script) {
+    const Outcome outcome = pod_->Shell(script);
+    EXPECT_EQ(outcome.code, 0) << script << "\n" << outcome.err;
+    return outcome.out;
+  }
+
+  // Writes a file of the test, and returns its path.
+  static std::string File(const std::string& name, const std::string& text) {
+    const std::string path = pod_->directory() + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  static TestPod* pod_;
+};
+TestPod* PublicProgramsTest::pod_ = nullptr;
+
+// --- poprun: PaddlePaddle launch/controllers/ipu_controller.py, argonne-lcf/user-guides ---
+
+constexpr char kPaddle[] =
+    "poprun --num-instances=2 --num-replicas=2 --vipu-partition=p4 --print-topology=yes "
+    "--mpi-local-args='-x PADDLE_TRAINERS_NUM=2' "
+    "--instance-mpi-local-args=0:\"-x PADDLE_TRAINER_ID=0 -x PADDLE_RANK_IN_NODE=0\" "
+    "--instance-mpi-local-args=1:\"-x PADDLE_TRAINER_ID=1 -x PADDLE_RANK_IN_NODE=1\" "
+    "sh -c 'echo trainer $PADDLE_TRAINER_ID of $PADDLE_TRAINERS_NUM, rank $OMPI_COMM_WORLD_RANK'";
+
+TEST_F(PublicProgramsTest, AnInstanceHasWordsOfItsOwn) {
+  const std::string out = Sh(kPaddle);
+  for (const char* line : {"[1,0]<stdout>:trainer 0 of 2, rank 0",
+                           "[1,1]<stdout>:trainer 1 of 2, "
+                           "rank 1"})
+    EXPECT_TRUE(Contains(out, line)) << out;
+}
+
+TEST_F(PublicProgramsTest, WordsOfAnInstanceMayBeQuoted) {
+  const Outcome outcome =
+      pod_->Run({"poprun", "--offline-mode=on", "--num-instances", "1",
+                 "--instance-mpi-local-args=0:\"-x A=1 -x B=2\"", "sh", "-c", "echo $A$B"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(Contains(outcome.out, "<stdout>:12\n")) << outcome.out;
+}
+
+TEST_F(PublicProgramsTest, WordsOfAnInstanceThatDoesNotExistAreRefused) {
+  for (const std::string& bad : std::vector<std::string>{"2:-x A=1", "-x A=1", ":-x A=1", "1"}) {
+    const Outcome outcome = pod_->Run({"poprun", "--num-instances", "2", "--num-replicas", "2",
+                                       "--instance-mpi-local-args", bad, "true"});
+    EXPECT_EQ(outcome.code, 2) << bad;
+    EXPECT_TRUE(Contains(outcome.err, "the argument ('" + bad +
+                                          "') for option '--instance-mpi-local-args' is invalid"))
+        << outcome.err;
+  }
+}
+
+TEST_F(PublicProgramsTest, HelpShowsNoArgumentWhereNoneIsTaken) {
+  const std::string help = Sh("poprun --help");
+  for (const char* flag : {"--help", "--version", "--vv", "-v [ --verbose ]"}) {
+    EXPECT_TRUE(Contains(help, std::string("  ") + flag + " ")) << flag;
+    EXPECT_FALSE(Contains(help, std::string(flag) + " arg")) << flag;
+  }
+  EXPECT_TRUE(Contains(help, "--offline-mode ")) << help;
+}
+
+TEST_F(PublicProgramsTest, AMissingTmpdirIsNamed) {
+  for (const std::string& tmpdir : {pod_->directory() + "/none", File("a-file", "")}) {
+    const Outcome outcome = pod_->Shell("TMPDIR=" + tmpdir + " poprun --vipu-partition p4 true");
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_TRUE(Contains(outcome.err, "poprun: error: TMPDIR is " + tmpdir)) << outcome.err;
+    EXPECT_FALSE(Contains(outcome.err, "mpirun")) << outcome.err;
+  }
+}
+
+TEST_F(PublicProgramsTest, SamplersReadTheColumnsOfGcMonitor) {
+  const auto job = pod_->Start(
+      {"env", "GCDA_MONITOR=1", "gc-hosttraffictest", "-d0", "--iterations", "100000000"});
+  ASSERT_EQ(Sh("for i in $(seq 600); do gc-monitor --no-card-info | grep -q gc-hosttraffic && "
+               "exit 0; sleep 0.05; done; exit 1"),
+            "");
+  const std::vector<std::string> rows = Lines(Sh("gc-monitor -c -s --no-headers"));
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(Lines(Sh("gc-monitor -s --csv-output --no-headers")).size(), 4u);
+  const std::vector<std::string> cells = Cells(rows[0]);
+  ASSERT_EQ(cells.size(), 26u) << rows[0];
+  EXPECT_EQ(cells[6], "0");
+  const std::vector<std::pair<size_t, const char*>> kinds = {{15, "[0-9]+MHz"}, {16, "[0-9.]+ C"},
+                                                             {17, "[0-9.]+ C"}, {18, "[0-9.]+ W"},
+                                                             {23, "[0-9.]+%"},  {25, "[0-9.]+ W"}};
+  for (const auto& [column, form] : kinds)
+    EXPECT_TRUE(std::regex_match(cells[column], std::regex(form))) << column << " " << rows[0];
+  EXPECT_GT(std::stod(cells[18]), std::stod(cells[25])) << "a board has two IPUs";
+  // The heading names them, and a caller of --csv takes the last one for the power.
+  const std::vector<std::string> whole = Lines(Sh("gc-monitor --csv"));
+  ASSERT_EQ(whole.size(), 5u);
+  const std::vector<std::string> names = Cells(whole[0]);
+  ASSERT_EQ(names.size(), 26u);
+  EXPECT_EQ(names[0] + "," + names[1] + "," + names[6], "IPU-M,Serial,ID");
+  EXPECT_EQ(Sh("gc-monitor --csv | awk -F, 'NR==2 {print ($NF + 0 > 10)}'"), "1\n");
+  EXPECT_EQ(Cells(rows[1])[25], "N/A") << "nobody samples it";
+  job->Signal(SIGTERM);
+  job->Wait();
+}
+
+TEST_F(PublicProgramsTest, OneSdkVersionEverywhere) {
+  for (const char* command : {"gc-info --version", "gc-monitor --version", "gc-monitor version",
+                              "gc-inventory -v", "gc-reset --version"})
+    EXPECT_EQ(Sh(command), "Poplar version: 3.2.0\n") << command;
+  EXPECT_EQ(Sh("poprun --version"),
+            "POPRUN version 3.2.0 (virtual IPU-POD)\nPOPDIST version 3.2.0 (virtual IPU-POD)\n");
+}
+
+TEST_F(PublicProgramsTest, GcResetInitialisesMemoryOfAllIpus) {
+  Sh("vipu-admin inject agent ag0 --fault memory-parity --ipu 2");
+  EXPECT_EQ(Sh("gc-reset -m"), "");
+  EXPECT_EQ(Sh("gc-info -i -d 1 | grep 'ipu error state'"), "  ipu error state: no errors\n");
+  EXPECT_EQ(pod_->Run({"gc-reset"}).code, 2) << "it still takes no guess";
+  Sh("vipu-admin inject agent ag0 --clear");
+}
+
+TEST_F(PublicProgramsTest, GcDockerTakesRunWithoutDashes) {
+  const std::string tail = " -it --rm -v /a:/etc/ipuof.conf.d/ new_image\n";
+  for (const char* words : {"run -it --rm -v /a:/etc/ipuof.conf.d/ new_image",
+                            "-- -it --rm -v /a:/etc/ipuof.conf.d/ new_image",
+                            "-- run -it --rm -v /a:/etc/ipuof.conf.d/ new_image"}) {
+    const std::string line = Sh(std::string("gc-docker --echo ") + words);
+    EXPECT_EQ(line.rfind("docker run --network=host ", 0), 0u) << line;
+    ASSERT_GT(line.size(), tail.size());
+    EXPECT_EQ(line.substr(line.size() - tail.size()), tail) << line;
+  }
+}
+
+TEST(EnableTest, SetsWhatPublicScriptsForward) {
+  TestPod pod(0);
+  const std::string top = pod.directory() + "/top";
+  fs::create_directories(top + "/deploy");
+  fs::create_directories(top + "/dist/bin");
+  fs::copy_file("deploy/enable.sh", top + "/deploy/enable.sh");
+  fs::create_symlink("/bin/true", top + "/dist/bin/vpod");
+  const Outcome outcome = pod.Shell(
+      "unset OPAL_PREFIX CPATH LIBRARY_PATH POPLAR_SDK_ENABLED; source " + top +
+      "/deploy/enable.sh; for v in POPLAR_SDK_ENABLED OPAL_PREFIX CPATH LIBRARY_PATH "
+      "LD_LIBRARY_PATH; do echo \"$v ${!v-unset}\"; done; ls $POPLAR_SDK_ENABLED; "
+      "mpirun --oversubscribe -np 1 -x OPAL_PREFIX -x CPATH -x LD_LIBRARY_PATH -x PYTHONPATH -x "
+      "POPLAR_SDK_ENABLED -x PATH echo started");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(Contains(outcome.out, "POPLAR_SDK_ENABLED " + top + "/dist\n")) << outcome.out;
+  EXPECT_FALSE(Contains(outcome.out, " unset\n")) << outcome.out;
+  EXPECT_TRUE(Contains(outcome.out, "\nbin\n")) << outcome.out;
+  EXPECT_TRUE(Contains(outcome.out, "started\n")) << "mpirun has lost its own files";
+  EXPECT_FALSE(Contains(outcome.err, "could not find environment variable")) << outcome.err;
+}
+
+}  // namespace
+}  // namespace vpod::testing
