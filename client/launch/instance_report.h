@@ -1,4 +1,4 @@
-// What a supervisor (supervisor.h) says of its instance, as a line of text.
+// A supervisor's report of its instance (supervisor.h), as a line of text.
 #pragma once
 
 #include <sys/types.h>
@@ -34,7 +34,7 @@ std::chrono::nanoseconds SinceBoot();
 
 std::string FormatReport(const std::string& token, int instance, ReportKind kind, pid_t pid,
                          int status);
-// Nothing for what is no report with that token.
+// Empty if the line is not a report with that token.
 std::optional<InstanceReport> ParseReport(const std::string& line, const std::string& token);
 
 }  // namespace vpod::launch

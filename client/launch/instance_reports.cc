@@ -30,8 +30,8 @@ constexpr int kFinishMilliseconds = 1000;
 constexpr size_t kLongestLine = 512;
 constexpr size_t kMostAddresses = 16;
 
-// Whether an IPv4 address is of "10.5.0.0/16"; of anything that is no such network, every address
-// is: mpirun, which gets the same words, may know it by the interface's name.
+// Whether an IPv4 address belongs to "10.5.0.0/16". If the text is not such a network, every
+// address belongs to it: mpirun, which gets the same words, may know it by the interface's name.
 bool IsOf(const in_addr& address, const std::string& subnet) {
   const std::vector<std::string> parts = absl::StrSplit(subnet, '/');
   in_addr network{};
@@ -155,7 +155,7 @@ bool InstanceReports::ServeOnce(int limit_ms) {
     if (waits[i].revents != 0) Read(connections_[i - 2]);
   }
   std::erase_if(connections_, [](const Connection& each) { return !each.fd.valid(); });
-  // Others than supervisors may knock: they get no more places than there could be supervisors.
+  // Whoever connects, there are no more places than there could be supervisors.
   const size_t most = static_cast<size_t>(options_.instances) * 2 + 16;
   if (waits[0].revents != 0) {
     base::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -1,4 +1,4 @@
-// What poprun hears of its instances' ends, and which of them was first.
+// The supervisors' reports to poprun, and the instance that ended first.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,10 @@ struct FirstEnd {
   std::optional<int> status;  // as wait(2) has it; none: its supervisor went with it
 };
 
-// Of a job that failed. Reports are in the order of their arrival, with times of this host's clock.
-// The first is the one that ended earliest with an error and without having been told to end. When
-// nobody reported such an end, it is the one instance that has not said what became of it: the
-// others have all been told to end. Nothing, if there is no such one.
+// For a job that failed. Reports are in the order of their arrival, with times of this host's
+// clock. The first is the one that ended earliest with an error and without having been told to
+// end. When nobody reported such an end, it is the one instance that has not said what became of
+// it: the others have all been told to end. Empty if there is not exactly one such.
 std::optional<FirstEnd> FindFirstEnd(const std::vector<InstanceReport>& reports, int instances);
 
 // Listens for the supervisors of a job on a thread of its own, from its making to its end.

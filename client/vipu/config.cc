@@ -74,7 +74,7 @@ absl::Status SetAddress(std::string host, const std::string& port, const std::st
   return absl::OkStatus();
 }
 
-// What one source says of the controller's address.
+// The controller's address as one source has it.
 struct NamedAddress {
   std::string host, port;                // empty: not said
   std::string host_source, port_source;  // for people
@@ -101,7 +101,7 @@ std::vector<std::string> DefaultFiles() {
   return files;
 }
 
-// Of flags and environment, in their order.
+// From flags and environment, in their order.
 std::vector<NamedAddress> GivenAddresses(const ConfigFlags& flags) {
   std::vector<NamedAddress> given = {{flags.host, flags.port, "--api-host", "--api-port"}};
   for (const char* prefix : {"IPUOF_VIPU_API_", "VIPU_CLI_API_"}) {

@@ -62,7 +62,7 @@ absl::Status CheckPodEnvironment();
 
 // An environment variable, or the empty string.
 std::string Environment(const char* name);
-// Login name of the OS user, or the uid when there is no name that a header can carry.
+// Login name of the OS user, or the uid if a header cannot carry the name.
 std::string OsUserName();
 
 }  // namespace vpod::vipu

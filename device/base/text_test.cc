@@ -12,7 +12,7 @@
 namespace vpod::base {
 namespace {
 
-// What protobuf itself takes for a `string`.
+// Whether protobuf itself takes the text for a `string`.
 bool ProtobufTakes(const std::string& text) {
   google::protobuf::BytesValue bytes;  // the same wire format, unchecked
   bytes.set_value(text);

@@ -4,7 +4,7 @@
 namespace vpod::base {
 
 inline constexpr char kVersion[] = "1.18.0";
-// Of the SDK whose tools and interfaces these are.
+// The SDK whose tools and interfaces these are.
 inline constexpr char kSdkVersion[] = "3.2.0";
 
 }  // namespace vpod::base

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -110,6 +111,16 @@ TEST(EndConnectionsOfLostHostsTest, AsksTheOtherHostsOfAcceptedConnections) {
   EXPECT_EQ(Option(accepted, IPPROTO_TCP, TCP_KEEPCNT), 2);
   EXPECT_EQ(Option(accepted, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
   EXPECT_EQ(Option(client, SOL_SOCKET, SO_KEEPALIVE), 0);
+}
+
+// Like an agent whose kernel runs on.
+TEST(EndWithinTest, EndsAProcessWhateverItDoes) {
+  EXPECT_EXIT(
+      {
+        EndWithin(std::chrono::seconds(0));
+        while (true) pause();
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
