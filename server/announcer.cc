@@ -15,7 +15,6 @@ Announcer::Announcer(const Options& options, const std::optional<base::Tls>& tls
                      agent::Agent& agent)
     : controller_(options.controller), tls_(tls), agent_(agent) {
   registration_.set_endpoint(options.endpoint);
-  registration_.set_fabric_address(options.fabric_address);
   registration_.set_metrics_endpoint(options.metrics_endpoint);
   registration_.set_boot_id(agent.boot_id());
   registration_.set_version(base::kVersion);

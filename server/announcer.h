@@ -21,7 +21,6 @@ class Announcer {
   struct Options {
     std::string controller;        // host:port of vipu-server
     std::string endpoint;          // host:port at which the process serves
-    std::string fabric_address;    // for peers, of UCX
     std::string metrics_endpoint;  // host:port; empty: none that others reach
   };
   Announcer(const Options& options, const std::optional<base::Tls>& tls, agent::Agent& agent);

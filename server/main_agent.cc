@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
-#include "device/fabric/ucx_transport.h"
 #include "server/agent/agent.h"
 #include "server/agent/local_door.h"
 #include "server/agent_process_options.h"
@@ -19,6 +18,7 @@
 #include "server/rpc/call_guard.h"
 #include "server/rpc/daemon.h"
 #include "server/rpc/fabric_service.h"
+#include "server/rpc/grpc_transport.h"
 
 namespace vpod {
 namespace {
@@ -93,6 +93,7 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
   if (!addresses.ok()) return absl::FailedPreconditionError(addresses.status().message());
   options.agent.management_prefix = addresses->management_prefix;
   options.agent.data_prefix = addresses->data_prefix;
+  options.agent.encrypted_fabric = tls.has_value();
   VPOD_ASSIGN_OR_RETURN(const auto agent, agent::Agent::Create(options.agent));
   std::string listen = options.listen;
   if (options.listen_on_machine) {
@@ -111,14 +112,12 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
   // Where nothing may go to other hosts in clear, nothing comes from them either.
   const std::string fabric_host =
       options.agent.require_encrypted_fabric ? "127.0.0.1" : HostOf(listen);
-  VPOD_ASSIGN_OR_RETURN(auto transport,
-                        fabric::CreateUcxTransport(
-                            {.host = fabric_host, .tcp_only = options.agent.transport == "tcp"},
-                            [agent = agent.get()](absl::string_view header, size_t bytes) {
-                              return agent->OnFabricMessage(header, bytes);
-                            }));
-  const std::string fabric_address = transport->address();
-  agent->SetPeers(&peers, std::move(transport));
+  VPOD_ASSIGN_OR_RETURN(
+      auto sockets, fabric::SocketTransport::Create(
+                        fabric_host, [agent = agent.get()](absl::string_view header, size_t bytes) {
+                          return agent->OnFabricMessage(header, bytes);
+                        }));
+  agent->SetPeers(&peers, std::make_unique<rpc::GrpcTransport>(tls), std::move(sockets));
   rpc::AgentServices services(*agent, tls);
   const std::unique_ptr<grpc::Service> fabric_service = rpc::MakeFabricService(*agent);
   VPOD_ASSIGN_OR_RETURN(const auto server,
@@ -127,17 +126,11 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
       "{} machines of type {} at {}, metrics at {}, memory limit {} MiB, {} compute threads",
       options.agent.num_machines, options.agent.machine_type, listen, metrics->endpoint(),
       options.agent.memory_limit_bytes >> 20, agent->executors().compute_threads());
-  if (tls.has_value() && !options.agent.require_encrypted_fabric) {
-    spdlog::warn(
-        "TLS guards calls, but tensors travel between agents in clear; "
-        "--require-encrypted-fabric forbids that");
-  }
   {
     // An exporter on loopback is no use to a site that reaches this agent from elsewhere.
     const bool hidden = IsBeyond(listen) && !IsBeyond(metrics->endpoint());
     Announcer announcer({.controller = options.controller,
                          .endpoint = listen,
-                         .fabric_address = fabric_address,
                          .metrics_endpoint = hidden ? "" : metrics->endpoint()},
                         tls, *agent);
     const auto sign_of_life = agent->executors().Every(std::chrono::seconds(1), rpc::NotifyAlive);

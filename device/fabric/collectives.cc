@@ -23,6 +23,14 @@ Collectives::Collectives(CollectivesOptions options) : options_(std::move(option
   }
 }
 
+void Collectives::Begin(const std::map<std::string, std::string>& address_of) {
+  addresses_.resize(options_.sites.size());
+  for (size_t site = 0; site < addresses_.size(); ++site) {
+    const auto it = address_of.find(options_.sites[site].endpoint);
+    if (it != address_of.end()) addresses_[site] = it->second;
+  }
+}
+
 Collectives::OperationPtr Collectives::Find(const MeetingKey& key) {
   const auto it = operations_.find(key);
   if (it != operations_.end()) return it->second;
@@ -71,9 +79,27 @@ Collectives::Header Collectives::HeaderFor(const Operation& operation, int kind,
 
 void Collectives::Send(size_t site, const Header& header, absl::Span<const std::byte> payload,
                        std::function<void(absl::Status)> sent) {
-  options_.transport->Send(options_.sites[site].address,
-                           std::string(reinterpret_cast<const char*>(&header), sizeof(header)),
-                           payload, std::move(sent));
+  options_.transport->Send(
+      addresses_[site], std::string(reinterpret_cast<const char*>(&header), sizeof(header)),
+      payload,
+      [self = shared_from_this(), site, sent = std::move(sent)](const absl::Status& status) {
+        if (!status.ok()) return self->NoteUnreachable(site, status);
+        sent(status);
+      });
+}
+
+void Collectives::NoteUnreachable(size_t site, const absl::Status& status) {
+  base::MutexLock lock(mutex_);
+  if (!unreachable_.ok()) return;
+  unreachable_ = absl::UnavailableError(absl::StrCat("the agent at ", options_.sites[site].endpoint,
+                                                     " cannot be reached: ", status.message()));
+  unreachable_since_ = Clock::now();
+}
+
+absl::Status Collectives::Unreachable(Clock::time_point now, Clock::duration patience) {
+  base::MutexLock lock(mutex_);
+  if (unreachable_.ok() || now - unreachable_since_ < patience) return absl::OkStatus();
+  return unreachable_;
 }
 
 void Collectives::Tell(size_t site, const Header& header) {
@@ -101,7 +127,7 @@ void Collectives::Run(const MeetingKey& key, Collective collective, Completed do
   absl::Status refusal, difference;
   bool all_ready = false;
   const bool by_messages = !shared_memory() && IsReduction(collective.kind);
-  std::vector<size_t> complete;  // pieces of which we have all that others send us
+  std::vector<size_t> complete;  // pieces that we can reduce at once
   {
     base::MutexLock lock(mutex_);
     refusal = failure_;
@@ -118,7 +144,7 @@ void Collectives::Run(const MeetingKey& key, Collective collective, Completed do
       operation->since = Clock::now();
       for (size_t piece = 0; piece < operation->pieces.size(); ++piece) {
         if (operation->Owns(options_.here, piece)) ++operation->own_pieces;
-        if (by_messages && operation->HasPartials(options_.here, piece)) complete.push_back(piece);
+        if (by_messages && operation->CanReduce(options_.here, piece)) complete.push_back(piece);
       }
       // Shared memory: our pieces, and that the others are through with theirs.
       operation->remaining = shared_memory() ? 2 : CountMessageWork(*operation);
@@ -183,6 +209,7 @@ Landing Collectives::OnMessage(absl::string_view text, size_t bytes) {
 
 void Collectives::OnReady(const OperationPtr& operation, const Header& header) {
   bool all_ready;
+  std::vector<size_t> awaited;  // pieces that only waited for this site to take them
   absl::Status difference;
   {
     base::MutexLock lock(mutex_);
@@ -193,8 +220,18 @@ void Collectives::OnReady(const OperationPtr& operation, const Header& header) {
             .second;
     all_ready = first && operation->all_ready();
     difference = Check(*operation);
+    if (first && operation->collective && !shared_memory() &&
+        IsReduction(operation->collective->kind)) {
+      for (size_t piece = 0; piece < operation->pieces.size(); ++piece) {
+        if (!operation->Owns(options_.here, piece) &&
+            operation->Above(options_.here, piece) == header.site &&
+            operation->CanReduce(options_.here, piece))
+          awaited.push_back(piece);
+      }
+    }
   }
   if (!difference.ok()) return options_.fail(difference);
+  for (size_t piece : awaited) PostReduce(operation, piece);
   if (all_ready) Start(operation);
 }
 

@@ -27,7 +27,7 @@ namespace vpod::fabric {
 
 // A process that hosts units of the job.
 struct Site {
-  std::string address;          // of its transport
+  std::string endpoint;         // by which the job's parts name it; empty: this process
   std::vector<uint32_t> units;  // global, ascending
   uint32_t domain = 0;          // IPU-Link domain of its IPUs
 };
@@ -52,6 +52,8 @@ struct CollectivesOptions {
   std::map<uint32_t, absl::Span<std::byte>> arenas;
   std::shared_ptr<void> mappings;  // keeps them
   Transport* transport = nullptr;  // outlives the object
+  std::string address;             // where we take the job's messages, for the others
+  std::shared_ptr<void> binding;   // open there as long as it lives
   Compute compute;
   std::function<void(const absl::Status&)> fail;  // ends the job everywhere
 };
@@ -61,6 +63,12 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
  public:
   using Clock = std::chrono::steady_clock;
   explicit Collectives(CollectivesOptions options);
+
+  // Where this process takes the job's messages.
+  const std::string& address() const { return options_.address; }
+  // All processes are ready; `address_of` says by endpoint where they take messages. Before
+  // anything runs.
+  void Begin(const std::map<std::string, std::string>& address_of);
 
   // All units of this process on the key's channel and in its group have arrived.
   void Run(const MeetingKey& key, Collective collective, Completed done);
@@ -73,6 +81,9 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   Landing OnMessage(absl::string_view header, size_t bytes);
   // Everything that waits ends with `cause`, now and later.
   void Fail(const absl::Status& cause);
+  // Why a message could not be sent, once that is `patience` ago: who was lost is for the job's
+  // record to say, which learns of it by then. OK while all can be reached.
+  absl::Status Unreachable(Clock::time_point now, Clock::duration patience);
   // Units for which something here has waited `patience`; `fresh` when some wait was not reported
   // before.
   struct Overdue {
@@ -100,6 +111,7 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
             std::function<void(absl::Status)> sent);
   // A message without payload that nothing waits for.
   void Tell(size_t site, const Header& header);
+  void NoteUnreachable(size_t site, const absl::Status& status);
   Header HeaderFor(const Operation& operation, int kind, size_t piece = 0) const;
   void OnReady(const OperationPtr& operation, const Header& header);
 
@@ -129,14 +141,17 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   Landing OnCopyData(const OperationPtr& operation, const Header& header, size_t bytes);
 
   const CollectivesOptions options_;
-  std::vector<size_t> site_of_;  // by unit
+  std::vector<size_t> site_of_;         // by unit
+  std::vector<std::string> addresses_;  // by site; set before anything is sent
   BufferPool buffers_;
   base::Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  absl::Status unreachable_ ABSL_GUARDED_BY(mutex_);  // the first of its kind
+  Clock::time_point unreachable_since_ ABSL_GUARDED_BY(mutex_);
   std::map<MeetingKey, OperationPtr> operations_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Length of the token that begins every header, by which the job of a message is found.
-inline constexpr size_t kTokenBytes = 32;
+inline constexpr size_t kTokenBytes = Transport::kTokenBytes;
 
 }  // namespace vpod::fabric

@@ -70,6 +70,11 @@ struct Collectives::Operation {
   bool HasPartials(size_t site, size_t piece) {
     return partials[piece].size() == Below(site, piece).size();
   }
+  // Whether this site can reduce a piece: it has what others hand to it, and who takes the result
+  // is there. What nobody is ready for would have to be kept without knowing whether it is right.
+  bool CanReduce(size_t here, size_t piece) {
+    return HasPartials(here, piece) && (Owns(here, piece) || ready.contains(Above(here, piece)));
+  }
   // Whether a site receives what another one computed, from whom, and whom it sends it to.
   bool Receives(size_t site, size_t piece) const {
     return !Owns(site, piece) && (pieces[piece].to == kAll || sites[pieces[piece].to] == site);

@@ -12,10 +12,6 @@
 namespace vpod::fabric {
 namespace {
 
-// No partial results take more: a piece of float64, times the nodes of a ragged tree. They may come
-// before we know what we will do, and could then not be checked.
-constexpr size_t kMaxPartialBytes = size_t{kMessagePiece} * 8 * 64;
-
 // Where the partial results of a site lie in its message: node by node, span by span, each aligned
 // for float64. A node of one replica is sent as it is, which loses nothing.
 struct PartialLayout {
@@ -217,9 +213,21 @@ void Collectives::SendPartials(const OperationPtr& operation, size_t index,
 }
 
 Landing Collectives::OnPartials(const OperationPtr& operation, const Header& header, size_t bytes) {
-  if (bytes > kMaxPartialBytes) {
-    options_.fail(absl::InternalError(
-        absl::StrCat("a peer sent partial results of ", bytes, " bytes, which is too much")));
+  {
+    // Partial results follow our word that we are here.
+    base::MutexLock lock(mutex_);
+    if (!operation->collective || !IsReduction(operation->collective->kind) ||
+        header.piece >= operation->pieces.size() ||
+        operation->partials[header.piece].contains(header.site)) {
+      return {};
+    }
+    const std::vector<size_t> below = operation->Below(options_.here, header.piece);
+    if (std::find(below.begin(), below.end(), header.site) == below.end()) return {};
+  }
+  const PartialLayout layout(NodesSent(*operation, header.site, header.piece),
+                             operation->pieces[header.piece], operation->collective->tensors);
+  if (bytes != layout.bytes) {
+    options_.fail(absl::InternalError("a peer sent partial results of another size"));
     return {};
   }
   const BufferPtr buffer = buffers_.Take(bytes);
@@ -230,8 +238,7 @@ Landing Collectives::OnPartials(const OperationPtr& operation, const Header& hea
     {
       base::MutexLock lock(self->mutex_);
       const bool first = operation->partials[piece].emplace(site, buffer).second;
-      complete = first && operation->here() && piece < operation->pieces.size() &&
-                 operation->HasPartials(self->options_.here, piece);
+      complete = first && operation->CanReduce(self->options_.here, piece);
     }
     if (complete) self->PostReduce(operation, piece);
   };

@@ -220,12 +220,14 @@ class Processes {
     const size_t count = *std::max_element(process_of.begin(), process_of.end()) + 1;
     std::map<std::string, MemoryTransport*> peers;
     std::vector<Site> sites(count);
+    std::map<std::string, std::string> address_of;
     for (uint32_t p = 0; p < count; ++p) {
       transports_.push_back(std::make_unique<MemoryTransport>(p + 17));
       pools_.push_back(std::make_unique<Pool>());
-      sites[p].address = absl::StrCat("process ", p);
+      sites[p].endpoint = absl::StrCat("process ", p);
+      address_of[sites[p].endpoint] = sites[p].endpoint;
       if (!domain_of.empty()) sites[p].domain = domain_of[p];
-      peers[sites[p].address] = transports_[p].get();
+      peers[sites[p].endpoint] = transports_[p].get();
     }
     for (uint32_t r = 0; r < process_of.size(); ++r) sites[process_of[r]].units.push_back(r);
     failures_.resize(count);
@@ -252,12 +254,12 @@ class Processes {
         for (auto& collectives : collectives_) collectives->Fail(status);
       };
       collectives_.push_back(std::make_shared<Collectives>(std::move(options)));
+      collectives_.back()->Begin(address_of);
     }
     for (uint32_t p = 0; p < count; ++p) {
-      transports_[p]->Connect(sites[p].address, peers,
-                              [this, p](absl::string_view header, size_t bytes) {
-                                return collectives_[p]->OnMessage(header, bytes);
-                              });
+      transports_[p]->Connect(peers, [this, p](absl::string_view header, size_t bytes) {
+        return collectives_[p]->OnMessage(header, bytes);
+      });
     }
   }
   ~Processes() {
@@ -515,10 +517,16 @@ TEST_P(CollectivesFailureTest, AnErrorOfTheTransportEndsTheCollective) {
     message.fate = absl::UnavailableError("the cable is cut");
   });
   processes_->Arrive(1, case_, all_);
-  EXPECT_EQ(processes_->Results()[0].status().message(), "the cable is cut");
-  // Now and later.
-  processes_->Arrive(1, case_, all_, 1);
-  EXPECT_EQ(processes_->Results()[1].status().message(), "the cable is cut");
+  const auto cause = [this](std::chrono::hours later) {
+    return processes_->at(1).Unreachable(Collectives::Clock::now() + later, std::chrono::hours(1));
+  };
+  while (cause(std::chrono::hours(2)).ok()) std::this_thread::yield();
+  EXPECT_EQ(cause(std::chrono::hours(2)).message(),
+            "the agent at process 0 cannot be reached: the cable is cut");
+  // The job's record has its time to say who was lost.
+  EXPECT_TRUE(cause(std::chrono::hours(0)).ok());
+  processes_->at(1).Fail(cause(std::chrono::hours(2)));
+  EXPECT_FALSE(processes_->Results()[0].ok());
 }
 
 TEST_P(CollectivesFailureTest, APeerThatNeverComesIsOverdue) {
@@ -593,20 +601,48 @@ TEST(CollectivesMessageTest, ACopyOutsideTheTargetsMemoryEndsTheJob) {
   }
 }
 
-TEST(CollectivesMessageTest, PartialResultsThatAreTooLargeEndTheJob) {
+// The receiver knows the size of what it takes, or takes nothing.
+TEST(CollectivesMessageTest, PartialResultsOfAnotherSizeEndTheJob) {
+  Case c;
+  c.tensors = {{0, 0, 64, Element::kFloat32, Element::kFloat32}};
+  for (const size_t bytes : {size_t{8}, size_t{1} << 20}) {
+    Arenas arenas = RandomArenas(c, Layout(c), 3);
+    Processes processes({0, 0, 0, 0, 1, 1, 1, 1}, false, arenas);
+    const std::vector<std::byte> other(bytes);
+    for (size_t p = 0; p < 2; ++p) {
+      processes.transport(p).set_tamper([&](MemoryTransport::Message& message) {
+        if (!message.payload.empty()) message.payload = other;
+      });
+    }
+    for (size_t p = 0; p < 2; ++p) processes.Arrive(p, c, {0, 1, 8});
+    for (const auto& result : processes.Results())
+      EXPECT_EQ(result.status().message(), "a peer sent partial results of another size");
+  }
+}
+
+TEST(CollectivesMessageTest, PartialResultsWaitForTheirReceiver) {
   Case c;
   c.tensors = {{0, 0, 64, Element::kFloat32, Element::kFloat32}};
   Arenas arenas = RandomArenas(c, Layout(c), 3);
-  std::promise<std::string> partials;
   Processes processes({0, 0, 0, 0, 1, 1, 1, 1}, false, arenas);
+  std::atomic<bool> arrived = false, early = false;
+  std::string header;  // of the word that process 1 is ready
   processes.transport(1).set_tamper([&](MemoryTransport::Message& message) {
-    if (!message.payload.empty()) partials.set_value(message.header);
+    if (!arrived && !message.payload.empty()) early = true;
+    if (header.empty()) header = message.header;
   });
   processes.Arrive(1, c, {0, 1, 8});
-  const std::string header = partials.get_future().get();
-  EXPECT_EQ(processes.at(0).OnMessage(header, size_t{1} << 40).buffer, nullptr);
-  EXPECT_EQ(processes.failure(0).message(),
-            "a peer sent partial results of 1099511627776 bytes, which is too much");
+  // Whoever sends all the same is not heard, whatever size it names.
+  for (uint8_t kind = 0; kind < 16; ++kind) {
+    header[header.size() - 8] = static_cast<char>(kind);
+    for (const size_t bytes : {size_t{1}, size_t{64}, size_t{1} << 40})
+      EXPECT_EQ(processes.at(0).OnMessage(header, bytes).buffer, nullptr);
+  }
+  EXPECT_TRUE(processes.failure(0).ok());
+  arrived = true;
+  processes.Arrive(0, c, {0, 1, 8});
+  for (const auto& result : processes.Results()) EXPECT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(early);
 }
 
 TEST(CollectivesMessageTest, StrayMessagesAreDropped) {

@@ -215,7 +215,10 @@ void Job::Formed(std::shared_ptr<Collectives> collectives) {
     for (const auto& [key, entry] : members_) {
       if (!entry.member.endpoint.empty()) continue;
       for (uint32_t unit : entry.member.units) is_here_[unit] = true;
-      if (entry.member.home) calls.push_back([home = entry.member.home] { home->Ready(); });
+      if (entry.member.home) {
+        calls.push_back(
+            [home = entry.member.home, address = collectives->address()] { home->Ready(address); });
+      }
     }
     for (auto& call : GoWhenReady()) calls.push_back(std::move(call));
   }
@@ -223,11 +226,11 @@ void Job::Formed(std::shared_ptr<Collectives> collectives) {
   CallAll(calls);
 }
 
-void Job::ReadyElsewhere(uint32_t instance, uint32_t part) {
+void Job::ReadyElsewhere(uint32_t instance, uint32_t part, const std::string& address) {
   Calls calls;
   {
     base::MutexLock lock(mutex_);
-    ready_elsewhere_.insert({instance, part});
+    ready_elsewhere_[{instance, part}] = address;
     calls = GoWhenReady();
   }
   CallAll(calls);
@@ -235,21 +238,28 @@ void Job::ReadyElsewhere(uint32_t instance, uint32_t part) {
 
 Job::Calls Job::GoWhenReady() {
   if (role_ != Role::kHome || formed_ || collectives_ == nullptr) return {};
+  std::map<std::string, std::string> address_of = {{"", collectives_->address()}};
   for (const auto& [key, entry] : members_) {
-    if (!entry.member.endpoint.empty() && !ready_elsewhere_.contains(key)) return {};
+    if (entry.member.endpoint.empty()) continue;
+    const auto ready = ready_elsewhere_.find(key);
+    if (ready == ready_elsewhere_.end()) return {};
+    address_of[entry.member.endpoint] = ready->second;
   }
+  collectives_->Begin(address_of);
   formed_ = true;
   Calls calls = Advance();
   for (const auto& [key, entry] : members_) {
-    if (entry.member.go) calls.push_back(entry.member.go);
+    if (entry.member.go) calls.push_back([go = entry.member.go, address_of] { go(address_of); });
   }
   return calls;
 }
 
-void Job::Go() {
+void Job::Go(const std::map<std::string, std::string>& address_of) {
   Calls calls;
   {
     base::MutexLock lock(mutex_);
+    if (collectives_ == nullptr) return;  // we have not said that we are ready
+    collectives_->Begin(address_of);
     formed_ = true;
     calls = Advance();
   }

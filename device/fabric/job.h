@@ -53,7 +53,8 @@ class HomeLink {
   virtual ~HomeLink() = default;
   virtual void Loaded(const std::string& executable_hash) = 0;
   virtual void Waits() = 0;
-  virtual void Ready() = 0;
+  // `address` is where this process takes the job's messages.
+  virtual void Ready(const std::string& address) = 0;
   virtual void Alive() = 0;
   virtual void Leave(bool lost) = 0;
   virtual void Fail(const absl::Status& cause, bool lost, uint32_t culprit) = 0;
@@ -66,7 +67,7 @@ struct JobMember : JobPart {
       failed;  // the job cannot go on
   // At the home, of parts elsewhere.
   std::function<void(const std::vector<JobPart>&)> formed;
-  std::function<void()> go;
+  std::function<void(const std::map<std::string, std::string>& address_of)> go;
   std::function<void(uint32_t instance)> left;
   // Elsewhere, of the parts there.
   std::shared_ptr<HomeLink> home;
@@ -126,13 +127,14 @@ class Job : public std::enable_shared_from_this<Job> {
   // At a follower: the home says that all parts are there, that all their processes are ready, or
   // that an instance has left.
   void Complete(const std::vector<JobPart>& parts);
-  void Go();
+  // `address_of` says where each process takes the job's messages, by its endpoint as in JobPart.
+  void Go(const std::map<std::string, std::string>& address_of);
   void LeftElsewhere(uint32_t instance);
   // This process is ready for what the processes of the job do together. When all are, runs begin.
   void Formed(std::shared_ptr<Collectives> collectives);
   // At the home: a part elsewhere wants to run and waits; its process is ready.
   void WaitsElsewhere(uint32_t instance);
-  void ReadyElsewhere(uint32_t instance, uint32_t part);
+  void ReadyElsewhere(uint32_t instance, uint32_t part, const std::string& address);
 
   // Calls `ready` once all instances are there and agree, or with the named reason. `program` is
   // what the instance wants to run as its run number `run`; all instances must run the same, unless
@@ -240,7 +242,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Clock::time_point last_join_ ABSL_GUARDED_BY(mutex_) = Clock::now();
   bool forming_ ABSL_GUARDED_BY(mutex_) = false;
   bool formed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<PartKey> ready_elsewhere_ ABSL_GUARDED_BY(mutex_);
+  std::map<PartKey, std::string> ready_elsewhere_ ABSL_GUARDED_BY(mutex_);  // their addresses
   std::shared_ptr<Collectives> collectives_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> is_here_ ABSL_GUARDED_BY(mutex_);  // by unit, when formed and not local
 };

@@ -198,6 +198,10 @@ void Job::TickMeetings(Clock::time_point now, Clock::duration patience, Calls& c
 
 void Job::TickCollectives(Clock::time_point now, Clock::duration patience, Calls& calls) {
   if (collectives_ == nullptr) return;
+  if (const absl::Status cause = collectives_->Unreachable(now, patience); !cause.ok()) {
+    for (auto& call : FailLocked(cause, false, 0)) calls.push_back(std::move(call));
+    return;
+  }
   const Collectives::Overdue overdue = collectives_->FindOverdue(now, patience);
   std::set<uint32_t> missing, here;
   for (uint32_t unit : overdue.units)

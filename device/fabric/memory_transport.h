@@ -33,9 +33,8 @@ class MemoryTransport : public Transport {
   ~MemoryTransport() override { Stop(); }
 
   // Messages come to `receiver` from now on. Peers are found by the names given here.
-  void Connect(std::string name, std::map<std::string, MemoryTransport*> peers, Receiver receiver) {
+  void Connect(std::map<std::string, MemoryTransport*> peers, Receiver receiver) {
     base::MutexLock lock(mutex_);
-    name_ = std::move(name);
     peers_ = std::move(peers);
     receiver_ = std::move(receiver);
   }
@@ -51,7 +50,6 @@ class MemoryTransport : public Transport {
     if (thread_.joinable()) thread_.join();
   }
 
-  std::string address() const override { return name_; }
   void Send(const std::string& to, std::string header, absl::Span<const std::byte> payload,
             std::function<void(absl::Status)> sent) override {
     Message message{to, std::move(header), payload, absl::OkStatus()};
@@ -97,7 +95,6 @@ class MemoryTransport : public Transport {
   std::vector<Queued> queue_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::mt19937 random_;  // of the thread
-  std::string name_;
   std::map<std::string, MemoryTransport*> peers_;
   Receiver receiver_;
   Tamper tamper_;

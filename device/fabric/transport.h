@@ -1,5 +1,5 @@
-// Bytes between the processes that hold IPUs. A seam: UCX between processes and hosts
-// (ucx_transport.h), a queue in memory for tests.
+// Bytes between the processes that hold IPUs. A seam: plain sockets (socket_transport.h), calls
+// where the POD speaks TLS (server/rpc/grpc_transport.h), a queue in memory for tests.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +27,14 @@ using Receiver = std::function<Landing(absl::string_view header, size_t bytes)>;
 // Thread-safe. Messages of one sender may overtake each other.
 class Transport {
  public:
-  // A header is at most this long.
+  // A header begins with a token of so many bytes, which names the job, and is at most this long.
+  static constexpr size_t kTokenBytes = 32;
   static constexpr size_t kMaxHeaderBytes = 256;
 
   virtual ~Transport() = default;
-  // How peers reach this process; opaque bytes.
-  virtual std::string address() const = 0;
-  // Sends to the process with that address. `payload` stays valid until `sent`, which is called
-  // once, on the transport's thread. After an error what was sent before may be lost too; the next
-  // message tries anew.
+  // Sends to the process with that address, of which each transport has its own kind. `payload`
+  // stays valid until `sent`, which is called once, on the transport's thread. After an error what
+  // was sent before may be lost too; the next message tries anew.
   virtual void Send(const std::string& to, std::string header, absl::Span<const std::byte> payload,
                     std::function<void(absl::Status)> sent) = 0;
 };

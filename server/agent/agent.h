@@ -24,6 +24,7 @@
 #include "device/engine/engine.h"
 #include "device/engine/executors.h"
 #include "device/fabric/collectives.h"
+#include "device/fabric/socket_transport.h"
 #include "device/fabric/transport.h"
 #include "device/machine/machine.h"
 #include "device/shm/segment.h"
@@ -60,8 +61,10 @@ struct AgentOptions {
   std::chrono::milliseconds peer_patience{4000};  // with a silent part of a job on another process
   std::chrono::milliseconds bind_patience{5000};  // with a client that is to bind its lease
   std::string transport;  // shm or tcp forces how processes exchange tensors; empty: what serves
-  bool require_encrypted_fabric =
-      false;  // no job may send tensors to other hosts: they go in clear
+  // The POD speaks TLS: tensors that leave shared memory go by calls.
+  bool encrypted_fabric = false;
+  // Jobs that would send tensors to other hosts in clear are refused.
+  bool require_encrypted_fabric = false;
 };
 
 // What a client hears while it holds a lease.
@@ -89,9 +92,12 @@ class Agent {
   // host:port where this process serves, by which peers know it; set once before serving.
   void SetEndpoint(std::string endpoint) { endpoint_ = std::move(endpoint); }
   // How peers are reached; set once before serving. An agent without serves its own IPUs only.
-  void SetPeers(PeerGateway* gateway, std::unique_ptr<fabric::Transport> transport) {
+  // `calls` reaches processes at their endpoints, `sockets` carries jobs where that is allowed.
+  void SetPeers(PeerGateway* gateway, std::unique_ptr<fabric::Transport> calls,
+                std::unique_ptr<fabric::SocketTransport> sockets = nullptr) {
     peers_ = gateway;
-    transport_ = std::move(transport);
+    calls_ = std::move(calls);
+    sockets_ = std::move(sockets);
   }
   // Name of the abstract Unix socket told to clients; set once by the local door before serving.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
@@ -247,6 +253,9 @@ class Agent {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetJobIfEmpty(const std::shared_ptr<fabric::Job>& job)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Opens the way that a job's messages take, now that it is known whether its processes share
+  // memory.
+  absl::Status OpenWay(fabric::CollectivesOptions& options, bool shared);
   void FormJob(const std::shared_ptr<fabric::Job>& job, const vipuagent::AgentPartition& partition,
                const std::vector<fabric::JobPart>& parts);
   // Memory of the units on other processes of this host, by global unit.
@@ -335,7 +344,7 @@ class Agent {
   absl::StatusOr<bool> Transfer(const vipuagent::TestLinkRequest& request,
                                 vipuagent::AnswerLinkRequest question,
                                 const vipuagent::AnswerLinkReply& answer);
-  absl::Status SendArrival(const vipuagent::AnswerLinkReply& answer,
+  absl::Status SendArrival(const std::string& arrival, const std::string& endpoint,
                            const std::shared_ptr<shm::Segment>& data);
 
   const AgentOptions options_;
@@ -380,7 +389,8 @@ class Agent {
 
   // Last, so that their threads end before anything that they may touch.
   engine::Executors executors_;
-  std::unique_ptr<fabric::Transport> transport_;
+  std::unique_ptr<fabric::Transport> calls_;
+  std::unique_ptr<fabric::SocketTransport> sockets_;
   std::shared_ptr<void> ticker_;
 };
 

@@ -58,12 +58,9 @@ void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,
   std::map<std::string, std::string> sockets;
   for (const fabric::JobPart& part : parts) {
     fabric::Site& site = sites[part.endpoint];
+    site.endpoint = part.endpoint;
     site.units.insert(site.units.end(), part.units.begin(), part.units.end());
     sockets[part.endpoint] = part.local_socket;
-  }
-  for (const vipuagent::Peer& peer : partition.peers()) {
-    const auto it = sites.find(peer.endpoint() == endpoint_ ? "" : peer.endpoint());
-    if (it != sites.end()) it->second.address = peer.fabric_address();
   }
   for (const vipuagent::Gcd& gcd : partition.gcds()) {
     for (const vipuagent::Slice& slice : gcd.slices()) {
@@ -95,7 +92,7 @@ void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,
         "VPOD_TRANSPORT=shm, but the job's processes do not share memory"));
   }
   options.mappings = segments;
-  options.transport = transport_.get();
+  if (const absl::Status opened = OpenWay(options, shared); !opened.ok()) return job->Fail(opened);
   options.compute = [this](std::function<void()> task) { executors_.PostCompute(std::move(task)); };
   options.fail = [weak = std::weak_ptr<fabric::Job>(job)](const absl::Status& cause) {
     if (const auto strong = weak.lock()) strong->Fail(cause);
@@ -111,6 +108,21 @@ void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,
     collectives_[token] = collectives;
   }
   job->Formed(std::move(collectives));
+}
+
+absl::Status Agent::OpenWay(fabric::CollectivesOptions& options, bool shared) {
+  if (sockets_ == nullptr || (options_.encrypted_fabric && !shared)) {
+    options.transport = calls_.get();
+    options.address = endpoint_;
+    return absl::OkStatus();
+  }
+  VPOD_ASSIGN_OR_RETURN(fabric::SocketTransport::Binding binding,
+                        sockets_->Open(options.token, shared ? fabric::Reach::kThisHost
+                                                             : fabric::Reach::kOtherHosts));
+  options.transport = sockets_.get();
+  options.address = std::move(binding.address);
+  options.binding = std::move(binding.open);
+  return absl::OkStatus();
 }
 
 absl::Status Agent::MapPeers(const std::string& token,

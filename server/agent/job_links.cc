@@ -1,5 +1,6 @@
 #include "server/agent/job_links.h"
 
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,15 @@ absl::Status CauseOf(const fabric::v1::JobFailure& failure) {
   const auto code = static_cast<absl::StatusCode>(failure.code());
   return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kUnknown : code,
                       failure.cause());
+}
+
+// By endpoint, this process's own as empty.
+std::map<std::string, std::string> AddressesOf(const fabric::v1::JobGo& go,
+                                               const std::string& here) {
+  std::map<std::string, std::string> addresses;
+  for (const fabric::v1::ProcessAddress& each : go.addresses())
+    addresses[each.endpoint() == here ? "" : each.endpoint()] = each.address();
+  return addresses;
 }
 
 }  // namespace
@@ -110,9 +120,9 @@ void PartLink::Waits() {
   Send(request);
 }
 
-void PartLink::Ready() {
+void PartLink::Ready(const std::string& address) {
   fabric::v1::JobRequest request;
-  request.mutable_ready();
+  request.mutable_ready()->set_address(address);
   Send(request);
 }
 
@@ -159,7 +169,7 @@ void PartLink::OnEvent(const fabric::v1::JobEvent& event) {
     case fabric::v1::JobEvent::kFormed:
       return job->Complete(FromProto(event.formed(), options_.here));
     case fabric::v1::JobEvent::kGo:
-      return job->Go();
+      return job->Go(AddressesOf(event.go(), options_.here));
     case fabric::v1::JobEvent::kNotice:
       return options_.notice(event.notice().text());
     case fabric::v1::JobEvent::kLeft:
@@ -224,9 +234,14 @@ absl::Status RemotePart::Join(const fabric::v1::JobJoin& join, const std::string
     *event.mutable_formed() = ToProto(parts, here);
     send(event);
   };
-  member.go = [send] {
+  member.go = [send, here](const std::map<std::string, std::string>& address_of) {
     fabric::v1::JobEvent event;
     event.mutable_go();
+    for (const auto& [endpoint, address] : address_of) {
+      fabric::v1::ProcessAddress* process = event.mutable_go()->add_addresses();
+      process->set_endpoint(endpoint.empty() ? here : endpoint);
+      process->set_address(address);
+    }
     send(event);
   };
   member.left = [send](uint32_t instance) {
@@ -265,7 +280,7 @@ void RemotePart::Request(const fabric::v1::JobRequest& request) {
     case fabric::v1::JobRequest::kStart:
       return job_->WaitsElsewhere(instance_);
     case fabric::v1::JobRequest::kReady:
-      return job_->ReadyElsewhere(instance_, part_);
+      return job_->ReadyElsewhere(instance_, part_, request.ready().address());
     case fabric::v1::JobRequest::kLeave: {
       {
         base::MutexLock lock(mutex_);

@@ -36,7 +36,7 @@ class PartLink : public fabric::HomeLink, public std::enable_shared_from_this<Pa
 
   void Loaded(const std::string& executable_hash) override;
   void Waits() override;
-  void Ready() override;
+  void Ready(const std::string& address) override;
   void Alive() override;
   void Leave(bool lost) override;
   void Fail(const absl::Status& cause, bool lost, uint32_t culprit) override;

@@ -103,7 +103,8 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
                      open.generation(), " is out of date, fetch it again")));
   }
   const absl::Status admitted =
-      Admit(partition->spec, open.fabric_key(), options_.require_encrypted_fabric, endpoint_);
+      Admit(partition->spec, open.fabric_key(),
+            options_.require_encrypted_fabric && !options_.encrypted_fabric, endpoint_);
   if (!admitted.ok()) return refuse(admitted);
   const ipuof::v1::JobMember& job = open.job();
   if (job.reserved() && !open.reserve_only() && !HasReserver(open)) {

@@ -56,18 +56,13 @@ absl::StatusOr<vipuagent::AnswerLinkReply> Agent::AnswerLink(
   reply.set_lanes(reading.lanes());
   if (request.bytes() > 0 && reply.lanes() > 0) {
     VPOD_ASSIGN_OR_RETURN(*reply.mutable_arrival(), arrivals_.Expect(request.bytes()));
-    if (transport_ != nullptr) reply.set_fabric_address(transport_->address());
   }
   return reply;
 }
 
 absl::StatusOr<vipuagent::AnswerLinkReply> Agent::AskFarEnd(
     const vipuagent::TestLinkRequest& request, const vipuagent::AnswerLinkRequest& question) {
-  if (machine_by_host_.contains(question.host())) {
-    VPOD_ASSIGN_OR_RETURN(auto reply, AnswerLink(question));
-    reply.clear_fabric_address();
-    return reply;
-  }
+  if (machine_by_host_.contains(question.host())) return AnswerLink(question);
   if (question.host() == kSwitch) {
     if (request.test() == vipuagent::TRAFFIC)
       return absl::InvalidArgumentError("a switch keeps no data, name the machine behind it");
@@ -82,29 +77,28 @@ absl::StatusOr<vipuagent::AnswerLinkReply> Agent::AskFarEnd(
   return ask_far_end(request.peer_endpoint(), question);
 }
 
-absl::Status Agent::SendArrival(const vipuagent::AnswerLinkReply& answer,
+absl::Status Agent::SendArrival(const std::string& arrival, const std::string& endpoint,
                                 const std::shared_ptr<shm::Segment>& data) {
-  if (answer.fabric_address().empty()) {
-    const fabric::Landing landing = arrivals_.Land(answer.arrival(), data->size());
+  if (endpoint.empty()) {
+    const fabric::Landing landing = arrivals_.Land(arrival, data->size());
     if (landing.buffer == nullptr) return absl::UnavailableError("it keeps no room");
     std::memcpy(landing.buffer, data->data(), data->size());
     landing.landed(absl::OkStatus());
     return absl::OkStatus();
   }
-  if (transport_ == nullptr) return absl::UnavailableError("this agent has no way to others");
-  // The transport may need the data, and report, when nobody waits any more.
+  if (calls_ == nullptr) return absl::UnavailableError("this agent has no way to others");
+  // It may need the data, and report, when nobody waits any more.
   struct Outcome {
     base::Mutex mutex;
     std::condition_variable changed;
     std::optional<absl::Status> status ABSL_GUARDED_BY(mutex);
   };
   const auto outcome = std::make_shared<Outcome>();
-  transport_->Send(answer.fabric_address(), answer.arrival(), BytesIn(*data),
-                   [outcome, data](absl::Status status) {
-                     base::MutexLock lock(outcome->mutex);
-                     outcome->status = std::move(status);
-                     outcome->changed.notify_all();
-                   });
+  calls_->Send(endpoint, arrival, BytesIn(*data), [outcome, data](absl::Status status) {
+    base::MutexLock lock(outcome->mutex);
+    outcome->status = std::move(status);
+    outcome->changed.notify_all();
+  });
   base::MutexLock lock(outcome->mutex);
   if (!lock.WaitUntil(outcome->changed, std::chrono::steady_clock::now() + kSendPatience,
                       [&] { return outcome->status.has_value(); })) {
@@ -124,12 +118,13 @@ absl::StatusOr<bool> Agent::Transfer(const vipuagent::TestLinkRequest& request,
   const std::string digest = DigestOf(*data);
   if (!machines_[machine]->links().Send(port, BytesIn(*data))) return false;
   if (question.host() == kSwitch) return DigestOf(*data) == digest;
-  if (options_.require_encrypted_fabric && !answer.fabric_address().empty() &&
+  const bool here = machine_by_host_.contains(question.host());
+  if (options_.require_encrypted_fabric && !options_.encrypted_fabric && !here &&
       !StaysOnHost(request.peer_endpoint(), endpoint_)) {
     return absl::FailedPreconditionError(
         "it would go to another host in clear; this agent runs with --require-encrypted-fabric");
   }
-  VPOD_RETURN_IF_ERROR(SendArrival(answer, data));
+  VPOD_RETURN_IF_ERROR(SendArrival(answer.arrival(), here ? "" : request.peer_endpoint(), data));
   question.clear_bytes();
   question.set_arrival(answer.arrival());
   VPOD_ASSIGN_OR_RETURN(const auto arrived, AskFarEnd(request, question));

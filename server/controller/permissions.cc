@@ -67,6 +67,7 @@ const std::vector<Permission>& Permissions() {
       {"vipuagent.VipuAgent.TestLink", Rule::kMember, "test a link"},
       {"vipuagent.VipuAgent.AnswerLink", Rule::kMember, "answer the test of a link"},
       {"vpod.fabric.v1.Fabric.JoinJob", Rule::kMember, "join a job's record"},
+      {"vpod.fabric.v1.Fabric.Carry", Rule::kMember, "send what jobs exchange"},
 
       // Agents know no users. What opens a device is the partition's fabric key, and then the
       // lease's id; telemetry is for everyone.

@@ -189,7 +189,6 @@ void Controller::Describe(const Partition& partition, vipuagent::AgentPartition&
     vipuagent::Peer* peer = spec.add_peers();
     peer->set_endpoint(holder->endpoint);
     peer->set_boot_id(holder->boot_id);
-    peer->set_fabric_address(holder->fabric_address);
   }
 }
 

@@ -53,12 +53,11 @@ absl::Status CheckText(absl::string_view field, absl::string_view text, size_t m
 
 // What is said is kept, so it is bounded.
 absl::Status CheckRegistration(const vipuagent::RegisterRequest& request) {
-  constexpr size_t kMaxName = 300, kMaxFabricAddress = 64 << 10;
+  constexpr size_t kMaxName = 300;
   VPOD_RETURN_IF_ERROR(CheckText("endpoint", request.endpoint(), kMaxName));
   VPOD_RETURN_IF_ERROR(CheckText("boot_id", request.boot_id(), kMaxName));
   VPOD_RETURN_IF_ERROR(CheckText("version", request.version(), kMaxName));
   VPOD_RETURN_IF_ERROR(CheckText("metrics_endpoint", request.metrics_endpoint(), kMaxName));
-  VPOD_RETURN_IF_ERROR(CheckText("fabric_address", request.fabric_address(), kMaxFabricAddress));
   if (request.endpoint().empty() || request.boot_id().empty() || request.machines().empty())
     return absl::InvalidArgumentError("Registration: endpoint, boot_id and machines are needed.");
   for (const vipuagent::Machine& machine : request.machines()) {
@@ -135,7 +134,6 @@ void Controller::NoteRefusal(const vipuagent::RegisterRequest& request, const st
 
 void Controller::Welcome(Process& process, const vipuagent::RegisterRequest& request) {
   process.boot_id = request.boot_id();
-  process.fabric_address = request.fabric_address();
   process.metrics_endpoint = request.metrics_endpoint();
   process.confirmed.clear();
   process.sequence = 0;

@@ -47,7 +47,6 @@ struct Machine {
 struct Process {
   std::string endpoint;  // host:port
   std::string boot_id;
-  std::string fabric_address;
   std::string metrics_endpoint;
   Clock::time_point seen;
   bool up = false;

@@ -48,7 +48,7 @@ class Pod {
       }
     }
     for (const auto& [endpoint, transport] : transports_) {
-      transport->Connect(endpoint, transports_,
+      transport->Connect(transports_,
                          [agent = agents_[endpoint].get()](absl::string_view header, size_t bytes) {
                            return agent->OnFabricMessage(header, bytes);
                          });

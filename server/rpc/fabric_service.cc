@@ -11,6 +11,7 @@
 #include "device/base/grpc_status.h"
 #include "device/base/mutex.h"
 #include "proto/fabric/v1/fabric.grpc.pb.h"
+#include "server/rpc/grpc_transport.h"
 #include "server/rpc/write_queue.h"
 
 namespace vpod::rpc {
@@ -82,11 +83,21 @@ class JoinJobCall : public grpc::ServerBidiReactor<JobRequest, JobEvent>,
                                [this](const grpc::Status& status) { Finish(status); }};
 };
 
-class FabricService : public fabric::v1::Fabric::CallbackService {
+// Cargo comes as bytes: parsing it as a message would copy it twice more.
+using FabricBase = fabric::v1::Fabric::WithCallbackMethod_JoinJob<
+    fabric::v1::Fabric::WithRawCallbackMethod_Carry<fabric::v1::Fabric::Service>>;
+
+class FabricService : public FabricBase {
  public:
   explicit FabricService(agent::Agent& agent) : agent_(agent) {}
   grpc::ServerBidiReactor<JobRequest, JobEvent>* JoinJob(grpc::CallbackServerContext*) override {
     return JoinJobCall::Start(agent_);
+  }
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Carry(
+      grpc::CallbackServerContext*) override {
+    return TakeCargo([this](absl::string_view header, size_t bytes) {
+      return agent_.OnFabricMessage(header, bytes);
+    });
   }
 
  private:

@@ -39,6 +39,7 @@ class TestHosts {
   // Takes a host off the network, and back.
   void Cut(const std::string& host) { SetLink(host, "down"); }
   void Mend(const std::string& host) { SetLink(host, "up"); }
+  pid_t AgentPid(int machine) const { return agents_[static_cast<size_t>(machine - 1)]->pid(); }
   // What an agent has logged.
   std::string AgentLog(int machine) const;
   // Waits until `list partitions` shows the state; false after half a minute.
