@@ -158,9 +158,10 @@ int Main(int argc, char** argv) {
   }
   const std::string transport = argc >= 3 ? argv[2] : "";
   const size_t mebibytes = argc >= 4 ? std::strtoull(argv[3], nullptr, 10) : 0;
-  if (argv[1] != std::string("agents") || (transport != "shm" && transport != "tcp")) {
+  if (argv[1] != std::string("agents") ||
+      (transport != "shm" && transport != "tcp" && transport != "tls")) {
     std::fprintf(stderr,
-                 "all_reduce: error: usage: all_reduce [agents shm|tcp [MIB [REPLICAS]]]\n");
+                 "all_reduce: error: usage: all_reduce [agents shm|tcp|tls [MIB [REPLICAS]]]\n");
     return 2;
   }
   const auto compare = [&](int replicas, const std::vector<size_t>& sizes) {
@@ -171,10 +172,11 @@ int Main(int argc, char** argv) {
                                                       static_cast<uint32_t>(ipus_per_replica)),
                                -1}));
     };
-    const bool tcp = transport == "tcp";
-    Compare(absl::StrCat(replicas, " replicas on 4 agents, ", tcp ? "TCP" : "shared memory"),
-            replicas, 16 / replicas, sizes, {mpi(replicas, tcp ? "tcp" : "vader"), gloo(replicas)},
-            attach);
+    const std::string way = transport == "shm"   ? "shared memory"
+                            : transport == "tcp" ? "TCP"
+                                                 : "TLS; the peers send in clear";
+    Compare(absl::StrCat(replicas, " replicas on 4 agents, ", way), replicas, 16 / replicas, sizes,
+            {mpi(replicas, transport == "shm" ? "vader" : "tcp"), gloo(replicas)}, attach);
   };
   if (mebibytes > 0) {
     compare(argc >= 5 ? std::atoi(argv[4]) : 4, {mebibytes << 20});

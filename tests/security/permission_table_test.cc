@@ -285,7 +285,7 @@ TEST_F(PermissionTableTest, SecretsAreInNoLog) {
   ASSERT_FALSE(listed->empty());
   std::string events;
   for (const auto& event : *listed) events += event.ShortDebugString() + "\n";
-  const std::string server = pod_->Log("server"), agent = pod_->Log("agent");
+  const std::string server = pod_->Log("server"), agent = pod_->Log("agent0");
   EXPECT_FALSE(server.empty() || agent.empty());
   for (const std::string& secret : secrets) {
     EXPECT_EQ(server.find(secret), std::string::npos);

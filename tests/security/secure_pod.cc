@@ -42,7 +42,7 @@ bool Await(const Done& done) {
 
 }  // namespace
 
-SecurePod::SecurePod(const std::vector<std::string>& options) {
+SecurePod::SecurePod(const std::vector<std::string>& options, Agents agents) : layout_(agents) {
   const std::string at = pod_.directory();
   const std::vector<std::string> common = {"vipu-server", "--config",   "/dev/null",
                                            "--secure",    "--storage",  at + "/vipu-server.db",
@@ -62,31 +62,68 @@ SecurePod::SecurePod(const std::vector<std::string>& options) {
                  "127.0.0.1:" + std::to_string(FreePort()), "--log-file", at + "/server.log"});
   server.insert(server.end(), options.begin(), options.end());
   server_ = pod_.Start(server);
-  const std::string certs = at + "/certs/server/";
-  agent_endpoint_ = "127.0.0.1:" + std::to_string(FreePort());
-  std::vector<std::string> agent = {
-      "vipu-agent",         "--machines",       "2",
-      "--controller",       this->server(),     "--listen",
-      agent_endpoint_,      "--metrics-listen", "127.0.0.1:" + std::to_string(FreePort()),
-      "--tls-ca",           certs + "ca.crt",   "--tls-cert",
-      certs + "server.crt", "--tls-key",        certs + "server.key",
-      "--log-file",         at + "/agent.log"};
-  agent.insert(agent.end(), options.begin(), options.end());
-  agent_ = pod_.Start(agent);
+  if (agents == Agents::kOneProcess) {
+    StartAgent(2, options);
+  } else {
+    pod_.environment()["VPOD_TRANSPORT"] = "tcp";
+    for (int i = 0; i < 2; ++i) StartAgent(1, options);
+  }
   ready_ = SetUp();
-  EXPECT_TRUE(ready_) << Log("server") << Log("agent");
+  EXPECT_TRUE(ready_) << Log("server") << Log("agent0");
+}
+
+void SecurePod::StartAgent(int machines, const std::vector<std::string>& options) {
+  const std::string certs = pod_.directory() + "/certs/server/";
+  const std::string log = pod_.directory() + "/agent" + std::to_string(agents_.size()) + ".log";
+  const std::string endpoint = "127.0.0.1:" + std::to_string(FreePort());
+  std::vector<std::string> agent = {"vipu-agent",
+                                    "--machines",
+                                    std::to_string(machines),
+                                    "--controller",
+                                    this->server(),
+                                    "--listen",
+                                    endpoint,
+                                    "--metrics-listen",
+                                    "127.0.0.1:" + std::to_string(FreePort()),
+                                    "--tls-ca",
+                                    certs + "ca.crt",
+                                    "--tls-cert",
+                                    certs + "server.crt",
+                                    "--tls-key",
+                                    certs + "server.key",
+                                    "--log-file",
+                                    log};
+  agent.insert(agent.end(), options.begin(), options.end());
+  agents_.push_back({endpoint, pod_.Start(agent)});
 }
 
 SecurePod::~SecurePod() {
+  const auto end = [](Command& daemon) {
+    daemon.Signal(SIGTERM);
+    daemon.Wait(std::chrono::seconds(20));
+  };
   // In order, so that neither has to complain about the other.
-  for (Command* daemon : {agent_.get(), server_.get()}) {
-    if (daemon == nullptr) continue;
-    daemon->Signal(SIGTERM);
-    daemon->Wait(std::chrono::seconds(20));
-  }
+  for (const AgentProcess& agent : agents_) end(*agent.process);
+  if (server_ != nullptr) end(*server_);
 }
 
 bool SecurePod::SetUp() {
+  if (!CreateClusters()) return false;
+  vipu::Client root(ConfigOf("root"), std::chrono::seconds(20));
+  const std::string second = layout_ == Agents::kOneProcess ? "a2" : "a1";
+  for (const auto& [user, allocation] :
+       {std::pair("alice", std::string("a1")), std::pair("bob", std::string("a1")),
+        std::pair("eve", second)}) {
+    const auto key = root.CreateUser(UserOf(user, allocation));
+    EXPECT_TRUE(key.ok()) << key.status();
+    keys_[user] = key.value_or("");
+  }
+  EnsurePartition();
+  return !::testing::Test::HasFailure();
+}
+
+// Clusters come with an allocation of the same name.
+bool SecurePod::CreateClusters() {
   vipu::Client root(ConfigOf("root"), std::chrono::seconds(20));
   std::vector<vipuadmin::DiscoveredAgent> found;
   const bool there = Await([&] {
@@ -95,26 +132,20 @@ bool SecurePod::SetUp() {
     return found.size() == 2;
   });
   if (!there) return false;
+  std::vector<vipuadmin::Cluster> clusters(layout_ == Agents::kOneProcess ? 2 : 1);
   absl::Status status;
-  for (size_t i = 0; i < found.size() && status.ok(); ++i) {
-    const std::string number = std::to_string(i + 1);
-    status = root.CreateAgent("ag" + number, found[i].host(), found[i].port());
-    if (!status.ok()) break;
-    vipuadmin::Cluster cluster;
-    cluster.set_id("a" + number);
-    cluster.add_agent_ids("ag" + number);
-    cluster.set_num_ipulinkdomains(1);
-    status = root.CreateCluster(cluster);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string id = "ag" + std::to_string(i + 1);
+    status.Update(root.CreateAgent(id, found[i].host(), found[i].port()));
+    clusters[i % clusters.size()].add_agent_ids(id);
+  }
+  for (size_t i = 0; i < clusters.size(); ++i) {
+    clusters[i].set_id("a" + std::to_string(i + 1));
+    clusters[i].set_num_ipulinkdomains(1);
+    status.Update(root.CreateCluster(clusters[i]));
   }
   EXPECT_TRUE(status.ok()) << status;
-  for (const auto& [user, allocation] :
-       {std::pair("alice", "a1"), std::pair("bob", "a1"), std::pair("eve", "a2")}) {
-    const auto key = root.CreateUser(UserOf(user, allocation));
-    EXPECT_TRUE(key.ok()) << key.status();
-    keys_[user] = key.value_or("");
-  }
-  EnsurePartition();
-  return status.ok() && !::testing::Test::HasFailure();
+  return status.ok();
 }
 
 base::Tls SecurePod::Certificates(const std::string& role) const {
@@ -141,7 +172,7 @@ void SecurePod::EnsurePartition() {
   if (!there.ok() || there->state() == vipuuser::PS_REMOVED) {
     vipuuser::CreatePartitionRequest request;
     request.mutable_requirements()->set_id("p1");
-    request.mutable_requirements()->set_size(1);
+    request.mutable_requirements()->set_size(layout_ == Agents::kOneProcess ? 1 : 8);
     request.mutable_requirements()->set_allocation_id("a1");
     const absl::Status created = alice.CreatePartition(request);
     EXPECT_TRUE(created.ok()) << created;
@@ -154,7 +185,7 @@ std::string SecurePod::Log(const std::string& daemon) const {
   return base::ReadFile(pod_.directory() + "/" + daemon + ".log");
 }
 
-Outcome SecurePod::RunAs(const std::string& user, const std::vector<std::string>& words) {
+void SecurePod::Become(const std::string& user) {
   auto& environment = pod_.environment();
   const base::TlsFiles files = Certificates("client").files;
   environment["VIPU_CLI_API_USER_ID"] = user;
@@ -162,7 +193,17 @@ Outcome SecurePod::RunAs(const std::string& user, const std::vector<std::string>
   environment["VIPU_CLI_TLS_CA"] = files.ca;
   environment["VIPU_CLI_TLS_CERT"] = files.certificate;
   environment["VIPU_CLI_TLS_KEY"] = files.key;
+}
+
+Outcome SecurePod::RunAs(const std::string& user, const std::vector<std::string>& words) {
+  Become(user);
   return pod_.Run(words);
+}
+
+std::unique_ptr<Command> SecurePod::StartAs(const std::string& user,
+                                            const std::vector<std::string>& words) {
+  Become(user);
+  return pod_.Start(words);
 }
 
 grpc::Status CallRaw(grpc::Channel& channel, const google::protobuf::MethodDescriptor& method,
