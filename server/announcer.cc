@@ -91,6 +91,8 @@ grpc::Status Announcer::Announce(vipuagent::VipuRegistry::Stub& stub, bool& regi
     request.add_detached_partitions(partition);
     request.add_detached_generations(generation);
   }
+  request.set_configure_sequence(agent_.configure_sequence());  // before what follows from it
+  for (vipuagent::ReleasingIpu& ipu : agent_.Releasing()) *request.add_releasing() = std::move(ipu);
   vipuagent::HeartbeatReply reply;
   const grpc::Status status = stub.Heartbeat(&context, request, &reply);
   registered = !reply.register_();

@@ -1,5 +1,6 @@
 // vipu-agent: holds IPU-Machines and serves them.
 #include <grpcpp/grpcpp.h>
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
@@ -9,12 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "server/agent/agent.h"
-#include "server/agent/local_door.h"
+#include "server/agent/local_listener.h"
 #include "server/agent_process_options.h"
 #include "server/announcer.h"
 #include "server/http/exporter.h"
 #include "server/http/machine_exporter.h"
 #include "server/rpc/agent_services.h"
+#include "server/rpc/bounded_listener.h"
 #include "server/rpc/call_guard.h"
 #include "server/rpc/daemon.h"
 #include "server/rpc/fabric_service.h"
@@ -58,34 +60,41 @@ std::string ExporterAddress(const AgentProcessOptions& options, const std::strin
   return has_own && (!IsBeyond(own) || options.insecure_listen) ? own : "127.0.0.1:2112";
 }
 
+// A server and the listener that feeds it.
+struct Served {
+  std::shared_ptr<rpc::BoundedListener> listener;
+  std::unique_ptr<grpc::Server> server;
+};
+
 // The server on `listen`, which then names the port that it has.
-absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(agent::Agent& agent,
-                                                          const std::optional<base::Tls>& tls,
-                                                          rpc::AgentServices& services,
-                                                          grpc::Service& fabric_service,
-                                                          std::string& listen) {
+absl::StatusOr<Served> StartServer(agent::Agent& agent, const std::optional<base::Tls>& tls,
+                                   rpc::AgentServices& services, grpc::Service& fabric_service,
+                                   std::string& listen) {
   grpc::ServerBuilder builder;
-  int port = 0;
-  // A port in use must be an error, not a share of somebody else's.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddListeningPort(listen, rpc::GuardedCredentials(tls), &port);
+  VPOD_ASSIGN_OR_RETURN(auto listener,
+                        rpc::BoundedListener::Open(listen, rpc::GuardedCredentials(tls), builder));
+  const int port = listener->port();
+  // A client is expected to begin the handshake at once.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
   builder.SetMaxReceiveMessageSize(16 << 20);
   // Of one connection: a process may hold thousands of leases, each with calls of its own.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1 << 14);
-  services.RegisterOn(builder);
+  services.RegisterOn(builder, listener.get());
   builder.RegisterService(&fabric_service);
   // Peers ask for signs of life once a second.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   agent.SetEndpoint(listen);  // before anyone asks; of port 0 nobody knows
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0)
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", listen));
-  rpc::EndConnectionsOfLostHosts(port);
+  if (server == nullptr) return absl::UnavailableError(absl::StrCat("cannot serve on ", listen));
   const std::string endpoint = absl::StrCat(HostOf(listen), ":", port);
   if (std::exchange(listen, endpoint) != endpoint) agent.SetEndpoint(endpoint);
-  return server;
+  listener->Start();
+  return Served{std::move(listener), std::move(server)};
 }
+
+// Below the 5 s within which a signal ends the agent, whatever its kernels do.
+constexpr std::chrono::seconds kEndPatience{4};
 
 // Until a signal stops it. InvalidArgument: the usage was wrong.
 absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& tls) {
@@ -102,7 +111,7 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
     if (IsBeyond(listen) && !options.MayListenBeyondLoopback())
       return absl::InvalidArgumentError(rpc::CheckListenAddress(listen, false).message());
   }
-  VPOD_ASSIGN_OR_RETURN(const auto door, agent::LocalDoor::Open(*agent));
+  VPOD_ASSIGN_OR_RETURN(const auto local_listener, agent::LocalListener::Open(*agent));
   VPOD_ASSIGN_OR_RETURN(const auto metrics, http::StartExporter(options.metrics_listen,
                                                                 ExporterAddress(options, listen),
                                                                 http::MachineRoutes(*agent)));
@@ -120,7 +129,7 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
   agent->SetPeers(&peers, std::make_unique<rpc::GrpcTransport>(tls), std::move(sockets));
   rpc::AgentServices services(*agent, tls);
   const std::unique_ptr<grpc::Service> fabric_service = rpc::MakeFabricService(*agent);
-  VPOD_ASSIGN_OR_RETURN(const auto server,
+  VPOD_ASSIGN_OR_RETURN(const auto served,
                         StartServer(*agent, tls, services, *fabric_service, listen));
   spdlog::info(
       "{} machines of type {} at {}, metrics at {}, memory limit {} MiB, {} compute threads",
@@ -136,16 +145,20 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
     const auto sign_of_life = agent->executors().Every(std::chrono::seconds(1), rpc::NotifyAlive);
     rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
+    rpc::EndWithin(kEndPatience);
   }
-  rpc::EndWithin(std::chrono::seconds(4));
   agent->gate().OpenForEver();
-  server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  served.listener->Close();
+  served.server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
   agent->Stop();
   peers.Stop();
   return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {
+  // What clients sent, and has been refused or used, goes back to the host. Left alone, the
+  // allocator learns from large blocks to keep them.
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
   rpc::BlockStopSignals();
   rpc::AllowManyDescriptors();
   auto options = ParseAgentProcessOptions(argc, argv);

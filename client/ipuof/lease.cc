@@ -81,7 +81,7 @@ struct Lease::Impl {
   std::condition_variable events_changed;
   bool events_ended ABSL_GUARDED_BY(mutex) = false;
 
-  // One request at the agent's local door; the connection is returned for the answer.
+  // One request at the agent's local socket; the connection is returned for the answer.
   absl::StatusOr<base::UniqueFd> Knock(char operation) const {
     return shm::Knock(attached.local_socket(),
                       absl::StrCat(std::string(1, operation), attached.lease_id()), kDoorPatience);
@@ -90,18 +90,18 @@ struct Lease::Impl {
   // Whether the agent is on this host; then it binds the lease to this process. Unavailable: it is
   // there and does not answer.
   absl::StatusOr<bool> BindLocally() const {
-    const auto door = Knock('B');
-    if (absl::IsNotFound(door.status())) return false;
-    if (!door.ok()) return Silence();
+    const auto socket = Knock('B');
+    if (absl::IsNotFound(socket.status())) return false;
+    if (!socket.ok()) return Silence();
     char answer = 0;
-    const ssize_t length = TEMP_FAILURE_RETRY(recv(door->get(), &answer, 1, 0));
+    const ssize_t length = TEMP_FAILURE_RETRY(recv(socket->get(), &answer, 1, 0));
     if (length < 0 && errno == EAGAIN) return Silence();
     return length == 1 && answer == 'k';
   }
 
   absl::Status Silence() const {
     return absl::UnavailableError(
-        absl::StrCat("the agent at ", options.endpoint, " does not answer at its local door"));
+        absl::StrCat("the agent at ", options.endpoint, " does not answer at its local socket"));
   }
 
   ~Impl() {
@@ -322,21 +322,21 @@ void Lease::Run(uint32_t program, uint32_t slot,
 
 absl::StatusOr<shm::Segment> Lease::MapStreams() {
   if (!impl_->same_host) return absl::UnavailableError("the agent is on another host");
-  const auto door = impl_->Knock('S');
-  if (!door.ok()) return impl_->Silence();
+  const auto socket = impl_->Knock('S');
+  if (!socket.ok()) return impl_->Silence();
   uint64_t bytes = 0;
-  VPOD_ASSIGN_OR_RETURN(base::UniqueFd fd, shm::ReceiveFd(door->get(), &bytes, sizeof(bytes)));
+  VPOD_ASSIGN_OR_RETURN(base::UniqueFd fd, shm::ReceiveFd(socket->get(), &bytes, sizeof(bytes)));
   return shm::Segment::Map(std::move(fd), bytes);
 }
 
 absl::Status Lease::ShareStreams(const shm::Segment& streams) {
   const absl::Status refused = absl::UnavailableError("the agent does not take the segment");
   if (!impl_->same_host) return refused;
-  const auto door = impl_->Knock('U');
-  if (!door.ok()) return impl_->Silence();
+  const auto socket = impl_->Knock('U');
+  if (!socket.ok()) return impl_->Silence();
   char answer = 'u';
-  VPOD_RETURN_IF_ERROR(shm::SendFd(door->get(), streams.fd(), &answer, 1));
-  return TEMP_FAILURE_RETRY(recv(door->get(), &answer, 1, 0)) == 1 && answer == 'k'
+  VPOD_RETURN_IF_ERROR(shm::SendFd(socket->get(), streams.fd(), &answer, 1));
+  return TEMP_FAILURE_RETRY(recv(socket->get(), &answer, 1, 0)) == 1 && answer == 'k'
              ? absl::OkStatus()
              : refused;
 }

@@ -15,7 +15,7 @@
 namespace vpod::ipuof {
 namespace {
 
-// Grants every lease and opens a local door behind which nobody is.
+// Grants every lease and opens a local socket on which nobody answers.
 class HangingAgent : public v1::Ipuof::Service {
  public:
   HangingAgent() : door_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -54,13 +54,13 @@ class HangingAgent : public v1::Ipuof::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-TEST(LeaseTest, AnAgentThatHangsAtItsLocalDoorIsNamed) {
+TEST(LeaseTest, AnAgentThatHangsAtItsLocalListenerIsNamed) {
   HangingAgent agent;
   LeaseOptions options;
   options.endpoint = agent.endpoint();
   const auto lease = Lease::Attach(vipu::Describe({}), options);
   EXPECT_EQ(lease.status(), absl::UnavailableError("the agent at " + agent.endpoint() +
-                                                   " does not answer at its local door"));
+                                                   " does not answer at its local socket"));
 }
 
 }  // namespace

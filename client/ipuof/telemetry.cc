@@ -17,6 +17,7 @@ namespace vpod::ipuof {
 using telemetry::v1::IpuTelemetry;
 
 const char* MonitoredPartition::mark() const {
+  if (description.releasing) return " [releasing]";
   if (!description.usable.ok()) return " [error]";
   return is_active() ? " [active]" : "";
 }
@@ -48,12 +49,13 @@ absl::StatusOr<std::vector<MonitoredPartition>> FindOthers(
   std::vector<MonitoredPartition> others;
   for (const vipuuser::Partition& partition : partitions) {
     const vipuuser::PartitionState state = partition.status().state();
-    if (state != vipuuser::PS_ACTIVE && state != vipuuser::PS_ERROR) continue;
+    if (state == vipuuser::PS_PENDING) continue;
     for (const vipuuser::PartitionConfig& gcd : partition.gcds()) {
       MonitoredPartition other = ToMonitor(vipu::Describe(gcd, config.address()));
       if (active.ok() && other.id == active->partition_id && other.gcd == active->gcd) continue;
       other.active = false;
-      if (state == vipuuser::PS_ERROR)
+      other.description.releasing = state == vipuuser::PS_RELEASING;
+      if (state != vipuuser::PS_ACTIVE)
         other.description.usable = absl::FailedPreconditionError(partition.status().message());
       others.push_back(std::move(other));
     }

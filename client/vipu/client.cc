@@ -349,13 +349,14 @@ absl::Status Client::WaitUntilActive(const std::string& id, const std::function<
   while (true) {
     VPOD_ASSIGN_OR_RETURN(const vipuuser::PartitionStatus status, GetPartitionStatus(id));
     if (status.state() == vipuuser::PS_ACTIVE) return absl::OkStatus();
-    if (status.state() != vipuuser::PS_PENDING) {
+    if (status.state() != vipuuser::PS_PENDING && status.state() != vipuuser::PS_RELEASING) {
       return absl::AbortedError(absl::StrCat("Partition is in state ", StateText(status.state()),
                                              ": ", status.message()));
     }
     if (std::chrono::steady_clock::now() > deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("No result within ", impl_->timeout.count(), " s; partition is PENDING."));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "No result within ", impl_->timeout.count(), " s; partition is ",
+          StateText(status.state()), status.message().empty() ? "." : ": ", status.message()));
     }
     if (stop && stop()) return absl::CancelledError("interrupted");
     std::this_thread::sleep_for(pause);

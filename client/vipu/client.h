@@ -42,8 +42,9 @@ class Client {
   absl::Status UpdatePartition(const vipuuser::UpdatePartitionRequest& request);
   absl::Status ResetPartition(const std::string& id);
   absl::Status RemovePartition(const std::string& id);
-  // Waits until the partition is no longer PENDING. DeadlineExceeded after the timeout; Aborted
-  // when it ended in ERROR; Cancelled when `stop`, asked every tenth of a second, says so.
+  // Waits until the partition is no longer PENDING or RELEASING. DeadlineExceeded after the
+  // timeout; Aborted when it ended in ERROR; Cancelled when `stop`, asked every tenth of a second,
+  // says so.
   absl::Status WaitUntilActive(const std::string& id, const std::function<bool()>& stop = nullptr);
 
   // The administration end-point. PermissionDenied for other users.

@@ -96,13 +96,15 @@ absl::StatusOr<ActivePartition> AskFor(const std::string& id, int64_t gcd, Clien
   const absl::Status unusable = absl::FailedPreconditionError(absl::StrCat(
       "partition is not ACTIVE: ", id, " (state ", vipuuser::PartitionState_Name(status.state()),
       status.message().empty() ? "" : ": ", status.message(), ")"));
-  if (status.state() != vipuuser::PS_ERROR) return unusable;
+  const bool releasing = status.state() == vipuuser::PS_RELEASING;
+  if (status.state() != vipuuser::PS_ERROR && !releasing) return unusable;
   VPOD_ASSIGN_OR_RETURN(vipuuser::Partition broken, client.GetPartition(id));
   if (gcd < 0 && broken.gcds_size() == 1) gcd = 0;
   if (gcd < 0 || gcd >= broken.gcds_size()) return unusable;
   ActivePartition partition =
       Describe(std::move(*broken.mutable_gcds(static_cast<int>(gcd))), client.config().address());
   partition.usable = unusable;
+  partition.releasing = releasing;
   return partition;
 }
 

@@ -40,7 +40,8 @@ struct ActivePartition {
   bool gcd_was_given = false;  // IPUOF_VIPU_API_GCD_ID is set
   std::string file;            // that named it; empty: the controller did
   std::string controller;      // host:port; empty: not known
-  absl::Status usable;         // FailedPrecondition, with the reason, when it is in ERROR
+  absl::Status usable;  // FailedPrecondition, with the reason, when it is in ERROR or RELEASING
+  bool releasing = false;
 };
 
 // Set by `poprun --offline-mode`: the program has no IPUs, whatever files there are.
@@ -54,7 +55,7 @@ inline constexpr char kOfflineVariable[] = "VPOD_OFFLINE";
 // the partition is not ACTIVE, or kOfflineVariable is set. InvalidArgument: IPUOF_CONFIG_PATH names
 // a file that cannot be read.
 absl::StatusOr<ActivePartition> FindActivePartition();
-// Finds one in ERROR too, for tools that show what is wrong with it.
+// Finds one in ERROR or RELEASING too, for tools that show what is wrong with it.
 absl::StatusOr<ActivePartition> FindPartitionToInspect();
 
 // Reads what an ActivePartition needs out of a configuration. `controller` gave it; empty: the one

@@ -1,7 +1,11 @@
 // The executors of a process that hosts IPUs (docs/architecture.md, "Run"): compute threads run
-// kernels, which are not interrupted, and nothing that waits; the control thread runs leases and
-// timers; another thread takes what waits for other processes. They are kept apart, because a timer
-// on a busy compute pool is late by hundreds of milliseconds.
+// kernels, and nothing that waits; the control thread runs leases and timers; another thread takes
+// what waits for other processes. They are kept apart, because a timer on a busy compute pool is
+// late by hundreds of milliseconds.
+//
+// A kernel cannot be interrupted. If one lasts longer than programs are expected to need, another
+// compute thread replaces its own until it ends, so that the others always have as many threads as
+// there are cores.
 #pragma once
 
 #include <chrono>
@@ -24,6 +28,16 @@ class Executors {
   void Stop();
 
   int compute_threads() const;
+  // Compute threads there are now, those in long kernels included.
+  int threads_now() const;
+  // Around a kernel, on a compute thread; elsewhere it does nothing.
+  class KernelScope {
+   public:
+    KernelScope();
+    ~KernelScope();
+    KernelScope(const KernelScope&) = delete;
+    KernelScope& operator=(const KernelScope&) = delete;
+  };
   void PostCompute(std::function<void()> task);
   void PostControl(std::function<void()> task);
   // For what may wait some seconds; one task after the other.

@@ -5,6 +5,7 @@
 // clang-format off
 #include <utility>  // Asio 1.74's coroutine headers need it before them
 // clang-format on
+#include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -12,14 +13,37 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <list>
 #include <thread>
 #include <vector>
 
+#include "device/base/mutex.h"
 #include "device/engine/executors.h"
 
 namespace vpod::engine {
 
+// A compute thread. Those above the number of cores are spares: they end when they are not needed,
+// or after a long kernel of their own, which they finish with low priority.
+struct ComputeThread {
+  bool spare = false;
+  std::atomic<uint64_t> steps = 0;  // into kernels and out of them; odd inside
+  std::atomic<bool> leave = false;  // a spare is to end
+  std::atomic<bool> ended = false;
+  std::atomic<int> tid = 0;
+  uint64_t seen = 0;  // steps, when it was last looked at
+  std::thread thread;
+};
+
 struct Executors::Impl {
+  // Looks which threads are in a kernel since it last looked, and has as many others as there
+  // should be.
+  void LookAfterKernels();
+  void AddSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  base::Mutex mutex;
+  std::list<ComputeThread> team ABSL_GUARDED_BY(mutex);
+  bool stopping ABSL_GUARDED_BY(mutex) = false;
+  std::shared_ptr<void> watch;
   boost::asio::io_context compute;
   boost::asio::io_context control;
   boost::asio::io_context waiting;

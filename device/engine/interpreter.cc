@@ -37,6 +37,7 @@ asio::awaitable<absl::Status> Suspend(asio::io_context& context, Start start) {
 
 // A kernel whose scratch memory cannot be had fails its run, not the process.
 absl::Status RunKernel(const Kernel& kernel, std::byte* arena) {
+  const Executors::KernelScope scope;
   try {
     return kernel(arena);
   } catch (const std::bad_alloc&) {

@@ -175,7 +175,7 @@ TEST_P(SocketTransportTest, ALostPeerIsAnErrorOfTheSend) {
   EXPECT_FALSE(a.Send(address, "again", payload));
 }
 
-TEST_P(SocketTransportTest, NobodyListensWithoutADoor) {
+TEST_P(SocketTransportTest, NobodyListensWithoutABinding) {
   Side a(GetParam()), b(GetParam());
   ASSERT_TRUE(a.Send(b.address, "x", {}));
   b.Await(0);

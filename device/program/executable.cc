@@ -6,6 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "device/base/parsed_size.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "device/program/ops/collective.h"
@@ -43,6 +45,17 @@ std::string Serialize(const v1::Executable& executable) {
   return absl::StrCat(kMagic, CanonicalEncoding(executable));
 }
 
+absl::StatusOr<uint64_t> Executable::ParsedSize(absl::string_view bytes, const Limits& limits) {
+  if (!absl::ConsumePrefix(&bytes, kMagic)) return 0;
+  const auto size = base::ParsedSize(*v1::Executable::descriptor(), bytes, limits.parsed_bytes);
+  if (size.ok()) return *size;
+  return absl::InvalidArgumentError(absl::IsResourceExhausted(size.status())
+                                        ? absl::StrCat("the executable would take more than ",
+                                                       limits.parsed_bytes >> 20,
+                                                       " MiB of host memory")
+                                        : std::string("the executable is truncated or corrupt"));
+}
+
 absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string_view bytes,
                                                                     const Limits& limits) {
   if (bytes.size() > limits.executable_bytes) {
@@ -54,6 +67,7 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string
     return absl::InvalidArgumentError(
         "not an executable of format 1 (the first eight bytes are wrong)");
   }
+  VPOD_RETURN_IF_ERROR(ParsedSize(bytes, limits).status());
   bytes.remove_prefix(kMagic.size());
   auto result = std::make_shared<Executable>();
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),

@@ -24,6 +24,7 @@ struct Limits {
   uint64_t meetings = 1 << 24;  // between IPUs, in a run of each program, repeats multiplied
   uint64_t operations_per_instruction = 1ull << 40;  // a kernel cannot be interrupted
   int nesting = 8;                                   // of Repeat
+  uint64_t parsed_bytes = 256ull << 20;              // of host memory, once parsed
   uint64_t stream_bytes = 1ull << 30;                // per replica and slot
 };
 
@@ -34,6 +35,10 @@ class Executable {
   // field.
   static absl::StatusOr<std::shared_ptr<const Executable>> Parse(absl::string_view bytes,
                                                                  const Limits& limits = {});
+
+  // Host memory that Parse will take for these bytes, which need not be an executable.
+  // InvalidArgument when it is more than the limit.
+  static absl::StatusOr<uint64_t> ParsedSize(absl::string_view bytes, const Limits& limits = {});
 
   const v1::Executable& proto() const { return proto_; }
   // SHA-256 of the canonical encoding.

@@ -38,14 +38,14 @@ class Listener {
 
 TEST(KnockTest, DeliversTheRequestAndTakesTheAnswer) {
   const Listener listener;
-  const auto door = Knock(listener.name, "Brequest", kPatience);
-  ASSERT_TRUE(door.ok()) << door.status();
+  const auto connection = Knock(listener.name, "Brequest", kPatience);
+  ASSERT_TRUE(connection.ok()) << connection.status();
   const base::UniqueFd peer = listener.Accept();
   char text[16] = {};
   EXPECT_EQ(read(peer.get(), text, sizeof(text)), 8);
   EXPECT_STREQ(text, "Brequest");
   EXPECT_EQ(write(peer.get(), "k", 1), 1);
-  EXPECT_EQ(read(door->get(), text, 1), 1);
+  EXPECT_EQ(read(connection->get(), text, 1), 1);
 }
 
 TEST(KnockTest, NamesOfNobodyAreNotFound) {
@@ -57,10 +57,10 @@ TEST(KnockTest, NamesOfNobodyAreNotFound) {
 
 TEST(KnockTest, WhoDoesNotAnswerIsNotWaitedForForEver) {
   const Listener listener;
-  const auto door = Knock(listener.name, "B", kPatience);
-  ASSERT_TRUE(door.ok()) << door.status();
+  const auto connection = Knock(listener.name, "B", kPatience);
+  ASSERT_TRUE(connection.ok()) << connection.status();
   char answer = 0;
-  EXPECT_TRUE(absl::IsUnavailable(ReceiveFd(door->get(), &answer, 1).status()));
+  EXPECT_TRUE(absl::IsUnavailable(ReceiveFd(connection->get(), &answer, 1).status()));
 }
 
 TEST(KnockTest, WhoDoesNotAcceptIsNotWaitedForForEver) {
@@ -68,9 +68,9 @@ TEST(KnockTest, WhoDoesNotAcceptIsNotWaitedForForEver) {
   std::vector<base::UniqueFd> waiting;
   absl::Status refused;
   while (refused.ok()) {
-    auto door = Knock(listener.name, "B", kPatience);
-    refused = door.status();
-    if (door.ok()) waiting.push_back(*std::move(door));
+    auto connection = Knock(listener.name, "B", kPatience);
+    refused = connection.status();
+    if (connection.ok()) waiting.push_back(*std::move(connection));
     ASSERT_LT(waiting.size(), 16u);
   }
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
@@ -78,8 +78,8 @@ TEST(KnockTest, WhoDoesNotAcceptIsNotWaitedForForEver) {
 
 TEST(KnockTest, SignalsDoNotEndTheWait) {
   const Listener listener;
-  const auto door = Knock(listener.name, "B", std::chrono::minutes(1));
-  ASSERT_TRUE(door.ok()) << door.status();
+  const auto connection = Knock(listener.name, "B", std::chrono::minutes(1));
+  ASSERT_TRUE(connection.ok()) << connection.status();
   const base::UniqueFd peer = listener.Accept();
   static int answer_to = -1;
   answer_to = peer.get();
@@ -88,7 +88,7 @@ TEST(KnockTest, SignalsDoNotEndTheWait) {
   ASSERT_EQ(sigaction(SIGALRM, &action, nullptr), 0);
   ualarm(100000, 0);
   char answer = 0;
-  const auto received = ReceiveFd(door->get(), &answer, 1);
+  const auto received = ReceiveFd(connection->get(), &answer, 1);
   EXPECT_TRUE(received.ok()) << received.status();
   EXPECT_EQ(answer, 'k');
 }

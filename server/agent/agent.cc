@@ -305,7 +305,10 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(
                                           SyncTypeText(spec.sync_type()),
                                           spec.reconfigurable()};
       std::optional<machine::Holder> holder;
-      if (owner.holder != nullptr && !owner.holder->releasing) {
+      if (owner.holder != nullptr && owner.holder->releasing) {
+        *ipu->mutable_process() = owner.holder->open.process();
+        ipu->set_releasing(WhyReleasing(*owner.holder));
+      } else if (owner.holder != nullptr) {
         const ipuof::v1::ProcessInfo& process = owner.holder->open.process();
         holder = {process.executable(),
                   process.user(),
@@ -337,6 +340,10 @@ absl::Status Agent::ResetDevice(absl::string_view partition_id, absl::string_vie
     const Owner& owner = owners_[member.ipu];
     for (const LeasePtr& lease : {owner.holder, owner.reserver}) {
       if (lease == nullptr) continue;
+      if (lease->releasing) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("device ", device_id, " is RELEASING: ", WhyReleasing(*lease)));
+      }
       return absl::FailedPreconditionError(
           absl::StrCat("device ", device_id, " is in use by process ", lease->open.process().pid(),
                        " on ", lease->open.process().host()));
@@ -370,6 +377,7 @@ void Agent::Tick() {
   for (const LeasePtr& lease : unbound) SetBound(lease);
   for (const auto& [job, timeout] : jobs) job->Tick(now, options_.wait_patience, timeout);
   TellOfStopped(now);
+  RefuseLateAttaches(now);
   for (const auto& weak : parts) {
     const auto part = weak.lock();
     if (part == nullptr) continue;

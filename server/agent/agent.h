@@ -6,6 +6,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -60,6 +62,11 @@ struct AgentOptions {
   std::chrono::milliseconds wait_patience{4500};  // before those who wait are told for whom
   std::chrono::milliseconds peer_patience{4000};  // with a silent part of a job on another process
   std::chrono::milliseconds bind_patience{5000};  // with a client that is to bind its lease
+  // Attaches wait this long for kernels whose owner has left; then they are refused.
+  std::chrono::milliseconds attach_patience{4500};
+  // A reset waits this long for them, and then says what it waited for. Below the controller's
+  // patience of 3 s.
+  std::chrono::milliseconds reset_patience{2000};
   std::string transport;  // shm or tcp forces how processes exchange tensors; empty: what serves
   // The POD speaks TLS: tensors that leave shared memory go by calls.
   bool encrypted_fabric = false;
@@ -99,7 +106,8 @@ class Agent {
     calls_ = std::move(calls);
     sockets_ = std::move(sockets);
   }
-  // Name of the abstract Unix socket told to clients; set once by the local door before serving.
+  // Name of the abstract Unix socket told to clients; set once by the local listener before
+  // serving.
   void SetLocalSocket(std::string name) { local_socket_ = std::move(name); }
 
   // --- Management ---
@@ -129,8 +137,15 @@ class Agent {
   // Brings a fault about, or clears those of a link or a machine. Programs that it hits fail with a
   // named cause. InvalidArgument names the field; NotFound the machine or link.
   absl::Status Inject(const vipuagent::InjectRequest& request);
-  // Ends the leases on a machine and clears its counters, faults and errors.
+  // Ends the leases on a machine and clears its counters, faults and errors. FailedPrecondition:
+  // that was done, but kernels still run there. Blocks for `reset_patience` at most.
   absl::Status ResetMachine(const std::string& host);
+  // IPUs that nobody has and on which kernels still run; for the heartbeat.
+  std::vector<vipuagent::ReleasingIpu> Releasing();
+  // Waits until there are none, but not long: most kernels end within milliseconds.
+  void AwaitRelease();
+  // Of the last configuration.
+  uint64_t configure_sequence();
   // Non-reconfigurable partitions that were used in their present generation and have no client
   // now, with that generation; for the heartbeat.
   std::vector<std::pair<std::string, uint64_t>> Detached();
@@ -155,8 +170,8 @@ class Agent {
       ask_far_end;
 
   // --- Leases ---
-  // Takes a device; when the one who held it has just gone, waits until its last kernels have
-  // ended. Failures name the holder.
+  // Takes a device; when the one who held it has just gone, waits a while for its last kernels to
+  // end. Failures name the holder.
   // Returns what GiveUp takes.
   std::weak_ptr<void> Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events,
                              AttachDone done);
@@ -166,13 +181,14 @@ class Agent {
   void Release(absl::string_view lease_id, bool lost);
   bool HasLease(absl::string_view lease_id);
   // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable.
-  // Called by the local door.
+  // Called by the local listener.
   absl::Status BindProcess(absl::string_view lease_id, pid_t pid, base::UniqueFd pidfd);
   // A Pulse of the lease has begun: its client is on another host, and lives. False: no such lease.
   bool BeginPulse(absl::string_view lease_id);
   // A descriptor of the stream buffers and their size, for a process of this host.
   absl::StatusOr<std::pair<base::UniqueFd, uint64_t>> StreamSegment(absl::string_view lease_id);
-  // Set by the door: releases the lease when the process of the pidfd ends; and stops watching.
+  // Set by the local listener: releases the lease when the process of the pidfd ends; and stops
+  // watching.
   std::function<void(base::UniqueFd pidfd, std::string lease_id)> watch_process;
   std::function<void(const std::string& lease_id)> unwatch_process;
 
@@ -189,16 +205,16 @@ class Agent {
   absl::Status ShareStreams(absl::string_view lease_id, base::UniqueFd segment);
 
   // --- Use ---
-  // Whether the lease may load an executable of so many bytes now; they count as host memory in use
-  // until the result goes away.
-  absl::StatusOr<engine::Reservation> BeginLoad(absl::string_view lease_id, uint64_t bytes);
+  // Whether the lease may load an executable of so many bytes now. Until the result goes away they
+  // count as host memory in use, and no other load of the lease may begin.
+  absl::StatusOr<std::shared_ptr<void>> BeginLoad(absl::string_view lease_id, uint64_t bytes);
   absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id,
                                             absl::string_view executable);
   void Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done);
   // Copies to or from the stream buffers of a slot. What is read comes in portions, also of a
   // variable, so that no reader makes us hold more: each call gives the first kReadPortion bytes,
   // or all when there are fewer.
-  static constexpr uint64_t kReadPortion = 1 << 20;
+  static constexpr uint64_t kReadPortion = 64 << 10;
   absl::Status WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
                            absl::string_view data);
   absl::StatusOr<std::string> ReadStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
@@ -264,8 +280,14 @@ class Agent {
                         std::map<uint32_t, absl::Span<std::byte>>& arenas);
   std::shared_ptr<PartLink> LinkToHome(const Partition& partition, const LeasePtr& lease);
   fabric::v1::JobJoin DescribePart(const Partition& partition, const Lease& lease) const;
+  // Sets `releasing` to a lease whose owner has left and whose kernels still run.
   absl::Status CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,
-                         bool* releasing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                         LeasePtr* releasing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // "a kernel of process 4711 (train) on node7, which left 12 s ago, still runs"
+  static std::string WhyReleasing(const Lease& lease);
+  static absl::Status RefuseReleasing(const ipuof::v1::AttachOpen& open, const Lease& lease);
+  // Refuses attaches that have waited too long.
+  void RefuseLateAttaches(std::chrono::steady_clock::time_point now);
   LeasePtr FindLease(absl::string_view lease_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The lease and what is loaded on it, which stays while the caller holds it.
   absl::StatusOr<std::pair<LeasePtr, std::shared_ptr<Loaded>>> FindLoaded(
@@ -358,6 +380,7 @@ class Agent {
   HangGate gate_;
 
   base::Mutex mutex_;
+  std::condition_variable released_;  // a lease has ended for good
   std::string controller_boot_id_ ABSL_GUARDED_BY(mutex_);
   uint64_t configure_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, std::unique_ptr<Partition>> partitions_ ABSL_GUARDED_BY(mutex_);

@@ -38,6 +38,7 @@ struct Agent::Owner {
 // What a Load put on a lease. Calls of one client may meet on several threads, so each holds what
 // it works on, and a Load or the end of the lease takes nothing from under it.
 struct Agent::Loaded {
+  engine::Reservation text;  // of the program's own memory; outlives the engine
   std::shared_ptr<engine::Engine> engine;
   // Replaced by ShareStreams under the agent's lock; who copies holds on to the one it found.
   std::shared_ptr<shm::Segment> streams;
@@ -62,6 +63,8 @@ struct Agent::Lease {
 
   std::shared_ptr<Loaded> loaded;  // set by Load; guarded by the agent's mutex, as what follows
   bool releasing = false;
+  std::chrono::steady_clock::time_point released_at;  // when it began to be
+  bool loading = false;
   bool running = false;
   uint32_t runs = 0;  // for simulated errors
 };
@@ -70,6 +73,7 @@ struct Agent::PendingAttach {
   ipuof::v1::AttachOpen open;
   LeaseEvents events;
   AttachDone done;
+  std::chrono::steady_clock::time_point deadline;  // of waiting for kernels to end
 };
 
 }  // namespace vpod::agent

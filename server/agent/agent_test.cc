@@ -13,11 +13,12 @@
 #include <csignal>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "device/program/executable.h"
-#include "server/agent/local_door.h"
+#include "server/agent/local_listener.h"
 
 namespace vpod::agent {
 namespace {
@@ -83,6 +84,30 @@ std::string SumExecutable() {
   program::v1::Repeat* repeat = forever->add_blocks()->add_instructions()->mutable_repeat();
   repeat->set_count(1'000'000);
   repeat->add_body()->mutable_fill()->set_output(1);
+  return program::Serialize(executable);
+}
+
+// Its only program is one kernel: a million windows of `side` × `side` elements.
+std::string KernelExecutable(uint64_t side) {
+  program::v1::Executable executable;
+  executable.set_ipus_per_replica(1);
+  program::v1::Ipu* ipu = executable.add_ipus();
+  for (const uint64_t pixels : {1024 + side - 1, uint64_t{1024}}) {
+    program::v1::Tensor* tensor = ipu->add_tensors();
+    tensor->set_type(FLOAT32);
+    for (const uint64_t dim : {uint64_t{1}, pixels, pixels, uint64_t{1}})
+      tensor->add_dims(static_cast<int64_t>(dim));
+    tensor->set_offset(ipu->arena_bytes());
+    ipu->set_arena_bytes((ipu->arena_bytes() + pixels * pixels * 4 + 63) / 64 * 64);
+  }
+  program::v1::Program* program = executable.add_programs();
+  program->set_name("kernel");
+  auto* pool = program->add_blocks()->add_instructions()->mutable_max_pool2d();
+  pool->set_output(1);
+  pool->mutable_window()->set_stride_h(1);
+  pool->mutable_window()->set_stride_w(1);
+  pool->mutable_window()->set_kernel_h(static_cast<uint32_t>(side));
+  pool->mutable_window()->set_kernel_w(static_cast<uint32_t>(side));
   return program::Serialize(executable);
 }
 
@@ -273,7 +298,7 @@ TEST_F(AgentTest, AReservationIsOverWhenItsProcessIsNotWhenThatIsHeard) {
   }
   base::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   const base::UniqueFd watched(dup(pidfd.get()));
-  base::UniqueFd kept;  // as the local door does
+  base::UniqueFd kept;  // as the local listener does
   agent_->watch_process = [&](base::UniqueFd fd, std::string) { kept = std::move(fd); };
   ASSERT_TRUE(agent_->BindProcess(reservation, pid, std::move(pidfd)).ok());
   ipuof::v1::AttachOpen first = Open(24, 0, 4, 4), second = Open(25, 1, 4, 4);
@@ -432,6 +457,66 @@ TEST_F(AgentTest, ReleasedDuringARunIsFreeWhenTheKernelHasEnded) {
   EXPECT_FALSE(gone.Done());
 }
 
+// A kernel of some seconds: nobody is left in the dark about what it does to others.
+TEST_F(AgentTest, AKernelThatOutlivesItsOwnerIsNamed) {
+  constexpr char kWhy[] = "a kernel of process 4711 (train) on node7, which left ";
+  AgentOptions options;
+  options.num_machines = 4;
+  options.compute_threads = 2;
+  options.attach_patience = std::chrono::milliseconds(500);
+  options.reset_patience = std::chrono::milliseconds(200);
+  agent_ = *Agent::Create(options);
+  agent_->watch_process = [](base::UniqueFd, std::string) {};
+  Configure(1);
+  ipuof::v1::AttachOpen open = Open(0);
+  open.mutable_process()->set_pid(4711);
+  open.mutable_process()->set_executable("train");
+  open.mutable_process()->set_host("node7");
+  const std::string lease = MustAttach(open);
+  ASSERT_TRUE(agent_->Load(lease, KernelExecutable(24)).ok());
+  Awaited<base::Cycles> run;
+  agent_->Run(lease, 0, 0, run.Callback());
+  // It runs when another thread has taken the place of its own.
+  const auto pause = std::chrono::milliseconds(10);
+  while (agent_->executors().threads_now() == 2) std::this_thread::sleep_for(pause);
+  agent_->Release(lease, true);
+  EXPECT_EQ(Attached(), 0);
+  const auto telemetry = agent_->GetTelemetry("p");
+  ASSERT_TRUE(telemetry.ok()) << telemetry.status();
+  EXPECT_TRUE(absl::StartsWith(telemetry->ipus(0).releasing(), kWhy))
+      << telemetry->ipus(0).releasing();
+  EXPECT_EQ(telemetry->ipus(0).process().pid(), 4711u);
+  EXPECT_EQ(telemetry->ipus(1).releasing(), "");
+  ASSERT_EQ(agent_->Releasing().size(), 1u);
+  EXPECT_EQ(agent_->Releasing()[0].host(), "127.10.0.1");
+  EXPECT_EQ(agent_->Releasing()[0].pcie_id(), 3u);
+  const absl::Status reset = agent_->ResetMachine("127.10.0.1");
+  EXPECT_EQ(reset.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(reset.message(), absl::StrCat("IPU 3 is RELEASING: ", kWhy)));
+  // Others wait for a while.
+  const auto refused = Attach(Open(0));
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted) << refused.status();
+  EXPECT_TRUE(
+      absl::StrContains(refused.status().message(), absl::StrCat("device 0 is RELEASING: ", kWhy)))
+      << refused.status();
+  // Longer than they would: at once.
+  EXPECT_FALSE(Attach(Open(0)).ok());
+  MustAttach(Open(1));
+  run.Get().status().IgnoreError();
+  while (!agent_->Releasing().empty()) std::this_thread::sleep_for(pause);
+  MustAttach(Open(0));
+}
+
+TEST_F(AgentTest, ALeaseLoadsOneExecutableAtATime) {
+  const std::string lease = MustAttach(Open(0));
+  auto first = agent_->BeginLoad(lease, 1);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(agent_->BeginLoad(lease, 1).status().message(),
+            "another executable is being loaded on this lease");
+  first->reset();
+  EXPECT_TRUE(agent_->BeginLoad(lease, 1).ok());
+}
+
 TEST_F(AgentTest, RemovedAndResetPartitionsEndTheirLeases) {
   for (const bool present : {true, false}) {
     Configure(1);
@@ -480,7 +565,7 @@ TEST_F(AgentTest, SameGenerationLeavesLeasesAlone) {
 
 TEST_F(AgentTest, HostMemoryRunsOutForTheJobOnly) {
   AgentOptions options;
-  options.memory_limit_bytes = 1 << 20;  // one executable, not two
+  options.memory_limit_bytes = (1 << 20) + (64 << 10);  // one executable, not two
   options.compute_threads = 1;
   agent_ = *Agent::Create(options);
   agent_->watch_process = [](base::UniqueFd, std::string) {};
@@ -618,9 +703,9 @@ TEST_F(AgentTest, NewPartitionWaitsForKernelsOfTheOldOne) {
   EXPECT_EQ(Attached(), 1);
 }
 
-TEST_F(AgentTest, TheLocalDoorWaitsForNoDescriptorForEver) {
-  const auto door = LocalDoor::Open(*agent_);
-  ASSERT_TRUE(door.ok()) << door.status();
+TEST_F(AgentTest, TheLocalListenerWaitsForNoDescriptorForEver) {
+  const auto listener = LocalListener::Open(*agent_);
+  ASSERT_TRUE(listener.ok()) << listener.status();
   const auto attached = Attach(Open(0));
   ASSERT_TRUE(attached.ok()) << attached.status();
   const base::UniqueFd client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -635,7 +720,7 @@ TEST_F(AgentTest, TheLocalDoorWaitsForNoDescriptorForEver) {
   const std::string request = "U" + attached->lease_id();
   ASSERT_EQ(send(client.get(), request.data(), request.size(), 0), ssize_t(request.size()));
   char answer;
-  EXPECT_EQ(recv(client.get(), &answer, 1, 0), 0) << "the door is still open";
+  EXPECT_EQ(recv(client.get(), &answer, 1, 0), 0) << "the listener is still open";
   agent_->Release(attached->lease_id(), false);
 }
 

@@ -82,15 +82,38 @@ uint32_t Agent::DomainIpus(const Lease& lease) {
   return it->second->wiring->ipus_per_domain();
 }
 
-absl::StatusOr<engine::Reservation> Agent::BeginLoad(absl::string_view lease_id, uint64_t bytes) {
-  VPOD_RETURN_IF_ERROR(FindForLoad(lease_id).status());
-  return engine::Reservation::Make(budget_, bytes);
+absl::StatusOr<std::shared_ptr<void>> Agent::BeginLoad(absl::string_view lease_id, uint64_t bytes) {
+  struct Turn {
+    Turn(Agent& agent, LeasePtr lease) : agent(agent), lease(std::move(lease)) {}
+    ~Turn() {
+      base::MutexLock lock(agent.mutex_);
+      lease->loading = false;
+    }
+    Agent& agent;
+    const LeasePtr lease;
+    engine::Reservation memory;
+  };
+  std::shared_ptr<Turn> turn;
+  {
+    base::MutexLock lock(mutex_);
+    const LeasePtr lease = FindLease(lease_id);
+    VPOD_RETURN_IF_ERROR(MayLoad(lease));
+    if (lease->loading)
+      return absl::FailedPreconditionError("another executable is being loaded on this lease");
+    lease->loading = true;
+    turn = std::make_shared<Turn>(*this, lease);
+  }
+  VPOD_ASSIGN_OR_RETURN(turn->memory, engine::Reservation::Make(budget_, bytes));
+  return std::shared_ptr<void>(std::move(turn));
 }
 
 absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                  absl::string_view bytes) {
   VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, FindForLoad(lease_id));
   VPOD_RETURN_IF_ERROR(BeforeLoad(*lease));
+  // What it becomes when it is parsed stays as long as it is loaded.
+  VPOD_ASSIGN_OR_RETURN(const uint64_t text_bytes, program::Executable::ParsedSize(bytes));
+  VPOD_ASSIGN_OR_RETURN(engine::Reservation text, engine::Reservation::Make(budget_, text_bytes));
   VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes));
   const ipuof::v1::JobMember& member = lease->open.job();
   VPOD_ASSIGN_OR_RETURN(
@@ -108,6 +131,7 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
   reply.set_executable_hash(executable->hash());
   for (base::Bytes use : engine->memory_use()) reply.add_memory_bytes_per_ipu(use.value());
   auto loaded = std::make_shared<Loaded>();
+  loaded->text = std::move(text);
   loaded->engine = std::move(engine);
   loaded->streams = std::make_shared<shm::Segment>(std::move(streams));
   loaded->traffic = TrafficOfLease(*lease, *executable);

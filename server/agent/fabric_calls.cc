@@ -10,7 +10,7 @@
 #include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "server/agent/agent_state.h"
-#include "server/agent/local_door.h"
+#include "server/agent/local_listener.h"
 
 namespace vpod::agent {
 namespace {

@@ -194,7 +194,20 @@ absl::Status Agent::ResetMachine(const std::string& host) {
     BeginRelease(lease, cause, false);
   }
   machines_[machine]->Reset();
-  return absl::OkStatus();
+  // Why an IPU of the machine is not free, or nothing.
+  const auto still_runs = [&]() -> std::string {
+    for (uint32_t i = 0; i < arch::kIpusPerMachine; ++i) {
+      const LeasePtr& holder = owners_[machine * arch::kIpusPerMachine + i].holder;
+      if (holder != nullptr && holder->releasing)
+        return absl::StrCat("IPU ", i, " is RELEASING: ", WhyReleasing(*holder));
+    }
+    return "";
+  };
+  base::MutexLock lock(mutex_);
+  lock.WaitUntil(released_, std::chrono::steady_clock::now() + options_.reset_patience,
+                 [&] { return still_runs().empty(); });
+  const std::string why = still_runs();
+  return why.empty() ? absl::OkStatus() : absl::FailedPreconditionError(why);
 }
 
 std::vector<vipuagent::MachineHealth> Agent::Unwell() {

@@ -45,19 +45,19 @@ absl::StatusOr<std::vector<Agent::Member>> Agent::FindIpus(absl::string_view par
 }
 
 absl::Status Agent::CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,
-                              bool* releasing) {
+                              LeasePtr* releasing) {
   const auto leaves = [this](const Lease& lease) {
     if (IsGone(lease) || lease.binds_until.has_value()) return true;  // or may have gone
     return lease.open.job().reserved() && !lease.open.reserve_only() && !HasReserver(lease.open);
   };
-  *releasing = false;
+  *releasing = nullptr;
   for (uint32_t ipu : ipus) {
     const Owner& owner = owners_[ipu];
     for (const LeasePtr& lease : {owner.holder, owner.reserver}) {
       if (lease == nullptr) continue;
       if (lease == owner.reserver && !open.reserve_only() && Reserves(*lease, open)) continue;
       if (leaves(*lease)) {
-        *releasing = true;
+        *releasing = lease;
         continue;
       }
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -71,7 +71,7 @@ absl::Status Agent::CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1
 std::weak_ptr<void> Agent::Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events,
                                   AttachDone done) {
   auto pending =
-      std::make_shared<PendingAttach>(PendingAttach{open, std::move(events), std::move(done)});
+      std::make_shared<PendingAttach>(PendingAttach{open, std::move(events), std::move(done), {}});
   std::vector<std::function<void()>> calls;
   {
     base::MutexLock lock(mutex_);
@@ -85,6 +85,86 @@ void Agent::GiveUp(const std::weak_ptr<void>& attach) {
   const std::shared_ptr<void> given_up = attach.lock();  // its callbacks go without the lock
   base::MutexLock lock(mutex_);
   std::erase(pending_, given_up);
+}
+
+std::string Agent::WhyReleasing(const Lease& lease) {
+  const ipuof::v1::ProcessInfo& process = lease.open.process();
+  if (!lease.releasing) {
+    return absl::StrCat("process ", process.pid(), " (", process.executable(), ") on ",
+                        process.host(), ", which held it, may still be there");
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
+      std::chrono::steady_clock::now() - lease.released_at);
+  return absl::StrCat("a kernel of process ", process.pid(), " (", process.executable(), ") on ",
+                      process.host(), ", which left ", seconds.count(), " s ago, still runs");
+}
+
+absl::Status Agent::RefuseReleasing(const ipuof::v1::AttachOpen& open, const Lease& lease) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("device ", open.device_id(), " is RELEASING: ", WhyReleasing(lease)));
+}
+
+void Agent::RefuseLateAttaches(std::chrono::steady_clock::time_point now) {
+  std::vector<std::shared_ptr<PendingAttach>> late;
+  std::vector<std::function<void()>> calls;
+  {
+    base::MutexLock lock(mutex_);
+    for (const auto& pending : pending_) {
+      if (pending->deadline <= now) late.push_back(pending);
+    }
+    for (const auto& pending : late) {
+      std::erase(pending_, pending);
+      const Partition* partition = nullptr;
+      const ipuof::v1::AttachOpen& open = pending->open;
+      const auto members =
+          FindIpus(open.partition_id(), open.gcd_id(), open.device_id(), &partition);
+      std::vector<uint32_t> ipus;
+      if (members.ok()) {
+        for (const Member& member : *members) {
+          if (member.here()) ipus.push_back(member.ipu);
+        }
+      }
+      LeasePtr releasing;
+      absl::Status why = members.ok() ? CheckFree(ipus, open, &releasing) : members.status();
+      if (releasing != nullptr) {
+        why = RefuseReleasing(open, *releasing);
+      } else if (why.ok()) {
+        why = absl::ResourceExhaustedError(
+            absl::StrCat("device ", open.device_id(), " was free too late; try again"));
+      }
+      calls.push_back([pending, why] { pending->done(why); });
+    }
+  }
+  CallAll(calls);
+}
+
+std::vector<vipuagent::ReleasingIpu> Agent::Releasing() {
+  std::vector<vipuagent::ReleasingIpu> result;
+  base::MutexLock lock(mutex_);
+  for (const auto& [id, lease] : leases_) {
+    if (!lease->releasing) continue;
+    for (uint32_t ipu : lease->ipus) {
+      vipuagent::ReleasingIpu& each = result.emplace_back();
+      each.set_host(machines_[ipu / arch::kIpusPerMachine]->identity().management_ip);
+      each.set_pcie_id(ipu % arch::kIpusPerMachine);
+      each.set_reason(WhyReleasing(*lease));
+    }
+  }
+  return result;
+}
+
+void Agent::AwaitRelease() {
+  constexpr std::chrono::milliseconds kPatience{250};
+  base::MutexLock lock(mutex_);
+  lock.WaitUntil(released_, std::chrono::steady_clock::now() + kPatience, [this] {
+    return std::none_of(leases_.begin(), leases_.end(),
+                        [](const auto& item) { return item.second->releasing; });
+  });
+}
+
+uint64_t Agent::configure_sequence() {
+  base::MutexLock lock(mutex_);
+  return configure_sequence_;
 }
 
 bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>& calls) {
@@ -138,10 +218,17 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
     return refuse(absl::InvalidArgumentError(absl::StrCat(
         "device ", open.device_id(), " has IPUs that other agents hold; attach at each of them")));
   }
-  bool releasing = false;
+  LeasePtr releasing;
   const absl::Status free = CheckFree(lease->ipus, open, &releasing);
   if (!free.ok()) return refuse(free);
-  if (releasing) return false;
+  if (releasing != nullptr) {
+    const auto now = std::chrono::steady_clock::now();
+    // One that has not bound itself yet is released after bind_patience at the latest.
+    pending.deadline =
+        (releasing->releasing ? releasing->released_at : now + options_.bind_patience) +
+        options_.attach_patience;
+    return pending.deadline <= now ? refuse(RefuseReleasing(open, *releasing)) : false;
+  }
 
   lease->id = base::RandomId();
   lease->open = open;
@@ -267,6 +354,7 @@ void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool 
     base::MutexLock lock(mutex_);
     if (lease->releasing) return;
     lease->releasing = true;
+    lease->released_at = std::chrono::steady_clock::now();
     running = lease->running;
   }
   if (lease->open.reserve_only()) {
@@ -292,6 +380,7 @@ void Agent::FinishRelease(const LeasePtr& lease) {
   {
     base::MutexLock lock(mutex_);
     if (leases_.erase(lease->id) == 0) return;
+    released_.notify_all();
     const auto partition = partitions_.find(lease->open.partition_id());
     if (partition != partitions_.end() &&
         partition->second->spec.config_generation() == lease->open.generation()) {

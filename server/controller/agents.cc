@@ -186,6 +186,9 @@ absl::StatusOr<vipuadmin::Agent> Controller::GetAgent(const std::string& id) {
       ipu->set_index(number);
       const Partition* partition = state_.PartitionOfIpu(*agent, number);
       if (partition != nullptr) ipu->set_partition_id(partition->id());
+      if (agent->machine == nullptr) continue;
+      const auto releasing = agent->machine->releasing.find(number);
+      if (releasing != agent->machine->releasing.end()) ipu->set_releasing(releasing->second);
     }
     if (result.status() == "Up") endpoint = agent->machine->process->endpoint;
   }

@@ -48,7 +48,7 @@ class AgentGateway {
   virtual ~AgentGateway() = default;
   // Sends the configuration; calls `done` once, from any thread, never before returning.
   virtual void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
-                         std::function<void(absl::Status)> done) = 0;
+                         std::function<void(absl::StatusOr<vipuagent::ConfigureReply>)> done) = 0;
   // The following block for at most some seconds and are called without a lock.
   // What a machine says of itself.
   virtual absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(
@@ -310,6 +310,11 @@ class Controller {
   // Takes over which machines are unwell, and what follows for partitions.
   void SetHealth(Process& process, const vipuagent::HeartbeatRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes over which IPUs of the process nobody can use yet; returns the partitions to which that
+  // may matter.
+  std::map<std::string, Partition*> SetReleasing(
+      Process& process, const google::protobuf::RepeatedPtrField<vipuagent::ReleasingIpu>& ipus)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tidies partitions up whose last client has gone. They stay ACTIVE, and clients' configurations
   // good.
   void AutoReset(const vipuagent::HeartbeatRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -318,6 +323,8 @@ class Controller {
 
   // --- States and configuration (reconcile.cc) ---
   void SetPending(Partition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // ACTIVE, or RELEASING where kernels of those before still run.
+  void SetUsable(Partition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetState(Partition& partition, vipuuser::PartitionState state, Trouble trouble = {},
                 std::string error = "") ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What follows for the partition from its processes and machines, whose health was told just now
@@ -336,7 +343,8 @@ class Controller {
   void Reconcile() ABSL_LOCKS_EXCLUDED(mutex_);
   // The process with the request's boot id answered.
   void Configured(const std::string& endpoint, const vipuagent::ConfigureRequest& sent,
-                  const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+                  const absl::StatusOr<vipuagent::ConfigureReply>& reply)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void Confirmed(Process& process, const vipuagent::ConfigureRequest& sent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotConfirmed(Process& process, const vipuagent::ConfigureRequest& sent,

@@ -39,13 +39,13 @@ class FakeGateway : public HeldAgents {
     return reset_status;
   }
   // Answers the oldest call and returns it.
-  Call Answer(absl::Status status = absl::OkStatus()) {
+  Call Answer(absl::Status status = absl::OkStatus(), const vipuagent::ConfigureReply& reply = {}) {
     if (calls.empty()) {
       ADD_FAILURE() << "no call to answer";
       return {};
     }
     Call call = TakeCall();
-    call.done(std::move(status));
+    call.Answer(status, reply);
     return call;
   }
   void ConfirmAll() {

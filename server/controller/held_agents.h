@@ -17,11 +17,17 @@ class HeldAgents : public AgentGateway {
   struct Call {
     std::string endpoint;
     vipuagent::ConfigureRequest request;
-    std::function<void(absl::Status)> done;
+    std::function<void(absl::StatusOr<vipuagent::ConfigureReply>)> done;
+
+    // The process takes it, or not.
+    void Answer(const absl::Status& status, const vipuagent::ConfigureReply& reply = {}) const {
+      if (status.ok()) return done(reply);
+      done(status);
+    }
   };
 
   void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
-                 std::function<void(absl::Status)> done) override {
+                 std::function<void(absl::StatusOr<vipuagent::ConfigureReply>)> done) override {
     calls.push_back({endpoint, request, std::move(done)});
   }
   absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string&,

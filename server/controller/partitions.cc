@@ -352,8 +352,10 @@ absl::StatusOr<vipuuser::PartitionConfig> Controller::GetPartitionConfig(
         absl::StrCat("Partition has ", gcds, " GCDs; GCD ", number, " does not exist."));
   }
   if (partition->state != vipuuser::PS_ACTIVE) {
-    return absl::FailedPreconditionError(absl::StrCat("Partition ", id, " is not ACTIVE (state ",
-                                                      StateText(partition->state), ")."));
+    const bool releasing = partition->state == vipuuser::PS_RELEASING;
+    return absl::FailedPreconditionError(
+        absl::StrCat("Partition ", id, " is not ACTIVE (state ", StateText(partition->state),
+                     releasing ? ": " : "", releasing ? partition->last_error : "", ")."));
   }
   return DescribeGcd(*partition, number);
 }

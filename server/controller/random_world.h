@@ -49,7 +49,7 @@ class RandomWorld : public HeldAgents {
       }
       absl::Status status = Apply(call);
       if (status.ok() && random_() % 20 == 0) status = absl::UnavailableError("reply lost");
-      call.done(status);
+      call.Answer(status);
     }
     calls = std::move(held);
   }

@@ -70,6 +70,12 @@ void Controller::SetState(Partition& partition, vipuuser::PartitionState state, 
 
 void Controller::SetPending(Partition& partition) { SetState(partition, vipuuser::PS_PENDING); }
 
+void Controller::SetUsable(Partition& partition) {
+  std::string releasing = FindReleasing(partition);
+  if (releasing.empty()) return SetState(partition, vipuuser::PS_ACTIVE);
+  SetState(partition, vipuuser::PS_RELEASING, Trouble::kNone, std::move(releasing));
+}
+
 void Controller::UpdateState(Partition& partition, bool health_is_fresh) {
   const auto [trouble, text] = FindTrouble(partition);
   const bool confirmed = IsConfirmed(partition);
@@ -82,10 +88,19 @@ void Controller::UpdateState(Partition& partition, bool health_is_fresh) {
       if (!confirmed || options_.now() - partition.pending_since < options_.provisioning_delay)
         break;
       if (trouble == Trouble::kNone) {
-        SetState(partition, vipuuser::PS_ACTIVE);
+        SetUsable(partition);
       } else if (health_is_fresh) {
         // Not before: the reset that was just confirmed may have cured what was last told.
         SetState(partition, vipuuser::PS_ERROR, trouble, text);
+      }
+      break;
+    case vipuuser::PS_RELEASING:
+      if (trouble != Trouble::kNone) {
+        SetState(partition, vipuuser::PS_ERROR, trouble, text);
+      } else if (!confirmed) {
+        SetPending(partition);
+      } else {
+        SetUsable(partition);
       }
       break;
     case vipuuser::PS_ACTIVE:
@@ -103,7 +118,7 @@ void Controller::UpdateState(Partition& partition, bool health_is_fresh) {
       }
       // Back by itself: the lost agents have returned, or confirmed late.
       SetPending(partition);
-      if (confirmed) SetState(partition, vipuuser::PS_ACTIVE);
+      if (confirmed) SetUsable(partition);
       break;
     default:
       break;
@@ -265,14 +280,16 @@ void Controller::Reconcile() {
     }
   }
   for (const Call& call : calls) {
-    gateway_->Configure(call.endpoint, call.request, [this, call](const absl::Status& status) {
-      Configured(call.endpoint, call.request, status);
-    });
+    gateway_->Configure(call.endpoint, call.request,
+                        [this, call](const absl::StatusOr<vipuagent::ConfigureReply>& reply) {
+                          Configured(call.endpoint, call.request, reply);
+                        });
   }
 }
 
 void Controller::Configured(const std::string& endpoint, const vipuagent::ConfigureRequest& sent,
-                            const absl::Status& status) {
+                            const absl::StatusOr<vipuagent::ConfigureReply>& reply) {
+  const absl::Status& status = reply.status();
   {
     base::MutexLock lock(mutex_);
     const auto it = state_.processes.find(endpoint);
@@ -281,7 +298,9 @@ void Controller::Configured(const std::string& endpoint, const vipuagent::Config
     process.in_flight = false;
     const bool is_same = process.boot_id == sent.agent_boot_id();
     if (is_same && status.ok()) {
+      const auto affected = SetReleasing(process, reply->releasing());
       Confirmed(process, sent);
+      for (const auto& [id, partition] : affected) UpdateState(*partition);
     } else if (is_same) {
       NotConfirmed(process, sent, status);
     }

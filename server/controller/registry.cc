@@ -202,12 +202,17 @@ vipuagent::HeartbeatReply Controller::Heartbeat(const vipuagent::HeartbeatReques
     const bool was_up = process.up;
     state_.SetSeen(process, options_.now());
     AddNames(process, request, reply);
-    if (was_up && process.unwell.empty() && request.unwell().empty() &&
-        request.detached_partitions().empty()) {
+    if (was_up && process.unwell.empty() && request.unwell().empty() && process.releasing.empty() &&
+        request.releasing().empty() && request.detached_partitions().empty()) {
       return reply;
     }
     if (!was_up) SetUp(process);
     SetHealth(process, request);
+    // What it said before it took its present configuration tells nothing of that.
+    if (request.configure_sequence() >= process.sequence) {
+      for (const auto& [id, partition] : SetReleasing(process, request.releasing()))
+        UpdateState(*partition);
+    }
     AutoReset(request);
   }
   Reconcile();
@@ -281,6 +286,31 @@ void Controller::SetHealth(Process& process, const vipuagent::HeartbeatRequest& 
       affected[partition->id()] = partition;
   }
   for (const auto& [id, partition] : affected) UpdateState(*partition, /*health_is_fresh=*/true);
+}
+
+std::map<std::string, Partition*> Controller::SetReleasing(
+    Process& process, const google::protobuf::RepeatedPtrField<vipuagent::ReleasingIpu>& ipus) {
+  constexpr size_t kMaxReason = 512;
+  std::set<Machine*> touched;
+  for (Machine* machine : std::exchange(process.releasing, {})) {
+    machine->releasing.clear();
+    touched.insert(machine);
+  }
+  for (const vipuagent::ReleasingIpu& ipu : ipus) {
+    const auto it = process.machine_by_host.find(ipu.host());
+    if (it == process.machine_by_host.end() || ipu.pcie_id() >= arch::kIpusPerMachine) continue;
+    if (it->second->releasing.empty()) process.releasing.push_back(it->second);
+    it->second->releasing[ipu.pcie_id()] = ipu.reason().substr(0, kMaxReason);
+    touched.insert(it->second);
+  }
+  std::map<std::string, Partition*> affected;
+  for (const Machine* machine : touched) {
+    if (machine->agent == nullptr || machine->agent->cluster == nullptr) continue;
+    for (Partition* partition :
+         state_.PartitionsAt(*machine->agent->cluster, machine->agent->position))
+      affected[partition->id()] = partition;
+  }
+  return affected;
 }
 
 void Controller::AutoReset(const vipuagent::HeartbeatRequest& request) {

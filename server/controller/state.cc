@@ -30,6 +30,7 @@ void ClearHealth(Machine& machine) {
   machine.failed_ipus = 0;
   machine.gateway_failed = false;
   machine.trouble.clear();
+  machine.releasing.clear();
 }
 
 }  // namespace
@@ -66,6 +67,22 @@ bool Concerns(const Machine& machine, const Partition& partition) {
     if ((failed >> p & 1) != 0 && ipu - partition.first() < partition.size()) return true;
   }
   return false;
+}
+
+std::string FindReleasing(const Partition& partition) {
+  for (const Process* holder : partition.holders) {
+    for (const Machine* machine : holder->releasing) {
+      if (machine->agent == nullptr || machine->agent->cluster != partition.cluster) continue;
+      for (const auto& [pcie_id, reason] : machine->releasing) {
+        const uint32_t ipu =
+            machine->agent->position * kIpusPerMachine + arch::IpuNumberOfPosition(pcie_id);
+        if (ipu - partition.first() >= partition.size()) continue;
+        return absl::StrCat("Agent ", machine->agent->stored.id(), ": IPU ", pcie_id, ": ", reason,
+                            ".");
+      }
+    }
+  }
+  return "";
 }
 
 std::vector<const Agent*> Unregistered(const Partition& partition) {
@@ -413,6 +430,8 @@ void State::ForgetHealth(Process& process) {
     if (machine->agent != nullptr) RefreshService(*machine->agent);
   }
   process.unwell.clear();
+  for (Machine* machine : process.releasing) machine->releasing.clear();
+  process.releasing.clear();
 }
 
 std::map<std::string, Partition*> State::SetMachines(
@@ -444,9 +463,11 @@ std::map<std::string, Partition*> State::SetMachines(
     const auto lost = [&](const Machine* machine) { return machine->process != other; };
     std::erase_if(other->machines, lost);
     std::erase_if(other->unwell, lost);
+    std::erase_if(other->releasing, lost);
     std::erase_if(other->machine_by_host, [&](const auto& entry) { return lost(entry.second); });
   }
   std::erase_if(process.unwell, [&](Machine* machine) { return !here.contains(machine); });
+  std::erase_if(process.releasing, [&](Machine* machine) { return !here.contains(machine); });
   for (Machine* machine : before) {
     if (here.contains(machine)) continue;
     if (machine->agent != nullptr) {

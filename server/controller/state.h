@@ -41,6 +41,9 @@ struct Machine {
   uint32_t failed_ipus = 0;     // bit i: PCIe id i cannot be used
   bool gateway_failed = false;  // GW-Links of it are down
   std::string trouble;          // what is wrong, for people; empty when well
+  // IPUs that nobody can use yet because a kernel of one who left still runs, by PCIe id, and the
+  // words for it.
+  std::map<uint32_t, std::string> releasing;
 };
 
 // A process that holds machines.
@@ -54,6 +57,7 @@ struct Process {
   std::vector<Machine*> machines;
   std::unordered_map<std::string, Machine*> machine_by_host;
   std::vector<Machine*> unwell;                  // as of the last heartbeat
+  std::vector<Machine*> releasing;               // with IPUs that are, as last told
   std::map<std::string, Partition*> partitions;  // with IPUs on it
 
   // --- Its configuration ---
@@ -216,6 +220,8 @@ std::string HostPort(const std::string& host, uint32_t port);
 bool Concerns(const Machine& machine, const Partition& partition);
 // Agents of the partition that no process registered.
 std::vector<const Agent*> Unregistered(const Partition& partition);
+// For which kernels of those who had its IPUs before it waits; empty: for none.
+std::string FindReleasing(const Partition& partition);
 // Why the partition cannot be used now, from its agents and their machines, and the words for it.
 std::pair<Trouble, std::string> FindTrouble(const Partition& partition);
 

@@ -36,7 +36,8 @@ void WriteAgents(const ControllerState& state, Exposition& out) {
 }
 
 void WritePartitions(const ControllerState& state, Exposition& out) {
-  std::map<std::string, double> by_state = {{"PENDING", 0}, {"ACTIVE", 0}, {"ERROR", 0}};
+  std::map<std::string, double> by_state = {
+      {"PENDING", 0}, {"RELEASING", 0}, {"ACTIVE", 0}, {"ERROR", 0}};
   for (const auto& partition : state.partitions) ++by_state[StateText(partition.status().state())];
   out.Begin(kPartitions);
   for (const auto& [name, count] : by_state) out.Add({name}, count);

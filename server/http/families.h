@@ -24,7 +24,7 @@ inline constexpr Family kClusters{"vipu_clusters", Kind::kGauge, "", "Clusters."
 inline constexpr Family kAllocations{"vipu_allocations", Kind::kGauge, "", "Allocations."};
 inline constexpr Family kUsers{"vipu_users", Kind::kGauge, "", "Users with an access key."};
 inline constexpr Family kPartitions{"vipu_partitions", Kind::kGauge, "state",
-                                    "Partitions by state: PENDING, ACTIVE or ERROR."};
+                                    "Partitions by state: PENDING, RELEASING, ACTIVE or ERROR."};
 inline constexpr Family kPartitionSize{"vipu_partition_size_ipus", Kind::kGauge,
                                        "partition,cluster,allocation,user,state",
                                        "IPUs of the partition; user is its owner."};

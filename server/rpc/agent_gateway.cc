@@ -87,9 +87,9 @@ void GrpcAgentGateway::Stop() {
   lock.Wait(impl_->changed, [this] { return impl_->calls.empty(); });
 }
 
-void GrpcAgentGateway::Configure(const std::string& endpoint,
-                                 const vipuagent::ConfigureRequest& request,
-                                 std::function<void(absl::Status)> done) {
+void GrpcAgentGateway::Configure(
+    const std::string& endpoint, const vipuagent::ConfigureRequest& request,
+    std::function<void(absl::StatusOr<vipuagent::ConfigureReply>)> done) {
   auto call = std::make_shared<Impl::Call>();
   call->portions = SplitInPortions(request);
   call->context.set_deadline(std::chrono::system_clock::now() +
@@ -107,7 +107,11 @@ void GrpcAgentGateway::Configure(const std::string& endpoint,
       base::MutexLock lock(impl_->mutex);
       stopping = impl_->stopping;
     }
-    if (!stopping) done(base::FromGrpc(status));
+    if (!stopping && status.ok()) {
+      done(std::move(call->reply));
+    } else if (!stopping) {
+      done(base::FromGrpc(status));
+    }
     base::MutexLock lock(impl_->mutex);
     impl_->calls.erase(call);
     impl_->changed.notify_all();

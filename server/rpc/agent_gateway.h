@@ -19,7 +19,7 @@ class GrpcAgentGateway : public controller::AgentGateway {
   explicit GrpcAgentGateway(const std::optional<base::Tls>& tls);
   ~GrpcAgentGateway() override;
   void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
-                 std::function<void(absl::Status)> done) override;
+                 std::function<void(absl::StatusOr<vipuagent::ConfigureReply>)> done) override;
   absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string& endpoint,
                                                                   const std::string& host) override;
   absl::Status ResetMachine(const std::string& endpoint, const std::string& host) override;

@@ -1,15 +1,19 @@
 #include "server/rpc/agent_services.h"
 
-#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/grpc_status.h"
+#include "device/base/status.h"
 #include "device/program/executable.h"
 #include "proto/ipuof/v1/ipuof.grpc.pb.h"
 #include "proto/telemetry/v1/telemetry.grpc.pb.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
 #include "server/rpc/attach_call.h"
+#include "server/rpc/client_calls.h"
 #include "server/rpc/far_ends.h"
 #include "server/rpc/hang_interceptor.h"
 
@@ -18,45 +22,24 @@ namespace {
 
 using base::ToGrpc;
 
-// Attach, Pulse and Run take as long as programs do and hold no thread; the others are short and
-// synchronous.
+// No call of a client holds a thread or has its message parsed by gRPC. Those of the controller and
+// of other agents may do both.
 using IpuofBase =
-    ipuof::v1::Ipuof::WithCallbackMethod_Attach<ipuof::v1::Ipuof::WithCallbackMethod_Pulse<
-        ipuof::v1::Ipuof::WithCallbackMethod_Run<ipuof::v1::Ipuof::Service>>>;
+    ipuof::v1::Ipuof::WithRawCallbackMethod_Attach<ipuof::v1::Ipuof::WithRawCallbackMethod_Pulse<
+        ipuof::v1::Ipuof::WithRawCallbackMethod_Load<ipuof::v1::Ipuof::WithRawCallbackMethod_Run<
+            ipuof::v1::Ipuof::WithRawCallbackMethod_WriteStream<
+                ipuof::v1::Ipuof::WithRawCallbackMethod_ReadStream<
+                    ipuof::v1::Ipuof::WithRawCallbackMethod_WriteTensor<
+                        ipuof::v1::Ipuof::WithRawCallbackMethod_ReadTensor<
+                            ipuof::v1::Ipuof::WithRawCallbackMethod_GetCounters<
+                                ipuof::v1::Ipuof::WithRawCallbackMethod_ResetDevice<
+                                    ipuof::v1::Ipuof::Service>>>>>>>>>>;
+using TelemetryBase = telemetry::v1::Telemetry::WithRawCallbackMethod_GetPartitionTelemetry<
+    telemetry::v1::Telemetry::WithRawCallbackMethod_GetPartitionLinks<
+        telemetry::v1::Telemetry::Service>>;
 
-// Deletes itself when gRPC is done with it.
-class PulseCall : public grpc::ServerUnaryReactor {
- public:
-  PulseCall(agent::Agent& agent, const std::string& lease_id)
-      : agent_(agent), lease_id_(lease_id), found_(agent.BeginPulse(lease_id)) {
-    if (!found_) Finish({grpc::StatusCode::NOT_FOUND, "no such lease"});
-  }
-  void OnCancel() override {
-    if (!found_) return;
-    agent_.Release(lease_id_, /*lost=*/true);  // nothing, when the client had detached
-    Finish(grpc::Status::CANCELLED);
-  }
-  void OnDone() override { delete this; }
-
- private:
-  agent::Agent& agent_;
-  const std::string lease_id_;
-  const bool found_;
-};
-
-// Writes what `read` gives from an offset on, portion by portion; a shorter one, which may be
-// empty, is the last.
-template <class Reply, class Read>
-grpc::Status WritePortions(grpc::ServerWriter<Reply>& writer, const Read& read) {
-  for (uint64_t at = 0;; at += agent::Agent::kReadPortion) {
-    absl::StatusOr<std::string> portion = read(at);
-    if (!portion.ok()) return ToGrpc(portion.status());
-    const bool last = portion->size() < agent::Agent::kReadPortion;
-    Reply reply;
-    reply.set_data(*std::move(portion));
-    if (!writer.Write(reply) || last) return grpc::Status::OK;
-  }
-}
+using Bytes = grpc::ByteBuffer;
+using Context = grpc::CallbackServerContext;
 
 template <class Reply>
 grpc::Status Answer(absl::StatusOr<Reply> result, Reply* reply) {
@@ -65,163 +48,293 @@ grpc::Status Answer(absl::StatusOr<Reply> result, Reply* reply) {
   return grpc::Status::OK;
 }
 
-// Of a client's stream; one that cannot be parsed ends it as if nothing had come.
-grpc::Status NoMessage() {
-  return {grpc::StatusCode::INVALID_ARGUMENT, "the stream has no readable message"};
+absl::Status NoMessage() {
+  return absl::InvalidArgumentError("the stream has no readable message");
 }
+
+// Ends the lease when its connection breaks.
+class PulseCall : public grpc::ServerUnaryReactor, public ClientCall {
+ public:
+  static PulseCall* Start(Context* context, agent::Agent& agent, const Bytes& bytes) {
+    std::shared_ptr<PulseCall> call(new PulseCall(context, agent));
+    call->OwnItself();
+    ipuof::v1::PulseRequest request;
+    absl::Status status = ParseMessage(bytes, kMessageBytes, request);
+    if (status.ok() && !agent.BeginPulse(request.lease_id()))
+      status = absl::NotFoundError("no such lease");
+    if (status.ok()) {
+      call->lease_id_ = request.lease_id();
+    } else {
+      call->Finish(ToGrpc(status));
+    }
+    return call.get();
+  }
+  void OnCancel() override {
+    if (lease_id_.empty()) return;
+    agent_.Release(lease_id_, /*lost=*/true);  // nothing, when the client had detached
+    Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { End(); }
+
+ private:
+  PulseCall(Context* context, agent::Agent& agent) : ClientCall(context), agent_(agent) {}
+  agent::Agent& agent_;
+  std::string lease_id_;  // empty: there was no such lease
+};
+
+// Loads that are worked on, each on a thread of its own: a lease has one at a time, and one that
+// takes long is in nobody's way.
+class Loaders {
+ public:
+  ~Loaders() {
+    base::MutexLock lock(mutex_);
+    lock.Wait(changed_, [this] { return running_ == 0; });
+  }
+  void Run(std::function<void()> load) {
+    {
+      base::MutexLock lock(mutex_);
+      ++running_;
+    }
+    std::thread([this, load = std::move(load)]() mutable {
+      load();
+      load = nullptr;  // what it holds may be of use to others
+      base::MutexLock lock(mutex_);
+      --running_;
+      changed_.notify_all();
+    }).detach();
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::condition_variable changed_;
+  int running_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+class LoadCall : public UploadCall<ipuof::v1::LoadRequest> {
+ public:
+  static LoadCall* Start(Context* context, PendingCalls& waiting, Bytes* reply, agent::Agent& agent,
+                         Loaders& loaders) {
+    std::shared_ptr<LoadCall> call(new LoadCall(context, waiting, reply, agent, loaders));
+    call->UploadCall::Start();
+    return call.get();
+  }
+
+ private:
+  LoadCall(Context* context, PendingCalls& waiting, Bytes* reply, agent::Agent& agent,
+           Loaders& loaders)
+      : UploadCall(context, waiting, reply), agent_(agent), loaders_(loaders) {}
+
+  absl::Status Take(ipuof::v1::LoadRequest& request) override {
+    if (turn_ == nullptr) {
+      const uint64_t limit = program::Limits().executable_bytes;
+      lease_id_ = request.lease_id();
+      total_ = request.total_bytes();
+      if (total_ > limit) {
+        return absl::InvalidArgumentError(absl::StrCat("the executable has ", total_,
+                                                       " bytes, at most ", limit, " are accepted"));
+      }
+      // Before memory is given to whoever asks.
+      VPOD_ASSIGN_OR_RETURN(turn_, agent_.BeginLoad(lease_id_, total_));
+      executable_.reserve(total_);
+    }
+    if (request.chunk().size() > total_ - executable_.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("more than the announced ", total_, " bytes were sent"));
+    }
+    executable_ += request.chunk();
+    return absl::OkStatus();
+  }
+
+  void Complete() override {
+    if (turn_ == nullptr) return Finish(ToGrpc(NoMessage()));
+    if (executable_.size() != total_) {
+      return Finish(ToGrpc(absl::InvalidArgumentError(absl::StrCat(
+          "the executable is truncated: ", executable_.size(), " of ", total_, " bytes"))));
+    }
+    loaders_.Run([this, self = shared_from_this()] {
+      auto result = agent_.Load(lease_id_, executable_);
+      executable_ = std::string();
+      turn_ = nullptr;
+      if (!result.ok()) return Finish(ToGrpc(result.status()));
+      *reply_ = SerializeMessage(*result);
+      Finish(grpc::Status::OK);
+    });
+  }
+
+  agent::Agent& agent_;
+  Loaders& loaders_;
+  std::shared_ptr<void> turn_;
+  std::string lease_id_, executable_;
+  uint64_t total_ = 0;
+};
+
+class WriteStreamCall : public UploadCall<ipuof::v1::WriteStreamRequest> {
+ public:
+  static WriteStreamCall* Start(Context* context, PendingCalls& waiting, Bytes* reply,
+                                agent::Agent& agent) {
+    std::shared_ptr<WriteStreamCall> call(new WriteStreamCall(context, waiting, reply, agent));
+    call->UploadCall::Start();
+    return call.get();
+  }
+
+ private:
+  WriteStreamCall(Context* context, PendingCalls& waiting, Bytes* reply, agent::Agent& agent)
+      : UploadCall(context, waiting, reply), agent_(agent) {}
+  absl::Status Take(ipuof::v1::WriteStreamRequest& request) override {
+    if (!std::exchange(any_, true)) lease_id_ = request.lease_id(), slot_ = request.slot();
+    return agent_.WriteStream(lease_id_, slot_, request.offset(), request.data());
+  }
+  void Complete() override {
+    *reply_ = SerializeMessage(ipuof::v1::WriteStreamReply());
+    Finish(any_ ? grpc::Status::OK : ToGrpc(NoMessage()));
+  }
+  agent::Agent& agent_;
+  std::string lease_id_;
+  uint32_t slot_ = 0;
+  bool any_ = false;
+};
+
+class WriteTensorCall : public UploadCall<ipuof::v1::WriteTensorRequest> {
+ public:
+  static WriteTensorCall* Start(Context* context, PendingCalls& waiting, Bytes* reply,
+                                agent::Agent& agent) {
+    std::shared_ptr<WriteTensorCall> call(new WriteTensorCall(context, waiting, reply, agent));
+    call->UploadCall::Start();
+    return call.get();
+  }
+
+ private:
+  WriteTensorCall(Context* context, PendingCalls& waiting, Bytes* reply, agent::Agent& agent)
+      : UploadCall(context, waiting, reply), agent_(agent) {}
+  absl::Status Take(ipuof::v1::WriteTensorRequest& request) override {
+    const std::string data = std::move(*request.mutable_data());
+    if (!std::exchange(any_, true)) {
+      request.clear_data();
+      first_ = std::move(request);
+    }
+    VPOD_RETURN_IF_ERROR(agent_.WriteVariable(first_.lease_id(), first_.variable(),
+                                              first_.all_replicas(), first_.replica(), offset_,
+                                              data));
+    offset_ += data.size();
+    return absl::OkStatus();
+  }
+  void Complete() override {
+    *reply_ = SerializeMessage(ipuof::v1::WriteTensorReply());
+    Finish(any_ ? grpc::Status::OK : ToGrpc(NoMessage()));
+  }
+  agent::Agent& agent_;
+  ipuof::v1::WriteTensorRequest first_;  // without its data
+  uint64_t offset_ = 0;
+  bool any_ = false;
+};
 
 class IpuofService : public IpuofBase {
  public:
-  explicit IpuofService(agent::Agent& agent) : agent_(agent) {}
+  IpuofService(agent::Agent& agent, PendingCalls& waiting) : agent_(agent), waiting_(waiting) {}
 
-  grpc::ServerBidiReactor<ipuof::v1::AttachRequest, ipuof::v1::AttachEvent>* Attach(
-      grpc::CallbackServerContext*) override {
-    return AttachCall::Start(agent_);
+  grpc::ServerBidiReactor<Bytes, Bytes>* Attach(Context* context) override {
+    return AttachCall::Start(context, waiting_, agent_);
   }
-
-  grpc::ServerUnaryReactor* Pulse(grpc::CallbackServerContext*,
-                                  const ipuof::v1::PulseRequest* request,
-                                  ipuof::v1::PulseReply*) override {
-    return new PulseCall(agent_, request->lease_id());
+  grpc::ServerUnaryReactor* Pulse(Context* context, const Bytes* bytes, Bytes*) override {
+    return PulseCall::Start(context, agent_, *bytes);
   }
-
-  grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
-                                const ipuof::v1::RunRequest* request,
-                                ipuof::v1::RunReply* reply) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    agent_.Run(request->lease_id(), request->program(), request->slot(),
-               [reactor, reply](absl::StatusOr<base::Cycles> cycles) {
-                 if (cycles.ok()) reply->set_cycles(cycles->value());
+  grpc::ServerReadReactor<Bytes>* Load(Context* context, Bytes* reply) override {
+    return LoadCall::Start(context, waiting_, reply, agent_, loaders_);
+  }
+  grpc::ServerUnaryReactor* Run(Context* context, const Bytes* bytes, Bytes* reply) override {
+    const auto call = UnaryCall::Make(context, waiting_, reply);
+    ipuof::v1::RunRequest request;
+    if (const absl::Status parsed = ParseMessage(*bytes, kMessageBytes, request); !parsed.ok()) {
+      call->Answer(parsed);
+      return call.get();
+    }
+    agent_.Run(request.lease_id(), request.program(), request.slot(),
+               [call](absl::StatusOr<base::Cycles> cycles) {
                  // Unavailable tells a client that this agent is gone; here another one is.
-                 reactor->Finish(ToGrpc(absl::IsUnavailable(cycles.status())
-                                            ? absl::AbortedError(cycles.status().message())
-                                            : cycles.status()));
+                 if (absl::IsUnavailable(cycles.status()))
+                   return call->Answer(absl::AbortedError(cycles.status().message()));
+                 if (!cycles.ok()) return call->Answer(cycles.status());
+                 ipuof::v1::RunReply run;
+                 run.set_cycles(cycles->value());
+                 call->Answer(run);
                });
-    return reactor;
+    return call.get();
   }
-
-  grpc::Status Load(grpc::ServerContext*, grpc::ServerReader<ipuof::v1::LoadRequest>* reader,
-                    ipuof::v1::LoadReply* reply) override {
-    const uint64_t limit = program::Limits().executable_bytes;
-    ipuof::v1::LoadRequest request;
-    std::string lease_id, bytes;
-    engine::Reservation memory;  // of `bytes`
-    uint64_t total = 0;
-    for (bool first = true; reader->Read(&request); first = false) {
-      if (first) {
-        lease_id = request.lease_id();
-        total = request.total_bytes();
-        if (total > limit) {
-          return ToGrpc(absl::InvalidArgumentError(absl::StrCat(
-              "the executable has ", total, " bytes, at most ", limit, " are accepted")));
-        }
-        // Before memory is given to whoever asks.
-        auto reserved = agent_.BeginLoad(lease_id, total);
-        if (!reserved.ok()) return ToGrpc(reserved.status());
-        memory = *std::move(reserved);
-        bytes.reserve(total);
-      }
-      if (request.chunk().size() > total - bytes.size()) {
-        return ToGrpc(absl::InvalidArgumentError(
-            absl::StrCat("more than the announced ", total, " bytes were sent")));
-      }
-      bytes += request.chunk();
-    }
-    if (bytes.size() != total) {
-      return ToGrpc(absl::InvalidArgumentError(
-          absl::StrCat("the executable is truncated: ", bytes.size(), " of ", total, " bytes")));
-    }
-    return Answer(agent_.Load(lease_id, bytes), reply);
+  grpc::ServerReadReactor<Bytes>* WriteStream(Context* context, Bytes* reply) override {
+    return WriteStreamCall::Start(context, waiting_, reply, agent_);
   }
-
-  grpc::Status WriteStream(grpc::ServerContext*,
-                           grpc::ServerReader<ipuof::v1::WriteStreamRequest>* reader,
-                           ipuof::v1::WriteStreamReply*) override {
-    ipuof::v1::WriteStreamRequest request;
-    std::string lease_id;
-    uint32_t slot = 0;
-    bool any = false;
-    for (bool first = true; reader->Read(&request); first = false) {
-      if (first) lease_id = request.lease_id(), slot = request.slot();
-      const absl::Status status =
-          agent_.WriteStream(lease_id, slot, request.offset(), request.data());
-      if (!status.ok()) return ToGrpc(status);
-      any = true;
-    }
-    return any ? grpc::Status::OK : NoMessage();
+  grpc::ServerWriteReactor<Bytes>* ReadStream(Context* context, const Bytes* bytes) override {
+    ipuof::v1::ReadStreamRequest request;
+    const absl::Status parsed = ParseMessage(*bytes, kMessageBytes, request);
+    return DownloadCall<ipuof::v1::ReadStreamReply>::Start(
+        context, waiting_, agent::Agent::kReadPortion,
+        [this, parsed, request](uint64_t at) -> absl::StatusOr<std::string> {
+          VPOD_RETURN_IF_ERROR(parsed);
+          return agent_.ReadStream(request.lease_id(), request.slot(), request.offset() + at,
+                                   request.bytes() - at);
+        });
   }
-
-  grpc::Status ReadStream(grpc::ServerContext*, const ipuof::v1::ReadStreamRequest* request,
-                          grpc::ServerWriter<ipuof::v1::ReadStreamReply>* writer) override {
-    return WritePortions(*writer, [&](uint64_t at) {
-      return agent_.ReadStream(request->lease_id(), request->slot(), request->offset() + at,
-                               request->bytes() - at);
-    });
+  grpc::ServerReadReactor<Bytes>* WriteTensor(Context* context, Bytes* reply) override {
+    return WriteTensorCall::Start(context, waiting_, reply, agent_);
   }
-
-  grpc::Status WriteTensor(grpc::ServerContext*,
-                           grpc::ServerReader<ipuof::v1::WriteTensorRequest>* reader,
-                           ipuof::v1::WriteTensorReply*) override {
-    ipuof::v1::WriteTensorRequest first, request;
-    uint64_t offset = 0;
-    bool any = false;
-    for (bool is_first = true; reader->Read(&request); is_first = false) {
-      if (is_first) {
-        first = request;
-        first.clear_data();
-      }
-      const absl::Status status =
-          agent_.WriteVariable(first.lease_id(), first.variable(), first.all_replicas(),
-                               first.replica(), offset, request.data());
-      if (!status.ok()) return ToGrpc(status);
-      offset += request.data().size();
-      any = true;
-    }
-    return any ? grpc::Status::OK : NoMessage();
+  grpc::ServerWriteReactor<Bytes>* ReadTensor(Context* context, const Bytes* bytes) override {
+    ipuof::v1::ReadTensorRequest request;
+    const absl::Status parsed = ParseMessage(*bytes, kMessageBytes, request);
+    return DownloadCall<ipuof::v1::ReadTensorReply>::Start(
+        context, waiting_, agent::Agent::kReadPortion,
+        [this, parsed, request](uint64_t at) -> absl::StatusOr<std::string> {
+          VPOD_RETURN_IF_ERROR(parsed);
+          return agent_.ReadVariable(request.lease_id(), request.variable(), request.replica(), at);
+        });
   }
-
-  grpc::Status ReadTensor(grpc::ServerContext*, const ipuof::v1::ReadTensorRequest* request,
-                          grpc::ServerWriter<ipuof::v1::ReadTensorReply>* writer) override {
-    return WritePortions(*writer, [&](uint64_t at) {
-      return agent_.ReadVariable(request->lease_id(), request->variable(), request->replica(), at);
-    });
+  grpc::ServerUnaryReactor* GetCounters(Context* context, const Bytes* bytes,
+                                        Bytes* reply) override {
+    using Reply = ipuof::v1::GetCountersReply;
+    return AnswerAtOnce<ipuof::v1::GetCountersRequest>(
+        context, waiting_, bytes, reply, [this](const auto& request) -> absl::StatusOr<Reply> {
+          VPOD_ASSIGN_OR_RETURN(const auto counters, agent_.Counters(request.lease_id()));
+          Reply answer;
+          for (base::Cycles cycles : counters) answer.add_cycles(cycles.value());
+          return answer;
+        });
   }
-
-  grpc::Status GetCounters(grpc::ServerContext*, const ipuof::v1::GetCountersRequest* request,
-                           ipuof::v1::GetCountersReply* reply) override {
-    const auto counters = agent_.Counters(request->lease_id());
-    if (!counters.ok()) return ToGrpc(counters.status());
-    for (base::Cycles cycles : *counters) reply->add_cycles(cycles.value());
-    return grpc::Status::OK;
-  }
-
-  grpc::Status ResetDevice(grpc::ServerContext*, const ipuof::v1::ResetDeviceRequest* request,
-                           ipuof::v1::ResetDeviceReply*) override {
-    return ToGrpc(agent_.ResetDevice(request->partition_id(), request->fabric_key(),
-                                     request->gcd_id(), request->device_id(),
-                                     request->initialise_parity()));
+  grpc::ServerUnaryReactor* ResetDevice(Context* context, const Bytes* bytes,
+                                        Bytes* reply) override {
+    using Reply = ipuof::v1::ResetDeviceReply;
+    return AnswerAtOnce<ipuof::v1::ResetDeviceRequest>(
+        context, waiting_, bytes, reply, [this](const auto& request) -> absl::StatusOr<Reply> {
+          VPOD_RETURN_IF_ERROR(agent_.ResetDevice(request.partition_id(), request.fabric_key(),
+                                                  request.gcd_id(), request.device_id(),
+                                                  request.initialise_parity()));
+          return Reply();
+        });
   }
 
  private:
   agent::Agent& agent_;
+  PendingCalls& waiting_;
+  Loaders loaders_;
 };
 
-class TelemetryService : public telemetry::v1::Telemetry::Service {
+class TelemetryService : public TelemetryBase {
  public:
-  explicit TelemetryService(agent::Agent& agent) : agent_(agent) {}
-  grpc::Status GetPartitionTelemetry(grpc::ServerContext*,
-                                     const telemetry::v1::GetPartitionTelemetryRequest* request,
-                                     telemetry::v1::GetPartitionTelemetryReply* reply) override {
-    return Answer(agent_.GetTelemetry(request->partition_id()), reply);
+  TelemetryService(agent::Agent& agent, PendingCalls& waiting) : agent_(agent), waiting_(waiting) {}
+  grpc::ServerUnaryReactor* GetPartitionTelemetry(Context* context, const Bytes* bytes,
+                                                  Bytes* reply) override {
+    return AnswerAtOnce<telemetry::v1::GetPartitionTelemetryRequest>(
+        context, waiting_, bytes, reply,
+        [this](const auto& request) { return agent_.GetTelemetry(request.partition_id()); });
   }
-  grpc::Status GetPartitionLinks(grpc::ServerContext*,
-                                 const telemetry::v1::GetPartitionLinksRequest* request,
-                                 telemetry::v1::GetPartitionLinksReply* reply) override {
-    return Answer(agent_.GetLinks(request->partition_id()), reply);
+  grpc::ServerUnaryReactor* GetPartitionLinks(Context* context, const Bytes* bytes,
+                                              Bytes* reply) override {
+    return AnswerAtOnce<telemetry::v1::GetPartitionLinksRequest>(
+        context, waiting_, bytes, reply,
+        [this](const auto& request) { return agent_.GetLinks(request.partition_id()); });
   }
 
  private:
   agent::Agent& agent_;
+  PendingCalls& waiting_;
 };
 
 class ManagementService : public vipuagent::VipuAgent::Service {
@@ -229,7 +342,7 @@ class ManagementService : public vipuagent::VipuAgent::Service {
   explicit ManagementService(agent::Agent& agent) : agent_(agent) {}
   grpc::Status Configure(grpc::ServerContext*,
                          grpc::ServerReader<vipuagent::ConfigureRequest>* reader,
-                         vipuagent::ConfigureReply*) override {
+                         vipuagent::ConfigureReply* reply) override {
     vipuagent::ConfigureRequest whole, portion;
     whole.set_more_follow(true);
     while (reader->Read(&portion)) {
@@ -237,7 +350,12 @@ class ManagementService : public vipuagent::VipuAgent::Service {
       whole.set_more_follow(portion.more_follow());
     }
     if (whole.more_follow()) return {grpc::StatusCode::ABORTED, "the configuration breaks off"};
-    return ToGrpc(agent_.Configure(whole));
+    const absl::Status configured = agent_.Configure(whole);
+    if (!configured.ok()) return ToGrpc(configured);
+    agent_.AwaitRelease();
+    for (vipuagent::ReleasingIpu& ipu : agent_.Releasing())
+      *reply->add_releasing() = std::move(ipu);
+    return grpc::Status::OK;
   }
   grpc::Status DescribeMachine(grpc::ServerContext*,
                                const vipuagent::DescribeMachineRequest* request,
@@ -269,9 +387,14 @@ class ManagementService : public vipuagent::VipuAgent::Service {
 
 struct AgentServices::Impl {
   Impl(agent::Agent& agent, const std::optional<base::Tls>& tls)
-      : agent(agent), far_ends(tls), ipuof(agent), telemetry(agent), management(agent) {}
+      : agent(agent),
+        far_ends(tls),
+        ipuof(agent, waiting),
+        telemetry(agent, waiting),
+        management(agent) {}
   agent::Agent& agent;
   FarEnds far_ends;
+  PendingCalls waiting;
   IpuofService ipuof;
   TelemetryService telemetry;
   ManagementService management;
@@ -286,11 +409,14 @@ AgentServices::AgentServices(agent::Agent& agent, const std::optional<base::Tls>
 }
 AgentServices::~AgentServices() { impl_->agent.ask_far_end = nullptr; }
 
-void AgentServices::RegisterOn(grpc::ServerBuilder& builder) {
+void AgentServices::RegisterOn(grpc::ServerBuilder& builder, BoundedListener* listener) {
   builder.RegisterService(&impl_->ipuof);
   builder.RegisterService(&impl_->telemetry);
   builder.RegisterService(&impl_->management);
-  HoldCallsAt(impl_->agent.gate(), builder);
+  // gRPC would unpack a message before it looks at its size.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP})
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  HoldCallsAt(impl_->agent.gate(), builder, listener);
 }
 
 }  // namespace vpod::rpc

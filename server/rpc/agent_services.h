@@ -9,6 +9,7 @@
 
 #include "device/base/tls.h"
 #include "server/agent/agent.h"
+#include "server/rpc/bounded_listener.h"
 
 namespace vpod::rpc {
 
@@ -18,7 +19,8 @@ class AgentServices {
   // With `tls`, other agents are reached with it.
   explicit AgentServices(agent::Agent& agent, const std::optional<base::Tls>& tls = std::nullopt);
   ~AgentServices();
-  void RegisterOn(grpc::ServerBuilder& builder);
+  // With `listener`, connections with a call count as busy there.
+  void RegisterOn(grpc::ServerBuilder& builder, BoundedListener* listener = nullptr);
 
  private:
   struct Impl;

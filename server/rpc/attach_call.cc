@@ -8,66 +8,82 @@
 
 namespace vpod::rpc {
 
-AttachCall::AttachCall(agent::Agent& agent)
-    : agent_(agent),
-      events_([this](const ipuof::v1::AttachEvent* event) { StartWrite(event); },
+AttachCall::AttachCall(grpc::CallbackServerContext* context, agent::Agent& agent)
+    : ClientCall(context),
+      agent_(agent),
+      events_([this](const grpc::ByteBuffer* event) { StartWrite(event); },
               [this](const grpc::Status& status) { Finish(status); }) {}
 
-AttachCall* AttachCall::Start(agent::Agent& agent) {
-  std::shared_ptr<AttachCall> call(new AttachCall(agent));
-  call->self_ = call;
-  call->StartRead(&call->request_);
+AttachCall* AttachCall::Start(grpc::CallbackServerContext* context, PendingCalls& waiting,
+                              agent::Agent& agent) {
+  std::shared_ptr<AttachCall> call(new AttachCall(context, agent));
+  call->OwnItself();
+  call->Wait(waiting.silent, 1);
+  call->StartRead(&call->bytes_);
   return call.get();
 }
 
-void AttachCall::OnReadDone(bool ok) {
-  if (!ok) {
-    // The client half-closed, died or was cut off.
-    std::string lease_id;
-    std::weak_ptr<void> attach;
-    bool detached, opened;
-    {
-      base::MutexLock lock(mutex_);
-      closed_ = true;
-      opened = opened_;
-      attach = attach_;
-      lease_id = lease_id_;
-      detached = detached_;
-    }
-    if (!lease_id.empty()) {
-      spdlog::info("stream of lease {} ended{}", lease_id.substr(0, 8),
-                   detached ? "" : " without a word");
-      agent_.Release(lease_id, !detached);
-    }
-    agent_.GiveUp(attach);
-    events_.End(opened ? grpc::Status::OK
-                       : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                                      "an Attach stream begins with AttachOpen"));
-    return;
+// The client half-closed, died or was cut off.
+void AttachCall::Closed() {
+  std::string lease_id;
+  std::weak_ptr<void> attach;
+  bool detached, opened;
+  {
+    base::MutexLock lock(mutex_);
+    closed_ = true;
+    opened = opened_;
+    attach = attach_;
+    lease_id = lease_id_;
+    detached = detached_;
   }
+  if (!lease_id.empty()) {
+    spdlog::info("stream of lease {} ended{}", lease_id.substr(0, 8),
+                 detached ? "" : " without a word");
+    agent_.Release(lease_id, !detached);
+  }
+  agent_.GiveUp(attach);
+  events_.End(opened ? grpc::Status::OK
+                     : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                    "an Attach stream begins with AttachOpen"));
+}
+
+void AttachCall::OnReadDone(bool ok) {
+  EndWait();
+  if (!ok) return Closed();
+  ipuof::v1::AttachRequest request;
+  const absl::Status parsed = ParseMessage(bytes_, kMessageBytes, request);
+  bytes_.Clear();
   bool first;
   {
     base::MutexLock lock(mutex_);
     first = !std::exchange(opened_, true);
-    if (request_.has_detach()) detached_ = true;
+    if (parsed.ok() && request.has_detach()) detached_ = true;
   }
-  if (first && !request_.has_open()) {
+  if (!parsed.ok()) {
+    events_.End(base::ToGrpc(parsed));
+  } else if (first && !request.has_open()) {
     events_.End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                              "an Attach stream begins with AttachOpen"));
-  } else if (!first && request_.has_open()) {
+  } else if (!first && request.has_open()) {
     events_.End(
         grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "an Attach stream has one AttachOpen"));
   } else if (first) {
-    Open(request_.open());
+    Open(request.open());
   }
-  StartRead(&request_);
+  StartRead(&bytes_);
+}
+
+void AttachCall::Send(const ipuof::v1::AttachEvent& event) {
+  if (events_.Send(SerializeMessage(event))) return;
+  spdlog::warn("a client that does not read what it is told loses its lease");
+  Cancel();
 }
 
 void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
-  const std::weak_ptr<AttachCall> weak = shared_from_this();
+  const std::weak_ptr<AttachCall> weak = std::static_pointer_cast<AttachCall>(shared_from_this());
   agent::LeaseEvents events;
   events.on_event = [weak](const ipuof::v1::AttachEvent& event) {
-    if (auto call = weak.lock()) call->events_.Send(event);
+    if (auto call = weak.lock()) call->Send(event);
   };
   events.on_revoked = [weak](const absl::Status& cause) {
     if (auto call = weak.lock()) call->events_.End(base::ToGrpc(cause));
@@ -96,7 +112,7 @@ void AttachCall::Attached(absl::StatusOr<ipuof::v1::Attached> result) {
   if (closed) return agent_.Release(result->lease_id(), !detached);  // went away while it waited
   ipuof::v1::AttachEvent event;
   *event.mutable_attached() = *std::move(result);
-  events_.Send(event);
+  Send(event);
 }
 
 void AttachCall::OnWriteDone(bool ok) { events_.Written(ok); }
@@ -110,7 +126,7 @@ void AttachCall::OnDone() {
   }
   // Does nothing when the lease has ended already.
   if (!lease_id.empty()) agent_.Release(lease_id, /*lost=*/true);
-  self_.reset();
+  End();
 }
 
 }  // namespace vpod::rpc

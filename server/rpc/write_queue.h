@@ -13,10 +13,25 @@
 
 namespace vpod::rpc {
 
+// Bytes that a message takes, more or less.
+template <class Message>
+size_t SizeOf(const Message& message) {
+  if constexpr (requires { message.ByteSizeLong(); }) {
+    return message.ByteSizeLong();
+  } else if constexpr (requires { message.Length(); }) {
+    return message.Length();
+  } else {
+    return message.size();
+  }
+}
+
 // Thread-safe. Belongs to a reactor, which calls Written from its OnWriteDone.
 template <class Message>
 class WriteQueue {
  public:
+  // Whoever has so much to read does not read.
+  static constexpr size_t kMostBytes = 4 << 20;
+
   // `write` begins to write a message, which stays where it is until that is done; `finish` ends
   // the stream. Both are called under the queue's lock and must not call back; `finish` comes once
   // and last.
@@ -24,12 +39,17 @@ class WriteQueue {
              std::function<void(const grpc::Status&)> finish)
       : write_(std::move(write)), finish_(std::move(finish)) {}
 
-  // Does nothing after End.
-  void Send(const Message& message) {
+  // Does nothing after End. False: it is full, and takes no more. The reactor is to end its call,
+  // as a write that nobody reads keeps it from ending by itself.
+  bool Send(const Message& message) {
     base::MutexLock lock(mutex_);
-    if (end_.has_value()) return;
+    if (end_.has_value()) return true;
+    const size_t bytes = SizeOf(message);
+    if (!waiting_.empty() && bytes_ + bytes > kMostBytes) return false;
+    bytes_ += bytes;
     waiting_.push_back(message);
     WriteNext();
+    return true;
   }
   // Ends the stream once what was sent has been written; the first status counts.
   void End(const grpc::Status& status) {
@@ -41,8 +61,9 @@ class WriteQueue {
   void Written(bool ok) {
     base::MutexLock lock(mutex_);
     writing_ = false;
+    bytes_ -= SizeOf(waiting_.front());
     waiting_.pop_front();
-    if (!ok) waiting_.clear();
+    if (!ok) waiting_.clear(), bytes_ = 0;
     WriteNext();
   }
 
@@ -62,6 +83,7 @@ class WriteQueue {
   const std::function<void(const grpc::Status&)> finish_;
   base::Mutex mutex_;
   std::deque<Message> waiting_ ABSL_GUARDED_BY(mutex_);  // the first is being written
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;             // of those that wait
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mutex_);

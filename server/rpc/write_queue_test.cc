@@ -48,5 +48,16 @@ TEST_F(WriteQueueTest, BrokenStreamTakesNoMore) {
   EXPECT_EQ(log_, (Log{"a", "end: "}));
 }
 
+TEST_F(WriteQueueTest, AReaderThatDoesNotReadIsNoticed) {
+  const std::string half(WriteQueue<std::string>::kMostBytes / 2, 'h');
+  EXPECT_TRUE(queue_.Send(half));
+  EXPECT_TRUE(queue_.Send(half));
+  EXPECT_FALSE(queue_.Send("one too many"));
+  queue_.Written(true);
+  EXPECT_TRUE(queue_.Send("there is room again"));
+  queue_.Written(true);
+  EXPECT_EQ(log_.back(), "there is room again");
+}
+
 }  // namespace
 }  // namespace vpod::rpc

@@ -81,6 +81,7 @@ Json IpuJson(const IpuTelemetry& ipu, int64_t now) {
   json["Board power"] = BoardPower(ipu);
   json["IPU utilisation"] = Attribute(ipu, "ipu utilisation");
   json["IPU utilisation session"] = Attribute(ipu, "ipu utilisation (session)");
+  if (!ipu.releasing().empty()) json["Releasing"] = ipu.releasing();
   if (ipu.attached()) {
     json["PID"] = absl::StrCat(ipu.process().pid());
     json["Command"] = ipu.process().executable();
@@ -130,13 +131,21 @@ std::string ProcessTables(const MonitoredPartition& partition, size_t terminal_c
         ipu.process().host() == own_host && ipu.process().pid_namespace() == own_pid_namespace;
     (ours ? visible : elsewhere).push_back(&ipu);
   }
+  std::string text;
+  // Lines of their own: a reason is longer than any cell.
+  for (const auto& ipu : partition.ipus) {
+    if (ipu.releasing().empty()) continue;
+    absl::StrAppend(&text, "IPU ", ipu.routing_id(), " in partition ", partition.id,
+                    " is RELEASING: ", ipu.releasing(), "\n");
+  }
   if (visible.empty() && elsewhere.empty()) {
     const std::vector<size_t> box = {98};
     return Rule(box) +
            Row({absl::StrCat("No attached processes in partition ", partition.id)}, box) +
-           Rule(box);
+           Rule(box) + text;
   }
-  std::string text;
+  const std::string releasing = std::move(text);
+  text.clear();
   if (!visible.empty()) {
     const size_t command = terminal_columns == 0   ? 41
                            : terminal_columns < 85 ? 9
@@ -186,7 +195,7 @@ std::string ProcessTables(const MonitoredPartition& partition, size_t terminal_c
       text += Rule(widths);
     }
   }
-  return text;
+  return text + releasing;
 }
 
 std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64_t now) {

@@ -196,6 +196,8 @@ std::string AgentText(const vipuadmin::Agent& agent) {
     table.rows.push_back({Number(ipu.index()), ipu.pci(), Number(ipu.index()), ipu.firmware(),
                           ipu.architecture(), Number(ipu.num_tiles()), ipu.clock(),
                           ipu.partition_id()});
+    if (!ipu.releasing().empty())
+      rows.emplace_back(absl::StrCat("IPU ", ipu.index(), " RELEASING"), ipu.releasing());
   }
   return render::Block(rows) + render::StyleR(table);
 }

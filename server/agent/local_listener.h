@@ -1,4 +1,4 @@
-// The agent's door for clients on the same host: an abstract Unix socket. Reaching it proves a
+// Where the agent serves clients on the same host: an abstract Unix socket. Reaching it proves a
 // common host (host names, boot ids and /proc lie in network namespaces). Through it a client binds
 // its lease to its process, so that the lease ends with the process even while a forked child keeps
 // the sockets open, and receives the stream buffers as shared memory.
@@ -27,21 +27,21 @@ namespace vpod::agent {
 // answer. Empty names belong to nobody.
 bool OnOneHost(const std::string& socket_name, const std::string& other);
 
-// Fetches the memory of a job's units from the agent behind a door, by global unit. Waits for two
+// Fetches the memory of a job's units from the agent that listens on a socket, by global unit. Waits for two
 // seconds at most. Unavailable when the agent does not answer.
 absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
     const std::string& socket_name, const std::string& token);
 
-class LocalDoor {
+class LocalListener {
  public:
-  // Opens the door and tells the agent its name and how to watch processes. The agent outlives the
-  // door.
-  static absl::StatusOr<std::unique_ptr<LocalDoor>> Open(Agent& agent);
-  ~LocalDoor();
+  // Opens the socket and tells the agent its name and how to watch processes. The agent outlives
+  // the listener.
+  static absl::StatusOr<std::unique_ptr<LocalListener>> Open(Agent& agent);
+  ~LocalListener();
 
  private:
   struct Impl;
-  explicit LocalDoor(std::unique_ptr<Impl> impl);
+  explicit LocalListener(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,4 +1,4 @@
-#include "server/agent/local_door.h"
+#include "server/agent/local_listener.h"
 
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
@@ -15,6 +16,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <fstream>
+#include <list>
 #include <map>
 #include <thread>
 #include <utility>
@@ -37,7 +39,7 @@ constexpr size_t kMarkBytes = 12;
 constexpr std::chrono::seconds kPatience{2};  // with an agent of this host
 // With a client: among many that start at once a slow one is no hostile one yet.
 constexpr std::chrono::seconds kRequestPatience{5};
-constexpr long kMostConnections = 1024;  // at once
+constexpr size_t kMostConnections = 1024;  // at once
 
 // Where abstract sockets are the same: the network namespace of a running system.
 std::string HostMark() {
@@ -65,13 +67,13 @@ bool OnOneHost(const std::string& socket_name, const std::string& other) {
 
 absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
     const std::string& socket_name, const std::string& token) {
-  const auto door = shm::Knock(socket_name, absl::StrCat("A", token), kPatience);
-  if (!door.ok()) return absl::UnavailableError("its process does not answer");
+  const auto connection = shm::Knock(socket_name, absl::StrCat("A", token), kPatience);
+  if (!connection.ok()) return absl::UnavailableError("its process does not answer");
   std::vector<std::pair<uint32_t, shm::Segment>> arenas;
   while (true) {
     ArenaMessage message;
     VPOD_ASSIGN_OR_RETURN(base::UniqueFd arena,
-                          shm::ReceiveFd(door->get(), &message, sizeof(message)));
+                          shm::ReceiveFd(connection->get(), &message, sizeof(message)));
     if (message.unit == ArenaMessage::kLast) return arenas;
     VPOD_ASSIGN_OR_RETURN(shm::Segment segment, shm::Segment::Map(std::move(arena), message.bytes));
     arenas.emplace_back(message.unit, std::move(segment));
@@ -80,32 +82,78 @@ absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
 
 // A thread of its own: waiting for processes must be prompt, and accepting must not wait for
 // anything else.
-struct LocalDoor::Impl {
+struct LocalListener::Impl {
   explicit Impl(Agent& agent) : agent(agent), acceptor(context), retry(context) {}
 
+  struct Connection;
+  using Connections = std::list<Connection*>;
+
   struct Connection {
-    Connection(asio::io_context& context, stream_protocol::socket socket,
-               std::shared_ptr<void> presence)
-        : presence(std::move(presence)), socket(std::move(socket)), limit(context) {}
-    const std::shared_ptr<void> presence;
+    Connection(Impl& owner, stream_protocol::socket accepted)
+        : owner(owner), socket(std::move(accepted)), limit(owner.context), user(UserOf(socket)) {
+      ++owner.connections;
+      Connections& others = owner.silent[user];
+      place = others.insert(others.end(), this);
+    }
+    ~Connection() { Leave(); }
+    // Its request is there.
+    void Heard() {
+      if (heard) return;
+      heard = true;
+      const auto others = owner.silent.find(user);
+      others->second.erase(place);
+      if (others->second.empty()) owner.silent.erase(others);
+    }
+
+    // Makes room for another.
+    void Leave() {
+      Heard();
+      boost::system::error_code ignored;
+      socket.close(ignored);
+      if (!std::exchange(left, true)) --owner.connections;
+    }
+
+    Impl& owner;
     stream_protocol::socket socket;
     asio::steady_timer limit;
+    const uid_t user;
+    bool heard = false, left = false;
+    Connections::iterator place;  // among the silent ones of the user
     std::array<char, kRequestBytes> request{};
     UnitArenas arenas;  // still to be sent
   };
 
+  static uid_t UserOf(stream_protocol::socket& socket) {
+    ucred peer{};
+    socklen_t length = sizeof(peer);
+    const bool known = getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+    return known ? peer.uid : static_cast<uid_t>(-1);
+  }
+
+  // Clients send their request as soon as they are connected. Where there is no room, those that
+  // have not are disconnected: the oldest of the user who has most. False: there are none.
+  bool MakeRoom() {
+    const auto most =
+        std::max_element(silent.begin(), silent.end(), [](const auto& a, const auto& b) {
+          return a.second.size() < b.second.size();
+        });
+    if (most == silent.end()) return false;
+    most->second.front()->Leave();
+    return true;
+  }
+
   void Accept() {
     // The others wait at the socket, and take none of our descriptors.
-    if (presence.use_count() > kMostConnections) return AcceptLater();
+    if (connections >= kMostConnections && !MakeRoom()) return AcceptLater();
     acceptor.async_accept(
         [this](const boost::system::error_code& error, stream_protocol::socket socket) {
           if (error == asio::error::operation_aborted) return;
           if (error) {
             // Out of descriptors, most likely: try again when some have been given back.
-            spdlog::warn("local door: {}", error.message());
+            spdlog::warn("local socket: {}", error.message());
             return AcceptLater();
           }
-          Serve(std::make_shared<Connection>(context, std::move(socket), presence));
+          Serve(std::make_shared<Connection>(*this, std::move(socket)));
           Accept();
         });
   }
@@ -125,11 +173,12 @@ struct LocalDoor::Impl {
     });
   }
 
-  // Reads the request; who does not send all of it is shown the door.
+  // Reads the request; a client that does not send all of it is disconnected.
   void Serve(const std::shared_ptr<Connection>& connection) {
     Limit(connection, kRequestPatience);
     const auto read = [this, connection](const boost::system::error_code& error) {
       connection->limit.cancel();
+      connection->Heard();
       if (!error) AnswerWhenOpen(connection);
     };
     asio::async_read(connection->socket, asio::buffer(connection->request),
@@ -164,7 +213,7 @@ struct LocalDoor::Impl {
       if (!segment.ok()) return;
       const absl::Status sent =
           shm::SendFd(socket, segment->first.get(), &segment->second, sizeof(segment->second));
-      if (!sent.ok()) spdlog::warn("local door: {}", std::string(sent.message()));
+      if (!sent.ok()) spdlog::warn("local socket: {}", std::string(sent.message()));
     } else if (request == 'U') {
       char byte = 0;
       auto segment = shm::ReceiveFd(socket, &byte, 1);
@@ -200,7 +249,7 @@ struct LocalDoor::Impl {
                                     const absl::Status sent = shm::SendFd(
                                         socket, arena.first.get(), &message, sizeof(message));
                                     if (!sent.ok()) {
-                                      spdlog::warn("local door: {}", std::string(sent.message()));
+                                      spdlog::warn("local socket: {}", std::string(sent.message()));
                                       connection->limit.cancel();
                                       return;
                                     }
@@ -236,23 +285,25 @@ struct LocalDoor::Impl {
   }
 
   Agent& agent;
+  // Touched on our thread only, as what follows; before the context, with which connections go.
+  size_t connections = 0;
+  std::map<uid_t, Connections> silent;  // without a request yet, by user, oldest first
   asio::io_context context;
-  // Descriptors by lease, touched on our thread only.
+  // Descriptors by lease.
   std::map<std::string, std::unique_ptr<asio::posix::stream_descriptor>> watched;
   stream_protocol::acceptor acceptor;
   asio::steady_timer retry;
-  const std::shared_ptr<void> presence = std::make_shared<char>();  // each connection holds it
   std::thread thread;
 };
 
-LocalDoor::LocalDoor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LocalListener::LocalListener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-LocalDoor::~LocalDoor() {
+LocalListener::~LocalListener() {
   impl_->context.stop();
   if (impl_->thread.joinable()) impl_->thread.join();
 }
 
-absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(Agent& agent) {
+absl::StatusOr<std::unique_ptr<LocalListener>> LocalListener::Open(Agent& agent) {
   auto impl = std::make_unique<Impl>(agent);
   const std::string name = absl::StrCat(HostMark(), "-vpod-", base::RandomId());
   boost::system::error_code error;
@@ -262,15 +313,15 @@ absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(Agent& agent) {
   if (error)
     return absl::UnavailableError(absl::StrCat("cannot open a local socket: ", error.message()));
   agent.SetLocalSocket(name);
-  agent.unwatch_process = [door = impl.get()](const std::string& lease_id) {
-    door->Unwatch(lease_id);
+  agent.unwatch_process = [raw = impl.get()](const std::string& lease_id) {
+    raw->Unwatch(lease_id);
   };
-  agent.watch_process = [door = impl.get()](base::UniqueFd pidfd, std::string lease_id) {
-    door->Watch(std::move(pidfd), std::move(lease_id));
+  agent.watch_process = [raw = impl.get()](base::UniqueFd pidfd, std::string lease_id) {
+    raw->Watch(std::move(pidfd), std::move(lease_id));
   };
   impl->Accept();
-  impl->thread = std::thread([door = impl.get()] { door->context.run(); });
-  return std::unique_ptr<LocalDoor>(new LocalDoor(std::move(impl)));
+  impl->thread = std::thread([raw = impl.get()] { raw->context.run(); });
+  return std::unique_ptr<LocalListener>(new LocalListener(std::move(impl)));
 }
 
 }  // namespace vpod::agent

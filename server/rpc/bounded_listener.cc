@@ -1,0 +1,300 @@
+#include "server/rpc/bounded_listener.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <list>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "device/base/mutex.h"
+#include "device/base/unique_fd.h"
+#include "server/rpc/daemon.h"
+#include "server/rpc/received_bytes.h"
+
+namespace vpod::rpc {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+}  // namespace
+
+// A client takes more descriptors than its connection: its process, its streams, the local socket.
+size_t BoundedListener::MostConnections() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::max<size_t>(limit.rlim_cur / 3, 16) : 256;
+}
+
+namespace {
+
+// More than the headers of a call take, or what is around a message.
+constexpr uint64_t kCallBytes = 512;
+
+// As gRPC names the other end.
+std::string PeerOf(const tcp::endpoint& end) {
+  const bool v6 = end.address().is_v6() && !end.address().to_v6().is_v4_mapped();
+  const auto address = end.address().is_v6() && !v6
+                           ? asio::ip::make_address_v4(asio::ip::v4_mapped, end.address().to_v6())
+                           : end.address();
+  return v6 ? absl::StrCat("ipv6:[", address.to_string(), "]:", end.port())
+            : absl::StrCat("ipv4:", address.to_string(), ":", end.port());
+}
+
+}  // namespace
+
+struct BoundedListener::Impl {
+  struct Connection {
+    std::string peer;
+    tcp::endpoint end;
+    int fd = -1;  // gRPC's: it may have become another's
+    int calls = 0;
+    uint64_t received = 0;   // when it was last looked at
+    uint64_t delivered = 0;  // since then, in messages and calls
+    uint64_t held = 0;       // bytes of messages that are not complete
+  };
+  using Connections = std::list<Connection>;
+
+  Impl() : acceptor(context), retry(context), watch(context) {}
+
+  absl::Status Listen(const std::string& address);
+  void Accept();
+  void AcceptLater();
+  void HandOver(tcp::socket socket);
+  // Closes the connection that has been without a call for longest; false if there is none.
+  bool CloseOldestIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Measures from time to time how much gRPC holds for each connection.
+  void Watch();
+  void LimitHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void End(Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Forgets those that have ended.
+  void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Whether gRPC still has the connection; and the descriptor, which then is ours too.
+  static base::UniqueFd Descriptor(const Connection& connection);
+
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> grpc;
+  asio::io_context context;
+  tcp::acceptor acceptor;
+  asio::steady_timer retry, watch;
+  std::thread thread;
+
+  base::Mutex mutex;
+  // Given up when there is no other descriptor, to inspect the connections.
+  base::UniqueFd reserve ABSL_GUARDED_BY(mutex){open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  Connections idle ABSL_GUARDED_BY(mutex);  // longest first
+  Connections busy ABSL_GUARDED_BY(mutex);
+  std::map<std::string, Connections::iterator> by_peer ABSL_GUARDED_BY(mutex);
+};
+
+absl::Status BoundedListener::Impl::Listen(const std::string& address) {
+  const auto failed = [&](const error_code& error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, ": ", error.message()));
+  };
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  error_code error;
+  const auto found = tcp::resolver(context).resolve(host, address.substr(colon + 1), error);
+  if (error) return failed(error);
+  const tcp::endpoint endpoint = *found.begin();
+  if (acceptor.open(endpoint.protocol(), error); error) return failed(error);
+  fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
+  acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (acceptor.bind(endpoint, error); error) return failed(error);
+  if (acceptor.listen(asio::socket_base::max_listen_connections, error); error)
+    return failed(error);
+  return absl::OkStatus();
+}
+
+void BoundedListener::Impl::Accept() {
+  acceptor.async_accept([this](const error_code& error, tcp::socket socket) {
+    if (error == asio::error::operation_aborted) return;
+    if (error) {
+      // Out of descriptors, most likely.
+      base::MutexLock lock(mutex);
+      reserve.Reset();
+      Forget();
+      CloseOldestIdle();
+      reserve = base::UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+      return AcceptLater();
+    }
+    HandOver(std::move(socket));
+    Accept();
+  });
+}
+
+void BoundedListener::Impl::AcceptLater() {
+  retry.expires_after(std::chrono::milliseconds(10));
+  retry.async_wait([this](const error_code& cancelled) {
+    if (!cancelled) Accept();
+  });
+}
+
+void BoundedListener::Impl::HandOver(tcp::socket socket) {
+  error_code error;
+  Connection connection;
+  connection.end = socket.remote_endpoint(error);
+  if (error) return;  // gone already
+  connection.peer = PeerOf(connection.end);
+  {
+    base::MutexLock lock(mutex);
+    if (by_peer.size() >= MostConnections()) Forget();
+    if (by_peer.size() >= MostConnections() && !CloseOldestIdle()) return;  // all have work to do
+    connection.fd = socket.release(error);
+    if (error) return;
+    fcntl(connection.fd, F_SETFD, FD_CLOEXEC);
+    fcntl(connection.fd, F_SETFL, fcntl(connection.fd, F_GETFL) | O_NONBLOCK);
+    const auto old = by_peer.find(connection.peer);
+    if (old != by_peer.end()) {  // its end has not been noticed yet
+      (old->second->calls > 0 ? busy : idle).erase(old->second);
+      by_peer.erase(old);
+    }
+    idle.push_back(connection);
+    by_peer[connection.peer] = std::prev(idle.end());
+  }
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+  parameters.listener_fd = acceptor.native_handle();
+  parameters.fd = connection.fd;
+  grpc->HandleNewConnection(&parameters);
+}
+
+base::UniqueFd BoundedListener::Impl::Descriptor(const Connection& connection) {
+  base::UniqueFd fd(fcntl(connection.fd, F_DUPFD_CLOEXEC, 0));
+  tcp::endpoint end;
+  socklen_t size = static_cast<socklen_t>(end.capacity());
+  if (!fd.valid() || getpeername(fd.get(), end.data(), &size) != 0) return base::UniqueFd();
+  end.resize(size);
+  return end == connection.end ? std::move(fd) : base::UniqueFd();
+}
+
+void BoundedListener::Impl::Forget() {
+  for (auto it = idle.begin(); it != idle.end();) {
+    if (Descriptor(*it).valid()) {
+      ++it;
+    } else {
+      by_peer.erase(it->peer);
+      it = idle.erase(it);
+    }
+  }
+}
+
+bool BoundedListener::Impl::CloseOldestIdle() {
+  if (idle.empty()) return false;
+  End(idle.front());
+  by_peer.erase(idle.front().peer);
+  idle.pop_front();
+  return true;
+}
+
+void BoundedListener::Impl::End(Connection& connection) {
+  // gRPC closes it when it reads that nothing more comes.
+  const base::UniqueFd fd = Descriptor(connection);
+  if (fd.valid()) shutdown(fd.get(), SHUT_RDWR);
+}
+
+void BoundedListener::Impl::Watch() {
+  constexpr std::chrono::milliseconds kPeriod{50};
+  watch.expires_after(kPeriod);
+  watch.async_wait([this](const error_code& cancelled) {
+    if (cancelled) return;
+    {
+      base::MutexLock lock(mutex);
+      LimitHeld();
+    }
+    Watch();
+  });
+}
+
+void BoundedListener::Impl::LimitHeld() {
+  // Far more than well-behaved clients have on their way.
+  constexpr uint64_t kMostHeld = 512ull << 20;
+  // Per look, for what is sent besides calls and messages: signs of life, windows.
+  constexpr uint64_t kForgiven = 256;
+  uint64_t all = 0;
+  Connection* most = nullptr;
+  for (Connections* connections : {&idle, &busy}) {
+    for (Connection& each : *connections) {
+      const uint64_t received = ReceivedBytes(each.fd);
+      if (received < each.received) continue;  // another's by now
+      const uint64_t more = received - std::exchange(each.received, received);
+      const uint64_t less = std::exchange(each.delivered, 0) + kForgiven;
+      each.held = each.held + more < less ? 0 : each.held + more - less;
+      all += each.held;
+      if (most == nullptr || each.held > most->held) most = &each;
+    }
+  }
+  if (all <= kMostHeld) return;
+  spdlog::warn("{} sends a message that does not end: its connection ends ({} MiB)", most->peer,
+               most->held >> 20);
+  End(*most);
+  most->held = 0;
+}
+
+BoundedListener::BoundedListener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+BoundedListener::~BoundedListener() { Close(); }
+
+absl::StatusOr<std::shared_ptr<BoundedListener>> BoundedListener::Open(
+    const std::string& address, const std::shared_ptr<grpc::ServerCredentials>& credentials,
+    grpc::ServerBuilder& builder) {
+  auto impl = std::make_unique<Impl>();
+  if (absl::Status status = impl->Listen(address); !status.ok()) return status;
+  impl->grpc = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+  std::shared_ptr<BoundedListener> listener(new BoundedListener(std::move(impl)));
+  EndConnectionsOfLostHosts(listener->port());
+  return listener;
+}
+
+int BoundedListener::port() const {
+  error_code ignored;
+  return impl_->acceptor.local_endpoint(ignored).port();
+}
+
+void BoundedListener::Start() {
+  impl_->Accept();
+  impl_->Watch();
+  impl_->thread = std::thread([impl = impl_.get()] { impl->context.run(); });
+}
+
+void BoundedListener::Close() {
+  impl_->context.stop();
+  if (impl_->thread.joinable()) impl_->thread.join();
+  error_code ignored;
+  impl_->acceptor.close(ignored);
+}
+
+void BoundedListener::CallBegins(const std::string& peer) {
+  base::MutexLock lock(impl_->mutex);
+  const auto it = impl_->by_peer.find(peer);
+  if (it == impl_->by_peer.end()) return;
+  it->second->delivered += kCallBytes;
+  if (it->second->calls++ == 0) impl_->busy.splice(impl_->busy.end(), impl_->idle, it->second);
+}
+
+void BoundedListener::MessageDelivered(const std::string& peer, size_t bytes) {
+  base::MutexLock lock(impl_->mutex);
+  const auto it = impl_->by_peer.find(peer);
+  // HTTP/2 and TLS add to it, by frames of 16 KiB.
+  if (it != impl_->by_peer.end()) it->second->delivered += bytes + bytes / 64 + kCallBytes;
+}
+
+void BoundedListener::CallEnds(const std::string& peer) {
+  base::MutexLock lock(impl_->mutex);
+  const auto it = impl_->by_peer.find(peer);
+  if (it == impl_->by_peer.end() || it->second->calls == 0) return;
+  if (--it->second->calls == 0) impl_->idle.splice(impl_->idle.end(), impl_->busy, it->second);
+}
+
+}  // namespace vpod::rpc

@@ -1,0 +1,48 @@
+// A listening socket that bounds what its connections hold. gRPC 1.51 by itself accepts connections
+// until the process has no descriptor left, and from then on none (grpc/grpc#20418); this listener
+// accepts as many as there are descriptors for, and then closes those that have been idle longest.
+// gRPC also buffers a message of any length, whatever its limit, until all of it has come
+// (grpc/grpc#43012); if the incomplete messages of all connections exceed a limit, the connection
+// with most of them is closed.
+#pragma once
+
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace vpod::rpc {
+
+class BoundedListener {
+ public:
+  // Listens on `address` (host:port; port 0 takes a free one) for the server that `builder` makes.
+  // Connections of lost hosts end (EndConnectionsOfLostHosts). Unavailable if it cannot listen.
+  static absl::StatusOr<std::shared_ptr<BoundedListener>> Open(
+      const std::string& address, const std::shared_ptr<grpc::ServerCredentials>& credentials,
+      grpc::ServerBuilder& builder);
+  ~BoundedListener();
+  int port() const;
+  // How many it accepts at once, given the descriptors that the process may have now.
+  static size_t MostConnections();
+  // Call once the server runs.
+  void Start();
+  // Accepts no more connections. Call before the server ends.
+  void Close();
+
+  // A call on the connection of a peer ("ipv4:127.0.0.1:4711", as gRPC names it) begins or ends;
+  // in between the connection is not idle.
+  void CallBegins(const std::string& peer);
+  void CallEnds(const std::string& peer);
+  // gRPC delivered a message of `bytes` from that peer.
+  void MessageDelivered(const std::string& peer, size_t bytes);
+
+ private:
+  struct Impl;
+  explicit BoundedListener(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vpod::rpc

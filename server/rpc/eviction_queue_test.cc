@@ -1,0 +1,42 @@
+#include "server/rpc/eviction_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace vpod::rpc {
+namespace {
+
+TEST(EvictionQueueTest, TheOldestMakeRoom) {
+  std::string out;
+  EvictionQueue queue(3);
+  const auto add = [&](char name, uint64_t weight = 1) {
+    return queue.Add(weight, [&out, name] { out += name; });
+  };
+  add('a');
+  const uint64_t b = add('b');
+  add('c');
+  EXPECT_EQ(out, "");
+  add('d');
+  EXPECT_EQ(out, "a");
+  queue.Remove(b);
+  queue.Remove(b);
+  add('e');
+  EXPECT_EQ(out, "a");
+  add('f', 2);
+  EXPECT_EQ(out, "acd");
+  add('g', 10);  // larger than the capacity, so it is alone
+  EXPECT_EQ(out, "acdef");
+  add('h');
+  EXPECT_EQ(out, "acdefg");
+}
+
+TEST(EvictionQueueTest, EvictMayCallRemove) {
+  EvictionQueue queue(1);
+  uint64_t first = 0;
+  first = queue.Add(1, [&] { queue.Remove(first); });
+  queue.Remove(queue.Add(1, [] {}));
+}
+
+}  // namespace
+}  // namespace vpod::rpc

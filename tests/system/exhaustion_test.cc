@@ -1,0 +1,472 @@
+// Clients that try to use an agent up: its memory, its threads, its descriptors, the places at its
+// doors. Each attack is refused within stated bounds, and a job of another tenant goes on
+// meanwhile. The figures are printed: "attack: memory +N MiB, threads +N".
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "client/ipuof/lease.h"
+#include "client/vipu/ipuof_config.h"
+#include "device/base/unique_fd.h"
+#include "device/program/executable.h"
+#include "proto/ipuof/v1/ipuof.grpc.pb.h"
+#include "proto/telemetry/v1/telemetry.grpc.pb.h"
+#include "tests/system/fault_table.h"
+
+namespace vpod::testing {
+namespace {
+
+namespace v1 = ipuof::v1;
+using std::chrono::system_clock;
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr long kTimes = 4;  // shadow memory and what is kept of freed memory
+#else
+constexpr long kTimes = 1;
+#endif
+
+std::string Repeat(const std::string& unit, size_t bytes) {
+  std::string text;
+  text.reserve(bytes);
+  while (text.size() + unit.size() <= bytes) text += unit;
+  return text;
+}
+
+// A field of bytes: tag, length, contents.
+std::string Field(int number, const std::string& contents) {
+  std::string text;
+  for (uint64_t value : {uint64_t(number) << 3 | 2, uint64_t(contents.size())}) {
+    for (; value >= 128; value >>= 7) text += static_cast<char>(value | 128);
+    text += static_cast<char>(value);
+  }
+  return text + contents;
+}
+
+struct Footprint {
+  long memory_kib = 0, peak_kib = 0, threads = 0;
+};
+
+Footprint FootprintOf(int pid) {
+  Footprint footprint;
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; status >> word;) {
+    if (word == "VmRSS:") status >> footprint.memory_kib;
+    if (word == "VmHWM:") status >> footprint.peak_kib;
+    if (word == "Threads:") status >> footprint.threads;
+  }
+  return footprint;
+}
+
+// One connection to the agent.
+class Attacker {
+ public:
+  explicit Attacker(const std::string& endpoint, bool reads = true) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    arguments.SetMaxSendMessageSize(-1);
+    if (!reads) {  // the agent may send hardly anything before we read
+      arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 1);
+      arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    }
+    channel = grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+    stub = v1::Ipuof::NewStub(channel);
+  }
+  ~Attacker() { context.TryCancel(); }
+
+  grpc::Status Attach(const v1::AttachOpen& open) {
+    v1::AttachRequest request;
+    *request.mutable_open() = open;
+    stream = stub->Attach(&context);
+    v1::AttachEvent event;
+    if (stream->Write(request) && stream->Read(&event) && event.has_attached()) {
+      lease = event.attached().lease_id();
+      door = event.attached().local_socket();
+      return grpc::Status::OK;
+    }
+    stream->WritesDone();
+    return stream->Finish();
+  }
+  grpc::Status Load(const std::string& bytes) {
+    grpc::ClientContext call;
+    call.set_deadline(system_clock::now() + std::chrono::minutes(2));
+    v1::LoadReply reply;
+    auto writer = stub->Load(&call, &reply);
+    v1::LoadRequest request;
+    request.set_lease_id(lease);
+    request.set_total_bytes(bytes.size());
+    for (size_t at = 0; at < bytes.size(); at += 1 << 20) {
+      request.set_chunk(bytes.substr(at, 1 << 20));
+      if (!writer->Write(request)) break;
+    }
+    writer->WritesDone();
+    return writer->Finish();
+  }
+  // One message of these bytes, on a call that stays open until it is answered.
+  grpc::Status Send(const std::string& method, const grpc::ByteBuffer& bytes, bool gzip = false) {
+    grpc::GenericStub generic(channel);
+    grpc::ClientContext call;
+    call.set_deadline(system_clock::now() + kSoon);
+    if (gzip) call.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+    grpc::CompletionQueue queue;
+    const auto next = [&] {
+      void* tag;
+      bool ok = false;
+      return queue.Next(&tag, &ok) && ok;
+    };
+    auto sent = generic.PrepareCall(&call, method, &queue);
+    sent->StartCall(nullptr);
+    next();
+    sent->WriteLast(bytes, {}, nullptr);
+    next();
+    do {
+      grpc::ByteBuffer reply;
+      sent->Read(&reply, nullptr);
+      if (!next()) break;
+    } while (true);
+    grpc::Status status;
+    sent->Finish(&status, nullptr);
+    next();
+    queue.Shutdown();
+    return status;
+  }
+
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::Ipuof::Stub> stub;
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AttachRequest, v1::AttachEvent>> stream;
+  std::string lease, door;
+};
+
+grpc::ByteBuffer Buffer(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+// So many MiB of zeros that take one here.
+grpc::ByteBuffer Zeros(size_t mib) {
+  static const std::string page(1 << 20, '\0');
+  const std::vector<grpc::Slice> slices(
+      mib, grpc::Slice(page.data(), page.size(), grpc::Slice::STATIC_SLICE));
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+// A refusal that says why. The agent is there, and did not let the call pass without a word.
+void ExpectRefused(const grpc::Status& status, const std::string& what) {
+  EXPECT_FALSE(status.ok()) << what;
+  EXPECT_NE(status.error_code(), grpc::StatusCode::UNAVAILABLE) << what << status.error_message();
+  EXPECT_NE(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << what;
+  EXPECT_NE(status.error_code(), grpc::StatusCode::UNKNOWN) << what << status.error_message();
+  EXPECT_FALSE(status.error_message().empty()) << what;
+}
+
+class ExhaustionTest : public FaultTable {
+ protected:
+  using FaultTable::FaultTable;
+
+  void SetUp() override {
+    FaultTable::SetUp();
+    ASSERT_FALSE(HasFatalFailure());
+    auto found = client_->GetPartitionConfig("mine", 0);
+    ASSERT_TRUE(found.ok()) << found.status();
+    const vipu::ActivePartition partition = vipu::Describe(*std::move(found));
+    endpoint_ = ipuof::EndpointsOf(partition, 0, 1).front();
+    generation_ = partition.generation;
+    key_ = partition.config.fabric_key();
+    agent_ = pod_.AgentPid();
+    Begin();
+  }
+  void TearDown() override {
+    EXPECT_EQ(pod_.AgentPid(), agent_);
+    EXPECT_NE(FootprintOf(agent_).memory_kib, 0) << "the agent has died";
+    FaultTable::TearDown();
+  }
+
+  v1::AttachOpen Open(uint32_t device, const std::string& job = "attack") {
+    v1::AttachOpen open;
+    open.set_partition_id("mine");
+    open.set_generation(generation_);
+    open.set_fabric_key(key_);
+    open.set_device_id(device);
+    open.mutable_job()->set_job_id(job);
+    open.mutable_job()->set_num_instances(1);
+    open.mutable_job()->set_local_replicas(1);
+    open.mutable_job()->set_total_replicas(1);
+    open.mutable_job()->set_ipus_per_replica(1);
+    open.mutable_process()->set_pid(4711);
+    open.mutable_process()->set_executable("attack");
+    open.mutable_process()->set_host("elsewhere");
+    return open;
+  }
+  std::unique_ptr<Attacker> Attached(uint32_t device = 0, bool reads = true) {
+    auto attacker = std::make_unique<Attacker>(endpoint_, reads);
+    const grpc::Status status = attacker->Attach(Open(device));
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return attacker;
+  }
+
+  // From here on the peak counts.
+  void Begin() {
+    std::ofstream("/proc/" + std::to_string(agent_) + "/clear_refs") << 5;
+    before_ = FootprintOf(agent_);
+  }
+  // What the attack has cost at its worst, and what others notice of it.
+  void ExpectHeld(const std::string& attack, long most_mib, long most_threads = 16) {
+    const Footprint now = FootprintOf(agent_);
+    const long mib = (now.peak_kib - before_.memory_kib) >> 10;
+    std::printf("%s: memory +%ld MiB, threads +%ld\n", attack.c_str(), mib,
+                now.threads - before_.threads);
+    EXPECT_LT(mib, kTimes * most_mib) << attack;
+    EXPECT_LT(now.threads - before_.threads, most_threads) << attack;
+    ExpectOtherGoesOn();
+  }
+
+  std::string endpoint_, key_;
+  uint64_t generation_ = 0;
+  int agent_ = 0;
+  Footprint before_;
+};
+
+// 64 MiB, of which protobuf would make gigabytes.
+std::vector<std::pair<std::string, std::string>> Swarms() {
+  const size_t room = (64 << 20) - 64;
+  const std::string head("VIPUEXE\x01\x08\x01", 10);
+  const std::string empty = Field(1, "");
+  const auto program = [&](const std::string& instructions) {
+    return head + Field(2, "") + Field(5, Field(2, instructions));
+  };
+  return {{"empty instructions", program(Repeat(empty, room))},
+          {"empty fills", program(Repeat(Field(1, empty), room))},
+          {"empty tensors", head + Field(2, Repeat(empty, room))},
+          {"unknown fields", head + Repeat(Field(15, ""), room)}};
+}
+
+TEST_F(ExhaustionTest, EmptyMessagesAreRefusedBeforeTheyAreParsed) {
+  const auto attacker = Attached();
+  for (const auto& [name, bytes] : Swarms()) {
+    Begin();
+    const grpc::Status status = attacker->Load(bytes);
+    ExpectRefused(status, name);
+    EXPECT_NE(status.error_message().find("MiB of host memory"), std::string::npos)
+        << status.error_message();
+    ExpectHeld(name, 300);
+  }
+}
+
+TEST_F(ExhaustionTest, ALeaseLoadsOneExecutableAtATime) {
+  const auto attacker = Attached();
+  const std::string bytes = Swarms()[0].second;
+  std::vector<std::thread> loads;
+  for (int i = 0; i < 6; ++i)
+    loads.emplace_back([&] { ExpectRefused(attacker->Load(bytes), "a load of many"); });
+  ExpectOtherGoesOn();
+  for (std::thread& load : loads) load.join();
+  ExpectHeld("six loads on a lease", 300);
+}
+
+TEST_F(ExhaustionTest, StrangersSendNothingLarge) {
+  const std::string unknown = Repeat(Field(15, ""), 15 << 20);
+  for (const std::string method :
+       {"ipuof.v1.Ipuof/Attach", "ipuof.v1.Ipuof/Pulse", "ipuof.v1.Ipuof/Load",
+        "ipuof.v1.Ipuof/Run", "ipuof.v1.Ipuof/WriteStream", "ipuof.v1.Ipuof/ReadStream",
+        "ipuof.v1.Ipuof/WriteTensor", "ipuof.v1.Ipuof/ReadTensor", "ipuof.v1.Ipuof/GetCounters",
+        "ipuof.v1.Ipuof/ResetDevice", "telemetry.v1.Telemetry/GetPartitionTelemetry",
+        "telemetry.v1.Telemetry/GetPartitionLinks"}) {
+    Begin();
+    std::vector<std::thread> calls;
+    for (int i = 0; i < 4; ++i) {
+      calls.emplace_back([&] {
+        const grpc::Status status = Attacker(endpoint_).Send("/vpod." + method, Buffer(unknown));
+        ExpectRefused(status, method);
+        EXPECT_NE(status.error_message().find("are accepted"), std::string::npos)
+            << method << ": " << status.error_message();
+      });
+    }
+    for (std::thread& call : calls) call.join();
+    ExpectHeld(method, 200);
+  }
+}
+
+TEST_F(ExhaustionTest, MessagesAreNotUnpacked) {
+  const grpc::Status status =
+      Attacker(endpoint_).Send("/vpod.ipuof.v1.Ipuof/GetCounters", Zeros(1024), /*gzip=*/true);
+  ExpectRefused(status, "gzip");
+  ExpectHeld("1 GiB of zeros, packed", 64);
+}
+
+// A message is refused by what it says of its length, not when all of it has come.
+TEST_F(ExhaustionTest, AnEndlessMessageIsCutOff) {
+  const grpc::Status status =
+      Attacker(endpoint_).Send("/vpod.ipuof.v1.Ipuof/GetCounters", Zeros(4000));
+  EXPECT_FALSE(status.ok());
+  ExpectHeld("a message of 4 GB", 1024);
+}
+
+TEST_F(ExhaustionTest, SilentStreamsHoldNoThread) {
+  Attacker attacker(endpoint_);
+  constexpr int kStreams = 3000;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientWriter<v1::LoadRequest>>> loads;
+  std::vector<std::unique_ptr<grpc::ClientWriter<v1::WriteTensorRequest>>> writes;
+  std::vector<v1::LoadReply> load_replies(kStreams);
+  std::vector<v1::WriteTensorReply> write_replies(kStreams);
+  for (int i = 0; i < kStreams; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    contexts.back()->set_deadline(system_clock::now() + kSoon);
+    loads.push_back(attacker.stub->Load(contexts.back().get(), &load_replies[i]));
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    writes.push_back(attacker.stub->WriteTensor(contexts.back().get(), &write_replies[i]));
+  }
+  ExpectHeld("6000 silent streams", 200);
+  // The first had to make room.
+  ExpectRefused(loads[0]->Finish(), "the first of the silent streams");
+  for (auto& context : contexts) context->TryCancel();
+  for (int i = 1; i < kStreams; ++i) loads[i]->Finish();
+  for (auto& write : writes) write->Finish();
+}
+
+// A program with a variable of so many bytes.
+std::string Executable(int64_t bytes) {
+  program::v1::Executable executable;
+  executable.set_ipus_per_replica(1);
+  program::v1::Ipu* ipu = executable.add_ipus();
+  ipu->set_arena_bytes(static_cast<uint64_t>(bytes));
+  ipu->add_tensors()->set_type(program::v1::FLOAT32);
+  ipu->mutable_tensors(0)->add_dims(bytes / 4);
+  executable.add_variables()->set_name("v");
+  executable.add_programs()->set_name("rest");
+  executable.mutable_programs(0)->add_blocks();
+  return program::Serialize(executable);
+}
+
+TEST_F(ExhaustionTest, SlowReadersHoldNoThreadAndLittleMemory) {
+  const auto attacker = Attached(0, /*reads=*/false);
+  ASSERT_TRUE(attacker->Load(Executable(64 << 20)).ok());
+  Begin();
+  v1::ReadTensorRequest request;
+  request.set_lease_id(attacker->lease);
+  request.set_variable("v");
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::ReadTensorReply>>> readers;
+  for (int i = 0; i < 1000; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    readers.push_back(attacker->stub->ReadTensor(contexts.back().get(), request));
+  }
+  ExpectHeld("1000 readers of a variable that do not read", 512);
+  for (auto& context : contexts) context->TryCancel();
+  for (auto& reader : readers) reader->Finish();
+}
+
+TEST_F(ExhaustionTest, SlowMonitorsHoldNoThread) {
+  Attacker attacker(endpoint_, /*reads=*/false);
+  const auto stub = telemetry::v1::Telemetry::NewStub(attacker.channel);
+  telemetry::v1::GetPartitionTelemetryRequest request;
+  request.set_partition_id("mine");
+  grpc::CompletionQueue queue;
+  struct Call {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientAsyncResponseReader<telemetry::v1::GetPartitionTelemetryReply>>
+        reader;
+  };
+  // Nobody asks for the answers.
+  std::vector<std::unique_ptr<Call>> calls;
+  for (int i = 0; i < 1000; ++i) {
+    calls.push_back(std::make_unique<Call>());
+    calls.back()->reader =
+        stub->AsyncGetPartitionTelemetry(&calls.back()->context, request, &queue);
+  }
+  ExpectHeld("1000 monitors that do not read", 512);
+  for (auto& call : calls) call->context.TryCancel();
+}
+
+// The holder of a reservation is told of each instance that leaves, and does not listen.
+TEST_F(ExhaustionTest, AReserverThatDoesNotReadLosesItsLease) {
+  Attacker reserver(endpoint_, /*reads=*/false);
+  v1::AttachOpen reservation = Open(0, "evil");
+  reservation.set_reserve_only(true);
+  ASSERT_TRUE(reserver.Attach(reservation).ok());
+  Begin();
+  for (int i = 0; i < 600; ++i) {
+    Attacker instance(endpoint_);
+    v1::AttachOpen open = Open(0, "evil#" + std::to_string(i));
+    open.mutable_process()->set_host(std::string(60000, 'h'));
+    instance.Attach(open);  // refused at some time, which is well
+  }
+  ExpectHeld("a reserver that does not read", 128);
+}
+
+// Connections to the local door that send nothing, more than it has places, again and again.
+TEST_F(ExhaustionTest, IdleConnectionsAtTheLocalListenerKeepNobodyOut) {
+  const std::string door = Attached()->door;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  door.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + door.size());
+  std::atomic<bool> stop = false;
+  std::thread knocker([&] {
+    std::vector<base::UniqueFd> idle;
+    while (!stop) {
+      base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      idle.push_back(std::move(fd));
+      if (idle.size() > 6000) idle.erase(idle.begin(), idle.begin() + 3000);
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const Outcome job = pod_.Run({"poprun", "--vipu-partition", "mine", "--num-instances", "2",
+                                "--num-replicas", "8", "replica_job", "--runs", "2"});
+  EXPECT_EQ(job.code, 0) << job.err;
+  ExpectHeld("idle connections at the local door", 64);
+  stop = true;
+  knocker.join();
+}
+
+// More than it has descriptors: it has few, so that a test has enough of them.
+TEST_F(ExhaustionTest, IdleConnectionsKeepNobodyOut) {
+  const rlimit few = {600, 600};
+  ASSERT_EQ(prlimit(agent_, RLIMIT_NOFILE, &few, nullptr), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port =
+      htons(static_cast<uint16_t>(std::stoi(endpoint_.substr(endpoint_.find(':') + 1))));
+  std::vector<base::UniqueFd> idle;
+  for (int i = 0; i < 1500; ++i) {
+    idle.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    connect(idle.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  }
+  EXPECT_TRUE(Attached()->stream != nullptr) << "while they are there";
+  idle.clear();
+  EXPECT_TRUE(Attached()->stream != nullptr) << "after they have gone";
+  ExpectMineWorks();
+}
+
+TEST_F(ExhaustionTest, MemoryThatCannotBeHadIsTheMatterOfWhoAsks) {
+  long pages = 0;
+  std::ifstream("/proc/" + std::to_string(agent_) + "/statm") >> pages;
+  const rlim_t now = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGE_SIZE));
+  const rlimit little = {now + (256 << 20), now + (256 << 20)};
+  ASSERT_EQ(prlimit(agent_, RLIMIT_AS, &little, nullptr), 0);
+  const auto attacker = Attached();
+  for (int i = 0; i < 5; ++i) {
+    const grpc::Status status = attacker->Load(Executable(700 << 20));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  }
+  for (const auto& [name, bytes] : Swarms()) ExpectRefused(attacker->Load(bytes), name);
+  ExpectOtherGoesOn();
+}
+
+}  // namespace
+}  // namespace vpod::testing

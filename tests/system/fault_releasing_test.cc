@@ -1,0 +1,220 @@
+// Fault table: an owner that dies in a kernel. It cannot be interrupted, so its IPU is RELEASING:
+// everybody who asks is told so and why, nobody else is kept from working, and the agent ends when
+// it is told to.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "client/ipuof/lease.h"
+#include "client/vipu/ipuof_config.h"
+#include "device/program/executable.h"
+#include "proto/ipuof/v1/ipuof.grpc.pb.h"
+#include "tests/system/fault_table.h"
+
+namespace vpod::testing {
+namespace {
+
+namespace v1 = ipuof::v1;
+using vipuuser::PS_ACTIVE;
+using vipuuser::PS_RELEASING;
+
+// One kernel of a million windows of `side` × `side` elements. One element of all windows takes
+// some milliseconds: 24 end after some seconds, 1000, which is the limit, long after any test.
+std::string LongKernel(uint32_t side) {
+  program::v1::Executable executable;
+  executable.set_ipus_per_replica(1);
+  program::v1::Ipu* ipu = executable.add_ipus();
+  const auto image = [&](uint64_t pixels) {
+    program::v1::Tensor* tensor = ipu->add_tensors();
+    tensor->set_type(program::v1::FLOAT32);
+    for (const uint64_t dim : {uint64_t{1}, pixels, pixels, uint64_t{1}})
+      tensor->add_dims(static_cast<int64_t>(dim));
+    tensor->set_offset(ipu->arena_bytes());
+    ipu->set_arena_bytes((ipu->arena_bytes() + pixels * pixels * 4 + 63) / 64 * 64);
+  };
+  constexpr uint64_t kResult = 1024;
+  image(kResult + side - 1);
+  image(kResult);
+  executable.add_programs()->set_name("long");
+  auto* pool =
+      executable.mutable_programs(0)->add_blocks()->add_instructions()->mutable_max_pool2d();
+  pool->set_input(0);
+  pool->set_output(1);
+  pool->mutable_window()->set_stride_h(1);
+  pool->mutable_window()->set_stride_w(1);
+  pool->mutable_window()->set_kernel_h(side);
+  pool->mutable_window()->set_kernel_w(side);
+  return program::Serialize(executable);
+}
+
+// A program on one device of "mine" that dies while its kernel runs.
+class Owner {
+ public:
+  Owner(const vipu::ActivePartition& partition, uint32_t device, const std::string& executable) {
+    const std::string endpoint = ipuof::EndpointsOf(partition, device, 1).front();
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stub_ = v1::Ipuof::NewStub(
+        grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments));
+    v1::AttachRequest request;
+    v1::AttachOpen* open = request.mutable_open();
+    open->set_partition_id(partition.partition_id);
+    open->set_generation(partition.generation);
+    open->set_fabric_key(partition.config.fabric_key());
+    open->set_device_id(device);
+    open->mutable_job()->set_job_id("owner" + std::to_string(device));
+    open->mutable_job()->set_num_instances(1);
+    open->mutable_job()->set_local_replicas(1);
+    open->mutable_job()->set_total_replicas(1);
+    open->mutable_job()->set_ipus_per_replica(1);
+    open->mutable_process()->set_pid(4711);
+    open->mutable_process()->set_executable("owner");
+    open->mutable_process()->set_host("node7");
+    stream_ = stub_->Attach(&context_);
+    v1::AttachEvent event;
+    status = stream_->Write(request) && stream_->Read(&event) && event.has_attached()
+                 ? grpc::Status::OK
+                 : stream_->Finish();
+    if (!status.ok()) return;
+    grpc::ClientContext load;
+    v1::LoadReply loaded;
+    auto writer = stub_->Load(&load, &loaded);
+    v1::LoadRequest text;
+    text.set_lease_id(event.attached().lease_id());
+    text.set_total_bytes(executable.size());
+    text.set_chunk(executable);
+    writer->Write(text);
+    writer->WritesDone();
+    status = writer->Finish();
+    run_request_.set_lease_id(event.attached().lease_id());
+    stub_->async()->Run(&run_, &run_request_, &run_reply_, [](const grpc::Status&) {});
+  }
+  void Die() {
+    run_.TryCancel();
+    context_.TryCancel();
+    stream_->Finish();
+  }
+
+  grpc::Status status;
+
+ private:
+  std::unique_ptr<v1::Ipuof::Stub> stub_;
+  grpc::ClientContext context_, run_;
+  v1::RunRequest run_request_;
+  v1::RunReply run_reply_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AttachRequest, v1::AttachEvent>> stream_;
+};
+
+class FaultReleasingTest : public FaultTable {
+ protected:
+  static constexpr uint32_t kForEver = 1000;
+  // A kernel runs on each of the first devices of "mine", and nobody knows its owner any more.
+  void LeaveKernels(uint32_t devices, uint32_t side = kForEver) {
+    auto found = client_->GetPartitionConfig("mine", 0);
+    ASSERT_TRUE(found.ok()) << found.status();
+    const vipu::ActivePartition partition = vipu::Describe(*std::move(found));
+    std::vector<std::unique_ptr<Owner>> owners;
+    for (uint32_t device = 0; device < devices; ++device) {
+      owners.push_back(std::make_unique<Owner>(partition, device, LongKernel(side)));
+      ASSERT_TRUE(owners.back()->status.ok()) << owners.back()->status.error_message();
+    }
+    ASSERT_TRUE(Within(kSoon, [&] { return Monitor({"-j"}).find("4711") != std::string::npos; }));
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // the kernels have begun
+    for (const auto& owner : owners) owner->Die();
+    owners_ = std::move(owners);
+  }
+  std::string Monitor(const Words& more = {}) {
+    return pod_.Run(Words{"env", "IPUOF_VIPU_API_PARTITION_ID=mine", "gc-monitor"} + more, kSoon)
+        .out;
+  }
+  Outcome Vipu(const Words& words) { return pod_.Run(words, std::chrono::minutes(3)); }
+  // "mine" cannot be had back before the agent ends.
+  void TearDown() override {
+    if (!check_) return;
+    if (kernels_for_ever_) return ExpectOtherGoesOn();
+    FaultTable::TearDown();
+  }
+
+  bool kernels_for_ever_ = true;
+  bool check_ = true;  // the other job is there still
+  std::vector<std::unique_ptr<Owner>> owners_;
+};
+
+constexpr char kWhy[] = "a kernel of process 4711 (owner) on node7, which left ";
+
+TEST_F(FaultReleasingTest, TheDeviceSaysWhyNobodyCanHaveIt) {
+  LeaveKernels(1);
+  EXPECT_TRUE(Within(kSoon, [&] {
+    return Monitor().find("IPU 0 in partition mine is RELEASING: " + std::string(kWhy)) !=
+           std::string::npos;
+  })) << Monitor();
+  EXPECT_NE(Monitor({"-j"}).find("\"Releasing\": \"" + std::string(kWhy)), std::string::npos);
+  auto found = client_->GetPartitionConfig("mine", 0);
+  ASSERT_TRUE(found.ok()) << found.status();
+  const Owner next(vipu::Describe(*std::move(found)), 0, LongKernel(1));
+  EXPECT_EQ(next.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_NE(next.status.error_message().find("device 0 is RELEASING: " + std::string(kWhy)),
+            std::string::npos)
+      << next.status.error_message();
+  ExpectOneLine(pod_.Run({"env", "IPUOF_VIPU_API_PARTITION_ID=mine", "gc-reset", "-d", "0"}, kSoon),
+                {"device 0 is RELEASING: ", kWhy});
+}
+
+TEST_F(FaultReleasingTest, AResetPartitionIsNotActiveBeforeItCanBeUsed) {
+  LeaveKernels(1);
+  const Outcome reset = Vipu({"vipu", "reset", "partition", "mine", "--timeout", "2"});
+  EXPECT_EQ(reset.code, 1) << reset.out;
+  EXPECT_NE(reset.err.find("partition is RELEASING: Agent "), std::string::npos) << reset.err;
+  EXPECT_NE(reset.err.find(kWhy), std::string::npos) << reset.err;
+  EXPECT_TRUE(Becomes("mine", PS_RELEASING, kWhy));
+  EXPECT_NE(Vipu({"vipu", "list", "partitions"}).out.find("RELEASING"), std::string::npos);
+  EXPECT_NE(Monitor().find("Partition: mine [releasing] has 8"), std::string::npos) << Monitor();
+}
+
+TEST_F(FaultReleasingTest, APartitionOnTheIpusOfARemovedOneSaysForWhatItWaits) {
+  LeaveKernels(1);
+  EXPECT_EQ(Vipu({"vipu", "remove", "partition", "mine"}).code, 0);
+  acknowledged_.erase("mine");
+  const Outcome created =
+      Vipu({"vipu", "create", "partition", "next", "--size", "8", "--timeout", "2"});
+  EXPECT_EQ(created.code, 1) << created.out;
+  EXPECT_NE(created.err.find("partition is RELEASING: Agent "), std::string::npos) << created.err;
+  EXPECT_TRUE(Becomes("next", PS_RELEASING, kWhy));
+}
+
+TEST_F(FaultReleasingTest, AResetAgentSaysWhatStillRuns) {
+  LeaveKernels(1);
+  const auto partition = client_->GetPartition("mine");
+  ASSERT_TRUE(partition.ok()) << partition.status();
+  const std::string agent = partition->gcds(0).devices(0).agent_id();
+  ExpectOneLine(Vipu({"vipu-admin", "reset", "agent", agent}),
+                {"Agent " + agent + " was not reset: IPU 3 is RELEASING: ", kWhy});
+  const Outcome shown = Vipu({"vipu-admin", "get", "agent", agent});
+  EXPECT_NE(shown.out.find(kWhy), std::string::npos) << shown.out;
+}
+
+// As many kernels as there are compute threads, and more.
+TEST_F(FaultReleasingTest, OthersWorkMeanwhile) {
+  LeaveKernels(8);
+  ExpectOtherGoesOn();
+  ExpectOtherGoesOn();
+}
+
+TEST_F(FaultReleasingTest, TheAgentEndsWhenItIsTold) {
+  LeaveKernels(2);
+  const int agent = pod_.AgentPid();
+  EXPECT_TRUE(EndProcess(agent, SIGTERM)) << "it waits for its kernels";
+  check_ = false;
+}
+
+TEST_F(FaultReleasingTest, WhatEndsIsUsableByItself) {
+  LeaveKernels(2, 24);
+  EXPECT_EQ(Vipu({"vipu", "reset", "partition", "mine", "--timeout", "120"}).code, 0);
+  kernels_for_ever_ = false;
+  EXPECT_TRUE(Becomes("mine", PS_ACTIVE));
+  ExpectMineWorks();
+}
+
+}  // namespace
+}  // namespace vpod::testing
