@@ -18,6 +18,7 @@
 #include "server/rpc/call_guard.h"
 #include "server/rpc/controller_services.h"
 #include "server/rpc/daemon.h"
+#include "server/rpc/refusal_log.h"
 #include "server/security/certificates.h"
 #include "server/server_options.h"
 
@@ -102,7 +103,10 @@ class EndPoints {
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddListeningPort(address, credentials, &port);
     add_services(builder);
-    requests_.Watch(builder);
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watchers;
+    watchers.push_back(requests_.Watch());
+    watchers.push_back(rpc::LogRefusedCalls());
+    builder.experimental().SetInterceptorCreators(std::move(watchers));
     servers_.push_back(builder.BuildAndStart());
     if (servers_.back() != nullptr && port != 0) return absl::OkStatus();
     if (servers_.back() == nullptr) servers_.pop_back();

@@ -91,7 +91,7 @@ void Collectives::Send(size_t site, const Header& header, absl::Span<const std::
 void Collectives::NoteUnreachable(size_t site, const absl::Status& status) {
   base::MutexLock lock(mutex_);
   if (!unreachable_.ok()) return;
-  unreachable_ = absl::UnavailableError(absl::StrCat("the agent at ", options_.sites[site].endpoint,
+  unreachable_ = absl::UnavailableError(absl::StrCat(options_.sites[site].name,
                                                      " cannot be reached: ", status.message()));
   unreachable_since_ = Clock::now();
 }

@@ -30,6 +30,7 @@ struct Site {
   std::string endpoint;         // by which the job's parts name it; empty: this process
   std::vector<uint32_t> units;  // global, ascending
   uint32_t domain = 0;          // IPU-Link domain of its IPUs
+  std::string name = {};        // for messages, e.g. "agent ag1 at 10.1.2.2:8080"
 };
 
 // One end of a copy between units on two processes.

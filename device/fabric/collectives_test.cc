@@ -225,6 +225,7 @@ class Processes {
       transports_.push_back(std::make_unique<MemoryTransport>(p + 17));
       pools_.push_back(std::make_unique<Pool>());
       sites[p].endpoint = absl::StrCat("process ", p);
+      sites[p].name = absl::StrCat("the agent at process ", p);
       address_of[sites[p].endpoint] = sites[p].endpoint;
       if (!domain_of.empty()) sites[p].domain = domain_of[p];
       peers[sites[p].endpoint] = transports_[p].get();

@@ -15,7 +15,6 @@
 #include "device/base/status.h"
 #include "server/agent/admission.h"
 #include "server/agent/agent_state.h"
-#include "server/agent/network_interfaces.h"
 
 namespace vpod::agent {
 namespace {
@@ -38,6 +37,12 @@ uint32_t NumberOfHost(const std::string& host) {
 // "pod-native-default" from "ST_POD_NATIVE_DEFAULT", as the attribute shows it.
 std::string SyncTypeText(absl::string_view name) {
   return absl::AsciiStrToLower(absl::StrReplaceAll(name, {{"ST_", ""}, {"_", "-"}}));
+}
+
+// Whether only the key of a partition's configuration is another one.
+bool IsKeyChange(const vipuagent::AgentPartition& before, const vipuagent::AgentPartition& after) {
+  return before.config_generation() == after.config_generation() &&
+         before.fabric_key() != after.fabric_key();
 }
 
 }  // namespace
@@ -99,7 +104,6 @@ machine::Ipu& Agent::IpuAt(uint32_t index) {
 }
 
 std::vector<vipuagent::Machine> Agent::DescribeMachines() const {
-  const NetworkInterfaces interfaces = NetworkInterfaces::OfHost();
   std::vector<vipuagent::Machine> result;
   for (const auto& machine : machines_) {
     vipuagent::Machine description;
@@ -108,7 +112,6 @@ std::vector<vipuagent::Machine> Agent::DescribeMachines() const {
     description.set_data_ip(machine->identity().data_ip);
     description.set_board_type(std::string(type_.board_type));
     description.set_clock(arch::ClockText(type_));
-    description.set_network_interface(interfaces.Find(machine->identity().management_ip));
     result.push_back(std::move(description));
   }
   return result;
@@ -258,10 +261,12 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
       const auto old = partitions_.find(id);
       if (old == partitions_.end()) continue;
       const auto kept = changed.find(id);
+      // A new key of an old configuration resets nothing.
+      const bool same = kept != changed.end() && IsKeyChange(old->second->spec, kept->second->spec);
       if (kept == changed.end() ||
-          kept->second->spec.generation() != old->second->spec.generation())
+          (!same && kept->second->spec.generation() != old->second->spec.generation()))
         used_.erase(id);
-      if (kept != changed.end() && !in_use.contains(id) &&
+      if (kept != changed.end() && !same && !in_use.contains(id) &&
           kept->second->spec.generation() > old->second->spec.generation())
         ClearIpus(*old->second, *kept->second);
       EndSimulatedErrors(*old->second, kept == changed.end() ? nullptr : kept->second.get());

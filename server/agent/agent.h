@@ -173,7 +173,7 @@ class Agent {
   // Takes a device; when the one who held it has just gone, waits a while for its last kernels to
   // end. Failures name the holder.
   // Returns what GiveUp takes.
-  std::weak_ptr<void> Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events,
+  std::weak_ptr<void> Attach(const ipuof::v1::AttachOpen& request, LeaseEvents events,
                              AttachDone done);
   // The client of an attach went away: if it still waits, it is forgotten and not answered.
   void GiveUp(const std::weak_ptr<void>& attach);
@@ -196,7 +196,7 @@ class Agent {
   // A message of a peer's transport.
   fabric::Landing OnFabricMessage(absl::string_view header, size_t bytes);
   // A part elsewhere joins a job whose home this is; and has gone.
-  absl::StatusOr<std::shared_ptr<RemotePart>> JoinRemote(const fabric::v1::JobJoin& join,
+  absl::StatusOr<std::shared_ptr<RemotePart>> JoinRemote(const fabric::v1::JobJoin& request,
                                                          RemotePart::SendEvent send);
   void RemotePartEnded(const RemotePart& part);
   // The memory of a job's units that are here, for peers on this host that know the job's token.
@@ -283,6 +283,8 @@ class Agent {
   // Sets `releasing` to a lease whose owner has left and whose kernels still run.
   absl::Status CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,
                          LeasePtr* releasing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The lease for the log: id, process, partition, device, IPUs by machine.
+  std::string LogText(const Lease& lease) const;
   // "a kernel of process 4711 (train) on node7, which left 12 s ago, still runs"
   static std::string WhyReleasing(const Lease& lease);
   static absl::Status RefuseReleasing(const ipuof::v1::AttachOpen& open, const Lease& lease);

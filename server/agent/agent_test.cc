@@ -152,7 +152,8 @@ class AgentTest : public testing::Test {
     Configure(1);
   }
 
-  void Configure(uint64_t generation, bool present = true, uint64_t config_generation = 0) {
+  void Configure(uint64_t generation, bool present = true, uint64_t config_generation = 0,
+                 const std::string& key = kKey) {
     vipuagent::ConfigureRequest request;
     request.set_controller_boot_id("boot");
     request.set_sequence(++sequence_);
@@ -162,7 +163,7 @@ class AgentTest : public testing::Test {
       partition->set_id("p");
       partition->set_generation(generation);
       partition->set_config_generation(config_generation);
-      partition->set_fabric_key(kKey);
+      partition->set_fabric_key(key);
       partition->set_reconfigurable(config_generation == 0);
       vipuagent::Gcd* gcd = partition->add_gcds();
       for (uint32_t machine = 0; machine < 4; ++machine)
@@ -741,6 +742,56 @@ class NoPeers : public PeerGateway {
     return nullptr;
   }
 };
+
+// A new key with the configuration's old generation: leases go on, and the old key opens nothing.
+TEST_F(AgentTest, ANewKeyEndsNoLease) {
+  Configure(1, true, 1);
+  const std::string held = MustAttach(Open(0));
+  Configure(2, true, 1, "6b2f");
+  EXPECT_TRUE(agent_->HasLease(held));
+  EXPECT_TRUE(
+      absl::StartsWith(Attach(Open(1)).status().message(), "wrong fabric key for partition p"));
+  ipuof::v1::AttachOpen fresh = Open(1);
+  fresh.set_fabric_key("6b2f");
+  MustAttach(fresh);
+}
+
+// It is not the reset after the last client: errors of idle IPUs stay.
+TEST_F(AgentTest, ANewKeyClearsNoErrors) {
+  Configure(1, true, 1);
+  vipuagent::InjectRequest fault;
+  fault.set_host("127.10.0.1");
+  fault.set_fault(vipuagent::IPU_ERROR);
+  fault.set_pcie_id(3);
+  fault.set_error("IPUSOFTERR");
+  ASSERT_TRUE(agent_->Inject(fault).ok());
+  ASSERT_EQ(agent_->Unwell().size(), 1u);
+  Configure(2, true, 1, "6b2f");
+  EXPECT_EQ(agent_->Unwell().size(), 1u);
+  Configure(3, true, 1, "6b2f");  // as after the last client
+  EXPECT_TRUE(agent_->Unwell().empty());
+}
+
+// What a process says of itself is kept short and in one line, whoever shows it.
+TEST_F(AgentTest, DeclaredTextIsKeptShortAndInOneLine) {
+  ipuof::v1::AttachOpen open = Open(0);
+  open.mutable_process()->set_host("a\x1b[2Jb\nc");
+  open.mutable_process()->set_user(std::string(1 << 20, 'u'));
+  open.mutable_process()->set_executable("\u202Egpj");
+  MustAttach(open);
+  const auto telemetry = agent_->GetTelemetry("p");
+  ASSERT_TRUE(telemetry.ok()) << telemetry.status();
+  const ipuof::v1::ProcessInfo& shown = telemetry->ipus(0).process();
+  EXPECT_EQ(shown.host(), "a\uFFFD[2Jb\uFFFDc");
+  EXPECT_LE(shown.user().size(), 260u);
+  EXPECT_EQ(shown.executable(), "\uFFFDgpj");
+  EXPECT_EQ(Attach(Open(0)).status().message(),
+            "device 0 is in use by process 4711 (\uFFFDgpj) on a\uFFFD[2Jb\uFFFDc");
+  // Names that are compared, not shown, are refused when they are long.
+  open = Open(1);
+  open.mutable_job()->set_job_id(std::string(257, 'j'));
+  EXPECT_EQ(Attach(open).status(), absl::InvalidArgumentError("job_id has 257 bytes, at most 256"));
+}
 
 // An agent that is the home of partition "p", whose second machine is another process's.
 class HomeTest : public AgentTest {

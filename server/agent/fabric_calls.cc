@@ -10,6 +10,7 @@
 #include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "server/agent/agent_state.h"
+#include "server/agent/declared.h"
 #include "server/agent/local_listener.h"
 
 namespace vpod::agent {
@@ -59,6 +60,7 @@ void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,
   for (const fabric::JobPart& part : parts) {
     fabric::Site& site = sites[part.endpoint];
     site.endpoint = part.endpoint;
+    site.name = NameOfPeer(partition, part.endpoint);
     site.units.insert(site.units.end(), part.units.begin(), part.units.end());
     sockets[part.endpoint] = part.local_socket;
   }
@@ -185,12 +187,12 @@ fabric::Landing Agent::OnFabricMessage(absl::string_view header, size_t bytes) {
 
 std::shared_ptr<PartLink> Agent::LinkToHome(const Partition& partition, const LeasePtr& lease) {
   const std::weak_ptr<Lease> weak = lease;
-  return std::make_shared<PartLink>(lease->job,
-                                    PartLink::Options{endpoint_, partition.spec.peers(0).endpoint(),
-                                                      [this, weak](const std::string& text) {
-                                                        if (const LeasePtr strong = weak.lock())
-                                                          Tell(*strong, text);
-                                                      }});
+  return std::make_shared<PartLink>(
+      lease->job, PartLink::Options{endpoint_, partition.spec.peers(0).endpoint(),
+                                    NameOfPeer(partition.spec, partition.spec.peers(0).endpoint()),
+                                    [this, weak](const std::string& text) {
+                                      if (const LeasePtr strong = weak.lock()) Tell(*strong, text);
+                                    }});
 }
 
 fabric::v1::JobJoin Agent::DescribePart(const Partition& partition, const Lease& lease) const {
@@ -208,8 +210,9 @@ fabric::v1::JobJoin Agent::DescribePart(const Partition& partition, const Lease&
   return join;
 }
 
-absl::StatusOr<std::shared_ptr<RemotePart>> Agent::JoinRemote(const fabric::v1::JobJoin& join,
+absl::StatusOr<std::shared_ptr<RemotePart>> Agent::JoinRemote(const fabric::v1::JobJoin& request,
                                                               RemotePart::SendEvent send) {
+  VPOD_ASSIGN_OR_RETURN(const fabric::v1::JobJoin join, Declared(request));
   std::shared_ptr<RemotePart> part;
   {
     base::MutexLock lock(mutex_);
@@ -234,9 +237,9 @@ absl::StatusOr<std::shared_ptr<RemotePart>> Agent::JoinRemote(const fabric::v1::
         join.units().empty()) {
       return absl::InvalidArgumentError("the part has no units");
     }
-    part =
-        std::make_shared<RemotePart>(FindOrMakeJob(*it->second, join.member(), true),
-                                     join.member().instance_index(), join.part(), join.endpoint());
+    part = std::make_shared<RemotePart>(FindOrMakeJob(*it->second, join.member(), true),
+                                        join.member().instance_index(), join.part(),
+                                        join.endpoint(), NameOfPeer(spec, join.endpoint()));
   }
   if (absl::Status status = part->Join(join, endpoint_, std::move(send)); !status.ok()) {
     RemotePartEnded(*part);

@@ -66,6 +66,16 @@ std::vector<fabric::JobPart> FromProto(const fabric::v1::JobFormed& formed,
   return parts;
 }
 
+std::string NameOfPeer(const vipuagent::AgentPartition& partition, const std::string& endpoint) {
+  for (const vipuagent::Peer& peer : partition.peers()) {
+    if (peer.endpoint() != endpoint || peer.agent_ids().empty()) continue;
+    const bool one = peer.agent_ids_size() == 1;
+    return absl::StrCat(one ? "agent " : "agents ", peer.agent_ids(0), one ? "" : " to ",
+                        one ? "" : *peer.agent_ids().rbegin(), " at ", endpoint);
+  }
+  return absl::StrCat("the agent at ", endpoint);
+}
+
 PartLink::PartLink(std::weak_ptr<fabric::Job> job, Options options)
     : job_(std::move(job)), options_(std::move(options)) {}
 
@@ -197,16 +207,20 @@ void PartLink::OnEnd(const absl::Status& status) {
   if (left) return Answer(absl::CancelledError("the lease has ended"));
   const absl::Status cause =
       status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)
-          ? absl::UnavailableError(absl::StrCat("the agent at ", options_.home,
-                                                ", which keeps the job's record, was lost"))
+          ? absl::UnavailableError(
+                absl::StrCat(options_.home_name, ", which keeps the job's record, was lost"))
           : status;
   if (const auto job = job_.lock()) job->Fail(cause);
   Answer(cause);
 }
 
 RemotePart::RemotePart(std::shared_ptr<fabric::Job> job, uint32_t instance, uint32_t part,
-                       std::string endpoint)
-    : job_(std::move(job)), instance_(instance), part_(part), endpoint_(std::move(endpoint)) {}
+                       std::string endpoint, std::string name)
+    : job_(std::move(job)),
+      instance_(instance),
+      part_(part),
+      endpoint_(std::move(endpoint)),
+      name_(std::move(name)) {}
 
 absl::Status RemotePart::Join(const fabric::v1::JobJoin& join, const std::string& here,
                               SendEvent send) {
@@ -301,8 +315,8 @@ void RemotePart::Gone() {
     base::MutexLock lock(mutex_);
     if (std::exchange(left_, true)) return;
   }
-  job_->Fail(absl::UnavailableError(absl::StrCat(
-                 "the agent at ", endpoint_, ", which runs instance ", instance_, ", was lost")),
+  job_->Fail(absl::UnavailableError(
+                 absl::StrCat(name_, ", which runs instance ", instance_, ", was lost")),
              false, instance_);
   job_->Leave(instance_, part_, /*lost=*/true);
 }

@@ -10,6 +10,7 @@
 
 #include "device/base/mutex.h"
 #include "device/fabric/job.h"
+#include "proto/vipu/v1/vipuagent.pb.h"
 #include "server/agent/peers.h"
 
 namespace vpod::agent {
@@ -20,13 +21,17 @@ fabric::v1::JobFormed ToProto(const std::vector<fabric::JobPart>& parts, const s
 std::vector<fabric::JobPart> FromProto(const fabric::v1::JobFormed& formed,
                                        const std::string& here);
 
+// "agent ag1 at 10.1.2.2:8080": the process of a partition's peer, for messages.
+std::string NameOfPeer(const vipuagent::AgentPartition& partition, const std::string& endpoint);
+
 // Away from home: carries what the job says to the home, and what the home says to the job.
 class PartLink : public fabric::HomeLink, public std::enable_shared_from_this<PartLink> {
  public:
   using Joined = std::function<void(absl::Status)>;
   struct Options {
-    std::string here;  // endpoint of this process
-    std::string home;  // endpoint of the home
+    std::string here;       // endpoint of this process
+    std::string home;       // endpoint of the home
+    std::string home_name;  // for messages
     std::function<void(const std::string&)> notice;
   };
   PartLink(std::weak_ptr<fabric::Job> job, Options options);
@@ -64,7 +69,7 @@ class RemotePart : public std::enable_shared_from_this<RemotePart> {
  public:
   using SendEvent = std::function<void(const fabric::v1::JobEvent&)>;
   RemotePart(std::shared_ptr<fabric::Job> job, uint32_t instance, uint32_t part,
-             std::string endpoint);
+             std::string endpoint, std::string name);
 
   // Joins the job; events go to `send` until the part is gone.
   absl::Status Join(const fabric::v1::JobJoin& join, const std::string& here, SendEvent send);
@@ -81,7 +86,7 @@ class RemotePart : public std::enable_shared_from_this<RemotePart> {
  private:
   const std::shared_ptr<fabric::Job> job_;
   const uint32_t instance_, part_;
-  const std::string endpoint_;
+  const std::string endpoint_, name_;
   base::Mutex mutex_;
   bool left_ ABSL_GUARDED_BY(mutex_) = false;
   std::chrono::steady_clock::time_point heard_ ABSL_GUARDED_BY(mutex_) =

@@ -49,13 +49,27 @@ class PartLinkTest : public ::testing::Test {
  protected:
   // A link that has been opened.
   std::shared_ptr<PartLink> Opened(FakeGateway& gateway) {
-    auto link = std::make_shared<PartLink>(std::weak_ptr<fabric::Job>(),
-                                           PartLink::Options{"here:1", "home:1", {}});
+    auto link = std::make_shared<PartLink>(
+        std::weak_ptr<fabric::Job>(),
+        PartLink::Options{"here:1", "home:1", "agent ag0 at home:1", {}});
     link->Open(gateway, {}, [this](absl::Status status) { joined_ = std::move(status); });
     return link;
   }
   absl::Status joined_;
 };
+
+TEST(NameOfPeerTest, NamesTheAgentsOfItsMachines) {
+  vipuagent::AgentPartition partition;
+  vipuagent::Peer* peer = partition.add_peers();
+  peer->set_endpoint("e:1");
+  EXPECT_EQ(NameOfPeer(partition, "e:1"), "the agent at e:1");  // it has not been told
+  peer->add_agent_ids("ag0");
+  EXPECT_EQ(NameOfPeer(partition, "e:1"), "agent ag0 at e:1");
+  EXPECT_EQ(NameOfPeer(partition, "e:2"), "the agent at e:2");
+  peer->add_agent_ids("ag1");
+  peer->add_agent_ids("ag2");
+  EXPECT_EQ(NameOfPeer(partition, "e:1"), "agents ag0 to ag2 at e:1");
+}
 
 TEST_F(PartLinkTest, LinkAndStreamEndTogether) {
   FakeGateway gateway(false);
@@ -63,7 +77,7 @@ TEST_F(PartLinkTest, LinkAndStreamEndTogether) {
   const std::weak_ptr<PartLink> weak = link;
   const std::weak_ptr<HomeStream> stream = gateway.stream();
   gateway.End();
-  EXPECT_EQ(joined_.message(), "the agent at home:1, which keeps the job's record, was lost");
+  EXPECT_EQ(joined_.message(), "agent ag0 at home:1, which keeps the job's record, was lost");
   link.reset();
   EXPECT_TRUE(stream.expired());
   EXPECT_TRUE(weak.expired());

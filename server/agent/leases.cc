@@ -1,12 +1,17 @@
 // Attaching, job membership and release.
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "server/agent/admission.h"
 #include "server/agent/agent_state.h"
+#include "server/agent/declared.h"
 
 namespace vpod::agent {
 namespace {
@@ -68,10 +73,15 @@ absl::Status Agent::CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1
   return absl::OkStatus();
 }
 
-std::weak_ptr<void> Agent::Attach(const ipuof::v1::AttachOpen& open, LeaseEvents events,
+std::weak_ptr<void> Agent::Attach(const ipuof::v1::AttachOpen& request, LeaseEvents events,
                                   AttachDone done) {
-  auto pending =
-      std::make_shared<PendingAttach>(PendingAttach{open, std::move(events), std::move(done), {}});
+  auto open = Declared(request);
+  if (!open.ok()) {
+    done(open.status());
+    return {};
+  }
+  auto pending = std::make_shared<PendingAttach>(
+      PendingAttach{*std::move(open), std::move(events), std::move(done), {}});
   std::vector<std::function<void()>> calls;
   {
     base::MutexLock lock(mutex_);
@@ -85,6 +95,19 @@ void Agent::GiveUp(const std::weak_ptr<void>& attach) {
   const std::shared_ptr<void> given_up = attach.lock();  // its callbacks go without the lock
   base::MutexLock lock(mutex_);
   std::erase(pending_, given_up);
+}
+
+std::string Agent::LogText(const Lease& lease) const {
+  const ipuof::v1::AttachOpen& open = lease.open;
+  std::map<std::string, std::string> ipus;  // PCIe ids by machine
+  for (uint32_t ipu : lease.ipus) {
+    const auto& machine = machines_[ipu / arch::kIpusPerMachine]->identity().management_ip;
+    absl::StrAppend(&ipus[machine], ipus[machine].empty() ? "" : ",", ipu % arch::kIpusPerMachine);
+  }
+  return absl::StrCat("lease=", lease.id.substr(0, 8), " ", agent::LogText(open.process()),
+                      " partition=", open.partition_id(), " gcd=", open.gcd_id(),
+                      " device=", open.device_id(), " ipus=\"",
+                      absl::StrJoin(ipus, " ", absl::PairFormatter(":")), "\"");
 }
 
 std::string Agent::WhyReleasing(const Lease& lease) {
@@ -246,6 +269,7 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
       machines_[ipu / arch::kIpusPerMachine]->BeginSession(ipu % arch::kIpusPerMachine);
   }
   leases_[lease->id] = lease;
+  spdlog::info("{} {}", open.reserve_only() ? "reserve" : "attach", LogText(*lease));
   if (open.reserve_only()) reservers_.emplace(ReservationOf(open), lease);
   if (open.will_bind())
     lease->binds_until = std::chrono::steady_clock::now() + options_.bind_patience;
@@ -356,6 +380,7 @@ void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool 
     lease->releasing = true;
     lease->released_at = std::chrono::steady_clock::now();
     running = lease->running;
+    spdlog::info("detach {} reason=\"{}\"", LogText(*lease), std::string(cause.message()));
   }
   if (lease->open.reserve_only()) {
     RevokeReserved(*lease, absl::AbortedError("the poprun that started this job has ended"));

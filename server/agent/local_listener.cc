@@ -126,17 +126,17 @@ struct LocalListener::Impl {
   static uid_t UserOf(stream_protocol::socket& socket) {
     ucred peer{};
     socklen_t length = sizeof(peer);
-    const bool known = getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+    const bool known =
+        getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
     return known ? peer.uid : static_cast<uid_t>(-1);
   }
 
   // Clients send their request as soon as they are connected. Where there is no room, those that
   // have not are disconnected: the oldest of the user who has most. False: there are none.
   bool MakeRoom() {
-    const auto most =
-        std::max_element(silent.begin(), silent.end(), [](const auto& a, const auto& b) {
-          return a.second.size() < b.second.size();
-        });
+    const auto most = std::max_element(
+        silent.begin(), silent.end(),
+        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
     if (most == silent.end()) return false;
     most->second.front()->Leave();
     return true;
@@ -275,8 +275,6 @@ struct LocalListener::Impl {
                                     // place it has taken.
                                     pollfd ended{it->second->native_handle(), POLLIN, 0};
                                     if (poll(&ended, 1, 0) != 1) return AwaitEnd(lease_id);
-                                    spdlog::info("process of lease {} ended",
-                                                 lease_id.substr(0, 8));
                                     agent.Release(lease_id, /*lost=*/true);
                                   });
   }

@@ -128,5 +128,62 @@ TEST_F(AccountsTest, ChangesAreLoggedButNoKeys) {
   EXPECT_EQ((*controller_->ListEvents(newest))[0].user, "root");
 }
 
+// Keys that a user may have fetched are replaced when the user may not use them any more, without
+// ending anybody's job: the configuration's generation stays.
+TEST_F(AccountsTest, KeysOfAUserWhoGoesAreReplaced) {
+  CreatePod(3);
+  ASSERT_TRUE(CreateLimited("alice", {"c1"}).ok());
+  ASSERT_TRUE(CreateLimited("bob", {"c1"}).ok());
+  ASSERT_TRUE(CreateLimited("eve", {}).ok());
+  vipuuser::PartitionRequirements shared = Wanted("shared", 4), own = Wanted("own", 4);
+  shared.set_shared(true);
+  CreateActive(shared);  // of alice (fixture)
+  CreateActive(own);
+  const auto key = [&](const std::string& id) { return Get(id).gcds(0).fabric_key(); };
+  const auto generation = [&](const std::string& id) {
+    return Get(id).gcds(0).attributes().at("Partition generation");
+  };
+  const std::string of_own = key("own"), generations = generation("shared") + generation("own");
+  std::string of_shared = key("shared");
+  const auto expect_replaced = [&](const std::string& after) {
+    EXPECT_NE(key("shared"), of_shared) << after;
+    of_shared = key("shared");
+    EXPECT_EQ(key("own"), of_own) << "bob has never had it";
+    EXPECT_EQ(generation("shared") + generation("own"), generations) << "jobs would end";
+    // Nobody is given the new key before the agents have it.
+    EXPECT_EQ(StateOf("shared"), vipuuser::PS_PENDING) << after;
+    ASSERT_FALSE(gateway_.calls.empty());
+    for (const auto& spec : gateway_.calls.front().request.partitions()) {
+      EXPECT_TRUE(spec.id() != "shared" || spec.fabric_key() == of_shared);
+    }
+    gateway_.ConfirmAll();
+    EXPECT_EQ(StateOf("shared"), vipuuser::PS_ACTIVE) << after;
+  };
+  const auto update = [&](const auto& change) {
+    vipuadmin::UpdateUserRequest request;
+    request.set_id("bob");
+    change(request);
+    const auto updated = controller_->UpdateUser(request, "root");
+    EXPECT_TRUE(updated.ok()) << updated.status();
+  };
+  update([](auto& request) { request.set_new_access_key(true); });
+  expect_replaced("new access key");
+  update([](auto& request) { request.set_all_allocations(true); });
+  EXPECT_EQ(key("shared"), of_shared) << "more rights";
+  update([](auto& request) { request.mutable_allocation_ids(); });
+  expect_replaced("no allocation");
+  update([](auto& request) { request.mutable_allocation_ids()->add_names("c1"); });
+  EXPECT_EQ(key("shared"), of_shared);
+  ASSERT_TRUE(SetUsers("c1", {"alice"}).ok());
+  expect_replaced("left out of the allocation");
+  ASSERT_TRUE(SetUsers("c1", {"alice", "bob"}).ok());
+  ASSERT_TRUE(controller_->RemoveUser("bob", "root").ok());
+  expect_replaced("removal");
+  ASSERT_TRUE(controller_->RemoveUser("eve", "root").ok());
+  EXPECT_EQ(key("shared"), of_shared) << "she could not use it";
+  Start();
+  EXPECT_EQ(key("shared"), of_shared) << "what was said is on the disk";
+}
+
 }  // namespace
 }  // namespace vpod::controller

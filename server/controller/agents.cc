@@ -216,10 +216,10 @@ absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Controller::DiscoverAgen
 
 absl::Status Controller::AddDiscovered(const Process& process) {
   const std::vector<std::string>& interfaces = options_.autodiscovery_interfaces;
+  if (std::find(interfaces.begin(), interfaces.end(), process.heard_on) == interfaces.end())
+    return absl::OkStatus();
   const auto wanted = [&](const Machine& machine) {
-    return machine.process == &process && machine.agent == nullptr &&
-           std::find(interfaces.begin(), interfaces.end(),
-                     machine.description.network_interface()) != interfaces.end();
+    return machine.process == &process && machine.agent == nullptr;
   };
   if (std::none_of(process.machines.begin(), process.machines.end(),
                    [&](const Machine* machine) { return wanted(*machine); })) {
@@ -250,7 +250,7 @@ absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Controller::Discover(
     vipuadmin::DiscoveredAgent& agent = result.emplace_back();
     agent.set_host(machine->description.host());
     agent.set_port(machine->description.port());
-    agent.set_network_interface(machine->description.network_interface());
+    agent.set_network_interface(machine->process->heard_on);
     agent.set_last_seen_ms(std::chrono::duration_cast<std::chrono::milliseconds>(
                                options_.now() - machine->process->seen)
                                .count());

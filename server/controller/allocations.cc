@@ -3,6 +3,7 @@
 // hidden while empty, and comes and goes with the cluster.
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -74,9 +75,20 @@ absl::Status Controller::CommitAllocation(std::vector<Change> changes, const std
                                           const std::string& text) {
   const std::string object = absl::StrCat("allocation ", id);
   if (users == nullptr) return Commit(changes, object, user, text);
+  const std::set<std::string> named(users->begin(), users->end());
+  const std::vector<std::string> before = users_->UsersOf(id);
+  const bool some_lose = std::any_of(
+      before.begin(), before.end(), [&](const std::string& each) { return !named.contains(each); });
+  std::vector<Partition*> lost;
+  if (some_lose) {
+    for (const auto& [partition_id, partition] : state_.partitions) {
+      const PartitionAccess access = AccessTo(*partition);
+      if (access.shared && access.allocation_id == id) lost.push_back(partition.get());
+    }
+  }
   return users_->SetUsersOf(id, {users->begin(), users->end()}, [&](std::vector<Change> rights) {
     std::move(rights.begin(), rights.end(), std::back_inserter(changes));
-    return Commit(changes, object, user, text);
+    return CommitRights(changes, lost, object, user, text);
   });
 }
 
@@ -105,6 +117,13 @@ absl::Status Controller::CreateAllocation(const vipuadmin::Allocation& allocatio
 }
 
 absl::Status Controller::UpdateAllocation(const vipuadmin::UpdateAllocationRequest& request,
+                                          const std::string& user) {
+  VPOD_RETURN_IF_ERROR(ChangeAllocation(request, user));
+  Reconcile();  // users who were left out may have kept fabric keys
+  return absl::OkStatus();
+}
+
+absl::Status Controller::ChangeAllocation(const vipuadmin::UpdateAllocationRequest& request,
                                           const std::string& user) {
   base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(Allocation * allocation, FindAllocation(request.id()));

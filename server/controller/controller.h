@@ -112,7 +112,9 @@ class Controller {
   // --- Processes of agents ---
   // Refused are software of another minor version, machines that another living process holds
   // (FailedPrecondition), and more strangers than kMaxStrangers (ResourceExhausted).
-  absl::Status Register(const vipuagent::RegisterRequest& request);
+  // `heard_on` is the network interface of this host over which the call came; empty: unknown.
+  absl::Status Register(const vipuagent::RegisterRequest& request,
+                        const std::string& heard_on = "");
   std::chrono::milliseconds agent_poll_interval() const { return options_.agent_poll_interval; }
   vipuagent::HeartbeatReply Heartbeat(const vipuagent::HeartbeatRequest& request);
 
@@ -219,6 +221,16 @@ class Controller {
   absl::Status CommitAllocation(std::vector<Change> changes, const std::string& id,
                                 const google::protobuf::RepeatedPtrField<std::string>* users,
                                 const std::string& user, const std::string& text)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // UpdateAllocation without what follows for the agents.
+  absl::Status ChangeAllocation(const vipuadmin::UpdateAllocationRequest& request,
+                                const std::string& user) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Shared partitions that the caller may use and did not create.
+  std::vector<Partition*> SharedWith(const Caller& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Commits changes of users, and new fabric keys for the shared partitions that some of them can
+  // use no more: they may have kept the old ones. Jobs go on. Call Reconcile afterwards.
+  absl::Status CommitRights(std::vector<Change> changes, const std::vector<Partition*>& lost,
+                            const std::string& object, const std::string& by, std::string text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Commits the events that wait.
   absl::Status FlushEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

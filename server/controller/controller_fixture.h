@@ -109,7 +109,7 @@ class ControllerTest : public testing::Test {
 
   // The process at `endpoint` registers the machines first … first+count-1, or lives on.
   void Register(int first, int count, const std::string& endpoint = "process-1",
-                const std::string& boot_id = "boot-1") {
+                const std::string& boot_id = "boot-1", const std::string& heard_on = "eth0") {
     vipuagent::RegisterRequest request;
     request.set_endpoint(endpoint);
     request.set_boot_id(boot_id);
@@ -120,11 +120,10 @@ class ControllerTest : public testing::Test {
       machine->set_host(Host(i));
       machine->set_port(8080);
       machine->set_data_ip(absl::StrCat("10.1.5.", i + 1));
-      machine->set_network_interface("eth0");
       machine->set_board_type("M2000");
       machine->set_clock("1330MHz");
     }
-    const absl::Status status = controller_->Register(request);
+    const absl::Status status = controller_->Register(request, heard_on);
     ASSERT_TRUE(status.ok()) << status;
   }
 

@@ -37,11 +37,6 @@ void KeepUnset(const store::StoredPartition& old, store::StoredPartition& next) 
     r.set_allocation_id(before.allocation_id());
 }
 
-PartitionAccess AccessTo(const Partition& partition) {
-  const vipuuser::PartitionRequirements& r = partition.stored.requirements();
-  return {r.id(), r.allocation_id(), partition.stored.created_by(), r.shared()};
-}
-
 }  // namespace
 
 absl::StatusOr<Partition*> Controller::FindPartition(const std::string& id,

@@ -17,12 +17,13 @@ using arch::kIpusPerMachine;
 
 // Whether clients may use it: a reset after the last client may still be under way.
 bool IsConfirmed(const Partition& partition) {
+  const uint64_t needed =
+      std::max(partition.stored.config_generation(), partition.stored.key_generation());
   return partition.unregistered == 0 &&
          std::all_of(partition.holders.begin(), partition.holders.end(),
                      [&](const Process* holder) {
                        const auto it = holder->confirmed.find(partition.id());
-                       return holder->up && it != holder->confirmed.end() &&
-                              it->second >= partition.stored.config_generation();
+                       return holder->up && it != holder->confirmed.end() && it->second >= needed;
                      });
 }
 
@@ -183,6 +184,7 @@ void Controller::Describe(const Partition& partition, vipuagent::AgentPartition&
   spec.set_shared(r.shared());
   spec.set_fabric_key(partition.stored.fabric_key());
   for (const auto& [key, value] : TargetOptions(r)) (*spec.mutable_target_options())[key] = value;
+  std::map<const Process*, std::vector<const Machine*>> machines;
   const uint32_t per_gcd = r.size() / r.num_gcds();
   for (uint32_t gcd = 0; gcd < r.num_gcds(); ++gcd) {
     vipuagent::Gcd* description = spec.add_gcds();
@@ -197,6 +199,8 @@ void Controller::Describe(const Partition& partition, vipuagent::AgentPartition&
       slice->set_first_pcie_id(arch::IpuNumberOfPosition(position));
       slice->set_num_ipus(count);
       slice->set_ild(ipu / partition.cluster->ipus_per_ild());
+      std::vector<const Machine*>& of_process = machines[machine.process];
+      if (of_process.empty() || of_process.back() != &machine) of_process.push_back(&machine);
       ipu += count;
     }
   }
@@ -204,6 +208,8 @@ void Controller::Describe(const Partition& partition, vipuagent::AgentPartition&
     vipuagent::Peer* peer = spec.add_peers();
     peer->set_endpoint(holder->endpoint);
     peer->set_boot_id(holder->boot_id);
+    for (const Machine* machine : machines[holder])
+      peer->add_agent_ids(machine->agent->stored.id());
   }
 }
 

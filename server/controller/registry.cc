@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "device/arch/topology.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "server/controller/controller.h"
 
 namespace vpod::controller {
@@ -39,6 +41,7 @@ void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
     troubles.push_back(absl::StrCat("IPU ", ipu, " failed"));
   }
   for (const std::string& link : health.failed_links()) {
+    if (!arch::FindPort(link).ok()) continue;  // shown to people, so only names that exist
     AddFailedLink(link, machine);
     troubles.push_back(absl::StrCat("link ", link, " is down"));
   }
@@ -46,6 +49,11 @@ void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
 }
 
 absl::Status CheckText(absl::string_view field, absl::string_view text, size_t most) {
+  if (!base::IsTextLine(text) || absl::StrContains(text, '"')) {
+    return absl::InvalidArgumentError(absl::StrCat("Registration: ", field, " '",
+                                                   base::Printable(text),
+                                                   "' is not printable text without quotes."));
+  }
   if (text.size() <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("Registration: ", field, " has ", text.size(), " bytes, at most ", most, "."));
@@ -61,11 +69,11 @@ absl::Status CheckRegistration(const vipuagent::RegisterRequest& request) {
   if (request.endpoint().empty() || request.boot_id().empty() || request.machines().empty())
     return absl::InvalidArgumentError("Registration: endpoint, boot_id and machines are needed.");
   for (const vipuagent::Machine& machine : request.machines()) {
+    VPOD_RETURN_IF_ERROR(CheckText("host", machine.host(), kMaxName));
     VPOD_RETURN_IF_ERROR(CheckAddress(machine.host(), machine.port()));
     VPOD_RETURN_IF_ERROR(CheckText("data_ip", machine.data_ip(), kMaxName));
     VPOD_RETURN_IF_ERROR(CheckText("board_type", machine.board_type(), kMaxName));
     VPOD_RETURN_IF_ERROR(CheckText("clock", machine.clock(), kMaxName));
-    VPOD_RETURN_IF_ERROR(CheckText("network_interface", machine.network_interface(), kMaxName));
   }
   return absl::OkStatus();
 }
@@ -145,7 +153,8 @@ void Controller::Welcome(Process& process, const vipuagent::RegisterRequest& req
   state_.dirty[process.endpoint] = &process;
 }
 
-absl::Status Controller::Register(const vipuagent::RegisterRequest& request) {
+absl::Status Controller::Register(const vipuagent::RegisterRequest& request,
+                                  const std::string& heard_on) {
   VPOD_RETURN_IF_ERROR(CheckRegistration(request));
   {
     base::MutexLock lock(mutex_);
@@ -163,6 +172,7 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request) {
     std::map<std::string, Partition*> affected;
     if (!was_up) affected = process.partitions;
     if (is_new) Welcome(process, request);
+    process.heard_on = heard_on;
     state_.SetSeen(process, options_.now());
     affected.merge(state_.SetMachines(process, request.machines()));
     if (!was_up) events_.Add(Severity::kInfo, ObjectOf(process), StatusText(process, "Up"));

@@ -1,6 +1,8 @@
 // Processes of agents: versions, discovery, health, and what follows for partitions and the log.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "server/controller/controller.h"
 #include "server/controller/controller_fixture.h"
 
@@ -563,6 +565,55 @@ TEST_F(RegistryTest, UpdateKeepsWhatItDoesNotName) {
   update.mutable_requirements()->set_reconfigurable(false);
   ASSERT_TRUE(controller_->UpdatePartition(update, Anyone()).ok());
   EXPECT_FALSE(Get("p1").requirements().reconfigurable());
+}
+
+TEST_F(RegistryTest, TheInterfaceIsTheControllersOwn) {
+  options_.autodiscovery_interfaces = {"eth0"};
+  Start();
+  Register(0, 1, "process-1", "boot-1", /*heard_on=*/"lo");  // it calls itself "eth0"
+  EXPECT_TRUE(controller_->ListAgents().empty());
+  EXPECT_EQ((*controller_->DiscoverAgents(false, ""))[0].network_interface(), "lo");
+  Register(1, 1, "process-2", "boot-2", /*heard_on=*/"eth0");
+  ASSERT_EQ(controller_->ListAgents().size(), 1u);
+  EXPECT_EQ(controller_->ListAgents()[0].host(), Host(1));
+}
+
+// What agents declare is kept in one line, and in numbers that a machine can have.
+TEST_F(RegistryTest, WhatAnAgentDeclaresIsCheckedByField) {
+  CreatePod(1);
+  vipuagent::RegisterRequest good;
+  good.set_endpoint("process-1");
+  good.set_boot_id("boot-1");
+  good.set_version(kVersion);
+  vipuagent::Machine* machine = good.add_machines();
+  machine->set_host(Host(0));
+  machine->set_port(8080);
+  ASSERT_TRUE(controller_->Register(good, "eth0").ok());
+  using Spoil = std::function<void(vipuagent::RegisterRequest&, const std::string&)>;
+  const std::pair<const char*, Spoil> fields[] = {
+      {"endpoint", [](auto& r, const auto& text) { r.set_endpoint(text); }},
+      {"boot_id", [](auto& r, const auto& text) { r.set_boot_id(text); }},
+      {"metrics_endpoint", [](auto& r, const auto& text) { r.set_metrics_endpoint(text); }},
+      {"host", [](auto& r, const auto& text) { r.mutable_machines(0)->set_host(text); }},
+      {"data_ip", [](auto& r, const auto& text) { r.mutable_machines(0)->set_data_ip(text); }},
+      {"board_type",
+       [](auto& r, const auto& text) { r.mutable_machines(0)->set_board_type(text); }},
+      {"clock", [](auto& r, const auto& text) { r.mutable_machines(0)->set_clock(text); }},
+  };
+  for (const auto& [name, spoil] : fields) {
+    for (const std::string& text :
+         {std::string("a\x1b[2J"), std::string("a\nb"), std::string("\u202E"),
+          std::string("a\"],\"x"), std::string(301, 'x')}) {
+      vipuagent::RegisterRequest bad = good;
+      spoil(bad, text);
+      const absl::Status status = controller_->Register(bad, "eth0");
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+      EXPECT_NE(status.message().find(name), absl::string_view::npos) << status;
+    }
+  }
+  // Health: names of links that exist; everything else is left out, and not repeated in events.
+  Heartbeat({}, {std::string(1 << 16, 'x'), "a\x1b[2Jb", "IPU3.NLC_E_0A"});
+  EXPECT_EQ(controller_->GetAgent("ag0")->error(), "link IPU3.NLC_E_0A is down.");
 }
 
 }  // namespace

@@ -69,6 +69,11 @@ bool Concerns(const Machine& machine, const Partition& partition) {
   return false;
 }
 
+PartitionAccess AccessTo(const Partition& partition) {
+  const vipuuser::PartitionRequirements& r = partition.stored.requirements();
+  return {r.id(), r.allocation_id(), partition.stored.created_by(), r.shared()};
+}
+
 std::string FindReleasing(const Partition& partition) {
   for (const Process* holder : partition.holders) {
     for (const Machine* machine : holder->releasing) {

@@ -20,6 +20,7 @@
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuagent.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
+#include "server/controller/permissions.h"
 #include "server/controller/placement.h"
 #include "server/controller/store/state.pb.h"
 
@@ -51,6 +52,7 @@ struct Process {
   std::string endpoint;  // host:port
   std::string boot_id;
   std::string metrics_endpoint;
+  std::string heard_on;  // the controller's network interface on which it registered
   Clock::time_point seen;
   bool up = false;
   std::list<Process*>::iterator by_age;  // place in State::processes_by_age while up
@@ -218,6 +220,8 @@ class State {
 std::string HostPort(const std::string& host, uint32_t port);
 // Whether a failure of the machine concerns the partition.
 bool Concerns(const Machine& machine, const Partition& partition);
+// What the rules of calls need to know of the partition.
+PartitionAccess AccessTo(const Partition& partition);
 // Agents of the partition that no process registered.
 std::vector<const Agent*> Unregistered(const Partition& partition);
 // For which kernels of those who had its IPUs before it waits; empty: for none.

@@ -1,7 +1,5 @@
 #include "server/http/request_counter.h"
 
-#include <grpcpp/support/server_interceptor.h>
-
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -52,10 +50,8 @@ class RequestCounter::Factory : public grpc::experimental::ServerInterceptorFact
   RequestCounter& counter_;
 };
 
-void RequestCounter::Watch(grpc::ServerBuilder& builder) {
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
-  factories.push_back(std::make_unique<Factory>(*this));
-  builder.experimental().SetInterceptorCreators(std::move(factories));
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> RequestCounter::Watch() {
+  return std::make_unique<Factory>(*this);
 }
 
 void RequestCounter::Count(const std::string& path, grpc::StatusCode code, double seconds) {

@@ -2,9 +2,10 @@
 // each call before its handler and its status before the client does.
 #pragma once
 
-#include <grpcpp/server_builder.h>
+#include <grpcpp/support/server_interceptor.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 
@@ -19,9 +20,9 @@ class RequestCounter {
   // "vipuuser.VipuUser", "CreatePartition" and the code it was answered with.
   using Call = std::tuple<std::string, std::string, grpc::StatusCode>;
 
-  // Counts the calls of the server that is built. Methods that no service has are not counted, so
-  // that clients cannot make up labels.
-  void Watch(grpc::ServerBuilder& builder);
+  // Counts the calls of a server that is built with it. Methods that no service has are not
+  // counted, so that clients cannot make up labels.
+  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> Watch();
 
   // Durations of the calls so far.
   std::map<Call, Histogram> Calls() const;

@@ -27,7 +27,9 @@ class RequestCounterTest : public testing::Test {
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_);
-    counter_.Watch(builder);
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watchers;
+    watchers.push_back(counter_.Watch());
+    builder.experimental().SetInterceptorCreators(std::move(watchers));
     server_ = builder.BuildAndStart();
     channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
                                    grpc::InsecureChannelCredentials());

@@ -75,11 +75,12 @@ class AgentGatewayTest : public testing::Test {
     base::Mutex mutex;
     std::condition_variable changed;
     std::optional<absl::Status> result;
-    gateway_.Configure(endpoint, request, [&](const absl::Status& status) {
-      base::MutexLock lock(mutex);
-      result = status;
-      changed.notify_all();
-    });
+    gateway_.Configure(endpoint, request,
+                       [&](const absl::StatusOr<vipuagent::ConfigureReply>& reply) {
+                         base::MutexLock lock(mutex);
+                         result = reply.status();
+                         changed.notify_all();
+                       });
     base::MutexLock lock(mutex);
     lock.Wait(changed, [&] { return result.has_value(); });
     return *result;

@@ -4,7 +4,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "device/base/grpc_status.h"
+#include "server/agent/declared.h"
+#include "server/rpc/refusal_log.h"
 
 namespace vpod::rpc {
 
@@ -36,11 +39,7 @@ void AttachCall::Closed() {
     lease_id = lease_id_;
     detached = detached_;
   }
-  if (!lease_id.empty()) {
-    spdlog::info("stream of lease {} ended{}", lease_id.substr(0, 8),
-                 detached ? "" : " without a word");
-    agent_.Release(lease_id, !detached);
-  }
+  if (!lease_id.empty()) agent_.Release(lease_id, !detached);
   agent_.GiveUp(attach);
   events_.End(opened ? grpc::Status::OK
                      : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
@@ -80,6 +79,8 @@ void AttachCall::Send(const ipuof::v1::AttachEvent& event) {
 }
 
 void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
+  process_ = absl::StrCat(agent::LogText(open.process()), " partition=", open.partition_id(),
+                          " device=", open.device_id());
   const std::weak_ptr<AttachCall> weak = std::static_pointer_cast<AttachCall>(shared_from_this());
   agent::LeaseEvents events;
   events.on_event = [weak](const ipuof::v1::AttachEvent& event) {
@@ -101,7 +102,10 @@ void AttachCall::Open(const ipuof::v1::AttachOpen& open) {
 }
 
 void AttachCall::Attached(absl::StatusOr<ipuof::v1::Attached> result) {
-  if (!result.ok()) return events_.End(base::ToGrpc(result.status()));
+  if (!result.ok()) {
+    LogRefusal("attach", process_, result.status());
+    return events_.End(base::ToGrpc(result.status()));
+  }
   bool closed, detached;
   {
     base::MutexLock lock(mutex_);

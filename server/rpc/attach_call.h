@@ -34,6 +34,7 @@ class AttachCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
   agent::Agent& agent_;
   grpc::ByteBuffer bytes_;  // of the read under way
+  std::string process_;     // for the log; set before the agent may call back
   base::Mutex mutex_;
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;    // the client's side ended

@@ -10,6 +10,7 @@
 #include "device/base/grpc_status.h"
 #include "device/base/status.h"
 #include "server/rpc/metadata.h"
+#include "server/rpc/refusal_log.h"
 
 namespace vpod::rpc {
 namespace {
@@ -56,7 +57,13 @@ grpc::Status CallGuard::Process(const InputMetadata& metadata, grpc::AuthContext
   const auto [first, last] = metadata.equal_range(kAccessKeyHeader);
   for (auto it = first; it != last; ++it)
     consumed->emplace(kAccessKeyHeader, std::string(it->second.data(), it->second.size()));
-  return base::ToGrpc(Check(metadata, *context));
+  const absl::Status status = Check(metadata, *context);
+  if (!status.ok()) {
+    // Interceptors do not see it: the call ends before they begin.
+    const std::string user = OnlyValue(metadata, kUserIdHeader).value_or("");
+    LogRefusal(MethodOf(PathOf(metadata)), absl::StrCat("user=\"", user, "\""), status);
+  }
+  return base::ToGrpc(status);
 }
 
 std::shared_ptr<grpc::ServerCredentials> GuardedCredentials(const std::optional<base::Tls>& tls,

@@ -4,6 +4,7 @@
 #include <google/protobuf/stubs/logging.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -22,6 +23,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "device/base/text.h"
 
 namespace vpod::rpc {
 namespace {
@@ -63,6 +65,21 @@ void Notify(absl::string_view message) {
          reinterpret_cast<const sockaddr*>(&address),
          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size()));
 }
+
+// A message as one printable line of limited length: much of it comes from clients.
+class PrintableMessage : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& to) override {
+    constexpr size_t kMostBytes = 8 << 10;
+    const std::string text =
+        base::Printable({message.payload.data(), message.payload.size()}, kMostBytes);
+    to.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<PrintableMessage>();
+  }
+};
 
 }  // namespace
 
@@ -120,7 +137,9 @@ absl::Status SetUpLog(const std::string& level, const std::string& file) {
     return absl::InvalidArgumentError(error.what());
   }
   spdlog::set_level(parsed);
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %P %l %v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<PrintableMessage>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%e %P %l %*");
+  spdlog::set_formatter(std::move(formatter));
   spdlog::flush_on(spdlog::level::info);
   // What clients send may be anything; protobuf's remarks on it belong in the log, not on stderr.
   google::protobuf::SetLogHandler(

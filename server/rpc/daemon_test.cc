@@ -3,15 +3,19 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 
+#include "device/base/file.h"
 #include "device/base/unique_fd.h"
 
 namespace vpod::rpc {
@@ -121,6 +125,23 @@ TEST(EndWithinTest, EndsAProcessWhateverItDoes) {
         while (true) pause();
       },
       testing::ExitedWithCode(0), "");
+}
+
+// Whatever is logged is one line without controls: the formatter sees to it, not each call.
+TEST(LogTest, EveryMessageIsOneHarmlessLine) {
+  const std::string path = testing::TempDir() + "/LogTest.log";
+  std::remove(path.c_str());
+  ASSERT_TRUE(SetUpLog("info", path).ok());
+  spdlog::info("user=\"{}\" text=\"{}\"", "\x1b[31mred", "a\nb\u202Ec");
+  spdlog::info("{}", std::string(1 << 20, 'x'));
+  spdlog::info("{}", "\xff");
+  const std::string log = base::ReadFile(path);
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3);
+  EXPECT_NE(log.find(" info user=\"\uFFFD[31mred\" text=\"a\uFFFDb\uFFFDc\"\n"), std::string::npos)
+      << log.substr(0, 200);
+  EXPECT_LT(log.size(), size_t{16 << 10});
+  EXPECT_EQ(log.substr(log.size() - 4), "\uFFFD\n");
+  std::remove(path.c_str());
 }
 
 }  // namespace

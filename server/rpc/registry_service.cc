@@ -1,4 +1,6 @@
+#include "absl/strings/str_split.h"
 #include "proto/vipu/v1/vipuagent.grpc.pb.h"
+#include "server/rpc/network_interfaces.h"
 #include "server/rpc/service_support.h"
 
 namespace vpod::rpc {
@@ -7,14 +9,21 @@ namespace {
 using grpc::ServerContext;
 using grpc::Status;
 
+// The interface of this host that leads to a peer ("ipv4:10.1.2.1:4711", as gRPC names it). What
+// the peer declares is not asked.
+std::string InterfaceOf(const std::string& peer) {
+  const std::vector<std::string> parts = absl::StrSplit(peer, ':');
+  return parts.size() == 3 && parts[0] == "ipv4" ? NetworkInterfaces::OfHost().Find(parts[1]) : "";
+}
+
 class RegistryService : public vipuagent::VipuRegistry::Service {
  public:
   explicit RegistryService(controller::Controller& controller) : controller_(controller) {}
-  Status Register(ServerContext*, const vipuagent::RegisterRequest* request,
+  Status Register(ServerContext* context, const vipuagent::RegisterRequest* request,
                   vipuagent::RegisterReply* reply) override {
     reply->set_heartbeat_interval_ms(
         static_cast<uint32_t>(controller_.agent_poll_interval().count()));
-    return base::ToGrpc(controller_.Register(*request));
+    return base::ToGrpc(controller_.Register(*request, InterfaceOf(context->peer())));
   }
   Status Heartbeat(ServerContext*, const vipuagent::HeartbeatRequest* request,
                    vipuagent::HeartbeatReply* reply) override {

@@ -1,4 +1,4 @@
-#include "server/agent/network_interfaces.h"
+#include "server/rpc/network_interfaces.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-namespace vpod::agent {
+namespace vpod::rpc {
 namespace {
 
 uint32_t AddressOf(const sockaddr* address) {
@@ -41,4 +41,4 @@ std::string NetworkInterfaces::Find(const std::string& address) const {
   return best == nullptr ? "" : best->interface;
 }
 
-}  // namespace vpod::agent
+}  // namespace vpod::rpc

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace vpod::agent {
+namespace vpod::rpc {
 
 // As they were when it was made. Pure afterwards.
 class NetworkInterfaces {
@@ -28,4 +28,4 @@ class NetworkInterfaces {
   std::vector<Network> networks_;
 };
 
-}  // namespace vpod::agent
+}  // namespace vpod::rpc

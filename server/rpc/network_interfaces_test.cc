@@ -1,8 +1,8 @@
-#include "server/agent/network_interfaces.h"
+#include "server/rpc/network_interfaces.h"
 
 #include <gtest/gtest.h>
 
-namespace vpod::agent {
+namespace vpod::rpc {
 namespace {
 
 TEST(NetworkInterfacesTest, SmallestNetworkThatHoldsTheAddressCounts) {
@@ -22,4 +22,4 @@ TEST(NetworkInterfacesTest, LoopbackOfThisHostIsFound) {
 }
 
 }  // namespace
-}  // namespace vpod::agent
+}  // namespace vpod::rpc

@@ -1,0 +1,41 @@
+#include "server/agent/declared.h"
+
+#include "absl/strings/str_cat.h"
+#include "device/base/status.h"
+#include "device/base/text.h"
+
+namespace vpod::agent {
+namespace {
+
+constexpr size_t kMaxName = 256;
+
+absl::Status CheckName(absl::string_view field, absl::string_view name) {
+  if (name.size() <= kMaxName) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " has ", name.size(), " bytes, at most ", kMaxName));
+}
+
+}  // namespace
+
+absl::StatusOr<ipuof::v1::AttachOpen> Declared(ipuof::v1::AttachOpen open) {
+  VPOD_RETURN_IF_ERROR(CheckName("partition_id", open.partition_id()));
+  VPOD_RETURN_IF_ERROR(CheckName("job_id", open.job().job_id()));
+  ipuof::v1::ProcessInfo& process = *open.mutable_process();
+  for (std::string* text : {process.mutable_host(), process.mutable_user(),
+                            process.mutable_executable(), process.mutable_pid_namespace()})
+    *text = base::Printable(*text, kMaxName);
+  return open;
+}
+
+absl::StatusOr<fabric::v1::JobJoin> Declared(fabric::v1::JobJoin join) {
+  VPOD_RETURN_IF_ERROR(CheckName("job_id", join.member().job_id()));
+  join.set_process(base::Printable(join.process(), kMaxName));
+  return join;
+}
+
+std::string LogText(const ipuof::v1::ProcessInfo& process) {
+  return absl::StrCat("user=\"", process.user(), "\" pid=", process.pid(), " host=\"",
+                      process.host(), "\" program=\"", process.executable(), "\"");
+}
+
+}  // namespace vpod::agent

@@ -1,0 +1,22 @@
+// What processes declare about themselves, as an agent keeps it. Monitors, messages and logs of
+// others show it, so it is printable, on one line and short.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/fabric/v1/fabric.pb.h"
+#include "proto/ipuof/v1/ipuof.pb.h"
+
+namespace vpod::agent {
+
+// The request with the client's names made printable. InvalidArgument if a name that is compared
+// rather than shown is longer than 256 bytes.
+absl::StatusOr<ipuof::v1::AttachOpen> Declared(ipuof::v1::AttachOpen open);
+// The same for the part of a job on another agent.
+absl::StatusOr<fabric::v1::JobJoin> Declared(fabric::v1::JobJoin join);
+
+// The process for the log: user="…" pid=4711 host="…" program="…".
+std::string LogText(const ipuof::v1::ProcessInfo& process);
+
+}  // namespace vpod::agent
