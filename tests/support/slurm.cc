@@ -1,7 +1,9 @@
 #include "tests/support/slurm.h"
 
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -34,13 +36,22 @@ std::string RandomKey() {
   return key;
 }
 
+// Whether the directory has cgroups of version 2, or the tmpfs around those of version 1. Without
+// them no slurmd starts, whatever its configuration.
+bool HasCgroups(const std::string& directory) {
+  struct statfs file_system;
+  return statfs(directory.c_str(), &file_system) == 0 &&
+         (file_system.f_type == CGROUP2_SUPER_MAGIC || file_system.f_type == TMPFS_MAGIC);
+}
+
 }  // namespace
 
-std::string WhyNoSlurm() {
+std::string WhyNoSlurm(const std::string& cgroups) {
   for (const char* daemon : kDaemons) {
     if (access(daemon, X_OK) != 0)
       return std::string("there is no ") + daemon + "; see deploy/packages-test.txt";
   }
+  if (!HasCgroups(cgroups)) return cgroups + " has no cgroup file system, which slurmd needs";
   return geteuid() == 0 ? "" : "slurmd starts jobs for their owners, which takes root";
 }
 

@@ -11,7 +11,7 @@
 namespace vpod::testing {
 
 // Empty when a SlurmSite can run here, else why not.
-std::string WhyNoSlurm();
+std::string WhyNoSlurm(const std::string& cgroups = "/sys/fs/cgroup");
 
 class SlurmSite {
  public:

@@ -16,6 +16,14 @@ std::string Partitions(TestPod& pod) {
   return pod.Shell("vipu-admin list partitions | tail -n +3 | awk '/ACTIVE/ {print $5, $3}'").out;
 }
 
+TEST(WhyNoSlurm, NamesAMissingCgroupFileSystem) {
+  if (const std::string reason = WhyNoSlurm(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const char* directory : {"/proc", "/none"}) {
+    EXPECT_EQ(WhyNoSlurm(directory),
+              std::string(directory) + " has no cgroup file system, which slurmd needs");
+  }
+}
+
 // Way 1: three hosts with 2 IPUs each before a POD4.
 class SlurmTest : public ::testing::Test {
  protected:
