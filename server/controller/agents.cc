@@ -2,26 +2,25 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "device/arch/hardware.h"
+#include "device/base/id_order.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "server/controller/controller.h"
 #include "server/controller/test_cluster.h"
 
 namespace vpod::controller {
 namespace {
 
-// Numeric addresses sort by number, before names.
-std::vector<uint64_t> SortKey(const std::string& host) {
-  std::vector<uint64_t> key;
-  for (const absl::string_view part : absl::StrSplit(host, '.')) {
-    uint64_t number = UINT64_MAX;
-    if (!absl::SimpleAtoi(part, &number)) number = UINT64_MAX;
-    key.push_back(number);
-  }
-  return key;
+// A name or an address: what no resolver takes would only be refused later, and by somebody else.
+bool IsHost(absl::string_view text) {
+  return !text.empty() && text.size() <= 253 && std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+           absl::StrContains("._-:[]", absl::string_view(&c, 1));
+  });
 }
 
 std::string ObjectOf(const std::string& id) { return absl::StrCat("agent ", id); }
@@ -29,9 +28,13 @@ std::string ObjectOf(const std::string& id) { return absl::StrCat("agent ", id);
 }  // namespace
 
 absl::Status CheckAddress(const std::string& host, uint32_t port) {
-  if (!host.empty() && host.size() <= 253 && port >= 1 && port <= 65535) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "An agent needs a host of at most 253 characters and a port of 1 to 65535.");
+  if (!IsHost(host)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Host '", base::Printable(host),
+                     "' is not a name or address; give 1 to 253 letters, digits and '._-:[]'."));
+  }
+  if (port >= 1 && port <= 65535) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("Port is ", port, "; give 1 to 65535."));
 }
 
 absl::Status Controller::CheckAddressFree(const std::string& host, uint32_t port) {
@@ -230,23 +233,17 @@ absl::Status Controller::AddDiscovered(const Process& process) {
 
 absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Controller::Discover(
     const std::function<bool(const Machine&)>& add, const std::string& user) {
-  std::vector<std::pair<std::vector<uint64_t>, const Machine*>> found;
+  std::vector<std::pair<std::string, const Machine*>> found;  // by address
   found.reserve(state_.machines.size());
-  for (const auto& [address, machine] : state_.machines) {
-    std::vector<uint64_t> key = SortKey(machine->description.host());
-    key.push_back(machine->description.port());
-    found.emplace_back(std::move(key), machine.get());
-  }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.first, a.second->description.host()) <
-           std::tie(b.first, b.second->description.host());
-  });
+  for (const auto& [address, machine] : state_.machines) found.emplace_back(address, machine.get());
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return base::IdOrder()(a.first, b.first); });
   std::vector<vipuadmin::DiscoveredAgent> result;
   result.reserve(found.size());
   std::vector<store::StoredAgent> agents;
   std::vector<Change> changes;
   uint64_t beyond = found.size();  // numbers for those whose own is taken
-  for (const auto& [key, machine] : found) {
+  for (const auto& [address, machine] : found) {
     vipuadmin::DiscoveredAgent& agent = result.emplace_back();
     agent.set_host(machine->description.host());
     agent.set_port(machine->description.port());

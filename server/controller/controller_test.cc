@@ -29,12 +29,16 @@ TEST(CheckId, RefusesWhatScriptsCannotCut) {
 TEST_F(ControllerTest, AgentsNeedAGoodIdHostAndPort) {
   EXPECT_EQ(Text(CreateAgent("a b", "10.1.2.1")),
             absl::StrCat("INVALID_ARGUMENT: Invalid id 'a b'", kIdRule));
-  constexpr char kText[] =
-      "INVALID_ARGUMENT: An agent needs a host of at most 253 characters and a port of 1 to 65535.";
-  EXPECT_EQ(Text(CreateAgent("ag1", "")), kText);
-  EXPECT_EQ(Text(CreateAgent("ag1", std::string(254, 'h'))), kText);
-  EXPECT_EQ(Text(CreateAgent("ag1", "h", 0)), kText);
-  EXPECT_EQ(Text(CreateAgent("ag1", "h", 65536)), kText);
+  for (const std::string& host : {std::string(), std::string(254, 'h'), std::string("ö"),
+                                  std::string("a b"), std::string("h/1"), std::string("a|b")}) {
+    EXPECT_EQ(Text(CreateAgent("ag1", host)),
+              absl::StrCat("INVALID_ARGUMENT: Host '", host,
+                           "' is not a name or address; give 1 to 253 letters, digits and "
+                           "'._-:[]'."));
+  }
+  EXPECT_EQ(Text(CreateAgent("ag1", "h", 0)), "INVALID_ARGUMENT: Port is 0; give 1 to 65535.");
+  EXPECT_EQ(Text(CreateAgent("ag1", "h", 65536)),
+            "INVALID_ARGUMENT: Port is 65536; give 1 to 65535.");
   EXPECT_TRUE(controller_->ListAgents().empty());
 }
 
@@ -44,6 +48,22 @@ TEST_F(ControllerTest, AgentIdsAndAddressesAreUnique) {
   EXPECT_EQ(Text(CreateAgent("ag2", "10.1.2.1")),
             "ALREADY_EXISTS: Agent ag1 is already at 10.1.2.1:8080.");
   EXPECT_TRUE(CreateAgent("ag2", "10.1.2.1", 8081).ok());
+}
+
+TEST_F(ControllerTest, HostsAreNamesAndAddresses) {
+  uint32_t n = 0;
+  for (const char* host : {"10.1.2.1", "lr21-3-poplar1.example.org", "rack_7", "::1", "[fe80::1]"})
+    EXPECT_TRUE(CreateAgent(absl::StrCat("ag", n++), host).ok()) << host;
+}
+
+TEST_F(ControllerTest, ListsAreInTheOrderInWhichPeopleCount) {
+  const std::vector<std::string> ids = {"ag2", "ag9", "ag10", "ag100"};
+  uint32_t port = 8080;
+  for (auto id = ids.rbegin(); id != ids.rend(); ++id)
+    ASSERT_TRUE(CreateAgent(*id, "h", ++port).ok());
+  std::vector<std::string> listed;
+  for (const auto& agent : controller_->ListAgents()) listed.push_back(agent.id());
+  EXPECT_EQ(listed, ids);
 }
 
 TEST_F(ControllerTest, AgentStatusFollowsItsHeartbeats) {

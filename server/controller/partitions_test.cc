@@ -53,6 +53,11 @@ TEST_F(PartitionsTest, GcdsDivideTheSizeAndReplicasAreAMultiple) {
   EXPECT_EQ(Text(Create(wanted)),
             "INVALID_ARGUMENT: Number of replicas must be a multiple of the number of GCDs. 3 "
             "replicas, 2 GCDs requested.");
+  wanted.set_num_replicas(wanted.size() + 2);
+  EXPECT_EQ(Text(Create(wanted)),
+            absl::StrCat("INVALID_ARGUMENT: A replica needs an IPU; give at most ", wanted.size(),
+                         " replicas. ", wanted.size() + 2, " replicas of ", wanted.size(),
+                         " IPUs requested."));
 }
 
 TEST_F(PartitionsTest, KnownCombinationsOfSizeGcdsAndReplicasAreTaken) {

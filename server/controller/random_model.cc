@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/id_order.h"
 
 namespace vpod::controller {
 namespace {
@@ -41,7 +42,7 @@ std::set<std::string> Model::AgentsOfAllocation(const std::string& id) const {
 }
 
 std::vector<std::string> Model::Allocations() const {
-  std::set<std::string> ids;
+  std::set<std::string, base::IdOrder> ids;
   for (const auto& [id, allocation] : allocations) ids.insert(id);
   for (const auto& [id, cluster] : clusters) {
     if (!AgentsOfAllocation(id).empty()) ids.insert(id);

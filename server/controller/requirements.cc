@@ -65,6 +65,10 @@ absl::Status CompleteGcds(vipuuser::PartitionRequirements& r) {
     return Invalid("Number of replicas must be a multiple of the number of GCDs. ",
                    r.num_replicas(), " replicas, ", r.num_gcds(), " GCDs requested.");
   }
+  if (r.num_replicas() > size) {
+    return Invalid("A replica needs an IPU; give at most ", size, " replicas. ", r.num_replicas(),
+                   " replicas of ", size, " IPUs requested.");
+  }
   return absl::OkStatus();
 }
 

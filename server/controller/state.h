@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/base/id_order.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuagent.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
@@ -87,8 +88,8 @@ struct Agent {
 struct Cluster {
   store::StoredCluster stored;
   std::vector<Agent*> agents;
-  std::map<uint32_t, Partition*> partitions;       // by first IPU
-  std::map<std::string, Allocation*> allocations;  // the default one too
+  std::map<uint32_t, Partition*> partitions;                      // by first IPU
+  std::map<std::string, Allocation*, base::IdOrder> allocations;  // the default one too
   Allocation* default_allocation = nullptr;
   uint32_t used_ipus = 0;
   std::map<std::string, vipuadmin::TestClusterReply> last_tests;  // by name
@@ -142,10 +143,10 @@ struct Partition {
 
 class State {
  public:
-  std::map<std::string, std::unique_ptr<Agent>> agents;
-  std::map<std::string, std::unique_ptr<Cluster>> clusters;
-  std::map<std::string, std::unique_ptr<Allocation>> allocations;
-  std::map<std::string, std::unique_ptr<Partition>> partitions;
+  std::map<std::string, std::unique_ptr<Agent>, base::IdOrder> agents;
+  std::map<std::string, std::unique_ptr<Cluster>, base::IdOrder> clusters;
+  std::map<std::string, std::unique_ptr<Allocation>, base::IdOrder> allocations;
+  std::map<std::string, std::unique_ptr<Partition>, base::IdOrder> partitions;
   std::unordered_map<std::string, std::unique_ptr<Machine>> machines;  // by host:port
   std::map<std::string, std::unique_ptr<Process>> processes;           // by endpoint
   std::list<Process*> processes_by_age;  // those that are up, longest silent first

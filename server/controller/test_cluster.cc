@@ -246,6 +246,9 @@ void Tester::Traffic(TestClusterReply& row) {
   }
   row.set_expected(cluster_.shape.machines * arch::kIpusPerMachine);
   row.set_passed(row.expected() - static_cast<uint32_t>(failed.size()));
+  if (failed.empty()) return;
+  row.set_summary(absl::StrCat(failed.size(), " failed, the ends of ", row.failures_size(),
+                               row.failures_size() == 1 ? " link" : " links"));
 }
 
 void Tester::GwLinks(TestClusterReply& row) {

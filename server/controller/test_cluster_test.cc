@@ -282,7 +282,7 @@ TEST(TestClusterTest, FailuresSayWhatIsWrong) {
   EXPECT_EQ(rows[1].failures(0),
             "ag1 IPU1.NLC_W_0A: leads to 127.14.0.1 IPU3.NLC_W_1B instead of 127.14.0.1 "
             "IPU3.NLC_W_1A");
-  EXPECT_EQ(RowText(rows[4]), "Traffic 14/16 1 failed");
+  EXPECT_EQ(RowText(rows[4]), "Traffic 14/16 2 failed, the ends of 1 link");
 }
 
 TEST(TestClusterTest, AgentsThatDoNotAnswerAreNamed) {
@@ -295,7 +295,7 @@ TEST(TestClusterTest, AgentsThatDoNotAnswerAreNamed) {
   EXPECT_EQ(rows[0].failures(1), "ag3 versions: the agent does not answer");
   EXPECT_EQ(RowText(rows[1]), "Cabling 4/12 8 failed");
   EXPECT_EQ(rows[1].failures(0), "ag1 IPU0.NLC_E_0A: no answer from 127.14.0.1 IPU2.NLC_E_1A");
-  EXPECT_EQ(RowText(rows[4]), "Traffic 6/16 40 failed");
+  EXPECT_EQ(RowText(rows[4]), "Traffic 6/16 10 failed, the ends of 40 links");
 }
 
 TEST(TestClusterTest, OnlyTheChosenTestsRun) {

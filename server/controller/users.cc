@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/id_order.h"
 #include "device/base/random_id.h"
 #include "device/base/secret.h"
 #include "device/base/sha256.h"
@@ -32,13 +33,15 @@ vipuadmin::User Describe(const store::StoredUser& user) {
   return result;
 }
 
-void Limit(const std::set<std::string>& allocation_ids, store::StoredUser& user) {
+using AllocationIds = std::set<std::string, base::IdOrder>;
+
+void Limit(const AllocationIds& allocation_ids, store::StoredUser& user) {
   user.set_limited(true);
   user.clear_allocation_ids();
   for (const std::string& id : allocation_ids) user.add_allocation_ids(id);
 }
 
-std::set<std::string> AllocationsOf(const store::StoredUser& user) {
+AllocationIds AllocationsOf(const store::StoredUser& user) {
   return {user.allocation_ids().begin(), user.allocation_ids().end()};
 }
 
@@ -160,7 +163,7 @@ absl::Status Users::SetUsersOf(const std::string& allocation_id,
   std::vector<Change> changes;
   for (const auto& [id, user] : users_) {
     if (!user.limited()) continue;
-    std::set<std::string> allocations = AllocationsOf(user);
+    AllocationIds allocations = AllocationsOf(user);
     const bool changed = named.contains(id) ? allocations.insert(allocation_id).second
                                             : allocations.erase(allocation_id) > 0;
     if (!changed) continue;

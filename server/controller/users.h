@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "device/base/id_order.h"
 #include "device/base/mutex.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "server/controller/access_key.h"
@@ -64,7 +65,7 @@ class Users {
   const std::string verified_key_;  // of the hashes below; new in every process
   base::Mutex hashing_;             // bounds the memory that keys, also wrong ones, can take
   base::Mutex mutex_;
-  std::map<std::string, store::StoredUser> users_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, store::StoredUser, base::IdOrder> users_ ABSL_GUARDED_BY(mutex_);
   // Cheap keyed hashes of keys that were found right, by user.
   std::map<std::string, std::string> verified_ ABSL_GUARDED_BY(mutex_);
 };

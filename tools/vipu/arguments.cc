@@ -38,9 +38,7 @@ const Flag* FindFlag(const FlagList& flags, const std::string& word) {
   return nullptr;
 }
 
-absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& arguments,
-                                           const FlagList& flags) {
-  Arguments result;
+absl::Status Arguments::Parse(const std::vector<std::string>& arguments, const FlagList& flags) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (!base::IsTextLine(argument)) {
@@ -48,7 +46,7 @@ absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& argum
           absl::StrCat("Argument '", absl::CHexEscape(argument), "' is not text of one line."));
     }
     if (argument.size() < 2 || argument[0] != '-') {
-      result.words_.push_back(argument);
+      words_.push_back(argument);
       continue;
     }
     // A short flag may be joined to its value: -Hhost.
@@ -65,9 +63,9 @@ absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& argum
     } else if (++i < arguments.size()) {
       value = arguments[i];
     }
-    VPOD_RETURN_IF_ERROR(result.Add(*flag, value));
+    VPOD_RETURN_IF_ERROR(Add(*flag, value));
   }
-  return result;
+  return absl::OkStatus();
 }
 
 absl::Status Arguments::Add(const Flag& flag, const std::string& value) {
@@ -103,8 +101,13 @@ bool Arguments::Switch(const Flag& flag, bool absent) const {
 
 absl::StatusOr<uint32_t> Arguments::Number(const Flag& flag, uint32_t absent) const {
   uint32_t value = absent;
-  if (!Has(flag) || absl::SimpleAtoi(Text(flag), &value)) return value;
+  if (!Has(flag)) return value;
   const std::string text = Text(flag);
+  if (absl::SimpleAtoi(text, &value)) {
+    if (value >= flag.least) return value;
+    return UsageError(
+        absl::StrCat("Flag --", flag.name, " takes ", flag.least, " or more, not ", text, "."));
+  }
   if (text.find_first_not_of("0123456789") == std::string::npos) {
     return UsageError(
         absl::StrCat("Flag --", flag.name, " takes at most ", UINT32_MAX, ", not ", text, "."));

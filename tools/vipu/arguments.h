@@ -23,9 +23,8 @@ const Flag* FindFlag(const FlagList& flags, const std::string& word);
 class Arguments {
  public:
   // UsageError: an unknown flag, one given twice, one without its value, a word that is not one
-  // line of UTF-8.
-  static absl::StatusOr<Arguments> Parse(const std::vector<std::string>& arguments,
-                                         const FlagList& flags);
+  // line of UTF-8. What comes before the mistake is there.
+  absl::Status Parse(const std::vector<std::string>& arguments, const FlagList& flags);
 
   const std::vector<std::string>& words() const { return words_; }
   FlagList given() const;

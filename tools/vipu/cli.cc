@@ -106,17 +106,17 @@ int VipuMain(bool admin, const std::vector<std::string>& words, std::ostream& ou
     out << Complete(admin, {words.begin() + 1, words.end()});
     return 0;
   }
-  const auto arguments = Arguments::Parse(words, AllFlags());
-  const absl::Status status =
-      arguments.ok() ? RunCommand(admin, *arguments, out) : arguments.status();
+  Arguments arguments;
+  absl::Status status = arguments.Parse(words, AllFlags());
+  if (status.ok()) status = RunCommand(admin, arguments, out);
   out.flush();
   if (status.ok()) return 0;
   if (IsUsageError(status)) {
     err << ToolName(admin) << ": error: " << std::string(status.message()) << " Try '"
-        << ToolName(admin) << " --help'.\n";
+        << HelpCommand(admin, arguments.words()) << "'.\n";
     return 2;
   }
-  err << Subject(admin, *arguments) << std::string(status.message()) << "\n";
+  err << Subject(admin, arguments) << std::string(status.message()) << "\n";
   return 1;
 }
 

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/vipu/fake_controller.h"
 #include "device/base/file.h"
@@ -58,10 +60,14 @@ class CliTest : public ::testing::Test {
     EXPECT_EQ(Run(line), 0) << err_;
     EXPECT_EQ(err_, "");
   }
-  void ExpectUsageError(const std::string& line, const std::string& message) {
-    const std::string tool = line.substr(0, line.find(' '));
+  // The hint names the help of the words that are known: "vipu create partition --help".
+  void ExpectUsageError(const std::string& line, const std::string& message, size_t known = 3) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    const std::string tool = words[0];
+    const auto begin = words.begin(), end = begin + std::min(known, words.size());
     EXPECT_EQ(Run(line), 2) << line;
-    EXPECT_EQ(err_, tool + ": error: " + message + " Try '" + tool + " --help'.\n");
+    EXPECT_EQ(err_, absl::StrCat(tool, ": error: ", message, " Try '",
+                                 absl::StrJoin(begin, end, " "), " --help'.\n"));
     EXPECT_EQ(out_, "");
   }
 
@@ -182,6 +188,15 @@ TEST_F(CliTest, FailedTestsAreNamedBelowTheTable) {
   EXPECT_TRUE(request.force());
   EXPECT_EQ(Run("vipu-admin test cluster c1 --showjson"), 1);
   EXPECT_EQ(json::parse(out_).at(0).at("failures").at(0), "ag1 NLC_E_0: leads to ag3 NLC_W_0");
+}
+
+TEST_F(CliTest, TestsThatDidNotRunAreNotCounted) {
+  const auto cabling = TestResult("Cabling", 3.1, 11, 12, "1 failed");
+  const auto sync = TestResult("Sync-Link", 0.41, 6, 6, "All Sync-Links toggled");
+  const auto gw = TestResult("GW-Link", 0, 0, 0, "Skipped: not selected");
+  controller_.Answer("TestCluster", {&cabling, &sync, &gw});
+  EXPECT_EQ(Run("vipu-admin test cluster c1 --cabling --sync"), 1);
+  EXPECT_EQ(err_, "test cluster (c1): failed. 1 of 2 tests failed.\n");
 }
 
 TEST_F(CliTest, TestsAreSelectedByTheirFlags) {
@@ -537,11 +552,11 @@ TEST_F(CliTest, GetPartitionShowsOneGcdOnRequest) {
 
 TEST_F(CliTest, WrongUsageIsNamed) {
   ExpectUsageError("vipu", "No command given.");
-  ExpectUsageError("vipu frobnicate partition p", "Unknown verb 'frobnicate'.");
-  ExpectUsageError("vipu create", "What to create?");
-  ExpectUsageError("vipu create widget w", "Unknown noun 'widget'.");
-  ExpectUsageError("vipu create agent a --host h", "Cannot create agent with vipu.");
-  ExpectUsageError("vipu-admin discover cluster", "Cannot discover cluster with vipu-admin.");
+  ExpectUsageError("vipu frobnicate partition p", "Unknown verb 'frobnicate'.", 1);
+  ExpectUsageError("vipu create", "What to create?", 2);
+  ExpectUsageError("vipu create widget w", "Unknown noun 'widget'.", 2);
+  ExpectUsageError("vipu create agent a --host h", "Cannot create agent with vipu.", 2);
+  ExpectUsageError("vipu-admin discover cluster", "Cannot discover cluster with vipu-admin.", 2);
   ExpectUsageError("vipu get partition", "get partition needs an id.");
   ExpectUsageError("vipu get partition a|b", "Invalid id 'a|b'.");
   ExpectUsageError("vipu list partitions p", "Unexpected argument 'p'.");
@@ -553,6 +568,13 @@ TEST_F(CliTest, WrongUsageIsNamed) {
   ExpectUsageError("vipu create partition p --size 4 --size 8",
                    "Flag --size is given more than once.");
   ExpectUsageError("vipu create partition p --size 4x", "Flag --size needs a number, not '4x'.");
+  for (const char* flag :
+       {"--size", "--num-gcds", "--gcd-sync-replicas", "--total-num-replicas", "--num-ilds"}) {
+    ExpectUsageError(absl::StrCat("vipu update partition p ", flag, " 0"),
+                     absl::StrCat("Flag ", flag, " takes 1 or more, not 0."));
+  }
+  ExpectUsageError("vipu-admin create agent a --host h --port 0",
+                   "Flag --port takes 1 or more, not 0.");
   ExpectUsageError("vipu create partition p --size 4294967296",
                    "Flag --size takes at most 4294967295, not 4294967296.");
   ExpectUsageError("vipu create partition p", "create partition needs --size.");

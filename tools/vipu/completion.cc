@@ -174,19 +174,19 @@ Candidates CandidatesFor(bool admin, std::vector<std::string> words) {
     if (waiting != nullptr && *waiting->value == '\0') waiting = nullptr;
     if (waiting != nullptr) words.pop_back();
   }
-  const auto arguments = Arguments::Parse(words, flags);
-  if (!arguments.ok()) return {};
-  if (waiting != nullptr) return Values(admin, *waiting, current, *arguments);
+  Arguments arguments;
+  if (!arguments.Parse(words, flags).ok()) return {};
+  if (waiting != nullptr) return Values(admin, *waiting, current, arguments);
 
-  const auto& given = arguments->words();
+  const auto& given = arguments.words();
   const auto command = FindCommand(admin, given);
   if (absl::StartsWith(current, "-")) {
     const size_t sign = current.find('=');
     if (sign == std::string::npos)
-      return Flags(command.ok() ? *command : nullptr, arguments->given());
+      return Flags(command.ok() ? *command : nullptr, arguments.given());
     const Flag* flag = FindFlag(flags, current.substr(0, sign));
     if (flag == nullptr) return {};
-    Candidates values = Values(admin, *flag, current.substr(sign + 1), *arguments);
+    Candidates values = Values(admin, *flag, current.substr(sign + 1), arguments);
     for (auto& [word, what] : values) {
       if (word != kFiles) word = current.substr(0, sign + 1) + word;
     }
@@ -198,9 +198,9 @@ Candidates CandidatesFor(bool admin, std::vector<std::string> words) {
   if (given.size() == 2 && (*command)->TakesId()) {
     return absl::string_view((*command)->verb) == "create"
                ? Candidates()
-               : Objects(admin, (*command)->noun, *arguments);
+               : Objects(admin, (*command)->noun, arguments);
   }
-  return Flags(*command, arguments->given());
+  return Flags(*command, arguments.given());
 }
 
 void PrintScript(const Call& call, const char* script) {

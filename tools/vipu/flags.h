@@ -2,6 +2,8 @@
 // here. Which command takes which is in commands.cc.
 #pragma once
 
+#include <cstdint>
+
 namespace vpod::tools {
 
 // `value` is what --help shows and what completion offers: "a|b" is a choice, "<cluster>" an id of
@@ -12,6 +14,7 @@ struct Flag {
   const char* value;
   const char* help;
   const char* aliases = "";  // comma-separated; one letter is a short flag
+  uint32_t least = 0;        // of a whole number
 };
 
 // Of every command.
@@ -33,11 +36,12 @@ inline constexpr Flag kHelp{"help", "", "this text; after a command, that comman
 
 // Agents and clusters.
 inline constexpr Flag kHost{"host", "<host>", "name or address of the machine's management"};
-inline constexpr Flag kPort{"port", "<n>", "its port (8080)"};
+inline constexpr Flag kPort{"port", "<n>", "its port (8080)", "", 1};
 inline constexpr Flag kAdd{"add", "", "make agents of those that are none yet"};
 inline constexpr Flag kAgents{"agents", "<agent,…>",
                               "agents in order: rack by rack, bottom to top"};
-inline constexpr Flag kNumIpuLinkDomains{"num-ipulinkdomains", "<n>", "IPU-Link domains (1)"};
+inline constexpr Flag kNumIpuLinkDomains{"num-ipulinkdomains", "<n>", "IPU-Link domains (1)", "",
+                                         1};
 inline constexpr Flag kTopology{"topology", "mesh|torus", "IPU-Links of a domain (mesh)"};
 inline constexpr Flag kClusterTopology{"cluster-topology", "none|mesh|looped|switched",
                                        "GW-Links between domains (none; mesh with several)"};
@@ -51,15 +55,15 @@ inline constexpr Flag kAdmin{"admin", "", "an administrator"};
 inline constexpr Flag kNewAccessKey{"new-access-key", "", "replace the user's access key"};
 
 // Partitions.
-inline constexpr Flag kSize{"size", "<n>", "IPUs, a power of two"};
-inline constexpr Flag kNumGcds{"num-gcds", "<n>",
-                               "graph compilation domains: configurations, processes (1)", "gcds"};
+inline constexpr Flag kSize{"size", "<n>", "IPUs, a power of two", "", 1};
+inline constexpr Flag kNumGcds{
+    "num-gcds", "<n>", "graph compilation domains: configurations, processes (1)", "gcds", 1};
 inline constexpr Flag kReconfigurable{"reconfigurable", "",
                                       "programs choose sub-devices when they attach"};
 inline constexpr Flag kGcdSyncReplicas{"gcd-sync-replicas", "<n>",
-                                       "replicas that synchronise over the partition"};
+                                       "replicas that synchronise over the partition", "", 1};
 inline constexpr Flag kTotalNumReplicas{"total-num-replicas", "<n>",
-                                        "another name of --gcd-sync-replicas"};
+                                        "another name of --gcd-sync-replicas", "", 1};
 inline constexpr Flag kRouting{"routing", "dnc|swnc|ringswnc|btnc",
                                "IPU-Link routing (fits size and topology)"};
 inline constexpr Flag kGwRouting{"gw-routing", "default|ring", "GW-Link routing (default)"};
@@ -69,7 +73,7 @@ inline constexpr Flag kCluster{"cluster", "<cluster>", "cluster to take IPUs of"
 inline constexpr Flag kAllocation{"allocation", "<allocation>",
                                   "allocation to take IPUs of (the first with room)"};
 inline constexpr Flag kIndex{"index", "<k>", "position: from IPU k*size of the allocation"};
-inline constexpr Flag kNumIlds{"num-ilds", "<n>", "IPU-Link domains it must lie in"};
+inline constexpr Flag kNumIlds{"num-ilds", "<n>", "IPU-Link domains it must lie in", "", 1};
 inline constexpr Flag kNoAutoReset{
     "no-auto-reset", "", "an ERROR stays until somebody resets or --relocatable moves it"};
 inline constexpr Flag kRelocatable{"relocatable", "", "errors may move it to other IPUs"};
@@ -91,7 +95,7 @@ inline constexpr Flag kForce{"force", "", "also with ACTIVE partitions, whose jo
 // Events and faults.
 inline constexpr Flag kFollow{"follow", "", "go on with those to come, until interrupted", "f"};
 inline constexpr Flag kObject{"object", "<noun/id>", "only of this object, e.g. partition/p1"};
-inline constexpr Flag kLimit{"limit", "<n>", "the newest so many (1000)"};
+inline constexpr Flag kLimit{"limit", "<n>", "the newest so many (1000)", "", 1};
 inline constexpr Flag kFault{
     "fault",
     "link-down|link-corrupts|link-errors|cable-swapped|ipu-error|over-temperature|"

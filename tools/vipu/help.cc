@@ -78,7 +78,28 @@ std::string CommandHelp(bool admin, const Command& command) {
   return text;
 }
 
+std::vector<const Command*> CommandsOf(bool admin, const std::string& verb) {
+  std::vector<const Command*> commands;
+  for (const Command& command : Commands()) {
+    if ((verb.empty() || verb == command.verb) && (admin || !command.admin_only))
+      commands.push_back(&command);
+  }
+  return commands;
+}
+
 }  // namespace
+
+std::string HelpCommand(bool admin, const std::vector<std::string>& words) {
+  const auto command = FindCommand(admin, words);
+  const std::string verb = words.empty() ? "" : CanonicalVerb(words[0]);
+  std::string name;
+  if (command.ok()) {
+    name = (*command)->Name() + " ";
+  } else if (!verb.empty() && !CommandsOf(admin, verb).empty()) {
+    name = verb + " ";
+  }
+  return absl::StrCat(ToolName(admin), " ", name, "--help");
+}
 
 absl::StatusOr<std::string> Help(bool admin, const std::vector<std::string>& words) {
   if (words.size() >= 2) {
@@ -87,11 +108,7 @@ absl::StatusOr<std::string> Help(bool admin, const std::vector<std::string>& wor
     return CommandHelp(admin, **command);
   }
   const std::string verb = words.empty() ? "" : CanonicalVerb(words[0]);
-  std::vector<const Command*> commands;
-  for (const Command& command : Commands()) {
-    if ((verb.empty() || verb == command.verb) && (admin || !command.admin_only))
-      commands.push_back(&command);
-  }
+  const std::vector<const Command*> commands = CommandsOf(admin, verb);
   if (commands.empty()) return UsageError(absl::StrCat("Unknown verb '", verb, "'."));
   std::string text = absl::StrCat("Usage: ", ToolName(admin), " [flags] ",
                                   verb.empty() ? "<verb>" : verb, " <noun> [id] [flags]\n");
