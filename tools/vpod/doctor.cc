@@ -136,10 +136,7 @@ int Doctor(const Pod& pod) {
                             shape->unfinished ? " has not been set up" : " has been set up"),
                "'vpod up' finishes what was interrupted");
   if (server > 0) {
-    vipu::ClientConfig config;
-    config.host = "127.0.0.1";
-    config.port = shape->api_port;
-    vipu::Client client(config, std::chrono::seconds(3));
+    vipu::Client client(ApiOf(*shape), std::chrono::seconds(3));
     const auto agents = client.ListAgents();
     report.Check(agents.ok(), absl::StrCat("the controller answers on port ", shape->api_port),
                  absl::StrCat("see ", pod.ServerLog()));

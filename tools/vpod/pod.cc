@@ -74,14 +74,6 @@ std::string LastLine(const std::string& path) {
   return last;
 }
 
-vipu::ClientConfig Address(const PodShape& shape) {
-  vipu::ClientConfig config;
-  config.host = "127.0.0.1";
-  config.port = shape.api_port;
-  config.user_id = vipu::OsUserName();
-  return config;
-}
-
 // Asks again until `ready` says yes, its error is final, or the limit is reached. What is waited
 // for is another process's start, which offers no event to wait on.
 absl::Status PollUntil(const std::function<absl::StatusOr<bool>()>& ready,
@@ -98,6 +90,14 @@ absl::Status PollUntil(const std::function<absl::StatusOr<bool>()>& ready,
 }
 
 }  // namespace
+
+vipu::ClientConfig ApiOf(const PodShape& shape) {
+  vipu::ClientConfig config;
+  config.host = "127.0.0.1";
+  config.port = shape.api_port;
+  config.user_id = vipu::OsUserName();
+  return config;
+}
 
 int Pod::ServerPid() const { return RunningDaemon(ServerPidFile(), kServer); }
 int Pod::AgentPid(uint32_t agent) const { return RunningDaemon(AgentPidFile(agent), kAgent); }
@@ -134,7 +134,7 @@ std::vector<std::string> Pod::Missing(const PodShape& shape) const {
     missing.push_back(absl::StrCat("cluster c", shape.ipus, " has not been set up"));
     return missing;
   }
-  vipu::Client client(Address(shape), std::chrono::seconds(2));
+  vipu::Client client(ApiOf(shape), std::chrono::seconds(2));
   const auto agents = client.ListAgents();
   if (!agents.ok()) {
     missing.push_back("vipu-server does not answer");
@@ -206,11 +206,11 @@ absl::Status Pod::WriteFiles(const PodShape& shape) const {
                                {"agents", shape.agent_per_machine ? "processes" : "one"},
                                {"unfinished", shape.unfinished}};
   VPOD_RETURN_IF_ERROR(base::ReplaceFile(home_ + "/pod.json", json.dump(2) + "\n", 0644));
-  return base::ReplaceFile(ClientConfig(), vipu::HclText(Address(shape)), 0644);
+  return base::ReplaceFile(ClientConfig(), vipu::HclText(ApiOf(shape)), 0644);
 }
 
 absl::Status Pod::WaitForServer(const PodShape& shape) const {
-  vipu::Client client(Address(shape), std::chrono::seconds(2));
+  vipu::Client client(ApiOf(shape), std::chrono::seconds(2));
   return PollUntil(
       [&]() -> absl::StatusOr<bool> {
         if (ServerPid() == 0) {
@@ -223,7 +223,7 @@ absl::Status Pod::WaitForServer(const PodShape& shape) const {
 
 absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Pod::AwaitMachines(
     const PodShape& shape, uint32_t machines) const {
-  vipu::Client client(Address(shape), std::chrono::seconds(10));
+  vipu::Client client(ApiOf(shape), std::chrono::seconds(10));
   std::vector<vipuadmin::DiscoveredAgent> found;
   VPOD_RETURN_IF_ERROR(PollUntil(
       [&]() -> absl::StatusOr<bool> {
@@ -241,7 +241,7 @@ absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Pod::AwaitMachines(
 }
 
 absl::Status Pod::CreateCluster(const PodShape& shape) const {
-  vipu::Client client(Address(shape), std::chrono::seconds(10));
+  vipu::Client client(ApiOf(shape), std::chrono::seconds(10));
   vipuadmin::Cluster cluster;
   cluster.set_id(absl::StrCat("c", shape.ipus));
   VPOD_ASSIGN_OR_RETURN(const auto agents, client.DiscoverAgents(/*add=*/true));
@@ -261,7 +261,7 @@ absl::Status Pod::CreateCluster(const PodShape& shape) const {
 
 absl::Status Pod::WaitForAgents(const PodShape& shape) const {
   const Clock::time_point begin = Clock::now();
-  vipu::Client client(Address(shape), std::chrono::seconds(10));
+  vipu::Client client(ApiOf(shape), std::chrono::seconds(10));
   std::string missing;
   return PollUntil(
       [&]() -> absl::StatusOr<bool> {
@@ -290,7 +290,7 @@ absl::Status Pod::StartServer(const PodShape& shape) {
   }
   // The configuration file of the system's own controller does not concern this POD.
   return StartDaemon({server, "--config", "/dev/null", "--storage", home_ + "/vipu-server.db",
-                      "--user-api-listen", Address(shape).address()},
+                      "--user-api-listen", ApiOf(shape).address()},
                      ServerLog(), ServerPidFile())
       .status();
 }
@@ -325,7 +325,7 @@ absl::Status Pod::StartAgent(const PodShape& shape, uint32_t number, const std::
                                       "--machine-type",
                                       shape.machine_type,
                                       "--controller",
-                                      Address(shape).address(),
+                                      ApiOf(shape).address(),
                                       "--memory-limit",
                                       absl::StrCat(shape.memory_limit_mib / agents)};
   if (!shape.addresses.empty()) {
@@ -428,12 +428,12 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
     shape.addresses.clear();
   }
   // Without agents there is nothing to keep but users: its objects are made again.
-  if (const auto agents = vipu::Client(Address(shape), std::chrono::seconds(2)).ListAgents();
+  if (const auto agents = vipu::Client(ApiOf(shape), std::chrono::seconds(2)).ListAgents();
       agents.ok() && agents->empty()) {
     shape.unfinished = true;
   }
   // Whatever lives goes on, with its jobs; a controller that does not answer is replaced.
-  if (!vipu::Client(Address(shape), std::chrono::seconds(2)).ServerInfo().ok())
+  if (!vipu::Client(ApiOf(shape), std::chrono::seconds(2)).ServerInfo().ok())
     StopDaemon(ServerPidFile(), kServer);
   const bool serving = ServerPid() > 0;
   std::set<std::string> living = PidFiles(home_, kAgent);

@@ -31,6 +31,9 @@ struct PodShape {
   uint32_t agents() const { return agent_per_machine ? machines() : 1; }
 };
 
+// Where its controller is, and who we are to it.
+vipu::ClientConfig ApiOf(const PodShape& shape);
+
 // What `vpod up` was asked for. The rest is as the POD that is there has it, or as PodShape says.
 struct PodRequest {
   std::optional<uint32_t> ipus, api_port;

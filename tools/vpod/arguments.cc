@@ -1,0 +1,130 @@
+#include "tools/vpod/arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "device/base/version.h"
+#include "tools/vpod/fail.h"
+
+namespace vpod::tools {
+namespace {
+
+constexpr char kHelp[] = "help";
+
+// What CLI11 writes into, and what follows from it afterwards.
+struct Given {
+  Arguments& arguments;
+  std::string agents, help_about;
+};
+
+void AddUp(CLI::App& app, Given& given) {
+  PodRequest& request = given.arguments.request;
+  auto* up = app.add_subcommand(
+      "up",
+      "start a POD in the background; one that is there is restored, and options that are not "
+      "given are as it has them");
+  up->add_option("--pod", request.ipus, "IPUs: 4, 16, 64, 128, 256, … (16)");
+  up->add_option("--machine-type", request.machine_type, "m2000 or bow2000 (m2000)");
+  up->add_option(
+        "--cluster-topology", request.cluster_topology,
+        "how racks are joined, looped or switched (looped up to a POD256); of 2 racks or more")
+      ->check(CLI::IsMember({"looped", "switched"}));
+  up->add_option("--memory-limit", request.memory_limit_mib,
+                 "MiB of host memory for programs (3/4 of the host's)")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+  up->add_option("--api-port", request.api_port, "port of the controller (8090)")
+      ->check(CLI::Range(1, 65535));
+  up->add_option(
+        "--agents", given.agents,
+        "one: a process for all machines; processes: one a machine, at its own address (one)")
+      ->check(CLI::IsMember({"one", "processes"}));
+}
+
+void AddLogs(CLI::App& app, Given& given) {
+  auto* logs = app.add_subcommand("logs", "last lines of the daemons' logs");
+  logs->add_option("daemon", given.arguments.daemon, "server or agent; default both")
+      ->check(CLI::IsMember({"server", "agent"}));
+  logs->add_option("-n", given.arguments.lines, "number of lines")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+}
+
+void AddCommands(CLI::App& app, Given& given) {
+  AddUp(app, given);
+  app.add_subcommand("down", "stop the POD; its partitions are gone");
+  auto* status = app.add_subcommand(
+      "status", "what runs, and what is missing; exit status 1 unless the POD is whole");
+  app.add_subcommand("env", "export lines for eval");
+  AddLogs(app, given);
+  auto* list = app.add_subcommand("list", "all PODs that this user runs on this machine");
+  for (CLI::App* command : {status, list})
+    command->add_flag("--json", given.arguments.json, "print JSON");
+  app.add_subcommand("doctor", "check what a POD needs");
+  app.add_subcommand(kHelp, "explain a command")
+      ->add_option("command", given.help_about, "a command; default: all");
+}
+
+// CLI11 takes an empty value for none at all.
+void RefuseEmptyValues(CLI::App& app) {
+  const CLI::Validator given(
+      [](const std::string& value) { return value.empty() ? "the value is empty" : ""; }, "");
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      if (option->get_items_expected_max() > 0) option->check(given);
+    }
+  }
+}
+
+// "vpod up", if the first word is a command, else "vpod".
+std::string CommandOf(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto named = [&](const CLI::App* command) {
+    return !words.empty() && command->check_name(words[0]);
+  };
+  return app.get_subcommands(named).empty() ? "vpod" : absl::StrCat("vpod ", words[0]);
+}
+
+int ReportWrongUsage(const CLI::App& app, const std::vector<std::string>& words,
+                     const std::string& what) {
+  const std::string command = CommandOf(app, words);
+  // CLI11 says of these only that a command is missing.
+  const bool unknown = command == "vpod" && !words.empty();
+  const bool is_option = unknown && words[0].rfind('-', 0) == 0;
+  const std::string why =
+      !unknown ? what
+               : absl::StrCat("unknown ", is_option ? "option" : "command", " '", words[0], "'");
+  return Fail(absl::StrCat(why, ". Try '", command, " --help'."), 2);
+}
+
+}  // namespace
+
+std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arguments) {
+  CLI::App app(
+      "Brings virtual IPU-PODs up and down on this machine. VPOD_HOME names the state directory "
+      "(~/.vpod).",
+      "vpod");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", absl::StrCat("version: ", base::kVersion), "show the version");
+  Given given{.arguments = arguments};
+  AddCommands(app, given);
+  RefuseEmptyValues(app);
+  // `vpod help up` is `vpod up --help`.
+  if (!words.empty() && words[0] == kHelp && (words.size() == 1 || words[1].rfind('-', 0) != 0)) {
+    words.erase(words.begin());
+    words.resize(std::min<size_t>(words.size(), 1));
+    if (!words.empty() && CommandOf(app, words) == "vpod") return ReportWrongUsage(app, words, "");
+    words.push_back("--help");
+  }
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    app.parse(std::move(reversed));
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return ReportWrongUsage(app, words, error.what());
+  }
+  if (!given.agents.empty()) arguments.request.agent_per_machine = given.agents == "processes";
+  arguments.command = app.get_subcommands().front()->get_name();
+  return std::nullopt;
+}
+
+}  // namespace vpod::tools

@@ -1,0 +1,24 @@
+// vpod's command line.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/vpod/pod.h"
+
+namespace vpod::tools {
+
+struct Arguments {
+  std::string command;  // "up"
+  PodRequest request;   // of up
+  std::string daemon;   // of logs: server, agent or empty for all
+  size_t lines = 50;    // of logs
+  bool json = false;    // of status and list
+};
+
+// Parses the words after the program's name. A number: nothing is left to do but to end with that
+// status, since help was printed or wrong usage reported.
+std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arguments);
+
+}  // namespace vpod::tools

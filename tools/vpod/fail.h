@@ -1,0 +1,17 @@
+// How vpod says that it could not do what it was asked for.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace vpod::tools {
+
+// One line on stderr; returns the exit status: 1 failed, 2 wrong usage.
+inline int Fail(absl::string_view message, int code = 1) {
+  std::fprintf(stderr, "vpod: error: %s\n", std::string(message).c_str());
+  return code;
+}
+
+}  // namespace vpod::tools
