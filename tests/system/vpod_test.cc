@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 
 #include "device/base/unique_fd.h"
 #include "tests/support/pod.h"
@@ -474,6 +475,61 @@ TEST(VpodTest, ThePortOfAnotherPodIsNotTakenForOnesOwn) {
   EXPECT_EQ(other.Shell(agents).out + other.Shell(discovered).out, before);
   EXPECT_EQ(DaemonsOf(pod), 0);
   EXPECT_EQ(other.Shell("vipu list partitions | grep -c ACTIVE").out, "1\n");
+}
+
+// At once, too: neither takes the port that the other is about to listen on.
+TEST(VpodTest, PodsTakeFreePortsByThemselves) {
+  TestPod one(0), two(0), three(0);
+  const auto port_of = [](TestPod& pod) {
+    return std::stoi(
+        pod.Shell("sed -n 's/^api-port=\"\\(.*\\)\"/\\1/p' $VPOD_HOME/vipu-cli.hcl").out);
+  };
+  ASSERT_EQ(one.Run({"vpod", "up", "--pod", "4", "--memory-limit", "2048"}).code, 0);
+  EXPECT_GE(port_of(one), 8090);
+  const auto second = two.Start({"vpod", "up", "--pod", "4", "--memory-limit", "2048"});
+  const auto third = three.Start({"vpod", "up", "--pod", "4", "--memory-limit", "2048"});
+  for (const auto* started : {&second, &third}) {
+    const Outcome up = (*started)->Wait();
+    EXPECT_EQ(up.code, 0) << up.err;
+  }
+  EXPECT_EQ(std::set<int>({port_of(one), port_of(two), port_of(three)}).size(), 3u);
+  for (TestPod* pod : {&one, &two, &three}) {
+    EXPECT_EQ(pod->Shell("eval \"$(vpod env)\"; vipu-admin list agents | grep -c ' Up '").out,
+              "1\n");
+  }
+  // A POD that is restored keeps its port, and says so when it cannot.
+  const int port = port_of(two);
+  ASSERT_TRUE(EndProcess(two.ServerPid(), SIGKILL));
+  {
+    const base::UniqueFd listener = ListenOn(port);
+    ExpectRefused(two.Run({"vpod", "up"}), 1,
+                  "port " + std::to_string(port) + " is in use, which is that of the POD");
+  }
+  ASSERT_EQ(two.Run({"vpod", "up"}).code, 0);
+  EXPECT_EQ(port_of(two), port);
+}
+
+TEST(VpodTest, ThePortOfTheMetricsCanBeChosen) {
+  TestPod pod(0);
+  const std::string port = std::to_string(FreePort());
+  ExpectRefused(pod.Shell(Up(pod, "--metrics-port " + std::to_string(pod.port()))), 2,
+                "--metrics-port " + std::to_string(pod.port()) + " is the controller's port");
+  {
+    const base::UniqueFd listener = ListenOn(std::stoi(port));
+    ExpectRefused(pod.Shell(Up(pod, "--pod 4 --metrics-port " + port)), 1,
+                  "port " + port + " is in use; give another with --metrics-port");
+    EXPECT_EQ(DaemonsOf(pod), 0);
+  }
+  ASSERT_EQ(pod.Shell(Up(pod, "--pod 4 --metrics-port " + port)).code, 0);
+  const Outcome metrics = pod.Shell(
+      "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:" + port +
+      "/metrics\").read().decode())' | grep -c '^vipu_agents'");
+  EXPECT_EQ(metrics.out, "3\n") << metrics.err;
+  ExpectRefused(pod.Shell("vpod up --metrics-port 1"), 1, "metrics port " + port);
+  // While nobody serves them it can change; without the option it stays.
+  ASSERT_TRUE(EndProcess(pod.ServerPid(), SIGKILL));
+  ASSERT_EQ(pod.Run({"vpod", "up"}).code, 0);
+  EXPECT_EQ(pod.Shell("vpod status | grep -c ':" + port + "/metrics$'").out, "1\n");
 }
 
 TEST(VpodTest, DownTwice) {

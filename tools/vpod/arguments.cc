@@ -33,7 +33,11 @@ void AddUp(CLI::App& app, Given& given) {
   up->add_option("--memory-limit", request.memory_limit_mib,
                  "MiB of host memory for programs (3/4 of the host's)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-  up->add_option("--api-port", request.api_port, "port of the controller (8090)")
+  up->add_option("--api-port", request.api_port,
+                 "port of the controller (8090, or the next that is free)")
+      ->check(CLI::Range(1, 65535));
+  up->add_option("--metrics-port", request.metrics_port,
+                 "port of the controller's metrics (2113, or one that is free)")
       ->check(CLI::Range(1, 65535));
   up->add_option(
         "--agents", given.agents,

@@ -6,10 +6,13 @@
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +23,6 @@
 #include "absl/strings/strip.h"
 #include "client/vipu/config.h"
 #include "device/base/file.h"
-#include "device/base/unique_fd.h"
 
 extern char** environ;
 
@@ -71,6 +73,20 @@ bool PortIsFree(uint32_t port) {
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   return bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+base::UniqueFd KeepPort(uint32_t port) {
+  // An abstract name exists once in a network namespace, as the port does, and goes with its
+  // socket.
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const std::string text = absl::StrCat("vpod-port-", port);
+  std::copy(text.begin(), text.end(), name.sun_path + 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  base::UniqueFd kept(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (bind(kept.get(), reinterpret_cast<sockaddr*>(&name), length) != 0 || !PortIsFree(port))
+    return base::UniqueFd();
+  return kept;
 }
 
 absl::StatusOr<std::string> FindProgram(const std::string& name) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "device/base/unique_fd.h"
 
 namespace vpod::tools {
 
@@ -38,5 +39,9 @@ bool StopDaemon(const std::string& pid_file, const std::string& program);
 
 // Whether nobody listens on a port of 127.0.0.1.
 bool PortIsFree(uint32_t port);
+
+// Keeps such a port for a daemon that will listen there, until the descriptor is closed: no other
+// vpod of this host takes it meanwhile. Invalid: somebody listens, or another vpod keeps it.
+base::UniqueFd KeepPort(uint32_t port);
 
 }  // namespace vpod::tools

@@ -81,8 +81,10 @@ void CheckWithoutPod(const Pod& pod, const absl::Status& why, Report& report) {
                  "'vpod down' ends them");
     return;
   }
-  report.Check(PortIsFree(8090), "port 8090 is free",
-               "another program uses it; give vpod up --api-port");
+  report.Check(true,
+               PortIsFree(8090) ? "port 8090 is free"
+                                : "port 8090 is in use; 'vpod up' takes the next that is free",
+               "");
   std::error_code error;
   const bool stale = std::filesystem::exists(pod.home() + "/vipu-server.db", error) ||
                      std::filesystem::exists(pod.ServerPidFile(), error) ||

@@ -36,6 +36,7 @@ constexpr char kServer[] = "vipu-server";
 constexpr char kAgent[] = "vipu-agent";
 constexpr char kUp[] = "Up";         // the status of an agent that answers
 constexpr char kOneRack[] = "none";  // the cluster topology of a POD without a second
+constexpr uint32_t kLastPort = 65535;
 constexpr std::chrono::seconds kStartLimit{20};
 
 uint64_t HostMemoryMib() {
@@ -183,6 +184,7 @@ absl::StatusOr<PodShape> Pod::Shape() const {
   shape.ipus = static_cast<uint32_t>(number("ipus"));
   shape.machine_type = text("machine_type");
   shape.api_port = static_cast<uint32_t>(number("api_port"));
+  shape.metrics_port = static_cast<uint32_t>(number("metrics_port"));
   shape.memory_limit_mib = number("memory_limit_mib");
   shape.cluster_topology = text("cluster_topology");
   shape.addresses = text("addresses");
@@ -200,6 +202,7 @@ absl::Status Pod::WriteFiles(const PodShape& shape) const {
   const nlohmann::json json = {{"ipus", shape.ipus},
                                {"machine_type", shape.machine_type},
                                {"api_port", shape.api_port},
+                               {"metrics_port", shape.metrics_port},
                                {"memory_limit_mib", shape.memory_limit_mib},
                                {"addresses", shape.addresses},
                                {"cluster_topology", shape.cluster_topology},
@@ -281,18 +284,39 @@ absl::Status Pod::WaitForAgents(const PodShape& shape) const {
       missing);
 }
 
+absl::StatusOr<base::UniqueFd> Pod::KeepApiPort(const PodRequest& request, PodShape& shape) const {
+  const bool may_choose = !request.api_port.has_value() && shape.unfinished;
+  const uint32_t last = may_choose ? kLastPort : shape.api_port;
+  for (uint32_t port = shape.api_port; port <= last; ++port) {
+    base::UniqueFd kept = KeepPort(port);
+    if (!kept.valid()) continue;
+    shape.api_port = port;
+    return kept;
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "port ", shape.api_port, " is in use",
+      shape.unfinished ? "; give another with --api-port" : ", which is that of the POD"));
+}
+
 absl::Status Pod::StartServer(const PodShape& shape) {
   VPOD_ASSIGN_OR_RETURN(const std::string server, FindProgram(kServer));
-  // Asked first: another program that answers on the port would be taken for ours.
-  if (!PortIsFree(shape.api_port)) {
-    return absl::UnavailableError(
-        absl::StrCat("port ", shape.api_port, " is in use; give another with --api-port"));
-  }
   // The configuration file of the system's own controller does not concern this POD.
-  return StartDaemon({server, "--config", "/dev/null", "--storage", home_ + "/vipu-server.db",
-                      "--user-api-listen", ApiOf(shape).address()},
-                     ServerLog(), ServerPidFile())
-      .status();
+  std::vector<std::string> command = {server,
+                                      "--config",
+                                      "/dev/null",
+                                      "--storage",
+                                      home_ + "/vipu-server.db",
+                                      "--user-api-listen",
+                                      ApiOf(shape).address()};
+  if (shape.metrics_port != 0) {
+    if (!PortIsFree(shape.metrics_port)) {
+      return absl::UnavailableError(absl::StrCat("port ", shape.metrics_port,
+                                                 " is in use; give another with --metrics-port"));
+    }
+    command.push_back("--metrics-listen");
+    command.push_back(absl::StrCat("127.0.0.1:", shape.metrics_port));
+  }
+  return StartDaemon(command, ServerLog(), ServerPidFile()).status();
 }
 
 absl::Status Pod::Start(PodShape& shape) {
@@ -357,17 +381,20 @@ bool Pod::AnyAgentLives() const {
 
 // What was acknowledged is never thrown away silently.
 absl::Status Pod::CheckSame(const PodShape& wanted, const PodShape& existing) const {
-  // A limit can change while nothing is held.
+  // A limit can change while nothing is held, the port of metrics while nobody serves them.
   if (existing.ipus == wanted.ipus && existing.machine_type == wanted.machine_type &&
       existing.api_port == wanted.api_port &&
       existing.cluster_topology == wanted.cluster_topology &&
       existing.agent_per_machine == wanted.agent_per_machine &&
+      (existing.metrics_port == wanted.metrics_port || ServerPid() == 0) &&
       (existing.memory_limit_mib == wanted.memory_limit_mib || !AnyAgentLives())) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
       home_, " holds the state of a POD", existing.ipus, " (", existing.machine_type, ", port ",
-      existing.api_port, existing.racks() > 1 ? ", racks " + existing.cluster_topology : "",
+      existing.api_port,
+      existing.metrics_port > 0 ? absl::StrCat(", metrics port ", existing.metrics_port) : "",
+      existing.racks() > 1 ? ", racks " + existing.cluster_topology : "",
       existing.agent_per_machine ? ", agents processes" : "", ", memory limit ",
       existing.memory_limit_mib,
       " MiB); 'vpod up' without options keeps it, 'vpod down' removes it with its partitions"));
@@ -381,6 +408,7 @@ absl::StatusOr<PodShape> Pod::Wanted(const PodRequest& request) const {
   wanted.machine_type = request.machine_type.value_or(wanted.machine_type);
   wanted.cluster_topology = request.cluster_topology.value_or(wanted.cluster_topology);
   wanted.api_port = request.api_port.value_or(wanted.api_port);
+  wanted.metrics_port = request.metrics_port.value_or(wanted.metrics_port);
   wanted.memory_limit_mib = request.memory_limit_mib.value_or(wanted.memory_limit_mib);
   wanted.agent_per_machine = request.agent_per_machine.value_or(wanted.agent_per_machine);
   if (wanted.ipus < 4 || wanted.ipus > 65536 || !arch::IsPowerOfTwo(wanted.ipus)) {
@@ -392,6 +420,10 @@ absl::StatusOr<PodShape> Pod::Wanted(const PodRequest& request) const {
     return absl::InvalidArgumentError(absl::StrCat("--cluster-topology ", wanted.cluster_topology,
                                                    " joins racks, and a POD", wanted.ipus,
                                                    " is one; a POD128 has two"));
+  }
+  if (wanted.metrics_port == wanted.api_port) {
+    return absl::InvalidArgumentError(absl::StrCat("--metrics-port ", wanted.metrics_port,
+                                                   " is the controller's port; give another"));
   }
   if (existing.ok()) VPOD_RETURN_IF_ERROR(CheckSame(wanted, *existing));
   if (wanted.cluster_topology.empty()) wanted.cluster_topology = DefaultClusterTopology(wanted);
@@ -436,6 +468,10 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
   if (!vipu::Client(ApiOf(shape), std::chrono::seconds(2)).ServerInfo().ok())
     StopDaemon(ServerPidFile(), kServer);
   const bool serving = ServerPid() > 0;
+  base::UniqueFd port;
+  if (!serving) {
+    VPOD_ASSIGN_OR_RETURN(port, KeepApiPort(request, shape));
+  }
   std::set<std::string> living = PidFiles(home_, kAgent);
   std::erase_if(living, [](const std::string& file) { return RunningDaemon(file, kAgent) == 0; });
   VPOD_RETURN_IF_ERROR(WriteFiles(shape));

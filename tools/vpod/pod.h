@@ -22,6 +22,7 @@ struct PodShape {
   std::string machine_type = "m2000";
   std::string cluster_topology;  // of several racks: looped or switched; empty: by size. One: none
   uint32_t api_port = 8090;
+  uint32_t metrics_port = 0;       // of the controller; 0: 2113 or one that is free
   uint64_t memory_limit_mib = 0;   // 0: three quarters of the host's memory
   std::string addresses;           // management prefix, e.g. 127.10; set when the POD is up
   bool agent_per_machine = false;  // one process a machine, at its address, instead of one for all
@@ -36,7 +37,7 @@ vipu::ClientConfig ApiOf(const PodShape& shape);
 
 // What `vpod up` was asked for. The rest is as the POD that is there has it, or as PodShape says.
 struct PodRequest {
-  std::optional<uint32_t> ipus, api_port;
+  std::optional<uint32_t> ipus, api_port, metrics_port;
   std::optional<std::string> machine_type, cluster_topology;
   std::optional<uint64_t> memory_limit_mib;
   std::optional<bool> agent_per_machine;
@@ -88,6 +89,9 @@ class Pod {
   absl::StatusOr<PodShape> Wanted(const PodRequest& request) const;
   absl::Status CheckSame(const PodShape& wanted, const PodShape& existing) const;
   bool AnyAgentLives() const;
+  // Keeps the controller's port while it starts; of a new POD the first that is free, unless one
+  // was asked for. Unavailable: it is in use.
+  absl::StatusOr<base::UniqueFd> KeepApiPort(const PodRequest& request, PodShape& shape) const;
   absl::Status Start(PodShape& shape);
   absl::Status StartServer(const PodShape& shape);
   absl::Status StartAgent(const PodShape& shape, uint32_t agent, const std::string& program);
