@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "client/vipu/config.h"
+#include "client/vipu/pod_home.h"
 
 namespace vpod::launch {
 namespace {

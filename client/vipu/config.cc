@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/vipu/pod_home.h"
 #include "device/base/file.h"
 #include "device/base/status.h"
 #include "device/base/text.h"
@@ -89,15 +90,18 @@ std::string NamedFile(const ConfigFlags& flags) {
   return flags.config_file.empty() ? Environment("VIPU_CLI_CONFIG") : flags.config_file;
 }
 
-// The files that are read unless another is named. A POD in VPOD_HOME comes first: it was asked
-// for.
+// The files that are read unless another is named. A POD that was chosen comes first: it was asked
+// for. The default one comes last.
 std::vector<std::string> DefaultFiles() {
   std::vector<std::string> files;
-  if (const auto home = PodHome(); home.ok() && std::getenv("VPOD_HOME") != nullptr)
-    files.push_back(absl::StrCat(*home, "/", kPodClientFile));
+  const auto chosen = FindChosenPod();
+  const bool has_chosen = chosen.ok() && chosen->has_value();
+  if (has_chosen) files.push_back(absl::StrCat((*chosen)->home, "/", kPodClientFile));
   if (const std::string home = Environment("HOME"); !home.empty())
     files.push_back(home + "/.vipu.hcl");
   files.push_back("/etc/vipu/vipu-cli.hcl");
+  if (const auto pod = HomeOfPod(kDefaultPod); pod.ok() && !has_chosen)
+    files.push_back(absl::StrCat(*pod, "/", kPodClientFile));
   return files;
 }
 
@@ -121,13 +125,12 @@ absl::StatusOr<NamedAddress> AddressOfFiles(const ConfigFlags& flags) {
       return absl::InvalidArgumentError(absl::StrCat(named, " has no api-host"));
     return address;
   }
-  if (std::getenv("VPOD_HOME") != nullptr) {
-    VPOD_ASSIGN_OR_RETURN(const std::string home, PodHome());
-    std::error_code error;
-    if (!std::filesystem::exists(absl::StrCat(home, "/", kPodClientFile), error)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("VPOD_HOME is ", home, ", where no POD is; 'vpod up' brings one up"));
-    }
+  VPOD_ASSIGN_OR_RETURN(const auto chosen, FindChosenPod());
+  std::error_code error;
+  if (chosen.has_value() &&
+      !std::filesystem::exists(absl::StrCat(chosen->home, "/", kPodClientFile), error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(chosen->how, ", where no POD is; 'vpod up' brings one up"));
   }
   for (const std::string& path : DefaultFiles()) {
     auto address = AddressInFile(path);
@@ -209,35 +212,6 @@ std::string ClientConfig::address() const { return absl::StrCat(host, ":", port)
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-absl::StatusOr<std::string> PodHome() {
-  const char* named = std::getenv("VPOD_HOME");
-  if (named != nullptr && *named == '\0') {
-    return absl::InvalidArgumentError(
-        "VPOD_HOME is empty; name a directory, or unset it for ~/.vpod");
-  }
-  const std::string home = Environment("HOME");
-  if (named == nullptr && home.empty())
-    return absl::InvalidArgumentError("neither VPOD_HOME nor HOME is set");
-  std::error_code error;
-  const std::filesystem::path path =
-      std::filesystem::absolute(named != nullptr ? named : home + "/.vpod", error)
-          .lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).string();  // without a last slash
-}
-
-absl::Status CheckPodEnvironment() {
-  const std::string made_for = Environment(kEnvironmentHome);
-  if (std::getenv("VPOD_HOME") == nullptr) return absl::OkStatus();
-  VPOD_ASSIGN_OR_RETURN(const std::string home, PodHome());
-  if (made_for.empty()) return absl::OkStatus();
-  std::error_code error;
-  if (home == made_for || std::filesystem::equivalent(home, made_for, error))
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("VPOD_HOME is ", home, ", but this shell's variables are those of the POD in ",
-                   made_for, "; run eval \"$(vpod env)\""));
 }
 
 std::string OsUserName() {

@@ -32,13 +32,14 @@ struct ConfigFlags {
 };
 
 // Order: flags, IPUOF_VIPU_API_HOST/_PORT, VIPU_CLI_API_HOST/_PORT, --config or VIPU_CLI_CONFIG
-// (replaces the other files), the POD of VPOD_HOME, ~/.vipu.hcl, /etc/vipu/vipu-cli.hcl,
-// localhost:8090. The port is that of the host's source; --api-port and VIPU_CLI_API_PORT without a
-// host go with the host of the next source. User, access key and TLS files come from flags,
-// VIPU_CLI_API_USER_ID and so on, and a file that names the controller found or none: what was
-// given for one controller is not shown to another. InvalidArgument: a port out of range, a named
-// file that cannot be read, a line that is not `key="value"`, TLS files that do not fit, VPOD_HOME
-// without a POD or other than the one that `vpod env` was evaluated for.
+// (replaces the other files), the POD of VPOD_HOME or else of `vpod use`, ~/.vipu.hcl,
+// /etc/vipu/vipu-cli.hcl, the POD in ~/.vpod, localhost:8090. The port is that of the host's
+// source; --api-port and VIPU_CLI_API_PORT without a host go with the host of the next source.
+// User, access key and TLS files come from flags, VIPU_CLI_API_USER_ID and so on, and a file that
+// names the controller found or none: what was given for one controller is not shown to another.
+// InvalidArgument: a port out of range, a named file that cannot be read, a line that is not
+// `key="value"`, TLS files that do not fit, VPOD_HOME or `vpod use` without a POD, VPOD_HOME other
+// than the one that `vpod env` was evaluated for.
 absl::StatusOr<ClientConfig> DiscoverConfig(const ConfigFlags& flags);
 
 // How the agents that a controller (host:port; empty: the one of DiscoverConfig) has named are
@@ -50,15 +51,6 @@ absl::StatusOr<std::optional<base::Tls>> TlsOf(const std::string& controller);
 std::string HclText(const ClientConfig& config);
 // Writes such a file for its owner's eyes only (mode 0600); it is there wholly or not at all.
 absl::Status WriteSecretHcl(const std::string& path, const ClientConfig& config);
-
-// Where a local POD keeps its state: VPOD_HOME, else ~/.vpod. InvalidArgument: VPOD_HOME is set but
-// empty, or neither it nor HOME is set.
-absl::StatusOr<std::string> PodHome();
-inline constexpr char kPodClientFile[] = "vipu-cli.hcl";      // in it
-inline constexpr char kPodIpuofDirectory[] = "ipuof.conf.d";  // in it
-inline constexpr char kEnvironmentHome[] = "VPOD_ENV_HOME";   // what `vpod env` was made for
-// InvalidArgument: VPOD_HOME is empty, or `vpod env` was evaluated for another home than it names.
-absl::Status CheckPodEnvironment();
 
 // An environment variable, or the empty string.
 std::string Environment(const char* name);

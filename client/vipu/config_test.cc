@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "client/vipu/pod_home.h"
+
 namespace vpod::vipu {
 namespace {
 
@@ -23,7 +25,7 @@ class ConfigTest : public testing::Test {
     for (const char* name :
          {"IPUOF_VIPU_API_HOST", "IPUOF_VIPU_API_PORT", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT",
           "VIPU_CLI_CONFIG", "VIPU_CLI_API_USER_ID", "VIPU_CLI_API_ACCESS_KEY", "VIPU_CLI_TLS_CA",
-          "VIPU_CLI_TLS_CERT", "VIPU_CLI_TLS_KEY", "VPOD_HOME", "VPOD_ENV_HOME"})
+          "VIPU_CLI_TLS_CERT", "VIPU_CLI_TLS_KEY", "VPOD_HOME", "VPOD_ENV_HOME", "XDG_STATE_HOME"})
       unsetenv(name);
   }
   ~ConfigTest() override { fs::remove_all(home_); }

@@ -14,6 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/vipu/config.h"
+#include "client/vipu/pod_home.h"
 #include "device/base/file.h"
 #include "device/base/status.h"
 
@@ -275,8 +277,8 @@ absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text)
 
 std::string IpuofDirectory() {
   if (const std::string named = Environment("IPUOF_CONFIG_DIR"); !named.empty()) return named;
-  if (const auto pod = PodHome(); pod.ok() && std::getenv("VPOD_HOME") != nullptr)
-    return absl::StrCat(*pod, "/", kPodIpuofDirectory);
+  if (const auto pod = FindChosenPod(); pod.ok() && pod->has_value())
+    return absl::StrCat((*pod)->home, "/", kPodIpuofDirectory);
   const std::string home = Environment("HOME");
   return home.empty() ? "" : home + "/.ipuof.conf.d";
 }

@@ -17,7 +17,8 @@ namespace vpod::vipu {
 std::string IpuofJson(const vipuuser::PartitionConfig& config);
 absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text);
 
-// IPUOF_CONFIG_DIR, else the one in VPOD_HOME, else ~/.ipuof.conf.d; empty without a HOME.
+// IPUOF_CONFIG_DIR, else the one of the POD that was chosen (pod_home.h), else ~/.ipuof.conf.d;
+// empty without a HOME.
 std::string IpuofDirectory();
 // Makes the directory. An error says why no file can be written there.
 absl::Status CheckIpuofDirectory();

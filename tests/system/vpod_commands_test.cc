@@ -34,6 +34,8 @@ TEST(VpodCommandsTest, StatusIsJsonForScripts) {
   const Outcome outcome = pod.Run({"vpod", "status", "--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const Json status = Parsed(outcome);
+  EXPECT_EQ(status["name"], nullptr);
+  EXPECT_EQ(status["in_use"], true);
   EXPECT_EQ(status["home"], pod.home());
   EXPECT_EQ(status["state"], "running");
   EXPECT_EQ(status["missing"], Json::array());
@@ -54,7 +56,7 @@ TEST(VpodCommandsTest, StatusOfWhatIsNotWholeIsJsonToo) {
   TestPod pod(0);
   const Outcome none = pod.Run({"vpod", "status", "--json"});
   EXPECT_EQ(none.code, 1);
-  EXPECT_EQ(Parsed(none)["state"], "none");
+  EXPECT_EQ(Parsed(none)["state"], "down");
   const std::string up = "vpod up --pod 4 --memory-limit 2048 --api-port ";
   ASSERT_EQ(pod.Shell(up + std::to_string(pod.port())).code, 0);
   ASSERT_TRUE(EndProcess(pod.AgentPid(), SIGKILL));
@@ -79,7 +81,8 @@ TEST(VpodCommandsTest, ListIsAnArrayOfThem) {
   TestPod one(4), two(4);
   const Json list = Parsed(one.Run({"vpod", "list", "--json"}));
   for (TestPod* pod : {&one, &two}) {
-    const Json status = Parsed(pod->Run({"vpod", "status", "--json"}));
+    Json status = Parsed(pod->Run({"vpod", "status", "--json"}));
+    status["in_use"] = pod == &one;
     EXPECT_NE(std::find(list.begin(), list.end(), status), list.end()) << list << status;
   }
 }
@@ -111,6 +114,117 @@ TEST(VpodCommandsTest, WrongUsageLeadsToTheHelpOfTheCommand) {
     ExpectWrongUsage(pod.Run({"vpod", "up", std::string(option) + "="}), option, "vpod up");
   }
   EXPECT_NE(pod.Shell("test -e $VPOD_HOME").code, 0) << "a refusal left something behind";
+}
+
+// PODs by name, in a shell whose variables name none.
+class NamedPodsTest : public ::testing::Test {
+ protected:
+  NamedPodsTest() : pod_(0) {
+    for (const char* variable : {"VPOD_HOME", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT",
+                                 "IPUOF_CONFIG_DIR", "XDG_STATE_HOME"})
+      pod_.environment()[variable] = "";
+  }
+  ~NamedPodsTest() override {
+    for (const char* name : {"lab1", "lab2", "default"}) pod_.Run({"vpod", "delete", name});
+    // As the destructor of the POD expects it.
+    pod_.environment()["VPOD_HOME"] = pod_.home();
+  }
+
+  std::string HomeOf(const std::string& name) {
+    return pod_.directory() + "/.local/state/vpod/pods/" + name;
+  }
+  Outcome Up(const std::string& name, int ipus) {
+    return pod_.Run(
+        {"vpod", "up", "--name", name, "--pod", std::to_string(ipus), "--memory-limit", "1024"});
+  }
+
+  TestPod pod_;
+};
+
+TEST_F(NamedPodsTest, ToolsFollowTheOneInUse) {
+  const Outcome up = Up("lab1", 4);
+  ASSERT_EQ(up.code, 0) << up.err;
+  EXPECT_NE(up.out.find("state in " + HomeOf("lab1") + "\n"), std::string::npos) << up.out;
+  EXPECT_NE(up.out.find("in all: vpod use lab1\n"), std::string::npos) << up.out;
+  ASSERT_EQ(Up("lab2", 8).code, 0);
+  const std::string count = "vipu-admin list agents | grep -c ' Up '";
+  EXPECT_EQ(pod_.Run({"vpod", "use"}).out, "default\n");
+  EXPECT_EQ(pod_.Run({"vpod", "use", "lab1"}).out,
+            "The POD in use is lab1 in " + HomeOf("lab1") + ".\n");
+  EXPECT_EQ(pod_.Shell(count).out, "1\n");
+  const Outcome use = pod_.Run({"vpod", "use", "lab2"});
+  EXPECT_EQ(use.code, 0);
+  EXPECT_EQ(use.err, "");
+  EXPECT_EQ(pod_.Run({"vpod", "use"}).out, "lab2\n");
+  EXPECT_EQ(pod_.Shell(count).out, "2\n");
+  // Partitions, their files and the tools that read them.
+  const Outcome job = pod_.Shell(
+      "vipu create partition p8 --size 8 --reconfigurable && gc-info --ipu-count && "
+      "poprun --num-replicas 8 replica_job --runs 1 >&2");
+  EXPECT_EQ(job.code, 0) << job.err;
+  EXPECT_EQ(job.out, "create partition (p8): success.\n8\n");
+  // Other places come first.
+  EXPECT_EQ(pod_.Shell("eval \"$(vpod env --name lab1)\"; " + count).out, "1\n");
+  EXPECT_EQ(pod_.Shell("export VPOD_HOME=" + HomeOf("lab1") + "; " + count).out, "1\n");
+  const Outcome shadowed = pod_.Shell("eval \"$(vpod env --name lab1)\"; vpod use lab2");
+  EXPECT_NE(shadowed.err.find("eval \"$(vpod env --name lab2)\""), std::string::npos)
+      << shadowed.err;
+}
+
+TEST_F(NamedPodsTest, CommandsTakeAName) {
+  ASSERT_EQ(Up("lab1", 4).code, 0);
+  const Outcome status = pod_.Shell("VPOD_HOME=/elsewhere vpod status --name lab1 --json");
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_EQ(Parsed(status)["name"], "lab1");
+  EXPECT_EQ(Parsed(status)["in_use"], false);
+  EXPECT_EQ(pod_.Run({"vpod", "doctor", "--name", "lab1"}).code, 0);
+  EXPECT_EQ(pod_.Run({"vpod", "logs", "--name", "lab1", "agent", "-n", "1"}).code, 0);
+  EXPECT_EQ(pod_.Run({"vpod", "down", "--name", "lab1"}).out,
+            "POD in " + HomeOf("lab1") + " is down.\n");
+  // It stays listed until it is deleted.
+  const Json list = Parsed(pod_.Run({"vpod", "list", "--json"}));
+  const auto lab1 =
+      std::find_if(list.begin(), list.end(), [](const Json& pod) { return pod["name"] == "lab1"; });
+  ASSERT_NE(lab1, list.end()) << list;
+  EXPECT_EQ((*lab1)["state"], "down");
+  for (const char* name : {"a/b", "..", ""}) {
+    EXPECT_EQ(pod_.Run({"vpod", "up", "--name", name}).code, 2) << name;
+    EXPECT_EQ(pod_.Run({"vpod", "use", name}).code, 2) << name;
+  }
+  const Outcome nobody = pod_.Run({"vpod", "use", "nobody"});
+  EXPECT_EQ(nobody.code, 1);
+  EXPECT_NE(nobody.err.find("no POD has the name nobody; 'vpod up --name nobody' brings one up"),
+            std::string::npos)
+      << nobody.err;
+}
+
+TEST_F(NamedPodsTest, DeleteLeavesNothingOfThePodAndNothingElseIsTouched) {
+  ASSERT_EQ(Up("lab1", 4).code, 0);
+  ASSERT_EQ(pod_.Run({"vpod", "use", "lab1"}).code, 0);
+  const Outcome deleted = pod_.Run({"vpod", "delete"});
+  EXPECT_EQ(deleted.code, 0) << deleted.err;
+  EXPECT_EQ(deleted.out, "POD in " + HomeOf("lab1") + " is deleted.\n");
+  EXPECT_NE(pod_.Shell("test -e " + HomeOf("lab1")).code, 0);
+  EXPECT_EQ(pod_.Run({"vpod", "use"}).out, "default\n");
+  EXPECT_EQ(pod_.Run({"vpod", "delete", "lab1"}).out, "there is no " + HomeOf("lab1") + "\n");
+  ASSERT_EQ(Up("lab2", 4).code, 0);
+  ASSERT_EQ(pod_.Shell("echo mine >" + HomeOf("lab2") + "/thesis").code, 0);
+  const Outcome kept = pod_.Run({"vpod", "delete", "lab2"});
+  EXPECT_EQ(kept.code, 1);
+  EXPECT_NE(kept.err.find("cannot remove " + HomeOf("lab2") + ": Directory not empty"),
+            std::string::npos)
+      << kept.err;
+  EXPECT_EQ(pod_.Shell("ls " + HomeOf("lab2")).out, "thesis\n");
+  ASSERT_EQ(pod_.Shell("rm " + HomeOf("lab2") + "/thesis").code, 0);
+}
+
+// Its port may be any.
+TEST_F(NamedPodsTest, TheDefaultPodIsFoundWithoutVariables) {
+  const std::string port = std::to_string(FreePort());
+  ASSERT_EQ(
+      pod_.Run({"vpod", "up", "--pod", "4", "--memory-limit", "1024", "--api-port", port}).code, 0);
+  EXPECT_EQ(pod_.Shell("vipu-admin list agents | grep -c ' Up '").out, "1\n");
+  EXPECT_EQ(Parsed(pod_.Run({"vpod", "status", "--json"}))["name"], "default");
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct Given {
   std::string agents, help_about;
 };
 
-void AddUp(CLI::App& app, Given& given) {
+CLI::App* AddUp(CLI::App& app, Given& given) {
   PodRequest& request = given.arguments.request;
   auto* up = app.add_subcommand(
       "up",
@@ -43,28 +43,38 @@ void AddUp(CLI::App& app, Given& given) {
         "--agents", given.agents,
         "one: a process for all machines; processes: one a machine, at its own address (one)")
       ->check(CLI::IsMember({"one", "processes"}));
+  return up;
 }
 
-void AddLogs(CLI::App& app, Given& given) {
+CLI::App* AddLogs(CLI::App& app, Given& given) {
   auto* logs = app.add_subcommand("logs", "last lines of the daemons' logs");
   logs->add_option("daemon", given.arguments.daemon, "server or agent; default both")
       ->check(CLI::IsMember({"server", "agent"}));
   logs->add_option("-n", given.arguments.lines, "number of lines")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
+  return logs;
 }
 
 void AddCommands(CLI::App& app, Given& given) {
-  AddUp(app, given);
-  app.add_subcommand("down", "stop the POD; its partitions are gone");
+  auto* up = AddUp(app, given);
+  auto* down = app.add_subcommand("down", "stop the POD; its partitions are gone");
+  app.add_subcommand("delete", "stop the POD and remove its directory with its logs")
+      ->add_option("name", given.arguments.name, "a POD; default: the one that is meant without");
   auto* status = app.add_subcommand(
       "status", "what runs, and what is missing; exit status 1 unless the POD is whole");
-  app.add_subcommand("env", "export lines for eval");
-  AddLogs(app, given);
-  auto* list = app.add_subcommand("list", "all PODs that this user runs on this machine");
+  auto* env = app.add_subcommand("env", "export lines for eval");
+  auto* logs = AddLogs(app, given);
+  app.add_subcommand("use",
+                     "choose the POD that tools follow in every shell that does not name another, "
+                     "or show it")
+      ->add_option("name", given.arguments.name, "a POD; default is the one in ~/.vpod");
+  auto* list = app.add_subcommand("list", "all PODs of this user on this machine");
   for (CLI::App* command : {status, list})
     command->add_flag("--json", given.arguments.json, "print JSON");
-  app.add_subcommand("doctor", "check what a POD needs");
+  auto* doctor = app.add_subcommand("doctor", "check what a POD needs");
+  for (CLI::App* command : {up, down, status, env, logs, doctor})
+    command->add_option("--name", given.arguments.name, "a POD by its name, not by VPOD_HOME");
   app.add_subcommand(kHelp, "explain a command")
       ->add_option("command", given.help_about, "a command; default: all");
 }
@@ -104,8 +114,9 @@ int ReportWrongUsage(const CLI::App& app, const std::vector<std::string>& words,
 
 std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arguments) {
   CLI::App app(
-      "Brings virtual IPU-PODs up and down on this machine. VPOD_HOME names the state directory "
-      "(~/.vpod).",
+      "Brings virtual IPU-PODs up and down on this machine. A POD has a name (--name) or a state "
+      "directory (VPOD_HOME); without both the one in use is meant (vpod use), else that in "
+      "~/.vpod.",
       "vpod");
   app.require_subcommand(1);
   app.set_version_flag("--version", absl::StrCat("version: ", base::kVersion), "show the version");

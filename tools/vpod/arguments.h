@@ -11,6 +11,7 @@ namespace vpod::tools {
 
 struct Arguments {
   std::string command;  // "up"
+  std::string name;     // of the POD; empty: the one that is meant without
   PodRequest request;   // of up
   std::string daemon;   // of logs: server, agent or empty for all
   size_t lines = 50;    // of logs

@@ -19,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/vipu/client.h"
+#include "client/vipu/pod_home.h"
 #include "device/base/unique_fd.h"
 #include "tools/vpod/daemons.h"
 

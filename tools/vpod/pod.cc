@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
@@ -493,7 +494,10 @@ void Pod::RemoveState() const {
   fs::remove_all(IpuofDirectory(), error);
 }
 
-absl::StatusOr<bool> Pod::Down() {
+absl::StatusOr<bool> Pod::Down() { return Clear(/*with_directory=*/false); }
+absl::StatusOr<bool> Pod::Delete() { return Clear(/*with_directory=*/true); }
+
+absl::StatusOr<bool> Pod::Clear(bool with_directory) {
   std::error_code error;
   if (!fs::exists(home_, error)) {
     if (ServerPid() == 0 && PidFiles(home_, kAgent).empty()) return false;
@@ -504,7 +508,23 @@ absl::StatusOr<bool> Pod::Down() {
   const bool server = StopDaemon(ServerPidFile(), kServer);
   const bool state = fs::exists(home_ + "/pod.json", error);
   RemoveState();
-  return agent || server || state;
+  if (with_directory) VPOD_RETURN_IF_ERROR(RemoveDirectory());
+  return agent || server || state || with_directory;
+}
+
+absl::Status Pod::RemoveDirectory() const {
+  std::error_code error;
+  std::vector<fs::path> files = {home_ + "/lock"};
+  for (const auto& entry : fs::directory_iterator(home_, error)) {
+    const std::string name = entry.path().filename().string();
+    if (absl::StartsWith(name, kServer) || absl::StartsWith(name, kAgent))
+      files.push_back(entry.path());
+  }
+  for (const fs::path& file : files) fs::remove(file, error);
+  // Whatever else is there was put there by somebody.
+  if (fs::remove(home_, error)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot remove ", home_, ": ", error.message()));
 }
 
 std::string Pod::EnvironmentText(const PodShape& shape) const {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/vipu/config.h"
+#include "client/vipu/pod_home.h"
 #include "device/arch/hardware.h"
 #include "device/base/unique_fd.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
@@ -79,10 +80,14 @@ class Pod {
   // Stops it and forgets its partitions. False when there was none; Unavailable: another command
   // works on it.
   absl::StatusOr<bool> Down();
+  // The same, and removes its logs and its directory. FailedPrecondition: files that are not the
+  // POD's keep the directory.
+  absl::StatusOr<bool> Delete();
   // Lines for `eval`.
   std::string EnvironmentText(const PodShape& shape) const;
 
  private:
+  absl::StatusOr<bool> Clear(bool with_directory);
   // Held by who changes something. Unavailable: another holds it, or nothing can be written.
   absl::StatusOr<base::UniqueFd> Lock() const;
   // The POD that a request means. FailedPrecondition: it is not the one that is there.
@@ -104,6 +109,7 @@ class Pod {
   absl::Status WaitForAgents(const PodShape& shape) const;
   absl::Status WriteFiles(const PodShape& shape) const;
   void RemoveState() const;
+  absl::Status RemoveDirectory() const;
 
   const std::string home_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -19,7 +20,7 @@ constexpr char kNotRunning[] = "not running";
 const char* NameOf(PodStatus::State state) {
   switch (state) {
     case PodStatus::State::kNone:
-      return "none";
+      return "down";
     case PodStatus::State::kDamaged:
       return "damaged";
     case PodStatus::State::kStopped:
@@ -56,6 +57,10 @@ std::string StateText(const PodStatus& status) {
   if (status.state != PodStatus::State::kPartial) return NameOf(status.state);
   return absl::StrCat("in part: ", absl::StrJoin(status.missing, ", "),
                       "; 'vpod up' starts the rest");
+}
+
+std::string NameText(const PodStatus& status) {
+  return absl::StrCat(status.name.empty() ? "-" : status.name, status.in_use ? " (in use)" : "");
 }
 
 // With their states; of many only the first.
@@ -98,7 +103,9 @@ nlohmann::ordered_json NumberOrNull(uint64_t number) {
 }  // namespace
 
 PodStatus StatusOf(const Pod& pod) {
-  PodStatus status{.home = pod.home()};
+  PodStatus status{.home = pod.home(), .name = vipu::NameOfPod(pod.home())};
+  const auto meant = vipu::PodHome();
+  status.in_use = meant.ok() && *meant == pod.home();
   const auto shape = pod.Shape();
   if (absl::IsDataLoss(shape.status())) {
     status.state = PodStatus::State::kDamaged;
@@ -133,13 +140,19 @@ std::string StatusText(const PodStatus& status) {
        status.server_pid > 0 ? absl::StrCat("pid ", status.server_pid) : kNotRunning},
       {"vipu-agent", AgentsText(status.agents)},
   };
+  if (!status.name.empty()) rows.insert(rows.begin() + 1, {"Name", NameText(status)});
   if (!status.metrics.empty()) rows.emplace_back("Metrics", status.metrics);
   if (status.server_pid > 0) rows.emplace_back("Partitions", PartitionsText(status));
   return render::Block(rows);
 }
 
 nlohmann::ordered_json StatusJson(const PodStatus& status) {
-  nlohmann::ordered_json json = {{"home", status.home}, {"state", NameOf(status.state)}};
+  nlohmann::ordered_json json = {
+      {"name",
+       status.name.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(status.name)},
+      {"in_use", status.in_use},
+      {"home", status.home},
+      {"state", NameOf(status.state)}};
   if (!status.damage.empty()) json["error"] = status.damage;
   if (!status.shape.has_value()) return json;
   const PodShape& shape = *status.shape;
@@ -162,22 +175,30 @@ nlohmann::ordered_json StatusJson(const PodStatus& status) {
   return json;
 }
 
-std::vector<Pod> RunningPods() {
-  std::vector<Pod> pods;
+std::vector<Pod> AllPods() {
+  std::set<std::string> homes;
   for (const int pid : ProcessesOf("vipu-server")) {
     const std::filesystem::path pid_file = PidFileOf(pid);
-    if (!pid_file.empty()) pods.emplace_back(pid_file.parent_path());  // else not vpod's
+    if (!pid_file.empty()) homes.insert(pid_file.parent_path());  // else not vpod's
   }
+  for (const std::string& name : vipu::PodNames()) {
+    if (const auto home = vipu::HomeOfPod(name); home.ok()) homes.insert(*home);
+  }
+  if (const auto home = vipu::PodHome();
+      home.ok() && !absl::IsNotFound(Pod(*home).Shape().status()))
+    homes.insert(*home);
+  std::vector<Pod> pods;
+  for (const std::string& home : homes) pods.emplace_back(home);
   return pods;
 }
 
 std::string ListText(const std::vector<PodStatus>& pods) {
   render::Table table;
-  table.headings = {"POD", "State", "API", "Partitions", "Home"};
+  table.headings = {"POD", "Name", "State", "API", "Partitions", "Home"};
   table.minimum_widths = {11};
   for (const PodStatus& pod : pods) {
     const bool known = pod.shape.has_value();
-    table.rows.push_back({known ? Title(*pod.shape) : "-", NameOf(pod.state),
+    table.rows.push_back({known ? Title(*pod.shape) : "-", NameText(pod), NameOf(pod.state),
                           known ? ApiOf(*pod.shape).address() : "-",
                           pod.partitions.ok() ? absl::StrCat(pod.partitions->size()) : "-",
                           pod.home});

@@ -21,7 +21,8 @@ struct PodStatus {
   enum class State { kNone, kDamaged, kStopped, kPartial, kRunning };
 
   State state = State::kNone;
-  std::string home;
+  std::string home, name;         // of a POD without a name empty
+  bool in_use = false;            // it is the one that tools follow here
   std::string damage;             // of a damaged POD
   std::optional<PodShape> shape;  // unless there is none, or it is damaged; so are the rest
   std::vector<std::string> missing;
@@ -37,8 +38,8 @@ PodStatus StatusOf(const Pod& pod);
 std::string StatusText(const PodStatus& status);
 nlohmann::ordered_json StatusJson(const PodStatus& status);
 
-// The PODs that this user runs on this machine.
-std::vector<Pod> RunningPods();
+// The PODs of this user on this machine: those that run, and those that have a name.
+std::vector<Pod> AllPods();
 std::string ListText(const std::vector<PodStatus>& pods);
 
 }  // namespace vpod::tools
