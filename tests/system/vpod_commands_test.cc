@@ -87,6 +87,34 @@ TEST(VpodCommandsTest, ListIsAnArrayOfThem) {
   }
 }
 
+TEST(VpodCommandsTest, LogsAreFollowed) {
+  TestPod pod(4);
+  const auto all = pod.Start({"vpod", "logs", "-f", "-n", "1"});
+  const auto agent = pod.Start({"vpod", "logs", "agent", "--follow", "-n", "0"});
+  ASSERT_TRUE(all->WaitForOutput("agent: ")) << all->Err();
+  EXPECT_EQ(std::count(all->Out().begin(), all->Out().end(), '\n'), 2) << all->Out();
+  const std::string write = "echo \"$0\" >>$VPOD_HOME/$1.log";
+  pod.Run({"bash", "-c", write, "one", "vipu-server"});
+  EXPECT_TRUE(all->WaitForOutput("server: one\n")) << all->Out();
+  pod.Run({"bash", "-c", write, "two", "vipu-agent"});
+  EXPECT_TRUE(all->WaitForOutput("agent: two\n")) << all->Out();
+  EXPECT_TRUE(agent->WaitForOutput("agent: two\n")) << agent->Out();
+  EXPECT_EQ(agent->Out().find("server: "), std::string::npos);
+  // A line appears when it is whole; a log that was replaced begins again.
+  pod.Shell("printf half >>$VPOD_HOME/vipu-agent.log");
+  pod.Shell("printf -- '-whole\\n' >>$VPOD_HOME/vipu-agent.log");
+  EXPECT_TRUE(all->WaitForOutput("agent: half-whole\n")) << all->Out();
+  pod.Shell("cd $VPOD_HOME; echo new >next; mv next vipu-agent.log");
+  EXPECT_TRUE(all->WaitForOutput("agent: new\n")) << all->Out();
+  ASSERT_EQ(pod.Run({"vpod", "delete"}).code, 0);
+  EXPECT_EQ(all->Wait().code, 0);
+  EXPECT_EQ(agent->Wait().code, 0);
+  const Outcome gone = pod.Run({"vpod", "logs", "-f"});
+  EXPECT_EQ(gone.code, 1);
+  EXPECT_NE(gone.err.find("cannot follow the logs in " + pod.home()), std::string::npos)
+      << gone.err;
+}
+
 TEST(VpodCommandsTest, VersionAndHelp) {
   TestPod pod(0);
   const Outcome version = pod.Run({"vpod", "--version"});

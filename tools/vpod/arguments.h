@@ -15,6 +15,7 @@ struct Arguments {
   PodRequest request;   // of up
   std::string daemon;   // of logs: server, agent or empty for all
   size_t lines = 50;    // of logs
+  bool follow = false;  // of logs
   bool json = false;    // of status and list
 };
 

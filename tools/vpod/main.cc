@@ -109,7 +109,8 @@ int Env(const Pod& pod) {
 }
 
 int Logs(const Pod& pod, const Arguments& arguments) {
-  const absl::Status printed = PrintLogs(pod, arguments.daemon, arguments.lines);
+  const absl::Status printed =
+      (arguments.follow ? FollowLogs : PrintLogs)(pod, arguments.daemon, arguments.lines);
   return printed.ok() ? 0 : Fail(printed.message());
 }
 
