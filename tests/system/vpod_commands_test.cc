@@ -115,6 +115,67 @@ TEST(VpodCommandsTest, LogsAreFollowed) {
       << gone.err;
 }
 
+TEST(VpodCommandsTest, TheSupportBundleHasWhatHelpsAndNoSecrets) {
+  TestPod pod(4);
+  pod.environment()["VIPU_CLI_API_ACCESS_KEY"] = "sesame";
+  pod.CreatePartition("p4", 4);
+  const std::string key =
+      pod.Shell("sed -n 's/.*\"fabric_key\": *\"\\(.*\\)\".*/\\1/p' $IPUOF_CONFIG_DIR/*").out;
+  ASSERT_GT(key.size(), 8u) << pod.Shell("cat $IPUOF_CONFIG_DIR/*").out;
+  pod.Shell("echo 'api-access-key=\"sesame\"' >>$VPOD_HOME/vipu-cli.hcl");
+  const std::string file = pod.directory() + "/bundle.tar.gz";
+  const Outcome made = pod.Run({"vpod", "support-bundle", "-o", file});
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(made.out, file + "\n");
+  EXPECT_EQ(pod.Shell("stat -c %a " + file).out, "600\n");
+  const std::string unpacked = pod.directory() + "/unpacked";
+  ASSERT_EQ(pod.Shell("mkdir " + unpacked + " && tar -C " + unpacked +
+                      " --strip-components=1 -xzf " + file)
+                .code,
+            0);
+  const auto content = [&](const std::string& name) {
+    return pod.Run({"cat", unpacked + "/" + name}).out;
+  };
+  EXPECT_NE(content("vipu-server.log").find("serving users on"), std::string::npos);
+  EXPECT_NE(content("vipu-agent.log").find("machines of type m2000"), std::string::npos);
+  EXPECT_NE(content("status.txt").find("p4 (ACTIVE)"), std::string::npos);
+  EXPECT_EQ(Json::parse(content("status.json"))["state"], "running");
+  const Json objects = Json::parse(content("objects.json"));
+  EXPECT_EQ(objects["partitions"][0]["partition"]["id"], "p4");
+  EXPECT_EQ(objects["agents"].size(), 1u);
+  EXPECT_FALSE(objects["events"].empty());
+  EXPECT_NE(content("doctor.txt").find("ok   1 of 1 machines are up"), std::string::npos);
+  EXPECT_NE(content("versions.txt").find("kernel: "), std::string::npos);
+  EXPECT_NE(content("environment.txt").find("VPOD_HOME=" + pod.home()), std::string::npos);
+  EXPECT_NE(content("vipu-cli.hcl").find("api-host=\"127.0.0.1\""), std::string::npos);
+  EXPECT_NE(content("pod.json").find("m2000"), std::string::npos);
+  EXPECT_EQ(pod.Shell("grep -rlE 'sesame|" + key.substr(0, key.size() - 1) + "' " + unpacked).out,
+            "");
+  // Nothing is overwritten, and what cannot be written is named.
+  const Outcome again = pod.Run({"vpod", "support-bundle", "-o", file});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_NE(again.err.find(file + " is there already"), std::string::npos) << again.err;
+  const Outcome nowhere = pod.Run({"vpod", "support-bundle", "-o", "/nowhere/bundle.tar.gz"});
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_NE(nowhere.err.find("cannot write /nowhere/bundle.tar.gz"), std::string::npos)
+      << nowhere.err;
+}
+
+// That is when it is needed.
+TEST(VpodCommandsTest, ASupportBundleOfAPodThatIsDownHasItsLogs) {
+  TestPod pod(4);
+  ASSERT_EQ(pod.Run({"vpod", "down"}).code, 0);
+  const std::string temporary = pod.directory() + "/temporary";
+  ASSERT_EQ(pod.Run({"mkdir", temporary}).code, 0);
+  pod.environment()["TMPDIR"] = temporary;
+  const Outcome made = pod.Shell("cd " + pod.directory() + " && tar -tzf $(vpod support-bundle)");
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(made.out.rfind("vpod-support-pod-2", 0), 0u) << made.out;
+  for (const char* name : {"/vipu-server.log\n", "/status.txt\n", "/doctor.txt\n"})
+    EXPECT_NE(made.out.find(name), std::string::npos) << made.out;
+  EXPECT_EQ(pod.Shell("ls " + temporary).out, "");
+}
+
 TEST(VpodCommandsTest, VersionAndHelp) {
   TestPod pod(0);
   const Outcome version = pod.Run({"vpod", "--version"});

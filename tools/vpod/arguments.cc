@@ -74,7 +74,12 @@ void AddCommands(CLI::App& app, Given& given) {
   for (CLI::App* command : {status, list})
     command->add_flag("--json", given.arguments.json, "print JSON");
   auto* doctor = app.add_subcommand("doctor", "check what a POD needs");
-  for (CLI::App* command : {up, down, status, env, logs, doctor})
+  auto* bundle = app.add_subcommand(
+      kSupportBundle,
+      "pack logs, status, versions and configuration, without keys and passwords, into a file for "
+      "those who help");
+  bundle->add_option("-o,--output", given.arguments.output, "the file (vpod-support-….tar.gz)");
+  for (CLI::App* command : {up, down, status, env, logs, doctor, bundle})
     command->add_option("--name", given.arguments.name, "a POD by its name, not by VPOD_HOME");
   app.add_subcommand(kHelp, "explain a command")
       ->add_option("command", given.help_about, "a command; default: all");

@@ -9,6 +9,8 @@
 
 namespace vpod::tools {
 
+inline constexpr char kSupportBundle[] = "support-bundle";
+
 struct Arguments {
   std::string command;  // "up"
   std::string name;     // of the POD; empty: the one that is meant without
@@ -17,6 +19,7 @@ struct Arguments {
   size_t lines = 50;    // of logs
   bool follow = false;  // of logs
   bool json = false;    // of status and list
+  std::string output;   // of support-bundle; empty: a name with the time, here
 };
 
 // Parses the words after the program's name. A number: nothing is left to do but to end with that

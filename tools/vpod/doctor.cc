@@ -39,14 +39,14 @@ uint64_t AvailableMemoryMib() {
 class Report {
  public:
   void Check(bool good, const std::string& what, const std::string& advice) {
-    std::printf("%-4s %s\n", good ? "ok" : "FAIL",
-                good ? what.c_str() : absl::StrCat(what, " - ", advice).c_str());
-    if (!good) bad_ = true;
+    absl::StrAppend(&diagnosis_.text, good ? "ok   " : "FAIL ", what, good ? "" : " - ",
+                    good ? "" : advice, "\n");
+    diagnosis_.well = diagnosis_.well && good;
   }
-  int Status() const { return bad_ ? 1 : 0; }
+  const Diagnosis& Result() const { return diagnosis_; }
 
  private:
-  bool bad_ = false;
+  Diagnosis diagnosis_;
 };
 
 // Whether the daemons can write their state, logs and files there.
@@ -96,7 +96,7 @@ void CheckWithoutPod(const Pod& pod, const absl::Status& why, Report& report) {
 
 }  // namespace
 
-int Doctor(const Pod& pod) {
+Diagnosis Diagnose(const Pod& pod) {
   Report report;
   for (const char* program : {"vipu-server", "vipu-agent", "poprun", "mpirun"}) {
     const auto path = FindProgram(program);
@@ -120,7 +120,7 @@ int Doctor(const Pod& pod) {
   const int server = pod.ServerPid();
   if (!shape.ok()) {
     CheckWithoutPod(pod, shape.status(), report);
-    return report.Status();
+    return report.Result();
   }
   report.Check(
       server > 0,
@@ -160,7 +160,7 @@ int Doctor(const Pod& pod) {
                                                   pod.home(), "/", Pod::AgentName(0), "*.log"));
     }
   }
-  return report.Status();
+  return report.Result();
 }
 
 }  // namespace vpod::tools

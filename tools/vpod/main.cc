@@ -13,6 +13,7 @@
 #include "tools/vpod/logs.h"
 #include "tools/vpod/pod.h"
 #include "tools/vpod/status.h"
+#include "tools/vpod/support_bundle.h"
 
 namespace vpod::tools {
 namespace {
@@ -114,6 +115,20 @@ int Logs(const Pod& pod, const Arguments& arguments) {
   return printed.ok() ? 0 : Fail(printed.message());
 }
 
+int Doctor(const Pod& pod) {
+  const Diagnosis diagnosis = Diagnose(pod);
+  std::fputs(diagnosis.text.c_str(), stdout);
+  return diagnosis.well ? 0 : 1;
+}
+
+int SupportBundle(const Pod& pod, const std::string& output) {
+  const std::string file = output.empty() ? SupportBundleName(pod) : output;
+  const absl::Status written = WriteSupportBundle(pod, file);
+  if (!written.ok()) return Fail(written.message());
+  std::printf("%s\n", file.c_str());
+  return 0;
+}
+
 int List(bool json) {
   std::vector<PodStatus> pods;
   for (const Pod& pod : AllPods()) pods.push_back(StatusOf(pod));
@@ -145,6 +160,7 @@ int Main(int argc, char** argv) {
   if (command == "logs") return Logs(pod, arguments);
   if (command == "list") return List(arguments.json);
   if (command == "doctor") return Doctor(pod);
+  if (command == kSupportBundle) return SupportBundle(pod, arguments.output);
   return 2;
 }
 

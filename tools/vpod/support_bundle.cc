@@ -1,0 +1,245 @@
+#include "tools/vpod/support_bundle.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "client/render/table.h"
+#include "client/vipu/client.h"
+#include "device/base/file.h"
+#include "device/base/status.h"
+#include "device/base/unique_fd.h"
+#include "device/base/version.h"
+#include "tools/vipu/json.h"
+#include "tools/vpod/daemons.h"
+#include "tools/vpod/doctor.h"
+#include "tools/vpod/status.h"
+
+extern char** environ;
+
+namespace vpod::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostLogBytes = 8u << 20;  // of each log, from its end
+constexpr uint32_t kMostEvents = 1000;
+constexpr char kRemoved[] = "(removed)";
+
+bool IsSecret(absl::string_view name) {
+  const std::string lower = absl::AsciiStrToLower(name);
+  for (const char* word : {"key", "password", "secret", "token"}) {
+    if (absl::StrContains(lower, word)) return true;
+  }
+  return false;
+}
+
+void RemoveSecrets(Json& json) {
+  for (auto& [key, value] : json.items()) {
+    if (value.is_string() && json.is_object() && IsSecret(key)) {
+      value = kRemoved;
+    } else if (value.is_structured()) {
+      RemoveSecrets(value);
+    }
+  }
+}
+
+// What tools of the POD read.
+std::string EnvironmentText() {
+  std::vector<std::string> lines;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::pair<absl::string_view, absl::string_view> variable =
+        absl::StrSplit(*entry, absl::MaxSplits('=', 1));
+    const auto begins = [&](const char* prefix) {
+      return absl::StartsWith(variable.first, prefix);
+    };
+    if (begins("IPUOF_") || begins("VIPU_") || begins("VPOD_") || begins("POPLAR_") ||
+        begins("POPRUN_") || begins("POPDIST_") || begins("GCDA_") || begins("OMPI_") ||
+        begins("XDG_STATE_") || variable.first == "PATH") {
+      lines.push_back(absl::StrCat(variable.first, "=",
+                                   IsSecret(variable.first) ? kRemoved : variable.second, "\n"));
+    }
+  }
+  std::sort(lines.begin(), lines.end());
+  return absl::StrJoin(lines, "");
+}
+
+// The last line of /etc/os-release and the like that begins with a key.
+std::string ValueIn(const std::string& file, absl::string_view key) {
+  std::string value;
+  for (absl::string_view line : absl::StrSplit(base::ReadFile(file), '\n')) {
+    if (absl::ConsumePrefix(&line, key)) value = std::string(line);
+  }
+  return value;
+}
+
+std::string VersionsText() {
+  utsname system{};
+  uname(&system);
+  std::string text = absl::StrCat("vpod: ", base::kVersion, "\nSDK: ", base::kSdkVersion,
+                                  "\nkernel: ", system.release, " ", system.version,
+                                  "\nsystem: ", ValueIn("/etc/os-release", "PRETTY_NAME="),
+                                  "\nprocessors: ", sysconf(_SC_NPROCESSORS_ONLN), " of",
+                                  ValueIn("/proc/cpuinfo", "model name\t:"),
+                                  "\nmemory: ", ValueIn("/proc/meminfo", "MemTotal:"), "\n");
+  for (const char* program : {"vpod", "vipu-server", "vipu-agent", "vipu", "poprun", "mpirun"}) {
+    const auto path = FindProgram(program);
+    absl::StrAppend(&text, program, ": ", path.ok() ? *path : "not found", "\n");
+  }
+  return text;
+}
+
+// A list, or why there is none.
+template <class Message>
+Json ListOrError(const absl::StatusOr<std::vector<Message>>& list) {
+  return list.ok() ? ToJson(*list) : Json(std::string(list.status().message()));
+}
+
+Json Objects(const Pod& pod) {
+  const auto shape = pod.Shape();
+  if (!shape.ok()) return std::string(shape.status().message());
+  vipu::Client client(ApiOf(*shape), std::chrono::seconds(5));
+  if (const auto info = client.ServerInfo(); !info.ok())
+    return std::string(info.status().message());
+  vipuadmin::ListEventsRequest events;
+  events.set_limit(kMostEvents);
+  return {{"agents", ListOrError(client.ListAgents())},
+          {"clusters", ListOrError(client.ListClusters())},
+          {"allocations", ListOrError(client.ListAllAllocations())},
+          {"users", ListOrError(client.ListUsers())},
+          {"partitions", ListOrError(client.ListPartitions(/*with_devices=*/true))},
+          {"events", ListOrError(client.ListEvents(events))}};
+}
+
+std::string EndOf(const std::string& path) {
+  const std::string text = base::ReadFile(path);
+  return text.size() <= kMostLogBytes ? text : text.substr(text.size() - kMostLogBytes);
+}
+
+// The files of the bundle, by name.
+class Staging {
+ public:
+  explicit Staging(std::string directory) : directory_(std::move(directory)) {
+    std::error_code error;
+    fs::create_directories(directory_, error);
+  }
+  absl::Status Add(const std::string& name, absl::string_view text) const {
+    return base::ReplaceFile(absl::StrCat(directory_, "/", name), text, 0644);
+  }
+  // The POD's own files: logs as they are, configuration without its secrets.
+  absl::Status AddFilesOf(const std::string& home) const {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(home, error)) {
+      const std::string name = entry.path().filename().string();
+      if (absl::EndsWith(name, ".log")) {
+        VPOD_RETURN_IF_ERROR(Add(name, EndOf(entry.path())));
+      } else if (name == "pod.json" || absl::EndsWith(name, ".hcl")) {
+        VPOD_RETURN_IF_ERROR(Add(name, WithoutSecrets(base::ReadFile(entry.path()))));
+      }
+    }
+    for (const auto& entry : fs::directory_iterator(home + "/" + vipu::kPodIpuofDirectory, error)) {
+      VPOD_RETURN_IF_ERROR(Add("ipuof-" + entry.path().filename().string(),
+                               WithoutSecrets(base::ReadFile(entry.path()))));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string directory_;
+};
+
+absl::Status Fill(const Pod& pod, const Staging& staging) {
+  const PodStatus status = StatusOf(pod);
+  Json objects = Objects(pod);
+  RemoveSecrets(objects);
+  VPOD_RETURN_IF_ERROR(staging.Add("status.txt", StatusText(status)));
+  VPOD_RETURN_IF_ERROR(staging.Add("status.json", StatusJson(status).dump(2) + "\n"));
+  VPOD_RETURN_IF_ERROR(staging.Add("objects.json", objects.dump(2) + "\n"));
+  VPOD_RETURN_IF_ERROR(staging.Add("doctor.txt", Diagnose(pod).text));
+  VPOD_RETURN_IF_ERROR(staging.Add("versions.txt", VersionsText()));
+  VPOD_RETURN_IF_ERROR(staging.Add("environment.txt", EnvironmentText()));
+  return staging.AddFilesOf(pod.home());
+}
+
+// Packs a directory in `parent` into an open file.
+absl::Status Pack(const std::string& parent, const std::string& directory, int into) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, into, 1);
+  const std::vector<std::string> command = {"tar", "-C", parent, "-czf", "-", directory};
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = posix_spawnp(&pid, words[0], &actions, nullptr, words.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0)
+    return absl::UnavailableError(absl::StrCat("cannot run tar: ", std::strerror(error)));
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status != 0) return absl::UnavailableError("tar could not write the bundle");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string WithoutSecrets(const std::string& text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_discarded()) {
+    RemoveSecrets(json);
+    return json.dump(2) + "\n";
+  }
+  std::string clean;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const size_t sign = line.find('=');
+    const bool secret = sign != absl::string_view::npos && IsSecret(line.substr(0, sign));
+    absl::StrAppend(&clean, secret ? line.substr(0, sign + 1) : line, secret ? kRemoved : "", "\n");
+  }
+  return clean;
+}
+
+std::string SupportBundleName(const Pod& pod) {
+  std::string name = vipu::NameOfPod(pod.home());
+  if (name.empty()) name = fs::path(pod.home()).filename().string();
+  const std::string time =
+      absl::StrReplaceAll(render::UtcTime(std::time(nullptr)), {{"-", ""}, {":", ""}});
+  return absl::StrCat("vpod-support-", name, "-", time, ".tar.gz");
+}
+
+absl::Status WriteSupportBundle(const Pod& pod, const std::string& file) {
+  const base::UniqueFd out(open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!out.valid() && errno == EEXIST)
+    return absl::AlreadyExistsError(absl::StrCat(file, " is there already"));
+  if (!out.valid())
+    return absl::UnavailableError(absl::StrCat("cannot write ", file, ": ", std::strerror(errno)));
+  std::error_code error;
+  std::string parent = (fs::temp_directory_path(error) / "vpod-support-XXXXXX").string();
+  const bool made = mkdtemp(parent.data()) != nullptr;
+  const absl::Cleanup remove = [&] { fs::remove_all(parent, error); };
+  const std::string directory = fs::path(SupportBundleName(pod)).stem().stem().string();
+  absl::Status status = made ? Fill(pod, Staging(absl::StrCat(parent, "/", directory)))
+                             : absl::UnavailableError(absl::StrCat("cannot write to ", parent));
+  if (status.ok()) status = Pack(parent, directory, out.get());
+  if (!status.ok()) fs::remove(file, error);
+  return status;
+}
+
+}  // namespace vpod::tools
