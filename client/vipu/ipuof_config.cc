@@ -343,6 +343,15 @@ ActivePartition Describe(vipuuser::PartitionConfig config, const std::string& co
   return active;
 }
 
+// Where files of partitions may be, the preferred one first. As with controllers, the POD in
+// ~/.vpod comes last.
+std::vector<std::string> IpuofDirectories() {
+  std::vector<std::string> directories = {IpuofDirectory(), "/etc/ipuof.conf.d"};
+  if (const auto pod = HomeOfPod(kDefaultPod); pod.ok())
+    directories.push_back(absl::StrCat(*pod, "/", kPodIpuofDirectory));
+  return directories;
+}
+
 absl::StatusOr<ActivePartition> FindActivePartition() {
   VPOD_ASSIGN_OR_RETURN(ActivePartition partition, FindPartitionToInspect());
   VPOD_RETURN_IF_ERROR(partition.usable);
@@ -366,7 +375,7 @@ absl::StatusOr<ActivePartition> FindPartitionToInspect() {
   VPOD_RETURN_IF_ERROR(CheckPodEnvironment());
   const std::string id = Environment("IPUOF_VIPU_API_PARTITION_ID");
   std::string objection;
-  for (const std::string& directory : {IpuofDirectory(), std::string("/etc/ipuof.conf.d")}) {
+  for (const std::string& directory : IpuofDirectories()) {
     Found found = LookInto(directory, id);
     if (!found.current.empty()) return Choose(std::move(found), directory);
     if (objection.empty()) objection = std::move(found.objection);

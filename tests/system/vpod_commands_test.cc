@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/pod.h"
@@ -314,6 +315,100 @@ TEST_F(NamedPodsTest, TheDefaultPodIsFoundWithoutVariables) {
       pod_.Run({"vpod", "up", "--pod", "4", "--memory-limit", "1024", "--api-port", port}).code, 0);
   EXPECT_EQ(pod_.Shell("vipu-admin list agents | grep -c ' Up '").out, "1\n");
   EXPECT_EQ(Parsed(pod_.Run({"vpod", "status", "--json"}))["name"], "default");
+}
+
+// PODs that a file describes.
+class DescribedPodTest : public NamedPodsTest {
+ protected:
+  Outcome Apply(const std::string& text) {
+    const std::string file = pod_.directory() + "/pod.yaml";
+    std::ofstream(file) << text;
+    return pod_.Run({"vpod", "up", "-f", file});
+  }
+};
+
+constexpr char kLab[] = R"(name: lab1
+machines: 4
+memory_limit: 1024
+clusters:
+  - {id: c1, agents: [ag0, ag1]}
+  - {id: c2, agents: [ag2, ag3]}
+allocations:
+  - {id: a1, cluster: c1, agents: [ag1]}
+users:
+  - {id: alice, allocations: [a1]}
+partitions:
+  - {id: p4, size: 4, allocation: a1, reconfigurable: true}
+  - {id: p8, size: 8, cluster: c2, num_gcds: 2}
+)";
+
+TEST_F(DescribedPodTest, AllOfItIsMadeAndAgainChangesNothing) {
+  const Outcome up = Apply(kLab);
+  ASSERT_EQ(up.code, 0) << up.err;
+  EXPECT_NE(up.out.find("POD16 is up: 4 machines (m2000), API"), std::string::npos) << up.out;
+  for (const char* object :
+       {"cluster c1", "cluster c2", "allocation a1", "user alice", "partition p4", "partition p8"})
+    EXPECT_NE(up.out.find(std::string(object) + " is made.\n"), std::string::npos) << up.out;
+  ASSERT_EQ(pod_.Run({"vpod", "use", "lab1"}).code, 0);
+  EXPECT_EQ(pod_.Shell("vipu list partitions | grep -c ' ACTIVE$'").out, "2\n");
+  EXPECT_EQ(pod_.Shell("IPUOF_VIPU_API_PARTITION_ID=p4 gc-info --ipu-count").out, "4\n");
+  EXPECT_EQ(pod_.Shell("stat -c %a " + HomeOf("lab1") + "/alice.vipu-cli.hcl").out, "600\n");
+  const std::string before = pod_.Shell("vipu-admin list events").out;
+  const Outcome again = Apply(kLab);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find("; nothing changed.\n"), std::string::npos) << again.out;
+  EXPECT_EQ(again.out.find("is made"), std::string::npos) << again.out;
+  EXPECT_EQ(pod_.Shell("vipu-admin list events").out, before);
+  // What is missing is made again, and what others made is left alone.
+  ASSERT_EQ(pod_.Shell("vipu remove partition p8 && vipu create partition own --size 4 "
+                       "--allocation c1")
+                .code,
+            0);
+  const Outcome mended = Apply(kLab);
+  EXPECT_EQ(mended.out, "partition p8 is made.\n") << mended.err;
+  EXPECT_EQ(pod_.Shell("vipu list partitions | grep -c ' ACTIVE$'").out, "3\n");
+}
+
+TEST_F(DescribedPodTest, DifferencesAreReportedAndNothingIsChanged) {
+  ASSERT_EQ(Apply(kLab).code, 0);
+  std::string changed = kLab;
+  changed.replace(changed.find("id: p4, size: 4"), 15, "id: p4, size: 2");
+  changed.replace(changed.find("agents: [ag1]"), 13, "agents: [ag0]");
+  changed += "  - {id: p2, size: 2, cluster: c1}\n";
+  const Outcome refused = Apply(changed);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.err,
+            "vpod: error: the POD in " + HomeOf("lab1") +
+                " is not as described: allocation a1 has agent_ids [\"ag1\"] instead of "
+                "[\"ag0\"]; partition p4 has size 4 instead of 2\n");
+  EXPECT_EQ(pod_.Shell("vpod status --name lab1 | grep -c p2").out, "0\n");
+  changed = kLab;
+  changed.replace(changed.find("machines: 4"), 11, "machines: 8");
+  const Outcome larger = Apply(changed);
+  EXPECT_EQ(larger.code, 1);
+  EXPECT_NE(larger.err.find("holds the state of a POD16"), std::string::npos) << larger.err;
+}
+
+TEST_F(DescribedPodTest, WhatTheControllerRefusesIsNamedAndCanBeMended) {
+  std::string wrong = "machines: 1\nmemory_limit: 1024\npartitions:\n  - {id: p, size: 3}\n";
+  const Outcome refused = Apply(wrong);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("vpod: error: partition p: 3 IPUs requested"), std::string::npos)
+      << refused.err;
+  wrong.replace(wrong.find("size: 3"), 7, "size: 4");
+  EXPECT_EQ(Apply(wrong).out, "partition p is made.\n");
+  // The default POD's partitions are found without any variable.
+  EXPECT_EQ(pod_.Run({"gc-info", "--ipu-count"}).out, "4\n");
+}
+
+TEST_F(DescribedPodTest, MistakesInTheFileAreRefusedBeforeAnythingStarts) {
+  const Outcome mistake = Apply("name: lab1\nmachinez: 4\n");
+  EXPECT_EQ(mistake.code, 2);
+  EXPECT_NE(mistake.err.find("/pod.yaml:2: a POD has no key 'machinez'"), std::string::npos)
+      << mistake.err;
+  EXPECT_EQ(pod_.Run({"vpod", "up", "-f", "/nowhere.yaml"}).code, 1);
+  ExpectWrongUsage(pod_.Run({"vpod", "up", "-f", "pod.yaml", "--pod", "4"}), "--pod", "vpod up");
+  EXPECT_NE(pod_.Shell("test -e " + HomeOf("lab1")).code, 0);
 }
 
 }  // namespace

@@ -43,6 +43,11 @@ CLI::App* AddUp(CLI::App& app, Given& given) {
         "--agents", given.agents,
         "one: a process for all machines; processes: one a machine, at its own address (one)")
       ->check(CLI::IsMember({"one", "processes"}));
+  auto* file = up->add_option("-f,--file", given.arguments.file,
+                              "YAML file that describes the POD, in place of the other options");
+  for (CLI::Option* option : up->get_options()) {
+    if (option != file && !option->check_name("--help")) file->excludes(option);
+  }
   return up;
 }
 

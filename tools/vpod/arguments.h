@@ -14,7 +14,8 @@ inline constexpr char kSupportBundle[] = "support-bundle";
 struct Arguments {
   std::string command;  // "up"
   std::string name;     // of the POD; empty: the one that is meant without
-  PodRequest request;   // of up
+  PodRequest request;   // of up, unless there is a file
+  std::string file;     // of up: describes the POD
   std::string daemon;   // of logs: server, agent or empty for all
   size_t lines = 50;    // of logs
   bool follow = false;  // of logs

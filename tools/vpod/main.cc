@@ -7,31 +7,28 @@
 #include "client/vipu/config.h"
 #include "client/vipu/pod_home.h"
 #include "device/base/stdout.h"
+#include "tools/vpod/apply.h"
 #include "tools/vpod/arguments.h"
 #include "tools/vpod/doctor.h"
 #include "tools/vpod/fail.h"
 #include "tools/vpod/logs.h"
 #include "tools/vpod/pod.h"
+#include "tools/vpod/pod_file.h"
 #include "tools/vpod/status.h"
 #include "tools/vpod/support_bundle.h"
 
 namespace vpod::tools {
 namespace {
 
-int Up(Pod& pod, const PodRequest& request, const std::string& name) {
-  const auto brought = pod.Up(request);
-  if (!brought.ok())
-    return Fail(brought.status().message(), absl::IsInvalidArgument(brought.status()) ? 2 : 1);
-  const PodShape& now = brought->shape;
-  if (brought->was_up) {
-    std::printf("POD%u is already up in %s (API 127.0.0.1:%u); nothing changed.\n", now.ipus,
-                pod.home().c_str(), now.api_port);
-    return 0;
-  }
+int FailWith(const absl::Status& status) {
+  return Fail(status.message(), absl::IsInvalidArgument(status) ? 2 : 1);
+}
+
+void PrintUp(const Pod& pod, const PodShape& now, const std::string& name) {
+  const std::string cluster = now.described_clusters ? "" : absl::StrCat(" in cluster c", now.ipus);
   std::printf(
-      "POD%u is up: %u machines (%s) in cluster c%u, API 127.0.0.1:%u, memory limit %lu MiB, state "
-      "in %s\n",
-      now.ipus, now.machines(), now.machine_type.c_str(), now.ipus, now.api_port,
+      "POD%u is up: %u machines (%s)%s, API 127.0.0.1:%u, memory limit %lu MiB, state in %s\n",
+      now.ipus, now.machines(), now.machine_type.c_str(), cluster.c_str(), now.api_port,
       now.memory_limit_mib, pod.home().c_str());
   if (name.empty()) {
     std::printf("To use it in this shell: eval \"$(vpod env)\"\n");
@@ -39,7 +36,35 @@ int Up(Pod& pod, const PodRequest& request, const std::string& name) {
     std::printf("To use it in this shell: eval \"$(vpod env --name %s)\"; in all: vpod use %s\n",
                 name.c_str(), name.c_str());
   }
+}
+
+int Up(const Arguments& arguments, const PodDescription& description) {
+  const std::string& name = arguments.name.empty() ? description.name : arguments.name;
+  const auto home = name.empty() ? vipu::PodHome() : vipu::HomeOfPod(name);
+  if (!home.ok()) return FailWith(home.status());
+  Pod pod(*home);
+  const auto brought = pod.Up(description.request);
+  if (!brought.ok()) return FailWith(brought.status());
+  if (!brought->was_up) PrintUp(pod, brought->shape, name);
+  bool changed = !brought->was_up;
+  const absl::Status applied =
+      ApplyDescription(pod, brought->shape, description, [&](const std::string& object) {
+        std::printf("%s is made.\n", object.c_str());
+        changed = true;
+      });
+  if (!applied.ok()) return Fail(applied.message());
+  if (!changed) {
+    std::printf("POD%u is already up in %s (API 127.0.0.1:%u); nothing changed.\n",
+                brought->shape.ipus, pod.home().c_str(), brought->shape.api_port);
+  }
   return 0;
+}
+
+// As the options or the file say.
+int Up(const Arguments& arguments) {
+  if (arguments.file.empty()) return Up(arguments, {.request = arguments.request});
+  const auto description = ReadPodFile(arguments.file);
+  return description.ok() ? Up(arguments, *description) : FailWith(description.status());
 }
 
 int Down(Pod& pod) {
@@ -147,12 +172,12 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   if (const auto end = ParseArguments({argv + 1, argv + argc}, arguments); end.has_value())
     return *end;
+  if (arguments.command == "up") return Up(arguments);
   if (arguments.command == "use") return Use(arguments.name);
   const auto home = arguments.name.empty() ? vipu::PodHome() : vipu::HomeOfPod(arguments.name);
   if (!home.ok()) return Fail(home.status().message(), 2);
   Pod pod(*home);
   const std::string& command = arguments.command;
-  if (command == "up") return Up(pod, arguments.request, arguments.name);
   if (command == "down") return Down(pod);
   if (command == "delete") return Delete(pod);
   if (command == "status") return Status(pod, arguments.json);

@@ -191,6 +191,7 @@ absl::StatusOr<PodShape> Pod::Shape() const {
   shape.addresses = text("addresses");
   if (shape.cluster_topology == kOneRack) shape.cluster_topology.clear();
   shape.agent_per_machine = text("agents") == "processes";
+  shape.described_clusters = json.is_object() && json.value("described_clusters", false);
   shape.unfinished = json.is_object() && json.value("unfinished", false);
   if (shape.ipus == 0 || shape.api_port == 0 || shape.machine_type.empty()) {
     return absl::DataLossError(
@@ -208,6 +209,7 @@ absl::Status Pod::WriteFiles(const PodShape& shape) const {
                                {"addresses", shape.addresses},
                                {"cluster_topology", shape.cluster_topology},
                                {"agents", shape.agent_per_machine ? "processes" : "one"},
+                               {"described_clusters", shape.described_clusters},
                                {"unfinished", shape.unfinished}};
   VPOD_RETURN_IF_ERROR(base::ReplaceFile(home_ + "/pod.json", json.dump(2) + "\n", 0644));
   return base::ReplaceFile(ClientConfig(), vipu::HclText(ApiOf(shape)), 0644);
@@ -244,11 +246,12 @@ absl::StatusOr<std::vector<vipuadmin::DiscoveredAgent>> Pod::AwaitMachines(
   return found;
 }
 
-absl::Status Pod::CreateCluster(const PodShape& shape) const {
+absl::Status Pod::AddAgents(const PodShape& shape) const {
   vipu::Client client(ApiOf(shape), std::chrono::seconds(10));
   vipuadmin::Cluster cluster;
   cluster.set_id(absl::StrCat("c", shape.ipus));
   VPOD_ASSIGN_OR_RETURN(const auto agents, client.DiscoverAgents(/*add=*/true));
+  if (shape.described_clusters) return absl::OkStatus();  // they follow
   // An interrupted call may have come as far as this.
   VPOD_ASSIGN_OR_RETURN(const auto clusters, client.ListClusters());
   if (std::any_of(clusters.begin(), clusters.end(),
@@ -336,7 +339,7 @@ absl::Status Pod::Start(PodShape& shape) {
     if (AgentPid(number) == 0) VPOD_RETURN_IF_ERROR(StartAgent(shape, number, agent));
   }
   VPOD_RETURN_IF_ERROR(AwaitMachines(shape, shape.machines()).status());
-  if (shape.unfinished) VPOD_RETURN_IF_ERROR(CreateCluster(shape));
+  if (shape.unfinished) VPOD_RETURN_IF_ERROR(AddAgents(shape));
   VPOD_RETURN_IF_ERROR(WaitForAgents(shape));
   shape.unfinished = false;
   return WriteFiles(shape);
@@ -387,6 +390,7 @@ absl::Status Pod::CheckSame(const PodShape& wanted, const PodShape& existing) co
       existing.api_port == wanted.api_port &&
       existing.cluster_topology == wanted.cluster_topology &&
       existing.agent_per_machine == wanted.agent_per_machine &&
+      existing.described_clusters == wanted.described_clusters &&
       (existing.metrics_port == wanted.metrics_port || ServerPid() == 0) &&
       (existing.memory_limit_mib == wanted.memory_limit_mib || !AnyAgentLives())) {
     return absl::OkStatus();
@@ -396,7 +400,8 @@ absl::Status Pod::CheckSame(const PodShape& wanted, const PodShape& existing) co
       existing.api_port,
       existing.metrics_port > 0 ? absl::StrCat(", metrics port ", existing.metrics_port) : "",
       existing.racks() > 1 ? ", racks " + existing.cluster_topology : "",
-      existing.agent_per_machine ? ", agents processes" : "", ", memory limit ",
+      existing.agent_per_machine ? ", agents processes" : "",
+      existing.described_clusters ? ", clusters of a file" : "", ", memory limit ",
       existing.memory_limit_mib,
       " MiB); 'vpod up' without options keeps it, 'vpod down' removes it with its partitions"));
 }
@@ -412,6 +417,7 @@ absl::StatusOr<PodShape> Pod::Wanted(const PodRequest& request) const {
   wanted.metrics_port = request.metrics_port.value_or(wanted.metrics_port);
   wanted.memory_limit_mib = request.memory_limit_mib.value_or(wanted.memory_limit_mib);
   wanted.agent_per_machine = request.agent_per_machine.value_or(wanted.agent_per_machine);
+  wanted.described_clusters = request.described_clusters.value_or(wanted.described_clusters);
   if (wanted.ipus < 4 || wanted.ipus > 65536 || !arch::IsPowerOfTwo(wanted.ipus)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--pod ", wanted.ipus, " is no size of a POD; give a power of two of 4 to 65536"));
@@ -517,7 +523,8 @@ absl::Status Pod::RemoveDirectory() const {
   std::vector<fs::path> files = {home_ + "/lock"};
   for (const auto& entry : fs::directory_iterator(home_, error)) {
     const std::string name = entry.path().filename().string();
-    if (absl::StartsWith(name, kServer) || absl::StartsWith(name, kAgent))
+    if (absl::StartsWith(name, kServer) || absl::StartsWith(name, kAgent) ||
+        absl::EndsWith(name, vipu::kPodClientFile))
       files.push_back(entry.path());
   }
   for (const fs::path& file : files) fs::remove(file, error);

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "client/vipu/config.h"
 #include "client/vipu/pod_home.h"
 #include "device/arch/hardware.h"
@@ -23,11 +24,12 @@ struct PodShape {
   std::string machine_type = "m2000";
   std::string cluster_topology;  // of several racks: looped or switched; empty: by size. One: none
   uint32_t api_port = 8090;
-  uint32_t metrics_port = 0;       // of the controller; 0: 2113 or one that is free
-  uint64_t memory_limit_mib = 0;   // 0: three quarters of the host's memory
-  std::string addresses;           // management prefix, e.g. 127.10; set when the POD is up
-  bool agent_per_machine = false;  // one process a machine, at its address, instead of one for all
-  bool unfinished = false;         // `vpod up` has begun it and was interrupted, or is at work
+  uint32_t metrics_port = 0;        // of the controller; 0: 2113 or one that is free
+  uint64_t memory_limit_mib = 0;    // 0: three quarters of the host's memory
+  std::string addresses;            // management prefix, e.g. 127.10; set when the POD is up
+  bool agent_per_machine = false;   // one process a machine, at its address, instead of one for all
+  bool described_clusters = false;  // made from a file, in place of one of all machines
+  bool unfinished = false;          // `vpod up` has begun it and was interrupted, or is at work
   uint32_t machines() const { return ipus / arch::kIpusPerMachine; }
   uint32_t racks() const { return std::max(1u, ipus / arch::kMaxIpusPerLinkDomain); }
   uint32_t agents() const { return agent_per_machine ? machines() : 1; }
@@ -41,7 +43,7 @@ struct PodRequest {
   std::optional<uint32_t> ipus, api_port, metrics_port;
   std::optional<std::string> machine_type, cluster_topology;
   std::optional<uint64_t> memory_limit_mib;
-  std::optional<bool> agent_per_machine;
+  std::optional<bool> agent_per_machine, described_clusters;
 };
 
 class Pod {
@@ -56,6 +58,10 @@ class Pod {
   std::string ServerLog() const { return home_ + "/vipu-server.log"; }
   std::string AgentLog(uint32_t agent = 0) const;
   std::string ClientConfig() const { return home_ + "/" + vipu::kPodClientFile; }
+  // Where a user of the POD finds the access key.
+  std::string UserConfig(const std::string& user) const {
+    return absl::StrCat(home_, "/", user, ".", vipu::kPodClientFile);
+  }
   std::string IpuofDirectory() const { return home_ + "/" + vipu::kPodIpuofDirectory; }
 
   int ServerPid() const;
@@ -105,7 +111,8 @@ class Pod {
                                                                         uint32_t machines) const;
   bool StopAgents(const std::set<std::string>& but = {}) const;  // pid files of those that go on
   absl::Status WaitForServer(const PodShape& shape) const;
-  absl::Status CreateCluster(const PodShape& shape) const;
+  // Takes the machines in, and makes a cluster of them unless a file describes others.
+  absl::Status AddAgents(const PodShape& shape) const;
   absl::Status WaitForAgents(const PodShape& shape) const;
   absl::Status WriteFiles(const PodShape& shape) const;
   void RemoveState() const;

@@ -1,0 +1,171 @@
+#include "tools/vpod/apply.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/vipu/client.h"
+#include "client/vipu/ipuof_config.h"
+#include "device/base/status.h"
+#include "tools/vipu/json.h"
+
+namespace vpod::tools {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// Whether a description says something about a field.
+bool IsDescribed(const Message& described, const FieldDescriptor* field) {
+  const auto* reflection = described.GetReflection();
+  if (field->is_repeated()) return reflection->FieldSize(described, field) > 0;
+  return reflection->HasField(described, field) || field->name() == "admin";  // false by default
+}
+
+// Names of routings are taken in any case, and the order of a set is of no importance.
+Json Canonical(const Json& value, bool ordered) {
+  if (value.is_string()) return absl::AsciiStrToLower(value.get<std::string>());
+  if (!value.is_array() || ordered) return value;
+  Json sorted = value;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+// A phrase for each field that is not as described.
+std::vector<std::string> Differences(const std::string& object, const Message& described,
+                                     const Message& existing, bool ordered = false) {
+  std::vector<std::string> differences;
+  const Json wanted = ToJson(described), there = ToJson(existing);
+  for (int i = 0; i < described.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor* field = described.GetDescriptor()->field(i);
+    const std::string& name = field->name();
+    if (!IsDescribed(described, field) ||
+        Canonical(wanted[name], ordered) == Canonical(there[name], ordered))
+      continue;
+    differences.push_back(absl::StrCat(object, " has ", name, " ", there[name].dump(),
+                                       " instead of ", wanted[name].dump()));
+  }
+  return differences;
+}
+
+class Applier {
+ public:
+  Applier(const Pod& pod, const PodShape& shape, const PodDescription& description,
+          const std::function<void(const std::string&)>& made)
+      : pod_(pod), client_(ApiOf(shape)), description_(description), made_(made) {}
+
+  absl::Status Apply() {
+    VPOD_RETURN_IF_ERROR(LookAround());
+    if (!differences_.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the POD in ", pod_.home(), " is not as described: ", absl::StrJoin(differences_, "; ")));
+    }
+    for (const auto& cluster : description_.clusters)
+      VPOD_RETURN_IF_ERROR(
+          Make("cluster " + cluster.id(), [&] { return client_.CreateCluster(cluster); }));
+    for (const auto& allocation : description_.allocations) {
+      VPOD_RETURN_IF_ERROR(Make("allocation " + allocation.id(),
+                                [&] { return client_.CreateAllocation(allocation); }));
+    }
+    for (const auto& user : description_.users)
+      VPOD_RETURN_IF_ERROR(Make("user " + user.id(), [&] { return CreateUser(user); }));
+    for (const auto& partition : description_.partitions) {
+      const std::string& id = partition.requirements().id();
+      VPOD_RETURN_IF_ERROR(
+          Make("partition " + id, [&] { return client_.CreatePartition(partition); }));
+    }
+    for (const auto& partition : description_.partitions)
+      VPOD_RETURN_IF_ERROR(AwaitPartition(partition.requirements().id()));
+    return absl::OkStatus();
+  }
+
+ private:
+  // Finds what is there, and what of it is not as described.
+  absl::Status LookAround() {
+    VPOD_ASSIGN_OR_RETURN(const auto clusters, client_.ListClusters());
+    VPOD_ASSIGN_OR_RETURN(const auto allocations, client_.ListAllAllocations());
+    VPOD_ASSIGN_OR_RETURN(const auto users, client_.ListUsers());
+    VPOD_ASSIGN_OR_RETURN(const auto partitions, client_.ListPartitions());
+    std::vector<vipuuser::PartitionRequirements> wanted, requirements;
+    for (const auto& partition : description_.partitions)
+      wanted.push_back(partition.requirements());
+    for (const auto& partition : partitions) requirements.push_back(partition.requirements());
+    Compare("cluster", description_.clusters, clusters, /*ordered=*/true);
+    Compare("allocation", description_.allocations, allocations);
+    Compare("user", description_.users, users);
+    Compare("partition", wanted, requirements);
+    return absl::OkStatus();
+  }
+
+  template <class Object>
+  void Compare(const std::string& what, const std::vector<Object>& described,
+               const std::vector<Object>& existing, bool ordered = false) {
+    std::map<std::string, const Object*> by_id;
+    for (const Object& object : existing) by_id[object.id()] = &object;
+    for (const Object& object : described) {
+      const auto there = by_id.find(object.id());
+      if (there == by_id.end()) continue;
+      const std::string name = absl::StrCat(what, " ", object.id());
+      existing_.insert(name);
+      for (std::string& difference : Differences(name, object, *there->second, ordered))
+        differences_.push_back(std::move(difference));
+    }
+  }
+
+  absl::Status Make(const std::string& object, const std::function<absl::Status()>& create) {
+    if (existing_.contains(object)) return absl::OkStatus();
+    const absl::Status status = create();
+    if (!status.ok()) return Named(object, status);
+    made_(object);
+    return absl::OkStatus();
+  }
+
+  // The key cannot be asked for again, so it is in a file before anything is said.
+  absl::Status CreateUser(const vipuadmin::User& user) {
+    VPOD_ASSIGN_OR_RETURN(const std::string key, client_.CreateUser(user));
+    vipu::ClientConfig config = client_.config();
+    config.user_id = user.id();
+    config.access_key = key;
+    return vipu::WriteSecretHcl(pod_.UserConfig(user.id()), config);
+  }
+
+  absl::Status AwaitPartition(const std::string& id) {
+    absl::Status status = client_.WaitUntilActive(id);
+    if (!status.ok()) return Named("partition " + id, status);
+    if (vipu::HasIpuofFiles(id)) return absl::OkStatus();
+    VPOD_ASSIGN_OR_RETURN(const auto partition, client_.GetPartition(id));
+    return vipu::WriteIpuofFiles(partition, client_.config().address());
+  }
+
+  static absl::Status Named(const std::string& object, const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(object, ": ", status.message()));
+  }
+
+  const Pod& pod_;
+  vipu::Client client_;
+  const PodDescription& description_;
+  const std::function<void(const std::string&)>& made_;
+  std::set<std::string> existing_;  // "partition p1"
+  std::vector<std::string> differences_;
+};
+
+}  // namespace
+
+absl::Status ApplyDescription(const Pod& pod, const PodShape& shape,
+                              const PodDescription& description,
+                              const std::function<void(const std::string&)>& made) {
+  if (description.clusters.empty() && description.allocations.empty() &&
+      description.users.empty() && description.partitions.empty())
+    return absl::OkStatus();
+  // Files of partitions go where those who use this POD look for them.
+  setenv("IPUOF_CONFIG_DIR", pod.IpuofDirectory().c_str(), 1);
+  return Applier(pod, shape, description, made).Apply();
+}
+
+}  // namespace vpod::tools
