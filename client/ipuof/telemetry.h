@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/vipu/agent_queries.h"
 #include "client/vipu/ipuof_config.h"
 #include "proto/telemetry/v1/telemetry.pb.h"
 

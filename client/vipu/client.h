@@ -3,16 +3,14 @@
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/vipu/config.h"
-#include "proto/telemetry/v1/telemetry.pb.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
 
@@ -22,7 +20,8 @@ namespace vpod::vipu {
 // "Cannot connect to the V-IPU server at host:port." at once.
 class Client {
  public:
-  explicit Client(ClientConfig config, std::chrono::seconds timeout = std::chrono::seconds(120));
+  explicit Client(ClientConfig config,
+                  std::chrono::milliseconds timeout = std::chrono::seconds(120));
   ~Client();
   const ClientConfig& config() const;
 
@@ -46,6 +45,9 @@ class Client {
   // timeout; Aborted when it ended in ERROR; Cancelled when `stop`, asked every tenth of a second,
   // says so.
   absl::Status WaitUntilActive(const std::string& id, const std::function<bool()>& stop = nullptr);
+  // Waits until the partition is in the state, whatever comes before; PS_REMOVED: until it is gone.
+  // DeadlineExceeded after the timeout; NotFound or Aborted when it is gone and should not be.
+  absl::Status WaitForState(const std::string& id, vipuuser::PartitionState state);
 
   // The administration end-point. PermissionDenied for other users.
   absl::Status CreateAgent(const std::string& id, const std::string& host, uint32_t port);
@@ -82,29 +84,14 @@ class Client {
   absl::Status Inject(const vipuadmin::InjectRequest& request);
 
  private:
+  // What a status means to somebody who waits; nothing: go on.
+  using Verdict = std::function<std::optional<absl::Status>(const vipuuser::PartitionStatus&)>;
+  absl::Status Wait(const std::string& id, const Verdict& verdict,
+                    const std::function<bool()>& stop);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// A question to an agent's process about a partition.
-struct AgentQuery {
-  std::string endpoint;  // host:port
-  std::string partition_id;
-  std::string controller;  // that named the agent; as in TlsOf
-
-  auto operator<=>(const AgentQuery&) const = default;
-};
-template <class Reply>
-using AgentAnswers = std::map<AgentQuery, absl::StatusOr<Reply>>;
-
-// Asks for the devices of partitions, all agents at once; all answers are there within 4 s.
-// NotFound: the agent does not have the partition; Unavailable: it does not answer, for whatever
-// reason.
-AgentAnswers<telemetry::v1::GetPartitionTelemetryReply> GetTelemetry(
-    const std::set<AgentQuery>& queries);
-
-// Likewise for the links between their IPUs.
-AgentAnswers<telemetry::v1::GetPartitionLinksReply> GetLinks(const std::set<AgentQuery>& queries);
 
 // "ACTIVE" from PS_ACTIVE.
 std::string StateText(vipuuser::PartitionState state);

@@ -318,7 +318,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NoClusterAgents", Admin({"create", "cluster", "c2"}), 2,
              "create cluster needs --agents."},
         Case{"TimeoutOfZero", Vipu({"list", "partitions", "--timeout", "0"}), 2,
-             "Flag --timeout needs a number of seconds of 1 or more"},
+             "Flag --timeout needs a time such as 30, 30s or 2m, not '0'."},
         Case{"NoRoomForTheOutput",
              {"sh", "-c", "vipu list partitions >/dev/full"},
              1,

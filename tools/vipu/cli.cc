@@ -4,7 +4,9 @@
 #include <ostream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "device/base/status.h"
 #include "device/base/version.h"
 #include "tools/vipu/commands.h"
@@ -50,13 +52,18 @@ absl::Status Check(const Command& command, const Arguments& arguments) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::chrono::seconds> Timeout(const Arguments& arguments) {
-  const auto seconds = arguments.Number(kTimeout, 120);
-  if (!seconds.ok() || *seconds < 1) {
-    return UsageError(absl::StrCat("Flag --timeout needs a number of seconds of 1 or more, not '",
+absl::StatusOr<std::chrono::milliseconds> Timeout(const Arguments& arguments) {
+  if (!arguments.Has(kTimeout)) return std::chrono::seconds(120);
+  std::string text = arguments.Text(kTimeout);
+  uint32_t seconds = 0;
+  if (absl::SimpleAtoi(text, &seconds)) text += "s";
+  absl::Duration timeout;
+  if (!absl::ParseDuration(text, &timeout) || timeout < absl::Milliseconds(1) ||
+      timeout > absl::Seconds(UINT32_MAX)) {
+    return UsageError(absl::StrCat("Flag --timeout needs a time such as 30, 30s or 2m, not '",
                                    arguments.Text(kTimeout), "'."));
   }
-  return std::chrono::seconds(*seconds);
+  return absl::ToChronoMilliseconds(timeout);
 }
 
 absl::Status RunCommand(bool admin, const Arguments& arguments, std::ostream& out) {

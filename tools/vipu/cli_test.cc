@@ -548,6 +548,52 @@ TEST_F(CliTest, GetPartitionShowsOneGcdOnRequest) {
   EXPECT_EQ(err_, "get partition (p1): failed. Partition has 2 GCDs; GCD 2 does not exist.\n");
 }
 
+TEST_F(CliTest, WaitPartitionEndsInTheStateOrAtTheTimeout) {
+  vipuuser::GetPartitionStatusReply status;
+  status.mutable_status()->set_state(vipuuser::PS_ACTIVE);
+  controller_.Answer("GetPartitionStatus", {&status});
+  ExpectSuccess("vipu wait partition p1 --for ACTIVE --timeout 30s");
+  EXPECT_EQ(out_, "wait partition (p1): success.\n");
+  EXPECT_EQ(Run("vipu wait partition p1 --for removed --timeout 10ms"), 1);
+  EXPECT_EQ(err_, "wait partition (p1): failed. No result within 0.01 s; partition is ACTIVE.\n");
+  EXPECT_EQ(out_, "");
+  // An ERROR may heal.
+  status.mutable_status()->set_state(vipuuser::PS_ERROR);
+  status.mutable_status()->set_message("Agent ag0 does not answer.");
+  controller_.Answer("GetPartitionStatus", {&status});
+  EXPECT_EQ(Run("vipu wait partition p1 --for active --timeout 10ms"), 1);
+  EXPECT_EQ(err_,
+            "wait partition (p1): failed. No result within 0.01 s; partition is ERROR: Agent ag0 "
+            "does not answer.\n");
+  ExpectSuccess("vipu wait partition p1 --for error");
+}
+
+TEST_F(CliTest, WaitPartitionKnowsThatItIsGone) {
+  vipuuser::GetPartitionStatusReply status;
+  status.mutable_status()->set_state(vipuuser::PS_REMOVED);
+  controller_.Answer("GetPartitionStatus", {&status});
+  ExpectSuccess("vipu wait partition p1 --for removed");
+  EXPECT_EQ(Run("vipu wait partition p1 --for active"), 1);
+  EXPECT_EQ(err_, "wait partition (p1): failed. Partition was removed.\n");
+  controller_.Answer("GetPartitionStatus", {}, absl::NotFoundError("Partition p1 does not exist."));
+  ExpectSuccess("vipu wait partition p1 --for removed");
+  EXPECT_EQ(Run("vipu wait partition p1 --for active"), 1);
+  EXPECT_EQ(err_, "wait partition (p1): failed. Partition p1 does not exist.\n");
+  ExpectUsageError("vipu wait partition p1 --for gone",
+                   "Flag --for is one of active|removed|pending|error, not 'gone'.");
+  ExpectUsageError("vipu wait partition p1", "wait partition needs --for.");
+}
+
+TEST_F(CliTest, TimeoutsAreSecondsOrTimes) {
+  for (const char* time : {"30", "30s", "2m", "0.5s", "100ms", "1h"})
+    ExpectSuccess(absl::StrCat("vipu list partitions --timeout ", time));
+  for (const char* no_time : {"0", "-1", "soon", "0s", "30x", "inf", "9999999h"}) {
+    ExpectUsageError(
+        absl::StrCat("vipu list partitions --timeout=", no_time),
+        absl::StrCat("Flag --timeout needs a time such as 30, 30s or 2m, not '", no_time, "'."));
+  }
+}
+
 // --- the command line itself ---
 
 TEST_F(CliTest, WrongUsageIsNamed) {

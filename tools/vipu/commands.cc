@@ -30,6 +30,12 @@ constexpr char kUpdatePartitionDetails[] =
     "switch\n"
     "is turned off by =false. Devices, generation and IPUoF files are new; jobs end.";
 
+constexpr char kWaitDetails[] =
+    "Waits for --timeout at most; after that it fails and says in which state the partition is.\n"
+    "'--for removed' succeeds also if the partition never existed. A partition in ERROR may "
+    "become\n"
+    "ACTIVE by itself, so '--for active' goes on waiting then.";
+
 constexpr char kTestDetails[] =
     "Without a flag that selects tests, all run. A row is printed as its test ends; failures "
     "follow\n"
@@ -59,6 +65,8 @@ const std::vector<Command>& Commands() {
        {}, {&kNoWait}, ResetPartition},
       {"remove", "partition", kBoth, "return its IPUs",
        {}, {}, RemovePartition},
+      {"wait", "partition", kBoth, "wait until it is in a state",
+       {&kFor}, {}, WaitPartition, kWaitDetails},
 
       {"create", "allocation", kAdminOnly, "make agents of a cluster visible to users",
        {&kCluster, &kAgents}, {&kUsers}, CreateAllocation},

@@ -99,6 +99,7 @@ absl::Status GetPartition(const Call& call);
 absl::Status UpdatePartition(const Call& call);
 absl::Status ResetPartition(const Call& call);
 absl::Status RemovePartition(const Call& call);
+absl::Status WaitPartition(const Call& call);
 // diagnosis.cc
 absl::Status TestCluster(const Call& call);
 absl::Status ListEvents(const Call& call);

@@ -28,7 +28,8 @@ inline constexpr Flag kTlsCa{"tls-ca", "<file>",
                              "authority of the POD's certificates, when it uses TLS"};
 inline constexpr Flag kTlsCert{"tls-cert", "<file>", "our certificate"};
 inline constexpr Flag kTlsKey{"tls-key", "<file>", "its key"};
-inline constexpr Flag kTimeout{"timeout", "<s>", "limit of an operation in seconds (120)"};
+inline constexpr Flag kTimeout{"timeout", "<s>",
+                               "limit of an operation: seconds, or a time such as 2m (120)"};
 inline constexpr Flag kShowJson{"showjson", "", "JSON instead of tables"};
 inline constexpr Flag kVersion{"version", "", "version of this tool"};
 inline constexpr Flag kServerVersion{"server-version", "", "version and address of the controller"};
@@ -79,6 +80,7 @@ inline constexpr Flag kNoAutoReset{
 inline constexpr Flag kRelocatable{"relocatable", "", "errors may move it to other IPUs"};
 inline constexpr Flag kShared{"shared", "", "other users may use its devices"};
 inline constexpr Flag kNoWait{"no-wait", "", "do not wait until it is ACTIVE"};
+inline constexpr Flag kFor{"for", "active|removed|pending|error", "state to wait for"};
 inline constexpr Flag kGcd{"gcd", "<n>", "this GCD only"};
 inline constexpr Flag kIpuofConfigs{"ipuof-configs", "", "IPUoF configuration as JSON",
                                     "ipu-configs,ipuof-config"};

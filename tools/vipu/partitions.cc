@@ -1,4 +1,5 @@
 // Partitions.
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/base/interruption.h"
@@ -149,6 +150,16 @@ absl::Status RemovePartition(const Call& call) {
   VPOD_RETURN_IF_ERROR(call.client.RemovePartition(call.id));
   vipu::RemoveIpuofFiles(call.id);
   return Done(call, absl::OkStatus());
+}
+
+absl::Status WaitPartition(const Call& call) {
+  const std::string name = absl::StrCat("PS_", absl::AsciiStrToUpper(call.arguments.Text(kFor)));
+  vipuuser::PartitionState state;
+  if (!vipuuser::PartitionState_Parse(name, &state)) {
+    return UsageError(absl::StrCat("Flag --for is one of ", kFor.value, ", not '",
+                                   call.arguments.Text(kFor), "'."));
+  }
+  return Done(call, call.client.WaitForState(call.id, state));
 }
 
 absl::Status ListPartitions(const Call& call) {
