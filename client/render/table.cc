@@ -70,6 +70,14 @@ std::string StyleH(const Table& table) {
   for (const auto& row : table.rows) AppendLine(row, widths, true, text);
   return text += rule;
 }
+
+std::string Rows(const Table& table) {
+  const std::vector<size_t> widths = Widths(table);
+  std::string text;
+  for (const auto& row : table.rows) AppendLine(row, widths, true, text);
+  return text;
+}
+
 std::string StyleR(const Table& table) { return Rule(table) + StyleH(table); }
 
 std::string Block(const std::vector<std::pair<std::string, std::string>>& rows) {

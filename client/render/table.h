@@ -19,6 +19,8 @@ struct Table {
 
 // Heading, rule, rows, rule. Empty cells print "-"; a cell of one blank stays blank.
 std::string StyleH(const Table& table);
+// The rows alone, as wide as with the heading.
+std::string Rows(const Table& table);
 // Rule, heading, rule, rows, rule.
 std::string StyleR(const Table& table);
 // The rule of a table.

@@ -60,9 +60,13 @@ absl::Status CreateAllocation(const Call& call) {
 }
 
 absl::Status ListAllocations(const Call& call) {
-  const auto text = [](const auto& allocations) { return AllocationsTable(allocations); };
-  return call.admin ? Show(call, call.client.ListAllAllocations(), text)
-                    : Show(call, call.client.ListAllocations(), text);
+  const auto rows = [](const auto& allocations) { return AllocationsListing(allocations); };
+  if (call.admin) {
+    return ShowList(
+        call, [&](const ListOptions&) { return call.client.ListAllAllocations(); }, rows);
+  }
+  return ShowList(
+      call, [&](const ListOptions&) { return call.client.ListAllocations(); }, rows);
 }
 
 absl::Status GetAllocation(const Call& call) {
@@ -102,7 +106,10 @@ absl::Status CreateUser(const Call& call) {
   return HandOver(call, access_key);
 }
 
-absl::Status ListUsers(const Call& call) { return Show(call, call.client.ListUsers(), UsersTable); }
+absl::Status ListUsers(const Call& call) {
+  return ShowList(
+      call, [&](const ListOptions&) { return call.client.ListUsers(); }, UsersListing);
+}
 
 absl::Status GetUser(const Call& call) {
   return Show(call, call.client.GetUser(call.id), UserText);

@@ -16,6 +16,7 @@ namespace {
 constexpr char kUsage[] = "vpod/usage";
 
 bool IsSwitch(const Flag& flag) { return *flag.value == '\0'; }
+bool IsOptional(const Flag& flag) { return *flag.value == '['; }
 bool IsList(const Flag& flag) { return absl::EndsWith(flag.value, ",…>"); }
 
 }  // namespace
@@ -27,6 +28,8 @@ absl::Status UsageError(const std::string& message) {
 }
 
 bool IsUsageError(const absl::Status& status) { return status.GetPayload(kUsage).has_value(); }
+
+bool TakesWord(const Flag& flag) { return !IsSwitch(flag) && !IsOptional(flag); }
 
 const Flag* FindFlag(const FlagList& flags, const std::string& word) {
   for (const Flag* flag : flags) {
@@ -58,8 +61,8 @@ absl::Status Arguments::Parse(const std::vector<std::string>& arguments, const F
     std::string value;
     if (sign != std::string::npos) {
       value = argument.substr(sign + 1);
-    } else if (IsSwitch(*flag)) {
-      value = "true";
+    } else if (!TakesWord(*flag)) {
+      value = IsSwitch(*flag) ? "true" : "1";
     } else if (++i < arguments.size()) {
       value = arguments[i];
     }

@@ -20,6 +20,9 @@ using FlagList = std::vector<const Flag*>;
 // Finds "--name", "--alias" or "-x"; nullptr when it is none of `flags`.
 const Flag* FindFlag(const FlagList& flags, const std::string& word);
 
+// Whether the word after the flag is its value.
+bool TakesWord(const Flag& flag);
+
 class Arguments {
  public:
   // UsageError: an unknown flag, one given twice, one without its value, a word that is not one

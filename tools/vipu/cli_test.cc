@@ -538,6 +538,113 @@ TEST_F(CliTest, ListPartitionsNamesTheDevicesInJson) {
   EXPECT_FALSE(controller_.Last<Request>("ListPartitions").with_devices());
 }
 
+// p10 is ACTIVE, p2 PENDING.
+vipuuser::ListPartitionsReply TwoPartitions() {
+  vipuuser::ListPartitionsReply list;
+  for (const char* id : {"p10", "p2"}) {
+    auto* partition = list.add_partitions();
+    partition->mutable_requirements()->set_id(id);
+    partition->mutable_requirements()->set_size(4);
+    partition->mutable_status()->set_created_by("alice");
+  }
+  list.mutable_partitions(0)->mutable_status()->set_state(vipuuser::PS_ACTIVE);
+  return list;
+}
+
+TEST_F(CliTest, ListsAreSortedFilteredAndPrintedAsAsked) {
+  const auto list = TwoPartitions();
+  controller_.Answer("ListPartitions", {&list});
+  ExpectSuccess("vipu list partitions -o name");
+  EXPECT_EQ(out_, "p10\np2\n");
+  ExpectSuccess("vipu-admin list partitions -o name --sort-by partition");
+  EXPECT_EQ(out_, "p2\np10\n");
+  ExpectSuccess("vipu list partitions --no-headers --filter state=active,size=4");
+  EXPECT_EQ(out_,
+            " p10         | -       | 0    | -          | -           | 4    | 0    | ACTIVE\n");
+  ExpectSuccess("vipu list partitions -o csv --filter state=pending");
+  EXPECT_EQ(out_,
+            "Partition,Cluster,ILDs,GW Routing,ILD Routing,Size,GCDs,State,Replicas,"
+            "Reconfigurable,Created by,Created at,Error\n"
+            "p2,,0,,,4,0,PENDING,0,No,alice,1970-01-01T00:00:00Z,\n");
+  ExpectSuccess("vipu list partitions -o wide --filter partition=p2");
+  EXPECT_NE(out_.find("| Created by "), std::string::npos) << out_;
+}
+
+TEST_F(CliTest, ListsAreJsonAndYamlOfTheObjectsThatRemain) {
+  const auto list = TwoPartitions();
+  controller_.Answer("ListPartitions", {&list});
+  ExpectSuccess("vipu list partitions --showjson");
+  const std::string json_text = out_;
+  ExpectSuccess("vipu list partitions -o json");
+  EXPECT_EQ(out_, json_text);
+  ExpectSuccess("vipu list partitions -o json --filter partition=p2");
+  ASSERT_EQ(json::parse(out_).size(), 1u);
+  EXPECT_EQ(json::parse(out_)[0]["partition"]["id"], "p2");
+  ExpectSuccess("vipu list partitions -o yaml --sort-by partition");
+  EXPECT_EQ(out_.rfind("- partition:\n    id: \"p2\"\n    spec:\n      ipus: []\n", 0), 0u) << out_;
+  EXPECT_NE(out_.find("\n  state: \"PS_PENDING\"\n"), std::string::npos) << out_;
+  ExpectSuccess("vipu list partitions -o yaml --filter partition=none");
+  EXPECT_EQ(out_, "[]\n");
+}
+
+TEST_F(CliTest, WrongListFlagsAreNamed) {
+  constexpr char kColumns[] =
+      "Unknown column 'nothing'; give one of Allocation ID, Agents, Cluster ID.";
+  ExpectUsageError("vipu list allocations --sort-by nothing", kColumns);
+  ExpectUsageError("vipu list allocations --filter nothing=1", kColumns);
+  ExpectUsageError("vipu list allocations --filter agents",
+                   "Flag --filter needs COLUMN=VALUE, not 'agents'.");
+  ExpectUsageError("vipu list allocations -o xml",
+                   "Flag --output is one of table|name|wide|csv|yaml|json, not 'xml'.");
+  ExpectUsageError("vipu list allocations -o csv --showjson=true --watch=0",
+                   "Flags --showjson and --output exclude each other.");
+  ExpectUsageError("vipu list allocations --watch=0",
+                   "Flag --watch takes 0.1 to 86400 seconds, not '0'.");
+  ExpectUsageError("vipu-admin list events --follow -o csv",
+                   "Flag --follow goes with --no-headers or -o json, but with no other flag of "
+                   "lists.");
+  ExpectUsageError("vipu get partition p -o json", "Unknown flag: --output.");
+}
+
+// A reader that goes away after so many lists.
+class Reader : public std::stringbuf {
+ public:
+  explicit Reader(int lists) : left_(lists) {}
+
+ protected:
+  int sync() override { return --left_ > 0 ? 0 : -1; }
+
+ private:
+  int left_;
+};
+
+TEST_F(CliTest, WatchGoesOnUntilNobodyReads) {
+  const auto list = TwoPartitions();
+  controller_.Answer("ListPartitions", {&list});
+  Reader reader(3);
+  std::ostream out(&reader);
+  std::ostringstream err;
+  VipuMain(false, {"list", "partitions", "-o", "name", "--watch=0.1"}, out, err);
+  EXPECT_EQ(reader.str(), "p10\np2\np10\np2\np10\np2\n");
+}
+
+TEST_F(CliTest, ListAgentsHasTheFactsOfGetAgent) {
+  vipuadmin::ListAgentsReply list;
+  list.add_agents()->set_id("ag1");
+  vipuadmin::GetAgentReply one;
+  one.mutable_agent()->set_id("ag1");
+  (*one.mutable_agent()->mutable_facts())["Board serial number"] = "8203921-0007";
+  one.mutable_agent()->add_ipus()->set_index(3);
+  controller_.Answer("ListAgents", {&list});
+  controller_.Answer("GetAgent", {&one});
+  ExpectSuccess("vipu-admin get agent ag1 --showjson");
+  const json agent = json::parse(out_);
+  ExpectSuccess("vipu-admin list agents --showjson");
+  EXPECT_EQ(json::parse(out_), json::array({agent}));
+  ExpectSuccess("vipu-admin list agents -o wide");
+  EXPECT_NE(out_.find("| 8203921-0007 "), std::string::npos) << out_;
+}
+
 TEST_F(CliTest, GetPartitionShowsOneGcdOnRequest) {
   const auto existing = ExistingPartition();
   controller_.Answer("GetPartition", {&existing});

@@ -23,6 +23,21 @@ FlagList WithSize(FlagList flags) {
   return flags;
 }
 
+const FlagList kListFlags = {&kOutput, &kSortBy, &kFilter, &kNoHeaders, &kWatch};
+
+FlagList WithListFlags(FlagList flags) {
+  flags.insert(flags.end(), kListFlags.begin(), kListFlags.end());
+  return flags;
+}
+
+constexpr char kListDetails[] =
+    "COLUMN is a heading of '-o wide', in any case, with blanks or dashes; values are compared "
+    "with\n"
+    "what the table shows, in any case. Names sort as people count: ag2 before ag10. '-o name' is\n"
+    "an id a line, '-o csv' has all columns of '-o wide'. JSON and YAML are the objects whose "
+    "rows\n"
+    "remain, as with --showjson; with --watch, JSON is one line each time.";
+
 constexpr char kUpdatePartitionDetails[] =
     "What no flag names stays as it is, except what follows from it: a new size or cluster "
     "chooses\n"
@@ -56,7 +71,7 @@ const std::vector<Command>& Commands() {
       {"create", "partition", kBoth, "take IPUs and wait until they are usable",
        {&kSize}, kPartitionFlags, CreatePartition},
       {"list", "partition", kBoth, "partitions and their states",
-       {}, {}, ListPartitions},
+       {}, kListFlags, ListPartitions, kListDetails},
       {"get", "partition", kBoth, "one partition with its devices, or its IPUoF configuration",
        {}, {&kGcd, &kIpuofConfigs}, GetPartition},
       {"update", "partition", kBoth, "rebuild a partition under its id",
@@ -71,7 +86,7 @@ const std::vector<Command>& Commands() {
       {"create", "allocation", kAdminOnly, "make agents of a cluster visible to users",
        {&kCluster, &kAgents}, {&kUsers}, CreateAllocation},
       {"list", "allocation", kBoth, "allocations and their agents",
-       {}, {}, ListAllocations},
+       {}, kListFlags, ListAllocations, kListDetails},
       {"get", "allocation", kBoth, "one allocation",
        {}, {}, GetAllocation},
       {"update", "allocation", kAdminOnly, "change its agents or users",
@@ -80,12 +95,12 @@ const std::vector<Command>& Commands() {
        {}, {}, RemoveAllocation},
 
       {"list", "ipu-attr", kBoth, "attributes of all IPUs, as gc-info shows them",
-       {}, {}, ListIpuAttributes},
+       {}, kListFlags, ListIpuAttributes, kListDetails},
 
       {"create", "agent", kAdminOnly, "add an IPU-Machine",
        {&kHost}, {&kPort}, CreateAgent},
       {"list", "agent", kAdminOnly, "IPU-Machines and whether they answer",
-       {}, {}, ListAgents},
+       {}, kListFlags, ListAgents, kListDetails},
       {"get", "agent", kAdminOnly, "one IPU-Machine and its IPUs",
        {}, {}, GetAgent},
       {"update", "agent", kAdminOnly, "change its address",
@@ -95,7 +110,7 @@ const std::vector<Command>& Commands() {
       {"remove", "agent", kAdminOnly, "forget an IPU-Machine",
        {}, {}, RemoveAgent},
       {"discover", "agent", kAdminOnly, "IPU-Machines that announced themselves",
-       {}, {&kAdd}, DiscoverAgents},
+       {}, WithListFlags({&kAdd}), DiscoverAgents, kListDetails},
       {"inject", "agent", kAdminOnly, "break something, to test software that must cope with it",
        {}, {&kFault, &kLink, &kIpu, &kError, &kRate, &kSeconds, &kClear},
        InjectFault, FaultsText()},
@@ -103,7 +118,7 @@ const std::vector<Command>& Commands() {
       {"create", "cluster", kAdminOnly, "join agents that are cabled to each other",
        {&kAgents}, {&kNumIpuLinkDomains, &kTopology, &kClusterTopology}, CreateCluster},
       {"list", "cluster", kAdminOnly, "clusters and their free IPUs",
-       {}, {}, ListClusters},
+       {}, kListFlags, ListClusters, kListDetails},
       {"get", "cluster", kAdminOnly, "one cluster and its agents",
        {}, {}, GetCluster},
       {"update", "cluster", kAdminOnly, "change its agents",
@@ -120,7 +135,7 @@ const std::vector<Command>& Commands() {
       {"create", "user", kAdminOnly, "add a user and write the user's configuration file",
        {}, {&kAdmin, &kAllocations}, CreateUser},
       {"list", "user", kAdminOnly, "users, roles and allocations",
-       {}, {}, ListUsers},
+       {}, kListFlags, ListUsers, kListDetails},
       {"get", "user", kAdminOnly, "one user",
        {}, {}, GetUser},
       {"update", "user", kAdminOnly, "change what a user may use, or the access key",
@@ -129,7 +144,7 @@ const std::vector<Command>& Commands() {
        {}, {}, RemoveUser},
 
       {"list", "event", kAdminOnly, "what happened",
-       {}, {&kFollow, &kObject, &kLimit}, ListEvents},
+       {}, WithListFlags({&kFollow, &kObject, &kLimit}), ListEvents, kListDetails},
 
       {"completion", "bash", kBoth, "completion script for bash",
        {}, {}, PrintBashCompletion, kCompletionDetails},
@@ -186,7 +201,7 @@ std::string FlagText(const Flag& flag, bool with_short) {
   for (absl::string_view alias : absl::StrSplit(flag.aliases, ',', absl::SkipEmpty())) {
     if (with_short && alias.size() == 1) absl::StrAppend(&text, "-", alias, ", ");
   }
-  return absl::StrCat(text, "--", flag.name, *flag.value == '\0' ? "" : " ", flag.value);
+  return absl::StrCat(text, "--", flag.name, TakesWord(flag) ? " " : "", flag.value);
 }
 
 const char* ToolName(bool admin) { return admin ? "vipu-admin" : "vipu"; }
@@ -217,6 +232,11 @@ vipu::ConfigFlags ServerFlags(const Arguments& arguments) {
           .tls = {.ca = arguments.Text(kTlsCa),
                   .certificate = arguments.Text(kTlsCert),
                   .key = arguments.Text(kTlsKey)}};
+}
+
+bool WantsJson(const Arguments& arguments) {
+  const std::string format = arguments.Text(kOutput);
+  return arguments.Switch(kShowJson) || format == "json" || format == "yaml";
 }
 
 absl::Status Done(const Call& call, const absl::Status& status, const std::string& access_key) {

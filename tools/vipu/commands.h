@@ -58,6 +58,9 @@ const char* ToolName(bool admin);
 // What the flags say about the controller.
 vipu::ConfigFlags ServerFlags(const Arguments& arguments);
 
+// Whether JSON is wanted by --showjson, or YAML or JSON by --output.
+bool WantsJson(const Arguments& arguments);
+
 // Prints "<verb> <noun> (<id>): success." and a new access key, if the status is OK; with
 // --showjson an object of verb, noun, id, result and the key. Returns the status.
 absl::Status Done(const Call& call, const absl::Status& status, const std::string& access_key = "");

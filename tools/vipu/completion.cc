@@ -107,6 +107,7 @@ Candidates Values(bool admin, const Flag& flag, const std::string& begun,
   const absl::string_view value = flag.value;
   if (value == "<file>") return {{kFiles, ""}};
   Candidates candidates;
+  if (absl::StartsWith(value, "[")) return {};
   if (!absl::StartsWith(value, "<")) {
     for (absl::string_view choice : absl::StrSplit(value, '|', absl::SkipEmpty()))
       candidates.emplace_back(choice, "");
@@ -171,7 +172,7 @@ Candidates CandidatesFor(bool admin, std::vector<std::string> words) {
   const Flag* waiting = nullptr;
   if (!words.empty() && !absl::StrContains(words.back(), '=')) {
     waiting = FindFlag(flags, words.back());
-    if (waiting != nullptr && *waiting->value == '\0') waiting = nullptr;
+    if (waiting != nullptr && !TakesWord(*waiting)) waiting = nullptr;
     if (waiting != nullptr) words.pop_back();
   }
   Arguments arguments;

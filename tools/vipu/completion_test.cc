@@ -75,6 +75,9 @@ TEST_F(CompletionTest, FlagsOfTheCommandThatAreNotYetGiven) {
   EXPECT_EQ(Words(false, {"reset", "partition", "p1", "--no-wait", "--no"}), List());
   EXPECT_EQ(Words(false, {"list", "partitions", "--size"}), List());
   EXPECT_EQ(Words(false, {"--showj"}), List{"--showjson"});
+  EXPECT_EQ(Words(false, {"list", "partitions", "--watch", "--no"}), List{"--no-headers"});
+  EXPECT_EQ(Words(false, {"list", "partitions", "-o", "y"}), List{"yaml"});
+  EXPECT_EQ(Words(false, {"wait", "partition", "p1", "--for", "a"}), List{"active"});
 }
 
 TEST_F(CompletionTest, ValuesOfFlags) {

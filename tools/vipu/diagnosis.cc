@@ -93,8 +93,14 @@ absl::StatusOr<vipuadmin::ListEventsRequest> EventsRequest(const Arguments& argu
 // Events as they come, until the controller goes or the user interrupts. The API has no stream of
 // them, so it is asked twice a second.
 absl::Status FollowEvents(const Call& call, vipuadmin::ListEventsRequest request) {
-  const bool json = call.arguments.Switch(kShowJson);
-  if (!json) call.out << EventHead();
+  VPOD_ASSIGN_OR_RETURN(const ListOptions options, ListOptionsOf(call.arguments));
+  const bool json = options.format == ListFormat::kJson;
+  const bool is_chosen = options.is_watch() || !options.sort_by.empty() || !options.filters.empty();
+  if (is_chosen || (options.format != ListFormat::kTable && !json)) {
+    return UsageError(
+        "Flag --follow goes with --no-headers or -o json, but with no other flag of lists.");
+  }
+  if (!json && options.headings) call.out << EventHead();
   while (true) {
     VPOD_ASSIGN_OR_RETURN(const auto events, call.client.ListEvents(request));
     for (const auto& event : events) {
@@ -157,7 +163,8 @@ absl::Status TestCluster(const Call& call) {
 absl::Status ListEvents(const Call& call) {
   VPOD_ASSIGN_OR_RETURN(const auto request, EventsRequest(call.arguments));
   if (call.arguments.Switch(kFollow)) return FollowEvents(call, request);
-  return Show(call, call.client.ListEvents(request), EventsTable);
+  return ShowList(
+      call, [&](const ListOptions&) { return call.client.ListEvents(request); }, EventsListing);
 }
 
 absl::Status InjectFault(const Call& call) {

@@ -7,7 +7,8 @@
 namespace vpod::tools {
 
 // `value` is what --help shows and what completion offers: "a|b" is a choice, "<cluster>" an id of
-// that noun, "<agent,…>" a list of them, "<file>" a file, empty a switch (given, =true or =false).
+// that noun, "<agent,…>" a list of them, "<file>" a file, empty a switch (given, =true or =false),
+// "[=<s>]" a number that may be left out and is 1 then.
 // Flags are told apart by address.
 struct Flag {
   const char* name;  // without its dashes
@@ -34,6 +35,15 @@ inline constexpr Flag kShowJson{"showjson", "", "JSON instead of tables"};
 inline constexpr Flag kVersion{"version", "", "version of this tool"};
 inline constexpr Flag kServerVersion{"server-version", "", "version and address of the controller"};
 inline constexpr Flag kHelp{"help", "", "this text; after a command, that command's", "h"};
+
+// Of every list.
+inline constexpr Flag kOutput{"output", "table|name|wide|csv|yaml|json", "form of the list (table)",
+                              "o"};
+inline constexpr Flag kSortBy{"sort-by", "<column>", "order of the rows"};
+inline constexpr Flag kFilter{"filter", "<column=value,…>", "only rows that have all these values"};
+inline constexpr Flag kNoHeaders{"no-headers", "", "no heading and no rules"};
+inline constexpr Flag kWatch{"watch", "[=<s>]",
+                             "again every so many seconds (1), until interrupted"};
 
 // Agents and clusters.
 inline constexpr Flag kHost{"host", "<host>", "name or address of the machine's management"};

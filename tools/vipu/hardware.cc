@@ -4,6 +4,24 @@
 #include "tools/vipu/tables.h"
 
 namespace vpod::tools {
+namespace {
+
+// With the facts and IPUs of `get agent`, if they are wanted. An agent that goes meanwhile is left
+// out.
+absl::StatusOr<std::vector<vipuadmin::Agent>> Agents(vipu::Client& client, bool with_facts) {
+  VPOD_ASSIGN_OR_RETURN(auto agents, client.ListAgents());
+  if (!with_facts) return agents;
+  std::vector<vipuadmin::Agent> described;
+  for (const vipuadmin::Agent& agent : agents) {
+    auto one = client.GetAgent(agent.id());
+    if (absl::IsNotFound(one.status())) continue;
+    if (!one.ok()) return one.status();
+    described.push_back(*std::move(one));
+  }
+  return described;
+}
+
+}  // namespace
 
 absl::Status CreateAgent(const Call& call) {
   VPOD_ASSIGN_OR_RETURN(const uint32_t port, call.arguments.Number(kPort, 8080));
@@ -11,7 +29,10 @@ absl::Status CreateAgent(const Call& call) {
 }
 
 absl::Status ListAgents(const Call& call) {
-  return Show(call, call.client.ListAgents(), AgentsTable);
+  // Facts are known to the machines, which have to be asked one by one.
+  return ShowList(
+      call, [&](const ListOptions& options) { return Agents(call.client, !options.is_plain()); },
+      AgentsListing);
 }
 
 absl::Status GetAgent(const Call& call) {
@@ -34,7 +55,10 @@ absl::Status ResetAgent(const Call& call) { return Done(call, call.client.ResetA
 absl::Status RemoveAgent(const Call& call) { return Done(call, call.client.RemoveAgent(call.id)); }
 
 absl::Status DiscoverAgents(const Call& call) {
-  return Show(call, call.client.DiscoverAgents(call.arguments.Switch(kAdd)), DiscoveredTable);
+  return ShowList(
+      call,
+      [&](const ListOptions&) { return call.client.DiscoverAgents(call.arguments.Switch(kAdd)); },
+      DiscoveredListing);
 }
 
 absl::Status CreateCluster(const Call& call) {
@@ -49,7 +73,8 @@ absl::Status CreateCluster(const Call& call) {
 }
 
 absl::Status ListClusters(const Call& call) {
-  return Show(call, call.client.ListClusters(), ClustersTable);
+  return ShowList(
+      call, [&](const ListOptions&) { return call.client.ListClusters(); }, ClustersListing);
 }
 
 absl::Status GetCluster(const Call& call) {
@@ -72,7 +97,9 @@ absl::Status RemoveCluster(const Call& call) {
 }
 
 absl::Status ListIpuAttributes(const Call& call) {
-  return Show(call, call.client.ListIpuAttributes(), IpuAttributesTable);
+  return ShowList(
+      call, [&](const ListOptions&) { return call.client.ListIpuAttributes(); },
+      IpuAttributesListing);
 }
 
 }  // namespace vpod::tools

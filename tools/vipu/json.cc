@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "client/render/table.h"
 
 namespace vpod::tools {
@@ -71,6 +73,43 @@ Json MapValue(const Message& message, const FieldDescriptor* field) {
   Json object = Json::object();
   for (auto& [key, value] : sorted) object[key] = std::move(value);
   return object;
+}
+
+bool IsBlock(const Json& json) { return json.is_structured() && !json.empty(); }
+
+// A key as it is, or in quotes.
+std::string YamlKey(const std::string& key) {
+  const bool plain = std::all_of(key.begin(), key.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == ' ';
+  });
+  return plain && !key.empty() && absl::ascii_isalpha(static_cast<unsigned char>(key[0]))
+             ? key
+             : Json(key).dump();
+}
+
+void AppendYaml(const Json& json, size_t indent, std::string& text) {
+  const std::string margin(indent, ' ');
+  if (json.is_array()) {
+    for (const Json& item : json) {
+      if (!IsBlock(item)) {
+        absl::StrAppend(&text, margin, "- ", item.dump(), "\n");
+        continue;
+      }
+      std::string block;
+      AppendYaml(item, indent + 2, block);
+      absl::StrAppend(&text, margin, "- ", block.substr(indent + 2));
+    }
+    return;
+  }
+  for (const auto& [key, value] : json.items()) {
+    absl::StrAppend(&text, margin, YamlKey(key), ":");
+    if (IsBlock(value)) {
+      text += "\n";
+      AppendYaml(value, indent + 2, text);
+    } else {
+      absl::StrAppend(&text, " ", value.dump(), "\n");
+    }
+  }
 }
 
 Json Ipu(const std::string& agent_id, uint32_t pcie_id) {
@@ -147,6 +186,13 @@ Json ToJson(const vipuadmin::GetClusterReply& reply) {
   object["agents"] = Json::array();
   for (const auto& agent : reply.agents()) object["agents"].push_back(ToJson(agent));
   return object;
+}
+
+std::string Yaml(const Json& json) {
+  if (!IsBlock(json)) return json.dump() + "\n";
+  std::string text;
+  AppendYaml(json, 0, text);
+  return text;
 }
 
 }  // namespace vpod::tools

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "proto/vipu/v1/vipuadmin.pb.h"
@@ -21,6 +22,9 @@ Json ToJson(const vipuuser::Partition& partition);
 Json ToJson(const vipuadmin::Cluster& cluster);
 Json ToJson(const vipuadmin::GetClusterReply& reply);
 Json ToJson(const vipuadmin::User& user);
+
+// The same as YAML, in block style. Text is in quotes.
+std::string Yaml(const Json& json);
 
 template <class Message>
 Json ToJson(const std::vector<Message>& messages) {

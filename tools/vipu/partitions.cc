@@ -163,12 +163,12 @@ absl::Status WaitPartition(const Call& call) {
 }
 
 absl::Status ListPartitions(const Call& call) {
+  const bool without_user = vipu::Environment("VIPU_CLI_LIST_COMPAT") == "2021";
   // JSON names the devices.
-  return Show(call, call.client.ListPartitions(call.arguments.Switch(kShowJson)),
-              [&](const auto& listed) {
-                return PartitionsTable(listed, call.admin,
-                                       vipu::Environment("VIPU_CLI_LIST_COMPAT") == "2021");
-              });
+  return ShowList(
+      call,
+      [&](const ListOptions& options) { return call.client.ListPartitions(options.is_json()); },
+      [&](const auto& listed) { return PartitionsListing(listed, call.admin, without_user); });
 }
 
 absl::Status GetPartition(const Call& call) {

@@ -22,6 +22,17 @@ std::string LastSeen(int64_t milliseconds) {
 
 std::string Number(uint64_t value) { return absl::StrCat(value); }
 
+std::string YesNo(bool value) { return value ? "Yes" : "No"; }
+
+std::string Fact(const vipuadmin::Agent& agent, const char* name) {
+  const auto it = agent.facts().find(name);
+  return it == agent.facts().end() ? "" : it->second;
+}
+
+// Of `get agent`, those that differ from machine to machine or release to release.
+constexpr const char* kWideFacts[] = {"Board serial number", "GWSW Version",
+                                      "IPUoF server version"};
+
 std::string Role(const vipuadmin::User& user) { return user.admin() ? "admin" : "user"; }
 
 std::string AllocationsOf(const vipuadmin::User& user) {
@@ -47,33 +58,45 @@ std::vector<std::string> EventCells(const vipuadmin::Event& event) {
 
 }  // namespace
 
-std::string PartitionsTable(const std::vector<vipuuser::Partition>& partitions, bool admin,
-                            bool without_user) {
-  Table table;
+Listing PartitionsListing(const std::vector<vipuuser::Partition>& partitions, bool admin,
+                          bool without_user) {
+  Listing listing;
+  Table& table = listing.table;
   if (admin) table.headings = {"Allocation"};
   if (admin && !without_user) table.headings.push_back("User");
+  listing.name_column = table.headings.size();
   for (const char* heading :
        {"Partition", "Cluster", "ILDs", "GW Routing", "ILD Routing", "Size", "GCDs", "State"}) {
     table.headings.push_back(heading);
+  }
+  for (const char* heading : {"Replicas", "Reconfigurable", "Created by", "Created at", "Error"}) {
+    table.headings.push_back(heading);
+    ++listing.wide_columns;
   }
   table.minimum_widths = {kFirstColumn};
   table.rows.reserve(partitions.size());
   for (const vipuuser::Partition& partition : partitions) {
     const vipuuser::PartitionRequirements& r = partition.requirements();
+    const vipuuser::PartitionStatus& status = partition.status();
     std::vector<std::string>& row = table.rows.emplace_back();
     row.reserve(table.headings.size());
     if (admin) row.push_back(r.allocation_id());
-    if (admin && !without_user) row.push_back(partition.status().created_by());
+    if (admin && !without_user) row.push_back(status.created_by());
     row.push_back(r.id());
     row.push_back(r.cluster_id());
-    row.push_back(Number(partition.status().num_ilds()));
+    row.push_back(Number(status.num_ilds()));
     row.push_back(r.gw_link_routing());
     row.push_back(r.ipu_link_routing());
     row.push_back(Number(r.size()));
     row.push_back(Number(r.num_gcds()));
-    row.push_back(vipu::StateText(partition.status().state()));
+    row.push_back(vipu::StateText(status.state()));
+    row.push_back(Number(r.num_replicas()));
+    row.push_back(YesNo(r.reconfigurable()));
+    row.push_back(status.created_by());
+    row.push_back(render::UtcTime(status.created_at()));
+    row.push_back(status.message());
   }
-  return render::StyleH(table);
+  return listing;
 }
 
 std::string PartitionText(const vipuuser::Partition& partition, std::optional<uint32_t> only_gcd) {
@@ -89,7 +112,7 @@ std::string PartitionText(const vipuuser::Partition& partition, std::optional<ui
       {"Number of GCDs", Number(r.num_gcds())},
       {"Number of replicas", Number(r.num_replicas())},
       {"Sync type", r.sync_type()},
-      {"Reconfigurable", r.reconfigurable() ? "Yes" : "No"},
+      {"Reconfigurable", YesNo(r.reconfigurable())},
       {"Partition state", vipu::StateText(status.state())},
       {"Provisioning state",
        vipuuser::ProvisioningState_Name(status.provisioning_state()).substr(4)},
@@ -111,23 +134,26 @@ std::string PartitionText(const vipuuser::Partition& partition, std::optional<ui
   return text;
 }
 
-std::string AllocationsTable(const std::vector<vipuuser::Allocation>& allocations) {
-  Table table;
-  table.headings = {"Allocation ID", "Agents"};
-  for (const auto& allocation : allocations)
-    table.rows.push_back({allocation.id(), absl::StrJoin(allocation.spec().agent_ids(), " ")});
-  return render::StyleR(table);
+Listing AllocationsListing(const std::vector<vipuuser::Allocation>& allocations) {
+  Listing listing{.wide_columns = 1, .rule_above = true};
+  listing.table.headings = {"Allocation ID", "Agents", "Cluster ID"};
+  for (const auto& allocation : allocations) {
+    listing.table.rows.push_back({allocation.id(),
+                                  absl::StrJoin(allocation.spec().agent_ids(), " "),
+                                  allocation.spec().cluster_id()});
+  }
+  return listing;
 }
 
-std::string AllocationsTable(const std::vector<vipuadmin::Allocation>& allocations) {
-  Table table;
-  table.headings = {"Allocation ID", "Cluster ID", "Users", "Agents"};
+Listing AllocationsListing(const std::vector<vipuadmin::Allocation>& allocations) {
+  Listing listing{.wide_columns = 1, .rule_above = true};
+  listing.table.headings = {"Allocation ID", "Cluster ID", "Users", "Agents", "Partitions"};
   for (const auto& allocation : allocations) {
-    table.rows.push_back({allocation.id(), allocation.cluster_id(),
-                          absl::StrJoin(allocation.user_ids(), " "),
-                          absl::StrJoin(allocation.agent_ids(), " ")});
+    listing.table.rows.push_back(
+        {allocation.id(), allocation.cluster_id(), absl::StrJoin(allocation.user_ids(), " "),
+         absl::StrJoin(allocation.agent_ids(), " "), Number(allocation.num_partitions())});
   }
-  return render::StyleR(table);
+  return listing;
 }
 
 std::string AllocationText(const vipuuser::Allocation& allocation) {
@@ -144,36 +170,43 @@ std::string AllocationText(const vipuadmin::Allocation& allocation) {
                         {"Partitions", Number(allocation.num_partitions())}});
 }
 
-std::string IpuAttributesTable(const std::vector<vipuuser::IpuAttributes>& ipus) {
-  Table table;
-  table.headings = {"Agent", "IPU", "Attribute", "Value"};
-  table.minimum_widths = {10, 0, 33, 18};
-  std::string last_agent;
-  for (const auto& ipu : ipus) {
-    // Agent and IPU are printed once.
-    std::string agent = ipu.agent_id() == last_agent ? " " : ipu.agent_id();
-    std::string number = Number(ipu.pcie_id());
-    const std::map<std::string, std::string> sorted(ipu.attributes().begin(),
-                                                    ipu.attributes().end());
+Listing IpuAttributesListing(const std::vector<vipuuser::IpuAttributes>& ipus) {
+  Listing listing{.merged_columns = 2};
+  listing.table.headings = {"Agent", "IPU", "Attribute", "Value"};
+  listing.table.minimum_widths = {10, 0, 33, 18};
+  for (size_t i = 0; i < ipus.size(); ++i) {
+    const std::map<std::string, std::string> sorted(ipus[i].attributes().begin(),
+                                                    ipus[i].attributes().end());
     for (const auto& [name, value] : sorted) {
-      table.rows.push_back({agent, number, name, value});
-      agent = number = " ";
+      listing.table.rows.push_back({ipus[i].agent_id(), Number(ipus[i].pcie_id()), name, value});
+      listing.object_of_row.push_back(i);
     }
-    last_agent = ipu.agent_id();
   }
-  return render::StyleH(table);
+  return listing;
 }
 
-std::string AgentsTable(const std::vector<vipuadmin::Agent>& agents) {
-  Table table;
+Listing AgentsListing(const std::vector<vipuadmin::Agent>& agents) {
+  Listing listing;
+  Table& table = listing.table;
   table.headings = {"Agent ID", "Host", "Port", "Cluster", "IPUs", "Free", "Status", "Last Seen"};
+  for (const char* heading : kWideFacts) table.headings.push_back(heading);
+  table.headings.insert(table.headings.end(), {"Exporter", "Error"});
+  listing.wide_columns = std::size(kWideFacts) + 2;
   table.minimum_widths = {kFirstColumn};
   for (const auto& agent : agents) {
-    table.rows.push_back({agent.id(), agent.host(), Number(agent.port()), agent.cluster_id(),
-                          Number(agent.num_ipus()), Number(agent.free_ipus()), agent.status(),
-                          LastSeen(agent.last_seen_ms())});
+    std::vector<std::string>& row = table.rows.emplace_back();
+    row = {agent.id(),
+           agent.host(),
+           Number(agent.port()),
+           agent.cluster_id(),
+           Number(agent.num_ipus()),
+           Number(agent.free_ipus()),
+           agent.status(),
+           LastSeen(agent.last_seen_ms())};
+    for (const char* fact : kWideFacts) row.push_back(Fact(agent, fact));
+    row.insert(row.end(), {agent.exporter(), agent.error()});
   }
-  return render::StyleH(table);
+  return listing;
 }
 
 std::string AgentText(const vipuadmin::Agent& agent) {
@@ -184,8 +217,7 @@ std::string AgentText(const vipuadmin::Agent& agent) {
   for (const char* key : {"Platform", "Manufacturer", "Discovery Mode", "Virm version",
                           "Runtime version", "Board serial number", "Part number", "GWSW Version",
                           "IPUoF server version", "HDF Version", "HDF Hash", "Num of IPUs"}) {
-    const auto it = agent.facts().find(key);
-    rows.emplace_back(key, it == agent.facts().end() ? "" : it->second);
+    rows.emplace_back(key, Fact(agent, key));
   }
   if (!agent.error().empty()) rows.emplace_back("Error", agent.error());
   Table table;
@@ -202,31 +234,34 @@ std::string AgentText(const vipuadmin::Agent& agent) {
   return render::Block(rows) + render::StyleR(table);
 }
 
-std::string DiscoveredTable(const std::vector<vipuadmin::DiscoveredAgent>& agents) {
-  Table table;
-  table.headings = {"Host", "Port", "Network Interface", "Time Since Last Seen",
-                    "Agent Auto-Add ID"};
-  table.minimum_widths = {kFirstColumn};
+Listing DiscoveredListing(const std::vector<vipuadmin::DiscoveredAgent>& agents) {
+  Listing listing{.wide_columns = 1, .name_column = 4};
+  listing.table.headings = {
+      "Host", "Port", "Network Interface", "Time Since Last Seen", "Agent Auto-Add ID", "Added"};
+  listing.table.minimum_widths = {kFirstColumn};
   for (const auto& agent : agents) {
-    table.rows.push_back({agent.host(), Number(agent.port()), agent.network_interface(),
-                          LastSeen(agent.last_seen_ms()), agent.agent_id()});
+    listing.table.rows.push_back({agent.host(), Number(agent.port()), agent.network_interface(),
+                                  LastSeen(agent.last_seen_ms()), agent.agent_id(),
+                                  YesNo(agent.added())});
   }
-  return render::StyleH(table);
+  return listing;
 }
 
-std::string ClustersTable(const std::vector<vipuadmin::Cluster>& clusters) {
-  Table table;
-  table.headings = {"Cluster ID", "Agents",           "ILDs",        "IPUs",      "Free",
-                    "Topology",   "Cluster Topology", "Allocations", "Partitions"};
-  table.minimum_widths = {kFirstColumn};
+Listing ClustersListing(const std::vector<vipuadmin::Cluster>& clusters) {
+  Listing listing{.wide_columns = 1};
+  listing.table.headings = {
+      "Cluster ID", "Agents",           "ILDs",        "IPUs",       "Free",
+      "Topology",   "Cluster Topology", "Allocations", "Partitions", "Agent IDs"};
+  listing.table.minimum_widths = {kFirstColumn};
   for (const auto& cluster : clusters) {
-    table.rows.push_back({cluster.id(), Number(static_cast<uint64_t>(cluster.agent_ids_size())),
-                          Number(cluster.num_ipulinkdomains()), Number(cluster.num_ipus()),
-                          Number(cluster.free_ipus()), cluster.topology(),
-                          cluster.cluster_topology(), absl::StrJoin(cluster.allocation_ids(), " "),
-                          Number(cluster.num_partitions())});
+    listing.table.rows.push_back(
+        {cluster.id(), Number(static_cast<uint64_t>(cluster.agent_ids_size())),
+         Number(cluster.num_ipulinkdomains()), Number(cluster.num_ipus()),
+         Number(cluster.free_ipus()), cluster.topology(), cluster.cluster_topology(),
+         absl::StrJoin(cluster.allocation_ids(), " "), Number(cluster.num_partitions()),
+         absl::StrJoin(cluster.agent_ids(), " ")});
   }
-  return render::StyleH(table);
+  return listing;
 }
 
 std::string ClusterText(const vipuadmin::GetClusterReply& reply) {
@@ -257,15 +292,16 @@ std::string ClusterText(const vipuadmin::GetClusterReply& reply) {
   return text;
 }
 
-std::string UsersTable(const std::vector<vipuadmin::User>& users) {
-  Table table;
-  table.headings = {"User ID", "Role", "Allocations", "Partitions", "Created at"};
-  table.minimum_widths = {kFirstColumn};
+Listing UsersListing(const std::vector<vipuadmin::User>& users) {
+  Listing listing;
+  listing.table.headings = {"User ID", "Role", "Allocations", "Partitions", "Created at"};
+  listing.table.minimum_widths = {kFirstColumn};
   for (const auto& user : users) {
-    table.rows.push_back({user.id(), Role(user), AllocationsOf(user), Number(user.num_partitions()),
-                          render::UtcTime(user.created_at())});
+    listing.table.rows.push_back({user.id(), Role(user), AllocationsOf(user),
+                                  Number(user.num_partitions()),
+                                  render::UtcTime(user.created_at())});
   }
-  return render::StyleH(table);
+  return listing;
 }
 
 std::string UserText(const vipuadmin::User& user) {
@@ -296,10 +332,10 @@ std::string TestTail(const std::vector<vipuadmin::TestClusterReply>& results) {
   return text;
 }
 
-std::string EventsTable(const std::vector<vipuadmin::Event>& events) {
-  Table table = EventTable();
-  for (const auto& event : events) table.rows.push_back(EventCells(event));
-  return render::StyleH(table);
+Listing EventsListing(const std::vector<vipuadmin::Event>& events) {
+  Listing listing{.table = EventTable()};
+  for (const auto& event : events) listing.table.rows.push_back(EventCells(event));
+  return listing;
 }
 
 std::string EventHead() { return render::Head(EventTable()); }

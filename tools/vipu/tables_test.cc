@@ -76,7 +76,7 @@ vipuuser::Allocation Allocation(const std::string& id, int first_agent, int agen
 }
 
 TEST(PartitionsTable, OfVipuIsThePublishedOne) {
-  EXPECT_EQ(PartitionsTable({Partition64()}, /*admin=*/false),
+  EXPECT_EQ(ListText(PartitionsListing({Partition64()}, /*admin=*/false)),
             R"( Partition   | Cluster  | ILDs | GW Routing | ILD Routing | Size | GCDs | State
 ---------------------------------------------------------------------------------
  p64         | c64_1-16 | 1    | DEFAULT    | RINGSWNC    | 64   | 1    | ACTIVE
@@ -85,12 +85,13 @@ TEST(PartitionsTable, OfVipuIsThePublishedOne) {
 }
 
 TEST(PartitionsTable, OfVipuAdminHasAllocationAndUserFirst) {
-  EXPECT_EQ(PartitionsTable({Partition64()}, /*admin=*/true), Golden("admin_list_partitions.txt"));
+  EXPECT_EQ(ListText(PartitionsListing({Partition64()}, /*admin=*/true)),
+            Golden("admin_list_partitions.txt"));
 }
 
 // What public scripts cut out of the table (spec/vipu.md 12).
 TEST(PartitionsTable, ScriptsFindThePartitionId) {
-  const std::string table = PartitionsTable({Partition64()}, /*admin=*/true);
+  const std::string table = ListText(PartitionsListing({Partition64()}, /*admin=*/true));
   const std::vector<std::string> lines = absl::StrSplit(table, '\n');
   // grep ACTIVE | cut -d '|' -f 3 | cut -d ' ' -f 2
   const std::vector<std::string> columns = absl::StrSplit(lines.at(2), '|');
@@ -102,7 +103,7 @@ TEST(PartitionsTable, ScriptsFindThePartitionId) {
 
 TEST(PartitionsTable, Compatibility2021DropsTheUserColumn) {
   EXPECT_EQ(
-      PartitionsTable({Partition64()}, /*admin=*/true, /*without_user=*/true),
+      ListText(PartitionsListing({Partition64()}, /*admin=*/true, /*without_user=*/true)),
       R"( Allocation  | Partition | Cluster  | ILDs | GW Routing | ILD Routing | Size | GCDs | State
 ---------------------------------------------------------------------------------------------
  c64_1-16    | p64       | c64_1-16 | 1    | DEFAULT    | RINGSWNC    | 64   | 1    | ACTIVE
@@ -113,12 +114,12 @@ TEST(PartitionsTable, Compatibility2021DropsTheUserColumn) {
 TEST(PartitionsTable, UnknownUserPrintsADash) {
   vipuuser::Partition partition = Partition64();
   partition.mutable_status()->clear_created_by();
-  EXPECT_NE(PartitionsTable({partition}, true).find("\n c64_1-16    | -    | p64 "),
+  EXPECT_NE(ListText(PartitionsListing({partition}, true)).find("\n c64_1-16    | -    | p64 "),
             std::string::npos);
 }
 
 TEST(PartitionsTable, EmptyPrintsHeadingAndRulesOnly) {
-  EXPECT_EQ(PartitionsTable({}, /*admin=*/false),
+  EXPECT_EQ(ListText(PartitionsListing({}, /*admin=*/false)),
             R"( Partition   | Cluster | ILDs | GW Routing | ILD Routing | Size | GCDs | State
 -------------------------------------------------------------------------------
 -------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ TEST(PartitionsTable, WordActiveStandsInUsableRowsOnly) {
   for (const auto state : {vipuuser::PS_PENDING, vipuuser::PS_ERROR, vipuuser::PS_REMOVED}) {
     vipuuser::Partition partition = Partition64();
     partition.mutable_status()->set_state(state);
-    EXPECT_EQ(PartitionsTable({partition}, true).find("ACTIVE"), std::string::npos)
+    EXPECT_EQ(ListText(PartitionsListing({partition}, true)).find("ACTIVE"), std::string::npos)
         << vipuuser::PartitionState_Name(state);
   }
 }
@@ -182,8 +183,9 @@ TEST(PartitionText, ErrorAndBusyStatesAreNamed) {
 }
 
 TEST(AllocationsTable, OfVipuIsThePublishedOne) {
-  EXPECT_EQ(AllocationsTable({Allocation("alloc-1", 0, 4), Allocation("alloc-2", 4, 2)}),
-            R"(---------------------------------
+  EXPECT_EQ(
+      ListText(AllocationsListing({Allocation("alloc-1", 0, 4), Allocation("alloc-2", 4, 2)})),
+      R"(---------------------------------
  Allocation ID | Agents
 ---------------------------------
  alloc-1       | ag0 ag1 ag2 ag3
@@ -199,7 +201,7 @@ TEST(AllocationsTable, OfVipuAdminNamesClusterAndUsers) {
   for (const char* agent : {"ag0", "ag1"}) allocation.add_agent_ids(agent);
   vipuadmin::Allocation shared = allocation;
   for (const char* user : {"alice", "bob"}) shared.add_user_ids(user);
-  EXPECT_EQ(AllocationsTable({allocation, shared}),
+  EXPECT_EQ(ListText(AllocationsListing({allocation, shared})),
             R"(--------------------------------------------------
  Allocation ID | Cluster ID | Users     | Agents
 --------------------------------------------------
@@ -217,7 +219,8 @@ TEST(AllocationsTable, OfVipuAdminNamesClusterAndUsers) {
 }
 
 TEST(AllocationsTable, EmptyPrintsHeadingAndRulesOnly) {
-  EXPECT_EQ(AllocationsTable(std::vector<vipuuser::Allocation>()), R"(------------------------
+  EXPECT_EQ(ListText(AllocationsListing(std::vector<vipuuser::Allocation>())),
+            R"(------------------------
  Allocation ID | Agents
 ------------------------
 ------------------------
@@ -286,7 +289,7 @@ TEST(AgentsTable, ShowsAgeAndDashesForMissingValues) {
   unseen.set_free_ipus(4);
   unseen.set_status("Unknown");
   unseen.set_last_seen_ms(-1);
-  EXPECT_EQ(AgentsTable({seen, unseen}),
+  EXPECT_EQ(ListText(AgentsListing({seen, unseen})),
             R"( Agent ID    | Host     | Port | Cluster | IPUs | Free | Status  | Last Seen
 -----------------------------------------------------------------------------
  ag1         | 10.1.2.1 | 8080 | c16     | 4    | 2    | Up      | 5m12s
@@ -302,7 +305,7 @@ TEST(DiscoveredTable, IsThePublishedOne) {
   agent.set_network_interface("eno3");
   agent.set_last_seen_ms(2345);
   agent.set_agent_id("ag1");
-  EXPECT_EQ(DiscoveredTable({agent}),
+  EXPECT_EQ(ListText(DiscoveredListing({agent})),
             R"( Host        | Port | Network Interface | Time Since Last Seen | Agent Auto-Add ID
 -----------------------------------------------------------------------------------
  10.1.2.1    | 8081 | eno3              | 2s                   | ag1
@@ -326,7 +329,7 @@ vipuadmin::Cluster ClusterOfTwoDomains() {
 }
 
 TEST(ClustersTable, ShowsNumbersAndTopologies) {
-  EXPECT_EQ(ClustersTable({ClusterOfTwoDomains()}), Golden("list_clusters.txt"));
+  EXPECT_EQ(ListText(ClustersListing({ClusterOfTwoDomains()})), Golden("list_clusters.txt"));
 }
 
 TEST(ClusterText, ListsTheAgentsOfEachDomain) {
@@ -362,7 +365,7 @@ TEST(IpuAttributesTable, IsThePublishedLayout) {
     (*ipus[i].mutable_attributes())["board type"] = "M2000";
     (*ipus[i].mutable_attributes())["clock"] = "1330MHz";
   }
-  EXPECT_EQ(IpuAttributesTable(ipus), Golden("list_ipu_attrs.txt"));
+  EXPECT_EQ(ListText(IpuAttributesListing(ipus)), Golden("list_ipu_attrs.txt"));
 }
 
 TEST(UsersTable, ShowsRolesAndAllocations) {
@@ -378,7 +381,7 @@ TEST(UsersTable, ShowsRolesAndAllocations) {
   users[2].set_id("nobody");
   users[2].mutable_allocation_ids();
   users[2].set_created_at(1683191561);
-  EXPECT_EQ(UsersTable(users), Golden("list_users.txt"));
+  EXPECT_EQ(ListText(UsersListing(users)), Golden("list_users.txt"));
   EXPECT_EQ(UserText(users[0]), Golden("get_user.txt"));
 }
 
@@ -395,9 +398,9 @@ TEST(EventsTable, HasARowForEach) {
   events[1].set_severity("ERROR");
   events[1].set_object("partition p1");
   events[1].set_text("ACTIVE -> ERROR: Agent ag0 does not answer.");
-  EXPECT_EQ(EventsTable(events), Golden("list_events.txt"));
+  EXPECT_EQ(ListText(EventsListing(events)), Golden("list_events.txt"));
   // A row that follows stands where it would in the table.
-  EXPECT_NE(EventsTable(events).find(EventRow(events[0])), std::string::npos);
+  EXPECT_NE(ListText(EventsListing(events)).find(EventRow(events[0])), std::string::npos);
 }
 
 TEST(ShowJson, ListClusterHasThePublishedShape) {
