@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -23,6 +24,26 @@ uint32_t ParseNumber(const std::vector<std::string>& words) {
     throw po::invalid_option_value(text);
   }
   return number;
+}
+
+// Whether the tool prints JSON. A process has one command line.
+bool wants_json = false;
+
+bool IsJsonOption(const std::string& name) { return name == "json" || name == "json-output"; }
+
+// As far as it can be told of a command line that cannot be parsed.
+bool HasJsonWord(int argc, char** argv) {
+  return std::any_of(argv + 1, argv + argc, [](const std::string& word) {
+    return word == "-j" || (word.rfind("--", 0) == 0 && IsJsonOption(word.substr(2)));
+  });
+}
+
+std::string ErrorJson(const std::string& what) {
+  return nlohmann::ordered_json({{"error", what}}).dump(1);
+}
+
+void PrintFailure(const std::string& json) {
+  if (wants_json) std::printf("%s\n", json.c_str());
 }
 
 }  // namespace
@@ -60,10 +81,14 @@ std::string VersionLine() { return absl::StrCat("Poplar version: ", base::kSdkVe
 int ParseGcOptions(const std::string& tool, int argc, char** argv,
                    const po::options_description& options, po::variables_map& values) {
   base::CheckStdoutAtExit();
+  wants_json = HasJsonWord(argc, argv);
   try {
     // No positional words: a stray one is an error, not ignored.
     po::store(po::command_line_parser(argc, argv).options(options).positional({}).run(), values);
     po::notify(values);
+    wants_json = std::any_of(values.begin(), values.end(), [](const auto& value) {
+      return IsJsonOption(value.first) && value.second.template as<bool>();
+    });
   } catch (const po::error& error) {
     return UsageError(tool, error.what());
   }
@@ -81,11 +106,13 @@ int ParseGcOptions(const std::string& tool, int argc, char** argv,
 int UsageError(const std::string& tool, const std::string& what) {
   std::fprintf(stderr, "%s: error: %s. Try '%s --help'.\n", tool.c_str(), what.c_str(),
                tool.c_str());
+  PrintFailure(ErrorJson(what));
   return 2;
 }
 
-int GcError(const std::string& tool, const absl::Status& status) {
+int GcError(const std::string& tool, const absl::Status& status, const std::string& json) {
   std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), std::string(status.message()).c_str());
+  PrintFailure(json.empty() ? ErrorJson(std::string(status.message())) : json);
   return 1;
 }
 

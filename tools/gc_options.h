@@ -43,7 +43,8 @@ int ParseGcOptions(const std::string& tool, int argc, char** argv,
 // Reports wrong usage that the options alone do not show; the exit status, 2.
 int UsageError(const std::string& tool, const std::string& what);
 
-// One line on stderr: "gc-info: error: what"; the exit status, 1.
-int GcError(const std::string& tool, const absl::Status& status);
+// One line on stderr: "gc-info: error: what"; the exit status, 1. With -j, which ParseGcOptions
+// remembers, also {"error": "what"} on stdout, as after wrong usage, or `json` in its place.
+int GcError(const std::string& tool, const absl::Status& status, const std::string& json = "");
 
 }  // namespace vpod::tools

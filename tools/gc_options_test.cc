@@ -14,7 +14,7 @@ using ::testing::internal::GetCapturedStdout;
 struct Parsed {
   int code = 0;
   uint32_t device = 0, iterations = 0;
-  bool all_links = false, all_partitions = false;
+  bool all_links = false, all_partitions = false, json = false;
   std::string out, err;
 };
 
@@ -26,6 +26,7 @@ Parsed Parse(std::vector<std::string> words) {
   options.add_options()("help,h", "help")("version,v", "version")              //
       ("device-id,d", po::value(&device)->default_value({}, "0"), "device")    //
       ("iterations,i", po::value(&iterations)->default_value(iterations), "")  //
+      ("json-output,j", po::bool_switch(&parsed.json), "")                     //
       ("all-links", po::bool_switch(&parsed.all_links), "")                    //
       ("all-partitions", po::bool_switch(&parsed.all_partitions), "");
   words.insert(words.begin(), "gc-tool");
@@ -78,6 +79,24 @@ TEST(GcOptionsTest, WrongUsageIsOneLine) {
     EXPECT_NE(parsed.err.find(text), std::string::npos) << parsed.err;
     EXPECT_EQ(parsed.err.find('\n'), parsed.err.size() - 1) << parsed.err;
   }
+}
+
+TEST(GcOptionsTest, FailuresAreJsonIfThatIsAskedFor) {
+  const auto failure = [](const std::vector<std::string>& words, const std::string& json = "") {
+    EXPECT_EQ(Parse(words).code, -1);
+    CaptureStdout();
+    CaptureStderr();
+    EXPECT_EQ(GcError("gc-tool", absl::NotFoundError("no \"x\""), json), 1);
+    EXPECT_EQ(GetCapturedStderr(), "gc-tool: error: no \"x\"\n");
+    return GetCapturedStdout();
+  };
+  EXPECT_EQ(failure({}), "");
+  EXPECT_EQ(failure({"-j"}), "{\n \"error\": \"no \\\"x\\\"\"\n}\n");
+  EXPECT_EQ(failure({"--json-o"}, "{}"), "{}\n");
+  EXPECT_EQ(failure({}, "{}"), "");
+  const Parsed parsed = Parse({"-j", "--foo"});
+  EXPECT_EQ(parsed.code, 2);
+  EXPECT_EQ(parsed.out, "{\n \"error\": \"unrecognised option '--foo'\"\n}\n");
 }
 
 TEST(GcOptionsTest, HelpAndVersionAreData) {

@@ -119,7 +119,8 @@ int Main(int argc, char** argv) {
     return UsageError("gc-info", std::string(usage.message()));
   const auto text = Text(flags);
   if (!text.ok()) {
-    if (flags.list && absl::IsNotFound(text.status())) std::printf("Graphcore device listing:\n");
+    if (flags.list && !flags.json && absl::IsNotFound(text.status()))
+      std::printf("Graphcore device listing:\n");
     return GcError("gc-info", text.status());
   }
   std::fputs(text->c_str(), stdout);

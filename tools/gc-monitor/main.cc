@@ -49,10 +49,9 @@ int Print(const Flags& flags, const absl::StatusOr<std::string>& look) {
     std::fputs(look->c_str(), stdout);
     return 0;
   }
-  GcError("gc-monitor", look.status());
-  if (!flags.json) return 1;
-  std::fputs("{\"cards\": []}\n", stdout);
-  return 0;
+  const std::string what(look.status().message());
+  const int code = GcError("gc-monitor", look.status(), MonitorErrorJson(what));
+  return flags.json ? 0 : code;
 }
 
 [[noreturn]] void Watch(const Flags& flags, double seconds) {

@@ -221,6 +221,10 @@ std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64
   return Json({{"cards", cards}}).dump(1) + "\n";
 }
 
+std::string MonitorErrorJson(const std::string& what) {
+  return absl::StrCat("{\"cards\": [], \"error\": ", Json(what).dump(), "}");
+}
+
 std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_t now,
                        bool headings) {
   // The places that public samplers of power and temperature read; they cut at commas.

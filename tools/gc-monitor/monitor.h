@@ -23,6 +23,8 @@ std::string ProcessTables(const MonitoredPartition& partition, size_t terminal_c
                           int64_t now);
 
 std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64_t now);
+// What -j prints when it fails: no cards, and why.
+std::string MonitorErrorJson(const std::string& what);
 // One line an IPU, with cells where public samplers look for them.
 std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_t now,
                        bool headings);

@@ -294,5 +294,9 @@ TEST(MonitorCsv, HasTheColumnsThatPublicSamplersRead) {
   EXPECT_EQ(Lines(MonitorCsv({partition}, kNow, /*headings=*/false)).size(), 2u);
 }
 
+TEST(MonitorTest, FailuresHaveNoCardsAndAReason) {
+  EXPECT_EQ(MonitorErrorJson("no \"x\""), "{\"cards\": [], \"error\": \"no \\\"x\\\"\"}");
+}
+
 }  // namespace
 }  // namespace vpod::tools

@@ -38,8 +38,8 @@ absl::Status HandOver(const Call& call, const std::string& access_key) {
   config.access_key = access_key;
   const absl::Status written = vipu::WriteSecretHcl(path, config);
   if (!written.ok()) {
-    return absl::Status(written.code(),
-                        absl::StrCat("The access key is valid, but ", written.message()));
+    return AfterJson(absl::Status(
+        written.code(), absl::StrCat("The access key is valid, but ", written.message())));
   }
   if (call.arguments.Switch(kShowJson)) return absl::OkStatus();
   call.out << "vipu configuration file for the user '" << call.id << "' written: " << path

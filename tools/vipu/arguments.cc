@@ -14,6 +14,7 @@ namespace vpod::tools {
 namespace {
 
 constexpr char kUsage[] = "vpod/usage";
+constexpr char kAfterJson[] = "vpod/after-json";
 
 bool IsSwitch(const Flag& flag) { return *flag.value == '\0'; }
 bool IsOptional(const Flag& flag) { return *flag.value == '['; }
@@ -28,6 +29,13 @@ absl::Status UsageError(const std::string& message) {
 }
 
 bool IsUsageError(const absl::Status& status) { return status.GetPayload(kUsage).has_value(); }
+
+absl::Status AfterJson(absl::Status status) {
+  status.SetPayload(kAfterJson, {});
+  return status;
+}
+
+bool IsAfterJson(const absl::Status& status) { return status.GetPayload(kAfterJson).has_value(); }
 
 bool TakesWord(const Flag& flag) { return !IsSwitch(flag) && !IsOptional(flag); }
 

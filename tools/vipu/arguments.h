@@ -15,6 +15,11 @@ namespace vpod::tools {
 absl::Status UsageError(const std::string& message);
 bool IsUsageError(const absl::Status& status);
 
+// A failure that what was printed as JSON already tells, or that came after it: one document is
+// all that a reader takes.
+absl::Status AfterJson(absl::Status status);
+bool IsAfterJson(const absl::Status& status);
+
 using FlagList = std::vector<const Flag*>;
 
 // Finds "--name", "--alias" or "-x"; nullptr when it is none of `flags`.

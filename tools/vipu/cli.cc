@@ -12,6 +12,7 @@
 #include "tools/vipu/commands.h"
 #include "tools/vipu/completion.h"
 #include "tools/vipu/help.h"
+#include "tools/vipu/json.h"
 
 namespace vpod::tools {
 namespace {
@@ -105,6 +106,22 @@ std::string Subject(bool admin, const Arguments& arguments) {
                       "): failed. ");
 }
 
+// The failure as an object, for scripts that read stdout; the line for people is on stderr.
+void PrintFailure(bool admin, const Arguments& arguments, const absl::Status& status,
+                  std::ostream& out) {
+  Json object = Json::object();
+  if (const auto command = FindCommand(admin, arguments.words()); command.ok()) {
+    object["verb"] = (*command)->verb;
+    object["noun"] = (*command)->noun;
+    if ((*command)->TakesId() && arguments.words().size() > 2) object["id"] = arguments.words()[2];
+  }
+  object["result"] = "failed";
+  object["error"] = std::string(status.message());
+  object["code"] = absl::StatusCodeToString(status.code());
+  const bool line_by_line = arguments.Has(kFollow) || arguments.Has(kWatch);
+  out << object.dump(line_by_line ? -1 : 2) << std::endl;
+}
+
 }  // namespace
 
 int VipuMain(bool admin, const std::vector<std::string>& words, std::ostream& out,
@@ -118,6 +135,10 @@ int VipuMain(bool admin, const std::vector<std::string>& words, std::ostream& ou
   if (status.ok()) status = RunCommand(admin, arguments, out);
   out.flush();
   if (status.ok()) return 0;
+  // A wrong flag may come before --showjson.
+  const bool wants_json =
+      WantsJson(arguments) || std::find(words.begin(), words.end(), "--showjson") != words.end();
+  if (wants_json && !IsAfterJson(status)) PrintFailure(admin, arguments, status, out);
   if (IsUsageError(status)) {
     err << ToolName(admin) << ": error: " << std::string(status.message()) << " Try '"
         << HelpCommand(admin, arguments.words()) << "'.\n";

@@ -779,6 +779,35 @@ TEST_F(CliTest, WhatChangesSomethingHasJson) {
   EXPECT_TRUE(fs::exists("alice.vipu-cli.hcl"));
 }
 
+TEST_F(CliTest, FailuresAreJsonToo) {
+  controller_.Answer("GetPartition", {}, absl::NotFoundError("Partition p does not exist."));
+  EXPECT_EQ(Run("vipu get partition p --showjson"), 1);
+  EXPECT_EQ(err_, "get partition (p): failed. Partition p does not exist.\n");
+  const json expected = {{"verb", "get"},       {"noun", "partition"},
+                         {"id", "p"},           {"result", "failed"},
+                         {"code", "NOT_FOUND"}, {"error", "Partition p does not exist."}};
+  EXPECT_EQ(json::parse(out_, nullptr, false), expected) << out_;
+  EXPECT_EQ(Run("vipu list partitions -o yaml -H 127.0.0.1:1"), 1);
+  EXPECT_EQ(json::parse(out_, nullptr, false).value("code", ""), "UNAVAILABLE") << out_;
+  EXPECT_EQ(Run("vipu list partitions --siez 4 --showjson"), 2);
+  EXPECT_EQ(json::parse(out_, nullptr, false).value("error", ""), "Unknown flag: --siez.") << out_;
+  EXPECT_EQ(Run("vipu list partitions --watch -o json -H 127.0.0.1:1"), 1);
+  EXPECT_EQ(out_.find('\n'), out_.size() - 1) << out_;
+}
+
+TEST_F(CliTest, WhatIsJsonAlreadyStaysOneDocument) {
+  auto cabling = TestResult("Cabling", 3.1, 11, 12, "1 failed");
+  controller_.Answer("TestCluster", {&cabling});
+  EXPECT_EQ(Run("vipu-admin test cluster c1 --showjson"), 1);
+  EXPECT_TRUE(json::parse(out_, nullptr, false).is_array()) << out_;
+  vipuadmin::CreateUserReply reply;
+  reply.set_access_key("685X_K4uCzN");
+  controller_.Answer("CreateUser", {&reply});
+  fs::create_directories("alice.vipu-cli.hcl/full");
+  EXPECT_EQ(Run("vipu-admin create user alice --showjson"), 1);
+  EXPECT_EQ(json::parse(out_, nullptr, false).value("access_key", ""), "685X_K4uCzN") << out_;
+}
+
 TEST_F(CliTest, IpuofConfigurationsInJsonAreOneList) {
   const auto existing = ExistingPartition();
   controller_.Answer("GetPartition", {&existing});

@@ -157,7 +157,8 @@ absl::Status TestCluster(const Call& call) {
   const auto ran = std::count_if(results.begin(), results.end(),
                                  [](const auto& result) { return result.expected() > 0; });
   if (failed == 0) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat(failed, " of ", ran, " tests failed."));
+  const auto status = absl::AbortedError(absl::StrCat(failed, " of ", ran, " tests failed."));
+  return json ? AfterJson(status) : status;
 }
 
 absl::Status ListEvents(const Call& call) {
