@@ -123,6 +123,7 @@ std::string HostSyncText(uint32_t device_id, const HostSyncReport& report, bool 
 Rows HostSyncRows(uint32_t device_id, const HostSyncReport& report, bool wall) {
   const HostSyncOptions& options = report.options;
   Rows rows = {{"ipu_id", absl::StrCat(device_id)},
+               {"device_id", absl::StrCat(device_id)},
                {"sync_mode", ModeName(options)},
                {"hsp", options.hsp},
                {"delay_cycles", absl::StrCat(options.delay_cycles)},

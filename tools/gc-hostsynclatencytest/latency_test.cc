@@ -68,6 +68,7 @@ TEST(HostSyncTest, JsonHasThePublishedKeys) {
   EXPECT_EQ(JsonObject(HostSyncRows(0, report, false)),
             "{\n"
             " \"ipu_id\": \"0\",\n"
+            " \"device_id\": \"0\",\n"
             " \"sync_mode\": \"Polling\",\n"
             " \"hsp\": \"hsp1\",\n"
             " \"delay_cycles\": \"5\",\n"

@@ -51,7 +51,10 @@ Json SingleJson(uint32_t id, const char* key, const std::string& value, const Ip
   return {{"id", absl::StrCat(id)},
           {key, value},
           {"IPU-M host", Attribute(ipu, "ipuof host")},
-          {"IPU#", Attribute(ipu, "board ipu index")}};
+          {"IPU#", Attribute(ipu, "board ipu index")},
+          {"device_id", absl::StrCat(id)},
+          {"ipum_host", Attribute(ipu, "ipuof host")},
+          {"pcie_id", Attribute(ipu, "board ipu index")}};
 }
 
 Json GroupJson(const MonitoredPartition& partition, uint32_t id, arch::IpuRange range) {
@@ -60,6 +63,7 @@ Json GroupJson(const MonitoredPartition& partition, uint32_t id, arch::IpuRange 
     const uint32_t ipu = range.first + i;
     json["ipus"].push_back(SingleJson(ipu, "DNC Id", absl::StrCat(i), partition.ipus[ipu]));
   }
+  json["device_id"] = json["id"];
   return json;
 }
 
@@ -111,6 +115,7 @@ std::string DeviceListingJson(const std::vector<MonitoredPartition>& partitions)
     first += n;
     all["partitions"].push_back({{"partition", partition.id},
                                  {"active", partition.is_active() ? "true" : "false"},
+                                 {"partition_id", partition.id},
                                  {"devices", std::move(devices)}});
   }
   return all.dump(1) + "\n";
@@ -122,6 +127,21 @@ std::string AttributeLines(const DeviceAttributes& attributes) {
   return text;
 }
 
+DeviceAttributes WithCommonNames(DeviceAttributes attributes) {
+  const std::pair<const char*, const char*> kNames[] = {{"id", "device_id"},
+                                                        {"ipuof host", "ipum_host"},
+                                                        {"ipuof partition id", "partition_id"},
+                                                        {"board ipu index", "pcie_id"}};
+  for (const auto& [name, common] : kNames) {
+    const auto it = std::find_if(attributes.begin(), attributes.end(),
+                                 [&](const auto& attribute) { return attribute.first == name; });
+    if (it == attributes.end()) continue;
+    std::string value = it->second;
+    attributes.emplace_back(common, std::move(value));
+  }
+  return attributes;
+}
+
 absl::StatusOr<std::string> DeviceInfo(const MonitoredPartition& partition, uint32_t device_id) {
   VPOD_ASSIGN_OR_RETURN(const auto attributes, AttributesOf(partition, device_id));
   return absl::StrCat("Device Info:\n", AttributeLines(attributes));
@@ -131,7 +151,7 @@ absl::StatusOr<std::string> DeviceInfoJson(const MonitoredPartition& partition,
                                            uint32_t device_id) {
   VPOD_ASSIGN_OR_RETURN(const auto attributes, AttributesOf(partition, device_id));
   Json json;
-  for (const auto& [key, value] : attributes) json[key] = value;
+  for (const auto& [key, value] : WithCommonNames(attributes)) json[key] = value;
   return json.dump(1) + "\n";
 }
 

@@ -21,6 +21,10 @@ std::string DeviceListingJson(const std::vector<MonitoredPartition>& partitions)
 // "  key: value" lines.
 std::string AttributeLines(const DeviceAttributes& attributes);
 
+// And the facts that all tools' JSON has, under the names that they have everywhere
+// (docs/scripting.md).
+DeviceAttributes WithCommonNames(DeviceAttributes attributes);
+
 // "Device Info:" with the attributes of a device.
 absl::StatusOr<std::string> DeviceInfo(const MonitoredPartition& partition, uint32_t device_id);
 // One JSON object of them.

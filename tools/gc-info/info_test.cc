@@ -142,7 +142,8 @@ TEST(DeviceListingJsonTest, HasWhatTheTextHas) {
 TEST(DeviceInfoJsonTest, IsOneObjectOfStrings) {
   EXPECT_EQ(*DeviceInfoJson(Partition("p1", 2, 10), 2),
             "{\n \"id\": \"2\",\n \"target\": \"Fabric\",\n \"board ipu index\": \"3\",\n"
-            " \"ipuof host\": \"10.1.5.10\"\n}\n");
+            " \"ipuof host\": \"10.1.5.10\",\n \"device_id\": \"2\",\n"
+            " \"ipum_host\": \"10.1.5.10\",\n \"pcie_id\": \"3\"\n}\n");
   EXPECT_EQ(DeviceInfoJson(Partition("p1", 2, 10), 3).status().code(),
             absl::StatusCode::kOutOfRange);
 }

@@ -30,7 +30,7 @@ std::string InventoryJson(const std::vector<DeviceAttributes>& devices) {
   json["devices"] = nlohmann::ordered_json::array();
   for (const DeviceAttributes& device : devices) {
     nlohmann::ordered_json& object = json["devices"].emplace_back();
-    for (const auto& [key, value] : device) {
+    for (const auto& [key, value] : WithCommonNames(device)) {
       if (key == "remote buffers supported") object["remote buffers"] = value;
       object[key] = value;
     }

@@ -75,6 +75,8 @@ Json IpuJson(const IpuTelemetry& ipu, int64_t now) {
   json["PCIe ID"] = Attribute(ipu, "pci id");
   json["Routing"] = Attribute(ipu, "ipuof routing type");
   json["GCD"] = absl::StrCat(ipu.gcd_id());
+  json["device_id"] = json["ID"];
+  json["pcie_id"] = json["PCIe ID"];
   json["Clock"] = Attribute(ipu, "clock");
   json["IPU temp"] = Attribute(ipu, "average die temp");
   json["Board temp"] = Attribute(ipu, "average board temp");
@@ -88,6 +90,7 @@ Json IpuJson(const IpuTelemetry& ipu, int64_t now) {
     json["Time"] = render::ShortDuration(now - ipu.process().start_time_unix());
     json["User"] = ipu.process().user();
     json["Application host"] = ipu.process().host();
+    json["started_at"] = render::UtcTime(ipu.process().start_time_unix());
   }
   return json;
 }
@@ -212,6 +215,8 @@ std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64
                          {"ICU FW", Attribute(ipu, "firmware version")},
                          {"Partition", partition.id},
                          {"Partition active", partition.is_active() ? "true" : "false"},
+                         {"ipum_host", host},
+                         {"partition_id", partition.id},
                          {"ipus", Json::array()}});
         machine = host;
       }

@@ -256,10 +256,31 @@ TEST(MonitorJson, IsAnObjectWithACardPerMachineAndStringValues) {
     keys.push_back(key);
     EXPECT_TRUE(value.is_string()) << key;
   }
-  EXPECT_EQ(keys, (std::vector<std::string>{"ID", "IPU#", "Serial", "PCIe ID", "Routing", "GCD",
-                                            "Clock", "IPU temp", "Board temp", "Board power",
-                                            "IPU utilisation", "IPU utilisation session", "PID",
-                                            "Command", "Time", "User", "Application host"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"ID",
+                                            "IPU#",
+                                            "Serial",
+                                            "PCIe ID",
+                                            "Routing",
+                                            "GCD",
+                                            "device_id",
+                                            "pcie_id",
+                                            "Clock",
+                                            "IPU temp",
+                                            "Board temp",
+                                            "Board power",
+                                            "IPU utilisation",
+                                            "IPU utilisation session",
+                                            "PID",
+                                            "Command",
+                                            "Time",
+                                            "User",
+                                            "Application host",
+                                            "started_at"}));
+  EXPECT_EQ(ipu["device_id"], ipu["ID"]);
+  EXPECT_EQ(ipu["pcie_id"], ipu["PCIe ID"]);
+  EXPECT_EQ(ipu["started_at"].get<std::string>().size(), 20u) << ipu["started_at"];
+  EXPECT_EQ(card["ipum_host"], card["IPU-M"]);
+  EXPECT_EQ(card["partition_id"], card["Partition"]);
   EXPECT_EQ(ipu["ID"], "5");
   EXPECT_EQ(ipu["PCIe ID"], "2");
   EXPECT_EQ(ipu["IPU utilisation"], "87.36%");

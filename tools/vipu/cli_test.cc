@@ -302,6 +302,7 @@ TEST_F(CliTest, ListEventsAsksForAnObjectAndANumber) {
   ExpectSuccess("vipu-admin list events --showjson");
   EXPECT_EQ(json::parse(out_).at(0).at("number"), 7);
   EXPECT_EQ(json::parse(out_).at(0).at("time_ms"), 1683191561250);
+  EXPECT_EQ(json::parse(out_).at(0).at("time"), "2023-05-04T09:12:41.250Z");
 }
 
 // --- allocations, attributes ---
@@ -635,12 +636,15 @@ TEST_F(CliTest, ListAgentsHasTheFactsOfGetAgent) {
   one.mutable_agent()->set_id("ag1");
   (*one.mutable_agent()->mutable_facts())["Board serial number"] = "8203921-0007";
   one.mutable_agent()->add_ipus()->set_index(3);
+  one.mutable_agent()->set_last_seen_ms(-1);
   controller_.Answer("ListAgents", {&list});
   controller_.Answer("GetAgent", {&one});
   ExpectSuccess("vipu-admin get agent ag1 --showjson");
   const json agent = json::parse(out_);
   ExpectSuccess("vipu-admin list agents --showjson");
   EXPECT_EQ(json::parse(out_), json::array({agent}));
+  EXPECT_EQ(agent["ipus"][0]["pcie_id"], 3);
+  EXPECT_EQ(agent["seen_at"], nullptr);
   ExpectSuccess("vipu-admin list agents -o wide");
   EXPECT_NE(out_.find("| 8203921-0007 "), std::string::npos) << out_;
 }

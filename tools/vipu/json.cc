@@ -5,6 +5,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/render/table.h"
 
 namespace vpod::tools {
@@ -73,6 +75,12 @@ Json MapValue(const Message& message, const FieldDescriptor* field) {
   Json object = Json::object();
   for (auto& [key, value] : sorted) object[key] = std::move(value);
   return object;
+}
+
+// When a heartbeat of this age came; null for none.
+Json SeenAt(int64_t age_ms) {
+  if (age_ms < 0) return nullptr;
+  return render::UtcTimeMillis(absl::ToUnixMillis(absl::Now()) - age_ms);
 }
 
 bool IsBlock(const Json& json) { return json.is_structured() && !json.empty(); }
@@ -178,6 +186,25 @@ Json ToJson(const vipuadmin::Cluster& cluster) {
 Json ToJson(const vipuadmin::User& user) {
   Json object = ToJson(static_cast<const Message&>(user));
   object["created_at"] = render::UtcTime(user.created_at());
+  return object;
+}
+
+Json ToJson(const vipuadmin::Agent& agent) {
+  Json object = ToJson(static_cast<const Message&>(agent));
+  for (Json& ipu : object["ipus"]) ipu["pcie_id"] = ipu["index"];
+  object["seen_at"] = SeenAt(agent.last_seen_ms());
+  return object;
+}
+
+Json ToJson(const vipuadmin::DiscoveredAgent& agent) {
+  Json object = ToJson(static_cast<const Message&>(agent));
+  object["seen_at"] = SeenAt(agent.last_seen_ms());
+  return object;
+}
+
+Json ToJson(const vipuadmin::Event& event) {
+  Json object = ToJson(static_cast<const Message&>(event));
+  object["time"] = render::UtcTimeMillis(event.time_ms());
   return object;
 }
 

@@ -13,8 +13,8 @@ namespace vpod::tools {
 
 using Json = nlohmann::ordered_json;
 
-// Fields in the order of the contract, numbers as numbers, enums by name, unset messages
-// null, times as in tables.
+// Fields in the order of the contract, numbers as numbers, enums by name, unset messages null. What
+// is a point in time is text, "2023-05-04T09:12:41.250Z".
 Json ToJson(const google::protobuf::Message& message);
 // { "partition": { "id", "spec": { "ipus": [ … ], "num_gcds", "num_replicas", … } }, "state", … }
 Json ToJson(const vipuuser::Partition& partition);
@@ -22,6 +22,11 @@ Json ToJson(const vipuuser::Partition& partition);
 Json ToJson(const vipuadmin::Cluster& cluster);
 Json ToJson(const vipuadmin::GetClusterReply& reply);
 Json ToJson(const vipuadmin::User& user);
+// With `pcie_id` of each IPU, and the time of the last heartbeat.
+Json ToJson(const vipuadmin::Agent& agent);
+Json ToJson(const vipuadmin::DiscoveredAgent& agent);
+// With the time as text.
+Json ToJson(const vipuadmin::Event& event);
 
 // The same as YAML, in block style. Text is in quotes.
 std::string Yaml(const Json& json);
