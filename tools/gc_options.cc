@@ -79,12 +79,15 @@ absl::Status CheckOneOf(const std::string& option, const std::string& word,
 std::string VersionLine() { return absl::StrCat("Poplar version: ", base::kSdkVersion); }
 
 int ParseGcOptions(const std::string& tool, int argc, char** argv,
-                   const po::options_description& options, po::variables_map& values) {
+                   const po::options_description& options, po::variables_map& values,
+                   const po::options_description& hidden) {
   base::CheckStdoutAtExit();
   wants_json = HasJsonWord(argc, argv);
+  po::options_description all;
+  all.add(options).add(hidden);
   try {
     // No positional words: a stray one is an error, not ignored.
-    po::store(po::command_line_parser(argc, argv).options(options).positional({}).run(), values);
+    po::store(po::command_line_parser(argc, argv).options(all).positional({}).run(), values);
     po::notify(values);
     wants_json = std::any_of(values.begin(), values.end(), [](const auto& value) {
       return IsJsonOption(value.first) && value.second.template as<bool>();

@@ -36,9 +36,10 @@ absl::Status CheckOneOf(const std::string& option, const std::string& word,
 std::string VersionLine();
 
 // Parses; -1 to go on, else the exit status: 0 after --help and --version, 2 after wrong usage,
-// which is reported.
+// which is reported. `hidden` options are understood, but --help leaves them out.
 int ParseGcOptions(const std::string& tool, int argc, char** argv,
-                   const po::options_description& options, po::variables_map& values);
+                   const po::options_description& options, po::variables_map& values,
+                   const po::options_description& hidden = po::options_description());
 
 // Reports wrong usage that the options alone do not show; the exit status, 2.
 int UsageError(const std::string& tool, const std::string& what);

@@ -209,6 +209,7 @@ void NameCause(const Layout& layout, JobPartition* partition, InstanceReports* r
 
 // Keeps the IPUs for the job. Returns what the instances are told of them.
 absl::StatusOr<MpiTarget> TakeTarget(JobPartition& partition, const Log& log) {
+  VPOD_RETURN_IF_ERROR(partition.ComputeTargetOptions());
   MpiTarget target;
   if (partition.reconfigurable()) {
     VPOD_RETURN_IF_ERROR(partition.ReserveParent());

@@ -69,7 +69,6 @@ absl::StatusOr<std::unique_ptr<JobPartition>> JobPartition::Prepare(
   VPOD_RETURN_IF_ERROR(partition->CheckDevicesForHosts());
   partition->vipu_options_.insert(status.target_options().begin(), status.target_options().end());
   partition->vipu_options_["instanceSize"] = absl::StrCat(layout.ipus_per_instance());
-  VPOD_RETURN_IF_ERROR(partition->ComputeTargetOptions());
   return partition;
 }
 

@@ -49,7 +49,9 @@ class JobPartition {
   uint32_t parent_device() const { return parent_device_; }
   // Does what the destructor cannot when poprun was killed. Empty: the partition stays.
   std::vector<std::string> RemovalCommand() const;
-  // POPLAR_TARGET_OPTIONS as JSON, keys in their order.
+  // Merges the options of the environment and of the partition, and logs both.
+  absl::Status ComputeTargetOptions();
+  // POPLAR_TARGET_OPTIONS as JSON, keys in their order; once they are computed.
   const std::string& target_options() const { return target_options_; }
   // The first instance that was lost, if any; known while IPUs are kept.
   std::optional<LostInstance> lost_instance();
@@ -80,7 +82,6 @@ class JobPartition {
   absl::Status Reset();
   // Waits for a final state, up to the number of attempts.
   absl::Status Await();
-  absl::Status ComputeTargetOptions();
 
   const Options& options_;
   const Layout& layout_;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "device/arch/hardware.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "server/agent/admission.h"
@@ -259,6 +260,9 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
   if (open.reserve_only()) {
     ipuof::v1::Attached attached = Describe(*lease, members->size());
     *attached.mutable_target_options() = partition->spec.target_options();
+    // A device tells what its hardware can have, its partition what it has.
+    (*attached.mutable_target_options())["ipuLinkDomainSize"] =
+        absl::StrCat(arch::kMaxIpusPerLinkDomain);
     calls.push_back([done = std::move(pending.done), attached] { done(attached); });
   } else {
     calls.push_back(JoinJob(*partition, lease, std::move(pending.done)));

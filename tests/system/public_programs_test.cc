@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "tests/support/pod.h"
@@ -14,6 +15,7 @@ namespace vpod::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -99,6 +101,28 @@ TEST_F(PublicProgramsTest, WordsOfAnInstanceThatDoesNotExistAreRefused) {
   }
 }
 
+TEST_F(PublicProgramsTest, TheLogOfOneInstanceIsThePublishedOne) {
+  const std::string log =
+      Sh("poprun -vv --vipu-partition=p4 --num-instances=1 --num-replicas=4 "
+         "--executable-cache-path=$HOME/cache true 2>&1");
+  size_t last = 0;
+  for (const char* part :
+       {"[D] The reconfigurable partition p4 is OK", "poprun topology", "| replicas  | 0 | 1 | 2 ",
+        "[D] Target options from environment: {}",
+        R"([D] Target options from V-IPU partition: {"ipuLinkDomainSize":"4",)",
+        "[D] Found 1 devices with 4 IPUs", "[D] Attached to device 6",
+        "[I] Preparing parent device 6",
+        "[D] Device 6 ipuLinkDomainSize=64, ipuLinkConfiguration=Default, ipuLinkTopology=Mesh, "
+        "gatewayMode=true, instanceSize=4",
+        R"([D] Target options from Poplar device: {"ipuLinkDomainSize":"64",)",
+        R"([D] Using target options: {"ipuLinkDomainSize":"4",)"}) {
+    const size_t at = log.find(part);
+    ASSERT_NE(at, std::string::npos) << part << "\n" << log;
+    EXPECT_GT(at, last) << part << " comes too early\n" << log;
+    last = at;
+  }
+}
+
 TEST_F(PublicProgramsTest, HelpShowsNoArgumentWhereNoneIsTaken) {
   const std::string help = Sh("poprun --help");
   for (const char* flag : {"--help", "--version", "--vv", "-v [ --verbose ]"}) {
@@ -173,6 +197,56 @@ TEST_F(PublicProgramsTest, GcDockerTakesRunWithoutDashes) {
     ASSERT_GT(line.size(), tail.size());
     EXPECT_EQ(line.substr(line.size() - tail.size()), tail) << line;
   }
+}
+
+TEST_F(PublicProgramsTest, PopTorchDrivesVipuCli) {
+  const std::string cli = "vipu-cli -a --showjson ";
+  EXPECT_NE(Sh(cli + "--version"), "");
+  Sh(cli + "create partition pt2 --size 2 --num-gcds 1 --gcd-sync-replicas 2");
+  const Json partitions = Json::parse(Sh(cli + "list partition"));
+  const auto made = std::find_if(partitions.begin(), partitions.end(),
+                                 [](const Json& one) { return one["partition"]["id"] == "pt2"; });
+  ASSERT_NE(made, partitions.end()) << partitions;
+  const Json spec = (*made)["partition"]["spec"];
+  EXPECT_EQ(spec["ipus"].size(), 2u);
+  EXPECT_EQ(spec["num_gcds"], 1);
+  EXPECT_EQ(spec["num_replicas"], 2);
+  const Json clusters = Json::parse(Sh(cli + "list cluster"));
+  EXPECT_EQ(clusters[0]["spec"]["ipu_link_domains"][0]["ipus"].size(), 16u);
+  Sh(cli + "reset partition pt2");
+  Sh(cli + "delete partition pt2");
+  EXPECT_EQ(pod_->Shell("vipu-cli list agents").code, 2) << "without -a it is vipu";
+}
+
+TEST_F(PublicProgramsTest, HelpLeavesOutWhatIsNotModelled) {
+  const std::string help = Sh("gc-info --help");
+  for (const char* option : {"--xb-status", "--gsp-status", "--tile-status", "--dump-mem"}) {
+    EXPECT_FALSE(Contains(help, option)) << help;
+    // It is still understood.
+    const Outcome outcome = pod_->Shell(std::string("gc-info -d 0 ") + option +
+                                        (std::string(option) == "--tile-status" ? " 0"
+                                         : std::string(option) == "--dump-mem"  ? " 0 0 4"
+                                                                                : ""));
+    EXPECT_EQ(outcome.err, "gc-info: error: not modelled\n");
+  }
+  EXPECT_FALSE(Contains(Sh("gc-docker --help"), "--device-id"));
+}
+
+// Graphcore's table of tests has the command alone.
+TEST(GwLinksTest, AreTestedByOneCommand) {
+  TestPod pod(8);
+  pod.Shell(
+      "vipu-admin remove cluster c8; vipu-admin create cluster cl1x2 --agents "
+      "$(vipu-admin list agents | awk -F'|' '/ag/ {gsub(/ /,\"\",$1); printf s $1; s=\",\"}') "
+      "--num-ipulinkdomains 2 --cluster-topology looped");
+  const Outcome made = pod.Run({"vipu-admin", "create", "partition", "pa1x2", "--size", "8",
+                                "--num-gcds", "2", "--gw-routing", "ring"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Outcome outcome = pod.Run({"gc-gwlinkstraffictest", "-i", "3"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const std::vector<std::string> lines = Lines(outcome.out);
+  EXPECT_EQ(lines.size(), 5u) << "two ports of each machine, and the result";
+  EXPECT_FALSE(Contains(outcome.out, "failed")) << outcome.out;
 }
 
 TEST(EnableTest, SetsWhatPublicScriptsForward) {

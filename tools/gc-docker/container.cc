@@ -112,11 +112,12 @@ int RunContainerTool(const std::string& engine, int argc, char** argv) {
   bool echo = false;
   DeviceOption device;
   po::options_description options("Allowed options");
-  options.add_options()("help,h", "help")("version,v", "version")                     //
-      ("device-id,d", po::value(&device), "PCIe device to add; there are none here")  //
+  options.add_options()("help,h", "help")("version,v", "version")  //
       ("echo", po::bool_switch(&echo), "print the command instead of running it");
+  po::options_description hidden;
+  hidden.add_options()("device-id,d", po::value(&device), "PCIe device to add");
   po::variables_map values;
-  if (const int code = ParseGcOptions(tool, options_end, argv, options, values); code >= 0)
+  if (const int code = ParseGcOptions(tool, options_end, argv, options, values, hidden); code >= 0)
     return code;
   if (rest >= argc)
     return UsageError(tool, absl::StrCat("give the arguments of '", engine, " run' after --"));

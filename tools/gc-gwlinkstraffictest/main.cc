@@ -1,9 +1,12 @@
-// gc-gwlinkstraffictest: data over the GW-Links of a partition that spans IPU-Link domains. Started
-// once for each GCD, with the GCD's configuration; the processes exchange patterns between their
-// IPUs, and each verifies what came back.
+// gc-gwlinkstraffictest: data over the GW-Links of a partition that spans IPU-Link domains. An
+// instance for each GCD exchanges patterns with the others and verifies what came back. Started
+// with the configuration of one GCD it is that instance, and the others are started likewise;
+// otherwise it is all of them.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/ipuof_device.h"
@@ -19,10 +22,9 @@ namespace {
 constexpr char kTool[] = "gc-gwlinkstraffictest";
 constexpr uint32_t kMaxIpusPerProgram = 16;
 
-struct Options {
-  bool json = false;
-  LinkTrafficOptions traffic;
-};
+uint32_t IpusPerReplica(const vipu::ActivePartition& gcd) {
+  return std::min(static_cast<uint32_t>(gcd.config.devices_size()), kMaxIpusPerProgram);
+}
 
 bool HasGwLinks(const std::vector<telemetry::v1::LinkTelemetry>& links) {
   return std::any_of(links.begin(), links.end(),
@@ -30,64 +32,112 @@ bool HasGwLinks(const std::vector<telemetry::v1::LinkTelemetry>& links) {
 }
 
 // Data-plane addresses of the machines whose IPUs send.
-std::set<std::string> MachinesOf(const vipu::ActivePartition& partition, uint32_t per_replica,
-                                 bool single_ipu) {
-  std::set<std::string> machines;
-  const int step = single_ipu ? static_cast<int>(per_replica) : 1;
-  for (int i = 0; i < partition.config.devices_size(); i += step)
-    machines.insert(partition.config.devices(i).ip());
-  return machines;
+void AddMachines(const vipu::ActivePartition& gcd, bool single_ipu,
+                 std::set<std::string>& machines) {
+  const int step = single_ipu ? static_cast<int>(IpusPerReplica(gcd)) : 1;
+  for (int i = 0; i < gcd.config.devices_size(); i += step)
+    machines.insert(gcd.config.devices(i).ip());
 }
 
-absl::StatusOr<std::vector<GwLinkResult>> Test(const Options& options) {
-  VPOD_ASSIGN_OR_RETURN(const auto partition, vipu::FindActivePartition());
-  VPOD_ASSIGN_OR_RETURN(const auto before, LinksOf(partition));
-  if (!HasGwLinks(before) || partition.num_gcds < 2) {
+// The GCD that the environment names, or else all GCDs of the active partition.
+absl::StatusOr<std::vector<vipu::ActivePartition>> FindGcds() {
+  constexpr char kGcd[] = "IPUOF_VIPU_API_GCD_ID";
+  std::vector<vipu::ActivePartition> gcds(1);
+  const bool named =
+      !vipu::Environment("IPUOF_CONFIG_PATH").empty() || !vipu::Environment(kGcd).empty();
+  if (!named) setenv(kGcd, "0", 1);
+  VPOD_ASSIGN_OR_RETURN(gcds[0], vipu::FindActivePartition());
+  if (named) return gcds;
+  setenv("IPUOF_VIPU_API_PARTITION_ID", gcds[0].partition_id.c_str(), 1);
+  for (uint32_t gcd = 1; gcd < gcds[0].num_gcds; ++gcd) {
+    setenv(kGcd, absl::StrCat(gcd).c_str(), 1);
+    VPOD_ASSIGN_OR_RETURN(gcds.emplace_back(), vipu::FindActivePartition());
+  }
+  return gcds;
+}
+
+// Attaches to a GCD as the job's instance of its number.
+absl::StatusOr<std::unique_ptr<session::Device>> Attach(const vipu::ActivePartition& gcd) {
+  const uint32_t per_replica = IpusPerReplica(gcd);
+  const uint32_t replicas = static_cast<uint32_t>(gcd.config.devices_size()) / per_replica;
+  ipuof::DeviceOptions attach;
+  attach.job.set_job_id(absl::StrCat(kTool, "-", gcd.partition_id, "-", gcd.generation));
+  attach.job.set_num_instances(gcd.num_gcds);
+  attach.job.set_instance_index(gcd.gcd);
+  attach.job.set_replica_offset(gcd.gcd * replicas);
+  attach.job.set_local_replicas(replicas);
+  attach.job.set_total_replicas(gcd.num_gcds * replicas);
+  attach.job.set_ipus_per_replica(per_replica);
+  return ipuof::AttachDevice(gcd, attach);
+}
+
+// Takes the device, so that the other instances learn of a failure at once.
+absl::StatusOr<LinkTraffic> RunInstance(const vipu::ActivePartition& gcd,
+                                        std::unique_ptr<session::Device> device,
+                                        const LinkTrafficOptions& options) {
+  VPOD_ASSIGN_OR_RETURN(const LinkTest test,
+                        LoadBetweenInstances(*device, IpusPerReplica(gcd), gcd.num_gcds, options));
+  return test(/*round=*/0);
+}
+
+// What all instances saw together; the first error.
+absl::StatusOr<LinkTraffic> RunInstances(const std::vector<vipu::ActivePartition>& gcds,
+                                         const LinkTrafficOptions& options) {
+  std::vector<std::unique_ptr<session::Device>> devices;
+  for (const vipu::ActivePartition& gcd : gcds) {
+    VPOD_ASSIGN_OR_RETURN(devices.emplace_back(), Attach(gcd));
+  }
+  std::vector<absl::StatusOr<LinkTraffic>> results(gcds.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < gcds.size(); ++i) {
+    threads.emplace_back(
+        [&, i] { results[i] = RunInstance(gcds[i], std::move(devices[i]), options); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  LinkTraffic all;
+  for (const auto& result : results) {
+    VPOD_RETURN_IF_ERROR(result.status());
+    all.errors += result->errors;
+    all.seconds = std::max(all.seconds, result->seconds);
+  }
+  return all;
+}
+
+absl::StatusOr<std::vector<GwLinkResult>> Test(const LinkTrafficOptions& options) {
+  VPOD_ASSIGN_OR_RETURN(const auto gcds, FindGcds());
+  VPOD_ASSIGN_OR_RETURN(const auto before, LinksOf(gcds[0]));
+  if (!HasGwLinks(before) || gcds[0].num_gcds < 2) {
     return absl::FailedPreconditionError(
-        absl::StrCat("partition ", partition.partition_id,
+        absl::StrCat("partition ", gcds[0].partition_id,
                      " has no GW-Links; it needs two IPU-Link domains, a GCD for each, and not to "
                      "be reconfigurable"));
   }
-  const auto gcd_ipus = static_cast<uint32_t>(partition.config.devices_size());
-  const uint32_t per_replica = std::min(gcd_ipus, kMaxIpusPerProgram);
-  const uint32_t replicas = gcd_ipus / per_replica;
-  ipuof::DeviceOptions attach;
-  attach.job.set_job_id(
-      absl::StrCat(kTool, "-", partition.partition_id, "-", partition.generation));
-  attach.job.set_num_instances(partition.num_gcds);
-  attach.job.set_instance_index(partition.gcd);
-  attach.job.set_replica_offset(partition.gcd * replicas);
-  attach.job.set_local_replicas(replicas);
-  attach.job.set_total_replicas(partition.num_gcds * replicas);
-  attach.job.set_ipus_per_replica(per_replica);
-  VPOD_ASSIGN_OR_RETURN(const auto device, ipuof::AttachDevice(partition, attach));
-  VPOD_ASSIGN_OR_RETURN(
-      const LinkTest test,
-      LoadBetweenInstances(*device, per_replica, partition.num_gcds, options.traffic));
-  VPOD_ASSIGN_OR_RETURN(const LinkTraffic traffic, test(/*round=*/0));
-  VPOD_ASSIGN_OR_RETURN(const auto after, LinksOf(partition));
-  return GwLinkResults(before, after,
-                       MachinesOf(partition, per_replica, options.traffic.single_ipu), traffic);
+  std::set<std::string> machines;
+  for (const vipu::ActivePartition& gcd : gcds) AddMachines(gcd, options.single_ipu, machines);
+  VPOD_ASSIGN_OR_RETURN(const LinkTraffic traffic, RunInstances(gcds, options));
+  VPOD_ASSIGN_OR_RETURN(const auto after, LinksOf(gcds[0]));
+  return GwLinkResults(before, after, machines, traffic);
 }
 
 int Main(int argc, char** argv) {
-  Options wanted;
+  bool json = false;
+  LinkTrafficOptions traffic;
   NumberOption iterations{100};
   po::options_description options("Allowed options");
   options.add_options()("help,h", "help")("version,v", "version")  //
-      ("single-ipu", po::bool_switch(&wanted.traffic.single_ipu),
+      ("single-ipu", po::bool_switch(&traffic.single_ipu),
        "the first of 16 IPUs of each GCD instead of all")  //
       ("iterations,i", po::value(&iterations)->default_value(iterations),
        "exchanges between the IPUs")  //
-      ("json-output,j", po::bool_switch(&wanted.json), "JSON");
+      ("json-output,j", po::bool_switch(&json), "JSON");
   po::variables_map values;
   if (const int code = ParseGcOptions(kTool, argc, argv, options, values); code >= 0) return code;
   if (const absl::Status range = CheckRange("iterations", iterations, 1, 1'000'000); !range.ok())
     return UsageError(kTool, std::string(range.message()));
-  wanted.traffic.iterations = iterations.value;
-  const auto links = Test(wanted);
+  traffic.iterations = iterations.value;
+  const auto links = Test(traffic);
   if (!links.ok()) return GcError(kTool, links.status());
-  std::fputs((wanted.json ? GwLinksJson(*links) : GwLinksText(*links)).c_str(), stdout);
+  std::fputs((json ? GwLinksJson(*links) : GwLinksText(*links)).c_str(), stdout);
   return AllPassed(*links) ? 0 : 1;
 }
 

@@ -46,15 +46,21 @@ po::options_description Describe(Flags& flags) {
       ("ipu-count", po::bool_switch(&flags.count), "number of IPUs")                              //
       ("tile-clock-speed", po::bool_switch(&flags.clock), "clock of the device")                  //
       ("tile-overview", po::bool_switch(&flags.tile_overview), "state of all tiles")              //
-      ("tile-status", po::value(&flags.tile_status), "registers of a tile, or of all with '-'")   //
-      ("context,c", po::value(&flags.context), "with --tile-status: SU, Wn or n")                 //
-      ("register,r", po::value(&flags.register_name), "with --tile-status: e.g. PC")              //
-      ("dump-mem", po::value(&flags.dump_memory)->multitoken(),
-       "tile memory: tile, start address, bytes")                                             //
-      ("xb-status", po::bool_switch(&flags.xb_status), "registers of the exchange blocks")    //
-      ("gsp-status", po::bool_switch(&flags.gsp_status), "registers of the sync peripheral")  //
-      ("pci-status", po::bool_switch(&flags.pci_status), "link to the gateway")               //
+      ("pci-status", po::bool_switch(&flags.pci_status), "link to the gateway")                   //
       ("nlc-status", po::bool_switch(&flags.nlc_status), "links to other IPUs");
+  return options;
+}
+
+// Understood and answered with "not modelled".
+po::options_description DescribeHidden(Flags& flags) {
+  po::options_description options;
+  options.add_options()                                                                     //
+      ("tile-status", po::value(&flags.tile_status), "registers of a tile")                 //
+      ("context,c", po::value(&flags.context), "with --tile-status: SU, Wn or n")           //
+      ("register,r", po::value(&flags.register_name), "with --tile-status: e.g. PC")        //
+      ("dump-mem", po::value(&flags.dump_memory)->multitoken(), "tile, address, bytes")     //
+      ("xb-status", po::bool_switch(&flags.xb_status), "registers of the exchange blocks")  //
+      ("gsp-status", po::bool_switch(&flags.gsp_status), "registers of the sync peripheral");
   return options;
 }
 
@@ -62,7 +68,7 @@ absl::Status CheckUsage(const Flags& flags) {
   if (flags.commands() != 1) {
     return absl::InvalidArgumentError(
         "give one of -l, -i, --ipu-arch, --ipu-count, --tile-clock-speed, --tile-overview, "
-        "--tile-status, --dump-mem, --xb-status, --gsp-status, --pci-status, --nlc-status");
+        "--pci-status, --nlc-status");
   }
   if (flags.json && !flags.list && !flags.info)
     return absl::InvalidArgumentError("--json-output needs -l or -i");
@@ -110,9 +116,10 @@ absl::StatusOr<std::string> Text(const Flags& flags) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  const po::options_description options = Describe(flags);
   po::variables_map values;
-  if (const int code = ParseGcOptions("gc-info", argc, argv, options, values); code >= 0)
+  if (const int code =
+          ParseGcOptions("gc-info", argc, argv, Describe(flags), values, DescribeHidden(flags));
+      code >= 0)
     return code;
   if (flags.list_all) flags.list = flags.all_partitions = true;
   if (const absl::Status usage = CheckUsage(flags); !usage.ok())
