@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstdio>
 #include <future>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "client/ipuof/device_events.h"
 #include "client/ipuof/lease.h"
 #include "client/ipuof/telemetry.h"
+#include "client/sdk_log/sdk_log.h"
 #include "device/arch/device_id.h"
 #include "device/base/mutex.h"
 #include "device/base/status.h"
@@ -36,6 +36,8 @@ absl::StatusOr<Transport> ChooseTransport(const std::vector<std::unique_ptr<Leas
   return forced != "tcp" && same_host ? Transport::kSharedMemory : Transport::kGrpc;
 }
 
+void LogIpuof(LogLevel level, const std::string& text) { SdkLog(LogModule::kIpuof, level, text); }
+
 // The IPUs of one device, held by one lease at each agent that has some of them.
 class IpuofDevice : public session::Device {
  public:
@@ -48,6 +50,7 @@ class IpuofDevice : public session::Device {
         options_(options),
         name_(std::move(name)),
         clock_hz_(clock_hz) {}
+  ~IpuofDevice() override { LogIpuof(LogLevel::kInfo, absl::StrCat("Detaching from ", name_)); }
 
   uint32_t local_replicas() const override { return options_.job.local_replicas(); }
   double clock_hz() const override { return clock_hz_; }
@@ -56,6 +59,7 @@ class IpuofDevice : public session::Device {
   absl::Status Load(const std::string& bytes) override {
     VPOD_ASSIGN_OR_RETURN(executable_, program::Executable::Parse(bytes));
     layout_ = program::StreamLayout(executable_->proto(), local_replicas());
+    LogIpuof(LogLevel::kDebug, absl::StrCat("Loading ", bytes.size(), " bytes onto ", name_));
     std::vector<std::future<absl::Status>> loads;
     for (const auto& part : parts_) {
       loads.push_back(std::async(parts_.size() == 1 ? std::launch::deferred : std::launch::async,
@@ -84,6 +88,10 @@ class IpuofDevice : public session::Device {
   }
 
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
+    if (SdkLogs(LogModule::kIpuof, LogLevel::kTrace)) {
+      LogIpuof(LogLevel::kTrace,
+               absl::StrCat("Run of program ", program, ", slot ", slot, " on ", name_));
+    }
     if (transport_ == Transport::kGrpc) VPOD_RETURN_IF_ERROR(CopyStreams(program, slot, true));
     VPOD_ASSIGN_OR_RETURN(const base::Cycles cycles, RunParts(program, slot));
     if (transport_ == Transport::kGrpc) VPOD_RETURN_IF_ERROR(CopyStreams(program, slot, false));
@@ -201,6 +209,7 @@ absl::StatusOr<double> ClockOf(const vipu::ActivePartition& partition) {
 
 absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
     const vipu::ActivePartition& partition, const DeviceOptions& options) {
+  VPOD_RETURN_IF_ERROR(CheckSdkLog());
   const auto num_ipus = static_cast<uint32_t>(partition.config.devices_size());
   const uint32_t needed =
       arch::NextPowerOfTwo(options.job.local_replicas() * options.job.ipus_per_replica());
@@ -227,18 +236,21 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
     VPOD_ASSIGN_OR_RETURN(const arch::IpuRange ipus, arch::IpusOfDevice(num_ipus, id));
     const auto events = std::make_shared<DeviceEvents>(partition, ipus);
     lease.on_failure = [events](const absl::Status& cause) { events->Failed(cause); };
+    LogIpuof(LogLevel::kDebug,
+             absl::StrCat("Attaching to device ", id, " of partition ", partition.partition_id,
+                          ", GCD ", partition.gcd, ", generation ", partition.generation));
     auto parts = Lease::AttachParts(partition, lease);
     if (!parts.ok()) {
       refusal = parts.status();
+      LogIpuof(LogLevel::kDebug, absl::StrCat("Device ", id, ": ", refusal.message()));
       if (absl::IsResourceExhausted(refusal)) continue;
       break;
     }
     VPOD_ASSIGN_OR_RETURN(const Transport transport, ChooseTransport(*parts));
-    if (const std::string level = vipu::Environment("IPUOF_LOG_LEVEL");
-        level == "INFO" || level == "DEBUG") {
-      std::fprintf(stderr, "IPUOF [I] device %u at %zu agent(s), streams by %s\n", id,
-                   parts->size(), transport == Transport::kSharedMemory ? "shared memory" : "gRPC");
-    }
+    LogIpuof(LogLevel::kInfo,
+             absl::StrCat("Attached to device ", id, " of partition ", partition.partition_id,
+                          " at ", parts->size(), " agent(s), streams by ",
+                          transport == Transport::kSharedMemory ? "shared memory" : "gRPC"));
     VPOD_ASSIGN_OR_RETURN(const double clock_hz, ClockOf(partition));
     events->Attached(id);
     return std::make_unique<IpuofDevice>(

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/attributes.h"
 #include "client/ipuof/lease.h"
+#include "client/sdk_log/sdk_log.h"
 #include "device/arch/device_id.h"
 #include "device/base/status.h"
 
@@ -133,6 +134,11 @@ std::vector<absl::Status> ReadTelemetry(std::vector<MonitoredPartition>& partiti
     const auto agents = AgentsOf(partition.description);
     queries.insert(agents.begin(), agents.end());
   }
+  for (const vipu::AgentQuery& agent : queries) {
+    SdkLog(LogModule::kIpuof, LogLevel::kDebug,
+           absl::StrCat("Reading telemetry of partition ", agent.partition_id, " from ",
+                        agent.endpoint));
+  }
   const Answers answers = vipu::GetTelemetry(queries);
   std::vector<absl::Status> statuses;
   for (MonitoredPartition& partition : partitions)
@@ -141,6 +147,7 @@ std::vector<absl::Status> ReadTelemetry(std::vector<MonitoredPartition>& partiti
 }
 
 absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all) {
+  VPOD_RETURN_IF_ERROR(CheckSdkLog());
   VPOD_ASSIGN_OR_RETURN(auto partitions, Find(all, /*lenient=*/true));
   const std::vector<absl::Status> statuses = ReadTelemetry(partitions);
   std::vector<MonitoredPartition> seen;

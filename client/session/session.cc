@@ -3,10 +3,21 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/sdk_log/sdk_log.h"
+#include "client/session/program_log.h"
 #include "device/base/status.h"
 #include "device/program/float_codec.h"
 
 namespace vpod::session {
+namespace {
+
+// Texts are made only if they are shown: a run may take microseconds.
+template <class... Parts>
+void LogEngine(LogLevel level, const Parts&... parts) {
+  if (SdkLogs(LogModule::kEngine, level)) SdkLog(LogModule::kEngine, level, absl::StrCat(parts...));
+}
+
+}  // namespace
 
 Session::Session(std::unique_ptr<Device> device,
                  std::shared_ptr<const program::Executable> executable)
@@ -16,10 +27,13 @@ Session::Session(std::unique_ptr<Device> device,
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device> device,
                                                          const compiler::Compiled& compiled) {
+  VPOD_RETURN_IF_ERROR(CheckSdkLog());
   VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(compiled.executable));
+  LogExecutable(*device, *executable);
   VPOD_RETURN_IF_ERROR(device->Load(compiled.executable));
   std::unique_ptr<Session> session(new Session(std::move(device), std::move(executable)));
   for (const auto& [name, bytes] : compiled.initial_values) {
+    LogEngine(LogLevel::kTrace, "Writing variable '", name, "' (", bytes.size(), " bytes)");
     VPOD_RETURN_IF_ERROR(session->device_->WriteVariable(name, bytes));
   }
   return session;
@@ -36,18 +50,24 @@ absl::StatusOr<absl::Span<std::byte>> Session::StreamBytes(absl::string_view nam
         layout_.replicas(), " replicas and ", program::kStreamSlots, " slots; replica ", replica,
         ", slot ", slot, " with ", element_size, "-byte elements was asked for"));
   }
-  return absl::MakeSpan(device_->Slot(slot) + layout_.Offset(stream, replica, 0),
-                        layout_.TransferBytes(stream) * layout_.Transfers(stream));
+  const uint64_t bytes = layout_.TransferBytes(stream) * layout_.Transfers(stream);
+  LogEngine(LogLevel::kTrace, "Connecting stream '", name, "' of replica ", replica, ", slot ",
+            slot, ": ", bytes, " bytes");
+  return absl::MakeSpan(device_->Slot(slot) + layout_.Offset(stream, replica, 0), bytes);
 }
 
 absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t slot) {
   VPOD_ASSIGN_OR_RETURN(uint32_t index, executable_->FindProgram(program));
-  return device_->Run(index, slot);
+  LogEngine(LogLevel::kDebug, "Running program '", program, "' with slot ", slot);
+  VPOD_ASSIGN_OR_RETURN(const base::Cycles cycles, device_->Run(index, slot));
+  LogEngine(LogLevel::kDebug, "Program '", program, "' took ", cycles.value(), " cycles");
+  return cycles;
 }
 
 absl::StatusOr<std::vector<float>> Session::ReadFloats(absl::string_view variable,
                                                        uint32_t replica) {
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
+  LogEngine(LogLevel::kTrace, "Reading variable '", variable, "' of replica ", replica);
   VPOD_ASSIGN_OR_RETURN(const std::string bytes, device_->ReadVariable(variable, replica));
   const program::TensorType type = program::TypeOf(executable_->TensorOf(*declared));
   return program::DecodeFloats(bytes, type.type);
@@ -60,6 +80,7 @@ absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const f
     return absl::InvalidArgumentError(absl::StrCat("variable '", variable, "' is ", type.ToString(),
                                                    "; ", values.size(), " values given"));
   }
+  LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", values.size(), " values)");
   return device_->WriteVariable(variable, program::EncodeFloats(values, type.type));
 }
 

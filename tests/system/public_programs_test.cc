@@ -232,6 +232,44 @@ TEST_F(PublicProgramsTest, HelpLeavesOutWhatIsNotModelled) {
   EXPECT_FALSE(Contains(Sh("gc-docker --help"), "--device-id"));
 }
 
+TEST_F(PublicProgramsTest, LogLevelsPrintInPoplarsForm) {
+  const auto lines = [](const std::string& variables) {
+    return Sh(variables + " replica_job --runs 1 2>&1 >/dev/null");
+  };
+  const auto expect = [&](const std::string& variables, const std::string& prefix, char level) {
+    const std::string form = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}Z " +
+                             prefix + " +[0-9]+\\.[0-9]+ " + level + ": ";
+    const std::string text = lines(variables);
+    EXPECT_TRUE(std::regex_search(text, std::regex(form))) << variables << "\n" << text;
+  };
+  expect("POPLAR_LOG_LEVEL=INFO", "PO:ENGINE", 'I');
+  expect("POPLAR_LOG_LEVEL=OFF POPLAR_ENGINE_LOG_LEVEL=INFO", "PO:ENGINE", 'I');
+  expect("POPLAR_LOG_LEVEL=DEBUG", "PO:[A-Z]+", 'D');
+  expect("IPUOF_LOG_LEVEL=INFO", "IPUOF", 'I');
+  expect("IPUOF_LOG_LEVEL=DEBUG", "IPUOF", 'D');
+  expect("IPUOF_LOG_LEVEL=TRACE", "IPUOF", 'T');
+  EXPECT_EQ(lines("POPLAR_LOG_LEVEL=WARN GCL_LOG_LEVEL=WARN IPUOF_LOG_LEVEL=WARN"), "");
+  const std::string file = pod_->directory() + "/poplar.log";
+  EXPECT_EQ(lines("POPLAR_LOG_LEVEL=INFO POPLAR_LOG_DEST=" + file), "");
+  EXPECT_GT(fs::file_size(file), 0u);
+  EXPECT_TRUE(Contains(pod_->Shell("IPUOF_LOG_LEVEL=DEBUG gc-info -l").err, "IPUOF"));
+  const Outcome wrong = pod_->Shell("POPLAR_LOG_LEVEL=LOUD replica_job --runs 1");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_TRUE(Contains(wrong.err,
+                       "Unknown POPLAR_LOG_LEVEL 'LOUD'. Valid values are TRACE, DEBUG, "
+                       "INFO, WARN, ERR and OFF."))
+      << wrong.err;
+}
+
+TEST_F(PublicProgramsTest, CollectivesAreLoggedByGcl) {
+  const Outcome outcome = pod_->Shell(
+      "GCL_LOG_LEVEL=DEBUG poprun --num-instances 2 --num-replicas 2 --mpi-local-args='-x "
+      "GCL_LOG_LEVEL' replica_job --runs 1");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(std::regex_search(outcome.err, std::regex("Z GCL +[0-9]+\\.[0-9]+ D: ")))
+      << outcome.err;
+}
+
 // Graphcore's table of tests has the command alone.
 TEST(GwLinksTest, AreTestedByOneCommand) {
   TestPod pod(8);

@@ -1,0 +1,12 @@
+// What a session writes into the logs of Poplar and GCL (client/sdk_log/sdk_log.h).
+#pragma once
+
+#include "client/session/device.h"
+#include "device/program/executable.h"
+
+namespace vpod::session {
+
+// The device, the executable that is loaded on it, and at level DEBUG its streams and collectives.
+void LogExecutable(const Device& device, const program::Executable& executable);
+
+}  // namespace vpod::session
