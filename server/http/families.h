@@ -109,6 +109,31 @@ inline constexpr Family kGwLinkErrors{"gw_link_errors_total", Kind::kCounter, "a
 inline constexpr Family kMachinePower{"machine_power_watts", Kind::kGauge, "agent",
                                       "Power of the machine with its IPUs (modelled)."};
 
+// The names of Graphcore's V-IPU administrator guide, for dashboards and alerts that use them.
+// `ipu_attached` above is one of them.
+inline constexpr Family kChassisFan{"chassis_fan", Kind::kGauge, "agent,fan",
+                                    "Speed of the fan in revolutions per minute (modelled)."};
+inline constexpr Family kChassisPower{"chassis_power", Kind::kGauge, "agent",
+                                      "Power in watts, as machine_power_watts (modelled)."};
+inline constexpr Family kChassisTemperature{
+    "chassis_temperature", Kind::kGauge, "agent,sensor",
+    "Temperature in degrees Celsius of the air at the inlet and the outlet, and of both boards "
+    "(modelled)."};
+inline constexpr Family kExporterTicks{"exporter_ticks", Kind::kGauge, "",
+                                       "Times that this exporter was read since its start."};
+inline constexpr Family kClockFrequency{"gcipuinfo_clock_frequency", Kind::kGauge,
+                                        "agent,ipu,partition,user",
+                                        "Tile clock in MHz, as the attribute clock."};
+inline constexpr Family kLinkErrorCount{
+    "ipu_link_err_cnt", Kind::kGauge, "agent,ipu,partition,user,link",
+    "Errors of the IPU-Link since the last reset, corrected or not."};
+inline constexpr Family kTileClockSpeed{"ipu_tile_clk_speed", Kind::kGauge,
+                                        "agent,ipu,partition,user",
+                                        "Tile clock in Hz, as ipu_clock_hertz."};
+inline constexpr Family kHardwareInfo{"ipum_hardware_info", Kind::kGauge,
+                                      "agent,board_type,firmware,gateway_software,ipuof_server",
+                                      "Always 1; what the IPU-Machine is and what runs on it."};
+
 // --- Both lists, in the order in which the exporters write them ---
 
 inline constexpr const Family* kControllerFamilies[] = {
@@ -137,6 +162,14 @@ inline constexpr const Family* kMachineFamilies[] = {&kIpuInfo,
                                                      &kGwLinkTx,
                                                      &kGwLinkRx,
                                                      &kGwLinkErrors,
-                                                     &kMachinePower};
+                                                     &kMachinePower,
+                                                     &kChassisFan,
+                                                     &kChassisPower,
+                                                     &kChassisTemperature,
+                                                     &kExporterTicks,
+                                                     &kClockFrequency,
+                                                     &kLinkErrorCount,
+                                                     &kTileClockSpeed,
+                                                     &kHardwareInfo};
 
 }  // namespace vpod::http

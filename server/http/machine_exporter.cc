@@ -1,5 +1,9 @@
 #include "server/http/machine_exporter.h"
 
+#include <atomic>
+#include <memory>
+
+#include "device/arch/chassis.h"
 #include "device/arch/topology.h"
 #include "server/http/exporter.h"
 #include "server/http/families.h"
@@ -73,10 +77,65 @@ void WriteLinks(const std::vector<agent::MachineReading>& machines, Exposition& 
       [&](const LinkReading& link) { return correctable(link) + uncorrectable(link); }, out);
 }
 
+double WattsOf(const agent::MachineReading& machine) {
+  double watts = arch::kMachineBaseWatts;
+  for (const agent::IpuReading& ipu : machine.ipus) watts += ipu.sensors.power_watts;
+  return watts;
+}
+
+void WritePower(const std::vector<agent::MachineReading>& machines, const Family& family,
+                Exposition& out) {
+  out.Begin(family);
+  for (const agent::MachineReading& machine : machines) out.Add({machine.agent}, WattsOf(machine));
+}
+
+void WriteChassis(const std::vector<agent::MachineReading>& machines, Exposition& out) {
+  out.Begin(kChassisFan);
+  for (const agent::MachineReading& machine : machines) {
+    for (uint32_t fan = 0; fan < arch::kChassisFans; ++fan)
+      out.Add({machine.agent, std::to_string(fan)}, arch::FanRpm(WattsOf(machine)));
+  }
+  WritePower(machines, kChassisPower, out);
+  out.Begin(kChassisTemperature);
+  for (const agent::MachineReading& machine : machines) {
+    out.Add({machine.agent, "inlet"}, arch::kInletCelsius);
+    out.Add({machine.agent, "outlet"}, arch::OutletCelsius(WattsOf(machine)));
+    // IPUs 0 and 1 are on one board, 2 and 3 on the other.
+    out.Add({machine.agent, "board_1"}, machine.ipus[0].sensors.board_celsius);
+    out.Add({machine.agent, "board_2"}, machine.ipus[2].sensors.board_celsius);
+  }
+}
+
+// The families with published names, in their order.
+void WritePublished(const std::vector<agent::MachineReading>& machines,
+                    const arch::MachineType& type, uint64_t ticks, Exposition& out) {
+  using agent::IpuReading;
+  WriteChassis(machines, out);
+  out.Begin(kExporterTicks);
+  out.Add({}, static_cast<double>(ticks));
+  WriteIpus(
+      machines, kClockFrequency, [](const IpuReading& ipu) { return ipu.sensors.clock_hz / 1e6; },
+      out);
+  WriteIpuLinks(
+      machines, kLinkErrorCount,
+      [](const machine::LinkReading& link) {
+        return link.counters.correctable_errors + link.counters.uncorrectable_errors;
+      },
+      out);
+  WriteIpus(
+      machines, kTileClockSpeed, [](const IpuReading& ipu) { return ipu.sensors.clock_hz; }, out);
+  out.Begin(kHardwareInfo);
+  for (const agent::MachineReading& machine : machines) {
+    out.Add({machine.agent, type.board_type, machine::kFirmwareVersion,
+             machine::kGatewaySoftwareVersion, machine::kIpuofServerVersion},
+            1);
+  }
+}
+
 }  // namespace
 
 std::string WriteMachineMetrics(const std::vector<agent::MachineReading>& machines,
-                                const arch::MachineType& type, Format format) {
+                                const arch::MachineType& type, Format format, uint64_t ticks) {
   using agent::IpuReading;
   Exposition out(format);
   out.Begin(kIpuInfo);
@@ -103,20 +162,17 @@ std::string WriteMachineMetrics(const std::vector<agent::MachineReading>& machin
   write(kHostLinkRx, [](const IpuReading& ipu) { return ipu.host_rx_bytes; });
   write(kHostLinkErrors, [](const IpuReading&) { return 0; });
   WriteLinks(machines, out);
-  out.Begin(kMachinePower);
-  for (const agent::MachineReading& machine : machines) {
-    double watts = arch::kMachineBaseWatts;
-    for (const IpuReading& ipu : machine.ipus) watts += ipu.sensors.power_watts;
-    out.Add({machine.agent}, watts);
-  }
+  WritePower(machines, kMachinePower, out);
+  WritePublished(machines, type, ticks, out);
   return std::move(out).Finish();
 }
 
 Routes MachineRoutes(agent::Agent& agent) {
   Routes routes;
   routes["/healthz"] = Healthy;
-  routes["/metrics"] = MetricsHandler([&agent](Format format) {
-    return WriteMachineMetrics(agent.ReadMachines(), agent.machine_type(), format);
+  const auto ticks = std::make_shared<std::atomic<uint64_t>>(0);
+  routes["/metrics"] = MetricsHandler([&agent, ticks](Format format) {
+    return WriteMachineMetrics(agent.ReadMachines(), agent.machine_type(), format, ++*ticks);
   });
   return routes;
 }

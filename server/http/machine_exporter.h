@@ -13,8 +13,9 @@
 
 namespace vpod::http {
 
+// `ticks` is the number of this reading.
 std::string WriteMachineMetrics(const std::vector<agent::MachineReading>& machines,
-                                const arch::MachineType& type, Format format);
+                                const arch::MachineType& type, Format format, uint64_t ticks = 1);
 
 // /metrics and /healthz. The agent outlives the server of these routes.
 Routes MachineRoutes(agent::Agent& agent);

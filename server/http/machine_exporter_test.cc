@@ -80,6 +80,26 @@ TEST(MachineExporterTest, ShowsItsLinks) {
   EXPECT_FALSE(absl::StrContains(text, "_link_up{agent=\"ag0\"")) << "its links were not read";
 }
 
+TEST(MachineExporterTest, HasThePublishedNamesBesideOurs) {
+  const std::string text = WriteMachineMetrics(TwoMachines(), *arch::FindMachineType("m2000"),
+                                               Format::kText, /*ticks=*/7);
+  const std::string labels = "{agent=\"ag1\",ipu=\"3\",partition=\"p1\",user=\"alice\"";
+  for (const std::string& line :
+       {"gcipuinfo_clock_frequency" + labels + "} 1330",
+        "ipu_tile_clk_speed" + labels + "} 1330000000",
+        absl::StrCat("ipu_link_err_cnt", labels, ",link=\"", arch::PortName(3 * arch::kLinksPerIpu),
+                     "\"} 14"),
+        std::string("chassis_fan{agent=\"ag1\",fan=\"4\"} 6600"),
+        std::string("chassis_power{agent=\"ag1\"} 360"),
+        std::string("chassis_temperature{agent=\"ag1\",sensor=\"inlet\"} 18"),
+        std::string("chassis_temperature{agent=\"ag1\",sensor=\"outlet\"} 25.2"),
+        std::string("exporter_ticks 7"),
+        std::string("ipum_hardware_info{agent=\"ag1\",board_type=\"M2000\",firmware=\"2.5.9\","
+                    "gateway_software=\"2.6.0\",ipuof_server=\"1.11.0\"} 1")}) {
+    EXPECT_TRUE(absl::StrContains(text, "\n" + line + "\n")) << line << "\n" << text;
+  }
+}
+
 TEST(MachineExporterTest, WritesTheFamiliesInTheirOrder) {
   const std::string text =
       WriteMachineMetrics(TwoMachines(), *arch::FindMachineType("bow2000"), Format::kText);
@@ -112,6 +132,7 @@ TEST(MachineExporterTest, ReadsAnAgent) {
       scrape(), "ipu_attached{agent=\"ag1\",ipu=\"3\",partition=\"p1\",user=\"alice\"} 0\n"))
       << scrape();
   EXPECT_EQ(routes.at("/metrics")({.accept = "application/json"}).status, 406);
+  EXPECT_TRUE(absl::StrContains(scrape(), "\nexporter_ticks 3\n")) << "it is read again";
 }
 
 TEST(MachineExporterTest, ManyIdleMachinesAreLeftOut) {

@@ -270,6 +270,21 @@ TEST_F(PublicProgramsTest, CollectivesAreLoggedByGcl) {
       << outcome.err;
 }
 
+TEST_F(PublicProgramsTest, TheExporterHasThePublishedNames) {
+  const std::string metrics =
+      Sh("python3 -c 'import sys, urllib.request; "
+         "print(urllib.request.urlopen(sys.argv[1]).read().decode())' "
+         "$(vipu-admin get agent ag0 | sed -n 's/.*Exporter *| *//p')");
+  for (const char* name :
+       {"chassis_fan", "chassis_power", "chassis_temperature", "exporter_ticks",
+        "gcipuinfo_clock_frequency", "ipu_attached", "ipu_link_err_cnt", "ipu_tile_clk_speed",
+        "ipum_hardware_info", "ipu_power_watts", "machine_power_watts"}) {
+    EXPECT_TRUE(Contains(metrics, std::string("\n# TYPE ") + name + " ")) << name;
+    EXPECT_TRUE(std::regex_search(metrics, std::regex(std::string("\n") + name + "(\\{| )")))
+        << name;
+  }
+}
+
 // Graphcore's table of tests has the command alone.
 TEST(GwLinksTest, AreTestedByOneCommand) {
   TestPod pod(8);
