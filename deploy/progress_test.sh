@@ -27,9 +27,12 @@ wait $! || code=$?
 while kill -0 "$(cat "$work/pid")" 2>/dev/null; do sleep 0.05; done
 # On a terminal: one line that changes.
 if command -v script >/dev/null; then
-  said=$(on_terminal "'$progress' Work sh -c 'echo step 1; sleep 2'")
+  said=$(TERM=xterm on_terminal "'$progress' Work sh -c 'echo step 1; sleep 2'")
   [[ $said == *$'\r'*"Work 0:0"*" step 1"* ]] || fail "on a terminal: $(cat -v <<<"$said")"
 fi
+
+said=$(TERM=dumb VPOD_PROGRESS_SECONDS=1 "$progress" "Work" sh -c 'echo step 1; sleep 2' 2>&1)
+[[ $said != *$'\033'* ]] || fail "escape codes without a terminal: $(cat -v <<<"$said")"
 
 # What Bazel is asked for.
 grep -q '^build:terminal --show_progress$' "$bazelrc" || fail "no configuration for terminals"

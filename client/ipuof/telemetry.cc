@@ -188,7 +188,10 @@ DeviceAttributes AttributesOf(const IpuTelemetry& ipu, uint32_t device_id) {
 absl::StatusOr<DeviceAttributes> AttributesOf(const MonitoredPartition& partition,
                                               uint32_t device_id) {
   VPOD_ASSIGN_OR_RETURN(const IpuTelemetry* ipu, FirstIpu(partition, device_id));
-  return AttributesOf(*ipu, device_id);
+  DeviceAttributes attributes = AttributesOf(*ipu, device_id);
+  // The other keys are those of its first IPU.
+  if (device_id >= partition.num_ipus()) attributes[1].second = "Multi IPU";
+  return attributes;
 }
 
 bool HasError(const IpuTelemetry& ipu) {

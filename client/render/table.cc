@@ -6,18 +6,33 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
 namespace vpod::render {
 namespace {
 
+// Characters of UTF-8: each takes one column of a terminal.
+size_t Columns(absl::string_view text) {
+  return static_cast<size_t>(absl::c_count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// The last `count` characters.
+absl::string_view Tail(absl::string_view text, size_t count) {
+  size_t at = text.size();
+  while (at > 0 && count > 0) {
+    if ((text[--at] & 0xC0) != 0x80) --count;
+  }
+  return text.substr(at);
+}
+
 std::vector<size_t> Widths(const Table& table) {
   std::vector<size_t> widths(table.headings.size());
   for (size_t c = 0; c < widths.size(); ++c) {
-    widths[c] = table.headings[c].size();
+    widths[c] = Columns(table.headings[c]);
     if (c < table.minimum_widths.size()) widths[c] = std::max(widths[c], table.minimum_widths[c]);
-    for (const auto& row : table.rows) widths[c] = std::max(widths[c], row[c].size());
+    for (const auto& row : table.rows) widths[c] = std::max(widths[c], Columns(row[c]));
   }
   return widths;
 }
@@ -28,7 +43,7 @@ void AppendLine(const std::vector<std::string>& cells, const std::vector<size_t>
     absl::string_view cell = cells[c];
     if (cell.empty() && dash_for_empty) cell = "-";
     absl::StrAppend(&text, c == 0 ? " " : "| ", cell);
-    text.append(std::max(cell.size(), widths[c]) - cell.size() + 1, ' ');
+    text.append(std::max(Columns(cell), widths[c]) - Columns(cell) + 1, ' ');
   }
   text.erase(text.find_last_not_of(' ') + 1);
   text += '\n';
@@ -83,7 +98,7 @@ std::string StyleR(const Table& table) { return Rule(table) + StyleH(table); }
 std::string Block(const std::vector<std::pair<std::string, std::string>>& rows) {
   constexpr size_t kKeyWidth = 20;
   size_t value_width = 1;
-  for (const auto& [key, value] : rows) value_width = std::max(value_width, value.size());
+  for (const auto& [key, value] : rows) value_width = std::max(value_width, Columns(value));
   std::string text(kKeyWidth + 2 + 1 + value_width + 2, '-');
   text += "\n";
   for (const auto& [key, value] : rows) text += Line({key, value}, {kKeyWidth, value_width}, true);
@@ -91,17 +106,22 @@ std::string Block(const std::vector<std::pair<std::string, std::string>>& rows) 
 }
 
 std::string Centre(absl::string_view text, size_t width) {
-  if (text.size() > width) {
-    return width <= 3 ? std::string(text.substr(text.size() - width))
-                      : absl::StrCat("...", text.substr(text.size() - (width - 3)));
+  const size_t columns = Columns(text);
+  if (columns > width) {
+    return width <= 3 ? std::string(Tail(text, width)) : absl::StrCat("...", Tail(text, width - 3));
   }
-  const size_t left = (width - text.size()) / 2;
-  return absl::StrCat(std::string(left, ' '), text, std::string(width - text.size() - left, ' '));
+  const size_t left = (width - columns) / 2;
+  return absl::StrCat(std::string(left, ' '), text, std::string(width - columns - left, ' '));
 }
 
 bool IsTerminal(int stream) {
   // mpirun gives its processes pseudo-terminals that nobody looks at.
   return isatty(stream) == 1 && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr;
+}
+
+bool TakesEscapeCodes(int stream) {
+  const char* terminal = std::getenv("TERM");
+  return IsTerminal(stream) && terminal != nullptr && absl::string_view(terminal) != "dumb";
 }
 
 size_t TerminalColumns() {

@@ -37,6 +37,8 @@ std::string Centre(absl::string_view text, size_t width);
 
 // Whether somebody looks at the stream (1 or 2).
 bool IsTerminal(int stream);
+// Whether it also understands escape codes: a terminal that is not dumb.
+bool TakesEscapeCodes(int stream);
 // Columns of the terminal on stdout; 0 when it is none.
 size_t TerminalColumns();
 

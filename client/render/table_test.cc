@@ -32,6 +32,11 @@ TEST(Table, ColumnsAreAsWideAsTheirLongestTextOrMinimum) {
 )");
 }
 
+TEST(Table, CharactersOfSeveralBytesTakeOneColumn) {
+  const Table table = {.headings = {"A", "B"}, .rows = {{"a…", "b"}, {"abc", "Zoë"}}};
+  EXPECT_EQ(StyleH(table), " A   | B\n-----------\n a…  | b\n abc | Zoë\n-----------\n");
+}
+
 TEST(Table, EmptyOnePrintsHeadingAndRules) {
   const Table table = {.headings = {"A", "B"}, .minimum_widths = {11}};
   EXPECT_EQ(StyleH(table), R"( A           | B
@@ -59,6 +64,13 @@ TEST(Centre, OddBlankGoesRight) {
   EXPECT_EQ(Centre("ab", 3), "ab ");
   EXPECT_EQ(Centre("ab", 2), "ab");
   EXPECT_EQ(Centre("", 3), "   ");
+}
+
+TEST(Centre, CountsCharacters) {
+  EXPECT_EQ(Centre("Zoë", 5), " Zoë ");
+  EXPECT_EQ(Centre("ëëë", 3), "ëëë");
+  EXPECT_EQ(Centre("ëëëëë", 4), "...ë");
+  EXPECT_EQ(Centre("ëë", 1), "ë");
 }
 
 TEST(Centre, LongerTextIsCutToItsEnd) {

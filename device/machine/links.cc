@@ -7,7 +7,8 @@ namespace vpod::machine {
 absl::string_view LinkReading::state() const {
   if (fault.down) return "down";
   if (fault.swapped) return "swapped";
-  return fault.correctable_errors_per_gb > 0 || fault.corrupts ? "degraded" : "up";
+  if (fault.corrupts) return "corrupting";
+  return fault.correctable_errors_per_gb > 0 ? "degraded" : "up";
 }
 
 uint32_t LinkReading::lanes() const {

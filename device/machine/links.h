@@ -33,7 +33,7 @@ struct LinkCounters {
 struct LinkReading {
   LinkFault fault;
   LinkCounters counters;
-  // "up", "down", "swapped" or "degraded"
+  // "up", "down", "swapped", "corrupting" or "degraded"
   absl::string_view state() const;
   uint32_t lanes() const;
 };

@@ -48,7 +48,7 @@ TEST(LinksTest, DataPassIntactUnlessTheLinkCorrupts) {
   EXPECT_EQ(links.Read(3).counters.rx_bytes, 64u);
 
   links.SetFault(3, {.corrupts = true});
-  EXPECT_EQ(links.Read(3).state(), "degraded");
+  EXPECT_EQ(links.Read(3).state(), "corrupting");
   EXPECT_EQ(links.Read(3).lanes(), 8u);
   EXPECT_TRUE(links.Send(3, absl::MakeSpan(data)));
   EXPECT_NE(data, sent);

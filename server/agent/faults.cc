@@ -15,14 +15,18 @@ namespace {
 
 constexpr double kLongestHangSeconds = 3600;
 
+// What a fault that breaks a link does, as the end of a sentence about the link.
+absl::string_view WhatIsWrong(const machine::LinkFault& fault) {
+  if (fault.down) return "is down";
+  return fault.swapped ? "has its cable in the neighbouring port" : "corrupts data";
+}
+
 absl::Status BrokenLink(const machine::Machine& machine, uint32_t port,
                         const machine::LinkFault& fault) {
-  return absl::DataLossError(absl::StrCat(
-      "[Recovery action: PARTITION_RESET] ", arch::LinkKindName(arch::KindOfPort(port)), " ",
-      arch::PortName(port), " of machine ", machine.identity().management_ip,
-      fault.corrupts  ? " corrupts data"
-      : fault.swapped ? " has its cable in the neighbouring port"
-                      : " is down"));
+  return absl::DataLossError(
+      absl::StrCat("[Recovery action: PARTITION_RESET] ",
+                   arch::LinkKindName(arch::KindOfPort(port)), " ", arch::PortName(port),
+                   " of machine ", machine.identity().management_ip, " ", WhatIsWrong(fault)));
 }
 
 // A name as the status register has them, e.g. IPUSOFTERR.
@@ -226,7 +230,8 @@ std::vector<vipuagent::MachineHealth> Agent::Unwell() {
     for (uint32_t port = 0; port < arch::kPortsPerMachine; ++port) {
       const machine::LinkFault fault = machine.links().Read(port).fault;
       hurt = hurt || fault.breaks() || fault.correctable_errors_per_gb > 0;
-      if (fault.breaks()) health.add_failed_links(arch::PortName(port));
+      if (fault.breaks())
+        health.add_failed_links(absl::StrCat(arch::PortName(port), " ", WhatIsWrong(fault)));
     }
     if (health.failed_ipus_size() + health.failed_links_size() > 0)
       unwell.push_back(std::move(health));

@@ -223,7 +223,7 @@ TEST_F(FaultsTest, LinkDownFailsThoseWhoUseItAndNobodyElse) {
   const auto unwell = agent_->Unwell();
   ASSERT_EQ(unwell.size(), 1u);
   EXPECT_EQ(unwell[0].host(), Host(0));
-  EXPECT_EQ(unwell[0].failed_links(0), "IPU2.NLC_W_1B");
+  EXPECT_EQ(unwell[0].failed_links(0), "IPU2.NLC_W_1B is down");
   // A new generation of the partition has its links trained anew.
   Configure(2);
   EXPECT_TRUE(agent_->Unwell().empty());
@@ -463,8 +463,8 @@ TEST_F(FaultsTest, LinksThatCorruptAreFoundByWhatTheyCarry) {
       EXPECT_TRUE(Inject(1, vipuagent::LINK_CORRUPTS, "IPU3.NLC_W_1A").ok());
     }
   }
-  EXPECT_EQ(LinkAt(0, 1, "NLC_W_0A").state(), "degraded");
-  EXPECT_EQ(LinkAt(1, 3, "NLC_W_1A").state(), "degraded");
+  EXPECT_EQ(LinkAt(0, 1, "NLC_W_0A").state(), "corrupting");
+  EXPECT_EQ(LinkAt(1, 3, "NLC_W_1A").state(), "corrupting");
   EXPECT_GT(LinkAt(0, 1, "NLC_W_0A").uncorrectable_errors(), 0u);
   ASSERT_TRUE(Inject(0, vipuagent::LINK_CORRUPTS, "SYNC_N_1").ok());
   EXPECT_EQ(Test(vipuagent::SYNC, 0, "SYNC_N_1", "127.10.0.2 SYNC_S_1").reason(),
@@ -478,7 +478,7 @@ TEST_F(FaultsTest, LinksThatCorruptFailWhoUsesThem) {
   EXPECT_EQ(Run(user, kCopy).message(),
             "[Recovery action: PARTITION_RESET] IPU-Link IPU3.NLC_E_0A of machine 127.10.0.1 "
             "corrupts data");
-  EXPECT_EQ(agent_->Unwell()[0].failed_links(0), "IPU3.NLC_E_0A");
+  EXPECT_EQ(agent_->Unwell()[0].failed_links(0), "IPU3.NLC_E_0A corrupts data");
 }
 
 TEST(HangGateTest, HoldsCallsUntilItsTime) {

@@ -84,7 +84,7 @@ class RandomWorld : public HeldAgents {
       for (uint32_t ipu = 0; ipu < 4; ++ipu) {
         if ((mask >> ipu & 1) != 0) health->add_failed_ipus(ipu);
       }
-      if (gateway_down) health->add_failed_links("GW_E");
+      if (gateway_down) health->add_failed_links("GW_E is down");
     }
     return request;
   }

@@ -20,8 +20,8 @@ std::string MinorVersion(absl::string_view version) {
   return parts.size() < 2 ? std::string(version) : absl::StrCat(parts[0], ".", parts[1]);
 }
 
-// What of a machine cannot be used while a link is down.
-void AddFailedLink(const std::string& name, Machine& machine) {
+// What of a machine cannot be used while a link is broken.
+void AddFailedLink(absl::string_view name, Machine& machine) {
   constexpr uint32_t kAllIpus = (1u << arch::kIpusPerMachine) - 1;
   const auto port = arch::FindPort(name);
   if (!port.ok() || arch::KindOfPort(*port) == arch::LinkKind::kSyncLink) {
@@ -41,9 +41,12 @@ void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
     troubles.push_back(absl::StrCat("IPU ", ipu, " failed"));
   }
   for (const std::string& link : health.failed_links()) {
-    if (!arch::FindPort(link).ok()) continue;  // shown to people, so only names that exist
-    AddFailedLink(link, machine);
-    troubles.push_back(absl::StrCat("link ", link, " is down"));
+    // Shown to people, so only about ports that exist, and in few words.
+    constexpr size_t kMaxText = 100;
+    const std::string port = link.substr(0, link.find(' '));
+    if (!arch::FindPort(port).ok() || !base::IsTextLine(link) || link.size() > kMaxText) continue;
+    AddFailedLink(port, machine);
+    troubles.push_back(absl::StrCat("link ", link));
   }
   machine.trouble = troubles.empty() ? "" : absl::StrCat(absl::StrJoin(troubles, ", "), ".");
 }

@@ -218,14 +218,17 @@ TEST_F(RegistryTest, FailedIpuConcernsItsPartitionOnly) {
 TEST_F(RegistryTest, FailedLinksConcernWhatTheyJoin) {
   CreatePod(2, /*ilds=*/2);
   CreateActive(Wanted("p1", 1));
-  Heartbeat({}, {"GW_E"});  // p1 lies in one ILD
+  Heartbeat({}, {"GW_E is down"});  // p1 lies in one ILD
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
-  Heartbeat({}, {"IPU3.NLC_E_0A"});
+  Heartbeat({}, {"IPU3.NLC_E_0A corrupts data"});
+  EXPECT_EQ(StatusOf("p1").message(), "Agent ag0: link IPU3.NLC_E_0A corrupts data.");
+  Heartbeat();
+  Heartbeat({}, {"IPU3.NLC_E_0A is down"});
   EXPECT_EQ(StatusOf("p1").message(), "Agent ag0: link IPU3.NLC_E_0A is down.");
   Heartbeat();
   ASSERT_TRUE(Remove("p1").ok());
   CreateActive(Wanted("p2", 8));
-  Heartbeat({}, {"GW_E"});
+  Heartbeat({}, {"GW_E is down"});
   EXPECT_EQ(StateOf("p2"), vipuuser::PS_ERROR);
 }
 
@@ -234,7 +237,7 @@ TEST_F(RegistryTest, FailedGatewayConcernsPartitionsOnItsMachineOnly) {
   CreatePod(4, /*ilds=*/4, "", "looped");
   CreateActive(Wanted("a", 8));
   CreateActive(Wanted("b", 8));
-  Heartbeat({}, {"GW_E"});  // of ag0
+  Heartbeat({}, {"GW_E is down"});  // of ag0
   EXPECT_EQ(StatusOf("a").message(), "Agent ag0: link GW_E is down.");
   EXPECT_EQ(StateOf("b"), vipuuser::PS_ACTIVE);
   ASSERT_TRUE(Reset("b").ok());
@@ -304,10 +307,10 @@ TEST_F(RegistryTest, RelocatablePartitionThatIsWellAgainStaysInErrorWithoutAutoR
 TEST_F(RegistryTest, RelocatablePartitionMovesToDomainsWhoseGatewaysAreWell) {
   CreatePod(4, /*ilds=*/4, "", "looped");
   CreateRelocatable("p1", 8);
-  Heartbeat({}, {"GW_E"});
+  Heartbeat({}, {"GW_E is down"});
   controller_->Tick();
   gateway_.ConfirmAll();
-  Heartbeat({}, {"GW_E"});
+  Heartbeat({}, {"GW_E is down"});
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ACTIVE);
   EXPECT_NE(Get("p1").gcds(0).devices(0).agent_id(), "ag0");
   CreateActive(Wanted("p2", 4));  // what lies in one domain needs no GW-Links
@@ -317,12 +320,12 @@ TEST_F(RegistryTest, RelocatablePartitionMovesToDomainsWhoseGatewaysAreWell) {
 TEST_F(RegistryTest, PartitionWithoutABetterPlaceStaysWhereItIs) {
   CreatePod(2, /*ilds=*/2, "", "looped");
   CreateRelocatable("p1", 8);
-  Heartbeat({}, {"GW_E"});
+  Heartbeat({}, {"GW_E is down"});
   const uint64_t generation = StatusOf("p1").generation();
   const size_t events = EventsOf("partition p1").size();
   for (int i = 0; i < 5; ++i) {
     controller_->Tick();
-    Heartbeat({}, {"GW_E"});
+    Heartbeat({}, {"GW_E is down"});
   }
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_ERROR);
   EXPECT_EQ(StatusOf("p1").generation(), generation);
@@ -612,7 +615,7 @@ TEST_F(RegistryTest, WhatAnAgentDeclaresIsCheckedByField) {
     }
   }
   // Health: names of links that exist; everything else is left out, and not repeated in events.
-  Heartbeat({}, {std::string(1 << 16, 'x'), "a\x1b[2Jb", "IPU3.NLC_E_0A"});
+  Heartbeat({}, {std::string(1 << 16, 'x'), "a\x1b[2Jb", "IPU3.NLC_E_0A is down"});
   EXPECT_EQ(controller_->GetAgent("ag0")->error(), "link IPU3.NLC_E_0A is down.");
 }
 

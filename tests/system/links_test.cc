@@ -180,7 +180,7 @@ TEST(LinksTest, GcLinksShowsFaultsOfEitherEnd) {
   EXPECT_EQ(links.code, 1) << links.err;
   for (const char* row :
        {"NLC_W_1A: failed (down, 0 of 8 lanes)\n", "NLC_W_1B: failed (degraded, 4 of 8 lanes)\n",
-        "NLC_E_1A: failed (degraded, 8 of 8 lanes)\n",
+        "NLC_E_1A: failed (corrupting, 8 of 8 lanes)\n",
         "NLC_E_1B: failed (swapped, 8 of 8 lanes)\n"}) {
     EXPECT_TRUE(absl::StrContains(links.out, row)) << row << links.out;
   }

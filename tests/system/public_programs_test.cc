@@ -285,6 +285,35 @@ TEST_F(PublicProgramsTest, TheExporterHasThePublishedNames) {
   }
 }
 
+// It names one type for a device, whichever tool shows it.
+TEST_F(PublicProgramsTest, ADeviceHasOneTypeInAllTools) {
+  EXPECT_EQ(Sh("gc-info -l | grep -F 'Id: [6], target'"), "-+- Id: [6], target: [Multi IPU]\n");
+  EXPECT_EQ(Sh("gc-info -i -d 6 | grep target"), "  target: Multi IPU\n");
+  EXPECT_EQ(Sh("gc-info -i -d 0 | grep target"), "  target: Fabric\n");
+  EXPECT_EQ(Sh("gc-inventory | grep -A1 '^  id: 6$' | tail -n 1"), "  target: Multi IPU\n");
+}
+
+TEST(LinkFaultTest, ALinkThatCorruptsIsNotDown) {
+  TestPod pod(4);
+  pod.CreatePartition("p4", 4);
+  const Outcome injected =
+      pod.Shell("vipu-admin inject agent ag0 --fault link-corrupts --link IPU2.NLC_W_1B");
+  ASSERT_EQ(injected.code, 0) << injected.err;
+  Outcome shown;
+  EXPECT_TRUE(Within(std::chrono::seconds(30), [&] {
+    shown = pod.Shell("vipu get partition p4 --showjson; vipu get partition p4");
+    return Contains(shown.out, "link IPU2.NLC_W_1B corrupts data");
+  })) << shown.out;
+  const Outcome links = pod.Run({"gc-links"});
+  EXPECT_TRUE(Contains(links.out, "failed (corrupting, 8 of 8 lanes)")) << links.out << links.err;
+}
+
+TEST_F(PublicProgramsTest, DumbTerminalsGetNoEscapeCodes) {
+  const std::string watch = "timeout 2 script -qec 'gc-monitor --watch=0.2' /dev/null </dev/null";
+  EXPECT_FALSE(Contains(pod_->Shell("TERM=dumb " + watch).out, "\033"));
+  EXPECT_TRUE(Contains(pod_->Shell("TERM=xterm " + watch).out, "\033"));
+}
+
 // Graphcore's table of tests has the command alone.
 TEST(GwLinksTest, AreTestedByOneCommand) {
   TestPod pod(8);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "tests/support/pod.h"
@@ -128,6 +129,44 @@ TEST_F(TrainingTest, TheIpuModelTakesNoPartInAJobOfSeveralInstances) {
                              "take part in a job of 4 instances"),
             std::string::npos)
       << outcome.err;
+}
+
+TEST(FashionMnistTest, OptionsOutOfRangeAreRefused) {
+  TestPod pod(0);
+  const std::vector<std::pair<std::string, std::vector<std::string>>> wrong = {
+      {"--learning-rate", {"nan", "inf", "-0.1", "1e400", "fast"}},
+      {"--momentum", {"nan", "-inf", "-0.1", "1", "1e400"}},
+      {"--epochs", {"nan", "0", "-1", "1.5", "4294967297", "99999999999999999999"}},
+      {"--micro-batch", {"0", "-1", "4294967297"}},
+      {"--accumulation", {"0", "-1", "inf"}},
+      {"--device-iterations", {"0", "-1", "1e3"}},
+      {"--replicas", {"0", "-1", "65"}},
+      {"--train-images", {"0", "-1", "60001", "99999999999999999999"}},
+      {"--seed", {"-1", "nan", "1.5", "99999999999999999999"}}};
+  for (const auto& [option, values] : wrong) {
+    for (const std::string& value : values) {
+      const Outcome outcome =
+          pod.Run({"fashion_mnist", "--use-ipu-model", "--data=/none", option + "=" + value});
+      EXPECT_EQ(outcome.code, 2) << option << " " << value;
+      EXPECT_NE(outcome.err.find(option), std::string::npos) << outcome.err;
+      EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    }
+  }
+}
+
+TEST(FashionMnistTest, HelpSaysWhatEveryOptionDoes) {
+  TestPod pod(0);
+  std::istringstream help(pod.Run({"fashion_mnist", "--help"}).out);
+  int options = 0;
+  for (std::string line; std::getline(help, line);) {
+    if (line.rfind("  -", 0) != 0) continue;
+    ++options;
+    // The option, its type and default, then what it does: beside it or on the next line.
+    const std::regex words("  [A-Z][a-z].* [a-z]");
+    if (!std::regex_search(line, words)) std::getline(help, line);
+    EXPECT_TRUE(std::regex_search(line, words)) << line;
+  }
+  EXPECT_EQ(options, 13);
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ TEST(DeviceInfo, OfAGroupShowsItsFirstIpuUnderItsOwnId) {
   const auto text = DeviceInfo(partition, 5);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ(*text,
-            "Device Info:\n  id: 5\n  target: Fabric\n  board ipu index: 1\n"
+            "Device Info:\n  id: 5\n  target: Multi IPU\n  board ipu index: 1\n"
             "  ipuof host: 10.1.5.10\n");
 }
 
@@ -141,7 +141,7 @@ TEST(DeviceListingJsonTest, HasWhatTheTextHas) {
 
 TEST(DeviceInfoJsonTest, IsOneObjectOfStrings) {
   EXPECT_EQ(*DeviceInfoJson(Partition("p1", 2, 10), 2),
-            "{\n \"id\": \"2\",\n \"target\": \"Fabric\",\n \"board ipu index\": \"3\",\n"
+            "{\n \"id\": \"2\",\n \"target\": \"Multi IPU\",\n \"board ipu index\": \"3\",\n"
             " \"ipuof host\": \"10.1.5.10\",\n \"device_id\": \"2\",\n"
             " \"ipum_host\": \"10.1.5.10\",\n \"pcie_id\": \"3\"\n}\n");
   EXPECT_EQ(DeviceInfoJson(Partition("p1", 2, 10), 3).status().code(),

@@ -59,7 +59,7 @@ int Print(const Flags& flags, const absl::StatusOr<std::string>& look) {
   std::signal(SIGINT, [](int) { _exit(0); });
   while (true) {
     const auto look = Look(flags);
-    if (render::IsTerminal(STDOUT_FILENO)) std::fputs("\033[H\033[2J", stdout);
+    if (render::TakesEscapeCodes(STDOUT_FILENO)) std::fputs("\033[H\033[2J", stdout);
     std::fflush(stdout);  // before what goes to stderr
     Print(flags, look);
     if (std::fflush(stdout) != 0) std::exit(1);  // nobody sees it

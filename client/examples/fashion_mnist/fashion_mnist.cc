@@ -13,10 +13,12 @@
 #include <cstdio>
 #include <fstream>
 #include <future>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
 #include "client/examples/fashion_mnist/dataset.h"
@@ -190,7 +192,7 @@ absl::Status Trainer::RunOnce(const char* program, uint32_t slot) {
 }
 
 void Trainer::ShowProgress(uint32_t epoch, size_t run, size_t runs) const {
-  if (place_.instance != 0 || !render::IsTerminal(STDOUT_FILENO)) return;
+  if (place_.instance != 0 || !render::TakesEscapeCodes(STDOUT_FILENO)) return;
   constexpr size_t kWidth = 40;
   const size_t done = run * kWidth / runs;
   std::printf("\repoch %u [%s%s] loss %.4f", epoch + 1, std::string(done, '#').c_str(),
@@ -364,6 +366,27 @@ Place FindPlace(Arguments& arguments, bool replicas_given) {
   return place;
 }
 
+// Unlike CLI::Range also refuses what is no number at all, and what overflows one.
+CLI::Validator Within(double low, double high) {
+  const std::string range = absl::StrCat(low, " to ", high);
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        const bool good =
+            absl::SimpleAtod(text, &value) && value >= low && value <= high;  // NaN is not
+        return good ? "" : absl::StrCat(text, " is not a number of ", range);
+      },
+      range);
+}
+
+// CLI11 itself takes -1 for the largest number.
+std::string CheckSeed(const std::string& text) {
+  uint64_t seed = 0;
+  return absl::SimpleAtoi(text, &seed) ? ""
+                                       : absl::StrCat(text, " is not a whole number of 0 to ",
+                                                      std::numeric_limits<uint64_t>::max());
+}
+
 int Main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Trains a convolutional classifier on Fashion-MNIST on virtual IPUs.",
@@ -373,8 +396,10 @@ int Main(int argc, char** argv) {
           ->check(CLI::Range(1, 64))
           ->capture_default_str();
   app.add_flag("--use-ipu-model", arguments.use_ipu_model, "Run in this process, without a POD");
-  app.add_option("--epochs", arguments.epochs)->check(CLI::Range(1, 1000))->capture_default_str();
-  app.add_option("--micro-batch", arguments.micro_batch)
+  app.add_option("--epochs", arguments.epochs, "Times that all training images are shown")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--micro-batch", arguments.micro_batch, "Images that a replica computes at once")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--accumulation", arguments.accumulation,
@@ -385,12 +410,17 @@ int Main(int argc, char** argv) {
                  "Weight updates per call of the IPUs")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--learning-rate", arguments.learning_rate)->capture_default_str();
-  app.add_option("--momentum", arguments.momentum)
-      ->check(CLI::Range(0.0, 0.999))
+  app.add_option("--learning-rate", arguments.learning_rate, "Step of a weight update")
+      ->check(Within(0, 1000))
       ->capture_default_str();
-  app.add_option("--seed", arguments.seed)->capture_default_str();
+  app.add_option("--momentum", arguments.momentum, "Share of the last step that the next one keeps")
+      ->check(Within(0, 0.999))
+      ->capture_default_str();
+  app.add_option("--seed", arguments.seed, "Seed of the weights and of the order of the images")
+      ->check(CheckSeed)
+      ->capture_default_str();
   app.add_option("--train-images", arguments.train_images, "Use only so many images")
+      ->check(CLI::Range(1, 60000))
       ->capture_default_str();
   app.add_option("--data", arguments.data, "Directory of the data set")->capture_default_str();
   app.add_option("--loss-file", arguments.loss_file, "Write the loss of every weight update here");
