@@ -23,8 +23,8 @@ for program in "$root"/usr/bin/*; do
   # Examples, and programs that only poprun starts.
   [[ $name =~ ^(fashion_mnist|gc-get-attributes-for-all-devices|poprun_numa_wrapper|poprun_supervisor)$ ]] || ls "$root"/usr/share/man/man?/"$name".?.gz >/dev/null 2>&1 || fail "$name has no manual page"
 done
-for tool in vipu vipu-admin; do
-  for file in usr/share/bash-completion/completions/$tool usr/share/zsh/vendor-completions/_$tool; do
+for tool in vipu vipu-admin vpod poprun $(cd "$root/usr/bin" && ls -d gc-* | grep -v gc-get-attributes); do
+  for file in usr/share/{bash-completion/completions/$tool,zsh/vendor-completions/_$tool,fish/vendor_completions.d/$tool.fish}; do
     [ -f "$root/$file" ] || fail "/$file is not in the package"
   done
 done

@@ -28,14 +28,14 @@ case ":${LD_LIBRARY_PATH:-}:" in
 esac
 # Completion, where the shell has it.
 if [ -n "${BASH_VERSION:-}" ]; then
-  _vpod_completions=$_vpod_top/dist/share/bash-completion/completions/
+  _vpod_completions=$_vpod_top/dist/share/bash-completion/completions
 elif type compdef >/dev/null 2>&1; then
-  _vpod_completions=$_vpod_top/dist/share/zsh/site-functions/_
+  _vpod_completions=$_vpod_top/dist/share/zsh/site-functions
 else
-  _vpod_completions=/nonexistent/
+  _vpod_completions=/nonexistent
 fi
-for _vpod_tool in vipu vipu-admin; do
-  [ ! -r "$_vpod_completions$_vpod_tool" ] || . "$_vpod_completions$_vpod_tool"
+for _vpod_tool in $(ls "$_vpod_completions" 2>/dev/null); do
+  . "$_vpod_completions/$_vpod_tool"
 done
 unset _vpod_completions _vpod_tool
 if [ -x "$_vpod_top/dist/bin/vpod" ]; then

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/render/option_completion.h"
 #include "device/base/stdout.h"
 #include "device/base/version.h"
 
@@ -78,6 +79,14 @@ absl::Status CheckOneOf(const std::string& option, const std::string& word,
 
 std::string VersionLine() { return absl::StrCat("Poplar version: ", base::kSdkVersion); }
 
+bool AnswerCompletion(int argc, char** argv, const po::options_description& options) {
+  if (argc < 2 || std::string(argv[1]) != render::kCompleteWord) return false;
+  const std::vector<std::string> words(argv + 2, argv + argc);
+  std::cout << render::CompletionText(render::CompleteOptions(options, words, nullptr),
+                                      words.empty() ? "" : words.back());
+  return true;
+}
+
 int ParseGcOptions(const std::string& tool, int argc, char** argv,
                    const po::options_description& options, po::variables_map& values,
                    const po::options_description& hidden) {
@@ -85,6 +94,7 @@ int ParseGcOptions(const std::string& tool, int argc, char** argv,
   wants_json = HasJsonWord(argc, argv);
   po::options_description all;
   all.add(options).add(hidden);
+  if (AnswerCompletion(argc, argv, options)) return 0;
   try {
     // No positional words: a stray one is an error, not ignored.
     po::store(po::command_line_parser(argc, argv).options(all).positional({}).run(), values);

@@ -35,8 +35,12 @@ absl::Status CheckOneOf(const std::string& option, const std::string& word,
 // "Poplar version: 3.2.0", which --version prints: public scripts read it.
 std::string VersionLine();
 
-// Parses; -1 to go on, else the exit status: 0 after --help and --version, 2 after wrong usage,
-// which is reported. `hidden` options are understood, but --help leaves them out.
+// Answers a shell that completes a command line (client/render/completion.h); whether one asked.
+bool AnswerCompletion(int argc, char** argv, const po::options_description& options);
+
+// Parses; -1 to go on, else the exit status: 0 after --help and --version and an answer to a shell,
+// 2 after wrong usage, which is reported. `hidden` options are understood, but --help leaves them
+// out.
 int ParseGcOptions(const std::string& tool, int argc, char** argv,
                    const po::options_description& options, po::variables_map& values,
                    const po::options_description& hidden = po::options_description());

@@ -24,6 +24,7 @@
 #include "client/launch/supervisor.h"
 #include "client/launch/version.h"
 #include "client/launch/words.h"
+#include "client/render/completion.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/base/interruption.h"
 #include "device/base/random_id.h"
@@ -334,6 +335,10 @@ int Launch(const Options& options, Layout& layout, const std::string& mpirun, co
 }  // namespace
 
 int Poprun(const std::vector<std::string>& words) {
+  if (!words.empty() && words[0] == render::kCompleteWord) {
+    std::fputs(CompleteOptions({words.begin() + 1, words.end()}).c_str(), stdout);
+    return 0;
+  }
   BlockSignals();
   const auto options = ParseOptions(words);
   if (!options.ok()) return Fail(options.status().message(), 2);

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "client/launch/words.h"
+#include "client/render/option_completion.h"
 #include "client/vipu/config.h"
 #include "device/base/status.h"
 
@@ -392,6 +393,17 @@ absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words) {
   if (options.program.empty()) return absl::InvalidArgumentError(kMissingProgram);
   options.given = std::move(split.given);
   return options;
+}
+
+std::string CompleteOptions(const std::vector<std::string>& words) {
+  const auto values = [](const std::string& option) -> render::Candidates {
+    if (BooleanNames().contains(option)) return {{"yes", ""}, {"no", ""}};
+    if (option == "process-placement") return {{"spreadnuma", ""}, {"disabled", ""}};
+    if (option == "sync-type") return {{"ST_POD_NATIVE_DEFAULT", ""}, {"ST_C2_COMPATIBLE", ""}};
+    return {};
+  };
+  return render::CompletionText(render::CompleteOptions(Description(), words, values),
+                                words.empty() ? "" : words.back());
 }
 
 }  // namespace vpod::launch

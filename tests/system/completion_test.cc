@@ -27,10 +27,15 @@ class CompletionTest : public ::testing::TestWithParam<const char*> {
     const std::string prepare = shell == "zsh" ? "autoload -Uz compinit && compinit -u -D; " : "";
     const Outcome outcome = pod_->Run({"python3", Program("tests/support/type_in_shell.py"), shell,
                                        prepare + "source <(vipu completion " + shell +
-                                           "); source <(vipu-admin completion " + shell + ")",
+                                           "); source <(vipu-admin completion " + shell + ")" +
+                                           Script("vpod") + Script("poprun") + Script("gc-info"),
                                        keys});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return outcome.out;
+  }
+
+  static std::string Script(const std::string& tool) {
+    return "; source <(vpod completion " + std::string(GetParam()) + " " + tool + ")";
   }
 
   static TestPod* pod_;
@@ -63,8 +68,42 @@ TEST_P(CompletionTest, Files) {
             "vipu --config " + pod_->home() + "/vipu-cli.hcl\n");
 }
 
+TEST_P(CompletionTest, OptionsAndWordsOfOtherTools) {
+  EXPECT_EQ(Typed("vpod stat\\t"), "vpod status\n");
+  EXPECT_EQ(Typed("vpod up --machi\\t"), "vpod up --machine-type\n");
+  EXPECT_EQ(Typed("vpod up --agents pro\\t"), "vpod up --agents processes\n");
+  EXPECT_EQ(Typed("vpod use def\\t"), "vpod use default\n");
+  EXPECT_EQ(Typed("vpod logs ag\\t"), "vpod logs agent\n");
+  EXPECT_EQ(Typed("poprun --num-inst\\t"), "poprun --num-instances\n");
+  EXPECT_EQ(Typed("poprun --process-placement=sp\\t"), "poprun --process-placement=spreadnuma\n");
+  EXPECT_EQ(Typed("gc-info --list-d\\t"), "gc-info --list-devices\n");
+}
+
 INSTANTIATE_TEST_SUITE_P(Shells, CompletionTest, ::testing::Values("bash", "zsh"),
                          [](const auto& info) { return std::string(info.param); });
+
+// fish shows its candidates without being typed at.
+TEST(FishCompletionTest, AsksTheTools) {
+  TestPod pod(4);
+  if (pod.Shell("command -v fish").code != 0)
+    GTEST_SKIP() << "fish is not installed (deploy/packages-test.txt)";
+  pod.CreatePartition("training", 2);
+  const auto candidates = [&](const std::string& line) {
+    return pod
+        .Run(
+            {"fish", "--no-config", "-c",
+             "vipu completion fish | source; for tool in vpod poprun gc-info; vpod completion fish "
+             "$tool | source; end; complete -C '" +
+                 line + "'"})
+        .out;
+  };
+  EXPECT_EQ(candidates("vipu get partition tr"), "training\tACTIVE\n");
+  EXPECT_EQ(candidates("vipu create partition p --reconf").rfind("--reconfigurable\t", 0), 0u);
+  EXPECT_EQ(candidates("vipu --config " + pod.home() + "/vipu-c"), pod.home() + "/vipu-cli.hcl\n");
+  EXPECT_EQ(candidates("vpod up --agents pro"), "processes\n");
+  EXPECT_EQ(candidates("poprun --num-inst").rfind("--num-instances\t", 0), 0u);
+  EXPECT_EQ(candidates("gc-info --list-d").rfind("--list-devices\t", 0), 0u);
+}
 
 }  // namespace
 }  // namespace vpod::testing

@@ -116,6 +116,7 @@ int RunContainerTool(const std::string& engine, int argc, char** argv) {
       ("echo", po::bool_switch(&echo), "print the command instead of running it");
   po::options_description hidden;
   hidden.add_options()("device-id,d", po::value(&device), "PCIe device to add");
+  if (AnswerCompletion(argc, argv, options)) return 0;
   po::variables_map values;
   if (const int code = ParseGcOptions(tool, options_end, argv, options, values, hidden); code >= 0)
     return code;

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "client/render/completion.h"
 #include "device/base/status.h"
 #include "device/base/version.h"
 #include "tools/vipu/commands.h"
@@ -126,7 +127,7 @@ void PrintFailure(bool admin, const Arguments& arguments, const absl::Status& st
 
 int VipuMain(bool admin, const std::vector<std::string>& words, std::ostream& out,
              std::ostream& err) {
-  if (!words.empty() && words[0] == kCompleteWord) {
+  if (!words.empty() && words[0] == render::kCompleteWord) {
     out << Complete(admin, {words.begin() + 1, words.end()});
     return 0;
   }

@@ -57,7 +57,7 @@ constexpr char kTestDetails[] =
     "below the table. Exit status 1 when something failed.";
 
 constexpr char kCompletionDetails[] =
-    "For this shell:  source <(TOOL completion SHELL)\n"
+    "For this shell:  source <(TOOL completion SHELL), with fish TOOL completion fish | source\n"
     "Installed files of the package do the same for all shells.";
 
 }  // namespace
@@ -147,9 +147,11 @@ const std::vector<Command>& Commands() {
        {}, WithListFlags({&kFollow, &kObject, &kLimit}), ListEvents, kListDetails},
 
       {"completion", "bash", kBoth, "completion script for bash",
-       {}, {}, PrintBashCompletion, kCompletionDetails},
+       {}, {}, PrintCompletion, kCompletionDetails},
       {"completion", "zsh", kBoth, "completion script for zsh",
-       {}, {}, PrintZshCompletion, kCompletionDetails},
+       {}, {}, PrintCompletion, kCompletionDetails},
+      {"completion", "fish", kBoth, "completion script for fish",
+       {}, {}, PrintCompletion, kCompletionDetails},
   };
   // clang-format on
   return commands;

@@ -108,7 +108,6 @@ absl::Status TestCluster(const Call& call);
 absl::Status ListEvents(const Call& call);
 absl::Status InjectFault(const Call& call);
 // completion.cc
-absl::Status PrintBashCompletion(const Call& call);
-absl::Status PrintZshCompletion(const Call& call);
+absl::Status PrintCompletion(const Call& call);
 
 }  // namespace vpod::tools

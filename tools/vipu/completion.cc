@@ -7,62 +7,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "client/render/completion.h"
 #include "tools/vipu/commands.h"
 
 namespace vpod::tools {
 namespace {
 
-constexpr char kBash[] = R"(# bash completion for TOOL
-NAME() {
-  # Bash splits words at = and :, the tool wants them whole.
-  local words=() word joined= line
-  for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
-    if [[ $word == [=:] && ${#words[@]} -gt 0 ]]; then
-      words[-1]+=$word joined=1
-    elif [[ $joined ]]; then
-      words[-1]+=$word joined=
-    else
-      words+=("$word")
-    fi
-  done
-  COMPREPLY=()
-  while IFS=$'\t' read -r word line; do
-    if [[ $word == :files ]]; then
-      compopt -o filenames
-      while IFS= read -r line; do COMPREPLY+=("$line"); done < <(compgen -f -- "${words[-1]#*=}")
-    else
-      [[ ${words[-1]} == *=* ]] && word=${word#*=}
-      COMPREPLY+=("$word")
-    fi
-  done < <("${COMP_WORDS[0]}" __complete "${words[@]}" 2>/dev/null)
-}
-complete -F NAME TOOL
-)";
-
-constexpr char kZsh[] = R"(#compdef TOOL
-# zsh completion for TOOL
-NAME() {
-  local line
-  local -a candidates
-  while IFS= read -r line; do
-    if [[ $line == :files ]]; then
-      _files
-    else
-      candidates+=("${${line//:/\\:}/$'\t'/:}")
-    fi
-  done < <("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
-  (( ${#candidates} )) && _describe TOOL candidates
-}
-if [[ ${funcstack[1]} == _TOOL ]]; then
-  NAME "$@"
-else
-  compdef NAME TOOL
-fi
-)";
-
-using Candidates = std::vector<std::pair<std::string, std::string>>;  // word, what it is
+using render::Candidates;
+using render::kFiles;
 
 template <class Object>
 Candidates Ids(const absl::StatusOr<std::vector<Object>>& objects) {
@@ -204,32 +157,14 @@ Candidates CandidatesFor(bool admin, std::vector<std::string> words) {
   return Flags(*command, arguments.given());
 }
 
-void PrintScript(const Call& call, const char* script) {
-  const std::string tool = ToolName(call.admin);
-  call.out << absl::StrReplaceAll(
-      script, {{"TOOL", tool},
-               {"NAME", absl::StrCat("_", absl::StrReplaceAll(tool, {{"-", "_"}}), "_complete")}});
-}
-
 }  // namespace
 
 std::string Complete(bool admin, const std::vector<std::string>& words) {
-  const std::string current = words.empty() ? "" : words.back();
-  std::string text;
-  for (const auto& [word, what] : CandidatesFor(admin, words)) {
-    if (word != kFiles && !absl::StartsWith(word, current)) continue;
-    absl::StrAppend(&text, word, what.empty() ? "" : "\t", what, "\n");
-  }
-  return text;
+  return render::CompletionText(CandidatesFor(admin, words), words.empty() ? "" : words.back());
 }
 
-absl::Status PrintBashCompletion(const Call& call) {
-  PrintScript(call, kBash);
-  return absl::OkStatus();
-}
-
-absl::Status PrintZshCompletion(const Call& call) {
-  PrintScript(call, kZsh);
+absl::Status PrintCompletion(const Call& call) {
+  call.out << render::CompletionScript(call.command.noun, ToolName(call.admin));
   return absl::OkStatus();
 }
 

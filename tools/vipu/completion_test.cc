@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_split.h"
+#include "client/render/completion.h"
 #include "client/vipu/fake_controller.h"
 #include "proto/vipu/v1/vipuadmin.pb.h"
 #include "proto/vipu/v1/vipuuser.pb.h"
@@ -85,8 +86,8 @@ TEST_F(CompletionTest, ValuesOfFlags) {
   EXPECT_EQ(Words(true, {"create", "cluster", "c", "--topology=t"}), List{"--topology=torus"});
   EXPECT_EQ(Words(true, {"create", "cluster", "c", "--agents", "ag0,a"}), List{"ag0,ag1"});
   EXPECT_EQ(Words(true, {"create", "cluster", "c", "--size", ""}), List());
-  EXPECT_EQ(Words(true, {"--config", "x"}), List{kFiles});
-  EXPECT_EQ(Words(true, {"--config=x"}), List{kFiles});
+  EXPECT_EQ(Words(true, {"--config", "x"}), List{render::kFiles});
+  EXPECT_EQ(Words(true, {"--config=x"}), List{render::kFiles});
 }
 
 TEST_F(CompletionTest, NothingAfterAMistake) {

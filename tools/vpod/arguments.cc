@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/render/completion.h"
 #include "device/base/version.h"
 #include "tools/vpod/fail.h"
 
@@ -84,6 +86,13 @@ void AddCommands(CLI::App& app, Given& given) {
       "pack logs, status, versions and configuration, without keys and passwords, into a file for "
       "those who help");
   bundle->add_option("-o,--output", given.arguments.output, "the file (vpod-support-….tar.gz)");
+  auto* completion = app.add_subcommand(
+      "completion",
+      "print the completion script of a tool for a shell; source <(vpod completion bash)");
+  completion->add_option("shell", given.arguments.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->add_option("tool", given.arguments.tool, "vpod, poprun or a gc-* tool (vpod)");
   for (CLI::App* command : {up, down, status, env, logs, doctor, bundle})
     command->add_option("--name", given.arguments.name, "a POD by its name, not by VPOD_HOME");
   app.add_subcommand(kHelp, "explain a command")
@@ -121,6 +130,53 @@ int ReportWrongUsage(const CLI::App& app, const std::vector<std::string>& words,
   return Fail(absl::StrCat(why, ". Try '", command, " --help'."), 2);
 }
 
+// Words that an option takes, from the rule that checks them: "TEXT:{looped,switched}".
+render::Candidates ValuesOf(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const size_t open = type.find('{'), close = type.find('}');
+  render::Candidates values;
+  if (open != std::string::npos && close != std::string::npos) {
+    for (absl::string_view word : absl::StrSplit(type.substr(open + 1, close - open - 1), ','))
+      values.emplace_back(word, "");
+  } else if (option.check_name("--file") || option.check_name("--output")) {
+    values.emplace_back(render::kFiles, "");
+  } else if (option.check_name("--name") || option.check_name("name")) {
+    values.emplace_back(vipu::kDefaultPod, "the POD in ~/.vpod");
+    for (const std::string& name : vipu::PodNames()) values.emplace_back(name, "");
+  }
+  return values;
+}
+
+render::Candidates Commands(const CLI::App& app) {
+  render::Candidates commands;
+  for (const CLI::App* command : app.get_subcommands({}))
+    commands.emplace_back(command->get_name(), command->get_description());
+  return commands;
+}
+
+// The last word of a command line.
+render::Candidates CandidatesFor(CLI::App& app, const std::vector<std::string>& words) {
+  if (words.size() < 2 || words[0] == kHelp) return Commands(app);
+  const auto named =
+      app.get_subcommands([&](const CLI::App* each) { return each->check_name(words[0]); });
+  if (named.empty()) return {};
+  const CLI::App* command = named[0];
+  const std::string& last = words.back();
+  const CLI::Option* before = command->get_option_no_throw(words[words.size() - 2]);
+  if (before != nullptr && before->get_items_expected_max() > 0) return ValuesOf(*before);
+  render::Candidates candidates;
+  for (const CLI::Option* option : command->get_options()) {
+    const std::string& name =
+        option->get_lnames().empty() ? option->get_name() : "--" + option->get_lnames()[0];
+    if (!option->get_positional()) {
+      candidates.emplace_back(name, option->get_description());
+    } else if (last.empty() || last[0] != '-') {
+      for (auto& value : ValuesOf(*option)) candidates.push_back(std::move(value));
+    }
+  }
+  return candidates;
+}
+
 }  // namespace
 
 std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arguments) {
@@ -134,6 +190,13 @@ std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arg
   Given given{.arguments = arguments};
   AddCommands(app, given);
   RefuseEmptyValues(app);
+  if (!words.empty() && words[0] == render::kCompleteWord) {
+    words.erase(words.begin());
+    const std::string text =
+        render::CompletionText(CandidatesFor(app, words), words.empty() ? "" : words.back());
+    std::fputs(text.c_str(), stdout);
+    return 0;
+  }
   // `vpod help up` is `vpod up --help`.
   if (!words.empty() && words[0] == kHelp && (words.size() == 1 || words[1].rfind('-', 0) != 0)) {
     words.erase(words.begin());

@@ -12,15 +12,16 @@ namespace vpod::tools {
 inline constexpr char kSupportBundle[] = "support-bundle";
 
 struct Arguments {
-  std::string command;  // "up"
-  std::string name;     // of the POD; empty: the one that is meant without
-  PodRequest request;   // of up, unless there is a file
-  std::string file;     // of up: describes the POD
-  std::string daemon;   // of logs: server, agent or empty for all
-  size_t lines = 50;    // of logs
-  bool follow = false;  // of logs
-  bool json = false;    // of status and list
-  std::string output;   // of support-bundle; empty: a name with the time, here
+  std::string command;      // "up"
+  std::string name;         // of the POD; empty: the one that is meant without
+  PodRequest request;       // of up, unless there is a file
+  std::string file;         // of up: describes the POD
+  std::string daemon;       // of logs: server, agent or empty for all
+  size_t lines = 50;        // of logs
+  bool follow = false;      // of logs
+  bool json = false;        // of status and list
+  std::string shell, tool;  // of completion
+  std::string output;       // of support-bundle; empty: a name with the time, here
 };
 
 // Parses the words after the program's name. A number: nothing is left to do but to end with that

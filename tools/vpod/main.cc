@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/render/completion.h"
 #include "client/vipu/config.h"
 #include "client/vipu/pod_home.h"
 #include "device/base/stdout.h"
@@ -172,6 +173,11 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   if (const auto end = ParseArguments({argv + 1, argv + argc}, arguments); end.has_value())
     return *end;
+  if (arguments.command == "completion") {
+    const std::string tool = arguments.tool.empty() ? "vpod" : arguments.tool;
+    std::fputs(render::CompletionScript(arguments.shell, tool).c_str(), stdout);
+    return 0;
+  }
   if (arguments.command == "up") return Up(arguments);
   if (arguments.command == "use") return Use(arguments.name);
   const auto home = arguments.name.empty() ? vipu::PodHome() : vipu::HomeOfPod(arguments.name);
