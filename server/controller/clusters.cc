@@ -44,10 +44,11 @@ absl::Status CheckShape(const store::StoredCluster& cluster) {
   }
   const std::string& topology = cluster.topology();
   if (topology != "mesh" && topology != "torus")
-    return invalid("Topology '", topology, "' is none of mesh, torus.");
+    return invalid("Unknown topology '", topology, "'; use mesh or torus.");
   const std::string& gateways = cluster.cluster_topology();
   if (gateways != "none" && gateways != "mesh" && gateways != "looped" && gateways != "switched")
-    return invalid("Cluster topology '", gateways, "' is none of none, mesh, looped, switched.");
+    return invalid("Unknown cluster topology '", gateways,
+                   "'; use none, mesh, looped or switched.");
   if (gateways != "none" && ilds == 1) {
     return invalid("Cluster topology '", gateways,
                    "' joins IPU-Link domains; give --num-ipulinkdomains of 2 or more.");

@@ -175,11 +175,12 @@ TEST_F(ControllerTest, ClusterChecksIdDomainsAndTopologies) {
             "INVALID_ARGUMENT: An IPU-Link domain has at most 16 agents; 34 given (try "
             "--num-ipulinkdomains 3).");
   EXPECT_EQ(Text(CreateCluster(ClusterOf("c1", 0, 4, 1, "star"))),
-            "INVALID_ARGUMENT: Topology 'star' is none of mesh, torus.");
+            "INVALID_ARGUMENT: Unknown topology 'star'; use mesh or torus.");
   vipuadmin::Cluster odd = ClusterOf("c1", 0, 4);
   odd.set_cluster_topology("tree");
-  EXPECT_EQ(Text(CreateCluster(odd)),
-            "INVALID_ARGUMENT: Cluster topology 'tree' is none of none, mesh, looped, switched.");
+  EXPECT_EQ(
+      Text(CreateCluster(odd)),
+      "INVALID_ARGUMENT: Unknown cluster topology 'tree'; use none, mesh, looped or switched.");
   EXPECT_TRUE(controller_->ListClusters().empty());
   EXPECT_TRUE(CreateCluster(ClusterOf("c1", 0, 32, 2, "torus")).ok());
 }

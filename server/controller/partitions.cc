@@ -123,8 +123,8 @@ absl::Status Controller::Plan(store::StoredPartition& partition, Partition* repl
   }
   if (candidates == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "User ", caller.user_id, " may use no allocation",
-        r.cluster_id().empty() ? "" : absl::StrCat(" of cluster ", r.cluster_id()), "."));
+        "User ", caller.user_id, " has no allocation to use",
+        r.cluster_id().empty() ? "" : absl::StrCat(" in cluster ", r.cluster_id()), "."));
   }
   if (candidates > 1 && r.size() > largest && absl::IsResourceExhausted(refusal)) {
     return absl::ResourceExhaustedError(absl::StrCat("Size ", r.size(),

@@ -143,7 +143,7 @@ TEST_F(PartitionsTest, SyncTypesHaveTwoSpellingsInAnyCase) {
   vipuuser::PartitionRequirements wanted = Wanted("p", 1);
   wanted.set_sync_type("fast");
   EXPECT_EQ(Text(Create(wanted)),
-            "INVALID_ARGUMENT: Sync type 'fast' is none of pod-native-default, c2-compatible.");
+            "INVALID_ARGUMENT: Unknown sync type 'fast'; use pod-native-default or c2-compatible.");
 }
 
 TEST_F(PartitionsTest, RingRoutingNeedsWholeDomainsOfATorus) {
@@ -164,10 +164,11 @@ TEST_F(PartitionsTest, RingRoutingNeedsWholeDomainsOfATorus) {
   EXPECT_EQ(Text(Create(wanted)), kText);
   wanted.set_ipu_link_routing("spiral");
   EXPECT_EQ(Text(Create(wanted)),
-            "INVALID_ARGUMENT: Routing 'spiral' is none of dnc, swnc, ringswnc, btnc.");
+            "INVALID_ARGUMENT: Unknown routing 'spiral'; use dnc, swnc, ringswnc or btnc.");
   wanted.set_ipu_link_routing("btnc");
   wanted.set_gw_link_routing("star");
-  EXPECT_EQ(Text(Create(wanted)), "INVALID_ARGUMENT: GW routing 'star' is none of default, ring.");
+  EXPECT_EQ(Text(Create(wanted)),
+            "INVALID_ARGUMENT: Unknown GW routing 'star'; use default or ring.");
 }
 
 TEST_F(PartitionsTest, GwRingNeedsAllDomainsOfALoop) {

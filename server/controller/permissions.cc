@@ -70,7 +70,7 @@ const std::vector<Permission>& Permissions() {
       {"vpod.fabric.v1.Fabric.Carry", Rule::kMember, "send what jobs exchange"},
 
       // Agents know no users. What opens a device is the partition's fabric key, and then the
-      // lease's id; telemetry is for everyone.
+      // lease's id. Telemetry needs no key.
       {"vpod.ipuof.v1.Ipuof.Attach", Rule::kAnyone, "attach"},
       {"vpod.ipuof.v1.Ipuof.Pulse", Rule::kAnyone, "hold a lease"},
       {"vpod.ipuof.v1.Ipuof.Load", Rule::kAnyone, "load"},

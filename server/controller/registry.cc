@@ -101,7 +101,7 @@ std::string StatusText(const Process& process, absl::string_view status) {
 absl::Status Controller::CheckClaims(const vipuagent::RegisterRequest& request) {
   if (MinorVersion(request.version()) != MinorVersion(kVersion)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("Its software has version '", request.version(), "', the controller is ",
+        absl::StrCat("Agent software has version '", request.version(), "' and the controller ",
                      kVersion, "; install ", MinorVersion(kVersion), " on both."));
   }
   size_t beyond_agents = state_.machines.size();
@@ -123,8 +123,8 @@ absl::Status Controller::CheckClaims(const vipuagent::RegisterRequest& request) 
   if (beyond_agents <= kMaxStrangers) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("More than ", kMaxStrangers,
-                   " machines have registered that are no agents; add them with 'vipu-admin "
-                   "discover agents --add', or stop them."));
+                   " unknown machines have registered; add some with 'vipu-admin discover agents "
+                   "--add', or stop them."));
 }
 
 void Controller::NoteRefusal(const vipuagent::RegisterRequest& request, const std::string& reason) {

@@ -48,7 +48,7 @@ TEST_F(RegistryTest, AnotherMinorVersionIsRefusedAndTheAgentSaysWhy) {
   request.add_machines()->set_host(Host(0));
   request.mutable_machines(0)->set_port(8080);
   constexpr char kReason[] =
-      "Its software has version '1.17.3', the controller is 1.18.0; install 1.18 on both.";
+      "Agent software has version '1.17.3' and the controller 1.18.0; install 1.18 on both.";
   EXPECT_EQ(Text(controller_->Register(request)), absl::StrCat("FAILED_PRECONDITION: ", kReason));
   EXPECT_FALSE(controller_->Register(request).ok());
   EXPECT_EQ(controller_->GetAgent("ag0")->error(), kReason);
@@ -124,8 +124,8 @@ TEST_F(RegistryTest, TooManyStrangersAreRefused) {
   request.add_machines()->set_host("another");
   request.mutable_machines(0)->set_port(8080);
   EXPECT_EQ(Text(controller_->Register(request)),
-            "RESOURCE_EXHAUSTED: More than 32768 machines have registered that are no agents; add "
-            "them with 'vipu-admin discover agents --add', or stop them.");
+            "RESOURCE_EXHAUSTED: More than 32768 unknown machines have registered; add some with "
+            "'vipu-admin discover agents --add', or stop them.");
   ASSERT_TRUE(CreateAgent("ag0", "m0").ok());
   EXPECT_TRUE(controller_->Register(request).ok());
 }

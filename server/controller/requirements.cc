@@ -75,7 +75,8 @@ absl::Status CompleteGcds(vipuuser::PartitionRequirements& r) {
 absl::Status CompleteSync(vipuuser::PartitionRequirements& r) {
   const std::string sync = r.sync_type().empty() ? "" : CanonicalSyncType(r.sync_type());
   if (!r.sync_type().empty() && sync.empty()) {
-    return Invalid("Sync type '", r.sync_type(), "' is none of pod-native-default, c2-compatible.");
+    return Invalid("Unknown sync type '", r.sync_type(),
+                   "'; use pod-native-default or c2-compatible.");
   }
   if (!r.reconfigurable()) {
     r.set_sync_type(sync.empty() ? "ST_POD_NATIVE_DEFAULT" : sync);
@@ -94,13 +95,14 @@ absl::Status CompleteRouting(const ClusterFacts& cluster, vipuuser::PartitionReq
   std::string routing = CanonicalRouting(r.ipu_link_routing());
   if (routing.empty()) routing = !whole_ilds ? "DNC" : cluster.is_torus ? "RINGSWNC" : "SWNC";
   if (routing != "DNC" && routing != "SWNC" && routing != "RINGSWNC" && routing != "BTNC")
-    return Invalid("Routing '", r.ipu_link_routing(), "' is none of dnc, swnc, ringswnc, btnc.");
+    return Invalid("Unknown routing '", r.ipu_link_routing(),
+                   "'; use dnc, swnc, ringswnc or btnc.");
   if (routing == "RINGSWNC" && !(whole_ilds && cluster.is_torus))
     return Invalid("Routing RINGSWNC needs whole IPU-Link domains of a torus cluster.");
   r.set_ipu_link_routing(routing);
   const std::string gw = CanonicalRouting(r.gw_link_routing());
   if (!gw.empty() && gw != "DEFAULT" && gw != "RING")
-    return Invalid("GW routing '", r.gw_link_routing(), "' is none of default, ring.");
+    return Invalid("Unknown GW routing '", r.gw_link_routing(), "'; use default or ring.");
   // Within one ILD it says nothing.
   if (gw == "RING" && r.num_ilds() > 1 && r.num_ilds() != cluster.looped_ilds)
     return Invalid("GW routing RING needs all IPU-Link domains of a looped cluster.");

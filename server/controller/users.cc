@@ -121,7 +121,7 @@ absl::StatusOr<vipuadmin::User> Users::Get(const std::string& id) {
 absl::Status Users::Update(const vipuadmin::UpdateUserRequest& request, const KeyHash* key,
                            const CommitChanges& commit) {
   if (request.has_allocation_ids() && request.all_allocations()) {
-    return absl::InvalidArgumentError("Either some allocations or all, not both.");
+    return absl::InvalidArgumentError("Give --allocations or --all-allocations, not both.");
   }
   base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(const store::StoredUser* user, FindUser(request.id()));

@@ -191,7 +191,7 @@ TEST_F(PermissionTableTest, UsersOfOneAllocationTakeNoIpusOfAnother) {
   const auto in_a2 = [](auto& wanted) { wanted.set_allocation_id("a2"); };
   const auto in_cluster_a2 = [](auto& wanted) { wanted.set_cluster_id("a2"); };
   EXPECT_EQ(create("alice", in_a2), "User alice may not use allocation a2.");
-  EXPECT_EQ(create("bob", in_cluster_a2), "User bob may use no allocation of cluster a2.");
+  EXPECT_EQ(create("bob", in_cluster_a2), "User bob has no allocation to use in cluster a2.");
   EXPECT_EQ(create("eve", in_a1), "User eve may not use allocation a1.");
   vipu::Client alice(pod_->ConfigOf("alice"), std::chrono::seconds(20));
   vipuuser::UpdatePartitionRequest moved;

@@ -98,9 +98,10 @@ absl::StatusOr<std::string> Store::CheckContents() {
   const std::string text = code == SQLITE_ROW ? Column(format->get(), 0) : "";
   int number = 0;
   if (!absl::SimpleAtoi(text, &number) || number < 1 || number > kStoreFormat) {
-    return absl::FailedPreconditionError(absl::StrCat("storage ", path_, " has format '", text,
-                                                      "', this vipu-server reads 1 to ",
-                                                      kStoreFormat, "; use a newer one"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "storage ", path_, " has format '", text, "'; this vipu-server reads formats 1 to ",
+        kStoreFormat,
+        number > kStoreFormat ? ". A newer vipu-server wrote it" : ". Nothing was changed"));
   }
   VPOD_ASSIGN_OR_RETURN(const Statement check, Compile("PRAGMA quick_check(1)"));
   if (sqlite3_step(check.get()) != SQLITE_ROW) return Error("check the database");
@@ -210,7 +211,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
   struct stat info {};
   if (mode == OpenMode::kCreateOnly && stat(path.c_str(), &info) == 0) {
     return absl::AlreadyExistsError(
-        absl::StrCat("storage ", path, " exists already; remove it to start anew"));
+        absl::StrCat("storage ", path, " already exists; remove it to start again"));
   }
   std::unique_ptr<Store> store(new Store(path));
   base::MutexLock lock(store->mutex_);

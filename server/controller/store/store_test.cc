@@ -150,7 +150,7 @@ TEST_F(StoreTest, CreateOnlyRefusesAnExistingFile) {
   const auto again = Store::Open(path_, Mode::kCreateOnly);
   EXPECT_EQ(again.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(again.status().message(),
-            "storage " + path_ + " exists already; remove it to start anew");
+            "storage " + path_ + " already exists; remove it to start again");
   EXPECT_TRUE(Bytes() == before);
 }
 
@@ -220,7 +220,9 @@ TEST_F(StoreTest, OtherFormatIsRefusedAndLeftAsItIs) {
   Open().reset();
   Sql("UPDATE meta SET value = '3' WHERE name = 'format';");
   EXPECT_EQ(RefusedUntouched(absl::StatusCode::kFailedPrecondition),
-            "storage " + path_ + " has format '3', this vipu-server reads 1 to 2; use a newer one");
+            "storage " + path_ +
+                " has format '3'; this vipu-server reads formats 1 to 2. "
+                "A newer vipu-server wrote it");
 }
 
 TEST_F(StoreTest, Format1IsBroughtToThePresentOne) {
