@@ -21,14 +21,13 @@ bool StaysOnHost(absl::string_view peer_endpoint, absl::string_view endpoint) {
 absl::Status Admit(const vipuagent::AgentPartition& partition, absl::string_view fabric_key,
                    bool require_encrypted_fabric, absl::string_view endpoint) {
   if (partition.fabric_key().empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("partition ", partition.id(),
-                     " has no fabric key, so nobody can show it; reset the partition"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "partition ", partition.id(), " has no fabric key; reset the partition to give it one"));
   }
   if (!base::IsSecret(partition.fabric_key(), fabric_key)) {
     return absl::UnauthenticatedError(absl::StrCat(
         fabric_key.empty() ? "no fabric key for partition " : "wrong fabric key for partition ",
-        partition.id(), "; its IPUoF configuration has it, fetch that again"));
+        partition.id(), "; fetch its IPUoF configuration again"));
   }
   if (!require_encrypted_fabric) return absl::OkStatus();
   for (const vipuagent::Peer& peer : partition.peers()) {

@@ -18,16 +18,16 @@ TEST(AdmitTest, OnlyThePartitionsKeyOpensIt) {
   const auto partition = Partition("5e1a", {"10.1.2.1:4000"});
   EXPECT_TRUE(Admit(partition, "5e1a", false, "10.1.2.1:4000").ok());
   EXPECT_EQ(Admit(partition, "", false, "10.1.2.1:4000"),
-            absl::UnauthenticatedError("no fabric key for partition p1; its IPUoF configuration "
-                                       "has it, fetch that again"));
+            absl::UnauthenticatedError("no fabric key for partition p1; fetch its IPUoF "
+                                       "configuration again"));
   for (const char* wrong : {"5e1", "5e1a5", "5e1b", "p1"}) {
     EXPECT_EQ(Admit(partition, wrong, false, "10.1.2.1:4000"),
-              absl::UnauthenticatedError("wrong fabric key for partition p1; its IPUoF "
-                                         "configuration has it, fetch that again"));
+              absl::UnauthenticatedError("wrong fabric key for partition p1; fetch its IPUoF "
+                                         "configuration again"));
   }
   EXPECT_EQ(Admit(Partition("", {}), "", false, "10.1.2.1:4000"),
-            absl::FailedPreconditionError("partition p1 has no fabric key, so nobody can show it; "
-                                          "reset the partition"));
+            absl::FailedPreconditionError("partition p1 has no fabric key; reset the partition "
+                                          "to give it one"));
 }
 
 TEST(AdmitTest, TensorsStayOnTheHostWhereThatIsAskedFor) {

@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(const AgentOptions& options
         " asked for; a POD has machines 0 to ", kMost - 1, " and an agent at least one"));
   }
   if (options.num_machines > 1 && !(options.management_ip + options.data_ip).empty()) {
-    return absl::InvalidArgumentError("an address of its own is for an agent of one machine");
+    return absl::InvalidArgumentError("--host needs --machines 1");
   }
   return std::unique_ptr<Agent>(new Agent(options, type));
 }
@@ -209,7 +209,7 @@ void Agent::SetPartitionOfIpus(const Partition& partition, const std::string& id
 absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
   if (!request.agent_boot_id().empty() && request.agent_boot_id() != boot_id_) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the configuration is for another process that was at ", endpoint_));
+        absl::StrCat("the configuration is for an earlier process at ", endpoint_));
   }
   std::map<std::string, std::unique_ptr<Partition>> changed;
   for (const vipuagent::AgentPartition& spec : request.partitions()) {
@@ -227,7 +227,8 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
     }
     if (!request.complete() &&
         (!same_controller || request.base_sequence() != configure_sequence_)) {
-      return absl::FailedPreconditionError("the configuration changes one that is not here");
+      return absl::FailedPreconditionError(
+          "the change refers to a configuration that this agent does not have");
     }
     std::set<std::string> going(request.removed().begin(), request.removed().end());
     if (request.complete()) {

@@ -826,7 +826,7 @@ TEST_F(HomeTest, AJobThatSpansProcessesIsLoadedOnce) {
   ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
   const absl::Status again = agent_->Load(lease, SumExecutable()).status();
   EXPECT_EQ(again.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(absl::StrContains(again.message(), "attach anew")) << again;
+  EXPECT_TRUE(absl::StrContains(again.message(), "attach again")) << again;
   agent_->Release(lease, false);
   const std::string alone = MustAttach(Open(0));
   for (int load = 0; load < 2; ++load) EXPECT_TRUE(agent_->Load(alone, SumExecutable()).ok());

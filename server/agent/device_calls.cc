@@ -63,7 +63,8 @@ absl::Status Agent::MayLoad(const LeasePtr& lease) {
   // The other processes map the memory of what is loaded first and would go on working on it.
   if (lease->loaded != nullptr && lease->job->spans_processes())
     return absl::FailedPreconditionError(
-        "the job spans agents, which share what is loaded first; attach anew to load another");
+        "the job spans agents, which share the executable loaded first; attach again to load "
+        "another");
   return absl::OkStatus();
 }
 

@@ -100,7 +100,7 @@ absl::Status Agent::InjectOnLink(uint32_t index, const vipuagent::InjectRequest&
   fault.swapped = request.fault() == vipuagent::CABLE_SWAPPED;
   if (fault.swapped && !arch::IsCablePort(port)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(request.link(), " is a track inside the machine, no cable"));
+        absl::StrCat(request.link(), " is a connection inside the machine, not a cable"));
   }
   machine.links().SetFault(port, fault);
   {

@@ -399,7 +399,7 @@ TEST_F(FaultsTest, WrongRequestsNameTheField) {
   EXPECT_EQ(Inject(0, vipuagent::LINK_ERRORS, "GW_E", 0, -1).message(),
             "rate is -1, must be a number above 0 of errors per GB");
   EXPECT_EQ(Inject(0, vipuagent::CABLE_SWAPPED, "IPU3.NLC_E_0A").message(),
-            "IPU3.NLC_E_0A is a track inside the machine, no cable");
+            "IPU3.NLC_E_0A is a connection inside the machine, not a cable");
   EXPECT_EQ(Inject(0, vipuagent::OVER_TEMPERATURE, "", 4).message(),
             "IPU 4 does not exist; a machine has 0 to 3");
   EXPECT_EQ(Inject(0, vipuagent::AGENT_HANG).message(),

@@ -50,7 +50,7 @@ fabric::Landing LinkArrivals::Land(absl::string_view name, size_t bytes) {
 absl::StatusOr<std::shared_ptr<shm::Segment>> LinkArrivals::Take(const std::string& name) {
   base::MutexLock lock(mutex_);
   auto it = arrivals_.find(name);
-  if (it == arrivals_.end()) return absl::NotFoundError("the data are not expected");
+  if (it == arrivals_.end()) return absl::NotFoundError("unexpected data of a link test");
   const bool landed = lock.WaitUntil(changed_, Clock::now() + kPatience, [&] {
     it = arrivals_.find(name);
     return it == arrivals_.end() || it->second.landed;

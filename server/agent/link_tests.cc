@@ -81,12 +81,12 @@ absl::Status Agent::SendArrival(const std::string& arrival, const std::string& e
                                 const std::shared_ptr<shm::Segment>& data) {
   if (endpoint.empty()) {
     const fabric::Landing landing = arrivals_.Land(arrival, data->size());
-    if (landing.buffer == nullptr) return absl::UnavailableError("it keeps no room");
+    if (landing.buffer == nullptr) return absl::UnavailableError("the far end did not expect data");
     std::memcpy(landing.buffer, data->data(), data->size());
     landing.landed(absl::OkStatus());
     return absl::OkStatus();
   }
-  if (calls_ == nullptr) return absl::UnavailableError("this agent has no way to others");
+  if (calls_ == nullptr) return absl::UnavailableError("this agent cannot reach other agents");
   // It may need the data, and report, when nobody waits any more.
   struct Outcome {
     base::Mutex mutex;

@@ -108,7 +108,8 @@ TEST_F(AgentGatewayTest, WhatTheAgentSaysIsHandedOn) {
   vipuagent::ConfigureRequest changes = Configuration(1, 1);
   changes.set_complete(false);
   EXPECT_EQ(Configure(endpoint_, changes),
-            absl::FailedPreconditionError("the configuration changes one that is not here"));
+            absl::FailedPreconditionError(
+                "the change refers to a configuration that this agent does not have"));
   EXPECT_TRUE(absl::IsUnavailable(Configure("127.0.0.1:1", changes)));
 }
 
