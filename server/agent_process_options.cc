@@ -33,9 +33,10 @@ void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_li
                "Serve on the management address and port of the first machine");
   app.add_option("--addresses", options.addresses,
                  "Management addresses to take, e.g. 127.10; default: any free ones");
-  app.add_option("--first-machine", agent.first_machine,
-                 "Number of the first machine in its POD; above 0 --addresses are those of the POD "
-                 "(default: 0; with --host one made of the address)");
+  app.add_option(
+      "--first-machine", agent.first_machine,
+      "Number of the first machine in its POD (0; with --host one made of the address). If it "
+      "is above 0, --addresses names the addresses of the whole POD");
   app.add_option("--host", agent.management_ip,
                  "Management address of the only machine, on a host of its own");
   app.add_option("--data-host", agent.data_ip, "Its data-plane address (default: --host)");
@@ -58,8 +59,8 @@ absl::Status CheckOptions(const AgentProcessOptions& options) {
   // The controller and other agents are told this address.
   for (const char* anywhere : {"0.0.0.0", "[::]", "*"}) {
     if (listen.substr(0, listen.rfind(':')) != anywhere) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen ", listen, " names no host; give an address that others reach"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--listen ", listen, " does not name a host; use an address that others can reach"));
   }
   // TLS does not reach the metrics.
   if (!options.metrics_listen.empty())

@@ -56,13 +56,13 @@ void Announcer::Loop() {
 void Announcer::Log(const grpc::Status& status) const {
   switch (status.error_code()) {
     case grpc::StatusCode::OK:
-      return spdlog::info("controller reached");
+      return spdlog::info("connected to the controller");
     case grpc::StatusCode::ALREADY_EXISTS:
     case grpc::StatusCode::FAILED_PRECONDITION:
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
       return spdlog::error("refused by the controller: {}", status.error_message());
     default:
-      return spdlog::info("controller lost: {}.{}", status.error_message(),
+      return spdlog::info("lost the connection to the controller: {}.{}", status.error_message(),
                           base::TlsHint(tls_, controller_, status.error_message()));
   }
 }

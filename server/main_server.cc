@@ -142,7 +142,7 @@ absl::Status Serve(const ServerOptions& options) {
         "'vipu-admin create user <id> --admin' while vipu-server runs without --secure"));
   }
   if (!options.secure && controller->users().HasAdmin()) {
-    spdlog::warn("storage {} has users with access keys, which are not asked for without --secure",
+    spdlog::warn("storage {} has users, but without --secure nobody is asked for an access key",
                  options.storage);
   }
   http::RequestCounter requests;

@@ -30,10 +30,12 @@ void AddTime(CLI::App& app, const std::string& name, Duration& value, const std:
            if (absl::SimpleAtod(text, &seconds)) {
              time = absl::Seconds(seconds);
            } else if (!absl::ParseDuration(text, &time)) {
-             throw CLI::ValidationError(name, absl::StrCat("'", text, "' is no time, e.g. 5s"));
+             throw CLI::ValidationError(
+                 name, absl::StrCat("'", text, "' is not a time; write 5s or 250ms"));
            }
            if (time < absl::ZeroDuration() || time > absl::Hours(24 * 365))
-             throw CLI::ValidationError(name, absl::StrCat("'", text, "' is not 0 s to 1 year"));
+             throw CLI::ValidationError(
+                 name, absl::StrCat("'", text, "' is out of range; use 0 s to 1 year"));
            value = std::chrono::duration_cast<Duration>(absl::ToChronoMilliseconds(time));
          },
          help)
@@ -44,7 +46,8 @@ void AddTime(CLI::App& app, const std::string& name, Duration& value, const std:
 std::string InterfaceTrouble(const std::string& name) {
   const bool good =
       !name.empty() && name.size() < IFNAMSIZ && name.find_first_of("/ \t\n") == std::string::npos;
-  return good ? "" : absl::StrCat("'", name, "' is no network interface, e.g. eth0");
+  return good ? ""
+              : absl::StrCat("'", name, "' is not a network interface; use a name such as eth0");
 }
 
 void AddOptions(CLI::App& app, ServerOptions& options) {
@@ -71,8 +74,8 @@ void AddOptions(CLI::App& app, ServerOptions& options) {
       "host:port of the metrics; default: 127.0.0.1:2113, or a free port if it is taken");
   app.add_option("--autodiscovery-listen-interfaces,-a",
                  options.controller.autodiscovery_interfaces,
-                 "Machines with a management address on these network interfaces become agents by "
-                 "themselves, comma-separated")
+                 "Machines whose management address is on one of these interfaces become agents "
+                 "automatically; comma-separated")
       ->delimiter(',')
       ->check(CLI::Validator(InterfaceTrouble, ""));
   app.add_flag("--insecure-listen", options.insecure_listen,
@@ -81,13 +84,13 @@ void AddOptions(CLI::App& app, ServerOptions& options) {
       ->capture_default_str();
   app.add_option("--log-file", options.log_file, "Log file; default stderr");
   AddTime(app, "--agent-poll-interval", options.controller.agent_poll_interval,
-          "Agents give a sign of life at this interval");
+          "Interval between heartbeats of an agent");
   AddTime(app, "--agent-timeout", options.controller.agent_timeout,
-          "Without a heartbeat for so long an agent is Down");
+          "An agent without a heartbeat for this long is Down");
   AddTime(app, "--partition-timeout", options.controller.partition_timeout,
           "A partition PENDING for longer goes to ERROR");
   AddTime(app, "--provisioning-delay", options.controller.provisioning_delay,
-          "A partition stays PENDING for at least so long, as if its configuration took the time");
+          "A partition stays PENDING for at least this long, to simulate slow configuration");
   app.add_flag("--version", options.version, "Print the version");
 }
 
@@ -129,7 +132,7 @@ absl::StatusOr<std::optional<ServerOptions>> ParseServerOptions(int argc, const 
     const absl::string_view setting = absl::StripPrefix(error.what(), "INI was not able to parse ");
     return absl::InvalidArgumentError(
         absl::StrCat("unknown setting '", setting, "' in ", app.get_config_ptr()->as<std::string>(),
-                     "; they are the long options of 'vipu-server --help'"));
+                     "; settings have the names of the long options ('vipu-server --help')"));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
       app.exit(error);
@@ -145,7 +148,7 @@ absl::StatusOr<std::optional<ServerOptions>> ParseServerOptions(int argc, const 
   }
   if (!options.default_user_id.empty() && !(options.init && options.secure)) {
     return absl::InvalidArgumentError(
-        "--default-user-id belongs to --init --secure. Try 'vipu-server --help'.");
+        "--default-user-id works only with --init --secure. Try 'vipu-server --help'.");
   }
   controller::ControllerOptions& controller = options.controller;
   if (app.count("--agent-poll-interval") == 0) {

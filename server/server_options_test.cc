@@ -92,16 +92,17 @@ TEST(ServerOptionsTest, WrongUsageIsRefusedByName) {
   EXPECT_NE(Error({"--config", unknown.c_str()}).find("secre"), std::string::npos);
   const std::string wrong = File("agent-timeout=\"soon\"\n");
   EXPECT_EQ(Error({"--config", wrong.c_str()}),
-            "--agent-timeout: 'soon' is no time, e.g. 5s. Try 'vipu-server --help'.");
+            "--agent-timeout: 'soon' is not a time; write 5s or 250ms. Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--agent-timeout", "-1"}),
-            "--agent-timeout: '-1' is not 0 s to 1 year. Try 'vipu-server --help'.");
-  EXPECT_EQ(Error({"-a", "10.1.2.0/24"}),
-            "--autodiscovery-listen-interfaces: '10.1.2.0/24' is no network interface, e.g. eth0. "
-            "Try 'vipu-server --help'.");
+            "--agent-timeout: '-1' is out of range; use 0 s to 1 year. Try 'vipu-server --help'.");
+  EXPECT_EQ(
+      Error({"-a", "10.1.2.0/24"}),
+      "--autodiscovery-listen-interfaces: '10.1.2.0/24' is not a network interface; use a name "
+      "such as eth0. Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--storage", ""}), "--storage is empty. Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--certs-dir", ""}), "--certs-dir is empty. Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--default-user-id", "john", "--init"}),
-            "--default-user-id belongs to --init --secure. Try 'vipu-server --help'.");
+            "--default-user-id works only with --init --secure. Try 'vipu-server --help'.");
 }
 
 }  // namespace

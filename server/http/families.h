@@ -19,7 +19,7 @@ inline constexpr Family kAgentUp{"vipu_agent_up", Kind::kGauge, "agent,cluster",
                                  "1 when the agent's status is Up, otherwise 0."};
 inline constexpr Family kAgentLastSeen{
     "vipu_agent_last_seen_seconds", Kind::kGauge, "agent",
-    "Age of the agent's last sign of life; absent when there was none since the start."};
+    "Age of the agent's last heartbeat; absent if there was none since the start."};
 inline constexpr Family kClusters{"vipu_clusters", Kind::kGauge, "", "Clusters."};
 inline constexpr Family kAllocations{"vipu_allocations", Kind::kGauge, "", "Allocations."};
 inline constexpr Family kUsers{"vipu_users", Kind::kGauge, "", "Users with an access key."};

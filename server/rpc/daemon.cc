@@ -120,15 +120,15 @@ void EndWithin(std::chrono::seconds limit) {
 absl::Status SetUpLog(const std::string& level, const std::string& file) {
   const spdlog::level::level_enum parsed = spdlog::level::from_str(level);
   if (parsed == spdlog::level::off && level != "off") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("log level '", level, "' is none of trace, debug, info, warn, error, off"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unknown log level '", level, "'; use trace, debug, info, warn, error or off"));
   }
   const std::filesystem::path directory = std::filesystem::path(file).parent_path();
   std::error_code error;
   // spdlog would make it.
   if (!directory.empty() && !std::filesystem::is_directory(directory, error)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("cannot write log file ", file, ": there is no such directory"));
+        absl::StrCat("cannot write log file ", file, ": its directory does not exist"));
   }
   try {
     spdlog::set_default_logger(file.empty() ? spdlog::stderr_logger_mt("vpod")
@@ -157,7 +157,7 @@ absl::Status CheckListenAddress(absl::string_view address, bool allowed_beyond) 
   uint32_t port = 0;  // gRPC takes a larger one modulo 65536
   if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535) {
     return absl::InvalidArgumentError(
-        absl::StrCat("address '", address, "' has no port of 0 to 65535"));
+        absl::StrCat("address '", address, "' needs a port from 0 to 65535"));
   }
   const std::string host(address.substr(0, colon));
   in_addr parsed;
@@ -196,8 +196,8 @@ absl::StatusOr<AddressPair> AddressPairOf(const std::string& management_prefix) 
       octet % 2 == 0) {
     return AddressPair{management_prefix, absl::StrCat("127.", octet + 1), {}};
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("addresses '", management_prefix, "' are none of 127.10, 127.12 … 127.252"));
+  return absl::InvalidArgumentError(absl::StrCat("addresses '", management_prefix,
+                                                 "' are not valid; use 127.10, 127.12 … 127.252"));
 }
 
 absl::StatusOr<AddressPair> ClaimAddressPair(const std::string& management_prefix) {

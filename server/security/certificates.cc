@@ -170,8 +170,7 @@ absl::Status CheckHosts(const std::vector<std::string>& hosts) {
                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                           "0123456789.-:*") == std::string::npos;
     if (!good) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", host, "' is no name or address of a host for a certificate"));
+      return absl::InvalidArgumentError(absl::StrCat("'", host, "' is not a host name or address"));
     }
   }
   return absl::OkStatus();
