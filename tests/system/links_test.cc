@@ -43,7 +43,8 @@ TEST(LinksTest, ToolsShowAndTestTheLinksOfAPartition) {
   EXPECT_TRUE(absl::StrContains(same.err, "must differ")) << same.err;
   const Outcome far = pod.Run({"gc-iputraffictest", "--device0", "1", "--device1", "4"});
   EXPECT_EQ(far.code, 1);
-  EXPECT_TRUE(absl::StrContains(far.err, "device 4 is no single IPU; they are 0 to 3")) << far.err;
+  EXPECT_TRUE(absl::StrContains(far.err, "device 4 is not a single IPU; single IPUs are 0 to 3"))
+      << far.err;
   const Outcome gw = pod.Run({"gc-gwlinkstraffictest"});
   EXPECT_EQ(gw.code, 1);
   EXPECT_TRUE(absl::StrContains(gw.err, "has no GW-Links")) << gw.err;

@@ -302,7 +302,7 @@ TEST(VpodTest, APodThatRunsIsNotReplaced) {
   const int server = pod.ServerPid();
   const std::string database = pod.home() + "/vipu-server.db";
   fs::rename(database, database + ".moved");
-  ExpectRefused(pod.Run({"vpod", "up"}), 1, "has lost its database while the POD runs");
+  ExpectRefused(pod.Run({"vpod", "up"}), 1, "is missing while the POD runs; 'vpod down' cleans up");
   EXPECT_TRUE(Lives(server));
   // A home that moved with its pid files is known.
   fs::rename(database + ".moved", database);
@@ -315,7 +315,7 @@ TEST(VpodTest, APodThatRunsIsNotReplaced) {
 TEST(VpodTest, RacksStayJoinedAsTheyWere) {
   TestPod pod(0);
   ExpectRefused(pod.Shell(Up(pod, "--pod 64 --cluster-topology looped")), 2,
-                "--cluster-topology looped joins racks, and a POD64 is one");
+                "--cluster-topology looped needs two racks or more, i.e. --pod 128 or larger");
   ASSERT_EQ(pod.Shell(Up(pod, "--pod 128 --cluster-topology switched")).code, 0);
   KillHard(pod.AgentPid());
   KillHard(pod.ServerPid());
@@ -439,8 +439,9 @@ TEST(VpodTest, UpThatFailsEndsNothingThatLived) {
 TEST(VpodTest, WrongSizesAreRefused) {
   TestPod pod(0);
   for (const char* size : {"0", "1", "2", "3", "24", "100", "131072"}) {
-    ExpectRefused(pod.Shell(Up(pod, std::string("--pod ") + size)), 2,
-                  std::string("--pod ") + size + " is no size of a POD");
+    ExpectRefused(
+        pod.Shell(Up(pod, std::string("--pod ") + size)), 2,
+        std::string("--pod ") + size + ": the size must be a power of two from 4 to 65536");
   }
   for (const char* size : {"-4", "many", "16x", "99999999999"}) {
     ExpectRefused(pod.Shell(Up(pod, std::string("--pod ") + size)), 2, "--pod");

@@ -53,8 +53,8 @@ absl::Status Arguments::Parse(const std::vector<std::string>& arguments, const F
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (!base::IsTextLine(argument)) {
-      return UsageError(
-          absl::StrCat("Argument '", absl::CHexEscape(argument), "' is not text of one line."));
+      return UsageError(absl::StrCat("Argument '", absl::CHexEscape(argument),
+                                     "' must be one line of UTF-8 text."));
     }
     if (argument.size() < 2 || argument[0] != '-') {
       words_.push_back(argument);
@@ -82,7 +82,7 @@ absl::Status Arguments::Parse(const std::vector<std::string>& arguments, const F
 absl::Status Arguments::Add(const Flag& flag, const std::string& value) {
   if (!base::IsTextLine(value)) {
     return UsageError(
-        absl::StrCat("Argument '", absl::CHexEscape(value), "' is not text of one line."));
+        absl::StrCat("Argument '", absl::CHexEscape(value), "' must be one line of UTF-8 text."));
   }
   if (value.empty() && !IsList(flag))
     return UsageError(absl::StrCat("Flag --", flag.name, " needs a value."));

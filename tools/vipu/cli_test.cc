@@ -710,7 +710,7 @@ TEST_F(CliTest, TimeoutsAreSecondsOrTimes) {
 TEST_F(CliTest, WrongUsageIsNamed) {
   ExpectUsageError("vipu", "No command given.");
   ExpectUsageError("vipu frobnicate partition p", "Unknown verb 'frobnicate'.", 1);
-  ExpectUsageError("vipu create", "What to create?", 2);
+  ExpectUsageError("vipu create", "'create' needs a noun, e.g. 'create partition'.", 2);
   ExpectUsageError("vipu create widget w", "Unknown noun 'widget'.", 2);
   ExpectUsageError("vipu create agent a --host h", "Cannot create agent with vipu.", 2);
   ExpectUsageError("vipu-admin discover cluster", "Cannot discover cluster with vipu-admin.", 2);

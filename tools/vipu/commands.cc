@@ -39,11 +39,12 @@ constexpr char kListDetails[] =
     "remain, as with --showjson; with --watch, JSON is one line each time.";
 
 constexpr char kUpdatePartitionDetails[] =
-    "What no flag names stays as it is, except what follows from it: a new size or cluster "
-    "chooses\n"
-    "routing, IPU-Link domains and position anew, and --reconfigurable the synchronisation. A "
-    "switch\n"
-    "is turned off by =false. Devices, generation and IPUoF files are new; jobs end.";
+    "Omitted flags keep their values, except for what follows from a changed one: after a change "
+    "of size\n"
+    "or cluster, routing, IPU-Link domains and position are chosen again, and after one of\n"
+    "--reconfigurable the synchronisation. =false turns a switch off. Devices, generation and "
+    "IPUoF\n"
+    "files are new; jobs end.";
 
 constexpr char kWaitDetails[] =
     "Waits for --timeout at most; after that it fails and says in which state the partition is.\n"
@@ -76,7 +77,7 @@ const std::vector<Command>& Commands() {
        {}, {&kGcd, &kIpuofConfigs}, GetPartition},
       {"update", "partition", kBoth, "rebuild a partition under its id",
        {}, WithSize(kPartitionFlags), UpdatePartition, kUpdatePartitionDetails},
-      {"reset", "partition", kBoth, "end its jobs and configure it anew",
+      {"reset", "partition", kBoth, "end its jobs and configure it again",
        {}, {&kNoWait}, ResetPartition},
       {"remove", "partition", kBoth, "return its IPUs",
        {}, {}, RemovePartition},
@@ -109,13 +110,13 @@ const std::vector<Command>& Commands() {
        {}, {}, ResetAgent},
       {"remove", "agent", kAdminOnly, "forget an IPU-Machine",
        {}, {}, RemoveAgent},
-      {"discover", "agent", kAdminOnly, "IPU-Machines that announced themselves",
+      {"discover", "agent", kAdminOnly, "machines that have registered; --add makes them agents",
        {}, WithListFlags({&kAdd}), DiscoverAgents, kListDetails},
-      {"inject", "agent", kAdminOnly, "break something, to test software that must cope with it",
+      {"inject", "agent", kAdminOnly, "inject a fault, to test other software",
        {}, {&kFault, &kLink, &kIpu, &kError, &kRate, &kSeconds, &kClear},
        InjectFault, FaultsText()},
 
-      {"create", "cluster", kAdminOnly, "join agents that are cabled to each other",
+      {"create", "cluster", kAdminOnly, "make a cluster of agents, in the order of their cabling",
        {&kAgents}, {&kNumIpuLinkDomains, &kTopology, &kClusterTopology}, CreateCluster},
       {"list", "cluster", kAdminOnly, "clusters and their free IPUs",
        {}, kListFlags, ListClusters, kListDetails},
@@ -125,7 +126,7 @@ const std::vector<Command>& Commands() {
        {&kAgents}, {}, UpdateCluster},
       {"reset", "cluster", kAdminOnly, "retrain all links of a cluster without partitions",
        {}, {}, ResetCluster},
-      {"remove", "cluster", kAdminOnly, "take its agents apart",
+      {"remove", "cluster", kAdminOnly, "remove a cluster; its agents stay",
        {}, {}, RemoveCluster},
       {"test", "cluster", kAdminOnly, "test versions, cabling and links",
        {}, {&kTestVersions, &kTestCabling, &kTestSync, &kTestLinks, &kTestTraffic, &kTestGwLinks,
@@ -212,15 +213,18 @@ absl::StatusOr<const Command*> FindCommand(bool admin, const std::vector<std::st
   if (words.empty()) return UsageError("No command given.");
   const std::string verb = CanonicalVerb(words[0]);
   const std::string noun = words.size() > 1 ? Singular(words[1]) : "";
-  bool verb_known = false, noun_known = false;
+  const Command* verb_known = nullptr;
+  bool noun_known = false;
   for (const Command& command : Commands()) {
-    verb_known = verb_known || verb == command.verb;
+    if (verb_known == nullptr && verb == command.verb) verb_known = &command;
     noun_known = noun_known || noun == command.noun;
     if (verb == command.verb && noun == command.noun && (admin || !command.admin_only))
       return &command;
   }
-  if (!verb_known) return UsageError(absl::StrCat("Unknown verb '", verb, "'."));
-  if (noun.empty()) return UsageError(absl::StrCat("What to ", verb, "?"));
+  if (verb_known == nullptr) return UsageError(absl::StrCat("Unknown verb '", verb, "'."));
+  if (noun.empty()) {
+    return UsageError(absl::StrCat("'", verb, "' needs a noun, e.g. '", verb_known->Name(), "'."));
+  }
   if (!noun_known) return UsageError(absl::StrCat("Unknown noun '", noun, "'."));
   return UsageError(absl::StrCat("Cannot ", verb, " ", noun, " with ", ToolName(admin), "."));
 }

@@ -22,7 +22,7 @@ struct Flag {
 inline constexpr Flag kApiHost{"api-host", "<host>", "controller: host, or host:port (localhost)",
                                "H"};
 inline constexpr Flag kApiPort{"api-port", "<n>", "port of the controller (8090)"};
-inline constexpr Flag kApiUserId{"api-user-id", "<name>", "user (the one of the shell)"};
+inline constexpr Flag kApiUserId{"api-user-id", "<name>", "user id (the login name)"};
 inline constexpr Flag kApiAccessKey{"api-access-key", "<key>", "access key of the user"};
 inline constexpr Flag kConfig{"config", "<file>", "client configuration instead of ~/.vipu.hcl"};
 inline constexpr Flag kTlsCa{"tls-ca", "<file>",
@@ -48,7 +48,7 @@ inline constexpr Flag kWatch{"watch", "[=<s>]",
 // Agents and clusters.
 inline constexpr Flag kHost{"host", "<host>", "name or address of the machine's management"};
 inline constexpr Flag kPort{"port", "<n>", "its port (8080)", "", 1};
-inline constexpr Flag kAdd{"add", "", "make agents of those that are none yet"};
+inline constexpr Flag kAdd{"add", "", "add the machines that are not agents yet"};
 inline constexpr Flag kAgents{"agents", "<agent,…>",
                               "agents in order: rack by rack, bottom to top"};
 inline constexpr Flag kNumIpuLinkDomains{"num-ipulinkdomains", "<n>", "IPU-Link domains (1)", "",
@@ -58,7 +58,7 @@ inline constexpr Flag kClusterTopology{"cluster-topology", "none|mesh|looped|swi
                                        "GW-Links between domains (none; mesh with several)"};
 
 // Allocations and users.
-inline constexpr Flag kUsers{"users", "<user,…>", "users it is for"};
+inline constexpr Flag kUsers{"users", "<user,…>", "users who may use it"};
 inline constexpr Flag kAllocations{"allocations", "<allocation,…>",
                                    "the only allocations the user may use (all)"};
 inline constexpr Flag kAllAllocations{"all-allocations", "", "the user may use all allocations"};
@@ -68,7 +68,10 @@ inline constexpr Flag kNewAccessKey{"new-access-key", "", "replace the user's ac
 // Partitions.
 inline constexpr Flag kSize{"size", "<n>", "IPUs, a power of two", "", 1};
 inline constexpr Flag kNumGcds{
-    "num-gcds", "<n>", "graph compilation domains: configurations, processes (1)", "gcds", 1};
+    "num-gcds", "<n>",
+    "graph compilation domains: configurations and processes (1; one for each IPU-Link domain if "
+    "there are several)",
+    "gcds", 1};
 inline constexpr Flag kReconfigurable{"reconfigurable", "",
                                       "programs choose sub-devices when they attach"};
 inline constexpr Flag kGcdSyncReplicas{"gcd-sync-replicas", "<n>",
@@ -83,12 +86,15 @@ inline constexpr Flag kSyncType{"sync-type", "pod-native-default|c2-compatible",
 inline constexpr Flag kCluster{"cluster", "<cluster>", "cluster to take IPUs of"};
 inline constexpr Flag kAllocation{"allocation", "<allocation>",
                                   "allocation to take IPUs of (the first with room)"};
-inline constexpr Flag kIndex{"index", "<k>", "position: from IPU k*size of the allocation"};
-inline constexpr Flag kNumIlds{"num-ilds", "<n>", "IPU-Link domains it must lie in", "", 1};
+inline constexpr Flag kIndex{"index", "<k>",
+                             "fixed position: begins at IPU k*size of the allocation"};
+inline constexpr Flag kNumIlds{"num-ilds", "<n>", "number of IPU-Link domains to use", "", 1};
 inline constexpr Flag kNoAutoReset{
-    "no-auto-reset", "", "an ERROR stays until somebody resets or --relocatable moves it"};
-inline constexpr Flag kRelocatable{"relocatable", "", "errors may move it to other IPUs"};
-inline constexpr Flag kShared{"shared", "", "other users may use its devices"};
+    "no-auto-reset", "",
+    "no recovery from ERROR when a lost agent returns, and no reset after the last client"};
+inline constexpr Flag kRelocatable{"relocatable", "",
+                                   "the controller may move it to other IPUs after a failure"};
+inline constexpr Flag kShared{"shared", "", "users of its allocation may use its devices"};
 inline constexpr Flag kNoWait{"no-wait", "", "do not wait until it is ACTIVE"};
 inline constexpr Flag kFor{"for", "active|removed|pending|error", "state to wait for"};
 inline constexpr Flag kGcd{"gcd", "<n>", "this GCD only"};
@@ -102,19 +108,21 @@ inline constexpr Flag kTestSync{"sync", "", "Sync-Links toggle"};
 inline constexpr Flag kTestLinks{"links", "", "IPU-Links train to full width and speed"};
 inline constexpr Flag kTestTraffic{"traffic", "", "data moves between IPUs without errors"};
 inline constexpr Flag kTestGwLinks{"gw-links", "", "GW-Links carry data"};
-inline constexpr Flag kForce{"force", "", "also with ACTIVE partitions, whose jobs it disturbs"};
+inline constexpr Flag kForce{"force", "",
+                             "run even if partitions are ACTIVE; their jobs may be disturbed"};
 
 // Events and faults.
-inline constexpr Flag kFollow{"follow", "", "go on with those to come, until interrupted", "f"};
+inline constexpr Flag kFollow{"follow", "", "keep printing new events until interrupted", "f"};
 inline constexpr Flag kObject{"object", "<noun/id>", "only of this object, e.g. partition/p1"};
-inline constexpr Flag kLimit{"limit", "<n>", "the newest so many (1000)", "", 1};
+inline constexpr Flag kLimit{"limit", "<n>", "at most this many, the newest (1000)", "", 1};
 inline constexpr Flag kFault{
     "fault",
     "link-down|link-corrupts|link-errors|cable-swapped|ipu-error|over-temperature|"
     "memory-parity|agent-hang",
-    "what to break, see below"};
+    "fault to inject, see below"};
 inline constexpr Flag kClear{"clear", "", "end the faults of the agent, or only those of --link"};
-inline constexpr Flag kLink{"link", "<link>", "link by its name in gc-links, e.g. IPU3.NLC_E_0A"};
+inline constexpr Flag kLink{
+    "link", "<link>", "link, e.g. IPU3.NLC_E_0A; 'vipu-admin test cluster' prints these names"};
 inline constexpr Flag kIpu{"ipu", "<n>", "IPU by its PCIe id, 0 to 3"};
 inline constexpr Flag kError{"error", "<name>", "bit of the error status, e.g. IPUSOFTERR"};
 inline constexpr Flag kRate{"rate", "<x>", "correctable errors per GB"};

@@ -64,7 +64,7 @@ absl::Status WriteFiles(const Call& call, const vipuuser::Partition& partition) 
   const absl::Status written = vipu::WriteIpuofFiles(partition, call.client.config().address());
   if (written.ok()) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("The partition was made all the same, but ", written.message(), "."));
+      absl::StrCat("The partition was made, but ", written.message(), "."));
 }
 
 // Waits for ACTIVE, and writes the files of the caller's own partition again: places may have

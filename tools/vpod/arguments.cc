@@ -24,13 +24,13 @@ CLI::App* AddUp(CLI::App& app, Given& given) {
   PodRequest& request = given.arguments.request;
   auto* up = app.add_subcommand(
       "up",
-      "start a POD in the background; one that is there is restored, and options that are not "
-      "given are as it has them");
-  up->add_option("--pod", request.ipus, "IPUs: 4, 16, 64, 128, 256, … (16)");
+      "start a POD in the background, or restore the existing one; omitted options keep its "
+      "values");
+  up->add_option("--pod", request.ipus, "IPUs, a power of two from 4 to 65536 (16)");
   up->add_option("--machine-type", request.machine_type, "m2000 or bow2000 (m2000)");
-  up->add_option(
-        "--cluster-topology", request.cluster_topology,
-        "how racks are joined, looped or switched (looped up to a POD256); of 2 racks or more")
+  up->add_option("--cluster-topology", request.cluster_topology,
+                 "how racks are connected: looped or switched (looped up to 256 IPUs); needs two "
+                 "racks or more")
       ->check(CLI::IsMember({"looped", "switched"}));
   up->add_option("--memory-limit", request.memory_limit_mib,
                  "MiB of host memory for programs (3/4 of the host's)")
@@ -66,9 +66,9 @@ CLI::App* AddLogs(CLI::App& app, Given& given) {
 
 void AddCommands(CLI::App& app, Given& given) {
   auto* up = AddUp(app, given);
-  auto* down = app.add_subcommand("down", "stop the POD; its partitions are gone");
+  auto* down = app.add_subcommand("down", "stop the POD and remove its partitions");
   app.add_subcommand("delete", "stop the POD and remove its directory with its logs")
-      ->add_option("name", given.arguments.name, "a POD; default: the one that is meant without");
+      ->add_option("name", given.arguments.name, "a POD; default: the one in use");
   auto* status = app.add_subcommand(
       "status", "what runs, and what is missing; exit status 1 unless the POD is whole");
   auto* env = app.add_subcommand("env", "export lines for eval");

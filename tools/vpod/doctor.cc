@@ -125,13 +125,13 @@ Diagnosis Diagnose(const Pod& pod) {
   report.Check(
       server > 0,
       absl::StrCat("vipu-server", server > 0 ? absl::StrCat(" runs as ", server) : " does not run"),
-      "'vpod up' restores the POD, 'vpod down' clears it away");
+      "'vpod up' restores the POD, 'vpod down' removes it");
   for (uint32_t agent = 0; agent < shape->agents(); ++agent) {
     const int pid = pod.AgentPid(agent);
     report.Check(pid > 0,
                  absl::StrCat(Pod::AgentName(agent),
                               pid > 0 ? absl::StrCat(" runs as ", pid) : " does not run"),
-                 absl::StrCat("'vpod up' restores the POD, 'vpod down' clears it away; see ",
+                 absl::StrCat("'vpod up' restores the POD, 'vpod down' removes it; see ",
                               pod.AgentLog(agent)));
   }
   report.Check(!shape->unfinished,

@@ -419,14 +419,14 @@ absl::StatusOr<PodShape> Pod::Wanted(const PodRequest& request) const {
   wanted.agent_per_machine = request.agent_per_machine.value_or(wanted.agent_per_machine);
   wanted.described_clusters = request.described_clusters.value_or(wanted.described_clusters);
   if (wanted.ipus < 4 || wanted.ipus > 65536 || !arch::IsPowerOfTwo(wanted.ipus)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--pod ", wanted.ipus, " is no size of a POD; give a power of two of 4 to 65536"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--pod ", wanted.ipus, ": the size must be a power of two from 4 to 65536"));
   }
   VPOD_RETURN_IF_ERROR(arch::FindMachineType(wanted.machine_type).status());
   if (wanted.racks() == 1 && request.cluster_topology.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("--cluster-topology ", wanted.cluster_topology,
-                                                   " joins racks, and a POD", wanted.ipus,
-                                                   " is one; a POD128 has two"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--cluster-topology ", wanted.cluster_topology,
+                     " needs two racks or more, i.e. --pod 128 or larger"));
   }
   if (wanted.metrics_port == wanted.api_port) {
     return absl::InvalidArgumentError(absl::StrCat("--metrics-port ", wanted.metrics_port,
@@ -451,13 +451,13 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
   const bool has_database = fs::exists(home_ + "/vipu-server.db", error);
   if (has_database && !Shape().ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(home_, " holds a database but no pod.json; 'vpod down' clears it away"));
+        absl::StrCat(home_, " holds a database but no pod.json; 'vpod down' cleans up"));
   }
   if (!has_database) {
     // A POD whose first start was interrupted has acknowledged nothing yet.
     if (!shape.unfinished && (ServerPid() > 0 || AnyAgentLives())) {
       return absl::FailedPreconditionError(absl::StrCat(
-          home_, " has lost its database while the POD runs; 'vpod down' clears it away"));
+          "the database in ", home_, " is missing while the POD runs; 'vpod down' cleans up"));
     }
     StopAgents();
     StopDaemon(ServerPidFile(), kServer);
