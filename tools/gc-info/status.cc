@@ -79,7 +79,7 @@ absl::StatusOr<std::string> PciStatus(const MonitoredPartition& partition, uint3
 absl::Status CheckTile(const std::string& text) {
   if (text == "-" || IsNumberUpTo(text, arch::kTilesPerIpu - 1)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no tile; give 0 to ", arch::kTilesPerIpu - 1));
+      absl::StrCat("'", text, "' is not a tile; use 0 to ", arch::kTilesPerIpu - 1));
 }
 
 absl::Status CheckContext(const std::string& text) {
@@ -87,7 +87,7 @@ absl::Status CheckContext(const std::string& text) {
                       IsNumberUpTo(absl::string_view(text).substr(1), arch::kWorkersPerTile - 1);
   if (text == "SU" || worker || IsNumberUpTo(text, arch::kWorkersPerTile)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no context; give SU, W0 to W5 or 0 to 6"));
+      absl::StrCat("'", text, "' is not a context; use SU, W0 to W5 or 0 to 6"));
 }
 
 }  // namespace vpod::tools

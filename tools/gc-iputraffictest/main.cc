@@ -40,7 +40,7 @@ absl::StatusOr<arch::IpuRange> GroupOf(const Options& options, uint32_t num_ipus
   for (uint32_t id : {a, b}) {
     if (id >= num_ipus) {
       return absl::OutOfRangeError(
-          absl::StrCat("device ", id, " is no single IPU; they are 0 to ", num_ipus - 1));
+          absl::StrCat("device ", id, " is not a single IPU; single IPUs are 0 to ", num_ipus - 1));
     }
   }
   if (options.single_ipu) return arch::IpuRange{a, 1};
