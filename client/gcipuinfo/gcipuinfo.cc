@@ -25,7 +25,7 @@ absl::Status ClaimMode(gcipuinfo::DeviceDiscoveryMode mode) {
   int before = -1;
   if (claimed.compare_exchange_strong(before, mode) || before == mode) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "this process has a gcipuinfo of the other discovery mode; the two cannot be mixed");
+      "this process already uses gcipuinfo with the other discovery mode; the two cannot be mixed");
 }
 
 absl::StatusOr<std::vector<MonitoredPartition>> Discover(gcipuinfo::DeviceDiscoveryMode mode) {

@@ -102,10 +102,11 @@ absl::StatusOr<EventRecord> ReadEventRecord(const std::string& path) {
       fs::is_directory(path, error) ? absl::StrCat(path, "/", kRecordFile) : path;
   if (!fs::exists(file, error)) return EventRecord();
   const Json json = Json::parse(base::ReadFile(file), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return absl::DataLossError(absl::StrCat(file, " is no event record"));
+  if (!json.is_object()) return absl::DataLossError(absl::StrCat(file, " is not an event record"));
   EventRecord record;
   for (const auto& [key, value] : json.items()) {
-    if (!value.is_string()) return absl::DataLossError(absl::StrCat(file, " is no event record"));
+    if (!value.is_string())
+      return absl::DataLossError(absl::StrCat(file, " is not an event record"));
     record[key] = value.get<std::string>();
   }
   return record;

@@ -59,7 +59,7 @@ absl::Status ReadOption(const std::string& option, const std::string& text, Gcda
     return absl::OkStatus();
   }
   if (without_effect.contains(option)) return absl::OkStatus();
-  return Wrong("there is no option '", option, "'");
+  return Wrong("unknown option '", option, "'");
 }
 
 }  // namespace
@@ -74,9 +74,9 @@ absl::StatusOr<GcdaOptions> ParseGcdaOptions(
   bool triggered = false;
   if (const std::string text = variable(kOptions); !text.empty()) {
     const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) return Wrong("'", text, "' is no JSON object of strings");
+    if (!json.is_object()) return Wrong("'", text, "' is not a JSON object of strings");
     for (const auto& [option, value] : json.items()) {
-      if (!value.is_string()) return Wrong("option '", option, "' is no string");
+      if (!value.is_string()) return Wrong("option '", option, "' is not a string");
       VPOD_RETURN_IF_ERROR(ReadOption(option, value.get<std::string>(), options, triggered));
     }
   }

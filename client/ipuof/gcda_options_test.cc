@@ -54,11 +54,11 @@ TEST(GcdaOptionsTest, SimulatedErrors) {
 
 TEST(GcdaOptionsTest, WrongOnesAreNamed) {
   const std::pair<const char*, const char*> cases[] = {
-      {"enableMonitoring=true", "'enableMonitoring=true' is no JSON object of strings"},
-      {"[]", "'[]' is no JSON object of strings"},
-      {R"({"enableMonitoring":true})", "option 'enableMonitoring' is no string"},
+      {"enableMonitoring=true", "'enableMonitoring=true' is not a JSON object of strings"},
+      {"[]", "'[]' is not a JSON object of strings"},
+      {R"({"enableMonitoring":true})", "option 'enableMonitoring' is not a string"},
       {R"({"enableMonitoring":"1"})", "option 'enableMonitoring' is '1', must be true or false"},
-      {R"({"enableMonitorin":"true"})", "there is no option 'enableMonitorin'"},
+      {R"({"enableMonitorin":"true"})", "unknown option 'enableMonitorin'"},
       {R"({"simulateSOCError.triggerCount":"-1"})",
        "option 'simulateSOCError.triggerCount' is '-1', must be a number of 1 or more"},
       {R"({"simulateSOCError.errorList":"IPUSOFTERR"})",

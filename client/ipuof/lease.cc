@@ -101,7 +101,7 @@ struct Lease::Impl {
 
   absl::Status Silence() const {
     return absl::UnavailableError(
-        absl::StrCat("the agent at ", options.endpoint, " does not answer at its local socket"));
+        absl::StrCat("the agent at ", options.endpoint, " does not answer on its local socket"));
   }
 
   ~Impl() {
@@ -231,7 +231,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
       return absl::UnavailableError(
           absl::StrCat("cannot reach the IPUs at ", endpoint, ": ", base::ConnectionError(status)));
     }
-    return status.ok() ? absl::UnavailableError("the agent ended the attach")
+    return status.ok() ? absl::UnavailableError("the agent refused to attach without a reason")
                        : AwaitTheEnd(FromGrpc(status));
   }
   impl->attached = event.attached();
@@ -374,7 +374,8 @@ absl::Status Lease::ReadStream(uint32_t slot, uint64_t offset, uint64_t bytes, s
     at += n;
   }
   const grpc::Status status = reader->Finish();
-  if (status.ok() && at != bytes) return absl::DataLossError("stream data came incomplete");
+  if (status.ok() && at != bytes)
+    return absl::DataLossError("the agent sent incomplete stream data");
   return FromGrpc(status);
 }
 

@@ -41,13 +41,13 @@ absl::Status ImportConfig(const std::string& path,
   const auto text = base::ReadNamedFile(path);
   if (!text.ok()) return wrong(text.status().message());
   const auto json = nlohmann::json::parse(*text, nullptr, false);
-  if (!json.is_object()) return wrong(path, " is no JSON object of options");
+  if (!json.is_object()) return wrong(path, " is not a JSON object of options");
   GivenOptions imported;
   for (const auto& [name, value] : json.items()) {
     if (!is_option(name)) return wrong("unrecognised option '--", name, "'");
     if (!BelongsInFile(name)) return wrong("option '--", name, "' belongs on the command line");
     for (const auto& item : value.is_array() ? value : nlohmann::json::array({value})) {
-      if (!item.is_string()) return wrong("option '", name, "' is no string");
+      if (!item.is_string()) return wrong("option '", name, "' is not a string");
       imported[name].push_back(item.get<std::string>());
     }
   }
@@ -60,8 +60,8 @@ absl::Status ImportConfig(const std::string& path,
 absl::Status ExportConfig(const std::string& path, bool overwrite, const GivenOptions& given) {
   std::error_code error;
   if (fs::exists(path, error) && !overwrite) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--export-config: ", path, " exists; allow to replace it with --overwrite-config=yes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--export-config: ", path, " exists; --overwrite-config=yes replaces it"));
   }
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [name, values] : given) {

@@ -77,9 +77,8 @@ TEST_F(ConfigFileTest, FileIsAnObjectOfStringsAndArrays) {
 
 TEST_F(ConfigFileTest, AnExistingFileIsReplacedOnlyWhenAllowed) {
   Write("mine");
-  EXPECT_EQ(
-      ExportConfig(path_, false, {}).message(),
-      "--export-config: " + path_ + " exists; allow to replace it with --overwrite-config=yes");
+  EXPECT_EQ(ExportConfig(path_, false, {}).message(),
+            "--export-config: " + path_ + " exists; --overwrite-config=yes replaces it");
   EXPECT_EQ(Read(), "mine");
   EXPECT_TRUE(ExportConfig(path_, true, {}).ok());
   EXPECT_EQ(Read(), "{}\n");
@@ -108,11 +107,11 @@ TEST_F(ConfigFileTest, CommandLineWinsOverWhatItExcludes) {
 
 TEST_F(ConfigFileTest, BadFilesAreRefused) {
   for (const char* text : {"", "[1]", "{", "\"x\""})
-    EXPECT_EQ(ImportError(text), "--import-config: " + path_ + " is no JSON object of options");
+    EXPECT_EQ(ImportError(text), "--import-config: " + path_ + " is not a JSON object of options");
   EXPECT_EQ(ImportError(R"({"num-replicas": 8})"),
-            "--import-config: option 'num-replicas' is no string");
+            "--import-config: option 'num-replicas' is not a string");
   EXPECT_EQ(ImportError(R"({"mpi-local-args": ["-x A", 1]})"),
-            "--import-config: option 'mpi-local-args' is no string");
+            "--import-config: option 'mpi-local-args' is not a string");
   EXPECT_EQ(ImportError(R"({"no-such-option": "1"})"),
             "--import-config: unrecognised option '--no-such-option'");
   EXPECT_EQ(ImportError(R"({"num-rep": "1"})"),

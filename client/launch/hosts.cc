@@ -148,7 +148,7 @@ absl::StatusOr<Hosts> ParseHosts(const std::string& text, const std::string& sou
     if (!ExpandBrackets(item, names)) return wrong("bad range in '", item, "'");
     if (hosts.size() + names.size() > kMostHosts) return wrong("more than ", kMostHosts, " hosts");
     for (const std::string& name : names) {
-      if (!IsHostName(name)) return wrong("'", name, "' is no host name or IPv4 address");
+      if (!IsHostName(name)) return wrong("'", name, "' is not a host name or IPv4 address");
       if (!seen.insert(name).second)
         return absl::InvalidArgumentError(absl::StrCat("duplicate host '", name, "'"));
       hosts.push_back(name);

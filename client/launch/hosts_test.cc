@@ -63,7 +63,7 @@ TEST(ParseHosts, DuplicatesAndEmptyNamesAreRefused) {
 
 TEST(ParseHosts, NamesThatMpirunOrSshWouldMisreadAreRefused) {
   for (const std::string bad : {"h0:4", "fd00::2", "-oProxyCommand=x", "h 1", "h;id", "u@h"})
-    EXPECT_EQ(Error(bad), "--host: '" + bad + "' is no host name or IPv4 address");
+    EXPECT_EQ(Error(bad), "--host: '" + bad + "' is not a host name or IPv4 address");
 }
 
 TEST(ParseHosts, TheLargestPodsHostsAreEnough) {
@@ -83,7 +83,7 @@ TEST(ReadHostFile, ErrorsNameFileAndLine) {
   };
   const std::string slots = File("h0\nh1 slots=4\n");
   EXPECT_EQ(error(slots),
-            "--hostfile: " + slots + " line 2: 'h1 slots=4' is no host name or IPv4 address");
+            "--hostfile: " + slots + " line 2: 'h1 slots=4' is not a host name or IPv4 address");
   EXPECT_EQ(error(File("h0\n\nh0\n")), "duplicate host 'h0'");
   const std::string empty = File("# nobody\n");
   EXPECT_EQ(error(empty), "--hostfile: no host in " + empty);

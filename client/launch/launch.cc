@@ -134,7 +134,7 @@ absl::StatusOr<std::string> FindPrograms(const Options& options, const Layout& l
   if (!layout.hosts_given && FindInPath(options.program[0]).empty()) {
     const bool named = options.program[0].find('/') != std::string::npos;
     return absl::NotFoundError(
-        named ? absl::StrCat("program '", options.program[0], "' is no executable file")
+        named ? absl::StrCat("program '", options.program[0], "' is not executable")
               : absl::StrCat("cannot find program '", options.program[0], "' in PATH"));
   }
   const std::string name = options.mpirun.empty() ? "mpirun" : options.mpirun;

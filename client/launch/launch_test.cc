@@ -72,7 +72,7 @@ TEST_F(PoprunTest, MissingProgramFileExitsWithOne) {
   EXPECT_EQ(Run({"--offline-mode=on", "no-such-app"}), 1);
   EXPECT_EQ(error_, "poprun: error: cannot find program 'no-such-app' in PATH\n");
   EXPECT_EQ(Run({"--offline-mode=on", "/no/such/app"}), 1);
-  EXPECT_EQ(error_, "poprun: error: program '/no/such/app' is no executable file\n");
+  EXPECT_EQ(error_, "poprun: error: program '/no/such/app' is not executable\n");
 }
 
 TEST_F(PoprunTest, UnreachableServerExitsWithOne) {
@@ -173,7 +173,7 @@ TEST_F(PoprunTest, ConfigurationIsExportedOnceUnlessAllowed) {
                             {"mpi-global-args", {"--tag-output", "--mca a b"}}}));
   EXPECT_EQ(Run({"--export-config", path, "--offline-mode=on", "true"}), 2);
   EXPECT_EQ(error_, "poprun: error: --export-config: " + path +
-                        " exists; allow to replace it with --overwrite-config=yes\n");
+                        " exists; --overwrite-config=yes replaces it\n");
   EXPECT_EQ(Run({"--export-config", path, "--overwrite-config=1", "--offline-mode=on", "true"}), 0);
   EXPECT_EQ(Run({"--import-config", path, "true"}), 0);  // offline by the file
 }

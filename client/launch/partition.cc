@@ -273,10 +273,10 @@ absl::Status JobPartition::ComputeTargetOptions() {
   if (!text.empty()) {
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (!json.is_object())
-      return absl::InvalidArgumentError("POPLAR_TARGET_OPTIONS is no JSON object of strings");
+      return absl::InvalidArgumentError("POPLAR_TARGET_OPTIONS must be a JSON object of strings");
     for (const auto& [key, value] : json.items()) {
       if (!value.is_string())
-        return absl::InvalidArgumentError("POPLAR_TARGET_OPTIONS is no JSON object of strings");
+        return absl::InvalidArgumentError("POPLAR_TARGET_OPTIONS must be a JSON object of strings");
       from_environment[key] = value.get<std::string>();
     }
   }

@@ -54,8 +54,8 @@ void registerBackend(const std::string& path) {
     throw popdist_error(absl::StrCat("cannot load communication backend: ", dlerror()));
   const auto factory = reinterpret_cast<BackendFactory>(dlsym(library, "popdist_backend_v1"));
   if (factory == nullptr) {
-    throw popdist_error(
-        absl::StrCat(path, " is no communication backend: it has no popdist_backend_v1"));
+    throw popdist_error(absl::StrCat(
+        path, " is not a communication backend: it does not export popdist_backend_v1"));
   }
   Register(factory());
 }

@@ -34,7 +34,7 @@ TEST(Backend, IsRegisteredInitialisedAndFinalisedOnce) {
             }).rfind("cannot load communication backend: /no/such/library.so", 0),
             0u);
   EXPECT_EQ(Error([] { registerBackend("libdl.so.2"); }),
-            "libdl.so.2 is no communication backend: it has no popdist_backend_v1");
+            "libdl.so.2 is not a communication backend: it does not export popdist_backend_v1");
 
   registerBackend(kLibrary);
   EXPECT_EQ(Error([] { registerBackend(kLibrary); }),

@@ -44,7 +44,7 @@ Layout CheckedLayout() {
                       Number("POPDIST_REPLICA_INDEX_OFFSET", 0, 0)};
   if (layout.total % layout.local != 0) {
     throw popdist_error(absl::StrCat("POPDIST_NUM_TOTAL_REPLICAS is ", layout.total,
-                                     ", no multiple of POPDIST_NUM_LOCAL_REPLICAS, ",
+                                     ", not a multiple of POPDIST_NUM_LOCAL_REPLICAS, ",
                                      layout.local));
   }
   if (layout.offset > layout.total - layout.local) {

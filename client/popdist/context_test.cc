@@ -99,10 +99,10 @@ TEST_F(ContextTest, BadNumbersAreNamedWithTheirValue) {
 TEST_F(ContextTest, ReplicasThatDoNotAddUpAreRefused) {
   SetReplicas("10", "4", "0");
   EXPECT_EQ(Error([] { getNumInstances(); }),
-            "POPDIST_NUM_TOTAL_REPLICAS is 10, no multiple of POPDIST_NUM_LOCAL_REPLICAS, 4");
+            "POPDIST_NUM_TOTAL_REPLICAS is 10, not a multiple of POPDIST_NUM_LOCAL_REPLICAS, 4");
   SetReplicas("4", "8", "0");
   EXPECT_EQ(Error([] { getNumLocalReplicas(); }),
-            "POPDIST_NUM_TOTAL_REPLICAS is 4, no multiple of POPDIST_NUM_LOCAL_REPLICAS, 8");
+            "POPDIST_NUM_TOTAL_REPLICAS is 4, not a multiple of POPDIST_NUM_LOCAL_REPLICAS, 8");
   SetReplicas("8", "4", "5");
   EXPECT_EQ(Error([] { getInstanceIndex(); }),
             "POPDIST_REPLICA_INDEX_OFFSET is 5; with 4 local replicas that exceeds the total of 8");

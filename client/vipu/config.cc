@@ -70,7 +70,7 @@ absl::Status SetAddress(std::string host, const std::string& port, const std::st
       (!absl::SimpleAtoi(port_text, &config.port) || config.port < 1 || config.port > 65535)) {
     return absl::InvalidArgumentError(absl::StrCat("port '", port_text, "' from ",
                                                    port.empty() ? source : port_source,
-                                                   " is no number of 1 to 65535"));
+                                                   " must be a number from 1 to 65535"));
   }
   return absl::OkStatus();
 }

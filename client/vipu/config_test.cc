@@ -154,12 +154,13 @@ TEST_F(ConfigTest, HostMayCarryThePort) {
 TEST_F(ConfigTest, BadPortsAreRefusedWithTheirSource) {
   for (const char* bad : {"0", "65536", "-1", "x", "80 90", "99999999999"}) {
     EXPECT_EQ(Error({.host = "h", .port = bad}),
-              std::string("port '") + bad + "' from --api-port is no number of 1 to 65535");
+              std::string("port '") + bad + "' from --api-port must be a number from 1 to 65535");
   }
-  EXPECT_EQ(Error({.host = "h:port"}), "port 'port' from --api-host is no number of 1 to 65535");
+  EXPECT_EQ(Error({.host = "h:port"}),
+            "port 'port' from --api-host must be a number from 1 to 65535");
   setenv("VIPU_CLI_API_HOST", "cli", 1);
   setenv("VIPU_CLI_API_PORT", "eight", 1);
-  EXPECT_EQ(Error({}), "port 'eight' from VIPU_CLI_API_PORT is no number of 1 to 65535");
+  EXPECT_EQ(Error({}), "port 'eight' from VIPU_CLI_API_PORT must be a number from 1 to 65535");
 }
 
 TEST_F(ConfigTest, FileTakesBlanksAndComments) {

@@ -48,7 +48,7 @@ absl::StatusOr<vipuuser::PartitionConfig> ReadFile(const std::string& path) {
 }
 
 absl::Status ParseDevice(const Json& json, vipuuser::IpuofDevice* device) {
-  if (!json.is_object()) return absl::InvalidArgumentError("a device is no object");
+  if (!json.is_object()) return absl::InvalidArgumentError("every device must be a JSON object");
   const auto text = [&](const char* key) {
     return json.contains(key) && json[key].is_string() ? json[key].get<std::string>()
                                                        : std::string();
@@ -262,7 +262,7 @@ absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text)
   }
   if (!devices->is_array() || devices->empty()) {
     return absl::InvalidArgumentError(
-        "not an IPUoF configuration: \"devices\" is no array with entries");
+        "not an IPUoF configuration: \"devices\" must be a non-empty array");
   }
   // A controller that is named knows where its devices are, also those whose agent came later.
   const bool must_say_where = Attribute(config, kController).empty();

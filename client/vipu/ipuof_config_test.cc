@@ -96,9 +96,10 @@ TEST(IpuofJson, MalformedTextIsRefusedByName) {
   EXPECT_EQ(ParseError("{}"), "not an IPUoF configuration: no \"devices\"");
   for (const char* text :
        {"[]", "3", "null", "\"x\"", R"({"devices": {}})", R"({"devices": []})"}) {
-    EXPECT_EQ(ParseError(text), "not an IPUoF configuration: \"devices\" is no array with entries");
+    EXPECT_EQ(ParseError(text),
+              "not an IPUoF configuration: \"devices\" must be a non-empty array");
   }
-  EXPECT_EQ(ParseError("[3]"), "a device is no object");
+  EXPECT_EQ(ParseError("[3]"), "every device must be a JSON object");
   EXPECT_EQ(ParseError("[{}]"), "a device has neither \"ip\" nor \"endpoint\"");
   EXPECT_EQ(ParseError("[{\"ip\": 7}]"), "a device has neither \"ip\" nor \"endpoint\"");
 }

@@ -721,7 +721,7 @@ TEST_F(CliTest, WrongUsageIsNamed) {
   ExpectUsageError("vipu list partitions --siez 4", "Unknown flag: --siez.");
   ExpectUsageError("vipu list partitions --api-port", "Flag --api-port needs a value.");
   ExpectUsageError("vipu list partitions --api-port=0",
-                   "port '0' from --api-port is no number of 1 to 65535.");
+                   "port '0' from --api-port must be a number from 1 to 65535.");
   ExpectUsageError("vipu create partition p --size 4 --size 8",
                    "Flag --size is given more than once.");
   ExpectUsageError("vipu create partition p --size 4x", "Flag --size needs a number, not '4x'.");

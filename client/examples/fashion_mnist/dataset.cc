@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<uint8_t>> ReadIdx(const std::string& path, uint32_t d
   }
   gzclose(file);
   if (!good || data.empty())
-    return absl::DataLossError(absl::StrCat(path, " is no intact Fashion-MNIST file"));
+    return absl::DataLossError(absl::StrCat(path, " is damaged or is not a Fashion-MNIST file"));
   return data;
 }
 
