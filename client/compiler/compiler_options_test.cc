@@ -114,7 +114,7 @@ TEST(CompilerOptionsTest, MistakesInTheGraphAreReported) {
   Graph constant;
   constant.Output("y", constant.Constant({INT32, {}}, 0.5));
   EXPECT_THAT(std::string(Compile(constant, {.programs = {{.name = "run"}}}).status().message()),
-              HasSubstr("fill value 0.5 is no int32"));
+              HasSubstr("fill value 0.5 is not of type int32"));
 }
 
 // A variable of such a name would share its bytes with a velocity or a learning rate.

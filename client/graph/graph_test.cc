@@ -40,7 +40,7 @@ const std::vector<NamedMistake>& Mistakes() {
        [](Graph& g, Tensor x, Tensor) {
          return g.Add(x, g.Constant({FLOAT32, {2}}, 1));
        }},
-      {"axes [2] are no ascending axes of float32[2,3]",
+      {"axes [2] of float32[2,3] must exist and be in ascending order, without repetition",
        [](Graph& g, Tensor x, Tensor) { return g.Reduce(v1::SUM, x, {2}); }},
       {"arg-max does not take int32[2]",
        [](Graph& g, Tensor, Tensor labels) { return g.ArgMax(labels); }},

@@ -22,7 +22,7 @@ absl::StatusOr<uint32_t> DeviceOfIpus(uint32_t num_ipus, IpuRange range) {
       uint64_t{range.first} + range.count > num_ipus) {
     return absl::InvalidArgumentError(absl::StrCat("IPUs ", range.first, " to ",
                                                    range.first + range.count - 1,
-                                                   " are no device of ", num_ipus, " IPUs"));
+                                                   " are not a device of ", num_ipus, " IPUs"));
   }
   return 2 * num_ipus - 2 * num_ipus / range.count + range.first / range.count;
 }

@@ -136,7 +136,7 @@ absl::StatusOr<ClusterShape> MakeShape(uint32_t machines, uint32_t ilds, absl::s
     shape.topology = IldTopology::kTorus;
   } else if (topology != "mesh") {
     return absl::InvalidArgumentError(
-        absl::StrCat("topology is '", topology, "', must be mesh or torus"));
+        absl::StrCat("unknown topology '", topology, "'; use mesh or torus"));
   }
   if (cluster_topology == "mesh") {
     shape.gw_topology = GwTopology::kMesh;
@@ -145,8 +145,8 @@ absl::StatusOr<ClusterShape> MakeShape(uint32_t machines, uint32_t ilds, absl::s
   } else if (cluster_topology == "switched") {
     shape.gw_topology = GwTopology::kSwitched;
   } else if (cluster_topology != "none") {
-    return absl::InvalidArgumentError(absl::StrCat("cluster topology is '", cluster_topology,
-                                                   "', must be none, mesh, looped or switched"));
+    return absl::InvalidArgumentError(absl::StrCat("unknown cluster topology '", cluster_topology,
+                                                   "'; use none, mesh, looped or switched"));
   }
   return shape;
 }

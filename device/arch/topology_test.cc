@@ -107,9 +107,9 @@ TEST(TopologyTest, ShapesAreChecked) {
   EXPECT_EQ(MakeShape(4, 3, "mesh", "none").status().message(),
             "4 machines do not divide into 3 IPU-Link domains");
   EXPECT_EQ(MakeShape(4, 1, "ring", "none").status().message(),
-            "topology is 'ring', must be mesh or torus");
+            "unknown topology 'ring'; use mesh or torus");
   EXPECT_EQ(MakeShape(4, 2, "mesh", "star").status().message(),
-            "cluster topology is 'star', must be none, mesh, looped or switched");
+            "unknown cluster topology 'star'; use none, mesh, looped or switched");
 }
 
 // "3 IPU3.NLC_E_0A x4" a hop.

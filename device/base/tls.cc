@@ -47,12 +47,12 @@ absl::StatusOr<Tls> ReadTls(const TlsFiles& files) {
   for (const auto& [path, pem] :
        {std::pair(files.ca, tls.ca), {files.certificate, tls.certificate}}) {
     if (ParseCertificate(pem) == nullptr)
-      return absl::InvalidArgumentError(absl::StrCat(path, " is no certificate in PEM format"));
+      return absl::InvalidArgumentError(absl::StrCat(path, " is not a certificate in PEM format"));
   }
   const OwnedKey key = ParseKey(tls.key);
   if (key == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat(files.key, " is no unencrypted private key in PEM format"));
+        absl::StrCat(files.key, " is not an unencrypted private key in PEM format"));
   }
   if (X509_check_private_key(ParseCertificate(tls.certificate).get(), key.get()) != 1) {
     return absl::InvalidArgumentError(

@@ -22,7 +22,7 @@ TEST(ReadTlsTest, NamesWhatIsMissingOrUnreadable) {
   EXPECT_EQ(ReadTls({testing::TempDir(), junk, junk}).status().message(),
             "cannot read " + testing::TempDir() + ": it is a directory (--tls-ca)");
   EXPECT_EQ(ReadTls({junk, junk, junk}).status().message(),
-            junk + " is no certificate in PEM format");
+            junk + " is not a certificate in PEM format");
 }
 
 TEST(IsServerCertificateTest, JunkIsNone) {

@@ -166,7 +166,7 @@ class BlockValidator {
     }
     if (!(value >= low && value <= high) ||
         value != static_cast<double>(static_cast<int64_t>(value))) {
-      return Invalid(absl::StrCat("fill value ", value, " is no ", Name(tensor->type())));
+      return Invalid(absl::StrCat("fill value ", value, " is not of type ", Name(tensor->type())));
     }
     return absl::OkStatus();
   }
@@ -290,7 +290,7 @@ class BlockValidator {
     VPOD_ASSIGN_OR_RETURN(const v1::Tensor* accumulator, Any(op.accumulator()));
     if (!accumulator->wide_accumulator() || !IsFloat(gradient.type) ||
         TypeOf(*accumulator).dims != gradient.dims) {
-      return Invalid(absl::StrCat("tensor ", op.accumulator(), " is no wide accumulator for ",
+      return Invalid(absl::StrCat("tensor ", op.accumulator(), " is not a wide accumulator for ",
                                   gradient.ToString()));
     }
     return absl::OkStatus();
@@ -366,7 +366,7 @@ class BlockValidator {
 
   absl::Status CheckPeer(uint32_t tensor, uint32_t peer) const {
     if (peer == ipu_ || peer >= executable_.ipus_per_replica()) {
-      return Invalid(absl::StrCat("IPU ", peer, " is no other IPU of the replica"));
+      return Invalid(absl::StrCat("IPU ", peer, " is not another IPU of the replica"));
     }
     return Plain(tensor).status();
   }

@@ -218,9 +218,9 @@ TEST(ValidateExchangeTest, AcceptsMatchingExchanges) {
 }
 
 TEST(ValidateExchangeTest, RefusesPeersOutsideTheReplica) {
-  ExpectRefused(WithBlocks({Send(0, 0), ""}), "IPU 0 is no other IPU of the replica");
-  ExpectRefused(WithBlocks({Receive(2, 0), ""}), "IPU 2 is no other IPU of the replica");
-  ExpectRefused(WithBlocks({Send(1, 0)}), "IPU 1 is no other IPU of the replica");
+  ExpectRefused(WithBlocks({Send(0, 0), ""}), "IPU 0 is not another IPU of the replica");
+  ExpectRefused(WithBlocks({Receive(2, 0), ""}), "IPU 2 is not another IPU of the replica");
+  ExpectRefused(WithBlocks({Send(1, 0)}), "IPU 1 is not another IPU of the replica");
   ExpectRefused(WithBlocks({Send(1, 0, 4), ""}), "tensor 4 does not exist");
 }
 

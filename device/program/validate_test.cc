@@ -247,7 +247,7 @@ TEST(ValidateTest, RefusesWrongShapesAndTypes) {
       {"all_reduce{operator:SUM inputs:0 outputs:0 group{size:4}}",
        "a group of all replicas is given no size"},
       {"broadcast{root:4 inputs:0 outputs:0 group{kind:CONSECUTIVE size:4}}",
-       "root 4 is no position in a group of 4 replicas"},
+       "root 4 is not a position in a group of 4 replicas"},
       {"broadcast{inputs:6 outputs:0}", "tensor 6 is a wide accumulator"},
       {"all_gather{inputs:0 outputs:4}", "the all-gather over"},
       {"all_gather{inputs:4 outputs:0 group{kind:CONSECUTIVE size:2}}",
@@ -279,13 +279,13 @@ TEST(ValidateTest, RefusesAllReducesWhoseOutputsOverlap) {
 
 TEST(ValidateTest, RefusesFillsThatTheTypeDoesNotHold) {
   ExpectRefusedSteps({
-      {"fill{output:3 value:2147483648}", "fill value 2.14748e+09 is no int32"},
-      {"fill{output:3 value:0.5}", "fill value 0.5 is no int32"},
-      {"fill{output:3 value:nan}", "fill value nan is no int32"},
-      {"fill{output:14 value:-1}", "fill value -1 is no uint32"},
-      {"fill{output:14 value:inf}", "fill value inf is no uint32"},
-      {"fill{output:13 value:256}", "fill value 256 is no uint8"},
-      {"fill{output:8 value:2}", "fill value 2 is no bool"},
+      {"fill{output:3 value:2147483648}", "fill value 2.14748e+09 is not of type int32"},
+      {"fill{output:3 value:0.5}", "fill value 0.5 is not of type int32"},
+      {"fill{output:3 value:nan}", "fill value nan is not of type int32"},
+      {"fill{output:14 value:-1}", "fill value -1 is not of type uint32"},
+      {"fill{output:14 value:inf}", "fill value inf is not of type uint32"},
+      {"fill{output:13 value:256}", "fill value 256 is not of type uint8"},
+      {"fill{output:8 value:2}", "fill value 2 is not of type bool"},
   });
 }
 
@@ -303,9 +303,9 @@ TEST(ValidateTest, RefusesWideAccumulatorsInOrdinaryOperations) {
       {"all_reduce{operator:SUM inputs:6 outputs:6}", "tensor 6 is a wide accumulator"},
       {"accumulate{gradient:6 accumulator:6}", "tensor 6 is a wide accumulator"},
       {"accumulate{gradient:0 accumulator:16}",
-       "tensor 16 is no wide accumulator for float32[4,6]"},
-      {"accumulate{gradient:4 accumulator:6}", "tensor 6 is no wide accumulator for float32[4]"},
-      {"accumulate{gradient:8 accumulator:6}", "tensor 6 is no wide accumulator for bool[4,6]"},
+       "tensor 16 is not a wide accumulator for float32[4,6]"},
+      {"accumulate{gradient:4 accumulator:6}", "tensor 6 is not a wide accumulator for float32[4]"},
+      {"accumulate{gradient:8 accumulator:6}", "tensor 6 is not a wide accumulator for bool[4,6]"},
   });
   v1::Executable half = WithSteps("");
   half.mutable_ipus(0)->mutable_tensors(5)->set_wide_accumulator(true);

@@ -90,7 +90,7 @@ absl::Status CheckCollective(const Collective& op) {
                        : "a replica group needs a size of 1 or more");
   }
   if (!all && op.root >= group.size()) {
-    return Invalid(absl::StrCat("root ", op.root, " is no position in a group of ", group.size(),
+    return Invalid(absl::StrCat("root ", op.root, " is not a position in a group of ", group.size(),
                                 " replicas"));
   }
   if (op.inputs->empty() || op.inputs->size() != op.outputs->size()) {
@@ -112,7 +112,7 @@ absl::Status CheckCollectiveTypes(const Collective& op, const TensorType& input,
   const bool resizes = op.kind == Instruction::kReduceScatter || op.kind == Instruction::kAllGather;
   if (input.type != output.type || (!resizes && input.dims != output.dims)) {
     return Invalid(
-        absl::StrCat("the ", op.name(), " of ", input.ToString(), " is no ", output.ToString()));
+        absl::StrCat("the ", op.name(), " of ", input.ToString(), " is not ", output.ToString()));
   }
   uint64_t members = op.group->size();
   if (members == 0 && resizes)
@@ -158,7 +158,7 @@ absl::Status CheckReplicas(const v1::Executable& executable, uint32_t total_repl
             const auto members = GroupSize(*op->group, total_replicas);
             result = members.status();
             if (result.ok() && op->root >= *members) {
-              result = Invalid(absl::StrCat("root ", op->root, " is no position in a group of ",
+              result = Invalid(absl::StrCat("root ", op->root, " is not a position in a group of ",
                                             *members, " replicas"));
             }
             for (int i = 0; result.ok() && i < op->inputs->size(); ++i) {
@@ -180,7 +180,7 @@ absl::StatusOr<TensorType> CollectiveType(const Collective& op, const TensorType
   const bool divides = op.kind == Instruction::kReduceScatter || op.kind == Instruction::kAllToAll;
   if (divides && (input.dims.empty() || members == 0 || input.dims[0] % members != 0)) {
     return Invalid(absl::StrCat("the first dimension of ", input.ToString(),
-                                " is no multiple of the group's ", members, " replicas"));
+                                " is not a multiple of the group's ", members, " replicas"));
   }
   if (op.kind == Instruction::kReduceScatter) output.dims[0] /= members;
   if (op.kind == Instruction::kAllGather) {

@@ -50,7 +50,7 @@ TEST(CollectiveTest, OutputsAreGatheredAndScatteredAlongTheFirstDimension) {
   EXPECT_EQ(type("all_to_all{}", {8, 3}, 4), "float32[8,3]");
   EXPECT_EQ(type("broadcast{root:1}", {}, 1), "float32[]");
   EXPECT_EQ(type("all_to_all{}", {7, 3}, 4),
-            "the first dimension of float32[7,3] is no multiple of the group's 4 replicas");
+            "the first dimension of float32[7,3] is not a multiple of the group's 4 replicas");
 }
 
 // A program with one step on tensors of 8 and 2 elements.
@@ -78,7 +78,7 @@ TEST(CollectiveTest, AJobMustHaveTheReplicasThatItsShapesSay) {
   EXPECT_FALSE(CheckJob("all_to_all{inputs:0 outputs:0}", 16).ok());
   EXPECT_TRUE(CheckJob("broadcast{root:3 inputs:0 outputs:0}", 4).ok());
   EXPECT_EQ(CheckJob("broadcast{root:4 inputs:0 outputs:0}", 4).message(),
-            "program 'main': root 4 is no position in a group of 4 replicas");
+            "program 'main': root 4 is not a position in a group of 4 replicas");
   EXPECT_EQ(CheckJob("all_reduce{operator:SUM inputs:0 outputs:0 "
                      "group{kind:CONSECUTIVE size:4}}",
                      6)

@@ -18,8 +18,9 @@ absl::StatusOr<TensorType> ReduceType(v1::ReduceOperator op, const TensorType& i
   std::vector<bool> reduced(input.dims.size());
   for (size_t i = 0; i < axes.size(); ++i) {
     if (axes[i] >= input.dims.size() || (i > 0 && axes[i] <= axes[i - 1])) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "axes [", absl::StrJoin(axes, ","), "] are no ascending axes of ", input.ToString()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("axes [", absl::StrJoin(axes, ","), "] of ", input.ToString(),
+                       " must exist and be in ascending order, without repetition"));
     }
     reduced[axes[i]] = true;
   }
