@@ -1,6 +1,6 @@
 // Facts about the hardware, each once, with its source. Letters refer to the marks of
 // spec/hardware.md: A vendor document, B computed from it or read from vendor open source, C third
-// party, F our default where nothing is published.
+// party, D inference, Fn a default of this project where nothing is published (FREE).
 #pragma once
 
 #include <cstdint>

@@ -15,16 +15,16 @@
 
 namespace vpod::base {
 
-// Whom a channel leads to; a controller proves its host's name, an agent that it is one.
+// The server at the end of a channel: a controller proves its host's name, an agent that it is one.
 enum class Peer { kController, kAgent };
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
                                        const std::optional<Tls>& tls,
                                        grpc::ChannelArguments arguments = {});
 
-// For those who make callback calls. gRPC 1.51 ends its threads for them with the last channel that
-// used them, and whoever drops that channel joins them: a callback that does so joins itself, and
-// the process aborts. After this call they last as long as the process.
+// Call this before using gRPC's callback API. gRPC 1.51 ends its callback threads with the last
+// channel that used them, and the thread that drops that channel joins them: a callback that does
+// so joins itself, and the process aborts. After this call they last as long as the process.
 void KeepCallbackThreads();
 
 // With TLS, only clients with a certificate of the POD's authority are let in.

@@ -10,7 +10,7 @@
 namespace vpod::base {
 namespace {
 
-// Whoever waits for a call may let go of the channel before the callback that told him has
+// The caller who waits for a call may drop the channel before the callback that told it has
 // returned.
 TEST(GrpcConnectTest, ACallbackMayDropTheLastChannel) {
   KeepCallbackThreads();

@@ -14,7 +14,7 @@ namespace vpod::base {
 // its calls. A byte may travel as three.
 inline constexpr size_t kMaxStatusBytes = 2048;
 
-// Of a longer message the beginning, in whole UTF-8 characters.
+// Cuts a longer message to its beginning, in whole UTF-8 characters.
 inline grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const absl::string_view text = status.message();

@@ -106,7 +106,7 @@ class Meter {
     return status;
   }
 
-  // Of a packed field.
+  // Number of elements of a packed field.
   static uint64_t Elements(const FieldDescriptor& field, absl::string_view packed) {
     switch (WireFormatLite::WireTypeForFieldType(
         static_cast<WireFormatLite::FieldType>(field.type()))) {

@@ -37,7 +37,7 @@ TEST(ExecutorsTest, LongKernelsKeepNobodyElseFromWorking) {
   }
   executors.PostCompute([&] { other.set_value(); });
   for (std::promise<bool>& kernel : kernels) EXPECT_TRUE(kernel.get_future().get());
-  // Whoever stood in leaves.
+  // The replacement ends.
   const auto limit = std::chrono::steady_clock::now() + patience;
   while (executors.threads_now() > 2 && std::chrono::steady_clock::now() < limit)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -14,7 +14,7 @@
 namespace vpod::fabric {
 
 // Elements of a piece that travels: enough to make a message worth its while, few enough to be
-// still in the caches of whoever combines them.
+// still in the caches of the thread that combines them.
 inline constexpr size_t kMessagePiece = 1 << 17;
 
 inline constexpr size_t kWhatBytes = 96;
@@ -61,7 +61,7 @@ struct Collectives::Operation {
     return piece < pieces.size() && sites[pieces[piece].owner] == site;
   }
   size_t Owner(size_t piece) const { return sites[pieces[piece].owner]; }
-  // Whom a site hands its partial results to, and who hands theirs to it.
+  // The site to which a site hands its partial results, and the sites that hand theirs to it.
   size_t Above(size_t site, size_t piece) const { return relays.Above(site, Owner(piece), piece); }
   std::vector<size_t> Below(size_t site, size_t piece) const {
     return relays.Below(site, Owner(piece), piece);

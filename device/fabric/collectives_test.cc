@@ -633,7 +633,7 @@ TEST(CollectivesMessageTest, PartialResultsWaitForTheirReceiver) {
     if (header.empty()) header = message.header;
   });
   processes.Arrive(1, c, {0, 1, 8});
-  // Whoever sends all the same is not heard, whatever size it names.
+  // A member that sends all the same is not heard, whatever size it names.
   for (uint8_t kind = 0; kind < 16; ++kind) {
     header[header.size() - 8] = static_cast<char>(kind);
     for (const size_t bytes : {size_t{1}, size_t{64}, size_t{1} << 40})

@@ -163,7 +163,7 @@ Job::Calls Job::Advance() {
   if (!failure_.ok()) return {};
   Calls calls;
   if (role_ != Role::kFollower && AllLoaded()) {
-    // A local job looks when somebody wants to run: until then instances may load anew.
+    // A local job compares when an instance wants to run; until then instances may load again.
     if (role_ == Role::kHome || !starts_.empty()) {
       const absl::Status status = Disagreement();
       if (!status.ok()) return FailLocked(status, false, 0);

@@ -91,7 +91,7 @@ void Job::Meet(const MeetingKey& key, size_t position, uint32_t instance, void* 
         meetings_.erase(key);
       }
       if (IsCollective(key)) {
-        // Whoever has left will not come any more.
+        // An instance that has left will not come any more.
         for (const auto& [other, entry] : members_) {
           const bool elsewhere = !entry.member.endpoint.empty();
           const Meeting& at = complete.participants.empty() ? meeting : complete;

@@ -38,7 +38,7 @@ class MemoryTransport : public Transport {
     peers_ = std::move(peers);
     receiver_ = std::move(receiver);
   }
-  // Of what is sent from here, before the first message.
+  // Changes messages sent from here; set before the first one.
   void set_tamper(Tamper tamper) { tamper_ = std::move(tamper); }
   // Ends the thread; what has not been delivered never will.
   void Stop() {

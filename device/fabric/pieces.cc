@@ -36,7 +36,7 @@ void AppendSpans(Kind kind, size_t root, size_t members, size_t tensor, size_t e
   }
 }
 
-// Who must compute a span, and which process takes the result; kAll: any, or every.
+// The process that must compute a span, and the one that takes the result; kAll: any, or every.
 struct Place {
   size_t owner = kAll, to = kAll;
   friend auto operator<=>(const Place&, const Place&) = default;

@@ -41,7 +41,7 @@ struct Piece {
   std::vector<Span> spans;
 };
 
-// Who computes.
+// How pieces are dealt to the processes that compute them.
 struct Dealing {
   size_t members = 1;  // of the group
   size_t owners = 1;   // processes that take part

@@ -17,8 +17,8 @@ class Relays {
   // A process that takes part, in ascending order.
   void Add(size_t site, uint32_t domain);
 
-  // To whom a site hands its partial results of a piece, and from whom the result comes; of the
-  // owner, itself.
+  // The site to which a site hands its partial results of a piece and from which the result
+  // comes; for the owner, itself.
   size_t Above(size_t site, size_t owner, size_t piece) const;
   // All whose Above `site` is, other than itself.
   std::vector<size_t> Below(size_t site, size_t owner, size_t piece) const;

@@ -20,7 +20,7 @@ struct ReplicaGroup {
   bool Contains(size_t replica) const {
     return replica >= first && (replica - first) % stride == 0 && Position(replica) < size;
   }
-  // Of a member.
+  // Position of a member.
   size_t Position(size_t replica) const { return (replica - first) / stride; }
   friend auto operator<=>(const ReplicaGroup&, const ReplicaGroup&) = default;
 };

@@ -20,8 +20,8 @@ struct Landing {
   std::function<void(absl::Status)> landed;
 };
 
-// Told of every message that arrives, on the transport's thread; must not block. `header` is valid
-// during the call, `bytes` is the size of the payload that will follow.
+// Called for every message that arrives, on the transport's thread; must not block. `header` is
+// valid during the call, `bytes` is the size of the payload that will follow.
 using Receiver = std::function<Landing(absl::string_view header, size_t bytes)>;
 
 // Thread-safe. Messages of one sender may overtake each other.
@@ -34,7 +34,7 @@ class Transport {
   virtual ~Transport() = default;
   // Sends to the process with that address, of which each transport has its own kind. `payload`
   // stays valid until `sent`, which is called once, on the transport's thread. After an error what
-  // was sent before may be lost too; the next message tries anew.
+  // was sent before may be lost too; the next message connects again.
   virtual void Send(const std::string& to, std::string header, absl::Span<const std::byte> payload,
                     std::function<void(absl::Status)> sent) = 0;
 };

@@ -296,7 +296,7 @@ void TreeReduceAs(Operator op, absl::Span<const Subtree> subtrees,
       }
     }
   }
-  // The streamed results must be seen by whoever is told that the reduction is done.
+  // The streamed results must be seen by every thread that is told that the reduction is done.
   if (beyond_caches) _mm_sfence();
 }
 

@@ -43,7 +43,7 @@ class Faults {
     state_.parity_error = true;
     ++parity_errors_;
   }
-  // Parity errors so far; no reset takes them back.
+  // Parity errors so far; a reset does not clear the count.
   uint64_t parity_errors() const {
     base::MutexLock lock(mutex_);
     return parity_errors_;

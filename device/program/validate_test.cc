@@ -148,7 +148,7 @@ TEST(ValidateTest, AcceptsEveryInstruction) {
 TEST(ValidateTest, AcceptsAnEmptyProgram) { ExpectValid(WithSteps("")); }
 
 // Every tensor field of every instruction is checked: an index outside the table is refused
-// wherever it stands.
+// wherever it is.
 TEST(ValidateTest, RefusesTensorsThatDoNotExistInEveryField) {
   using google::protobuf::FieldDescriptor;
   int fields = 0;

@@ -17,7 +17,7 @@ absl::StatusOr<base::UniqueFd> Knock(absl::string_view name, absl::string_view r
                                      std::chrono::milliseconds patience) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // The name stands behind a zero.
+  // The name follows a zero.
   if (name.empty() || name.size() >= sizeof(address.sun_path))
     return absl::NotFoundError("no name of a local socket");
   std::memcpy(address.sun_path + 1, name.data(), name.size());

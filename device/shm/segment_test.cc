@@ -44,7 +44,7 @@ TEST(SegmentTest, RefusesUnsealedAndShortDescriptors) {
   EXPECT_FALSE(Segment::Map(base::UniqueFd(dup(segment->fd())), 8192).ok());
 }
 
-// A file of a disk can be truncated by whoever passed it.
+// A file of a disk can be truncated by the process that passed it.
 TEST(SegmentTest, RefusesFilesThatKnowNoSeals) {
   char path[] = "./segment_testXXXXXX";
   base::UniqueFd file(mkstemp(path));
