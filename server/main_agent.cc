@@ -77,11 +77,11 @@ absl::StatusOr<Served> StartServer(agent::Agent& agent, const std::optional<base
   // A client is expected to begin the handshake at once.
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
   builder.SetMaxReceiveMessageSize(16 << 20);
-  // Of one connection: a process may hold thousands of leases, each with calls of its own.
+  // Calls of one connection: a process may hold thousands of leases, each with calls of its own.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1 << 14);
   services.RegisterOn(builder, listener.get());
   builder.RegisterService(&fabric_service);
-  // Peers ask for signs of life once a second.
+  // Peers send keepalives once a second.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   agent.SetEndpoint(listen);  // before anyone asks; of port 0 nobody knows
@@ -142,7 +142,7 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
                          .endpoint = listen,
                          .metrics_endpoint = hidden ? "" : metrics->endpoint()},
                         tls, *agent);
-    const auto sign_of_life = agent->executors().Every(std::chrono::seconds(1), rpc::NotifyAlive);
+    const auto keepalive = agent->executors().Every(std::chrono::seconds(1), rpc::NotifyAlive);
     rpc::NotifyReady();
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
     rpc::EndWithin(kEndPatience);

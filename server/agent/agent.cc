@@ -171,7 +171,7 @@ absl::StatusOr<std::unique_ptr<Agent::Partition>> Agent::MakePartition(
     }
     ++gcd;
   }
-  // Of slices that were found to exist.
+  // The slices were found to exist.
   if (auto wiring = Wiring::Create(spec); wiring.ok())
     partition->wiring = std::make_shared<const Wiring>(*std::move(wiring));
   return partition;

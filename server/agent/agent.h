@@ -94,7 +94,7 @@ class Agent {
   void Stop();
 
   engine::Executors& executors() { return executors_; }
-  // Of this process: another one at its address has another.
+  // Boot id of this process; another process at its address has another.
   const std::string& boot_id() const { return boot_id_; }
   // host:port where this process serves, by which peers know it; set once before serving.
   void SetEndpoint(std::string endpoint) { endpoint_ = std::move(endpoint); }
@@ -144,7 +144,7 @@ class Agent {
   std::vector<vipuagent::ReleasingIpu> Releasing();
   // Waits until there are none, but not long: most kernels end within milliseconds.
   void AwaitRelease();
-  // Of the last configuration.
+  // Sequence number of the last configuration.
   uint64_t configure_sequence();
   // Non-reconfigurable partitions that were used in their present generation and have no client
   // now, with that generation; for the heartbeat.
@@ -340,8 +340,8 @@ class Agent {
   // stays wrong.
   void ClearIpus(const Partition& before, const Partition& after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Those of the IPUs that a partition leaves: whoever has them next did not ask for an error.
-  // `after` is null when the partition is removed.
+  // Ends simulated errors of the IPUs that a partition leaves: their next holder did not ask for an
+  // error. `after` is null when the partition is removed.
   void EndSimulatedErrors(const Partition& before, const Partition* after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<uint32_t> FindMachine(const std::string& host) const;

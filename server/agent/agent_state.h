@@ -28,8 +28,8 @@ struct Agent::Partition {
   std::shared_ptr<const Wiring> wiring;   // null: its IPUs are not joined in a way we know
 };
 
-// Who has an IPU. It outlives partitions: an IPU whose last kernels still run has its old owner,
-// whatever the controller has made of its partition meanwhile.
+// The holders of an IPU. It outlives partitions: an IPU whose last kernels still run has its old
+// owner, whatever the controller has made of its partition meanwhile.
 struct Agent::Owner {
   LeasePtr holder;    // runs programs on it
   LeasePtr reserver;  // keeps it for a job (poprun's parent device)

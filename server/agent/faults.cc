@@ -302,7 +302,7 @@ absl::Status Agent::BeforeRun(Lease& lease, const Loaded& loaded) {
 
 void Agent::RaiseSimulatedError(Lease& lease) {
   const ipuof::v1::SimulatedSocError& wanted = lease.open.simulated_error();
-  // Of a device in parts, the first IPU's process raises it.
+  // If a device has several parts, the process of its first IPU raises it.
   if (lease.units.front() != 0 || ++lease.runs != std::max(1u, wanted.trigger_count())) return;
   const uint32_t ipu = lease.unit_ipus.front();
   const std::string process = ProcessKey(lease.open.process());

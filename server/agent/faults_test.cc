@@ -224,7 +224,7 @@ TEST_F(FaultsTest, LinkDownFailsThoseWhoUseItAndNobodyElse) {
   ASSERT_EQ(unwell.size(), 1u);
   EXPECT_EQ(unwell[0].host(), Host(0));
   EXPECT_EQ(unwell[0].failed_links(0), "IPU2.NLC_W_1B is down");
-  // A new generation of the partition has its links trained anew.
+  // A new generation of the partition has its links trained again.
   Configure(2);
   EXPECT_TRUE(agent_->Unwell().empty());
   EXPECT_TRUE(Run(Loaded(16), kCopy).ok());
@@ -237,7 +237,7 @@ TEST_F(FaultsTest, LinksOfAMachineAreTrainedAnewWhenAPartitionHasAllItsIpus) {
     Configure(generation_ + 1);
     EXPECT_TRUE(agent_->Unwell().empty()) << link;
   }
-  // Of the last machine it has but half.
+  // The partition has only half of the last machine.
   Configure(generation_ + 1, /*num_ipus=*/14);
   ASSERT_TRUE(Inject(2, vipuagent::LINK_DOWN, "GW_E").ok());
   ASSERT_TRUE(Inject(3, vipuagent::LINK_DOWN, "GW_E").ok());

@@ -1,4 +1,4 @@
-// A process that hangs on demand (fault AGENT_HANG): everything that would answer or speak first
+// Lets a process hang on request (fault AGENT_HANG): everything that would answer or speak first
 // passes this gate, and waits at it while the gate is closed.
 #pragma once
 

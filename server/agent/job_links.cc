@@ -203,7 +203,7 @@ void PartLink::OnEnd(const absl::Status& status) {
     ended.swap(stream_);
     left = left_;
   }
-  // Whoever still waits to join holds the lease, and with it us.
+  // A join that still waits holds the lease, and with it us.
   if (left) return Answer(absl::CancelledError("the lease has ended"));
   const absl::Status cause =
       status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)

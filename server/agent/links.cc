@@ -24,7 +24,7 @@ std::vector<std::vector<MachineTraffic>> Agent::TrafficOfLease(
     base::MutexLock lock(mutex_);
     const auto it = partitions_.find(lease.open.partition_id());
     if (it == partitions_.end() || it->second->wiring == nullptr) return {};
-    // Of another shape already: the lease is about to end.
+    // The partition has another shape already, so the lease is about to end.
     if (it->second->spec.config_generation() != lease.open.generation()) return {};
     wiring = it->second->wiring;
     const auto& gcds = it->second->gcds;

@@ -37,7 +37,7 @@ using asio::local::stream_protocol;
 constexpr size_t kRequestBytes = 33;
 constexpr size_t kMarkBytes = 12;
 constexpr std::chrono::seconds kPatience{2};  // with an agent of this host
-// With a client: among many that start at once a slow one is no hostile one yet.
+// Patience with a client: one that is slow among many that start at once may still be honest.
 constexpr std::chrono::seconds kRequestPatience{5};
 constexpr size_t kMostConnections = 1024;  // at once
 

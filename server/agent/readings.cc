@@ -41,7 +41,7 @@ std::vector<MachineReading> Agent::ReadMachines() {
       }
     }
   }
-  // Those who attach do not wait for sensors.
+  // Sensors are read without the mutex, so that attaching does not wait for them.
   for (size_t i = 0; i < readings.size(); ++i) ReadHardware(*machines[i], readings[i]);
   return readings;
 }

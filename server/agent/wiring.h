@@ -28,7 +28,7 @@ class Wiring {
   bool Contains(uint32_t ipu) const { return contained_[ipu]; }
   // Ports of `machine` that join two IPUs of the partition, and its GW-Links.
   std::vector<arch::Link> LinksOf(uint32_t machine) const;
-  // Those of them that the way between any two IPUs takes.
+  // The ports on the way between any two IPUs.
   std::set<uint32_t> RoutedPorts(uint32_t machine) const;
   absl::StatusOr<std::vector<arch::Hop>> Route(uint32_t from_ipu, uint32_t to_ipu) const {
     return arch::Route(shape_, routing_, from_ipu, to_ipu);

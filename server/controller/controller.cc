@@ -120,7 +120,7 @@ void Controller::Tick() {
     base::MutexLock lock(mutex_);
     const Clock::time_point now = options_.now();
     // A controller that was away itself (stopped, or waiting for a slow disk) has heard nobody;
-    // whoever it waits for gets the whole time anew.
+    // every agent that it waits for gets the whole time again.
     if (now - std::exchange(last_tick_, now) > options_.longest_pause) listening_since_ = now;
     const auto waited = [now, listening = listening_since_](Clock::time_point since) {
       return now - std::max(since, listening);

@@ -74,7 +74,7 @@ struct ControllerOptions {
   std::chrono::milliseconds agent_timeout{
       5000};  // without a heartbeat for so long an agent is Down
   std::chrono::milliseconds longest_pause{1000};    // between two Ticks; after a longer one, the
-                                                    // controller's own, all timeouts start anew
+                                                    // controller's own, all timeouts start again
   std::chrono::seconds partition_timeout{300};      // PENDING for longer becomes ERROR
   std::chrono::milliseconds provisioning_delay{0};  // PENDING for at least so long
   std::chrono::seconds removed_status_kept{60};     // REMOVED is answered for so long …
@@ -143,7 +143,7 @@ class Controller {
                                          const std::string& by);
   // Refused while the user has partitions: nobody else could use their devices.
   absl::Status RemoveUser(const std::string& id, const std::string& by);
-  // For those who ask who calls.
+  // The records of users, for services that authenticate callers.
   Users& users() { return *users_; }
 
   // --- Diagnostics ---
@@ -158,8 +158,9 @@ class Controller {
   // In the allocation named, else in the first by id that the caller may use and that has room.
   absl::StatusOr<std::string> CreatePartition(const vipuuser::CreatePartitionRequest& request,
                                               const Caller& caller);
-  // The following calls about one partition are refused as `check` says. What is unset in an update
-  // stays as it is: size, place, and the flags; the rest takes its default anew.
+  // The following calls about one partition are refused as `check` says. If an update
+  // leaves them out, size, place and flags keep their values; everything else gets its default
+  // again.
   absl::Status UpdatePartition(const vipuuser::UpdatePartitionRequest& request,
                                const Caller& caller, const PartitionCheck& check = {});
   absl::Status ResetPartition(const std::string& id, const std::string& user,
@@ -169,7 +170,7 @@ class Controller {
   std::vector<vipuuser::Partition> ListPartitions(bool with_devices = false);
   absl::StatusOr<vipuuser::Partition> GetPartition(const std::string& id,
                                                    const PartitionCheck& check = {});
-  // Of one that was removed, REMOVED for a while, to those who might ask for it before.
+  // REMOVED for a while after a partition was removed, for callers that could see it before.
   absl::StatusOr<vipuuser::PartitionStatus> GetPartitionStatus(const std::string& id,
                                                                const PartitionCheck& check = {});
   // `gcd` unset: the only one.
@@ -178,7 +179,7 @@ class Controller {
                                                                const PartitionCheck& check = {});
   // How many of the size could be created in allocations that the caller may use.
   absl::StatusOr<uint32_t> AvailablePartitions(uint32_t size, const Caller& caller);
-  // Of the machines of allocations that the caller may use; those that do not answer are left out.
+  // From the machines of allocations that the caller may use, without those that do not answer.
   // Asks one machine after the other, until `is_cancelled`.
   std::vector<vipuuser::IpuAttributes> ListIpuAttributes(const Caller& caller,
                                                          const IsCancelled& is_cancelled);
@@ -199,7 +200,7 @@ class Controller {
     PartitionAccess access;
     Clock::time_point since;
   };
-  // Whom to ask about a machine.
+  // Where to ask about a machine.
   struct MachineAddress {
     std::string agent_id, endpoint, host;
   };
@@ -286,7 +287,7 @@ class Controller {
   // Gives the partition's next generation a number and a key of its own.
   void RaiseGeneration(store::StoredPartition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetOldestRemoved() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Has the partition configured anew where it is; `text` is for the log.
+  // Has the partition configured again where it is; `text` is for the log.
   absl::Status Renew(Partition& partition, const std::string& user, const std::string& text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -310,7 +311,7 @@ class Controller {
   // Has the log and the machines' agents tell of it.
   void NoteRefusal(const vipuagent::RegisterRequest& request, const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The process runs for the first time, or anew.
+  // The process runs for the first time, or has restarted.
   void Welcome(Process& process, const vipuagent::RegisterRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Silent processes whose machines nobody added, and refusals that are not asked for any more.

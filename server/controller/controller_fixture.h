@@ -78,7 +78,7 @@ class ControllerTest : public testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  // Starts the controller, or starts it anew on the same store; calls under way are lost.
+  // Starts the controller, or restarts it on the same store; calls under way are lost.
   void Start() {
     controller_.reset();
     gateway_.calls.clear();
@@ -93,7 +93,7 @@ class ControllerTest : public testing::Test {
     controller_ = *std::move(controller);
   }
 
-  // Starts it anew after running SQL on its database.
+  // Restarts it after running SQL on its database.
   void StartAfter(const char* sql) {
     controller_.reset();
     store_.reset();

@@ -1,5 +1,5 @@
 // The log of events (`vipu-admin list events`): what was asked for and what happened by itself.
-// What was asked for is committed with the change it tells of. What happened by itself is committed
+// Requested changes are committed with their event. An event that happened by itself is committed
 // with the next change or within a quarter of a second, many at once: a rack that comes back must
 // not cost a disk write for every partition. Each event is also a line of the daemon's log.
 #pragma once

@@ -59,7 +59,7 @@ absl::Status CheckCluster(const State& state, const store::StoredCluster& cluste
   for (const std::string& id : cluster.agent_ids()) {
     const Agent* agent = state.FindAgent(id);
     if (agent == nullptr)
-      return Broken("cluster", cluster.id(), "names agent ", id, " that is not there");
+      return Broken("cluster", cluster.id(), "names agent ", id, " that does not exist");
     if (agent->cluster != nullptr || !seen.insert(id).second)
       return Broken("cluster", cluster.id(), "names agent ", id, " that is in a cluster already");
   }
@@ -71,13 +71,13 @@ absl::Status CheckAllocation(const State& state, const store::StoredAllocation& 
   const Cluster* cluster = state.FindCluster(allocation.cluster_id());
   if (cluster == nullptr)
     return Broken("allocation", id, "names cluster ", allocation.cluster_id(),
-                  " that is not there");
+                  " that does not exist");
   if (state.allocations.contains(id)) return Broken("allocation", id, "has the id of a cluster");
   std::set<absl::string_view> seen;
   for (const std::string& agent_id : allocation.agent_ids()) {
     const Agent* agent = state.FindAgent(agent_id);
     if (agent == nullptr || agent->cluster != cluster)
-      return Broken("allocation", id, "names agent ", agent_id, " that is not there");
+      return Broken("allocation", id, "names agent ", agent_id, " that does not exist");
     if (!agent->allocation->is_default || !seen.insert(agent_id).second)
       return Broken("allocation", id, "names agent ", agent_id,
                     " that is in an allocation already");
@@ -98,7 +98,7 @@ absl::Status CheckPartition(const State& state, const store::StoredPartition& pa
   if (r.size() == 0 || r.num_gcds() == 0 || r.size() % r.num_gcds() != 0)
     return Broken("partition", r.id(), "has ", r.size(), " IPUs in ", r.num_gcds(), " GCDs");
   const absl::Status missing = Broken("partition", r.id(), "names IPUs of allocation ",
-                                      r.allocation_id(), " that are not there");
+                                      r.allocation_id(), " that do not exist");
   const Allocation* allocation = state.FindAllocation(r.allocation_id());
   if (allocation == nullptr || allocation->cluster->id() != r.cluster_id()) return missing;
   const Cluster& cluster = *allocation->cluster;

@@ -56,7 +56,7 @@ TEST_F(LoadTest, PartitionsThatCannotBeAreRefusedByName) {
       "DATA_LOSS: storage: partition p2 has IPUs that partition p1 has too; restore a backup");
   for (const uint32_t first : {7u, 8u, UINT32_MAX}) {
     EXPECT_EQ(StartWithPartition([&](auto& p) { p.set_first_ipu(first); }),
-              "DATA_LOSS: storage: partition p2 names IPUs of allocation c1 that are not there; "
+              "DATA_LOSS: storage: partition p2 names IPUs of allocation c1 that do not exist; "
               "restore a backup");
   }
   EXPECT_EQ(StartWithPartition([](auto& p) { p.mutable_requirements()->set_num_gcds(0); }),
@@ -73,7 +73,7 @@ TEST_F(LoadTest, AgentsClustersAndAllocationsThatCannotBeAreRefusedByName) {
   EXPECT_EQ(StartWith<store::StoredAgent>("agent", "ag1", [](auto& a) { a.set_host(Host(0)); }),
             "DATA_LOSS: storage: agent ag1 has the address of agent ag0; restore a backup");
   EXPECT_EQ(StartWithCluster([](auto& c) { c.set_agent_ids(0, "ag9"); }),
-            "DATA_LOSS: storage: cluster c2 names agent ag9 that is not there; restore a backup");
+            "DATA_LOSS: storage: cluster c2 names agent ag9 that does not exist; restore a backup");
   for (const char* twice : {"ag0", "ag3"}) {
     EXPECT_EQ(StartWithCluster([&](auto& c) { c.set_agent_ids(0, twice); }),
               absl::StrCat("DATA_LOSS: storage: cluster c2 names agent ", twice,

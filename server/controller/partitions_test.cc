@@ -32,9 +32,9 @@ TEST_F(PartitionsTest, SizesArePowersOfTwo) {
   EXPECT_EQ(Text(Create("p9", 24)),
             "INVALID_ARGUMENT: 24 IPUs requested, sizes are powers of two (next: 32).");
   EXPECT_EQ(Text(Create("p9", 0)),
-            "INVALID_ARGUMENT: 0 IPUs requested, give a power of two of 1 or more.");
+            "INVALID_ARGUMENT: 0 IPUs requested; use a power of two, 1 or more.");
   EXPECT_EQ(Text(Create("p9", 0xffffffff)),
-            "INVALID_ARGUMENT: 4294967295 IPUs requested, give a power of two of 1 or more.");
+            "INVALID_ARGUMENT: 4294967295 IPUs requested; use a power of two, 1 or more.");
   EXPECT_EQ(Text(Create("p9", 64)), "RESOURCE_EXHAUSTED: 64 IPUs requested, allocation c1 has 32.");
   EXPECT_TRUE(controller_->ListPartitions().empty());
 }

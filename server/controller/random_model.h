@@ -14,7 +14,7 @@
 
 namespace vpod::controller {
 
-// What of a process of agents the world can see: it lives or not, whoever watches.
+// The real state of an agent process, whatever the controller knows of it.
 struct ModelProcess {
   std::string boot;
   bool alive = true;

@@ -88,7 +88,7 @@ void Model::Registered(const std::string& name, const ModelProcess& world) {
     }
   }
   Known& process = known[name];
-  // Everybody with a partition on machines that came, went or start anew must be told of it.
+  // Every process with a partition on machines that came, went or restarted must be told of it.
   std::set<std::string> changed;
   const bool anew = process.boot != world.boot;
   for (const std::string& host : process.hosts) {
@@ -202,7 +202,7 @@ void Model::Relocate(Partition& partition) {
 
 void Model::Tick(const std::map<std::string, ModelProcess>&) {
   for (auto& [name, process] : known) process.up = process.up && now - process.seen <= 5000;
-  // Of those that are down and none of whose machines is an agent nothing is kept.
+  // Nothing is kept of processes that are down if none of their machines is an agent.
   std::erase_if(known, [this](const auto& entry) {
     const bool is_agents = std::any_of(agents.begin(), agents.end(), [&](const auto& agent) {
       return entry.second.hosts.contains(agent.second);

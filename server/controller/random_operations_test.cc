@@ -221,7 +221,7 @@ class Operations {
     if (OneIn(20)) all.push_back("nobody");
     return all;
   }
-  // Of a cluster, and of no other allocation as a rule.
+  // Members of a cluster that are usually in no other allocation.
   std::set<std::string> RandomMembers(const std::string& cluster) {
     std::set<std::string> result;
     if (!model_.clusters.contains(cluster)) return {"nobody"};
@@ -367,7 +367,7 @@ class Operations {
         break;
       case 1:
       case 2:
-        what_ = endpoint + " starts anew";
+        what_ = endpoint + " restarts";
         process.failed.clear();
         process.gateways_down.clear();
         world_.Boot(endpoint);

@@ -28,7 +28,7 @@ class RandomWorld : public HeldAgents {
     return absl::OkStatus();
   }
 
-  // Starts a process, or starts it anew.
+  // Starts or restarts a process.
   void Boot(const std::string& endpoint) {
     ModelProcess& process = processes[endpoint];
     process.alive = true;

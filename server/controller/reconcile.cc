@@ -108,7 +108,7 @@ void Controller::UpdateState(Partition& partition, bool health_is_fresh) {
       if (trouble != Trouble::kNone) {
         SetState(partition, vipuuser::PS_ERROR, trouble, text);
       } else if (!confirmed) {
-        SetPending(partition);  // its agent started anew
+        SetPending(partition);  // its agent restarted
       }
       break;
     case vipuuser::PS_ERROR:

@@ -65,7 +65,7 @@ TEST_F(ReconcileTest, AllProcessesOfAPartitionMustConfirm) {
   ASSERT_TRUE(Create("p1", 8).ok());
   ASSERT_EQ(gateway_.calls.size(), 2u);
   const FakeGateway::Call first = gateway_.Answer();
-  // Those on the other process too: the two must find each other.
+  // Slices on the other process too: the two must find each other.
   EXPECT_EQ(first.request.partitions(0).gcds(0).slices_size(), 2);
   EXPECT_EQ(first.request.partitions(0).peers(1).endpoint(), "process-2");
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);

@@ -32,7 +32,7 @@ absl::Status CompleteSize(const ClusterFacts& cluster, vipuuser::PartitionRequir
   const uint32_t size = r.size();
   if (!arch::IsPowerOfTwo(size)) {
     if (size == 0 || size > (1u << 30))
-      return Invalid(size, " IPUs requested, give a power of two of 1 or more.");
+      return Invalid(size, " IPUs requested; use a power of two, 1 or more.");
     return Invalid(
         size, " IPUs requested, sizes are powers of two (next: ", arch::NextPowerOfTwo(size), ").");
   }

@@ -39,7 +39,7 @@ struct Process;
 struct Machine {
   vipuagent::Machine description;
   Process* process = nullptr;
-  Agent* agent = nullptr;       // that stands for it; null: not added
+  Agent* agent = nullptr;       // added for it; null: none
   uint32_t failed_ipus = 0;     // bit i: PCIe id i cannot be used
   bool gateway_failed = false;  // GW-Links of it are down
   std::string trouble;          // what is wrong, for people; empty when well
@@ -170,7 +170,7 @@ class State {
   void SetAllocationAgents(Allocation& allocation, const store::StoredAllocation& stored);
   void RemoveAllocation(Allocation& allocation);
   Partition& AddPartition(store::StoredPartition stored);
-  // Gives the partition another place, or the same anew.
+  // Gives the partition another place, or the same again.
   void ReplacePartition(Partition& partition, store::StoredPartition stored);
   void RemovePartition(Partition& partition);
 
@@ -185,7 +185,7 @@ class State {
   // is known of the health of those that it had stays.
   std::map<std::string, Partition*> SetMachines(
       Process& process, const google::protobuf::RepeatedPtrField<vipuagent::Machine>& descriptions);
-  // The process and its machines, for which no agent stands, are forgotten.
+  // Forgets the process and its machines, which are not agents.
   void RemoveProcess(Process& process);
   // Has the room of the agent's allocation follow its process's liveness and its machine's health.
   void RefreshService(const Agent& agent);
@@ -208,7 +208,7 @@ class State {
   std::vector<Agent*> AgentsOf(const Partition& partition) const;
 
  private:
-  // The machine stands at the agent's address; null: none does.
+  // Connects the agent with the machine at its address; null: there is none.
   void SetMachine(Agent& agent, Machine* machine);
   void Place(Partition& partition);
   void Displace(Partition& partition);

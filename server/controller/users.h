@@ -42,14 +42,15 @@ class Users {
   // FailedPrecondition for the last administrator.
   absl::Status Remove(const std::string& id, const CommitChanges& commit);
 
-  // Those named among the users who may not use all allocations may use this one, others not.
+  // Gives the allocation to the named users whose allocations are limited, and takes it from all
+  // other limited users.
   absl::Status SetUsersOf(const std::string& allocation_id, const std::vector<std::string>& users,
                           const CommitChanges& commit);
   // Users named for the allocation, by id.
   std::vector<std::string> UsersOf(const std::string& allocation_id);
 
-  // Who shows the key. Unauthenticated without saying whether user or key is wrong. Takes tens of
-  // milliseconds for the first call of a user, and for wrong keys; one at a time.
+  // The user who shows the key. Unauthenticated without saying whether user or key is wrong. Takes
+  // tens of milliseconds for the first call of a user, and for wrong keys; one at a time.
   absl::StatusOr<Caller> Authenticate(const std::string& id, const std::string& access_key);
   // A user who was authenticated. Unauthenticated when removed since.
   absl::StatusOr<Caller> Find(const std::string& id);

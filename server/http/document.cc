@@ -16,9 +16,9 @@ controller's address, row `Exporter` of `vipu-admin get agent` the machine's. Th
 OpenMetrics 1.0 when the reader prefers it. Both also answer `/healthz`.
 
 The controller lists its machines' exporters at `/api/v1/exporters`, in the form of Prometheus' HTTP service discovery, and
-its objects as JSON at `/api/v1/agents`, `clusters`, `allocations` and `partitions`, these not with `--secure`. Whoever can
-reach the port can read all of this, names of partitions and users among it; beyond loopback it is served only with
-`--insecure-listen`.
+its objects as JSON at `/api/v1/agents`, `clusters`, `allocations` and `partitions` (not with `--secure`). Every
+client that can reach the port can read all of this, including names of partitions and users; beyond loopback it is served
+only with `--insecure-listen`.
 
 One exporter serves all machines of its process, told apart by `agent`. A process with more than 64 machines leaves out those
 without a partition, and links that were never used. `partition` and `user` (its

@@ -143,7 +143,7 @@ void ExpectKnown(const std::string& expression, const Known& known) {
   }
 }
 
-// Values of a key in our rule files, where each stands on one line.
+// Values of a key in our rule files, which have each on one line.
 std::vector<std::string> Values(const std::string& path, const std::string& key) {
   std::vector<std::string> values;
   for (absl::string_view line : absl::StrSplit(base::ReadFile(path), '\n')) {

@@ -92,7 +92,7 @@ struct Server::Impl {
   const Routes routes;
   const ServerOptions options;
   size_t connections = 0;    // touched by the thread alone
-  asio::io_context context;  // destroys the coroutines, which use what stands above
+  asio::io_context context;  // destroys the coroutines, which use the members above
   tcp::acceptor acceptor;
   std::thread thread;
 };

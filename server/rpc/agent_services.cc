@@ -133,7 +133,7 @@ class LoadCall : public UploadCall<ipuof::v1::LoadRequest> {
         return absl::InvalidArgumentError(absl::StrCat("the executable has ", total_,
                                                        " bytes, at most ", limit, " are accepted"));
       }
-      // Before memory is given to whoever asks.
+      // Before memory is given to the caller.
       VPOD_ASSIGN_OR_RETURN(turn_, agent_.BeginLoad(lease_id_, total_));
       executable_.reserve(total_);
     }

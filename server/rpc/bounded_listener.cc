@@ -220,7 +220,7 @@ void BoundedListener::Impl::Watch() {
 void BoundedListener::Impl::LimitHeld() {
   // Far more than well-behaved clients have on their way.
   constexpr uint64_t kMostHeld = 512ull << 20;
-  // Per look, for what is sent besides calls and messages: signs of life, windows.
+  // Per look, for what is sent besides calls and messages: keepalives, windows.
   constexpr uint64_t kForgiven = 256;
   uint64_t all = 0;
   Connection* most = nullptr;

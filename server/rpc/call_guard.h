@@ -1,4 +1,4 @@
-// Who is let in to the services of a daemon that speaks TLS.
+// Admission to the services of a daemon that speaks TLS.
 #pragma once
 
 #include <grpcpp/security/auth_metadata_processor.h>
@@ -17,11 +17,11 @@
 
 namespace vpod::rpc {
 
-// Who shows an access key; Unauthenticated when it is not the user's.
+// Finds the user of an access key; Unauthenticated if it is not the user's.
 using Authenticate = std::function<absl::StatusOr<controller::Caller>(
     const std::string& user_id, const std::string& access_key)>;
 
-// Stands before every call of every service, so that no handler can forget it: looks up the call's
+// Runs before every call of every service, so that no handler can forget it: looks up the call's
 // rule (server/controller/permissions.h), demands a daemon's certificate or a user's key, and keeps
 // the key from the handlers. What a rule says of a partition is left to the user service.
 class CallGuard : public grpc::AuthMetadataProcessor {

@@ -66,7 +66,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
  protected:
   explicit ClientCall(grpc::CallbackServerContext* context) : context_(context) {}
 
-  // Once, by whoever makes the call.
+  // Once, by the creator of the call.
   void OwnItself() { self_ = shared_from_this(); }
   void Wait(EvictionQueue& queue, uint64_t weight) {
     const std::weak_ptr<ClientCall> weak = weak_from_this();

@@ -20,7 +20,7 @@ namespace {
 using fabric::v1::JobEvent;
 using fabric::v1::JobRequest;
 
-// A peer that is silent is asked for a sign of life, so that one cut off is lost within seconds.
+// A silent peer is sent keepalives, so that one that is cut off is lost within seconds.
 // Agents answer from gRPC's own threads, whatever their kernels do.
 constexpr int kKeepaliveMs = 1000;
 

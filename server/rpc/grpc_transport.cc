@@ -30,7 +30,7 @@ constexpr char kMethod[] = "/vpod.fabric.v1.Fabric/Carry";
 constexpr size_t kMostData = 1 << 20;  // of a payload in one piece
 constexpr int kKeepaliveMs = 1000;
 
-// Of Cargo's fields.
+// Tags of Cargo's fields.
 constexpr uint32_t kHeaderTag =
     WireFormatLite::MakeTag(1, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 constexpr uint32_t kBytesTag = WireFormatLite::MakeTag(2, WireFormatLite::WIRETYPE_VARINT);

@@ -245,7 +245,7 @@ TEST_P(GrpcTransportTest, TheReceiverChecksTheForm) {
     EXPECT_EQ(Say(b, Tls(), wrong), grpc::StatusCode::INVALID_ARGUMENT);
   }
   EXPECT_EQ(b.received(), before);
-  // Those that had begun are told that they break off.
+  // Messages that had begun are reported as broken off.
   EXPECT_EQ(Say(b, Tls(), {Piece("h", 3, "abcd")}), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(Say(b, Tls(), {Piece("h", 3, "ab"), Piece("i", 3, "abc")}),
             grpc::StatusCode::INVALID_ARGUMENT);

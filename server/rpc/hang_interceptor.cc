@@ -54,7 +54,7 @@ class Interceptor : public grpc::experimental::Interceptor {
   }
 
  private:
-  // Of a message that gRPC parsed, or left to us.
+  // Size of a message that gRPC parsed, or left to us.
   size_t SizeOf(void* message) const {
     return raw_ ? static_cast<grpc::ByteBuffer*>(message)->Length()
                 : static_cast<google::protobuf::Message*>(message)->ByteSizeLong();

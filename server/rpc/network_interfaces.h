@@ -17,7 +17,7 @@ class NetworkInterfaces {
     uint32_t address = 0, mask = 0;
   };
 
-  // Those of this host.
+  // The interfaces of this host.
   static NetworkInterfaces OfHost();
   explicit NetworkInterfaces(std::vector<Network> networks) : networks_(std::move(networks)) {}
 

@@ -29,7 +29,7 @@ size_t SizeOf(const Message& message) {
 template <class Message>
 class WriteQueue {
  public:
-  // Whoever has so much to read does not read.
+  // A client with this much to read does not read.
   static constexpr size_t kMostBytes = 4 << 20;
 
   // `write` begins to write a message, which stays where it is until that is done; `finish` ends

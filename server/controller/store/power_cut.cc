@@ -46,7 +46,7 @@ struct UnsyncedFile {
         result.resize(sector * kSector + state.size(), '\0');
       result.replace(sector * kSector, state.size(), state);
     }
-    // Of a file that has grown, sectors that were never written may have anything in them.
+    // If a file has grown, sectors that were never written may have anything in them.
     if (kind >= 2 && random() % 4 == 0 && now.size() > result.size()) {
       const size_t from = result.size();
       result.resize(from + random() % (now.size() - from + 1));

@@ -1,6 +1,6 @@
 // For tests: a disk that remembers in which order SQLite wrote, and what a power cut leaves of it.
 //
-// What was synced is there. Of what was written since, every sector of 512 bytes has its state of
+// Synced data is there. Of the data written since, every sector of 512 bytes has its state of
 // any moment since the last sync, independently of the others, as a page cache that was being
 // written back leaves it; the file may have grown without having its bytes.
 #pragma once

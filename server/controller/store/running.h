@@ -43,7 +43,7 @@ class RunningFile {
 
   // Puts the record into the older slot. The write alone survives kill -9; synced, a power cut too.
   absl::Status Write(const RunRecord& record, bool sync);
-  // Of what was written; nothing to do if it has been.
+  // Syncs what was written; does nothing if it has been synced.
   absl::Status Sync();
   // The database is about to be closed in order.
   absl::Status Remove();

@@ -15,7 +15,7 @@ inline constexpr int kStoreFormat = 2;
 // Objects of a kind, serialised, by id.
 using StoredObjects = std::map<std::string, std::string>;
 
-// Format 1 to 2: partitions name their first IPU instead of every IPU. Returns the partitions anew.
+// Format 1 to 2: partitions name their first IPU instead of every IPU. Returns the new partitions.
 // DataLoss when an object cannot be read.
 absl::StatusOr<StoredObjects> UpgradePartitions1To2(const StoredObjects& clusters,
                                                     const StoredObjects& partitions);
