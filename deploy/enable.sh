@@ -1,4 +1,4 @@
-# Source this file: puts the tools on PATH and the modules on PYTHONPATH, makes the shell complete their command lines and, when VPOD_HOME holds a POD, running or stopped, points them at it.
+# Source this file: puts the tools on PATH and the modules on PYTHONPATH, makes the shell complete the command lines of vipu and vipu-admin and, when VPOD_HOME holds a POD, running or stopped, points them at it.
 #   source deploy/enable.sh
 _vpod_top=$(cd "$(dirname "${BASH_SOURCE[0]:-${(%):-%x}}")/.." && pwd)
 case ":$PATH:" in

@@ -57,7 +57,7 @@ class gcipuinfo {
   Attributes getLastAppEventRecord(const std::string& path = "") const;
   std::string getLastAppEventRecordAsJSON(const std::string& path = "") const;
 
-  // Asks all agents anew, for 4 s at most. "{}": all is well. Else the IPUs with errors and those
+  // Asks all agents again, for 4 s at most. "{}": all is well. Else the IPUs with errors and those
   // whose agent does not answer, by host, as JSON; {"error": "…"} when there was nothing to check.
   std::string checkHealthOfDevices();
 

@@ -51,7 +51,7 @@ std::string HealthText(const std::vector<ipuof::MonitoredPartition>& partitions)
                                                  "}"));
   }
   if (by_host.empty()) return "{}";
-  // What follows stands under the first of its kind.
+  // Later entries are aligned with the first of their kind.
   const std::string opening = "{ \"hosts\": { ";
   std::vector<std::string> hosts;
   for (const auto& [host, findings] : by_host) {

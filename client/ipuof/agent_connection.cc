@@ -90,7 +90,7 @@ class ForkedChildren {
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-// Of host:port; null when it cannot be resolved.
+// The addresses of host:port; null if it cannot be resolved.
 Addresses Resolve(const std::string& endpoint) {
   const size_t colon = endpoint.rfind(':');
   absl::string_view host = absl::string_view(endpoint).substr(0, colon);

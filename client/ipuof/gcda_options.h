@@ -10,7 +10,7 @@
 
 namespace vpod::ipuof {
 
-// Those that have an effect here; the others of the real runtime are accepted.
+// The options that have an effect here; others of the real runtime are accepted and ignored.
 struct GcdaOptions {
   bool enable_monitoring = false;   // temperature and power become visible to monitors
   bool monitor_utilisation = true;  // utilisation does

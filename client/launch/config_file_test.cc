@@ -119,7 +119,7 @@ TEST_F(ConfigFileTest, BadFilesAreRefused) {
   EXPECT_EQ(ImportError(R"({"export-config": "x"})"),
             "--import-config: option '--export-config' belongs on the command line");
   EXPECT_EQ(ImportError(R"({"num-replicas": "x"})"),
-            "the argument ('x') for option '--num-replicas' is invalid. Give an integer of 1 to "
+            "the argument ('x') for option '--num-replicas' is invalid. Give an integer from 1 to "
             "4294967295");
   const std::string folder = testing::TempDir();
   EXPECT_EQ(ParseOptions({"--import-config", folder, "app"}).status().message(),

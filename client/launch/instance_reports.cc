@@ -155,7 +155,7 @@ bool InstanceReports::ServeOnce(int limit_ms) {
     if (waits[i].revents != 0) Read(connections_[i - 2]);
   }
   std::erase_if(connections_, [](const Connection& each) { return !each.fd.valid(); });
-  // Whoever connects, there are no more places than there could be supervisors.
+  // There are no more places than there could be supervisors, whatever process connects.
   const size_t most = static_cast<size_t>(options_.instances) * 2 + 16;
   if (waits[0].revents != 0) {
     base::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -87,7 +87,7 @@ void SetJobEnvironment(const std::string& job_id, const vipu::ClientConfig& serv
   }
 }
 
-// mpirun and its daemons ask each other for signs of life, so that a host that is cut off ends the
+// mpirun and its daemons exchange heartbeats, so that a host that is cut off ends the
 // job within seconds. TCP does not ask while something is on its way, but tries again for many
 // minutes: then it is the loss of IPUs that ends the job (kDeviceLostSignal). What the caller has
 // set stays.
@@ -106,8 +106,8 @@ void SetOfflineEnvironment(const std::string& job_id) {
     unsetenv(absl::StrCat("IPUOF_VIPU_API_", name).c_str());
 }
 
-// mpirun takes all names of this machine for one host, and deals to it first, wherever it stands in
-// the list.
+// mpirun takes all names of this machine for one host, and deals to it first, wherever the list has
+// it.
 absl::Status FindThisHost(Layout& layout) {
   if (!layout.hosts_given) return absl::OkStatus();
   std::vector<std::string> here;

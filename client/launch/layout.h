@@ -15,7 +15,7 @@ struct Layout {
   std::vector<std::string> hosts;  // as shown; {"localhost"} without --host
   bool hosts_given = false;        // mpirun gets the hosts
   // This machine is one of the hosts, but not the first. mpirun deals to it first, so that the
-  // hosts have to be named instance by instance. Set by whoever knows the machine.
+  // hosts have to be named instance by instance. Set by code that knows the machine.
   bool this_host_follows = false;
   uint32_t instances = 1, replicas = 1, ipus_per_replica = 1, ilds = 1;
 

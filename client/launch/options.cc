@@ -220,7 +220,7 @@ class Reader {
         !value->empty() && value->find_first_not_of("0123456789") == std::string::npos;
     if (!digits || !absl::SimpleAtoi(*value, &into) || into < least || into > most) {
       return InvalidArgument(*value, name,
-                             absl::StrCat("Give an integer of ", least, " to ", most));
+                             absl::StrCat("Give an integer from ", least, " to ", most));
     }
     return absl::OkStatus();
   }

@@ -85,7 +85,7 @@ void registerCommunicator(const std::set<uint32_t>& participants, const std::str
   }
   if (members.empty() || members.back() >= all.size()) {
     throw popdist_error(
-        absl::StrCat("communicator '", id, "' needs instances of 0 to ", all.size() - 1));
+        absl::StrCat("communicator '", id, "' needs instances from 0 to ", all.size() - 1));
   }
   TheRegistry().communicators[id] = members;
 }

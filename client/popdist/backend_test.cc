@@ -57,11 +57,11 @@ TEST(Backend, IsRegisteredInitialisedAndFinalisedOnce) {
   collectives::allReduceSum(nullptr, 0, Type::FLOAT);
   registerCommunicator({0}, "alone");
   EXPECT_EQ(Error([] { registerCommunicator({}, "nobody"); }),
-            "communicator 'nobody' needs instances of 0 to 0");
+            "communicator 'nobody' needs instances from 0 to 0");
   EXPECT_EQ(Error([] {
               registerCommunicator({0, 1}, "more");
             }),
-            "communicator 'more' needs instances of 0 to 0");
+            "communicator 'more' needs instances from 0 to 0");
 
   finalizeBackend();
   EXPECT_FALSE(isBackendInitialized());

@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<Message>> All(
                               std::make_move_iterator(messages->end()));
 }
 
-// With a controller that goes away while it is asked, and may start anew.
+// How long a call waits for a controller that ends during the call and may start again.
 constexpr std::chrono::seconds kRestartPatience(5);
 
 // The controller was there when it was asked. What it made of the request is not known.

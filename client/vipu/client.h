@@ -36,7 +36,7 @@ class Client {
   // `gcd` negative: the only one.
   absl::StatusOr<vipuuser::PartitionConfig> GetPartitionConfig(const std::string& id, int64_t gcd);
   // Without a request id it gets one, with which it is asked for again when the answer was lost: a
-  // controller that started anew within five seconds says what became of it.
+  // controller that started again within five seconds says what became of it.
   absl::Status CreatePartition(vipuuser::CreatePartitionRequest request);
   absl::Status UpdatePartition(const vipuuser::UpdatePartitionRequest& request);
   absl::Status ResetPartition(const std::string& id);

@@ -192,7 +192,7 @@ TEST_F(ConfigTest, NamedFileMustExistAndHaveAHost) {
             "cannot read " + missing + ": No such file or directory");
   const std::string empty = File("empty.hcl", "");
   EXPECT_EQ(Error({.config_file = empty}), empty + " has no api-host");
-  // Whoever names a file means it, also where the host comes from elsewhere.
+  // A file that is named must be readable, even if the host comes from elsewhere.
   EXPECT_EQ(Error({.host = "h", .config_file = "/nope"}),
             "cannot read /nope: No such file or directory");
 }

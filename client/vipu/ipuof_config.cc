@@ -116,7 +116,7 @@ absl::StatusOr<ActivePartition> Renew(ActivePartition stale) {
   VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({.host = stale.controller}));
   Client client(config, std::chrono::seconds(10));
   auto fresh = AskFor(stale.partition_id, stale.gcd, client);
-  // Who got a shared file needs no account at the controller.
+  // The user of a shared file needs no account at the controller.
   if (absl::IsUnauthenticated(fresh.status()) || absl::IsPermissionDenied(fresh.status()))
     return stale;
   return fresh;
@@ -155,7 +155,7 @@ struct Found {
   std::string objection;  // the last one; empty: none
 };
 
-// Of partition `id`, or of any.
+// The files of partition `id`, or of any partition.
 Found LookInto(const std::string& directory, const std::string& id) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -178,7 +178,7 @@ Found LookInto(const std::string& directory, const std::string& id) {
     const std::string text = config.ok() ? absl::StrCat(path, " skipped: ", objection)
                                          : absl::StrCat("skipped: ", objection);  // names the path
     std::fprintf(stderr, "warning: %s\n", text.c_str());
-    // Whose a file is that cannot be read, nobody knows.
+    // Nobody knows which partition a file is of that cannot be read.
     if (config.ok() || id.empty()) found.objection = text;
   }
   return found;
@@ -307,7 +307,7 @@ absl::Status WriteIpuofFiles(const vipuuser::Partition& partition,
   for (uint32_t gcd = 0; gcd < partition.requirements().num_gcds(); ++gcd) {
     vipuuser::PartitionConfig config = partition.gcds(static_cast<int>(gcd));
     (*config.mutable_attributes())[kController] = controller_address;
-    // What others may read has no key in it: those who may use the devices get it from the
+    // A file that others may read has no key in it: users of the devices get it from the
     // controller.
     if (shared) config.clear_fabric_key();
     const std::string path = absl::StrCat(

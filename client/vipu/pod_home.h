@@ -35,9 +35,9 @@ absl::Status CheckPodEnvironment();
 // PODs with names are in <state>/vpod/pods/<name>, where <state> is XDG_STATE_HOME, else
 // ~/.local/state. InvalidArgument: what cannot be a name, or HOME is not set.
 absl::StatusOr<std::string> HomeOfPod(const std::string& name);
-// Of the POD with this state directory; empty: it has none.
+// Name of the POD with this state directory; empty: it has none.
 std::string NameOfPod(const std::string& home);
-// All that have a state directory, sorted; without "default".
+// Names of all PODs that have a state directory, sorted; without "default".
 std::vector<std::string> PodNames();
 
 // The name that `vpod use` was given last; "default" without one.

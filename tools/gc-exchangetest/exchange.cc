@@ -96,7 +96,7 @@ std::vector<uint32_t> Blocks(bool complement) {
   return bits;
 }
 
-// Whose block lies on each tile after all moves.
+// The tile whose block lies on each tile after all moves.
 std::vector<uint32_t> Sources() {
   std::vector<uint32_t> sources(kTiles);
   for (uint32_t tile = 0; tile < kTiles; ++tile) {
@@ -141,7 +141,7 @@ class Test {
   }
 
   session::Session& session() { return *session_; }
-  // Of the program under test, the first of the executable.
+  // Price of the program under test, the first of the executable.
   base::Cycles exchange_price() const { return exchange_price_; }
   absl::Status Run(const char* program) {
     VPOD_ASSIGN_OR_RETURN(const base::Cycles run, session_->Run(program));

@@ -79,7 +79,7 @@ int Main(int argc, char** argv) {
       ("sensors,s", po::bool_switch(&flags.sensors), "with sensors: comma-separated values")(
           "no-headers", po::bool_switch(&flags.no_headers), "no heading above them")(
           "watch", po::value(&flags.watch)->implicit_value("1"),
-          "redraw every so many seconds until Ctrl-C");
+          "redraw at this interval in seconds until Ctrl-C");
   if (argc == 2 && std::string(argv[1]) == "version") {
     std::printf("%s\n", VersionLine().c_str());
     return 0;

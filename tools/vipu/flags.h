@@ -18,7 +18,7 @@ struct Flag {
   uint32_t least = 0;        // of a whole number
 };
 
-// Of every command.
+// Flags of every command.
 inline constexpr Flag kApiHost{"api-host", "<host>", "controller: host, or host:port (localhost)",
                                "H"};
 inline constexpr Flag kApiPort{"api-port", "<n>", "port of the controller (8090)"};

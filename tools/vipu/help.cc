@@ -32,7 +32,7 @@ Exit status:
 
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
-// Two columns, the second at one position; text after a longer first one stands on the next line.
+// Two columns, the second at one position; text after a longer first one is on the next line.
 std::string Columns(const Rows& rows) {
   constexpr size_t kMostWide = 48;
   size_t width = 0;

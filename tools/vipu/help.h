@@ -9,7 +9,7 @@
 
 namespace vpod::tools {
 
-// Of the tool, of a verb, or of a command, by the words before --help.
+// Help of the tool, of a verb, or of a command, by the words before --help.
 absl::StatusOr<std::string> Help(bool admin, const std::vector<std::string>& words);
 
 // The command line whose help comes closest to the words: "vipu create partition --help".

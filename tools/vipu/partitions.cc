@@ -84,7 +84,7 @@ absl::Status GetAndWriteFiles(const Call& call) {
   return WriteFiles(call, partition);
 }
 
-// A partition and its files: whoever interrupts the command finds both, or neither.
+// Makes a partition and its files. A user who interrupts the command finds both, or neither.
 absl::Status CreateWithFiles(const Call& call, const vipuuser::CreatePartitionRequest& request) {
   const absl::Status writable = vipu::CheckIpuofDirectory();
   if (!writable.ok()) return absl::UnavailableError(absl::StrCat(writable.message(), "."));

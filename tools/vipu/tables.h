@@ -19,7 +19,7 @@ Listing PartitionsListing(const std::vector<vipuuser::Partition>& partitions, bo
 std::string PartitionText(const vipuuser::Partition& partition,
                           std::optional<uint32_t> only_gcd = std::nullopt);
 
-// Of vipu and of vipu-admin.
+// The allocations of vipu, and of vipu-admin.
 Listing AllocationsListing(const std::vector<vipuuser::Allocation>& allocations);
 Listing AllocationsListing(const std::vector<vipuadmin::Allocation>& allocations);
 std::string AllocationText(const vipuuser::Allocation& allocation);

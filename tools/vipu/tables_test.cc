@@ -399,7 +399,7 @@ TEST(EventsTable, HasARowForEach) {
   events[1].set_object("partition p1");
   events[1].set_text("ACTIVE -> ERROR: Agent ag0 does not answer.");
   EXPECT_EQ(ListText(EventsListing(events)), Golden("list_events.txt"));
-  // A row that follows stands where it would in the table.
+  // A row that follows is aligned as in the table.
   EXPECT_NE(ListText(EventsListing(events)).find(EventRow(events[0])), std::string::npos);
 }
 

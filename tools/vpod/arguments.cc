@@ -181,8 +181,8 @@ render::Candidates CandidatesFor(CLI::App& app, const std::vector<std::string>& 
 
 std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arguments) {
   CLI::App app(
-      "Brings virtual IPU-PODs up and down on this machine. A POD has a name (--name) or a state "
-      "directory (VPOD_HOME); without both the one in use is meant (vpod use), else that in "
+      "Brings virtual IPU-PODs up and down on this machine. --name or the state directory "
+      "VPOD_HOME chooses a POD; without both it is the one in use (vpod use), else the one in "
       "~/.vpod.",
       "vpod");
   app.require_subcommand(1);

@@ -165,7 +165,7 @@ int RunningDaemon(const std::string& pid_file, const std::string& program) {
   std::ifstream(pid_file) >> pid;
   if (pid > 0) {
     waitpid(pid, nullptr, WNOHANG);  // ours when it failed right after its start
-    // Of a POD that was moved the file that was given is gone.
+    // If a POD was moved, the file that was given is gone.
     const std::string given = PidFileOf(pid);
     std::error_code error;
     const bool of_another = fs::exists(given, error) && !fs::equivalent(given, pid_file, error);

@@ -31,7 +31,7 @@ std::string PidFileOf(int pid);
 // is another program or another POD's counts as stale.
 int RunningDaemon(const std::string& pid_file, const std::string& program);
 
-// Of a program's daemons in a directory; also lost files, while their daemons live.
+// Pid files of a program's daemons in a directory, including lost files of daemons that live.
 std::set<std::string> PidFiles(const std::string& directory, const std::string& program);
 
 // SIGTERM, then SIGKILL after ten seconds; removes the pid file. False when nothing ran.

@@ -52,7 +52,7 @@ std::string DefaultClusterTopology(const PodShape& shape) {
   return shape.ipus <= 256 ? "looped" : "switched";
 }
 
-// Those of the POD that has a machine: "127.10" of 127.10.0.1.
+// The addresses of the POD of a machine: "127.10" of 127.10.0.1.
 std::string AddressesOf(const std::string& host) { return host.substr(0, host.find('.', 4)); }
 
 // The first names of a list, for messages.

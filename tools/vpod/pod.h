@@ -52,7 +52,7 @@ class Pod {
 
   const std::string& home() const { return home_; }
   std::string ServerPidFile() const { return home_ + "/vipu-server.pid"; }
-  // Of agent process number `agent`; its name is vipu-agent.<number>, of the first vipu-agent.
+  // Name of agent process `agent`: vipu-agent.<number>, and vipu-agent for the first.
   static std::string AgentName(uint32_t agent);
   std::string AgentPidFile(uint32_t agent = 0) const;
   std::string ServerLog() const { return home_ + "/vipu-server.log"; }

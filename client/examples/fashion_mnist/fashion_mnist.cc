@@ -419,7 +419,7 @@ int Main(int argc, char** argv) {
   app.add_option("--seed", arguments.seed, "Seed of the weights and of the order of the images")
       ->check(CheckSeed)
       ->capture_default_str();
-  app.add_option("--train-images", arguments.train_images, "Use only so many images")
+  app.add_option("--train-images", arguments.train_images, "Use only this many images")
       ->check(CLI::Range(1, 60000))
       ->capture_default_str();
   app.add_option("--data", arguments.data, "Directory of the data set")->capture_default_str();
