@@ -49,7 +49,7 @@ double Milliseconds(const std::function<void()>& work) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Of measured milliseconds.
+// A percentile of measured milliseconds.
 double Percentile(std::vector<double> values, size_t percent) {
   std::sort(values.begin(), values.end());
   return values[(values.size() - 1) * percent / 100];

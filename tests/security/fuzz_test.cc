@@ -28,8 +28,8 @@ using google::protobuf::Reflection;
 using Random = std::mt19937_64;
 
 constexpr int kMaxDepth = 4;
-// Of the second half, whatever the number of messages: arenas breathe, and the sanitizer keeps
-// books on what it has seen.
+// Growth in the second half, whatever the number of messages: arenas breathe, and the sanitizer
+// keeps records of what it has seen.
 #ifdef __SANITIZE_ADDRESS__
 constexpr size_t kMaxMemoryGrowth = 64 << 20;
 #else

@@ -11,7 +11,8 @@ namespace fs = std::filesystem;
 
 constexpr char kListen[] = "0A", kEstablished[] = "01";
 
-// Of the sockets that the process has open: a listener that it inherited or passed on counts too.
+// Inodes of the sockets that the process has open: a listener that it inherited or passed on counts
+// too.
 std::set<std::string> InodesOf(const std::string& process) {
   std::set<std::string> inodes;
   std::error_code gone;
@@ -23,7 +24,7 @@ std::set<std::string> InodesOf(const std::string& process) {
   return inodes;
 }
 
-// Of "0100007F:1F90".
+// The port in "0100007F:1F90".
 std::string PortOf(const std::string& address) {
   return std::to_string(std::stoul(address.substr(address.rfind(':') + 1), nullptr, 16));
 }

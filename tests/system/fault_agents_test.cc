@@ -93,7 +93,7 @@ TEST_F(FaultAgentsTest, AStoppedAgentIsNamedAndWelcomeBack) {
   ExpectMineWorks();
 }
 
-// An agent that gives no sign of life is as good as lost to its jobs: a host that is cut off looks
+// An agent without heartbeats is as good as lost to its jobs: a host that is cut off looks
 // the same.
 TEST_F(FaultAgentsTest, AStoppedAgentEndsItsJobsByName) {
   const auto machine = client_->GetAgent(ids_[3]);

@@ -32,7 +32,7 @@ class FaultClockTest : public FaultTable {
     FaultTable::SetUp();
   }
 
-  // Starts a daemon anew with a clock that SetClock moves.
+  // Restarts a daemon with a clock that SetClock moves.
   void GiveClock(const std::string& daemon) {
     daemon_ = std::make_unique<Daemon>(&pod_, daemon);
     daemon_->End(SIGTERM);

@@ -84,7 +84,7 @@ absl::Status SetAllocationAgents(Client& client, const std::vector<std::string>&
   return client.UpdateAllocation(request);
 }
 
-// Those that were discovered have a machine and are in no cluster.
+// Agents that were discovered have a machine and are in no cluster.
 absl::Status RemoveDiscovered(Client& client) {
   const auto agents = client.ListAgents();
   if (!agents.ok()) return agents.status();

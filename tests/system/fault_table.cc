@@ -141,7 +141,7 @@ void FaultTable::ExpectNoIpuTwice() {
 void FaultTable::ExpectOtherGoesOn() {
   const size_t runs = CountOf(other_->Out(), "\nrun ");
   EXPECT_TRUE(Within(kSoon, [&] { return CountOf(other_->Out(), "\nrun ") > runs + 5; }))
-      << "the job on another partition stands still";
+      << "the job on another partition makes no progress";
   EXPECT_EQ(other_->Err(), "");
 }
 

@@ -80,7 +80,7 @@ TEST_P(InterruptedUpTest, TheNextUpEndsWithAWholePod) {
 INSTANTIATE_TEST_SUITE_P(, InterruptedUpTest, ::testing::Values("one", "processes"),
                          [](const auto& info) { return info.param; });
 
-// Whoever finds the partition finds its IPUoF file, too.
+// A client that finds the partition finds its IPUoF file, too.
 TEST(InterruptedCreateTest, APartitionHasItsFile) {
   TestPod pod(4);
   const Words create = {"vipu", "create", "partition", "p", "--size", "4"};

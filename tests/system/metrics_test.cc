@@ -206,7 +206,7 @@ TEST_F(MetricsTest, PrometheusFindsScrapesAndAnswersEveryDashboard) {
   EXPECT_NE(refused.code, 0);
   prometheus.WaitFor("vipu_operations_total{verb=\"create\",result=\"failed\"} == 1");
   for (const std::string& query : QueriesOfDashboards()) {
-    // Those that show what is wrong have nothing to show.
+    // Queries that show what is wrong have nothing to show.
     const bool trouble =
         query.find("== 0") != std::string::npos || query.find("> 0") != std::string::npos;
     EXPECT_EQ((trouble ? prometheus.Query(query) : prometheus.WaitFor(query)).empty(),

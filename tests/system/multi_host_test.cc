@@ -15,7 +15,7 @@
 namespace vpod::testing {
 namespace {
 
-// Of the results of collectives_job: "replica 0: 4711 cycles" and then its bits, and so on.
+// Results of collectives_job are "replica 0: 4711 cycles", then its bits, and so on.
 std::string WithoutCycles(const std::string& results) {
   return std::regex_replace(results, std::regex(": \\d+ cycles"), "");
 }

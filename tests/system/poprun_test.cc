@@ -81,7 +81,7 @@ TEST_F(PoprunTest, RunsInStepAndReportsDifferentPrograms) {
   wrong.insert(wrong.end(), {"--instance", "2", "--fault", "other-program"});
   const Outcome outcome = pod_->Run(wrong);
   EXPECT_EQ(outcome.code, 1) << outcome.err;
-  // Of any instance: mpirun ends the others when the first has said it.
+  // From any instance: mpirun ends the others after the first has said it.
   EXPECT_NE(outcome.err.find("replica_job: error: run of replica_job: the instances run different "
                              "programs, this one '"),
             std::string::npos)

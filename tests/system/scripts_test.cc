@@ -82,7 +82,7 @@ TEST_F(ScriptsTest, Rule2ListsBeginWithHeadingAndRule) {
       }
     }
   }
-  // The word ACTIVE stands in usable rows only.
+  // Only usable rows have the word ACTIVE.
   EXPECT_EQ(Sh("vipu list partitions | grep ACTIVE | awk '{print $1}'"), "g2\np4\n");
   EXPECT_EQ(Sh("vipu list partitions | grep -v ACTIVE | grep -c pend"), "1\n");
 }

@@ -419,7 +419,7 @@ TEST(VpodTest, UpStartsOnlyTheAgentThatIsMissing) {
   EXPECT_EQ(done.code, 0) << done.err;
 }
 
-// A program that is missing while it is built anew, say.
+// A program may be missing, for example while it is built again.
 TEST(VpodTest, UpThatFailsEndsNothingThatLived) {
   TestPod pod(8, {"--agents", "processes"});
   const int server = pod.ServerPid(), first = pod.AgentPid(), second = pod.AgentPid(1);
