@@ -185,7 +185,7 @@ uint64_t Engine::NumberRun(uint32_t program, bool* needs_job) {
     *needs_job = true;
     return collective_runs_++;
   }
-  // Other runs meet nobody outside the instance; its number keeps their meetings apart.
+  // Other runs meet nobody outside the instance; its number keeps their rendezvous apart.
   const uint64_t first = fabric::kFirstLoneRun + (uint64_t{options_.instance} << 32);
   if (!spans_processes_) return first;
   *needs_job = true;

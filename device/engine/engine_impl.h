@@ -24,7 +24,7 @@ struct Engine::Unit {
   uint32_t replica = 0;  // local
   uint32_t ipu = 0;
   shm::Segment arena;
-  // Written by the unit's coroutine, and by a meeting while the unit is suspended in it.
+  // Written by the unit's coroutine, and by a rendezvous while the unit is suspended in it.
   std::atomic<uint64_t> cycles = 0;
 };
 
@@ -56,7 +56,7 @@ class Engine::Interpreter {
   boost::asio::awaitable<absl::Status> RunAll(const std::vector<Step>& steps);
 
  private:
-  // What a unit brings to a meeting.
+  // What a unit brings to a rendezvous.
   struct Participant {
     Interpreter* unit;
     const program::Collective* op;
@@ -74,11 +74,12 @@ class Engine::Interpreter {
   boost::asio::awaitable<absl::Status> MeetReplicas(program::Collective op);
   // Runs while all participants are suspended; their memory belongs to the collective until
   // `finish`.
-  static void RunCollective(const fabric::MeetingKey& key, const std::vector<void*>& participants,
+  static void RunCollective(const fabric::RendezvousKey& key,
+                            const std::vector<void*>& participants,
                             std::function<void(absl::Status)> finish);
   boost::asio::awaitable<absl::Status> CopyBetween(uint32_t tensor, uint32_t from, uint32_t to);
   // The two IPUs of a copy meet; the second one there copies.
-  boost::asio::awaitable<absl::Status> CopyHere(const fabric::MeetingKey& key, uint32_t tensor,
+  boost::asio::awaitable<absl::Status> CopyHere(const fabric::RendezvousKey& key, uint32_t tensor,
                                                 bool sends);
 
   Engine& engine_;

@@ -141,7 +141,7 @@ asio::awaitable<absl::Status> Engine::Interpreter::MeetReplicas(program::Collect
   const uint32_t replica = engine_.options_.replica_offset + unit_.replica;
   const program::GroupMembers group =
       program::MembersOf(*op.group, job.shape().total_replicas, replica);
-  const fabric::MeetingKey key{
+  const fabric::RendezvousKey key{
       run_.number, unit_.ipu, collectives_++, {group.first, group.stride, group.size}};
   Participant me{this, &op};
   const uint32_t instance = engine_.options_.instance;
@@ -155,7 +155,7 @@ asio::awaitable<absl::Status> Engine::Interpreter::MeetReplicas(program::Collect
       });
 }
 
-void Engine::Interpreter::RunCollective(const fabric::MeetingKey& key,
+void Engine::Interpreter::RunCollective(const fabric::RendezvousKey& key,
                                         const std::vector<void*>& participants,
                                         std::function<void(absl::Status)> finish) {
   const auto& first = *static_cast<Participant*>(participants[0]);
@@ -196,7 +196,8 @@ asio::awaitable<absl::Status> Engine::Interpreter::CopyBetween(uint32_t tensor, 
   const uint32_t pair = from * ipus + to;
   // Channels above those of the collectives: one for each replica and ordered pair.
   const uint32_t replica = engine_.options_.replica_offset + unit_.replica;
-  const fabric::MeetingKey key{run_.number, ipus + replica * ipus * ipus + pair, copies_[pair]++};
+  const fabric::RendezvousKey key{run_.number, ipus + replica * ipus * ipus + pair,
+                                  copies_[pair]++};
   const bool sends = from == unit_.ipu;
   if (engine_.Hosts(unit_.replica, sends ? to : from))
     co_return co_await CopyHere(key, tensor, sends);
@@ -222,7 +223,7 @@ asio::awaitable<absl::Status> Engine::Interpreter::CopyBetween(uint32_t tensor, 
       });
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::CopyHere(const fabric::MeetingKey& key,
+asio::awaitable<absl::Status> Engine::Interpreter::CopyHere(const fabric::RendezvousKey& key,
                                                             uint32_t tensor, bool sends) {
   Engine* self = &engine_;
   struct End {

@@ -31,7 +31,7 @@ void Collectives::Begin(const std::map<std::string, std::string>& address_of) {
   }
 }
 
-Collectives::OperationPtr Collectives::Find(const MeetingKey& key) {
+Collectives::OperationPtr Collectives::Find(const RendezvousKey& key) {
   const auto it = operations_.find(key);
   if (it != operations_.end()) return it->second;
   if (operations_.size() >= kMaxOperations) return nullptr;
@@ -54,7 +54,7 @@ absl::Status Collectives::Check(const Operation& operation) const {
   return absl::OkStatus();
 }
 
-std::vector<bool> Collectives::MembersOf(size_t site, const MeetingKey& key) const {
+std::vector<bool> Collectives::MembersOf(size_t site, const RendezvousKey& key) const {
   std::vector<bool> present(key.group.size);
   for (uint32_t unit : options_.sites[site].units) {
     const uint32_t replica = unit / options_.ipus_per_replica;
@@ -91,8 +91,8 @@ void Collectives::Send(size_t site, const Header& header, absl::Span<const std::
 void Collectives::NoteUnreachable(size_t site, const absl::Status& status) {
   base::MutexLock lock(mutex_);
   if (!unreachable_.ok()) return;
-  unreachable_ = absl::UnavailableError(absl::StrCat(options_.sites[site].name,
-                                                     " cannot be reached: ", status.message()));
+  unreachable_ = absl::UnavailableError(
+      absl::StrCat(options_.sites[site].name, " cannot be reached: ", status.message()));
   unreachable_since_ = Clock::now();
 }
 
@@ -108,7 +108,7 @@ void Collectives::Tell(size_t site, const Header& header) {
   });
 }
 
-void Collectives::Run(const MeetingKey& key, Collective collective, Completed done) {
+void Collectives::Run(const RendezvousKey& key, Collective collective, Completed done) {
   std::vector<size_t> sites;
   Dealing dealing{.members = key.group.size,
                   .piece_elements = shared_memory() ? kSharedPiece : kMessagePiece};

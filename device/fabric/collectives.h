@@ -72,9 +72,9 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   void Begin(const std::map<std::string, std::string>& address_of);
 
   // All units of this process on the key's channel and in its group have arrived.
-  void Run(const MeetingKey& key, Collective collective, Completed done);
+  void Run(const RendezvousKey& key, Collective collective, Completed done);
   // A copy whose other end is on another process.
-  void Copy(const MeetingKey& key, CrossCopy copy, Completed done);
+  void Copy(const RendezvousKey& key, CrossCopy copy, Completed done);
   bool IsHere(uint32_t unit) const { return site_of_[unit] == options_.here; }
   bool shared_memory() const { return !options_.arenas.empty(); }
 
@@ -99,11 +99,11 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   struct Source;
   using OperationPtr = std::shared_ptr<Operation>;
 
-  OperationPtr Find(const MeetingKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  OperationPtr Find(const RendezvousKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Fails when a site does something else than we do.
   absl::Status Check(const Operation& operation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a site hosts a member of the group of `key`; which members, by position.
-  std::vector<bool> MembersOf(size_t site, const MeetingKey& key) const;
+  std::vector<bool> MembersOf(size_t site, const RendezvousKey& key) const;
   // All sites have come to the operation.
   void Start(const OperationPtr& operation);
   // One of the things that the operation waits for is done.
@@ -149,7 +149,7 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   absl::Status unreachable_ ABSL_GUARDED_BY(mutex_);  // the first of its kind
   Clock::time_point unreachable_since_ ABSL_GUARDED_BY(mutex_);
-  std::map<MeetingKey, OperationPtr> operations_ ABSL_GUARDED_BY(mutex_);
+  std::map<RendezvousKey, OperationPtr> operations_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Length of the token that begins every header, by which the job of a message is found.

@@ -8,7 +8,7 @@
 
 namespace vpod::fabric {
 
-void Collectives::Copy(const MeetingKey& key, CrossCopy copy, Completed done) {
+void Collectives::Copy(const RendezvousKey& key, CrossCopy copy, Completed done) {
   const bool sends = IsHere(copy.from_unit);
   const size_t other = site_of_[sends ? copy.to_unit : copy.from_unit];
   OperationPtr operation;

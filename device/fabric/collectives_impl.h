@@ -25,7 +25,7 @@ enum MessageKind : uint8_t { kReady, kPartials, kResult, kFinished, kCopyReady, 
 struct Collectives::Header {
   char token[kTokenBytes] = {};
   char what[kWhatBytes] = {};
-  MeetingKey key;
+  RendezvousKey key;
   uint64_t clock = 0, offset = 0;
   uint32_t site = 0, piece = 0;
   uint8_t kind = kReady;
@@ -34,7 +34,7 @@ struct Collectives::Header {
 // What is under way. The first block is set, under the lock, when this process comes to the
 // operation; the second collects what others send, perhaps before.
 struct Collectives::Operation {
-  MeetingKey key;
+  RendezvousKey key;
   std::optional<Collective> collective;
   std::optional<CrossCopy> copy;
   Completed done;  // null once called

@@ -344,12 +344,12 @@ Job::Calls Job::FailLocked(const absl::Status& cause, bool lost, uint32_t culpri
     if (start.ready) calls.push_back([ready = std::move(start.ready), cause] { ready(cause); });
   }
   starts_.clear();
-  for (auto& [key, meeting] : meetings_) {
-    for (Resume& resume : meeting.resumes) {
+  for (auto& [key, rendezvous] : open_rendezvous_) {
+    for (Resume& resume : rendezvous.resumes) {
       if (resume) calls.push_back([resume = std::move(resume), cause] { resume(cause); });
     }
   }
-  meetings_.clear();
+  open_rendezvous_.clear();
   if (collectives_ != nullptr)
     calls.push_back([collectives = collectives_, cause] { collectives->Fail(cause); });
   return calls;

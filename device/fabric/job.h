@@ -75,21 +75,21 @@ struct JobMember : JobPart {
 
 // What replicas do when they meet: given the participants of this process in order of their
 // position, calls `finish` once, later or at once. Runs on the thread of the last participant.
-using MeetingAction = std::function<void(const std::vector<void*>& participants,
-                                         std::function<void(absl::Status)> finish)>;
+using RendezvousAction = std::function<void(const std::vector<void*>& participants,
+                                            std::function<void(absl::Status)> finish)>;
 
 // Runs from this number on have no collectives; what they are is their instance's matter.
 inline constexpr uint64_t kFirstLoneRun = uint64_t{1} << 62;
 
-// Identifies a meeting: the same for all who take part.
-struct MeetingKey {
+// Identifies a rendezvous: the same for all who take part.
+struct RendezvousKey {
   uint64_t run = 0;  // runs with collectives, counted by each instance, or a lone one
   // Who meets: below ipus_per_replica, this IPU of every replica; above, a pair of IPUs of one
   // replica.
   uint32_t channel = 0;
   uint64_t sequence = 0;  // of the channel within the run
   ReplicaGroup group;     // of a collective
-  friend auto operator<=>(const MeetingKey&, const MeetingKey&) = default;
+  friend auto operator<=>(const RendezvousKey&, const RendezvousKey&) = default;
 };
 
 // Thread-safe. Callbacks run without a lock held, on the thread that caused them.
@@ -143,11 +143,11 @@ class Job : public std::enable_shared_from_this<Job> {
   // What replicas on several processes do together; null while all are in this one.
   std::shared_ptr<Collectives> collectives() const;
 
-  // Arrives at a meeting as number `position`, in its group for a collective, 0 or 1 for a pair.
+  // Arrives at a rendezvous as number `position`, in its group for a collective, 0 or 1 for a pair.
   // The last one of this process performs `action`; afterwards every one's `resume` is called with
   // its result. After the start of the run only.
-  void Meet(const MeetingKey& key, size_t position, uint32_t instance, void* participant,
-            Resume resume, MeetingAction action);
+  void Meet(const RendezvousKey& key, size_t position, uint32_t instance, void* participant,
+            Resume resume, RendezvousAction action);
 
   // Fails everything that waits, now and later, with `cause`.
   void Fail(const absl::Status& cause, bool lost = false, uint32_t culprit = 0);
@@ -170,7 +170,7 @@ class Job : public std::enable_shared_from_this<Job> {
     Clock::time_point since;
     bool noticed = false;
   };
-  struct Meeting {
+  struct Rendezvous {
     std::vector<void*> participants;  // by position, as what follows
     std::vector<Resume> resumes;
     std::vector<bool> arrived;
@@ -195,13 +195,15 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::Status Disagreement() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t LocalParts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether replicas meet, and not IPUs of one.
-  bool IsCollective(const MeetingKey& key) const { return key.channel < shape_.ipus_per_replica; }
+  bool IsCollective(const RendezvousKey& key) const {
+    return key.channel < shape_.ipus_per_replica;
+  }
   // Whether this process hosts a unit of a job that has formed.
   bool IsHere(size_t replica, uint32_t ipu) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return role_ == Role::kLocal || is_here_[replica * shape_.ipus_per_replica + ipu];
   }
-  // A meeting that nobody has come to yet.
-  Meeting NewMeeting(const MeetingKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A rendezvous that nobody has come to yet.
+  Rendezvous NewRendezvous(const RendezvousKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The first difference between what the instances run as the same run.
   absl::Status NoteRun(uint32_t instance, uint64_t run, uint32_t program)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -216,13 +218,13 @@ class Job : public std::enable_shared_from_this<Job> {
   // Lets runs begin, or the job form, when everything needed for it is there.
   Calls Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a collective waits for one of a part's replicas.
-  static bool WaitsFor(const MeetingKey& key, const Meeting& meeting, const JobPart& part);
-  // Whether a meeting, or the start of the job, waits for the part's instance.
+  static bool WaitsFor(const RendezvousKey& key, const Rendezvous& rendezvous, const JobPart& part);
+  // Whether a rendezvous, or the start of the job, waits for the part's instance.
   bool IsNeeded(const JobPart& part) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Calls InstanceLeft(const JobPart& part, bool lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickStarts(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout,
                   Calls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TickMeetings(Clock::time_point now, Clock::duration patience, Calls& calls)
+  void TickRendezvous(Clock::time_point now, Clock::duration patience, Calls& calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickCollectives(Clock::time_point now, Clock::duration patience, Calls& calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -236,7 +238,7 @@ class Job : public std::enable_shared_from_this<Job> {
   mutable base::Mutex mutex_;
   std::map<PartKey, Entry> members_ ABSL_GUARDED_BY(mutex_);
   std::vector<Start> starts_ ABSL_GUARDED_BY(mutex_);
-  std::map<MeetingKey, Meeting> meetings_ ABSL_GUARDED_BY(mutex_);
+  std::map<RendezvousKey, Rendezvous> open_rendezvous_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, RunRecord> runs_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point last_join_ ABSL_GUARDED_BY(mutex_) = Clock::now();

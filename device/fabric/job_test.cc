@@ -41,14 +41,14 @@ class JobTest : public testing::Test {
     job_->StartRun(i, run, program, [this, i](absl::Status s) { instances_[i].started = s; });
   }
   // Replicas of instance i meet; returns where their results will be.
-  void MeetAs(uint32_t i, std::vector<absl::Status>& results, MeetingAction action = Finish()) {
+  void MeetAs(uint32_t i, std::vector<absl::Status>& results, RendezvousAction action = Finish()) {
     for (uint32_t r = i * 4; r < i * 4 + 4; ++r) {
       job_->Meet(
           {0, 0, 0, {0, 1, 16}}, r, i, this, [&results](absl::Status s) { results.push_back(s); },
           action);
     }
   }
-  static MeetingAction Finish() {
+  static RendezvousAction Finish() {
     return [](const std::vector<void*>&, std::function<void(absl::Status)> finish) {
       finish(absl::OkStatus());
     };
@@ -117,13 +117,13 @@ TEST_F(JobTest, MissingInstanceIsNamedAndThenGivenUp) {
   EXPECT_EQ(instances_[3].started->message(), "instance 2 of 4 did not join within 60 s");
 }
 
-TEST_F(JobTest, MeetingCompletesForAllOrNone) {
+TEST_F(JobTest, ARendezvousCompletesForAllOrNone) {
   JoinAll();
   LoadAll();
   std::vector<absl::Status> results;
   int actions = 0;
-  const MeetingAction action = [&](const std::vector<void*>& all,
-                                   std::function<void(absl::Status)> finish) {
+  const RendezvousAction action = [&](const std::vector<void*>& all,
+                                      std::function<void(absl::Status)> finish) {
     ++actions;
     EXPECT_EQ(all.size(), 16u);
     finish(absl::OkStatus());
@@ -162,7 +162,7 @@ TEST_F(JobTest, OrderlyLeavingHurtsOnlyThoseWhoNeedIt) {
             "instance 3 (pid 103 on host) left the job before run 0 was complete");
 }
 
-TEST_F(JobTest, StoppedInstanceIsNamedInAMeetingAndMayGoOn) {
+TEST_F(JobTest, StoppedInstanceIsNamedInARendezvousAndMayGoOn) {
   JoinAll();
   LoadAll();
   std::vector<absl::Status> results;

@@ -21,7 +21,7 @@ struct Limits {
   uint32_t programs = 1 << 10;
   uint32_t instructions = 1 << 18;              // per program and IPU, written out once
   uint64_t executed_instructions = 1ull << 32;  // per run and IPU, repeats multiplied
-  uint64_t meetings = 1 << 24;  // between IPUs, in a run of each program, repeats multiplied
+  uint64_t rendezvous = 1 << 24;  // between IPUs, in a run of each program, repeats multiplied
   uint64_t operations_per_instruction = 1ull << 40;  // a kernel cannot be interrupted
   int nesting = 8;                                   // of Repeat
   uint64_t parsed_bytes = 256ull << 20;              // of host memory, once parsed

@@ -6,9 +6,9 @@
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "device/program/executable.h"
-#include "device/program/meetings.h"
 #include "device/program/ops/collective.h"
 #include "device/program/ops/rules.h"
+#include "device/program/rendezvous.h"
 
 namespace vpod::program {
 namespace {
@@ -462,7 +462,7 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
     return Invalid(absl::StrCat("the executable has ", executable.programs_size(),
                                 " programs, at most ", limits.programs, " are accepted"));
   }
-  uint64_t meetings = 0;
+  uint64_t rendezvous = 0;
   std::set<std::string> names;
   for (const v1::Program& program : executable.programs()) {
     if (program.name().empty() || !names.insert(program.name()).second ||
@@ -485,7 +485,7 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
         }
       }
     }
-    const absl::Status status = ValidateMeetings(executable, program, limits, meetings);
+    const absl::Status status = ValidateRendezvous(executable, program, limits, rendezvous);
     if (!status.ok())
       return Invalid(absl::StrCat("program '", program.name(), "': ", status.message()));
   }

@@ -267,7 +267,7 @@ TEST(ValidateExchangeTest, IpusWithoutCollectivesDoNotHoldUpTheOthers) {
 }
 
 TEST(ValidateExchangeTest, RefusesMoreExchangesThanItPlaysThrough) {
-  const Limits limits{.meetings = 1000};
+  const Limits limits{.rendezvous = 1000};
   ExpectValid(WithBlocks({Repeat(1000, AllReduce())}), limits);
   const std::string text = "more than 1000 exchanges between IPUs in a run of each program";
   ExpectRefused(WithBlocks({Repeat(1001, AllReduce())}), text, limits);

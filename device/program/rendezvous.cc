@@ -1,4 +1,4 @@
-#include "device/program/meetings.h"
+#include "device/program/rendezvous.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,7 +14,7 @@ namespace {
 absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
 
 // One communication step of an IPU.
-struct Meeting {
+struct Rendezvous {
   bool is_collective = false;
   uint32_t peer = 0;
   uint32_t channel = 0;
@@ -22,28 +22,28 @@ struct Meeting {
   const v1::Tensor* tensor = nullptr;
 };
 
-// A meeting, or those of a repeat.
+// A rendezvous, or those of a repeat.
 struct Step {
-  Meeting meeting;
-  std::vector<Step> body;  // empty: the meeting
+  Rendezvous rendezvous;
+  std::vector<Step> body;  // empty: the rendezvous
   uint32_t rounds = 1;
 };
 
-// Repeats without meetings are left out: they may have 2^32 rounds.
+// Repeats without rendezvous are left out: they may have 2^32 rounds.
 std::vector<Step> StepsOf(const v1::Ipu& ipu,
                           const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions) {
   std::vector<Step> steps;
   for (const v1::Instruction& instruction : instructions) {
     if (CollectiveOf(instruction).has_value()) {
-      steps.push_back({.meeting = {.is_collective = true}});
+      steps.push_back({.rendezvous = {.is_collective = true}});
     } else if (instruction.has_send()) {
       const v1::Send& op = instruction.send();
       steps.push_back(
-          {.meeting = {false, op.to_ipu(), op.channel(), true, &ipu.tensors(op.tensor())}});
+          {.rendezvous = {false, op.to_ipu(), op.channel(), true, &ipu.tensors(op.tensor())}});
     } else if (instruction.has_receive()) {
       const v1::Receive& op = instruction.receive();
       steps.push_back(
-          {.meeting = {false, op.from_ipu(), op.channel(), false, &ipu.tensors(op.tensor())}});
+          {.rendezvous = {false, op.from_ipu(), op.channel(), false, &ipu.tensors(op.tensor())}});
     } else if (instruction.has_repeat()) {
       std::vector<Step> body = StepsOf(ipu, instruction.repeat().body());
       if (!body.empty())
@@ -54,31 +54,31 @@ std::vector<Step> StepsOf(const v1::Ipu& ipu,
 }
 
 // No more than the executed instructions, which have a limit.
-uint64_t CountMeetings(const std::vector<Step>& steps) {
-  uint64_t meetings = 0;
+uint64_t CountRendezvous(const std::vector<Step>& steps) {
+  uint64_t rendezvous = 0;
   for (const Step& step : steps)
-    meetings += step.body.empty() ? 1 : step.rounds * CountMeetings(step.body);
-  return meetings;
+    rendezvous += step.body.empty() ? 1 : step.rounds * CountRendezvous(step.body);
+  return rendezvous;
 }
 
 bool HasCollective(const std::vector<Step>& steps) {
   return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
-    return step.meeting.is_collective || HasCollective(step.body);
+    return step.rendezvous.is_collective || HasCollective(step.body);
   });
 }
 
-// Goes through the meetings of an IPU, round after round.
+// Goes through the rendezvous of an IPU, round after round.
 class Walk {
  public:
-  explicit Walk(const std::vector<Step>& steps) : levels_{{&steps, 1}} { FindMeeting(); }
+  explicit Walk(const std::vector<Step>& steps) : levels_{{&steps, 1}} { FindRendezvous(); }
 
   bool done() const { return levels_.empty(); }
-  // The meeting that comes next; not when done.
-  const Meeting& next() const { return levels_.back().step().meeting; }
+  // The rendezvous that comes next; not when done.
+  const Rendezvous& next() const { return levels_.back().step().rendezvous; }
   bool at_collective() const { return !done() && next().is_collective; }
   void Pass() {
     ++levels_.back().at;
-    FindMeeting();
+    FindRendezvous();
   }
 
  private:
@@ -89,7 +89,7 @@ class Walk {
     const Step& step() const { return (*steps)[at]; }
   };
 
-  void FindMeeting() {
+  void FindRendezvous() {
     while (!levels_.empty()) {
       Level& level = levels_.back();
       if (level.at < level.steps->size()) {
@@ -112,15 +112,15 @@ class Walk {
 
 // The IPUs that take part in collectives must agree on their number and order; an IPU that holds
 // nothing to reduce takes part in none.
-absl::Status ValidateMeetings(const v1::Executable& executable, const v1::Program& program,
-                              const Limits& limits, uint64_t& meetings) {
+absl::Status ValidateRendezvous(const v1::Executable& executable, const v1::Program& program,
+                                const Limits& limits, uint64_t& rendezvous) {
   std::vector<std::vector<Step>> steps;
   for (int ipu = 0; ipu < program.blocks_size(); ++ipu) {
     steps.push_back(StepsOf(executable.ipus(ipu), program.blocks(ipu).instructions()));
-    meetings += CountMeetings(steps.back());
+    rendezvous += CountRendezvous(steps.back());
   }
-  if (meetings > limits.meetings) {
-    return Invalid(absl::StrCat("more than ", limits.meetings,
+  if (rendezvous > limits.rendezvous) {
+    return Invalid(absl::StrCat("more than ", limits.rendezvous,
                                 " exchanges between IPUs in a run of each program"));
   }
   std::vector<Walk> walks(steps.begin(), steps.end());
@@ -133,7 +133,7 @@ absl::Status ValidateMeetings(const v1::Executable& executable, const v1::Progra
     progress = false;
     for (uint32_t ipu = 0; ipu < walks.size(); ++ipu) {
       while (!walks[ipu].done() && walks[ipu].next().sends) {
-        const Meeting& send = walks[ipu].next();
+        const Rendezvous& send = walks[ipu].next();
         Walk& peer = walks[send.peer];
         if (peer.done() || peer.next().is_collective || peer.next().sends ||
             peer.next().peer != ipu || peer.next().channel != send.channel) {

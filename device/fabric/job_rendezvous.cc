@@ -1,4 +1,4 @@
-// Where the instances of a job wait for each other: at the start of runs and in meetings.
+// Where the instances of a job wait for each other: at the start of runs and in rendezvous.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -58,43 +58,43 @@ uint32_t Job::InstanceOfReplica(size_t replica) const {
   return 0;
 }
 
-Job::Meeting Job::NewMeeting(const MeetingKey& key) const {
-  Meeting meeting;
+Job::Rendezvous Job::NewRendezvous(const RendezvousKey& key) const {
+  Rendezvous rendezvous;
   const size_t positions = IsCollective(key) ? key.group.size : 2;
-  meeting.participants.resize(positions);
-  meeting.resumes.resize(positions);
-  meeting.arrived.resize(positions);
-  meeting.since = Clock::now();
+  rendezvous.participants.resize(positions);
+  rendezvous.resumes.resize(positions);
+  rendezvous.arrived.resize(positions);
+  rendezvous.since = Clock::now();
   for (size_t i = 0; i < positions; ++i) {
-    if (!IsCollective(key) || IsHere(key.group.Replica(i), key.channel)) ++meeting.missing;
+    if (!IsCollective(key) || IsHere(key.group.Replica(i), key.channel)) ++rendezvous.missing;
   }
-  return meeting;
+  return rendezvous;
 }
 
-void Job::Meet(const MeetingKey& key, size_t position, uint32_t instance, void* participant,
-               Resume resume, MeetingAction action) {
+void Job::Meet(const RendezvousKey& key, size_t position, uint32_t instance, void* participant,
+               Resume resume, RendezvousAction action) {
   Calls calls;
-  Meeting complete;
+  Rendezvous complete;
   {
     base::MutexLock lock(mutex_);
     if (!failure_.ok()) {
       calls.push_back([resume, status = failure_] { resume(status); });
     } else {
-      Meeting& meeting = meetings_[key];
-      if (meeting.participants.empty()) meeting = NewMeeting(key);
-      meeting.participants[position] = participant;
-      meeting.resumes[position] = std::move(resume);
-      meeting.arrived[position] = true;
-      meeting.instances.push_back(instance);
-      if (--meeting.missing == 0) {
-        complete = std::move(meeting);
-        meetings_.erase(key);
+      Rendezvous& rendezvous = open_rendezvous_[key];
+      if (rendezvous.participants.empty()) rendezvous = NewRendezvous(key);
+      rendezvous.participants[position] = participant;
+      rendezvous.resumes[position] = std::move(resume);
+      rendezvous.arrived[position] = true;
+      rendezvous.instances.push_back(instance);
+      if (--rendezvous.missing == 0) {
+        complete = std::move(rendezvous);
+        open_rendezvous_.erase(key);
       }
       if (IsCollective(key)) {
         // An instance that has left will not come any more.
         for (const auto& [other, entry] : members_) {
           const bool elsewhere = !entry.member.endpoint.empty();
-          const Meeting& at = complete.participants.empty() ? meeting : complete;
+          const Rendezvous& at = complete.participants.empty() ? rendezvous : complete;
           if (!entry.left || !WaitsFor(key, at, entry.member)) continue;
           if (complete.participants.empty() || elsewhere) {
             calls = FailLocked(
@@ -118,17 +118,18 @@ void Job::Meet(const MeetingKey& key, size_t position, uint32_t instance, void* 
   });
 }
 
-bool Job::WaitsFor(const MeetingKey& key, const Meeting& meeting, const JobPart& part) {
+bool Job::WaitsFor(const RendezvousKey& key, const Rendezvous& rendezvous, const JobPart& part) {
   for (size_t i = 0; i < part.local_replicas; ++i) {
     const size_t replica = part.replica_offset + i;
-    if (key.group.Contains(replica) && !meeting.arrived[key.group.Position(replica)]) return true;
+    if (key.group.Contains(replica) && !rendezvous.arrived[key.group.Position(replica)])
+      return true;
   }
   return false;
 }
 
 bool Job::IsNeeded(const JobPart& part) const {
   if (!formed_ && !AllLoaded()) return true;
-  return std::any_of(meetings_.begin(), meetings_.end(), [&](const auto& item) {
+  return std::any_of(open_rendezvous_.begin(), open_rendezvous_.end(), [&](const auto& item) {
     return IsCollective(item.first) && WaitsFor(item.first, item.second, part);
   });
 }
@@ -180,18 +181,18 @@ void Job::TickStarts(Clock::time_point now, Clock::duration patience, Clock::dur
   calls.insert(calls.end(), failed.begin(), failed.end());
 }
 
-void Job::TickMeetings(Clock::time_point now, Clock::duration patience, Calls& calls) {
-  for (auto& [key, meeting] : meetings_) {
-    if (meeting.noticed || now - meeting.since < patience || !IsCollective(key)) continue;
-    meeting.noticed = true;
+void Job::TickRendezvous(Clock::time_point now, Clock::duration patience, Calls& calls) {
+  for (auto& [key, rendezvous] : open_rendezvous_) {
+    if (rendezvous.noticed || now - rendezvous.since < patience || !IsCollective(key)) continue;
+    rendezvous.noticed = true;
     std::vector<uint32_t> missing;
-    for (size_t i = 0; i < meeting.arrived.size(); ++i) {
+    for (size_t i = 0; i < rendezvous.arrived.size(); ++i) {
       const size_t replica = key.group.Replica(i);
-      if (!meeting.arrived[i] && IsHere(replica, key.channel))
+      if (!rendezvous.arrived[i] && IsHere(replica, key.channel))
         missing.push_back(InstanceOfReplica(replica));
     }
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-    const std::set<uint32_t> present(meeting.instances.begin(), meeting.instances.end());
+    const std::set<uint32_t> present(rendezvous.instances.begin(), rendezvous.instances.end());
     for (uint32_t instance : present) Tell(instance, WaitingText(missing), calls);
   }
 }
@@ -227,7 +228,7 @@ void Job::Tick(Clock::time_point now, Clock::duration patience, Clock::duration 
   {
     base::MutexLock lock(mutex_);
     TickStarts(now, patience, join_timeout, calls);
-    TickMeetings(now, patience, calls);
+    TickRendezvous(now, patience, calls);
     TickCollectives(now, patience, calls);
     for (const auto& [key, entry] : members_) {
       if (entry.member.home && !entry.left)
