@@ -124,8 +124,8 @@ void Job::Loaded(uint32_t instance, uint32_t part, const std::string& executable
     if (it == members_.end()) return;
     it->second.hash = executable_hash;
     last_join_ = Clock::now();
-    if (const auto& home = it->second.member.home)
-      calls.push_back([home, executable_hash] { home->Loaded(executable_hash); });
+    if (const auto& coordinator = it->second.member.coordinator)
+      calls.push_back([coordinator, executable_hash] { coordinator->Loaded(executable_hash); });
     for (auto& call : Advance()) calls.push_back(std::move(call));
   }
   CallAll(calls);
@@ -164,12 +164,12 @@ Job::Calls Job::Advance() {
   Calls calls;
   if (role_ != Role::kFollower && AllLoaded()) {
     // A local job compares when an instance wants to run; until then instances may load again.
-    if (role_ == Role::kHome || !starts_.empty()) {
+    if (role_ == Role::kCoordinator || !starts_.empty()) {
       const absl::Status status = Disagreement();
       if (!status.ok()) return FailLocked(status, false, 0);
     }
     if (role_ == Role::kLocal) formed_ = true;
-    if (role_ == Role::kHome && !std::exchange(forming_, true)) {
+    if (role_ == Role::kCoordinator && !std::exchange(forming_, true)) {
       std::vector<JobPart> parts;
       for (const auto& [key, entry] : members_) parts.push_back(entry.member);
       for (const auto& [key, entry] : members_) {
@@ -215,9 +215,10 @@ void Job::Formed(std::shared_ptr<Collectives> collectives) {
     for (const auto& [key, entry] : members_) {
       if (!entry.member.endpoint.empty()) continue;
       for (uint32_t unit : entry.member.units) is_here_[unit] = true;
-      if (entry.member.home) {
-        calls.push_back(
-            [home = entry.member.home, address = collectives->address()] { home->Ready(address); });
+      if (entry.member.coordinator) {
+        calls.push_back([coordinator = entry.member.coordinator, address = collectives->address()] {
+          coordinator->Ready(address);
+        });
       }
     }
     for (auto& call : GoWhenReady()) calls.push_back(std::move(call));
@@ -237,7 +238,7 @@ void Job::ReadyElsewhere(uint32_t instance, uint32_t part, const std::string& ad
 }
 
 Job::Calls Job::GoWhenReady() {
-  if (role_ != Role::kHome || formed_ || collectives_ == nullptr) return {};
+  if (role_ != Role::kCoordinator || formed_ || collectives_ == nullptr) return {};
   std::map<std::string, std::string> address_of = {{"", collectives_->address()}};
   for (const auto& [key, entry] : members_) {
     if (entry.member.endpoint.empty()) continue;
@@ -298,7 +299,8 @@ void Job::Leave(uint32_t instance, uint32_t part, bool lost) {
     member.formed = nullptr;
     member.go = nullptr;
     member.left = nullptr;
-    if (member.home) calls.push_back([home = member.home, lost] { home->Leave(lost); });
+    if (member.coordinator)
+      calls.push_back([coordinator = member.coordinator, lost] { coordinator->Leave(lost); });
     for (const auto& [key, entry] : members_) {
       if (entry.member.left)
         calls.push_back([left = entry.member.left, instance] { left(instance); });
@@ -337,8 +339,9 @@ Job::Calls Job::FailLocked(const absl::Status& cause, bool lost, uint32_t culpri
       calls.push_back(
           [failed = entry.member.failed, cause, lost, culprit] { failed(cause, lost, culprit); });
     }
-    if (const auto& home = entry.member.home)
-      calls.push_back([home, cause, lost, culprit] { home->Fail(cause, lost, culprit); });
+    if (const auto& coordinator = entry.member.coordinator)
+      calls.push_back(
+          [coordinator, cause, lost, culprit] { coordinator->Fail(cause, lost, culprit); });
   }
   for (Start& start : starts_) {
     if (start.ready) calls.push_back([ready = std::move(start.ready), cause] { ready(cause); });

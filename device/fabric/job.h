@@ -4,8 +4,8 @@
 //
 // A unit is one (replica, IPU of the replica), numbered replica × ipus_per_replica + IPU over the
 // whole job. An instance whose units several processes host takes part in as many parts. Each
-// process has a Job of its own; that of the partition's first process, the home, decides when all
-// are there, and the others follow it through a HomeLink for each of their parts.
+// process has a Job of its own; that of the partition's first process, the coordinator, decides
+// when all are there, and the others follow it through a CoordinatorLink for each of their parts.
 #pragma once
 
 #include <chrono>
@@ -47,10 +47,10 @@ struct JobPart {
   std::string local_socket;     // of that process; empty: it shares no memory
 };
 
-// Way from a part to the job's record at its home. Calls do not block.
-class HomeLink {
+// Way from a part to the job's record at its coordinator. Calls do not block.
+class CoordinatorLink {
  public:
-  virtual ~HomeLink() = default;
+  virtual ~CoordinatorLink() = default;
   virtual void Loaded(const std::string& executable_hash) = 0;
   virtual void Waits() = 0;
   // `address` is where this process takes the job's messages.
@@ -65,12 +65,12 @@ struct JobMember : JobPart {
   std::function<void(const std::string& text)> notice;  // e.g. "waiting for 1 of 4 instances: 2"
   std::function<void(const absl::Status& cause, bool lost, uint32_t culprit)>
       failed;  // the job cannot go on
-  // At the home, of parts elsewhere.
+  // At the coordinator, of parts elsewhere.
   std::function<void(const std::vector<JobPart>&)> formed;
   std::function<void(const std::map<std::string, std::string>& address_of)> go;
   std::function<void(uint32_t instance)> left;
   // Elsewhere, of the parts there.
-  std::shared_ptr<HomeLink> home;
+  std::shared_ptr<CoordinatorLink> coordinator;
 };
 
 // What replicas do when they meet: given the participants of this process in order of their
@@ -100,9 +100,9 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // Who decides that all are there.
   enum class Role {
-    kLocal,     // all parts are of this process
-    kHome,      // this record, for parts elsewhere too
-    kFollower,  // the record at the home
+    kLocal,        // all parts are of this process
+    kCoordinator,  // this record, for parts elsewhere too
+    kFollower,     // the record at the coordinator
   };
   // `form` is called, unless the job is local, when the parts are known: it makes ready what they
   // do together and calls Formed, or Fail.
@@ -124,15 +124,15 @@ class Job : public std::enable_shared_from_this<Job> {
   // Nobody left.
   bool Empty() const;
 
-  // At a follower: the home says that all parts are there, that all their processes are ready, or
-  // that an instance has left.
+  // At a follower: the coordinator says that all parts are there, that all their processes are
+  // ready, or that an instance has left.
   void Complete(const std::vector<JobPart>& parts);
   // `address_of` says where each process takes the job's messages, by its endpoint as in JobPart.
   void Go(const std::map<std::string, std::string>& address_of);
   void LeftElsewhere(uint32_t instance);
   // This process is ready for what the processes of the job do together. When all are, runs begin.
   void Formed(std::shared_ptr<Collectives> collectives);
-  // At the home: a part elsewhere wants to run and waits; its process is ready.
+  // At the coordinator: a part elsewhere wants to run and waits; its process is ready.
   void WaitsElsewhere(uint32_t instance);
   void ReadyElsewhere(uint32_t instance, uint32_t part, const std::string& address);
 
@@ -152,7 +152,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // Fails everything that waits, now and later, with `cause`.
   void Fail(const absl::Status& cause, bool lost = false, uint32_t culprit = 0);
 
-  // Called about four times a second: tells the home that its parts here live, names missing
+  // Called about four times a second: tells the coordinator that its parts here live, names missing
   // instances to those who have waited `patience`, and fails the job when instances have not joined
   // for `join_timeout`.
   void Tick(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout);
@@ -213,7 +213,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::string WaitingText(const std::vector<uint32_t>& missing) const;
   Calls FailLocked(const absl::Status& cause, bool lost, uint32_t culprit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // At the home: begins when all processes are ready.
+  // At the coordinator: begins when all processes are ready.
   Calls GoWhenReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets runs begin, or the job form, when everything needed for it is there.
   Calls Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

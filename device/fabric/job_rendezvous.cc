@@ -34,8 +34,8 @@ void Job::StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume rea
     } else {
       starts_.push_back({instance, std::move(ready), Clock::now()});
       for (const auto& [key, entry] : members_) {
-        if (key.first == instance && entry.member.home && !formed_)
-          calls.push_back([home = entry.member.home] { home->Waits(); });
+        if (key.first == instance && entry.member.coordinator && !formed_)
+          calls.push_back([coordinator = entry.member.coordinator] { coordinator->Waits(); });
       }
       for (auto& call : Advance()) calls.push_back(std::move(call));
     }
@@ -162,7 +162,7 @@ void Job::Tell(uint32_t instance, const std::string& text, Calls& calls) {
 
 void Job::TickStarts(Clock::time_point now, Clock::duration patience, Clock::duration join_timeout,
                      Calls& calls) {
-  // A follower leaves it to the home to know who is missing.
+  // A follower leaves it to the coordinator to know who is missing.
   if (starts_.empty() || role_ == Role::kFollower) return;
   const std::vector<uint32_t> absent = MissingInstances();
   if (absent.empty()) return;
@@ -231,8 +231,8 @@ void Job::Tick(Clock::time_point now, Clock::duration patience, Clock::duration 
     TickRendezvous(now, patience, calls);
     TickCollectives(now, patience, calls);
     for (const auto& [key, entry] : members_) {
-      if (entry.member.home && !entry.left)
-        calls.push_back([home = entry.member.home] { home->Alive(); });
+      if (entry.member.coordinator && !entry.left)
+        calls.push_back([coordinator = entry.member.coordinator] { coordinator->Alive(); });
     }
   }
   CallAll(calls);

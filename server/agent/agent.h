@@ -195,7 +195,7 @@ class Agent {
   // --- Jobs that span processes (fabric_calls.cc) ---
   // A message of a peer's transport.
   fabric::Landing OnFabricMessage(absl::string_view header, size_t bytes);
-  // A part elsewhere joins a job whose home this is; and has gone.
+  // A part elsewhere joins a job whose coordinator this is; and has gone.
   absl::StatusOr<std::shared_ptr<RemotePart>> JoinRemote(const fabric::v1::JobJoin& request,
                                                          RemotePart::SendEvent send);
   void RemotePartEnded(const RemotePart& part);
@@ -257,7 +257,8 @@ class Agent {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static std::string JobKey(const std::string& partition_id, const std::string& job_id);
   static std::string ProcessName(const ipuof::v1::ProcessInfo& process);
-  // Takes part in the job of the lease, at its home if that is elsewhere; answers through `done`.
+  // Takes part in the job of the lease, at its coordinator if that is elsewhere; answers through
+  // `done`.
   std::function<void()> JoinJob(const Partition& partition, const LeasePtr& lease, AttachDone done)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   fabric::JobMember MemberOf(const LeasePtr& lease);
@@ -278,7 +279,7 @@ class Agent {
   absl::Status MapPeers(const std::string& token, const std::map<std::string, std::string>& sockets,
                         std::vector<shm::Segment>& segments,
                         std::map<uint32_t, absl::Span<std::byte>>& arenas);
-  std::shared_ptr<PartLink> LinkToHome(const Partition& partition, const LeasePtr& lease);
+  std::shared_ptr<PartLink> LinkToCoordinator(const Partition& partition, const LeasePtr& lease);
   fabric::v1::JobJoin DescribePart(const Partition& partition, const Lease& lease) const;
   // Sets `releasing` to a lease whose owner has left and whose kernels still run.
   absl::Status CheckFree(const std::vector<uint32_t>& ipus, const ipuof::v1::AttachOpen& open,

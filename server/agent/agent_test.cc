@@ -735,10 +735,10 @@ TEST_F(AgentTest, AbsurdJobsAreRefused) {
   EXPECT_EQ(Attached(), 0);
 }
 
-// Stands for the processes of other machines; nobody calls it at a job's home.
+// Stands for the processes of other machines; nobody calls it at a job's coordinator.
 class NoPeers : public PeerGateway {
  public:
-  std::shared_ptr<HomeStream> JoinJob(const std::string&, HomeStreamEvents) override {
+  std::shared_ptr<CoordinatorStream> JoinJob(const std::string&, CoordinatorStreamEvents) override {
     return nullptr;
   }
 };
@@ -793,11 +793,11 @@ TEST_F(AgentTest, DeclaredTextIsKeptShortAndInOneLine) {
   EXPECT_EQ(Attach(open).status(), absl::InvalidArgumentError("job_id has 257 bytes, at most 256"));
 }
 
-// An agent that is the home of partition "p", whose second machine is another process's.
-class HomeTest : public AgentTest {
+// An agent that is the coordinator of partition "p", whose second machine is another process's.
+class CoordinatorTest : public AgentTest {
  protected:
-  HomeTest() {
-    agent_->SetEndpoint("home:1");
+  CoordinatorTest() {
+    agent_->SetEndpoint("coordinator:1");
     agent_->SetPeers(&peers_, nullptr);
     vipuagent::ConfigureRequest request;
     request.set_complete(true);
@@ -805,7 +805,7 @@ class HomeTest : public AgentTest {
     partition->set_id("p");
     partition->set_generation(1);
     partition->set_fabric_key(kKey);
-    for (const char* endpoint : {"home:1", "away:1"})
+    for (const char* endpoint : {"coordinator:1", "away:1"})
       partition->add_peers()->set_endpoint(endpoint);
     vipuagent::Gcd* gcd = partition->add_gcds();
     *gcd->add_slices() = WholeMachine("127.10.0.1");
@@ -818,7 +818,7 @@ class HomeTest : public AgentTest {
 };
 
 // The others would go on in the memory of what was loaded before.
-TEST_F(HomeTest, AJobThatSpansProcessesIsLoadedOnce) {
+TEST_F(CoordinatorTest, AJobThatSpansProcessesIsLoadedOnce) {
   ipuof::v1::AttachOpen open = Open(14, 0, 1, 8);  // both machines
   open.set_num_parts(2);
   const std::string lease = MustAttach(open);
@@ -833,7 +833,7 @@ TEST_F(HomeTest, AJobThatSpansProcessesIsLoadedOnce) {
 }
 
 // A refused part leaves no record behind that those who come later would run into.
-TEST_F(HomeTest, AJobThatNobodyCouldJoinIsForgotten) {
+TEST_F(CoordinatorTest, AJobThatNobodyCouldJoinIsForgotten) {
   fabric::v1::JobJoin join;
   join.set_partition_id("p");
   join.set_generation(1);

@@ -1,4 +1,4 @@
-// Jobs that span processes: joining at the home, and what the processes do together.
+// Jobs that span processes: joining at the coordinator, and what the processes do together.
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 
@@ -36,11 +36,12 @@ std::shared_ptr<fabric::Job> Agent::FindOrMakeJob(const Partition& partition,
     record = std::make_shared<fabric::Job>(member.job_id(), shape);
     return record;
   }
-  const bool home = partition.spec.peers(0).endpoint() == endpoint_;
+  const bool is_coordinator = partition.spec.peers(0).endpoint() == endpoint_;
   // The weak pointer to the job itself is set before `form` can be called.
   auto self = std::make_shared<std::weak_ptr<fabric::Job>>();
   record = std::make_shared<fabric::Job>(
-      member.job_id(), shape, home ? fabric::Job::Role::kHome : fabric::Job::Role::kFollower,
+      member.job_id(), shape,
+      is_coordinator ? fabric::Job::Role::kCoordinator : fabric::Job::Role::kFollower,
       [this, self, spec = partition.spec](const std::vector<fabric::JobPart>& parts) {
         // Fetching the peers' memory may wait for one that hangs.
         executors_.PostWaiting([this, self, spec, parts] {
@@ -185,7 +186,8 @@ fabric::Landing Agent::OnFabricMessage(absl::string_view header, size_t bytes) {
                                 : collectives->OnMessage(header, bytes);
 }
 
-std::shared_ptr<PartLink> Agent::LinkToHome(const Partition& partition, const LeasePtr& lease) {
+std::shared_ptr<PartLink> Agent::LinkToCoordinator(const Partition& partition,
+                                                   const LeasePtr& lease) {
   const std::weak_ptr<Lease> weak = lease;
   return std::make_shared<PartLink>(
       lease->job, PartLink::Options{endpoint_, partition.spec.peers(0).endpoint(),
@@ -232,7 +234,7 @@ absl::StatusOr<std::shared_ptr<RemotePart>> Agent::JoinRemote(const fabric::v1::
         std::any_of(spec.peers().begin(), spec.peers().end(),
                     [&](const auto& peer) { return peer.endpoint() == join.endpoint(); });
     if (!member || spec.peers(0).endpoint() != endpoint_ || join.endpoint() == endpoint_)
-      return absl::InvalidArgumentError("the part is not of a peer of this home");
+      return absl::InvalidArgumentError("the part is not of a peer of this coordinator");
     if (join.member().total_replicas() < 1 || join.member().ipus_per_replica() < 1 ||
         join.units().empty()) {
       return absl::InvalidArgumentError("the part has no units");

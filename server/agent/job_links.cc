@@ -84,12 +84,13 @@ void PartLink::Open(PeerGateway& gateway, const fabric::v1::JobJoin& join, Joine
     base::MutexLock lock(mutex_);
     joined_ = std::move(joined);
   }
-  HomeStreamEvents events;
+  CoordinatorStreamEvents events;
   events.on_event = [self = shared_from_this()](const fabric::v1::JobEvent& event) {
     self->OnEvent(event);
   };
   events.on_end = [self = shared_from_this()](const absl::Status& status) { self->OnEnd(status); };
-  std::shared_ptr<HomeStream> stream = gateway.JoinJob(options_.home, std::move(events));
+  std::shared_ptr<CoordinatorStream> stream =
+      gateway.JoinJob(options_.coordinator, std::move(events));
   fabric::v1::JobRequest request;
   *request.mutable_join() = join;
   stream->Send(request);
@@ -109,7 +110,7 @@ void PartLink::Open(PeerGateway& gateway, const fabric::v1::JobJoin& join, Joine
 }
 
 void PartLink::Send(const fabric::v1::JobRequest& request) {
-  std::shared_ptr<HomeStream> stream;
+  std::shared_ptr<CoordinatorStream> stream;
   {
     base::MutexLock lock(mutex_);
     if (!opened_) return early_.push_back(request);
@@ -146,7 +147,7 @@ void PartLink::Leave(bool lost) {
   fabric::v1::JobRequest request;
   request.mutable_leave()->set_lost(lost);
   Send(request);
-  std::shared_ptr<HomeStream> stream;
+  std::shared_ptr<CoordinatorStream> stream;
   {
     base::MutexLock lock(mutex_);
     left_ = true;
@@ -195,7 +196,7 @@ void PartLink::OnEvent(const fabric::v1::JobEvent& event) {
 }
 
 void PartLink::OnEnd(const absl::Status& status) {
-  std::shared_ptr<HomeStream> ended;  // which holds us: both would stay for ever
+  std::shared_ptr<CoordinatorStream> ended;  // which holds us: both would stay for ever
   bool left;
   {
     base::MutexLock lock(mutex_);
@@ -208,7 +209,7 @@ void PartLink::OnEnd(const absl::Status& status) {
   const absl::Status cause =
       status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)
           ? absl::UnavailableError(
-                absl::StrCat(options_.home_name, ", which keeps the job's record, was lost"))
+                absl::StrCat(options_.coordinator_name, ", which keeps the job's record, was lost"))
           : status;
   if (const auto job = job_.lock()) job->Fail(cause);
   Answer(cause);

@@ -1,5 +1,5 @@
-// Both ends of a job that spans processes: a part's link to its home, and the home's record of a
-// part elsewhere. For the agent's own sources and tests.
+// Both ends of a job that spans processes: a part's link to its coordinator, and the coordinator's
+// record of a part elsewhere. For the agent's own sources and tests.
 #pragma once
 
 #include <chrono>
@@ -24,19 +24,20 @@ std::vector<fabric::JobPart> FromProto(const fabric::v1::JobFormed& formed,
 // "agent ag1 at 10.1.2.2:8080": the process of a partition's peer, for messages.
 std::string NameOfPeer(const vipuagent::AgentPartition& partition, const std::string& endpoint);
 
-// Away from home: carries what the job says to the home, and what the home says to the job.
-class PartLink : public fabric::HomeLink, public std::enable_shared_from_this<PartLink> {
+// Away from the coordinator: carries what the job says to the coordinator, and what the coordinator
+// says to the job.
+class PartLink : public fabric::CoordinatorLink, public std::enable_shared_from_this<PartLink> {
  public:
   using Joined = std::function<void(absl::Status)>;
   struct Options {
-    std::string here;       // endpoint of this process
-    std::string home;       // endpoint of the home
-    std::string home_name;  // for messages
+    std::string here;              // endpoint of this process
+    std::string coordinator;       // endpoint of the coordinator
+    std::string coordinator_name;  // for messages
     std::function<void(const std::string&)> notice;
   };
   PartLink(std::weak_ptr<fabric::Job> job, Options options);
 
-  // Joins; `joined` is called once, with the home's answer.
+  // Joins; `joined` is called once, with the coordinator's answer.
   void Open(PeerGateway& gateway, const fabric::v1::JobJoin& join, Joined joined);
 
   void Loaded(const std::string& executable_hash) override;
@@ -56,15 +57,15 @@ class PartLink : public fabric::HomeLink, public std::enable_shared_from_this<Pa
   const Options options_;
   base::Mutex mutex_;
   Joined joined_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<HomeStream> stream_ ABSL_GUARDED_BY(mutex_);
-  // What was to be said before the join: the home may answer before Open returns.
+  std::shared_ptr<CoordinatorStream> stream_ ABSL_GUARDED_BY(mutex_);
+  // What was to be said before the join: the coordinator may answer before Open returns.
   std::vector<fabric::v1::JobRequest> early_ ABSL_GUARDED_BY(mutex_);
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
   bool left_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// At home: a part elsewhere.
+// At the coordinator: a part elsewhere.
 class RemotePart : public std::enable_shared_from_this<RemotePart> {
  public:
   using SendEvent = std::function<void(const fabric::v1::JobEvent&)>;

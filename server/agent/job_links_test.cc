@@ -13,13 +13,14 @@ class FakeGateway : public PeerGateway {
  public:
   explicit FakeGateway(bool refuses) : refuses_(refuses) {}
 
-  std::shared_ptr<HomeStream> JoinJob(const std::string&, HomeStreamEvents events) override {
+  std::shared_ptr<CoordinatorStream> JoinJob(const std::string&,
+                                             CoordinatorStreamEvents events) override {
     stream_ = std::make_shared<Stream>(std::move(events));
-    std::shared_ptr<HomeStream> stream = stream_;
+    std::shared_ptr<CoordinatorStream> stream = stream_;
     if (refuses_) End();
     return stream;
   }
-  std::weak_ptr<HomeStream> stream() const { return stream_; }
+  std::weak_ptr<CoordinatorStream> stream() const { return stream_; }
   const auto& sent() const { return stream_->sent; }
   void End() {
     const auto ended = std::exchange(stream_, nullptr);
@@ -27,9 +28,9 @@ class FakeGateway : public PeerGateway {
   }
 
  private:
-  struct Stream : HomeStream {
-    explicit Stream(HomeStreamEvents events) : events(std::move(events)) {}
-    // The home answers before Send returns, as it may on a busy machine.
+  struct Stream : CoordinatorStream {
+    explicit Stream(CoordinatorStreamEvents events) : events(std::move(events)) {}
+    // The coordinator answers before Send returns, as it may on a busy machine.
     void Send(const fabric::v1::JobRequest& request) override {
       sent.push_back(request.message_case());
       if (!request.has_join()) return;
@@ -38,7 +39,7 @@ class FakeGateway : public PeerGateway {
       events.on_event(event);
     }
     void Close() override {}
-    const HomeStreamEvents events;
+    const CoordinatorStreamEvents events;
     std::vector<fabric::v1::JobRequest::MessageCase> sent;
   };
   const bool refuses_;
@@ -51,7 +52,7 @@ class PartLinkTest : public ::testing::Test {
   std::shared_ptr<PartLink> Opened(FakeGateway& gateway) {
     auto link = std::make_shared<PartLink>(
         std::weak_ptr<fabric::Job>(),
-        PartLink::Options{"here:1", "home:1", "agent ag0 at home:1", {}});
+        PartLink::Options{"here:1", "coordinator:1", "agent ag0 at coordinator:1", {}});
     link->Open(gateway, {}, [this](absl::Status status) { joined_ = std::move(status); });
     return link;
   }
@@ -75,20 +76,22 @@ TEST_F(PartLinkTest, LinkAndStreamEndTogether) {
   FakeGateway gateway(false);
   std::shared_ptr<PartLink> link = Opened(gateway);
   const std::weak_ptr<PartLink> weak = link;
-  const std::weak_ptr<HomeStream> stream = gateway.stream();
+  const std::weak_ptr<CoordinatorStream> stream = gateway.stream();
   gateway.End();
-  EXPECT_EQ(joined_.message(), "agent ag0 at home:1, which keeps the job's record, was lost");
+  EXPECT_EQ(joined_.message(),
+            "agent ag0 at coordinator:1, which keeps the job's record, was lost");
   link.reset();
   EXPECT_TRUE(stream.expired());
   EXPECT_TRUE(weak.expired());
 }
 
-// What follows the home's answer must not be lost, however soon that comes.
+// What follows the coordinator's answer must not be lost, however soon that comes.
 TEST_F(PartLinkTest, WhatIsSaidBeforeOpenReturnsFollowsTheJoin) {
   FakeGateway gateway(false);
   const auto job = std::make_shared<fabric::Job>("job", fabric::JobShape(),
                                                  fabric::Job::Role::kFollower, nullptr);
-  const auto link = std::make_shared<PartLink>(job, PartLink::Options{"here:1", "home:1", {}});
+  const auto link =
+      std::make_shared<PartLink>(job, PartLink::Options{"here:1", "coordinator:1", {}});
   link->Open(gateway, {}, [&link](const absl::Status&) {
     link->Loaded("hash");
     link->Waits();

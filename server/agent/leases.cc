@@ -334,7 +334,7 @@ std::function<void()> Agent::JoinJob(const Partition& partition, const LeasePtr&
   fabric::JobMember member = MemberOf(lease);
   std::shared_ptr<PartLink> link;
   if (spans_processes && partition.spec.peers(0).endpoint() != endpoint_)
-    member.home = link = LinkToHome(partition, lease);
+    member.coordinator = link = LinkToCoordinator(partition, lease);
   const fabric::JobShape shape{std::max(1u, job.num_instances()), job.total_replicas(),
                                job.ipus_per_replica()};
   const auto joined = [this, lease, done = std::move(done)](const absl::Status& status) {

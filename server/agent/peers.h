@@ -11,17 +11,17 @@
 
 namespace vpod::agent {
 
-// One part's stream to the home of its job.
-class HomeStream {
+// One part's stream to the coordinator of its job.
+class CoordinatorStream {
  public:
-  virtual ~HomeStream() = default;
+  virtual ~CoordinatorStream() = default;
   // Queues a request; does not block. Nothing is sent after the stream has ended.
   virtual void Send(const fabric::v1::JobRequest& request) = 0;
   // No more requests will follow; the stream ends when the last is out.
   virtual void Close() = 0;
 };
 
-struct HomeStreamEvents {
+struct CoordinatorStreamEvents {
   std::function<void(const fabric::v1::JobEvent&)> on_event;
   // Once, last: the stream has ended.
   std::function<void(const absl::Status&)> on_end;
@@ -32,8 +32,8 @@ class PeerGateway {
  public:
   virtual ~PeerGateway() = default;
   // Opens a stream to the process at `endpoint` (host:port). Failures come as on_end.
-  virtual std::shared_ptr<HomeStream> JoinJob(const std::string& endpoint,
-                                              HomeStreamEvents events) = 0;
+  virtual std::shared_ptr<CoordinatorStream> JoinJob(const std::string& endpoint,
+                                                     CoordinatorStreamEvents events) = 0;
 };
 
 }  // namespace vpod::agent

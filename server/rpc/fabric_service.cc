@@ -24,7 +24,7 @@ using fabric::v1::JobRequest;
 // Agents answer from gRPC's own threads, whatever their kernels do.
 constexpr int kKeepaliveMs = 1000;
 
-// One part's stream at the home. Lives until gRPC is done with it.
+// One part's stream at the coordinator. Lives until gRPC is done with it.
 class JoinJobCall : public grpc::ServerBidiReactor<JobRequest, JobEvent>,
                     public std::enable_shared_from_this<JoinJobCall> {
  public:
@@ -111,12 +111,13 @@ std::unique_ptr<grpc::Service> MakeFabricService(agent::Agent& agent) {
 }
 
 struct GrpcPeerGateway::Impl {
-  // A part's stream towards its home.
-  class Stream : public agent::HomeStream,
+  // A part's stream towards its coordinator.
+  class Stream : public agent::CoordinatorStream,
                  public grpc::ClientBidiReactor<JobRequest, JobEvent>,
                  public std::enable_shared_from_this<Stream> {
    public:
-    Stream(Impl& impl, agent::HomeStreamEvents events) : impl_(impl), events_(std::move(events)) {}
+    Stream(Impl& impl, agent::CoordinatorStreamEvents events)
+        : impl_(impl), events_(std::move(events)) {}
 
     void Start(fabric::v1::Fabric::Stub& stub) {
       stub.async()->JoinJob(&context, this);
@@ -147,7 +148,7 @@ struct GrpcPeerGateway::Impl {
 
    private:
     Impl& impl_;
-    const agent::HomeStreamEvents events_;
+    const agent::CoordinatorStreamEvents events_;
     JobEvent event_;
     WriteQueue<JobRequest> requests_{[this](const JobRequest* request) { StartWrite(request); },
                                      [this](const grpc::Status&) {
@@ -176,8 +177,8 @@ GrpcPeerGateway::GrpcPeerGateway(std::optional<base::Tls> tls) : impl_(std::make
 }
 GrpcPeerGateway::~GrpcPeerGateway() { Stop(); }
 
-std::shared_ptr<agent::HomeStream> GrpcPeerGateway::JoinJob(const std::string& endpoint,
-                                                            agent::HomeStreamEvents events) {
+std::shared_ptr<agent::CoordinatorStream> GrpcPeerGateway::JoinJob(
+    const std::string& endpoint, agent::CoordinatorStreamEvents events) {
   auto stream = std::make_shared<Impl::Stream>(*impl_, std::move(events));
   std::shared_ptr<fabric::v1::Fabric::Stub> stub;
   {

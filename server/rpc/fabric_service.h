@@ -1,5 +1,5 @@
-// gRPC between the agents of a partition: the home's end of parts elsewhere, and the way of a part
-// to its home.
+// gRPC between the agents of a partition: the coordinator's end of parts elsewhere, and the way of
+// a part to its coordinator.
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>
@@ -20,8 +20,8 @@ class GrpcPeerGateway : public agent::PeerGateway {
  public:
   explicit GrpcPeerGateway(std::optional<base::Tls> tls = std::nullopt);
   ~GrpcPeerGateway() override;
-  std::shared_ptr<agent::HomeStream> JoinJob(const std::string& endpoint,
-                                             agent::HomeStreamEvents events) override;
+  std::shared_ptr<agent::CoordinatorStream> JoinJob(const std::string& endpoint,
+                                                    agent::CoordinatorStreamEvents events) override;
   // Cancels the streams and waits for their ends; later ones end at once.
   void Stop();
 

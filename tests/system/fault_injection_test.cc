@@ -180,7 +180,7 @@ TEST_F(FaultInjectionTest, AnAgentThatHangsIsNamedAndItsJobGoesOnAfterwards) {
 }
 
 // The agent that keeps the job's record, and hears nothing of the others meanwhile.
-TEST_F(FaultInjectionTest, TheHomeOfAJobThatHangsBlamesNobodyAndTheJobGoesOnAfterwards) {
+TEST_F(FaultInjectionTest, TheCoordinatorOfAJobThatHangsBlamesNobodyAndTheJobGoesOnAfterwards) {
   agent_ = client_->GetPartition("mine")->gcds(0).devices(0).agent_id();
   ExpectAHangIsSurvived("waiting for 1 of 2 instances: 0");
 }
