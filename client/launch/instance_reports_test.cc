@@ -109,8 +109,8 @@ TEST(InstanceReportsTest, ReportsWithoutTheTokenAreDropped) {
   auto reports = InstanceReports::Listen({.instances = 2});
   ASSERT_TRUE(reports.ok()) << reports.status();
   {
-    Line stranger((*reports)->where()), other((*reports)->where()), chatter((*reports)->where());
-    stranger.Send(FormatReport("00", 1, ReportKind::kEnded, 12, kKilled));
+    Line unknown((*reports)->where()), other((*reports)->where()), chatter((*reports)->where());
+    unknown.Send(FormatReport("00", 1, ReportKind::kEnded, 12, kKilled));
     other.Send(FormatReport(other.token, 7, ReportKind::kEnded, 12, kKilled));
     chatter.Send(std::string(2000, 'x'));
   }

@@ -23,7 +23,7 @@ TEST(LinkArrivalsTest, WhatLandsIsHandedOverOnce) {
 
 TEST(LinkArrivalsTest, WhatIsNotExpectedGoesNowhere) {
   LinkArrivals arrivals;
-  EXPECT_EQ(arrivals.Land("stranger", 4).buffer, nullptr);
+  EXPECT_EQ(arrivals.Land("unknown", 4).buffer, nullptr);
   const std::string name = *arrivals.Expect(4);
   EXPECT_EQ(arrivals.Land(name, 5).buffer, nullptr);
   EXPECT_TRUE(absl::IsUnavailable(arrivals.Take(name).status()));

@@ -132,7 +132,7 @@ void Controller::Tick() {
     }
     if (waited(Clock::time_point::min()) > options_.agent_timeout)
       SetMissing(now - options_.agent_timeout);
-    ForgetStrangers();
+    ForgetUnknownMachines();
     while (!pending_.empty() &&
            waited(pending_.front()->pending_since) > options_.partition_timeout) {
       Partition& partition = *pending_.front();

@@ -91,8 +91,8 @@ class Controller {
   using Clock = controller::Clock;
 
   // Machines that registered beyond the number of agents, and processes that were refused: twice a
-  // POD65536. Those that fall silent are forgotten.
-  static constexpr size_t kMaxStrangers = 32768;
+  // POD65536. Machines that fall silent are forgotten.
+  static constexpr size_t kMaxUnknownMachines = 32768;
 
   // Reads the state. The gateway outlives the controller; the store too.
   static absl::StatusOr<std::unique_ptr<Controller>> Create(Store* store, AgentGateway* gateway,
@@ -111,7 +111,7 @@ class Controller {
 
   // --- Processes of agents ---
   // Refused are software of another minor version, machines that another living process holds
-  // (FailedPrecondition), and more strangers than kMaxStrangers (ResourceExhausted).
+  // (FailedPrecondition), and more unknown machines than kMaxUnknownMachines (ResourceExhausted).
   // `heard_on` is the network interface of this host over which the call came; empty: unknown.
   absl::Status Register(const vipuagent::RegisterRequest& request,
                         const std::string& heard_on = "");
@@ -312,10 +312,10 @@ class Controller {
   void NoteRefusal(const vipuagent::RegisterRequest& request, const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The process runs for the first time, or has restarted.
-  void Welcome(Process& process, const vipuagent::RegisterRequest& request)
+  void Admit(Process& process, const vipuagent::RegisterRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Silent processes whose machines nobody added, and refusals that are not asked for any more.
-  void ForgetStrangers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetUnknownMachines() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetUp(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetDown(Process& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives up agents that have not come back in time since the controller started.

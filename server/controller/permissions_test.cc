@@ -46,7 +46,7 @@ TEST(PermissionsTest, CallWithoutARuleIsRefused) {
 const Caller kAdmin{.user_id = "root", .admin = true};
 const Caller kOwner{.user_id = "alice", .allocation_ids = {{"a1"}}};
 const Caller kColleague{.user_id = "bob", .allocation_ids = {{"a1", "a2"}}};
-const Caller kStranger{.user_id = "eve", .allocation_ids = {{"a2"}}};
+const Caller kOtherUser{.user_id = "eve", .allocation_ids = {{"a2"}}};
 const Caller kNowhere{.user_id = "new", .allocation_ids = std::set<std::string>()};
 const Caller kUnlimited{.user_id = "carol"};
 
@@ -57,7 +57,7 @@ TEST(CheckCallerTest, AdministrationIsForAdministratorsAndAgentsForDaemons) {
   EXPECT_TRUE(absl::IsPermissionDenied(CheckCaller(create, kOwner)));
   EXPECT_FALSE(CheckCaller({"", Rule::kMember, "register"}, kAdmin).ok());
   for (const Rule rule : {Rule::kAnyone, Rule::kUser, Rule::kAllocation, Rule::kOwner})
-    EXPECT_TRUE(CheckCaller({"", rule, ""}, kStranger).ok());
+    EXPECT_TRUE(CheckCaller({"", rule, ""}, kOtherUser).ok());
 }
 
 TEST(CheckPartitionTest, RulesByRole) {
@@ -65,7 +65,7 @@ TEST(CheckPartitionTest, RulesByRole) {
   struct Row {
     Rule rule;
     PartitionAccess partition;
-    bool admin, owner, colleague, stranger, nowhere, unlimited;
+    bool admin, owner, colleague, other, nowhere, unlimited;
   };
   const Row rows[] = {
       {Rule::kAllocation, own, true, true, true, false, false, true},
@@ -84,14 +84,14 @@ TEST(CheckPartitionTest, RulesByRole) {
     EXPECT_EQ(allowed(kAdmin), row.admin) << where;
     EXPECT_EQ(allowed(kOwner), row.owner) << where;
     EXPECT_EQ(allowed(kColleague), row.colleague) << where;
-    EXPECT_EQ(allowed(kStranger), row.stranger) << where;
+    EXPECT_EQ(allowed(kOtherUser), row.other) << where;
     EXPECT_EQ(allowed(kNowhere), row.nowhere) << where;
     EXPECT_EQ(allowed(kUnlimited), row.unlimited) << where;
   }
 }
 
 TEST(CheckPartitionTest, RefusalNamesUserCallAndPartition) {
-  EXPECT_EQ(CheckPartition({"", Rule::kAllocation, "reset partition"}, kStranger,
+  EXPECT_EQ(CheckPartition({"", Rule::kAllocation, "reset partition"}, kOtherUser,
                            {"p1", "a1", "alice", false})
                 .message(),
             "User eve may not reset partition p1.");

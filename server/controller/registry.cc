@@ -120,9 +120,9 @@ absl::Status Controller::CheckClaims(const vipuagent::RegisterRequest& request) 
     }
   }
   beyond_agents -= std::min(beyond_agents, state_.agents.size());
-  if (beyond_agents <= kMaxStrangers) return absl::OkStatus();
+  if (beyond_agents <= kMaxUnknownMachines) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("More than ", kMaxStrangers,
+      absl::StrCat("More than ", kMaxUnknownMachines,
                    " unknown machines have registered; add some with 'vipu-admin discover agents "
                    "--add', or stop them."));
 }
@@ -132,7 +132,7 @@ void Controller::NoteRefusal(const vipuagent::RegisterRequest& request, const st
     const std::string address = HostPort(machine.host(), machine.port());
     const auto agent = state_.agent_by_address.find(address);
     const bool is_agent = agent != state_.agent_by_address.end();
-    if (!is_agent && refused_.size() >= state_.agents.size() + kMaxStrangers) continue;
+    if (!is_agent && refused_.size() >= state_.agents.size() + kMaxUnknownMachines) continue;
     Refused& refused = refused_[address];
     refused.seen = options_.now();
     if (std::exchange(refused.reason, reason) == reason) continue;
@@ -143,7 +143,7 @@ void Controller::NoteRefusal(const vipuagent::RegisterRequest& request, const st
   }
 }
 
-void Controller::Welcome(Process& process, const vipuagent::RegisterRequest& request) {
+void Controller::Admit(Process& process, const vipuagent::RegisterRequest& request) {
   process.boot_id = request.boot_id();
   process.metrics_endpoint = request.metrics_endpoint();
   process.confirmed.clear();
@@ -174,7 +174,7 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request,
     const bool was_up = process.up && !is_new;
     std::map<std::string, Partition*> affected;
     if (!was_up) affected = process.partitions;
-    if (is_new) Welcome(process, request);
+    if (is_new) Admit(process, request);
     process.heard_on = heard_on;
     state_.SetSeen(process, options_.now());
     affected.merge(state_.SetMachines(process, request.machines()));
@@ -188,7 +188,7 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request,
   return absl::OkStatus();
 }
 
-void Controller::ForgetStrangers() {
+void Controller::ForgetUnknownMachines() {
   for (Process* process : std::set(state_.silent)) {
     const bool is_known =
         std::any_of(process->machines.begin(), process->machines.end(),

@@ -87,7 +87,7 @@ TEST_F(RegistryTest, RegistrationsAreBounded) {
   EXPECT_TRUE(controller_->Register(good).ok());
 }
 
-TEST_F(RegistryTest, StrangersThatFallSilentAreForgotten) {
+TEST_F(RegistryTest, UnknownMachinesThatFallSilentAreForgotten) {
   Register(0, 2, "process-1");
   Register(2, 1, "process-2");
   CreateAgents(0, 1);
@@ -107,12 +107,12 @@ TEST_F(RegistryTest, StrangersThatFallSilentAreForgotten) {
   EXPECT_TRUE(controller_->DiscoverAgents(false, "")->empty());
 }
 
-TEST_F(RegistryTest, TooManyStrangersAreRefused) {
+TEST_F(RegistryTest, TooManyUnknownMachinesAreRefused) {
   vipuagent::RegisterRequest request;
   request.set_endpoint("process-1");
   request.set_boot_id("boot-1");
   request.set_version(kVersion);
-  for (size_t i = 0; i < Controller::kMaxStrangers; ++i) {
+  for (size_t i = 0; i < Controller::kMaxUnknownMachines; ++i) {
     vipuagent::Machine* machine = request.add_machines();
     machine->set_host(absl::StrCat("m", i));
     machine->set_port(8080);

@@ -207,7 +207,7 @@ TEST_F(PermissionTableTest, UsersOfOneAllocationTakeNoIpusOfAnother) {
   EXPECT_TRUE(root.RemovePartition("p3").ok());
 }
 
-TEST_F(PermissionTableTest, UsersWorkWithTheToolsAndStrangersAreTold) {
+TEST_F(PermissionTableTest, UsersWorkWithTheToolsAndOthersAreRefused) {
   pod_->EnsurePartition();
   const Outcome info = pod_->RunAs("alice", {"vipu", "get", "partition", "p1"});
   EXPECT_EQ(info.code, 0) << info.err;

@@ -273,7 +273,7 @@ TEST_F(ExhaustionTest, ALeaseLoadsOneExecutableAtATime) {
   ExpectHeld("six loads on a lease", 300);
 }
 
-TEST_F(ExhaustionTest, StrangersSendNothingLarge) {
+TEST_F(ExhaustionTest, UnknownClientsSendNothingLarge) {
   const std::string unknown = Repeat(Field(15, ""), 15 << 20);
   for (const std::string method :
        {"ipuof.v1.Ipuof/Attach", "ipuof.v1.Ipuof/Pulse", "ipuof.v1.Ipuof/Load",
