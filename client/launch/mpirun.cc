@@ -11,8 +11,8 @@
 #include <cstring>
 #include <thread>
 
-#include "client/launch/keeper.h"
 #include "client/launch/output_filter.h"
+#include "client/launch/watchdog.h"
 #include "client/launch/words.h"
 #include "device/base/interruption.h"
 #include "device/base/status.h"
@@ -59,7 +59,7 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
 }
 
-// False when the keeper is gone.
+// False when the watchdog is gone.
 template <class T>
 bool Receive(const base::UniqueFd& from, T& message) {
   ssize_t n;
@@ -69,13 +69,13 @@ bool Receive(const base::UniqueFd& from, T& message) {
   return n == static_cast<ssize_t>(sizeof(message));
 }
 
-// Hands signals on until the keeper has ended; returns its wait status.
-int AwaitKeeper(pid_t keeper) {
+// Hands signals on until the watchdog has ended; returns its wait status.
+int AwaitWatchdog(pid_t watchdog) {
   const sigset_t signals = HandledSignals();
   int status = 0;
-  while (waitpid(keeper, &status, WNOHANG) == 0) {
+  while (waitpid(watchdog, &status, WNOHANG) == 0) {
     const int number = sigwaitinfo(&signals, nullptr);
-    if (number > 0 && number != SIGCHLD) kill(keeper, number);
+    if (number > 0 && number != SIGCHLD) kill(watchdog, number);
   }
   return status;
 }
@@ -95,7 +95,7 @@ void AwaitSignal(std::chrono::milliseconds limit) {
   poll(&readable, 1, static_cast<int>(limit.count()));
 }
 
-// Not Boost.Process: the keeper runs between fork and exec.
+// Not Boost.Process: the watchdog runs between fork and exec.
 absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
                                        const std::function<void(int pid)>& started) {
   // Forwarded by name: mpirun warns about those that do not exist. Empty means the same to their
@@ -104,11 +104,11 @@ absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
   if (!command.session_directory.empty())
     setenv(kSessionDirectory, command.session_directory.c_str(), 1);
   const std::string& name = command.name.empty() ? command.path : command.name;
-  KeeperJob job{.poprun = getpid(),
-                .path = command.path.c_str(),
-                .session_directory = command.session_directory.c_str(),
-                .shared_memory_directory = command.shared_memory_directory.c_str(),
-                .signals = HandledSignals()};
+  WatchdogJob job{.poprun = getpid(),
+                  .path = command.path.c_str(),
+                  .session_directory = command.session_directory.c_str(),
+                  .shared_memory_directory = command.shared_memory_directory.c_str(),
+                  .signals = HandledSignals()};
   job.argv = ExecWords(command.arguments);
   job.argv.insert(job.argv.begin(), const_cast<char*>(name.c_str()));
   job.if_killed = ExecWords(command.if_killed);
@@ -121,9 +121,9 @@ absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
     job.error = error->to.get();
   }
   job.report = report.to.get();
-  const pid_t keeper = fork();
-  if (keeper < 0) return absl::UnavailableError(std::strerror(errno));
-  if (keeper == 0) KeepMpirun(job);
+  const pid_t watchdog = fork();
+  if (watchdog < 0) return absl::UnavailableError(std::strerror(errno));
+  if (watchdog == 0) WatchMpirun(job);
   report.to.Reset();
   std::vector<std::thread> forwarders;
   if (command.only_output_from.has_value()) {
@@ -137,12 +137,12 @@ absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
   MpirunStarted start;
   const bool running = Receive(report.from, start) && start.error == 0;
   if (running) started(start.pid);
-  const int status = AwaitKeeper(keeper);
+  const int status = AwaitWatchdog(watchdog);
   for (std::thread& forwarder : forwarders) forwarder.join();
   if (start.error != 0) return absl::UnavailableError(std::strerror(start.error));
   MpirunResult result;
   if (running && Receive(report.from, result)) return result;
-  // The keeper was killed, and mpirun ends with it.
+  // The watchdog was killed, and mpirun ends with it.
   result.killed_by = WIFSIGNALED(status) ? WTERMSIG(status) : SIGKILL;
   result.exit_code = 128 + result.killed_by;
   return result;

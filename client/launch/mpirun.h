@@ -49,7 +49,7 @@ struct MpirunCommand {
   std::string name = "";
 };
 
-// Starts mpirun in a process group of its own, behind a keeper (keeper.h), and waits for it.
+// Starts mpirun in a process group of its own, behind a watchdog (watchdog.h), and waits for it.
 // Signals are forwarded to the group, and followed by SIGKILL after 10 s. Unavailable: it cannot be
 // started.
 absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,

@@ -96,10 +96,10 @@ TEST_F(FaultLauncherTest, AStoppedMpirunDoesNotOutliveAKilledPoprun) {
   ExpectJobGone();
 }
 
-TEST_F(FaultLauncherTest, PoprunAndItsKeeperKilledTogether) {
+TEST_F(FaultLauncherTest, PoprunAndItsWatchdogKilledTogether) {
   StartJob({"--host=127.0.0.[2-3]"});
   job_->Signal(SIGKILL);
-  Kill("poprun_keeper");
+  Kill("poprun_watchdog");
   ExpectJobGone();
 }
 
@@ -148,10 +148,10 @@ TEST_F(FaultLauncherTest, AnInstanceDoesNotAttachAfterItsPoprunDied) {
   ExpectJobGone();
 }
 
-TEST_F(FaultLauncherTest, PoprunItsKeeperAndMpirunKilledTogether) {
+TEST_F(FaultLauncherTest, PoprunItsWatchdogAndMpirunKilledTogether) {
   StartJob();
   job_->Signal(SIGKILL);
-  Kill("poprun_keeper");
+  Kill("poprun_watchdog");
   Kill("mpirun");
   ExpectJobGone();
 }

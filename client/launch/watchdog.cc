@@ -1,4 +1,4 @@
-#include "client/launch/keeper.h"
+#include "client/launch/watchdog.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -23,7 +23,7 @@ void Report(const T& message) {
 
 // Keeps nothing of poprun's but its standard streams: a connection that stays open here would hide
 // poprun's end from agents on other hosts.
-void TakeStreams(const KeeperJob& job) {
+void TakeStreams(const WatchdogJob& job) {
   dup2(job.out, STDOUT_FILENO);
   dup2(job.error, STDERR_FILENO);
   dup2(job.report, kReport);
@@ -31,15 +31,15 @@ void TakeStreams(const KeeperJob& job) {
   fcntl(kReport, F_SETFD, FD_CLOEXEC);
 }
 
-MpirunStarted Start(const KeeperJob& job) {
+MpirunStarted Start(const WatchdogJob& job) {
   int failure_pipe[2];
   if (pipe2(failure_pipe, O_CLOEXEC) != 0) return {.error = errno};
-  const pid_t keeper = getpid();
+  const pid_t watchdog = getpid();
   const pid_t pid = fork();
   if (pid < 0) return {.error = errno};
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != keeper) _exit(1);
+    if (getppid() != watchdog) _exit(1);
     setpgid(0, 0);
     sigprocmask(SIG_UNBLOCK, &job.signals, nullptr);
     std::signal(SIGPIPE, SIG_DFL);
@@ -57,7 +57,7 @@ MpirunStarted Start(const KeeperJob& job) {
 }
 
 // What poprun cannot do any more. Nobody waits for its end.
-void StartLast(const KeeperJob& job) {
+void StartLast(const WatchdogJob& job) {
   if (job.if_killed[0] == nullptr || fork() != 0) return;
   sigprocmask(SIG_UNBLOCK, &job.signals, nullptr);
   execvp(job.if_killed[0], job.if_killed.data());
@@ -94,7 +94,7 @@ bool HasEnded(pid_t mpirun, int& status) {
   return false;
 }
 
-MpirunResult Watch(const KeeperJob& job, pid_t mpirun) {
+MpirunResult Watch(const WatchdogJob& job, pid_t mpirun) {
   MpirunResult result;
   timespec kill_after{10, 0};
   int status = 0;
@@ -124,8 +124,8 @@ MpirunResult Watch(const KeeperJob& job, pid_t mpirun) {
 
 }  // namespace
 
-void KeepMpirun(const KeeperJob& job) {
-  prctl(PR_SET_NAME, "poprun_keeper");
+void WatchMpirun(const WatchdogJob& job) {
+  prctl(PR_SET_NAME, "poprun_watchdog");
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != job.poprun) _exit(1);

@@ -11,13 +11,13 @@
 
 namespace vpod::launch {
 
-// What the keeper writes to its report, in this order; with an error nothing follows.
+// What the watchdog writes to its report, in this order; with an error nothing follows.
 struct MpirunStarted {
   pid_t pid = 0;  // of mpirun
   int error = 0;  // errno of its start
 };                // then MpirunResult
 
-struct KeeperJob {
+struct WatchdogJob {
   pid_t poprun = 0;
   const char* path = "";         // of mpirun
   std::vector<char*> argv;       // of mpirun, ends with nullptr
@@ -34,9 +34,9 @@ struct KeeperJob {
 //
 // Signals from poprun are forwarded to mpirun's group and followed by SIGKILL after 10 s; poprun's
 // death counts as SIGTERM. What a failed job leaves running on this host is killed: instances whose
-// mpirun was killed become children of the keeper. It has one thread, because mpirun hears of its
+// mpirun was killed become children of the watchdog. It has one thread, because mpirun hears of its
 // parent's death once for each thread, and gives up without ending its instances at the second
 // signal.
-[[noreturn]] void KeepMpirun(const KeeperJob& job);
+[[noreturn]] void WatchMpirun(const WatchdogJob& job);
 
 }  // namespace vpod::launch
