@@ -36,7 +36,7 @@ using base::FromGrpc;
 
 constexpr size_t kChunk = 1 << 20;
 // With an agent of this host: among a thousand clients that start at once it has its turn late.
-constexpr std::chrono::seconds kDoorPatience(15);
+constexpr std::chrono::seconds kLocalPatience(15);
 
 // Seconds since 1970 at which this process started: proc(5), field 22 of stat in ticks since boot.
 int64_t ProcessStartTime() {
@@ -82,15 +82,16 @@ struct Lease::Impl {
   bool events_ended ABSL_GUARDED_BY(mutex) = false;
 
   // One request at the agent's local socket; the connection is returned for the answer.
-  absl::StatusOr<base::UniqueFd> Knock(char operation) const {
-    return shm::Knock(attached.local_socket(),
-                      absl::StrCat(std::string(1, operation), attached.lease_id()), kDoorPatience);
+  absl::StatusOr<base::UniqueFd> SendRequest(char operation) const {
+    return shm::SendRequest(attached.local_socket(),
+                            absl::StrCat(std::string(1, operation), attached.lease_id()),
+                            kLocalPatience);
   }
 
   // Whether the agent is on this host; then it binds the lease to this process. Unavailable: it is
   // there and does not answer.
   absl::StatusOr<bool> BindLocally() const {
-    const auto socket = Knock('B');
+    const auto socket = SendRequest('B');
     if (absl::IsNotFound(socket.status())) return false;
     if (!socket.ok()) return Silence();
     char answer = 0;
@@ -322,7 +323,7 @@ void Lease::Run(uint32_t program, uint32_t slot,
 
 absl::StatusOr<shm::Segment> Lease::MapStreams() {
   if (!impl_->same_host) return absl::UnavailableError("the agent is on another host");
-  const auto socket = impl_->Knock('S');
+  const auto socket = impl_->SendRequest('S');
   if (!socket.ok()) return impl_->Silence();
   uint64_t bytes = 0;
   VPOD_ASSIGN_OR_RETURN(base::UniqueFd fd, shm::ReceiveFd(socket->get(), &bytes, sizeof(bytes)));
@@ -332,7 +333,7 @@ absl::StatusOr<shm::Segment> Lease::MapStreams() {
 absl::Status Lease::ShareStreams(const shm::Segment& streams) {
   const absl::Status refused = absl::UnavailableError("the agent does not take the segment");
   if (!impl_->same_host) return refused;
-  const auto socket = impl_->Knock('U');
+  const auto socket = impl_->SendRequest('U');
   if (!socket.ok()) return impl_->Silence();
   char answer = 'u';
   VPOD_RETURN_IF_ERROR(shm::SendFd(socket->get(), streams.fd(), &answer, 1));

@@ -18,13 +18,13 @@ namespace {
 // Grants every lease and opens a local socket on which nobody answers.
 class HangingAgent : public v1::Ipuof::Service {
  public:
-  HangingAgent() : door_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  HangingAgent() : listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     name_.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
     const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
-    EXPECT_EQ(bind(door_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(listen(door_.get(), 4), 0);
+    EXPECT_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(listen(listener_.get(), 4), 0);
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
@@ -49,7 +49,7 @@ class HangingAgent : public v1::Ipuof::Service {
   }
 
   const std::string name_ = base::RandomId();
-  const base::UniqueFd door_;
+  const base::UniqueFd listener_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -1,5 +1,5 @@
 // Propagation of absl::Status. Errors are values in this project; no exception crosses a room's
-// door.
+// border.
 #pragma once
 
 #include <utility>

@@ -96,8 +96,9 @@ std::vector<std::byte> Pattern(size_t bytes) {
   return pattern;
 }
 
-// A stranger's connection to a TCP address of the transport; invalid when nobody listens.
-base::UniqueFd Knock(const std::string& address) {
+// A connection of an unknown process to a TCP address of the transport; invalid when nobody
+// listens.
+base::UniqueFd ConnectTo(const std::string& address) {
   uint32_t port = 0;
   EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
   sockaddr_in to{};
@@ -119,7 +120,7 @@ std::string Frame(uint64_t payload_bytes, uint32_t header_bytes) {
 
 // Sends, and waits until the other side has closed the connection.
 void SayAndBeClosed(const std::string& address, const std::string& bytes) {
-  const base::UniqueFd fd = Knock(address);
+  const base::UniqueFd fd = ConnectTo(address);
   ASSERT_TRUE(fd.valid());
   EXPECT_EQ(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(bytes.size()));
@@ -189,7 +190,7 @@ TEST_P(SocketTransportTest, NobodyListensWithoutABinding) {
   EXPECT_TRUE(a.Send(b.address, "again", {}));
 }
 
-TEST_P(SocketTransportTest, OneDoorOfTwoKeepsTheListener) {
+TEST_P(SocketTransportTest, OneConnectionOfTwoKeepsTheListener) {
   Side a(GetParam(), kToken), b(GetParam(), kToken);
   auto other = b.transport->Open(kOther, GetParam());
   ASSERT_TRUE(other.ok());
@@ -247,7 +248,7 @@ TEST(SocketTransportUnauthenticated, AreHeldToTheForm) {
   EXPECT_EQ(b.received, 0);
   // A payload that the receiver does not want goes nowhere, however long it claims to be.
   {
-    const base::UniqueFd fd = Knock(b.address);
+    const base::UniqueFd fd = ConnectTo(b.address);
     const std::string bytes = hello + Frame(~0ull, 32) + kToken + std::string(100'000, 'x');
     ASSERT_EQ(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
@@ -261,7 +262,7 @@ TEST(SocketTransportUnauthenticated, AreHeldToTheForm) {
 TEST(SocketTransportUnauthenticated, AMessageThatBreaksOffIsTold) {
   Side b(Reach::kOtherHosts);
   for (const size_t announced : {100ul, 1'000'000ul}) {
-    const base::UniqueFd fd = Knock(b.address);
+    const base::UniqueFd fd = ConnectTo(b.address);
     const std::string bytes = Hello(kToken) + Frame(announced, 32) + kToken + std::string(50, 'x');
     ASSERT_EQ(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
@@ -272,7 +273,7 @@ TEST(SocketTransportUnauthenticated, AMessageThatBreaksOffIsTold) {
 TEST(SocketTransportUnauthenticated, WhoSaysNothingHoldsNobodyUp) {
   Side a(Reach::kOtherHosts), b(Reach::kOtherHosts);
   std::vector<base::UniqueFd> silent;
-  for (int i = 0; i < 400; ++i) silent.push_back(Knock(b.address));
+  for (int i = 0; i < 400; ++i) silent.push_back(ConnectTo(b.address));
   EXPECT_TRUE(a.Send(b.address, "x", Pattern(1000)));
   EXPECT_EQ(b.Await(0)->payload, Pattern(1000));
 }

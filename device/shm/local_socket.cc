@@ -13,8 +13,8 @@
 
 namespace vpod::shm {
 
-absl::StatusOr<base::UniqueFd> Knock(absl::string_view name, absl::string_view request,
-                                     std::chrono::milliseconds patience) {
+absl::StatusOr<base::UniqueFd> SendRequest(absl::string_view name, absl::string_view request,
+                                           std::chrono::milliseconds patience) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   // The name follows a zero.

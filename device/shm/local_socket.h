@@ -12,8 +12,8 @@ namespace vpod::shm {
 
 // Connects to the socket of that name and sends a request; the connection is returned for the
 // answer. Neither this nor a single send or receive on the connection waits longer than `patience`.
-// NotFound: it leads to nobody, or not for us; Unavailable: who listens does not take the request.
-absl::StatusOr<base::UniqueFd> Knock(absl::string_view name, absl::string_view request,
-                                     std::chrono::milliseconds patience);
+// NotFound: it leads to nobody, or not for us; Unavailable: the listener does not take the request.
+absl::StatusOr<base::UniqueFd> SendRequest(absl::string_view name, absl::string_view request,
+                                           std::chrono::milliseconds patience);
 
 }  // namespace vpod::shm

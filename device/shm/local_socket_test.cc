@@ -36,9 +36,9 @@ class Listener {
   const base::UniqueFd fd_;
 };
 
-TEST(KnockTest, DeliversTheRequestAndTakesTheAnswer) {
+TEST(SendRequestTest, DeliversTheRequestAndTakesTheAnswer) {
   const Listener listener;
-  const auto connection = Knock(listener.name, "Brequest", kPatience);
+  const auto connection = SendRequest(listener.name, "Brequest", kPatience);
   ASSERT_TRUE(connection.ok()) << connection.status();
   const base::UniqueFd peer = listener.Accept();
   char text[16] = {};
@@ -48,27 +48,27 @@ TEST(KnockTest, DeliversTheRequestAndTakesTheAnswer) {
   EXPECT_EQ(read(connection->get(), text, 1), 1);
 }
 
-TEST(KnockTest, NamesOfNobodyAreNotFound) {
+TEST(SendRequestTest, NamesOfNobodyAreNotFound) {
   for (const std::string& name : {std::string(), base::RandomId(), std::string(107, 'x'),
                                   std::string(108, 'x'), std::string(500, 'x')}) {
-    EXPECT_TRUE(absl::IsNotFound(Knock(name, "B", kPatience).status())) << name;
+    EXPECT_TRUE(absl::IsNotFound(SendRequest(name, "B", kPatience).status())) << name;
   }
 }
 
-TEST(KnockTest, WhoDoesNotAnswerIsNotWaitedForForEver) {
+TEST(SendRequestTest, APeerThatDoesNotAnswerIsNotWaitedForForEver) {
   const Listener listener;
-  const auto connection = Knock(listener.name, "B", kPatience);
+  const auto connection = SendRequest(listener.name, "B", kPatience);
   ASSERT_TRUE(connection.ok()) << connection.status();
   char answer = 0;
   EXPECT_TRUE(absl::IsUnavailable(ReceiveFd(connection->get(), &answer, 1).status()));
 }
 
-TEST(KnockTest, WhoDoesNotAcceptIsNotWaitedForForEver) {
+TEST(SendRequestTest, APeerThatDoesNotAcceptIsNotWaitedForForEver) {
   const Listener listener(/*backlog=*/0);
   std::vector<base::UniqueFd> waiting;
   absl::Status refused;
   while (refused.ok()) {
-    auto connection = Knock(listener.name, "B", kPatience);
+    auto connection = SendRequest(listener.name, "B", kPatience);
     refused = connection.status();
     if (connection.ok()) waiting.push_back(*std::move(connection));
     ASSERT_LT(waiting.size(), 16u);
@@ -76,9 +76,9 @@ TEST(KnockTest, WhoDoesNotAcceptIsNotWaitedForForEver) {
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
 }
 
-TEST(KnockTest, SignalsDoNotEndTheWait) {
+TEST(SendRequestTest, SignalsDoNotEndTheWait) {
   const Listener listener;
-  const auto connection = Knock(listener.name, "B", std::chrono::minutes(1));
+  const auto connection = SendRequest(listener.name, "B", std::chrono::minutes(1));
   ASSERT_TRUE(connection.ok()) << connection.status();
   const base::UniqueFd peer = listener.Accept();
   static int answer_to = -1;

@@ -67,7 +67,7 @@ bool OnOneHost(const std::string& socket_name, const std::string& other) {
 
 absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
     const std::string& socket_name, const std::string& token) {
-  const auto connection = shm::Knock(socket_name, absl::StrCat("A", token), kPatience);
+  const auto connection = shm::SendRequest(socket_name, absl::StrCat("A", token), kPatience);
   if (!connection.ok()) return absl::UnavailableError("its process does not answer");
   std::vector<std::pair<uint32_t, shm::Segment>> arenas;
   while (true) {

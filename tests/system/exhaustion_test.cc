@@ -1,5 +1,5 @@
 // Clients that try to use an agent up: its memory, its threads, its descriptors, the places at its
-// doors. Each attack is refused within stated bounds, and a job of another tenant goes on
+// listeners. Each attack is refused within stated bounds, and a job of another tenant goes on
 // meanwhile. The figures are printed: "attack: memory +N MiB, threads +N".
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -90,7 +90,7 @@ class Attacker {
     v1::AttachEvent event;
     if (stream->Write(request) && stream->Read(&event) && event.has_attached()) {
       lease = event.attached().lease_id();
-      door = event.attached().local_socket();
+      local_socket = event.attached().local_socket();
       return grpc::Status::OK;
     }
     stream->WritesDone();
@@ -144,7 +144,7 @@ class Attacker {
   std::unique_ptr<v1::Ipuof::Stub> stub;
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReaderWriter<v1::AttachRequest, v1::AttachEvent>> stream;
-  std::string lease, door;
+  std::string lease, local_socket;
 };
 
 grpc::ByteBuffer Buffer(const std::string& bytes) {
@@ -404,15 +404,16 @@ TEST_F(ExhaustionTest, AReserverThatDoesNotReadLosesItsLease) {
   ExpectHeld("a reserver that does not read", 128);
 }
 
-// Connections to the local door that send nothing, more than it has places, again and again.
+// Connections to the local socket that send nothing, more than it has places, again and again.
 TEST_F(ExhaustionTest, IdleConnectionsAtTheLocalListenerKeepNobodyOut) {
-  const std::string door = Attached()->door;
+  const std::string local_socket = Attached()->local_socket;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  door.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + door.size());
+  local_socket.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+  const auto length =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + local_socket.size());
   std::atomic<bool> stop = false;
-  std::thread knocker([&] {
+  std::thread connector([&] {
     std::vector<base::UniqueFd> idle;
     while (!stop) {
       base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -428,9 +429,9 @@ TEST_F(ExhaustionTest, IdleConnectionsAtTheLocalListenerKeepNobodyOut) {
   const Outcome job = pod_.Run({"poprun", "--vipu-partition", "mine", "--num-instances", "2",
                                 "--num-replicas", "8", "replica_job", "--runs", "2"});
   EXPECT_EQ(job.code, 0) << job.err;
-  ExpectHeld("idle connections at the local door", 64);
+  ExpectHeld("idle connections at the local socket", 64);
   stop = true;
-  knocker.join();
+  connector.join();
 }
 
 // More than it has descriptors: it has few, so that a test has enough of them.

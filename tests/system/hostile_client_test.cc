@@ -78,7 +78,7 @@ class RawClient {
     v1::AttachEvent event;
     if (stream_->Write(request) && stream_->Read(&event) && event.has_attached()) {
       lease_id_ = event.attached().lease_id();
-      door_ = event.attached().local_socket();
+      local_socket_ = event.attached().local_socket();
       return grpc::Status::OK;
     }
     stream_->WritesDone();
@@ -199,17 +199,18 @@ class RawClient {
   }
   // Whether the agent takes a descriptor for the streams.
   bool OfferStreams(int segment) {
-    const base::UniqueFd door(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const base::UniqueFd connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    door_.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
-    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + door_.size());
+    local_socket_.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+    const auto length =
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + local_socket_.size());
     const std::string request = "U" + lease_id_;
     char answer = 'u';
-    return connect(door.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
-           send(door.get(), request.data(), request.size(), MSG_NOSIGNAL) > 0 &&
-           shm::SendFd(door.get(), segment, &answer, 1).ok() &&
-           recv(door.get(), &answer, 1, 0) == 1 && answer == 'k';
+    return connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+           send(connection.get(), request.data(), request.size(), MSG_NOSIGNAL) > 0 &&
+           shm::SendFd(connection.get(), segment, &answer, 1).ok() &&
+           recv(connection.get(), &answer, 1, 0) == 1 && answer == 'k';
   }
   grpc::Status Counters() {
     v1::GetCountersRequest request;
@@ -256,7 +257,7 @@ class RawClient {
  private:
   std::shared_ptr<grpc::Channel> channel_;
   grpc::ClientContext context_;
-  std::string door_;
+  std::string local_socket_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::AttachRequest, v1::AttachEvent>> stream_;
   std::string lease_id_;
 };
