@@ -45,11 +45,11 @@ struct PortBytes {
   uint64_t rx = 0;
 };
 
-// Thread-safe. Nothing is kept for a machine none of whose links has ever been used or hurt.
+// Thread-safe. Nothing is kept for a machine none of whose links has ever been used or faulty.
 class Links {
  public:
   LinkReading Read(uint32_t port) const;
-  // Whether any has ever been used or hurt, since the last reset.
+  // Whether any has ever been used or faulty, since the last reset.
   bool touched() const;
   // Correctable errors of an IPU's links.
   uint64_t CorrectableErrors(uint32_t ipu) const;

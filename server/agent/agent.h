@@ -330,7 +330,7 @@ class Agent {
   absl::Status BeforeLoad(const Lease& lease);
   absl::Status BeforeRun(Lease& lease, const Loaded& loaded);
   // After the fault itself: Unwell takes the mark from a machine on which it finds none.
-  void MarkHurt(uint32_t machine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MarkFaulty(uint32_t machine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status IpuStatus(uint32_t ipu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LinkStatus(const Loaded& loaded) const;
   void RaiseSimulatedError(Lease& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -397,8 +397,8 @@ class Agent {
   std::map<std::string, std::shared_ptr<fabric::Job>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PendingAttach>> pending_ ABSL_GUARDED_BY(mutex_);
   // Machines that have or had a fault: the others need not be asked.
-  std::set<uint32_t> hurt_ ABSL_GUARDED_BY(mutex_);
-  std::atomic<bool> any_hurt_ = false;
+  std::set<uint32_t> faulty_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> any_faulty_ = false;
   // IPUs on which a process has had the error that it asked for.
   struct SimulatedError {
     std::string process;

@@ -105,7 +105,7 @@ absl::Status Agent::InjectOnLink(uint32_t index, const vipuagent::InjectRequest&
   machine.links().SetFault(port, fault);
   {
     base::MutexLock lock(mutex_);
-    MarkHurt(index);
+    MarkFaulty(index);
   }
   if (!fault.breaks()) return absl::OkStatus();
   FailJobs([&](const Lease& lease) {
@@ -150,7 +150,7 @@ absl::Status Agent::InjectOnIpu(uint32_t machine, const vipuagent::InjectRequest
   absl::Status cause;
   {
     base::MutexLock lock(mutex_);
-    MarkHurt(machine);
+    MarkFaulty(machine);
     cause = IpuStatus(ipu);
   }
   if (cause.ok()) return absl::OkStatus();  // too hot: slow, but programs go on
@@ -191,7 +191,7 @@ absl::Status Agent::ResetMachine(const std::string& host) {
     }
     for (uint32_t i = 0; i < arch::kIpusPerMachine; ++i)
       ClearIpu(machine * arch::kIpusPerMachine + i, /*initialise_parity=*/true);
-    hurt_.erase(machine);
+    faulty_.erase(machine);
   }
   for (const LeasePtr& lease : ending) {
     if (lease->events.on_revoked) lease->events.on_revoked(cause);
@@ -217,33 +217,33 @@ absl::Status Agent::ResetMachine(const std::string& host) {
 std::vector<vipuagent::MachineHealth> Agent::Unwell() {
   std::vector<vipuagent::MachineHealth> unwell;
   base::MutexLock lock(mutex_);
-  for (auto it = hurt_.begin(); it != hurt_.end();) {
+  for (auto it = faulty_.begin(); it != faulty_.end();) {
     machine::Machine& machine = *machines_[*it];
     vipuagent::MachineHealth health;
     health.set_host(machine.identity().management_ip);
-    bool hurt = false;  // somehow, be it in a way that partitions survive
+    bool faulty = false;  // somehow, be it in a way that partitions survive
     for (uint32_t ipu = 0; ipu < arch::kIpusPerMachine; ++ipu) {
       const ipu::FaultState faults = machine.ipu(ipu).faults.Read();
-      hurt = hurt || !faults.usable() || faults.over_temperature;
+      faulty = faulty || !faults.usable() || faults.over_temperature;
       if (!faults.error.empty() && !faults.simulated) health.add_failed_ipus(ipu);
     }
     for (uint32_t port = 0; port < arch::kPortsPerMachine; ++port) {
       const machine::LinkFault fault = machine.links().Read(port).fault;
-      hurt = hurt || fault.breaks() || fault.correctable_errors_per_gb > 0;
+      faulty = faulty || fault.breaks() || fault.correctable_errors_per_gb > 0;
       if (fault.breaks())
         health.add_failed_links(absl::StrCat(arch::PortName(port), " ", WhatIsWrong(fault)));
     }
     if (health.failed_ipus_size() + health.failed_links_size() > 0)
       unwell.push_back(std::move(health));
-    it = hurt ? std::next(it) : hurt_.erase(it);
+    it = faulty ? std::next(it) : faulty_.erase(it);
   }
-  any_hurt_ = !hurt_.empty();
+  any_faulty_ = !faulty_.empty();
   return unwell;
 }
 
-void Agent::MarkHurt(uint32_t machine) {
-  hurt_.insert(machine);
-  any_hurt_ = true;
+void Agent::MarkFaulty(uint32_t machine) {
+  faulty_.insert(machine);
+  any_faulty_ = true;
 }
 
 absl::Status Agent::IpuStatus(uint32_t ipu) {
@@ -284,7 +284,7 @@ absl::Status Agent::LinkStatus(const Loaded& loaded) const {
 }
 
 absl::Status Agent::BeforeLoad(const Lease& lease) {
-  if (!any_hurt_) return absl::OkStatus();
+  if (!any_faulty_) return absl::OkStatus();
   base::MutexLock lock(mutex_);
   for (uint32_t ipu : lease.unit_ipus) VPOD_RETURN_IF_ERROR(IpuStatus(ipu));
   return absl::OkStatus();
@@ -295,7 +295,7 @@ absl::Status Agent::BeforeRun(Lease& lease, const Loaded& loaded) {
     base::MutexLock lock(mutex_);
     RaiseSimulatedError(lease);
   }
-  if (!any_hurt_) return absl::OkStatus();
+  if (!any_faulty_) return absl::OkStatus();
   VPOD_RETURN_IF_ERROR(BeforeLoad(lease));
   return LinkStatus(loaded);
 }
@@ -310,7 +310,7 @@ void Agent::RaiseSimulatedError(Lease& lease) {
   if (before.process == process) return;  // once, unless a reset armed it again
   before = {process, wanted.rearm_on_reset()};
   IpuAt(ipu).faults.SetError(absl::StrJoin(wanted.errors(), ","), /*simulated=*/true);
-  MarkHurt(ipu / arch::kIpusPerMachine);
+  MarkFaulty(ipu / arch::kIpusPerMachine);
 }
 
 void Agent::ClearIpu(uint32_t ipu, bool initialise_parity) {

@@ -164,7 +164,7 @@ TEST(LinksTest, ClusterTestNamesLinksWithErrorsAndSwappedCables) {
 }
 
 // With a process for each machine, neither end of a cable knows the other's faults. These are all
-// cables between the first two machines, hurt at the second.
+// cables between the first two machines, faulty at the second.
 TEST(LinksTest, GcLinksShowsFaultsOfEitherEnd) {
   TestPod pod(16, {"--agents", "processes"});
   pod.CreatePartition("p16", 16);
