@@ -150,7 +150,7 @@ absl::Status Store::NoteCommit(bool sync) {
 }
 
 absl::Status Store::Prepare() {
-  // A full disk must not leave half a log of changes behind that nothing takes away.
+  // A full disk must not leave half a write-ahead log behind that nothing takes away.
   sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   // Exclusive locking: a second controller on the same file is refused here. What is in the file is
   // looked at before anything is written: a database of another program stays as it is.

@@ -1,4 +1,4 @@
-// Judges the log of changes (the -wal file) beside a database before SQLite opens it. SQLite reads
+// Judges the write-ahead log (the -wal file) beside a database before SQLite opens it. SQLite reads
 // a log up to the first frame that is not intact and passes over the rest without a word; that is
 // right after a power cut, which can only tear the last transaction, and wrong when a disk or a
 // person has damaged the log: acknowledged changes would be gone.
