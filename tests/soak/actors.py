@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 
-from books import is_clear_end, is_refusal, losses_of
+from records import is_clear_end, is_refusal, losses_of
 from processes import within
 
 LIMIT_S = 90  # of a command; one that takes longer hangs
@@ -36,8 +36,8 @@ def job(layout, runs, *options, partition=None, in_step=False, words=()):
 class Actor:
     """`needs` names the daemons whose restart may spoil what this actor does."""
 
-    def __init__(self, name, pod, books, needs):
-        self.name, self.pod, self.books, self.needs = name, pod, books, set(needs)
+    def __init__(self, name, pod, records, needs):
+        self.name, self.pod, self.records, self.needs = name, pod, records, set(needs)
         self.where, self.disturbed, self.was_disturbed = "", set(), False
 
     def work(self, hour, seed, disturbed):
@@ -47,7 +47,7 @@ class Actor:
         self.was_disturbed = self.was_disturbed or bool(self.disturbed)
         for number, (text, operation) in enumerate(self.plan(random_source)):
             self.where = f"hour {hour}, {self.name} {number}: {text}"
-            self.books.note(self.where)
+            self.records.note(self.where)
             try:
                 operation()
             except Exception as error:  # of this script: the day goes on, the run fails
@@ -58,7 +58,7 @@ class Actor:
         raise NotImplementedError
 
     def wrong(self, what):
-        self.books.fail(self.where, what)
+        self.records.fail(self.where, what)
 
     def run(self, words):
         outcome = self.pod.run(words, LIMIT_S)
@@ -70,8 +70,8 @@ class Actor:
 class Jobs(Actor):
     """Runs jobs one after the other; losses are those of the undisturbed job, to the digit."""
 
-    def __init__(self, name, pod, books, needs, partition, layouts, jobs):
-        super().__init__(name, pod, books, needs)
+    def __init__(self, name, pod, records, needs, partition, layouts, jobs):
+        super().__init__(name, pod, records, needs)
         self.partition, self.layouts, self.jobs = partition, layouts, jobs
 
     def plan(self, random_source):
@@ -93,7 +93,7 @@ class Jobs(Actor):
             self.wrong(f"does not outlive the controller\n{outcome.out}{outcome.err}")
 
     def check_losses(self, layout, runs, outcome):
-        seen, expected = losses_of(outcome.out), self.books.losses[layout[1:]][:runs]
+        seen, expected = losses_of(outcome.out), self.records.losses[layout[1:]][:runs]
         if seen != (expected if outcome.code == 0 else expected[:len(seen)]):
             self.wrong(f"losses {seen}, undisturbed {expected}")
 
@@ -164,7 +164,7 @@ class OwnPartitionJobs(Jobs):
 
     def own_job(self, layout, runs, partition):
         if self.disturbed:
-            self.books.uncertain.add(partition)  # until the hour ends
+            self.records.uncertain.add(partition)  # until the hour ends
         outcome = self.run(job(layout, runs, "--vipu-allocation", f"c{self.pod.ipus}",
                                partition=partition))
         self.check_losses(layout, runs, outcome)
@@ -177,8 +177,8 @@ class Administrator(Actor):
     """Creates, changes and removes partitions, users and an allocation of its own; some commands
     are cut off."""
 
-    def __init__(self, name, pod, books, needs, agents, commands):
-        super().__init__(name, pod, books, needs)
+    def __init__(self, name, pod, records, needs, agents, commands):
+        super().__init__(name, pod, records, needs)
         self.agents, self.commands = agents, commands
 
     def plan(self, random_source):
@@ -209,37 +209,37 @@ class Administrator(Actor):
         words = ["vipu-admin", "--timeout", "40", *words]
         _, _, _, verb, noun, name = words[:6]
         if cut_s is not None:
-            self.books.uncertain.add(name)
+            self.records.uncertain.add(name)
             command = self.pod.start(words)
             time.sleep(cut_s)
             command.end(signal.SIGKILL)
             return
         outcome = self.run(words)
-        certain = name not in self.books.uncertain
+        certain = name not in self.records.uncertain
         if outcome.code == 0:
             self.acknowledge(verb, noun, name, words)
         elif not is_refusal(outcome):
             self.wrong(f"ended with {outcome.code}\n{outcome.out}{outcome.err}")
         elif self.disturbed or "in state" in outcome.err:
-            self.books.uncertain.add(name)
+            self.records.uncertain.add(name)
         elif certain and (f"{name} does not exist" in outcome.err and self.known(noun, name)
                           or f"{name} already exists" in outcome.err
                           and not self.known(noun, name)):
             self.wrong(f"contradicts what was acknowledged: {outcome.err}")
 
     def known(self, noun, name):
-        return name in {"partition": self.books.partitions, "user": self.books.users,
-                        "allocation": self.books.allocations}[noun]
+        return name in {"partition": self.records.partitions, "user": self.records.users,
+                        "allocation": self.records.allocations}[noun]
 
     def acknowledge(self, verb, noun, name, words):
-        books = self.books
+        records = self.records
         if noun == "partition":
             if verb == "remove":
-                books.partitions.pop(name, None)
+                records.partitions.pop(name, None)
             elif verb in ("create", "update"):
-                books.partitions[name] = int(words[words.index("--size") + 1])
+                records.partitions[name] = int(words[words.index("--size") + 1])
             return
-        known = books.users if noun == "user" else books.allocations
+        known = records.users if noun == "user" else records.allocations
         known.discard(name) if verb == "remove" else known.add(name)
 
 
@@ -259,8 +259,8 @@ class Monitors(Actor):
     WATCHES = [["gc-monitor", "--all-partitions", "--watch", "0.5"],
                ["vipu-admin", "list", "events", "--follow"]]
 
-    def __init__(self, name, pod, books, needs, looks):
-        super().__init__(name, pod, books, needs)
+    def __init__(self, name, pod, records, needs, looks):
+        super().__init__(name, pod, records, needs)
         self.looks = looks
         self.addresses = pod.metrics_addresses()
         self.steady = f"{pod.home}/ipuof.conf.d/steady.conf"

@@ -23,8 +23,8 @@ class Disturber(Actor):
     restarts of agents, except the `spared` first ones. "all": restarts of the controller too,
     together with agents in both orders."""
 
-    def __init__(self, pod, books, spared, faulty):
-        super().__init__("disturber", pod, books, ())
+    def __init__(self, pod, records, spared, faulty):
+        super().__init__("disturber", pod, records, ())
         self.spared, self.faulty = spared, faulty
         self.operations = []
 

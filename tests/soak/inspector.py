@@ -13,8 +13,8 @@ STRAGGLERS_S = 15  # until the processes of a killed job are gone; mpirun waits 
 class Inspector:
     """`folders` have to be empty when nobody is at work."""
 
-    def __init__(self, pod, books, folders):
-        self.pod, self.books, self.folders = pod, books, folders
+    def __init__(self, pod, records, folders):
+        self.pod, self.records, self.folders = pod, records, folders
         self.left = set()  # files that were reported
         self.samples = {}  # by daemon name: list of (generation, hour, Holdings)
 
@@ -33,7 +33,7 @@ class Inspector:
     def check_daemons(self, where):
         for daemon in self.pod.daemons():
             if not daemon.alive():
-                self.books.fail(where, f"{daemon.name} died: {daemon.log_since(0)[-1000:]}")
+                self.records.fail(where, f"{daemon.name} died: {daemon.log_since(0)[-1000:]}")
 
     def check_processes(self, where, watches):
         meant = watches | {daemon.pid for daemon in self.pod.daemons()}
@@ -42,7 +42,7 @@ class Inspector:
             return {pid: words for pid, words in processes_of(self.pod.home).items()
                     if pid not in meant}
         if not within(STRAGGLERS_S, lambda: not strays()):
-            self.books.fail(where, f"processes left behind: {strays()}")
+            self.records.fail(where, f"processes left behind: {strays()}")
 
     def check_objects(self, where):
         """Everything acknowledged is there and ACTIVE, nothing else is; no IPU is in two."""
@@ -56,34 +56,34 @@ class Inspector:
                                               for entry in found.values())
         if not within(RECOVERY_S, settled):
             states = {name: (entry["state"], entry["last_error"]) for name, entry in found.items()}
-            self.books.fail(where, f"partitions do not become ACTIVE: {states}")
+            self.records.fail(where, f"partitions do not become ACTIVE: {states}")
         sizes = {name: entry["partition"]["spec"]["size"] for name, entry in found.items()}
         users = {user["id"] for user in self.pod.json(
             ["vipu-admin", "list", "users", "--showjson"]) or []}
         allocations = {entry["id"] for entry in self.pod.json(
             ["vipu-admin", "list", "allocations", "--showjson"]) or []}
-        self.compare(where, "partitions", self.books.partitions, sizes)
-        self.compare(where, "users", dict.fromkeys(self.books.users), dict.fromkeys(users))
+        self.compare(where, "partitions", self.records.partitions, sizes)
+        self.compare(where, "users", dict.fromkeys(self.records.users), dict.fromkeys(users))
         allocations.discard(f"c{self.pod.ipus}")
-        self.compare(where, "allocations", dict.fromkeys(self.books.allocations),
+        self.compare(where, "allocations", dict.fromkeys(self.records.allocations),
                      dict.fromkeys(allocations))
-        self.books.partitions, self.books.users = sizes, users
-        self.books.allocations = allocations
-        self.books.uncertain.clear()
+        self.records.partitions, self.records.users = sizes, users
+        self.records.allocations = allocations
+        self.records.uncertain.clear()
         ipus = Counter((ipu["agent_id"], ipu["pcie_id"]) for entry in found.values()
                        for ipu in entry["partition"]["spec"]["ipus"])
         if twice := [ipu for ipu, count in ipus.items() if count > 1]:
-            self.books.fail(where, f"IPUs in two partitions: {twice}")
+            self.records.fail(where, f"IPUs in two partitions: {twice}")
         for name, size in sizes.items():
             if len(found[name]["partition"]["spec"]["ipus"]) != size:
-                self.books.fail(where, f"{name} is there in part only")
+                self.records.fail(where, f"{name} is there in part only")
 
     def compare(self, where, what, acknowledged, found):
-        uncertain = self.books.uncertain
+        uncertain = self.records.uncertain
         expected = {name: value for name, value in acknowledged.items() if name not in uncertain}
         seen = {name: value for name, value in found.items() if name not in uncertain}
         if expected != seen:
-            self.books.fail(where, f"{what}: acknowledged {expected}, found {seen}")
+            self.records.fail(where, f"{what}: acknowledged {expected}, found {seen}")
 
     def check_devices(self, where):
         attached = []
@@ -95,7 +95,7 @@ class Inspector:
                         for ipu in card["ipus"] if "PID" in ipu]
             return not attached
         if not within(RECOVERY_S, free):
-            self.books.fail(where, f"attached though no job runs: {json.dumps(attached)}")
+            self.records.fail(where, f"attached though no job runs: {json.dumps(attached)}")
         agents = []
 
         def up():
@@ -103,11 +103,11 @@ class Inspector:
             agents = self.pod.json(["vipu-admin", "list", "agents", "--showjson"]) or []
             return agents and all(agent["status"] == "Up" for agent in agents)
         if not within(RECOVERY_S, up):
-            self.books.fail(where, f"agents are not Up: {agents}")
+            self.records.fail(where, f"agents are not Up: {agents}")
 
     def check_files(self, where):
         left = [path for folder in self.folders for name in os.listdir(folder)
                 if (path := f"{folder}/{name}") not in self.left]
         self.left.update(left)
         if left:
-            self.books.fail(where, f"files left behind: {left}")
+            self.records.fail(where, f"files left behind: {left}")

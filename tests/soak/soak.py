@@ -12,7 +12,7 @@ import time
 
 from actors import (LAYOUTS_OF_4, LAYOUTS_OF_8, MAX_RUNS, Administrator, Jobs, Monitors,
                     OwnPartitionJobs, RoughJobs, job)
-from books import Books, losses_of
+from records import Records, losses_of
 from disturber import SHIFTS, Disturber
 from flatness import report
 from inspector import Inspector
@@ -33,7 +33,7 @@ def parse():
     return parser.parse_args()
 
 
-def make_cast(pod, books):
+def make_cast(pod, records):
     """Partition "steady" lies on agents 0 and 1, which are never touched; "rough" on 2 and 3. The
     other agents belong to the administrators."""
     server = pod.server.name
@@ -41,32 +41,32 @@ def make_cast(pod, books):
     everything = [server, *agents]
     half = (len(agents) - 4) // 2
     return [
-        Jobs("steady1", pod, books, [server], "steady", LAYOUTS_OF_4, 2),
-        Jobs("steady2", pod, books, [server], "steady", LAYOUTS_OF_4, 2),
-        RoughJobs("rough", pod, books, [server, *agents[2:4]], "rough", LAYOUTS_OF_8, 2),
-        OwnPartitionJobs("own", pod, books, [server, *agents[4:]], None, LAYOUTS_OF_4, 1),
-        Administrator("admin1", pod, books, everything,
+        Jobs("steady1", pod, records, [server], "steady", LAYOUTS_OF_4, 2),
+        Jobs("steady2", pod, records, [server], "steady", LAYOUTS_OF_4, 2),
+        RoughJobs("rough", pod, records, [server, *agents[2:4]], "rough", LAYOUTS_OF_8, 2),
+        OwnPartitionJobs("own", pod, records, [server, *agents[4:]], None, LAYOUTS_OF_4, 1),
+        Administrator("admin1", pod, records, everything,
                       [f"ag{n}" for n in range(4, 4 + half)], 6),
-        Administrator("admin2", pod, books, everything,
+        Administrator("admin2", pod, records, everything,
                       [f"ag{n}" for n in range(4 + half, len(agents))], 6),
-        Monitors("monitors", pod, books, everything, 5),
+        Monitors("monitors", pod, records, everything, 5),
     ]
 
 
-def prepare(pod, books):
+def prepare(pod, records):
     """The lasting partitions, and the losses of jobs that nothing disturbs."""
     for index, name in enumerate(("steady", "rough")):
         outcome = pod.run(["vipu-admin", "create", "partition", name, "--size", "8", "--index",
                            str(index), "--reconfigurable"])
         if outcome.code != 0:
             raise SystemExit(f"soak: error: {outcome.err}")
-        books.partitions[name] = 8
+        records.partitions[name] = 8
     for _, replicas, ipus in LAYOUTS_OF_4 + LAYOUTS_OF_8:
-        if (replicas, ipus) in books.losses:
+        if (replicas, ipus) in records.losses:
             continue
         outcome = pod.run(job((1, replicas, ipus), MAX_RUNS, partition="steady"))
-        books.losses[replicas, ipus] = losses_of(outcome.out)
-        if outcome.code != 0 or len(books.losses[replicas, ipus]) != MAX_RUNS:
+        records.losses[replicas, ipus] = losses_of(outcome.out)
+        if outcome.code != 0 or len(records.losses[replicas, ipus]) != MAX_RUNS:
             raise SystemExit(f"soak: error: {outcome}")
 
 
@@ -84,20 +84,20 @@ def shift_of(hour, hours):
     return SHIFTS[hour * len(SHIFTS) // hours]
 
 
-def soak(pod, books, hours, seed, folders):
+def soak(pod, records, hours, seed, folders):
     pod.up()
-    prepare(pod, books)
-    cast = make_cast(pod, books)
+    prepare(pod, records)
+    cast = make_cast(pod, records)
     monitors = cast[-1]
-    disturber = Disturber(pod, books, spared=2, faulty=[2, 3])
-    inspector = Inspector(pod, books, folders)
+    disturber = Disturber(pod, records, spared=2, faulty=[2, 3])
+    inspector = Inspector(pod, records, folders)
     for hour in range(hours):
         start = time.monotonic()
         work(cast, disturber, hour, shift_of(hour, hours), seed)
         inspector.inspect(hour, monitors.running())
-        print(f"hour {hour:3}  {shift_of(hour, hours):6}  {books.operations:5} operations  "
+        print(f"hour {hour:3}  {shift_of(hour, hours):6}  {records.operations:5} operations  "
               f"{time.monotonic() - start:5.1f} s", flush=True)
-        if len(books.wrong) >= 10:
+        if len(records.wrong) >= 10:
             break
     monitors.end()
     return inspector.samples
@@ -114,23 +114,23 @@ def main():
     print(f"seed {options.seed}, {hours} hours on a POD{options.ipus}, logs in {directory}",
           flush=True)
     with open(f"{directory}/operations.log", "w") as log:
-        books = Books(log)
+        records = Records(log)
         pod = Pod(options.programs, directory, options.ipus)
         try:
             folders = [pod.temporary] + (["/dev/shm"] if options.own_shm else [])
-            samples = soak(pod, books, hours, options.seed, folders)
+            samples = soak(pod, records, hours, options.seed, folders)
         finally:
             wrong = pod.down()
         for what in wrong:
-            books.fail("end", what)
+            records.fail("end", what)
         text, grown = report(samples, lambda hour: shift_of(hour, hours) == "calm")
         print(text)
         for what in grown:
-            books.fail("end", what)
-    print(f"{books.operations} operations, {len(books.wrong)} wrong; seed {options.seed}")
-    if not books.wrong and not options.keep:
+            records.fail("end", what)
+    print(f"{records.operations} operations, {len(records.wrong)} wrong; seed {options.seed}")
+    if not records.wrong and not options.keep:
         shutil.rmtree(directory)
-    return 1 if books.wrong else 0
+    return 1 if records.wrong else 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ REFUSAL = re.compile(r"^\w+ [\w-]+ \([\w.-]+\): failed\. \S.*\n\Z|^[\w-]+: error
 LOSS = re.compile(r"run (\d+) loss (\S+)")
 
 
-class Books:
+class Records:
     """Threads: every method may be called from any."""
 
     def __init__(self, log):
