@@ -34,7 +34,7 @@ TEST(FirstEndTest, TheEarliestEndCountsWhateverArrivesFirst) {
   EXPECT_EQ(first->status, kKilled);
 }
 
-TEST(FirstEndTest, WhatMpirunEndsIsNoCause) {
+TEST(FirstEndTest, AProcessThatMpirunEndsIsNotTheCause) {
   const auto first =
       FindFirstEnd({Started(0), Started(1), Told(0, 5), Ended(0, 6, 15), Ended(1, 900, kExit3)}, 2);
   ASSERT_TRUE(first.has_value());
@@ -42,7 +42,7 @@ TEST(FirstEndTest, WhatMpirunEndsIsNoCause) {
   EXPECT_FALSE(FindFirstEnd({Started(0), Started(1), Told(0, 5), Told(1, 5), Ended(0, 6, 15)}, 2));
 }
 
-TEST(FirstEndTest, AnOrderlyEndIsNoCause) {
+TEST(FirstEndTest, AnOrderlyEndIsNotTheCause) {
   const auto first =
       FindFirstEnd({Started(0), Started(1), Ended(0, 5, 0), Ended(1, 90, kExit3)}, 2);
   ASSERT_TRUE(first.has_value());

@@ -162,7 +162,7 @@ TEST_F(MpirunCommandTest, TargetOptionsOfThePartitionWinOverTheUsersExport) {
   EXPECT_FALSE(Has(words, "POPLAR_TARGET_OPTIONS"));
 }
 
-TEST_F(MpirunCommandTest, LocalWordsThatAreNoExportsStandBeforeTheProgram) {
+TEST_F(MpirunCommandTest, LocalWordsOtherThanExportsPrecedeTheProgram) {
   const Words words =
       Arguments({"--mpi-local-args=--tag-output -x A=b=c -x", "app", "arg"}, std::nullopt);
   EXPECT_EQ(Words(words.end() - 6, words.end()),

@@ -63,7 +63,7 @@ TEST(OutputFilter, UnfinishedTagIsPrintedAtTheEnd) {
   EXPECT_EQ(Filter(0, {"[1,1]<stdout>:a [1"}), "");
 }
 
-TEST(OutputFilter, BracketsThatAreNoTagsStay) {
+TEST(OutputFilter, BracketsThatAreNotTagsStay) {
   const std::string text = "[1,0]<stdout>:[] [1] [,] [1,] [1,1] [1,1]<stdin>: [[1,1]<std x\n";
   EXPECT_EQ(Filter(0, {text}), text);
 }

@@ -34,7 +34,7 @@ TEST(DeviceIdTest, IdsAndRangesAreInverse) {
   }
 }
 
-TEST(DeviceIdTest, RefusesWhatIsNoDevice) {
+TEST(DeviceIdTest, RefusesIpusThatAreNotADevice) {
   EXPECT_EQ(IpusOfDevice(4, 7).status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_FALSE(DeviceOfIpus(4, {1, 2}).ok());
   EXPECT_FALSE(DeviceOfIpus(4, {0, 3}).ok());

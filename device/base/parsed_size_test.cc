@@ -96,7 +96,7 @@ TEST(ParsedSizeTest, IsSmallForWhatIsSmall) {
   EXPECT_LT(*ParsedSize(*Executable::descriptor(), bytes, UINT64_MAX), 100000);
 }
 
-TEST(ParsedSizeTest, WhatIsNoMessageIsRefused) {
+TEST(ParsedSizeTest, BytesThatAreNotAMessageAreRefused) {
   const std::string deep = [] {
     std::string text;
     for (int i = 0; i < 300; ++i) text = Field(21, Field(2, text));

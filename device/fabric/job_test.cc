@@ -135,7 +135,7 @@ TEST_F(JobTest, ARendezvousCompletesForAllOrNone) {
   EXPECT_EQ(actions, 1);
 }
 
-TEST_F(JobTest, LostInstanceFailsThoseWhoWaitAndThoseWhoCome) {
+TEST_F(JobTest, LostInstanceFailsWaitingAndLaterInstances) {
   JoinAll();
   LoadAll();
   std::vector<absl::Status> results;
@@ -150,7 +150,7 @@ TEST_F(JobTest, LostInstanceFailsThoseWhoWaitAndThoseWhoCome) {
   EXPECT_TRUE(instances_[3].failure.has_value());
 }
 
-TEST_F(JobTest, OrderlyLeavingHurtsOnlyThoseWhoNeedIt) {
+TEST_F(JobTest, OrderlyLeavingFailsOnlyInstancesThatNeedIt) {
   JoinAll();
   LoadAll();
   job_->Leave(3, 0, /*lost=*/false);

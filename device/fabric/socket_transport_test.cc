@@ -270,7 +270,7 @@ TEST(SocketTransportUnauthenticated, AMessageThatBreaksOffIsTold) {
   b.AwaitTorn(2);
 }
 
-TEST(SocketTransportUnauthenticated, WhoSaysNothingHoldsNobodyUp) {
+TEST(SocketTransportUnauthenticated, ASilentConnectionHoldsNobodyUp) {
   Side a(Reach::kOtherHosts), b(Reach::kOtherHosts);
   std::vector<base::UniqueFd> silent;
   for (int i = 0; i < 400; ++i) silent.push_back(ConnectTo(b.address));

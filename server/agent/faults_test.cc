@@ -208,7 +208,7 @@ TEST_F(FaultsTest, RunsCountTheirBytesOnTheLinks) {
   EXPECT_EQ(LinkAt(0, 3, "NLC_E_2A").tx_bytes(), 0u);
 }
 
-TEST_F(FaultsTest, LinkDownFailsThoseWhoUseItAndNobodyElse) {
+TEST_F(FaultsTest, LinkDownFailsItsUsersAndNobodyElse) {
   const std::string user = Loaded(16), other = Loaded(17);
   ASSERT_TRUE(
       Inject(0, vipuagent::LINK_DOWN, "IPU2.NLC_W_1B").ok());  // far end of what it sends on
@@ -230,7 +230,7 @@ TEST_F(FaultsTest, LinkDownFailsThoseWhoUseItAndNobodyElse) {
   EXPECT_TRUE(Run(Loaded(16), kCopy).ok());
 }
 
-TEST_F(FaultsTest, LinksOfAMachineAreTrainedAnewWhenAPartitionHasAllItsIpus) {
+TEST_F(FaultsTest, LinksOfAMachineAreTrainedAgainWhenAPartitionHasAllItsIpus) {
   for (const char* link : {"GW_E", "SYNC_N_0"}) {
     ASSERT_TRUE(Inject(3, vipuagent::LINK_DOWN, link).ok());
     ASSERT_EQ(agent_->Unwell().size(), 1u) << link;
@@ -472,7 +472,7 @@ TEST_F(FaultsTest, LinksThatCorruptAreFoundByWhatTheyCarry) {
   EXPECT_EQ(Test(vipuagent::SYNC, 0, "SYNC_N_0", "127.10.0.2 SYNC_S_0").reason(), "");
 }
 
-TEST_F(FaultsTest, LinksThatCorruptFailWhoUsesThem) {
+TEST_F(FaultsTest, LinksThatCorruptFailTheirUsers) {
   const std::string user = Loaded(16);
   ASSERT_TRUE(Inject(0, vipuagent::LINK_CORRUPTS, "IPU3.NLC_E_0A").ok());
   EXPECT_EQ(Run(user, kCopy).message(),

@@ -84,7 +84,7 @@ TEST_F(AccountsTest, OnlyAllocationsThatAreThereCanBeUsed) {
   EXPECT_EQ(Text(CreateLimited("no blanks", {})).substr(0, 17), "INVALID_ARGUMENT:");
 }
 
-TEST_F(AccountsTest, WhoHasPartitionsStays) {
+TEST_F(AccountsTest, AUserWithPartitionsStays) {
   CreatePod(1);
   ASSERT_TRUE(CreateLimited("alice", {"c1"}).ok());
   CreateActive(Wanted("p1", 1));  // by alice

@@ -90,15 +90,15 @@ void Model::Registered(const std::string& name, const ModelProcess& world) {
   Known& process = known[name];
   // Every process with a partition on machines that came, went or restarted must be told of it.
   std::set<std::string> changed;
-  const bool anew = process.boot != world.boot;
+  const bool restarted = process.boot != world.boot;
   for (const std::string& host : process.hosts) {
-    if (anew || !world.hosts.contains(host)) changed.insert(host);
+    if (restarted || !world.hosts.contains(host)) changed.insert(host);
   }
   for (const std::string& host : world.hosts) {
     if (!process.hosts.contains(host)) changed.insert(host);
   }
   Reconfirm(changed);
-  if (anew) {
+  if (restarted) {
     process = {};
     process.boot = world.boot;
     failed_.erase(name);

@@ -16,7 +16,7 @@ class ReconcileTest : public ControllerTest {
  protected:
   // The controller stands still for an hour; p1 is in `state` until its agent has been silent for
   // its time since.
-  void ExpectTimeAnewAfterAPause(vipuuser::PartitionState state) {
+  void ExpectTimeAgainAfterAPause(vipuuser::PartitionState state) {
     now_ += seconds(3600);
     controller_->Tick();
     Advance(seconds(5));
@@ -259,7 +259,7 @@ TEST_F(ReconcileTest, OtherPartitionsDoNotNoticeASilentAgent) {
 TEST_F(ReconcileTest, APauseOfTheControllerIsNotTheDeathOfItsAgents) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
-  ExpectTimeAnewAfterAPause(vipuuser::PS_ACTIVE);
+  ExpectTimeAgainAfterAPause(vipuuser::PS_ACTIVE);
 }
 
 TEST_F(ReconcileTest, WithoutAutoResetTheErrorStaysUntilAReset) {
@@ -378,11 +378,11 @@ TEST_F(ReconcileTest, AgentThatDoesNotComeBackAfterARestartIsNamed) {
   EXPECT_EQ(StatusOf("p1").message(), "");
 }
 
-TEST_F(ReconcileTest, AgentsHaveTheirTimeAnewAfterAPauseOfTheRestartedController) {
+TEST_F(ReconcileTest, AgentsHaveTheirTimeAgainAfterAPauseOfTheRestartedController) {
   CreatePod(1);
   CreateActive(Wanted("p1", 4));
   Start();
-  ExpectTimeAnewAfterAPause(vipuuser::PS_PENDING);
+  ExpectTimeAgainAfterAPause(vipuuser::PS_PENDING);
 }
 
 TEST_F(ReconcileTest, RelocatablePartitionLeavesAnAgentThatDoesNotComeBack) {

@@ -167,7 +167,7 @@ TEST_F(RegistryTest, AMachineOfALivingProcessIsNotTakenOver) {
   EXPECT_TRUE(controller_->Heartbeat(late).register_());  // and is refused
 }
 
-TEST_F(RegistryTest, DiscoveryAddsAllMachinesThatAreNoAgents) {
+TEST_F(RegistryTest, DiscoveryAddsAllMachinesThatAreNotAgents) {
   Register(0, 12);
   ASSERT_TRUE(CreateAgent("ag1", Host(0)).ok());
   const auto found = controller_->DiscoverAgents(true, "root");

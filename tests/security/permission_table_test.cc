@@ -142,7 +142,7 @@ TEST_F(PermissionTableTest, AgentsAreRegisteredByMembersOnly) {
   }
 }
 
-TEST_F(PermissionTableTest, ListsAndKeysAreForThoseWhoMayUseThem) {
+TEST_F(PermissionTableTest, ListsAndKeysAreForUsersWhoMayUseThem) {
   pod_->EnsurePartition();
   const auto seen = [&](const std::string& user) {
     vipu::Client client(pod_->ConfigOf(user), std::chrono::seconds(20));

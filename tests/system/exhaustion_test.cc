@@ -454,7 +454,7 @@ TEST_F(ExhaustionTest, IdleConnectionsKeepNobodyOut) {
   ExpectMineWorks();
 }
 
-TEST_F(ExhaustionTest, MemoryThatCannotBeHadIsTheMatterOfWhoAsks) {
+TEST_F(ExhaustionTest, ACallThatNeedsTooMuchMemoryFailsAlone) {
   long pages = 0;
   std::ifstream("/proc/" + std::to_string(agent_) + "/statm") >> pages;
   const rlim_t now = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGE_SIZE));

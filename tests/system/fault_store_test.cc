@@ -83,7 +83,7 @@ TEST_F(FaultStoreTest, ASecondControllerOnTheStoreIsRefused) {
   ExpectChanges();
 }
 
-TEST_F(FaultStoreTest, AFileThatIsNoStoreIsLeftAsItIs) {
+TEST_F(FaultStoreTest, AFileThatIsNotAStoreIsLeftAsItIs) {
   ExpectRefusedAndUntouched([&] { Overwrite(store_, 0, "This was a letter to my mother. "); },
                             {store_, "Nothing was changed"});
 }

@@ -310,7 +310,7 @@ TEST_F(PoprunTest, SaysThatMpirunWasKilled) {
       << outcome.err;
 }
 
-TEST_F(PoprunTest, DoesNotBlameThoseWhoWereEndedForAnother) {
+TEST_F(PoprunTest, DoesNotBlameInstancesEndedForAnother) {
   pod_->CreatePartition("p", 16);
   const Outcome outcome = pod_->Run({"poprun", "--num-instances", "4", "--num-replicas", "16",
                                      "fashion_mnist", "--train-images", "100"});

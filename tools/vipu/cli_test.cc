@@ -488,7 +488,7 @@ TEST_F(CliTest, UpdatePartitionChangesOnlyWhatFlagsSay) {
   EXPECT_FALSE(request.disable_auto_reset());
 }
 
-TEST_F(CliTest, UpdatePartitionChoosesAnewWhatFollowsFromTheChange) {
+TEST_F(CliTest, UpdatePartitionChoosesAgainWhatFollowsFromTheChange) {
   const auto existing = ExistingPartition();
   controller_.Answer("GetPartition", {&existing});
   ExpectSuccess("vipu update partition p1 --size 16 --no-wait");

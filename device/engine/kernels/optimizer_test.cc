@@ -117,7 +117,7 @@ TEST(AccumulateTest, SmallGradientsAreNotLostBesideLargeOnes) {
   EXPECT_EQ(ipu.Read(accumulator), Values{(1 << 30) + 1.0});
 }
 
-TEST(KernelTest, CommunicationStepsAndRepeatsAreNoKernels) {
+TEST(KernelTest, CommunicationStepsAndRepeatsAreNotKernels) {
   for (const char* text : {"", "repeat{count:1}", "stream_in{}", "stream_out{}", "send{}",
                            "receive{}", "all_reduce{}"}) {
     program::v1::Instruction instruction;

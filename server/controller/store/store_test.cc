@@ -121,7 +121,7 @@ TEST_F(StoreTest, OnlyTheOwnerReadsIt) {
   }
 }
 
-TEST_F(StoreTest, RemovingWhatIsNotThereIsNoError) {
+TEST_F(StoreTest, RemovingAMissingObjectIsNotAnError) {
   const auto store = Open();
   ASSERT_NE(store, nullptr);
   EXPECT_TRUE(Remove(*store, "agent", "nobody").ok());
@@ -177,7 +177,7 @@ TEST_F(StoreTest, EmptyFileIsTakenAsNew) {
   EXPECT_TRUE(Put(*store, "agent", "ag1", "data").ok());
 }
 
-TEST_F(StoreTest, FileThatIsNoDatabaseIsLeftAsItIs) {
+TEST_F(StoreTest, FileThatIsNotADatabaseIsLeftAsItIs) {
   std::string text;
   for (int i = 0; i < 500; ++i) text += "{\"not\": \"a database\"}\n";
   Write(text);
