@@ -11,9 +11,9 @@ namespace {
 constexpr absl::string_view kIntroduction = R"(# Metrics of a POD
 
 The controller serves `/metrics` at `--metrics-listen` of `vipu-server` (127.0.0.1:2113), every agent process at that of
-`vipu-agent` (127.0.0.1:2112); where such a port is taken and no other was asked for, a free one. `vpod status` shows the
-controller's address, row `Exporter` of `vipu-admin get agent` the machine's. The format is Prometheus text 0.0.4, or
-OpenMetrics 1.0 when the reader prefers it. Both also answer `/healthz`.
+`vipu-agent` (127.0.0.1:2112). If such a default port is taken, they use a free one. `vpod status` shows the controller's
+address, row `Exporter` of `vipu-admin get agent` the machine's. The format is Prometheus text 0.0.4, or OpenMetrics 1.0 if
+the reader prefers it. Both also answer `/healthz`.
 
 The controller lists its machines' exporters at `/api/v1/exporters`, in the form of Prometheus' HTTP service discovery, and
 its objects as JSON at `/api/v1/agents`, `clusters`, `allocations` and `partitions` (not with `--secure`). Every

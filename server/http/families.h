@@ -31,15 +31,15 @@ inline constexpr Family kPartitionSize{"vipu_partition_size_ipus", Kind::kGauge,
 inline constexpr Family kIpus{
     "vipu_ipus", Kind::kGauge, "cluster,allocation,use",
     "IPUs by use: free, used (in a partition) or error (they failed, or their agent is not Up)."};
-inline constexpr Family kClusterTestPassed{
-    "vipu_cluster_test_passed", Kind::kGauge, "cluster,test",
-    "What passed when 'test cluster' last ran the test; absent when it did not since the start."};
-inline constexpr Family kClusterTestExpected{
-    "vipu_cluster_test_expected", Kind::kGauge, "cluster,test",
-    "What had to pass when 'test cluster' last ran the test."};
+inline constexpr Family kClusterTestPassed{"vipu_cluster_test_passed", Kind::kGauge, "cluster,test",
+                                           "Probes that passed when 'test cluster' last ran the "
+                                           "test; absent if it has not run since the start."};
+inline constexpr Family kClusterTestExpected{"vipu_cluster_test_expected", Kind::kGauge,
+                                             "cluster,test",
+                                             "Probes of the test when 'test cluster' last ran it."};
 inline constexpr Family kOperations{
     "vipu_operations_total", Kind::kCounter, "verb,noun,result",
-    "Operations on objects that were answered, by result: success or failed."};
+    "Answered operations on objects, by result: success or failed."};
 inline constexpr Family kOperationDuration{"vipu_operation_duration_seconds", Kind::kHistogram,
                                            "verb,noun,result",
                                            "Time from an operation's arrival to its answer."};
@@ -51,7 +51,7 @@ inline constexpr Family kApiRequests{
 
 inline constexpr Family kIpuInfo{"ipu_info", Kind::kGauge,
                                  "agent,ipu,partition,user,architecture,board_type,firmware,serial",
-                                 "Always 1; what the IPU is."};
+                                 "Always 1; the labels describe the IPU."};
 inline constexpr Family kIpuUtilisation{
     "ipu_utilisation_ratio", Kind::kGauge, "agent,ipu,partition,user",
     "Share of the last second in which the IPU computed or exchanged, 0 to 1."};
