@@ -40,7 +40,9 @@ bool HasJsonWord(int argc, char** argv) {
 }
 
 std::string ErrorJson(const std::string& what) {
-  return nlohmann::ordered_json({{"error", what}}).dump(1);
+  // Boost repeats words of the command line, whatever their bytes.
+  return nlohmann::ordered_json({{"error", what}})
+      .dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 void PrintFailure(const std::string& json) {

@@ -97,6 +97,8 @@ TEST(GcOptionsTest, FailuresAreJsonIfThatIsAskedFor) {
   const Parsed parsed = Parse({"-j", "--foo"});
   EXPECT_EQ(parsed.code, 2);
   EXPECT_EQ(parsed.out, "{\n \"error\": \"unrecognised option '--foo'\"\n}\n");
+  EXPECT_EQ(Parse({"-j", "--f\xff"}).out,
+            "{\n \"error\": \"unrecognised option '--f\xef\xbf\xbd'\"\n}\n");
 }
 
 TEST(GcOptionsTest, HelpAndVersionAreData) {

@@ -1,4 +1,4 @@
-// Which local POD is meant, and where it keeps its state.
+// Which local POD is chosen, and where it keeps its state.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ inline constexpr char kPodIpuofDirectory[] = "ipuof.conf.d";  // in it
 inline constexpr char kEnvironmentHome[] = "VPOD_ENV_HOME";   // what `vpod env` was made for
 inline constexpr char kDefaultPod[] = "default";              // the name of the POD in ~/.vpod
 
-// The state directory of the POD that is meant: VPOD_HOME, else that of the POD in use, which is
+// The state directory of the chosen POD: VPOD_HOME, else that of the POD in use, which is
 // ~/.vpod unless `vpod use` has named another. InvalidArgument: VPOD_HOME is set but empty, or none
 // of VPOD_HOME and HOME is set.
 absl::StatusOr<std::string> PodHome();

@@ -52,7 +52,7 @@ const std::vector<Output> kGcOutputs = {
     {"gc-inventory", "gc-inventory -j"},
     {"gc-links", "gc-links -j"},
     {"gc-iputraffictest", "gc-iputraffictest -j --wall"},
-    {"gc-gwlinkstraffictest", "gc-gwlinkstraffictest -j"},
+    {"failure", "gc-gwlinkstraffictest -j", 1},  // one IPU-Link domain
     {"gc-hosttraffictest", "gc-hosttraffictest -d 0 -j --wall --iterations 1000"},
     {"gc-hostsynclatencytest", "gc-hostsynclatencytest -d 0 -j --wall"},
     {"gc-flops", "gc-flops -d 0 -j --wall"},

@@ -227,7 +227,8 @@ std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64
 }
 
 std::string MonitorErrorJson(const std::string& what) {
-  return absl::StrCat("{\"cards\": [], \"error\": ", Json(what).dump(), "}");
+  return absl::StrCat("{\"cards\": [], \"error\": ",
+                      Json(what).dump(-1, ' ', false, Json::error_handler_t::replace), "}");
 }
 
 std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_t now,

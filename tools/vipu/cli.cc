@@ -120,7 +120,9 @@ void PrintFailure(bool admin, const Arguments& arguments, const absl::Status& st
   object["error"] = std::string(status.message());
   object["code"] = absl::StatusCodeToString(status.code());
   const bool line_by_line = arguments.Has(kFollow) || arguments.Has(kWatch);
-  out << object.dump(line_by_line ? -1 : 2) << std::endl;
+  // Messages repeat what files and variables say, whatever their bytes.
+  out << object.dump(line_by_line ? -1 : 2, ' ', false, Json::error_handler_t::replace)
+      << std::endl;
 }
 
 }  // namespace

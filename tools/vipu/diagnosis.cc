@@ -157,8 +157,8 @@ absl::Status TestCluster(const Call& call) {
   const auto ran = std::count_if(results.begin(), results.end(),
                                  [](const auto& result) { return result.expected() > 0; });
   if (failed == 0) return absl::OkStatus();
-  const auto status = absl::AbortedError(absl::StrCat(failed, " of ", ran, " tests failed."));
-  return json ? AfterJson(status) : status;
+  const auto failure = absl::AbortedError(absl::StrCat(failed, " of ", ran, " tests failed."));
+  return json ? AfterJson(failure) : failure;
 }
 
 absl::Status ListEvents(const Call& call) {

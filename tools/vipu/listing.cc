@@ -88,7 +88,8 @@ render::Table FirstColumns(render::Table table, size_t columns) {
 // Values of leading columns that a row shares with the one before become blank.
 void MergeEqual(size_t columns, std::vector<Row>& rows) {
   for (size_t row = rows.size(); row-- > 1;) {
-    for (size_t c = 0; c < columns && rows[row][c] == rows[row - 1][c]; ++c) rows[row][c] = " ";
+    for (size_t c = 0; c < columns && rows[row][c] == rows[row - 1][c]; ++c)
+      rows[row][c].assign(1, ' ');
   }
 }
 

@@ -45,11 +45,8 @@ CLI::App* AddUp(CLI::App& app, Given& given) {
         "--agents", given.agents,
         "one: a process for all machines; processes: one a machine, at its own address (one)")
       ->check(CLI::IsMember({"one", "processes"}));
-  auto* file = up->add_option("-f,--file", given.arguments.file,
-                              "YAML file that describes the POD, in place of the other options");
-  for (CLI::Option* option : up->get_options()) {
-    if (option != file && !option->check_name("--help")) file->excludes(option);
-  }
+  up->add_option("-f,--file", given.arguments.file,
+                 "YAML file that describes the POD, in place of the options above");
   return up;
 }
 
@@ -108,6 +105,16 @@ void RefuseEmptyValues(CLI::App& app) {
       if (option->get_items_expected_max() > 0) option->check(given);
     }
   }
+}
+
+// An option that says something about the POD where a file describes it; empty: none.
+std::string GivenBesideFile(const CLI::App& app, const Arguments& arguments) {
+  if (arguments.file.empty()) return "";
+  for (const CLI::Option* option : app.get_subcommand("up")->get_options()) {
+    if (option->count() > 0 && !option->check_name("--file") && !option->check_name("--name"))
+      return option->get_name();
+  }
+  return "";
 }
 
 // "vpod up", if the first word is a command, else "vpod".
@@ -211,6 +218,8 @@ std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arg
     if (error.get_exit_code() == 0) return app.exit(error);
     return ReportWrongUsage(app, words, error.what());
   }
+  if (const std::string other = GivenBesideFile(app, arguments); !other.empty())
+    return ReportWrongUsage(app, words, absl::StrCat(other, " cannot be given with --file"));
   if (!given.agents.empty()) arguments.request.agent_per_machine = given.agents == "processes";
   arguments.command = app.get_subcommands().front()->get_name();
   return std::nullopt;

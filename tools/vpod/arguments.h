@@ -13,7 +13,7 @@ inline constexpr char kSupportBundle[] = "support-bundle";
 
 struct Arguments {
   std::string command;      // "up"
-  std::string name;         // of the POD; empty: the one that is meant without
+  std::string name;         // of the POD; empty: the one in use
   PodRequest request;       // of up, unless there is a file
   std::string file;         // of up: describes the POD
   std::string daemon;       // of logs: server, agent or empty for all

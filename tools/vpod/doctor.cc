@@ -91,7 +91,7 @@ void CheckWithoutPod(const Pod& pod, const absl::Status& why, Report& report) {
                      std::filesystem::exists(pod.ServerPidFile(), error) ||
                      std::filesystem::exists(pod.AgentPidFile(), error);
   report.Check(!stale, absl::StrCat(stale ? "stale files" : "no POD", " in ", pod.home()),
-               "'vpod down' clears them away");
+               "'vpod down' removes them");
 }
 
 }  // namespace

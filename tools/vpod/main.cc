@@ -102,7 +102,7 @@ int Use(const std::string& name) {
   std::error_code error;
   if (name != vipu::kDefaultPod && !std::filesystem::exists(*home, error)) {
     return Fail(absl::StrCat("no POD has the name ", name, "; 'vpod up --name ", name,
-                             "' brings one up, 'vpod list' shows those that are there"));
+                             "' brings one up, 'vpod list' shows the existing ones"));
   }
   const absl::Status used = vipu::UsePod(name);
   if (!used.ok()) return Fail(used.message());

@@ -164,8 +164,8 @@ bool Pod::StopAgents(const std::set<std::string>& but) const {
 absl::StatusOr<PodShape> Pod::Shape() const {
   std::ifstream file(home_ + "/pod.json");
   if (!file && ServerPid() > 0) {
-    return absl::DataLossError(absl::StrCat(
-        home_, "/pod.json is gone while the POD runs; 'vpod down' clears the POD away"));
+    return absl::DataLossError(
+        absl::StrCat(home_, "/pod.json is gone while the POD runs; 'vpod down' removes it"));
   }
   if (!file) {
     return absl::NotFoundError(absl::StrCat("no POD in ", home_, "; bring one up with 'vpod up'"));
@@ -194,8 +194,7 @@ absl::StatusOr<PodShape> Pod::Shape() const {
   shape.described_clusters = json.is_object() && json.value("described_clusters", false);
   shape.unfinished = json.is_object() && json.value("unfinished", false);
   if (shape.ipus == 0 || shape.api_port == 0 || shape.machine_type.empty()) {
-    return absl::DataLossError(
-        absl::StrCat(home_, "/pod.json is damaged; 'vpod down' clears the POD away"));
+    return absl::DataLossError(absl::StrCat(home_, "/pod.json is damaged; 'vpod down' removes it"));
   }
   return shape;
 }
