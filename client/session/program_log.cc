@@ -22,8 +22,8 @@ std::string Describe(const char* name, const Collective& collective, const v1::I
   uint64_t bytes = 0;
   for (const uint32_t input : collective.inputs())
     bytes += program::TypeOf(ipu.tensors(static_cast<int>(input))).bytes();
-  return absl::StrCat(name, " of ", collective.inputs_size(), " tensors (", bytes, " bytes) ",
-                      Members(collective.group()));
+  return absl::StrCat(name, " ", Members(collective.group()),
+                      ", tensors: ", collective.inputs_size(), ", bytes: ", bytes);
 }
 
 // Empty: the instruction is not a collective.
@@ -50,8 +50,8 @@ void LogStreams(const v1::Executable& executable) {
     SdkLog(LogModule::kEngine, LogLevel::kDebug,
            absl::StrCat("Stream '", stream.name(), "' ",
                         stream.to_device() ? "from host to IPU " : "to host from IPU ",
-                        stream.ipu(), ": ", program::TypeOf(stream).ToString(), ", ",
-                        stream.transfers_per_run(), " transfers a run"));
+                        stream.ipu(), ": ", program::TypeOf(stream).ToString(),
+                        ", transfers per run: ", stream.transfers_per_run()));
   }
 }
 
@@ -63,8 +63,8 @@ void LogCollectives(const v1::Executable& executable) {
         const std::string text = DescribeCollective(instruction, executable.ipus(ipu));
         if (text.empty()) return;
         SdkLog(LogModule::kGcl, LogLevel::kDebug,
-               absl::StrCat("Program '", entry.name(), "', IPU ", ipu, ", ", times,
-                            " times a run: ", text));
+               absl::StrCat("Program '", entry.name(), "', IPU ", ipu, ": ", text,
+                            ", times per run: ", times));
       };
       program::ForEachInstruction(entry.blocks(ipu).instructions(), 1, log);
     }
@@ -76,16 +76,16 @@ void LogCollectives(const v1::Executable& executable) {
 void LogExecutable(const Device& device, const program::Executable& executable) {
   const v1::Executable& text = executable.proto();
   if (SdkLogs(LogModule::kTarget, LogLevel::kInfo)) {
-    SdkLog(
-        LogModule::kTarget, LogLevel::kInfo,
-        absl::StrCat("Target is ", device.name(), ": ", device.local_replicas(), " replicas of ",
-                     executable.ipus_per_replica(), " IPUs at ", device.clock_hz() / 1e6, " MHz"));
+    SdkLog(LogModule::kTarget, LogLevel::kInfo,
+           absl::StrCat("Target is ", device.name(), ", local replicas: ", device.local_replicas(),
+                        ", IPUs per replica: ", executable.ipus_per_replica(),
+                        ", clock: ", device.clock_hz() / 1e6, " MHz"));
   }
   if (SdkLogs(LogModule::kEngine, LogLevel::kInfo)) {
     SdkLog(LogModule::kEngine, LogLevel::kInfo,
-           absl::StrCat("Loading executable ", executable.hash().substr(0, 12), ": ",
-                        text.programs_size(), " programs, ", text.streams_size(), " streams, ",
-                        text.variables_size(), " variables"));
+           absl::StrCat("Loading executable ", executable.hash().substr(0, 12),
+                        ", programs: ", text.programs_size(), ", streams: ", text.streams_size(),
+                        ", variables: ", text.variables_size()));
   }
   LogStreams(text);
   LogCollectives(text);
