@@ -27,8 +27,8 @@ namespace vpod::agent {
 // answer. Empty names belong to nobody.
 bool OnOneHost(const std::string& socket_name, const std::string& other);
 
-// Fetches the memory of a job's units from the agent that listens on a socket, by global unit. Waits for two
-// seconds at most. Unavailable when the agent does not answer.
+// Fetches the memory of a job's units from the agent that listens on a socket, by global unit.
+// Waits for two seconds at most. Unavailable when the agent does not answer.
 absl::StatusOr<std::vector<std::pair<uint32_t, shm::Segment>>> FetchArenas(
     const std::string& socket_name, const std::string& token);
 
