@@ -3,6 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <ctime>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
@@ -160,11 +161,8 @@ Response Exporters(controller::Controller& controller) {
     if (absl::ConsumePrefix(&target, "http://"))
       targets.insert(std::string(target.substr(0, target.find('/'))));
   }
-  std::string list;
-  for (const std::string& target : targets)
-    absl::StrAppend(&list, list.empty() ? "" : ",", "\"", target, "\"");
-  return {.content_type = "application/json",
-          .body = absl::StrCat("[{\"targets\":[", list, "]}]\n")};
+  const auto groups = nlohmann::json::array({{{"targets", targets}}});
+  return {.content_type = "application/json", .body = groups.dump() + "\n"};
 }
 
 // The lists of the API.
