@@ -60,7 +60,7 @@ TEST(LeaseTest, AnAgentThatHangsAtItsLocalListenerIsNamed) {
   options.endpoint = agent.endpoint();
   const auto lease = Lease::Attach(vipu::Describe({}), options);
   EXPECT_EQ(lease.status(), absl::UnavailableError("the agent at " + agent.endpoint() +
-                                                   " does not answer at its local socket"));
+                                                   " does not answer on its local socket"));
 }
 
 }  // namespace

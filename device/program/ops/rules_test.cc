@@ -157,8 +157,10 @@ TEST(ReduceTypeTest, DropsTheAxes) {
 
 TEST(ReduceTypeTest, RefusesBadAxesTypesAndOperators) {
   const std::vector<uint32_t> first{0}, twice{0, 0}, descending{1, 0}, outside{2};
-  ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), twice), "axes [0,0] are no ascending axes");
-  ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), descending), "no ascending axes");
+  ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), twice),
+                "axes [0,0] of float32[2,3] must exist and be in ascending order");
+  ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), descending),
+                "in ascending order, without repetition");
   ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), outside), "axes [2]");
   ExpectRefused(ReduceType(v1::SUM, Float({}), first), "axes [0]");
   ExpectRefused(ReduceType(v1::MEAN, Int({2}), first), "MEAN does not reduce int32[2]");
