@@ -16,7 +16,7 @@ for file in etc/vipu/vipu-{server,cli}.hcl etc/vipu/slurm.env etc/default/vipu-a
   [ -f "$root/$file" ] || fail "/$file is not in the package"
 done
 for file in "$root"/etc/*/*; do
-  grep -qx "${file#"$root"}" "$root/DEBIAN/conffiles" || fail "${file#"$root"} is no conffile: an upgrade would overwrite it"
+  grep -qx "${file#"$root"}" "$root/DEBIAN/conffiles" || fail "${file#"$root"} is not a conffile, so an upgrade would overwrite it"
 done
 for program in "$root"/usr/bin/*; do
   name=${program##*/}

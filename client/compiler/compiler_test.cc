@@ -265,7 +265,7 @@ TEST(CompilerTest, ReshapesShareTheBytesOfTheirSource) {
   Graph graph;
   const Tensor x = graph.Input("x", {FLOAT32, {2, 6}});
   const Tensor w = graph.Variable("w", {FLOAT32, {12}}, std::vector<float>(12, 1));
-  // Of an input, of a variable, of a result and of a reshape.
+  // Reshapes of an input, a variable, a result and a reshape.
   const Tensor sum = graph.Add(graph.Reshape(x, {3, 4}), graph.Reshape(w, {3, 4}));
   graph.Output("y", graph.Relu(graph.Reshape(graph.Reshape(sum, {12}), {4, 3})));
   graph.Output("z", graph.Reshape(x, {4, 3}));

@@ -49,7 +49,7 @@ bool ExpandRanges(absl::string_view ranges, Hosts& numbers) {
   return numbers.size() <= kMostHosts;
 }
 
-// "r[1-2]n[0-1]" → r1n0 r1n1 r2n0 r2n1; false when the brackets or ranges are no such thing.
+// "r[1-2]n[0-1]" → r1n0 r1n1 r2n0 r2n1; false if the brackets or ranges are malformed.
 bool ExpandBrackets(absl::string_view item, Hosts& names) {
   names = {""};
   while (true) {

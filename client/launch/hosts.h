@@ -10,8 +10,8 @@
 namespace vpod::launch {
 
 // "host0,host1", "host[0-2,4]", "rack[1-2]-node[01-16]": Slurm's syntax. Numbers keep their leading
-// zeros. `source` begins the error text ("--host"). InvalidArgument: a bad range, what is no host
-// name or IPv4 address, a duplicate, more than 65,536 hosts.
+// zeros. `source` begins the error text ("--host"). InvalidArgument: a bad range, a word that is
+// not a host name or IPv4 address, a duplicate, more than 65,536 hosts.
 absl::StatusOr<std::vector<std::string>> ParseHosts(const std::string& text,
                                                     const std::string& source);
 

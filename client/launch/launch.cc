@@ -233,7 +233,7 @@ std::string SessionDirectory(const Layout& layout, const std::string& job_id) {
   return absl::StrCat(parent.empty() ? "/tmp" : parent, "/poprun-", job_id);
 }
 
-// The program that stands between mpirun and each instance: where the shell finds it, which is
+// The program between mpirun and each instance: where the shell finds it, which is
 // where instances on other hosts find it too, or beside poprun.
 std::string FindSupervisor(const Layout& layout) {
   constexpr char kName[] = "poprun_supervisor";

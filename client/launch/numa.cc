@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "0-3,8": a list as the kernel writes it. What is none of it is left out.
+// "0-3,8": a list as the kernel writes it. Other text is left out.
 std::vector<uint32_t> ParseList(absl::string_view text) {
   std::vector<uint32_t> numbers;
   for (absl::string_view part :

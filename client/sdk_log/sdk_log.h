@@ -39,8 +39,8 @@ class SdkLogSettings {
   std::map<LogModule, Output> outputs_;
 };
 
-// Those of this process, read once. Nothing is logged if there is an error in them, which whatever
-// opens a device reports.
+// The levels of this process, read once. Nothing is logged if there is an error in them; the code
+// that opens a device reports it.
 absl::Status CheckSdkLog();
 bool SdkLogs(LogModule module, LogLevel level);
 void SdkLog(LogModule module, LogLevel level, absl::string_view text);

@@ -9,7 +9,8 @@ namespace vpod::arch {
 inline constexpr uint32_t kChassisFans = 5;
 inline constexpr double kInletCelsius = 18;  // F21: what boards have without power
 
-// Of the machine's power with its IPUs. A machine at rest takes about 450 W, one at work 800 W.
+// By the power of the machine with its IPUs. A machine at rest takes about 450 W, one at work 800
+// W.
 inline constexpr double FanRpm(double machine_watts) { return 3000 + 10 * machine_watts; }
 inline constexpr double OutletCelsius(double machine_watts) {
   return kInletCelsius + 0.02 * machine_watts;

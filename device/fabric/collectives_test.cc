@@ -301,7 +301,7 @@ class Processes {
                                });
     return true;
   }
-  // Of all that arrived.
+  // The results of all that arrived.
   std::vector<absl::StatusOr<uint64_t>> Results() {
     base::MutexLock lock(mutex_);
     lock.Wait(changed_, [this] { return results_.size() == awaited_; });

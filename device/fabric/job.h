@@ -84,8 +84,8 @@ inline constexpr uint64_t kFirstLoneRun = uint64_t{1} << 62;
 // Identifies a rendezvous: the same for all who take part.
 struct RendezvousKey {
   uint64_t run = 0;  // runs with collectives, counted by each instance, or a lone one
-  // Who meets: below ipus_per_replica, this IPU of every replica; above, a pair of IPUs of one
-  // replica.
+  // The units that meet: below ipus_per_replica, this IPU of every replica; above, a pair of IPUs
+  // of one replica.
   uint32_t channel = 0;
   uint64_t sequence = 0;  // of the channel within the run
   ReplicaGroup group;     // of a collective
@@ -98,7 +98,7 @@ class Job : public std::enable_shared_from_this<Job> {
   using Resume = std::function<void(absl::Status)>;
   using Clock = std::chrono::steady_clock;
 
-  // Who decides that all are there.
+  // The record that decides when all are there.
   enum class Role {
     kLocal,        // all parts are of this process
     kCoordinator,  // this record, for parts elsewhere too

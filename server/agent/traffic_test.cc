@@ -83,7 +83,7 @@ std::string Text(const std::vector<MachineTraffic>& traffic) {
 TEST(TrafficTest, FlowsAreCopiesAndRings) {
   const auto executable = TwoIpus();
   EXPECT_EQ(FlowsOf(*executable, 0, Member(0, 1, 1)), (std::vector<Flow>{{0, 1, 3000}}));
-  // Of four replicas: 400 / 4 * 3 bytes each way, all of them ours.
+  // Four replicas: 400 / 4 * 3 bytes each way, all of them ours.
   EXPECT_EQ(FlowsOf(*executable, 0, Member(0, 4, 4)).size(), 4u + 2 * 4 * 2);
   // Replicas 2 and 3 of four: their copies, what they send, and what comes from 1 and 0.
   EXPECT_EQ(FlowsOf(*executable, 0, Member(2, 2, 4)), (std::vector<Flow>{{0, 6, 300},

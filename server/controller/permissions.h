@@ -35,7 +35,7 @@ const std::vector<Permission>& Permissions();
 // The rule of a method. A method without one is a mistake of ours and refused as PermissionDenied.
 absl::StatusOr<Permission> PermissionOf(absl::string_view method);
 
-// Who calls.
+// The caller.
 struct Caller {
   std::string user_id;
   bool admin = false;

@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 class ReconcileTest : public ControllerTest {
  protected:
-  // The controller stands still for an hour; p1 is in `state` until its agent has been silent for
+  // The controller is stopped for an hour; p1 is in `state` until its agent has been silent for
   // its time since.
   void ExpectTimeAgainAfterAPause(vipuuser::PartitionState state) {
     now_ += seconds(3600);

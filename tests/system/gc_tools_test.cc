@@ -244,7 +244,7 @@ TEST_F(GcToolsTest, WatchShowsAgainUntilCtrlC) {
   const Outcome outcome = watch->Wait();
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(outcome.out.find('\033'), std::string::npos) << "a pipe is no screen to clear";
+  EXPECT_EQ(outcome.out.find('\033'), std::string::npos) << "a pipe is not a screen to clear";
 }
 
 // It does not wait for the answer, so that it has nothing to report.

@@ -91,8 +91,9 @@ TEST_F(SlurmTest, ANumberOfHostsThatCannotBeServedIsHeld) {
   ASSERT_TRUE(Within(kSlurmTakes, [&] {
     return site_->Field(job, "Reason") == "job_requeued_in_held_state";
   })) << site_->Run({"scontrol", "show", "job", job}).out;
-  EXPECT_EQ(site_->Field(job, "AdminComment"),
-            "vipu: 3 hosts with 2 IPUs each are no power of two; ask for another number of hosts");
+  EXPECT_EQ(
+      site_->Field(job, "AdminComment"),
+      "vipu: 3 hosts with 2 IPUs each are not a power of two; ask for another number of hosts");
   EXPECT_EQ(Partitions(*pod_), "");
 }
 

@@ -36,7 +36,7 @@ inline constexpr Flag kVersion{"version", "", "version of this tool"};
 inline constexpr Flag kServerVersion{"server-version", "", "version and address of the controller"};
 inline constexpr Flag kHelp{"help", "", "this text; after a command, that command's", "h"};
 
-// Of every list.
+// Flags of every list.
 inline constexpr Flag kOutput{"output", "table|name|wide|csv|yaml|json", "form of the list (table)",
                               "o"};
 inline constexpr Flag kSortBy{"sort-by", "<column>", "order of the rows"};

@@ -29,7 +29,7 @@ std::string Fact(const vipuadmin::Agent& agent, const char* name) {
   return it == agent.facts().end() ? "" : it->second;
 }
 
-// Of `get agent`, those that differ from machine to machine or release to release.
+// Facts of `get agent` that differ from machine to machine or release to release.
 constexpr const char* kWideFacts[] = {"Board serial number", "GWSW Version",
                                       "IPUoF server version"};
 
