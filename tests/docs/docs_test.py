@@ -263,7 +263,21 @@ def check_wording(tree):
                             yield f"{page}:{number}: wording: {match.group(0)!r} in {piece.strip()[:60]!r}"
 
 
-CHECKS = (check_links, check_citations_of_pages, check_citations_of_code, check_wording)
+BAD_MESSAGES = r"\b(anew|whoever|(?:is|are) none of|(?<!there )(?:is|are) no (?!longer|more)\w+)\b"
+
+
+def check_messages(tree):
+    """The same in what programs print: string literals of the sources, without tests."""
+    for path, text in tree.code.items():
+        if not path.startswith(("client/", "device/", "server/", "tools/")) or not path.endswith((".cc", ".h")) or path.endswith("_test.cc"):
+            continue
+        for number, line in enumerate(text.split("\n"), 1):
+            for literal in re.findall(r'"((?:[^"\\]|\\.)*)"', line.split("//")[0]):
+                for match in re.finditer(BAD_MESSAGES, literal, re.IGNORECASE):
+                    yield f"{path}:{number}: wording: {match.group(0)!r} in {literal[:60]!r}"
+
+
+CHECKS = (check_links, check_citations_of_pages, check_citations_of_code, check_wording, check_messages)
 
 
 # --- What can be run ---

@@ -36,6 +36,7 @@ READ = [
     ("docs/security.md", "- Of these there are two.\n", "wording: 'Of '"),
     ("docs/security.md", "The agent starts anew.\n", "wording: 'anew'"),
     ("docs/security.md", "This is no file.\n", "wording: 'is no file'"),
+    ("device/arch/hardware.h", 'inline constexpr char kText[] = "this is none of a, b";\n', "wording: 'is none of'"),
     ("tests/system/FAULTS.md", "| a | b | at once | jobs: NoSuchTestOfJobs |\n", "test NoSuchTestOfJobs does not exist"),
 ]
 
