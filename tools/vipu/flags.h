@@ -43,7 +43,7 @@ inline constexpr Flag kSortBy{"sort-by", "<column>", "order of the rows"};
 inline constexpr Flag kFilter{"filter", "<column=value,…>", "only rows that have all these values"};
 inline constexpr Flag kNoHeaders{"no-headers", "", "no heading and no rules"};
 inline constexpr Flag kWatch{"watch", "[=<s>]",
-                             "again every so many seconds (1), until interrupted"};
+                             "print again at this interval in seconds (1), until interrupted"};
 
 // Agents and clusters.
 inline constexpr Flag kHost{"host", "<host>", "name or address of the machine's management"};

@@ -57,7 +57,8 @@ CLI::App* AddLogs(CLI::App& app, Given& given) {
   logs->add_option("-n", given.arguments.lines, "number of lines")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
-  logs->add_flag("-f,--follow", given.arguments.follow, "go on with lines as they are written");
+  logs->add_flag("-f,--follow", given.arguments.follow,
+                 "keep printing new lines as they are written");
   return logs;
 }
 
