@@ -1,6 +1,7 @@
 #include "client/gcipuinfo/gcipuinfo.h"
 
 #include <atomic>
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "client/gcipuinfo/health.h"
@@ -14,6 +15,11 @@ using vpod::ipuof::MonitoredPartition;
 using Json = nlohmann::json;
 
 constexpr char kNotAvailable[] = "N/A";
+// Samplers ask for one attribute after another, and each is to be of about the same moment.
+constexpr std::chrono::milliseconds kOld(100);
+
+// What a query reads first.
+enum class Refresh { kWhatIsOld, kAll, kNothing };
 
 std::string Text(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace);
@@ -44,6 +50,11 @@ struct gcipuinfo::Impl {
   explicit Impl(DeviceDiscoveryMode mode) : partitions(Discover(mode)) {}
 
   bool Update() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    const bool complete = Read();
+    read_at = std::chrono::steady_clock::now();
+    return complete;
+  }
+  bool Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (!partitions.ok()) return false;
     for (const absl::Status& status : vpod::ipuof::ReadTelemetry(*partitions)) {
       if (!status.ok()) return false;
@@ -53,7 +64,8 @@ struct gcipuinfo::Impl {
       if (!partition.silent.empty()) return false;
       for (const auto& ipu : partition.ipus) {
         const auto attributes = vpod::ipuof::AttributesOf(ipu, static_cast<uint32_t>(read.size()));
-        read.emplace_back(attributes.begin(), attributes.end());
+        Attributes& device = read.emplace_back(attributes.begin(), attributes.end());
+        for (const auto& [name, value] : ipu.idle_sensors()) device[name] = value;
       }
     }
     devices = std::move(read);
@@ -61,30 +73,34 @@ struct gcipuinfo::Impl {
   }
   // What queries look at.
   const std::vector<Attributes>& Devices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    if (auto_update) Update();
+    const bool old = std::chrono::steady_clock::now() - read_at > kOld;
+    if (refresh == Refresh::kAll || (refresh == Refresh::kWhatIsOld && old)) Update();
     return devices;
   }
 
   vpod::base::Mutex mutex;
   absl::StatusOr<std::vector<MonitoredPartition>> partitions ABSL_GUARDED_BY(mutex);
   std::vector<Attributes> devices ABSL_GUARDED_BY(mutex);
-  bool auto_update ABSL_GUARDED_BY(mutex) = false;
+  std::chrono::steady_clock::time_point read_at ABSL_GUARDED_BY(mutex);
+  Refresh refresh ABSL_GUARDED_BY(mutex) = Refresh::kWhatIsOld;
 };
 
 gcipuinfo::gcipuinfo(DeviceDiscoveryMode discoveryMode)
     : impl_(std::make_unique<Impl>(discoveryMode)) {
-  updateData();
+  vpod::base::MutexLock lock(impl_->mutex);
+  impl_->Update();
 }
 gcipuinfo::~gcipuinfo() = default;
 
 bool gcipuinfo::updateData() {
   vpod::base::MutexLock lock(impl_->mutex);
+  if (impl_->refresh == Refresh::kWhatIsOld) impl_->refresh = Refresh::kNothing;
   return impl_->Update();
 }
 
 void gcipuinfo::setUpdateMode(bool autoUpdate) {
   vpod::base::MutexLock lock(impl_->mutex);
-  impl_->auto_update = autoUpdate;
+  impl_->refresh = autoUpdate ? Refresh::kAll : Refresh::kNothing;
 }
 
 std::vector<gcipuinfo::Attributes> gcipuinfo::getDevices() {

@@ -5,8 +5,14 @@
 //   for (const std::string& power : info.getNamedAttributeForAll(gcipuinfo::IpuPower)) …
 //   if (info.checkHealthOfDevices() != "{}") …
 //
-// Devices are single IPUs. Their ids are those of gc-info: of the active partition its routing ids;
-// of all partitions, ids go on from one to the next.
+// Devices are single IPUs. Their ids are those of gc-info: of the active partition 0 … n-1; of
+// several GCDs or partitions, ids go on from one to the next.
+//
+// Two things differ from the manual, so that samplers of power get live numbers, which with the
+// real library they do not. Data are refreshed without being asked: unless updateData or
+// setUpdateMode was called, a query reads again what is older than 100 ms, and so sees programs
+// that attach later. And temperature and power of an IPU that no program holds are numbers; while
+// one holds it, they are "N/A" unless that runs with GCDA_MONITOR=1.
 #pragma once
 
 #include <map>
@@ -39,9 +45,10 @@ class gcipuinfo {
   explicit gcipuinfo(DeviceDiscoveryMode discoveryMode = DiscoverActivePartitionIPUs);
   ~gcipuinfo();
 
-  // Reads all attributes again. False: an agent did not answer within 4 s, and the old ones stay.
+  // Reads all attributes again; from now on queries do so only in update mode. False: an agent did
+  // not answer within 4 s, and the old ones stay.
   bool updateData();
-  // With true, every query calls updateData first.
+  // With true, every query calls updateData first; with false, none reads anything.
   void setUpdateMode(bool autoUpdate);
 
   // Attributes of every device. Values are those that gc-info prints, with their units.

@@ -61,23 +61,26 @@ SensorValues Machine::ReadSensors(uint32_t number, ipu::WallClock::time_point no
   return values;
 }
 
+std::map<std::string, std::string> Machine::SensorAttributes(uint32_t number) {
+  const ipu::WallClock::time_point now = ipu::WallClock::now();
+  const SensorValues values = ReadSensors(number, now);
+  const double neighbour_watts = ipus_[number ^ 1]->sensors.Read(now).power_watts;
+  return {{"average board temp", absl::StrFormat("%.1f C", values.board_celsius)},
+          {"average die temp", absl::StrFormat("%.1f C", values.die_celsius)},
+          {"ipu power", absl::StrFormat("%.1f W", values.power_watts)},
+          {"total board power", absl::StrFormat("%.1f W", values.power_watts + neighbour_watts)}};
+}
+
 std::map<std::string, std::string> Machine::Attributes(uint32_t number,
                                                        const PartitionFacts* partition,
                                                        const Holder* holder) {
   const ipu::WallClock::time_point now = ipu::WallClock::now();
   const ipu::Reading reading = ipus_[number]->sensors.Read(now);
-  const ipu::Reading neighbour = ipus_[number ^ 1]->sensors.Read(now);
   const ipu::FaultState faults = ipus_[number]->faults.Read();
   const bool monitored = holder != nullptr && holder->monitoring;
-  const SensorValues values = ReadSensors(number, now);
   arch::MachineType type = type_;
-  type.clock_hz = values.clock_hz;
+  type.clock_hz = ReadSensors(number, now).clock_hz;
   const uint64_t link_errors = links_.CorrectableErrors(number);
-  const auto sensor = [&](const char* format, double value) {
-    char text[32];
-    snprintf(text, sizeof(text), format, value);
-    return monitored ? std::string(text) : std::string("N/A");
-  };
   const auto utilisation = [&](double share) {
     return holder == nullptr || holder->utilisation ? absl::StrFormat("%.2f%%", share * 100)
                                                     : std::string("N/A");
@@ -85,8 +88,6 @@ std::map<std::string, std::string> Machine::Attributes(uint32_t number,
   const std::string ipu_number = absl::StrCat(number);
 
   std::map<std::string, std::string> all = {
-      {"average board temp", sensor("%.1f C", values.board_celsius)},
-      {"average die temp", sensor("%.1f C", values.die_celsius)},
       {"board ipu index", ipu_number},
       {"board serial number", arch::BoardSerial(identity_.index, number)},
       {"board type", std::string(type_.board_type)},
@@ -110,7 +111,6 @@ std::map<std::string, std::string> Machine::Attributes(uint32_t number,
       {"ipu error state", !faults.error.empty() ? faults.error
                           : faults.parity_error ? "memory parity error"
                                                 : "no errors"},
-      {"ipu power", sensor("%.1f W", reading.power_watts)},
       {"ipu utilisation", utilisation(reading.utilisation)},
       {"ipu utilisation (session)", utilisation(reading.session_utilisation)},
       {"ipuof host", identity_.data_ip},
@@ -124,8 +124,8 @@ std::map<std::string, std::string> Machine::Attributes(uint32_t number,
       {"pci id", ipu_number},
       {"pcie physical slot", ipu_number},
       {"remote buffers supported", "1"},
-      {"total board power", sensor("%.1f W", reading.power_watts + neighbour.power_watts)},
   };
+  for (const auto& [name, value] : SensorAttributes(number)) all[name] = monitored ? value : "N/A";
   if (partition != nullptr) {
     all["ipuof partition id"] = partition->id;
     all["ipuof routing id"] = absl::StrCat(partition->routing_id);

@@ -84,6 +84,9 @@ class Machine {
   void Reset();
 
   SensorValues ReadSensors(uint32_t number, ipu::WallClock::time_point now);
+  // Temperature and power of an IPU and its board as attributes, whether or not its holder lets the
+  // tools see them.
+  std::map<std::string, std::string> SensorAttributes(uint32_t number);
   // Attributes of IPU `number` (0-3) by their public names, without "id" and "target", which belong
   // to a device. `partition` and `holder` may be null.
   std::map<std::string, std::string> Attributes(uint32_t number, const PartitionFacts* partition,

@@ -62,6 +62,8 @@ TEST(MachineTest, AttributesHaveAllKeysOfTheSample) {
 TEST(MachineTest, SensorsShowOnlyWhileAMonitoredProgramIsAttached) {
   Machine machine = MakeMachine();
   EXPECT_EQ(machine.Attributes(0, nullptr, nullptr).at("ipu power"), "N/A");
+  EXPECT_EQ(machine.SensorAttributes(0).at("ipu power"), "46.0 W");
+  EXPECT_EQ(machine.SensorAttributes(0).size(), 4u);
   Holder holder{"train", "alice", 4711, 0, false};
   EXPECT_EQ(machine.Attributes(0, nullptr, &holder).at("total board power"), "N/A");
   holder.monitoring = true;

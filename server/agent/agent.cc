@@ -329,6 +329,12 @@ absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(
                                                          holder.has_value() ? &*holder : nullptr)) {
         (*ipu->mutable_attributes())[key] = value;
       }
+      if (!holder.has_value()) {
+        for (const auto& [key, value] :
+             machine.SensorAttributes(member.ipu % arch::kIpusPerMachine)) {
+          (*ipu->mutable_idle_sensors())[key] = value;
+        }
+      }
       ipu->set_cycles(machine.ipu(member.ipu % arch::kIpusPerMachine).cycles.load());
     }
   }

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
 #include "tests/support/pod.h"
 
@@ -77,6 +79,54 @@ TEST_F(GcipuinfoTest, AttributesFollowTheProgramThatRuns) {
   EXPECT_EQ(info.getNamedAttributeForDevice(1, gcipuinfo::UserProcessId), "N/A");
   job->Signal(SIGKILL);
   EXPECT_EQ(Await(info, gcipuinfo::UserProcessId, [](const auto& v) { return v == "N/A"; }), "N/A");
+}
+
+// FZJ jpwr makes the object before the program, and never calls setUpdateMode nor updateData. It
+// counts the IPUs that have a power, so all of them need one.
+TEST_F(GcipuinfoTest, APowerSamplerThatNeverAsksForUpdatesGetsLiveValues) {
+  gcipuinfo info;
+  ASSERT_EQ(info.getDevices().size(), 8u);
+  for (const std::string& power : info.getNamedAttributeForAll(gcipuinfo::IpuPower))
+    EXPECT_NEAR(std::stod(power), 41.6, 15) << power;
+  EXPECT_EQ(info.getNamedAttributeForDevice(0, gcipuinfo::UserProcessId), "N/A");
+  pod_.environment()["GCDA_MONITOR"] = "1";
+  const auto job = pod_.Start({"replica_job", "--runs", "1000000"});
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss")) << job->Err();
+  const std::string pid = std::to_string(job->pid());
+  EXPECT_TRUE(Within(std::chrono::seconds(60), [&] {
+    return info.getNamedAttributeForDevice(0, gcipuinfo::UserProcessId) == pid;
+  }));
+  std::set<std::string> powers;
+  EXPECT_TRUE(Within(std::chrono::seconds(60), [&] {
+    powers.insert(info.getNamedAttributeForAll(gcipuinfo::IpuPower)[0]);
+    return powers.size() > 2;
+  })) << "the value of the start";
+  job->Signal(SIGKILL);
+  EXPECT_TRUE(Within(std::chrono::seconds(60), [&] {
+    return info.getNamedAttributeForDevice(0, gcipuinfo::UserProcessId) == "N/A";
+  }));
+}
+
+TEST_F(GcipuinfoTest, DataStaysAsItIsForCallersThatUpdateIt) {
+  gcipuinfo updates, off;
+  updates.updateData();
+  off.setUpdateMode(false);
+  pod_.environment()["GCDA_MONITOR"] = "1";
+  const auto job = pod_.Start({"replica_job", "--runs", "1000000"});
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss")) << job->Err();
+  gcipuinfo live;
+  const std::string pid = std::to_string(job->pid());
+  ASSERT_TRUE(Within(std::chrono::seconds(60), [&] {
+    return live.getNamedAttributeForDevice(0, gcipuinfo::UserProcessId) == pid;
+  }));
+  EXPECT_EQ(updates.getNamedAttributeForDevice(0, gcipuinfo::UserProcessId), "N/A");
+  EXPECT_EQ(off.getNamedAttributeForDevice(0, gcipuinfo::UserProcessId), "N/A");
+  updates.updateData();
+  EXPECT_EQ(updates.getNamedAttributeForDevice(0, gcipuinfo::UserProcessId), pid);
+}
+
+TEST_F(GcipuinfoTest, ToolsShowNoSensorsOfIdleIpus) {
+  EXPECT_NE(pod_.Run({"gc-info", "-i", "-d", "0"}).out.find("ipu power: N/A"), std::string::npos);
 }
 
 TEST_F(GcipuinfoTest, HealthNamesDevicesAndConnections) {
@@ -193,7 +243,8 @@ TEST_F(GcipuinfoTest, PythonCallersAndExamples) {
   EXPECT_EQ(health.code, 0) << health.err;
   EXPECT_EQ(health.out, "All IPUs are healthy.\n");
   const Outcome power = pod_.Run({"/usr/bin/python3", examples + "gc_power_consumption.py", "1"});
-  EXPECT_EQ(power.out, "N/A (0 of 4 IPUs measured)\n") << power.err;
+  EXPECT_TRUE(std::regex_match(power.out, std::regex("[0-9.]+ W \\(4 of 4 IPUs measured\\)\n")))
+      << power.out << power.err;
   const Outcome boards = pod_.Run({"gc-get-attributes-for-all-devices", "board type"});
   EXPECT_EQ(boards.out, "0: M2000\n1: M2000\n2: M2000\n3: M2000\n") << boards.err;
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Prints the power of the active partition's IPUs once a second: gc_power_consumption.py [SAMPLES].
 
-Power is known while a program runs with GCDA_MONITOR=1.
+Power is known of IPUs that no program holds, and of those whose program runs with GCDA_MONITOR=1.
 """
 import sys
 import time

@@ -27,7 +27,7 @@ PYBIND11_MODULE(gcipuinfo, module) {
       .def("updateData", &gcipuinfo::updateData, unlocked,
            "Reads all attributes again; False when an agent does not answer.")
       .def("setUpdateMode", &gcipuinfo::setUpdateMode, py::arg("autoUpdate"), unlocked,
-           "With True, every query calls updateData first.")
+           "With True, every query calls updateData first; with False, none reads anything.")
       .def("getDevices", &gcipuinfo::getDevices, unlocked, "A dict of attributes for every device.")
       .def("getDevicesAsJSON", &gcipuinfo::getDevicesAsJSON, unlocked)
       .def("getNamedAttributeForAll", &gcipuinfo::getNamedAttributeForAll, py::arg("label"),
