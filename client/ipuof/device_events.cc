@@ -29,9 +29,8 @@ std::set<uint32_t> Culprits(const vipu::ActivePartition& partition, arch::IpuRan
 
 std::string HostsOf(const vipu::ActivePartition& partition, const std::set<uint32_t>& ipus) {
   std::set<std::string> hosts;
-  for (const auto& device : partition.config.devices()) {
-    if (ipus.contains(device.routing_id())) hosts.insert(device.ip());
-  }
+  for (const uint32_t ipu : ipus)
+    hosts.insert(partition.config.devices(static_cast<int>(ipu)).ip());
   return absl::StrJoin(hosts, ",");
 }
 

@@ -13,6 +13,7 @@
 #include "client/ipuof/lease.h"
 #include "client/ipuof/telemetry.h"
 #include "client/sdk_log/sdk_log.h"
+#include "client/vipu/subset.h"
 #include "device/arch/device_id.h"
 #include "device/base/mutex.h"
 #include "device/base/status.h"
@@ -210,6 +211,7 @@ absl::StatusOr<double> ClockOf(const vipu::ActivePartition& partition) {
 absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
     const vipu::ActivePartition& partition, const DeviceOptions& options) {
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
+  const vipu::Subset partition_ipus(partition);
   const auto num_ipus = static_cast<uint32_t>(partition.config.devices_size());
   const uint32_t needed =
       arch::NextPowerOfTwo(options.job.local_replicas() * options.job.ipus_per_replica());
@@ -221,19 +223,23 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachDevice(
   if (options.device_id >= 0) {
     candidates.push_back(static_cast<uint32_t>(options.device_id));
   } else {
-    for (uint32_t first = 0; first + needed <= num_ipus; first += needed) {
-      VPOD_ASSIGN_OR_RETURN(const uint32_t id, arch::DeviceOfIpus(num_ipus, {first, needed}));
-      candidates.push_back(id);
+    for (uint32_t id = 0; id < partition_ipus.num_devices(); ++id) {
+      VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range, partition_ipus.IpusOf(id));
+      if (range.count == needed) candidates.push_back(id);
     }
   }
   absl::Status refusal = absl::ResourceExhaustedError(
-      absl::StrCat("partition ", partition.partition_id, " has ", num_ipus));
+      partition_ipus.is_group() || num_ipus < needed
+          ? absl::StrCat("partition ", partition.partition_id, " has ", num_ipus)
+          : absl::StrCat("the ", num_ipus,
+                         " IPUs of the configuration are not a device of partition ",
+                         partition.partition_id, ", so they are used one by one"));
   for (uint32_t id : candidates) {
     LeaseOptions lease;
     lease.device_id = id;
     lease.monitoring = options.monitoring;
     lease.job = options.job;
-    VPOD_ASSIGN_OR_RETURN(const arch::IpuRange ipus, arch::IpusOfDevice(num_ipus, id));
+    VPOD_ASSIGN_OR_RETURN(const arch::IpuRange ipus, partition_ipus.IpusOf(id));
     const auto events = std::make_shared<DeviceEvents>(partition, ipus);
     lease.on_failure = [events](const absl::Status& cause) { events->Failed(cause); };
     LogIpuof(LogLevel::kDebug,

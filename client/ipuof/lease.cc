@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/agent_connection.h"
 #include "client/ipuof/gcda_options.h"
-#include "device/arch/device_id.h"
+#include "client/vipu/subset.h"
 #include "device/base/file.h"
 #include "device/base/grpc_connect.h"
 #include "device/base/grpc_status.h"
@@ -50,6 +50,13 @@ int64_t ProcessStartTime() {
   if (!(fields >> ticks) || !(uptime >> up)) return std::time(nullptr);
   const double age = up - ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
   return std::time(nullptr) - static_cast<int64_t>(age);
+}
+
+// Agents speak of devices by their ids in the GCD.
+absl::Status OfDevice(uint32_t device_id, const vipu::Subset& ipus, const absl::Status& status) {
+  if (status.ok() || ipus.is_whole()) return status;
+  return absl::Status(status.code(), absl::StrCat("device ", device_id,
+                                                  " of the configuration: ", status.message()));
 }
 
 }  // namespace
@@ -253,9 +260,10 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
 
 absl::StatusOr<std::vector<std::unique_ptr<Lease>>> Lease::AttachParts(
     const vipu::ActivePartition& partition, LeaseOptions options) {
-  const auto num_ipus = static_cast<uint32_t>(partition.config.devices_size());
-  VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range,
-                        arch::IpusOfDevice(num_ipus, options.device_id));
+  const vipu::Subset ipus(partition);
+  const uint32_t device_id = options.device_id;
+  VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range, ipus.IpusOf(device_id));
+  VPOD_ASSIGN_OR_RETURN(options.device_id, ipus.GcdDevice(device_id));
   const uint64_t units = uint64_t{options.job.local_replicas()} * options.job.ipus_per_replica();
   // Too many units for the device are refused by the agent.
   const uint64_t needed =
@@ -267,8 +275,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Lease>>> Lease::AttachParts(
   for (const std::string& endpoint : endpoints) {
     options.endpoint = endpoint;
     options.part = static_cast<uint32_t>(parts.size());
-    VPOD_ASSIGN_OR_RETURN(auto part, Attach(partition, options));
-    parts.push_back(std::move(part));
+    auto part = Attach(partition, options);
+    if (!part.ok()) return OfDevice(device_id, ipus, part.status());
+    parts.push_back(*std::move(part));
     if (!options.reserve_only) {
       options.on_notice = [](const std::string&) {};
       options.on_job_failed = [](const v1::JobFailed&) {};
@@ -425,21 +434,22 @@ absl::StatusOr<std::vector<base::Cycles>> Lease::Counters() {
 
 absl::Status ResetDevice(const vipu::ActivePartition& partition, uint32_t device_id,
                          bool initialise_parity) {
-  VPOD_ASSIGN_OR_RETURN(
-      const arch::IpuRange range,
-      arch::IpusOfDevice(static_cast<uint32_t>(partition.config.devices_size()), device_id));
+  const vipu::Subset ipus(partition);
+  VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range, ipus.IpusOf(device_id));
+  VPOD_ASSIGN_OR_RETURN(const uint32_t gcd_device, ipus.GcdDevice(device_id));
   for (const std::string& endpoint : EndpointsOf(partition, range.first, range.count)) {
     VPOD_ASSIGN_OR_RETURN(const auto stub, ConnectToAgent(endpoint, partition));
     v1::ResetDeviceRequest request;
     request.set_partition_id(partition.partition_id);
     request.set_gcd_id(partition.gcd);
-    request.set_device_id(device_id);
+    request.set_device_id(gcd_device);
     request.set_initialise_parity(initialise_parity);
     request.set_fabric_key(partition.config.fabric_key());
     v1::ResetDeviceReply reply;
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
-    VPOD_RETURN_IF_ERROR(FromGrpc(stub->ResetDevice(&context, request, &reply)));
+    VPOD_RETURN_IF_ERROR(
+        OfDevice(device_id, ipus, FromGrpc(stub->ResetDevice(&context, request, &reply))));
   }
   return absl::OkStatus();
 }

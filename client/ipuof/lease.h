@@ -21,7 +21,8 @@ namespace vpod::ipuof {
 enum class Transport { kSharedMemory, kGrpc };
 
 struct LeaseOptions {
-  uint32_t device_id = 0;
+  uint32_t device_id =
+      0;  // for Attach its id in the GCD, for AttachParts that in the configuration
   // A device whose IPUs several agents hold is attached in parts, one at each of them.
   std::string endpoint;  // of the agent (host:port)
   uint32_t part = 0, num_parts = 1;

@@ -11,6 +11,7 @@
 #include "client/ipuof/lease.h"
 #include "client/sdk_log/sdk_log.h"
 #include "device/arch/device_id.h"
+#include "client/vipu/subset.h"
 #include "device/base/status.h"
 
 namespace vpod::ipuof {
@@ -23,11 +24,17 @@ const char* MonitoredPartition::mark() const {
   return is_active() ? " [active]" : "";
 }
 
+uint32_t MonitoredPartition::num_devices() const {
+  const auto count = static_cast<uint32_t>(num_ipus());
+  return has_groups ? arch::NumDeviceIds(count) : count;
+}
+
 MonitoredPartition ToMonitor(vipu::ActivePartition description) {
   MonitoredPartition partition;
   partition.id = description.partition_id;
   partition.gcd = description.gcd;
   partition.show_gcd = description.gcd_was_given || description.num_gcds > 1;
+  partition.has_groups = vipu::Subset(description).is_group();
   const auto& attributes = description.config.attributes();
   const auto reconfigurable = attributes.find("Reconfigurable");
   partition.reconfigurable = reconfigurable != attributes.end() && reconfigurable->second == "true";
@@ -39,12 +46,13 @@ namespace {
 
 void Warn(const std::string& text) { std::fprintf(stderr, "warning: %s\n", text.c_str()); }
 
-// All but the active one, as its controller, or else ours, shows them.
+// All but the active ones, as their controller, or else ours, shows them.
 absl::StatusOr<std::vector<MonitoredPartition>> FindOthers(
-    const absl::StatusOr<vipu::ActivePartition>& active) {
+    const std::vector<MonitoredPartition>& active) {
   VPOD_ASSIGN_OR_RETURN(
       const vipu::ClientConfig config,
-      vipu::DiscoverConfig({.host = active.ok() ? active->controller : std::string()}));
+      vipu::DiscoverConfig(
+          {.host = active.empty() ? std::string() : active[0].description.controller}));
   vipu::Client client(config, std::chrono::seconds(4));
   VPOD_ASSIGN_OR_RETURN(const auto partitions, client.ListPartitions(/*with_devices=*/true));
   std::vector<MonitoredPartition> others;
@@ -53,7 +61,10 @@ absl::StatusOr<std::vector<MonitoredPartition>> FindOthers(
     if (state == vipuuser::PS_PENDING) continue;
     for (const vipuuser::PartitionConfig& gcd : partition.gcds()) {
       MonitoredPartition other = ToMonitor(vipu::Describe(gcd, config.address()));
-      if (active.ok() && other.id == active->partition_id && other.gcd == active->gcd) continue;
+      const auto is_it = [&](const auto& one) {
+        return one.id == other.id && one.gcd == other.gcd;
+      };
+      if (std::any_of(active.begin(), active.end(), is_it)) continue;
       other.active = false;
       other.description.releasing = state == vipuuser::PS_RELEASING;
       if (state != vipuuser::PS_ACTIVE)
@@ -66,12 +77,13 @@ absl::StatusOr<std::vector<MonitoredPartition>> FindOthers(
 
 // `lenient`: the active one is enough when the others cannot be found.
 absl::StatusOr<std::vector<MonitoredPartition>> Find(bool all, bool lenient) {
-  const auto active = vipu::FindPartitionToInspect();
+  auto active = vipu::FindGcdsToInspect();
   if (!active.ok() && !all) return active.status();
   std::vector<MonitoredPartition> found;
-  if (active.ok()) found.push_back(ToMonitor(*active));
+  if (active.ok())
+    std::transform(active->begin(), active->end(), std::back_inserter(found), ToMonitor);
   if (!all) return found;
-  auto others = FindOthers(active);
+  auto others = FindOthers(found);
   if (!others.ok() && !(lenient && active.ok())) return others.status();
   if (others.ok()) {
     std::move(others->begin(), others->end(), std::back_inserter(found));
@@ -103,21 +115,26 @@ using Answers = vipu::AgentAnswers<telemetry::v1::GetPartitionTelemetryReply>;
 absl::Status TakeTelemetry(const Answers& answers, MonitoredPartition& partition) {
   partition.ipus.clear();
   partition.silent.clear();
+  const vipu::Subset subset(partition.description);
   absl::Status first_error;
   for (const vipu::AgentQuery& agent : AgentsOf(partition.description)) {
     const auto& telemetry = answers.at(agent);
     first_error.Update(telemetry.status());
     if (!telemetry.ok()) continue;
     for (const IpuTelemetry& ipu : telemetry->ipus()) {
-      if (ipu.gcd_id() == partition.gcd) partition.ipus.push_back(ipu);
+      const auto number = subset.NumberOf(ipu.routing_id());
+      if (ipu.gcd_id() != partition.gcd || !number.has_value()) continue;
+      partition.ipus.push_back(ipu);
+      partition.ipus.back().set_routing_id(*number);
     }
   }
   std::sort(partition.ipus.begin(), partition.ipus.end(),
             [](const auto& a, const auto& b) { return a.routing_id() < b.routing_id(); });
   std::set<uint32_t> heard;
   for (const IpuTelemetry& ipu : partition.ipus) heard.insert(ipu.routing_id());
-  for (const vipuuser::IpuofDevice& device : partition.description.config.devices()) {
-    if (!heard.contains(device.routing_id())) partition.silent.push_back(device);
+  for (uint32_t number = 0; const auto& device : partition.description.config.devices()) {
+    if (!heard.contains(number)) partition.silent.emplace_back(device).set_routing_id(number);
+    ++number;
   }
   if (first_error.ok() && partition.ipus.empty()) {
     return absl::InvalidArgumentError(
@@ -146,9 +163,12 @@ std::vector<absl::Status> ReadTelemetry(std::vector<MonitoredPartition>& partiti
   return statuses;
 }
 
-absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all) {
+namespace {
+
+// Reads them, and leaves out those of which nobody knows.
+absl::StatusOr<std::vector<MonitoredPartition>> Seen(std::vector<MonitoredPartition> partitions,
+                                                     bool all) {
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
-  VPOD_ASSIGN_OR_RETURN(auto partitions, Find(all, /*lenient=*/true));
   const std::vector<absl::Status> statuses = ReadTelemetry(partitions);
   std::vector<MonitoredPartition> seen;
   absl::Status why_none;
@@ -170,12 +190,33 @@ absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all) {
   return seen;
 }
 
+}  // namespace
+
+absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all) {
+  VPOD_ASSIGN_OR_RETURN(auto partitions, Find(all, /*lenient=*/true));
+  return Seen(std::move(partitions), all);
+}
+
+absl::StatusOr<MonitoredPartition> LookAtActiveGcd() {
+  VPOD_ASSIGN_OR_RETURN(vipu::ActivePartition active, vipu::FindPartitionToInspect());
+  std::vector<MonitoredPartition> one = {ToMonitor(std::move(active))};
+  VPOD_ASSIGN_OR_RETURN(one, Seen(std::move(one), /*all=*/false));
+  return std::move(one.front());
+}
+
+absl::StatusOr<arch::IpuRange> IpusOf(const MonitoredPartition& partition, uint32_t device_id) {
+  if (!partition.has_groups) return vipu::Subset(partition.description).IpusOf(device_id);
+  return arch::IpusOfDevice(static_cast<uint32_t>(partition.num_ipus()), device_id);
+}
+
 absl::StatusOr<const IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,
                                              uint32_t device_id) {
-  VPOD_ASSIGN_OR_RETURN(
-      const auto range,
-      arch::IpusOfDevice(static_cast<uint32_t>(partition.ipus.size()), device_id));
-  return &partition.ipus[range.first];
+  VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range, IpusOf(partition, device_id));
+  for (const IpuTelemetry& ipu : partition.ipus) {
+    if (ipu.routing_id() == range.first) return &ipu;
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the agent of device ", device_id, " says nothing of it"));
 }
 
 DeviceAttributes AttributesOf(const IpuTelemetry& ipu, uint32_t device_id) {

@@ -10,33 +10,38 @@
 #include "absl/status/statusor.h"
 #include "client/vipu/agent_queries.h"
 #include "client/vipu/ipuof_config.h"
+#include "device/arch/device_id.h"
 #include "proto/telemetry/v1/telemetry.pb.h"
 
 namespace vpod::ipuof {
 
-// A GCD of a partition with the telemetry of its IPUs, by device id.
+// A GCD of a partition with the telemetry of its IPUs.
 struct MonitoredPartition {
   std::string id;
   bool active = true;  // the one this shell uses
   bool reconfigurable = true;
-  bool show_gcd = false;  // IPUOF_VIPU_API_GCD_ID is set, or there are several GCDs
+  bool has_groups = true;  // devices of several IPUs; not for IPUs that are used one by one
+  bool show_gcd = false;   // IPUOF_VIPU_API_GCD_ID is set, or there are several GCDs
   uint32_t gcd = 0;
   vipu::ActivePartition description;  // where its IPUs are
+  // By device id: their `routing_id` counts the IPUs of the configuration, which may have some of
+  // the GCD's only.
   std::vector<telemetry::v1::IpuTelemetry> ipus;
   // IPUs without telemetry: their agent does not answer, or does not know them.
   std::vector<vipuuser::IpuofDevice> silent;
 
   size_t num_ipus() const { return ipus.size() + silent.size(); }
+  uint32_t num_devices() const;
   // Whether programs of this shell can use it.
   bool is_active() const { return active && description.usable.ok(); }
   // " [active]" behind the name of the one that this shell uses, " [error]" of one in ERROR.
   const char* mark() const;
 };
 
-// The active partition, be it in ERROR; with `all`, the others follow that its controller shows, or
-// else the one of vipu::DiscoverConfig. Without an active one, `all` gives those there are. No
-// agent is asked yet. NotFound: no partition; FailedPrecondition: the active one is PENDING;
-// Unavailable: the controller does not answer.
+// The GCDs of the active partition, be it in ERROR; with `all`, the others follow that its
+// controller shows, or else the one of vipu::DiscoverConfig. Without an active one, `all` gives
+// those there are. No agent is asked yet. NotFound: no partition; FailedPrecondition: the active
+// one is PENDING; Unavailable: the controller does not answer.
 absl::StatusOr<std::vector<MonitoredPartition>> FindPartitions(bool all);
 
 // Unread, from a configuration.
@@ -47,16 +52,21 @@ MonitoredPartition ToMonitor(vipu::ActivePartition description);
 // what the others say is filled in; InvalidArgument, it has no such GCD.
 std::vector<absl::Status> ReadTelemetry(std::vector<MonitoredPartition>& partitions);
 
-// FindPartitions, all of them read, for tools. FailedPrecondition: no agent has the partition any
-// more; Unavailable: an agent does not answer. With `all`, those are errors only when nobody has
-// answered: what is missing, be it IPUs, partitions or the word of the controller, is a warning on
-// stderr.
+// FindPartitions, all of them read, for tools that show them. FailedPrecondition: no agent has the
+// partition any more; Unavailable: an agent does not answer. With `all`, those are errors only when
+// nobody has answered: what is missing, be it IPUs, partitions or the word of the controller, is a
+// warning on stderr.
 absl::StatusOr<std::vector<MonitoredPartition>> LookAtPartitions(bool all);
+
+// As that, for tools that need one GCD: NotFound says how to choose one.
+absl::StatusOr<MonitoredPartition> LookAtActiveGcd();
 
 // The agents of a partition, by their first IPU.
 std::vector<vipu::AgentQuery> AgentsOf(const vipu::ActivePartition& partition);
 
-// The first IPU of a device; OutOfRange names the ids there are.
+// The IPUs of a device, by their ids; OutOfRange names the devices there are.
+absl::StatusOr<arch::IpuRange> IpusOf(const MonitoredPartition& partition, uint32_t device_id);
+// The first of them.
 absl::StatusOr<const telemetry::v1::IpuTelemetry*> FirstIpu(const MonitoredPartition& partition,
                                                             uint32_t device_id);
 

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "client/vipu/fake_controller.h"
+#include "client/vipu/ipuof_json.h"
 #include "device/base/mutex.h"
 #include "proto/telemetry/v1/telemetry.grpc.pb.h"
 

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
@@ -16,6 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/vipu/config.h"
 #include "client/vipu/pod_home.h"
+#include "client/vipu/ipuof_json.h"
+#include "client/vipu/subset.h"
 #include "device/base/file.h"
 #include "device/base/status.h"
 
@@ -23,19 +24,12 @@ namespace vpod::vipu {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr char kController[] = "Controller";
-constexpr char kFabricKey[] = "fabric_key";  // a secret, so it stays out of the attributes
 
 std::string FileName(const std::string& partition_id, uint32_t gcd, uint32_t num_gcds) {
   return num_gcds == 1 ? absl::StrCat(partition_id, ".conf")
                        : absl::StrCat(partition_id, "_gcd", gcd, ".conf");
-}
-
-std::string Attribute(const vipuuser::PartitionConfig& config, const char* key) {
-  const auto it = config.attributes().find(key);
-  return it == config.attributes().end() ? "" : it->second;
 }
 
 absl::StatusOr<vipuuser::PartitionConfig> ReadFile(const std::string& path) {
@@ -45,26 +39,6 @@ absl::StatusOr<vipuuser::PartitionConfig> ReadFile(const std::string& path) {
   if (!config.ok())
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", config.status().message()));
   return config;
-}
-
-absl::Status ParseDevice(const Json& json, vipuuser::IpuofDevice* device) {
-  if (!json.is_object()) return absl::InvalidArgumentError("every device must be a JSON object");
-  const auto text = [&](const char* key) {
-    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>()
-                                                       : std::string();
-  };
-  const auto number = [&](const char* key) -> uint32_t {
-    return json.contains(key) && json[key].is_number_unsigned() ? json[key].get<uint32_t>() : 0;
-  };
-  device->set_ip(text("ip"));
-  device->set_server_port(number("server_port"));
-  device->set_rdma_port(number("rdma_port"));
-  device->set_agent_id(text("agent_id"));
-  device->set_ild(number("ild"));
-  device->set_routing_id(number("routing_id"));
-  device->set_pcie_id(number("pcie_id"));
-  device->set_endpoint(text("endpoint"));
-  return absl::OkStatus();
 }
 
 // By host and port.
@@ -87,27 +61,51 @@ std::string Obsolete(const vipuuser::PartitionConfig& config, Controllers& contr
   return removed ? "its partition was removed" : "";
 }
 
-// A GCD as its controller has it now; negative: the only one.
-absl::StatusOr<ActivePartition> AskFor(const std::string& id, int64_t gcd, Client& client) {
+// GCDs of a partition as its controller has them now; negative: all.
+absl::StatusOr<std::vector<ActivePartition>> AskFor(const std::string& id, int64_t gcd,
+                                                    Client& client) {
   VPOD_ASSIGN_OR_RETURN(const auto status, client.GetPartitionStatus(id));
-  if (status.state() == vipuuser::PS_ACTIVE) {
-    VPOD_ASSIGN_OR_RETURN(auto config, client.GetPartitionConfig(id, gcd));
-    return Describe(std::move(config), client.config().address());
-  }
-  // Scripts look for these words (spec/vipu.md 12).
-  const absl::Status unusable = absl::FailedPreconditionError(absl::StrCat(
-      "partition is not ACTIVE: ", id, " (state ", vipuuser::PartitionState_Name(status.state()),
-      status.message().empty() ? "" : ": ", status.message(), ")"));
   const bool releasing = status.state() == vipuuser::PS_RELEASING;
-  if (status.state() != vipuuser::PS_ERROR && !releasing) return unusable;
-  VPOD_ASSIGN_OR_RETURN(vipuuser::Partition broken, client.GetPartition(id));
-  if (gcd < 0 && broken.gcds_size() == 1) gcd = 0;
-  if (gcd < 0 || gcd >= broken.gcds_size()) return unusable;
-  ActivePartition partition =
-      Describe(std::move(*broken.mutable_gcds(static_cast<int>(gcd))), client.config().address());
-  partition.usable = unusable;
-  partition.releasing = releasing;
-  return partition;
+  absl::Status usable;
+  if (status.state() == vipuuser::PS_ACTIVE) {
+    auto config = client.GetPartitionConfig(id, gcd);
+    if (config.ok()) return std::vector{Describe(*std::move(config), client.config().address())};
+    // It asks for the number when there are several.
+    if (gcd >= 0 || !absl::IsInvalidArgument(config.status())) return config.status();
+  } else {
+    // Scripts look for these words (spec/vipu.md 12).
+    usable = absl::FailedPreconditionError(absl::StrCat(
+        "partition is not ACTIVE: ", id, " (state ", vipuuser::PartitionState_Name(status.state()),
+        status.message().empty() ? "" : ": ", status.message(), ")"));
+    if (status.state() != vipuuser::PS_ERROR && !releasing) return usable;
+  }
+  VPOD_ASSIGN_OR_RETURN(vipuuser::Partition partition, client.GetPartition(id));
+  std::vector<ActivePartition> gcds;
+  for (vipuuser::PartitionConfig& config : *partition.mutable_gcds()) {
+    ActivePartition described = Describe(std::move(config), client.config().address());
+    described.usable = usable;
+    described.releasing = releasing;
+    if (gcd < 0 || described.gcd == gcd) gcds.push_back(std::move(described));
+  }
+  usable.Update(absl::NotFoundError(absl::StrCat("Partition ", id, " has no such GCD.")));
+  if (gcds.empty()) return usable;
+  return gcds;
+}
+
+// The IPUs that a file has, in what the controller says of their GCD.
+absl::StatusOr<ActivePartition> SameIpus(const ActivePartition& stale, ActivePartition fresh) {
+  const Subset subset(stale);
+  if (subset.is_whole()) return fresh;
+  vipuuser::PartitionConfig whole = fresh.config;
+  fresh.config.clear_devices();
+  for (vipuuser::IpuofDevice& device : *whole.mutable_devices()) {
+    if (subset.NumberOf(device.routing_id()).has_value())
+      *fresh.config.add_devices() = std::move(device);
+  }
+  if (fresh.config.devices_size() == stale.config.devices_size()) return fresh;
+  return absl::FailedPreconditionError(
+      absl::StrCat("the IPUoF configuration has ", stale.config.devices_size(), " IPUs, of which ",
+                   fresh.config.devices_size(), " are still in partition ", stale.partition_id));
 }
 
 // What a file says may be of an earlier generation; the controller has the present one.
@@ -119,10 +117,11 @@ absl::StatusOr<ActivePartition> Renew(ActivePartition stale) {
   // The user of a shared file needs no account at the controller.
   if (absl::IsUnauthenticated(fresh.status()) || absl::IsPermissionDenied(fresh.status()))
     return stale;
-  return fresh;
+  VPOD_RETURN_IF_ERROR(fresh.status());
+  return SameIpus(stale, std::move(fresh->front()));
 }
 
-absl::StatusOr<ActivePartition> FromController() {
+absl::StatusOr<std::vector<ActivePartition>> FromController() {
   VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({}));
   uint32_t timeout = 120;
   if (const std::string text = Environment("IPUOF_VIPU_API_TIMEOUT");
@@ -149,6 +148,18 @@ absl::StatusOr<ActivePartition> FromController() {
   return AskFor(id, gcd, client);
 }
 
+// Sites name their files as they like. Hidden files and copies are not meant: what is written here
+// has such a name until it is complete.
+bool MayBeConfiguration(const std::string& name) {
+  return !absl::StartsWith(name, ".") && !absl::EndsWith(name, "~") &&
+         !absl::EndsWith(name, ".new") && !absl::StrContains(name, ".conf.");
+}
+
+// Whether a file says by its name that it is one.
+bool IsNamedConfiguration(const std::string& path) {
+  return absl::EndsWith(path, ".conf") || absl::EndsWith(path, ".config");
+}
+
 // Files of a directory, and what speaks against those that do not count.
 struct Found {
   std::vector<std::pair<std::string, vipuuser::PartitionConfig>> current;  // by path
@@ -160,7 +171,7 @@ Found LookInto(const std::string& directory, const std::string& id) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error)) {
-    if (entry.path().extension() == ".conf" && entry.is_regular_file(error))
+    if (MayBeConfiguration(entry.path().filename().string()) && entry.is_regular_file(error))
       paths.push_back(entry.path().string());
   }
   std::sort(paths.begin(), paths.end());
@@ -168,6 +179,7 @@ Found LookInto(const std::string& directory, const std::string& id) {
   Controllers controllers;
   for (const std::string& path : paths) {
     auto config = ReadFile(path);
+    if (!config.ok() && !IsNamedConfiguration(path)) continue;
     if (config.ok() && !id.empty() && Attribute(*config, "Partition Id") != id) continue;
     const std::string objection =
         config.ok() ? Obsolete(*config, controllers) : std::string(config.status().message());
@@ -184,19 +196,33 @@ Found LookInto(const std::string& directory, const std::string& id) {
   return found;
 }
 
-absl::StatusOr<ActivePartition> Choose(Found found, const std::string& directory) {
+constexpr char kHowToChoose[] =
+    "choose one with IPUOF_VIPU_API_PARTITION_ID and IPUOF_VIPU_API_GCD_ID, or name its file with "
+    "IPUOF_CONFIG_PATH";
+
+// The GCDs of the only partition that was found.
+absl::StatusOr<std::vector<ActivePartition>> Choose(Found found, const std::string& directory) {
   const std::string gcd_text = Environment("IPUOF_VIPU_API_GCD_ID");
+  std::set<std::string> partitions, gcds;
   if (!gcd_text.empty()) {
     std::erase_if(found.current,
                   [&](const auto& item) { return Attribute(item.second, "GCD Id") != gcd_text; });
   }
-  if (found.current.size() != 1) {
-    return absl::NotFoundError(absl::StrCat(found.current.size(), " IPUoF configurations in ",
-                                            directory, "; name one with IPUOF_CONFIG_PATH"));
+  for (const auto& [path, config] : found.current) {
+    partitions.insert(Attribute(config, "Partition Id"));
+    gcds.insert(Attribute(config, "GCD Id"));
   }
-  auto& [path, config] = found.current.front();
-  VPOD_ASSIGN_OR_RETURN(ActivePartition active, Renew(Describe(std::move(config))));
-  active.file = path;
+  if (partitions.size() != 1 || gcds.size() != found.current.size()) {
+    return absl::NotFoundError(absl::StrCat(found.current.size(), " IPUoF configurations in ",
+                                            directory, "; ", kHowToChoose));
+  }
+  std::vector<ActivePartition> active;
+  for (auto& [path, config] : found.current) {
+    VPOD_ASSIGN_OR_RETURN(active.emplace_back(), Renew(Describe(std::move(config))));
+    active.back().file = path;
+  }
+  std::sort(active.begin(), active.end(),
+            [](const auto& a, const auto& b) { return a.gcd < b.gcd; });
   return active;
 }
 
@@ -219,61 +245,6 @@ std::vector<fs::path> FilesOf(const std::string& partition_id) {
 }
 
 }  // namespace
-
-std::string IpuofJson(const vipuuser::PartitionConfig& config) {
-  Json json;
-  json["attributes"] = Json::object();
-  std::vector<std::pair<std::string, std::string>> attributes(config.attributes().begin(),
-                                                              config.attributes().end());
-  std::sort(attributes.begin(), attributes.end());
-  for (const auto& [key, value] : attributes) json["attributes"][key] = value;
-  if (!config.fabric_key().empty()) json[kFabricKey] = config.fabric_key();
-  json["devices"] = Json::array();
-  for (const vipuuser::IpuofDevice& device : config.devices()) {
-    json["devices"].push_back({{"ip", device.ip()},
-                               {"server_port", device.server_port()},
-                               {"rdma_port", device.rdma_port()},
-                               {"agent_id", device.agent_id()},
-                               {"ild", device.ild()},
-                               {"routing_id", device.routing_id()},
-                               {"pcie_id", device.pcie_id()},
-                               {"endpoint", device.endpoint()}});
-  }
-  return json.dump(2) + "\n";
-}
-
-absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text) {
-  const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded())
-    return absl::InvalidArgumentError("not an IPUoF configuration: malformed JSON");
-  vipuuser::PartitionConfig config;
-  const Json* devices = &json;
-  if (json.is_object()) {
-    if (!json.contains("devices"))
-      return absl::InvalidArgumentError("not an IPUoF configuration: no \"devices\"");
-    devices = &json["devices"];
-    if (json.contains(kFabricKey) && json[kFabricKey].is_string())
-      config.set_fabric_key(json[kFabricKey].get<std::string>());
-    if (json.contains("attributes") && json["attributes"].is_object()) {
-      for (const auto& [key, value] : json["attributes"].items()) {
-        if (value.is_string()) (*config.mutable_attributes())[key] = value.get<std::string>();
-      }
-    }
-  }
-  if (!devices->is_array() || devices->empty()) {
-    return absl::InvalidArgumentError(
-        "not an IPUoF configuration: \"devices\" must be a non-empty array");
-  }
-  // A controller that is named knows where its devices are, also those whose agent came later.
-  const bool must_say_where = Attribute(config, kController).empty();
-  for (const Json& json_device : *devices) {
-    vipuuser::IpuofDevice& device = *config.add_devices();
-    VPOD_RETURN_IF_ERROR(ParseDevice(json_device, &device));
-    if (must_say_where && device.ip().empty() && device.endpoint().empty())
-      return absl::InvalidArgumentError("a device has neither \"ip\" nor \"endpoint\"");
-  }
-  return config;
-}
 
 std::string IpuofDirectory() {
   if (const std::string named = Environment("IPUOF_CONFIG_DIR"); !named.empty()) return named;
@@ -337,6 +308,10 @@ ActivePartition Describe(vipuuser::PartitionConfig config, const std::string& co
   (void)!absl::SimpleAtoi(Attribute(config, "Partition generation"), &active.generation);
   (void)!absl::SimpleAtoi(Attribute(config, "GCD Id"), &active.gcd);
   if (!absl::SimpleAtoi(Attribute(config, "Number of GCDs"), &active.num_gcds)) active.num_gcds = 1;
+  const auto ipus = static_cast<uint32_t>(config.devices_size());
+  // Files of other makers do not say. IPUs that begin with the first are taken for all of them.
+  if (!absl::SimpleAtoi(Attribute(config, kGcdIpus), &active.gcd_ipus) && ipus > 0)
+    active.gcd_ipus = config.devices().rbegin()->routing_id() == ipus - 1 ? ipus : 0;
   active.controller = controller.empty() ? Attribute(config, kController) : controller;
   active.gcd_was_given = !Environment("IPUOF_VIPU_API_GCD_ID").empty();
   active.config = std::move(config);
@@ -359,6 +334,14 @@ absl::StatusOr<ActivePartition> FindActivePartition() {
 }
 
 absl::StatusOr<ActivePartition> FindPartitionToInspect() {
+  VPOD_ASSIGN_OR_RETURN(std::vector<ActivePartition> gcds, FindGcdsToInspect());
+  if (gcds.size() == 1) return std::move(gcds.front());
+  VPOD_RETURN_IF_ERROR(gcds.front().usable);
+  return absl::NotFoundError(absl::StrCat("partition ", gcds.front().partition_id, " has ",
+                                          gcds.size(), " GCDs; ", kHowToChoose));
+}
+
+absl::StatusOr<std::vector<ActivePartition>> FindGcdsToInspect() {
   if (!Environment(kOfflineVariable).empty())
     return absl::FailedPreconditionError("no IPUs: started by poprun --offline-mode");
   if (const std::string path = Environment("IPUOF_CONFIG_PATH"); !path.empty()) {
@@ -369,7 +352,7 @@ absl::StatusOr<ActivePartition> FindPartitionToInspect() {
       if (auto renewed = Renew(active); renewed.ok()) active = *std::move(renewed);
     }
     active.file = path;
-    return active;
+    return std::vector{std::move(active)};
   }
   if (!Environment("IPUOF_VIPU_API_HOST").empty()) return FromController();
   VPOD_RETURN_IF_ERROR(CheckPodEnvironment());

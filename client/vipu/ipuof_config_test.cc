@@ -6,11 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <random>
 #include <set>
 
 #include "client/vipu/fake_controller.h"
+#include "client/vipu/ipuof_json.h"
 #include "device/base/file.h"
 
 namespace vpod::vipu {
@@ -48,102 +47,6 @@ vipuuser::Partition Partition(const std::string& id, uint32_t gcds, bool shared 
   partition.mutable_requirements()->set_shared(shared);
   for (uint32_t gcd = 0; gcd < gcds; ++gcd) *partition.add_gcds() = Config(id, gcd, gcds);
   return partition;
-}
-
-std::string ParseError(const std::string& text) {
-  const auto config = ParseIpuofJson(text);
-  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << text;
-  return std::string(config.status().message());
-}
-
-TEST(IpuofJson, ComesBackAsItWas) {
-  const vipuuser::PartitionConfig config = Config("pt4");
-  const auto parsed = ParseIpuofJson(IpuofJson(config));
-  ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_EQ(parsed->DebugString(), config.DebugString());
-}
-
-TEST(IpuofJson, HasThePublishedShape) {
-  const auto json = nlohmann::json::parse(IpuofJson(Config("pt4")));
-  EXPECT_EQ(json.at("attributes").at("GCD Id"), "0");
-  ASSERT_EQ(json.at("devices").size(), 2u);
-  EXPECT_EQ(json["devices"][0].at("ip"), "10.1.5.10");
-  EXPECT_EQ(json["devices"][0].at("server_port"), 11003);
-  EXPECT_EQ(json["devices"][0].at("rdma_port"), 11103);
-  EXPECT_EQ(json.at("fabric_key"), "5e1a");
-}
-
-TEST(IpuofJson, OlderArrayOfDevicesIsRead) {
-  const auto config =
-      ParseIpuofJson(R"([{"ip": "10.1.5.10", "server_port": 11003, "rdma_port": 11103}])");
-  ASSERT_TRUE(config.ok()) << config.status();
-  ASSERT_EQ(config->devices_size(), 1);
-  EXPECT_EQ(config->devices(0).server_port(), 11003u);
-  EXPECT_TRUE(config->attributes().empty());
-  EXPECT_EQ(Describe(*config).gcd, 0u);
-  EXPECT_EQ(Describe(*config).num_gcds, 1u);
-}
-
-TEST(IpuofJson, UnknownKeysAreIgnored) {
-  EXPECT_TRUE(ParseIpuofJson(R"({"devices": [{"ip": "h", "speed": [1]}], "version": 3,
-                                 "attributes": {"GCD Id": 1}})")
-                  .ok());
-}
-
-TEST(IpuofJson, MalformedTextIsRefusedByName) {
-  EXPECT_EQ(ParseError(""), "not an IPUoF configuration: malformed JSON");
-  EXPECT_EQ(ParseError("{"), "not an IPUoF configuration: malformed JSON");
-  EXPECT_EQ(ParseError("{}"), "not an IPUoF configuration: no \"devices\"");
-  for (const char* text :
-       {"[]", "3", "null", "\"x\"", R"({"devices": {}})", R"({"devices": []})"}) {
-    EXPECT_EQ(ParseError(text),
-              "not an IPUoF configuration: \"devices\" must be a non-empty array");
-  }
-  EXPECT_EQ(ParseError("[3]"), "every device must be a JSON object");
-  EXPECT_EQ(ParseError("[{}]"), "a device has neither \"ip\" nor \"endpoint\"");
-  EXPECT_EQ(ParseError("[{\"ip\": 7}]"), "a device has neither \"ip\" nor \"endpoint\"");
-}
-
-TEST(IpuofJson, EveryTruncationIsRefused) {
-  std::string text = IpuofJson(Config("pt4"));
-  text.pop_back();  // the line break is not needed
-  for (size_t size = 0; size < text.size(); ++size)
-    EXPECT_FALSE(ParseIpuofJson(text.substr(0, size)).ok()) << size;
-}
-
-TEST(IpuofJson, RandomMutationsNeverCrash) {
-  const std::string text = IpuofJson(Config("pt4"));
-  std::mt19937 random(20240607);
-  int parsed = 0;
-  for (int i = 0; i < 5000; ++i) {
-    std::string mutant = text;
-    for (uint32_t n = 1 + random() % 4; n > 0; --n) {
-      const size_t at = random() % mutant.size();
-      switch (random() % 4) {
-        case 0:
-          mutant[at] = static_cast<char>(random());
-          break;
-        case 1:
-          mutant.erase(at, 1 + random() % 8);
-          break;
-        case 2:
-          mutant.insert(at, mutant.substr(random() % mutant.size(), 1 + random() % 16));
-          break;
-        default:
-          mutant[at] = "{}[]\",:0-9e"[random() % 11];
-          break;
-      }
-      if (mutant.empty()) mutant = " ";
-    }
-    const auto config = ParseIpuofJson(mutant);
-    if (!config.ok()) continue;
-    ++parsed;
-    const auto again = ParseIpuofJson(IpuofJson(*config));
-    ASSERT_TRUE(again.ok()) << again.status() << "\n" << mutant;
-    EXPECT_EQ(again->DebugString(), config->DebugString());
-    (void)Describe(*config);
-  }
-  EXPECT_GT(parsed, 0);
 }
 
 class IpuofFilesTest : public testing::Test {
@@ -281,19 +184,58 @@ TEST_F(IpuofFilesTest, UnreadableConfigPathIsAnError) {
 
 TEST_F(IpuofFilesTest, OnlyFileOfTheDirectoryIsTaken) {
   File("any_name.conf", Config("p1"));
-  File("notes.txt", Config("p9"));
+  std::ofstream(directory_ / "notes.txt") << "p1 is for the demo\n";
   const auto active = FindActivePartition();
   ASSERT_TRUE(active.ok()) << active.status();
   EXPECT_EQ(active->partition_id, "p1");
 }
 
-TEST_F(IpuofFilesTest, SeveralFilesNeedAChoice) {
-  File("p1_gcd0.conf", Config("p1", 0, 2));
-  File("p1_gcd1.conf", Config("p1", 1, 2));
-  const auto status = FindActivePartition().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(status.message(), "2 IPUoF configurations in " + directory_.string() +
-                                  "; name one with IPUOF_CONFIG_PATH");
+TEST_F(IpuofFilesTest, FilesMayHaveAnyNameButThatOfACopy) {
+  for (const char* name : {"HOST.config", "ipu", "p64_cl_a01_a16.json"}) {
+    SCOPED_TRACE(name);
+    File(name, Config("p1"));
+    for (const char* copy : {".p1.conf", "p1.conf~", "p1.new", "p1.conf.Xa12bC"})
+      File(copy, Config("p2"));
+    std::ofstream(directory_ / "README") << "{\"files\": \"of the site\"}\n";
+    testing::internal::CaptureStderr();
+    const auto active = FindActivePartition();
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    ASSERT_TRUE(active.ok()) << active.status();
+    EXPECT_EQ(active->partition_id, "p1");
+    fs::remove_all(directory_);
+  }
+}
+
+constexpr char kHowToChoose[] =
+    "; choose one with IPUOF_VIPU_API_PARTITION_ID and IPUOF_VIPU_API_GCD_ID, or name its file "
+    "with IPUOF_CONFIG_PATH";
+
+TEST_F(IpuofFilesTest, SeveralPartitionsNeedAChoice) {
+  File("p1.conf", Config("p1"));
+  File("p2.conf", Config("p2"));
+  EXPECT_EQ(FindActivePartition().status(),
+            absl::NotFoundError("2 IPUoF configurations in " + directory_.string() + kHowToChoose));
+  EXPECT_EQ(FindGcdsToInspect().status(), FindActivePartition().status());
+}
+
+// Two files of one GCD may have different IPUs of it.
+TEST_F(IpuofFilesTest, SeveralFilesOfOneGcdNeedAChoice) {
+  File("p1.conf", Config("p1"));
+  File("p1-copy.conf", Config("p1"));
+  EXPECT_TRUE(absl::IsNotFound(FindGcdsToInspect().status()));
+}
+
+TEST_F(IpuofFilesTest, SeveralGcdsAreShownAndOneOfThemUsed) {
+  File("p1_gcd0.conf", Config("p1", 0, 11));
+  File("p1_gcd10.conf", Config("p1", 10, 11));
+  File("p1_gcd1.conf", Config("p1", 1, 11));
+  const auto gcds = FindGcdsToInspect();
+  ASSERT_TRUE(gcds.ok()) << gcds.status();
+  ASSERT_EQ(gcds->size(), 3u);
+  EXPECT_EQ((*gcds)[1].gcd, 1u);
+  EXPECT_EQ((*gcds)[2].gcd, 10u);
+  EXPECT_EQ(FindActivePartition().status(),
+            absl::NotFoundError(std::string("partition p1 has 3 GCDs") + kHowToChoose));
   setenv("IPUOF_VIPU_API_GCD_ID", "1", 1);
   const auto active = FindActivePartition();
   ASSERT_TRUE(active.ok()) << active.status();
@@ -367,6 +309,42 @@ TEST_F(IpuofFilesTest, FileIsRenewedByItsController) {
   EXPECT_EQ(active->generation, 18u);
   EXPECT_EQ(active->controller, controller.address());
   EXPECT_EQ(active->file, (directory_ / "p1.conf").string());
+}
+
+// The IPUs that a container manager gave away are not those that the controller would give.
+TEST_F(IpuofFilesTest, RenewalKeepsToTheIpusOfTheFile) {
+  ControllerOfP1 controller(vipuuser::PS_ACTIVE);
+  vipuuser::Partition partition = Partition("p1", 1);
+  (*partition.mutable_gcds(0)->mutable_attributes())[kGcdIpus] = "2";
+  partition.mutable_gcds(0)->mutable_devices()->DeleteSubrange(0, 1);
+  ASSERT_TRUE(WriteIpuofFiles(partition, controller.address()).ok());
+  const auto active = FindActivePartition();
+  ASSERT_TRUE(active.ok()) << active.status();
+  EXPECT_EQ(active->generation, 18u);
+  EXPECT_EQ(active->gcd_ipus, 2u);
+  ASSERT_EQ(active->config.devices_size(), 1);
+  EXPECT_EQ(active->config.devices(0).routing_id(), 1u);
+  // The GCD has become smaller.
+  vipuuser::GetPartitionIpuofConfigReply reply;
+  *reply.mutable_ipuof_config() = Config("p1");
+  reply.mutable_ipuof_config()->mutable_devices()->RemoveLast();
+  controller.Answer("GetPartitionIpuofConfig", {&reply});
+  EXPECT_EQ(FindActivePartition().status(),
+            absl::FailedPreconditionError("the IPUoF configuration has 1 IPUs, of which 0 are "
+                                          "still in partition p1"));
+}
+
+TEST_F(IpuofFilesTest, TheControllerShowsAllGcds) {
+  ControllerOfP1 controller(vipuuser::PS_ACTIVE);
+  controller.Answer("GetPartitionIpuofConfig", {}, absl::InvalidArgumentError("give a GCD id"));
+  setenv("IPUOF_VIPU_API_HOST", controller.address().c_str(), 1);
+  setenv("IPUOF_VIPU_API_PARTITION_ID", "p1", 1);
+  const auto gcds = FindGcdsToInspect();
+  ASSERT_TRUE(gcds.ok()) << gcds.status();
+  ASSERT_EQ(gcds->size(), 2u);
+  EXPECT_EQ((*gcds)[1].gcd, 1u);
+  EXPECT_EQ(FindActivePartition().status(),
+            absl::NotFoundError(std::string("partition p1 has 2 GCDs") + kHowToChoose));
 }
 
 TEST_F(IpuofFilesTest, NamedPartitionWithoutAFileIsAskedOfTheController) {

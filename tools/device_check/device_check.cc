@@ -5,17 +5,12 @@
 
 #include "absl/strings/str_format.h"
 #include "client/ipuof/ipuof_device.h"
-#include "client/vipu/ipuof_config.h"
-#include "device/arch/device_id.h"
+#include "client/vipu/subset.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
 
 namespace vpod::tools {
 namespace {
-
-absl::StatusOr<arch::IpuRange> IpusOf(const vipu::ActivePartition& partition, uint32_t device_id) {
-  return arch::IpusOfDevice(static_cast<uint32_t>(partition.config.devices_size()), device_id);
-}
 
 int64_t Now() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -32,7 +27,7 @@ void AddTestOptions(po::options_description& options, TestOptions& values) {
 
 absl::StatusOr<std::unique_ptr<session::Device>> AttachForTest(const AttachOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const auto partition, vipu::FindActivePartition());
-  VPOD_ASSIGN_OR_RETURN(const auto range, IpusOf(partition, options.device_id));
+  VPOD_ASSIGN_OR_RETURN(const auto range, vipu::Subset(partition).IpusOf(options.device_id));
   ipuof::DeviceOptions attach;
   attach.device_id = static_cast<int>(options.device_id);
   attach.monitoring = options.monitoring;
@@ -46,7 +41,7 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachForTest(const AttachOptio
 
 absl::StatusOr<std::vector<uint32_t>> IpusOfActiveDevice(uint32_t device_id) {
   VPOD_ASSIGN_OR_RETURN(const auto partition, vipu::FindActivePartition());
-  VPOD_ASSIGN_OR_RETURN(const auto range, IpusOf(partition, device_id));
+  VPOD_ASSIGN_OR_RETURN(const auto range, vipu::Subset(partition).IpusOf(device_id));
   std::vector<uint32_t> ids(range.count);
   for (uint32_t i = 0; i < range.count; ++i) ids[i] = range.first + i;
   return ids;

@@ -69,7 +69,14 @@ Json GroupJson(const MonitoredPartition& partition, uint32_t id, arch::IpuRange 
 
 // Devices of several IPUs are listed of a partition that is alone, and whole.
 bool HasGroups(const std::vector<MonitoredPartition>& partitions) {
-  return partitions.size() == 1 && partitions[0].silent.empty();
+  return partitions.size() == 1 && partitions[0].silent.empty() && partitions[0].has_groups;
+}
+
+std::string Title(const MonitoredPartition& partition) {
+  const bool one_of_several = partition.description.num_gcds > 1;
+  return absl::StrCat("Partition: ", partition.id,
+                      one_of_several ? absl::StrCat(" (gcd:", partition.gcd, ")") : "",
+                      partition.mark());
 }
 
 }  // namespace
@@ -88,7 +95,7 @@ std::string DeviceListing(const std::vector<MonitoredPartition>& partitions) {
   std::string text = "Graphcore device listing:\n";
   uint32_t first = 0;
   for (const auto& partition : partitions) {
-    absl::StrAppend(&text, "Partition: ", partition.id, partition.mark(), "\n");
+    absl::StrAppend(&text, Title(partition), "\n");
     for (const auto& ipu : partition.ipus)
       text += SingleLine(first + ipu.routing_id(), ipu, widths);
     const auto n = static_cast<uint32_t>(partition.num_ipus());
@@ -113,10 +120,12 @@ std::string DeviceListingJson(const std::vector<MonitoredPartition>& partitions)
     for (uint32_t id = n; groups && id < arch::NumDeviceIds(n); ++id)
       devices.push_back(GroupJson(partition, id, *arch::IpusOfDevice(n, id)));
     first += n;
-    all["partitions"].push_back({{"partition", partition.id},
-                                 {"active", partition.is_active() ? "true" : "false"},
-                                 {"partition_id", partition.id},
-                                 {"devices", std::move(devices)}});
+    Json& listed = all["partitions"].emplace_back();
+    listed["partition"] = partition.id;
+    if (partition.description.num_gcds > 1) listed["gcd"] = absl::StrCat(partition.gcd);
+    listed["active"] = partition.is_active() ? "true" : "false";
+    listed["partition_id"] = partition.id;
+    listed["devices"] = std::move(devices);
   }
   return all.dump(1) + "\n";
 }

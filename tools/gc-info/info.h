@@ -12,8 +12,8 @@ namespace vpod::tools {
 
 using ipuof::DeviceAttributes;
 
-// "Graphcore device listing:" with the devices of the active partition; several partitions list
-// single IPUs only, ids go on.
+// "Graphcore device listing:" with the devices of the active partition; several partitions or GCDs
+// list single IPUs only, ids go on.
 std::string DeviceListing(const std::vector<MonitoredPartition>& partitions);
 // The same as JSON.
 std::string DeviceListingJson(const std::vector<MonitoredPartition>& partitions);

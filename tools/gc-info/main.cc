@@ -94,12 +94,21 @@ absl::StatusOr<std::string> AttributeLine(const MonitoredPartition& partition, u
   return it->second + "\n";
 }
 
-absl::StatusOr<std::string> Text(const Flags& flags) {
+// What is said of all GCDs.
+absl::StatusOr<std::string> Overview(const Flags& flags) {
   const bool all = flags.list && flags.all_partitions;
   VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(all));
-  const MonitoredPartition& active = partitions.front();
-  if (!all) VPOD_RETURN_IF_ERROR(active.description.usable);
+  if (!all) VPOD_RETURN_IF_ERROR(partitions.front().description.usable);
   if (flags.list) return flags.json ? DeviceListingJson(partitions) : DeviceListing(partitions);
+  size_t count = 0;
+  for (const MonitoredPartition& gcd : partitions) count += gcd.ipus.size();
+  return absl::StrCat(count, "\n");
+}
+
+absl::StatusOr<std::string> Text(const Flags& flags) {
+  if (flags.list || flags.count) return Overview(flags);
+  VPOD_ASSIGN_OR_RETURN(const MonitoredPartition active, ipuof::LookAtActiveGcd());
+  VPOD_RETURN_IF_ERROR(active.description.usable);
   if (flags.info) {
     return flags.json ? DeviceInfoJson(active, flags.device.id)
                       : DeviceInfo(active, flags.device.id);
@@ -110,7 +119,6 @@ absl::StatusOr<std::string> Text(const Flags& flags) {
   if (flags.tile_overview) return TileOverview(active, flags.device.id);
   if (flags.nlc_status) return LinkStatus(active, flags.device.id);
   if (flags.pci_status) return PciStatus(active, flags.device.id);
-  if (flags.count) return absl::StrCat(active.ipus.size(), "\n");
   return absl::UnimplementedError("not modelled");
 }
 

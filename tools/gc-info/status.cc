@@ -36,12 +36,11 @@ bool IsNumberUpTo(absl::string_view text, uint32_t largest) {
 }  // namespace
 
 absl::Status CheckIdle(const MonitoredPartition& partition, uint32_t device_id) {
-  VPOD_ASSIGN_OR_RETURN(
-      const auto range,
-      arch::IpusOfDevice(static_cast<uint32_t>(partition.ipus.size()), device_id));
-  for (uint32_t i = range.first; i < range.first + range.count; ++i) {
-    if (!partition.ipus[i].attached()) continue;
-    const auto& process = partition.ipus[i].process();
+  VPOD_ASSIGN_OR_RETURN(const arch::IpuRange range, IpusOf(partition, device_id));
+  for (const auto& ipu : partition.ipus) {
+    if (ipu.routing_id() < range.first || ipu.routing_id() >= range.first + range.count) continue;
+    if (!ipu.attached()) continue;
+    const auto& process = ipu.process();
     return absl::FailedPreconditionError(absl::StrCat(
         "device ", device_id, " is in use by process ", process.pid(), " on ", process.host()));
   }

@@ -3,15 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "device/arch/device_id.h"
 #include "device/base/status.h"
 
 namespace vpod::tools {
 
 absl::StatusOr<std::vector<DeviceAttributes>> Inventory(const MonitoredPartition& partition) {
   std::vector<DeviceAttributes> devices;
-  const auto ipus = static_cast<uint32_t>(partition.ipus.size());
-  for (uint32_t id = 0; id < arch::NumDeviceIds(ipus); ++id) {
+  for (uint32_t id = 0; id < partition.num_devices(); ++id) {
     VPOD_ASSIGN_OR_RETURN(auto attributes, AttributesOf(partition, id));
     devices.push_back(std::move(attributes));
   }

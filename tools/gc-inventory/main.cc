@@ -11,10 +11,10 @@ namespace {
 
 absl::StatusOr<std::vector<DeviceAttributes>> Look(const po::variables_map& values,
                                                    DeviceOption device) {
-  const auto partitions = ipuof::LookAtPartitions(false);
-  if (!partitions.ok()) return partitions.status();
-  if (values.count("device-id") == 0) return Inventory(partitions->front());
-  const auto attributes = AttributesOf(partitions->front(), device.id);
+  const auto partition = ipuof::LookAtActiveGcd();
+  if (!partition.ok()) return partition.status();
+  if (values.count("device-id") == 0) return Inventory(*partition);
+  const auto attributes = AttributesOf(*partition, device.id);
   if (!attributes.ok()) return attributes.status();
   return std::vector<DeviceAttributes>{*attributes};
 }

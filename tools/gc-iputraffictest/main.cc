@@ -65,9 +65,9 @@ absl::StatusOr<LinkTest> Load(session::Device& device, const Options& options,
 
 // Telemetry of the IPUs that take part.
 absl::StatusOr<std::vector<telemetry::v1::IpuTelemetry>> Look(const Options& options) {
-  VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(/*all=*/false));
+  VPOD_ASSIGN_OR_RETURN(const auto partition, ipuof::LookAtActiveGcd());
   std::vector<telemetry::v1::IpuTelemetry> ipus;
-  for (const auto& ipu : partitions.front().ipus) {
+  for (const auto& ipu : partition.ipus) {
     if (options.all_links || ipu.routing_id() == options.device0.id ||
         (!options.single_ipu && ipu.routing_id() == options.device1.id))
       ipus.push_back(ipu);

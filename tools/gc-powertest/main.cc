@@ -65,10 +65,10 @@ class Burner {
 };
 
 absl::Status PrintRows(uint32_t device_id, bool with_heading) {
-  VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(false));
+  VPOD_ASSIGN_OR_RETURN(const auto partition, ipuof::LookAtActiveGcd());
   VPOD_ASSIGN_OR_RETURN(const auto ids, IpusOfActiveDevice(device_id));
   std::vector<telemetry::v1::IpuTelemetry> ipus;
-  for (uint32_t id : ids) ipus.push_back(partitions.front().ipus.at(id));
+  for (uint32_t id : ids) ipus.push_back(partition.ipus.at(id));
   const std::vector<TestedBoard> boards = BoardsOf(ipus);
   const bool several = boards.size() > 1;
   for (const TestedBoard& board : boards) {

@@ -1,11 +1,31 @@
 // gc-reset: resets the IPUs of a device; silent on success.
+#include <numeric>
+#include <optional>
+#include <vector>
+
 #include "client/ipuof/lease.h"
-#include "client/vipu/ipuof_config.h"
-#include "device/arch/device_id.h"
+#include "client/vipu/subset.h"
+#include "device/base/status.h"
 #include "tools/gc_options.h"
 
 namespace vpod::tools {
 namespace {
+
+// The devices that have all IPUs of the partition between them.
+std::vector<uint32_t> AllIpus(const vipu::Subset& ipus) {
+  if (ipus.is_group()) return {ipus.num_devices() - 1};
+  std::vector<uint32_t> devices(ipus.num_devices());
+  std::iota(devices.begin(), devices.end(), 0u);
+  return devices;
+}
+
+absl::Status Reset(std::optional<uint32_t> device, bool initialise_parity) {
+  VPOD_ASSIGN_OR_RETURN(const auto partition, vipu::FindActivePartition());
+  for (const uint32_t id :
+       device.has_value() ? std::vector{*device} : AllIpus(vipu::Subset(partition)))
+    VPOD_RETURN_IF_ERROR(ipuof::ResetDevice(partition, id, initialise_parity));
+  return absl::OkStatus();
+}
 
 int Main(int argc, char** argv) {
   DeviceOption device;
@@ -21,16 +41,10 @@ int Main(int argc, char** argv) {
     return code;
   if (values.count("device-id") == 0 && !memory)
     return UsageError("gc-reset", "the option '--device-id' is required but missing");
-  const auto partition = vipu::FindActivePartition();
-  absl::Status status = partition.status();
-  if (status.ok() && values.count("device-id") == 0) {
-    const auto ipus = static_cast<uint32_t>(partition->config.devices_size());
-    const auto all = arch::DeviceOfIpus(ipus, {0, ipus});
-    status = all.status();
-    if (all.ok()) device.id = *all;
-  }
+  std::optional<uint32_t> chosen;
+  if (values.count("device-id") > 0) chosen = device.id;
   // The memory of an emulated tile is always initialised; what remains of an error is its parity.
-  if (status.ok()) status = ipuof::ResetDevice(*partition, device.id, parity || memory);
+  const absl::Status status = Reset(chosen, parity || memory);
   if (status.ok()) return 0;
   return GcError("gc-reset", status);
 }

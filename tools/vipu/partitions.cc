@@ -2,6 +2,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/vipu/ipuof_config.h"
+#include "client/vipu/ipuof_json.h"
 #include "device/base/interruption.h"
 #include "device/base/status.h"
 #include "tools/vipu/show.h"
