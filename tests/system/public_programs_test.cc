@@ -338,9 +338,10 @@ TEST(EnableTest, SetsWhatPublicScriptsForward) {
   fs::create_directories(top + "/dist/bin");
   fs::copy_file("deploy/enable.sh", top + "/deploy/enable.sh");
   fs::create_symlink("/bin/true", top + "/dist/bin/vpod");
+  fs::create_symlink("../deploy/enable.sh", top + "/dist/enable");  // as deploy/build does
   const Outcome outcome = pod.Shell(
       "unset OPAL_PREFIX CPATH LIBRARY_PATH POPLAR_SDK_ENABLED; source " + top +
-      "/deploy/enable.sh; for v in POPLAR_SDK_ENABLED OPAL_PREFIX CPATH LIBRARY_PATH "
+      "/dist/enable; for v in POPLAR_SDK_ENABLED OPAL_PREFIX CPATH LIBRARY_PATH "
       "LD_LIBRARY_PATH; do echo \"$v ${!v-unset}\"; done; ls $POPLAR_SDK_ENABLED; "
       "mpirun --oversubscribe -np 1 -x OPAL_PREFIX -x CPATH -x LD_LIBRARY_PATH -x PYTHONPATH -x "
       "POPLAR_SDK_ENABLED -x PATH echo started");
