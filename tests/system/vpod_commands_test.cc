@@ -93,7 +93,8 @@ TEST(VpodCommandsTest, LogsAreFollowed) {
   const auto all = pod.Start({"vpod", "logs", "-f", "-n", "1"});
   const auto agent = pod.Start({"vpod", "logs", "agent", "--follow", "-n", "0"});
   ASSERT_TRUE(all->WaitForOutput("agent: ")) << all->Err();
-  EXPECT_EQ(std::count(all->Out().begin(), all->Out().end(), '\n'), 2) << all->Out();
+  const std::string last = all->Out();
+  EXPECT_EQ(std::count(last.begin(), last.end(), '\n'), 2) << last;
   const std::string write = "echo \"$0\" >>$VPOD_HOME/$1.log";
   pod.Run({"bash", "-c", write, "one", "vipu-server"});
   EXPECT_TRUE(all->WaitForOutput("server: one\n")) << all->Out();
