@@ -14,6 +14,7 @@
 #include "server/http/controller_exporter.h"
 #include "server/http/exporter.h"
 #include "server/http/request_counter.h"
+#include "server/restore.h"
 #include "server/rpc/agent_gateway.h"
 #include "server/rpc/call_guard.h"
 #include "server/rpc/controller_services.h"
@@ -69,6 +70,12 @@ absl::Status Init(const ServerOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const std::string key, controller->CreateUser(admin, ""));
   std::printf("Default user is: %s\nAccess Key is: %s\n", admin.id().c_str(), key.c_str());
   return absl::OkStatus();
+}
+
+int Print(const absl::StatusOr<std::string>& text) {
+  if (!text.ok()) return Fail(text.status(), 1);
+  std::fputs(text->c_str(), stdout);
+  return 0;
 }
 
 // The gRPC end-points of a controller.
@@ -207,6 +214,8 @@ int Main(int argc, char** argv) {
         rpc::CheckListenAddress(options.metrics_listen, options.insecure_listen);
     if (!status.ok()) return Fail(status, 2);
   }
+  if (!options.salvage.empty()) return Print(Salvage(options.storage, options.salvage));
+  if (!options.restore.empty()) return Print(Restore(options.restore, options.storage));
   if (options.init || options.tls_init) {
     const absl::Status status = options.init ? Init(options) : GenerateCertificates(options);
     return status.ok() ? 0 : Fail(status, 1);

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/vipu/connection.h"
 #include "device/base/random_id.h"
+#include "device/base/sha256.h"
+#include "device/base/status.h"
 
 namespace vpod::vipu {
 namespace {
@@ -238,6 +240,18 @@ absl::Status Client::TestCluster(
     const vipuadmin::TestClusterRequest& request,
     const std::function<void(const vipuadmin::TestClusterReply&)>& row) {
   return impl_->Stream(&VipuAdmin::Stub::TestCluster, request, row);
+}
+
+absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Client::Backup() {
+  std::pair<std::string, vipuadmin::BackupSummary> backup;
+  auto& [bytes, summary] = backup;
+  const std::function<void(const vipuadmin::BackupReply&)> take = [&](const auto& reply) {
+    bytes += reply.data();
+    if (reply.has_summary()) summary = reply.summary();
+  };
+  VPOD_RETURN_IF_ERROR(impl_->Stream(&VipuAdmin::Stub::Backup, vipuadmin::BackupRequest(), take));
+  if (summary.bytes() == bytes.size() && summary.sha256() == base::Sha256Hex(bytes)) return backup;
+  return absl::DataLossError("The backup did not arrive whole; try again.");
 }
 
 absl::Status Client::CreateAllocation(const vipuadmin::Allocation& allocation) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -82,6 +83,8 @@ class Client {
   absl::StatusOr<std::vector<vipuadmin::Event>> ListEvents(
       const vipuadmin::ListEventsRequest& request);
   absl::Status Inject(const vipuadmin::InjectRequest& request);
+  // The bytes of a backup of the controller's store, complete, and what they are.
+  absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Backup();
 
  private:
   // What a status means to somebody who waits; nothing: go on.

@@ -6,8 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "device/base/random_id.h"
+#include "device/base/sha256.h"
 #include "device/base/status.h"
+#include "server/controller/store/backup.h"
 
 namespace vpod::controller {
 namespace {
@@ -99,6 +103,30 @@ absl::StatusOr<std::vector<StoredEvent>> Controller::ListEvents(
     events.erase(events.end() - excess, events.end());
   }
   return events;
+}
+
+absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Controller::Backup(
+    const std::string& user) {
+  vipuadmin::BackupSummary summary;
+  std::string database;
+  {
+    base::MutexLock lock(mutex_);
+    events_.Add(Severity::kInfo, "storage", "backed up", user);
+    FlushEvents().IgnoreError();  // a store that cannot be written is all the more to be kept
+    VPOD_ASSIGN_OR_RETURN(const uint64_t last_event, store_->LastEvent());
+    VPOD_ASSIGN_OR_RETURN(database, store_->Image());
+    summary.set_last_event(last_event);
+    summary.set_partitions(static_cast<uint32_t>(state_.partitions.size()));
+  }
+  const int64_t now = absl::ToUnixMillis(absl::Now());
+  VPOD_ASSIGN_OR_RETURN(
+      std::string bytes,
+      SealBackup(database, {.time_ms = now, .version = kVersion, .salvaged = ""}));
+  summary.set_bytes(bytes.size());
+  summary.set_sha256(base::Sha256Hex(bytes));
+  summary.set_time_ms(now);
+  summary.set_epoch(store_->epoch());
+  return std::pair(std::move(bytes), std::move(summary));
 }
 
 absl::Status Controller::FlushEvents() {

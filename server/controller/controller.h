@@ -185,6 +185,9 @@ class Controller {
                                                          const IsCancelled& is_cancelled);
 
   absl::StatusOr<std::vector<StoredEvent>> ListEvents(const vipuadmin::ListEventsRequest& request);
+  // The bytes of a backup (store/backup.h), and what they are. Changes wait only while the store is
+  // copied in memory.
+  absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Backup(const std::string& user);
 
   // Ages agents and partitions; called about four times a second.
   void Tick();

@@ -56,6 +56,7 @@ const std::vector<Permission>& Permissions() {
       {"vipuadmin.VipuAdmin.RemoveUser", Rule::kAdmin, "remove user"},
       {"vipuadmin.VipuAdmin.ListEvents", Rule::kAdmin, "list events"},
       {"vipuadmin.VipuAdmin.Inject", Rule::kAdmin, "inject a fault"},
+      {"vipuadmin.VipuAdmin.Backup", Rule::kAdmin, "back the storage up"},
 
       {"vipuagent.VipuRegistry.Register", Rule::kMember, "register machines"},
       {"vipuagent.VipuRegistry.Heartbeat", Rule::kMember, "send an agent's heartbeat"},

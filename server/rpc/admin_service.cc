@@ -1,3 +1,6 @@
+#include <atomic>
+
+#include "absl/cleanup/cleanup.h"
 #include "proto/vipu/v1/vipuadmin.grpc.pb.h"
 #include "server/rpc/service_support.h"
 
@@ -145,6 +148,26 @@ class AdminService : public vipuadmin::VipuAdmin::Service {
                     }
                   });
   }
+  Status Backup(ServerContext* context, const vipuadmin::BackupRequest*,
+                grpc::ServerWriter<vipuadmin::BackupReply>* writer) override {
+    constexpr size_t kPiece = 256 << 10;
+    // Each takes as much memory as the store has bytes.
+    if (backing_up_.exchange(true))
+      return ToGrpc(absl::ResourceExhaustedError("Another backup is under way; try again."));
+    const absl::Cleanup done = [this] { backing_up_ = false; };
+    auto backup = controller_.Backup(User(*context));
+    if (!backup.ok()) return ToGrpc(backup.status());
+    const auto& [bytes, summary] = *backup;
+    vipuadmin::BackupReply reply;
+    for (size_t at = 0; at < bytes.size(); at += kPiece) {
+      reply.set_data(bytes.substr(at, kPiece));
+      if (!writer->Write(reply)) return Status::CANCELLED;
+    }
+    reply.clear_data();
+    *reply.mutable_summary() = summary;
+    writer->Write(reply);
+    return Status::OK;
+  }
 
  private:
   // For the log of events.
@@ -155,6 +178,7 @@ class AdminService : public vipuadmin::VipuAdmin::Service {
 
   controller::Controller& controller_;
   Callers& callers_;
+  std::atomic<bool> backing_up_ = false;
 };
 
 }  // namespace

@@ -38,13 +38,16 @@ absl::Status Check(const Command& command, const Arguments& arguments) {
       return UsageError(absl::StrCat("Unknown flag: --", flag->name, "."));
     }
   }
-  const size_t expected = command.TakesId() ? 3 : 2;
+  const size_t expected = command.IdPosition() + (command.TakesId() ? 1 : 0);
   const auto& words = arguments.words();
-  if (words.size() < expected)
-    return UsageError(absl::StrCat(command.verb, " ", command.noun, " needs an id."));
+  if (words.size() < expected) {
+    return UsageError(command.TakesFile()
+                          ? absl::StrCat(command.verb, " needs a file.")
+                          : absl::StrCat(command.verb, " ", command.noun, " needs an id."));
+  }
   if (words.size() > expected)
     return UsageError(absl::StrCat("Unexpected argument '", words[expected], "'."));
-  if (command.TakesId() && !IsId(words[2]))
+  if (command.TakesId() && !command.TakesFile() && !IsId(words[2]))
     return UsageError(absl::StrCat("Invalid id '", words[2], "'."));
   for (const Flag* flag : command.required) {
     if (!arguments.Has(*flag))
@@ -91,7 +94,7 @@ absl::Status RunCommand(bool admin, const Arguments& arguments, std::ostream& ou
   VPOD_RETURN_IF_ERROR(Check(*command, arguments));
   const Call call = {.admin = admin,
                      .command = *command,
-                     .id = command->TakesId() ? arguments.words()[2] : "",
+                     .id = command->TakesId() ? arguments.words()[command->IdPosition()] : "",
                      .arguments = arguments,
                      .client = client,
                      .out = out};
@@ -101,10 +104,11 @@ absl::Status RunCommand(bool admin, const Arguments& arguments, std::ostream& ou
 // "create partition (p9): failed. " for a command on an object, else "vipu: error: ".
 std::string Subject(bool admin, const Arguments& arguments) {
   const auto command = FindCommand(admin, arguments.words());
-  if (!command.ok() || !(*command)->TakesId() || arguments.words().size() < 3)
+  if (!command.ok() || !(*command)->TakesId() ||
+      arguments.words().size() <= (*command)->IdPosition())
     return absl::StrCat(ToolName(admin), ": error: ");
-  return absl::StrCat((*command)->verb, " ", (*command)->noun, " (", arguments.words()[2],
-                      "): failed. ");
+  return absl::StrCat(SubjectOf(**command, arguments.words()[(*command)->IdPosition()]),
+                      "failed. ");
 }
 
 // The failure as an object, for scripts that read stdout; the line for people is on stderr.

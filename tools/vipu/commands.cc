@@ -57,6 +57,10 @@ constexpr char kTestDetails[] =
     "follow\n"
     "below the table. Exit status 1 when something failed.";
 
+constexpr char kBackupDetails[] =
+    "The file holds the keys of partitions and the hashes of access keys; it has mode 0600.\n"
+    "'vipu-server --restore <file>' has it take the place of the storage.";
+
 constexpr char kCompletionDetails[] =
     "For this shell:  source <(TOOL completion SHELL), with fish TOOL completion fish | source\n"
     "Installed files of the package do the same for all shells.";
@@ -147,6 +151,9 @@ const std::vector<Command>& Commands() {
       {"list", "event", kAdminOnly, "what happened",
        {}, WithListFlags({&kFollow, &kObject, &kLimit}), ListEvents, kListDetails},
 
+      {"backup", "", kAdminOnly, "copy the controller's storage, while it runs, to a new file",
+       {}, {}, BackUp, kBackupDetails},
+
       {"completion", "bash", kBoth, "completion script for bash",
        {}, {}, PrintCompletion, kCompletionDetails},
       {"completion", "zsh", kBoth, "completion script for zsh",
@@ -184,11 +191,12 @@ bool Command::TakesId() const {
 
 std::string Command::Name() const {
   const absl::string_view word = verb;
+  if (TakesFile()) return verb;
   return absl::StrCat(verb, " ", noun, word == "list" || word == "discover" ? "s" : "");
 }
 
 std::string Command::Usage() const {
-  std::string text = absl::StrCat(Name(), TakesId() ? " <id>" : "");
+  std::string text = absl::StrCat(Name(), TakesFile() ? " <file>" : TakesId() ? " <id>" : "");
   for (const Flag* flag : required) absl::StrAppend(&text, " ", FlagText(*flag));
   return text;
 }
@@ -218,8 +226,8 @@ absl::StatusOr<const Command*> FindCommand(bool admin, const std::vector<std::st
   for (const Command& command : Commands()) {
     if (verb_known == nullptr && verb == command.verb) verb_known = &command;
     noun_known = noun_known || noun == command.noun;
-    if (verb == command.verb && noun == command.noun && (admin || !command.admin_only))
-      return &command;
+    const bool is_named = verb == command.verb && (command.TakesFile() || noun == command.noun);
+    if (is_named && (admin || !command.admin_only)) return &command;
   }
   if (verb_known == nullptr) return UsageError(absl::StrCat("Unknown verb '", verb, "'."));
   if (noun.empty()) {
@@ -245,18 +253,22 @@ bool WantsJson(const Arguments& arguments) {
   return arguments.Switch(kShowJson) || format == "json" || format == "yaml";
 }
 
+std::string SubjectOf(const Command& command, const std::string& id) {
+  return absl::StrCat(command.verb, command.TakesFile() ? "" : " ", command.noun, " (", id, "): ");
+}
+
 absl::Status Done(const Call& call, const absl::Status& status, const std::string& access_key) {
   if (!status.ok()) return status;
   if (call.arguments.Switch(kShowJson)) {
-    Json object = {{"verb", call.command.verb},
-                   {"noun", call.command.noun},
-                   {"id", call.id},
-                   {"result", "success"}};
+    Json object = {{"verb", call.command.verb}};
+    if (!call.command.TakesFile()) object["noun"] = call.command.noun;
+    object[call.command.TakesFile() ? "file" : "id"] = call.id;
+    object["result"] = "success";
     if (!access_key.empty()) object["access_key"] = access_key;
     call.out << object.dump(2) << "\n";
     return absl::OkStatus();
   }
-  call.out << call.command.verb << " " << call.command.noun << " (" << call.id << "): success.";
+  call.out << SubjectOf(call.command, call.id) << "success.";
   if (!access_key.empty()) call.out << " Access key is '" << access_key << "'.";
   call.out << "\n";
   return absl::OkStatus();

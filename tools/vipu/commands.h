@@ -25,7 +25,7 @@ struct Call {
 
 struct Command {
   const char* verb;
-  const char* noun;  // singular
+  const char* noun;  // singular; empty: the verb stands alone, and takes a file in place of an id
   bool admin_only;
   const char* summary;
   FlagList required;
@@ -34,6 +34,9 @@ struct Command {
   std::string details = "";  // more text for --help
 
   bool TakesId() const;
+  bool TakesFile() const { return *noun == '\0'; }
+  // Of the id or the file among the words.
+  size_t IdPosition() const { return TakesFile() ? 1 : 2; }
   // "create partition <id> --size <n>"
   std::string Usage() const;
   std::string Name() const;  // "list partitions"
@@ -61,6 +64,8 @@ vipu::ConfigFlags ServerFlags(const Arguments& arguments);
 // Whether JSON is wanted by --showjson, or YAML or JSON by --output.
 bool WantsJson(const Arguments& arguments);
 
+// "create partition (p1): ", with which the command's answer begins.
+std::string SubjectOf(const Command& command, const std::string& id);
 // Prints "<verb> <noun> (<id>): success." and a new access key, if the status is OK; with
 // --showjson an object of verb, noun, id, result and the key. Returns the status.
 absl::Status Done(const Call& call, const absl::Status& status, const std::string& access_key = "");
@@ -107,6 +112,7 @@ absl::Status WaitPartition(const Call& call);
 absl::Status TestCluster(const Call& call);
 absl::Status ListEvents(const Call& call);
 absl::Status InjectFault(const Call& call);
+absl::Status BackUp(const Call& call);
 // completion.cc
 absl::Status PrintCompletion(const Call& call);
 

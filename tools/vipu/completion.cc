@@ -110,6 +110,7 @@ Candidates Nouns(bool admin, const std::string& verb) {
   Candidates candidates;
   for (const Command& command : Commands()) {
     if (verb == command.verb && (admin || !command.admin_only)) {
+      if (command.TakesFile()) return {{kFiles, ""}};
       const std::string name = command.Name();
       candidates.emplace_back(name.substr(name.find(' ') + 1), command.summary);
     }
@@ -149,7 +150,7 @@ Candidates CandidatesFor(bool admin, std::vector<std::string> words) {
   if (given.empty()) return Verbs(admin);
   if (given.size() == 1) return Nouns(admin, CanonicalVerb(given[0]));
   if (!command.ok()) return {};
-  if (given.size() == 2 && (*command)->TakesId()) {
+  if (given.size() == 2 && (*command)->TakesId() && !(*command)->TakesFile()) {
     return absl::string_view((*command)->verb) == "create"
                ? Candidates()
                : Objects(admin, (*command)->noun, arguments);

@@ -1,12 +1,14 @@
 // Tests of clusters, events, faults.
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "device/base/file.h"
 #include "device/base/status.h"
 #include "tools/vipu/show.h"
 #include "tools/vipu/tables.h"
@@ -159,6 +161,21 @@ absl::Status TestCluster(const Call& call) {
   if (failed == 0) return absl::OkStatus();
   const auto failure = absl::AbortedError(absl::StrCat(failed, " of ", ran, " tests failed."));
   return json ? AfterJson(failure) : failure;
+}
+
+absl::Status BackUp(const Call& call) {
+  // Before the controller is asked: a backup is not to be lost to the next one.
+  if (std::filesystem::exists(std::filesystem::symlink_status(call.id)))
+    return absl::AlreadyExistsError("The file exists already; name a new one.");
+  VPOD_ASSIGN_OR_RETURN(const auto backup, call.client.Backup());
+  const auto& [bytes, summary] = backup;
+  VPOD_RETURN_IF_ERROR(base::ReplaceFile(call.id, bytes, 0600));
+  if (!call.arguments.Switch(kShowJson)) {
+    call.out << summary.bytes() << " bytes, " << summary.partitions()
+             << " partitions, events up to " << summary.last_event() << ", SHA-256 "
+             << summary.sha256() << "\n";
+  }
+  return Done(call, absl::OkStatus());
 }
 
 absl::Status ListEvents(const Call& call) {

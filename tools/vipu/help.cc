@@ -102,7 +102,7 @@ std::string HelpCommand(bool admin, const std::vector<std::string>& words) {
 }
 
 absl::StatusOr<std::string> Help(bool admin, const std::vector<std::string>& words) {
-  if (words.size() >= 2) {
+  if (words.size() >= 2 || FindCommand(admin, words).ok()) {
     const auto command = FindCommand(admin, words);
     if (!command.ok()) return command.status();
     return CommandHelp(admin, **command);

@@ -324,6 +324,15 @@ absl::StatusOr<uint64_t> Store::CounterLocked(absl::string_view name) {
   return static_cast<uint64_t>(sqlite3_column_int64(statement.get(), 0));
 }
 
+absl::StatusOr<std::string> Store::Image() {
+  base::MutexLock lock(mutex_);
+  sqlite3_int64 size = 0;
+  const std::unique_ptr<unsigned char, decltype(&sqlite3_free)> bytes(
+      sqlite3_serialize(database_, "main", &size, 0), &sqlite3_free);
+  if (bytes == nullptr) return Error("read the database");
+  return std::string(reinterpret_cast<const char*>(bytes.get()), static_cast<size_t>(size));
+}
+
 absl::StatusOr<uint64_t> Store::LastEvent() {
   base::MutexLock lock(mutex_);
   VPOD_ASSIGN_OR_RETURN(const Statement statement,

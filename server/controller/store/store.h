@@ -76,6 +76,8 @@ class Store {
   absl::StatusOr<std::vector<StoredEvent>> Events(uint64_t after, uint32_t limit,
                                                   absl::string_view object);
   absl::StatusOr<uint64_t> LastEvent();
+  // The database as it is now, as the bytes of a file without a log.
+  absl::StatusOr<std::string> Image();
   // How the log was found; raised at every start.
   const WalReport& log_found() const { return log_found_; }
   uint64_t epoch() const { return epoch_; }

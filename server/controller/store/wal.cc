@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -99,7 +100,34 @@ class Inspector {
     return report_;
   }
 
+  // After Inspect.
+  std::vector<WalFrame> IntactFrames() const {
+    std::vector<WalFrame> frames;
+    for (uint32_t number = 1; number <= report_.frames; ++number) {
+      const Frame frame = At(number);
+      if (frame.page() == 0 || (number > report_.intact && !FollowsThatBefore(number))) continue;
+      // Older ones follow each other, too. Salts alone may be damaged.
+      const bool is_present = frame.salts() == header_.salts ||
+                              (number < report_.frames && At(number + 1).salts() == header_.salts);
+      if (is_present) frames.push_back({number, frame.page(), frame.commit(), frame.content()});
+    }
+    return frames;
+  }
+
  private:
+  // Whether the frame continues the one before it, of which either the page or the checksum may be
+  // damaged.
+  bool FollowsThatBefore(uint32_t number) const {
+    const Frame frame = At(number);
+    const auto follows = [&](Pair sum) {
+      return frame.SumAfter(sum, header_.big_endian) == frame.stored();
+    };
+    if (number == 1) return follows(header_.sum);
+    const Pair first = number == 2 ? header_.sum : At(number - 2).stored();
+    return follows(At(number - 1).stored()) ||
+           follows(At(number - 1).SumAfter(first, header_.big_endian));
+  }
+
   void Damaged(std::string why) {
     report_.end = WalEnd::kDamaged;
     report_.why = std::move(why);
@@ -228,6 +256,12 @@ class Inspector {
 WalReport JudgeWal(absl::string_view database, absl::string_view log,
                    const std::optional<WalPosition>& acknowledged) {
   return Inspector(database, log, acknowledged).Inspect();
+}
+
+std::vector<WalFrame> IntactFrames(absl::string_view database, absl::string_view log) {
+  Inspector inspector(database, log, std::nullopt);
+  inspector.Inspect();
+  return inspector.IntactFrames();
 }
 
 absl::StatusOr<WalReport> InspectWal(const std::string& database,

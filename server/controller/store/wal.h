@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -64,12 +65,23 @@ struct WalReport {
   bool operator==(const WalReport&) const = default;
 };
 
+// A frame of the present log.
+struct WalFrame {
+  uint32_t number = 0;            // from 1
+  uint32_t page = 0, commit = 0;  // commit: size of the database in pages, if it is a commit frame
+  absl::string_view content;
+};
+
 // Judges the bytes of both files. `acknowledged`: a commit that the log, or the one begun after it,
 // must have.
 WalReport JudgeWal(absl::string_view database, absl::string_view log,
                    const std::optional<WalPosition>& acknowledged = std::nullopt);
 
-// The same of the files `database` and `database`-wal, which are only read. Unavailable when they
+// The frames of the log that are as they were written: each fits itself, or the frame before it.
+// Not damaged ones, nor older ones. They point into `log`.
+std::vector<WalFrame> IntactFrames(absl::string_view database, absl::string_view log);
+
+// JudgeWal of the files `database` and `database`-wal, which are only read. Unavailable when they
 // cannot be. Not while this process has the database open: closing a file ends the process's locks
 // on it.
 absl::StatusOr<WalReport> InspectWal(const std::string& database,

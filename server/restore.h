@@ -1,0 +1,25 @@
+// What vipu-server does with a storage that no controller uses: `--restore FILE` has a backup take
+// its place, `--salvage OUT` saves what is intact of a damaged one.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace vpod {
+
+// What was restored, in lines for people. The backup is verified and tried before anything is
+// changed; from then on until the end the file `running` beside the storage has every start
+// refused, and a restore that was interrupted is completed by running it again. What was there
+// before is kept as <storage>.before-restore-<number>.
+//
+// FailedPrecondition when a controller runs on the storage, InvalidArgument and DataLoss when the
+// file is no backup or a damaged one.
+absl::StatusOr<std::string> Restore(const std::string& file, const std::string& storage);
+
+// Writes what is intact of a storage as a backup to a new file, and says what is uncertain, in lines
+// for people. The storage is only read. FailedPrecondition when a controller runs on it, DataLoss
+// when nothing can be saved.
+absl::StatusOr<std::string> Salvage(const std::string& storage, const std::string& out);
+
+}  // namespace vpod
