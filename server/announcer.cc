@@ -71,6 +71,7 @@ grpc::Status Announcer::Announce(vipuagent::VipuRegistry::Stub& stub, bool& regi
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
   if (!registered) {
+    agent_.DescribeState(registration_);
     vipuagent::RegisterReply reply;
     const grpc::Status status = stub.Register(&context, registration_, &reply);
     registered = status.ok();
@@ -78,7 +79,7 @@ grpc::Status Announcer::Announce(vipuagent::VipuRegistry::Stub& stub, bool& regi
       interval_ = std::chrono::milliseconds(reply.heartbeat_interval_ms());
     names_version_.clear();
     // Another process has its machines: what runs on them here ends.
-    if (status.error_code() == grpc::StatusCode::ALREADY_EXISTS) Disown();
+    if (status.error_code() == grpc::StatusCode::ALREADY_EXISTS) agent_.Disown();
     return status;
   }
   vipuagent::HeartbeatRequest request;
@@ -98,12 +99,6 @@ grpc::Status Announcer::Announce(vipuagent::VipuRegistry::Stub& stub, bool& regi
   registered = !reply.register_();
   if (status.ok() && registered && reply.names_version() != names_version_) TakeNames(reply);
   return status;
-}
-
-void Announcer::Disown() {
-  vipuagent::ConfigureRequest nothing;
-  nothing.set_complete(true);
-  agent_.Configure(nothing).IgnoreError();  // nothing in it can be refused
 }
 
 void Announcer::TakeNames(const vipuagent::HeartbeatReply& reply) {

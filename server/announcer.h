@@ -30,7 +30,6 @@ class Announcer {
   void Loop();
   void Log(const grpc::Status& status) const;
   grpc::Status Announce(vipuagent::VipuRegistry::Stub& stub, bool& registered);
-  void Disown();
   void TakeNames(const vipuagent::HeartbeatReply& reply);
   std::unique_ptr<vipuagent::VipuRegistry::Stub> Connect() const;
 

@@ -2,10 +2,12 @@
 #include <grpcpp/grpcpp.h>
 #include <malloc.h>
 #include <pwd.h>
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
@@ -139,9 +141,13 @@ absl::Status Serve(const ServerOptions& options) {
   }
   VPOD_ASSIGN_OR_RETURN(const auto store,
                         Store::Open(options.storage, Store::OpenMode::kOpenOrCreate));
+  if (options.take_over) VPOD_RETURN_IF_ERROR(store->TakeOver());
   rpc::GrpcAgentGateway gateway(tls);
-  VPOD_ASSIGN_OR_RETURN(const auto controller,
-                        controller::Controller::Create(store.get(), &gateway, options.controller));
+  controller::ControllerOptions controller_options = options.controller;
+  controller_options.on_fenced = [] { kill(getpid(), SIGTERM); };
+  VPOD_ASSIGN_OR_RETURN(
+      const auto controller,
+      controller::Controller::Create(store.get(), &gateway, std::move(controller_options)));
   if (options.secure && !controller->users().HasAdmin()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "storage ", options.storage,
@@ -183,7 +189,7 @@ absl::Status Serve(const ServerOptions& options) {
     spdlog::info("stopping on signal {}", rpc::WaitForStopSignal());
   }
   gateway.Stop();
-  return absl::OkStatus();
+  return controller->fenced();
 }
 
 int Main(int argc, char** argv) {

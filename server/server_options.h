@@ -22,6 +22,7 @@ struct ServerOptions {
   std::string default_user_id;  // of --init --secure; empty: the OS user
   std::vector<std::string> tls_hosts;
   std::string storage = "vipu-server.db";
+  bool take_over = false;  // from a controller that is gone for good
   std::string salvage;  // where to save what is intact of the storage, then exit; empty: nowhere
   std::string restore;  // a backup that takes the storage's place, then exit; empty: none
   std::string certs_dir = "vipu-certs";

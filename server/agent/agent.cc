@@ -222,6 +222,13 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
   {
     base::MutexLock lock(mutex_);
     const bool same_controller = request.controller_boot_id() == controller_boot_id_;
+    const bool same_store =
+        !request.controller_store().empty() && request.controller_store() == controller_store_;
+    if (!same_controller && same_store && request.controller_epoch() <= controller_epoch_) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("a controller of epoch ", controller_epoch_, " has configured the agent at ",
+                       endpoint_, "; this one has epoch ", request.controller_epoch()));
+    }
     if (same_controller && request.sequence() < configure_sequence_) {
       return absl::AbortedError("an older configuration arrived late");
     }
@@ -230,7 +237,12 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
       return absl::FailedPreconditionError(
           "the change refers to a configuration that this agent does not have");
     }
-    std::set<std::string> going(request.removed().begin(), request.removed().end());
+    std::set<std::string> going;
+    for (const vipuagent::RemovedPartition& removed : request.removed()) {
+      const auto it = partitions_.find(removed.id());
+      if (it != partitions_.end() && it->second->spec.config_generation() <= removed.generation())
+        going.insert(removed.id());
+    }
     if (request.complete()) {
       for (const auto& [id, partition] : partitions_) going.insert(id);
       for (const vipuagent::KeptPartition& kept : request.kept()) {
@@ -243,20 +255,16 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
     for (const auto& [id, partition] : changed) going.insert(id);
     VPOD_RETURN_IF_ERROR(CheckDisjoint(changed, going));
     controller_boot_id_ = request.controller_boot_id();
+    controller_epoch_ = request.controller_epoch();
+    controller_store_ = request.controller_store();
     configure_sequence_ = request.sequence();
+    revoked = Revoked(request, changed, going);
     std::set<std::string> in_use;
     for (const auto& [id, lease] : leases_) {
-      const std::string& partition_id = lease->open.partition_id();
-      if (lease->releasing || !going.contains(partition_id)) continue;
-      const auto kept = changed.find(partition_id);
-      if (kept == changed.end()) {
-        revoked.emplace_back(lease, absl::StrCat("partition ", partition_id, " was removed"));
-      } else if (kept->second->spec.config_generation() != lease->open.generation()) {
-        revoked.emplace_back(lease,
-                             absl::StrCat("partition ", partition_id, " was reset or changed"));
-      } else {
-        in_use.insert(partition_id);
-      }
+      const auto kept = changed.find(lease->open.partition_id());
+      if (!lease->releasing && kept != changed.end() &&
+          kept->second->spec.config_generation() == lease->open.generation())
+        in_use.insert(kept->first);
     }
     for (const std::string& id : going) {
       const auto old = partitions_.find(id);
@@ -279,12 +287,102 @@ absl::Status Agent::Configure(const vipuagent::ConfigureRequest& request) {
       partitions_[id] = std::move(partition);
     }
   }
-  for (auto& [lease, reason] : revoked) {
+  Revoke(revoked);
+  return absl::OkStatus();
+}
+
+std::vector<std::pair<Agent::LeasePtr, std::string>> Agent::Revoked(
+    const vipuagent::ConfigureRequest& request,
+    const std::map<std::string, std::unique_ptr<Partition>>& changed,
+    const std::set<std::string>& going) {
+  std::map<std::string, uint64_t> removed;  // up to which generation
+  for (const vipuagent::RemovedPartition& partition : request.removed()) {
+    uint64_t& generation = removed[partition.id()];
+    generation = std::max(generation, partition.generation());
+  }
+  std::vector<std::pair<LeasePtr, std::string>> revoked;
+  for (const auto& [lease_id, lease] : leases_) {
+    if (lease->releasing) continue;
+    const std::string& id = lease->open.partition_id();
+    const uint64_t held = lease->open.generation();
+    const auto now = changed.find(id);
+    const auto gone = removed.find(id);
+    const uint64_t next = now == changed.end() ? 0 : now->second->spec.config_generation();
+    if (next > held) {
+      revoked.emplace_back(lease, absl::StrCat("partition ", id, " was reset or changed"));
+    } else if (gone != removed.end() && held <= gone->second) {
+      revoked.emplace_back(lease, absl::StrCat("partition ", id, " was removed"));
+    } else if (next == held) {
+      lease->unclaimed = nullptr;
+    } else if (going.contains(id) && lease->unclaimed == nullptr) {
+      const auto old = partitions_.find(id);
+      if (old != partitions_.end()) lease->unclaimed = old->second;
+    }
+  }
+  return revoked;
+}
+
+void Agent::Revoke(const std::vector<std::pair<LeasePtr, std::string>>& leases) {
+  for (const auto& [lease, reason] : leases) {
     const absl::Status cause = absl::AbortedError(reason);
     if (lease->events.on_revoked) lease->events.on_revoked(cause);
     BeginRelease(lease, cause, false);
   }
-  return absl::OkStatus();
+}
+
+void Agent::Disown() {
+  std::vector<std::pair<LeasePtr, std::string>> revoked;
+  {
+    base::MutexLock lock(mutex_);
+    for (const auto& [id, lease] : leases_) {
+      if (!lease->releasing)
+        revoked.emplace_back(lease, "another agent process has taken over the machines");
+    }
+    for (const auto& [id, partition] : partitions_) {
+      EndSimulatedErrors(*partition, nullptr);
+      SetPartitionOfIpus(*partition, "");
+    }
+    partitions_.clear();
+    used_.clear();
+    configure_sequence_ = 0;  // the controller has to send everything again
+  }
+  Revoke(revoked);
+}
+
+const Agent::Partition* Agent::PartitionOf(const Lease& lease) const {
+  if (lease.unclaimed != nullptr) return lease.unclaimed.get();
+  const auto it = partitions_.find(lease.open.partition_id());
+  return it == partitions_.end() ? nullptr : it->second.get();
+}
+
+std::vector<vipuagent::Holding> Agent::Holdings(bool unclaimed_only) const {
+  std::vector<vipuagent::Holding> holdings;
+  std::set<uint32_t> seen;  // an IPU may be reserved and used
+  for (const auto& [id, lease] : leases_) {
+    if (lease->releasing || (unclaimed_only && lease->unclaimed == nullptr)) continue;
+    const ipuof::v1::ProcessInfo& process = lease->open.process();
+    for (const uint32_t ipu : lease->ipus) {
+      if (!seen.insert(ipu).second) continue;
+      vipuagent::Holding& holding = holdings.emplace_back();
+      holding.set_host(machines_[ipu / arch::kIpusPerMachine]->identity().management_ip);
+      holding.set_pcie_id(ipu % arch::kIpusPerMachine);
+      holding.set_partition_id(lease->open.partition_id());
+      holding.set_config_generation(lease->open.generation());
+      holding.set_holder(absl::StrCat(ProcessName(process), " (", process.executable(), " of ",
+                                      process.user(), ")"));
+    }
+  }
+  return holdings;
+}
+
+void Agent::DescribeState(vipuagent::RegisterRequest& request) {
+  base::MutexLock lock(mutex_);
+  request.clear_held();
+  for (vipuagent::Holding& holding : Holdings(/*unclaimed_only=*/false))
+    *request.add_held() = std::move(holding);
+  request.set_controller_epoch(controller_epoch_);
+  request.set_controller_boot_id(controller_boot_id_);
+  request.set_controller_store(controller_store_);
 }
 
 absl::StatusOr<telemetry::v1::GetPartitionTelemetryReply> Agent::GetTelemetry(

@@ -114,9 +114,16 @@ class Agent {
   std::vector<vipuagent::Machine> DescribeMachines() const;
   // NotFound when the machine is not on this agent.
   absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string& host);
-  // Replaces or changes the partitions. Leases of those that are gone, or whose generation rose,
-  // end. FailedPrecondition when it changes what is not here, or is for another process.
+  // Replaces or changes the partitions. Leases of those that are named as removed, or whose
+  // generation rose, end. Those of partitions that a complete configuration does not name go on
+  // without a partition: the controller may have lost it. Their IPUs are unclaimed.
+  // FailedPrecondition when it changes what is not here, or is for another process; AlreadyExists
+  // when another controller has taken over.
   absl::Status Configure(const vipuagent::ConfigureRequest& request);
+  // Another process has the machines: whatever is here ends.
+  void Disown();
+  // Says which IPUs are held, and whose configuration is here.
+  void DescribeState(vipuagent::RegisterRequest& request);
   // Ids under which the controller knows the machines, by management address.
   void SetAgentIds(std::map<std::string, std::string> id_by_host);
   // For the exporter. A process with more than kMachinesReadWhole machines leaves out those without
@@ -149,7 +156,7 @@ class Agent {
   // Non-reconfigurable partitions that were used in their present generation and have no client
   // now, with that generation; for the heartbeat.
   std::vector<std::pair<std::string, uint64_t>> Detached();
-  // Machines that are not well, for the heartbeat.
+  // Machines that are not well or have unclaimed IPUs, for the heartbeat.
   std::vector<vipuagent::MachineHealth> Unwell();
   // Whatever answers or speaks for this process first passes here (fault AGENT_HANG).
   HangGate& gate() { return gate_; }
@@ -245,6 +252,16 @@ class Agent {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetPartitionOfIpus(const Partition& partition, const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of which the lease is, also when the controller does not know it any more; may be null.
+  const Partition* PartitionOf(const Lease& lease) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<vipuagent::Holding> Holdings(bool unclaimed_only) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Leases that a configuration ends, and why; the others of partitions that go have it kept.
+  std::vector<std::pair<LeasePtr, std::string>> Revoked(
+      const vipuagent::ConfigureRequest& request,
+      const std::map<std::string, std::unique_ptr<Partition>>& changed,
+      const std::set<std::string>& going) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Revoke(const std::vector<std::pair<LeasePtr, std::string>>& leases);
   machine::Ipu& IpuAt(uint32_t index);
   bool IsIdle(size_t machine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReadHardware(machine::Machine& machine, MachineReading& reading) const;
@@ -384,9 +401,11 @@ class Agent {
 
   base::Mutex mutex_;
   std::condition_variable released_;  // a lease has ended for good
-  std::string controller_boot_id_ ABSL_GUARDED_BY(mutex_);
+  std::string controller_boot_id_ ABSL_GUARDED_BY(mutex_), controller_store_
+      ABSL_GUARDED_BY(mutex_);
   uint64_t configure_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, std::unique_ptr<Partition>> partitions_ ABSL_GUARDED_BY(mutex_);
+  uint64_t controller_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, std::shared_ptr<Partition>> partitions_ ABSL_GUARDED_BY(mutex_);
   std::vector<Owner> owners_ ABSL_GUARDED_BY(mutex_);              // by IPU: 4 × machine + number
   std::vector<std::string> partition_of_ ABSL_GUARDED_BY(mutex_);  // by IPU; empty: free
   std::map<std::string, std::string> agent_ids_ ABSL_GUARDED_BY(mutex_);  // by management address

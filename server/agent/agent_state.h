@@ -62,6 +62,8 @@ struct Agent::Lease {
   bool told_stopped = false;
 
   std::shared_ptr<Loaded> loaded;  // set by Load; guarded by the agent's mutex, as what follows
+  // Set while no configuration names the lease's partition: as it was.
+  std::shared_ptr<const Partition> unclaimed;
   bool releasing = false;
   std::chrono::steady_clock::time_point released_at;  // when it began to be
   bool loading = false;

@@ -168,8 +168,30 @@ class AgentTest : public testing::Test {
       vipuagent::Gcd* gcd = partition->add_gcds();
       for (uint32_t machine = 0; machine < 4; ++machine)
         *gcd->add_slices() = WholeMachine(absl::StrCat("127.10.0.", 1 + machine));
+    } else {
+      vipuagent::RemovedPartition* removed = request.add_removed();
+      removed->set_id("p");
+      removed->set_generation(generation);
     }
     ASSERT_TRUE(agent_->Configure(request).ok());
+  }
+
+  // A controller that knows no partition, or one called "q" with all IPUs.
+  vipuagent::ConfigureRequest FromAnotherController(bool with_q = false) {
+    vipuagent::ConfigureRequest request;
+    request.set_controller_boot_id("another");
+    request.set_sequence(1);
+    request.set_complete(true);
+    if (!with_q) return request;
+    vipuagent::AgentPartition* partition = request.add_partitions();
+    partition->set_id("q");
+    partition->set_generation(100);
+    partition->set_fabric_key(kKey);
+    partition->set_reconfigurable(true);
+    vipuagent::Gcd* gcd = partition->add_gcds();
+    for (uint32_t machine = 0; machine < 4; ++machine)
+      *gcd->add_slices() = WholeMachine(absl::StrCat("127.10.0.", 1 + machine));
+    return request;
   }
 
   static ipuof::v1::AttachOpen Open(uint32_t device, uint32_t instance = 0, uint32_t instances = 1,
@@ -530,6 +552,92 @@ TEST_F(AgentTest, RemovedAndResetPartitionsEndTheirLeases) {
               present ? "partition p was reset or changed" : "partition p was removed");
     EXPECT_EQ(agent_->Load(lease, SumExecutable()).status().code(), absl::StatusCode::kNotFound);
   }
+}
+
+// The controller has lost its store: jobs go on, and nobody else gets their IPUs.
+TEST_F(AgentTest, JobsOfPartitionsThatTheControllerDoesNotKnowGoOn) {
+  const std::string lease = MustAttach(Open(0));
+  ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  ASSERT_TRUE(agent_->Configure(FromAnotherController(/*with_q=*/true)).ok());
+  EXPECT_TRUE(Run(lease, 0).ok());
+  const auto unwell = agent_->Unwell();
+  ASSERT_EQ(unwell.size(), 1u);
+  EXPECT_EQ(unwell[0].host(), "127.10.0.1");
+  ASSERT_EQ(unwell[0].unclaimed_size(), 1);
+  EXPECT_EQ(unwell[0].unclaimed(0).partition_id(), "p");
+  EXPECT_EQ(unwell[0].unclaimed(0).config_generation(), 1u);
+  EXPECT_EQ(unwell[0].unclaimed(0).holder(), "pid 4711 on host ( of )");
+  EXPECT_EQ(unwell[0].failed_ipus_size(), 0);
+  ipuof::v1::AttachOpen open = Open(0);
+  open.set_partition_id("q");
+  open.set_generation(100);
+  Awaited<ipuof::v1::Attached> other;
+  agent_->Attach(open, {}, other.Callback());
+  EXPECT_EQ(other.Get().status().code(), absl::StatusCode::kResourceExhausted);
+  agent_->Release(lease, false);
+  EXPECT_TRUE(agent_->Unwell().empty());
+  Awaited<ipuof::v1::Attached> now;
+  agent_->Attach(open, {}, now.Callback());
+  EXPECT_TRUE(now.Get().ok()) << now.Get().status();
+}
+
+TEST_F(AgentTest, UnclaimedIpusBecomeFreeWithARemovalAResetOrTheirPartition) {
+  vipuagent::ResetMachineReply reply;
+  for (const char* how : {"removed", "machine", "known again"}) {
+    Configure(1);
+    const std::string lease = MustAttach(Open(0));
+    ASSERT_TRUE(agent_->Configure(FromAnotherController()).ok());
+    ASSERT_EQ(agent_->Unwell().size(), 1u);
+    if (how[0] == 'r') {
+      Configure(1, /*present=*/false);
+    } else if (how[0] == 'm') {
+      ASSERT_TRUE(agent_->ResetMachine("127.10.0.1").ok());
+    } else {
+      Configure(1);
+    }
+    EXPECT_TRUE(agent_->Unwell().empty()) << how;
+    EXPECT_EQ(agent_->HasLease(lease), how[0] == 'k') << how;
+    agent_->Release(lease, false);
+  }
+}
+
+// A store of yesterday has the partition as it was before a reset.
+TEST_F(AgentTest, AnOlderGenerationEndsNoJob) {
+  Configure(5);
+  ipuof::v1::AttachOpen open = Open(0);
+  open.set_generation(5);
+  const std::string lease = MustAttach(open);
+  Configure(3);
+  EXPECT_TRUE(agent_->HasLease(lease));
+  EXPECT_EQ(agent_->Unwell().size(), 1u);
+  Configure(3, /*present=*/false);
+  EXPECT_TRUE(agent_->HasLease(lease)) << "that is another one's removal";
+  Configure(6);
+  EXPECT_FALSE(agent_->HasLease(lease)) << "a reset";
+}
+
+TEST_F(AgentTest, AControllerOfALowerEpochIsRefused) {
+  vipuagent::ConfigureRequest request = FromAnotherController();
+  request.set_controller_epoch(7);
+  request.set_controller_store("store");
+  ASSERT_TRUE(agent_->Configure(request).ok());
+  request.set_controller_boot_id("a copy of its store");
+  EXPECT_EQ(agent_->Configure(request).code(), absl::StatusCode::kAlreadyExists);
+  request.set_controller_epoch(6);
+  EXPECT_EQ(agent_->Configure(request).message(),
+            "a controller of epoch 7 has configured the agent at ; this one has epoch 6");
+  request.set_controller_epoch(8);
+  EXPECT_TRUE(agent_->Configure(request).ok());
+  vipuagent::RegisterRequest state;
+  agent_->DescribeState(state);
+  EXPECT_EQ(state.controller_epoch(), 8u);
+  EXPECT_EQ(state.controller_boot_id(), "a copy of its store");
+  EXPECT_EQ(state.controller_store(), "store");
+  // Epochs of different stores say nothing about each other.
+  request.set_controller_boot_id("that of a new store");
+  request.set_controller_store("new");
+  request.set_controller_epoch(1);
+  EXPECT_TRUE(agent_->Configure(request).ok());
 }
 
 TEST_F(AgentTest, APartitionIsTidiedUpWhenItsLastClientHasGone) {

@@ -78,9 +78,9 @@ absl::StatusOr<Agent::LeasePtr> Agent::FindForLoad(absl::string_view lease_id) {
 // IPUs that the lease's partition has in each IPU-Link domain.
 uint32_t Agent::DomainIpus(const Lease& lease) {
   base::MutexLock lock(mutex_);
-  const auto it = partitions_.find(lease.open.partition_id());
-  if (it == partitions_.end() || it->second->wiring == nullptr) return arch::kMaxIpusPerLinkDomain;
-  return it->second->wiring->ipus_per_domain();
+  const Partition* partition = PartitionOf(lease);
+  if (partition == nullptr || partition->wiring == nullptr) return arch::kMaxIpusPerLinkDomain;
+  return partition->wiring->ipus_per_domain();
 }
 
 absl::StatusOr<std::shared_ptr<void>> Agent::BeginLoad(absl::string_view lease_id, uint64_t bytes) {

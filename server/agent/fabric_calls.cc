@@ -153,10 +153,9 @@ absl::StatusOr<UnitArenas> Agent::JobArenas(absl::string_view token) {
   {
     base::MutexLock lock(mutex_);
     for (const auto& [id, lease] : leases_) {
-      const auto partition = partitions_.find(lease->open.partition_id());
-      if (lease->job == nullptr || lease->loaded == nullptr || partition == partitions_.end())
-        continue;
-      if (TokenOf(partition->second->spec, lease->job->id()) == token)
+      const Partition* partition = PartitionOf(*lease);
+      if (lease->job == nullptr || lease->loaded == nullptr || partition == nullptr) continue;
+      if (TokenOf(partition->spec, lease->job->id()) == token)
         found.emplace_back(lease, lease->loaded);
     }
   }

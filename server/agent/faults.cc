@@ -1,5 +1,6 @@
 // What goes wrong on demand: faults of links and IPUs, errors that programs ask for, and a process
 // that does not answer. Set here, heeded before programs are loaded and run.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -238,6 +239,16 @@ std::vector<vipuagent::MachineHealth> Agent::Unwell() {
     it = faulty ? std::next(it) : faulty_.erase(it);
   }
   any_faulty_ = !faulty_.empty();
+  for (vipuagent::Holding& holding : Holdings(/*unclaimed_only=*/true)) {
+    auto machine = std::find_if(unwell.begin(), unwell.end(), [&](const auto& health) {
+      return health.host() == holding.host();
+    });
+    if (machine == unwell.end()) {
+      machine = unwell.emplace(unwell.end());
+      machine->set_host(holding.host());
+    }
+    *machine->add_unclaimed() = std::move(holding);
+  }
   return unwell;
 }
 
@@ -345,7 +356,8 @@ void Agent::ClearIpus(const Partition& before, const Partition& after) {
   std::map<uint32_t, uint32_t> cleared;  // IPUs by machine
   const std::set<uint32_t> kept = IpusHere(after);
   for (uint32_t ipu : IpusHere(before)) {
-    if (!kept.contains(ipu)) continue;
+    const LeasePtr& holder = owners_[ipu].holder;
+    if (!kept.contains(ipu) || (holder != nullptr && holder->unclaimed != nullptr)) continue;
     ClearIpu(ipu, /*initialise_parity=*/true);
     ++cleared[ipu / arch::kIpusPerMachine];
   }

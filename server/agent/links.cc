@@ -22,12 +22,12 @@ std::vector<std::vector<MachineTraffic>> Agent::TrafficOfLease(
   uint32_t first_ipu = 0;  // of the lease, among the partition's
   {
     base::MutexLock lock(mutex_);
-    const auto it = partitions_.find(lease.open.partition_id());
-    if (it == partitions_.end() || it->second->wiring == nullptr) return {};
+    const Partition* partition = PartitionOf(lease);
+    if (partition == nullptr || partition->wiring == nullptr) return {};
     // The partition has another shape already, so the lease is about to end.
-    if (it->second->spec.config_generation() != lease.open.generation()) return {};
-    wiring = it->second->wiring;
-    const auto& gcds = it->second->gcds;
+    if (partition->spec.config_generation() != lease.open.generation()) return {};
+    wiring = partition->wiring;
+    const auto& gcds = partition->gcds;
     const uint32_t gcd = lease.open.gcd_id();
     for (uint32_t i = 0; i < gcd; ++i) first_ipu += static_cast<uint32_t>(gcds[i].size());
     const auto range =

@@ -117,6 +117,7 @@ absl::Status Controller::ResetAgent(const std::string& id, const std::string& us
   MachineAddress address;
   {
     base::MutexLock lock(mutex_);
+    VPOD_RETURN_IF_ERROR(fenced_);
     VPOD_ASSIGN_OR_RETURN(const Agent* agent, FindAgent(id));
     VPOD_ASSIGN_OR_RETURN(address, AddressOf(*agent));
   }
@@ -133,6 +134,7 @@ absl::Status Controller::RemoveAgent(const std::string& id, const std::string& u
         absl::StrCat("Agent ", id, " is in use by cluster ", agent->cluster->id(), "."));
   }
   VPOD_RETURN_IF_ERROR(Commit({{"agent", id, std::nullopt}}, ObjectOf(id), user, "removed"));
+  removals_.Forget(id);
   state_.RemoveAgent(*agent);
   ++names_version_;
   return absl::OkStatus();

@@ -51,17 +51,21 @@ absl::StatusOr<std::unique_ptr<Controller>> Controller::Create(Store* store, Age
   return controller;
 }
 
-absl::Status Controller::Commit(const std::vector<Change>& changes, const std::string& object,
+absl::Status Controller::Commit(std::vector<Change> changes, const std::string& object,
                                 const std::string& user, std::string text) {
   events_.Add(Severity::kInfo, object, std::move(text), user);
-  const absl::Status status =
-      store_->Commit(changes, {{{"generation", generation_}}, events_.waiting()});
-  if (status.ok()) {
-    events_.Committed();
-  } else {
-    events_.TakeBack();
-  }
+  const absl::Status status = CommitWithWaiting(std::move(changes));
+  if (!status.ok()) events_.TakeBack();
   return status;
+}
+
+absl::Status Controller::CommitWithWaiting(std::vector<Change> changes) {
+  VPOD_RETURN_IF_ERROR(fenced_);
+  removals_.AddConfirmed(changes);
+  VPOD_RETURN_IF_ERROR(store_->Commit(changes, {{{"generation", generation_}}, events_.waiting()}));
+  removals_.Committed();
+  events_.Committed();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Agent*> Controller::FindAgent(const std::string& id) {
@@ -105,6 +109,22 @@ absl::StatusOr<std::vector<StoredEvent>> Controller::ListEvents(
   return events;
 }
 
+absl::Status Controller::fenced() {
+  base::MutexLock lock(mutex_);
+  return fenced_;
+}
+
+void Controller::Fence(const std::string& how_known) {
+  if (!fenced_.ok()) return;
+  const std::string text = absl::StrCat("another controller has taken over: ", how_known);
+  events_.Add(Severity::kError, "controller", text);
+  // Only to be remembered; the agents refuse this controller in any case.
+  store_->Commit({}, {{{"fenced", store_->epoch()}}, events_.waiting()}).IgnoreError();
+  events_.Committed();
+  fenced_ = absl::FailedPreconditionError(text);
+  options_.on_fenced();
+}
+
 absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Controller::Backup(
     const std::string& user) {
   vipuadmin::BackupSummary summary;
@@ -130,10 +150,8 @@ absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Controller::Bac
 }
 
 absl::Status Controller::FlushEvents() {
-  if (events_.empty()) return absl::OkStatus();
-  VPOD_RETURN_IF_ERROR(store_->Commit({}, {{}, events_.waiting()}));
-  events_.Committed();
-  return absl::OkStatus();
+  if (events_.empty() && !removals_.has_confirmed()) return absl::OkStatus();
+  return CommitWithWaiting({});
 }
 
 void Controller::ForgetOldestRemoved() {

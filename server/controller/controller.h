@@ -32,6 +32,7 @@
 #include "proto/vipu/v1/vipuuser.pb.h"
 #include "server/controller/events.h"
 #include "server/controller/permissions.h"
+#include "server/controller/removals.h"
 #include "server/controller/state.h"
 #include "server/controller/store/store.h"
 #include "server/controller/users.h"
@@ -79,6 +80,8 @@ struct ControllerOptions {
   std::chrono::milliseconds provisioning_delay{0};  // PENDING for at least so long
   std::chrono::seconds removed_status_kept{60};     // REMOVED is answered for so long …
   size_t most_removed_kept = 1024;                  // … of so many partitions, the last ones
+  // Another controller has taken over: nothing can be changed any more. Called once.
+  std::function<void()> on_fenced = [] {};
   // Machines whose management address is on one of these network interfaces become agents when they
   // register; others when an administrator says so.
   std::vector<std::string> autodiscovery_interfaces;
@@ -189,6 +192,10 @@ class Controller {
   // copied in memory.
   absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Backup(const std::string& user);
 
+  // FailedPrecondition once another controller has taken over: agents that were configured by one
+  // of a higher epoch do not listen to this one any more.
+  absl::Status fenced();
+
   // Ages agents and partitions; called about four times a second.
   void Tick();
 
@@ -218,8 +225,14 @@ class Controller {
 
   // --- Rules; called with mutex_ held ---
   // Commits changes and the event that tells of them.
-  absl::Status Commit(const std::vector<Change>& changes, const std::string& object,
+  absl::Status Commit(std::vector<Change> changes, const std::string& object,
                       const std::string& user, std::string text)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, with the events and confirmed removals that wait.
+  absl::Status CommitWithWaiting(std::vector<Change> changes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Commits where a partition is to be, and that it leaves the machines where it is not any more.
+  absl::Status CommitMove(const Partition& partition, const store::StoredPartition& next,
+                          const std::string& user, std::string text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The same, and who may use an allocation when `users` is not null.
   absl::Status CommitAllocation(std::vector<Change> changes, const std::string& id,
@@ -236,7 +249,7 @@ class Controller {
   absl::Status CommitRights(std::vector<Change> changes, const std::vector<Partition*>& lost,
                             const std::string& object, const std::string& by, std::string text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Commits the events that wait.
+  // Commits the events and confirmed removals that wait.
   absl::Status FlushEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Agent*> FindAgent(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Cluster*> FindCluster(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -314,6 +327,10 @@ class Controller {
   // Has the log and the machines' agents tell of it.
   void NoteRefusal(const vipuagent::RegisterRequest& request, const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the process is known to have been configured by a later controller.
+  bool IsOfAnother(const vipuagent::RegisterRequest& request) const;
+  // The end of this controller, also over restarts.
+  void Fence(const std::string& how_known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The process runs for the first time, or has restarted.
   void Admit(Process& process, const vipuagent::RegisterRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -334,6 +351,9 @@ class Controller {
   // Tidies partitions up whose last client has gone. They stay ACTIVE, and clients' configurations
   // good.
   void AutoReset(const vipuagent::HeartbeatRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What processes hold there without a partition of ours, as health.
+  vipuagent::HeartbeatRequest UnclaimedOf(const vipuagent::RegisterRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddNames(const Process& process, const vipuagent::HeartbeatRequest& request,
                 vipuagent::HeartbeatReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -375,8 +395,10 @@ class Controller {
   Clock::time_point listening_since_ ABSL_GUARDED_BY(mutex_);  // without a pause of our own
   std::unique_ptr<Users> users_;  // has a lock of its own, which is taken after this one
   base::Mutex mutex_;
+  absl::Status fenced_ ABSL_GUARDED_BY(mutex_);
   State state_ ABSL_GUARDED_BY(mutex_);
   EventLog events_ ABSL_GUARDED_BY(mutex_);
+  Removals removals_ ABSL_GUARDED_BY(mutex_);
   uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;         // the last that was given
   uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;           // of the last Configure
   uint64_t names_version_ ABSL_GUARDED_BY(mutex_) = 0;      // rises when agents come, go or move

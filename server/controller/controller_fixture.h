@@ -107,9 +107,9 @@ class ControllerTest : public testing::Test {
 
   static std::string Host(int machine) { return absl::StrCat("10.1.2.", machine + 1); }
 
-  // The process at `endpoint` registers the machines first … first+count-1, or lives on.
-  void Register(int first, int count, const std::string& endpoint = "process-1",
-                const std::string& boot_id = "boot-1", const std::string& heard_on = "eth0") {
+  static vipuagent::RegisterRequest Registration(int first = 0, int count = 1,
+                                                 const std::string& endpoint = "process-1",
+                                                 const std::string& boot_id = "boot-1") {
     vipuagent::RegisterRequest request;
     request.set_endpoint(endpoint);
     request.set_boot_id(boot_id);
@@ -123,7 +123,13 @@ class ControllerTest : public testing::Test {
       machine->set_board_type("M2000");
       machine->set_clock("1330MHz");
     }
-    const absl::Status status = controller_->Register(request, heard_on);
+    return request;
+  }
+  // The process at `endpoint` registers the machines first … first+count-1, or lives on.
+  void Register(int first, int count, const std::string& endpoint = "process-1",
+                const std::string& boot_id = "boot-1", const std::string& heard_on = "eth0") {
+    const absl::Status status =
+        controller_->Register(Registration(first, count, endpoint, boot_id), heard_on);
     ASSERT_TRUE(status.ok()) << status;
   }
 

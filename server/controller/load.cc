@@ -120,6 +120,12 @@ absl::Status Controller::LoadState() {
   VPOD_ASSIGN_OR_RETURN(const uint64_t last_event, store_->LastEvent());
   events_ = EventLog(last_event);
   VPOD_ASSIGN_OR_RETURN(generation_, store_->Counter("generation"));
+  VPOD_ASSIGN_OR_RETURN(const uint64_t fenced, store_->Counter("fenced"));
+  if (fenced != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("storage: another controller has taken over from this one, which had epoch ",
+                     fenced, "; if that one is gone for good, start with --take-over"));
+  }
   VPOD_RETURN_IF_ERROR(LoadKind<store::StoredAgent>(*store_, "agent", [&](auto agent) {
     VPOD_RETURN_IF_ERROR(CheckAgent(state_, agent));
     state_.Await(state_.AddAgent(std::move(agent)), started_);
@@ -143,6 +149,10 @@ absl::Status Controller::LoadState() {
     Partition& partition = state_.AddPartition(std::move(stored));
     partition.pending_since = options_.now();
     partition.pending = pending_.insert(pending_.end(), &partition);
+    return absl::OkStatus();
+  }));
+  VPOD_RETURN_IF_ERROR(LoadKind<store::StoredRemoval>(*store_, "removal", [&](auto removal) {
+    removals_.Add(std::move(removal), state_);
     return absl::OkStatus();
   }));
   return GiveMissingKeys();

@@ -182,13 +182,29 @@ absl::Status Controller::UpdatePartition(const vipuuser::UpdatePartitionRequest&
     VPOD_RETURN_IF_ERROR(Plan(next, partition, caller));
     RaiseGeneration(next);
     const Cluster* cluster = state_.FindCluster(next.requirements().cluster_id());
-    VPOD_RETURN_IF_ERROR(Commit({{"partition", id, next.SerializeAsString()}}, ObjectOf(id),
-                                caller.user_id,
-                                absl::StrCat("updated to ", PlaceText(*cluster, next))));
+    VPOD_RETURN_IF_ERROR(CommitMove(*partition, next, caller.user_id,
+                                    absl::StrCat("updated to ", PlaceText(*cluster, next))));
     state_.ReplacePartition(*partition, std::move(next));
     SetPending(*partition);
   }
   Reconcile();
+  return absl::OkStatus();
+}
+
+absl::Status Controller::CommitMove(const Partition& partition, const store::StoredPartition& next,
+                                    const std::string& user, std::string text) {
+  const Cluster* cluster = state_.FindCluster(next.requirements().cluster_id());
+  const uint32_t first = next.first_ipu() / kIpusPerMachine;
+  const uint32_t last = (next.first_ipu() + next.requirements().size() - 1) / kIpusPerMachine;
+  std::vector<Agent*> left = state_.AgentsOf(partition);
+  std::erase_if(left, [&](const Agent* agent) {
+    return agent->cluster == cluster && agent->position >= first && agent->position <= last;
+  });
+  std::vector<Change> changes = {{"partition", partition.id(), next.SerializeAsString()}};
+  store::StoredRemoval removal = Removals::Of(partition, left);
+  if (!left.empty()) changes.push_back(Removals::Row(removal));
+  VPOD_RETURN_IF_ERROR(Commit(std::move(changes), ObjectOf(partition.id()), user, std::move(text)));
+  if (!left.empty()) removals_.Add(std::move(removal), state_);
   return absl::OkStatus();
 }
 
@@ -223,7 +239,10 @@ absl::Status Controller::RemovePartition(const std::string& id, const std::strin
   {
     base::MutexLock lock(mutex_);
     VPOD_ASSIGN_OR_RETURN(Partition * partition, FindPartition(id, check));
-    VPOD_RETURN_IF_ERROR(Commit({{"partition", id, std::nullopt}}, ObjectOf(id), user, "removed"));
+    store::StoredRemoval removal = Removals::Of(*partition, state_.AgentsOf(*partition));
+    VPOD_RETURN_IF_ERROR(Commit({{"partition", id, std::nullopt}, Removals::Row(removal)},
+                                ObjectOf(id), user, "removed"));
+    removals_.Add(std::move(removal), state_);
     vipuuser::PartitionStatus status = DescribeStatus(*partition);
     status.set_state(vipuuser::PS_REMOVED);
     status.set_provisioning_state(vipuuser::PRS_IDLE);

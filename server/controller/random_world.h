@@ -127,7 +127,12 @@ class RandomWorld : public HeldAgents {
       std::erase_if(agent.ipus,
                     [&](const auto& ipus) { return !process.view.contains(ipus.first); });
     }
-    for (const std::string& id : request.removed()) process.view.erase(id), agent.ipus.erase(id);
+    for (const auto& removed : request.removed()) {
+      const auto known = process.view.find(removed.id());
+      if (known == process.view.end() || known->second > removed.generation()) continue;
+      process.view.erase(known);
+      agent.ipus.erase(removed.id());
+    }
     for (const auto& partition : request.partitions())
       process.view.erase(partition.id()), agent.ipus.erase(partition.id());
     for (const auto& partition : request.partitions()) {

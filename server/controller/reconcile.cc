@@ -42,6 +42,22 @@ std::string GwTopologyOf(const Partition& partition) {
   return whole && (r.num_ilds() == 2 || r.gw_link_routing() == "RING") ? "looped" : "mesh";
 }
 
+void AddRemoved(const std::string& id, uint64_t generation, vipuagent::ConfigureRequest& request) {
+  vipuagent::RemovedPartition* removed = request.add_removed();
+  removed->set_id(id);
+  removed->set_generation(generation);
+}
+
+// The partition is not described now. What the agent has of it stays if it is right, and is in
+// nobody's way if it is not.
+void AddLater(const Partition& partition, vipuagent::ConfigureRequest& request) {
+  AddRemoved(partition.id(), partition.stored.config_generation() - 1, request);
+  if (!request.complete()) return;
+  vipuagent::KeptPartition* kept = request.add_kept();
+  kept->set_id(partition.id());
+  kept->set_config_generation(partition.stored.config_generation());
+}
+
 }  // namespace
 
 // --- States ---
@@ -149,10 +165,8 @@ void Controller::Relocate(Partition& partition) {
   }
   RaiseGeneration(next);
   const std::string to = partition.cluster->agents[next.first_ipu() / kIpusPerMachine]->stored.id();
-  const absl::Status committed =
-      Commit({{"partition", partition.id(), next.SerializeAsString()}},
-             absl::StrCat("partition ", partition.id()), "",
-             absl::StrCat("relocated to IPUs from ", to, ": ", partition.last_error));
+  const absl::Status committed = CommitMove(
+      partition, next, "", absl::StrCat("relocated to IPUs from ", to, ": ", partition.last_error));
   if (!committed.ok()) return;
   state_.ReplacePartition(partition, std::move(next));
   SetPending(partition);
@@ -217,7 +231,7 @@ bool Controller::IsDue(const Process& process) {
   if (process.in_flight || !process.up) return false;
   if (process.was_sent_all || options_.now() - started_ > options_.agent_timeout) return true;
   // A controller that has just started waits for the other processes of the partitions to register:
-  // a complete configuration without a partition would end the jobs on it.
+  // a partition cannot be described without them.
   return std::all_of(process.partitions.begin(), process.partitions.end(),
                      [](const auto& entry) { return entry.second->unregistered == 0; });
 }
@@ -228,10 +242,13 @@ vipuagent::ConfigureRequest Controller::NextConfiguration(Process& process) {
   request.set_base_sequence(process.sequence);
   request.set_sequence(++sequence_);
   request.set_controller_boot_id(boot_id_);
+  request.set_controller_epoch(store_->epoch());
+  request.set_controller_store(store_->id());
   request.set_agent_boot_id(process.boot_id);
   if (request.complete()) {
     for (const auto& [id, partition] : process.partitions) process.changed.insert(id);
   }
+  removals_.AddTo(process, state_, request);
   std::set<std::string> later;
   bool has_new = false;
   for (const std::string& id : std::exchange(process.changed, {})) {
@@ -239,7 +256,12 @@ vipuagent::ConfigureRequest Controller::NextConfiguration(Process& process) {
     const bool holds =
         it != process.partitions.end() && it->second->unregistered == 0 && !IsRefused(*it->second);
     if (!holds) {
-      if (!request.complete()) request.add_removed(id);
+      const Partition* partition = state_.FindPartition(id);
+      if (it != process.partitions.end()) {
+        AddLater(*partition, request);
+      } else if (partition != nullptr && !request.complete()) {
+        AddRemoved(id, partition->stored.generation(), request);  // its agent has moved
+      }
       continue;
     }
     const Partition& partition = *it->second;
@@ -248,15 +270,7 @@ vipuagent::ConfigureRequest Controller::NextConfiguration(Process& process) {
         confirmed == process.confirmed.end() || confirmed->second != partition.stored.generation();
     if (is_new && has_new && process.one_new_at_a_time) {
       later.insert(id);
-      // What the agent has of it stays if it is right, and is in nobody's way if it is not.
-      if (request.complete()) {
-        vipuagent::KeptPartition* kept = request.add_kept();
-        kept->set_id(id);
-        kept->set_config_generation(partition.stored.config_generation());
-      } else if (confirmed != process.confirmed.end() &&
-                 confirmed->second < partition.stored.config_generation()) {
-        request.add_removed(id);
-      }
+      AddLater(partition, request);
       continue;
     }
     has_new = has_new || is_new;
@@ -274,6 +288,7 @@ void Controller::Reconcile() {
   std::vector<Call> calls;
   {
     base::MutexLock lock(mutex_);
+    if (!fenced_.ok()) return;
     for (auto it = state_.dirty.begin(); it != state_.dirty.end();) {
       Process& process = *it->second;
       if (!IsDue(process)) {
@@ -303,6 +318,7 @@ void Controller::Configured(const std::string& endpoint, const vipuagent::Config
     Process& process = *it->second;
     process.in_flight = false;
     const bool is_same = process.boot_id == sent.agent_boot_id();
+    if (is_same && absl::IsAlreadyExists(status)) Fence(std::string(status.message()));
     if (is_same && status.ok()) {
       const auto affected = SetReleasing(process, reply->releasing());
       Confirmed(process, sent);
@@ -327,7 +343,13 @@ void Controller::Confirmed(Process& process, const vipuagent::ConfigureRequest& 
     process.confirmed.clear();
     process.was_sent_all = true;
   }
-  for (const std::string& id : sent.removed()) process.confirmed.erase(id);
+  for (const vipuagent::RemovedPartition& removed : sent.removed()) {
+    const auto it = process.confirmed.find(removed.id());
+    if (it == process.confirmed.end()) continue;
+    if (it->second <= removed.generation() || !process.partitions.contains(removed.id()))
+      process.confirmed.erase(it);
+  }
+  removals_.Confirm(process, state_, sent);
   for (const auto& spec : sent.partitions()) {
     // What has changed since will be sent again.
     if (!process.changed.contains(spec.id())) process.confirmed[spec.id()] = spec.generation();
@@ -340,7 +362,8 @@ void Controller::Confirmed(Process& process, const vipuagent::ConfigureRequest& 
 
 void Controller::NotConfirmed(Process& process, const vipuagent::ConfigureRequest& sent,
                               const absl::Status& status) {
-  for (const std::string& id : sent.removed()) process.changed.insert(id);
+  for (const vipuagent::RemovedPartition& removed : sent.removed())
+    process.changed.insert(removed.id());
   std::vector<const vipuagent::AgentPartition*> news;
   for (const auto& spec : sent.partitions()) {
     process.changed.insert(spec.id());

@@ -48,6 +48,20 @@ void TakeOver(const vipuagent::MachineHealth& health, Machine& machine) {
     AddFailedLink(port, machine);
     troubles.push_back(absl::StrCat("link ", link));
   }
+  std::map<std::string, std::vector<uint32_t>> unclaimed;  // IPUs by who holds them
+  for (const vipuagent::Holding& holding : health.unclaimed()) {
+    if (holding.pcie_id() >= arch::kIpusPerMachine) continue;
+    machine.failed_ipus |= 1u << holding.pcie_id();
+    unclaimed[absl::StrCat(base::Printable(holding.holder()), " of partition ",
+                           base::Printable(holding.partition_id(), 63))]
+        .push_back(holding.pcie_id());
+  }
+  for (const auto& [holder, ipus] : unclaimed) {
+    troubles.push_back(absl::StrCat(ipus.size() == 1 ? "IPU " : "IPUs ", absl::StrJoin(ipus, " "),
+                                    ipus.size() == 1 ? " is" : " are", " UNCLAIMED: ", holder,
+                                    " holds ", ipus.size() == 1 ? "it" : "them",
+                                    " until it ends, or until 'reset agent'"));
+  }
   machine.trouble = troubles.empty() ? "" : absl::StrCat(absl::StrJoin(troubles, ", "), ".");
 }
 
@@ -78,6 +92,9 @@ absl::Status CheckRegistration(const vipuagent::RegisterRequest& request) {
     VPOD_RETURN_IF_ERROR(CheckText("board_type", machine.board_type(), kMaxName));
     VPOD_RETURN_IF_ERROR(CheckText("clock", machine.clock(), kMaxName));
   }
+  if (static_cast<uint64_t>(request.held_size()) >
+      uint64_t{arch::kIpusPerMachine} * static_cast<uint64_t>(request.machines_size()))
+    return absl::InvalidArgumentError("Registration: more IPUs are held than there are.");
   return absl::OkStatus();
 }
 
@@ -97,6 +114,13 @@ std::string StatusText(const Process& process, absl::string_view status) {
 }
 
 }  // namespace
+
+bool Controller::IsOfAnother(const vipuagent::RegisterRequest& request) const {
+  if (request.controller_store() != store_->id()) return false;
+  if (request.controller_epoch() != store_->epoch())
+    return request.controller_epoch() > store_->epoch();
+  return request.controller_boot_id() != boot_id_;
+}
 
 absl::Status Controller::CheckClaims(const vipuagent::RegisterRequest& request) {
   if (MinorVersion(request.version()) != MinorVersion(kVersion)) {
@@ -165,6 +189,12 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request,
       NoteRefusal(request, std::string(status.message()));
       return status;
     }
+    if (IsOfAnother(request)) {
+      Fence(absl::StrCat("one of epoch ", request.controller_epoch(),
+                         " has configured the agent at ", request.endpoint(),
+                         "; this one has epoch ", store_->epoch()));
+      return fenced_;
+    }
     for (const vipuagent::Machine& machine : request.machines())
       refused_.erase(HostPort(machine.host(), machine.port()));
     const auto known = state_.processes.find(request.endpoint());
@@ -180,6 +210,8 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request,
     affected.merge(state_.SetMachines(process, request.machines()));
     if (!was_up) events_.Add(Severity::kInfo, ObjectOf(process), StatusText(process, "Up"));
     if (!was_up || !affected.empty()) ++names_version_;
+    if (is_new) SetHealth(process, UnclaimedOf(request));
+    if (removals_.Concern(process, state_)) state_.dirty[process.endpoint] = &process;
     for (const auto& [id, partition] : affected) UpdateState(*partition);
     // Not added because it cannot be written: the process tries again.
     VPOD_RETURN_IF_ERROR(AddDiscovered(process));
@@ -260,6 +292,30 @@ void Controller::SetMissing(Clock::time_point awaited_before) {
       affected[partition->id()] = partition;
   }
   for (const auto& [id, partition] : affected) UpdateState(*partition);
+}
+
+vipuagent::HeartbeatRequest Controller::UnclaimedOf(const vipuagent::RegisterRequest& request) {
+  std::map<std::string, vipuagent::MachineHealth> by_host;
+  const Process& process = *state_.processes.at(request.endpoint());
+  for (const vipuagent::Holding& holding : request.held()) {
+    const auto machine = process.machine_by_host.find(holding.host());
+    if (machine == process.machine_by_host.end()) continue;
+    const Partition* partition = state_.FindPartition(holding.partition_id());
+    // It goes on, or a reset ends it.
+    if (partition != nullptr &&
+        holding.config_generation() <= partition->stored.config_generation())
+      continue;
+    const Agent* agent = machine->second->agent;
+    if (agent != nullptr &&
+        removals_.Cover(agent->stored.id(), holding.partition_id(), holding.config_generation()))
+      continue;
+    vipuagent::MachineHealth& health = by_host[holding.host()];
+    health.set_host(holding.host());
+    *health.add_unclaimed() = holding;
+  }
+  vipuagent::HeartbeatRequest heartbeat;
+  for (auto& [host, health] : by_host) *heartbeat.add_unwell() = std::move(health);
+  return heartbeat;
 }
 
 void Controller::SetHealth(Process& process, const vipuagent::HeartbeatRequest& request) {
@@ -347,7 +403,9 @@ void Controller::AutoReset(const vipuagent::HeartbeatRequest& request) {
   }
   // One write for all, a thousand perhaps. If it fails they stay as they are: usable, only not
   // fresh.
-  if (reset.empty() || !store_->Commit(changes, {{{"generation", generation_}}, {}}).ok()) return;
+  if (reset.empty() || !fenced_.ok() ||
+      !store_->Commit(changes, {{{"generation", generation_}}, {}}).ok())
+    return;
   for (auto& [partition, next] : reset) {
     partition->stored = std::move(next);
     state_.Touch(*partition);

@@ -619,5 +619,86 @@ TEST_F(RegistryTest, WhatAnAgentDeclaresIsCheckedByField) {
   EXPECT_EQ(controller_->GetAgent("ag0")->error(), "link IPU3.NLC_E_0A is down.");
 }
 
+vipuagent::Holding Held(const std::string& host, uint32_t ipu, const std::string& partition,
+                        uint64_t generation) {
+  vipuagent::Holding holding;
+  holding.set_host(host);
+  holding.set_pcie_id(ipu);
+  holding.set_partition_id(partition);
+  holding.set_config_generation(generation);
+  holding.set_holder("pid 4711 on host (train of alice)");
+  return holding;
+}
+
+// The store is of yesterday: what jobs hold since then is nobody's, and is given to nobody.
+TEST_F(RegistryTest, IpusOfJobsThatTheStoreDoesNotKnowAreUnclaimed) {
+  CreatePod(1);
+  CreateActive(Wanted("known", 1));
+  const uint64_t generation = Get("known").status().generation();
+  Start();
+  vipuagent::RegisterRequest request = Registration();
+  *request.add_held() = Held(Host(0), 3, "known", generation);
+  *request.add_held() = Held(Host(0), 2, "lost", 77);
+  *request.add_held() = Held(Host(0), 1, "lost", 77);
+  ASSERT_TRUE(controller_->Register(request, "eth0").ok());
+  gateway_.ConfirmAll();
+  EXPECT_EQ(StateOf("known"), vipuuser::PS_ACTIVE);
+  const std::string why =
+      "IPUs 2 1 are UNCLAIMED: pid 4711 on host (train of alice) of partition lost holds them "
+      "until it ends, or until 'reset agent'.";
+  EXPECT_EQ(controller_->GetAgent("ag0")->error(), why);
+  EXPECT_EQ(*controller_->AvailablePartitions(1, Anyone()), 1u);
+  EXPECT_FALSE(Create("p2", 2).ok());
+  EXPECT_TRUE(Create("p1", 1).ok());  // IPU 0
+  gateway_.ConfirmAll();
+  // The job ends.
+  vipuagent::HeartbeatRequest heartbeat;
+  heartbeat.set_endpoint("process-1");
+  heartbeat.set_boot_id("boot-1");
+  controller_->Heartbeat(heartbeat);
+  EXPECT_EQ(controller_->GetAgent("ag0")->error(), "");
+  EXPECT_EQ(*controller_->AvailablePartitions(1, Anyone()), 2u);
+}
+
+TEST_F(RegistryTest, AControllerEndsWhenALaterOneHasConfiguredAnAgent) {
+  int fenced = 0;
+  options_.on_fenced = [&] { ++fenced; };
+  Start();
+  CreatePod(1);
+  CreateActive(Wanted("p1", 1));
+  vipuagent::RegisterRequest request = Registration();
+  request.set_controller_epoch(store_->epoch() + 1);
+  request.set_controller_boot_id("another");
+  request.set_controller_store("of another POD");
+  EXPECT_TRUE(controller_->Register(request, "eth0").ok());
+  EXPECT_EQ(fenced, 0);
+  request.set_controller_store(store_->id());
+  EXPECT_EQ(Text(controller_->Register(request, "eth0")),
+            absl::StrCat("FAILED_PRECONDITION: another controller has taken over: one of epoch ",
+                         store_->epoch() + 1,
+                         " has configured the agent at process-1; this one "
+                         "has epoch ",
+                         store_->epoch()));
+  EXPECT_EQ(fenced, 1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Create("p2", 1)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Remove("p1")));
+  EXPECT_TRUE(gateway_.calls.empty());
+  // It stays so.
+  controller_.reset();
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(Controller::Create(store_.get(), &gateway_, options_).status()));
+  ASSERT_TRUE(store_->TakeOver().ok());
+  EXPECT_TRUE(Controller::Create(store_.get(), &gateway_, options_).ok());
+}
+
+TEST_F(RegistryTest, AControllerThatAnAgentRefusesEnds) {
+  CreatePod(1);
+  ASSERT_TRUE(Create("p1", 1).ok());
+  gateway_.Answer(absl::AlreadyExistsError("a controller of epoch 9 has configured the agent"));
+  EXPECT_EQ(controller_->fenced().message(),
+            "another controller has taken over: a controller of epoch 9 has configured the agent");
+  EXPECT_TRUE(gateway_.calls.empty());
+}
+
 }  // namespace
 }  // namespace vpod::controller

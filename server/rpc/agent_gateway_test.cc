@@ -37,9 +37,11 @@ vipuagent::ConfigureRequest Configuration(int partitions, size_t owner_bytes) {
 TEST(SplitInPortionsTest, SaysTheSameInMessagesOfTheSize) {
   vipuagent::ConfigureRequest whole = Configuration(9, 300);
   whole.mutable_partitions(4)->set_owner(std::string(5000, 'x'));  // larger than a portion
-  whole.add_removed("gone");
+  whole.add_removed()->set_id("gone");
   whole.add_kept()->set_id("later");
   whole.set_agent_boot_id("agent");
+  whole.set_controller_epoch(3);
+  whole.set_controller_store("store");
   whole.set_base_sequence(6);
   const auto portions = SplitInPortions(whole, 1000);
   EXPECT_EQ(portions.size(), 5u);

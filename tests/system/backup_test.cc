@@ -62,6 +62,24 @@ class BackupTest : public FaultTable {
     return ids;
   }
 
+  static vipuuser::CreatePartitionRequest Wanted(const std::string& id, uint32_t size) {
+    vipuuser::CreatePartitionRequest request;
+    request.mutable_requirements()->set_id(id);
+    request.mutable_requirements()->set_size(size);
+    return request;
+  }
+  std::string AgentWithError() {
+    std::string id;
+    EXPECT_TRUE(Within(kSoon, [&] {
+      const auto agents = client_->ListAgents();
+      for (size_t i = 0; agents.ok() && i < agents->size(); ++i) {
+        if (!(*agents)[i].error().empty()) id = (*agents)[i].id();
+      }
+      return !id.empty();
+    })) << "no agent has unclaimed IPUs";
+    return id;
+  }
+
   Daemon server_;
   const std::string store_;
 };
@@ -231,6 +249,113 @@ TEST_F(BackupTest, ARestoredControllerKnowsWhatTheBackupKnew) {
   const auto before = client_->GetPartitionStatus("kept");
   ASSERT_TRUE(before.ok() && client_->ResetPartition("kept").ok());
   EXPECT_GT(client_->GetPartitionStatus("kept")->generation(), before->generation() + (1u << 20));
+}
+
+// Jobs on partitions that the restored store does not know go on, and nobody gets their IPUs.
+TEST_F(BackupTest, JobsThatTheBackupDoesNotKnowKeepTheirIpus) {
+  const std::string file = File("b");
+  ASSERT_EQ(BackUp(file).code, 0);
+  Create("late", 4);  // the only IPUs that are free
+  const auto job = pod_.Start(
+      {"env", "IPUOF_VIPU_API_HOST=127.0.0.1", "IPUOF_VIPU_API_PORT=" + std::to_string(pod_.port()),
+       "IPUOF_VIPU_API_PARTITION_ID=late", "replica_job", "--runs", "1000000", "--pause-ms", "10"});
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss")) << job->Err();
+  server_.End(SIGKILL);
+  ASSERT_EQ(Restore(file, store_).code, 0);
+  server_.Start();
+  acknowledged_.erase("late");
+  ExpectAllActive();
+  const std::string agent = AgentWithError();
+  const std::string error = client_->GetAgent(agent)->error();
+  EXPECT_NE(error.find("UNCLAIMED: pid " + std::to_string(job->pid())), std::string::npos) << error;
+  EXPECT_NE(error.find("of partition late"), std::string::npos) << error;
+  EXPECT_TRUE(absl::IsResourceExhausted(client_->CreatePartition(Wanted("thief", 4))));
+  ExpectOtherGoesOn();
+  EXPECT_EQ(job->Err(), "");
+  // With the end of the job they are free.
+  job->Signal(SIGTERM);
+  job->Wait();
+  EXPECT_TRUE(Within(kSoon, [&] { return client_->GetAgent(agent)->error().empty(); }));
+  Create("next", 4);
+}
+
+TEST_F(BackupTest, ResetAgentFreesUnclaimedIpus) {
+  const std::string file = File("b");
+  ASSERT_EQ(BackUp(file).code, 0);
+  Create("late", 4);
+  const auto job = pod_.Start(
+      {"env", "IPUOF_VIPU_API_HOST=127.0.0.1", "IPUOF_VIPU_API_PORT=" + std::to_string(pod_.port()),
+       "IPUOF_VIPU_API_PARTITION_ID=late", "replica_job", "--runs", "1000000", "--pause-ms", "10"});
+  ASSERT_TRUE(job->WaitForOutput("run 3 loss")) << job->Err();
+  server_.End(SIGKILL);
+  ASSERT_EQ(Restore(file, store_).code, 0);
+  server_.Start();
+  acknowledged_.erase("late");
+  const std::string agent = AgentWithError();
+  const Outcome reset = pod_.Run({"vipu-admin", "reset", "agent", agent});
+  EXPECT_EQ(reset.code, 0) << reset.err;
+  EXPECT_NE(job->Wait(kSoon).code, 0);
+  EXPECT_TRUE(Within(kSoon, [&] { return client_->GetAgent(agent)->error().empty(); }));
+  Create("next", 4);
+}
+
+TEST_F(BackupTest, AControllerWithoutItsStoreEndsNoJob) {
+  server_.End(SIGKILL);
+  for (const char* suffix : {"", "-wal", ".running"})
+    fs::rename(store_ + suffix, File("kept") + suffix);
+  server_.Start();
+  EXPECT_TRUE(Within(kSoon, [&] {
+    const auto found = client_->DiscoverAgents(/*add=*/false);
+    return found.ok() && found->size() == 4;
+  }));
+  ExpectOtherGoesOn();
+  server_.End(SIGTERM);
+  fs::remove(store_);
+  for (const char* suffix : {"", "-wal", ".running"})
+    fs::rename(File("kept") + suffix, store_ + suffix);
+  server_.Start();
+}
+
+// The agents know which of two controllers came later.
+TEST_F(BackupTest, AControllerOnACopyOfTheStoreIsFencedUntilItTakesOver) {
+  const std::string copy = File("copy.db");
+  server_.End(SIGKILL);
+  for (const char* suffix : {"", "-wal", ".running"}) fs::copy(store_ + suffix, copy + suffix);
+  server_.Start();
+  ExpectAllActive();
+  server_.End(SIGTERM);
+  const auto words = [&](const std::string& storage) {
+    return Words{"vipu-server",
+                 "--config",
+                 "/dev/null",
+                 "--storage",
+                 storage,
+                 "--user-api-listen",
+                 "127.0.0.1:" + std::to_string(pod_.port())};
+  };
+  const Outcome fenced = pod_.Run(words(copy));
+  EXPECT_EQ(fenced.code, 1) << fenced.err;
+  EXPECT_NE(fenced.err.find("vipu-server: error: another controller has taken over: one of epoch "),
+            std::string::npos)
+      << fenced.err;
+  // It does not overtake the other by starting again and again.
+  for (int i = 0; i < 3; ++i) {
+    ExpectOneLine(pod_.Run(words(copy) + Words{"--log-level", "error"}),
+                  {"another controller has taken over", "start with --take-over"});
+  }
+  ExpectOtherGoesOn();
+  server_.Start();
+  ExpectAllActive();
+  server_.End(SIGTERM);
+  // Unless it is told to.
+  for (const std::string& storage : {copy, store_}) {
+    const auto server = pod_.Start(words(storage) + Words{"--take-over"});
+    ASSERT_TRUE(server->WaitForOutput("serving users on")) << server->Err();
+    ExpectAllActive();
+    server->Signal(SIGTERM);
+    EXPECT_EQ(server->Wait().code, 0);
+  }
+  server_.Start();
 }
 
 TEST_F(BackupTest, ADamagedBackupIsRefusedAndNothingIsChanged) {

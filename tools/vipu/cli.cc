@@ -117,8 +117,10 @@ void PrintFailure(bool admin, const Arguments& arguments, const absl::Status& st
   Json object = Json::object();
   if (const auto command = FindCommand(admin, arguments.words()); command.ok()) {
     object["verb"] = (*command)->verb;
-    object["noun"] = (*command)->noun;
-    if ((*command)->TakesId() && arguments.words().size() > 2) object["id"] = arguments.words()[2];
+    const size_t at = (*command)->IdPosition();
+    if (!(*command)->TakesFile()) object["noun"] = (*command)->noun;
+    if ((*command)->TakesId() && arguments.words().size() > at)
+      object[(*command)->TakesFile() ? "file" : "id"] = arguments.words()[at];
   }
   object["result"] = "failed";
   object["error"] = std::string(status.message());

@@ -7,8 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
 #include "server/controller/store/upgrade.h"
@@ -197,6 +202,12 @@ absl::Status Store::Prepare() {
   ++epoch_;
   VPOD_RETURN_IF_ERROR(Write({}, {{{"epoch", epoch_}}, {}}));
   VPOD_RETURN_IF_ERROR(Execute(
+      absl::StrCat("INSERT OR IGNORE INTO meta VALUES ('id', '", base::RandomId(), "');").c_str()));
+  VPOD_ASSIGN_OR_RETURN(const Statement id, Compile("SELECT value FROM meta WHERE name = 'id'"));
+  if (sqlite3_step(id.get()) != SQLITE_ROW) return Error("read its id");
+  id_ = Column(id.get(), 0);
+  sqlite3_reset(id.get());
+  VPOD_RETURN_IF_ERROR(Execute(
       absl::StrCat("INSERT OR REPLACE INTO meta VALUES ('format', '", kStoreFormat, "'); COMMIT;")
           .c_str()));
   VPOD_RETURN_IF_ERROR(NoteCommit(/*sync=*/true));
@@ -322,6 +333,11 @@ absl::StatusOr<uint64_t> Store::CounterLocked(absl::string_view name) {
   if (code == SQLITE_DONE) return 0;
   if (code != SQLITE_ROW) return Error("read a counter");
   return static_cast<uint64_t>(sqlite3_column_int64(statement.get(), 0));
+}
+
+absl::Status Store::TakeOver() {
+  epoch_ = std::max(epoch_ + 1, static_cast<uint64_t>(absl::ToUnixSeconds(absl::Now())));
+  return Commit({}, {{{"epoch", epoch_}, {"fenced", 0}}, {}});
 }
 
 absl::StatusOr<std::string> Store::Image() {
