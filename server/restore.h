@@ -17,9 +17,9 @@ namespace vpod {
 // file is no backup or a damaged one.
 absl::StatusOr<std::string> Restore(const std::string& file, const std::string& storage);
 
-// Writes what is intact of a storage as a backup to a new file, and says what is uncertain, in lines
-// for people. The storage is only read. FailedPrecondition when a controller runs on it, DataLoss
-// when nothing can be saved.
+// Writes what is intact of a storage as a backup to a new file, and says what is uncertain, in
+// lines for people. The storage is only read. FailedPrecondition when a controller runs on it,
+// DataLoss when nothing can be saved.
 absl::StatusOr<std::string> Salvage(const std::string& storage, const std::string& out);
 
 }  // namespace vpod

@@ -23,8 +23,8 @@ struct ServerOptions {
   std::vector<std::string> tls_hosts;
   std::string storage = "vipu-server.db";
   bool take_over = false;  // from a controller that is gone for good
-  std::string salvage;  // where to save what is intact of the storage, then exit; empty: nowhere
-  std::string restore;  // a backup that takes the storage's place, then exit; empty: none
+  std::string salvage;     // where to save what is intact of the storage, then exit; empty: nowhere
+  std::string restore;     // a backup that takes the storage's place, then exit; empty: none
   std::string certs_dir = "vipu-certs";
   std::string user_listen = "127.0.0.1:8090";
   std::string admin_listen;    // empty: the user end-point's

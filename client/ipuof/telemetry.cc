@@ -10,8 +10,8 @@
 #include "client/ipuof/attributes.h"
 #include "client/ipuof/lease.h"
 #include "client/sdk_log/sdk_log.h"
-#include "device/arch/device_id.h"
 #include "client/vipu/subset.h"
+#include "device/arch/device_id.h"
 #include "device/base/status.h"
 
 namespace vpod::ipuof {

@@ -146,7 +146,8 @@ absl::StatusOr<vipuuser::PartitionConfig> ParseIpuofJson(absl::string_view text)
         "not an IPUoF configuration: \"devices\" must be a non-empty array");
   }
   for (const Json& device : *devices) {
-    if (!device.is_object()) return absl::InvalidArgumentError("every device must be a JSON object");
+    if (!device.is_object())
+      return absl::InvalidArgumentError("every device must be a JSON object");
     const auto index = static_cast<uint32_t>(config.devices_size());
     ParseDevice(device, index, config.add_devices());
     VPOD_RETURN_IF_ERROR(TakePartition(device, config));

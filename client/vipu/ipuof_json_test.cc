@@ -136,7 +136,8 @@ TEST(IpuofJson, MalformedTextIsRefusedByName) {
   EXPECT_EQ(ParseError("{}"), "not an IPUoF configuration: no \"devices\"");
   for (const char* text :
        {"[]", "3", "null", "\"x\"", R"({"devices": {}})", R"({"devices": []})"}) {
-    EXPECT_EQ(ParseError(text), "not an IPUoF configuration: \"devices\" must be a non-empty array");
+    EXPECT_EQ(ParseError(text),
+              "not an IPUoF configuration: \"devices\" must be a non-empty array");
   }
   EXPECT_EQ(ParseError("[3]"), "every device must be a JSON object");
   EXPECT_EQ(ParseError("[{}]"), "a device has neither \"ip\" nor \"endpoint\"");

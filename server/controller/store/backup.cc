@@ -27,7 +27,7 @@ absl::StatusOr<Backup> OpenBackup(const std::string& name, const std::string& by
   const auto digest = image->Meta("backup_sha256");
   if (!digest.ok() || digest->empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, " is no backup; 'vipu-admin backup' makes one"));
+        absl::StrCat(name, " is not a backup; 'vipu-admin backup' makes one"));
   }
   const auto found = image->Digest();
   if (!found.ok()) return damaged(found.status());

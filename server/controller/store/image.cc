@@ -16,7 +16,7 @@ constexpr size_t kHeaderBytes = 100;
 
 absl::StatusOr<Image> Image::Of(std::string bytes) {
   if (bytes.size() < kHeaderBytes || bytes.compare(0, 15, "SQLite format 3") != 0)
-    return absl::DataLossError("it is no SQLite database");
+    return absl::DataLossError("it is not an SQLite database");
   // A database in memory has no log; the file does not say that it has one, either.
   bytes[18] = bytes[19] = 1;
   auto* copy = static_cast<unsigned char*>(sqlite3_malloc64(bytes.size()));
