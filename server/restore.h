@@ -14,7 +14,7 @@ namespace vpod {
 // before is kept as <storage>.before-restore-<number>.
 //
 // FailedPrecondition when a controller runs on the storage, InvalidArgument and DataLoss when the
-// file is no backup or a damaged one.
+// file is not a backup, or is damaged.
 absl::StatusOr<std::string> Restore(const std::string& file, const std::string& storage);
 
 // Writes what is intact of a storage as a backup to a new file, and says what is uncertain, in

@@ -365,11 +365,11 @@ TEST_F(BackupTest, ADamagedBackupIsRefusedAndNothingIsChanged) {
   const std::string good = base::ReadFile(file), before = base::ReadFile(store_);
   std::string flipped = good;
   flipped[good.find("other")] ^= 1;
-  const std::string own = before;  // a storage is no backup
+  const std::string own = before;  // a storage is not a backup
   for (const auto& [bytes, reason] : {std::pair(flipped, "is damaged"),
                                       {good.substr(0, good.size() / 2), "is damaged"},
-                                      {std::string("Dear mother"), "it is no SQLite database"},
-                                      {own, "is no backup"}}) {
+                                      {std::string("Dear mother"), "it is not an SQLite database"},
+                                      {own, "is not a backup"}}) {
     std::ofstream(bad, std::ios::binary | std::ios::trunc) << bytes;
     ExpectOneLine(Restore(bad, store_), {"vipu-server: error: ", bad, reason});
     EXPECT_TRUE(base::ReadFile(store_) == before) << reason;

@@ -6,7 +6,7 @@
 //   backup_salvaged  what is uncertain, in a file that --salvage wrote
 //   backup_sha256    digest over all other rows of all tables
 //
-// So a file that is no backup, was cut short or has changed since is told from a good one, also
+// So a file that is not a backup, was cut short or has changed since is told from a good one, also
 // where SQLite would notice nothing.
 #pragma once
 

@@ -70,7 +70,7 @@ TEST_F(BackupTest, HoldsTheStoreAsItWasAtThatMoment) {
   EXPECT_EQ(restored->epoch(), store_->epoch() + 1);
   // The record of the backup has not stayed.
   EXPECT_EQ(OpenBackup("b", *restored->Image()).status().message(),
-            "b is no backup; 'vipu-admin backup' makes one");
+            "b is not a backup; 'vipu-admin backup' makes one");
   EXPECT_TRUE(*store_->Load("partition") != objects) << "the store goes on";
 }
 
@@ -99,7 +99,7 @@ TEST_F(BackupTest, DamageIsNoticed) {
   }
   EXPECT_GT(refused, 150);
   EXPECT_EQ(OpenBackup("x", "a letter").status().message(),
-            "backup x is damaged: it is no SQLite database");
+            "backup x is damaged: it is not an SQLite database");
 }
 
 }  // namespace
