@@ -566,7 +566,7 @@ TEST_F(AgentTest, JobsOfPartitionsThatTheControllerDoesNotKnowGoOn) {
   ASSERT_EQ(unwell[0].unclaimed_size(), 1);
   EXPECT_EQ(unwell[0].unclaimed(0).partition_id(), "p");
   EXPECT_EQ(unwell[0].unclaimed(0).config_generation(), 1u);
-  EXPECT_EQ(unwell[0].unclaimed(0).holder(), "pid 4711 on host ( of )");
+  EXPECT_EQ(unwell[0].unclaimed(0).holder(), "pid 4711 on host (train of )");
   EXPECT_EQ(unwell[0].failed_ipus_size(), 0);
   ipuof::v1::AttachOpen open = Open(0);
   open.set_partition_id("q");
