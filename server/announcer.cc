@@ -86,13 +86,13 @@ grpc::Status Announcer::Announce(vipuagent::VipuRegistry::Stub& stub, bool& regi
   request.set_endpoint(registration_.endpoint());
   request.set_boot_id(registration_.boot_id());
   request.set_names_version(names_version_);
+  request.set_configure_sequence(agent_.configure_sequence());  // before what follows from it
   for (vipuagent::MachineHealth& health : agent_.Unwell())
     *request.add_unwell() = std::move(health);
   for (const auto& [partition, generation] : agent_.Detached()) {
     request.add_detached_partitions(partition);
     request.add_detached_generations(generation);
   }
-  request.set_configure_sequence(agent_.configure_sequence());  // before what follows from it
   for (vipuagent::ReleasingIpu& ipu : agent_.Releasing()) *request.add_releasing() = std::move(ipu);
   vipuagent::HeartbeatReply reply;
   const grpc::Status status = stub.Heartbeat(&context, request, &reply);

@@ -86,6 +86,11 @@ absl::StatusOr<std::optional<Contents>> LookAt(const std::string& storage, std::
     VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock(storage));
     if (!lock.valid()) return std::nullopt;
   }
+  const auto running = RunningFile::Read(storage);
+  if (running.ok() && running->has_value() && (*running)->state == RunState::kRestoring) {
+    absl::StrAppend(&text, "A restore that was interrupted is run again.\n");
+    return std::nullopt;
+  }
   auto store = Store::Open(storage, Store::OpenMode::kOpenOrCreate);
   const absl::StatusOr<Contents> contents =
       store.ok() ? ContentsOf(**store) : absl::StatusOr<Contents>(store.status());
@@ -133,18 +138,21 @@ absl::StatusOr<Contents> Stage(const Backup& backup, const std::string& staged, 
 }
 
 // Everything here can be repeated. No controller starts on the storage before the end.
-absl::Status Replace(const std::string& staged, const std::string& storage, uint64_t number) {
+absl::Status Replace(const std::string& staged, const std::string& storage) {
   // Closed in order, a storage is one file.
   if (access((staged + "-wal").c_str(), F_OK) == 0)
     return absl::UnavailableError(absl::StrCat(staged, " was not written to its end"));
   VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock(storage));
   VPOD_ASSIGN_OR_RETURN(const auto running, RunningFile::Open(storage));
   VPOD_RETURN_IF_ERROR(running->Write({RunState::kRestoring, {}}, /*sync=*/true));
-  // What an interrupted restore had moved out of the way stays.
+  // What an earlier restore had moved out of the way stays. One that was interrupted between the
+  // two files is gone on with, so that they keep their name in common.
+  const auto exists = [](const std::string& path) { return access(path.c_str(), F_OK) == 0; };
   std::string before;
+  int number = 0;
   do {
-    before = absl::StrCat(storage, ".before-restore-", number++);
-  } while (access(before.c_str(), F_OK) == 0 || access((before + "-wal").c_str(), F_OK) == 0);
+    before = absl::StrCat(storage, ".before-restore-", ++number);
+  } while (exists(before) || (exists(before + "-wal") && exists(storage + "-wal")));
   for (const char* suffix : {"-wal", ""}) {
     if (std::rename((storage + suffix).c_str(), (before + suffix).c_str()) != 0 && errno != ENOENT)
       return Failed("rename", storage + suffix);
@@ -199,11 +207,15 @@ absl::StatusOr<std::string> Restore(const std::string& file, const std::string& 
   VPOD_ASSIGN_OR_RETURN(const std::string bytes, base::ReadNamedFile(file, kMostBytes));
   VPOD_ASSIGN_OR_RETURN(const Backup backup, controller::OpenBackup(file, bytes));
   std::string text;
-  VPOD_ASSIGN_OR_RETURN(const std::optional<Contents> before, LookAt(storage, text));
   const std::string staged = storage + ".restoring";
+  // Tried before the storage is opened, which may finish what a killed controller had begun.
+  if (const auto tried = Stage(backup, staged, Numbers()); !tried.ok()) {
+    RemoveStaged(staged);
+    return tried.status();
+  }
+  VPOD_ASSIGN_OR_RETURN(const std::optional<Contents> before, LookAt(storage, text));
   const auto now = Stage(backup, staged, before.has_value() ? before->numbers : Numbers());
-  const absl::Status replaced =
-      now.ok() ? Replace(staged, storage, now->numbers.epoch) : now.status();
+  const absl::Status replaced = now.ok() ? Replace(staged, storage) : now.status();
   RemoveStaged(staged);
   VPOD_RETURN_IF_ERROR(replaced);
   if (before.has_value()) AppendMissing(before->ids, now->ids, text);

@@ -52,6 +52,23 @@ int64_t ProcessStartTime() {
   return std::time(nullptr) - static_cast<int64_t>(age);
 }
 
+std::string EndpointOf(const vipuuser::IpuofDevice& device) {
+  return device.endpoint().empty() ? absl::StrCat(device.ip(), ":", device.server_port())
+                                   : device.endpoint();
+}
+
+// "agent ag3 at 10.1.2.4:8080"; of a process with several machines, the first and the last.
+std::string NameOfAgent(const vipu::ActivePartition& partition, const std::string& endpoint) {
+  std::vector<std::string> ids;
+  for (const vipuuser::IpuofDevice& device : partition.config.devices()) {
+    if (EndpointOf(device) != endpoint || device.agent_id().empty()) continue;
+    if (ids.empty() || ids.back() != device.agent_id()) ids.push_back(device.agent_id());
+  }
+  if (ids.empty()) return absl::StrCat("the agent at ", endpoint);
+  if (ids.size() == 1) return absl::StrCat("agent ", ids[0], " at ", endpoint);
+  return absl::StrCat("agents ", ids.front(), " to ", ids.back(), " at ", endpoint);
+}
+
 // Agents speak of devices by their ids in the GCD.
 absl::Status OfDevice(uint32_t device_id, const vipu::Subset& ipus, const absl::Status& status) {
   if (status.ok() || ipus.is_whole()) return status;
@@ -80,6 +97,7 @@ struct Lease::Impl {
   grpc::ClientContext context;
   std::unique_ptr<Stream> stream;
   LeaseOptions options;
+  std::string agent;  // for messages
   v1::Attached attached;
   bool same_host = false;
   std::shared_ptr<Pulse> pulse;  // unless on the same host
@@ -108,8 +126,7 @@ struct Lease::Impl {
   }
 
   absl::Status Silence() const {
-    return absl::UnavailableError(
-        absl::StrCat("the agent at ", options.endpoint, " does not answer on its local socket"));
+    return absl::UnavailableError(absl::StrCat(agent, " does not answer on its local socket"));
   }
 
   ~Impl() {
@@ -158,10 +175,9 @@ struct Lease::Impl {
       events_changed.notify_all();
     }
     if (status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) return;
-    const absl::Status why =
-        status.error_code() == grpc::StatusCode::UNAVAILABLE
-            ? absl::UnavailableError(absl::StrCat("the agent at ", options.endpoint, " went away"))
-            : FromGrpc(status);
+    const absl::Status why = status.error_code() == grpc::StatusCode::UNAVAILABLE
+                                 ? absl::UnavailableError(absl::StrCat(agent, " went away"))
+                                 : FromGrpc(status);
     if (options.on_lost) {
       options.on_lost(why);
     } else {
@@ -182,10 +198,7 @@ std::vector<std::string> EndpointsOf(const vipu::ActivePartition& partition, uin
                                      uint32_t count) {
   std::vector<std::string> endpoints;
   for (uint32_t i = first; i < first + count; ++i) {
-    const auto& device = partition.config.devices(static_cast<int>(i));
-    std::string endpoint = device.endpoint().empty()
-                               ? absl::StrCat(device.ip(), ":", device.server_port())
-                               : device.endpoint();
+    std::string endpoint = EndpointOf(partition.config.devices(static_cast<int>(i)));
     if (std::find(endpoints.begin(), endpoints.end(), endpoint) == endpoints.end())
       endpoints.push_back(std::move(endpoint));
   }
@@ -213,6 +226,7 @@ absl::StatusOr<std::unique_ptr<Lease>> Lease::Attach(const vipu::ActivePartition
   const std::string& endpoint = options.endpoint;
   auto impl = std::make_unique<Impl>();
   impl->options = options;
+  impl->agent = NameOfAgent(partition, endpoint);
   VPOD_ASSIGN_OR_RETURN(impl->stub, ConnectToAgent(endpoint, partition));
   impl->stream = impl->stub->Attach(&impl->context);
   v1::AttachRequest request;
@@ -318,16 +332,15 @@ void Lease::Run(uint32_t program, uint32_t slot,
   call->request.set_slot(slot);
   // Not before: the threads wake ten times a second, also in a process that holds a lease only.
   base::KeepCallbackThreads();
-  impl_->stub->async()->Run(&call->context, &call->request, &call->reply,
-                            [call, done = std::move(done),
-                             endpoint = impl_->options.endpoint](const grpc::Status& status) {
-                              if (status.ok()) return done(base::Cycles(call->reply.cycles()));
-                              if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-                                return done(absl::UnavailableError(
-                                    absl::StrCat("the agent at ", endpoint, " went away")));
-                              }
-                              done(FromGrpc(status));
-                            });
+  impl_->stub->async()->Run(
+      &call->context, &call->request, &call->reply,
+      [call, done = std::move(done), agent = impl_->agent](const grpc::Status& status) {
+        if (status.ok()) return done(base::Cycles(call->reply.cycles()));
+        if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+          return done(absl::UnavailableError(absl::StrCat(agent, " went away")));
+        }
+        done(FromGrpc(status));
+      });
 }
 
 absl::StatusOr<shm::Segment> Lease::MapStreams() {

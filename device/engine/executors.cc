@@ -37,7 +37,7 @@ constexpr std::chrono::milliseconds kKernelWatch{250};
 
 thread_local ComputeThread* current_thread = nullptr;
 
-// Lets what the thread still computes for nobody take no time from others. It cannot be undone.
+// Lets a thread that is in a long kernel yield to the others. It cannot be undone.
 void GiveWay(const ComputeThread& thread) {
   constexpr int kLowest = 19;
   if (thread.tid != 0) setpriority(PRIO_PROCESS, static_cast<id_t>(thread.tid.load()), kLowest);

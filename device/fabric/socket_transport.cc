@@ -106,10 +106,11 @@ struct SocketTransport::Impl {
 
   // Towards a peer, for one job.
   struct Peer : std::enable_shared_from_this<Peer> {
-    Peer(asio::io_context& context, absl::string_view token) : socket(context) {
+    Peer(asio::io_context& context, absl::string_view token) : socket(context), limit(context) {
       std::memcpy(hello.token, token.data(), token.size());
     }
     Socket socket;
+    asio::steady_timer limit;  // of connecting: a packet that is dropped is repeated for minutes
     Hello hello;
     std::deque<Outgoing> waiting;
     size_t writing = 0;  // of those, from the first
@@ -118,6 +119,10 @@ struct SocketTransport::Impl {
 
     void Connect(const stream_protocol::endpoint& to) {
       const auto self = shared_from_this();
+      limit.expires_after(kPeerPatience);
+      limit.async_wait([self](const error_code& cancelled) {
+        if (!cancelled) self->Fail(absl::UnavailableError("a peer does not answer"));
+      });
       socket.async_connect(to, [self](const error_code& error) {
         if (error) return self->Fail(Lost("connecting to a peer", error));
         if (self->lost) return;
@@ -125,6 +130,7 @@ struct SocketTransport::Impl {
         asio::async_write(self->socket, asio::buffer(&self->hello, sizeof(self->hello)),
                           [self](const error_code& failed, size_t) {
                             if (failed) return self->Fail(Lost("greeting a peer", failed));
+                            self->limit.cancel();
                             self->connected = true;
                             self->AwaitEnd();
                             self->Write();
@@ -166,6 +172,7 @@ struct SocketTransport::Impl {
     void Fail(const absl::Status& status) {
       if (std::exchange(lost, true)) return;
       error_code ignored;
+      limit.cancel();
       socket.close(ignored);
       // The socket is closed: nothing reads the payloads any more.
       for (Outgoing& each : std::exchange(waiting, {})) each.sent(status);

@@ -305,6 +305,12 @@ std::vector<std::pair<Agent::LeasePtr, std::string>> Agent::Revoked(
     if (lease->releasing) continue;
     const std::string& id = lease->open.partition_id();
     const uint64_t held = lease->open.generation();
+    // Generations of another store say nothing about this one.
+    if (lease->store != request.controller_store()) {
+      const auto old = partitions_.find(id);
+      if (lease->unclaimed == nullptr && old != partitions_.end()) lease->unclaimed = old->second;
+      continue;
+    }
     const auto now = changed.find(id);
     const auto gone = removed.find(id);
     const uint64_t next = now == changed.end() ? 0 : now->second->spec.config_generation();
@@ -331,22 +337,19 @@ void Agent::Revoke(const std::vector<std::pair<LeasePtr, std::string>>& leases) 
 }
 
 void Agent::Disown() {
-  std::vector<std::pair<LeasePtr, std::string>> revoked;
-  {
-    base::MutexLock lock(mutex_);
-    for (const auto& [id, lease] : leases_) {
-      if (!lease->releasing)
-        revoked.emplace_back(lease, "another agent process has taken over the machines");
-    }
-    for (const auto& [id, partition] : partitions_) {
-      EndSimulatedErrors(*partition, nullptr);
-      SetPartitionOfIpus(*partition, "");
-    }
-    partitions_.clear();
-    used_.clear();
-    configure_sequence_ = 0;  // the controller has to send everything again
+  base::MutexLock lock(mutex_);
+  for (const auto& [id, lease] : leases_) {
+    const auto partition = partitions_.find(lease->open.partition_id());
+    if (!lease->releasing && lease->unclaimed == nullptr && partition != partitions_.end())
+      lease->unclaimed = partition->second;
   }
-  Revoke(revoked);
+  for (const auto& [id, partition] : partitions_) {
+    EndSimulatedErrors(*partition, nullptr);
+    SetPartitionOfIpus(*partition, "");
+  }
+  partitions_.clear();
+  used_.clear();
+  configure_sequence_ = 0;  // the controller has to send everything again
 }
 
 const Agent::Partition* Agent::PartitionOf(const Lease& lease) const {

@@ -61,7 +61,8 @@ struct AgentOptions {
   std::string management_ip, data_ip;
   std::chrono::milliseconds wait_patience{4500};  // before those who wait are told for whom
   std::chrono::milliseconds peer_patience{4000};  // with a silent part of a job on another process
-  std::chrono::milliseconds bind_patience{5000};  // with a client that is to bind its lease
+  std::chrono::milliseconds bind_patience{
+      3000};  // with a client that is to bind its lease; below attach_patience
   // Attaches wait this long for kernels whose owner has left; then they are refused.
   std::chrono::milliseconds attach_patience{4500};
   // A reset waits this long for them, and then says what it waited for. Below the controller's
@@ -120,7 +121,7 @@ class Agent {
   // FailedPrecondition when it changes what is not here, or is for another process; AlreadyExists
   // when another controller has taken over.
   absl::Status Configure(const vipuagent::ConfigureRequest& request);
-  // Another process has the machines: whatever is here ends.
+  // Another process has the machines: nobody can attach here any more, and jobs end by themselves.
   void Disown();
   // Says which IPUs are held, and whose configuration is here.
   void DescribeState(vipuagent::RegisterRequest& request);
@@ -190,7 +191,8 @@ class Agent {
   // Couples a lease to a process of this host: the lease ends when the pidfd becomes readable.
   // Called by the local listener.
   absl::Status BindProcess(absl::string_view lease_id, pid_t pid, base::UniqueFd pidfd);
-  // A Pulse of the lease has begun: its client is on another host, and lives. False: no such lease.
+  // A Pulse of the lease has begun: its client is on another host, and lives. False if there is no
+  // such lease, or it has a Pulse already.
   bool BeginPulse(absl::string_view lease_id);
   // A descriptor of the stream buffers and their size, for a process of this host.
   absl::StatusOr<std::pair<base::UniqueFd, uint64_t>> StreamSegment(absl::string_view lease_id);

@@ -64,6 +64,8 @@ struct Agent::Lease {
   std::shared_ptr<Loaded> loaded;  // set by Load; guarded by the agent's mutex, as what follows
   // Set while no configuration names the lease's partition: as it was.
   std::shared_ptr<const Partition> unclaimed;
+  std::string store;  // of the controller whose configuration it attached to
+  bool pulsed = false;
   bool releasing = false;
   std::chrono::steady_clock::time_point released_at;  // when it began to be
   bool loading = false;

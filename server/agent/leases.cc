@@ -247,15 +247,16 @@ bool Agent::TryAttach(PendingAttach& pending, std::vector<std::function<void()>>
   if (!free.ok()) return refuse(free);
   if (releasing != nullptr) {
     const auto now = std::chrono::steady_clock::now();
-    // One that has not bound itself yet is released after bind_patience at the latest.
-    pending.deadline =
-        (releasing->releasing ? releasing->released_at : now + options_.bind_patience) +
-        options_.attach_patience;
+    // Within 5 s of the attach, also if the one who left has bound itself to no process yet.
+    if (pending.deadline == std::chrono::steady_clock::time_point())
+      pending.deadline =
+          (releasing->releasing ? releasing->released_at : now) + options_.attach_patience;
     return pending.deadline <= now ? refuse(RefuseReleasing(open, *releasing)) : false;
   }
 
   lease->id = base::RandomId();
   lease->open = open;
+  lease->store = controller_store_;
   lease->events = std::move(pending.events);
   if (open.reserve_only()) {
     ipuof::v1::Attached attached = Describe(*lease, members->size());
@@ -463,9 +464,11 @@ bool Agent::BeginPulse(absl::string_view lease_id) {
   {
     base::MutexLock lock(mutex_);
     lease = FindLease(lease_id);
+    // One is enough, and each keeps a connection busy.
+    if (lease == nullptr || std::exchange(lease->pulsed, true)) return false;
   }
-  if (lease != nullptr) SetBound(lease);
-  return lease != nullptr;
+  SetBound(lease);
+  return true;
 }
 
 void Agent::SetBound(const LeasePtr& lease) {

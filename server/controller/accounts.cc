@@ -106,7 +106,8 @@ absl::StatusOr<std::string> Controller::UpdateUser(const vipuadmin::UpdateUserRe
   {
     base::MutexLock lock(mutex_);
     VPOD_RETURN_IF_ERROR(CheckAllocationsExist(request.allocation_ids()));
-    VPOD_ASSIGN_OR_RETURN(const Caller before, users_->Find(request.id()));
+    // An unknown user is refused below.
+    const Caller before = users_->Find(request.id()).value_or(Caller());
     Caller after = before;
     const auto& names = request.allocation_ids().names();
     if (request.has_allocation_ids()) after.allocation_ids.emplace(names.begin(), names.end());

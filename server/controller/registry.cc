@@ -210,7 +210,10 @@ absl::Status Controller::Register(const vipuagent::RegisterRequest& request,
     affected.merge(state_.SetMachines(process, request.machines()));
     if (!was_up) events_.Add(Severity::kInfo, ObjectOf(process), StatusText(process, "Up"));
     if (!was_up || !affected.empty()) ++names_version_;
-    if (is_new) SetHealth(process, UnclaimedOf(request));
+    if (is_new) {
+      process.unclaimed = UnclaimedOf(request);
+      SetHealth(process, process.unclaimed);
+    }
     if (removals_.Concern(process, state_)) state_.dirty[process.endpoint] = &process;
     for (const auto& [id, partition] : affected) UpdateState(*partition);
     // Not added because it cannot be written: the process tries again.
@@ -252,7 +255,13 @@ vipuagent::HeartbeatReply Controller::Heartbeat(const vipuagent::HeartbeatReques
       return reply;
     }
     if (!was_up) SetUp(process);
-    SetHealth(process, request);
+    if (process.sequence == 0 || request.configure_sequence() < process.sequence) {
+      vipuagent::HeartbeatRequest health = request;
+      health.mutable_unwell()->MergeFrom(process.unclaimed.unwell());
+      SetHealth(process, health);
+    } else {
+      SetHealth(process, request);
+    }
     // What it said before it took its present configuration tells nothing of that.
     if (request.configure_sequence() >= process.sequence) {
       for (const auto& [id, partition] : SetReleasing(process, request.releasing()))
@@ -297,16 +306,18 @@ void Controller::SetMissing(Clock::time_point awaited_before) {
 vipuagent::HeartbeatRequest Controller::UnclaimedOf(const vipuagent::RegisterRequest& request) {
   std::map<std::string, vipuagent::MachineHealth> by_host;
   const Process& process = *state_.processes.at(request.endpoint());
+  // Generations of another store say nothing about this one.
+  const bool ours = request.controller_store() == store_->id();
   for (const vipuagent::Holding& holding : request.held()) {
     const auto machine = process.machine_by_host.find(holding.host());
     if (machine == process.machine_by_host.end()) continue;
     const Partition* partition = state_.FindPartition(holding.partition_id());
     // It goes on, or a reset ends it.
-    if (partition != nullptr &&
+    if (ours && partition != nullptr &&
         holding.config_generation() <= partition->stored.config_generation())
       continue;
     const Agent* agent = machine->second->agent;
-    if (agent != nullptr &&
+    if (ours && agent != nullptr &&
         removals_.Cover(agent->stored.id(), holding.partition_id(), holding.config_generation()))
       continue;
     vipuagent::MachineHealth& health = by_host[holding.host()];

@@ -53,6 +53,9 @@ struct Process {
   std::string endpoint;  // host:port
   std::string boot_id;
   std::string metrics_endpoint;
+  // IPUs that it said were held when it registered, for partitions that the controller does not
+  // know. Its heartbeats tell of them only once it has taken a configuration.
+  vipuagent::HeartbeatRequest unclaimed;
   std::string heard_on;  // the controller's network interface on which it registered
   Clock::time_point seen;
   bool up = false;

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -61,7 +62,7 @@ class PulseCall : public grpc::ServerUnaryReactor, public ClientCall {
     ipuof::v1::PulseRequest request;
     absl::Status status = ParseMessage(bytes, kMessageBytes, request);
     if (status.ok() && !agent.BeginPulse(request.lease_id()))
-      status = absl::NotFoundError("no such lease");
+      status = absl::NotFoundError("no such lease, or it has a Pulse already");
     if (status.ok()) {
       call->lease_id_ = request.lease_id();
     } else {
@@ -95,16 +96,23 @@ class Loaders {
       base::MutexLock lock(mutex_);
       ++running_;
     }
-    std::thread([this, load = std::move(load)]() mutable {
-      load();
-      load = nullptr;  // what it holds may be of use to others
-      base::MutexLock lock(mutex_);
-      --running_;
-      changed_.notify_all();
-    }).detach();
+    const auto shared = std::make_shared<std::function<void()>>(std::move(load));
+    try {
+      std::thread([this, shared] { RunHere(*shared); }).detach();
+    } catch (const std::system_error&) {
+      RunHere(*shared);  // no more threads to be had: this one has to do it
+    }
   }
 
  private:
+  void RunHere(std::function<void()>& load) {
+    load();
+    load = nullptr;  // what it holds may be of use to others
+    base::MutexLock lock(mutex_);
+    --running_;
+    changed_.notify_all();
+  }
+
   base::Mutex mutex_;
   std::condition_variable changed_;
   int running_ ABSL_GUARDED_BY(mutex_) = 0;

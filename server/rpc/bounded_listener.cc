@@ -17,6 +17,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "device/base/mutex.h"
 #include "device/base/unique_fd.h"
 #include "server/rpc/daemon.h"
@@ -42,7 +43,12 @@ namespace {
 // More than the headers of a call take, or what is around a message.
 constexpr uint64_t kCallBytes = 512;
 
-// As gRPC names the other end.
+// gRPC escapes the brackets of IPv6 addresses, and the mark of a scope.
+std::string Unescaped(const std::string& peer) {
+  return absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
+}
+
+// As gRPC names the other end, without escapes.
 std::string PeerOf(const tcp::endpoint& end) {
   const bool v6 = end.address().is_v6() && !end.address().to_v6().is_v4_mapped();
   const auto address = end.address().is_v6() && !v6
@@ -277,7 +283,7 @@ void BoundedListener::Close() {
 
 void BoundedListener::CallBegins(const std::string& peer) {
   base::MutexLock lock(impl_->mutex);
-  const auto it = impl_->by_peer.find(peer);
+  const auto it = impl_->by_peer.find(Unescaped(peer));
   if (it == impl_->by_peer.end()) return;
   it->second->delivered += kCallBytes;
   if (it->second->calls++ == 0) impl_->busy.splice(impl_->busy.end(), impl_->idle, it->second);
@@ -285,14 +291,14 @@ void BoundedListener::CallBegins(const std::string& peer) {
 
 void BoundedListener::MessageDelivered(const std::string& peer, size_t bytes) {
   base::MutexLock lock(impl_->mutex);
-  const auto it = impl_->by_peer.find(peer);
+  const auto it = impl_->by_peer.find(Unescaped(peer));
   // HTTP/2 and TLS add to it, by frames of 16 KiB.
   if (it != impl_->by_peer.end()) it->second->delivered += bytes + bytes / 64 + kCallBytes;
 }
 
 void BoundedListener::CallEnds(const std::string& peer) {
   base::MutexLock lock(impl_->mutex);
-  const auto it = impl_->by_peer.find(peer);
+  const auto it = impl_->by_peer.find(Unescaped(peer));
   if (it == impl_->by_peer.end() || it->second->calls == 0) return;
   if (--it->second->calls == 0) impl_->idle.splice(impl_->idle.end(), impl_->busy, it->second);
 }

@@ -112,7 +112,7 @@ void EndWithin(std::chrono::seconds limit) {
   std::thread([limit] {
     std::this_thread::sleep_for(limit);
     spdlog::warn("ending although work is under way that cannot be interrupted");
-    spdlog::shutdown();
+    spdlog::default_logger()->flush();
     std::_Exit(0);
   }).detach();
 }

@@ -19,8 +19,9 @@ std::string PortOf(absl::string_view endpoint) {
 TEST(SecureFabricTest, TensorsTakeTheAgentsOwnEndpoints) {
   SecurePod pod({}, SecurePod::Agents::kProcessForEach);
   ASSERT_TRUE(pod.ready());
-  const auto job = pod.StartAs("alice", {"poprun", "--num-instances", "2", "--num-replicas", "8",
-                                         "replica_job", "--runs", "1000000", "--pause-ms", "5"});
+  const auto job = pod.StartAs(
+      "alice", {"poprun", "--num-instances", "2", "--num-replicas", "8", "--update-partition=yes",
+                "replica_job", "--runs", "1000000", "--pause-ms", "5"});
   ASSERT_TRUE(job->WaitForOutput("run 3 loss")) << job->Err();
   const std::set<std::string> endpoints = {PortOf(pod.server()), PortOf(pod.agent(0)),
                                            PortOf(pod.agent(1))};

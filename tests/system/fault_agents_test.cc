@@ -101,7 +101,8 @@ TEST_F(FaultAgentsTest, AStoppedAgentEndsItsJobsByName) {
   const auto job = JobOnMine();
   agents_[3]->Signal(SIGSTOP);
   // Its own instance may notice first, or the agent that keeps the job's record.
-  EXPECT_TRUE(job->WaitForOutput("the agent at " + machine->host() + ":", kSoon)) << job->Err();
+  EXPECT_TRUE(job->WaitForOutput("agent " + ids_[3] + " at " + machine->host() + ":", kSoon))
+      << job->Err();
   const Outcome outcome = job->Wait(kSoon);
   EXPECT_GT(outcome.code, 0);
   // An instance that ends because of it may be named with its exit code, but nobody was lost.

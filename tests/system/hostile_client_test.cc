@@ -383,7 +383,7 @@ int HostileClientTest::agent_pid_ = 0;
 
 TEST_F(HostileClientTest, CallsWithoutALeaseAreRefused) {
   RawClient client(endpoint_);
-  for (const std::string& id : {std::string(), std::string("nobody"), std::string(1 << 16, 'x')}) {
+  for (const std::string& id : {std::string(), std::string("nobody"), std::string(1 << 15, 'x')}) {
     client.set_lease_id(id);
     for (const grpc::Status& status :
          {client.Load(example_.executable), client.Run(0, 0), client.WriteStream(0, 0, "data"),

@@ -118,7 +118,8 @@ void IpuofFilesTest::ExpectHolds(const std::string& path, const Strings& numbers
 
 TEST_F(IpuofFilesTest, DevicesAreFoundByAddressAndPcieId) {
   Strings in_file, in_monitor;
-  for (const Json& device : Configuration()["devices"]) {
+  const Json configuration = Configuration();
+  for (const Json& device : configuration["devices"]) {
     ASSERT_TRUE(device.contains("device_id")) << device;
     in_file.push_back(device["ip"].get<std::string>() + ":" + device["device_id"].dump());
   }
@@ -169,8 +170,8 @@ TEST_F(IpuofFilesTest, ProgramsWithDifferentFilesTakeDifferentIpus) {
   ASSERT_TRUE(a->WaitForOutput("run 3 loss")) << a->Err();
   ASSERT_TRUE(b->WaitForOutput("run 3 loss")) << b->Err();
   Strings pids;
-  for (const Json& ipu : Json::parse(Sh("gc-monitor -j"))["cards"][0]["ipus"])
-    pids.push_back(ipu["PID"]);
+  const Json monitor = Json::parse(Sh("gc-monitor -j"));
+  for (const Json& ipu : monitor["cards"][0]["ipus"]) pids.push_back(ipu["PID"]);
   const std::string pid_a = std::to_string(a->pid()), pid_b = std::to_string(b->pid());
   EXPECT_EQ(pids, (Strings{pid_a, pid_a, pid_b, pid_b}));
   const Outcome third = start(second)->Wait();
@@ -228,7 +229,8 @@ class SeveralGcdsTest : public ::testing::Test {
     EXPECT_TRUE(Contains(list.out, "Id: [7], target: [Fabric]")) << list.out;
     EXPECT_EQ(pod_.Shell(where + " gc-info --ipu-count").out, "8\n");
     Strings ipus;
-    for (const Json& card : Json::parse(pod_.Shell(where + " gc-monitor -j").out)["cards"]) {
+    const Json monitor = Json::parse(pod_.Shell(where + " gc-monitor -j").out);
+    for (const Json& card : monitor["cards"]) {
       for (const Json& ipu : card["ipus"])
         ipus.push_back(ipu["GCD"].get<std::string>() + "/" + ipu["ID"].get<std::string>());
     }

@@ -325,7 +325,7 @@ TEST_F(ScriptsTest, BareValuesComeBare) {
 TEST_F(ScriptsTest, DevicesOfAllPartitionsAreListed) {
   EXPECT_EQ(Sh("gc-info -l | grep -c '^-+- Id'"), "7\n");
   EXPECT_EQ(Sh("gc-info -l --all-partitions | grep '^Partition'"),
-            "Partition: p4 [active]\nPartition: g2\nPartition: g2\n");
+            "Partition: p4 [active]\nPartition: g2 (gcd:0)\nPartition: g2 (gcd:1)\n");
   EXPECT_EQ(Sh("IPUOF_VIPU_API_HOST=$H IPUOF_VIPU_API_PORT=$PORT gc-monitor --no-card-info "
                "--all-partitions | grep -c 'No attached processes'"),
             "3\n");

@@ -74,7 +74,8 @@ class Applier {
                                 [&] { return client_.CreateAllocation(allocation); }));
     }
     for (const auto& user : description_.users)
-      VPOD_RETURN_IF_ERROR(Make("user " + user.id(), [&] { return CreateUser(user); }));
+      if (existing_.contains("user " + user.id())) VPOD_RETURN_IF_ERROR(RenewMissingKey(user));
+    VPOD_RETURN_IF_ERROR(Make("user " + user.id(), [&] { return CreateUser(user); }));
     for (const auto& partition : description_.partitions) {
       const std::string& id = partition.requirements().id();
       VPOD_RETURN_IF_ERROR(
@@ -129,6 +130,18 @@ class Applier {
   // The key cannot be asked for again, so it is in a file before anything is said.
   absl::Status CreateUser(const vipuadmin::User& user) {
     VPOD_ASSIGN_OR_RETURN(const std::string key, client_.CreateUser(user));
+    return WriteKey(user, key);
+  }
+  // An earlier attempt may have ended between the user and the file.
+  absl::Status RenewMissingKey(const vipuadmin::User& user) {
+    if (access(pod_.UserConfig(user.id()).c_str(), F_OK) == 0) return absl::OkStatus();
+    vipuadmin::UpdateUserRequest request;
+    request.set_id(user.id());
+    request.set_new_access_key(true);
+    VPOD_ASSIGN_OR_RETURN(const std::string key, client_.UpdateUser(request));
+    return WriteKey(user, key);
+  }
+  absl::Status WriteKey(const vipuadmin::User& user, const std::string& key) {
     vipu::ClientConfig config = client_.config();
     config.user_id = user.id();
     config.access_key = key;

@@ -191,8 +191,12 @@ absl::StatusOr<PodShape> Pod::Shape() const {
   shape.addresses = text("addresses");
   if (shape.cluster_topology == kOneRack) shape.cluster_topology.clear();
   shape.agent_per_machine = text("agents") == "processes";
-  shape.described_clusters = json.is_object() && json.value("described_clusters", false);
-  shape.unfinished = json.is_object() && json.value("unfinished", false);
+  const auto flag = [&](const char* key) {
+    return json.is_object() && json.contains(key) && json[key].is_boolean() &&
+           json[key].get<bool>();
+  };
+  shape.described_clusters = flag("described_clusters");
+  shape.unfinished = flag("unfinished");
   if (shape.ipus == 0 || shape.api_port == 0 || shape.machine_type.empty()) {
     return absl::DataLossError(absl::StrCat(home_, "/pod.json is damaged; 'vpod down' removes it"));
   }
