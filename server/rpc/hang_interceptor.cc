@@ -1,6 +1,7 @@
 #include "server/rpc/hang_interceptor.h"
 
 #include <google/protobuf/message.h>
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_interceptor.h>
 
@@ -28,21 +29,25 @@ bool IsRaw(absl::string_view method) {
 class Interceptor : public grpc::experimental::Interceptor {
  public:
   Interceptor(agent::HangGate& gate, const char* method, BoundedListener* listener,
-              std::string peer)
+              const grpc::ServerContextBase& context)
       : gate_(gate),
         closes_gate_(method == kInject),
         raw_(IsRaw(method)),
         listener_(listener),
-        peer_(std::move(peer)) {
-    if (listener_ != nullptr) listener_->CallBegins(peer_);
-  }
+        context_(context) {}
   ~Interceptor() override {
-    if (listener_ != nullptr) listener_->CallEnds(peer_);
+    if (!peer_.empty()) listener_->CallEnds(peer_);
   }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     // A call that the agent itself ends has nothing to hold back.
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_CANCEL)) return;
+    // The context knows its peer only once the call has begun.
+    if (listener_ != nullptr && peer_.empty() &&
+        methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
+      peer_ = context_.peer();
+      listener_->CallBegins(peer_);
+    }
     if (listener_ != nullptr &&
         methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE) &&
         methods->GetRecvMessage() != nullptr)
@@ -63,7 +68,8 @@ class Interceptor : public grpc::experimental::Interceptor {
   agent::HangGate& gate_;
   const bool closes_gate_, raw_;
   BoundedListener* const listener_;
-  const std::string peer_;
+  const grpc::ServerContextBase& context_;
+  std::string peer_;  // empty: the call has not begun
 };
 
 class Factory : public grpc::experimental::ServerInterceptorFactoryInterface {
@@ -71,8 +77,7 @@ class Factory : public grpc::experimental::ServerInterceptorFactoryInterface {
   Factory(agent::HangGate& gate, BoundedListener* listener) : gate_(gate), listener_(listener) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
-    return new Interceptor(gate_, info->method(), listener_,
-                           listener_ == nullptr ? "" : info->server_context()->peer());
+    return new Interceptor(gate_, info->method(), listener_, *info->server_context());
   }
 
  private:

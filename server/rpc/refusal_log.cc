@@ -50,7 +50,7 @@ std::string WordsOf(absl::string_view path) {
 class Interceptor : public grpc::experimental::Interceptor {
  public:
   explicit Interceptor(grpc::experimental::ServerRpcInfo* info)
-      : method_(info->method()), peer_(info->server_context()->peer()) {}
+      : method_(info->method()), context_(*info->server_context()) {}
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA))
@@ -58,15 +58,17 @@ class Interceptor : public grpc::experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       const absl::Status status = base::FromGrpc(methods->GetSendStatus());
       if (!status.ok() && !absl::IsCancelled(status)) {
-        LogRefusal(WordsOf(method_), absl::StrCat("user=\"", user_, "\" peer=\"", peer_, "\""),
-                   status);
+        // The context knows its peer only once the call has begun.
+        LogRefusal(WordsOf(method_),
+                   absl::StrCat("user=\"", user_, "\" peer=\"", context_.peer(), "\""), status);
       }
     }
     methods->Proceed();
   }
 
  private:
-  const std::string method_, peer_;
+  const std::string method_;
+  const grpc::ServerContextBase& context_;
   std::string user_;
 };
 

@@ -44,7 +44,7 @@ TEST_F(LogsTest, RefusedCommandsNameUserAndReason) {
             "")
       << ServerLog();
   ASSERT_EQ(pod_.Run({"vipu", "create", "partition", "p9", "--size", "64"}).code, 1);
-  EXPECT_NE(InServerLog("refused call=\"create partition\" user=\"mallory\" .*reason=\"Size 64 "),
+  EXPECT_NE(InServerLog("refused call=\"create partition\" user=\"mallory\" .*reason=\"64 IPUs requested"),
             "");
   ASSERT_EQ(pod_.Run({"vipu-admin", "create", "agent", "ag0", "--host", "h"}).code, 1);
   EXPECT_NE(InServerLog("refused call=\"create agent\" user=\"mallory\" .*already exists"), "");
@@ -65,7 +65,7 @@ TEST_F(LogsTest, AttachAndDetachNameUserProcessPartitionAndIpus) {
   ASSERT_EQ(job.code, 0) << job.err;
   const std::string process = "user=\"[^\"]+\" pid=[0-9]+ host=\"[^\"]+\" program=\"replica_job\"";
   EXPECT_NE(InAgentLog("attach lease=[0-9a-f]{8} " + process +
-                       " partition=p2 gcd=0 device=[0-9]+ ipus=\"127[0-9.]+:[0-9],[0-9]\""),
+                       " partition=p2 gcd=0 device=[0-9]+ ipus=\"127[0-9.]+:[0-9,]+\""),
             "")
       << AgentLog();
   EXPECT_NE(InAgentLog("detach lease=[0-9a-f]{8} " + process +
