@@ -1,5 +1,7 @@
 #include "tools/vpod/apply.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -73,9 +75,10 @@ class Applier {
       VPOD_RETURN_IF_ERROR(Make("allocation " + allocation.id(),
                                 [&] { return client_.CreateAllocation(allocation); }));
     }
-    for (const auto& user : description_.users)
+    for (const auto& user : description_.users) {
       if (existing_.contains("user " + user.id())) VPOD_RETURN_IF_ERROR(RenewMissingKey(user));
-    VPOD_RETURN_IF_ERROR(Make("user " + user.id(), [&] { return CreateUser(user); }));
+      VPOD_RETURN_IF_ERROR(Make("user " + user.id(), [&] { return CreateUser(user); }));
+    }
     for (const auto& partition : description_.partitions) {
       const std::string& id = partition.requirements().id();
       VPOD_RETURN_IF_ERROR(
