@@ -637,10 +637,16 @@ TEST_F(RegistryTest, IpusOfJobsThatTheStoreDoesNotKnowAreUnclaimed) {
   const uint64_t generation = Get("known").status().generation();
   Start();
   vipuagent::RegisterRequest request = Registration();
+  request.set_controller_store(store_->id());
   *request.add_held() = Held(Host(0), 3, "known", generation);
   *request.add_held() = Held(Host(0), 2, "lost", 77);
   *request.add_held() = Held(Host(0), 1, "lost", 77);
   ASSERT_TRUE(controller_->Register(request, "eth0").ok());
+  vipuagent::HeartbeatRequest heartbeat;
+  heartbeat.set_endpoint("process-1");
+  heartbeat.set_boot_id("boot-1");
+  // Before it has a configuration it cannot tell whose jobs are unclaimed, and does not.
+  controller_->Heartbeat(heartbeat);
   gateway_.ConfirmAll();
   EXPECT_EQ(StateOf("known"), vipuuser::PS_ACTIVE);
   const std::string why =
@@ -652,9 +658,7 @@ TEST_F(RegistryTest, IpusOfJobsThatTheStoreDoesNotKnowAreUnclaimed) {
   EXPECT_TRUE(Create("p1", 1).ok());  // IPU 0
   gateway_.ConfirmAll();
   // The job ends.
-  vipuagent::HeartbeatRequest heartbeat;
-  heartbeat.set_endpoint("process-1");
-  heartbeat.set_boot_id("boot-1");
+  heartbeat.set_configure_sequence(UINT64_MAX);
   controller_->Heartbeat(heartbeat);
   EXPECT_EQ(controller_->GetAgent("ag0")->error(), "");
   EXPECT_EQ(*controller_->AvailablePartitions(1, Anyone()), 2u);
