@@ -221,7 +221,7 @@ TEST_F(MultiHostTest, AHostThatIsCutOffFailsItsJobByNameAndComesBack) {
   ASSERT_TRUE(job->WaitForOutput("run 3 loss")) << job->Err();
   hosts_->Cut("h2");
   EXPECT_TRUE(job->WaitForOutput("poprun: error: IPUs of the job were lost", kSoon)) << job->Err();
-  EXPECT_NE(job->Err().find("agent at 10.77.0.4:8080"), std::string::npos) << job->Err();
+  EXPECT_NE(job->Err().find("agent ag2 at 10.77.0.4:8080"), std::string::npos) << job->Err();
   EXPECT_TRUE(hosts_->AwaitState("p8", "ERROR"));
   const Outcome other =
       hosts_->Login(hosts_->Poprun(2, 8, 1, "h3,h4") +
