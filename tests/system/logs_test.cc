@@ -44,7 +44,8 @@ TEST_F(LogsTest, RefusedCommandsNameUserAndReason) {
             "")
       << ServerLog();
   ASSERT_EQ(pod_.Run({"vipu", "create", "partition", "p9", "--size", "64"}).code, 1);
-  EXPECT_NE(InServerLog("refused call=\"create partition\" user=\"mallory\" .*reason=\"64 IPUs requested"),
+  EXPECT_NE(InServerLog(
+                "refused call=\"create partition\" user=\"mallory\" .*reason=\"64 IPUs requested"),
             "");
   ASSERT_EQ(pod_.Run({"vipu-admin", "create", "agent", "ag0", "--host", "h"}).code, 1);
   EXPECT_NE(InServerLog("refused call=\"create agent\" user=\"mallory\" .*already exists"), "");
