@@ -43,7 +43,6 @@ struct Executors::Impl {
   base::Mutex mutex;
   std::list<ComputeThread> team ABSL_GUARDED_BY(mutex);
   bool stopping ABSL_GUARDED_BY(mutex) = false;
-  std::shared_ptr<void> watch;
   boost::asio::io_context compute;
   boost::asio::io_context control;
   boost::asio::io_context waiting;
@@ -55,6 +54,7 @@ struct Executors::Impl {
       waiting.get_executor()};
   std::vector<std::thread> threads;
   int compute_threads = 1;
+  std::shared_ptr<void> watch;  // a timer of `control`, so it is destroyed before that
 };
 
 }  // namespace vpod::engine
