@@ -51,7 +51,7 @@ const std::vector<Output> kGcOutputs = {
     {"gc-info_-i", "gc-info -d 6 -i -j"},
     {"gc-inventory", "gc-inventory -j"},
     {"gc-links", "gc-links -j"},
-    {"gc-iputraffictest", "gc-iputraffictest -j --wall"},
+    {"gc-iputraffictest", "gc-iputraffictest --device0 0 --device1 1 -j --wall"},
     {"failure", "gc-gwlinkstraffictest -j", 1},  // one IPU-Link domain
     {"gc-hosttraffictest", "gc-hosttraffictest -d 0 -j --wall --iterations 1000"},
     {"gc-hostsynclatencytest", "gc-hostsynclatencytest -d 0 -j --wall"},
