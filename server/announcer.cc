@@ -78,7 +78,7 @@ grpc::Status Announcer::Announce(vipuagent::VipuRegistry::Stub& stub, bool& regi
     if (reply.heartbeat_interval_ms() > 0)
       interval_ = std::chrono::milliseconds(reply.heartbeat_interval_ms());
     names_version_.clear();
-    // Another process has its machines: what runs on them here ends.
+    // Another process has its machines. Jobs go on here; new ones attach there.
     if (status.error_code() == grpc::StatusCode::ALREADY_EXISTS) agent_.Disown();
     return status;
   }

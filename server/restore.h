@@ -1,5 +1,5 @@
-// What vipu-server does with a storage that no controller uses: `--restore FILE` has a backup take
-// its place, `--salvage OUT` saves what is intact of a damaged one.
+// Offline work on a storage that no controller uses: `--restore FILE` replaces it by a backup,
+// `--salvage OUT` saves what is intact of a damaged one.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace vpod {
 
-// What was restored, in lines for people. The backup is verified and tried before anything is
+// Returns what was restored, in lines for people. The backup is verified and tried before anything is
 // changed; from then on until the end the file `running` beside the storage has every start
 // refused, and a restore that was interrupted is completed by running it again. What was there
 // before is kept as <storage>.before-restore-<number>.

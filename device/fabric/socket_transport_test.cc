@@ -7,11 +7,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "device/base/mutex.h"
 #include "device/base/unique_fd.h"
 
@@ -205,6 +207,26 @@ TEST_P(SocketTransportTest, AnAddressThatIsNoneIsAnErrorOfTheSend) {
   for (const char* none : {"", "not an address", "tcp:", "tcp:127.0.0.1", "tcp:127.0.0.1:x",
                            "tcp:127.0.0.1:70000", "tcp::1", "unix:", "unix:nobody"})
     EXPECT_FALSE(a.Send(none, "x", Pattern(10))) << none;
+}
+
+// The listener's queue is full, so packets are dropped as on a host that is cut off: the system
+// alone would try for two minutes, and its error would be "Connection timed out".
+TEST(SocketTransportTest, APeerThatDoesNotAnswerIsAnErrorOfTheSend) {
+  const base::UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(listener.get(), generic, size), 0);
+  ASSERT_EQ(listen(listener.get(), 0), 0);
+  ASSERT_EQ(getsockname(listener.get(), generic, &size), 0);
+  const base::UniqueFd queued(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(queued.get(), generic, size), 0);
+
+  Side a(Reach::kOtherHosts);
+  std::promise<absl::Status> sent;
+  a.transport->Send(absl::StrCat("tcp:127.0.0.1:", ntohs(address.sin_port)), kToken + "x", {},
+                    [&](const absl::Status& status) { sent.set_value(status); });
+  EXPECT_EQ(sent.get_future().get().message(), "a peer does not answer");
 }
 
 // A sender that knows no token of a job here says nothing that anybody hears.

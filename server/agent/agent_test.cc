@@ -601,6 +601,22 @@ TEST_F(AgentTest, UnclaimedIpusBecomeFreeWithARemovalAResetOrTheirPartition) {
   }
 }
 
+// Another process has taken its machines over.
+TEST_F(AgentTest, AnAgentWithoutItsMachinesEndsNoJob) {
+  const std::string lease = MustAttach(Open(0));
+  ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  agent_->Disown();
+  EXPECT_TRUE(Run(lease, 0).ok());
+  const auto unwell = agent_->Unwell();
+  ASSERT_EQ(unwell.size(), 1u);
+  EXPECT_EQ(unwell[0].unclaimed_size(), 1);
+  EXPECT_EQ(Attach(Open(1)).status().code(), absl::StatusCode::kNotFound);
+  // They are its own again.
+  Configure(1);
+  EXPECT_TRUE(agent_->Unwell().empty());
+  EXPECT_TRUE(Run(lease, 0).ok());
+}
+
 // A store of yesterday has the partition as it was before a reset.
 TEST_F(AgentTest, AnOlderGenerationEndsNoJob) {
   Configure(5);

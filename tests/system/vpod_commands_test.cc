@@ -1,11 +1,13 @@
 // What vpod says about PODs and about itself.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "device/base/file.h"
 #include "tests/support/pod.h"
 
 namespace vpod::testing {
@@ -368,6 +370,18 @@ TEST_F(DescribedPodTest, AllOfItIsMadeAndAgainChangesNothing) {
   const Outcome mended = Apply(kLab);
   EXPECT_EQ(mended.out, "partition p8 is made.\n") << mended.err;
   EXPECT_EQ(pod_.Shell("vipu list partitions | grep -c ' ACTIVE$'").out, "3\n");
+}
+
+// As after an attempt that was interrupted between the user and the file.
+TEST_F(DescribedPodTest, AMissingKeyIsRenewed) {
+  ASSERT_EQ(Apply(kLab).code, 0);
+  ASSERT_EQ(pod_.Run({"vpod", "use", "lab1"}).code, 0);
+  const std::string file = HomeOf("lab1") + "/alice.vipu-cli.hcl";
+  const std::string lost = base::ReadFile(file);
+  ASSERT_EQ(unlink(file.c_str()), 0);
+  EXPECT_EQ(Apply(kLab).code, 0);
+  EXPECT_NE(base::ReadFile(file), lost);
+  EXPECT_EQ(pod_.Run({"vipu", "--config", file, "list", "partitions"}).code, 0);
 }
 
 TEST_F(DescribedPodTest, DifferencesAreReportedAndNothingIsChanged) {

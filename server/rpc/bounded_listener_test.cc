@@ -1,0 +1,137 @@
+#include "server/rpc/bounded_listener.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "proto/ipuof/v1/ipuof.grpc.pb.h"
+#include "server/rpc/agent_services.h"
+
+namespace vpod::rpc {
+namespace {
+
+using boost::asio::ip::tcp;
+
+// By address at which the server listens.
+class BoundedListenerTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    rlimit few = before_;
+    few.rlim_cur = 180;  // 60 connections, and as many ends of the test's own
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    grpc::ServerBuilder builder;
+    auto listener = BoundedListener::Open(absl::StrCat(GetParam(), ":0"),
+                                          grpc::InsecureServerCredentials(), builder);
+    if (!listener.ok() && std::string(GetParam()) == "[::1]")
+      GTEST_SKIP() << "no IPv6 here: " << listener.status();
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    listener_ = *std::move(listener);
+    services_.RegisterOn(builder, listener_.get());
+    server_ = builder.BuildAndStart();
+    listener_->Start();
+    channel_ = grpc::CreateChannel(absl::StrCat(GetParam(), ":", listener_->port()),
+                                   grpc::InsecureChannelCredentials());
+    ipuof_ = ipuof::v1::Ipuof::NewStub(channel_);
+  }
+  void TearDown() override {
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0);
+    if (server_ == nullptr) return;
+    agent_->gate().OpenForEver();
+    listener_->Close();
+    server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+  // A connection that says nothing.
+  tcp::socket Connect() {
+    tcp::socket socket(context_);
+    const std::string host = GetParam();
+    const auto address =
+        boost::asio::ip::make_address(host.front() == '[' ? host.substr(1, host.size() - 2) : host);
+    socket.connect(tcp::endpoint(address, static_cast<uint16_t>(listener_->port())));
+    return socket;
+  }
+  // Reads until the server has closed it.
+  static void AwaitEnd(tcp::socket& socket) {
+    char bytes[256];
+    boost::system::error_code error;
+    while (!error) socket.read_some(boost::asio::buffer(bytes), error);
+  }
+  static bool HasEnded(tcp::socket& socket) {
+    char bytes[256];
+    while (true) {
+      const ssize_t got = recv(socket.native_handle(), bytes, sizeof(bytes), MSG_DONTWAIT);
+      if (got <= 0) return got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+    }
+  }
+
+  rlimit before_{};
+  boost::asio::io_context context_;
+  std::unique_ptr<agent::Agent> agent_ = *agent::Agent::Create({.num_machines = 1});
+  AgentServices services_{*agent_};
+  std::shared_ptr<BoundedListener> listener_;
+  std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<ipuof::v1::Ipuof::Stub> ipuof_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Addresses, BoundedListenerTest, testing::Values("127.0.0.1", "[::1]"));
+
+TEST_P(BoundedListenerTest, TheConnectionThatIsIdleLongestMakesRoom) {
+  // The first connection has a call that waits for its client: it is never the one that goes.
+  grpc::ClientContext context;
+  const auto busy = ipuof_->Attach(&context);
+  ipuof::v1::GetCountersReply reply;
+  {
+    // Answered on the same connection, so the call above has begun, too.
+    grpc::ClientContext other;
+    EXPECT_EQ(ipuof_->GetCounters(&other, {}, &reply).error_code(), grpc::StatusCode::NOT_FOUND);
+  }
+  std::vector<tcp::socket> idle;
+  const size_t most = BoundedListener::MostConnections();
+  for (size_t i = 1; i < most; ++i) idle.push_back(Connect());
+  tcp::socket newest = Connect();
+  AwaitEnd(idle.front());
+  for (size_t i = 1; i < idle.size(); ++i) EXPECT_FALSE(HasEnded(idle[i])) << i;
+  EXPECT_FALSE(HasEnded(newest));
+
+  ipuof::v1::AttachRequest request;
+  request.mutable_open()->set_partition_id("p");
+  ASSERT_TRUE(busy->Write(request));
+  ipuof::v1::AttachEvent event;
+  EXPECT_FALSE(busy->Read(&event));
+  EXPECT_EQ(busy->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_P(BoundedListenerTest, OneWithoutCallsIsIdleAgain) {
+  ipuof::v1::GetCountersReply reply;
+  {
+    grpc::ClientContext context;
+    EXPECT_EQ(ipuof_->GetCounters(&context, {}, &reply).error_code(), grpc::StatusCode::NOT_FOUND);
+  }
+  // Each takes the place of the connection that is idle longest; the turn of one that counted as
+  // busy would never come.
+  std::deque<tcp::socket> idle;
+  const size_t most = BoundedListener::MostConnections();
+  const auto has_ended = [&] { return channel_->GetState(false) != GRPC_CHANNEL_READY; };
+  for (size_t i = 0; i < 20 * most && !has_ended(); ++i) {
+    idle.push_back(Connect());
+    if (idle.size() > most) idle.pop_front();
+  }
+  EXPECT_TRUE(has_ended() ||
+              channel_->WaitForStateChange(
+                  GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::seconds(60)));
+}
+
+}  // namespace
+}  // namespace vpod::rpc
