@@ -8,8 +8,8 @@
 
 namespace vpod {
 
-// Returns what was restored, in lines for people. The backup is verified and tried before anything is
-// changed; from then on until the end the file `running` beside the storage has every start
+// Returns what was restored, in lines for people. The backup is verified and tried before anything
+// is changed; from then on until the end the file `running` beside the storage has every start
 // refused, and a restore that was interrupted is completed by running it again. What was there
 // before is kept as <storage>.before-restore-<number>.
 //
