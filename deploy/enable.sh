@@ -12,7 +12,7 @@ case ":${PYTHONPATH:-}:" in
   *":$_vpod_top/dist/python:"*) ;;
   *) export PYTHONPATH="$_vpod_top/dist/python${PYTHONPATH:+:$PYTHONPATH}" ;; # modules of the distribution's python3
 esac
-# What public scripts look for and forward to other hosts, as the SDK's own file sets it. Open MPI is the distribution's.
+# Public scripts look for these variables and forward them, as the SDK's own file sets them. Open MPI is the distribution's.
 export POPLAR_SDK_ENABLED="$_vpod_top/dist"
 if _vpod_mpirun=$(command -v mpirun); then
   export OPAL_PREFIX="${OPAL_PREFIX:-$(dirname "$(dirname "$(readlink -f "$_vpod_mpirun")")")}"

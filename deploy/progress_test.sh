@@ -34,7 +34,7 @@ fi
 said=$(TERM=dumb VPOD_PROGRESS_SECONDS=1 "$progress" "Work" sh -c 'echo step 1; sleep 2' 2>&1)
 [[ $said != *$'\033'* ]] || fail "escape codes without a terminal: $(cat -v <<<"$said")"
 
-# What Bazel is asked for.
+# Bazel gets the options of its configurations.
 grep -q '^build:terminal --show_progress$' "$bazelrc" || fail "no configuration for terminals"
 grep -q '^build:lines --show_progress --curses=no --show_progress_rate_limit=60$' "$bazelrc" || fail "no configuration of lines"
 mkdir -p "$work/top/deploy" "$work/bin"

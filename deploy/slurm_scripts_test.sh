@@ -50,7 +50,7 @@ as_job 6 prolog || fail "prolog of job 6"
 [ "$(have)" = "others slurm_3 slurm_4 slurm_5 slurm_6 slurm_tests" ] || fail "left: $(have)"
 grep -q "orphan slurm_1 " "$work/syslog" || fail "nothing in the system log: $(cat "$work/syslog")"
 
-# Who cannot be asked has not ended anything.
+# If Slurm or the controller cannot be asked, no job counts as ended.
 rm "$work/jobs"
 "$scripts/remove-orphans" || fail "without Slurm"
 [ "$(have)" = "others slurm_3 slurm_4 slurm_5 slurm_6 slurm_tests" ] || fail "left without Slurm: $(have)"

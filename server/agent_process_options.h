@@ -1,4 +1,4 @@
-// What vipu-agent is told by its command line and environment.
+// Options of vipu-agent from its command line and environment.
 #pragma once
 
 #include <optional>

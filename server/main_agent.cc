@@ -156,7 +156,7 @@ absl::Status Serve(AgentProcessOptions options, const std::optional<base::Tls>& 
 }
 
 int Main(int argc, char** argv) {
-  // What clients sent, and has been refused or used, goes back to the host. Left alone, the
+  // Memory of clients' data that was refused or used goes back to the host. Left alone, the
   // allocator learns from large blocks to keep them.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   rpc::BlockStopSignals();

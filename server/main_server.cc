@@ -51,8 +51,8 @@ std::string DefaultUser(const ServerOptions& options) {
   return entry == nullptr ? absl::StrCat(getuid()) : entry->pw_name;
 }
 
-// Storage, and with --secure certificates and the first administrator. What could go wrong is asked
-// before anything is made.
+// Makes the storage, and with --secure certificates and the first administrator. Names and folders
+// are checked before anything is made.
 absl::Status Init(const ServerOptions& options) {
   vipuadmin::User admin;
   admin.set_id(DefaultUser(options));

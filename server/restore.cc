@@ -80,7 +80,7 @@ absl::StatusOr<base::UniqueFd> Lock(const std::string& storage) {
       absl::StrCat("storage ", storage, " is in use by another vipu-server; stop it first"));
 }
 
-// What is about to be replaced. It may be damaged: that is what backups are for.
+// Returns the contents to be replaced; none if they cannot be read, as in a damaged storage.
 absl::StatusOr<std::optional<Contents>> LookAt(const std::string& storage, std::string& text) {
   {
     VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock(storage));
@@ -145,8 +145,8 @@ absl::Status Replace(const std::string& staged, const std::string& storage) {
   VPOD_ASSIGN_OR_RETURN(const base::UniqueFd lock, Lock(storage));
   VPOD_ASSIGN_OR_RETURN(const auto running, RunningFile::Open(storage));
   VPOD_RETURN_IF_ERROR(running->Write({RunState::kRestoring, {}}, /*sync=*/true));
-  // What an earlier restore had moved out of the way stays. One that was interrupted between the
-  // two files is gone on with, so that they keep their name in common.
+  // Files that an earlier restore moved out of the way stay. A restore that was interrupted between
+  // the two files is continued, so that they keep their name in common.
   const auto exists = [](const std::string& path) { return access(path.c_str(), F_OK) == 0; };
   std::string before;
   int number = 0;

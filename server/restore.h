@@ -10,7 +10,7 @@ namespace vpod {
 
 // Returns what was restored, in lines for people. The backup is verified and tried before anything
 // is changed; from then on until the end the file `running` beside the storage has every start
-// refused, and a restore that was interrupted is completed by running it again. What was there
+// refused, and a restore that was interrupted is completed by running it again. The storage from
 // before is kept as <storage>.before-restore-<number>.
 //
 // FailedPrecondition when a controller runs on the storage, InvalidArgument and DataLoss when the

@@ -42,7 +42,7 @@ void AddTime(CLI::App& app, const std::string& name, Duration& value, const std:
       ->default_str(absl::FormatDuration(absl::FromChrono(value)));
 }
 
-// What is wrong with the name of a network interface; empty: nothing.
+// Returns the fault in the name of a network interface; empty if there is none.
 std::string InterfaceTrouble(const std::string& name) {
   const bool good =
       !name.empty() && name.size() < IFNAMSIZ && name.find_first_of("/ \t\n") == std::string::npos;

@@ -1,4 +1,4 @@
-// What vipu-server is told by its command line and its configuration file (spec/vipu.md 3).
+// Options of vipu-server from its command line and its configuration file (spec/vipu.md 3).
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What compiled programs compute, on the IPUModel and by looking at every access to memory.
+// Tests of the results of compiled programs, on the IPUModel and by looking at every memory access.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -218,7 +218,7 @@ class MemoryWatch {
           copy, [](uint32_t*) {}, [&](uint32_t* id) { written_.insert(*id); });
     });
     Execute(instructions);
-    // What the host and the next run rely on.
+    // The host and the next run rely on the variables.
     for (uint32_t variable : variables_) Read(variable);
   }
 

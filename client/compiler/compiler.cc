@@ -121,8 +121,8 @@ class Assembler {
     return indices;
   }
 
-  // Lifetimes in steps of the program text. What is made in Setup, and accumulators, live to the
-  // end; what is made in the body dies with it unless the update reads it.
+  // Places tensors by their lifetimes in steps of the program text. Tensors used in Setup, and wide
+  // accumulators, live to the end; the others die after their last use.
   std::vector<uint32_t> PlaceTensors(uint32_t ipu, LoweredIpu& lowered) {
     std::vector<Storage> storages(lowered.num_storages);
     std::vector<bool> seen(lowered.num_storages), whole_run(lowered.num_storages);

@@ -1,4 +1,4 @@
-// What the compiler refuses.
+// Tests of the compiler's refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

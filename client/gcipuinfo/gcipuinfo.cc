@@ -18,7 +18,7 @@ constexpr char kNotAvailable[] = "N/A";
 // Samplers ask for one attribute after another, and each is to be of about the same moment.
 constexpr std::chrono::milliseconds kOld(100);
 
-// What a query reads first.
+// Data that a query reads first.
 enum class Refresh { kWhatIsOld, kAll, kNothing };
 
 std::string Text(const Json& json) {
@@ -71,7 +71,7 @@ struct gcipuinfo::Impl {
     devices = std::move(read);
     return true;
   }
-  // What queries look at.
+  // Returns the devices for a query, read first if `refresh` says so.
   const std::vector<Attributes>& Devices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     const bool old = std::chrono::steady_clock::now() - read_at > kOld;
     if (refresh == Refresh::kAll || (refresh == Refresh::kWhatIsOld && old)) Update();

@@ -1,4 +1,4 @@
-// What gcipuinfo's health check prints (spec/gc-tools.md 9.3). Pure functions.
+// Output of gcipuinfo's health check (spec/gc-tools.md 9.3). Pure functions.
 #pragma once
 
 #include <string>

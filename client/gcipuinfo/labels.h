@@ -4,8 +4,8 @@
 
 #include "client/ipuof/event_record.h"
 
-// Attributes of devices (spec/gc-tools.md 4): the words of the key, without parentheses. Those of
-// PCIe cards are named too; no IPU-Machine has them.
+// Attributes of devices (spec/gc-tools.md 4): the words of the key, without parentheses. Attributes
+// of PCIe cards are named too, although IPU-Machines do not have them.
 #define GCIPUINFO_FOR_EACH_LABEL(ENTRY)                                             \
   ENTRY(Id, "id")                                                                   \
   ENTRY(Target, "target")                                                           \

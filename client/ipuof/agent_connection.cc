@@ -24,8 +24,8 @@
 namespace vpod::ipuof {
 namespace {
 
-// Closes descriptors that lead to leases' agents on other hosts. Who asks a host whether a client
-// lives asks its kernel, which goes on answering while a forked child holds the client's sockets.
+// Closes descriptors that lead to leases' agents on other hosts. Such agents see only whether this
+// host's kernel answers, as it does while a forked child holds the client's sockets.
 class ForkedChildren {
  public:
   static void CloseThere(const addrinfo& agent) {
@@ -146,7 +146,7 @@ absl::StatusOr<std::shared_ptr<Pulse>> Pulse::Start(const std::string& endpoint,
   pulse->request_.set_lease_id(lease_id);
   pulse->stub_ = v1::Ipuof::NewStub(base::Connect(endpoint, base::Peer::kAgent, tls, arguments));
   base::KeepCallbackThreads();
-  // What ends it is told by the Attach stream.
+  // The Attach stream reports why a pulse ends.
   pulse->stub_->async()->Pulse(&pulse->context_, &pulse->request_, &pulse->reply_,
                                [pulse](const grpc::Status&) {});
   return pulse;

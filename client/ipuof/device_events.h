@@ -20,8 +20,8 @@ class DeviceEvents {
   DeviceEvents(const vipu::ActivePartition& partition, arch::IpuRange ipus);
 
   void Attached(uint32_t device_id);
-  // Unavailable: the device is lost; all else: the job failed. Asks the agents which IPUs are the
-  // cause, for 4 s at most. Of several failures of one severity the first is kept.
+  // Unavailable means that the device is lost, any other error that the job failed. Asks the agents
+  // which IPUs are the cause, for 4 s at most. Keeps the first of several failures of one severity.
   void Failed(const absl::Status& status);
 
  private:

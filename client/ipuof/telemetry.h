@@ -1,5 +1,5 @@
-// What the agents tell of partitions and their IPUs, without a lease: the source of the gc-* tools
-// and of gcipuinfo.
+// Telemetry of partitions and their IPUs from the agents, without a lease: the source of the gc-*
+// tools and of gcipuinfo.
 #pragma once
 
 #include <string>

@@ -67,9 +67,9 @@ bool NeedsNumaWrapper(const Options& options, const Layout& layout, const Log& l
   return false;
 }
 
-// What instances on this host inherit and MpirunArguments sends to those on others. The partition
-// is poprun's choice, not that of a file in the caller's environment. Who we are may come from a
-// file that instances do not read; the environment keeps the key out of command lines and logs.
+// Sets the variables that instances here inherit and MpirunArguments sends to other hosts. poprun
+// chooses the partition, not a file in the caller's environment. User and key may come from a file
+// that instances do not read; the environment keeps the key out of command lines and logs.
 void SetJobEnvironment(const std::string& job_id, const vipu::ClientConfig& server) {
   setenv("VPOD_JOB_ID", job_id.c_str(), 1);
   unsetenv("IPUOF_CONFIG_PATH");
@@ -87,10 +87,9 @@ void SetJobEnvironment(const std::string& job_id, const vipu::ClientConfig& serv
   }
 }
 
-// mpirun and its daemons exchange heartbeats, so that a host that is cut off ends the
-// job within seconds. TCP does not ask while something is on its way, but tries again for many
-// minutes: then it is the loss of IPUs that ends the job (kDeviceLostSignal). What the caller has
-// set stays.
+// Has mpirun and its daemons exchange heartbeats, so that a host that is cut off ends the job
+// within seconds. TCP sends none while data is on its way, but tries again for many minutes; then
+// the loss of IPUs ends the job (kDeviceLostSignal). Values set by the caller stay.
 void WatchHosts() {
   for (const auto& [name, value] : {std::make_pair("time", "2"), {"intvl", "1"}, {"probes", "3"}}) {
     setenv(absl::StrCat("OMPI_MCA_oob_tcp_keepalive_", name).c_str(), value, 0);
@@ -226,7 +225,7 @@ absl::StatusOr<MpiTarget> TakeTarget(JobPartition& partition, const Log& log) {
   return target;
 }
 
-// On other hosts nobody would remove it. What the caller has set stays.
+// Returns "" if there are other hosts, where nobody would remove it, or if the caller has set one.
 std::string SessionDirectory(const Layout& layout, const std::string& job_id) {
   if (layout.hosts_given || !vipu::Environment(kSessionDirectory).empty()) return "";
   const std::string parent = vipu::Environment("TMPDIR");

@@ -1,4 +1,4 @@
-// What poprun does, from its words to its exit status.
+// Runs poprun, from its words to its exit status.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 
 namespace vpod::launch {
 
-// What the command needs to know of the partition; absent in offline mode.
+// Facts about the partition that the command needs; absent in offline mode.
 struct MpiTarget {
   std::string server_host;
   uint32_t server_port = 8090;

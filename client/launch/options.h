@@ -49,7 +49,7 @@ struct Options {
 // carries the text after "poprun: error: ".
 absl::StatusOr<Options> ParseOptions(const std::vector<std::string>& words);
 
-// What the last of the words could become, as shells ask for it (client/render/completion.h).
+// Returns the completions of the last word, as shells ask for them (client/render/completion.h).
 std::string CompleteOptions(const std::vector<std::string>& words);
 
 }  // namespace vpod::launch

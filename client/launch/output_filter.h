@@ -13,7 +13,7 @@ class OutputFilter {
   explicit OutputFilter(uint32_t rank) : rank_(rank) {}
   // Returns what to print of `data`; bytes that may be the beginning of a tag are held back.
   std::string Pass(const std::string& data);
-  // What was held back when the stream ends.
+  // Returns the bytes still held back when the stream ends.
   std::string Finish();
 
  private:

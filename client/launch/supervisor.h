@@ -13,10 +13,10 @@ inline constexpr char kSupervisorVariable[] = "VPOD_SUPERVISOR";
 // poprun's own host only, where it exists.
 inline constexpr char kSharedMemoryVariable[] = "VPOD_JOB_SHM";
 
-// Runs a program to its end and ends like it: with its exit code, or by its signal. `program` ends
+// Runs a program to its end and ends like it, with its exit code or by its signal. `program` ends
 // with nullptr. It gets SIGKILL when this process ends, as this process does when mpirun or its
-// daemon ends. What mpirun sends goes to the process group, and thus to the program; SIGTERM is
-// reported: what ends after it was told to end. A poprun that cannot be reached is done without.
+// daemon ends. Signals from mpirun go to the process group, and thus to the program; SIGTERM is
+// reported, as the program may end because of it. poprun need not be reachable.
 [[noreturn]] void Supervise(char** program);
 
 }  // namespace vpod::launch

@@ -1,4 +1,4 @@
-// What poprun --version prints.
+// Output of poprun --version.
 #pragma once
 
 #include <string>

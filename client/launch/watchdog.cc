@@ -56,7 +56,7 @@ MpirunStarted Start(const WatchdogJob& job) {
   return started;
 }
 
-// What poprun cannot do any more. Nobody waits for its end.
+// Starts `if_killed` in place of a poprun that is gone. Nobody waits for its end.
 void StartLast(const WatchdogJob& job) {
   if (job.if_killed[0] == nullptr || fork() != 0) return;
   sigprocmask(SIG_UNBLOCK, &job.signals, nullptr);

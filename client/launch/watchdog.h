@@ -11,7 +11,7 @@
 
 namespace vpod::launch {
 
-// What the watchdog writes to its report, in this order; with an error nothing follows.
+// First record of the watchdog's report; if it has an error, nothing follows it.
 struct MpirunStarted {
   pid_t pid = 0;  // of mpirun
   int error = 0;  // errno of its start
@@ -29,14 +29,14 @@ struct WatchdogJob {
   sigset_t signals;  // the ones that poprun handles, blocked
 };
 
-// Runs mpirun in a process group of its own and reports. Call in a child of `job.poprun`, right
-// after fork; never returns, and allocates nothing.
+// Runs mpirun in a process group of its own and reports. Call it in a child of `job.poprun`, right
+// after fork; it never returns, and allocates nothing.
 //
 // Signals from poprun are forwarded to mpirun's group and followed by SIGKILL after 10 s; poprun's
-// death counts as SIGTERM. What a failed job leaves running on this host is killed: instances whose
-// mpirun was killed become children of the watchdog. It has one thread, because mpirun hears of its
-// parent's death once for each thread, and gives up without ending its instances at the second
-// signal.
+// death counts as SIGTERM. Processes that a failed job leaves on this host are killed: instances
+// whose mpirun was killed become children of the watchdog. It has one thread, because mpirun hears
+// of its parent's death once for each thread, and gives up without ending its instances at the
+// second signal.
 [[noreturn]] void WatchMpirun(const WatchdogJob& job);
 
 }  // namespace vpod::launch

@@ -1,5 +1,5 @@
-// What a communication backend offers to popdist: messages between the instances of a job. Open MPI
-// is built in; a library for registerBackend() derives from Backend and exports
+// Interface of a communication backend of popdist: messages between the instances of a job. Open
+// MPI is built in; a library for registerBackend() derives from Backend and exports
 //   extern "C" popdist::Backend* popdist_backend_v1();
 // which returns the one object of the process. Methods report failures by throwing popdist_error.
 #pragma once

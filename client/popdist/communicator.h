@@ -28,7 +28,7 @@ Communicator EveryInstance();
 // Kinds of calls that all members have to make alike.
 enum class Operation : uint32_t { kBroadcast, kAllReduceSum, kAllGather, kRegister, kRun };
 
-// What every member says of its call.
+// Description of a call, which all members compare.
 struct Call {
   Operation operation;
   uint32_t type = 0;

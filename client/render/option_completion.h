@@ -13,8 +13,8 @@ namespace vpod::render {
 // Candidates for the value of an option, by its long name.
 using ValuesOf = std::function<Candidates(const std::string& option)>;
 
-// What the last of the words could become: an option that was not given yet, or the value of one.
-// Words that are no options, such as a program with its arguments, end the options and are files.
+// Returns the completions of the last word: options that were not given yet, or values of one.
+// Words that are not options, such as a program with its arguments, end the options and are files.
 Candidates CompleteOptions(const boost::program_options::options_description& options,
                            const std::vector<std::string>& words, const ValuesOf& values);
 

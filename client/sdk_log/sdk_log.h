@@ -21,7 +21,7 @@ namespace vpod {
 enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kErr, kOff };
 enum class LogModule { kEngine, kTarget, kGcl, kIpuof };
 
-// What the variables say. Any thread may write.
+// Settings from the variables. Any thread may write.
 class SdkLogSettings {
  public:
   // InvalidArgument names a variable and the values that it can have. Unavailable: a file cannot be

@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Session>> Open(const Graph& graph, uint32_t repli
   return Session::Create(*std::move(device), *compiled);
 }
 
-// What each replica receives when replica r has r * 10, r * 10 + 1, …
+// Returns what each replica receives when replica r has r * 10, r * 10 + 1, …
 std::vector<std::vector<float>> Received(const Graph& graph, uint32_t replicas) {
   auto session = Open(graph, replicas, {.name = "main"});
   EXPECT_TRUE(session.ok()) << session.status();

@@ -1,5 +1,5 @@
-// What a session needs of the IPUs it runs on. Two implementations: the IPUModel in this process
-// (ipu_model.h) and the IPUs of a POD (client/ipuof/ipuof_device.h).
+// Interface of a session to the IPUs it runs on. It has two implementations: the IPUModel in this
+// process (ipu_model.h) and the IPUs of a POD (client/ipuof/ipuof_device.h).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a session writes into the logs of Poplar and GCL (client/sdk_log/sdk_log.h).
+// Entries of a session in the logs of Poplar and GCL (client/sdk_log/sdk_log.h).
 #pragma once
 
 #include "client/session/device.h"

@@ -21,7 +21,7 @@ using telemetry::v1::Telemetry;
 
 constexpr std::chrono::seconds kAgentPatience(4);
 
-// What the end of a call to an agent means. NotFound comes from one that answers.
+// Returns the status of a finished call to an agent. NotFound comes from an agent that answers.
 absl::Status AgentEnded(const grpc::Status& status, const std::string& endpoint,
                         const std::optional<base::Tls>& tls) {
   if (status.ok() || status.error_code() == grpc::StatusCode::NOT_FOUND)

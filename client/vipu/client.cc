@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<Message>> All(
 // How long a call waits for a controller that ends during the call and may start again.
 constexpr std::chrono::seconds kRestartPatience(5);
 
-// The controller was there when it was asked. What it made of the request is not known.
+// Whether the controller was reached but its answer was lost, which leaves the outcome unknown.
 bool AnswerWasLost(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE && !IsOfTheStore(status) &&
          !absl::StrContains(status.error_message(), "failed to connect");

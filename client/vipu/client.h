@@ -87,7 +87,7 @@ class Client {
   absl::StatusOr<std::pair<std::string, vipuadmin::BackupSummary>> Backup();
 
  private:
-  // What a status means to somebody who waits; nothing: go on.
+  // Judges a status for Wait, which goes on if there is no verdict.
   using Verdict = std::function<std::optional<absl::Status>(const vipuuser::PartitionStatus&)>;
   absl::Status Wait(const std::string& id, const Verdict& verdict,
                     const std::function<bool()>& stop);

@@ -192,7 +192,7 @@ absl::Status FindCredentials(const ConfigFlags& flags, ClientConfig& config) {
     const absl::Status taken = TakeCredentials(named, config, tls);
     if (!taken.ok()) return absl::InvalidArgumentError(taken.message());
   } else {
-    // What is wrong with one is of no importance: the address did not come from there.
+    // Errors in these files do not matter, because the address did not come from them.
     for (const std::string& path : DefaultFiles()) TakeCredentials(path, config, tls).IgnoreError();
   }
   if (config.user_id.empty()) config.user_id = OsUserName();

@@ -21,7 +21,7 @@ struct ClientConfig {
   std::string address() const;  // host:port
 };
 
-// What the command line says; empty fields were not given.
+// Flags of the command line; empty fields were not given.
 struct ConfigFlags {
   std::string host;  // also host:port
   std::string port;

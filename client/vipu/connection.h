@@ -58,7 +58,7 @@ struct Connection {
   void Drop(const std::shared_ptr<Stubs>& failed);
   // Gives a call its deadline and credentials.
   void Prepare(grpc::ClientContext& context) const;
-  // What a call's end means to the caller.
+  // Returns the status of a finished call for the caller.
   absl::Status Ended(const std::shared_ptr<Stubs>& used, const grpc::Status& status);
   // "30 s"
   std::string Patience() const;

@@ -108,7 +108,7 @@ absl::StatusOr<ActivePartition> SameIpus(const ActivePartition& stale, ActivePar
                    fresh.config.devices_size(), " are still in partition ", stale.partition_id));
 }
 
-// What a file says may be of an earlier generation; the controller has the present one.
+// Asks the controller for the present generation, because a file may be of an earlier one.
 absl::StatusOr<ActivePartition> Renew(ActivePartition stale) {
   if (stale.controller.empty()) return stale;
   VPOD_ASSIGN_OR_RETURN(const ClientConfig config, DiscoverConfig({.host = stale.controller}));

@@ -18,7 +18,7 @@ constexpr char kFabricKey[] = "fabric_key";  // a secret, so it stays out of the
 constexpr char kPartition[] = "partition";   // of a device
 constexpr char kPartitionKey[] = "key";      // in it
 
-// What a device says of its partition, and the attributes from which that comes.
+// Keys of a device's partition, and the attributes from which their values come.
 constexpr std::pair<const char*, const char*> kPartitionFacts[] = {
     {"id", "Partition Id"},
     {"gcd", "GCD Id"},

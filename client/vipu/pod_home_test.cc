@@ -95,7 +95,7 @@ TEST_F(PodHomeTest, ToolsFollowThePodInUse) {
   ASSERT_TRUE(UsePod("lab2").ok());
   EXPECT_EQ(Port(), "1002");
   EXPECT_EQ(IpuofDirectory(), *HomeOfPod("lab2") + "/ipuof.conf.d");
-  // What the shell says comes first.
+  // The shell's environment takes precedence.
   setenv("VIPU_CLI_API_HOST", "127.0.0.1:1003", 1);
   EXPECT_EQ(Port(), "1003");
   unsetenv("VIPU_CLI_API_HOST");

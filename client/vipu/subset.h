@@ -29,7 +29,7 @@ class Subset {
   uint32_t num_devices() const;
   // The IPUs of a device, by their number here. OutOfRange names the ids there are.
   absl::StatusOr<arch::IpuRange> IpusOf(uint32_t device_id) const;
-  // What the agents call a device: its id in the GCD. OutOfRange as above.
+  // Returns the device's id in the GCD, by which the agents know it. OutOfRange as above.
   absl::StatusOr<uint32_t> GcdDevice(uint32_t device_id) const;
   // The number here of the IPU at a position in the GCD; none: it belongs to others.
   std::optional<uint32_t> NumberOf(uint32_t position) const;

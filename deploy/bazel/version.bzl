@@ -1,2 +1,2 @@
-# Of package and manual pages; the programs have it from device/base/version.h, and deploy/deb_test compares.
+# Version of package and manual pages. device/base/version.h has the programs', and deploy/deb_test compares.
 VERSION = "1.18.0"

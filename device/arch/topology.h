@@ -10,7 +10,7 @@
 // Ports of one machine are numbered; their names are ours where nothing is published:
 //   IPU3.NLC_E_0A   an IPU-Link port of IPU# 3. In column 0 of the ladder the six E ports (0A to
 //                   2B) lead to the partner, W_0A and W_0B up, W_1A and W_1B down; in column 1
-//                   east and west are exchanged. Of the six, 0A to 1B carry traffic between the
+//                   east and west are exchanged. Ports 0A to 1B carry traffic between the
 //                   two IPUs of a rung, 2A and 2B traffic that changes column on its way.
 //   SYNC_N_0        a Sync-Link port: N leads to the machine above, S to the one below
 //   GW_E, GW_W      the GW-Link ports
@@ -86,7 +86,7 @@ struct Link {
   bool named_from_near() const { return near < far; }
 };
 
-// What a port is wired to; nothing when it is free, as at the ends of a mesh.
+// Returns the other end of a port's wire; nothing if the port is free, as at the ends of a mesh.
 std::optional<LinkEnd> PeerOf(const ClusterShape& shape, LinkEnd end);
 
 // Calls `visit` for every wired port of a machine.

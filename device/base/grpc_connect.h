@@ -30,9 +30,9 @@ void KeepCallbackThreads();
 // With TLS, only clients with a certificate of the POD's authority are let in.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<Tls>& tls);
 
-// What seems to be wrong with the TLS settings when a call to host:port failed as UNAVAILABLE with
-// `message`: a sentence with a blank before it, or nothing. If the peer closed the connection it is
-// looked for, for two seconds at most: one that was killed just then gets no hint.
+// Returns a guess at the fault in the TLS settings after a call to host:port failed as UNAVAILABLE
+// with `message`: a sentence with a blank before it, or nothing. If the peer closed the connection,
+// it is looked for, for two seconds at most; there is no hint if it was just killed.
 std::string TlsHint(const std::optional<Tls>& tls, const std::string& endpoint,
                     absl::string_view message);
 

@@ -27,7 +27,7 @@ class Meter {
  public:
   Meter(absl::string_view bytes, uint64_t limit) : rest_(bytes), limit_(limit) {}
 
-  // What remains of the message, of a `type`; null: of a group that nobody knows.
+  // Measures the rest of a message of `type`, or of an unknown group if `type` is null.
   absl::Status Message(const Descriptor* type, int depth) {
     if (depth > kDeepest) return Corrupt();
     bool has_unknown = type == nullptr;

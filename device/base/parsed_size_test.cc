@@ -112,7 +112,7 @@ TEST(ParsedSizeTest, BytesThatAreNotAMessageAreRefused) {
   }
 }
 
-// Whatever protobuf parses is measured, and noise ends in a status.
+// Everything that protobuf parses is measured, and noise ends in a status.
 TEST(ParsedSizeTest, SurvivesNoise) {
   google::protobuf::LogSilencer silencer;  // of names that are no UTF-8
   std::mt19937_64 random(2026);

@@ -17,7 +17,7 @@ struct TlsFiles {
   bool empty() const { return ca.empty() && certificate.empty() && key.empty(); }
 };
 
-// What is in them.
+// The files and their contents.
 struct Tls {
   TlsFiles files;
   std::string ca;

@@ -6,8 +6,8 @@
 
 namespace vpod::engine {
 
-// What all members of a group do, on the tensors of `ipu`, yet without their memory. `what` says
-// operation, operator and elements.
+// Describes a collective as it is for all members of a group, on the tensors of `ipu`, yet without
+// their memory. `what` names operation, operator and elements.
 fabric::Collective Describe(const program::Collective& op, const program::v1::Ipu& ipu,
                             uint32_t members);
 

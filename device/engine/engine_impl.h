@@ -1,4 +1,4 @@
-// What an engine is made of, for engine.cc (preparation, runs, variables) and interpreter.cc.
+// Parts of an engine, for engine.cc (preparation, runs, variables) and interpreter.cc.
 #pragma once
 
 #include <atomic>
@@ -56,7 +56,7 @@ class Engine::Interpreter {
   boost::asio::awaitable<absl::Status> RunAll(const std::vector<Step>& steps);
 
  private:
-  // What a unit brings to a rendezvous.
+  // Contribution of a unit to a rendezvous.
   struct Participant {
     Interpreter* unit;
     const program::Collective* op;

@@ -22,8 +22,8 @@
 
 namespace vpod::engine {
 
-// A compute thread. Those above the number of cores are spares: they end when they are not needed,
-// or after a long kernel of their own, which they finish with low priority.
+// A compute thread. Threads beyond the number of cores are spares: they end when they are not
+// needed, or after a long kernel of their own, which they finish with low priority.
 struct ComputeThread {
   bool spare = false;
   std::atomic<uint64_t> steps = 0;  // into kernels and out of them; odd inside

@@ -1,9 +1,9 @@
-// What replicas on several processes do together. Pieces of the result are computed by one process
-// each, which then hands them to those that need them. On one host the pieces are read and written
+// Collectives among replicas on several processes. Each piece of the result is computed by one
+// process, which hands it to the others that need it. On one host the pieces are read and written
 // where they lie, in shared segments; otherwise results travel through the transport, and before
-// them partial results: each process reduces its own replicas as far as they make up whole nodes of
-// the canonical tree (tree_reduce.h). Between IPU-Link domains these are combined on the way
-// (relays.h). Either way the bits are those of one process.
+// them partial results travel: each process reduces its own replicas as far as they make up whole
+// nodes of the canonical tree (tree_reduce.h). Between IPU-Link domains these are combined on the
+// way (relays.h). Either way the bits are those of one process.
 #pragma once
 
 #include <chrono>

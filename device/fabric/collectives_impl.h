@@ -1,4 +1,4 @@
-// What the sources of Collectives share.
+// Definitions that the sources of Collectives share.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ inline constexpr size_t kWhatBytes = 96;
 
 enum MessageKind : uint8_t { kReady, kPartials, kResult, kFinished, kCopyReady, kCopyData };
 
-// What a message begins with; both ends are of one byte order.
+// Header of every message; both ends have the same byte order.
 struct Collectives::Header {
   char token[kTokenBytes] = {};
   char what[kWhatBytes] = {};
@@ -31,8 +31,8 @@ struct Collectives::Header {
   uint8_t kind = kReady;
 };
 
-// What is under way. The first block is set, under the lock, when this process comes to the
-// operation; the second collects what others send, perhaps before.
+// An operation that is under way. The first block is set, under the lock, when this process comes
+// to the operation; the second collects what others send, perhaps before.
 struct Collectives::Operation {
   RendezvousKey key;
   std::optional<Collective> collective;
@@ -70,8 +70,8 @@ struct Collectives::Operation {
   bool HasPartials(size_t site, size_t piece) {
     return partials[piece].size() == Below(site, piece).size();
   }
-  // Whether this site can reduce a piece: it has what others hand to it, and who takes the result
-  // is there. What nobody is ready for would have to be kept without knowing whether it is right.
+  // Whether this site can reduce a piece: it has the others' partial results, and the taker of the
+  // result is there. Data sent earlier would have to be kept unchecked.
   bool CanReduce(size_t here, size_t piece) {
     return HasPartials(here, piece) && (Owns(here, piece) || ready.contains(Above(here, piece)));
   }

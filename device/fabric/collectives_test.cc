@@ -180,7 +180,7 @@ void ReduceReference(const Case& c, const CollectiveTensor& tensor, const Replic
   to.SetFloat(at, Tree(c.op, leaves, 0, leaves.size()) * c.scale);
 }
 
-// What the collective must leave behind for one group.
+// Writes the result that the collective must have for one group.
 void Reference(const Case& c, const ReplicaGroup& group, const Arenas& in, Arenas& out) {
   const auto copy = [&](const CollectiveTensor& tensor, size_t from, size_t begin, size_t to,
                         size_t at, size_t n) {
@@ -479,7 +479,7 @@ TEST(CollectivesTwoLevelTest, OnlyOnePartialResultAndOneResultOfARackPassBetween
   EXPECT_EQ(BytesBetweenRacks(Kind::kAllGather, kElements, 4, two), kElements * 4 * 16);
   EXPECT_EQ(BytesBetweenRacks(Kind::kAllGather, kElements, 2, four), kElements * 4 * 16 * 3);
   EXPECT_EQ(BytesBetweenRacks(Kind::kBroadcast, kElements, 4, two), kElements * 4);
-  // What is for one replica alone passes once: half of it stays in its rack.
+  // Data for a single replica passes once, and half of it stays in its rack.
   EXPECT_EQ(BytesBetweenRacks(Kind::kAllToAll, kElements, 4, two), kElements * 4 * 8);
   // On one level every process of the other rack would send its own.
   EXPECT_EQ(BytesBetweenRacks(Kind::kAllReduce, kElements, 4, {}), kElements * (8 + 4) * 4);

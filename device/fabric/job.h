@@ -26,7 +26,7 @@ namespace vpod::fabric {
 
 class Collectives;
 
-// What all instances of a job must say alike.
+// Shape of a job, the same for all its instances.
 struct JobShape {
   uint32_t num_instances = 1;
   uint32_t total_replicas = 1;
@@ -73,8 +73,8 @@ struct JobMember : JobPart {
   std::shared_ptr<CoordinatorLink> coordinator;
 };
 
-// What replicas do when they meet: given the participants of this process in order of their
-// position, calls `finish` once, later or at once. Runs on the thread of the last participant.
+// Action when replicas meet: given the participants of this process in order of their position, it
+// calls `finish` once, later or at once. Runs on the thread of the last participant.
 using RendezvousAction = std::function<void(const std::vector<void*>& participants,
                                             std::function<void(absl::Status)> finish)>;
 
@@ -140,7 +140,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // what the instance wants to run as its run number `run`; all instances must run the same, unless
   // it is a lone one.
   void StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume ready);
-  // What replicas on several processes do together; null while all are in this one.
+  // Collectives among replicas on several processes; null while all are in this one.
   std::shared_ptr<Collectives> collectives() const;
 
   // Arrives at a rendezvous as number `position`, in its group for a collective, 0 or 1 for a pair.

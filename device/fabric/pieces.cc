@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kSmallestPiece = 1024;
 
-// What a kind does with one tensor, in whole.
+// Appends the spans of one whole tensor for a kind of collective.
 void AppendSpans(Kind kind, size_t root, size_t members, size_t tensor, size_t elements,
                  std::vector<Span>& spans) {
   const size_t part = elements / members;

@@ -34,7 +34,7 @@ struct Span {
   size_t elements = 0;
 };
 
-// What one process computes at once. Small tensors share a piece.
+// Work that one process does at once. Small tensors share a piece.
 struct Piece {
   size_t owner = 0;  // position among the processes that take part
   size_t to = kAll;  // the process that takes all of its results, or all take them

@@ -184,7 +184,7 @@ TEST_P(SocketTransportTest, NobodyListensWithoutABinding) {
   b.Await(0);
   const std::string address = b.address;
   b.binding.reset();
-  // What was connected is closed, nobody else is let in.
+  // Open connections are closed, and no others are accepted.
   while (a.Send(address, "x", {})) std::this_thread::yield();
   EXPECT_TRUE(b.Send(a.address, "x", {}));
   b.Open(GetParam());

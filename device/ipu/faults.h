@@ -9,7 +9,7 @@
 
 namespace vpod::ipu {
 
-// What sensors and clock say of an IPU that is too hot; ours, nothing is published.
+// Sensor readings and clock of an IPU that is too hot; our own values, as nothing is published.
 inline constexpr double kHotDieCelsius = 105, kHotBoardCelsius = 85;
 inline constexpr double kThrottledClockShare = 0.5;
 

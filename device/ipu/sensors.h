@@ -1,6 +1,6 @@
-// What an IPU's sensors say: the one bridge from what programs do to quantities of wall time. A
-// stated first-order model (spec/hardware.md F21) driven by utilisation; it never enters results,
-// cycles or reports.
+// Readings of an IPU's sensors: the only bridge from programs to quantities of wall time. A stated
+// first-order model (spec/hardware.md F21) driven by utilisation; it never enters results, cycles
+// or reports.
 //
 //   IPU power   = 46 W + scale · (78 W · compute share + 15 W · exchange share)
 //   board       = 18 °C + 0.12 °C per board watt (two IPUs), die = board + 2 °C + 0.02 °C per IPU
@@ -17,7 +17,7 @@ namespace vpod::ipu {
 
 using WallClock = std::chrono::steady_clock;
 
-// What part of a run's virtual cycles an IPU computes and exchanges; the rest it waits.
+// Shares of a run's virtual cycles in which an IPU computes and exchanges; it waits for the rest.
 struct RunShares {
   double compute = 0;
   double exchange = 0;

@@ -13,7 +13,7 @@
 
 namespace vpod::machine {
 
-// What is wrong with a link at this end.
+// Fault of a link at this end.
 struct LinkFault {
   bool down = false;                     // carries nothing
   bool swapped = false;                  // the cable sits in the neighbouring port

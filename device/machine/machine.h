@@ -40,7 +40,7 @@ struct Ipu {
   std::atomic<uint64_t> link_errors_before_session = 0;
 };
 
-// What the partition of an IPU contributes to its attributes.
+// Facts about an IPU's partition that become its attributes.
 struct PartitionFacts {
   std::string id;
   uint32_t routing_id = 0;
@@ -60,7 +60,7 @@ struct Holder {
   bool utilisation = true;  // unless it asked that it be not
 };
 
-// What the sensors of one IPU and its board read, whether or not its holder lets the tools see it.
+// Sensor readings of one IPU and its board, whether or not its holder lets the tools see them.
 struct SensorValues {
   double utilisation = 0;  // 0 to 1, over the last second
   double die_celsius = 0;

@@ -1,5 +1,5 @@
-// What programs cost on the modelled hardware: virtual cycles and bytes, never wall time. Rules and
-// their sources are in spec/hardware.md; section numbers stand at the functions.
+// Costs of programs on the modelled hardware: virtual cycles and bytes, never wall time. Rules and
+// their sources are in spec/hardware.md; the functions name its sections.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace vpod::model {
 using base::Bytes;
 using base::Cycles;
 
-// What the price depends on beside the program.
+// Parameters of a price besides the program.
 struct Topology {
   double clock_hz = 1.33e9;
   uint32_t num_replicas = 1;  // of the whole job
@@ -66,11 +66,11 @@ Cost ReduceCost(uint64_t inputs, uint64_t outputs, program::v1::DataType type);
 // One exchange phase on the chip, the busiest tile receiving or sending `bytes_per_tile` (7.1,
 // F10), with its sync.
 Cost ExchangePhase(uint64_t bytes_per_tile);
-// What syncing with the host adds to a transfer, the host being ahead (2.6).
+// Cycles that syncing with the host adds to a transfer, if the host is ahead (2.6).
 Cycles HostSyncCycles(const Topology& topology);
 // A transfer between host and IPU in which `tiles` take part (F2, F19, 3.3).
 Cost StreamCost(uint64_t bytes, uint32_t tiles, const Topology& topology);
-// What a collective moves.
+// Data that a collective moves.
 struct CollectiveLoad {
   program::v1::Instruction::StepCase kind = program::v1::Instruction::kAllReduce;
   uint64_t bytes = 0;     // on each replica, the larger of what goes in and comes out

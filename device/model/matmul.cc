@@ -22,7 +22,7 @@ uint64_t WorkerCycles(uint64_t rows, bool half) {
   return half ? cycles - 7 : cycles;  // state retention saves 7, float16 only
 }
 
-// What rule 1 of 7.2 adds around the rows of a single panel: 809 cycles for 128 rows are 636 + 173.
+// Overhead of a single panel by rule 1 of 7.2: 809 cycles for 128 rows are 636 + 173.
 constexpr uint64_t kPanelOverheadCycles = 173;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// An executable that passed validation. What the wire carries is untrusted; nothing below this type
-// sees a program that has not been checked for shapes, types, places in memory, nesting and sizes.
+// An executable that passed validation. Data from the wire is untrusted, so code below this type
+// sees only programs that were checked for shapes, types, places in memory, nesting and sizes.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What Validate says about an executable as a whole: names, streams, nesting, limits, exchange
-// between IPUs. Single instructions are the subject of validate_test.cc.
+// Tests of Validate for an executable as a whole: names, streams, nesting, limits, exchange between
+// IPUs. Single instructions are the subject of validate_test.cc.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Who may use the devices of a partition.
+// Admission to the devices of a partition.
 #pragma once
 
 #include <string>

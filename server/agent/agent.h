@@ -1,5 +1,5 @@
-// What an agent process knows and decides: its machines, the partitions on them, who holds which
-// IPUs, and the jobs that run there. No gRPC type in it; server/rpc adapts it.
+// State and decisions of an agent process: its machines, the partitions on them, the holders of
+// IPUs, and the jobs that run there. It uses no gRPC types; server/rpc adapts it.
 //
 // Threads: every method may be called from any thread. Callbacks run on an executor's thread or on
 // the caller's, never with a lock held, and must not block.
@@ -75,7 +75,7 @@ struct AgentOptions {
   bool require_encrypted_fabric = false;
 };
 
-// What a client hears while it holds a lease.
+// Events for a client that holds a lease.
 struct LeaseEvents {
   std::function<void(const ipuof::v1::AttachEvent&)> on_event;
   // The lease was ended by the agent (partition removed or reset); nothing follows.
@@ -115,11 +115,11 @@ class Agent {
   std::vector<vipuagent::Machine> DescribeMachines() const;
   // NotFound when the machine is not on this agent.
   absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(const std::string& host);
-  // Replaces or changes the partitions. Leases of those that are named as removed, or whose
-  // generation rose, end. Those of partitions that a complete configuration does not name go on
-  // without a partition: the controller may have lost it. Their IPUs are unclaimed.
-  // FailedPrecondition when it changes what is not here, or is for another process; AlreadyExists
-  // when another controller has taken over.
+  // Replaces or changes the partitions. A lease ends if its partition is named as removed or the
+  // generation rose. If a complete configuration does not name the partition, the lease goes on
+  // without it, as the controller may have lost it; its IPUs are unclaimed. FailedPrecondition if
+  // the base is not the configuration here or the request is for another process; AlreadyExists if
+  // another controller has taken over.
   absl::Status Configure(const vipuagent::ConfigureRequest& request);
   // Another process has the machines: nobody can attach here any more, and jobs end by themselves.
   void Disown();
@@ -159,7 +159,7 @@ class Agent {
   std::vector<std::pair<std::string, uint64_t>> Detached();
   // Machines that are not well or have unclaimed IPUs, for the heartbeat.
   std::vector<vipuagent::MachineHealth> Unwell();
-  // Whatever answers or speaks for this process first passes here (fault AGENT_HANG).
+  // All answers and messages of this process first pass here (fault AGENT_HANG).
   HangGate& gate() { return gate_; }
 
   // --- Links (links.cc) ---
@@ -220,9 +220,9 @@ class Agent {
   absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id,
                                             absl::string_view executable);
   void Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done);
-  // Copies to or from the stream buffers of a slot. What is read comes in portions, also of a
-  // variable, so that no reader makes us hold more: each call gives the first kReadPortion bytes,
-  // or all when there are fewer.
+  // Copies to or from the stream buffers of a slot. Reads, also of a variable, return portions, so
+  // that no reader makes us hold more: each call gives the first kReadPortion bytes, or all if
+  // there are fewer.
   static constexpr uint64_t kReadPortion = 64 << 10;
   absl::Status WriteStream(absl::string_view lease_id, uint32_t slot, uint64_t offset,
                            absl::string_view data);
@@ -254,7 +254,7 @@ class Agent {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetPartitionOfIpus(const Partition& partition, const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of which the lease is, also when the controller does not know it any more; may be null.
+  // Returns the lease's partition, also if the controller does not know it any more; may be null.
   const Partition* PartitionOf(const Lease& lease) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<vipuagent::Holding> Holdings(bool unclaimed_only) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -370,13 +370,13 @@ class Agent {
   // Fails the jobs of leases that `hit` names, each with the cause that it gives.
   void FailJobs(const std::function<absl::Status(const Lease&)>& hit);
 
-  // What peers hear of our socket. All processes of a job decide alike from what all hear: memory
-  // is shared where every socket is of one host.
+  // Returns the name of our socket for peers. All processes of a job decide alike from the same
+  // names: they share memory if all sockets are of one host.
   std::string LocalSocketForPeers() const {
     return options_.transport == "tcp" ? "" : local_socket_;
   }
 
-  // Links. What each program of an executable moves over the links of our machines in a run.
+  // Links. Returns the traffic of each program of an executable on our machines' links in a run.
   std::vector<std::vector<MachineTraffic>> TrafficOfLease(const Lease& lease,
                                                           const program::Executable& executable);
   void CountTraffic(const Loaded& loaded, uint32_t program);

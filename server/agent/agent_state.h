@@ -1,4 +1,4 @@
-// What an agent keeps of its partitions, leases and attaches; for its own sources only.
+// State that an agent keeps of its partitions, leases and attaches; for its own sources only.
 #pragma once
 
 #include <chrono>
@@ -35,12 +35,12 @@ struct Agent::Owner {
   LeasePtr reserver;  // keeps it for a job (poprun's parent device)
 };
 
-// What a Load put on a lease. Calls of one client may meet on several threads, so each holds what
-// it works on, and a Load or the end of the lease takes nothing from under it.
+// Result of a Load on a lease. Calls of one client may meet on several threads, so each holds the
+// objects it works on, and they outlive another Load and the end of the lease.
 struct Agent::Loaded {
   engine::Reservation text;  // of the program's own memory; outlives the engine
   std::shared_ptr<engine::Engine> engine;
-  // Replaced by ShareStreams under the agent's lock; who copies holds on to the one it found.
+  // Replaced by ShareStreams under the agent's lock; copies in progress keep the one they found.
   std::shared_ptr<shm::Segment> streams;
   std::vector<std::vector<MachineTraffic>> traffic;  // by program; machines are the agent's
 };

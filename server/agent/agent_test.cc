@@ -896,7 +896,7 @@ TEST_F(AgentTest, ANewKeyClearsNoErrors) {
   EXPECT_TRUE(agent_->Unwell().empty());
 }
 
-// What a process says of itself is kept short and in one line, whatever shows it.
+// Text that a process declares is kept short and in one line, wherever it is shown.
 TEST_F(AgentTest, DeclaredTextIsKeptShortAndInOneLine) {
   ipuof::v1::AttachOpen open = Open(0);
   open.mutable_process()->set_host("a\x1b[2Jb\nc");

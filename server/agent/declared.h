@@ -1,5 +1,5 @@
-// What processes declare about themselves, as an agent keeps it. Monitors, messages and logs of
-// others show it, so it is printable, on one line and short.
+// Declarations of processes about themselves, as an agent keeps them. Monitors, messages and logs
+// of others show them, so they are printable, on one line and short.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a client does with a lease: load, run, streams, variables.
+// Calls of a client on its lease: load, run, streams, variables.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -112,7 +112,7 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                  absl::string_view bytes) {
   VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, FindForLoad(lease_id));
   VPOD_RETURN_IF_ERROR(BeforeLoad(*lease));
-  // What it becomes when it is parsed stays as long as it is loaded.
+  // The parsed executable takes memory as long as it is loaded.
   VPOD_ASSIGN_OR_RETURN(const uint64_t text_bytes, program::Executable::ParsedSize(bytes));
   VPOD_ASSIGN_OR_RETURN(engine::Reservation text, engine::Reservation::Make(budget_, text_bytes));
   VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes));

@@ -148,7 +148,7 @@ absl::Status Agent::MapPeers(const std::string& token,
 }
 
 absl::StatusOr<UnitArenas> Agent::JobArenas(absl::string_view token) {
-  // What is loaded is held: a lease may end meanwhile.
+  // The executables are held while they are used, because a lease may end meanwhile.
   std::vector<std::pair<LeasePtr, std::shared_ptr<Loaded>>> found;
   {
     base::MutexLock lock(mutex_);
@@ -180,7 +180,7 @@ fabric::Landing Agent::OnFabricMessage(absl::string_view header, size_t bytes) {
     const auto it = collectives_.find(std::string(header.substr(0, fabric::kTokenBytes)));
     if (it != collectives_.end()) collectives = it->second.lock();
   }
-  // What nobody expects, as late messages of a job that has ended, is dropped.
+  // Unexpected messages, such as late ones of a job that has ended, are dropped.
   return collectives == nullptr ? arrivals_.Land(header, bytes)
                                 : collectives->OnMessage(header, bytes);
 }

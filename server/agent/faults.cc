@@ -1,5 +1,5 @@
-// What goes wrong on demand: faults of links and IPUs, errors that programs ask for, and a process
-// that does not answer. Set here, heeded before programs are loaded and run.
+// Faults on demand: of links and IPUs, errors that programs ask for, and a process that does not
+// answer. They are set here, and heeded before programs are loaded and run.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kLongestHangSeconds = 3600;
 
-// What a fault that breaks a link does, as the end of a sentence about the link.
+// Returns the effect of a fault that breaks a link, as the end of a sentence about the link.
 absl::string_view WhatIsWrong(const machine::LinkFault& fault) {
   if (fault.down) return "is down";
   return fault.swapped ? "has its cable in the neighbouring port" : "corrupts data";

@@ -58,7 +58,7 @@ class PartLink : public fabric::CoordinatorLink, public std::enable_shared_from_
   base::Mutex mutex_;
   Joined joined_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<CoordinatorStream> stream_ ABSL_GUARDED_BY(mutex_);
-  // What was to be said before the join: the coordinator may answer before Open returns.
+  // Requests made before the join, since the coordinator may answer before Open returns.
   std::vector<fabric::v1::JobRequest> early_ ABSL_GUARDED_BY(mutex_);
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
   bool left_ ABSL_GUARDED_BY(mutex_) = false;

@@ -85,7 +85,7 @@ TEST_F(PartLinkTest, LinkAndStreamEndTogether) {
   EXPECT_TRUE(weak.expired());
 }
 
-// What follows the coordinator's answer must not be lost, however soon that comes.
+// Requests that follow the coordinator's answer must not be lost, however soon it comes.
 TEST_F(PartLinkTest, WhatIsSaidBeforeOpenReturnsFollowsTheJoin) {
   FakeGateway gateway(false);
   const auto job = std::make_shared<fabric::Job>("job", fabric::JobShape(),

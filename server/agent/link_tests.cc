@@ -18,7 +18,7 @@ namespace {
 constexpr absl::string_view kSwitch = "switch";
 constexpr std::chrono::seconds kSendPatience{2};
 
-// What a test sends; the far end of a cable names itself without any.
+// Returns the bytes that a test sends; the far end of a cable names itself without any.
 size_t BytesOf(vipuagent::LinkTest test) {
   if (test == vipuagent::CABLING) return 0;
   return test == vipuagent::TRAFFIC ? 4 << 10 : 32;  // a page or a token

@@ -1,4 +1,4 @@
-// What the exporter shows of the machines of an agent process, at one moment.
+// Readings of the machines of an agent process for the exporter, at one moment.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the exporter shows.
+// Readings for the exporter.
 #include <algorithm>
 
 #include "device/arch/device_id.h"

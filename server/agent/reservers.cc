@@ -1,4 +1,4 @@
-// What the holder of a job's parent device (poprun) hears of the job's instances.
+// Notices about a job's instances to the holder of its parent device (poprun).
 #include <poll.h>
 
 #include <algorithm>

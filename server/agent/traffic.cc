@@ -36,8 +36,8 @@ bool CarriesOutputs(const program::Collective& op) {
   return op.kind == program::v1::Instruction::kAllGather;
 }
 
-// What a replica sends to those members of its group that are `known`: along both directions of a
-// ring, or in an all-to-all to each its part.
+// Returns the bytes from a replica to each `known` member of its group that it sends to: along both
+// directions of a ring, or in an all-to-all to each its part.
 std::vector<std::pair<uint32_t, uint64_t>> SentTo(const Exchange& exchange,
                                                   const program::GroupMembers& group,
                                                   uint32_t replica, const Replicas& known) {
@@ -127,7 +127,7 @@ std::vector<MachineTraffic> TrafficOf(const Wiring& wiring, const std::vector<Fl
     if (from < 0 || to < 0 || from >= num_ipus || to >= num_ipus) continue;
     const uint32_t from_ipu = wiring.ipus()[static_cast<size_t>(from)];
     const uint32_t to_ipu = wiring.ipus()[static_cast<size_t>(to)];
-    // What another instance sends, its own process counts where it has the sender's machine.
+    // If the sender's machine is here, the sender's own instance counts the flow.
     const bool ours = flow.from >= first_unit && flow.from < first_unit + num_units;
     if (!ours && is_here[from_ipu / arch::kIpusPerMachine]) continue;
     const auto hops = wiring.Route(from_ipu, to_ipu);

@@ -29,9 +29,9 @@ struct Replicas {
   uint32_t end = UINT32_MAX;
 };
 
-// What a run of `program` by one instance of a job sends, and what its units receive from units of
-// other instances. All-to-alls are of the `known` replicas alone: a job may say that it has many
-// more than lie in the partition.
+// Returns the flows that a run of `program` sends from one instance of a job, and those that its
+// units receive from other instances. All-to-alls are of the `known` replicas alone, because a job
+// may say that it has many more than lie in the partition.
 std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t program,
                           const ipuof::v1::JobMember& job, const Replicas& known = {});
 

@@ -86,7 +86,7 @@ absl::StatusOr<std::vector<StoredEvent>> Controller::ListEvents(
   std::vector<StoredEvent> waiting;
   {
     base::MutexLock lock(mutex_);
-    // What cannot be written, on a full disk, can be read all the same.
+    // Events that cannot be written, on a full disk, can be read all the same.
     if (!FlushEvents().ok()) waiting = events_.waiting();
   }
   const size_t limit = request.limit() == 0 ? 1000 : request.limit();

@@ -1,14 +1,14 @@
 // V-IPU: agents, clusters, allocations and partitions, and the rules between them (spec/vipu.md).
-// No gRPC type in it.
+// It uses no gRPC types.
 //
 // Every change is committed to the store before it is reported, together with its event in the log.
 // Partitions are configured asynchronously: the controller keeps telling each agent process what
 // changed about its partitions until it confirms; PENDING becomes ACTIVE when all the processes
 // that hold IPUs of the partition have confirmed its generation.
 //
-// What an object may do is in the file of its name: agents.cc, clusters.cc, allocations.cc,
-// partitions.cc, and for users accounts.cc; load.cc reads the state at start, registry.cc hears the
-// agents' processes, reconcile.cc keeps them told and partitions' states in step.
+// The operations on an object are in the file of its name: agents.cc, clusters.cc, allocations.cc,
+// partitions.cc, and for users accounts.cc; load.cc reads the state at start, registry.cc listens
+// to the agents' processes, reconcile.cc keeps them informed and partitions' states in step.
 #pragma once
 
 #include <chrono>
@@ -51,7 +51,7 @@ class AgentGateway {
   virtual void Configure(const std::string& endpoint, const vipuagent::ConfigureRequest& request,
                          std::function<void(absl::StatusOr<vipuagent::ConfigureReply>)> done) = 0;
   // The following block for at most some seconds and are called without a lock.
-  // What a machine says of itself.
+  // Returns a machine's description of itself.
   virtual absl::StatusOr<vipuagent::DescribeMachineReply> DescribeMachine(
       const std::string& endpoint, const std::string& host) = 0;
   // Restarts a machine and clears its errors.
@@ -351,7 +351,7 @@ class Controller {
   // Tidies partitions up whose last client has gone. They stay ACTIVE, and clients' configurations
   // good.
   void AutoReset(const vipuagent::HeartbeatRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What processes hold there without a partition of ours, as health.
+  // Returns the IPUs that processes hold there without a partition of ours, as health.
   vipuagent::HeartbeatRequest UnclaimedOf(const vipuagent::RegisterRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddNames(const Process& process, const vipuagent::HeartbeatRequest& request,
@@ -363,7 +363,7 @@ class Controller {
   void SetUsable(Partition& partition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetState(Partition& partition, vipuuser::PartitionState state, Trouble trouble = {},
                 std::string error = "") ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What follows for the partition from its processes and machines, whose health was told just now
+  // Updates the partition's state from its processes and machines, whose health was told just now
   // or earlier.
   void UpdateState(Partition& partition, bool health_is_fresh = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

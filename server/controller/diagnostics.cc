@@ -1,4 +1,4 @@
-// What administrators do to find faults, and to bring them about.
+// Calls of administrators to find faults, and to bring them about.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

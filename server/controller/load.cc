@@ -1,5 +1,5 @@
-// Reads the state at start. What no controller writes is refused by name, and the store stays as it
-// is: better no controller than one that gives IPUs twice.
+// Reads the state at start. Data that no controller writes is refused by name, and the store stays
+// as it is: better no controller than one that gives IPUs twice.
 #include <algorithm>
 #include <iterator>
 #include <set>

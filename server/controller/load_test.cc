@@ -1,4 +1,4 @@
-// What the controller makes of its store at start.
+// Tests of the controller's start from its store.
 #include <gtest/gtest.h>
 
 #include "server/controller/controller_fixture.h"
@@ -24,7 +24,7 @@ class LoadTest : public ControllerTest {
     EXPECT_TRUE(message.ParseFromString(store_->Load(kind)->at(id)));
     return message;
   }
-  // What the start says after the object was changed so; the store then is as it was.
+  // Returns the error of a start with the object changed; the store then is as it was.
   template <class Message, class Edit>
   std::string StartWith(const std::string& kind, const std::string& id, const Edit& edit) {
     const auto object = Stored<Message>(kind, id);

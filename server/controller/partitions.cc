@@ -26,7 +26,7 @@ std::string PlaceText(const Cluster& cluster, const store::StoredPartition& part
                       cluster.agents[partition.first_ipu() / kIpusPerMachine]->stored.id());
 }
 
-// What an update does not name stays as it is.
+// Keeps the values that an update does not name.
 void KeepUnset(const store::StoredPartition& old, store::StoredPartition& next) {
   const vipuuser::PartitionRequirements& before = old.requirements();
   vipuuser::PartitionRequirements& r = *next.mutable_requirements();

@@ -27,7 +27,7 @@ const std::vector<Permission>& Permissions() {
       {"vipuuser.VipuUser.CreatePartition", Rule::kUser, "create partition"},
       {"vipuuser.VipuUser.ResetPartition", Rule::kAllocation, "reset partition"},
       {"vipuuser.VipuUser.RemovePartition", Rule::kAllocation, "remove partition"},
-      // What it changes includes whether the devices are shared.
+      // An update may change whether the devices are shared.
       {"vipuuser.VipuUser.UpdatePartition", Rule::kOwner, "update partition"},
 
       {"vipuadmin.VipuAdmin.CreateAgent", Rule::kAdmin, "create agent"},
@@ -70,8 +70,8 @@ const std::vector<Permission>& Permissions() {
       {"vpod.fabric.v1.Fabric.JoinJob", Rule::kMember, "join a job's record"},
       {"vpod.fabric.v1.Fabric.Carry", Rule::kMember, "send what jobs exchange"},
 
-      // Agents know no users. What opens a device is the partition's fabric key, and then the
-      // lease's id. Telemetry needs no key.
+      // Agents know no users. The partition's fabric key opens a device, and then the lease's id.
+      // Telemetry needs no key.
       {"vpod.ipuof.v1.Ipuof.Attach", Rule::kAnyone, "attach"},
       {"vpod.ipuof.v1.Ipuof.Pulse", Rule::kAnyone, "hold a lease"},
       {"vpod.ipuof.v1.Ipuof.Load", Rule::kAnyone, "load"},

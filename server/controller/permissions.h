@@ -1,4 +1,4 @@
-// Who may call what: one rule for every call of every service of the POD. Pure; enforced by
+// Rights of callers: one rule for every call of every service of the POD. Pure; enforced by
 // server/rpc/call_guard.h and, where a rule speaks of a partition, by the user service.
 #pragma once
 
@@ -46,7 +46,7 @@ struct Caller {
   }
 };
 
-// What a rule needs to know of a partition.
+// Facts about a partition that a rule needs.
 struct PartitionAccess {
   std::string id;
   std::string allocation_id;

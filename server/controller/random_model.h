@@ -58,7 +58,7 @@ class Model {
     std::string cluster;
     std::set<std::string> agents;
   };
-  // What the controller knows of a process.
+  // A process as the controller knows it.
   struct Known {
     std::string boot;
     std::set<std::string> hosts;

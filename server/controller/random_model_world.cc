@@ -1,4 +1,4 @@
-// What happens to the model by itself: processes come and go, partitions follow.
+// Changes of the model without a command: processes come and go, partitions follow.
 #include <algorithm>
 
 #include "server/controller/random_model.h"
@@ -44,7 +44,7 @@ bool Model::Confirmed(const Partition& partition) const {
   return true;
 }
 
-// What follows for every partition. `fresh`: the health of the machines was told just now.
+// Updates the state of every partition. `fresh`: the health of the machines was told just now.
 void Model::Follow(bool fresh) {
   for (auto& [id, partition] : partitions) {
     const bool lost = Lost(partition), sick = Sick(partition), confirmed = Confirmed(partition);
@@ -185,7 +185,7 @@ void Model::Told(const std::map<std::string, ModelProcess>& world) {
       partitions[id].cause = kRefused;
     }
   }
-  // What one has refused, the others need not hold either.
+  // If one process has refused a partition, the others need not hold it either.
   for (const std::string& name : reached) known[name].told = PartitionsOf(name);
   Follow(false);
 }

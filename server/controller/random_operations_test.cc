@@ -105,7 +105,7 @@ class Operations {
     store_.reset();
     Start();
   }
-  // What a killed process leaves: its files as they are, never closed.
+  // Restarts from the files of a killed process, as they are, never closed.
   void Kill() {
     const std::string before = Database();
     ++starts_;

@@ -32,8 +32,8 @@ bool IsRefused(const Partition& partition) {
   return partition.state == vipuuser::PS_ERROR && partition.trouble == Trouble::kRefused;
 }
 
-// How GW-Links join the ILDs of a partition. Those of a looped cluster close to a ring only for one
-// that has all of them and is routed round it; two ILDs have both cables of the loop in any case.
+// Returns how GW-Links join the ILDs of a partition. In a looped cluster they close to a ring only
+// if it has all ILDs and is routed as a ring; two ILDs have both cables of the loop in any case.
 std::string GwTopologyOf(const Partition& partition) {
   const vipuuser::PartitionRequirements& r = partition.stored.requirements();
   const store::StoredCluster& cluster = partition.cluster->stored;
@@ -48,8 +48,8 @@ void AddRemoved(const std::string& id, uint64_t generation, vipuagent::Configure
   removed->set_generation(generation);
 }
 
-// The partition is not described now. What the agent has of it stays if it is right, and is in
-// nobody's way if it is not.
+// Leaves the partition to a later configuration. The agent keeps it if its generation is right, and
+// drops an older one.
 void AddLater(const Partition& partition, vipuagent::ConfigureRequest& request) {
   AddRemoved(partition.id(), partition.stored.config_generation() - 1, request);
   if (!request.complete()) return;
@@ -327,7 +327,7 @@ void Controller::Configured(const std::string& endpoint, const vipuagent::Config
       NotConfirmed(process, sent, status);
     }
     if (process.sequence == 0 || !process.changed.empty()) state_.dirty[endpoint] = &process;
-    // What the network lost is sent again by the next tick, not at once and for ever.
+    // A request that the network lost is sent again by the next tick, not at once and for ever.
     const bool again = !is_same || status.ok() ||
                        (absl::IsInvalidArgument(status) && sent.partitions_size() > 0) ||
                        (absl::IsFailedPrecondition(status) && !sent.complete());
@@ -351,7 +351,7 @@ void Controller::Confirmed(Process& process, const vipuagent::ConfigureRequest& 
   }
   removals_.Confirm(process, state_, sent);
   for (const auto& spec : sent.partitions()) {
-    // What has changed since will be sent again.
+    // Partitions that have changed since will be sent again.
     if (!process.changed.contains(spec.id())) process.confirmed[spec.id()] = spec.generation();
   }
   for (const auto& spec : sent.partitions()) {

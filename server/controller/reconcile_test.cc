@@ -347,7 +347,7 @@ TEST_F(ReconcileTest, TheOthersMustKnowTheNewProcessToo) {
   ASSERT_EQ(gateway_.calls.size(), 2u);
   const FakeGateway::Call first = gateway_.Answer();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);
-  // What is under way to the second knows nothing of a third life of the first.
+  // The request under way to the second knows nothing of a third life of the first.
   Register(0, 1, "process-1", "boot-3");
   gateway_.Answer();
   EXPECT_EQ(StateOf("p1"), vipuuser::PS_PENDING);

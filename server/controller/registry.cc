@@ -20,7 +20,7 @@ std::string MinorVersion(absl::string_view version) {
   return parts.size() < 2 ? std::string(version) : absl::StrCat(parts[0], ".", parts[1]);
 }
 
-// What of a machine cannot be used while a link is broken.
+// Marks the parts of a machine that cannot be used while a link is broken.
 void AddFailedLink(absl::string_view name, Machine& machine) {
   constexpr uint32_t kAllIpus = (1u << arch::kIpusPerMachine) - 1;
   const auto port = arch::FindPort(name);
@@ -76,7 +76,7 @@ absl::Status CheckText(absl::string_view field, absl::string_view text, size_t m
       absl::StrCat("Registration: ", field, " has ", text.size(), " bytes, at most ", most, "."));
 }
 
-// What is said is kept, so it is bounded.
+// Bounds the size of a registration, because it is kept.
 absl::Status CheckRegistration(const vipuagent::RegisterRequest& request) {
   constexpr size_t kMaxName = 300;
   VPOD_RETURN_IF_ERROR(CheckText("endpoint", request.endpoint(), kMaxName));
@@ -262,7 +262,7 @@ vipuagent::HeartbeatReply Controller::Heartbeat(const vipuagent::HeartbeatReques
     } else {
       SetHealth(process, request);
     }
-    // What it said before it took its present configuration tells nothing of that.
+    // IPUs reported as releasing before the present configuration do not count.
     if (request.configure_sequence() >= process.sequence) {
       for (const auto& [id, partition] : SetReleasing(process, request.releasing()))
         UpdateState(*partition);

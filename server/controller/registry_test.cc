@@ -581,7 +581,7 @@ TEST_F(RegistryTest, TheInterfaceIsTheControllersOwn) {
   EXPECT_EQ(controller_->ListAgents()[0].host(), Host(1));
 }
 
-// What agents declare is kept in one line, and in numbers that a machine can have.
+// Declarations of agents are kept in one line, and in numbers that a machine can have.
 TEST_F(RegistryTest, WhatAnAgentDeclaresIsCheckedByField) {
   CreatePod(1);
   vipuagent::RegisterRequest good;

@@ -20,7 +20,7 @@ namespace vpod::controller {
 // Not thread-safe: guarded by the controller's lock.
 class Removals {
  public:
-  // Of the partition as it is now, from these agents.
+  // Returns the removal of the partition, as it is now, from these agents.
   static store::StoredRemoval Of(const Partition& partition, const std::vector<Agent*>& agents);
   // As committed with the change that causes it.
   static Change Row(const store::StoredRemoval& removal);

@@ -1,4 +1,4 @@
-// What a partition may be: rules between size, GCDs, replicas, routing and sync (spec/vipu.md 6,
+// Requirements of partitions: rules between size, GCDs, replicas, routing and sync (spec/vipu.md 6,
 // 9), and the defaults. Pure.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace vpod::controller {
 
-// What the rules need to know of a cluster.
+// Facts about a cluster that the rules need.
 struct ClusterFacts {
   std::string id;
   uint32_t ipus_per_ild = 0;

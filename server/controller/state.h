@@ -1,6 +1,6 @@
-// What the controller knows, and the indices over it: agents, clusters, allocations, partitions,
-// and the processes that hold the machines. Keeps them in step with each other; the rules of what
-// may be done are in the controller's files by object.
+// State of the controller, and the indices over it: agents, clusters, allocations, partitions, and
+// the processes that hold the machines. Keeps them in step with each other; the rules for changes
+// are in the controller's files by object.
 //
 // Nothing here grows with the number of IPUs: a partition is a run of its cluster's IPUs, and what
 // lies on a machine is found by its position. Not thread-safe: guarded by the controller's lock.
@@ -75,7 +75,7 @@ struct Process {
   std::unordered_map<std::string, uint64_t> confirmed;  // partition -> generation
 };
 
-// What an administrator added: one IPU-Machine.
+// An IPU-Machine that an administrator added.
 struct Agent {
   store::StoredAgent stored;
   Machine* machine = nullptr;  // null: not registered
@@ -184,8 +184,8 @@ class State {
   void SetSilent(Process& process);
   // Nothing is known to be wrong with its machines.
   void ForgetHealth(Process& process);
-  // The machines of the process are now these; returns the partitions whose holders changed. What
-  // is known of the health of those that it had stays.
+  // Sets the machines of the process; returns the partitions whose holders changed. Machines that
+  // it had before keep their health.
   std::map<std::string, Partition*> SetMachines(
       Process& process, const google::protobuf::RepeatedPtrField<vipuagent::Machine>& descriptions);
   // Forgets the process and its machines, which are not agents.
@@ -224,7 +224,7 @@ class State {
 std::string HostPort(const std::string& host, uint32_t port);
 // Whether a failure of the machine concerns the partition.
 bool Concerns(const Machine& machine, const Partition& partition);
-// What the rules of calls need to know of the partition.
+// Returns the facts about the partition that the rules of calls need.
 PartitionAccess AccessTo(const Partition& partition);
 // Agents of the partition that no process registered.
 std::vector<const Agent*> Unregistered(const Partition& partition);

@@ -192,7 +192,7 @@ void Tester::Versions(TestClusterReply& row) {
                       fact == reply->facts().end() ? "unknown" : fact->second);
     }
   });
-  // What most have is right.
+  // The versions that most machines have are right.
   std::map<std::string, size_t> count;
   for (const std::string& each : versions) count[each] += !each.empty();
   const auto most = std::max_element(

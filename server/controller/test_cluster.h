@@ -1,5 +1,5 @@
-// What `test cluster` does (spec/vipu.md 14): plans the tests of a cluster's cables and links from
-// its topology, has the agents carry them out, and names what failed. Knows nothing of the
+// Implements `test cluster` (spec/vipu.md 14): plans the tests of a cluster's cables and links from
+// its topology, has the agents carry them out, and names the failures. Knows nothing of the
 // controller's state and holds no lock.
 #pragma once
 

@@ -22,9 +22,9 @@ namespace vpod::controller {
 // Writes changes to the store, with whatever else belongs to them; all of it or nothing.
 using CommitChanges = std::function<absl::Status(std::vector<Change>)>;
 
-// Thread-safe. That an allocation exists, and that a user who goes has no partitions, is for the
-// controller to see. What changes something hands the change to `commit`, which must not call back,
-// and takes it over when that succeeds.
+// Thread-safe. The controller checks that an allocation exists, and that a user who goes has no
+// partitions. A change is handed to `commit`, which must not call back, and is taken over if that
+// succeeds.
 class Users {
  public:
   // Reads the users.

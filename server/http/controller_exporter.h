@@ -1,5 +1,5 @@
-// What the controller shows over HTTP: /metrics, /healthz, its objects as JSON below /api/v1/, and
-// the exporters of its machines in the form in which Prometheus discovers targets. Read-only.
+// HTTP routes of the controller: /metrics, /healthz, its objects as JSON below /api/v1/, and the
+// exporters of its machines in the form in which Prometheus discovers targets. Read-only.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ std::string WriteControllerMetrics(const ControllerState& state,
                                    const std::map<RequestCounter::Call, Histogram>& calls,
                                    double start_time, Format format);
 
-// What the routes show; it outlives their server.
+// Sources of the routes; they outlive the routes' server.
 struct ControllerSources {
   controller::Controller& controller;
   const RequestCounter& calls;

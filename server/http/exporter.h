@@ -1,4 +1,4 @@
-// What the exporters of both daemons have in common.
+// Common parts of the exporters of both daemons.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// What is said of the metrics elsewhere agrees with their definitions: METRICS.md, the rules of
-// deploy/prometheus and the dashboards of deploy/grafana.
+// Tests that other descriptions of the metrics agree with their definitions: METRICS.md, the rules
+// of deploy/prometheus and the dashboards of deploy/grafana.
 #include "server/http/families.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// What an agent process shows over HTTP: the metrics of its machines, on one listener for all of
-// them.
+// HTTP exporter of an agent process: the metrics of its machines, on one listener for all of them.
 #pragma once
 
 #include <string>

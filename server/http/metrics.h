@@ -22,7 +22,7 @@ enum class Kind { kGauge, kCounter, kHistogram };
 // "gauge", "counter", "histogram"
 absl::string_view KindText(Kind kind);
 
-// What a family is, said once: exporters write it and the documentation lists it.
+// Definition of a family, which exporters write and the documentation lists.
 struct Family {
   absl::string_view name;  // counters end in _total
   Kind kind;

@@ -113,7 +113,7 @@ TEST(AcceptTest, NonsenseMatchesNothing) {
 }
 
 TEST(AcceptTest, FormatOfAScrape) {
-  // What Prometheus 2.42 sends.
+  // Prometheus 2.42 sends this.
   EXPECT_EQ(ChooseFormat("application/openmetrics-text;version=1.0.0,application/openmetrics-text;"
                          "version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"),
             Format::kOpenMetrics);

@@ -64,7 +64,7 @@ Response Answer(const Routes& routes, const Parser::value_type& request) {
   }
 }
 
-// What is said to a request that could not be read; 0 when nobody is there to hear it.
+// Returns the status for a request that could not be read; 0 if nobody is there to hear it.
 int StatusOfReadError(const error_code& code) {
   using beast::http::error;
   if (code == error::end_of_stream || code == error::partial_message) return 0;

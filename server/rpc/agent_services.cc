@@ -23,7 +23,7 @@ namespace {
 
 using base::ToGrpc;
 
-// No call of a client holds a thread or has its message parsed by gRPC. Those of the controller and
+// No call of a client holds a thread or has its message parsed by gRPC. Calls of the controller and
 // of other agents may do both.
 using IpuofBase =
     ipuof::v1::Ipuof::WithRawCallbackMethod_Attach<ipuof::v1::Ipuof::WithRawCallbackMethod_Pulse<

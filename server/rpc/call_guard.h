@@ -23,7 +23,7 @@ using Authenticate = std::function<absl::StatusOr<controller::Caller>(
 
 // Runs before every call of every service, so that no handler can forget it: looks up the call's
 // rule (server/controller/permissions.h), demands a daemon's certificate or a user's key, and keeps
-// the key from the handlers. What a rule says of a partition is left to the user service.
+// the key from the handlers. Rules about a partition are left to the user service.
 class CallGuard : public grpc::AuthMetadataProcessor {
  public:
   // Without `authenticate`, certificates alone count: every client may do what users and

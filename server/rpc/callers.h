@@ -1,4 +1,4 @@
-// Who calls the controller's services, and what they may do to partitions.
+// Callers of the controller's services, and their rights to partitions.
 #pragma once
 
 #include <grpcpp/server_context.h>

@@ -57,8 +57,8 @@ inline grpc::ByteBuffer SerializeMessage(const google::protobuf::Message& messag
   return bytes;
 }
 
-// What all calls share: they own themselves until gRPC is done with them, and while they wait they
-// can be evicted from a queue.
+// Base of all calls: they own themselves until gRPC is done with them, and while they wait they can
+// be evicted from a queue.
 class ClientCall : public std::enable_shared_from_this<ClientCall> {
  public:
   virtual ~ClientCall() = default;

@@ -141,7 +141,7 @@ absl::Status SetUpLog(const std::string& level, const std::string& file) {
   formatter->add_flag<PrintableMessage>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%e %P %l %*");
   spdlog::set_formatter(std::move(formatter));
   spdlog::flush_on(spdlog::level::info);
-  // What clients send may be anything; protobuf's remarks on it belong in the log, not on stderr.
+  // Clients may send anything; protobuf's remarks on it belong in the log, not on stderr.
   google::protobuf::SetLogHandler(
       [](google::protobuf::LogLevel, const char*, int, const std::string& message) {
         spdlog::debug("protobuf: {}", message);

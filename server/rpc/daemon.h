@@ -1,5 +1,5 @@
-// What the daemons' main functions share: signals, logging, address checks, the addresses of a
-// local POD.
+// Functions that the daemons' main functions share: signals, logging, address checks, the addresses
+// of a local POD.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ void NotifyReady();
 void NotifyAlive();
 
 // Ends the process after that time, whatever is still under way: a kernel that runs for minutes
-// must not keep a daemon that was told to stop. What is to be kept is on the disk already.
+// must not keep a daemon that was told to stop. State to be kept is on the disk already.
 void EndWithin(std::chrono::seconds limit);
 
 // Sends the log to `file`, or stderr when empty. `level` is trace, debug, info, warn, error or off.

@@ -127,7 +127,7 @@ TEST(EndWithinTest, EndsAProcessWhateverItDoes) {
       testing::ExitedWithCode(0), "");
 }
 
-// Whatever is logged is one line without controls: the formatter sees to it, not each call.
+// Every log message is one line without controls; the formatter sees to it, not each call.
 TEST(LogTest, EveryMessageIsOneHarmlessLine) {
   const std::string path = testing::TempDir() + "/LogTest.log";
   std::remove(path.c_str());

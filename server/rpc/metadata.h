@@ -1,4 +1,4 @@
-// What callers say of themselves in the headers of a call.
+// Headers of a call in which callers name themselves.
 #pragma once
 
 #include <grpcpp/support/string_ref.h>

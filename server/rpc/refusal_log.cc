@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using grpc::experimental::InterceptionHookPoints;
 
-// What was written within the last minute.
+// Lines written within the last minute.
 class Recent {
  public:
   bool Repeats(const std::string& line) {

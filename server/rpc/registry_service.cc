@@ -9,8 +9,8 @@ namespace {
 using grpc::ServerContext;
 using grpc::Status;
 
-// The interface of this host that leads to a peer ("ipv4:10.1.2.1:4711", as gRPC names it). What
-// the peer declares is not asked.
+// Returns the interface of this host that leads to a peer ("ipv4:10.1.2.1:4711", as gRPC names it),
+// without asking the peer.
 std::string InterfaceOf(const std::string& peer) {
   const std::vector<std::string> parts = absl::StrSplit(peer, ':');
   return parts.size() == 3 && parts[0] == "ipv4" ? NetworkInterfaces::OfHost().Find(parts[1]) : "";

@@ -1,4 +1,4 @@
-// What the controller's services share.
+// Helpers that the controller's services share.
 #pragma once
 
 #include <grpcpp/impl/service_type.h>

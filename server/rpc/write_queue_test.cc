@@ -8,7 +8,7 @@
 namespace vpod::rpc {
 namespace {
 
-// What the stream was told to do.
+// Logs the calls on the stream.
 class WriteQueueTest : public testing::Test {
  protected:
   using Log = std::vector<std::string>;

@@ -38,7 +38,7 @@ struct Identity {
   OwnedCertificate certificate;
 };
 
-// What sets one certificate apart from another.
+// Fields in which certificates differ.
 struct Subject {
   const char* common_name;
   const char* basic_constraints;
@@ -162,7 +162,7 @@ absl::Status WriteIdentity(const std::string& directory, const std::string& name
   return WriteFile(absl::StrCat(folder, "/", name, ".key"), 0600, Pem(identity.key));
 }
 
-// What is written into the configuration of a certificate must not be able to say more than a name.
+// Refuses anything but names and addresses, because hosts go into a certificate's configuration.
 absl::Status CheckHosts(const std::vector<std::string>& hosts) {
   for (const std::string& host : hosts) {
     const bool good = !host.empty() && host.size() <= 253 &&

@@ -1,4 +1,4 @@
-// What ours and the peers' parts of the all-reduce benchmark have in common.
+// Helpers that our part and the peers' part of the all-reduce benchmark share.
 #pragma once
 
 #include <algorithm>

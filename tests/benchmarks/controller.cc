@@ -102,7 +102,7 @@ class Pod {
   double seconds_to_boot_ = 0;
 };
 
-// What a commit costs without a controller: a row of a partition's size, written as the store
+// Commits without a controller, for comparison: a row of a partition's size, written as the store
 // writes (server/controller/store/store.cc).
 class BareStore {
  public:

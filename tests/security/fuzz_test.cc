@@ -37,7 +37,7 @@ constexpr size_t kMaxMemoryGrowth = 8 << 20;
 #endif
 constexpr int kMaxDescriptorGrowth = 16;
 
-// What the sanitizer keeps of freed memory is not the daemons'.
+// Limits the freed memory that the sanitizer keeps, as it is not the daemons'.
 void KeepLittleOfFreedMemory() {
   const char* options = std::getenv("ASAN_OPTIONS");
   if (options == nullptr) return;
@@ -157,7 +157,7 @@ std::unique_ptr<Message> NewRequest(const MethodDescriptor& method) {
   return std::unique_ptr<Message>(factory.GetPrototype(method.input_type())->New());
 }
 
-// What the daemon understands of `bytes`.
+// Returns `bytes` as the daemon reads them.
 std::string TextOf(const MethodDescriptor& method, const std::string& bytes) {
   const std::unique_ptr<Message> message = NewRequest(method);
   return message->ParseFromString(bytes) ? message->ShortDebugString() : "no message";

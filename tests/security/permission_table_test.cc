@@ -223,7 +223,7 @@ TEST_F(PermissionTableTest, UsersWorkWithTheToolsAndOthersAreRefused) {
   const Outcome reset = pod_->RunAs("alice", {"gc-reset", "-d", "0"});
   EXPECT_EQ(reset.code, 0) << reset.err;
   EXPECT_EQ(pod_->RunAs("alice", {"vipu", "remove", "partition", "p2"}).code, 0);
-  // What is left of it is nobody else's business either.
+  // The status of a removed partition is hidden from others, too.
   const auto status_for = [&](const std::string& user) {
     return vipu::Client(pod_->ConfigOf(user), std::chrono::seconds(20)).GetPartitionStatus("p2");
   };

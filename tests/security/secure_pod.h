@@ -37,7 +37,7 @@ class SecurePod {
   int agent_pid(size_t number = 0) const {
     return static_cast<int>(agents_[number].process->pid());
   }
-  // What became of a daemon that does not answer: its last words on stderr.
+  // Returns the daemons' stderr, in case one does not answer.
   std::string LastWords() { return server_->Err() + agents_[0].process->Err(); }
   // Certificates of the role "client" or "server".
   base::Tls Certificates(const std::string& role) const;
@@ -69,7 +69,7 @@ class SecurePod {
   bool ready_ = false;
 };
 
-// A call of any method with one message of any bytes. Of what it answers, only the status counts.
+// Calls a method with one message of any bytes. Only the status of the answer counts.
 grpc::Status CallRaw(grpc::Channel& channel, const google::protobuf::MethodDescriptor& method,
                      const std::string& bytes,
                      const std::map<std::string, std::string>& metadata = {});

@@ -34,7 +34,7 @@ bool Within(std::chrono::seconds limit, const std::function<bool()>& holds);
 // does not run, or does not end within a minute.
 bool EndProcess(pid_t pid, int signal);
 
-// What a finished command left behind.
+// Result of a finished command.
 struct Outcome {
   int code = 0;  // exit code, or 128 + signal
   std::string out;
@@ -59,7 +59,7 @@ class Command {
                      std::chrono::seconds limit = std::chrono::seconds(60));
   // Waits for the end. A process still running after the limit is killed, and the code is -1.
   Outcome Wait(std::chrono::seconds limit = std::chrono::seconds(120));
-  // What was printed so far.
+  // Output so far.
   std::string Out();
   std::string Err();
 

@@ -40,7 +40,7 @@ class TestHosts {
   void Cut(const std::string& host) { SetLink(host, "down"); }
   void Mend(const std::string& host) { SetLink(host, "up"); }
   pid_t AgentPid(int machine) const { return agents_[static_cast<size_t>(machine - 1)]->pid(); }
-  // What an agent has logged.
+  // Returns an agent's log.
   std::string AgentLog(int machine) const;
   // Waits until `list partitions` shows the state; false after half a minute.
   bool AwaitState(const std::string& partition, const std::string& state);

@@ -82,7 +82,7 @@ void SlurmSite::WriteFiles(const std::string& example, const std::string& host_o
                   Program(std::string("deploy/slurm/") + name) + "\n",
               0755);
   }
-  // What the site's administrator adds, then what makes a Slurm of its own on one machine.
+  // Settings of the site's administrator, then those for a Slurm of its own on one machine.
   std::string text = std::regex_replace(base::ReadFile(Program("deploy/slurm/" + example)),
                                         std::regex(kInstalled), directory_ + "/scripts/");
   const auto set = [&](const std::string& name, const std::string& value) {

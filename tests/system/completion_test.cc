@@ -21,7 +21,7 @@ class CompletionTest : public ::testing::TestWithParam<const char*> {
       GTEST_SKIP() << GetParam() << " is not installed (deploy/packages-test.txt)";
   }
 
-  // What a line becomes when the keys are typed.
+  // Returns the line after the keys are typed.
   std::string Typed(const std::string& keys) {
     const std::string shell = GetParam();
     const std::string prepare = shell == "zsh" ? "autoload -Uz compinit && compinit -u -D; " : "";

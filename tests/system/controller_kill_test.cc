@@ -157,7 +157,7 @@ class ControllerKillTest : public ::testing::Test {
     return status;
   }
 
-  // What is listed is what was acknowledged, in its size.
+  // Expects the acknowledged partitions in their sizes, and beside them only the job's.
   void ExpectExactly() {
     const auto listed = List();
     EXPECT_EQ(listed.size(), acknowledged_.size() + 1);

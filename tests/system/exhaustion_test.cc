@@ -219,7 +219,7 @@ class ExhaustionTest : public FaultTable {
     std::ofstream("/proc/" + std::to_string(agent_) + "/clear_refs") << 5;
     before_ = FootprintOf(agent_);
   }
-  // What the attack has cost at its worst, and what others notice of it.
+  // Checks the attack's cost at its worst, and that others go on.
   void ExpectHeld(const std::string& attack, long most_mib, long most_threads = 16) {
     const Footprint now = FootprintOf(agent_);
     const long mib = (now.peak_kib - before_.memory_kib) >> 10;

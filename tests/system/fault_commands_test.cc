@@ -328,7 +328,7 @@ TEST_P(FaultCommandsTest, IsThereWhollyOrNotAtAllAndARetryDoesNoHarm) {
         const bool silent = retry.message().find("does not answer") != std::string::npos;
         return !absl::IsUnavailable(retry) && !silent && State() == after;
       });
-      // What took effect may be there, or gone, already.
+      // After a command that took effect, the object may be there, or gone, already.
       EXPECT_TRUE(retry.ok() ||
                   (took_effect && (absl::IsAlreadyExists(retry) || absl::IsNotFound(retry))))
           << retry;

@@ -1,6 +1,6 @@
 // Fault table: an instance ends on its own. poprun names the one that ended first, whenever that
 // was: before it had IPUs, before others had theirs, before its program ran at all, and in jobs
-// without IPUs. What mpirun does to the others afterwards is not taken for a cause.
+// without IPUs. Instances that mpirun ends afterwards are not taken for the cause.
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -167,8 +167,8 @@ TEST_F(FaultInstanceTest, OthersThatLeaveBecauseOfItAreNotBlamed) {
   ExpectNamed(outcome, 3, pid, "was killed by signal 9");
 }
 
-// Whatever is there of it by then: mpirun's child, the supervisor or the program. mpirun prints no
-// name of an instance that ends while others are still being started.
+// Kills the process that is there by then: mpirun's child, the supervisor or the program. mpirun
+// does not name an instance that ends while others are still being started.
 TEST_F(FaultInstanceTest, KilledAsSoonAsItIsThere) {
   for (int round = 0; round < 2 * kInstances; ++round) {
     const int instance = round % kInstances;

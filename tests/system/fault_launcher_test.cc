@@ -116,8 +116,8 @@ TEST_F(FaultLauncherTest, AKilledMpirunIsNamedAndLeavesNothing) {
   }
 }
 
-// What an instance finds that comes to attach after its poprun has died. A stopped mpirun
-// leaves it ten seconds for that; else it has one.
+// An instance comes to attach after its poprun has died. A stopped mpirun leaves it ten seconds for
+// that, otherwise it has one.
 TEST_F(FaultLauncherTest, AnInstanceDoesNotAttachAfterItsPoprunDied) {
   const std::string folder = pod_.directory() + "/job";
   ASSERT_EQ(pod_.Shell("mkdir " + folder).code, 0);

@@ -97,8 +97,8 @@ TEST_F(FaultStoreTest, ATruncatedStoreIsRefused) {
   ExpectRefusedAndUntouched([&] { fs::resize_file(store_, 4096); }, {store_});
 }
 
-// What is acknowledged after the damage is in the log only: a controller that passed over it would
-// give these IPUs twice and end the job on them.
+// Changes acknowledged after the damage are in the log only. A controller that passed over them
+// would give these IPUs twice and end the job on them.
 TEST_F(FaultStoreTest, ADamagedLogIsRefusedAndJobsGoOn) {
   ASSERT_EQ(Create("late").code, 0);
   acknowledged_["late"] = 1;

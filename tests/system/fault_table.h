@@ -1,5 +1,5 @@
-// What every row of the fault table (FAULTS.md) begins and ends with: a POD of which a part suffers
-// while another part works, and the check that nothing was lost and nobody else was disturbed.
+// Frame of the rows of the fault table (FAULTS.md): a POD of which a part suffers while another
+// part works, and the check that nothing was lost and nobody else was disturbed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class Daemon {
   void End(int number);
   // Starts it again; returns once it serves.
   void Start();
-  // What it wrote since Start().
+  // The process, with its output since Start().
   Command& command() { return *command_; }
 
  private:

@@ -194,7 +194,7 @@ TEST_F(GcipuinfoTest, EventRecordTellsOfAttachAndOfALostInstance) {
       << record[gcipuinfo::keyDescription];
   EXPECT_EQ(record[gcipuinfo::keyAttachedIPUs], "0");
 
-  // What is less severe does not replace it.
+  // A less severe event does not replace it.
   EXPECT_EQ(pod_.Run(job).code, 0);
   EXPECT_EQ(Record(), record);
 }

@@ -39,7 +39,7 @@ namespace v1 = ipuof::v1;
 constexpr uint64_t kSeed = 20240607;
 constexpr auto kPatience = std::chrono::seconds(30);
 
-// What a refusal may be. Anything else (Unavailable, Internal, Unknown …) is a fault of the agent.
+// Whether it is a refusal. Any other status (Unavailable, Internal, …) is a fault of the agent.
 bool IsNamedRefusal(const grpc::Status& status) {
   static const std::set<int> codes = {grpc::StatusCode::INVALID_ARGUMENT,
                                       grpc::StatusCode::NOT_FOUND,
@@ -345,7 +345,7 @@ class HostileClientTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << Text(status);
     return client;
   }
-  // What a well-behaved client gets: the bytes of the streams and of the weights after three runs.
+  // Returns a well-behaved client's results: the bytes of streams and weights after three runs.
   static std::string LossOfExample() {
     const auto client = Loaded();
     for (const auto& [name, bytes] : example_.initial_values) {

@@ -103,7 +103,7 @@ TEST(InterruptedCreateTest, APartitionHasItsFile) {
   std::printf("%d of %d interrupted commands made the partition\n", made, 2 * Interruptions());
 }
 
-// What an `up` leaves that was interrupted before it made the cluster.
+// Leaves the POD of an `up` that was interrupted before it made the cluster.
 void MakeUnfinished(TestPod& pod) {
   ASSERT_EQ(pod.Run({"vipu-admin", "remove", "cluster", "c8"}).code, 0);
   ASSERT_EQ(pod.Run({"vipu-admin", "remove", "agent", "ag1"}).code, 0);

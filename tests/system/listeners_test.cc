@@ -1,5 +1,5 @@
-// What an agent listens on: its end-point and its metrics, and one port more only while a job sends
-// tensors to other hosts in clear.
+// Tests of an agent's listeners: its end-point and its metrics, and one port more only while a job
+// sends tensors to other hosts in clear.
 #include "tests/support/listeners.h"
 
 #include <gtest/gtest.h>

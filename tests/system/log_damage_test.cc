@@ -36,7 +36,7 @@ class LogDamageTest : public FaultTable {
     ASSERT_EQ(Serve(), "");
   }
 
-  // What the controller says when it does not start; empty once it serves.
+  // Returns the controller's error if it does not start; empty once it serves.
   std::string Serve() {
     server_ = pod_.Start({"vipu-server", "--config", "/dev/null", "--storage", store_,
                           "--user-api-listen", "127.0.0.1:" + std::to_string(pod_.port())});
@@ -122,7 +122,7 @@ class LogDamageTest : public FaultTable {
     }
   }
 
-  // What is left of the damaged store can be taken into use, and what is missing is named.
+  // Expects that the rest of the damaged store can be taken into use, and that losses are named.
   void Salvage() {
     const Files before = Read();
     const std::string out = pod_.directory() + "/salvaged", copy = pod_.directory() + "/copy.db";

@@ -1,4 +1,4 @@
-// What operators read in the daemons' logs: who was refused what and why, who had which IPUs, and
+// Tests of the daemons' logs for operators: who was refused what and why, who had which IPUs, and
 // nothing that a client makes up.
 #include <gtest/gtest.h>
 

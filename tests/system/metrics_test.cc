@@ -135,7 +135,7 @@ class Prometheus {
   std::string endpoint_;
 };
 
-// What dashboards leave to the viewer.
+// Sets the variables that dashboards leave to the viewer.
 std::string WithVariables(std::string query) {
   const std::map<std::string, std::string> values = {
       {"$__rate_interval", "1m"}, {"$cluster", ".*"}, {"$agent", "ag0"}, {"$partition", "p8"}};

@@ -228,7 +228,7 @@ TEST_F(MultiHostTest, AHostThatIsCutOffFailsItsJobByNameAndComesBack) {
                     Words{"--vipu-partition", "q8", "replica_job", "--runs", "3"});
   EXPECT_EQ(other.code, 0) << other.err;
   hosts_->Mend("h2");
-  // What mpirun had started there holds the job's output open until it hears that mpirun is gone.
+  // mpirun's processes there hold the job's output open until they hear that mpirun is gone.
   EXPECT_GT(job->Wait(kSoon).code, 0);
   EXPECT_TRUE(hosts_->AwaitState("p8", "ACTIVE"));
   const Outcome again =

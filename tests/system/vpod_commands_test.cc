@@ -1,4 +1,4 @@
-// What vpod says about PODs and about itself.
+// Tests of vpod's answers about PODs and about itself.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -362,7 +362,7 @@ TEST_F(DescribedPodTest, AllOfItIsMadeAndAgainChangesNothing) {
   EXPECT_NE(again.out.find("; nothing changed.\n"), std::string::npos) << again.out;
   EXPECT_EQ(again.out.find("is made"), std::string::npos) << again.out;
   EXPECT_EQ(pod_.Shell("vipu-admin list events").out, before);
-  // What is missing is made again, and what others made is left alone.
+  // Missing objects are made again, and those that others made are left alone.
   ASSERT_EQ(pod_.Shell("vipu remove partition p8 && vipu create partition own --size 4 "
                        "--allocation c1")
                 .code,

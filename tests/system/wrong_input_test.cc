@@ -1,5 +1,5 @@
-// What users see when they ask for what cannot be: one clear line, the right exit code, nothing on
-// stdout, and a POD that did not notice.
+// Tests of requests that cannot be met: users see one clear line, the right exit code and nothing
+// on stdout, and the POD does not notice.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What the gc-* tools that run programs on a device have in common: options, attaching, and the
-// two kinds of figures. Modelled ones come from the virtual cycles of the run and the price list
+// Common parts of the gc-* tools that run programs on a device: options, attaching, and the two
+// kinds of figures. Modelled ones come from the virtual cycles of the run and the price list
 // (device/model); host ones, shown with --wall, from the clock on the wall.
 #pragma once
 
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<session::Device>> AttachForTest(const AttachOptio
 // Ids of the single IPUs of a device of the active partition.
 absl::StatusOr<std::vector<uint32_t>> IpusOfActiveDevice(uint32_t device_id);
 
-// What prices depend on, for a device that runs one replica an IPU.
+// Returns the parameters of prices, for a device that runs one replica an IPU.
 model::Topology TopologyOf(const session::Device& device);
 // Runs a program once; cycles of each IPU.
 absl::StatusOr<std::vector<base::Cycles>> RunCounted(session::Session& session,

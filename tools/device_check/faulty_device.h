@@ -12,7 +12,7 @@
 
 namespace vpod::tools {
 
-// Hands every call to a sound device. What derives from it adds the fault.
+// Hands every call to a sound device. Derived classes add the fault.
 class ForwardingDevice : public session::Device {
  public:
   explicit ForwardingDevice(std::unique_ptr<session::Device> sound) : sound_(std::move(sound)) {}

@@ -9,7 +9,7 @@
 
 namespace vpod::tools {
 
-// What the container gets of this shell.
+// Access that the container gets from this shell.
 struct ContainerAccess {
   std::string ipuof_file = "";              // absolute; empty: none
   std::string controller = "";              // host:port, of a partition without a file here

@@ -1,9 +1,9 @@
 // Rate of the AMP units (spec/gc-tools.md 7): each tile multiplies 8192 rows with one 16-output
 // panel of weights, on all tiles at once, and every element of the product is checked.
 //
-// The figure is operations / cycles of the AMP units. Those are the measured cycles of the run less
-// what the price list puts on bringing the operands to the tiles, adding partial products and
-// control: the operands of the real test stay where they are.
+// The figure is operations / cycles of the AMP units. Their cycles are the measured cycles of the
+// run less the list price of bringing the operands to the tiles, adding partial products and
+// control, because the operands of the real test stay where they are.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ struct FlopsReport {
 absl::StatusOr<FlopsReport> MeasureFlops(std::unique_ptr<session::Device> device,
                                          program::v1::DataType type);
 
-// What follows "Starting … calculation...".
+// Returns the text after "Starting … calculation...".
 std::string FlopsText(const FlopsReport& report, bool wall);
 Rows FlopsRows(uint32_t device_id, const FlopsReport& report, bool wall);
 

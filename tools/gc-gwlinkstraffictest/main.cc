@@ -80,7 +80,7 @@ absl::StatusOr<LinkTraffic> RunInstance(const vipu::ActivePartition& gcd,
   return test(/*round=*/0);
 }
 
-// What all instances saw together; the first error.
+// Returns the result of all instances together, or the first error.
 absl::StatusOr<LinkTraffic> RunInstances(const std::vector<vipu::ActivePartition>& gcds,
                                          const LinkTrafficOptions& options) {
   std::vector<std::unique_ptr<session::Device>> devices;

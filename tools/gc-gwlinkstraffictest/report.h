@@ -1,4 +1,4 @@
-// What gc-gwlinkstraffictest prints (spec/gc-tools.md 6.4). Pure functions.
+// Output of gc-gwlinkstraffictest (spec/gc-tools.md 6.4). Pure functions.
 #pragma once
 
 #include <set>

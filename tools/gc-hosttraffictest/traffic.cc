@@ -80,7 +80,7 @@ class Measurement {
     return absl::OkStatus();
   }
 
-  // What the host writes reaches the tiles and comes back.
+  // Sends data from the host to the tiles and back.
   absl::Status RoundTrip() {
     VPOD_RETURN_IF_ERROR(HostWrites());
     VPOD_RETURN_IF_ERROR(session_->Run("tiles read").status());
@@ -101,7 +101,7 @@ class Measurement {
       cycles += run_cycles;
       if (!host_first) VPOD_RETURN_IF_ERROR(HostSide(way, traffic));
     }
-    // What the host read was compared above; what it or the tiles wrote is compared now.
+    // Data that the host read was compared above; data that it or the tiles wrote is compared now.
     VPOD_RETURN_IF_ERROR(RoundTrip());
     Model(cycles, traffic);
     return traffic;

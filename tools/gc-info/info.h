@@ -1,4 +1,4 @@
-// What gc-info prints (spec/gc-tools.md 3 and 4). Pure functions.
+// Output of gc-info (spec/gc-tools.md 3 and 4). Pure functions.
 #pragma once
 
 #include <string>

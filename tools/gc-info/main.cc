@@ -94,7 +94,7 @@ absl::StatusOr<std::string> AttributeLine(const MonitoredPartition& partition, u
   return it->second + "\n";
 }
 
-// What is said of all GCDs.
+// Returns the list or the number of devices of all GCDs.
 absl::StatusOr<std::string> Overview(const Flags& flags) {
   const bool all = flags.list && flags.all_partitions;
   VPOD_ASSIGN_OR_RETURN(const auto partitions, ipuof::LookAtPartitions(all));

@@ -1,4 +1,4 @@
-// What the commands of gc-info that need a device for themselves print (spec/gc-tools.md 3.1 and
+// Output of the commands of gc-info that need a device for themselves (spec/gc-tools.md 3.1 and
 // 3.3). Pure functions.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What gc-info's exclusive commands print, and whom they refuse.
+// Tests of the output of gc-info's exclusive commands, and of their refusals.
 #include "tools/gc-info/status.h"
 
 #include <gtest/gtest.h>

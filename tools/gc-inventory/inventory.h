@@ -1,4 +1,4 @@
-// What gc-inventory prints (spec/gc-tools.md 5): every device with its attributes. Pure functions.
+// Output of gc-inventory (spec/gc-tools.md 5): every device with its attributes. Pure functions.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What gc-iputraffictest prints (spec/gc-tools.md 6.3). Pure functions.
+// Output of gc-iputraffictest (spec/gc-tools.md 6.3). Pure functions.
 #pragma once
 
 #include <string>

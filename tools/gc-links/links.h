@@ -1,4 +1,4 @@
-// What gc-links prints (spec/gc-tools.md 6.1). Pure functions.
+// Output of gc-links (spec/gc-tools.md 6.1). Pure functions.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What gc-monitor shows (spec/gc-tools.md 2): tables, JSON and CSV from the attributes of IPUs.
-// Pure functions.
+// Output of gc-monitor (spec/gc-tools.md 2): tables, JSON and CSV from the attributes of IPUs. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ std::string ProcessTables(const MonitoredPartition& partition, size_t terminal_c
                           int64_t now);
 
 std::string MonitorJson(const std::vector<MonitoredPartition>& partitions, int64_t now);
-// What -j prints when it fails: no cards, and why.
+// Returns the output of -j on failure: no cards, and the reason.
 std::string MonitorErrorJson(const std::string& what);
 // One line an IPU, with cells where public samplers look for them.
 std::string MonitorCsv(const std::vector<MonitoredPartition>& partitions, int64_t now,

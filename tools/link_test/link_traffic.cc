@@ -79,7 +79,7 @@ class Builder {
 
 constexpr int64_t kTransferWords = kTransferBytes / 4;
 
-// What a round sends from IPU `a` to `b`: what the round before left behind is none of it.
+// Returns the data that a round sends from IPU `a` to `b`; it differs from that of other rounds.
 std::string Pattern(uint32_t round, uint32_t a, uint32_t b, size_t bytes = kTransferBytes) {
   std::string pattern(bytes, '\0');
   base::FillPattern({reinterpret_cast<std::byte*>(pattern.data()), bytes},

@@ -31,7 +31,7 @@ bool TakesWord(const Flag& flag);
 class Arguments {
  public:
   // UsageError: an unknown flag, one given twice, one without its value, a word that is not one
-  // line of UTF-8. What comes before the mistake is there.
+  // line of UTF-8. Arguments before the mistake are kept.
   absl::Status Parse(const std::vector<std::string>& arguments, const FlagList& flags);
 
   const std::vector<std::string>& words() const { return words_; }

@@ -408,7 +408,7 @@ TEST_F(CliTest, UsersInJsonTellNoneFromAll) {
 
 // --- partitions ---
 
-// What the controller has: p1 of 4 reconfigurable IPUs in two GCDs.
+// Returns the controller's partition: p1 of 4 reconfigurable IPUs in two GCDs.
 vipuuser::GetPartitionReply ExistingPartition() {
   vipuuser::GetPartitionReply reply;
   auto* r = reply.mutable_partition()->mutable_requirements();

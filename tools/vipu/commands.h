@@ -35,7 +35,7 @@ struct Command {
 
   bool TakesId() const;
   bool TakesFile() const { return *noun == '\0'; }
-  // Of the id or the file among the words.
+  // Position of the id or the file among the words.
   size_t IdPosition() const { return TakesFile() ? 1 : 2; }
   // "create partition <id> --size <n>"
   std::string Usage() const;
@@ -58,7 +58,7 @@ std::string FlagText(const Flag& flag, bool with_short = false);
 // The command of the first two words. UsageError: there is none, or not of this tool.
 absl::StatusOr<const Command*> FindCommand(bool admin, const std::vector<std::string>& words);
 const char* ToolName(bool admin);
-// What the flags say about the controller.
+// Returns the flags that concern the controller.
 vipu::ConfigFlags ServerFlags(const Arguments& arguments);
 
 // Whether JSON is wanted by --showjson, or YAML or JSON by --output.
@@ -73,7 +73,7 @@ absl::Status Done(const Call& call, const absl::Status& status, const std::strin
 // Faults for the help of `inject`: name, flags and meaning, a line each.
 std::string FaultsText();
 
-// What commands do; one file a group of nouns.
+// Implementations of the commands, in one file a group of nouns.
 // hardware.cc
 absl::Status CreateAgent(const Call& call);
 absl::Status ListAgents(const Call& call);

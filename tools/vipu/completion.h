@@ -1,4 +1,4 @@
-// What vipu and vipu-admin answer to shells that complete their command lines.
+// Answers of vipu and vipu-admin to shells that complete their command lines.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace vpod::tools {
 
-// What the last word (it may be empty) could become, one line each: the whole word, and after a tab
-// what it is. Errors give nothing; a controller that does not answer, nothing after two seconds.
+// Returns the completions of the last word (it may be empty), one line each: the whole word, and
+// after a tab its meaning. Errors give none; nor does a controller that is silent for two seconds.
 std::string Complete(bool admin, const std::vector<std::string>& words);
 
 }  // namespace vpod::tools

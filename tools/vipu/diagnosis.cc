@@ -16,7 +16,7 @@
 namespace vpod::tools {
 namespace {
 
-// What can be broken, and the flags that say where and how.
+// A fault that can be injected, and the flags that say where and how.
 struct FaultKind {
   const char* name;
   vipuagent::Fault fault;

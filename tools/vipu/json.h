@@ -1,4 +1,4 @@
-// What --showjson prints (spec/vipu.md 7): objects with the names of the contracts' fields, in the
+// Output of --showjson (spec/vipu.md 7): objects with the names of the contracts' fields, in the
 // published shapes where there are some.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace vpod::tools {
 
 using Json = nlohmann::ordered_json;
 
-// Fields in the order of the contract, numbers as numbers, enums by name, unset messages null. What
-// is a point in time is text, "2023-05-04T09:12:41.250Z".
+// Fields in the order of the contract, numbers as numbers, enums by name, unset messages null.
+// Points in time are text, "2023-05-04T09:12:41.250Z".
 Json ToJson(const google::protobuf::Message& message);
 // { "partition": { "id", "spec": { "ipus": [ … ], "num_gcds", "num_replicas", … } }, "state", … }
 Json ToJson(const vipuuser::Partition& partition);

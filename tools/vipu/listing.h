@@ -26,7 +26,7 @@ struct Listing {
 
 enum class ListFormat { kTable, kName, kWide, kCsv, kYaml, kJson };
 
-// What the flags of a list say.
+// Options of a list, from its flags.
 struct ListOptions {
   ListFormat format = ListFormat::kTable;
   bool headings = true;

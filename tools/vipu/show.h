@@ -1,4 +1,4 @@
-// What list and get commands have in common.
+// Common parts of list and get commands.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ absl::Status Show(const Call& call, const absl::StatusOr<Result>& result, const 
   return absl::OkStatus();
 }
 
-// What the flags of a list say. UsageError.
+// Returns the options of a list from its flags. UsageError.
 absl::StatusOr<ListOptions> ListOptionsOf(const Arguments& arguments);
 // UsageError of an InvalidArgument.
 absl::Status AsUsageError(const absl::Status& status);

@@ -1,4 +1,4 @@
-// What the V-IPU tools print: tables to the character (spec/vipu.md 8). Pure functions.
+// Output of the V-IPU tools: tables to the character (spec/vipu.md 8). Pure functions.
 #pragma once
 
 #include <optional>

@@ -89,7 +89,7 @@ TEST(PartitionsTable, OfVipuAdminHasAllocationAndUserFirst) {
             Golden("admin_list_partitions.txt"));
 }
 
-// What public scripts cut out of the table (spec/vipu.md 12).
+// Public scripts cut the id out of the table (spec/vipu.md 12).
 TEST(PartitionsTable, ScriptsFindThePartitionId) {
   const std::string table = ListText(PartitionsListing({Partition64()}, /*admin=*/true));
   const std::vector<std::string> lines = absl::StrSplit(table, '\n');

@@ -11,7 +11,7 @@
 namespace vpod::tools {
 
 // Makes the clusters, allocations, users and partitions that the POD does not have yet, and waits
-// until the partitions are ACTIVE. `made` hears of each. What the file does not name is left alone.
+// until the partitions are ACTIVE. `made` hears of each. Other objects are left alone.
 // FailedPrecondition: objects that are there differ from their description; then nothing is made.
 // After other errors a further call goes on where this one ended.
 absl::Status ApplyDescription(const Pod& pod, const PodShape& shape,

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kHelp[] = "help";
 
-// What CLI11 writes into, and what follows from it afterwards.
+// Values that CLI11 writes; those of `agents` and `help_about` are evaluated afterwards.
 struct Given {
   Arguments& arguments;
   std::string agents, help_about;

@@ -71,7 +71,7 @@ void CheckDirectory(const std::string& home, Report& report) {
                "state and logs need 64 MiB or more");
 }
 
-// What no pod.json speaks of.
+// Checks a home without a usable pod.json.
 void CheckWithoutPod(const Pod& pod, const absl::Status& why, Report& report) {
   if (absl::IsDataLoss(why)) {
     report.Check(false, std::string(why.message()), "its partitions are lost then");

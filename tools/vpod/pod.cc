@@ -76,8 +76,8 @@ std::string LastLine(const std::string& path) {
   return last;
 }
 
-// Asks again until `ready` says yes, its error is final, or the limit is reached. What is waited
-// for is another process's start, which offers no event to wait on.
+// Asks again until `ready` says yes, its error is final, or the limit is reached. It waits for
+// another process to start, which offers no event to wait on.
 absl::Status PollUntil(const std::function<absl::StatusOr<bool>()>& ready,
                        const std::string& what) {
   const Clock::time_point deadline = Clock::now() + kStartLimit;
@@ -386,7 +386,7 @@ bool Pod::AnyAgentLives() const {
                      [](const std::string& file) { return RunningDaemon(file, kAgent) > 0; });
 }
 
-// What was acknowledged is never thrown away silently.
+// Acknowledged objects are never thrown away silently.
 absl::Status Pod::CheckSame(const PodShape& wanted, const PodShape& existing) const {
   // A limit can change while nothing is held, the port of metrics while nobody serves them.
   if (existing.ipus == wanted.ipus && existing.machine_type == wanted.machine_type &&
@@ -474,7 +474,7 @@ absl::StatusOr<Pod::Brought> Pod::Up(const PodRequest& request) {
       agents.ok() && agents->empty()) {
     shape.unfinished = true;
   }
-  // Whatever lives goes on, with its jobs; a controller that does not answer is replaced.
+  // Daemons that live go on, with their jobs; a controller that does not answer is replaced.
   if (!vipu::Client(ApiOf(shape), std::chrono::seconds(2)).ServerInfo().ok())
     StopDaemon(ServerPidFile(), kServer);
   const bool serving = ServerPid() > 0;
@@ -531,7 +531,7 @@ absl::Status Pod::RemoveDirectory() const {
       files.push_back(entry.path());
   }
   for (const fs::path& file : files) fs::remove(file, error);
-  // Whatever else is there was put there by somebody.
+  // Other files are not the POD's, and keep the directory.
   if (fs::remove(home_, error)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("cannot remove ", home_, ": ", error.message()));

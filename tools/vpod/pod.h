@@ -38,7 +38,7 @@ struct PodShape {
 // Where its controller is, and who we are to it.
 vipu::ClientConfig ApiOf(const PodShape& shape);
 
-// What `vpod up` was asked for. The rest is as the POD that is there has it, or as PodShape says.
+// Options given to `vpod up`. The others are as the existing POD has them, or as PodShape says.
 struct PodRequest {
   std::optional<uint32_t> ipus, api_port, metrics_port;
   std::optional<std::string> machine_type, cluster_topology;
@@ -68,9 +68,9 @@ class Pod {
   int AgentPid(uint32_t agent = 0) const;
   // All processes of the POD run.
   bool Running(const PodShape& shape) const;
-  // What keeps a POD from being whole, a phrase each: a process that does not run or answer,
-  // machines that are not up, a cluster that an interrupted `vpod up` has not made. Asks the
-  // controller, for two seconds at most.
+  // Returns the reasons why a POD is not whole, a phrase each: a process that does not run or
+  // answer, machines that are not up, a cluster that an interrupted `vpod up` has not made. Asks
+  // the controller, for two seconds at most.
   std::vector<std::string> Missing(const PodShape& shape) const;
   // NotFound: no POD was brought up here. DataLoss: what says so is damaged.
   absl::StatusOr<PodShape> Shape() const;

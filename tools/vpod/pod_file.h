@@ -11,7 +11,7 @@
 
 namespace vpod::tools {
 
-// What is not in the file is not set in the messages, and has its default.
+// Contents of the file. Values that it omits are not set in the messages; their defaults hold.
 struct PodDescription {
   std::string name;  // empty: none
   PodRequest request;

@@ -77,7 +77,7 @@ std::string PartitionsText(const PodStatus& status) {
   return all <= kShown ? names : absl::StrCat(names, ", … of ", all);
 }
 
-// What the controller knows about itself and its partitions.
+// Asks the controller about itself and its partitions.
 void AskController(PodStatus& status) {
   vipu::Client client(ApiOf(*status.shape), std::chrono::seconds(5));
   if (const auto info = client.ServerInfo(); info.ok() && !info->metrics_endpoint().empty())

@@ -1,4 +1,4 @@
-// What a POD is and does, for people and as JSON: `vpod status` and `vpod list`.
+// State and processes of a POD, for people and as JSON: `vpod status` and `vpod list`.
 #pragma once
 
 #include <nlohmann/json.hpp>

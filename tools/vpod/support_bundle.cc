@@ -61,7 +61,7 @@ void RemoveSecrets(Json& json) {
   }
 }
 
-// What tools of the POD read.
+// Returns the variables that tools of the POD read, without secrets.
 std::string EnvironmentText() {
   std::vector<std::string> lines;
   for (char** entry = environ; *entry != nullptr; ++entry) {

@@ -1,4 +1,4 @@
-// What matmul and convolution share in their use of oneDNN.
+// Helpers for oneDNN that matmul and convolution share.
 #pragma once
 
 #include <omp.h>

@@ -1,4 +1,4 @@
-// What the tests of kernels share: an IPU whose tensors are filled and read as doubles, and
+// Helpers of the tests of kernels: an IPU whose tensors are filled and read as doubles, and
 // comparisons.
 #pragma once
 

@@ -121,7 +121,7 @@ TEST(IntegerReduceTest, SumsWrap) {
   EXPECT_EQ(ipu.Read(y), Values{-2147483643.0});
 }
 
-// What float32 partial sums would lose: the kernel carries float64 along rows, columns and both.
+// Partial sums in float32 would lose bits; the kernel carries float64 along rows, columns and both.
 TEST_P(ReduceTest, SumsAreRoundedOnce) {
   const double big = GetParam() == FLOAT16 ? 60000 : 1e10;
   for (uint32_t mask = 1; mask < 4; ++mask) {

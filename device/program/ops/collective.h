@@ -28,8 +28,8 @@ struct Collective {
 // The instruction as a collective, when it is one.
 std::optional<Collective> CollectiveOf(const v1::Instruction& instruction);
 
-// What can be said of a collective before the number of replicas is known: its operator, its group,
-// the number of its tensors.
+// Checks the parts of a collective that do not depend on the number of replicas: its operator, its
+// group, the number of its tensors.
 absl::Status CheckCollective(const Collective& op);
 // Whether a collective turns `input` into tensors of `output`. Shapes of gathered and scattered
 // tensors are free; for a group of all, whose size the job decides, any multiple will do.

@@ -41,7 +41,7 @@ class BackupTest : public testing::Test {
   std::string Seal() {
     return *SealBackup(*store_->Image(), {.time_ms = 17, .version = "1.18.0", .salvaged = ""});
   }
-  // Of a backup, as a store of its own.
+  // Opens a backup as a store of its own.
   std::unique_ptr<Store> Opened(const std::string& database) {
     const std::string path = (directory_ / "restored.db").string();
     std::ofstream(path, std::ios::binary | std::ios::trunc) << database;

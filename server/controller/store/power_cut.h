@@ -1,8 +1,8 @@
 // For tests: a disk that remembers in which order SQLite wrote, and what a power cut leaves of it.
 //
-// Synced data is there. Of the data written since, every sector of 512 bytes has its state of
-// any moment since the last sync, independently of the others, as a page cache that was being
-// written back leaves it; the file may have grown without having its bytes.
+// Synced data is there. Every sector of 512 bytes that was written since has its state of any
+// moment since the last sync, independently of the others, as a page cache that was being written
+// back leaves it; the file may have grown without having its bytes.
 #pragma once
 
 #include <sqlite3.h>
@@ -28,7 +28,7 @@ class RecordingDisk {
   // Writes, syncs and truncations from here on are recorded; the files as they are now are synced.
   void Start();
   size_t operations() const { return operations_.size(); }
-  // What a power cut after so many operations leaves.
+  // Returns the files that a power cut after so many operations leaves.
   DiskFiles Cut(size_t operations, std::mt19937_64& random) const;
 
  private:

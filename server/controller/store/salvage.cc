@@ -50,7 +50,7 @@ bool IsAhead(absl::string_view database, const Pages& before, const std::vector<
   return false;
 }
 
-// What the one image has and the other has not, or has otherwise.
+// Lists the objects in which the images differ.
 std::string Difference(Image& certain, Image& later) {
   std::string text;
   const auto before = certain.Objects(), after = later.Objects();

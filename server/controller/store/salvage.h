@@ -1,5 +1,5 @@
-// What can be saved of a store whose log of changes is damaged (wal.h): the longest intact prefix,
-// as it was after the last change that is certain, and a list of what lies behind the damage.
+// Salvage of a store whose log of changes is damaged (wal.h): the longest intact prefix, as it was
+// after the last change that is certain, and a list of the changes behind the damage.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ struct Salvaged {
   std::string uncertain;  // lines for people; empty: nothing is lost
 };
 
-// Of the bytes of both files, and of what is known to have been acknowledged. DataLoss when the
-// database itself is damaged.
+// Salvages the bytes of both files, given the position known to have been acknowledged. DataLoss if
+// the database itself is damaged.
 absl::StatusOr<Salvaged> Salvage(absl::string_view database, absl::string_view log,
                                  const std::optional<WalPosition>& acknowledged);
 

@@ -157,8 +157,8 @@ absl::Status Store::NoteCommit(bool sync) {
 absl::Status Store::Prepare() {
   // A full disk must not leave half a write-ahead log behind that nothing takes away.
   sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-  // Exclusive locking: a second controller on the same file is refused here. What is in the file is
-  // looked at before anything is written: a database of another program stays as it is.
+  // Locking is exclusive, so a second controller on the same file is refused here. The contents are
+  // checked before anything is written, so that a database of another program stays as it is.
   VPOD_RETURN_IF_ERROR(Execute("PRAGMA locking_mode=EXCLUSIVE;"));
   VPOD_ASSIGN_OR_RETURN(const std::string format, CheckContents());
   if (sqlite3_db_readonly(database_, "main") == 1) {
@@ -212,8 +212,8 @@ absl::Status Store::Prepare() {
           .c_str()));
   VPOD_RETURN_IF_ERROR(NoteCommit(/*sync=*/true));
   sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
-  // What is committed is written and hardly ever read again. Left alone, SQLite keeps 2 MiB of
-  // pages, which the events of 10,000 partitions fill.
+  // Committed data is written and hardly ever read again. Left alone, SQLite keeps 2 MiB of pages,
+  // which the events of 10,000 partitions fill.
   VPOD_RETURN_IF_ERROR(Execute("PRAGMA cache_size=-256;"));
   return absl::OkStatus();
 }
@@ -235,7 +235,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
   };
   if (!take(O_RDONLY)) return in_use;
   VPOD_RETURN_IF_ERROR(store->CheckLog());
-  // It holds hashes of access keys. What SQLite puts beside it gets the same mode.
+  // It holds hashes of access keys. SQLite gives the files beside it the same mode.
   if (!store->lock_.valid() && !take(O_RDWR | O_CREAT)) return in_use;
   const int opened =
       sqlite3_open_v2(path.c_str(), &store->database_,
@@ -251,8 +251,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
 Store::~Store() {
   for (Statement* statement : {&put_, &remove_, &set_counter_, &add_event_, &drop_events_})
     statement->reset();
-  // Before the log is brought into the database and deleted. What remains of a failure is judged at
-  // the next start.
+  // `running` goes before the log is brought into the database and deleted. After a failure, the
+  // next start judges the rest.
   if (running_ != nullptr && running_->Remove().ok()) running_.reset();
   sqlite3_close(database_);
 }

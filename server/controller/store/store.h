@@ -1,6 +1,6 @@
-// The controller's durable state: one SQLite database in WAL mode with full synchronisation. What
-// was committed survives kill -9 and power loss; a process killed in the middle of a commit leaves
-// it wholly or not at all.
+// The controller's durable state: one SQLite database in WAL mode with full synchronisation.
+// Committed changes survive kill -9 and power loss; a process killed in the middle of a commit
+// leaves all of it or nothing.
 //
 // Before SQLite opens the database, its log is judged (wal.h) against what the file `running` says
 // was acknowledged (running.h): a log that is damaged, cut short, deleted or of another time is
@@ -46,7 +46,7 @@ struct Change {
   std::optional<std::string> data;  // unset: removed
 };
 
-// What is committed beside objects.
+// Counters and events that are committed beside objects.
 struct Ledger {
   std::map<std::string, uint64_t> counters;
   std::vector<StoredEvent> events;
@@ -81,7 +81,7 @@ class Store {
   // How the log was found; raised at every start.
   const WalReport& log_found() const { return log_found_; }
   uint64_t epoch() const { return epoch_; }
-  // Of this store and all its copies.
+  // Id of this store and all its copies.
   const std::string& id() const { return id_; }
   // Raises the epoch beyond those of other controllers: by the clock, since they are not known.
   // Before anybody asks for it.

@@ -22,7 +22,7 @@ int Number(const char* environment, int otherwise) {
   return given == nullptr ? otherwise : std::atoi(given);
 }
 
-// What a controller knows to have committed, and what lay on its disk then.
+// Objects that a controller knows to be committed, and the files on its disk then.
 struct Commit {
   size_t operation = 0;
   Objects objects;

@@ -131,7 +131,7 @@ TEST_F(StoreTest, CommittedObjectsSurviveAProcessThatNeverCloses) {
   const auto store = Open();
   ASSERT_NE(store, nullptr);
   ASSERT_TRUE(Put(*store, "agent", "ag1", "data").ok());
-  // What a killed process leaves: the database and its log, copied without closing.
+  // A killed process leaves the database and its log, so they are copied without closing.
   const fs::path copy = directory_ / "copy.db";
   fs::copy_file(path_, copy);
   fs::copy_file(path_ + "-wal", copy.string() + "-wal");
@@ -185,7 +185,7 @@ TEST_F(StoreTest, FileThatIsNotADatabaseIsLeftAsItIs) {
             "storage " + path_ + " cannot be trusted: file is not a database. Nothing was changed");
 }
 
-// What was committed may be in the log alone.
+// Committed changes may be in the log alone.
 TEST_F(StoreTest, ADamagedLogIsRefusedAndLeftAsItIs) {
   const std::string log = path_ + "-wal", garbage(3000, '\x5a');
   Write("");

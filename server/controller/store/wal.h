@@ -13,9 +13,9 @@
 //     has brought all of it into the database.
 //   - A transaction is written and synced before the next one begins. So a frame that continues a
 //     commit frame proves that the commit was complete. If that commit frame lies at or beyond the
-//     first frame that is not intact, the log is damaged. What a power cut leaves, also of several
-//     power cuts one upon the other, never has such a pair. Salts alone prove nothing: remains of
-//     torn transactions keep them, commit frames included.
+//     first frame that is not intact, the log is damaged. A power cut never leaves such a pair, nor
+//     do several power cuts one upon the other. Salts alone prove nothing: remains of torn
+//     transactions keep them, commit frames included.
 //   - Nor does a power cut leave frames that are newer than the header.
 //   - A header that is not intact is harmless if the database holds all that the frames behind it
 //     say: then the power failed while the log was begun again.

@@ -276,8 +276,8 @@ class PowerCutTest : public WalTest {
     found_ = *Open(path_);
   }
 
-  // Starts on what the last power cut left, writes, and cuts the power. What was acknowledged must
-  // be there, and nothing of it may look damaged.
+  // Starts on the files that the last power cut left, writes, and cuts the power. Acknowledged
+  // changes must be there, and must not look damaged.
   void Live(int transactions) {
     RecordingDisk disk("power_cut", path_);
     disk.Start();
