@@ -3,6 +3,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -140,23 +141,30 @@ absl::StatusOr<NamedAddress> AddressOfFiles(const ConfigFlags& flags) {
   return NamedAddress{"localhost", "", "default", ""};
 }
 
+// The port that goes with the host of `given[at]`: one said before or with that host, else that of
+// a later source which names the same host. Empty: none is said.
+NamedAddress PortFor(const std::vector<NamedAddress>& given, size_t at) {
+  for (size_t i = 0; i < given.size(); ++i) {
+    const bool counts = i <= at || given[i].host == given[at].host;
+    if (counts && !given[i].port.empty()) return given[i];
+  }
+  return {};
+}
+
 absl::Status FindAddress(const ConfigFlags& flags, ClientConfig& config) {
-  std::string port, port_source;
-  for (const NamedAddress& given : GivenAddresses(flags)) {
-    if (port.empty()) {
-      port = given.port;
-      port_source = given.port_source;
-    }
-    if (given.host.empty()) continue;
-    if (given.host_source == "VIPU_CLI_API_HOST") VPOD_RETURN_IF_ERROR(CheckPodEnvironment());
-    return SetAddress(given.host, port, given.host_source, port_source, config);
+  const std::vector<NamedAddress> given = GivenAddresses(flags);
+  size_t at = 0;
+  while (at < given.size() && given[at].host.empty()) ++at;
+  if (at < given.size()) {
+    if (given[at].host_source == "VIPU_CLI_API_HOST") VPOD_RETURN_IF_ERROR(CheckPodEnvironment());
+    const NamedAddress port = PortFor(given, at);
+    return SetAddress(given[at].host, port.port, given[at].host_source, port.port_source, config);
   }
-  VPOD_ASSIGN_OR_RETURN(NamedAddress found, AddressOfFiles(flags));
-  if (port.empty()) {
-    port = found.port;
-    port_source = found.port_source;
-  }
-  return SetAddress(found.host, port, found.host_source, port_source, config);
+  VPOD_ASSIGN_OR_RETURN(const NamedAddress found, AddressOfFiles(flags));
+  const auto port = std::find_if(given.begin(), given.end(),
+                                 [](const NamedAddress& each) { return !each.port.empty(); });
+  const NamedAddress& source = port == given.end() ? found : *port;
+  return SetAddress(found.host, source.port, found.host_source, source.port_source, config);
 }
 
 // Sets what is still empty of `config` and `tls` from a file, when it is about that controller.

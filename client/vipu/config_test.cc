@@ -94,6 +94,18 @@ TEST_F(ConfigTest, APortAloneGoesWithTheNextHost) {
   EXPECT_EQ(Address({.port = "1005"}), "cli:1005");
 }
 
+// Command lines that name a host only reach a POD at another port, too.
+TEST_F(ConfigTest, AHostAloneHasThePortOfTheSameHost) {
+  setenv("IPUOF_VIPU_API_HOST", "here", 1);
+  setenv("IPUOF_VIPU_API_PORT", "1002", 1);
+  setenv("VIPU_CLI_API_HOST", "there", 1);
+  setenv("VIPU_CLI_API_PORT", "1003", 1);
+  EXPECT_EQ(Address({.host = "here"}), "here:1002");
+  EXPECT_EQ(Address({.host = "there"}), "there:1003");
+  EXPECT_EQ(Address({.host = "there", .port = "1004"}), "there:1004");
+  EXPECT_EQ(Address({.host = "elsewhere"}), "elsewhere:8090");
+}
+
 TEST_F(ConfigTest, ThePodOfVpodHomeComesBeforeTheUsersFile) {
   File(".vipu.hcl", "api-host=\"home\"\napi-port=\"1001\"\n");
   const std::string pod = (home_ / "pod").string();
