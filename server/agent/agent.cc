@@ -329,10 +329,16 @@ std::vector<std::pair<Agent::LeasePtr, std::string>> Agent::Revoked(
 }
 
 void Agent::Revoke(const std::vector<std::pair<LeasePtr, std::string>>& leases) {
+  // All are marked before any client hears of it: one that ends because of it ends its own lease,
+  // too, and that is not the reason.
+  std::vector<std::pair<LeasePtr, absl::Status>> ending;
   for (const auto& [lease, reason] : leases) {
     const absl::Status cause = absl::AbortedError(reason);
+    if (MarkReleasing(lease, cause)) ending.emplace_back(lease, cause);
+  }
+  for (const auto& [lease, cause] : ending) {
     if (lease->events.on_revoked) lease->events.on_revoked(cause);
-    BeginRelease(lease, cause, false);
+    GoOnReleasing(lease, cause, /*lost=*/false);
   }
 }
 

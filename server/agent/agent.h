@@ -323,15 +323,19 @@ class Agent {
   void SetBound(const LeasePtr& lease);
   void RetryPending(std::vector<std::function<void()>>& calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Starts the end of a lease; its IPUs become free when no run is active on them any more.
+  // Starts the end of a lease; its IPUs become free when no run is active on them any more. Does
+  // nothing if it ends already.
   void BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool lost);
+  // The two steps of it. False: it ends already.
+  bool MarkReleasing(const LeasePtr& lease, const absl::Status& cause);
+  void GoOnReleasing(const LeasePtr& lease, const absl::Status& cause, bool lost);
   void FinishRelease(const LeasePtr& lease);
 
   // --- Reservers, the holders of a job's parent device (reservers.cc) ---
   // Whether a job that poprun started still has it: its reservation lives here.
   bool HasReserver(const ipuof::v1::AttachOpen& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the leases of a job whose last reservation here has ended.
-  void RevokeReserved(const Lease& reserver, const absl::Status& cause);
+  void RevokeReserved(const Lease& reserver, const std::string& reason);
   static bool Reserves(const Lease& reserver, const ipuof::v1::AttachOpen& open);
   // The job whose reservation a lease makes or uses. A process may attach several times in the life
   // of its job; it then appends "#<n>" to the job's id, so that each round of attaches is a job

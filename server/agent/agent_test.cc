@@ -480,6 +480,19 @@ TEST_F(AgentTest, ReleasedDuringARunIsFreeWhenTheKernelHasEnded) {
   EXPECT_FALSE(gone.Done());
 }
 
+// A client that ends when it hears of the removal is not the reason of its own end.
+TEST_F(AgentTest, TheReasonOfAnEndIsTheFirst) {
+  Awaited<base::Cycles> run;
+  std::string lease;
+  LeaseEvents events;
+  events.on_revoked = [&](const absl::Status&) { agent_->Release(lease, /*lost=*/true); };
+  lease = MustAttach(Open(0), events);
+  ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
+  agent_->Run(lease, 2, 0, run.Callback());
+  Configure(2, /*present=*/false);
+  EXPECT_EQ(run.Get().status().message(), "partition p was removed");
+}
+
 // A kernel of some seconds: nobody is left in the dark about what it does to others.
 TEST_F(AgentTest, AKernelThatOutlivesItsOwnerIsNamed) {
   constexpr char kWhy[] = "a kernel of process 4711 (train) on node7, which left ";

@@ -179,14 +179,14 @@ void Agent::FailJobs(const std::function<absl::Status(const Lease&)>& hit) {
 
 absl::Status Agent::ResetMachine(const std::string& host) {
   VPOD_ASSIGN_OR_RETURN(const uint32_t machine, FindMachine(host));
-  const absl::Status cause = absl::AbortedError(absl::StrCat("machine ", host, " was reset"));
-  std::vector<LeasePtr> ending;
+  const std::string reason = absl::StrCat("machine ", host, " was reset");
+  std::vector<std::pair<LeasePtr, std::string>> ending;
   {
     base::MutexLock lock(mutex_);
     for (const auto& [id, lease] : leases_) {
       for (uint32_t ipu : lease->ipus) {
         if (ipu / arch::kIpusPerMachine != machine) continue;
-        ending.push_back(lease);
+        ending.emplace_back(lease, reason);
         break;
       }
     }
@@ -194,10 +194,7 @@ absl::Status Agent::ResetMachine(const std::string& host) {
       ClearIpu(machine * arch::kIpusPerMachine + i, /*initialise_parity=*/true);
     faulty_.erase(machine);
   }
-  for (const LeasePtr& lease : ending) {
-    if (lease->events.on_revoked) lease->events.on_revoked(cause);
-    BeginRelease(lease, cause, false);
-  }
+  Revoke(ending);
   machines_[machine]->Reset();
   // Why an IPU of the machine is not free, or nothing.
   const auto still_runs = [&]() -> std::string {

@@ -378,17 +378,26 @@ void Agent::Release(absl::string_view lease_id, bool lost) {
 }
 
 void Agent::BeginRelease(const LeasePtr& lease, const absl::Status& cause, bool lost) {
+  if (MarkReleasing(lease, cause)) GoOnReleasing(lease, cause, lost);
+}
+
+bool Agent::MarkReleasing(const LeasePtr& lease, const absl::Status& cause) {
+  base::MutexLock lock(mutex_);
+  if (lease->releasing) return false;
+  lease->releasing = true;
+  lease->released_at = std::chrono::steady_clock::now();
+  spdlog::info("detach {} reason=\"{}\"", LogText(*lease), std::string(cause.message()));
+  return true;
+}
+
+void Agent::GoOnReleasing(const LeasePtr& lease, const absl::Status& cause, bool lost) {
   bool running;
   {
     base::MutexLock lock(mutex_);
-    if (lease->releasing) return;
-    lease->releasing = true;
-    lease->released_at = std::chrono::steady_clock::now();
     running = lease->running;
-    spdlog::info("detach {} reason=\"{}\"", LogText(*lease), std::string(cause.message()));
   }
   if (lease->open.reserve_only()) {
-    RevokeReserved(*lease, absl::AbortedError("the poprun that started this job has ended"));
+    RevokeReserved(*lease, "the poprun that started this job has ended");
   } else {
     TellOfLeaving(*lease, lost);
   }

@@ -42,21 +42,18 @@ bool Agent::HasReserver(const ipuof::v1::AttachOpen& open) {
   return std::any_of(begin, end, [](const auto& entry) { return !IsGone(*entry.second); });
 }
 
-void Agent::RevokeReserved(const Lease& reserver, const absl::Status& cause) {
-  std::vector<LeasePtr> orphans;
+void Agent::RevokeReserved(const Lease& reserver, const std::string& reason) {
+  std::vector<std::pair<LeasePtr, std::string>> orphans;
   {
     base::MutexLock lock(mutex_);
     if (HasReserver(reserver.open)) return;  // of another GCD
     for (const auto& [id, lease] : leases_) {
       if (!lease->releasing && !lease->open.reserve_only() && lease->open.job().reserved() &&
           Reserves(reserver, lease->open))
-        orphans.push_back(lease);
+        orphans.emplace_back(lease, reason);
     }
   }
-  for (const LeasePtr& orphan : orphans) {
-    if (orphan->events.on_revoked) orphan->events.on_revoked(cause);
-    BeginRelease(orphan, cause, false);
-  }
+  Revoke(orphans);
 }
 
 bool Agent::Reserves(const Lease& reserver, const ipuof::v1::AttachOpen& open) {
