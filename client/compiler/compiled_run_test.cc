@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
-#include "client/graph/instruction_tensors.h"
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
+#include "device/program/op.h"
 
 namespace vpod::compiler {
 namespace {
@@ -213,9 +213,9 @@ class MemoryWatch {
 
   void Run(const google::protobuf::RepeatedPtrField<Instruction>& instructions) {
     program::ForEachInstruction(instructions, 1, [&](const Instruction& step, uint64_t) {
-      Instruction copy = step;
-      graph::VisitTensors(
-          copy, [](uint32_t*) {}, [&](uint32_t* id) { written_.insert(*id); });
+      program::ForEachTensor(step, [&](uint32_t id, program::Access access) {
+        if (program::Writes(access)) written_.insert(id);
+      });
     });
     Execute(instructions);
     // The host and the next run rely on the variables.
@@ -230,11 +230,12 @@ class MemoryWatch {
         for (int round = 0; round < 2; ++round) Execute(step.repeat().body());
         continue;
       }
-      Instruction copy = step;
-      graph::VisitTensors(
-          copy, [&](uint32_t* id) { Read(*id); }, [](uint32_t*) {});
-      graph::VisitTensors(
-          copy, [](uint32_t*) {}, [&](uint32_t* id) { Write(*id); });
+      program::ForEachTensor(step, [&](uint32_t id, program::Access access) {
+        if (program::Reads(access)) Read(id);
+      });
+      program::ForEachTensor(step, [&](uint32_t id, program::Access access) {
+        if (program::Writes(access)) Write(id);
+      });
     }
   }
 

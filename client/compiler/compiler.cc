@@ -1,7 +1,6 @@
 #include "client/compiler/compiler.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <set>
 
@@ -9,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "client/compiler/lowering.h"
 #include "client/compiler/memory_plan.h"
-#include "client/graph/instruction_tensors.h"
 #include "device/base/status.h"
 #include "device/program/executable.h"
 #include "device/program/float_codec.h"
+#include "device/program/op.h"
 
 namespace vpod::compiler {
 namespace {
@@ -57,8 +56,8 @@ class Assembler {
       const std::vector<uint32_t> tensors = PlaceTensors(ipu, lowered);
       for (auto& section : lowered.sections) {
         for (v1::Instruction& instruction : section) {
-          const auto renumber = [&](uint32_t* index) { *index = tensors[*index]; };
-          RenumberOnce(instruction, renumber);
+          program::RenumberTensors(instruction,
+                                   [&](uint32_t index, program::Access) { return tensors[index]; });
           if (instruction.has_stream_in()) {
             instruction.mutable_stream_in()->set_stream(streams[instruction.stream_in().stream()]);
           } else if (instruction.has_stream_out()) {
@@ -88,15 +87,6 @@ class Assembler {
     entry->set_offset(offset);
     entry->set_wide_accumulator(tensor.wide_accumulator);
     return static_cast<uint32_t>(text->tensors_size() - 1);
-  }
-
-  static void RenumberOnce(v1::Instruction& instruction,
-                           const std::function<void(uint32_t*)>& renumber) {
-    // Tensors updated in place were renumbered as reads.
-    int in_place = instruction.has_sgd() ? 2 : instruction.has_accumulate() ? 1 : 0;
-    graph::VisitTensors(instruction, renumber, [&](uint32_t* index) {
-      if (in_place-- <= 0) renumber(index);
-    });
   }
 
   // Stream indices of the executable for the program's own.
@@ -135,15 +125,14 @@ class Assembler {
     }
     int step = 0;
     for (int section = 0; section < kNumSections; ++section) {
-      for (v1::Instruction& instruction : lowered.sections[section]) {
-        const auto touch = [&](uint32_t* index) {
-          const uint32_t id = lowered.tensors[*index].storage;
+      for (const v1::Instruction& instruction : lowered.sections[section]) {
+        program::ForEachTensor(instruction, [&](uint32_t index, program::Access) {
+          const uint32_t id = lowered.tensors[index].storage;
           if (!seen[id]) storages[id].first = step;
           seen[id] = true;
           storages[id].last = step;
           if (section == static_cast<int>(Section::kSetup)) whole_run[id] = true;
-        };
-        graph::VisitTensors(instruction, touch, touch);
+        });
         ++step;
       }
     }

@@ -3,8 +3,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "client/graph/instruction_tensors.h"
 #include "device/base/status.h"
+#include "device/program/op.h"
 
 namespace vpod::compiler {
 namespace {
@@ -55,9 +55,10 @@ class Lowering {
     for (Tensor gradient : gradients) pending.push_back(Root(gradient.id));
     std::map<uint32_t, size_t> producer;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      Instruction copy = graph_.nodes()[i].instruction;
-      graph::VisitTensors(
-          copy, [](uint32_t*) {}, [&](uint32_t* id) { producer[*id] = i; });
+      program::ForEachTensor(graph_.nodes()[i].instruction,
+                             [&](uint32_t id, program::Access access) {
+                               if (program::Writes(access)) producer[id] = i;
+                             });
     }
     std::set<uint32_t> seen;
     while (!pending.empty()) {
@@ -67,9 +68,10 @@ class Lowering {
       if (graph_.values()[id].origin == Origin::kInput) needed_inputs_.insert(id);
       const auto it = producer.find(id);
       if (it == producer.end() || !needed_nodes_.insert(it->second).second) continue;
-      Instruction copy = graph_.nodes()[it->second].instruction;
-      graph::VisitTensors(
-          copy, [&](uint32_t* read) { pending.push_back(Root(*read)); }, [](uint32_t*) {});
+      program::ForEachTensor(graph_.nodes()[it->second].instruction,
+                             [&](uint32_t read, program::Access access) {
+                               if (program::Reads(access)) pending.push_back(Root(read));
+                             });
     }
   }
 
@@ -149,9 +151,9 @@ class Lowering {
 
   void EmitNode(const graph::Node& node) {
     Instruction instruction = node.instruction;
-    graph::VisitTensors(
-        instruction, [&](uint32_t* id) { *id = Fetch(*id, node.ipu); },
-        [&](uint32_t* id) { *id = Place(*id, node.ipu); });
+    program::RenumberTensors(instruction, [&](uint32_t id, program::Access access) {
+      return program::Reads(access) ? Fetch(id, node.ipu) : Place(id, node.ipu);
+    });
     At(node.ipu, Section::kBody).push_back(std::move(instruction));
   }
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "client/graph/graph.h"
-#include "client/graph/instruction_tensors.h"
+#include "device/program/op.h"
 
 namespace vpod::graph {
 
@@ -14,9 +14,9 @@ Tensor Graph::AddCollective(v1::Instruction instruction, Tensor input, uint32_t 
   auto type = program::CollectiveType(*op, TypeOf(input), members);
   if (!type.ok()) return Fail(type.status());
   const Tensor output = NewValue(*std::move(type));
-  VisitTensors(
-      instruction, [&](uint32_t* index) { *index = input.id; },
-      [&](uint32_t* index) { *index = output.id; });
+  program::RenumberTensors(instruction, [&](uint32_t, program::Access access) {
+    return program::Writes(access) ? output.id : input.id;
+  });
   AddNode(std::move(instruction));
   return output;
 }

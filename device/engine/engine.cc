@@ -9,6 +9,7 @@
 #include "device/base/status.h"
 #include "device/engine/engine_impl.h"
 #include "device/engine/executors_impl.h"
+#include "device/program/op.h"
 
 namespace vpod::engine {
 namespace asio = boost::asio;
@@ -112,24 +113,10 @@ absl::Status Engine::Prepare() {
       Step step;
       step.source = &instruction;
       step.cost = model::Price(text, ipu, instruction, topology_);
-      switch (instruction.step_case()) {
-        case Instruction::kRepeat:
-          VPOD_RETURN_IF_ERROR(prepare(ipu, instruction.repeat().body(), step.body));
-          break;
-        case Instruction::kAllReduce:
-        case Instruction::kReduceScatter:
-        case Instruction::kAllGather:
-        case Instruction::kAllToAll:
-        case Instruction::kBroadcast:
-        case Instruction::kStreamIn:
-        case Instruction::kStreamOut:
-        case Instruction::kSend:
-        case Instruction::kReceive:
-          break;
-        default: {
-          VPOD_ASSIGN_OR_RETURN(step.kernel, PrepareKernel(text.ipus(ipu), instruction));
-        }
+      if (program::FindOp(instruction.step_case())->role == program::Role::kKernel) {
+        VPOD_ASSIGN_OR_RETURN(step.kernel, PrepareKernel(text.ipus(ipu), instruction));
       }
+      VPOD_RETURN_IF_ERROR(prepare(ipu, instruction.repeat().body(), step.body));
       steps.push_back(std::move(step));
     }
     return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include "device/engine/collective.h"
 #include "device/engine/engine_impl.h"
 #include "device/fabric/collectives.h"
+#include "device/program/op.h"
 
 namespace vpod::engine {
 namespace {
@@ -86,34 +87,29 @@ asio::awaitable<absl::Status> Engine::Interpreter::RunAll(const std::vector<Step
 }
 
 asio::awaitable<absl::Status> Engine::Interpreter::Communicate(const Step& step) {
-  switch (step.source->step_case()) {
-    case Instruction::kRepeat:
-      for (uint32_t i = 0; i < step.source->repeat().count(); ++i) {
+  const Instruction& source = *step.source;
+  switch (program::FindOp(source.step_case())->role) {
+    case program::Role::kControl:
+      for (uint32_t i = 0; i < source.repeat().count(); ++i) {
         const absl::Status status = co_await RunAll(step.body);
         if (!status.ok()) co_return status;
       }
       co_return absl::OkStatus();
-    case Instruction::kStreamIn:
-      co_return Transfer(step.source->stream_in().stream(), step.source->stream_in().tensor(),
-                         true);
-    case Instruction::kStreamOut:
-      co_return Transfer(step.source->stream_out().stream(), step.source->stream_out().tensor(),
-                         false);
-    case Instruction::kAllReduce:
-    case Instruction::kReduceScatter:
-    case Instruction::kAllGather:
-    case Instruction::kAllToAll:
-    case Instruction::kBroadcast:
-      co_return co_await MeetReplicas(*program::CollectiveOf(*step.source));
-    case Instruction::kSend:
-      co_return co_await CopyBetween(step.source->send().tensor(), unit_.ipu,
-                                     step.source->send().to_ipu());
-    case Instruction::kReceive:
-      co_return co_await CopyBetween(step.source->receive().tensor(),
-                                     step.source->receive().from_ipu(), unit_.ipu);
-    default:
-      co_return absl::InternalError("not a communication step");
+    case program::Role::kStream:
+      co_return source.has_stream_in()
+          ? Transfer(source.stream_in().stream(), source.stream_in().tensor(), true)
+          : Transfer(source.stream_out().stream(), source.stream_out().tensor(), false);
+    case program::Role::kCollective:
+      co_return co_await MeetReplicas(*program::CollectiveOf(source));
+    case program::Role::kExchange:
+      if (source.has_send())
+        co_return co_await CopyBetween(source.send().tensor(), unit_.ipu, source.send().to_ipu());
+      co_return co_await CopyBetween(source.receive().tensor(), source.receive().from_ipu(),
+                                     unit_.ipu);
+    case program::Role::kKernel:
+      break;
   }
+  co_return absl::InternalError("not a communication step");
 }
 
 const program::v1::Tensor& Engine::Interpreter::TensorAt(uint32_t index) const {

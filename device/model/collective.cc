@@ -1,14 +1,14 @@
+#include "device/program/ops/collective.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "device/arch/hardware.h"
 #include "device/model/ceil_div.h"
-#include "device/model/cost.h"
+#include "device/model/op_prices.h"
 
 namespace vpod::model {
 namespace {
-
-using program::v1::Instruction;
 
 // Replicas that pass data around a ring of links.
 struct Ring {
@@ -98,6 +98,31 @@ Cost CollectiveCost(const CollectiveLoad& load, const Topology& topology) {
       cost += Phase(ild, bytes, topology);
   }
   return cost;
+}
+
+namespace {
+
+Cost CollectivePrice(const Instruction& instruction, const PriceContext& context) {
+  const program::Collective op = *program::CollectiveOf(instruction);
+  // Groups are alike; that they make up the job is checked elsewhere.
+  const program::GroupMembers group =
+      program::MembersOf(*op.group, context.topology().num_replicas, 0);
+  CollectiveLoad load{.kind = op.kind, .members = group.size, .stride = group.stride};
+  for (uint32_t tensor : op.kind == Instruction::kAllGather ? *op.outputs : *op.inputs) {
+    load.bytes += context.Type(tensor).bytes();
+    load.elements += context.Elements(tensor);
+  }
+  return CollectiveCost(load, context.topology());
+}
+
+}  // namespace
+
+std::vector<PriceDef> CollectivePrices() {
+  return {{Instruction::kAllReduce, CollectivePrice},
+          {Instruction::kReduceScatter, CollectivePrice},
+          {Instruction::kAllGather, CollectivePrice},
+          {Instruction::kAllToAll, CollectivePrice},
+          {Instruction::kBroadcast, CollectivePrice}};
 }
 
 }  // namespace vpod::model

@@ -1,8 +1,9 @@
+#include <algorithm>
 #include <cmath>
 
 #include "device/arch/hardware.h"
 #include "device/model/ceil_div.h"
-#include "device/model/cost.h"
+#include "device/model/op_prices.h"
 
 namespace vpod::model {
 
@@ -13,6 +14,64 @@ Cycles ElementwiseCycles(uint64_t elements, program::v1::DataType type, double c
   const auto loop =
       static_cast<uint64_t>(std::ceil(static_cast<double>(per_worker) * cycles_per_vector));
   return Cycles(arch::kWorkersPerTile * (20 + loop) + arch::kSupervisorCallCycles);
+}
+
+namespace {
+
+// Worker cycles for one 64-bit vector (7.3 and 7.4; F20 for what is not listed there).
+double UnaryCycles(program::v1::UnaryOperator op, bool half) {
+  switch (op) {
+    case program::v1::EXPONENT:
+      return half ? 4 : 6;
+    case program::v1::LOGARITHM:
+    case program::v1::TANH:
+      return half ? 4 : 12;
+    case program::v1::SIGMOID:
+      return half ? 6 : 12;
+    case program::v1::SQUARE_ROOT:
+      return half ? 23 : 10;
+    case program::v1::RECIPROCAL:
+      return half ? 21 : 10;
+    default:
+      return 3;
+  }
+}
+
+double BinaryCycles(program::v1::BinaryOperator op, bool half) {
+  switch (op) {
+    case program::v1::DIVIDE:
+      return half ? 21 : 10;
+    case program::v1::MAXIMUM:
+    case program::v1::MINIMUM:
+      return half ? 4 : 3;
+    case program::v1::TANH_GRADIENT:
+    case program::v1::SIGMOID_GRADIENT:
+      return 9;  // three arithmetic passes (F20)
+    default:
+      return 3;
+  }
+}
+
+Cost UnaryPrice(const Instruction& instruction, const PriceContext& context) {
+  const program::v1::Unary& op = instruction.unary();
+  return context.Elementwise(op.output(), UnaryCycles(op.operator_(), context.IsHalf(op.input())));
+}
+
+Cost BinaryPrice(const Instruction& instruction, const PriceContext& context) {
+  const program::v1::Binary& op = instruction.binary();
+  const program::TensorType a = context.Type(op.a()), b = context.Type(op.b());
+  Cost cost;
+  cost.compute = ElementwiseCycles(context.Elements(op.output()), a.type,
+                                   BinaryCycles(op.operator_(), context.IsHalf(op.a())));
+  // A broadcast operand first has to reach every tile.
+  if (a.dims != b.dims) cost += ExchangePhase(std::min(a.bytes(), b.bytes()));
+  return cost;
+}
+
+}  // namespace
+
+std::vector<PriceDef> ElementwisePrices() {
+  return {{Instruction::kUnary, UnaryPrice}, {Instruction::kBinary, BinaryPrice}};
 }
 
 }  // namespace vpod::model

@@ -2,7 +2,7 @@
 
 #include "device/arch/hardware.h"
 #include "device/model/ceil_div.h"
-#include "device/model/cost.h"
+#include "device/model/op_prices.h"
 
 namespace vpod::model {
 namespace {
@@ -53,6 +53,17 @@ Cost MatMulCost(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type) 
   cost += ExchangePhase(panels_per_tile * (rows * depth + depth * 16) * element);
   if (k_panels > 1) cost += ReduceCost(m * n * k_panels, m * n, program::v1::FLOAT32);
   return cost;
+}
+
+std::vector<PriceDef> MatMulPrices() {
+  return {{Instruction::kMatMul,
+           [](const Instruction& instruction, const PriceContext& context) {
+             const program::v1::MatMul& op = instruction.mat_mul();
+             const program::TensorType a = context.Type(op.a()), output = context.Type(op.output());
+             return MatMulCost(output.dims[0], a.dims[op.transpose_a() ? 0 : 1], output.dims[1],
+                               a.type);
+           },
+           arch::kAmpVertexCodeBytes}};
 }
 
 }  // namespace vpod::model

@@ -4,25 +4,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
-#include "device/model/cost.h"
+#include "device/model/op_prices.h"
 
 namespace vpod::model {
 namespace {
-
-using program::v1::Instruction;
-
-uint64_t VertexCodeBytes(Instruction::StepCase step) {
-  switch (step) {
-    case Instruction::kMatMul:
-    case Instruction::kConv2D:
-      return arch::kAmpVertexCodeBytes;
-    case Instruction::kReduce:
-    case Instruction::kArgMax:
-      return arch::kReduceVertexCodeBytes;
-    default:
-      return arch::kOtherVertexCodeBytes;
-  }
-}
 
 std::string LargestTensors(const program::v1::Ipu& ipu) {
   std::vector<program::TensorType> types;
@@ -57,7 +42,7 @@ Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu) {
                                 });
   }
   uint64_t per_tile = arch::kReservedTileBytes;
-  for (Instruction::StepCase kind : kinds) per_tile += VertexCodeBytes(kind);
+  for (Instruction::StepCase kind : kinds) per_tile += FindPrice(kind)->vertex_code_bytes;
   per_tile +=
       steps * (arch::kControlBytesPerStep + arch::kWorkersPerTile * arch::kVertexStateBytes);
   return Bytes(bytes + per_tile * arch::kTilesPerIpu);

@@ -2,7 +2,7 @@
 
 #include "device/arch/hardware.h"
 #include "device/model/ceil_div.h"
-#include "device/model/cost.h"
+#include "device/model/op_prices.h"
 
 namespace vpod::model {
 
@@ -16,6 +16,28 @@ Cost ReduceCost(uint64_t inputs, uint64_t outputs, program::v1::DataType type) {
   cost.compute = Cycles(33 + arch::kWorkersPerTile * (20 + loops * (depth + 8)));
   cost += ExchangePhase(per_tile * program::SizeOf(type));
   return cost;
+}
+
+namespace {
+
+Cost ReducePrice(uint32_t input, uint32_t output, const PriceContext& context) {
+  return ReduceCost(context.Elements(input), context.Elements(output), context.Type(input).type);
+}
+
+}  // namespace
+
+std::vector<PriceDef> ReducePrices() {
+  return {
+      {Instruction::kReduce,
+       [](const Instruction& instruction, const PriceContext& context) {
+         return ReducePrice(instruction.reduce().input(), instruction.reduce().output(), context);
+       },
+       arch::kReduceVertexCodeBytes},
+      {Instruction::kArgMax,
+       [](const Instruction& instruction, const PriceContext& context) {
+         return ReducePrice(instruction.arg_max().input(), instruction.arg_max().output(), context);
+       },
+       arch::kReduceVertexCodeBytes}};
 }
 
 }  // namespace vpod::model

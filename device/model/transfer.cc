@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "device/arch/hardware.h"
-#include "device/model/cost.h"
+#include "device/model/op_prices.h"
 
 namespace vpod::model {
 namespace {
@@ -48,6 +48,49 @@ Cost InterIpuCopyCost(uint64_t bytes, uint32_t from_ipu, uint32_t to_ipu,
                topology.clock_hz);
   cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz);
   return cost;
+}
+
+namespace {
+
+Bytes StreamBytes(uint32_t stream, const PriceContext& context) {
+  return Bytes(program::TypeOf(context.executable().streams(static_cast<int>(stream))).bytes());
+}
+
+Cost StreamPrice(uint32_t stream, const PriceContext& context) {
+  const uint32_t tiles = context.executable().streams(static_cast<int>(stream)).tiles();
+  return StreamCost(StreamBytes(stream, context).value(), tiles == 0 ? arch::kTilesPerIpu : tiles,
+                    context.topology());
+}
+
+}  // namespace
+
+std::vector<PriceDef> TransferPrices() {
+  return {
+      {Instruction::kStreamIn,
+       [](const Instruction& instruction, const PriceContext& context) {
+         Cost cost = StreamPrice(instruction.stream_in().stream(), context);
+         cost.from_host = StreamBytes(instruction.stream_in().stream(), context);
+         return cost;
+       }},
+      {Instruction::kStreamOut,
+       [](const Instruction& instruction, const PriceContext& context) {
+         Cost cost = StreamPrice(instruction.stream_out().stream(), context);
+         cost.to_host = StreamBytes(instruction.stream_out().stream(), context);
+         return cost;
+       }},
+      {Instruction::kSend,
+       [](const Instruction& instruction, const PriceContext& context) {
+         const program::v1::Send& op = instruction.send();
+         return InterIpuCopyCost(context.Type(op.tensor()).bytes(), context.ipu(), op.to_ipu(),
+                                 context.topology());
+       }},
+      {Instruction::kReceive,
+       [](const Instruction& instruction, const PriceContext& context) {
+         const program::v1::Receive& op = instruction.receive();
+         return InterIpuCopyCost(context.Type(op.tensor()).bytes(), op.from_ipu(), context.ipu(),
+                                 context.topology());
+       }},
+  };
 }
 
 }  // namespace vpod::model

@@ -4,11 +4,12 @@
 #include "client/graph/gradients/gradients.h"
 
 namespace vpod::graph {
+namespace {
 
 // The loss of a replicated job is the sum over its replicas: a contribution that reaches several of
 // them collects the gradients of all.
-void CollectiveGradient(Graph& graph, const v1::Instruction& instruction, GradientMap& gradients) {
-  const program::Collective op = *program::CollectiveOf(instruction);
+void CollectiveGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const program::Collective op = *program::CollectiveOf(forward);
   const v1::ReplicaGroup& group = *op.group;
   const Tensor x{op.inputs->Get(0)}, y{op.outputs->Get(0)};
   const TensorType x_type = graph.TypeOf(x), y_type = graph.TypeOf(y);
@@ -37,6 +38,18 @@ void CollectiveGradient(Graph& graph, const v1::Instruction& instruction, Gradie
   }
   graph.Fail(absl::UnimplementedError(
       absl::StrCat("this ", op.name(), " has no derivative here; sums and means have")));
+}
+
+}  // namespace
+
+std::vector<GradientDef> CollectiveGradients() {
+  return {
+      {v1::Instruction::kAllReduce, CollectiveGradient},
+      {v1::Instruction::kReduceScatter, CollectiveGradient},
+      {v1::Instruction::kAllGather, CollectiveGradient},
+      {v1::Instruction::kAllToAll, CollectiveGradient},
+      {v1::Instruction::kBroadcast, CollectiveGradient},
+  };
 }
 
 }  // namespace vpod::graph

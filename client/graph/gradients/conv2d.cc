@@ -1,11 +1,13 @@
 #include "client/graph/gradients/gradients.h"
 
 namespace vpod::graph {
+namespace {
 
 // Each pass is linear in both arguments, and the gradients of each are the other two passes: with
 // x, w and y for image, weights and result, the sum of products x·w·y over the windows has the
 // three passes as its partial derivatives.
-void Conv2dGradient(Graph& graph, const v1::Conv2d& op, GradientMap& gradients) {
+void Conv2dGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const v1::Conv2d& op = forward.conv2d();
   const Tensor a{op.a()}, b{op.b()}, dy = gradients.Get(op.output());
   const auto add = [&](v1::Conv2d::Pass pass, Tensor first, Tensor second, Tensor to) {
     const Tensor gradient = graph.NewValue(graph.TypeOf(to));
@@ -33,5 +35,9 @@ void Conv2dGradient(Graph& graph, const v1::Conv2d& op, GradientMap& gradients) 
       add(v1::Conv2d::WEIGHT_GRADIENT, a, dy, b);
   }
 }
+
+}  // namespace
+
+std::vector<GradientDef> Conv2dGradients() { return {{v1::Instruction::kConv2D, Conv2dGradient}}; }
 
 }  // namespace vpod::graph

@@ -1,8 +1,10 @@
 #include "client/graph/gradients/gradients.h"
 
 namespace vpod::graph {
+namespace {
 
-void UnaryGradient(Graph& graph, const v1::Unary& op, GradientMap& gradients) {
+void UnaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const v1::Unary& op = forward.unary();
   const Tensor x{op.input()}, y{op.output()};
   const Tensor dy = gradients.Get(y.id);
   const auto scalar = [&](double value) {
@@ -50,7 +52,8 @@ void UnaryGradient(Graph& graph, const v1::Unary& op, GradientMap& gradients) {
   gradients.Add(x.id, dx);
 }
 
-void BinaryGradient(Graph& graph, const v1::Binary& op, GradientMap& gradients) {
+void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const v1::Binary& op = forward.binary();
   const Tensor a{op.a()}, b{op.b()}, y{op.output()};
   const Tensor dy = gradients.Get(y.id);
   const auto add = [&](Tensor to, Tensor gradient) {
@@ -110,10 +113,21 @@ void BinaryGradient(Graph& graph, const v1::Binary& op, GradientMap& gradients) 
   }
 }
 
-void CastGradient(Graph& graph, const v1::Cast& op, GradientMap& gradients) {
+void CastGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const v1::Cast& op = forward.cast();
   if (!program::IsFloat(graph.TypeOf({op.input()}).type)) return;
   gradients.Add(op.input(),
                 graph.Cast(gradients.Get(op.output()), graph.TypeOf({op.input()}).type));
+}
+
+}  // namespace
+
+std::vector<GradientDef> ElementwiseGradients() {
+  return {
+      {v1::Instruction::kUnary, UnaryGradient},
+      {v1::Instruction::kBinary, BinaryGradient},
+      {v1::Instruction::kCast, CastGradient},
+  };
 }
 
 }  // namespace vpod::graph

@@ -2,9 +2,35 @@
 
 #include <set>
 
-#include "client/graph/instruction_tensors.h"
+#include "device/program/op.h"
+#include "device/program/op_rows.h"
 
 namespace vpod::graph {
+namespace {
+
+std::vector<GradientDef> WithoutGradient() {
+  static constexpr char kLater[] = "it gets into programs after the gradients";
+  return {
+      {v1::Instruction::kFill, nullptr, "it has no input"},
+      {v1::Instruction::kStreamIn, nullptr, "it has no input"},
+      {v1::Instruction::kStreamOut, nullptr, "it has no output"},
+      {v1::Instruction::kCopy, nullptr, kLater},
+      {v1::Instruction::kAccumulate, nullptr, kLater},
+      {v1::Instruction::kSgd, nullptr, kLater},
+      {v1::Instruction::kSend, nullptr, kLater},
+      {v1::Instruction::kReceive, nullptr, kLater},
+      {v1::Instruction::kRepeat, nullptr, kLater},
+  };
+}
+
+}  // namespace
+
+const GradientDef* FindGradient(v1::Instruction::StepCase kind) {
+  static const auto* const table = new program::OpRows<GradientDef>{
+      CollectiveGradients, Conv2dGradients, ElementwiseGradients, LossGradients,
+      MatMulGradients,     PoolGradients,   ReduceGradients,      WithoutGradient};
+  return table->Find(kind);
+}
 
 void GradientMap::Add(uint32_t value, Tensor gradient) {
   if (!gradient.valid() || !program::IsFloat(graph_.TypeOf({value}).type)) return;
@@ -30,8 +56,9 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
   // ids.
   std::map<uint32_t, size_t> producer;
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    VisitTensors(
-        nodes_[i].instruction, [](uint32_t*) {}, [&](uint32_t* id) { producer[*id] = i; });
+    program::ForEachTensor(nodes_[i].instruction, [&](uint32_t tensor, program::Access access) {
+      if (program::Writes(access)) producer[tensor] = i;
+    });
   }
   std::set<size_t> done;
   for (uint32_t id = loss.id + 1; id-- > 0;) {
@@ -47,47 +74,8 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
     if (it == producer.end() || !gradient.valid() || !done.insert(it->second).second) continue;
     const Node op = nodes_[it->second];  // a copy: nodes_ grows
     ipu_ = op.ipu;
-    switch (op.instruction.step_case()) {
-      case v1::Instruction::kUnary:
-        UnaryGradient(*this, op.instruction.unary(), gradients);
-        break;
-      case v1::Instruction::kBinary:
-        BinaryGradient(*this, op.instruction.binary(), gradients);
-        break;
-      case v1::Instruction::kCast:
-        CastGradient(*this, op.instruction.cast(), gradients);
-        break;
-      case v1::Instruction::kReduce:
-        ReduceGradient(*this, op.instruction.reduce(), gradients);
-        break;
-      case v1::Instruction::kMatMul:
-        MatMulGradient(*this, op.instruction.mat_mul(), gradients);
-        break;
-      case v1::Instruction::kConv2D:
-        Conv2dGradient(*this, op.instruction.conv2d(), gradients);
-        break;
-      case v1::Instruction::kMaxPool2D:
-        MaxPool2dGradient(*this, op.instruction.max_pool2d(), gradients);
-        break;
-      case v1::Instruction::kSoftmaxCrossEntropy:
-        SoftmaxCrossEntropyGradient(*this, op.instruction.softmax_cross_entropy(), gradients);
-        break;
-      case v1::Instruction::kAllReduce:
-      case v1::Instruction::kReduceScatter:
-      case v1::Instruction::kAllGather:
-      case v1::Instruction::kAllToAll:
-      case v1::Instruction::kBroadcast:
-        CollectiveGradient(*this, op.instruction, gradients);
-        break;
-      case v1::Instruction::kMaxPool2DGradient:
-        Fail(absl::UnimplementedError("the gradient of max-pool has no derivative here"));
-        break;
-      case v1::Instruction::kSoftmaxCrossEntropyGradient:
-        Fail(absl::UnimplementedError("the gradient of cross-entropy has no derivative here"));
-        break;
-      default:
-        break;  // no derivative: the gradient stops here
-    }
+    const GradientDef* gradient_of = FindGradient(op.instruction.step_case());
+    if (gradient_of->add != nullptr) gradient_of->add(*this, op.instruction, gradients);
   }
   std::vector<Tensor> result;
   for (Tensor tensor : wanted) {

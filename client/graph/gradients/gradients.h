@@ -1,9 +1,8 @@
-// Derivatives of the op set: each family's function adds to `gradients` what an operation passes
-// back to its inputs. They may assume that the graph is sound and that the gradient of at least one
-// output is present.
+// Derivatives of the op set, in ops of the same set.
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include "client/graph/graph.h"
 
@@ -26,15 +25,25 @@ class GradientMap {
   std::map<uint32_t, Tensor> gradients_;
 };
 
-void UnaryGradient(Graph& graph, const v1::Unary& op, GradientMap& gradients);
-void BinaryGradient(Graph& graph, const v1::Binary& op, GradientMap& gradients);
-void CastGradient(Graph& graph, const v1::Cast& op, GradientMap& gradients);
-void ReduceGradient(Graph& graph, const v1::Reduce& op, GradientMap& gradients);
-void MatMulGradient(Graph& graph, const v1::MatMul& op, GradientMap& gradients);
-void Conv2dGradient(Graph& graph, const v1::Conv2d& op, GradientMap& gradients);
-void MaxPool2dGradient(Graph& graph, const v1::MaxPool2d& op, GradientMap& gradients);
-void SoftmaxCrossEntropyGradient(Graph& graph, const v1::SoftmaxCrossEntropy& op,
-                                 GradientMap& gradients);
-void CollectiveGradient(Graph& graph, const v1::Instruction& instruction, GradientMap& gradients);
+// A row of the table of derivatives; each is in the file of its family.
+struct GradientDef {
+  v1::Instruction::StepCase kind;
+  // Adds to `gradients` what the instruction passes back to its inputs. May assume that the graph
+  // is sound and that the gradient of at least one output is present. Null: nothing flows back.
+  void (*add)(Graph& graph, const v1::Instruction& forward, GradientMap& gradients);
+  const char* none = nullptr;  // why nothing flows back
+};
+
+// Every op has a row. Null for a kind that is none.
+const GradientDef* FindGradient(v1::Instruction::StepCase kind);
+
+// --- By family, for FindGradient ---
+std::vector<GradientDef> CollectiveGradients();
+std::vector<GradientDef> Conv2dGradients();
+std::vector<GradientDef> ElementwiseGradients();
+std::vector<GradientDef> LossGradients();
+std::vector<GradientDef> MatMulGradients();
+std::vector<GradientDef> PoolGradients();
+std::vector<GradientDef> ReduceGradients();
 
 }  // namespace vpod::graph

@@ -1,8 +1,10 @@
 #include "client/graph/gradients/gradients.h"
 
 namespace vpod::graph {
+namespace {
 
-void ReduceGradient(Graph& graph, const v1::Reduce& op, GradientMap& gradients) {
+void ReduceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const v1::Reduce& op = forward.reduce();
   const Tensor x{op.input()}, y{op.output()};
   const TensorType x_type = graph.TypeOf(x);
   // The reduced axes come back with length 1, so that multiplication broadcasts over them.
@@ -25,6 +27,15 @@ void ReduceGradient(Graph& graph, const v1::Reduce& op, GradientMap& gradients) 
       gradients.Add(x.id, graph.Multiply(mask, dy));
     }
   }
+}
+
+}  // namespace
+
+std::vector<GradientDef> ReduceGradients() {
+  return {
+      {v1::Instruction::kReduce, ReduceGradient},
+      {v1::Instruction::kArgMax, nullptr, "the output is an index"},
+  };
 }
 
 }  // namespace vpod::graph

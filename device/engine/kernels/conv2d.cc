@@ -102,9 +102,8 @@ dnnl::convolution_forward::primitive_desc ForwardDesc(const Geometry& g) {
           UserScratchpad(), CpuEngine()};
 }
 
-}  // namespace
-
-absl::StatusOr<Kernel> PrepareConv2d(const program::v1::Ipu& ipu, const program::v1::Conv2d& op) {
+absl::StatusOr<Kernel> PrepareConv2d(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Conv2d& op = instruction.conv2d();
   const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()),
                 output = Resolve(ipu, op.output());
   return Guarded([&]() -> absl::StatusOr<Kernel> {
@@ -156,5 +155,9 @@ absl::StatusOr<Kernel> PrepareConv2d(const program::v1::Ipu& ipu, const program:
     });
   });
 }
+
+}  // namespace
+
+std::vector<KernelDef> Conv2dKernels() { return {{Instruction::kConv2D, PrepareConv2d}}; }
 
 }  // namespace vpod::engine

@@ -242,9 +242,8 @@ void ForRows(const RowPlan& plan, const T* a, const T* b, R* out, const RowFunct
   }
 }
 
-}  // namespace
-
-Kernel PrepareUnary(const program::v1::Ipu& ipu, const program::v1::Unary& op) {
+absl::StatusOr<Kernel> PrepareUnary(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Unary& op = instruction.unary();
   const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
   const program::v1::UnaryOperator function = op.operator_();
   return [=](std::byte* arena) {
@@ -264,7 +263,8 @@ Kernel PrepareUnary(const program::v1::Ipu& ipu, const program::v1::Unary& op) {
   };
 }
 
-Kernel PrepareBinary(const program::v1::Ipu& ipu, const program::v1::Binary& op) {
+absl::StatusOr<Kernel> PrepareBinary(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Binary& op = instruction.binary();
   const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()),
                 output = Resolve(ipu, op.output());
   const program::v1::BinaryOperator function = op.operator_();
@@ -311,6 +311,12 @@ Kernel PrepareBinary(const program::v1::Ipu& ipu, const program::v1::Binary& op)
     }
     return absl::OkStatus();
   };
+}
+
+}  // namespace
+
+std::vector<KernelDef> ElementwiseKernels() {
+  return {{Instruction::kUnary, PrepareUnary}, {Instruction::kBinary, PrepareBinary}};
 }
 
 }  // namespace vpod::engine

@@ -14,6 +14,8 @@
 
 namespace vpod::engine {
 
+using program::v1::Instruction;
+
 // Temporary memory of one compute thread; grows to the largest request and is reused.
 class Scratch {
  public:
@@ -36,27 +38,25 @@ using Kernel = std::function<absl::Status(std::byte* arena)>;
 
 // Prepares the kernel of a computing instruction of IPU `ipu`. The instruction has passed
 // validation; communication steps and repeats are not kernels and give Internal.
-absl::StatusOr<Kernel> PrepareKernel(const program::v1::Ipu& ipu,
-                                     const program::v1::Instruction& instruction);
+absl::StatusOr<Kernel> PrepareKernel(const program::v1::Ipu& ipu, const Instruction& instruction);
 
-// --- By family, called by PrepareKernel ---
-Kernel PrepareFill(const program::v1::Ipu& ipu, const program::v1::Fill& op);
-Kernel PrepareCopy(const program::v1::Ipu& ipu, const program::v1::Copy& op);
-Kernel PrepareCast(const program::v1::Ipu& ipu, const program::v1::Cast& op);
-Kernel PrepareUnary(const program::v1::Ipu& ipu, const program::v1::Unary& op);
-Kernel PrepareBinary(const program::v1::Ipu& ipu, const program::v1::Binary& op);
-Kernel PrepareReduce(const program::v1::Ipu& ipu, const program::v1::Reduce& op);
-Kernel PrepareArgMax(const program::v1::Ipu& ipu, const program::v1::ArgMax& op);
-absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const program::v1::MatMul& op);
-absl::StatusOr<Kernel> PrepareConv2d(const program::v1::Ipu& ipu, const program::v1::Conv2d& op);
-Kernel PrepareMaxPool2d(const program::v1::Ipu& ipu, const program::v1::MaxPool2d& op);
-Kernel PrepareMaxPool2dGradient(const program::v1::Ipu& ipu,
-                                const program::v1::MaxPool2dGradient& op);
-Kernel PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
-                                  const program::v1::SoftmaxCrossEntropy& op);
-Kernel PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu& ipu,
-                                          const program::v1::SoftmaxCrossEntropyGradient& op);
-Kernel PrepareAccumulate(const program::v1::Ipu& ipu, const program::v1::Accumulate& op);
-Kernel PrepareSgd(const program::v1::Ipu& ipu, const program::v1::Sgd& op);
+// A row of the table of kernels; each is in the file of its family.
+struct KernelDef {
+  Instruction::StepCase kind;
+  absl::StatusOr<Kernel> (*prepare)(const program::v1::Ipu& ipu, const Instruction& instruction);
+};
+
+// Every op whose role is a kernel (device/program/op.h) has a row. Null for the others.
+const KernelDef* FindKernel(Instruction::StepCase kind);
+
+// --- By family, for FindKernel ---
+std::vector<KernelDef> Conv2dKernels();
+std::vector<KernelDef> DataMovementKernels();
+std::vector<KernelDef> ElementwiseKernels();
+std::vector<KernelDef> LossKernels();
+std::vector<KernelDef> MatMulKernels();
+std::vector<KernelDef> OptimizerKernels();
+std::vector<KernelDef> PoolKernels();
+std::vector<KernelDef> ReduceKernels();
 
 }  // namespace vpod::engine

@@ -5,9 +5,11 @@
 #include "device/engine/kernels/operand.h"
 
 namespace vpod::engine {
+namespace {
 
-Kernel PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
-                                  const program::v1::SoftmaxCrossEntropy& op) {
+absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
+                                                  const Instruction& instruction) {
+  const program::v1::SoftmaxCrossEntropy& op = instruction.softmax_cross_entropy();
   const Operand logits = Resolve(ipu, op.logits()), labels = Resolve(ipu, op.labels());
   const Operand loss = Resolve(ipu, op.loss()), probabilities = Resolve(ipu, op.probabilities());
   const auto classes = static_cast<size_t>(logits.type.dims[1]);
@@ -40,8 +42,9 @@ Kernel PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
   };
 }
 
-Kernel PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu& ipu,
-                                          const program::v1::SoftmaxCrossEntropyGradient& op) {
+absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu& ipu,
+                                                          const Instruction& instruction) {
+  const program::v1::SoftmaxCrossEntropyGradient& op = instruction.softmax_cross_entropy_gradient();
   const Operand probabilities = Resolve(ipu, op.probabilities()),
                 labels = Resolve(ipu, op.labels());
   const Operand loss_gradient = Resolve(ipu, op.loss_gradient());
@@ -61,6 +64,13 @@ Kernel PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu& ipu,
     StoreFloats(logits_gradient, arena, out);
     return absl::OkStatus();
   };
+}
+
+}  // namespace
+
+std::vector<KernelDef> LossKernels() {
+  return {{Instruction::kSoftmaxCrossEntropy, PrepareSoftmaxCrossEntropy},
+          {Instruction::kSoftmaxCrossEntropyGradient, PrepareSoftmaxCrossEntropyGradient}};
 }
 
 }  // namespace vpod::engine

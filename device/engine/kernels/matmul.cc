@@ -12,9 +12,8 @@ Memory::desc Describe(const program::Dims& stored, bool transposed) {
   return Memory::desc({stored[0], stored[1]}, Memory::data_type::f32, Memory::dims{stored[1], 1});
 }
 
-}  // namespace
-
-absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const program::v1::MatMul& op) {
+absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::MatMul& op = instruction.mat_mul();
   const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()),
                 output = Resolve(ipu, op.output());
   const bool transpose_a = op.transpose_a(), transpose_b = op.transpose_b();
@@ -44,5 +43,9 @@ absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const program:
     });
   });
 }
+
+}  // namespace
+
+std::vector<KernelDef> MatMulKernels() { return {{Instruction::kMatMul, PrepareMatMul}}; }
 
 }  // namespace vpod::engine

@@ -26,9 +26,9 @@ VPOD_SIMD void SgdMomentum(float* w, const float* g, float* v, float rate, SgdCo
   }
 }
 
-}  // namespace
-
-Kernel PrepareAccumulate(const program::v1::Ipu& ipu, const program::v1::Accumulate& op) {
+absl::StatusOr<Kernel> PrepareAccumulate(const program::v1::Ipu& ipu,
+                                         const Instruction& instruction) {
+  const program::v1::Accumulate& op = instruction.accumulate();
   const Operand gradient = Resolve(ipu, op.gradient()),
                 accumulator = Resolve(ipu, op.accumulator());
   return [=](std::byte* arena) {
@@ -37,7 +37,8 @@ Kernel PrepareAccumulate(const program::v1::Ipu& ipu, const program::v1::Accumul
   };
 }
 
-Kernel PrepareSgd(const program::v1::Ipu& ipu, const program::v1::Sgd& op) {
+absl::StatusOr<Kernel> PrepareSgd(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Sgd& op = instruction.sgd();
   const Operand weights = Resolve(ipu, op.weights()), gradient = Resolve(ipu, op.gradient());
   const Operand learning_rate = Resolve(ipu, op.learning_rate());
   const Operand velocity = op.has_velocity() ? Resolve(ipu, op.velocity()) : Operand();
@@ -59,6 +60,12 @@ Kernel PrepareSgd(const program::v1::Ipu& ipu, const program::v1::Sgd& op) {
     StoreFloats(weights, arena, w);
     return absl::OkStatus();
   };
+}
+
+}  // namespace
+
+std::vector<KernelDef> OptimizerKernels() {
+  return {{Instruction::kAccumulate, PrepareAccumulate}, {Instruction::kSgd, PrepareSgd}};
 }
 
 }  // namespace vpod::engine

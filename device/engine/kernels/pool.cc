@@ -64,9 +64,9 @@ struct Windows {
   }
 };
 
-}  // namespace
-
-Kernel PrepareMaxPool2d(const program::v1::Ipu& ipu, const program::v1::MaxPool2d& op) {
+absl::StatusOr<Kernel> PrepareMaxPool2d(const program::v1::Ipu& ipu,
+                                        const Instruction& instruction) {
+  const program::v1::MaxPool2d& op = instruction.max_pool2d();
   const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
   const Windows windows(input.type.dims, output.type.dims, op.window());
   return [=](std::byte* arena) {
@@ -82,8 +82,9 @@ Kernel PrepareMaxPool2d(const program::v1::Ipu& ipu, const program::v1::MaxPool2
   };
 }
 
-Kernel PrepareMaxPool2dGradient(const program::v1::Ipu& ipu,
-                                const program::v1::MaxPool2dGradient& op) {
+absl::StatusOr<Kernel> PrepareMaxPool2dGradient(const program::v1::Ipu& ipu,
+                                                const Instruction& instruction) {
+  const program::v1::MaxPool2dGradient& op = instruction.max_pool2d_gradient();
   const Operand input = Resolve(ipu, op.input());
   const Operand output_gradient = Resolve(ipu, op.output_gradient());
   const Operand input_gradient = Resolve(ipu, op.input_gradient());
@@ -107,6 +108,13 @@ Kernel PrepareMaxPool2dGradient(const program::v1::Ipu& ipu,
     StoreFloats(input_gradient, arena, out);
     return absl::OkStatus();
   };
+}
+
+}  // namespace
+
+std::vector<KernelDef> PoolKernels() {
+  return {{Instruction::kMaxPool2D, PrepareMaxPool2d},
+          {Instruction::kMaxPool2DGradient, PrepareMaxPool2dGradient}};
 }
 
 }  // namespace vpod::engine

@@ -117,9 +117,8 @@ void ReduceInts(ReduceOperator op, const Plan& plan, const int32_t* in, int32_t*
   });
 }
 
-}  // namespace
-
-Kernel PrepareReduce(const program::v1::Ipu& ipu, const program::v1::Reduce& op) {
+absl::StatusOr<Kernel> PrepareReduce(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Reduce& op = instruction.reduce();
   const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
   const ReduceOperator function = op.operator_();
   const Plan plan = MakePlan(input.type.dims, op.axes());
@@ -146,7 +145,8 @@ Kernel PrepareReduce(const program::v1::Ipu& ipu, const program::v1::Reduce& op)
   };
 }
 
-Kernel PrepareArgMax(const program::v1::Ipu& ipu, const program::v1::ArgMax& op) {
+absl::StatusOr<Kernel> PrepareArgMax(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::ArgMax& op = instruction.arg_max();
   const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
   const auto length = static_cast<size_t>(input.type.dims.back());
   return [=](std::byte* arena) {
@@ -158,6 +158,12 @@ Kernel PrepareArgMax(const program::v1::Ipu& ipu, const program::v1::ArgMax& op)
     }
     return absl::OkStatus();
   };
+}
+
+}  // namespace
+
+std::vector<KernelDef> ReduceKernels() {
+  return {{Instruction::kReduce, PrepareReduce}, {Instruction::kArgMax, PrepareArgMax}};
 }
 
 }  // namespace vpod::engine

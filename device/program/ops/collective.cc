@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/executable.h"
+#include "device/program/op.h"
 
 namespace vpod::program {
 namespace {
@@ -190,6 +191,65 @@ absl::StatusOr<TensorType> CollectiveType(const Collective& op, const TensorType
   VPOD_RETURN_IF_ERROR(Check(output));
   VPOD_RETURN_IF_ERROR(CheckCollectiveTypes(op, input, output));
   return output;
+}
+
+namespace {
+
+// Pieces of all tensors are computed side by side: where an output lies, nothing else of the step
+// may lie but the input that it replaces. Otherwise the result would depend on the threads.
+absl::Status CheckDisjoint(const Collective& op, const Operands& tensors) {
+  struct Range {
+    uint64_t begin, end;
+    bool output;
+  };
+  std::vector<Range> ranges;
+  const auto add = [&](uint32_t index, bool output) {
+    const v1::Tensor& tensor = **tensors.Any(index);
+    ranges.push_back({tensor.offset(), tensor.offset() + ArenaBytes(tensor), output});
+  };
+  const bool replaces = op.kind == Instruction::kAllReduce || op.kind == Instruction::kBroadcast;
+  for (int i = 0; i < op.inputs->size(); ++i) {
+    if (!replaces || op.inputs->Get(i) != op.outputs->Get(i)) add(op.inputs->Get(i), false);
+    add(op.outputs->Get(i), true);
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  uint64_t inputs_end = 0, outputs_end = 0;
+  for (const Range& range : ranges) {
+    if (range.begin < outputs_end || (range.output && range.begin < inputs_end)) {
+      return Invalid(absl::StrCat("an output of the ", op.name(),
+                                  " shares bytes with another of its tensors"));
+    }
+    uint64_t& end = range.output ? outputs_end : inputs_end;
+    end = std::max(end, range.end);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStep(const Instruction& instruction, const Operands& tensors) {
+  const Collective op = *CollectiveOf(instruction);
+  VPOD_RETURN_IF_ERROR(CheckCollective(op));
+  for (int i = 0; i < op.inputs->size(); ++i) {
+    const uint32_t index = op.inputs->Get(i);
+    VPOD_ASSIGN_OR_RETURN(const v1::Tensor* input, tensors.Any(index));
+    if (!op.reduces()) VPOD_RETURN_IF_ERROR(tensors.Plain(index).status());
+    VPOD_ASSIGN_OR_RETURN(const TensorType output, tensors.Plain(op.outputs->Get(i)));
+    VPOD_RETURN_IF_ERROR(CheckCollectiveTypes(op, TypeOf(*input), output));
+  }
+  return CheckDisjoint(op, tensors);
+}
+
+}  // namespace
+
+std::vector<OpDef> CollectiveOps() {
+  std::vector<OpDef> ops;
+  for (const auto kind : {Instruction::kAllReduce, Instruction::kReduceScatter,
+                          Instruction::kAllGather, Instruction::kAllToAll, Instruction::kBroadcast})
+    ops.push_back({kind,
+                   Role::kCollective,
+                   {{"inputs", Access::kRead}, {"outputs", Access::kWrite}},
+                   CheckStep});
+  return ops;
 }
 
 }  // namespace vpod::program

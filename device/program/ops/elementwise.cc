@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/base/status.h"
+#include "device/program/op.h"
 #include "device/program/ops/rules.h"
 
 namespace vpod::program {
@@ -73,6 +74,30 @@ absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a
   TensorType result{comparison ? v1::BOOL : a.type, std::move(dims)};
   VPOD_RETURN_IF_ERROR(Check(result));
   return result;
+}
+
+std::vector<OpDef> ElementwiseOps() {
+  return {
+      {v1::Instruction::kUnary,
+       Role::kKernel,
+       {{"input", Access::kRead}, {"output", Access::kWrite}},
+       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
+         const v1::Unary& op = instruction.unary();
+         VPOD_ASSIGN_OR_RETURN(TensorType input, tensors.Plain(op.input()));
+         VPOD_ASSIGN_OR_RETURN(TensorType output, UnaryType(op.operator_(), input));
+         return tensors.Expect(op.output(), output);
+       }},
+      {v1::Instruction::kBinary,
+       Role::kKernel,
+       {{"a", Access::kRead}, {"b", Access::kRead}, {"output", Access::kWrite}},
+       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
+         const v1::Binary& op = instruction.binary();
+         VPOD_ASSIGN_OR_RETURN(TensorType a, tensors.Plain(op.a()));
+         VPOD_ASSIGN_OR_RETURN(TensorType b, tensors.Plain(op.b()));
+         VPOD_ASSIGN_OR_RETURN(TensorType output, BinaryType(op.operator_(), a, b));
+         return tensors.Expect(op.output(), output);
+       }},
+  };
 }
 
 }  // namespace vpod::program

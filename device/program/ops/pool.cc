@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/program/op.h"
 #include "device/program/ops/rules.h"
 #include "device/program/ops/window.h"
 
@@ -40,6 +41,42 @@ absl::StatusOr<TensorType> MaxPool2dType(const TensorType& image, const v1::Wind
   TensorType result{image.type, {image.dims[0], size.first, size.second, image.dims[3]}};
   VPOD_RETURN_IF_ERROR(Check(result));
   return result;
+}
+
+namespace {
+
+absl::Status CheckPool(uint32_t input, uint32_t output, const v1::Window& window,
+                       const Operands& tensors) {
+  VPOD_ASSIGN_OR_RETURN(TensorType input_type, tensors.Plain(input));
+  VPOD_ASSIGN_OR_RETURN(TensorType output_type, MaxPool2dType(input_type, window));
+  VPOD_RETURN_IF_ERROR(
+      tensors.CheckOperations(output_type.elements(), {window.kernel_h(), window.kernel_w()}));
+  return tensors.Expect(output, output_type);
+}
+
+}  // namespace
+
+std::vector<OpDef> PoolOps() {
+  return {
+      {v1::Instruction::kMaxPool2D,
+       Role::kKernel,
+       {{"input", Access::kRead}, {"output", Access::kWrite}},
+       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
+         const v1::MaxPool2d& op = instruction.max_pool2d();
+         return CheckPool(op.input(), op.output(), op.window(), tensors);
+       }},
+      {v1::Instruction::kMaxPool2DGradient,
+       Role::kKernel,
+       {{"input", Access::kRead},
+        {"output_gradient", Access::kRead},
+        {"input_gradient", Access::kWrite}},
+       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
+         const v1::MaxPool2dGradient& op = instruction.max_pool2d_gradient();
+         VPOD_RETURN_IF_ERROR(CheckPool(op.input(), op.output_gradient(), op.window(), tensors));
+         VPOD_ASSIGN_OR_RETURN(TensorType input, tensors.Plain(op.input()));
+         return tensors.Expect(op.input_gradient(), input);
+       }},
+  };
 }
 
 }  // namespace vpod::program

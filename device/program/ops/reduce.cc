@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/base/status.h"
+#include "device/program/op.h"
 #include "device/program/ops/rules.h"
 
 namespace vpod::program {
@@ -37,6 +38,29 @@ absl::StatusOr<TensorType> ArgMaxType(const TensorType& input) {
     return absl::InvalidArgumentError(absl::StrCat("arg-max does not take ", input.ToString()));
   }
   return TensorType{v1::INT32, Dims(input.dims.begin(), input.dims.end() - 1)};
+}
+
+std::vector<OpDef> ReduceOps() {
+  return {
+      {v1::Instruction::kReduce,
+       Role::kKernel,
+       {{"input", Access::kRead}, {"output", Access::kWrite}},
+       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
+         const v1::Reduce& op = instruction.reduce();
+         VPOD_ASSIGN_OR_RETURN(TensorType input, tensors.Plain(op.input()));
+         VPOD_ASSIGN_OR_RETURN(TensorType output, ReduceType(op.operator_(), input, op.axes()));
+         return tensors.Expect(op.output(), output);
+       }},
+      {v1::Instruction::kArgMax,
+       Role::kKernel,
+       {{"input", Access::kRead}, {"output", Access::kWrite}},
+       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
+         const v1::ArgMax& op = instruction.arg_max();
+         VPOD_ASSIGN_OR_RETURN(TensorType input, tensors.Plain(op.input()));
+         VPOD_ASSIGN_OR_RETURN(TensorType output, ArgMaxType(input));
+         return tensors.Expect(op.output(), output);
+       }},
+  };
 }
 
 }  // namespace vpod::program

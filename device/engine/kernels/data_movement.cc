@@ -41,9 +41,8 @@ To Convert(From value) {
   }
 }
 
-}  // namespace
-
-Kernel PrepareFill(const program::v1::Ipu& ipu, const program::v1::Fill& op) {
+absl::StatusOr<Kernel> PrepareFill(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Fill& op = instruction.fill();
   const Operand output = Resolve(ipu, op.output());
   const double value = op.value();
   const bool wide = ipu.tensors(op.output()).wide_accumulator();
@@ -60,7 +59,8 @@ Kernel PrepareFill(const program::v1::Ipu& ipu, const program::v1::Fill& op) {
   };
 }
 
-Kernel PrepareCopy(const program::v1::Ipu& ipu, const program::v1::Copy& op) {
+absl::StatusOr<Kernel> PrepareCopy(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Copy& op = instruction.copy();
   const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
   return [input, output](std::byte* arena) {
     std::memmove(output.At(arena), input.At(arena), input.type.bytes());
@@ -68,7 +68,8 @@ Kernel PrepareCopy(const program::v1::Ipu& ipu, const program::v1::Copy& op) {
   };
 }
 
-Kernel PrepareCast(const program::v1::Ipu& ipu, const program::v1::Cast& op) {
+absl::StatusOr<Kernel> PrepareCast(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Cast& op = instruction.cast();
   const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
   return [input, output](std::byte* arena) {
     WithElement(input.type.type, [&](auto from) {
@@ -85,6 +86,14 @@ Kernel PrepareCast(const program::v1::Ipu& ipu, const program::v1::Cast& op) {
     });
     return absl::OkStatus();
   };
+}
+
+}  // namespace
+
+std::vector<KernelDef> DataMovementKernels() {
+  return {{Instruction::kFill, PrepareFill},
+          {Instruction::kCopy, PrepareCopy},
+          {Instruction::kCast, PrepareCast}};
 }
 
 }  // namespace vpod::engine

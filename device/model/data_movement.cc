@@ -1,0 +1,19 @@
+#include "device/model/op_prices.h"
+
+namespace vpod::model {
+
+std::vector<PriceDef> DataMovementPrices() {
+  return {{Instruction::kFill,
+           [](const Instruction& instruction, const PriceContext& context) {
+             return context.Elementwise(instruction.fill().output(), 1);
+           }},
+          {Instruction::kCopy,
+           [](const Instruction& instruction, const PriceContext& context) {
+             return context.Elementwise(instruction.copy().output(), 2);
+           }},
+          {Instruction::kCast, [](const Instruction& instruction, const PriceContext& context) {
+             return context.Elementwise(instruction.cast().output(), 3);
+           }}};
+}
+
+}  // namespace vpod::model
