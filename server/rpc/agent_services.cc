@@ -154,19 +154,23 @@ class LoadCall : public UploadCall<ipuof::v1::LoadRequest> {
   }
 
   void Complete() override {
-    if (turn_ == nullptr) return Finish(ToGrpc(NoMessage()));
+    if (turn_ == nullptr) return Refuse(NoMessage());
     if (executable_.size() != total_) {
-      return Finish(ToGrpc(absl::InvalidArgumentError(absl::StrCat(
-          "the executable is truncated: ", executable_.size(), " of ", total_, " bytes"))));
+      return Refuse(absl::InvalidArgumentError(absl::StrCat(
+          "the executable is truncated: ", executable_.size(), " of ", total_, " bytes")));
     }
     loaders_.Run([this, self = shared_from_this()] {
       auto result = agent_.Load(lease_id_, executable_);
-      executable_ = std::string();
-      turn_ = nullptr;
+      GiveBack();
       if (!result.ok()) return Finish(ToGrpc(result.status()));
       *reply_ = SerializeMessage(*result);
       Finish(grpc::Status::OK);
     });
+  }
+
+  void GiveBack() override {
+    executable_ = std::string();
+    turn_ = nullptr;
   }
 
   agent::Agent& agent_;

@@ -165,7 +165,7 @@ class UploadCall : public grpc::ServerReadReactor<grpc::ByteBuffer>, public Clie
       bytes_.Clear();
       if (status.ok()) status = Take(request);
     }
-    if (!status.ok()) return Finish(base::ToGrpc(status));
+    if (!status.ok()) return Refuse(status);
     ReadNext();
   }
   void OnDone() override { End(); }
@@ -179,8 +179,15 @@ class UploadCall : public grpc::ServerReadReactor<grpc::ByteBuffer>, public Clie
   }
   // A message; an error ends the call.
   virtual absl::Status Take(Request& request) = 0;
-  // All messages are there: calls Finish, now or later.
+  // All messages are there: calls Finish or Refuse, now or later.
   virtual void Complete() = 0;
+  // Gives back whatever keeps other calls out, as the client may try again as soon as it is
+  // answered.
+  virtual void GiveBack() {}
+  void Refuse(const absl::Status& status) {
+    GiveBack();
+    Finish(base::ToGrpc(status));
+  }
 
   grpc::ByteBuffer* const reply_;
 

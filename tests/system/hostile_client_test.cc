@@ -527,6 +527,16 @@ TEST_F(HostileClientTest, WrongArgumentsAreRefusedByName) {
   EXPECT_TRUE(client->Run(0, 1).ok()) << "the executable that was loaded before is still there";
 }
 
+// A client that is refused may try again at once.
+TEST_F(HostileClientTest, ARefusedLoadLeavesTheLeaseToTheNext) {
+  const auto client = Loaded();
+  for (int i = 0; i < 300; ++i) {
+    const grpc::Status status = client->Load(example_.executable, 8);
+    ASSERT_NE(status.error_message().find("more than the announced"), std::string::npos)
+        << i << ": " << status.error_message();
+  }
+}
+
 TEST_F(HostileClientTest, AProgramForOtherIpusIsRefused) {
   v1::AttachOpen open = Open(16);
   open.mutable_job()->set_ipus_per_replica(2);
