@@ -93,8 +93,9 @@ TEST(VpodCommandsTest, ListIsAnArrayOfThem) {
 TEST(VpodCommandsTest, LogsAreFollowed) {
   TestPod pod(4);
   const auto all = pod.Start({"vpod", "logs", "-f", "-n", "1"});
-  const auto agent = pod.Start({"vpod", "logs", "agent", "--follow", "-n", "0"});
+  const auto agent = pod.Start({"vpod", "logs", "agent", "--follow", "-n", "1"});
   ASSERT_TRUE(all->WaitForOutput("agent: ")) << all->Err();
+  ASSERT_TRUE(agent->WaitForOutput("agent: ")) << agent->Err();
   const std::string last = all->Out();
   EXPECT_EQ(std::count(last.begin(), last.end(), '\n'), 2) << last;
   const std::string write = "echo \"$0\" >>$VPOD_HOME/$1.log";
