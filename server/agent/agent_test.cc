@@ -490,7 +490,7 @@ TEST_F(AgentTest, TheReasonOfAnEndIsTheFirst) {
   ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
   agent_->Run(lease, 2, 0, run.Callback());
   Configure(2, /*present=*/false);
-  EXPECT_EQ(run.Get().status().message(), "partition p was removed");
+  EXPECT_EQ(run.Get().status().ToString(), "ABORTED: partition p was removed");
 }
 
 // A kernel of some seconds: nobody is left in the dark about what it does to others.
