@@ -36,6 +36,13 @@ bool WriteAll(int fd, absl::string_view text) {
 
 }  // namespace
 
+absl::Status CheckIsFileOrNothing(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is ", S_ISDIR(info.st_mode) ? "a directory" : "not a file"));
+}
+
 absl::StatusOr<std::string> ReadNamedFile(const std::string& path, size_t most) {
   struct stat info {};
   // Asked before it is opened: a terminal or a tape may do something at that.

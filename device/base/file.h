@@ -5,8 +5,9 @@
 
 #include <cstddef>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -16,8 +17,13 @@ namespace vpod::base {
 // The bytes of a file; none when it cannot be read. For files of the system and of our own making.
 inline std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::ostringstream text;
+  text << file.rdbuf();  // unlike the buffer's iterators, it does not throw for a directory
+  return std::move(text).str();
 }
+
+// FailedPrecondition if the path leads to something that is not a file; OK if to nothing.
+absl::Status CheckIsFileOrNothing(const std::string& path);
 
 // For a file that a person names, which may be anything. Pipes are read, too: shells make them of
 // `<(command)`. NotFound: it cannot be read; InvalidArgument: it is a directory or a device, or has

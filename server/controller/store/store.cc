@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "device/base/file.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
@@ -223,6 +224,11 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, Open
   if (mode == OpenMode::kCreateOnly && stat(path.c_str(), &info) == 0) {
     return absl::AlreadyExistsError(
         absl::StrCat("storage ", path, " already exists; remove it to start again"));
+  }
+  // Before anything is opened: a device may be endless, a pipe waits for another process.
+  for (const char* suffix : {"", "-wal", "-shm", ".running"}) {
+    const absl::Status file = base::CheckIsFileOrNothing(path + suffix);
+    if (!file.ok()) return absl::FailedPreconditionError(absl::StrCat("storage ", file.message()));
   }
   std::unique_ptr<Store> store(new Store(path));
   base::MutexLock lock(store->mutex_);

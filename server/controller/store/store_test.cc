@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -168,6 +169,21 @@ TEST_F(StoreTest, SecondOpenerIsRefusedUntilTheFirstCloses) {
 TEST_F(StoreTest, MissingDirectoryIsAnError) {
   const auto store = Store::Open((directory_ / "no/such.db").string(), Mode::kOpenOrCreate);
   EXPECT_EQ(store.status().code(), absl::StatusCode::kUnavailable) << store.status();
+}
+
+TEST_F(StoreTest, OnlyFilesAreOpened) {
+  const std::string pipe = (directory_ / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {directory_.string(), pipe, std::string("/dev/zero")}) {
+    const auto store = Store::Open(path, Mode::kOpenOrCreate);
+    EXPECT_EQ(store.status().message(),
+              "storage " + path + " is " + (path == directory_ ? "a directory" : "not a file"));
+  }
+  // Beside it, too.
+  fs::create_directories(path_ + "-wal");
+  EXPECT_EQ(Store::Open(path_, Mode::kOpenOrCreate).status().message(),
+            "storage " + path_ + "-wal is a directory");
+  EXPECT_FALSE(fs::exists(path_));
 }
 
 TEST_F(StoreTest, EmptyFileIsTakenAsNew) {

@@ -5,14 +5,13 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "device/base/file.h"
 #include "device/base/status.h"
 
 namespace vpod::controller {
@@ -70,9 +69,8 @@ struct Frame {
 absl::StatusOr<std::string> Read(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0 && errno == ENOENT) return std::string();
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.is_open() && bytes.size() == static_cast<uint64_t>(info.st_size)) return bytes;
+  std::string bytes = base::ReadFile(path);
+  if (bytes.size() == static_cast<uint64_t>(info.st_size)) return bytes;
   return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
 }
 
