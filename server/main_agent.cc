@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "server/agent/agent.h"
 #include "server/agent/local_listener.h"
 #include "server/agent_process_options.h"
@@ -26,7 +27,7 @@ namespace vpod {
 namespace {
 
 int Fail(const absl::Status& status, int code) {
-  std::fprintf(stderr, "vipu-agent: error: %s\n", std::string(status.message()).c_str());
+  std::fprintf(stderr, "vipu-agent: error: %s\n", base::OneLine(status.message()).c_str());
   return code;
 }
 

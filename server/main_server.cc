@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 #include "device/engine/executors.h"
 #include "server/controller/controller.h"
 #include "server/http/controller_exporter.h"
@@ -31,7 +32,7 @@ namespace {
 using controller::Store;
 
 int Fail(const absl::Status& status, int code) {
-  std::fprintf(stderr, "vipu-server: error: %s\n", std::string(status.message()).c_str());
+  std::fprintf(stderr, "vipu-server: error: %s\n", base::OneLine(status.message()).c_str());
   return code;
 }
 

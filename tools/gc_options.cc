@@ -11,21 +11,28 @@
 #include "absl/strings/str_join.h"
 #include "client/render/option_completion.h"
 #include "device/base/stdout.h"
+#include "device/base/text.h"
 #include "device/base/version.h"
 
 namespace vpod::tools {
 
 namespace {
 
-uint32_t ParseNumber(const std::vector<std::string>& words) {
-  const std::string& text = po::validators::get_single_string(words);
-  uint32_t number = 0;
-  if (text.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) ||
-      !absl::SimpleAtoi(text, &number)) {
-    throw po::invalid_option_value(text);
-  }
-  return number;
+bool ParseNumber(const std::string& text, uint32_t& number) {
+  return !text.empty() && absl::ascii_isdigit(static_cast<unsigned char>(text[0])) &&
+         absl::SimpleAtoi(text, &number);
 }
+
+// As po::invalid_option_value, with the range behind it.
+class InvalidDevice : public po::error_with_option_name {
+ public:
+  explicit InvalidDevice(const std::string& text)
+      : po::error_with_option_name(
+            "the argument ('%value%') for option '%canonical_option%' is invalid. Give a number "
+            "from 0 to 4294967295") {
+    set_substitute("value", text);
+  }
+};
 
 // Whether the tool prints JSON. A process has one command line.
 bool wants_json = false;
@@ -53,12 +60,18 @@ void PrintFailure(const std::string& json) {
 
 void validate(boost::any& value, const std::vector<std::string>& words, DeviceOption*, int) {
   po::validators::check_first_occurrence(value);
-  value = DeviceOption{ParseNumber(words)};
+  const std::string& text = po::validators::get_single_string(words);
+  DeviceOption device;
+  if (!ParseNumber(text, device.id)) throw InvalidDevice(text);
+  value = device;
 }
 
 void validate(boost::any& value, const std::vector<std::string>& words, NumberOption*, int) {
   po::validators::check_first_occurrence(value);
-  value = NumberOption{ParseNumber(words)};
+  const std::string& text = po::validators::get_single_string(words);
+  NumberOption number;
+  if (!ParseNumber(text, number.value)) number.no_number = absl::StrCat("'", text, "'");
+  value = number;
 }
 
 std::ostream& operator<<(std::ostream& stream, const NumberOption& number) {
@@ -67,9 +80,11 @@ std::ostream& operator<<(std::ostream& stream, const NumberOption& number) {
 
 absl::Status CheckRange(const std::string& option, NumberOption number, uint32_t low,
                         uint32_t high) {
-  if (number.value >= low && number.value <= high) return absl::OkStatus();
+  const bool is_number = number.no_number.empty();
+  if (is_number && number.value >= low && number.value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--", option, " is ", number.value, ", must be ", low, " to ", high));
+      absl::StrCat("--", option, " is ", is_number ? absl::StrCat(number.value) : number.no_number,
+                   ", must be ", low, " to ", high));
 }
 
 absl::Status CheckOneOf(const std::string& option, const std::string& word,
@@ -119,14 +134,14 @@ int ParseGcOptions(const std::string& tool, int argc, char** argv,
 }
 
 int UsageError(const std::string& tool, const std::string& what) {
-  std::fprintf(stderr, "%s: error: %s. Try '%s --help'.\n", tool.c_str(), what.c_str(),
-               tool.c_str());
+  std::fprintf(stderr, "%s: error: %s. Try '%s --help'.\n", tool.c_str(),
+               base::OneLine(what).c_str(), tool.c_str());
   PrintFailure(ErrorJson(what));
   return 2;
 }
 
 int GcError(const std::string& tool, const absl::Status& status, const std::string& json) {
-  std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), std::string(status.message()).c_str());
+  std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), base::OneLine(status.message()).c_str());
   PrintFailure(json.empty() ? ErrorJson(std::string(status.message())) : json);
   return 1;
 }

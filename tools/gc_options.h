@@ -18,9 +18,11 @@ struct DeviceOption {
 };
 void validate(boost::any& value, const std::vector<std::string>& words, DeviceOption*, int);
 
-// Any other whole number, likewise.
+// Any other whole number, likewise. CheckRange, which every one of them needs, refuses words that
+// are none: it knows the range.
 struct NumberOption {
   uint32_t value = 0;
+  std::string no_number = "";  // what was given in its place
 };
 void validate(boost::any& value, const std::vector<std::string>& words, NumberOption*, int);
 std::ostream& operator<<(std::ostream& stream, const NumberOption& number);  // for --help

@@ -13,7 +13,8 @@ using ::testing::internal::GetCapturedStdout;
 
 struct Parsed {
   int code = 0;
-  uint32_t device = 0, iterations = 0;
+  uint32_t device = 0;
+  NumberOption iterations;
   bool all_links = false, all_partitions = false, json = false;
   std::string out, err;
 };
@@ -40,7 +41,7 @@ Parsed Parse(std::vector<std::string> words) {
   parsed.out = GetCapturedStdout();
   parsed.err = GetCapturedStderr();
   parsed.device = device.id;
-  parsed.iterations = iterations.value;
+  parsed.iterations = iterations;
   return parsed;
 }
 
@@ -53,7 +54,7 @@ TEST(GcOptionsTest, SpellingsOfADeviceAreEqual) {
     const Parsed parsed = Parse(words);
     EXPECT_EQ(parsed.code, -1) << words[0];
     EXPECT_EQ(parsed.device, 7u) << words[0];
-    EXPECT_EQ(parsed.iterations, 100u);
+    EXPECT_EQ(parsed.iterations.value, 100u);
   }
 }
 
@@ -69,8 +70,12 @@ TEST(GcOptionsTest, WrongUsageIsOneLine) {
            {{"--foo"}, "unrecognised option '--foo'"},
            {{"word"}, "too many positional options"},
            {{"-d"}, "the required argument for option '--device-id' is missing"},
-           {{"-d", "-1"}, "the argument ('-1') for option '--device-id' is invalid"},
-           {{"-i", "4294967296"}, "the argument ('4294967296') for option '--iterations'"},
+           {{"-d", "-1"},
+            "the argument ('-1') for option '--device-id' is invalid. Give a number from 0 to "
+            "4294967295. Try"},
+           {{"-d", "a\nb\x1b[31m\xff"}, "the argument ('a\uFFFDb\uFFFD[31m\uFFFD') for option"},
+           {{"--f\noo"}, "unrecognised option '--f\uFFFDoo'"},
+           {{"-d", std::string(5000, 'x')}, "x') for option '--device-id' is invalid. Give a"},
            {{"-i", "2", "-i", "3"}, "option '--iterations' cannot be specified more than once"}}) {
     const Parsed parsed = Parse(words);
     EXPECT_EQ(parsed.code, 2) << text;
@@ -79,6 +84,18 @@ TEST(GcOptionsTest, WrongUsageIsOneLine) {
     EXPECT_NE(parsed.err.find(text), std::string::npos) << parsed.err;
     EXPECT_EQ(parsed.err.find('\n'), parsed.err.size() - 1) << parsed.err;
   }
+}
+
+TEST(GcOptionsTest, WordsThatAreNoNumberAreNamedWithTheRange) {
+  for (const std::string word : {"x", "-5", "4294967296", "1.5", "0x4"}) {
+    const Parsed parsed = Parse({"-i", word});
+    EXPECT_EQ(parsed.code, -1) << word;
+    EXPECT_EQ(CheckRange("iterations", parsed.iterations, 1, 10).message(),
+              "--iterations is '" + word + "', must be 1 to 10");
+  }
+  EXPECT_EQ(CheckRange("iterations", Parse({"-i", "11"}).iterations, 1, 10).message(),
+            "--iterations is 11, must be 1 to 10");
+  EXPECT_TRUE(CheckRange("iterations", Parse({"-i", "10"}).iterations, 1, 10).ok());
 }
 
 TEST(GcOptionsTest, FailuresAreJsonIfThatIsAskedFor) {

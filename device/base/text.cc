@@ -92,6 +92,13 @@ std::string Printable(absl::string_view text, size_t most) {
   return shown;
 }
 
+std::string OneLine(absl::string_view message) {
+  constexpr size_t kHalf = 1000;
+  if (message.size() <= 2 * kHalf) return Printable(message, std::string::npos);
+  const absl::string_view end = message.substr(message.size() - kHalf);
+  return absl::StrCat(Printable(message, kHalf), Printable(end, std::string::npos));
+}
+
 std::string ShellQuoted(absl::string_view text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }

@@ -32,6 +32,10 @@ absl::Status CheckHeaderWord(absl::string_view field, absl::string_view text);
 // (controls of C0 and C1, line and paragraph separators, marks that turn the direction of text).
 std::string Printable(absl::string_view text, size_t most = 256);
 
+// An error message as a terminal can show it: on one line, as Printable; of a long one, which
+// quotes what it was given, the beginning and the end.
+std::string OneLine(absl::string_view message);
+
 // The text as one word of a POSIX shell: 'it'\''s'. Any bytes but NUL.
 std::string ShellQuoted(absl::string_view text);
 

@@ -55,6 +55,19 @@ TEST(HeaderWordTest, IsGraphicAscii) {
             "bars");
 }
 
+TEST(OneLineTest, KeepsTheEndsOfAMessage) {
+  EXPECT_EQ(OneLine("--pod 3: the size"), "--pod 3: the size");
+  EXPECT_EQ(OneLine("no 'a\nb\x1b[31m\xff'"), "no 'a\uFFFDb\uFFFD[31m\uFFFD'");
+  EXPECT_EQ(OneLine(std::string(2000, 'x')), std::string(2000, 'x'));
+  const std::string cut = OneLine("--pod " + std::string(100000, 'x') + " is not 4 to 65536");
+  EXPECT_EQ(cut.substr(0, 8), "--pod xx");
+  EXPECT_EQ(cut.substr(cut.size() - 20), "xx is not 4 to 65536");
+  EXPECT_LT(cut.size(), 2100u);
+  std::string umlauts = "x";
+  for (int i = 0; i < 3001; ++i) umlauts += "ö";
+  EXPECT_TRUE(IsUtf8(OneLine(umlauts)));
+}
+
 TEST(PrintableTest, ShowsOneLineWithoutControls) {
   EXPECT_EQ(Printable("fashion_mnist"), "fashion_mnist");
   EXPECT_EQ(Printable("jörg 日本 😀"), "jörg 日本 😀");

@@ -597,7 +597,7 @@ TEST(VpodTest, BowMachinesRunFaster) {
   TestPod pod(0);
   const Outcome up = pod.Shell(Up(pod, "--pod 4 --machine-type bow2000"));
   ASSERT_EQ(up.code, 0) << up.err;
-  EXPECT_NE(up.out.find("1 machines (bow2000)"), std::string::npos) << up.out;
+  EXPECT_NE(up.out.find("1 machine (bow2000)"), std::string::npos) << up.out;
   pod.CreatePartition("p4", 4);
   EXPECT_EQ(pod.Shell("gc-info --tile-clock-speed").out, "1850MHz\n");
   EXPECT_EQ(pod.Shell("gc-info -i -d 0 | grep -E 'clock|board type'").out,

@@ -90,10 +90,8 @@ int Main(int argc, char** argv) {
   if (flags.watch.empty()) return Print(flags, Look(flags));
   double seconds = 0;
   if (!absl::SimpleAtod(flags.watch, &seconds) || !(seconds >= 0.1 && seconds <= 86400)) {
-    std::fprintf(stderr,
-                 "gc-monitor: error: --watch=%s must be a number of seconds from 0.1 to 86400\n",
-                 flags.watch.c_str());
-    return 2;
+    return UsageError("gc-monitor", absl::StrCat("--watch=", flags.watch,
+                                                 " must be a number of seconds from 0.1 to 86400"));
   }
   Watch(flags, seconds);
 }

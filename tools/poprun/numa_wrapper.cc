@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "client/launch/numa.h"
 #include "client/vipu/config.h"
+#include "device/base/text.h"
 
 int main(int argc, char** argv) {
   using namespace vpod;
@@ -30,7 +31,7 @@ int main(int argc, char** argv) {
     }
   }
   execvp(argv[1], argv + 1);
-  std::fprintf(stderr, "poprun_numa_wrapper: error: cannot run '%s': %s\n", argv[1],
-               std::strerror(errno));
+  std::fprintf(stderr, "poprun_numa_wrapper: error: cannot run '%s': %s\n",
+               base::OneLine(argv[1]).c_str(), std::strerror(errno));
   return 127;
 }

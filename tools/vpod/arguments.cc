@@ -20,13 +20,21 @@ struct Given {
   std::string agents, help_about;
 };
 
+// Only what is no number, of which CLI11 gives no range: other sizes are refused with the rest.
+std::string CheckNumberOfIpus(const std::string& value) {
+  uint32_t number = 0;
+  if (CLI::detail::lexical_cast(value, number)) return "";
+  return absl::StrCat("'", value, "' is not a power of two from 4 to 65536");
+}
+
 CLI::App* AddUp(CLI::App& app, Given& given) {
   PodRequest& request = given.arguments.request;
   auto* up = app.add_subcommand(
       "up",
       "start a POD in the background, or restore the existing one; omitted options keep its "
       "values");
-  up->add_option("--pod", request.ipus, "IPUs, a power of two from 4 to 65536 (16)");
+  up->add_option("--pod", request.ipus, "IPUs, a power of two from 4 to 65536 (16)")
+      ->check(CheckNumberOfIpus);
   up->add_option("--machine-type", request.machine_type, "m2000 or bow2000 (m2000)");
   up->add_option("--cluster-topology", request.cluster_topology,
                  "how racks are connected: looped or switched (looped up to 256 IPUs); needs two "
@@ -34,7 +42,7 @@ CLI::App* AddUp(CLI::App& app, Given& given) {
       ->check(CLI::IsMember({"looped", "switched"}));
   up->add_option("--memory-limit", request.memory_limit_mib,
                  "MiB of host memory for programs (3/4 of the host's)")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+      ->check(CLI::Range(uint64_t{1}, uint64_t{kMostMemoryMib}));
   up->add_option("--api-port", request.api_port,
                  "port of the controller (8090, or the next that is free)")
       ->check(CLI::Range(1, 65535));
@@ -97,13 +105,17 @@ void AddCommands(CLI::App& app, Given& given) {
       ->add_option("command", given.help_about, "a command; default: all");
 }
 
-// CLI11 takes an empty value for none at all.
-void RefuseEmptyValues(CLI::App& app) {
+// CLI11 takes an empty value for none at all, and any value of a flag for true.
+void RefuseEmptyAndFlagValues(CLI::App& app) {
   const CLI::Validator given(
       [](const std::string& value) { return value.empty() ? "the value is empty" : ""; }, "");
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) {
-      if (option->get_items_expected_max() > 0) option->check(given);
+      if (option->get_items_expected_max() > 0) {
+        option->check(given);
+      } else {
+        option->disable_flag_override();
+      }
     }
   }
 }
@@ -197,7 +209,7 @@ std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arg
   app.set_version_flag("--version", absl::StrCat("version: ", base::kVersion), "show the version");
   Given given{.arguments = arguments};
   AddCommands(app, given);
-  RefuseEmptyValues(app);
+  RefuseEmptyAndFlagValues(app);
   if (!words.empty() && words[0] == render::kCompleteWord) {
     words.erase(words.begin());
     const std::string text =
@@ -222,6 +234,8 @@ std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arg
   if (const std::string other = GivenBesideFile(app, arguments); !other.empty())
     return ReportWrongUsage(app, words, absl::StrCat(other, " cannot be given with --file"));
   if (!given.agents.empty()) arguments.request.agent_per_machine = given.agents == "processes";
+  // CLI11 takes "-1" for a word.
+  if (!given.help_about.empty()) return ReportWrongUsage(app, {given.help_about}, "");
   arguments.command = app.get_subcommands().front()->get_name();
   return std::nullopt;
 }

@@ -5,12 +5,13 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "device/base/text.h"
 
 namespace vpod::tools {
 
 // One line on stderr; returns the exit status: 1 failed, 2 wrong usage.
 inline int Fail(absl::string_view message, int code = 1) {
-  std::fprintf(stderr, "vpod: error: %s\n", std::string(message).c_str());
+  std::fprintf(stderr, "vpod: error: %s\n", base::OneLine(message).c_str());
   return code;
 }
 

@@ -28,9 +28,9 @@ int FailWith(const absl::Status& status) {
 void PrintUp(const Pod& pod, const PodShape& now, const std::string& name) {
   const std::string cluster = now.described_clusters ? "" : absl::StrCat(" in cluster c", now.ipus);
   std::printf(
-      "POD%u is up: %u machines (%s)%s, API 127.0.0.1:%u, memory limit %lu MiB, state in %s\n",
-      now.ipus, now.machines(), now.machine_type.c_str(), cluster.c_str(), now.api_port,
-      now.memory_limit_mib, pod.home().c_str());
+      "POD%u is up: %u machine%s (%s)%s, API 127.0.0.1:%u, memory limit %lu MiB, state in %s\n",
+      now.ipus, now.machines(), now.machines() == 1 ? "" : "s", now.machine_type.c_str(),
+      cluster.c_str(), now.api_port, now.memory_limit_mib, pod.home().c_str());
   if (name.empty()) {
     std::printf("To use it in this shell: eval \"$(vpod env)\"\n");
   } else {

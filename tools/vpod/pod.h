@@ -18,6 +18,8 @@
 
 namespace vpod::tools {
 
+inline constexpr uint32_t kMostMemoryMib = 1u << 31;  // that --memory-limit takes
+
 // Kept in <home>/pod.json.
 struct PodShape {
   uint32_t ipus = 16;  // a multiple of 4, a power of two

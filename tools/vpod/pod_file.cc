@@ -21,7 +21,6 @@ namespace vpod::tools {
 namespace {
 
 constexpr uint32_t kMostMachines = 65536 / arch::kIpusPerMachine;
-constexpr uint32_t kMostMib = 1u << 31;
 
 // "pod.yaml:7: what" for the node's line.
 absl::Status Wrong(const YAML::Node& node, const std::string& what) {
@@ -208,7 +207,7 @@ Keys PodKeys(PodDescription& pod) {
        TextInto([&](const auto& text) { request.agent_per_machine = text == "processes"; },
                 {"one", "processes"})},
       {"memory_limit",
-       NumberInto([&](uint32_t number) { request.memory_limit_mib = number; }, 1, kMostMib)},
+       NumberInto([&](uint32_t number) { request.memory_limit_mib = number; }, 1, kMostMemoryMib)},
       {"api_port", NumberInto([&](uint32_t number) { request.api_port = number; }, 1, 65535)},
       {"metrics_port",
        NumberInto([&](uint32_t number) { request.metrics_port = number; }, 1, 65535)},

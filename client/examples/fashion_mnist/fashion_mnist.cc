@@ -31,6 +31,7 @@
 #include "client/session/session.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 
 namespace vpod::examples {
 namespace {
@@ -395,7 +396,8 @@ int Main(int argc, char** argv) {
       app.add_option("--replicas", arguments.replicas, "Replicas, when not started by poprun")
           ->check(CLI::Range(1, 64))
           ->capture_default_str();
-  app.add_flag("--use-ipu-model", arguments.use_ipu_model, "Run in this process, without a POD");
+  app.add_flag("--use-ipu-model", arguments.use_ipu_model, "Run in this process, without a POD")
+      ->disable_flag_override();
   app.add_option("--epochs", arguments.epochs, "Times that all training images are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -428,7 +430,8 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::fprintf(stderr, "fashion_mnist: error: %s. Try 'fashion_mnist --help'.\n", error.what());
+    std::fprintf(stderr, "fashion_mnist: error: %s. Try 'fashion_mnist --help'.\n",
+                 base::OneLine(error.what()).c_str());
     return 2;
   }
   absl::Status status;
@@ -446,7 +449,7 @@ int Main(int argc, char** argv) {
     status = absl::InternalError(error.what());
   }
   if (status.ok()) return 0;
-  std::fprintf(stderr, "fashion_mnist: error: %s\n", std::string(status.message()).c_str());
+  std::fprintf(stderr, "fashion_mnist: error: %s\n", base::OneLine(status.message()).c_str());
   std::fflush(nullptr);
   // Not through MPI_Finalize, which would wait for the others.
   if (mpi) _exit(1);

@@ -1,5 +1,6 @@
 // Prints one attribute of every IPU of the active partition, or all attributes:
 //   gc-get-attributes-for-all-devices 'ipu utilisation'
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -7,15 +8,17 @@
 
 int main(int argc, char** argv) {
   const std::string label = argc > 1 ? argv[1] : "";
-  if (argc > 2 || label == "-h" || label == "--help") {
-    std::printf("Usage: gc-get-attributes-for-all-devices [ATTRIBUTE]\n");
-    return argc > 2 ? 2 : 0;
+  const bool help = label == "-h" || label == "--help";
+  if (argc > 2 || help || label.rfind('-', 0) == 0) {
+    std::fprintf(help ? stdout : stderr, "Usage: gc-get-attributes-for-all-devices [ATTRIBUTE]\n");
+    return help ? 0 : 2;
   }
   gcipuinfo info;
   const auto devices = info.getDevices();
   if (devices.empty()) {
-    std::fprintf(stderr, "gc-get-attributes-for-all-devices: error: no devices: %s\n",
-                 info.checkHealthOfDevices().c_str());
+    std::string why = info.checkHealthOfDevices();
+    std::replace(why.begin(), why.end(), '\n', ' ');
+    std::fprintf(stderr, "gc-get-attributes-for-all-devices: error: no devices: %s\n", why.c_str());
     return 1;
   }
   for (const auto& device : devices) {
