@@ -318,10 +318,14 @@ ActivePartition Describe(vipuuser::PartitionConfig config, const std::string& co
   return active;
 }
 
-// Where files of partitions may be, the preferred one first. As with controllers, the POD in
-// ~/.vpod comes last.
+// Where files of partitions may be, the preferred one first. A user who has chosen a POD or named
+// a directory does not mean the IPUs of another POD. As with controllers, that in ~/.vpod comes
+// last.
 std::vector<std::string> IpuofDirectories() {
-  std::vector<std::string> directories = {IpuofDirectory(), "/etc/ipuof.conf.d"};
+  std::vector<std::string> directories = {IpuofDirectory()};
+  if (const auto chosen = FindChosenPod(); chosen.ok() && chosen->has_value()) return directories;
+  directories.push_back("/etc/ipuof.conf.d");
+  if (!Environment("IPUOF_CONFIG_DIR").empty()) return directories;
   if (const auto pod = HomeOfPod(kDefaultPod); pod.ok())
     directories.push_back(absl::StrCat(*pod, "/", kPodIpuofDirectory));
   return directories;

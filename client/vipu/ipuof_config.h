@@ -44,7 +44,8 @@ struct ActivePartition {
 inline constexpr char kOfflineVariable[] = "VPOD_OFFLINE";
 
 // Order: IPUOF_CONFIG_PATH, the controller named by IPUOF_VIPU_API_HOST, the only partition in
-// IpuofDirectory(), the only one in /etc/ipuof.conf.d; of the directories, where
+// IpuofDirectory(), without a chosen POD the only one in /etc/ipuof.conf.d, and without
+// IPUOF_CONFIG_DIR either that of the POD in ~/.vpod; of the directories, where
 // IPUOF_VIPU_API_PARTITION_ID is set, the files of that partition, and without one the controller
 // of DiscoverConfig. Files of removed partitions and unreachable controllers are skipped with a
 // warning on stderr, and so are those of the names *.conf and *.config that are no configuration;

@@ -275,6 +275,21 @@ TEST_F(IpuofFilesTest, AFileThatIsNoneDoesNotHideTheOthers) {
   EXPECT_EQ(active->partition_id, "p2");
 }
 
+TEST_F(IpuofFilesTest, ThePodOfTheHomeIsForThoseWhoNameNoOther) {
+  if (fs::exists("/etc/ipuof.conf.d")) GTEST_SKIP() << "this machine has system files";
+  fs::create_directories(home_ / ".vpod/ipuof.conf.d");
+  std::ofstream(home_ / ".vpod/ipuof.conf.d/p1.conf") << IpuofJson(Config("p1"));
+  ASSERT_TRUE(FindActivePartition().ok());
+  setenv("IPUOF_CONFIG_DIR", (home_ / "empty").c_str(), 1);
+  EXPECT_EQ(FindActivePartition().status().code(), absl::StatusCode::kNotFound);
+  unsetenv("IPUOF_CONFIG_DIR");
+  setenv("VPOD_HOME", (home_ / "other").c_str(), 1);
+  EXPECT_EQ(FindActivePartition().status().code(), absl::StatusCode::kNotFound);
+  setenv("VPOD_HOME", (home_ / ".vpod").c_str(), 1);
+  EXPECT_TRUE(FindActivePartition().ok());
+  unsetenv("VPOD_HOME");
+}
+
 TEST_F(IpuofFilesTest, ThePartitionCanBeNamed) {
   File("p1.conf", Config("p1"));
   File("p2.conf", Config("p2"));

@@ -205,7 +205,7 @@ TEST_F(IpuofFilesTest, SoMayASystemWideFile) {
     fs::copy_file(std::string("/etc/") + name, etc + "/" + name);
   std::ofstream(etc + "/ipuof.conf.d/HOST.config") << Configuration();
   EXPECT_EQ(Sh("unshare -rm bash -c 'mount --bind " + etc +
-               " /etc && IPUOF_CONFIG_DIR=/nonexistent gc-info --ipu-count'"),
+               " /etc && env -u VPOD_HOME IPUOF_CONFIG_DIR=/nonexistent gc-info --ipu-count'"),
             "4\n");
 }
 
