@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <set>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,7 @@
 #include "device/base/interruption.h"
 #include "device/base/random_id.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 
 namespace vpod::launch {
 namespace {
@@ -38,7 +40,7 @@ namespace fs = std::filesystem;
 constexpr char kNumaWrapper[] = "poprun_numa_wrapper";
 
 int Fail(absl::string_view message, int code) {
-  std::fprintf(stderr, "poprun: error: %s\n", std::string(message).c_str());
+  std::fprintf(stderr, "poprun: error: %s\n", base::OneLine(message).c_str());
   return code;
 }
 
@@ -163,6 +165,14 @@ std::string HowItEnded(const FirstEnd& end) {
                                   : absl::StrCat("ended with exit code ", WEXITSTATUS(*end.status));
 }
 
+bool AllWereToldToEnd(const std::vector<InstanceReport>& reports, uint32_t instances) {
+  std::set<int> told;
+  for (const InstanceReport& report : reports) {
+    if (report.kind == ReportKind::kToldToEnd) told.insert(report.instance);
+  }
+  return told.size() == instances;
+}
+
 // Names the instance that ended first, by what the supervisors say; without their word, by what
 // the agents do.
 void NameInstance(const Layout& layout, JobPartition* partition, InstanceReports* reports,
@@ -184,8 +194,11 @@ void NameInstance(const Layout& layout, JobPartition* partition, InstanceReports
   }
   const auto lost = partition == nullptr ? std::nullopt : partition->lost_instance();
   if (!heard.empty()) {
-    // Several supervisors were ended while they started.
-    Fail("an instance was lost before its program ran", 1);
+    // Otherwise several supervisors were ended while they started.
+    Fail(AllWereToldToEnd(heard, layout.instances)
+             ? "mpirun was told to end, and ended all instances"
+             : "an instance was lost before its program ran",
+         1);
     return;
   }
   if (!lost.has_value()) return;

@@ -57,9 +57,9 @@ class FaultLauncherTest : public FaultTable {
     }
     return pids;
   }
-  void Kill(const std::string& name) {
+  void Kill(const std::string& name, int signal = SIGKILL) {
     ASSERT_EQ(PidsOf(name).size(), 1u) << name;
-    kill(*PidsOf(name).begin(), SIGKILL);
+    kill(*PidsOf(name).begin(), signal);
   }
   // Nothing of the job runs any more, and the next one does.
   void ExpectJobGone() {
@@ -101,6 +101,20 @@ TEST_F(FaultLauncherTest, PoprunAndItsWatchdogKilledTogether) {
   job_->Signal(SIGKILL);
   Kill("poprun_watchdog");
   ExpectJobGone();
+}
+
+TEST_F(FaultLauncherTest, AnMpirunThatIsToldToEndIsNamed) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    StartJob();
+    Kill("mpirun", signal);
+    const Outcome outcome = job_->Wait(kSoon);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_NE(outcome.err.find("poprun: error: mpirun was told to end, and ended all instances\n"),
+              std::string::npos)
+        << outcome.err;
+    EXPECT_EQ(outcome.err.find("poprun: error: instance"), std::string::npos) << outcome.err;
+    ExpectJobGone();
+  }
 }
 
 TEST_F(FaultLauncherTest, AKilledMpirunIsNamedAndLeavesNothing) {
