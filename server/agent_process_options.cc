@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "server/flag_values.h"
 #include "server/rpc/daemon.h"
 
 namespace vpod {
@@ -84,6 +85,7 @@ absl::StatusOr<std::optional<AgentProcessOptions>> ParseAgentProcessOptions(
   CLI::App app("Holds virtual IPU-Machines and serves them to the controller and to programs.",
                "vipu-agent");
   AddOptions(app, options, memory_limit_mib);
+  RefuseOtherFlagValues(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "device/base/status.h"
+#include "server/flag_values.h"
 
 namespace vpod {
 namespace {
@@ -128,6 +129,7 @@ absl::StatusOr<std::optional<ServerOptions>> ParseServerOptions(int argc, const 
   CLI::App app("The V-IPU controller: manages agents, clusters, partitions and users.",
                "vipu-server");
   AddOptions(app, options);
+  RefuseOtherFlagValues(app);
   app.set_config(
       "--config", kConfigFile,
       "Configuration file: long options, one key=\"value\" a line; the command line wins");

@@ -100,6 +100,9 @@ TEST(ServerOptionsTest, WrongUsageIsRefusedByName) {
       "--autodiscovery-listen-interfaces: '10.1.2.0/24' is not a network interface; use a name "
       "such as eth0. Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--storage", ""}), "--storage is empty. Try 'vipu-server --help'.");
+  EXPECT_EQ(Error({"--secure=3"}),
+            "--secure: '3' is neither true nor false. Try 'vipu-server --help'.");
+  EXPECT_FALSE(Good({"--config", File("secure=\"false\"\n").c_str()}).secure);
   EXPECT_EQ(Error({"--certs-dir", ""}), "--certs-dir is empty. Try 'vipu-server --help'.");
   EXPECT_EQ(Error({"--default-user-id", "john", "--init"}),
             "--default-user-id works only with --init --secure. Try 'vipu-server --help'.");

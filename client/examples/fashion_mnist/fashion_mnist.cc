@@ -31,6 +31,7 @@
 #include "client/session/session.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/base/status.h"
+#include "device/base/stdout.h"
 #include "device/base/text.h"
 
 namespace vpod::examples {
@@ -342,6 +343,10 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
         static_cast<double>(trainer.images_trained()) / modelled);
     loss_file.precision(17);
     for (double loss : trainer.losses()) loss_file << loss << "\n";
+    if (loss_file.is_open() && !loss_file.flush()) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot write --loss-file ", arguments.loss_file, ": is the disk full?"));
+    }
   }
   return absl::OkStatus();
 }
@@ -389,6 +394,7 @@ std::string CheckSeed(const std::string& text) {
 }
 
 int Main(int argc, char** argv) {
+  base::CheckStdoutAtExit();
   Arguments arguments;
   CLI::App app("Trains a convolutional classifier on Fashion-MNIST on virtual IPUs.",
                "fashion_mnist");
