@@ -175,6 +175,21 @@ TEST(VpodTest, DoctorFindsAPodWithoutAgentsAndUpMakesThemAgain) {
   pod.CreatePartition("p4", 4);
 }
 
+TEST(VpodTest, AStoppedAgentIsNamedWithWhatContinuesIt) {
+  TestPod pod(4);
+  const std::string text =
+      "vipu-agent is stopped; 'kill -CONT " + std::to_string(pod.AgentPid()) + "' continues it";
+  kill(pod.AgentPid(), SIGSTOP);
+  const Outcome status = pod.Run({"vpod", "status"});
+  EXPECT_EQ(status.code, 1);
+  EXPECT_NE(status.out.find("in part: " + text), std::string::npos) << status.out;
+  const Outcome up = pod.Run({"vpod", "up"});
+  EXPECT_EQ(up.code, 1);
+  EXPECT_NE(up.err.find(text), std::string::npos) << up.err;
+  kill(pod.AgentPid(), SIGCONT);
+  EXPECT_EQ(pod.Run({"vpod", "up"}).code, 0);
+}
+
 TEST(VpodTest, DoctorFindsAHomeThatIsGone) {
   TestPod pod(4);
   fs::rename(pod.home(), pod.home() + ".moved");

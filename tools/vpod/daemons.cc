@@ -178,6 +178,13 @@ int RunningDaemon(const std::string& pid_file, const std::string& program) {
   return 0;
 }
 
+bool IsStopped(int pid) {
+  // "pid (name) T …"; a name may have parentheses.
+  const std::string stat = base::ReadFile(absl::StrCat("/proc/", pid, "/stat"));
+  const size_t name_end = stat.rfind(')');
+  return name_end != std::string::npos && stat.substr(name_end, 3) == ") T";
+}
+
 std::set<std::string> PidFiles(const std::string& directory, const std::string& program) {
   std::set<std::string> files;
   std::error_code error;

@@ -31,6 +31,9 @@ std::string PidFileOf(int pid);
 // is another program or another POD's counts as stale.
 int RunningDaemon(const std::string& pid_file, const std::string& program);
 
+// Whether a signal has stopped the process: it lives, but does not answer until SIGCONT.
+bool IsStopped(int pid);
+
 // Pid files of a program's daemons in a directory, including lost files of daemons that live.
 std::set<std::string> PidFiles(const std::string& directory, const std::string& program);
 

@@ -121,6 +121,17 @@ bool Pod::Running(const PodShape& shape) const {
   return ServerPid() > 0;
 }
 
+std::string Pod::StoppedDaemon(const PodShape& shape) const {
+  std::vector<std::pair<std::string, int>> daemons = {{kServer, ServerPid()}};
+  for (uint32_t agent = 0; agent < shape.agents(); ++agent)
+    daemons.emplace_back(AgentName(agent), AgentPid(agent));
+  for (const auto& [name, pid] : daemons) {
+    if (pid > 0 && IsStopped(pid))
+      return absl::StrCat(name, " is stopped; 'kill -CONT ", pid, "' continues it");
+  }
+  return "";
+}
+
 std::vector<std::string> Pod::Missing(const PodShape& shape) const {
   std::vector<std::string> missing, silent;
   for (uint32_t agent = 0; agent < shape.agents(); ++agent) {
@@ -130,6 +141,10 @@ std::vector<std::string> Pod::Missing(const PodShape& shape) const {
     missing.push_back(FirstOf(silent) + Verb(silent, " does", " do") + " not run");
   if (ServerPid() == 0) {
     missing.insert(missing.begin(), "vipu-server does not run");
+    return missing;
+  }
+  if (const std::string stopped = StoppedDaemon(shape); !stopped.empty()) {
+    missing.push_back(stopped);
     return missing;
   }
   if (shape.unfinished) {
@@ -270,6 +285,8 @@ absl::Status Pod::AddAgents(const PodShape& shape) const {
 }
 
 absl::Status Pod::WaitForAgents(const PodShape& shape) const {
+  if (const std::string stopped = StoppedDaemon(shape); !stopped.empty())
+    return absl::UnavailableError(stopped);
   const Clock::time_point begin = Clock::now();
   vipu::Client client(ApiOf(shape), std::chrono::seconds(10));
   std::string missing;

@@ -68,6 +68,8 @@ class Pod {
 
   int ServerPid() const;
   int AgentPid(uint32_t agent = 0) const;
+  // Names the first daemon that a signal has stopped, and how it goes on; empty: there is none.
+  std::string StoppedDaemon(const PodShape& shape) const;
   // All processes of the POD run.
   bool Running(const PodShape& shape) const;
   // Returns the reasons why a POD is not whole, a phrase each: a process that does not run or
