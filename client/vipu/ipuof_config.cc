@@ -13,12 +13,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/vipu/config.h"
 #include "client/vipu/ipuof_json.h"
 #include "client/vipu/pod_home.h"
 #include "client/vipu/subset.h"
 #include "device/base/file.h"
+#include "device/base/id_order.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 
 namespace vpod::vipu {
 namespace {
@@ -205,8 +208,15 @@ absl::StatusOr<std::vector<ActivePartition>> Choose(Found found, const std::stri
   const std::string gcd_text = Environment("IPUOF_VIPU_API_GCD_ID");
   std::set<std::string> partitions, gcds;
   if (!gcd_text.empty()) {
+    std::set<std::string, base::IdOrder> known;
+    for (const auto& [path, config] : found.current) known.insert(Attribute(config, "GCD Id"));
     std::erase_if(found.current,
                   [&](const auto& item) { return Attribute(item.second, "GCD Id") != gcd_text; });
+    if (found.current.empty()) {
+      return absl::NotFoundError(
+          absl::StrCat("no GCD '", base::Printable(gcd_text, 64), "' in ", directory,
+                       ", as IPUOF_VIPU_API_GCD_ID asks; GCDs: ", absl::StrJoin(known, ", ")));
+    }
   }
   for (const auto& [path, config] : found.current) {
     partitions.insert(Attribute(config, "Partition Id"));

@@ -236,6 +236,10 @@ TEST_F(IpuofFilesTest, SeveralGcdsAreShownAndOneOfThemUsed) {
   EXPECT_EQ((*gcds)[2].gcd, 10u);
   EXPECT_EQ(FindActivePartition().status(),
             absl::NotFoundError(std::string("partition p1 has 3 GCDs") + kHowToChoose));
+  setenv("IPUOF_VIPU_API_GCD_ID", "99", 1);
+  EXPECT_EQ(
+      FindActivePartition().status().message(),
+      "no GCD '99' in " + directory_.string() + ", as IPUOF_VIPU_API_GCD_ID asks; GCDs: 0, 1, 10");
   setenv("IPUOF_VIPU_API_GCD_ID", "1", 1);
   const auto active = FindActivePartition();
   ASSERT_TRUE(active.ok()) << active.status();
