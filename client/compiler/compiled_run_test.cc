@@ -211,31 +211,25 @@ class MemoryWatch {
     }
   }
 
-  void Run(const google::protobuf::RepeatedPtrField<Instruction>& instructions) {
-    program::ForEachInstruction(instructions, 1, [&](const Instruction& step, uint64_t) {
-      program::ForEachTensor(step, [&](uint32_t id, program::Access access) {
-        if (program::Writes(access)) written_.insert(id);
-      });
+  void Run(uint32_t entry) {
+    program::ForEachInstruction(ipu_, entry, [&](const Instruction& step, uint64_t) {
+      written_.insert(step.outputs().begin(), step.outputs().end());
     });
-    Execute(instructions);
+    Execute(entry);
     // The host and the next run rely on the variables.
     for (uint32_t variable : variables_) Read(variable);
   }
 
  private:
-  void Execute(const google::protobuf::RepeatedPtrField<Instruction>& instructions) {
-    for (const Instruction& step : instructions) {
+  void Execute(uint32_t function) {
+    for (const Instruction& step : ipu_.functions(static_cast<int>(function)).instructions()) {
       if (step.has_repeat()) {
         // Twice is enough to see what one round leaves for the next.
-        for (int round = 0; round < 2; ++round) Execute(step.repeat().body());
+        for (int round = 0; round < 2; ++round) Execute(step.repeat().function());
         continue;
       }
-      program::ForEachTensor(step, [&](uint32_t id, program::Access access) {
-        if (program::Reads(access)) Read(id);
-      });
-      program::ForEachTensor(step, [&](uint32_t id, program::Access access) {
-        if (program::Writes(access)) Write(id);
-      });
+      for (uint32_t id : step.inputs()) Read(id);
+      for (uint32_t id : step.outputs()) Write(id);
     }
   }
 
@@ -278,7 +272,7 @@ TEST(RandomModelTest, NothingReadsWhatAnotherTensorOverwrote) {
     for (const v1::Program& program : executable->proto().programs()) {
       for (uint32_t ipu = 0; ipu < executable->ipus_per_replica(); ++ipu) {
         SCOPED_TRACE(absl::StrCat(program.name(), " IPU ", ipu));
-        MemoryWatch(executable->proto(), ipu).Run(program.blocks(ipu).instructions());
+        MemoryWatch(executable->proto(), ipu).Run(program.functions(static_cast<int>(ipu)));
       }
     }
   }

@@ -11,7 +11,6 @@
 #include "device/base/status.h"
 #include "device/program/executable.h"
 #include "device/program/float_codec.h"
-#include "device/program/op.h"
 
 namespace vpod::compiler {
 namespace {
@@ -51,14 +50,19 @@ class Assembler {
     text->set_name(spec.name);
     const std::vector<uint32_t> streams =
         MergeStreams(program, spec.device_iterations * spec.accumulation);
+    const auto first_exchange = static_cast<uint32_t>(executable_.exchanges_size());
+    std::vector<std::vector<uint32_t>> tensors;  // [ipu], indices of the executable
     for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
       LoweredIpu& lowered = program.ipus[ipu];
-      const std::vector<uint32_t> tensors = PlaceTensors(ipu, lowered);
+      tensors.push_back(PlaceTensors(ipu, lowered));
       for (auto& section : lowered.sections) {
         for (v1::Instruction& instruction : section) {
-          program::RenumberTensors(instruction,
-                                   [&](uint32_t index, program::Access) { return tensors[index]; });
-          if (instruction.has_stream_in()) {
+          for (uint32_t& index : *instruction.mutable_inputs()) index = tensors[ipu][index];
+          for (uint32_t& index : *instruction.mutable_outputs()) index = tensors[ipu][index];
+          if (instruction.has_exchange()) {
+            instruction.mutable_exchange()->set_exchange(first_exchange +
+                                                         instruction.exchange().exchange());
+          } else if (instruction.has_stream_in()) {
             instruction.mutable_stream_in()->set_stream(streams[instruction.stream_in().stream()]);
           } else if (instruction.has_stream_out()) {
             instruction.mutable_stream_out()->set_stream(
@@ -66,7 +70,12 @@ class Assembler {
           }
         }
       }
-      EmitBlock(spec, lowered, text->add_blocks());
+      text->add_functions(EmitFunctions(spec, lowered, ipu));
+    }
+    for (v1::Move& move : program.moves) {
+      move.set_from_tensor(tensors[move.from_ipu()][move.from_tensor()]);
+      move.set_to_tensor(tensors[move.to_ipu()][move.to_tensor()]);
+      *executable_.add_exchanges()->add_moves() = std::move(move);
     }
   }
 
@@ -126,13 +135,15 @@ class Assembler {
     int step = 0;
     for (int section = 0; section < kNumSections; ++section) {
       for (const v1::Instruction& instruction : lowered.sections[section]) {
-        program::ForEachTensor(instruction, [&](uint32_t index, program::Access) {
-          const uint32_t id = lowered.tensors[index].storage;
-          if (!seen[id]) storages[id].first = step;
-          seen[id] = true;
-          storages[id].last = step;
-          if (section == static_cast<int>(Section::kSetup)) whole_run[id] = true;
-        });
+        for (const auto* operands : {&instruction.inputs(), &instruction.outputs()}) {
+          for (uint32_t index : *operands) {
+            const uint32_t id = lowered.tensors[index].storage;
+            if (!seen[id]) storages[id].first = step;
+            seen[id] = true;
+            storages[id].last = step;
+            if (section == static_cast<int>(Section::kSetup)) whole_run[id] = true;
+          }
+        }
         ++step;
       }
     }
@@ -167,36 +178,43 @@ class Assembler {
     return indices;
   }
 
-  static void Append(std::vector<v1::Instruction>& from,
-                     google::protobuf::RepeatedPtrField<v1::Instruction>* to) {
-    for (v1::Instruction& instruction : from) *to->Add() = std::move(instruction);
+  static void Append(std::vector<v1::Instruction>& from, v1::Function& to) {
+    for (v1::Instruction& instruction : from) *to.add_instructions() = std::move(instruction);
   }
 
-  // Where a loop of `count` rounds puts its body: into a Repeat, or straight into the surrounding
-  // block.
-  static google::protobuf::RepeatedPtrField<v1::Instruction>* Loop(
-      google::protobuf::RepeatedPtrField<v1::Instruction>* around, uint32_t count) {
-    if (count == 1) return around;
-    v1::Repeat* repeat = around->Add()->mutable_repeat();
+  uint32_t AddFunction(uint32_t ipu, v1::Function function) {
+    v1::Ipu* text = executable_.mutable_ipus(static_cast<int>(ipu));
+    *text->add_functions() = std::move(function);
+    return static_cast<uint32_t>(text->functions_size() - 1);
+  }
+
+  // `count` rounds of a body: a Repeat of a function, or the body itself.
+  void AppendLoop(uint32_t ipu, uint32_t count, v1::Function body, v1::Function& to) {
+    if (body.instructions().empty()) return;
+    if (count == 1) {
+      for (v1::Instruction& instruction : *body.mutable_instructions())
+        *to.add_instructions() = std::move(instruction);
+      return;
+    }
+    const uint32_t function = AddFunction(ipu, std::move(body));
+    v1::Repeat* repeat = to.add_instructions()->mutable_repeat();
+    repeat->set_function(function);
     repeat->set_count(count);
-    return repeat->mutable_body();
   }
 
-  static void EmitBlock(const ProgramSpec& spec, LoweredIpu& lowered, v1::Block* block) {
+  // Adds the functions of a program, inner ones first; the entry.
+  uint32_t EmitFunctions(const ProgramSpec& spec, LoweredIpu& lowered, uint32_t ipu) {
     const auto section = [&](Section s) -> std::vector<v1::Instruction>& {
       return lowered.sections[static_cast<int>(s)];
     };
-    Append(section(Section::kSetup), block->mutable_instructions());
-    if (section(Section::kClear).empty() && section(Section::kBody).empty() &&
-        section(Section::kUpdate).empty()) {
-      return;
-    }
-    auto* iteration = Loop(block->mutable_instructions(), spec.device_iterations);
+    v1::Function entry, iteration, body;
+    Append(section(Section::kBody), body);
     Append(section(Section::kClear), iteration);
-    if (!section(Section::kBody).empty()) {
-      Append(section(Section::kBody), Loop(iteration, spec.accumulation));
-    }
+    AppendLoop(ipu, spec.accumulation, std::move(body), iteration);
     Append(section(Section::kUpdate), iteration);
+    Append(section(Section::kSetup), entry);
+    AppendLoop(ipu, spec.device_iterations, std::move(iteration), entry);
+    return AddFunction(ipu, std::move(entry));
   }
 
   const CompileOptions& options_;

@@ -91,7 +91,7 @@ TEST(CompilerOptionsTest, MeanOverManyMicroBatchesAndReplicasDoesNotWrap) {
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const auto executable = *program::Executable::Parse(compiled->executable);
   int updates = 0;
-  program::ForEachInstruction(executable->proto().programs(0).blocks(0).instructions(), 1,
+  program::ForEachInstruction(executable->proto().ipus(0), executable->EntryOf(0, 0),
                               [&](const v1::Instruction& step, uint64_t) {
                                 if (!step.has_sgd()) return;
                                 EXPECT_EQ(step.sgd().gradient_scale(), 1.0f / 4294967296.0f);

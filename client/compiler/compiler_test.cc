@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "device/program/executable.h"
 #include "device/program/float_codec.h"
+#include "device/program/op.h"
 
 namespace vpod::compiler {
 namespace {
@@ -60,25 +61,29 @@ v1::Executable CompileToText(const Graph& graph, const CompileOptions& options) 
 }
 
 // "fill fill repeat5(stream_in mat_mul) all_reduce"
-std::string Shape(const google::protobuf::RepeatedPtrField<Instruction>& instructions) {
+std::string Shape(const v1::Ipu& ipu, uint32_t function) {
   std::vector<std::string> steps;
-  for (const Instruction& step : instructions) {
+  for (const Instruction& step : ipu.functions(static_cast<int>(function)).instructions()) {
     if (step.has_repeat()) {
-      steps.push_back(
-          absl::StrCat("repeat", step.repeat().count(), "(", Shape(step.repeat().body()), ")"));
+      steps.push_back(absl::StrCat("repeat", step.repeat().count(), "(",
+                                   Shape(ipu, step.repeat().function()), ")"));
     } else {
-      const auto* oneof = Instruction::descriptor()->oneof_decl(0);
-      steps.push_back(step.GetReflection()->GetOneofFieldDescriptor(step, oneof)->name());
+      steps.push_back(program::OpName(step.attributes_case()));
     }
   }
   return absl::StrJoin(steps, " ");
 }
 
+std::string ShapeOf(const v1::Executable& executable, int program = 0) {
+  return Shape(executable.ipus(0), executable.programs(program).functions(0));
+}
+
 template <class Visit>
-void ForEach(const v1::Program& program, const Visit& visit) {
-  for (int ipu = 0; ipu < program.blocks_size(); ++ipu) {
+void ForEach(const v1::Executable& executable, const Visit& visit) {
+  const v1::Program& program = executable.programs(0);
+  for (int ipu = 0; ipu < program.functions_size(); ++ipu) {
     program::ForEachInstruction(
-        program.blocks(ipu).instructions(), 1,
+        executable.ipus(ipu), program.functions(ipu),
         [&](const Instruction& step, uint64_t times) { visit(ipu, step, times); });
   }
 }
@@ -113,7 +118,7 @@ TEST(CompilerTest, TrainingProgram) {
       {.programs = {
            {.name = "train", .device_iterations = 5, .accumulation = 3, .loss = model.loss}}});
   ASSERT_EQ(executable.programs_size(), 1);
-  const std::string shape = Shape(executable.programs(0).blocks(0).instructions());
+  const std::string shape = ShapeOf(executable);
   // Constants once a run; then for each update: clear three accumulators, the micro-batches, one
   // reduction, three updates.
   EXPECT_THAT(shape, testing::MatchesRegex(
@@ -121,13 +126,13 @@ TEST(CompilerTest, TrainingProgram) {
                          "binary unary mat_mul softmax_cross_entropy reduce .*accumulate.*"
                          "stream_out\\) all_reduce sgd sgd sgd\\)"));
   int reductions = 0, accumulations = 0;
-  ForEach(executable.programs(0), [&](int, const Instruction& step, uint64_t times) {
+  ForEach(executable, [&](int, const Instruction& step, uint64_t times) {
     if (step.has_all_reduce()) {
       ++reductions;
       EXPECT_EQ(times, 5u);
       EXPECT_EQ(step.all_reduce().operator_(), v1::SUM);
-      EXPECT_EQ(step.all_reduce().inputs_size(), 3);
-      for (uint32_t input : step.all_reduce().inputs()) {
+      EXPECT_EQ(step.inputs_size(), 3);
+      for (uint32_t input : step.inputs()) {
         EXPECT_TRUE(executable.ipus(0).tensors(input).wide_accumulator());
       }
     }
@@ -144,7 +149,7 @@ TEST(CompilerTest, WithoutAccumulationGradientsAreReducedDirectly) {
   const Model model = TwoLayers();
   const v1::Executable executable =
       CompileToText(model.graph, {.programs = {{.name = "train", .loss = model.loss}}});
-  const std::string shape = Shape(executable.programs(0).blocks(0).instructions());
+  const std::string shape = ShapeOf(executable);
   EXPECT_THAT(shape,
               testing::MatchesRegex("(fill )*stream_in .*stream_out all_reduce sgd sgd sgd"));
   EXPECT_THAT(shape, testing::Not(HasSubstr("accumulate")));
@@ -164,8 +169,7 @@ TEST(CompilerTest, InferenceProgramHoldsOnlyWhatOutputsNeed) {
   graph.Output("y", graph.Multiply(x, w));
   const v1::Executable executable =
       CompileToText(graph, {.programs = {{.name = "run", .device_iterations = 7}}});
-  EXPECT_EQ(Shape(executable.programs(0).blocks(0).instructions()),
-            "repeat7(stream_in binary stream_out)");
+  EXPECT_EQ(ShapeOf(executable), "repeat7(stream_in binary stream_out)");
   EXPECT_THAT(VariableNames(executable), ElementsAre("w"));
   EXPECT_EQ(executable.ipus(0).arena_bytes(), 3 * 64u);  // x, w and y
   ASSERT_EQ(executable.streams_size(), 2);
@@ -191,8 +195,7 @@ TEST(CompilerTest, ProgramsShareStreamsAndVariables) {
   EXPECT_EQ(transfers, (std::map<std::string, uint32_t>{{"x", 6}, {"labels", 6}, {"loss", 6}}));
   EXPECT_THAT(VariableNames(executable),
               testing::UnorderedElementsAre("w1", "b1", "w2", "learningRate/ipu0"));
-  EXPECT_THAT(Shape(executable.programs(1).blocks(0).instructions()),
-              testing::StartsWith("repeat4(stream_in stream_in mat_mul"));
+  EXPECT_THAT(ShapeOf(executable, 1), testing::StartsWith("repeat4(stream_in stream_in mat_mul"));
 }
 
 // Only one program runs at a time: their temporaries lie over each other.
@@ -222,13 +225,13 @@ TEST(CompilerTest, MomentumNeedsAVelocityForEachVariable) {
   std::map<uint32_t, std::string> names;
   for (const auto& variable : executable.variables()) names[variable.tensor()] = variable.name();
   int updates = 0;
-  ForEach(executable.programs(0), [&](int, const Instruction& step, uint64_t) {
+  ForEach(executable, [&](int, const Instruction& step, uint64_t) {
     if (!step.has_sgd()) return;
     ++updates;
     const v1::Sgd& sgd = step.sgd();
-    EXPECT_TRUE(sgd.has_velocity());
-    EXPECT_EQ(names[sgd.velocity()], absl::StrCat("Accl___", names[sgd.weights()]));
-    EXPECT_EQ(names[sgd.learning_rate()], LearningRateName(0));
+    ASSERT_EQ(step.inputs_size(), 4);
+    EXPECT_EQ(names[step.inputs(3)], absl::StrCat("Accl___", names[step.inputs(0)]));
+    EXPECT_EQ(names[step.inputs(2)], LearningRateName(0));
     EXPECT_EQ(sgd.momentum(), 0.75f);
     EXPECT_EQ(sgd.dampening(), 0.5f);
     EXPECT_EQ(sgd.weight_decay(), 0.25f);
@@ -253,7 +256,7 @@ TEST(CompilerTest, MeanDividesByAccumulationAndReplicas) {
         {.total_replicas = 8,
          .programs = {
              {.name = "train", .accumulation = 3, .loss = model.loss, .reduction = reduction}}});
-    ForEach(executable.programs(0), [&, scale = scale](int, const Instruction& step, uint64_t) {
+    ForEach(executable, [&, scale = scale](int, const Instruction& step, uint64_t) {
       if (step.has_sgd()) {
         EXPECT_EQ(step.sgd().gradient_scale(), scale);
       }
@@ -270,49 +273,46 @@ TEST(CompilerTest, ReshapesShareTheBytesOfTheirSource) {
   graph.Output("y", graph.Relu(graph.Reshape(graph.Reshape(sum, {12}), {4, 3})));
   graph.Output("z", graph.Reshape(x, {4, 3}));
   const v1::Executable executable = CompileToText(graph, {.programs = {{.name = "run"}}});
-  EXPECT_EQ(Shape(executable.programs(0).blocks(0).instructions()),
-            "stream_in binary unary stream_out stream_out");
-  const auto& steps = executable.programs(0).blocks(0).instructions();
+  EXPECT_EQ(ShapeOf(executable), "stream_in binary unary stream_out stream_out");
+  const auto& steps = executable.ipus(0).functions(0).instructions();
   const auto offset = [&](uint32_t tensor) { return executable.ipus(0).tensors(tensor).offset(); };
-  EXPECT_EQ(offset(steps[0].stream_in().tensor()), offset(steps[1].binary().a()));
-  EXPECT_EQ(offset(executable.variables(0).tensor()), offset(steps[1].binary().b()));
-  EXPECT_EQ(offset(steps[1].binary().output()), offset(steps[2].unary().input()));
-  EXPECT_EQ(offset(steps[0].stream_in().tensor()), offset(steps[4].stream_out().tensor()));
-  EXPECT_EQ(program::TypeOf(executable.ipus(0).tensors(steps[2].unary().input())).ToString(),
+  EXPECT_EQ(offset(steps[0].outputs(0)), offset(steps[1].inputs(0)));
+  EXPECT_EQ(offset(executable.variables(0).tensor()), offset(steps[1].inputs(1)));
+  EXPECT_EQ(offset(steps[1].outputs(0)), offset(steps[2].inputs(0)));
+  EXPECT_EQ(offset(steps[0].outputs(0)), offset(steps[4].inputs(0)));
+  EXPECT_EQ(program::TypeOf(executable.ipus(0).tensors(steps[2].inputs(0))).ToString(),
             "float32[4,3]");
 }
 
 struct Transfer {
   int from, to;
-  uint32_t channel;
+  uint32_t exchange;
   std::string type;
   uint64_t times;
   auto operator<=>(const Transfer&) const = default;
 };
 
-// The transfers as the senders and as the receivers see them, in order of channel.
+// The transfers as the senders and as the receivers see them, in order of exchange.
 std::pair<std::vector<Transfer>, std::vector<Transfer>> Transfers(
     const v1::Executable& executable) {
   std::pair<std::vector<Transfer>, std::vector<Transfer>> result;
-  ForEach(executable.programs(0), [&](int ipu, const Instruction& step, uint64_t times) {
+  ForEach(executable, [&](int ipu, const Instruction& step, uint64_t times) {
     const auto type = [&](uint32_t tensor) {
       return program::TypeOf(executable.ipus(ipu).tensors(tensor)).ToString();
     };
-    if (step.has_send()) {
-      const v1::Send& op = step.send();
-      result.first.push_back(
-          {ipu, static_cast<int>(op.to_ipu()), op.channel(), type(op.tensor()), times});
-    } else if (step.has_receive()) {
-      const v1::Receive& op = step.receive();
-      result.second.push_back(
-          {static_cast<int>(op.from_ipu()), ipu, op.channel(), type(op.tensor()), times});
-    }
+    if (!step.has_exchange()) return;
+    const uint32_t index = step.exchange().exchange();
+    const v1::Move& move = executable.exchanges(static_cast<int>(index)).moves(0);
+    const Transfer transfer{
+        static_cast<int>(move.from_ipu()), static_cast<int>(move.to_ipu()), index,
+        type(ipu == static_cast<int>(move.from_ipu()) ? step.inputs(0) : step.outputs(0)), times};
+    (transfer.from == ipu ? result.first : result.second).push_back(transfer);
   });
-  const auto by_channel = [](const Transfer& a, const Transfer& b) {
-    return a.channel < b.channel;
+  const auto by_exchange = [](const Transfer& a, const Transfer& b) {
+    return a.exchange < b.exchange;
   };
-  std::sort(result.first.begin(), result.first.end(), by_channel);
-  std::sort(result.second.begin(), result.second.end(), by_channel);
+  std::sort(result.first.begin(), result.first.end(), by_exchange);
+  std::sort(result.second.begin(), result.second.end(), by_exchange);
   return result;
 }
 
@@ -337,8 +337,8 @@ TEST(CompilerTest, PlacementOnTwoIpusSendsWhatIsReceived) {
       moves, testing::UnorderedElementsAre("0>1 int32[4]", "0>1 float32[4,5]", "1>0 float32[4,5]"));
   // Each IPU reduces and updates what it holds.
   std::map<int, size_t> reduced, updated;
-  ForEach(executable.programs(0), [&](int ipu, const Instruction& step, uint64_t) {
-    if (step.has_all_reduce()) reduced[ipu] += step.all_reduce().inputs_size();
+  ForEach(executable, [&](int ipu, const Instruction& step, uint64_t) {
+    if (step.has_all_reduce()) reduced[ipu] += step.inputs_size();
     if (step.has_sgd()) ++updated[ipu];
   });
   EXPECT_EQ(reduced, (std::map<int, size_t>{{0, 2}, {1, 1}}));

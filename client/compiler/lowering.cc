@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
-#include "device/program/op.h"
 
 namespace vpod::compiler {
 namespace {
@@ -55,10 +54,7 @@ class Lowering {
     for (Tensor gradient : gradients) pending.push_back(Root(gradient.id));
     std::map<uint32_t, size_t> producer;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      program::ForEachTensor(graph_.nodes()[i].instruction,
-                             [&](uint32_t id, program::Access access) {
-                               if (program::Writes(access)) producer[id] = i;
-                             });
+      for (uint32_t id : graph_.nodes()[i].instruction.outputs()) producer[id] = i;
     }
     std::set<uint32_t> seen;
     while (!pending.empty()) {
@@ -68,10 +64,8 @@ class Lowering {
       if (graph_.values()[id].origin == Origin::kInput) needed_inputs_.insert(id);
       const auto it = producer.find(id);
       if (it == producer.end() || !needed_nodes_.insert(it->second).second) continue;
-      program::ForEachTensor(graph_.nodes()[it->second].instruction,
-                             [&](uint32_t read, program::Access access) {
-                               if (program::Reads(access)) pending.push_back(Root(read));
-                             });
+      for (uint32_t read : graph_.nodes()[it->second].instruction.inputs())
+        pending.push_back(Root(read));
     }
   }
 
@@ -103,8 +97,8 @@ class Lowering {
       index = NewTensor(ipu, {value.type, false, variable ? value.name : "", 0});
       if (value.origin == Origin::kConstant) {
         Instruction fill;
-        fill.mutable_fill()->set_output(index);
         fill.mutable_fill()->set_value(value.constant);
+        fill.add_outputs(index);
         At(ipu, Section::kSetup).push_back(std::move(fill));
       }
     }
@@ -119,13 +113,16 @@ class Lowering {
     if (value.origin != Origin::kConstant && value.ipu != ipu && !placed_.contains({root, ipu})) {
       const uint32_t source = Place(root, value.ipu);
       const uint32_t target = Place(root, ipu);
+      program::v1::Move& move = result_.moves.emplace_back();
+      move.set_from_ipu(value.ipu);
+      move.set_from_tensor(source);
+      move.set_to_ipu(ipu);
+      move.set_to_tensor(target);
       Instruction send, receive;
-      send.mutable_send()->set_tensor(source);
-      send.mutable_send()->set_to_ipu(ipu);
-      send.mutable_send()->set_channel(next_channel_);
-      receive.mutable_receive()->set_tensor(target);
-      receive.mutable_receive()->set_from_ipu(value.ipu);
-      receive.mutable_receive()->set_channel(next_channel_++);
+      send.mutable_exchange()->set_exchange(static_cast<uint32_t>(result_.moves.size() - 1));
+      receive = send;
+      send.add_inputs(source);
+      receive.add_outputs(target);
       At(value.ipu, Section::kBody).push_back(std::move(send));
       At(ipu, Section::kBody).push_back(std::move(receive));
     }
@@ -144,16 +141,15 @@ class Lowering {
       const Value& value = graph_.values()[input.id];
       Instruction in;
       in.mutable_stream_in()->set_stream(AddStream(value.name, true, value.ipu, value.type));
-      in.mutable_stream_in()->set_tensor(Place(input.id, value.ipu));
+      in.add_outputs(Place(input.id, value.ipu));
       At(value.ipu, Section::kBody).push_back(std::move(in));
     }
   }
 
   void EmitNode(const graph::Node& node) {
     Instruction instruction = node.instruction;
-    program::RenumberTensors(instruction, [&](uint32_t id, program::Access access) {
-      return program::Reads(access) ? Fetch(id, node.ipu) : Place(id, node.ipu);
-    });
+    for (uint32_t& id : *instruction.mutable_inputs()) id = Fetch(id, node.ipu);
+    for (uint32_t& id : *instruction.mutable_outputs()) id = Place(id, node.ipu);
     At(node.ipu, Section::kBody).push_back(std::move(instruction));
   }
 
@@ -162,7 +158,7 @@ class Lowering {
       const uint32_t ipu = graph_.values()[Root(output.value.id)].ipu;
       const uint32_t tensor = Fetch(output.value.id, ipu);
       Instruction out;
-      out.mutable_stream_out()->set_tensor(tensor);
+      out.add_inputs(tensor);
       out.mutable_stream_out()->set_stream(
           AddStream(output.name, false, ipu, graph_.TypeOf(output.value)));
       At(ipu, Section::kBody).push_back(std::move(out));
@@ -183,28 +179,29 @@ class Lowering {
       const uint32_t reduced = NewTensor(
           ipu,
           {{wide ? program::v1::FLOAT32 : variable.type.type, variable.type.dims}, false, "", 0});
-      program::v1::AllReduce* all_reduce = reduce[ipu].mutable_all_reduce();
-      all_reduce->set_operator_(program::v1::SUM);
-      all_reduce->add_inputs(gradient);
-      all_reduce->add_outputs(reduced);
+      reduce[ipu].mutable_all_reduce()->set_operator_(program::v1::SUM);
+      reduce[ipu].add_inputs(gradient);
+      reduce[ipu].add_outputs(reduced);
       uint32_t update = reduced;
       if (wide && variable.type.type != program::v1::FLOAT32) {
         update = NewTensor(ipu, {variable.type, false, "", 0});
         Instruction cast;
-        cast.mutable_cast()->set_input(reduced);
-        cast.mutable_cast()->set_output(update);
+        cast.mutable_cast()->set_type(variable.type.type);
+        cast.add_inputs(reduced);
+        cast.add_outputs(update);
         updates[ipu].push_back(std::move(cast));
       }
       Instruction instruction;
-      program::v1::Sgd* sgd = instruction.mutable_sgd();
-      sgd->set_weights(Place(graph_.variables()[v].id, ipu));
-      sgd->set_gradient(update);
-      sgd->set_learning_rate(LearningRate(ipu));
+      const uint32_t weights = Place(graph_.variables()[v].id, ipu);
+      for (uint32_t input : {weights, update, LearningRate(ipu)}) instruction.add_inputs(input);
+      instruction.add_outputs(weights);
       if (spec_.sgd.momentum != 0) {
-        sgd->set_has_velocity(true);
-        sgd->set_velocity(
-            NewTensor(ipu, {variable.type, false, absl::StrCat("Accl___", variable.name), 0}));
+        const uint32_t velocity =
+            NewTensor(ipu, {variable.type, false, absl::StrCat("Accl___", variable.name), 0});
+        instruction.add_inputs(velocity);
+        instruction.add_outputs(velocity);
       }
+      program::v1::Sgd* sgd = instruction.mutable_sgd();
       sgd->set_momentum(spec_.sgd.momentum);
       sgd->set_dampening(spec_.sgd.dampening);
       sgd->set_weight_decay(spec_.sgd.weight_decay);
@@ -224,11 +221,14 @@ class Lowering {
   uint32_t EmitAccumulation(uint32_t ipu, uint32_t gradient, const program::Dims& dims) {
     const uint32_t accumulator = NewTensor(ipu, {{program::v1::FLOAT32, dims}, true, "", 0});
     Instruction clear;
-    clear.mutable_fill()->set_output(accumulator);
+    clear.mutable_fill();
+    clear.add_outputs(accumulator);
     At(ipu, Section::kClear).push_back(std::move(clear));
     Instruction accumulate;
-    accumulate.mutable_accumulate()->set_gradient(gradient);
-    accumulate.mutable_accumulate()->set_accumulator(accumulator);
+    accumulate.mutable_accumulate();
+    accumulate.add_inputs(accumulator);
+    accumulate.add_inputs(gradient);
+    accumulate.add_outputs(accumulator);
     At(ipu, Section::kBody).push_back(std::move(accumulate));
     return accumulator;
   }
@@ -250,7 +250,6 @@ class Lowering {
   std::set<uint32_t> needed_inputs_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> placed_;  // (value, IPU) -> tensor
   std::map<uint32_t, uint32_t> learning_rates_;
-  uint32_t next_channel_ = 0;
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ struct LoweredTensor {
   uint32_t storage = 0;
 };
 
-// Instructions of one IPU; their tensor fields are indices into `tensors`.
+// Instructions of one IPU; their operands are indices into `tensors`.
 struct LoweredIpu {
   std::vector<LoweredTensor> tensors;
   uint32_t num_storages = 0;
@@ -46,7 +46,8 @@ struct LoweredStream {
 
 struct LoweredProgram {
   std::vector<LoweredIpu> ipus;
-  std::vector<LoweredStream> streams;  // StreamIn and StreamOut refer to these by index
+  std::vector<LoweredStream> streams;    // StreamIn and StreamOut refer to these by index
+  std::vector<program::v1::Move> moves;  // ExchangeStep refers to these by index: one each
 };
 
 absl::StatusOr<LoweredProgram> Lower(const graph::Graph& graph, const ProgramSpec& spec,

@@ -3,73 +3,51 @@
 #include <utility>
 
 #include "client/graph/graph.h"
-#include "device/program/op.h"
 
 namespace vpod::graph {
 
-Tensor Graph::AddCollective(v1::Instruction instruction, Tensor input, uint32_t members) {
-  const auto op = program::CollectiveOf(instruction);
+Tensor Graph::AddCollective(v1::Instruction attributes, Tensor input, uint32_t members) {
+  if (!Usable({input})) return {};
+  const auto op = program::CollectiveOf(attributes);
   absl::Status status = program::CheckCollective(*op);
   if (!status.ok()) return Fail(std::move(status));
   auto type = program::CollectiveType(*op, TypeOf(input), members);
   if (!type.ok()) return Fail(type.status());
-  const Tensor output = NewValue(*std::move(type));
-  program::RenumberTensors(instruction, [&](uint32_t, program::Access access) {
-    return program::Writes(access) ? output.id : input.id;
-  });
-  AddNode(std::move(instruction));
-  return output;
+  return AddOperation(std::move(attributes), {input}, *std::move(type));
 }
 
-namespace {
-
-// With one tensor on each side, yet to be named.
-template <class Op>
-void Prepare(Op* op, const v1::ReplicaGroup& group) {
-  op->add_inputs(0);
-  op->add_outputs(0);
-  *op->mutable_group() = group;
+Tensor Graph::AllReduce(v1::ReduceOperator function, Tensor input, const v1::ReplicaGroup& group) {
+  v1::Instruction op;
+  op.mutable_all_reduce()->set_operator_(function);
+  *op.mutable_all_reduce()->mutable_group() = group;
+  return AddCollective(std::move(op), input, 1);
 }
 
-}  // namespace
-
-Tensor Graph::AllReduce(v1::ReduceOperator op, Tensor input, const v1::ReplicaGroup& group) {
-  if (!Usable({input})) return {};
-  v1::Instruction instruction;
-  Prepare(instruction.mutable_all_reduce(), group);
-  instruction.mutable_all_reduce()->set_operator_(op);
-  return AddCollective(std::move(instruction), input, 1);
-}
-
-Tensor Graph::ReduceScatter(v1::ReduceOperator op, Tensor input, uint32_t members,
+Tensor Graph::ReduceScatter(v1::ReduceOperator function, Tensor input, uint32_t members,
                             const v1::ReplicaGroup& group) {
-  if (!Usable({input})) return {};
-  v1::Instruction instruction;
-  Prepare(instruction.mutable_reduce_scatter(), group);
-  instruction.mutable_reduce_scatter()->set_operator_(op);
-  return AddCollective(std::move(instruction), input, members);
+  v1::Instruction op;
+  op.mutable_reduce_scatter()->set_operator_(function);
+  *op.mutable_reduce_scatter()->mutable_group() = group;
+  return AddCollective(std::move(op), input, members);
 }
 
 Tensor Graph::AllGather(Tensor input, uint32_t members, const v1::ReplicaGroup& group) {
-  if (!Usable({input})) return {};
-  v1::Instruction instruction;
-  Prepare(instruction.mutable_all_gather(), group);
-  return AddCollective(std::move(instruction), input, members);
+  v1::Instruction op;
+  *op.mutable_all_gather()->mutable_group() = group;
+  return AddCollective(std::move(op), input, members);
 }
 
 Tensor Graph::AllToAll(Tensor input, uint32_t members, const v1::ReplicaGroup& group) {
-  if (!Usable({input})) return {};
-  v1::Instruction instruction;
-  Prepare(instruction.mutable_all_to_all(), group);
-  return AddCollective(std::move(instruction), input, members);
+  v1::Instruction op;
+  *op.mutable_all_to_all()->mutable_group() = group;
+  return AddCollective(std::move(op), input, members);
 }
 
 Tensor Graph::Broadcast(uint32_t root, Tensor input, const v1::ReplicaGroup& group) {
-  if (!Usable({input})) return {};
-  v1::Instruction instruction;
-  Prepare(instruction.mutable_broadcast(), group);
-  instruction.mutable_broadcast()->set_root(root);
-  return AddCollective(std::move(instruction), input, 1);
+  v1::Instruction op;
+  op.mutable_broadcast()->set_root(root);
+  *op.mutable_broadcast()->mutable_group() = group;
+  return AddCollective(std::move(op), input, 1);
 }
 
 }  // namespace vpod::graph

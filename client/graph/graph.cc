@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/program/op.h"
 
 namespace vpod::graph {
 
@@ -11,7 +12,7 @@ Tensor Graph::Fail(absl::Status status) {
   return {};
 }
 
-bool Graph::Usable(std::initializer_list<Tensor> tensors) {
+bool Graph::Usable(absl::Span<const Tensor> tensors) {
   for (Tensor tensor : tensors) {
     if (tensor.valid() && tensor.id < values_.size()) continue;
     Fail(absl::InvalidArgumentError("an operand is not a value of this graph"));
@@ -25,8 +26,38 @@ Tensor Graph::NewValue(TensorType type) {
   return {static_cast<uint32_t>(values_.size() - 1)};
 }
 
-void Graph::AddNode(v1::Instruction instruction) {
-  nodes_.push_back({std::move(instruction), ipu_});
+std::vector<Tensor> Graph::AddOperation(v1::Instruction attributes, std::vector<Tensor> inputs) {
+  if (!Usable(inputs)) return {};
+  program::Types types;
+  for (Tensor input : inputs) types.push_back(TypeOf(input));
+  auto outputs = program::InferTypes(attributes, types);
+  if (!outputs.ok()) {
+    Fail(outputs.status());
+    return {};
+  }
+  std::vector<Tensor> results;
+  for (Tensor input : inputs) attributes.add_inputs(input.id);
+  for (TensorType& type : *outputs) {
+    results.push_back(NewValue(std::move(type)));
+    attributes.add_outputs(results.back().id);
+  }
+  nodes_.push_back({std::move(attributes), ipu_});
+  return results;
+}
+
+Tensor Graph::AddOperation(v1::Instruction attributes, const std::vector<Tensor>& inputs,
+                           TensorType output) {
+  if (!Usable(inputs)) return {};
+  for (Tensor input : inputs) attributes.add_inputs(input.id);
+  const Tensor result = NewValue(std::move(output));
+  attributes.add_outputs(result.id);
+  nodes_.push_back({std::move(attributes), ipu_});
+  return result;
+}
+
+Tensor Graph::AddSimple(v1::Instruction attributes, std::vector<Tensor> inputs) {
+  const std::vector<Tensor> outputs = AddOperation(std::move(attributes), std::move(inputs));
+  return outputs.empty() ? Tensor{} : outputs[0];
 }
 
 Tensor Graph::NewNamed(absl::string_view name, TensorType type, Origin origin) {
@@ -105,118 +136,59 @@ void Graph::Output(absl::string_view name, Tensor value) {
 }
 
 Tensor Graph::MatMul(Tensor a, Tensor b, bool transpose_a, bool transpose_b) {
-  if (!Usable({a, b})) return {};
-  auto type = program::MatMulType(TypeOf(a), TypeOf(b), transpose_a, transpose_b);
-  if (!type.ok()) return Fail(type.status());
-  const Tensor output = NewValue(*std::move(type));
-  v1::Instruction instruction;
-  auto* op = instruction.mutable_mat_mul();
-  op->set_a(a.id);
-  op->set_b(b.id);
-  op->set_output(output.id);
-  op->set_transpose_a(transpose_a);
-  op->set_transpose_b(transpose_b);
-  AddNode(std::move(instruction));
-  return output;
+  v1::Instruction op;
+  op.mutable_mat_mul()->set_transpose_a(transpose_a);
+  op.mutable_mat_mul()->set_transpose_b(transpose_b);
+  return AddSimple(std::move(op), {a, b});
 }
 
 Tensor Graph::Conv2d(Tensor image, Tensor weights, const v1::Window& window) {
   if (!Usable({image, weights})) return {};
   auto type = program::Conv2dType(TypeOf(image), TypeOf(weights), window);
   if (!type.ok()) return Fail(type.status());
-  const Tensor output = NewValue(*std::move(type));
-  v1::Instruction instruction;
-  auto* op = instruction.mutable_conv2d();
-  op->set_pass(v1::Conv2d::FORWARD);
-  op->set_a(image.id);
-  op->set_b(weights.id);
-  op->set_output(output.id);
-  *op->mutable_window() = window;
-  AddNode(std::move(instruction));
-  return output;
+  v1::Instruction op;
+  op.mutable_conv2d()->set_pass(v1::Conv2d::FORWARD);
+  *op.mutable_conv2d()->mutable_window() = window;
+  return AddOperation(std::move(op), {image, weights}, *std::move(type));
 }
 
 Tensor Graph::MaxPool2d(Tensor image, const v1::Window& window) {
-  if (!Usable({image})) return {};
-  auto type = program::MaxPool2dType(TypeOf(image), window);
-  if (!type.ok()) return Fail(type.status());
-  const Tensor output = NewValue(*std::move(type));
-  v1::Instruction instruction;
-  auto* op = instruction.mutable_max_pool2d();
-  op->set_input(image.id);
-  op->set_output(output.id);
-  *op->mutable_window() = window;
-  AddNode(std::move(instruction));
-  return output;
+  v1::Instruction op;
+  *op.mutable_max_pool2d()->mutable_window() = window;
+  return AddSimple(std::move(op), {image});
 }
 
-Tensor Graph::Unary(v1::UnaryOperator op, Tensor input) {
-  if (!Usable({input})) return {};
-  auto type = program::UnaryType(op, TypeOf(input));
-  if (!type.ok()) return Fail(type.status());
-  const Tensor output = NewValue(*std::move(type));
-  v1::Instruction instruction;
-  instruction.mutable_unary()->set_operator_(op);
-  instruction.mutable_unary()->set_input(input.id);
-  instruction.mutable_unary()->set_output(output.id);
-  AddNode(std::move(instruction));
-  return output;
+Tensor Graph::Unary(v1::UnaryOperator function, Tensor input) {
+  v1::Instruction op;
+  op.mutable_unary()->set_operator_(function);
+  return AddSimple(std::move(op), {input});
 }
 
-Tensor Graph::Binary(v1::BinaryOperator op, Tensor a, Tensor b) {
-  if (!Usable({a, b})) return {};
-  auto type = program::BinaryType(op, TypeOf(a), TypeOf(b));
-  if (!type.ok()) return Fail(type.status());
-  const Tensor output = NewValue(*std::move(type));
-  v1::Instruction instruction;
-  auto* binary = instruction.mutable_binary();
-  binary->set_operator_(op);
-  binary->set_a(a.id);
-  binary->set_b(b.id);
-  binary->set_output(output.id);
-  AddNode(std::move(instruction));
-  return output;
+Tensor Graph::Binary(v1::BinaryOperator function, Tensor a, Tensor b) {
+  v1::Instruction op;
+  op.mutable_binary()->set_operator_(function);
+  return AddSimple(std::move(op), {a, b});
 }
 
-Tensor Graph::Reduce(v1::ReduceOperator op, Tensor input, std::vector<uint32_t> axes) {
-  if (!Usable({input})) return {};
-  auto type = program::ReduceType(op, TypeOf(input), axes);
-  if (!type.ok()) return Fail(type.status());
-  const Tensor output = NewValue(*std::move(type));
-  v1::Instruction instruction;
-  auto* reduce = instruction.mutable_reduce();
-  reduce->set_operator_(op);
-  reduce->set_input(input.id);
-  reduce->set_output(output.id);
-  reduce->mutable_axes()->Add(axes.begin(), axes.end());
-  AddNode(std::move(instruction));
-  return output;
+Tensor Graph::Reduce(v1::ReduceOperator function, Tensor input, const std::vector<uint32_t>& axes) {
+  v1::Instruction op;
+  op.mutable_reduce()->set_operator_(function);
+  op.mutable_reduce()->mutable_axes()->Add(axes.begin(), axes.end());
+  return AddSimple(std::move(op), {input});
 }
 
 Tensor Graph::ArgMax(Tensor input) {
-  if (!Usable({input})) return {};
-  auto type = program::ArgMaxType(TypeOf(input));
-  if (!type.ok()) return Fail(type.status());
-  const Tensor output = NewValue(*std::move(type));
-  v1::Instruction instruction;
-  instruction.mutable_arg_max()->set_input(input.id);
-  instruction.mutable_arg_max()->set_output(output.id);
-  AddNode(std::move(instruction));
-  return output;
+  v1::Instruction op;
+  op.mutable_arg_max();
+  return AddSimple(std::move(op), {input});
 }
 
 Tensor Graph::Cast(Tensor input, v1::DataType type) {
   if (!Usable({input})) return {};
   if (TypeOf(input).type == type) return input;
-  TensorType result{type, TypeOf(input).dims};
-  const absl::Status status = program::Check(result);
-  if (!status.ok()) return Fail(status);
-  const Tensor output = NewValue(std::move(result));
-  v1::Instruction instruction;
-  instruction.mutable_cast()->set_input(input.id);
-  instruction.mutable_cast()->set_output(output.id);
-  AddNode(std::move(instruction));
-  return output;
+  v1::Instruction op;
+  op.mutable_cast()->set_type(type);
+  return AddSimple(std::move(op), {input});
 }
 
 Tensor Graph::Reshape(Tensor input, Dims dims) {
@@ -234,19 +206,9 @@ Tensor Graph::Reshape(Tensor input, Dims dims) {
 }
 
 Tensor Graph::SoftmaxCrossEntropy(Tensor logits, Tensor labels) {
-  if (!Usable({logits, labels})) return {};
-  auto type = program::SoftmaxCrossEntropyType(TypeOf(logits), TypeOf(labels));
-  if (!type.ok()) return Fail(type.status());
-  const Tensor loss = NewValue(*std::move(type));
-  const Tensor probabilities = NewValue(TypeOf(logits));
-  v1::Instruction instruction;
-  auto* op = instruction.mutable_softmax_cross_entropy();
-  op->set_logits(logits.id);
-  op->set_labels(labels.id);
-  op->set_loss(loss.id);
-  op->set_probabilities(probabilities.id);
-  AddNode(std::move(instruction));
-  return loss;
+  v1::Instruction op;
+  op.mutable_softmax_cross_entropy();
+  return AddSimple(std::move(op), {logits, labels});  // the loss, not the probabilities
 }
 
 namespace {
@@ -292,7 +254,7 @@ Tensor Graph::ReduceToType(Tensor tensor, TensorType type) {
     if (i < extra || (type.dims[i - extra] == 1 && dims[i] != 1)) axes.push_back(i);
   }
   if (axes.empty()) return tensor;
-  const Tensor reduced = Reduce(v1::SUM, tensor, std::move(axes));
+  const Tensor reduced = Reduce(v1::SUM, tensor, axes);
   return reduced.valid() && TypeOf(reduced).dims != type.dims ? Reshape(reduced, type.dims)
                                                               : reduced;
 }

@@ -34,8 +34,7 @@ struct Tensor {
   friend bool operator==(Tensor, Tensor) = default;
 };
 
-// An operation in single-assignment form: an instruction whose tensor fields hold ids of graph
-// values.
+// An operation in single-assignment form: an instruction whose operands are ids of graph values.
 struct Node {
   v1::Instruction instruction;
   uint32_t ipu = 0;
@@ -83,9 +82,9 @@ class Graph {
   Tensor MatMul(Tensor a, Tensor b, bool transpose_a = false, bool transpose_b = false);
   Tensor Conv2d(Tensor image, Tensor weights, const v1::Window& window);  // NHWC, HWIO
   Tensor MaxPool2d(Tensor image, const v1::Window& window);
-  Tensor Unary(v1::UnaryOperator op, Tensor input);
-  Tensor Binary(v1::BinaryOperator op, Tensor a, Tensor b);
-  Tensor Reduce(v1::ReduceOperator op, Tensor input, std::vector<uint32_t> axes);
+  Tensor Unary(v1::UnaryOperator function, Tensor input);
+  Tensor Binary(v1::BinaryOperator function, Tensor a, Tensor b);
+  Tensor Reduce(v1::ReduceOperator function, Tensor input, const std::vector<uint32_t>& axes);
   Tensor ArgMax(Tensor input);
   Tensor Cast(Tensor input, v1::DataType type);
   Tensor Reshape(Tensor input, Dims dims);
@@ -94,8 +93,8 @@ class Graph {
 
   // Across replicas (program.proto: AllReduce …), each tensor along its first dimension. `members`
   // is the size of a group: that of `group`, or the replicas of the job.
-  Tensor AllReduce(v1::ReduceOperator op, Tensor input, const v1::ReplicaGroup& group = {});
-  Tensor ReduceScatter(v1::ReduceOperator op, Tensor input, uint32_t members,
+  Tensor AllReduce(v1::ReduceOperator function, Tensor input, const v1::ReplicaGroup& group = {});
+  Tensor ReduceScatter(v1::ReduceOperator function, Tensor input, uint32_t members,
                        const v1::ReplicaGroup& group = {});
   Tensor AllGather(Tensor input, uint32_t members, const v1::ReplicaGroup& group = {});
   Tensor AllToAll(Tensor input, uint32_t members, const v1::ReplicaGroup& group = {});
@@ -123,17 +122,21 @@ class Graph {
   const std::vector<Tensor>& inputs() const { return inputs_; }
   const std::vector<Tensor>& variables() const { return variables_; }
   const std::vector<float>& InitialValue(Tensor variable) const { return initial_.at(variable.id); }
-  // Adds an operation whose output types are known; used where the type rules give them.
-  Tensor NewValue(TensorType type);
-  void AddNode(v1::Instruction instruction);
+  // Adds an operation, whose attributes are given; its outputs have the types that its rule infers.
+  std::vector<Tensor> AddOperation(v1::Instruction attributes, std::vector<Tensor> inputs);
+  // As above, with one output, of an operation whose inputs do not determine its type.
+  Tensor AddOperation(v1::Instruction attributes, const std::vector<Tensor>& inputs,
+                      TensorType output);
   Tensor Fail(absl::Status status);
   // Sums `tensor` over the axes that broadcasting to its shape added to `type`.
   Tensor ReduceToType(Tensor tensor, TensorType type);
 
  private:
-  // Adds a collective of one tensor, whose fields but the tensors are set.
-  Tensor AddCollective(v1::Instruction instruction, Tensor input, uint32_t members);
-  bool Usable(std::initializer_list<Tensor> tensors);
+  Tensor AddCollective(v1::Instruction attributes, Tensor input, uint32_t members);
+  // The only output of an operation.
+  Tensor AddSimple(v1::Instruction attributes, std::vector<Tensor> inputs);
+  Tensor NewValue(TensorType type);
+  bool Usable(absl::Span<const Tensor> tensors);
   Tensor NewNamed(absl::string_view name, TensorType type, Origin origin);
 
   absl::Status status_;

@@ -95,7 +95,8 @@ TEST(CollectivesTest, RefusesAJobOfAnotherSize) {
   Graph graph;
   graph.Output("y", graph.AllGather(graph.Input("x", {v1::FLOAT32, {2}}), 4));
   EXPECT_EQ(Open(graph, 8, {.name = "main"}).status().message(),
-            "program 'main': the all-gather over 8 replicas does not turn 2 elements into 8");
+            "IPU 0 function 0 instruction 1: the all-gather over 8 replicas does not turn 2 "
+            "elements into 8");
 }
 
 TEST(CollectivesTest, TheBuilderRefusesWhatDoesNotFit) {

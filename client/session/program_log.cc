@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/sdk_log/sdk_log.h"
+#include "device/program/ops/collective.h"
 
 namespace vpod::session {
 namespace {
@@ -17,31 +18,30 @@ std::string Members(const v1::ReplicaGroup& group) {
                       " groups of ", group.size(), " replicas");
 }
 
-template <class Collective>
-std::string Describe(const char* name, const Collective& collective, const v1::Ipu& ipu) {
-  uint64_t bytes = 0;
-  for (const uint32_t input : collective.inputs())
-    bytes += program::TypeOf(ipu.tensors(static_cast<int>(input))).bytes();
-  return absl::StrCat(name, " ", Members(collective.group()),
-                      ", tensors: ", collective.inputs_size(), ", bytes: ", bytes);
+// "AllReduce", as GCL calls it.
+const char* GclName(program::OpKind kind) {
+  switch (kind) {
+    case v1::Instruction::kReduceScatter:
+      return "ReduceScatter";
+    case v1::Instruction::kAllGather:
+      return "AllGather";
+    case v1::Instruction::kAllToAll:
+      return "AllToAll";
+    case v1::Instruction::kBroadcast:
+      return "Broadcast";
+    default:
+      return "AllReduce";
+  }
 }
 
-// Empty: the instruction is not a collective.
-std::string DescribeCollective(const v1::Instruction& instruction, const v1::Ipu& ipu) {
-  if (instruction.has_all_reduce()) {
-    const v1::AllReduce& step = instruction.all_reduce();
-    return absl::StrCat(Describe("AllReduce", step, ipu), ", operator ",
-                        v1::ReduceOperator_Name(step.operator_()));
-  }
-  if (instruction.has_reduce_scatter()) {
-    const v1::ReduceScatter& step = instruction.reduce_scatter();
-    return absl::StrCat(Describe("ReduceScatter", step, ipu), ", operator ",
-                        v1::ReduceOperator_Name(step.operator_()));
-  }
-  if (instruction.has_all_gather()) return Describe("AllGather", instruction.all_gather(), ipu);
-  if (instruction.has_all_to_all()) return Describe("AllToAll", instruction.all_to_all(), ipu);
-  if (instruction.has_broadcast()) return Describe("Broadcast", instruction.broadcast(), ipu);
-  return "";
+std::string Describe(const program::Collective& op, const v1::Ipu& ipu) {
+  uint64_t bytes = 0;
+  for (const uint32_t input : *op.inputs)
+    bytes += program::TypeOf(ipu.tensors(static_cast<int>(input))).bytes();
+  return absl::StrCat(
+      GclName(op.kind), " ", Members(*op.group), ", tensors: ", op.inputs->size(),
+      ", bytes: ", bytes,
+      op.reduces() ? absl::StrCat(", operator ", v1::ReduceOperator_Name(op.op)) : "");
 }
 
 void LogStreams(const v1::Executable& executable) {
@@ -58,15 +58,16 @@ void LogStreams(const v1::Executable& executable) {
 void LogCollectives(const v1::Executable& executable) {
   if (!SdkLogs(LogModule::kGcl, LogLevel::kDebug)) return;
   for (const v1::Program& entry : executable.programs()) {
-    for (int ipu = 0; ipu < entry.blocks_size(); ++ipu) {
+    for (int ipu = 0; ipu < entry.functions_size(); ++ipu) {
       const auto log = [&](const v1::Instruction& instruction, uint64_t times) {
-        const std::string text = DescribeCollective(instruction, executable.ipus(ipu));
-        if (text.empty()) return;
-        SdkLog(LogModule::kGcl, LogLevel::kDebug,
-               absl::StrCat("Program '", entry.name(), "', IPU ", ipu, ": ", text,
-                            ", times per run: ", times));
+        const auto collective = program::CollectiveOf(instruction);
+        if (!collective.has_value()) return;
+        SdkLog(
+            LogModule::kGcl, LogLevel::kDebug,
+            absl::StrCat("Program '", entry.name(), "', IPU ", ipu, ": ",
+                         Describe(*collective, executable.ipus(ipu)), ", times per run: ", times));
       };
-      program::ForEachInstruction(entry.blocks(ipu).instructions(), 1, log);
+      program::ForEachInstruction(executable.ipus(ipu), entry.functions(ipu), log);
     }
   }
 }

@@ -5,8 +5,8 @@
 namespace vpod::engine {
 namespace {
 
-fabric::Kind KindOf(program::v1::Instruction::StepCase step) {
-  switch (step) {
+fabric::Kind KindOf(program::OpKind kind) {
+  switch (kind) {
     case program::v1::Instruction::kReduceScatter:
       return fabric::Kind::kReduceScatter;
     case program::v1::Instruction::kAllGather:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -105,30 +106,31 @@ absl::Status Engine::Prepare() {
   const program::v1::Executable& text = executable_->proto();
   VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text));
   VPOD_RETURN_IF_ERROR(CreateUnits());
-  const std::function<absl::Status(uint32_t, const google::protobuf::RepeatedPtrField<Instruction>&,
-                                   std::vector<Step>&)>
-      prepare =
-          [&](uint32_t ipu, const auto& instructions, std::vector<Step>& steps) -> absl::Status {
-    for (const Instruction& instruction : instructions) {
-      Step step;
-      step.source = &instruction;
-      step.cost = model::Price(text, ipu, instruction, topology_);
-      if (program::FindOp(instruction.step_case())->role == program::Role::kKernel) {
-        VPOD_ASSIGN_OR_RETURN(step.kernel, PrepareKernel(text.ipus(ipu), instruction));
+  for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu) {
+    const program::v1::Ipu& tensors = text.ipus(static_cast<int>(ipu));
+    std::vector<std::vector<Step>>& functions = steps_.emplace_back();
+    for (const program::v1::Function& function : tensors.functions()) {
+      std::vector<Step>& steps = functions.emplace_back();
+      for (const Instruction& instruction : function.instructions()) {
+        Step& step = steps.emplace_back();
+        step.source = &instruction;
+        step.cost = model::Price(text, ipu, instruction, topology_);
+        if (program::FindOp(instruction.attributes_case())->role == program::Role::kKernel) {
+          VPOD_ASSIGN_OR_RETURN(step.kernel, PrepareKernel(tensors, instruction));
+        }
       }
-      VPOD_RETURN_IF_ERROR(prepare(ipu, instruction.repeat().body(), step.body));
-      steps.push_back(std::move(step));
     }
-    return absl::OkStatus();
-  };
+  }
+  for (const program::v1::Exchange& exchange : text.exchanges()) {
+    std::set<uint32_t> ipus;
+    for (const program::v1::Move& move : exchange.moves())
+      ipus.insert({move.from_ipu(), move.to_ipu()});
+    participants_.emplace_back(ipus.begin(), ipus.end());
+  }
   for (int program = 0; program < text.programs_size(); ++program) {
-    steps_.emplace_back(text.ipus_per_replica());
     costs_.emplace_back();
-    for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu) {
-      VPOD_RETURN_IF_ERROR(
-          prepare(ipu, text.programs(program).blocks(ipu).instructions(), steps_[program][ipu]));
+    for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu)
       costs_[program].push_back(model::PriceProgram(text, program, ipu, topology_));
-    }
   }
   return absl::OkStatus();
 }
@@ -140,9 +142,9 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
   const auto refuse = [&](absl::Status status) {
     options_.executors->PostControl([done, status] { done(status); });
   };
-  if (program >= steps_.size()) {
+  if (program >= costs_.size()) {
     return refuse(absl::InvalidArgumentError(
-        absl::StrCat("program ", program, " does not exist; there are ", steps_.size())));
+        absl::StrCat("program ", program, " does not exist; there are ", costs_.size())));
   }
   bool needs_job = false;
   {
@@ -187,7 +189,7 @@ void Engine::StartUnits(std::shared_ptr<Run_> run) {
         [self = shared_from_this(), run, unit = unit.get()]() -> asio::awaitable<void> {
           Interpreter interpreter(*self, *run, *unit);
           const absl::Status status =
-              co_await interpreter.RunAll(self->steps_[run->program][unit->ipu]);
+              co_await interpreter.RunFunction(self->executable_->EntryOf(run->program, unit->ipu));
           if (!status.ok()) {
             {
               base::MutexLock lock(run->mutex);

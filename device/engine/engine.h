@@ -1,6 +1,6 @@
 // An executable loaded on the IPUs of one lease, and its execution. The unit of execution is
-// (replica, IPU): a coroutine on the compute executor. Units meet only at collectives and inter-IPU
-// copies, through the job.
+// (replica, IPU): a coroutine on the compute executor. Units meet only at collectives and
+// exchanges, through the job.
 #pragma once
 
 #include <atomic>
@@ -141,7 +141,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<base::Bytes> memory_use_;
   Reservation reserved_;                               // outlives the units
   std::vector<std::unique_ptr<Unit>> units_;           // replica-major
-  std::vector<std::vector<std::vector<Step>>> steps_;  // [program][ipu]
+  std::vector<std::vector<std::vector<Step>>> steps_;  // [ipu][function]
+  std::vector<std::vector<uint32_t>> participants_;    // IPUs of each exchange, ascending
   std::vector<std::vector<model::Cost>> costs_;        // [program][ipu]
   std::atomic<bool> cancelled_ = false;
   mutable base::Mutex mutex_;

@@ -31,9 +31,8 @@ struct Engine::Unit {
 // A prepared instruction.
 struct Engine::Step {
   const program::v1::Instruction* source = nullptr;
-  Kernel kernel;  // empty for communication and repeats
+  Kernel kernel;  // empty for communication and control
   model::Cost cost;
-  std::vector<Step> body;
 };
 
 // One run of a program on all local units.
@@ -53,7 +52,7 @@ class Engine::Interpreter {
  public:
   Interpreter(Engine& engine, Run_& run, Unit& unit);
 
-  boost::asio::awaitable<absl::Status> RunAll(const std::vector<Step>& steps);
+  boost::asio::awaitable<absl::Status> RunFunction(uint32_t function);
 
  private:
   // Contribution of a unit to a rendezvous.
@@ -67,7 +66,8 @@ class Engine::Interpreter {
   std::byte* DataAt(uint32_t index) const;
   void Advance(const model::Cost& cost);
 
-  boost::asio::awaitable<absl::Status> Communicate(const Step& step);
+  boost::asio::awaitable<absl::Status> Communicate(const program::v1::Instruction& step);
+  boost::asio::awaitable<absl::Status> Control(const program::v1::Instruction& step);
   absl::Status Transfer(uint32_t stream, uint32_t tensor, bool to_device);
   // The units of this IPU in the replica's group meet, those here first, then with those on other
   // processes.
@@ -77,10 +77,17 @@ class Engine::Interpreter {
   static void RunCollective(const fabric::RendezvousKey& key,
                             const std::vector<void*>& participants,
                             std::function<void(absl::Status)> finish);
-  boost::asio::awaitable<absl::Status> CopyBetween(uint32_t tensor, uint32_t from, uint32_t to);
-  // The two IPUs of a copy meet; the second one there copies.
-  boost::asio::awaitable<absl::Status> CopyHere(const fabric::RendezvousKey& key, uint32_t tensor,
-                                                bool sends);
+  boost::asio::awaitable<absl::Status> Exchange(uint32_t index);
+  // All its IPUs are here and meet; the last one there moves the tensors.
+  boost::asio::awaitable<absl::Status> ExchangeHere(uint32_t index);
+  // This IPU is one end of a copy; where the other is on another process, it goes there. Without
+  // bytes it only brings both clocks together.
+  struct Copy {
+    uint32_t from, to;
+    const program::v1::Tensor* tensor;  // that is here; null: no bytes
+  };
+  boost::asio::awaitable<absl::Status> CopyBetween(Copy copy);
+  boost::asio::awaitable<absl::Status> CopyHere(fabric::RendezvousKey key, Copy copy);
 
   Engine& engine_;
   Run_& run_;
@@ -88,6 +95,7 @@ class Engine::Interpreter {
   std::vector<uint32_t> transfers_;  // made on each stream
   uint64_t collectives_ = 0;         // met so far
   std::vector<uint64_t> copies_;     // made with each other IPU of the replica, by pair
+  std::vector<uint64_t> exchanges_;  // made of each
   std::chrono::steady_clock::time_point slice_start_ = std::chrono::steady_clock::now();
 };
 

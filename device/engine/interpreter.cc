@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <new>
 #include <utility>
@@ -53,7 +54,8 @@ Engine::Interpreter::Interpreter(Engine& engine, Run_& run, Unit& unit)
       run_(run),
       unit_(unit),
       transfers_(engine.executable_->proto().streams_size()),
-      copies_(engine.executable_->ipus_per_replica() * engine.executable_->ipus_per_replica()) {}
+      copies_(engine.executable_->ipus_per_replica() * engine.executable_->ipus_per_replica()),
+      exchanges_(engine.participants_.size()) {}
 
 asio::io_context& Engine::Interpreter::context() {
   return engine_.options_.executors->impl().compute;
@@ -64,8 +66,8 @@ void Engine::Interpreter::Advance(const model::Cost& cost) {
                      std::memory_order_relaxed);
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::RunAll(const std::vector<Step>& steps) {
-  for (const Step& step : steps) {
+asio::awaitable<absl::Status> Engine::Interpreter::RunFunction(uint32_t function) {
+  for (const Step& step : engine_.steps_[unit_.ipu][function]) {
     if (engine_.cancelled_.load(std::memory_order_relaxed)) {
       base::MutexLock lock(engine_.mutex_);
       co_return engine_.cancel_cause_;
@@ -78,7 +80,7 @@ asio::awaitable<absl::Status> Engine::Interpreter::RunAll(const std::vector<Step
       const absl::Status status = RunKernel(step.kernel, unit_.arena.data());
       if (!status.ok()) co_return status;
     } else {
-      const absl::Status status = co_await Communicate(step);
+      const absl::Status status = co_await Communicate(*step.source);
       if (!status.ok()) co_return status;
     }
     Advance(step.cost);
@@ -86,30 +88,46 @@ asio::awaitable<absl::Status> Engine::Interpreter::RunAll(const std::vector<Step
   co_return absl::OkStatus();
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::Communicate(const Step& step) {
-  const Instruction& source = *step.source;
-  switch (program::FindOp(source.step_case())->role) {
+asio::awaitable<absl::Status> Engine::Interpreter::Communicate(const Instruction& step) {
+  switch (program::FindOp(step.attributes_case())->role) {
     case program::Role::kControl:
-      for (uint32_t i = 0; i < source.repeat().count(); ++i) {
-        const absl::Status status = co_await RunAll(step.body);
-        if (!status.ok()) co_return status;
-      }
-      co_return absl::OkStatus();
+      co_return co_await Control(step);
     case program::Role::kStream:
-      co_return source.has_stream_in()
-          ? Transfer(source.stream_in().stream(), source.stream_in().tensor(), true)
-          : Transfer(source.stream_out().stream(), source.stream_out().tensor(), false);
+      co_return step.has_stream_in() ? Transfer(step.stream_in().stream(), step.outputs(0), true)
+                                     : Transfer(step.stream_out().stream(), step.inputs(0), false);
     case program::Role::kCollective:
-      co_return co_await MeetReplicas(*program::CollectiveOf(source));
+      co_return co_await MeetReplicas(*program::CollectiveOf(step));
     case program::Role::kExchange:
-      if (source.has_send())
-        co_return co_await CopyBetween(source.send().tensor(), unit_.ipu, source.send().to_ipu());
-      co_return co_await CopyBetween(source.receive().tensor(), source.receive().from_ipu(),
-                                     unit_.ipu);
+      co_return co_await Exchange(step.exchange().exchange());
     case program::Role::kKernel:
       break;
   }
   co_return absl::InternalError("not a communication step");
+}
+
+asio::awaitable<absl::Status> Engine::Interpreter::Control(const Instruction& step) {
+  const auto holds = [&] { return *DataAt(step.inputs(0)) != std::byte{0}; };
+  if (step.has_call()) co_return co_await RunFunction(step.call().function());
+  if (step.has_if_()) {
+    const program::v1::If& op = step.if_();
+    const bool condition = holds();
+    if (condition && op.has_then_function()) co_return co_await RunFunction(op.then_function());
+    if (!condition && op.has_else_function()) co_return co_await RunFunction(op.else_function());
+    co_return absl::OkStatus();
+  }
+  const bool repeat = step.has_repeat();
+  const uint32_t function = repeat ? step.repeat().function() : step.while_().function();
+  const uint32_t rounds = repeat ? step.repeat().count() : step.while_().max_rounds();
+  for (uint32_t round = 0; round < rounds; ++round) {
+    if (!repeat && !holds()) co_return absl::OkStatus();
+    if (repeat && step.outputs_size() > 0)
+      std::memcpy(DataAt(step.outputs(0)), &round, sizeof(round));
+    const absl::Status status = co_await RunFunction(function);
+    if (!status.ok()) co_return status;
+  }
+  if (repeat || !holds()) co_return absl::OkStatus();
+  co_return absl::OutOfRangeError(absl::StrCat("the condition of a while still holds after ",
+                                               rounds, " rounds, as many as it may take"));
 }
 
 const program::v1::Tensor& Engine::Interpreter::TensorAt(uint32_t index) const {
@@ -186,32 +204,110 @@ void Engine::Interpreter::RunCollective(const fabric::RendezvousKey& key,
       [executors](std::function<void()> task) { executors->PostCompute(std::move(task)); }, done);
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::CopyBetween(uint32_t tensor, uint32_t from,
-                                                               uint32_t to) {
+asio::awaitable<absl::Status> Engine::Interpreter::Exchange(uint32_t index) {
+  const std::vector<uint32_t>& ipus = engine_.participants_[index];
+  const bool here = std::all_of(ipus.begin(), ipus.end(),
+                                [&](uint32_t ipu) { return engine_.Hosts(unit_.replica, ipu); });
+  if (here) co_return co_await ExchangeHere(index);
+  // Everyone goes through the moves in the same order: the first one that is not done has both its
+  // ends there, sooner or later.
+  std::vector<Copy> copies;
+  const auto& exchange = engine_.executable_->proto().exchanges(static_cast<int>(index));
+  for (const program::v1::Move& move : exchange.moves()) {
+    if (move.from_ipu() == unit_.ipu || move.to_ipu() == unit_.ipu) {
+      copies.push_back(
+          {move.from_ipu(), move.to_ipu(),
+           &TensorAt(move.from_ipu() == unit_.ipu ? move.from_tensor() : move.to_tensor())});
+    }
+  }
+  // Then the clocks agree: all tell the first, which tells all.
+  const uint32_t first = ipus[0];
+  for (bool back : {false, true}) {
+    for (uint32_t other : ipus) {
+      if (ipus.size() == 2 || other == first || (unit_.ipu != first && unit_.ipu != other))
+        continue;
+      copies.push_back({back ? first : other, back ? other : first, nullptr});
+    }
+  }
+  for (const Copy& copy : copies) {
+    const absl::Status status = co_await CopyBetween(copy);
+    if (!status.ok()) co_return status;
+  }
+  co_return absl::OkStatus();
+}
+
+asio::awaitable<absl::Status> Engine::Interpreter::ExchangeHere(uint32_t index) {
+  const uint32_t ipus_per_replica = engine_.executable_->ipus_per_replica();
+  const std::vector<uint32_t>& ipus = engine_.participants_[index];
+  const uint32_t replica = engine_.options_.replica_offset + unit_.replica;
+  // The channel of no pair of two IPUs. Sequences of different exchanges lie apart.
+  fabric::RendezvousKey key{
+      run_.number,
+      ipus_per_replica + (replica * ipus_per_replica + ipus[0]) * ipus_per_replica + ipus[0],
+      (uint64_t{index} << 32) + exchanges_[index]++};
+  key.ipus = static_cast<uint32_t>(ipus.size());
+  const auto position =
+      static_cast<size_t>(std::find(ipus.begin(), ipus.end(), unit_.ipu) - ipus.begin());
+  const program::v1::Executable* text = &engine_.executable_->proto();
+  // All units are suspended meanwhile: their memory and clocks are nobody else's.
+  const auto move_tensors = [text, index](const std::vector<void*>& participants,
+                                          const std::function<void(absl::Status)>& finish) {
+    std::map<uint32_t, Unit*> units;
+    uint64_t clock = 0;
+    for (void* participant : participants) {
+      auto* unit = static_cast<Unit*>(participant);
+      units[unit->ipu] = unit;
+      clock = std::max(clock, unit->cycles.load());
+    }
+    for (const program::v1::Move& move : text->exchanges(static_cast<int>(index)).moves()) {
+      const auto& source = text->ipus(static_cast<int>(move.from_ipu()))
+                               .tensors(static_cast<int>(move.from_tensor()));
+      const auto& target =
+          text->ipus(static_cast<int>(move.to_ipu())).tensors(static_cast<int>(move.to_tensor()));
+      std::memcpy(units[move.to_ipu()]->arena.data() + target.offset(),
+                  units[move.from_ipu()]->arena.data() + source.offset(),
+                  program::TypeOf(source).bytes());
+    }
+    for (const auto& [ipu, unit] : units) unit->cycles.store(clock);
+    finish(absl::OkStatus());
+  };
+  fabric::Job& job = *engine_.options_.job;
+  Unit* self = &unit_;
+  const uint32_t instance = engine_.options_.instance;
+  // By reference: g++ 12 destroys captures of a lambda inside co_await twice. The frame outlives
+  // the call.
+  co_return co_await Suspend(
+      context(), [&job, &key, &move_tensors, position, instance, self](fabric::Job::Resume resume) {
+        job.Meet(key, position, instance, self, std::move(resume), move_tensors);
+      });
+}
+
+asio::awaitable<absl::Status> Engine::Interpreter::CopyBetween(Copy copy) {
   const uint32_t ipus = engine_.executable_->ipus_per_replica();
-  const uint32_t pair = from * ipus + to;
+  const uint32_t pair = copy.from * ipus + copy.to;
   // Channels above those of the collectives: one for each replica and ordered pair.
   const uint32_t replica = engine_.options_.replica_offset + unit_.replica;
   const fabric::RendezvousKey key{run_.number, ipus + replica * ipus * ipus + pair,
                                   copies_[pair]++};
-  const bool sends = from == unit_.ipu;
-  if (engine_.Hosts(unit_.replica, sends ? to : from))
-    co_return co_await CopyHere(key, tensor, sends);
-  fabric::CrossCopy copy;
-  copy.from_unit = replica * ipus + from;
-  copy.to_unit = replica * ipus + to;
-  copy.data = DataAt(tensor);
-  copy.arena_offset = TensorAt(tensor).offset();
-  copy.bytes = program::TypeOf(TensorAt(tensor)).bytes();
-  copy.clock = unit_.cycles.load();
-  copy.keep_alive = engine_.shared_from_this();
+  if (engine_.Hosts(unit_.replica, copy.from == unit_.ipu ? copy.to : copy.from))
+    co_return co_await CopyHere(key, copy);
+  fabric::CrossCopy cross;
+  cross.from_unit = replica * ipus + copy.from;
+  cross.to_unit = replica * ipus + copy.to;
+  cross.data = unit_.arena.data();
+  if (copy.tensor != nullptr) {
+    cross.data += copy.tensor->offset();
+    cross.arena_offset = copy.tensor->offset();
+    cross.bytes = program::TypeOf(*copy.tensor).bytes();
+  }
+  cross.clock = unit_.cycles.load();
+  cross.keep_alive = engine_.shared_from_this();
   const auto collectives = engine_.options_.job->collectives();
   Unit* self = &unit_;
-  // By reference: g++ 12 destroys captures of a lambda inside co_await twice. The frame outlives
-  // the call.
+  // By reference: see ExchangeHere.
   co_return co_await Suspend(
-      context(), [&collectives, &key, &copy, self](fabric::Job::Resume resume) {
-        collectives->Copy(key, copy,
+      context(), [&collectives, &key, &cross, self](fabric::Job::Resume resume) {
+        collectives->Copy(key, cross,
                           [self, resume = std::move(resume)](absl::StatusOr<uint64_t> clock) {
                             if (clock.ok()) self->cycles.store(*clock);
                             resume(clock.status());
@@ -219,15 +315,15 @@ asio::awaitable<absl::Status> Engine::Interpreter::CopyBetween(uint32_t tensor, 
       });
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::CopyHere(const fabric::RendezvousKey& key,
-                                                            uint32_t tensor, bool sends) {
+asio::awaitable<absl::Status> Engine::Interpreter::CopyHere(fabric::RendezvousKey key, Copy copy) {
   Engine* self = &engine_;
   struct End {
     Unit* unit;
     std::byte* data;
   };
-  End me{&unit_, DataAt(tensor)};
-  const uint64_t bytes = program::TypeOf(TensorAt(tensor)).bytes();
+  const uint64_t bytes = copy.tensor == nullptr ? 0 : program::TypeOf(*copy.tensor).bytes();
+  End me{&unit_, unit_.arena.data() + (bytes == 0 ? 0 : copy.tensor->offset())};
+  const bool sends = copy.from == unit_.ipu;
   co_return co_await Suspend(context(), [=, &me](fabric::Job::Resume resume) {
     self->options_.job->Meet(
         key, sends ? 0 : 1, self->options_.instance, &me, std::move(resume),

@@ -84,11 +84,12 @@ inline constexpr uint64_t kFirstLoneRun = uint64_t{1} << 62;
 // Identifies a rendezvous: the same for all who take part.
 struct RendezvousKey {
   uint64_t run = 0;  // runs with collectives, counted by each instance, or a lone one
-  // The units that meet: below ipus_per_replica, this IPU of every replica; above, a pair of IPUs
-  // of one replica.
+  // The units that meet: below ipus_per_replica, this IPU of every replica; above, IPUs of one
+  // replica.
   uint32_t channel = 0;
   uint64_t sequence = 0;  // of the channel within the run
   ReplicaGroup group;     // of a collective
+  uint32_t ipus = 2;      // that meet, of one replica
   friend auto operator<=>(const RendezvousKey&, const RendezvousKey&) = default;
 };
 
@@ -143,7 +144,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // Collectives among replicas on several processes; null while all are in this one.
   std::shared_ptr<Collectives> collectives() const;
 
-  // Arrives at a rendezvous as number `position`, in its group for a collective, 0 or 1 for a pair.
+  // Arrives at a rendezvous as number `position`: in its group for a collective, or among the IPUs.
   // The last one of this process performs `action`; afterwards every one's `resume` is called with
   // its result. After the start of the run only.
   void Meet(const RendezvousKey& key, size_t position, uint32_t instance, void* participant,

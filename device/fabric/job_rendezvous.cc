@@ -60,7 +60,7 @@ uint32_t Job::InstanceOfReplica(size_t replica) const {
 
 Job::Rendezvous Job::NewRendezvous(const RendezvousKey& key) const {
   Rendezvous rendezvous;
-  const size_t positions = IsCollective(key) ? key.group.size : 2;
+  const size_t positions = IsCollective(key) ? key.group.size : key.ipus;
   rendezvous.participants.resize(positions);
   rendezvous.resumes.resize(positions);
   rendezvous.arrived.resize(positions);

@@ -1,10 +1,18 @@
 #include "device/model/op_prices.h"
 
 namespace vpod::model {
+namespace {
+
+// What they execute is priced by the caller.
+Cost ControlPrice(const Instruction&, const PriceContext&) { return {}; }
+
+}  // namespace
 
 std::vector<PriceDef> ControlPrices() {
-  // Its body is priced by the caller.
-  return {{Instruction::kRepeat, [](const Instruction&, const PriceContext&) { return Cost(); }}};
+  return {{Instruction::kCall, ControlPrice},
+          {Instruction::kRepeat, ControlPrice},
+          {Instruction::kIf, ControlPrice},
+          {Instruction::kWhile, ControlPrice}};
 }
 
 }  // namespace vpod::model

@@ -6,8 +6,9 @@ namespace {
 // A convolution is the matmul of its unrolled windows (all three passes).
 Cost Conv2dPrice(const Instruction& instruction, const PriceContext& context) {
   const program::v1::Conv2d& op = instruction.conv2d();
-  const program::TensorType a = context.Type(op.a()), b = context.Type(op.b()),
-                            output = context.Type(op.output());
+  const program::TensorType a = context.Type(instruction.inputs(0)),
+                            b = context.Type(instruction.inputs(1)),
+                            output = context.Type(instruction.outputs(0));
   const auto multiply = [](const program::Dims& d, size_t first, size_t last) {
     uint64_t n = 1;
     for (size_t i = first; i < last; ++i) n *= static_cast<uint64_t>(d[i]);

@@ -36,12 +36,12 @@ struct Cost {
   friend Cost operator*(Cost cost, uint64_t times);
 };
 
-// Price of one step on IPU `ipu` of a replica. A Repeat costs nothing itself; its body is priced by
-// the caller.
+// Price of one step on IPU `ipu` of a replica, without the functions that it executes.
 Cost Price(const program::v1::Executable& executable, uint32_t ipu,
            const program::v1::Instruction& instruction, const Topology& topology);
 
-// Sum over a whole run of a program on one IPU, without waiting for others.
+// Sum over a whole run of a program on one IPU, without waiting for others; both sides of an If,
+// and as many rounds of a While as it may take.
 Cost PriceProgram(const program::v1::Executable& executable, uint32_t program, uint32_t ipu,
                   const Topology& topology);
 
@@ -72,7 +72,7 @@ Cycles HostSyncCycles(const Topology& topology);
 Cost StreamCost(uint64_t bytes, uint32_t tiles, const Topology& topology);
 // Data that a collective moves.
 struct CollectiveLoad {
-  program::v1::Instruction::StepCase kind = program::v1::Instruction::kAllReduce;
+  program::OpKind kind = program::v1::Instruction::kAllReduce;
   uint64_t bytes = 0;     // on each replica, the larger of what goes in and comes out
   uint64_t elements = 0;  // as above
   uint64_t members = 1;   // of each group
@@ -81,7 +81,13 @@ struct CollectiveLoad {
 // A collective (section 4, F17) with the additions of its reduction. Within an IPU-Link domain on a
 // ring; across racks in phases, the middle one over GW-Links (F11, F16).
 Cost CollectiveCost(const CollectiveLoad& load, const Topology& topology);
-// A copy between two IPUs of a replica (3.2).
-Cost InterIpuCopyCost(uint64_t bytes, uint32_t from_ipu, uint32_t to_ipu, const Topology& topology);
+// Bytes that move between two IPUs of a replica.
+struct InterIpuMove {
+  uint64_t bytes;
+  uint32_t from_ipu, to_ipu;
+};
+// An exchange between IPUs of a replica (3.2): moves go side by side, but those that leave, or
+// reach, the same IPU share its links. The same for all IPUs that take part.
+Cost InterIpuExchangeCost(const std::vector<InterIpuMove>& moves, const Topology& topology);
 
 }  // namespace vpod::model

@@ -55,7 +55,7 @@ TEST(CostTest, AllReduceExample) {
 // spec/hardware.md 4: the bandwidth terms of the other kinds, for 1 GB, so that steps do not count.
 TEST(CostTest, CollectivesMoveWhatTheirFormulasSay) {
   using program::v1::Instruction;
-  const auto seconds = [](Instruction::StepCase kind, uint64_t members, uint64_t stride = 1) {
+  const auto seconds = [](program::OpKind kind, uint64_t members, uint64_t stride = 1) {
     const CollectiveLoad load{kind, 1'000'000'000, 1, members, stride};
     return static_cast<double>(CollectiveCost(load, {1.33e9, 256, 1}).exchange.value()) / 1.33e9;
   };
@@ -92,15 +92,33 @@ TEST(CostTest, StreamsCountTheirBytes) {
     stream->set_type(FLOAT16);
     stream->add_dims(100);
   }
-  auto* instructions = executable.add_programs()->add_blocks()->mutable_instructions();
-  program::v1::Repeat* repeat = instructions->Add()->mutable_repeat();
-  repeat->set_count(3);
-  repeat->add_body()->mutable_stream_in()->set_stream(0);
-  repeat->add_body()->mutable_stream_in()->set_stream(0);
-  instructions->Add()->mutable_stream_out()->set_stream(1);
+  program::v1::Ipu* ipu = executable.mutable_ipus(0);
+  program::v1::Function* body = ipu->add_functions();
+  body->add_instructions()->mutable_stream_in()->set_stream(0);
+  body->add_instructions()->mutable_stream_in()->set_stream(0);
+  program::v1::Function* entry = ipu->add_functions();
+  entry->add_instructions()->mutable_repeat()->set_count(3);
+  entry->add_instructions()->mutable_stream_out()->set_stream(1);
+  executable.add_programs()->add_functions(1);
   const Cost cost = PriceProgram(executable, 0, 0, {1.33e9, 1, 1});
   EXPECT_EQ(cost.from_host.value(), 1200u);
   EXPECT_EQ(cost.to_host.value(), 200u);
+}
+
+// Moves of different pairs go side by side; those that leave or reach the same IPU share its links.
+TEST(CostTest, MovesOfAnExchangeShareTheLinksOfTheirIpus) {
+  const Topology four{1.33e9, 1, 4};
+  const auto cycles = [&](const std::vector<InterIpuMove>& moves) {
+    return InterIpuExchangeCost(moves, four).exchange.value() - arch::kCollectiveStepCycles;
+  };
+  const uint64_t bytes = 64 << 20;
+  const uint64_t one = cycles({{bytes, 0, 1}});
+  EXPECT_GT(one, 0u);
+  EXPECT_EQ(cycles({{bytes, 0, 1}, {bytes, 2, 3}}), one);
+  EXPECT_EQ(cycles({{bytes, 0, 1}, {bytes, 1, 0}}), one);
+  EXPECT_NEAR(static_cast<double>(cycles({{bytes, 0, 1}, {bytes, 0, 1}})),
+              2 * static_cast<double>(one), 2);
+  EXPECT_GT(cycles({{bytes, 0, 1}, {bytes, 2, 1}}), one);
 }
 
 // F2: 32 tiles move 3.52 GB/s, eight a quarter of it.

@@ -5,14 +5,14 @@ namespace vpod::model {
 std::vector<PriceDef> DataMovementPrices() {
   return {{Instruction::kFill,
            [](const Instruction& instruction, const PriceContext& context) {
-             return context.Elementwise(instruction.fill().output(), 1);
+             return context.Elementwise(instruction.outputs(0), 1);
            }},
           {Instruction::kCopy,
            [](const Instruction& instruction, const PriceContext& context) {
-             return context.Elementwise(instruction.copy().output(), 2);
+             return context.Elementwise(instruction.outputs(0), 2);
            }},
           {Instruction::kCast, [](const Instruction& instruction, const PriceContext& context) {
-             return context.Elementwise(instruction.cast().output(), 3);
+             return context.Elementwise(instruction.outputs(0), 3);
            }}};
 }
 

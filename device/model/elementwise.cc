@@ -53,16 +53,18 @@ double BinaryCycles(program::v1::BinaryOperator op, bool half) {
 }
 
 Cost UnaryPrice(const Instruction& instruction, const PriceContext& context) {
-  const program::v1::Unary& op = instruction.unary();
-  return context.Elementwise(op.output(), UnaryCycles(op.operator_(), context.IsHalf(op.input())));
+  const bool half = context.IsHalf(instruction.inputs(0));
+  return context.Elementwise(instruction.outputs(0),
+                             UnaryCycles(instruction.unary().operator_(), half));
 }
 
 Cost BinaryPrice(const Instruction& instruction, const PriceContext& context) {
-  const program::v1::Binary& op = instruction.binary();
-  const program::TensorType a = context.Type(op.a()), b = context.Type(op.b());
+  const program::TensorType a = context.Type(instruction.inputs(0)),
+                            b = context.Type(instruction.inputs(1));
   Cost cost;
-  cost.compute = ElementwiseCycles(context.Elements(op.output()), a.type,
-                                   BinaryCycles(op.operator_(), context.IsHalf(op.a())));
+  cost.compute = ElementwiseCycles(
+      context.Elements(instruction.outputs(0)), a.type,
+      BinaryCycles(instruction.binary().operator_(), a.type == program::v1::FLOAT16));
   // A broadcast operand first has to reach every tile.
   if (a.dims != b.dims) cost += ExchangePhase(std::min(a.bytes(), b.bytes()));
   return cost;

@@ -6,12 +6,11 @@ std::vector<PriceDef> LossPrices() {
   return {{Instruction::kSoftmaxCrossEntropy,
            [](const Instruction& instruction, const PriceContext& context) {
              // Maximum, subtraction, exponential, sum, division and logarithm.
-             return context.Elementwise(instruction.softmax_cross_entropy().logits(), 25);
+             return context.Elementwise(instruction.inputs(0), 25);
            }},
           {Instruction::kSoftmaxCrossEntropyGradient,
            [](const Instruction& instruction, const PriceContext& context) {
-             return context.Elementwise(
-                 instruction.softmax_cross_entropy_gradient().probabilities(), 6);
+             return context.Elementwise(instruction.inputs(0), 6);
            }}};
 }
 

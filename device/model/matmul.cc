@@ -59,7 +59,8 @@ std::vector<PriceDef> MatMulPrices() {
   return {{Instruction::kMatMul,
            [](const Instruction& instruction, const PriceContext& context) {
              const program::v1::MatMul& op = instruction.mat_mul();
-             const program::TensorType a = context.Type(op.a()), output = context.Type(op.output());
+             const program::TensorType a = context.Type(instruction.inputs(0)),
+                                       output = context.Type(instruction.outputs(0));
              return MatMulCost(output.dims[0], a.dims[op.transpose_a() ? 0 : 1], output.dims[1],
                                a.type);
            },

@@ -32,17 +32,16 @@ Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu) {
       bytes -= std::min(bytes, static_cast<uint64_t>(program::TypeOf(tensor).elements()) * 4);
     }
   }
-  std::set<Instruction::StepCase> kinds;
+  std::set<program::OpKind> kinds;
   uint64_t steps = 0;
-  for (const auto& program : executable.programs()) {
-    program::ForEachInstruction(program.blocks(ipu).instructions(), 1,
-                                [&](const Instruction& instruction, uint64_t) {
-                                  kinds.insert(instruction.step_case());
-                                  ++steps;
-                                });
+  for (const auto& function : text.functions()) {
+    for (const Instruction& instruction : function.instructions()) {
+      kinds.insert(instruction.attributes_case());
+      ++steps;
+    }
   }
   uint64_t per_tile = arch::kReservedTileBytes;
-  for (Instruction::StepCase kind : kinds) per_tile += FindPrice(kind)->vertex_code_bytes;
+  for (program::OpKind kind : kinds) per_tile += FindPrice(kind)->vertex_code_bytes;
   per_tile +=
       steps * (arch::kControlBytesPerStep + arch::kWorkersPerTile * arch::kVertexStateBytes);
   return Bytes(bytes + per_tile * arch::kTilesPerIpu);

@@ -43,14 +43,14 @@ class PriceContext {
 };
 
 struct PriceDef {
-  Instruction::StepCase kind;
+  program::OpKind kind;
   // Without the control code around every step. The instruction is valid and of this kind.
   Cost (*price)(const Instruction& instruction, const PriceContext& context);
   uint64_t vertex_code_bytes = arch::kOtherVertexCodeBytes;  // on each tile, once per kind
 };
 
 // Every op has a row. Null for a kind that is none.
-const PriceDef* FindPrice(Instruction::StepCase kind);
+const PriceDef* FindPrice(program::OpKind kind);
 
 // --- By family, for FindPrice ---
 std::vector<PriceDef> CollectivePrices();

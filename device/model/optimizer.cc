@@ -5,11 +5,11 @@ namespace vpod::model {
 std::vector<PriceDef> OptimizerPrices() {
   return {{Instruction::kAccumulate,
            [](const Instruction& instruction, const PriceContext& context) {
-             return context.Elementwise(instruction.accumulate().gradient(), 3);
+             return context.Elementwise(instruction.inputs(1), 3);
            }},
           {Instruction::kSgd, [](const Instruction& instruction, const PriceContext& context) {
-             const program::v1::Sgd& op = instruction.sgd();
-             return context.Elementwise(op.weights(), op.has_velocity() ? 9 : 3);
+             const bool has_velocity = instruction.inputs_size() > 3;
+             return context.Elementwise(instruction.inputs(0), has_velocity ? 9 : 3);
            }}};
 }
 

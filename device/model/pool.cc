@@ -15,13 +15,12 @@ Cost PoolPrice(uint32_t result, const program::v1::Window& window, const PriceCo
 std::vector<PriceDef> PoolPrices() {
   return {{Instruction::kMaxPool2D,
            [](const Instruction& instruction, const PriceContext& context) {
-             const program::v1::MaxPool2d& op = instruction.max_pool2d();
-             return PoolPrice(op.output(), op.window(), context);
+             return PoolPrice(instruction.outputs(0), instruction.max_pool2d().window(), context);
            }},
           {Instruction::kMaxPool2DGradient,
            [](const Instruction& instruction, const PriceContext& context) {
-             const program::v1::MaxPool2dGradient& op = instruction.max_pool2d_gradient();
-             return PoolPrice(op.output_gradient(), op.window(), context);
+             return PoolPrice(instruction.inputs(1), instruction.max_pool2d_gradient().window(),
+                              context);
            }}};
 }
 

@@ -4,7 +4,7 @@
 
 namespace vpod::model {
 
-const PriceDef* FindPrice(Instruction::StepCase kind) {
+const PriceDef* FindPrice(program::OpKind kind) {
   static const auto* const table = new program::OpRows<PriceDef>{
       CollectivePrices,  ControlPrices, Conv2dPrices,  DataMovementPrices,
       ElementwisePrices, LossPrices,    MatMulPrices,  OptimizerPrices,
@@ -28,7 +28,7 @@ Cost operator*(Cost cost, uint64_t times) {
 
 Cost Price(const program::v1::Executable& executable, uint32_t ipu, const Instruction& instruction,
            const Topology& topology) {
-  Cost cost = FindPrice(instruction.step_case())
+  Cost cost = FindPrice(instruction.attributes_case())
                   ->price(instruction, PriceContext(executable, ipu, topology));
   cost.compute += Cycles(arch::kControlCyclesPerStep);
   return cost;
@@ -37,7 +37,9 @@ Cost Price(const program::v1::Executable& executable, uint32_t ipu, const Instru
 Cost PriceProgram(const program::v1::Executable& executable, uint32_t program, uint32_t ipu,
                   const Topology& topology) {
   Cost total;
-  program::ForEachInstruction(executable.programs(program).blocks(ipu).instructions(), 1,
+  const program::v1::Program& entry = executable.programs(static_cast<int>(program));
+  program::ForEachInstruction(executable.ipus(static_cast<int>(ipu)),
+                              entry.functions(static_cast<int>(ipu)),
                               [&](const Instruction& instruction, uint64_t times) {
                                 total += Price(executable, ipu, instruction, topology) * times;
                               });

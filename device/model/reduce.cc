@@ -20,24 +20,17 @@ Cost ReduceCost(uint64_t inputs, uint64_t outputs, program::v1::DataType type) {
 
 namespace {
 
-Cost ReducePrice(uint32_t input, uint32_t output, const PriceContext& context) {
-  return ReduceCost(context.Elements(input), context.Elements(output), context.Type(input).type);
+Cost ReducePrice(const Instruction& instruction, const PriceContext& context) {
+  const program::TensorType input = context.Type(instruction.inputs(0));
+  return ReduceCost(static_cast<uint64_t>(input.elements()),
+                    context.Elements(instruction.outputs(0)), input.type);
 }
 
 }  // namespace
 
 std::vector<PriceDef> ReducePrices() {
-  return {
-      {Instruction::kReduce,
-       [](const Instruction& instruction, const PriceContext& context) {
-         return ReducePrice(instruction.reduce().input(), instruction.reduce().output(), context);
-       },
-       arch::kReduceVertexCodeBytes},
-      {Instruction::kArgMax,
-       [](const Instruction& instruction, const PriceContext& context) {
-         return ReducePrice(instruction.arg_max().input(), instruction.arg_max().output(), context);
-       },
-       arch::kReduceVertexCodeBytes}};
+  return {{Instruction::kReduce, ReducePrice, arch::kReduceVertexCodeBytes},
+          {Instruction::kArgMax, ReducePrice, arch::kReduceVertexCodeBytes}};
 }
 
 }  // namespace vpod::model

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "device/arch/hardware.h"
 #include "device/model/op_prices.h"
@@ -39,13 +40,20 @@ Cost StreamCost(uint64_t bytes, uint32_t tiles, const Topology& topology) {
   return cost;
 }
 
-Cost InterIpuCopyCost(uint64_t bytes, uint32_t from_ipu, uint32_t to_ipu,
-                      const Topology& topology) {
+Cost InterIpuExchangeCost(const std::vector<InterIpuMove>& moves, const Topology& topology) {
+  std::map<uint32_t, double> sending, receiving;  // seconds, by IPU
+  for (const InterIpuMove& move : moves) {
+    const double seconds =
+        static_cast<double>(move.bytes) / arch::IpuLinkBytesPerSecond(move.from_ipu, move.to_ipu);
+    sending[move.from_ipu] += seconds;
+    receiving[move.to_ipu] += seconds;
+  }
+  double longest = 0;
+  for (const auto* ends : {&sending, &receiving}) {
+    for (const auto& [ipu, seconds] : *ends) longest = std::max(longest, seconds);
+  }
   Cost cost;
-  cost.exchange =
-      Cycles(arch::kCollectiveStepCycles) +
-      ToCycles(static_cast<double>(bytes) / arch::IpuLinkBytesPerSecond(from_ipu, to_ipu),
-               topology.clock_hz);
+  cost.exchange = Cycles(arch::kCollectiveStepCycles) + ToCycles(longest, topology.clock_hz);
   cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz);
   return cost;
 }
@@ -78,17 +86,17 @@ std::vector<PriceDef> TransferPrices() {
          cost.to_host = StreamBytes(instruction.stream_out().stream(), context);
          return cost;
        }},
-      {Instruction::kSend,
+      {Instruction::kExchange,
        [](const Instruction& instruction, const PriceContext& context) {
-         const program::v1::Send& op = instruction.send();
-         return InterIpuCopyCost(context.Type(op.tensor()).bytes(), context.ipu(), op.to_ipu(),
-                                 context.topology());
-       }},
-      {Instruction::kReceive,
-       [](const Instruction& instruction, const PriceContext& context) {
-         const program::v1::Receive& op = instruction.receive();
-         return InterIpuCopyCost(context.Type(op.tensor()).bytes(), op.from_ipu(), context.ipu(),
-                                 context.topology());
+         const program::v1::Executable& executable = context.executable();
+         std::vector<InterIpuMove> moves;
+         for (const auto& move :
+              executable.exchanges(static_cast<int>(instruction.exchange().exchange())).moves()) {
+           const auto& tensor = executable.ipus(static_cast<int>(move.from_ipu()))
+                                    .tensors(static_cast<int>(move.from_tensor()));
+           moves.push_back({program::TypeOf(tensor).bytes(), move.from_ipu(), move.to_ipu()});
+         }
+         return InterIpuExchangeCost(moves, context.topology());
        }},
   };
 }

@@ -15,7 +15,7 @@
 namespace vpod::program {
 namespace {
 
-constexpr absl::string_view kMagic("VIPUEXE\x01", 8);
+constexpr absl::string_view kMagic("VIPUEXE\x02", 8);
 
 std::string CanonicalEncoding(const v1::Executable& executable) {
   std::string bytes;
@@ -41,6 +41,31 @@ absl::StatusOr<uint32_t> FindByName(absl::string_view kind, absl::string_view na
 
 }  // namespace
 
+std::vector<uint64_t> Executions(const v1::Ipu& ipu, uint32_t function) {
+  const auto add = [](uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; };
+  const auto multiply = [](uint64_t a, uint64_t b) {
+    return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+  };
+  std::vector<uint64_t> executions(function + 1);
+  executions[function] = 1;
+  // Callers come after what they call: each is counted before its own calls are.
+  for (size_t f = function + 1; f-- > 0;) {
+    if (executions[f] == 0) continue;
+    for (const v1::Instruction& instruction : ipu.functions(static_cast<int>(f)).instructions()) {
+      ForEachCall(instruction, [&](uint32_t callee, uint64_t rounds) {
+        executions[callee] = add(executions[callee], multiply(executions[f], rounds));
+      });
+    }
+  }
+  return executions;
+}
+
+std::optional<uint32_t> StreamOf(const v1::Instruction& instruction) {
+  if (instruction.has_stream_in()) return instruction.stream_in().stream();
+  if (instruction.has_stream_out()) return instruction.stream_out().stream();
+  return std::nullopt;
+}
+
 std::string Serialize(const v1::Executable& executable) {
   return absl::StrCat(kMagic, CanonicalEncoding(executable));
 }
@@ -65,14 +90,14 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string
   }
   if (!absl::StartsWith(bytes, kMagic)) {
     return absl::InvalidArgumentError(
-        "not an executable of format 1 (the first eight bytes are wrong)");
+        "not an executable of format 2 (the first eight bytes are wrong)");
   }
   VPOD_RETURN_IF_ERROR(ParsedSize(bytes, limits).status());
   bytes.remove_prefix(kMagic.size());
   auto result = std::make_shared<Executable>();
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
                                                static_cast<int>(bytes.size()));
-  input.SetRecursionLimit(2 * limits.nesting + 16);
+  input.SetRecursionLimit(16);
   if (!result->proto_.ParseFromCodedStream(&input) || !input.ConsumedEntireMessage()) {
     return absl::InvalidArgumentError("the executable is truncated or corrupt");
   }
@@ -86,16 +111,15 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string
         "the executable is not in canonical form or has fields of a newer version");
   }
   result->hash_ = base::Sha256Hex(canonical);
-  for (const v1::Program& program : result->proto_.programs()) {
+  for (int program = 0; program < result->proto_.programs_size(); ++program) {
     bool collective = false;
     std::set<uint32_t> streams;
-    for (const v1::Block& block : program.blocks()) {
-      const auto look_at = [&](const v1::Instruction& instruction, uint64_t) {
-        collective = collective || CollectiveOf(instruction).has_value();
-        if (instruction.has_stream_in()) streams.insert(instruction.stream_in().stream());
-        if (instruction.has_stream_out()) streams.insert(instruction.stream_out().stream());
-      };
-      ForEachInstruction(block.instructions(), 1, look_at);
+    for (uint32_t ipu = 0; ipu < result->ipus_per_replica(); ++ipu) {
+      ForEachInstruction(result->proto_.ipus(static_cast<int>(ipu)), result->EntryOf(program, ipu),
+                         [&](const v1::Instruction& instruction, uint64_t) {
+                           collective = collective || CollectiveOf(instruction).has_value();
+                           if (const auto stream = StreamOf(instruction)) streams.insert(*stream);
+                         });
     }
     result->has_collectives_.push_back(collective);
     result->streams_.push_back(std::move(streams));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,11 +20,12 @@ struct Limits {
   uint64_t arena_bytes = 2ull << 30;  // per IPU: 897 MiB, wide accumulators counted double
   uint32_t tensors = 1 << 16;         // per IPU
   uint32_t programs = 1 << 10;
-  uint32_t instructions = 1 << 18;              // per program and IPU, written out once
-  uint64_t executed_instructions = 1ull << 32;  // per run and IPU, repeats multiplied
-  uint64_t rendezvous = 1 << 24;  // between IPUs, in a run of each program, repeats multiplied
+  uint32_t instructions = 1 << 18;              // per IPU, written out once
+  uint64_t reached_instructions = 1 << 24;      // written in what each program reaches, in all
+  uint64_t executed_instructions = 1ull << 32;  // per run and IPU, rounds multiplied
+  uint64_t rendezvous = 1 << 24;  // between IPUs, in a run of each program, rounds multiplied
   uint64_t operations_per_instruction = 1ull << 40;  // a kernel cannot be interrupted
-  int nesting = 8;                                   // of Repeat
+  int nesting = 8;                                   // of calls
   uint64_t parsed_bytes = 256ull << 20;              // of host memory, once parsed
   uint64_t stream_bytes = 1ull << 30;                // per replica and slot
 };
@@ -44,6 +46,10 @@ class Executable {
   // SHA-256 of the canonical encoding.
   const std::string& hash() const { return hash_; }
   uint32_t ipus_per_replica() const { return proto_.ipus_per_replica(); }
+  // Function that a program executes on an IPU.
+  uint32_t EntryOf(uint32_t program, uint32_t ipu) const {
+    return proto_.programs(static_cast<int>(program)).functions(static_cast<int>(ipu));
+  }
   // Whether a program communicates between replicas.
   bool has_collectives(uint32_t program) const { return has_collectives_[program]; }
   // Streams that a program reads or writes.
@@ -66,19 +72,40 @@ class Executable {
 // Magic, format version and canonical encoding.
 std::string Serialize(const v1::Executable& executable);
 
+// The stream that an instruction reads or writes.
+std::optional<uint32_t> StreamOf(const v1::Instruction& instruction);
+
 // Checks everything Parse promises. Exposed for the compiler's tests.
 absl::Status Validate(const v1::Executable& executable, const Limits& limits);
 
-// Calls `visit` for every instruction, bodies of repeats included, with the number of times it
-// executes in one run.
+// --- Functions of an IPU, which call only those before them ---
+
+// Calls `visit(function, rounds)` for each function that an instruction executes; of an If both,
+// of a While as many rounds as it may take.
 template <class Visitor>
-void ForEachInstruction(const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions,
-                        uint64_t times, const Visitor& visit) {
-  for (const v1::Instruction& instruction : instructions) {
-    visit(instruction, times);
-    if (instruction.has_repeat()) {
-      ForEachInstruction(instruction.repeat().body(), times * instruction.repeat().count(), visit);
-    }
+void ForEachCall(const v1::Instruction& instruction, const Visitor& visit) {
+  if (instruction.has_call()) visit(instruction.call().function(), uint64_t{1});
+  if (instruction.has_repeat())
+    visit(instruction.repeat().function(), uint64_t{instruction.repeat().count()});
+  if (instruction.if_().has_then_function()) visit(instruction.if_().then_function(), uint64_t{1});
+  if (instruction.if_().has_else_function()) visit(instruction.if_().else_function(), uint64_t{1});
+  if (instruction.has_while_())
+    visit(instruction.while_().function(), uint64_t{instruction.while_().max_rounds()});
+}
+
+// How often each function executes, as ForEachCall counts, when `function` executes once; at most
+// 2^64 - 1.
+std::vector<uint64_t> Executions(const v1::Ipu& ipu, uint32_t function);
+
+// Calls `visit(instruction, times)` for every instruction of a function and of those that it calls:
+// the function itself, then the others, the last ones first.
+template <class Visitor>
+void ForEachInstruction(const v1::Ipu& ipu, uint32_t function, const Visitor& visit) {
+  const std::vector<uint64_t> executions = Executions(ipu, function);
+  for (size_t f = executions.size(); f-- > 0;) {
+    if (executions[f] == 0) continue;
+    for (const v1::Instruction& instruction : ipu.functions(static_cast<int>(f)).instructions())
+      visit(instruction, executions[f]);
   }
 }
 

@@ -1,98 +1,122 @@
 #include "device/program/op.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/op_rows.h"
+#include "device/program/ops/rules.h"
 
 namespace vpod::program {
 namespace {
 
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
-
-// The fields of a row that hold tensors, found once.
-struct TensorField {
-  const FieldDescriptor* field;
-  const FieldDescriptor* present;  // null: always
-  Access access;
-};
-
-const FieldDescriptor* StepField(v1::Instruction::StepCase kind) {
-  return v1::Instruction::descriptor()->FindFieldByNumber(kind);
+absl::Status CheckNumber(OpKind kind, const char* what, int number, const Arity& arity) {
+  if (number >= arity.least && number <= arity.most) return absl::OkStatus();
+  const std::string range = arity.most == kAnyNumber ? absl::StrCat("at least ", arity.least)
+                            : arity.least == arity.most
+                                ? absl::StrCat(arity.most)
+                                : absl::StrCat(arity.least, " or ", arity.most);
+  const int last = arity.most == kAnyNumber ? arity.least : arity.most;
+  return absl::InvalidArgumentError(absl::StrCat(OpName(kind), " takes ", range, " ", what,
+                                                 last == 1 ? "" : "s", ", not ", number));
 }
 
-// By kind.
-std::vector<std::vector<TensorField>> FindTensorFields() {
-  std::vector<std::vector<TensorField>> all;
-  const auto* step = v1::Instruction::descriptor()->FindOneofByName("step");
-  for (int i = 0; i < step->field_count(); ++i) {
-    const auto kind = static_cast<v1::Instruction::StepCase>(step->field(i)->number());
-    if (kind >= static_cast<int>(all.size())) all.resize(kind + 1);
-    const auto* message = step->field(i)->message_type();
-    for (const Operand& operand : FindOp(kind)->operands) {
-      const auto* present =
-          operand.present == nullptr ? nullptr : message->FindFieldByName(operand.present);
-      all[kind].push_back({message->FindFieldByName(operand.field), present, operand.access});
-    }
+// Whether the indices are tensors; their types where they are to be plain.
+absl::StatusOr<Types> PlainTypes(const google::protobuf::RepeatedField<uint32_t>& indices,
+                                 const Operands& tensors) {
+  Types types;
+  for (uint32_t index : indices) {
+    VPOD_ASSIGN_OR_RETURN(TensorType type, tensors.Plain(index));
+    types.push_back(std::move(type));
   }
-  return all;
+  return types;
 }
 
-const std::vector<TensorField>& TensorFields(v1::Instruction::StepCase kind) {
-  static const auto* const all = new auto(FindTensorFields());
-  return (*all)[static_cast<size_t>(kind)];
+absl::Status CheckTypes(const OpDef& op, const v1::Instruction& instruction,
+                        const Operands& tensors) {
+  VPOD_ASSIGN_OR_RETURN(const Types inputs, PlainTypes(instruction.inputs(), tensors));
+  VPOD_ASSIGN_OR_RETURN(const Types outputs, op.infer(instruction, inputs));
+  const auto number = static_cast<int>(outputs.size());
+  VPOD_RETURN_IF_ERROR(
+      CheckNumber(op.kind, "output", instruction.outputs_size(), {number, number}));
+  for (int i = 0; i < number; ++i)
+    VPOD_RETURN_IF_ERROR(tensors.Expect(instruction.outputs(i), outputs[static_cast<size_t>(i)]));
+  return absl::OkStatus();
+}
+
+absl::Status CheckOperations(const OpDef& op, const v1::Instruction& instruction,
+                             const Operands& tensors) {
+  if (op.operations == nullptr) return absl::OkStatus();
+  VPOD_ASSIGN_OR_RETURN(const Types inputs, PlainTypes(instruction.inputs(), tensors));
+  VPOD_ASSIGN_OR_RETURN(const Types outputs, PlainTypes(instruction.outputs(), tensors));
+  const double operations = op.operations(instruction, inputs, outputs);
+  const uint64_t limit = tensors.limits().operations_per_instruction;
+  if (operations <= static_cast<double>(limit)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the instruction has ", operations,
+                                                 " operations, at most ", limit, " are accepted"));
 }
 
 }  // namespace
 
-const OpDef* FindOp(v1::Instruction::StepCase kind) {
+const OpDef* FindOp(OpKind kind) {
   static const auto* const table = new OpRows<OpDef>{
       CollectiveOps, ControlOps,   Conv2dOps, DataMovementOps, ElementwiseOps, LossOps,
       MatMulOps,     OptimizerOps, PoolOps,   ReduceOps,       TransferOps};
   return table->Find(kind);
 }
 
-const std::string& OpName(v1::Instruction::StepCase kind) {
+const std::string& OpName(OpKind kind) {
   static const auto* const none = new std::string("unknown");
-  const FieldDescriptor* field = StepField(kind);
-  return field == nullptr ? *none : field->name();
+  const auto* oneof = v1::Instruction::descriptor()->FindOneofByName("attributes");
+  const auto* field = v1::Instruction::descriptor()->FindFieldByNumber(kind);
+  return field == nullptr || field->containing_oneof() != oneof ? *none : field->name();
 }
 
-void ForEachTensor(const v1::Instruction& instruction,
-                   const std::function<void(uint32_t, Access)>& visit) {
-  const FieldDescriptor* step = StepField(instruction.step_case());
-  if (step == nullptr) return;
-  const Message& op = instruction.GetReflection()->GetMessage(instruction, step);
-  const Reflection& reflection = *op.GetReflection();
-  for (const TensorField& each : TensorFields(instruction.step_case())) {
-    if (each.present != nullptr && !reflection.GetBool(op, each.present)) continue;
-    if (!each.field->is_repeated()) {
-      visit(reflection.GetUInt32(op, each.field), each.access);
-      continue;
-    }
-    for (int i = 0; i < reflection.FieldSize(op, each.field); ++i)
-      visit(reflection.GetRepeatedUInt32(op, each.field, i), each.access);
+absl::Status CheckInput(const char* name, const TensorType& actual, const TensorType& expected) {
+  if (actual == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the ", name, " is ", actual.ToString(), ", must be ", expected.ToString()));
+}
+
+absl::StatusOr<Types> InferTypes(const v1::Instruction& instruction,
+                                 absl::Span<const TensorType> inputs) {
+  const OpDef* op = FindOp(instruction.attributes_case());
+  if (op == nullptr || op->infer == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("the outputs of ",
+                                                   OpName(instruction.attributes_case()),
+                                                   " do not follow from its inputs"));
   }
+  VPOD_RETURN_IF_ERROR(CheckNumber(op->kind, "input", static_cast<int>(inputs.size()), op->inputs));
+  for (const TensorType& input : inputs) VPOD_RETURN_IF_ERROR(Check(input));
+  return op->infer(instruction, inputs);
 }
 
-void RenumberTensors(v1::Instruction& instruction,
-                     const std::function<uint32_t(uint32_t, Access)>& renumber) {
-  const FieldDescriptor* step = StepField(instruction.step_case());
-  if (step == nullptr) return;
-  Message& op = *instruction.GetReflection()->MutableMessage(&instruction, step);
-  const Reflection& reflection = *op.GetReflection();
-  for (const TensorField& each : TensorFields(instruction.step_case())) {
-    if (each.present != nullptr && !reflection.GetBool(op, each.present)) continue;
-    if (!each.field->is_repeated()) {
-      reflection.SetUInt32(&op, each.field,
-                           renumber(reflection.GetUInt32(op, each.field), each.access));
-      continue;
+absl::Status CheckInstruction(const v1::Instruction& instruction, const Operands& tensors) {
+  const OpDef* op = FindOp(instruction.attributes_case());
+  if (op == nullptr) return absl::InvalidArgumentError("unknown instruction");
+  VPOD_RETURN_IF_ERROR(CheckNumber(op->kind, "input", instruction.inputs_size(), op->inputs));
+  VPOD_RETURN_IF_ERROR(CheckNumber(op->kind, "output", instruction.outputs_size(), op->outputs));
+  for (uint32_t index : instruction.inputs()) VPOD_RETURN_IF_ERROR(tensors.Any(index).status());
+  for (uint32_t index : instruction.outputs()) VPOD_RETURN_IF_ERROR(tensors.Any(index).status());
+  for (const InPlace& pair : op->in_place) {
+    if (pair.output < instruction.outputs_size() && pair.input < instruction.inputs_size() &&
+        instruction.outputs(pair.output) != instruction.inputs(pair.input)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "output ", pair.output, " of ", OpName(op->kind), " must be its input ", pair.input));
     }
-    for (int i = 0; i < reflection.FieldSize(op, each.field); ++i) {
-      reflection.SetRepeatedUInt32(
-          &op, each.field, i,
-          renumber(reflection.GetRepeatedUInt32(op, each.field, i), each.access));
+  }
+  if (op->infer != nullptr) VPOD_RETURN_IF_ERROR(CheckTypes(*op, instruction, tensors));
+  if (op->check != nullptr) VPOD_RETURN_IF_ERROR(op->check(instruction, tensors));
+  return CheckOperations(*op, instruction, tensors);
+}
+
+Operands::Operands(const v1::Executable& executable, uint32_t ipu, const Limits& limits)
+    : executable_(executable), ipu_(ipu), limits_(limits) {
+  for (const v1::Exchange& exchange : executable.exchanges()) {
+    Exchanged& part = exchanges_.emplace_back();
+    for (const v1::Move& move : exchange.moves()) {
+      if (move.from_ipu() == ipu) part.sent.push_back(move.from_tensor());
+      if (move.to_ipu() == ipu) part.received.push_back(move.to_tensor());
     }
   }
 }
@@ -121,14 +145,20 @@ absl::Status Operands::Expect(uint32_t index, const TensorType& expected) const 
       absl::StrCat("tensor ", index, " is ", actual.ToString(), ", must be ", expected.ToString()));
 }
 
-absl::Status Operands::CheckOperations(int64_t results, std::initializer_list<int64_t> each) const {
-  double operations = static_cast<double>(results);
-  for (int64_t factor : each) operations *= static_cast<double>(factor);
-  if (operations <= static_cast<double>(limits_.operations_per_instruction))
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the instruction has ", operations, " operations, at most ",
-                   limits_.operations_per_instruction, " are accepted"));
+ArenaRange RangeOf(const v1::Tensor& tensor, bool output) {
+  return {tensor.offset(), tensor.offset() + ArenaBytes(tensor), output};
+}
+
+bool OutputsLieApart(std::vector<ArenaRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const ArenaRange& a, const ArenaRange& b) { return a.begin < b.begin; });
+  uint64_t inputs_end = 0, outputs_end = 0;
+  for (const ArenaRange& range : ranges) {
+    if (range.begin < outputs_end || (range.output && range.begin < inputs_end)) return false;
+    uint64_t& end = range.output ? outputs_end : inputs_end;
+    end = std::max(end, range.end);
+  }
+  return true;
 }
 
 }  // namespace vpod::program

@@ -1,52 +1,53 @@
 // The op table: what the rooms above need to know of each op before they look into it. A row is in
-// the file of its family in ops/, and says which of an instruction's fields are tensors and what
-// types they may have. Other rooms have tables of their own: kernels in device/engine/kernels,
-// prices in device/model, derivatives in client/graph/gradients. A test walks all four
-// (tests/ops/op_tables_test.cc).
+// the file of its family in ops/. Other rooms have tables of their own: kernels in
+// device/engine/kernels, prices in device/model, derivatives in client/graph/gradients. A test
+// walks all four (tests/ops/op_tables_test.cc).
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <initializer_list>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "device/program/executable.h"
 
 namespace vpod::program {
 
-// How an instruction uses a tensor. kUpdate reads it and writes it in place.
-enum class Access { kRead, kWrite, kUpdate };
-
-inline bool Reads(Access access) { return access != Access::kWrite; }
-inline bool Writes(Access access) { return access != Access::kRead; }
+using Types = std::vector<TensorType>;
 
 // Who executes an instruction.
 enum class Role {
   kKernel,      // a kernel of its IPU
   kCollective,  // meets other replicas
-  kExchange,    // meets another IPU of the replica
+  kExchange,    // meets other IPUs of the replica
   kStream,      // meets the host
   kControl,     // executes other instructions
 };
 
-// A field of an op's message that holds a tensor index, or a list of them.
-struct Operand {
-  const char* field;
-  Access access;
-  const char* present = nullptr;  // a field that is true when the operand exists; null: always
+inline constexpr int kAnyNumber = std::numeric_limits<int>::max();
+
+// How many inputs or outputs an op takes.
+struct Arity {
+  int least = 0;
+  int most = 0;  // kAnyNumber: no limit
+};
+
+// An output that replaces an input: both are the same tensor.
+struct InPlace {
+  int output = 0, input = 0;  // positions
 };
 
 // The tensors of one IPU and the rest of an executable, against which instructions are checked.
 class Operands {
  public:
-  Operands(const v1::Executable& executable, uint32_t ipu, const Limits& limits)
-      : executable_(executable), ipu_(ipu), limits_(limits) {}
+  Operands(const v1::Executable& executable, uint32_t ipu, const Limits& limits);
 
   const v1::Executable& executable() const { return executable_; }
   uint32_t ipu() const { return ipu_; }
+  const Limits& limits() const { return limits_; }
 
   // InvalidArgument if there is no such tensor.
   absl::StatusOr<const v1::Tensor*> Any(uint32_t index) const;
@@ -54,34 +55,57 @@ class Operands {
   absl::StatusOr<TensorType> Plain(uint32_t index) const;
   // InvalidArgument unless the tensor is plain and has that type.
   absl::Status Expect(uint32_t index, const TensorType& expected) const;
-  // `results` times `each` multiply-adds or comparisons, against the limit of one instruction.
-  absl::Status CheckOperations(int64_t results, std::initializer_list<int64_t> each) const;
+
+  // This IPU's part of an exchange, in the order of its moves.
+  struct Exchanged {
+    std::vector<uint32_t> sent, received;
+  };
+  const std::vector<Exchanged>& exchanges() const { return exchanges_; }
 
  private:
   const v1::Executable& executable_;
   const uint32_t ipu_;
   const Limits& limits_;
+  std::vector<Exchanged> exchanges_;  // found once: an exchange may have many moves and many steps
 };
 
 struct OpDef {
-  v1::Instruction::StepCase kind;
+  OpKind kind;
   Role role;
-  std::vector<Operand> operands;  // those that are read first
-  // The type rule. The instruction is of this kind. InvalidArgument says what does not fit.
-  absl::Status (*check)(const v1::Instruction& instruction, const Operands& tensors);
+  Arity inputs, outputs;
+  // The type rule: types of the outputs, which follow from those of the inputs and the attributes.
+  // All tensors are plain. InvalidArgument says what does not fit.
+  absl::StatusOr<Types> (*infer)(const v1::Instruction& instruction,
+                                 absl::Span<const TensorType> inputs) = nullptr;
+  // What else must hold, of an instruction whose tensors exist in the right number. The whole rule
+  // of an op without `infer`.
+  absl::Status (*check)(const v1::Instruction& instruction, const Operands& tensors) = nullptr;
+  // Multiply-adds or comparisons, which have a limit; null: no more than there are elements.
+  double (*operations)(const v1::Instruction& instruction, absl::Span<const TensorType> inputs,
+                       absl::Span<const TensorType> outputs) = nullptr;
+  std::vector<InPlace> in_place = {};
 };
 
 // Null for a kind that is none.
-const OpDef* FindOp(v1::Instruction::StepCase kind);
+const OpDef* FindOp(OpKind kind);
 // "mat_mul", as the field of Instruction is called.
-const std::string& OpName(v1::Instruction::StepCase kind);
+const std::string& OpName(OpKind kind);
 
-// Calls `visit` for each tensor of an instruction, not of a Repeat's body.
-void ForEachTensor(const v1::Instruction& instruction,
-                   const std::function<void(uint32_t index, Access access)>& visit);
-// Replaces each tensor index by what `renumber` returns for it.
-void RenumberTensors(v1::Instruction& instruction,
-                     const std::function<uint32_t(uint32_t index, Access access)>& renumber);
+// The type rule as a graph builder needs it. InvalidArgument also for an op whose outputs do not
+// follow from its inputs.
+absl::StatusOr<Types> InferTypes(const v1::Instruction& instruction,
+                                 absl::Span<const TensorType> inputs);
+// All rules of an instruction on an IPU's tensors, but for the functions that it executes.
+absl::Status CheckInstruction(const v1::Instruction& instruction, const Operands& tensors);
+
+// Bytes of an arena that a step with several parts reads or writes.
+struct ArenaRange {
+  uint64_t begin, end;
+  bool output;
+};
+ArenaRange RangeOf(const v1::Tensor& tensor, bool output);
+// False if an output lies over another range: the result would depend on the order of the parts.
+bool OutputsLieApart(std::vector<ArenaRange> ranges);
 
 // --- By family, for FindOp ---
 std::vector<OpDef> CollectiveOps();

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "proto/program/v1/program.pb.h"
+#include "device/program/tensor_type.h"
 
 namespace vpod::program {
 
@@ -25,7 +25,7 @@ class OpRows {
     }
   }
   // Null for a kind without a row.
-  const Row* Find(v1::Instruction::StepCase kind) const {
+  const Row* Find(OpKind kind) const {
     const auto index = static_cast<size_t>(kind);
     return index < rows_.size() && rows_[index].has_value() ? &*rows_[index] : nullptr;
   }

@@ -1,101 +1,72 @@
 #include "device/program/rendezvous.h"
 
 #include <algorithm>
-#include <utility>
-#include <vector>
+#include <set>
 
 #include "absl/strings/str_cat.h"
-#include "device/program/ops/collective.h"
-#include "device/program/tensor_type.h"
 
 namespace vpod::program {
-namespace {
 
-absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
-
-// One communication step of an IPU.
-struct Rendezvous {
-  bool is_collective = false;
-  uint32_t peer = 0;
-  uint32_t channel = 0;
-  bool sends = false;
-  const v1::Tensor* tensor = nullptr;
-};
-
-// A rendezvous, or those of a repeat.
-struct Step {
-  Rendezvous rendezvous;
-  std::vector<Step> body;  // empty: the rendezvous
-  uint32_t rounds = 1;
-};
-
-// Repeats without rendezvous are left out: they may have 2^32 rounds.
-std::vector<Step> StepsOf(const v1::Ipu& ipu,
-                          const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions) {
-  std::vector<Step> steps;
-  for (const v1::Instruction& instruction : instructions) {
-    if (CollectiveOf(instruction).has_value()) {
-      steps.push_back({.rendezvous = {.is_collective = true}});
-    } else if (instruction.has_send()) {
-      const v1::Send& op = instruction.send();
-      steps.push_back(
-          {.rendezvous = {false, op.to_ipu(), op.channel(), true, &ipu.tensors(op.tensor())}});
-    } else if (instruction.has_receive()) {
-      const v1::Receive& op = instruction.receive();
-      steps.push_back(
-          {.rendezvous = {false, op.from_ipu(), op.channel(), false, &ipu.tensors(op.tensor())}});
-    } else if (instruction.has_repeat()) {
-      std::vector<Step> body = StepsOf(ipu, instruction.repeat().body());
-      if (!body.empty())
-        steps.push_back({.body = std::move(body), .rounds = instruction.repeat().count()});
+// Functions without exchanges are left out: they may be repeated 2^32 times.
+RendezvousChecker::RendezvousChecker(const v1::Executable& executable) {
+  for (const v1::Exchange& exchange : executable.exchanges()) {
+    std::set<uint32_t> ipus;
+    for (const v1::Move& move : exchange.moves()) ipus.insert({move.from_ipu(), move.to_ipu()});
+    participants_.emplace_back(ipus.begin(), ipus.end());
+  }
+  for (const v1::Ipu& ipu : executable.ipus()) {
+    std::vector<Function>& functions = functions_.emplace_back();
+    for (const v1::Function& text : ipu.functions()) {
+      Function function;
+      for (const v1::Instruction& instruction : text.instructions()) {
+        if (instruction.has_exchange()) {
+          function.steps.push_back({.exchange = instruction.exchange().exchange()});
+          ++function.rendezvous;
+        }
+        ForEachCall(instruction, [&](uint32_t callee, uint64_t rounds) {
+          const uint64_t each = functions[callee].rendezvous;
+          if (each == 0) return;
+          function.steps.push_back({.function = static_cast<int>(callee), .rounds = rounds});
+          function.rendezvous += each > kMany / rounds ? kMany : each * rounds;
+        });
+        function.rendezvous = std::min(function.rendezvous, kMany);
+      }
+      functions.push_back(std::move(function));
     }
   }
-  return steps;
 }
 
-// No more than the executed instructions, which have a limit.
-uint64_t CountRendezvous(const std::vector<Step>& steps) {
-  uint64_t rendezvous = 0;
-  for (const Step& step : steps)
-    rendezvous += step.body.empty() ? 1 : step.rounds * CountRendezvous(step.body);
-  return rendezvous;
-}
-
-bool HasCollective(const std::vector<Step>& steps) {
-  return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
-    return step.rendezvous.is_collective || HasCollective(step.body);
-  });
-}
-
-// Goes through the rendezvous of an IPU, round after round.
-class Walk {
+// Goes through the exchanges of an IPU, round after round.
+class RendezvousChecker::Walk {
  public:
-  explicit Walk(const std::vector<Step>& steps) : levels_{{&steps, 1}} { FindRendezvous(); }
+  Walk(const std::vector<Function>& functions, uint32_t entry)
+      : functions_(functions), levels_{{&functions[entry], 1}} {
+    FindExchange();
+  }
 
   bool done() const { return levels_.empty(); }
-  // The rendezvous that comes next; not when done.
-  const Rendezvous& next() const { return levels_.back().step().rendezvous; }
-  bool at_collective() const { return !done() && next().is_collective; }
+  // The exchange that comes next; not when done.
+  uint32_t next() const { return levels_.back().step().exchange; }
   void Pass() {
     ++levels_.back().at;
-    FindRendezvous();
+    FindExchange();
   }
 
  private:
   struct Level {
-    const std::vector<Step>* steps;
-    uint32_t rounds;  // to go, with this one
+    const Function* function;
+    uint64_t rounds;  // to go, with this one
     size_t at = 0;
-    const Step& step() const { return (*steps)[at]; }
+    const Step& step() const { return function->steps[at]; }
   };
 
-  void FindRendezvous() {
+  void FindExchange() {
     while (!levels_.empty()) {
       Level& level = levels_.back();
-      if (level.at < level.steps->size()) {
+      if (level.at < level.function->steps.size()) {
         const Step& step = level.step();
-        if (step.body.empty()) return;
-        levels_.push_back({&step.body, step.rounds});
+        if (step.function < 0) return;
+        levels_.push_back({&functions_[static_cast<size_t>(step.function)], step.rounds});
       } else if (--level.rounds > 0) {
         level.at = 0;
       } else {
@@ -105,60 +76,41 @@ class Walk {
     }
   }
 
-  std::vector<Level> levels_;  // of repeats
+  const std::vector<Function>& functions_;
+  std::vector<Level> levels_;  // of calls
 };
 
-}  // namespace
-
-// The IPUs that take part in collectives must agree on their number and order; an IPU that holds
-// nothing to reduce takes part in none.
-absl::Status ValidateRendezvous(const v1::Executable& executable, const v1::Program& program,
-                                const Limits& limits, uint64_t& rendezvous) {
-  std::vector<std::vector<Step>> steps;
-  for (int ipu = 0; ipu < program.blocks_size(); ++ipu) {
-    steps.push_back(StepsOf(executable.ipus(ipu), program.blocks(ipu).instructions()));
-    rendezvous += CountRendezvous(steps.back());
+absl::Status RendezvousChecker::Check(const v1::Program& program, const Limits& limits,
+                                      uint64_t& rendezvous) const {
+  std::vector<Walk> walks;
+  for (size_t ipu = 0; ipu < functions_.size(); ++ipu) {
+    const uint32_t entry = program.functions(static_cast<int>(ipu));
+    rendezvous += functions_[ipu][entry].rendezvous;
+    walks.emplace_back(functions_[ipu], entry);
   }
   if (rendezvous > limits.rendezvous) {
-    return Invalid(absl::StrCat("more than ", limits.rendezvous,
-                                " exchanges between IPUs in a run of each program"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "more than ", limits.rendezvous, " exchanges between IPUs in a run of each program"));
   }
-  std::vector<Walk> walks(steps.begin(), steps.end());
-  std::vector<Walk*> collective;
-  for (size_t ipu = 0; ipu < walks.size(); ++ipu) {
-    if (HasCollective(steps[ipu])) collective.push_back(&walks[ipu]);
-  }
-  bool progress = true;
-  while (progress) {
-    progress = false;
-    for (uint32_t ipu = 0; ipu < walks.size(); ++ipu) {
-      while (!walks[ipu].done() && walks[ipu].next().sends) {
-        const Rendezvous& send = walks[ipu].next();
-        Walk& peer = walks[send.peer];
-        if (peer.done() || peer.next().is_collective || peer.next().sends ||
-            peer.next().peer != ipu || peer.next().channel != send.channel) {
-          break;
-        }
-        if (TypeOf(*peer.next().tensor) != TypeOf(*send.tensor)) {
-          return Invalid(absl::StrCat("channel ", send.channel, " sends ",
-                                      TypeOf(*send.tensor).ToString(), " but receives ",
-                                      TypeOf(*peer.next().tensor).ToString()));
-        }
-        peer.Pass();
-        walks[ipu].Pass();
-        progress = true;
-      }
-    }
-    if (!collective.empty() &&
-        std::all_of(collective.begin(), collective.end(),
-                    [](const Walk* walk) { return walk->at_collective(); })) {
-      for (Walk* walk : collective) walk->Pass();
-      progress = true;
-    }
+  std::vector<size_t> arrived(participants_.size());
+  std::vector<uint32_t> complete;  // exchanges at which all have arrived
+  const auto arrive = [&](size_t ipu) {
+    if (walks[ipu].done()) return;
+    const uint32_t exchange = walks[ipu].next();
+    if (++arrived[exchange] == participants_[exchange].size()) complete.push_back(exchange);
+  };
+  for (size_t ipu = 0; ipu < walks.size(); ++ipu) arrive(ipu);
+  while (!complete.empty()) {
+    const uint32_t exchange = complete.back();
+    complete.pop_back();
+    arrived[exchange] = 0;
+    for (uint32_t ipu : participants_[exchange]) walks[ipu].Pass();
+    for (uint32_t ipu : participants_[exchange]) arrive(ipu);
   }
   for (size_t ipu = 0; ipu < walks.size(); ++ipu) {
     if (!walks[ipu].done()) {
-      return Invalid(absl::StrCat("IPU ", ipu, " waits for an exchange that no other IPU makes"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("IPU ", ipu, " waits for an exchange that another IPU does not make"));
     }
   }
   return absl::OkStatus();

@@ -19,6 +19,8 @@ inline constexpr int kMaxRank = 8;
 inline constexpr int64_t kMaxElements = int64_t{1} << 31;
 
 using Dims = std::vector<int64_t>;
+// Which operation an instruction is.
+using OpKind = v1::Instruction::AttributesCase;
 
 // Element type and dimensions, outermost first. A scalar has no dimensions.
 struct TensorType {

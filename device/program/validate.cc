@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -12,61 +13,6 @@ namespace vpod::program {
 namespace {
 
 absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
-
-// Checks instructions of one IPU against its tensor table.
-class BlockValidator {
- public:
-  BlockValidator(const v1::Executable& executable, uint32_t ipu, const Limits& limits)
-      : tensors_(executable, ipu, limits), limits_(limits) {}
-
-  absl::Status CheckAll(const google::protobuf::RepeatedPtrField<v1::Instruction>& instructions,
-                        uint64_t times, int depth) {
-    if (depth > limits_.nesting) {
-      return Invalid(absl::StrCat("repeats are nested deeper than ", limits_.nesting));
-    }
-    for (int i = 0; i < instructions.size(); ++i) {
-      const absl::Status status = CheckOne(instructions[i], times, depth);
-      if (!status.ok()) {
-        return Invalid(absl::StrCat(depth == 0 ? "instruction " : "", i, depth == 0 ? ": " : "/",
-                                    status.message()));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  // Transfers of each stream in one run.
-  const std::map<uint32_t, uint64_t>& transfers() const { return transfers_; }
-
- private:
-  absl::Status CheckOne(const v1::Instruction& instruction, uint64_t times, int depth) {
-    written_ += 1;
-    executed_ += times;
-    if (written_ > limits_.instructions) {
-      return Invalid(absl::StrCat("more than ", limits_.instructions, " instructions"));
-    }
-    if (executed_ > limits_.executed_instructions) {
-      return Invalid(
-          absl::StrCat("more than ", limits_.executed_instructions, " executed instructions"));
-    }
-    const OpDef* op = FindOp(instruction.step_case());
-    if (op == nullptr) return Invalid("unknown instruction");
-    VPOD_RETURN_IF_ERROR(op->check(instruction, tensors_));
-    if (instruction.has_stream_in()) transfers_[instruction.stream_in().stream()] += times;
-    if (instruction.has_stream_out()) transfers_[instruction.stream_out().stream()] += times;
-    if (!instruction.has_repeat()) return absl::OkStatus();
-    const v1::Repeat& repeat = instruction.repeat();
-    if (times > limits_.executed_instructions / repeat.count()) {
-      return Invalid(absl::StrCat("repeats multiply to more than ", limits_.executed_instructions));
-    }
-    return CheckAll(repeat.body(), times * repeat.count(), depth + 1);
-  }
-
-  const Operands tensors_;
-  const Limits& limits_;
-  uint64_t written_ = 0;
-  uint64_t executed_ = 0;
-  std::map<uint32_t, uint64_t> transfers_;
-};
 
 absl::Status ValidateTensors(const v1::Ipu& ipu, const Limits& limits) {
   if (ipu.arena_bytes() > limits.arena_bytes) {
@@ -130,6 +76,173 @@ absl::Status ValidateStreamsAndVariables(const v1::Executable& executable, const
   return absl::OkStatus();
 }
 
+absl::Status ValidateMoves(const v1::Executable& executable, const v1::Exchange& exchange) {
+  if (exchange.moves().empty()) return Invalid(" has no moves");
+  const uint32_t ipus = executable.ipus_per_replica();
+  std::map<uint32_t, std::vector<ArenaRange>> ranges;  // by IPU
+  std::map<uint32_t, std::set<uint32_t>> sent;         // a tensor may go to several IPUs
+  const auto find = [&](uint32_t ipu, uint32_t index) -> absl::StatusOr<const v1::Tensor*> {
+    const auto& tensors = executable.ipus(static_cast<int>(ipu)).tensors();
+    const auto name = absl::StrCat(": tensor ", index, " of IPU ", ipu);
+    if (index >= static_cast<uint32_t>(tensors.size()))
+      return Invalid(absl::StrCat(name, " does not exist"));
+    if (tensors[static_cast<int>(index)].wide_accumulator())
+      return Invalid(absl::StrCat(name, " is a wide accumulator"));
+    return &tensors[static_cast<int>(index)];
+  };
+  for (const v1::Move& move : exchange.moves()) {
+    if (move.from_ipu() >= ipus || move.to_ipu() >= ipus || move.from_ipu() == move.to_ipu())
+      return Invalid(": a move needs two different IPUs of the replica");
+    VPOD_ASSIGN_OR_RETURN(const v1::Tensor* from, find(move.from_ipu(), move.from_tensor()));
+    VPOD_ASSIGN_OR_RETURN(const v1::Tensor* to, find(move.to_ipu(), move.to_tensor()));
+    if (TypeOf(*from) != TypeOf(*to)) {
+      return Invalid(
+          absl::StrCat(" moves ", TypeOf(*from).ToString(), " to ", TypeOf(*to).ToString()));
+    }
+    if (sent[move.from_ipu()].insert(move.from_tensor()).second)
+      ranges[move.from_ipu()].push_back(RangeOf(*from, /*output=*/false));
+    ranges[move.to_ipu()].push_back(RangeOf(*to, /*output=*/true));
+  }
+  for (auto& [ipu, of_ipu] : ranges) {
+    if (!OutputsLieApart(std::move(of_ipu))) {
+      return Invalid(absl::StrCat(": a tensor that IPU ", ipu,
+                                  " receives shares bytes with another of the exchange"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What matters of a function to those who execute it.
+struct Summary {
+  uint64_t executed = 0;  // instructions, rounds multiplied, at most one more than the limit
+  int depth = 0;          // of calls below it
+  bool communicates = false;
+};
+
+// Checks the functions of an IPU, in their order: what a function calls has been checked.
+class FunctionValidator {
+ public:
+  FunctionValidator(const v1::Executable& executable, uint32_t ipu, const Limits& limits)
+      : ipu_(executable.ipus(static_cast<int>(ipu))),
+        operands_(executable, ipu, limits),
+        limits_(limits) {}
+
+  absl::Status CheckAll() {
+    uint64_t written = 0;
+    for (const v1::Function& function : ipu_.functions())
+      written += static_cast<uint64_t>(function.instructions_size());
+    if (written > limits_.instructions)
+      return Invalid(absl::StrCat(": more than ", limits_.instructions, " instructions"));
+    for (int f = 0; f < ipu_.functions_size(); ++f) {
+      Summary summary;
+      for (int i = 0; i < ipu_.functions(f).instructions_size(); ++i) {
+        const v1::Instruction& instruction = ipu_.functions(f).instructions(i);
+        const absl::Status status = CheckOne(instruction, summary);
+        if (status.ok()) continue;
+        const bool known = FindOp(instruction.attributes_case()) != nullptr;
+        return Invalid(absl::StrCat(
+            " function ", f, " instruction ", i,
+            known ? absl::StrCat(" (", OpName(instruction.attributes_case()), ")") : "", ": ",
+            status.message()));
+      }
+      summaries_.push_back(summary);
+    }
+    return absl::OkStatus();
+  }
+
+  const std::vector<Summary>& summaries() const { return summaries_; }
+
+ private:
+  absl::Status CheckOne(const v1::Instruction& instruction, Summary& summary) {
+    VPOD_RETURN_IF_ERROR(CheckInstruction(instruction, operands_));
+    const Role role = FindOp(instruction.attributes_case())->role;
+    summary.communicates |= role != Role::kKernel && role != Role::kControl;
+    uint64_t executed = 1;
+    absl::Status status;
+    ForEachCall(instruction, [&](uint32_t callee, uint64_t rounds) {
+      if (status.ok()) status = CheckCall(instruction, callee, rounds, summary, executed);
+    });
+    summary.executed = std::min(summary.executed + executed, most());
+    return status;
+  }
+
+  absl::Status CheckCall(const v1::Instruction& instruction, uint32_t callee, uint64_t rounds,
+                         Summary& summary, uint64_t& executed) const {
+    if (callee >= summaries_.size()) {
+      return Invalid(absl::StrCat("function ", callee,
+                                  " is not before its caller; functions call only those before "
+                                  "them"));
+    }
+    const Summary& called = summaries_[callee];
+    // Empty rounds take time and would be in no count.
+    if (called.executed == 0 && (instruction.has_repeat() || instruction.has_while_()))
+      return Invalid(absl::StrCat("function ", callee, ", which is repeated, does nothing"));
+    if (called.communicates && (instruction.has_if_() || instruction.has_while_())) {
+      return Invalid(
+          absl::StrCat("function ", callee,
+                       " streams or communicates, which the functions of an if or while do not"));
+    }
+    summary.depth = std::max(summary.depth, called.depth + 1);
+    if (summary.depth > limits_.nesting)
+      return Invalid(absl::StrCat("calls are nested deeper than ", limits_.nesting));
+    summary.communicates |= called.communicates;
+    executed = called.executed > most() / rounds
+                   ? most()
+                   : std::min(executed + called.executed * rounds, most());
+    return absl::OkStatus();
+  }
+
+  uint64_t most() const { return limits_.executed_instructions + 1; }
+
+  const v1::Ipu& ipu_;
+  const Operands operands_;
+  const Limits& limits_;
+  std::vector<Summary> summaries_;  // of the functions so far
+};
+
+// What programs have a limit of together.
+struct Totals {
+  uint64_t reached = 0;  // instructions
+  uint64_t rendezvous = 0;
+};
+
+absl::Status ValidateProgram(const v1::Executable& executable, const v1::Program& program,
+                             const std::vector<std::vector<Summary>>& summaries,
+                             const RendezvousChecker& rendezvous, const Limits& limits,
+                             Totals& totals) {
+  for (int ipu = 0; ipu < program.functions_size(); ++ipu) {
+    const std::vector<Summary>& functions = summaries[static_cast<size_t>(ipu)];
+    const uint32_t entry = program.functions(ipu);
+    if (entry >= functions.size()) {
+      return Invalid(absl::StrCat(" IPU ", ipu, ": function ", entry, " does not exist (there are ",
+                                  functions.size(), ")"));
+    }
+    if (functions[entry].executed > limits.executed_instructions) {
+      return Invalid(absl::StrCat(" IPU ", ipu, ": more than ", limits.executed_instructions,
+                                  " executed instructions"));
+    }
+    std::map<uint32_t, uint64_t> transfers;  // by stream; there are no more than instructions
+    ForEachInstruction(executable.ipus(ipu), entry,
+                       [&](const v1::Instruction& instruction, uint64_t times) {
+                         ++totals.reached;
+                         if (const auto stream = StreamOf(instruction)) transfers[*stream] += times;
+                       });
+    if (totals.reached > limits.reached_instructions) {
+      return Invalid(absl::StrCat(": the programs reach more than ", limits.reached_instructions,
+                                  " instructions in all"));
+    }
+    for (const auto& [index, times] : transfers) {
+      const v1::Stream& stream = executable.streams(static_cast<int>(index));
+      if (times > stream.transfers_per_run()) {
+        return Invalid(absl::StrCat(" makes ", times, " transfers of stream '", stream.name(),
+                                    "', which declares ", stream.transfers_per_run()));
+      }
+    }
+  }
+  const absl::Status status = rendezvous.Check(program, limits, totals.rendezvous);
+  return status.ok() ? status : Invalid(absl::StrCat(": ", status.message()));
+}
+
 }  // namespace
 
 absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
@@ -145,37 +258,35 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
     if (!status.ok()) return Invalid(absl::StrCat("IPU ", ipu, ": ", status.message()));
   }
   VPOD_RETURN_IF_ERROR(ValidateStreamsAndVariables(executable, limits));
+  for (int i = 0; i < executable.exchanges_size(); ++i) {
+    const absl::Status status = ValidateMoves(executable, executable.exchanges(i));
+    if (!status.ok()) return Invalid(absl::StrCat("exchange ", i, status.message()));
+  }
+  std::vector<std::vector<Summary>> summaries;
+  for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+    FunctionValidator validator(executable, ipu, limits);
+    const absl::Status status = validator.CheckAll();
+    if (!status.ok()) return Invalid(absl::StrCat("IPU ", ipu, status.message()));
+    summaries.push_back(validator.summaries());
+  }
   if (executable.programs().empty()) return Invalid("the executable has no program");
   if (static_cast<uint32_t>(executable.programs_size()) > limits.programs) {
     return Invalid(absl::StrCat("the executable has ", executable.programs_size(),
                                 " programs, at most ", limits.programs, " are accepted"));
   }
-  uint64_t rendezvous = 0;
+  const RendezvousChecker rendezvous(executable);
+  Totals totals;
   std::set<std::string> names;
   for (const v1::Program& program : executable.programs()) {
     if (program.name().empty() || !names.insert(program.name()).second ||
-        static_cast<uint32_t>(program.blocks_size()) != ipus) {
-      return Invalid(absl::StrCat("program '", program.name(), "': bad name or number of blocks"));
+        static_cast<uint32_t>(program.functions_size()) != ipus) {
+      return Invalid(
+          absl::StrCat("program '", program.name(), "': bad name or number of functions"));
     }
-    for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
-      BlockValidator validator(executable, ipu, limits);
-      const absl::Status status = validator.CheckAll(program.blocks(ipu).instructions(), 1, 0);
-      if (!status.ok()) {
-        return Invalid(
-            absl::StrCat("program '", program.name(), "' IPU ", ipu, " ", status.message()));
-      }
-      for (const auto& [stream, transfers] : validator.transfers()) {
-        if (transfers > executable.streams(stream).transfers_per_run()) {
-          return Invalid(absl::StrCat("program '", program.name(), "' makes ", transfers,
-                                      " transfers of stream '", executable.streams(stream).name(),
-                                      "', which declares ",
-                                      executable.streams(stream).transfers_per_run()));
-        }
-      }
-    }
-    const absl::Status status = ValidateRendezvous(executable, program, limits, rendezvous);
+    const absl::Status status =
+        ValidateProgram(executable, program, summaries, rendezvous, limits, totals);
     if (!status.ok())
-      return Invalid(absl::StrCat("program '", program.name(), "': ", status.message()));
+      return Invalid(absl::StrCat("program '", program.name(), "'", status.message()));
   }
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/program/executable.h"
+#include "device/program/ops/collective.h"
 
 namespace vpod::program {
 namespace {
@@ -57,15 +58,17 @@ void AddTensors(v1::Ipu* ipu) {
   }
 }
 
-// One block an IPU, each in protobuf's text format.
-v1::Executable WithBlocks(const std::vector<std::string>& blocks) {
+// One program, a function for each IPU in protobuf's text format.
+v1::Executable WithFunctions(const std::vector<std::string>& functions) {
   v1::Executable executable;
-  executable.set_ipus_per_replica(static_cast<uint32_t>(blocks.size()));
+  executable.set_ipus_per_replica(static_cast<uint32_t>(functions.size()));
   v1::Program* program = executable.add_programs();
   program->set_name("main");
-  for (const std::string& block : blocks) {
-    AddTensors(executable.add_ipus());
-    *program->add_blocks() = FromText<v1::Block>(block);
+  for (const std::string& function : functions) {
+    v1::Ipu* ipu = executable.add_ipus();
+    AddTensors(ipu);
+    *ipu->add_functions() = FromText<v1::Function>(function);
+    program->add_functions(0);
   }
   *executable.add_streams() = FromText<v1::Stream>(
       "name:'in' to_device:true type:FLOAT32 dims:4 dims:6 transfers_per_run:6");
@@ -75,7 +78,7 @@ v1::Executable WithBlocks(const std::vector<std::string>& blocks) {
   return executable;
 }
 
-v1::Executable WithSteps(const std::string& steps) { return WithBlocks({steps}); }
+v1::Executable WithSteps(const std::string& steps) { return WithFunctions({steps}); }
 
 void ExpectValid(const v1::Executable& executable) {
   const absl::Status status = Validate(executable, {});
@@ -92,49 +95,46 @@ void ExpectRefused(const v1::Executable& executable, const std::string& part,
 // Instructions that a sound program may hold, one or more of each kind.
 std::vector<std::string> ValidSteps() {
   return {
-      "fill{output:0 value:1.5}",
-      "fill{output:3 value:-2147483648}",
-      "fill{output:14 value:4294967295}",
-      "fill{output:13 value:255}",
-      "fill{output:8 value:1}",
-      "fill{output:6 value:0}",
-      "copy{input:0 output:16}",
-      "copy{input:0 output:15}",
-      "cast{input:0 output:5}",
-      "cast{input:3 output:4}",
-      "cast{input:0 output:0}",
-      "unary{operator:TANH input:0 output:16}",
-      "unary{operator:LOGICAL_NOT input:8 output:8}",
-      "binary{operator:ADD a:0 b:7 output:16}",
-      "binary{operator:LESS a:0 b:16 output:8}",
-      "reduce{operator:SUM input:0 output:4 axes:1}",
-      "reduce{operator:MEAN input:0 output:7 axes:0 axes:1}",
-      "arg_max{input:0 output:3}",
-      "mat_mul{a:0 b:1 output:2}",
-      "mat_mul{a:2 b:1 output:0 transpose_b:true}",
-      absl::StrCat("conv2d{pass:FORWARD a:9 b:10 output:11 ", kPadded, "}"),
-      absl::StrCat("conv2d{pass:INPUT_GRADIENT a:11 b:10 output:9 ", kPadded, "}"),
-      absl::StrCat("conv2d{pass:WEIGHT_GRADIENT a:9 b:11 output:10 ", kPadded, "}"),
-      absl::StrCat("max_pool2d{input:9 output:12 ", kPooled, "}"),
-      absl::StrCat("max_pool2d_gradient{input:9 output_gradient:12 input_gradient:9 ", kPooled,
-                   "}"),
-      "softmax_cross_entropy{logits:0 labels:3 loss:4 probabilities:16}",
-      "softmax_cross_entropy_gradient{probabilities:0 labels:3 loss_gradient:4 logits_gradient:16}",
-      "accumulate{gradient:0 accumulator:6}",
-      "accumulate{gradient:5 accumulator:6}",
-      "sgd{weights:16 gradient:0 learning_rate:7}",
-      "sgd{weights:5 gradient:17 learning_rate:7 weight_decay:0.1}",
-      "sgd{weights:16 gradient:0 learning_rate:7 has_velocity:true velocity:0 momentum:0.9}",
-      "all_reduce{operator:SUM inputs:6 inputs:5 outputs:0 outputs:5}",
-      "all_reduce{operator:MEAN inputs:0 outputs:0}",
-      "all_reduce{operator:SQUARE_ADD inputs:3 outputs:3 group{kind:CONSECUTIVE size:4}}",
-      "reduce_scatter{operator:MIN inputs:0 outputs:4}",
-      "all_gather{inputs:4 outputs:0 group{kind:ORTHOGONAL size:6}}",
-      "all_to_all{inputs:0 outputs:16}",
-      "broadcast{root:3 inputs:0 outputs:0}",
-      "stream_in{stream:0 tensor:0}",
-      "stream_out{stream:1 tensor:3}",
-      "repeat{count:3 body{fill{output:0}} body{stream_in{stream:0 tensor:16}}}",
+      "fill{value:1.5} outputs:0",
+      "fill{value:-2147483648} outputs:3",
+      "fill{value:4294967295} outputs:14",
+      "fill{value:255} outputs:13",
+      "fill{value:1} outputs:8",
+      "fill{value:0} outputs:6",
+      "copy{} inputs:0 outputs:16",
+      "cast{type:FLOAT16} inputs:0 outputs:5",
+      "cast{type:FLOAT32} inputs:3 outputs:4",
+      "cast{type:FLOAT32} inputs:0 outputs:0",
+      "unary{operator:TANH} inputs:0 outputs:16",
+      "unary{operator:LOGICAL_NOT} inputs:8 outputs:8",
+      "binary{operator:ADD} inputs:0 inputs:7 outputs:16",
+      "binary{operator:LESS} inputs:0 inputs:16 outputs:8",
+      "reduce{operator:SUM axes:1} inputs:0 outputs:4",
+      "reduce{operator:MEAN axes:0 axes:1} inputs:0 outputs:7",
+      "arg_max{} inputs:0 outputs:3",
+      "mat_mul{} inputs:0 inputs:1 outputs:2",
+      "mat_mul{transpose_b:true} inputs:2 inputs:1 outputs:0",
+      absl::StrCat("conv2d{pass:FORWARD ", kPadded, "} inputs:9 inputs:10 outputs:11"),
+      absl::StrCat("conv2d{pass:INPUT_GRADIENT ", kPadded, "} inputs:11 inputs:10 outputs:9"),
+      absl::StrCat("conv2d{pass:WEIGHT_GRADIENT ", kPadded, "} inputs:9 inputs:11 outputs:10"),
+      absl::StrCat("max_pool2d{", kPooled, "} inputs:9 outputs:12"),
+      absl::StrCat("max_pool2d_gradient{", kPooled, "} inputs:9 inputs:12 outputs:9"),
+      "softmax_cross_entropy{} inputs:0 inputs:3 outputs:4 outputs:16",
+      "softmax_cross_entropy_gradient{} inputs:0 inputs:3 inputs:4 outputs:16",
+      "accumulate{} inputs:6 inputs:0 outputs:6",
+      "accumulate{} inputs:6 inputs:5 outputs:6",
+      "sgd{} inputs:16 inputs:0 inputs:7 outputs:16",
+      "sgd{weight_decay:0.1} inputs:5 inputs:17 inputs:7 outputs:5",
+      "sgd{momentum:0.9} inputs:16 inputs:0 inputs:7 inputs:0 outputs:16 outputs:0",
+      "all_reduce{operator:SUM} inputs:6 inputs:5 outputs:0 outputs:5",
+      "all_reduce{operator:MEAN} inputs:0 outputs:0",
+      "all_reduce{operator:SQUARE_ADD group{kind:CONSECUTIVE size:4}} inputs:3 outputs:3",
+      "reduce_scatter{operator:MIN} inputs:0 outputs:4",
+      "all_gather{group{kind:ORTHOGONAL size:6}} inputs:4 outputs:0",
+      "all_to_all{} inputs:0 outputs:16",
+      "broadcast{root:3} inputs:0 outputs:0",
+      "stream_in{stream:0} outputs:0",
+      "stream_out{stream:1} inputs:3",
   };
 }
 
@@ -147,39 +147,63 @@ TEST(ValidateTest, AcceptsEveryInstruction) {
 
 TEST(ValidateTest, AcceptsAnEmptyProgram) { ExpectValid(WithSteps("")); }
 
-// Every tensor field of every instruction is checked: an index outside the table is refused
-// wherever it is.
-TEST(ValidateTest, RefusesTensorsThatDoNotExistInEveryField) {
-  using google::protobuf::FieldDescriptor;
-  int fields = 0;
+// Every operand of every instruction is checked: an index outside the table is refused wherever it
+// is, and so is one operand more or less than the op takes.
+TEST(ValidateTest, RefusesTensorsThatDoNotExistAndOtherNumbersOfThem) {
+  int operands = 0;
   for (const std::string& step : ValidSteps()) {
     const auto instruction = FromText<v1::Instruction>(step);
-    const auto* oneof = v1::Instruction::descriptor()->oneof_decl(0);
-    const FieldDescriptor* kind =
-        instruction.GetReflection()->GetOneofFieldDescriptor(instruction, oneof);
-    if (instruction.has_repeat()) continue;
-    for (int i = 0; i < kind->message_type()->field_count(); ++i) {
-      const FieldDescriptor* field = kind->message_type()->field(i);
-      if (field->type() != FieldDescriptor::TYPE_UINT32 || field->name() == "stream" ||
-          field->name() == "axes" || field->name() == "root" ||
-          (field->name() == "velocity" && !instruction.sgd().has_velocity())) {
-        continue;
+    for (const bool inputs : {true, false}) {
+      const int size = inputs ? instruction.inputs_size() : instruction.outputs_size();
+      for (int i = 0; i <= size; ++i) {
+        SCOPED_TRACE(absl::StrCat(step, inputs ? " input " : " output ", i));
+        v1::Executable executable = WithSteps("");
+        v1::Instruction* copy =
+            executable.mutable_ipus(0)->mutable_functions(0)->add_instructions();
+        *copy = instruction;
+        auto* changed = inputs ? copy->mutable_inputs() : copy->mutable_outputs();
+        if (i < size) {
+          changed->Set(i, 19);
+          ExpectRefused(executable, instruction.has_accumulate() || instruction.has_sgd()
+                                        ? ""
+                                        : "tensor 19 does not exist (there are 19)");
+          ++operands;
+        } else if (CollectiveOf(instruction).has_value()) {
+          changed->Add(0);
+          ExpectRefused(executable, "must have as many of both");
+        } else if (!(instruction.has_sgd() && size < 4)) {
+          for (int more = 0; more < 5; ++more) changed->Add(0);
+          ExpectRefused(executable, absl::StrCat(inputs ? " input" : " output"));
+        }
       }
-      SCOPED_TRACE(absl::StrCat(step, " ", field->name()));
-      v1::Executable executable = WithSteps("");
-      v1::Instruction* copy = executable.mutable_programs(0)->mutable_blocks(0)->add_instructions();
-      *copy = instruction;
-      google::protobuf::Message* op = copy->GetReflection()->MutableMessage(copy, kind);
-      if (field->is_repeated()) {
-        op->GetReflection()->SetRepeatedUInt32(op, field, 0, 19);
-      } else {
-        op->GetReflection()->SetUInt32(op, field, 19);
-      }
-      ExpectRefused(executable, "tensor 19 does not exist (there are 19)");
-      ++fields;
     }
   }
-  EXPECT_GT(fields, 60);
+  EXPECT_GT(operands, 60);
+}
+
+TEST(ValidateTest, NamesTheNumberOfOperandsAnOpTakes) {
+  ExpectRefused(WithSteps("instructions{mat_mul{} inputs:0 inputs:1 inputs:2 outputs:0}"),
+                "IPU 0 function 0 instruction 0 (mat_mul): mat_mul takes 2 inputs, not 3");
+  ExpectRefused(WithSteps("instructions{fill{}}"), "fill takes 1 output, not 0");
+  ExpectRefused(WithSteps("instructions{sgd{} inputs:0 inputs:1 outputs:0}"),
+                "sgd takes 3 or 4 inputs, not 2");
+  // As many as the rule gives for the inputs that there are.
+  ExpectRefused(WithSteps("instructions{sgd{} inputs:16 inputs:0 inputs:7 outputs:16 outputs:0}"),
+                "sgd takes 1 output, not 2");
+  ExpectRefused(WithSteps("instructions{sgd{} inputs:16 inputs:0 inputs:7 inputs:18 outputs:16}"),
+                "sgd takes 2 outputs, not 1");
+  ExpectRefused(WithSteps("instructions{all_reduce{}}"),
+                "all_reduce takes at least 1 input, not 0");
+  ExpectRefused(WithSteps("instructions{fill{} outputs:0} instructions{}"),
+                "IPU 0 function 0 instruction 1: unknown instruction");
+}
+
+TEST(ValidateTest, WhatIsUpdatedInPlaceIsInputAndOutput) {
+  ExpectRefused(WithSteps("instructions{accumulate{} inputs:6 inputs:0 outputs:0}"),
+                "output 0 of accumulate must be its input 0");
+  ExpectRefused(WithSteps("instructions{sgd{} inputs:16 inputs:0 inputs:7 inputs:18 outputs:16 "
+                          "outputs:0}"),
+                "output 1 of sgd must be its input 3");
 }
 
 struct BadStep {
@@ -190,70 +214,76 @@ struct BadStep {
 void ExpectRefusedSteps(const std::vector<BadStep>& steps) {
   for (const BadStep& bad : steps) {
     SCOPED_TRACE(bad.step);
-    ExpectRefused(WithSteps(absl::StrCat("instructions{fill{}} instructions{", bad.step, "}")),
-                  absl::StrCat("program 'main' IPU 0 instruction 1: ", bad.message));
+    ExpectRefused(
+        WithSteps(absl::StrCat("instructions{fill{} outputs:0} instructions{", bad.step, "}")),
+        "IPU 0 function 0 instruction 1 (");
+    ExpectRefused(WithSteps(absl::StrCat("instructions{", bad.step, "}")), bad.message);
   }
 }
 
 TEST(ValidateTest, RefusesWrongShapesAndTypes) {
   ExpectRefusedSteps({
-      {"copy{input:0 output:2}", "cannot copy float32[4,6] to float32[4,5]"},
-      {"copy{input:0 output:5}", "cannot copy float32[4,6] to float16[4,6]"},
-      {"cast{input:0 output:15}", "tensor 15 is float32[24], must be float32[4,6]"},
-      {"unary{operator:TANH input:0 output:5}", "tensor 5 is float16[4,6], must be float32[4,6]"},
-      {"unary{operator:TANH input:3 output:3}", "TANH does not take int32[4]"},
-      {"binary{operator:ADD a:0 b:1 output:0}", "shapes [4,6] and [6,5] do not broadcast"},
-      {"binary{operator:ADD a:0 b:7 output:7}", "tensor 7 is float32[], must be float32[4,6]"},
-      {"binary{operator:LESS a:0 b:7 output:0}", "tensor 0 is float32[4,6], must be bool[4,6]"},
-      {"reduce{operator:SUM input:0 output:4 axes:0}",
+      {"copy{} inputs:0 outputs:15", "tensor 15 is float32[24], must be float32[4,6]"},
+      {"copy{} inputs:0 outputs:5", "tensor 5 is float16[4,6], must be float32[4,6]"},
+      {"cast{} inputs:0 outputs:5", "unknown element type 0"},
+      {"cast{type:FLOAT16} inputs:0 outputs:16", "tensor 16 is float32[4,6], must be float16[4,6]"},
+      {"cast{type:FLOAT32} inputs:0 outputs:15", "tensor 15 is float32[24], must be float32[4,6]"},
+      {"unary{operator:TANH} inputs:0 outputs:5", "tensor 5 is float16[4,6], must be float32[4,6]"},
+      {"unary{operator:TANH} inputs:3 outputs:3", "TANH does not take int32[4]"},
+      {"binary{operator:ADD} inputs:0 inputs:1 outputs:0",
+       "shapes [4,6] and [6,5] do not broadcast"},
+      {"binary{operator:ADD} inputs:0 inputs:7 outputs:7",
+       "tensor 7 is float32[], must be float32[4,6]"},
+      {"binary{operator:LESS} inputs:0 inputs:7 outputs:0",
+       "tensor 0 is float32[4,6], must be bool[4,6]"},
+      {"reduce{operator:SUM axes:0} inputs:0 outputs:4",
        "tensor 4 is float32[4], must be float32[6]"},
-      {"reduce{operator:SUM input:0 output:4 axes:2}", "axes [2]"},
-      {"arg_max{input:0 output:4}", "tensor 4 is float32[4], must be int32[4]"},
-      {"mat_mul{a:0 b:1 output:0}", "tensor 0 is float32[4,6], must be float32[4,5]"},
-      {"mat_mul{a:0 b:0 output:0}", "matmul does not take"},
-      {absl::StrCat("conv2d{pass:FORWARD a:9 b:10 output:9 ", kPadded, "}"), "tensor 9 is"},
-      {absl::StrCat("conv2d{pass:INPUT_GRADIENT a:9 b:10 output:11 ", kPadded, "}"), "conv2d"},
-      {absl::StrCat("conv2d{pass:WEIGHT_GRADIENT a:9 b:9 output:10 ", kPadded, "}"), "tensor 9 is"},
-      {"conv2d{pass:FORWARD a:9 b:10 output:11}", "window of 3 with stride 0"},
-      {absl::StrCat("max_pool2d{input:9 output:9 ", kPooled, "}"), "tensor 9 is"},
-      {absl::StrCat("max_pool2d_gradient{input:9 output_gradient:9 input_gradient:9 ", kPooled,
-                    "}"),
+      {"reduce{operator:SUM axes:2} inputs:0 outputs:4", "axes [2]"},
+      {"arg_max{} inputs:0 outputs:4", "tensor 4 is float32[4], must be int32[4]"},
+      {"mat_mul{} inputs:0 inputs:1 outputs:0", "tensor 0 is float32[4,6], must be float32[4,5]"},
+      {"mat_mul{} inputs:0 inputs:0 outputs:0", "matmul does not take"},
+      {absl::StrCat("conv2d{pass:FORWARD ", kPadded, "} inputs:9 inputs:10 outputs:9"),
        "tensor 9 is"},
-      {absl::StrCat("max_pool2d_gradient{input:9 output_gradient:12 input_gradient:12 ", kPooled,
-                    "}"),
+      {absl::StrCat("conv2d{pass:INPUT_GRADIENT ", kPadded, "} inputs:9 inputs:10 outputs:11"),
+       "conv2d"},
+      {absl::StrCat("conv2d{pass:WEIGHT_GRADIENT ", kPadded, "} inputs:9 inputs:9 outputs:10"),
+       "tensor 9 is"},
+      {"conv2d{pass:FORWARD} inputs:9 inputs:10 outputs:11", "window of 3 with stride 0"},
+      {absl::StrCat("max_pool2d{", kPooled, "} inputs:9 outputs:9"), "tensor 9 is"},
+      {absl::StrCat("max_pool2d_gradient{", kPooled, "} inputs:9 inputs:9 outputs:9"),
+       "the output gradient is float32[2,8,8,3], must be float32[2,4,4,3]"},
+      {absl::StrCat("max_pool2d_gradient{", kPooled, "} inputs:9 inputs:12 outputs:12"),
        "tensor 12 is"},
-      {"softmax_cross_entropy{logits:0 labels:4 loss:4 probabilities:16}", "cross-entropy"},
-      {"softmax_cross_entropy{logits:0 labels:3 loss:3 probabilities:16}", "tensor 3 is"},
-      {"softmax_cross_entropy{logits:0 labels:3 loss:4 probabilities:5}", "tensor 5 is"},
-      {"softmax_cross_entropy_gradient{probabilities:0 labels:3 loss_gradient:0 "
-       "logits_gradient:16}",
-       "tensor 0 is"},
-      {"softmax_cross_entropy_gradient{probabilities:0 labels:3 loss_gradient:4 "
-       "logits_gradient:2}",
-       "tensor 2 is"},
-      {"sgd{weights:3 gradient:3 learning_rate:7}", "SGD does not update int32[4]"},
-      {"sgd{weights:0 gradient:2 learning_rate:7}", "tensor 2 is"},
-      {"sgd{weights:0 gradient:16 learning_rate:4}", "tensor 4 is float32[4], must be float32[]"},
-      {"sgd{weights:0 gradient:16 learning_rate:7 has_velocity:true velocity:5}", "tensor 5 is"},
-      {"sgd{weights:0 gradient:16 learning_rate:7 momentum:0.5}", "momentum needs a velocity"},
-      {"all_reduce{operator:MEAN inputs:3 outputs:3}", "cannot take the mean of int32[4]"},
-      {"all_reduce{operator:SUM inputs:0 outputs:5}", "the all-reduce of"},
-      {"all_reduce{operator:SUM inputs:0 inputs:5 outputs:0}",
-       "an all-reduce needs as many outputs as inputs"},
-      {"all_reduce{operator:SUM}", "an all-reduce needs as many outputs as inputs, at least one"},
-      {"all_reduce{inputs:0 outputs:0}", "unknown reduce operator 0"},
-      {"all_reduce{operator:SUM inputs:0 outputs:0 group{kind:CONSECUTIVE}}",
+      {"softmax_cross_entropy{} inputs:0 inputs:4 outputs:4 outputs:16", "cross-entropy"},
+      {"softmax_cross_entropy{} inputs:0 inputs:3 outputs:3 outputs:16", "tensor 3 is"},
+      {"softmax_cross_entropy{} inputs:0 inputs:3 outputs:4 outputs:5", "tensor 5 is"},
+      {"softmax_cross_entropy_gradient{} inputs:0 inputs:3 inputs:0 outputs:16",
+       "the loss gradient is float32[4,6], must be float32[4]"},
+      {"softmax_cross_entropy_gradient{} inputs:0 inputs:3 inputs:4 outputs:2", "tensor 2 is"},
+      {"sgd{} inputs:3 inputs:3 inputs:7 outputs:3", "SGD does not update int32[4]"},
+      {"sgd{} inputs:0 inputs:2 inputs:7 outputs:0", "the gradient is float32[4,5]"},
+      {"sgd{} inputs:0 inputs:16 inputs:4 outputs:0",
+       "the learning rate is float32[4], must be float32[]"},
+      {"sgd{} inputs:0 inputs:16 inputs:7 inputs:5 outputs:0 outputs:5",
+       "the velocity is float16[4,6]"},
+      {"sgd{momentum:0.5} inputs:0 inputs:16 inputs:7 outputs:0", "momentum needs a velocity"},
+      {"all_reduce{operator:MEAN} inputs:3 outputs:3", "cannot take the mean of int32[4]"},
+      {"all_reduce{operator:SUM} inputs:0 outputs:5", "the all-reduce of"},
+      {"all_reduce{operator:SUM} inputs:0 inputs:5 outputs:0",
+       "the all-reduce has 2 inputs and 1 outputs, must have as many of both"},
+      {"all_reduce{} inputs:0 outputs:0", "unknown reduce operator 0"},
+      {"all_reduce{operator:SUM group{kind:CONSECUTIVE}} inputs:0 outputs:0",
        "a replica group needs a size of 1 or more"},
-      {"all_reduce{operator:SUM inputs:0 outputs:0 group{size:4}}",
+      {"all_reduce{operator:SUM group{size:4}} inputs:0 outputs:0",
        "a group of all replicas is given no size"},
-      {"broadcast{root:4 inputs:0 outputs:0 group{kind:CONSECUTIVE size:4}}",
+      {"broadcast{root:4 group{kind:CONSECUTIVE size:4}} inputs:0 outputs:0",
        "root 4 is not a position in a group of 4 replicas"},
-      {"broadcast{inputs:6 outputs:0}", "tensor 6 is a wide accumulator"},
-      {"all_gather{inputs:0 outputs:4}", "the all-gather over"},
-      {"all_gather{inputs:4 outputs:0 group{kind:CONSECUTIVE size:2}}",
+      {"broadcast{} inputs:6 outputs:0", "tensor 6 is a wide accumulator"},
+      {"all_gather{} inputs:0 outputs:4", "the all-gather over"},
+      {"all_gather{group{kind:CONSECUTIVE size:2}} inputs:4 outputs:0",
        "the all-gather over 2 replicas does not turn 4 elements into"},
-      {"all_to_all{inputs:0 outputs:0}", "an output of the all-to-all shares bytes"},
-      {"all_to_all{inputs:0 outputs:16 group{kind:CONSECUTIVE size:7}}",
+      {"all_to_all{} inputs:0 outputs:0", "an output of the all-to-all shares bytes"},
+      {"all_to_all{group{kind:CONSECUTIVE size:7}} inputs:0 outputs:16",
        "the all-to-all over 7 replicas"},
   });
 }
@@ -261,16 +291,16 @@ TEST(ValidateTest, RefusesWrongShapesAndTypes) {
 TEST(ValidateTest, RefusesAllReducesWhoseOutputsOverlap) {
   // The same input twice is fine, as a gradient that two variables share.
   ExpectValid(
-      WithSteps("instructions{all_reduce{operator:SUM inputs:4 inputs:0 inputs:0 inputs:5 "
-                "outputs:4 outputs:16 outputs:18 outputs:5}}"));
+      WithSteps("instructions{all_reduce{operator:SUM} inputs:4 inputs:0 inputs:0 inputs:5 "
+                "outputs:4 outputs:16 outputs:18 outputs:5}"));
   const std::string text = "an output of the all-reduce shares bytes with another of its tensors";
   ExpectRefusedSteps({
-      {"all_reduce{operator:SUM inputs:0 inputs:0 outputs:16 outputs:16}", text},
-      {"all_reduce{operator:SUM inputs:0 inputs:0 outputs:0 outputs:16}", text},
-      {"all_reduce{operator:SUM inputs:0 inputs:16 outputs:16 outputs:0}", text},
+      {"all_reduce{operator:SUM} inputs:0 inputs:0 outputs:16 outputs:16", text},
+      {"all_reduce{operator:SUM} inputs:0 inputs:0 outputs:0 outputs:16", text},
+      {"all_reduce{operator:SUM} inputs:0 inputs:16 outputs:16 outputs:0", text},
   });
   v1::Executable executable =
-      WithSteps("instructions{all_reduce{operator:SUM inputs:0 outputs:16}}");
+      WithSteps("instructions{all_reduce{operator:SUM} inputs:0 outputs:16}");
   ExpectValid(executable);
   v1::Ipu* ipu = executable.mutable_ipus(0);
   ipu->mutable_tensors(16)->set_offset(64);  // the second half of tensor 0
@@ -279,33 +309,35 @@ TEST(ValidateTest, RefusesAllReducesWhoseOutputsOverlap) {
 
 TEST(ValidateTest, RefusesFillsThatTheTypeDoesNotHold) {
   ExpectRefusedSteps({
-      {"fill{output:3 value:2147483648}", "fill value 2.14748e+09 is not of type int32"},
-      {"fill{output:3 value:0.5}", "fill value 0.5 is not of type int32"},
-      {"fill{output:3 value:nan}", "fill value nan is not of type int32"},
-      {"fill{output:14 value:-1}", "fill value -1 is not of type uint32"},
-      {"fill{output:14 value:inf}", "fill value inf is not of type uint32"},
-      {"fill{output:13 value:256}", "fill value 256 is not of type uint8"},
-      {"fill{output:8 value:2}", "fill value 2 is not of type bool"},
+      {"fill{value:2147483648} outputs:3", "fill value 2.14748e+09 is not of type int32"},
+      {"fill{value:0.5} outputs:3", "fill value 0.5 is not of type int32"},
+      {"fill{value:nan} outputs:3", "fill value nan is not of type int32"},
+      {"fill{value:-1} outputs:14", "fill value -1 is not of type uint32"},
+      {"fill{value:inf} outputs:14", "fill value inf is not of type uint32"},
+      {"fill{value:256} outputs:13", "fill value 256 is not of type uint8"},
+      {"fill{value:2} outputs:8", "fill value 2 is not of type bool"},
   });
 }
 
 TEST(ValidateTest, RefusesWideAccumulatorsInOrdinaryOperations) {
   ExpectRefusedSteps({
-      {"copy{input:6 output:0}", "tensor 6 is a wide accumulator"},
-      {"copy{input:0 output:6}", "tensor 6 is a wide accumulator"},
-      {"cast{input:6 output:5}", "tensor 6 is a wide accumulator"},
-      {"unary{operator:TANH input:0 output:6}", "tensor 6 is a wide accumulator"},
-      {"binary{operator:ADD a:0 b:6 output:0}", "tensor 6 is a wide accumulator"},
-      {"reduce{operator:SUM input:6 output:4 axes:1}", "tensor 6 is a wide accumulator"},
-      {"mat_mul{a:6 b:1 output:2}", "tensor 6 is a wide accumulator"},
-      {"sgd{weights:0 gradient:6 learning_rate:7}", "tensor 6 is a wide accumulator"},
-      {"stream_in{stream:0 tensor:6}", "tensor 6 is a wide accumulator"},
-      {"all_reduce{operator:SUM inputs:6 outputs:6}", "tensor 6 is a wide accumulator"},
-      {"accumulate{gradient:6 accumulator:6}", "tensor 6 is a wide accumulator"},
-      {"accumulate{gradient:0 accumulator:16}",
+      {"copy{} inputs:6 outputs:0", "tensor 6 is a wide accumulator"},
+      {"copy{} inputs:0 outputs:6", "tensor 6 is a wide accumulator"},
+      {"cast{type:FLOAT16} inputs:6 outputs:5", "tensor 6 is a wide accumulator"},
+      {"unary{operator:TANH} inputs:0 outputs:6", "tensor 6 is a wide accumulator"},
+      {"binary{operator:ADD} inputs:0 inputs:6 outputs:0", "tensor 6 is a wide accumulator"},
+      {"reduce{operator:SUM axes:1} inputs:6 outputs:4", "tensor 6 is a wide accumulator"},
+      {"mat_mul{} inputs:6 inputs:1 outputs:2", "tensor 6 is a wide accumulator"},
+      {"sgd{} inputs:0 inputs:6 inputs:7 outputs:0", "tensor 6 is a wide accumulator"},
+      {"stream_in{stream:0} outputs:6", "tensor 6 is a wide accumulator"},
+      {"all_reduce{operator:SUM} inputs:6 outputs:6", "tensor 6 is a wide accumulator"},
+      {"accumulate{} inputs:6 inputs:6 outputs:6", "tensor 6 is a wide accumulator"},
+      {"accumulate{} inputs:16 inputs:0 outputs:16",
        "tensor 16 is not a wide accumulator for float32[4,6]"},
-      {"accumulate{gradient:4 accumulator:6}", "tensor 6 is not a wide accumulator for float32[4]"},
-      {"accumulate{gradient:8 accumulator:6}", "tensor 6 is not a wide accumulator for bool[4,6]"},
+      {"accumulate{} inputs:6 inputs:4 outputs:6",
+       "tensor 6 is not a wide accumulator for float32[4]"},
+      {"accumulate{} inputs:6 inputs:8 outputs:6",
+       "tensor 6 is not a wide accumulator for bool[4,6]"},
   });
   v1::Executable half = WithSteps("");
   half.mutable_ipus(0)->mutable_tensors(5)->set_wide_accumulator(true);
@@ -319,7 +351,10 @@ TEST(ValidateTest, RefusesWideAccumulatorsInOrdinaryOperations) {
 TEST(ValidateTest, RefusesUnknownEnumValuesAndInstructions) {
   const auto with = [](const auto& change) {
     v1::Executable executable = WithSteps("");
-    change(executable.mutable_programs(0)->mutable_blocks(0)->add_instructions());
+    v1::Instruction* step = executable.mutable_ipus(0)->mutable_functions(0)->add_instructions();
+    step->add_inputs(0);
+    step->add_outputs(0);
+    change(step);
     return executable;
   };
   ExpectRefused(with([](v1::Instruction*) {}), "instruction 0: unknown instruction");
@@ -327,7 +362,10 @@ TEST(ValidateTest, RefusesUnknownEnumValuesAndInstructions) {
                   step->mutable_unary()->set_operator_(static_cast<v1::UnaryOperator>(77));
                 }),
                 "unknown unary operator 77");
-  ExpectRefused(with([](v1::Instruction* step) { step->mutable_binary(); }),
+  ExpectRefused(with([](v1::Instruction* step) {
+                  step->mutable_binary();
+                  step->add_inputs(0);
+                }),
                 "unknown binary operator 0");
   ExpectRefused(with([](v1::Instruction* step) {
                   step->mutable_reduce()->set_operator_(static_cast<v1::ReduceOperator>(-3));
@@ -335,6 +373,7 @@ TEST(ValidateTest, RefusesUnknownEnumValuesAndInstructions) {
                 "unknown reduce operator -3");
   ExpectRefused(with([](v1::Instruction* step) {
                   step->mutable_conv2d()->set_pass(static_cast<v1::Conv2d::Pass>(4));
+                  step->add_inputs(0);
                 }),
                 "unknown convolution pass 4");
   ExpectRefused(with([](v1::Instruction* step) {

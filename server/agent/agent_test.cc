@@ -72,18 +72,24 @@ std::string SumExecutable() {
   variable->set_name("v");
   program::v1::Program* sum = executable.add_programs();
   sum->set_name("sum");
-  program::v1::AllReduce* op = sum->add_blocks()->add_instructions()->mutable_all_reduce();
-  op->set_operator_(program::v1::SUM);
+  sum->add_functions(0);
+  program::v1::Instruction* op = ipu->add_functions()->add_instructions();
+  op->mutable_all_reduce()->set_operator_(program::v1::SUM);
   op->add_inputs(0);
   op->add_outputs(0);
   program::v1::Program* rest = executable.add_programs();
   rest->set_name("rest");
-  rest->add_blocks();
+  rest->add_functions(1);
+  ipu->add_functions();
   program::v1::Program* forever = executable.add_programs();
   forever->set_name("long");
-  program::v1::Repeat* repeat = forever->add_blocks()->add_instructions()->mutable_repeat();
+  forever->add_functions(3);
+  program::v1::Instruction* fill = ipu->add_functions()->add_instructions();
+  fill->mutable_fill();
+  fill->add_outputs(1);
+  program::v1::Repeat* repeat = ipu->add_functions()->add_instructions()->mutable_repeat();
+  repeat->set_function(2);
   repeat->set_count(1'000'000);
-  repeat->add_body()->mutable_fill()->set_output(1);
   return program::Serialize(executable);
 }
 
@@ -102,8 +108,11 @@ std::string KernelExecutable(uint64_t side) {
   }
   program::v1::Program* program = executable.add_programs();
   program->set_name("kernel");
-  auto* pool = program->add_blocks()->add_instructions()->mutable_max_pool2d();
-  pool->set_output(1);
+  program->add_functions(0);
+  program::v1::Instruction* step = ipu->add_functions()->add_instructions();
+  step->add_inputs(0);
+  step->add_outputs(1);
+  auto* pool = step->mutable_max_pool2d();
   pool->mutable_window()->set_stride_h(1);
   pool->mutable_window()->set_stride_w(1);
   pool->mutable_window()->set_kernel_h(static_cast<uint32_t>(side));
@@ -128,7 +137,8 @@ std::string LargeExecutable(uint64_t bytes) {
   stream->set_transfers_per_run(1);
   program::v1::Program* program = executable.add_programs();
   program->set_name("rest");
-  program->add_blocks();
+  program->add_functions(0);
+  executable.mutable_ipus(0)->add_functions();
   return program::Serialize(executable);
 }
 

@@ -32,19 +32,21 @@ std::string TwoIpus() {
     program::v1::Tensor* tensor = description->add_tensors();
     tensor->set_type(program::v1::FLOAT32);
     tensor->add_dims(1024);
-    program::v1::Instruction* copy =
-        executable.mutable_programs(kCopy)->add_blocks()->add_instructions();
-    if (ipu == 0) {
-      copy->mutable_send()->set_to_ipu(1);
-    } else {
-      copy->mutable_receive()->set_from_ipu(0);
-    }
-    executable.mutable_programs(kRest)->add_blocks();
+    program::v1::Instruction* copy = description->add_functions()->add_instructions();
+    copy->mutable_exchange();
+    (ipu == 0 ? copy->mutable_inputs() : copy->mutable_outputs())->Add(0);
+    description->add_functions();
+    description->add_functions()->add_instructions()->mutable_fill();
+    description->mutable_functions(2)->mutable_instructions(0)->add_outputs(0);
     program::v1::Repeat* repeat =
-        executable.mutable_programs(kLong)->add_blocks()->add_instructions()->mutable_repeat();
+        description->add_functions()->add_instructions()->mutable_repeat();
+    repeat->set_function(2);
     repeat->set_count(100'000'000);
-    repeat->add_body()->mutable_fill()->set_output(0);
+    executable.mutable_programs(kCopy)->add_functions(0);
+    executable.mutable_programs(kRest)->add_functions(1);
+    executable.mutable_programs(kLong)->add_functions(3);
   }
+  executable.add_exchanges()->add_moves()->set_to_ipu(1);
   return program::Serialize(executable);
 }
 

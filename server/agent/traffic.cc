@@ -82,14 +82,12 @@ std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t progra
     std::map<uint32_t, uint64_t> sent;  // by receiving IPU
     // By kind and groups: there may be as many collectives as instructions.
     std::map<std::tuple<int, int, uint32_t>, Exchange> exchanges;
+    // Moves of each exchange, once: it may have many of them and be executed at many places.
+    std::map<uint32_t, uint64_t> exchanged;
     program::ForEachInstruction(
-        executable.proto()
-            .programs(static_cast<int>(program))
-            .blocks(static_cast<int>(ipu))
-            .instructions(),
-        1, [&](const program::v1::Instruction& instruction, uint64_t times) {
-          if (instruction.has_send())
-            sent[instruction.send().to_ipu()] += times * bytes_of(instruction.send().tensor());
+        executable.proto().ipus(static_cast<int>(ipu)), executable.EntryOf(program, ipu),
+        [&](const program::v1::Instruction& instruction, uint64_t times) {
+          if (instruction.has_exchange()) exchanged[instruction.exchange().exchange()] += times;
           const auto op = program::CollectiveOf(instruction);
           if (!op.has_value() || replicas == 0) return;
           uint64_t bytes = 0;
@@ -99,6 +97,11 @@ std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t progra
           exchange.op = *op;
           exchange.bytes += bytes;
         });
+    for (const auto& [index, times] : exchanged) {
+      for (const auto& move : executable.proto().exchanges(static_cast<int>(index)).moves()) {
+        if (move.from_ipu() == ipu) sent[move.to_ipu()] += times * bytes_of(move.from_tensor());
+      }
+    }
     for (uint32_t replica = first; replica < end; ++replica) {
       for (const auto& [to, bytes] : sent)
         flows[{replica * ipus + ipu, replica * ipus + to}] += bytes;

@@ -41,20 +41,18 @@ std::shared_ptr<const program::Executable> TwoIpus() {
       tensor->add_dims(bytes / 4);
       tensor->set_offset(bytes == 1000 ? 0 : 1024);
     }
-    program::v1::Block* block = program->add_blocks();
-    program::v1::Repeat* repeat = block->add_instructions()->mutable_repeat();
-    repeat->set_count(3);
-    program::v1::Instruction* copy = repeat->add_body();
-    if (ipu == 0) {
-      copy->mutable_send()->set_to_ipu(1);
-    } else {
-      copy->mutable_receive()->set_from_ipu(0);
-    }
-    program::v1::AllReduce* reduce = block->add_instructions()->mutable_all_reduce();
-    reduce->set_operator_(program::v1::SUM);
+    program::v1::Instruction* copy = description->add_functions()->add_instructions();
+    copy->mutable_exchange();
+    (ipu == 0 ? copy->mutable_inputs() : copy->mutable_outputs())->Add(0);
+    program::v1::Function* entry = description->add_functions();
+    entry->add_instructions()->mutable_repeat()->set_count(3);
+    program::v1::Instruction* reduce = entry->add_instructions();
+    reduce->mutable_all_reduce()->set_operator_(program::v1::SUM);
     reduce->add_inputs(1);
     reduce->add_outputs(1);
+    program->add_functions(1);
   }
+  executable.add_exchanges()->add_moves()->set_to_ipu(1);
   auto parsed = program::Executable::Parse(program::Serialize(executable));
   EXPECT_TRUE(parsed.ok()) << parsed.status();
   return *parsed;
@@ -102,6 +100,53 @@ TEST(TrafficTest, FlowsAreCopiesAndRings) {
                                                                          {7, 5, 300}}));
 }
 
+// Four IPUs: IPU 0 sends 400 bytes to IPUs 1 and 2 and receives 400 from IPU 3, in one exchange
+// that is executed twice at one place and once at another. A second exchange is never executed.
+std::shared_ptr<const program::Executable> ManyMoves() {
+  program::v1::Executable executable;
+  executable.set_ipus_per_replica(4);
+  program::v1::Program* program = executable.add_programs();
+  program->set_name("p");
+  const auto move = [](program::v1::Exchange* exchange, uint32_t from, uint32_t to) {
+    program::v1::Move* added = exchange->add_moves();
+    added->set_from_ipu(from);
+    added->set_to_ipu(to);
+    added->set_to_tensor(1);
+  };
+  program::v1::Exchange* executed = executable.add_exchanges();
+  move(executed, 0, 1);
+  move(executed, 0, 2);
+  move(executed, 3, 0);
+  move(executable.add_exchanges(), 1, 2);
+  for (uint32_t ipu = 0; ipu < 4; ++ipu) {
+    program::v1::Ipu* description = executable.add_ipus();
+    description->set_arena_bytes(1024);
+    for (uint64_t offset : {0u, 512u}) {
+      program::v1::Tensor* tensor = description->add_tensors();
+      tensor->set_type(program::v1::FLOAT32);
+      tensor->add_dims(100);
+      tensor->set_offset(offset);
+    }
+    program::v1::Instruction step;
+    step.mutable_exchange();
+    for (int sent = ipu == 0 ? 2 : ipu == 3 ? 1 : 0; sent > 0; --sent) step.add_inputs(0);
+    if (ipu != 3) step.add_outputs(1);
+    *description->add_functions()->add_instructions() = step;
+    program::v1::Function* entry = description->add_functions();
+    entry->add_instructions()->mutable_repeat()->set_count(2);
+    *entry->add_instructions() = step;
+    program->add_functions(1);
+  }
+  auto parsed = program::Executable::Parse(program::Serialize(executable));
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  return *parsed;
+}
+
+TEST(TrafficTest, MovesCountAtTheirSendersAsOftenAsTheyAreExecuted) {
+  EXPECT_EQ(FlowsOf(*ManyMoves(), 0, Member(0, 1, 1)),
+            (std::vector<Flow>{{0, 1, 1200}, {0, 2, 1200}, {3, 0, 1200}}));
+}
+
 // One IPU does `count` all-to-alls of 256 KiB.
 std::shared_ptr<const program::Executable> AllToAlls(int count) {
   program::v1::Executable executable;
@@ -116,9 +161,11 @@ std::shared_ptr<const program::Executable> AllToAlls(int count) {
   }
   program::v1::Program* program = executable.add_programs();
   program->set_name("p");
-  program::v1::Block* block = program->add_blocks();
+  program->add_functions(0);
+  program::v1::Function* entry = ipu->add_functions();
   for (int i = 0; i < count; ++i) {
-    program::v1::AllToAll* op = block->add_instructions()->mutable_all_to_all();
+    program::v1::Instruction* op = entry->add_instructions();
+    op->mutable_all_to_all();
     op->add_inputs(0);
     op->add_outputs(1);
   }

@@ -58,23 +58,26 @@ v1::Executable Programs(int ipus_per_replica, size_t bytes) {
     *stream->mutable_dims() = tensor->dims();
     stream->set_transfers_per_run(1);
   }
-  v1::Instruction steps[3];
-  steps[0].mutable_stream_in()->set_stream(0);
-  steps[0].mutable_stream_in()->set_tensor(0);
-  v1::Repeat* repeat = steps[1].mutable_repeat();
-  repeat->set_count(static_cast<uint32_t>(Repetitions(bytes)));
-  v1::AllReduce* all_reduce = repeat->add_body()->mutable_all_reduce();
-  all_reduce->set_operator_(v1::SUM);
+  // Functions of the first IPU: an all-reduce, then the entries of the programs.
+  v1::Instruction* all_reduce = ipu->add_functions()->add_instructions();
+  all_reduce->mutable_all_reduce()->set_operator_(v1::SUM);
   all_reduce->add_inputs(0);
   all_reduce->add_outputs(1);
-  steps[2].mutable_stream_out()->set_stream(1);
-  steps[2].mutable_stream_out()->set_tensor(1);
+  v1::Instruction* in = ipu->add_functions()->add_instructions();
+  in->mutable_stream_in()->set_stream(0);
+  in->add_outputs(0);
+  ipu->add_functions()->add_instructions()->mutable_repeat()->set_count(
+      static_cast<uint32_t>(Repetitions(bytes)));
+  v1::Instruction* out = ipu->add_functions()->add_instructions();
+  out->mutable_stream_out()->set_stream(1);
+  out->add_inputs(1);
+  for (int i = 1; i < ipus_per_replica; ++i) executable.mutable_ipus(i)->add_functions();
   const char* names[] = {"in", "run", "out"};
-  for (int p = 0; p < 3; ++p) {
+  for (uint32_t p = 0; p < 3; ++p) {
     v1::Program* program = executable.add_programs();
     program->set_name(names[p]);
-    for (int i = 0; i < ipus_per_replica; ++i) program->add_blocks();
-    *program->mutable_blocks(0)->add_instructions() = steps[p];
+    program->add_functions(p + 1);
+    for (int i = 1; i < ipus_per_replica; ++i) program->add_functions(0);
   }
   return executable;
 }

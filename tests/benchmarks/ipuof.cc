@@ -66,10 +66,14 @@ v1::Executable Programs() {
   stream->set_transfers_per_run(1);
   v1::Program* read = executable.add_programs();
   read->set_name("read");
-  read->add_blocks()->add_instructions()->mutable_stream_in();
+  read->add_functions(0);
+  v1::Instruction* in = executable.mutable_ipus(0)->add_functions()->add_instructions();
+  in->mutable_stream_in();
+  in->add_outputs(0);
   v1::Program* empty = executable.add_programs();
   empty->set_name("empty");
-  empty->add_blocks();
+  executable.mutable_ipus(0)->add_functions();
+  empty->add_functions(1);
   return executable;
 }
 

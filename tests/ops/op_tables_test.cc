@@ -18,13 +18,11 @@ using program::v1::Instruction;
 class OpTablesTest : public testing::TestWithParam<const FieldDescriptor*> {
  protected:
   const FieldDescriptor& field() const { return *GetParam(); }
-  Instruction::StepCase kind() const {
-    return static_cast<Instruction::StepCase>(field().number());
-  }
+  program::OpKind kind() const { return static_cast<program::OpKind>(field().number()); }
 };
 
 std::vector<const FieldDescriptor*> Steps() {
-  const auto* oneof = Instruction::descriptor()->FindOneofByName("step");
+  const auto* oneof = Instruction::descriptor()->FindOneofByName("attributes");
   std::vector<const FieldDescriptor*> steps;
   for (int i = 0; i < oneof->field_count(); ++i) steps.push_back(oneof->field(i));
   return steps;
@@ -36,19 +34,35 @@ INSTANTIATE_TEST_SUITE_P(Ops, OpTablesTest, testing::ValuesIn(Steps()),
 TEST_P(OpTablesTest, HasATypeRuleAndItsOperands) {
   const program::OpDef* op = program::FindOp(kind());
   ASSERT_NE(op, nullptr);
-  EXPECT_NE(op->check, nullptr);
+  EXPECT_TRUE(op->infer != nullptr || op->check != nullptr);
   EXPECT_EQ(program::OpName(kind()), field().name());
-  for (const program::Operand& operand : op->operands) {
-    const FieldDescriptor* tensor = field().message_type()->FindFieldByName(operand.field);
-    ASSERT_NE(tensor, nullptr) << operand.field;
-    EXPECT_EQ(tensor->cpp_type(), FieldDescriptor::CPPTYPE_UINT32) << operand.field;
-    if (operand.present == nullptr) continue;
-    const FieldDescriptor* present = field().message_type()->FindFieldByName(operand.present);
-    ASSERT_NE(present, nullptr) << operand.present;
-    EXPECT_EQ(present->cpp_type(), FieldDescriptor::CPPTYPE_BOOL) << operand.present;
+  for (const program::Arity& arity : {op->inputs, op->outputs}) {
+    EXPECT_GE(arity.least, 0);
+    EXPECT_GE(arity.most, arity.least);
   }
-  // Only control has none.
-  EXPECT_EQ(op->operands.empty(), op->role == program::Role::kControl);
+  for (const program::InPlace& pair : op->in_place) {
+    EXPECT_LT(pair.input, op->inputs.most);
+    EXPECT_LT(pair.output, op->outputs.most);
+  }
+  // Only control may have none.
+  EXPECT_TRUE(op->role == program::Role::kControl || op->inputs.most + op->outputs.most != 0);
+}
+
+// Nothing else says how many there are: a rule may index its inputs without looking.
+TEST_P(OpTablesTest, IsAskedForTypesOnlyWithTheInputsThatItTakes) {
+  const program::OpDef* op = program::FindOp(kind());
+  ASSERT_NE(op, nullptr);
+  if (op->infer == nullptr) return;
+  Instruction instruction;
+  instruction.GetReflection()->MutableMessage(&instruction, &field());
+  const std::vector<program::TensorType> inputs(static_cast<size_t>(op->inputs.most) + 1);
+  for (int number : {op->inputs.least - 1, op->inputs.most + 1}) {
+    if (number < 0) continue;
+    const auto types = program::InferTypes(
+        instruction, absl::MakeSpan(inputs).subspan(0, static_cast<size_t>(number)));
+    EXPECT_EQ(types.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(types.status().message().find(" takes "), absl::string_view::npos);
+  }
 }
 
 TEST_P(OpTablesTest, HasAKernelIfThatIsItsRole) {
@@ -72,47 +86,11 @@ TEST_P(OpTablesTest, HasAGradientOrAReasonForHavingNone) {
 }
 
 TEST(OpTables, HaveNoRowForNoOp) {
-  EXPECT_EQ(program::FindOp(Instruction::STEP_NOT_SET), nullptr);
-  EXPECT_EQ(engine::FindKernel(Instruction::STEP_NOT_SET), nullptr);
-  EXPECT_EQ(model::FindPrice(Instruction::STEP_NOT_SET), nullptr);
-  EXPECT_EQ(graph::FindGradient(Instruction::STEP_NOT_SET), nullptr);
-  EXPECT_EQ(program::OpName(Instruction::STEP_NOT_SET), "unknown");
-}
-
-// An optional tensor is visited if it is there, one that is updated once.
-TEST(OpTables, TensorsAreVisitedWithTheirAccess) {
-  Instruction instruction;
-  auto* sgd = instruction.mutable_sgd();
-  sgd->set_weights(1);
-  sgd->set_gradient(2);
-  sgd->set_learning_rate(3);
-  sgd->set_velocity(4);
-  const auto visited = [&] {
-    std::vector<std::pair<uint32_t, program::Access>> tensors;
-    program::ForEachTensor(instruction, [&](uint32_t tensor, program::Access access) {
-      tensors.emplace_back(tensor, access);
-    });
-    return tensors;
-  };
-  using program::Access;
-  std::vector<std::pair<uint32_t, Access>> expected = {
-      {1, Access::kUpdate}, {2, Access::kRead}, {3, Access::kRead}};
-  EXPECT_EQ(visited(), expected);
-  sgd->set_has_velocity(true);
-  expected.emplace_back(4, Access::kUpdate);
-  EXPECT_EQ(visited(), expected);
-  program::RenumberTensors(instruction, [](uint32_t tensor, Access) { return tensor + 10; });
-  EXPECT_EQ(sgd->weights(), 11u);
-  EXPECT_EQ(sgd->velocity(), 14u);
-
-  Instruction gather;
-  gather.mutable_all_gather()->add_inputs(5);
-  gather.mutable_all_gather()->add_outputs(6);
-  program::RenumberTensors(gather, [](uint32_t tensor, Access access) {
-    return program::Writes(access) ? tensor + 1 : tensor - 1;
-  });
-  EXPECT_EQ(gather.all_gather().inputs(0), 4u);
-  EXPECT_EQ(gather.all_gather().outputs(0), 7u);
+  EXPECT_EQ(program::FindOp(Instruction::ATTRIBUTES_NOT_SET), nullptr);
+  EXPECT_EQ(engine::FindKernel(Instruction::ATTRIBUTES_NOT_SET), nullptr);
+  EXPECT_EQ(model::FindPrice(Instruction::ATTRIBUTES_NOT_SET), nullptr);
+  EXPECT_EQ(graph::FindGradient(Instruction::ATTRIBUTES_NOT_SET), nullptr);
+  EXPECT_EQ(program::OpName(Instruction::ATTRIBUTES_NOT_SET), "unknown");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// A replicated job that runs every collective with every operator, group and type, and writes the
-// bits that each replica received: they must not depend on where the replicas are.
+// A replicated job that runs every collective with every operator, group and type, and an exchange
+// among the IPUs of a replica, and writes the bits that each replica received: they must not depend
+// on where the replicas are.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include "client/session/session.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/base/status.h"
+#include "device/program/executable.h"
 
 namespace vpod::testing {
 namespace {
@@ -69,6 +71,68 @@ class Job {
   std::vector<std::pair<std::string, v1::DataType>> outputs_;
 };
 
+// Adds a program "ring" in which all IPUs of a replica pass a variable to the next, at once.
+absl::Status AddRing(compiler::Compiled& compiled) {
+  VPOD_ASSIGN_OR_RETURN(const auto parsed, program::Executable::Parse(compiled.executable));
+  v1::Executable executable = parsed->proto();
+  const uint32_t ipus = parsed->ipus_per_replica();
+  v1::Program* ring = executable.add_programs();
+  ring->set_name("ring");
+  const auto exchange = static_cast<uint32_t>(executable.exchanges_size());
+  v1::Exchange* moves = executable.add_exchanges();
+  std::vector<uint32_t> sent;
+  for (v1::Ipu& ipu : *executable.mutable_ipus()) {
+    sent.push_back(static_cast<uint32_t>(ipu.tensors_size()));
+    for (int i = 0; i < 2; ++i) {
+      v1::Tensor* tensor = ipu.add_tensors();
+      tensor->set_type(v1::INT32);
+      tensor->add_dims(kRow);
+      tensor->set_offset(ipu.arena_bytes());
+      ipu.set_arena_bytes(ipu.arena_bytes() + (kRow * 4 + 63) / 64 * 64);
+    }
+    ring->add_functions(static_cast<uint32_t>(ipu.functions_size()));
+    v1::Instruction* step = ipu.add_functions()->add_instructions();
+    step->mutable_exchange()->set_exchange(exchange);
+    step->add_inputs(sent.back());
+    step->add_outputs(sent.back() + 1);
+  }
+  for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+    v1::Move* move = moves->add_moves();
+    move->set_from_ipu(ipu);
+    move->set_from_tensor(sent[ipu]);
+    move->set_to_ipu((ipu + 1) % ipus);
+    move->set_to_tensor(sent[(ipu + 1) % ipus] + 1);
+    for (const char* name : {"sent", "received"}) {
+      v1::Variable* variable = executable.add_variables();
+      variable->set_name(absl::StrCat(name, ipu));
+      variable->set_ipu(ipu);
+      variable->set_tensor(sent[ipu] + (*name == 's' ? 0 : 1));
+    }
+  }
+  compiled.executable = program::Serialize(executable);
+  return absl::OkStatus();
+}
+
+// Cycles of the ring, in which each IPU must receive what the one before it has.
+absl::StatusOr<uint64_t> RunRing(session::Session& session, uint32_t ipus) {
+  const auto data = [](uint32_t ipu) {
+    return std::string(static_cast<size_t>(kRow) * 4, static_cast<char>('a' + ipu));
+  };
+  session::Device& device = session.device();
+  for (uint32_t ipu = 0; ipu < ipus; ++ipu)
+    VPOD_RETURN_IF_ERROR(device.WriteVariable(absl::StrCat("sent", ipu), data(ipu)));
+  VPOD_ASSIGN_OR_RETURN(const auto cycles, session.Run("ring"));
+  for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+    for (uint32_t r = 0; r < device.local_replicas(); ++r) {
+      VPOD_ASSIGN_OR_RETURN(const std::string received,
+                            device.ReadVariable(absl::StrCat("received", ipu), r));
+      if (received != data((ipu + ipus - 1) % ipus))
+        return absl::InternalError(absl::StrCat("IPU ", ipu, " received something else"));
+    }
+  }
+  return cycles.value();
+}
+
 // FNV-1a over what a replica received, 64 bits; T has the size of the stream's elements.
 template <class T>
 absl::StatusOr<uint64_t> Digest(session::Session& session, const std::string& output,
@@ -88,7 +152,8 @@ absl::Status Run(uint32_t ipus, const std::string& results) {
   options.total_replicas = total;
   options.ipus_per_replica = ipus;
   options.programs = {{.name = "collectives"}};
-  VPOD_ASSIGN_OR_RETURN(const auto compiled, compiler::Compile(job.graph(), options));
+  VPOD_ASSIGN_OR_RETURN(auto compiled, compiler::Compile(job.graph(), options));
+  if (ipus > 1) VPOD_RETURN_IF_ERROR(AddRing(compiled));
   VPOD_ASSIGN_OR_RETURN(const auto partition, vipu::FindActivePartition());
   const ipuof::DeviceOptions device_options{
       popdist::ThisJobMember(local, ipus),
@@ -107,9 +172,14 @@ absl::Status Run(uint32_t ipus, const std::string& results) {
     }
   }
   VPOD_ASSIGN_OR_RETURN(const auto cycles, session->Run("collectives"));
+  uint64_t ring = 0;
+  if (ipus > 1) {
+    VPOD_ASSIGN_OR_RETURN(ring, RunRing(*session, ipus));
+  }
   std::ofstream file(absl::StrCat(results, ".", popdist::getInstanceIndex()));
   for (uint32_t r = 0; r < local; ++r) {
     file << "replica " << offset + r << ": " << cycles.value() << " cycles\n";
+    file << "  ring " << ring << " more\n";
     for (const auto& [name, type] : job.outputs()) {
       VPOD_ASSIGN_OR_RETURN(const uint64_t digest, type == v1::FLOAT16
                                                        ? Digest<uint16_t>(*session, name, r)

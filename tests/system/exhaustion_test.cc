@@ -239,13 +239,15 @@ class ExhaustionTest : public FaultTable {
 // 64 MiB, of which protobuf would make gigabytes.
 std::vector<std::pair<std::string, std::string>> Swarms() {
   const size_t room = (64 << 20) - 64;
-  const std::string head("VIPUEXE\x01\x08\x01", 10);
+  const std::string head("VIPUEXE\x02\x08\x01", 10);
   const std::string empty = Field(1, "");
-  const auto program = [&](const std::string& instructions) {
-    return head + Field(2, "") + Field(5, Field(2, instructions));
+  const auto function = [&](const std::string& instructions) {
+    return head + Field(2, Field(3, instructions));
   };
-  return {{"empty instructions", program(Repeat(empty, room))},
-          {"empty fills", program(Repeat(Field(1, empty), room))},
+  return {{"empty instructions", function(Repeat(empty, room))},
+          {"empty functions", head + Field(2, Repeat(Field(3, ""), room))},
+          {"empty exchanges", head + Repeat(Field(3, ""), room)},
+          {"empty fills", function(Repeat(Field(1, Field(4, "")), room))},
           {"empty tensors", head + Field(2, Repeat(empty, room))},
           {"unknown fields", head + Repeat(Field(15, ""), room)}};
 }
@@ -344,7 +346,8 @@ std::string Executable(int64_t bytes) {
   ipu->mutable_tensors(0)->add_dims(bytes / 4);
   executable.add_variables()->set_name("v");
   executable.add_programs()->set_name("rest");
-  executable.mutable_programs(0)->add_blocks();
+  executable.mutable_programs(0)->add_functions(0);
+  ipu->add_functions();
   return program::Serialize(executable);
 }
 

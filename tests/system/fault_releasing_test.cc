@@ -37,10 +37,11 @@ std::string LongKernel(uint32_t side) {
   image(kResult + side - 1);
   image(kResult);
   executable.add_programs()->set_name("long");
-  auto* pool =
-      executable.mutable_programs(0)->add_blocks()->add_instructions()->mutable_max_pool2d();
-  pool->set_input(0);
-  pool->set_output(1);
+  executable.mutable_programs(0)->add_functions(0);
+  program::v1::Instruction* step = executable.mutable_ipus(0)->add_functions()->add_instructions();
+  step->add_inputs(0);
+  step->add_outputs(1);
+  auto* pool = step->mutable_max_pool2d();
   pool->mutable_window()->set_stride_h(1);
   pool->mutable_window()->set_stride_w(1);
   pool->mutable_window()->set_kernel_h(side);

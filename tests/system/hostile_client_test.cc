@@ -517,7 +517,7 @@ TEST_F(HostileClientTest, WrongArgumentsAreRefusedByName) {
       {client->Load(example_.executable, example_.executable.size() + 1), "truncated"},
       {client->Load(example_.executable, 8), "more than the announced 8 bytes"},
       {client->Load(example_.executable, UINT64_MAX), "at most"},
-      {client->Load(""), "not an executable of format 1"},
+      {client->Load(""), "not an executable of format 2"},
   };
   for (const auto& item : cases) {
     EXPECT_TRUE(IsNamedRefusal(item.status)) << item.text << ": " << Text(item.status);
@@ -659,7 +659,7 @@ class FieldChanger {
     const auto* reflection = message.GetReflection();
     if (field.is_repeated()) {
       const int size = reflection->FieldSize(message, &field);
-      switch (random_() % 4) {
+      switch (random_() % 5) {
         case 0:
           reflection->ClearField(&message, &field);
           return;
@@ -671,6 +671,9 @@ class FieldChanger {
             reflection->SwapElements(&message, &field, static_cast<int>(random_() % size),
                                      static_cast<int>(random_() % size));
           }
+          return;
+        case 3:
+          if (size > 0) SetElement(message, field, static_cast<int>(random_() % size));
           return;
         default:
           Add(message, field);
@@ -708,6 +711,16 @@ class FieldChanger {
         break;
       default:
         break;
+    }
+  }
+
+  // Operands are elements: they must go wrong while their number stays right.
+  void SetElement(google::protobuf::Message& message, const Field& field, int index) {
+    const auto* reflection = message.GetReflection();
+    if (field.cpp_type() == Field::CPPTYPE_UINT32) {
+      reflection->SetRepeatedUInt32(&message, &field, index, static_cast<uint32_t>(Number()));
+    } else if (field.cpp_type() == Field::CPPTYPE_INT64) {
+      reflection->SetRepeatedInt64(&message, &field, index, static_cast<int64_t>(Number()));
     }
   }
 

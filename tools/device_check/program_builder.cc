@@ -6,52 +6,49 @@ namespace vpod::tools {
 
 namespace v1 = program::v1;
 
+Steps::Steps(v1::Ipu* ipu) : ipu_(ipu), function_(static_cast<uint32_t>(ipu->functions_size())) {
+  ipu->add_functions();
+}
+
+v1::Instruction* Steps::Add(const std::vector<uint32_t>& inputs,
+                            const std::vector<uint32_t>& outputs) {
+  v1::Instruction* step = ipu_->mutable_functions(static_cast<int>(function_))->add_instructions();
+  step->mutable_inputs()->Add(inputs.begin(), inputs.end());
+  step->mutable_outputs()->Add(outputs.begin(), outputs.end());
+  return step;
+}
+
 void Steps::Fill(uint32_t tensor, double value) {
-  v1::Fill* step = list_->Add()->mutable_fill();
-  step->set_output(tensor);
-  step->set_value(value);
+  Add({}, {tensor})->mutable_fill()->set_value(value);
 }
 
 void Steps::Binary(v1::BinaryOperator op, uint32_t a, uint32_t b, uint32_t output) {
-  v1::Binary* step = list_->Add()->mutable_binary();
-  step->set_operator_(op);
-  step->set_a(a);
-  step->set_b(b);
-  step->set_output(output);
+  Add({a, b}, {output})->mutable_binary()->set_operator_(op);
 }
 
 void Steps::MatMul(uint32_t a, uint32_t b, uint32_t output) {
-  v1::MatMul* step = list_->Add()->mutable_mat_mul();
-  step->set_a(a);
-  step->set_b(b);
-  step->set_output(output);
+  Add({a, b}, {output})->mutable_mat_mul();
 }
 
 void Steps::Reduce(v1::ReduceOperator op, uint32_t input, uint32_t output,
                    const std::vector<uint32_t>& axes) {
-  v1::Reduce* step = list_->Add()->mutable_reduce();
+  v1::Reduce* step = Add({input}, {output})->mutable_reduce();
   step->set_operator_(op);
-  step->set_input(input);
-  step->set_output(output);
-  for (uint32_t axis : axes) step->add_axes(axis);
+  step->mutable_axes()->Add(axes.begin(), axes.end());
 }
 
 void Steps::StreamIn(uint32_t stream, uint32_t tensor) {
-  v1::StreamIn* step = list_->Add()->mutable_stream_in();
-  step->set_stream(stream);
-  step->set_tensor(tensor);
+  Add({}, {tensor})->mutable_stream_in()->set_stream(stream);
 }
 
 void Steps::StreamOut(uint32_t stream, uint32_t tensor) {
-  v1::StreamOut* step = list_->Add()->mutable_stream_out();
-  step->set_stream(stream);
-  step->set_tensor(tensor);
+  Add({tensor}, {})->mutable_stream_out()->set_stream(stream);
 }
 
-Steps Steps::Repeat(uint32_t count) {
-  v1::Repeat* step = list_->Add()->mutable_repeat();
+void Steps::Repeat(uint32_t count, const Steps& body) {
+  v1::Repeat* step = Add({}, {})->mutable_repeat();
+  step->set_function(body.function());
   step->set_count(count);
-  return Steps(step->mutable_body());
 }
 
 uint32_t AddTensor(v1::Ipu& ipu, const program::TensorType& type) {
@@ -88,7 +85,9 @@ uint32_t ProgramBuilder::Stream(const std::string& name, Direction direction,
 Steps ProgramBuilder::Program(const std::string& name) {
   v1::Program* program = executable_.add_programs();
   program->set_name(name);
-  return Steps(program->add_blocks()->mutable_instructions());
+  const Steps entry = Function();
+  program->add_functions(entry.function());
+  return entry;
 }
 
 compiler::Compiled ProgramBuilder::Compiled() const {

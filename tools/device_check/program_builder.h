@@ -17,12 +17,13 @@
 
 namespace vpod::tools {
 
-// A list of instructions that grows: a program, or the body of a repeat. Valid as long as its
-// builder. Arguments are indices of tensors and streams.
+// A function that grows: the entry of a program, or what a repeat executes. Valid as long as its
+// IPU. Arguments are indices of tensors and streams.
 class Steps {
  public:
-  using List = google::protobuf::RepeatedPtrField<program::v1::Instruction>;
-  explicit Steps(List* list) : list_(list) {}
+  // A new function of the IPU.
+  explicit Steps(program::v1::Ipu* ipu);
+  uint32_t function() const { return function_; }
 
   void Fill(uint32_t tensor, double value);
   void Binary(program::v1::BinaryOperator op, uint32_t a, uint32_t b, uint32_t output);
@@ -31,10 +32,15 @@ class Steps {
               const std::vector<uint32_t>& axes);
   void StreamIn(uint32_t stream, uint32_t tensor);
   void StreamOut(uint32_t stream, uint32_t tensor);
-  Steps Repeat(uint32_t count);
+  // Executes a function that has its instructions already.
+  void Repeat(uint32_t count, const Steps& body);
 
  private:
-  List* list_;
+  program::v1::Instruction* Add(const std::vector<uint32_t>& inputs,
+                                const std::vector<uint32_t>& outputs);
+
+  program::v1::Ipu* ipu_;
+  uint32_t function_;
 };
 
 // Adds a tensor to an IPU, at a place of its own; its index.
@@ -50,6 +56,8 @@ class ProgramBuilder {
   // `tiles` 0: all of the IPU exchange with the host.
   uint32_t Stream(const std::string& name, Direction direction, const program::TensorType& type,
                   uint32_t transfers_per_run = 1, uint32_t tiles = 0);
+  // A function for a repeat of a program that comes after it.
+  Steps Function() { return Steps(executable_.mutable_ipus(0)); }
   Steps Program(const std::string& name);
 
   // Programs are numbered in the order of their making.

@@ -72,9 +72,10 @@ ProgramBuilder BuildMoves() {
   const uint32_t in = builder.Stream("in", Direction::kToDevice, blocks);
   const uint32_t matrix = builder.Stream("permutation", Direction::kToDevice, square);
   const uint32_t out = builder.Stream("out", Direction::kFromDevice, blocks);
-  Steps twice = builder.Program("move").Repeat(kMoves / 2);
+  Steps twice = builder.Function();
   twice.MatMul(permutation, here, there);
   twice.MatMul(permutation, there, here);
+  builder.Program("move").Repeat(kMoves / 2, twice);
   builder.Program("learn").StreamIn(matrix, permutation);
   builder.Program("load").StreamIn(in, here);
   builder.Program("store").StreamOut(out, here);

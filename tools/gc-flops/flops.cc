@@ -33,8 +33,9 @@ ProgramBuilder BuildProgram(v1::DataType type) {
   const uint32_t product = builder.Tensor({type, {kRows, outputs}});
   const uint32_t extreme = builder.Tensor({type, {}});
   const uint32_t extremes = builder.Stream("extremes", Direction::kFromDevice, {type, {}}, 2);
-  Steps multiply = builder.Program("multiply");
-  multiply.Repeat(kRepeats).MatMul(left, right, product);
+  Steps multiply = builder.Function();
+  multiply.MatMul(left, right, product);
+  builder.Program("multiply").Repeat(kRepeats, multiply);
   Steps prepare = builder.Program("prepare");
   prepare.Fill(left, kLeft);
   prepare.Fill(right, kRight);

@@ -38,9 +38,10 @@ ProgramBuilder BuildProgram(const std::vector<uint32_t>& postings) {
   const uint32_t in = builder.Stream("marks", Direction::kToDevice, word, postings[0]);
   const uint32_t out = builder.Stream("sum", Direction::kFromDevice, word);
   for (size_t i = 0; i < postings.size(); ++i) {
-    Steps each = builder.Program(SyncProgram(i)).Repeat(postings[i]);
+    Steps each = builder.Function();
     each.StreamIn(in, mark);
     each.Binary(v1::ADD, sum, mark, sum);
+    builder.Program(SyncProgram(i)).Repeat(postings[i], each);
   }
   builder.Program("clear").Fill(sum, 0);
   builder.Program("report").StreamOut(out, sum);

@@ -24,11 +24,12 @@ compiler::Compiled Load() {
   const program::TensorType type{program::v1::FLOAT32, {arch::kTilesPerIpu, 512}};
   ProgramBuilder builder;
   const uint32_t a = builder.Tensor(type), b = builder.Tensor(type);
+  Steps round = builder.Function();
+  round.Binary(program::v1::MULTIPLY, a, a, b);
+  round.Binary(program::v1::ADD, a, b, a);
   Steps load = builder.Program("load");
   load.Fill(a, 1);
-  Steps loop = load.Repeat(100);
-  loop.Binary(program::v1::MULTIPLY, a, a, b);
-  loop.Binary(program::v1::ADD, a, b, a);
+  load.Repeat(100, round);
   return builder.Compiled();
 }
 

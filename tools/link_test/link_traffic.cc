@@ -18,18 +18,13 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kAllToAllWords = 64 * 1024;  // at most, on each IPU
 constexpr int64_t kMatrixSize = 128;
 
-// An executable of one program "traffic" that repeats its body on every IPU.
+// An executable of one program "traffic" that repeats function 0 on every IPU.
 class Builder {
  public:
-  Builder(uint32_t num_ipus, const LinkTrafficOptions& options) {
+  Builder(uint32_t num_ipus, const LinkTrafficOptions& options) : iterations_(options.iterations) {
     executable_.set_ipus_per_replica(num_ipus);
-    v1::Program* program = executable_.add_programs();
-    program->set_name("traffic");
     for (uint32_t ipu = 0; ipu < num_ipus; ++ipu) {
-      executable_.add_ipus();
-      v1::Repeat* repeat = program->add_blocks()->add_instructions()->mutable_repeat();
-      repeat->set_count(options.iterations);
-      bodies_.push_back(repeat);
+      executable_.add_ipus()->add_functions();
       if (options.high_power) Multiply(ipu);
     }
   }
@@ -47,34 +42,50 @@ class Builder {
     return AddTensor(*executable_.mutable_ipus(static_cast<int>(ipu)), type);
   }
   void Copy(uint32_t from, uint32_t from_tensor, uint32_t to, uint32_t to_tensor) {
-    v1::Send* send = Add(from)->mutable_send();
-    send->set_tensor(from_tensor);
-    send->set_to_ipu(to);
-    send->set_channel(channels_);
-    v1::Receive* receive = Add(to)->mutable_receive();
-    receive->set_tensor(to_tensor);
-    receive->set_from_ipu(from);
-    receive->set_channel(channels_++);
+    v1::Move* move = executable_.add_exchanges()->add_moves();
+    move->set_from_ipu(from);
+    move->set_from_tensor(from_tensor);
+    move->set_to_ipu(to);
+    move->set_to_tensor(to_tensor);
+    const auto exchange = static_cast<uint32_t>(executable_.exchanges_size() - 1);
+    v1::Instruction* send = Add(from);
+    send->add_inputs(from_tensor);
+    send->mutable_exchange()->set_exchange(exchange);
+    v1::Instruction* receive = Add(to);
+    receive->add_outputs(to_tensor);
+    receive->mutable_exchange()->set_exchange(exchange);
   }
-  v1::Instruction* Add(uint32_t ipu) { return bodies_[ipu]->add_body(); }
+  v1::Instruction* Add(uint32_t ipu) {
+    return executable_.mutable_ipus(static_cast<int>(ipu))
+        ->mutable_functions(0)
+        ->add_instructions();
+  }
   std::string Serialized() {
-    for (v1::Block& block : *executable_.mutable_programs(0)->mutable_blocks()) {
-      if (block.instructions(0).repeat().body().empty()) block.clear_instructions();  // it idles
+    v1::Program* program = executable_.add_programs();
+    program->set_name("traffic");
+    for (v1::Ipu& ipu : *executable_.mutable_ipus()) {
+      if (ipu.functions(0).instructions().empty()) {  // it idles
+        program->add_functions(0);
+        continue;
+      }
+      v1::Repeat* repeat = ipu.add_functions()->add_instructions()->mutable_repeat();
+      repeat->set_count(iterations_);
+      program->add_functions(1);
     }
     return program::Serialize(executable_);
   }
 
  private:
   void Multiply(uint32_t ipu) {
-    uint32_t matrices[3];
-    for (uint32_t& matrix : matrices)
-      matrix = Tensor(ipu, {v1::FLOAT32, {kMatrixSize, kMatrixSize}});
-    Steps(bodies_[ipu]->mutable_body()).MatMul(matrices[0], matrices[1], matrices[2]);
+    v1::Instruction* product = Add(ipu);
+    product->mutable_mat_mul();
+    for (int input = 0; input < 2; ++input)
+      product->add_inputs(Tensor(ipu, {v1::FLOAT32, {kMatrixSize, kMatrixSize}}));
+    product->add_outputs(Tensor(ipu, {v1::FLOAT32, {kMatrixSize, kMatrixSize}}));
   }
 
+  const uint32_t iterations_;
   v1::Executable executable_;
-  std::vector<v1::Repeat*> bodies_;
-  uint32_t channels_ = 0;
 };
 
 constexpr int64_t kTransferWords = kTransferBytes / 4;
@@ -140,10 +151,10 @@ struct AllToAll {
       const uint32_t here = builder.Variable(ipu, name(ipu), {v1::INT32, {words()}});
       const uint32_t there = builder.Tensor(ipu, {v1::INT32, {words()}});
       for (const auto& [input, output] : {std::pair(here, there), std::pair(there, here)}) {
-        v1::AllToAll* op = builder.Add(ipu)->mutable_all_to_all();
-        op->add_inputs(input);
-        op->add_outputs(output);
-        *op->mutable_group() = group;
+        v1::Instruction* step = builder.Add(ipu);
+        step->add_inputs(input);
+        step->add_outputs(output);
+        *step->mutable_all_to_all()->mutable_group() = group;
       }
     }
   }
@@ -188,9 +199,10 @@ absl::StatusOr<LinkTest> LoadOwnTraffic(session::Device& device,
   const uint32_t from = builder.Variable(0, "a", {v1::INT32, {kTransferWords}});
   const uint32_t to = builder.Variable(0, "b", {v1::INT32, {kTransferWords}});
   for (const auto& [input, output] : {std::pair(from, to), std::pair(to, from)}) {
-    v1::Copy* copy = builder.Add(0)->mutable_copy();
-    copy->set_input(input);
-    copy->set_output(output);
+    v1::Instruction* copy = builder.Add(0);
+    copy->mutable_copy();
+    copy->add_inputs(input);
+    copy->add_outputs(output);
   }
   VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
   return [&device, options](uint32_t round) -> absl::StatusOr<LinkTraffic> {

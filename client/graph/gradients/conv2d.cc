@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "client/graph/gradients/gradients.h"
 
 namespace vpod::graph {
@@ -8,18 +10,14 @@ namespace {
 // three passes as its partial derivatives.
 void Conv2dGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const v1::Conv2d& op = forward.conv2d();
-  const Tensor a{op.a()}, b{op.b()}, dy = gradients.Get(op.output());
+  const Tensor a{forward.inputs(0)}, b{forward.inputs(1)};
+  const Tensor dy = gradients.Get(forward.outputs(0));
   const auto add = [&](v1::Conv2d::Pass pass, Tensor first, Tensor second, Tensor to) {
-    const Tensor gradient = graph.NewValue(graph.TypeOf(to));
     v1::Instruction instruction;
-    v1::Conv2d* conv = instruction.mutable_conv2d();
-    conv->set_pass(pass);
-    conv->set_a(first.id);
-    conv->set_b(second.id);
-    conv->set_output(gradient.id);
-    *conv->mutable_window() = op.window();
-    graph.AddNode(std::move(instruction));
-    gradients.Add(to.id, gradient);
+    instruction.mutable_conv2d()->set_pass(pass);
+    *instruction.mutable_conv2d()->mutable_window() = op.window();
+    gradients.Add(to.id,
+                  graph.AddOperation(std::move(instruction), {first, second}, graph.TypeOf(to)));
   };
   switch (op.pass()) {
     case v1::Conv2d::INPUT_GRADIENT:  // (y, w) -> x

@@ -4,14 +4,13 @@ namespace vpod::graph {
 namespace {
 
 void UnaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
-  const v1::Unary& op = forward.unary();
-  const Tensor x{op.input()}, y{op.output()};
+  const Tensor x{forward.inputs(0)}, y{forward.outputs(0)};
   const Tensor dy = gradients.Get(y.id);
   const auto scalar = [&](double value) {
     return graph.Constant({graph.TypeOf(x).type, {}}, value);
   };
   Tensor dx;
-  switch (op.operator_()) {
+  switch (forward.unary().operator_()) {
     case v1::NEGATE:
       dx = graph.Unary(v1::NEGATE, dy);
       break;
@@ -53,13 +52,13 @@ void UnaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gr
 }
 
 void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
-  const v1::Binary& op = forward.binary();
-  const Tensor a{op.a()}, b{op.b()}, y{op.output()};
+  const v1::BinaryOperator function = forward.binary().operator_();
+  const Tensor a{forward.inputs(0)}, b{forward.inputs(1)}, y{forward.outputs(0)};
   const Tensor dy = gradients.Get(y.id);
   const auto add = [&](Tensor to, Tensor gradient) {
     gradients.Add(to.id, graph.ReduceToType(gradient, graph.TypeOf(to)));
   };
-  switch (op.operator_()) {
+  switch (function) {
     case v1::ADD:
       add(a, dy);
       add(b, dy);
@@ -82,7 +81,7 @@ void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
     case v1::MINIMUM: {
       // The chosen operand takes the gradient; of equals, the first.
       const auto type = graph.TypeOf(dy).type;
-      const auto wins = op.operator_() == v1::MAXIMUM ? v1::GREATER_EQUAL : v1::LESS_EQUAL;
+      const auto wins = function == v1::MAXIMUM ? v1::GREATER_EQUAL : v1::LESS_EQUAL;
       const Tensor first = graph.Cast(graph.Binary(wins, a, b), type);
       const Tensor da = graph.Multiply(dy, first);
       add(a, da);
@@ -114,10 +113,10 @@ void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
 }
 
 void CastGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
-  const v1::Cast& op = forward.cast();
-  if (!program::IsFloat(graph.TypeOf({op.input()}).type)) return;
-  gradients.Add(op.input(),
-                graph.Cast(gradients.Get(op.output()), graph.TypeOf({op.input()}).type));
+  const Tensor x{forward.inputs(0)};
+  const v1::DataType type = graph.TypeOf(x).type;
+  if (!program::IsFloat(type)) return;
+  gradients.Add(x.id, graph.Cast(gradients.Get(forward.outputs(0)), type));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "device/program/op.h"
 #include "device/program/op_rows.h"
 
 namespace vpod::graph {
@@ -17,15 +16,17 @@ std::vector<GradientDef> WithoutGradient() {
       {v1::Instruction::kCopy, nullptr, kLater},
       {v1::Instruction::kAccumulate, nullptr, kLater},
       {v1::Instruction::kSgd, nullptr, kLater},
-      {v1::Instruction::kSend, nullptr, kLater},
-      {v1::Instruction::kReceive, nullptr, kLater},
+      {v1::Instruction::kExchange, nullptr, kLater},
+      {v1::Instruction::kCall, nullptr, kLater},
       {v1::Instruction::kRepeat, nullptr, kLater},
+      {v1::Instruction::kIf, nullptr, kLater},
+      {v1::Instruction::kWhile, nullptr, kLater},
   };
 }
 
 }  // namespace
 
-const GradientDef* FindGradient(v1::Instruction::StepCase kind) {
+const GradientDef* FindGradient(program::OpKind kind) {
   static const auto* const table = new program::OpRows<GradientDef>{
       CollectiveGradients, Conv2dGradients, ElementwiseGradients, LossGradients,
       MatMulGradients,     PoolGradients,   ReduceGradients,      WithoutGradient};
@@ -56,9 +57,7 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
   // ids.
   std::map<uint32_t, size_t> producer;
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    program::ForEachTensor(nodes_[i].instruction, [&](uint32_t tensor, program::Access access) {
-      if (program::Writes(access)) producer[tensor] = i;
-    });
+    for (uint32_t output : nodes_[i].instruction.outputs()) producer[output] = i;
   }
   std::set<size_t> done;
   for (uint32_t id = loss.id + 1; id-- > 0;) {
@@ -74,7 +73,7 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
     if (it == producer.end() || !gradient.valid() || !done.insert(it->second).second) continue;
     const Node op = nodes_[it->second];  // a copy: nodes_ grows
     ipu_ = op.ipu;
-    const GradientDef* gradient_of = FindGradient(op.instruction.step_case());
+    const GradientDef* gradient_of = FindGradient(op.instruction.attributes_case());
     if (gradient_of->add != nullptr) gradient_of->add(*this, op.instruction, gradients);
   }
   std::vector<Tensor> result;

@@ -27,7 +27,7 @@ class GradientMap {
 
 // A row of the table of derivatives; each is in the file of its family.
 struct GradientDef {
-  v1::Instruction::StepCase kind;
+  program::OpKind kind;
   // Adds to `gradients` what the instruction passes back to its inputs. May assume that the graph
   // is sound and that the gradient of at least one output is present. Null: nothing flows back.
   void (*add)(Graph& graph, const v1::Instruction& forward, GradientMap& gradients);
@@ -35,7 +35,7 @@ struct GradientDef {
 };
 
 // Every op has a row. Null for a kind that is none.
-const GradientDef* FindGradient(v1::Instruction::StepCase kind);
+const GradientDef* FindGradient(program::OpKind kind);
 
 // --- By family, for FindGradient ---
 std::vector<GradientDef> CollectiveGradients();

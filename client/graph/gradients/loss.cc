@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "client/graph/gradients/gradients.h"
 
 namespace vpod::graph {
@@ -5,18 +7,14 @@ namespace {
 
 void SoftmaxCrossEntropyGradient(Graph& graph, const v1::Instruction& forward,
                                  GradientMap& gradients) {
-  const v1::SoftmaxCrossEntropy& op = forward.softmax_cross_entropy();
-  const Tensor dloss = gradients.Get(op.loss());
+  const Tensor logits{forward.inputs(0)}, labels{forward.inputs(1)};
+  const Tensor loss{forward.outputs(0)}, probabilities{forward.outputs(1)};
+  const Tensor dloss = gradients.Get(loss.id);
   if (!dloss.valid()) return;  // the probabilities are no result of their own
-  const Tensor dlogits = graph.NewValue(graph.TypeOf({op.logits()}));
-  v1::Instruction instruction;
-  auto* gradient = instruction.mutable_softmax_cross_entropy_gradient();
-  gradient->set_probabilities(op.probabilities());
-  gradient->set_labels(op.labels());
-  gradient->set_loss_gradient(dloss.id);
-  gradient->set_logits_gradient(dlogits.id);
-  graph.AddNode(std::move(instruction));
-  gradients.Add(op.logits(), dlogits);
+  v1::Instruction op;
+  op.mutable_softmax_cross_entropy_gradient();
+  const auto outputs = graph.AddOperation(std::move(op), {probabilities, labels, dloss});
+  if (!outputs.empty()) gradients.Add(logits.id, outputs[0]);
 }
 
 }  // namespace

@@ -1,20 +1,16 @@
+#include <utility>
+
 #include "client/graph/gradients/gradients.h"
 
 namespace vpod::graph {
 namespace {
 
 void MaxPool2dGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
-  const v1::MaxPool2d& op = forward.max_pool2d();
-  const Tensor x{op.input()};
-  const Tensor dx = graph.NewValue(graph.TypeOf(x));
-  v1::Instruction instruction;
-  auto* gradient = instruction.mutable_max_pool2d_gradient();
-  gradient->set_input(x.id);
-  gradient->set_output_gradient(gradients.Get(op.output()).id);
-  gradient->set_input_gradient(dx.id);
-  *gradient->mutable_window() = op.window();
-  graph.AddNode(std::move(instruction));
-  gradients.Add(x.id, dx);
+  const Tensor x{forward.inputs(0)};
+  v1::Instruction op;
+  *op.mutable_max_pool2d_gradient()->mutable_window() = forward.max_pool2d().window();
+  const auto outputs = graph.AddOperation(std::move(op), {x, gradients.Get(forward.outputs(0))});
+  if (!outputs.empty()) gradients.Add(x.id, outputs[0]);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ namespace {
 
 void ReduceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const v1::Reduce& op = forward.reduce();
-  const Tensor x{op.input()}, y{op.output()};
+  const Tensor x{forward.inputs(0)}, y{forward.outputs(0)};
   const TensorType x_type = graph.TypeOf(x);
   // The reduced axes come back with length 1, so that multiplication broadcasts over them.
   Dims kept = x_type.dims;

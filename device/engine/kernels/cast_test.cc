@@ -16,14 +16,15 @@ Values Cast(DataType from, DataType to, const Values& values) {
   TestIpu ipu;
   const Dims dims{static_cast<int64_t>(values.size())};
   const uint32_t x = ipu.Add(from, dims, values), y = ipu.Add(to, dims);
-  ipu.Run(absl::StrCat("cast{input:", x, " output:", y, "}"));
+  ipu.Run(
+      absl::StrCat("cast{type:", program::v1::DataType_Name(to), "} inputs:", x, " outputs:", y));
   return ipu.Read(y);
 }
 
 Values Fill(DataType type, const std::string& value, bool wide = false) {
   TestIpu ipu;
   const uint32_t x = ipu.Add(type, {2, 3}, {}, wide);
-  ipu.Run(absl::StrCat("fill{output:", x, " value:", value, "}"));
+  ipu.Run(absl::StrCat("fill{value:", value, "} outputs:", x));
   return ipu.Read(x);
 }
 
@@ -50,14 +51,14 @@ TEST(FillTest, WideAccumulatorsHoldDoubles) {
   EXPECT_EQ(Fill(FLOAT32, "0.1", true), Values(6, 0.1));
 }
 
-TEST(CopyTest, KeepsTheOrderOfElementsAcrossShapes) {
+TEST(CopyTest, CopiesEveryTypeAndOntoItself) {
   for (DataType type : {FLOAT32, FLOAT16, INT32, UINT32, UINT8, BOOL}) {
     TestIpu ipu;
     const Values values = RandomIntegers({2, 3, 4}, 1, 0, 1);
-    const uint32_t x = ipu.Add(type, {2, 3, 4}, values), y = ipu.Add(type, {4, 6});
-    ipu.Run(absl::StrCat("copy{input:", x, " output:", y, "}"));
+    const uint32_t x = ipu.Add(type, {2, 3, 4}, values), y = ipu.Add(type, {2, 3, 4});
+    ipu.Run(absl::StrCat("copy{} inputs:", x, " outputs:", y));
     EXPECT_EQ(ipu.Read(y), values);
-    ipu.Run(absl::StrCat("copy{input:", x, " output:", x, "}"));
+    ipu.Run(absl::StrCat("copy{} inputs:", x, " outputs:", x));
     EXPECT_EQ(ipu.Read(x), values);
   }
 }

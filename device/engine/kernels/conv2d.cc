@@ -104,8 +104,8 @@ dnnl::convolution_forward::primitive_desc ForwardDesc(const Geometry& g) {
 
 absl::StatusOr<Kernel> PrepareConv2d(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const program::v1::Conv2d& op = instruction.conv2d();
-  const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()),
-                output = Resolve(ipu, op.output());
+  const Operand a = Resolve(ipu, instruction.inputs(0)), b = Resolve(ipu, instruction.inputs(1)),
+                output = Resolve(ipu, instruction.outputs(0));
   return Guarded([&]() -> absl::StatusOr<Kernel> {
     auto pass = std::make_shared<Pass>();
     switch (op.pass()) {

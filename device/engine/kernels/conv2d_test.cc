@@ -22,9 +22,9 @@ struct Case {
             (width + left + right - kernel_w) / stride_w + 1, out};
   }
   std::string Text(const std::string& pass, uint32_t a, uint32_t b, uint32_t output) const {
-    return absl::StrCat("conv2d{pass:", pass, " a:", a, " b:", b, " output:", output,
-                        " window{stride_h:", stride_h, " stride_w:", stride_w, " pad_top:", top,
-                        " pad_bottom:", bottom, " pad_left:", left, " pad_right:", right, "}}");
+    return absl::StrCat("conv2d{pass:", pass, " window{stride_h:", stride_h, " stride_w:", stride_w,
+                        " pad_top:", top, " pad_bottom:", bottom, " pad_left:", left,
+                        " pad_right:", right, "}} inputs:", a, " inputs:", b, " outputs:", output);
   }
 
   // Visits (image, weights, result) indices of every product of the convolution; the three passes

@@ -42,10 +42,9 @@ To Convert(From value) {
 }
 
 absl::StatusOr<Kernel> PrepareFill(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const program::v1::Fill& op = instruction.fill();
-  const Operand output = Resolve(ipu, op.output());
-  const double value = op.value();
-  const bool wide = ipu.tensors(op.output()).wide_accumulator();
+  const Operand output = Resolve(ipu, instruction.outputs(0));
+  const double value = instruction.fill().value();
+  const bool wide = ipu.tensors(static_cast<int>(instruction.outputs(0))).wide_accumulator();
   return [output, value, wide](std::byte* arena) {
     if (wide) {
       std::fill_n(output.As<double>(arena), output.elements(), value);
@@ -60,8 +59,8 @@ absl::StatusOr<Kernel> PrepareFill(const program::v1::Ipu& ipu, const Instructio
 }
 
 absl::StatusOr<Kernel> PrepareCopy(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const program::v1::Copy& op = instruction.copy();
-  const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
+  const Operand input = Resolve(ipu, instruction.inputs(0)),
+                output = Resolve(ipu, instruction.outputs(0));
   return [input, output](std::byte* arena) {
     std::memmove(output.At(arena), input.At(arena), input.type.bytes());
     return absl::OkStatus();
@@ -69,8 +68,8 @@ absl::StatusOr<Kernel> PrepareCopy(const program::v1::Ipu& ipu, const Instructio
 }
 
 absl::StatusOr<Kernel> PrepareCast(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const program::v1::Cast& op = instruction.cast();
-  const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
+  const Operand input = Resolve(ipu, instruction.inputs(0)),
+                output = Resolve(ipu, instruction.outputs(0));
   return [input, output](std::byte* arena) {
     WithElement(input.type.type, [&](auto from) {
       WithElement(output.type.type, [&](auto to) {

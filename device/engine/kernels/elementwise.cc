@@ -243,9 +243,9 @@ void ForRows(const RowPlan& plan, const T* a, const T* b, R* out, const RowFunct
 }
 
 absl::StatusOr<Kernel> PrepareUnary(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const program::v1::Unary& op = instruction.unary();
-  const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
-  const program::v1::UnaryOperator function = op.operator_();
+  const Operand input = Resolve(ipu, instruction.inputs(0)),
+                output = Resolve(ipu, instruction.outputs(0));
+  const program::v1::UnaryOperator function = instruction.unary().operator_();
   return [=](std::byte* arena) {
     if (input.type.type == program::v1::BOOL) {
       const uint8_t* in = input.As<uint8_t>(arena);
@@ -264,10 +264,9 @@ absl::StatusOr<Kernel> PrepareUnary(const program::v1::Ipu& ipu, const Instructi
 }
 
 absl::StatusOr<Kernel> PrepareBinary(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const program::v1::Binary& op = instruction.binary();
-  const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()),
-                output = Resolve(ipu, op.output());
-  const program::v1::BinaryOperator function = op.operator_();
+  const Operand a = Resolve(ipu, instruction.inputs(0)), b = Resolve(ipu, instruction.inputs(1)),
+                output = Resolve(ipu, instruction.outputs(0));
+  const program::v1::BinaryOperator function = instruction.binary().operator_();
   const RowPlan plan = PlanRows(a.type.dims, b.type.dims, output.type.dims);
   const bool to_bool = output.type.type == program::v1::BOOL;
   switch (a.type.type) {

@@ -21,13 +21,13 @@ class ElementwiseTest : public testing::TestWithParam<DataType> {};
 INSTANTIATE_TEST_SUITE_P(All, ElementwiseTest, testing::Values(FLOAT32, FLOAT16), FloatTypeName);
 
 std::string UnaryText(UnaryOperator op, uint32_t input, uint32_t output) {
-  return absl::StrCat("unary{operator:", UnaryOperator_Name(op), " input:", input,
-                      " output:", output, "}");
+  return absl::StrCat("unary{operator:", UnaryOperator_Name(op), "} inputs:", input,
+                      " outputs:", output);
 }
 
 std::string BinaryText(BinaryOperator op, uint32_t a, uint32_t b, uint32_t output) {
-  return absl::StrCat("binary{operator:", BinaryOperator_Name(op), " a:", a, " b:", b,
-                      " output:", output, "}");
+  return absl::StrCat("binary{operator:", BinaryOperator_Name(op), "} inputs:", a, " inputs:", b,
+                      " outputs:", output);
 }
 
 Values RunUnary(UnaryOperator op, DataType type, const Values& values) {

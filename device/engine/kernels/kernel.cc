@@ -4,7 +4,7 @@
 
 namespace vpod::engine {
 
-const KernelDef* FindKernel(Instruction::StepCase kind) {
+const KernelDef* FindKernel(program::OpKind kind) {
   static const auto* const table = new program::OpRows<KernelDef>{
       Conv2dKernels, DataMovementKernels, ElementwiseKernels, LossKernels,
       MatMulKernels, OptimizerKernels,    PoolKernels,        ReduceKernels};
@@ -12,7 +12,7 @@ const KernelDef* FindKernel(Instruction::StepCase kind) {
 }
 
 absl::StatusOr<Kernel> PrepareKernel(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const KernelDef* kernel = FindKernel(instruction.step_case());
+  const KernelDef* kernel = FindKernel(instruction.attributes_case());
   if (kernel == nullptr) return absl::InternalError("not a computing instruction");
   return kernel->prepare(ipu, instruction);
 }

@@ -37,17 +37,17 @@ class Scratch {
 using Kernel = std::function<absl::Status(std::byte* arena)>;
 
 // Prepares the kernel of a computing instruction of IPU `ipu`. The instruction has passed
-// validation; communication steps and repeats are not kernels and give Internal.
+// validation; communication and control are not kernels and give Internal.
 absl::StatusOr<Kernel> PrepareKernel(const program::v1::Ipu& ipu, const Instruction& instruction);
 
 // A row of the table of kernels; each is in the file of its family.
 struct KernelDef {
-  Instruction::StepCase kind;
+  program::OpKind kind;
   absl::StatusOr<Kernel> (*prepare)(const program::v1::Ipu& ipu, const Instruction& instruction);
 };
 
 // Every op whose role is a kernel (device/program/op.h) has a row. Null for the others.
-const KernelDef* FindKernel(Instruction::StepCase kind);
+const KernelDef* FindKernel(program::OpKind kind);
 
 // --- By family, for FindKernel ---
 std::vector<KernelDef> Conv2dKernels();

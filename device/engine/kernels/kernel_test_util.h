@@ -33,7 +33,7 @@ using Values = std::vector<double>;
 //
 //   TestIpu ipu;
 //   const uint32_t x = ipu.Add(FLOAT32, {2}, {1, 2}), y = ipu.Add(FLOAT32, {2});
-//   ipu.Run(absl::StrCat("unary{operator:NEGATE input:", x, " output:", y, "}"));
+//   ipu.Run(absl::StrCat("unary{operator:NEGATE} inputs:", x, " outputs:", y));
 //   EXPECT_EQ(ipu.Read(y), (Values{-1, -2}));
 class TestIpu {
  public:
@@ -124,9 +124,10 @@ class TestIpu {
     program::v1::Executable executable;
     executable.set_ipus_per_replica(1);
     *executable.add_ipus() = ipu_;
+    *executable.mutable_ipus(0)->add_functions()->add_instructions() = instruction;
     program::v1::Program* program = executable.add_programs();
     program->set_name("test");
-    *program->add_blocks()->add_instructions() = instruction;
+    program->add_functions(0);
     return program::Validate(executable, {});
   }
 

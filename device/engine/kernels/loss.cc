@@ -9,9 +9,10 @@ namespace {
 
 absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
                                                   const Instruction& instruction) {
-  const program::v1::SoftmaxCrossEntropy& op = instruction.softmax_cross_entropy();
-  const Operand logits = Resolve(ipu, op.logits()), labels = Resolve(ipu, op.labels());
-  const Operand loss = Resolve(ipu, op.loss()), probabilities = Resolve(ipu, op.probabilities());
+  const Operand logits = Resolve(ipu, instruction.inputs(0)),
+                labels = Resolve(ipu, instruction.inputs(1)),
+                loss = Resolve(ipu, instruction.outputs(0)),
+                probabilities = Resolve(ipu, instruction.outputs(1));
   const auto classes = static_cast<size_t>(logits.type.dims[1]);
   return [=](std::byte* arena) -> absl::Status {
     const float* in = ReadFloats(logits, arena, 0);
@@ -44,11 +45,10 @@ absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
 
 absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu& ipu,
                                                           const Instruction& instruction) {
-  const program::v1::SoftmaxCrossEntropyGradient& op = instruction.softmax_cross_entropy_gradient();
-  const Operand probabilities = Resolve(ipu, op.probabilities()),
-                labels = Resolve(ipu, op.labels());
-  const Operand loss_gradient = Resolve(ipu, op.loss_gradient());
-  const Operand logits_gradient = Resolve(ipu, op.logits_gradient());
+  const Operand probabilities = Resolve(ipu, instruction.inputs(0)),
+                labels = Resolve(ipu, instruction.inputs(1)),
+                loss_gradient = Resolve(ipu, instruction.inputs(2)),
+                logits_gradient = Resolve(ipu, instruction.outputs(0));
   const auto classes = static_cast<size_t>(probabilities.type.dims[1]);
   return [=](std::byte* arena) -> absl::Status {
     const float* p = ReadFloats(probabilities, arena, 0);

@@ -32,8 +32,8 @@ Reference CrossEntropy(const Values& logits, const Values& labels) {
 }
 
 std::string Text(uint32_t logits, uint32_t labels, uint32_t loss, uint32_t probabilities) {
-  return absl::StrCat("softmax_cross_entropy{logits:", logits, " labels:", labels, " loss:", loss,
-                      " probabilities:", probabilities, "}");
+  return absl::StrCat("softmax_cross_entropy{} inputs:", logits, " inputs:", labels,
+                      " outputs:", loss, " outputs:", probabilities);
 }
 
 TEST_P(LossTest, LossProbabilitiesAndGradient) {
@@ -54,8 +54,8 @@ TEST_P(LossTest, LossProbabilitiesAndGradient) {
 
     const uint32_t scale = ipu.Add(GetParam(), {rows}, Random({rows}, 3));
     const uint32_t gradient = ipu.Add(GetParam(), dims);
-    ipu.Run(absl::StrCat("softmax_cross_entropy_gradient{probabilities:", probabilities, " labels:",
-                         labels, " loss_gradient:", scale, " logits_gradient:", gradient, "}"));
+    ipu.Run(absl::StrCat("softmax_cross_entropy_gradient{} inputs:", probabilities,
+                         " inputs:", labels, " inputs:", scale, " outputs:", gradient));
     const Values p = ipu.Read(probabilities), factor = ipu.Read(scale);
     Values expected_gradient(p.size());
     for (size_t i = 0; i < p.size(); ++i) {

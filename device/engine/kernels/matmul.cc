@@ -14,8 +14,8 @@ Memory::desc Describe(const program::Dims& stored, bool transposed) {
 
 absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const program::v1::MatMul& op = instruction.mat_mul();
-  const Operand a = Resolve(ipu, op.a()), b = Resolve(ipu, op.b()),
-                output = Resolve(ipu, op.output());
+  const Operand a = Resolve(ipu, instruction.inputs(0)), b = Resolve(ipu, instruction.inputs(1)),
+                output = Resolve(ipu, instruction.outputs(0));
   const bool transpose_a = op.transpose_a(), transpose_b = op.transpose_b();
   return Guarded([&]() -> absl::StatusOr<Kernel> {
     const Memory::desc a_desc = Describe(a.type.dims, transpose_a);

@@ -17,8 +17,8 @@ struct Case {
   Dims a() const { return transpose_a ? Dims{k, m} : Dims{m, k}; }
   Dims b() const { return transpose_b ? Dims{n, k} : Dims{k, n}; }
   std::string Text(uint32_t a, uint32_t b, uint32_t output) const {
-    return absl::StrCat("mat_mul{a:", a, " b:", b, " output:", output, " transpose_a:", transpose_a,
-                        " transpose_b:", transpose_b, "}");
+    return absl::StrCat("mat_mul{transpose_a:", transpose_a, " transpose_b:", transpose_b,
+                        "} inputs:", a, " inputs:", b, " outputs:", output);
   }
   Values Reference(const Values& a, const Values& b) const {
     Values result(m * n);

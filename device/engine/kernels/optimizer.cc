@@ -28,9 +28,8 @@ VPOD_SIMD void SgdMomentum(float* w, const float* g, float* v, float rate, SgdCo
 
 absl::StatusOr<Kernel> PrepareAccumulate(const program::v1::Ipu& ipu,
                                          const Instruction& instruction) {
-  const program::v1::Accumulate& op = instruction.accumulate();
-  const Operand gradient = Resolve(ipu, op.gradient()),
-                accumulator = Resolve(ipu, op.accumulator());
+  const Operand accumulator = Resolve(ipu, instruction.inputs(0)),
+                gradient = Resolve(ipu, instruction.inputs(1));
   return [=](std::byte* arena) {
     AddWide(accumulator.As<double>(arena), ReadFloats(gradient, arena, 0), gradient.elements());
     return absl::OkStatus();
@@ -39,10 +38,11 @@ absl::StatusOr<Kernel> PrepareAccumulate(const program::v1::Ipu& ipu,
 
 absl::StatusOr<Kernel> PrepareSgd(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const program::v1::Sgd& op = instruction.sgd();
-  const Operand weights = Resolve(ipu, op.weights()), gradient = Resolve(ipu, op.gradient());
-  const Operand learning_rate = Resolve(ipu, op.learning_rate());
-  const Operand velocity = op.has_velocity() ? Resolve(ipu, op.velocity()) : Operand();
-  const bool has_velocity = op.has_velocity();
+  const bool has_velocity = instruction.inputs_size() > 3;
+  const Operand weights = Resolve(ipu, instruction.inputs(0)),
+                gradient = Resolve(ipu, instruction.inputs(1)),
+                learning_rate = Resolve(ipu, instruction.inputs(2)),
+                velocity = has_velocity ? Resolve(ipu, instruction.inputs(3)) : Operand();
   const SgdConstants constants{op.momentum(), 1 - op.dampening(), op.weight_decay(),
                                op.gradient_scale(), op.nesterov()};
   return [=](std::byte* arena) {

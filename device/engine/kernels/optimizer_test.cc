@@ -42,8 +42,8 @@ TEST_P(OptimizerTest, SgdWithoutVelocity) {
     const uint32_t rate = ipu.Add(FLOAT32, {}, {0.3});
     Values expected = ipu.Read(w);
     const Values gradient = ipu.Read(g);
-    ipu.Run(
-        absl::StrCat("sgd{weights:", w, " gradient:", g, " learning_rate:", rate, k.Text(), "}"));
+    ipu.Run(absl::StrCat("sgd{", k.Text(), "} inputs:", w, " inputs:", g, " inputs:", rate,
+                         " outputs:", w));
     for (size_t i = 0; i < expected.size(); ++i) {
       expected[i] -= 0.3 * (k.gradient_scale * gradient[i] + k.weight_decay * expected[i]);
     }
@@ -64,8 +64,8 @@ TEST_P(OptimizerTest, SgdWithVelocityOverSeveralSteps) {
       ipu.Write(g, Random(dims, 10 + step));
       Values weights = ipu.Read(w), velocity = ipu.Read(v);
       const Values gradient = ipu.Read(g);
-      ipu.Run(absl::StrCat("sgd{weights:", w, " gradient:", g, " learning_rate:", rate,
-                           " has_velocity:true velocity:", v, k.Text(), "}"));
+      ipu.Run(absl::StrCat("sgd{", k.Text(), "} inputs:", w, " inputs:", g, " inputs:", rate,
+                           " inputs:", v, " outputs:", w, " outputs:", v));
       for (size_t i = 0; i < weights.size(); ++i) {
         const double u = k.gradient_scale * gradient[i] + k.weight_decay * weights[i];
         velocity[i] = k.momentum * velocity[i] + (1 - k.dampening) * u;
@@ -81,8 +81,8 @@ TEST_P(OptimizerTest, LearningRateIsReadInEachStep) {
   TestIpu ipu;
   const uint32_t w = ipu.Add(GetParam(), {1}, {1}), g = ipu.Add(GetParam(), {1}, {1});
   const uint32_t rate = ipu.Add(FLOAT32, {}, {0});
-  const std::string text = absl::StrCat("sgd{weights:", w, " gradient:", g, " learning_rate:", rate,
-                                        " gradient_scale:1}");
+  const std::string text = absl::StrCat("sgd{gradient_scale:1} inputs:", w, " inputs:", g,
+                                        " inputs:", rate, " outputs:", w);
   ipu.Run(text);
   EXPECT_EQ(ipu.Read(w), Values{1});
   ipu.Write(rate, {0.25});
@@ -98,7 +98,8 @@ TEST_P(OptimizerTest, AccumulatesInDouble) {
   Values expected = ipu.Read(accumulator);
   for (uint32_t step = 0; step < 10; ++step) {
     ipu.Write(g, Random(dims, 20 + step, -1000, 1000));
-    ipu.Run(absl::StrCat("accumulate{gradient:", g, " accumulator:", accumulator, "}"));
+    ipu.Run(
+        absl::StrCat("accumulate{} inputs:", accumulator, " inputs:", g, " outputs:", accumulator));
     const Values gradient = ipu.Read(g);
     for (size_t i = 0; i < expected.size(); ++i) expected[i] += gradient[i];
   }
@@ -110,7 +111,7 @@ TEST(AccumulateTest, SmallGradientsAreNotLostBesideLargeOnes) {
   const uint32_t accumulator = ipu.Add(FLOAT32, {1}, {0}, /*wide=*/true);
   const uint32_t g = ipu.Add(FLOAT32, {1}, {1 << 30});
   const std::string text =
-      absl::StrCat("accumulate{gradient:", g, " accumulator:", accumulator, "}");
+      absl::StrCat("accumulate{} inputs:", accumulator, " inputs:", g, " outputs:", accumulator);
   ipu.Run(text);
   ipu.Write(g, {0.125});
   for (int i = 0; i < 8; ++i) ipu.Run(text);
@@ -118,8 +119,8 @@ TEST(AccumulateTest, SmallGradientsAreNotLostBesideLargeOnes) {
 }
 
 TEST(KernelTest, CommunicationStepsAndRepeatsAreNotKernels) {
-  for (const char* text : {"", "repeat{count:1}", "stream_in{}", "stream_out{}", "send{}",
-                           "receive{}", "all_reduce{}"}) {
+  for (const char* text : {"", "repeat{count:1}", "stream_in{}", "stream_out{}", "exchange{}",
+                           "call{}", "if{}", "while{}", "all_reduce{}"}) {
     program::v1::Instruction instruction;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &instruction));
     EXPECT_EQ(PrepareKernel({}, instruction).status().code(), absl::StatusCode::kInternal) << text;

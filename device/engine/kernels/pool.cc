@@ -67,7 +67,8 @@ struct Windows {
 absl::StatusOr<Kernel> PrepareMaxPool2d(const program::v1::Ipu& ipu,
                                         const Instruction& instruction) {
   const program::v1::MaxPool2d& op = instruction.max_pool2d();
-  const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
+  const Operand input = Resolve(ipu, instruction.inputs(0)),
+                output = Resolve(ipu, instruction.outputs(0));
   const Windows windows(input.type.dims, output.type.dims, op.window());
   return [=](std::byte* arena) {
     const float* in = ReadFloats(input, arena, 0);
@@ -85,9 +86,9 @@ absl::StatusOr<Kernel> PrepareMaxPool2d(const program::v1::Ipu& ipu,
 absl::StatusOr<Kernel> PrepareMaxPool2dGradient(const program::v1::Ipu& ipu,
                                                 const Instruction& instruction) {
   const program::v1::MaxPool2dGradient& op = instruction.max_pool2d_gradient();
-  const Operand input = Resolve(ipu, op.input());
-  const Operand output_gradient = Resolve(ipu, op.output_gradient());
-  const Operand input_gradient = Resolve(ipu, op.input_gradient());
+  const Operand input = Resolve(ipu, instruction.inputs(0)),
+                output_gradient = Resolve(ipu, instruction.inputs(1)),
+                input_gradient = Resolve(ipu, instruction.outputs(0));
   const Windows windows(input.type.dims, output_gradient.type.dims, op.window());
   return [=](std::byte* arena) {
     const float* in = ReadFloats(input, arena, 0);

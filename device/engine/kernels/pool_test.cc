@@ -72,9 +72,9 @@ void Check(DataType type, const Case& one, const Values& image) {
   // Whole numbers, so that overlapping windows add up exactly.
   const uint32_t dy = ipu.Add(type, one.result(), RandomIntegers(one.result(), 1, 1, 9));
   const uint32_t dx = ipu.Add(type, one.image());
-  ipu.Run(absl::StrCat("max_pool2d{input:", x, " output:", y, one.Window(), "}"));
-  ipu.Run(absl::StrCat("max_pool2d_gradient{input:", x, " output_gradient:", dy,
-                       " input_gradient:", dx, one.Window(), "}"));
+  ipu.Run(absl::StrCat("max_pool2d{", one.Window(), "} inputs:", x, " outputs:", y));
+  ipu.Run(absl::StrCat("max_pool2d_gradient{", one.Window(), "} inputs:", x, " inputs:", dy,
+                       " outputs:", dx));
   const Values in = ipu.Read(x), gradient = ipu.Read(dy);
   Values expected_y, expected_dx(in.size());
   for (const auto& window : one.Windows()) {

@@ -119,7 +119,8 @@ void ReduceInts(ReduceOperator op, const Plan& plan, const int32_t* in, int32_t*
 
 absl::StatusOr<Kernel> PrepareReduce(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const program::v1::Reduce& op = instruction.reduce();
-  const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
+  const Operand input = Resolve(ipu, instruction.inputs(0)),
+                output = Resolve(ipu, instruction.outputs(0));
   const ReduceOperator function = op.operator_();
   const Plan plan = MakePlan(input.type.dims, op.axes());
   if (input.type.type == program::v1::INT32) {
@@ -146,8 +147,8 @@ absl::StatusOr<Kernel> PrepareReduce(const program::v1::Ipu& ipu, const Instruct
 }
 
 absl::StatusOr<Kernel> PrepareArgMax(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const program::v1::ArgMax& op = instruction.arg_max();
-  const Operand input = Resolve(ipu, op.input()), output = Resolve(ipu, op.output());
+  const Operand input = Resolve(ipu, instruction.inputs(0)),
+                output = Resolve(ipu, instruction.outputs(0));
   const auto length = static_cast<size_t>(input.type.dims.back());
   return [=](std::byte* arena) {
     const float* in = ReadFloats(input, arena, 0);

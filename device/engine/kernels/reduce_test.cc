@@ -26,8 +26,8 @@ std::vector<uint32_t> AxesOf(uint32_t mask) {
 
 std::string Text(ReduceOperator op, uint32_t input, uint32_t output,
                  const std::vector<uint32_t>& axes) {
-  return absl::StrCat("reduce{operator:", program::v1::ReduceOperator_Name(op), " input:", input,
-                      " output:", output, " axes:[", absl::StrJoin(axes, ","), "]}");
+  return absl::StrCat("reduce{operator:", program::v1::ReduceOperator_Name(op), " axes:[",
+                      absl::StrJoin(axes, ","), "]} inputs:", input, " outputs:", output);
 }
 
 struct Reference {
@@ -157,7 +157,7 @@ Values ArgMax(DataType type, const Dims& dims, const Values& values) {
   TestIpu ipu;
   const uint32_t x = ipu.Add(type, dims, values);
   const uint32_t y = ipu.Add(INT32, Dims(dims.begin(), dims.end() - 1));
-  ipu.Run(absl::StrCat("arg_max{input:", x, " output:", y, "}"));
+  ipu.Run(absl::StrCat("arg_max{} inputs:", x, " outputs:", y));
   return ipu.Read(y);
 }
 

@@ -14,19 +14,7 @@ using v1::Instruction;
 
 absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
 
-template <class Message>
-Collective View(Instruction::StepCase kind, const Message& op) {
-  return {.kind = kind, .group = &op.group(), .inputs = &op.inputs(), .outputs = &op.outputs()};
-}
-
-template <class Message>
-Collective ReducingView(Instruction::StepCase kind, const Message& op) {
-  Collective view = View(kind, op);
-  view.op = op.operator_();
-  return view;
-}
-
-bool IsReducing(Instruction::StepCase kind) {
+bool IsReducing(OpKind kind) {
   return kind == Instruction::kAllReduce || kind == Instruction::kReduceScatter;
 }
 
@@ -60,20 +48,28 @@ const char* Collective::name() const {
 }
 
 std::optional<Collective> CollectiveOf(const Instruction& instruction) {
-  switch (instruction.step_case()) {
+  Collective view{.kind = instruction.attributes_case(),
+                  .inputs = &instruction.inputs(),
+                  .outputs = &instruction.outputs()};
+  switch (view.kind) {
     case Instruction::kAllReduce:
-      return ReducingView(Instruction::kAllReduce, instruction.all_reduce());
-    case Instruction::kReduceScatter:
-      return ReducingView(Instruction::kReduceScatter, instruction.reduce_scatter());
-    case Instruction::kAllGather:
-      return View(Instruction::kAllGather, instruction.all_gather());
-    case Instruction::kAllToAll:
-      return View(Instruction::kAllToAll, instruction.all_to_all());
-    case Instruction::kBroadcast: {
-      Collective view = View(Instruction::kBroadcast, instruction.broadcast());
-      view.root = instruction.broadcast().root();
+      view.op = instruction.all_reduce().operator_();
+      view.group = &instruction.all_reduce().group();
       return view;
-    }
+    case Instruction::kReduceScatter:
+      view.op = instruction.reduce_scatter().operator_();
+      view.group = &instruction.reduce_scatter().group();
+      return view;
+    case Instruction::kAllGather:
+      view.group = &instruction.all_gather().group();
+      return view;
+    case Instruction::kAllToAll:
+      view.group = &instruction.all_to_all().group();
+      return view;
+    case Instruction::kBroadcast:
+      view.root = instruction.broadcast().root();
+      view.group = &instruction.broadcast().group();
+      return view;
     default:
       return std::nullopt;
   }
@@ -94,9 +90,9 @@ absl::Status CheckCollective(const Collective& op) {
     return Invalid(absl::StrCat("root ", op.root, " is not a position in a group of ", group.size(),
                                 " replicas"));
   }
-  if (op.inputs->empty() || op.inputs->size() != op.outputs->size()) {
-    return Invalid(
-        absl::StrCat("an ", op.name(), " needs as many outputs as inputs, at least one"));
+  if (op.inputs->size() != op.outputs->size()) {
+    return Invalid(absl::StrCat("the ", op.name(), " has ", op.inputs->size(), " inputs and ",
+                                op.outputs->size(), " outputs, must have as many of both"));
   }
   return absl::OkStatus();
 }
@@ -144,32 +140,40 @@ GroupMembers MembersOf(const v1::ReplicaGroup& group, uint32_t total_replicas, u
   }
 }
 
+namespace {
+
+absl::Status CheckReplicasOf(const Collective& op, const v1::Ipu& ipu, uint32_t total_replicas) {
+  VPOD_ASSIGN_OR_RETURN(const uint32_t members, GroupSize(*op.group, total_replicas));
+  if (op.root >= members) {
+    return Invalid(
+        absl::StrCat("root ", op.root, " is not a position in a group of ", members, " replicas"));
+  }
+  const auto elements = [&](uint32_t tensor) {
+    return static_cast<uint64_t>(TypeOf(ipu.tensors(static_cast<int>(tensor))).elements());
+  };
+  for (int i = 0; i < op.inputs->size(); ++i) {
+    VPOD_RETURN_IF_ERROR(
+        CheckElements(op, elements(op.inputs->Get(i)), elements(op.outputs->Get(i)), members));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckReplicas(const v1::Executable& executable, uint32_t total_replicas) {
-  absl::Status result;
-  for (const v1::Program& program : executable.programs()) {
-    for (int ipu = 0; ipu < program.blocks_size(); ++ipu) {
-      const auto elements = [&](uint32_t tensor) {
-        return static_cast<uint64_t>(
-            TypeOf(executable.ipus(ipu).tensors(static_cast<int>(tensor))).elements());
-      };
-      ForEachInstruction(
-          program.blocks(ipu).instructions(), 1, [&](const Instruction& instruction, uint64_t) {
-            const auto op = CollectiveOf(instruction);
-            if (!op.has_value() || !result.ok()) return;
-            const auto members = GroupSize(*op->group, total_replicas);
-            result = members.status();
-            if (result.ok() && op->root >= *members) {
-              result = Invalid(absl::StrCat("root ", op->root, " is not a position in a group of ",
-                                            *members, " replicas"));
-            }
-            for (int i = 0; result.ok() && i < op->inputs->size(); ++i) {
-              result = CheckElements(*op, elements(op->inputs->Get(i)),
-                                     elements(op->outputs->Get(i)), *members);
-            }
-          });
+  for (int i = 0; i < executable.ipus_size(); ++i) {
+    const v1::Ipu& ipu = executable.ipus(i);
+    for (int f = 0; f < ipu.functions_size(); ++f) {
+      for (int step = 0; step < ipu.functions(f).instructions_size(); ++step) {
+        const auto op = CollectiveOf(ipu.functions(f).instructions(step));
+        if (!op.has_value()) continue;
+        const absl::Status status = CheckReplicasOf(*op, ipu, total_replicas);
+        if (!status.ok()) {
+          return Invalid(absl::StrCat("IPU ", i, " function ", f, " instruction ", step, ": ",
+                                      status.message()));
+        }
+      }
     }
-    if (!result.ok())
-      return Invalid(absl::StrCat("program '", program.name(), "': ", result.message()));
   }
   return absl::OkStatus();
 }
@@ -196,34 +200,19 @@ absl::StatusOr<TensorType> CollectiveType(const Collective& op, const TensorType
 namespace {
 
 // Pieces of all tensors are computed side by side: where an output lies, nothing else of the step
-// may lie but the input that it replaces. Otherwise the result would depend on the threads.
+// may lie but the input that it replaces.
 absl::Status CheckDisjoint(const Collective& op, const Operands& tensors) {
-  struct Range {
-    uint64_t begin, end;
-    bool output;
-  };
-  std::vector<Range> ranges;
-  const auto add = [&](uint32_t index, bool output) {
-    const v1::Tensor& tensor = **tensors.Any(index);
-    ranges.push_back({tensor.offset(), tensor.offset() + ArenaBytes(tensor), output});
-  };
+  std::vector<ArenaRange> ranges;
   const bool replaces = op.kind == Instruction::kAllReduce || op.kind == Instruction::kBroadcast;
   for (int i = 0; i < op.inputs->size(); ++i) {
-    if (!replaces || op.inputs->Get(i) != op.outputs->Get(i)) add(op.inputs->Get(i), false);
-    add(op.outputs->Get(i), true);
+    const uint32_t input = op.inputs->Get(i), output = op.outputs->Get(i);
+    if (!replaces || input != output)
+      ranges.push_back(RangeOf(**tensors.Any(input), /*output=*/false));
+    ranges.push_back(RangeOf(**tensors.Any(output), /*output=*/true));
   }
-  std::sort(ranges.begin(), ranges.end(),
-            [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  uint64_t inputs_end = 0, outputs_end = 0;
-  for (const Range& range : ranges) {
-    if (range.begin < outputs_end || (range.output && range.begin < inputs_end)) {
-      return Invalid(absl::StrCat("an output of the ", op.name(),
-                                  " shares bytes with another of its tensors"));
-    }
-    uint64_t& end = range.output ? outputs_end : inputs_end;
-    end = std::max(end, range.end);
-  }
-  return absl::OkStatus();
+  if (OutputsLieApart(std::move(ranges))) return absl::OkStatus();
+  return Invalid(
+      absl::StrCat("an output of the ", op.name(), " shares bytes with another of its tensors"));
 }
 
 absl::Status CheckStep(const Instruction& instruction, const Operands& tensors) {
@@ -245,10 +234,11 @@ std::vector<OpDef> CollectiveOps() {
   std::vector<OpDef> ops;
   for (const auto kind : {Instruction::kAllReduce, Instruction::kReduceScatter,
                           Instruction::kAllGather, Instruction::kAllToAll, Instruction::kBroadcast})
-    ops.push_back({kind,
-                   Role::kCollective,
-                   {{"inputs", Access::kRead}, {"outputs", Access::kWrite}},
-                   CheckStep});
+    ops.push_back({.kind = kind,
+                   .role = Role::kCollective,
+                   .inputs = {1, kAnyNumber},
+                   .outputs = {1, kAnyNumber},
+                   .check = CheckStep});
   return ops;
 }
 

@@ -13,7 +13,7 @@ namespace vpod::program {
 
 // A collective instruction; the pointers are into it.
 struct Collective {
-  v1::Instruction::StepCase kind = v1::Instruction::kAllReduce;
+  OpKind kind = v1::Instruction::kAllReduce;
   v1::ReduceOperator op = v1::REDUCE_OPERATOR_UNSPECIFIED;  // of the two that reduce
   uint32_t root = 0;                                        // of a broadcast
   const v1::ReplicaGroup* group = nullptr;

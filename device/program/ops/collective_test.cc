@@ -64,26 +64,27 @@ absl::Status CheckJob(const std::string& step, uint32_t replicas) {
   }
   v1::Program* program = executable.add_programs();
   program->set_name("main");
-  *program->add_blocks()->add_instructions() = Parse(step);
+  program->add_functions(0);
+  *ipu->add_functions()->add_instructions() = Parse(step);
   return CheckReplicas(executable, replicas);
 }
 
 TEST(CollectiveTest, AJobMustHaveTheReplicasThatItsShapesSay) {
-  EXPECT_TRUE(CheckJob("reduce_scatter{operator:SUM inputs:0 outputs:1}", 4).ok());
-  EXPECT_EQ(CheckJob("reduce_scatter{operator:SUM inputs:0 outputs:1}", 8).message(),
-            "program 'main': the reduce-scatter over 8 replicas does not turn 8 elements into 2");
-  EXPECT_TRUE(CheckJob("repeat{count:2 body{all_gather{inputs:1 outputs:0}}}", 4).ok());
-  EXPECT_FALSE(CheckJob("repeat{count:2 body{all_gather{inputs:1 outputs:0}}}", 2).ok());
-  EXPECT_TRUE(CheckJob("all_to_all{inputs:0 outputs:0}", 4).ok());
-  EXPECT_FALSE(CheckJob("all_to_all{inputs:0 outputs:0}", 16).ok());
-  EXPECT_TRUE(CheckJob("broadcast{root:3 inputs:0 outputs:0}", 4).ok());
-  EXPECT_EQ(CheckJob("broadcast{root:4 inputs:0 outputs:0}", 4).message(),
-            "program 'main': root 4 is not a position in a group of 4 replicas");
-  EXPECT_EQ(CheckJob("all_reduce{operator:SUM inputs:0 outputs:0 "
-                     "group{kind:CONSECUTIVE size:4}}",
-                     6)
-                .message(),
-            "program 'main': groups of 4 replicas do not make up the job of 6");
+  EXPECT_TRUE(CheckJob("reduce_scatter{operator:SUM} inputs:0 outputs:1", 4).ok());
+  EXPECT_EQ(CheckJob("reduce_scatter{operator:SUM} inputs:0 outputs:1", 8).message(),
+            "IPU 0 function 0 instruction 0: the reduce-scatter over 8 replicas does not turn 8 "
+            "elements into 2");
+  EXPECT_TRUE(CheckJob("all_gather{} inputs:1 outputs:0", 4).ok());
+  EXPECT_FALSE(CheckJob("all_gather{} inputs:1 outputs:0", 2).ok());
+  EXPECT_TRUE(CheckJob("all_to_all{} inputs:0 outputs:0", 4).ok());
+  EXPECT_FALSE(CheckJob("all_to_all{} inputs:0 outputs:0", 16).ok());
+  EXPECT_TRUE(CheckJob("broadcast{root:3} inputs:0 outputs:0", 4).ok());
+  EXPECT_EQ(CheckJob("broadcast{root:4} inputs:0 outputs:0", 4).message(),
+            "IPU 0 function 0 instruction 0: root 4 is not a position in a group of 4 replicas");
+  EXPECT_EQ(
+      CheckJob("all_reduce{operator:SUM group{kind:CONSECUTIVE size:4}} inputs:0 outputs:0", 6)
+          .message(),
+      "IPU 0 function 0 instruction 0: groups of 4 replicas do not make up the job of 6");
 }
 
 }  // namespace

@@ -24,38 +24,58 @@ absl::StatusOr<TensorType> Conv2dType(const TensorType& image, const TensorType&
 
 namespace {
 
-absl::Status CheckConv2d(const v1::Instruction& instruction, const Operands& tensors) {
-  const v1::Conv2d& op = instruction.conv2d();
-  // Which of a, b and output plays image, weights and result of the forward pass.
-  uint32_t image = 0, weights = 0, result = 0;
-  switch (op.pass()) {
+// Image, weights and result of the forward pass, of which a pass has two as its inputs and the
+// third as its output.
+struct Roles {
+  uint32_t image, weights, result;
+};
+
+absl::StatusOr<Roles> RolesOf(const v1::Instruction& instruction) {
+  const uint32_t a = instruction.inputs(0), b = instruction.inputs(1),
+                 output = instruction.outputs(0);
+  switch (instruction.conv2d().pass()) {
     case v1::Conv2d::FORWARD:
-      image = op.a(), weights = op.b(), result = op.output();
-      break;
+      return Roles{.image = a, .weights = b, .result = output};
     case v1::Conv2d::INPUT_GRADIENT:
-      result = op.a(), weights = op.b(), image = op.output();
-      break;
+      return Roles{.image = output, .weights = b, .result = a};
     case v1::Conv2d::WEIGHT_GRADIENT:
-      image = op.a(), result = op.b(), weights = op.output();
-      break;
+      return Roles{.image = a, .weights = output, .result = b};
     default:
-      return absl::InvalidArgumentError(absl::StrCat("unknown convolution pass ", op.pass()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown convolution pass ", instruction.conv2d().pass()));
   }
-  VPOD_ASSIGN_OR_RETURN(TensorType image_type, tensors.Plain(image));
-  VPOD_ASSIGN_OR_RETURN(TensorType weights_type, tensors.Plain(weights));
-  VPOD_ASSIGN_OR_RETURN(TensorType result_type, Conv2dType(image_type, weights_type, op.window()));
-  VPOD_RETURN_IF_ERROR(tensors.CheckOperations(
-      result_type.elements(), {weights_type.dims[0], weights_type.dims[1], weights_type.dims[2]}));
-  return tensors.Expect(result, result_type);
+}
+
+absl::Status CheckConv2d(const v1::Instruction& instruction, const Operands& tensors) {
+  VPOD_ASSIGN_OR_RETURN(const Roles roles, RolesOf(instruction));
+  VPOD_ASSIGN_OR_RETURN(const TensorType image, tensors.Plain(roles.image));
+  VPOD_ASSIGN_OR_RETURN(const TensorType weights, tensors.Plain(roles.weights));
+  VPOD_ASSIGN_OR_RETURN(const TensorType result,
+                        Conv2dType(image, weights, instruction.conv2d().window()));
+  return tensors.Expect(roles.result, result);
+}
+
+// Of the three, the result and the weights say it.
+double Conv2dOperations(const v1::Instruction& instruction, absl::Span<const TensorType> inputs,
+                        absl::Span<const TensorType> outputs) {
+  const v1::Conv2d::Pass pass = instruction.conv2d().pass();
+  const TensorType& weights = pass == v1::Conv2d::WEIGHT_GRADIENT ? outputs[0] : inputs[1];
+  const TensorType& result = pass == v1::Conv2d::FORWARD          ? outputs[0]
+                             : pass == v1::Conv2d::INPUT_GRADIENT ? inputs[0]
+                                                                  : inputs[1];
+  return static_cast<double>(result.elements()) * static_cast<double>(weights.elements()) /
+         static_cast<double>(weights.dims[3]);
 }
 
 }  // namespace
 
 std::vector<OpDef> Conv2dOps() {
-  return {{v1::Instruction::kConv2D,
-           Role::kKernel,
-           {{"a", Access::kRead}, {"b", Access::kRead}, {"output", Access::kWrite}},
-           CheckConv2d}};
+  return {{.kind = v1::Instruction::kConv2D,
+           .role = Role::kKernel,
+           .inputs = {2, 2},
+           .outputs = {1, 1},
+           .check = CheckConv2d,
+           .operations = Conv2dOperations}};
 }
 
 }  // namespace vpod::program

@@ -6,7 +6,7 @@ namespace vpod::program {
 namespace {
 
 absl::Status CheckFill(const v1::Instruction& instruction, const Operands& tensors) {
-  VPOD_ASSIGN_OR_RETURN(const v1::Tensor* tensor, tensors.Any(instruction.fill().output()));
+  VPOD_ASSIGN_OR_RETURN(const v1::Tensor* tensor, tensors.Any(instruction.outputs(0)));
   const double value = instruction.fill().value();
   double low = 0, high = 0;
   switch (tensor->type()) {
@@ -32,28 +32,30 @@ absl::Status CheckFill(const v1::Instruction& instruction, const Operands& tenso
       absl::StrCat("fill value ", value, " is not of type ", Name(tensor->type())));
 }
 
-absl::Status CheckCopy(const v1::Instruction& instruction, const Operands& tensors) {
-  VPOD_ASSIGN_OR_RETURN(TensorType input, tensors.Plain(instruction.copy().input()));
-  VPOD_ASSIGN_OR_RETURN(TensorType output, tensors.Plain(instruction.copy().output()));
-  if (input.type == output.type && input.elements() == output.elements()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("cannot copy ", input.ToString(), " to ", output.ToString()));
-}
-
-absl::Status CheckCast(const v1::Instruction& instruction, const Operands& tensors) {
-  VPOD_ASSIGN_OR_RETURN(TensorType input, tensors.Plain(instruction.cast().input()));
-  VPOD_ASSIGN_OR_RETURN(TensorType output, tensors.Plain(instruction.cast().output()));
-  return tensors.Expect(instruction.cast().output(), {output.type, input.dims});
-}
-
 }  // namespace
 
 std::vector<OpDef> DataMovementOps() {
-  const std::vector<Operand> in_out = {{"input", Access::kRead}, {"output", Access::kWrite}};
   return {
-      {v1::Instruction::kFill, Role::kKernel, {{"output", Access::kWrite}}, CheckFill},
-      {v1::Instruction::kCopy, Role::kKernel, in_out, CheckCopy},
-      {v1::Instruction::kCast, Role::kKernel, in_out, CheckCast},
+      {.kind = v1::Instruction::kFill,
+       .role = Role::kKernel,
+       .outputs = {1, 1},
+       .check = CheckFill},
+      {.kind = v1::Instruction::kCopy,
+       .role = Role::kKernel,
+       .inputs = {1, 1},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
+           -> absl::StatusOr<Types> { return Types{inputs[0]}; }},
+      {.kind = v1::Instruction::kCast,
+       .role = Role::kKernel,
+       .inputs = {1, 1},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         TensorType output{instruction.cast().type(), inputs[0].dims};
+         VPOD_RETURN_IF_ERROR(Check(output));
+         return Types{std::move(output)};
+       }},
   };
 }
 

@@ -78,24 +78,25 @@ absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a
 
 std::vector<OpDef> ElementwiseOps() {
   return {
-      {v1::Instruction::kUnary,
-       Role::kKernel,
-       {{"input", Access::kRead}, {"output", Access::kWrite}},
-       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
-         const v1::Unary& op = instruction.unary();
-         VPOD_ASSIGN_OR_RETURN(TensorType input, tensors.Plain(op.input()));
-         VPOD_ASSIGN_OR_RETURN(TensorType output, UnaryType(op.operator_(), input));
-         return tensors.Expect(op.output(), output);
+      {.kind = v1::Instruction::kUnary,
+       .role = Role::kKernel,
+       .inputs = {1, 1},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_ASSIGN_OR_RETURN(TensorType output,
+                               UnaryType(instruction.unary().operator_(), inputs[0]));
+         return Types{std::move(output)};
        }},
-      {v1::Instruction::kBinary,
-       Role::kKernel,
-       {{"a", Access::kRead}, {"b", Access::kRead}, {"output", Access::kWrite}},
-       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
-         const v1::Binary& op = instruction.binary();
-         VPOD_ASSIGN_OR_RETURN(TensorType a, tensors.Plain(op.a()));
-         VPOD_ASSIGN_OR_RETURN(TensorType b, tensors.Plain(op.b()));
-         VPOD_ASSIGN_OR_RETURN(TensorType output, BinaryType(op.operator_(), a, b));
-         return tensors.Expect(op.output(), output);
+      {.kind = v1::Instruction::kBinary,
+       .role = Role::kKernel,
+       .inputs = {2, 2},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_ASSIGN_OR_RETURN(TensorType output,
+                               BinaryType(instruction.binary().operator_(), inputs[0], inputs[1]));
+         return Types{std::move(output)};
        }},
   };
 }

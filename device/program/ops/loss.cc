@@ -20,33 +20,24 @@ absl::StatusOr<TensorType> SoftmaxCrossEntropyType(const TensorType& logits,
 
 std::vector<OpDef> LossOps() {
   return {
-      {v1::Instruction::kSoftmaxCrossEntropy,
-       Role::kKernel,
-       {{"logits", Access::kRead},
-        {"labels", Access::kRead},
-        {"loss", Access::kWrite},
-        {"probabilities", Access::kWrite}},
-       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
-         const v1::SoftmaxCrossEntropy& op = instruction.softmax_cross_entropy();
-         VPOD_ASSIGN_OR_RETURN(TensorType logits, tensors.Plain(op.logits()));
-         VPOD_ASSIGN_OR_RETURN(TensorType labels, tensors.Plain(op.labels()));
-         VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(logits, labels));
-         VPOD_RETURN_IF_ERROR(tensors.Expect(op.loss(), loss));
-         return tensors.Expect(op.probabilities(), logits);
+      {.kind = v1::Instruction::kSoftmaxCrossEntropy,
+       .role = Role::kKernel,
+       .inputs = {2, 2},
+       .outputs = {2, 2},
+       .infer = [](const v1::Instruction&,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(inputs[0], inputs[1]));
+         return Types{std::move(loss), inputs[0]};
        }},
-      {v1::Instruction::kSoftmaxCrossEntropyGradient,
-       Role::kKernel,
-       {{"probabilities", Access::kRead},
-        {"labels", Access::kRead},
-        {"loss_gradient", Access::kRead},
-        {"logits_gradient", Access::kWrite}},
-       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
-         const v1::SoftmaxCrossEntropyGradient& op = instruction.softmax_cross_entropy_gradient();
-         VPOD_ASSIGN_OR_RETURN(TensorType probabilities, tensors.Plain(op.probabilities()));
-         VPOD_ASSIGN_OR_RETURN(TensorType labels, tensors.Plain(op.labels()));
-         VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(probabilities, labels));
-         VPOD_RETURN_IF_ERROR(tensors.Expect(op.loss_gradient(), loss));
-         return tensors.Expect(op.logits_gradient(), probabilities);
+      {.kind = v1::Instruction::kSoftmaxCrossEntropyGradient,
+       .role = Role::kKernel,
+       .inputs = {3, 3},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction&,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(inputs[0], inputs[1]));
+         VPOD_RETURN_IF_ERROR(CheckInput("loss gradient", inputs[2], loss));
+         return Types{inputs[0]};
        }},
   };
 }

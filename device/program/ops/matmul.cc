@@ -21,19 +21,25 @@ absl::StatusOr<TensorType> MatMulType(const TensorType& a, const TensorType& b, 
 }
 
 std::vector<OpDef> MatMulOps() {
-  return {{v1::Instruction::kMatMul,
-           Role::kKernel,
-           {{"a", Access::kRead}, {"b", Access::kRead}, {"output", Access::kWrite}},
-           [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
+  return {{.kind = v1::Instruction::kMatMul,
+           .role = Role::kKernel,
+           .inputs = {2, 2},
+           .outputs = {1, 1},
+           .infer = [](const v1::Instruction& instruction,
+                       absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
              const v1::MatMul& op = instruction.mat_mul();
-             VPOD_ASSIGN_OR_RETURN(TensorType a, tensors.Plain(op.a()));
-             VPOD_ASSIGN_OR_RETURN(TensorType b, tensors.Plain(op.b()));
-             VPOD_ASSIGN_OR_RETURN(TensorType output,
-                                   MatMulType(a, b, op.transpose_a(), op.transpose_b()));
-             VPOD_RETURN_IF_ERROR(
-                 tensors.CheckOperations(output.elements(), {a.dims[op.transpose_a() ? 0 : 1]}));
-             return tensors.Expect(op.output(), output);
-           }}};
+             VPOD_ASSIGN_OR_RETURN(
+                 TensorType output,
+                 MatMulType(inputs[0], inputs[1], op.transpose_a(), op.transpose_b()));
+             return Types{std::move(output)};
+           },
+           .operations =
+               [](const v1::Instruction&, absl::Span<const TensorType> inputs,
+                  absl::Span<const TensorType> outputs) {
+                 // m·k·n, whichever way the operands are stored.
+                 const auto a = static_cast<double>(inputs[0].elements());
+                 return a * static_cast<double>(outputs[0].dims[1]);
+               }}};
 }
 
 }  // namespace vpod::program

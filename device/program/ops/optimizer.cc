@@ -1,49 +1,54 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/op.h"
+#include "device/program/ops/rules.h"
 
 namespace vpod::program {
 namespace {
 
 absl::Status CheckAccumulate(const v1::Instruction& instruction, const Operands& tensors) {
-  const v1::Accumulate& op = instruction.accumulate();
-  VPOD_ASSIGN_OR_RETURN(TensorType gradient, tensors.Plain(op.gradient()));
-  VPOD_ASSIGN_OR_RETURN(const v1::Tensor* accumulator, tensors.Any(op.accumulator()));
+  VPOD_ASSIGN_OR_RETURN(const v1::Tensor* accumulator, tensors.Any(instruction.inputs(0)));
+  VPOD_ASSIGN_OR_RETURN(const TensorType gradient, tensors.Plain(instruction.inputs(1)));
   if (accumulator->wide_accumulator() && IsFloat(gradient.type) &&
       TypeOf(*accumulator).dims == gradient.dims)
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "tensor ", op.accumulator(), " is not a wide accumulator for ", gradient.ToString()));
+      "tensor ", instruction.inputs(0), " is not a wide accumulator for ", gradient.ToString()));
 }
 
-absl::Status CheckSgd(const v1::Instruction& instruction, const Operands& tensors) {
-  const v1::Sgd& op = instruction.sgd();
-  VPOD_ASSIGN_OR_RETURN(TensorType weights, tensors.Plain(op.weights()));
+absl::StatusOr<Types> SgdTypes(const v1::Instruction& instruction,
+                               absl::Span<const TensorType> inputs) {
+  const TensorType& weights = inputs[0];
   if (!IsFloat(weights.type)) {
     return absl::InvalidArgumentError(absl::StrCat("SGD does not update ", weights.ToString()));
   }
-  VPOD_RETURN_IF_ERROR(tensors.Expect(op.gradient(), weights));
-  VPOD_RETURN_IF_ERROR(tensors.Expect(op.learning_rate(), {v1::FLOAT32, {}}));
-  if (op.has_velocity()) return tensors.Expect(op.velocity(), weights);
-  if (op.momentum() != 0) return absl::InvalidArgumentError("momentum needs a velocity");
-  return absl::OkStatus();
+  VPOD_RETURN_IF_ERROR(CheckInput("gradient", inputs[1], weights));
+  VPOD_RETURN_IF_ERROR(CheckInput("learning rate", inputs[2], {v1::FLOAT32, {}}));
+  if (inputs.size() == 3) {
+    if (instruction.sgd().momentum() != 0)
+      return absl::InvalidArgumentError("momentum needs a velocity");
+    return Types{weights};
+  }
+  VPOD_RETURN_IF_ERROR(CheckInput("velocity", inputs[3], weights));
+  return Types{weights, weights};
 }
 
 }  // namespace
 
 std::vector<OpDef> OptimizerOps() {
   return {
-      {v1::Instruction::kAccumulate,
-       Role::kKernel,
-       {{"gradient", Access::kRead}, {"accumulator", Access::kUpdate}},
-       CheckAccumulate},
-      {v1::Instruction::kSgd,
-       Role::kKernel,
-       {{"weights", Access::kUpdate},
-        {"gradient", Access::kRead},
-        {"learning_rate", Access::kRead},
-        {"velocity", Access::kUpdate, "has_velocity"}},
-       CheckSgd},
+      {.kind = v1::Instruction::kAccumulate,
+       .role = Role::kKernel,
+       .inputs = {2, 2},
+       .outputs = {1, 1},
+       .check = CheckAccumulate,
+       .in_place = {{0, 0}}},
+      {.kind = v1::Instruction::kSgd,
+       .role = Role::kKernel,
+       .inputs = {3, 4},
+       .outputs = {1, 2},
+       .infer = SgdTypes,
+       .in_place = {{0, 0}, {1, 3}}},
   };
 }
 

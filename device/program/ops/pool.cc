@@ -45,37 +45,48 @@ absl::StatusOr<TensorType> MaxPool2dType(const TensorType& image, const v1::Wind
 
 namespace {
 
-absl::Status CheckPool(uint32_t input, uint32_t output, const v1::Window& window,
-                       const Operands& tensors) {
-  VPOD_ASSIGN_OR_RETURN(TensorType input_type, tensors.Plain(input));
-  VPOD_ASSIGN_OR_RETURN(TensorType output_type, MaxPool2dType(input_type, window));
-  VPOD_RETURN_IF_ERROR(
-      tensors.CheckOperations(output_type.elements(), {window.kernel_h(), window.kernel_w()}));
-  return tensors.Expect(output, output_type);
+double WindowOperations(double results, const v1::Window& window) {
+  return results * window.kernel_h() * window.kernel_w();
 }
 
 }  // namespace
 
 std::vector<OpDef> PoolOps() {
   return {
-      {v1::Instruction::kMaxPool2D,
-       Role::kKernel,
-       {{"input", Access::kRead}, {"output", Access::kWrite}},
-       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
-         const v1::MaxPool2d& op = instruction.max_pool2d();
-         return CheckPool(op.input(), op.output(), op.window(), tensors);
-       }},
-      {v1::Instruction::kMaxPool2DGradient,
-       Role::kKernel,
-       {{"input", Access::kRead},
-        {"output_gradient", Access::kRead},
-        {"input_gradient", Access::kWrite}},
-       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
-         const v1::MaxPool2dGradient& op = instruction.max_pool2d_gradient();
-         VPOD_RETURN_IF_ERROR(CheckPool(op.input(), op.output_gradient(), op.window(), tensors));
-         VPOD_ASSIGN_OR_RETURN(TensorType input, tensors.Plain(op.input()));
-         return tensors.Expect(op.input_gradient(), input);
-       }},
+      {.kind = v1::Instruction::kMaxPool2D,
+       .role = Role::kKernel,
+       .inputs = {1, 1},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_ASSIGN_OR_RETURN(TensorType output,
+                               MaxPool2dType(inputs[0], instruction.max_pool2d().window()));
+         return Types{std::move(output)};
+       },
+       .operations =
+           [](const v1::Instruction& instruction, absl::Span<const TensorType>,
+              absl::Span<const TensorType> outputs) {
+             return WindowOperations(static_cast<double>(outputs[0].elements()),
+                                     instruction.max_pool2d().window());
+           }},
+      {.kind = v1::Instruction::kMaxPool2DGradient,
+       .role = Role::kKernel,
+       .inputs = {2, 2},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_ASSIGN_OR_RETURN(
+             const TensorType output,
+             MaxPool2dType(inputs[0], instruction.max_pool2d_gradient().window()));
+         VPOD_RETURN_IF_ERROR(CheckInput("output gradient", inputs[1], output));
+         return Types{inputs[0]};
+       },
+       .operations =
+           [](const v1::Instruction& instruction, absl::Span<const TensorType> inputs,
+              absl::Span<const TensorType>) {
+             return WindowOperations(static_cast<double>(inputs[1].elements()),
+                                     instruction.max_pool2d_gradient().window());
+           }},
   };
 }
 

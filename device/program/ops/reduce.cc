@@ -42,23 +42,24 @@ absl::StatusOr<TensorType> ArgMaxType(const TensorType& input) {
 
 std::vector<OpDef> ReduceOps() {
   return {
-      {v1::Instruction::kReduce,
-       Role::kKernel,
-       {{"input", Access::kRead}, {"output", Access::kWrite}},
-       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
+      {.kind = v1::Instruction::kReduce,
+       .role = Role::kKernel,
+       .inputs = {1, 1},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          const v1::Reduce& op = instruction.reduce();
-         VPOD_ASSIGN_OR_RETURN(TensorType input, tensors.Plain(op.input()));
-         VPOD_ASSIGN_OR_RETURN(TensorType output, ReduceType(op.operator_(), input, op.axes()));
-         return tensors.Expect(op.output(), output);
+         VPOD_ASSIGN_OR_RETURN(TensorType output, ReduceType(op.operator_(), inputs[0], op.axes()));
+         return Types{std::move(output)};
        }},
-      {v1::Instruction::kArgMax,
-       Role::kKernel,
-       {{"input", Access::kRead}, {"output", Access::kWrite}},
-       [](const v1::Instruction& instruction, const Operands& tensors) -> absl::Status {
-         const v1::ArgMax& op = instruction.arg_max();
-         VPOD_ASSIGN_OR_RETURN(TensorType input, tensors.Plain(op.input()));
-         VPOD_ASSIGN_OR_RETURN(TensorType output, ArgMaxType(input));
-         return tensors.Expect(op.output(), output);
+      {.kind = v1::Instruction::kArgMax,
+       .role = Role::kKernel,
+       .inputs = {1, 1},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction&,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_ASSIGN_OR_RETURN(TensorType output, ArgMaxType(inputs[0]));
+         return Types{std::move(output)};
        }},
   };
 }

@@ -9,6 +9,9 @@
 
 namespace vpod::program {
 
+// op.cc: InvalidArgument that names the input unless it has the type that the other inputs ask for.
+absl::Status CheckInput(const char* name, const TensorType& actual, const TensorType& expected);
+
 // elementwise.cc
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b);  // NumPy rules
 absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& input);

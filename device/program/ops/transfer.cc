@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/op.h"
@@ -5,57 +7,66 @@
 namespace vpod::program {
 namespace {
 
+absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
+
 absl::Status CheckStream(uint32_t index, uint32_t tensor, bool to_device, const Operands& tensors) {
   const v1::Executable& executable = tensors.executable();
   if (index >= static_cast<uint32_t>(executable.streams_size()))
-    return absl::InvalidArgumentError(absl::StrCat("stream ", index, " does not exist"));
+    return Invalid(absl::StrCat("stream ", index, " does not exist"));
   const v1::Stream& stream = executable.streams(static_cast<int>(index));
   if (stream.to_device() != to_device || stream.ipu() != tensors.ipu()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("stream '", stream.name(), "' has another direction or IPU"));
+    return Invalid(absl::StrCat("stream '", stream.name(), "' has another direction or IPU"));
   }
   return tensors.Expect(tensor, TypeOf(stream));
 }
 
-absl::Status CheckPeer(uint32_t tensor, uint32_t peer, const Operands& tensors) {
-  if (peer == tensors.ipu() || peer >= tensors.executable().ipus_per_replica()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("IPU ", peer, " is not another IPU of the replica"));
+// The table of exchanges says what moves; the instruction repeats this IPU's part of it as its
+// operands, so that whoever follows tensors need not look there.
+absl::Status CheckExchangeStep(const v1::Instruction& instruction, const Operands& tensors) {
+  const uint32_t index = instruction.exchange().exchange();
+  if (index >= tensors.exchanges().size()) {
+    return Invalid(absl::StrCat("exchange ", index, " does not exist (there are ",
+                                tensors.exchanges().size(), ")"));
   }
-  return tensors.Plain(tensor).status();
+  const auto& [sent, received] = tensors.exchanges()[index];
+  if (sent.empty() && received.empty())
+    return Invalid(absl::StrCat("exchange ", index, " does not name IPU ", tensors.ipu()));
+  if (!std::equal(sent.begin(), sent.end(), instruction.inputs().begin(),
+                  instruction.inputs().end()))
+    return Invalid(
+        absl::StrCat("the inputs are not what exchange ", index, " takes from this IPU"));
+  if (!std::equal(received.begin(), received.end(), instruction.outputs().begin(),
+                  instruction.outputs().end()))
+    return Invalid(
+        absl::StrCat("the outputs are not what exchange ", index, " brings to this IPU"));
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 std::vector<OpDef> TransferOps() {
   return {
-      {v1::Instruction::kStreamIn,
-       Role::kStream,
-       {{"tensor", Access::kWrite}},
-       [](const v1::Instruction& instruction, const Operands& tensors) {
-         const v1::StreamIn& op = instruction.stream_in();
-         return CheckStream(op.stream(), op.tensor(), /*to_device=*/true, tensors);
-       }},
-      {v1::Instruction::kStreamOut,
-       Role::kStream,
-       {{"tensor", Access::kRead}},
-       [](const v1::Instruction& instruction, const Operands& tensors) {
-         const v1::StreamOut& op = instruction.stream_out();
-         return CheckStream(op.stream(), op.tensor(), /*to_device=*/false, tensors);
-       }},
-      {v1::Instruction::kSend,
-       Role::kExchange,
-       {{"tensor", Access::kRead}},
-       [](const v1::Instruction& instruction, const Operands& tensors) {
-         return CheckPeer(instruction.send().tensor(), instruction.send().to_ipu(), tensors);
-       }},
-      {v1::Instruction::kReceive,
-       Role::kExchange,
-       {{"tensor", Access::kWrite}},
-       [](const v1::Instruction& instruction, const Operands& tensors) {
-         return CheckPeer(instruction.receive().tensor(), instruction.receive().from_ipu(),
-                          tensors);
-       }},
+      {.kind = v1::Instruction::kStreamIn,
+       .role = Role::kStream,
+       .outputs = {1, 1},
+       .check =
+           [](const v1::Instruction& instruction, const Operands& tensors) {
+             return CheckStream(instruction.stream_in().stream(), instruction.outputs(0),
+                                /*to_device=*/true, tensors);
+           }},
+      {.kind = v1::Instruction::kStreamOut,
+       .role = Role::kStream,
+       .inputs = {1, 1},
+       .check =
+           [](const v1::Instruction& instruction, const Operands& tensors) {
+             return CheckStream(instruction.stream_out().stream(), instruction.inputs(0),
+                                /*to_device=*/false, tensors);
+           }},
+      {.kind = v1::Instruction::kExchange,
+       .role = Role::kExchange,
+       .inputs = {0, kAnyNumber},
+       .outputs = {0, kAnyNumber},
+       .check = CheckExchangeStep},
   };
 }
 
