@@ -20,7 +20,9 @@ struct Limits {
   uint64_t arena_bytes = 2ull << 30;  // per IPU: 897 MiB, wide accumulators counted double
   uint32_t tensors = 1 << 16;         // per IPU
   uint32_t programs = 1 << 10;
-  uint32_t instructions = 1 << 18;              // per IPU, written out once
+  uint32_t exchanges = 1 << 16;
+  // Per IPU, written out once; a step of an exchange counts as its moves. As many functions.
+  uint32_t instructions = 1 << 18;
   uint64_t reached_instructions = 1 << 24;      // written in what each program reaches, in all
   uint64_t executed_instructions = 1ull << 32;  // per run and IPU, rounds multiplied
   uint64_t rendezvous = 1 << 24;  // between IPUs, in a run of each program, rounds multiplied

@@ -112,6 +112,13 @@ absl::Status ValidateMoves(const v1::Executable& executable, const v1::Exchange&
   return absl::OkStatus();
 }
 
+// Work that an instruction makes wherever programs are looked through.
+uint64_t WeightOf(const v1::Instruction& instruction, const v1::Executable& executable) {
+  if (!instruction.has_exchange()) return 1;
+  const int exchange = static_cast<int>(instruction.exchange().exchange());
+  return static_cast<uint64_t>(executable.exchanges(exchange).moves_size());
+}
+
 // What matters of a function to those who execute it.
 struct Summary {
   uint64_t executed = 0;  // instructions, rounds multiplied, at most one more than the limit
@@ -128,11 +135,8 @@ class FunctionValidator {
         limits_(limits) {}
 
   absl::Status CheckAll() {
-    uint64_t written = 0;
-    for (const v1::Function& function : ipu_.functions())
-      written += static_cast<uint64_t>(function.instructions_size());
-    if (written > limits_.instructions)
-      return Invalid(absl::StrCat(": more than ", limits_.instructions, " instructions"));
+    if (static_cast<uint32_t>(ipu_.functions_size()) > limits_.instructions)
+      return Invalid(absl::StrCat(": more than ", limits_.instructions, " functions"));
     for (int f = 0; f < ipu_.functions_size(); ++f) {
       Summary summary;
       for (int i = 0; i < ipu_.functions(f).instructions_size(); ++i) {
@@ -155,6 +159,9 @@ class FunctionValidator {
  private:
   absl::Status CheckOne(const v1::Instruction& instruction, Summary& summary) {
     VPOD_RETURN_IF_ERROR(CheckInstruction(instruction, operands_));
+    written_ += WeightOf(instruction, operands_.executable());
+    if (written_ > limits_.instructions)
+      return Invalid(absl::StrCat("more than ", limits_.instructions, " instructions"));
     const Role role = FindOp(instruction.attributes_case())->role;
     summary.communicates |= role != Role::kKernel && role != Role::kControl;
     uint64_t executed = 1;
@@ -197,6 +204,7 @@ class FunctionValidator {
   const v1::Ipu& ipu_;
   const Operands operands_;
   const Limits& limits_;
+  uint64_t written_ = 0;
   std::vector<Summary> summaries_;  // of the functions so far
 };
 
@@ -221,10 +229,11 @@ absl::Status ValidateProgram(const v1::Executable& executable, const v1::Program
       return Invalid(absl::StrCat(" IPU ", ipu, ": more than ", limits.executed_instructions,
                                   " executed instructions"));
     }
+    totals.reached += entry;                 // functions that are looked at
     std::map<uint32_t, uint64_t> transfers;  // by stream; there are no more than instructions
     ForEachInstruction(executable.ipus(ipu), entry,
                        [&](const v1::Instruction& instruction, uint64_t times) {
-                         ++totals.reached;
+                         totals.reached += WeightOf(instruction, executable);
                          if (const auto stream = StreamOf(instruction)) transfers[*stream] += times;
                        });
     if (totals.reached > limits.reached_instructions) {
@@ -258,6 +267,8 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
     if (!status.ok()) return Invalid(absl::StrCat("IPU ", ipu, ": ", status.message()));
   }
   VPOD_RETURN_IF_ERROR(ValidateStreamsAndVariables(executable, limits));
+  if (static_cast<uint32_t>(executable.exchanges_size()) > limits.exchanges)
+    return Invalid(absl::StrCat("more than ", limits.exchanges, " exchanges"));
   for (int i = 0; i < executable.exchanges_size(); ++i) {
     const absl::Status status = ValidateMoves(executable, executable.exchanges(i));
     if (!status.ok()) return Invalid(absl::StrCat("exchange ", i, status.message()));

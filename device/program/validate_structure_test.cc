@@ -268,8 +268,8 @@ TEST(ValidateStructureTest, LongRepeatsWithoutExchangesCostNothing) {
 TEST(ValidateStructureTest, RefusesTooManyInstructionsAndTensors) {
   const Limits limits{.tensors = 6, .instructions = 3, .executed_instructions = 10};
   ExpectValid(WithFunctions({kFill + Repeat(2, kFill)}), limits);
-  ExpectRefused(WithFunctions({kFill + Repeat(2, kFill) + kFill}),
-                "IPU 0: more than 3 instructions", limits);
+  ExpectRefused(WithFunctions({kFill + Repeat(2, kFill) + kFill}), "more than 3 instructions",
+                limits);
   ExpectRefused(WithFunctions({Repeat(10, kFill)}), "more than 10 executed instructions", limits);
   ExpectRefused(WithFunctions({""}), "IPU 0: more than 3 tensors", {.tensors = 3});
 }
@@ -380,6 +380,26 @@ TEST(ValidateExchangeTest, IpusNeedNotAgreeOnCollectives) {
   ExpectValid(WithFunctions({AllReduce() + AllReduce(), AllReduce()}));
   ExpectValid(WithFunctions({AllReduce() + e.At(0, 0), e.At(0, 1) + AllReduce()}, e.table));
   ExpectValid(WithFunctions({"", Repeat(5, AllReduce()), "", Repeat(4, AllReduce())}));
+}
+
+// Programs are looked through when they are priced: many steps of an exchange of many moves, or
+// many programs that reach the same functions, would take minutes.
+TEST(ValidateExchangeTest, RefusesTextsThatWouldBeLookedThroughForLong) {
+  std::vector<std::array<uint32_t, 4>> moves;
+  for (uint32_t to = 1; to < 16; ++to) moves.push_back({0, 0, to, 0});
+  const Exchanges e({moves});
+  std::vector<std::string> entries;
+  for (uint32_t ipu = 0; ipu < 16; ++ipu) entries.push_back(e.At(0, ipu) + e.At(0, ipu));
+  ExpectValid(WithFunctions(entries, e.table), {.instructions = 30});
+  ExpectRefused(WithFunctions(entries, e.table), "more than 29 instructions", {.instructions = 29});
+  ExpectValid(WithFunctions(entries, e.table), {.reached_instructions = 16 * 30});
+  ExpectRefused(WithFunctions(entries, e.table),
+                "program 'main': the programs reach more than 479 instructions in all",
+                {.reached_instructions = 16 * 30 - 1});
+  ExpectRefused(WithFunctions({""}, "exchanges{} exchanges{}"), "more than 1 exchanges",
+                {.exchanges = 1});
+  ExpectRefused(WithFunctions({Call("") + Call("")}), "IPU 0: more than 2 functions",
+                {.instructions = 2});
 }
 
 TEST(ValidateExchangeTest, RefusesMoreExchangesThanItPlaysThrough) {
