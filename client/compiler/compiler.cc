@@ -288,15 +288,12 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   for (size_t i = 0; i < programs.size(); ++i) {
     assembler.AddProgram(options.programs[i], std::move(programs[i]));
   }
-  const v1::Executable executable = assembler.Finish();
-  VPOD_RETURN_IF_ERROR(program::Validate(executable, {}));
-
   Compiled compiled;
-  compiled.executable = program::Serialize(executable);
+  VPOD_ASSIGN_OR_RETURN(compiled.executable, program::Executable::Make(assembler.Finish()));
+  const v1::Executable& executable = compiled.executable->proto();
   for (const v1::Variable& variable : executable.variables()) {
-    const v1::Tensor& tensor = executable.ipus(static_cast<int>(variable.ipu()))
-                                   .tensors(static_cast<int>(variable.tensor()));
-    compiled.initial_values[variable.name()] = std::string(program::TypeOf(tensor).bytes(), '\0');
+    const uint64_t bytes = program::TypeOf(compiled.executable->TensorOf(variable)).bytes();
+    compiled.initial_values[variable.name()] = std::string(bytes, '\0');
   }
   for (graph::Tensor variable : graph.variables()) {
     const graph::Value& value = graph.values()[variable.id];

@@ -11,12 +11,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/graph/graph.h"
+#include "device/program/executable.h"
 
 namespace vpod::compiler {
 
@@ -51,7 +53,7 @@ struct CompileOptions {
 
 // An executable and the values that its variables start with.
 struct Compiled {
-  std::string executable;  // bytes of program::Serialize
+  std::shared_ptr<const program::Executable> executable;
   std::map<std::string, std::string>
       initial_values;  // by variable name, in the variable's element type
 };

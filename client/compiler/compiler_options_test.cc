@@ -89,7 +89,7 @@ TEST(CompilerOptionsTest, MeanOverManyMicroBatchesAndReplicasDoesNotWrap) {
       graph, {.total_replicas = 65536,
               .programs = {{.name = "train", .accumulation = 65536, .loss = graph.Relu(w)}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  const auto executable = *program::Executable::Parse(compiled->executable);
+  const auto executable = compiled->executable;
   int updates = 0;
   program::ForEachInstruction(executable->proto().ipus(0), executable->EntryOf(0, 0),
                               [&](const v1::Instruction& step, uint64_t) {

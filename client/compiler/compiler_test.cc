@@ -49,7 +49,7 @@ Model TwoLayers(uint32_t second = 0) {
 }
 
 v1::Executable Text(const Compiled& compiled) {
-  const auto parsed = program::Executable::Parse(compiled.executable);
+  const auto parsed = program::Executable::Parse(compiled.executable->Bytes());
   EXPECT_TRUE(parsed.ok()) << parsed.status();
   return parsed.ok() ? (*parsed)->proto() : v1::Executable();
 }
@@ -107,7 +107,7 @@ TEST(CompilerTest, SameGraphAndOptionsGiveTheSameBytes) {
                                                {.name = "evaluate"}}});
   };
   const Compiled first = compile(), second = compile();
-  EXPECT_EQ(first.executable, second.executable);
+  EXPECT_EQ(first.executable->Bytes(), second.executable->Bytes());
   EXPECT_EQ(first.initial_values, second.initial_values);
 }
 

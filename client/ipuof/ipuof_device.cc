@@ -57,8 +57,9 @@ class IpuofDevice : public session::Device {
   double clock_hz() const override { return clock_hz_; }
   std::string name() const override { return name_; }
 
-  absl::Status Load(const std::string& bytes) override {
-    VPOD_ASSIGN_OR_RETURN(executable_, program::Executable::Parse(bytes));
+  absl::Status Load(std::shared_ptr<const program::Executable> executable) override {
+    executable_ = std::move(executable);
+    const std::string bytes = executable_->Bytes();
     layout_ = program::StreamLayout(executable_->proto(), local_replicas());
     LogIpuof(LogLevel::kDebug, absl::StrCat("Loading ", bytes.size(), " bytes onto ", name_));
     std::vector<std::future<absl::Status>> loads;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "device/base/units.h"
+#include "device/program/executable.h"
 
 namespace vpod::session {
 
@@ -25,8 +27,8 @@ class Device {
   // For messages: "IPUModel", "device 24 of partition p16".
   virtual std::string name() const = 0;
 
-  // Loads the bytes of program::Serialize for all local replicas.
-  virtual absl::Status Load(const std::string& executable) = 0;
+  // Loads an executable for all local replicas.
+  virtual absl::Status Load(std::shared_ptr<const program::Executable> executable) = 0;
   // Stream buffer of a slot, laid out as program::StreamLayout says; valid until the next Load.
   virtual std::byte* Slot(uint32_t slot) = 0;
   // Runs a program once; blocks. Returns the virtual cycles it took.

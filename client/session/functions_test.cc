@@ -23,7 +23,9 @@ std::unique_ptr<Device> Load(const std::string& text, uint32_t ipus = 1, uint32_
   auto device =
       CreateIpuModel({.replicas = replicas, .ipus_per_replica = ipus, .compute_threads = 2});
   EXPECT_TRUE(device.ok()) << device.status();
-  const absl::Status loaded = (*device)->Load(program::Serialize(executable));
+  const auto valid = program::Executable::Make(std::move(executable));
+  EXPECT_TRUE(valid.ok()) << valid.status();
+  const absl::Status loaded = (*device)->Load(*valid);
   EXPECT_TRUE(loaded.ok()) << loaded;
   return *std::move(device);
 }

@@ -30,8 +30,7 @@ class IpuModel : public Device {
   double clock_hz() const override { return type_.clock_hz; }
   std::string name() const override { return "IPUModel"; }
 
-  absl::Status Load(const std::string& bytes) override {
-    VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes));
+  absl::Status Load(std::shared_ptr<const program::Executable> executable) override {
     engine_.reset();
     auto job = std::make_shared<fabric::Job>(
         "ipu-model", fabric::JobShape{1, options_.replicas, options_.ipus_per_replica});

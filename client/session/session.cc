@@ -28,10 +28,9 @@ Session::Session(std::unique_ptr<Device> device,
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device> device,
                                                          const compiler::Compiled& compiled) {
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
-  VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(compiled.executable));
-  LogExecutable(*device, *executable);
+  LogExecutable(*device, *compiled.executable);
   VPOD_RETURN_IF_ERROR(device->Load(compiled.executable));
-  std::unique_ptr<Session> session(new Session(std::move(device), std::move(executable)));
+  std::unique_ptr<Session> session(new Session(std::move(device), compiled.executable));
   for (const auto& [name, bytes] : compiled.initial_values) {
     LogEngine(LogLevel::kTrace, "Writing variable '", name, "' (", bytes.size(), " bytes)");
     VPOD_RETURN_IF_ERROR(session->device_->WriteVariable(name, bytes));

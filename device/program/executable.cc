@@ -27,6 +27,12 @@ std::string CanonicalEncoding(const v1::Executable& executable) {
   return bytes;
 }
 
+absl::Status CheckBytes(size_t bytes, const Limits& limits) {
+  if (bytes <= limits.executable_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the executable has ", bytes, " bytes, at most ",
+                                                 limits.executable_bytes, " are accepted"));
+}
+
 template <class Named>
 absl::StatusOr<uint32_t> FindByName(absl::string_view kind, absl::string_view name,
                                     const google::protobuf::RepeatedPtrField<Named>& all) {
@@ -83,49 +89,58 @@ absl::StatusOr<uint64_t> Executable::ParsedSize(absl::string_view bytes, const L
 
 absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string_view bytes,
                                                                     const Limits& limits) {
-  if (bytes.size() > limits.executable_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the executable has ", bytes.size(),
-                                                   " bytes, at most ", limits.executable_bytes,
-                                                   " are accepted"));
-  }
+  VPOD_RETURN_IF_ERROR(CheckBytes(bytes.size(), limits));
   if (!absl::StartsWith(bytes, kMagic)) {
     return absl::InvalidArgumentError(
         "not an executable of format 2 (the first eight bytes are wrong)");
   }
   VPOD_RETURN_IF_ERROR(ParsedSize(bytes, limits).status());
   bytes.remove_prefix(kMagic.size());
-  auto result = std::make_shared<Executable>();
+  v1::Executable text;
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
                                                static_cast<int>(bytes.size()));
   input.SetRecursionLimit(16);
-  if (!result->proto_.ParseFromCodedStream(&input) || !input.ConsumedEntireMessage()) {
+  if (!text.ParseFromCodedStream(&input) || !input.ConsumedEntireMessage()) {
     return absl::InvalidArgumentError("the executable is truncated or corrupt");
   }
-  VPOD_RETURN_IF_ERROR(Validate(result->proto_, limits));
+  VPOD_RETURN_IF_ERROR(Validate(text, limits));
   // Fields that this version does not know would be encoded again as they came; without them the
   // bytes differ.
-  result->proto_.DiscardUnknownFields();
-  const std::string canonical = CanonicalEncoding(result->proto_);
+  text.DiscardUnknownFields();
+  const std::string canonical = CanonicalEncoding(text);
   if (canonical != bytes) {
     return absl::InvalidArgumentError(
         "the executable is not in canonical form or has fields of a newer version");
   }
-  result->hash_ = base::Sha256Hex(canonical);
-  for (int program = 0; program < result->proto_.programs_size(); ++program) {
+  return std::shared_ptr<const Executable>(new Executable(std::move(text), canonical));
+}
+
+absl::StatusOr<std::shared_ptr<const Executable>> Executable::Make(v1::Executable text,
+                                                                   const Limits& limits) {
+  VPOD_RETURN_IF_ERROR(Validate(text, limits));
+  const std::string canonical = CanonicalEncoding(text);
+  VPOD_RETURN_IF_ERROR(CheckBytes(kMagic.size() + canonical.size(), limits));
+  return std::shared_ptr<const Executable>(new Executable(std::move(text), canonical));
+}
+
+Executable::Executable(v1::Executable text, absl::string_view canonical)
+    : proto_(std::move(text)), hash_(base::Sha256Hex(canonical)) {
+  for (int program = 0; program < proto_.programs_size(); ++program) {
     bool collective = false;
     std::set<uint32_t> streams;
-    for (uint32_t ipu = 0; ipu < result->ipus_per_replica(); ++ipu) {
-      ForEachInstruction(result->proto_.ipus(static_cast<int>(ipu)), result->EntryOf(program, ipu),
+    for (uint32_t ipu = 0; ipu < ipus_per_replica(); ++ipu) {
+      ForEachInstruction(proto_.ipus(static_cast<int>(ipu)), EntryOf(program, ipu),
                          [&](const v1::Instruction& instruction, uint64_t) {
                            collective = collective || CollectiveOf(instruction).has_value();
                            if (const auto stream = StreamOf(instruction)) streams.insert(*stream);
                          });
     }
-    result->has_collectives_.push_back(collective);
-    result->streams_.push_back(std::move(streams));
+    has_collectives_.push_back(collective);
+    streams_.push_back(std::move(streams));
   }
-  return result;
 }
+
+std::string Executable::Bytes() const { return Serialize(proto_); }
 
 absl::StatusOr<const v1::Variable*> Executable::FindVariable(absl::string_view name) const {
   VPOD_ASSIGN_OR_RETURN(uint32_t index, FindByName("variable", name, proto_.variables()));

@@ -39,12 +39,17 @@ class Executable {
   // field.
   static absl::StatusOr<std::shared_ptr<const Executable>> Parse(absl::string_view bytes,
                                                                  const Limits& limits = {});
+  // Validates a text that this process has made. Fails as Parse does.
+  static absl::StatusOr<std::shared_ptr<const Executable>> Make(v1::Executable text,
+                                                                const Limits& limits = {});
 
   // Host memory that Parse will take for these bytes, which need not be an executable.
   // InvalidArgument when it is more than the limit.
   static absl::StatusOr<uint64_t> ParsedSize(absl::string_view bytes, const Limits& limits = {});
 
   const v1::Executable& proto() const { return proto_; }
+  // What Parse takes.
+  std::string Bytes() const;
   // SHA-256 of the canonical encoding.
   const std::string& hash() const { return hash_; }
   uint32_t ipus_per_replica() const { return proto_.ipus_per_replica(); }
@@ -65,6 +70,9 @@ class Executable {
   }
 
  private:
+  // Of a valid text with that canonical encoding.
+  Executable(v1::Executable text, absl::string_view canonical);
+
   v1::Executable proto_;
   std::string hash_;
   std::vector<bool> has_collectives_;

@@ -223,6 +223,13 @@ TEST(ExecutableTest, RefusesUnknownFieldsAnywhere) {
   refused([&](v1::Executable& e) { return step(e, 0)->mutable_fill(); });
   refused([&](v1::Executable& e) { return step(e, 1)->mutable_repeat(); });
   refused([&](v1::Executable& e) { return step(e, 5)->mutable_max_pool2d()->mutable_window(); });
+  refused([&](v1::Executable& e) { return step(e, 7)->mutable_if_(); });
+  refused([&](v1::Executable& e) { return step(e, 8)->mutable_while_(); });
+  refused([&](v1::Executable& e) { return step(e, 9)->mutable_call(); });
+  refused([](v1::Executable& e) { return e.mutable_exchanges(0); });
+  refused([](v1::Executable& e) {
+    return e.mutable_ipus(1)->mutable_functions(0)->mutable_instructions(0)->mutable_exchange();
+  });
 }
 
 TEST(ExecutableTest, RefusesNamesThatAreNotText) {

@@ -71,6 +71,34 @@ v1::Executable WithFunctions(const std::vector<std::string>& entries,
   return FromText(absl::StrCat(text, program, "}"));
 }
 
+// A table of exchanges, each given as moves "from/tensor>to/tensor", and its steps by IPU.
+struct Exchanges {
+  std::string table;
+  std::vector<std::map<uint32_t, std::string>> steps;
+
+  explicit Exchanges(const std::vector<std::vector<std::array<uint32_t, 4>>>& exchanges) {
+    for (const auto& moves : exchanges) {
+      absl::StrAppend(&table, "exchanges{");
+      std::map<uint32_t, std::string> operands;
+      for (const auto& [from, from_tensor, to, to_tensor] : moves) {
+        absl::StrAppend(&table, "moves{from_ipu:", from, " from_tensor:", from_tensor,
+                        " to_ipu:", to, " to_tensor:", to_tensor, "} ");
+        absl::StrAppend(&operands[from], " inputs:", from_tensor);
+        absl::StrAppend(&operands[to], " outputs:", to_tensor);
+      }
+      absl::StrAppend(&table, "} ");
+      for (auto& [ipu, text] : operands)
+        text = absl::StrCat("exchange{exchange:", steps.size(), "}", text);
+      steps.push_back(std::move(operands));
+    }
+  }
+  // The step of an IPU in an exchange.
+  std::string At(size_t exchange, uint32_t ipu) const { return Step(steps[exchange].at(ipu)); }
+};
+
+// 0 sends to 1, and 1 to 0.
+Exchanges ThereAndBack() { return Exchanges({{{0, 0, 1, 0}}, {{1, 0, 0, 1}}}); }
+
 const char kFill[] = "instructions{fill{} outputs:0} ";
 
 void ExpectValid(const v1::Executable& executable, const Limits& limits = {}) {
@@ -222,7 +250,6 @@ TEST(ValidateStructureTest, FunctionsCallOnlyThoseBeforeThem) {
 }
 
 TEST(ValidateStructureTest, RepeatsCountInAnInt32) {
-  ExpectValid(WithFunctions({kFill, ""}));
   v1::Executable executable = WithFunctions({Repeat(3, kFill)});
   v1::Instruction* repeat =
       executable.mutable_ipus(0)->mutable_functions(1)->mutable_instructions(0);
@@ -244,6 +271,16 @@ TEST(ValidateStructureTest, BranchesAndLoopsTakeABool) {
       ExpectRefused(WithFunctions({Nested(each + "4", step)}),
                     "streams or communicates, which the functions of an if or while do not");
     }
+  }
+  const Exchanges e = ThereAndBack();
+  const std::string stream =
+      "streams{name:'s' to_device:true type:FLOAT32 dims:4 transfers_per_run:9} ";
+  const std::string otherwise = "if{else_function:$} inputs:4";
+  for (const std::string& each : {branch + "4", loop + "4", otherwise}) {
+    ExpectRefused(WithFunctions({Nested(each, e.At(0, 0)), e.At(0, 1)}, e.table),
+                  "streams or communicates");
+    ExpectRefused(WithFunctions({Nested(each, Step("stream_in{stream:0} outputs:0"))}, stream),
+                  "streams or communicates");
   }
   ExpectRefused(WithFunctions({Step("if{} inputs:4")}), "an if needs a function");
   ExpectRefused(WithFunctions({Nested("while{function:$} inputs:4", kFill)}),
@@ -275,34 +312,6 @@ TEST(ValidateStructureTest, RefusesTooManyInstructionsAndTensors) {
 }
 
 // --- Exchanges between IPUs ---
-
-// A table of exchanges, each given as moves "from/tensor>to/tensor", and its steps by IPU.
-struct Exchanges {
-  std::string table;
-  std::vector<std::map<uint32_t, std::string>> steps;
-
-  explicit Exchanges(const std::vector<std::vector<std::array<uint32_t, 4>>>& exchanges) {
-    for (const auto& moves : exchanges) {
-      absl::StrAppend(&table, "exchanges{");
-      std::map<uint32_t, std::string> operands;
-      for (const auto& [from, from_tensor, to, to_tensor] : moves) {
-        absl::StrAppend(&table, "moves{from_ipu:", from, " from_tensor:", from_tensor,
-                        " to_ipu:", to, " to_tensor:", to_tensor, "} ");
-        absl::StrAppend(&operands[from], " inputs:", from_tensor);
-        absl::StrAppend(&operands[to], " outputs:", to_tensor);
-      }
-      absl::StrAppend(&table, "} ");
-      for (auto& [ipu, text] : operands)
-        text = absl::StrCat("exchange{exchange:", steps.size(), "}", text);
-      steps.push_back(std::move(operands));
-    }
-  }
-  // The step of an IPU in an exchange.
-  std::string At(size_t exchange, uint32_t ipu) const { return Step(steps[exchange].at(ipu)); }
-};
-
-// 0 sends to 1, and 1 to 0.
-Exchanges ThereAndBack() { return Exchanges({{{0, 0, 1, 0}}, {{1, 0, 0, 1}}}); }
 
 TEST(ValidateExchangeTest, AcceptsMatchingExchanges) {
   const Exchanges e = ThereAndBack();
@@ -412,6 +421,9 @@ TEST(ValidateExchangeTest, RefusesMoreExchangesThanItPlaysThrough) {
   const std::string text = "more than 1000 exchanges between IPUs in a run of each program";
   ExpectRefused(both(501), text, limits);
   ExpectRefused(both(500, e.At(0, 0)), text, limits);
+  // Rounds of rounds count, collectives do not.
+  ExpectRefused(both(100, Repeat(100, Repeat(10, e.At(0, 0)))), text, limits);
+  ExpectValid(both(500, Repeat(5000, AllReduce())), limits);
   ExpectRefused(both(1, Repeat(1u << 31, e.At(0, 0))), text, limits);
   // A program for itself may; all together take the time of their sum.
   v1::Executable two = both(300);

@@ -148,7 +148,7 @@ TEST(ValidateTest, AcceptsEveryInstruction) {
 TEST(ValidateTest, AcceptsAnEmptyProgram) { ExpectValid(WithSteps("")); }
 
 // Every operand of every instruction is checked: an index outside the table is refused wherever it
-// is, and so is one operand more or less than the op takes.
+// is, and so are more or fewer operands than the op takes.
 TEST(ValidateTest, RefusesTensorsThatDoNotExistAndOtherNumbersOfThem) {
   int operands = 0;
   for (const std::string& step : ValidSteps()) {
@@ -164,9 +164,14 @@ TEST(ValidateTest, RefusesTensorsThatDoNotExistAndOtherNumbersOfThem) {
         auto* changed = inputs ? copy->mutable_inputs() : copy->mutable_outputs();
         if (i < size) {
           changed->Set(i, 19);
-          ExpectRefused(executable, instruction.has_accumulate() || instruction.has_sgd()
-                                        ? ""
-                                        : "tensor 19 does not exist (there are 19)");
+          ExpectRefused(executable, "tensor 19 does not exist (there are 19)");
+          *copy = instruction;
+          changed->RemoveLast();
+          ExpectRefused(executable, CollectiveOf(instruction).has_value() && size > 1
+                                        ? "must have as many of both"
+                                    : inputs && instruction.sgd().momentum() != 0
+                                        ? "momentum needs a velocity"
+                                        : absl::StrCat(" ", inputs ? "input" : "output"));
           ++operands;
         } else if (CollectiveOf(instruction).has_value()) {
           changed->Add(0);
@@ -214,10 +219,11 @@ struct BadStep {
 void ExpectRefusedSteps(const std::vector<BadStep>& steps) {
   for (const BadStep& bad : steps) {
     SCOPED_TRACE(bad.step);
-    ExpectRefused(
-        WithSteps(absl::StrCat("instructions{fill{} outputs:0} instructions{", bad.step, "}")),
-        "IPU 0 function 0 instruction 1 (");
-    ExpectRefused(WithSteps(absl::StrCat("instructions{", bad.step, "}")), bad.message);
+    const v1::Executable executable =
+        WithSteps(absl::StrCat("instructions{fill{} outputs:0} instructions{", bad.step, "}"));
+    const std::string op = bad.step.substr(0, bad.step.find('{'));
+    ExpectRefused(executable, absl::StrCat("IPU 0 function 0 instruction 1 (", op, "): "));
+    ExpectRefused(executable, bad.message);
   }
 }
 

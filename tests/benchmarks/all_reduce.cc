@@ -85,7 +85,8 @@ v1::Executable Programs(int ipus_per_replica, size_t bytes) {
 // Replicas with their contributions in place, whose sums have been checked.
 std::unique_ptr<session::Session> Ours(std::unique_ptr<session::Device> device, int replicas,
                                        int ipus_per_replica, size_t bytes) {
-  const compiler::Compiled compiled{program::Serialize(Programs(ipus_per_replica, bytes)), {}};
+  const compiler::Compiled compiled{
+      OrDie(program::Executable::Make(Programs(ipus_per_replica, bytes))), {}};
   auto session = OrDie(session::Session::Create(std::move(device), compiled));
   for (int r = 0; r < replicas; ++r) {
     const auto in = OrDie(session->Stream<float>("in", static_cast<uint32_t>(r)));

@@ -80,7 +80,7 @@ v1::Executable Programs() {
 int Main() {
   const auto partition = OrDie(vipu::FindActivePartition());
   auto device = OrDie(ipuof::AttachDevice(partition, {popdist::ThisJobMember(1, 1), -1}));
-  const compiler::Compiled compiled{program::Serialize(Programs()), {}};
+  const compiler::Compiled compiled{OrDie(program::Executable::Make(Programs())), {}};
   const auto session = OrDie(session::Session::Create(std::move(device), compiled));
 
   const auto stream = OrDie(session->Stream<float>("data", 0));

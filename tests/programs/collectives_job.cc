@@ -73,9 +73,8 @@ class Job {
 
 // Adds a program "ring" in which all IPUs of a replica pass a variable to the next, at once.
 absl::Status AddRing(compiler::Compiled& compiled) {
-  VPOD_ASSIGN_OR_RETURN(const auto parsed, program::Executable::Parse(compiled.executable));
-  v1::Executable executable = parsed->proto();
-  const uint32_t ipus = parsed->ipus_per_replica();
+  v1::Executable executable = compiled.executable->proto();
+  const uint32_t ipus = executable.ipus_per_replica();
   v1::Program* ring = executable.add_programs();
   ring->set_name("ring");
   const auto exchange = static_cast<uint32_t>(executable.exchanges_size());
@@ -109,7 +108,7 @@ absl::Status AddRing(compiler::Compiled& compiled) {
       variable->set_tensor(sent[ipu] + (*name == 's' ? 0 : 1));
     }
   }
-  compiled.executable = program::Serialize(executable);
+  VPOD_ASSIGN_OR_RETURN(compiled.executable, program::Executable::Make(std::move(executable)));
   return absl::OkStatus();
 }
 

@@ -296,7 +296,10 @@ class HostileClientTest : public ::testing::Test {
     endpoint_ = ipuof::EndpointsOf(partition, 0, 1).front();
     generation_ = partition.generation;
     fabric_key_ = partition.config.fabric_key();
-    example_ = Example();
+    const compiler::Compiled example = Example();
+    ASSERT_NE(example.executable, nullptr);
+    example_ = example.executable->Bytes();
+    initial_values_ = example.initial_values;
     agent_pid_ = pod_->AgentPid();
     reference_ = LossOfExample();
     ASSERT_FALSE(reference_.empty());
@@ -341,14 +344,14 @@ class HostileClientTest : public ::testing::Test {
   }
   static std::unique_ptr<RawClient> Loaded(uint32_t device = 0) {
     auto client = Attached(device);
-    const grpc::Status status = client->Load(example_.executable);
+    const grpc::Status status = client->Load(example_);
     EXPECT_TRUE(status.ok()) << Text(status);
     return client;
   }
   // Returns a well-behaved client's results: the bytes of streams and weights after three runs.
   static std::string LossOfExample() {
     const auto client = Loaded();
-    for (const auto& [name, bytes] : example_.initial_values) {
+    for (const auto& [name, bytes] : initial_values_) {
       EXPECT_TRUE(client->WriteTensor(name, bytes).ok());
     }
     std::string x(4 * 4 * 8 * sizeof(float), '\0');
@@ -371,14 +374,16 @@ class HostileClientTest : public ::testing::Test {
   static std::string endpoint_, reference_;
   static uint64_t generation_;
   static std::string fabric_key_;
-  static compiler::Compiled example_;
+  static std::string example_;
+  static std::map<std::string, std::string> initial_values_;
   static int agent_pid_;
 };
 TestPod* HostileClientTest::pod_ = nullptr;
 std::string HostileClientTest::endpoint_, HostileClientTest::reference_;
 uint64_t HostileClientTest::generation_ = 0;
 std::string HostileClientTest::fabric_key_;
-compiler::Compiled HostileClientTest::example_;
+std::string HostileClientTest::example_;
+std::map<std::string, std::string> HostileClientTest::initial_values_;
 int HostileClientTest::agent_pid_ = 0;
 
 TEST_F(HostileClientTest, CallsWithoutALeaseAreRefused) {
@@ -386,7 +391,7 @@ TEST_F(HostileClientTest, CallsWithoutALeaseAreRefused) {
   for (const std::string& id : {std::string(), std::string("nobody"), std::string(1 << 15, 'x')}) {
     client.set_lease_id(id);
     for (const grpc::Status& status :
-         {client.Load(example_.executable), client.Run(0, 0), client.WriteStream(0, 0, "data"),
+         {client.Load(example_), client.Run(0, 0), client.WriteStream(0, 0, "data"),
           client.ReadStream(0, 0, 4), client.WriteTensor("w", "data"), client.ReadTensor("w", 0),
           client.Counters()}) {
       EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND) << Text(status);
@@ -481,7 +486,7 @@ TEST_F(HostileClientTest, AReservationRunsNothing) {
   RawClient client(endpoint_);
   const grpc::Status attached = client.Attach(open);
   ASSERT_TRUE(attached.ok()) << Text(attached);
-  EXPECT_EQ(client.Load(example_.executable).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(client.Load(example_).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(client.Run(0, 0).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(client.WriteStream(0, 0, "x").error_code(), grpc::StatusCode::FAILED_PRECONDITION);
 }
@@ -514,9 +519,9 @@ TEST_F(HostileClientTest, WrongArgumentsAreRefusedByName) {
       {client->ReadTensor("nope", 0), "no variable 'nope'"},
       {client->ReadTensor("w", 1), "replica 1"},
       {client->ReadTensor("w", UINT32_MAX), "replica 4294967295"},
-      {client->Load(example_.executable, example_.executable.size() + 1), "truncated"},
-      {client->Load(example_.executable, 8), "more than the announced 8 bytes"},
-      {client->Load(example_.executable, UINT64_MAX), "at most"},
+      {client->Load(example_, example_.size() + 1), "truncated"},
+      {client->Load(example_, 8), "more than the announced 8 bytes"},
+      {client->Load(example_, UINT64_MAX), "at most"},
       {client->Load(""), "not an executable of format 2"},
   };
   for (const auto& item : cases) {
@@ -531,7 +536,7 @@ TEST_F(HostileClientTest, WrongArgumentsAreRefusedByName) {
 TEST_F(HostileClientTest, ARefusedLoadLeavesTheLeaseToTheNext) {
   const auto client = Loaded();
   for (int i = 0; i < 300; ++i) {
-    const grpc::Status status = client->Load(example_.executable, 8);
+    const grpc::Status status = client->Load(example_, 8);
     ASSERT_NE(status.error_message().find("more than the announced"), std::string::npos)
         << i << ": " << status.error_message();
   }
@@ -542,7 +547,7 @@ TEST_F(HostileClientTest, AProgramForOtherIpusIsRefused) {
   open.mutable_job()->set_ipus_per_replica(2);
   RawClient client(endpoint_);
   ASSERT_TRUE(client.Attach(open).ok());
-  const grpc::Status status = client.Load(example_.executable);
+  const grpc::Status status = client.Load(example_);
   EXPECT_TRUE(IsNamedRefusal(status)) << Text(status);
   EXPECT_NE(status.error_message().find("1 IPUs per replica, the job has 2"), std::string::npos)
       << Text(status);
@@ -550,7 +555,7 @@ TEST_F(HostileClientTest, AProgramForOtherIpusIsRefused) {
 
 TEST_F(HostileClientTest, TruncatedExecutablesAreRefused) {
   const auto client = Attached();
-  const std::string& good = example_.executable;
+  const std::string& good = example_;
   for (size_t bytes = 0; bytes < good.size(); bytes += 1 + good.size() / 150) {
     const grpc::Status status = client->Load(good.substr(0, bytes));
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
@@ -577,7 +582,7 @@ TEST_F(HostileClientTest, FlippedBitsAreRefusedOrRun) {
   int accepted = 0;
   for (uint64_t seed = kSeed; seed < kSeed + 300; ++seed) {
     Random random(seed);
-    std::string bytes = example_.executable;
+    std::string bytes = example_;
     for (uint64_t flips = 1 + random() % 4; flips > 0; --flips) {
       bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
     }
@@ -594,7 +599,7 @@ TEST_F(HostileClientTest, NoiseIsRefused) {
     std::string bytes(random() % 3000, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random());
     // Half of them begin as an executable does.
-    if (seed % 2 == 0) bytes = example_.executable.substr(0, 8) + bytes;
+    if (seed % 2 == 0) bytes = example_.substr(0, 8) + bytes;
     const grpc::Status status = client->Load(bytes);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
         << "seed " << seed << ": " << Text(status);
@@ -758,7 +763,7 @@ class FieldChanger {
 
 TEST_F(HostileClientTest, ChangedFieldsAreRefusedOrRun) {
   program::v1::Executable good;
-  ASSERT_TRUE(good.ParseFromString(example_.executable.substr(8)));
+  ASSERT_TRUE(good.ParseFromString(example_.substr(8)));
   int accepted = 0;
   for (uint64_t seed = kSeed; seed < kSeed + 500; ++seed) {
     Random random(seed);
@@ -821,7 +826,7 @@ TEST_F(HostileClientTest, RandomCallsOnALeaseAreAnsweredOrRefused) {
           status = client->Counters();
           break;
         default:
-          status = client->Load(random() % 2 == 0 ? example_.executable : data, {});
+          status = client->Load(random() % 2 == 0 ? example_ : data, {});
           break;
       }
       EXPECT_TRUE(status.ok() || IsNamedRefusal(status)) << "seed " << seed << ": " << Text(status);
@@ -853,7 +858,7 @@ TEST_F(HostileClientTest, CallsThatMeetOnOneLeaseDoNoHarm) {
   const std::string page(1 << 20, '\x01');
   for (int round = 0; round < 12; ++round) {
     const auto client = Attached();
-    ASSERT_TRUE(client->Load(compiled->executable).ok());
+    ASSERT_TRUE(client->Load(compiled->executable->Bytes()).ok());
     std::atomic<bool> stop = false;
     std::vector<std::thread> threads;
     const auto repeat = [&](std::function<grpc::Status()> call) {
@@ -867,12 +872,12 @@ TEST_F(HostileClientTest, CallsThatMeetOnOneLeaseDoNoHarm) {
     repeat([&] { return client->WriteStream(0, 0, page); });
     repeat([&] { return client->WriteStream(1, 1 << 20, page); });
     repeat([&] { return client->ReadStream(1, 0, 4 << 20); });
-    repeat([&] { return client->Load(compiled->executable); });
+    repeat([&] { return client->Load(compiled->executable->Bytes()); });
     repeat([&] { return client->Run(0, 0); });
     repeat([&] { return client->ShareStreams(64 << 20); });
     repeat([&] { return client->Counters(); });
     for (int call = 0; call < 20; ++call) {
-      const grpc::Status status = client->Load(compiled->executable);
+      const grpc::Status status = client->Load(compiled->executable->Bytes());
       EXPECT_TRUE(status.ok() || IsNamedRefusal(status)) << Text(status);
     }
     // The lease ends while the calls go on.

@@ -20,7 +20,9 @@ class ForwardingDevice : public session::Device {
   uint32_t local_replicas() const override { return sound_->local_replicas(); }
   double clock_hz() const override { return sound_->clock_hz(); }
   std::string name() const override { return sound_->name(); }
-  absl::Status Load(const std::string& executable) override { return sound_->Load(executable); }
+  absl::Status Load(std::shared_ptr<const program::Executable> executable) override {
+    return sound_->Load(std::move(executable));
+  }
   std::byte* Slot(uint32_t slot) override { return sound_->Slot(slot); }
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
     return sound_->Run(program, slot);
@@ -45,17 +47,15 @@ class FaultyDevice : public ForwardingDevice {
   FaultyDevice(std::unique_ptr<session::Device> sound, int first_faulty_run)
       : ForwardingDevice(std::move(sound)), runs_until_fault_(first_faulty_run) {}
 
-  absl::Status Load(const std::string& bytes) override {
-    auto executable = program::Executable::Parse(bytes);
-    if (!executable.ok()) return executable.status();
-    const program::v1::Executable& text = (*executable)->proto();
+  absl::Status Load(std::shared_ptr<const program::Executable> executable) override {
+    const program::v1::Executable& text = executable->proto();
     const program::StreamLayout layout(text, local_replicas());
     for (int i = 0; i < text.streams_size(); ++i) {
       if (text.streams(i).to_device()) continue;
       const auto stream = static_cast<uint32_t>(i);
       faulty_byte_ = layout.Offset(stream, 0, layout.Transfers(stream)) - 1;
     }
-    return ForwardingDevice::Load(bytes);
+    return ForwardingDevice::Load(std::move(executable));
   }
 
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {

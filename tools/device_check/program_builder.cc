@@ -1,5 +1,6 @@
 #include "tools/device_check/program_builder.h"
 
+#include "device/base/status.h"
 #include "device/program/executable.h"
 
 namespace vpod::tools {
@@ -90,8 +91,9 @@ Steps ProgramBuilder::Program(const std::string& name) {
   return entry;
 }
 
-compiler::Compiled ProgramBuilder::Compiled() const {
-  return {program::Serialize(executable_), {}};
+absl::StatusOr<compiler::Compiled> ProgramBuilder::Compile() const {
+  VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Make(executable_));
+  return compiler::Compiled{std::move(executable), {}};
 }
 
 }  // namespace vpod::tools

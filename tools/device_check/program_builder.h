@@ -5,7 +5,8 @@
 //   const uint32_t data = builder.Tensor({UINT32, {1472, 64}});
 //   const uint32_t in = builder.Stream("in", Direction::kToDevice, {UINT32, {1472, 64}});
 //   builder.Program("write").StreamIn(in, data);
-//   session::Session::Create(std::move(device), builder.Compiled());
+//   VPOD_ASSIGN_OR_RETURN(const auto compiled, builder.Compile());
+//   session::Session::Create(std::move(device), compiled);
 #pragma once
 
 #include <string>
@@ -62,8 +63,8 @@ class ProgramBuilder {
 
   // Programs are numbered in the order of their making.
   const program::v1::Executable& executable() const { return executable_; }
-  // For a session; variables there are none.
-  compiler::Compiled Compiled() const;
+  // For a session; there are no variables. InvalidArgument: beyond the limits of a machine.
+  absl::StatusOr<compiler::Compiled> Compile() const;
 
  private:
   program::v1::Executable executable_;

@@ -135,8 +135,8 @@ class Test {
   static absl::StatusOr<Test> Create(std::unique_ptr<session::Device> device,
                                      const ProgramBuilder& builder) {
     const model::Topology topology = TopologyOf(*device);
-    VPOD_ASSIGN_OR_RETURN(auto session,
-                          session::Session::Create(std::move(device), builder.Compiled()));
+    VPOD_ASSIGN_OR_RETURN(const auto compiled, builder.Compile());
+    VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), compiled));
     return Test(std::move(session), topology.clock_hz,
                 model::PriceProgram(builder.executable(), 0, 0, topology).exchange);
   }

@@ -72,8 +72,8 @@ absl::StatusOr<FlopsReport> MeasureFlops(std::unique_ptr<session::Device> device
                                          v1::DataType type) {
   const ProgramBuilder builder = BuildProgram(type);
   const model::Topology topology = TopologyOf(*device);
-  VPOD_ASSIGN_OR_RETURN(const auto session,
-                        session::Session::Create(std::move(device), builder.Compiled()));
+  VPOD_ASSIGN_OR_RETURN(const auto compiled, builder.Compile());
+  VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
   VPOD_RETURN_IF_ERROR(session->Run("prepare").status());
   const WallTimer timer;
   VPOD_ASSIGN_OR_RETURN(const auto cycles, RunCounted(*session, "multiply"));

@@ -87,8 +87,8 @@ absl::StatusOr<HostSyncReport> MeasureHostSync(std::unique_ptr<session::Device> 
   const std::vector<uint32_t> postings = Postings(options);
   const ProgramBuilder builder = BuildProgram(postings);
   const model::Topology topology = TopologyOf(*device);
-  VPOD_ASSIGN_OR_RETURN(const auto session,
-                        session::Session::Create(std::move(device), builder.Compiled()));
+  VPOD_ASSIGN_OR_RETURN(const auto compiled, builder.Compile());
+  VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
   HostSyncReport report{.options = options, .passed = true};
   uint64_t measured = 0, priced = 0;
   for (size_t i = 0; i < postings.size(); ++i) {

@@ -176,9 +176,9 @@ absl::StatusOr<HostTrafficReport> MeasureHostTraffic(std::unique_ptr<session::De
 
   HostTrafficReport report{.options = options, .num_ipus = device->local_replicas()};
   report.options.iterations = runs * per_run * kIterationsPerTransfer;
-  VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(
-                                          std::move(device),
-                                          BuildProgram(options.tiles_per_ipu, per_run).Compiled()));
+  VPOD_ASSIGN_OR_RETURN(const auto compiled,
+                        BuildProgram(options.tiles_per_ipu, per_run).Compile());
+  VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), compiled));
   Measurement measurement(std::move(session), runs);
   uint32_t seed = 0;
   for (const Way& way : kWays) {

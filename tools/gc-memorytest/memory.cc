@@ -76,9 +76,8 @@ absl::StatusOr<base::Cycles> ReadElement(session::Session& session, uint32_t ele
 absl::StatusOr<TileTestReport> TestMemory(std::unique_ptr<session::Device> device, uint32_t ipu,
                                           uint32_t elements) {
   const double clock_hz = device->clock_hz();
-  VPOD_ASSIGN_OR_RETURN(
-      const auto session,
-      session::Session::Create(std::move(device), BuildProgram(elements).Compiled()));
+  VPOD_ASSIGN_OR_RETURN(const auto compiled, BuildProgram(elements).Compile());
+  VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
   TileTestReport report;
   base::Cycles cycles;
   const WallTimer timer;

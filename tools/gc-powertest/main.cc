@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kTool[] = "gc-powertest";
 
-compiler::Compiled Load() {
+absl::StatusOr<compiler::Compiled> Load() {
   const program::TensorType type{program::v1::FLOAT32, {arch::kTilesPerIpu, 512}};
   ProgramBuilder builder;
   const uint32_t a = builder.Tensor(type), b = builder.Tensor(type);
@@ -30,7 +30,7 @@ compiler::Compiled Load() {
   Steps load = builder.Program("load");
   load.Fill(a, 1);
   load.Repeat(100, round);
-  return builder.Compiled();
+  return builder.Compile();
 }
 
 // Runs the load over and over until it is told to stop, or fails.
@@ -88,7 +88,8 @@ absl::Status Run(uint32_t device_id) {
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 
   VPOD_ASSIGN_OR_RETURN(auto device, AttachForTest({.device_id = device_id, .monitoring = true}));
-  VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), Load()));
+  VPOD_ASSIGN_OR_RETURN(const auto compiled, Load());
+  VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), compiled));
   Burner burner(std::move(session));
   const timespec period{1, 0};
   bool first = true;

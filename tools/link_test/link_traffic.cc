@@ -60,7 +60,8 @@ class Builder {
         ->mutable_functions(0)
         ->add_instructions();
   }
-  std::string Serialized() {
+  // Loads what has been built.
+  absl::Status Load(session::Device& device) {
     v1::Program* program = executable_.add_programs();
     program->set_name("traffic");
     for (v1::Ipu& ipu : *executable_.mutable_ipus()) {
@@ -72,7 +73,8 @@ class Builder {
       repeat->set_count(iterations_);
       program->add_functions(1);
     }
-    return program::Serialize(executable_);
+    VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Make(executable_));
+    return device.Load(std::move(executable));
   }
 
  private:
@@ -180,7 +182,7 @@ absl::StatusOr<LinkTest> LoadPairTraffic(session::Device& device, uint32_t num_i
                                          uint32_t b, const LinkTrafficOptions& options) {
   Builder builder(num_ipus, options);
   AddPair(builder, a, b, "a", "b");
-  VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
+  VPOD_RETURN_IF_ERROR(builder.Load(device));
   return [&device, a, b, options](uint32_t round) -> absl::StatusOr<LinkTraffic> {
     const std::string pattern = Pattern(round, a, b);
     VPOD_RETURN_IF_ERROR(device.WriteVariable("a", pattern));
@@ -204,7 +206,7 @@ absl::StatusOr<LinkTest> LoadOwnTraffic(session::Device& device,
     copy->add_inputs(input);
     copy->add_outputs(output);
   }
-  VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
+  VPOD_RETURN_IF_ERROR(builder.Load(device));
   return [&device, options](uint32_t round) -> absl::StatusOr<LinkTraffic> {
     const std::string pattern = Pattern(round, 0, 0);
     VPOD_RETURN_IF_ERROR(device.WriteVariable("a", pattern));
@@ -229,7 +231,7 @@ absl::StatusOr<LinkTest> LoadAllLinks(session::Device& device, uint32_t num_ipus
   for (const auto& [a, b] : pairs) AddPair(builder, a, b, name(a, b), name(b, a));
   const AllToAll all_to_all{total_replicas > 1 ? num_ipus : 0, total_replicas, {}};
   all_to_all.AddTo(builder);
-  VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
+  VPOD_RETURN_IF_ERROR(builder.Load(device));
   return
       [&device, pairs, name, all_to_all, options](uint32_t round) -> absl::StatusOr<LinkTraffic> {
         for (const auto& [a, b] : pairs)
@@ -256,7 +258,7 @@ absl::StatusOr<LinkTest> LoadBetweenInstances(session::Device& device, uint32_t 
   all_to_all.group.set_kind(v1::ReplicaGroup::ORTHOGONAL);
   all_to_all.group.set_size(instances);
   all_to_all.AddTo(builder);
-  VPOD_RETURN_IF_ERROR(device.Load(builder.Serialized()));
+  VPOD_RETURN_IF_ERROR(builder.Load(device));
   return [&device, all_to_all, options](uint32_t round) -> absl::StatusOr<LinkTraffic> {
     VPOD_RETURN_IF_ERROR(all_to_all.Write(device, round));
     LinkTraffic traffic;
