@@ -3,7 +3,7 @@
 namespace vpod::model {
 namespace {
 
-// What they execute is priced by the caller.
+// The caller prices the functions that they execute.
 Cost ControlPrice(const Instruction&, const PriceContext&) { return {}; }
 
 }  // namespace

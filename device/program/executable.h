@@ -70,7 +70,7 @@ class Executable {
   }
 
  private:
-  // Of a valid text with that canonical encoding.
+  // `canonical` is the canonical encoding of `text`, which is valid.
   Executable(v1::Executable text, absl::string_view canonical);
 
   v1::Executable proto_;

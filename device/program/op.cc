@@ -78,6 +78,11 @@ absl::Status CheckInput(const char* name, const TensorType& actual, const Tensor
       absl::StrCat("the ", name, " is ", actual.ToString(), ", must be ", expected.ToString()));
 }
 
+absl::StatusOr<Types> OneOutput(absl::StatusOr<TensorType> output) {
+  if (!output.ok()) return output.status();
+  return Types{*std::move(output)};
+}
+
 absl::StatusOr<Types> InferTypes(const v1::Instruction& instruction,
                                  absl::Span<const TensorType> inputs) {
   const OpDef* op = FindOp(instruction.attributes_case());

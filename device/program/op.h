@@ -91,6 +91,9 @@ const OpDef* FindOp(OpKind kind);
 // "mat_mul", as the field of Instruction is called.
 const std::string& OpName(OpKind kind);
 
+// The types of an op with one output.
+absl::StatusOr<Types> OneOutput(absl::StatusOr<TensorType> output);
+
 // The type rule as a graph builder needs it. InvalidArgument also for an op whose outputs do not
 // follow from its inputs.
 absl::StatusOr<Types> InferTypes(const v1::Instruction& instruction,

@@ -119,7 +119,7 @@ uint64_t WeightOf(const v1::Instruction& instruction, const v1::Executable& exec
   return static_cast<uint64_t>(executable.exchanges(exchange).moves_size());
 }
 
-// What matters of a function to those who execute it.
+// Properties of a function that matter to its callers.
 struct Summary {
   uint64_t executed = 0;  // instructions, rounds multiplied, at most one more than the limit
   int depth = 0;          // of calls below it
@@ -208,7 +208,7 @@ class FunctionValidator {
   std::vector<Summary> summaries_;  // of the functions so far
 };
 
-// What programs have a limit of together.
+// Counts that all programs share a limit of.
 struct Totals {
   uint64_t reached = 0;  // instructions
   uint64_t rendezvous = 0;
@@ -230,7 +230,7 @@ absl::Status ValidateProgram(const v1::Executable& executable, const v1::Program
                                   " executed instructions"));
     }
     totals.reached += entry;                 // functions that are looked at
-    std::map<uint32_t, uint64_t> transfers;  // by stream; there are no more than instructions
+    std::map<uint32_t, uint64_t> transfers;  // by stream
     ForEachInstruction(executable.ipus(ipu), entry,
                        [&](const v1::Instruction& instruction, uint64_t times) {
                          totals.reached += WeightOf(instruction, executable);

@@ -63,7 +63,8 @@ class ProgramBuilder {
 
   // Programs are numbered in the order of their making.
   const program::v1::Executable& executable() const { return executable_; }
-  // For a session; there are no variables. InvalidArgument: beyond the limits of a machine.
+  // An executable without variables, for a session. InvalidArgument if it exceeds the limits of a
+  // machine.
   absl::StatusOr<compiler::Compiled> Compile() const;
 
  private:

@@ -55,7 +55,7 @@ absl::Status CheckConv2d(const v1::Instruction& instruction, const Operands& ten
   return tensors.Expect(roles.result, result);
 }
 
-// Of the three, the result and the weights say it.
+// Each element of the result takes as many multiply-adds as its filter has weights.
 double Conv2dOperations(const v1::Instruction& instruction, absl::Span<const TensorType> inputs,
                         absl::Span<const TensorType> outputs) {
   const v1::Conv2d::Pass pass = instruction.conv2d().pass();

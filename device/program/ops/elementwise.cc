@@ -84,9 +84,7 @@ std::vector<OpDef> ElementwiseOps() {
        .outputs = {1, 1},
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_ASSIGN_OR_RETURN(TensorType output,
-                               UnaryType(instruction.unary().operator_(), inputs[0]));
-         return Types{std::move(output)};
+         return OneOutput(UnaryType(instruction.unary().operator_(), inputs[0]));
        }},
       {.kind = v1::Instruction::kBinary,
        .role = Role::kKernel,
@@ -94,9 +92,7 @@ std::vector<OpDef> ElementwiseOps() {
        .outputs = {1, 1},
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_ASSIGN_OR_RETURN(TensorType output,
-                               BinaryType(instruction.binary().operator_(), inputs[0], inputs[1]));
-         return Types{std::move(output)};
+         return OneOutput(BinaryType(instruction.binary().operator_(), inputs[0], inputs[1]));
        }},
   };
 }

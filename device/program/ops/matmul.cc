@@ -28,10 +28,7 @@ std::vector<OpDef> MatMulOps() {
            .infer = [](const v1::Instruction& instruction,
                        absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
              const v1::MatMul& op = instruction.mat_mul();
-             VPOD_ASSIGN_OR_RETURN(
-                 TensorType output,
-                 MatMulType(inputs[0], inputs[1], op.transpose_a(), op.transpose_b()));
-             return Types{std::move(output)};
+             return OneOutput(MatMulType(inputs[0], inputs[1], op.transpose_a(), op.transpose_b()));
            },
            .operations =
                [](const v1::Instruction&, absl::Span<const TensorType> inputs,

@@ -59,9 +59,7 @@ std::vector<OpDef> PoolOps() {
        .outputs = {1, 1},
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_ASSIGN_OR_RETURN(TensorType output,
-                               MaxPool2dType(inputs[0], instruction.max_pool2d().window()));
-         return Types{std::move(output)};
+         return OneOutput(MaxPool2dType(inputs[0], instruction.max_pool2d().window()));
        },
        .operations =
            [](const v1::Instruction& instruction, absl::Span<const TensorType>,

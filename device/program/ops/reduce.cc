@@ -49,18 +49,14 @@ std::vector<OpDef> ReduceOps() {
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          const v1::Reduce& op = instruction.reduce();
-         VPOD_ASSIGN_OR_RETURN(TensorType output, ReduceType(op.operator_(), inputs[0], op.axes()));
-         return Types{std::move(output)};
+         return OneOutput(ReduceType(op.operator_(), inputs[0], op.axes()));
        }},
       {.kind = v1::Instruction::kArgMax,
        .role = Role::kKernel,
        .inputs = {1, 1},
        .outputs = {1, 1},
-       .infer = [](const v1::Instruction&,
-                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_ASSIGN_OR_RETURN(TensorType output, ArgMaxType(inputs[0]));
-         return Types{std::move(output)};
-       }},
+       .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
+           -> absl::StatusOr<Types> { return OneOutput(ArgMaxType(inputs[0])); }},
   };
 }
 

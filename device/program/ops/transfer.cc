@@ -21,7 +21,7 @@ absl::Status CheckStream(uint32_t index, uint32_t tensor, bool to_device, const 
 }
 
 // The table of exchanges says what moves; the instruction repeats this IPU's part of it as its
-// operands, so that whoever follows tensors need not look there.
+// operands, so that code that follows tensors need not look there.
 absl::Status CheckExchangeStep(const v1::Instruction& instruction, const Operands& tensors) {
   const uint32_t index = instruction.exchange().exchange();
   if (index >= tensors.exchanges().size()) {
