@@ -8,12 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/engine/compute_pool.h"
 #include "device/engine/engine_impl.h"
-#include "device/engine/executors_impl.h"
 #include "device/program/op.h"
 
 namespace vpod::engine {
-namespace asio = boost::asio;
 using program::v1::Instruction;
 
 absl::Status MemoryBudget::Reserve(uint64_t bytes) {
@@ -42,7 +41,8 @@ Engine::Engine(std::shared_ptr<const program::Executable> executable, const Engi
       options_(options),
       topology_{options.clock_hz, options.job->shape().total_replicas,
                 executable_->ipus_per_replica(), options.ipus_per_domain},
-      layout_(executable_->proto(), options.local_replicas) {}
+      layout_(executable_->proto(), options.local_replicas),
+      queue_(options.executors->compute().QueueOf(options.job->id())) {}
 
 Engine::~Engine() = default;
 
@@ -68,15 +68,21 @@ absl::Status Engine::CreateUnits() {
     here.resize(size_t{options_.local_replicas} * ipus);
     std::iota(here.begin(), here.end(), 0);
   }
-  uint64_t bytes = layout_.TotalBytes();
-  for (uint32_t unit : here) bytes += text.ipus(static_cast<int>(unit % ipus)).arena_bytes();
+  const auto arena_bytes = [&](uint32_t ipu) {
+    return (text.ipus(static_cast<int>(ipu)).arena_bytes() + 63) / 64 * 64;
+  };
+  const auto threads = static_cast<uint64_t>(options_.executors->compute_threads());
+  uint64_t bytes = layout_.TotalBytes() + threads * scratch_bytes_;
+  for (uint32_t unit : here) bytes += arena_bytes(unit % ipus) + shared_bytes_[unit % ipus];
   VPOD_ASSIGN_OR_RETURN(reserved_, Reservation::Make(*options_.budget, bytes));
+  VPOD_ASSIGN_OR_RETURN(scratch_, shm::Segment::Create(threads * scratch_bytes_));
   for (uint32_t number : here) {
     auto unit = std::make_unique<Unit>();
     unit->replica = number / ipus;
     unit->ipu = number % ipus;
-    VPOD_ASSIGN_OR_RETURN(
-        unit->arena, shm::Segment::Create(text.ipus(static_cast<int>(unit->ipu)).arena_bytes()));
+    const uint64_t arena = arena_bytes(unit->ipu);
+    VPOD_ASSIGN_OR_RETURN(unit->arena, shm::Segment::Create(arena + shared_bytes_[unit->ipu]));
+    unit->shared = unit->arena.data() + arena;
     units_.push_back(std::move(unit));
   }
   for (const auto& unit : units_) {
@@ -102,25 +108,35 @@ absl::StatusOr<std::pair<int, uint64_t>> Engine::Arena(uint32_t replica, uint32_
   return std::make_pair(unit->arena.fd(), uint64_t{unit->arena.size()});
 }
 
-absl::Status Engine::Prepare() {
+absl::Status Engine::PrepareSteps() {
   const program::v1::Executable& text = executable_->proto();
-  VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text));
-  VPOD_RETURN_IF_ERROR(CreateUnits());
   for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu) {
     const program::v1::Ipu& tensors = text.ipus(static_cast<int>(ipu));
     std::vector<std::vector<Step>>& functions = steps_.emplace_back();
+    uint64_t& shared_bytes = shared_bytes_.emplace_back(0);
     for (const program::v1::Function& function : tensors.functions()) {
       std::vector<Step>& steps = functions.emplace_back();
       for (const Instruction& instruction : function.instructions()) {
         Step& step = steps.emplace_back();
         step.source = &instruction;
         step.cost = model::Price(text, ipu, instruction, topology_);
-        if (program::FindOp(instruction.attributes_case())->role == program::Role::kKernel) {
-          VPOD_ASSIGN_OR_RETURN(step.kernel, PrepareKernel(tensors, instruction));
-        }
+        if (program::FindOp(instruction.attributes_case())->role != program::Role::kKernel)
+          continue;
+        VPOD_ASSIGN_OR_RETURN(step.kernel, PrepareKernel(tensors, instruction));
+        shared_bytes = std::max<uint64_t>(shared_bytes, step.kernel.shared_bytes);
+        scratch_bytes_ = std::max<uint64_t>(scratch_bytes_, step.kernel.scratch_bytes);
       }
     }
   }
+  scratch_bytes_ = (scratch_bytes_ + 63) / 64 * 64;
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Prepare() {
+  const program::v1::Executable& text = executable_->proto();
+  VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text));
+  VPOD_RETURN_IF_ERROR(PrepareSteps());
+  VPOD_RETURN_IF_ERROR(CreateUnits());
   for (const program::v1::Exchange& exchange : text.exchanges()) {
     std::set<uint32_t> ipus;
     for (const program::v1::Move& move : exchange.moves())
@@ -137,6 +153,7 @@ absl::Status Engine::Prepare() {
 
 void Engine::Run(uint32_t program, std::byte* slot, Done done) {
   auto run = std::make_shared<Run_>();
+  run->engine = shared_from_this();
   run->program = program;
   run->slot = slot;
   const auto refuse = [&](absl::Status status) {
@@ -157,7 +174,7 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
   }
   run->done = std::move(done);
   for (const auto& unit : units_) run->start_cycles.push_back(unit->cycles.load());
-  if (!needs_job) return StartUnits(std::move(run));
+  if (!needs_job) return StartUnits(run);
   options_.job->StartRun(options_.instance, run->number, program,
                          [self = shared_from_this(), run](absl::Status status) {
                            if (status.ok()) return self->StartUnits(run);
@@ -165,7 +182,7 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
                              base::MutexLock lock(run->mutex);
                              run->status = status;
                            }
-                           self->FinishRun(run);
+                           self->FinishRun(*run);
                          });
 }
 
@@ -181,42 +198,41 @@ uint64_t Engine::NumberRun(uint32_t program, bool* needs_job) {
   return first + copying_runs_++;
 }
 
-void Engine::StartUnits(std::shared_ptr<Run_> run) {
+Task Engine::RunUnit(Run_& run, Unit& unit) {
+  Interpreter interpreter(*this, run, unit);
+  const absl::Status status =
+      co_await interpreter.RunFunction(executable_->EntryOf(run.program, unit.ipu));
+  if (!status.ok()) {
+    {
+      base::MutexLock lock(run.mutex);
+      if (run.status.ok()) run.status = status;
+    }
+    // Units of this lease that wait for the failed one must not wait for ever.
+    Cancel(status);
+    options_.job->Fail(status, false, options_.instance);
+  }
+  if (run.remaining.fetch_sub(1) == 1) FinishRun(run);
+  co_return status;
+}
+
+void Engine::StartUnits(const std::shared_ptr<Run_>& run) {
   run->remaining = units_.size();
-  for (const auto& unit : units_) {
-    asio::co_spawn(
-        options_.executors->impl().compute,
-        [self = shared_from_this(), run, unit = unit.get()]() -> asio::awaitable<void> {
-          Interpreter interpreter(*self, *run, *unit);
-          const absl::Status status =
-              co_await interpreter.RunFunction(self->executable_->EntryOf(run->program, unit->ipu));
-          if (!status.ok()) {
-            {
-              base::MutexLock lock(run->mutex);
-              if (run->status.ok()) run->status = status;
-            }
-            // Units of this lease that wait for the failed one must not wait for ever.
-            self->Cancel(status);
-            self->options_.job->Fail(status, false, self->options_.instance);
-          }
-          if (run->remaining.fetch_sub(1) == 1) self->FinishRun(run);
-        },
-        [](std::exception_ptr error) {
-          if (error) std::rethrow_exception(error);  // nothing here throws; never swallow a bug
-        });
+  for (const auto& unit : units_) run->units.push_back(RunUnit(*run, *unit));
+  for (Task& unit : run->units) {
+    queue_->Post([run, &unit] { unit.Start(); });
   }
 }
 
-void Engine::FinishRun(const std::shared_ptr<Run_>& run) {
+void Engine::FinishRun(Run_& run) {
   absl::StatusOr<RunResult> result = RunResult{};
   {
-    base::MutexLock lock(run->mutex);
-    if (!run->status.ok()) result = run->status;
+    base::MutexLock lock(run.mutex);
+    if (!run.status.ok()) result = run.status;
   }
   if (result.ok()) {
     for (size_t i = 0; i < units_.size(); ++i) {
       result->cycles =
-          std::max(result->cycles, base::Cycles(units_[i]->cycles.load() - run->start_cycles[i]));
+          std::max(result->cycles, base::Cycles(units_[i]->cycles.load() - run.start_cycles[i]));
     }
   }
   {
@@ -224,7 +240,7 @@ void Engine::FinishRun(const std::shared_ptr<Run_>& run) {
     running_ = false;
   }
   // On the thread of the last unit: another hop would cost an empty run a third of its time.
-  run->done(result);
+  run.done(result);
 }
 
 void Engine::Cancel(const absl::Status& cause) {

@@ -19,6 +19,7 @@
 #include "device/model/cost.h"
 #include "device/program/executable.h"
 #include "device/program/stream_layout.h"
+#include "device/shm/segment.h"
 
 namespace vpod::engine {
 
@@ -78,6 +79,9 @@ struct RunResult {
   base::Cycles cycles;  // on the slowest IPU
 };
 
+class ComputeQueue;
+class Task;
+
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   using Done = std::function<void(absl::StatusOr<RunResult>)>;
@@ -95,7 +99,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // bytes and stays valid until `done`. One run at a time: another gives FailedPrecondition. `done`
   // is called on the thread that ended the run and must be short.
   void Run(uint32_t program, std::byte* slot, Done done);
-  // Makes the current and later runs fail with `cause` as soon as their kernels end.
+  // Makes the current and later runs fail with `cause` as soon as the chunks of their kernels end.
   void Cancel(const absl::Status& cause);
 
   // Whether a unit of the instance is here.
@@ -127,21 +131,27 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options);
   absl::Status Prepare();
+  absl::Status PrepareSteps();
   absl::Status CreateUnits();
   const Unit* FindUnit(uint32_t replica, uint32_t ipu) const;
   // The number of a run, equal for all that meet in it; and whether it needs the job's consent.
   uint64_t NumberRun(uint32_t program, bool* needs_job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void StartUnits(std::shared_ptr<Run_> run);
-  void FinishRun(const std::shared_ptr<Run_>& run);
+  void StartUnits(const std::shared_ptr<Run_>& run);
+  Task RunUnit(Run_& run, Unit& unit);
+  void FinishRun(Run_& run);
 
   const std::shared_ptr<const program::Executable> executable_;
   const EngineOptions options_;
   const model::Topology topology_;
   const program::StreamLayout layout_;
   std::vector<base::Bytes> memory_use_;
+  const std::shared_ptr<ComputeQueue> queue_;
   Reservation reserved_;                               // outlives the units
   std::vector<std::unique_ptr<Unit>> units_;           // replica-major
   std::vector<std::vector<std::vector<Step>>> steps_;  // [ipu][function]
+  std::vector<uint64_t> shared_bytes_;                 // [ipu], the most that a kernel shares
+  shm::Segment scratch_;                               // of all compute threads
+  uint64_t scratch_bytes_ = 0;                         // of one
   std::vector<std::vector<uint32_t>> participants_;    // IPUs of each exchange, ascending
   std::vector<std::vector<model::Cost>> costs_;        // [program][ipu]
   std::atomic<bool> cancelled_ = false;

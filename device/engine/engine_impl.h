@@ -10,9 +10,10 @@
 
 #include "absl/status/status.h"
 #include "device/base/mutex.h"
+#include "device/engine/compute_pool.h"
 #include "device/engine/engine.h"
-#include "device/engine/executors_impl.h"
 #include "device/engine/kernels/kernel.h"
+#include "device/engine/task.h"
 #include "device/fabric/job.h"
 #include "device/program/ops/collective.h"
 #include "device/shm/segment.h"
@@ -23,7 +24,8 @@ namespace vpod::engine {
 struct Engine::Unit {
   uint32_t replica = 0;  // local
   uint32_t ipu = 0;
-  shm::Segment arena;
+  shm::Segment arena;  // followed by memory that the chunks of a kernel share
+  std::byte* shared = nullptr;
   // Written by the unit's coroutine, and by a rendezvous while the unit is suspended in it.
   std::atomic<uint64_t> cycles = 0;
 };
@@ -31,12 +33,13 @@ struct Engine::Unit {
 // A prepared instruction.
 struct Engine::Step {
   const program::v1::Instruction* source = nullptr;
-  Kernel kernel;  // empty for communication and control
+  Kernel kernel;  // without phases for communication and control
   model::Cost cost;
 };
 
 // One run of a program on all local units.
-struct Engine::Run_ {
+struct Engine::Run_ : std::enable_shared_from_this<Run_> {
+  std::shared_ptr<Engine> engine;
   uint32_t program = 0;
   uint64_t number = 0;  // among the runs with collectives
   std::byte* slot = nullptr;
@@ -45,6 +48,9 @@ struct Engine::Run_ {
   std::atomic<size_t> remaining = 0;
   base::Mutex mutex;
   absl::Status status ABSL_GUARDED_BY(mutex);
+  // The units' coroutines. Whoever is to resume one holds the run, which ends with the last of
+  // them.
+  std::vector<Task> units;
 };
 
 // Executes the steps of one unit in one run.
@@ -52,7 +58,7 @@ class Engine::Interpreter {
  public:
   Interpreter(Engine& engine, Run_& run, Unit& unit);
 
-  boost::asio::awaitable<absl::Status> RunFunction(uint32_t function);
+  Task RunFunction(uint32_t function);
 
  private:
   // Contribution of a unit to a rendezvous.
@@ -61,33 +67,46 @@ class Engine::Interpreter {
     const program::Collective* op;
   };
 
-  boost::asio::io_context& context();
+  // Lets other units and jobs have the thread.
+  Task Yield();
+  bool SliceIsOver() const { return std::chrono::steady_clock::now() - slice_start_ > kSlice; }
+  absl::Status CancelCause();
   const program::v1::Tensor& TensorAt(uint32_t index) const;
   std::byte* DataAt(uint32_t index) const;
   void Advance(const model::Cost& cost);
 
-  boost::asio::awaitable<absl::Status> Communicate(const program::v1::Instruction& step);
-  boost::asio::awaitable<absl::Status> Control(const program::v1::Instruction& step);
+  Task Communicate(const program::v1::Instruction& step);
+  Task Control(const program::v1::Instruction& step);
   absl::Status Transfer(uint32_t stream, uint32_t tensor, bool to_device);
   // The units of this IPU in the replica's group meet, those here first, then with those on other
   // processes.
-  boost::asio::awaitable<absl::Status> MeetReplicas(program::Collective op);
+  Task MeetReplicas(program::Collective op);
   // Runs while all participants are suspended; their memory belongs to the collective until
   // `finish`.
   static void RunCollective(const fabric::RendezvousKey& key,
                             const std::vector<void*>& participants,
                             std::function<void(absl::Status)> finish);
-  boost::asio::awaitable<absl::Status> Exchange(uint32_t index);
+  Task Exchange(uint32_t index);
   // All its IPUs are here and meet; the last one there moves the tensors.
-  boost::asio::awaitable<absl::Status> ExchangeHere(uint32_t index);
+  Task ExchangeHere(uint32_t index);
   // This IPU is one end of a copy; where the other is on another process, it goes there. Without
   // bytes it only brings both clocks together.
   struct Copy {
     uint32_t from, to;
     const program::v1::Tensor* tensor;  // that is here; null: no bytes
   };
-  boost::asio::awaitable<absl::Status> CopyBetween(Copy copy);
-  boost::asio::awaitable<absl::Status> CopyHere(fabric::RendezvousKey key, Copy copy);
+  Task CopyBetween(Copy copy);
+  Task CopyHere(fabric::RendezvousKey key, Copy copy);
+
+  // A unit hands its thread back after this long, if others wait for it.
+  static constexpr std::chrono::milliseconds kSlice{10};
+
+  // Suspends the unit. `start` receives the function that resumes it with a status, to be called
+  // once from any thread.
+  template <class Start>
+  struct Suspension;
+  template <class Start>
+  Suspension<Start> Suspend(Start start);
 
   Engine& engine_;
   Run_& run_;

@@ -1,12 +1,14 @@
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "device/engine/executors.h"
 
-#include <algorithm>
 #include <atomic>
-#include <system_error>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <thread>
+#include <vector>
 
-#include "device/engine/executors_impl.h"
+#include "device/engine/compute_pool.h"
 
 namespace vpod::engine {
 namespace {
@@ -32,121 +34,42 @@ struct Ticker : std::enable_shared_from_this<Ticker> {
   std::atomic<bool> stopped = false;
 };
 
-// How often kernels are looked at: one that is there twice is long.
-constexpr std::chrono::milliseconds kKernelWatch{250};
-
-thread_local ComputeThread* current_thread = nullptr;
-
-// Lets a thread that is in a long kernel yield to the others. It cannot be undone.
-void GiveWay(const ComputeThread& thread) {
-  constexpr int kLowest = 19;
-  if (thread.tid != 0) setpriority(PRIO_PROCESS, static_cast<id_t>(thread.tid.load()), kLowest);
-}
-
 }  // namespace
 
-Executors::KernelScope::KernelScope() {
-  if (current_thread != nullptr) current_thread->steps.fetch_add(1, std::memory_order_relaxed);
-}
-Executors::KernelScope::~KernelScope() {
-  if (current_thread != nullptr) current_thread->steps.fetch_add(1, std::memory_order_relaxed);
-}
+struct Executors::Impl {
+  explicit Impl(int compute_threads) : compute(compute_threads) {}
 
-void Executors::Impl::AddSpare() {
-  ComputeThread& spare = team.emplace_back();
-  spare.spare = true;
-  try {
-    spare.thread = std::thread([this, &spare] {
-      current_thread = &spare;
-      spare.tid = static_cast<int>(syscall(SYS_gettid));
-      while (!spare.leave && !compute.stopped()) compute.run_one_for(kKernelWatch);
-      spare.ended = true;
-    });
-  } catch (const std::system_error&) {
-    team.pop_back();  // no more threads to be had: the others wait
-  }
-}
+  using Guard = boost::asio::executor_work_guard<boost::asio::io_context::executor_type>;
+  boost::asio::io_context control;
+  boost::asio::io_context waiting;
+  Guard control_work{control.get_executor()};
+  Guard waiting_work{waiting.get_executor()};
+  ComputePool compute;
+  std::shared_ptr<ComputeQueue> common = compute.QueueOf("");
+  std::vector<std::thread> threads;
+};
 
-void Executors::Impl::LookAfterKernels() {
-  base::MutexLock lock(mutex);
-  if (stopping) return;
-  int working = 0;
-  for (auto it = team.begin(); it != team.end();) {
-    ComputeThread& thread = *it;
-    const auto next = std::next(it);
-    const uint64_t steps = thread.steps.load(std::memory_order_relaxed);
-    const bool stuck = steps % 2 == 1 && steps == thread.seen;
-    thread.seen = steps;
-    if (thread.ended) {
-      thread.thread.join();  // at once: it has nothing left to do
-      team.erase(it);
-    } else if (stuck && thread.spare && !thread.leave) {
-      thread.leave = true;
-      GiveWay(thread);
-    } else if (!stuck && !thread.leave) {
-      ++working;
-    }
-    it = next;
-  }
-  for (; working < compute_threads; ++working) AddSpare();
-  for (ComputeThread& thread : team) {
-    if (working <= compute_threads) break;
-    if (!thread.spare || thread.leave) continue;
-    thread.leave = true;
-    --working;
-  }
-}
-
-Executors::Executors(int compute_threads) : impl_(std::make_unique<Impl>()) {
-  if (compute_threads <= 0) {
-    compute_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
-  impl_->compute_threads = compute_threads;
-  {
-    base::MutexLock lock(impl_->mutex);
-    for (int i = 0; i < compute_threads; ++i) {
-      ComputeThread& thread = impl_->team.emplace_back();
-      thread.thread = std::thread([this, &thread] {
-        current_thread = &thread;
-        impl_->compute.run();
-      });
-    }
-  }
+Executors::Executors(int compute_threads) : impl_(std::make_unique<Impl>(compute_threads)) {
   impl_->threads.emplace_back([this] { impl_->control.run(); });
   impl_->threads.emplace_back([this] { impl_->waiting.run(); });
-  impl_->watch = Every(kKernelWatch, [impl = impl_.get()] { impl->LookAfterKernels(); });
 }
 
 Executors::~Executors() { Stop(); }
 
 void Executors::Stop() {
-  impl_->compute.stop();
   impl_->control.stop();
   impl_->waiting.stop();
-  std::list<ComputeThread>* team = nullptr;
-  {
-    base::MutexLock lock(impl_->mutex);
-    impl_->stopping = true;  // from now on the team stays as it is
-    team = &impl_->team;
-  }
-  for (ComputeThread& each : *team) {
-    if (each.thread.joinable()) each.thread.join();
-  }
+  impl_->compute.Stop();
   for (std::thread& thread : impl_->threads) {
     if (thread.joinable()) thread.join();
   }
 }
 
-int Executors::compute_threads() const { return impl_->compute_threads; }
+int Executors::compute_threads() const { return impl_->compute.threads(); }
 
-int Executors::threads_now() const {
-  base::MutexLock lock(impl_->mutex);
-  return static_cast<int>(impl_->team.size());
-}
+ComputePool& Executors::compute() { return impl_->compute; }
 
-void Executors::PostCompute(std::function<void()> task) {
-  boost::asio::post(impl_->compute, std::move(task));
-}
+void Executors::PostCompute(std::function<void()> task) { impl_->common->Post(std::move(task)); }
 
 void Executors::PostControl(std::function<void()> task) {
   boost::asio::post(impl_->control, std::move(task));

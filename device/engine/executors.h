@@ -1,11 +1,7 @@
 // The executors of a process that hosts IPUs (docs/architecture.md, "Run"): compute threads run
-// kernels, and nothing that waits; the control thread runs leases and timers; another thread takes
-// what waits for other processes. They are kept apart, because a timer on a busy compute pool is
-// late by hundreds of milliseconds.
-//
-// A kernel cannot be interrupted. If one lasts longer than programs are expected to need, another
-// compute thread replaces its own until it ends, so that the others always have as many threads as
-// there are cores.
+// kernels, and nothing that waits (compute_pool.h); the control thread runs leases and timers;
+// another thread takes what waits for other processes. They are kept apart, because a timer on a
+// busy compute pool is late by hundreds of milliseconds.
 #pragma once
 
 #include <chrono>
@@ -13,6 +9,8 @@
 #include <memory>
 
 namespace vpod::engine {
+
+class ComputePool;
 
 // Thread-safe. Destruction waits for running tasks and drops queued ones.
 class Executors {
@@ -28,16 +26,8 @@ class Executors {
   void Stop();
 
   int compute_threads() const;
-  // Compute threads there are now, those in long kernels included.
-  int threads_now() const;
-  // Around a kernel, on a compute thread; elsewhere it does nothing.
-  class KernelScope {
-   public:
-    KernelScope();
-    ~KernelScope();
-    KernelScope(const KernelScope&) = delete;
-    KernelScope& operator=(const KernelScope&) = delete;
-  };
+  ComputePool& compute();
+  // For work of the process that belongs to no job.
   void PostCompute(std::function<void()> task);
   void PostControl(std::function<void()> task);
   // For what may wait some seconds; one task after the other.
@@ -47,10 +37,8 @@ class Executors {
   // once.
   std::shared_ptr<void> Every(std::chrono::milliseconds period, std::function<void()> task);
 
-  struct Impl;  // Asio stays out of this header; engine.cc uses it
-  Impl& impl() { return *impl_; }
-
  private:
+  struct Impl;  // Asio stays out of this header
   std::unique_ptr<Impl> impl_;
 };
 

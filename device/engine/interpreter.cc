@@ -3,9 +3,11 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/status.h"
 #include "device/engine/collective.h"
 #include "device/engine/engine_impl.h"
 #include "device/fabric/collectives.h"
@@ -14,40 +16,83 @@
 namespace vpod::engine {
 namespace {
 
-namespace asio = boost::asio;
 using program::v1::Instruction;
 
-// A unit hands its thread back after this long, so that other jobs' units get their turn between
-// kernels.
-constexpr std::chrono::milliseconds kSlice{10};
+// A run of a kernel, which may be interrupted between chunks.
+class KernelRun {
+ public:
+  KernelRun(const Kernel& kernel, const Workspace& at, shm::Segment& scratch,
+            uint64_t scratch_bytes)
+      : kernel_(kernel), at_(at), scratch_(scratch.data()), scratch_bytes_(scratch_bytes) {}
 
-// Suspends the coroutine; `start` receives the function that resumes it with a status, to be called
-// once from any thread.
-template <class Start>
-asio::awaitable<absl::Status> Suspend(asio::io_context& context, Start start) {
-  return asio::async_initiate<const asio::use_awaitable_t<>&, void(absl::Status)>(
-      [&context, start = std::move(start)](auto handler) mutable {
-        auto shared = std::make_shared<decltype(handler)>(std::move(handler));
-        start([&context, shared](absl::Status status) {
-          asio::post(context, [shared, status = std::move(status)]() mutable {
-            (*shared)(std::move(status));
-          });
-        });
-      },
-      asio::use_awaitable);
-}
-
-// A kernel whose scratch memory cannot be had fails its run, not the process.
-absl::Status RunKernel(const Kernel& kernel, std::byte* arena) {
-  const Executors::KernelScope scope;
-  try {
-    return kernel(arena);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("the host has no memory left for temporary data");
+  // Runs chunks until the kernel is done, which gives its status, or `pause` says so.
+  std::optional<absl::Status> Continue(ComputePool& pool, ComputeQueue& queue,
+                                       absl::FunctionRef<bool()> pause) {
+    while (phase_ < kernel_.phases.size()) {
+      const size_t chunks = kernel_.phases[phase_].chunks;
+      if (chunks == 1) {
+        VPOD_RETURN_IF_ERROR(RunChunk(0, ComputePool::ThisThread()));
+      } else {
+        if (!work_) work_.emplace(chunks, run_);
+        if (!pool.Run(*work_, queue, pause)) return std::nullopt;
+        VPOD_RETURN_IF_ERROR(work_->status());
+        work_.reset();
+      }
+      if (++phase_ < kernel_.phases.size() && pause()) return std::nullopt;
+    }
+    return absl::OkStatus();
   }
-}
+
+ private:
+  // Memory that oneDNN cannot have for itself fails the run, not the process.
+  absl::Status RunChunk(size_t chunk, int thread) const {
+    Workspace at = at_;
+    at.scratch = scratch_ + static_cast<uint64_t>(thread) * scratch_bytes_;
+    try {
+      return kernel_.phases[phase_].run(at, chunk);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("the host has no memory left for temporary data");
+    }
+  }
+
+  const Kernel& kernel_;
+  const Workspace at_;
+  std::byte* const scratch_;  // of thread 0
+  const uint64_t scratch_bytes_;
+  size_t phase_ = 0;
+  const std::function<absl::Status(size_t, int)> run_ = [this](size_t chunk, int thread) {
+    return RunChunk(chunk, thread);
+  };
+  std::optional<ChunkedWork> work_;
+};
 
 }  // namespace
+
+template <class Start>
+struct Engine::Interpreter::Suspension {
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> unit) {
+    // Out of the frame, which may be gone before `start` returns.
+    Start local = std::move(start);
+    local([this, unit, run = interpreter.run_.shared_from_this(),
+           queue = interpreter.engine_.queue_](absl::Status result) {
+      queue->Post([this, unit, run, result = std::move(result)] {
+        status = result;
+        unit.resume();
+      });
+    });
+  }
+  absl::Status await_resume() { return std::move(status); }
+
+  Interpreter& interpreter;
+  Start start;
+  absl::Status status = {};
+};
+
+template <class Start>
+Engine::Interpreter::Suspension<Start> Engine::Interpreter::Suspend(Start start) {
+  return {*this, std::move(start)};
+}
 
 Engine::Interpreter::Interpreter(Engine& engine, Run_& run, Unit& unit)
     : engine_(engine),
@@ -57,38 +102,49 @@ Engine::Interpreter::Interpreter(Engine& engine, Run_& run, Unit& unit)
       copies_(engine.executable_->ipus_per_replica() * engine.executable_->ipus_per_replica()),
       exchanges_(engine.participants_.size()) {}
 
-asio::io_context& Engine::Interpreter::context() {
-  return engine_.options_.executors->impl().compute;
-}
-
 void Engine::Interpreter::Advance(const model::Cost& cost) {
   unit_.cycles.store(unit_.cycles.load(std::memory_order_relaxed) + cost.total().value(),
                      std::memory_order_relaxed);
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::RunFunction(uint32_t function) {
+absl::Status Engine::Interpreter::CancelCause() {
+  base::MutexLock lock(engine_.mutex_);
+  return engine_.cancel_cause_;
+}
+
+Task Engine::Interpreter::Yield() {
+  const auto resume_at_once = [](const auto& resume) { resume(absl::OkStatus()); };
+  const absl::Status status = co_await Suspend(resume_at_once);
+  slice_start_ = std::chrono::steady_clock::now();
+  co_return status;
+}
+
+Task Engine::Interpreter::RunFunction(uint32_t function) {
+  ComputePool& pool = engine_.options_.executors->compute();
+  const auto must_pause = [&] {
+    return engine_.cancelled_.load(std::memory_order_relaxed) ||
+           (pool.TasksWait() && SliceIsOver());
+  };
+  const Workspace at{unit_.arena.data(), unit_.shared};
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
-    if (engine_.cancelled_.load(std::memory_order_relaxed)) {
-      base::MutexLock lock(engine_.mutex_);
-      co_return engine_.cancel_cause_;
+    std::optional<absl::Status> status;
+    KernelRun kernel(step.kernel, at, engine_.scratch_, engine_.scratch_bytes_);
+    while (!status) {
+      if (engine_.cancelled_.load(std::memory_order_relaxed)) co_return CancelCause();
+      if (must_pause()) (co_await Yield()).IgnoreError();
+      if (step.kernel.phases.empty()) {
+        status = co_await Communicate(*step.source);
+      } else {
+        status = kernel.Continue(pool, *engine_.queue_, must_pause);
+      }
     }
-    if (std::chrono::steady_clock::now() - slice_start_ > kSlice) {
-      co_await asio::post(context(), asio::use_awaitable);
-      slice_start_ = std::chrono::steady_clock::now();
-    }
-    if (step.kernel) {
-      const absl::Status status = RunKernel(step.kernel, unit_.arena.data());
-      if (!status.ok()) co_return status;
-    } else {
-      const absl::Status status = co_await Communicate(*step.source);
-      if (!status.ok()) co_return status;
-    }
+    if (!status->ok()) co_return *status;
     Advance(step.cost);
   }
   co_return absl::OkStatus();
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::Communicate(const Instruction& step) {
+Task Engine::Interpreter::Communicate(const Instruction& step) {
   switch (program::FindOp(step.attributes_case())->role) {
     case program::Role::kControl:
       co_return co_await Control(step);
@@ -105,7 +161,7 @@ asio::awaitable<absl::Status> Engine::Interpreter::Communicate(const Instruction
   co_return absl::InternalError("not a communication step");
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::Control(const Instruction& step) {
+Task Engine::Interpreter::Control(const Instruction& step) {
   const auto holds = [&] { return *DataAt(step.inputs(0)) != std::byte{0}; };
   if (step.has_call()) co_return co_await RunFunction(step.call().function());
   if (step.has_if_()) {
@@ -150,7 +206,7 @@ absl::Status Engine::Interpreter::Transfer(uint32_t stream, uint32_t tensor, boo
   return absl::OkStatus();
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::MeetReplicas(program::Collective op) {
+Task Engine::Interpreter::MeetReplicas(program::Collective op) {
   fabric::Job& job = *engine_.options_.job;
   const uint32_t replica = engine_.options_.replica_offset + unit_.replica;
   const program::GroupMembers group =
@@ -159,14 +215,13 @@ asio::awaitable<absl::Status> Engine::Interpreter::MeetReplicas(program::Collect
       run_.number, unit_.ipu, collectives_++, {group.first, group.stride, group.size}};
   Participant me{this, &op};
   const uint32_t instance = engine_.options_.instance;
-  co_return co_await Suspend(
-      context(), [&me, &job, &key, replica, instance](fabric::Job::Resume resume) {
-        job.Meet(key, key.group.Position(replica), instance, &me, std::move(resume),
-                 [key](const std::vector<void*>& participants,
-                       std::function<void(absl::Status)> finish) {
-                   RunCollective(key, participants, std::move(finish));
-                 });
-      });
+  co_return co_await Suspend([&me, &job, &key, replica, instance](fabric::Job::Resume resume) {
+    job.Meet(
+        key, key.group.Position(replica), instance, &me, std::move(resume),
+        [key](const std::vector<void*>& participants, std::function<void(absl::Status)> finish) {
+          RunCollective(key, participants, std::move(finish));
+        });
+  });
 }
 
 void Engine::Interpreter::RunCollective(const fabric::RendezvousKey& key,
@@ -196,15 +251,14 @@ void Engine::Interpreter::RunCollective(const fabric::RendezvousKey& key,
     }
     finish(clock.status());
   };
-  Executors* executors = engine.options_.executors;
   const auto collectives = engine.options_.job->collectives();
   if (collectives != nullptr) return collectives->Run(key, std::move(collective), done);
   fabric::RunHere(
       std::move(collective),
-      [executors](std::function<void()> task) { executors->PostCompute(std::move(task)); }, done);
+      [queue = engine.queue_](std::function<void()> task) { queue->Post(std::move(task)); }, done);
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::Exchange(uint32_t index) {
+Task Engine::Interpreter::Exchange(uint32_t index) {
   const std::vector<uint32_t>& ipus = engine_.participants_[index];
   const bool here = std::all_of(ipus.begin(), ipus.end(),
                                 [&](uint32_t ipu) { return engine_.Hosts(unit_.replica, ipu); });
@@ -236,7 +290,7 @@ asio::awaitable<absl::Status> Engine::Interpreter::Exchange(uint32_t index) {
   co_return absl::OkStatus();
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::ExchangeHere(uint32_t index) {
+Task Engine::Interpreter::ExchangeHere(uint32_t index) {
   const uint32_t ipus_per_replica = engine_.executable_->ipus_per_replica();
   const std::vector<uint32_t>& ipus = engine_.participants_[index];
   const uint32_t replica = engine_.options_.replica_offset + unit_.replica;
@@ -277,12 +331,12 @@ asio::awaitable<absl::Status> Engine::Interpreter::ExchangeHere(uint32_t index) 
   // By reference: g++ 12 destroys captures of a lambda inside co_await twice. The frame outlives
   // the call.
   co_return co_await Suspend(
-      context(), [&job, &key, &move_tensors, position, instance, self](fabric::Job::Resume resume) {
+      [&job, &key, &move_tensors, position, instance, self](fabric::Job::Resume resume) {
         job.Meet(key, position, instance, self, std::move(resume), move_tensors);
       });
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::CopyBetween(Copy copy) {
+Task Engine::Interpreter::CopyBetween(Copy copy) {
   const uint32_t ipus = engine_.executable_->ipus_per_replica();
   const uint32_t pair = copy.from * ipus + copy.to;
   // Channels above those of the collectives: one for each replica and ordered pair.
@@ -305,17 +359,16 @@ asio::awaitable<absl::Status> Engine::Interpreter::CopyBetween(Copy copy) {
   const auto collectives = engine_.options_.job->collectives();
   Unit* self = &unit_;
   // By reference: see ExchangeHere.
-  co_return co_await Suspend(
-      context(), [&collectives, &key, &cross, self](fabric::Job::Resume resume) {
-        collectives->Copy(key, cross,
-                          [self, resume = std::move(resume)](absl::StatusOr<uint64_t> clock) {
-                            if (clock.ok()) self->cycles.store(*clock);
-                            resume(clock.status());
-                          });
-      });
+  co_return co_await Suspend([&collectives, &key, &cross, self](fabric::Job::Resume resume) {
+    collectives->Copy(key, cross,
+                      [self, resume = std::move(resume)](absl::StatusOr<uint64_t> clock) {
+                        if (clock.ok()) self->cycles.store(*clock);
+                        resume(clock.status());
+                      });
+  });
 }
 
-asio::awaitable<absl::Status> Engine::Interpreter::CopyHere(fabric::RendezvousKey key, Copy copy) {
+Task Engine::Interpreter::CopyHere(fabric::RendezvousKey key, Copy copy) {
   Engine* self = &engine_;
   struct End {
     Unit* unit;
@@ -324,7 +377,7 @@ asio::awaitable<absl::Status> Engine::Interpreter::CopyHere(fabric::RendezvousKe
   const uint64_t bytes = copy.tensor == nullptr ? 0 : program::TypeOf(*copy.tensor).bytes();
   End me{&unit_, unit_.arena.data() + (bytes == 0 ? 0 : copy.tensor->offset())};
   const bool sends = copy.from == unit_.ipu;
-  co_return co_await Suspend(context(), [=, &me](fabric::Job::Resume resume) {
+  co_return co_await Suspend([=, &me](fabric::Job::Resume resume) {
     self->options_.job->Meet(
         key, sends ? 0 : 1, self->options_.instance, &me, std::move(resume),
         [bytes](const std::vector<void*>& both, std::function<void(absl::Status)> finish) {

@@ -11,6 +11,7 @@
 
 #include <condition_variable>
 #include <csignal>
+#include <future>
 #include <optional>
 #include <set>
 #include <thread>
@@ -503,7 +504,7 @@ TEST_F(AgentTest, TheReasonOfAnEndIsTheFirst) {
   EXPECT_EQ(run.Get().status().ToString(), "ABORTED: partition p was removed");
 }
 
-// A kernel of some seconds: nobody is left in the dark about what it does to others.
+// What a kernel that does not end does to others is said to all of them.
 TEST_F(AgentTest, AKernelThatOutlivesItsOwnerIsNamed) {
   constexpr char kWhy[] = "a kernel of process 4711 (train) on node7, which left ";
   AgentOptions options;
@@ -519,12 +520,20 @@ TEST_F(AgentTest, AKernelThatOutlivesItsOwnerIsNamed) {
   open.mutable_process()->set_executable("train");
   open.mutable_process()->set_host("node7");
   const std::string lease = MustAttach(open);
-  ASSERT_TRUE(agent_->Load(lease, KernelExecutable(24)).ok());
+  ASSERT_TRUE(agent_->Load(lease, KernelExecutable(1000)).ok());
   Awaited<base::Cycles> run;
   agent_->Run(lease, 0, 0, run.Callback());
-  // It runs when another thread has taken the place of its own.
-  const auto pause = std::chrono::milliseconds(10);
-  while (agent_->executors().threads_now() == 2) std::this_thread::sleep_for(pause);
+  // It cannot end while others have all threads.
+  std::promise<void> let_go;
+  const std::shared_future<void> gone = let_go.get_future().share();
+  std::vector<std::promise<void>> begun(2);
+  for (std::promise<void>& each : begun) {
+    agent_->executors().PostCompute([&each, gone] {
+      each.set_value();
+      gone.wait();
+    });
+  }
+  for (std::promise<void>& each : begun) each.get_future().wait();
   agent_->Release(lease, true);
   EXPECT_EQ(Attached(), 0);
   const auto telemetry = agent_->GetTelemetry("p");
@@ -548,8 +557,9 @@ TEST_F(AgentTest, AKernelThatOutlivesItsOwnerIsNamed) {
   // Longer than they would: at once.
   EXPECT_FALSE(Attach(Open(0)).ok());
   MustAttach(Open(1));
+  let_go.set_value();
   run.Get().status().IgnoreError();
-  while (!agent_->Releasing().empty()) std::this_thread::sleep_for(pause);
+  while (!agent_->Releasing().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   MustAttach(Open(0));
 }
 

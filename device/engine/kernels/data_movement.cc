@@ -45,46 +45,63 @@ absl::StatusOr<Kernel> PrepareFill(const program::v1::Ipu& ipu, const Instructio
   const Operand output = Resolve(ipu, instruction.outputs(0));
   const double value = instruction.fill().value();
   const bool wide = ipu.tensors(static_cast<int>(instruction.outputs(0))).wide_accumulator();
-  return [output, value, wide](std::byte* arena) {
+  const Chunking elements = ChunkItems(output.elements(), 1);
+  return OnePhase(elements.chunks(), 0, [=](const Workspace& at, size_t chunk) {
+    const size_t first = elements.begin(chunk), n = elements.size(chunk);
     if (wide) {
-      std::fill_n(output.As<double>(arena), output.elements(), value);
+      std::fill_n(output.As<double>(at) + first, n, value);
     } else {
       WithElement(output.type.type, [&](auto element) {
         using T = decltype(element);
-        std::fill_n(output.As<T>(arena), output.elements(), Convert<T>(value));
+        std::fill_n(output.As<T>(at) + first, n, Convert<T>(value));
       });
     }
     return absl::OkStatus();
-  };
+  });
 }
 
 absl::StatusOr<Kernel> PrepareCopy(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const Operand input = Resolve(ipu, instruction.inputs(0)),
                 output = Resolve(ipu, instruction.outputs(0));
-  return [input, output](std::byte* arena) {
-    std::memmove(output.At(arena), input.At(arena), input.type.bytes());
+  const size_t size = program::SizeOf(output.type.type);
+  const Chunking elements = ChunkItems(output.elements(), 1);
+  return OnePhase(elements.chunks(), 0, [=](const Workspace& at, size_t chunk) {
+    const size_t first = elements.begin(chunk) * size;
+    std::memmove(output.At(at) + first, input.At(at) + first, elements.size(chunk) * size);
     return absl::OkStatus();
-  };
+  });
+}
+
+template <class From, class To>
+void CastElements(const From* from, To* to, size_t n, bool to_bool) {
+  for (size_t i = 0; i < n; ++i)
+    to[i] = to_bool ? static_cast<To>(from[i] != From{}) : Convert<To>(from[i]);
 }
 
 absl::StatusOr<Kernel> PrepareCast(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const Operand input = Resolve(ipu, instruction.inputs(0)),
                 output = Resolve(ipu, instruction.outputs(0));
-  return [input, output](std::byte* arena) {
+  const bool to_bool = output.type.type == program::v1::BOOL;
+  const Chunking elements = ChunkItems(output.elements(), 1);
+  return OnePhase(elements.chunks(), 0, [=](const Workspace& at, size_t chunk) {
+    const size_t first = elements.begin(chunk), n = elements.size(chunk);
     WithElement(input.type.type, [&](auto from) {
       WithElement(output.type.type, [&](auto to) {
-        using From = decltype(from);
-        using To = decltype(to);
-        const From* source = input.As<From>(arena);
-        To* target = output.As<To>(arena);
-        const bool to_bool = output.type.type == program::v1::BOOL;
-        for (size_t i = 0; i < input.elements(); ++i) {
-          target[i] = to_bool ? static_cast<To>(source[i] != From{}) : Convert<To>(source[i]);
+        const auto* source = input.As<decltype(from)>(at) + first;
+        auto* target = output.As<decltype(to)>(at) + first;
+        if constexpr (std::is_same_v<decltype(from), float> &&
+                      std::is_same_v<decltype(to), _Float16>) {
+          HalvesOfFloats(source, target, n);
+        } else if constexpr (std::is_same_v<decltype(from), _Float16> &&
+                             std::is_same_v<decltype(to), float>) {
+          FloatsOfHalves(source, target, n);
+        } else {
+          CastElements(source, target, n, to_bool);
         }
       });
     });
     return absl::OkStatus();
-  };
+  });
 }
 
 }  // namespace

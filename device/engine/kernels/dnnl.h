@@ -29,11 +29,6 @@ inline dnnl::primitive_attr UserScratchpad() {
   return attributes;
 }
 
-// Scratch slots: 0-2 hold float16 operands as float32, 3-5 reordered operands, 6 oneDNN's
-// scratchpad.
-inline constexpr size_t kReorderSlot = 3;
-inline constexpr size_t kScratchpadSlot = 6;
-
 // oneDNN reports errors by exception; none leaves the kernels.
 template <class F>
 auto Guarded(const F& f) -> decltype(f()) {

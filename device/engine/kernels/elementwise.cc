@@ -1,20 +1,18 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
+#include <memory>
+#include <optional>
 
 #include "device/base/simd.h"
-#include "device/engine/kernels/operand.h"
+#include "device/engine/kernels/loop.h"
 
 namespace vpod::engine {
 namespace {
 
-using program::Dims;
-
 // --- Unary ---
 
 VPOD_SIMD void ReluFloats(const float* in, float* out, size_t n) {
-  for (size_t i = 0; i < n; ++i) out[i] = in[i] > 0 ? in[i] : 0.0f;
+  for (size_t i = 0; i < n; ++i) out[i] = in[i] <= 0 ? 0.0f : in[i];
 }
 
 void UnaryFloats(program::v1::UnaryOperator op, const float* in, float* out, size_t n) {
@@ -69,57 +67,6 @@ void UnaryInts(program::v1::UnaryOperator op, const int32_t* in, int32_t* out, s
 
 // --- Binary ---
 
-// How an operand's index moves along the axes of the result: 0 where it is broadcast.
-Dims BroadcastStrides(const Dims& operand, const Dims& result) {
-  Dims strides(result.size(), 0);
-  int64_t stride = 1;
-  for (size_t i = 0; i < operand.size(); ++i) {
-    const size_t from_end = operand.size() - 1 - i;
-    if (operand[from_end] != 1) strides[result.size() - 1 - i] = stride;
-    stride *= operand[from_end];
-  }
-  return strides;
-}
-
-// A broadcast reduced to rows: the innermost run of axes over which each operand is either dense or
-// constant.
-struct RowPlan {
-  size_t rows = 1;
-  size_t length = 1;
-  bool a_moves = true;  // along the row
-  bool b_moves = true;
-  Dims outer_dims, a_outer, b_outer;
-};
-
-RowPlan PlanRows(const Dims& a, const Dims& b, const Dims& result) {
-  const Dims a_strides = BroadcastStrides(a, result), b_strides = BroadcastStrides(b, result);
-  RowPlan plan;
-  size_t axis = result.size();
-  bool first = true;
-  while (axis > 0) {
-    const int64_t dim = result[axis - 1];
-    if (dim > 1) {
-      const bool a_moves = a_strides[axis - 1] != 0, b_moves = b_strides[axis - 1] != 0;
-      if (first) {
-        plan.a_moves = a_moves;
-        plan.b_moves = b_moves;
-        first = false;
-      } else if (a_moves != plan.a_moves || b_moves != plan.b_moves) {
-        break;
-      }
-      plan.length *= static_cast<size_t>(dim);
-    }
-    --axis;
-  }
-  for (size_t i = 0; i < axis; ++i) {
-    plan.outer_dims.push_back(result[i]);
-    plan.a_outer.push_back(a_strides[i]);
-    plan.b_outer.push_back(b_strides[i]);
-    plan.rows *= static_cast<size_t>(result[i]);
-  }
-  return plan;
-}
-
 // One row. The three shapes of rows are separate loops, so that each vectorises.
 template <class T, class R, class F>
 inline __attribute__((always_inline)) void Row(const T* a, bool a_moves, const T* b, bool b_moves,
@@ -137,7 +84,7 @@ inline __attribute__((always_inline)) void Row(const T* a, bool a_moves, const T
   }
 }
 
-using FloatRow = void (*)(const float*, bool, const float*, bool, float*, size_t);
+using FloatFunction = void (*)(const float*, bool, const float*, bool, float*, size_t);
 
 #define VPOD_FLOAT_ROW(name, expression)                                                        \
   VPOD_SIMD void name(const float* a, bool am, const float* b, bool bm, float* out, size_t n) { \
@@ -147,14 +94,15 @@ VPOD_FLOAT_ROW(AddRow, x + y)
 VPOD_FLOAT_ROW(SubtractRow, x - y)
 VPOD_FLOAT_ROW(MultiplyRow, x* y)
 VPOD_FLOAT_ROW(DivideRow, x / y)
-VPOD_FLOAT_ROW(MaximumRow, x > y ? x : y)
-VPOD_FLOAT_ROW(MinimumRow, x < y ? x : y)
+// Not-a-number on either side is the result.
+VPOD_FLOAT_ROW(MaximumRow, x > y || x != x ? x : y)
+VPOD_FLOAT_ROW(MinimumRow, x < y || x != x ? x : y)
 VPOD_FLOAT_ROW(ReluGradientRow, x > 0 ? y : 0.0f)
 VPOD_FLOAT_ROW(TanhGradientRow, (1 - x * x) * y)
 VPOD_FLOAT_ROW(SigmoidGradientRow, x*(1 - x) * y)
 #undef VPOD_FLOAT_ROW
 
-FloatRow FindFloatRow(program::v1::BinaryOperator op) {
+FloatFunction FindFloatFunction(program::v1::BinaryOperator op) {
   switch (op) {
     case program::v1::ADD:
       return AddRow;
@@ -225,91 +173,190 @@ void IntegerRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b,
   }
 }
 
-template <class T, class R, class RowFunction>
-void ForRows(const RowPlan& plan, const T* a, const T* b, R* out, const RowFunction& row) {
-  std::array<int64_t, program::kMaxRank> index{};
-  for (size_t r = 0; r < plan.rows; ++r) {
-    int64_t a_at = 0, b_at = 0;
-    for (size_t i = 0; i < plan.outer_dims.size(); ++i) {
-      a_at += index[i] * plan.a_outer[i];
-      b_at += index[i] * plan.b_outer[i];
+// Operands and result of an element-by-element op; the result is operand 0 of the loop.
+struct Elementwise {
+  Operand output;
+  std::vector<Operand> inputs;
+  Loop loop;
+
+  Elementwise(const program::v1::Ipu& ipu, const Instruction& instruction)
+      : output(Resolve(ipu, instruction.outputs(0))) {
+    const program::Dims& dims = output.type.dims;
+    std::vector<program::Dims> strides = {BroadcastStrides(output, dims)};
+    for (uint32_t input : instruction.inputs()) {
+      inputs.push_back(Resolve(ipu, input));
+      strides.push_back(BroadcastStrides(inputs.back(), dims));
     }
-    row(a + a_at, plan.a_moves, b + b_at, plan.b_moves, out + r * plan.length, plan.length);
-    for (size_t i = plan.outer_dims.size(); i-- > 0;) {
-      if (++index[i] < plan.outer_dims[i]) break;
-      index[i] = 0;
-    }
+    loop = PlanLoop(dims, std::move(strides));
   }
+
+  bool to_bool() const { return output.type.type == program::v1::BOOL; }
+
+  // `run(at, begin, end)` computes a range of the loop's elements.
+  template <class Run>
+  static Kernel Make(std::shared_ptr<const Elementwise> op, Run run) {
+    const Chunking elements = op->loop.chunking();
+    return OnePhase(elements.chunks(), 0, [=](const Workspace& at, size_t chunk) {
+      run(*op, at, elements.begin(chunk), elements.end(chunk));
+      return absl::OkStatus();
+    });
+  }
+};
+
+void RunUnaryFloats(program::v1::UnaryOperator function, const Elementwise& op, const Workspace& at,
+                    size_t begin, size_t end) {
+  const auto& steps = op.loop.steps;
+  FloatRow in(op.inputs[0], at), out(op.output, at);
+  op.loop.ForBlocks(begin, end, [&](const auto& p, size_t n) {
+    UnaryFloats(function, in.Read(p[1], steps[1], n), out.Write(p[0], steps[0]), n);
+    out.Store(p[0], steps[0], n);
+  });
+}
+
+// A short row that some operands repeat, written out so often that it covers a block from wherever
+// in the row that begins. Biases and the parameters of normalisations are such rows.
+constexpr size_t kShortRow = 256;
+class RepeatedRow {
+ public:
+  RepeatedRow(const float* row, bool moves, size_t length) : length_(length) {
+    for (size_t i = 0; i < std::size(values_); ++i) values_[i] = row[moves ? i % length : 0];
+  }
+  const float* From(size_t element) const { return values_ + element % length_; }
+
+ private:
+  const size_t length_;
+  float values_[kElementsOfABlock + kShortRow];
+};
+
+// Whether each operand is dense or repeats one short row.
+bool HasShortRows(const Loop& loop) {
+  if (loop.dims.size() != 1 || loop.length > kShortRow || loop.steps[0] != 1) return false;
+  for (size_t o = 0; o < loop.steps.size(); ++o) {
+    const int64_t stride = loop.strides[o][0];
+    const bool dense = loop.steps[o] == 1 && stride == static_cast<int64_t>(loop.length);
+    if (!dense && (o == 0 || stride != 0 || loop.steps[o] > 1 || loop.steps[o] < 0)) return false;
+  }
+  return true;
+}
+
+void RunBinaryFloatsInShortRows(FloatFunction function, const Elementwise& op, const Workspace& at,
+                                size_t begin, size_t end) {
+  const Loop& loop = op.loop;
+  FloatRow in[] = {{op.inputs[0], at}, {op.inputs[1], at}}, out(op.output, at);
+  std::optional<RepeatedRow> repeated[2];
+  for (size_t i = 0; i < 2; ++i) {
+    if (loop.strides[i + 1][0] != 0) continue;
+    const bool moves = loop.steps[i + 1] != 0;
+    repeated[i].emplace(in[i].Read(0, loop.steps[i + 1], loop.length), moves, loop.length);
+  }
+  for (size_t n = 0; begin < end; begin += n) {
+    n = std::min(kElementsOfABlock, end - begin);
+    const auto position = static_cast<int64_t>(begin);
+    const auto read = [&](size_t i) {
+      return repeated[i] ? repeated[i]->From(begin) : in[i].Read(position, 1, n);
+    };
+    const float* a = read(0);
+    function(a, true, read(1), true, out.Write(position, 1), n);
+    out.Store(position, 1, n);
+  }
+}
+
+void RunBinaryFloats(FloatFunction function, const Elementwise& op, const Workspace& at,
+                     size_t begin, size_t end) {
+  if (HasShortRows(op.loop)) return RunBinaryFloatsInShortRows(function, op, at, begin, end);
+  const auto& steps = op.loop.steps;
+  FloatRow a(op.inputs[0], at), b(op.inputs[1], at), out(op.output, at);
+  op.loop.ForBlocks(begin, end, [&](const auto& p, size_t n) {
+    const float* x = a.Read(p[1], steps[1], n);
+    const float* y = b.Read(p[2], steps[2], n);
+    function(x, steps[1] != 0, y, steps[2] != 0, out.Write(p[0], steps[0]), n);
+    out.Store(p[0], steps[0], n);
+  });
+}
+
+void RunComparedFloats(program::v1::BinaryOperator function, const Elementwise& op,
+                       const Workspace& at, size_t begin, size_t end) {
+  const auto& steps = op.loop.steps;
+  FloatRow a(op.inputs[0], at), b(op.inputs[1], at);
+  uint8_t result[kElementsOfABlock];
+  op.loop.ForBlocks(begin, end, [&](const auto& p, size_t n) {
+    const float* x = a.Read(p[1], steps[1], n);
+    const float* y = b.Read(p[2], steps[2], n);
+    CompareRow<float>(function, x, steps[1] != 0, y, steps[2] != 0, result, n);
+    Scatter(result, op.output.As<uint8_t>(at) + p[0], steps[0], n);
+  });
+}
+
+// Rows of integers: `function(a, a moves, b, b moves, result, n)`.
+template <class T, class R, class Function>
+void RunIntegers(const Function& function, const Elementwise& op, const Workspace& at, size_t begin,
+                 size_t end) {
+  const auto& steps = op.loop.steps;
+  T left[kElementsOfABlock], right[kElementsOfABlock];
+  R result[kElementsOfABlock];
+  const bool unary = op.inputs.size() == 1;
+  op.loop.ForBlocks(begin, end, [&](const auto& p, size_t n) {
+    const T* x = Gather(op.inputs[0].template As<T>(at) + p[1], steps[1], n, left);
+    const T* y = unary ? x : Gather(op.inputs[1].template As<T>(at) + p[2], steps[2], n, right);
+    function(x, steps[1] != 0, y, unary || steps[2] != 0, result, n);
+    Scatter(result, op.output.template As<R>(at) + p[0], steps[0], n);
+  });
 }
 
 absl::StatusOr<Kernel> PrepareUnary(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const Operand input = Resolve(ipu, instruction.inputs(0)),
-                output = Resolve(ipu, instruction.outputs(0));
+  const auto op = std::make_shared<const Elementwise>(ipu, instruction);
   const program::v1::UnaryOperator function = instruction.unary().operator_();
-  return [=](std::byte* arena) {
-    if (input.type.type == program::v1::BOOL) {
-      const uint8_t* in = input.As<uint8_t>(arena);
-      uint8_t* out = output.As<uint8_t>(arena);
-      for (size_t i = 0; i < input.elements(); ++i) out[i] = in[i] == 0;
-    } else if (input.type.type == program::v1::INT32) {
-      UnaryInts(function, input.As<int32_t>(arena), output.As<int32_t>(arena), input.elements());
-    } else {
-      const float* in = ReadFloats(input, arena, 0);
-      float* out = WriteFloats(output, arena, 1);
-      UnaryFloats(function, in, out, input.elements());
-      StoreFloats(output, arena, out);
-    }
-    return absl::OkStatus();
+  const auto type = op->output.type.type;
+  if (program::IsFloat(type)) {
+    return Elementwise::Make(op, [=](auto&&... range) { RunUnaryFloats(function, range...); });
+  }
+  if (type == program::v1::BOOL) {
+    const auto negate = [](const uint8_t* x, bool, const uint8_t*, bool, uint8_t* y, size_t n) {
+      for (size_t i = 0; i < n; ++i) y[i] = x[i] == 0;
+    };
+    return Elementwise::Make(
+        op, [=](auto&&... range) { RunIntegers<uint8_t, uint8_t>(negate, range...); });
+  }
+  const auto integers = [=](const int32_t* x, bool, const int32_t*, bool, int32_t* y, size_t n) {
+    UnaryInts(function, x, y, n);
   };
+  return Elementwise::Make(
+      op, [=](auto&&... range) { RunIntegers<int32_t, int32_t>(integers, range...); });
+}
+
+template <class T>
+Kernel PrepareBinaryIntegers(std::shared_ptr<const Elementwise> op,
+                             program::v1::BinaryOperator function) {
+  if (op->to_bool()) {
+    const auto compare = [=](auto... row) { CompareRow<T>(function, row...); };
+    return Elementwise::Make(op,
+                             [=](auto&&... range) { RunIntegers<T, uint8_t>(compare, range...); });
+  }
+  const auto compute = [=](auto... row) { IntegerRow<T>(function, row...); };
+  return Elementwise::Make(op, [=](auto&&... range) { RunIntegers<T, T>(compute, range...); });
 }
 
 absl::StatusOr<Kernel> PrepareBinary(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const Operand a = Resolve(ipu, instruction.inputs(0)), b = Resolve(ipu, instruction.inputs(1)),
-                output = Resolve(ipu, instruction.outputs(0));
+  const auto op = std::make_shared<const Elementwise>(ipu, instruction);
   const program::v1::BinaryOperator function = instruction.binary().operator_();
-  const RowPlan plan = PlanRows(a.type.dims, b.type.dims, output.type.dims);
-  const bool to_bool = output.type.type == program::v1::BOOL;
-  switch (a.type.type) {
-    case program::v1::BOOL:
-      return [=](std::byte* arena) {
-        ForRows(plan, a.As<uint8_t>(arena), b.As<uint8_t>(arena), output.As<uint8_t>(arena),
-                [&](auto... row) { CompareRow<uint8_t>(function, row...); });
-        return absl::OkStatus();
-      };
-    case program::v1::INT32:
-    case program::v1::UINT32: {
-      const auto prepare = [=](auto element) -> Kernel {
-        using T = decltype(element);
-        return [=](std::byte* arena) {
-          if (to_bool) {
-            ForRows(plan, a.As<T>(arena), b.As<T>(arena), output.As<uint8_t>(arena),
-                    [&](auto... row) { CompareRow<T>(function, row...); });
-          } else {
-            ForRows(plan, a.As<T>(arena), b.As<T>(arena), output.As<T>(arena),
-                    [&](auto... row) { IntegerRow<T>(function, row...); });
-          }
-          return absl::OkStatus();
-        };
-      };
-      return a.type.type == program::v1::INT32 ? prepare(int32_t{}) : prepare(uint32_t{});
+  switch (op->inputs[0].type.type) {
+    case program::v1::BOOL: {
+      const auto compare = [=](auto... row) { CompareRow<uint8_t>(function, row...); };
+      return Elementwise::Make(
+          op, [=](auto&&... range) { RunIntegers<uint8_t, uint8_t>(compare, range...); });
     }
+    case program::v1::INT32:
+      return PrepareBinaryIntegers<int32_t>(op, function);
+    case program::v1::UINT32:
+      return PrepareBinaryIntegers<uint32_t>(op, function);
     default:
       break;
   }
-  const FloatRow float_row = FindFloatRow(function);
-  return [=](std::byte* arena) {
-    const float* left = ReadFloats(a, arena, 0);
-    const float* right = ReadFloats(b, arena, 1);
-    if (to_bool) {
-      ForRows(plan, left, right, output.As<uint8_t>(arena),
-              [&](auto... row) { CompareRow<float>(function, row...); });
-    } else {
-      float* out = WriteFloats(output, arena, 2);
-      ForRows(plan, left, right, out, float_row);
-      StoreFloats(output, arena, out);
-    }
-    return absl::OkStatus();
-  };
+  if (op->to_bool()) {
+    return Elementwise::Make(op, [=](auto&&... range) { RunComparedFloats(function, range...); });
+  }
+  const FloatFunction row = FindFloatFunction(function);
+  return Elementwise::Make(op, [=](auto&&... range) { RunBinaryFloats(row, range...); });
 }
 
 }  // namespace

@@ -16,25 +16,29 @@ namespace vpod::engine {
 
 using program::v1::Instruction;
 
-// Temporary memory of one compute thread; grows to the largest request and is reused.
-class Scratch {
- public:
-  // The scratch of the calling thread.
-  static Scratch& OfThisThread();
-  // `bytes` of memory aligned to 64, distinct for each `slot`, valid until the next call with the
-  // same slot.
-  std::byte* Get(size_t slot, size_t bytes);
-  float* Floats(size_t slot, size_t count) {
-    return reinterpret_cast<float*>(Get(slot, count * sizeof(float)));
-  }
-
- private:
-  std::vector<std::vector<std::byte>> buffers_;
+// Where a kernel works. All memory is aligned to 64 bytes.
+struct Workspace {
+  std::byte* arena = nullptr;    // of one (replica, IPU)
+  std::byte* shared = nullptr;   // Kernel::shared_bytes, one for all chunks of a run
+  std::byte* scratch = nullptr;  // Kernel::scratch_bytes, of the thread that runs the chunk
 };
 
-// Runs on the arena of one (replica, IPU). Fails only for data that the operation does not take (a
-// label out of range).
-using Kernel = std::function<absl::Status(std::byte* arena)>;
+// Chunks that may run in any order and at once. Their number depends on shapes only, and so do the
+// results. A chunk writes what no other chunk reads or writes. It has at most about
+// kOperationsOfAChunk operations, because it is not interrupted.
+struct Phase {
+  size_t chunks = 1;
+  // Fails only for data that the operation does not take (a label out of range).
+  std::function<absl::Status(const Workspace& at, size_t chunk)> run;
+};
+inline constexpr double kOperationsOfAChunk = 1 << 28;
+
+// Phases run one after the other.
+struct Kernel {
+  std::vector<Phase> phases;
+  size_t shared_bytes = 0;
+  size_t scratch_bytes = 0;
+};
 
 // Prepares the kernel of a computing instruction of IPU `ipu`. The instruction has passed
 // validation; communication and control are not kernels and give Internal.

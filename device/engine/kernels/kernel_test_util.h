@@ -27,6 +27,38 @@ using program::v1::UINT8;
 
 using Values = std::vector<double>;
 
+inline constexpr std::byte kGuard{0x7f};
+struct alignas(64) GuardLine {
+  GuardLine() { std::memset(bytes, static_cast<int>(kGuard), sizeof(bytes)); }
+  std::byte bytes[64];
+};
+
+// Chunks run in reverse order, so that none may count on those before it; of several failures the
+// first chunk's counts, as in the engine.
+inline absl::Status RunPhases(const Kernel& kernel, std::byte* arena) {
+  std::vector<GuardLine> shared(kernel.shared_bytes / sizeof(GuardLine) + 1, GuardLine()),
+      scratch(kernel.scratch_bytes / sizeof(GuardLine) + 1, GuardLine());
+  const Workspace at{arena, reinterpret_cast<std::byte*>(shared.data()),
+                     reinterpret_cast<std::byte*>(scratch.data())};
+  for (const Phase& phase : kernel.phases) {
+    absl::Status status;
+    for (size_t chunk = phase.chunks; chunk-- > 0;) {
+      if (absl::Status each = phase.run(at, chunk); !each.ok()) status = std::move(each);
+    }
+    if (!status.ok()) return status;
+  }
+  for (const auto& [memory, bytes] :
+       {std::pair(&shared, kernel.shared_bytes), {&scratch, kernel.scratch_bytes}}) {
+    const auto* end =
+        reinterpret_cast<const std::byte*>(memory->data()) + memory->size() * sizeof(GuardLine);
+    for (const auto* byte = end - sizeof(GuardLine) + bytes % sizeof(GuardLine); byte != end;
+         ++byte) {
+      if (*byte != kGuard) return absl::InternalError("the kernel wrote beyond its memory");
+    }
+  }
+  return absl::OkStatus();
+}
+
 // An IPU and its arena. Tensors lie at multiples of 64 with a line of guard bytes between them;
 // what nobody wrote reads as huge numbers or not-a-number, so that an element that a kernel forgets
 // is noticed.
@@ -44,10 +76,10 @@ class TestIpu {
     tensor->set_type(type);
     tensor->mutable_dims()->Add(dims.begin(), dims.end());
     tensor->set_wide_accumulator(wide);
-    tensor->set_offset(lines_.size() * sizeof(Line));
-    const size_t lines = (program::ArenaBytes(*tensor) + sizeof(Line) - 1) / sizeof(Line);
-    lines_.resize(lines_.size() + lines + 1, Guard());
-    ipu_.set_arena_bytes(lines_.size() * sizeof(Line));
+    tensor->set_offset(lines_.size() * sizeof(GuardLine));
+    const size_t lines = (program::ArenaBytes(*tensor) + sizeof(GuardLine) - 1) / sizeof(GuardLine);
+    lines_.resize(lines_.size() + lines + 1, GuardLine());
+    ipu_.set_arena_bytes(lines_.size() * sizeof(GuardLine));
     const auto index = static_cast<uint32_t>(ipu_.tensors_size() - 1);
     if (!values.empty()) Write(index, values);
     return index;
@@ -71,7 +103,7 @@ class TestIpu {
 
   // The bytes of all tensors, for comparisons to the bit.
   std::string Bytes() const {
-    return {reinterpret_cast<const char*>(lines_.data()), lines_.size() * sizeof(Line)};
+    return {reinterpret_cast<const char*>(lines_.data()), lines_.size() * sizeof(GuardLine)};
   }
 
   // Validates, prepares and runs one instruction given as protobuf text; checks that it wrote no
@@ -85,10 +117,11 @@ class TestIpu {
     if (!valid.ok()) return valid;
     const absl::StatusOr<Kernel> kernel = PrepareKernel(ipu_, instruction);
     if (!kernel.ok()) return kernel.status();
-    const absl::Status status = (*kernel)(Arena());
+    const absl::Status status = RunPhases(*kernel, Arena());
     for (const program::v1::Tensor& tensor : ipu_.tensors()) {
       const uint64_t end = tensor.offset() + program::ArenaBytes(tensor);
-      const uint64_t next = (end + sizeof(Line) - 1) / sizeof(Line) * sizeof(Line) + sizeof(Line);
+      const uint64_t next =
+          (end + sizeof(GuardLine) - 1) / sizeof(GuardLine) * sizeof(GuardLine) + sizeof(GuardLine);
       for (uint64_t i = end; i < next; ++i) {
         if (Arena()[i] != kGuard)
           return absl::InternalError("the kernel wrote outside its tensors");
@@ -105,16 +138,6 @@ class TestIpu {
   std::byte* Arena() { return reinterpret_cast<std::byte*>(lines_.data()); }
 
  private:
-  static constexpr std::byte kGuard{0x7f};
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  static Line Guard() {
-    Line line;
-    std::memset(line.bytes, static_cast<int>(kGuard), sizeof(line.bytes));
-    return line;
-  }
-
   size_t Elements(uint32_t tensor) const {
     return static_cast<size_t>(program::TypeOf(ipu_.tensors(static_cast<int>(tensor))).elements());
   }
@@ -151,7 +174,7 @@ class TestIpu {
   }
 
   program::v1::Ipu ipu_;
-  std::vector<Line> lines_;
+  std::vector<GuardLine> lines_;
 };
 
 inline size_t NumElements(const Dims& dims) {

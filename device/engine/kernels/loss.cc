@@ -7,6 +7,20 @@
 namespace vpod::engine {
 namespace {
 
+// Probabilities of a row, which may lie where its logits do; its loss. Not-a-number in a logit is
+// in all results.
+float SoftmaxRow(const float* x, size_t label, size_t classes, float* p) {
+  const float largest = *std::max_element(x, x + classes);
+  const float chosen = x[label] - largest;
+  double sum = 0;
+  for (size_t c = 0; c < classes; ++c) {
+    p[c] = std::exp(x[c] - largest);
+    sum += p[c];
+  }
+  for (size_t c = 0; c < classes; ++c) p[c] = static_cast<float>(p[c] / sum);
+  return static_cast<float>(std::log(sum) - chosen);
+}
+
 absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
                                                   const Instruction& instruction) {
   const Operand logits = Resolve(ipu, instruction.inputs(0)),
@@ -14,33 +28,30 @@ absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
                 loss = Resolve(ipu, instruction.outputs(0)),
                 probabilities = Resolve(ipu, instruction.outputs(1));
   const auto classes = static_cast<size_t>(logits.type.dims[1]);
-  return [=](std::byte* arena) -> absl::Status {
-    const float* in = ReadFloats(logits, arena, 0);
-    const auto* label = labels.As<int32_t>(arena);
-    float* losses = WriteFloats(loss, arena, 1);
-    float* out = WriteFloats(probabilities, arena, 2);
-    for (size_t row = 0; row < labels.elements(); ++row) {
-      if (label[row] < 0 || static_cast<size_t>(label[row]) >= classes) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("label ", label[row], " in row ", row, " is outside 0 to ", classes - 1));
-      }
-      const float* x = in + row * classes;
-      float* p = out + row * classes;
-      const float largest = *std::max_element(x, x + classes);
-      // The chosen logit is read first: probabilities may lie where the logits do.
-      const float chosen = x[label[row]] - largest;
-      double sum = 0;
-      for (size_t c = 0; c < classes; ++c) {
-        p[c] = std::exp(x[c] - largest);
-        sum += p[c];
-      }
-      for (size_t c = 0; c < classes; ++c) p[c] = static_cast<float>(p[c] / sum);
-      losses[row] = static_cast<float>(std::log(sum) - chosen);
-    }
-    StoreFloats(loss, arena, losses);
-    StoreFloats(probabilities, arena, out);
-    return absl::OkStatus();
-  };
+  const Chunking rows = ChunkItems(labels.elements(), classes);
+  MemoryPlan scratch;
+  const FloatBlock logits_block(logits, rows.per_chunk * classes, scratch),
+      loss_block(loss, rows.per_chunk, scratch),
+      probabilities_block(probabilities, rows.per_chunk * classes, scratch);
+  return OnePhase(
+      rows.chunks(), scratch.bytes(), [=](const Workspace& at, size_t chunk) -> absl::Status {
+        const size_t first = rows.begin(chunk), n = rows.size(chunk);
+        const float* in = logits_block.Read(at, first * classes, n * classes);
+        const auto* label = labels.As<int32_t>(at) + first;
+        float* losses = loss_block.Write(at, first);
+        float* out = probabilities_block.Write(at, first * classes);
+        for (size_t row = 0; row < n; ++row) {
+          if (label[row] < 0 || static_cast<size_t>(label[row]) >= classes) {
+            return absl::InvalidArgumentError(absl::StrCat(
+                "label ", label[row], " in row ", first + row, " is outside 0 to ", classes - 1));
+          }
+          losses[row] = SoftmaxRow(in + row * classes, static_cast<size_t>(label[row]), classes,
+                                   out + row * classes);
+        }
+        loss_block.Store(at, first, n);
+        probabilities_block.Store(at, first * classes, n * classes);
+        return absl::OkStatus();
+      });
 }
 
 absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu& ipu,
@@ -50,20 +61,26 @@ absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu
                 loss_gradient = Resolve(ipu, instruction.inputs(2)),
                 logits_gradient = Resolve(ipu, instruction.outputs(0));
   const auto classes = static_cast<size_t>(probabilities.type.dims[1]);
-  return [=](std::byte* arena) -> absl::Status {
-    const float* p = ReadFloats(probabilities, arena, 0);
-    const auto* label = labels.As<int32_t>(arena);
-    const float* scale = ReadFloats(loss_gradient, arena, 1);
-    float* out = WriteFloats(logits_gradient, arena, 2);
-    for (size_t row = 0; row < labels.elements(); ++row) {
+  const Chunking rows = ChunkItems(labels.elements(), classes);
+  MemoryPlan scratch;
+  const FloatBlock probabilities_block(probabilities, rows.per_chunk * classes, scratch),
+      scale_block(loss_gradient, rows.per_chunk, scratch),
+      out_block(logits_gradient, rows.per_chunk * classes, scratch);
+  return OnePhase(rows.chunks(), scratch.bytes(), [=](const Workspace& at, size_t chunk) {
+    const size_t first = rows.begin(chunk), n = rows.size(chunk);
+    const float* p = probabilities_block.Read(at, first * classes, n * classes);
+    const auto* label = labels.As<int32_t>(at) + first;
+    const float* scale = scale_block.Read(at, first, n);
+    float* out = out_block.Write(at, first * classes);
+    for (size_t row = 0; row < n; ++row) {
       for (size_t c = 0; c < classes; ++c) {
         const float target = static_cast<size_t>(label[row]) == c ? 1.0f : 0.0f;
         out[row * classes + c] = (p[row * classes + c] - target) * scale[row];
       }
     }
-    StoreFloats(logits_gradient, arena, out);
+    out_block.Store(at, first * classes, n * classes);
     return absl::OkStatus();
-  };
+  });
 }
 
 }  // namespace

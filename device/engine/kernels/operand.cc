@@ -1,44 +1,61 @@
 #include "device/engine/kernels/operand.h"
 
-#include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace vpod::engine {
+namespace {
 
-Scratch& Scratch::OfThisThread() {
-  thread_local Scratch scratch;
-  return scratch;
+#if defined(__x86_64__)
+bool HasF16c() {
+  static const bool has = __builtin_cpu_supports("avx") != 0 && __builtin_cpu_supports("f16c") != 0;
+  return has;
 }
 
-std::byte* Scratch::Get(size_t slot, size_t bytes) {
-  constexpr size_t kAlignment = 64;
-  if (buffers_.size() <= slot) buffers_.resize(slot + 1);
-  std::vector<std::byte>& buffer = buffers_[slot];
-  if (buffer.size() < bytes + kAlignment) buffer.resize(bytes + kAlignment);
-  const auto address = reinterpret_cast<uintptr_t>(buffer.data());
-  return buffer.data() + (kAlignment - address % kAlignment) % kAlignment;
+// Eight elements at a time; the number that were converted.
+__attribute__((target("avx,f16c"))) size_t WidenByF16c(const _Float16* halves, float* floats,
+                                                       size_t n) {
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i eight = _mm_loadu_si128(reinterpret_cast<const __m128i*>(halves + i));
+    _mm256_storeu_ps(floats + i, _mm256_cvtph_ps(eight));
+  }
+  return i;
 }
+
+__attribute__((target("avx,f16c"))) size_t NarrowByF16c(const float* floats, _Float16* halves,
+                                                        size_t n) {
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i eight = _mm256_cvtps_ph(_mm256_loadu_ps(floats + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(halves + i), eight);
+  }
+  return i;
+}
+#endif
+
+}  // namespace
 
 Operand Resolve(const program::v1::Ipu& ipu, uint32_t tensor) {
-  return {program::TypeOf(ipu.tensors(tensor)), ipu.tensors(tensor).offset()};
+  const auto& text = ipu.tensors(static_cast<int>(tensor));
+  return {program::TypeOf(text), text.offset()};
 }
 
-const float* ReadFloats(const Operand& operand, std::byte* arena, size_t slot) {
-  if (operand.type.type == program::v1::FLOAT32) return operand.As<float>(arena);
-  float* floats = Scratch::OfThisThread().Floats(slot, operand.elements());
-  const auto* halves = operand.As<_Float16>(arena);
-  for (size_t i = 0; i < operand.elements(); ++i) floats[i] = static_cast<float>(halves[i]);
-  return floats;
+void FloatsOfHalves(const _Float16* halves, float* floats, size_t n) {
+  size_t i = 0;
+#if defined(__x86_64__)
+  if (HasF16c()) i = WidenByF16c(halves, floats, n);
+#endif
+  for (; i < n; ++i) floats[i] = static_cast<float>(halves[i]);
 }
 
-float* WriteFloats(const Operand& operand, std::byte* arena, size_t slot) {
-  if (operand.type.type == program::v1::FLOAT32) return operand.As<float>(arena);
-  return Scratch::OfThisThread().Floats(slot, operand.elements());
-}
-
-void StoreFloats(const Operand& operand, std::byte* arena, const float* from) {
-  if (operand.type.type == program::v1::FLOAT32) return;
-  auto* halves = operand.As<_Float16>(arena);
-  for (size_t i = 0; i < operand.elements(); ++i) halves[i] = static_cast<_Float16>(from[i]);
+void HalvesOfFloats(const float* floats, _Float16* halves, size_t n) {
+  size_t i = 0;
+#if defined(__x86_64__)
+  if (HasF16c()) i = NarrowByF16c(floats, halves, n);
+#endif
+  for (; i < n; ++i) halves[i] = static_cast<_Float16>(floats[i]);
 }
 
 }  // namespace vpod::engine

@@ -1,5 +1,8 @@
-// Where a tensor lies and how its elements are read and written as float32.
+// Where a tensor lies and how its elements are read and written as float32; how work is cut into
+// chunks.
 #pragma once
+
+#include <algorithm>
 
 #include "device/engine/kernels/kernel.h"
 
@@ -11,21 +14,97 @@ struct Operand {
   uint64_t offset = 0;
 
   size_t elements() const { return static_cast<size_t>(type.elements()); }
-  std::byte* At(std::byte* arena) const { return arena + offset; }
+  std::byte* At(const Workspace& at) const { return at.arena + offset; }
   template <class T>
-  T* As(std::byte* arena) const {
-    return reinterpret_cast<T*>(arena + offset);
+  T* As(const Workspace& at) const {
+    return reinterpret_cast<T*>(at.arena + offset);
   }
 };
 
 Operand Resolve(const program::v1::Ipu& ipu, uint32_t tensor);
 
-// The elements of a float tensor as float32: the tensor itself, or for float16 a copy in scratch
-// slot `slot`.
-const float* ReadFloats(const Operand& operand, std::byte* arena, size_t slot);
-// Where a kernel writes the float32 result of a float tensor; for float16 it is scratch that
-// StoreFloats rounds.
-float* WriteFloats(const Operand& operand, std::byte* arena, size_t slot);
-void StoreFloats(const Operand& operand, std::byte* arena, const float* from);
+// Lays out the scratch or shared memory of a kernel.
+class MemoryPlan {
+ public:
+  // Offset of a new block, a multiple of 64.
+  size_t Add(size_t bytes) {
+    const size_t offset = bytes_;
+    bytes_ += (bytes + 63) / 64 * 64;
+    return offset;
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_ = 0;
+};
+
+// --- Conversion of float16, with F16C where the processor has it ---
+void FloatsOfHalves(const _Float16* halves, float* floats, size_t n);
+void HalvesOfFloats(const float* floats, _Float16* halves, size_t n);  // to nearest, ties to even
+
+// A range of a dense float tensor as float32: the tensor itself, or for float16 a block of scratch
+// that holds as many elements as one chunk reads or writes.
+class FloatBlock {
+ public:
+  FloatBlock() = default;
+  FloatBlock(Operand operand, size_t elements_of_a_chunk, MemoryPlan& scratch)
+      : operand_(std::move(operand)),
+        scratch_(is_half() ? scratch.Add(elements_of_a_chunk * sizeof(float)) : 0) {}
+
+  // Elements [begin, begin + n), read or to be written.
+  const float* Read(const Workspace& at, size_t begin, size_t n) const {
+    if (!is_half()) return operand_.As<float>(at) + begin;
+    FloatsOfHalves(operand_.As<_Float16>(at) + begin, Scratch(at), n);
+    return Scratch(at);
+  }
+  float* Write(const Workspace& at, size_t begin) const {
+    return is_half() ? Scratch(at) : operand_.As<float>(at) + begin;
+  }
+  // After the last of the elements that Write gave was written.
+  void Store(const Workspace& at, size_t begin, size_t n) const {
+    if (is_half()) HalvesOfFloats(Scratch(at), operand_.As<_Float16>(at) + begin, n);
+  }
+  // Read and later written in place.
+  float* ReadWrite(const Workspace& at, size_t begin, size_t n) const {
+    return const_cast<float*>(Read(at, begin, n));
+  }
+
+ private:
+  bool is_half() const { return operand_.type.type == program::v1::FLOAT16; }
+  float* Scratch(const Workspace& at) const {
+    return reinterpret_cast<float*>(at.scratch + scratch_);
+  }
+
+  Operand operand_;
+  size_t scratch_ = 0;  // offset
+};
+
+// Items 0 … items-1 in chunks of `per_chunk`, the last one smaller.
+struct Chunking {
+  size_t items = 0;
+  size_t per_chunk = 1;
+
+  size_t chunks() const { return (items + per_chunk - 1) / per_chunk; }
+  size_t begin(size_t chunk) const { return chunk * per_chunk; }
+  size_t end(size_t chunk) const { return std::min(items, (chunk + 1) * per_chunk); }
+  size_t size(size_t chunk) const { return end(chunk) - begin(chunk); }
+};
+
+// Elements of a chunk of element-by-element work: some tens of microseconds, operands within the
+// second-level cache.
+inline constexpr size_t kElementsOfAChunk = size_t{1} << 17;
+
+// Chunks of whole items, each of `work` elements; about equal.
+inline Chunking ChunkItems(size_t items, size_t work) {
+  const size_t most = std::max<size_t>(1, kElementsOfAChunk / std::max<size_t>(1, work));
+  const size_t chunks = std::max<size_t>(1, (items + most - 1) / most);
+  return {items, std::max<size_t>(1, (items + chunks - 1) / chunks)};
+}
+
+// A kernel of one phase.
+inline Kernel OnePhase(size_t chunks, size_t scratch_bytes,
+                       std::function<absl::Status(const Workspace&, size_t)> run) {
+  return {.phases = {{chunks, std::move(run)}}, .scratch_bytes = scratch_bytes};
+}
 
 }  // namespace vpod::engine

@@ -30,36 +30,45 @@ absl::StatusOr<Kernel> PrepareAccumulate(const program::v1::Ipu& ipu,
                                          const Instruction& instruction) {
   const Operand accumulator = Resolve(ipu, instruction.inputs(0)),
                 gradient = Resolve(ipu, instruction.inputs(1));
-  return [=](std::byte* arena) {
-    AddWide(accumulator.As<double>(arena), ReadFloats(gradient, arena, 0), gradient.elements());
+  const Chunking elements = ChunkItems(gradient.elements(), 1);
+  MemoryPlan scratch;
+  const FloatBlock gradient_block(gradient, elements.per_chunk, scratch);
+  return OnePhase(elements.chunks(), scratch.bytes(), [=](const Workspace& at, size_t chunk) {
+    const size_t first = elements.begin(chunk), n = elements.size(chunk);
+    AddWide(accumulator.As<double>(at) + first, gradient_block.Read(at, first, n), n);
     return absl::OkStatus();
-  };
+  });
 }
 
 absl::StatusOr<Kernel> PrepareSgd(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const program::v1::Sgd& op = instruction.sgd();
   const bool has_velocity = instruction.inputs_size() > 3;
   const Operand weights = Resolve(ipu, instruction.inputs(0)),
-                gradient = Resolve(ipu, instruction.inputs(1)),
-                learning_rate = Resolve(ipu, instruction.inputs(2)),
-                velocity = has_velocity ? Resolve(ipu, instruction.inputs(3)) : Operand();
+                learning_rate = Resolve(ipu, instruction.inputs(2));
   const SgdConstants constants{op.momentum(), 1 - op.dampening(), op.weight_decay(),
                                op.gradient_scale(), op.nesterov()};
-  return [=](std::byte* arena) {
-    // Float16 weights are read into scratch, updated there and rounded back.
-    auto* w = const_cast<float*>(ReadFloats(weights, arena, 0));
-    const float* g = ReadFloats(gradient, arena, 1);
-    const float rate = *learning_rate.As<float>(arena);
+  const Chunking elements = ChunkItems(weights.elements(), 1);
+  MemoryPlan scratch;
+  const FloatBlock weights_block(weights, elements.per_chunk, scratch),
+      gradient_block(Resolve(ipu, instruction.inputs(1)), elements.per_chunk, scratch);
+  const FloatBlock velocity_block =
+      has_velocity ? FloatBlock(Resolve(ipu, instruction.inputs(3)), elements.per_chunk, scratch)
+                   : FloatBlock();
+  return OnePhase(elements.chunks(), scratch.bytes(), [=](const Workspace& at, size_t chunk) {
+    const size_t first = elements.begin(chunk), n = elements.size(chunk);
+    float* w = weights_block.ReadWrite(at, first, n);
+    const float* g = gradient_block.Read(at, first, n);
+    const float rate = *learning_rate.As<float>(at);
     if (has_velocity) {
-      auto* v = const_cast<float*>(ReadFloats(velocity, arena, 2));
-      SgdMomentum(w, g, v, rate, constants, weights.elements());
-      StoreFloats(velocity, arena, v);
+      float* v = velocity_block.ReadWrite(at, first, n);
+      SgdMomentum(w, g, v, rate, constants, n);
+      velocity_block.Store(at, first, n);
     } else {
-      SgdPlain(w, g, rate, constants, weights.elements());
+      SgdPlain(w, g, rate, constants, n);
     }
-    StoreFloats(weights, arena, w);
+    weights_block.Store(at, first, n);
     return absl::OkStatus();
-  };
+  });
 }
 
 }  // namespace

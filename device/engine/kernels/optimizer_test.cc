@@ -127,18 +127,5 @@ TEST(KernelTest, CommunicationStepsAndRepeatsAreNotKernels) {
   }
 }
 
-TEST(ScratchTest, SlotsAreAlignedAndKeptApart) {
-  Scratch scratch;
-  std::byte* first = scratch.Get(0, 100);
-  std::byte* second = scratch.Get(7, 1);
-  for (std::byte* place : {first, second}) EXPECT_EQ(reinterpret_cast<uintptr_t>(place) % 64, 0u);
-  std::memset(first, 1, 100);
-  std::memset(second, 2, 1);
-  // A larger request in one slot leaves the others alone.
-  std::memset(scratch.Get(3, 100000), 3, 100000);
-  EXPECT_EQ(first[99], std::byte{1});
-  EXPECT_EQ(second[0], std::byte{2});
-}
-
 }  // namespace
 }  // namespace vpod::engine

@@ -1,9 +1,11 @@
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include "device/base/simd.h"
-#include "device/engine/kernels/operand.h"
+#include "device/engine/kernels/loop.h"
 
 namespace vpod::engine {
 namespace {
@@ -13,11 +15,12 @@ using program::v1::ReduceOperator;
 VPOD_SIMD void AddRow(double* sums, const float* row, size_t n) {
   for (size_t i = 0; i < n; ++i) sums[i] += row[i];
 }
+// Not-a-number wins against any number.
 VPOD_SIMD void MaxRow(double* sums, const float* row, size_t n) {
-  for (size_t i = 0; i < n; ++i) sums[i] = row[i] > sums[i] ? row[i] : sums[i];
+  for (size_t i = 0; i < n; ++i) sums[i] = row[i] > sums[i] || row[i] != row[i] ? row[i] : sums[i];
 }
 VPOD_SIMD void MinRow(double* sums, const float* row, size_t n) {
-  for (size_t i = 0; i < n; ++i) sums[i] = row[i] < sums[i] ? row[i] : sums[i];
+  for (size_t i = 0; i < n; ++i) sums[i] = row[i] < sums[i] || row[i] != row[i] ? row[i] : sums[i];
 }
 
 double Initial(ReduceOperator op) {
@@ -26,139 +29,214 @@ double Initial(ReduceOperator op) {
   return 0;
 }
 
-// Where each run of innermost elements goes. The innermost axes are either all kept (a row is added
-// to a row of results) or all reduced (a row collapses to one result).
+// Takes `value` into a result, as the rows above do.
+double Combine(ReduceOperator op, double result, double value) {
+  switch (op) {
+    case program::v1::MAX:
+      return value > result || std::isnan(value) ? value : result;
+    case program::v1::MIN:
+      return value < result || std::isnan(value) ? value : result;
+    default:
+      return result + value;
+  }
+}
+
+// The results of a row of the kept axes are taken together, and the elements of a row of the
+// reduced axes one after the other; both in the order in which the input lies in memory.
 struct Plan {
-  bool inner_reduced = false;
-  size_t inner = 1;  // elements of a run
-  program::Dims outer_dims,
-      outer_to;  // axes outside the run, and their strides in the result (0 if reduced)
-  size_t runs = 1;
+  Operand input, output;
+  ReduceOperator op = program::v1::SUM;
+  double scale = 1;
+  Loop kept;     // operands: input, output
+  Loop reduced;  // operand: input
+  Chunking results;
+  // Few results of many elements: the elements are cut into parts, whose results are combined in
+  // order in a second phase.
+  Chunking elements;
 };
 
-Plan MakePlan(const program::Dims& input, absl::Span<const uint32_t> axes) {
-  std::vector<bool> reduced(input.size());
-  for (uint32_t axis : axes) reduced[axis] = true;
-  program::Dims to(input.size(), 0);
-  int64_t stride = 1;
-  for (size_t i = input.size(); i-- > 0;) {
-    if (!reduced[i]) {
-      to[i] = stride;
-      stride *= input[i];
-    }
+size_t Product(const program::Dims& dims) {
+  size_t n = 1;
+  for (int64_t dim : dims) n *= static_cast<size_t>(dim);
+  return n;
+}
+
+Plan MakePlan(Operand input, Operand output, const program::v1::Reduce& op) {
+  const program::Dims& dims = input.type.dims;
+  const program::Dims from = BroadcastStrides(input, dims),
+                      to = BroadcastStrides(output, output.type.dims);
+  std::vector<bool> is_reduced(dims.size());
+  for (uint32_t axis : op.axes()) is_reduced[axis] = true;
+  program::Dims kept, kept_from, reduced, reduced_from;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    (is_reduced[i] ? reduced : kept).push_back(dims[i]);
+    (is_reduced[i] ? reduced_from : kept_from).push_back(from[i]);
   }
   Plan plan;
-  size_t axis = input.size();
-  plan.inner_reduced = axis > 0 && reduced[axis - 1];
-  while (axis > 0 && reduced[axis - 1] == plan.inner_reduced)
-    plan.inner *= static_cast<size_t>(input[--axis]);
-  for (size_t i = 0; i < axis; ++i) {
-    plan.outer_dims.push_back(input[i]);
-    plan.outer_to.push_back(to[i]);
-    plan.runs *= static_cast<size_t>(input[i]);
-  }
+  plan.op = op.operator_();
+  const size_t count = Product(reduced);
+  if (plan.op == program::v1::MEAN) plan.scale = 1.0 / static_cast<double>(count);
+  plan.kept = PlanLoop(kept, {kept_from, to});
+  plan.reduced = PlanLoop(reduced, {reduced_from});
+  plan.results = ChunkItems(output.elements(), count);
+  // The parts of a result that is one of many would be more work to combine than to make.
+  constexpr size_t kMostParts = 64;
+  const size_t parts =
+      plan.results.chunks() >= kMostParts
+          ? 1
+          : std::clamp<size_t>(input.elements() / kElementsOfAChunk / plan.results.chunks(), 1,
+                               kMostParts);
+  plan.elements = {count, (count + parts - 1) / parts};
+  plan.input = std::move(input);
+  plan.output = std::move(output);
   return plan;
 }
 
-template <class Visit>
-void ForRuns(const Plan& plan, const Visit& visit) {
-  std::array<int64_t, program::kMaxRank> index{};
-  for (size_t run = 0; run < plan.runs; ++run) {
-    int64_t to = 0;
-    for (size_t i = 0; i < plan.outer_dims.size(); ++i) to += index[i] * plan.outer_to[i];
-    visit(run * plan.inner, static_cast<size_t>(to));
-    for (size_t i = plan.outer_dims.size(); i-- > 0;) {
-      if (++index[i] < plan.outer_dims[i]) break;
-      index[i] = 0;
-    }
+// Adds elements [from, to) of the reduced axes to the results of a block of the kept axes.
+void ReduceBlock(const Plan& plan, FloatRow& row, int64_t position, size_t n, size_t from,
+                 size_t to, double* results) {
+  const int64_t along = plan.kept.steps[0];
+  if (n > 1 && std::abs(along) < std::abs(plan.reduced.steps[0])) {
+    const auto take = plan.op == program::v1::MAX   ? MaxRow
+                      : plan.op == program::v1::MIN ? MinRow
+                                                    : AddRow;
+    plan.reduced.ForBlocks(from, to, [&](const auto& at, size_t elements) {
+      for (size_t i = 0; i < elements; ++i) {
+        const int64_t place = position + at[0] + static_cast<int64_t>(i) * plan.reduced.steps[0];
+        take(results, row.Read(place, along, n), n);
+      }
+    });
+    return;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    double result = results[i];
+    const int64_t start = position + static_cast<int64_t>(i) * along;
+    plan.reduced.ForBlocks(from, to, [&](const auto& at, size_t elements) {
+      const float* x = row.Read(start + at[0], plan.reduced.steps[0], elements);
+      for (size_t e = 0; e < elements; ++e) result = Combine(plan.op, result, x[e]);
+    });
+    results[i] = result;
   }
 }
 
-void ReduceFloats(ReduceOperator op, const Plan& plan, const float* in, double* sums) {
-  ForRuns(plan, [&](size_t from, size_t to) {
-    if (!plan.inner_reduced) {
-      const auto row = op == program::v1::MAX ? MaxRow : op == program::v1::MIN ? MinRow : AddRow;
-      row(sums + to, in + from, plan.inner);
-      return;
-    }
-    double result = sums[to];
-    for (size_t i = 0; i < plan.inner; ++i) {
-      const double value = in[from + i];
-      if (op == program::v1::MAX) {
-        result = std::max(result, value);
-      } else if (op == program::v1::MIN) {
-        result = std::min(result, value);
-      } else {
-        result += value;
-      }
-    }
-    sums[to] = result;
-  });
+void StoreResults(const Plan& plan, FloatRow& out, int64_t position, size_t n,
+                  const double* results) {
+  float* floats = out.Write(position, plan.kept.steps[1]);
+  for (size_t i = 0; i < n; ++i) floats[i] = static_cast<float>(results[i] * plan.scale);
+  out.Store(position, plan.kept.steps[1], n);
 }
 
-void ReduceInts(ReduceOperator op, const Plan& plan, const int32_t* in, int32_t* out,
-                size_t outputs) {
-  std::fill_n(out, outputs,
-              op == program::v1::MAX   ? std::numeric_limits<int32_t>::min()
-              : op == program::v1::MIN ? std::numeric_limits<int32_t>::max()
-                                       : 0);
-  ForRuns(plan, [&](size_t from, size_t to) {
-    for (size_t i = 0; i < plan.inner; ++i) {
-      int32_t& result = out[plan.inner_reduced ? to : to + i];
-      const int32_t value = in[from + i];
-      if (op == program::v1::MAX) {
-        result = std::max(result, value);
-      } else if (op == program::v1::MIN) {
-        result = std::min(result, value);
+Kernel ReduceFloats(std::shared_ptr<const Plan> plan) {
+  const size_t parts = plan->elements.chunks(), outputs = plan->output.elements();
+  // Chunk c takes part c % parts of a range of the results.
+  const auto reduce = [plan, parts, outputs](const Workspace& at, size_t chunk) {
+    FloatRow row(plan->input, at), out(plan->output, at);
+    double results[kElementsOfABlock];
+    const size_t part = chunk % parts, from = plan->elements.begin(part),
+                 to = plan->elements.end(part);
+    size_t first = plan->results.begin(chunk / parts);
+    plan->kept.ForBlocks(first, plan->results.end(chunk / parts), [&](const auto& p, size_t n) {
+      std::fill_n(results, n, Initial(plan->op));
+      ReduceBlock(*plan, row, p[0], n, from, to, results);
+      if (parts == 1) {
+        StoreResults(*plan, out, p[1], n, results);
       } else {
-        result = static_cast<int32_t>(static_cast<uint32_t>(result) + static_cast<uint32_t>(value));
+        auto* all = reinterpret_cast<double*>(at.shared) + part * outputs;
+        std::copy_n(results, n, all + first);
       }
-    }
+      first += n;
+    });
+    return absl::OkStatus();
+  };
+  Kernel kernel = OnePhase(plan->results.chunks() * parts, 0, reduce);
+  if (parts == 1) return kernel;
+  kernel.shared_bytes = parts * outputs * sizeof(double);
+  const Chunking ranges = ChunkItems(outputs, parts);
+  kernel.phases.push_back({ranges.chunks(), [=](const Workspace& at, size_t chunk) {
+                             const auto* all = reinterpret_cast<const double*>(at.shared);
+                             FloatRow out(plan->output, at);
+                             double results[kElementsOfABlock];
+                             size_t first = ranges.begin(chunk);
+                             plan->kept.ForBlocks(
+                                 first, ranges.end(chunk), [&](const auto& p, size_t n) {
+                                   std::copy_n(all + first, n, results);
+                                   for (size_t part = 1; part < parts; ++part) {
+                                     const double* more = all + part * outputs + first;
+                                     for (size_t i = 0; i < n; ++i)
+                                       results[i] = Combine(plan->op, results[i], more[i]);
+                                   }
+                                   StoreResults(*plan, out, p[1], n, results);
+                                   first += n;
+                                 });
+                             return absl::OkStatus();
+                           }});
+  return kernel;
+}
+
+int32_t CombineInts(ReduceOperator op, int32_t a, int32_t b) {
+  if (op == program::v1::MAX) return std::max(a, b);
+  if (op == program::v1::MIN) return std::min(a, b);
+  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+
+Kernel ReduceInts(std::shared_ptr<const Plan> plan) {
+  const int32_t initial = plan->op == program::v1::MAX   ? std::numeric_limits<int32_t>::min()
+                          : plan->op == program::v1::MIN ? std::numeric_limits<int32_t>::max()
+                                                         : 0;
+  return OnePhase(plan->results.chunks(), 0, [=](const Workspace& at, size_t chunk) {
+    const auto* in = plan->input.As<int32_t>(at);
+    auto* out = plan->output.As<int32_t>(at);
+    plan->kept.ForBlocks(
+        plan->results.begin(chunk), plan->results.end(chunk), [&](const auto& p, size_t n) {
+          for (size_t i = 0; i < n; ++i) {
+            int32_t result = initial;
+            const int32_t* first = in + p[0] + static_cast<int64_t>(i) * plan->kept.steps[0];
+            plan->reduced.ForBlocks(
+                0, plan->elements.items, [&](const auto& at_element, size_t elements) {
+                  const int32_t* x = first + at_element[0];
+                  for (size_t e = 0; e < elements; ++e)
+                    result = CombineInts(plan->op, result,
+                                         x[static_cast<int64_t>(e) * plan->reduced.steps[0]]);
+                });
+            out[p[1] + static_cast<int64_t>(i) * plan->kept.steps[1]] = result;
+          }
+        });
+    return absl::OkStatus();
   });
 }
 
 absl::StatusOr<Kernel> PrepareReduce(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const program::v1::Reduce& op = instruction.reduce();
-  const Operand input = Resolve(ipu, instruction.inputs(0)),
-                output = Resolve(ipu, instruction.outputs(0));
-  const ReduceOperator function = op.operator_();
-  const Plan plan = MakePlan(input.type.dims, op.axes());
-  if (input.type.type == program::v1::INT32) {
-    return [=](std::byte* arena) {
-      ReduceInts(function, plan, input.As<int32_t>(arena), output.As<int32_t>(arena),
-                 output.elements());
-      return absl::OkStatus();
-    };
+  const auto plan = std::make_shared<const Plan>(MakePlan(Resolve(ipu, instruction.inputs(0)),
+                                                          Resolve(ipu, instruction.outputs(0)),
+                                                          instruction.reduce()));
+  return plan->input.type.type == program::v1::INT32 ? ReduceInts(plan) : ReduceFloats(plan);
+}
+
+// Not-a-number is larger than any number.
+size_t IndexOfLargest(const float* values, size_t n) {
+  size_t best = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (std::isnan(values[i])) return i;
+    if (values[i] > values[best]) best = i;
   }
-  const double scale = function == program::v1::MEAN ? static_cast<double>(output.elements()) /
-                                                           static_cast<double>(input.elements())
-                                                     : 1.0;
-  return [=](std::byte* arena) {
-    const size_t n = output.elements();
-    const float* in = ReadFloats(input, arena, 0);
-    auto* sums = reinterpret_cast<double*>(Scratch::OfThisThread().Get(1, n * sizeof(double)));
-    std::fill_n(sums, n, Initial(function));
-    ReduceFloats(function, plan, in, sums);
-    float* out = WriteFloats(output, arena, 2);
-    for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(sums[i] * scale);
-    StoreFloats(output, arena, out);
-    return absl::OkStatus();
-  };
+  return best;
 }
 
 absl::StatusOr<Kernel> PrepareArgMax(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const Operand input = Resolve(ipu, instruction.inputs(0)),
                 output = Resolve(ipu, instruction.outputs(0));
   const auto length = static_cast<size_t>(input.type.dims.back());
-  return [=](std::byte* arena) {
-    const float* in = ReadFloats(input, arena, 0);
-    auto* out = output.As<int32_t>(arena);
-    for (size_t row = 0; row < output.elements(); ++row) {
-      const float* first = in + row * length;
-      out[row] = static_cast<int32_t>(std::max_element(first, first + length) - first);
-    }
+  const Chunking rows = ChunkItems(output.elements(), length);
+  MemoryPlan scratch;
+  const FloatBlock block(input, rows.per_chunk * length, scratch);
+  return OnePhase(rows.chunks(), scratch.bytes(), [=](const Workspace& at, size_t chunk) {
+    const size_t first = rows.begin(chunk), n = rows.size(chunk);
+    const float* in = block.Read(at, first * length, n * length);
+    auto* out = output.As<int32_t>(at) + first;
+    for (size_t row = 0; row < n; ++row)
+      out[row] = static_cast<int32_t>(IndexOfLargest(in + row * length, length));
     return absl::OkStatus();
-  };
+  });
 }
 
 }  // namespace
