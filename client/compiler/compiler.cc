@@ -95,6 +95,10 @@ class Assembler {
     entry->mutable_dims()->Add(tensor.type.dims.begin(), tensor.type.dims.end());
     entry->set_offset(offset);
     entry->set_wide_accumulator(tensor.wide_accumulator);
+    if (tensor.channels_last) {
+      const program::Dims strides = program::ChannelsLastStrides(tensor.type.dims);
+      entry->mutable_strides()->Add(strides.begin(), strides.end());
+    }
     return static_cast<uint32_t>(text->tensors_size() - 1);
   }
 
@@ -295,7 +299,9 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
     const uint64_t bytes = program::TypeOf(compiled.executable->TensorOf(variable)).bytes();
     compiled.initial_values[variable.name()] = std::string(bytes, '\0');
   }
-  for (graph::Tensor variable : graph.variables()) {
+  std::vector<graph::Tensor> state = graph.variables();
+  state.insert(state.end(), graph.buffers().begin(), graph.buffers().end());
+  for (graph::Tensor variable : state) {
     const graph::Value& value = graph.values()[variable.id];
     const auto it = compiled.initial_values.find(value.name);
     if (it != compiled.initial_values.end())

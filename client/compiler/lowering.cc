@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/program/op.h"
 
 namespace vpod::compiler {
 namespace {
@@ -36,7 +37,10 @@ class Lowering {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       if (needed_nodes_.contains(i)) EmitNode(graph_.nodes()[i]);
     }
-    if (spec_.loss.has_value()) EmitUpdate(gradients);
+    if (spec_.loss.has_value()) {
+      EmitAssignments();
+      EmitUpdate(gradients);
+    }
     EmitOutputs();
     return std::move(result_);
   }
@@ -52,6 +56,10 @@ class Lowering {
     std::vector<uint32_t> pending;
     for (const auto& output : graph_.outputs()) pending.push_back(Root(output.value.id));
     for (Tensor gradient : gradients) pending.push_back(Root(gradient.id));
+    if (spec_.loss.has_value()) {
+      for (const auto& assignment : graph_.assignments())
+        pending.push_back(Root(assignment.value.id));
+    }
     std::map<uint32_t, size_t> producer;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       for (uint32_t id : graph_.nodes()[i].instruction.outputs()) producer[id] = i;
@@ -80,53 +88,116 @@ class Lowering {
     return static_cast<uint32_t>(lowered.tensors.size() - 1);
   }
 
-  // Index on `ipu` of a value that is there already or is made there now (variables at home,
-  // constants anywhere).
-  uint32_t Place(uint32_t id, uint32_t ipu) {
-    const auto found = placed_.find({id, ipu});
-    if (found != placed_.end()) return found->second;
+  // Where a value is on an IPU: the tensor in which it was made, and the same elements in the other
+  // layout once somebody needed them so.
+  struct Places {
+    uint32_t index = ~0u;
+    uint32_t converted = ~0u;
+  };
+
+  bool IsChannelsLast(uint32_t ipu, uint32_t tensor) const {
+    return result_.ipus[ipu].tensors[tensor].channels_last;
+  }
+
+  // Whether the two layouts of a shape differ.
+  static bool LayoutMatters(const program::TensorType& type) {
+    if (type.rank() <= 2) return false;
+    program::v1::Tensor tensor;
+    tensor.mutable_dims()->Add(type.dims.begin(), type.dims.end());
+    return !program::LiesAs(tensor, program::ChannelsLastStrides(type.dims));
+  }
+
+  // A tensor that is to hold a value on `ipu`.
+  uint32_t Make(uint32_t id, uint32_t ipu, bool channels_last) {
     const Value& value = graph_.values()[id];
-    uint32_t index;
-    const uint32_t root = Root(id);
-    if (root != id) {
-      const uint32_t storage = result_.ipus[ipu].tensors[Place(root, ipu)].storage;
-      result_.ipus[ipu].tensors.push_back({value.type, false, "", storage});
-      index = static_cast<uint32_t>(result_.ipus[ipu].tensors.size() - 1);
-    } else {
-      const bool variable = value.origin == Origin::kVariable && ipu == value.ipu;
-      index = NewTensor(ipu, {value.type, false, variable ? value.name : "", 0});
-      if (value.origin == Origin::kConstant) {
-        Instruction fill;
-        fill.mutable_fill()->set_value(value.constant);
-        fill.add_outputs(index);
-        At(ipu, Section::kSetup).push_back(std::move(fill));
-      }
-    }
-    placed_[{id, ipu}] = index;
+    const bool variable = value.origin == Origin::kVariable && ipu == value.ipu;
+    const uint32_t index =
+        NewTensor(ipu, {.type = value.type,
+                        .variable = variable ? value.name : "",
+                        .channels_last = channels_last && LayoutMatters(value.type)});
+    placed_[{id, ipu}] = {index};
     return index;
   }
 
-  // As Place, for a value that is read: brings it over from its home when that is another IPU.
-  uint32_t Fetch(uint32_t id, uint32_t ipu) {
+  // Index on `ipu` of a value that is there already or is made there now (variables at home,
+  // constants anywhere), in whatever layout.
+  uint32_t Place(uint32_t id, uint32_t ipu) {
+    const auto found = placed_.find({id, ipu});
+    if (found != placed_.end()) return found->second.index;
+    const Value& value = graph_.values()[id];
+    const uint32_t root = Root(id);
+    if (root != id) {
+      const uint32_t source = RowMajor(root, ipu);
+      const uint32_t storage = result_.ipus[ipu].tensors[source].storage;
+      const uint32_t index = AddView(ipu, {.type = value.type, .storage = storage});
+      placed_[{id, ipu}] = {index};
+      return index;
+    }
+    const uint32_t index = Make(id, ipu, /*channels_last=*/false);
+    if (value.origin == Origin::kConstant) {
+      Instruction fill;
+      fill.mutable_fill()->set_value(value.constant);
+      fill.add_outputs(index);
+      At(ipu, Section::kSetup).push_back(std::move(fill));
+    }
+    return index;
+  }
+
+  uint32_t AddView(uint32_t ipu, LoweredTensor tensor) {
+    result_.ipus[ipu].tensors.push_back(std::move(tensor));
+    return static_cast<uint32_t>(result_.ipus[ipu].tensors.size() - 1);
+  }
+
+  // As Place, in the given layout.
+  uint32_t PlaceAs(uint32_t id, uint32_t ipu, bool channels_last) {
+    const uint32_t index = Place(id, ipu);
+    const Value& value = graph_.values()[id];
+    if (!LayoutMatters(value.type) || IsChannelsLast(ipu, index) == channels_last) return index;
+    uint32_t& converted = placed_[{id, ipu}].converted;
+    if (converted != ~0u) return converted;
+    if (value.origin == Origin::kConstant) {
+      // Equal elements lie in either layout.
+      const uint32_t storage = result_.ipus[ipu].tensors[index].storage;
+      converted =
+          AddView(ipu, {.type = value.type, .storage = storage, .channels_last = channels_last});
+      return converted;
+    }
+    converted = NewTensor(ipu, {.type = value.type, .channels_last = channels_last});
+    Instruction copy;
+    copy.mutable_copy();
+    copy.add_inputs(index);
+    copy.add_outputs(converted);
+    At(ipu, Section::kBody).push_back(std::move(copy));
+    return converted;
+  }
+  uint32_t RowMajor(uint32_t id, uint32_t ipu) { return PlaceAs(id, ipu, false); }
+
+  // Brings a value that is read over from its home when that is another IPU.
+  void Bring(uint32_t id, uint32_t ipu) {
     const uint32_t root = Root(id);
     const Value& value = graph_.values()[root];
-    if (value.origin != Origin::kConstant && value.ipu != ipu && !placed_.contains({root, ipu})) {
-      const uint32_t source = Place(root, value.ipu);
-      const uint32_t target = Place(root, ipu);
-      program::v1::Move& move = result_.moves.emplace_back();
-      move.set_from_ipu(value.ipu);
-      move.set_from_tensor(source);
-      move.set_to_ipu(ipu);
-      move.set_to_tensor(target);
-      Instruction send, receive;
-      send.mutable_exchange()->set_exchange(static_cast<uint32_t>(result_.moves.size() - 1));
-      receive = send;
-      send.add_inputs(source);
-      receive.add_outputs(target);
-      At(value.ipu, Section::kBody).push_back(std::move(send));
-      At(ipu, Section::kBody).push_back(std::move(receive));
-    }
-    return Place(id, ipu);
+    if (value.origin == Origin::kConstant || value.ipu == ipu || placed_.contains({root, ipu}))
+      return;
+    const uint32_t source = RowMajor(root, value.ipu);
+    const uint32_t target = Make(root, ipu, /*channels_last=*/false);
+    program::v1::Move& move = result_.moves.emplace_back();
+    move.set_from_ipu(value.ipu);
+    move.set_from_tensor(source);
+    move.set_to_ipu(ipu);
+    move.set_to_tensor(target);
+    Instruction send, receive;
+    send.mutable_exchange()->set_exchange(static_cast<uint32_t>(result_.moves.size() - 1));
+    receive = send;
+    send.add_inputs(source);
+    receive.add_outputs(target);
+    At(value.ipu, Section::kBody).push_back(std::move(send));
+    At(ipu, Section::kBody).push_back(std::move(receive));
+  }
+
+  // A value that is read, in row-major order.
+  uint32_t Fetch(uint32_t id, uint32_t ipu) {
+    Bring(id, ipu);
+    return RowMajor(id, ipu);
   }
 
   uint32_t AddStream(std::string name, bool to_device, uint32_t ipu,
@@ -146,11 +217,51 @@ class Lowering {
     }
   }
 
+  // The layouts that an op asks for. What takes any layout keeps that of its largest input, so that
+  // chains of element-by-element ops after a convolution need no copies.
   void EmitNode(const graph::Node& node) {
     Instruction instruction = node.instruction;
-    for (uint32_t& id : *instruction.mutable_inputs()) id = Fetch(id, node.ipu);
-    for (uint32_t& id : *instruction.mutable_outputs()) id = Place(id, node.ipu);
+    const program::OpDef& op = *program::FindOp(instruction.attributes_case());
+    const auto layout = [&](bool output, int position) {
+      return op.layout == nullptr ? program::Layout::kRowMajor
+                                  : op.layout(node.instruction, {output, position});
+    };
+    bool keeps_channels_last = false;
+    int64_t largest = 0;
+    for (int i = 0; i < instruction.inputs_size(); ++i) {
+      const uint32_t id = instruction.inputs(i);
+      Bring(id, node.ipu);
+      if (layout(false, i) != program::Layout::kStrided) {
+        const bool channels_last = layout(false, i) == program::Layout::kChannelsLast;
+        instruction.set_inputs(i, PlaceAs(id, node.ipu, channels_last));
+        continue;
+      }
+      const uint32_t index = Place(id, node.ipu);
+      instruction.set_inputs(i, index);
+      const program::TensorType& type = graph_.values()[id].type;
+      const bool same_in_both = graph_.values()[id].origin == Origin::kConstant;
+      if (same_in_both || type.elements() <= largest) continue;
+      largest = type.elements();
+      keeps_channels_last = IsChannelsLast(node.ipu, index);
+    }
+    for (int i = 0; i < instruction.outputs_size(); ++i) {
+      const bool channels_last =
+          layout(true, i) == program::Layout::kChannelsLast ||
+          (layout(true, i) == program::Layout::kStrided && keeps_channels_last);
+      instruction.set_outputs(i, Make(instruction.outputs(i), node.ipu, channels_last));
+    }
     At(node.ipu, Section::kBody).push_back(std::move(instruction));
+  }
+
+  void EmitAssignments() {
+    for (const auto& [buffer, assigned] : graph_.assignments()) {
+      const uint32_t ipu = graph_.values()[buffer.id].ipu;
+      Instruction copy;
+      copy.mutable_copy();
+      copy.add_inputs(Fetch(assigned.id, ipu));
+      copy.add_outputs(Place(buffer.id, ipu));
+      At(ipu, Section::kBody).push_back(std::move(copy));
+    }
   }
 
   void EmitOutputs() {
@@ -248,7 +359,7 @@ class Lowering {
   LoweredProgram result_;
   std::set<size_t> needed_nodes_;
   std::set<uint32_t> needed_inputs_;
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> placed_;  // (value, IPU) -> tensor
+  std::map<std::pair<uint32_t, uint32_t>, Places> placed_;  // of (value, IPU)
   std::map<uint32_t, uint32_t> learning_rates_;
 };
 

@@ -27,6 +27,8 @@ struct LoweredTensor {
   std::string variable;
   // Tensors of the same storage share their bytes (reshapes).
   uint32_t storage = 0;
+  // [batch, channels, spatial dimensions…] with the channels innermost; otherwise row-major.
+  bool channels_last = false;
 };
 
 // Instructions of one IPU; their operands are indices into `tensors`.

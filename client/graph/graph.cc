@@ -1,5 +1,6 @@
 #include "client/graph/graph.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -87,7 +88,7 @@ Tensor Graph::Input(absl::string_view name, TensorType type) {
   return tensor;
 }
 
-Tensor Graph::Variable(absl::string_view name, TensorType type, std::vector<float> initial) {
+Tensor Graph::NewState(absl::string_view name, TensorType type, std::vector<float> initial) {
   // Checked first: the number of elements of an absurd shape overflows.
   const absl::Status status = program::Check(type);
   if (!status.ok())
@@ -98,11 +99,33 @@ Tensor Graph::Variable(absl::string_view name, TensorType type, std::vector<floa
                                                 " has ", initial.size(), " initial values")));
   }
   const Tensor tensor = NewNamed(name, std::move(type), Origin::kVariable);
-  if (tensor.valid()) {
-    variables_.push_back(tensor);
-    initial_.emplace(tensor.id, std::move(initial));
-  }
+  if (tensor.valid()) initial_.emplace(tensor.id, std::move(initial));
   return tensor;
+}
+
+Tensor Graph::Variable(absl::string_view name, TensorType type, std::vector<float> initial) {
+  const Tensor tensor = NewState(name, std::move(type), std::move(initial));
+  if (tensor.valid()) variables_.push_back(tensor);
+  return tensor;
+}
+
+Tensor Graph::Buffer(absl::string_view name, TensorType type, std::vector<float> initial) {
+  const Tensor tensor = NewState(name, std::move(type), std::move(initial));
+  if (tensor.valid()) buffers_.push_back(tensor);
+  return tensor;
+}
+
+void Graph::Assign(Tensor buffer, Tensor value) {
+  if (!Usable({buffer, value})) return;
+  if (std::find(buffers_.begin(), buffers_.end(), buffer) == buffers_.end()) {
+    Fail(absl::InvalidArgumentError("only a buffer is assigned to"));
+  } else if (TypeOf(buffer) != TypeOf(value)) {
+    Fail(absl::InvalidArgumentError(absl::StrCat("buffer ", values_[buffer.id].name, " of type ",
+                                                 TypeOf(buffer).ToString(), " is assigned ",
+                                                 TypeOf(value).ToString())));
+  } else {
+    assignments_.push_back({buffer, value});
+  }
 }
 
 Tensor Graph::Constant(TensorType type, double value) {
@@ -142,20 +165,40 @@ Tensor Graph::MatMul(Tensor a, Tensor b, bool transpose_a, bool transpose_b) {
   return AddSimple(std::move(op), {a, b});
 }
 
-Tensor Graph::Conv2d(Tensor image, Tensor weights, const v1::Window& window) {
-  if (!Usable({image, weights})) return {};
-  auto type = program::Conv2dType(TypeOf(image), TypeOf(weights), window);
-  if (!type.ok()) return Fail(type.status());
+Tensor Graph::Convolution(Tensor image, Tensor weights, const v1::SlidingWindow& window,
+                          uint32_t groups) {
   v1::Instruction op;
-  op.mutable_conv2d()->set_pass(v1::Conv2d::FORWARD);
-  *op.mutable_conv2d()->mutable_window() = window;
-  return AddOperation(std::move(op), {image, weights}, *std::move(type));
+  op.mutable_convolution()->set_pass(v1::Convolution::FORWARD);
+  *op.mutable_convolution()->mutable_window() = window;
+  op.mutable_convolution()->set_groups(groups);
+  return AddSimple(std::move(op), {image, weights});
 }
 
-Tensor Graph::MaxPool2d(Tensor image, const v1::Window& window) {
+Tensor Graph::MaxPool(Tensor image, const v1::SlidingWindow& window) {
   v1::Instruction op;
-  *op.mutable_max_pool2d()->mutable_window() = window;
+  *op.mutable_max_pool()->mutable_window() = window;
+  return AddSimple(std::move(op), {image});  // the output, not the indices
+}
+
+Tensor Graph::AveragePool(Tensor image, const v1::SlidingWindow& window, bool count_padding) {
+  v1::Instruction op;
+  *op.mutable_average_pool()->mutable_window() = window;
+  op.mutable_average_pool()->set_count_padding(count_padding);
   return AddSimple(std::move(op), {image});
+}
+
+Graph::Normalized Graph::BatchNorm(Tensor x, Tensor scale, Tensor offset, float epsilon) {
+  v1::Instruction op;
+  op.mutable_batch_norm()->set_epsilon(epsilon);
+  const std::vector<Tensor> outputs = AddOperation(std::move(op), {x, scale, offset});
+  return outputs.empty() ? Normalized{} : Normalized{outputs[0], outputs[1], outputs[2]};
+}
+
+Tensor Graph::BatchNormInference(Tensor x, Tensor scale, Tensor offset, Tensor mean,
+                                 Tensor variance, float epsilon) {
+  v1::Instruction op;
+  op.mutable_batch_norm_inference()->set_epsilon(epsilon);
+  return AddSimple(std::move(op), {x, scale, offset, mean, variance});
 }
 
 Tensor Graph::Unary(v1::UnaryOperator function, Tensor input) {
@@ -231,16 +274,16 @@ Tensor Graph::Sum(Tensor input) {
   return Reduce(v1::SUM, input, AllAxes(TypeOf(input)));
 }
 
-v1::Window Graph::Window(uint32_t stride, uint32_t padding, uint32_t kernel) {
-  v1::Window window;
-  window.set_stride_h(stride);
-  window.set_stride_w(stride);
-  window.set_pad_top(padding);
-  window.set_pad_bottom(padding);
-  window.set_pad_left(padding);
-  window.set_pad_right(padding);
-  window.set_kernel_h(kernel);
-  window.set_kernel_w(kernel);
+v1::SlidingWindow Graph::Sliding(int rank, uint32_t kernel, uint32_t stride, uint32_t padding,
+                                 uint32_t dilation) {
+  v1::SlidingWindow window;
+  for (int i = 0; i < rank; ++i) {
+    window.add_kernel(kernel);
+    window.add_stride(stride);
+    window.add_dilation(dilation);
+    window.add_pad_before(padding);
+    window.add_pad_after(padding);
+  }
   return window;
 }
 

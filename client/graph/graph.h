@@ -41,7 +41,7 @@ struct Node {
 };
 
 // Where a value comes from.
-enum class Origin { kOperation, kInput, kVariable, kConstant };
+enum class Origin { kOperation, kInput, kVariable, kConstant };  // a buffer is a variable
 
 struct Value {
   TensorType type;
@@ -56,6 +56,10 @@ struct Value {
 struct GraphOutput {
   std::string name;
   Tensor value;
+};
+
+struct Assignment {
+  Tensor buffer, value;
 };
 
 class Graph {
@@ -73,6 +77,11 @@ class Graph {
   // A trainable parameter with its initial value, row-major; float types only, values are rounded
   // to the type.
   Tensor Variable(absl::string_view name, TensorType type, std::vector<float> initial);
+  // State that is not trained, as running averages are: as a variable, but no gradient is wanted.
+  Tensor Buffer(absl::string_view name, TensorType type, std::vector<float> initial);
+  // In programs that train, gives a buffer a value after each micro-batch; what reads the buffer in
+  // that micro-batch sees the value before.
+  void Assign(Tensor buffer, Tensor value);
   // A tensor of equal elements.
   Tensor Constant(TensorType type, double value);
   // Sends a value to the host each time the model runs.
@@ -80,8 +89,20 @@ class Graph {
 
   // --- Operations ---
   Tensor MatMul(Tensor a, Tensor b, bool transpose_a = false, bool transpose_b = false);
-  Tensor Conv2d(Tensor image, Tensor weights, const v1::Window& window);  // NHWC, HWIO
-  Tensor MaxPool2d(Tensor image, const v1::Window& window);
+  // Images [batch, channels, one to three spatial dimensions], weights [outputs, channels / groups,
+  // kernel…].
+  Tensor Convolution(Tensor image, Tensor weights, const v1::SlidingWindow& window,
+                     uint32_t groups = 1);
+  Tensor MaxPool(Tensor image, const v1::SlidingWindow& window);
+  Tensor AveragePool(Tensor image, const v1::SlidingWindow& window, bool count_padding = true);
+  // [batch, channels, …], normalised over all but the channels, by its own moments or by given
+  // ones. The variance is that of the batch, without Bessel's correction.
+  struct Normalized {
+    Tensor y, mean, variance;
+  };
+  Normalized BatchNorm(Tensor x, Tensor scale, Tensor offset, float epsilon);
+  Tensor BatchNormInference(Tensor x, Tensor scale, Tensor offset, Tensor mean, Tensor variance,
+                            float epsilon);
   Tensor Unary(v1::UnaryOperator function, Tensor input);
   Tensor Binary(v1::BinaryOperator function, Tensor a, Tensor b);
   Tensor Reduce(v1::ReduceOperator function, Tensor input, const std::vector<uint32_t>& axes);
@@ -106,8 +127,9 @@ class Graph {
   Tensor Multiply(Tensor a, Tensor b) { return Binary(v1::MULTIPLY, a, b); }
   Tensor Mean(Tensor input);  // of all elements, a scalar
   Tensor Sum(Tensor input);   // of all elements, a scalar
-  // Window with equal strides and padding on all sides.
-  static v1::Window Window(uint32_t stride, uint32_t padding, uint32_t kernel = 0);
+  // A window that is the same along `rank` spatial dimensions.
+  static v1::SlidingWindow Sliding(int rank, uint32_t kernel, uint32_t stride = 1,
+                                   uint32_t padding = 0, uint32_t dilation = 1);
 
   // Adds the reverse-mode gradient of the sum of `loss` and returns the gradient of each of
   // `wanted`, in its type. A value that does not influence the loss has a gradient of zeros.
@@ -121,6 +143,9 @@ class Graph {
   const std::vector<GraphOutput>& outputs() const { return outputs_; }
   const std::vector<Tensor>& inputs() const { return inputs_; }
   const std::vector<Tensor>& variables() const { return variables_; }
+  const std::vector<Tensor>& buffers() const { return buffers_; }
+  const std::vector<Assignment>& assignments() const { return assignments_; }
+  // Of a variable or buffer.
   const std::vector<float>& InitialValue(Tensor variable) const { return initial_.at(variable.id); }
   // Adds an operation, whose attributes are given; its outputs have the types that its rule infers.
   std::vector<Tensor> AddOperation(v1::Instruction attributes, std::vector<Tensor> inputs);
@@ -138,12 +163,14 @@ class Graph {
   Tensor NewValue(TensorType type);
   bool Usable(absl::Span<const Tensor> tensors);
   Tensor NewNamed(absl::string_view name, TensorType type, Origin origin);
+  Tensor NewState(absl::string_view name, TensorType type, std::vector<float> initial);
 
   absl::Status status_;
   uint32_t ipu_ = 0;
   std::vector<Value> values_;
   std::vector<Node> nodes_;
-  std::vector<Tensor> inputs_, variables_;
+  std::vector<Tensor> inputs_, variables_, buffers_;
+  std::vector<Assignment> assignments_;
   std::vector<GraphOutput> outputs_;
   std::map<uint32_t, std::vector<float>> initial_;
 };

@@ -28,10 +28,10 @@ const std::vector<NamedMistake>& Mistakes() {
   static const auto& mistakes = *new std::vector<NamedMistake>{
       {"matmul does not take float32[2,3] and float32[2,3]",
        [](Graph& g, Tensor x, Tensor) { return g.MatMul(x, x); }},
-      {"conv2d does not take image float32[2,3]",
-       [](Graph& g, Tensor x, Tensor) { return g.Conv2d(x, x, Graph::Window(1, 0)); }},
-      {"max-pool does not take float32[2,3]",
-       [](Graph& g, Tensor x, Tensor) { return g.MaxPool2d(x, Graph::Window(2, 0, 2)); }},
+      {"the image is float32[2,3], must be floats [batch, channels, ",
+       [](Graph& g, Tensor x, Tensor) { return g.Convolution(x, x, Graph::Sliding(2, 3)); }},
+      {"the image is float32[2,3], must be floats ",
+       [](Graph& g, Tensor x, Tensor) { return g.MaxPool(x, Graph::Sliding(2, 2, 2)); }},
       {"TANH does not take int32[2]",
        [](Graph& g, Tensor, Tensor labels) { return g.Unary(v1::TANH, labels); }},
       {"ADD does not take float32[2,3] and int32[2]",
@@ -133,8 +133,8 @@ TEST(GraphTest, EverythingBearsTheResultOfAMistake) {
   const size_t nodes = graph.nodes().size();
   graph.Output("y", bad);
   for (Tensor result :
-       {graph.MatMul(bad, x), graph.Conv2d(x, bad, Graph::Window(1, 0)),
-        graph.MaxPool2d(bad, Graph::Window(1, 0, 1)), graph.Relu(bad), graph.Add(x, bad),
+       {graph.MatMul(bad, x), graph.Convolution(x, bad, Graph::Sliding(2, 3)),
+        graph.MaxPool(bad, Graph::Sliding(2, 1)), graph.Relu(bad), graph.Add(x, bad),
         graph.Reduce(v1::SUM, bad, {0}), graph.ArgMax(bad), graph.Cast(bad, FLOAT16),
         graph.Reshape(bad, {6}), graph.SoftmaxCrossEntropy(x, bad), graph.Mean(bad), graph.Sum(bad),
         graph.ReduceToType(bad, {FLOAT32, {}}), graph.Relu(x)}) {
@@ -187,9 +187,10 @@ TEST(GraphTest, NamesAreUniqueAmongInputsAndOutputs) {
 
 TEST(GraphTest, TypesAreInferred) {
   Graph graph;
-  const Tensor x = graph.Input("x", {FLOAT32, {2, 8, 8, 3}});
-  const Tensor w = graph.Variable("w", {FLOAT32, {3, 3, 3, 4}}, std::vector<float>(108));
-  const Tensor y = graph.MaxPool2d(graph.Conv2d(x, w, Graph::Window(1, 1)), Graph::Window(2, 0, 2));
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 3, 8, 8}});
+  const Tensor w = graph.Variable("w", {FLOAT32, {4, 3, 3, 3}}, std::vector<float>(108));
+  const Tensor y =
+      graph.MaxPool(graph.Convolution(x, w, Graph::Sliding(2, 3, 1, 1)), Graph::Sliding(2, 2, 2));
   EXPECT_EQ(graph.TypeOf(y).ToString(), "float32[2,4,4,4]");
   const Tensor flat = graph.Reshape(graph.Cast(y, FLOAT16), {2, 64});
   EXPECT_EQ(graph.TypeOf(flat).ToString(), "float16[2,64]");

@@ -53,15 +53,16 @@ struct PriceDef {
 const PriceDef* FindPrice(program::OpKind kind);
 
 // --- By family, for FindPrice ---
+std::vector<PriceDef> BatchNormPrices();
 std::vector<PriceDef> CollectivePrices();
 std::vector<PriceDef> ControlPrices();
-std::vector<PriceDef> Conv2dPrices();
+std::vector<PriceDef> ConvolutionPrices();
 std::vector<PriceDef> DataMovementPrices();
 std::vector<PriceDef> ElementwisePrices();
 std::vector<PriceDef> LossPrices();
 std::vector<PriceDef> MatMulPrices();
 std::vector<PriceDef> OptimizerPrices();
-std::vector<PriceDef> PoolPrices();
+std::vector<PriceDef> PoolingPrices();
 std::vector<PriceDef> ReducePrices();
 std::vector<PriceDef> TransferPrices();
 

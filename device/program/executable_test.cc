@@ -27,8 +27,8 @@ v1::Executable Example() {
       tensors { type: FLOAT32 dims: 2 dims: 2 offset: 128 }
       tensors { type: FLOAT32 dims: 2 dims: 3 offset: 192 wide_accumulator: true }
       tensors { type: INT32 dims: 2 offset: 256 }
-      tensors { type: FLOAT32 dims: 1 dims: 4 dims: 4 dims: 1 offset: 320 }
-      tensors { type: FLOAT32 dims: 1 dims: 2 dims: 2 dims: 1 offset: 384 }
+      tensors { type: FLOAT32 dims: 1 dims: 1 dims: 4 dims: 4 offset: 320 }
+      tensors { type: FLOAT32 dims: 1 dims: 1 dims: 2 dims: 2 offset: 384 }
       tensors { type: FLOAT32 offset: 448 }
       tensors { type: FLOAT32 dims: 2 offset: 512 }
       tensors { type: FLOAT16 dims: 2 dims: 3 offset: 576 }
@@ -48,7 +48,8 @@ v1::Executable Example() {
         instructions { all_reduce { operator: SUM } inputs: 3 outputs: 0 }
         instructions { cast { type: FLOAT16 } inputs: 0 outputs: 9 }
         instructions { reduce { operator: MEAN axes: 1 } inputs: 0 outputs: 8 }
-        instructions { max_pool2d { window { stride_h: 2 stride_w: 2 kernel_h: 2 kernel_w: 2 } }
+        instructions { average_pool { window { kernel: [ 2, 2 ] stride: [ 2, 2 ] dilation: [ 1, 1 ]
+                                               pad_before: [ 0, 0 ] pad_after: [ 0, 0 ] } }
                        inputs: 5 outputs: 6 }
         instructions { sgd { gradient_scale: 0.5 } inputs: 9 inputs: 9 inputs: 7 outputs: 9 }
         instructions { if { then_function: 1 } inputs: 10 }
@@ -162,7 +163,7 @@ TEST(ExecutableTest, HashIsThatOfTheCanonicalEncoding) {
 // the encoding changed: raise the format version.
 TEST(ExecutableTest, HashStaysTheSameFromBuildToBuild) {
   EXPECT_EQ((*Executable::Parse(Serialize(Example())))->hash(),
-            "840ec144a22962672928a5662259f08024d50b474a0dc5d1324995c229097d0b");
+            "e1f98b74143018483c18289042196e4c498cd90f7eb31aa9b332866af62dafb4");
 }
 
 TEST(ExecutableTest, RefusesOtherMagicAndVersions) {
@@ -222,7 +223,7 @@ TEST(ExecutableTest, RefusesUnknownFieldsAnywhere) {
   refused([&](v1::Executable& e) { return step(e, 0); });
   refused([&](v1::Executable& e) { return step(e, 0)->mutable_fill(); });
   refused([&](v1::Executable& e) { return step(e, 1)->mutable_repeat(); });
-  refused([&](v1::Executable& e) { return step(e, 5)->mutable_max_pool2d()->mutable_window(); });
+  refused([&](v1::Executable& e) { return step(e, 5)->mutable_average_pool()->mutable_window(); });
   refused([&](v1::Executable& e) { return step(e, 7)->mutable_if_(); });
   refused([&](v1::Executable& e) { return step(e, 8)->mutable_while_(); });
   refused([&](v1::Executable& e) { return step(e, 9)->mutable_call(); });

@@ -56,12 +56,35 @@ absl::Status CheckOperations(const OpDef& op, const v1::Instruction& instruction
                                                  " operations, at most ", limit, " are accepted"));
 }
 
+absl::Status CheckLayout(const OpDef& op, const v1::Instruction& instruction, OperandPlace operand,
+                         const Operands& tensors) {
+  const uint32_t index =
+      operand.output ? instruction.outputs(operand.position) : instruction.inputs(operand.position);
+  VPOD_ASSIGN_OR_RETURN(const v1::Tensor* tensor, tensors.Any(index));
+  const Layout layout = op.layout == nullptr ? Layout::kRowMajor : op.layout(instruction, operand);
+  const Dims dims(tensor->dims().begin(), tensor->dims().end());
+  const char* needed = nullptr;
+  if (layout == Layout::kRowMajor && !LiesAs(*tensor, RowMajorStrides(dims))) {
+    needed = "row-major";
+  } else if (layout == Layout::kChannelsLast && !LiesAs(*tensor, ChannelsLastStrides(dims))) {
+    needed = "densely packed with the channels innermost";
+  } else if (operand.output && !ElementsLieApart(*tensor)) {
+    needed = "without elements that lie on each other";
+  }
+  if (needed == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor ", index, ", ", operand.output ? "output " : "input ", operand.position,
+                   " of ", OpName(op.kind), ", must be ", needed));
+}
+
 }  // namespace
+
+Layout AnyLayout(const v1::Instruction&, OperandPlace) { return Layout::kStrided; }
 
 const OpDef* FindOp(OpKind kind) {
   static const auto* const table = new OpRows<OpDef>{
-      CollectiveOps, ControlOps,   Conv2dOps, DataMovementOps, ElementwiseOps, LossOps,
-      MatMulOps,     OptimizerOps, PoolOps,   ReduceOps,       TransferOps};
+      BatchNormOps, CollectiveOps, ControlOps,   ConvolutionOps, DataMovementOps, ElementwiseOps,
+      LossOps,      MatMulOps,     OptimizerOps, PoolingOps,     ReduceOps,       TransferOps};
   return table->Find(kind);
 }
 
@@ -103,6 +126,10 @@ absl::Status CheckInstruction(const v1::Instruction& instruction, const Operands
   VPOD_RETURN_IF_ERROR(CheckNumber(op->kind, "output", instruction.outputs_size(), op->outputs));
   for (uint32_t index : instruction.inputs()) VPOD_RETURN_IF_ERROR(tensors.Any(index).status());
   for (uint32_t index : instruction.outputs()) VPOD_RETURN_IF_ERROR(tensors.Any(index).status());
+  for (int i = 0; i < instruction.inputs_size(); ++i)
+    VPOD_RETURN_IF_ERROR(CheckLayout(*op, instruction, {false, i}, tensors));
+  for (int i = 0; i < instruction.outputs_size(); ++i)
+    VPOD_RETURN_IF_ERROR(CheckLayout(*op, instruction, {true, i}, tensors));
   for (const InPlace& pair : op->in_place) {
     if (pair.output < instruction.outputs_size() && pair.input < instruction.inputs_size() &&
         instruction.outputs(pair.output) != instruction.inputs(pair.input)) {

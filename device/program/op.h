@@ -69,6 +69,20 @@ class Operands {
   std::vector<Exchanged> exchanges_;  // found once: an exchange may have many moves and many steps
 };
 
+// How an operand may lie in memory.
+enum class Layout {
+  kRowMajor,      // densely packed
+  kChannelsLast,  // [batch, channels, spatial dimensions…] densely packed with the channels
+                  // innermost
+  kStrided,       // anyhow; an output without an element on another
+};
+
+// An operand of an instruction.
+struct OperandPlace {
+  bool output = false;
+  int position = 0;
+};
+
 struct OpDef {
   OpKind kind;
   Role role;
@@ -84,7 +98,12 @@ struct OpDef {
   double (*operations)(const v1::Instruction& instruction, absl::Span<const TensorType> inputs,
                        absl::Span<const TensorType> outputs) = nullptr;
   std::vector<InPlace> in_place = {};
+  // Null: all operands are row-major.
+  Layout (*layout)(const v1::Instruction& instruction, OperandPlace operand) = nullptr;
 };
+
+// For OpDef::layout: all operands may lie anyhow.
+Layout AnyLayout(const v1::Instruction& instruction, OperandPlace operand);
 
 // Null for a kind that is none.
 const OpDef* FindOp(OpKind kind);
@@ -113,13 +132,14 @@ bool OutputsLieApart(std::vector<ArenaRange> ranges);
 // --- By family, for FindOp ---
 std::vector<OpDef> CollectiveOps();
 std::vector<OpDef> ControlOps();
-std::vector<OpDef> Conv2dOps();
+std::vector<OpDef> BatchNormOps();
+std::vector<OpDef> ConvolutionOps();
 std::vector<OpDef> DataMovementOps();
 std::vector<OpDef> ElementwiseOps();
 std::vector<OpDef> LossOps();
 std::vector<OpDef> MatMulOps();
 std::vector<OpDef> OptimizerOps();
-std::vector<OpDef> PoolOps();
+std::vector<OpDef> PoolingOps();
 std::vector<OpDef> ReduceOps();
 std::vector<OpDef> TransferOps();
 

@@ -1,5 +1,8 @@
 #include "device/program/tensor_type.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -82,9 +85,96 @@ TensorType TypeOf(const v1::Stream& stream) {
   return {stream.type(), Dims(stream.dims().begin(), stream.dims().end())};
 }
 
+Dims RowMajorStrides(const Dims& dims) {
+  Dims strides(dims.size());
+  int64_t stride = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= dims[i];
+  }
+  return strides;
+}
+
+Dims ChannelsLastStrides(const Dims& dims) {
+  if (dims.size() < 3) return RowMajorStrides(dims);
+  Dims strides(dims.size());
+  int64_t stride = dims[1];
+  strides[1] = 1;
+  for (size_t i = dims.size(); i-- > 2;) {
+    strides[i] = stride;
+    stride *= dims[i];
+  }
+  strides[0] = stride;
+  return strides;
+}
+
+Dims StridesOf(const v1::Tensor& tensor) {
+  if (!tensor.strides().empty()) return {tensor.strides().begin(), tensor.strides().end()};
+  return RowMajorStrides({tensor.dims().begin(), tensor.dims().end()});
+}
+
+bool LiesAs(const v1::Tensor& tensor, const Dims& strides) {
+  const Dims own = StridesOf(tensor);
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (own[i] != strides[i] && tensor.dims(static_cast<int>(i)) != 1) return false;
+  }
+  return true;
+}
+
+bool ElementsLieApart(const v1::Tensor& tensor) {
+  if (tensor.strides().empty()) return true;
+  std::vector<std::pair<int64_t, int64_t>> axes;  // stride, dimension
+  for (int i = 0; i < tensor.dims_size(); ++i) {
+    if (tensor.dims(i) > 1) axes.emplace_back(tensor.strides(i), tensor.dims(i));
+  }
+  std::sort(axes.begin(), axes.end());
+  int64_t span = 0;
+  for (const auto& [stride, dim] : axes) {
+    if (stride <= span) return false;
+    span += stride * (dim - 1);
+  }
+  return true;
+}
+
+namespace {
+
+// Elements from the first to the last of a tensor whose type and strides are in order.
+int64_t Span(const v1::Tensor& tensor) {
+  int64_t span = 1;
+  const Dims strides = StridesOf(tensor);
+  for (size_t i = 0; i < strides.size(); ++i)
+    span += (tensor.dims(static_cast<int>(i)) - 1) * strides[i];
+  return span;
+}
+
+}  // namespace
+
+absl::Status CheckStrides(const v1::Tensor& tensor) {
+  if (tensor.strides().empty()) return absl::OkStatus();
+  const auto wrong = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("strides [",
+                                                   absl::StrJoin(tensor.strides(), ","), "] of ",
+                                                   TypeOf(tensor).ToString(), " ", why));
+  };
+  if (tensor.strides_size() != tensor.dims_size()) return wrong("are not one for each dimension");
+  int64_t span = 1;
+  for (int i = 0; i < tensor.dims_size(); ++i) {
+    const int64_t stride = tensor.strides(i);
+    if (stride < 0 || stride > kMaxElements)
+      return wrong(absl::StrCat("are outside 0 to ", kMaxElements));
+    span += (tensor.dims(i) - 1) *
+            stride;  // both factors are at most 2^31, and the sum at most 8 times that
+    if (span > kMaxElements)
+      return wrong(absl::StrCat("span more than ", kMaxElements, " elements"));
+  }
+  const Dims dims(tensor.dims().begin(), tensor.dims().end());
+  if (StridesOf(tensor) == RowMajorStrides(dims)) return wrong("are those of a row-major tensor");
+  return absl::OkStatus();
+}
+
 uint64_t ArenaBytes(const v1::Tensor& tensor) {
-  const TensorType type = TypeOf(tensor);
-  return tensor.wide_accumulator() ? static_cast<uint64_t>(type.elements()) * 8 : type.bytes();
+  const auto elements = static_cast<uint64_t>(Span(tensor));
+  return elements * (tensor.wide_accumulator() ? 8 : SizeOf(tensor.type()));
 }
 
 }  // namespace vpod::program

@@ -48,7 +48,22 @@ absl::Status Check(const TensorType& type);
 TensorType TypeOf(const v1::Tensor& tensor);
 TensorType TypeOf(const v1::Stream& stream);
 
-// Bytes that the tensor takes in the emulator's arena (a wide accumulator takes 8 an element).
+// --- Layout ---
+
+Dims RowMajorStrides(const Dims& dims);
+// Of [batch, channels, spatial dimensions…], densely packed with the channels innermost.
+Dims ChannelsLastStrides(const Dims& dims);
+Dims StridesOf(const v1::Tensor& tensor);
+// Whether the elements lie as with these strides; those of dimensions of 1 do not matter.
+bool LiesAs(const v1::Tensor& tensor, const Dims& strides);
+// Whether no element lies on another, by the strides alone: each is above what those below it span.
+bool ElementsLieApart(const v1::Tensor& tensor);
+// InvalidArgument unless the strides are 0 or more, one for each dimension, not those of a
+// row-major tensor, and span at most kMaxElements.
+absl::Status CheckStrides(const v1::Tensor& tensor);
+
+// Bytes from the tensor's first to behind its last in the emulator's arena (a wide accumulator
+// takes 8 an element).
 uint64_t ArenaBytes(const v1::Tensor& tensor);
 
 }  // namespace vpod::program

@@ -26,8 +26,11 @@ absl::Status ValidateTensors(const v1::Ipu& ipu, const Limits& limits) {
     const v1::Tensor& tensor = ipu.tensors(i);
     const absl::Status status = Check(TypeOf(tensor));
     if (!status.ok()) return Invalid(absl::StrCat("tensor ", i, ": ", status.message()));
-    if (tensor.wide_accumulator() && tensor.type() != v1::FLOAT32) {
-      return Invalid(absl::StrCat("tensor ", i, ": a wide accumulator must be float32"));
+    const absl::Status strides = CheckStrides(tensor);
+    if (!strides.ok()) return Invalid(absl::StrCat("tensor ", i, ": ", strides.message()));
+    if (tensor.wide_accumulator() && (tensor.type() != v1::FLOAT32 || tensor.strides_size() > 0)) {
+      return Invalid(
+          absl::StrCat("tensor ", i, ": a wide accumulator must be float32 and row-major"));
     }
     if (tensor.offset() % 64 != 0 || tensor.offset() > ipu.arena_bytes() ||
         ArenaBytes(tensor) > ipu.arena_bytes() - tensor.offset()) {
@@ -72,6 +75,8 @@ absl::Status ValidateStreamsAndVariables(const v1::Executable& executable, const
         executable.ipus(variable.ipu()).tensors(variable.tensor()).wide_accumulator()) {
       return Invalid(absl::StrCat("variable '", variable.name(), "': bad name, IPU or tensor"));
     }
+    if (executable.ipus(variable.ipu()).tensors(variable.tensor()).strides_size() > 0)
+      return Invalid(absl::StrCat("variable '", variable.name(), "' is not row-major"));
   }
   return absl::OkStatus();
 }
@@ -88,6 +93,8 @@ absl::Status ValidateMoves(const v1::Executable& executable, const v1::Exchange&
       return Invalid(absl::StrCat(name, " does not exist"));
     if (tensors[static_cast<int>(index)].wide_accumulator())
       return Invalid(absl::StrCat(name, " is a wide accumulator"));
+    if (tensors[static_cast<int>(index)].strides_size() > 0)
+      return Invalid(absl::StrCat(name, " is not row-major"));
     return &tensors[static_cast<int>(index)];
   };
   for (const v1::Move& move : exchange.moves()) {

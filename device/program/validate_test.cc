@@ -32,20 +32,27 @@ const TensorType kTensors[] = {
     {v1::FLOAT32, {4, 6}},        // 6: the wide accumulator
     {v1::FLOAT32, {}},            // 7
     {v1::BOOL, {4, 6}},           // 8
-    {v1::FLOAT32, {2, 8, 8, 3}},  // 9: image
-    {v1::FLOAT32, {3, 3, 3, 4}},  // 10: weights
-    {v1::FLOAT32, {2, 8, 8, 4}},  // 11: their convolution with a padding of 1
-    {v1::FLOAT32, {2, 4, 4, 3}},  // 12: the image pooled by 2
+    {v1::FLOAT32, {2, 3, 8, 8}},  // 9: image
+    {v1::FLOAT32, {4, 3, 3, 3}},  // 10: weights
+    {v1::FLOAT32, {2, 4, 8, 8}},  // 11: their convolution with a padding of 1
+    {v1::FLOAT32, {2, 3, 4, 4}},  // 12: the image pooled by 2
     {v1::UINT8, {4}},             // 13
     {v1::UINT32, {4}},            // 14
     {v1::FLOAT32, {24}},          // 15
     {v1::FLOAT32, {4, 6}},        // 16
     {v1::FLOAT16, {4, 6}},        // 17
     {v1::FLOAT32, {4, 6}},        // 18
+    {v1::INT32, {2, 3, 4, 4}},    // 19: places of the largest elements
+    {v1::FLOAT32, {3}},           // 20: one for each channel
+    {v1::FLOAT32, {3}},           // 21
+    {v1::FLOAT32, {3}},           // 22
 };
 constexpr char kPadded[] =
-    "window{stride_h:1 stride_w:1 pad_top:1 pad_bottom:1 pad_left:1 pad_right:1}";
-constexpr char kPooled[] = "window{stride_h:2 stride_w:2 kernel_h:2 kernel_w:2}";
+    "groups:1 window{kernel:[3,3] stride:[1,1] dilation:[1,1] pad_before:[1,1] pad_after:[1,1]}";
+constexpr char kPooled[] =
+    "window{kernel:[2,2] stride:[2,2] dilation:[1,1] pad_before:[0,0] pad_after:[0,0]}";
+// Of the gradients.
+constexpr char kSize[] = " image_size:[8,8]";
 
 void AddTensors(v1::Ipu* ipu) {
   for (const TensorType& type : kTensors) {
@@ -53,6 +60,9 @@ void AddTensors(v1::Ipu* ipu) {
     tensor->set_type(type.type);
     tensor->mutable_dims()->Add(type.dims.begin(), type.dims.end());
     tensor->set_wide_accumulator(ipu->tensors_size() == 7);
+    const Dims strides = ChannelsLastStrides(type.dims);
+    const bool is_image = type.rank() == 4 && ipu->tensors_size() != 11;
+    if (is_image) tensor->mutable_strides()->Add(strides.begin(), strides.end());
     tensor->set_offset(ipu->arena_bytes());
     ipu->set_arena_bytes(ipu->arena_bytes() + (ArenaBytes(*tensor) + 63) / 64 * 64);
   }
@@ -114,11 +124,17 @@ std::vector<std::string> ValidSteps() {
       "arg_max{} inputs:0 outputs:3",
       "mat_mul{} inputs:0 inputs:1 outputs:2",
       "mat_mul{transpose_b:true} inputs:2 inputs:1 outputs:0",
-      absl::StrCat("conv2d{pass:FORWARD ", kPadded, "} inputs:9 inputs:10 outputs:11"),
-      absl::StrCat("conv2d{pass:INPUT_GRADIENT ", kPadded, "} inputs:11 inputs:10 outputs:9"),
-      absl::StrCat("conv2d{pass:WEIGHT_GRADIENT ", kPadded, "} inputs:9 inputs:11 outputs:10"),
-      absl::StrCat("max_pool2d{", kPooled, "} inputs:9 outputs:12"),
-      absl::StrCat("max_pool2d_gradient{", kPooled, "} inputs:9 inputs:12 outputs:9"),
+      absl::StrCat("convolution{pass:FORWARD ", kPadded, "} inputs:[9,10] outputs:11"),
+      absl::StrCat("convolution{pass:INPUT_GRADIENT ", kPadded, kSize,
+                   "} inputs:[11,10] outputs:9"),
+      absl::StrCat("convolution{pass:WEIGHT_GRADIENT ", kPadded, "} inputs:[9,11] outputs:10"),
+      absl::StrCat("max_pool{", kPooled, "} inputs:9 outputs:[12,19]"),
+      absl::StrCat("max_pool_gradient{", kPooled, kSize, "} inputs:[12,19] outputs:9"),
+      absl::StrCat("average_pool{", kPooled, "} inputs:9 outputs:12"),
+      absl::StrCat("average_pool_gradient{", kPooled, kSize, "} inputs:12 outputs:9"),
+      "batch_norm{epsilon:1e-5} inputs:[9,20,20] outputs:[9,21,22]",
+      "batch_norm_inference{epsilon:1e-5} inputs:[9,20,20,21,22] outputs:9",
+      "batch_norm_gradient{epsilon:1e-5} inputs:[9,9,20,21,22] outputs:[9,21,22]",
       "softmax_cross_entropy{} inputs:0 inputs:3 outputs:4 outputs:16",
       "softmax_cross_entropy_gradient{} inputs:0 inputs:3 inputs:4 outputs:16",
       "accumulate{} inputs:6 inputs:0 outputs:6",
@@ -163,8 +179,8 @@ TEST(ValidateTest, RefusesTensorsThatDoNotExistAndOtherNumbersOfThem) {
         *copy = instruction;
         auto* changed = inputs ? copy->mutable_inputs() : copy->mutable_outputs();
         if (i < size) {
-          changed->Set(i, 19);
-          ExpectRefused(executable, "tensor 19 does not exist (there are 19)");
+          changed->Set(i, 23);
+          ExpectRefused(executable, "tensor 23 does not exist (there are 23)");
           *copy = instruction;
           changed->RemoveLast();
           ExpectRefused(executable, CollectiveOf(instruction).has_value() && size > 1
@@ -248,18 +264,40 @@ TEST(ValidateTest, RefusesWrongShapesAndTypes) {
       {"arg_max{} inputs:0 outputs:4", "tensor 4 is float32[4], must be int32[4]"},
       {"mat_mul{} inputs:0 inputs:1 outputs:0", "tensor 0 is float32[4,6], must be float32[4,5]"},
       {"mat_mul{} inputs:0 inputs:0 outputs:0", "matmul does not take"},
-      {absl::StrCat("conv2d{pass:FORWARD ", kPadded, "} inputs:9 inputs:10 outputs:9"),
+      {absl::StrCat("convolution{pass:FORWARD ", kPadded, "} inputs:[9,10] outputs:9"),
        "tensor 9 is"},
-      {absl::StrCat("conv2d{pass:INPUT_GRADIENT ", kPadded, "} inputs:9 inputs:10 outputs:11"),
-       "conv2d"},
-      {absl::StrCat("conv2d{pass:WEIGHT_GRADIENT ", kPadded, "} inputs:9 inputs:9 outputs:10"),
-       "tensor 9 is"},
-      {"conv2d{pass:FORWARD} inputs:9 inputs:10 outputs:11", "window of 3 with stride 0"},
-      {absl::StrCat("max_pool2d{", kPooled, "} inputs:9 outputs:9"), "tensor 9 is"},
-      {absl::StrCat("max_pool2d_gradient{", kPooled, "} inputs:9 inputs:9 outputs:9"),
-       "the output gradient is float32[2,8,8,3], must be float32[2,4,4,3]"},
-      {absl::StrCat("max_pool2d_gradient{", kPooled, "} inputs:9 inputs:12 outputs:12"),
-       "tensor 12 is"},
+      {absl::StrCat("convolution{pass:FORWARD ", kPadded, kSize, "} inputs:[9,10] outputs:11"),
+       "only INPUT_GRADIENT has an image_size"},
+      {absl::StrCat("convolution{pass:INPUT_GRADIENT ", kPadded, kSize,
+                    "} inputs:[9,10] outputs:9"),
+       "the result gradient is float32[2,3,8,8], must be float32[2,4,8,8]"},
+      {absl::StrCat("convolution{pass:INPUT_GRADIENT ", kPadded, "} inputs:[11,10] outputs:9"),
+       "the image is float32[2,3]"},
+      {absl::StrCat("convolution{pass:WEIGHT_GRADIENT ", kPadded, "} inputs:[9,12] outputs:10"),
+       "the result gradient is float32[2,3,4,4], must be float32[2,3,8,8]"},
+      {absl::StrCat("convolution{", kPadded, "} inputs:[9,10] outputs:11"),
+       "unknown convolution pass 0"},
+      {"convolution{pass:FORWARD groups:1} inputs:[9,10] outputs:11", "must be float32[4,3]"},
+      {"convolution{pass:WEIGHT_GRADIENT} inputs:[9,11] outputs:10", "groups is 0"},
+      {absl::StrCat("max_pool{", kPooled, "} inputs:9 outputs:[9,19]"), "tensor 9 is"},
+      {absl::StrCat("max_pool{", kPooled, "} inputs:9 outputs:[12,12]"), "tensor 12 is"},
+      {absl::StrCat("max_pool_gradient{", kPooled, kSize, "} inputs:[12,12] outputs:9"),
+       "the index tensor is float32[2,3,4,4], must be int32[2,3,4,4]"},
+      {absl::StrCat("average_pool{", kPooled, "} inputs:0 outputs:12"), "the image is"},
+      {absl::StrCat("average_pool_gradient{", kPooled, kSize, "} inputs:9 outputs:9"),
+       "the output gradient is float32[2,3,8,8], must be float32[2,3,4,4]"},
+      {"batch_norm{} inputs:[9,20,20] outputs:[9,21,22]", "epsilon is 0, must be above 0"},
+      {"batch_norm{epsilon:1} inputs:[4,20,20] outputs:[9,21,22]", "x is float32[4]"},
+      {"batch_norm{epsilon:1} inputs:[9,4,20] outputs:[9,21,22]",
+       "the scale is float32[4], must be float32[3]"},
+      {"batch_norm_inference{epsilon:1} inputs:[9,20,20,4,22] outputs:9",
+       "the mean is float32[4], must be float32[3]"},
+      {"batch_norm_gradient{epsilon:1} inputs:[9,12,20,21,22] outputs:[9,21,22]",
+       "the gradient is float32[2,3,4,4], must be float32[2,3,8,8]"},
+      // Layouts.
+      {"mat_mul{} inputs:[9,9] outputs:0", "input 0 of mat_mul, must be row-major"},
+      {absl::StrCat("convolution{pass:FORWARD ", kPadded, "} inputs:[10,10] outputs:11"),
+       "tensor 10, input 0 of convolution, must be densely packed with the channels innermost"},
       {"softmax_cross_entropy{} inputs:0 inputs:4 outputs:4 outputs:16", "cross-entropy"},
       {"softmax_cross_entropy{} inputs:0 inputs:3 outputs:3 outputs:16", "tensor 3 is"},
       {"softmax_cross_entropy{} inputs:0 inputs:3 outputs:4 outputs:5", "tensor 5 is"},
@@ -378,7 +416,7 @@ TEST(ValidateTest, RefusesUnknownEnumValuesAndInstructions) {
                 }),
                 "unknown reduce operator -3");
   ExpectRefused(with([](v1::Instruction* step) {
-                  step->mutable_conv2d()->set_pass(static_cast<v1::Conv2d::Pass>(4));
+                  step->mutable_convolution()->set_pass(static_cast<v1::Convolution::Pass>(4));
                   step->add_inputs(0);
                 }),
                 "unknown convolution pass 4");

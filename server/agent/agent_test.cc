@@ -102,7 +102,7 @@ std::string KernelExecutable(uint64_t side) {
   for (const uint64_t pixels : {1024 + side - 1, uint64_t{1024}}) {
     program::v1::Tensor* tensor = ipu->add_tensors();
     tensor->set_type(FLOAT32);
-    for (const uint64_t dim : {uint64_t{1}, pixels, pixels, uint64_t{1}})
+    for (const uint64_t dim : {uint64_t{1}, uint64_t{1}, pixels, pixels})
       tensor->add_dims(static_cast<int64_t>(dim));
     tensor->set_offset(ipu->arena_bytes());
     ipu->set_arena_bytes((ipu->arena_bytes() + pixels * pixels * 4 + 63) / 64 * 64);
@@ -113,11 +113,14 @@ std::string KernelExecutable(uint64_t side) {
   program::v1::Instruction* step = ipu->add_functions()->add_instructions();
   step->add_inputs(0);
   step->add_outputs(1);
-  auto* pool = step->mutable_max_pool2d();
-  pool->mutable_window()->set_stride_h(1);
-  pool->mutable_window()->set_stride_w(1);
-  pool->mutable_window()->set_kernel_h(static_cast<uint32_t>(side));
-  pool->mutable_window()->set_kernel_w(static_cast<uint32_t>(side));
+  auto* window = step->mutable_average_pool()->mutable_window();
+  for (int i = 0; i < 2; ++i) {
+    window->add_kernel(static_cast<uint32_t>(side));
+    window->add_stride(1);
+    window->add_dilation(1);
+    window->add_pad_before(0);
+    window->add_pad_after(0);
+  }
   return program::Serialize(executable);
 }
 

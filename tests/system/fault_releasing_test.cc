@@ -25,7 +25,7 @@ std::string LongKernel(uint32_t side) {
   const auto image = [&](uint64_t pixels) {
     program::v1::Tensor* tensor = ipu->add_tensors();
     tensor->set_type(program::v1::FLOAT32);
-    for (const uint64_t dim : {uint64_t{1}, pixels, pixels, uint64_t{1}})
+    for (const uint64_t dim : {uint64_t{1}, uint64_t{1}, pixels, pixels})
       tensor->add_dims(static_cast<int64_t>(dim));
     tensor->set_offset(ipu->arena_bytes());
     ipu->set_arena_bytes((ipu->arena_bytes() + pixels * pixels * 4 + 63) / 64 * 64);
@@ -38,11 +38,14 @@ std::string LongKernel(uint32_t side) {
   program::v1::Instruction* step = executable.mutable_ipus(0)->add_functions()->add_instructions();
   step->add_inputs(0);
   step->add_outputs(1);
-  auto* pool = step->mutable_max_pool2d();
-  pool->mutable_window()->set_stride_h(1);
-  pool->mutable_window()->set_stride_w(1);
-  pool->mutable_window()->set_kernel_h(side);
-  pool->mutable_window()->set_kernel_w(side);
+  auto* window = step->mutable_average_pool()->mutable_window();
+  for (int i = 0; i < 2; ++i) {
+    window->add_kernel(static_cast<uint32_t>(side));
+    window->add_stride(1);
+    window->add_dilation(1);
+    window->add_pad_before(0);
+    window->add_pad_after(0);
+  }
   return program::Serialize(executable);
 }
 

@@ -82,20 +82,20 @@ Model BuildModel(const Arguments& arguments) {
   Graph& g = model.graph;
   const auto conv = [&](Tensor x, const std::string& name, int64_t in, int64_t out) {
     const Tensor w = g.Variable(
-        name + ".weight", {FLOAT32, {3, 3, in, out}},
+        name + ".weight", {FLOAT32, {out, in, 3, 3}},
         HeNormal(random, static_cast<size_t>(9 * in * out), static_cast<size_t>(9 * in)));
-    const Tensor b =
-        g.Variable(name + ".bias", {FLOAT32, {out}}, std::vector<float>(static_cast<size_t>(out)));
-    x = g.Relu(g.Add(g.Conv2d(x, w, Graph::Window(1, 1)), b));
-    return g.MaxPool2d(x, Graph::Window(2, 0, 2));
+    const Tensor b = g.Variable(name + ".bias", {FLOAT32, {out, 1, 1}},
+                                std::vector<float>(static_cast<size_t>(out)));
+    x = g.Relu(g.Add(g.Convolution(x, w, Graph::Sliding(2, 3, 1, 1)), b));
+    return g.MaxPool(x, Graph::Sliding(2, 2, 2));
   };
-  Tensor x = g.Input("images", {FLOAT32, {n, kImageSide, kImageSide, 1}});
+  Tensor x = g.Input("images", {FLOAT32, {n, 1, kImageSide, kImageSide}});
   const Tensor labels = g.Input("labels", {INT32, {n}});
   x = conv(x, "conv1", 1, 16);
   x = conv(x, "conv2", 16, 32);
-  x = g.Reshape(x, {n, 7 * 7 * 32});
-  const Tensor w = g.Variable("fc.weight", {FLOAT32, {7 * 7 * 32, 10}},
-                              HeNormal(random, 7 * 7 * 32 * 10, 7 * 7 * 32));
+  x = g.Reshape(x, {n, 32 * 7 * 7});
+  const Tensor w = g.Variable("fc.weight", {FLOAT32, {32 * 7 * 7, 10}},
+                              HeNormal(random, 32 * 7 * 7 * 10, 32 * 7 * 7));
   const Tensor b = g.Variable("fc.bias", {FLOAT32, {10}}, std::vector<float>(10));
   const Tensor logits = g.Add(g.MatMul(x, w), b);
   model.loss = g.Mean(g.SoftmaxCrossEntropy(logits, labels));

@@ -28,8 +28,9 @@ std::vector<GradientDef> WithoutGradient() {
 
 const GradientDef* FindGradient(program::OpKind kind) {
   static const auto* const table = new program::OpRows<GradientDef>{
-      CollectiveGradients, Conv2dGradients, ElementwiseGradients, LossGradients,
-      MatMulGradients,     PoolGradients,   ReduceGradients,      WithoutGradient};
+      BatchNormGradients,   CollectiveGradients, ConvolutionGradients,
+      ElementwiseGradients, LossGradients,       MatMulGradients,
+      PoolingGradients,     ReduceGradients,     WithoutGradient};
   return table->Find(kind);
 }
 

@@ -38,12 +38,13 @@ struct GradientDef {
 const GradientDef* FindGradient(program::OpKind kind);
 
 // --- By family, for FindGradient ---
+std::vector<GradientDef> BatchNormGradients();
 std::vector<GradientDef> CollectiveGradients();
-std::vector<GradientDef> Conv2dGradients();
+std::vector<GradientDef> ConvolutionGradients();
 std::vector<GradientDef> ElementwiseGradients();
 std::vector<GradientDef> LossGradients();
 std::vector<GradientDef> MatMulGradients();
-std::vector<GradientDef> PoolGradients();
+std::vector<GradientDef> PoolingGradients();
 std::vector<GradientDef> ReduceGradients();
 
 }  // namespace vpod::graph

@@ -216,29 +216,60 @@ TEST(GradientTest, MatMul) {
   }
 }
 
-v1::Window Uneven() {
-  v1::Window window = Graph::Window(2, 0, 3);
-  window.set_stride_w(1);
-  window.set_pad_top(1);
-  window.set_pad_right(2);
+v1::SlidingWindow Uneven() {
+  v1::SlidingWindow window = Graph::Sliding(2, 3, 2);
+  window.set_stride(1, 1);
+  window.set_pad_before(0, 1);
+  window.set_pad_after(1, 2);
   return window;
 }
 
-TEST(GradientTest, Conv2d) {
-  for (const v1::Window& window :
-       {Graph::Window(1, 0), Graph::Window(1, 1), Graph::Window(2, 1), Uneven()}) {
-    SCOPED_TRACE(window.ShortDebugString());
-    CheckGradients({{{2, 5, 4, 2}}, {{3, 3, 2, 3}}},
-                   [&](Graph& g, const auto& x) { return g.Conv2d(x[0], x[1], window); });
+TEST(GradientTest, Convolution) {
+  struct Case {
+    Dims image, weights;
+    v1::SlidingWindow window;
+    uint32_t groups;
+  };
+  const Case cases[] = {
+      {{2, 2, 5, 4}, {3, 2, 3, 3}, Graph::Sliding(2, 3, 1, 1), 1},
+      {{2, 4, 5, 5}, {4, 2, 2, 2}, Graph::Sliding(2, 2, 2, 1), 2},
+      {{1, 3, 6, 7}, {3, 1, 2, 2}, Graph::Sliding(2, 2, 1, 1, 2), 3},
+      {{2, 2, 9}, {3, 2, 3}, Graph::Sliding(1, 3, 2, 2), 1},
+      {{1, 2, 3, 3, 3}, {2, 2, 2, 2, 2}, Graph::Sliding(3, 2), 1},
+      {{2, 2, 5, 4}, {3, 2, 3, 3}, Uneven(), 1},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.window.ShortDebugString());
+    CheckGradients({{c.image}, {c.weights}}, [&](Graph& g, const auto& x) {
+      return g.Convolution(x[0], x[1], c.window, c.groups);
+    });
   }
 }
 
-TEST(GradientTest, MaxPool2d) {
-  for (const v1::Window& window :
-       {Graph::Window(2, 0, 2), Graph::Window(1, 0, 3), Graph::Window(2, 1, 3), Uneven()}) {
+TEST(GradientTest, Pooling) {
+  for (const v1::SlidingWindow& window :
+       {Graph::Sliding(2, 2, 2), Graph::Sliding(2, 3, 1), Graph::Sliding(2, 3, 2, 1),
+        Graph::Sliding(2, 2, 1, 0, 2), Uneven()}) {
     SCOPED_TRACE(window.ShortDebugString());
-    CheckGradients({{{2, 5, 4, 2}}},
-                   [&](Graph& g, const auto& x) { return g.MaxPool2d(x[0], window); });
+    CheckGradients({{{2, 2, 5, 4}}},
+                   [&](Graph& g, const auto& x) { return g.MaxPool(x[0], window); });
+    for (bool count_padding : {false, true}) {
+      CheckGradients({{{2, 2, 5, 4}}}, [&](Graph& g, const auto& x) {
+        return g.AveragePool(x[0], window, count_padding);
+      });
+    }
+  }
+}
+
+TEST(GradientTest, BatchNorm) {
+  for (const Dims& dims : {Dims{5, 3}, {2, 3, 4}, {2, 3, 2, 3}}) {
+    const Dims channels = {3};
+    CheckGradients({{dims}, {channels}, {channels}},
+                   [](Graph& g, const auto& x) { return g.BatchNorm(x[0], x[1], x[2], 1e-2f).y; });
+    CheckGradients({{dims}, {channels}, {channels}, {channels}, {channels, 0.5, 2}},
+                   [](Graph& g, const auto& x) {
+                     return g.BatchNormInference(x[0], x[1], x[2], x[3], x[4], 1e-2f);
+                   });
   }
 }
 
@@ -272,11 +303,11 @@ TEST(GradientTest, ContributionsOfAllUsesAddUp) {
 
 TEST(GradientTest, ADeepModel) {
   // The pooling comes first, where the distances between its elements are known.
-  CheckGradients({{{2, 6, 6, 2}, -4, 4}, {{3, 3, 2, 3}, -1, 1}, {{27, 4}, -1, 1}, {{4}}},
+  CheckGradients({{{2, 2, 6, 6}, -4, 4}, {{3, 2, 3, 3}, -1, 1}, {{27, 4}, -1, 1}, {{4}}},
                  [](Graph& g, const auto& x) {
-                   const Tensor pooled = g.MaxPool2d(x[0], Graph::Window(2, 0, 2));
+                   const Tensor pooled = g.MaxPool(x[0], Graph::Sliding(2, 2, 2));
                    const Tensor conv =
-                       g.Unary(v1::TANH, g.Conv2d(pooled, x[1], Graph::Window(1, 1)));
+                       g.Unary(v1::TANH, g.Convolution(pooled, x[1], Graph::Sliding(2, 3, 1, 1)));
                    const Tensor hidden = g.MatMul(g.Reshape(conv, {2, 27}), x[2]);
                    return g.Reduce(v1::MEAN, g.Unary(v1::SIGMOID, g.Add(hidden, x[3])), {0});
                  });
@@ -295,8 +326,8 @@ TEST(GradientTest, SecondDerivatives) {
     CheckGradients({{{2, 3}}}, twice(op));
   }
   for (int wanted : {0, 1}) {
-    CheckGradients({{{1, 4, 4, 2}}, {{3, 3, 2, 2}}}, [&](Graph& g, const auto& x) {
-      const Tensor inner = g.Unary(v1::TANH, g.Conv2d(x[0], x[1], Graph::Window(1, 1)));
+    CheckGradients({{{1, 2, 4, 4}}, {{2, 2, 3, 3}}}, [&](Graph& g, const auto& x) {
+      const Tensor inner = g.Unary(v1::TANH, g.Convolution(x[0], x[1], Graph::Sliding(2, 3, 1, 1)));
       return g.Gradients(inner, x)[wanted];
     });
     CheckGradients({{{2, 3}}, {{3, 4}}}, [&](Graph& g, const auto& x) {
@@ -309,7 +340,7 @@ TEST(GradientTest, SecondDerivativesThatThereAreNotAreRefused) {
   {
     Graph graph;
     const Tensor x = graph.Input("x", {FLOAT32, {1, 4, 4, 2}});
-    const Tensor y = graph.Unary(v1::SQUARE, graph.MaxPool2d(x, Graph::Window(2, 0, 2)));
+    const Tensor y = graph.Unary(v1::SQUARE, graph.MaxPool(x, Graph::Sliding(2, 2, 2)));
     graph.Gradients(graph.Gradients(y, {x})[0], {x});
     EXPECT_EQ(graph.status().message(), "the gradient of max-pool has no derivative here");
   }

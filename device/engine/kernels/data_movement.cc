@@ -4,7 +4,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "device/engine/kernels/operand.h"
+#include "device/engine/kernels/loop.h"
 
 namespace vpod::engine {
 namespace {
@@ -60,44 +60,71 @@ absl::StatusOr<Kernel> PrepareFill(const program::v1::Ipu& ipu, const Instructio
   });
 }
 
+// Calls `row(output, output step, input, input step, n)` with pointers to elements of types To and
+// From for all rows of a chunk.
+template <class To, class From, class Row>
+void ForRows(const Loop& loop, const Operand& output, const Operand& input, const Workspace& at,
+             size_t chunk, const Row& row) {
+  const Chunking elements = loop.chunking();
+  loop.ForBlocks(elements.begin(chunk), elements.end(chunk), [&](const auto& p, size_t n) {
+    row(output.As<To>(at) + p[0], loop.steps[0], input.As<From>(at) + p[1], loop.steps[1], n);
+  });
+}
+
+Loop PlanOneInput(const Operand& output, const Operand& input) {
+  const program::Dims& dims = output.type.dims;
+  return PlanLoop(dims, {BroadcastStrides(output, dims), BroadcastStrides(input, dims)});
+}
+
+template <class T>
+void CopyRow(T* to, int64_t to_step, const T* from, int64_t from_step, size_t n) {
+  if (to_step == 1 && from_step == 1) {
+    std::memmove(to, from, n * sizeof(T));
+    return;
+  }
+  for (size_t i = 0; i < n; ++i)
+    to[static_cast<int64_t>(i) * to_step] = from[static_cast<int64_t>(i) * from_step];
+}
+
 absl::StatusOr<Kernel> PrepareCopy(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const Operand input = Resolve(ipu, instruction.inputs(0)),
                 output = Resolve(ipu, instruction.outputs(0));
-  const size_t size = program::SizeOf(output.type.type);
-  const Chunking elements = ChunkItems(output.elements(), 1);
-  return OnePhase(elements.chunks(), 0, [=](const Workspace& at, size_t chunk) {
-    const size_t first = elements.begin(chunk) * size;
-    std::memmove(output.At(at) + first, input.At(at) + first, elements.size(chunk) * size);
+  const Loop loop = PlanOneInput(output, input);
+  return OnePhase(loop.chunking().chunks(), 0, [=](const Workspace& at, size_t chunk) {
+    WithElement(output.type.type, [&](auto element) {
+      using T = decltype(element);
+      ForRows<T, T>(loop, output, input, at, chunk, CopyRow<T>);
+    });
     return absl::OkStatus();
   });
 }
 
 template <class From, class To>
-void CastElements(const From* from, To* to, size_t n, bool to_bool) {
-  for (size_t i = 0; i < n; ++i)
-    to[i] = to_bool ? static_cast<To>(from[i] != From{}) : Convert<To>(from[i]);
+void CastRow(To* to, int64_t to_step, const From* from, int64_t from_step, size_t n, bool to_bool) {
+  if (to_step == 1 && from_step == 1) {
+    if constexpr (std::is_same_v<From, float> && std::is_same_v<To, _Float16>)
+      return HalvesOfFloats(from, to, n);
+    if constexpr (std::is_same_v<From, _Float16> && std::is_same_v<To, float>)
+      return FloatsOfHalves(from, to, n);
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const From value = from[static_cast<int64_t>(i) * from_step];
+    to[static_cast<int64_t>(i) * to_step] =
+        to_bool ? static_cast<To>(value != From{}) : Convert<To>(value);
+  }
 }
 
 absl::StatusOr<Kernel> PrepareCast(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const Operand input = Resolve(ipu, instruction.inputs(0)),
                 output = Resolve(ipu, instruction.outputs(0));
   const bool to_bool = output.type.type == program::v1::BOOL;
-  const Chunking elements = ChunkItems(output.elements(), 1);
-  return OnePhase(elements.chunks(), 0, [=](const Workspace& at, size_t chunk) {
-    const size_t first = elements.begin(chunk), n = elements.size(chunk);
+  const Loop loop = PlanOneInput(output, input);
+  return OnePhase(loop.chunking().chunks(), 0, [=](const Workspace& at, size_t chunk) {
     WithElement(input.type.type, [&](auto from) {
       WithElement(output.type.type, [&](auto to) {
-        const auto* source = input.As<decltype(from)>(at) + first;
-        auto* target = output.As<decltype(to)>(at) + first;
-        if constexpr (std::is_same_v<decltype(from), float> &&
-                      std::is_same_v<decltype(to), _Float16>) {
-          HalvesOfFloats(source, target, n);
-        } else if constexpr (std::is_same_v<decltype(from), _Float16> &&
-                             std::is_same_v<decltype(to), float>) {
-          FloatsOfHalves(source, target, n);
-        } else {
-          CastElements(source, target, n, to_bool);
-        }
+        ForRows<decltype(to), decltype(from)>(loop, output, input, at, chunk, [&](auto... row) {
+          CastRow<decltype(from), decltype(to)>(row..., to_bool);
+        });
       });
     });
     return absl::OkStatus();

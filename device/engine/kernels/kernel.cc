@@ -6,8 +6,8 @@ namespace vpod::engine {
 
 const KernelDef* FindKernel(program::OpKind kind) {
   static const auto* const table = new program::OpRows<KernelDef>{
-      Conv2dKernels, DataMovementKernels, ElementwiseKernels, LossKernels,
-      MatMulKernels, OptimizerKernels,    PoolKernels,        ReduceKernels};
+      BatchNormKernels, ConvolutionKernels, DataMovementKernels, ElementwiseKernels, LossKernels,
+      MatMulKernels,    OptimizerKernels,   PoolingKernels,      ReduceKernels};
   return table->Find(kind);
 }
 

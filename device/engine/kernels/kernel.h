@@ -54,13 +54,14 @@ struct KernelDef {
 const KernelDef* FindKernel(program::OpKind kind);
 
 // --- By family, for FindKernel ---
-std::vector<KernelDef> Conv2dKernels();
+std::vector<KernelDef> BatchNormKernels();
+std::vector<KernelDef> ConvolutionKernels();
 std::vector<KernelDef> DataMovementKernels();
 std::vector<KernelDef> ElementwiseKernels();
 std::vector<KernelDef> LossKernels();
 std::vector<KernelDef> MatMulKernels();
 std::vector<KernelDef> OptimizerKernels();
-std::vector<KernelDef> PoolKernels();
+std::vector<KernelDef> PoolingKernels();
 std::vector<KernelDef> ReduceKernels();
 
 }  // namespace vpod::engine

@@ -71,11 +71,12 @@ class TestIpu {
  public:
   // Adds a tensor, with `values` rounded to its type or with garbage, and returns its index.
   uint32_t Add(program::v1::DataType type, const Dims& dims, const Values& values = {},
-               bool wide = false) {
+               bool wide = false, const Dims& strides = {}) {
     program::v1::Tensor* tensor = ipu_.add_tensors();
     tensor->set_type(type);
     tensor->mutable_dims()->Add(dims.begin(), dims.end());
     tensor->set_wide_accumulator(wide);
+    tensor->mutable_strides()->Add(strides.begin(), strides.end());
     tensor->set_offset(lines_.size() * sizeof(GuardLine));
     const size_t lines = (program::ArenaBytes(*tensor) + sizeof(GuardLine) - 1) / sizeof(GuardLine);
     lines_.resize(lines_.size() + lines + 1, GuardLine());
@@ -85,18 +86,27 @@ class TestIpu {
     return index;
   }
 
+  // As Add, for a tensor that is stored with the channels innermost. Values are in logical order.
+  uint32_t AddImage(program::v1::DataType type, const Dims& dims, const Values& values = {}) {
+    const Dims strides = program::ChannelsLastStrides(dims);
+    const bool row_major = strides == program::RowMajorStrides(dims);
+    return Add(type, dims, values, false, row_major ? Dims() : strides);
+  }
+
   void Write(uint32_t tensor, const Values& values) {
     ASSERT_EQ(values.size(), Elements(tensor));
     WithType(tensor, [&](auto* elements) {
       using T = std::remove_reference_t<decltype(*elements)>;
-      for (size_t i = 0; i < values.size(); ++i) elements[i] = static_cast<T>(values[i]);
+      for (size_t i = 0; i < values.size(); ++i)
+        elements[PlaceOf(tensor, i)] = static_cast<T>(values[i]);
     });
   }
 
   Values Read(uint32_t tensor) {
     Values values(Elements(tensor));
     WithType(tensor, [&](auto* elements) {
-      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(elements[i]);
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<double>(elements[PlaceOf(tensor, i)]);
     });
     return values;
   }
@@ -138,6 +148,19 @@ class TestIpu {
   std::byte* Arena() { return reinterpret_cast<std::byte*>(lines_.data()); }
 
  private:
+  // Where element `i` in logical order lies.
+  size_t PlaceOf(uint32_t index, size_t i) const {
+    const program::v1::Tensor& tensor = ipu_.tensors(static_cast<int>(index));
+    if (tensor.strides().empty()) return i;
+    size_t place = 0;
+    for (int axis = tensor.dims_size(); axis-- > 0;) {
+      const auto dim = static_cast<size_t>(tensor.dims(axis));
+      place += i % dim * static_cast<size_t>(tensor.strides(axis));
+      i /= dim;
+    }
+    return place;
+  }
+
   size_t Elements(uint32_t tensor) const {
     return static_cast<size_t>(program::TypeOf(ipu_.tensors(static_cast<int>(tensor))).elements());
   }

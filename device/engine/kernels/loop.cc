@@ -47,14 +47,9 @@ Loop PlanLoop(const Dims& dims, std::vector<Dims> strides) {
 }
 
 Dims BroadcastStrides(const Operand& operand, const Dims& dims) {
-  Dims strides(dims.size(), 0);
-  int64_t stride = 1;
   const Dims& own = operand.type.dims;
-  for (size_t i = 0; i < own.size(); ++i) {
-    const size_t from_end = own.size() - 1 - i;
-    if (own[from_end] != 1) strides[dims.size() - 1 - i] = stride;
-    stride *= own[from_end];
-  }
+  Dims strides(dims.size() - own.size(), 0);
+  for (size_t i = 0; i < own.size(); ++i) strides.push_back(own[i] == 1 ? 0 : operand.strides[i]);
   return strides;
 }
 

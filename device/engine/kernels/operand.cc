@@ -39,7 +39,7 @@ __attribute__((target("avx,f16c"))) size_t NarrowByF16c(const float* floats, _Fl
 
 Operand Resolve(const program::v1::Ipu& ipu, uint32_t tensor) {
   const auto& text = ipu.tensors(static_cast<int>(tensor));
-  return {program::TypeOf(text), text.offset()};
+  return {program::TypeOf(text), text.offset(), program::StridesOf(text)};
 }
 
 void FloatsOfHalves(const _Float16* halves, float* floats, size_t n) {

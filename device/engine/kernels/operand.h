@@ -12,6 +12,7 @@ namespace vpod::engine {
 struct Operand {
   program::TensorType type;
   uint64_t offset = 0;
+  program::Dims strides;  // in elements, one for each dimension
 
   size_t elements() const { return static_cast<size_t>(type.elements()); }
   std::byte* At(const Workspace& at) const { return at.arena + offset; }

@@ -45,7 +45,8 @@ std::vector<OpDef> DataMovementOps() {
        .inputs = {1, 1},
        .outputs = {1, 1},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
-           -> absl::StatusOr<Types> { return Types{inputs[0]}; }},
+           -> absl::StatusOr<Types> { return Types{inputs[0]}; },
+       .layout = AnyLayout},
       {.kind = v1::Instruction::kCast,
        .role = Role::kKernel,
        .inputs = {1, 1},
@@ -55,7 +56,8 @@ std::vector<OpDef> DataMovementOps() {
          TensorType output{instruction.cast().type(), inputs[0].dims};
          VPOD_RETURN_IF_ERROR(Check(output));
          return Types{std::move(output)};
-       }},
+       },
+       .layout = AnyLayout},
   };
 }
 

@@ -85,7 +85,8 @@ std::vector<OpDef> ElementwiseOps() {
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(UnaryType(instruction.unary().operator_(), inputs[0]));
-       }},
+       },
+       .layout = AnyLayout},
       {.kind = v1::Instruction::kBinary,
        .role = Role::kKernel,
        .inputs = {2, 2},
@@ -93,7 +94,8 @@ std::vector<OpDef> ElementwiseOps() {
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(BinaryType(instruction.binary().operator_(), inputs[0], inputs[1]));
-       }},
+       },
+       .layout = AnyLayout},
   };
 }
 

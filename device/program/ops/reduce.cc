@@ -50,7 +50,8 @@ std::vector<OpDef> ReduceOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          const v1::Reduce& op = instruction.reduce();
          return OneOutput(ReduceType(op.operator_(), inputs[0], op.axes()));
-       }},
+       },
+       .layout = AnyLayout},
       {.kind = v1::Instruction::kArgMax,
        .role = Role::kKernel,
        .inputs = {1, 1},

@@ -27,12 +27,12 @@ absl::StatusOr<TensorType> ArgMaxType(const TensorType& input);
 absl::StatusOr<TensorType> MatMulType(const TensorType& a, const TensorType& b, bool transpose_a,
                                       bool transpose_b);
 
-// conv2d.cc: forward pass; the gradients have the types of the forward's arguments
-absl::StatusOr<TensorType> Conv2dType(const TensorType& image, const TensorType& weights,
-                                      const v1::Window& window);
+// convolution.cc: forward pass
+absl::StatusOr<TensorType> ConvolutionType(const TensorType& image, const TensorType& weights,
+                                           const v1::SlidingWindow& window, uint32_t groups);
 
-// pool.cc
-absl::StatusOr<TensorType> MaxPool2dType(const TensorType& image, const v1::Window& window);
+// pooling.cc
+absl::StatusOr<TensorType> PooledType(const TensorType& image, const v1::SlidingWindow& window);
 
 // loss.cc: type of the loss of each row, [n]
 absl::StatusOr<TensorType> SoftmaxCrossEntropyType(const TensorType& logits,

@@ -28,21 +28,6 @@ void ExpectRefused(const absl::StatusOr<T>& actual, const std::string& part) {
   EXPECT_THAT(std::string(actual.status().message()), HasSubstr(part));
 }
 
-v1::Window Window(uint32_t stride_h, uint32_t stride_w,
-                  std::vector<uint32_t> padding = {0, 0, 0, 0}, uint32_t kernel_h = 0,
-                  uint32_t kernel_w = 0) {
-  v1::Window window;
-  window.set_stride_h(stride_h);
-  window.set_stride_w(stride_w);
-  window.set_pad_top(padding[0]);
-  window.set_pad_bottom(padding[1]);
-  window.set_pad_left(padding[2]);
-  window.set_pad_right(padding[3]);
-  window.set_kernel_h(kernel_h);
-  window.set_kernel_w(kernel_w);
-  return window;
-}
-
 TEST(TensorTypeTest, SizesAndNamesOfEveryType) {
   EXPECT_EQ(Float({2, 3}).bytes(), 24u);
   EXPECT_EQ(Half({2, 3}).bytes(), 12u);
@@ -195,50 +180,64 @@ TEST(MatMulTypeTest, RefusesOtherRanksTypesAndLengths) {
   ExpectRefused(MatMulType(Float({1 << 16, 1}), Float({1, 1 << 16}), false, false), "dimensions");
 }
 
-TEST(Conv2dTypeTest, SlidesTheKernel) {
-  ExpectIs(Conv2dType(Float({2, 8, 8, 3}), Float({3, 3, 3, 5}), Window(1, 1)), Float({2, 6, 6, 5}));
-  ExpectIs(Conv2dType(Float({2, 8, 8, 3}), Float({3, 3, 3, 5}), Window(1, 1, {1, 1, 1, 1})),
-           Float({2, 8, 8, 5}));
-  // Asymmetric kernel, strides and padding; the last columns that fill no window are dropped.
-  ExpectIs(Conv2dType(Half({1, 7, 9, 2}), Half({2, 4, 2, 6}), Window(2, 3, {1, 0, 2, 1})),
-           Half({1, 4, 3, 6}));
-  // The window's kernel counts for pooling only.
-  ExpectIs(Conv2dType(Float({1, 4, 4, 1}), Float({2, 2, 1, 1}), Window(1, 1, {0, 0, 0, 0}, 9, 9)),
-           Float({1, 3, 3, 1}));
+v1::SlidingWindow Sliding(std::vector<uint32_t> kernel, uint32_t stride = 1, uint32_t dilation = 1,
+                          uint32_t before = 0, uint32_t after = 0) {
+  v1::SlidingWindow window;
+  for (uint32_t size : kernel) {
+    window.add_kernel(size);
+    window.add_stride(stride);
+    window.add_dilation(dilation);
+    window.add_pad_before(before);
+    window.add_pad_after(after);
+  }
+  return window;
 }
 
-TEST(Conv2dTypeTest, RefusesWhatDoesNotFit) {
-  const TensorType image = Float({2, 8, 8, 3}), weights = Float({3, 3, 3, 5});
-  ExpectRefused(Conv2dType(Float({8, 8, 3}), weights, Window(1, 1)), "conv2d does not take image");
-  ExpectRefused(Conv2dType(image, Float({3, 3, 5}), Window(1, 1)), "conv2d does not take image");
-  ExpectRefused(Conv2dType(image, Float({3, 3, 2, 5}), Window(1, 1)), "float32[3,3,2,5] (HWIO)");
-  ExpectRefused(Conv2dType(image, Half({3, 3, 3, 5}), Window(1, 1)), "conv2d");
-  ExpectRefused(Conv2dType(Int({2, 8, 8, 3}), Int({3, 3, 3, 5}), Window(1, 1)), "conv2d");
-  ExpectRefused(Conv2dType(image, weights, v1::Window()), "stride 0");
-  ExpectRefused(Conv2dType(image, weights, Window(1, 0)), "stride 0");
-  ExpectRefused(Conv2dType(image, weights, Window(1, 1, {3, 0, 0, 0})), "padding 3+0");
-  ExpectRefused(Conv2dType(image, weights, Window(1, 1, {0, 0, 0, 3})), "padding 0+3");
-  ExpectRefused(Conv2dType(image, Float({9, 3, 3, 5}), Window(1, 1)), "does not fit an axis of 8");
+TEST(ConvolutionTypeTest, SlidesTheKernelOverOneToThreeDimensions) {
+  ExpectIs(ConvolutionType(Float({2, 3, 8, 9}), Float({5, 3, 3, 3}), Sliding({3, 3}), 1),
+           Float({2, 5, 6, 7}));
+  ExpectIs(ConvolutionType(Half({2, 6, 9}), Half({6, 2, 3}), Sliding({3}, 2, 2, 4, 1), 3),
+           Half({2, 6, 5}));
+  ExpectIs(
+      ConvolutionType(Float({1, 1, 4, 5, 6}), Float({2, 1, 1, 2, 3}), Sliding({1, 2, 3}, 3), 1),
+      Float({1, 2, 2, 2, 2}));
 }
 
-TEST(MaxPool2dTypeTest, TakesTheKernelOfTheWindow) {
-  ExpectIs(MaxPool2dType(Float({2, 8, 6, 3}), Window(2, 2, {0, 0, 0, 0}, 2, 2)),
-           Float({2, 4, 3, 3}));
-  ExpectIs(MaxPool2dType(Half({2, 7, 7, 3}), Window(2, 1, {1, 1, 0, 1}, 3, 2)), Half({2, 4, 7, 3}));
-  ExpectRefused(MaxPool2dType(Float({2, 8, 6, 3}), Window(2, 2)), "window of 0");
-  ExpectRefused(MaxPool2dType(Float({8, 6, 3}), Window(2, 2, {0, 0, 0, 0}, 2, 2)), "NHWC");
-  ExpectRefused(MaxPool2dType(Int({2, 8, 6, 3}), Window(2, 2, {0, 0, 0, 0}, 2, 2)), "max-pool");
-  ExpectRefused(MaxPool2dType(Float({2, 8, 6, 3}), Window(0, 2, {0, 0, 0, 0}, 2, 2)), "stride 0");
-  ExpectRefused(MaxPool2dType(Float({2, 8, 6, 3}), Window(2, 2, {2, 0, 0, 0}, 2, 2)),
-                "padding 2+0");
+TEST(ConvolutionTypeTest, RefusesWhatDoesNotFit) {
+  const TensorType image = Float({2, 4, 8, 8}), weights = Float({6, 4, 3, 3});
+  const auto type = [&](const TensorType& x, const TensorType& w, const v1::SlidingWindow& window,
+                        uint32_t groups = 1) { return ConvolutionType(x, w, window, groups); };
+  const v1::SlidingWindow window = Sliding({3, 3});
+  ExpectRefused(type(Float({2, 4}), weights, window), "the image is float32[2,4]");
+  ExpectRefused(type(Int({2, 4, 8, 8}), weights, window), "the image is int32[2,4,8,8]");
+  ExpectRefused(type(Float({1, 1, 1, 1, 1, 1}), weights, window), "the image is");
+  ExpectRefused(type(image, Half({6, 4, 3, 3}), window), "must be float32[6,4,3,3]");
+  ExpectRefused(type(image, Float({6, 3, 3, 3}), window), "must be float32[6,4,3,3]");
+  ExpectRefused(type(image, Float({6, 4, 3, 2}), window), "must be float32[6,4,3,3]");
+  ExpectRefused(type(image, Float({}), window), "must be float32[0,4,3,3]");
+  ExpectRefused(type(image, weights, window, 0), "groups is 0, must divide the 4 channels");
+  ExpectRefused(type(image, weights, window, 3), "groups is 3, must divide the 4 channels");
+  ExpectRefused(type(image, Float({6, 1, 3, 3}), window, 4), "must divide the 6 outputs");
+  ExpectRefused(type(image, Float({6, 4, 3}), Sliding({3})), "needs 2 entries");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 0)), "stride 0");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 0)), "dilation 0");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 4)), "of 8");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 4294967295)), "dilation 4294967295");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 1, 3)), "padding 3+0");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 1, 0, 3)), "padding 0+3");
 }
 
-TEST(MaxPool2dTypeTest, RefusesAResultThatPaddingBlowsUp) {
+TEST(PooledTypeTest, KeepsTheChannels) {
+  ExpectIs(PooledType(Float({2, 3, 8, 6}), Sliding({2, 2}, 2)), Float({2, 3, 4, 3}));
+  ExpectRefused(PooledType(Int({2, 3, 8, 6}), Sliding({2, 2}, 2)), "the image is int32");
+  ExpectRefused(PooledType(Float({2, 3, 8, 6}), Sliding({0, 2})), "a kernel of 0");
+}
+
+TEST(PooledTypeTest, RefusesAResultThatPaddingBlowsUp) {
   // Every element lies under many windows; the result is far larger than the image.
   const uint32_t kernel = 1u << 31, pad = kernel - 1;
-  ExpectRefused(
-      MaxPool2dType(Float({1, 8, 8, 64}), Window(1, 1, {pad, pad, pad, pad}, kernel, kernel)),
-      "dimensions");
+  ExpectRefused(PooledType(Float({1, 64, 8, 8}), Sliding({kernel, kernel}, 1, 1, pad, pad)),
+                "dimensions");
 }
 
 TEST(SoftmaxCrossEntropyTypeTest, GivesALossForEachRow) {

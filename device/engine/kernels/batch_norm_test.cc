@@ -1,0 +1,117 @@
+#include "device/engine/kernels/kernel_test_util.h"
+
+namespace vpod::engine {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+
+class BatchNormTest : public testing::TestWithParam<program::v1::DataType> {
+ protected:
+  static Values Rounded(Values values, program::v1::DataType type) {
+    for (double& value : values) value = Round(value, type);
+    return values;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Types, BatchNormTest, testing::Values(FLOAT32, FLOAT16), FloatTypeName);
+
+// Calls `visit(element, channel)`.
+template <class Visit>
+void ForElements(const Dims& dims, const Visit& visit) {
+  const size_t n = NumElements(dims), pixels = n / static_cast<size_t>(dims[0] * dims[1]);
+  for (size_t i = 0; i < n; ++i) visit(i, i / pixels % static_cast<size_t>(dims[1]));
+}
+
+struct Moments {
+  Values mean, variance;
+  Moments(const Dims& dims, const Values& x) : mean(static_cast<size_t>(dims[1])), variance(mean) {
+    const double count = static_cast<double>(x.size()) / static_cast<double>(mean.size());
+    ForElements(dims, [&](size_t i, size_t c) { mean[c] += x[i] / count; });
+    ForElements(dims, [&](size_t i, size_t c) {
+      variance[c] += (x[i] - mean[c]) * (x[i] - mean[c]) / count;
+    });
+  }
+};
+
+TEST_P(BatchNormTest, NormalisesByItsOwnMoments) {
+  // The last has more than one chunk.
+  for (const Dims& dims : {Dims{6, 3}, {4, 5, 7}, {2, 17, 3, 4}, {40, 9, 33, 31}}) {
+    const Dims channels = {dims[1]};
+    const Values x = Rounded(Random(dims, 1, -1, 5), GetParam());
+    const Values scale = Rounded(Random(channels, 2), FLOAT32),
+                 offset = Rounded(Random(channels, 3), FLOAT32);
+    TestIpu ipu;
+    const uint32_t in = ipu.AddImage(GetParam(), dims, x), s = ipu.Add(FLOAT32, channels, scale),
+                   o = ipu.Add(FLOAT32, channels, offset), out = ipu.AddImage(GetParam(), dims),
+                   mean = ipu.Add(FLOAT32, channels), variance = ipu.Add(FLOAT32, channels),
+                   inferred = ipu.AddImage(GetParam(), dims);
+    ipu.Run(absl::StrCat("batch_norm{epsilon:1e-5} inputs:[", in, ",", s, ",", o, "] outputs:[",
+                         out, ",", mean, ",", variance, "]"));
+    const Moments moments(dims, x);
+    ExpectClose(ipu.Read(mean), moments.mean, FLOAT32);
+    ExpectClose(ipu.Read(variance), moments.variance, FLOAT32);
+    Values expected(x.size());
+    ForElements(dims, [&](size_t i, size_t c) {
+      expected[i] =
+          (x[i] - moments.mean[c]) / std::sqrt(moments.variance[c] + kEpsilon) * scale[c] +
+          offset[c];
+    });
+    ExpectClose(ipu.Read(out), expected, GetParam());
+    // With the same moments inference gives the same.
+    ipu.Run(absl::StrCat("batch_norm_inference{epsilon:1e-5} inputs:[", in, ",", s, ",", o, ",",
+                         mean, ",", variance, "] outputs:", inferred));
+    EXPECT_EQ(ipu.Read(inferred), ipu.Read(out));
+  }
+}
+
+TEST_P(BatchNormTest, Gradients) {
+  for (const Dims& dims : {Dims{6, 3}, {2, 17, 3, 4}, {40, 9, 33, 31}}) {
+    const Dims channels = {dims[1]};
+    const Values x = Rounded(Random(dims, 1, -1, 5), GetParam()),
+                 dy = Rounded(Random(dims, 4), GetParam());
+    const Values scale = Rounded(Random(channels, 2), FLOAT32);
+    const Moments moments(dims, x);
+    TestIpu ipu;
+    const uint32_t in = ipu.AddImage(GetParam(), dims, x),
+                   gradient = ipu.AddImage(GetParam(), dims, dy),
+                   s = ipu.Add(FLOAT32, channels, scale),
+                   mean = ipu.Add(FLOAT32, channels, moments.mean),
+                   variance = ipu.Add(FLOAT32, channels, moments.variance),
+                   dx = ipu.AddImage(GetParam(), dims), ds = ipu.Add(FLOAT32, channels),
+                   doffset = ipu.Add(FLOAT32, channels);
+    ipu.Run(absl::StrCat("batch_norm_gradient{epsilon:1e-5} inputs:[", in, ",", gradient, ",", s,
+                         ",", mean, ",", variance, "] outputs:[", dx, ",", ds, ",", doffset, "]"));
+    const double count = static_cast<double>(x.size()) / static_cast<double>(dims[1]);
+    Values sum(scale.size()), product(scale.size()), expected(x.size());
+    const auto normal = [&](size_t i, size_t c) {
+      return (x[i] - moments.mean[c]) / std::sqrt(moments.variance[c] + kEpsilon);
+    };
+    ForElements(dims, [&](size_t i, size_t c) {
+      sum[c] += dy[i];
+      product[c] += dy[i] * normal(i, c);
+    });
+    ForElements(dims, [&](size_t i, size_t c) {
+      expected[i] = scale[c] / std::sqrt(moments.variance[c] + kEpsilon) *
+                    (dy[i] - sum[c] / count - normal(i, c) * product[c] / count);
+    });
+    ExpectClose(ipu.Read(dx), expected, GetParam());
+    ExpectClose(ipu.Read(ds), product, FLOAT32, 1e-5, 1e-4);
+    ExpectClose(ipu.Read(doffset), sum, FLOAT32, 1e-5, 1e-4);
+  }
+}
+
+TEST_P(BatchNormTest, NotANumberIsSeen) {
+  Values x = {1, 2, 3, 4, 5, 6};
+  x[0] = std::nan("");
+  TestIpu ipu;
+  const uint32_t in = ipu.Add(GetParam(), {3, 2}, x), s = ipu.Add(FLOAT32, {2}, {1, 1}),
+                 o = ipu.Add(FLOAT32, {2}, {0, 0}), out = ipu.Add(GetParam(), {3, 2}),
+                 mean = ipu.Add(FLOAT32, {2}), variance = ipu.Add(FLOAT32, {2});
+  ipu.Run(absl::StrCat("batch_norm{epsilon:1e-5} inputs:[", in, ",", s, ",", o, "] outputs:[", out,
+                       ",", mean, ",", variance, "]"));
+  const Values y = ipu.Read(out);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(std::isnan(y[i]), i % 2 == 0);
+  EXPECT_TRUE(std::isnan(ipu.Read(variance)[0]));
+}
+
+}  // namespace
+}  // namespace vpod::engine

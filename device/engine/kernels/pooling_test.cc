@@ -1,0 +1,108 @@
+#include "device/engine/kernels/kernel_test_util.h"
+
+namespace vpod::engine {
+namespace {
+
+class PoolingTest : public testing::TestWithParam<program::v1::DataType> {};
+INSTANTIATE_TEST_SUITE_P(Types, PoolingTest, testing::Values(FLOAT32, FLOAT16), FloatTypeName);
+
+constexpr char k3x3[] =
+    "window{kernel:[3,3] stride:[2,2] dilation:[1,1] pad_before:[1,1] pad_after:[1,1]}";
+
+// One channel of 4 × 4, and the same negated.
+Values TwoChannels() {
+  const Values first = {1, 5, 2, 0, 3, 5, 8, 1, 9, 2, 4, 8, 7, 6, 0, 3};
+  Values both = first;
+  for (double value : first) both.push_back(-value);
+  return both;
+}
+
+TEST_P(PoolingTest, MaximumAndItsPlace) {
+  TestIpu ipu;
+  const uint32_t x = ipu.AddImage(GetParam(), {1, 2, 4, 4}, TwoChannels()),
+                 y = ipu.AddImage(GetParam(), {1, 2, 2, 2}),
+                 places = ipu.AddImage(INT32, {1, 2, 2, 2}),
+                 dy = ipu.AddImage(GetParam(), {1, 2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8}),
+                 dx = ipu.AddImage(GetParam(), {1, 2, 4, 4});
+  ipu.Run(absl::StrCat("max_pool{", k3x3, "} inputs:", x, " outputs:[", y, ",", places, "]"));
+  EXPECT_EQ(ipu.Read(y), (Values{5, 8, 9, 8, -1, -0.0, -2, -0.0}));
+  // Of equals the first.
+  EXPECT_EQ(ipu.Read(places), (Values{1, 6, 8, 6, 0, 3, 9, 14}));
+  ipu.Run(absl::StrCat("max_pool_gradient{", k3x3, " image_size:[4,4]} inputs:[", dy, ",", places,
+                       "] outputs:", dx));
+  Values expected(32);
+  expected[1] = 1;
+  expected[6] = 2 + 4;
+  expected[8] = 3;
+  expected[16] = 5;
+  expected[16 + 3] = 6;
+  expected[16 + 9] = 7;
+  expected[16 + 14] = 8;
+  EXPECT_EQ(ipu.Read(dx), expected);
+}
+
+TEST_P(PoolingTest, NotANumberIsTheLargest) {
+  Values image = TwoChannels();
+  image[5] = std::nan("");
+  TestIpu ipu;
+  const uint32_t x = ipu.AddImage(GetParam(), {1, 2, 4, 4}, image),
+                 y = ipu.AddImage(GetParam(), {1, 2, 2, 2}),
+                 places = ipu.AddImage(INT32, {1, 2, 2, 2});
+  ipu.Run(absl::StrCat("max_pool{", k3x3, "} inputs:", x, " outputs:[", y, ",", places, "]"));
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(std::isnan(ipu.Read(y)[i]));
+    EXPECT_EQ(ipu.Read(places)[i], 5);
+    EXPECT_FALSE(std::isnan(ipu.Read(y)[4 + i]));
+  }
+}
+
+TEST_P(PoolingTest, MeanWithAndWithoutPadding) {
+  for (const bool padding : {true, false}) {
+    TestIpu ipu;
+    const uint32_t x = ipu.AddImage(GetParam(), {1, 2, 4, 4}, TwoChannels()),
+                   y = ipu.AddImage(GetParam(), {1, 2, 2, 2}),
+                   dy = ipu.AddImage(GetParam(), {1, 2, 2, 2}, {36, 36, 36, 36, 0, 0, 0, 36}),
+                   dx = ipu.AddImage(GetParam(), {1, 2, 4, 4});
+    const std::string attributes = absl::StrCat(k3x3, padding ? " count_padding:true" : "");
+    ipu.Run(absl::StrCat("average_pool{", attributes, "} inputs:", x, " outputs:", y));
+    // Sums of the windows; of the first, 2 × 2 elements lie in the image.
+    const Values sums = {14, 21, 32, 37};
+    const Values elements = {4, 6, 6, 9};
+    Values expected;
+    for (double sign : {1, -1}) {
+      for (size_t i = 0; i < 4; ++i)
+        expected.push_back(sign * sums[i] / (padding ? 9 : elements[i]));
+    }
+    ExpectClose(ipu.Read(y), expected, GetParam());
+    ipu.Run(absl::StrCat("average_pool_gradient{", attributes, " image_size:[4,4]} inputs:", dy,
+                         " outputs:", dx));
+    // The first pixel is in the first window only, the sixth in all four.
+    EXPECT_EQ(ipu.Read(dx)[0], padding ? 4 : 9);
+    EXPECT_EQ(ipu.Read(dx)[5], padding ? 16 : 9 + 6 + 6 + 4);
+    EXPECT_EQ(ipu.Read(dx)[16], 0);
+    EXPECT_EQ(ipu.Read(dx)[31], 4);
+  }
+}
+
+TEST_P(PoolingTest, LinesAndVolumes) {
+  TestIpu ipu;
+  const uint32_t x = ipu.AddImage(GetParam(), {1, 1, 6}, {1, 4, 2, 5, 3, 6}),
+                 y = ipu.AddImage(GetParam(), {1, 1, 2}), places = ipu.AddImage(INT32, {1, 1, 2});
+  // Dilation 2: elements 0, 2, 4 and 1, 3, 5.
+  ipu.Run(
+      absl::StrCat("max_pool{window{kernel:3 stride:1 dilation:2 pad_before:0 pad_after:0}} "
+                   "inputs:",
+                   x, " outputs:[", y, ",", places, "]"));
+  EXPECT_EQ(ipu.Read(y), (Values{3, 6}));
+  EXPECT_EQ(ipu.Read(places), (Values{4, 5}));
+  const uint32_t volume = ipu.AddImage(GetParam(), {1, 1, 2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8}),
+                 mean = ipu.AddImage(GetParam(), {1, 1, 1, 1, 1});
+  ipu.Run(
+      absl::StrCat("average_pool{window{kernel:[2,2,2] stride:[1,1,1] dilation:[1,1,1] "
+                   "pad_before:[0,0,0] pad_after:[0,0,0]}} inputs:",
+                   volume, " outputs:", mean));
+  EXPECT_EQ(ipu.Read(mean), Values{4.5});
+}
+
+}  // namespace
+}  // namespace vpod::engine

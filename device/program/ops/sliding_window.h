@@ -1,0 +1,38 @@
+// Arithmetic of windows that slide over the spatial dimensions of an image, shared by convolution
+// and pooling.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "device/program/op.h"
+
+namespace vpod::program {
+
+// Dimensions of an image before the spatial ones.
+inline constexpr size_t kImageHead = 2;
+inline constexpr int kMaxSpatialRank = 3;
+
+// InvalidArgument unless the type has a batch, channels and one to three spatial dimensions and
+// its elements are floats.
+absl::Status CheckImage(const char* name, const TensorType& image);
+
+// The spatial dimensions of an image.
+inline Dims SpatialDims(const TensorType& image) {
+  return {image.dims.begin() + kImageHead, image.dims.end()};
+}
+
+// Number of windows along each spatial dimension of an image:
+// (size + pad_before + pad_after - dilation * (kernel - 1) - 1) / stride + 1, rounded down.
+// InvalidArgument for a window that has not an entry for each dimension, for one outside the bounds
+// that program.proto states, and for one that does not fit the padded image.
+absl::StatusOr<Dims> CountWindows(const Dims& image_size, const v1::SlidingWindow& window);
+
+// Elements of a window.
+double KernelElements(const v1::SlidingWindow& window);
+
+// [image.dims[0], channels, sizes…]
+TensorType ImageType(const TensorType& image, int64_t channels, const Dims& sizes);
+
+// For OpDef::layout of ops whose operands are all images.
+Layout ImagesLayout(const v1::Instruction& instruction, OperandPlace operand);
+
+}  // namespace vpod::program
