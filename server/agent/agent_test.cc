@@ -124,6 +124,27 @@ std::string KernelExecutable(uint64_t side) {
   return program::Serialize(executable);
 }
 
+// Occupies all compute threads: a run that has begun cannot end meanwhile.
+class HeldThreads {
+ public:
+  explicit HeldThreads(engine::Executors& executors) {
+    const std::shared_future<void> gone = let_go_.get_future().share();
+    begun_.resize(static_cast<size_t>(executors.compute_threads()));
+    for (std::promise<void>& each : begun_) {
+      executors.PostCompute([&each, gone] {
+        each.set_value();
+        gone.wait();
+      });
+    }
+    for (std::promise<void>& each : begun_) each.get_future().wait();
+  }
+  void LetGo() { let_go_.set_value(); }
+
+ private:
+  std::promise<void> let_go_;
+  std::vector<std::promise<void>> begun_;
+};
+
 // A variable "v" and a stream of so many bytes.
 std::string LargeExecutable(uint64_t bytes) {
   program::v1::Executable executable;
@@ -484,10 +505,12 @@ TEST_F(AgentTest, ReleasedDuringARunIsFreeWhenTheKernelHasEnded) {
   ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
   Awaited<base::Cycles> run;
   agent_->Run(lease, 2, 0, run.Callback());
+  HeldThreads threads(agent_->executors());
   agent_->Release(lease, true);
   // A client that went away while it waited does not get it.
   Awaited<ipuof::v1::Attached> gone;
   agent_->GiveUp(agent_->Attach(Open(0), {}, gone.Callback()));
+  threads.LetGo();
   // Waits for the release instead of being refused.
   MustAttach(Open(0));
   EXPECT_EQ(run.Get().status().code(), absl::StatusCode::kCancelled);
@@ -526,17 +549,7 @@ TEST_F(AgentTest, AKernelThatOutlivesItsOwnerIsNamed) {
   ASSERT_TRUE(agent_->Load(lease, KernelExecutable(1000)).ok());
   Awaited<base::Cycles> run;
   agent_->Run(lease, 0, 0, run.Callback());
-  // It cannot end while others have all threads.
-  std::promise<void> let_go;
-  const std::shared_future<void> gone = let_go.get_future().share();
-  std::vector<std::promise<void>> begun(2);
-  for (std::promise<void>& each : begun) {
-    agent_->executors().PostCompute([&each, gone] {
-      each.set_value();
-      gone.wait();
-    });
-  }
-  for (std::promise<void>& each : begun) each.get_future().wait();
+  HeldThreads threads(agent_->executors());
   agent_->Release(lease, true);
   EXPECT_EQ(Attached(), 0);
   const auto telemetry = agent_->GetTelemetry("p");
@@ -560,7 +573,7 @@ TEST_F(AgentTest, AKernelThatOutlivesItsOwnerIsNamed) {
   // Longer than they would: at once.
   EXPECT_FALSE(Attach(Open(0)).ok());
   MustAttach(Open(1));
-  let_go.set_value();
+  threads.LetGo();
   run.Get().status().IgnoreError();
   while (!agent_->Releasing().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   MustAttach(Open(0));
