@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/sdk_log/sdk_log.h"
+#include "client/session/npz.h"
 #include "client/session/program_log.h"
 #include "device/base/status.h"
 #include "device/program/float_codec.h"
@@ -81,6 +82,31 @@ absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const f
   }
   LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", values.size(), " values)");
   return device_->WriteVariable(variable, program::EncodeFloats(values, type.type));
+}
+
+absl::Status Session::Save(const std::string& path) {
+  FloatArrays arrays;
+  for (const auto& variable : executable_->proto().variables()) {
+    const program::TensorType type = program::TypeOf(executable_->TensorOf(variable));
+    if (!program::IsFloat(type.type)) continue;
+    VPOD_ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(variable.name()));
+    arrays[variable.name()] = {type.dims, std::move(values)};
+  }
+  return WriteNpz(path, arrays);
+}
+
+absl::Status Session::Load(const std::string& path) {
+  VPOD_ASSIGN_OR_RETURN(const FloatArrays arrays, ReadNpz(path));
+  for (const auto& [name, array] : arrays) {
+    VPOD_ASSIGN_OR_RETURN(const auto* variable, executable_->FindVariable(name));
+    const program::TensorType type = program::TypeOf(executable_->TensorOf(*variable));
+    if (program::IsFloat(type.type) && type.dims == array.dims) continue;
+    const program::TensorType given{program::v1::FLOAT32, array.dims};
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": array '", name, "' is ", given.ToString(), ", the variable is ", type.ToString()));
+  }
+  for (const auto& [name, array] : arrays) VPOD_RETURN_IF_ERROR(WriteFloats(name, array.values));
+  return absl::OkStatus();
 }
 
 absl::Status Session::SetLearningRate(float rate) {

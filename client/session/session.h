@@ -38,6 +38,11 @@ class Session {
   // Float variables as float32, whatever their type; `replica` is local.
   absl::StatusOr<std::vector<float>> ReadFloats(absl::string_view variable, uint32_t replica = 0);
   absl::Status WriteFloats(absl::string_view variable, absl::Span<const float> values);
+  // Writes the float variables of replica 0 to an .npz file, or sets those that a file has on all
+  // replicas; the others keep their values. InvalidArgument names an array that is no float
+  // variable or has another shape; then none was set.
+  absl::Status Save(const std::string& path);
+  absl::Status Load(const std::string& path);
   // Sets the learning rate of all following weight updates.
   absl::Status SetLearningRate(float rate);
 

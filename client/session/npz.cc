@@ -1,0 +1,173 @@
+#include "client/session/npz.h"
+
+#include <minizip/unzip.h>
+#include <minizip/zip.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <regex>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "device/base/status.h"
+
+namespace vpod::session {
+namespace {
+
+constexpr absl::string_view kMagic("\x93NUMPY\x01\x00", 8);
+constexpr size_t kPrefix = 10;  // magic, version and the length of the header
+constexpr size_t kAlignment = 64;
+
+// "(2, 3)", "(5,)", "()"
+std::string ShapeText(const program::Dims& dims) {
+  return absl::StrCat("(", absl::StrJoin(dims, ", "), dims.size() == 1 ? ",)" : ")");
+}
+
+// The bytes of an .npy file before its values.
+std::string Header(const program::Dims& dims) {
+  std::string text =
+      absl::StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': ", ShapeText(dims), ", }");
+  text.append((kAlignment - (kPrefix + text.size() + 1) % kAlignment) % kAlignment, ' ');
+  text += '\n';
+  const auto length = static_cast<uint16_t>(text.size());
+  return absl::StrCat(
+      kMagic, std::string{static_cast<char>(length & 0xff), static_cast<char>(length >> 8)}, text);
+}
+
+struct CloseZip {
+  void operator()(void* file) const { zipClose(file, nullptr); }
+};
+struct CloseUnzip {
+  void operator()(void* file) const { unzClose(file); }
+};
+
+bool WriteArray(zipFile file, const std::string& name, const FloatArray& array) {
+  const zip_fileinfo info{};
+  // Stored without compression, as numpy.savez does; with 64-bit sizes.
+  if (zipOpenNewFileInZip64(file, (name + ".npy").c_str(), &info, nullptr, 0, nullptr, 0, nullptr,
+                            /*method=*/0, /*level=*/0, /*zip64=*/1) != ZIP_OK)
+    return false;
+  const std::string header = Header(array.dims);
+  bool ok =
+      zipWriteInFileInZip(file, header.data(), static_cast<unsigned>(header.size())) == ZIP_OK;
+  constexpr size_t kPiece = size_t{1} << 24;
+  const auto* bytes = reinterpret_cast<const char*>(array.values.data());
+  const size_t size = array.values.size() * sizeof(float);
+  for (size_t at = 0; ok && at < size; at += kPiece) {
+    const auto length = static_cast<unsigned>(std::min(kPiece, size - at));
+    ok = zipWriteInFileInZip(file, bytes + at, length) == ZIP_OK;
+  }
+  return zipCloseFileInZip(file) == ZIP_OK && ok;
+}
+
+bool ReadExactly(unzFile file, void* to, size_t size) {
+  auto* bytes = static_cast<char*>(to);
+  while (size > 0) {
+    const int read =
+        unzReadCurrentFile(file, bytes, static_cast<unsigned>(std::min<size_t>(size, 1 << 24)));
+    if (read <= 0) return false;
+    bytes += read;
+    size -= static_cast<size_t>(read);
+  }
+  return true;
+}
+
+// The shape in an .npy header; nullopt for another type or order.
+std::optional<program::Dims> ParseHeader(const std::string& header) {
+  static const std::regex* const pattern = new std::regex(
+      R"(\{'descr': '<f4', 'fortran_order': False, 'shape': \(([0-9, ]*)\),? *\} *\n?)");
+  std::smatch match;
+  if (!std::regex_match(header, match, *pattern)) return std::nullopt;
+  program::Dims dims;
+  for (absl::string_view part : absl::StrSplit(match[1].str(), ',')) {
+    part = absl::StripAsciiWhitespace(part);
+    if (part.empty()) continue;
+    int64_t dim = 0;
+    if (!absl::SimpleAtoi(part, &dim)) return std::nullopt;
+    dims.push_back(dim);
+  }
+  return dims;
+}
+
+absl::StatusOr<FloatArray> ReadArray(unzFile file, uint64_t size) {
+  const auto wrong = [](absl::string_view why) { return absl::InvalidArgumentError(why); };
+  char prefix[kPrefix];
+  if (size < kPrefix || !ReadExactly(file, prefix, kPrefix) ||
+      absl::string_view(prefix, kMagic.size()) != kMagic)
+    return wrong("is not an .npy array of version 1.0");
+  const size_t length =
+      static_cast<uint8_t>(prefix[8]) + size_t{256} * static_cast<uint8_t>(prefix[9]);
+  std::string header(length, '\0');
+  if (!ReadExactly(file, header.data(), length)) return wrong("ends within its header");
+  const auto dims = ParseHeader(header);
+  if (!dims) return wrong("is not of little-endian float32 in row-major order");
+  FloatArray array{*dims, {}};
+  const program::TensorType type{program::v1::FLOAT32, array.dims};
+  if (!program::Check(type).ok() || size - kPrefix - length != type.bytes())
+    return wrong(absl::StrCat("has a shape ", ShapeText(array.dims), " that its bytes do not fit"));
+  array.values.resize(static_cast<size_t>(type.elements()));
+  if (!ReadExactly(file, array.values.data(), type.bytes()))
+    return wrong("is truncated or damaged");
+  return array;
+}
+
+}  // namespace
+
+absl::Status WriteNpz(const std::string& path, const FloatArrays& arrays) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  const auto failed = [&] {
+    std::remove(temporary.c_str());
+    return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  };
+  {
+    const std::unique_ptr<void, CloseZip> file(zipOpen64(temporary.c_str(), APPEND_STATUS_CREATE));
+    if (file == nullptr) return failed();
+    for (const auto& [name, array] : arrays) {
+      if (!WriteArray(file.get(), name, array)) return failed();
+    }
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) return failed();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FloatArrays> ReadNpz(const std::string& path, uint64_t limit_bytes) {
+  if (access(path.c_str(), R_OK) != 0)
+    return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  const std::unique_ptr<void, CloseUnzip> file(unzOpen64(path.c_str()));
+  if (file == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not an .npz file"));
+  FloatArrays arrays;
+  uint64_t total = 0;
+  for (int found = unzGoToFirstFile(file.get()); found == UNZ_OK;
+       found = unzGoToNextFile(file.get())) {
+    unz_file_info64 info;
+    char name[1024];
+    if (unzGetCurrentFileInfo64(file.get(), &info, name, sizeof(name), nullptr, 0, nullptr, 0) !=
+            UNZ_OK ||
+        info.size_filename >= sizeof(name) || unzOpenCurrentFile(file.get()) != UNZ_OK)
+      return absl::InvalidArgumentError(absl::StrCat(path, " is damaged"));
+    total += info.uncompressed_size;
+    if (total > limit_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " has more than ", limit_bytes, " bytes of values"));
+    }
+    absl::StatusOr<FloatArray> array = ReadArray(file.get(), info.uncompressed_size);
+    const bool intact = unzCloseCurrentFile(file.get()) == UNZ_OK;  // compares the checksum
+    if (array.ok() && !intact) array = absl::InvalidArgumentError("is truncated or damaged");
+    if (!array.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": array '", name, "' ", array.status().message()));
+    }
+    arrays[std::string(absl::StripSuffix(name, ".npy"))] = *std::move(array);
+  }
+  return arrays;
+}
+
+}  // namespace vpod::session

@@ -1,0 +1,79 @@
+#include "client/session/npz.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace vpod::session {
+namespace {
+
+using testing::HasSubstr;
+
+class NpzTest : public testing::Test {
+ protected:
+  std::string path_ = testing::TempDir() + "arrays.npz";
+
+  std::string Bytes() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void Write(const std::string& bytes) const {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
+  }
+};
+
+TEST_F(NpzTest, GivesBackWhatWasWritten) {
+  const FloatArrays arrays = {{"scalar", {{}, {3}}},
+                              {"layer1.0.weight", {{2, 3}, {1, 2, 3, 4, 5, 6}}},
+                              {"vector", {{4}, {-1, 0, 1e30f, 2}}}};
+  ASSERT_TRUE(WriteNpz(path_, arrays).ok());
+  const auto read = ReadNpz(path_);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->size(), 3u);
+  for (const auto& [name, array] : arrays) {
+    EXPECT_EQ(read->at(name).dims, array.dims);
+    EXPECT_EQ(read->at(name).values, array.values);
+  }
+  // Nothing else is left behind.
+  for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir()))
+    EXPECT_THAT(entry.path().string(), testing::Not(testing::EndsWith(".tmp")));
+}
+
+TEST_F(NpzTest, NamesTheFileThatItCannotReadOrWrite) {
+  EXPECT_EQ(ReadNpz("/nowhere/a.npz").status().message(), "cannot read /nowhere/a.npz");
+  EXPECT_EQ(WriteNpz("/nowhere/a.npz", {}).message(), "cannot write /nowhere/a.npz");
+  Write("no archive");
+  EXPECT_THAT(std::string(ReadNpz(path_).status().message()), HasSubstr("is not an .npz file"));
+}
+
+TEST_F(NpzTest, RefusesOtherTypesAndDamage) {
+  ASSERT_TRUE(WriteNpz(path_, {{"w", {{2, 3}, {1, 2, 3, 4, 5, 6}}}}).ok());
+  const std::string good = Bytes();
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string bytes = good;
+    bytes.replace(bytes.find(from), from.size(), to);
+    Write(bytes);
+    return std::string(ReadNpz(path_).status().message());
+  };
+  EXPECT_THAT(with("<f4", "<f8"), HasSubstr("array 'w.npy' is not of little-endian float32"));
+  EXPECT_THAT(with("False", "True "), HasSubstr("row-major order"));
+  EXPECT_THAT(with("(2, 3)", "(2, 4)"), HasSubstr("has a shape (2, 4) that its bytes do not fit"));
+  EXPECT_THAT(with("(2, 3)", "(-, 3)"), HasSubstr("is not of"));
+  EXPECT_THAT(with("NUMPY", "NUMPI"), HasSubstr("is not an .npy array"));
+  // A value that the checksum does not fit.
+  std::string bytes = good;
+  bytes[bytes.find("NUMPY") - 1 + 128 + 5] ^= 1;
+  Write(bytes);
+  EXPECT_THAT(std::string(ReadNpz(path_).status().message()), HasSubstr("truncated or damaged"));
+  EXPECT_THAT(std::string(ReadNpz(path_, 10).status().message()), HasSubstr("more than 10 bytes"));
+  // An archive is found by its end.
+  for (size_t length = 0; length + 22 < good.size(); length += 7) {
+    Write(good.substr(0, length));
+    EXPECT_FALSE(ReadNpz(path_).ok()) << length;
+  }
+}
+
+}  // namespace
+}  // namespace vpod::session
