@@ -1,0 +1,129 @@
+#include "client/nn/builder.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace vpod::nn {
+
+using program::v1::FLOAT32;
+
+Builder::Builder(Graph& graph, const BuilderOptions& options)
+    : graph_(graph),
+      training_(options.training),
+      random_(std::make_shared<std::mt19937_64>(options.seed)) {}
+
+Builder Builder::In(absl::string_view name) const {
+  Builder inner = *this;
+  absl::StrAppend(&inner.prefix_, name, ".");
+  return inner;
+}
+
+std::string Builder::Name(absl::string_view layer, absl::string_view parameter) const {
+  return absl::StrCat(prefix_, layer, ".", parameter);
+}
+
+std::vector<float> Builder::Uniform(int64_t count, double bound) const {
+  std::uniform_real_distribution<double> uniform(-bound, bound);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = static_cast<float>(uniform(*random_));
+  return values;
+}
+
+std::vector<float> Builder::Normal(int64_t count, double deviation) const {
+  std::normal_distribution<double> normal(0, deviation);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = static_cast<float>(normal(*random_));
+  return values;
+}
+
+Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
+                            const ConvolutionOptions& options) const {
+  if (!graph_.status().ok()) return {};
+  const graph::Dims dims = graph_.TypeOf(x).dims;
+  if (dims.size() != 4 || options.groups == 0) {
+    return graph_.Fail(absl::InvalidArgumentError(absl::StrCat(
+        Name(name, ""), " needs an image [batch, channels, height, width] and groups, and has ",
+        graph_.TypeOf(x).ToString(), " and ", options.groups, " groups")));
+  }
+  const int64_t kernel = options.kernel, channels = dims[1] / options.groups;
+  const graph::TensorType type{graph_.TypeOf(x).type, {outputs, channels, kernel, kernel}};
+  const int64_t area = kernel * kernel;
+  const double fan_in = static_cast<double>(channels * area),
+               fan_out = static_cast<double>(outputs * area);
+  const bool uniform = options.init == ConvolutionOptions::Init::kUniform;
+  const Tensor weights = graph_.Variable(Name(name, "weight"), type,
+                                         uniform ? Uniform(type.elements(), 1 / std::sqrt(fan_in))
+                                                 : Normal(type.elements(), std::sqrt(2 / fan_out)));
+  const Tensor y = graph_.Convolution(
+      x, weights,
+      Graph::Sliding(2, options.kernel, options.stride, options.padding, options.dilation),
+      options.groups);
+  if (!options.bias) return y;
+  const Tensor bias = graph_.Variable(Name(name, "bias"), {type.type, {outputs}},
+                                      Uniform(outputs, 1 / std::sqrt(fan_in)));
+  return graph_.Add(y, graph_.Reshape(bias, {outputs, 1, 1}));
+}
+
+Tensor Builder::BatchNorm(absl::string_view name, Tensor x, const BatchNormOptions& options) const {
+  if (!graph_.status().ok()) return {};
+  const graph::TensorType type = graph_.TypeOf(x);
+  if (type.rank() < 2) {
+    return graph_.Fail(absl::InvalidArgumentError(
+        absl::StrCat(Name(name, ""), " needs [batch, channels, …] and has ", type.ToString())));
+  }
+  const graph::TensorType channels{FLOAT32, {type.dims[1]}};
+  const auto filled = [&](float value) {
+    return std::vector<float>(static_cast<size_t>(type.dims[1]), value);
+  };
+  const Tensor scale = graph_.Variable(Name(name, "weight"), channels, filled(1)),
+               offset = graph_.Variable(Name(name, "bias"), channels, filled(0)),
+               mean = graph_.Buffer(Name(name, "running_mean"), channels, filled(0)),
+               variance = graph_.Buffer(Name(name, "running_var"), channels, filled(1));
+  if (!training_)
+    return graph_.BatchNormInference(x, scale, offset, mean, variance, options.epsilon);
+  const Graph::Normalized normalized = graph_.BatchNorm(x, scale, offset, options.epsilon);
+  const auto scaled = [&](Tensor values, double factor) {
+    return graph_.Multiply(values, graph_.Constant({FLOAT32, {}}, factor));
+  };
+  // The running variance is the unbiased one.
+  const double count = static_cast<double>(type.elements()) / static_cast<double>(type.dims[1]);
+  const double unbiased = count > 1 ? count / (count - 1) : 1;
+  const double momentum = options.momentum;
+  graph_.Assign(mean, graph_.Add(scaled(mean, 1 - momentum), scaled(normalized.mean, momentum)));
+  graph_.Assign(variance, graph_.Add(scaled(variance, 1 - momentum),
+                                     scaled(normalized.variance, momentum * unbiased)));
+  return normalized.y;
+}
+
+Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs) const {
+  if (!graph_.status().ok()) return {};
+  const graph::TensorType type = graph_.TypeOf(x);
+  if (type.rank() != 2) {
+    return graph_.Fail(absl::InvalidArgumentError(
+        absl::StrCat(Name(name, ""), " needs [batch, features] and has ", type.ToString())));
+  }
+  const double bound = 1 / std::sqrt(static_cast<double>(type.dims[1]));
+  const Tensor weights = graph_.Variable(Name(name, "weight"), {type.type, {outputs, type.dims[1]}},
+                                         Uniform(outputs * type.dims[1], bound));
+  const Tensor bias =
+      graph_.Variable(Name(name, "bias"), {type.type, {outputs}}, Uniform(outputs, bound));
+  return graph_.Add(graph_.MatMul(x, weights, false, /*transpose_b=*/true), bias);
+}
+
+Tensor Builder::GlobalAveragePool(Tensor x) const {
+  if (!graph_.status().ok()) return {};
+  std::vector<uint32_t> axes;
+  for (uint32_t i = 2; i < graph_.TypeOf(x).dims.size(); ++i) axes.push_back(i);
+  return graph_.Reduce(program::v1::MEAN, x, axes);
+}
+
+Tensor Builder::Flatten(Tensor x) const {
+  if (!graph_.status().ok()) return {};
+  const graph::TensorType type = graph_.TypeOf(x);
+  if (type.rank() < 1)
+    return graph_.Fail(absl::InvalidArgumentError("a scalar cannot be flattened"));
+  return graph_.Reshape(x, {type.dims[0], type.elements() / type.dims[0]});
+}
+
+}  // namespace vpod::nn

@@ -1,0 +1,74 @@
+// Layers over a graph. A layer's parameters have the names, shapes and first values that PyTorch
+// gives them: `Linear("fc", x, 10)` inside `In("head")` makes "head.fc.weight" and "head.fc.bias".
+//
+//   Graph graph;
+//   nn::Builder net(graph, {.seed = 1, .training = true});
+//   Tensor x = net.Convolution("conv1", images, 64, {.kernel = 3, .padding = 1});
+//   x = graph.Relu(net.BatchNorm("bn1", x));
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "client/graph/graph.h"
+
+namespace vpod::nn {
+
+using graph::Graph;
+using graph::Tensor;
+
+struct BuilderOptions {
+  uint64_t seed = 0;      // of the first values
+  bool training = false;  // batch norm uses the batch's moments and keeps running ones
+};
+
+// Two-dimensional, with the same numbers along both axes.
+struct ConvolutionOptions {
+  uint32_t kernel = 1, stride = 1, padding = 0, dilation = 1, groups = 1;
+  bool bias = true;
+  // First weights: uniform as torch.nn.Conv2d has them, or normal with a variance of
+  // 2 / (outputs × kernel elements), as torchvision's residual networks have them.
+  enum class Init { kUniform, kNormalFanOut } init = Init::kUniform;
+};
+
+struct BatchNormOptions {
+  float epsilon = 1e-5f;
+  float momentum = 0.1f;  // of the running moments: the share of the new ones
+};
+
+// Copies share the random numbers and add to the same graph, which outlives them.
+class Builder {
+ public:
+  Builder(Graph& graph, const BuilderOptions& options);
+
+  Graph& graph() const { return graph_; }
+  // The same, with `name` and a dot before all names.
+  Builder In(absl::string_view name) const;
+
+  // Of an image [batch, channels, height, width].
+  Tensor Convolution(absl::string_view name, Tensor x, int64_t outputs,
+                     const ConvolutionOptions& options) const;
+  Tensor BatchNorm(absl::string_view name, Tensor x, const BatchNormOptions& options = {}) const;
+  // Of a matrix [batch, features].
+  Tensor Linear(absl::string_view name, Tensor x, int64_t outputs) const;
+  // The mean over the spatial dimensions: [batch, channels].
+  Tensor GlobalAveragePool(Tensor x) const;
+  // All dimensions but the first become one.
+  Tensor Flatten(Tensor x) const;
+
+ private:
+  std::string Name(absl::string_view layer, absl::string_view parameter) const;
+  std::vector<float> Uniform(int64_t count, double bound) const;
+  std::vector<float> Normal(int64_t count, double deviation) const;
+
+  Graph& graph_;
+  const bool training_;
+  std::shared_ptr<std::mt19937_64> random_;
+  std::string prefix_;
+};
+
+}  // namespace vpod::nn

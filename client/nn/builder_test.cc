@@ -1,0 +1,80 @@
+#include "client/nn/builder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "client/session/ipu_model.h"
+#include "client/session/session.h"
+
+namespace vpod::nn {
+namespace {
+
+using program::v1::FLOAT32;
+
+TEST(BuilderTest, NamesAndFirstValuesAreThoseOfPyTorch) {
+  Graph graph;
+  const Builder net(graph, {.seed = 7});
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 4, 8, 8}});
+  const Tensor y = net.In("features").In("0").Convolution("conv", x, 6, {.kernel = 3, .groups = 2});
+  net.In("head").Linear("fc", net.Flatten(y), 5);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  std::vector<std::string> names;
+  for (Tensor variable : graph.variables()) {
+    names.push_back(graph.values()[variable.id].name);
+    // Uniform between ± 1 / sqrt(fan-in).
+    const int64_t fan_in = names.size() <= 2 ? 2 * 9 : 6 * 36;
+    const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+    for (float value : graph.InitialValue(variable)) EXPECT_LE(std::abs(value), bound);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"features.0.conv.weight", "features.0.conv.bias",
+                                             "head.fc.weight", "head.fc.bias"}));
+  const auto& weights = graph.InitialValue(graph.variables()[2]);
+  const double mean =
+      std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(weights.size());
+  EXPECT_NEAR(mean, 0, 0.01);
+}
+
+TEST(BuilderTest, TheSeedDecides) {
+  const auto first_weights = [](uint64_t seed) {
+    Graph graph;
+    Builder(graph, {.seed = seed}).Linear("fc", graph.Input("x", {FLOAT32, {2, 3}}), 4);
+    return graph.InitialValue(graph.variables()[0]);
+  };
+  EXPECT_EQ(first_weights(1), first_weights(1));
+  EXPECT_NE(first_weights(1), first_weights(2));
+}
+
+TEST(BuilderTest, MistakesNameTheLayer) {
+  Graph graph;
+  const Builder net(graph, {});
+  net.In("block").Linear("fc", graph.Input("x", {FLOAT32, {2, 3, 4}}), 5);
+  EXPECT_EQ(graph.status().message(), "block.fc. needs [batch, features] and has float32[2,3,4]");
+}
+
+// Running moments follow those of the batches, the variance without bias; inference uses them.
+TEST(BuilderTest, BatchNormKeepsRunningMoments) {
+  Graph graph;
+  const Builder net(graph, {.training = true});
+  const Tensor x = graph.Input("x", {FLOAT32, {4, 1}});
+  const Tensor loss = graph.Sum(net.BatchNorm("bn", x, {.momentum = 0.5f}));
+  graph.Output("loss", loss);
+  const auto compiled = compiler::Compile(
+      graph, {.programs = {{.name = "train", .accumulation = 2, .loss = loss, .sgd = {}}}});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  auto session = session::Session::Create(*session::CreateIpuModel({}), *compiled);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto stream = *(*session)->Stream<float>("x", 0);
+  const float values[] = {1, 2, 3, 6, 5, 5, 7, 7};
+  std::copy(std::begin(values), std::end(values), stream.begin());
+  ASSERT_TRUE((*session)->Run("train").ok());
+  // Means 3 and 6, unbiased variances 14/3 and 4/3, in the order of the micro-batches.
+  const auto mean = *(*session)->ReadFloats("bn.running_mean"),
+             variance = *(*session)->ReadFloats("bn.running_var");
+  EXPECT_FLOAT_EQ(mean[0], (0 * 0.5f + 3 * 0.5f) * 0.5f + 6 * 0.5f);
+  EXPECT_FLOAT_EQ(variance[0], (1 * 0.5f + 14.0f / 3 * 0.5f) * 0.5f + 4.0f / 3 * 0.5f);
+}
+
+}  // namespace
+}  // namespace vpod::nn
