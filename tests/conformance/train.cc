@@ -1,0 +1,105 @@
+// Trains a model of client/models on the IPUModel and leaves what PyTorch needs to do the same:
+// initial.npz and final.npz (the variables), inputs.npz (images and labels of all steps) and
+// losses.npz.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "client/compiler/compiler.h"
+#include "client/models/mnist.h"
+#include "client/models/resnet.h"
+#include "client/session/ipu_model.h"
+#include "client/session/npz.h"
+#include "client/session/session.h"
+#include "device/base/status.h"
+
+namespace vpod {
+namespace {
+
+using graph::Graph;
+using graph::Tensor;
+using program::v1::FLOAT32;
+using program::v1::INT32;
+
+struct Arguments {
+  std::string model = "mnist";
+  std::string directory = ".";
+  int64_t batch = 16;
+  uint32_t steps = 20;
+  float learning_rate = 0.05f, momentum = 0.9f, weight_decay = 0;
+  uint64_t seed = 1;
+  int threads = 0;
+};
+
+absl::Status Train(const Arguments& arguments) {
+  Graph graph;
+  const nn::Builder net(graph, {.seed = arguments.seed, .training = true});
+  const bool mnist = arguments.model == "mnist";
+  const graph::Dims image = mnist ? graph::Dims{1, 28, 28} : graph::Dims{3, 32, 32};
+  graph::Dims dims = {arguments.batch};
+  dims.insert(dims.end(), image.begin(), image.end());
+  const Tensor images = graph.Input("images", {FLOAT32, dims});
+  const Tensor labels = graph.Input("labels", {INT32, {arguments.batch}});
+  models::ResNetOptions resnet = models::ResNet18();
+  resnet.classes = 10;
+  resnet.small_images = true;
+  const Tensor logits = mnist ? models::Mnist(net, images) : models::ResNet(net, images, resnet);
+  const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, labels));
+  graph.Output("loss", loss);
+  VPOD_ASSIGN_OR_RETURN(
+      const compiler::Compiled compiled,
+      compiler::Compile(graph, {.programs = {{.name = "train",
+                                              .loss = loss,
+                                              .sgd = {.learning_rate = arguments.learning_rate,
+                                                      .momentum = arguments.momentum,
+                                                      .weight_decay = arguments.weight_decay}}}}));
+  VPOD_ASSIGN_OR_RETURN(auto device,
+                        session::CreateIpuModel({.compute_threads = arguments.threads}));
+  VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), compiled));
+  VPOD_RETURN_IF_ERROR(session->Save(absl::StrCat(arguments.directory, "/initial.npz")));
+
+  std::mt19937_64 random(arguments.seed + 1);
+  std::normal_distribution<float> normal;
+  session::FloatArray all_images{dims, {}}, all_labels{{arguments.batch}, {}}, losses{{}, {}};
+  VPOD_ASSIGN_OR_RETURN(const auto image_stream, session->Stream<float>("images", 0));
+  VPOD_ASSIGN_OR_RETURN(const auto label_stream, session->Stream<int32_t>("labels", 0));
+  VPOD_ASSIGN_OR_RETURN(const auto loss_stream, session->Stream<float>("loss", 0));
+  for (uint32_t step = 0; step < arguments.steps; ++step) {
+    for (float& pixel : image_stream) pixel = normal(random);
+    for (int32_t& label : label_stream) label = static_cast<int32_t>(random() % 10);
+    all_images.values.insert(all_images.values.end(), image_stream.begin(), image_stream.end());
+    all_labels.values.insert(all_labels.values.end(), label_stream.begin(), label_stream.end());
+    VPOD_RETURN_IF_ERROR(session->Run("train").status());
+    losses.values.push_back(loss_stream[0]);
+  }
+  for (session::FloatArray* array : {&all_images, &all_labels, &losses})
+    array->dims.insert(array->dims.begin(), arguments.steps);
+  VPOD_RETURN_IF_ERROR(session::WriteNpz(absl::StrCat(arguments.directory, "/inputs.npz"),
+                                         {{"images", all_images}, {"labels", all_labels}}));
+  VPOD_RETURN_IF_ERROR(
+      session::WriteNpz(absl::StrCat(arguments.directory, "/losses.npz"), {{"losses", losses}}));
+  return session->Save(absl::StrCat(arguments.directory, "/final.npz"));
+}
+
+}  // namespace
+}  // namespace vpod
+
+int main(int argc, char** argv) {
+  vpod::Arguments arguments;
+  CLI::App app("Trains a model on the IPUModel and writes its start, its inputs and its losses");
+  app.add_option("--model", arguments.model)->check(CLI::IsMember({"mnist", "resnet18"}));
+  app.add_option("--directory", arguments.directory);
+  app.add_option("--batch", arguments.batch)->check(CLI::Range(2, 1024));
+  app.add_option("--steps", arguments.steps)->check(CLI::Range(1, 1000));
+  app.add_option("--learning-rate", arguments.learning_rate);
+  app.add_option("--momentum", arguments.momentum);
+  app.add_option("--weight-decay", arguments.weight_decay);
+  app.add_option("--seed", arguments.seed);
+  app.add_option("--compute-threads", arguments.threads)->check(CLI::Range(0, 64));
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = vpod::Train(arguments);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "train: error: %s\n", std::string(status.message()).c_str());
+  return 1;
+}

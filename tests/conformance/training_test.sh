@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# training_test TRAIN TRAINING: compares the losses of the program `train` with PyTorch's.
+set -euo pipefail
+/usr/bin/python3 -c 'import numpy, torch' 2>/dev/null || {
+  echo "SKIPPED: python3-torch is not installed (deploy/packages-test.txt): losses are not compared with PyTorch's"
+  exit 0
+}
+exec /usr/bin/python3 "$2" "$1"
