@@ -222,7 +222,7 @@ bool ComputePool::Run(ChunkedWork& work, ComputeQueue& queue, absl::FunctionRef<
       base::MutexLock lock(mutex_);
       Wake();
     }
-    paused = !work.taken() && pause();
+    paused = !work.taken() && (stopping_.load(std::memory_order_relaxed) || pause());
   }
   if (offered) Withdraw(work);
   return work.taken();

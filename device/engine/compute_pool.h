@@ -92,7 +92,8 @@ class ComputePool {
 
   // On a compute thread, in a task of `queue`: runs chunks here and on idle threads until all are
   // done or one has failed, and returns true. Returns false with chunks left if `pause`, asked
-  // between chunks, says so; the next call goes on. No chunk runs when it returns.
+  // between chunks, says so, or if the pool stops; the next call goes on. No chunk runs when it
+  // returns.
   bool Run(ChunkedWork& work, ComputeQueue& queue, absl::FunctionRef<bool()> pause);
   // Whether a task waits for a thread.
   bool TasksWait() const { return tasks_.load(std::memory_order_relaxed) > 0; }
@@ -115,9 +116,9 @@ class ComputePool {
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable base::Mutex mutex_;
-  std::condition_variable wake_;    // sleeping threads
-  std::condition_variable helped_;  // owners of chunked work whose helpers have left
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::condition_variable wake_;        // sleeping threads
+  std::condition_variable helped_;      // owners of chunked work whose helpers have left
+  std::atomic<bool> stopping_ = false;  // written under the mutex
   int sleeping_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t least_used_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // of the queue that ran last
   std::list<std::shared_ptr<ComputeQueue>> ready_ ABSL_GUARDED_BY(mutex_);  // with tasks

@@ -129,14 +129,16 @@ Task Engine::Interpreter::RunFunction(uint32_t function) {
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
     std::optional<absl::Status> status;
     KernelRun kernel(step.kernel, at, engine_.scratch_, engine_.scratch_bytes_);
+    bool paused = must_pause();
     while (!status) {
+      if (paused) (co_await Yield()).IgnoreError();
       if (engine_.cancelled_.load(std::memory_order_relaxed)) co_return CancelCause();
-      if (must_pause()) (co_await Yield()).IgnoreError();
       if (step.kernel.phases.empty()) {
         status = co_await Communicate(*step.source);
       } else {
         status = kernel.Continue(pool, *engine_.queue_, must_pause);
       }
+      paused = true;  // if the kernel is not done
     }
     if (!status->ok()) co_return *status;
     Advance(step.cost);

@@ -26,7 +26,7 @@ struct Limits {
   uint64_t reached_instructions = 1 << 24;      // written in what each program reaches, in all
   uint64_t executed_instructions = 1ull << 32;  // per run and IPU, rounds multiplied
   uint64_t rendezvous = 1 << 24;  // between IPUs, in a run of each program, rounds multiplied
-  uint64_t operations_per_instruction = 1ull << 40;  // a kernel cannot be interrupted
+  uint64_t operations_per_instruction = 1ull << 44;  // some minutes to hours of all cores
   int nesting = 8;                                   // of calls
   uint64_t parsed_bytes = 256ull << 20;              // of host memory, once parsed
   uint64_t stream_bytes = 1ull << 30;                // per replica and slot

@@ -9,8 +9,8 @@
 
 namespace vpod::engine {
 
-// A pass over whole tensors, in terms of the forward pass. Spatial dimensions are padded to one at
-// least by the type rules, so there is always a first one, whose indices are called rows.
+// A convolution in terms of its forward pass. The indices of the first spatial dimension are called
+// rows.
 struct ConvolutionShape {
   int64_t images = 0, groups = 1;
   int64_t channels = 0, outputs = 0;  // of all groups

@@ -19,9 +19,6 @@ absl::StatusOr<TensorType> ChannelType(const TensorType& x, float epsilon) {
   return TensorType{v1::FLOAT32, {x.dims[1]}};
 }
 
-// x and whatever has its type are stored with the channels innermost; a vector has one layout.
-Layout BatchNormLayout(const v1::Instruction&, OperandPlace) { return Layout::kChannelsLast; }
-
 }  // namespace
 
 std::vector<OpDef> BatchNormOps() {
@@ -38,7 +35,7 @@ std::vector<OpDef> BatchNormOps() {
          VPOD_RETURN_IF_ERROR(CheckInput("offset", inputs[2], channels));
          return Types{inputs[0], channels, channels};
        },
-       .layout = BatchNormLayout},
+       .layout = ImagesLayout},
       {.kind = v1::Instruction::kBatchNormInference,
        .role = Role::kKernel,
        .inputs = {5, 5},
@@ -53,7 +50,7 @@ std::vector<OpDef> BatchNormOps() {
            VPOD_RETURN_IF_ERROR(CheckInput(names[i], inputs[i], channels));
          return Types{inputs[0]};
        },
-       .layout = BatchNormLayout},
+       .layout = ImagesLayout},
       {.kind = v1::Instruction::kBatchNormGradient,
        .role = Role::kKernel,
        .inputs = {5, 5},
@@ -68,7 +65,7 @@ std::vector<OpDef> BatchNormOps() {
          VPOD_RETURN_IF_ERROR(CheckInput("variance", inputs[4], channels));
          return Types{inputs[0], channels, channels};
        },
-       .layout = BatchNormLayout},
+       .layout = ImagesLayout},
   };
 }
 

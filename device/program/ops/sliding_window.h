@@ -32,7 +32,7 @@ double KernelElements(const v1::SlidingWindow& window);
 // [image.dims[0], channels, sizes…]
 TensorType ImageType(const TensorType& image, int64_t channels, const Dims& sizes);
 
-// For OpDef::layout of ops whose operands are all images.
+// For OpDef::layout of ops whose operands are images, or vectors, which have one layout.
 Layout ImagesLayout(const v1::Instruction& instruction, OperandPlace operand);
 
 }  // namespace vpod::program
