@@ -197,6 +197,7 @@ void ComputePool::Offer(ChunkedWork& work, ComputeQueue& queue) {
   offers_.fetch_add(1, std::memory_order_relaxed);
   base::MutexLock lock(mutex_);
   offered_.push_back(&work);
+  if (work.long_chunks_) Wake();
 }
 
 void ComputePool::Withdraw(ChunkedWork& work) {
@@ -213,7 +214,7 @@ bool ComputePool::Run(ChunkedWork& work, ComputeQueue& queue, absl::FunctionRef<
   const bool offered =
       work.chunks_ - work.next_.load(std::memory_order_relaxed) > 1 && threads_.size() > 1;
   if (offered) Offer(work, queue);
-  bool paused = false, woken = !offered;
+  bool paused = false, woken = !offered || work.long_chunks_;
   const Clock::time_point start = Clock::now();
   while (!work.taken() && !paused) {
     work.RunNext(this_thread);

@@ -43,9 +43,11 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
 // which thread takes which.
 class ChunkedWork {
  public:
-  // `thread` is the number of the thread that runs the chunk, below ComputePool::threads().
+  // `thread` is the number of the thread that runs the chunk, below ComputePool::threads(). Threads
+  // that sleep are woken at once if chunks are long, otherwise when the work turns out to be.
   using RunChunk = absl::FunctionRef<absl::Status(size_t chunk, int thread)>;
-  ChunkedWork(size_t chunks, RunChunk run) : chunks_(chunks), run_(run) {}
+  ChunkedWork(size_t chunks, RunChunk run, bool long_chunks = false)
+      : chunks_(chunks), run_(run), long_chunks_(long_chunks) {}
 
   // Of the failed chunks, the first one's; OK while none has failed.
   absl::Status status() const;
@@ -60,6 +62,7 @@ class ChunkedWork {
 
   const size_t chunks_;
   const RunChunk run_;
+  const bool long_chunks_;
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> pause_ = false;
   mutable base::Mutex mutex_;

@@ -29,11 +29,11 @@ class KernelRun {
   std::optional<absl::Status> Continue(ComputePool& pool, ComputeQueue& queue,
                                        absl::FunctionRef<bool()> pause) {
     while (phase_ < kernel_.phases.size()) {
-      const size_t chunks = kernel_.phases[phase_].chunks;
+      const auto& [chunks, run, long_chunks] = kernel_.phases[phase_];
       if (chunks == 1) {
         VPOD_RETURN_IF_ERROR(RunChunk(0, ComputePool::ThisThread()));
       } else {
-        if (!work_) work_.emplace(chunks, run_);
+        if (!work_) work_.emplace(chunks, run_, long_chunks);
         if (!pool.Run(*work_, queue, pause)) return std::nullopt;
         VPOD_RETURN_IF_ERROR(work_->status());
         work_.reset();

@@ -85,7 +85,7 @@ class Ours {
       const auto run = [&](size_t chunk, int thread) {
         return phase.run({Aligned(arena_), Aligned(shared_), Aligned(scratch_[thread])}, chunk);
       };
-      engine::ChunkedWork work(phase.chunks, run);
+      engine::ChunkedWork work(phase.chunks, run, phase.long_chunks);
       while (!pool.Run(work, queue, [] { return false; })) {
       }
     }

@@ -131,6 +131,50 @@ dnnl::reorder MakeReorder(const Memory::desc& from, const Memory::desc& to) {
   return dnnl::reorder(dnnl::reorder::primitive_desc(CpuEngine(), from, CpuEngine(), to));
 }
 
+// How weights get from row-major order into a layout of oneDNN's: in pieces along their first
+// dimension, outputs or groups.
+struct WeightsPacking {
+  struct Piece {
+    size_t first = 0, elements = 0;  // row-major
+    Memory::desc plain, packed;
+    dnnl::reorder reorder;
+  };
+  std::vector<Piece> pieces;
+
+  WeightsPacking() = default;
+  WeightsPacking(const Memory::desc& plain, const Memory::desc& packed) {
+    // A multiple of the blocks that layouts have.
+    constexpr size_t kUnit = 64, kElements = size_t{1} << 16;
+    const auto rows = static_cast<size_t>(plain.dims()[0]);
+    const size_t row = plain.get_size() / sizeof(float) / rows;
+    Chunking chunks{rows, std::max<size_t>(1, kElements / row / kUnit) * kUnit};
+    try {
+      Cut(chunks, row, plain, packed);
+    } catch (const dnnl::error&) {
+      // A layout that cannot be cut.
+      Cut({rows, rows}, row, plain, packed);
+    }
+  }
+  size_t most_elements() const { return pieces[0].elements; }
+
+ private:
+  void Cut(const Chunking& chunks, size_t row, const Memory::desc& plain,
+           const Memory::desc& packed) {
+    pieces.clear();
+    for (size_t chunk = 0; chunk < chunks.chunks(); ++chunk) {
+      Memory::dims dims = plain.dims(), first(dims.size(), 0);
+      dims[0] = static_cast<Memory::dim>(chunks.size(chunk));
+      Piece piece{.first = chunks.begin(chunk) * row, .elements = chunks.size(chunk) * row};
+      // The plain piece is a tensor of its own, the packed one a part of all weights.
+      piece.plain = Memory::desc(dims, Memory::data_type::f32, program::RowMajorStrides(dims));
+      first[0] = static_cast<Memory::dim>(chunks.begin(chunk));
+      piece.packed = chunks.chunks() == 1 ? packed : packed.submemory_desc(dims, first);
+      piece.reorder = MakeReorder(piece.plain, piece.packed);
+      pieces.push_back(std::move(piece));
+    }
+  }
+};
+
 void Execute(const Pass& pass, std::byte* scratchpad, int image_argument, float* image,
              int weights_argument, float* weights, int result_argument, float* result) {
   pass.primitive.execute(StreamOfThisThread(),
@@ -171,15 +215,15 @@ struct Sliding {
   std::vector<const Pass*> passes;  // of the pieces; null: no window touches these rows
   std::unique_ptr<Passes> owner;
   FloatBlock weights, input, output;
-  dnnl::reorder pack;
-  Memory::desc plain, packed;
+  WeightsPacking packing;
   size_t scratchpad = 0;
 
-  absl::Status Pack(const Workspace& at) const {
-    Memory from(plain, CpuEngine(),
-                const_cast<float*>(weights.Read(at, 0, static_cast<size_t>(shape.weights()))));
-    Memory to(packed, CpuEngine(), at.shared);
-    pack.execute(StreamOfThisThread(), from, to);
+  absl::Status Pack(const Workspace& at, size_t chunk) const {
+    const WeightsPacking::Piece& piece = packing.pieces[chunk];
+    Memory from(piece.plain, CpuEngine(),
+                const_cast<float*>(weights.Read(at, piece.first, piece.elements)));
+    Memory to(piece.packed, CpuEngine(), at.shared);
+    piece.reorder.execute(StreamOfThisThread(), from, to);
     return absl::OkStatus();
   }
 
@@ -219,24 +263,26 @@ Kernel PrepareSliding(const Convolution& op, const Operand& input, const Operand
   conv->owner = std::make_unique<Passes>(s, op.pass());
   for (const ConvolutionPiece& piece : conv->pieces)
     conv->passes.push_back(piece.result_rows > 0 ? conv->owner->For(piece) : nullptr);
-  conv->plain = WeightsDesc(s, /*any=*/false);
-  conv->packed = conv->owner->weights();
-  conv->pack = MakeReorder(conv->plain, conv->packed);
+  conv->packing = WeightsPacking(WeightsDesc(s, /*any=*/false), conv->owner->weights());
   MemoryPlan scratch;
-  conv->weights = FloatBlock(weights, static_cast<size_t>(s.weights()), scratch);
+  conv->weights = FloatBlock(weights, conv->packing.most_elements(), scratch);
   const size_t image_elements = MostElements(s, conv->pieces, ImageRange),
                result_elements = MostElements(s, conv->pieces, ResultRange);
   conv->input = FloatBlock(input, conv->forward ? image_elements : result_elements, scratch);
   conv->output = FloatBlock(output, conv->forward ? result_elements : image_elements, scratch);
   conv->scratchpad = scratch.Add(conv->owner->scratchpad_bytes());
   Kernel kernel;
-  kernel.phases = {
-      {1, [conv](const Workspace& at,
-                 size_t) { return Guarded([&]() -> absl::Status { return conv->Pack(at); }); }},
-      {conv->pieces.size(), [conv](const Workspace& at, size_t chunk) {
-         return Guarded([&]() -> absl::Status { return conv->Run(at, chunk); });
-       }}};
-  kernel.shared_bytes = conv->packed.get_size();
+  kernel.phases = {{conv->packing.pieces.size(),
+                    [conv](const Workspace& at, size_t chunk) {
+                      return Guarded([&]() -> absl::Status { return conv->Pack(at, chunk); });
+                    },
+                    /*long_chunks=*/true},
+                   {conv->pieces.size(),
+                    [conv](const Workspace& at, size_t chunk) {
+                      return Guarded([&]() -> absl::Status { return conv->Run(at, chunk); });
+                    },
+                    /*long_chunks=*/true}};
+  kernel.shared_bytes = conv->owner->weights().get_size();
   kernel.scratch_bytes = scratch.bytes();
   return kernel;
 }
@@ -377,10 +423,12 @@ Kernel PrepareWeightGradient(const Convolution& op, const Operand& image, const 
   conv->scratchpad = scratch.Add(scratchpad);
   Kernel kernel;
   for (size_t round = 0; round < conv->rounds; ++round) {
-    kernel.phases.push_back(
-        {num_blocks * conv->parts, [conv, round](const Workspace& at, size_t chunk) {
-           return Guarded([&]() -> absl::Status { return conv->Run(at, round, chunk); });
-         }});
+    kernel.phases.push_back({num_blocks * conv->parts,
+                             [conv, round](const Workspace& at, size_t chunk) {
+                               return Guarded(
+                                   [&]() -> absl::Status { return conv->Run(at, round, chunk); });
+                             },
+                             /*long_chunks=*/true});
   }
   kernel.phases.push_back({num_blocks, [conv](const Workspace& at, size_t block) {
                              return Guarded(

@@ -30,6 +30,8 @@ struct Phase {
   size_t chunks = 1;
   // Fails only for data that the operation does not take (a label out of range).
   std::function<absl::Status(const Workspace& at, size_t chunk)> run;
+  // A chunk takes some hundred microseconds, so that it is worth waking a thread for.
+  bool long_chunks = false;
 };
 inline constexpr double kOperationsOfAChunk = 1 << 28;
 

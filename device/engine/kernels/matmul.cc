@@ -184,10 +184,15 @@ absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruct
       }
     }
     op->scratchpad = scratch.Add(scratchpad);
-    return OnePhase(op->rows.chunks() * op->columns.chunks(), scratch.bytes(),
-                    [op](const Workspace& at, size_t chunk) {
-                      return Guarded([&]() -> absl::Status { return op->Run(at, chunk); });
-                    });
+    Kernel kernel = OnePhase(op->rows.chunks() * op->columns.chunks(), scratch.bytes(),
+                             [op](const Workspace& at, size_t chunk) {
+                               return Guarded([&]() -> absl::Status { return op->Run(at, chunk); });
+                             });
+    constexpr double kLong = 1 << 24;  // operations
+    kernel.phases[0].long_chunks = static_cast<double>(op->rows.per_chunk * op->columns.per_chunk) *
+                                       static_cast<double>(op->k) >=
+                                   kLong;
+    return kernel;
   });
 }
 
