@@ -1,6 +1,7 @@
 #include "client/compiler/compiler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 
@@ -254,10 +255,15 @@ absl::Status CheckOptions(const CompileOptions& options) {
           spec.accumulation, " micro-batches are too many for one run"));
     }
     if (!spec.loss.has_value()) continue;
-    // All programs of an executable read the same learning-rate variable.
-    if (training != nullptr && training->sgd.learning_rate != spec.sgd.learning_rate) {
+    // All programs of an executable read the same variables.
+    if (training != nullptr && HyperParameters(*training) != HyperParameters(spec)) {
       return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '",
-                                                     spec.name, "' have different learning rates"));
+                                                     spec.name, "' have different optimisers"));
+    }
+    if (spec.loss_scale && !(*spec.loss_scale > 0 && std::isfinite(*spec.loss_scale))) {
+      return absl::InvalidArgumentError(absl::StrCat("program '", spec.name,
+                                                     "': the loss scale is ", *spec.loss_scale,
+                                                     ", must be above 0 and finite"));
     }
     training = &spec;
   }
@@ -266,9 +272,12 @@ absl::Status CheckOptions(const CompileOptions& options) {
 
 // A variable that is named like the optimiser's state would be taken for it.
 absl::Status CheckNames(const graph::Graph& graph) {
-  for (graph::Tensor variable : graph.variables()) {
+  std::vector<graph::Tensor> state = graph.variables();
+  state.insert(state.end(), graph.buffers().begin(), graph.buffers().end());
+  for (graph::Tensor variable : state) {
     const std::string& name = graph.values()[variable.id].name;
-    if (absl::StartsWith(name, "Accl___") || absl::StartsWith(name, "learningRate/")) {
+    for (const char* prefix : kStatePrefixes) {
+      if (!absl::StartsWith(name, prefix)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("the variable name '", name, "' is reserved for the optimiser"));
     }
@@ -307,13 +316,16 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
     if (it != compiled.initial_values.end())
       it->second = program::EncodeFloats(graph.InitialValue(variable), value.type.type);
   }
+  const auto set = [&](const std::string& name, const std::vector<float>& values) {
+    const auto it = compiled.initial_values.find(name);
+    if (it != compiled.initial_values.end())
+      it->second = program::EncodeFloats(values, v1::FLOAT32);
+  };
   for (const ProgramSpec& spec : options.programs) {
-    for (uint32_t ipu = 0; ipu < options.ipus_per_replica; ++ipu) {
-      const auto it = compiled.initial_values.find(LearningRateName(ipu));
-      if (spec.loss.has_value() && it != compiled.initial_values.end()) {
-        it->second = program::EncodeFloats({spec.sgd.learning_rate}, v1::FLOAT32);
-      }
-    }
+    if (!spec.loss.has_value()) continue;
+    for (uint32_t ipu = 0; ipu < options.ipus_per_replica; ++ipu)
+      set(HyperParametersName(ipu), HyperParameters(spec));
+    if (spec.loss_scale) set(kLossScaleName, {*spec.loss_scale});
   }
   return compiled;
 }

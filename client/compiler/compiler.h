@@ -22,14 +22,25 @@
 
 namespace vpod::compiler {
 
-// Stochastic gradient descent; the formula is that of program.v1.Sgd. The learning rate is a
-// variable of the executable (kLearningRate), so that it can change between runs.
+// Optimisers; the formulas are those of program.v1.Sgd and Adam, and PyTorch's. Hyper-parameters
+// are in a variable of the executable (HyperParametersName), so that they can change between runs.
 struct SgdOptions {
   float learning_rate = 0.01f;
-  float momentum = 0;
+  float momentum = 0;  // velocities are kept if it is not 0 here
   float dampening = 0;
   float weight_decay = 0;
   bool nesterov = false;
+  bool maximize = false;
+};
+
+struct AdamOptions {
+  float learning_rate = 0.001f;
+  float beta1 = 0.9f, beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  float weight_decay = 0;
+  bool decoupled_weight_decay = false;  // AdamW
+  bool amsgrad = false;
+  bool maximize = false;
 };
 
 // How gradients of micro-batches and replicas become one. Mean divides by accumulation × replicas.
@@ -42,6 +53,10 @@ struct ProgramSpec {
   uint32_t accumulation = 1;          // micro-batches per weight update; 1 for inference
   std::optional<graph::Tensor> loss;  // present: training
   SgdOptions sgd;                     // of training
+  std::optional<AdamOptions> adam;    // instead of SGD
+  // Gradients are computed of the loss times this and divided by it in the update, so that small
+  // ones are not lost in float16. The variable kLossScaleName holds it.
+  std::optional<float> loss_scale;
   GradientReduction reduction = GradientReduction::kMean;
 };
 
@@ -58,8 +73,14 @@ struct Compiled {
       initial_values;  // by variable name, in the variable's element type
 };
 
-// Name of the learning-rate variable on an IPU.
-std::string LearningRateName(uint32_t ipu);
+// Names of the optimiser's variables on an IPU. Hyper-parameters of SGD: learning rate, weight
+// decay, momentum, dampening; of Adam: learning rate, weight decay, beta 1, beta 2, epsilon. The
+// step is the number of updates so far.
+std::string HyperParametersName(uint32_t ipu);
+std::string OptimizerStepName(uint32_t ipu);
+inline constexpr char kLossScaleName[] = "optimizer/lossScale";
+// The hyper-parameters in the variable's order.
+std::vector<float> HyperParameters(const ProgramSpec& spec);
 
 // InvalidArgument: a mistake in the graph or the options. Whether the program fits the memory of an
 // IPU is decided by the machine that loads it.

@@ -63,7 +63,7 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
        [](auto& o) { o.programs[0].device_iterations = o.programs[0].accumulation = 65536; }},
       {"an operand is not a value of this graph", [](auto& o) { o.programs[0].loss = Tensor{}; }},
       {"the loss must be a float tensor", [](auto& o) { o.programs[0].loss = Tensor{1}; }},
-      {"programs 'train' and 'again' have different learning rates",
+      {"programs 'train' and 'again' have different optimisers",
        [](auto& o) {
          o.programs.push_back(o.programs[0]);
          o.programs[2].name = "again";
@@ -114,12 +114,12 @@ TEST(CompilerOptionsTest, MistakesInTheGraphAreReported) {
   Graph constant;
   constant.Output("y", constant.Constant({INT32, {}}, 0.5));
   EXPECT_THAT(std::string(Compile(constant, {.programs = {{.name = "run"}}}).status().message()),
-              HasSubstr("fill value 0.5 is not of type int32"));
+              HasSubstr("value 0.5 is not of type int32"));
 }
 
-// A variable of such a name would share its bytes with a velocity or a learning rate.
+// A variable of such a name would share its bytes with the optimiser's state.
 TEST(CompilerOptionsTest, NamesOfOptimizerStateAreReserved) {
-  for (const std::string name : {"Accl___w", "learningRate/ipu0"}) {
+  for (const std::string name : {"Accl___w", "Accl2___w", "optimizer/step/ipu0"}) {
     Graph graph;
     const Tensor w = graph.Variable("w", {FLOAT32, {}}, {1});
     const Tensor other = graph.Variable(name, {FLOAT32, {}}, {1});

@@ -194,7 +194,7 @@ TEST(CompilerTest, ProgramsShareStreamsAndVariables) {
   }
   EXPECT_EQ(transfers, (std::map<std::string, uint32_t>{{"x", 6}, {"labels", 6}, {"loss", 6}}));
   EXPECT_THAT(VariableNames(executable),
-              testing::UnorderedElementsAre("w1", "b1", "w2", "learningRate/ipu0"));
+              testing::UnorderedElementsAre("w1", "b1", "w2", HyperParametersName(0)));
   EXPECT_THAT(ShapeOf(executable, 1), testing::StartsWith("repeat4(stream_in stream_in mat_mul"));
 }
 
@@ -221,7 +221,7 @@ TEST(CompilerTest, MomentumNeedsAVelocityForEachVariable) {
   const v1::Executable executable = Text(*compiled);
   EXPECT_THAT(VariableNames(executable),
               testing::UnorderedElementsAre("w1", "b1", "w2", "Accl___w1", "Accl___b1", "Accl___w2",
-                                            "learningRate/ipu0"));
+                                            HyperParametersName(0), OptimizerStepName(0)));
   std::map<uint32_t, std::string> names;
   for (const auto& variable : executable.variables()) names[variable.tensor()] = variable.name();
   int updates = 0;
@@ -229,12 +229,10 @@ TEST(CompilerTest, MomentumNeedsAVelocityForEachVariable) {
     if (!step.has_sgd()) return;
     ++updates;
     const v1::Sgd& sgd = step.sgd();
-    ASSERT_EQ(step.inputs_size(), 4);
-    EXPECT_EQ(names[step.inputs(3)], absl::StrCat("Accl___", names[step.inputs(0)]));
-    EXPECT_EQ(names[step.inputs(2)], LearningRateName(0));
-    EXPECT_EQ(sgd.momentum(), 0.75f);
-    EXPECT_EQ(sgd.dampening(), 0.5f);
-    EXPECT_EQ(sgd.weight_decay(), 0.25f);
+    ASSERT_EQ(step.inputs_size(), 6);
+    EXPECT_EQ(names[step.inputs(2)], HyperParametersName(0));
+    EXPECT_EQ(names[step.inputs(4)], OptimizerStepName(0));
+    EXPECT_EQ(names[step.inputs(5)], absl::StrCat("Accl___", names[step.inputs(0)]));
     EXPECT_TRUE(sgd.nesterov());
   });
   EXPECT_EQ(updates, 3);
@@ -243,8 +241,9 @@ TEST(CompilerTest, MomentumNeedsAVelocityForEachVariable) {
   };
   EXPECT_EQ(value("w1"), std::vector<float>(30, 0.5f));
   EXPECT_EQ(value("Accl___w1"), std::vector<float>(30, 0));
-  EXPECT_EQ(value("learningRate/ipu0"), std::vector<float>{0.125f});
-  EXPECT_EQ(compiled->initial_values.size(), 7u);
+  EXPECT_EQ(value(HyperParametersName(0)), (std::vector<float>{0.125f, 0.25f, 0.75f, 0.5f}));
+  EXPECT_EQ(value(OptimizerStepName(0)), std::vector<float>{0});
+  EXPECT_EQ(compiled->initial_values.size(), 8u);
 }
 
 TEST(CompilerTest, MeanDividesByAccumulationAndReplicas) {
@@ -343,9 +342,9 @@ TEST(CompilerTest, PlacementOnTwoIpusSendsWhatIsReceived) {
   });
   EXPECT_EQ(reduced, (std::map<int, size_t>{{0, 2}, {1, 1}}));
   EXPECT_EQ(updated, reduced);
-  EXPECT_THAT(
-      VariableNames(executable),
-      testing::UnorderedElementsAre("w1", "b1", "w2", "learningRate/ipu0", "learningRate/ipu1"));
+  EXPECT_THAT(VariableNames(executable),
+              testing::UnorderedElementsAre("w1", "b1", "w2", HyperParametersName(0),
+                                            HyperParametersName(1)));
 }
 
 TEST(CompilerTest, AValueTravelsOnceToEachIpuThatReadsIt) {

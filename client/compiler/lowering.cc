@@ -24,7 +24,14 @@ class Lowering {
 
   absl::StatusOr<LoweredProgram> Run() {
     std::vector<Tensor> gradients;
-    if (spec_.loss.has_value()) gradients = graph_.Gradients(*spec_.loss, graph_.variables());
+    if (spec_.loss.has_value()) {
+      if (spec_.loss_scale) {
+        graph_.SetIpu(graph_.values()[spec_.loss->id].ipu);
+        loss_scale_ =
+            graph_.Buffer(kLossScaleName, {program::v1::FLOAT32, {}}, {*spec_.loss_scale});
+      }
+      gradients = graph_.Gradients(*spec_.loss, graph_.variables(), loss_scale_);
+    }
     VPOD_RETURN_IF_ERROR(graph_.status());
     for (const Value& value : graph_.values()) {
       if (value.ipu >= options_.ipus_per_replica) {
@@ -276,57 +283,117 @@ class Lowering {
     }
   }
 
-  // Accumulates in the body; all-reduces and updates after it.
+  // Accumulates in the body; all-reduces and updates after it. Gradients that are reduced are
+  // float32, so that the sum of many float16 gradients does not overflow before it is scaled.
   void EmitUpdate(const std::vector<Tensor>& gradients) {
     std::map<uint32_t, Instruction> reduce;  // by IPU
     std::map<uint32_t, std::vector<Instruction>> updates;
-    const bool mean = spec_.reduction == GradientReduction::kMean;
     for (size_t v = 0; v < gradients.size(); ++v) {
       const Value& variable = graph_.values()[graph_.variables()[v].id];
       const uint32_t ipu = variable.ipu;
       uint32_t gradient = Fetch(gradients[v].id, ipu);
-      if (spec_.accumulation > 1) gradient = EmitAccumulation(ipu, gradient, variable.type.dims);
-      const bool wide = result_.ipus[ipu].tensors[gradient].wide_accumulator;
-      const uint32_t reduced = NewTensor(
-          ipu,
-          {{wide ? program::v1::FLOAT32 : variable.type.type, variable.type.dims}, false, "", 0});
+      const graph::TensorType type{program::v1::FLOAT32, variable.type.dims};
+      if (spec_.accumulation > 1) {
+        gradient = EmitAccumulation(ipu, gradient, type.dims);
+      } else if (variable.type.type != program::v1::FLOAT32) {
+        Instruction cast;
+        cast.mutable_cast()->set_type(type.type);
+        cast.add_inputs(gradient);
+        gradient = NewTensor(ipu, {type, false, "", 0});
+        cast.add_outputs(gradient);
+        At(ipu, Section::kUpdate).push_back(std::move(cast));
+      }
+      const uint32_t reduced = NewTensor(ipu, {type, false, "", 0});
       reduce[ipu].mutable_all_reduce()->set_operator_(program::v1::SUM);
       reduce[ipu].add_inputs(gradient);
       reduce[ipu].add_outputs(reduced);
-      uint32_t update = reduced;
-      if (wide && variable.type.type != program::v1::FLOAT32) {
-        update = NewTensor(ipu, {variable.type, false, "", 0});
-        Instruction cast;
-        cast.mutable_cast()->set_type(variable.type.type);
-        cast.add_inputs(reduced);
-        cast.add_outputs(update);
-        updates[ipu].push_back(std::move(cast));
-      }
-      Instruction instruction;
-      const uint32_t weights = Place(graph_.variables()[v].id, ipu);
-      for (uint32_t input : {weights, update, LearningRate(ipu)}) instruction.add_inputs(input);
-      instruction.add_outputs(weights);
-      if (spec_.sgd.momentum != 0) {
-        const uint32_t velocity =
-            NewTensor(ipu, {variable.type, false, absl::StrCat("Accl___", variable.name), 0});
-        instruction.add_inputs(velocity);
-        instruction.add_outputs(velocity);
-      }
-      program::v1::Sgd* sgd = instruction.mutable_sgd();
-      sgd->set_momentum(spec_.sgd.momentum);
-      sgd->set_dampening(spec_.sgd.dampening);
-      sgd->set_weight_decay(spec_.sgd.weight_decay);
-      sgd->set_nesterov(spec_.sgd.nesterov);
-      sgd->set_gradient_scale(
-          mean ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * options_.total_replicas)
-               : 1.0f);
-      updates[ipu].push_back(std::move(instruction));
+      updates[ipu].push_back(MakeUpdate(v, reduced));
     }
     for (auto& [ipu, instruction] : reduce) {
       At(ipu, Section::kUpdate).push_back(std::move(instruction));
+      if (steps_.contains(ipu)) CountStep(ipu);
       for (Instruction& update : updates[ipu])
         At(ipu, Section::kUpdate).push_back(std::move(update));
     }
+  }
+
+  // The optimiser's instruction for variable number `v`.
+  Instruction MakeUpdate(size_t v, uint32_t gradient) {
+    const Tensor id = graph_.variables()[v];
+    const Value& variable = graph_.values()[id.id];
+    const uint32_t ipu = variable.ipu, weights = Place(id.id, ipu);
+    const auto parameters = static_cast<int64_t>(HyperParameters(spec_).size());
+    Instruction update;
+    update.add_inputs(weights);
+    update.add_inputs(gradient);
+    update.add_inputs(
+        Shared(hyper_parameters_, ipu,
+               {{program::v1::FLOAT32, {parameters}}, false, HyperParametersName(ipu), 0}));
+    update.add_inputs(LossScale(ipu));
+    update.add_outputs(weights);
+    const bool mean = spec_.reduction == GradientReduction::kMean;
+    const float scale =
+        mean ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * options_.total_replicas)
+             : 1.0f;
+    std::vector<const char*> state;
+    if (spec_.adam) {
+      program::v1::Adam* adam = update.mutable_adam();
+      adam->set_gradient_scale(scale);
+      adam->set_decoupled_weight_decay(spec_.adam->decoupled_weight_decay);
+      adam->set_maximize(spec_.adam->maximize);
+      state = {"Accl1___", "Accl2___"};
+      if (spec_.adam->amsgrad) state.push_back("AcclMax___");
+    } else {
+      program::v1::Sgd* sgd = update.mutable_sgd();
+      sgd->set_gradient_scale(scale);
+      sgd->set_nesterov(spec_.sgd.nesterov);
+      sgd->set_maximize(spec_.sgd.maximize);
+      if (spec_.sgd.momentum != 0) state = {"Accl___"};
+    }
+    if (state.empty()) return update;
+    update.add_inputs(
+        Shared(steps_, ipu, {{program::v1::FLOAT32, {}}, false, OptimizerStepName(ipu), 0}));
+    for (const char* prefix : state) {
+      const uint32_t tensor = NewTensor(ipu, {{program::v1::FLOAT32, variable.type.dims},
+                                              false,
+                                              absl::StrCat(prefix, variable.name),
+                                              0});
+      update.add_inputs(tensor);
+      update.add_outputs(tensor);
+    }
+    return update;
+  }
+
+  void CountStep(uint32_t ipu) {
+    const uint32_t one = NewTensor(ipu, {{program::v1::FLOAT32, {}}, false, "", 0});
+    Instruction fill, count;
+    fill.mutable_fill()->set_value(1);
+    fill.add_outputs(one);
+    At(ipu, Section::kSetup).push_back(std::move(fill));
+    count.mutable_binary()->set_operator_(program::v1::ADD);
+    count.add_inputs(steps_.at(ipu));
+    count.add_inputs(one);
+    count.add_outputs(steps_.at(ipu));
+    At(ipu, Section::kUpdate).push_back(std::move(count));
+  }
+
+  uint32_t LossScale(uint32_t ipu) {
+    if (loss_scale_.valid()) return Fetch(loss_scale_.id, ipu);
+    const auto found = unit_scales_.find(ipu);
+    if (found != unit_scales_.end()) return found->second;
+    const uint32_t index = NewTensor(ipu, {{program::v1::FLOAT32, {}}, false, "", 0});
+    Instruction fill;
+    fill.mutable_fill()->set_value(1);
+    fill.add_outputs(index);
+    At(ipu, Section::kSetup).push_back(std::move(fill));
+    return unit_scales_[ipu] = index;
+  }
+
+  // A tensor that all updates on an IPU share.
+  uint32_t Shared(std::map<uint32_t, uint32_t>& by_ipu, uint32_t ipu, LoweredTensor tensor) {
+    const auto found = by_ipu.find(ipu);
+    if (found != by_ipu.end()) return found->second;
+    return by_ipu[ipu] = NewTensor(ipu, std::move(tensor));
   }
 
   uint32_t EmitAccumulation(uint32_t ipu, uint32_t gradient, const program::Dims& dims) {
@@ -344,15 +411,6 @@ class Lowering {
     return accumulator;
   }
 
-  uint32_t LearningRate(uint32_t ipu) {
-    const auto found = learning_rates_.find(ipu);
-    if (found != learning_rates_.end()) return found->second;
-    const uint32_t index =
-        NewTensor(ipu, {{program::v1::FLOAT32, {}}, false, LearningRateName(ipu), 0});
-    learning_rates_[ipu] = index;
-    return index;
-  }
-
   Graph graph_;  // a copy: gradients are added to it
   const ProgramSpec& spec_;
   const CompileOptions& options_;
@@ -360,12 +418,24 @@ class Lowering {
   std::set<size_t> needed_nodes_;
   std::set<uint32_t> needed_inputs_;
   std::map<std::pair<uint32_t, uint32_t>, Places> placed_;  // of (value, IPU)
-  std::map<uint32_t, uint32_t> learning_rates_;
+  // By IPU.
+  std::map<uint32_t, uint32_t> hyper_parameters_, steps_, unit_scales_;
+  Tensor loss_scale_;  // a buffer of the graph, if there is one
 };
 
 }  // namespace
 
-std::string LearningRateName(uint32_t ipu) { return absl::StrCat("learningRate/ipu", ipu); }
+std::string HyperParametersName(uint32_t ipu) {
+  return absl::StrCat("optimizer/hyperParameters/ipu", ipu);
+}
+std::string OptimizerStepName(uint32_t ipu) { return absl::StrCat("optimizer/step/ipu", ipu); }
+
+std::vector<float> HyperParameters(const ProgramSpec& spec) {
+  if (const auto& adam = spec.adam)
+    return {adam->learning_rate, adam->weight_decay, adam->beta1, adam->beta2, adam->epsilon};
+  const SgdOptions& sgd = spec.sgd;
+  return {sgd.learning_rate, sgd.weight_decay, sgd.momentum, sgd.dampening};
+}
 
 absl::StatusOr<LoweredProgram> Lower(const Graph& graph, const ProgramSpec& spec,
                                      const CompileOptions& options) {

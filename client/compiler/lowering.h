@@ -52,6 +52,11 @@ struct LoweredProgram {
   std::vector<program::v1::Move> moves;  // ExchangeStep refers to these by index: one each
 };
 
+// What the names of the optimiser's state begin with, before that of the variable, and those of its
+// other variables.
+inline constexpr const char* kStatePrefixes[] = {"Accl___", "Accl1___", "Accl2___", "AcclMax___",
+                                                 "optimizer/"};
+
 absl::StatusOr<LoweredProgram> Lower(const graph::Graph& graph, const ProgramSpec& spec,
                                      const CompileOptions& options);
 

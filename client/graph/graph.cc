@@ -93,10 +93,13 @@ Tensor Graph::NewState(absl::string_view name, TensorType type, std::vector<floa
   const absl::Status status = program::Check(type);
   if (!status.ok())
     return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
-  if (!program::IsFloat(type.type) || static_cast<int64_t>(initial.size()) != type.elements()) {
-    return Fail(
-        absl::InvalidArgumentError(absl::StrCat("variable ", name, " of type ", type.ToString(),
-                                                " has ", initial.size(), " initial values")));
+  bool fits = static_cast<int64_t>(initial.size()) == type.elements();
+  for (size_t i = 0; fits && i < initial.size(); ++i)
+    fits = program::CheckValue(initial[i], type.type).ok();
+  if (!fits) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat("variable ", name, " of type ",
+                                                        type.ToString(), " does not take the ",
+                                                        initial.size(), " initial values")));
   }
   const Tensor tensor = NewNamed(name, std::move(type), Origin::kVariable);
   if (tensor.valid()) initial_.emplace(tensor.id, std::move(initial));
@@ -104,6 +107,10 @@ Tensor Graph::NewState(absl::string_view name, TensorType type, std::vector<floa
 }
 
 Tensor Graph::Variable(absl::string_view name, TensorType type, std::vector<float> initial) {
+  if (!program::IsFloat(type.type)) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("variable ", name, " of type ", type.ToString(), " cannot be trained")));
+  }
   const Tensor tensor = NewState(name, std::move(type), std::move(initial));
   if (tensor.valid()) variables_.push_back(tensor);
   return tensor;
@@ -248,10 +255,73 @@ Tensor Graph::Reshape(Tensor input, Dims dims) {
   return output;
 }
 
-Tensor Graph::SoftmaxCrossEntropy(Tensor logits, Tensor labels) {
+Tensor Graph::Select(Tensor condition, Tensor a, Tensor b) {
   v1::Instruction op;
-  op.mutable_softmax_cross_entropy();
+  op.mutable_select();
+  return AddSimple(std::move(op), {condition, a, b});
+}
+
+Tensor Graph::Transpose(Tensor input, const std::vector<uint32_t>& permutation) {
+  v1::Instruction op;
+  op.mutable_transpose()->mutable_permutation()->Add(permutation.begin(), permutation.end());
+  return AddSimple(std::move(op), {input});
+}
+
+Tensor Graph::Slice(Tensor input, const Dims& begin, const Dims& size, Dims step) {
+  if (step.empty()) step.assign(begin.size(), 1);
+  v1::Instruction op;
+  op.mutable_slice()->mutable_begin()->Add(begin.begin(), begin.end());
+  op.mutable_slice()->mutable_size()->Add(size.begin(), size.end());
+  op.mutable_slice()->mutable_step()->Add(step.begin(), step.end());
+  return AddSimple(std::move(op), {input});
+}
+
+Tensor Graph::Expand(Tensor input, const Dims& dims) {
+  v1::Instruction op;
+  op.mutable_expand()->mutable_dims()->Add(dims.begin(), dims.end());
+  return AddSimple(std::move(op), {input});
+}
+
+Tensor Graph::Pad(Tensor input, const Dims& before, const Dims& after, double value) {
+  v1::Instruction op;
+  op.mutable_pad()->mutable_before()->Add(before.begin(), before.end());
+  op.mutable_pad()->mutable_after()->Add(after.begin(), after.end());
+  op.mutable_pad()->set_value(value);
+  return AddSimple(std::move(op), {input});
+}
+
+Tensor Graph::Concat(const std::vector<Tensor>& inputs, uint32_t axis) {
+  v1::Instruction op;
+  op.mutable_concat()->set_axis(axis);
+  return AddSimple(std::move(op), inputs);
+}
+
+Tensor Graph::SoftmaxCrossEntropy(Tensor logits, Tensor labels,
+                                  const CrossEntropyOptions& options) {
+  v1::Instruction op;
+  op.mutable_softmax_cross_entropy()->set_label_smoothing(options.label_smoothing);
+  if (options.ignored_label)
+    op.mutable_softmax_cross_entropy()->set_ignored_label(*options.ignored_label);
   return AddSimple(std::move(op), {logits, labels});  // the loss, not the probabilities
+}
+
+Tensor Graph::Random(v1::Random::Distribution distribution, TensorType type) {
+  RandomState& state = random_[ipu_];
+  if (!state.seed.valid()) {
+    const std::string suffix = ipu_ == 0 ? "" : absl::StrCat("/ipu", ipu_);
+    state.seed = Buffer(absl::StrCat("random/seed", suffix), {v1::UINT32, {2}}, {0, 0});
+    state.counter = Buffer(absl::StrCat("random/counter", suffix), {v1::UINT32, {}}, {0});
+    v1::Instruction replica;
+    replica.mutable_replica_index();
+    state.replica = AddSimple(std::move(replica), {});
+    Assign(state.counter, Add(state.counter, Constant({v1::UINT32, {}}, 1)));
+  }
+  v1::Instruction op;
+  op.mutable_random()->set_distribution(distribution);
+  op.mutable_random()->set_type(type.type);
+  op.mutable_random()->mutable_dims()->Add(type.dims.begin(), type.dims.end());
+  op.mutable_random()->set_number(state.ops++);
+  return AddSimple(std::move(op), {state.seed, state.counter, state.replica});
 }
 
 namespace {
@@ -272,6 +342,28 @@ Tensor Graph::Mean(Tensor input) {
 Tensor Graph::Sum(Tensor input) {
   if (!Usable({input})) return {};
   return Reduce(v1::SUM, input, AllAxes(TypeOf(input)));
+}
+
+Tensor Graph::CrossEntropyLoss(Tensor logits, Tensor labels, const CrossEntropyOptions& options) {
+  const Tensor losses = SoftmaxCrossEntropy(logits, labels, options);
+  if (!Usable({losses}) || !options.ignored_label) return Mean(losses);
+  const Tensor ignored = Constant({v1::INT32, {}}, *options.ignored_label);
+  const Tensor counted = Cast(Binary(v1::NOT_EQUAL, labels, ignored), TypeOf(losses).type);
+  return Binary(v1::DIVIDE, Sum(losses), Sum(counted));
+}
+
+Tensor Graph::Dropout(Tensor input, float probability) {
+  if (!Usable({input})) return {};
+  if (!(probability >= 0 && probability <= 1)) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("the probability of dropout is ", probability, ", must be 0 to 1")));
+  }
+  const TensorType type = TypeOf(input);
+  const TensorType scalar{type.type, {}};
+  const Tensor random = Random(v1::Random::UNIFORM, {v1::FLOAT32, type.dims});
+  const Tensor keeps = Binary(v1::GREATER_EQUAL, random, Constant({v1::FLOAT32, {}}, probability));
+  const double scale = probability < 1 ? 1 / (1 - static_cast<double>(probability)) : 0;
+  return Multiply(input, Select(keeps, Constant(scalar, scale), Constant(scalar, 0)));
 }
 
 v1::SlidingWindow Graph::Sliding(int rank, uint32_t kernel, uint32_t stride, uint32_t padding,

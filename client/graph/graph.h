@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,7 +78,8 @@ class Graph {
   // A trainable parameter with its initial value, row-major; float types only, values are rounded
   // to the type.
   Tensor Variable(absl::string_view name, TensorType type, std::vector<float> initial);
-  // State that is not trained, as running averages are: as a variable, but no gradient is wanted.
+  // State that is not trained, as running averages are: as a variable of any type, but no gradient
+  // is wanted.
   Tensor Buffer(absl::string_view name, TensorType type, std::vector<float> initial);
   // In programs that train, gives a buffer a value after each micro-batch; what reads the buffer in
   // that micro-batch sees the value before.
@@ -109,8 +111,27 @@ class Graph {
   Tensor ArgMax(Tensor input);
   Tensor Cast(Tensor input, v1::DataType type);
   Tensor Reshape(Tensor input, Dims dims);
+  // a where the condition is true, otherwise b; all are broadcast.
+  Tensor Select(Tensor condition, Tensor a, Tensor b);
+  // Dimension i of the output is dimension permutation[i] of the input.
+  Tensor Transpose(Tensor input, const std::vector<uint32_t>& permutation);
+  // `size` elements from `begin` along each dimension, `step` apart (1 where `step` is empty).
+  Tensor Slice(Tensor input, const Dims& begin, const Dims& size, Dims step = {});
+  Tensor Expand(Tensor input, const Dims& dims);
+  Tensor Pad(Tensor input, const Dims& before, const Dims& after, double value = 0);
+  Tensor Concat(const std::vector<Tensor>& inputs, uint32_t axis);
   // Loss of each row, [n].
-  Tensor SoftmaxCrossEntropy(Tensor logits, Tensor labels);
+  struct CrossEntropyOptions {
+    float label_smoothing = 0;
+    std::optional<int32_t> ignored_label;  // rows with it have loss 0
+  };
+  Tensor SoftmaxCrossEntropy(Tensor logits, Tensor labels, const CrossEntropyOptions& options);
+  Tensor SoftmaxCrossEntropy(Tensor logits, Tensor labels) {
+    return SoftmaxCrossEntropy(logits, labels, {});
+  }
+  // New elements in each micro-batch and replica: a function of the variable "random/seed"
+  // (UINT32 [2], 0 at first), a counter of micro-batches and the replica.
+  Tensor Random(v1::Random::Distribution distribution, TensorType type);
 
   // Across replicas (program.proto: AllReduce …), each tensor along its first dimension. `members`
   // is the size of a group: that of `group`, or the replicas of the job.
@@ -127,14 +148,19 @@ class Graph {
   Tensor Multiply(Tensor a, Tensor b) { return Binary(v1::MULTIPLY, a, b); }
   Tensor Mean(Tensor input);  // of all elements, a scalar
   Tensor Sum(Tensor input);   // of all elements, a scalar
+  // The mean loss of the rows that are not ignored.
+  Tensor CrossEntropyLoss(Tensor logits, Tensor labels, const CrossEntropyOptions& options);
+  // Sets elements to zero with this probability and scales the others up by what is missing.
+  Tensor Dropout(Tensor input, float probability);
   // A window that is the same along `rank` spatial dimensions.
   static v1::SlidingWindow Sliding(int rank, uint32_t kernel, uint32_t stride = 1,
                                    uint32_t padding = 0, uint32_t dilation = 1);
 
-  // Adds the reverse-mode gradient of the sum of `loss` and returns the gradient of each of
-  // `wanted`, in its type. A value that does not influence the loss has a gradient of zeros.
-  // Operations without a derivative (comparisons, arg-max, integer casts) stop the gradient.
-  std::vector<Tensor> Gradients(Tensor loss, absl::Span<const Tensor> wanted);
+  // Adds the reverse-mode gradient of the sum of `loss`, times `scale` (a FLOAT32 scalar) if there
+  // is one, and returns the gradient of each of `wanted`, in its type. A value that does not
+  // influence the loss has a gradient of zeros. Operations without a derivative (comparisons,
+  // arg-max, integer casts) stop the gradient.
+  std::vector<Tensor> Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale = {});
 
   // --- For the gradients and the compiler ---
   const TensorType& TypeOf(Tensor tensor) const { return values_[tensor.id].type; }
@@ -170,6 +196,12 @@ class Graph {
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<Tensor> inputs_, variables_, buffers_;
+  // What random ops on an IPU share, by IPU.
+  struct RandomState {
+    Tensor seed, counter, replica;
+    uint32_t ops = 0;
+  };
+  std::map<uint32_t, RandomState> random_;
   std::vector<Assignment> assignments_;
   std::vector<GraphOutput> outputs_;
   std::map<uint32_t, std::vector<float>> initial_;

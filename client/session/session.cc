@@ -111,9 +111,11 @@ absl::Status Session::Load(const std::string& path) {
 
 absl::Status Session::SetLearningRate(float rate) {
   for (uint32_t ipu = 0; ipu < executable_->ipus_per_replica(); ++ipu) {
-    const std::string name = compiler::LearningRateName(ipu);
+    const std::string name = compiler::HyperParametersName(ipu);
     if (!executable_->FindVariable(name).ok()) continue;
-    VPOD_RETURN_IF_ERROR(WriteFloats(name, {rate}));
+    VPOD_ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(name));
+    values[0] = rate;
+    VPOD_RETURN_IF_ERROR(WriteFloats(name, values));
   }
   return absl::OkStatus();
 }

@@ -125,7 +125,9 @@ Task Engine::Interpreter::RunFunction(uint32_t function) {
     return engine_.cancelled_.load(std::memory_order_relaxed) ||
            (pool.TasksWait() && SliceIsOver());
   };
-  const Workspace at{unit_.arena.data(), unit_.shared};
+  const Workspace at{.arena = unit_.arena.data(),
+                     .shared = unit_.shared,
+                     .replica = engine_.options_.replica_offset + unit_.replica};
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
     std::optional<absl::Status> status;
     KernelRun kernel(step.kernel, at, engine_.scratch_, engine_.scratch_bytes_);

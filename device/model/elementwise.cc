@@ -73,7 +73,11 @@ Cost BinaryPrice(const Instruction& instruction, const PriceContext& context) {
 }  // namespace
 
 std::vector<PriceDef> ElementwisePrices() {
-  return {{Instruction::kUnary, UnaryPrice}, {Instruction::kBinary, BinaryPrice}};
+  return {{Instruction::kUnary, UnaryPrice},
+          {Instruction::kBinary, BinaryPrice},
+          {Instruction::kSelect, [](const Instruction& instruction, const PriceContext& context) {
+             return context.Elementwise(instruction.outputs(0), 4);
+           }}};
 }
 
 }  // namespace vpod::model

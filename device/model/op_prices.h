@@ -63,6 +63,7 @@ std::vector<PriceDef> LossPrices();
 std::vector<PriceDef> MatMulPrices();
 std::vector<PriceDef> OptimizerPrices();
 std::vector<PriceDef> PoolingPrices();
+std::vector<PriceDef> RandomPrices();
 std::vector<PriceDef> ReducePrices();
 std::vector<PriceDef> TransferPrices();
 

@@ -2,14 +2,34 @@
 
 namespace vpod::model {
 
+// Cycles for one 64-bit vector; three for each pass of arithmetic (F20).
 std::vector<PriceDef> OptimizerPrices() {
   return {{Instruction::kAccumulate,
            [](const Instruction& instruction, const PriceContext& context) {
              return context.Elementwise(instruction.inputs(1), 3);
            }},
-          {Instruction::kSgd, [](const Instruction& instruction, const PriceContext& context) {
-             const bool has_velocity = instruction.inputs_size() > 3;
-             return context.Elementwise(instruction.inputs(0), has_velocity ? 9 : 3);
+          {Instruction::kSgd,
+           [](const Instruction& instruction, const PriceContext& context) {
+             return context.Elementwise(instruction.inputs(0),
+                                        instruction.outputs_size() > 1 ? 9 : 3);
+           }},
+          {Instruction::kAdam,
+           [](const Instruction& instruction, const PriceContext& context) {
+             // Four passes of arithmetic, a square root and a division.
+             return context.Elementwise(instruction.inputs(0), 32);
+           }},
+          {Instruction::kAllFinite,
+           [](const Instruction& instruction, const PriceContext& context) {
+             Cost cost;
+             for (uint32_t input : instruction.inputs()) {
+               cost += context.Elementwise(input, 3);
+               cost += ReduceCost(context.Elements(input), 1, context.Type(input).type);
+             }
+             return cost;
+           }},
+          {Instruction::kUpdateLossScale,
+           [](const Instruction& instruction, const PriceContext& context) {
+             return context.Elementwise(instruction.inputs(0), 9);
            }}};
 }
 

@@ -6,9 +6,9 @@ namespace vpod::model {
 
 const PriceDef* FindPrice(program::OpKind kind) {
   static const auto* const table = new program::OpRows<PriceDef>{
-      BatchNormPrices,    CollectivePrices,  ControlPrices, ConvolutionPrices,
-      DataMovementPrices, ElementwisePrices, LossPrices,    MatMulPrices,
-      OptimizerPrices,    PoolingPrices,     ReducePrices,  TransferPrices};
+      BatchNormPrices,   CollectivePrices, ControlPrices, ConvolutionPrices, DataMovementPrices,
+      ElementwisePrices, LossPrices,       MatMulPrices,  OptimizerPrices,   PoolingPrices,
+      RandomPrices,      ReducePrices,     TransferPrices};
   return table->Find(kind);
 }
 

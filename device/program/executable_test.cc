@@ -21,7 +21,7 @@ v1::Executable Example() {
   constexpr char kText[] = R"(
     ipus_per_replica: 2
     ipus {
-      arena_bytes: 768
+      arena_bytes: 832
       tensors { type: FLOAT32 dims: 2 dims: 3 }
       tensors { type: FLOAT32 dims: 3 dims: 2 offset: 64 }
       tensors { type: FLOAT32 dims: 2 dims: 2 offset: 128 }
@@ -34,6 +34,7 @@ v1::Executable Example() {
       tensors { type: FLOAT16 dims: 2 dims: 3 offset: 576 }
       tensors { type: BOOL offset: 640 }
       tensors { type: INT32 offset: 704 }
+      tensors { type: FLOAT32 dims: 4 offset: 768 }
       functions {
         instructions { stream_in { stream: 0 } outputs: 0 }
         instructions { mat_mul {} inputs: 0 inputs: 1 outputs: 2 }
@@ -51,7 +52,7 @@ v1::Executable Example() {
         instructions { average_pool { window { kernel: [ 2, 2 ] stride: [ 2, 2 ] dilation: [ 1, 1 ]
                                                pad_before: [ 0, 0 ] pad_after: [ 0, 0 ] } }
                        inputs: 5 outputs: 6 }
-        instructions { sgd { gradient_scale: 0.5 } inputs: 9 inputs: 9 inputs: 7 outputs: 9 }
+        instructions { sgd { gradient_scale: 0.5 } inputs: [ 9, 9, 12, 7 ] outputs: 9 }
         instructions { if { then_function: 1 } inputs: 10 }
         instructions { while { function: 1 max_rounds: 3 } inputs: 10 }
         instructions { call { function: 1 } }
@@ -163,7 +164,7 @@ TEST(ExecutableTest, HashIsThatOfTheCanonicalEncoding) {
 // the encoding changed: raise the format version.
 TEST(ExecutableTest, HashStaysTheSameFromBuildToBuild) {
   EXPECT_EQ((*Executable::Parse(Serialize(Example())))->hash(),
-            "e1f98b74143018483c18289042196e4c498cd90f7eb31aa9b332866af62dafb4");
+            "563459e1ad445221e84bf1d3f5fb39c9a2e08132fe2356981e1e707d7839bd6d");
 }
 
 TEST(ExecutableTest, RefusesOtherMagicAndVersions) {
@@ -324,6 +325,9 @@ void ChangeOneField(google::protobuf::Message* message, std::mt19937& random) {
   }
   const bool add = field->is_repeated();
   switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return add ? reflection->AddInt32(message, field, static_cast<int32_t>(value))
+                 : reflection->SetInt32(message, field, static_cast<int32_t>(value));
     case FieldDescriptor::CPPTYPE_INT64:
       return add ? reflection->AddInt64(message, field, static_cast<int64_t>(value))
                  : reflection->SetInt64(message, field, static_cast<int64_t>(value));

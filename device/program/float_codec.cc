@@ -4,15 +4,44 @@
 
 namespace vpod::program {
 
+namespace {
+
+template <class T>
+void Put(absl::Span<const float> values, std::string& bytes) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const T value = static_cast<T>(values[i]);
+    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+}  // namespace
+
 std::string EncodeFloats(absl::Span<const float> values, v1::DataType type) {
   std::string bytes(values.size() * SizeOf(type), '\0');
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (type == v1::FLOAT16) {
-      const auto half = static_cast<_Float16>(values[i]);
-      std::memcpy(bytes.data() + i * sizeof(half), &half, sizeof(half));
-    } else {
-      std::memcpy(bytes.data() + i * sizeof(float), &values[i], sizeof(float));
-    }
+  switch (type) {
+    case v1::FLOAT32:
+      Put<float>(values, bytes);
+      break;
+    case v1::FLOAT16:
+      Put<_Float16>(values, bytes);
+      break;
+    case v1::INT8:
+      Put<int8_t>(values, bytes);
+      break;
+    case v1::INT16:
+      Put<int16_t>(values, bytes);
+      break;
+    case v1::INT32:
+      Put<int32_t>(values, bytes);
+      break;
+    case v1::UINT16:
+      Put<uint16_t>(values, bytes);
+      break;
+    case v1::UINT32:
+      Put<uint32_t>(values, bytes);
+      break;
+    default:
+      Put<uint8_t>(values, bytes);
   }
   return bytes;
 }

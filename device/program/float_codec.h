@@ -10,8 +10,9 @@
 
 namespace vpod::program {
 
-// `type` is FLOAT32 or FLOAT16; values are rounded to it.
+// Values are rounded to a float type; integer types and BOOL must have them (CheckValue).
 std::string EncodeFloats(absl::Span<const float> values, v1::DataType type);
+// `type` is FLOAT32 or FLOAT16.
 std::vector<float> DecodeFloats(absl::string_view bytes, v1::DataType type);
 
 }  // namespace vpod::program

@@ -64,7 +64,9 @@ absl::Status CheckLayout(const OpDef& op, const v1::Instruction& instruction, Op
   const Layout layout = op.layout == nullptr ? Layout::kRowMajor : op.layout(instruction, operand);
   const Dims dims(tensor->dims().begin(), tensor->dims().end());
   const char* needed = nullptr;
-  if (layout == Layout::kRowMajor && !LiesAs(*tensor, RowMajorStrides(dims))) {
+  if (layout != Layout::kStrided && tensor->offset() % 64 != 0) {
+    needed = "at a multiple of 64 bytes";
+  } else if (layout == Layout::kRowMajor && !LiesAs(*tensor, RowMajorStrides(dims))) {
     needed = "row-major";
   } else if (layout == Layout::kChannelsLast && !LiesAs(*tensor, ChannelsLastStrides(dims))) {
     needed = "densely packed with the channels innermost";
@@ -82,9 +84,10 @@ absl::Status CheckLayout(const OpDef& op, const v1::Instruction& instruction, Op
 Layout AnyLayout(const v1::Instruction&, OperandPlace) { return Layout::kStrided; }
 
 const OpDef* FindOp(OpKind kind) {
-  static const auto* const table = new OpRows<OpDef>{
-      BatchNormOps, CollectiveOps, ControlOps,   ConvolutionOps, DataMovementOps, ElementwiseOps,
-      LossOps,      MatMulOps,     OptimizerOps, PoolingOps,     ReduceOps,       TransferOps};
+  static const auto* const table =
+      new OpRows<OpDef>{BatchNormOps,   CollectiveOps, ControlOps,  ConvolutionOps, DataMovementOps,
+                        ElementwiseOps, LossOps,       MatMulOps,   OptimizerOps,   PoolingOps,
+                        RandomOps,      ReduceOps,     TransferOps, ViewOps};
   return table->Find(kind);
 }
 

@@ -83,6 +83,13 @@ struct OperandPlace {
   int position = 0;
 };
 
+// Elements of a tensor in another order or fewer of them: they begin `offset` elements behind the
+// tensor's first, and `strides` apart.
+struct View {
+  int64_t offset = 0;
+  Dims strides;
+};
+
 struct OpDef {
   OpKind kind;
   Role role;
@@ -100,6 +107,9 @@ struct OpDef {
   std::vector<InPlace> in_place = {};
   // Null: all operands are row-major.
   Layout (*layout)(const v1::Instruction& instruction, OperandPlace operand) = nullptr;
+  // Of an op whose output is a view of its input, which has these strides.
+  View (*view)(const v1::Instruction& instruction, const TensorType& input,
+               const Dims& strides) = nullptr;
 };
 
 // For OpDef::layout: all operands may lie anyhow.
@@ -140,7 +150,9 @@ std::vector<OpDef> LossOps();
 std::vector<OpDef> MatMulOps();
 std::vector<OpDef> OptimizerOps();
 std::vector<OpDef> PoolingOps();
+std::vector<OpDef> RandomOps();
 std::vector<OpDef> ReduceOps();
 std::vector<OpDef> TransferOps();
+std::vector<OpDef> ViewOps();
 
 }  // namespace vpod::program

@@ -1,6 +1,7 @@
 #include "device/program/tensor_type.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,7 +28,10 @@ uint64_t SizeOf(v1::DataType type) {
     case v1::UINT32:
       return 4;
     case v1::FLOAT16:
+    case v1::INT16:
+    case v1::UINT16:
       return 2;
+    case v1::INT8:
     case v1::UINT8:
     case v1::BOOL:
       return 1;
@@ -42,12 +46,18 @@ absl::string_view Name(v1::DataType type) {
       return "float32";
     case v1::FLOAT16:
       return "float16";
+    case v1::INT8:
+      return "int8";
+    case v1::INT16:
+      return "int16";
     case v1::INT32:
       return "int32";
     case v1::UINT32:
       return "uint32";
     case v1::UINT8:
       return "uint8";
+    case v1::UINT16:
+      return "uint16";
     case v1::BOOL:
       return "bool";
     default:
@@ -56,6 +66,20 @@ absl::string_view Name(v1::DataType type) {
 }
 
 bool IsFloat(v1::DataType type) { return type == v1::FLOAT32 || type == v1::FLOAT16; }
+
+bool IsInteger(v1::DataType type) { return SizeOf(type) > 0 && !IsFloat(type) && type != v1::BOOL; }
+
+bool IsSigned(v1::DataType type) {
+  return type == v1::INT8 || type == v1::INT16 || type == v1::INT32;
+}
+
+absl::Status CheckValue(double value, v1::DataType type) {
+  if (IsFloat(type)) return absl::OkStatus();
+  const double count = type == v1::BOOL ? 2 : std::ldexp(1.0, static_cast<int>(8 * SizeOf(type)));
+  const double low = IsSigned(type) ? -count / 2 : 0;
+  if (value >= low && value < low + count && value == std::trunc(value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("value ", value, " is not of type ", Name(type)));
+}
 
 absl::Status Check(const TensorType& type) {
   if (SizeOf(type.type) == 0) {

@@ -40,6 +40,10 @@ uint64_t SizeOf(v1::DataType type);
 // "float32", "bool" …
 absl::string_view Name(v1::DataType type);
 bool IsFloat(v1::DataType type);
+bool IsInteger(v1::DataType type);  // not BOOL
+bool IsSigned(v1::DataType type);   // integers
+// InvalidArgument unless an integer or BOOL type has the value; floats have any.
+absl::Status CheckValue(double value, v1::DataType type);
 
 // InvalidArgument unless the type is known, the rank at most kMaxRank, every dimension 1 or more
 // and the number of elements at most kMaxElements.

@@ -32,7 +32,8 @@ absl::Status ValidateTensors(const v1::Ipu& ipu, const Limits& limits) {
       return Invalid(
           absl::StrCat("tensor ", i, ": a wide accumulator must be float32 and row-major"));
     }
-    if (tensor.offset() % 64 != 0 || tensor.offset() > ipu.arena_bytes() ||
+    const uint64_t alignment = tensor.wide_accumulator() ? 64 : SizeOf(tensor.type());
+    if (tensor.offset() % alignment != 0 || tensor.offset() > ipu.arena_bytes() ||
         ArenaBytes(tensor) > ipu.arena_bytes() - tensor.offset()) {
       return Invalid(absl::StrCat("tensor ", i, " at offset ", tensor.offset(), " with ",
                                   ArenaBytes(tensor), " bytes does not fit the arena of ",

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/program/executable.h"
+#include "device/program/op.h"
 #include "device/program/ops/collective.h"
 
 namespace vpod::program {
@@ -46,6 +47,14 @@ const TensorType kTensors[] = {
     {v1::FLOAT32, {3}},           // 20: one for each channel
     {v1::FLOAT32, {3}},           // 21
     {v1::FLOAT32, {3}},           // 22
+    {v1::FLOAT32, {5}},           // 23: hyper-parameters
+    {v1::BOOL, {}},               // 24
+    {v1::INT32, {}},              // 25
+    {v1::UINT32, {}},             // 26
+    {v1::UINT32, {2}},            // 27: seed
+    {v1::FLOAT32, {6, 4}},        // 28
+    {v1::FLOAT32, {2, 3}},        // 29
+    {v1::FLOAT32, {4, 3}},        // 30
 };
 constexpr char kPadded[] =
     "groups:1 window{kernel:[3,3] stride:[1,1] dilation:[1,1] pad_before:[1,1] pad_after:[1,1]}";
@@ -139,9 +148,22 @@ std::vector<std::string> ValidSteps() {
       "softmax_cross_entropy_gradient{} inputs:0 inputs:3 inputs:4 outputs:16",
       "accumulate{} inputs:6 inputs:0 outputs:6",
       "accumulate{} inputs:6 inputs:5 outputs:6",
-      "sgd{} inputs:16 inputs:0 inputs:7 outputs:16",
-      "sgd{weight_decay:0.1} inputs:5 inputs:17 inputs:7 outputs:5",
-      "sgd{momentum:0.9} inputs:16 inputs:0 inputs:7 inputs:0 outputs:16 outputs:0",
+      "sgd{} inputs:[16,0,4,7] outputs:16",
+      "sgd{nesterov:true} inputs:[5,0,4,7] outputs:5",
+      "sgd{} inputs:[16,5,4,7,7,0] outputs:[16,0]",
+      "adam{} inputs:[5,17,23,7,7,0,16] outputs:[5,0,16]",
+      "adam{} inputs:[5,17,23,7,7,0,16,18] outputs:[5,0,16,18]",
+      "all_finite{} inputs:[0,5,7] outputs:24",
+      "update_loss_scale{growth:2 backoff:0.5 interval:2000} inputs:[7,25,24] outputs:[7,25]",
+      "replica_index{} outputs:26",
+      "random{distribution:UNIFORM type:FLOAT16 dims:[4,6]} inputs:[27,26,26] outputs:5",
+      "random{distribution:BITS type:UINT32 dims:2 number:1} inputs:[27,26,26] outputs:27",
+      "select{} inputs:[24,0,7] outputs:16",
+      "transpose{permutation:[1,0]} inputs:0 outputs:28",
+      "slice{begin:[1,0] size:[2,3] step:[2,2]} inputs:0 outputs:29",
+      "expand{dims:[4,6]} inputs:7 outputs:0",
+      "pad{before:[1,0] after:[1,3] value:-1} inputs:29 outputs:0",
+      "concat{axis:0} inputs:[29,29] outputs:30",
       "all_reduce{operator:SUM} inputs:6 inputs:5 outputs:0 outputs:5",
       "all_reduce{operator:MEAN} inputs:0 outputs:0",
       "all_reduce{operator:SQUARE_ADD group{kind:CONSECUTIVE size:4}} inputs:3 outputs:3",
@@ -179,21 +201,27 @@ TEST(ValidateTest, RefusesTensorsThatDoNotExistAndOtherNumbersOfThem) {
         *copy = instruction;
         auto* changed = inputs ? copy->mutable_inputs() : copy->mutable_outputs();
         if (i < size) {
-          changed->Set(i, 23);
-          ExpectRefused(executable, "tensor 23 does not exist (there are 23)");
+          changed->Set(i, 31);
+          ExpectRefused(executable, "tensor 31 does not exist (there are 31)");
           *copy = instruction;
           changed->RemoveLast();
-          ExpectRefused(executable, CollectiveOf(instruction).has_value() && size > 1
-                                        ? "must have as many of both"
-                                    : inputs && instruction.sgd().momentum() != 0
-                                        ? "momentum needs a velocity"
-                                        : absl::StrCat(" ", inputs ? "input" : "output"));
+          // One input fewer is another optimiser's, or as good for an op that takes any number.
+          const bool collective = CollectiveOf(instruction).has_value() && size > 1;
+          const char* side = inputs ? " input" : " output";
+          if (!(inputs && instruction.has_all_finite()))
+            ExpectRefused(executable,
+                          collective ? "must have as many of both"
+                          : inputs && (instruction.has_sgd() || instruction.has_adam() ||
+                                       instruction.has_concat())
+                              ? ""
+                              : side);
           ++operands;
         } else if (CollectiveOf(instruction).has_value()) {
           changed->Add(0);
           ExpectRefused(executable, "must have as many of both");
-        } else if (!(instruction.has_sgd() && size < 4)) {
-          for (int more = 0; more < 5; ++more) changed->Add(0);
+        } else if (!(inputs && instruction.inputs_size() > 0 &&
+                     FindOp(instruction.attributes_case())->inputs.most == kAnyNumber)) {
+          for (int more = 0; more < 8; ++more) changed->Add(0);
           ExpectRefused(executable, absl::StrCat(inputs ? " input" : " output"));
         }
       }
@@ -206,12 +234,12 @@ TEST(ValidateTest, NamesTheNumberOfOperandsAnOpTakes) {
   ExpectRefused(WithSteps("instructions{mat_mul{} inputs:0 inputs:1 inputs:2 outputs:0}"),
                 "IPU 0 function 0 instruction 0 (mat_mul): mat_mul takes 2 inputs, not 3");
   ExpectRefused(WithSteps("instructions{fill{}}"), "fill takes 1 output, not 0");
-  ExpectRefused(WithSteps("instructions{sgd{} inputs:0 inputs:1 outputs:0}"),
-                "sgd takes 3 or 4 inputs, not 2");
+  ExpectRefused(WithSteps("instructions{adam{} inputs:0 inputs:1 outputs:[0,0,0]}"),
+                "adam takes 7 or 8 inputs, not 2");
   // As many as the rule gives for the inputs that there are.
-  ExpectRefused(WithSteps("instructions{sgd{} inputs:16 inputs:0 inputs:7 outputs:16 outputs:0}"),
+  ExpectRefused(WithSteps("instructions{sgd{} inputs:[16,0,4,7] outputs:16 outputs:0}"),
                 "sgd takes 1 output, not 2");
-  ExpectRefused(WithSteps("instructions{sgd{} inputs:16 inputs:0 inputs:7 inputs:18 outputs:16}"),
+  ExpectRefused(WithSteps("instructions{sgd{} inputs:[16,0,4,7,7,18] outputs:16}"),
                 "sgd takes 2 outputs, not 1");
   ExpectRefused(WithSteps("instructions{all_reduce{}}"),
                 "all_reduce takes at least 1 input, not 0");
@@ -222,9 +250,8 @@ TEST(ValidateTest, NamesTheNumberOfOperandsAnOpTakes) {
 TEST(ValidateTest, WhatIsUpdatedInPlaceIsInputAndOutput) {
   ExpectRefused(WithSteps("instructions{accumulate{} inputs:6 inputs:0 outputs:0}"),
                 "output 0 of accumulate must be its input 0");
-  ExpectRefused(WithSteps("instructions{sgd{} inputs:16 inputs:0 inputs:7 inputs:18 outputs:16 "
-                          "outputs:0}"),
-                "output 1 of sgd must be its input 3");
+  ExpectRefused(WithSteps("instructions{sgd{} inputs:[16,0,4,7,7,18] outputs:[16,0]}"),
+                "output 1 of sgd must be its input 5");
 }
 
 struct BadStep {
@@ -304,13 +331,46 @@ TEST(ValidateTest, RefusesWrongShapesAndTypes) {
       {"softmax_cross_entropy_gradient{} inputs:0 inputs:3 inputs:0 outputs:16",
        "the loss gradient is float32[4,6], must be float32[4]"},
       {"softmax_cross_entropy_gradient{} inputs:0 inputs:3 inputs:4 outputs:2", "tensor 2 is"},
-      {"sgd{} inputs:3 inputs:3 inputs:7 outputs:3", "SGD does not update int32[4]"},
-      {"sgd{} inputs:0 inputs:2 inputs:7 outputs:0", "the gradient is float32[4,5]"},
-      {"sgd{} inputs:0 inputs:16 inputs:4 outputs:0",
-       "the learning rate is float32[4], must be float32[]"},
-      {"sgd{} inputs:0 inputs:16 inputs:7 inputs:5 outputs:0 outputs:5",
-       "the velocity is float16[4,6]"},
-      {"sgd{momentum:0.5} inputs:0 inputs:16 inputs:7 outputs:0", "momentum needs a velocity"},
+      {"sgd{} inputs:[3,3,4,7] outputs:3", "SGD does not update int32[4]"},
+      {"sgd{} inputs:[0,2,4,7] outputs:0", "the gradient is float32[4,5]"},
+      {"sgd{} inputs:[0,16,7,7] outputs:0",
+       "the hyper-parameter vector is float32[], must be float32[4]"},
+      {"sgd{} inputs:[0,16,4,4] outputs:0", "the loss scale is float32[4], must be float32[]"},
+      {"sgd{} inputs:[0,16,4,7,7] outputs:0", "a step without state has no use"},
+      {"sgd{} inputs:[0,16,4,7,4,18] outputs:[0,18]", "the step is float32[4]"},
+      {"sgd{} inputs:[0,16,4,7,7,5] outputs:[0,5]", "the state is float16[4,6]"},
+      {"adam{} inputs:[0,16,4,7,7,16,18] outputs:[0,16,18]",
+       "the hyper-parameter vector is float32[4], must be float32[5]"},
+      {"all_finite{} inputs:[0,3] outputs:24", "all-finite does not take int32[4]"},
+      {"update_loss_scale{growth:1 backoff:0.5 interval:1} inputs:[7,25,24] outputs:[7,25]",
+       "growth 1 must be above 1"},
+      {"update_loss_scale{growth:2 backoff:1 interval:1} inputs:[7,25,24] outputs:[7,25]",
+       "backoff 1 must be between 0 and 1"},
+      {"update_loss_scale{growth:2 backoff:0.5} inputs:[7,25,24] outputs:[7,25]",
+       "interval must be 1 or more"},
+      {"random{type:UINT32 dims:2} inputs:[27,26,26] outputs:27", "unknown random distribution 0"},
+      {"random{distribution:NORMAL type:UINT32 dims:2} inputs:[27,26,26] outputs:27",
+       "NORMAL does not make uint32[2]"},
+      {"random{distribution:BITS type:UINT32 dims:2} inputs:[26,26,26] outputs:27",
+       "the seed is uint32[], must be uint32[2]"},
+      {"select{} inputs:[0,0,7] outputs:16", "select does not take float32[4,6]"},
+      {"transpose{permutation:[1,1]} inputs:0 outputs:28",
+       "[1,1] is not a permutation of the dimensions of float32[4,6]"},
+      {"slice{begin:[1,0] size:[2,3]} inputs:0 outputs:29",
+       "a slice of float32[4,6] needs 2 entries in each field"},
+      {"slice{begin:[2,0] size:[2,3] step:[2,2]} inputs:0 outputs:29",
+       "a slice of 2 elements from 2 in steps of 2 leaves dimension 0 of float32[4,6]"},
+      {"slice{begin:[0,0] size:[9223372036854775807,3] step:[9223372036854775807,2]} inputs:0 "
+       "outputs:29",
+       "leaves dimension 0"},
+      {"expand{dims:[4,5]} inputs:0 outputs:2", "float32[4,6] does not expand to [4,5]"},
+      {"pad{before:1 after:[1,3]} inputs:29 outputs:0", "needs 2 entries before and after"},
+      {"pad{before:[-1,0] after:[1,3]} inputs:29 outputs:0", "padding -1 is outside 0 to"},
+      {"concat{axis:2} inputs:[29,29] outputs:30", "has no axis 2 to concatenate along"},
+      {"concat{axis:0} inputs:[29,0] outputs:30",
+       "float32[2,3] and float32[4,6] do not concatenate along axis 0"},
+      {"softmax_cross_entropy{label_smoothing:1.5} inputs:0 inputs:3 outputs:4 outputs:16",
+       "label smoothing of 1.5 is outside 0 to 1"},
       {"all_reduce{operator:MEAN} inputs:3 outputs:3", "cannot take the mean of int32[4]"},
       {"all_reduce{operator:SUM} inputs:0 outputs:5", "the all-reduce of"},
       {"all_reduce{operator:SUM} inputs:0 inputs:5 outputs:0",
@@ -353,13 +413,13 @@ TEST(ValidateTest, RefusesAllReducesWhoseOutputsOverlap) {
 
 TEST(ValidateTest, RefusesFillsThatTheTypeDoesNotHold) {
   ExpectRefusedSteps({
-      {"fill{value:2147483648} outputs:3", "fill value 2.14748e+09 is not of type int32"},
-      {"fill{value:0.5} outputs:3", "fill value 0.5 is not of type int32"},
-      {"fill{value:nan} outputs:3", "fill value nan is not of type int32"},
-      {"fill{value:-1} outputs:14", "fill value -1 is not of type uint32"},
-      {"fill{value:inf} outputs:14", "fill value inf is not of type uint32"},
-      {"fill{value:256} outputs:13", "fill value 256 is not of type uint8"},
-      {"fill{value:2} outputs:8", "fill value 2 is not of type bool"},
+      {"fill{value:2147483648} outputs:3", "value 2.14748e+09 is not of type int32"},
+      {"fill{value:0.5} outputs:3", "value 0.5 is not of type int32"},
+      {"fill{value:nan} outputs:3", "value nan is not of type int32"},
+      {"fill{value:-1} outputs:14", "value -1 is not of type uint32"},
+      {"fill{value:inf} outputs:14", "value inf is not of type uint32"},
+      {"fill{value:256} outputs:13", "value 256 is not of type uint8"},
+      {"fill{value:2} outputs:8", "value 2 is not of type bool"},
   });
 }
 
@@ -372,7 +432,7 @@ TEST(ValidateTest, RefusesWideAccumulatorsInOrdinaryOperations) {
       {"binary{operator:ADD} inputs:0 inputs:6 outputs:0", "tensor 6 is a wide accumulator"},
       {"reduce{operator:SUM axes:1} inputs:6 outputs:4", "tensor 6 is a wide accumulator"},
       {"mat_mul{} inputs:6 inputs:1 outputs:2", "tensor 6 is a wide accumulator"},
-      {"sgd{} inputs:0 inputs:6 inputs:7 outputs:0", "tensor 6 is a wide accumulator"},
+      {"sgd{} inputs:[16,6,4,7] outputs:16", "tensor 6 is a wide accumulator"},
       {"stream_in{stream:0} outputs:6", "tensor 6 is a wide accumulator"},
       {"all_reduce{operator:SUM} inputs:6 outputs:6", "tensor 6 is a wide accumulator"},
       {"accumulate{} inputs:6 inputs:6 outputs:6", "tensor 6 is a wide accumulator"},
@@ -438,8 +498,8 @@ TEST(ValidateTest, RefusesTensorsOutsideTheArena) {
     change(*executable.mutable_ipus(0));
     return executable;
   };
-  ExpectRefused(with([](v1::Ipu& ipu) { ipu.mutable_tensors(3)->set_offset(32); }),
-                "IPU 0: tensor 3 at offset 32 with 16 bytes does not fit the arena");
+  ExpectRefused(with([](v1::Ipu& ipu) { ipu.mutable_tensors(3)->set_offset(2); }),
+                "IPU 0: tensor 3 at offset 2 with 16 bytes does not fit the arena");
   ExpectRefused(with([](v1::Ipu& ipu) { ipu.mutable_tensors(3)->set_offset(ipu.arena_bytes()); }),
                 "tensor 3 at offset");
   // The end of the tensor, computed carelessly, wraps to a small number.

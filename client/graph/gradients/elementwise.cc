@@ -55,6 +55,9 @@ void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
   const v1::BinaryOperator function = forward.binary().operator_();
   const Tensor a{forward.inputs(0)}, b{forward.inputs(1)}, y{forward.outputs(0)};
   const Tensor dy = gradients.Get(y.id);
+  const auto scalar = [&](double value) {
+    return graph.Constant({graph.TypeOf(dy).type, {}}, value);
+  };
   const auto add = [&](Tensor to, Tensor gradient) {
     gradients.Add(to.id, graph.ReduceToType(gradient, graph.TypeOf(to)));
   };
@@ -79,13 +82,12 @@ void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
     }
     case v1::MAXIMUM:
     case v1::MINIMUM: {
-      // The chosen operand takes the gradient; of equals, the first.
-      const auto type = graph.TypeOf(dy).type;
-      const auto wins = function == v1::MAXIMUM ? v1::GREATER_EQUAL : v1::LESS_EQUAL;
-      const Tensor first = graph.Cast(graph.Binary(wins, a, b), type);
-      const Tensor da = graph.Multiply(dy, first);
-      add(a, da);
-      add(b, graph.Binary(v1::SUBTRACT, dy, da));
+      // The chosen operand takes the gradient; equals take half of it each.
+      const auto wins = function == v1::MAXIMUM ? v1::GREATER : v1::LESS;
+      const Tensor zero = scalar(0), half = graph.Multiply(dy, scalar(0.5));
+      const Tensor shared = graph.Select(graph.Binary(v1::EQUAL, a, b), half, zero);
+      add(a, graph.Select(graph.Binary(wins, a, b), dy, shared));
+      add(b, graph.Select(graph.Binary(wins, b, a), dy, shared));
       break;
     }
     case v1::RELU_GRADIENT:
@@ -112,6 +114,14 @@ void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
   }
 }
 
+void SelectGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const Tensor condition{forward.inputs(0)}, a{forward.inputs(1)}, b{forward.inputs(2)};
+  const Tensor dy = gradients.Get(forward.outputs(0));
+  const Tensor zero = graph.Constant({graph.TypeOf(dy).type, {}}, 0);
+  gradients.Add(a.id, graph.ReduceToType(graph.Select(condition, dy, zero), graph.TypeOf(a)));
+  gradients.Add(b.id, graph.ReduceToType(graph.Select(condition, zero, dy), graph.TypeOf(b)));
+}
+
 void CastGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const Tensor x{forward.inputs(0)};
   const v1::DataType type = graph.TypeOf(x).type;
@@ -125,6 +135,7 @@ std::vector<GradientDef> ElementwiseGradients() {
   return {
       {v1::Instruction::kUnary, UnaryGradient},
       {v1::Instruction::kBinary, BinaryGradient},
+      {v1::Instruction::kSelect, SelectGradient},
       {v1::Instruction::kCast, CastGradient},
   };
 }

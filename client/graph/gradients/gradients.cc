@@ -16,6 +16,11 @@ std::vector<GradientDef> WithoutGradient() {
       {v1::Instruction::kCopy, nullptr, kLater},
       {v1::Instruction::kAccumulate, nullptr, kLater},
       {v1::Instruction::kSgd, nullptr, kLater},
+      {v1::Instruction::kAdam, nullptr, kLater},
+      {v1::Instruction::kAllFinite, nullptr, kLater},
+      {v1::Instruction::kUpdateLossScale, nullptr, kLater},
+      {v1::Instruction::kReplicaIndex, nullptr, "it has no input"},
+      {v1::Instruction::kRandom, nullptr, "its inputs are integers"},
       {v1::Instruction::kExchange, nullptr, kLater},
       {v1::Instruction::kCall, nullptr, kLater},
       {v1::Instruction::kRepeat, nullptr, kLater},
@@ -28,9 +33,9 @@ std::vector<GradientDef> WithoutGradient() {
 
 const GradientDef* FindGradient(program::OpKind kind) {
   static const auto* const table = new program::OpRows<GradientDef>{
-      BatchNormGradients,   CollectiveGradients, ConvolutionGradients,
-      ElementwiseGradients, LossGradients,       MatMulGradients,
-      PoolingGradients,     ReduceGradients,     WithoutGradient};
+      BatchNormGradients,   CollectiveGradients, ConvolutionGradients, DataMovementGradients,
+      ElementwiseGradients, LossGradients,       MatMulGradients,      PoolingGradients,
+      ReduceGradients,      WithoutGradient};
   return table->Find(kind);
 }
 
@@ -40,7 +45,7 @@ void GradientMap::Add(uint32_t value, Tensor gradient) {
   gradients_[value] = before.valid() ? graph_.Add(before, gradient) : gradient;
 }
 
-std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wanted) {
+std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale) {
   if (!Usable({loss})) return std::vector<Tensor>(wanted.size());
   for (Tensor tensor : wanted) {
     if (!Usable({tensor})) return std::vector<Tensor>(wanted.size());
@@ -52,7 +57,9 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
   const uint32_t ipu_before = ipu_;
   GradientMap gradients(*this);
   ipu_ = values_[loss.id].ipu;
-  gradients.Add(loss.id, Constant(TypeOf(loss), 1));
+  const TensorType loss_type = TypeOf(loss);
+  gradients.Add(loss.id, scale.valid() ? Expand(Cast(scale, loss_type.type), loss_type.dims)
+                                       : Constant(loss_type, 1));
 
   // Reverse order of creation is a reverse topological order. Aliases stand between nodes by their
   // ids.

@@ -41,6 +41,7 @@ const GradientDef* FindGradient(program::OpKind kind);
 std::vector<GradientDef> BatchNormGradients();
 std::vector<GradientDef> CollectiveGradients();
 std::vector<GradientDef> ConvolutionGradients();
+std::vector<GradientDef> DataMovementGradients();
 std::vector<GradientDef> ElementwiseGradients();
 std::vector<GradientDef> LossGradients();
 std::vector<GradientDef> MatMulGradients();

@@ -12,7 +12,10 @@ void SoftmaxCrossEntropyGradient(Graph& graph, const v1::Instruction& forward,
   const Tensor dloss = gradients.Get(loss.id);
   if (!dloss.valid()) return;  // the probabilities are no result of their own
   v1::Instruction op;
-  op.mutable_softmax_cross_entropy_gradient();
+  const v1::SoftmaxCrossEntropy& from = forward.softmax_cross_entropy();
+  auto& to = *op.mutable_softmax_cross_entropy_gradient();
+  to.set_label_smoothing(from.label_smoothing());
+  if (from.has_ignored_label()) to.set_ignored_label(from.ignored_label());
   const auto outputs = graph.AddOperation(std::move(op), {probabilities, labels, dloss});
   if (!outputs.empty()) gradients.Add(logits.id, outputs[0]);
 }

@@ -21,10 +21,12 @@ void ReduceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
       gradients.Add(x.id, graph.Multiply(graph.Constant(x_type, 1 / count), dy));
       break;
     default: {
-      // Largest or smallest: equals share nothing, each takes the gradient.
+      // Largest or smallest: equals share the gradient.
       const Tensor best = graph.Reshape(y, kept);
       const Tensor mask = graph.Cast(graph.Binary(v1::EQUAL, x, best), x_type.type);
-      gradients.Add(x.id, graph.Multiply(mask, dy));
+      const std::vector<uint32_t> axes(op.axes().begin(), op.axes().end());
+      const Tensor equals = graph.Reshape(graph.Reduce(v1::SUM, mask, axes), kept);
+      gradients.Add(x.id, graph.Multiply(mask, graph.Binary(v1::DIVIDE, dy, equals)));
     }
   }
 }

@@ -5,28 +5,10 @@
 #include <type_traits>
 
 #include "device/engine/kernels/loop.h"
+#include "device/program/op.h"
 
 namespace vpod::engine {
 namespace {
-
-using program::v1::DataType;
-
-// Calls `f` with a value-initialised element of the type.
-template <class F>
-void WithElement(DataType type, const F& f) {
-  switch (type) {
-    case program::v1::FLOAT32:
-      return f(float{});
-    case program::v1::FLOAT16:
-      return f(_Float16{});
-    case program::v1::INT32:
-      return f(int32_t{});
-    case program::v1::UINT32:
-      return f(uint32_t{});
-    default:
-      return f(uint8_t{});  // UINT8 and BOOL
-  }
-}
 
 template <class To, class From>
 To Convert(From value) {
@@ -86,17 +68,71 @@ void CopyRow(T* to, int64_t to_step, const T* from, int64_t from_step, size_t n)
     to[static_cast<int64_t>(i) * to_step] = from[static_cast<int64_t>(i) * from_step];
 }
 
+Phase CopyPhase(const Operand& output, const Operand& input) {
+  const Loop loop = PlanOneInput(output, input);
+  return {loop.chunking().chunks(), [=](const Workspace& at, size_t chunk) {
+            WithElement(output.type.type, [&](auto element) {
+              using T = decltype(element);
+              ForRows<T, T>(loop, output, input, at, chunk, CopyRow<T>);
+            });
+            return absl::OkStatus();
+          }};
+}
+
 absl::StatusOr<Kernel> PrepareCopy(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  return Kernel{.phases = {CopyPhase(Resolve(ipu, instruction.outputs(0)),
+                                     Resolve(ipu, instruction.inputs(0)))}};
+}
+
+absl::StatusOr<Kernel> PrepareView(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const Operand input = Resolve(ipu, instruction.inputs(0)),
                 output = Resolve(ipu, instruction.outputs(0));
-  const Loop loop = PlanOneInput(output, input);
-  return OnePhase(loop.chunking().chunks(), 0, [=](const Workspace& at, size_t chunk) {
+  const program::View view =
+      program::FindOp(instruction.attributes_case())->view(instruction, input.type, input.strides);
+  return Kernel{
+      .phases = {CopyPhase(output, Part(input, view.offset, output.type.dims, view.strides))}};
+}
+
+// Where the input of a pad, or one of a concat, lies in the output.
+Operand PartAt(const Operand& output, const program::Dims& begin, const program::Dims& dims) {
+  int64_t first = 0;
+  for (size_t i = 0; i < begin.size(); ++i) first += begin[i] * output.strides[i];
+  return Part(output, first, dims, output.strides);
+}
+
+absl::StatusOr<Kernel> PreparePad(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Pad& op = instruction.pad();
+  const Operand input = Resolve(ipu, instruction.inputs(0)),
+                output = Resolve(ipu, instruction.outputs(0));
+  const Loop loop = PlanLoop(output.type.dims, {output.strides});
+  const Chunking elements = loop.chunking();
+  const double value = op.value();
+  const auto fill = [=](const Workspace& at, size_t chunk) {
     WithElement(output.type.type, [&](auto element) {
       using T = decltype(element);
-      ForRows<T, T>(loop, output, input, at, chunk, CopyRow<T>);
+      const T converted = Convert<T>(value);
+      loop.ForBlocks(elements.begin(chunk), elements.end(chunk), [&](const auto& p, size_t n) {
+        T* to = output.As<T>(at) + p[0];
+        for (size_t i = 0; i < n; ++i) to[static_cast<int64_t>(i) * loop.steps[0]] = converted;
+      });
     });
     return absl::OkStatus();
-  });
+  };
+  const program::Dims begin(op.before().begin(), op.before().end());
+  return Kernel{.phases = {{elements.chunks(), fill},
+                           CopyPhase(PartAt(output, begin, input.type.dims), input)}};
+}
+
+absl::StatusOr<Kernel> PrepareConcat(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const Operand output = Resolve(ipu, instruction.outputs(0));
+  program::Dims begin(output.type.dims.size());
+  Kernel kernel;
+  for (uint32_t tensor : instruction.inputs()) {
+    const Operand input = Resolve(ipu, tensor);
+    kernel.phases.push_back(CopyPhase(PartAt(output, begin, input.type.dims), input));
+    begin[instruction.concat().axis()] += input.type.dims[instruction.concat().axis()];
+  }
+  return kernel;
 }
 
 template <class From, class To>
@@ -134,9 +170,10 @@ absl::StatusOr<Kernel> PrepareCast(const program::v1::Ipu& ipu, const Instructio
 }  // namespace
 
 std::vector<KernelDef> DataMovementKernels() {
-  return {{Instruction::kFill, PrepareFill},
-          {Instruction::kCopy, PrepareCopy},
-          {Instruction::kCast, PrepareCast}};
+  return {{Instruction::kFill, PrepareFill},  {Instruction::kCopy, PrepareCopy},
+          {Instruction::kCast, PrepareCast},  {Instruction::kTranspose, PrepareView},
+          {Instruction::kSlice, PrepareView}, {Instruction::kExpand, PrepareView},
+          {Instruction::kPad, PreparePad},    {Instruction::kConcat, PrepareConcat}};
 }
 
 }  // namespace vpod::engine

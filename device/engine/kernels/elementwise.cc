@@ -2,6 +2,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 #include "device/base/simd.h"
 #include "device/engine/kernels/loop.h"
@@ -45,23 +46,21 @@ void UnaryFloats(program::v1::UnaryOperator op, const float* in, float* out, siz
   }
 }
 
-void UnaryInts(program::v1::UnaryOperator op, const int32_t* in, int32_t* out, size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    const auto bits =
-        static_cast<uint32_t>(in[i]);  // unsigned arithmetic wraps as the device's does
-    switch (op) {
-      case program::v1::NEGATE:
-        out[i] = static_cast<int32_t>(0u - bits);
-        break;
-      case program::v1::ABSOLUTE:
-        out[i] = static_cast<int32_t>(in[i] < 0 ? 0u - bits : bits);
-        break;
-      case program::v1::SQUARE:
-        out[i] = static_cast<int32_t>(bits * bits);
-        break;
-      default:
-        out[i] = std::max(in[i], 0);  // RELU
-    }
+// Unsigned arithmetic wraps as the device's does.
+template <class T>
+void UnaryIntegers(program::v1::UnaryOperator op, const T* in, T* out, size_t n) {
+  const auto apply = [&](auto f) {
+    for (size_t i = 0; i < n; ++i) out[i] = static_cast<T>(f(static_cast<uint32_t>(in[i]), in[i]));
+  };
+  switch (op) {
+    case program::v1::NEGATE:
+      return apply([](uint32_t bits, T) { return 0u - bits; });
+    case program::v1::ABSOLUTE:
+      return apply([](uint32_t bits, T x) { return x < 0 ? 0u - bits : bits; });
+    case program::v1::SQUARE:
+      return apply([](uint32_t bits, T) { return bits * bits; });
+    default:
+      return apply([](uint32_t bits, T x) { return x < 0 ? 0u : bits; });  // RELU
   }
 }
 
@@ -317,11 +316,17 @@ absl::StatusOr<Kernel> PrepareUnary(const program::v1::Ipu& ipu, const Instructi
     return Elementwise::Make(
         op, [=](auto&&... range) { RunIntegers<uint8_t, uint8_t>(negate, range...); });
   }
-  const auto integers = [=](const int32_t* x, bool, const int32_t*, bool, int32_t* y, size_t n) {
-    UnaryInts(function, x, y, n);
-  };
-  return Elementwise::Make(
-      op, [=](auto&&... range) { RunIntegers<int32_t, int32_t>(integers, range...); });
+  return WithElement(type, [&](auto element) -> absl::StatusOr<Kernel> {
+    using T = decltype(element);
+    if constexpr (!std::is_integral_v<T>) {
+      return absl::InternalError("not an integer");
+    } else {
+      const auto integers = [=](const T* x, bool, const T*, bool, T* y, size_t n) {
+        UnaryIntegers(function, x, y, n);
+      };
+      return Elementwise::Make(op, [=](auto&&... range) { RunIntegers<T, T>(integers, range...); });
+    }
+  });
 }
 
 template <class T>
@@ -339,18 +344,21 @@ Kernel PrepareBinaryIntegers(std::shared_ptr<const Elementwise> op,
 absl::StatusOr<Kernel> PrepareBinary(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const auto op = std::make_shared<const Elementwise>(ipu, instruction);
   const program::v1::BinaryOperator function = instruction.binary().operator_();
-  switch (op->inputs[0].type.type) {
-    case program::v1::BOOL: {
-      const auto compare = [=](auto... row) { CompareRow<uint8_t>(function, row...); };
-      return Elementwise::Make(
-          op, [=](auto&&... range) { RunIntegers<uint8_t, uint8_t>(compare, range...); });
-    }
-    case program::v1::INT32:
-      return PrepareBinaryIntegers<int32_t>(op, function);
-    case program::v1::UINT32:
-      return PrepareBinaryIntegers<uint32_t>(op, function);
-    default:
-      break;
+  const auto type = op->inputs[0].type.type;
+  if (type == program::v1::BOOL) {
+    const auto compare = [=](auto... row) { CompareRow<uint8_t>(function, row...); };
+    return Elementwise::Make(
+        op, [=](auto&&... range) { RunIntegers<uint8_t, uint8_t>(compare, range...); });
+  }
+  if (program::IsInteger(type)) {
+    return WithElement(type, [&](auto element) -> absl::StatusOr<Kernel> {
+      using T = decltype(element);
+      if constexpr (std::is_integral_v<T>) {
+        return PrepareBinaryIntegers<T>(op, function);
+      } else {
+        return absl::InternalError("not an integer");
+      }
+    });
   }
   if (op->to_bool()) {
     return Elementwise::Make(op, [=](auto&&... range) { RunComparedFloats(function, range...); });
@@ -359,10 +367,35 @@ absl::StatusOr<Kernel> PrepareBinary(const program::v1::Ipu& ipu, const Instruct
   return Elementwise::Make(op, [=](auto&&... range) { RunBinaryFloats(row, range...); });
 }
 
+template <class T>
+void RunSelect(const Elementwise& op, const Workspace& at, size_t begin, size_t end) {
+  const auto& steps = op.loop.steps;
+  const auto* condition = op.inputs[0].As<uint8_t>(at);
+  const T *a = op.inputs[1].As<T>(at), *b = op.inputs[2].As<T>(at);
+  T* out = op.output.As<T>(at);
+  op.loop.ForBlocks(begin, end, [&](const auto& p, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      const auto k = static_cast<int64_t>(i);
+      out[p[0] + k * steps[0]] =
+          condition[p[1] + k * steps[1]] != 0 ? a[p[2] + k * steps[2]] : b[p[3] + k * steps[3]];
+    }
+  });
+}
+
+absl::StatusOr<Kernel> PrepareSelect(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const auto op = std::make_shared<const Elementwise>(ipu, instruction);
+  return WithElement(op->output.type.type, [&](auto element) -> absl::StatusOr<Kernel> {
+    using T = decltype(element);
+    return Elementwise::Make(op, [](auto&&... range) { RunSelect<T>(range...); });
+  });
+}
+
 }  // namespace
 
 std::vector<KernelDef> ElementwiseKernels() {
-  return {{Instruction::kUnary, PrepareUnary}, {Instruction::kBinary, PrepareBinary}};
+  return {{Instruction::kUnary, PrepareUnary},
+          {Instruction::kBinary, PrepareBinary},
+          {Instruction::kSelect, PrepareSelect}};
 }
 
 }  // namespace vpod::engine

@@ -7,7 +7,7 @@ namespace vpod::engine {
 const KernelDef* FindKernel(program::OpKind kind) {
   static const auto* const table = new program::OpRows<KernelDef>{
       BatchNormKernels, ConvolutionKernels, DataMovementKernels, ElementwiseKernels, LossKernels,
-      MatMulKernels,    OptimizerKernels,   PoolingKernels,      ReduceKernels};
+      MatMulKernels,    OptimizerKernels,   PoolingKernels,      RandomKernels,      ReduceKernels};
   return table->Find(kind);
 }
 

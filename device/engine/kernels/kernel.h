@@ -21,6 +21,7 @@ struct Workspace {
   std::byte* arena = nullptr;    // of one (replica, IPU)
   std::byte* shared = nullptr;   // Kernel::shared_bytes, one for all chunks of a run
   std::byte* scratch = nullptr;  // Kernel::scratch_bytes, of the thread that runs the chunk
+  uint32_t replica = 0;          // in the job
 };
 
 // Chunks that may run in any order and at once. Their number depends on shapes only, and so do the
@@ -64,6 +65,7 @@ std::vector<KernelDef> LossKernels();
 std::vector<KernelDef> MatMulKernels();
 std::vector<KernelDef> OptimizerKernels();
 std::vector<KernelDef> PoolingKernels();
+std::vector<KernelDef> RandomKernels();
 std::vector<KernelDef> ReduceKernels();
 
 }  // namespace vpod::engine

@@ -21,7 +21,10 @@ using program::Dims;
 using program::v1::BOOL;
 using program::v1::FLOAT16;
 using program::v1::FLOAT32;
+using program::v1::INT16;
 using program::v1::INT32;
+using program::v1::INT8;
+using program::v1::UINT16;
 using program::v1::UINT32;
 using program::v1::UINT8;
 
@@ -187,8 +190,14 @@ class TestIpu {
         return f(reinterpret_cast<float*>(data));
       case FLOAT16:
         return f(reinterpret_cast<_Float16*>(data));
+      case INT8:
+        return f(reinterpret_cast<int8_t*>(data));
+      case INT16:
+        return f(reinterpret_cast<int16_t*>(data));
       case INT32:
         return f(reinterpret_cast<int32_t*>(data));
+      case UINT16:
+        return f(reinterpret_cast<uint16_t*>(data));
       case UINT32:
         return f(reinterpret_cast<uint32_t*>(data));
       default:

@@ -42,6 +42,12 @@ Operand Resolve(const program::v1::Ipu& ipu, uint32_t tensor) {
   return {program::TypeOf(text), text.offset(), program::StridesOf(text)};
 }
 
+Operand Part(const Operand& whole, int64_t first, program::Dims dims, program::Dims strides) {
+  return {{whole.type.type, std::move(dims)},
+          whole.offset + static_cast<uint64_t>(first) * program::SizeOf(whole.type.type),
+          std::move(strides)};
+}
+
 void FloatsOfHalves(const _Float16* halves, float* floats, size_t n) {
   size_t i = 0;
 #if defined(__x86_64__)

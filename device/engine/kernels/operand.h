@@ -23,6 +23,31 @@ struct Operand {
 };
 
 Operand Resolve(const program::v1::Ipu& ipu, uint32_t tensor);
+// Elements of `whole` that begin `first` elements behind its own.
+Operand Part(const Operand& whole, int64_t first, program::Dims dims, program::Dims strides);
+
+// Calls `f` with a value-initialised element of the type; BOOL is a uint8_t.
+template <class F>
+auto WithElement(program::v1::DataType type, const F& f) {
+  switch (type) {
+    case program::v1::FLOAT32:
+      return f(float{});
+    case program::v1::FLOAT16:
+      return f(_Float16{});
+    case program::v1::INT8:
+      return f(int8_t{});
+    case program::v1::INT16:
+      return f(int16_t{});
+    case program::v1::INT32:
+      return f(int32_t{});
+    case program::v1::UINT16:
+      return f(uint16_t{});
+    case program::v1::UINT32:
+      return f(uint32_t{});
+    default:
+      return f(uint8_t{});
+  }
+}
 
 // Lays out the scratch or shared memory of a kernel.
 class MemoryPlan {

@@ -1,3 +1,4 @@
+#include "absl/strings/str_join.h"
 #include "device/engine/kernels/kernel_test_util.h"
 
 namespace vpod::engine {
@@ -8,86 +9,165 @@ using program::v1::DataType;
 class OptimizerTest : public testing::TestWithParam<DataType> {};
 INSTANTIATE_TEST_SUITE_P(All, OptimizerTest, testing::Values(FLOAT32, FLOAT16), FloatTypeName);
 
-struct Hyperparameters {
-  double momentum = 0, dampening = 0, weight_decay = 0, gradient_scale = 1;
-  bool nesterov = false;
+struct Sgd {
+  double rate = 0.1, weight_decay = 0, momentum = 0, dampening = 0, gradient_scale = 1,
+         loss_scale = 1;
+  bool nesterov = false, maximize = false;
 
   std::string Text() const {
-    return absl::StrCat(" momentum:", momentum, " dampening:", dampening,
-                        " weight_decay:", weight_decay, " gradient_scale:", gradient_scale,
-                        " nesterov:", nesterov);
+    return absl::StrCat("sgd{gradient_scale:", gradient_scale, " nesterov:", nesterov,
+                        " maximize:", maximize, "}");
   }
+  double Gradient(double g) const { return g * gradient_scale / loss_scale * (maximize ? -1 : 1); }
 };
 
-const Hyperparameters kMomenta[] = {
-    {.momentum = 0.9},
-    {.momentum = 0.9, .nesterov = true},
-    {.momentum = 0.5, .dampening = 0.25},
-    {.momentum = 0.9, .weight_decay = 0.1, .gradient_scale = 0.125},
-    {.momentum = 0.8,
-     .dampening = 0.5,
-     .weight_decay = 0.01,
-     .gradient_scale = 2,
-     .nesterov = true},
-};
+// The text of an instruction.
+std::string Step(const std::string& op, const std::vector<uint32_t>& inputs,
+                 const std::vector<uint32_t>& outputs) {
+  return absl::StrCat(op, " inputs:[", absl::StrJoin(inputs, ","), "] outputs:[",
+                      absl::StrJoin(outputs, ","), "]");
+}
 
 TEST_P(OptimizerTest, SgdWithoutVelocity) {
-  for (const Hyperparameters& k : {Hyperparameters{}, Hyperparameters{.weight_decay = 0.1},
-                                   Hyperparameters{.weight_decay = 0.01, .gradient_scale = 0.25}}) {
+  for (const Sgd& k :
+       {Sgd{}, Sgd{.weight_decay = 0.1}, Sgd{.weight_decay = 0.01, .gradient_scale = 0.25},
+        Sgd{.loss_scale = 1024}, Sgd{.weight_decay = 0.01, .maximize = true}}) {
     SCOPED_TRACE(k.Text());
     TestIpu ipu;
     const Dims dims{9, 11};
     const uint32_t w = ipu.Add(GetParam(), dims, Random(dims, 1));
     const uint32_t g = ipu.Add(GetParam(), dims, Random(dims, 2));
-    const uint32_t rate = ipu.Add(FLOAT32, {}, {0.3});
+    const uint32_t hyper = ipu.Add(FLOAT32, {4}, {k.rate, k.weight_decay, 0, 0});
+    const uint32_t scale = ipu.Add(FLOAT32, {}, {k.loss_scale});
     Values expected = ipu.Read(w);
     const Values gradient = ipu.Read(g);
-    ipu.Run(absl::StrCat("sgd{", k.Text(), "} inputs:", w, " inputs:", g, " inputs:", rate,
-                         " outputs:", w));
-    for (size_t i = 0; i < expected.size(); ++i) {
-      expected[i] -= 0.3 * (k.gradient_scale * gradient[i] + k.weight_decay * expected[i]);
-    }
+    ipu.Run(Step(k.Text(), {w, g, hyper, scale}, {w}));
+    for (size_t i = 0; i < expected.size(); ++i)
+      expected[i] -= k.rate * (k.Gradient(gradient[i]) + k.weight_decay * expected[i]);
     ExpectClose(ipu.Read(w), expected, GetParam(), 1e-6, 3e-7);
     EXPECT_EQ(ipu.Read(g), gradient);
   }
 }
 
 TEST_P(OptimizerTest, SgdWithVelocityOverSeveralSteps) {
-  for (const Hyperparameters& k : kMomenta) {
+  for (const Sgd& k :
+       {Sgd{.momentum = 0.9}, Sgd{.momentum = 0.9, .nesterov = true},
+        Sgd{.momentum = 0.5, .dampening = 0.25},
+        Sgd{.weight_decay = 0.1, .momentum = 0.9, .gradient_scale = 0.125, .maximize = true},
+        Sgd{.weight_decay = 0.01,
+        .momentum = 0.8,
+        .dampening = 0.5,
+        .gradient_scale = 2,
+        .loss_scale = 8,
+        .nesterov = true}}) {
     SCOPED_TRACE(k.Text());
     TestIpu ipu;
     const Dims dims{70};
-    const uint32_t w = ipu.Add(GetParam(), dims, Random(dims, 3));
-    const uint32_t v = ipu.Add(GetParam(), dims, Values(70, 0)), g = ipu.Add(GetParam(), dims);
-    const uint32_t rate = ipu.Add(FLOAT32, {}, {0.1});
-    for (int step = 0; step < 3; ++step) {
-      ipu.Write(g, Random(dims, 10 + step));
+    const uint32_t w = ipu.Add(GetParam(), dims, Random(dims, 3)), g = ipu.Add(GetParam(), dims);
+    const uint32_t v = ipu.Add(FLOAT32, dims, Values(70, 7));  // not read in the first step
+    const uint32_t hyper = ipu.Add(FLOAT32, {4}, {k.rate, k.weight_decay, k.momentum, k.dampening});
+    const uint32_t scale = ipu.Add(FLOAT32, {}, {k.loss_scale}), step = ipu.Add(FLOAT32, {});
+    for (int round = 1; round <= 3; ++round) {
+      ipu.Write(g, Random(dims, 10 + static_cast<uint32_t>(round)));
+      ipu.Write(step, {static_cast<double>(round)});
       Values weights = ipu.Read(w), velocity = ipu.Read(v);
       const Values gradient = ipu.Read(g);
-      ipu.Run(absl::StrCat("sgd{", k.Text(), "} inputs:", w, " inputs:", g, " inputs:", rate,
-                           " inputs:", v, " outputs:", w, " outputs:", v));
+      ipu.Run(Step(k.Text(), {w, g, hyper, scale, step, v}, {w, v}));
       for (size_t i = 0; i < weights.size(); ++i) {
-        const double u = k.gradient_scale * gradient[i] + k.weight_decay * weights[i];
-        velocity[i] = k.momentum * velocity[i] + (1 - k.dampening) * u;
-        weights[i] -= 0.1 * (k.nesterov ? u + k.momentum * velocity[i] : velocity[i]);
+        const double u = k.Gradient(gradient[i]) + k.weight_decay * weights[i];
+        velocity[i] = round == 1 ? u : k.momentum * velocity[i] + (1 - k.dampening) * u;
+        weights[i] -= k.rate * (k.nesterov ? u + k.momentum * velocity[i] : velocity[i]);
       }
       ExpectClose(ipu.Read(w), weights, GetParam());
-      ExpectClose(ipu.Read(v), velocity, GetParam());
+      ExpectClose(ipu.Read(v), velocity, FLOAT32);
     }
   }
 }
 
-TEST_P(OptimizerTest, LearningRateIsReadInEachStep) {
+TEST_P(OptimizerTest, AdamOverSeveralSteps) {
+  for (const bool decoupled : {false, true}) {
+    for (const bool amsgrad : {false, true}) {
+      SCOPED_TRACE(absl::StrCat("decoupled ", decoupled, " amsgrad ", amsgrad));
+      TestIpu ipu;
+      const Dims dims{70};
+      const Values none(70, 0);
+      const double rate = 0.01, decay = 0.1, beta1 = 0.75, beta2 = 0.875, epsilon = 1e-3;
+      const uint32_t w = ipu.Add(GetParam(), dims, Random(dims, 3)), g = ipu.Add(GetParam(), dims);
+      const uint32_t hyper = ipu.Add(FLOAT32, {5}, {rate, decay, beta1, beta2, epsilon});
+      const uint32_t scale = ipu.Add(FLOAT32, {}, {4}), step = ipu.Add(FLOAT32, {});
+      std::vector<uint32_t> state = {ipu.Add(FLOAT32, dims, none), ipu.Add(FLOAT32, dims, none)};
+      if (amsgrad) state.push_back(ipu.Add(FLOAT32, dims, none));
+      std::vector<uint32_t> inputs = {w, g, hyper, scale, step}, outputs = {w};
+      inputs.insert(inputs.end(), state.begin(), state.end());
+      outputs.insert(outputs.end(), state.begin(), state.end());
+      Values m(70), v(70), largest(70);
+      for (int round = 1; round <= 4; ++round) {
+        ipu.Write(g, Random(dims, 10 + static_cast<uint32_t>(round), -1.0 / round, 1.0 / round));
+        ipu.Write(step, {static_cast<double>(round)});
+        Values weights = ipu.Read(w);
+        const Values gradient = ipu.Read(g);
+        ipu.Run(Step(absl::StrCat("adam{gradient_scale:2 decoupled_weight_decay:", decoupled, "}"),
+                     inputs, outputs));
+        for (size_t i = 0; i < weights.size(); ++i) {
+          double u = gradient[i] / 2;
+          if (decoupled) {
+            weights[i] *= 1 - rate * decay;
+          } else {
+            u += decay * weights[i];
+          }
+          m[i] = beta1 * m[i] + (1 - beta1) * u;
+          v[i] = beta2 * v[i] + (1 - beta2) * u * u;
+          largest[i] = amsgrad ? std::max(largest[i], v[i]) : v[i];
+          const double denominator =
+              std::sqrt(largest[i]) / std::sqrt(1 - std::pow(beta2, round)) + epsilon;
+          weights[i] -= rate / (1 - std::pow(beta1, round)) * m[i] / denominator;
+        }
+        ExpectClose(ipu.Read(w), weights, GetParam());
+        ExpectClose(ipu.Read(state[0]), m, FLOAT32);
+        ExpectClose(ipu.Read(state[1]), v, FLOAT32);
+      }
+    }
+  }
+}
+
+TEST_P(OptimizerTest, HyperParametersAreReadInEachStep) {
   TestIpu ipu;
   const uint32_t w = ipu.Add(GetParam(), {1}, {1}), g = ipu.Add(GetParam(), {1}, {1});
-  const uint32_t rate = ipu.Add(FLOAT32, {}, {0});
-  const std::string text = absl::StrCat("sgd{gradient_scale:1} inputs:", w, " inputs:", g,
-                                        " inputs:", rate, " outputs:", w);
+  const uint32_t hyper = ipu.Add(FLOAT32, {4}, {0, 0, 0, 0}), scale = ipu.Add(FLOAT32, {}, {1});
+  const std::string text = Step(Sgd{}.Text(), {w, g, hyper, scale}, {w});
   ipu.Run(text);
   EXPECT_EQ(ipu.Read(w), Values{1});
-  ipu.Write(rate, {0.25});
+  ipu.Write(hyper, {0.25, 0, 0, 0});
   ipu.Run(text);
   EXPECT_EQ(ipu.Read(w), Values{0.75});
+}
+
+TEST_P(OptimizerTest, AllFinite) {
+  for (const double bad : {0.0, std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    TestIpu ipu;
+    Values values(300'000, 1);
+    values[200'000] = bad;
+    const uint32_t a = ipu.Add(FLOAT32, {3}, {1, 2, -3}),
+                   b = ipu.Add(GetParam(), {300'000}, values), finite = ipu.Add(BOOL, {});
+    ipu.Run(Step("all_finite{}", {a, b}, {finite}));
+    EXPECT_EQ(ipu.Read(finite), Values{bad == 0 ? 1.0 : 0.0}) << bad;
+  }
+}
+
+TEST(LossScaleTest, GrowsAfterAnIntervalAndShrinksAtOnce) {
+  TestIpu ipu;
+  const uint32_t scale = ipu.Add(FLOAT32, {}, {16}), count = ipu.Add(INT32, {}, {0}),
+                 finite = ipu.Add(BOOL, {}, {1});
+  const std::string text = Step("update_loss_scale{growth:2 backoff:0.25 interval:3}",
+                                {scale, count, finite}, {scale, count});
+  for (const double expected : {16.0, 16.0, 32.0, 32.0}) {
+    ipu.Run(text);
+    EXPECT_EQ(ipu.Read(scale), Values{expected});
+  }
+  ipu.Write(finite, {0});
+  ipu.Run(text);
+  EXPECT_EQ(ipu.Read(scale), Values{8});
+  EXPECT_EQ(ipu.Read(count), Values{0});
 }
 
 TEST_P(OptimizerTest, AccumulatesInDouble) {

@@ -30,7 +30,7 @@ absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& inp
     case v1::ABSOLUTE:
     case v1::SQUARE:
     case v1::RELU:
-      fits = fits || input.type == v1::INT32;
+      fits = fits || IsInteger(input.type);
       break;
     case v1::LOGICAL_NOT:
       fits = input.type == v1::BOOL;
@@ -62,7 +62,7 @@ absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a
   const bool logical = op == v1::LOGICAL_AND || op == v1::LOGICAL_OR;
   const bool gradient = op >= v1::RELU_GRADIENT;
   const bool comparison = op >= v1::EQUAL && op <= v1::GREATER_EQUAL;
-  const bool number = IsFloat(a.type) || a.type == v1::INT32 || a.type == v1::UINT32;
+  const bool number = IsFloat(a.type) || IsInteger(a.type);
   const bool fits = a.type == b.type && (logical    ? a.type == v1::BOOL
                                          : gradient ? IsFloat(a.type) && a.dims == b.dims
                                                     : number);
@@ -75,6 +75,23 @@ absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a
   VPOD_RETURN_IF_ERROR(Check(result));
   return result;
 }
+
+namespace {
+
+absl::StatusOr<TensorType> SelectedType(const TensorType& condition, const TensorType& a,
+                                        const TensorType& b) {
+  if (condition.type != v1::BOOL || a.type != b.type) {
+    return absl::InvalidArgumentError(absl::StrCat("select does not take ", condition.ToString(),
+                                                   ", ", a.ToString(), " and ", b.ToString()));
+  }
+  VPOD_ASSIGN_OR_RETURN(Dims dims, BroadcastDims(a.dims, b.dims));
+  VPOD_ASSIGN_OR_RETURN(dims, BroadcastDims(condition.dims, dims));
+  TensorType result{a.type, std::move(dims)};
+  VPOD_RETURN_IF_ERROR(Check(result));
+  return result;
+}
+
+}  // namespace
 
 std::vector<OpDef> ElementwiseOps() {
   return {
@@ -94,6 +111,15 @@ std::vector<OpDef> ElementwiseOps() {
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(BinaryType(instruction.binary().operator_(), inputs[0], inputs[1]));
+       },
+       .layout = AnyLayout},
+      {.kind = v1::Instruction::kSelect,
+       .role = Role::kKernel,
+       .inputs = {3, 3},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction&,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         return OneOutput(SelectedType(inputs[0], inputs[1], inputs[2]));
        },
        .layout = AnyLayout},
   };

@@ -18,14 +18,26 @@ absl::StatusOr<TensorType> SoftmaxCrossEntropyType(const TensorType& logits,
   return TensorType{logits.type, labels.dims};
 }
 
+namespace {
+
+template <class CrossEntropy>
+absl::Status CheckSmoothing(const CrossEntropy& op) {
+  if (op.label_smoothing() >= 0 && op.label_smoothing() <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("label smoothing of ", op.label_smoothing(), " is outside 0 to 1"));
+}
+
+}  // namespace
+
 std::vector<OpDef> LossOps() {
   return {
       {.kind = v1::Instruction::kSoftmaxCrossEntropy,
        .role = Role::kKernel,
        .inputs = {2, 2},
        .outputs = {2, 2},
-       .infer = [](const v1::Instruction&,
+       .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_RETURN_IF_ERROR(CheckSmoothing(instruction.softmax_cross_entropy()));
          VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(inputs[0], inputs[1]));
          return Types{std::move(loss), inputs[0]};
        }},
@@ -33,8 +45,9 @@ std::vector<OpDef> LossOps() {
        .role = Role::kKernel,
        .inputs = {3, 3},
        .outputs = {1, 1},
-       .infer = [](const v1::Instruction&,
+       .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_RETURN_IF_ERROR(CheckSmoothing(instruction.softmax_cross_entropy_gradient()));
          VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(inputs[0], inputs[1]));
          VPOD_RETURN_IF_ERROR(CheckInput("loss gradient", inputs[2], loss));
          return Types{inputs[0]};

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/op.h"
@@ -16,21 +18,39 @@ absl::Status CheckAccumulate(const v1::Instruction& instruction, const Operands&
       "tensor ", instruction.inputs(0), " is not a wide accumulator for ", gradient.ToString()));
 }
 
-absl::StatusOr<Types> SgdTypes(const v1::Instruction& instruction,
-                               absl::Span<const TensorType> inputs) {
-  const TensorType& weights = inputs[0];
+// Inputs: weights, gradient, hyper-parameters, loss scale and, with state, the step and the state.
+// What is updated: weights and state.
+absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, int64_t hyper_parameters,
+                                   absl::Span<const TensorType> inputs) {
+  const TensorType &weights = inputs[0], &gradient = inputs[1];
   if (!IsFloat(weights.type)) {
-    return absl::InvalidArgumentError(absl::StrCat("SGD does not update ", weights.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(optimizer, " does not update ", weights.ToString()));
   }
-  VPOD_RETURN_IF_ERROR(CheckInput("gradient", inputs[1], weights));
-  VPOD_RETURN_IF_ERROR(CheckInput("learning rate", inputs[2], {v1::FLOAT32, {}}));
-  if (inputs.size() == 3) {
-    if (instruction.sgd().momentum() != 0)
-      return absl::InvalidArgumentError("momentum needs a velocity");
-    return Types{weights};
+  VPOD_RETURN_IF_ERROR(CheckInput(
+      "gradient", gradient, {IsFloat(gradient.type) ? gradient.type : v1::FLOAT32, weights.dims}));
+  VPOD_RETURN_IF_ERROR(
+      CheckInput("hyper-parameter vector", inputs[2], {v1::FLOAT32, {hyper_parameters}}));
+  VPOD_RETURN_IF_ERROR(CheckInput("loss scale", inputs[3], {v1::FLOAT32, {}}));
+  Types updated = {weights};
+  if (inputs.size() == 5) return absl::InvalidArgumentError("a step without state has no use");
+  if (inputs.size() > 5) VPOD_RETURN_IF_ERROR(CheckInput("step", inputs[4], {v1::FLOAT32, {}}));
+  for (size_t i = 5; i < inputs.size(); ++i) {
+    VPOD_RETURN_IF_ERROR(CheckInput("state", inputs[i], {v1::FLOAT32, weights.dims}));
+    updated.push_back(inputs[i]);
   }
-  VPOD_RETURN_IF_ERROR(CheckInput("velocity", inputs[3], weights));
-  return Types{weights, weights};
+  return updated;
+}
+
+absl::Status CheckUpdateLossScale(const v1::UpdateLossScale& op) {
+  if (!(op.growth() > 1 && std::isfinite(op.growth())))
+    return absl::InvalidArgumentError(absl::StrCat("growth ", op.growth(), " must be above 1"));
+  if (!(op.backoff() > 0 && op.backoff() < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("backoff ", op.backoff(), " must be between 0 and 1"));
+  }
+  if (op.interval() < 1) return absl::InvalidArgumentError("interval must be 1 or more");
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -45,10 +65,45 @@ std::vector<OpDef> OptimizerOps() {
        .in_place = {{0, 0}}},
       {.kind = v1::Instruction::kSgd,
        .role = Role::kKernel,
-       .inputs = {3, 4},
+       .inputs = {4, 6},
        .outputs = {1, 2},
-       .infer = SgdTypes,
-       .in_place = {{0, 0}, {1, 3}}},
+       .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
+           -> absl::StatusOr<Types> { return UpdatedTypes("SGD", 4, inputs); },
+       .in_place = {{0, 0}, {1, 5}}},
+      {.kind = v1::Instruction::kAdam,
+       .role = Role::kKernel,
+       .inputs = {7, 8},
+       .outputs = {3, 4},
+       .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
+           -> absl::StatusOr<Types> { return UpdatedTypes("Adam", 5, inputs); },
+       .in_place = {{0, 0}, {1, 5}, {2, 6}, {3, 7}}},
+      {.kind = v1::Instruction::kAllFinite,
+       .role = Role::kKernel,
+       .inputs = {1, kAnyNumber},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction&,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         for (const TensorType& input : inputs) {
+           if (!IsFloat(input.type)) {
+             return absl::InvalidArgumentError(
+                 absl::StrCat("all-finite does not take ", input.ToString()));
+           }
+         }
+         return Types{{v1::BOOL, {}}};
+       }},
+      {.kind = v1::Instruction::kUpdateLossScale,
+       .role = Role::kKernel,
+       .inputs = {3, 3},
+       .outputs = {2, 2},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_RETURN_IF_ERROR(CheckInput("loss scale", inputs[0], {v1::FLOAT32, {}}));
+         VPOD_RETURN_IF_ERROR(CheckInput("count", inputs[1], {v1::INT32, {}}));
+         VPOD_RETURN_IF_ERROR(CheckInput("condition", inputs[2], {v1::BOOL, {}}));
+         VPOD_RETURN_IF_ERROR(CheckUpdateLossScale(instruction.update_loss_scale()));
+         return Types{inputs[0], inputs[1]};
+       },
+       .in_place = {{0, 0}, {1, 1}}},
   };
 }
 

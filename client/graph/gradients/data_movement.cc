@@ -1,0 +1,79 @@
+#include <utility>
+
+#include "client/graph/gradients/gradients.h"
+
+namespace vpod::graph {
+namespace {
+
+void TransposeGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const auto& permutation = forward.transpose().permutation();
+  std::vector<uint32_t> inverse(static_cast<size_t>(permutation.size()));
+  for (int i = 0; i < permutation.size(); ++i) inverse[permutation[i]] = static_cast<uint32_t>(i);
+  gradients.Add(forward.inputs(0), graph.Transpose(gradients.Get(forward.outputs(0)), inverse));
+}
+
+// Puts step - 1 zeros behind each index of an axis but the last.
+Tensor Spread(Graph& graph, Tensor tensor, size_t axis, int64_t step) {
+  const Dims dims = graph.TypeOf(tensor).dims;
+  Dims split = dims;
+  split.insert(split.begin() + static_cast<int64_t>(axis) + 1, 1);
+  Dims before(split.size(), 0), after(split.size(), 0);
+  after[axis + 1] = step - 1;
+  Dims joined = dims;
+  joined[axis] *= step;
+  tensor = graph.Reshape(graph.Pad(graph.Reshape(tensor, split), before, after), joined);
+  Dims size = joined;
+  size[axis] -= step - 1;
+  return graph.Slice(tensor, Dims(size.size(), 0), size);
+}
+
+void SliceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const v1::Slice& op = forward.slice();
+  const Tensor x{forward.inputs(0)};
+  const Dims dims = graph.TypeOf(x).dims;
+  Tensor gradient = gradients.Get(forward.outputs(0));
+  Dims before, after;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const auto axis = static_cast<int>(i);
+    if (op.step(axis) > 1 && op.size(axis) > 1)
+      gradient = Spread(graph, gradient, i, op.step(axis));
+    before.push_back(op.begin(axis));
+    after.push_back(dims[i] - op.begin(axis) - (op.size(axis) - 1) * op.step(axis) - 1);
+  }
+  gradients.Add(x.id, graph.Pad(gradient, before, after));
+}
+
+void ExpandGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const Tensor x{forward.inputs(0)};
+  gradients.Add(x.id, graph.ReduceToType(gradients.Get(forward.outputs(0)), graph.TypeOf(x)));
+}
+
+void PadGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const Tensor x{forward.inputs(0)};
+  const auto& before = forward.pad().before();
+  gradients.Add(x.id, graph.Slice(gradients.Get(forward.outputs(0)),
+                                  Dims(before.begin(), before.end()), graph.TypeOf(x).dims));
+}
+
+void ConcatGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const Tensor dy = gradients.Get(forward.outputs(0));
+  const size_t axis = forward.concat().axis();
+  Dims begin(graph.TypeOf(dy).dims.size(), 0);
+  for (uint32_t input : forward.inputs()) {
+    const Dims size = graph.TypeOf({input}).dims;
+    gradients.Add(input, graph.Slice(dy, begin, size));
+    begin[axis] += size[axis];
+  }
+}
+
+}  // namespace
+
+std::vector<GradientDef> DataMovementGradients() {
+  return {
+      {v1::Instruction::kTranspose, TransposeGradient}, {v1::Instruction::kSlice, SliceGradient},
+      {v1::Instruction::kExpand, ExpandGradient},       {v1::Instruction::kPad, PadGradient},
+      {v1::Instruction::kConcat, ConcatGradient},
+  };
+}
+
+}  // namespace vpod::graph

@@ -1,0 +1,21 @@
+#include "device/model/op_prices.h"
+
+namespace vpod::model {
+
+// The hardware makes 64 random bits in a cycle of a worker; the distributions take passes of
+// arithmetic (F20).
+std::vector<PriceDef> RandomPrices() {
+  return {{Instruction::kReplicaIndex,
+           [](const Instruction& instruction, const PriceContext& context) {
+             return context.Elementwise(instruction.outputs(0), 1);
+           }},
+          {Instruction::kRandom, [](const Instruction& instruction, const PriceContext& context) {
+             const auto distribution = instruction.random().distribution();
+             return context.Elementwise(instruction.outputs(0),
+                                        distribution == program::v1::Random::BITS      ? 1
+                                        : distribution == program::v1::Random::UNIFORM ? 3
+                                                                                       : 12);
+           }}};
+}
+
+}  // namespace vpod::model
