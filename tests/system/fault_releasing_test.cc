@@ -5,6 +5,7 @@
 
 #include <csignal>
 
+#include "absl/synchronization/notification.h"
 #include "client/ipuof/lease.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/program/executable.h"
@@ -89,12 +90,15 @@ class Owner {
     writer->WritesDone();
     status = writer->Finish();
     run_request_.set_lease_id(event.attached().lease_id());
-    stub_->async()->Run(&run_, &run_request_, &run_reply_, [](const grpc::Status&) {});
+    stub_->async()->Run(&run_, &run_request_, &run_reply_,
+                        [this](const grpc::Status&) { run_ended_.Notify(); });
   }
   void Die() {
     run_.TryCancel();
     context_.TryCancel();
     stream_->Finish();
+    run_ended_
+        .WaitForNotification();  // gRPC uses the request, the reply and the context until then
   }
 
   grpc::Status status;
@@ -104,6 +108,7 @@ class Owner {
   grpc::ClientContext context_, run_;
   v1::RunRequest run_request_;
   v1::RunReply run_reply_;
+  absl::Notification run_ended_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::AttachRequest, v1::AttachEvent>> stream_;
 };
 
