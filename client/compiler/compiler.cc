@@ -71,6 +71,8 @@ class Assembler {
           }
         }
       }
+      if (lowered.update_condition)
+        lowered.update_condition = tensors[ipu][*lowered.update_condition];
       text->add_functions(EmitFunctions(spec, lowered, ipu));
     }
     for (v1::Move& move : program.moves) {
@@ -216,7 +218,18 @@ class Assembler {
     Append(section(Section::kBody), body);
     Append(section(Section::kClear), iteration);
     AppendLoop(ipu, spec.accumulation, std::move(body), iteration);
-    Append(section(Section::kUpdate), iteration);
+    Append(section(Section::kReduce), iteration);
+    if (lowered.update_condition) {
+      v1::Function update;
+      Append(section(Section::kUpdate), update);
+      const uint32_t function = AddFunction(ipu, std::move(update));
+      v1::Instruction* condition = iteration.add_instructions();
+      condition->add_inputs(*lowered.update_condition);
+      condition->mutable_if_()->set_then_function(function);
+    } else {
+      Append(section(Section::kUpdate), iteration);
+    }
+    Append(section(Section::kFinish), iteration);
     Append(section(Section::kSetup), entry);
     AppendLoop(ipu, spec.device_iterations, std::move(iteration), entry);
     return AddFunction(ipu, std::move(entry));
@@ -227,6 +240,27 @@ class Assembler {
   std::vector<std::map<std::string, uint32_t>> variables_;  // [ipu] name -> tensor
   std::map<uint32_t, uint64_t> ends_;
 };
+
+absl::Status CheckLossScale(const ProgramSpec& spec) {
+  const auto bad = [&](absl::string_view name, auto value, absl::string_view range) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("program '", spec.name, "': ", name, " is ", value, ", must be ", range));
+  };
+  if (spec.loss_scale && !(*spec.loss_scale > 0 && std::isfinite(*spec.loss_scale)))
+    return bad("the loss scale", *spec.loss_scale, "above 0 and finite");
+  if (!spec.automatic_loss_scale) return absl::OkStatus();
+  const auto [growth, backoff, interval] = *spec.automatic_loss_scale;
+  if (!spec.loss_scale) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "program '", spec.name, "': an automatic loss scale needs a loss scale to start with"));
+  }
+  if (!(growth > 1 && std::isfinite(growth)))
+    return bad("the loss scale's growth", growth, "above 1 and finite");
+  if (!(backoff > 0 && backoff < 1))
+    return bad("the loss scale's backoff", backoff, "above 0 and below 1");
+  if (interval < 1) return bad("the loss scale's interval", interval, "1 or more");
+  return absl::OkStatus();
+}
 
 absl::Status CheckOptions(const CompileOptions& options) {
   if (options.programs.empty()) return absl::InvalidArgumentError("no program to compile");
@@ -256,15 +290,12 @@ absl::Status CheckOptions(const CompileOptions& options) {
     }
     if (!spec.loss.has_value()) continue;
     // All programs of an executable read the same variables.
-    if (training != nullptr && HyperParameters(*training) != HyperParameters(spec)) {
+    if (training != nullptr && (HyperParameters(*training) != HyperParameters(spec) ||
+                                training->loss_scale != spec.loss_scale)) {
       return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '",
                                                      spec.name, "' have different optimisers"));
     }
-    if (spec.loss_scale && !(*spec.loss_scale > 0 && std::isfinite(*spec.loss_scale))) {
-      return absl::InvalidArgumentError(absl::StrCat("program '", spec.name,
-                                                     "': the loss scale is ", *spec.loss_scale,
-                                                     ", must be above 0 and finite"));
-    }
+    VPOD_RETURN_IF_ERROR(CheckLossScale(spec));
     training = &spec;
   }
   return absl::OkStatus();

@@ -4,7 +4,8 @@
 //   repeat device_iterations:
 //     clear the accumulators
 //     repeat accumulation:  read a micro-batch, forward, backward, accumulate, write the outputs
-//     all-reduce the gradients, update the weights
+//     all-reduce the gradients, update the weights (unless gradients overflowed), adapt the loss
+//     scale
 //
 // and an inference program reads, computes and writes device_iterations times.
 #pragma once
@@ -43,6 +44,13 @@ struct AdamOptions {
   bool maximize = false;
 };
 
+// The rule of PyTorch's GradScaler: an update with a gradient that is not finite is left out, and
+// the loss scale shrinks by `backoff`; after each `interval` good updates it grows by `growth`.
+struct AutomaticLossScale {
+  float growth = 2, backoff = 0.5f;
+  uint32_t interval = 2000;
+};
+
 // How gradients of micro-batches and replicas become one. Mean divides by accumulation × replicas.
 enum class GradientReduction { kMean, kSum };
 
@@ -57,6 +65,7 @@ struct ProgramSpec {
   // Gradients are computed of the loss times this and divided by it in the update, so that small
   // ones are not lost in float16. The variable kLossScaleName holds it.
   std::optional<float> loss_scale;
+  std::optional<AutomaticLossScale> automatic_loss_scale;  // loss_scale is what it starts with
   GradientReduction reduction = GradientReduction::kMean;
 };
 
@@ -79,6 +88,8 @@ struct Compiled {
 std::string HyperParametersName(uint32_t ipu);
 std::string OptimizerStepName(uint32_t ipu);
 inline constexpr char kLossScaleName[] = "optimizer/lossScale";
+// Good updates since the automatic loss scale last changed.
+inline constexpr char kGrowthTrackerName[] = "optimizer/growthTracker";
 // The hyper-parameters in the variable's order.
 std::vector<float> HyperParameters(const ProgramSpec& spec);
 

@@ -42,6 +42,11 @@ struct BadOptions {
   std::function<void(CompileOptions&)> change;
 };
 
+AutomaticLossScale& Scaled(CompileOptions& options) {
+  options.programs[0].loss_scale = 1;
+  return options.programs[0].automatic_loss_scale.emplace();
+}
+
 TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
   const Model model = Regression();
   const BadOptions kBad[] = {
@@ -69,6 +74,22 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
          o.programs[2].name = "again";
          o.programs[2].sgd.learning_rate = 7;
        }},
+      {"programs 'train' and 'again' have different optimisers",
+       [](auto& o) {
+         o.programs.push_back(o.programs[0]);
+         o.programs[2].name = "again";
+         o.programs[2].loss_scale = 7;
+       }},
+      {"the loss scale is 0, must be above 0 and finite",
+       [](auto& o) { o.programs[0].loss_scale = 0; }},
+      {"an automatic loss scale needs a loss scale to start with",
+       [](auto& o) { o.programs[0].automatic_loss_scale.emplace(); }},
+      {"the loss scale's growth is 1, must be above 1 and finite",
+       [](auto& o) { Scaled(o).growth = 1; }},
+      {"the loss scale's backoff is 1, must be above 0 and below 1",
+       [](auto& o) { Scaled(o).backoff = 1; }},
+      {"the loss scale's interval is 0, must be 1 or more",
+       [](auto& o) { Scaled(o).interval = 0; }},
   };
   for (const auto& [message, change] : kBad) {
     SCOPED_TRACE(message);

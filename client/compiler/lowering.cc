@@ -186,19 +186,22 @@ class Lowering {
     if (value.origin == Origin::kConstant || value.ipu == ipu || placed_.contains({root, ipu}))
       return;
     const uint32_t source = RowMajor(root, value.ipu);
-    const uint32_t target = Make(root, ipu, /*channels_last=*/false);
+    AddMove(Section::kBody, value.ipu, source, ipu, Make(root, ipu, /*channels_last=*/false));
+  }
+
+  void AddMove(Section section, uint32_t from_ipu, uint32_t from, uint32_t to_ipu, uint32_t to) {
     program::v1::Move& move = result_.moves.emplace_back();
-    move.set_from_ipu(value.ipu);
-    move.set_from_tensor(source);
-    move.set_to_ipu(ipu);
-    move.set_to_tensor(target);
+    move.set_from_ipu(from_ipu);
+    move.set_from_tensor(from);
+    move.set_to_ipu(to_ipu);
+    move.set_to_tensor(to);
     Instruction send, receive;
     send.mutable_exchange()->set_exchange(static_cast<uint32_t>(result_.moves.size() - 1));
     receive = send;
-    send.add_inputs(source);
-    receive.add_outputs(target);
-    At(value.ipu, Section::kBody).push_back(std::move(send));
-    At(ipu, Section::kBody).push_back(std::move(receive));
+    send.add_inputs(from);
+    receive.add_outputs(to);
+    At(from_ipu, section).push_back(std::move(send));
+    At(to_ipu, section).push_back(std::move(receive));
   }
 
   // A value that is read, in row-major order.
@@ -301,7 +304,7 @@ class Lowering {
         cast.add_inputs(gradient);
         gradient = NewTensor(ipu, {type, false, "", 0});
         cast.add_outputs(gradient);
-        At(ipu, Section::kUpdate).push_back(std::move(cast));
+        At(ipu, Section::kReduce).push_back(std::move(cast));
       }
       const uint32_t reduced = NewTensor(ipu, {type, false, "", 0});
       reduce[ipu].mutable_all_reduce()->set_operator_(program::v1::SUM);
@@ -310,11 +313,62 @@ class Lowering {
       updates[ipu].push_back(MakeUpdate(v, reduced));
     }
     for (auto& [ipu, instruction] : reduce) {
-      At(ipu, Section::kUpdate).push_back(std::move(instruction));
+      At(ipu, Section::kReduce).push_back(instruction);
       if (steps_.contains(ipu)) CountStep(ipu);
       for (Instruction& update : updates[ipu])
         At(ipu, Section::kUpdate).push_back(std::move(update));
     }
+    if (spec_.automatic_loss_scale) EmitAutomaticLossScale(reduce);
+  }
+
+  // One gradient that is not finite keeps all IPUs from updating. All replicas decide alike, since
+  // they look at the reduced gradients.
+  void EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduce) {
+    if (reduce.empty()) return;
+    const uint32_t home = graph_.values()[loss_scale_.id].ipu;
+    const LoweredTensor flag{.type = {program::v1::BOOL, {}}};
+    std::optional<uint32_t> finite;  // on the loss scale's IPU
+    for (const auto& [ipu, instruction] : reduce) {
+      Instruction check;
+      check.mutable_all_finite();
+      *check.mutable_inputs() = instruction.outputs();
+      uint32_t here = NewTensor(ipu, flag);
+      check.add_outputs(here);
+      At(ipu, Section::kReduce).push_back(std::move(check));
+      if (ipu != home) {
+        const uint32_t arrived = NewTensor(home, flag);
+        AddMove(Section::kReduce, ipu, here, home, arrived);
+        here = arrived;
+      }
+      if (finite) {
+        Instruction both;
+        both.mutable_binary()->set_operator_(program::v1::LOGICAL_AND);
+        both.add_inputs(*finite);
+        both.add_inputs(here);
+        here = NewTensor(home, flag);
+        both.add_outputs(here);
+        At(home, Section::kReduce).push_back(std::move(both));
+      }
+      finite = here;
+    }
+    for (const auto& [ipu, instruction] : reduce) {
+      uint32_t here = *finite;
+      if (ipu != home) {
+        here = NewTensor(ipu, flag);
+        AddMove(Section::kReduce, home, *finite, ipu, here);
+      }
+      result_.ipus[ipu].update_condition = here;
+    }
+    Instruction adapt;
+    const uint32_t scale = Place(loss_scale_.id, home);
+    const uint32_t tracker =
+        NewTensor(home, {.type = {program::v1::INT32, {}}, .variable = kGrowthTrackerName});
+    for (uint32_t tensor : {scale, tracker, *finite}) adapt.add_inputs(tensor);
+    for (uint32_t tensor : {scale, tracker}) adapt.add_outputs(tensor);
+    adapt.mutable_update_loss_scale()->set_growth(spec_.automatic_loss_scale->growth);
+    adapt.mutable_update_loss_scale()->set_backoff(spec_.automatic_loss_scale->backoff);
+    adapt.mutable_update_loss_scale()->set_interval(spec_.automatic_loss_scale->interval);
+    At(home, Section::kFinish).push_back(std::move(adapt));
   }
 
   // The optimiser's instruction for variable number `v`.

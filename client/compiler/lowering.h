@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,10 +14,11 @@
 
 namespace vpod::compiler {
 
-// Parts of a program, in order of execution. Setup runs once a run, Clear and Update once a weight
-// update, Body once a micro-batch.
-enum class Section { kSetup, kClear, kBody, kUpdate };
-inline constexpr int kNumSections = 4;
+// Parts of a program, in order of execution. Setup runs once a run, Body once a micro-batch, the
+// others once a weight update: Reduce combines the replicas' gradients, Update changes the weights,
+// unless the gradients are bad, and Finish prepares the next update.
+enum class Section { kSetup, kClear, kBody, kReduce, kUpdate, kFinish };
+inline constexpr int kNumSections = 6;
 
 // A tensor of an IPU before it has a place.
 struct LoweredTensor {
@@ -36,6 +38,8 @@ struct LoweredIpu {
   std::vector<LoweredTensor> tensors;
   uint32_t num_storages = 0;
   std::vector<program::v1::Instruction> sections[kNumSections];
+  // A BOOL scalar without which Update is left out, if there is one.
+  std::optional<uint32_t> update_condition;
 };
 
 // A stream as this program uses it.

@@ -19,6 +19,7 @@ namespace {
 
 using graph::Graph;
 using graph::Tensor;
+using program::v1::FLOAT16;
 using program::v1::FLOAT32;
 using program::v1::INT32;
 
@@ -28,6 +29,9 @@ struct Arguments {
   int64_t batch = 16;
   uint32_t steps = 20;
   float learning_rate = 0.05f, momentum = 0.9f, weight_decay = 0;
+  bool adamw = false;
+  bool half = false;
+  float loss_scale = 1;
   uint64_t seed = 1;
   int threads = 0;
 };
@@ -39,21 +43,32 @@ absl::Status Train(const Arguments& arguments) {
   const graph::Dims image = mnist ? graph::Dims{1, 28, 28} : graph::Dims{3, 32, 32};
   graph::Dims dims = {arguments.batch};
   dims.insert(dims.end(), image.begin(), image.end());
-  const Tensor images = graph.Input("images", {FLOAT32, dims});
+  // Weights have the type of the images.
+  const auto type = arguments.half ? FLOAT16 : FLOAT32;
+  const Tensor images = graph.Cast(graph.Input("images", {FLOAT32, dims}), type);
   const Tensor labels = graph.Input("labels", {INT32, {arguments.batch}});
   models::ResNetOptions resnet = models::ResNet18();
   resnet.classes = 10;
   resnet.small_images = true;
   const Tensor logits = mnist ? models::Mnist(net, images) : models::ResNet(net, images, resnet);
-  const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, labels));
+  const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(graph.Cast(logits, FLOAT32), labels));
   graph.Output("loss", loss);
-  VPOD_ASSIGN_OR_RETURN(
-      const compiler::Compiled compiled,
-      compiler::Compile(graph, {.programs = {{.name = "train",
-                                              .loss = loss,
-                                              .sgd = {.learning_rate = arguments.learning_rate,
-                                                      .momentum = arguments.momentum,
-                                                      .weight_decay = arguments.weight_decay}}}}));
+  compiler::ProgramSpec spec{.name = "train",
+                             .loss = loss,
+                             .sgd = {.learning_rate = arguments.learning_rate,
+                                     .momentum = arguments.momentum,
+                                     .weight_decay = arguments.weight_decay}};
+  if (arguments.adamw) {
+    spec.adam = {.learning_rate = arguments.learning_rate,
+                 .weight_decay = arguments.weight_decay,
+                 .decoupled_weight_decay = true};
+  }
+  if (arguments.half) {
+    spec.loss_scale = arguments.loss_scale;
+    spec.automatic_loss_scale.emplace();
+  }
+  VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled,
+                        compiler::Compile(graph, {.programs = {spec}}));
   VPOD_ASSIGN_OR_RETURN(auto device,
                         session::CreateIpuModel({.compute_threads = arguments.threads}));
   VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), compiled));
@@ -95,6 +110,10 @@ int main(int argc, char** argv) {
   app.add_option("--learning-rate", arguments.learning_rate);
   app.add_option("--momentum", arguments.momentum);
   app.add_option("--weight-decay", arguments.weight_decay);
+  app.add_flag("--adamw", arguments.adamw, "AdamW instead of SGD");
+  app.add_flag("--half", arguments.half,
+               "float16 weights and images, with an automatic loss scale");
+  app.add_option("--loss-scale", arguments.loss_scale, "that float16 starts with");
   app.add_option("--seed", arguments.seed);
   app.add_option("--compute-threads", arguments.threads)->check(CLI::Range(0, 64));
   CLI11_PARSE(app, argc, argv);

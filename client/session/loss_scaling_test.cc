@@ -1,0 +1,105 @@
+// Fixed and automatic loss scales on the IPUModel.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "client/session/ipu_model.h"
+#include "client/session/session.h"
+
+namespace vpod::session {
+namespace {
+
+using graph::Graph;
+using graph::Tensor;
+using program::v1::FLOAT16;
+using program::v1::FLOAT32;
+
+// loss = w · x, so that the gradient of w is x, and 2 · v · x on another IPU, if there is one.
+class LossScalingTest : public testing::TestWithParam<uint32_t> {
+ protected:
+  void Open(const compiler::ProgramSpec& spec, program::v1::DataType type = FLOAT32) {
+    const uint32_t ipus = GetParam();
+    Graph graph;
+    const Tensor x = graph.Cast(graph.Input("x", {FLOAT32, {}}), type);
+    const Tensor w = graph.Variable("w", {type, {}}, {1});
+    Tensor loss = graph.Multiply(w, x);
+    graph.SetIpu(ipus - 1);
+    const Tensor v = graph.Variable("v", {type, {}}, {1});
+    loss = graph.Add(loss, graph.Multiply(graph.Constant({type, {}}, 2), graph.Multiply(v, x)));
+    compiler::ProgramSpec train = spec;
+    train.name = "train";
+    train.loss = loss;
+    absl::StatusOr<compiler::Compiled> compiled =
+        compiler::Compile(graph, {.ipus_per_replica = ipus, .programs = {train}});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    auto device = CreateIpuModel({.ipus_per_replica = ipus, .compute_threads = 2});
+    ASSERT_TRUE(device.ok()) << device.status();
+    auto session = Session::Create(*std::move(device), *compiled);
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+  }
+  absl::Status Step(float x) {
+    (*session_->Stream<float>("x", 0))[0] = x;
+    return session_->Run("train").status();
+  }
+  float Read(const std::string& name) {
+    const auto values = session_->ReadFloats(name);
+    EXPECT_TRUE(values.ok()) << values.status();
+    return values.ok() ? values->front() : NAN;
+  }
+
+  std::unique_ptr<Session> session_;
+};
+INSTANTIATE_TEST_SUITE_P(IpusPerReplica, LossScalingTest, testing::Values(1, 2));
+
+TEST_P(LossScalingTest, AFixedScaleKeepsSmallGradients) {
+  // 2^-30 is 0 in float16. The weights are of float16 too: the step must be large enough for them.
+  const compiler::SgdOptions sgd{.learning_rate = 0x1p24f};
+  Open({.sgd = sgd, .loss_scale = 1024.0f}, FLOAT16);
+  ASSERT_TRUE(Step(0x1p-24f).ok());
+  EXPECT_EQ(Read("w"), 0);
+  EXPECT_EQ(Read("v"), -1);
+}
+
+TEST_P(LossScalingTest, AnOverflowIsLeftOutAndTheScaleShrinks) {
+  Open({.sgd = {.learning_rate = 0.25f, .momentum = 0.5f},
+        .loss_scale = 0x1p127f,
+        .automatic_loss_scale = compiler::AutomaticLossScale{.interval = 2}});
+  // Of the two gradients, 1 and 2 times the scale, only the second one overflows.
+  ASSERT_TRUE(Step(1).ok());
+  EXPECT_EQ(Read("w"), 1);
+  EXPECT_EQ(Read("v"), 1);
+  EXPECT_EQ(Read("Accl___w"), 0);
+  EXPECT_EQ(Read("optimizer/step/ipu0"), 0);
+  EXPECT_EQ(Read(compiler::kLossScaleName), 0x1p126f);
+  ASSERT_TRUE(Step(1).ok());
+  EXPECT_EQ(Read("w"), 0.75f);
+  EXPECT_EQ(Read("v"), 0.5f);
+  EXPECT_EQ(Read("Accl___w"), 1);
+  EXPECT_EQ(Read("optimizer/step/ipu0"), 1);
+}
+
+TEST_P(LossScalingTest, TheScaleGrowsAfterAnIntervalOfGoodUpdates) {
+  Open({.sgd = {.learning_rate = 0.25f},
+        .loss_scale = 8.0f,
+        .automatic_loss_scale =
+            compiler::AutomaticLossScale{.growth = 4, .backoff = 0.25f, .interval = 2}});
+  const struct {
+    float x, scale;
+  } kSteps[] = {{1, 8}, {1, 32}, {1, 32}, {INFINITY, 8}, {1, 8}, {NAN, 2}, {1, 2}, {1, 8}};
+  for (const auto& [x, scale] : kSteps) {
+    ASSERT_TRUE(Step(x).ok());
+    EXPECT_EQ(Read(compiler::kLossScaleName), scale);
+  }
+  EXPECT_EQ(Read("w"), 1 - 6 * 0.25f);
+}
+
+TEST_P(LossScalingTest, AScaleThatBecomesZeroFailsTheRun) {
+  Open({.loss_scale = 0x1p-149f, .automatic_loss_scale = compiler::AutomaticLossScale()});
+  const absl::Status status = Step(NAN);
+  EXPECT_NE(std::string(status.message()).find("the loss scale became 0"), std::string::npos)
+      << status;
+}
+
+}  // namespace
+}  // namespace vpod::session
