@@ -70,7 +70,8 @@ TEST(ComputePoolTest, IdleThreadsTakeChunks) {
     return absl::OkStatus();
   };
   RunTask(*queue, [&] {
-    ChunkedWork work(4, run);
+    // Long ones: a thread that sleeps already is woken at once.
+    ChunkedWork work(4, run, /*long_chunks=*/true);
     EXPECT_TRUE(pool.Run(work, *queue, kNever));
     EXPECT_TRUE(work.status().ok());
   });
