@@ -264,6 +264,85 @@ TEST(IntegerElementwiseTest, BroadcastsLikeNumPy) {
   });
 }
 
+// --- Select ---
+
+std::string SelectText(uint32_t condition, uint32_t a, uint32_t b, uint32_t output) {
+  return absl::StrCat("select{} inputs:", condition, " inputs:", a, " inputs:", b,
+                      " outputs:", output);
+}
+
+void ExpectSelects(DataType type, const Dims& condition, const Dims& left, const Dims& right,
+                   const Dims& result) {
+  TestIpu ipu;
+  // Distinct values that every type but BOOL holds.
+  const Values choice = RandomIntegers(condition, 13, 0, 1);
+  const uint32_t c = ipu.AddImage(BOOL, condition, choice);
+  const uint32_t a = ipu.AddImage(type, left, RandomIntegers(left, 14, 0, 63));
+  const uint32_t b = ipu.Add(type, right, RandomIntegers(right, 15, 64, 127));
+  const uint32_t y = ipu.AddImage(type, result);
+  ipu.Run(SelectText(c, a, b, y));
+  const Values x = ipu.Read(a), z = ipu.Read(b);
+  Values expected(NumElements(result));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = choice[BroadcastIndex(condition, result, i)] != 0
+                      ? x[BroadcastIndex(left, result, i)]
+                      : z[BroadcastIndex(right, result, i)];
+  }
+  EXPECT_EQ(ipu.Read(y), expected);
+}
+
+class SelectTest : public testing::TestWithParam<DataType> {};
+INSTANTIATE_TEST_SUITE_P(All, SelectTest,
+                         testing::Values(FLOAT32, FLOAT16, INT8, INT16, INT32, UINT8, UINT16,
+                                         UINT32),
+                         [](const testing::TestParamInfo<DataType>& info) {
+                           return std::string(program::Name(info.param));
+                         });
+
+TEST_P(SelectTest, BroadcastsAllThreeOperands) {
+  ForShapes([&](const Dims& left, const Dims& right, const Dims& result) {
+    ExpectSelects(GetParam(), left, right, {}, result);
+    ExpectSelects(GetParam(), {}, left, right, result);
+    ExpectSelects(GetParam(), result, left, right, result);
+    ExpectSelects(GetParam(), left, result, right, result);
+  });
+  ExpectSelects(GetParam(), {3, 1, 5}, {2, 1, 4, 1}, {5}, {2, 3, 4, 5});
+}
+
+TEST_P(SelectTest, ManyElements) {
+  ExpectSelects(GetParam(), {67, 4999}, {67, 4999}, {4999}, {67, 4999});
+}
+
+TEST_P(SelectTest, OutputMayBeAnInput) {
+  TestIpu ipu;
+  const uint32_t c = ipu.Add(BOOL, {3}, {1, 0, 1});
+  const uint32_t a = ipu.Add(GetParam(), {3}, {1, 2, 3}), b = ipu.Add(GetParam(), {3}, {4, 5, 6});
+  ipu.Run(SelectText(c, a, b, a));
+  EXPECT_EQ(ipu.Read(a), (Values{1, 5, 3}));
+  ipu.Run(SelectText(c, a, b, b));
+  EXPECT_EQ(ipu.Read(b), (Values{1, 5, 3}));
+}
+
+// What is not chosen has no influence, as it would have in a product with 0.
+TEST_P(ElementwiseTest, SelectTakesNothingOfTheOtherOperand) {
+  TestIpu ipu;
+  const uint32_t c = ipu.Add(BOOL, {4}, {1, 0, 1, 0});
+  const uint32_t a = ipu.Add(GetParam(), {4}, {1, kNan, kInfinity, kInfinity});
+  const uint32_t b = ipu.Add(GetParam(), {4}, {kNan, 2, kNan, -kInfinity});
+  const uint32_t y = ipu.Add(GetParam(), {4});
+  ipu.Run(SelectText(c, a, b, y));
+  EXPECT_EQ(ipu.Read(y), (Values{1, 2, kInfinity, -kInfinity}));
+}
+
+TEST(LogicalElementwiseTest, SelectsBoolsByAnyByteThatIsNotZero) {
+  TestIpu ipu;
+  const uint32_t c = ipu.Add(BOOL, {4}, {2, 255, 0, 0});
+  const uint32_t a = ipu.Add(BOOL, {4}, {1, 0, 1, 0}), b = ipu.Add(BOOL, {4}, {0, 1, 0, 1});
+  const uint32_t y = ipu.Add(BOOL, {4});
+  ipu.Run(SelectText(c, a, b, y));
+  EXPECT_EQ(ipu.Read(y), (Values{1, 0, 0, 1}));
+}
+
 // The vectorised loops have tails of every length.
 TEST_P(ElementwiseTest, EveryLengthOfARow) {
   for (int64_t length = 1; length <= 70; ++length) {
