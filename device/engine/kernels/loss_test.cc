@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "device/engine/kernels/kernel_test_util.h"
 
@@ -6,64 +7,140 @@ namespace vpod::engine {
 namespace {
 
 using program::v1::DataType;
-using testing::HasSubstr;
 
 class LossTest : public testing::TestWithParam<DataType> {};
 INSTANTIATE_TEST_SUITE_P(All, LossTest, testing::Values(FLOAT32, FLOAT16), FloatTypeName);
 
-struct Reference {
-  Values loss, probabilities;
+struct Options {
+  double smoothing = 0;
+  std::optional<int> ignored;
+
+  std::string Text() const {
+    std::string text = absl::StrCat("{label_smoothing:", smoothing);
+    if (ignored) absl::StrAppend(&text, " ignored_label:", *ignored);
+    return text + "}";
+  }
 };
 
-Reference CrossEntropy(const Values& logits, const Values& labels) {
+struct Reference {
+  Values loss, probabilities, targets;  // targets [rows, classes]; 0 in ignored rows
+};
+
+Reference CrossEntropy(const Values& logits, const Values& labels, const Options& options = {}) {
   const size_t classes = logits.size() / labels.size();
+  const double share = options.smoothing / static_cast<double>(classes);
   Reference result;
   for (size_t row = 0; row < labels.size(); ++row) {
     const double* x = logits.data() + row * classes;
+    const bool ignored = options.ignored && labels[row] == *options.ignored;
     const double largest = *std::max_element(x, x + classes);
-    double sum = 0;
+    double sum = 0, loss = 0;
     for (size_t c = 0; c < classes; ++c) sum += std::exp(x[c] - largest);
     for (size_t c = 0; c < classes; ++c) {
-      result.probabilities.push_back(std::exp(x[c] - largest) / sum);
+      const double log_probability = x[c] - largest - std::log(sum);
+      const double one = labels[row] == static_cast<double>(c) ? 1 : 0;
+      const double target = ignored ? 0 : (1 - options.smoothing) * one + share;
+      result.probabilities.push_back(std::exp(log_probability));
+      result.targets.push_back(target);
+      loss -= target * log_probability;
     }
-    result.loss.push_back(std::log(sum) + largest - x[static_cast<size_t>(labels[row])]);
+    result.loss.push_back(loss);
   }
   return result;
 }
 
-std::string Text(uint32_t logits, uint32_t labels, uint32_t loss, uint32_t probabilities) {
-  return absl::StrCat("softmax_cross_entropy{} inputs:", logits, " inputs:", labels,
-                      " outputs:", loss, " outputs:", probabilities);
+std::string Text(uint32_t logits, uint32_t labels, uint32_t loss, uint32_t probabilities,
+                 const Options& options = {}) {
+  return absl::StrCat("softmax_cross_entropy", options.Text(), " inputs:", logits,
+                      " inputs:", labels, " outputs:", loss, " outputs:", probabilities);
 }
 
-TEST_P(LossTest, LossProbabilitiesAndGradient) {
-  for (const auto& [rows, classes] :
-       {std::pair<int64_t, int64_t>{1, 1}, {1, 2}, {5, 10}, {33, 7}, {2, 1000}}) {
-    SCOPED_TRACE(absl::StrCat(rows, "x", classes));
-    TestIpu ipu;
-    const Dims dims{rows, classes};
-    const auto last_class = static_cast<int>(classes - 1);
-    const uint32_t logits = ipu.Add(GetParam(), dims, Random(dims, 1, -5, 5));
-    const Values targets = RandomIntegers({rows}, 2, 0, last_class);
-    const uint32_t labels = ipu.Add(INT32, {rows}, targets), loss = ipu.Add(GetParam(), {rows});
-    const uint32_t probabilities = ipu.Add(GetParam(), dims);
-    ipu.Run(Text(logits, labels, loss, probabilities));
-    const Reference expected = CrossEntropy(ipu.Read(logits), targets);
-    ExpectClose(ipu.Read(loss), expected.loss, GetParam());
-    ExpectClose(ipu.Read(probabilities), expected.probabilities, GetParam(), 1e-6, 1e-9);
+std::string GradientText(uint32_t probabilities, uint32_t labels, uint32_t scale, uint32_t gradient,
+                         const Options& options = {}) {
+  return absl::StrCat("softmax_cross_entropy_gradient", options.Text(), " inputs:", probabilities,
+                      " inputs:", labels, " inputs:", scale, " outputs:", gradient);
+}
 
-    const uint32_t scale = ipu.Add(GetParam(), {rows}, Random({rows}, 3));
-    const uint32_t gradient = ipu.Add(GetParam(), dims);
-    ipu.Run(absl::StrCat("softmax_cross_entropy_gradient{} inputs:", probabilities,
-                         " inputs:", labels, " inputs:", scale, " outputs:", gradient));
-    const Values p = ipu.Read(probabilities), factor = ipu.Read(scale);
-    Values expected_gradient(p.size());
-    for (size_t i = 0; i < p.size(); ++i) {
-      const size_t row = i / classes;
-      expected_gradient[i] = (p[i] - (targets[row] == i % classes)) * factor[row];
-    }
-    ExpectClose(ipu.Read(gradient), expected_gradient, GetParam(), 1e-6, 1e-7);
+void ExpectLossAndGradient(DataType type, const Dims& dims, const Values& targets,
+                           const Options& options) {
+  SCOPED_TRACE(absl::StrCat(Describe(type, dims), options.Text()));
+  TestIpu ipu;
+  const int64_t rows = dims[0], classes = dims[1];
+  const uint32_t logits = ipu.Add(type, dims, Random(dims, 1, -5, 5));
+  const uint32_t labels = ipu.Add(INT32, {rows}, targets), loss = ipu.Add(type, {rows});
+  const uint32_t probabilities = ipu.Add(type, dims);
+  ipu.Run(Text(logits, labels, loss, probabilities, options));
+  const Reference expected = CrossEntropy(ipu.Read(logits), targets, options);
+  ExpectClose(ipu.Read(loss), expected.loss, type);
+  ExpectClose(ipu.Read(probabilities), expected.probabilities, type, 1e-6, 1e-9);
+
+  const uint32_t scale = ipu.Add(type, {rows}, Random({rows}, 3));
+  const uint32_t gradient = ipu.Add(type, dims);
+  ipu.Run(GradientText(probabilities, labels, scale, gradient, options));
+  const Values p = ipu.Read(probabilities), factor = ipu.Read(scale);
+  Values expected_gradient(p.size());
+  for (size_t i = 0; i < p.size(); ++i) {
+    const size_t row = i / static_cast<size_t>(classes);
+    const bool ignored = options.ignored && targets[row] == *options.ignored;
+    expected_gradient[i] = ignored ? 0 : (p[i] - expected.targets[i]) * factor[row];
   }
+  ExpectClose(ipu.Read(gradient), expected_gradient, type, 1e-6, 2e-7);
+}
+
+const std::vector<Dims> kShapes = {{1, 1}, {1, 2}, {5, 10}, {33, 7}, {2, 1000}, {301, 1000}};
+
+TEST_P(LossTest, LossProbabilitiesAndGradient) {
+  for (const Dims& dims : kShapes)
+    ExpectLossAndGradient(GetParam(), dims,
+                          RandomIntegers({dims[0]}, 2, 0, static_cast<int>(dims[1]) - 1), {});
+}
+
+TEST_P(LossTest, LabelSmoothing) {
+  for (double smoothing : {0.125, 0.1, 1.0}) {
+    for (const Dims& dims : kShapes)
+      ExpectLossAndGradient(GetParam(), dims,
+                            RandomIntegers({dims[0]}, 2, 0, static_cast<int>(dims[1]) - 1),
+                            {.smoothing = smoothing});
+  }
+}
+
+// The ignored label may be one of the classes, as a padding token is.
+TEST_P(LossTest, IgnoredLabel) {
+  for (int ignored : {-100, 0, 3}) {
+    for (double smoothing : {0.0, 0.25}) {
+      const double none = ignored;
+      ExpectLossAndGradient(GetParam(), {7, 4}, {1, none, 0, 2, none, 3, 1},
+                            {.smoothing = smoothing, .ignored = ignored});
+      ExpectLossAndGradient(GetParam(), {3, 4}, {none, none, none},
+                            {.smoothing = smoothing, .ignored = ignored});
+    }
+  }
+}
+
+// The mean over no row is 0 / 0, whose gradient must not get into ignored rows; nor must what their
+// logits are.
+TEST_P(LossTest, IgnoredRowsPassNothingOn) {
+  TestIpu ipu;
+  const Options options{.smoothing = 0.1, .ignored = -1};
+  const double nan = std::nan("");
+  const uint32_t logits = ipu.Add(GetParam(), {3, 2}, {nan, 1, HUGE_VAL, 0, -HUGE_VAL, 2});
+  const uint32_t labels = ipu.Add(INT32, {3}, {-1, -1, -1}), loss = ipu.Add(GetParam(), {3});
+  const uint32_t probabilities = ipu.Add(GetParam(), {3, 2}), dx = ipu.Add(GetParam(), {3, 2});
+  const uint32_t scale = ipu.Add(GetParam(), {3}, {nan, HUGE_VAL, -HUGE_VAL});
+  ipu.Run(Text(logits, labels, loss, probabilities, options));
+  EXPECT_EQ(ipu.Read(loss), Values(3, 0));
+  ipu.Run(GradientText(probabilities, labels, scale, dx, options));
+  EXPECT_EQ(ipu.Read(dx), Values(6, 0));
+}
+
+TEST_P(LossTest, OtherLabelsOutOfRangeAreNamedBesideAnIgnoredOne) {
+  TestIpu ipu;
+  const uint32_t logits = ipu.Add(GetParam(), {3, 2}, Random({3, 2}, 5));
+  const uint32_t labels = ipu.Add(INT32, {3}, {-100, 1, -1}), loss = ipu.Add(GetParam(), {3});
+  const uint32_t probabilities = ipu.Add(GetParam(), {3, 2});
+  const absl::Status status =
+      ipu.TryRun(Text(logits, labels, loss, probabilities, {.ignored = -100}));
+  EXPECT_EQ(status.message(), "label -1 in row 2 is outside 0 to 1");
 }
 
 TEST_P(LossTest, LargeLogitsDoNotOverflow) {
