@@ -1,144 +1,8 @@
-// Checks the derivative of every operation against central finite differences: the model is
-// compiled once, run on the IPUModel, and run again with each element of each input moved up and
-// down.
-#include "client/graph/gradients/gradients.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <numeric>
-#include <random>
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "client/session/ipu_model.h"
-#include "client/session/session.h"
+// Checks the derivative of every operation.
+#include "client/graph/gradients/gradient_check.h"
 
 namespace vpod::graph {
 namespace {
-
-using v1::FLOAT16;
-using v1::FLOAT32;
-using v1::INT32;
-
-// An input of the function under test. Its values are distinct and evenly spread over the range, so
-// that no step of the finite differences crosses a kink or exchanges the places of two elements.
-struct Operand {
-  Dims dims;
-  float low = -2, high = 2;
-};
-
-using Function = std::function<Tensor(Graph&, const std::vector<Tensor>&)>;
-
-std::vector<std::vector<float>> Spread(const std::vector<Operand>& operands) {
-  std::vector<size_t> ranks(1);
-  for (const Operand& operand : operands) {
-    ranks.resize(ranks.size() + TensorType{FLOAT32, operand.dims}.elements());
-  }
-  ranks.pop_back();
-  std::iota(ranks.begin(), ranks.end(), 0);
-  std::shuffle(ranks.begin(), ranks.end(), std::mt19937(1));
-  const auto total = static_cast<float>(ranks.size());
-  std::vector<std::vector<float>> values;
-  for (const Operand& operand : operands) {
-    std::vector<float>& own = values.emplace_back();
-    while (own.size() < static_cast<size_t>(TensorType{FLOAT32, operand.dims}.elements())) {
-      const float place = (static_cast<float>(ranks.back()) + 0.5f) / total;
-      own.push_back(operand.low + place * (operand.high - operand.low));
-      ranks.pop_back();
-    }
-  }
-  return values;
-}
-
-// A function of float32 inputs, compiled with the gradients of the sum of its product with random
-// weights. With all weights equal, mistakes that only exchange elements would not show.
-class Compiled {
- public:
-  Compiled(const std::vector<Operand>& operands, const Function& function) {
-    Graph graph;
-    std::vector<Tensor> inputs;
-    for (const Operand& operand : operands) {
-      inputs.push_back(graph.Input(absl::StrCat("x", inputs.size()), {FLOAT32, operand.dims}));
-    }
-    const Tensor y = graph.Cast(function(graph, inputs), FLOAT32);
-    EXPECT_TRUE(graph.status().ok()) << graph.status();
-    if (!graph.status().ok()) return;
-    std::mt19937 random(2);
-    std::uniform_real_distribution<float> uniform(-1, 1);
-    weights_.resize(graph.TypeOf(y).elements());
-    for (float& weight : weights_) weight = uniform(random);
-    const Tensor weights = graph.Variable("weights", graph.TypeOf(y), weights_);
-    const auto gradients = graph.Gradients(graph.Sum(graph.Multiply(y, weights)), inputs);
-    graph.Output("y", y);
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      graph.Output(absl::StrCat("dx", i), gradients[i]);
-    }
-    auto compiled = compiler::Compile(graph, {.programs = {{.name = "run"}}});
-    EXPECT_TRUE(compiled.ok()) << compiled.status();
-    if (!compiled.ok()) return;
-    auto session =
-        session::Session::Create(*session::CreateIpuModel({.compute_threads = 1}), *compiled);
-    EXPECT_TRUE(session.ok()) << session.status();
-    if (session.ok()) session_ = *std::move(session);
-  }
-
-  bool ok() const { return session_ != nullptr; }
-
-  void Set(size_t input, const std::vector<float>& values) {
-    // An input that influences nothing has no stream.
-    auto stream = session_->Stream<float>(absl::StrCat("x", input), 0);
-    if (stream.ok()) std::copy(values.begin(), values.end(), stream->begin());
-  }
-  void Run() {
-    const auto cycles = session_->Run("run");
-    ASSERT_TRUE(cycles.ok()) << cycles.status();
-  }
-  std::vector<float> Output(const std::string& name) {
-    const auto stream = *session_->Stream<float>(name, 0);
-    return {stream.begin(), stream.end()};
-  }
-  // The weighted sum of the last outputs, added up in double.
-  double Loss() {
-    const std::vector<float> y = Output("y");
-    return std::inner_product(y.begin(), y.end(), weights_.begin(), 0.0);
-  }
-  const std::vector<float>& weights() const { return weights_; }
-
- private:
-  std::vector<float> weights_;
-  std::unique_ptr<session::Session> session_;
-};
-
-void CheckGradients(const std::vector<Operand>& operands, const Function& function) {
-  constexpr float kStep = 1.0f / 128;
-  Compiled compiled(operands, function);
-  if (!compiled.ok()) return;
-  std::vector<std::vector<float>> values = Spread(operands);
-  for (size_t i = 0; i < values.size(); ++i) compiled.Set(i, values[i]);
-  for (size_t i = 0; i < values.size(); ++i) {
-    compiled.Run();
-    const std::vector<float> gradient = compiled.Output(absl::StrCat("dx", i));
-    for (size_t e = 0; e < values[i].size(); ++e) {
-      const float middle = values[i][e];
-      double loss[2];
-      for (int side = 0; side < 2; ++side) {
-        values[i][e] = side == 0 ? middle - kStep : middle + kStep;
-        compiled.Set(i, values[i]);
-        compiled.Run();
-        loss[side] = compiled.Loss();
-      }
-      const double slope = (loss[1] - loss[0]) / (2 * kStep);
-      EXPECT_NEAR(gradient[e], slope, 1e-3 + 1e-3 * std::abs(slope))
-          << "input " << i << " element " << e;
-      values[i][e] = middle;
-      compiled.Set(i, values[i]);
-    }
-  }
-}
 
 TEST(GradientTest, UnaryOperators) {
   const struct {
@@ -282,6 +146,67 @@ TEST(GradientTest, SoftmaxCrossEntropy) {
   CheckGradients({{{4, 3}}, {{4}, 0.1f, 2.9f}}, [](Graph& g, const auto& x) {
     return g.SoftmaxCrossEntropy(x[0], Labels(g, x[1]));
   });
+}
+
+// Rows 1 and 3 are ignored.
+Tensor SomeIgnored(Graph& graph) {
+  return graph.Buffer("labels", {INT32, {5}}, {2, -100, 0, -100, 1});
+}
+
+TEST(GradientTest, CrossEntropyWithOptions) {
+  for (const float smoothing : {0.0f, 0.25f, 1.0f}) {
+    SCOPED_TRACE(smoothing);
+    CheckGradients({{{4, 3}}, {{4}, 0.1f, 2.9f}}, [&](Graph& g, const auto& x) {
+      return g.SoftmaxCrossEntropy(x[0], Labels(g, x[1]), {.label_smoothing = smoothing});
+    });
+    CheckGradients({{{5, 3}}}, [&](Graph& g, const auto& x) {
+      return g.SoftmaxCrossEntropy(x[0], SomeIgnored(g),
+                                   {.label_smoothing = smoothing, .ignored_label = -100});
+    });
+    CheckGradients({{{5, 3}}}, [&](Graph& g, const auto& x) {
+      return g.CrossEntropyLoss(x[0], SomeIgnored(g),
+                                {.label_smoothing = smoothing, .ignored_label = -100});
+    });
+    // No row has the label: the mean is over all.
+    CheckGradients({{{4, 3}}, {{4}, 0.1f, 2.9f}}, [&](Graph& g, const auto& x) {
+      return g.CrossEntropyLoss(x[0], Labels(g, x[1]),
+                                {.label_smoothing = smoothing, .ignored_label = 3});
+    });
+    CheckGradients({{{4, 3}}, {{4}, 0.1f, 2.9f}}, [&](Graph& g, const auto& x) {
+      return g.CrossEntropyLoss(x[0], Labels(g, x[1]), {.label_smoothing = smoothing});
+    });
+  }
+}
+
+TEST(GradientTest, SelectWithBroadcasting) {
+  const Dims kShapes[][3] = {
+      {{2, 3}, {2, 3}, {2, 3}}, {{3}, {2, 3}, {2, 1}},       {{2, 1}, {}, {3}},
+      {{}, {2, 3}, {3}},        {{2, 1, 2}, {3, 1}, {1, 2}}, {{2, 3}, {1}, {}},
+  };
+  for (const auto& [condition, a, b] : kShapes) {
+    SCOPED_TRACE((TensorType{FLOAT32, a}.ToString()));
+    std::vector<float> choice(static_cast<size_t>(TensorType{FLOAT32, condition}.elements()));
+    for (size_t i = 0; i < choice.size(); ++i) choice[i] = i % 3 == 1 ? 0 : 1;
+    CheckGradients({{a}, {b}}, [&, dims = condition](Graph& g, const auto& x) {
+      const Tensor chosen = g.Buffer("condition", {v1::BOOL, dims}, choice);
+      return g.Select(chosen, x[0], g.Unary(v1::SQUARE, x[1]));
+    });
+  }
+  // The condition is of an operand itself.
+  CheckGradients({{{3, 4}}, {{4}}}, [](Graph& g, const auto& x) {
+    return g.Select(g.Binary(v1::LESS, x[0], x[1]), g.Multiply(x[0], x[1]), x[0]);
+  });
+}
+
+// Programs without training do not count micro-batches: each run has the same mask.
+TEST(GradientTest, Dropout) {
+  for (const float probability : {0.0f, 0.25f, 0.75f, 1.0f}) {
+    SCOPED_TRACE(probability);
+    CheckGradients({{{4, 5}}, {{5}}}, [&](Graph& g, const auto& x) {
+      const Tensor dropped = g.Dropout(x[0], probability);
+      return g.Multiply(g.Dropout(dropped, 0.5f), x[1]);
+    });
+  }
 }
 
 TEST(GradientTest, ReshapesBetweenOperations) {

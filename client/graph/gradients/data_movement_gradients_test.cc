@@ -1,0 +1,94 @@
+// Checks the derivatives of views, Pad and Concat.
+#include "client/graph/gradients/gradient_check.h"
+
+namespace vpod::graph {
+namespace {
+
+TEST(DataMovementGradientTest, Transpose) {
+  const std::pair<Dims, std::vector<uint32_t>> kCases[] = {
+      {{2, 3}, {1, 0}},
+      {{2, 3, 4}, {2, 0, 1}},  // not its own inverse
+      {{2, 3, 4}, {0, 1, 2}},
+      {{2, 1, 3, 2}, {3, 0, 1, 2}},
+  };
+  for (const auto& [dims, permutation] : kCases) {
+    SCOPED_TRACE((TensorType{FLOAT32, dims}.ToString()));
+    CheckGradients({{dims}}, [permutation = permutation](Graph& g, const auto& x) {
+      return g.Transpose(x[0], permutation);
+    });
+  }
+}
+
+TEST(DataMovementGradientTest, Slice) {
+  struct Case {
+    Dims dims, begin, size, step;
+  };
+  const Case cases[] = {
+      {{7}, {0}, {7}, {}},
+      {{7}, {2}, {3}, {}},
+      {{7}, {1}, {3}, {2}},  // one element remains behind the last
+      {{7}, {0}, {2}, {4}},
+      {{7}, {6}, {1}, {3}},
+      {{4, 5}, {1, 0}, {2, 3}, {2, 2}},
+      {{2, 6, 2, 3}, {1, 1, 0, 2}, {1, 2, 2, 1}, {1, 3, 1, 1}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(absl::StrCat(TensorType{FLOAT32, c.dims}.ToString(), " from ", c.begin[0]));
+    CheckGradients({{c.dims}},
+                   [&](Graph& g, const auto& x) { return g.Slice(x[0], c.begin, c.size, c.step); });
+  }
+}
+
+TEST(DataMovementGradientTest, Expand) {
+  const std::pair<Dims, Dims> kCases[] = {
+      {{}, {2, 3}},           {{1}, {4}},          {{3}, {2, 3}},    {{3, 1}, {3, 4}},
+      {{1, 2, 1}, {3, 2, 2}}, {{2, 1}, {3, 2, 1}}, {{2, 3}, {2, 3}},
+  };
+  for (const auto& [dims, expanded] : kCases) {
+    SCOPED_TRACE((TensorType{FLOAT32, expanded}.ToString()));
+    CheckGradients({{dims}}, [expanded = expanded](Graph& g, const auto& x) {
+      return g.Expand(x[0], expanded);
+    });
+  }
+}
+
+TEST(DataMovementGradientTest, Pad) {
+  CheckGradients({{{4}}}, [](Graph& g, const auto& x) { return g.Pad(x[0], {2}, {1}, 3); });
+  CheckGradients({{{2, 3}}}, [](Graph& g, const auto& x) { return g.Pad(x[0], {0, 2}, {1, 0}); });
+  CheckGradients({{{1, 2, 2, 3}}}, [](Graph& g, const auto& x) {
+    return g.Pad(x[0], {0, 1, 0, 2}, {0, 0, 1, 1}, -1);
+  });
+}
+
+TEST(DataMovementGradientTest, Concat) {
+  CheckGradients({{{3}}}, [](Graph& g, const auto& x) { return g.Concat({x[0]}, 0); });
+  CheckGradients({{{2}}, {{3}}, {{1}}}, [](Graph& g, const auto& x) { return g.Concat(x, 0); });
+  CheckGradients({{{2, 3}}, {{2, 1}}, {{2, 2}}},
+                 [](Graph& g, const auto& x) { return g.Concat(x, 1); });
+  // The contributions of both places add up; the part that is no input has no gradient.
+  CheckGradients({{{2, 2}}}, [](Graph& g, const auto& x) {
+    return g.Concat({x[0], g.Constant({FLOAT32, {1, 2}}, 5), x[0]}, 0);
+  });
+}
+
+// The compiler keeps images with the channels innermost through operations that take any layout.
+TEST(DataMovementGradientTest, OfImagesBesideAConvolution) {
+  CheckGradients({{{1, 2, 4, 4}}, {{2, 2, 3, 3}, -1, 1}}, [](Graph& g, const auto& x) {
+    const Tensor image = g.Pad(x[0], {0, 0, 1, 1}, {0, 0, 1, 1});
+    const Tensor y = g.Unary(v1::TANH, g.Convolution(image, x[1], Graph::Sliding(2, 3)));
+    const Tensor both = g.Concat({y, g.Transpose(x[0], {0, 1, 3, 2})}, 1);
+    return g.Slice(both, {0, 1, 0, 1}, {1, 3, 2, 2}, {1, 1, 2, 1});
+  });
+}
+
+TEST(DataMovementGradientTest, SecondDerivatives) {
+  CheckGradients({{{2, 7}}}, [](Graph& g, const auto& x) {
+    const Tensor part = g.Slice(g.Transpose(x[0], {1, 0}), {1, 0}, {3, 2}, {2, 1});
+    const Tensor wide = g.Expand(g.Pad(part, {1, 0}, {0, 1}, 1), {2, 4, 3});
+    const Tensor y = g.Unary(v1::TANH, g.Concat({wide, wide}, 2));
+    return g.Gradients(g.Unary(v1::SQUARE, y), {x[0]})[0];
+  });
+}
+
+}  // namespace
+}  // namespace vpod::graph
