@@ -348,8 +348,10 @@ Tensor Graph::CrossEntropyLoss(Tensor logits, Tensor labels, const CrossEntropyO
   const Tensor losses = SoftmaxCrossEntropy(logits, labels, options);
   if (!Usable({losses}) || !options.ignored_label) return Mean(losses);
   const Tensor ignored = Constant({v1::INT32, {}}, *options.ignored_label);
-  const Tensor counted = Cast(Binary(v1::NOT_EQUAL, labels, ignored), TypeOf(losses).type);
-  return Binary(v1::DIVIDE, Sum(losses), Sum(counted));
+  // Float16 would not hold the sum of many rows, nor count them.
+  const Tensor sum = Sum(Cast(losses, v1::FLOAT32));
+  const Tensor counted = Sum(Cast(Binary(v1::NOT_EQUAL, labels, ignored), v1::FLOAT32));
+  return Cast(Binary(v1::DIVIDE, sum, counted), TypeOf(losses).type);
 }
 
 Tensor Graph::Dropout(Tensor input, float probability) {

@@ -1,4 +1,6 @@
 // Checks the derivative of every operation.
+#include <cmath>
+
 #include "client/graph/gradients/gradient_check.h"
 
 namespace vpod::graph {
@@ -176,6 +178,36 @@ TEST(GradientTest, CrossEntropyWithOptions) {
       return g.CrossEntropyLoss(x[0], Labels(g, x[1]), {.label_smoothing = smoothing});
     });
   }
+}
+
+// The sum of the losses, 81,920, is more than float16 holds, their number more than it counts.
+TEST(GradientTest, CrossEntropyOfManyRowsOfHalves) {
+  const Function loss = [](Graph& g, const std::vector<Tensor>& x) {
+    const Tensor logits = g.Expand(g.Cast(x[0], FLOAT16), {4097, 2});
+    std::vector<float> labels(4097, 0);
+    labels[7] = -1;
+    return g.CrossEntropyLoss(logits, g.Buffer("labels", {INT32, {4097}}, labels),
+                              {.ignored_label = -1});
+  };
+  Compiled compiled({{{2}}}, loss);
+  ASSERT_TRUE(compiled.ok());
+  compiled.Set(0, {-20, 0});
+  compiled.Run();
+  EXPECT_EQ(compiled.Output("y"), std::vector<float>{20});
+}
+
+// As in PyTorch: a mean over nothing, and nothing to learn from it.
+TEST(GradientTest, CrossEntropyWithoutRows) {
+  const Function loss = [](Graph& g, const std::vector<Tensor>& x) {
+    const Tensor labels = g.Buffer("labels", {INT32, {2}}, {-100, -100});
+    return g.CrossEntropyLoss(x[0], labels, {.label_smoothing = 0.1f, .ignored_label = -100});
+  };
+  Compiled compiled({{{2, 3}}}, loss);
+  ASSERT_TRUE(compiled.ok());
+  compiled.Set(0, {1, 2, 3, 4, 5, 6});
+  compiled.Run();
+  EXPECT_TRUE(std::isnan(compiled.Output("y")[0]));
+  EXPECT_EQ(compiled.Output("dx0"), std::vector<float>(6, 0));
 }
 
 TEST(GradientTest, SelectWithBroadcasting) {
