@@ -12,19 +12,20 @@ void TransposeGradient(Graph& graph, const v1::Instruction& forward, GradientMap
   gradients.Add(forward.inputs(0), graph.Transpose(gradients.Get(forward.outputs(0)), inverse));
 }
 
-// Puts step - 1 zeros behind each index of an axis but the last.
+// Puts step - 1 zeros behind each index of an axis but the last. The other axes are joined
+// meanwhile: a tensor of the largest rank has no dimension to spare.
 Tensor Spread(Graph& graph, Tensor tensor, size_t axis, int64_t step) {
-  const Dims dims = graph.TypeOf(tensor).dims;
-  Dims split = dims;
-  split.insert(split.begin() + static_cast<int64_t>(axis) + 1, 1);
-  Dims before(split.size(), 0), after(split.size(), 0);
-  after[axis + 1] = step - 1;
-  Dims joined = dims;
-  joined[axis] *= step;
-  tensor = graph.Reshape(graph.Pad(graph.Reshape(tensor, split), before, after), joined);
-  Dims size = joined;
-  size[axis] -= step - 1;
-  return graph.Slice(tensor, Dims(size.size(), 0), size);
+  Dims dims = graph.TypeOf(tensor).dims;
+  const int64_t length = dims[axis];
+  int64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (i != axis) (i < axis ? outer : inner) *= dims[i];
+  }
+  tensor = graph.Reshape(tensor, {outer, length, 1, inner});
+  tensor = graph.Pad(tensor, {0, 0, 0, 0}, {0, 0, step - 1, 0});
+  tensor = graph.Reshape(tensor, {outer, length * step, inner});
+  dims[axis] = (length - 1) * step + 1;
+  return graph.Reshape(graph.Slice(tensor, {0, 0, 0}, {outer, dims[axis], inner}), dims);
 }
 
 void SliceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {

@@ -39,6 +39,14 @@ TEST(DataMovementGradientTest, Slice) {
   }
 }
 
+// There is no dimension left for what the gradient puts between the elements.
+TEST(DataMovementGradientTest, SliceOfTheLargestRank) {
+  CheckGradients({{{1, 2, 1, 3, 1, 2, 1, 3}}}, [](Graph& g, const auto& x) {
+    return g.Slice(x[0], {0, 0, 0, 0, 0, 1, 0, 0}, {1, 2, 1, 2, 1, 1, 1, 2},
+                   {1, 1, 1, 2, 1, 1, 1, 2});
+  });
+}
+
 TEST(DataMovementGradientTest, Expand) {
   const std::pair<Dims, Dims> kCases[] = {
       {{}, {2, 3}},           {{1}, {4}},          {{3}, {2, 3}},    {{3, 1}, {3, 4}},
