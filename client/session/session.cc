@@ -80,6 +80,13 @@ absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const f
     return absl::InvalidArgumentError(absl::StrCat("variable '", variable, "' is ", type.ToString(),
                                                    "; ", values.size(), " values given"));
   }
+  for (float value : values) {
+    const absl::Status fits = program::CheckValue(value, type.type);
+    if (!fits.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("variable '", variable, "': ", fits.message()));
+    }
+  }
   LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", values.size(), " values)");
   return device_->WriteVariable(variable, program::EncodeFloats(values, type.type));
 }

@@ -35,7 +35,8 @@ class Session {
   // Runs a program once on the data of a slot; blocks.
   absl::StatusOr<base::Cycles> Run(absl::string_view program, uint32_t slot = 0);
 
-  // Float variables as float32, whatever their type; `replica` is local.
+  // Variables as float32, whatever their type; integers above 2^24 are rounded. `replica` is local.
+  // InvalidArgument names a value that an integer or BOOL variable does not take.
   absl::StatusOr<std::vector<float>> ReadFloats(absl::string_view variable, uint32_t replica = 0);
   absl::Status WriteFloats(absl::string_view variable, absl::Span<const float> values);
   // Writes the float variables of replica 0 to an .npz file, or sets those that a file has on all

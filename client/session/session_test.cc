@@ -210,6 +210,48 @@ TEST(SessionTest, OutOfIpuMemoryNamesTheLargestTensors) {
             std::string::npos);
 }
 
+TEST(SessionTest, IntegerVariablesAreReadAndWrittenAsFloats) {
+  using namespace program::v1;
+  for (const auto& [type, values] : {
+           std::pair<DataType, std::vector<float>>{INT8, {-128, 127, 3}},
+           {INT16, {-32768, 32767, 3}},
+           {INT32, {-2147483648.0f, 65537, 3}},
+           {UINT8, {0, 255, 3}},
+           {UINT16, {0, 65535, 3}},
+           {UINT32, {0, 2147483648.0f, 3}},
+           {BOOL, {0, 1, 1}},
+           {FLOAT16, {-0.5f, 65504, 3}},
+       }) {
+    SCOPED_TRACE(DataType_Name(type));
+    Graph graph;
+    graph.Output("y", graph.Cast(graph.Buffer("b", {type, {3}}, {1, 0, 1}), FLOAT32));
+    compiler::CompileOptions options;
+    options.programs = {{.name = "run"}};
+    auto session = Open(graph, options);
+    ASSERT_TRUE(session);
+    EXPECT_EQ(*session->ReadFloats("b"), (std::vector<float>{1, 0, 1}));
+    ASSERT_TRUE(session->WriteFloats("b", values).ok());
+    EXPECT_EQ(*session->ReadFloats("b"), values);
+    ASSERT_TRUE(session->Run("run").ok());
+    const auto y = *session->Stream<float>("y", 0);
+    EXPECT_EQ(std::vector<float>(y.begin(), y.end()), values);
+  }
+}
+
+TEST(SessionTest, ValuesThatAVariableDoesNotTakeAreRefused) {
+  Graph graph;
+  graph.Output("y", graph.Buffer("b", {program::v1::INT8, {2}}, {1, 2}));
+  compiler::CompileOptions options;
+  options.programs = {{.name = "run"}};
+  auto session = Open(graph, options);
+  ASSERT_TRUE(session);
+  for (const float wrong : {128.0f, 0.5f, NAN, INFINITY})
+    EXPECT_EQ(session->WriteFloats("b", {3, wrong}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(session->WriteFloats("b", {3, -129}).message(),
+            "variable 'b': value -129 is not of type int8");
+  EXPECT_EQ(*session->ReadFloats("b"), (std::vector<float>{1, 2}));
+}
+
 TEST(SessionTest, UnknownNamesListWhatThereIs) {
   Tensor loss;
   const Graph graph = Classifier(0, &loss);

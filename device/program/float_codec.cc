@@ -3,7 +3,6 @@
 #include <cstring>
 
 namespace vpod::program {
-
 namespace {
 
 template <class T>
@@ -14,49 +13,49 @@ void Put(absl::Span<const float> values, std::string& bytes) {
   }
 }
 
+template <class T>
+void Get(absl::string_view bytes, std::vector<float>& values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    T value;
+    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    values[i] = static_cast<float>(value);
+  }
+}
+
+// Calls `f` with an element of the type; BOOL is a uint8_t.
+template <class F>
+void WithElement(v1::DataType type, const F& f) {
+  switch (type) {
+    case v1::FLOAT32:
+      return f(float{});
+    case v1::FLOAT16:
+      return f(_Float16{});
+    case v1::INT8:
+      return f(int8_t{});
+    case v1::INT16:
+      return f(int16_t{});
+    case v1::INT32:
+      return f(int32_t{});
+    case v1::UINT16:
+      return f(uint16_t{});
+    case v1::UINT32:
+      return f(uint32_t{});
+    default:
+      return f(uint8_t{});
+  }
+}
+
 }  // namespace
 
 std::string EncodeFloats(absl::Span<const float> values, v1::DataType type) {
   std::string bytes(values.size() * SizeOf(type), '\0');
-  switch (type) {
-    case v1::FLOAT32:
-      Put<float>(values, bytes);
-      break;
-    case v1::FLOAT16:
-      Put<_Float16>(values, bytes);
-      break;
-    case v1::INT8:
-      Put<int8_t>(values, bytes);
-      break;
-    case v1::INT16:
-      Put<int16_t>(values, bytes);
-      break;
-    case v1::INT32:
-      Put<int32_t>(values, bytes);
-      break;
-    case v1::UINT16:
-      Put<uint16_t>(values, bytes);
-      break;
-    case v1::UINT32:
-      Put<uint32_t>(values, bytes);
-      break;
-    default:
-      Put<uint8_t>(values, bytes);
-  }
+  WithElement(type, [&](auto element) { Put<decltype(element)>(values, bytes); });
   return bytes;
 }
 
 std::vector<float> DecodeFloats(absl::string_view bytes, v1::DataType type) {
   std::vector<float> values(bytes.size() / SizeOf(type));
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (type == v1::FLOAT16) {
-      _Float16 half;
-      std::memcpy(&half, bytes.data() + i * sizeof(half), sizeof(half));
-      values[i] = static_cast<float>(half);
-    } else {
-      std::memcpy(&values[i], bytes.data() + i * sizeof(float), sizeof(float));
-    }
-  }
+  WithElement(type, [&](auto element) { Get<decltype(element)>(bytes, values); });
   return values;
 }
 

@@ -1,4 +1,4 @@
-// Float tensors as the bytes that devices hold.
+// Tensors as the bytes that devices hold, from and to float32.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace vpod::program {
 
 // Values are rounded to a float type; integer types and BOOL must have them (CheckValue).
 std::string EncodeFloats(absl::Span<const float> values, v1::DataType type);
-// `type` is FLOAT32 or FLOAT16.
+// Integers above 2^24 are rounded.
 std::vector<float> DecodeFloats(absl::string_view bytes, v1::DataType type);
 
 }  // namespace vpod::program
