@@ -181,6 +181,20 @@ TEST_P(RandomFloatsTest, Normal) {
               0.0024);
 }
 
+// Box and Muller: two words make a radius and an angle.
+TEST_P(RandomFloatsTest, NormalsFollowFromTheBits) {
+  const Values bits = Bits({1000}, kSource);
+  const Values values = Draw(Distribution::NORMAL, GetParam(), {1000}, kSource);
+  Values expected(values.size());
+  for (size_t i = 0; i < values.size(); i += 2) {
+    const double radius = std::sqrt(-2 * std::log((bits[i] + 1) / 4294967296.0));
+    const double angle = 2 * M_PI * bits[i + 1] / 4294967296.0;
+    expected[i] = radius * std::cos(angle);
+    expected[i + 1] = radius * std::sin(angle);
+  }
+  ExpectClose(values, expected, GetParam());
+}
+
 TEST_P(RandomFloatsTest, DependOnTheElementsPlaceOnly) {
   for (auto distribution : {Distribution::UNIFORM, Distribution::NORMAL}) {
     const Values all = Draw(distribution, GetParam(), {kMany}, kSource);
