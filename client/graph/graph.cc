@@ -320,7 +320,7 @@ Tensor Graph::Random(v1::Random::Distribution distribution, TensorType type) {
   op.mutable_random()->set_distribution(distribution);
   op.mutable_random()->set_type(type.type);
   op.mutable_random()->mutable_dims()->Add(type.dims.begin(), type.dims.end());
-  op.mutable_random()->set_number(state.ops++);
+  op.mutable_random()->set_number(random_ops_++);
   return AddSimple(std::move(op), {state.seed, state.counter, state.replica});
 }
 

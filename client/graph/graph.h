@@ -199,9 +199,9 @@ class Graph {
   // What random ops on an IPU share, by IPU.
   struct RandomState {
     Tensor seed, counter, replica;
-    uint32_t ops = 0;
   };
   std::map<uint32_t, RandomState> random_;
+  uint32_t random_ops_ = 0;  // of all IPUs, whose seeds may be the same
   std::vector<Assignment> assignments_;
   std::vector<GraphOutput> outputs_;
   std::map<uint32_t, std::vector<float>> initial_;

@@ -45,16 +45,19 @@ Data DataOf(uint32_t run, uint32_t replica) {
 
 const std::vector<float> kInitial = Random(kWeights, 99);
 
-std::unique_ptr<Session> Open(const Graph& graph, ProgramSpec spec, Tensor loss) {
+std::unique_ptr<Session> Open(const Graph& graph, ProgramSpec spec, Tensor loss,
+                              uint32_t ipus = 1) {
   spec.name = "train";
   spec.device_iterations = kIterations;
   spec.accumulation = kAccumulation;
   spec.loss = loss;
-  const auto compiled =
-      compiler::Compile(graph, {.total_replicas = kReplicas, .programs = {std::move(spec)}});
+  const auto compiled = compiler::Compile(
+      graph,
+      {.ipus_per_replica = ipus, .total_replicas = kReplicas, .programs = {std::move(spec)}});
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   if (!compiled.ok()) return nullptr;
-  auto device = CreateIpuModel({.replicas = kReplicas, .compute_threads = 1});
+  auto device =
+      CreateIpuModel({.replicas = kReplicas, .ipus_per_replica = ipus, .compute_threads = 1});
   EXPECT_TRUE(device.ok()) << device.status();
   auto session = Session::Create(*std::move(device), *compiled);
   EXPECT_TRUE(session.ok()) << session.status();
@@ -283,16 +286,28 @@ TEST(TrainingTest, AFixedLossScaleGivesTheSameBits) {
 
 // --- Random elements ---
 
-class RandomTrainingTest : public testing::Test {
+// Two ops, the second one on the last IPU.
+class RandomTrainingTest : public testing::TestWithParam<uint32_t> {
  protected:
   RandomTrainingTest() {
     Graph graph;
-    const Tensor w = graph.Variable("w", {FLOAT32, {}}, {1});
     const Tensor a = graph.Random(program::v1::Random::UNIFORM, {FLOAT32, {kElements}});
+    graph.SetIpu(GetParam() - 1);
     const Tensor b = graph.Random(program::v1::Random::UNIFORM, {FLOAT32, {kElements}});
+    const Tensor w = graph.Variable("w", {FLOAT32, {}}, {1});
     graph.Output("a", a);
     graph.Output("b", b);
-    session_ = Open(graph, {}, graph.Sum(graph.Multiply(graph.Multiply(a, b), w)));
+    const Tensor loss = graph.Sum(graph.Multiply(graph.Multiply(a, b), w));
+    session_ = Open(graph, {}, loss, GetParam());
+  }
+
+  // Each IPU has its own.
+  void Write(const std::string& name, const std::vector<float>& values) {
+    for (uint32_t ipu = 0; ipu < GetParam(); ++ipu) {
+      const std::string own = ipu == 0 ? name : absl::StrCat(name, "/ipu", ipu);
+      const absl::Status status = session_->WriteFloats(own, values);
+      EXPECT_TRUE(status.ok()) << status;
+    }
   }
 
   // What a run draws, by replica, op and micro-batch.
@@ -313,8 +328,9 @@ class RandomTrainingTest : public testing::Test {
   static constexpr int64_t kElements = 5;
   std::unique_ptr<Session> session_;
 };
+INSTANTIATE_TEST_SUITE_P(IpusPerReplica, RandomTrainingTest, testing::Values(1, 2));
 
-TEST_F(RandomTrainingTest, NoTwoDrawsAreEqual) {
+TEST_P(RandomTrainingTest, NoTwoDrawsAreEqual) {
   ASSERT_TRUE(session_);
   std::set<std::vector<float>> different;
   for (uint32_t run = 0; run < kRuns; ++run) {
@@ -323,15 +339,15 @@ TEST_F(RandomTrainingTest, NoTwoDrawsAreEqual) {
   EXPECT_EQ(different.size(), kRuns * kReplicas * 2 * kMicroBatches);
 }
 
-TEST_F(RandomTrainingTest, FollowFromSeedAndCounter) {
+TEST_P(RandomTrainingTest, FollowFromSeedAndCounter) {
   ASSERT_TRUE(session_);
   const auto first = Draw();
   EXPECT_EQ(*session_->ReadFloats("random/counter", 1), std::vector<float>{kMicroBatches});
   EXPECT_NE(Draw(), first);
-  ASSERT_TRUE(session_->WriteFloats("random/counter", {0}).ok());
+  Write("random/counter", {0});
   EXPECT_EQ(Draw(), first);
-  ASSERT_TRUE(session_->WriteFloats("random/counter", {0}).ok());
-  ASSERT_TRUE(session_->WriteFloats("random/seed", {1, 2}).ok());
+  Write("random/counter", {0});
+  Write("random/seed", {1, 2});
   EXPECT_EQ(*session_->ReadFloats("random/seed"), (std::vector<float>{1, 2}));
   EXPECT_NE(Draw(), first);
 }
