@@ -96,7 +96,7 @@ VPOD_FLOAT_ROW(DivideRow, x / y)
 // Not-a-number on either side is the result.
 VPOD_FLOAT_ROW(MaximumRow, x > y || x != x ? x : y)
 VPOD_FLOAT_ROW(MinimumRow, x < y || x != x ? x : y)
-VPOD_FLOAT_ROW(ReluGradientRow, x > 0 ? y : 0.0f)
+VPOD_FLOAT_ROW(ReluGradientRow, x <= 0 ? 0.0f : y)
 VPOD_FLOAT_ROW(TanhGradientRow, (1 - x * x) * y)
 VPOD_FLOAT_ROW(SigmoidGradientRow, x*(1 - x) * y)
 #undef VPOD_FLOAT_ROW

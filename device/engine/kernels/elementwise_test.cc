@@ -120,7 +120,7 @@ TEST_P(ElementwiseTest, ExactBinaryOperators) {
       {program::v1::DIVIDE, [](double a, double b) { return a / b; }},
       {program::v1::MAXIMUM, [](double a, double b) { return std::max(a, b); }},
       {program::v1::MINIMUM, [](double a, double b) { return std::min(a, b); }},
-      {program::v1::RELU_GRADIENT, [](double a, double b) { return a > 0 ? b : 0; }},
+      {program::v1::RELU_GRADIENT, [](double a, double b) { return a <= 0 ? 0 : b; }},
   };
   for (const auto& [op, reference] : kCases) {
     SCOPED_TRACE(BinaryOperator_Name(op));
@@ -341,6 +341,16 @@ TEST(LogicalElementwiseTest, SelectsBoolsByAnyByteThatIsNotZero) {
   const uint32_t y = ipu.Add(BOOL, {4});
   ipu.Run(SelectText(c, a, b, y));
   EXPECT_EQ(ipu.Read(y), (Values{1, 0, 0, 1}));
+}
+
+// As in PyTorch: only inputs that are known not to be positive stop it.
+TEST_P(ElementwiseTest, GradientGoesThroughReluOfNotANumber) {
+  TestIpu ipu;
+  const uint32_t y = ipu.Add(GetParam(), {4}, {kNan, 0, -0.0, 1});
+  const uint32_t dy = ipu.Add(GetParam(), {4}, {2, 3, 4, 5});
+  const uint32_t dx = ipu.Add(GetParam(), {4});
+  ipu.Run(BinaryText(program::v1::RELU_GRADIENT, y, dy, dx));
+  EXPECT_EQ(ipu.Read(dx), (Values{2, 0, 0, 5}));
 }
 
 // The vectorised loops have tails of every length.
