@@ -19,12 +19,13 @@ void BatchNormGradient(Graph& graph, const v1::Instruction& forward, GradientMap
   gradients.Add(offset.id, outputs[2]);
 }
 
-// y = (x - mean) * factor + offset with factor = scale / sqrt(variance + epsilon).
+// y = (x - mean) * factor + offset with factor = scale / sqrt(variance + epsilon). In float32:
+// float16 would round each product before it is summed.
 void BatchNormInferenceGradient(Graph& graph, const v1::Instruction& forward,
                                 GradientMap& gradients) {
   const Tensor x{forward.inputs(0)}, scale{forward.inputs(1)}, offset{forward.inputs(2)},
       mean{forward.inputs(3)}, variance{forward.inputs(4)};
-  const Tensor dy = gradients.Get(forward.outputs(0));
+  const Tensor dy = graph.Cast(gradients.Get(forward.outputs(0)), v1::FLOAT32);
   const TensorType type = graph.TypeOf(x);
   Dims along_channels(type.dims.size(), 1);
   along_channels[1] = type.dims[1];
@@ -32,12 +33,8 @@ void BatchNormInferenceGradient(Graph& graph, const v1::Instruction& forward,
   for (uint32_t i = 0; i < type.dims.size(); ++i) {
     if (i != 1) others.push_back(i);
   }
-  const auto spread = [&](Tensor vector) {
-    return graph.Cast(graph.Reshape(vector, along_channels), type.type);
-  };
-  const auto sum = [&](Tensor values) {
-    return graph.Reduce(v1::SUM, graph.Cast(values, v1::FLOAT32), others);
-  };
+  const auto spread = [&](Tensor vector) { return graph.Reshape(vector, along_channels); };
+  const auto sum = [&](Tensor values) { return graph.Reduce(v1::SUM, values, others); };
   const Tensor epsilon =
       graph.Constant({v1::FLOAT32, {}}, forward.batch_norm_inference().epsilon());
   const Tensor inverse =
@@ -45,10 +42,10 @@ void BatchNormInferenceGradient(Graph& graph, const v1::Instruction& forward,
   const Tensor factor = graph.Multiply(scale, inverse);
   const Tensor dmean_per_offset = graph.Unary(v1::NEGATE, factor);
   const Tensor doffset = sum(dy);
-  const Tensor centred = graph.Binary(v1::SUBTRACT, x, spread(mean));
+  const Tensor centred = graph.Binary(v1::SUBTRACT, graph.Cast(x, v1::FLOAT32), spread(mean));
   // The gradient of the factor; scale and variance act through it.
   const Tensor dfactor = sum(graph.Multiply(dy, centred));
-  gradients.Add(x.id, graph.Multiply(dy, spread(factor)));
+  gradients.Add(x.id, graph.Cast(graph.Multiply(dy, spread(factor)), type.type));
   gradients.Add(scale.id, graph.Multiply(dfactor, inverse));
   gradients.Add(offset.id, doffset);
   gradients.Add(mean.id, graph.Multiply(doffset, dmean_per_offset));
