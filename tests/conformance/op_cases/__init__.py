@@ -1,0 +1,16 @@
+"""One generator of cases and one reference in PyTorch for each op, in a file for each family."""
+
+from . import elementwise, image, loss, movement, optimizer, random, reduce
+
+FAMILIES = [elementwise, movement, reduce, image, loss, optimizer, random]
+
+
+def generators():
+    """(name, function that fills a case), in a fixed order."""
+    return [generator for family in FAMILIES for generator in family.generators()]
+
+
+# Ops that compute but have no counterpart in PyTorch, and why.
+NOT_IN_PYTORCH = {
+    "replica_index": "the number of a replica is known to jobs only (client/session/collectives_test.cc)",
+}

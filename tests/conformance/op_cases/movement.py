@@ -1,0 +1,110 @@
+"""Ops that move elements: exact in every type."""
+
+import numpy
+import torch
+import torch.nn.functional as functional
+
+from .case import FLOATS, TYPES
+from .checks import close, equal, same_zero
+
+
+def _elements(case, dims):
+    type_name = case.one_of(list(TYPES) + FLOATS * 3)
+    case.words.append(type_name)
+    return case.elements(type_name, dims)
+
+
+def _finish(case, y):
+    case.want(y, same_zero if y.is_float else equal)
+    if y.is_float and case.chance(0.7):
+        case.want_gradients(y, close())
+
+
+def fill(case):
+    type_name = case.one_of(TYPES)
+    case.words.append(type_name)
+    number = float(case.elements(type_name, []))
+    if not numpy.isfinite(number):
+        number = 0.0  # JSON has no others
+    # Added to zeros, so that it is an operand.
+    dims = case.shape()
+    filled = case.constant(type_name, dims, number)
+    if type_name == "BOOL":
+        _finish(case, case.op({"unary": {"operator": "LOGICAL_NOT"}}, [filled], torch.logical_not))
+    else:
+        other = case.operand(numpy.zeros(dims, TYPES[type_name]))
+        _finish(case, case.op({"binary": {"operator": "ADD"}}, [filled, other], torch.add))
+
+
+def copy(case):
+    x = case.operand(_elements(case, case.shape()))
+    y = case.op({"copy": {}}, [x], lambda x: x)
+    case.want(y, same_zero if y.is_float else equal)
+
+
+def transpose(case):
+    x = case.operand(_elements(case, case.shape(1, 6)))
+    _finish(case, case.transpose(x, [int(axis) for axis in case.random.permutation(len(x.dims))]))
+
+
+def slice_(case):
+    x = case.operand(_elements(case, case.shape(1)))
+    begin = [int(case.random.integers(0, dim)) for dim in x.dims]
+    step = [int(case.random.integers(1, 4)) for _ in x.dims]
+    size = [int(case.random.integers(1, (dim - 1 - b) // s + 2)) for dim, b, s in zip(x.dims, begin, step)]
+    _finish(case, case.slice(x, begin, size, step))
+
+
+def expand(case):
+    dims = case.shape(1)
+    x = case.operand(_elements(case, [1 if case.chance(0.5) else dim for dim in dims]))
+    front = [int(case.random.integers(1, 4))] if case.chance(0.4) else []
+    _finish(case, case.expand(x, front + dims))
+
+
+def _other_dims(case, dims):
+    count = int(numpy.prod(dims))
+    return case.one_of([[count], [1, count], dims[::-1], dims + [1]])
+
+
+def reshape(case):
+    x = case.operand(_elements(case, case.shape()))
+    _finish(case, case.reshape(x, _other_dims(case, x.dims)))
+
+
+def pad(case):
+    x = case.operand(_elements(case, case.shape(1)))
+    before, after = ([int(case.random.integers(0, 4)) for _ in x.dims] for _ in range(2))
+    value = case.one_of([0, 1]) if x.type == "BOOL" else case.one_of([0, 3])
+    widths = [width for pair in zip(before[::-1], after[::-1]) for width in pair]
+
+    def reference(x):
+        if x.dtype == torch.bool:
+            return functional.pad(x.long(), widths, value=value) != 0
+        return functional.pad(x, widths, value=value)
+
+    _finish(case, case.op({"pad": {"before": before, "after": after, "value": value}}, [x], reference))
+
+
+def concat(case):
+    dims = case.shape(1)
+    axis = int(case.random.integers(len(dims)))
+    parts = []
+    for _ in range(int(case.random.integers(1, 5))):
+        dims[axis] = int(case.random.integers(1, 6))
+        parts.append(list(dims))
+    type_name = case.one_of(list(TYPES) + FLOATS * 3)
+    case.words.append(type_name)
+    inputs = [case.operand(case.elements(type_name, part)) for part in parts]
+    _finish(case, case.op({"concat": {"axis": axis}}, inputs, lambda *x: torch.cat(x, axis)))
+
+
+def generators():
+    yield "fill", fill
+    yield "copy", copy
+    yield "transpose", transpose
+    yield "slice", slice_
+    yield "expand", expand
+    yield "reshape", reshape
+    yield "pad", pad
+    yield "concat", concat

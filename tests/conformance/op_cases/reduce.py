@@ -1,0 +1,74 @@
+"""Reductions, arg-max and matrix products."""
+
+import numpy
+import torch
+
+from .case import FLOATS, TYPES, wrap
+from .checks import close, equal
+
+
+def _reference(operator, axes):
+    if not axes:  # for PyTorch an empty list is all axes
+        return lambda x: x * 1
+    return {
+        "SUM": lambda x: x.sum(axes),
+        "MEAN": lambda x: x.mean(axes),
+        "MAX": lambda x: x.amax(axes),
+        "MIN": lambda x: x.amin(axes),
+    }[operator]
+
+
+def reduce(case, operator):
+    type_name = case.one_of(FLOATS * 2 + (["INT32"] if operator != "MEAN" else []))
+    case.words.append(type_name)
+    dims = case.shape()
+    if case.chance(0.15):
+        dims = [3, 1000] if case.chance(0.5) else [1000, 3]
+    axes = [axis for axis in range(len(dims)) if case.chance(0.5)]
+    case.words.append(f"{dims} over {axes}")
+    extreme = operator in ("MAX", "MIN")
+    array = case.elements(type_name, dims) if type_name == "INT32" else case.floats(type_name, dims, ties=case.chance(0.5))
+    x = case.operand(array)
+    reference = _reference(operator, axes)
+    attributes = {"reduce": {"operator": operator, "axes": axes}}
+    if type_name == "INT32":
+        case.want(case.op(attributes, [x], lambda x: wrap(reference(x), type_name)), equal)
+        return
+    # The size of an extreme only bounds gradients: a share of each is at most the sum's.
+    size = (lambda exacts, sizes: _reference("SUM", axes)(sizes[0])) if extreme else None
+    y = case.op(attributes, [x], reference, size)
+    case.want(y, equal if extreme else close())
+    if not case.special and case.chance(0.7):
+        case.want_gradients(y, close(roundings=2))
+
+
+def arg_max(case):
+    type_name = case.one_of(FLOATS)
+    case.words.append(type_name)
+    x = case.operand(case.floats(type_name, case.shape(1), ties=case.chance(0.6)))
+    # The first of equals, as NumPy says and PyTorch does not promise.
+    reference = lambda x: torch.tensor(numpy.argmax(x.detach().numpy(), -1))
+    case.want(case.op({"arg_max": {}}, [x], reference, types=["INT32"]), equal)
+
+
+def mat_mul(case):
+    type_name = case.one_of(FLOATS)
+    case.words.append(type_name)
+    m, k, n = (case.one_of([1, 2, 3, 7, 16, 33, 64]) for _ in range(3))
+    left, right = case.chance(0.4), case.chance(0.4)
+    case.words.append(f"{m}×{k}×{n}")
+    case.words += ["a stored transposed"] * left + ["b stored transposed"] * right
+    a = case.operand(case.floats(type_name, [k, m] if left else [m, k]))
+    b = case.operand(case.floats(type_name, [n, k] if right else [k, n]))
+    reference = lambda a, b: torch.matmul(a.t() if left else a, b.t() if right else b)
+    y = case.op({"mat_mul": {"transpose_a": left, "transpose_b": right}}, [a, b], reference)
+    case.want(y, close())
+    if not case.special and case.chance(0.7):
+        case.want_gradients(y, close())
+
+
+def generators():
+    for operator in ("SUM", "MEAN", "MAX", "MIN"):
+        yield f"reduce {operator}", lambda case, operator=operator: reduce(case, operator)
+    yield "arg_max", arg_max
+    yield "mat_mul", mat_mul

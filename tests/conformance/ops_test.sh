@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# ops_test RUN_CASES OPS: compares some cases of each op with PyTorch.
+set -euo pipefail
+/usr/bin/python3 -c 'import numpy, torch' 2>/dev/null || {
+  echo "SKIPPED: python3-torch is not installed (deploy/packages-test.txt): ops are not compared with PyTorch's"
+  exit 0
+}
+exec "$2" --program "$1" --seed 13 --cases 400
