@@ -318,46 +318,62 @@ absl::Status CheckNames(const graph::Graph& graph) {
 
 }  // namespace
 
-absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options) {
+std::map<std::string, std::string> InitialValues(const program::Executable& executable,
+                                                 const graph::Graph& graph,
+                                                 const CompileOptions& options) {
+  std::map<std::string, std::string> values;
+  for (const v1::Variable& variable : executable.proto().variables()) {
+    const uint64_t bytes = program::TypeOf(executable.TensorOf(variable)).bytes();
+    values[variable.name()] = std::string(bytes, '\0');
+  }
+  const auto set = [&](const std::string& name, const std::vector<float>& floats,
+                       v1::DataType type) {
+    const auto it = values.find(name);
+    if (it != values.end()) it->second = program::EncodeFloats(floats, type);
+  };
+  std::vector<graph::Tensor> state = graph.variables();
+  state.insert(state.end(), graph.buffers().begin(), graph.buffers().end());
+  for (graph::Tensor variable : state) {
+    const graph::Value& value = graph.values()[variable.id];
+    set(value.name, graph.InitialValue(variable), value.type.type);
+  }
+  for (const ProgramSpec& spec : options.programs) {
+    if (!spec.loss.has_value()) continue;
+    for (uint32_t ipu = 0; ipu < options.ipus_per_replica; ++ipu)
+      set(HyperParametersName(ipu), HyperParameters(spec), v1::FLOAT32);
+    if (spec.loss_scale) set(kLossScaleName, {*spec.loss_scale}, v1::FLOAT32);
+  }
+  return values;
+}
+
+absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options,
+                                 const Progress& progress) {
   VPOD_RETURN_IF_ERROR(graph.status());
   VPOD_RETURN_IF_ERROR(CheckOptions(options));
   VPOD_RETURN_IF_ERROR(CheckNames(graph));
+  // Two steps a program, then validation and initial values.
+  const auto total = static_cast<uint32_t>(2 * options.programs.size() + 2);
+  auto report = [&, done = uint32_t{0}](absl::string_view step) mutable {
+    if (progress) progress(step, done++, total);
+  };
   std::vector<LoweredProgram> programs;
   Assembler assembler(options);
   for (const ProgramSpec& spec : options.programs) {
+    report("Lowering");
     VPOD_ASSIGN_OR_RETURN(LoweredProgram program, Lower(graph, spec, options));
     assembler.AddVariables(program);
     programs.push_back(std::move(program));
   }
   for (size_t i = 0; i < programs.size(); ++i) {
+    report("Placing tensors");
     assembler.AddProgram(options.programs[i], std::move(programs[i]));
   }
   Compiled compiled;
+  report("Validating");
   VPOD_ASSIGN_OR_RETURN(compiled.executable, program::Executable::Make(assembler.Finish()));
-  const v1::Executable& executable = compiled.executable->proto();
-  for (const v1::Variable& variable : executable.variables()) {
-    const uint64_t bytes = program::TypeOf(compiled.executable->TensorOf(variable)).bytes();
-    compiled.initial_values[variable.name()] = std::string(bytes, '\0');
-  }
-  std::vector<graph::Tensor> state = graph.variables();
-  state.insert(state.end(), graph.buffers().begin(), graph.buffers().end());
-  for (graph::Tensor variable : state) {
-    const graph::Value& value = graph.values()[variable.id];
-    const auto it = compiled.initial_values.find(value.name);
-    if (it != compiled.initial_values.end())
-      it->second = program::EncodeFloats(graph.InitialValue(variable), value.type.type);
-  }
-  const auto set = [&](const std::string& name, const std::vector<float>& values) {
-    const auto it = compiled.initial_values.find(name);
-    if (it != compiled.initial_values.end())
-      it->second = program::EncodeFloats(values, v1::FLOAT32);
-  };
-  for (const ProgramSpec& spec : options.programs) {
-    if (!spec.loss.has_value()) continue;
-    for (uint32_t ipu = 0; ipu < options.ipus_per_replica; ++ipu)
-      set(HyperParametersName(ipu), HyperParameters(spec));
-    if (spec.loss_scale) set(kLossScaleName, {*spec.loss_scale});
-  }
+  report("Initial values");
+  compiled.initial_values = InitialValues(*compiled.executable, graph, options);
+  report("Done");
   return compiled;
 }
 

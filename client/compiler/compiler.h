@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -93,8 +94,18 @@ inline constexpr char kGrowthTrackerName[] = "optimizer/growthTracker";
 // The hyper-parameters in the variable's order.
 std::vector<float> HyperParameters(const ProgramSpec& spec);
 
+// Called before each step of a compilation with what it does and the number of steps that are done,
+// and after the last one.
+using Progress = std::function<void(absl::string_view step, uint32_t done, uint32_t total)>;
+
 // InvalidArgument: a mistake in the graph or the options. Whether the program fits the memory of an
 // IPU is decided by the machine that loads it.
-absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options);
+absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options,
+                                 const Progress& progress = {});
+
+// What the variables of the executable that graph and options give start with.
+std::map<std::string, std::string> InitialValues(const program::Executable& executable,
+                                                 const graph::Graph& graph,
+                                                 const CompileOptions& options);
 
 }  // namespace vpod::compiler

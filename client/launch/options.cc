@@ -83,7 +83,7 @@ po::options_description Description() {
   add("vipu-allocation", "allocation to create in");
   add("sync-type", "ST_POD_NATIVE_DEFAULT or ST_C2_COMPATIBLE");
   add("executable-cache-path",
-      "passed to instances as POPDIST_EXECUTABLE_CACHE_PATH; nothing here reads it");
+      "directory of compiled executables, passed to instances as POPDIST_EXECUTABLE_CACHE_PATH");
   add("mpi-global-args", "words for mpirun's global part; repeatable");
   add("mpi-local-args", "words for every application context; repeatable");
   add("instance-mpi-local-args",

@@ -119,6 +119,22 @@ TEST_F(TrainingTest, TheIpuModelIsIdenticalToThePod) {
   EXPECT_EQ(Train(Poprun(1, 4), {"--train-images", "10000", "--use-ipu-model"}).text, pod.text);
 }
 
+TEST_F(TrainingTest, ACachedExecutableGivesTheSameLosses) {
+  // Each instance compiles, or finds what another one has left.
+  std::vector<std::string> words = Poprun(2, 4);
+  words.insert(words.end(), {"--executable-cache-path", pod_->directory() + "/cache"});
+  const std::vector<std::string> few = {"--train-images", "4000"};
+  const Curve first = Train(words, few);
+  EXPECT_EQ(Train(words, few).text, first.text);
+  words.insert(words.end(), {"fashion_mnist", "--train-images", "4000", "--epochs", "1"});
+  std::map<std::string, std::string> environment = pod_->environment();
+  environment["POPLAR_LOG_LEVEL"] = "INFO";
+  const Outcome outcome = Command(words, environment).Wait();
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE((outcome.out + outcome.err).find("Executable cache hit: "), std::string::npos)
+      << outcome.err;
+}
+
 TEST_F(TrainingTest, TheIpuModelTakesNoPartInAJobOfSeveralInstances) {
   std::vector<std::string> words = Poprun(4, 16);
   words.insert(words.end(), {"fashion_mnist", "--use-ipu-model"});
@@ -166,7 +182,7 @@ TEST(FashionMnistTest, HelpSaysWhatEveryOptionDoes) {
     if (!std::regex_search(line, words)) std::getline(help, line);
     EXPECT_TRUE(std::regex_search(line, words)) << line;
   }
-  EXPECT_EQ(options, 13);
+  EXPECT_EQ(options, 14);
 }
 
 }  // namespace

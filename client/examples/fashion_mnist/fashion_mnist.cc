@@ -20,12 +20,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "client/compiler/compiler.h"
+#include "client/compiler/executable_cache.h"
 #include "client/examples/fashion_mnist/dataset.h"
 #include "client/ipuof/ipuof_device.h"
 #include "client/popdist/collectives.hpp"
 #include "client/popdist/context.hpp"
 #include "client/popdist/job.h"
+#include "client/render/progress_bar.h"
 #include "client/render/table.h"
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
@@ -56,6 +57,7 @@ struct Arguments {
   size_t train_images = 60000;
   std::string data = kDefaultDataDirectory;
   std::string loss_file;
+  std::string executable_cache_path;
 };
 
 // The job as this process sees it: all replicas are numbered 0 … total-1, ours begin at offset.
@@ -102,6 +104,23 @@ Model BuildModel(const Arguments& arguments) {
   g.Output("loss", model.loss);
   g.Output("correct", g.Cast(g.Binary(program::v1::EQUAL, g.ArgMax(logits), labels), INT32));
   return model;
+}
+
+// Shows a compilation that takes long enough to be waited for.
+compiler::Progress CompilationBar(const Place& place) {
+  if (place.instance != 0 || !render::TakesEscapeCodes(STDERR_FILENO)) return {};
+  return [start = Clock::now(), shown = false](absl::string_view, uint32_t done,
+                                               uint32_t total) mutable {
+    const std::chrono::duration<double> elapsed = Clock::now() - start;
+    constexpr std::chrono::duration<double> kPatience(0.5);
+    if (!shown && (elapsed < kPatience || done == total)) return;
+    shown = true;
+    std::fprintf(
+        stderr, "\r\033[K%s%s",
+        render::ProgressBar("Graph compilation", static_cast<double>(done) / total, elapsed)
+            .c_str(),
+        done == total ? "\n" : "");
+  };
 }
 
 absl::StatusOr<std::unique_ptr<session::Device>> OpenDevice(const Arguments& arguments,
@@ -314,7 +333,10 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
       {.name = "evaluate",
        .device_iterations = arguments.device_iterations * arguments.accumulation},
   };
-  VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled, compiler::Compile(model.graph, options));
+  VPOD_ASSIGN_OR_RETURN(
+      const compiler::Compiled compiled,
+      compiler::CompileCached(model.graph, options, arguments.executable_cache_path,
+                              CompilationBar(place)));
   VPOD_ASSIGN_OR_RETURN(auto device, OpenDevice(arguments, place));
   const std::string device_name = device->name();
   VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
@@ -432,6 +454,9 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--data", arguments.data, "Directory of the data set")->capture_default_str();
   app.add_option("--loss-file", arguments.loss_file, "Write the loss of every weight update here");
+  app.add_option("--executable-cache-path", arguments.executable_cache_path,
+                 "Directory in which compiled executables are kept for the next start")
+      ->envname("POPDIST_EXECUTABLE_CACHE_PATH");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,0 +1,263 @@
+#include "client/compiler/executable_cache.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "client/sdk_log/sdk_log.h"
+#include "device/base/file.h"
+#include "device/base/sha256.h"
+#include "device/base/status.h"
+
+namespace vpod::compiler {
+namespace {
+
+// What precedes the executable in a file; the key and the executable's checksum follow.
+constexpr absl::string_view kMagic("VIPUCACHE\x01", 10);
+constexpr size_t kDigits = 64;  // of a SHA-256
+
+// --- The program that compiles ---
+
+// The build id in the notes of a segment; empty if there is none.
+std::string BuildIdInNotes(absl::string_view notes) {
+  constexpr absl::string_view kGnu("GNU\0", 4);
+  ElfW(Nhdr) note;
+  while (notes.size() >= sizeof(note)) {
+    std::memcpy(&note, notes.data(), sizeof(note));
+    notes.remove_prefix(sizeof(note));
+    const auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
+    const size_t name = padded(note.n_namesz), size = padded(note.n_descsz);
+    if (notes.size() < name + size) break;
+    if (note.n_type == NT_GNU_BUILD_ID && notes.substr(0, note.n_namesz) == kGnu)
+      return absl::BytesToHexString(notes.substr(name, note.n_descsz));
+    notes.remove_prefix(name + size);
+  }
+  return "";
+}
+
+// Of the program or shared library that this code is part of.
+std::string BuildId() {
+  std::string id;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* result) {
+        const auto here = reinterpret_cast<ElfW(Addr)>(&BuildIdInNotes);
+        bool is_ours = false;
+        std::string found;
+        for (int i = 0; i < object->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+          const ElfW(Addr) begin = object->dlpi_addr + segment.p_vaddr;
+          if (segment.p_type == PT_LOAD && here >= begin && here - begin < segment.p_memsz)
+            is_ours = true;
+          if (segment.p_type == PT_NOTE && found.empty())
+            found = BuildIdInNotes({reinterpret_cast<const char*>(begin), segment.p_memsz});
+        }
+        if (is_ours) *static_cast<std::string*>(result) = found;
+        return is_ours ? 1 : 0;
+      },
+      &id);
+  return id;
+}
+
+// --- The key ---
+
+// A sequence of values in which each one's end is known, so that different sequences have different
+// bytes.
+class Encoder {
+ public:
+  void Add(uint64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
+  void Add(float value) { Add(uint64_t{std::bit_cast<uint32_t>(value)}); }
+  void Add(double value) { Add(std::bit_cast<uint64_t>(value)); }
+  void Add(absl::string_view text) {
+    Add(uint64_t{text.size()});
+    bytes_.append(text.data(), text.size());
+  }
+  void Add(const std::string& text) { Add(absl::string_view(text)); }
+  void Add(bool value) { Add(uint64_t{value}); }
+  void Add(uint32_t value) { Add(uint64_t{value}); }
+  void Add(graph::Tensor value) { Add(value.id); }
+  void Add(const graph::TensorType& type) {
+    Add(static_cast<uint64_t>(type.type));
+    Add(uint64_t{type.dims.size()});
+    for (int64_t dim : type.dims) Add(static_cast<uint64_t>(dim));
+  }
+  template <class T>
+  void Add(const std::optional<T>& value) {
+    Add(value.has_value());
+    if (value) Add(*value);
+  }
+  template <class T>
+  void Add(const std::vector<T>& values) {
+    Add(uint64_t{values.size()});
+    for (const T& value : values) Add(value);
+  }
+
+  // The fields of these are named one by one, so that a new one does not compile until it is here.
+  void Add(const graph::Value& value) {
+    const auto& [type, origin, ipu, name, constant, alias_of] = value;
+    Add(type);
+    Add(static_cast<uint64_t>(origin));
+    Add(ipu);
+    Add(name);
+    Add(constant);
+    Add(alias_of);
+  }
+  void Add(const graph::Node& node) {
+    const auto& [instruction, ipu] = node;
+    Add(instruction.SerializeAsString());  // without maps: the same in every process
+    Add(ipu);
+  }
+  void Add(const graph::GraphOutput& output) {
+    const auto& [name, value] = output;
+    Add(name);
+    Add(value);
+  }
+  void Add(const graph::Assignment& assignment) {
+    const auto& [buffer, value] = assignment;
+    Add(buffer);
+    Add(value);
+  }
+  void Add(const SgdOptions& options) {
+    const auto& [learning_rate, momentum, dampening, weight_decay, nesterov, maximize] = options;
+    for (float value : {learning_rate, momentum, dampening, weight_decay}) Add(value);
+    Add(nesterov);
+    Add(maximize);
+  }
+  void Add(const AdamOptions& options) {
+    const auto& [learning_rate, beta1, beta2, epsilon, weight_decay, decoupled, amsgrad, maximize] =
+        options;
+    for (float value : {learning_rate, beta1, beta2, epsilon, weight_decay}) Add(value);
+    for (bool value : {decoupled, amsgrad, maximize}) Add(value);
+  }
+  void Add(const AutomaticLossScale& scale) {
+    const auto& [growth, backoff, interval] = scale;
+    Add(growth);
+    Add(backoff);
+    Add(interval);
+  }
+  void Add(const ProgramSpec& spec) {
+    const auto& [name, device_iterations, accumulation, loss, sgd, adam, loss_scale, automatic,
+                 reduction] = spec;
+    Add(name);
+    Add(device_iterations);
+    Add(accumulation);
+    Add(loss);
+    Add(sgd);
+    Add(adam);
+    Add(loss_scale);
+    Add(automatic);
+    Add(static_cast<uint64_t>(reduction));
+  }
+  void Add(const CompileOptions& options) {
+    const auto& [ipus_per_replica, total_replicas, programs] = options;
+    Add(ipus_per_replica);
+    Add(total_replicas);
+    Add(programs);
+  }
+  void Add(const graph::Graph& graph) {
+    Add(graph.values());
+    Add(graph.nodes());
+    Add(graph.inputs());
+    Add(graph.variables());
+    Add(graph.buffers());
+    Add(graph.outputs());
+    Add(graph.assignments());
+  }
+
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+// --- Files ---
+
+void Log(LogLevel level, absl::string_view text) {
+  if (SdkLogs(LogModule::kEngine, level)) SdkLog(LogModule::kEngine, level, text);
+}
+
+// InvalidArgument says what is wrong with a file's bytes.
+absl::StatusOr<std::shared_ptr<const program::Executable>> Unpack(absl::string_view bytes,
+                                                                  absl::string_view key) {
+  if (!absl::ConsumePrefix(&bytes, kMagic) || bytes.size() < 2 * kDigits)
+    return absl::InvalidArgumentError("it is not a file of the cache");
+  if (bytes.substr(0, kDigits) != key)
+    return absl::InvalidArgumentError("it is of another graph or another compiler");
+  const absl::string_view checksum = bytes.substr(kDigits, kDigits);
+  bytes.remove_prefix(2 * kDigits);
+  if (base::Sha256Hex(bytes) != checksum)
+    return absl::InvalidArgumentError("it is truncated or damaged");
+  return program::Executable::Parse(bytes);
+}
+
+// Null: it has to be compiled.
+std::shared_ptr<const program::Executable> Find(const std::string& path, const std::string& key) {
+  const auto unusable = [&](const absl::Status& why) {
+    Log(LogLevel::kWarn,
+        absl::StrCat("Ignoring ", path, " of the executable cache: ", why.message()));
+    return nullptr;
+  };
+  const absl::Status is_file = base::CheckIsFileOrNothing(path);
+  if (!is_file.ok()) return unusable(is_file);
+  constexpr size_t kMost = size_t{128} << 20;  // twice the longest executable
+  const absl::StatusOr<std::string> bytes = base::ReadNamedFile(path, kMost);
+  if (!bytes.ok()) return std::filesystem::exists(path) ? unusable(bytes.status()) : nullptr;
+  auto executable = Unpack(*bytes, key);
+  if (!executable.ok()) return unusable(executable.status());
+  return *std::move(executable);
+}
+
+void Keep(const std::string& directory, const std::string& path, absl::string_view key,
+          const program::Executable& executable) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);  // an error shows when the file is made
+  const std::string bytes = executable.Bytes();
+  const absl::Status kept = base::ReplaceFile(
+      path, absl::StrCat(kMagic, key, base::Sha256Hex(bytes), bytes), /*mode=*/0644);
+  if (kept.ok()) return;
+  Log(LogLevel::kWarn, absl::StrCat("The executable is not cached: ", kept.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> CacheKey(const graph::Graph& graph, const CompileOptions& options) {
+  static const std::string* const build_id = new std::string(BuildId());
+  if (build_id->empty())
+    return absl::FailedPreconditionError("this program was linked without a build id");
+  Encoder encoder;
+  encoder.Add(*build_id);
+  encoder.Add(options);
+  encoder.Add(graph);
+  return base::Sha256Hex(encoder.bytes());
+}
+
+absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileOptions& options,
+                                       const std::string& directory, const Progress& progress) {
+  if (directory.empty()) return Compile(graph, options, progress);
+  VPOD_RETURN_IF_ERROR(graph.status());
+  const absl::StatusOr<std::string> key = CacheKey(graph, options);
+  if (!key.ok()) {
+    Log(LogLevel::kWarn, absl::StrCat("The executable is not cached: ", key.status().message()));
+    return Compile(graph, options, progress);
+  }
+  const std::string path = absl::StrCat(directory, "/", *key, ".vipuexe");
+  if (auto executable = Find(path, *key)) {
+    Log(LogLevel::kInfo, absl::StrCat("Executable cache hit: ", path));
+    Compiled compiled{std::move(executable), {}};
+    compiled.initial_values = InitialValues(*compiled.executable, graph, options);
+    return compiled;
+  }
+  Log(LogLevel::kInfo, absl::StrCat("Executable cache miss: ", path));
+  VPOD_ASSIGN_OR_RETURN(Compiled compiled, Compile(graph, options, progress));
+  Keep(directory, path, *key, *compiled.executable);
+  return compiled;
+}
+
+}  // namespace vpod::compiler

@@ -1,0 +1,233 @@
+#include "client/compiler/executable_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "device/base/file.h"
+
+namespace vpod::compiler {
+namespace {
+
+using graph::Graph;
+using graph::Tensor;
+using program::v1::FLOAT32;
+using program::v1::INT32;
+using testing::HasSubstr;
+
+struct Shape {
+  int64_t hidden = 5;
+  float initial = 0.5f;
+  double factor = 2;
+  std::string output = "loss";
+};
+
+struct Model {
+  Graph graph;
+  CompileOptions options;
+};
+
+Model MakeModel(const Shape& shape = {}) {
+  Model model;
+  Graph& g = model.graph;
+  const Tensor x = g.Input("x", {FLOAT32, {4, 6}});
+  const Tensor w =
+      g.Variable("w", {FLOAT32, {6, shape.hidden}},
+                 std::vector<float>(static_cast<size_t>(6 * shape.hidden), shape.initial));
+  const Tensor logits = g.Multiply(g.MatMul(x, w), g.Constant({FLOAT32, {}}, shape.factor));
+  const Tensor loss = g.Mean(g.SoftmaxCrossEntropy(logits, g.Input("labels", {INT32, {4}})));
+  g.Output(shape.output, loss);
+  model.options.programs = {{.name = "train", .loss = loss}};
+  return model;
+}
+
+class ExecutableCacheTest : public testing::Test {
+ protected:
+  ExecutableCacheTest() {
+    std::string path = testing::TempDir() + "/cache.XXXXXX";
+    directory_ = std::string(mkdtemp(path.data())) + "/made/when/needed";
+  }
+
+  Compiled Compile(const Model& model) {
+    steps_.clear();
+    const auto compiled =
+        CompileCached(model.graph, model.options, directory_,
+                      [this](absl::string_view step, uint32_t done, uint32_t total) {
+                        steps_.push_back(absl::StrCat(step, " ", done, "/", total));
+                      });
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    return *compiled;
+  }
+  // Whether the last one came from the cache.
+  bool WasHit() const { return steps_.empty(); }
+
+  std::string TheFile() const {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+      files.push_back(entry.path());
+    EXPECT_EQ(files.size(), 1u);
+    return files.at(0);
+  }
+  static void Write(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  std::string directory_;
+  std::vector<std::string> steps_;
+};
+
+TEST_F(ExecutableCacheTest, ASecondCompilationIsAHitAndEqual) {
+  const Compiled first = Compile(MakeModel());
+  EXPECT_FALSE(WasHit());
+  EXPECT_EQ(steps_, (std::vector<std::string>{"Lowering 0/4", "Placing tensors 1/4",
+                                              "Validating 2/4", "Initial values 3/4", "Done 4/4"}));
+  const Compiled second = Compile(MakeModel());
+  EXPECT_TRUE(WasHit());
+  EXPECT_EQ(first.executable->Bytes(), second.executable->Bytes());
+  EXPECT_EQ(first.executable->hash(), second.executable->hash());
+  EXPECT_EQ(first.initial_values, second.initial_values);
+}
+
+TEST_F(ExecutableCacheTest, InitialValuesAreThoseOfTheGraph) {
+  Compile(MakeModel({.initial = 0.5f}));
+  const Model changed = MakeModel({.initial = 0.25f});
+  const Compiled cached = Compile(changed);
+  EXPECT_TRUE(WasHit());
+  const auto fresh = compiler::Compile(changed.graph, changed.options);
+  ASSERT_TRUE(fresh.ok()) << fresh.status();
+  EXPECT_EQ(cached.initial_values, fresh->initial_values);
+}
+
+TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
+  std::vector<Model> models;
+  models.push_back(MakeModel());
+  models.push_back(MakeModel({.hidden = 6}));
+  models.push_back(MakeModel({.factor = 3}));
+  models.push_back(MakeModel({.output = "other"}));
+  const auto with = [&](const auto& change) {
+    models.push_back(MakeModel());
+    change(models.back().options, models.back().options.programs[0]);
+  };
+  with([](CompileOptions& o, ProgramSpec&) { o.ipus_per_replica = 2; });
+  with([](CompileOptions& o, ProgramSpec&) { o.total_replicas = 2; });
+  with([](CompileOptions& o, ProgramSpec& p) { o.programs.push_back({.name = p.name}); });
+  with([](CompileOptions&, ProgramSpec& p) { p.name = "step"; });
+  with([](CompileOptions&, ProgramSpec& p) { p.device_iterations = 2; });
+  with([](CompileOptions&, ProgramSpec& p) { p.accumulation = 2; });
+  with([](CompileOptions&, ProgramSpec& p) { p.loss.reset(); });
+  with([](CompileOptions&, ProgramSpec& p) { p.sgd.momentum = 0.5f; });
+  with([](CompileOptions&, ProgramSpec& p) { p.sgd.nesterov = true; });
+  with([](CompileOptions&, ProgramSpec& p) { p.adam.emplace(); });
+  with([](CompileOptions&, ProgramSpec& p) { p.adam.emplace().amsgrad = true; });
+  with([](CompileOptions&, ProgramSpec& p) { p.loss_scale = 8; });
+  with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace(); });
+  with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace().interval = 1; });
+  with([](CompileOptions&, ProgramSpec& p) { p.reduction = GradientReduction::kSum; });
+  std::set<std::string> keys;
+  for (const Model& model : models) {
+    const auto key = CacheKey(model.graph, model.options);
+    ASSERT_TRUE(key.ok()) << key.status();
+    EXPECT_TRUE(keys.insert(*key).second) << "the change before number " << keys.size();
+    EXPECT_EQ(CacheKey(model.graph, model.options).value(), *key);
+  }
+}
+
+TEST_F(ExecutableCacheTest, BadFilesAreNamedAndReplaced) {
+  Compile(MakeModel({.hidden = 6}));
+  const std::string foreign = base::ReadFile(TheFile());
+  std::filesystem::remove(TheFile());
+  const Compiled fresh = Compile(MakeModel());
+  const std::string path = TheFile(), good = base::ReadFile(path);
+  std::string flipped = good;
+  flipped[good.size() / 2] ^= 1;
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "not a file of the cache"},
+      {"something else", "not a file of the cache"},
+      {good.substr(0, 100), "not a file of the cache"},
+      {good.substr(0, good.size() - 1), "truncated or damaged"},
+      {good + "x", "truncated or damaged"},
+      {flipped, "truncated or damaged"},
+      {foreign, "of another graph or another compiler"},
+  };
+  for (const auto& [bytes, message] : cases) {
+    Write(path, bytes);
+    testing::internal::CaptureStderr();
+    const Compiled compiled = Compile(MakeModel());
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                testing::AllOf(HasSubstr(message), HasSubstr(path)));
+    EXPECT_FALSE(WasHit());
+    EXPECT_EQ(compiled.executable->Bytes(), fresh.executable->Bytes());
+    EXPECT_EQ(base::ReadFile(path), good);
+    EXPECT_EQ(TheFile(), path);  // nothing is left beside it
+  }
+}
+
+TEST_F(ExecutableCacheTest, WhatCannotBeCachedIsCompiled) {
+  const auto key = CacheKey(MakeModel().graph, MakeModel().options);
+  ASSERT_TRUE(key.ok()) << key.status();
+  // A directory has the file's name.
+  std::filesystem::create_directories(absl::StrCat(directory_, "/", *key, ".vipuexe/inner"));
+  testing::internal::CaptureStderr();
+  Compile(MakeModel());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::AllOf(HasSubstr("is a directory"), HasSubstr("is not cached")));
+  // The directory is a file.
+  std::filesystem::remove_all(directory_);
+  Write(directory_, "a file");
+  testing::internal::CaptureStderr();
+  Compile(MakeModel());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("is not cached"));
+  EXPECT_FALSE(WasHit());
+}
+
+TEST_F(ExecutableCacheTest, NothingIsCachedWithoutADirectory) {
+  directory_.clear();
+  Compile(MakeModel());
+  Compile(MakeModel());
+  EXPECT_FALSE(WasHit());
+}
+
+TEST_F(ExecutableCacheTest, AMistakeInTheGraphIsItsOwnError) {
+  Model model = MakeModel();
+  model.graph.Output("loss", {});
+  model.graph.Input("x", {FLOAT32, {1}});
+  const auto compiled = CompileCached(model.graph, model.options, directory_);
+  EXPECT_EQ(compiled.status(), model.graph.status());
+  EXPECT_FALSE(compiled.ok());
+}
+
+TEST_F(ExecutableCacheTest, SeveralAtOnceGetWholeFiles) {
+  testing::internal::CaptureStderr();
+  const Model model = MakeModel();
+  const auto expected = compiler::Compile(model.graph, model.options);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  std::vector<std::thread> threads;
+  std::vector<std::string> hashes(4);
+  for (std::string& hash : hashes) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        const auto compiled = CompileCached(model.graph, model.options, directory_);
+        if (compiled.ok()) hash = compiled->executable->hash();
+        // The others compile and write while this one reads.
+        std::error_code ignored;
+        std::filesystem::remove(
+            absl::StrCat(directory_, "/", *CacheKey(model.graph, model.options), ".vipuexe"),
+            ignored);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(hashes, testing::Each(expected->executable->hash()));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("truncated")));
+}
+
+}  // namespace
+}  // namespace vpod::compiler
