@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/sdk_log/sdk_log.h"
+#include "client/session/narrowing.h"
 #include "client/session/npz.h"
 #include "client/session/program_log.h"
 #include "device/base/status.h"
@@ -16,6 +17,22 @@ namespace {
 template <class... Parts>
 void LogEngine(LogLevel level, const Parts&... parts) {
   if (SdkLogs(LogModule::kEngine, level)) SdkLog(LogModule::kEngine, level, absl::StrCat(parts...));
+}
+
+absl::Status Narrow(absl::string_view what, absl::Span<const int64_t> values,
+                    program::v1::DataType type, std::byte* to) {
+  return NarrowIntegers(what, values, type, to);
+}
+absl::Status Narrow(absl::string_view what, absl::Span<const double> values,
+                    program::v1::DataType type, std::byte* to) {
+  return NarrowDoubles(what, values, type, to);
+}
+
+absl::Status CheckCount(absl::string_view variable, const program::TensorType& type,
+                        size_t values) {
+  if (static_cast<size_t>(type.elements()) == values) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("variable '", variable, "' is ", type.ToString(),
+                                                 "; ", values, " values given"));
 }
 
 }  // namespace
@@ -56,6 +73,30 @@ absl::StatusOr<absl::Span<std::byte>> Session::StreamBytes(absl::string_view nam
   return absl::MakeSpan(device_->Slot(slot) + layout_.Offset(stream, replica, 0), bytes);
 }
 
+template <class T>
+absl::Status Session::WriteNarrowed(absl::string_view name, uint32_t replica,
+                                    absl::Span<const T> values, uint32_t slot) {
+  VPOD_ASSIGN_OR_RETURN(const uint32_t stream, executable_->FindStream(name));
+  const program::v1::DataType type = executable_->proto().streams(static_cast<int>(stream)).type();
+  const uint64_t size = program::SizeOf(type);
+  VPOD_ASSIGN_OR_RETURN(const auto bytes, StreamBytes(name, replica, slot, size));
+  if (bytes.size() != values.size() * size) {
+    return absl::InvalidArgumentError(absl::StrCat("stream '", name, "' moves ",
+                                                   bytes.size() / size, " elements in a run; ",
+                                                   values.size(), " values given"));
+  }
+  return Narrow(absl::StrCat("stream '", name, "'"), values, type, bytes.data());
+}
+
+absl::Status Session::WriteStream(absl::string_view name, uint32_t replica,
+                                  absl::Span<const int64_t> values, uint32_t slot) {
+  return WriteNarrowed(name, replica, values, slot);
+}
+absl::Status Session::WriteStream(absl::string_view name, uint32_t replica,
+                                  absl::Span<const double> values, uint32_t slot) {
+  return WriteNarrowed(name, replica, values, slot);
+}
+
 absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t slot) {
   VPOD_ASSIGN_OR_RETURN(uint32_t index, executable_->FindProgram(program));
   LogEngine(LogLevel::kDebug, "Running program '", program, "' with slot ", slot);
@@ -76,10 +117,7 @@ absl::StatusOr<std::vector<float>> Session::ReadFloats(absl::string_view variabl
 absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const float> values) {
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
   const program::TensorType type = program::TypeOf(executable_->TensorOf(*declared));
-  if (static_cast<size_t>(type.elements()) != values.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("variable '", variable, "' is ", type.ToString(),
-                                                   "; ", values.size(), " values given"));
-  }
+  VPOD_RETURN_IF_ERROR(CheckCount(variable, type, values.size()));
   for (float value : values) {
     const absl::Status fits = program::CheckValue(value, type.type);
     if (!fits.ok()) {
@@ -89,6 +127,25 @@ absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const f
   }
   LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", values.size(), " values)");
   return device_->WriteVariable(variable, program::EncodeFloats(values, type.type));
+}
+
+template <class T>
+absl::Status Session::WriteNarrowed(absl::string_view variable, absl::Span<const T> values) {
+  VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
+  const program::TensorType type = program::TypeOf(executable_->TensorOf(*declared));
+  VPOD_RETURN_IF_ERROR(CheckCount(variable, type, values.size()));
+  std::string bytes(type.bytes(), '\0');
+  VPOD_RETURN_IF_ERROR(Narrow(absl::StrCat("variable '", variable, "'"), values, type.type,
+                              reinterpret_cast<std::byte*>(bytes.data())));
+  LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", values.size(), " values)");
+  return device_->WriteVariable(variable, bytes);
+}
+
+absl::Status Session::WriteVariable(absl::string_view name, absl::Span<const int64_t> values) {
+  return WriteNarrowed(name, values);
+}
+absl::Status Session::WriteVariable(absl::string_view name, absl::Span<const double> values) {
+  return WriteNarrowed(name, values);
 }
 
 absl::Status Session::Save(const std::string& path) {

@@ -32,6 +32,13 @@ class Session {
     return absl::Span<T>(reinterpret_cast<T*>(bytes->data()), bytes->size() / sizeof(T));
   }
 
+  // Fills such a stream from host data of 64 bits, narrowed by the rule of narrowing.h.
+  // InvalidArgument says what of the data the stream does not take; then nothing was written.
+  absl::Status WriteStream(absl::string_view name, uint32_t replica,
+                           absl::Span<const int64_t> values, uint32_t slot = 0);
+  absl::Status WriteStream(absl::string_view name, uint32_t replica,
+                           absl::Span<const double> values, uint32_t slot = 0);
+
   // Runs a program once on the data of a slot; blocks.
   absl::StatusOr<base::Cycles> Run(absl::string_view program, uint32_t slot = 0);
 
@@ -39,6 +46,9 @@ class Session {
   // InvalidArgument names a value that an integer or BOOL variable does not take.
   absl::StatusOr<std::vector<float>> ReadFloats(absl::string_view variable, uint32_t replica = 0);
   absl::Status WriteFloats(absl::string_view variable, absl::Span<const float> values);
+  // Sets a variable from host data of 64 bits, as WriteStream does.
+  absl::Status WriteVariable(absl::string_view name, absl::Span<const int64_t> values);
+  absl::Status WriteVariable(absl::string_view name, absl::Span<const double> values);
   // Writes the float variables of replica 0 to an .npz file, or sets those that a file has on all
   // replicas; the others keep their values. InvalidArgument names an array that is no float
   // variable or has another shape; then none was set.
@@ -51,6 +61,11 @@ class Session {
   Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable);
   absl::StatusOr<absl::Span<std::byte>> StreamBytes(absl::string_view name, uint32_t replica,
                                                     uint32_t slot, size_t element_size);
+  template <class T>
+  absl::Status WriteNarrowed(absl::string_view name, uint32_t replica, absl::Span<const T> values,
+                             uint32_t slot);
+  template <class T>
+  absl::Status WriteNarrowed(absl::string_view variable, absl::Span<const T> values);
 
   const std::unique_ptr<Device> device_;
   const std::shared_ptr<const program::Executable> executable_;
