@@ -134,7 +134,7 @@ absl::Status Engine::PrepareSteps() {
 
 absl::Status Engine::Prepare() {
   const program::v1::Executable& text = executable_->proto();
-  VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text));
+  VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text, topology_));
   VPOD_RETURN_IF_ERROR(PrepareSteps());
   VPOD_RETURN_IF_ERROR(CreateUnits());
   for (const program::v1::Exchange& exchange : text.exchanges()) {

@@ -1,53 +1,51 @@
 #include "device/program/ops/collective.h"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "device/arch/hardware.h"
-#include "device/model/ceil_div.h"
-#include "device/model/op_prices.h"
+#include "device/model/even.h"
+#include "device/model/op_plans.h"
 
 namespace vpod::model {
 namespace {
 
-// Replicas that pass data around a ring of links.
-struct Ring {
-  uint64_t replicas = 1;
-  double bytes_per_second = 0;
-  double step_seconds = 0;
-  Cycles step_sync;
+// Steps of a collective as they are planned.
+class Phases {
+ public:
+  // `bytes` pass every link of the ring.
+  void Pass(RingPhase ring, double bytes, uint64_t times = 1) {
+    if (ring.replicas <= 1) return;
+    ring.bytes = bytes;
+    steps_.push_back({ring, times});
+  }
+  // Reduce-scatter, or all-gather, of `bytes` on each replica.
+  void Share(const RingPhase& ring, double bytes, uint64_t times = 1) {
+    const auto n = static_cast<double>(ring.replicas);
+    Pass(ring, (n - 1) / n * bytes, times);
+  }
+  // Every replica has a part of its own for each of the others.
+  void Scatter(const RingPhase& ring, double bytes) {
+    const auto n = static_cast<double>(ring.replicas);
+    Pass(ring, bytes * std::max(1.0, n / 4) * (n - 1) / n);
+  }
+  // Additions of a reduce-scatter: each step takes 1/n of the elements.
+  void Add(const RingPhase& ring, uint64_t elements) {
+    const uint64_t n = ring.replicas;
+    if (n <= 1) return;
+    PlanStep step = ElementwiseStep(CeilDiv(elements, n), program::v1::FLOAT32, 3);
+    step.times = n - 1;
+    steps_.push_back(std::move(step));
+  }
+  std::vector<PlanStep> Take() { return std::move(steps_); }
+
+ private:
+  std::vector<PlanStep> steps_;
 };
-
-// One phase: `volume` bytes pass every link of the ring in replicas - 1 steps.
-Cost Phase(const Ring& ring, double volume, const Topology& topology) {
-  Cost cost;
-  if (ring.replicas <= 1) return cost;
-  const uint64_t steps = ring.replicas - 1;
-  const double seconds =
-      volume / ring.bytes_per_second + static_cast<double>(steps) * ring.step_seconds;
-  cost.exchange = Cycles(static_cast<uint64_t>(std::ceil(seconds * topology.clock_hz)) +
-                         steps * arch::kCollectiveStepCycles);
-  cost.sync = ring.step_sync * steps;
-  return cost;
-}
-
-// Reduce-scatter, or all-gather, of `bytes` on each replica.
-Cost Share(const Ring& ring, double bytes, const Topology& topology) {
-  const auto n = static_cast<double>(ring.replicas);
-  return Phase(ring, (n - 1) / n * bytes, topology);
-}
-
-// Additions of a reduce-scatter: each step takes 1/n of the elements.
-Cost Additions(const Ring& ring, uint64_t elements) {
-  Cost cost;
-  const uint64_t n = ring.replicas;
-  cost.compute = ElementwiseCycles(CeilDiv(elements, n), program::v1::FLOAT32, 3) * (n - 1);
-  return cost;
-}
 
 }  // namespace
 
-Cost CollectiveCost(const CollectiveLoad& load, const Topology& topology) {
+std::vector<PlanStep> CollectiveSteps(const CollectiveLoad& load, const Topology& topology) {
   const uint64_t members = load.members;
   if (members <= 1) return {};
   const uint32_t ipus = topology.ipus_per_replica;
@@ -55,54 +53,48 @@ Cost CollectiveCost(const CollectiveLoad& load, const Topology& topology) {
   // Members of a group in one rack, and racks that a group spans.
   const uint64_t inner = std::clamp<uint64_t>(rack / load.stride, 1, members);
   const uint64_t racks = CeilDiv(members, inner);
-  const Ring ild{inner, arch::kRingBytesPerSecond, arch::kLinkHopSeconds,
-                 arch::ExternalSyncCycles(
-                     static_cast<uint32_t>(std::min<uint64_t>(members * load.stride, rack)) * ipus,
-                     topology.clock_hz)};
-  // Both ports of a machine, shared by its IPUs; a sync goes to the other rack and back.
-  const Ring gateway{
-      racks, 2 * arch::kGwPortBytesPerSecond / arch::kIpusPerMachine, arch::kGwHopSeconds,
-      arch::ExternalSyncCycles(arch::kMaxIpusPerLinkDomain, topology.clock_hz) +
-          Cycles(static_cast<uint64_t>(std::ceil(2 * arch::kGwHopSeconds * topology.clock_hz)))};
+  const RingPhase ild{
+      .links = RingPhase::Links::kIpu,
+      .replicas = inner,
+      .synced_ipus = static_cast<uint32_t>(std::min<uint64_t>(members * load.stride, rack)) * ipus};
+  const RingPhase gateway{.links = RingPhase::Links::kGateway,
+                          .replicas = racks,
+                          .synced_ipus = arch::kMaxIpusPerLinkDomain};
   const auto bytes = static_cast<double>(load.bytes);
   const auto part = bytes / static_cast<double>(inner);
-  const auto across = [&](const Ring& ring, double volume) {
-    return volume * std::max(1.0, static_cast<double>(ring.replicas) / 4) *
-           static_cast<double>(ring.replicas - 1) / static_cast<double>(ring.replicas);
-  };
-  Cost cost;
+  Phases phases;
   switch (load.kind) {
     case Instruction::kAllReduce:
-      cost += Share(ild, bytes, topology);
-      cost += Share(gateway, part, topology) * 2;
-      cost += Share(ild, bytes, topology);
-      cost += Additions(ild, load.elements);
-      cost += Additions(gateway, load.elements / inner);
+      phases.Share(ild, bytes);
+      phases.Add(ild, load.elements);
+      phases.Share(gateway, part, 2);
+      phases.Add(gateway, load.elements / inner);
+      phases.Share(ild, bytes);
       break;
     case Instruction::kReduceScatter:
-      cost += Share(ild, bytes, topology);
-      cost += Share(gateway, part, topology);
-      cost += Additions(ild, load.elements);
-      cost += Additions(gateway, load.elements / inner);
+      phases.Share(ild, bytes);
+      phases.Add(ild, load.elements);
+      phases.Share(gateway, part);
+      phases.Add(gateway, load.elements / inner);
       break;
     case Instruction::kAllGather:
-      cost += Share(gateway, part, topology);
-      cost += Share(ild, bytes, topology);
+      phases.Share(gateway, part);
+      phases.Share(ild, bytes);
       break;
     case Instruction::kAllToAll:
-      cost += Phase(ild, across(ild, bytes), topology);
-      cost += Phase(gateway, across(gateway, bytes), topology);
+      phases.Scatter(ild, bytes);
+      phases.Scatter(gateway, bytes);
       break;
     default:  // a broadcast, pipelined
-      cost += Phase(gateway, part, topology);
-      cost += Phase(ild, bytes, topology);
+      phases.Pass(gateway, part);
+      phases.Pass(ild, bytes);
   }
-  return cost;
+  return phases.Take();
 }
 
 namespace {
 
-Cost CollectivePrice(const Instruction& instruction, const PriceContext& context) {
+TilePlan CollectivePlan(const Instruction& instruction, const PlanContext& context) {
   const program::Collective op = *program::CollectiveOf(instruction);
   // Groups are alike; that they make up the job is checked elsewhere.
   const program::GroupMembers group =
@@ -112,17 +104,17 @@ Cost CollectivePrice(const Instruction& instruction, const PriceContext& context
     load.bytes += context.Type(tensor).bytes();
     load.elements += context.Elements(tensor);
   }
-  return CollectiveCost(load, context.topology());
+  return {CollectiveSteps(load, context.topology())};
 }
 
 }  // namespace
 
-std::vector<PriceDef> CollectivePrices() {
-  return {{Instruction::kAllReduce, CollectivePrice},
-          {Instruction::kReduceScatter, CollectivePrice},
-          {Instruction::kAllGather, CollectivePrice},
-          {Instruction::kAllToAll, CollectivePrice},
-          {Instruction::kBroadcast, CollectivePrice}};
+std::vector<PlanDef> CollectivePlans() {
+  return {{Instruction::kAllReduce, CollectivePlan},
+          {Instruction::kReduceScatter, CollectivePlan},
+          {Instruction::kAllGather, CollectivePlan},
+          {Instruction::kAllToAll, CollectivePlan},
+          {Instruction::kBroadcast, CollectivePlan}};
 }
 
 }  // namespace vpod::model

@@ -1,18 +1,18 @@
-#include "device/model/op_prices.h"
+#include "device/model/op_plans.h"
 
 namespace vpod::model {
 namespace {
 
-// The caller prices the functions that they execute.
-Cost ControlPrice(const Instruction&, const PriceContext&) { return {}; }
+// Nothing on the tiles: the functions that they execute are planned by themselves.
+TilePlan ControlPlan(const Instruction&, const PlanContext&) { return {}; }
 
 }  // namespace
 
-std::vector<PriceDef> ControlPrices() {
-  return {{Instruction::kCall, ControlPrice},
-          {Instruction::kRepeat, ControlPrice},
-          {Instruction::kIf, ControlPrice},
-          {Instruction::kWhile, ControlPrice}};
+std::vector<PlanDef> ControlPlans() {
+  return {{Instruction::kCall, ControlPlan},
+          {Instruction::kRepeat, ControlPlan},
+          {Instruction::kIf, ControlPlan},
+          {Instruction::kWhile, ControlPlan}};
 }
 
 }  // namespace vpod::model

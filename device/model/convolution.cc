@@ -1,4 +1,5 @@
-#include "device/model/op_prices.h"
+#include "device/arch/hardware.h"
+#include "device/model/op_plans.h"
 
 namespace vpod::model {
 namespace {
@@ -12,7 +13,7 @@ uint64_t Product(const program::Dims& dims, size_t first) {
 }
 
 // A convolution is the matmul of its unrolled windows (all three passes), one for each group.
-Cost ConvolutionPrice(const Instruction& instruction, const PriceContext& context) {
+TilePlan ConvolutionPlan(const Instruction& instruction, const PlanContext& context) {
   const Convolution& op = instruction.convolution();
   const program::TensorType a = context.Type(instruction.inputs(0)),
                             b = context.Type(instruction.inputs(1)),
@@ -24,20 +25,23 @@ Cost ConvolutionPrice(const Instruction& instruction, const PriceContext& contex
   const uint64_t pixels = static_cast<uint64_t>(result.dims[0]) * Product(result.dims, 2);
   const uint64_t window = Product(weights.dims, 1);
   const uint64_t outputs = static_cast<uint64_t>(weights.dims[0]) / op.groups();
+  TilePlan plan{.bytes = {{.vertex_code = arch::kAmpVertexCodeBytes}}};
   switch (op.pass()) {
     case Convolution::INPUT_GRADIENT:
-      return MatMulCost(pixels, outputs, window, a.type) * op.groups();
+      plan.steps = MatMulSteps(pixels, outputs, window, a.type);
+      break;
     case Convolution::WEIGHT_GRADIENT:
-      return MatMulCost(window, pixels, outputs, a.type) * op.groups();
+      plan.steps = MatMulSteps(window, pixels, outputs, a.type);
+      break;
     default:
-      return MatMulCost(pixels, window, outputs, a.type) * op.groups();
+      plan.steps = MatMulSteps(pixels, window, outputs, a.type);
   }
+  for (PlanStep& step : plan.steps) step.times = op.groups();
+  return plan;
 }
 
 }  // namespace
 
-std::vector<PriceDef> ConvolutionPrices() {
-  return {{Instruction::kConvolution, ConvolutionPrice, arch::kAmpVertexCodeBytes}};
-}
+std::vector<PlanDef> ConvolutionPlans() { return {{Instruction::kConvolution, ConvolutionPlan}}; }
 
 }  // namespace vpod::model

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "device/arch/hardware.h"
+#include "device/model/tile_plan.h"
 
 namespace vpod::model {
 namespace {
@@ -15,6 +16,14 @@ using program::v1::FLOAT32;
 struct AmpRow {
   uint64_t rows, rule, measured;
 };
+
+// Price of steps without the control code around them.
+Cost PriceOf(std::vector<PlanStep> steps, const Topology& topology = {}) {
+  Cost cost = PricePlan({std::move(steps)}, topology);
+  cost.compute = cost.compute - Cycles(arch::kControlCyclesPerStep);
+  return cost;
+}
+
 class AmpRule : public testing::TestWithParam<AmpRow> {};
 
 TEST_P(AmpRule, MatchesThePublishedCurve) {
@@ -33,13 +42,15 @@ INSTANTIATE_TEST_SUITE_P(Table, AmpRule,
 
 // spec/hardware.md 7.3: 1,048,576 half adds take 671 cycles.
 TEST(CostTest, ElementwiseExample) {
-  EXPECT_EQ(ElementwiseCycles(1048576, FLOAT16, 3).value(), 671u);
+  EXPECT_EQ(PriceOf({ElementwiseStep(1048576, FLOAT16, 3)}).total().value(), 671u);
 }
 
 TEST(CostTest, MatMulTimeGrowsWithWorkAndFloat32IsSlower) {
-  const auto small = MatMulCost(1024, 1024, 1024, FLOAT16).total();
-  EXPECT_LT(small, MatMulCost(4096, 1024, 1024, FLOAT16).total());
-  EXPECT_LT(small, MatMulCost(1024, 1024, 1024, FLOAT32).total());
+  const auto cycles = [](uint64_t m, program::v1::DataType type) {
+    return PriceOf(MatMulSteps(m, 1024, 1024, type)).total();
+  };
+  EXPECT_LT(cycles(1024, FLOAT16), cycles(4096, FLOAT16));
+  EXPECT_LT(cycles(1024, FLOAT16), cycles(1024, FLOAT32));
 }
 
 // spec/hardware.md 4: a 51 MB gradient over 16 replicas takes about 1.8 ms on a bidirectional ring,
@@ -47,9 +58,9 @@ TEST(CostTest, MatMulTimeGrowsWithWorkAndFloat32IsSlower) {
 TEST(CostTest, AllReduceExample) {
   const Topology pod16{1.33e9, 16, 1};
   const CollectiveLoad load{.bytes = 51'000'000, .elements = 25'500'000, .members = 16};
-  const double ms = static_cast<double>(CollectiveCost(load, pod16).exchange.value()) / 1.33e6;
-  EXPECT_NEAR(ms, 1.8, 0.05);
-  EXPECT_EQ(CollectiveCost({.bytes = 51'000'000}, {1.33e9, 1, 1}).total().value(), 0u);
+  const Cost cost = PriceOf(CollectiveSteps(load, pod16), pod16);
+  EXPECT_NEAR(static_cast<double>(cost.exchange.value()) / 1.33e6, 1.8, 0.05);
+  EXPECT_TRUE(CollectiveSteps({.bytes = 51'000'000}, {1.33e9, 1, 1}).empty());
 }
 
 // spec/hardware.md 4: the bandwidth terms of the other kinds, for 1 GB, so that steps do not count.
@@ -57,7 +68,9 @@ TEST(CostTest, CollectivesMoveWhatTheirFormulasSay) {
   using program::v1::Instruction;
   const auto seconds = [](program::OpKind kind, uint64_t members, uint64_t stride = 1) {
     const CollectiveLoad load{kind, 1'000'000'000, 1, members, stride};
-    return static_cast<double>(CollectiveCost(load, {1.33e9, 256, 1}).exchange.value()) / 1.33e9;
+    const Topology racks{1.33e9, 256, 1};
+    return static_cast<double>(PriceOf(CollectiveSteps(load, racks), racks).exchange.value()) /
+           racks.clock_hz;
   };
   const double ring = 1e9 / arch::kRingBytesPerSecond;
   EXPECT_NEAR(seconds(Instruction::kReduceScatter, 16), ring * 15 / 16, 1e-4);
@@ -70,9 +83,10 @@ TEST(CostTest, CollectivesMoveWhatTheirFormulasSay) {
               1e-4);
   // The same group in four racks of which the partition has 16 IPUs each.
   const CollectiveLoad small{Instruction::kAllReduce, 1'000'000'000, 1, 64, 1};
-  EXPECT_NEAR(
-      static_cast<double>(CollectiveCost(small, {1.33e9, 64, 1, 16}).exchange.value()) / 1.33e9,
-      2 * (ring * 15 / 16 + gateway / 16 * 3 / 4), 1e-4);
+  const Topology sixteen{1.33e9, 64, 1, 16};
+  const Cost cost = PriceOf(CollectiveSteps(small, sixteen), sixteen);
+  EXPECT_NEAR(static_cast<double>(cost.exchange.value()) / 1.33e9,
+              2 * (ring * 15 / 16 + gateway / 16 * 3 / 4), 1e-4);
   // GW-Links only.
   EXPECT_NEAR(seconds(Instruction::kAllReduce, 4, 64), 2 * gateway * 3 / 4, 1e-4);
 }
@@ -80,8 +94,8 @@ TEST(CostTest, CollectivesMoveWhatTheirFormulasSay) {
 // spec/hardware.md 3.3: 24 MiB take 4,628,154 cycles at 1.33 GHz, i.e. 7.2 GB/s; one machine's DDR
 // halves it when all four IPUs stream at once, which is what the price assumes.
 TEST(CostTest, StreamsAreBoundByTheGatewayMemory) {
-  const Cost cost = StreamCost(24 << 20, arch::kTilesPerIpu, {1.33e9, 1, 1});
-  EXPECT_GT(cost.exchange.value(), 4'628'154u);
+  const StreamTransfer transfer{.bytes = 24 << 20, .tiles = arch::kTilesPerIpu};
+  EXPECT_GT(PriceOf({{transfer}}).exchange.value(), 4'628'154u);
 }
 
 TEST(CostTest, StreamsCountTheirBytes) {
@@ -109,7 +123,8 @@ TEST(CostTest, StreamsCountTheirBytes) {
 TEST(CostTest, MovesOfAnExchangeShareTheLinksOfTheirIpus) {
   const Topology four{1.33e9, 1, 4};
   const auto cycles = [&](const std::vector<InterIpuMove>& moves) {
-    return InterIpuExchangeCost(moves, four).exchange.value() - arch::kCollectiveStepCycles;
+    return PriceOf({{InterIpuExchange{moves}}}, four).exchange.value() -
+           arch::kCollectiveStepCycles;
   };
   const uint64_t bytes = 64 << 20;
   const uint64_t one = cycles({{bytes, 0, 1}});
@@ -123,12 +138,59 @@ TEST(CostTest, MovesOfAnExchangeShareTheLinksOfTheirIpus) {
 
 // F2: 32 tiles move 3.52 GB/s, eight a quarter of it.
 TEST(CostTest, StreamsOfFewTilesAreBoundByThem) {
-  const Topology one{1.33e9, 1, 1};
-  const auto seconds = [&](uint32_t tiles) {
-    return static_cast<double>(StreamCost(352'000'000, tiles, one).exchange.value()) / 1.33e9;
+  const auto seconds = [](uint32_t tiles) {
+    const StreamTransfer transfer{.bytes = 352'000'000, .tiles = tiles};
+    return static_cast<double>(PriceOf({{transfer}}).exchange.value()) / 1.33e9;
   };
   EXPECT_NEAR(seconds(32), 0.1, 1e-4);
   EXPECT_NEAR(seconds(8), 0.4, 1e-4);
+}
+
+// The slowest class of tiles decides, whatever the others do.
+TEST(PricePlanTest, ComputeSet) {
+  const TileWork many{.tiles = 1000, .supervisor_cycles = 11, .worker_cycles = 40, .calls = 2};
+  const TileWork one{.tiles = 1, .supervisor_cycles = 33, .worker_cycles = 100};
+  EXPECT_EQ(PriceOf({{ComputeSet{{many}}}}).total().value(), 502u);       // 2 (11 + 6 * 40)
+  EXPECT_EQ(PriceOf({{ComputeSet{{many, one}}}}).total().value(), 633u);  // 33 + 6 * 100
+  EXPECT_EQ(PriceOf({{ComputeSet{{one}}, 3}}).total().value(), 3 * 633u);
+  EXPECT_EQ(PricePlan({}, {}).compute.value(), 50u);  // F18
+}
+
+// 40 cycles for each phase and 4 bytes a cycle; the busiest tile decides.
+TEST(PricePlanTest, TileExchange) {
+  const Cost cost = PriceOf({{TileExchange{{{1471, 100}, {1, 1002}}}, 2}});
+  EXPECT_EQ(cost.exchange.value(), 2 * (40 + 251u));
+  EXPECT_EQ(cost.sync.value(), 2 * 126u);
+  EXPECT_EQ(cost.compute.value(), 0u);
+}
+
+// 2 us for the request, and 32 tiles with 0.11 GB/s each.
+TEST(PricePlanTest, StreamTransfer) {
+  const Cost cost = PriceOf({{StreamTransfer{.to_host = true, .bytes = 1'000'000, .tiles = 32}}});
+  EXPECT_EQ(cost.exchange.value(), 380'501u);  // 1.33e9 (1e6 / 3.52e9 + 2e-6)
+  EXPECT_EQ(cost.sync.value(), 600 + 483u);    // external; 0.363 us with the host
+  EXPECT_EQ(cost.to_host.value(), 1'000'000u);
+  EXPECT_EQ(cost.from_host.value(), 0u);
+}
+
+// The four links of a pair carry 53.12 GB/s.
+TEST(PricePlanTest, InterIpuExchange) {
+  const Cost cost = PriceOf({{InterIpuExchange{{{1'000'000, 0, 1}}}}});
+  EXPECT_EQ(cost.exchange.value(), 200 + 25'038u);
+  EXPECT_EQ(cost.sync.value(), 600u);
+}
+
+// Three steps of four replicas.
+TEST(PricePlanTest, RingPhase) {
+  RingPhase ring{.replicas = 4, .bytes = 3e6, .synced_ipus = 4};
+  Cost cost = PriceOf({{ring}});
+  EXPECT_EQ(cost.exchange.value(), 3 * 200 + 75'173u);  // 1.33e9 (3e6 / 53.12e9 + 3 * 15e-9)
+  EXPECT_EQ(cost.sync.value(), 3 * 600u);
+  // A gateway's ports give an IPU 5.3125 GB/s, and a hop takes 2 us, there and back for a sync.
+  ring.links = RingPhase::Links::kGateway;
+  cost = PriceOf({{ring}});
+  EXPECT_EQ(cost.exchange.value(), 3 * 200 + 759'039u);  // 1.33e9 (3e6 / 5.3125e9 + 3 * 2e-6)
+  EXPECT_EQ(cost.sync.value(), 3 * (600 + 5'320u));
 }
 
 }  // namespace

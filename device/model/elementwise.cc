@@ -2,18 +2,25 @@
 #include <cmath>
 
 #include "device/arch/hardware.h"
-#include "device/model/ceil_div.h"
-#include "device/model/op_prices.h"
+#include "device/model/even.h"
+#include "device/model/op_plans.h"
 
 namespace vpod::model {
 
-Cycles ElementwiseCycles(uint64_t elements, program::v1::DataType type, double cycles_per_vector) {
+PlanStep ElementwiseStep(uint64_t elements, program::v1::DataType type, double cycles_per_vector) {
   const uint64_t per_vector = std::max<uint64_t>(1, 8 / program::SizeOf(type));
   const uint64_t per_tile = CeilDiv(elements, arch::kTilesPerIpu);
   const uint64_t per_worker = CeilDiv(CeilDiv(per_tile, per_vector), arch::kWorkersPerTile);
   const auto loop =
       static_cast<uint64_t>(std::ceil(static_cast<double>(per_worker) * cycles_per_vector));
-  return Cycles(arch::kWorkersPerTile * (20 + loop) + arch::kSupervisorCallCycles);
+  return {ComputeSet{{{.tiles = TilesFor(elements),
+                       .vertex = Vertex::kElementwise,
+                       .supervisor_cycles = arch::kSupervisorCallCycles,
+                       .worker_cycles = 20 + loop}}}};
+}
+
+PlanStep ElementwiseStep(const program::TensorType& type, double cycles_per_vector) {
+  return ElementwiseStep(static_cast<uint64_t>(type.elements()), type.type, cycles_per_vector);
 }
 
 namespace {
@@ -52,30 +59,30 @@ double BinaryCycles(program::v1::BinaryOperator op, bool half) {
   }
 }
 
-Cost UnaryPrice(const Instruction& instruction, const PriceContext& context) {
+TilePlan UnaryPlan(const Instruction& instruction, const PlanContext& context) {
   const bool half = context.IsHalf(instruction.inputs(0));
   return context.Elementwise(instruction.outputs(0),
                              UnaryCycles(instruction.unary().operator_(), half));
 }
 
-Cost BinaryPrice(const Instruction& instruction, const PriceContext& context) {
+TilePlan BinaryPlan(const Instruction& instruction, const PlanContext& context) {
   const program::TensorType a = context.Type(instruction.inputs(0)),
                             b = context.Type(instruction.inputs(1));
-  Cost cost;
-  cost.compute = ElementwiseCycles(
-      context.Elements(instruction.outputs(0)), a.type,
-      BinaryCycles(instruction.binary().operator_(), a.type == program::v1::FLOAT16));
+  TilePlan plan;
   // A broadcast operand first has to reach every tile.
-  if (a.dims != b.dims) cost += ExchangePhase(std::min(a.bytes(), b.bytes()));
-  return cost;
+  if (a.dims != b.dims) plan.Add(TileExchangeStep(std::min(a.bytes(), b.bytes())));
+  plan.Add(ElementwiseStep(
+      context.Elements(instruction.outputs(0)), a.type,
+      BinaryCycles(instruction.binary().operator_(), context.IsHalf(instruction.inputs(0)))));
+  return plan;
 }
 
 }  // namespace
 
-std::vector<PriceDef> ElementwisePrices() {
-  return {{Instruction::kUnary, UnaryPrice},
-          {Instruction::kBinary, BinaryPrice},
-          {Instruction::kSelect, [](const Instruction& instruction, const PriceContext& context) {
+std::vector<PlanDef> ElementwisePlans() {
+  return {{Instruction::kUnary, UnaryPlan},
+          {Instruction::kBinary, BinaryPlan},
+          {Instruction::kSelect, [](const Instruction& instruction, const PlanContext& context) {
              return context.Elementwise(instruction.outputs(0), 4);
            }}};
 }

@@ -1,15 +1,15 @@
-#include "device/model/op_prices.h"
+#include "device/model/op_plans.h"
 
 namespace vpod::model {
 
-std::vector<PriceDef> LossPrices() {
+std::vector<PlanDef> LossPlans() {
   return {{Instruction::kSoftmaxCrossEntropy,
-           [](const Instruction& instruction, const PriceContext& context) {
+           [](const Instruction& instruction, const PlanContext& context) {
              // Maximum, subtraction, exponential, sum, division and logarithm.
              return context.Elementwise(instruction.inputs(0), 25);
            }},
           {Instruction::kSoftmaxCrossEntropyGradient,
-           [](const Instruction& instruction, const PriceContext& context) {
+           [](const Instruction& instruction, const PlanContext& context) {
              return context.Elementwise(instruction.inputs(0), 6);
            }}};
 }

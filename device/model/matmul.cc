@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "device/arch/hardware.h"
-#include "device/model/ceil_div.h"
-#include "device/model/op_prices.h"
+#include "device/model/even.h"
+#include "device/model/op_plans.h"
 
 namespace vpod::model {
 namespace {
@@ -27,17 +27,26 @@ constexpr uint64_t kPanelOverheadCycles = 173;
 
 }  // namespace
 
-Cycles AmpPanelCycles(uint64_t rows, program::v1::DataType type) {
+TileWork AmpPanel(uint64_t rows, program::v1::DataType type) {
   const bool half = type == program::v1::FLOAT16;
   const uint64_t workers = arch::kWorkersPerTile;
   const uint64_t most = WorkerCycles(CeilDiv(rows, workers), half);
   const uint64_t least = WorkerCycles(rows / workers, half);
-  const uint64_t inner =
-      std::max(workers * std::max(most, least), workers * std::min(most, least) + 14);
-  return Cycles(inner + kPanelOverheadCycles + arch::kAmpCallCycles);
+  const uint64_t worker = std::max(most, least);
+  const uint64_t inner = std::max(workers * worker, workers * std::min(most, least) + 14);
+  return {
+      .tiles = 1,
+      .vertex = Vertex::kAmp,
+      .supervisor_cycles = inner - workers * worker + kPanelOverheadCycles + arch::kAmpCallCycles,
+      .worker_cycles = worker};
 }
 
-Cost MatMulCost(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type) {
+Cycles AmpPanelCycles(uint64_t rows, program::v1::DataType type) {
+  const TileWork panel = AmpPanel(rows, type);
+  return Cycles(panel.supervisor_cycles + arch::kWorkersPerTile * panel.worker_cycles);
+}
+
+std::vector<PlanStep> MatMulSteps(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type) {
   const uint64_t depth = type == program::v1::FLOAT16 ? 16 : 8;
   const uint64_t tiles = arch::kTilesPerIpu;
   const uint64_t k_panels = CeilDiv(k, depth);
@@ -45,26 +54,29 @@ Cost MatMulCost(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type) 
   // Panels are dealt to tiles; with tiles to spare, rows are split too.
   const uint64_t row_groups = std::clamp<uint64_t>(tiles / panels, 1, m);
   const uint64_t rows = CeilDiv(m, row_groups);
-  const uint64_t panels_per_tile = CeilDiv(panels * row_groups, tiles);
+  const uint64_t calls = panels * row_groups;
+  const uint64_t calls_per_tile = CeilDiv(calls, tiles);
   const uint64_t element = program::SizeOf(type);
 
-  Cost cost;
-  cost.compute = AmpPanelCycles(rows, type) * panels_per_tile;
-  cost += ExchangePhase(panels_per_tile * (rows * depth + depth * 16) * element);
-  if (k_panels > 1) cost += ReduceCost(m * n * k_panels, m * n, program::v1::FLOAT32);
-  return cost;
+  TileWork work = AmpPanel(rows, type);
+  work.tiles = TilesFor(calls);
+  work.calls = calls_per_tile;
+  TilePlan plan;
+  plan.Add(TileExchangeStep(calls_per_tile * (rows * depth + depth * 16) * element));
+  plan.Add({ComputeSet{{work}}});
+  if (k_panels > 1) plan.Add(ReduceSteps(m * n * k_panels, m * n, program::v1::FLOAT32));
+  return plan.steps;
 }
 
-std::vector<PriceDef> MatMulPrices() {
-  return {{Instruction::kMatMul,
-           [](const Instruction& instruction, const PriceContext& context) {
+std::vector<PlanDef> MatMulPlans() {
+  return {{Instruction::kMatMul, [](const Instruction& instruction, const PlanContext& context) {
              const program::v1::MatMul& op = instruction.mat_mul();
              const program::TensorType a = context.Type(instruction.inputs(0)),
                                        output = context.Type(instruction.outputs(0));
-             return MatMulCost(output.dims[0], a.dims[op.transpose_a() ? 0 : 1], output.dims[1],
-                               a.type);
-           },
-           arch::kAmpVertexCodeBytes}};
+             return TilePlan{.steps = MatMulSteps(output.dims[0], a.dims[op.transpose_a() ? 0 : 1],
+                                                  output.dims[1], a.type),
+                             .bytes = {{.vertex_code = arch::kAmpVertexCodeBytes}}};
+           }}};
 }
 
 }  // namespace vpod::model

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
-#include "device/model/op_prices.h"
+#include "device/model/op_plans.h"
 
 namespace vpod::model {
 namespace {
@@ -23,7 +23,7 @@ std::string LargestTensors(const program::v1::Ipu& ipu) {
 
 }  // namespace
 
-Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu) {
+Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu, const Topology& topology) {
   const program::v1::Ipu& text = executable.ipus(ipu);
   uint64_t bytes = text.arena_bytes();
   for (const auto& tensor : text.tensors()) {
@@ -32,25 +32,29 @@ Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu) {
       bytes -= std::min(bytes, static_cast<uint64_t>(program::TypeOf(tensor).elements()) * 4);
     }
   }
-  std::set<program::OpKind> kinds;
-  uint64_t steps = 0;
+  bytes += arch::kReservedTileBytes * arch::kTilesPerIpu;
+  const PlanContext context(executable, ipu, topology);
+  std::map<program::OpKind, uint64_t> code;  // of the vertices, by the largest plan of the kind
   for (const auto& function : text.functions()) {
     for (const Instruction& instruction : function.instructions()) {
-      kinds.insert(instruction.attributes_case());
-      ++steps;
+      uint64_t vertex_code = 0;
+      for (const TileBytes& tile : Plan(instruction, context).bytes) {
+        vertex_code += tile.tiles * tile.vertex_code;
+        bytes += tile.tiles * (tile.vertex_state + tile.control_code);
+      }
+      uint64_t& largest = code[instruction.attributes_case()];
+      largest = std::max(largest, vertex_code);
     }
   }
-  uint64_t per_tile = arch::kReservedTileBytes;
-  for (program::OpKind kind : kinds) per_tile += FindPrice(kind)->vertex_code_bytes;
-  per_tile +=
-      steps * (arch::kControlBytesPerStep + arch::kWorkersPerTile * arch::kVertexStateBytes);
-  return Bytes(bytes + per_tile * arch::kTilesPerIpu);
+  for (const auto& [kind, vertex_code] : code) bytes += vertex_code;
+  return Bytes(bytes);
 }
 
-absl::StatusOr<std::vector<Bytes>> CheckMemory(const program::v1::Executable& executable) {
+absl::StatusOr<std::vector<Bytes>> CheckMemory(const program::v1::Executable& executable,
+                                               const Topology& topology) {
   std::vector<Bytes> use;
   for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
-    use.push_back(MemoryUse(executable, ipu));
+    use.push_back(MemoryUse(executable, ipu, topology));
     if (use.back() > arch::kIpuMemory) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "Out of memory: Cannot fit all variable data onto one or more tiles. IPU ", ipu,

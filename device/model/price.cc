@@ -1,15 +1,107 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
 #include "device/arch/hardware.h"
-#include "device/model/op_prices.h"
-#include "device/program/op_rows.h"
+#include "device/model/op_plans.h"
+#include "device/program/op.h"
 
 namespace vpod::model {
+namespace {
 
-const PriceDef* FindPrice(program::OpKind kind) {
-  static const auto* const table = new program::OpRows<PriceDef>{
-      BatchNormPrices,   CollectivePrices, ControlPrices, ConvolutionPrices, DataMovementPrices,
-      ElementwisePrices, LossPrices,       MatMulPrices,  OptimizerPrices,   PoolingPrices,
-      RandomPrices,      ReducePrices,     TransferPrices};
-  return table->Find(kind);
+Cycles ToCycles(double seconds, const Topology& topology) {
+  return Cycles(static_cast<uint64_t>(std::ceil(seconds * topology.clock_hz)));
+}
+
+// 7.1
+Cost PriceStep(const ComputeSet& set, const Topology&) {
+  Cost cost;
+  for (const TileWork& tile : set.classes) {
+    cost.compute = std::max(
+        cost.compute,
+        Cycles(tile.supervisor_cycles + arch::kWorkersPerTile * tile.worker_cycles) * tile.calls);
+  }
+  return cost;
+}
+
+// 7.1, F10
+Cost PriceStep(const TileExchange& exchange, const Topology&) {
+  uint64_t bytes = 0;
+  for (const TileTraffic& tile : exchange.classes) bytes = std::max(bytes, tile.bytes);
+  const double transfer = std::ceil(static_cast<double>(bytes) / arch::kExchangeBytesPerCycle);
+  Cost cost;
+  cost.exchange = Cycles(arch::kExchangeFixedCycles + static_cast<uint64_t>(transfer));
+  cost.sync = Cycles(arch::kInternalSyncCycles);
+  return cost;
+}
+
+// F2, F19, 3.3
+Cost PriceStep(const StreamTransfer& transfer, const Topology& topology) {
+  const double rate =
+      std::min(arch::kHostBytesPerSecond, arch::kHostBytesPerSecondPerTile * transfer.tiles);
+  // The gateway's DDR serves all four IPUs of the machine, and a host byte crosses it twice.
+  const double shared = arch::kDdrBytesPerSecond / 2 / arch::kIpusPerMachine;
+  Cost cost;
+  cost.exchange = ToCycles(
+      static_cast<double>(transfer.bytes) / std::min(rate, shared) + arch::kStreamRequestSeconds,
+      topology);
+  cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz) +
+              HostSyncCycles(topology);
+  (transfer.to_host ? cost.to_host : cost.from_host) = Bytes(transfer.bytes);
+  return cost;
+}
+
+// 3.2
+Cost PriceStep(const InterIpuExchange& exchange, const Topology& topology) {
+  std::map<uint32_t, double> sending, receiving;  // seconds, by IPU
+  for (const InterIpuMove& move : exchange.moves) {
+    const double seconds =
+        static_cast<double>(move.bytes) / arch::IpuLinkBytesPerSecond(move.from_ipu, move.to_ipu);
+    sending[move.from_ipu] += seconds;
+    receiving[move.to_ipu] += seconds;
+  }
+  double longest = 0;
+  for (const auto* ends : {&sending, &receiving}) {
+    for (const auto& [ipu, seconds] : *ends) longest = std::max(longest, seconds);
+  }
+  Cost cost;
+  cost.exchange = Cycles(arch::kCollectiveStepCycles) + ToCycles(longest, topology);
+  cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz);
+  return cost;
+}
+
+// Section 4, F11, F16, F17
+Cost PriceStep(const RingPhase& ring, const Topology& topology) {
+  const bool gateway = ring.links == RingPhase::Links::kGateway;
+  // Both ports of a machine, shared by its IPUs.
+  const double bytes_per_second =
+      gateway ? 2 * arch::kGwPortBytesPerSecond / arch::kIpusPerMachine : arch::kRingBytesPerSecond;
+  const double hop_seconds = gateway ? arch::kGwHopSeconds : arch::kLinkHopSeconds;
+  Cycles step_sync = arch::ExternalSyncCycles(ring.synced_ipus, topology.clock_hz);
+  if (gateway) step_sync += ToCycles(2 * hop_seconds, topology);  // to the other rack and back
+  const uint64_t steps = ring.replicas - 1;
+  Cost cost;
+  cost.exchange =
+      ToCycles(ring.bytes / bytes_per_second + static_cast<double>(steps) * hop_seconds, topology) +
+      Cycles(steps * arch::kCollectiveStepCycles);
+  cost.sync = step_sync * steps;
+  return cost;
+}
+
+}  // namespace
+
+Cycles HostSyncCycles(const Topology& topology) {
+  return ToCycles(arch::kHostSyncSeconds, topology);
+}
+
+Cost PricePlan(const TilePlan& plan, const Topology& topology) {
+  Cost cost;
+  cost.compute = Cycles(arch::kControlCyclesPerStep);
+  for (const PlanStep& step : plan.steps) {
+    cost += std::visit([&](const auto& work) { return PriceStep(work, topology); }, step.work) *
+            step.times;
+  }
+  return cost;
 }
 
 Cost& Cost::operator+=(const Cost& other) {
@@ -18,19 +110,23 @@ Cost& Cost::operator+=(const Cost& other) {
   sync += other.sync;
   from_host += other.from_host;
   to_host += other.to_host;
+  flops += other.flops;
   return *this;
 }
 
 Cost operator*(Cost cost, uint64_t times) {
-  return {cost.compute * times, cost.exchange * times, cost.sync * times, cost.from_host * times,
-          cost.to_host * times};
+  return {cost.compute * times,   cost.exchange * times, cost.sync * times,
+          cost.from_host * times, cost.to_host * times,  cost.flops * static_cast<double>(times)};
 }
 
 Cost Price(const program::v1::Executable& executable, uint32_t ipu, const Instruction& instruction,
            const Topology& topology) {
-  Cost cost = FindPrice(instruction.attributes_case())
-                  ->price(instruction, PriceContext(executable, ipu, topology));
-  cost.compute += Cycles(arch::kControlCyclesPerStep);
+  const PlanContext context(executable, ipu, topology);
+  Cost cost = PricePlan(Plan(instruction, context), topology);
+  program::Types inputs, outputs;
+  for (uint32_t tensor : instruction.inputs()) inputs.push_back(context.Type(tensor));
+  for (uint32_t tensor : instruction.outputs()) outputs.push_back(context.Type(tensor));
+  cost.flops = program::Flops(instruction, inputs, outputs);
   return cost;
 }
 

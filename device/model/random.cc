@@ -1,15 +1,15 @@
-#include "device/model/op_prices.h"
+#include "device/model/op_plans.h"
 
 namespace vpod::model {
 
 // The hardware makes 64 random bits in a cycle of a worker; the distributions take passes of
 // arithmetic (F20).
-std::vector<PriceDef> RandomPrices() {
+std::vector<PlanDef> RandomPlans() {
   return {{Instruction::kReplicaIndex,
-           [](const Instruction& instruction, const PriceContext& context) {
+           [](const Instruction& instruction, const PlanContext& context) {
              return context.Elementwise(instruction.outputs(0), 1);
            }},
-          {Instruction::kRandom, [](const Instruction& instruction, const PriceContext& context) {
+          {Instruction::kRandom, [](const Instruction& instruction, const PlanContext& context) {
              const auto distribution = instruction.random().distribution();
              return context.Elementwise(instruction.outputs(0),
                                         distribution == program::v1::Random::BITS      ? 1

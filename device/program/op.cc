@@ -145,6 +145,23 @@ absl::Status CheckInstruction(const v1::Instruction& instruction, const Operands
   return CheckOperations(*op, instruction, tensors);
 }
 
+double Flops(const v1::Instruction& instruction, absl::Span<const TensorType> inputs,
+             absl::Span<const TensorType> outputs) {
+  const OpDef& op = *FindOp(instruction.attributes_case());
+  double largest = 0;
+  bool floats = false;
+  for (const auto& operands : {inputs, outputs}) {
+    for (const TensorType& type : operands) {
+      largest = std::max(largest, static_cast<double>(type.elements()));
+      floats = floats || IsFloat(type.type);
+    }
+  }
+  if (op.role != Role::kKernel || !floats) return 0;
+  const double operations =
+      op.operations == nullptr ? largest : op.operations(instruction, inputs, outputs);
+  return operations * op.flops_per_operation;
+}
+
 Operands::Operands(const v1::Executable& executable, uint32_t ipu, const Limits& limits)
     : executable_(executable), ipu_(ipu), limits_(limits) {
   for (const v1::Exchange& exchange : executable.exchanges()) {

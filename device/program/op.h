@@ -1,6 +1,6 @@
 // The op table: what the rooms above need to know of each op before they look into it. A row is in
 // the file of its family in ops/. Other rooms have tables of their own: kernels in
-// device/engine/kernels, prices in device/model, derivatives in client/graph/gradients. A test
+// device/engine/kernels, tile plans in device/model, derivatives in client/graph/gradients. A test
 // walks all four (tests/ops/op_tables_test.cc).
 #pragma once
 
@@ -104,6 +104,9 @@ struct OpDef {
   // Multiply-adds or comparisons, which have a limit; null: no more than there are elements.
   double (*operations)(const v1::Instruction& instruction, absl::Span<const TensorType> inputs,
                        absl::Span<const TensorType> outputs) = nullptr;
+  // Floating-point operations for each of these, or for each element of the largest operand: 2 for
+  // a multiply-add, 0 for an op that only moves elements.
+  int flops_per_operation = 1;
   std::vector<InPlace> in_place = {};
   // Null: all operands are row-major.
   Layout (*layout)(const v1::Instruction& instruction, OperandPlace operand) = nullptr;
@@ -129,6 +132,11 @@ absl::StatusOr<Types> InferTypes(const v1::Instruction& instruction,
                                  absl::Span<const TensorType> inputs);
 // All rules of an instruction on an IPU's tensors, but for the functions that it executes.
 absl::Status CheckInstruction(const v1::Instruction& instruction, const Operands& tensors);
+
+// Floating-point operations of a kernel on these operands, for reports; 0 without an operand of
+// floats, and for an instruction that is not executed by a kernel.
+double Flops(const v1::Instruction& instruction, absl::Span<const TensorType> inputs,
+             absl::Span<const TensorType> outputs);
 
 // Bytes of an arena that a step with several parts reads or writes.
 struct ArenaRange {

@@ -6,7 +6,7 @@
 
 #include "client/graph/gradients/gradients.h"
 #include "device/engine/kernels/kernel.h"
-#include "device/model/op_prices.h"
+#include "device/model/op_plans.h"
 #include "device/program/op.h"
 
 namespace vpod {
@@ -72,11 +72,10 @@ TEST_P(OpTablesTest, HasAKernelIfThatIsItsRole) {
   EXPECT_EQ(engine::FindKernel(kind()) != nullptr, op->role == program::Role::kKernel);
 }
 
-TEST_P(OpTablesTest, HasAPrice) {
-  const model::PriceDef* price = model::FindPrice(kind());
-  ASSERT_NE(price, nullptr);
-  EXPECT_NE(price->price, nullptr);
-  EXPECT_GT(price->vertex_code_bytes, 0u);
+TEST_P(OpTablesTest, HasATilePlan) {
+  const model::PlanDef* plan = model::FindPlan(kind());
+  ASSERT_NE(plan, nullptr);
+  EXPECT_NE(plan->plan, nullptr);
 }
 
 TEST_P(OpTablesTest, HasAGradientOrAReasonForHavingNone) {
@@ -89,7 +88,7 @@ TEST_P(OpTablesTest, HasAGradientOrAReasonForHavingNone) {
 TEST(OpTables, HaveNoRowForNoOp) {
   EXPECT_EQ(program::FindOp(Instruction::ATTRIBUTES_NOT_SET), nullptr);
   EXPECT_EQ(engine::FindKernel(Instruction::ATTRIBUTES_NOT_SET), nullptr);
-  EXPECT_EQ(model::FindPrice(Instruction::ATTRIBUTES_NOT_SET), nullptr);
+  EXPECT_EQ(model::FindPlan(Instruction::ATTRIBUTES_NOT_SET), nullptr);
   EXPECT_EQ(graph::FindGradient(Instruction::ATTRIBUTES_NOT_SET), nullptr);
   EXPECT_EQ(program::OpName(Instruction::ATTRIBUTES_NOT_SET), "unknown");
 }

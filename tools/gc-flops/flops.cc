@@ -82,17 +82,15 @@ absl::StatusOr<FlopsReport> MeasureFlops(std::unique_ptr<session::Device> device
   VPOD_RETURN_IF_ERROR(CheckProduct(*session, type));
 
   const base::Cycles slowest = *std::max_element(cycles.begin(), cycles.end());
-  const base::Cycles price = model::PriceProgram(builder.executable(), 0, 0, topology).total();
+  const model::Cost price = model::PriceProgram(builder.executable(), 0, 0, topology);
   const base::Cycles amp_price = model::AmpPanelCycles(kRows, type) * kRepeats;
-  const base::Cycles amp_cycles = slowest - (price - amp_price);
-  const double operations = 2.0 * kRepeats * kRows * kPanelOutputs *
-                            static_cast<double>(Depth(type)) * arch::kTilesPerIpu;
+  const base::Cycles amp_cycles = slowest - (price.total() - amp_price);
   report.precision = type == v1::FLOAT16 ? "FP16" : "FP32";
   report.clock_hz = topology.clock_hz;
   report.seconds = static_cast<double>(slowest.value()) / topology.clock_hz;
   report.teraflops =
-      operations * topology.clock_hz / static_cast<double>(amp_cycles.value()) / 1e12;
-  report.wall_teraflops = operations / report.wall_seconds / 1e12;
+      price.flops * topology.clock_hz / static_cast<double>(amp_cycles.value()) / 1e12;
+  report.wall_teraflops = price.flops / report.wall_seconds / 1e12;
   return report;
 }
 

@@ -100,6 +100,7 @@ std::vector<OpDef> ConvolutionOps() {
            .outputs = {1, 1},
            .infer = InferConvolution,
            .operations = ConvolutionOperations,
+           .flops_per_operation = 2,
            .layout = ConvolutionLayout}};
 }
 

@@ -58,13 +58,15 @@ std::vector<OpDef> DataMovementOps() {
       {.kind = v1::Instruction::kFill,
        .role = Role::kKernel,
        .outputs = {1, 1},
-       .check = CheckFill},
+       .check = CheckFill,
+       .flops_per_operation = 0},
       {.kind = v1::Instruction::kCopy,
        .role = Role::kKernel,
        .inputs = {1, 1},
        .outputs = {1, 1},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
            -> absl::StatusOr<Types> { return Types{inputs[0]}; },
+       .flops_per_operation = 0,
        .layout = AnyLayout},
       {.kind = v1::Instruction::kCast,
        .role = Role::kKernel,
@@ -76,6 +78,7 @@ std::vector<OpDef> DataMovementOps() {
          VPOD_RETURN_IF_ERROR(Check(output));
          return Types{std::move(output)};
        },
+       .flops_per_operation = 0,
        .layout = AnyLayout},
       {.kind = v1::Instruction::kPad,
        .role = Role::kKernel,
@@ -83,6 +86,7 @@ std::vector<OpDef> DataMovementOps() {
        .outputs = {1, 1},
        .infer = [](const v1::Instruction& instruction, absl::Span<const TensorType> inputs)
            -> absl::StatusOr<Types> { return OneOutput(PaddedType(instruction.pad(), inputs[0])); },
+       .flops_per_operation = 0,
        .layout = AnyLayout},
       {.kind = v1::Instruction::kConcat,
        .role = Role::kKernel,
@@ -92,6 +96,7 @@ std::vector<OpDef> DataMovementOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(ConcatenatedType(instruction.concat().axis(), inputs));
        },
+       .flops_per_operation = 0,
        .layout = AnyLayout},
   };
 }

@@ -121,6 +121,7 @@ std::vector<OpDef> ElementwiseOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(SelectedType(inputs[0], inputs[1], inputs[2]));
        },
+       .flops_per_operation = 0,
        .layout = AnyLayout},
   };
 }

@@ -36,7 +36,8 @@ std::vector<OpDef> MatMulOps() {
                  // m·k·n, whichever way the operands are stored.
                  const auto a = static_cast<double>(inputs[0].elements());
                  return a * static_cast<double>(outputs[0].dims[1]);
-               }}};
+               },
+           .flops_per_operation = 2}};
 }
 
 }  // namespace vpod::program

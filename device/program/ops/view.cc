@@ -73,6 +73,7 @@ std::vector<OpDef> ViewOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(TransposedType(instruction.transpose(), inputs[0]));
        },
+       .flops_per_operation = 0,
        .layout = AnyLayout,
        .view =
            [](const v1::Instruction& instruction, const TensorType&, const Dims& strides) {
@@ -89,6 +90,7 @@ std::vector<OpDef> ViewOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(SlicedType(instruction.slice(), inputs[0]));
        },
+       .flops_per_operation = 0,
        .layout = AnyLayout,
        .view =
            [](const v1::Instruction& instruction, const TensorType&, const Dims& strides) {
@@ -108,6 +110,7 @@ std::vector<OpDef> ViewOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(ExpandedType(instruction.expand(), inputs[0]));
        },
+       .flops_per_operation = 0,
        .layout = AnyLayout,
        .view =
            [](const v1::Instruction& instruction, const TensorType& input, const Dims& strides) {
