@@ -322,10 +322,7 @@ std::map<std::string, std::string> InitialValues(const program::Executable& exec
                                                  const graph::Graph& graph,
                                                  const CompileOptions& options) {
   std::map<std::string, std::string> values;
-  for (const v1::Variable& variable : executable.proto().variables()) {
-    const uint64_t bytes = program::TypeOf(executable.TensorOf(variable)).bytes();
-    values[variable.name()] = std::string(bytes, '\0');
-  }
+  for (const v1::Variable& variable : executable.proto().variables()) values[variable.name()];
   const auto set = [&](const std::string& name, const std::vector<float>& floats,
                        v1::DataType type) {
     const auto it = values.find(name);
@@ -342,6 +339,11 @@ std::map<std::string, std::string> InitialValues(const program::Executable& exec
     for (uint32_t ipu = 0; ipu < options.ipus_per_replica; ++ipu)
       set(HyperParametersName(ipu), HyperParameters(spec), v1::FLOAT32);
     if (spec.loss_scale) set(kLossScaleName, {*spec.loss_scale}, v1::FLOAT32);
+  }
+  // The state of the optimiser begins with zeros.
+  for (const v1::Variable& variable : executable.proto().variables()) {
+    std::string& bytes = values[variable.name()];
+    if (bytes.empty()) bytes.resize(program::TypeOf(executable.TensorOf(variable)).bytes());
   }
   return values;
 }

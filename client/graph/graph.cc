@@ -102,7 +102,8 @@ Tensor Graph::NewState(absl::string_view name, TensorType type, std::vector<floa
                                                         initial.size(), " initial values")));
   }
   const Tensor tensor = NewNamed(name, std::move(type), Origin::kVariable);
-  if (tensor.valid()) initial_.emplace(tensor.id, std::move(initial));
+  if (tensor.valid())
+    initial_[tensor.id] = std::make_shared<const std::vector<float>>(std::move(initial));
   return tensor;
 }
 

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -172,7 +173,9 @@ class Graph {
   const std::vector<Tensor>& buffers() const { return buffers_; }
   const std::vector<Assignment>& assignments() const { return assignments_; }
   // Of a variable or buffer.
-  const std::vector<float>& InitialValue(Tensor variable) const { return initial_.at(variable.id); }
+  const std::vector<float>& InitialValue(Tensor variable) const {
+    return *initial_.at(variable.id);
+  }
   // Adds an operation, whose attributes are given; its outputs have the types that its rule infers.
   std::vector<Tensor> AddOperation(v1::Instruction attributes, std::vector<Tensor> inputs);
   // As above, with one output, of an operation whose inputs do not determine its type.
@@ -204,7 +207,8 @@ class Graph {
   uint32_t random_ops_ = 0;  // of all IPUs, whose seeds may be the same
   std::vector<Assignment> assignments_;
   std::vector<GraphOutput> outputs_;
-  std::map<uint32_t, std::vector<float>> initial_;
+  // Shared by copies of the graph.
+  std::map<uint32_t, std::shared_ptr<const std::vector<float>>> initial_;
 };
 
 }  // namespace vpod::graph

@@ -48,6 +48,8 @@ void WithElement(v1::DataType type, const F& f) {
 }  // namespace
 
 std::string EncodeFloats(absl::Span<const float> values, v1::DataType type) {
+  if (type == v1::FLOAT32)  // these bytes already
+    return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
   std::string bytes(values.size() * SizeOf(type), '\0');
   WithElement(type, [&](auto element) { Put<decltype(element)>(values, bytes); });
   return bytes;
