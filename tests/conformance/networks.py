@@ -26,45 +26,67 @@ class Mnist(nn.Module):
         return self.layer4(functional.relu(self.layer3(x)))
 
 
-class BasicBlock(nn.Module):
-    def __init__(self, channels, outputs, stride):
+class ResidualBlock(nn.Module):
+    """The convolutions (outputs, kernel, stride), each with a batch norm, beside a shortcut."""
+
+    def __init__(self, channels, convolutions):
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        self.depth = len(convolutions)
+        inputs, total_stride = channels, 1
+        for i, (outputs, kernel, stride) in enumerate(convolutions, 1):
+            setattr(self, f"conv{i}", nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False))
+            setattr(self, f"bn{i}", nn.BatchNorm2d(outputs))
+            inputs, total_stride = outputs, total_stride * stride
         self.downsample = None
-        if stride != 1 or channels != outputs:
+        if total_stride != 1 or channels != inputs:
             self.downsample = nn.Sequential(
-                nn.Conv2d(channels, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+                nn.Conv2d(channels, inputs, 1, total_stride, bias=False), nn.BatchNorm2d(inputs)
             )
 
     def forward(self, x):
-        y = functional.relu(self.bn1(self.conv1(x)))
-        y = self.bn2(self.conv2(y))
+        y = x
+        for i in range(1, self.depth + 1):
+            y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y))
+            if i < self.depth:
+                y = functional.relu(y)
         return functional.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
-class ResNet18(nn.Module):
-    """For images of 32 x 32: a first convolution of 3 x 3 and no pooling after it."""
+class ResNet(nn.Module):
+    """With `small_images` the first convolution is of 3 x 3 and no pooling follows it."""
 
-    def __init__(self):
+    def __init__(self, blocks, bottleneck=False, small_images=False, classes=10):
         super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+        self.small_images = small_images
+        stem = (3, 1, 1) if small_images else (7, 2, 3)
+        self.conv1 = nn.Conv2d(3, 64, *stem, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         channels = 64
-        for layer in range(4):
-            outputs = 64 << layer
-            blocks = [BasicBlock(channels, outputs, 1 if layer == 0 else 2), BasicBlock(outputs, outputs, 1)]
-            setattr(self, f"layer{layer + 1}", nn.Sequential(*blocks))
-            channels = outputs
-        self.fc = nn.Linear(512, 10)
+        for layer, count in enumerate(blocks):
+            planes, modules = 64 << layer, []
+            for block in range(count):
+                stride = 2 if layer > 0 and block == 0 else 1
+                if bottleneck:
+                    convolutions = [(planes, 1, 1), (planes, 3, stride), (4 * planes, 1, 1)]
+                else:
+                    convolutions = [(planes, 3, stride), (planes, 3, 1)]
+                modules.append(ResidualBlock(channels, convolutions))
+                channels = convolutions[-1][0]
+            setattr(self, f"layer{layer + 1}", nn.Sequential(*modules))
+        self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
         x = functional.relu(self.bn1(self.conv1(x)))
+        if not self.small_images:
+            x = functional.max_pool2d(x, 3, 2, 1)
         for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
             x = layer(x)
         return self.fc(x.mean((2, 3)))
 
 
-NETWORKS = {"mnist": Mnist, "resnet18": ResNet18}
+NETWORKS = {
+    "mnist": Mnist,
+    "resnet18": lambda: ResNet([2, 2, 2, 2], small_images=True),
+    "resnet18-stem7": lambda: ResNet([2, 2, 2, 2]),
+    "resnet50": lambda: ResNet([3, 4, 6, 3], bottleneck=True, classes=1000),
+}
