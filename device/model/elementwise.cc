@@ -77,11 +77,36 @@ TilePlan BinaryPlan(const Instruction& instruction, const PlanContext& context) 
   return plan;
 }
 
+// One vertex goes through all steps: reading and writing are paid for once.
+TilePlan MapPlan(const Instruction& instruction, const PlanContext& context) {
+  constexpr double kReadAndWrite = 2;
+  const uint32_t output = instruction.outputs(0);
+  const bool half = context.IsHalf(output);
+  TilePlan plan;
+  // Broadcast operands first have to reach every tile.
+  uint64_t spread = 0;
+  for (uint32_t input : instruction.inputs()) {
+    if (context.Type(input).dims != context.Type(output).dims)
+      spread += context.Type(input).bytes();
+  }
+  if (spread > 0) plan.Add(TileExchangeStep(spread));
+  double cycles = kReadAndWrite;
+  for (const Instruction& step : instruction.map().steps()) {
+    cycles -= kReadAndWrite;
+    cycles += step.has_unary()    ? UnaryCycles(step.unary().operator_(), half)
+              : step.has_binary() ? BinaryCycles(step.binary().operator_(), half)
+                                  : 4;
+  }
+  plan.Add(ElementwiseStep(context.Type(output), std::max(cycles, 3.0)));
+  return plan;
+}
+
 }  // namespace
 
 std::vector<PlanDef> ElementwisePlans() {
   return {{Instruction::kUnary, UnaryPlan},
           {Instruction::kBinary, BinaryPlan},
+          {Instruction::kMap, MapPlan},
           {Instruction::kSelect, [](const Instruction& instruction, const PlanContext& context) {
              return context.Elementwise(instruction.outputs(0), 4);
            }}};

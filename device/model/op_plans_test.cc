@@ -47,6 +47,10 @@ std::map<std::string, SmallOp> SmallOps() {
       {"unary", {"unary { operator: TANH }", {vector}}},
       {"binary", {"binary { operator: ADD }", {matrix, vector}}},
       {"select", {"select {}", {condition, matrix, vector}}},
+      {"map",
+       {"map { steps { binary { operator: ADD } inputs: [0,1] } steps { unary { operator: RELU } "
+        "inputs: 2 } }",
+        {matrix, vector}}},
       {"transpose", {"transpose { permutation: [1,0] }", {matrix}}},
       {"slice", {"slice { begin: 1 size: 3 step: 2 }", {vector}}},
       {"expand", {"expand { dims: [4,8] }", {vector}}},

@@ -85,9 +85,9 @@ Layout AnyLayout(const v1::Instruction&, OperandPlace) { return Layout::kStrided
 
 const OpDef* FindOp(OpKind kind) {
   static const auto* const table =
-      new OpRows<OpDef>{BatchNormOps,   CollectiveOps, ControlOps,  ConvolutionOps, DataMovementOps,
-                        ElementwiseOps, LossOps,       MatMulOps,   OptimizerOps,   PoolingOps,
-                        RandomOps,      ReduceOps,     TransferOps, ViewOps};
+      new OpRows<OpDef>{BatchNormOps,   CollectiveOps, ControlOps, ConvolutionOps, DataMovementOps,
+                        ElementwiseOps, LossOps,       MapOps,     MatMulOps,      OptimizerOps,
+                        PoolingOps,     RandomOps,     ReduceOps,  TransferOps,    ViewOps};
   return table->Find(kind);
 }
 

@@ -108,6 +108,8 @@ struct OpDef {
   // a multiply-add, 0 for an op that only moves elements.
   int flops_per_operation = 1;
   std::vector<InPlace> in_place = {};
+  // Each element of the output follows from those of the inputs at its place: a step of a Map.
+  bool elementwise = false;
   // Null: all operands are row-major.
   Layout (*layout)(const v1::Instruction& instruction, OperandPlace operand) = nullptr;
   // Of an op whose output is a view of its input, which has these strides.
@@ -155,6 +157,7 @@ std::vector<OpDef> ConvolutionOps();
 std::vector<OpDef> DataMovementOps();
 std::vector<OpDef> ElementwiseOps();
 std::vector<OpDef> LossOps();
+std::vector<OpDef> MapOps();
 std::vector<OpDef> MatMulOps();
 std::vector<OpDef> OptimizerOps();
 std::vector<OpDef> PoolingOps();

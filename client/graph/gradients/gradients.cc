@@ -18,6 +18,7 @@ std::vector<GradientDef> WithoutGradient() {
       {v1::Instruction::kSgd, nullptr, kLater},
       {v1::Instruction::kAdam, nullptr, kLater},
       {v1::Instruction::kAllFinite, nullptr, kLater},
+      {v1::Instruction::kMap, nullptr, kLater},
       {v1::Instruction::kUpdateLossScale, nullptr, kLater},
       {v1::Instruction::kReplicaIndex, nullptr, "it has no input"},
       {v1::Instruction::kRandom, nullptr, "its inputs are integers"},
@@ -85,11 +86,7 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
     if (gradient_of->add != nullptr) gradient_of->add(*this, op.instruction, gradients);
   }
   std::vector<Tensor> result;
-  for (Tensor tensor : wanted) {
-    const Tensor gradient = gradients.Get(tensor.id);
-    ipu_ = values_[tensor.id].ipu;
-    result.push_back(gradient.valid() ? gradient : Constant(TypeOf(tensor), 0));
-  }
+  for (Tensor tensor : wanted) result.push_back(gradients.Get(tensor.id));
   ipu_ = ipu_before;
   return result;
 }

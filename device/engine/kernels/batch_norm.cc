@@ -7,49 +7,152 @@
 namespace vpod::engine {
 namespace {
 
-// Rows are pixels, whose channels lie side by side.
+// Rows are pixels, whose channels lie side by side. Blocks of rows stay in the first-level cache
+// while the steps of an op go over them.
+constexpr size_t kElementsOfABlock = 4096;
 
-// The sums of a row, and of its squares, are added in float64, which loses nothing that float32
-// inputs have.
-VPOD_SIMD void AddMoments(const float* x, double* sums, double* squares, size_t n) {
-  for (size_t c = 0; c < n; ++c) {
-    const double value = x[c];
-    sums[c] += value;
-    squares[c] += value * value;
+// --- Loops over rows of n channels ---
+
+// Channels whose sums stay in registers while all rows pass. Sums of a channel are added in the
+// order of its rows, whatever this number is.
+typedef double Doubles __attribute__((vector_size(64)));
+typedef float Floats __attribute__((vector_size(32)));
+constexpr size_t kLanes = 8;
+
+inline __attribute__((always_inline)) void Widen(const float* from, Doubles& to) {
+  Floats floats;
+  __builtin_memcpy(&floats, from, sizeof(floats));
+  to = __builtin_convertvector(floats, Doubles);
+}
+
+// Adds two terms of each element to sums; `term(c, rows so far)` gives them.
+template <size_t kVectors, class Terms>
+inline __attribute__((always_inline)) void AddTerms(size_t rows, double* first, double* second,
+                                                    const Terms& terms) {
+  Doubles a[kVectors], b[kVectors];
+  for (size_t v = 0; v < kVectors; ++v) {
+    __builtin_memcpy(&a[v], first + v * kLanes, sizeof(Doubles));
+    __builtin_memcpy(&b[v], second + v * kLanes, sizeof(Doubles));
+  }
+  for (size_t row = 0; row < rows; ++row) {
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kVectors; ++v) terms(row, v * kLanes, a[v], b[v]);
+  }
+  for (size_t v = 0; v < kVectors; ++v) {
+    __builtin_memcpy(first + v * kLanes, &a[v], sizeof(Doubles));
+    __builtin_memcpy(second + v * kLanes, &b[v], sizeof(Doubles));
+  }
+}
+
+// The sums of the elements and of their squares are added in float64, which loses nothing that
+// float32 inputs have.
+VPOD_SIMD void AddMoments(const float* x, size_t rows, size_t n, double* sums, double* squares) {
+  const auto add = [&](size_t c) {
+    return [x = x + c, n](size_t row, size_t lane, Doubles& sum, Doubles& square) {
+      Doubles value;
+      Widen(x + row * n + lane, value);
+      sum += value;
+      square += value * value;
+    };
+  };
+  size_t c = 0;
+  for (; c + 4 * kLanes <= n; c += 4 * kLanes) AddTerms<4>(rows, sums + c, squares + c, add(c));
+  for (; c + kLanes <= n; c += kLanes) AddTerms<1>(rows, sums + c, squares + c, add(c));
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t rest = c; rest < n; ++rest) {
+      const double value = x[row * n + rest];
+      sums[rest] += value;
+      squares[rest] += value * value;
+    }
   }
 }
 
 // Sums of dy and of dy * (x - mean).
-VPOD_SIMD void AddGradients(const float* x, const float* dy, const float* mean, double* sums,
-                            double* products, size_t n) {
-  for (size_t c = 0; c < n; ++c) {
-    const double gradient = dy[c];
-    sums[c] += gradient;
-    products[c] += gradient * (static_cast<double>(x[c]) - mean[c]);
+VPOD_SIMD void AddGradients(const float* x, const float* dy, const float* mean, size_t rows,
+                            size_t n, double* sums, double* products) {
+  const auto add = [&](size_t c) {
+    return [x = x + c, dy = dy + c, mean = mean + c, n](size_t row, size_t lane, Doubles& sum,
+                                                        Doubles& product) {
+      const size_t at = row * n + lane;
+      Doubles gradient, value, average;
+      Widen(dy + at, gradient);
+      Widen(x + at, value);
+      Widen(mean + lane, average);
+      sum += gradient;
+      product += gradient * (value - average);
+    };
+  };
+  size_t c = 0;
+  for (; c + 4 * kLanes <= n; c += 4 * kLanes) AddTerms<4>(rows, sums + c, products + c, add(c));
+  for (; c + kLanes <= n; c += kLanes) AddTerms<1>(rows, sums + c, products + c, add(c));
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t rest = c; rest < n; ++rest) {
+      const double gradient = dy[row * n + rest];
+      sums[rest] += gradient;
+      products[rest] += gradient * (static_cast<double>(x[row * n + rest]) - mean[rest]);
+    }
   }
 }
 
 // y = (x - mean) * factor + offset
-VPOD_SIMD void NormalizeRow(const float* x, const float* mean, const float* factor,
-                            const float* offset, float* y, size_t n) {
-  for (size_t c = 0; c < n; ++c) y[c] = (x[c] - mean[c]) * factor[c] + offset[c];
+VPOD_SIMD void Normalize(const float* x, const float* mean, const float* factor,
+                         const float* offset, float* y, size_t rows, size_t n) {
+  for (size_t row = 0; row < rows; ++row, x += n, y += n) {
+    for (size_t c = 0; c < n; ++c) y[c] = (x[c] - mean[c]) * factor[c] + offset[c];
+  }
 }
 
 // dx = factor * (dy - mean of dy - (x - mean) * slope)
-VPOD_SIMD void GradientRow(const float* x, const float* dy, const float* mean, const float* factor,
-                           const float* mean_dy, const float* slope, float* dx, size_t n) {
-  for (size_t c = 0; c < n; ++c)
-    dx[c] = factor[c] * (dy[c] - mean_dy[c] - (x[c] - mean[c]) * slope[c]);
+VPOD_SIMD void InputGradient(const float* x, const float* dy, const float* mean,
+                             const float* factor, const float* mean_dy, const float* slope,
+                             float* dx, size_t rows, size_t n) {
+  for (size_t row = 0; row < rows; ++row, x += n, dy += n, dx += n) {
+    for (size_t c = 0; c < n; ++c)
+      dx[c] = factor[c] * (dy[c] - mean_dy[c] - (x[c] - mean[c]) * slope[c]);
+  }
 }
 
+VPOD_SIMD void AddTo(float* values, const float* addend, size_t n) {
+  for (size_t i = 0; i < n; ++i) values[i] += addend[i];
+}
+VPOD_SIMD void Sum(const float* a, const float* b, float* sum, size_t n) {
+  for (size_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
+}
+VPOD_SIMD void Relu(float* values, size_t n) {
+  for (size_t i = 0; i < n; ++i) values[i] = values[i] <= 0 ? 0.0f : values[i];
+}
+VPOD_SIMD void ReluGradient(const float* activated, const float* dy, float* masked, size_t n) {
+  for (size_t i = 0; i < n; ++i) masked[i] = activated[i] <= 0 ? 0.0f : dy[i];
+}
+
+void RoundToHalf(float* values, size_t n) {
+  _Float16 halves[256];
+  for (size_t i = 0; i < n; i += std::size(halves)) {
+    const size_t count = std::min(std::size(halves), n - i);
+    HalvesOfFloats(values + i, halves, count);
+    FloatsOfHalves(halves, values + i, count);
+  }
+}
+
+// --- Rows of a tensor, and what there is one of for each channel ---
+
 struct Rows {
-  size_t rows, channels;
+  size_t rows, channels, of_block;
   Chunking chunks;
 
   explicit Rows(const Operand& x) {
     channels = static_cast<size_t>(x.type.dims[1]);
     rows = x.elements() / channels;
     chunks = ChunkItems(rows, channels);
+    of_block = std::max<size_t>(1, kElementsOfABlock / channels);
+  }
+  size_t block_elements() const { return of_block * channels; }
+
+  // Calls `visit(first element, rows)` for the blocks of a chunk.
+  template <class Visit>
+  void ForBlocks(size_t chunk, const Visit& visit) const {
+    for (size_t row = chunks.begin(chunk); row < chunks.end(chunk); row += of_block)
+      visit(row * channels, std::min(of_block, chunks.end(chunk) - row));
   }
 };
 
@@ -82,51 +185,86 @@ struct Vectors {
   }
 };
 
-// Normalises rows by factors that `prepare(at, factor)` leaves in memory of the thread.
-template <class Prepare>
-Phase NormalizePhase(const Rows& rows, const FloatBlock& x, const FloatBlock& y,
-                     const Operand& mean, const Operand& offset, const Vectors& factors,
-                     Prepare prepare) {
-  return {rows.chunks.chunks(), [=](const Workspace& at, size_t chunk) {
-            const size_t n = rows.channels;
-            float* factor = factors.Of(at.scratch, 0);
-            prepare(at, factor);
-            for (size_t row = rows.chunks.begin(chunk); row < rows.chunks.end(chunk); ++row) {
-              NormalizeRow(x.Read(at, row * n, n), mean.As<float>(at), factor, offset.As<float>(at),
-                           y.Write(at, row * n), n);
-              y.Store(at, row * n, n);
-            }
-            return absl::OkStatus();
-          }};
-}
-
 float Factor(float scale, float variance, float epsilon) {
   return static_cast<float>(scale / std::sqrt(static_cast<double>(variance) + epsilon));
+}
+
+// --- y, with what is added to it, and its RELU ---
+
+struct Normalization {
+  Rows rows;
+  Operand scale, offset, mean, variance;
+  FloatBlock x, y, addend;
+  Vectors factors;  // in scratch
+  float epsilon;
+  bool half, add, relu;
+
+  absl::Status Run(const Workspace& at, size_t chunk) const {
+    const size_t n = rows.channels;
+    float* factor = factors.Of(at.scratch, 0);
+    for (size_t c = 0; c < n; ++c)
+      factor[c] = Factor(scale.As<float>(at)[c], variance.As<float>(at)[c], epsilon);
+    rows.ForBlocks(chunk, [&](size_t first, size_t count) {
+      const size_t elements = count * n;
+      float* out = y.Write(at, first);
+      Normalize(x.Read(at, first, elements), mean.As<float>(at), factor, offset.As<float>(at), out,
+                count, n);
+      if (add) {
+        if (half) RoundToHalf(out, elements);
+        AddTo(out, addend.Read(at, first, elements), elements);
+      }
+      if (relu) Relu(out, elements);  // exact: rounding before it changes nothing
+      y.Store(at, first, elements);
+    });
+    return absl::OkStatus();
+  }
+};
+
+// The phase that normalises; inputs are x, scale, offset and, last, the addend.
+template <class Op>
+Phase NormalizePhase(const program::v1::Ipu& ipu, const Instruction& instruction, const Op& op,
+                     const Operand& mean, const Operand& variance, MemoryPlan& scratch) {
+  const Operand x = Resolve(ipu, instruction.inputs(0));
+  const Rows rows(x);
+  const size_t block = rows.block_elements();
+  auto pass = std::make_shared<Normalization>(
+      Normalization{.rows = rows,
+                    .scale = Resolve(ipu, instruction.inputs(1)),
+                    .offset = Resolve(ipu, instruction.inputs(2)),
+                    .mean = mean,
+                    .variance = variance,
+                    .x = FloatBlock(x, block, scratch),
+                    .y = FloatBlock(Resolve(ipu, instruction.outputs(0)), block, scratch),
+                    .factors = {scratch.Add(rows.channels * sizeof(float)), rows.channels},
+                    .epsilon = op.epsilon(),
+                    .half = x.type.type == program::v1::FLOAT16,
+                    .add = op.add(),
+                    .relu = op.relu()});
+  if (op.add()) {
+    const uint32_t addend = instruction.inputs(instruction.inputs_size() - 1);
+    pass->addend = FloatBlock(Resolve(ipu, addend), block, scratch);
+  }
+  return {rows.chunks.chunks(),
+          [pass](const Workspace& at, size_t chunk) { return pass->Run(at, chunk); }};
 }
 
 absl::StatusOr<Kernel> PrepareBatchNorm(const program::v1::Ipu& ipu,
                                         const Instruction& instruction) {
   const Operand x = Resolve(ipu, instruction.inputs(0)),
-                scale = Resolve(ipu, instruction.inputs(1)),
-                offset = Resolve(ipu, instruction.inputs(2)),
                 mean = Resolve(ipu, instruction.outputs(1)),
                 variance = Resolve(ipu, instruction.outputs(2));
-  const float epsilon = instruction.batch_norm().epsilon();
   const Rows rows(x);
   const Sums sums(rows);
   const size_t n = rows.channels;
   MemoryPlan scratch;
-  const FloatBlock in(x, n, scratch), out(Resolve(ipu, instruction.outputs(0)), n, scratch);
-  const Vectors factors{scratch.Add(n * sizeof(float)), n};
+  const FloatBlock in(x, rows.block_elements(), scratch);
   Kernel kernel;
-  kernel.shared_bytes = sums.bytes();
-  kernel.scratch_bytes = scratch.bytes();
   kernel.phases.push_back({rows.chunks.chunks(), [=](const Workspace& at, size_t chunk) {
                              double *sum = sums.Of(at, chunk, 0), *square = sums.Of(at, chunk, 1);
                              std::fill_n(sum, 2 * n, 0.0);
-                             for (size_t row = rows.chunks.begin(chunk);
-                                  row < rows.chunks.end(chunk); ++row)
-                               AddMoments(in.Read(at, row * n, n), sum, square, n);
+                             rows.ForBlocks(chunk, [&](size_t first, size_t count) {
+                               AddMoments(in.Read(at, first, count * n), count, n, sum, square);
+                             });
                              return absl::OkStatus();
                            }});
   kernel.phases.push_back({1, [=](const Workspace& at, size_t) {
@@ -143,39 +281,73 @@ absl::StatusOr<Kernel> PrepareBatchNorm(const program::v1::Ipu& ipu,
                              return absl::OkStatus();
                            }});
   kernel.phases.push_back(
-      NormalizePhase(rows, in, out, mean, offset, factors, [=](const Workspace& at, float* factor) {
-        for (size_t c = 0; c < n; ++c)
-          factor[c] = Factor(scale.As<float>(at)[c], variance.As<float>(at)[c], epsilon);
-      }));
+      NormalizePhase(ipu, instruction, instruction.batch_norm(), mean, variance, scratch));
+  kernel.shared_bytes = sums.bytes();
+  kernel.scratch_bytes = scratch.bytes();
   return kernel;
 }
 
 absl::StatusOr<Kernel> PrepareBatchNormInference(const program::v1::Ipu& ipu,
                                                  const Instruction& instruction) {
-  const Operand x = Resolve(ipu, instruction.inputs(0)),
-                scale = Resolve(ipu, instruction.inputs(1)),
-                offset = Resolve(ipu, instruction.inputs(2)),
-                mean = Resolve(ipu, instruction.inputs(3)),
-                variance = Resolve(ipu, instruction.inputs(4));
-  const float epsilon = instruction.batch_norm_inference().epsilon();
-  const Rows rows(x);
-  const size_t n = rows.channels;
   MemoryPlan scratch;
-  const FloatBlock in(x, n, scratch), out(Resolve(ipu, instruction.outputs(0)), n, scratch);
-  const Vectors factors{scratch.Add(n * sizeof(float)), n};
   Kernel kernel;
+  kernel.phases = {NormalizePhase(ipu, instruction, instruction.batch_norm_inference(),
+                                  Resolve(ipu, instruction.inputs(3)),
+                                  Resolve(ipu, instruction.inputs(4)), scratch)};
   kernel.scratch_bytes = scratch.bytes();
-  kernel.phases = {
-      NormalizePhase(rows, in, out, mean, offset, factors, [=](const Workspace& at, float* factor) {
-        for (size_t c = 0; c < n; ++c)
-          factor[c] = Factor(scale.As<float>(at)[c], variance.As<float>(at)[c], epsilon);
-      })};
   return kernel;
+}
+
+// --- Gradient ---
+
+// The gradient of y, as it is given or after another was added and a RELU passed.
+struct GradientOfY {
+  FloatBlock first, second, activated, kept;
+  size_t block = 0;  // of scratch
+  bool half = false, add = false, relu = false, keep = false;
+
+  const float* Read(const Workspace& at, size_t begin, size_t n) const {
+    const float* dy = first.Read(at, begin, n);
+    if (!add && !relu) return dy;
+    auto* result = reinterpret_cast<float*>(at.scratch + block);
+    if (add) {
+      Sum(dy, second.Read(at, begin, n), result, n);
+      if (half) RoundToHalf(result, n);
+      dy = result;
+    }
+    if (relu) ReluGradient(activated.Read(at, begin, n), dy, result, n);
+    return result;
+  }
+  void Keep(const Workspace& at, const float* dy, size_t begin, size_t n) const {
+    std::copy_n(dy, n, kept.Write(at, begin));
+    kept.Store(at, begin, n);
+  }
+  const float* ReadKept(const Workspace& at, size_t begin, size_t n) const {
+    return keep ? kept.Read(at, begin, n) : Read(at, begin, n);
+  }
+};
+
+GradientOfY ResolveGradient(const program::v1::Ipu& ipu, const Instruction& instruction,
+                            size_t block_elements, MemoryPlan& scratch) {
+  const auto& op = instruction.batch_norm_gradient();
+  const auto block = [&](uint32_t tensor) {
+    return FloatBlock(Resolve(ipu, tensor), block_elements, scratch);
+  };
+  GradientOfY dy{.first = block(instruction.inputs(1)),
+                 .block = scratch.Add(block_elements * sizeof(float)),
+                 .half = Resolve(ipu, instruction.inputs(1)).type.type == program::v1::FLOAT16,
+                 .add = op.add(),
+                 .relu = op.relu(),
+                 .keep = op.keep()};
+  if (op.add()) dy.second = block(instruction.inputs(5));
+  if (op.relu()) dy.activated = block(instruction.inputs(instruction.inputs_size() - 1));
+  if (op.keep()) dy.kept = block(instruction.outputs(3));
+  return dy;
 }
 
 absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
                                                 const Instruction& instruction) {
-  const Operand x = Resolve(ipu, instruction.inputs(0)), dy = Resolve(ipu, instruction.inputs(1)),
+  const Operand x = Resolve(ipu, instruction.inputs(0)),
                 scale = Resolve(ipu, instruction.inputs(2)),
                 mean = Resolve(ipu, instruction.inputs(3)),
                 variance = Resolve(ipu, instruction.inputs(4)),
@@ -184,10 +356,12 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
   const double epsilon = instruction.batch_norm_gradient().epsilon();
   const Rows rows(x);
   const Sums sums(rows);
-  const size_t n = rows.channels;
+  const size_t n = rows.channels, block = rows.block_elements();
   MemoryPlan scratch;
-  const FloatBlock x_block(x, n, scratch), dy_block(dy, n, scratch),
-      dx_block(Resolve(ipu, instruction.outputs(0)), n, scratch);
+  const FloatBlock x_block(x, block, scratch),
+      dx_block(Resolve(ipu, instruction.outputs(0)), block, scratch);
+  const auto dy =
+      std::make_shared<const GradientOfY>(ResolveGradient(ipu, instruction, block, scratch));
   // What the second phase leaves for the third: factor, mean of dy, slope.
   MemoryPlan shared;
   shared.Add(sums.bytes());
@@ -195,16 +369,17 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
   Kernel kernel;
   kernel.shared_bytes = shared.bytes();
   kernel.scratch_bytes = scratch.bytes();
-  kernel.phases.push_back(
-      {rows.chunks.chunks(), [=](const Workspace& at, size_t chunk) {
-         double *sum = sums.Of(at, chunk, 0), *product = sums.Of(at, chunk, 1);
-         std::fill_n(sum, 2 * n, 0.0);
-         for (size_t row = rows.chunks.begin(chunk); row < rows.chunks.end(chunk); ++row) {
-           AddGradients(x_block.Read(at, row * n, n), dy_block.Read(at, row * n, n),
-                        mean.As<float>(at), sum, product, n);
-         }
-         return absl::OkStatus();
-       }});
+  kernel.phases.push_back({rows.chunks.chunks(), [=](const Workspace& at, size_t chunk) {
+                             double *sum = sums.Of(at, chunk, 0), *product = sums.Of(at, chunk, 1);
+                             std::fill_n(sum, 2 * n, 0.0);
+                             rows.ForBlocks(chunk, [&](size_t first, size_t count) {
+                               const float* gradient = dy->Read(at, first, count * n);
+                               AddGradients(x_block.Read(at, first, count * n), gradient,
+                                            mean.As<float>(at), count, n, sum, product);
+                               if (dy->keep) dy->Keep(at, gradient, first, count * n);
+                             });
+                             return absl::OkStatus();
+                           }});
   kernel.phases.push_back(
       {1, [=](const Workspace& at, size_t) {
          const auto count = static_cast<double>(rows.rows);
@@ -221,12 +396,12 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
        }});
   kernel.phases.push_back(
       {rows.chunks.chunks(), [=](const Workspace& at, size_t chunk) {
-         for (size_t row = rows.chunks.begin(chunk); row < rows.chunks.end(chunk); ++row) {
-           GradientRow(x_block.Read(at, row * n, n), dy_block.Read(at, row * n, n),
-                       mean.As<float>(at), vectors.Of(at.shared, 0), vectors.Of(at.shared, 1),
-                       vectors.Of(at.shared, 2), dx_block.Write(at, row * n), n);
-           dx_block.Store(at, row * n, n);
-         }
+         rows.ForBlocks(chunk, [&](size_t first, size_t count) {
+           InputGradient(x_block.Read(at, first, count * n), dy->ReadKept(at, first, count * n),
+                         mean.As<float>(at), vectors.Of(at.shared, 0), vectors.Of(at.shared, 1),
+                         vectors.Of(at.shared, 2), dx_block.Write(at, first), count, n);
+           dx_block.Store(at, first, count * n);
+         });
          return absl::OkStatus();
        }});
   return kernel;

@@ -1,3 +1,4 @@
+#include "absl/strings/str_join.h"
 #include "device/engine/kernels/kernel_test_util.h"
 
 namespace vpod::engine {
@@ -111,6 +112,56 @@ TEST_P(BatchNormTest, NotANumberIsSeen) {
   const Values y = ipu.Read(out);
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(std::isnan(y[i]), i % 2 == 0);
   EXPECT_TRUE(std::isnan(ipu.Read(variance)[0]));
+}
+
+// With an addend and a RELU batch norm gives the bits of the three ops, and so does its gradient.
+TEST_P(BatchNormTest, TakesOverWhatIsBesideIt) {
+  for (const Dims& dims : {Dims{6, 3}, {2, 17, 3, 4}, {40, 9, 33, 31}}) {
+    const Dims channels = {dims[1]};
+    TestIpu ipu;
+    const auto image = [&](unsigned seed = 0) {
+      return ipu.AddImage(GetParam(), dims, seed == 0 ? Values() : Random(dims, seed));
+    };
+    const auto vector = [&](unsigned seed = 0) {
+      return ipu.Add(FLOAT32, channels, seed == 0 ? Values() : Random(channels, seed, 0.5, 2));
+    };
+    const auto run = [&](const std::string& op, const std::vector<uint32_t>& inputs,
+                         const std::vector<uint32_t>& outputs) {
+      ipu.Run(absl::StrCat(op, " inputs:[", absl::StrJoin(inputs, ","), "] outputs:[",
+                           absl::StrJoin(outputs, ","), "]"));
+    };
+    const uint32_t x = image(1), addend = image(2), scale = vector(3), offset = vector(4),
+                   mean = vector(), variance = vector();
+    const uint32_t y = image(), sum = image(), relu = image(), inferred = image(), fused = image();
+    run("batch_norm{epsilon:1e-5}", {x, scale, offset}, {y, mean, variance});
+    run("binary{operator:ADD}", {y, addend}, {sum});
+    run("unary{operator:RELU}", {sum}, {relu});
+    run("batch_norm{epsilon:1e-5 add:true relu:true}", {x, scale, offset, addend},
+        {fused, mean, variance});
+    EXPECT_EQ(ipu.Read(fused), ipu.Read(relu));
+    run("batch_norm_inference{epsilon:1e-5 add:true relu:true}",
+        {x, scale, offset, mean, variance, addend}, {inferred});
+    EXPECT_EQ(ipu.Read(inferred), ipu.Read(relu));
+
+    const uint32_t dy1 = image(5), dy2 = image(6), dy = image(), masked = image(), dx = image(),
+                   kept = image(), fused_dx = image();
+    const uint32_t dscale = vector(), doffset = vector(), fused_dscale = vector(),
+                   fused_doffset = vector();
+    run("binary{operator:ADD}", {dy1, dy2}, {dy});
+    run("binary{operator:RELU_GRADIENT}", {relu, dy}, {masked});
+    run("batch_norm_gradient{epsilon:1e-5}", {x, masked, scale, mean, variance},
+        {dx, dscale, doffset});
+    for (const char* keep : {"false", "true"}) {
+      std::vector<uint32_t> outputs = {fused_dx, fused_dscale, fused_doffset};
+      if (*keep == 't') outputs.push_back(kept);
+      run(absl::StrCat("batch_norm_gradient{epsilon:1e-5 add:true relu:true keep:", keep, "}"),
+          {x, dy1, scale, mean, variance, dy2, relu}, outputs);
+      EXPECT_EQ(ipu.Read(fused_dx), ipu.Read(dx));
+      EXPECT_EQ(ipu.Read(fused_dscale), ipu.Read(dscale));
+      EXPECT_EQ(ipu.Read(fused_doffset), ipu.Read(doffset));
+    }
+    EXPECT_EQ(ipu.Read(kept), ipu.Read(masked));
+  }
 }
 
 }  // namespace

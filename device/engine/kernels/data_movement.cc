@@ -1,27 +1,12 @@
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 
+#include "device/engine/kernels/convert.h"
 #include "device/engine/kernels/loop.h"
 #include "device/program/op.h"
 
 namespace vpod::engine {
 namespace {
-
-template <class To, class From>
-To Convert(From value) {
-  if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) {
-    // Towards zero, saturating; not-a-number becomes 0.
-    const auto wide = static_cast<double>(value);
-    if (std::isnan(wide)) return 0;
-    return static_cast<To>(std::clamp<double>(std::trunc(wide), std::numeric_limits<To>::min(),
-                                              std::numeric_limits<To>::max()));
-  } else {
-    return static_cast<To>(value);
-  }
-}
 
 absl::StatusOr<Kernel> PrepareFill(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const Operand output = Resolve(ipu, instruction.outputs(0));
@@ -135,45 +120,13 @@ absl::StatusOr<Kernel> PrepareConcat(const program::v1::Ipu& ipu, const Instruct
   return kernel;
 }
 
-template <class From, class To>
-void CastRow(To* to, int64_t to_step, const From* from, int64_t from_step, size_t n, bool to_bool) {
-  if (to_step == 1 && from_step == 1) {
-    if constexpr (std::is_same_v<From, float> && std::is_same_v<To, _Float16>)
-      return HalvesOfFloats(from, to, n);
-    if constexpr (std::is_same_v<From, _Float16> && std::is_same_v<To, float>)
-      return FloatsOfHalves(from, to, n);
-  }
-  for (size_t i = 0; i < n; ++i) {
-    const From value = from[static_cast<int64_t>(i) * from_step];
-    to[static_cast<int64_t>(i) * to_step] =
-        to_bool ? static_cast<To>(value != From{}) : Convert<To>(value);
-  }
-}
-
-absl::StatusOr<Kernel> PrepareCast(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const Operand input = Resolve(ipu, instruction.inputs(0)),
-                output = Resolve(ipu, instruction.outputs(0));
-  const bool to_bool = output.type.type == program::v1::BOOL;
-  const Loop loop = PlanOneInput(output, input);
-  return OnePhase(loop.chunking().chunks(), 0, [=](const Workspace& at, size_t chunk) {
-    WithElement(input.type.type, [&](auto from) {
-      WithElement(output.type.type, [&](auto to) {
-        ForRows<decltype(to), decltype(from)>(loop, output, input, at, chunk, [&](auto... row) {
-          CastRow<decltype(from), decltype(to)>(row..., to_bool);
-        });
-      });
-    });
-    return absl::OkStatus();
-  });
-}
-
 }  // namespace
 
 std::vector<KernelDef> DataMovementKernels() {
-  return {{Instruction::kFill, PrepareFill},  {Instruction::kCopy, PrepareCopy},
-          {Instruction::kCast, PrepareCast},  {Instruction::kTranspose, PrepareView},
-          {Instruction::kSlice, PrepareView}, {Instruction::kExpand, PrepareView},
-          {Instruction::kPad, PreparePad},    {Instruction::kConcat, PrepareConcat}};
+  return {{Instruction::kFill, PrepareFill},      {Instruction::kCopy, PrepareCopy},
+          {Instruction::kTranspose, PrepareView}, {Instruction::kSlice, PrepareView},
+          {Instruction::kExpand, PrepareView},    {Instruction::kPad, PreparePad},
+          {Instruction::kConcat, PrepareConcat}};
 }
 
 }  // namespace vpod::engine

@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <optional>
 #include <type_traits>
 
 #include "device/base/simd.h"
-#include "device/engine/kernels/loop.h"
+#include "device/engine/kernels/block_function.h"
+#include "device/engine/kernels/convert.h"
 
 namespace vpod::engine {
 namespace {
@@ -172,230 +171,139 @@ void IntegerRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b,
   }
 }
 
-// Operands and result of an element-by-element op; the result is operand 0 of the loop.
-struct Elementwise {
-  Operand output;
-  std::vector<Operand> inputs;
-  Loop loop;
+// --- Block functions ---
 
-  Elementwise(const program::v1::Ipu& ipu, const Instruction& instruction)
-      : output(Resolve(ipu, instruction.outputs(0))) {
-    const program::Dims& dims = output.type.dims;
-    std::vector<program::Dims> strides = {BroadcastStrides(output, dims)};
-    for (uint32_t input : instruction.inputs()) {
-      inputs.push_back(Resolve(ipu, input));
-      strides.push_back(BroadcastStrides(inputs.back(), dims));
-    }
-    loop = PlanLoop(dims, std::move(strides));
-  }
-
-  bool to_bool() const { return output.type.type == program::v1::BOOL; }
-
-  // `run(at, begin, end)` computes a range of the loop's elements.
-  template <class Run>
-  static Kernel Make(std::shared_ptr<const Elementwise> op, Run run) {
-    const Chunking elements = op->loop.chunking();
-    return OnePhase(elements.chunks(), 0, [=](const Workspace& at, size_t chunk) {
-      run(*op, at, elements.begin(chunk), elements.end(chunk));
-      return absl::OkStatus();
-    });
-  }
-};
-
-void RunUnaryFloats(program::v1::UnaryOperator function, const Elementwise& op, const Workspace& at,
-                    size_t begin, size_t end) {
-  const auto& steps = op.loop.steps;
-  FloatRow in(op.inputs[0], at), out(op.output, at);
-  op.loop.ForBlocks(begin, end, [&](const auto& p, size_t n) {
-    UnaryFloats(function, in.Read(p[1], steps[1], n), out.Write(p[0], steps[0]), n);
-    out.Store(p[0], steps[0], n);
-  });
+// Of one operand: `row(in, out, n)`.
+template <class T, class R, class F>
+BlockFunction OfOne(const F& row) {
+  return [row](const BlockOperand* in, void* result, size_t n) {
+    auto* out = static_cast<R*>(result);
+    row(in[0].As<T>(), out, in[0].moves ? n : 1);
+    if (!in[0].moves) std::fill_n(out, n, out[0]);
+  };
 }
 
-// A short row that some operands repeat, written out so often that it covers a block from wherever
-// in the row that begins. Biases and the parameters of normalisations are such rows.
-constexpr size_t kShortRow = 256;
-class RepeatedRow {
- public:
-  RepeatedRow(const float* row, bool moves, size_t length) : length_(length) {
-    for (size_t i = 0; i < std::size(values_); ++i) values_[i] = row[moves ? i % length : 0];
-  }
-  const float* From(size_t element) const { return values_ + element % length_; }
-
- private:
-  const size_t length_;
-  float values_[kElementsOfABlock + kShortRow];
-};
-
-// Whether each operand is dense or repeats one short row.
-bool HasShortRows(const Loop& loop) {
-  if (loop.dims.size() != 1 || loop.length > kShortRow || loop.steps[0] != 1) return false;
-  for (size_t o = 0; o < loop.steps.size(); ++o) {
-    const int64_t stride = loop.strides[o][0];
-    const bool dense = loop.steps[o] == 1 && stride == static_cast<int64_t>(loop.length);
-    if (!dense && (o == 0 || stride != 0 || loop.steps[o] > 1 || loop.steps[o] < 0)) return false;
-  }
-  return true;
+// Of two operands: `row(a, a moves, b, b moves, out, n)`.
+template <class T, class R, class F>
+BlockFunction OfTwo(const F& row) {
+  return [row](const BlockOperand* in, void* result, size_t n) {
+    row(in[0].As<T>(), in[0].moves, in[1].As<T>(), in[1].moves, static_cast<R*>(result), n);
+  };
 }
 
-void RunBinaryFloatsInShortRows(FloatFunction function, const Elementwise& op, const Workspace& at,
-                                size_t begin, size_t end) {
-  const Loop& loop = op.loop;
-  FloatRow in[] = {{op.inputs[0], at}, {op.inputs[1], at}}, out(op.output, at);
-  std::optional<RepeatedRow> repeated[2];
-  for (size_t i = 0; i < 2; ++i) {
-    if (loop.strides[i + 1][0] != 0) continue;
-    const bool moves = loop.steps[i + 1] != 0;
-    repeated[i].emplace(in[i].Read(0, loop.steps[i + 1], loop.length), moves, loop.length);
-  }
-  for (size_t n = 0; begin < end; begin += n) {
-    n = std::min(kElementsOfABlock, end - begin);
-    const auto position = static_cast<int64_t>(begin);
-    const auto read = [&](size_t i) {
-      return repeated[i] ? repeated[i]->From(begin) : in[i].Read(position, 1, n);
-    };
-    const float* a = read(0);
-    function(a, true, read(1), true, out.Write(position, 1), n);
-    out.Store(position, 1, n);
-  }
-}
-
-void RunBinaryFloats(FloatFunction function, const Elementwise& op, const Workspace& at,
-                     size_t begin, size_t end) {
-  if (HasShortRows(op.loop)) return RunBinaryFloatsInShortRows(function, op, at, begin, end);
-  const auto& steps = op.loop.steps;
-  FloatRow a(op.inputs[0], at), b(op.inputs[1], at), out(op.output, at);
-  op.loop.ForBlocks(begin, end, [&](const auto& p, size_t n) {
-    const float* x = a.Read(p[1], steps[1], n);
-    const float* y = b.Read(p[2], steps[2], n);
-    function(x, steps[1] != 0, y, steps[2] != 0, out.Write(p[0], steps[0]), n);
-    out.Store(p[0], steps[0], n);
-  });
-}
-
-void RunComparedFloats(program::v1::BinaryOperator function, const Elementwise& op,
-                       const Workspace& at, size_t begin, size_t end) {
-  const auto& steps = op.loop.steps;
-  FloatRow a(op.inputs[0], at), b(op.inputs[1], at);
-  uint8_t result[kElementsOfABlock];
-  op.loop.ForBlocks(begin, end, [&](const auto& p, size_t n) {
-    const float* x = a.Read(p[1], steps[1], n);
-    const float* y = b.Read(p[2], steps[2], n);
-    CompareRow<float>(function, x, steps[1] != 0, y, steps[2] != 0, result, n);
-    Scatter(result, op.output.As<uint8_t>(at) + p[0], steps[0], n);
-  });
-}
-
-// Rows of integers: `function(a, a moves, b, b moves, result, n)`.
-template <class T, class R, class Function>
-void RunIntegers(const Function& function, const Elementwise& op, const Workspace& at, size_t begin,
-                 size_t end) {
-  const auto& steps = op.loop.steps;
-  T left[kElementsOfABlock], right[kElementsOfABlock];
-  R result[kElementsOfABlock];
-  const bool unary = op.inputs.size() == 1;
-  op.loop.ForBlocks(begin, end, [&](const auto& p, size_t n) {
-    const T* x = Gather(op.inputs[0].template As<T>(at) + p[1], steps[1], n, left);
-    const T* y = unary ? x : Gather(op.inputs[1].template As<T>(at) + p[2], steps[2], n, right);
-    function(x, steps[1] != 0, y, unary || steps[2] != 0, result, n);
-    Scatter(result, op.output.template As<R>(at) + p[0], steps[0], n);
-  });
-}
-
-absl::StatusOr<Kernel> PrepareUnary(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const auto op = std::make_shared<const Elementwise>(ipu, instruction);
-  const program::v1::UnaryOperator function = instruction.unary().operator_();
-  const auto type = op->output.type.type;
-  if (program::IsFloat(type)) {
-    return Elementwise::Make(op, [=](auto&&... range) { RunUnaryFloats(function, range...); });
-  }
-  if (type == program::v1::BOOL) {
-    const auto negate = [](const uint8_t* x, bool, const uint8_t*, bool, uint8_t* y, size_t n) {
-      for (size_t i = 0; i < n; ++i) y[i] = x[i] == 0;
-    };
-    return Elementwise::Make(
-        op, [=](auto&&... range) { RunIntegers<uint8_t, uint8_t>(negate, range...); });
-  }
-  return WithElement(type, [&](auto element) -> absl::StatusOr<Kernel> {
-    using T = decltype(element);
-    if constexpr (!std::is_integral_v<T>) {
-      return absl::InternalError("not an integer");
+// Calls `f` with an element of an integer type.
+template <class F>
+absl::StatusOr<BlockFunction> WithInteger(program::v1::DataType type, const F& f) {
+  return WithElement(type, [&](auto element) -> absl::StatusOr<BlockFunction> {
+    if constexpr (std::is_integral_v<decltype(element)>) {
+      return f(element);
     } else {
-      const auto integers = [=](const T* x, bool, const T*, bool, T* y, size_t n) {
-        UnaryIntegers(function, x, y, n);
-      };
-      return Elementwise::Make(op, [=](auto&&... range) { RunIntegers<T, T>(integers, range...); });
+      return absl::InternalError("not an integer");
     }
   });
 }
 
-template <class T>
-Kernel PrepareBinaryIntegers(std::shared_ptr<const Elementwise> op,
-                             program::v1::BinaryOperator function) {
-  if (op->to_bool()) {
-    const auto compare = [=](auto... row) { CompareRow<T>(function, row...); };
-    return Elementwise::Make(op,
-                             [=](auto&&... range) { RunIntegers<T, uint8_t>(compare, range...); });
+absl::StatusOr<BlockFunction> FindUnary(program::v1::UnaryOperator op, program::v1::DataType type) {
+  if (program::IsFloat(type)) {
+    return OfOne<float, float>(
+        [op](const float* in, float* out, size_t n) { UnaryFloats(op, in, out, n); });
   }
-  const auto compute = [=](auto... row) { IntegerRow<T>(function, row...); };
-  return Elementwise::Make(op, [=](auto&&... range) { RunIntegers<T, T>(compute, range...); });
-}
-
-absl::StatusOr<Kernel> PrepareBinary(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const auto op = std::make_shared<const Elementwise>(ipu, instruction);
-  const program::v1::BinaryOperator function = instruction.binary().operator_();
-  const auto type = op->inputs[0].type.type;
   if (type == program::v1::BOOL) {
-    const auto compare = [=](auto... row) { CompareRow<uint8_t>(function, row...); };
-    return Elementwise::Make(
-        op, [=](auto&&... range) { RunIntegers<uint8_t, uint8_t>(compare, range...); });
-  }
-  if (program::IsInteger(type)) {
-    return WithElement(type, [&](auto element) -> absl::StatusOr<Kernel> {
-      using T = decltype(element);
-      if constexpr (std::is_integral_v<T>) {
-        return PrepareBinaryIntegers<T>(op, function);
-      } else {
-        return absl::InternalError("not an integer");
-      }
+    return OfOne<uint8_t, uint8_t>([](const uint8_t* in, uint8_t* out, size_t n) {
+      for (size_t i = 0; i < n; ++i) out[i] = in[i] == 0;
     });
   }
-  if (op->to_bool()) {
-    return Elementwise::Make(op, [=](auto&&... range) { RunComparedFloats(function, range...); });
-  }
-  const FloatFunction row = FindFloatFunction(function);
-  return Elementwise::Make(op, [=](auto&&... range) { RunBinaryFloats(row, range...); });
-}
-
-template <class T>
-void RunSelect(const Elementwise& op, const Workspace& at, size_t begin, size_t end) {
-  const auto& steps = op.loop.steps;
-  const auto* condition = op.inputs[0].As<uint8_t>(at);
-  const T *a = op.inputs[1].As<T>(at), *b = op.inputs[2].As<T>(at);
-  T* out = op.output.As<T>(at);
-  op.loop.ForBlocks(begin, end, [&](const auto& p, size_t n) {
-    for (size_t i = 0; i < n; ++i) {
-      const auto k = static_cast<int64_t>(i);
-      out[p[0] + k * steps[0]] =
-          condition[p[1] + k * steps[1]] != 0 ? a[p[2] + k * steps[2]] : b[p[3] + k * steps[3]];
-    }
+  return WithInteger(type, [op](auto element) {
+    using T = decltype(element);
+    return OfOne<T, T>([op](const T* in, T* out, size_t n) { UnaryIntegers(op, in, out, n); });
   });
 }
 
-absl::StatusOr<Kernel> PrepareSelect(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const auto op = std::make_shared<const Elementwise>(ipu, instruction);
-  return WithElement(op->output.type.type, [&](auto element) -> absl::StatusOr<Kernel> {
+template <class T>
+BlockFunction Comparison(program::v1::BinaryOperator op) {
+  return OfTwo<T, uint8_t>([op](auto... row) { CompareRow<T>(op, row...); });
+}
+
+absl::StatusOr<BlockFunction> FindBinary(program::v1::BinaryOperator op, program::v1::DataType type,
+                                         bool to_bool) {
+  if (program::IsFloat(type)) {
+    if (to_bool) return Comparison<float>(op);
+    return OfTwo<float, float>(FindFloatFunction(op));
+  }
+  if (type == program::v1::BOOL) return Comparison<uint8_t>(op);
+  return WithInteger(type, [&](auto element) {
     using T = decltype(element);
-    return Elementwise::Make(op, [](auto&&... range) { RunSelect<T>(range...); });
+    if (to_bool) return Comparison<T>(op);
+    return OfTwo<T, T>([op](auto... row) { IntegerRow<T>(op, row...); });
+  });
+}
+
+// Elements are moved as bits.
+template <class Bits>
+void SelectRow(const BlockOperand* in, void* result, size_t n) {
+  const auto* condition = in[0].As<uint8_t>();
+  const auto *a = in[1].As<Bits>(), *b = in[2].As<Bits>();
+  auto* out = static_cast<Bits*>(result);
+  if (in[0].moves && in[1].moves && in[2].moves) {
+    for (size_t i = 0; i < n; ++i) out[i] = condition[i] != 0 ? a[i] : b[i];
+    return;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    out[i] = condition[in[0].moves ? i : 0] != 0 ? a[in[1].moves ? i : 0] : b[in[2].moves ? i : 0];
+  }
+}
+
+BlockFunction FindSelect(program::v1::DataType type) {
+  switch (type == program::v1::FLOAT16 ? sizeof(float) : program::SizeOf(type)) {
+    case 1:
+      return SelectRow<uint8_t>;
+    case 2:
+      return SelectRow<uint16_t>;
+    default:
+      return SelectRow<uint32_t>;
+  }
+}
+
+// The type that stands for a tensor's in blocks.
+template <class T>
+using InBlock = std::conditional_t<std::is_same_v<T, _Float16>, float, T>;
+
+BlockFunction FindCast(program::v1::DataType from, program::v1::DataType to) {
+  const bool to_bool = to == program::v1::BOOL;
+  return WithElement(from, [&](auto source) {
+    return WithElement(to, [&](auto target) {
+      using From = InBlock<decltype(source)>;
+      using To = InBlock<decltype(target)>;
+      return OfOne<From, To>([to_bool](const From* in, To* out, size_t n) {
+        if (to_bool) {
+          for (size_t i = 0; i < n; ++i) out[i] = static_cast<To>(in[i] != From{});
+        } else if constexpr (std::is_same_v<From, To>) {
+          std::copy_n(in, n, out);
+        } else {
+          for (size_t i = 0; i < n; ++i) out[i] = Convert<To>(in[i]);
+        }
+      });
+    });
   });
 }
 
 }  // namespace
 
-std::vector<KernelDef> ElementwiseKernels() {
-  return {{Instruction::kUnary, PrepareUnary},
-          {Instruction::kBinary, PrepareBinary},
-          {Instruction::kSelect, PrepareSelect}};
+absl::StatusOr<BlockFunction> FindBlockFunction(const Instruction& instruction,
+                                                absl::Span<const program::v1::DataType> inputs,
+                                                program::v1::DataType output) {
+  switch (instruction.attributes_case()) {
+    case Instruction::kUnary:
+      return FindUnary(instruction.unary().operator_(), inputs[0]);
+    case Instruction::kBinary:
+      return FindBinary(instruction.binary().operator_(), inputs[0], output == program::v1::BOOL);
+    case Instruction::kSelect:
+      return FindSelect(output);
+    case Instruction::kCast:
+      return FindCast(inputs[0], output);
+    default:
+      return absl::InternalError("not an element-by-element op");
+  }
 }
 
 }  // namespace vpod::engine

@@ -6,8 +6,8 @@ namespace vpod::engine {
 
 const KernelDef* FindKernel(program::OpKind kind) {
   static const auto* const table = new program::OpRows<KernelDef>{
-      BatchNormKernels, ConvolutionKernels, DataMovementKernels, ElementwiseKernels, LossKernels,
-      MatMulKernels,    OptimizerKernels,   PoolingKernels,      RandomKernels,      ReduceKernels};
+      BatchNormKernels, ConvolutionKernels, DataMovementKernels, LossKernels,   MapKernels,
+      MatMulKernels,    OptimizerKernels,   PoolingKernels,      RandomKernels, ReduceKernels};
   return table->Find(kind);
 }
 

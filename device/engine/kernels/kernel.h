@@ -20,6 +20,7 @@ using program::v1::Instruction;
 struct Workspace {
   std::byte* arena = nullptr;    // of one (replica, IPU)
   std::byte* shared = nullptr;   // Kernel::shared_bytes, one for all chunks of a run
+  std::byte* packed = nullptr;   // Kernel::packed_bytes, the same
   std::byte* scratch = nullptr;  // Kernel::scratch_bytes, of the thread that runs the chunk
   uint32_t replica = 0;          // in the job
 };
@@ -41,6 +42,10 @@ struct Kernel {
   std::vector<Phase> phases;
   size_t shared_bytes = 0;
   size_t scratch_bytes = 0;
+  // If not 0, the first phase fills the packed memory from this input alone, and no other phase
+  // changes it: that phase may be left out while memory and input are as they were.
+  size_t packed_bytes = 0;
+  int packed_input = 0;
 };
 
 // Prepares the kernel of a computing instruction of IPU `ipu`. The instruction has passed
@@ -60,8 +65,8 @@ const KernelDef* FindKernel(program::OpKind kind);
 std::vector<KernelDef> BatchNormKernels();
 std::vector<KernelDef> ConvolutionKernels();
 std::vector<KernelDef> DataMovementKernels();
-std::vector<KernelDef> ElementwiseKernels();
 std::vector<KernelDef> LossKernels();
+std::vector<KernelDef> MapKernels();
 std::vector<KernelDef> MatMulKernels();
 std::vector<KernelDef> OptimizerKernels();
 std::vector<KernelDef> PoolingKernels();

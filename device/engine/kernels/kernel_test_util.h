@@ -40,8 +40,10 @@ struct alignas(64) GuardLine {
 // first chunk's counts, as in the engine.
 inline absl::Status RunPhases(const Kernel& kernel, std::byte* arena) {
   std::vector<GuardLine> shared(kernel.shared_bytes / sizeof(GuardLine) + 1, GuardLine()),
+      packed(kernel.packed_bytes / sizeof(GuardLine) + 1, GuardLine()),
       scratch(kernel.scratch_bytes / sizeof(GuardLine) + 1, GuardLine());
   const Workspace at{arena, reinterpret_cast<std::byte*>(shared.data()),
+                     reinterpret_cast<std::byte*>(packed.data()),
                      reinterpret_cast<std::byte*>(scratch.data())};
   for (const Phase& phase : kernel.phases) {
     absl::Status status;
@@ -50,8 +52,9 @@ inline absl::Status RunPhases(const Kernel& kernel, std::byte* arena) {
     }
     if (!status.ok()) return status;
   }
-  for (const auto& [memory, bytes] :
-       {std::pair(&shared, kernel.shared_bytes), {&scratch, kernel.scratch_bytes}}) {
+  for (const auto& [memory, bytes] : {std::pair(&shared, kernel.shared_bytes),
+                                      {&packed, kernel.packed_bytes},
+                                      {&scratch, kernel.scratch_bytes}}) {
     const auto* end =
         reinterpret_cast<const std::byte*>(memory->data()) + memory->size() * sizeof(GuardLine);
     for (const auto* byte = end - sizeof(GuardLine) + bytes % sizeof(GuardLine); byte != end;

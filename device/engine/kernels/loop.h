@@ -44,7 +44,7 @@ struct Loop {
     }
   }
 
-  static constexpr size_t kMaxOperands = 4;
+  static constexpr size_t kMaxOperands = 13;
 
  private:
   // Where a row begins, for each operand.

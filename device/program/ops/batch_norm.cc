@@ -19,52 +19,72 @@ absl::StatusOr<TensorType> ChannelType(const TensorType& x, float epsilon) {
   return TensorType{v1::FLOAT32, {x.dims[1]}};
 }
 
+// InvalidArgument unless there are as many inputs as the attributes ask for.
+absl::Status CheckCount(absl::Span<const TensorType> inputs, size_t expected) {
+  if (inputs.size() == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("with these attributes there are ", expected, " inputs, not ", inputs.size()));
+}
+
+absl::StatusOr<Types> NormalizedTypes(const v1::Instruction& instruction,
+                                      absl::Span<const TensorType> inputs) {
+  const v1::BatchNorm& op = instruction.batch_norm();
+  VPOD_RETURN_IF_ERROR(CheckCount(inputs, op.add() ? 4 : 3));
+  VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
+  VPOD_RETURN_IF_ERROR(CheckInput("scale", inputs[1], channels));
+  VPOD_RETURN_IF_ERROR(CheckInput("offset", inputs[2], channels));
+  if (op.add()) VPOD_RETURN_IF_ERROR(CheckInput("addend", inputs[3], inputs[0]));
+  return Types{inputs[0], channels, channels};
+}
+
+absl::StatusOr<Types> InferenceTypes(const v1::Instruction& instruction,
+                                     absl::Span<const TensorType> inputs) {
+  const v1::BatchNormInference& op = instruction.batch_norm_inference();
+  VPOD_RETURN_IF_ERROR(CheckCount(inputs, op.add() ? 6 : 5));
+  VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
+  const char* names[] = {"x", "scale", "offset", "mean", "variance"};
+  for (size_t i = 1; i < 5; ++i) VPOD_RETURN_IF_ERROR(CheckInput(names[i], inputs[i], channels));
+  if (op.add()) VPOD_RETURN_IF_ERROR(CheckInput("addend", inputs[5], inputs[0]));
+  return Types{inputs[0]};
+}
+
+absl::StatusOr<Types> GradientTypes(const v1::Instruction& instruction,
+                                    absl::Span<const TensorType> inputs) {
+  const v1::BatchNormGradient& op = instruction.batch_norm_gradient();
+  VPOD_RETURN_IF_ERROR(CheckCount(inputs, size_t{5} + op.add() + op.relu()));
+  VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
+  VPOD_RETURN_IF_ERROR(CheckInput("gradient", inputs[1], inputs[0]));
+  const char* names[] = {"scale", "mean", "variance"};
+  for (size_t i = 0; i < 3; ++i)
+    VPOD_RETURN_IF_ERROR(CheckInput(names[i], inputs[i + 2], channels));
+  for (const TensorType& image : inputs.subspan(5))
+    VPOD_RETURN_IF_ERROR(CheckInput("second gradient or activation", image, inputs[0]));
+  Types types = {inputs[0], channels, channels};
+  if (op.keep()) types.push_back(inputs[0]);
+  return types;
+}
+
 }  // namespace
 
 std::vector<OpDef> BatchNormOps() {
   return {
       {.kind = v1::Instruction::kBatchNorm,
        .role = Role::kKernel,
-       .inputs = {3, 3},
+       .inputs = {3, 4},
        .outputs = {3, 3},
-       .infer = [](const v1::Instruction& instruction,
-                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_ASSIGN_OR_RETURN(const TensorType channels,
-                               ChannelType(inputs[0], instruction.batch_norm().epsilon()));
-         VPOD_RETURN_IF_ERROR(CheckInput("scale", inputs[1], channels));
-         VPOD_RETURN_IF_ERROR(CheckInput("offset", inputs[2], channels));
-         return Types{inputs[0], channels, channels};
-       },
+       .infer = NormalizedTypes,
        .layout = ImagesLayout},
       {.kind = v1::Instruction::kBatchNormInference,
        .role = Role::kKernel,
-       .inputs = {5, 5},
+       .inputs = {5, 6},
        .outputs = {1, 1},
-       .infer = [](const v1::Instruction& instruction,
-                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_ASSIGN_OR_RETURN(
-             const TensorType channels,
-             ChannelType(inputs[0], instruction.batch_norm_inference().epsilon()));
-         const char* names[] = {"x", "scale", "offset", "mean", "variance"};
-         for (size_t i = 1; i < 5; ++i)
-           VPOD_RETURN_IF_ERROR(CheckInput(names[i], inputs[i], channels));
-         return Types{inputs[0]};
-       },
+       .infer = InferenceTypes,
        .layout = ImagesLayout},
       {.kind = v1::Instruction::kBatchNormGradient,
        .role = Role::kKernel,
-       .inputs = {5, 5},
-       .outputs = {3, 3},
-       .infer = [](const v1::Instruction& instruction,
-                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_ASSIGN_OR_RETURN(const TensorType channels,
-                               ChannelType(inputs[0], instruction.batch_norm_gradient().epsilon()));
-         VPOD_RETURN_IF_ERROR(CheckInput("gradient", inputs[1], inputs[0]));
-         VPOD_RETURN_IF_ERROR(CheckInput("scale", inputs[2], channels));
-         VPOD_RETURN_IF_ERROR(CheckInput("mean", inputs[3], channels));
-         VPOD_RETURN_IF_ERROR(CheckInput("variance", inputs[4], channels));
-         return Types{inputs[0], channels, channels};
-       },
+       .inputs = {5, 7},
+       .outputs = {3, 4},
+       .infer = GradientTypes,
        .layout = ImagesLayout},
   };
 }

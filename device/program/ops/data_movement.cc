@@ -68,18 +68,6 @@ std::vector<OpDef> DataMovementOps() {
            -> absl::StatusOr<Types> { return Types{inputs[0]}; },
        .flops_per_operation = 0,
        .layout = AnyLayout},
-      {.kind = v1::Instruction::kCast,
-       .role = Role::kKernel,
-       .inputs = {1, 1},
-       .outputs = {1, 1},
-       .infer = [](const v1::Instruction& instruction,
-                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         TensorType output{instruction.cast().type(), inputs[0].dims};
-         VPOD_RETURN_IF_ERROR(Check(output));
-         return Types{std::move(output)};
-       },
-       .flops_per_operation = 0,
-       .layout = AnyLayout},
       {.kind = v1::Instruction::kPad,
        .role = Role::kKernel,
        .inputs = {1, 1},

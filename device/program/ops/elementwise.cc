@@ -103,6 +103,7 @@ std::vector<OpDef> ElementwiseOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(UnaryType(instruction.unary().operator_(), inputs[0]));
        },
+       .elementwise = true,
        .layout = AnyLayout},
       {.kind = v1::Instruction::kBinary,
        .role = Role::kKernel,
@@ -112,6 +113,7 @@ std::vector<OpDef> ElementwiseOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(BinaryType(instruction.binary().operator_(), inputs[0], inputs[1]));
        },
+       .elementwise = true,
        .layout = AnyLayout},
       {.kind = v1::Instruction::kSelect,
        .role = Role::kKernel,
@@ -122,6 +124,20 @@ std::vector<OpDef> ElementwiseOps() {
          return OneOutput(SelectedType(inputs[0], inputs[1], inputs[2]));
        },
        .flops_per_operation = 0,
+       .elementwise = true,
+       .layout = AnyLayout},
+      {.kind = v1::Instruction::kCast,
+       .role = Role::kKernel,
+       .inputs = {1, 1},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         TensorType output{instruction.cast().type(), inputs[0].dims};
+         VPOD_RETURN_IF_ERROR(Check(output));
+         return Types{std::move(output)};
+       },
+       .flops_per_operation = 0,
+       .elementwise = true,
        .layout = AnyLayout},
   };
 }

@@ -1,0 +1,70 @@
+#include "absl/strings/str_cat.h"
+#include "device/base/status.h"
+#include "device/program/op.h"
+
+namespace vpod::program {
+namespace {
+
+// Kernels hold a block of each in the caches.
+constexpr int kMostInputs = 12, kMostSteps = 32;
+
+absl::StatusOr<TensorType> StepType(const v1::Instruction& step, const Types& values) {
+  const OpDef* op = FindOp(step.attributes_case());
+  if (op == nullptr || !op->elementwise) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(OpName(step.attributes_case()), " is not done element by element"));
+  }
+  if (step.outputs_size() != 0 || step.origin() != 0)
+    return absl::InvalidArgumentError("steps of a map have no outputs and no origin");
+  Types inputs;
+  for (uint32_t input : step.inputs()) {
+    if (input >= values.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("value ", input, " does not exist yet, there are ", values.size()));
+    }
+    inputs.push_back(values[input]);
+  }
+  VPOD_ASSIGN_OR_RETURN(const Types outputs, InferTypes(step, inputs));
+  return outputs[0];
+}
+
+absl::StatusOr<Types> MapType(const v1::Instruction& instruction,
+                              absl::Span<const TensorType> inputs) {
+  const auto& steps = instruction.map().steps();
+  if (steps.empty() || steps.size() > kMostSteps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a map has 1 to ", kMostSteps, " steps, not ", steps.size()));
+  }
+  Types values(inputs.begin(), inputs.end());
+  std::vector<bool> read(values.size() + static_cast<size_t>(steps.size()));
+  for (const v1::Instruction& step : steps) {
+    VPOD_ASSIGN_OR_RETURN(TensorType type, StepType(step, values));
+    for (uint32_t input : step.inputs()) read[input] = true;
+    values.push_back(std::move(type));
+  }
+  read.pop_back();
+  for (size_t value = 0; value < read.size(); ++value) {
+    if (!read[value])
+      return absl::InvalidArgumentError(absl::StrCat("no step reads value ", value));
+  }
+  // All broadcast to the last, since each was read on the way to it.
+  return Types{values.back()};
+}
+
+}  // namespace
+
+std::vector<OpDef> MapOps() {
+  return {{.kind = v1::Instruction::kMap,
+           .role = Role::kKernel,
+           .inputs = {1, kMostInputs},
+           .outputs = {1, 1},
+           .infer = MapType,
+           .operations =
+               [](const v1::Instruction& instruction, absl::Span<const TensorType>,
+                  absl::Span<const TensorType> outputs) {
+                 return static_cast<double>(outputs[0].elements()) * instruction.map().steps_size();
+               },
+           .layout = AnyLayout}};
+}
+
+}  // namespace vpod::program
