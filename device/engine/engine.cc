@@ -15,6 +15,12 @@
 namespace vpod::engine {
 using program::v1::Instruction;
 
+namespace {
+
+uint64_t RoundUp(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
 absl::Status MemoryBudget::Reserve(uint64_t bytes) {
   uint64_t used = used_.load();
   do {
@@ -60,6 +66,38 @@ absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
   return engine;
 }
 
+uint64_t Engine::UnitBytes(uint32_t ipu) const {
+  return RoundUp(executable_->proto().ipus(static_cast<int>(ipu)).arena_bytes()) +
+         shared_bytes_[ipu] + packed_bytes_[ipu] + packing_[ipu].kept_bytes;
+}
+
+void Engine::PlanKeptForms() {
+  const program::v1::Executable& text = executable_->proto();
+  for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu) {
+    std::vector<std::vector<const Kernel*>> kernels;
+    for (const std::vector<Step>& function : steps_[ipu]) {
+      kernels.emplace_back();
+      for (const Step& step : function) kernels.back().push_back(&step.kernel);
+    }
+    PackingPlan& plan = packing_.emplace_back(PlanPacking(text, ipu, kernels));
+    for (size_t f = 0; f < steps_[ipu].size(); ++f) {
+      for (size_t s = 0; s < steps_[ipu][f].size(); ++s) {
+        steps_[ipu][f][s].kept = plan.kept[f][s];
+        steps_[ipu][f][s].written = std::move(plan.written[f][s]);
+      }
+    }
+  }
+}
+
+void Engine::KeepNone() {
+  for (PackingPlan& plan : packing_) plan.kept_bytes = 0;
+  for (auto& functions : steps_) {
+    for (std::vector<Step>& steps : functions) {
+      for (Step& step : steps) step.kept.reset();
+    }
+  }
+}
+
 absl::Status Engine::CreateUnits() {
   const program::v1::Executable& text = executable_->proto();
   const uint32_t ipus = text.ipus_per_replica();
@@ -68,21 +106,29 @@ absl::Status Engine::CreateUnits() {
     here.resize(size_t{options_.local_replicas} * ipus);
     std::iota(here.begin(), here.end(), 0);
   }
-  const auto arena_bytes = [&](uint32_t ipu) {
-    return (text.ipus(static_cast<int>(ipu)).arena_bytes() + 63) / 64 * 64;
-  };
   const auto threads = static_cast<uint64_t>(options_.executors->compute_threads());
-  uint64_t bytes = layout_.TotalBytes() + threads * scratch_bytes_;
-  for (uint32_t unit : here) bytes += arena_bytes(unit % ipus) + shared_bytes_[unit % ipus];
-  VPOD_ASSIGN_OR_RETURN(reserved_, Reservation::Make(*options_.budget, bytes));
+  const auto reserve = [&] {
+    uint64_t bytes = layout_.TotalBytes() + threads * scratch_bytes_;
+    for (uint32_t unit : here) bytes += UnitBytes(unit % ipus);
+    return Reservation::Make(*options_.budget, bytes);
+  };
+  absl::StatusOr<Reservation> reserved = reserve();
+  if (!reserved.ok()) {
+    KeepNone();
+    reserved = reserve();
+  }
+  VPOD_RETURN_IF_ERROR(reserved.status());
+  reserved_ = *std::move(reserved);
   VPOD_ASSIGN_OR_RETURN(scratch_, shm::Segment::Create(threads * scratch_bytes_));
   for (uint32_t number : here) {
     auto unit = std::make_unique<Unit>();
     unit->replica = number / ipus;
     unit->ipu = number % ipus;
-    const uint64_t arena = arena_bytes(unit->ipu);
-    VPOD_ASSIGN_OR_RETURN(unit->arena, shm::Segment::Create(arena + shared_bytes_[unit->ipu]));
-    unit->shared = unit->arena.data() + arena;
+    VPOD_ASSIGN_OR_RETURN(unit->arena, shm::Segment::Create(UnitBytes(unit->ipu)));
+    unit->shared = unit->arena.data() + RoundUp(text.ipus(unit->ipu).arena_bytes());
+    unit->packed = unit->shared + shared_bytes_[unit->ipu];
+    unit->kept = unit->packed + packed_bytes_[unit->ipu];
+    unit->forms = std::make_unique<KeptForms>(packing_[unit->ipu]);
     units_.push_back(std::move(unit));
   }
   for (const auto& unit : units_) {
@@ -114,6 +160,7 @@ absl::Status Engine::PrepareSteps() {
     const program::v1::Ipu& tensors = text.ipus(static_cast<int>(ipu));
     std::vector<std::vector<Step>>& functions = steps_.emplace_back();
     uint64_t& shared_bytes = shared_bytes_.emplace_back(0);
+    uint64_t& packed_bytes = packed_bytes_.emplace_back(0);
     for (const program::v1::Function& function : tensors.functions()) {
       std::vector<Step>& steps = functions.emplace_back();
       for (const Instruction& instruction : function.instructions()) {
@@ -123,12 +170,13 @@ absl::Status Engine::PrepareSteps() {
         if (program::FindOp(instruction.attributes_case())->role != program::Role::kKernel)
           continue;
         VPOD_ASSIGN_OR_RETURN(step.kernel, PrepareKernel(tensors, instruction));
-        shared_bytes = std::max<uint64_t>(shared_bytes, step.kernel.shared_bytes);
+        shared_bytes = std::max(shared_bytes, RoundUp(step.kernel.shared_bytes));
+        packed_bytes = std::max(packed_bytes, RoundUp(step.kernel.packed_bytes));
         scratch_bytes_ = std::max<uint64_t>(scratch_bytes_, step.kernel.scratch_bytes);
       }
     }
   }
-  scratch_bytes_ = (scratch_bytes_ + 63) / 64 * 64;
+  scratch_bytes_ = RoundUp(scratch_bytes_);
   return absl::OkStatus();
 }
 
@@ -136,6 +184,7 @@ absl::Status Engine::Prepare() {
   const program::v1::Executable& text = executable_->proto();
   VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text, topology_));
   VPOD_RETURN_IF_ERROR(PrepareSteps());
+  PlanKeptForms();
   VPOD_RETURN_IF_ERROR(CreateUnits());
   for (const program::v1::Exchange& exchange : text.exchanges()) {
     std::set<uint32_t> ipus;
@@ -265,6 +314,7 @@ absl::Status Engine::WriteVariable(const program::v1::Variable& variable, uint32
   const Unit* unit = FindUnit(replica, variable.ipu());
   if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
   std::memcpy(unit->arena.data() + tensor.offset() + offset, data.data(), data.size());
+  unit->forms->AllWritten();
   return absl::OkStatus();
 }
 

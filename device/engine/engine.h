@@ -81,6 +81,7 @@ struct RunResult {
 
 class ComputeQueue;
 class Task;
+struct PackingPlan;
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
@@ -132,6 +133,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options);
   absl::Status Prepare();
   absl::Status PrepareSteps();
+  void PlanKeptForms();
+  // Keeps no packed form, because there is no memory for them.
+  void KeepNone();
+  uint64_t UnitBytes(uint32_t ipu) const;
   absl::Status CreateUnits();
   const Unit* FindUnit(uint32_t replica, uint32_t ipu) const;
   // The number of a run, equal for all that meet in it; and whether it needs the job's consent.
@@ -150,6 +155,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<std::unique_ptr<Unit>> units_;           // replica-major
   std::vector<std::vector<std::vector<Step>>> steps_;  // [ipu][function]
   std::vector<uint64_t> shared_bytes_;                 // [ipu], the most that a kernel shares
+  std::vector<uint64_t> packed_bytes_;                 // [ipu], the most that a kernel packs
+  std::vector<PackingPlan> packing_;                   // [ipu]
   shm::Segment scratch_;                               // of all compute threads
   uint64_t scratch_bytes_ = 0;                         // of one
   std::vector<std::vector<uint32_t>> participants_;    // IPUs of each exchange, ascending

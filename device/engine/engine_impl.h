@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +15,7 @@
 #include "device/engine/compute_pool.h"
 #include "device/engine/engine.h"
 #include "device/engine/kernels/kernel.h"
+#include "device/engine/packing.h"
 #include "device/engine/task.h"
 #include "device/fabric/job.h"
 #include "device/program/ops/collective.h"
@@ -24,8 +27,12 @@ namespace vpod::engine {
 struct Engine::Unit {
   uint32_t replica = 0;  // local
   uint32_t ipu = 0;
-  shm::Segment arena;  // followed by memory that the chunks of a kernel share
+  shm::Segment arena;  // followed by memory that the chunks of a kernel share, and by packed forms
   std::byte* shared = nullptr;
+  std::byte* packed = nullptr;  // of the running kernel
+  std::byte* kept = nullptr;    // of the kernels that keep theirs
+  // Of the unit's coroutine while it runs, of the engine's mutex otherwise.
+  std::unique_ptr<KeptForms> forms;
   // Written by the unit's coroutine, and by a rendezvous while the unit is suspended in it.
   std::atomic<uint64_t> cycles = 0;
 };
@@ -34,6 +41,8 @@ struct Engine::Unit {
 struct Engine::Step {
   const program::v1::Instruction* source = nullptr;
   Kernel kernel;  // without phases for communication and control
+  std::optional<KeptOperand> kept;
+  std::vector<uint32_t> written;  // ranges of the packing plan
   model::Cost cost;
 };
 

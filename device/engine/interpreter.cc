@@ -21,9 +21,14 @@ using program::v1::Instruction;
 // A run of a kernel, which may be interrupted between chunks.
 class KernelRun {
  public:
-  KernelRun(const Kernel& kernel, const Workspace& at, shm::Segment& scratch,
+  // `packed`: the packed memory is as the first phase would leave it.
+  KernelRun(const Kernel& kernel, const Workspace& at, bool packed, shm::Segment& scratch,
             uint64_t scratch_bytes)
-      : kernel_(kernel), at_(at), scratch_(scratch.data()), scratch_bytes_(scratch_bytes) {}
+      : kernel_(kernel),
+        at_(at),
+        scratch_(scratch.data()),
+        scratch_bytes_(scratch_bytes),
+        phase_(packed ? 1 : 0) {}
 
   // Runs chunks until the kernel is done, which gives its status, or `pause` says so.
   std::optional<absl::Status> Continue(ComputePool& pool, ComputeQueue& queue,
@@ -59,7 +64,7 @@ class KernelRun {
   const Workspace at_;
   std::byte* const scratch_;  // of thread 0
   const uint64_t scratch_bytes_;
-  size_t phase_ = 0;
+  size_t phase_;
   const std::function<absl::Status(size_t, int)> run_ = [this](size_t chunk, int thread) {
     return RunChunk(chunk, thread);
   };
@@ -125,12 +130,15 @@ Task Engine::Interpreter::RunFunction(uint32_t function) {
     return engine_.cancelled_.load(std::memory_order_relaxed) ||
            (pool.TasksWait() && SliceIsOver());
   };
-  const Workspace at{.arena = unit_.arena.data(),
-                     .shared = unit_.shared,
-                     .replica = engine_.options_.replica_offset + unit_.replica};
+  Workspace at{.arena = unit_.arena.data(),
+               .shared = unit_.shared,
+               .replica = engine_.options_.replica_offset + unit_.replica};
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
     std::optional<absl::Status> status;
-    KernelRun kernel(step.kernel, at, engine_.scratch_, engine_.scratch_bytes_);
+    unit_.forms->Written(step.written);  // in part, if the step fails
+    at.packed = step.kept ? unit_.kept + step.kept->offset : unit_.packed;
+    const bool packed = step.kept && unit_.forms->IsCurrent(*step.kept);
+    KernelRun kernel(step.kernel, at, packed, engine_.scratch_, engine_.scratch_bytes_);
     bool paused = must_pause();
     while (!status) {
       if (paused) (co_await Yield()).IgnoreError();
@@ -143,6 +151,8 @@ Task Engine::Interpreter::RunFunction(uint32_t function) {
       paused = true;  // if the kernel is not done
     }
     if (!status->ok()) co_return *status;
+    if (step.kept) unit_.forms->Packed(*step.kept);
+    unit_.forms->Written(step.written);
     Advance(step.cost);
   }
   co_return absl::OkStatus();

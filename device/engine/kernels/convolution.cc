@@ -222,7 +222,7 @@ struct Sliding {
     const WeightsPacking::Piece& piece = packing.pieces[chunk];
     Memory from(piece.plain, CpuEngine(),
                 const_cast<float*>(weights.Read(at, piece.first, piece.elements)));
-    Memory to(piece.packed, CpuEngine(), at.shared);
+    Memory to(piece.packed, CpuEngine(), at.packed);
     piece.reorder.execute(StreamOfThisThread(), from, to);
     return absl::OkStatus();
   }
@@ -236,7 +236,7 @@ struct Sliding {
       std::fill_n(written, to.count, 0.0f);
     } else {
       auto* read = const_cast<float*>(input.Read(at, from.begin, from.count));
-      auto* weights_data = reinterpret_cast<float*>(at.shared);
+      auto* weights_data = reinterpret_cast<float*>(at.packed);
       std::byte* pad = at.scratch + scratchpad;
       if (forward) {
         Execute(*passes[chunk], pad, DNNL_ARG_SRC, read, DNNL_ARG_WEIGHTS, weights_data,
@@ -282,7 +282,8 @@ Kernel PrepareSliding(const Convolution& op, const Operand& input, const Operand
                       return Guarded([&]() -> absl::Status { return conv->Run(at, chunk); });
                     },
                     /*long_chunks=*/true}};
-  kernel.shared_bytes = conv->owner->weights().get_size();
+  kernel.packed_bytes = conv->owner->weights().get_size();
+  kernel.packed_input = 1;
   kernel.scratch_bytes = scratch.bytes();
   return kernel;
 }
