@@ -10,6 +10,12 @@ namespace {
 // A collective whose buffers together exceed this leaves the caches alone when it writes.
 constexpr size_t kBeyondCachesBytes = 32 << 20;
 
+// Whether a tensor stays as it is: the only member's, in its place.
+bool StaysAsItIs(const Collective& collective, const CollectiveTensor& tensor) {
+  return collective.arenas.size() == 1 && collective.op != Operator::kSquareAdd &&
+         tensor.in == tensor.out && tensor.in_offset == tensor.out_offset;
+}
+
 }  // namespace
 
 void RunPiece(const Collective& collective, const Piece& piece,
@@ -49,6 +55,9 @@ void RunHere(Collective collective, const Compute& compute, Completed done) {
     Completed done;
   };
   auto work = std::make_shared<Work>();
+  std::erase_if(collective.tensors, [&](const CollectiveTensor& tensor) {
+    return StaysAsItIs(collective, tensor);
+  });
   work->collective = std::move(collective);
   work->done = std::move(done);
   // One owner, but pieces for all threads.
