@@ -18,6 +18,18 @@ namespace {
 
 namespace v1 = program::v1;
 
+// The tensor as the executable describes it, at a place in the arena.
+v1::Tensor Describe(const LoweredTensor& tensor, uint64_t offset) {
+  v1::Tensor entry;
+  entry.set_type(tensor.type.type);
+  entry.mutable_dims()->Add(tensor.type.dims.begin(), tensor.type.dims.end());
+  entry.set_offset(offset);
+  entry.set_wide_accumulator(tensor.wide_accumulator);
+  if (!program::LiesAs(entry, tensor.strides))
+    entry.mutable_strides()->Add(tensor.strides.begin(), tensor.strides.end());
+  return entry;
+}
+
 // Puts lowered programs together: one tensor table and arena an IPU, shared variables first, the
 // temporaries of all programs over each other behind them.
 class Assembler {
@@ -93,15 +105,7 @@ class Assembler {
  private:
   uint32_t AddTensor(uint32_t ipu, const LoweredTensor& tensor, uint64_t offset) {
     v1::Ipu* text = executable_.mutable_ipus(static_cast<int>(ipu));
-    v1::Tensor* entry = text->add_tensors();
-    entry->set_type(tensor.type.type);
-    entry->mutable_dims()->Add(tensor.type.dims.begin(), tensor.type.dims.end());
-    entry->set_offset(offset);
-    entry->set_wide_accumulator(tensor.wide_accumulator);
-    if (tensor.channels_last) {
-      const program::Dims strides = program::ChannelsLastStrides(tensor.type.dims);
-      entry->mutable_strides()->Add(strides.begin(), strides.end());
-    }
+    *text->add_tensors() = Describe(tensor, offset);
     return static_cast<uint32_t>(text->tensors_size() - 1);
   }
 
@@ -134,9 +138,8 @@ class Assembler {
     std::vector<bool> seen(lowered.num_storages), whole_run(lowered.num_storages);
     for (const LoweredTensor& tensor : lowered.tensors) {
       Storage& storage = storages[tensor.storage];
-      const auto elements = static_cast<uint64_t>(tensor.type.elements());
       storage.bytes =
-          std::max(storage.bytes, tensor.wide_accumulator ? elements * 8 : tensor.type.bytes());
+          std::max(storage.bytes, tensor.offset + program::ArenaBytes(Describe(tensor, 0)));
       if (tensor.wide_accumulator) whole_run[tensor.storage] = true;
     }
     int step = 0;
@@ -178,9 +181,10 @@ class Assembler {
     }
     std::vector<uint32_t> indices;
     for (const LoweredTensor& tensor : lowered.tensors) {
-      indices.push_back(tensor.variable.empty()
-                            ? AddTensor(ipu, tensor, storages[tensor.storage].offset)
-                            : variables_[ipu].at(tensor.variable));
+      indices.push_back(
+          tensor.variable.empty()
+              ? AddTensor(ipu, tensor, storages[tensor.storage].offset + tensor.offset)
+              : variables_[ipu].at(tensor.variable));
     }
     return indices;
   }

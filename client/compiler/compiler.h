@@ -73,6 +73,8 @@ struct ProgramSpec {
 struct CompileOptions {
   uint32_t ipus_per_replica = 1;
   uint32_t total_replicas = 1;  // of the job, for the mean of the gradients
+  // Fuses ops that lie beside each other, which changes no result.
+  bool fusion = true;
   std::vector<ProgramSpec> programs;
 };
 

@@ -123,7 +123,7 @@ TEST(CompilerTest, TrainingProgram) {
   // reduction, three updates.
   EXPECT_THAT(shape, testing::MatchesRegex(
                          "(fill )*repeat5\\(fill fill fill repeat3\\(stream_in stream_in mat_mul "
-                         "binary unary mat_mul softmax_cross_entropy reduce .*accumulate.*"
+                         "map mat_mul softmax_cross_entropy reduce .*accumulate.*"
                          "stream_out\\) all_reduce sgd sgd sgd\\)"));
   int reductions = 0, accumulations = 0;
   ForEach(executable, [&](int, const Instruction& step, uint64_t times) {

@@ -156,9 +156,10 @@ class Encoder {
     Add(static_cast<uint64_t>(reduction));
   }
   void Add(const CompileOptions& options) {
-    const auto& [ipus_per_replica, total_replicas, programs] = options;
+    const auto& [ipus_per_replica, total_replicas, fusion, programs] = options;
     Add(ipus_per_replica);
     Add(total_replicas);
+    Add(fusion);
     Add(programs);
   }
   void Add(const graph::Graph& graph) {

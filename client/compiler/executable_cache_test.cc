@@ -118,6 +118,7 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   };
   with([](CompileOptions& o, ProgramSpec&) { o.ipus_per_replica = 2; });
   with([](CompileOptions& o, ProgramSpec&) { o.total_replicas = 2; });
+  with([](CompileOptions& o, ProgramSpec&) { o.fusion = false; });
   with([](CompileOptions& o, ProgramSpec& p) { o.programs.push_back({.name = p.name}); });
   with([](CompileOptions&, ProgramSpec& p) { p.name = "step"; });
   with([](CompileOptions&, ProgramSpec& p) { p.device_iterations = 2; });

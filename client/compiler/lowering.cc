@@ -1,8 +1,10 @@
 #include "client/compiler/lowering.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "client/compiler/fusion.h"
 #include "device/base/status.h"
 #include "device/program/op.h"
 
@@ -23,6 +25,7 @@ class Lowering {
   }
 
   absl::StatusOr<LoweredProgram> Run() {
+    const auto first_backward = static_cast<uint32_t>(graph_.values().size());
     std::vector<Tensor> gradients;
     if (spec_.loss.has_value()) {
       if (spec_.loss_scale) {
@@ -41,8 +44,18 @@ class Lowering {
     }
     FindNeeded(gradients);
     EmitInputs();
-    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      if (needed_nodes_.contains(i)) EmitNode(graph_.nodes()[i]);
+    std::vector<graph::Node> nodes;
+    for (size_t i : needed_nodes_) nodes.push_back(graph_.nodes()[i]);
+    if (options_.fusion) nodes = Fuse(graph_, std::move(nodes), results_, first_backward);
+    for (size_t v = 0; v < gradients.size(); ++v) {
+      if (gradients[v].valid()) gradients_of_[Root(gradients[v].id)].push_back(v);
+    }
+    gradient_places_.resize(gradients.size());
+    FindValuesMadeInBuffers(nodes);
+    for (const graph::Node& node : nodes) {
+      EmitNode(node);
+      // Added to its accumulator at once, a gradient takes memory for a moment only.
+      for (uint32_t value : node.instruction.outputs()) EmitGradientsOf(value, gradients);
     }
     if (spec_.loss.has_value()) {
       EmitAssignments();
@@ -62,11 +75,14 @@ class Lowering {
   void FindNeeded(const std::vector<Tensor>& gradients) {
     std::vector<uint32_t> pending;
     for (const auto& output : graph_.outputs()) pending.push_back(Root(output.value.id));
-    for (Tensor gradient : gradients) pending.push_back(Root(gradient.id));
+    for (Tensor gradient : gradients) {
+      if (gradient.valid()) pending.push_back(Root(gradient.id));
+    }
     if (spec_.loss.has_value()) {
       for (const auto& assignment : graph_.assignments())
         pending.push_back(Root(assignment.value.id));
     }
+    results_.insert(pending.begin(), pending.end());
     std::map<uint32_t, size_t> producer;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       for (uint32_t id : graph_.nodes()[i].instruction.outputs()) producer[id] = i;
@@ -88,40 +104,58 @@ class Lowering {
     return result_.ipus[ipu].sections[static_cast<int>(section)];
   }
 
+  // Row-major, unless the tensor has strides.
   uint32_t NewTensor(uint32_t ipu, LoweredTensor tensor) {
-    LoweredIpu& lowered = result_.ipus[ipu];
-    tensor.storage = lowered.num_storages++;
-    lowered.tensors.push_back(std::move(tensor));
-    return static_cast<uint32_t>(lowered.tensors.size() - 1);
+    tensor.storage = result_.ipus[ipu].num_storages++;
+    return AddView(ipu, std::move(tensor));
   }
 
-  // Where a value is on an IPU: the tensor in which it was made, and the same elements in the other
-  // layout once somebody needed them so.
+  uint32_t AddView(uint32_t ipu, LoweredTensor tensor) {
+    if (tensor.strides.empty()) tensor.strides = program::RowMajorStrides(tensor.type.dims);
+    result_.ipus[ipu].tensors.push_back(std::move(tensor));
+    return static_cast<uint32_t>(result_.ipus[ipu].tensors.size() - 1);
+  }
+
+  // Where a value is on an IPU: the tensor in which it was made, and the same elements in the
+  // layouts that somebody needed.
   struct Places {
     uint32_t index = ~0u;
-    uint32_t converted = ~0u;
+    uint32_t row_major = ~0u, channels_last = ~0u;
   };
 
-  bool IsChannelsLast(uint32_t ipu, uint32_t tensor) const {
-    return result_.ipus[ipu].tensors[tensor].channels_last;
+  static program::Dims StridesFor(const program::TensorType& type, bool channels_last) {
+    return channels_last && type.rank() > 2 ? program::ChannelsLastStrides(type.dims)
+                                            : program::RowMajorStrides(type.dims);
   }
 
-  // Whether the two layouts of a shape differ.
-  static bool LayoutMatters(const program::TensorType& type) {
-    if (type.rank() <= 2) return false;
-    program::v1::Tensor tensor;
-    tensor.mutable_dims()->Add(type.dims.begin(), type.dims.end());
-    return !program::LiesAs(tensor, program::ChannelsLastStrides(type.dims));
+  // Whether a tensor lies as an op wants it.
+  bool Lies(uint32_t ipu, uint32_t index, bool channels_last) const {
+    const LoweredTensor& tensor = result_.ipus[ipu].tensors[index];
+    const program::Dims wanted = StridesFor(tensor.type, channels_last);
+    for (size_t axis = 0; axis < wanted.size(); ++axis) {
+      if (tensor.type.dims[axis] != 1 && tensor.strides[axis] != wanted[axis]) return false;
+    }
+    return tensor.offset % 64 == 0;
+  }
+
+  // Whether channels lie closer together than pixels, of which some may be one and the same.
+  bool HasChannelsInnermost(uint32_t ipu, uint32_t index) const {
+    const LoweredTensor& tensor = result_.ipus[ipu].tensors[index];
+    if (tensor.type.rank() <= 2 || tensor.strides[1] == 0) return false;
+    for (size_t axis = 2; axis < tensor.strides.size(); ++axis) {
+      const bool moves = tensor.type.dims[axis] > 1 && tensor.strides[axis] != 0;
+      if (moves && tensor.strides[axis] < tensor.strides[1]) return false;
+    }
+    return true;
   }
 
   // A tensor that is to hold a value on `ipu`.
   uint32_t Make(uint32_t id, uint32_t ipu, bool channels_last) {
     const Value& value = graph_.values()[id];
     const bool variable = value.origin == Origin::kVariable && ipu == value.ipu;
-    const uint32_t index =
-        NewTensor(ipu, {.type = value.type,
-                        .variable = variable ? value.name : "",
-                        .channels_last = channels_last && LayoutMatters(value.type)});
+    const uint32_t index = NewTensor(ipu, {.type = value.type,
+                                           .variable = variable ? value.name : "",
+                                           .strides = StridesFor(value.type, channels_last)});
     placed_[{id, ipu}] = {index};
     return index;
   }
@@ -134,9 +168,9 @@ class Lowering {
     const Value& value = graph_.values()[id];
     const uint32_t root = Root(id);
     if (root != id) {
-      const uint32_t source = RowMajor(root, ipu);
-      const uint32_t storage = result_.ipus[ipu].tensors[source].storage;
-      const uint32_t index = AddView(ipu, {.type = value.type, .storage = storage});
+      const LoweredTensor& source = result_.ipus[ipu].tensors[RowMajor(root, ipu)];
+      const uint32_t index =
+          AddView(ipu, {.type = value.type, .storage = source.storage, .offset = source.offset});
       placed_[{id, ipu}] = {index};
       return index;
     }
@@ -150,26 +184,21 @@ class Lowering {
     return index;
   }
 
-  uint32_t AddView(uint32_t ipu, LoweredTensor tensor) {
-    result_.ipus[ipu].tensors.push_back(std::move(tensor));
-    return static_cast<uint32_t>(result_.ipus[ipu].tensors.size() - 1);
-  }
-
   // As Place, in the given layout.
   uint32_t PlaceAs(uint32_t id, uint32_t ipu, bool channels_last) {
     const uint32_t index = Place(id, ipu);
-    const Value& value = graph_.values()[id];
-    if (!LayoutMatters(value.type) || IsChannelsLast(ipu, index) == channels_last) return index;
-    uint32_t& converted = placed_[{id, ipu}].converted;
+    if (Lies(ipu, index, channels_last)) return index;
+    Places& places = placed_[{id, ipu}];
+    uint32_t& converted = channels_last ? places.channels_last : places.row_major;
     if (converted != ~0u) return converted;
+    const Value& value = graph_.values()[id];
+    const program::Dims strides = StridesFor(value.type, channels_last);
     if (value.origin == Origin::kConstant) {
-      // Equal elements lie in either layout.
+      // Equal elements lie in any layout.
       const uint32_t storage = result_.ipus[ipu].tensors[index].storage;
-      converted =
-          AddView(ipu, {.type = value.type, .storage = storage, .channels_last = channels_last});
-      return converted;
+      return converted = AddView(ipu, {.type = value.type, .storage = storage, .strides = strides});
     }
-    converted = NewTensor(ipu, {.type = value.type, .channels_last = channels_last});
+    converted = NewTensor(ipu, {.type = value.type, .strides = strides});
     Instruction copy;
     copy.mutable_copy();
     copy.add_inputs(index);
@@ -232,6 +261,7 @@ class Lowering {
   void EmitNode(const graph::Node& node) {
     Instruction instruction = node.instruction;
     const program::OpDef& op = *program::FindOp(instruction.attributes_case());
+    if (op.view != nullptr && AddViewOf(node, op)) return;
     const auto layout = [&](bool output, int position) {
       return op.layout == nullptr ? program::Layout::kRowMajor
                                   : op.layout(node.instruction, {output, position});
@@ -252,19 +282,68 @@ class Lowering {
       const bool same_in_both = graph_.values()[id].origin == Origin::kConstant;
       if (same_in_both || type.elements() <= largest) continue;
       largest = type.elements();
-      keeps_channels_last = IsChannelsLast(node.ipu, index);
+      keeps_channels_last = HasChannelsInnermost(node.ipu, index);
     }
     for (int i = 0; i < instruction.outputs_size(); ++i) {
       const bool channels_last =
           layout(true, i) == program::Layout::kChannelsLast ||
           (layout(true, i) == program::Layout::kStrided && keeps_channels_last);
-      instruction.set_outputs(i, Make(instruction.outputs(i), node.ipu, channels_last));
+      instruction.set_outputs(i, MakeOutput(instruction.outputs(i), node.ipu, channels_last));
     }
     At(node.ipu, Section::kBody).push_back(std::move(instruction));
   }
 
+  uint32_t MakeOutput(uint32_t id, uint32_t ipu, bool channels_last) {
+    const auto buffer = made_in_buffers_.find(id);
+    if (buffer == made_in_buffers_.end()) return Make(id, ipu, channels_last);
+    const uint32_t index = Place(buffer->second, ipu);
+    placed_[{id, ipu}] = {index};
+    return index;
+  }
+
+  // Makes the output of a node a view of its input. False for a buffer, whose value may change
+  // before the view is read.
+  bool AddViewOf(const graph::Node& node, const program::OpDef& op) {
+    const uint32_t input = node.instruction.inputs(0), output = node.instruction.outputs(0);
+    for (Tensor buffer : graph_.buffers()) {
+      if (Root(input) == buffer.id) return false;
+    }
+    Bring(input, node.ipu);
+    const LoweredTensor source = result_.ipus[node.ipu].tensors[Place(input, node.ipu)];
+    program::View view = op.view(node.instruction, source.type, source.strides);
+    const uint64_t skipped = static_cast<uint64_t>(view.offset) * program::SizeOf(source.type.type);
+    placed_[{output, node.ipu}] = {AddView(node.ipu, {.type = graph_.values()[output].type,
+                                                      .storage = source.storage,
+                                                      .offset = source.offset + skipped,
+                                                      .strides = std::move(view.strides)})};
+    return true;
+  }
+
+  // A value that is only assigned to a buffer is made there, if nobody reads the buffer later.
+  void FindValuesMadeInBuffers(const std::vector<graph::Node>& nodes) {
+    if (!spec_.loss.has_value()) return;
+    std::map<uint32_t, size_t> producers, last_readers;  // by value
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      for (uint32_t id : nodes[i].instruction.outputs()) producers[id] = i;
+      for (uint32_t id : nodes[i].instruction.inputs()) last_readers[Root(id)] = i;
+    }
+    for (const auto& output : graph_.outputs()) last_readers[Root(output.value.id)] = nodes.size();
+    for (const auto& [buffer, value] : graph_.assignments()) {
+      const auto producer = producers.find(value.id);
+      if (producer == producers.end() || last_readers.contains(value.id)) continue;
+      const graph::Node& node = nodes[producer->second];
+      const program::OpDef& op = *program::FindOp(node.instruction.attributes_case());
+      const auto reader = last_readers.find(buffer.id);
+      const bool free = reader == last_readers.end() || reader->second <= producer->second;
+      const bool elementwise = op.elementwise || node.instruction.has_map();
+      if (free && elementwise && node.ipu == graph_.values()[buffer.id].ipu)
+        made_in_buffers_[value.id] = buffer.id;
+    }
+  }
+
   void EmitAssignments() {
     for (const auto& [buffer, assigned] : graph_.assignments()) {
+      if (made_in_buffers_.contains(assigned.id)) continue;
       const uint32_t ipu = graph_.values()[buffer.id].ipu;
       Instruction copy;
       copy.mutable_copy();
@@ -292,23 +371,26 @@ class Lowering {
     std::map<uint32_t, Instruction> reduce;  // by IPU
     std::map<uint32_t, std::vector<Instruction>> updates;
     for (size_t v = 0; v < gradients.size(); ++v) {
+      // A variable that the loss does not depend on keeps its value, as in PyTorch.
+      const Tensor variable = graph_.variables()[v];
+      if (!gradients[v].valid()) {
+        gradient_places_[v] = Place(variable.id, graph_.values()[variable.id].ipu);
+      } else {
+        EmitGradientsOf(Root(gradients[v].id), gradients);  // of what no node makes
+      }
+    }
+    const auto readers = ReadersOfStorages(gradients);
+    for (size_t v = 0; v < gradients.size(); ++v) {
+      if (!gradients[v].valid()) continue;
       const Value& variable = graph_.values()[graph_.variables()[v].id];
       const uint32_t ipu = variable.ipu;
-      uint32_t gradient = Fetch(gradients[v].id, ipu);
-      const graph::TensorType type{program::v1::FLOAT32, variable.type.dims};
-      if (spec_.accumulation > 1) {
-        gradient = EmitAccumulation(ipu, gradient, type.dims);
-      } else if (variable.type.type != program::v1::FLOAT32) {
-        Instruction cast;
-        cast.mutable_cast()->set_type(type.type);
-        cast.add_inputs(gradient);
-        gradient = NewTensor(ipu, {type, false, "", 0});
-        cast.add_outputs(gradient);
-        At(ipu, Section::kReduce).push_back(std::move(cast));
-      }
-      const uint32_t reduced = NewTensor(ipu, {type, false, "", 0});
+      const LoweredTensor& gradient = result_.ipus[ipu].tensors[gradient_places_[v]];
+      const bool in_place = !gradient.wide_accumulator && readers.at({ipu, gradient.storage}) == 1;
+      const uint32_t reduced =
+          in_place ? gradient_places_[v]
+                   : NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims}});
       reduce[ipu].mutable_all_reduce()->set_operator_(program::v1::SUM);
-      reduce[ipu].add_inputs(gradient);
+      reduce[ipu].add_inputs(gradient_places_[v]);
       reduce[ipu].add_outputs(reduced);
       updates[ipu].push_back(MakeUpdate(v, reduced));
     }
@@ -319,6 +401,48 @@ class Lowering {
         At(ipu, Section::kUpdate).push_back(std::move(update));
     }
     if (spec_.automatic_loss_scale) EmitAutomaticLossScale(reduce);
+  }
+
+  // For the variables whose gradient a value is.
+  void EmitGradientsOf(uint32_t value, const std::vector<Tensor>& gradients) {
+    const auto of = gradients_of_.find(value);
+    if (of == gradients_of_.end()) return;
+    for (size_t v : of->second) gradient_places_[v] = EmitGradient(v, gradients[v]);
+    gradients_of_.erase(of);
+  }
+
+  // The gradient of variable number `v` as it is reduced: the sum over micro-batches, or in
+  // float32.
+  uint32_t EmitGradient(size_t v, Tensor value) {
+    const Value& variable = graph_.values()[graph_.variables()[v].id];
+    const uint32_t ipu = variable.ipu, gradient = Fetch(value.id, ipu);
+    if (spec_.accumulation > 1) return EmitAccumulation(ipu, gradient, variable.type.dims);
+    if (variable.type.type == program::v1::FLOAT32) return gradient;
+    Instruction cast;
+    cast.mutable_cast()->set_type(program::v1::FLOAT32);
+    cast.add_inputs(gradient);
+    const uint32_t widened = NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims}});
+    cast.add_outputs(widened);
+    At(ipu, Section::kReduce).push_back(std::move(cast));
+    return widened;
+  }
+
+  // How many gradients lie in each storage, and what else there does not die with the micro-batch:
+  // only a gradient that is alone may be reduced in place.
+  std::map<std::pair<uint32_t, uint32_t>, int> ReadersOfStorages(
+      const std::vector<Tensor>& gradients) const {
+    std::map<std::pair<uint32_t, uint32_t>, int> readers;  // of (IPU, storage)
+    for (size_t v = 0; v < gradients.size(); ++v) {
+      const uint32_t ipu = graph_.values()[graph_.variables()[v].id].ipu;
+      if (gradients[v].valid())
+        ++readers[{ipu, result_.ipus[ipu].tensors[gradient_places_[v]].storage}];
+    }
+    for (const auto& [place, of_value] : placed_) {
+      const auto& [id, ipu] = place;
+      if (graph_.values()[id].origin != Origin::kOperation)
+        ++readers[{ipu, result_.ipus[ipu].tensors[of_value.index].storage}];
+    }
+    return readers;
   }
 
   // One gradient that is not finite keeps all IPUs from updating. All replicas decide alike, since
@@ -380,9 +504,9 @@ class Lowering {
     Instruction update;
     update.add_inputs(weights);
     update.add_inputs(gradient);
-    update.add_inputs(
-        Shared(hyper_parameters_, ipu,
-               {{program::v1::FLOAT32, {parameters}}, false, HyperParametersName(ipu), 0}));
+    update.add_inputs(Shared(
+        hyper_parameters_, ipu,
+        {.type = {program::v1::FLOAT32, {parameters}}, .variable = HyperParametersName(ipu)}));
     update.add_inputs(LossScale(ipu));
     update.add_outputs(weights);
     const bool mean = spec_.reduction == GradientReduction::kMean;
@@ -405,13 +529,11 @@ class Lowering {
       if (spec_.sgd.momentum != 0) state = {"Accl___"};
     }
     if (state.empty()) return update;
-    update.add_inputs(
-        Shared(steps_, ipu, {{program::v1::FLOAT32, {}}, false, OptimizerStepName(ipu), 0}));
+    update.add_inputs(Shared(
+        steps_, ipu, {.type = {program::v1::FLOAT32, {}}, .variable = OptimizerStepName(ipu)}));
     for (const char* prefix : state) {
-      const uint32_t tensor = NewTensor(ipu, {{program::v1::FLOAT32, variable.type.dims},
-                                              false,
-                                              absl::StrCat(prefix, variable.name),
-                                              0});
+      const uint32_t tensor = NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims},
+                                              .variable = absl::StrCat(prefix, variable.name)});
       update.add_inputs(tensor);
       update.add_outputs(tensor);
     }
@@ -419,7 +541,7 @@ class Lowering {
   }
 
   void CountStep(uint32_t ipu) {
-    const uint32_t one = NewTensor(ipu, {{program::v1::FLOAT32, {}}, false, "", 0});
+    const uint32_t one = NewTensor(ipu, {.type = {program::v1::FLOAT32, {}}});
     Instruction fill, count;
     fill.mutable_fill()->set_value(1);
     fill.add_outputs(one);
@@ -435,7 +557,7 @@ class Lowering {
     if (loss_scale_.valid()) return Fetch(loss_scale_.id, ipu);
     const auto found = unit_scales_.find(ipu);
     if (found != unit_scales_.end()) return found->second;
-    const uint32_t index = NewTensor(ipu, {{program::v1::FLOAT32, {}}, false, "", 0});
+    const uint32_t index = NewTensor(ipu, {.type = {program::v1::FLOAT32, {}}});
     Instruction fill;
     fill.mutable_fill()->set_value(1);
     fill.add_outputs(index);
@@ -451,7 +573,8 @@ class Lowering {
   }
 
   uint32_t EmitAccumulation(uint32_t ipu, uint32_t gradient, const program::Dims& dims) {
-    const uint32_t accumulator = NewTensor(ipu, {{program::v1::FLOAT32, dims}, true, "", 0});
+    const uint32_t accumulator =
+        NewTensor(ipu, {.type = {program::v1::FLOAT32, dims}, .wide_accumulator = true});
     Instruction clear;
     clear.mutable_fill();
     clear.add_outputs(accumulator);
@@ -470,8 +593,12 @@ class Lowering {
   const CompileOptions& options_;
   LoweredProgram result_;
   std::set<size_t> needed_nodes_;
+  std::set<uint32_t> results_;  // values that others than the nodes read
   std::set<uint32_t> needed_inputs_;
   std::map<std::pair<uint32_t, uint32_t>, Places> placed_;  // of (value, IPU)
+  std::map<uint32_t, uint32_t> made_in_buffers_;            // of a value, the buffer
+  std::map<uint32_t, std::vector<size_t>> gradients_of_;    // by value, variables' numbers
+  std::vector<uint32_t> gradient_places_;                   // by the variable's number
   // By IPU.
   std::map<uint32_t, uint32_t> hyper_parameters_, steps_, unit_scales_;
   Tensor loss_scale_;  // a buffer of the graph, if there is one

@@ -27,10 +27,10 @@ struct LoweredTensor {
   // Persistent tensors keep their value between runs and are known by name; others live within a
   // run.
   std::string variable;
-  // Tensors of the same storage share their bytes (reshapes).
+  // Tensors of the same storage share its bytes (reshapes and views).
   uint32_t storage = 0;
-  // [batch, channels, spatial dimensions…] with the channels innermost; otherwise row-major.
-  bool channels_last = false;
+  uint64_t offset = 0;    // of the first element, in bytes of the storage
+  program::Dims strides;  // in elements, one for each dimension
 };
 
 // Instructions of one IPU; their operands are indices into `tensors`.

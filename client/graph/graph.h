@@ -158,9 +158,9 @@ class Graph {
                                    uint32_t padding = 0, uint32_t dilation = 1);
 
   // Adds the reverse-mode gradient of the sum of `loss`, times `scale` (a FLOAT32 scalar) if there
-  // is one, and returns the gradient of each of `wanted`, in its type. A value that does not
-  // influence the loss has a gradient of zeros. Operations without a derivative (comparisons,
-  // arg-max, integer casts) stop the gradient.
+  // is one, and returns the gradient of each of `wanted`, in its type. The gradient of a value that
+  // does not influence the loss is absent: an invalid tensor. Operations without a derivative
+  // (comparisons, arg-max, integer casts) stop the gradient.
   std::vector<Tensor> Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale = {});
 
   // --- For the gradients and the compiler ---

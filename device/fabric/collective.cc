@@ -55,9 +55,8 @@ void RunHere(Collective collective, const Compute& compute, Completed done) {
     Completed done;
   };
   auto work = std::make_shared<Work>();
-  std::erase_if(collective.tensors, [&](const CollectiveTensor& tensor) {
-    return StaysAsItIs(collective, tensor);
-  });
+  std::erase_if(collective.tensors,
+                [&](const CollectiveTensor& tensor) { return StaysAsItIs(collective, tensor); });
   work->collective = std::move(collective);
   work->done = std::move(done);
   // One owner, but pieces for all threads.

@@ -79,9 +79,13 @@ class Case {
     } else if (step.contains("dropout")) {
       values_.push_back(graph_.Dropout(Operands(step.at("inputs"))[0], step.at("dropout")));
     } else if (step.contains("gradients")) {
-      const auto gradients =
-          graph_.Gradients(values_.at(step.at("loss")), Operands(step.at("gradients")));
-      values_.insert(values_.end(), gradients.begin(), gradients.end());
+      const std::vector<Tensor> wanted = Operands(step.at("gradients"));
+      const auto gradients = graph_.Gradients(values_.at(step.at("loss")), wanted);
+      for (size_t i = 0; i < gradients.size() && graph_.status().ok(); ++i) {
+        // PyTorch gives zeros where a gradient is absent.
+        values_.push_back(gradients[i].valid() ? gradients[i]
+                                               : graph_.Constant(graph_.TypeOf(wanted[i]), 0));
+      }
     } else if (step.contains("constant")) {
       VPOD_ASSIGN_OR_RETURN(const TensorType type, Type(step, "constant"));
       values_.push_back(graph_.Constant(type, step.at("value")));

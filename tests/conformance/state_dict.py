@@ -82,7 +82,7 @@ def check_errors(script, directory):
 
 def main():
     infer, script = sys.argv[1:]
-    for model in NETWORKS:
+    for model in IMAGES:
         with tempfile.TemporaryDirectory() as directory:
             check(model, infer, script, directory)
     with tempfile.TemporaryDirectory() as directory:

@@ -34,6 +34,7 @@ struct Arguments {
   float loss_scale = 1;
   uint64_t seed = 1;
   int threads = 0;
+  bool fusion = true;
 };
 
 absl::Status Train(const Arguments& arguments) {
@@ -68,7 +69,7 @@ absl::Status Train(const Arguments& arguments) {
     spec.automatic_loss_scale.emplace();
   }
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled,
-                        compiler::Compile(graph, {.programs = {spec}}));
+                        compiler::Compile(graph, {.fusion = arguments.fusion, .programs = {spec}}));
   VPOD_ASSIGN_OR_RETURN(auto device,
                         session::CreateIpuModel({.compute_threads = arguments.threads}));
   VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), compiled));
@@ -115,6 +116,7 @@ int main(int argc, char** argv) {
                "float16 weights and images, with an automatic loss scale");
   app.add_option("--loss-scale", arguments.loss_scale, "that float16 starts with");
   app.add_option("--seed", arguments.seed);
+  app.add_flag("!--no-fusion", arguments.fusion, "leaves ops as they are");
   app.add_option("--compute-threads", arguments.threads)->check(CLI::Range(0, 64));
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = vpod::Train(arguments);

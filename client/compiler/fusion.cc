@@ -1,0 +1,295 @@
+#include "client/compiler/fusion.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "device/program/op.h"
+
+namespace vpod::compiler {
+namespace {
+
+using graph::Node;
+using graph::Value;
+using program::v1::Instruction;
+
+// Of a map (device/program/ops/map.cc).
+constexpr size_t kMostInputs = 12, kMostSteps = 32;
+
+bool IsUnary(const Node& node, program::v1::UnaryOperator function) {
+  return node.instruction.has_unary() && node.instruction.unary().operator_() == function;
+}
+bool IsBinary(const Node& node, program::v1::BinaryOperator function) {
+  return node.instruction.has_binary() && node.instruction.binary().operator_() == function;
+}
+
+class Fusion {
+ public:
+  Fusion(const graph::Graph& graph, std::vector<Node> nodes, const std::set<uint32_t>& results,
+         uint32_t first_backward)
+      : graph_(graph),
+        nodes_(std::move(nodes)),
+        fused_(nodes_.size()),
+        results_(results),
+        first_backward_(first_backward) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      for (uint32_t value : nodes_[i].instruction.outputs()) producers_[value] = i;
+      for (uint32_t value : nodes_[i].instruction.inputs()) Use(value, i);
+    }
+  }
+
+  std::vector<Node> Run() {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (fused_[i]) continue;
+      Instruction& instruction = nodes_[i].instruction;
+      if (instruction.has_batch_norm()) FuseForward(i, *instruction.mutable_batch_norm());
+      if (instruction.has_batch_norm_inference())
+        FuseForward(i, *instruction.mutable_batch_norm_inference());
+      if (instruction.has_batch_norm_gradient()) FuseGradient(i);
+    }
+    for (size_t i = nodes_.size(); i-- > 0;) {
+      if (!fused_[i] && IsElementwise(nodes_[i])) FuseMap(i);
+    }
+    return InOrder();
+  }
+
+ private:
+  const Value& ValueOf(uint32_t id) const { return graph_.values()[id]; }
+
+  void Use(uint32_t value, size_t node) {
+    uses_[value].push_back(node);
+    // A reshape is read as a whole by whoever reads it under that name.
+    for (uint32_t id = value; ValueOf(id).alias_of != ~0u;) {
+      id = ValueOf(id).alias_of;
+      aliased_.insert(id);
+    }
+  }
+
+  // Whether others than the uses read a value.
+  bool EscapesFrom(uint32_t value) const {
+    return results_.contains(value) || aliased_.contains(value);
+  }
+
+  // The node that alone reads a value; null if there is another reader, or it is on another IPU.
+  const Node* OnlyReader(uint32_t value, uint32_t ipu, size_t* index) const {
+    const auto uses = uses_.find(value);
+    if (uses == uses_.end() || uses->second.size() != 1 || EscapesFrom(value)) return nullptr;
+    *index = uses->second[0];
+    return nodes_[*index].ipu == ipu ? &nodes_[*index] : nullptr;
+  }
+
+  // The node that makes a value; null if none does.
+  const Node* Producer(uint32_t value, size_t* index) const {
+    const auto producer = producers_.find(value);
+    if (producer == producers_.end()) return nullptr;
+    *index = producer->second;
+    return &nodes_[*index];
+  }
+
+  bool DependsOn(uint32_t value, size_t node) const {
+    std::vector<uint32_t> pending = {value};
+    std::set<size_t> seen;
+    while (!pending.empty()) {
+      uint32_t id = pending.back();
+      pending.pop_back();
+      while (ValueOf(id).alias_of != ~0u) id = ValueOf(id).alias_of;
+      const auto producer = producers_.find(id);
+      if (producer == producers_.end() || !seen.insert(producer->second).second) continue;
+      if (producer->second == node) return true;
+      const auto& inputs = nodes_[producer->second].instruction.inputs();
+      pending.insert(pending.end(), inputs.begin(), inputs.end());
+    }
+    return false;
+  }
+
+  // y of a batch norm goes through an addition, a RELU or both.
+  template <class Op>
+  void FuseForward(size_t i, Op& op) {
+    Instruction& norm = nodes_[i].instruction;
+    const auto take_over = [&](size_t reader) {
+      norm.set_outputs(0, nodes_[reader].instruction.outputs(0));
+      producers_[norm.outputs(0)] = i;
+      fused_[reader] = true;
+    };
+    size_t index = 0;
+    const Node* reader = OnlyReader(norm.outputs(0), nodes_[i].ipu, &index);
+    if (reader != nullptr && IsBinary(*reader, program::v1::ADD)) {
+      const bool first = reader->instruction.inputs(0) == norm.outputs(0);
+      const uint32_t addend = reader->instruction.inputs(first ? 1 : 0);
+      if (ValueOf(addend).type == ValueOf(norm.outputs(0)).type && !DependsOn(addend, i)) {
+        op.set_add(true);
+        norm.add_inputs(addend);
+        take_over(index);
+        MoveUse(addend, index, i);
+        reader = OnlyReader(norm.outputs(0), nodes_[i].ipu, &index);
+      }
+    }
+    if (reader != nullptr && IsUnary(*reader, program::v1::RELU)) {
+      op.set_relu(true);
+      take_over(index);
+    }
+  }
+
+  // The gradient of y comes through a RELU_GRADIENT and a sum.
+  void FuseGradient(size_t i) {
+    Instruction& norm = nodes_[i].instruction;
+    auto& op = *norm.mutable_batch_norm_gradient();
+    std::optional<uint32_t> activated;
+    size_t index = 0;
+    const Node* producer = Producer(norm.inputs(1), &index);
+    const auto fits = [&] {
+      return producer != nullptr && producer->ipu == nodes_[i].ipu &&
+             ValueOf(producer->instruction.inputs(0)).type == ValueOf(norm.inputs(0)).type &&
+             ValueOf(producer->instruction.inputs(1)).type == ValueOf(norm.inputs(0)).type;
+    };
+    if (producer != nullptr && IsBinary(*producer, program::v1::RELU_GRADIENT) && fits()) {
+      const uint32_t masked = norm.inputs(1), dy = producer->instruction.inputs(1);
+      activated = producer->instruction.inputs(0);
+      op.set_relu(true);
+      if (uses_[masked].size() > 1 || EscapesFrom(masked)) {
+        op.set_keep(true);
+        norm.add_outputs(masked);
+        producers_[masked] = i;
+      }
+      Remove(masked, i);
+      fused_[index] = true;
+      norm.set_inputs(1, dy);
+      MoveUse(*activated, index, i);
+      MoveUse(dy, index, i);
+      producer = Producer(dy, &index);
+    }
+    size_t reader = 0;
+    if (producer != nullptr && IsBinary(*producer, program::v1::ADD) && fits() &&
+        OnlyReader(norm.inputs(1), nodes_[i].ipu, &reader) != nullptr) {
+      op.set_add(true);
+      fused_[index] = true;
+      norm.set_inputs(1, producer->instruction.inputs(0));
+      norm.add_inputs(producer->instruction.inputs(1));
+      for (uint32_t value : producer->instruction.inputs()) MoveUse(value, index, i);
+    }
+    if (activated) norm.add_inputs(*activated);
+  }
+
+  void Remove(uint32_t value, size_t reader) {
+    std::vector<size_t>& readers = uses_[value];
+    readers.erase(std::find(readers.begin(), readers.end(), reader));
+  }
+  void MoveUse(uint32_t value, size_t from, size_t to) {
+    std::vector<size_t>& readers = uses_[value];
+    *std::find(readers.begin(), readers.end(), from) = to;
+  }
+
+  static bool IsElementwise(const Node& node) {
+    return program::FindOp(node.instruction.attributes_case())->elementwise;
+  }
+  bool IsBackward(const Node& node) const { return node.instruction.outputs(0) >= first_backward_; }
+
+  // Makes a map of node `root` and of those before it that only it, or they, need.
+  void FuseMap(size_t root) {
+    std::set<size_t> group = {root};
+    std::set<uint32_t> inputs;
+    std::vector<uint32_t> pending(nodes_[root].instruction.inputs().begin(),
+                                  nodes_[root].instruction.inputs().end());
+    while (!pending.empty()) {
+      const uint32_t value = pending.back();
+      pending.pop_back();
+      size_t index = 0;
+      const Node* producer = Producer(value, &index);
+      if (producer != nullptr && group.contains(index)) continue;
+      if (producer == nullptr || !CanJoin(*producer, value, root, group) ||
+          inputs.size() + pending.size() + 3 > kMostInputs || group.size() == kMostSteps) {
+        inputs.insert(value);
+        continue;
+      }
+      group.insert(index);
+      const auto& more = producer->instruction.inputs();
+      pending.insert(pending.end(), more.begin(), more.end());
+    }
+    if (group.size() > 1) MakeMap(root, group);
+  }
+
+  bool CanJoin(const Node& node, uint32_t value, size_t root, const std::set<size_t>& group) const {
+    const Node& last = nodes_[root];
+    const std::vector<size_t>& readers = uses_.at(value);
+    return IsElementwise(node) && node.ipu == last.ipu && IsBackward(node) == IsBackward(last) &&
+           !EscapesFrom(value) &&
+           ValueOf(value).type.dims == ValueOf(last.instruction.outputs(0)).type.dims &&
+           std::all_of(readers.begin(), readers.end(),
+                       [&](size_t reader) { return group.contains(reader); });
+  }
+
+  void MakeMap(size_t root, const std::set<size_t>& group) {
+    Instruction map;
+    std::map<uint32_t, uint32_t> numbers;  // of values in the map
+    for (size_t index : group) {
+      for (uint32_t value : nodes_[index].instruction.inputs()) {
+        const auto producer = producers_.find(value);
+        const bool inside = producer != producers_.end() && group.contains(producer->second);
+        if (inside || numbers.contains(value)) continue;
+        numbers.emplace(value, static_cast<uint32_t>(map.inputs_size()));
+        map.add_inputs(value);
+        uses_[value].push_back(root);
+      }
+    }
+    auto next = static_cast<uint32_t>(map.inputs_size());
+    for (size_t index : group) {
+      Instruction* step = map.mutable_map()->add_steps();
+      *step = nodes_[index].instruction;
+      numbers[step->outputs(0)] = next++;
+      step->clear_outputs();
+      step->clear_origin();
+      for (uint32_t& value : *step->mutable_inputs()) value = numbers.at(value);
+      fused_[index] = index != root;
+    }
+    map.add_outputs(nodes_[root].instruction.outputs(0));
+    map.set_origin(nodes_[root].instruction.origin());
+    nodes_[root].instruction = std::move(map);
+  }
+
+  // What a node reads comes before it; otherwise the order stays.
+  std::vector<Node> InOrder() {
+    std::vector<Node> ordered;
+    std::vector<bool> begun(nodes_.size());
+    for (size_t first = 0; first < nodes_.size(); ++first) {
+      std::vector<std::pair<size_t, int>> path;  // nodes, and how many of their inputs are done
+      const auto enter = [&](size_t index) {
+        if (fused_[index] || begun[index]) return;
+        begun[index] = true;
+        path.emplace_back(index, 0);
+      };
+      enter(first);
+      while (!path.empty()) {
+        auto& [index, done] = path.back();
+        const Instruction& instruction = nodes_[index].instruction;
+        if (done == instruction.inputs_size()) {
+          ordered.push_back(std::move(nodes_[index]));
+          path.pop_back();
+          continue;
+        }
+        uint32_t value = instruction.inputs(done++);
+        while (ValueOf(value).alias_of != ~0u) value = ValueOf(value).alias_of;
+        const auto producer = producers_.find(value);
+        if (producer != producers_.end()) enter(producer->second);
+      }
+    }
+    return ordered;
+  }
+
+  const graph::Graph& graph_;
+  std::vector<Node> nodes_;
+  std::vector<bool> fused_;  // into another node
+  const std::set<uint32_t>& results_;
+  const uint32_t first_backward_;
+  std::map<uint32_t, size_t> producers_;          // of a value, the node that makes it
+  std::map<uint32_t, std::vector<size_t>> uses_;  // of a value, the nodes that read it
+  std::set<uint32_t> aliased_;                    // values with a reshape that is read
+};
+
+}  // namespace
+
+std::vector<Node> Fuse(const graph::Graph& graph, std::vector<Node> nodes,
+                       const std::set<uint32_t>& results, uint32_t first_backward) {
+  return Fusion(graph, std::move(nodes), results, first_backward).Run();
+}
+
+}  // namespace vpod::compiler
