@@ -1,0 +1,79 @@
+// The layout pass: where the values of a graph are, on which IPU and in which storage order. Values
+// are row-major in the graph; here each gets the order that its readers ask for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/compiler/lowering.h"
+#include "client/graph/graph.h"
+
+namespace vpod::compiler {
+
+// The tensors and instructions of a program while it is lowered. The graph outlives it.
+class Placement {
+ public:
+  Placement(const graph::Graph& graph, uint32_t ipus) : graph_(graph) {
+    program_.ipus.resize(ipus);
+  }
+
+  LoweredProgram Take() { return std::move(program_); }
+  std::vector<program::v1::Instruction>& At(uint32_t ipu, Section section) {
+    return program_.ipus[ipu].sections[static_cast<int>(section)];
+  }
+  const LoweredTensor& TensorAt(uint32_t ipu, uint32_t index) const {
+    return program_.ipus[ipu].tensors[index];
+  }
+  LoweredIpu& ipu(uint32_t ipu) { return program_.ipus[ipu]; }
+
+  // The value whose bytes a reshape shares.
+  uint32_t Root(uint32_t id) const;
+
+  // --- Tensors: row-major, unless they have strides ---
+  uint32_t NewTensor(uint32_t ipu, LoweredTensor tensor);
+  uint32_t AddView(uint32_t ipu, LoweredTensor tensor);
+
+  // --- Values ---
+  // A tensor that is to hold a value on `ipu`.
+  uint32_t Make(uint32_t id, uint32_t ipu, bool channels_last);
+  // Says that a value is in a tensor.
+  void SetPlace(uint32_t id, uint32_t ipu, uint32_t index) { placed_[{id, ipu}] = {index}; }
+  // Index on `ipu` of a value that is there already or is made there now (a variable on its IPU, a
+  // constant on any), in whatever layout.
+  uint32_t Place(uint32_t id, uint32_t ipu);
+  // As Place, in the given layout.
+  uint32_t PlaceAs(uint32_t id, uint32_t ipu, bool channels_last);
+  // A value that is read, in row-major order.
+  uint32_t Fetch(uint32_t id, uint32_t ipu);
+  // Moves a value that is read to `ipu` if it is on another.
+  void Bring(uint32_t id, uint32_t ipu);
+  // Whether channels lie closer together than pixels, of which some may be one and the same.
+  bool HasChannelsInnermost(uint32_t ipu, uint32_t index) const;
+  // Storages, as (IPU, storage), of inputs, variables and constants: one entry for each value.
+  std::vector<std::pair<uint32_t, uint32_t>> StoragesFromOutside() const;
+
+  // --- What leaves an IPU ---
+  void AddMove(Section section, uint32_t from_ipu, uint32_t from, uint32_t to_ipu, uint32_t to);
+  uint32_t AddStream(std::string name, bool to_device, uint32_t ipu, const graph::TensorType& type);
+
+ private:
+  // Where a value is on an IPU: the tensor in which it was made, and the same elements in the
+  // layouts that somebody needed.
+  struct Places {
+    uint32_t index = ~0u;
+    uint32_t row_major = ~0u, channels_last = ~0u;
+  };
+
+  // Whether a tensor lies as an op wants it.
+  bool Lies(uint32_t ipu, uint32_t index, bool channels_last) const;
+  uint32_t RowMajor(uint32_t id, uint32_t ipu) { return PlaceAs(id, ipu, false); }
+
+  const graph::Graph& graph_;
+  LoweredProgram program_;
+  std::map<std::pair<uint32_t, uint32_t>, Places> placed_;  // of (value, IPU)
+};
+
+}  // namespace vpod::compiler

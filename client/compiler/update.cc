@@ -1,0 +1,254 @@
+#include "client/compiler/update.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace vpod::compiler {
+
+using graph::Tensor;
+using graph::Value;
+using program::v1::Instruction;
+
+std::string HyperParametersName(uint32_t ipu) {
+  return absl::StrCat("optimizer/hyperParameters/ipu", ipu);
+}
+std::string OptimizerStepName(uint32_t ipu) { return absl::StrCat("optimizer/step/ipu", ipu); }
+
+std::vector<float> HyperParameters(const ProgramSpec& spec) {
+  if (const auto& adam = spec.adam)
+    return {adam->learning_rate, adam->weight_decay, adam->beta1, adam->beta2, adam->epsilon};
+  const SgdOptions& sgd = spec.sgd;
+  return {sgd.learning_rate, sgd.weight_decay, sgd.momentum, sgd.dampening};
+}
+
+Update::Update(const graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
+               std::vector<Tensor> gradients, Tensor loss_scale, Placement& placement)
+    : graph_(graph),
+      spec_(spec),
+      options_(options),
+      gradients_(std::move(gradients)),
+      loss_scale_(loss_scale),
+      placement_(placement),
+      gradient_places_(gradients_.size()) {
+  for (size_t v = 0; v < gradients_.size(); ++v) {
+    if (gradients_[v].valid()) gradients_of_[placement_.Root(gradients_[v].id)].push_back(v);
+  }
+}
+
+void Update::Emit() {
+  std::map<uint32_t, Instruction> reduce;  // by IPU
+  std::map<uint32_t, std::vector<Instruction>> updates;
+  for (size_t v = 0; v < gradients_.size(); ++v) {
+    // A variable that the loss does not depend on keeps its value, as in PyTorch.
+    const Tensor variable = graph_.variables()[v];
+    if (!gradients_[v].valid()) {
+      gradient_places_[v] = placement_.Place(variable.id, graph_.values()[variable.id].ipu);
+    } else {
+      Accumulate(placement_.Root(gradients_[v].id));  // of what no node makes
+    }
+  }
+  const auto readers = ReadersOfStorages();
+  for (size_t v = 0; v < gradients_.size(); ++v) {
+    if (!gradients_[v].valid()) continue;
+    const Value& variable = graph_.values()[graph_.variables()[v].id];
+    const uint32_t ipu = variable.ipu;
+    const LoweredTensor& gradient = placement_.TensorAt(ipu, gradient_places_[v]);
+    const bool in_place = !gradient.wide_accumulator && readers.at({ipu, gradient.storage}) == 1;
+    const uint32_t reduced =
+        in_place ? gradient_places_[v]
+                 : placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims}});
+    reduce[ipu].mutable_all_reduce()->set_operator_(program::v1::SUM);
+    reduce[ipu].add_inputs(gradient_places_[v]);
+    reduce[ipu].add_outputs(reduced);
+    updates[ipu].push_back(MakeUpdate(v, reduced));
+  }
+  for (auto& [ipu, instruction] : reduce) {
+    placement_.At(ipu, Section::kReduce).push_back(instruction);
+    if (steps_.contains(ipu)) CountStep(ipu);
+    for (Instruction& update : updates[ipu])
+      placement_.At(ipu, Section::kUpdate).push_back(std::move(update));
+  }
+  if (spec_.automatic_loss_scale) EmitAutomaticLossScale(reduce);
+}
+
+void Update::Accumulate(uint32_t value) {
+  const auto of = gradients_of_.find(value);
+  if (of == gradients_of_.end()) return;
+  for (size_t v : of->second) gradient_places_[v] = EmitGradient(v, gradients_[v]);
+  gradients_of_.erase(of);
+}
+
+// The gradient of variable number `v` as it is reduced: the sum over micro-batches, or in
+// float32.
+uint32_t Update::EmitGradient(size_t v, Tensor value) {
+  const Value& variable = graph_.values()[graph_.variables()[v].id];
+  const uint32_t ipu = variable.ipu, gradient = placement_.Fetch(value.id, ipu);
+  if (spec_.accumulation > 1) return EmitAccumulation(ipu, gradient, variable.type.dims);
+  if (variable.type.type == program::v1::FLOAT32) return gradient;
+  Instruction cast;
+  cast.mutable_cast()->set_type(program::v1::FLOAT32);
+  cast.add_inputs(gradient);
+  const uint32_t widened =
+      placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims}});
+  cast.add_outputs(widened);
+  placement_.At(ipu, Section::kReduce).push_back(std::move(cast));
+  return widened;
+}
+
+// How many gradients lie in each storage, and what else there does not die with the micro-batch:
+// only a gradient that is alone may be reduced in place.
+std::map<std::pair<uint32_t, uint32_t>, int> Update::ReadersOfStorages() const {
+  std::map<std::pair<uint32_t, uint32_t>, int> readers;  // of (IPU, storage)
+  for (size_t v = 0; v < gradients_.size(); ++v) {
+    const uint32_t ipu = graph_.values()[graph_.variables()[v].id].ipu;
+    if (gradients_[v].valid())
+      ++readers[{ipu, placement_.TensorAt(ipu, gradient_places_[v]).storage}];
+  }
+  for (const auto& storage : placement_.StoragesFromOutside()) ++readers[storage];
+  return readers;
+}
+
+// One gradient that is not finite keeps all IPUs from updating. All replicas decide alike, since
+// they look at the reduced gradients.
+void Update::EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduce) {
+  if (reduce.empty()) return;
+  const uint32_t home = graph_.values()[loss_scale_.id].ipu;
+  const LoweredTensor flag{.type = {program::v1::BOOL, {}}};
+  std::optional<uint32_t> finite;  // on the loss scale's IPU
+  for (const auto& [ipu, instruction] : reduce) {
+    Instruction check;
+    check.mutable_all_finite();
+    *check.mutable_inputs() = instruction.outputs();
+    uint32_t here = placement_.NewTensor(ipu, flag);
+    check.add_outputs(here);
+    placement_.At(ipu, Section::kReduce).push_back(std::move(check));
+    if (ipu != home) {
+      const uint32_t arrived = placement_.NewTensor(home, flag);
+      placement_.AddMove(Section::kReduce, ipu, here, home, arrived);
+      here = arrived;
+    }
+    if (finite) {
+      Instruction both;
+      both.mutable_binary()->set_operator_(program::v1::LOGICAL_AND);
+      both.add_inputs(*finite);
+      both.add_inputs(here);
+      here = placement_.NewTensor(home, flag);
+      both.add_outputs(here);
+      placement_.At(home, Section::kReduce).push_back(std::move(both));
+    }
+    finite = here;
+  }
+  for (const auto& [ipu, instruction] : reduce) {
+    uint32_t here = *finite;
+    if (ipu != home) {
+      here = placement_.NewTensor(ipu, flag);
+      placement_.AddMove(Section::kReduce, home, *finite, ipu, here);
+    }
+    placement_.ipu(ipu).update_condition = here;
+  }
+  Instruction adapt;
+  const uint32_t scale = placement_.Place(loss_scale_.id, home);
+  const uint32_t tracker = placement_.NewTensor(
+      home, {.type = {program::v1::INT32, {}}, .variable = kGrowthTrackerName});
+  for (uint32_t tensor : {scale, tracker, *finite}) adapt.add_inputs(tensor);
+  for (uint32_t tensor : {scale, tracker}) adapt.add_outputs(tensor);
+  adapt.mutable_update_loss_scale()->set_growth(spec_.automatic_loss_scale->growth);
+  adapt.mutable_update_loss_scale()->set_backoff(spec_.automatic_loss_scale->backoff);
+  adapt.mutable_update_loss_scale()->set_interval(spec_.automatic_loss_scale->interval);
+  placement_.At(home, Section::kFinish).push_back(std::move(adapt));
+}
+
+// The optimiser's instruction for variable number `v`.
+Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
+  const Tensor id = graph_.variables()[v];
+  const Value& variable = graph_.values()[id.id];
+  const uint32_t ipu = variable.ipu, weights = placement_.Place(id.id, ipu);
+  const auto parameters = static_cast<int64_t>(HyperParameters(spec_).size());
+  Instruction update;
+  update.add_inputs(weights);
+  update.add_inputs(gradient);
+  update.add_inputs(
+      Shared(hyper_parameters_, ipu,
+             {.type = {program::v1::FLOAT32, {parameters}}, .variable = HyperParametersName(ipu)}));
+  update.add_inputs(LossScale(ipu));
+  update.add_outputs(weights);
+  const bool mean = spec_.reduction == GradientReduction::kMean;
+  const float scale =
+      mean ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * options_.total_replicas)
+           : 1.0f;
+  std::vector<const char*> state;
+  if (spec_.adam) {
+    program::v1::Adam* adam = update.mutable_adam();
+    adam->set_gradient_scale(scale);
+    adam->set_decoupled_weight_decay(spec_.adam->decoupled_weight_decay);
+    adam->set_maximize(spec_.adam->maximize);
+    state = {"Accl1___", "Accl2___"};
+    if (spec_.adam->amsgrad) state.push_back("AcclMax___");
+  } else {
+    program::v1::Sgd* sgd = update.mutable_sgd();
+    sgd->set_gradient_scale(scale);
+    sgd->set_nesterov(spec_.sgd.nesterov);
+    sgd->set_maximize(spec_.sgd.maximize);
+    if (spec_.sgd.momentum != 0) state = {"Accl___"};
+  }
+  if (state.empty()) return update;
+  update.add_inputs(Shared(
+      steps_, ipu, {.type = {program::v1::FLOAT32, {}}, .variable = OptimizerStepName(ipu)}));
+  for (const char* prefix : state) {
+    const uint32_t tensor =
+        placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims},
+                                   .variable = absl::StrCat(prefix, variable.name)});
+    update.add_inputs(tensor);
+    update.add_outputs(tensor);
+  }
+  return update;
+}
+
+void Update::CountStep(uint32_t ipu) {
+  const uint32_t one = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, {}}});
+  Instruction fill, count;
+  fill.mutable_fill()->set_value(1);
+  fill.add_outputs(one);
+  placement_.At(ipu, Section::kSetup).push_back(std::move(fill));
+  count.mutable_binary()->set_operator_(program::v1::ADD);
+  count.add_inputs(steps_.at(ipu));
+  count.add_inputs(one);
+  count.add_outputs(steps_.at(ipu));
+  placement_.At(ipu, Section::kUpdate).push_back(std::move(count));
+}
+
+uint32_t Update::LossScale(uint32_t ipu) {
+  if (loss_scale_.valid()) return placement_.Fetch(loss_scale_.id, ipu);
+  const auto found = unit_scales_.find(ipu);
+  if (found != unit_scales_.end()) return found->second;
+  const uint32_t index = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, {}}});
+  Instruction fill;
+  fill.mutable_fill()->set_value(1);
+  fill.add_outputs(index);
+  placement_.At(ipu, Section::kSetup).push_back(std::move(fill));
+  return unit_scales_[ipu] = index;
+}
+
+// A tensor that all updates on an IPU share.
+uint32_t Update::Shared(std::map<uint32_t, uint32_t>& by_ipu, uint32_t ipu, LoweredTensor tensor) {
+  const auto found = by_ipu.find(ipu);
+  if (found != by_ipu.end()) return found->second;
+  return by_ipu[ipu] = placement_.NewTensor(ipu, std::move(tensor));
+}
+
+uint32_t Update::EmitAccumulation(uint32_t ipu, uint32_t gradient, const program::Dims& dims) {
+  const uint32_t accumulator =
+      placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, dims}, .wide_accumulator = true});
+  Instruction clear;
+  clear.mutable_fill();
+  clear.add_outputs(accumulator);
+  placement_.At(ipu, Section::kClear).push_back(std::move(clear));
+  Instruction accumulate;
+  accumulate.mutable_accumulate();
+  accumulate.add_inputs(accumulator);
+  accumulate.add_inputs(gradient);
+  accumulate.add_outputs(accumulator);
+  placement_.At(ipu, Section::kBody).push_back(std::move(accumulate));
+  return accumulator;
+}
+
+}  // namespace vpod::compiler

@@ -1,0 +1,52 @@
+// What a program does with its gradients: accumulates them over micro-batches, reduces them over
+// replicas, checks them, and updates the weights.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "client/compiler/compiler.h"
+#include "client/compiler/placement.h"
+#include "client/graph/graph.h"
+
+namespace vpod::compiler {
+
+class Update {
+ public:
+  // `gradients` are those of the graph's variables; an absent one is invalid. `loss_scale` is a
+  // buffer of the graph, or invalid. The references outlive the object.
+  Update(const graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
+         std::vector<graph::Tensor> gradients, graph::Tensor loss_scale, Placement& placement);
+
+  // To be called when a value has been made. Added to its accumulator at once, a gradient takes
+  // memory for a moment only.
+  void Accumulate(uint32_t value);
+  // All-reduces and updates, after all nodes. Gradients that are reduced are float32, so that the
+  // sum of many float16 gradients does not overflow before it is scaled.
+  void Emit();
+
+ private:
+  uint32_t EmitGradient(size_t v, graph::Tensor value);
+  uint32_t EmitAccumulation(uint32_t ipu, uint32_t gradient, const program::Dims& dims);
+  std::map<std::pair<uint32_t, uint32_t>, int> ReadersOfStorages() const;
+  void EmitAutomaticLossScale(const std::map<uint32_t, program::v1::Instruction>& reduce);
+  program::v1::Instruction MakeUpdate(size_t v, uint32_t gradient);
+  void CountStep(uint32_t ipu);
+  uint32_t LossScale(uint32_t ipu);
+  uint32_t Shared(std::map<uint32_t, uint32_t>& by_ipu, uint32_t ipu, LoweredTensor tensor);
+
+  const graph::Graph& graph_;
+  const ProgramSpec& spec_;
+  const CompileOptions& options_;
+  const std::vector<graph::Tensor> gradients_;  // by the variable's number
+  const graph::Tensor loss_scale_;
+  Placement& placement_;
+  std::map<uint32_t, std::vector<size_t>> gradients_of_;  // by value, variables' numbers
+  std::vector<uint32_t> gradient_places_;                 // by the variable's number
+  // By IPU.
+  std::map<uint32_t, uint32_t> hyper_parameters_, steps_, unit_scales_;
+};
+
+}  // namespace vpod::compiler
