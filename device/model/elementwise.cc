@@ -34,6 +34,7 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
     case program::v1::TANH:
       return half ? 4 : 12;
     case program::v1::SIGMOID:
+    case program::v1::ERF_INV:
       return half ? 6 : 12;
     case program::v1::SQUARE_ROOT:
       return half ? 23 : 10;

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <numbers>
+
 #include "client/graph/gradients/gradients.h"
 
 namespace vpod::graph {
@@ -45,6 +48,12 @@ void UnaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gr
     case v1::RECIPROCAL:
       dx = graph.Unary(v1::NEGATE, graph.Multiply(dy, graph.Unary(v1::SQUARE, y)));
       break;
+    case v1::ERF_INV: {
+      // The error function's derivative is 2 / sqrt(pi) * exp(-y^2).
+      const Tensor exponent = graph.Unary(v1::EXPONENT, graph.Unary(v1::SQUARE, y));
+      dx = graph.Multiply(dy, graph.Multiply(exponent, scalar(std::sqrt(std::numbers::pi) / 2)));
+      break;
+    }
     default:
       return;
   }

@@ -14,7 +14,7 @@ TEST(GradientTest, UnaryOperators) {
       {v1::NEGATE, -2, 2},     {v1::ABSOLUTE, -2, 2},     {v1::EXPONENT, -2, 1},
       {v1::LOGARITHM, 0.5, 2}, {v1::SQUARE_ROOT, 0.5, 2}, {v1::SQUARE, -2, 2},
       {v1::TANH, -2, 2},       {v1::SIGMOID, -3, 3},      {v1::RELU, -2, 2},
-      {v1::RECIPROCAL, 1, 2},  {v1::RECIPROCAL, -2, -1},
+      {v1::RECIPROCAL, 1, 2},  {v1::RECIPROCAL, -2, -1},  {v1::ERF_INV, -0.8, 0.8},
   };
   for (const auto& [op, low, high] : kCases) {
     SCOPED_TRACE(v1::UnaryOperator_Name(op));

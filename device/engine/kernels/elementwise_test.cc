@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numbers>
 
 #include "device/engine/kernels/kernel_test_util.h"
 #include "device/program/ops/rules.h"
@@ -72,6 +73,16 @@ TEST_P(ElementwiseTest, ExactUnaryOperators) {
   }
 }
 
+// By bisection.
+double InverseErf(double x) {
+  double low = -6, high = 6;
+  for (int i = 0; i < 64; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erf(middle) < x ? low : high) = middle;
+  }
+  return low;
+}
+
 TEST_P(ElementwiseTest, TranscendentalUnaryOperators) {
   const struct {
     UnaryOperator op;
@@ -82,6 +93,7 @@ TEST_P(ElementwiseTest, TranscendentalUnaryOperators) {
       {program::v1::LOGARITHM, [](double x) { return std::log(x); }, 0.01, 50},
       {program::v1::TANH, [](double x) { return std::tanh(x); }, -6, 6},
       {program::v1::SIGMOID, [](double x) { return 1 / (1 + std::exp(-x)); }, -9, 9},
+      {program::v1::ERF_INV, InverseErf, -0.999, 0.999},
   };
   for (const auto& [op, reference, low, high] : kCases) {
     SCOPED_TRACE(UnaryOperator_Name(op));
@@ -107,6 +119,23 @@ TEST_P(ElementwiseTest, UnaryOperatorsAtTheEdges) {
                 type);
   ExpectRounded(RunUnary(program::v1::SIGMOID, type, {-200, 200, kNan}), {0, 1, kNan}, type);
   ExpectRounded(RunUnary(program::v1::TANH, type, {-200, 200, kNan}), {-1, 1, kNan}, type);
+  ExpectRounded(RunUnary(program::v1::ERF_INV, type, {-1, 1, 0, 1.5, -kInfinity, kNan}),
+                {-kInfinity, kInfinity, 0, kNan, kNan, kNan}, type);
+}
+
+// Its tail is a function of its own, and ends at the last number below 1.
+TEST_P(ElementwiseTest, InverseErfIsAccurateUpToOne) {
+  Values x, expected;
+  const int bits = GetParam() == FLOAT16 ? 11 : 24;
+  for (int i = 1; i <= bits; ++i) {
+    for (double sign : {-1.0, 1.0}) {
+      x.push_back(sign * (1 - std::ldexp(1, -i)));
+      expected.push_back(InverseErf(x.back()));
+    }
+  }
+  x.push_back(std::ldexp(1, -20));
+  expected.push_back(x.back() * std::sqrt(std::numbers::pi) / 2);
+  ExpectClose(RunUnary(program::v1::ERF_INV, GetParam(), x), expected, GetParam(), 1.2e-7, 0);
 }
 
 TEST_P(ElementwiseTest, ExactBinaryOperators) {

@@ -41,6 +41,7 @@ absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& inp
     case v1::TANH:
     case v1::SIGMOID:
     case v1::RECIPROCAL:
+    case v1::ERF_INV:
       break;
     default:
       return absl::InvalidArgumentError(absl::StrCat("unknown unary operator ", op));

@@ -18,12 +18,14 @@ UNARY = {
     "SIGMOID": (torch.sigmoid, last_places, (-15, 15)),
     "RELU": (torch.relu, equal, (-3, 3)),
     "RECIPROCAL": (torch.reciprocal, same_zero, (0.05, 3)),
+    "ERF_INV": (torch.erfinv, last_places, (-0.99, 0.99)),
 }
 INTEGER_UNARY = ["NEGATE", "ABSOLUTE", "SQUARE", "RELU"]
 # Where the derivative's expression cancels, its size is not its absolute value. Takes the output.
 UNARY_SLOPES = {"TANH": lambda y: 1 + y * y, "SIGMOID": lambda y: y * (1 + y)}
 # Values that float16 rounds on the way to a gradient.
-UNARY_ROUNDINGS = {"EXPONENT": 1, "SQUARE_ROOT": 2, "SQUARE": 2, "TANH": 2, "SIGMOID": 2, "RECIPROCAL": 4}
+UNARY_ROUNDINGS = {"EXPONENT": 1, "SQUARE_ROOT": 2, "SQUARE": 2, "TANH": 2, "SIGMOID": 2, "RECIPROCAL": 4,
+                   "ERF_INV": 13}
 
 
 def unary(case, operator):
