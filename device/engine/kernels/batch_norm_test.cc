@@ -164,5 +164,31 @@ TEST_P(BatchNormTest, TakesOverWhatIsBesideIt) {
   }
 }
 
+// Sums of float16 elements, or of as many float32 ones, would lose most of these values' digits.
+TEST(BatchNormOfManyTest, IsTheFloat32ResultRoundedOnce) {
+  const Dims dims = {50, 2, 40, 50}, channels = {2};  // 100,000 elements of a channel
+  Values x = Random(dims, 7, 99, 101);
+  for (double& value : x) value = Round(value, FLOAT16);
+  const Values scale = {1.5, -0.75}, offset = {0.125, 3};
+  const auto normalize = [&](program::v1::DataType type) {
+    TestIpu ipu;
+    const uint32_t in = ipu.AddImage(type, dims, x), out = ipu.AddImage(type, dims),
+                   s = ipu.Add(FLOAT32, channels, scale), o = ipu.Add(FLOAT32, channels, offset),
+                   mean = ipu.Add(FLOAT32, channels), variance = ipu.Add(FLOAT32, channels);
+    ipu.Run(absl::StrCat("batch_norm{epsilon:1e-5} inputs:[", in, ",", s, ",", o, "] outputs:[",
+                         out, ",", mean, ",", variance, "]"));
+    return ipu.Read(out);
+  };
+  const Values floats = normalize(FLOAT32);
+  ExpectRounded(normalize(FLOAT16), floats, FLOAT16);
+  const Moments moments(dims, x);
+  Values expected(x.size());
+  ForElements(dims, [&](size_t i, size_t c) {
+    expected[i] =
+        (x[i] - moments.mean[c]) / std::sqrt(moments.variance[c] + kEpsilon) * scale[c] + offset[c];
+  });
+  ExpectClose(floats, expected, FLOAT32, 1e-6, 1e-5);
+}
+
 }  // namespace
 }  // namespace vpod::engine

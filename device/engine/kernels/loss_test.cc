@@ -179,5 +179,28 @@ TEST_P(LossTest, LabelsOutOfRangeAreNamed) {
   }
 }
 
+// Probabilities of about 1e-5, which float16 would not add up.
+TEST(LossOfManyClassesTest, IsTheFloat32ResultRoundedOnce) {
+  const Dims dims = {2, 100'000};
+  Values x = Random(dims, 7, -3, 3);
+  for (double& value : x) value = Round(value, FLOAT16);
+  const Values of_rows = {17, 99'999};
+  const auto soften = [&](DataType type) {
+    TestIpu ipu;
+    const uint32_t logits = ipu.Add(type, dims, x), labels = ipu.Add(INT32, {2}, of_rows),
+                   loss = ipu.Add(type, {2}), probabilities = ipu.Add(type, dims);
+    ipu.Run(Text(logits, labels, loss, probabilities));
+    Values results = ipu.Read(probabilities);
+    for (double value : ipu.Read(loss)) results.push_back(value);
+    return results;
+  };
+  const Values floats = soften(FLOAT32);
+  ExpectRounded(soften(FLOAT16), floats, FLOAT16);
+  const Reference reference = CrossEntropy(x, of_rows);
+  Values expected = reference.probabilities;
+  for (double value : reference.loss) expected.push_back(value);
+  ExpectClose(floats, expected, FLOAT32, 1e-6, 0);
+}
+
 }  // namespace
 }  // namespace vpod::engine

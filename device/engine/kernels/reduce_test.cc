@@ -185,5 +185,18 @@ TEST_P(ReduceTest, ArgMaxTakesTheFirstOfEquals) {
   EXPECT_EQ(ArgMax(GetParam(), {3, 4}, {5, 1, 5, 5, 0, 0, 0, 0, -1, 2, 2, 1}), (Values{0, 0, 1}));
 }
 
+// Their sum is beyond the largest float16.
+TEST(ReduceHalvesTest, TheMeanOf256Elements) {
+  for (const Dims& dims : {Dims{256}, {256, 3}, {3, 256}}) {
+    TestIpu ipu;
+    const uint32_t axis = dims[0] == 256 ? 0 : 1;
+    const size_t results = NumElements(dims) / 256;
+    const uint32_t x = ipu.Add(FLOAT16, dims, Values(NumElements(dims), 300)),
+                   y = ipu.Add(FLOAT16, results == 1 ? Dims{} : Dims{3});
+    ipu.Run(Text(program::v1::MEAN, x, y, {axis}));
+    EXPECT_EQ(ipu.Read(y), Values(results, 300));
+  }
+}
+
 }  // namespace
 }  // namespace vpod::engine
