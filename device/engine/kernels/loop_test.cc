@@ -86,5 +86,20 @@ TEST(ConversionTest, HalvesAreRoundedOnce) {
   EXPECT_TRUE(std::isinf(static_cast<float>(rounded[4])));
 }
 
+// Whatever the number of elements: some are converted eight at a time.
+TEST(ConversionTest, ShortRowsAreConvertedAsLongOnes) {
+  for (size_t n = 0; n < 20; ++n) {
+    std::vector<float> floats(n + 1, -1), back(n + 1, -1);
+    std::vector<_Float16> halves(n + 1, static_cast<_Float16>(-1));
+    for (size_t i = 0; i < n; ++i) floats[i] = 1.0f / static_cast<float>(3 * i + 7);
+    HalvesOfFloats(floats.data(), halves.data(), n);
+    FloatsOfHalves(halves.data(), back.data(), n);
+    for (size_t i = 0; i < n; ++i)
+      EXPECT_EQ(back[i], static_cast<float>(static_cast<_Float16>(floats[i]))) << i << " of " << n;
+    EXPECT_EQ(static_cast<float>(halves[n]), -1);
+    EXPECT_EQ(back[n], -1);
+  }
+}
+
 }  // namespace
 }  // namespace vpod::engine

@@ -13,25 +13,37 @@ bool HasF16c() {
   return has;
 }
 
-// Eight elements at a time; the number that were converted.
-__attribute__((target("avx,f16c"))) size_t WidenByF16c(const _Float16* halves, float* floats,
-                                                       size_t n) {
+// Eight elements at a time, the last ones by way of a full eight: one alone would be converted in
+// software, and rows of images often have few channels.
+__attribute__((target("avx,f16c"))) void WidenByF16c(const _Float16* halves, float* floats,
+                                                     size_t n) {
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
     const __m128i eight = _mm_loadu_si128(reinterpret_cast<const __m128i*>(halves + i));
     _mm256_storeu_ps(floats + i, _mm256_cvtph_ps(eight));
   }
-  return i;
+  if (i == n) return;
+  alignas(16) _Float16 rest[8] = {};
+  alignas(32) float widened[8];
+  for (size_t k = 0; i + k < n; ++k) rest[k] = halves[i + k];
+  _mm256_store_ps(widened, _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<__m128i*>(rest))));
+  for (size_t k = 0; i + k < n; ++k) floats[i + k] = widened[k];
 }
 
-__attribute__((target("avx,f16c"))) size_t NarrowByF16c(const float* floats, _Float16* halves,
-                                                        size_t n) {
+__attribute__((target("avx,f16c"))) void NarrowByF16c(const float* floats, _Float16* halves,
+                                                      size_t n) {
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
     const __m128i eight = _mm256_cvtps_ph(_mm256_loadu_ps(floats + i), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(halves + i), eight);
   }
-  return i;
+  if (i == n) return;
+  alignas(32) float rest[8] = {};
+  alignas(16) _Float16 narrowed[8];
+  for (size_t k = 0; i + k < n; ++k) rest[k] = floats[i + k];
+  _mm_store_si128(reinterpret_cast<__m128i*>(narrowed),
+                  _mm256_cvtps_ph(_mm256_load_ps(rest), _MM_FROUND_TO_NEAREST_INT));
+  for (size_t k = 0; i + k < n; ++k) halves[i + k] = narrowed[k];
 }
 #endif
 
@@ -49,19 +61,17 @@ Operand Part(const Operand& whole, int64_t first, program::Dims dims, program::D
 }
 
 void FloatsOfHalves(const _Float16* halves, float* floats, size_t n) {
-  size_t i = 0;
 #if defined(__x86_64__)
-  if (HasF16c()) i = WidenByF16c(halves, floats, n);
+  if (HasF16c()) return WidenByF16c(halves, floats, n);
 #endif
-  for (; i < n; ++i) floats[i] = static_cast<float>(halves[i]);
+  for (size_t i = 0; i < n; ++i) floats[i] = static_cast<float>(halves[i]);
 }
 
 void HalvesOfFloats(const float* floats, _Float16* halves, size_t n) {
-  size_t i = 0;
 #if defined(__x86_64__)
-  if (HasF16c()) i = NarrowByF16c(floats, halves, n);
+  if (HasF16c()) return NarrowByF16c(floats, halves, n);
 #endif
-  for (; i < n; ++i) halves[i] = static_cast<_Float16>(floats[i]);
+  for (size_t i = 0; i < n; ++i) halves[i] = static_cast<_Float16>(floats[i]);
 }
 
 }  // namespace vpod::engine
