@@ -34,10 +34,16 @@ v1::Tensor Describe(const LoweredTensor& tensor, uint64_t offset) {
 // temporaries of all programs over each other behind them.
 class Assembler {
  public:
-  explicit Assembler(const CompileOptions& options) : options_(options) {
+  Assembler(const graph::Graph& graph, const CompileOptions& options) : options_(options) {
     executable_.set_ipus_per_replica(options.ipus_per_replica);
     variables_.resize(options.ipus_per_replica);
     for (uint32_t i = 0; i < options.ipus_per_replica; ++i) executable_.add_ipus();
+    for (const auto& [ipu, buffers] : graph.remote_buffers()) {
+      if (ipu >= options.ipus_per_replica) continue;  // an error of the lowering, if it is used
+      executable_.mutable_ipus(static_cast<int>(ipu))
+          ->mutable_remote_buffers()
+          ->Add(buffers.begin(), buffers.end());
+    }
   }
 
   // First pass: variables get their places, so that all programs agree on them.
@@ -345,9 +351,10 @@ std::map<std::string, std::string> InitialValues(const program::Executable& exec
     if (spec.loss_scale) set(kLossScaleName, {*spec.loss_scale}, v1::FLOAT32);
   }
   // The state of the optimiser begins with zeros.
-  for (const v1::Variable& variable : executable.proto().variables()) {
-    std::string& bytes = values[variable.name()];
-    if (bytes.empty()) bytes.resize(program::TypeOf(executable.TensorOf(variable)).bytes());
+  for (const program::HostTensor& variable : executable.host_tensors()) {
+    if (variable.remote) continue;
+    std::string& bytes = values[variable.name];
+    if (bytes.empty()) bytes.resize(variable.type.bytes());
   }
   return values;
 }
@@ -363,7 +370,7 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
     if (progress) progress(step, done++, total);
   };
   std::vector<LoweredProgram> programs;
-  Assembler assembler(options);
+  Assembler assembler(graph, options);
   for (const ProgramSpec& spec : options.programs) {
     report("Lowering");
     VPOD_ASSIGN_OR_RETURN(LoweredProgram program, Lower(graph, spec, options));

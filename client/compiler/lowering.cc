@@ -81,7 +81,11 @@ class Lowering {
     results_.insert(pending.begin(), pending.end());
     std::map<uint32_t, size_t> producer;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      for (uint32_t id : graph_.nodes()[i].instruction.outputs()) producer[id] = i;
+      const Instruction& instruction = graph_.nodes()[i].instruction;
+      for (uint32_t id : instruction.outputs()) producer[id] = i;
+      if (!instruction.outputs().empty()) continue;
+      needed_nodes_.insert(i);  // what it does is seen later
+      for (uint32_t read : instruction.inputs()) pending.push_back(placement_.Root(read));
     }
     std::set<uint32_t> seen;
     while (!pending.empty()) {

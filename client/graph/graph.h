@@ -60,6 +60,11 @@ struct GraphOutput {
   Tensor value;
 };
 
+// Rows in the streaming memory of an IPU's machine; index among those of its IPU.
+struct RemoteBuffer {
+  uint32_t ipu = 0, index = ~0u;
+};
+
 struct Assignment {
   Tensor buffer, value;
 };
@@ -85,6 +90,12 @@ class Graph {
   // In programs that train, gives a buffer a value after each micro-batch; what reads the buffer in
   // that micro-batch sees the value before.
   void Assign(Tensor buffer, Tensor value);
+  // State in the streaming memory of the machine: rows of one type, zeros at first, which this IPU
+  // loads and stores by number. An INT32 scalar outside 0 to rows - 1 fails the run. Loads and
+  // stores happen in the order in which they are added.
+  RemoteBuffer AddRemoteBuffer(absl::string_view name, TensorType row, uint32_t rows);
+  Tensor RemoteLoad(RemoteBuffer buffer, Tensor row);
+  void RemoteStore(RemoteBuffer buffer, Tensor value, Tensor row);
   // A tensor of equal elements.
   Tensor Constant(TensorType type, double value);
   // Sends a value to the host each time the model runs.
@@ -172,6 +183,10 @@ class Graph {
   const std::vector<Tensor>& variables() const { return variables_; }
   const std::vector<Tensor>& buffers() const { return buffers_; }
   const std::vector<Assignment>& assignments() const { return assignments_; }
+  // Of an IPU, by index.
+  const std::map<uint32_t, std::vector<v1::RemoteBuffer>>& remote_buffers() const {
+    return remote_buffers_;
+  }
   // Of a variable or buffer.
   const std::vector<float>& InitialValue(Tensor variable) const {
     return *initial_.at(variable.id);
@@ -190,6 +205,8 @@ class Graph {
   // The only output of an operation.
   Tensor AddSimple(v1::Instruction attributes, std::vector<Tensor> inputs);
   Tensor NewValue(TensorType type);
+  // Null, with an error, unless the buffer is one of the IPU that operations belong to now.
+  const v1::RemoteBuffer* FindRemoteBuffer(RemoteBuffer buffer);
   bool Usable(absl::Span<const Tensor> tensors);
   Tensor NewNamed(absl::string_view name, TensorType type, Origin origin);
   Tensor NewState(absl::string_view name, TensorType type, std::vector<float> initial);
@@ -206,6 +223,7 @@ class Graph {
   std::map<uint32_t, RandomState> random_;
   uint32_t random_ops_ = 0;  // of all IPUs, whose seeds may be the same
   std::vector<Assignment> assignments_;
+  std::map<uint32_t, std::vector<v1::RemoteBuffer>> remote_buffers_;  // by IPU
   std::vector<GraphOutput> outputs_;
   // Shared by copies of the graph.
   std::map<uint32_t, std::shared_ptr<const std::vector<float>>> initial_;

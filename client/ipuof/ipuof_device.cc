@@ -106,7 +106,7 @@ class IpuofDevice : public session::Device {
   }
   absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) override {
     VPOD_ASSIGN_OR_RETURN(const auto* variable, executable_->FindVariable(name));
-    return PartOf(replica, variable->ipu()).ReadTensor(name, replica);
+    return PartOf(replica, variable->ipu).ReadTensor(name, replica);
   }
   absl::StatusOr<std::vector<base::Cycles>> Counters() override {
     std::vector<base::Cycles> all(local_replicas() * executable_->ipus_per_replica());

@@ -110,13 +110,13 @@ absl::StatusOr<std::vector<float>> Session::ReadFloats(absl::string_view variabl
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
   LogEngine(LogLevel::kTrace, "Reading variable '", variable, "' of replica ", replica);
   VPOD_ASSIGN_OR_RETURN(const std::string bytes, device_->ReadVariable(variable, replica));
-  const program::TensorType type = program::TypeOf(executable_->TensorOf(*declared));
+  const program::TensorType& type = declared->type;
   return program::DecodeFloats(bytes, type.type);
 }
 
 absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const float> values) {
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
-  const program::TensorType type = program::TypeOf(executable_->TensorOf(*declared));
+  const program::TensorType& type = declared->type;
   VPOD_RETURN_IF_ERROR(CheckCount(variable, type, values.size()));
   for (float value : values) {
     const absl::Status fits = program::CheckValue(value, type.type);
@@ -132,7 +132,7 @@ absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const f
 template <class T>
 absl::Status Session::WriteNarrowed(absl::string_view variable, absl::Span<const T> values) {
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
-  const program::TensorType type = program::TypeOf(executable_->TensorOf(*declared));
+  const program::TensorType& type = declared->type;
   VPOD_RETURN_IF_ERROR(CheckCount(variable, type, values.size()));
   std::string bytes(type.bytes(), '\0');
   VPOD_RETURN_IF_ERROR(Narrow(absl::StrCat("variable '", variable, "'"), values, type.type,
@@ -150,11 +150,10 @@ absl::Status Session::WriteVariable(absl::string_view name, absl::Span<const dou
 
 absl::Status Session::Save(const std::string& path) {
   FloatArrays arrays;
-  for (const auto& variable : executable_->proto().variables()) {
-    const program::TensorType type = program::TypeOf(executable_->TensorOf(variable));
-    if (!program::IsFloat(type.type)) continue;
-    VPOD_ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(variable.name()));
-    arrays[variable.name()] = {type.dims, std::move(values)};
+  for (const program::HostTensor& variable : executable_->host_tensors()) {
+    if (!program::IsFloat(variable.type.type)) continue;
+    VPOD_ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(variable.name));
+    arrays[variable.name] = {variable.type.dims, std::move(values)};
   }
   return WriteNpz(path, arrays);
 }
@@ -163,7 +162,7 @@ absl::Status Session::Load(const std::string& path) {
   VPOD_ASSIGN_OR_RETURN(const FloatArrays arrays, ReadNpz(path));
   for (const auto& [name, array] : arrays) {
     VPOD_ASSIGN_OR_RETURN(const auto* variable, executable_->FindVariable(name));
-    const program::TensorType type = program::TypeOf(executable_->TensorOf(*variable));
+    const program::TensorType& type = variable->type;
     if (program::IsFloat(type.type) && type.dims == array.dims) continue;
     const program::TensorType given{program::v1::FLOAT32, array.dims};
     return absl::InvalidArgumentError(absl::StrCat(

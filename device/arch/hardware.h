@@ -17,6 +17,8 @@ inline constexpr uint32_t kTilesPerIpu = 1472;         // A datasheet: 5888 tile
 inline constexpr uint32_t kWorkersPerTile = 6;         // A hardware overview
 inline constexpr base::Bytes kTileMemory{624 * 1024};  // A hardware overview
 inline constexpr base::Bytes kIpuMemory{kTilesPerIpu * 624ull * 1024};  // A: 897 MiB
+inline constexpr base::Bytes kStreamingMemoryPerIpu{32ull << 30};       // A: 128 GB a machine
+inline constexpr base::Bytes kRemoteTransferLimit{128ull << 20};        // C a copy
 inline constexpr uint32_t kIpusPerMachine = 4;                          // A datasheet
 inline constexpr uint32_t kMaxIpusPerLinkDomain = 64;  // A datasheet: one POD64 rack
 

@@ -67,8 +67,9 @@ absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
 }
 
 uint64_t Engine::UnitBytes(uint32_t ipu) const {
-  return RoundUp(executable_->proto().ipus(static_cast<int>(ipu)).arena_bytes()) +
-         shared_bytes_[ipu] + packed_bytes_[ipu] + packing_[ipu].kept_bytes;
+  const program::v1::Ipu& text = executable_->proto().ipus(static_cast<int>(ipu));
+  return RoundUp(text.arena_bytes()) + program::RemoteBytes(text) + shared_bytes_[ipu] +
+         packed_bytes_[ipu] + packing_[ipu].kept_bytes;
 }
 
 void Engine::PlanKeptForms() {
@@ -125,7 +126,8 @@ absl::Status Engine::CreateUnits() {
     unit->replica = number / ipus;
     unit->ipu = number % ipus;
     VPOD_ASSIGN_OR_RETURN(unit->arena, shm::Segment::Create(UnitBytes(unit->ipu)));
-    unit->shared = unit->arena.data() + RoundUp(text.ipus(unit->ipu).arena_bytes());
+    unit->remote = unit->arena.data() + RoundUp(text.ipus(unit->ipu).arena_bytes());
+    unit->shared = unit->remote + program::RemoteBytes(text.ipus(unit->ipu));
     unit->packed = unit->shared + shared_bytes_[unit->ipu];
     unit->kept = unit->packed + packed_bytes_[unit->ipu];
     unit->forms = std::make_unique<KeptForms>(packing_[unit->ipu]);
@@ -299,43 +301,41 @@ void Engine::Cancel(const absl::Status& cause) {
   cancelled_.store(true);
 }
 
-absl::Status Engine::WriteVariable(const program::v1::Variable& variable, uint32_t replica,
+absl::Status Engine::WriteVariable(const program::HostTensor& variable, uint32_t replica,
                                    uint64_t offset, absl::string_view data) {
-  const program::v1::Tensor& tensor = executable_->TensorOf(variable);
-  const uint64_t bytes = program::TypeOf(tensor).bytes();
+  const uint64_t bytes = variable.type.bytes();
   if (replica >= options_.local_replicas || offset > bytes || data.size() > bytes - offset) {
     return absl::OutOfRangeError(
-        absl::StrCat("variable '", variable.name(), "' has ", bytes, " bytes on ",
+        absl::StrCat("variable '", variable.name, "' has ", bytes, " bytes on ",
                      options_.local_replicas, " replicas; bytes ", offset, " to ",
                      offset + data.size(), " of replica ", replica, " were written"));
   }
   base::MutexLock lock(mutex_);
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");
-  const Unit* unit = FindUnit(replica, variable.ipu());
+  const Unit* unit = FindUnit(replica, variable.ipu);
   if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
-  std::memcpy(unit->arena.data() + tensor.offset() + offset, data.data(), data.size());
-  unit->forms->AllWritten();
+  std::memcpy(unit->At(variable) + offset, data.data(), data.size());
+  if (!variable.remote) unit->forms->AllWritten();
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Engine::ReadVariable(const program::v1::Variable& variable,
+absl::StatusOr<std::string> Engine::ReadVariable(const program::HostTensor& variable,
                                                  uint32_t replica, uint64_t offset,
                                                  uint64_t bytes) const {
   if (replica >= options_.local_replicas) {
     return absl::OutOfRangeError(absl::StrCat(
         "replica ", replica, " does not exist; the lease has ", options_.local_replicas));
   }
-  const program::v1::Tensor& tensor = executable_->TensorOf(variable);
-  const uint64_t size = program::TypeOf(tensor).bytes();
+  const uint64_t size = variable.type.bytes();
   if (offset > size) {
-    return absl::OutOfRangeError(absl::StrCat("variable '", variable.name(), "' has ", size,
+    return absl::OutOfRangeError(absl::StrCat("variable '", variable.name, "' has ", size,
                                               " bytes; byte ", offset, " was read"));
   }
   base::MutexLock lock(mutex_);
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");
-  const Unit* unit = FindUnit(replica, variable.ipu());
+  const Unit* unit = FindUnit(replica, variable.ipu);
   if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
-  return std::string(reinterpret_cast<const char*>(unit->arena.data()) + tensor.offset() + offset,
+  return std::string(reinterpret_cast<const char*>(unit->At(variable)) + offset,
                      std::min(bytes, size - offset));
 }
 

@@ -110,10 +110,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // Variables, while no run is active. `offset` and sizes in bytes; OutOfRange when they leave the
   // variable.
-  absl::Status WriteVariable(const program::v1::Variable& variable, uint32_t replica,
-                             uint64_t offset, absl::string_view data);
+  absl::Status WriteVariable(const program::HostTensor& variable, uint32_t replica, uint64_t offset,
+                             absl::string_view data);
   // At most `bytes`, fewer where the variable ends.
-  absl::StatusOr<std::string> ReadVariable(const program::v1::Variable& variable, uint32_t replica,
+  absl::StatusOr<std::string> ReadVariable(const program::HostTensor& variable, uint32_t replica,
                                            uint64_t offset = 0, uint64_t bytes = UINT64_MAX) const;
 
   // Modelled bytes in use on each IPU of a replica.

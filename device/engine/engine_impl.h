@@ -27,12 +27,17 @@ namespace vpod::engine {
 struct Engine::Unit {
   uint32_t replica = 0;  // local
   uint32_t ipu = 0;
-  shm::Segment arena;  // followed by memory that the chunks of a kernel share, and by packed forms
+  // Followed by the remote buffers, memory that the chunks of a kernel share, and packed forms.
+  shm::Segment arena;
+  std::byte* remote = nullptr;
   std::byte* shared = nullptr;
   std::byte* packed = nullptr;  // of the running kernel
   std::byte* kept = nullptr;    // of the kernels that keep theirs
   // Of the unit's coroutine while it runs, of the engine's mutex otherwise.
   std::unique_ptr<KeptForms> forms;
+  std::byte* At(const program::HostTensor& tensor) const {
+    return (tensor.remote ? remote : arena.data()) + tensor.offset;
+  }
   // Written by the unit's coroutine, and by a rendezvous while the unit is suspended in it.
   std::atomic<uint64_t> cycles = 0;
 };

@@ -132,6 +132,7 @@ Task Engine::Interpreter::RunFunction(uint32_t function) {
   };
   Workspace at{.arena = unit_.arena.data(),
                .shared = unit_.shared,
+               .remote = unit_.remote,
                .replica = engine_.options_.replica_offset + unit_.replica};
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
     std::optional<absl::Status> status;

@@ -89,6 +89,8 @@ std::map<std::string, SmallOp> SmallOps() {
       {"broadcast", {"broadcast {}", {vector}, {vector}}},
       {"stream_in", {"stream_in {}", {}, {vector}}},
       {"stream_out", {"stream_out {}", {vector}, {}}},
+      {"remote_load", {"remote_load {}", {count}, {vector}}},
+      {"remote_store", {"remote_store {}", {vector, count}, {}}},
       {"exchange", {"exchange {}", {vector}, {}}},
       {"call", {"call {}", {}, {}}},
       {"repeat", {"repeat { count: 1 }", {}, {count}}},
@@ -155,6 +157,9 @@ Extent ExtentOf(const TileExchange& exchange) {
   return extent;
 }
 Extent ExtentOf(const StreamTransfer& transfer) {
+  return {transfer.tiles, transfer.bytes / transfer.tiles};
+}
+Extent ExtentOf(const RemoteTransfer& transfer) {
   return {transfer.tiles, transfer.bytes / transfer.tiles};
 }
 Extent ExtentOf(const InterIpuExchange&) { return {}; }

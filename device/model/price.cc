@@ -51,6 +51,18 @@ Cost PriceStep(const StreamTransfer& transfer, const Topology& topology) {
   return cost;
 }
 
+// F2, F3, F19: the IPUs of the machine share its memory.
+Cost PriceStep(const RemoteTransfer& transfer, const Topology& topology) {
+  const double rate =
+      std::min({arch::kHostBytesPerSecond, arch::kHostBytesPerSecondPerTile * transfer.tiles,
+                arch::kDdrBytesPerSecond / arch::kIpusPerMachine});
+  Cost cost;
+  cost.exchange =
+      ToCycles(static_cast<double>(transfer.bytes) / rate + arch::kStreamRequestSeconds, topology);
+  cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz);
+  return cost;
+}
+
 // 3.2
 Cost PriceStep(const InterIpuExchange& exchange, const Topology& topology) {
   std::map<uint32_t, double> sending, receiving;  // seconds, by IPU

@@ -48,6 +48,12 @@ struct StreamTransfer {
   uint32_t tiles = 0;
 };
 
+// A transfer between an IPU and the streaming memory of its machine, in which some tiles take part.
+struct RemoteTransfer {
+  uint64_t bytes = 0;
+  uint32_t tiles = arch::kTilesPerIpu;
+};
+
 // Bytes that move between two IPUs of a replica.
 struct InterIpuMove {
   uint64_t bytes;
@@ -71,7 +77,9 @@ struct RingPhase {
 };
 
 struct PlanStep {
-  std::variant<ComputeSet, TileExchange, StreamTransfer, InterIpuExchange, RingPhase> work;
+  std::variant<ComputeSet, TileExchange, StreamTransfer, RemoteTransfer, InterIpuExchange,
+               RingPhase>
+      work;
   uint64_t times = 1;
 };
 

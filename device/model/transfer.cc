@@ -41,6 +41,14 @@ std::vector<PlanDef> TransferPlans() {
            [](const Instruction& instruction, const PlanContext& context) {
              return StreamPlan(true, instruction.stream_out().stream(), context);
            }},
+          {Instruction::kRemoteLoad,
+           [](const Instruction& instruction, const PlanContext& context) -> TilePlan {
+             return {{{RemoteTransfer{.bytes = context.Type(instruction.outputs(0)).bytes()}}}};
+           }},
+          {Instruction::kRemoteStore,
+           [](const Instruction& instruction, const PlanContext& context) -> TilePlan {
+             return {{{RemoteTransfer{.bytes = context.Type(instruction.inputs(0)).bytes()}}}};
+           }},
           {Instruction::kExchange, ExchangePlan}};
 }
 

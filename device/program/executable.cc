@@ -33,16 +33,44 @@ absl::Status CheckBytes(size_t bytes, const Limits& limits) {
                                                  limits.executable_bytes, " are accepted"));
 }
 
+const std::string& NameOf(const HostTensor& tensor) { return tensor.name; }
 template <class Named>
+const std::string& NameOf(const Named& item) {
+  return item.name();
+}
+
+template <class All>
 absl::StatusOr<uint32_t> FindByName(absl::string_view kind, absl::string_view name,
-                                    const google::protobuf::RepeatedPtrField<Named>& all) {
-  for (int i = 0; i < all.size(); ++i) {
-    if (all[i].name() == name) return i;
+                                    const All& all) {
+  uint32_t index = 0;
+  for (const auto& item : all) {
+    if (NameOf(item) == name) return index;
+    ++index;
   }
   return absl::NotFoundError(absl::StrCat(
       "no ", kind, " '", name, "'; there are ",
       absl::StrJoin(all, ", ",
-                    [](std::string* out, const Named& item) { out->append(item.name()); })));
+                    [](std::string* out, const auto& item) { out->append(NameOf(item)); })));
+}
+
+std::vector<HostTensor> HostTensors(const v1::Executable& executable) {
+  std::vector<HostTensor> tensors;
+  for (const v1::Variable& variable : executable.variables()) {
+    const v1::Tensor& tensor = executable.ipus(static_cast<int>(variable.ipu()))
+                                   .tensors(static_cast<int>(variable.tensor()));
+    tensors.push_back({variable.name(), variable.ipu(), TypeOf(tensor), false, tensor.offset()});
+  }
+  for (int i = 0; i < executable.ipus_size(); ++i) {
+    const v1::Ipu& ipu = executable.ipus(i);
+    for (int b = 0; b < ipu.remote_buffers_size(); ++b) {
+      const v1::RemoteBuffer& buffer = ipu.remote_buffers(b);
+      TensorType type = TypeOf(buffer);
+      type.dims.insert(type.dims.begin(), buffer.rows());
+      tensors.push_back({buffer.name(), static_cast<uint32_t>(i), std::move(type), true,
+                         RemoteOffset(ipu, static_cast<uint32_t>(b))});
+    }
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -64,6 +92,15 @@ std::vector<uint64_t> Executions(const v1::Ipu& ipu, uint32_t function) {
     }
   }
   return executions;
+}
+
+uint64_t RemoteOffset(const v1::Ipu& ipu, uint32_t buffer) {
+  uint64_t offset = 0;
+  for (uint32_t b = 0; b < buffer; ++b) {
+    const v1::RemoteBuffer& before = ipu.remote_buffers(static_cast<int>(b));
+    offset += (TypeOf(before).bytes() * before.rows() + 63) / 64 * 64;
+  }
+  return offset;
 }
 
 std::optional<uint32_t> StreamOf(const v1::Instruction& instruction) {
@@ -124,7 +161,9 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Make(v1::Executabl
 }
 
 Executable::Executable(v1::Executable text, absl::string_view canonical)
-    : proto_(std::move(text)), hash_(base::Sha256Hex(canonical)) {
+    : proto_(std::move(text)),
+      hash_(base::Sha256Hex(canonical)),
+      host_tensors_(HostTensors(proto_)) {
   for (int program = 0; program < proto_.programs_size(); ++program) {
     bool collective = false;
     std::set<uint32_t> streams;
@@ -142,9 +181,9 @@ Executable::Executable(v1::Executable text, absl::string_view canonical)
 
 std::string Executable::Bytes() const { return Serialize(proto_); }
 
-absl::StatusOr<const v1::Variable*> Executable::FindVariable(absl::string_view name) const {
-  VPOD_ASSIGN_OR_RETURN(uint32_t index, FindByName("variable", name, proto_.variables()));
-  return &proto_.variables(index);
+absl::StatusOr<const HostTensor*> Executable::FindVariable(absl::string_view name) const {
+  VPOD_ASSIGN_OR_RETURN(uint32_t index, FindByName("variable", name, host_tensors_));
+  return &host_tensors_[index];
 }
 
 absl::StatusOr<uint32_t> Executable::FindProgram(absl::string_view name) const {

@@ -30,6 +30,17 @@ struct Limits {
   int nesting = 8;                                   // of calls
   uint64_t parsed_bytes = 256ull << 20;              // of host memory, once parsed
   uint64_t stream_bytes = 1ull << 30;                // per replica and slot
+  uint32_t remote_buffers = 1 << 16;                 // per IPU
+  uint64_t remote_bytes = 32ull << 30;               // per IPU: its share of streaming memory
+};
+
+// What the host reads and writes by name, row-major: a variable, or all rows of a remote buffer.
+struct HostTensor {
+  std::string name;
+  uint32_t ipu = 0;  // of the replica
+  TensorType type;
+  bool remote = false;  // in the streaming memory of the IPU, not in its arena
+  uint64_t offset = 0;  // of the first byte there
 };
 
 // Immutable; shared by all replicas and threads.
@@ -61,13 +72,12 @@ class Executable {
   bool has_collectives(uint32_t program) const { return has_collectives_[program]; }
   // Streams that a program reads or writes.
   const std::set<uint32_t>& streams(uint32_t program) const { return streams_[program]; }
-  // Index of a variable; NotFound lists the names there are.
-  absl::StatusOr<const v1::Variable*> FindVariable(absl::string_view name) const;
+  // Variables, then remote buffers.
+  const std::vector<HostTensor>& host_tensors() const { return host_tensors_; }
+  // NotFound lists the names there are.
+  absl::StatusOr<const HostTensor*> FindVariable(absl::string_view name) const;
   absl::StatusOr<uint32_t> FindProgram(absl::string_view name) const;
   absl::StatusOr<uint32_t> FindStream(absl::string_view name) const;
-  const v1::Tensor& TensorOf(const v1::Variable& variable) const {
-    return proto_.ipus(variable.ipu()).tensors(variable.tensor());
-  }
 
  private:
   // `canonical` is the canonical encoding of `text`, which is valid.
@@ -75,12 +85,20 @@ class Executable {
 
   v1::Executable proto_;
   std::string hash_;
+  std::vector<HostTensor> host_tensors_;
   std::vector<bool> has_collectives_;
   std::vector<std::set<uint32_t>> streams_;  // by program
 };
 
 // Magic, format version and canonical encoding.
 std::string Serialize(const v1::Executable& executable);
+
+// First byte of a remote buffer in the streaming memory of its IPU, where each begins at a multiple
+// of 64; of the number of buffers, the size of them all.
+uint64_t RemoteOffset(const v1::Ipu& ipu, uint32_t buffer);
+inline uint64_t RemoteBytes(const v1::Ipu& ipu) {
+  return RemoteOffset(ipu, static_cast<uint32_t>(ipu.remote_buffers_size()));
+}
 
 // The stream that an instruction reads or writes.
 std::optional<uint32_t> StreamOf(const v1::Instruction& instruction);

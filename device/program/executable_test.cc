@@ -103,8 +103,7 @@ TEST(ExecutableTest, FindsByNameAndListsWhatThereIs) {
   const auto executable = *Executable::Parse(Serialize(Example()));
   EXPECT_EQ(*executable->FindProgram("rest"), 1u);
   EXPECT_EQ(*executable->FindStream("y"), 1u);
-  const v1::Variable* variable = *executable->FindVariable("w");
-  EXPECT_EQ(TypeOf(executable->TensorOf(*variable)).ToString(), "float32[3,2]");
+  EXPECT_EQ((*executable->FindVariable("w"))->type.ToString(), "float32[3,2]");
   EXPECT_EQ(executable->FindProgram("mian").status().message(),
             "no program 'mian'; there are main, rest");
   EXPECT_EQ(executable->FindStream("").status().message(), "no stream ''; there are x, y");

@@ -108,6 +108,9 @@ TensorType TypeOf(const v1::Tensor& tensor) {
 TensorType TypeOf(const v1::Stream& stream) {
   return {stream.type(), Dims(stream.dims().begin(), stream.dims().end())};
 }
+TensorType TypeOf(const v1::RemoteBuffer& buffer) {
+  return {buffer.type(), Dims(buffer.dims().begin(), buffer.dims().end())};
+}
 
 Dims RowMajorStrides(const Dims& dims) {
   Dims strides(dims.size());

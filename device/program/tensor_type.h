@@ -51,6 +51,7 @@ absl::Status Check(const TensorType& type);
 
 TensorType TypeOf(const v1::Tensor& tensor);
 TensorType TypeOf(const v1::Stream& stream);
+TensorType TypeOf(const v1::RemoteBuffer& buffer);  // of a row
 
 // --- Layout ---
 

@@ -43,7 +43,7 @@ absl::Status ValidateTensors(const v1::Ipu& ipu, const Limits& limits) {
   return absl::OkStatus();
 }
 
-absl::Status ValidateStreamsAndVariables(const v1::Executable& executable, const Limits& limits) {
+absl::Status ValidateStreams(const v1::Executable& executable, const Limits& limits) {
   std::set<std::string> names;
   uint64_t bytes = 0;
   for (const v1::Stream& stream : executable.streams()) {
@@ -67,7 +67,11 @@ absl::Status ValidateStreamsAndVariables(const v1::Executable& executable, const
       return Invalid(absl::StrCat("streams of one run exceed ", limits.stream_bytes, " bytes"));
     }
   }
-  names.clear();
+  return absl::OkStatus();
+}
+
+// What the host knows by name.
+absl::Status ValidateVariables(const v1::Executable& executable, std::set<std::string>& names) {
   for (const v1::Variable& variable : executable.variables()) {
     if (variable.ipu() >= executable.ipus_per_replica() || variable.name().empty() ||
         !names.insert(variable.name()).second ||
@@ -78,6 +82,32 @@ absl::Status ValidateStreamsAndVariables(const v1::Executable& executable, const
     }
     if (executable.ipus(variable.ipu()).tensors(variable.tensor()).strides_size() > 0)
       return Invalid(absl::StrCat("variable '", variable.name(), "' is not row-major"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateRemoteBuffers(const v1::Ipu& ipu, std::set<std::string>& names,
+                                   const Limits& limits) {
+  if (static_cast<uint32_t>(ipu.remote_buffers_size()) > limits.remote_buffers)
+    return Invalid(absl::StrCat("more than ", limits.remote_buffers, " remote buffers"));
+  uint64_t bytes = 0;
+  for (const v1::RemoteBuffer& buffer : ipu.remote_buffers()) {
+    const std::string name = absl::StrCat("remote buffer '", buffer.name(), "'");
+    if (buffer.name().empty() || !names.insert(buffer.name()).second)
+      return Invalid(absl::StrCat(name, ": the name is empty or used twice"));
+    const TensorType row = TypeOf(buffer);
+    const absl::Status status = Check(row);
+    if (!status.ok()) return Invalid(absl::StrCat(name, ": ", status.message()));
+    if (row.bytes() > arch::kRemoteTransferLimit.value()) {
+      return Invalid(absl::StrCat(name, ": a row has ", row.bytes(), " bytes, must be at most ",
+                                  arch::kRemoteTransferLimit.value()));
+    }
+    if (buffer.rows() < 1) return Invalid(absl::StrCat(name, " has no rows, must be 1 or more"));
+    // Below 2^27 bytes times 2^32 rows: no overflow.
+    bytes += (row.bytes() * buffer.rows() + 63) / 64 * 64;
+    if (bytes > limits.remote_bytes) {
+      return Invalid(absl::StrCat(name, ": remote buffers exceed ", limits.remote_bytes, " bytes"));
+    }
   }
   return absl::OkStatus();
 }
@@ -274,7 +304,13 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
     const absl::Status status = ValidateTensors(executable.ipus(ipu), limits);
     if (!status.ok()) return Invalid(absl::StrCat("IPU ", ipu, ": ", status.message()));
   }
-  VPOD_RETURN_IF_ERROR(ValidateStreamsAndVariables(executable, limits));
+  VPOD_RETURN_IF_ERROR(ValidateStreams(executable, limits));
+  std::set<std::string> names;
+  VPOD_RETURN_IF_ERROR(ValidateVariables(executable, names));
+  for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+    const absl::Status status = ValidateRemoteBuffers(executable.ipus(ipu), names, limits);
+    if (!status.ok()) return Invalid(absl::StrCat("IPU ", ipu, ": ", status.message()));
+  }
   if (static_cast<uint32_t>(executable.exchanges_size()) > limits.exchanges)
     return Invalid(absl::StrCat("more than ", limits.exchanges, " exchanges"));
   for (int i = 0; i < executable.exchanges_size(); ++i) {
@@ -295,7 +331,7 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
   }
   const RendezvousChecker rendezvous(executable);
   Totals totals;
-  std::set<std::string> names;
+  names.clear();
   for (const v1::Program& program : executable.programs()) {
     if (program.name().empty() || !names.insert(program.name()).second ||
         static_cast<uint32_t>(program.functions_size()) != ipus) {

@@ -94,6 +94,8 @@ v1::Executable WithFunctions(const std::vector<std::string>& functions) {
   *executable.add_streams() =
       FromText<v1::Stream>("name:'out' type:INT32 dims:4 transfers_per_run:1");
   *executable.add_variables() = FromText<v1::Variable>("name:'w' tensor:16");
+  *executable.mutable_ipus(0)->add_remote_buffers() =
+      FromText<v1::RemoteBuffer>("name:'stash' type:FLOAT32 dims:4 dims:6 rows:3");
   return executable;
 }
 
@@ -172,6 +174,8 @@ std::vector<std::string> ValidSteps() {
       "all_to_all{} inputs:0 outputs:16",
       "broadcast{root:3} inputs:0 outputs:0",
       "stream_in{stream:0} outputs:0",
+      "remote_load{buffer:0} inputs:25 outputs:0",
+      "remote_store{buffer:0} inputs:[0,25]",
       "stream_out{stream:1} inputs:3",
   };
 }
@@ -434,6 +438,11 @@ TEST(ValidateTest, RefusesWideAccumulatorsInOrdinaryOperations) {
       {"mat_mul{} inputs:6 inputs:1 outputs:2", "tensor 6 is a wide accumulator"},
       {"sgd{} inputs:[16,6,4,7] outputs:16", "tensor 6 is a wide accumulator"},
       {"stream_in{stream:0} outputs:6", "tensor 6 is a wide accumulator"},
+      {"remote_load{buffer:1} inputs:25 outputs:0", "remote buffer 1 does not exist (there are 1)"},
+      {"remote_load{buffer:0} inputs:26 outputs:0", "tensor 26 is uint32[], expected int32[]"},
+      {"remote_load{buffer:0} inputs:25 outputs:1",
+       "tensor 1 is float32[6,5], expected float32[4,6]"},
+      {"remote_store{buffer:0} inputs:[5,25]", "tensor 5 is float16[4,6], expected float32[4,6]"},
       {"all_reduce{operator:SUM} inputs:6 outputs:6", "tensor 6 is a wide accumulator"},
       {"accumulate{} inputs:6 inputs:6 outputs:6", "tensor 6 is a wide accumulator"},
       {"accumulate{} inputs:16 inputs:0 outputs:16",
@@ -490,6 +499,27 @@ TEST(ValidateTest, RefusesUnknownEnumValuesAndInstructions) {
   v1::Executable stream = WithSteps("");
   stream.mutable_streams(0)->set_type(static_cast<v1::DataType>(42));
   ExpectRefused(stream, "stream 'in': bad name, IPU or shape");
+}
+
+TEST(ValidateTest, RemoteBuffers) {
+  const auto with = [](const std::string& buffer) {
+    v1::Executable executable = WithSteps("");
+    *executable.mutable_ipus(0)->add_remote_buffers() = FromText<v1::RemoteBuffer>(buffer);
+    return executable;
+  };
+  ExpectValid(with("name:'a' type:INT8 rows:1"));
+  ExpectRefused(with("type:INT8 rows:1"),
+                "IPU 0: remote buffer '': the name is empty or used twice");
+  ExpectRefused(with("name:'w' type:INT8 rows:1"), "'w': the name is empty or used twice");
+  ExpectRefused(with("name:'a' type:INT8 rows:0"), "'a' has no rows, must be 1 or more");
+  ExpectRefused(with("name:'a' rows:1"), "remote buffer 'a': unknown element type 0");
+  ExpectValid(with("name:'a' type:INT8 dims:134217728 rows:4"));
+  ExpectRefused(with("name:'a' type:INT8 dims:134217729 rows:4"),
+                "a row has 134217729 bytes, must be at most 134217728");
+  ExpectRefused(with("name:'a' type:INT8 dims:134217728 rows:4294967295"),
+                "remote buffers exceed 34359738368 bytes");
+  ExpectRefused(with("name:'a' type:INT8 rows:1"), "more than 1 remote buffers",
+                {.remote_buffers = 1});
 }
 
 TEST(ValidateTest, RefusesTensorsOutsideTheArena) {

@@ -254,7 +254,7 @@ absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view 
   const uint32_t last = all_replicas ? lease->open.job().local_replicas() - 1 : replica;
   for (uint32_t r = first; r <= last; ++r) {
     // In a part of a job, the other replicas are set by the processes that host them.
-    if (all_replicas && !loaded->engine->Hosts(r, declared->ipu())) continue;
+    if (all_replicas && !loaded->engine->Hosts(r, declared->ipu)) continue;
     VPOD_RETURN_IF_ERROR(loaded->engine->WriteVariable(*declared, r, offset, data));
   }
   return absl::OkStatus();

@@ -22,6 +22,8 @@ std::vector<GradientDef> WithoutGradient() {
       {v1::Instruction::kUpdateLossScale, nullptr, kLater},
       {v1::Instruction::kReplicaIndex, nullptr, "it has no input"},
       {v1::Instruction::kRandom, nullptr, "its inputs are integers"},
+      {v1::Instruction::kRemoteLoad, nullptr, "what a remote buffer holds is state"},
+      {v1::Instruction::kRemoteStore, nullptr, "it has no output"},
       {v1::Instruction::kExchange, nullptr, kLater},
       {v1::Instruction::kCall, nullptr, kLater},
       {v1::Instruction::kRepeat, nullptr, kLater},

@@ -6,8 +6,9 @@ namespace vpod::engine {
 
 const KernelDef* FindKernel(program::OpKind kind) {
   static const auto* const table = new program::OpRows<KernelDef>{
-      BatchNormKernels, ConvolutionKernels, DataMovementKernels, LossKernels,   MapKernels,
-      MatMulKernels,    OptimizerKernels,   PoolingKernels,      RandomKernels, ReduceKernels};
+      BatchNormKernels, ConvolutionKernels, DataMovementKernels, LossKernels,
+      MapKernels,       MatMulKernels,      OptimizerKernels,    PoolingKernels,
+      RandomKernels,    ReduceKernels,      RemoteKernels};
   return table->Find(kind);
 }
 

@@ -22,6 +22,7 @@ struct Workspace {
   std::byte* shared = nullptr;   // Kernel::shared_bytes, one for all chunks of a run
   std::byte* packed = nullptr;   // Kernel::packed_bytes, the same
   std::byte* scratch = nullptr;  // Kernel::scratch_bytes, of the thread that runs the chunk
+  std::byte* remote = nullptr;   // the remote buffers of the unit, at program::RemoteOffset
   uint32_t replica = 0;          // in the job
 };
 
@@ -72,5 +73,6 @@ std::vector<KernelDef> OptimizerKernels();
 std::vector<KernelDef> PoolingKernels();
 std::vector<KernelDef> RandomKernels();
 std::vector<KernelDef> ReduceKernels();
+std::vector<KernelDef> RemoteKernels();
 
 }  // namespace vpod::engine

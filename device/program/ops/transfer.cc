@@ -20,6 +20,17 @@ absl::Status CheckStream(uint32_t index, uint32_t tensor, bool to_device, const 
   return tensors.Expect(tensor, TypeOf(stream));
 }
 
+// The tensor is a row of the buffer.
+absl::Status CheckRemote(uint32_t index, uint32_t tensor, uint32_t row, const Operands& tensors) {
+  const v1::Ipu& ipu = tensors.executable().ipus(static_cast<int>(tensors.ipu()));
+  if (index >= static_cast<uint32_t>(ipu.remote_buffers_size())) {
+    return Invalid(absl::StrCat("remote buffer ", index, " does not exist (there are ",
+                                ipu.remote_buffers_size(), ")"));
+  }
+  VPOD_RETURN_IF_ERROR(tensors.Expect(row, {v1::INT32, {}}));
+  return tensors.Expect(tensor, TypeOf(ipu.remote_buffers(static_cast<int>(index))));
+}
+
 // The table of exchanges says what moves; the instruction repeats this IPU's part of it as its
 // operands, so that code that follows tensors need not look there.
 absl::Status CheckExchangeStep(const v1::Instruction& instruction, const Operands& tensors) {
@@ -62,6 +73,25 @@ std::vector<OpDef> TransferOps() {
              return CheckStream(instruction.stream_out().stream(), instruction.inputs(0),
                                 /*to_device=*/false, tensors);
            }},
+      {.kind = v1::Instruction::kRemoteLoad,
+       .role = Role::kKernel,
+       .inputs = {1, 1},
+       .outputs = {1, 1},
+       .check =
+           [](const v1::Instruction& instruction, const Operands& tensors) {
+             return CheckRemote(instruction.remote_load().buffer(), instruction.outputs(0),
+                                instruction.inputs(0), tensors);
+           },
+       .flops_per_operation = 0},
+      {.kind = v1::Instruction::kRemoteStore,
+       .role = Role::kKernel,
+       .inputs = {2, 2},
+       .check =
+           [](const v1::Instruction& instruction, const Operands& tensors) {
+             return CheckRemote(instruction.remote_store().buffer(), instruction.inputs(0),
+                                instruction.inputs(1), tensors);
+           },
+       .flops_per_operation = 0},
       {.kind = v1::Instruction::kExchange,
        .role = Role::kExchange,
        .inputs = {0, kAnyNumber},

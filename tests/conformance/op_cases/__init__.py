@@ -12,5 +12,7 @@ def generators():
 
 # Ops that compute but have no counterpart in PyTorch, and why.
 NOT_IN_PYTORCH = {
+    "remote_load": "PyTorch has no streaming memory (client/session/remote_buffer_test.cc)",
+    "remote_store": "as remote_load",
     "replica_index": "the number of a replica is known to jobs only (client/session/collectives_test.cc)",
 }

@@ -1,0 +1,70 @@
+#include "absl/strings/str_cat.h"
+#include "client/graph/graph.h"
+
+namespace vpod::graph {
+
+RemoteBuffer Graph::AddRemoteBuffer(absl::string_view name, TensorType row, uint32_t rows) {
+  std::string mistake;
+  if (name.empty()) mistake = "remote buffers need a name";
+  const absl::Status status = program::Check(row);
+  if (!status.ok()) mistake = absl::StrCat("remote buffer '", name, "': ", status.message());
+  if (rows < 1) mistake = absl::StrCat("remote buffer '", name, "' has no rows, must be 1 or more");
+  for (const auto& [ipu, buffers] : remote_buffers_) {
+    for (const v1::RemoteBuffer& buffer : buffers) {
+      if (buffer.name() == name) mistake = absl::StrCat("the name '", name, "' is used twice");
+    }
+  }
+  if (!mistake.empty()) {
+    Fail(absl::InvalidArgumentError(mistake));
+    return {};
+  }
+  std::vector<v1::RemoteBuffer>& buffers = remote_buffers_[ipu_];
+  v1::RemoteBuffer& buffer = buffers.emplace_back();
+  buffer.set_name(std::string(name));
+  buffer.set_type(row.type);
+  buffer.mutable_dims()->Add(row.dims.begin(), row.dims.end());
+  buffer.set_rows(rows);
+  return {ipu_, static_cast<uint32_t>(buffers.size() - 1)};
+}
+
+const v1::RemoteBuffer* Graph::FindRemoteBuffer(RemoteBuffer buffer) {
+  const auto buffers = remote_buffers_.find(buffer.ipu);
+  if (buffer.ipu == ipu_ && buffers != remote_buffers_.end() &&
+      buffer.index < buffers->second.size())
+    return &buffers->second[buffer.index];
+  Fail(absl::InvalidArgumentError(absl::StrCat("there is no such remote buffer of IPU ", ipu_)));
+  return nullptr;
+}
+
+Tensor Graph::RemoteLoad(RemoteBuffer buffer, Tensor row) {
+  const v1::RemoteBuffer* found = FindRemoteBuffer(buffer);
+  if (found == nullptr || !Usable({row})) return {};
+  if (TypeOf(row) != TensorType{v1::INT32, {}}) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat(
+        "remote_load: the row's number is ", TypeOf(row).ToString(), ", must be an int32 scalar")));
+  }
+  v1::Instruction op;
+  op.mutable_remote_load()->set_buffer(buffer.index);
+  return AddOperation(std::move(op), {row}, program::TypeOf(*found));
+}
+
+void Graph::RemoteStore(RemoteBuffer buffer, Tensor value, Tensor row) {
+  const v1::RemoteBuffer* found = FindRemoteBuffer(buffer);
+  if (found == nullptr || !Usable({value, row})) return;
+  const TensorType expected = program::TypeOf(*found);
+  if (TypeOf(value) != expected || TypeOf(row) != TensorType{v1::INT32, {}}) {
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("remote_store: a row of ", found->name(), " is ", expected.ToString(),
+                     " and its number an "
+                     "int32 scalar; given are ",
+                     TypeOf(value).ToString(), " and ", TypeOf(row).ToString())));
+    return;
+  }
+  v1::Instruction op;
+  op.mutable_remote_store()->set_buffer(buffer.index);
+  op.add_inputs(value.id);
+  op.add_inputs(row.id);
+  nodes_.push_back({std::move(op), ipu_});
+}
+
+}  // namespace vpod::graph
