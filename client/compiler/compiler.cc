@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/compiler/lowering.h"
 #include "client/compiler/memory_plan.h"
+#include "client/compiler/passes.h"
 #include "device/base/status.h"
 #include "device/program/executable.h"
 #include "device/program/float_codec.h"
@@ -369,11 +370,12 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   auto report = [&, done = uint32_t{0}](absl::string_view step) mutable {
     if (progress) progress(step, done++, total);
   };
+  PassDump dump(options);
   std::vector<LoweredProgram> programs;
   Assembler assembler(graph, options);
   for (const ProgramSpec& spec : options.programs) {
     report("Lowering");
-    VPOD_ASSIGN_OR_RETURN(LoweredProgram program, Lower(graph, spec, options));
+    VPOD_ASSIGN_OR_RETURN(LoweredProgram program, Lower(graph, spec, options, dump));
     assembler.AddVariables(program);
     programs.push_back(std::move(program));
   }
@@ -384,6 +386,7 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   Compiled compiled;
   report("Validating");
   VPOD_ASSIGN_OR_RETURN(compiled.executable, program::Executable::Make(assembler.Finish()));
+  VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", compiled.executable->proto()));
   report("Initial values");
   compiled.initial_values = InitialValues(*compiled.executable, graph, options);
   report("Done");

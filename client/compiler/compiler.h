@@ -75,6 +75,9 @@ struct CompileOptions {
   uint32_t total_replicas = 1;  // of the job, for the mean of the gradients
   // Fuses ops that lie beside each other, which changes no result.
   bool fusion = true;
+  // Directory for the printed forms of the program after each pass; none if it is empty. A
+  // compilation that prints takes nothing from a cache.
+  std::string dump_passes;
   std::vector<ProgramSpec> programs;
 };
 

@@ -156,7 +156,9 @@ class Encoder {
     Add(static_cast<uint64_t>(reduction));
   }
   void Add(const CompileOptions& options) {
-    const auto& [ipus_per_replica, total_replicas, fusion, programs] = options;
+    // What is printed changes no executable.
+    const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, programs] = options;
+    static_cast<void>(dump_passes);
     Add(ipus_per_replica);
     Add(total_replicas);
     Add(fusion);
@@ -170,6 +172,11 @@ class Encoder {
     Add(graph.buffers());
     Add(graph.outputs());
     Add(graph.assignments());
+    for (const auto& [ipu, buffers] : graph.remote_buffers()) {
+      Add(ipu);
+      Add(uint64_t{buffers.size()});
+      for (const program::v1::RemoteBuffer& buffer : buffers) Add(buffer.SerializeAsString());
+    }
   }
 
   const std::string& bytes() const { return bytes_; }
@@ -241,7 +248,7 @@ absl::StatusOr<std::string> CacheKey(const graph::Graph& graph, const CompileOpt
 
 absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileOptions& options,
                                        const std::string& directory, const Progress& progress) {
-  if (directory.empty()) return Compile(graph, options, progress);
+  if (directory.empty() || !options.dump_passes.empty()) return Compile(graph, options, progress);
   VPOD_RETURN_IF_ERROR(graph.status());
   const absl::StatusOr<std::string> key = CacheKey(graph, options);
   if (!key.ok()) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/fusion.h"
+#include "client/compiler/passes.h"
 #include "client/compiler/placement.h"
 #include "client/compiler/update.h"
 #include "device/base/status.h"
@@ -21,10 +22,12 @@ using program::v1::Instruction;
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const ProgramSpec& spec, const CompileOptions& options)
+  Lowering(const Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
+           PassDump& dump)
       : graph_(graph),
         spec_(spec),
         options_(options),
+        dump_(dump),
         placement_(graph_, options.ipus_per_replica) {}
 
   absl::StatusOr<LoweredProgram> Run() {
@@ -37,10 +40,15 @@ class Lowering {
             "the graph uses IPU ", value.ipu, " of a replica of ", options_.ipus_per_replica));
       }
     }
+    VPOD_RETURN_IF_ERROR(Done("gradients", Stage::kGraph, graph_.nodes()));
     FindNeeded(gradients);
     std::vector<graph::Node> nodes;
     for (size_t i : needed_nodes_) nodes.push_back(graph_.nodes()[i]);
-    if (options_.fusion) nodes = Fuse(graph_, std::move(nodes), results_, first_backward);
+    VPOD_RETURN_IF_ERROR(Done("needed", Stage::kGraph, nodes));
+    if (options_.fusion) {
+      nodes = Fuse(graph_, std::move(nodes), results_, first_backward);
+      VPOD_RETURN_IF_ERROR(Done("fusion", Stage::kFused, nodes));
+    }
     FindValuesMadeInBuffers(nodes);
     Update update(graph_, spec_, options_, gradients, loss_scale_, placement_);
     EmitInputs();
@@ -53,10 +61,18 @@ class Lowering {
       update.Emit();
     }
     EmitOutputs();
-    return placement_.Take();
+    LoweredProgram program = placement_.Take();
+    VPOD_RETURN_IF_ERROR(CheckStage("lowering", program));
+    VPOD_RETURN_IF_ERROR(dump_.Add(spec_.name, "lowering", program));
+    return program;
   }
 
  private:
+  absl::Status Done(absl::string_view pass, Stage stage, const std::vector<graph::Node>& nodes) {
+    VPOD_RETURN_IF_ERROR(CheckStage(pass, stage, nodes));
+    return dump_.Add(spec_.name, pass, graph_, nodes);
+  }
+
   // Of the loss with respect to the variables, if there is one.
   std::vector<Tensor> AddGradients() {
     if (!spec_.loss.has_value()) return {};
@@ -226,6 +242,7 @@ class Lowering {
   Graph graph_;  // a copy: gradients are added to it
   const ProgramSpec& spec_;
   const CompileOptions& options_;
+  PassDump& dump_;
   Placement placement_;
   std::set<size_t> needed_nodes_;
   std::set<uint32_t> results_;  // values that others than the nodes read
@@ -237,8 +254,8 @@ class Lowering {
 }  // namespace
 
 absl::StatusOr<LoweredProgram> Lower(const Graph& graph, const ProgramSpec& spec,
-                                     const CompileOptions& options) {
-  return Lowering(graph, spec, options).Run();
+                                     const CompileOptions& options, PassDump& dump) {
+  return Lowering(graph, spec, options, dump).Run();
 }
 
 }  // namespace vpod::compiler

@@ -61,7 +61,9 @@ struct LoweredProgram {
 inline constexpr const char* kStatePrefixes[] = {"Accl___", "Accl1___", "Accl2___", "AcclMax___",
                                                  "optimizer/"};
 
+class PassDump;
+
 absl::StatusOr<LoweredProgram> Lower(const graph::Graph& graph, const ProgramSpec& spec,
-                                     const CompileOptions& options);
+                                     const CompileOptions& options, PassDump& dump);
 
 }  // namespace vpod::compiler

@@ -58,6 +58,7 @@ struct Arguments {
   std::string data = kDefaultDataDirectory;
   std::string loss_file;
   std::string executable_cache_path;
+  std::string dump_passes;
 };
 
 // The job as this process sees it: all replicas are numbered 0 … total-1, ours begin at offset.
@@ -324,6 +325,7 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
   const Model model = BuildModel(arguments);
   compiler::CompileOptions options;
   options.total_replicas = place.total;
+  if (place.instance == 0) options.dump_passes = arguments.dump_passes;  // all compile the same
   options.programs = {
       {.name = "train",
        .device_iterations = arguments.device_iterations,
@@ -457,6 +459,8 @@ int Main(int argc, char** argv) {
   app.add_option("--executable-cache-path", arguments.executable_cache_path,
                  "Directory in which compiled executables are kept for the next start")
       ->envname("POPDIST_EXECUTABLE_CACHE_PATH");
+  app.add_option("--dump-passes", arguments.dump_passes,
+                 "Directory for the text of the program after each pass of the compiler");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

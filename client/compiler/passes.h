@@ -1,0 +1,58 @@
+// Between the passes of a compilation: which ops may exist there, and the printed forms of a
+// program.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/compiler/lowering.h"
+#include "client/graph/graph.h"
+
+namespace vpod::compiler {
+
+// What the passes have made of the graph so far.
+enum class Stage {
+  kGraph,     // what a graph is built of, with gradients
+  kFused,     // with maps, and batch norms that add or end with a ReLU
+  kLowered,   // instructions of each IPU: streams, exchanges, accumulation, optimisers
+  kAssembled  // an executable, whose validation checks it: loops and conditions
+};
+
+// Internal, naming the pass and the op, unless the instructions may exist at that stage.
+absl::Status CheckStage(absl::string_view pass, Stage stage,
+                        absl::Span<const program::v1::Instruction> instructions);
+absl::Status CheckStage(absl::string_view pass, Stage stage, const std::vector<graph::Node>& nodes);
+absl::Status CheckStage(absl::string_view pass, const LoweredProgram& program);
+
+// A line for each value that the nodes or the outputs read, and for each node.
+std::string Print(const graph::Graph& graph, const std::vector<graph::Node>& nodes);
+// The tensors and instructions of each IPU, section by section.
+std::string Print(const LoweredProgram& program);
+// Protobuf's text format, from which Executable::Make gives the same executable.
+std::string Print(const program::v1::Executable& executable);
+
+// Writes the printed forms of a compilation to a directory, one file a pass, in order; does nothing
+// without a directory.
+class PassDump {
+ public:
+  explicit PassDump(const CompileOptions& options) : directory_(options.dump_passes) {}
+
+  // InvalidArgument or Unavailable if the file cannot be written; the directory is made if it is
+  // missing.
+  template <class... Form>
+  absl::Status Add(absl::string_view program, absl::string_view pass, const Form&... form) {
+    if (directory_.empty()) return absl::OkStatus();
+    return Write(program, pass, Print(form...));
+  }
+
+ private:
+  absl::Status Write(absl::string_view program, absl::string_view pass, const std::string& text);
+
+  const std::string directory_;
+  int number_ = 0;
+};
+
+}  // namespace vpod::compiler

@@ -1,0 +1,118 @@
+#include "client/compiler/passes.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "device/base/file.h"
+
+namespace vpod::compiler {
+namespace {
+
+using graph::Graph;
+using graph::Tensor;
+using program::v1::FLOAT32;
+using program::v1::Instruction;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Instruction FromText(const std::string& text) {
+  Instruction instruction;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &instruction)) << text;
+  return instruction;
+}
+
+TEST(PassesTest, OpsExistFromTheirStageOn) {
+  const struct {
+    const char* op;
+    Stage first;
+  } cases[] = {
+      {"binary { operator: ADD }", Stage::kGraph},
+      {"batch_norm { epsilon: 1 }", Stage::kGraph},
+      {"all_reduce { operator: SUM }", Stage::kGraph},
+      {"batch_norm { epsilon: 1 relu: true }", Stage::kFused},
+      {"batch_norm_gradient { epsilon: 1 add: true }", Stage::kFused},
+      {"map {}", Stage::kFused},
+      {"sgd {}", Stage::kLowered},
+      {"stream_in {}", Stage::kLowered},
+      {"repeat {}", Stage::kAssembled},
+  };
+  for (const auto& [op, first] : cases) {
+    for (const Stage stage : {Stage::kGraph, Stage::kFused, Stage::kLowered, Stage::kAssembled})
+      EXPECT_EQ(CheckStage("fusion", stage, {FromText(op)}).ok(), stage >= first) << op;
+  }
+  EXPECT_EQ(CheckStage("fusion", Stage::kFused, {FromText("sgd {}")}).message(),
+            "after pass 'fusion' there is the op sgd, which only a later pass may make");
+}
+
+class DumpTest : public testing::Test {
+ protected:
+  DumpTest() {
+    std::string path = testing::TempDir() + "/dump.XXXXXX";
+    directory_ = std::string(mkdtemp(path.data())) + "/made/when/needed";
+    const Tensor x = graph_.Input("x", {FLOAT32, {2, 3}});
+    const Tensor w = graph_.Variable("w", {FLOAT32, {3}}, {1, 2, 3});
+    const Tensor y = graph_.Relu(graph_.Multiply(x, w));
+    graph_.Output("y", graph_.Reshape(y, {6}));
+    options_.programs = {{.name = "infer"}, {.name = "train/sgd", .loss = graph_.Sum(y)}};
+    options_.dump_passes = directory_;
+  }
+
+  std::string Read(const std::string& name) const {
+    return base::ReadFile(directory_ + "/" + name);
+  }
+
+  Graph graph_;
+  CompileOptions options_;
+  std::string directory_;
+};
+
+TEST_F(DumpTest, EachPassWritesAFile) {
+  const auto compiled = Compile(graph_, options_);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(directory_))
+    names.push_back(file.path().filename());
+  std::sort(names.begin(), names.end());
+  EXPECT_THAT(
+      names,
+      ElementsAre("0-infer-gradients.txt", "1-infer-needed.txt", "2-infer-fusion.txt",
+                  "3-infer-lowering.txt", "4-train_sgd-gradients.txt", "5-train_sgd-needed.txt",
+                  "6-train_sgd-fusion.txt", "7-train_sgd-lowering.txt", "8-all-executable.txt"));
+  EXPECT_EQ(Read("1-infer-needed.txt"),
+            "%0 = input \"x\" : float32[2,3] on IPU 0\n"
+            "%1 = variable \"w\" : float32[3] on IPU 0\n"
+            "%2 = binary { operator: MULTIPLY } (%0, %1) : float32[2,3] on IPU 0\n"
+            "%3 = unary { operator: RELU } (%2) : float32[2,3] on IPU 0\n"
+            "%4 = reshape (%3) : float32[6] on IPU 0\n"
+            "output \"y\" %4\n");
+  EXPECT_THAT(Read("2-infer-fusion.txt"), HasSubstr("%3 = map {"));
+  EXPECT_THAT(Read("3-infer-lowering.txt"), HasSubstr("body:\n  %0 = stream_in {"));
+  EXPECT_THAT(Read("7-train_sgd-lowering.txt"), HasSubstr("update:\n"));
+}
+
+TEST_F(DumpTest, TheLastOneReadsBackToTheSameExecutable) {
+  const auto compiled = Compile(graph_, options_);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  program::v1::Executable text;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(Read("8-all-executable.txt"), &text));
+  const auto read = program::Executable::Make(std::move(text));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ((*read)->Bytes(), compiled->executable->Bytes());
+  options_.dump_passes.clear();
+  EXPECT_EQ(Compile(graph_, options_)->executable->hash(), (*read)->hash());
+}
+
+TEST_F(DumpTest, ADirectoryThatCannotBeMadeIsNamed) {
+  options_.dump_passes = "/dev/null/passes";
+  EXPECT_THAT(std::string(Compile(graph_, options_).status().message()),
+              HasSubstr("cannot make the directory /dev/null/passes"));
+}
+
+}  // namespace
+}  // namespace vpod::compiler
