@@ -157,7 +157,7 @@ RandomModel Build(uint32_t seed, uint32_t ipus) {
   for (int step = 5 + static_cast<int>(random() % 10); step > 0; --step) {
     g.SetIpu(placement() % ipus);
     Tensor x = any();
-    switch (random() % 6) {
+    switch (random() % 7) {
       case 0:
         x = g.Unary(v1::TANH, x);
         break;
@@ -175,6 +175,14 @@ RandomModel Build(uint32_t seed, uint32_t ipus) {
         const Tensor square = g.Unary(v1::SIGMOID, g.Reshape(x, {6, 8}));
         g.SetIpu(placement() % ipus);
         x = g.Reshape(g.Multiply(square, variable({6, 1})), {8, 6});
+        break;
+      }
+      case 5: {
+        const auto row = [&] {
+          return g.Constant({v1::INT32, {1}}, static_cast<int>(random() % 7));
+        };
+        const Tensor part = g.DynamicSlice(any(), row(), {0}, {2});
+        x = g.DynamicUpdate(x, part, row(), {0});
         break;
       }
       default:

@@ -49,12 +49,13 @@ class Lowering {
       nodes = Fuse(graph_, std::move(nodes), results_, first_backward);
       VPOD_RETURN_IF_ERROR(Done("fusion", Stage::kFused, nodes));
     }
+    FindLastReaders(nodes);
     FindValuesMadeInBuffers(nodes);
     Update update(graph_, spec_, options_, gradients, loss_scale_, placement_);
     EmitInputs();
-    for (const graph::Node& node : nodes) {
-      EmitNode(node);
-      for (uint32_t value : node.instruction.outputs()) update.Accumulate(value);
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      EmitNode(nodes[i], i);
+      for (uint32_t value : nodes[i].instruction.outputs()) update.Accumulate(value);
     }
     if (spec_.loss.has_value()) {
       EmitAssignments();
@@ -130,7 +131,7 @@ class Lowering {
 
   // The layouts that an op asks for. What takes any layout keeps that of its largest input, so that
   // chains of element-by-element ops after a convolution need no copies.
-  void EmitNode(const graph::Node& node) {
+  void EmitNode(const graph::Node& node, size_t number) {
     Instruction instruction = node.instruction;
     const program::OpDef& op = *program::FindOp(instruction.attributes_case());
     if (op.view != nullptr && AddViewOf(node, op)) return;
@@ -155,6 +156,16 @@ class Lowering {
       if (same_in_both || type.elements() <= largest) continue;
       largest = type.elements();
       keeps_channels_last = placement_.HasChannelsInnermost(node.ipu, index);
+    }
+    if (op.updates && MayUpdateInPlace(node, number, instruction)) {
+      // Both by a new name: the tensor that is updated may have been made under another.
+      const LoweredTensor updated = placement_.TensorAt(node.ipu, instruction.inputs(0));
+      const uint32_t place = placement_.AddView(node.ipu, updated);
+      instruction.set_inputs(0, place);
+      instruction.set_outputs(0, place);
+      placement_.SetPlace(node.instruction.outputs(0), node.ipu, place);
+      placement_.At(node.ipu, Section::kBody).push_back(std::move(instruction));
+      return;
     }
     for (int i = 0; i < instruction.outputs_size(); ++i) {
       const bool channels_last =
@@ -192,27 +203,61 @@ class Lowering {
     return true;
   }
 
+  // Whether nobody needs what the first input of a node holds after it, so that the output takes
+  // its place. `lowered` has the node's tensors.
+  bool MayUpdateInPlace(const graph::Node& node, size_t number, const Instruction& lowered) const {
+    if (made_in_buffers_.contains(node.instruction.outputs(0))) return false;
+    const uint32_t updated = lowered.inputs(0);
+    const uint32_t storage = placement_.TensorAt(node.ipu, updated).storage;
+    if (!placement_.IsDense(node.ipu, updated)) return false;
+    for (int i = 1; i < lowered.inputs_size(); ++i) {
+      if (placement_.TensorAt(node.ipu, lowered.inputs(i)).storage == storage) return false;
+    }
+    const std::vector<uint32_t> values = placement_.ValuesIn(node.ipu, storage);
+    return std::all_of(values.begin(), values.end(), [&](uint32_t value) {
+      const uint32_t root = placement_.Root(value);
+      const auto reader = last_readers_.find(root);
+      return graph_.values()[root].origin == Origin::kOperation && !results_.contains(root) &&
+             (reader == last_readers_.end() || reader->second <= number);
+    });
+  }
+
+  // The number of the last node that reads a value, in whatever shape.
+  void FindLastReaders(const std::vector<graph::Node>& nodes) {
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      for (uint32_t id : nodes[i].instruction.inputs()) last_readers_[placement_.Root(id)] = i;
+    }
+  }
+
   // A value that is only assigned to a buffer is made there, if nobody reads the buffer later.
   void FindValuesMadeInBuffers(const std::vector<graph::Node>& nodes) {
     if (!spec_.loss.has_value()) return;
-    std::map<uint32_t, size_t> producers, last_readers;  // by value
+    std::map<uint32_t, size_t> producers;  // by value
     for (size_t i = 0; i < nodes.size(); ++i) {
       for (uint32_t id : nodes[i].instruction.outputs()) producers[id] = i;
-      for (uint32_t id : nodes[i].instruction.inputs()) last_readers[placement_.Root(id)] = i;
     }
-    for (const auto& output : graph_.outputs())
-      last_readers[placement_.Root(output.value.id)] = nodes.size();
+    std::set<uint32_t> sent;
+    for (const auto& output : graph_.outputs()) sent.insert(placement_.Root(output.value.id));
     for (const auto& [buffer, value] : graph_.assignments()) {
       const auto producer = producers.find(value.id);
-      if (producer == producers.end() || last_readers.contains(value.id)) continue;
+      if (producer == producers.end() || last_readers_.contains(value.id) ||
+          sent.contains(value.id) || sent.contains(buffer.id))
+        continue;
       const graph::Node& node = nodes[producer->second];
-      const program::OpDef& op = *program::FindOp(node.instruction.attributes_case());
-      const auto reader = last_readers.find(buffer.id);
-      const bool free = reader == last_readers.end() || reader->second <= producer->second;
-      const bool elementwise = op.elementwise || node.instruction.has_map();
-      if (free && elementwise && node.ipu == graph_.values()[buffer.id].ipu)
+      const auto reader = last_readers_.find(buffer.id);
+      const bool free = reader == last_readers_.end() || reader->second <= producer->second;
+      if (free && WritesOverItsInput(node, buffer.id) && node.ipu == graph_.values()[buffer.id].ipu)
         made_in_buffers_[value.id] = buffer.id;
     }
+  }
+
+  // Whether the output may lie over a buffer that the node itself may read.
+  bool WritesOverItsInput(const graph::Node& node, uint32_t buffer) const {
+    const program::OpDef& op = *program::FindOp(node.instruction.attributes_case());
+    if (op.elementwise || node.instruction.has_map()) return true;
+    const auto& inputs = node.instruction.inputs();
+    return op.updates && std::none_of(inputs.begin() + 1, inputs.end(),
+                                      [&](uint32_t id) { return placement_.Root(id) == buffer; });
   }
 
   void EmitAssignments() {
@@ -247,6 +292,7 @@ class Lowering {
   std::set<size_t> needed_nodes_;
   std::set<uint32_t> results_;  // values that others than the nodes read
   std::set<uint32_t> needed_inputs_;
+  std::map<uint32_t, size_t> last_readers_;       // by value, nodes by their numbers
   std::map<uint32_t, uint32_t> made_in_buffers_;  // of a value, the buffer
   Tensor loss_scale_;                             // a buffer of the graph, if there is one
 };

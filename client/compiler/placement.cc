@@ -139,6 +139,24 @@ uint32_t Placement::AddStream(std::string name, bool to_device, uint32_t ipu,
   return static_cast<uint32_t>(program_.streams.size() - 1);
 }
 
+bool Placement::IsDense(uint32_t ipu, uint32_t index) const {
+  return TensorAt(ipu, index).offset == 0 &&
+         (Lies(ipu, index, /*channels_last=*/false) || Lies(ipu, index, /*channels_last=*/true));
+}
+
+std::vector<uint32_t> Placement::ValuesIn(uint32_t ipu, uint32_t storage) const {
+  std::vector<uint32_t> values;
+  for (const auto& [place, of_value] : placed_) {
+    if (place.second != ipu) continue;
+    for (uint32_t index : {of_value.index, of_value.row_major, of_value.channels_last}) {
+      if (index == ~0u || TensorAt(ipu, index).storage != storage) continue;
+      values.push_back(place.first);
+      break;
+    }
+  }
+  return values;
+}
+
 std::vector<std::pair<uint32_t, uint32_t>> Placement::StoragesFromOutside() const {
   std::vector<std::pair<uint32_t, uint32_t>> storages;
   for (const auto& [place, of_value] : placed_) {

@@ -52,6 +52,10 @@ class Placement {
   void Bring(uint32_t id, uint32_t ipu);
   // Whether channels lie closer together than pixels, of which some may be one and the same.
   bool HasChannelsInnermost(uint32_t ipu, uint32_t index) const;
+  // Whether a tensor holds elements densely in a usual order, from where its storage begins.
+  bool IsDense(uint32_t ipu, uint32_t index) const;
+  // Values that have a tensor in a storage of an IPU.
+  std::vector<uint32_t> ValuesIn(uint32_t ipu, uint32_t storage) const;
   // Storages, as (IPU, storage), of inputs, variables and constants: one entry for each value.
   std::vector<std::pair<uint32_t, uint32_t>> StoragesFromOutside() const;
 

@@ -132,6 +132,14 @@ class Graph {
   Tensor Expand(Tensor input, const Dims& dims);
   Tensor Pad(Tensor input, const Dims& before, const Dims& after, double value = 0);
   Tensor Concat(const std::vector<Tensor>& inputs, uint32_t axis);
+  // `size` elements of each of the axes, which ascend, from where `start` says, INT32 [axes]. A
+  // start from which the slice leaves the input fails the run.
+  Tensor DynamicSlice(Tensor input, Tensor start, const std::vector<uint32_t>& axes,
+                      const Dims& size);
+  // The destination with `update`, which has its other dimensions, in the place of the slice of
+  // that size.
+  Tensor DynamicUpdate(Tensor destination, Tensor update, Tensor start,
+                       const std::vector<uint32_t>& axes);
   // Loss of each row, [n].
   struct CrossEntropyOptions {
     float label_smoothing = 0;

@@ -14,6 +14,17 @@ TilePlan MovePlan(const Instruction& instruction, const PlanContext& context) {
   return plan;
 }
 
+// The copy of a destination that is not its own output; then the update moves.
+TilePlan DynamicUpdatePlan(const Instruction& instruction, const PlanContext& context) {
+  const program::TensorType update = context.Type(instruction.inputs(1));
+  TilePlan plan;
+  if (instruction.inputs(0) != instruction.outputs(0))
+    plan = context.Elementwise(instruction.outputs(0), 2);
+  plan.Add(ElementwiseStep(update, 2));
+  plan.Add(TileExchangeStep(CeilDiv(update.bytes(), arch::kTilesPerIpu)));
+  return plan;
+}
+
 }  // namespace
 
 std::vector<PlanDef> DataMovementPlans() {
@@ -33,7 +44,9 @@ std::vector<PlanDef> DataMovementPlans() {
           {Instruction::kSlice, MovePlan},
           {Instruction::kExpand, MovePlan},
           {Instruction::kPad, MovePlan},
-          {Instruction::kConcat, MovePlan}};
+          {Instruction::kConcat, MovePlan},
+          {Instruction::kDynamicSlice, MovePlan},
+          {Instruction::kDynamicUpdate, DynamicUpdatePlan}};
 }
 
 }  // namespace vpod::model

@@ -67,13 +67,39 @@ void ConcatGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
   }
 }
 
+std::vector<uint32_t> AxesOf(const google::protobuf::RepeatedField<uint32_t>& axes) {
+  return {axes.begin(), axes.end()};
+}
+
+void DynamicSliceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const Tensor x{forward.inputs(0)}, start{forward.inputs(1)};
+  const Tensor zeros = graph.Constant(graph.TypeOf(x), 0);
+  gradients.Add(x.id, graph.DynamicUpdate(zeros, gradients.Get(forward.outputs(0)), start,
+                                          AxesOf(forward.dynamic_slice().axes())));
+}
+
+void DynamicUpdateGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const Tensor destination{forward.inputs(0)}, update{forward.inputs(1)}, start{forward.inputs(2)};
+  const Tensor dy = gradients.Get(forward.outputs(0));
+  const std::vector<uint32_t> axes = AxesOf(forward.dynamic_update().axes());
+  const TensorType type = graph.TypeOf(update);
+  Dims size;
+  for (uint32_t axis : axes) size.push_back(type.dims[axis]);
+  gradients.Add(update.id, graph.DynamicSlice(dy, start, axes, size));
+  gradients.Add(destination.id, graph.DynamicUpdate(dy, graph.Constant(type, 0), start, axes));
+}
+
 }  // namespace
 
 std::vector<GradientDef> DataMovementGradients() {
   return {
-      {v1::Instruction::kTranspose, TransposeGradient}, {v1::Instruction::kSlice, SliceGradient},
-      {v1::Instruction::kExpand, ExpandGradient},       {v1::Instruction::kPad, PadGradient},
+      {v1::Instruction::kTranspose, TransposeGradient},
+      {v1::Instruction::kSlice, SliceGradient},
+      {v1::Instruction::kExpand, ExpandGradient},
+      {v1::Instruction::kPad, PadGradient},
       {v1::Instruction::kConcat, ConcatGradient},
+      {v1::Instruction::kDynamicSlice, DynamicSliceGradient},
+      {v1::Instruction::kDynamicUpdate, DynamicUpdateGradient},
   };
 }
 

@@ -1,4 +1,4 @@
-// Checks the derivatives of views, Pad and Concat.
+// Checks the derivatives of views, Pad, Concat and slices whose place is data.
 #include "client/graph/gradients/gradient_check.h"
 
 namespace vpod::graph {
@@ -79,6 +79,34 @@ TEST(DataMovementGradientTest, Concat) {
   });
 }
 
+Tensor Start(Graph& g, const std::vector<float>& start) {
+  return g.Buffer("start", {INT32, {static_cast<int64_t>(start.size())}}, start);
+}
+
+TEST(DataMovementGradientTest, DynamicSlice) {
+  CheckGradients({{{7}}}, [](Graph& g, const auto& x) {
+    return g.DynamicSlice(x[0], Start(g, {4}), {0}, {3});
+  });
+  CheckGradients({{{3, 4, 2}}}, [](Graph& g, const auto& x) {
+    return g.DynamicSlice(x[0], Start(g, {1, 0}), {0, 1}, {2, 3});
+  });
+}
+
+TEST(DataMovementGradientTest, DynamicUpdate) {
+  CheckGradients({{{7}}, {{3}}}, [](Graph& g, const auto& x) {
+    return g.DynamicUpdate(x[0], x[1], Start(g, {2}), {0});
+  });
+  CheckGradients({{{3, 4, 2}}, {{3, 2, 1}}}, [](Graph& g, const auto& x) {
+    return g.DynamicUpdate(x[0], x[1], Start(g, {2, 1}), {1, 2});
+  });
+  // All of what was there is replaced, by a part of itself.
+  CheckGradients({{{2, 3}}}, [](Graph& g, const auto& x) {
+    const Tensor start = Start(g, {0, 0});
+    const Tensor y = g.DynamicUpdate(x[0], g.Multiply(x[0], x[0]), start, {0, 1});
+    return g.DynamicUpdate(y, g.DynamicSlice(y, start, {0, 1}, {1, 2}), start, {0, 1});
+  });
+}
+
 // The compiler keeps images with the channels innermost through operations that take any layout.
 TEST(DataMovementGradientTest, OfImagesBesideAConvolution) {
   CheckGradients({{{1, 2, 4, 4}}, {{2, 2, 3, 3}, -1, 1}}, [](Graph& g, const auto& x) {
@@ -86,6 +114,15 @@ TEST(DataMovementGradientTest, OfImagesBesideAConvolution) {
     const Tensor y = g.Unary(v1::TANH, g.Convolution(image, x[1], Graph::Sliding(2, 3)));
     const Tensor both = g.Concat({y, g.Transpose(x[0], {0, 1, 3, 2})}, 1);
     return g.Slice(both, {0, 1, 0, 1}, {1, 3, 2, 2}, {1, 1, 2, 1});
+  });
+}
+
+TEST(DataMovementGradientTest, SecondDerivativesOfDynamicSlices) {
+  CheckGradients({{{5, 2}}, {{2, 2}}}, [](Graph& g, const auto& x) {
+    const Tensor start = Start(g, {1});
+    const Tensor both = g.DynamicUpdate(x[0], g.Unary(v1::SQUARE, x[1]), start, {0});
+    const Tensor part = g.DynamicSlice(both, g.Add(start, start), {0}, {3});
+    return g.Gradients(g.Unary(v1::SQUARE, g.Unary(v1::SQUARE, part)), {x[1]})[0];
   });
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+#include "device/base/status.h"
 #include "device/engine/kernels/convert.h"
 #include "device/engine/kernels/loop.h"
 #include "device/program/op.h"
@@ -27,17 +29,6 @@ absl::StatusOr<Kernel> PrepareFill(const program::v1::Ipu& ipu, const Instructio
   });
 }
 
-// Calls `row(output, output step, input, input step, n)` with pointers to elements of types To and
-// From for all rows of a chunk.
-template <class To, class From, class Row>
-void ForRows(const Loop& loop, const Operand& output, const Operand& input, const Workspace& at,
-             size_t chunk, const Row& row) {
-  const Chunking elements = loop.chunking();
-  loop.ForBlocks(elements.begin(chunk), elements.end(chunk), [&](const auto& p, size_t n) {
-    row(output.As<To>(at) + p[0], loop.steps[0], input.As<From>(at) + p[1], loop.steps[1], n);
-  });
-}
-
 Loop PlanOneInput(const Operand& output, const Operand& input) {
   const program::Dims& dims = output.type.dims;
   return PlanLoop(dims, {BroadcastStrides(output, dims), BroadcastStrides(input, dims)});
@@ -53,12 +44,28 @@ void CopyRow(T* to, int64_t to_step, const T* from, int64_t from_step, size_t n)
     to[static_cast<int64_t>(i) * to_step] = from[static_cast<int64_t>(i) * from_step];
 }
 
-Phase CopyPhase(const Operand& output, const Operand& input) {
+// Elements by which data move the operands of a copy.
+struct Shift {
+  int64_t output = 0, input = 0;
+};
+using FindShift = std::function<absl::StatusOr<Shift>(const Workspace& at)>;
+
+Phase CopyPhase(const Operand& output, const Operand& input, const FindShift& find_shift = {}) {
   const Loop loop = PlanOneInput(output, input);
-  return {loop.chunking().chunks(), [=](const Workspace& at, size_t chunk) {
+  const Chunking elements = loop.chunking();
+  return {elements.chunks(), [=](const Workspace& at, size_t chunk) -> absl::Status {
+            Shift shift;
+            if (find_shift) {
+              VPOD_ASSIGN_OR_RETURN(shift, find_shift(at));
+            }
             WithElement(output.type.type, [&](auto element) {
               using T = decltype(element);
-              ForRows<T, T>(loop, output, input, at, chunk, CopyRow<T>);
+              T* const to = output.As<T>(at) + shift.output;
+              const T* const from = input.As<T>(at) + shift.input;
+              loop.ForBlocks(elements.begin(chunk), elements.end(chunk),
+                             [&](const auto& p, size_t n) {
+                               CopyRow<T>(to + p[0], loop.steps[0], from + p[1], loop.steps[1], n);
+                             });
             });
             return absl::OkStatus();
           }};
@@ -120,13 +127,85 @@ absl::StatusOr<Kernel> PrepareConcat(const program::v1::Ipu& ipu, const Instruct
   return kernel;
 }
 
+// The first element of a slice of `size` in `whole`, which the data say.
+class DynamicStart {
+ public:
+  DynamicStart(const google::protobuf::RepeatedField<uint32_t>& axes, const Operand& whole,
+               const program::Dims& size, Operand start)
+      : start_(std::move(start)) {
+    for (uint32_t axis : axes)
+      axes_.push_back({axis, whole.type.dims[axis] - size[axis], whole.strides[axis]});
+  }
+
+  absl::StatusOr<int64_t> Find(const Workspace& at) const {
+    const auto* start = start_.As<int32_t>(at);
+    int64_t first = 0;
+    for (const Axis& axis : axes_) {
+      const int32_t begin = *start++;
+      if (begin < 0 || begin > axis.last) {
+        return absl::InvalidArgumentError(absl::StrCat("start ", begin, " on axis ", axis.number,
+                                                       " is outside 0 to ", axis.last));
+      }
+      first += begin * axis.stride;
+    }
+    return first;
+  }
+
+ private:
+  struct Axis {
+    uint32_t number;
+    int64_t last;  // start of a slice that fits
+    int64_t stride;
+  };
+
+  Operand start_;
+  std::vector<Axis> axes_;
+};
+
+absl::StatusOr<Kernel> PrepareDynamicSlice(const program::v1::Ipu& ipu,
+                                           const Instruction& instruction) {
+  const Operand input = Resolve(ipu, instruction.inputs(0)),
+                output = Resolve(ipu, instruction.outputs(0));
+  const DynamicStart start(instruction.dynamic_slice().axes(), input, output.type.dims,
+                           Resolve(ipu, instruction.inputs(1)));
+  const Operand slice = Part(input, 0, output.type.dims, input.strides);
+  return Kernel{
+      .phases = {CopyPhase(output, slice, [=](const Workspace& at) -> absl::StatusOr<Shift> {
+        VPOD_ASSIGN_OR_RETURN(const int64_t first, start.Find(at));
+        return Shift{.input = first};
+      })}};
+}
+
+absl::StatusOr<Kernel> PrepareDynamicUpdate(const program::v1::Ipu& ipu,
+                                            const Instruction& instruction) {
+  const Operand update = Resolve(ipu, instruction.inputs(1)),
+                output = Resolve(ipu, instruction.outputs(0));
+  const DynamicStart start(instruction.dynamic_update().axes(), output, update.type.dims,
+                           Resolve(ipu, instruction.inputs(2)));
+  const Operand slice = Part(output, 0, update.type.dims, output.strides);
+  Kernel kernel;
+  if (instruction.inputs(0) != instruction.outputs(0))
+    kernel.phases.push_back(CopyPhase(output, Resolve(ipu, instruction.inputs(0))));
+  kernel.phases.push_back(
+      CopyPhase(slice, update, [=](const Workspace& at) -> absl::StatusOr<Shift> {
+        VPOD_ASSIGN_OR_RETURN(const int64_t first, start.Find(at));
+        return Shift{.output = first};
+      }));
+  return kernel;
+}
+
 }  // namespace
 
 std::vector<KernelDef> DataMovementKernels() {
-  return {{Instruction::kFill, PrepareFill},      {Instruction::kCopy, PrepareCopy},
-          {Instruction::kTranspose, PrepareView}, {Instruction::kSlice, PrepareView},
-          {Instruction::kExpand, PrepareView},    {Instruction::kPad, PreparePad},
-          {Instruction::kConcat, PrepareConcat}};
+  return {{Instruction::kFill, PrepareFill},
+          {Instruction::kCopy, PrepareCopy},
+          {Instruction::kTranspose, PrepareView},
+          {Instruction::kSlice, PrepareView},
+          {Instruction::kExpand, PrepareView},
+          {Instruction::kPad, PreparePad},
+          {Instruction::kConcat, PrepareConcat},
+          {Instruction::kDynamicSlice, PrepareDynamicSlice},
+          {Instruction::kDynamicUpdate, PrepareDynamicUpdate}};
 }
 
 }  // namespace vpod::engine

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <functional>
 #include <limits>
+#include <tuple>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -121,9 +123,10 @@ size_t FlatOf(const Dims& index, const Dims& dims) {
 // The value of an output's element at an index.
 using Reference = std::function<double(const std::vector<Values>& inputs, const Dims& index)>;
 
-// Runs an operation with inputs and output in all layouts.
+// Runs an operation with inputs and output in all layouts. A start, if there is one, is the last
+// input.
 void ExpectMoves(DataType type, const std::string& op, const std::vector<Dims>& inputs,
-                 const Dims& output, const Reference& reference) {
+                 const Dims& output, const Reference& reference, const Dims& start = {}) {
   SCOPED_TRACE(op);
   std::vector<Values> values;
   for (const Dims& dims : inputs)
@@ -138,6 +141,11 @@ void ExpectMoves(DataType type, const std::string& op, const std::vector<Dims>& 
       std::string text = op;
       for (size_t i = 0; i < inputs.size(); ++i)
         absl::StrAppend(&text, " inputs:", AddAs(ipu, from, type, inputs[i], values[i]));
+      if (!start.empty()) {
+        const uint32_t from_start = ipu.Add(INT32, {static_cast<int64_t>(start.size())},
+                                            Values(start.begin(), start.end()));
+        absl::StrAppend(&text, " inputs:", from_start);
+      }
       const uint32_t y = AddAs(ipu, to, type, output);
       ipu.Run(absl::StrCat(text, " outputs:", y));
       EXPECT_THAT(ipu.Read(y), testing::Pointwise(testing::NanSensitiveDoubleEq(), expected));
@@ -295,6 +303,91 @@ TEST_P(DataMovementTest, ConcatOfATensorWithItself) {
   const uint32_t x = ipu.Add(GetParam(), {2}, {1, 0}), y = ipu.Add(GetParam(), {4});
   ipu.Run(absl::StrCat("concat{} inputs:", x, " inputs:", x, " outputs:", y));
   EXPECT_EQ(ipu.Read(y), (Values{1, 0, 1, 0}));
+}
+
+// --- Slices whose place is data ---
+
+// Where the slice begins on every axis.
+Dims BeginOf(const Dims& dims, const Dims& axes, const Dims& start) {
+  Dims begin(dims.size());
+  for (size_t i = 0; i < axes.size(); ++i) begin[static_cast<size_t>(axes[i])] = start[i];
+  return begin;
+}
+
+void ExpectDynamic(DataType type, const Dims& dims, const Dims& axes, const Dims& start,
+                   const Dims& size) {
+  const Dims begin = BeginOf(dims, axes, start);
+  Dims of_axes;
+  for (int64_t axis : axes) of_axes.push_back(size[static_cast<size_t>(axis)]);
+  ExpectMoves(
+      type, absl::StrCat("dynamic_slice{axes:", List(axes), " size:", List(of_axes), "}"), {dims},
+      size,
+      [&](const auto& inputs, Dims index) {
+        for (size_t i = 0; i < index.size(); ++i) index[i] += begin[i];
+        return inputs[0][FlatOf(index, dims)];
+      },
+      start);
+  ExpectMoves(
+      type, absl::StrCat("dynamic_update{axes:", List(axes), "}"), {dims, size}, dims,
+      [&](const auto& inputs, const Dims& index) {
+        Dims from = index;
+        for (size_t i = 0; i < index.size(); ++i) {
+          from[i] -= begin[i];
+          if (from[i] < 0 || from[i] >= size[i]) return inputs[0][FlatOf(index, dims)];
+        }
+        return inputs[1][FlatOf(from, size)];
+      },
+      start);
+}
+
+TEST_P(DataMovementTest, DynamicSlicesAndUpdates) {
+  ExpectDynamic(GetParam(), {9}, {0}, {0}, {9});
+  ExpectDynamic(GetParam(), {9}, {0}, {8}, {1});
+  ExpectDynamic(GetParam(), {9}, {0}, {4}, {3});
+  ExpectDynamic(GetParam(), {5, 7}, {1}, {3}, {5, 2});
+  ExpectDynamic(GetParam(), {5, 7}, {0, 1}, {1, 4}, {2, 3});
+  ExpectDynamic(GetParam(), {4, 3, 5, 6}, {0, 3}, {3, 2}, {1, 3, 5, 4});
+  ExpectDynamic(GetParam(), {2, 2, 2, 2, 2, 2, 2, 3}, {0, 2, 7}, {1, 0, 1},
+                {1, 2, 1, 2, 2, 2, 2, 2});
+}
+
+TEST_P(DataMovementTest, DynamicUpdateOfADestinationInPlace) {
+  TestIpu ipu;
+  const Values values = RandomOf(GetParam(), {50, 4000}, 1),
+               part = RandomOf(GetParam(), {40, 4000}, 2);
+  const uint32_t x = ipu.Add(GetParam(), {50, 4000}, values);
+  const uint32_t update = ipu.Add(GetParam(), {40, 4000}, part), start = ipu.Add(INT32, {1}, {7});
+  ipu.Run(
+      absl::StrCat("dynamic_update{axes:0} inputs:[", x, ",", update, ",", start, "] outputs:", x));
+  Values expected = values;
+  std::copy(part.begin(), part.end(), expected.begin() + 7 * 4000);
+  EXPECT_EQ(ipu.Read(x), expected);
+}
+
+TEST(DynamicSliceTest, AStartOutsideFails) {
+  for (const auto& [first, second, message] :
+       {std::tuple<double, double, const char*>(-1, 0, "start -1 on axis 0 is outside 0 to 2"),
+        {3, 0, "start 3 on axis 0 is outside 0 to 2"},
+        {0, 4, "start 4 on axis 2 is outside 0 to 3"},
+        {2, -2147483648.0, "start -2147483648 on axis 2 is outside 0 to 3"}}) {
+    TestIpu ipu;
+    const Values values = Random({5, 2, 6}, 1), part = Random({3, 2, 3}, 2);
+    const uint32_t x = ipu.Add(FLOAT32, {5, 2, 6}, values), y = ipu.Add(FLOAT32, {3, 2, 3}, part);
+    const uint32_t start = ipu.Add(INT32, {2}, {first, second});
+    const auto slice = ipu.TryRun(absl::StrCat("dynamic_slice{axes:[0,2] size:[3,3]} inputs:[", x,
+                                               ",", start, "] outputs:", y));
+    EXPECT_EQ(slice.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(slice.message(), message);
+    const auto update = ipu.TryRun(absl::StrCat("dynamic_update{axes:[0,2]} inputs:[", x, ",", y,
+                                                ",", start, "] outputs:", x));
+    EXPECT_EQ(update.message(), message);
+    // Neither has written anything.
+    EXPECT_EQ(ipu.Read(x), [&] {
+      Values rounded = values;
+      for (double& value : rounded) value = Round(value, FLOAT32);
+      return rounded;
+    }());
+  }
 }
 
 // Enough elements for several chunks, and rows of several blocks; neither ends evenly.

@@ -1,6 +1,10 @@
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "device/base/status.h"
 #include "device/program/op.h"
+#include "device/program/ops/rules.h"
 
 namespace vpod::program {
 namespace {
@@ -51,6 +55,78 @@ absl::StatusOr<TensorType> ConcatenatedType(uint32_t axis, absl::Span<const Tens
   return output;
 }
 
+using Axes = google::protobuf::RepeatedField<uint32_t>;
+
+// What an op on slices that begin at `start` has in common.
+absl::Status CheckDynamicAxes(const Axes& axes, const TensorType& sliced, const TensorType& start) {
+  bool fits = !axes.empty();
+  for (int i = 0; i < axes.size(); ++i)
+    fits = fits && axes[i] < sliced.dims.size() && (i == 0 || axes[i] > axes[i - 1]);
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "axes [", absl::StrJoin(axes, ","), "] of ", sliced.ToString(),
+        " must exist and be in ascending order, without repetition, and there must be one"));
+  }
+  return CheckInput("start", start, {v1::INT32, {axes.size()}});
+}
+
+absl::Status CheckDynamicSize(const TensorType& sliced, uint32_t axis, int64_t size) {
+  const int64_t dim = sliced.dims[axis];
+  if (size >= 1 && size <= dim) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a slice of ", size, " elements of axis ", axis,
+                                                 " of ", sliced.ToString(), " is outside 1 to ",
+                                                 dim));
+}
+
+absl::StatusOr<TensorType> DynamicSliceType(const v1::DynamicSlice& op, const TensorType& input,
+                                            const TensorType& start) {
+  VPOD_RETURN_IF_ERROR(CheckDynamicAxes(op.axes(), input, start));
+  if (op.size_size() != op.axes_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are ", op.size_size(), " sizes for ", op.axes_size(), " axes"));
+  }
+  TensorType output = input;
+  for (int i = 0; i < op.axes_size(); ++i) {
+    VPOD_RETURN_IF_ERROR(CheckDynamicSize(input, op.axes(i), op.size(i)));
+    output.dims[op.axes(i)] = op.size(i);
+  }
+  return output;
+}
+
+absl::StatusOr<TensorType> DynamicUpdateType(const v1::DynamicUpdate& op,
+                                             absl::Span<const TensorType> inputs) {
+  const TensorType &destination = inputs[0], &update = inputs[1];
+  VPOD_RETURN_IF_ERROR(CheckDynamicAxes(op.axes(), destination, inputs[2]));
+  TensorType expected = destination;
+  for (uint32_t axis : op.axes()) {
+    if (axis >= update.dims.size()) break;
+    VPOD_RETURN_IF_ERROR(CheckDynamicSize(destination, axis, update.dims[axis]));
+    expected.dims[axis] = update.dims[axis];
+  }
+  VPOD_RETURN_IF_ERROR(CheckInput("update", update, expected));
+  return destination;
+}
+
+// What is written is read by no other chunk, least of all the start.
+absl::Status CheckDynamicPlaces(const v1::Instruction& instruction, const Operands& tensors) {
+  VPOD_ASSIGN_OR_RETURN(const v1::Tensor* output, tensors.Any(instruction.outputs(0)));
+  for (int i = 0; i < instruction.inputs_size(); ++i) {
+    if (instruction.has_dynamic_update() && i == 0 &&
+        instruction.inputs(0) == instruction.outputs(0))
+      continue;
+    VPOD_ASSIGN_OR_RETURN(const v1::Tensor* input, tensors.Any(instruction.inputs(i)));
+    if (!OutputsLieApart({RangeOf(*output, true), RangeOf(*input, false)}))
+      return absl::InvalidArgumentError(absl::StrCat("the output shares bytes with input ", i));
+  }
+  return absl::OkStatus();
+}
+
+// The start is row-major.
+Layout DynamicLayout(const v1::Instruction& instruction, OperandPlace operand) {
+  const bool start = !operand.output && operand.position == instruction.inputs_size() - 1;
+  return start ? Layout::kRowMajor : Layout::kStrided;
+}
+
 }  // namespace
 
 std::vector<OpDef> DataMovementOps() {
@@ -86,6 +162,29 @@ std::vector<OpDef> DataMovementOps() {
        },
        .flops_per_operation = 0,
        .layout = AnyLayout},
+      {.kind = v1::Instruction::kDynamicSlice,
+       .role = Role::kKernel,
+       .inputs = {2, 2},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         return OneOutput(DynamicSliceType(instruction.dynamic_slice(), inputs[0], inputs[1]));
+       },
+       .check = CheckDynamicPlaces,
+       .flops_per_operation = 0,
+       .layout = DynamicLayout},
+      {.kind = v1::Instruction::kDynamicUpdate,
+       .role = Role::kKernel,
+       .inputs = {3, 3},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         return OneOutput(DynamicUpdateType(instruction.dynamic_update(), inputs));
+       },
+       .check = CheckDynamicPlaces,
+       .flops_per_operation = 0,
+       .updates = true,
+       .layout = DynamicLayout},
   };
 }
 

@@ -99,6 +99,52 @@ def concat(case):
     _finish(case, case.op({"concat": {"axis": axis}}, inputs, lambda *x: torch.cat(x, axis)))
 
 
+def _slice_place(case):
+    """A tensor, some axes of it, and a slice of each that fits."""
+    x = _elements(case, case.shape(1))
+    axes = [axis for axis in range(x.ndim) if case.chance(0.6)] or [0]
+    size = [int(case.random.integers(1, x.shape[axis] + 1)) for axis in axes]
+    start = [int(case.random.integers(0, x.shape[axis] - n + 1)) for axis, n in zip(axes, size)]
+    case.words.append(f"{list(x.shape)} axes {axes} start {start} size {size}")
+    return x, axes, start, size
+
+
+def _leave(case, dims, axes, start, size):
+    """Sometimes a start from which the slice does not fit."""
+    if case.chance(0.15):
+        i = int(case.random.integers(len(axes)))
+        last = dims[axes[i]] - size[i]
+        start[i] = case.one_of([-1, last + 1, 2**31 - 1, -(2**31)])
+        case.error = f"start {start[i]} on axis {axes[i]} is outside 0 to {last}"
+    return case.operand(numpy.array(start, numpy.int32))
+
+
+def dynamic_slice(case):
+    x, axes, start, size = _slice_place(case)
+    places = [slice(None)] * x.ndim
+    for axis, begin, n in zip(axes, start, size):
+        places[axis] = slice(begin, begin + n)
+    x, start = case.operand(x), _leave(case, x.shape, axes, start, size)
+    _finish(case, case.op({"dynamic_slice": {"axes": axes, "size": size}}, [x, start], lambda x, start: x[tuple(places)]))
+
+
+def dynamic_update(case):
+    x, axes, start, size = _slice_place(case)
+    places, dims = [slice(None)] * x.ndim, list(x.shape)
+    for axis, begin, n in zip(axes, start, size):
+        places[axis], dims[axis] = slice(begin, begin + n), n
+    type_name = next(name for name, dtype in TYPES.items() if dtype == x.dtype)
+    update = case.operand(case.elements(type_name, dims))
+    x, start = case.operand(x), _leave(case, x.shape, axes, start, size)
+
+    def reference(x, update, start):
+        x = x.clone()
+        x[tuple(places)] = update
+        return x
+
+    _finish(case, case.op({"dynamic_update": {"axes": axes}}, [x, update, start], reference))
+
+
 def generators():
     yield "fill", fill
     yield "copy", copy
@@ -108,3 +154,5 @@ def generators():
     yield "reshape", reshape
     yield "pad", pad
     yield "concat", concat
+    yield "dynamic_slice", dynamic_slice
+    yield "dynamic_update", dynamic_update
