@@ -182,19 +182,6 @@ Tensor Graph::Convolution(Tensor image, Tensor weights, const v1::SlidingWindow&
   return AddSimple(std::move(op), {image, weights});
 }
 
-Tensor Graph::MaxPool(Tensor image, const v1::SlidingWindow& window) {
-  v1::Instruction op;
-  *op.mutable_max_pool()->mutable_window() = window;
-  return AddSimple(std::move(op), {image});  // the output, not the indices
-}
-
-Tensor Graph::AveragePool(Tensor image, const v1::SlidingWindow& window, bool count_padding) {
-  v1::Instruction op;
-  *op.mutable_average_pool()->mutable_window() = window;
-  op.mutable_average_pool()->set_count_padding(count_padding);
-  return AddSimple(std::move(op), {image});
-}
-
 Graph::Normalized Graph::BatchNorm(Tensor x, Tensor scale, Tensor offset, float epsilon) {
   v1::Instruction op;
   op.mutable_batch_norm()->set_epsilon(epsilon);
@@ -332,19 +319,6 @@ Tensor Graph::Dropout(Tensor input, float probability) {
   const Tensor keeps = Binary(v1::GREATER_EQUAL, random, Constant({v1::FLOAT32, {}}, probability));
   const double scale = probability < 1 ? 1 / (1 - static_cast<double>(probability)) : 0;
   return Multiply(input, Select(keeps, Constant(scalar, scale), Constant(scalar, 0)));
-}
-
-v1::SlidingWindow Graph::Sliding(int rank, uint32_t kernel, uint32_t stride, uint32_t padding,
-                                 uint32_t dilation) {
-  v1::SlidingWindow window;
-  for (int i = 0; i < rank; ++i) {
-    window.add_kernel(kernel);
-    window.add_stride(stride);
-    window.add_dilation(dilation);
-    window.add_pad_before(padding);
-    window.add_pad_after(padding);
-  }
-  return window;
 }
 
 // Takes the type by value: callers pass TypeOf(…), which moves when values are added.

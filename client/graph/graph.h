@@ -108,7 +108,17 @@ class Graph {
   Tensor Convolution(Tensor image, Tensor weights, const v1::SlidingWindow& window,
                      uint32_t groups = 1);
   Tensor MaxPool(Tensor image, const v1::SlidingWindow& window);
+  // The largest elements and their places, INT32: the number of the pixel among the image's
+  // spatial positions in row-major order.
+  struct Pooled {
+    Tensor output, indices;
+  };
+  Pooled MaxPoolWithIndices(Tensor image, const v1::SlidingWindow& window);
   Tensor AveragePool(Tensor image, const v1::SlidingWindow& window, bool count_padding = true);
+  // Windows that divide the image into as many parts as the result has pixels, as PyTorch's
+  // adaptive poolings do. `size`: the spatial dimensions of the result.
+  Pooled AdaptiveMaxPool(Tensor image, const Dims& size);
+  Tensor AdaptiveAveragePool(Tensor image, const Dims& size);
   // [batch, channels, …], normalised over all but the channels, by its own moments or by given
   // ones. The variance is that of the batch, without Bessel's correction.
   struct Normalized {

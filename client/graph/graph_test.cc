@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace vpod::graph {
 namespace {
 
@@ -199,6 +201,33 @@ TEST(GraphTest, TypesAreInferred) {
   EXPECT_EQ(graph.TypeOf(graph.Binary(v1::LESS, flat, flat)).ToString(), "bool[2,64]");
   EXPECT_EQ(graph.Cast(x, FLOAT32), x);  // nothing to do
   EXPECT_TRUE(graph.status().ok()) << graph.status();
+}
+
+// Windows that divide the image evenly, or overlap evenly, slide.
+TEST(GraphTest, AdaptivePoolingsSlideWhereTheyCan) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 3, 8, 6}});
+  const auto window_of_last = [&] {
+    const v1::AveragePool& op = graph.nodes().back().instruction.average_pool();
+    if (!op.has_window()) return std::string("none");
+    return absl::StrCat(op.window().kernel(0), "/", op.window().stride(0), " ",
+                        op.window().kernel(1), "/", op.window().stride(1));
+  };
+  EXPECT_EQ(graph.TypeOf(graph.AdaptiveAveragePool(x, {4, 3})).ToString(), "float32[2,3,4,3]");
+  EXPECT_EQ(window_of_last(), "2/2 2/2");
+  graph.AdaptiveAveragePool(x, {1, 5});
+  EXPECT_EQ(window_of_last(), "8/1 2/1");
+  EXPECT_EQ(graph.TypeOf(graph.AdaptiveAveragePool(x, {3, 6})).ToString(), "float32[2,3,3,6]");
+  EXPECT_EQ(window_of_last(), "none");
+  graph.AdaptiveAveragePool(x, {8, 9});
+  EXPECT_EQ(window_of_last(), "none");
+  const auto [output, indices] = graph.AdaptiveMaxPool(x, {3, 6});
+  EXPECT_EQ(graph.TypeOf(output).ToString(), "float32[2,3,3,6]");
+  EXPECT_EQ(graph.TypeOf(indices).ToString(), "int32[2,3,3,6]");
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
+  graph.AdaptiveAveragePool(x, {3});
+  EXPECT_THAT(std::string(graph.status().message()),
+              HasSubstr("output size [3] of float32[2,3,8,6] needs an entry of 1 or more"));
 }
 
 TEST(GraphTest, ValuesAndOperationsBelongToTheIpuThatWasSet) {

@@ -11,6 +11,8 @@
 //                                                      JSON; all its outputs are appended
 //   {"reshape": [...], "inputs": [VALUE]}
 //   {"dropout": PROBABILITY, "inputs": [VALUE]}
+//   {"adaptive_average_pool": [...], "inputs": [VALUE]}
+//   {"adaptive_max_pool": [...], "inputs": [VALUE]}    appends output and indices
 //   {"gradients": [VALUE, ...], "loss": VALUE}
 // and "results", the values that are wanted. A case with "train" runs a training program of that
 // many steps instead, and its results are variables:
@@ -78,6 +80,14 @@ class Case {
           graph_.Reshape(Operands(step.at("inputs"))[0], step.at("reshape").get<program::Dims>()));
     } else if (step.contains("dropout")) {
       values_.push_back(graph_.Dropout(Operands(step.at("inputs"))[0], step.at("dropout")));
+    } else if (step.contains("adaptive_average_pool")) {
+      values_.push_back(graph_.AdaptiveAveragePool(
+          Operands(step.at("inputs"))[0], step.at("adaptive_average_pool").get<program::Dims>()));
+    } else if (step.contains("adaptive_max_pool")) {
+      const auto [output, indices] = graph_.AdaptiveMaxPool(
+          Operands(step.at("inputs"))[0], step.at("adaptive_max_pool").get<program::Dims>());
+      values_.push_back(output);
+      values_.push_back(indices);
     } else if (step.contains("gradients")) {
       const std::vector<Tensor> wanted = Operands(step.at("gradients"));
       const auto gradients = graph_.Gradients(values_.at(step.at("loss")), wanted);

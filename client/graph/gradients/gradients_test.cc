@@ -127,6 +127,21 @@ TEST(GradientTest, Pooling) {
   }
 }
 
+// By windows that slide, and by others.
+TEST(GradientTest, AdaptivePooling) {
+  for (const Dims& size : {Dims{3, 3}, {1, 1}, {5, 2}, {4, 3}, {7, 5}}) {
+    SCOPED_TRACE(absl::StrCat(size[0], " × ", size[1]));
+    CheckGradients({{{2, 2, 5, 4}}},
+                   [&](Graph& g, const auto& x) { return g.AdaptiveMaxPool(x[0], size).output; });
+    CheckGradients({{{2, 2, 5, 4}}},
+                   [&](Graph& g, const auto& x) { return g.AdaptiveAveragePool(x[0], size); });
+  }
+  CheckGradients({{{1, 2, 3, 5, 4}}}, [](Graph& g, const auto& x) {
+    const Tensor y = g.Unary(v1::SQUARE, g.AdaptiveAveragePool(x[0], {2, 3, 3}));
+    return g.Gradients(y, {x[0]})[0];
+  });
+}
+
 TEST(GradientTest, BatchNorm) {
   for (const Dims& dims : {Dims{5, 3}, {2, 3, 4}, {2, 3, 2, 3}}) {
     const Dims channels = {3};

@@ -9,7 +9,8 @@ void MaxPoolGradient(Graph& graph, const v1::Instruction& forward, GradientMap& 
   const Tensor x{forward.inputs(0)}, indices{forward.outputs(1)};
   const Dims& dims = graph.TypeOf(x).dims;
   v1::Instruction op;
-  *op.mutable_max_pool_gradient()->mutable_window() = forward.max_pool().window();
+  if (forward.max_pool().has_window())
+    *op.mutable_max_pool_gradient()->mutable_window() = forward.max_pool().window();
   op.mutable_max_pool_gradient()->mutable_image_size()->Add(dims.begin() + 2, dims.end());
   const auto outputs =
       graph.AddOperation(std::move(op), {gradients.Get(forward.outputs(0)), indices});
@@ -21,7 +22,8 @@ void AveragePoolGradient(Graph& graph, const v1::Instruction& forward, GradientM
   const Dims& dims = graph.TypeOf(x).dims;
   v1::Instruction op;
   v1::AveragePoolGradient& gradient = *op.mutable_average_pool_gradient();
-  *gradient.mutable_window() = forward.average_pool().window();
+  if (forward.average_pool().has_window())
+    *gradient.mutable_window() = forward.average_pool().window();
   gradient.set_count_padding(forward.average_pool().count_padding());
   gradient.mutable_image_size()->Add(dims.begin() + 2, dims.end());
   const auto outputs = graph.AddOperation(std::move(op), {gradients.Get(forward.outputs(0))});
@@ -32,8 +34,12 @@ void AveragePoolGradient(Graph& graph, const v1::Instruction& forward, GradientM
 void AveragePoolSecondGradient(Graph& graph, const v1::Instruction& forward,
                                GradientMap& gradients) {
   const v1::AveragePoolGradient& op = forward.average_pool_gradient();
-  gradients.Add(forward.inputs(0), graph.AveragePool(gradients.Get(forward.outputs(0)), op.window(),
-                                                     op.count_padding()));
+  const Tensor dy = gradients.Get(forward.outputs(0));
+  const Dims& dims = graph.TypeOf({forward.inputs(0)}).dims;
+  gradients.Add(forward.inputs(0),
+                op.has_window()
+                    ? graph.AveragePool(dy, op.window(), op.count_padding())
+                    : graph.AdaptiveAveragePool(dy, Dims(dims.begin() + 2, dims.end())));
 }
 
 }  // namespace

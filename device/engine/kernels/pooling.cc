@@ -1,7 +1,11 @@
+#include "device/program/ops/pooling.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "device/base/simd.h"
 #include "device/engine/kernels/operand.h"
@@ -9,8 +13,6 @@
 
 namespace vpod::engine {
 namespace {
-
-using program::v1::SlidingWindow;
 
 // Takes the row's elements that are larger, or not numbers, with their place in the image.
 VPOD_SIMD void TakeLargest(const float* row, int32_t place, float* best, int32_t* places,
@@ -39,25 +41,41 @@ VPOD_SIMD void Scale(float* row, float factor, size_t n) {
 struct Windows {
   using Point = std::array<int64_t, 3>;
   size_t images = 1, channels = 1;
-  Point image{1, 1, 1}, result{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1},
-      before{}, after{};
+  Point image{1, 1, 1}, result{1, 1, 1};
+  // Of windows that slide; the others divide the image.
+  bool slide = false;
+  Point kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, before{}, after{};
 
   Windows(const program::TensorType& image_type, const program::TensorType& result_type,
-          const SlidingWindow& window)
+          const Instruction& instruction)
       : images(static_cast<size_t>(image_type.dims[0])),
         channels(static_cast<size_t>(image_type.dims[1])) {
+    const auto* window = program::FindPoolingWindow(instruction);
+    slide = window != nullptr;
     const size_t rank = image_type.dims.size() - program::kImageHead;
     for (size_t i = 0; i < rank; ++i) {
       const size_t to = 3 - rank + i;
       const int axis = static_cast<int>(i);
       image[to] = image_type.dims[program::kImageHead + i];
       result[to] = result_type.dims[program::kImageHead + i];
-      kernel[to] = window.kernel(axis);
-      stride[to] = window.stride(axis);
-      dilation[to] = window.dilation(axis);
-      before[to] = window.pad_before(axis);
-      after[to] = window.pad_after(axis);
+      if (!slide) continue;
+      kernel[to] = window->kernel(axis);
+      stride[to] = window->stride(axis);
+      dilation[to] = window->dilation(axis);
+      before[to] = window->pad_before(axis);
+      after[to] = window->pad_after(axis);
     }
+  }
+
+  // The pixels of a window along an axis: `count` of them, a dilation apart, from the first, which
+  // may be padding.
+  struct Pixels {
+    int64_t first, count;
+  };
+  Pixels Along(size_t axis, int64_t window) const {
+    if (slide) return {window * stride[axis] - before[axis], kernel[axis]};
+    const auto [begin, end] = program::DividingWindow(image[axis], result[axis], window);
+    return {begin, end - begin};
   }
 
   static int64_t Size(const Point& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
@@ -69,50 +87,55 @@ struct Windows {
   }
 
   // Pixels of all images' results, or of all images, in chunks.
-  Chunking Results() const { return Pixels(result, static_cast<double>(Size(kernel))); }
-  Chunking ImagePixels() const {
-    // Windows that touch a pixel, on average.
-    return Pixels(image, static_cast<double>(Size(kernel)) * static_cast<double>(Size(result)) /
-                             static_cast<double>(Size(image)));
-  }
-  Chunking Pixels(const Point& sizes, double work) const {
+  Chunking Results() const { return ChunksOf(result); }
+  Chunking ImagePixels() const { return ChunksOf(image); }
+  Chunking ChunksOf(const Point& sizes) const {
+    double pixels = 1;  // of all windows
+    for (size_t i = 0; i < 3; ++i) {
+      pixels *= slide ? static_cast<double>(kernel[i]) * static_cast<double>(result[i])
+                      : static_cast<double>(program::DividingPixels(image[i], result[i]));
+    }
+    const double work = std::max(1.0, pixels / static_cast<double>(Size(sizes)));
     return ChunkItems(images * static_cast<size_t>(Size(sizes)),
-                      static_cast<size_t>(std::max(1.0, work) * static_cast<double>(channels)));
+                      static_cast<size_t>(work * static_cast<double>(channels)));
   }
 
   // Calls `visit(pixel of the image)` for the pixels of a window, in row-major order.
   template <class Visit>
   void ForPixels(const Point& window, const Visit& visit) const {
-    Point top, k;
-    for (size_t i = 0; i < 3; ++i) top[i] = window[i] * stride[i] - before[i];
-    const auto inside = [&](size_t i) {
-      const int64_t at = top[i] + k[i] * dilation[i];
-      return at >= 0 && at < image[i];
-    };
-    for (k[0] = 0; k[0] < kernel[0]; ++k[0]) {
+    Point k;
+    std::array<Pixels, 3> along;
+    for (size_t i = 0; i < 3; ++i) along[i] = Along(i, window[i]);
+    const auto place = [&](size_t i) { return along[i].first + k[i] * dilation[i]; };
+    const auto inside = [&](size_t i) { return place(i) >= 0 && place(i) < image[i]; };
+    for (k[0] = 0; k[0] < along[0].count; ++k[0]) {
       if (!inside(0)) continue;
-      for (k[1] = 0; k[1] < kernel[1]; ++k[1]) {
+      for (k[1] = 0; k[1] < along[1].count; ++k[1]) {
         if (!inside(1)) continue;
-        for (k[2] = 0; k[2] < kernel[2]; ++k[2]) {
-          if (!inside(2)) continue;
-          visit(Index(image, {top[0] + k[0] * dilation[0], top[1] + k[1] * dilation[1],
-                              top[2] + k[2] * dilation[2]}));
+        for (k[2] = 0; k[2] < along[2].count; ++k[2]) {
+          if (inside(2)) visit(Index(image, {place(0), place(1), place(2)}));
         }
       }
     }
   }
 
+  // The first and the last window that a pixel may be in along an axis.
+  std::pair<int64_t, int64_t> Touching(size_t axis, int64_t pixel) const {
+    if (!slide) {
+      return {pixel * result[axis] / image[axis], ((pixel + 1) * result[axis] - 1) / image[axis]};
+    }
+    const int64_t at = pixel + before[axis], extent = dilation[axis] * (kernel[axis] - 1);
+    return {at <= extent ? 0 : (at - extent + stride[axis] - 1) / stride[axis],
+            std::min(result[axis] - 1, at / stride[axis])};
+  }
+
   // Calls `visit(window)` for the windows that touch a pixel of the image, in row-major order.
   template <class Visit>
   void ForWindows(const Point& pixel, const Visit& visit) const {
-    std::array<int64_t, 3> first, last;
-    for (size_t i = 0; i < 3; ++i) {
-      const int64_t at = pixel[i] + before[i], extent = dilation[i] * (kernel[i] - 1);
-      first[i] = at <= extent ? 0 : (at - extent + stride[i] - 1) / stride[i];
-      last[i] = std::min(result[i] - 1, at / stride[i]);
-    }
+    Point first, last;
+    for (size_t i = 0; i < 3; ++i) std::tie(first[i], last[i]) = Touching(i, pixel[i]);
     const auto touches = [&](size_t i, int64_t window) {
-      return (pixel[i] + before[i] - window * stride[i]) % dilation[i] == 0;
+      return !slide || (pixel[i] + before[i] - window * stride[i]) % dilation[i] == 0;
     };
     Point w;
     for (w[0] = first[0]; w[0] <= last[0]; ++w[0]) {
@@ -130,10 +153,10 @@ struct Windows {
   float Divisor(const Point& window, bool count_padding) const {
     int64_t count = 1;
     for (size_t i = 0; i < 3; ++i) {
-      const int64_t top = window[i] * stride[i] - before[i];
+      const Pixels pixels = Along(i, window[i]);
       int64_t along = 0;
-      for (int64_t k = 0; k < kernel[i]; ++k) {
-        const int64_t at = top + k * dilation[i];
+      for (int64_t k = 0; k < pixels.count; ++k) {
+        const int64_t at = pixels.first + k * dilation[i];
         along += count_padding ? at < image[i] + after[i] : at >= 0 && at < image[i];
       }
       count *= along;
@@ -156,7 +179,7 @@ absl::StatusOr<Kernel> PrepareMaxPool(const program::v1::Ipu& ipu, const Instruc
   const Operand input = Resolve(ipu, instruction.inputs(0)),
                 output = Resolve(ipu, instruction.outputs(0)),
                 indices = Resolve(ipu, instruction.outputs(1));
-  const Windows windows(input.type, output.type, instruction.max_pool().window());
+  const Windows windows(input.type, output.type, instruction);
   const size_t n = windows.channels;
   const Chunking results = windows.Results();
   MemoryPlan scratch;
@@ -177,6 +200,10 @@ absl::StatusOr<Kernel> PrepareMaxPool(const program::v1::Ipu& ipu, const Instruc
           TakeLargest(row, static_cast<int32_t>(pixel), best, places, n);
         }
       });
+      if (is_first) {
+        std::fill_n(best, n, -std::numeric_limits<float>::infinity());
+        std::fill_n(places, n, -1);
+      }
       out.Store(at, index * n, n);
     });
     return absl::OkStatus();
@@ -188,7 +215,7 @@ absl::StatusOr<Kernel> PrepareMaxPoolGradient(const program::v1::Ipu& ipu,
   const Operand gradient = Resolve(ipu, instruction.inputs(0)),
                 indices = Resolve(ipu, instruction.inputs(1)),
                 output = Resolve(ipu, instruction.outputs(0));
-  const Windows windows(output.type, gradient.type, instruction.max_pool_gradient().window());
+  const Windows windows(output.type, gradient.type, instruction);
   const size_t n = windows.channels;
   const Chunking pixels = windows.ImagePixels();
   MemoryPlan scratch;
@@ -215,7 +242,7 @@ absl::StatusOr<Kernel> PrepareAveragePool(const program::v1::Ipu& ipu,
   const program::v1::AveragePool& op = instruction.average_pool();
   const Operand input = Resolve(ipu, instruction.inputs(0)),
                 output = Resolve(ipu, instruction.outputs(0));
-  const Windows windows(input.type, output.type, op.window());
+  const Windows windows(input.type, output.type, instruction);
   const size_t n = windows.channels;
   const Chunking results = windows.Results();
   MemoryPlan scratch;
@@ -241,7 +268,7 @@ absl::StatusOr<Kernel> PrepareAveragePoolGradient(const program::v1::Ipu& ipu,
   const program::v1::AveragePoolGradient& op = instruction.average_pool_gradient();
   const Operand gradient = Resolve(ipu, instruction.inputs(0)),
                 output = Resolve(ipu, instruction.outputs(0));
-  const Windows windows(output.type, gradient.type, op.window());
+  const Windows windows(output.type, gradient.type, instruction);
   const size_t n = windows.channels;
   const Chunking pixels = windows.ImagePixels();
   MemoryPlan scratch;

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "device/engine/kernels/kernel_test_util.h"
 
 namespace vpod::engine {
@@ -82,6 +84,58 @@ TEST_P(PoolingTest, MeanWithAndWithoutPadding) {
     EXPECT_EQ(ipu.Read(dx)[16], 0);
     EXPECT_EQ(ipu.Read(dx)[31], 4);
   }
+}
+
+// Windows [0,2), [1,4) and [3,5); then one window more than there are pixels.
+TEST_P(PoolingTest, WindowsThatDivideTheImage) {
+  TestIpu ipu;
+  const uint32_t x = ipu.AddImage(GetParam(), {1, 1, 5}, {1, 5, 2, 4, 3}),
+                 y = ipu.AddImage(GetParam(), {1, 1, 3}), places = ipu.AddImage(INT32, {1, 1, 3}),
+                 dy = ipu.AddImage(GetParam(), {1, 1, 3}, {6, 9, 4}),
+                 dx = ipu.AddImage(GetParam(), {1, 1, 5});
+  ipu.Run(absl::StrCat("max_pool{output_size:3} inputs:", x, " outputs:[", y, ",", places, "]"));
+  EXPECT_EQ(ipu.Read(y), (Values{5, 5, 4}));
+  EXPECT_EQ(ipu.Read(places), (Values{1, 1, 3}));
+  ipu.Run(
+      absl::StrCat("max_pool_gradient{image_size:5} inputs:[", dy, ",", places, "] outputs:", dx));
+  EXPECT_EQ(ipu.Read(dx), (Values{0, 15, 0, 4, 0}));
+  ipu.Run(absl::StrCat("average_pool{output_size:3} inputs:", x, " outputs:", y));
+  ExpectClose(ipu.Read(y), {3, 11.0 / 3, 3.5}, GetParam());
+  ipu.Run(absl::StrCat("average_pool_gradient{image_size:5} inputs:", dy, " outputs:", dx));
+  ExpectClose(ipu.Read(dx), {3, 6, 3, 5, 2}, GetParam());
+  const uint32_t two = ipu.AddImage(GetParam(), {1, 1, 2}, {1, 2});
+  ipu.Run(absl::StrCat("average_pool{output_size:3} inputs:", two, " outputs:", y));
+  EXPECT_EQ(ipu.Read(y), (Values{1, 1.5, 2}));
+}
+
+TEST_P(PoolingTest, WindowsThatDivideAPlane) {
+  TestIpu ipu;
+  const uint32_t x = ipu.AddImage(GetParam(), {1, 2, 4, 4}, TwoChannels()),
+                 y = ipu.AddImage(GetParam(), {1, 2, 3, 1}),
+                 places = ipu.AddImage(INT32, {1, 2, 3, 1});
+  ipu.Run(
+      absl::StrCat("max_pool{output_size:[3,1]} inputs:", x, " outputs:[", y, ",", places, "]"));
+  // Rows 0 and 1, 1 and 2, 2 and 3.
+  EXPECT_EQ(ipu.Read(y), (Values{8, 9, 9, -0.0, -1, -0.0}));
+  EXPECT_EQ(ipu.Read(places), (Values{6, 8, 8, 3, 7, 14}));
+  ipu.Run(absl::StrCat("average_pool{output_size:[3,1]} inputs:", x, " outputs:", y));
+  EXPECT_EQ(ipu.Read(y), (Values{25.0 / 8, 5, 39.0 / 8, -25.0 / 8, -5, -39.0 / 8}));
+}
+
+// Dilation may leave a window nothing but padding.
+TEST_P(PoolingTest, AWindowWithoutPixels) {
+  TestIpu ipu;
+  const uint32_t x = ipu.AddImage(GetParam(), {1, 1, 1}, {3}),
+                 y = ipu.AddImage(GetParam(), {1, 1, 2}), places = ipu.AddImage(INT32, {1, 1, 2}),
+                 dy = ipu.AddImage(GetParam(), {1, 1, 2}, {1, 2}),
+                 dx = ipu.AddImage(GetParam(), {1, 1, 1});
+  const std::string window = "window{kernel:2 stride:1 dilation:2 pad_before:1 pad_after:2}";
+  ipu.Run(absl::StrCat("max_pool{", window, "} inputs:", x, " outputs:[", y, ",", places, "]"));
+  EXPECT_EQ(ipu.Read(y), (Values{-std::numeric_limits<double>::infinity(), 3}));
+  EXPECT_EQ(ipu.Read(places), (Values{-1, 0}));
+  ipu.Run(absl::StrCat("max_pool_gradient{", window, " image_size:1} inputs:[", dy, ",", places,
+                       "] outputs:", dx));
+  EXPECT_EQ(ipu.Read(dx), Values{2});
 }
 
 TEST_P(PoolingTest, LinesAndVolumes) {

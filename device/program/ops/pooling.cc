@@ -1,6 +1,11 @@
+#include "device/program/ops/pooling.h"
+
+#include <algorithm>
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "device/base/status.h"
-#include "device/program/op.h"
 #include "device/program/ops/rules.h"
 #include "device/program/ops/sliding_window.h"
 
@@ -14,40 +19,83 @@ absl::StatusOr<TensorType> PooledType(const TensorType& image, const v1::Sliding
   return result;
 }
 
+const v1::SlidingWindow* FindPoolingWindow(const v1::Instruction& instruction) {
+  const auto find = [](const auto& op) { return op.has_window() ? &op.window() : nullptr; };
+  switch (instruction.attributes_case()) {
+    case v1::Instruction::kMaxPool:
+      return find(instruction.max_pool());
+    case v1::Instruction::kMaxPoolGradient:
+      return find(instruction.max_pool_gradient());
+    case v1::Instruction::kAveragePool:
+      return find(instruction.average_pool());
+    default:
+      return find(instruction.average_pool_gradient());
+  }
+}
+
+PixelRange DividingWindow(int64_t size, int64_t count, int64_t i) {
+  return {i * size / count, ((i + 1) * size + count - 1) / count};
+}
+
+int64_t DividingPixels(int64_t size, int64_t count) { return size + count - std::gcd(size, count); }
+
+double PoolingElements(const v1::Instruction& instruction, const TensorType& image,
+                       const TensorType& pooled) {
+  if (const v1::SlidingWindow* window = FindPoolingWindow(instruction))
+    return static_cast<double>(pooled.elements()) * KernelElements(*window);
+  double elements = static_cast<double>(image.dims[0]) * static_cast<double>(image.dims[1]);
+  for (size_t i = kImageHead; i < image.dims.size(); ++i)
+    elements *= static_cast<double>(DividingPixels(image.dims[i], pooled.dims[i]));
+  return elements;
+}
+
 namespace {
 
+using Sizes = google::protobuf::RepeatedField<int64_t>;
+
+// The result of a pooling whose windows divide the image.
+absl::StatusOr<TensorType> DividedType(const TensorType& image, const Dims& sizes) {
+  VPOD_RETURN_IF_ERROR(CheckImage("image", image));
+  if (sizes.size() != SpatialDims(image).size() ||
+      std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 1; })) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("output size [", absl::StrJoin(sizes, ","), "] of ", image.ToString(),
+                     " needs an entry of 1 or more for each spatial dimension"));
+  }
+  TensorType result = ImageType(image, image.dims[1], sizes);
+  VPOD_RETURN_IF_ERROR(Check(result));
+  return result;
+}
+
+template <class Pooling>
+absl::StatusOr<TensorType> ResultType(const Pooling& op, const TensorType& image) {
+  if (!op.has_window())
+    return DividedType(image, Dims(op.output_size().begin(), op.output_size().end()));
+  if (!op.output_size().empty())
+    return absl::InvalidArgumentError("a pooling has a window or an output size, not both");
+  return PooledType(image, op.window());
+}
+
 // The image of which a gradient is taken, from the gradient of its pooling.
-absl::StatusOr<TensorType> UnpooledType(const TensorType& gradient,
-                                        const google::protobuf::RepeatedField<int64_t>& image_size,
-                                        const v1::SlidingWindow& window) {
+absl::StatusOr<TensorType> UnpooledType(const TensorType& gradient, const Sizes& image_size,
+                                        const v1::SlidingWindow* window) {
   VPOD_RETURN_IF_ERROR(CheckImage("output gradient", gradient));
   TensorType image =
       ImageType(gradient, gradient.dims[1], Dims(image_size.begin(), image_size.end()));
   VPOD_RETURN_IF_ERROR(Check(image));
-  VPOD_ASSIGN_OR_RETURN(const TensorType pooled, PooledType(image, window));
+  VPOD_ASSIGN_OR_RETURN(const TensorType pooled, window != nullptr
+                                                     ? PooledType(image, *window)
+                                                     : DividedType(image, SpatialDims(gradient)));
   VPOD_RETURN_IF_ERROR(CheckInput("output gradient", gradient, pooled));
   return image;
-}
-
-const v1::SlidingWindow& WindowOf(const v1::Instruction& instruction) {
-  switch (instruction.attributes_case()) {
-    case v1::Instruction::kMaxPool:
-      return instruction.max_pool().window();
-    case v1::Instruction::kMaxPoolGradient:
-      return instruction.max_pool_gradient().window();
-    case v1::Instruction::kAveragePool:
-      return instruction.average_pool().window();
-    default:
-      return instruction.average_pool_gradient().window();
-  }
 }
 
 // One for each element of each window.
 double PoolingOperations(const v1::Instruction& instruction, absl::Span<const TensorType> inputs,
                          absl::Span<const TensorType> outputs) {
   const bool forward = instruction.has_max_pool() || instruction.has_average_pool();
-  const TensorType& pooled = forward ? outputs[0] : inputs[0];
-  return static_cast<double>(pooled.elements()) * KernelElements(WindowOf(instruction));
+  return PoolingElements(instruction, forward ? inputs[0] : outputs[0],
+                         forward ? outputs[0] : inputs[0]);
 }
 
 }  // namespace
@@ -60,7 +108,7 @@ std::vector<OpDef> PoolingOps() {
        .outputs = {2, 2},
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_ASSIGN_OR_RETURN(TensorType output, PooledType(inputs[0], WindowOf(instruction)));
+         VPOD_ASSIGN_OR_RETURN(TensorType output, ResultType(instruction.max_pool(), inputs[0]));
          TensorType indices{v1::INT32, output.dims};
          return Types{std::move(output), std::move(indices)};
        },
@@ -74,7 +122,7 @@ std::vector<OpDef> PoolingOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          VPOD_RETURN_IF_ERROR(CheckInput("index tensor", inputs[1], {v1::INT32, inputs[0].dims}));
          return OneOutput(UnpooledType(inputs[0], instruction.max_pool_gradient().image_size(),
-                                       WindowOf(instruction)));
+                                       FindPoolingWindow(instruction)));
        },
        .operations = PoolingOperations,
        .layout = ImagesLayout},
@@ -84,7 +132,7 @@ std::vector<OpDef> PoolingOps() {
        .outputs = {1, 1},
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         return OneOutput(PooledType(inputs[0], WindowOf(instruction)));
+         return OneOutput(ResultType(instruction.average_pool(), inputs[0]));
        },
        .operations = PoolingOperations,
        .layout = ImagesLayout},
@@ -95,7 +143,7 @@ std::vector<OpDef> PoolingOps() {
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(UnpooledType(inputs[0], instruction.average_pool_gradient().image_size(),
-                                       WindowOf(instruction)));
+                                       FindPoolingWindow(instruction)));
        },
        .operations = PoolingOperations,
        .layout = ImagesLayout},

@@ -84,19 +84,31 @@ def max_pool(case):
     rank = case.one_of([1, 2, 2, 3])
     window = Window(case, rank)
     image = _pool_image(case, type_name, window)
-    reference = lambda x: (
-        MAX_POOLS[rank](window.pad(x, -numpy.inf), window.kernel, window.stride, dilation=window.dilation),)
+    padded = window.pad(torch.zeros(1, 1, *window.image)).shape[2:]
+
+    def pool(x):
+        return MAX_POOLS[rank](window.pad(x, -numpy.inf), window.kernel, window.stride, dilation=window.dilation,
+                               return_indices=True)
+
+    def in_image(places):
+        """Places in the padded image as places in the image; -1 in the padding."""
+        at = numpy.stack(numpy.unravel_index(places.numpy(), padded)) - numpy.array(window.before).reshape(-1, *[1] * places.dim())
+        inside = ((at >= 0) & (at < numpy.array(window.image).reshape(-1, *[1] * places.dim()))).all(0)
+        flat = numpy.ravel_multi_index(tuple(at), window.image, mode="clip")
+        return torch.tensor(numpy.where(inside, flat, -1))
+
+    def reference(x):
+        value, places = pool(x)
+        return value, in_image(places)
 
     def size(exacts, sizes):
-        value, places = MAX_POOLS[rank](window.pad(exacts[0].detach(), -numpy.inf), window.kernel, window.stride,
-                                        dilation=window.dilation, return_indices=True)
-        flat = window.pad(sizes[0]).flatten(2)
-        return (flat.gather(2, places.flatten(2)).reshape(value.shape),)
+        value, places = pool(exacts[0].detach())
+        return window.pad(sizes[0]).flatten(2).gather(2, places.flatten(2)).reshape(value.shape), in_image(places)
 
-    (y,) = case.op({"max_pool": {"window": window.attributes}}, [image], reference, size)
-    case.values += 1  # the indices
+    y, places = case.op({"max_pool": {"window": window.attributes}}, [image], reference, size, types=[type_name, "INT32"])
     case.want(y, equal)
-    if not case.special:
+    if not case.special:  # PyTorch has the place of the last NaN
+        case.want(places, equal, "indices")
         case.want_gradients(y, close())
 
 
@@ -119,6 +131,41 @@ def average_pool(case):
     attributes = {"window": window.attributes, "count_padding": count_padding}
     y = case.op({"average_pool": attributes}, [image], reference)
     case.want(y, close() if not case.special else finite_alike)
+    if not case.special:
+        case.want_gradients(y, close())
+
+
+ADAPTIVE = {
+    "max_pool": {1: functional.adaptive_max_pool1d, 2: functional.adaptive_max_pool2d, 3: functional.adaptive_max_pool3d},
+    "average_pool": {1: functional.adaptive_avg_pool1d, 2: functional.adaptive_avg_pool2d, 3: functional.adaptive_avg_pool3d},
+}
+
+
+def adaptive_pool(case, kind):
+    """The op, or what the graph builder makes of it where windows may slide."""
+    type_name = _type(case)
+    rank = case.one_of([1, 2, 2, 3])
+    dims = [int(case.random.integers(1, 9 if rank < 3 else 5)) for _ in range(rank)]
+    result = [int(case.random.integers(1, dim + 3)) for dim in dims]
+    case.words.append(f"{dims} to {result}")
+    image = case.operand(case.floats(type_name, [2, int(case.random.integers(1, 18)), *dims], ties=case.chance(0.5)))
+    attributes = {kind: {"output_size": result}}
+    if kind == "average_pool":
+        y = case.op(attributes, [image], lambda x: ADAPTIVE[kind][rank](x, result))
+    else:
+        pool = lambda x: ADAPTIVE[kind][rank](x, result, return_indices=True)
+
+        def size(exacts, sizes):
+            value, places = pool(exacts[0].detach())
+            return sizes[0].flatten(2).gather(2, places.flatten(2)).reshape(value.shape), places
+
+        y, places = case.op(attributes, [image], pool, size, types=[type_name, "INT32"])
+        if not case.special:
+            case.want(places, equal, "indices")
+    if case.chance(0.5):
+        del case.steps[-1]["op"]
+        case.steps[-1][f"adaptive_{kind}"] = result
+    case.want(y, equal if kind == "max_pool" else close() if not case.special else finite_alike)
     if not case.special:
         case.want_gradients(y, close())
 
@@ -209,5 +256,7 @@ def generators():
     yield "convolution", convolution
     yield "max_pool", max_pool
     yield "average_pool", average_pool
+    yield "adaptive max_pool", lambda case: adaptive_pool(case, "max_pool")
+    yield "adaptive average_pool", lambda case: adaptive_pool(case, "average_pool")
     yield "batch_norm", batch_norm
     yield "batch_norm_inference", batch_norm_inference
