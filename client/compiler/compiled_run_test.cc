@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 #include <set>
 #include <string>
@@ -127,6 +128,39 @@ TEST(CompiledRunTest, VariablesOnOneOfTwoIpus) {
     ASSERT_TRUE(session->Run("train").ok());
     // The mean of 0, 1, 4 and 9 is 3.5.
     EXPECT_THAT(*session->ReadFloats("w", 1), testing::ElementsAre(1 - 1.75f, 2 - 1.75f));
+  }
+}
+
+// A batch of nothing goes through a network, also to another IPU, and teaches it nothing.
+TEST(CompiledRunTest, TensorsWithoutElements) {
+  for (uint32_t ipus : {1, 2}) {
+    for (bool fusion : {true, false}) {
+      SCOPED_TRACE(absl::StrCat(ipus, " IPUs", fusion ? ", fused" : ""));
+      Graph g;
+      const Tensor x = g.Input("x", {FLOAT32, {2, 3, 6, 6}});
+      const Tensor none = g.Slice(x, {2, 0, 0, 0}, {0, 3, 6, 6});
+      const Tensor weights = g.Variable("weights", {FLOAT32, {4, 3, 3, 3}}, Random(4 * 27, 1));
+      Tensor y = g.Relu(g.Convolution(none, weights, Graph::Sliding(2, 3)));
+      y = g.MaxPool(y, Graph::Sliding(2, 2, 2));
+      g.SetIpu(ipus - 1);
+      const Tensor w = g.Variable("w", {FLOAT32, {16, 5}}, Random(80, 2));
+      const Tensor labels = g.Slice(g.Input("labels", {v1::INT32, {1}}), {0}, {0});
+      const Tensor logits = g.MatMul(g.Reshape(y, {0, 16}), w);
+      g.Output("mean", g.CrossEntropyLoss(logits, labels, {}));
+      const Tensor sum = g.Sum(g.Concat({logits, g.Constant({FLOAT32, {2, 5}}, 3)}, 0));
+      g.Output("sum", sum);
+      auto session = Open(
+          g, {.ipus_per_replica = ipus,
+              .fusion = fusion,
+              .programs = {
+                  {.name = "train", .loss = sum, .sgd = {.learning_rate = 1, .momentum = 0.5f}}}});
+      ASSERT_TRUE(session);
+      ASSERT_TRUE(session->Run("train").ok());
+      EXPECT_TRUE(std::isnan((*session->Stream<float>("mean", 0))[0]));
+      EXPECT_EQ((*session->Stream<float>("sum", 0))[0], 30);
+      EXPECT_EQ(*session->ReadFloats("weights"), Random(4 * 27, 1));
+      EXPECT_EQ(*session->ReadFloats("w"), Random(80, 2));
+    }
   }
 }
 

@@ -191,6 +191,10 @@ class Lowering {
     for (Tensor buffer : graph_.buffers()) {
       if (placement_.Root(input) == buffer.id) return false;
     }
+    if (graph_.values()[output].type.empty()) {
+      placement_.Make(output, node.ipu, /*channels_last=*/false);
+      return true;
+    }
     placement_.Bring(input, node.ipu);
     const LoweredTensor source = placement_.TensorAt(node.ipu, placement_.Place(input, node.ipu));
     program::View view = op.view(node.instruction, source.type, source.strides);

@@ -108,6 +108,10 @@ void Placement::Bring(uint32_t id, uint32_t ipu) {
   const Value& value = graph_.values()[root];
   if (value.origin == Origin::kConstant || value.ipu == ipu || placed_.contains({root, ipu}))
     return;
+  if (value.type.empty()) {
+    Make(root, ipu, /*channels_last=*/false);
+    return;
+  }
   const uint32_t source = RowMajor(root, value.ipu);
   AddMove(Section::kBody, value.ipu, source, ipu, Make(root, ipu, /*channels_last=*/false));
 }

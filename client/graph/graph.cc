@@ -71,6 +71,10 @@ Tensor Graph::NewNamed(absl::string_view name, TensorType type, Origin origin) {
   const absl::Status status = program::Check(type);
   if (!status.ok())
     return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
+  if (type.empty()) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat(name, " of type ", type.ToString(), " has no elements")));
+  }
   const Tensor tensor = NewValue(std::move(type));
   values_.back().origin = origin;
   values_.back().name = std::string(name);
@@ -149,6 +153,11 @@ void Graph::Output(absl::string_view name, Tensor value) {
   if (!Usable({value})) return;
   if (name.empty()) {
     Fail(absl::InvalidArgumentError("outputs need a name"));
+    return;
+  }
+  if (TypeOf(value).empty()) {
+    Fail(absl::InvalidArgumentError(absl::StrCat("the output '", name, "' of type ",
+                                                 TypeOf(value).ToString(), " has no elements")));
     return;
   }
   for (const GraphOutput& output : outputs_) {

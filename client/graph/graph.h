@@ -77,7 +77,7 @@ class Graph {
   // Later values and operations belong to this IPU of the replica.
   void SetIpu(uint32_t ipu) { ipu_ = ipu; }
 
-  // --- Values from outside ---
+  // --- Values from outside, each with one element or more ---
   // A host stream: a new micro-batch each time the model runs. Names are unique among inputs and
   // outputs.
   Tensor Input(absl::string_view name, TensorType type);

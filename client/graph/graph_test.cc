@@ -72,9 +72,22 @@ const std::vector<NamedMistake>& Mistakes() {
        [](Graph& g, Tensor, Tensor) {
          return g.Variable("w", {FLOAT32, {int64_t{1} << 62, 4}}, {});
        }},
-      {"image: dimensions [0]",
+      {"image of type float32[0] has no elements",
        [](Graph& g, Tensor, Tensor) {
          return g.Input("image", {FLOAT32, {0}});
+       }},
+      {"w of type float32[3,0] has no elements",
+       [](Graph& g, Tensor, Tensor) {
+         return g.Variable("w", {FLOAT32, {3, 0}}, {});
+       }},
+      {"the output 'y' of type float32[0,3] has no elements",
+       [](Graph& g, Tensor x, Tensor) {
+         g.Output("y", g.Slice(x, {2, 0}, {0, 3}));
+         return Tensor{};
+       }},
+      {"the all-reduce of float32[0,3] to float32[0,3] moves no elements",
+       [](Graph& g, Tensor x, Tensor) {
+         return g.AllReduce(v1::SUM, g.Slice(x, {2, 0}, {0, 3}));
        }},
       {"unknown element type 0",
        [](Graph& g, Tensor, Tensor) {

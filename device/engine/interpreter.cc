@@ -37,7 +37,7 @@ class KernelRun {
       const auto& [chunks, run, long_chunks] = kernel_.phases[phase_];
       if (chunks == 1) {
         VPOD_RETURN_IF_ERROR(RunChunk(0, ComputePool::ThisThread()));
-      } else {
+      } else if (chunks > 1) {  // none where there are no elements
         if (!work_) work_.emplace(chunks, run_, long_chunks);
         if (!pool.Run(*work_, queue, pause)) return std::nullopt;
         VPOD_RETURN_IF_ERROR(work_->status());

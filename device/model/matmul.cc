@@ -49,7 +49,8 @@ Cycles AmpPanelCycles(uint64_t rows, program::v1::DataType type) {
 std::vector<PlanStep> MatMulSteps(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type) {
   const uint64_t depth = type == program::v1::FLOAT16 ? 16 : 8;
   const uint64_t tiles = arch::kTilesPerIpu;
-  const uint64_t k_panels = CeilDiv(k, depth);
+  const uint64_t k_panels =
+      CeilDiv(std::max<uint64_t>(k, 1), depth);  // sums of nothing are written
   const uint64_t panels = k_panels * CeilDiv(n, 16);
   // Panels are dealt to tiles; with tiles to spare, rows are split too.
   const uint64_t row_groups = std::clamp<uint64_t>(tiles / panels, 1, m);

@@ -1,5 +1,8 @@
 #include "device/model/op_plans.h"
 
+#include <algorithm>
+
+#include "device/program/op.h"
 #include "device/program/op_rows.h"
 
 namespace vpod::model {
@@ -13,6 +16,12 @@ const PlanDef* FindPlan(program::OpKind kind) {
 }
 
 TilePlan Plan(const Instruction& instruction, const PlanContext& context) {
+  const auto& outputs = instruction.outputs();
+  // There is nothing to do for results without elements.
+  if (program::FindOp(instruction.attributes_case())->role == program::Role::kKernel &&
+      std::all_of(outputs.begin(), outputs.end(),
+                  [&](uint32_t tensor) { return context.Elements(tensor) == 0; }))
+    return {};
   return FindPlan(instruction.attributes_case())->plan(instruction, context);
 }
 

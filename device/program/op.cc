@@ -206,6 +206,7 @@ bool OutputsLieApart(std::vector<ArenaRange> ranges) {
             [](const ArenaRange& a, const ArenaRange& b) { return a.begin < b.begin; });
   uint64_t inputs_end = 0, outputs_end = 0;
   for (const ArenaRange& range : ranges) {
+    if (range.begin == range.end) continue;
     if (range.begin < outputs_end || (range.output && range.begin < inputs_end)) return false;
     uint64_t& end = range.output ? outputs_end : inputs_end;
     end = std::max(end, range.end);

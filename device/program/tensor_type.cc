@@ -89,14 +89,14 @@ absl::Status Check(const TensorType& type) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", type.rank(), " exceeds the largest, ", kMaxRank));
   }
-  int64_t elements = 1;
+  int64_t elements = 1;  // if there were no dimension of 0: strides fit, too
   for (int64_t dim : type.dims) {
-    if (dim < 1 || dim > kMaxElements || elements * dim > kMaxElements) {
+    if (dim < 0 || dim > kMaxElements || elements * std::max<int64_t>(dim, 1) > kMaxElements) {
       return absl::InvalidArgumentError(absl::StrCat("dimensions [", absl::StrJoin(type.dims, ","),
-                                                     "] are outside 1 to ", kMaxElements,
+                                                     "] are outside 0 to ", kMaxElements,
                                                      " elements"));
     }
-    elements *= dim;
+    elements *= std::max<int64_t>(dim, 1);
   }
   return absl::OkStatus();
 }
@@ -141,6 +141,7 @@ Dims StridesOf(const v1::Tensor& tensor) {
 }
 
 bool LiesAs(const v1::Tensor& tensor, const Dims& strides) {
+  if (TypeOf(tensor).empty()) return true;
   const Dims own = StridesOf(tensor);
   for (size_t i = 0; i < own.size(); ++i) {
     if (own[i] != strides[i] && tensor.dims(static_cast<int>(i)) != 1) return false;
@@ -167,6 +168,7 @@ namespace {
 
 // Elements from the first to the last of a tensor whose type and strides are in order.
 int64_t Span(const v1::Tensor& tensor) {
+  if (TypeOf(tensor).empty()) return 0;
   int64_t span = 1;
   const Dims strides = StridesOf(tensor);
   for (size_t i = 0; i < strides.size(); ++i)
@@ -184,6 +186,7 @@ absl::Status CheckStrides(const v1::Tensor& tensor) {
                                                    TypeOf(tensor).ToString(), " ", why));
   };
   if (tensor.strides_size() != tensor.dims_size()) return wrong("are not one for each dimension");
+  if (TypeOf(tensor).empty()) return wrong("say nothing of a tensor without elements");
   int64_t span = 1;
   for (int i = 0; i < tensor.dims_size(); ++i) {
     const int64_t stride = tensor.strides(i);

@@ -29,6 +29,7 @@ struct TensorType {
 
   friend bool operator==(const TensorType&, const TensorType&) = default;
   int64_t elements() const;
+  bool empty() const { return elements() == 0; }
   uint64_t bytes() const;
   int rank() const { return static_cast<int>(dims.size()); }
   // "float32[16,28,28,1]"
@@ -45,8 +46,8 @@ bool IsSigned(v1::DataType type);   // integers
 // InvalidArgument unless an integer or BOOL type has the value; floats have any.
 absl::Status CheckValue(double value, v1::DataType type);
 
-// InvalidArgument unless the type is known, the rank at most kMaxRank, every dimension 1 or more
-// and the number of elements at most kMaxElements.
+// InvalidArgument unless the type is known, the rank at most kMaxRank, every dimension 0 or more
+// and the product of those that are not 0 at most kMaxElements.
 absl::Status Check(const TensorType& type);
 
 TensorType TypeOf(const v1::Tensor& tensor);
@@ -59,12 +60,13 @@ Dims RowMajorStrides(const Dims& dims);
 // Of [batch, channels, spatial dimensions…], densely packed with the channels innermost.
 Dims ChannelsLastStrides(const Dims& dims);
 Dims StridesOf(const v1::Tensor& tensor);
-// Whether the elements lie as with these strides; those of dimensions of 1 do not matter.
+// Whether the elements, if there are any, lie as with these strides; those of dimensions of 1 do
+// not matter.
 bool LiesAs(const v1::Tensor& tensor, const Dims& strides);
 // Whether no element lies on another, by the strides alone: each is above what those below it span.
 bool ElementsLieApart(const v1::Tensor& tensor);
 // InvalidArgument unless the strides are 0 or more, one for each dimension, not those of a
-// row-major tensor, and span at most kMaxElements.
+// row-major tensor or of one without elements, and span at most kMaxElements.
 absl::Status CheckStrides(const v1::Tensor& tensor);
 
 // Bytes from the tensor's first to behind its last in the emulator's arena (a wide accumulator

@@ -35,6 +35,15 @@ TEST(StridesTest, BytesReachToTheLastElement) {
   EXPECT_EQ(ArenaBytes(Strided({2, 3}, {})), 4u * 6);
 }
 
+TEST(StridesTest, NoElementsTakeNoBytesAndLieAsAnybodyWants) {
+  EXPECT_EQ(ArenaBytes(Strided({2, 0, 3}, {})), 0u);
+  EXPECT_TRUE(LiesAs(Strided({2, 0, 3}, {}), ChannelsLastStrides({2, 0, 3})));
+  EXPECT_TRUE(LiesAs(Strided({2, 0, 3}, {}), {5, 5, 5}));
+  EXPECT_TRUE(CheckStrides(Strided({2, 0, 3}, {})).ok());
+  EXPECT_THAT(std::string(CheckStrides(Strided({2, 0, 3}, {5, 5, 5})).message()),
+              HasSubstr("say nothing of a tensor without elements"));
+}
+
 TEST(StridesTest, ElementsThatLieOnEachOtherAreFound) {
   EXPECT_TRUE(ElementsLieApart(Strided({2, 3}, {})));
   EXPECT_TRUE(ElementsLieApart(Strided({3, 2}, {1, 3})));

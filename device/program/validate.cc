@@ -53,6 +53,10 @@ absl::Status ValidateStreams(const v1::Executable& executable, const Limits& lim
         !names.insert(stream.name()).second) {
       return Invalid(absl::StrCat("stream '", stream.name(), "': bad name, IPU or shape"));
     }
+    if (type.empty()) {
+      return Invalid(
+          absl::StrCat("stream '", stream.name(), "' of ", type.ToString(), " moves no elements"));
+    }
     if (stream.tiles() > arch::kTilesPerIpu) {
       return Invalid(absl::StrCat("stream '", stream.name(), "' takes ", stream.tiles(),
                                   " tiles, an IPU has ", arch::kTilesPerIpu));
@@ -82,6 +86,8 @@ absl::Status ValidateVariables(const v1::Executable& executable, std::set<std::s
     }
     if (executable.ipus(variable.ipu()).tensors(variable.tensor()).strides_size() > 0)
       return Invalid(absl::StrCat("variable '", variable.name(), "' is not row-major"));
+    if (TypeOf(executable.ipus(variable.ipu()).tensors(variable.tensor())).empty())
+      return Invalid(absl::StrCat("variable '", variable.name(), "' has no elements"));
   }
   return absl::OkStatus();
 }
@@ -126,6 +132,8 @@ absl::Status ValidateMoves(const v1::Executable& executable, const v1::Exchange&
       return Invalid(absl::StrCat(name, " is a wide accumulator"));
     if (tensors[static_cast<int>(index)].strides_size() > 0)
       return Invalid(absl::StrCat(name, " is not row-major"));
+    if (TypeOf(tensors[static_cast<int>(index)]).empty())
+      return Invalid(absl::StrCat(name, " has no elements"));
     return &tensors[static_cast<int>(index)];
   };
   for (const v1::Move& move : exchange.moves()) {

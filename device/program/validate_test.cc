@@ -392,7 +392,7 @@ TEST(ValidateTest, RefusesWrongShapesAndTypes) {
       {"dynamic_slice{axes:[0,1,2,3] size:[2,3,4]} inputs:[9,3] outputs:12",
        "there are 3 sizes for 4 axes"},
       {"dynamic_slice{axes:[0,1,2,3] size:[2,3,4,9]} inputs:[9,3] outputs:12",
-       "a slice of 9 elements of axis 3 of float32[2,3,8,8] is outside 1 to 8"},
+       "a slice of 9 elements of axis 3 of float32[2,3,8,8] is outside 0 to 8"},
       {"dynamic_slice{axes:[0,1,2,3] size:[2,3,4,-1]} inputs:[9,3] outputs:12",
        "a slice of -1 elements of axis 3"},
       {"dynamic_slice{axes:[0,1,3,2] size:[2,3,4,4]} inputs:[9,3] outputs:12", "axes [0,1,3,2]"},
@@ -405,7 +405,7 @@ TEST(ValidateTest, RefusesWrongShapesAndTypes) {
       {"dynamic_slice{axes:[0,1,2,3] size:[2,3,8,8]} inputs:[9,3] outputs:9",
        "the output shares bytes with input 0"},
       {"dynamic_update{axes:[0,1,2,3]} inputs:[9,11,3] outputs:9",
-       "a slice of 4 elements of axis 1 of float32[2,3,8,8] is outside 1 to 3"},
+       "a slice of 4 elements of axis 1 of float32[2,3,8,8] is outside 0 to 3"},
       {"dynamic_update{axes:[0,1,2,3]} inputs:[9,0,3] outputs:9",
        "a slice of 4 elements of axis 0"},
       {"dynamic_update{axes:[0,1,2,3]} inputs:[9,29,3] outputs:9",
@@ -578,7 +578,17 @@ TEST(ValidateTest, RefusesTensorsOutsideTheArena) {
                 "tensor 3 at offset 18446744073709551552");
   ExpectRefused(with([](v1::Ipu& ipu) { ipu.mutable_tensors(0)->set_dims(0, int64_t{1} << 31); }),
                 "IPU 0: tensor 0: dimensions");
-  ExpectRefused(with([](v1::Ipu& ipu) { ipu.mutable_tensors(0)->set_dims(0, 0); }), "tensor 0");
+  ExpectRefused(with([](v1::Ipu& ipu) { ipu.mutable_tensors(0)->set_dims(0, -1); }), "tensor 0");
+  // No elements fit anywhere but behind the end.
+  const auto empty = [&](uint64_t offset) {
+    return with([offset](v1::Ipu& ipu) {
+      ipu.mutable_tensors(0)->set_dims(0, 0);
+      ipu.mutable_tensors(0)->set_offset(offset);
+    });
+  };
+  const uint64_t end = WithSteps("").ipus(0).arena_bytes();
+  ExpectValid(empty(end));
+  ExpectRefused(empty(end + 4), "tensor 0 at offset");
   ExpectRefused(with([](v1::Ipu& ipu) { ipu.set_arena_bytes(0); }), "the arena of 0 bytes");
   ExpectRefused(with([](v1::Ipu& ipu) { ipu.set_arena_bytes((2ull << 30) + 1); }),
                 "arena of 2147483649 bytes exceeds 2147483648");
@@ -593,6 +603,41 @@ TEST(ValidateTest, RefusesTensorsOutsideTheArena) {
   };
   ExpectValid(last(false));
   ExpectRefused(last(true), "tensor 16 at offset");
+}
+
+// What moves or stays has elements.
+TEST(ValidateTest, RefusesToMoveOrKeepNoElements) {
+  v1::Executable stream = WithSteps("");
+  stream.mutable_streams(0)->set_dims(0, 0);
+  ExpectRefused(stream, "stream 'in' of float32[0,6] moves no elements");
+  v1::Executable variable = WithSteps("");
+  variable.mutable_ipus(0)->mutable_tensors(16)->set_dims(1, 0);
+  ExpectRefused(variable, "variable 'w' has no elements");
+  v1::Executable exchange = WithFunctions({"", ""});
+  exchange.mutable_ipus(0)->mutable_tensors(0)->set_dims(0, 0);
+  exchange.mutable_ipus(1)->mutable_tensors(0)->set_dims(0, 0);
+  *exchange.add_exchanges() = FromText<v1::Exchange>("moves{to_ipu:1}");
+  ExpectRefused(exchange, "exchange 0: tensor 0 of IPU 0 has no elements");
+  for (const char* step :
+       {"all_reduce{operator:SUM} inputs:0 outputs:0", "all_gather{} inputs:4 outputs:0",
+        "all_gather{} inputs:0 outputs:15", "reduce_scatter{operator:SUM} inputs:0 outputs:4"}) {
+    v1::Executable collective = WithSteps(absl::StrCat("instructions{", step, "}"));
+    collective.mutable_ipus(0)->mutable_tensors(0)->set_dims(0, 0);
+    ExpectRefused(collective, "moves no elements");
+  }
+}
+
+TEST(ValidateTest, RefusesMomentsOfNoElements) {
+  for (const char* step :
+       {"batch_norm{epsilon:1} inputs:[9,20,20] outputs:[9,21,22]",
+        "batch_norm_gradient{epsilon:1} inputs:[9,9,20,21,22] outputs:[9,21,22]"}) {
+    v1::Executable executable = WithSteps(absl::StrCat("instructions{", step, "}"));
+    v1::Tensor* image = executable.mutable_ipus(0)->mutable_tensors(9);
+    image->set_dims(0, 0);
+    image->clear_strides();
+    ExpectRefused(executable,
+                  "x is float32[0,3,8,8] and has no elements, of which the mean is taken");
+  }
 }
 
 }  // namespace

@@ -9,10 +9,12 @@ void ReduceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
   const TensorType x_type = graph.TypeOf(x);
   // The reduced axes come back with length 1, so that multiplication broadcasts over them.
   Dims kept = x_type.dims;
-  for (uint32_t axis : op.axes()) kept[axis] = 1;
+  double count = 1;  // of the elements of a result
+  for (uint32_t axis : op.axes()) {
+    count *= static_cast<double>(kept[axis]);
+    kept[axis] = 1;
+  }
   const Tensor dy = graph.Reshape(gradients.Get(y.id), kept);
-  const double count =
-      static_cast<double>(x_type.elements()) / static_cast<double>(graph.TypeOf(y).elements());
   switch (op.operator_()) {
     case v1::SUM:
       gradients.Add(x.id, graph.Multiply(graph.Constant(x_type, 1), dy));

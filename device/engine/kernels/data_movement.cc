@@ -53,7 +53,9 @@ using FindShift = std::function<absl::StatusOr<Shift>(const Workspace& at)>;
 Phase CopyPhase(const Operand& output, const Operand& input, const FindShift& find_shift = {}) {
   const Loop loop = PlanOneInput(output, input);
   const Chunking elements = loop.chunking();
-  return {elements.chunks(), [=](const Workspace& at, size_t chunk) -> absl::Status {
+  // The data are looked at even where nothing is to be copied.
+  const size_t chunks = find_shift ? std::max<size_t>(1, elements.chunks()) : elements.chunks();
+  return {chunks, [=](const Workspace& at, size_t chunk) -> absl::Status {
             Shift shift;
             if (find_shift) {
               VPOD_ASSIGN_OR_RETURN(shift, find_shift(at));

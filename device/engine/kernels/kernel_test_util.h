@@ -95,7 +95,8 @@ class TestIpu {
   // As Add, for a tensor that is stored with the channels innermost. Values are in logical order.
   uint32_t AddImage(program::v1::DataType type, const Dims& dims, const Values& values = {}) {
     const Dims strides = program::ChannelsLastStrides(dims);
-    const bool row_major = strides == program::RowMajorStrides(dims);
+    const bool row_major =
+        strides == program::RowMajorStrides(dims) || program::TensorType{type, dims}.empty();
     return Add(type, dims, values, false, row_major ? Dims() : strides);
   }
 

@@ -8,6 +8,11 @@ namespace vpod::engine {
 using program::Dims;
 
 Loop PlanLoop(const Dims& dims, std::vector<Dims> strides) {
+  if (std::find(dims.begin(), dims.end(), 0) != dims.end()) {
+    return {.length = 0,
+            .steps = std::vector<int64_t>(strides.size(), 1),
+            .strides = std::vector<Dims>(strides.size())};
+  }
   std::vector<size_t> axes;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] > 1) axes.push_back(i);

@@ -152,11 +152,14 @@ void Cut(MatMul& op) {
 
 absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const program::v1::MatMul& attributes = instruction.mat_mul();
+  const Operand left = Resolve(ipu, instruction.inputs(0)),
+                output = Resolve(ipu, instruction.outputs(0));
+  if (output.type.empty() || left.type.empty()) return ZeroKernel(output);  // sums of nothing
   return Guarded([&]() -> absl::StatusOr<Kernel> {
     const auto op = std::make_shared<MatMul>(
-        MatMul{.a = Matrix(Resolve(ipu, instruction.inputs(0)), attributes.transpose_a()),
+        MatMul{.a = Matrix(left, attributes.transpose_a()),
                .b = Matrix(Resolve(ipu, instruction.inputs(1)), attributes.transpose_b()),
-               .output = Resolve(ipu, instruction.outputs(0))});
+               .output = output});
     op->m = op->output.type.dims[0];
     op->n = op->output.type.dims[1];
     op->k = op->a.operand.type.elements() / op->m;

@@ -133,4 +133,13 @@ inline Kernel OnePhase(size_t chunks, size_t scratch_bytes,
   return {.phases = {{chunks, std::move(run)}}, .scratch_bytes = scratch_bytes};
 }
 
+// A kernel that fills a dense tensor with zeros.
+inline Kernel ZeroKernel(const Operand& output) {
+  const Chunking bytes = ChunkItems(output.type.bytes(), 1);
+  return OnePhase(bytes.chunks(), 0, [=](const Workspace& at, size_t chunk) {
+    std::fill_n(output.At(at) + bytes.begin(chunk), bytes.size(chunk), std::byte{0});
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace vpod::engine

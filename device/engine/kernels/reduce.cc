@@ -81,12 +81,12 @@ Plan MakePlan(Operand input, Operand output, const program::v1::Reduce& op) {
   plan.results = ChunkItems(output.elements(), count);
   // The parts of a result that is one of many would be more work to combine than to make.
   constexpr size_t kMostParts = 64;
-  const size_t parts =
-      plan.results.chunks() >= kMostParts
-          ? 1
-          : std::clamp<size_t>(input.elements() / kElementsOfAChunk / plan.results.chunks(), 1,
-                               kMostParts);
-  plan.elements = {count, (count + parts - 1) / parts};
+  const size_t parts = plan.results.chunks() >= kMostParts
+                           ? 1
+                           : std::clamp<size_t>(input.elements() / kElementsOfAChunk /
+                                                    std::max<size_t>(1, plan.results.chunks()),
+                                                1, kMostParts);
+  plan.elements = {count, std::max<size_t>(1, (count + parts - 1) / parts)};
   plan.input = std::move(input);
   plan.output = std::move(output);
   return plan;
@@ -127,7 +127,9 @@ void StoreResults(const Plan& plan, FloatRow& out, int64_t position, size_t n,
 }
 
 Kernel ReduceFloats(std::shared_ptr<const Plan> plan) {
-  const size_t parts = plan->elements.chunks(), outputs = plan->output.elements();
+  // Results of no elements are stored, too.
+  const size_t parts = std::max<size_t>(1, plan->elements.chunks()),
+               outputs = plan->output.elements();
   // Chunk c takes part c % parts of a range of the results.
   const auto reduce = [plan, parts, outputs](const Workspace& at, size_t chunk) {
     FloatRow row(plan->input, at), out(plan->output, at);

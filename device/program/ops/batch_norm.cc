@@ -14,9 +14,18 @@ absl::StatusOr<TensorType> ChannelType(const TensorType& x, float epsilon) {
     return absl::InvalidArgumentError(
         absl::StrCat("x is ", x.ToString(), ", must be floats [batch, channels, …]"));
   }
+  if (x.dims[1] == 0)
+    return absl::InvalidArgumentError(absl::StrCat("x is ", x.ToString(), " and has no channels"));
   if (!(epsilon > 0))
     return absl::InvalidArgumentError(absl::StrCat("epsilon is ", epsilon, ", must be above 0"));
   return TensorType{v1::FLOAT32, {x.dims[1]}};
+}
+
+// InvalidArgument for a batch of nothing.
+absl::Status CheckHasMoments(const TensorType& x) {
+  if (!x.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("x is ", x.ToString(), " and has no elements, of which the mean is taken"));
 }
 
 // InvalidArgument unless there are as many inputs as the attributes ask for.
@@ -31,6 +40,7 @@ absl::StatusOr<Types> NormalizedTypes(const v1::Instruction& instruction,
   const v1::BatchNorm& op = instruction.batch_norm();
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, op.add() ? 4 : 3));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
+  VPOD_RETURN_IF_ERROR(CheckHasMoments(inputs[0]));
   VPOD_RETURN_IF_ERROR(CheckInput("scale", inputs[1], channels));
   VPOD_RETURN_IF_ERROR(CheckInput("offset", inputs[2], channels));
   if (op.add()) VPOD_RETURN_IF_ERROR(CheckInput("addend", inputs[3], inputs[0]));
@@ -53,6 +63,7 @@ absl::StatusOr<Types> GradientTypes(const v1::Instruction& instruction,
   const v1::BatchNormGradient& op = instruction.batch_norm_gradient();
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, size_t{5} + op.add() + op.relu()));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
+  VPOD_RETURN_IF_ERROR(CheckHasMoments(inputs[0]));
   VPOD_RETURN_IF_ERROR(CheckInput("gradient", inputs[1], inputs[0]));
   const char* names[] = {"scale", "mean", "variance"};
   for (size_t i = 0; i < 3; ++i)

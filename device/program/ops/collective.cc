@@ -104,6 +104,10 @@ absl::Status CheckCollectiveTypes(const Collective& op, const TensorType& input,
     return Invalid(absl::StrCat("cannot ", op.op == v1::MEAN ? "take the mean of" : op.name(), " ",
                                 input.ToString()));
   }
+  if (input.empty() || output.empty()) {
+    return Invalid(absl::StrCat("the ", op.name(), " of ", input.ToString(), " to ",
+                                output.ToString(), " moves no elements"));
+  }
   const auto from = static_cast<uint64_t>(input.elements());
   const auto to = static_cast<uint64_t>(output.elements());
   const bool resizes = op.kind == Instruction::kReduceScatter || op.kind == Instruction::kAllGather;

@@ -22,6 +22,10 @@ absl::StatusOr<TensorType> ConvolutionType(const TensorType& image, const Tensor
     return absl::InvalidArgumentError(
         absl::StrCat("groups is ", groups, ", must divide the ", weights.dims[0], " outputs"));
   }
+  if (weights.dims[0] == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the weight tensor is ", weights.ToString(), " and has no outputs"));
+  }
   VPOD_ASSIGN_OR_RETURN(const Dims sizes, CountWindows(SpatialDims(image), window));
   TensorType result = ImageType(image, weights.dims[0], sizes);
   VPOD_RETURN_IF_ERROR(Check(result));

@@ -72,9 +72,9 @@ absl::Status CheckDynamicAxes(const Axes& axes, const TensorType& sliced, const 
 
 absl::Status CheckDynamicSize(const TensorType& sliced, uint32_t axis, int64_t size) {
   const int64_t dim = sliced.dims[axis];
-  if (size >= 1 && size <= dim) return absl::OkStatus();
+  if (size >= 0 && size <= dim) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a slice of ", size, " elements of axis ", axis,
-                                                 " of ", sliced.ToString(), " is outside 1 to ",
+                                                 " of ", sliced.ToString(), " is outside 0 to ",
                                                  dim));
 }
 

@@ -17,7 +17,7 @@ absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
       return absl::InvalidArgumentError(absl::StrCat("shapes [", absl::StrJoin(a, ","), "] and [",
                                                      absl::StrJoin(b, ","), "] do not broadcast"));
     }
-    result[result.size() - 1 - i] = std::max(da, db);
+    result[result.size() - 1 - i] = da == 1 ? db : da;
   }
   return result;
 }

@@ -15,6 +15,10 @@ absl::StatusOr<TensorType> SoftmaxCrossEntropyType(const TensorType& logits,
                                                    logits.ToString(), " and labels ",
                                                    labels.ToString()));
   }
+  if (logits.dims[1] == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the logits are ", logits.ToString(), " and have no classes"));
+  }
   return TensorType{logits.type, labels.dims};
 }
 

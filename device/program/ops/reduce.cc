@@ -26,8 +26,15 @@ absl::StatusOr<TensorType> ReduceType(v1::ReduceOperator op, const TensorType& i
     reduced[axes[i]] = true;
   }
   TensorType result{input.type, {}};
+  bool of_none = false;
   for (size_t i = 0; i < reduced.size(); ++i) {
     if (!reduced[i]) result.dims.push_back(input.dims[i]);
+    of_none = of_none || (reduced[i] && input.dims[i] == 0);
+  }
+  if (of_none && (op == v1::MAX || op == v1::MIN)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(v1::ReduceOperator_Name(op), " needs an element, and axes [",
+                     absl::StrJoin(axes, ","), "] of ", input.ToString(), " hold none"));
   }
   return result;
 }
@@ -36,6 +43,10 @@ absl::StatusOr<TensorType> ArgMaxType(const TensorType& input) {
   VPOD_RETURN_IF_ERROR(Check(input));
   if (!IsFloat(input.type) || input.dims.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("arg-max does not take ", input.ToString()));
+  }
+  if (input.dims.back() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "arg-max needs an element, and the last axis of ", input.ToString(), " holds none"));
   }
   return TensorType{v1::INT32, Dims(input.dims.begin(), input.dims.end() - 1)};
 }

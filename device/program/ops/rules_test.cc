@@ -55,8 +55,11 @@ TEST(TensorTypeTest, CheckRefusesWhatNoDeviceHolds) {
   EXPECT_FALSE(Check({static_cast<v1::DataType>(10), {1}}).ok());
   EXPECT_FALSE(Check({v1::DATA_TYPE_UNSPECIFIED, {1}}).ok());
   EXPECT_FALSE(Check(Float(Dims(kMaxRank + 1, 1))).ok());
-  EXPECT_FALSE(Check(Float({0})).ok());
+  EXPECT_TRUE(Check(Float({0})).ok());
+  EXPECT_TRUE(Check(Float({kMaxElements, 0, 1})).ok());
+  EXPECT_FALSE(Check(Float({kMaxElements, 0, 2})).ok());
   EXPECT_FALSE(Check(Float({-1, -1})).ok());
+  EXPECT_FALSE(Check(Float({0, -1})).ok());
   EXPECT_FALSE(Check(Float({kMaxElements + 1})).ok());
   EXPECT_FALSE(Check(Float({1 << 16, 1 << 16})).ok());
   // Products beyond 64 bits must not wrap into the allowed range.
@@ -71,6 +74,9 @@ TEST(BroadcastTest, FollowsTheRulesOfNumPy) {
   ExpectIs(BroadcastDims({2, 3}, {3}), (Dims{2, 3}));
   ExpectIs(BroadcastDims({2, 1}, {1, 3}), (Dims{2, 3}));
   ExpectIs(BroadcastDims({5, 1, 4}, {7, 1}), (Dims{5, 7, 4}));
+  ExpectIs(BroadcastDims({0}, {1}), Dims{0});
+  ExpectIs(BroadcastDims({2, 1}, {0}), (Dims{2, 0}));
+  ExpectRefused(BroadcastDims({0}, {2}), "shapes [0] and [2] do not broadcast");
   ExpectRefused(BroadcastDims({2}, {3}), "shapes [2] and [3] do not broadcast");
   ExpectRefused(BroadcastDims({2, 3}, {2}), "do not broadcast");
 }
@@ -97,7 +103,7 @@ TEST(UnaryTypeTest, RefusesUnknownOperatorsAndBadShapes) {
                 absl::StrCat("unknown unary operator ", v1::UnaryOperator_MAX + 1));
   ExpectRefused(UnaryType(static_cast<v1::UnaryOperator>(-1), Float({2})),
                 "unknown unary operator");
-  ExpectRefused(UnaryType(v1::NEGATE, Float({0})), "dimensions");
+  ExpectRefused(UnaryType(v1::NEGATE, Float({-1})), "dimensions [-1] are outside 0 to");
 }
 
 TEST(BinaryTypeTest, ArithmeticKeepsTheTypeAndComparisonsGiveBool) {
@@ -153,6 +159,22 @@ TEST(ReduceTypeTest, RefusesBadAxesTypesAndOperators) {
   ExpectRefused(ReduceType(v1::REDUCE_OPERATOR_UNSPECIFIED, Float({2}), first), "unknown reduce");
   ExpectRefused(ReduceType(static_cast<v1::ReduceOperator>(5), Float({2}), first),
                 "unknown reduce");
+}
+
+// Sums and means of nothing are numbers, or not a number; nothing has no largest element.
+TEST(ReduceTypeTest, OfNoElements) {
+  const std::vector<uint32_t> first{0}, last{1};
+  for (v1::ReduceOperator op : {v1::SUM, v1::MEAN, v1::MAX, v1::MIN})
+    ExpectIs(ReduceType(op, Float({0, 3}), last), Float({0}));
+  ExpectIs(ReduceType(v1::SUM, Float({0, 3}), first), Float({3}));
+  ExpectIs(ReduceType(v1::MEAN, Float({0, 3}), first), Float({3}));
+  ExpectRefused(ReduceType(v1::MAX, Float({0, 3}), first),
+                "MAX needs an element, and axes [0] of float32[0,3] hold none");
+  ExpectRefused(ReduceType(v1::MIN, Int({0, 0}), last),
+                "MIN needs an element, and axes [1] of int32[0,0] hold none");
+  ExpectIs(ArgMaxType(Float({0, 3})), Int({0}));
+  ExpectRefused(ArgMaxType(Float({3, 0})),
+                "arg-max needs an element, and the last axis of float32[3,0] holds none");
 }
 
 TEST(ArgMaxTypeTest, DropsTheLastAxis) {
@@ -240,6 +262,18 @@ TEST(PooledTypeTest, RefusesAResultThatPaddingBlowsUp) {
                 "dimensions");
 }
 
+TEST(ImagesTest, OnlyTheBatchMayBeNothing) {
+  ExpectIs(PooledType(Float({0, 3, 8, 6}), Sliding({2, 2}, 2)), Float({0, 3, 4, 3}));
+  ExpectIs(ConvolutionType(Float({0, 4, 8, 8}), Float({6, 4, 3, 3}), Sliding({3, 3}), 1),
+           Float({0, 6, 6, 6}));
+  ExpectRefused(PooledType(Float({2, 0, 8, 6}), Sliding({2, 2}, 2)),
+                "the image is float32[2,0,8,6]; only the batch may be 0");
+  ExpectRefused(ConvolutionType(Float({2, 4, 0, 8}), Float({6, 4, 3, 3}), Sliding({3, 3}), 1),
+                "only the batch may be 0");
+  ExpectRefused(ConvolutionType(Float({2, 4, 8, 8}), Float({0, 4, 3, 3}), Sliding({3, 3}), 1),
+                "the weight tensor is float32[0,4,3,3] and has no outputs");
+}
+
 TEST(SoftmaxCrossEntropyTypeTest, GivesALossForEachRow) {
   ExpectIs(SoftmaxCrossEntropyType(Float({4, 10}), Int({4})), Float({4}));
   ExpectIs(SoftmaxCrossEntropyType(Half({4, 10}), Int({4})), Half({4}));
@@ -249,6 +283,9 @@ TEST(SoftmaxCrossEntropyTypeTest, GivesALossForEachRow) {
   ExpectRefused(SoftmaxCrossEntropyType(Float({4, 10}), Int({5})), "labels int32[5]");
   ExpectRefused(SoftmaxCrossEntropyType(Float({4, 10}), Int({4, 1})), "labels int32[4,1]");
   ExpectRefused(SoftmaxCrossEntropyType(Float({4, 10}), Float({4})), "labels float32[4]");
+  ExpectIs(SoftmaxCrossEntropyType(Float({0, 10}), Int({0})), Float({0}));
+  ExpectRefused(SoftmaxCrossEntropyType(Float({4, 0}), Int({4})),
+                "the logits are float32[4,0] and have no classes");
 }
 
 }  // namespace

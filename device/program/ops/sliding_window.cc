@@ -1,5 +1,7 @@
 #include "device/program/ops/sliding_window.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -7,10 +9,15 @@ namespace vpod::program {
 
 absl::Status CheckImage(const char* name, const TensorType& image) {
   const int spatial = image.rank() - static_cast<int>(kImageHead);
-  if (spatial >= 1 && spatial <= kMaxSpatialRank && IsFloat(image.type)) return absl::OkStatus();
+  if (spatial < 1 || spatial > kMaxSpatialRank || !IsFloat(image.type)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", name, " is ", image.ToString(),
+                     ", must be floats [batch, channels, one to three spatial dimensions]"));
+  }
+  if (std::find(image.dims.begin() + 1, image.dims.end(), 0) == image.dims.end())
+    return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the ", name, " is ", image.ToString(),
-                   ", must be floats [batch, channels, one to three spatial dimensions]"));
+      absl::StrCat("the ", name, " is ", image.ToString(), "; only the batch may be 0"));
 }
 
 absl::StatusOr<Dims> CountWindows(const Dims& image_size, const v1::SlidingWindow& window) {

@@ -11,8 +11,8 @@ namespace vpod::program {
 inline constexpr size_t kImageHead = 2;
 inline constexpr int kMaxSpatialRank = 3;
 
-// InvalidArgument unless the type has a batch, channels and one to three spatial dimensions and
-// its elements are floats.
+// InvalidArgument unless the type has a batch, channels and one to three spatial dimensions, of
+// which the batch alone may be 0, and its elements are floats.
 absl::Status CheckImage(const char* name, const TensorType& image);
 
 // The spatial dimensions of an image.

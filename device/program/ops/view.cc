@@ -40,9 +40,9 @@ absl::StatusOr<TensorType> SlicedType(const v1::Slice& op, const TensorType& inp
   for (int i = 0; i < input.rank(); ++i) {
     const int64_t dim = input.dims[static_cast<size_t>(i)], begin = op.begin(i), size = op.size(i),
                   step = op.step(i);
-    // In this order nothing overflows.
-    const bool fits = begin >= 0 && begin < dim && step >= 1 && size >= 1 && size <= dim &&
-                      (dim - 1 - begin) / step >= size - 1;
+    // In this order nothing overflows. A slice without elements may begin at the end.
+    const bool fits = begin >= 0 && begin <= dim && step >= 1 && size >= 0 && size <= dim &&
+                      (size == 0 || (begin < dim && (dim - 1 - begin) / step >= size - 1));
     if (!fits) {
       return absl::InvalidArgumentError(absl::StrCat("a slice of ", size, " elements from ", begin,
                                                      " in steps of ", step, " leaves dimension ", i,

@@ -97,15 +97,25 @@ class Case:
     def chance(self, probability):
         return bool(self.random.random() < probability)
 
-    def shape(self, least_rank=0, most_rank=4, most_elements=400):
-        """Sometimes long rows, which are cut into vectors and blocks."""
+    def shape(self, least_rank=0, most_rank=4, most_elements=400, empty=True):
+        """Sometimes long rows, which are cut into vectors and blocks; sometimes, if `empty`, no elements."""
         rank = int(self.random.integers(least_rank, most_rank + 1))
         dims = [int(self.random.integers(1, 7)) for _ in range(rank)]
         if rank > 0 and self.chance(0.2):
             dims[self.random.integers(rank)] = int(self.random.integers(30, 70))
         while numpy.prod(dims) > most_elements:
             dims[int(numpy.argmax(dims))] = 2
+        if empty and rank > 0 and self.chance(0.08):
+            dims[self.random.integers(rank)] = 0
+            self.words.append("empty")
         return dims
+
+    def batch(self, most):
+        """Images or rows; sometimes none."""
+        if self.chance(0.07):
+            self.words.append("empty")
+            return 0
+        return int(self.random.integers(1, most + 1))
 
     def floats(self, type_name, dims, low=-3.0, high=3.0, ties=False):
         values = self.random.uniform(low, high, dims)
@@ -156,9 +166,13 @@ class Case:
         return Value(self._add(step), type_name, exact, exact.abs() if type_name in FLOATS else exact)
 
     def operand(self, array, views=True):
-        """An input with these elements, often a view of something that is stored otherwise."""
+        """An input with these elements, often a view of something that is stored otherwise. No elements are a slice of
+        some: streams have one or more."""
         array = numpy.asarray(array)
-        kind = self.one_of(["plain", "plain", "transpose", "slice", "slice", "reshape"]) if views else "plain"
+        if array.size == 0:
+            kind = "slice"
+        else:
+            kind = self.one_of(["plain", "plain", "transpose", "slice", "slice", "reshape"]) if views else "plain"
         if array.ndim == 0 or kind == "plain":
             return self.input(array)
         self.words.append(kind + "d" if kind[-1] == "e" else kind + "ed")
@@ -225,16 +239,25 @@ class Case:
         exact, size = value.exact.detach().numpy(), value.size.detach().numpy()
         if value.is_float:
             size = numpy.abs(size)
-        self.wanted.append((label, value.number, value.type, lambda result: check(result, exact, size, value.type)))
+
+        def whole_check(result):
+            if result.shape != exact.shape:
+                return f"the shape is {list(result.shape)}, PyTorch has {list(exact.shape)}"
+            return check(result, exact, size, value.type)
+
+        self.wanted.append((label, value.number, value.type, whole_check))
 
     def want_gradients(self, output, check, leaves=None):
         """Of the sum of the output's elements times random factors."""
         leaves = [leaf for leaf in (leaves or self.leaves) if leaf.is_float]
         factors = numpy.round(self.random.uniform(-2, 2, output.dims) * 64) / 64  # not rounded in float16
         self.words.append("gradient")
-        step = {"input": "FLOAT32", "dims": output.dims}
-        factor_number = self._add(step)
-        self.data.append((step, numpy.asarray(factors, numpy.float32)))
+        if factors.size == 0:
+            factor_number = self.constant("FLOAT32", output.dims, 1).number
+        else:
+            step = {"input": "FLOAT32", "dims": output.dims}
+            factor_number = self._add(step)
+            self.data.append((step, numpy.asarray(factors, numpy.float32)))
         loss = self.cast(output, "FLOAT32").number
         loss = self._add({"op": {"binary": {"operator": "MULTIPLY"}}, "inputs": [loss, factor_number]})
         numbers = [leaf.number for leaf in leaves]

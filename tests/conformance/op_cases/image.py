@@ -52,11 +52,11 @@ def convolution(case):
     if case.chance(0.2):
         groups = inputs = outputs = 8  # depthwise
     case.words.append(f"channels {inputs} to {outputs} groups {groups}")
-    batch = int(case.random.integers(1, 4))
+    batch = case.batch(3)
     image = case.operand(case.floats(type_name, [batch, inputs, *window.image]))
     weights = case.operand(case.floats(type_name, [outputs, inputs // groups, *window.kernel]))
     reference = lambda image, weights: CONVOLUTIONS[rank](
-        window.pad(image), weights, stride=window.stride, dilation=window.dilation, groups=groups)
+        window.pad(image).contiguous(), weights.contiguous(), stride=window.stride, dilation=window.dilation, groups=groups)
     attributes = {"pass": "FORWARD", "window": window.attributes, "groups": groups}
     y = case.op({"convolution": attributes}, [image, weights], reference)
     if not case.special:
@@ -74,7 +74,7 @@ def finite_alike(result, exact, size, type_name):
 
 
 def _pool_image(case, type_name, window):
-    dims = [int(case.random.integers(1, 4)), int(case.random.integers(1, 18)), *window.image]
+    dims = [case.batch(3), int(case.random.integers(1, 18)), *window.image]
     return case.operand(case.floats(type_name, dims, ties=case.chance(0.5)))
 
 
@@ -148,7 +148,7 @@ def adaptive_pool(case, kind):
     dims = [int(case.random.integers(1, 9 if rank < 3 else 5)) for _ in range(rank)]
     result = [int(case.random.integers(1, dim + 3)) for dim in dims]
     case.words.append(f"{dims} to {result}")
-    image = case.operand(case.floats(type_name, [2, int(case.random.integers(1, 18)), *dims], ties=case.chance(0.5)))
+    image = case.operand(case.floats(type_name, [case.batch(2), int(case.random.integers(1, 18)), *dims], ties=case.chance(0.5)))
     attributes = {kind: {"output_size": result}}
     if kind == "average_pool":
         y = case.op(attributes, [image], lambda x: ADAPTIVE[kind][rank](x, result))
@@ -187,8 +187,15 @@ def batch_norm(case):
     dims = _norm_dims(case)
     case.words.append(f"{dims}")
     epsilon = case.one_of([1e-5, 1e-3])
+    empty = case.chance(0.05)
+    if empty:
+        dims[0] = 0
     x, scale = case.operand(case.floats(type_name, dims)), _vector(case, dims[1])
     offset = _vector(case, dims[1])
+    if empty:  # PyTorch gives x as it is
+        case.error = "has no elements, of which the mean is taken"
+        case.op({"batch_norm": {"epsilon": epsilon}}, [x, scale, offset], lambda x, *_: x)
+        return
     others = [0, *range(2, len(dims))]
     along = [1, -1] + [1] * (len(dims) - 2)
 
@@ -233,6 +240,7 @@ def batch_norm_inference(case):
     type_name = _type(case)
     case.special = False
     dims = _norm_dims(case)
+    dims[0] = case.batch(5)
     case.words.append(f"{dims}")
     epsilon = case.one_of([1e-5, 1e-3])
     x, scale, offset = case.operand(case.floats(type_name, dims)), _vector(case, dims[1]), _vector(case, dims[1])

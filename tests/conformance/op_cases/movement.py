@@ -2,7 +2,6 @@
 
 import numpy
 import torch
-import torch.nn.functional as functional
 
 from .case import FLOATS, TYPES
 from .checks import close, equal, same_zero
@@ -49,16 +48,17 @@ def transpose(case):
 
 def slice_(case):
     x = case.operand(_elements(case, case.shape(1)))
-    begin = [int(case.random.integers(0, dim)) for dim in x.dims]
+    begin = [int(case.random.integers(0, dim + 1 if case.chance(0.05) else max(dim, 1))) for dim in x.dims]
     step = [int(case.random.integers(1, 4)) for _ in x.dims]
-    size = [int(case.random.integers(1, (dim - 1 - b) // s + 2)) for dim, b, s in zip(x.dims, begin, step)]
+    most = [(dim - 1 - b) // s + 1 for dim, b, s in zip(x.dims, begin, step)]
+    size = [int(case.random.integers(0 if case.chance(0.03) else min(1, n), n + 1)) for n in most]
     _finish(case, case.slice(x, begin, size, step))
 
 
 def expand(case):
     dims = case.shape(1)
     x = case.operand(_elements(case, [1 if case.chance(0.5) else dim for dim in dims]))
-    front = [int(case.random.integers(1, 4))] if case.chance(0.4) else []
+    front = [int(case.random.integers(0 if case.chance(0.1) else 1, 4))] if case.chance(0.4) else []
     _finish(case, case.expand(x, front + dims))
 
 
@@ -76,12 +76,13 @@ def pad(case):
     x = case.operand(_elements(case, case.shape(1)))
     before, after = ([int(case.random.integers(0, 4)) for _ in x.dims] for _ in range(2))
     value = case.one_of([0, 1]) if x.type == "BOOL" else case.one_of([0, 3])
-    widths = [width for pair in zip(before[::-1], after[::-1]) for width in pair]
+    dims = [b + dim + a for b, dim, a in zip(before, x.dims, after)]
+    places = tuple(slice(b, b + dim) for b, dim in zip(before, x.dims))
 
-    def reference(x):
-        if x.dtype == torch.bool:
-            return functional.pad(x.long(), widths, value=value) != 0
-        return functional.pad(x, widths, value=value)
+    def reference(x):  # PyTorch 1.13 does not pad to a dimension of 0
+        y = torch.full(dims, value, dtype=x.dtype)
+        y[places] = x
+        return y
 
     _finish(case, case.op({"pad": {"before": before, "after": after, "value": value}}, [x], reference))
 
@@ -91,7 +92,7 @@ def concat(case):
     axis = int(case.random.integers(len(dims)))
     parts = []
     for _ in range(int(case.random.integers(1, 5))):
-        dims[axis] = int(case.random.integers(1, 6))
+        dims[axis] = int(case.random.integers(0, 6))
         parts.append(list(dims))
     type_name = case.one_of(list(TYPES) + FLOATS * 3)
     case.words.append(type_name)
@@ -103,7 +104,7 @@ def _slice_place(case):
     """A tensor, some axes of it, and a slice of each that fits."""
     x = _elements(case, case.shape(1))
     axes = [axis for axis in range(x.ndim) if case.chance(0.6)] or [0]
-    size = [int(case.random.integers(1, x.shape[axis] + 1)) for axis in axes]
+    size = [int(case.random.integers(0 if case.chance(0.03) else min(1, x.shape[axis]), x.shape[axis] + 1)) for axis in axes]
     start = [int(case.random.integers(0, x.shape[axis] - n + 1)) for axis, n in zip(axes, size)]
     case.words.append(f"{list(x.shape)} axes {axes} start {start} size {size}")
     return x, axes, start, size

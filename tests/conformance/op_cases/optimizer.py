@@ -56,7 +56,7 @@ def _train(make, weights, gradients, steps, scale, half):
 def optimizer(case, kind):
     type_name = case.one_of(FLOATS)
     case.special = False
-    dims = case.shape(0, 3)
+    dims = case.shape(0, 3, empty=False)
     steps = int(case.random.integers(1, 5))
     options = _sgd(case) if kind == "sgd" else _adam(case)
     options["lr"] = single(options["lr"])
