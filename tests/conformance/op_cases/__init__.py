@@ -10,6 +10,12 @@ def generators():
     return [generator for family in FAMILIES for generator in family.generators()]
 
 
+# What PyTorch does not define, or not in the same way.
+NOT_COMPARED = {
+    "casts": "of values that the target type does not have",
+    "sorts": "the order of equal elements where the sort is unstable",
+    "random values": "only their distributions are",
+}
 # Ops that compute but have no counterpart in PyTorch, and why.
 NOT_IN_PYTORCH = {
     "remote_load": "PyTorch has no streaming memory (client/session/remote_buffer_test.cc)",

@@ -21,6 +21,9 @@ TYPES = {
 }
 FLOATS = ["FLOAT32", "FLOAT16"]
 INTEGERS = [name for name in TYPES if "INT" in name]
+# What enough cases have some of each of.
+TRAITS = ["gradient", "ties with gradient", "broadcasting", "scalar", "empty", "view", "NaN", "infinity", "negative zero",
+          *FLOATS, *INTEGERS, "BOOL"]
 SPECIAL = [numpy.nan, numpy.inf, -numpy.inf, -0.0, 0.0, 1e-7, -1e-7, 6e4, -1.0, 1.0]
 
 
@@ -82,6 +85,8 @@ class Case:
         self.random = random
         self.special = special  # whether floats have NaN, infinities, zeros of both signs
         self.words = []  # what the case is, for its name
+        self.traits = set()
+        self.ties = False
         self.steps, self.train, self.values = [], None, 0
         self.wanted = []  # (label, number, check), check: numpy array -> what is wrong, or None
         self.leaves = []
@@ -121,6 +126,7 @@ class Case:
         values = self.random.uniform(low, high, dims)
         if ties:
             values = numpy.round(values)
+            self.ties = True
         values = numpy.array(values)
         if self.special:
             places = self.random.random(dims) < 0.3
@@ -158,7 +164,17 @@ class Case:
         value = Value(self._add(step), type_name, exact, size)
         self.data.append((step, array.astype(numpy.float32) if kind == "variable" else array))
         self.leaves.append(value)
+        self._note(array)
         return value
+
+    def _note(self, array):
+        """The traits of an operand."""
+        self.traits |= {"scalar"} if array.ndim == 0 else set()
+        self.traits |= {"empty"} if array.size == 0 else set()
+        if array.dtype.kind == "f":
+            self.traits |= {"NaN"} if numpy.isnan(array).any() else set()
+            self.traits |= {"infinity"} if numpy.isinf(array).any() else set()
+            self.traits |= {"negative zero"} if (numpy.signbit(array) & (array == 0)).any() else set()
 
     def constant(self, type_name, dims, number):
         exact = to_torch(numpy.full(dims, number, TYPES[type_name]))
@@ -176,6 +192,8 @@ class Case:
         if array.ndim == 0 or kind == "plain":
             return self.input(array)
         self.words.append(kind + "d" if kind[-1] == "e" else kind + "ed")
+        self.traits.add("view")
+        self._note(array)
         if kind == "transpose":
             order = [int(axis) for axis in self.random.permutation(array.ndim)]
             stored = self.input(numpy.ascontiguousarray(array.transpose(numpy.argsort(order))))
@@ -203,6 +221,9 @@ class Case:
         types = types or [inputs[0].type] * len(exacts)
         first = self._add({"op": attributes, "inputs": [value.number for value in inputs]}, len(exacts))
         outputs = [Value(first + i, *parts) for i, parts in enumerate(zip(types, exacts, sizes))]
+        self.traits.update(types)
+        if ("binary" in attributes or "select" in attributes) and len({tuple(value.dims) for value in inputs}) > 1:
+            self.traits.add("broadcasting")
         return outputs if many else outputs[0]
 
     # --- Views ---
@@ -252,6 +273,7 @@ class Case:
         leaves = [leaf for leaf in (leaves or self.leaves) if leaf.is_float]
         factors = numpy.round(self.random.uniform(-2, 2, output.dims) * 64) / 64  # not rounded in float16
         self.words.append("gradient")
+        self.traits |= {"gradient", "ties with gradient"} if self.ties else {"gradient"}
         if factors.size == 0:
             factor_number = self.constant("FLOAT32", output.dims, 1).number
         else:
