@@ -28,7 +28,9 @@ class Lowering {
         spec_(spec),
         options_(options),
         dump_(dump),
-        placement_(graph_, options.ipus_per_replica) {}
+        placement_(graph_, options.ipus_per_replica) {
+    graph_.SetReplicas(options.total_replicas);
+  }
 
   absl::StatusOr<LoweredProgram> Run() {
     const auto first_backward = static_cast<uint32_t>(graph_.values().size());

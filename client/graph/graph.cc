@@ -267,23 +267,35 @@ Tensor Graph::SoftmaxCrossEntropy(Tensor logits, Tensor labels,
   return AddSimple(std::move(op), {logits, labels});  // the loss, not the probabilities
 }
 
-Tensor Graph::Random(v1::Random::Distribution distribution, TensorType type) {
+const Graph::RandomState& Graph::GetRandomState() {
   RandomState& state = random_[ipu_];
-  if (!state.seed.valid()) {
-    const std::string suffix = ipu_ == 0 ? "" : absl::StrCat("/ipu", ipu_);
-    state.seed = Buffer(absl::StrCat("random/seed", suffix), {v1::UINT32, {2}}, {0, 0});
-    state.counter = Buffer(absl::StrCat("random/counter", suffix), {v1::UINT32, {}}, {0});
-    v1::Instruction replica;
-    replica.mutable_replica_index();
-    state.replica = AddSimple(std::move(replica), {});
-    Assign(state.counter, Add(state.counter, Constant({v1::UINT32, {}}, 1)));
-  }
+  if (state.seed.valid()) return state;
+  const TensorType number{v1::UINT32, {}};
+  if (!replicas_.valid()) SetReplicas(1);
+  const std::string suffix = ipu_ == 0 ? "" : absl::StrCat("/ipu", ipu_);
+  state.seed = Buffer(absl::StrCat("random/seed", suffix), {v1::UINT32, {2}}, {0, 0});
+  state.counter = Buffer(absl::StrCat("random/counter", suffix), number, {0});
+  v1::Instruction replica;
+  replica.mutable_replica_index();
+  state.micro_batch = Add(Multiply(state.counter, replicas_), AddSimple(std::move(replica), {}));
+  Assign(state.counter, Add(state.counter, Constant(number, 1)));
+  return state;
+}
+
+void Graph::SetReplicas(uint32_t replicas) {
+  if (!replicas_.valid()) replicas_ = Constant({v1::UINT32, {}}, 1);
+  values_[replicas_.id].constant = replicas;
+}
+
+Tensor Graph::Random(v1::Random::Distribution distribution, TensorType type) {
+  const RandomState& state = GetRandomState();
   v1::Instruction op;
   op.mutable_random()->set_distribution(distribution);
   op.mutable_random()->set_type(type.type);
   op.mutable_random()->mutable_dims()->Add(type.dims.begin(), type.dims.end());
   op.mutable_random()->set_number(random_ops_++);
-  return AddSimple(std::move(op), {state.seed, state.counter, state.replica});
+  if (!stream_.valid()) stream_ = Constant({v1::UINT32, {}}, 0);
+  return AddSimple(std::move(op), {state.seed, state.micro_batch, stream_});
 }
 
 namespace {

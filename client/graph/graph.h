@@ -160,7 +160,8 @@ class Graph {
     return SoftmaxCrossEntropy(logits, labels, {});
   }
   // New elements in each micro-batch and replica: a function of the variable "random/seed"
-  // (UINT32 [2], 0 at first), a counter of micro-batches and the replica.
+  // (UINT32 [2], 0 at first), the op and the micro-batch's number in the whole job (RandomState).
+  // Repeats after 2^32 micro-batches.
   Tensor Random(v1::Random::Distribution distribution, TensorType type);
 
   // Across replicas (program.proto: AllReduce …), each tensor along its first dimension. `members`
@@ -193,6 +194,15 @@ class Graph {
   std::vector<Tensor> Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale = {});
 
   // --- For the gradients and the compiler ---
+  // What random numbers on the current IPU follow from.
+  struct RandomState {
+    Tensor seed;         // UINT32 [2], a buffer
+    Tensor counter;      // UINT32, a buffer: micro-batches that this replica has trained with
+    Tensor micro_batch;  // UINT32: the number of this one in the job, counter * replicas + replica
+  };
+  const RandomState& GetRandomState();
+  // How many replicas the job has: 1, unless the compiler says so.
+  void SetReplicas(uint32_t replicas);
   const TensorType& TypeOf(Tensor tensor) const { return values_[tensor.id].type; }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Value>& values() const { return values_; }
@@ -234,12 +244,9 @@ class Graph {
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<Tensor> inputs_, variables_, buffers_;
-  // What random ops on an IPU share, by IPU.
-  struct RandomState {
-    Tensor seed, counter, replica;
-  };
-  std::map<uint32_t, RandomState> random_;
-  uint32_t random_ops_ = 0;  // of all IPUs, whose seeds may be the same
+  std::map<uint32_t, RandomState> random_;  // by IPU
+  Tensor replicas_, stream_;                // constants that these read
+  uint32_t random_ops_ = 0;                 // of all IPUs, whose seeds may be the same
   std::vector<Assignment> assignments_;
   std::map<uint32_t, std::vector<v1::RemoteBuffer>> remote_buffers_;  // by IPU
   std::vector<GraphOutput> outputs_;
