@@ -119,6 +119,13 @@ TEST_F(TrainingTest, TheIpuModelIsIdenticalToThePod) {
   EXPECT_EQ(Train(Poprun(1, 4), {"--train-images", "10000", "--use-ipu-model"}).text, pod.text);
 }
 
+TEST_F(TrainingTest, FusionChangesNoLoss) {
+  const std::vector<std::string> few = {"--replicas", "4", "--train-images", "4000"};
+  std::vector<std::string> single = few;
+  single.emplace_back("--no-fusion");
+  EXPECT_EQ(Train({}, single).text, Train({}, few).text);
+}
+
 TEST_F(TrainingTest, ACachedExecutableGivesTheSameLosses) {
   // Each instance compiles, or finds what another one has left.
   std::vector<std::string> words = Poprun(2, 4);
@@ -182,7 +189,7 @@ TEST(FashionMnistTest, HelpSaysWhatEveryOptionDoes) {
     if (!std::regex_search(line, words)) std::getline(help, line);
     EXPECT_TRUE(std::regex_search(line, words)) << line;
   }
-  EXPECT_EQ(options, 14);
+  EXPECT_EQ(options, 15);
 }
 
 }  // namespace

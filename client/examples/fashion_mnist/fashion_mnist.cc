@@ -59,6 +59,7 @@ struct Arguments {
   std::string loss_file;
   std::string executable_cache_path;
   std::string dump_passes;
+  bool no_fusion = false;
 };
 
 // The job as this process sees it: all replicas are numbered 0 … total-1, ours begin at offset.
@@ -326,6 +327,7 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
   compiler::CompileOptions options;
   options.total_replicas = place.total;
   if (place.instance == 0) options.dump_passes = arguments.dump_passes;  // all compile the same
+  options.fusion = !arguments.no_fusion;
   options.programs = {
       {.name = "train",
        .device_iterations = arguments.device_iterations,
@@ -461,6 +463,9 @@ int Main(int argc, char** argv) {
       ->envname("POPDIST_EXECUTABLE_CACHE_PATH");
   app.add_option("--dump-passes", arguments.dump_passes,
                  "Directory for the text of the program after each pass of the compiler");
+  app.add_flag("--no-fusion", arguments.no_fusion,
+               "Compile every operation by itself, which changes no loss")
+      ->disable_flag_override();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
