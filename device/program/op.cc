@@ -79,6 +79,30 @@ absl::Status CheckLayout(const OpDef& op, const v1::Instruction& instruction, Op
                    " of ", OpName(op.kind), ", must be ", needed));
 }
 
+absl::Status CheckRounding(const OpDef& op, const v1::Instruction& instruction,
+                           const Operands& tensors) {
+  if (!instruction.has_rounding()) return absl::OkStatus();
+  if (!op.rounds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rounding is not for ", OpName(op.kind), ", which rounds nothing"));
+  }
+  VPOD_ASSIGN_OR_RETURN(const Types outputs, PlainTypes(instruction.outputs(), tensors));
+  const bool half = std::any_of(outputs.begin(), outputs.end(), [](const TensorType& output) {
+    return output.type == v1::FLOAT16;
+  });
+  if (!half) return absl::InvalidArgumentError("rounding is given, but there is no float16 output");
+  const auto check = [&](const char* name, uint32_t index, const TensorType& type) -> absl::Status {
+    absl::Status status = tensors.Expect(index, type);
+    if (status.ok() && (*tensors.Any(index))->strides_size() > 0)
+      status = absl::InvalidArgumentError(absl::StrCat("tensor ", index, " must be row-major"));
+    if (status.ok()) return status;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the rounding's ", name, ": ", status.message()));
+  };
+  VPOD_RETURN_IF_ERROR(check("seed", instruction.rounding().seed(), {v1::UINT32, {2}}));
+  return check("counter", instruction.rounding().counter(), {v1::UINT32, {}});
+}
+
 }  // namespace
 
 Layout AnyLayout(const v1::Instruction&, OperandPlace) { return Layout::kStrided; }
@@ -142,6 +166,7 @@ absl::Status CheckInstruction(const v1::Instruction& instruction, const Operands
   }
   if (op->infer != nullptr) VPOD_RETURN_IF_ERROR(CheckTypes(*op, instruction, tensors));
   if (op->check != nullptr) VPOD_RETURN_IF_ERROR(op->check(instruction, tensors));
+  VPOD_RETURN_IF_ERROR(CheckRounding(*op, instruction, tensors));
   return CheckOperations(*op, instruction, tensors);
 }
 

@@ -112,6 +112,8 @@ struct OpDef {
   bool updates = false;
   // Each element of the output follows from those of the inputs at its place: a step of a Map.
   bool elementwise = false;
+  // Whether it may be told how its float16 outputs are rounded.
+  bool rounds = false;
   // Null: all operands are row-major.
   Layout (*layout)(const v1::Instruction& instruction, OperandPlace operand) = nullptr;
   // Of an op whose output is a view of its input, which has these strides.

@@ -234,7 +234,7 @@ Phase NormalizePhase(const program::v1::Ipu& ipu, const Instruction& instruction
                     .mean = mean,
                     .variance = variance,
                     .x = FloatBlock(x, block, scratch),
-                    .y = FloatBlock(Resolve(ipu, instruction.outputs(0)), block, scratch),
+                    .y = FloatBlock(ResolveOutput(ipu, instruction, 0), block, scratch),
                     .factors = {scratch.Add(rows.channels * sizeof(float)), rows.channels},
                     .epsilon = op.epsilon(),
                     .half = x.type.type == program::v1::FLOAT16,
@@ -250,9 +250,8 @@ Phase NormalizePhase(const program::v1::Ipu& ipu, const Instruction& instruction
 
 absl::StatusOr<Kernel> PrepareBatchNorm(const program::v1::Ipu& ipu,
                                         const Instruction& instruction) {
-  const Operand x = Resolve(ipu, instruction.inputs(0)),
-                mean = Resolve(ipu, instruction.outputs(1)),
-                variance = Resolve(ipu, instruction.outputs(2));
+  const Operand x = Resolve(ipu, instruction.inputs(0)), mean = ResolveOutput(ipu, instruction, 1),
+                variance = ResolveOutput(ipu, instruction, 2);
   const Rows rows(x);
   const Sums sums(rows);
   const size_t n = rows.channels;
@@ -351,15 +350,15 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
                 scale = Resolve(ipu, instruction.inputs(2)),
                 mean = Resolve(ipu, instruction.inputs(3)),
                 variance = Resolve(ipu, instruction.inputs(4)),
-                dscale = Resolve(ipu, instruction.outputs(1)),
-                doffset = Resolve(ipu, instruction.outputs(2));
+                dscale = ResolveOutput(ipu, instruction, 1),
+                doffset = ResolveOutput(ipu, instruction, 2);
   const double epsilon = instruction.batch_norm_gradient().epsilon();
   const Rows rows(x);
   const Sums sums(rows);
   const size_t n = rows.channels, block = rows.block_elements();
   MemoryPlan scratch;
   const FloatBlock x_block(x, block, scratch),
-      dx_block(Resolve(ipu, instruction.outputs(0)), block, scratch);
+      dx_block(ResolveOutput(ipu, instruction, 0), block, scratch);
   const auto dy =
       std::make_shared<const GradientOfY>(ResolveGradient(ipu, instruction, block, scratch));
   // What the second phase leaves for the third: factor, mean of dy, slope.

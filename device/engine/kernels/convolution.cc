@@ -444,7 +444,7 @@ absl::StatusOr<Kernel> PrepareConvolution(const program::v1::Ipu& ipu,
                                           const Instruction& instruction) {
   const Convolution& op = instruction.convolution();
   const Operand a = Resolve(ipu, instruction.inputs(0)), b = Resolve(ipu, instruction.inputs(1)),
-                output = Resolve(ipu, instruction.outputs(0));
+                output = ResolveOutput(ipu, instruction, 0);
   if (a.type.empty()) return ZeroKernel(output);  // no images, whose gradients have no terms
   return Guarded([&]() -> absl::StatusOr<Kernel> {
     return op.pass() == Convolution::WEIGHT_GRADIENT ? PrepareWeightGradient(op, a, b, output)

@@ -92,11 +92,14 @@ void Scatter(const T* from, T* to, int64_t step, size_t n) {
   for (size_t i = 0; i < n; ++i) to[static_cast<int64_t>(i) * step] = from[i];
 }
 
-// Blocks of float32 or float16 elements as float32.
+// Blocks of float32 or float16 elements as float32. Operand and workspace outlive it.
 class FloatRow {
  public:
   FloatRow(const Operand& operand, const Workspace& at)
-      : half_(operand.type.type == program::v1::FLOAT16), base_(operand.At(at)) {}
+      : operand_(operand),
+        at_(at),
+        half_(operand.type.type == program::v1::FLOAT16),
+        base_(operand.At(at)) {}
 
   const float* Read(int64_t position, int64_t step, size_t n) {
     if (!half_) return Gather(reinterpret_cast<const float*>(base_) + position, step, n, floats_);
@@ -108,17 +111,21 @@ class FloatRow {
   float* Write(int64_t position, int64_t step) {
     return !half_ && step == 1 ? reinterpret_cast<float*>(base_) + position : floats_;
   }
-  void Store(int64_t position, int64_t step, size_t n) {
+  // Of an output: its elements are numbered from `number`, `number_step` apart (RoundToHalves).
+  void Store(int64_t position, int64_t step, int64_t number, int64_t number_step, size_t n) {
     if (!half_) {
       if (step != 1) Scatter(floats_, reinterpret_cast<float*>(base_) + position, step, n);
       return;
     }
     _Float16* to = reinterpret_cast<_Float16*>(base_) + position;
-    HalvesOfFloats(floats_, step == 1 ? to : halves_, n);
+    RoundToHalves(operand_, at_, static_cast<uint64_t>(number), number_step, floats_,
+                  step == 1 ? to : halves_, n);
     if (step != 1) Scatter(halves_, to, step, n);
   }
 
  private:
+  const Operand& operand_;
+  const Workspace& at_;
   const bool half_;
   std::byte* const base_;
   alignas(64) float floats_[kElementsOfABlock];

@@ -61,8 +61,8 @@ absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropy(const program::v1::Ipu& ipu,
                                                   const Instruction& instruction) {
   const Operand logits = Resolve(ipu, instruction.inputs(0)),
                 labels = Resolve(ipu, instruction.inputs(1)),
-                loss = Resolve(ipu, instruction.outputs(0)),
-                probabilities = Resolve(ipu, instruction.outputs(1));
+                loss = ResolveOutput(ipu, instruction, 0),
+                probabilities = ResolveOutput(ipu, instruction, 1);
   const auto classes = static_cast<size_t>(logits.type.dims[1]);
   const Target target(instruction.softmax_cross_entropy(), classes);
   const Chunking rows = ChunkItems(labels.elements(), classes);
@@ -96,7 +96,7 @@ absl::StatusOr<Kernel> PrepareSoftmaxCrossEntropyGradient(const program::v1::Ipu
   const Operand probabilities = Resolve(ipu, instruction.inputs(0)),
                 labels = Resolve(ipu, instruction.inputs(1)),
                 loss_gradient = Resolve(ipu, instruction.inputs(2)),
-                logits_gradient = Resolve(ipu, instruction.outputs(0));
+                logits_gradient = ResolveOutput(ipu, instruction, 0);
   const auto classes = static_cast<size_t>(probabilities.type.dims[1]);
   const Target target(instruction.softmax_cross_entropy_gradient(), classes);
   const Chunking rows = ChunkItems(labels.elements(), classes);

@@ -42,7 +42,7 @@ struct MapStep {
 class ElementwiseMap {
  public:
   absl::Status Init(const program::v1::Ipu& ipu, const Instruction& instruction) {
-    output_ = Resolve(ipu, instruction.outputs(0));
+    output_ = ResolveOutput(ipu, instruction, 0);
     std::vector<DataType> types;  // of values
     for (uint32_t tensor : instruction.inputs()) {
       const Operand& operand = inputs_.emplace_back(Resolve(ipu, tensor)).operand;
@@ -78,12 +78,20 @@ class ElementwiseMap {
     loop_.ForBlocks(begin, end, [&](const auto& position, size_t n) {
       for (size_t i = 0; i < inputs_.size(); ++i)
         values[i] = Read(at, i, position[i + 1], loop_.steps[i + 1], n);
-      RunBlock(at, values, position[0], loop_.steps[0], n);
+      const size_t numbers = inputs_.size() + 1;
+      const Numbers of_output = output_.rounding.stochastic
+                                    ? Numbers{position[numbers], loop_.steps[numbers]}
+                                    : Numbers{};
+      RunBlock(at, values, position[0], loop_.steps[0], of_output, n);
     });
   }
 
  private:
   using Values = absl::InlinedVector<BlockOperand, 16>;
+  // Of the elements of a block of the output: the first, and from each to the next.
+  struct Numbers {
+    int64_t first = 0, step = 1;
+  };
 
   // `types` are those of all values up to the step's own.
   absl::Status AddStep(const Instruction& step, std::vector<uint32_t> operands,
@@ -99,6 +107,7 @@ class ElementwiseMap {
     const program::Dims& dims = output_.type.dims;
     std::vector<program::Dims> strides = {BroadcastStrides(output_, dims)};
     for (const MapInput& input : inputs_) strides.push_back(BroadcastStrides(input.operand, dims));
+    if (output_.rounding.stochastic) strides.push_back(NumberStrides(dims));
     loop_ = PlanLoop(dims, std::move(strides));
     chunks_ = loop_.chunking();
     short_rows_ = HasShortRows();
@@ -161,7 +170,7 @@ class ElementwiseMap {
         values[i] = IsRepeated(i) ? BlockOperand{From(repeated[i], i, begin), true}
                                   : Read(at, i, position, 1, n);
       }
-      RunBlock(at, values, position, 1, n);
+      RunBlock(at, values, position, 1, {position, 1}, n);
     }
   }
 
@@ -194,7 +203,7 @@ class ElementwiseMap {
   }
 
   void RunBlock(const Workspace& at, Values& values, int64_t position, int64_t step,
-                size_t n) const {
+                Numbers numbers, size_t n) const {
     const size_t size = program::SizeOf(output_.type.type);
     std::byte* const output = output_.At(at) + position * static_cast<int64_t>(size);
     absl::InlinedVector<BlockOperand, 4> operands;
@@ -209,17 +218,18 @@ class ElementwiseMap {
         RoundToHalf(reinterpret_cast<float*>(result), n);
       values[inputs_.size() + s] = {result, true};
     }
-    if (!IsDirect(step)) Store(at, values.back().data, output, step, n);
+    if (!IsDirect(step)) Store(at, values.back().data, output, step, numbers, n);
   }
 
   void Store(const Workspace& at, const void* result, std::byte* output, int64_t step,
-             size_t n) const {
+             Numbers numbers, size_t n) const {
     WithElement(output_.type.type, [&](auto element) {
       using T = decltype(element);
       T* to = reinterpret_cast<T*>(output);
       if constexpr (std::is_same_v<T, _Float16>) {
         _Float16* halves = step == 1 ? to : Block<_Float16>(at, narrowed_);
-        HalvesOfFloats(static_cast<const float*>(result), halves, n);
+        RoundToHalves(output_, at, static_cast<uint64_t>(numbers.first), numbers.step,
+                      static_cast<const float*>(result), halves, n);
         if (step != 1) Scatter(halves, to, step, n);
       } else {
         Scatter(static_cast<const T*>(result), to, step, n);
@@ -230,7 +240,7 @@ class ElementwiseMap {
   Operand output_;
   std::vector<MapInput> inputs_;
   std::vector<MapStep> steps_;
-  Loop loop_;  // operand 0 is the output
+  Loop loop_;  // of the output, the inputs and, with stochastic rounding, the output's numbers
   Chunking chunks_;
   bool short_rows_ = false;
   MemoryPlan scratch_;

@@ -122,7 +122,8 @@ absl::Status MatMul::Run(const Workspace& at, size_t chunk) const {
          {DNNL_ARG_SCRATCHPAD, Memory(product.scratchpad, CpuEngine(), at.scratch + scratchpad)}});
   }
   for (int64_t i = 0; half() && i < num_rows; ++i) {
-    HalvesOfFloats(result + i * num_columns, halves + i * n, static_cast<size_t>(num_columns));
+    RoundToHalves(output, at, static_cast<uint64_t>((row + i) * n + column), 1,
+                  result + i * num_columns, halves + i * n, static_cast<size_t>(num_columns));
   }
   return absl::OkStatus();
 }
@@ -153,7 +154,7 @@ void Cut(MatMul& op) {
 absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const program::v1::MatMul& attributes = instruction.mat_mul();
   const Operand left = Resolve(ipu, instruction.inputs(0)),
-                output = Resolve(ipu, instruction.outputs(0));
+                output = ResolveOutput(ipu, instruction, 0);
   if (output.type.empty() || left.type.empty()) return ZeroKernel(output);  // sums of nothing
   return Guarded([&]() -> absl::StatusOr<Kernel> {
     const auto op = std::make_shared<MatMul>(

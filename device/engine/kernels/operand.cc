@@ -54,6 +54,24 @@ Operand Resolve(const program::v1::Ipu& ipu, uint32_t tensor) {
   return {program::TypeOf(text), text.offset(), program::StridesOf(text)};
 }
 
+Operand ResolveOutput(const program::v1::Ipu& ipu, const Instruction& instruction, int position) {
+  Operand output = Resolve(ipu, instruction.outputs(position));
+  if (!instruction.has_rounding() || output.type.type != program::v1::FLOAT16) return output;
+  const program::v1::StochasticRounding& rounding = instruction.rounding();
+  output.rounding = {.stochastic = true,
+                     .seed = Resolve(ipu, rounding.seed()).offset,
+                     .counter = Resolve(ipu, rounding.counter()).offset,
+                     .number = rounding.number(),
+                     // 0 is that of random elements.
+                     .stream = static_cast<uint32_t>(position) + 1};
+  return output;
+}
+
+// Images mostly lie so.
+program::Dims NumberStrides(const program::Dims& dims) {
+  return dims.size() > 2 ? program::ChannelsLastStrides(dims) : program::RowMajorStrides(dims);
+}
+
 Operand Part(const Operand& whole, int64_t first, program::Dims dims, program::Dims strides) {
   return {{whole.type.type, std::move(dims)},
           whole.offset + static_cast<uint64_t>(first) * program::SizeOf(whole.type.type),

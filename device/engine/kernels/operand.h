@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device/engine/kernels/kernel.h"
+#include "device/engine/kernels/rounding.h"
 
 namespace vpod::engine {
 
@@ -13,6 +14,7 @@ struct Operand {
   program::TensorType type;
   uint64_t offset = 0;
   program::Dims strides;  // in elements, one for each dimension
+  Rounding rounding;      // of a float16 output
 
   size_t elements() const { return static_cast<size_t>(type.elements()); }
   std::byte* At(const Workspace& at) const { return at.arena + offset; }
@@ -23,6 +25,8 @@ struct Operand {
 };
 
 Operand Resolve(const program::v1::Ipu& ipu, uint32_t tensor);
+// An output of an instruction, with its rounding.
+Operand ResolveOutput(const program::v1::Ipu& ipu, const Instruction& instruction, int position);
 // Elements of `whole` that begin `first` elements behind its own.
 Operand Part(const Operand& whole, int64_t first, program::Dims dims, program::Dims strides);
 
@@ -68,6 +72,21 @@ class MemoryPlan {
 void FloatsOfHalves(const _Float16* halves, float* floats, size_t n);
 void HalvesOfFloats(const float* floats, _Float16* halves, size_t n);  // to nearest, ties to even
 
+// Rounds elements of a float16 output as it asks for; `number` is that of the first one, and each
+// next one is `step` behind it. Elements are numbered in the order in which an op with a fixed
+// layout has them in memory, others as NumberStrides says.
+inline void RoundToHalves(const Operand& output, const Workspace& at, uint64_t number, int64_t step,
+                          const float* floats, _Float16* halves, size_t n) {
+  if (output.rounding.stochastic) {
+    HalvesAtRandom(output.rounding, at, number, step, floats, halves, n);
+  } else {
+    HalvesOfFloats(floats, halves, n);
+  }
+}
+// From the number of an element to that of the next one along each dimension, for ops that take any
+// layout: the numbers do not depend on it.
+program::Dims NumberStrides(const program::Dims& dims);
+
 // A range of a dense float tensor as float32: the tensor itself, or for float16 a block of scratch
 // that holds as many elements as one chunk reads or writes.
 class FloatBlock {
@@ -88,7 +107,8 @@ class FloatBlock {
   }
   // After the last of the elements that Write gave was written.
   void Store(const Workspace& at, size_t begin, size_t n) const {
-    if (is_half()) HalvesOfFloats(Scratch(at), operand_.As<_Float16>(at) + begin, n);
+    if (!is_half()) return;
+    RoundToHalves(operand_, at, begin, 1, Scratch(at), operand_.As<_Float16>(at) + begin, n);
   }
   // Read and later written in place.
   float* ReadWrite(const Workspace& at, size_t begin, size_t n) const {

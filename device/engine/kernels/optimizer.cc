@@ -77,7 +77,7 @@ class Optimizer {
     const auto block = [&](int input) {
       return FloatBlock(Resolve(ipu, instruction.inputs(input)), elements_.per_chunk, scratch_);
     };
-    weights_ = block(0);
+    weights_ = FloatBlock(ResolveOutput(ipu, instruction, 0), elements_.per_chunk, scratch_);
     gradient_ = block(1);
     if (instruction.inputs_size() > kStep) step_ = Resolve(ipu, instruction.inputs(kStep));
     for (int i = kState; i < instruction.inputs_size(); ++i) state_.push_back(block(i));

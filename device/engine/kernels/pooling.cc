@@ -177,8 +177,8 @@ void ForChunk(const Chunking& pixels, size_t chunk, const Windows::Point& sizes,
 
 absl::StatusOr<Kernel> PrepareMaxPool(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const Operand input = Resolve(ipu, instruction.inputs(0)),
-                output = Resolve(ipu, instruction.outputs(0)),
-                indices = Resolve(ipu, instruction.outputs(1));
+                output = ResolveOutput(ipu, instruction, 0),
+                indices = ResolveOutput(ipu, instruction, 1);
   const Windows windows(input.type, output.type, instruction);
   const size_t n = windows.channels;
   const Chunking results = windows.Results();
@@ -214,7 +214,7 @@ absl::StatusOr<Kernel> PrepareMaxPoolGradient(const program::v1::Ipu& ipu,
                                               const Instruction& instruction) {
   const Operand gradient = Resolve(ipu, instruction.inputs(0)),
                 indices = Resolve(ipu, instruction.inputs(1)),
-                output = Resolve(ipu, instruction.outputs(0));
+                output = ResolveOutput(ipu, instruction, 0);
   const Windows windows(output.type, gradient.type, instruction);
   const size_t n = windows.channels;
   const Chunking pixels = windows.ImagePixels();
@@ -241,7 +241,7 @@ absl::StatusOr<Kernel> PrepareAveragePool(const program::v1::Ipu& ipu,
                                           const Instruction& instruction) {
   const program::v1::AveragePool& op = instruction.average_pool();
   const Operand input = Resolve(ipu, instruction.inputs(0)),
-                output = Resolve(ipu, instruction.outputs(0));
+                output = ResolveOutput(ipu, instruction, 0);
   const Windows windows(input.type, output.type, instruction);
   const size_t n = windows.channels;
   const Chunking results = windows.Results();
@@ -267,7 +267,7 @@ absl::StatusOr<Kernel> PrepareAveragePoolGradient(const program::v1::Ipu& ipu,
                                                   const Instruction& instruction) {
   const program::v1::AveragePoolGradient& op = instruction.average_pool_gradient();
   const Operand gradient = Resolve(ipu, instruction.inputs(0)),
-                output = Resolve(ipu, instruction.outputs(0));
+                output = ResolveOutput(ipu, instruction, 0);
   const Windows windows(output.type, gradient.type, instruction);
   const size_t n = windows.channels;
   const Chunking pixels = windows.ImagePixels();

@@ -47,7 +47,7 @@ struct Plan {
   Operand input, output;
   ReduceOperator op = program::v1::SUM;
   double scale = 1;
-  Loop kept;     // operands: input, output
+  Loop kept;     // operands: input, output, numbers of the output's elements
   Loop reduced;  // operand: input
   Chunking results;
   // Few results of many elements: the elements are cut into parts, whose results are combined in
@@ -76,7 +76,8 @@ Plan MakePlan(Operand input, Operand output, const program::v1::Reduce& op) {
   plan.op = op.operator_();
   const size_t count = Product(reduced);
   if (plan.op == program::v1::MEAN) plan.scale = 1.0 / static_cast<double>(count);
-  plan.kept = PlanLoop(kept, {kept_from, to});
+  const bool random = output.rounding.stochastic;
+  plan.kept = PlanLoop(kept, {kept_from, to, random ? NumberStrides(kept) : to});
   plan.reduced = PlanLoop(reduced, {reduced_from});
   plan.results = ChunkItems(output.elements(), count);
   // The parts of a result that is one of many would be more work to combine than to make.
@@ -119,11 +120,13 @@ void ReduceBlock(const Plan& plan, FloatRow& row, int64_t position, size_t n, si
   }
 }
 
-void StoreResults(const Plan& plan, FloatRow& out, int64_t position, size_t n,
+// `at` are the positions of the kept axes' operands.
+template <class Positions>
+void StoreResults(const Plan& plan, FloatRow& out, const Positions& at, size_t n,
                   const double* results) {
-  float* floats = out.Write(position, plan.kept.steps[1]);
+  float* floats = out.Write(at[1], plan.kept.steps[1]);
   for (size_t i = 0; i < n; ++i) floats[i] = static_cast<float>(results[i] * plan.scale);
-  out.Store(position, plan.kept.steps[1], n);
+  out.Store(at[1], plan.kept.steps[1], at[2], plan.kept.steps[2], n);
 }
 
 Kernel ReduceFloats(std::shared_ptr<const Plan> plan) {
@@ -141,7 +144,7 @@ Kernel ReduceFloats(std::shared_ptr<const Plan> plan) {
       std::fill_n(results, n, Initial(plan->op));
       ReduceBlock(*plan, row, p[0], n, from, to, results);
       if (parts == 1) {
-        StoreResults(*plan, out, p[1], n, results);
+        StoreResults(*plan, out, p, n, results);
       } else {
         auto* all = reinterpret_cast<double*>(at.shared) + part * outputs;
         std::copy_n(results, n, all + first);
@@ -167,7 +170,7 @@ Kernel ReduceFloats(std::shared_ptr<const Plan> plan) {
                                      for (size_t i = 0; i < n; ++i)
                                        results[i] = Combine(plan->op, results[i], more[i]);
                                    }
-                                   StoreResults(*plan, out, p[1], n, results);
+                                   StoreResults(*plan, out, p, n, results);
                                    first += n;
                                  });
                              return absl::OkStatus();
@@ -209,7 +212,7 @@ Kernel ReduceInts(std::shared_ptr<const Plan> plan) {
 
 absl::StatusOr<Kernel> PrepareReduce(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const auto plan = std::make_shared<const Plan>(MakePlan(Resolve(ipu, instruction.inputs(0)),
-                                                          Resolve(ipu, instruction.outputs(0)),
+                                                          ResolveOutput(ipu, instruction, 0),
                                                           instruction.reduce()));
   return plan->input.type.type == program::v1::INT32 ? ReduceInts(plan) : ReduceFloats(plan);
 }
@@ -226,7 +229,7 @@ size_t IndexOfLargest(const float* values, size_t n) {
 
 absl::StatusOr<Kernel> PrepareArgMax(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const Operand input = Resolve(ipu, instruction.inputs(0)),
-                output = Resolve(ipu, instruction.outputs(0));
+                output = ResolveOutput(ipu, instruction, 0);
   const auto length = static_cast<size_t>(input.type.dims.back());
   const Chunking rows = ChunkItems(output.elements(), length);
   MemoryPlan scratch;

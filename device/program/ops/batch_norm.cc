@@ -35,9 +35,16 @@ absl::Status CheckCount(absl::Span<const TensorType> inputs, size_t expected) {
       absl::StrCat("with these attributes there are ", expected, " inputs, not ", inputs.size()));
 }
 
+// A sum inside of an op is rounded to nearest.
+absl::Status CheckSum(const v1::Instruction& instruction, bool add) {
+  if (!add || !instruction.has_rounding()) return absl::OkStatus();
+  return absl::InvalidArgumentError("with `add` there is no stochastic rounding");
+}
+
 absl::StatusOr<Types> NormalizedTypes(const v1::Instruction& instruction,
                                       absl::Span<const TensorType> inputs) {
   const v1::BatchNorm& op = instruction.batch_norm();
+  VPOD_RETURN_IF_ERROR(CheckSum(instruction, op.add()));
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, op.add() ? 4 : 3));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
   VPOD_RETURN_IF_ERROR(CheckHasMoments(inputs[0]));
@@ -50,6 +57,7 @@ absl::StatusOr<Types> NormalizedTypes(const v1::Instruction& instruction,
 absl::StatusOr<Types> InferenceTypes(const v1::Instruction& instruction,
                                      absl::Span<const TensorType> inputs) {
   const v1::BatchNormInference& op = instruction.batch_norm_inference();
+  VPOD_RETURN_IF_ERROR(CheckSum(instruction, op.add()));
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, op.add() ? 6 : 5));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
   const char* names[] = {"x", "scale", "offset", "mean", "variance"};
@@ -61,6 +69,7 @@ absl::StatusOr<Types> InferenceTypes(const v1::Instruction& instruction,
 absl::StatusOr<Types> GradientTypes(const v1::Instruction& instruction,
                                     absl::Span<const TensorType> inputs) {
   const v1::BatchNormGradient& op = instruction.batch_norm_gradient();
+  VPOD_RETURN_IF_ERROR(CheckSum(instruction, op.add()));
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, size_t{5} + op.add() + op.relu()));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
   VPOD_RETURN_IF_ERROR(CheckHasMoments(inputs[0]));
@@ -84,18 +93,21 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {3, 4},
        .outputs = {3, 3},
        .infer = NormalizedTypes,
+       .rounds = true,
        .layout = ImagesLayout},
       {.kind = v1::Instruction::kBatchNormInference,
        .role = Role::kKernel,
        .inputs = {5, 6},
        .outputs = {1, 1},
        .infer = InferenceTypes,
+       .rounds = true,
        .layout = ImagesLayout},
       {.kind = v1::Instruction::kBatchNormGradient,
        .role = Role::kKernel,
        .inputs = {5, 7},
        .outputs = {3, 4},
        .infer = GradientTypes,
+       .rounds = true,
        .layout = ImagesLayout},
   };
 }

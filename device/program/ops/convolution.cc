@@ -105,6 +105,7 @@ std::vector<OpDef> ConvolutionOps() {
            .infer = InferConvolution,
            .operations = ConvolutionOperations,
            .flops_per_operation = 2,
+           .rounds = true,
            .layout = ConvolutionLayout}};
 }
 

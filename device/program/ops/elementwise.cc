@@ -105,6 +105,7 @@ std::vector<OpDef> ElementwiseOps() {
          return OneOutput(UnaryType(instruction.unary().operator_(), inputs[0]));
        },
        .elementwise = true,
+       .rounds = true,
        .layout = AnyLayout},
       {.kind = v1::Instruction::kBinary,
        .role = Role::kKernel,
@@ -115,6 +116,7 @@ std::vector<OpDef> ElementwiseOps() {
          return OneOutput(BinaryType(instruction.binary().operator_(), inputs[0], inputs[1]));
        },
        .elementwise = true,
+       .rounds = true,
        .layout = AnyLayout},
       {.kind = v1::Instruction::kSelect,
        .role = Role::kKernel,
@@ -139,6 +141,7 @@ std::vector<OpDef> ElementwiseOps() {
        },
        .flops_per_operation = 0,
        .elementwise = true,
+       .rounds = true,
        .layout = AnyLayout},
   };
 }

@@ -44,7 +44,8 @@ std::vector<OpDef> LossOps() {
          VPOD_RETURN_IF_ERROR(CheckSmoothing(instruction.softmax_cross_entropy()));
          VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(inputs[0], inputs[1]));
          return Types{std::move(loss), inputs[0]};
-       }},
+       },
+       .rounds = true},
       {.kind = v1::Instruction::kSoftmaxCrossEntropyGradient,
        .role = Role::kKernel,
        .inputs = {3, 3},
@@ -55,7 +56,8 @@ std::vector<OpDef> LossOps() {
          VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(inputs[0], inputs[1]));
          VPOD_RETURN_IF_ERROR(CheckInput("loss gradient", inputs[2], loss));
          return Types{inputs[0]};
-       }},
+       },
+       .rounds = true},
   };
 }
 

@@ -37,7 +37,8 @@ std::vector<OpDef> MatMulOps() {
                  const auto a = static_cast<double>(inputs[0].elements());
                  return a * static_cast<double>(outputs[0].dims[1]);
                },
-           .flops_per_operation = 2}};
+           .flops_per_operation = 2,
+           .rounds = true}};
 }
 
 }  // namespace vpod::program

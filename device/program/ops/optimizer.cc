@@ -69,14 +69,16 @@ std::vector<OpDef> OptimizerOps() {
        .outputs = {1, 2},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
            -> absl::StatusOr<Types> { return UpdatedTypes("SGD", 4, inputs); },
-       .in_place = {{0, 0}, {1, 5}}},
+       .in_place = {{0, 0}, {1, 5}},
+       .rounds = true},
       {.kind = v1::Instruction::kAdam,
        .role = Role::kKernel,
        .inputs = {7, 8},
        .outputs = {3, 4},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
            -> absl::StatusOr<Types> { return UpdatedTypes("Adam", 5, inputs); },
-       .in_place = {{0, 0}, {1, 5}, {2, 6}, {3, 7}}},
+       .in_place = {{0, 0}, {1, 5}, {2, 6}, {3, 7}},
+       .rounds = true},
       {.kind = v1::Instruction::kAllFinite,
        .role = Role::kKernel,
        .inputs = {1, kAnyNumber},

@@ -125,6 +125,7 @@ std::vector<OpDef> PoolingOps() {
                                        FindPoolingWindow(instruction)));
        },
        .operations = PoolingOperations,
+       .rounds = true,
        .layout = ImagesLayout},
       {.kind = v1::Instruction::kAveragePool,
        .role = Role::kKernel,
@@ -135,6 +136,7 @@ std::vector<OpDef> PoolingOps() {
          return OneOutput(ResultType(instruction.average_pool(), inputs[0]));
        },
        .operations = PoolingOperations,
+       .rounds = true,
        .layout = ImagesLayout},
       {.kind = v1::Instruction::kAveragePoolGradient,
        .role = Role::kKernel,
@@ -146,6 +148,7 @@ std::vector<OpDef> PoolingOps() {
                                        FindPoolingWindow(instruction)));
        },
        .operations = PoolingOperations,
+       .rounds = true,
        .layout = ImagesLayout},
   };
 }

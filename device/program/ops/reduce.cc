@@ -62,6 +62,7 @@ std::vector<OpDef> ReduceOps() {
          const v1::Reduce& op = instruction.reduce();
          return OneOutput(ReduceType(op.operator_(), inputs[0], op.axes()));
        },
+       .rounds = true,
        .layout = AnyLayout},
       {.kind = v1::Instruction::kArgMax,
        .role = Role::kKernel,
