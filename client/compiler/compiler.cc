@@ -77,8 +77,7 @@ class Assembler {
       tensors.push_back(PlaceTensors(ipu, lowered));
       for (auto& section : lowered.sections) {
         for (v1::Instruction& instruction : section) {
-          for (uint32_t& index : *instruction.mutable_inputs()) index = tensors[ipu][index];
-          for (uint32_t& index : *instruction.mutable_outputs()) index = tensors[ipu][index];
+          ForEachTensor(instruction, [&](uint32_t& index) { index = tensors[ipu][index]; });
           if (instruction.has_exchange()) {
             instruction.mutable_exchange()->set_exchange(first_exchange +
                                                          instruction.exchange().exchange());
@@ -151,16 +150,14 @@ class Assembler {
     }
     int step = 0;
     for (int section = 0; section < kNumSections; ++section) {
-      for (const v1::Instruction& instruction : lowered.sections[section]) {
-        for (const auto* operands : {&instruction.inputs(), &instruction.outputs()}) {
-          for (uint32_t index : *operands) {
-            const uint32_t id = lowered.tensors[index].storage;
-            if (!seen[id]) storages[id].first = step;
-            seen[id] = true;
-            storages[id].last = step;
-            if (section == static_cast<int>(Section::kSetup)) whole_run[id] = true;
-          }
-        }
+      for (v1::Instruction& instruction : lowered.sections[section]) {
+        ForEachTensor(instruction, [&](uint32_t index) {
+          const uint32_t id = lowered.tensors[index].storage;
+          if (!seen[id]) storages[id].first = step;
+          seen[id] = true;
+          storages[id].last = step;
+          if (section == static_cast<int>(Section::kSetup)) whole_run[id] = true;
+        });
         ++step;
       }
     }

@@ -70,14 +70,27 @@ struct ProgramSpec {
   GradientReduction reduction = GradientReduction::kMean;
 };
 
+// How float16 results are rounded in programs that train; others round to nearest.
+enum class Rounding {
+  kNearest,
+  // Stochastically: up or down at random, so that the mean is what is rounded. What is random
+  // follows from the variables that Graph::Random has, the operation, the element and the
+  // micro-batch's number in the job, so that replicas differ.
+  kStochastic,
+  // The same for all replicas in the same step of their micro-batches.
+  kStochasticEqualSeeds,
+};
+
 struct CompileOptions {
   uint32_t ipus_per_replica = 1;
   uint32_t total_replicas = 1;  // of the job, for the mean of the gradients
   // Fuses ops that lie beside each other, which changes no result.
+  // Programs with stochastic rounding are never fused: each of their operations rounds by itself.
   bool fusion = true;
   // Directory for the printed forms of the program after each pass; none if it is empty. A
   // compilation that prints takes nothing from a cache.
   std::string dump_passes;
+  Rounding rounding = Rounding::kNearest;
   std::vector<ProgramSpec> programs;
 };
 

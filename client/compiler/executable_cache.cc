@@ -157,11 +157,13 @@ class Encoder {
   }
   void Add(const CompileOptions& options) {
     // What is printed changes no executable.
-    const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, programs] = options;
+    const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, programs] =
+        options;
     static_cast<void>(dump_passes);
     Add(ipus_per_replica);
     Add(total_replicas);
     Add(fusion);
+    Add(static_cast<uint64_t>(rounding));
     Add(programs);
   }
   void Add(const graph::Graph& graph) {

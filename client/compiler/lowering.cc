@@ -7,6 +7,7 @@
 #include "client/compiler/fusion.h"
 #include "client/compiler/passes.h"
 #include "client/compiler/placement.h"
+#include "client/compiler/random_rounding.h"
 #include "client/compiler/update.h"
 #include "device/base/status.h"
 #include "device/program/op.h"
@@ -35,6 +36,7 @@ class Lowering {
   absl::StatusOr<LoweredProgram> Run() {
     const auto first_backward = static_cast<uint32_t>(graph_.values().size());
     const std::vector<Tensor> gradients = AddGradients();
+    RandomRounding rounding(graph_, spec_, options_);
     VPOD_RETURN_IF_ERROR(graph_.status());
     for (const Value& value : graph_.values()) {
       if (value.ipu >= options_.ipus_per_replica) {
@@ -43,20 +45,28 @@ class Lowering {
       }
     }
     VPOD_RETURN_IF_ERROR(Done("gradients", Stage::kGraph, graph_.nodes()));
-    FindNeeded(gradients);
+    std::vector<uint32_t> results = rounding.Values();
+    const std::set<size_t> first_nodes = NodesFor(results);
+    for (Tensor gradient : gradients) {
+      if (gradient.valid()) results.push_back(placement_.Root(gradient.id));
+    }
+    FindNeeded(std::move(results));
     std::vector<graph::Node> nodes;
-    for (size_t i : needed_nodes_) nodes.push_back(graph_.nodes()[i]);
+    for (size_t i : first_nodes) nodes.push_back(graph_.nodes()[i]);
+    for (size_t i : needed_nodes_) {
+      if (!first_nodes.contains(i)) nodes.push_back(graph_.nodes()[i]);
+    }
     VPOD_RETURN_IF_ERROR(Done("needed", Stage::kGraph, nodes));
-    if (options_.fusion) {
+    if (options_.fusion && !rounding.enabled()) {
       nodes = Fuse(graph_, std::move(nodes), results_, first_backward);
       VPOD_RETURN_IF_ERROR(Done("fusion", Stage::kFused, nodes));
     }
     FindLastReaders(nodes);
     FindValuesMadeInBuffers(nodes);
-    Update update(graph_, spec_, options_, gradients, loss_scale_, placement_);
+    Update update(graph_, spec_, options_, gradients, loss_scale_, rounding, placement_);
     EmitInputs();
     for (size_t i = 0; i < nodes.size(); ++i) {
-      EmitNode(nodes[i], i);
+      EmitNode(nodes[i], i, rounding);
       for (uint32_t value : nodes[i].instruction.outputs()) update.Accumulate(value);
     }
     if (spec_.loss.has_value()) {
@@ -87,25 +97,31 @@ class Lowering {
   }
 
   // What the results of the program need: the rest is not computed.
-  void FindNeeded(const std::vector<Tensor>& gradients) {
-    std::vector<uint32_t> pending;
-    for (const auto& output : graph_.outputs()) pending.push_back(placement_.Root(output.value.id));
-    for (Tensor gradient : gradients) {
-      if (gradient.valid()) pending.push_back(placement_.Root(gradient.id));
-    }
+  void FindNeeded(std::vector<uint32_t> results) {
+    for (const auto& output : graph_.outputs()) results.push_back(placement_.Root(output.value.id));
     if (spec_.loss.has_value()) {
       for (const auto& assignment : graph_.assignments())
-        pending.push_back(placement_.Root(assignment.value.id));
+        results.push_back(placement_.Root(assignment.value.id));
     }
-    results_.insert(pending.begin(), pending.end());
-    std::map<uint32_t, size_t> producer;
+    results_.insert(results.begin(), results.end());
+    std::set<size_t> stores;  // nodes without outputs: what they do is seen later
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Instruction& instruction = graph_.nodes()[i].instruction;
-      for (uint32_t id : instruction.outputs()) producer[id] = i;
       if (!instruction.outputs().empty()) continue;
-      needed_nodes_.insert(i);  // what it does is seen later
-      for (uint32_t read : instruction.inputs()) pending.push_back(placement_.Root(read));
+      stores.insert(i);
+      for (uint32_t read : instruction.inputs()) results.push_back(placement_.Root(read));
     }
+    needed_nodes_ = NodesFor(std::move(results));
+    needed_nodes_.merge(stores);
+  }
+
+  // The nodes that make values, and all that these read. Notes the inputs among them.
+  std::set<size_t> NodesFor(std::vector<uint32_t> pending) {
+    std::map<uint32_t, size_t> producer;
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      for (uint32_t id : graph_.nodes()[i].instruction.outputs()) producer[id] = i;
+    }
+    std::set<size_t> needed;
     std::set<uint32_t> seen;
     while (!pending.empty()) {
       const uint32_t id = pending.back();
@@ -113,10 +129,11 @@ class Lowering {
       if (!seen.insert(id).second) continue;
       if (graph_.values()[id].origin == Origin::kInput) needed_inputs_.insert(id);
       const auto it = producer.find(id);
-      if (it == producer.end() || !needed_nodes_.insert(it->second).second) continue;
+      if (it == producer.end() || !needed.insert(it->second).second) continue;
       for (uint32_t read : graph_.nodes()[it->second].instruction.inputs())
         pending.push_back(placement_.Root(read));
     }
+    return needed;
   }
 
   void EmitInputs() {
@@ -133,7 +150,7 @@ class Lowering {
 
   // The layouts that an op asks for. What takes any layout keeps that of its largest input, so that
   // chains of element-by-element ops after a convolution need no copies.
-  void EmitNode(const graph::Node& node, size_t number) {
+  void EmitNode(const graph::Node& node, size_t number, RandomRounding& rounding) {
     Instruction instruction = node.instruction;
     const program::OpDef& op = *program::FindOp(instruction.attributes_case());
     if (op.view != nullptr && AddViewOf(node, op)) return;
@@ -175,6 +192,10 @@ class Lowering {
           (layout(true, i) == program::Layout::kStrided && keeps_channels_last);
       instruction.set_outputs(i, MakeOutput(instruction.outputs(i), node.ipu, channels_last));
     }
+    // The first value that it makes has a number of its own in the graph.
+    if (op.rounds)
+      rounding.Apply(node.instruction.outputs(0), node.ipu, Section::kBody, placement_,
+                     instruction);
     placement_.At(node.ipu, Section::kBody).push_back(std::move(instruction));
   }
 

@@ -21,12 +21,14 @@ std::vector<float> HyperParameters(const ProgramSpec& spec) {
 }
 
 Update::Update(const graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
-               std::vector<Tensor> gradients, Tensor loss_scale, Placement& placement)
+               std::vector<Tensor> gradients, Tensor loss_scale, RandomRounding& rounding,
+               Placement& placement)
     : graph_(graph),
       spec_(spec),
       options_(options),
       gradients_(std::move(gradients)),
       loss_scale_(loss_scale),
+      rounding_(rounding),
       placement_(placement),
       gradient_places_(gradients_.size()) {
   for (size_t v = 0; v < gradients_.size(); ++v) {
@@ -60,6 +62,8 @@ void Update::Emit() {
     reduce[ipu].add_inputs(gradient_places_[v]);
     reduce[ipu].add_outputs(reduced);
     updates[ipu].push_back(MakeUpdate(v, reduced));
+    rounding_.Apply(graph_.variables()[v].id, ipu, Section::kUpdate, placement_,
+                    updates[ipu].back());
   }
   for (auto& [ipu, instruction] : reduce) {
     placement_.At(ipu, Section::kReduce).push_back(instruction);

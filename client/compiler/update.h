@@ -9,6 +9,7 @@
 
 #include "client/compiler/compiler.h"
 #include "client/compiler/placement.h"
+#include "client/compiler/random_rounding.h"
 #include "client/graph/graph.h"
 
 namespace vpod::compiler {
@@ -18,7 +19,8 @@ class Update {
   // `gradients` are those of the graph's variables; an absent one is invalid. `loss_scale` is a
   // buffer of the graph, or invalid. The references outlive the object.
   Update(const graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
-         std::vector<graph::Tensor> gradients, graph::Tensor loss_scale, Placement& placement);
+         std::vector<graph::Tensor> gradients, graph::Tensor loss_scale, RandomRounding& rounding,
+         Placement& placement);
 
   // To be called when a value has been made. Added to its accumulator at once, a gradient takes
   // memory for a moment only.
@@ -42,6 +44,7 @@ class Update {
   const CompileOptions& options_;
   const std::vector<graph::Tensor> gradients_;  // by the variable's number
   const graph::Tensor loss_scale_;
+  RandomRounding& rounding_;
   Placement& placement_;
   std::map<uint32_t, std::vector<size_t>> gradients_of_;  // by value, variables' numbers
   std::vector<uint32_t> gradient_places_;                 // by the variable's number

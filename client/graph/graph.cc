@@ -277,7 +277,8 @@ const Graph::RandomState& Graph::GetRandomState() {
   state.counter = Buffer(absl::StrCat("random/counter", suffix), number, {0});
   v1::Instruction replica;
   replica.mutable_replica_index();
-  state.micro_batch = Add(Multiply(state.counter, replicas_), AddSimple(std::move(replica), {}));
+  state.first = Multiply(state.counter, replicas_);
+  state.micro_batch = Add(state.first, AddSimple(std::move(replica), {}));
   Assign(state.counter, Add(state.counter, Constant(number, 1)));
   return state;
 }

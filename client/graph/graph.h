@@ -198,7 +198,8 @@ class Graph {
   struct RandomState {
     Tensor seed;         // UINT32 [2], a buffer
     Tensor counter;      // UINT32, a buffer: micro-batches that this replica has trained with
-    Tensor micro_batch;  // UINT32: the number of this one in the job, counter * replicas + replica
+    Tensor first;        // UINT32: counter * replicas, equal on all replicas
+    Tensor micro_batch;  // UINT32: the number of this one in the job, `first` + replica
   };
   const RandomState& GetRandomState();
   // How many replicas the job has: 1, unless the compiler says so.

@@ -53,6 +53,7 @@ absl::StatusOr<compiler::Compiled> CompileNetwork(const BitsOptions& options) {
   if (options.type == FLOAT16) spec.loss_scale = 128;
   return compiler::Compile(graph, {.total_replicas = options.replicas,
                                    .fusion = options.fusion,
+                                   .rounding = options.rounding,
                                    .programs = {std::move(spec)}});
 }
 

@@ -22,6 +22,7 @@ struct BitsOptions {
 
   program::v1::DataType type = program::v1::FLOAT32;  // FLOAT16 with a loss scale
   bool dropout = false;
+  compiler::Rounding rounding = compiler::Rounding::kNearest;
   bool fusion = true;
 };
 

@@ -28,7 +28,10 @@ std::vector<Kind> Kinds() {
   return {{"Float32", {}, {}},
           {"Float32Dropout", {.dropout = true}, {"--dropout"}},
           {"Float16", {.type = kHalf}, {"--half"}},
-          {"Float16Dropout", {.type = kHalf, .dropout = true}, {"--half", "--dropout"}}};
+          {"Float16Dropout", {.type = kHalf, .dropout = true}, {"--half", "--dropout"}},
+          {"StochasticRounding",
+           {.type = kHalf, .dropout = true, .rounding = compiler::Rounding::kStochastic},
+           {"--half", "--dropout", "--stochastic-rounding"}}};
 }
 
 Bits OnIpuModel(BitsOptions options, uint32_t replicas, int compute_threads = 0) {
