@@ -34,16 +34,20 @@ class KernelRun {
   std::optional<absl::Status> Continue(ComputePool& pool, ComputeQueue& queue,
                                        absl::FunctionRef<bool()> pause) {
     while (phase_ < kernel_.phases.size()) {
-      const auto& [chunks, run, long_chunks] = kernel_.phases[phase_];
-      if (chunks == 1) {
+      const Phase& phase = kernel_.phases[phase_];
+      if (phase.chunks == 1) {
         VPOD_RETURN_IF_ERROR(RunChunk(0, ComputePool::ThisThread()));
-      } else if (chunks > 1) {  // none where there are no elements
-        if (!work_) work_.emplace(chunks, run_, long_chunks);
+      } else if (phase.chunks > 1) {  // none where there are no elements
+        if (!work_) work_.emplace(phase.chunks, run_, phase.long_chunks);
         if (!pool.Run(*work_, queue, pause)) return std::nullopt;
         VPOD_RETURN_IF_ERROR(work_->status());
         work_.reset();
       }
-      if (++phase_ < kernel_.phases.size() && pause()) return std::nullopt;
+      if (++round_ == phase.rounds) {
+        round_ = 0;
+        ++phase_;
+      }
+      if (phase_ < kernel_.phases.size() && pause()) return std::nullopt;
     }
     return absl::OkStatus();
   }
@@ -54,7 +58,8 @@ class KernelRun {
     Workspace at = at_;
     at.scratch = scratch_ + static_cast<uint64_t>(thread) * scratch_bytes_;
     try {
-      return kernel_.phases[phase_].run(at, chunk);
+      const Phase& phase = kernel_.phases[phase_];
+      return phase.run(at, round_ * phase.chunks + chunk);
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError("the host has no memory left for temporary data");
     }
@@ -64,7 +69,7 @@ class KernelRun {
   const Workspace at_;
   std::byte* const scratch_;  // of thread 0
   const uint64_t scratch_bytes_;
-  size_t phase_;
+  size_t phase_, round_ = 0;
   const std::function<absl::Status(size_t, int)> run_ = [this](size_t chunk, int thread) {
     return RunChunk(chunk, thread);
   };

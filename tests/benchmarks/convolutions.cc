@@ -77,16 +77,21 @@ class Ours {
     kernel_ = *engine::PrepareKernel(ipu_, step);
     arena_.resize(ipu_.arena_bytes() / sizeof(float) + 16, 0.5f);
     shared_.resize(kernel_.shared_bytes / sizeof(float) + 16);
+    packed_.resize(kernel_.packed_bytes / sizeof(float) + 16);
     for (auto& scratch : scratch_) scratch.resize(kernel_.scratch_bytes / sizeof(float) + 16);
   }
 
   void Run(engine::ComputePool& pool, engine::ComputeQueue& queue) {
     for (const engine::Phase& phase : kernel_.phases) {
-      const auto run = [&](size_t chunk, int thread) {
-        return phase.run({Aligned(arena_), Aligned(shared_), Aligned(scratch_[thread])}, chunk);
-      };
-      engine::ChunkedWork work(phase.chunks, run, phase.long_chunks);
-      while (!pool.Run(work, queue, [] { return false; })) {
+      for (size_t round = 0; round < phase.rounds; ++round) {
+        const auto run = [&](size_t chunk, int thread) {
+          return phase.run(
+              {Aligned(arena_), Aligned(shared_), Aligned(packed_), Aligned(scratch_[thread])},
+              round * phase.chunks + chunk);
+        };
+        engine::ChunkedWork work(phase.chunks, run, phase.long_chunks);
+        while (!pool.Run(work, queue, [] { return false; })) {
+        }
       }
     }
   }
@@ -109,7 +114,7 @@ class Ours {
 
   program::v1::Ipu ipu_;
   engine::Kernel kernel_;
-  std::vector<float> arena_, shared_, scratch_[kThreads];
+  std::vector<float> arena_, shared_, packed_, scratch_[kThreads];
 };
 
 // One call of oneDNN, which chooses all layouts.

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,6 +36,12 @@ struct Phase {
   std::function<absl::Status(const Workspace& at, size_t chunk)> run;
   // A chunk takes some hundred microseconds, so that it is worth waking a thread for.
   bool long_chunks = false;
+  // Sums too long for a chunk go on in the next round: it runs the following chunks, numbered on,
+  // when all of the round before are done.
+  size_t rounds = 1;
+  // The most that a chunk has, as the op table counts operations; 0: element by element, at most a
+  // block of some hundred thousand.
+  double operations = 0;
 };
 inline constexpr double kOperationsOfAChunk = 1 << 28;
 
@@ -47,6 +54,8 @@ struct Kernel {
   // changes it: that phase may be left out while memory and input are as they were.
   size_t packed_bytes = 0;
   int packed_input = 0;
+  // What oneDNN calls its implementations that compute this; empty without oneDNN.
+  std::vector<std::string> implementations;
 };
 
 // Prepares the kernel of a computing instruction of IPU `ipu`. The instruction has passed

@@ -46,11 +46,13 @@ inline absl::Status RunPhases(const Kernel& kernel, std::byte* arena) {
                      reinterpret_cast<std::byte*>(packed.data()),
                      reinterpret_cast<std::byte*>(scratch.data())};
   for (const Phase& phase : kernel.phases) {
-    absl::Status status;
-    for (size_t chunk = phase.chunks; chunk-- > 0;) {
-      if (absl::Status each = phase.run(at, chunk); !each.ok()) status = std::move(each);
+    for (size_t round = 0; round < phase.rounds; ++round) {
+      absl::Status status;
+      for (size_t chunk = (round + 1) * phase.chunks; chunk-- > round * phase.chunks;) {
+        if (absl::Status each = phase.run(at, chunk); !each.ok()) status = std::move(each);
+      }
+      if (!status.ok()) return status;
     }
-    if (!status.ok()) return status;
   }
   for (const auto& [memory, bytes] : {std::pair(&shared, kernel.shared_bytes),
                                       {&packed, kernel.packed_bytes},
