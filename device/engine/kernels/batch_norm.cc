@@ -138,43 +138,61 @@ void RoundToHalf(float* values, size_t n) {
 
 struct Rows {
   size_t rows, channels, of_block;
-  Chunking chunks;
+  Chunking chunks;  // of rows
+  Chunking blocks;  // of channels; several if rows are long
 
   explicit Rows(const Operand& x) {
+    constexpr size_t kMostChannels = 8192, kWiderChunks = 8;
     channels = static_cast<size_t>(x.type.dims[1]);
     rows = x.elements() / channels;
-    chunks = ChunkItems(rows, channels);
-    of_block = std::max<size_t>(1, kElementsOfABlock / channels);
+    const bool is_long = channels > kMostChannels;
+    blocks = {channels, is_long ? kMostChannels : channels};
+    // Sums of long rows are as long: there are fewer of them.
+    chunks = ChunkItems(rows, is_long ? kMostChannels / kWiderChunks : channels);
+    of_block = is_long ? 1 : std::max<size_t>(1, kElementsOfABlock / channels);
   }
-  size_t block_elements() const { return of_block * channels; }
+  size_t block_elements() const { return of_block * blocks.per_chunk; }
+  size_t num_chunks() const { return chunks.chunks() * blocks.chunks(); }
+  double operations() const { return static_cast<double>(chunks.per_chunk * blocks.per_chunk); }
+  // Of a chunk: which of `chunks`, its first channel and the number of its channels.
+  size_t OfRows(size_t chunk) const { return chunk / blocks.chunks(); }
+  size_t FirstChannel(size_t chunk) const { return blocks.begin(chunk % blocks.chunks()); }
+  size_t Channels(size_t chunk) const { return blocks.size(chunk % blocks.chunks()); }
 
-  // Calls `visit(first element, rows)` for the blocks of a chunk.
+  // Calls `visit(first element, rows)` for the blocks of a chunk, which have its channels.
   template <class Visit>
   void ForBlocks(size_t chunk, const Visit& visit) const {
-    for (size_t row = chunks.begin(chunk); row < chunks.end(chunk); row += of_block)
-      visit(row * channels, std::min(of_block, chunks.end(chunk) - row));
+    const size_t end = chunks.end(OfRows(chunk));
+    for (size_t row = chunks.begin(OfRows(chunk)); row < end; row += of_block)
+      visit(row * channels + FirstChannel(chunk), std::min(of_block, end - row));
   }
 };
 
-// Chunks leave two sums for each channel in shared memory: [chunk][sum][channel] of float64.
+// Chunks leave two sums for each channel in shared memory: [chunk of rows][sum][channel] of
+// float64.
 class Sums {
  public:
   explicit Sums(const Rows& rows) : chunks_(rows.chunks.chunks()), channels_(rows.channels) {}
 
   size_t bytes() const { return chunks_ * 2 * channels_ * sizeof(double); }
-  double* Of(const Workspace& at, size_t chunk, size_t sum) const {
-    double* sums = reinterpret_cast<double*>(at.shared) + (chunk * 2 + sum) * channels_;
-    return sums;
+  // From a channel on.
+  double* Of(const Workspace& at, size_t chunk, size_t sum, size_t channel) const {
+    return reinterpret_cast<double*>(at.shared) + (chunk * 2 + sum) * channels_ + channel;
   }
   // Of all chunks, in order.
   double Total(const Workspace& at, size_t sum, size_t channel) const {
     double total = 0;
-    for (size_t chunk = 0; chunk < chunks_; ++chunk) total += Of(at, chunk, sum)[channel];
+    for (size_t chunk = 0; chunk < chunks_; ++chunk) total += *Of(at, chunk, sum, channel);
     return total;
+  }
+  // Channels whose totals one chunk takes.
+  Chunking totals() const {
+    constexpr size_t kOperations = size_t{1} << 20;
+    return {channels_, std::clamp<size_t>(kOperations / chunks_, 1, channels_)};
   }
 
  private:
-  const size_t chunks_, channels_;
+  size_t chunks_, channels_;
 };
 
 // Vectors of a float32 for each channel.
@@ -200,15 +218,17 @@ struct Normalization {
   bool half, add, relu;
 
   absl::Status Run(const Workspace& at, size_t chunk) const {
-    const size_t n = rows.channels;
+    const size_t begin = rows.FirstChannel(chunk), n = rows.Channels(chunk);
     float* factor = factors.Of(at.scratch, 0);
-    for (size_t c = 0; c < n; ++c)
-      factor[c] = Factor(scale.As<float>(at)[c], variance.As<float>(at)[c], epsilon);
+    for (size_t c = 0; c < n; ++c) {
+      factor[c] =
+          Factor(scale.As<float>(at)[begin + c], variance.As<float>(at)[begin + c], epsilon);
+    }
     rows.ForBlocks(chunk, [&](size_t first, size_t count) {
       const size_t elements = count * n;
       float* out = y.Write(at, first);
-      Normalize(x.Read(at, first, elements), mean.As<float>(at), factor, offset.As<float>(at), out,
-                count, n);
+      Normalize(x.Read(at, first, elements), mean.As<float>(at) + begin, factor,
+                offset.As<float>(at) + begin, out, count, n);
       if (add) {
         if (half) RoundToHalf(out, elements);
         AddTo(out, addend.Read(at, first, elements), elements);
@@ -235,7 +255,7 @@ Phase NormalizePhase(const program::v1::Ipu& ipu, const Instruction& instruction
                     .variance = variance,
                     .x = FloatBlock(x, block, scratch),
                     .y = FloatBlock(ResolveOutput(ipu, instruction, 0), block, scratch),
-                    .factors = {scratch.Add(rows.channels * sizeof(float)), rows.channels},
+                    .factors = {scratch.Add(rows.blocks.per_chunk * sizeof(float)), 0},
                     .epsilon = op.epsilon(),
                     .half = x.type.type == program::v1::FLOAT16,
                     .add = op.add(),
@@ -244,8 +264,9 @@ Phase NormalizePhase(const program::v1::Ipu& ipu, const Instruction& instruction
     const uint32_t addend = instruction.inputs(instruction.inputs_size() - 1);
     pass->addend = FloatBlock(Resolve(ipu, addend), block, scratch);
   }
-  return {rows.chunks.chunks(),
-          [pass](const Workspace& at, size_t chunk) { return pass->Run(at, chunk); }};
+  return {.chunks = rows.num_chunks(),
+          .run = [pass](const Workspace& at, size_t chunk) { return pass->Run(at, chunk); },
+          .operations = rows.operations()};
 }
 
 absl::StatusOr<Kernel> PrepareBatchNorm(const program::v1::Ipu& ipu,
@@ -254,21 +275,28 @@ absl::StatusOr<Kernel> PrepareBatchNorm(const program::v1::Ipu& ipu,
                 variance = ResolveOutput(ipu, instruction, 2);
   const Rows rows(x);
   const Sums sums(rows);
-  const size_t n = rows.channels;
   MemoryPlan scratch;
   const FloatBlock in(x, rows.block_elements(), scratch);
   Kernel kernel;
-  kernel.phases.push_back({rows.chunks.chunks(), [=](const Workspace& at, size_t chunk) {
-                             double *sum = sums.Of(at, chunk, 0), *square = sums.Of(at, chunk, 1);
-                             std::fill_n(sum, 2 * n, 0.0);
-                             rows.ForBlocks(chunk, [&](size_t first, size_t count) {
-                               AddMoments(in.Read(at, first, count * n), count, n, sum, square);
-                             });
-                             return absl::OkStatus();
-                           }});
-  kernel.phases.push_back({1, [=](const Workspace& at, size_t) {
+  kernel.phases.push_back({.chunks = rows.num_chunks(),
+                           .run =
+                               [=](const Workspace& at, size_t chunk) {
+                                 const size_t channel = rows.FirstChannel(chunk),
+                                              n = rows.Channels(chunk);
+                                 double *sum = sums.Of(at, rows.OfRows(chunk), 0, channel),
+                                        *square = sums.Of(at, rows.OfRows(chunk), 1, channel);
+                                 std::fill_n(sum, n, 0.0);
+                                 std::fill_n(square, n, 0.0);
+                                 rows.ForBlocks(chunk, [&](size_t first, size_t count) {
+                                   AddMoments(in.Read(at, first, count * n), count, n, sum, square);
+                                 });
+                                 return absl::OkStatus();
+                               },
+                           .operations = rows.operations()});
+  const Chunking totals = sums.totals();
+  kernel.phases.push_back({totals.chunks(), [=](const Workspace& at, size_t chunk) {
                              const auto count = static_cast<double>(rows.rows);
-                             for (size_t c = 0; c < n; ++c) {
+                             for (size_t c = totals.begin(chunk); c < totals.end(chunk); ++c) {
                                const double average = sums.Total(at, 0, c) / count;
                                const double spread =
                                    sums.Total(at, 1, c) / count - average * average;
@@ -355,7 +383,7 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
   const double epsilon = instruction.batch_norm_gradient().epsilon();
   const Rows rows(x);
   const Sums sums(rows);
-  const size_t n = rows.channels, block = rows.block_elements();
+  const size_t block = rows.block_elements();
   MemoryPlan scratch;
   const FloatBlock x_block(x, block, scratch),
       dx_block(ResolveOutput(ipu, instruction, 0), block, scratch);
@@ -364,25 +392,33 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
   // What the second phase leaves for the third: factor, mean of dy, slope.
   MemoryPlan shared;
   shared.Add(sums.bytes());
-  const Vectors vectors{shared.Add(3 * n * sizeof(float)), n};
+  const Vectors vectors{shared.Add(3 * rows.channels * sizeof(float)), rows.channels};
   Kernel kernel;
   kernel.shared_bytes = shared.bytes();
   kernel.scratch_bytes = scratch.bytes();
-  kernel.phases.push_back({rows.chunks.chunks(), [=](const Workspace& at, size_t chunk) {
-                             double *sum = sums.Of(at, chunk, 0), *product = sums.Of(at, chunk, 1);
-                             std::fill_n(sum, 2 * n, 0.0);
-                             rows.ForBlocks(chunk, [&](size_t first, size_t count) {
-                               const float* gradient = dy->Read(at, first, count * n);
-                               AddGradients(x_block.Read(at, first, count * n), gradient,
-                                            mean.As<float>(at), count, n, sum, product);
-                               if (dy->keep) dy->Keep(at, gradient, first, count * n);
-                             });
-                             return absl::OkStatus();
-                           }});
   kernel.phases.push_back(
-      {1, [=](const Workspace& at, size_t) {
+      {.chunks = rows.num_chunks(),
+       .run =
+           [=](const Workspace& at, size_t chunk) {
+             const size_t channel = rows.FirstChannel(chunk), n = rows.Channels(chunk);
+             double *sum = sums.Of(at, rows.OfRows(chunk), 0, channel),
+                    *product = sums.Of(at, rows.OfRows(chunk), 1, channel);
+             std::fill_n(sum, n, 0.0);
+             std::fill_n(product, n, 0.0);
+             rows.ForBlocks(chunk, [&](size_t first, size_t count) {
+               const float* gradient = dy->Read(at, first, count * n);
+               AddGradients(x_block.Read(at, first, count * n), gradient,
+                            mean.As<float>(at) + channel, count, n, sum, product);
+               if (dy->keep) dy->Keep(at, gradient, first, count * n);
+             });
+             return absl::OkStatus();
+           },
+       .operations = rows.operations()});
+  const Chunking totals = sums.totals();
+  kernel.phases.push_back(
+      {totals.chunks(), [=](const Workspace& at, size_t chunk) {
          const auto count = static_cast<double>(rows.rows);
-         for (size_t c = 0; c < n; ++c) {
+         for (size_t c = totals.begin(chunk); c < totals.end(chunk); ++c) {
            const double inverse = 1 / std::sqrt(variance.As<float>(at)[c] + epsilon);
            const double sum = sums.Total(at, 0, c), product = sums.Total(at, 1, c);
            doffset.As<float>(at)[c] = static_cast<float>(sum);
@@ -394,15 +430,20 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
          return absl::OkStatus();
        }});
   kernel.phases.push_back(
-      {rows.chunks.chunks(), [=](const Workspace& at, size_t chunk) {
-         rows.ForBlocks(chunk, [&](size_t first, size_t count) {
-           InputGradient(x_block.Read(at, first, count * n), dy->ReadKept(at, first, count * n),
-                         mean.As<float>(at), vectors.Of(at.shared, 0), vectors.Of(at.shared, 1),
-                         vectors.Of(at.shared, 2), dx_block.Write(at, first), count, n);
-           dx_block.Store(at, first, count * n);
-         });
-         return absl::OkStatus();
-       }});
+      {.chunks = rows.num_chunks(),
+       .run =
+           [=](const Workspace& at, size_t chunk) {
+             const size_t channel = rows.FirstChannel(chunk), n = rows.Channels(chunk);
+             rows.ForBlocks(chunk, [&](size_t first, size_t count) {
+               InputGradient(x_block.Read(at, first, count * n), dy->ReadKept(at, first, count * n),
+                             mean.As<float>(at) + channel, vectors.Of(at.shared, 0) + channel,
+                             vectors.Of(at.shared, 1) + channel, vectors.Of(at.shared, 2) + channel,
+                             dx_block.Write(at, first), count, n);
+               dx_block.Store(at, first, count * n);
+             });
+             return absl::OkStatus();
+           },
+       .operations = rows.operations()});
   return kernel;
 }
 

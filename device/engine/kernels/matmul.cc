@@ -146,9 +146,17 @@ void Cut(MatMul& op) {
       rows = columns =
           std::min({m, n, std::max(1.0, std::floor(std::sqrt(kOperationsOfAChunk / k)))});
   }
+  double inner = std::min(k, kInner);
+  if (op.half()) {
+    // Blocks as float32 lie in scratch.
+    constexpr double kElements = 1 << 22;
+    columns = std::min(columns, kElements);
+    rows = std::min(rows, std::floor(kElements / columns));
+    inner = std::min(inner, std::max(1.0, std::floor(kElements / std::max(rows, columns))));
+  }
   op.rows = {static_cast<size_t>(op.m), static_cast<size_t>(rows)};
   op.columns = {static_cast<size_t>(op.n), static_cast<size_t>(columns)};
-  op.inner = {static_cast<size_t>(op.k), static_cast<size_t>(std::min(k, kInner))};
+  op.inner = {static_cast<size_t>(op.k), static_cast<size_t>(inner)};
 }
 
 absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruction& instruction) {
@@ -192,10 +200,11 @@ absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruct
                              [op](const Workspace& at, size_t chunk) {
                                return Guarded([&]() -> absl::Status { return op->Run(at, chunk); });
                              });
-    constexpr double kLong = 1 << 24;  // operations
-    kernel.phases[0].long_chunks = static_cast<double>(op->rows.per_chunk * op->columns.per_chunk) *
-                                       static_cast<double>(op->k) >=
-                                   kLong;
+    constexpr double kLong = 1 << 24;
+    const double operations = static_cast<double>(op->rows.per_chunk * op->columns.per_chunk) *
+                              static_cast<double>(op->k);
+    kernel.phases[0].operations = operations;
+    kernel.phases[0].long_chunks = operations >= kLong;
     return kernel;
   });
 }

@@ -80,13 +80,15 @@ Plan MakePlan(Operand input, Operand output, const program::v1::Reduce& op) {
   plan.kept = PlanLoop(kept, {kept_from, to, random ? NumberStrides(kept) : to});
   plan.reduced = PlanLoop(reduced, {reduced_from});
   plan.results = ChunkItems(output.elements(), count);
-  // The parts of a result that is one of many would be more work to combine than to make.
-  constexpr size_t kMostParts = 64;
-  const size_t parts = plan.results.chunks() >= kMostParts
-                           ? 1
-                           : std::clamp<size_t>(input.elements() / kElementsOfAChunk /
-                                                    std::max<size_t>(1, plan.results.chunks()),
-                                                1, kMostParts);
+  // The parts of a result that is one of many would be more work to combine than to make, unless a
+  // part would be too long for a chunk.
+  constexpr size_t kMostParts = 64, kMostElements = size_t{1} << 23;
+  size_t parts = plan.results.chunks() >= kMostParts
+                     ? 1
+                     : std::clamp<size_t>(input.elements() / kElementsOfAChunk /
+                                              std::max<size_t>(1, plan.results.chunks()),
+                                          1, kMostParts);
+  parts = std::max(parts, (count + kMostElements - 1) / kMostElements);
   plan.elements = {count, std::max<size_t>(1, (count + parts - 1) / parts)};
   plan.input = std::move(input);
   plan.output = std::move(output);
@@ -184,64 +186,150 @@ int32_t CombineInts(ReduceOperator op, int32_t a, int32_t b) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }
 
+// Sums of integers wrap, so that their parts may be combined in any order.
 Kernel ReduceInts(std::shared_ptr<const Plan> plan) {
   const int32_t initial = plan->op == program::v1::MAX   ? std::numeric_limits<int32_t>::min()
                           : plan->op == program::v1::MIN ? std::numeric_limits<int32_t>::max()
                                                          : 0;
-  return OnePhase(plan->results.chunks(), 0, [=](const Workspace& at, size_t chunk) {
+  const size_t parts = plan->elements.chunks(), outputs = plan->output.elements();
+  // Chunk c takes part c % parts of a range of the results.
+  const auto reduce = [=](const Workspace& at, size_t chunk) {
     const auto* in = plan->input.As<int32_t>(at);
     auto* out = plan->output.As<int32_t>(at);
-    plan->kept.ForBlocks(
-        plan->results.begin(chunk), plan->results.end(chunk), [&](const auto& p, size_t n) {
-          for (size_t i = 0; i < n; ++i) {
-            int32_t result = initial;
-            const int32_t* first = in + p[0] + static_cast<int64_t>(i) * plan->kept.steps[0];
-            plan->reduced.ForBlocks(
-                0, plan->elements.items, [&](const auto& at_element, size_t elements) {
-                  const int32_t* x = first + at_element[0];
-                  for (size_t e = 0; e < elements; ++e)
-                    result = CombineInts(plan->op, result,
-                                         x[static_cast<int64_t>(e) * plan->reduced.steps[0]]);
-                });
-            out[p[1] + static_cast<int64_t>(i) * plan->kept.steps[1]] = result;
-          }
+    const size_t part = chunk % parts, from = plan->elements.begin(part),
+                 to = plan->elements.end(part);
+    size_t number = plan->results.begin(chunk / parts);
+    plan->kept.ForBlocks(number, plan->results.end(chunk / parts), [&](const auto& p, size_t n) {
+      for (size_t i = 0; i < n; ++i, ++number) {
+        int32_t result = initial;
+        const int32_t* first = in + p[0] + static_cast<int64_t>(i) * plan->kept.steps[0];
+        plan->reduced.ForBlocks(from, to, [&](const auto& at_element, size_t elements) {
+          const int32_t* x = first + at_element[0];
+          for (size_t e = 0; e < elements; ++e)
+            result =
+                CombineInts(plan->op, result, x[static_cast<int64_t>(e) * plan->reduced.steps[0]]);
         });
+        if (parts == 1) {
+          out[p[1] + static_cast<int64_t>(i) * plan->kept.steps[1]] = result;
+        } else {
+          reinterpret_cast<int32_t*>(at.shared)[part * outputs + number] = result;
+        }
+      }
+    });
     return absl::OkStatus();
-  });
+  };
+  Kernel kernel = OnePhase(plan->results.chunks() * parts, 0, reduce);
+  if (parts == 1) return kernel;
+  kernel.shared_bytes = parts * outputs * sizeof(int32_t);
+  const Chunking ranges = ChunkItems(outputs, parts);
+  kernel.phases.push_back(
+      {ranges.chunks(), [=](const Workspace& at, size_t chunk) {
+         const auto* all = reinterpret_cast<const int32_t*>(at.shared);
+         auto* out = plan->output.As<int32_t>(at);
+         size_t number = ranges.begin(chunk);
+         plan->kept.ForBlocks(number, ranges.end(chunk), [&](const auto& p, size_t n) {
+           for (size_t i = 0; i < n; ++i, ++number) {
+             int32_t result = all[number];
+             for (size_t part = 1; part < parts; ++part)
+               result = CombineInts(plan->op, result, all[part * outputs + number]);
+             out[p[1] + static_cast<int64_t>(i) * plan->kept.steps[1]] = result;
+           }
+         });
+         return absl::OkStatus();
+       }});
+  return kernel;
 }
 
 absl::StatusOr<Kernel> PrepareReduce(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const auto plan = std::make_shared<const Plan>(MakePlan(Resolve(ipu, instruction.inputs(0)),
                                                           ResolveOutput(ipu, instruction, 0),
                                                           instruction.reduce()));
-  return plan->input.type.type == program::v1::INT32 ? ReduceInts(plan) : ReduceFloats(plan);
+  Kernel kernel =
+      plan->input.type.type == program::v1::INT32 ? ReduceInts(plan) : ReduceFloats(plan);
+  kernel.phases[0].operations =
+      static_cast<double>(plan->results.per_chunk) * static_cast<double>(plan->elements.per_chunk);
+  return kernel;
 }
 
-// Not-a-number is larger than any number.
-size_t IndexOfLargest(const float* values, size_t n) {
-  size_t best = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (std::isnan(values[i])) return i;
-    if (values[i] > values[best]) best = i;
+// The largest element of a row so far. Not-a-number is larger than any number; of equal ones the
+// first counts.
+struct Largest {
+  float value = 0;
+  int64_t index = -1;
+
+  void Take(float x, int64_t at) {
+    const bool takes = index < 0 || x > value || (std::isnan(x) && !std::isnan(value));
+    if (!takes) return;
+    value = x;
+    index = at;
   }
-  return best;
-}
+};
+
+struct ArgMax {
+  Operand output;
+  size_t length = 0;  // of a row
+  Chunking rows;
+  Chunking parts;    // of a row that is too long for a chunk
+  FloatBlock block;  // as many elements as a chunk reads at a time
+
+  Largest Of(const Workspace& at, size_t row, size_t begin, size_t end) const {
+    Largest largest;
+    for (size_t from = begin; from < end; from += kElementsOfAChunk) {
+      const size_t n = std::min(kElementsOfAChunk, end - from);
+      const float* x = block.Read(at, row * length + from, n);
+      for (size_t i = 0; i < n; ++i) largest.Take(x[i], static_cast<int64_t>(from + i));
+    }
+    return largest;
+  }
+  void Store(const Workspace& at, size_t row, const Largest& largest) const {
+    output.As<int32_t>(at)[row] = static_cast<int32_t>(largest.index);
+  }
+};
 
 absl::StatusOr<Kernel> PrepareArgMax(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const Operand input = Resolve(ipu, instruction.inputs(0)),
-                output = ResolveOutput(ipu, instruction, 0);
-  const auto length = static_cast<size_t>(input.type.dims.back());
-  const Chunking rows = ChunkItems(output.elements(), length);
+  const Operand input = Resolve(ipu, instruction.inputs(0));
+  constexpr size_t kMostElements = size_t{1} << 23;
+  ArgMax op{.output = ResolveOutput(ipu, instruction, 0),
+            .length = static_cast<size_t>(input.type.dims.back())};
+  op.rows = ChunkItems(op.output.elements(), op.length);
+  op.parts = {op.length, std::min(op.length, kMostElements)};
   MemoryPlan scratch;
-  const FloatBlock block(input, rows.per_chunk * length, scratch);
-  return OnePhase(rows.chunks(), scratch.bytes(), [=](const Workspace& at, size_t chunk) {
-    const size_t first = rows.begin(chunk), n = rows.size(chunk);
-    const float* in = block.Read(at, first * length, n * length);
-    auto* out = output.As<int32_t>(at) + first;
-    for (size_t row = 0; row < n; ++row)
-      out[row] = static_cast<int32_t>(IndexOfLargest(in + row * length, length));
-    return absl::OkStatus();
-  });
+  op.block = FloatBlock(input, std::min(op.length, kElementsOfAChunk), scratch);
+  const size_t parts = op.parts.chunks();
+  const auto operations = static_cast<double>(op.rows.per_chunk * op.parts.per_chunk);
+  if (parts == 1) {
+    Kernel kernel =
+        OnePhase(op.rows.chunks(), scratch.bytes(), [op](const Workspace& at, size_t chunk) {
+          for (size_t row = op.rows.begin(chunk); row < op.rows.end(chunk); ++row)
+            op.Store(at, row, op.Of(at, row, 0, op.length));
+          return absl::OkStatus();
+        });
+    kernel.phases[0].operations = operations;
+    return kernel;
+  }
+  // Such rows are chunks by themselves, so few that one chunk takes the largest of their parts.
+  const size_t rows = op.output.elements();
+  Kernel kernel =
+      OnePhase(rows * parts, scratch.bytes(), [op, parts](const Workspace& at, size_t chunk) {
+        reinterpret_cast<Largest*>(at.shared)[chunk] =
+            op.Of(at, chunk / parts, op.parts.begin(chunk % parts), op.parts.end(chunk % parts));
+        return absl::OkStatus();
+      });
+  kernel.phases[0].operations = operations;
+  kernel.shared_bytes = rows * parts * sizeof(Largest);
+  kernel.phases.push_back({1, [op, rows, parts](const Workspace& at, size_t) {
+                             const auto* found = reinterpret_cast<const Largest*>(at.shared);
+                             for (size_t row = 0; row < rows; ++row) {
+                               Largest largest = found[row * parts];
+                               for (size_t part = 1; part < parts; ++part) {
+                                 const Largest& next = found[row * parts + part];
+                                 largest.Take(next.value, next.index);
+                               }
+                               op.Store(at, row, largest);
+                             }
+                             return absl::OkStatus();
+                           }});
+  return kernel;
 }
 
 }  // namespace
