@@ -1,21 +1,16 @@
-#include <map>
-#include <memory>
-#include <tuple>
+#include "device/engine/kernels/convolution.h"
 
+#include <memory>
+
+#include "absl/strings/match.h"
 #include "device/base/simd.h"
-#include "device/engine/kernels/convolution_plan.h"
-#include "device/engine/kernels/dnnl.h"
-#include "device/program/ops/sliding_window.h"
+#include "device/engine/kernels/convolution_passes.h"
 
 namespace vpod::engine {
 namespace {
 
 using Memory = dnnl::memory;
-using Tag = dnnl::memory::format_tag;
 using program::v1::Convolution;
-
-// Multiply-adds of a chunk: about a millisecond.
-constexpr double kOperations = 8e7;
 
 VPOD_SIMD void AddInto(float* sums, const float* values, size_t n) {
   for (size_t i = 0; i < n; ++i) sums[i] += values[i];
@@ -37,425 +32,374 @@ ConvolutionShape ShapeOf(const Convolution& op, const program::TensorType& image
           .pad_after = dims(op.window().pad_after())};
 }
 
-Memory::desc ImageDesc(int64_t images, int64_t channels, program::Dims sizes, int64_t rows) {
-  constexpr Tag kTags[] = {Tag::nwc, Tag::nhwc, Tag::ndhwc};
-  sizes[0] = rows;
-  Memory::dims dims = {images, channels};
-  dims.insert(dims.end(), sizes.begin(), sizes.end());
-  return {dims, Memory::data_type::f32, kTags[sizes.size() - 1]};
+ConvolutionStep StepOf(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const Convolution& op = instruction.convolution();
+  ConvolutionStep step{.pass = op.pass(),
+                       .a = Resolve(ipu, instruction.inputs(0)),
+                       .b = Resolve(ipu, instruction.inputs(1)),
+                       .output = ResolveOutput(ipu, instruction, 0)};
+  const auto &a = step.a.type, &b = step.b.type, &output = step.output.type;
+  step.shape = op.pass() == Convolution::FORWARD          ? ShapeOf(op, a, output)
+               : op.pass() == Convolution::INPUT_GRADIENT ? ShapeOf(op, output, a)
+                                                          : ShapeOf(op, a, b);
+  return step;
 }
 
-Memory::desc WeightsDesc(const ConvolutionShape& s, bool any) {
-  constexpr Tag kPlain[] = {Tag::oiw, Tag::oihw, Tag::oidhw};
-  constexpr Tag kGrouped[] = {Tag::goiw, Tag::goihw, Tag::goidhw};
-  Memory::dims dims = {s.outputs / s.groups, s.channels / s.groups};
-  if (s.groups > 1) dims.insert(dims.begin(), s.groups);
-  dims.insert(dims.end(), s.kernel.begin(), s.kernel.end());
-  const Tag plain = (s.groups > 1 ? kGrouped : kPlain)[s.kernel.size() - 1];
-  return {dims, Memory::data_type::f32, any ? Tag::any : plain};
+// How many times as long oneDNN takes for an operation, roughly, where it fills vectors of 16
+// channels with few: the inner ones of the result.
+double Slowdown(const ConvolutionStep& step) {
+  constexpr int64_t kLanes = 16;
+  const ConvolutionShape& s = step.shape;
+  const int64_t outputs = s.outputs / s.groups, channels = s.channels / s.groups;
+  const bool depthwise = s.groups > 1 && outputs == 1 && channels == 1 && s.rank() == 2;
+  if (depthwise && step.pass != Convolution::WEIGHT_GRADIENT) return 1;
+  const int64_t inner = step.pass == Convolution::INPUT_GRADIENT ? channels : outputs;
+  return static_cast<double>(kLanes) / static_cast<double>(std::min(kLanes, inner));
 }
 
-// A pass over pieces of one geometry.
-struct Pass {
-  dnnl::primitive primitive;
-  Memory::desc image, weights, result, scratchpad;
+// --- When oneDNN is asked ---
+
+// More would take seconds to prepare, or gigabytes.
+constexpr size_t kMostGeometries = 256;
+constexpr int64_t kMostTaps = 1 << 14, kMostElements = 1 << 24, kMostWeightsOfAUnit = 1 << 26;
+constexpr size_t kMostScratchpad = size_t{128} << 20, kMostPacked = size_t{256} << 20;
+
+bool IsForLoops(const ConvolutionStep& step, const ConvolutionCut& cut) {
+  const ConvolutionShape& s = step.shape;
+  return s.taps() > kMostTaps || cut.geometries() > kMostGeometries ||
+         cut.image_pixels() > kMostElements / s.channels ||
+         cut.result_pixels() > kMostElements / s.outputs ||
+         s.weights() / BlockUnits(s, step.pass) > kMostWeightsOfAUnit;
+}
+
+bool IsForLoops(const Passes& passes, const WeightsBlock& block) {
+  const size_t packed = passes.weights().get_size();
+  return passes.scratchpad_bytes() > kMostScratchpad ||
+         (packed > kMostPacked && packed / sizeof(float) > 4 * block.elements()) ||
+         std::any_of(passes.implementations().begin(), passes.implementations().end(),
+                     [](const std::string& name) { return absl::StartsWith(name, "ref"); });
+}
+
+// Blocks of the weights that have one geometry, and what is planned for them.
+struct BlockPlan {
+  WeightsBlock block;
+  std::shared_ptr<const Passes> passes;
 };
 
-// The passes that the pieces of an op need; the first one chooses the layout of the weights.
-class Passes {
- public:
-  Passes(ConvolutionShape shape, Convolution::Pass kind) : shape_(std::move(shape)), kind_(kind) {}
-
-  const Pass* For(const ConvolutionPiece& piece) {
-    const auto key = std::make_tuple(piece.images, piece.image_rows, piece.result_rows,
-                                     piece.pad_before, piece.pad_after);
-    auto [it, is_new] = passes_.try_emplace(key);
-    if (is_new) it->second = std::make_unique<Pass>(Make(piece));
-    return it->second.get();
-  }
-  const Memory::desc& weights() const { return weights_; }
-  size_t scratchpad_bytes() const { return scratchpad_bytes_; }
-
- private:
-  Pass Make(const ConvolutionPiece& piece) {
-    const ConvolutionShape& s = shape_;
-    const auto image = ImageDesc(piece.images, s.channels, s.image, piece.image_rows);
-    const auto result = ImageDesc(piece.images, s.outputs, s.result, piece.result_rows);
-    const auto weights = weights_ ? weights_ : WeightsDesc(s, /*any=*/true);
-    Memory::dims before(s.pad_before), after(s.pad_after), dilates(s.dilation);
-    before[0] = piece.pad_before;
-    after[0] = piece.pad_after;
-    for (auto& dilate : dilates) --dilate;  // oneDNN counts what it skips
-    const auto kDirect = dnnl::algorithm::convolution_direct;
-    const dnnl::convolution_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, kDirect, image,
-         // For a gradient this is a hint only.
-         kind_ == Convolution::FORWARD ? weights : WeightsDesc(s, /*any=*/true), result,
-         Memory::dims(s.stride), dilates, before, after},
-        UserScratchpad(), CpuEngine());
-    if (kind_ == Convolution::FORWARD) {
-      return Finish(dnnl::convolution_forward(forward), forward, image, forward.weights_desc(),
-                    result);
+// The blocks, all of one size but the last. Empty if the convolution is one for loops.
+std::vector<BlockPlan> PlanBlocks(const ConvolutionStep& step, const Chunking& units,
+                                  const ConvolutionCut& cut) {
+  std::vector<BlockPlan> plans;
+  if (IsForLoops(step, cut)) return plans;
+  for (size_t i = 0; i < units.chunks(); ++i) {
+    BlockPlan plan{.block = BlockAt(step.shape, step.pass, static_cast<int64_t>(units.begin(i)),
+                                    static_cast<int64_t>(units.size(i)))};
+    if (i > 0 && units.size(i) == units.size(0)) {
+      plan.passes = plans[0].passes;
+    } else {
+      plan.passes = std::make_shared<const Passes>(plan.block.shape, step.pass, cut);
+      if (IsForLoops(*plan.passes, plan.block)) return {};
     }
-    if (kind_ == Convolution::INPUT_GRADIENT) {
-      const dnnl::convolution_backward_data::primitive_desc desc(
-          {kDirect, image, weights, result, Memory::dims(s.stride), dilates, before, after},
-          UserScratchpad(), CpuEngine(), forward);
-      return Finish(dnnl::convolution_backward_data(desc), desc, image, desc.weights_desc(),
-                    result);
-    }
-    const dnnl::convolution_backward_weights::primitive_desc desc(
-        {kDirect, image, weights, result, Memory::dims(s.stride), dilates, before, after},
-        UserScratchpad(), CpuEngine(), forward);
-    return Finish(dnnl::convolution_backward_weights(desc), desc, image, desc.diff_weights_desc(),
-                  result);
+    plans.push_back(std::move(plan));
   }
-
-  template <class Desc>
-  Pass Finish(dnnl::primitive primitive, const Desc& desc, const Memory::desc& image,
-              const Memory::desc& weights, const Memory::desc& result) {
-    weights_ = weights;
-    const Memory::desc scratchpad = desc.scratchpad_desc();
-    scratchpad_bytes_ = std::max(scratchpad_bytes_, scratchpad.get_size());
-    return {std::move(primitive), image, weights, result, scratchpad};
-  }
-
-  const ConvolutionShape shape_;
-  const Convolution::Pass kind_;
-  std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>, std::unique_ptr<Pass>> passes_;
-  Memory::desc weights_;
-  size_t scratchpad_bytes_ = 0;
-};
-
-dnnl::reorder MakeReorder(const Memory::desc& from, const Memory::desc& to) {
-  return dnnl::reorder(dnnl::reorder::primitive_desc(CpuEngine(), from, CpuEngine(), to));
+  return plans;
 }
 
-// How weights get from row-major order into a layout of oneDNN's: in pieces along their first
-// dimension, outputs or groups.
-struct WeightsPacking {
-  struct Piece {
-    size_t first = 0, elements = 0;  // row-major
-    Memory::desc plain, packed;
-    dnnl::reorder reorder;
-  };
-  std::vector<Piece> pieces;
-
-  WeightsPacking() = default;
-  WeightsPacking(const Memory::desc& plain, const Memory::desc& packed) {
-    // A multiple of the blocks that layouts have.
-    constexpr size_t kUnit = 64, kElements = size_t{1} << 16;
-    const auto rows = static_cast<size_t>(plain.dims()[0]);
-    const size_t row = plain.get_size() / sizeof(float) / rows;
-    Chunking chunks{rows, std::max<size_t>(1, kElements / row / kUnit) * kUnit};
-    try {
-      Cut(chunks, row, plain, packed);
-    } catch (const dnnl::error&) {
-      // A layout that cannot be cut.
-      Cut({rows, rows}, row, plain, packed);
-    }
-  }
-  size_t most_elements() const { return pieces[0].elements; }
-
- private:
-  void Cut(const Chunking& chunks, size_t row, const Memory::desc& plain,
-           const Memory::desc& packed) {
-    pieces.clear();
-    for (size_t chunk = 0; chunk < chunks.chunks(); ++chunk) {
-      Memory::dims dims = plain.dims(), first(dims.size(), 0);
-      dims[0] = static_cast<Memory::dim>(chunks.size(chunk));
-      Piece piece{.first = chunks.begin(chunk) * row, .elements = chunks.size(chunk) * row};
-      // The plain piece is a tensor of its own, the packed one a part of all weights.
-      piece.plain = Memory::desc(dims, Memory::data_type::f32, program::RowMajorStrides(dims));
-      first[0] = static_cast<Memory::dim>(chunks.begin(chunk));
-      piece.packed = chunks.chunks() == 1 ? packed : packed.submemory_desc(dims, first);
-      piece.reorder = MakeReorder(piece.plain, piece.packed);
-      pieces.push_back(std::move(piece));
-    }
-  }
-};
-
-void Execute(const Pass& pass, std::byte* scratchpad, int image_argument, float* image,
-             int weights_argument, float* weights, int result_argument, float* result) {
-  pass.primitive.execute(StreamOfThisThread(),
-                         {{image_argument, Memory(pass.image, CpuEngine(), image)},
-                          {weights_argument, Memory(pass.weights, CpuEngine(), weights)},
-                          {result_argument, Memory(pass.result, CpuEngine(), result)},
-                          {DNNL_ARG_SCRATCHPAD, Memory(pass.scratchpad, CpuEngine(), scratchpad)}});
+Chunking CutUnits(const ConvolutionStep& step, int64_t weights) {
+  const int64_t units = BlockUnits(step.shape, step.pass);
+  const int64_t fit = weights / (step.shape.weights() / units);
+  return {static_cast<size_t>(units), static_cast<size_t>(std::clamp<int64_t>(fit, 1, units))};
 }
 
-// Range of a channels-last tensor that a piece takes.
-struct Range {
-  size_t begin, count;
-};
-Range ImageRange(const ConvolutionShape& s, const ConvolutionPiece& piece) {
-  const int64_t row = s.image_pixels() / s.image[0] * s.channels;
-  return {static_cast<size_t>((piece.first_image * s.image[0] + piece.image_row) * row),
-          static_cast<size_t>(piece.images * piece.image_rows * row)};
-}
-Range ResultRange(const ConvolutionShape& s, const ConvolutionPiece& piece) {
-  const int64_t row = s.result_pixels() / s.result[0] * s.outputs;
-  return {static_cast<size_t>((piece.first_image * s.result[0] + piece.result_row) * row),
-          static_cast<size_t>(piece.images * std::max<int64_t>(0, piece.result_rows) * row)};
+size_t ScratchpadBytes(const std::vector<BlockPlan>& plans) {
+  return std::max(plans.front().passes->scratchpad_bytes(),
+                  plans.back().passes->scratchpad_bytes());
 }
 
-size_t MostElements(const ConvolutionShape& s, const std::vector<ConvolutionPiece>& pieces,
-                    Range (*range)(const ConvolutionShape&, const ConvolutionPiece&)) {
-  size_t most = 0;
-  for (const ConvolutionPiece& piece : pieces) most = std::max(most, range(s, piece).count);
-  return most;
+void AddPhase(Kernel& kernel, size_t chunks, double operations,
+              const std::function<absl::Status(const Workspace&, size_t)>& run, size_t rounds = 1) {
+  kernel.phases.push_back({.chunks = chunks,
+                           .run =
+                               [run](const Workspace& at, size_t chunk) {
+                                 return Guarded([&]() -> absl::Status { return run(at, chunk); });
+                               },
+                           .long_chunks = true,
+                           .rounds = rounds,
+                           .operations = operations});
 }
 
 // --- Forward pass and gradient of the image: pieces are chunks, after the weights are packed ---
 
 struct Sliding {
-  ConvolutionShape shape;
-  bool forward;
-  std::vector<ConvolutionPiece> pieces;
-  std::vector<const Pass*> passes;  // of the pieces; null: no window touches these rows
-  std::unique_ptr<Passes> owner;
-  FloatBlock weights, input, output;
-  WeightsPacking packing;
+  ConvolutionStep step;
+  ConvolutionCut cut;
+  std::vector<BlockPlan> blocks;
+  std::vector<std::shared_ptr<const WeightsPacking>> packings;  // of the blocks
+  BoxBlock input, output;
+  size_t rows = 0;  // of weights, in scratch
   size_t scratchpad = 0;
 
-  absl::Status Pack(const Workspace& at, size_t chunk) const {
-    const WeightsPacking::Piece& piece = packing.pieces[chunk];
+  // Packed weights are kept if all are packed at once.
+  float* Packed(const Workspace& at) const {
+    return reinterpret_cast<float*>(blocks.size() == 1 ? at.packed : at.shared);
+  }
+
+  // Rows of a block's weights, as float32 and without gaps.
+  float* ReadRows(const Workspace& at, const WeightsBlock& block, size_t first, size_t n) const {
+    const bool half = step.b.type.type == program::v1::FLOAT16;
+    const size_t begin = block.first + first * block.stride;
+    if (!half && !block.has_gaps()) return step.b.As<float>(at) + begin;
+    auto* to = reinterpret_cast<float*>(at.scratch + rows);
+    const size_t runs = block.has_gaps() ? n : 1,
+                 run = block.has_gaps() ? block.length : n * block.length;
+    for (size_t i = 0; i < runs; ++i) {
+      if (half) {
+        FloatsOfHalves(step.b.As<_Float16>(at) + begin + i * block.stride, to + i * run, run);
+      } else {
+        std::copy_n(step.b.As<float>(at) + begin + i * block.stride, run, to + i * run);
+      }
+    }
+    return to;
+  }
+
+  absl::Status Pack(const Workspace& at, size_t block, size_t chunk) const {
+    const WeightsPacking::Piece& piece = packings[block]->pieces[chunk];
     Memory from(piece.plain, CpuEngine(),
-                const_cast<float*>(weights.Read(at, piece.first, piece.elements)));
-    Memory to(piece.packed, CpuEngine(), at.packed);
+                ReadRows(at, blocks[block].block, piece.first_row, piece.rows));
+    Memory to(piece.packed, CpuEngine(), Packed(at));
     piece.reorder.execute(StreamOfThisThread(), from, to);
     return absl::OkStatus();
   }
 
-  absl::Status Run(const Workspace& at, size_t chunk) const {
-    const ConvolutionPiece& piece = pieces[chunk];
-    const Range image = ImageRange(shape, piece), result = ResultRange(shape, piece);
-    const Range &from = forward ? image : result, &to = forward ? result : image;
-    float* written = output.Write(at, to.begin);
-    if (passes[chunk] == nullptr) {
-      std::fill_n(written, to.count, 0.0f);
+  absl::Status Run(const Workspace& at, size_t block, size_t chunk) const {
+    const auto& [part, passes] = blocks[block];
+    const bool forward = step.pass == Convolution::FORWARD;
+    const ConvolutionPiece piece = cut[chunk];
+    const Box image = ImageBox(piece, step.shape.rank(), part.channels),
+              result = ResultBox(piece, step.shape.rank(), part.outputs);
+    const Box& to = forward ? result : image;
+    float* written = output.Write(at, to);
+    const Pass* pass = passes->At(cut.GeometryOf(chunk));
+    std::byte* pad = at.scratch + scratchpad;
+    if (pass == nullptr) {
+      std::fill_n(written, image.elements(step.shape.rank()), 0.0f);
+    } else if (forward) {
+      pass->Forward(input.Read(at, image), Packed(at), written, pad);
     } else {
-      auto* read = const_cast<float*>(input.Read(at, from.begin, from.count));
-      auto* weights_data = reinterpret_cast<float*>(at.packed);
-      std::byte* pad = at.scratch + scratchpad;
-      if (forward) {
-        Execute(*passes[chunk], pad, DNNL_ARG_SRC, read, DNNL_ARG_WEIGHTS, weights_data,
-                DNNL_ARG_DST, written);
-      } else {
-        Execute(*passes[chunk], pad, DNNL_ARG_DIFF_SRC, written, DNNL_ARG_WEIGHTS, weights_data,
-                DNNL_ARG_DIFF_DST, read);
-      }
+      pass->InputGradient(input.Read(at, result), Packed(at), written, pad);
     }
-    output.Store(at, to.begin, to.count);
+    output.Store(at, to);
     return absl::OkStatus();
   }
 };
 
-Kernel PrepareSliding(const Convolution& op, const Operand& input, const Operand& weights,
-                      const Operand& output) {
-  const auto conv = std::make_shared<Sliding>();
-  conv->forward = op.pass() == Convolution::FORWARD;
-  conv->shape =
-      conv->forward ? ShapeOf(op, input.type, output.type) : ShapeOf(op, output.type, input.type);
-  const ConvolutionShape& s = conv->shape;
-  conv->pieces =
-      CutConvolution(s, conv->forward ? CutBy::kResultRows : CutBy::kImageRows, kOperations);
-  conv->owner = std::make_unique<Passes>(s, op.pass());
-  for (const ConvolutionPiece& piece : conv->pieces)
-    conv->passes.push_back(piece.result_rows > 0 ? conv->owner->For(piece) : nullptr);
-  conv->packing = WeightsPacking(WeightsDesc(s, /*any=*/false), conv->owner->weights());
+Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limits) {
+  const auto conv = std::make_shared<Sliding>(Sliding{.step = step});
+  const bool forward = step.pass == Convolution::FORWARD;
+  const Chunking units = CutUnits(step, limits.weights);
+  const double slowdown = Slowdown(step);
+  const WeightsBlock first =
+      BlockAt(step.shape, step.pass, 0, static_cast<int64_t>(units.per_chunk));
+  conv->cut = ConvolutionCut(first.shape, forward ? CutBy::kResults : CutBy::kImage,
+                             limits.operations / slowdown, limits.most_operations / slowdown,
+                             limits.elements);
+  conv->blocks = PlanBlocks(step, units, conv->cut);
+  if (conv->blocks.empty()) return LoopConvolution(step, limits);
+  const bool is_cut = conv->blocks.size() > 1;
+  for (const BlockPlan& plan : conv->blocks) {
+    const bool same = !conv->packings.empty() && plan.passes == conv->blocks[0].passes;
+    conv->packings.push_back(same ? conv->packings[0]
+                                  : std::make_shared<const WeightsPacking>(
+                                        PlainWeights(plan.block.shape), plan.passes->weights()));
+  }
   MemoryPlan scratch;
-  conv->weights = FloatBlock(weights, conv->packing.most_elements(), scratch);
-  const size_t image_elements = MostElements(s, conv->pieces, ImageRange),
-               result_elements = MostElements(s, conv->pieces, ResultRange);
-  conv->input = FloatBlock(input, conv->forward ? image_elements : result_elements, scratch);
-  conv->output = FloatBlock(output, conv->forward ? result_elements : image_elements, scratch);
-  conv->scratchpad = scratch.Add(conv->owner->scratchpad_bytes());
+  const size_t most_rows =
+      std::max(conv->packings.front()->most_rows(), conv->packings.back()->most_rows());
+  if (step.b.type.type == program::v1::FLOAT16 || first.has_gaps())
+    conv->rows = scratch.Add(most_rows * first.length * sizeof(float));
+  const auto image_elements = static_cast<size_t>(conv->cut.image_pixels() * first.shape.channels),
+             result_elements = static_cast<size_t>(conv->cut.result_pixels() * first.shape.outputs);
+  const bool gaps = !conv->cut.contiguous();
+  const bool grouped = step.shape.groups > 1;
+  conv->input = BoxBlock(step.a, forward ? image_elements : result_elements,
+                         gaps || (is_cut && grouped), scratch);
+  conv->output =
+      BoxBlock(step.output, forward ? result_elements : image_elements, gaps || is_cut, scratch);
+  conv->scratchpad = scratch.Add(ScratchpadBytes(conv->blocks));
   Kernel kernel;
-  kernel.phases = {{conv->packing.pieces.size(),
-                    [conv](const Workspace& at, size_t chunk) {
-                      return Guarded([&]() -> absl::Status { return conv->Pack(at, chunk); });
-                    },
-                    /*long_chunks=*/true},
-                   {conv->pieces.size(),
-                    [conv](const Workspace& at, size_t chunk) {
-                      return Guarded([&]() -> absl::Status { return conv->Run(at, chunk); });
-                    },
-                    /*long_chunks=*/true}};
-  kernel.packed_bytes = conv->owner->weights().get_size();
+  kernel.implementations = conv->blocks[0].passes->implementations();
+  size_t packed_bytes = 0;
+  for (size_t block = 0; block < conv->blocks.size(); ++block) {
+    AddPhase(
+        kernel, conv->packings[block]->pieces.size(), static_cast<double>(most_rows * first.length),
+        [conv, block](const Workspace& at, size_t chunk) { return conv->Pack(at, block, chunk); });
+    AddPhase(
+        kernel, conv->cut.size(), conv->cut.operations(),
+        [conv, block](const Workspace& at, size_t chunk) { return conv->Run(at, block, chunk); });
+    packed_bytes = std::max(packed_bytes, conv->blocks[block].passes->weights().get_size());
+  }
+  (is_cut ? kernel.shared_bytes : kernel.packed_bytes) = packed_bytes;
   kernel.packed_input = 1;
   kernel.scratch_bytes = scratch.bytes();
   return kernel;
 }
 
 // --- Gradient of the weights ---
-// Large weights are cut by outputs: no sums of parts. Otherwise up to kParts chunks take every
+// Large weights are cut into blocks: no sums of parts. Otherwise up to kParts chunks take every
 // kParts-th piece each and sum them in order; their sums are added in order at the end.
 
 constexpr size_t kParts = 4;
 
 struct WeightGradient {
-  ConvolutionShape shape;  // of one block of outputs
-  int64_t all_outputs = 0;
-  Chunking blocks;  // of outputs
-  size_t parts = 1, rounds = 1;
-  std::vector<ConvolutionPiece> pieces;
-  struct Block {
-    std::unique_ptr<Passes> owner;
-    std::vector<const Pass*> passes;  // of the pieces
-    Memory::desc plain;
-    dnnl::reorder unpack;
-  };
-  Block full, last;  // blocks of all sizes
-  FloatBlock image, output;
-  Operand gradient;
-  size_t gradient_at = 0, weights_at = 0, scratchpad = 0;  // in scratch
-  size_t packed_elements = 0;                              // of the largest block, a multiple of 16
+  ConvolutionStep step;
+  ConvolutionCut cut;
+  std::vector<BlockPlan> blocks;
+  size_t blocks_at_once = 1;
+  size_t parts = 1;
+  std::vector<dnnl::reorder> unpacks;  // of the first and the last block
+  BoxBlock image, gradient;
+  FloatBlock output;
+  size_t weights_at = 0, scratchpad = 0;  // in scratch
+  size_t packed_elements = 0;             // of the largest block, a multiple of 16
 
-  const Block& BlockAt(size_t block) const { return block + 1 == blocks.chunks() ? last : full; }
   float* Sum(const Workspace& at, size_t part, size_t block) const {
-    return reinterpret_cast<float*>(at.shared) + (part * blocks.chunks() + block) * packed_elements;
+    return reinterpret_cast<float*>(at.shared) +
+           (part * blocks_at_once + block % blocks_at_once) * packed_elements;
   }
 
-  // The gradient of a block of outputs over a piece: pixels with the block's channels side by side.
-  float* GatherGradient(const Workspace& at, const Range& range, size_t block) const {
-    auto* to = reinterpret_cast<float*>(at.scratch + gradient_at);
-    const size_t n = blocks.size(block), all = static_cast<size_t>(all_outputs);
-    const bool half = gradient.type.type == program::v1::FLOAT16;
-    if (!half && n == all) return gradient.As<float>(at) + range.begin;
-    for (size_t pixel = 0; pixel < range.count / all; ++pixel) {
-      const size_t from = range.begin + pixel * all + blocks.begin(block);
-      if (half) {
-        FloatsOfHalves(gradient.As<_Float16>(at) + from, to + pixel * n, n);
-      } else {
-        std::copy_n(gradient.As<float>(at) + from, n, to + pixel * n);
-      }
-    }
-    return to;
-  }
-
-  // Chunk c of a round: a block of outputs, over the pieces of a part.
-  absl::Status Run(const Workspace& at, size_t round, size_t chunk) const {
-    const size_t part = chunk % parts, block = chunk / parts, index = round * parts + part;
+  // A block over one piece of a part in each round.
+  absl::Status Run(const Workspace& at, size_t block, size_t part, size_t round) const {
+    const size_t index = round * parts + part, rank = step.shape.rank();
+    if (index >= cut.size()) return absl::OkStatus();
+    const auto& [weights, passes] = blocks[block];
+    const ConvolutionPiece piece = cut[index];
+    const Pass& pass = *passes->At(cut.GeometryOf(index));
+    float* x = image.Read(at, ImageBox(piece, rank, weights.channels));
+    float* dy = gradient.Read(at, ResultBox(piece, rank, weights.outputs));
     float* sum = Sum(at, part, block);
-    if (index >= pieces.size()) return absl::OkStatus();
-    const ConvolutionPiece& piece = pieces[index];
-    const Block& of = BlockAt(block);
-    const Pass& pass = *of.passes[index];
-    ConvolutionShape all = shape;
-    all.outputs = all_outputs;
-    const Range image_range = ImageRange(shape, piece), result_range = ResultRange(all, piece);
-    auto* x = const_cast<float*>(image.Read(at, image_range.begin, image_range.count));
-    float* dy = GatherGradient(at, result_range, block);
     float* dw = round == 0 ? sum : reinterpret_cast<float*>(at.scratch + weights_at);
-    Execute(pass, at.scratch + scratchpad, DNNL_ARG_SRC, x, DNNL_ARG_DIFF_WEIGHTS, dw,
-            DNNL_ARG_DIFF_DST, dy);
+    pass.WeightGradient(x, dy, dw, at.scratch + scratchpad);
     if (round > 0) AddInto(sum, dw, pass.weights.get_size() / sizeof(float));
     return absl::OkStatus();
   }
 
   absl::Status Finish(const Workspace& at, size_t block) const {
-    const Block& of = BlockAt(block);
-    const Memory::desc& packed = of.owner->weights();
+    const auto& [weights, passes] = blocks[block];
+    const Memory::desc& packed = passes->weights();
     float* sum = Sum(at, 0, block);
     for (size_t part = 1; part < parts; ++part)
       AddInto(sum, Sum(at, part, block), packed.get_size() / sizeof(float));
-    const auto elements = static_cast<size_t>(shape.weights() / shape.outputs);
-    const size_t first = blocks.begin(block) * elements;
-    Memory from(packed, CpuEngine(), sum), to(of.plain, CpuEngine(), output.Write(at, first));
-    of.unpack.execute(StreamOfThisThread(), from, to);
-    output.Store(at, first, blocks.size(block) * elements);
+    Memory from(packed, CpuEngine(), sum),
+        to(PlainWeights(weights.shape), CpuEngine(), output.Write(at, weights.first));
+    unpacks[passes == blocks[0].passes ? 0 : 1].execute(StreamOfThisThread(), from, to);
+    output.Store(at, weights.first, weights.elements());
     return absl::OkStatus();
   }
 };
 
-void CutOutputs(WeightGradient& conv) {
-  const ConvolutionShape& s = conv.shape;
-  const auto outputs = static_cast<size_t>(s.outputs);
-  conv.blocks = {outputs, outputs};
+// Quarters of large weights; blocks of weights that are many.
+Chunking CutWeightGradient(const ConvolutionStep& step, const ConvolutionLimits& limits) {
+  const ConvolutionShape& s = step.shape;
   constexpr int64_t kFewOutputs = 64, kManyPixels = 64, kLanes = 16;
-  const bool large = s.weights() >= kManyPixels * s.images * s.result_pixels();
-  if (s.groups == 1 && s.outputs >= kFewOutputs && large) {
-    const size_t quarter = (outputs + kParts - 1) / kParts;
-    conv.blocks.per_chunk = (quarter + kLanes - 1) / kLanes * kLanes;
+  const auto outputs = static_cast<size_t>(s.outputs);
+  if (s.weights() > limits.weights) {
+    Chunking units = CutUnits(step, limits.weights / static_cast<int64_t>(kParts));
+    const auto lanes = std::min<size_t>(units.items, kLanes);
+    const auto of_unit = static_cast<size_t>(s.weights()) / units.items;
+    if (units.per_chunk < lanes && lanes * of_unit <= static_cast<size_t>(limits.weights))
+      units.per_chunk = lanes;
+    return units;
   }
+  const bool large = s.weights() >= kManyPixels * s.images * s.result_pixels();
+  if (s.groups > 1) return {static_cast<size_t>(s.groups), static_cast<size_t>(s.groups)};
+  if (s.outputs < kFewOutputs || !large) return {outputs, outputs};
+  const size_t quarter = (outputs + kParts - 1) / kParts;
+  return {outputs, (quarter + kLanes - 1) / kLanes * kLanes};
 }
 
-Kernel PrepareWeightGradient(const Convolution& op, const Operand& image, const Operand& gradient,
-                             const Operand& output) {
-  const auto conv = std::make_shared<WeightGradient>();
-  conv->shape = ShapeOf(op, image.type, gradient.type);
-  conv->all_outputs = conv->shape.outputs;
-  conv->gradient = gradient;
-  CutOutputs(*conv);
-  const ConvolutionShape whole = conv->shape;
-  const size_t num_blocks = conv->blocks.chunks();
-  // A block of outputs takes all images at once if it may; otherwise pieces are quarters.
-  const double share = 1.0 / static_cast<double>(num_blocks);
-  const double operations = num_blocks > 1 ? kOperationsOfAChunk / share
-                                           : std::clamp(whole.operations() / kParts,
-                                                        kOperations / 16, kOperationsOfAChunk / 2);
-  conv->pieces = CutConvolution(whole, CutBy::kResultRows, operations);
-  conv->parts = std::min(kParts, conv->pieces.size());
-  conv->rounds = (conv->pieces.size() + conv->parts - 1) / conv->parts;
-  for (size_t block = num_blocks > 1 ? 0 : num_blocks - 1; block < num_blocks;
-       block += std::max<size_t>(1, num_blocks - 1)) {
-    WeightGradient::Block& of = block + 1 == num_blocks ? conv->last : conv->full;
-    conv->shape.outputs = static_cast<int64_t>(conv->blocks.size(block));
-    of.owner = std::make_unique<Passes>(conv->shape, op.pass());
-    of.passes.clear();
-    for (const ConvolutionPiece& piece : conv->pieces) of.passes.push_back(of.owner->For(piece));
-    of.plain = WeightsDesc(conv->shape, /*any=*/false);
-    of.unpack = MakeReorder(of.owner->weights(), of.plain);
-    conv->packed_elements =
-        std::max(conv->packed_elements, (of.owner->weights().get_size() + 63) / 64 * 16);
+Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimits& limits) {
+  const auto conv = std::make_shared<WeightGradient>(WeightGradient{.step = step});
+  const ConvolutionShape& whole = step.shape;
+  const Chunking units = CutWeightGradient(step, limits);
+  const size_t num_blocks = units.chunks();
+  const double slowdown = Slowdown(step), most = limits.most_operations / slowdown;
+  // A block takes all images at once if it may; otherwise pieces are quarters.
+  const double operations =
+      num_blocks > 1 ? 2 * most * static_cast<double>(num_blocks)
+                     : std::clamp(whole.operations() / kParts, limits.operations / 16, most);
+  conv->cut = ConvolutionCut(whole, CutBy::kResults, operations, most, limits.elements);
+  conv->blocks = PlanBlocks(step, units, conv->cut);
+  if (conv->blocks.empty()) return LoopConvolution(step, limits);
+  const bool many = whole.weights() > limits.weights;
+  conv->parts = many ? 1 : std::min(kParts, conv->cut.size());
+  const size_t rounds = (conv->cut.size() + conv->parts - 1) / conv->parts;
+  const WeightsBlock& first = conv->blocks[0].block;
+  conv->blocks_at_once =
+      many ? std::max<size_t>(1, static_cast<size_t>(limits.weights) / first.elements())
+           : num_blocks;
+  for (const BlockPlan* plan : {&conv->blocks.front(), &conv->blocks.back()}) {
+    const Memory::desc& packed = plan->passes->weights();
+    conv->unpacks.emplace_back(dnnl::reorder::primitive_desc(CpuEngine(), packed, CpuEngine(),
+                                                             PlainWeights(plan->block.shape)));
+    conv->packed_elements = std::max(conv->packed_elements, (packed.get_size() + 63) / 64 * 16);
   }
-  const size_t scratchpad = std::max(conv->last.owner->scratchpad_bytes(),
-                                     num_blocks > 1 ? conv->full.owner->scratchpad_bytes() : 0);
-  const auto block_outputs = conv->blocks.per_chunk;
-  const auto all_outputs = static_cast<size_t>(whole.outputs);
+  const bool gaps = !conv->cut.contiguous();
   MemoryPlan scratch;
-  conv->image = FloatBlock(image, MostElements(whole, conv->pieces, ImageRange), scratch);
-  conv->output = FloatBlock(
-      output, block_outputs * static_cast<size_t>(whole.weights() / whole.outputs), scratch);
-  conv->gradient_at = scratch.Add(MostElements(whole, conv->pieces, ResultRange) / all_outputs *
-                                  block_outputs * sizeof(float));
-  if (conv->rounds > 1) conv->weights_at = scratch.Add(conv->packed_elements * sizeof(float));
-  conv->scratchpad = scratch.Add(scratchpad);
+  conv->image =
+      BoxBlock(step.a, static_cast<size_t>(conv->cut.image_pixels() * first.shape.channels),
+               gaps || (num_blocks > 1 && whole.groups > 1), scratch);
+  conv->gradient =
+      BoxBlock(step.b, static_cast<size_t>(conv->cut.result_pixels() * first.shape.outputs),
+               gaps || num_blocks > 1, scratch);
+  conv->output = FloatBlock(step.output, first.elements(), scratch);
+  if (rounds > 1) conv->weights_at = scratch.Add(conv->packed_elements * sizeof(float));
+  conv->scratchpad = scratch.Add(ScratchpadBytes(conv->blocks));
   Kernel kernel;
-  for (size_t round = 0; round < conv->rounds; ++round) {
-    kernel.phases.push_back({num_blocks * conv->parts,
-                             [conv, round](const Workspace& at, size_t chunk) {
-                               return Guarded(
-                                   [&]() -> absl::Status { return conv->Run(at, round, chunk); });
-                             },
-                             /*long_chunks=*/true});
+  kernel.implementations = conv->blocks[0].passes->implementations();
+  const double of_chunk = conv->cut.operations() * static_cast<double>(units.per_chunk) /
+                          static_cast<double>(units.items);
+  for (size_t begin = 0; begin < num_blocks; begin += conv->blocks_at_once) {
+    const size_t count = std::min(conv->blocks_at_once, num_blocks - begin);
+    const size_t chunks = count * conv->parts;
+    AddPhase(
+        kernel, chunks, of_chunk,
+        [conv, begin, chunks](const Workspace& at, size_t chunk) {
+          const size_t place = chunk % chunks;
+          return conv->Run(at, begin + place / conv->parts, place % conv->parts, chunk / chunks);
+        },
+        rounds);
+    AddPhase(kernel, count, static_cast<double>(first.elements() * (conv->parts + 1)),
+             [conv, begin](const Workspace& at, size_t block) {
+               return conv->Finish(at, begin + block);
+             });
+    kernel.phases.back().long_chunks = false;
   }
-  kernel.phases.push_back({num_blocks, [conv](const Workspace& at, size_t block) {
-                             return Guarded(
-                                 [&]() -> absl::Status { return conv->Finish(at, block); });
-                           }});
-  kernel.shared_bytes = conv->parts * num_blocks * conv->packed_elements * sizeof(float);
+  kernel.shared_bytes = conv->parts * std::min(conv->blocks_at_once, num_blocks) *
+                        conv->packed_elements * sizeof(float);
   kernel.scratch_bytes = scratch.bytes();
   return kernel;
 }
 
+}  // namespace
+
 absl::StatusOr<Kernel> PrepareConvolution(const program::v1::Ipu& ipu,
-                                          const Instruction& instruction) {
-  const Convolution& op = instruction.convolution();
-  const Operand a = Resolve(ipu, instruction.inputs(0)), b = Resolve(ipu, instruction.inputs(1)),
-                output = ResolveOutput(ipu, instruction, 0);
-  if (a.type.empty()) return ZeroKernel(output);  // no images, whose gradients have no terms
+                                          const Instruction& instruction,
+                                          const ConvolutionLimits& limits) {
+  const ConvolutionStep step = StepOf(ipu, instruction);
+  // No images, whose gradients have no terms.
+  if (step.a.type.empty()) return ZeroKernel(step.output);
+  if (limits.loops) return LoopConvolution(step, limits);
   return Guarded([&]() -> absl::StatusOr<Kernel> {
-    return op.pass() == Convolution::WEIGHT_GRADIENT ? PrepareWeightGradient(op, a, b, output)
-                                                     : PrepareSliding(op, a, b, output);
+    return step.pass == Convolution::WEIGHT_GRADIENT ? PrepareWeightGradient(step, limits)
+                                                     : PrepareSliding(step, limits);
   });
 }
 
-}  // namespace
-
 std::vector<KernelDef> ConvolutionKernels() {
-  return {{Instruction::kConvolution, PrepareConvolution}};
+  return {
+      {Instruction::kConvolution, [](const program::v1::Ipu& ipu, const Instruction& instruction) {
+         return PrepareConvolution(ipu, instruction, ConvolutionLimits());
+       }}};
 }
 
 }  // namespace vpod::engine

@@ -1,41 +1,106 @@
-// How a convolution is cut: which images, or which rows of an image, make up a piece, and what the
-// convolution over the piece looks like.
+// How a convolution is cut into pieces that oneDNN computes, and what the convolution over a piece
+// looks like.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "device/engine/kernels/operand.h"
+#include "device/program/ops/sliding_window.h"
 
 namespace vpod::engine {
 
-// A convolution in terms of its forward pass. The indices of the first spatial dimension are called
-// rows.
+// A convolution in terms of its forward pass.
 struct ConvolutionShape {
   int64_t images = 0, groups = 1;
   int64_t channels = 0, outputs = 0;  // of all groups
   program::Dims image, result;        // spatial sizes
   program::Dims kernel, stride, dilation, pad_before, pad_after;
 
+  size_t rank() const { return kernel.size(); }
   int64_t weights() const;       // elements
   double operations() const;     // multiply-adds
+  int64_t taps() const;          // elements of a window
   int64_t image_pixels() const;  // of one image
   int64_t result_pixels() const;
 };
 
-// Consecutive images, whole or, if it is one image, some of its rows.
-struct ConvolutionPiece {
-  int64_t first_image = 0, images = 1;
-  int64_t image_row = 0, image_rows = 0;
-  int64_t result_row = 0, result_rows = 0;
-  int64_t pad_before = 0, pad_after = 0;  // of the rows
+// What bounds the pieces. Tests lower it.
+struct ConvolutionLimits {
+  double operations = 8e7;              // of a piece, about a millisecond
+  double most_operations = 1 << 27;     // of an image that is not cut
+  int64_t elements = int64_t{1} << 22;  // of its image or result: more would leave the caches
+  int64_t weights = int64_t{1} << 24;   // that are packed at a time
+  int64_t loop_operations = 1 << 20;    // of a chunk without oneDNN, some milliseconds
+  bool loops = false;                   // never ask oneDNN
 };
 
-// Cuts by rows of results (each needs rows of the image that others need too), or by rows of the
-// image, for a gradient of it: each needs rows of results. A piece has about `operations`
-// multiply-adds, if its rows allow that.
-enum class CutBy { kResultRows, kImageRows };
-std::vector<ConvolutionPiece> CutConvolution(const ConvolutionShape& shape, CutBy by,
-                                             double operations);
+// Consecutive results along a spatial dimension and the part of the image under their windows, or
+// a part of the image and the results whose windows touch it.
+struct ConvolutionPart {
+  int64_t image = 0, image_size = 0;
+  int64_t result = 0, result_size = 0;  // not above 0: no window touches the part
+  int64_t pad_before = 0, pad_after = 0;
+};
+
+// Consecutive images, whole or, if it is one image, a part of it.
+struct ConvolutionPiece {
+  int64_t first_image = 0, images = 1;
+  std::array<ConvolutionPart, program::kMaxSpatialRank> parts;
+
+  bool is_empty(size_t rank) const;
+};
+
+// Cuts by results (each needs pixels of the image that others need too), or by pixels of the image,
+// for a gradient of it: each needs several results.
+enum class CutBy { kResults, kImage };
+
+// The pieces, images outermost. Images of at most `operations_of_image` multiply-adds stay whole,
+// if they have no more than `elements`; a piece has about `operations`, or those of one result.
+// Rows are cut only where it is not enough to share them out.
+class ConvolutionCut {
+ public:
+  ConvolutionCut() = default;
+  ConvolutionCut(const ConvolutionShape& shape, CutBy by, double operations,
+                 double operations_of_image, int64_t elements);
+
+  size_t size() const;
+  ConvolutionPiece operator[](size_t piece) const;
+  // The geometry of a piece: pieces of one differ in their place only. Below geometries().
+  size_t GeometryOf(size_t piece) const;
+  size_t geometries() const;
+  // Some piece of a geometry.
+  ConvolutionPiece ExampleOf(size_t geometry) const;
+
+  // Pieces are rows, or more, without gaps between their pixels.
+  bool contiguous() const { return contiguous_; }
+  // The most that a piece has.
+  int64_t image_pixels() const { return most_images() * image_pixels_; }
+  int64_t result_pixels() const { return most_images() * result_pixels_; }
+  double operations() const { return static_cast<double>(most_images()) * operations_; }
+
+ private:
+  // Of a spatial dimension.
+  struct Axis {
+    std::vector<ConvolutionPart> parts;
+    std::vector<uint32_t> kinds;     // of the parts: those of one differ in their place only
+    std::vector<uint32_t> examples;  // a part of each kind
+  };
+
+  int64_t most_images() const { return static_cast<int64_t>(images_.size(0)); }
+  size_t ImageKinds() const {
+    return images_.size(images_.chunks() - 1) == images_.size(0) ? 1 : 2;
+  }
+  // Index of a piece, or geometry, by axis, and of its images.
+  template <class CountOf>
+  size_t Split(size_t index, const CountOf& count_of, std::array<size_t, 3>& of_axes) const;
+
+  Chunking images_;
+  std::vector<Axis> axes_;
+  bool contiguous_ = true;
+  int64_t image_pixels_ = 1, result_pixels_ = 1;
+  double operations_ = 0;  // of one image of a piece
+};
 
 }  // namespace vpod::engine

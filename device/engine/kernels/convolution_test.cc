@@ -1,4 +1,5 @@
-#include "device/engine/kernels/convolution_plan.h"
+#include "device/engine/kernels/convolution.h"
+
 #include "device/engine/kernels/kernel_test_util.h"
 #include "device/program/ops/sliding_window.h"
 
@@ -129,6 +130,42 @@ INSTANTIATE_TEST_SUITE_P(
                           std::get<1>(info.param) == FLOAT16 ? "Half" : "Float");
     });
 
+// How a convolution is computed.
+struct Way {
+  const char* name;
+  ConvolutionLimits limits;
+};
+
+// By the usual pieces; by tiny ones, with few weights at a time; by loops whose sums take rounds.
+std::vector<Way> WaysFor(const Case& c) {
+  std::vector<Way> ways = {{"usual", {}}};
+  if (NumElements(c.ImageDims()) > 100'000) return ways;
+  ways.push_back({"small pieces",
+                  {.operations = 500, .most_operations = 500, .elements = 100, .weights = 300}});
+  ways.push_back({"rows", {.operations = 3000, .most_operations = 3000}});
+  ways.push_back({"few weights", {.weights = 100}});
+  ways.push_back({"loops", {.loop_operations = 50, .loops = true}});
+  return ways;
+}
+
+// Runs in each way; `output` is then as `expected`.
+void RunInAllWays(const Case& c, TestIpu& ipu, const std::string& text, uint32_t output,
+                  const Values& expected, program::v1::DataType type) {
+  ipu.Run(text);
+  ExpectRounded(ipu.Read(output), expected, type);
+  program::v1::Instruction instruction;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &instruction));
+  for (const Way& way : WaysFor(c)) {
+    SCOPED_TRACE(way.name);
+    ipu.Write(output, Values(expected.size(), 77));
+    const auto kernel = PrepareConvolution(ipu.proto(), instruction, way.limits);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    const absl::Status status = RunPhases(*kernel, ipu.Arena());
+    ASSERT_TRUE(status.ok()) << status;
+    ExpectRounded(ipu.Read(output), expected, type);
+  }
+}
+
 // Whole numbers: all sums are exact, whatever their order.
 TEST_P(ConvolutionTest, Forward) {
   const Case& c = shape();
@@ -138,11 +175,11 @@ TEST_P(ConvolutionTest, Forward) {
   const uint32_t image = ipu.AddImage(type(), c.ImageDims(), x),
                  weights = ipu.Add(type(), c.WeightDims(), w),
                  result = ipu.AddImage(type(), c.ResultDims());
-  ipu.Run(absl::StrCat(c.Attributes("FORWARD"), " inputs:[", image, ",", weights,
-                       "] outputs:", result));
   Values expected(NumElements(c.ResultDims()));
   ForProducts(c, [&](size_t i, size_t k, size_t r) { expected[r] += x[i] * w[k]; });
-  ExpectRounded(ipu.Read(result), expected, type());
+  const std::string text =
+      absl::StrCat(c.Attributes("FORWARD"), " inputs:[", image, ",", weights, "] outputs:", result);
+  RunInAllWays(c, ipu, text, result, expected, type());
 }
 
 TEST_P(ConvolutionTest, InputGradient) {
@@ -153,11 +190,11 @@ TEST_P(ConvolutionTest, InputGradient) {
   const uint32_t gradient = ipu.AddImage(type(), c.ResultDims(), dy),
                  weights = ipu.Add(type(), c.WeightDims(), w),
                  image = ipu.AddImage(type(), c.ImageDims());
-  ipu.Run(absl::StrCat(c.Attributes("INPUT_GRADIENT"), " inputs:[", gradient, ",", weights,
-                       "] outputs:", image));
   Values expected(NumElements(c.ImageDims()));
   ForProducts(c, [&](size_t i, size_t k, size_t r) { expected[i] += dy[r] * w[k]; });
-  ExpectRounded(ipu.Read(image), expected, type());
+  const std::string text = absl::StrCat(c.Attributes("INPUT_GRADIENT"), " inputs:[", gradient, ",",
+                                        weights, "] outputs:", image);
+  RunInAllWays(c, ipu, text, image, expected, type());
 }
 
 TEST_P(ConvolutionTest, WeightGradient) {
@@ -168,15 +205,15 @@ TEST_P(ConvolutionTest, WeightGradient) {
   const uint32_t image = ipu.AddImage(type(), c.ImageDims(), x),
                  gradient = ipu.AddImage(type(), c.ResultDims(), dy),
                  weights = ipu.Add(type(), c.WeightDims());
-  ipu.Run(absl::StrCat(c.Attributes("WEIGHT_GRADIENT"), " inputs:[", image, ",", gradient,
-                       "] outputs:", weights));
   Values expected(NumElements(c.WeightDims()));
   ForProducts(c, [&](size_t i, size_t k, size_t r) { expected[k] += x[i] * dy[r]; });
-  ExpectRounded(ipu.Read(weights), expected, type());
+  const std::string text = absl::StrCat(c.Attributes("WEIGHT_GRADIENT"), " inputs:[", image, ",",
+                                        gradient, "] outputs:", weights);
+  RunInAllWays(c, ipu, text, weights, expected, type());
 }
 
 // However small the pieces are, they have all results, or all of the image, once.
-TEST(CutConvolutionTest, PiecesMakeUpTheWhole) {
+TEST(ConvolutionCutTest, PiecesMakeUpTheWhole) {
   for (int64_t rows : {3, 64, 1000}) {
     for (int64_t kernel : {1, 2, 5}) {
       for (int64_t stride : {1, 2, 7}) {
@@ -191,23 +228,28 @@ TEST(CutConvolutionTest, PiecesMakeUpTheWhole) {
           s.dilation = {2, 1};
           s.pad_before = {pad, 0};
           s.pad_after = {0, 0};
-          for (CutBy by : {CutBy::kResultRows, CutBy::kImageRows}) {
-            const bool by_result = by == CutBy::kResultRows;
+          for (CutBy by : {CutBy::kResults, CutBy::kImage}) {
+            const bool by_result = by == CutBy::kResults;
+            const ConvolutionCut cut(s, by, 1e6, 1 << 27, 1 << 22);
+            // Parts of rows are cut alike: the first of each row, or of whole rows, is looked at.
             int64_t next = 0;
-            for (const ConvolutionPiece& p : CutConvolution(s, by, 1e6)) {
+            for (size_t i = 0; i < cut.size(); ++i) {
+              const ConvolutionPiece p = cut[i];
+              const ConvolutionPart &row = p.parts[0], &column = p.parts[1];
+              EXPECT_EQ(cut.ExampleOf(cut.GeometryOf(i)).parts[0].result_size, row.result_size);
+              if (column.result > 0 || (!by_result && column.image > 0)) continue;
               const int64_t all = by_result ? s.result[0] : s.image[0];
-              const int64_t row = by_result ? p.result_row : p.image_row;
-              const int64_t count = by_result ? p.result_rows : p.image_rows;
-              EXPECT_EQ(p.first_image * all + row, next);
+              const int64_t count = by_result ? row.result_size : row.image_size;
+              EXPECT_EQ(p.first_image * all + (by_result ? row.result : row.image), next);
               next += p.images * count;
-              if (p.result_rows <= 0) continue;
-              EXPECT_GE(p.pad_before, 0);
-              EXPECT_LT(p.pad_before, extent);
-              EXPECT_LT(p.pad_after, extent);
-              EXPECT_LE(p.image_row + p.image_rows, s.image[0]);
-              EXPECT_LE(p.result_row + p.result_rows, s.result[0]);
-              EXPECT_EQ((p.image_rows + p.pad_before + p.pad_after - extent) / stride + 1,
-                        p.result_rows);
+              if (row.result_size <= 0) continue;
+              EXPECT_GE(row.pad_before, 0);
+              EXPECT_LT(row.pad_before, extent);
+              EXPECT_LT(row.pad_after, extent);
+              EXPECT_LE(row.image + row.image_size, s.image[0]);
+              EXPECT_LE(row.result + row.result_size, s.result[0]);
+              EXPECT_EQ((row.image_size + row.pad_before + row.pad_after - extent) / stride + 1,
+                        row.result_size);
             }
             EXPECT_EQ(next, 2 * (by_result ? s.result[0] : s.image[0]));
           }

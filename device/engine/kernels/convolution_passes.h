@@ -1,0 +1,87 @@
+// Convolutions of pieces by oneDNN.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/engine/kernels/convolution_box.h"
+#include "device/engine/kernels/dnnl.h"
+
+namespace vpod::engine {
+
+// A range of the weights, and the convolution with them alone. Groups are kept together; without
+// groups it is outputs, or, for a gradient of the image, channels of it.
+struct WeightsBlock {
+  ConvolutionShape shape;
+  Box::Span channels, outputs;
+  // The weights as `rows` rows of `length` elements that lie side by side.
+  size_t first = 0, rows = 0, length = 0, stride = 0;
+
+  size_t elements() const { return rows * length; }
+  bool has_gaps() const { return stride != length; }
+};
+
+// How many of them there are, and their weights.
+int64_t BlockUnits(const ConvolutionShape& shape, program::v1::Convolution::Pass pass);
+WeightsBlock BlockAt(const ConvolutionShape& shape, program::v1::Convolution::Pass pass,
+                     int64_t first, int64_t units);
+
+// A pass over pieces of one geometry.
+struct Pass {
+  dnnl::primitive primitive;
+  dnnl::memory::desc image, weights, result, scratchpad;
+
+  // The operands are dense float32.
+  void Forward(float* image, float* weights, float* result, std::byte* scratchpad) const;
+  void InputGradient(float* result, float* weights, float* image, std::byte* scratchpad) const;
+  void WeightGradient(float* image, float* result, float* weights, std::byte* scratchpad) const;
+};
+
+// The passes that the pieces of a cut need; the first one chooses the layout of the weights.
+class Passes {
+ public:
+  // Throws dnnl::error.
+  Passes(ConvolutionShape shape, program::v1::Convolution::Pass kind, const ConvolutionCut& cut);
+
+  // Of a geometry of the cut; null if no window touches its pixels.
+  const Pass* At(size_t geometry) const { return passes_[geometry].get(); }
+  const dnnl::memory::desc& weights() const { return weights_; }
+  size_t scratchpad_bytes() const { return scratchpad_bytes_; }
+  const std::vector<std::string>& implementations() const { return implementations_; }
+
+ private:
+  Pass Make(const ConvolutionPiece& piece);
+  template <class Desc>
+  Pass Finish(dnnl::primitive primitive, const Desc& desc, const dnnl::memory::desc& image,
+              const dnnl::memory::desc& weights, const dnnl::memory::desc& result);
+
+  const ConvolutionShape shape_;
+  const program::v1::Convolution::Pass kind_;
+  std::vector<std::unique_ptr<Pass>> passes_;
+  dnnl::memory::desc weights_;
+  size_t scratchpad_bytes_ = 0;
+  std::vector<std::string> implementations_;  // each once
+};
+
+// Row-major weights of a shape.
+dnnl::memory::desc PlainWeights(const ConvolutionShape& shape);
+
+// How weights get from row-major order into a layout of oneDNN's: in pieces of rows.
+struct WeightsPacking {
+  struct Piece {
+    size_t first_row = 0, rows = 0;
+    dnnl::memory::desc plain, packed;
+    dnnl::reorder reorder;
+  };
+  std::vector<Piece> pieces;
+
+  WeightsPacking(const dnnl::memory::desc& plain, const dnnl::memory::desc& packed);
+  size_t most_rows() const { return pieces[0].rows; }
+
+ private:
+  void Cut(const Chunking& chunks, const dnnl::memory::desc& plain,
+           const dnnl::memory::desc& packed);
+};
+
+}  // namespace vpod::engine
