@@ -97,7 +97,12 @@ std::vector<BlockPlan> PlanBlocks(const ConvolutionStep& step, const Chunking& u
     if (i > 0 && units.size(i) == units.size(0)) {
       plan.passes = plans[0].passes;
     } else {
-      plan.passes = std::make_shared<const Passes>(plan.block.shape, step.pass, cut);
+      try {
+        plan.passes = std::make_shared<const Passes>(plan.block.shape, step.pass, cut);
+      } catch (const dnnl::error& error) {
+        if (error.status != dnnl_unimplemented) throw;
+        return {};
+      }
       if (IsForLoops(*plan.passes, plan.block)) return {};
     }
     plans.push_back(std::move(plan));

@@ -92,7 +92,7 @@ struct Loops {
     w += output * channels * taps;
     double sum = 0;
     ForTaps(begin, end, channels, [&](const Point& tap, int64_t index, int64_t from, int64_t to) {
-      Point pixel;
+      Point pixel{};
       if (!PixelOf(point, tap, pixel)) return;
       const T* channel = x + IndexOf(at.image, pixel) * groups * channels;
       for (int64_t c = from; c < to; ++c)
@@ -110,7 +110,7 @@ struct Loops {
     w += (group * outputs * channels + channel % channels) * taps;
     double sum = 0;
     ForTaps(begin, end, outputs, [&](const Point& tap, int64_t index, int64_t from, int64_t to) {
-      Point touched;
+      Point touched{};
       if (!ResultOf(point, tap, touched)) return;
       const T* gradient = dy + IndexOf(at.result, touched) * groups * outputs;
       for (int64_t o = from; o < to; ++o)
@@ -130,7 +130,7 @@ struct Loops {
     Point point = PointAt(at.result, begin % pixels);
     double sum = 0;
     for (int64_t place = begin; place < end; ++place, Advance(at.result, point)) {
-      Point pixel;
+      Point pixel{};
       if (!PixelOf(point, tap, pixel)) continue;
       const int64_t from = place / pixels * Size(at.image) + IndexOf(at.image, pixel);
       sum += static_cast<double>(x[from * groups * channels]) *

@@ -148,7 +148,7 @@ struct Windows {
     if (begin >= end) return;
     Point index = At({box[0].count, box[1].count, box[2].count}, begin);
     for (int64_t i = begin; i < end; ++i) {
-      Point place;
+      Point place{};
       for (size_t axis = 0; axis < 3; ++axis)
         place[axis] = box[axis].first + index[axis] * box[axis].step;
       visit(place);
