@@ -38,7 +38,10 @@ class Assembler {
   Assembler(const graph::Graph& graph, const CompileOptions& options) : options_(options) {
     executable_.set_ipus_per_replica(options.ipus_per_replica);
     variables_.resize(options.ipus_per_replica);
-    for (uint32_t i = 0; i < options.ipus_per_replica; ++i) executable_.add_ipus();
+    for (uint32_t i = 0; i < options.ipus_per_replica; ++i) {
+      executable_.add_ipus();
+      origins_.add_ipus();
+    }
     for (const auto& [ipu, buffers] : graph.remote_buffers()) {
       if (ipu >= options.ipus_per_replica) continue;  // an error of the lowering, if it is used
       executable_.mutable_ipus(static_cast<int>(ipu))
@@ -76,7 +79,8 @@ class Assembler {
       LoweredIpu& lowered = program.ipus[ipu];
       tensors.push_back(PlaceTensors(ipu, lowered));
       for (auto& section : lowered.sections) {
-        for (v1::Instruction& instruction : section) {
+        for (LoweredStep& step : section) {
+          v1::Instruction& instruction = step.instruction;
           ForEachTensor(instruction, [&](uint32_t& index) { index = tensors[ipu][index]; });
           if (instruction.has_exchange()) {
             instruction.mutable_exchange()->set_exchange(first_exchange +
@@ -108,7 +112,26 @@ class Assembler {
     return std::move(executable_);
   }
 
+  // Of the instructions of what Finish returns.
+  v1::Origins Origins() {
+    for (const v1::Origin& origin : table_.all()) *origins_.add_origins() = origin;
+    // Errors without names are better than none that can run.
+    if (origins_.ByteSizeLong() > program::Limits().origin_bytes) origins_.Clear();
+    return std::move(origins_);
+  }
+
  private:
+  // A function that is being made, and what its instructions belong to.
+  struct NamedFunction {
+    v1::Function text;
+    v1::FunctionOrigins origins;
+
+    v1::Instruction* Add(uint32_t origin) {
+      origins.add_instructions(origin);
+      return text.add_instructions();
+    }
+  };
+
   uint32_t AddTensor(uint32_t ipu, const LoweredTensor& tensor, uint64_t offset) {
     v1::Ipu* text = executable_.mutable_ipus(static_cast<int>(ipu));
     *text->add_tensors() = Describe(tensor, offset);
@@ -150,8 +173,8 @@ class Assembler {
     }
     int step = 0;
     for (int section = 0; section < kNumSections; ++section) {
-      for (v1::Instruction& instruction : lowered.sections[section]) {
-        ForEachTensor(instruction, [&](uint32_t index) {
+      for (LoweredStep& each : lowered.sections[section]) {
+        ForEachTensor(each.instruction, [&](uint32_t index) {
           const uint32_t id = lowered.tensors[index].storage;
           if (!seen[id]) storages[id].first = step;
           seen[id] = true;
@@ -193,45 +216,47 @@ class Assembler {
     return indices;
   }
 
-  static void Append(std::vector<v1::Instruction>& from, v1::Function& to) {
-    for (v1::Instruction& instruction : from) *to.add_instructions() = std::move(instruction);
+  void Append(std::vector<LoweredStep>& from, NamedFunction& to) {
+    for (LoweredStep& step : from) *to.Add(table_.Add(step.origin)) = std::move(step.instruction);
   }
 
-  uint32_t AddFunction(uint32_t ipu, v1::Function function) {
+  uint32_t AddFunction(uint32_t ipu, NamedFunction function) {
+    *origins_.mutable_ipus(static_cast<int>(ipu))->add_functions() = std::move(function.origins);
     v1::Ipu* text = executable_.mutable_ipus(static_cast<int>(ipu));
-    *text->add_functions() = std::move(function);
+    *text->add_functions() = std::move(function.text);
     return static_cast<uint32_t>(text->functions_size() - 1);
   }
 
   // `count` rounds of a body: a Repeat of a function, or the body itself.
-  void AppendLoop(uint32_t ipu, uint32_t count, v1::Function body, v1::Function& to) {
-    if (body.instructions().empty()) return;
+  void AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, NamedFunction& to) {
+    if (body.text.instructions().empty()) return;
     if (count == 1) {
-      for (v1::Instruction& instruction : *body.mutable_instructions())
-        *to.add_instructions() = std::move(instruction);
+      for (int i = 0; i < body.text.instructions_size(); ++i) {
+        *to.Add(body.origins.instructions(i)) = std::move(*body.text.mutable_instructions(i));
+      }
       return;
     }
     const uint32_t function = AddFunction(ipu, std::move(body));
-    v1::Repeat* repeat = to.add_instructions()->mutable_repeat();
+    v1::Repeat* repeat = to.Add(kUnknown)->mutable_repeat();
     repeat->set_function(function);
     repeat->set_count(count);
   }
 
   // Adds the functions of a program, inner ones first; the entry.
   uint32_t EmitFunctions(const ProgramSpec& spec, LoweredIpu& lowered, uint32_t ipu) {
-    const auto section = [&](Section s) -> std::vector<v1::Instruction>& {
+    const auto section = [&](Section s) -> std::vector<LoweredStep>& {
       return lowered.sections[static_cast<int>(s)];
     };
-    v1::Function entry, iteration, body;
+    NamedFunction entry, iteration, body;
     Append(section(Section::kBody), body);
     Append(section(Section::kClear), iteration);
     AppendLoop(ipu, spec.accumulation, std::move(body), iteration);
     Append(section(Section::kReduce), iteration);
     if (lowered.update_condition) {
-      v1::Function update;
+      NamedFunction update;
       Append(section(Section::kUpdate), update);
       const uint32_t function = AddFunction(ipu, std::move(update));
-      v1::Instruction* condition = iteration.add_instructions();
+      v1::Instruction* condition = iteration.Add(kUnknown);
       condition->add_inputs(*lowered.update_condition);
       condition->mutable_if_()->set_then_function(function);
     } else {
@@ -243,8 +268,12 @@ class Assembler {
     return AddFunction(ipu, std::move(entry));
   }
 
+  static constexpr uint32_t kUnknown = 0;  // origin
+
   const CompileOptions& options_;
   v1::Executable executable_;
+  graph::OriginTable table_;
+  v1::Origins origins_;                                     // refers to the table
   std::vector<std::map<std::string, uint32_t>> variables_;  // [ipu] name -> tensor
   std::map<uint32_t, uint64_t> ends_;
 };
@@ -382,7 +411,8 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   }
   Compiled compiled;
   report("Validating");
-  VPOD_ASSIGN_OR_RETURN(compiled.executable, program::Executable::Make(assembler.Finish()));
+  VPOD_ASSIGN_OR_RETURN(compiled.executable,
+                        program::Executable::Make(assembler.Finish(), {}, assembler.Origins()));
   VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", compiled.executable->proto()));
   report("Initial values");
   compiled.initial_values = InitialValues(*compiled.executable, graph, options);

@@ -94,7 +94,8 @@ struct CompileOptions {
   std::vector<ProgramSpec> programs;
 };
 
-// An executable and the values that its variables start with.
+// An executable, which knows what its instructions were compiled from (program.proto: Origins), and
+// the values that its variables start with.
 struct Compiled {
   std::shared_ptr<const program::Executable> executable;
   std::map<std::string, std::string>

@@ -66,8 +66,10 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
       // Products that do not fit 32 bits must not wrap into something small.
       {"program 'train': 65536 device iterations × 65536 micro-batches",
        [](auto& o) { o.programs[0].device_iterations = o.programs[0].accumulation = 65536; }},
-      {"an operand is not a value of this graph", [](auto& o) { o.programs[0].loss = Tensor{}; }},
-      {"the loss must be a float tensor", [](auto& o) { o.programs[0].loss = Tensor{1}; }},
+      {"gradients: operand 0 is not a value of this graph",
+       [](auto& o) { o.programs[0].loss = Tensor{}; }},
+      {"gradients: the loss is int32[4], must be floats",
+       [](auto& o) { o.programs[0].loss = Tensor{1}; }},
       {"programs 'train' and 'again' have different optimisers",
        [](auto& o) {
          o.programs.push_back(o.programs[0]);
@@ -130,7 +132,7 @@ TEST(CompilerOptionsTest, MistakesInTheGraphAreReported) {
   const Model far = Regression(2);
   EXPECT_EQ(
       Compile(far.graph, {.ipus_per_replica = 2, .programs = {{.name = "run"}}}).status().message(),
-      "the graph uses IPU 2 of a replica of 2");
+      "'w' is on IPU 2, a replica has IPUs 0 to 1");
 
   Graph constant;
   constant.Output("y", constant.Constant({INT32, {}}, 0.5));

@@ -20,8 +20,9 @@
 namespace vpod::compiler {
 namespace {
 
-// What precedes the executable in a file; the key and the executable's checksum follow.
-constexpr absl::string_view kMagic("VIPUCACHE\x01", 10);
+// What precedes the executable in a file; the key, the checksum of what follows, and the number of
+// the executable's bytes follow, then the executable and its origins.
+constexpr absl::string_view kMagic("VIPUCACHE\x02", 10);
 constexpr size_t kDigits = 64;  // of a SHA-256
 
 // --- The program that compiles ---
@@ -110,10 +111,12 @@ class Encoder {
     Add(alias_of);
   }
   void Add(const graph::Node& node) {
-    const auto& [instruction, ipu] = node;
+    const auto& [instruction, ipu, origin] = node;
     Add(instruction.SerializeAsString());  // without maps: the same in every process
     Add(ipu);
+    Add(origin);
   }
+  void Add(const program::v1::Origin& origin) { Add(origin.SerializeAsString()); }
   void Add(const graph::GraphOutput& output) {
     const auto& [name, value] = output;
     Add(name);
@@ -169,6 +172,7 @@ class Encoder {
   void Add(const graph::Graph& graph) {
     Add(graph.values());
     Add(graph.nodes());
+    Add(graph.origins().all());
     Add(graph.inputs());
     Add(graph.variables());
     Add(graph.buffers());
@@ -202,9 +206,14 @@ absl::StatusOr<std::shared_ptr<const program::Executable>> Unpack(absl::string_v
     return absl::InvalidArgumentError("it is of another graph or another compiler");
   const absl::string_view checksum = bytes.substr(kDigits, kDigits);
   bytes.remove_prefix(2 * kDigits);
-  if (base::Sha256Hex(bytes) != checksum)
-    return absl::InvalidArgumentError("it is truncated or damaged");
-  return program::Executable::Parse(bytes);
+  uint64_t size = 0;
+  if (base::Sha256Hex(bytes) == checksum && bytes.size() >= sizeof(size)) {
+    std::memcpy(&size, bytes.data(), sizeof(size));
+    bytes.remove_prefix(sizeof(size));
+    if (size <= bytes.size())
+      return program::Executable::Parse(bytes.substr(0, size), {}, bytes.substr(size));
+  }
+  return absl::InvalidArgumentError("it is truncated or damaged");
 }
 
 // Null: it has to be compiled.
@@ -228,7 +237,10 @@ void Keep(const std::string& directory, const std::string& path, absl::string_vi
           const program::Executable& executable) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);  // an error shows when the file is made
-  const std::string bytes = executable.Bytes();
+  std::string bytes = executable.Bytes();
+  const uint64_t size = bytes.size();
+  bytes = absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&size), sizeof(size)), bytes,
+                       executable.OriginBytes());
   const absl::Status kept = base::ReplaceFile(
       path, absl::StrCat(kMagic, key, base::Sha256Hex(bytes), bytes), /*mode=*/0644);
   if (kept.ok()) return;

@@ -28,6 +28,7 @@ struct Shape {
   float initial = 0.5f;
   double factor = 2;
   std::string output = "loss";
+  std::string scope = "model";
 };
 
 struct Model {
@@ -38,6 +39,7 @@ struct Model {
 Model MakeModel(const Shape& shape = {}) {
   Model model;
   Graph& g = model.graph;
+  const Graph::Scope scope(g, shape.scope);
   const Tensor x = g.Input("x", {FLOAT32, {4, 6}});
   const Tensor w =
       g.Variable("w", {FLOAT32, {6, shape.hidden}},
@@ -93,6 +95,8 @@ TEST_F(ExecutableCacheTest, ASecondCompilationIsAHitAndEqual) {
   EXPECT_TRUE(WasHit());
   EXPECT_EQ(first.executable->Bytes(), second.executable->Bytes());
   EXPECT_EQ(first.executable->hash(), second.executable->hash());
+  EXPECT_EQ(first.executable->OriginBytes(), second.executable->OriginBytes());
+  EXPECT_FALSE(first.executable->OriginBytes().empty());
   EXPECT_EQ(first.initial_values, second.initial_values);
 }
 
@@ -112,6 +116,7 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   models.push_back(MakeModel({.hidden = 6}));
   models.push_back(MakeModel({.factor = 3}));
   models.push_back(MakeModel({.output = "other"}));
+  models.push_back(MakeModel({.scope = "other"}));
   const auto with = [&](const auto& change) {
     models.push_back(MakeModel());
     change(models.back().options, models.back().options.programs[0]);

@@ -184,7 +184,8 @@ class Fusion {
   }
   bool IsBackward(const Node& node) const { return node.instruction.outputs(0) >= first_backward_; }
 
-  // Makes a map of node `root` and of those before it that only it, or they, need.
+  // Makes a map of node `root`, whose origin it keeps, and of those before it that only it, or
+  // they, need.
   void FuseMap(size_t root) {
     std::set<size_t> group = {root};
     std::set<uint32_t> inputs;
@@ -237,12 +238,10 @@ class Fusion {
       *step = nodes_[index].instruction;
       numbers[step->outputs(0)] = next++;
       step->clear_outputs();
-      step->clear_origin();
       for (uint32_t& value : *step->mutable_inputs()) value = numbers.at(value);
       fused_[index] = index != root;
     }
     map.add_outputs(nodes_[root].instruction.outputs(0));
-    map.set_origin(nodes_[root].instruction.origin());
     nodes_[root].instruction = std::move(map);
   }
 

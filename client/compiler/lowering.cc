@@ -38,12 +38,7 @@ class Lowering {
     const std::vector<Tensor> gradients = AddGradients();
     RandomRounding rounding(graph_, spec_, options_);
     VPOD_RETURN_IF_ERROR(graph_.status());
-    for (const Value& value : graph_.values()) {
-      if (value.ipu >= options_.ipus_per_replica) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "the graph uses IPU ", value.ipu, " of a replica of ", options_.ipus_per_replica));
-      }
-    }
+    VPOD_RETURN_IF_ERROR(CheckIpus());
     VPOD_RETURN_IF_ERROR(Done("gradients", Stage::kGraph, graph_.nodes()));
     std::vector<uint32_t> results = rounding.Values();
     const std::set<size_t> first_nodes = NodesFor(results);
@@ -84,6 +79,21 @@ class Lowering {
   absl::Status Done(absl::string_view pass, Stage stage, const std::vector<graph::Node>& nodes) {
     VPOD_RETURN_IF_ERROR(CheckStage(pass, stage, nodes));
     return dump_.Add(spec_.name, pass, graph_, nodes);
+  }
+
+  absl::Status CheckIpus() const {
+    const auto check = [&](const std::string& what, uint32_t ipu) {
+      if (ipu < options_.ipus_per_replica) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat(
+          what, " is on IPU ", ipu, ", a replica has IPUs 0 to ", options_.ipus_per_replica - 1));
+    };
+    for (const Value& value : graph_.values()) {
+      if (!value.name.empty())
+        VPOD_RETURN_IF_ERROR(check(absl::StrCat("'", value.name, "'"), value.ipu));
+    }
+    for (const graph::Node& node : graph_.nodes())
+      VPOD_RETURN_IF_ERROR(check(program::NameOf(graph_.origins().at(node.origin)), node.ipu));
+    return absl::OkStatus();
   }
 
   // Of the loss with respect to the variables, if there is one.
@@ -140,11 +150,12 @@ class Lowering {
     for (Tensor input : graph_.inputs()) {
       if (!needed_inputs_.contains(input.id)) continue;
       const Value& value = graph_.values()[input.id];
+      placement_.SetOrigin(value.name);
       Instruction in;
       in.mutable_stream_in()->set_stream(
           placement_.AddStream(value.name, true, value.ipu, value.type));
       in.add_outputs(placement_.Place(input.id, value.ipu));
-      placement_.At(value.ipu, Section::kBody).push_back(std::move(in));
+      placement_.Emit(value.ipu, Section::kBody, std::move(in));
     }
   }
 
@@ -153,6 +164,7 @@ class Lowering {
   void EmitNode(const graph::Node& node, size_t number, RandomRounding& rounding) {
     Instruction instruction = node.instruction;
     const program::OpDef& op = *program::FindOp(instruction.attributes_case());
+    placement_.SetOrigin(graph_.origins().at(node.origin));
     if (op.view != nullptr && AddViewOf(node, op)) return;
     const auto layout = [&](bool output, int position) {
       return op.layout == nullptr ? program::Layout::kRowMajor
@@ -183,7 +195,7 @@ class Lowering {
       instruction.set_inputs(0, place);
       instruction.set_outputs(0, place);
       placement_.SetPlace(node.instruction.outputs(0), node.ipu, place);
-      placement_.At(node.ipu, Section::kBody).push_back(std::move(instruction));
+      placement_.Emit(node.ipu, Section::kBody, std::move(instruction));
       return;
     }
     for (int i = 0; i < instruction.outputs_size(); ++i) {
@@ -196,7 +208,7 @@ class Lowering {
     if (op.rounds)
       rounding.Apply(node.instruction.outputs(0), node.ipu, Section::kBody, placement_,
                      instruction);
-    placement_.At(node.ipu, Section::kBody).push_back(std::move(instruction));
+    placement_.Emit(node.ipu, Section::kBody, std::move(instruction));
   }
 
   uint32_t MakeOutput(uint32_t id, uint32_t ipu, bool channels_last) {
@@ -291,23 +303,25 @@ class Lowering {
     for (const auto& [buffer, assigned] : graph_.assignments()) {
       if (made_in_buffers_.contains(assigned.id)) continue;
       const uint32_t ipu = graph_.values()[buffer.id].ipu;
+      placement_.SetOrigin(graph_.values()[buffer.id].name);
       Instruction copy;
       copy.mutable_copy();
       copy.add_inputs(placement_.Fetch(assigned.id, ipu));
       copy.add_outputs(placement_.Place(buffer.id, ipu));
-      placement_.At(ipu, Section::kBody).push_back(std::move(copy));
+      placement_.Emit(ipu, Section::kBody, std::move(copy));
     }
   }
 
   void EmitOutputs() {
     for (const auto& output : graph_.outputs()) {
       const uint32_t ipu = graph_.values()[placement_.Root(output.value.id)].ipu;
+      placement_.SetOrigin(output.name);
       const uint32_t tensor = placement_.Fetch(output.value.id, ipu);
       Instruction out;
       out.add_inputs(tensor);
       out.mutable_stream_out()->set_stream(
           placement_.AddStream(output.name, false, ipu, graph_.TypeOf(output.value)));
-      placement_.At(ipu, Section::kBody).push_back(std::move(out));
+      placement_.Emit(ipu, Section::kBody, std::move(out));
     }
   }
 

@@ -33,11 +33,17 @@ struct LoweredTensor {
   program::Dims strides;  // in elements, one for each dimension
 };
 
+// An instruction, and what of the model it belongs to.
+struct LoweredStep {
+  program::v1::Instruction instruction;
+  program::v1::Origin origin;
+};
+
 // Instructions of one IPU; their operands are indices into `tensors`.
 struct LoweredIpu {
   std::vector<LoweredTensor> tensors;
   uint32_t num_storages = 0;
-  std::vector<program::v1::Instruction> sections[kNumSections];
+  std::vector<LoweredStep> sections[kNumSections];
   // A BOOL scalar without which Update is left out, if there is one.
   std::optional<uint32_t> update_condition;
 };

@@ -131,8 +131,12 @@ absl::Status CheckStage(absl::string_view pass, Stage stage,
 
 absl::Status CheckStage(absl::string_view pass, const LoweredProgram& program) {
   for (const LoweredIpu& ipu : program.ipus) {
-    for (const auto& section : ipu.sections)
-      VPOD_RETURN_IF_ERROR(CheckStage(pass, Stage::kLowered, section));
+    for (const auto& section : ipu.sections) {
+      for (const LoweredStep& step : section) {
+        VPOD_RETURN_IF_ERROR(
+            CheckStage(pass, Stage::kLowered, absl::MakeSpan(&step.instruction, 1)));
+      }
+    }
   }
   return absl::OkStatus();
 }
@@ -163,8 +167,8 @@ std::string Print(const LoweredProgram& program) {
     for (int s = 0; s < kNumSections; ++s) {
       if (ipu.sections[s].empty()) continue;
       absl::StrAppend(&text, kSections[s], ":\n");
-      for (const Instruction& instruction : ipu.sections[s])
-        absl::StrAppend(&text, "  ", Line(instruction), "\n");
+      for (const LoweredStep& step : ipu.sections[s])
+        absl::StrAppend(&text, "  ", Line(step.instruction), "\n");
     }
   }
   return text;

@@ -19,6 +19,18 @@ uint32_t Placement::Root(uint32_t id) const {
   return id;
 }
 
+void Placement::SetOrigin(const std::string& name) {
+  origin_.Clear();
+  origin_.set_scope(name);
+}
+
+void Placement::Emit(uint32_t ipu, Section section, Instruction instruction) {
+  program::v1::Origin origin = origin_;
+  if (origin.op().empty()) origin.set_op(program::LabelOf(instruction));
+  program_.ipus[ipu].sections[static_cast<int>(section)].push_back(
+      {std::move(instruction), std::move(origin)});
+}
+
 uint32_t Placement::NewTensor(uint32_t ipu, LoweredTensor tensor) {
   tensor.storage = program_.ipus[ipu].num_storages++;
   return AddView(ipu, std::move(tensor));
@@ -76,7 +88,7 @@ uint32_t Placement::Place(uint32_t id, uint32_t ipu) {
     Instruction fill;
     fill.mutable_fill()->set_value(value.constant);
     fill.add_outputs(index);
-    At(ipu, Section::kSetup).push_back(std::move(fill));
+    Emit(ipu, Section::kSetup, std::move(fill));
   }
   return index;
 }
@@ -99,7 +111,7 @@ uint32_t Placement::PlaceAs(uint32_t id, uint32_t ipu, bool channels_last) {
   copy.mutable_copy();
   copy.add_inputs(index);
   copy.add_outputs(converted);
-  At(ipu, Section::kBody).push_back(std::move(copy));
+  Emit(ipu, Section::kBody, std::move(copy));
   return converted;
 }
 
@@ -128,8 +140,8 @@ void Placement::AddMove(Section section, uint32_t from_ipu, uint32_t from, uint3
   receive = send;
   send.add_inputs(from);
   receive.add_outputs(to);
-  At(from_ipu, section).push_back(std::move(send));
-  At(to_ipu, section).push_back(std::move(receive));
+  Emit(from_ipu, section, std::move(send));
+  Emit(to_ipu, section, std::move(receive));
 }
 
 uint32_t Placement::Fetch(uint32_t id, uint32_t ipu) {

@@ -21,9 +21,11 @@ class Placement {
   }
 
   LoweredProgram Take() { return std::move(program_); }
-  std::vector<program::v1::Instruction>& At(uint32_t ipu, Section section) {
-    return program_.ipus[ipu].sections[static_cast<int>(section)];
-  }
+  // What following instructions belong to: an operation of the graph, or what is done with a
+  // variable or stream of this name.
+  void SetOrigin(program::v1::Origin origin) { origin_ = std::move(origin); }
+  void SetOrigin(const std::string& name);
+  void Emit(uint32_t ipu, Section section, program::v1::Instruction instruction);
   const LoweredTensor& TensorAt(uint32_t ipu, uint32_t index) const {
     return program_.ipus[ipu].tensors[index];
   }
@@ -77,6 +79,7 @@ class Placement {
 
   const graph::Graph& graph_;
   LoweredProgram program_;
+  program::v1::Origin origin_;  // without an op: what the instruction does
   std::map<std::pair<uint32_t, uint32_t>, Places> placed_;  // of (value, IPU)
 };
 

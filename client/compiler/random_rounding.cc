@@ -67,7 +67,7 @@ uint32_t RandomRounding::CounterOfUpdate(uint32_t ipu, Placement& placement) {
   multiply.add_inputs(placement.Place(replicas_.id, ipu));
   const uint32_t counter = placement.NewTensor(ipu, {.type = {program::v1::UINT32, {}}});
   multiply.add_outputs(counter);
-  placement.At(ipu, Section::kReduce).push_back(std::move(multiply));
+  placement.Emit(ipu, Section::kReduce, std::move(multiply));
   return update_counters_[ipu] = counter;
 }
 

@@ -38,7 +38,11 @@ Update::Update(const graph::Graph& graph, const ProgramSpec& spec, const Compile
 
 void Update::Emit() {
   std::map<uint32_t, Instruction> reduce;  // by IPU
-  std::map<uint32_t, std::vector<Instruction>> updates;
+  struct Step {
+    const Value* variable;
+    Instruction instruction;
+  };
+  std::map<uint32_t, std::vector<Step>> updates;
   for (size_t v = 0; v < gradients_.size(); ++v) {
     // A variable that the loss does not depend on keeps its value, as in PyTorch.
     const Tensor variable = graph_.variables()[v];
@@ -61,15 +65,18 @@ void Update::Emit() {
     reduce[ipu].mutable_all_reduce()->set_operator_(program::v1::SUM);
     reduce[ipu].add_inputs(gradient_places_[v]);
     reduce[ipu].add_outputs(reduced);
-    updates[ipu].push_back(MakeUpdate(v, reduced));
+    updates[ipu].push_back({&variable, MakeUpdate(v, reduced)});
     rounding_.Apply(graph_.variables()[v].id, ipu, Section::kUpdate, placement_,
-                    updates[ipu].back());
+                    updates[ipu].back().instruction);
   }
   for (auto& [ipu, instruction] : reduce) {
-    placement_.At(ipu, Section::kReduce).push_back(instruction);
+    placement_.SetOrigin("");
+    placement_.Emit(ipu, Section::kReduce, instruction);
     if (steps_.contains(ipu)) CountStep(ipu);
-    for (Instruction& update : updates[ipu])
-      placement_.At(ipu, Section::kUpdate).push_back(std::move(update));
+    for (auto& [variable, update] : updates[ipu]) {
+      placement_.SetOrigin(variable->name);
+      placement_.Emit(ipu, Section::kUpdate, std::move(update));
+    }
   }
   if (spec_.automatic_loss_scale) EmitAutomaticLossScale(reduce);
 }
@@ -85,6 +92,7 @@ void Update::Accumulate(uint32_t value) {
 // float32.
 uint32_t Update::EmitGradient(size_t v, Tensor value) {
   const Value& variable = graph_.values()[graph_.variables()[v].id];
+  placement_.SetOrigin(variable.name);
   const uint32_t ipu = variable.ipu, gradient = placement_.Fetch(value.id, ipu);
   if (spec_.accumulation > 1) return EmitAccumulation(ipu, gradient, variable.type.dims);
   if (variable.type.type == program::v1::FLOAT32) return gradient;
@@ -94,7 +102,7 @@ uint32_t Update::EmitGradient(size_t v, Tensor value) {
   const uint32_t widened =
       placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims}});
   cast.add_outputs(widened);
-  placement_.At(ipu, Section::kReduce).push_back(std::move(cast));
+  placement_.Emit(ipu, Section::kReduce, std::move(cast));
   return widened;
 }
 
@@ -115,6 +123,7 @@ std::map<std::pair<uint32_t, uint32_t>, int> Update::ReadersOfStorages() const {
 // they look at the reduced gradients.
 void Update::EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduce) {
   if (reduce.empty()) return;
+  placement_.SetOrigin(kLossScaleName);
   const uint32_t home = graph_.values()[loss_scale_.id].ipu;
   const LoweredTensor flag{.type = {program::v1::BOOL, {}}};
   std::optional<uint32_t> finite;  // on the loss scale's IPU
@@ -124,7 +133,7 @@ void Update::EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduc
     *check.mutable_inputs() = instruction.outputs();
     uint32_t here = placement_.NewTensor(ipu, flag);
     check.add_outputs(here);
-    placement_.At(ipu, Section::kReduce).push_back(std::move(check));
+    placement_.Emit(ipu, Section::kReduce, std::move(check));
     if (ipu != home) {
       const uint32_t arrived = placement_.NewTensor(home, flag);
       placement_.AddMove(Section::kReduce, ipu, here, home, arrived);
@@ -137,7 +146,7 @@ void Update::EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduc
       both.add_inputs(here);
       here = placement_.NewTensor(home, flag);
       both.add_outputs(here);
-      placement_.At(home, Section::kReduce).push_back(std::move(both));
+      placement_.Emit(home, Section::kReduce, std::move(both));
     }
     finite = here;
   }
@@ -158,13 +167,14 @@ void Update::EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduc
   adapt.mutable_update_loss_scale()->set_growth(spec_.automatic_loss_scale->growth);
   adapt.mutable_update_loss_scale()->set_backoff(spec_.automatic_loss_scale->backoff);
   adapt.mutable_update_loss_scale()->set_interval(spec_.automatic_loss_scale->interval);
-  placement_.At(home, Section::kFinish).push_back(std::move(adapt));
+  placement_.Emit(home, Section::kFinish, std::move(adapt));
 }
 
 // The optimiser's instruction for variable number `v`.
 Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
   const Tensor id = graph_.variables()[v];
   const Value& variable = graph_.values()[id.id];
+  placement_.SetOrigin(variable.name);
   const uint32_t ipu = variable.ipu, weights = placement_.Place(id.id, ipu);
   const auto parameters = static_cast<int64_t>(HyperParameters(spec_).size());
   Instruction update;
@@ -208,16 +218,17 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
 }
 
 void Update::CountStep(uint32_t ipu) {
+  placement_.SetOrigin(OptimizerStepName(ipu));
   const uint32_t one = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, {}}});
   Instruction fill, count;
   fill.mutable_fill()->set_value(1);
   fill.add_outputs(one);
-  placement_.At(ipu, Section::kSetup).push_back(std::move(fill));
+  placement_.Emit(ipu, Section::kSetup, std::move(fill));
   count.mutable_binary()->set_operator_(program::v1::ADD);
   count.add_inputs(steps_.at(ipu));
   count.add_inputs(one);
   count.add_outputs(steps_.at(ipu));
-  placement_.At(ipu, Section::kUpdate).push_back(std::move(count));
+  placement_.Emit(ipu, Section::kUpdate, std::move(count));
 }
 
 uint32_t Update::LossScale(uint32_t ipu) {
@@ -228,7 +239,7 @@ uint32_t Update::LossScale(uint32_t ipu) {
   Instruction fill;
   fill.mutable_fill()->set_value(1);
   fill.add_outputs(index);
-  placement_.At(ipu, Section::kSetup).push_back(std::move(fill));
+  placement_.Emit(ipu, Section::kSetup, std::move(fill));
   return unit_scales_[ipu] = index;
 }
 
@@ -245,13 +256,13 @@ uint32_t Update::EmitAccumulation(uint32_t ipu, uint32_t gradient, const program
   Instruction clear;
   clear.mutable_fill();
   clear.add_outputs(accumulator);
-  placement_.At(ipu, Section::kClear).push_back(std::move(clear));
+  placement_.Emit(ipu, Section::kClear, std::move(clear));
   Instruction accumulate;
   accumulate.mutable_accumulate();
   accumulate.add_inputs(accumulator);
   accumulate.add_inputs(gradient);
   accumulate.add_outputs(accumulator);
-  placement_.At(ipu, Section::kBody).push_back(std::move(accumulate));
+  placement_.Emit(ipu, Section::kBody, std::move(accumulate));
   return accumulator;
 }
 

@@ -7,12 +7,13 @@
 namespace vpod::graph {
 
 Tensor Graph::AddCollective(v1::Instruction attributes, Tensor input, uint32_t members) {
-  if (!Usable({input})) return {};
+  const std::string label = program::LabelOf(attributes);
+  if (!Usable({input}, label)) return {};
   const auto op = program::CollectiveOf(attributes);
-  absl::Status status = program::CheckCollective(*op);
-  if (!status.ok()) return Fail(std::move(status));
+  const absl::Status status = program::CheckCollective(*op);
+  if (!status.ok()) return Refuse(label, status.message());
   auto type = program::CollectiveType(*op, TypeOf(input), members);
-  if (!type.ok()) return Fail(type.status());
+  if (!type.ok()) return Refuse(label, type.status().message());
   return AddOperation(std::move(attributes), {input}, *std::move(type));
 }
 

@@ -13,10 +13,14 @@ Tensor Graph::Fail(absl::Status status) {
   return {};
 }
 
-bool Graph::Usable(absl::Span<const Tensor> tensors) {
-  for (Tensor tensor : tensors) {
-    if (tensor.valid() && tensor.id < values_.size()) continue;
-    Fail(absl::InvalidArgumentError("an operand is not a value of this graph"));
+Tensor Graph::Refuse(absl::string_view op, absl::string_view why) {
+  return Fail(absl::InvalidArgumentError(absl::StrCat(program::NameOf(OriginOf(op)), ": ", why)));
+}
+
+bool Graph::Usable(absl::Span<const Tensor> tensors, absl::string_view op) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].valid() && tensors[i].id < values_.size()) continue;
+    Refuse(op, absl::StrCat("operand ", i, " is not a value of this graph"));
     return false;
   }
   return status_.ok();
@@ -27,13 +31,40 @@ Tensor Graph::NewValue(TensorType type) {
   return {static_cast<uint32_t>(values_.size() - 1)};
 }
 
+Graph::Scope::Scope(Graph& graph, std::string path, Whole)
+    : graph_(graph), before_(std::exchange(graph.scope_, std::move(path))) {}
+
+Graph::Scope::Scope(Graph& graph, absl::string_view name)
+    : Scope(graph, absl::StrCat(graph.scope_, graph.scope_.empty() ? "" : ".", name), Whole()) {}
+
+Graph::Scope Graph::Scope::At(Graph& graph, std::string path) {
+  return {graph, std::move(path), Whole()};
+}
+
+v1::Origin Graph::OriginOf(absl::string_view op) const {
+  v1::Origin origin;
+  if (backward_of_ != nullptr) {
+    origin = *backward_of_;
+    origin.set_backward(true);
+  } else {
+    origin.set_scope(scope_);
+    origin.set_op(std::string(op));
+  }
+  return origin;
+}
+
+void Graph::AddNode(v1::Instruction instruction) {
+  const uint32_t origin = origins_.Add(OriginOf(program::LabelOf(instruction)));
+  nodes_.push_back({std::move(instruction), ipu_, origin});
+}
+
 std::vector<Tensor> Graph::AddOperation(v1::Instruction attributes, std::vector<Tensor> inputs) {
-  if (!Usable(inputs)) return {};
+  if (!Usable(inputs, program::LabelOf(attributes))) return {};
   program::Types types;
   for (Tensor input : inputs) types.push_back(TypeOf(input));
   auto outputs = program::InferTypes(attributes, types);
   if (!outputs.ok()) {
-    Fail(outputs.status());
+    Refuse(program::LabelOf(attributes), outputs.status().message());
     return {};
   }
   std::vector<Tensor> results;
@@ -42,17 +73,17 @@ std::vector<Tensor> Graph::AddOperation(v1::Instruction attributes, std::vector<
     results.push_back(NewValue(std::move(type)));
     attributes.add_outputs(results.back().id);
   }
-  nodes_.push_back({std::move(attributes), ipu_});
+  AddNode(std::move(attributes));
   return results;
 }
 
 Tensor Graph::AddOperation(v1::Instruction attributes, const std::vector<Tensor>& inputs,
                            TensorType output) {
-  if (!Usable(inputs)) return {};
+  if (!Usable(inputs, program::LabelOf(attributes))) return {};
   for (Tensor input : inputs) attributes.add_inputs(input.id);
   const Tensor result = NewValue(std::move(output));
   attributes.add_outputs(result.id);
-  nodes_.push_back({std::move(attributes), ipu_});
+  AddNode(std::move(attributes));
   return result;
 }
 
@@ -92,7 +123,8 @@ Tensor Graph::Input(absl::string_view name, TensorType type) {
   return tensor;
 }
 
-Tensor Graph::NewState(absl::string_view name, TensorType type, std::vector<float> initial) {
+Tensor Graph::NewState(absl::string_view kind, absl::string_view name, TensorType type,
+                       std::vector<float> initial) {
   // Checked first: the number of elements of an absurd shape overflows.
   const absl::Status status = program::Check(type);
   if (!status.ok())
@@ -101,9 +133,9 @@ Tensor Graph::NewState(absl::string_view name, TensorType type, std::vector<floa
   for (size_t i = 0; fits && i < initial.size(); ++i)
     fits = program::CheckValue(initial[i], type.type).ok();
   if (!fits) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat("variable ", name, " of type ",
-                                                        type.ToString(), " does not take the ",
-                                                        initial.size(), " initial values")));
+    return Fail(absl::InvalidArgumentError(absl::StrCat(
+        kind, " '", name, "' of type ", type.ToString(), " does not take the ", initial.size(),
+        " initial values, must be ", type.elements(), " that it can hold")));
   }
   const Tensor tensor = NewNamed(name, std::move(type), Origin::kVariable);
   if (tensor.valid())
@@ -113,28 +145,28 @@ Tensor Graph::NewState(absl::string_view name, TensorType type, std::vector<floa
 
 Tensor Graph::Variable(absl::string_view name, TensorType type, std::vector<float> initial) {
   if (!program::IsFloat(type.type)) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("variable ", name, " of type ", type.ToString(), " cannot be trained")));
+    return Fail(absl::InvalidArgumentError(absl::StrCat(
+        "variable '", name, "' of type ", type.ToString(), " cannot be trained, must be floats")));
   }
-  const Tensor tensor = NewState(name, std::move(type), std::move(initial));
+  const Tensor tensor = NewState("variable", name, std::move(type), std::move(initial));
   if (tensor.valid()) variables_.push_back(tensor);
   return tensor;
 }
 
 Tensor Graph::Buffer(absl::string_view name, TensorType type, std::vector<float> initial) {
-  const Tensor tensor = NewState(name, std::move(type), std::move(initial));
+  const Tensor tensor = NewState("buffer", name, std::move(type), std::move(initial));
   if (tensor.valid()) buffers_.push_back(tensor);
   return tensor;
 }
 
 void Graph::Assign(Tensor buffer, Tensor value) {
-  if (!Usable({buffer, value})) return;
+  if (!Usable({buffer, value}, "assign")) return;
   if (std::find(buffers_.begin(), buffers_.end(), buffer) == buffers_.end()) {
-    Fail(absl::InvalidArgumentError("only a buffer is assigned to"));
+    Refuse("assign", "operand 0 must be a buffer");
   } else if (TypeOf(buffer) != TypeOf(value)) {
-    Fail(absl::InvalidArgumentError(absl::StrCat("buffer ", values_[buffer.id].name, " of type ",
-                                                 TypeOf(buffer).ToString(), " is assigned ",
-                                                 TypeOf(value).ToString())));
+    Refuse("assign",
+           absl::StrCat("the value for buffer '", values_[buffer.id].name, "' is ",
+                        TypeOf(value).ToString(), ", must be ", TypeOf(buffer).ToString()));
   } else {
     assignments_.push_back({buffer, value});
   }
@@ -142,7 +174,7 @@ void Graph::Assign(Tensor buffer, Tensor value) {
 
 Tensor Graph::Constant(TensorType type, double value) {
   const absl::Status status = program::Check(type);
-  if (!status.ok()) return Fail(status);
+  if (!status.ok()) return Refuse("constant", status.message());
   const Tensor tensor = NewValue(std::move(type));
   values_.back().origin = Origin::kConstant;
   values_.back().constant = value;
@@ -150,7 +182,7 @@ Tensor Graph::Constant(TensorType type, double value) {
 }
 
 void Graph::Output(absl::string_view name, Tensor value) {
-  if (!Usable({value})) return;
+  if (!Usable({value}, "output")) return;
   if (name.empty()) {
     Fail(absl::InvalidArgumentError("outputs need a name"));
     return;
@@ -231,7 +263,7 @@ Tensor Graph::ArgMax(Tensor input) {
 }
 
 Tensor Graph::Cast(Tensor input, v1::DataType type) {
-  if (!Usable({input})) return {};
+  if (!Usable({input}, "cast")) return {};
   if (TypeOf(input).type == type) return input;
   v1::Instruction op;
   op.mutable_cast()->set_type(type);
@@ -239,11 +271,12 @@ Tensor Graph::Cast(Tensor input, v1::DataType type) {
 }
 
 Tensor Graph::Reshape(Tensor input, Dims dims) {
-  if (!Usable({input})) return {};
+  if (!Usable({input}, "reshape")) return {};
   TensorType type{TypeOf(input).type, std::move(dims)};
   if (!program::Check(type).ok() || type.elements() != TypeOf(input).elements()) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("cannot reshape ", TypeOf(input).ToString(), " to ", type.ToString())));
+    return Refuse("reshape",
+                  absl::StrCat("cannot reshape ", TypeOf(input).ToString(), " to ", type.ToString(),
+                               ", must have ", TypeOf(input).elements(), " elements"));
   }
   const uint32_t source_ipu = values_[input.id].ipu;
   const Tensor output = NewValue(std::move(type));
@@ -310,18 +343,18 @@ std::vector<uint32_t> AllAxes(const TensorType& type) {
 }  // namespace
 
 Tensor Graph::Mean(Tensor input) {
-  if (!Usable({input})) return {};
+  if (!Usable({input}, "mean")) return {};
   return Reduce(v1::MEAN, input, AllAxes(TypeOf(input)));
 }
 
 Tensor Graph::Sum(Tensor input) {
-  if (!Usable({input})) return {};
+  if (!Usable({input}, "sum")) return {};
   return Reduce(v1::SUM, input, AllAxes(TypeOf(input)));
 }
 
 Tensor Graph::CrossEntropyLoss(Tensor logits, Tensor labels, const CrossEntropyOptions& options) {
   const Tensor losses = SoftmaxCrossEntropy(logits, labels, options);
-  if (!Usable({losses}) || !options.ignored_label) return Mean(losses);
+  if (!Usable({losses}, "cross_entropy_loss") || !options.ignored_label) return Mean(losses);
   const Tensor ignored = Constant({v1::INT32, {}}, *options.ignored_label);
   // Float16 would not hold the sum of many rows, nor count them.
   const Tensor sum = Sum(Cast(losses, v1::FLOAT32));
@@ -330,10 +363,9 @@ Tensor Graph::CrossEntropyLoss(Tensor logits, Tensor labels, const CrossEntropyO
 }
 
 Tensor Graph::Dropout(Tensor input, float probability) {
-  if (!Usable({input})) return {};
+  if (!Usable({input}, "dropout")) return {};
   if (!(probability >= 0 && probability <= 1)) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("the probability of dropout is ", probability, ", must be 0 to 1")));
+    return Refuse("dropout", absl::StrCat("the probability is ", probability, ", must be 0 to 1"));
   }
   const TensorType type = TypeOf(input);
   const TensorType scalar{type.type, {}};
@@ -345,7 +377,7 @@ Tensor Graph::Dropout(Tensor input, float probability) {
 
 // Takes the type by value: callers pass TypeOf(…), which moves when values are added.
 Tensor Graph::ReduceToType(Tensor tensor, TensorType type) {
-  if (!Usable({tensor})) return {};
+  if (!Usable({tensor}, "sum")) return {};
   const Dims dims = TypeOf(tensor).dims;
   std::vector<uint32_t> axes;
   const size_t extra = dims.size() - type.dims.size();

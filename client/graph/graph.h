@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "client/graph/origin_table.h"
 #include "device/program/ops/rules.h"
 #include "device/program/tensor_type.h"
 
@@ -40,6 +41,7 @@ struct Tensor {
 struct Node {
   v1::Instruction instruction;
   uint32_t ipu = 0;
+  uint32_t origin = 0;  // in the graph's table
 };
 
 // Where a value comes from.
@@ -76,6 +78,27 @@ class Graph {
 
   // Later values and operations belong to this IPU of the replica.
   void SetIpu(uint32_t ipu) { ipu_ = ipu; }
+
+  // While it exists, operations that are added belong to a named part of the model, as modules are
+  // named in PyTorch; messages name it. Scopes end in reverse order.
+  class [[nodiscard]] Scope {
+   public:
+    // A part of the scope there is: "0" inside "layer1" is "layer1.0".
+    Scope(Graph& graph, absl::string_view name);
+    // `path` replaces the scope there is.
+    static Scope At(Graph& graph, std::string path);
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope() { graph_.scope_ = std::move(before_); }
+
+   private:
+    struct Whole {};
+    Scope(Graph& graph, std::string path, Whole);
+
+    Graph& graph_;
+    std::string before_;
+  };
+  const std::string& scope() const { return scope_; }
 
   // --- Values from outside, each with one element or more ---
   // A host stream: a new micro-batch each time the model runs. Names are unique among inputs and
@@ -216,6 +239,9 @@ class Graph {
   const std::map<uint32_t, std::vector<v1::RemoteBuffer>>& remote_buffers() const {
     return remote_buffers_;
   }
+  // What nodes belong to; a gradient to the operation that it is the gradient of.
+  OriginTable& origins() { return origins_; }
+  const OriginTable& origins() const { return origins_; }
   // Of a variable or buffer.
   const std::vector<float>& InitialValue(Tensor variable) const {
     return *initial_.at(variable.id);
@@ -236,12 +262,24 @@ class Graph {
   Tensor NewValue(TensorType type);
   // Null, with an error, unless the buffer is one of the IPU that operations belong to now.
   const v1::RemoteBuffer* FindRemoteBuffer(RemoteBuffer buffer);
-  bool Usable(absl::Span<const Tensor> tensors);
+  // Whether they are values of this graph and nothing went wrong yet; `op` is what needs them.
+  bool Usable(absl::Span<const Tensor> tensors, absl::string_view op);
+  // Fails with the name of what was asked for in this scope.
+  Tensor Refuse(absl::string_view op, absl::string_view why);
   Tensor NewNamed(absl::string_view name, TensorType type, Origin origin);
-  Tensor NewState(absl::string_view name, TensorType type, std::vector<float> initial);
+  // `kind` is what messages call it.
+  Tensor NewState(absl::string_view kind, absl::string_view name, TensorType type,
+                  std::vector<float> initial);
+
+  // The origin of an operation that is added now.
+  v1::Origin OriginOf(absl::string_view op) const;
+  void AddNode(v1::Instruction instruction);
 
   absl::Status status_;
   uint32_t ipu_ = 0;
+  std::string scope_;
+  OriginTable origins_;
+  const v1::Origin* backward_of_ = nullptr;  // while gradients of this operation are added
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<Tensor> inputs_, variables_, buffers_;

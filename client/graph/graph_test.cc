@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,7 @@ const std::vector<NamedMistake>& Mistakes() {
        [](Graph& g, Tensor x, Tensor) {
          return g.Add(x, g.Constant({FLOAT32, {2}}, 1));
        }},
-      {"axes [2] of float32[2,3] must exist and be in ascending order, without repetition",
+      {"axes [2] of float32[2,3] must be 0 to 1 in ascending order, without repetition",
        [](Graph& g, Tensor x, Tensor) { return g.Reduce(v1::SUM, x, {2}); }},
       {"arg-max does not take int32[2]",
        [](Graph& g, Tensor, Tensor labels) { return g.ArgMax(labels); }},
@@ -56,11 +57,11 @@ const std::vector<NamedMistake>& Mistakes() {
        }},
       {"cross-entropy does not take logits float32[2,3] and labels float32[2,3]",
        [](Graph& g, Tensor x, Tensor) { return g.SoftmaxCrossEntropy(x, x); }},
-      {"variable w of type float32[2] does not take the 3 initial values",
+      {"variable 'w' of type float32[2] does not take the 3 initial values",
        [](Graph& g, Tensor, Tensor) {
          return g.Variable("w", {FLOAT32, {2}}, {1, 2, 3});
        }},
-      {"variable w of type int32[1]",
+      {"variable 'w' of type int32[1]",
        [](Graph& g, Tensor, Tensor) {
          return g.Variable("w", {INT32, {1}}, {1});
        }},
@@ -106,9 +107,9 @@ const std::vector<NamedMistake>& Mistakes() {
        [](Graph& g, Tensor, Tensor) {
          return g.Input("", {FLOAT32, {2}});
        }},
-      {"an operand is not a value of this graph",
+      {"add: operand 1 is not a value of this graph",
        [](Graph& g, Tensor x, Tensor) { return g.Add(x, Tensor{}); }},
-      {"an operand is not a value of this graph",
+      {"mat_mul: operand 1 is not a value of this graph",
        [](Graph& g, Tensor x, Tensor) { return g.MatMul(x, Tensor{1000}); }},
   };
   return mistakes;
@@ -279,18 +280,71 @@ TEST(GraphTest, GradientsComeInTheTypeOfWhatWasWanted) {
   }
 }
 
+std::vector<std::string> NamesOfNodes(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes())
+    names.push_back(program::NameOf(graph.origins().at(node.origin)));
+  return names;
+}
+
+TEST(GraphTest, OperationsBelongToScopes) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 3}});
+  graph.Relu(x);
+  {
+    const Graph::Scope layer(graph, "layer1");
+    {
+      const Graph::Scope block(graph, "0");
+      graph.Add(x, x);
+      const Graph::Scope other = Graph::Scope::At(graph, "other");
+      graph.MatMul(x, x, false, true);
+    }
+    graph.Sum(x);
+  }
+  graph.Add(x, x);
+  EXPECT_EQ(NamesOfNodes(graph),
+            (std::vector<std::string>{"relu", "add 'layer1.0'", "mat_mul 'other'", "sum 'layer1'",
+                                      "add"}));
+  EXPECT_EQ(graph.scope(), "");
+}
+
+TEST(GraphTest, GradientsBelongToWhatTheyAreTheGradientOf) {
+  Graph graph;
+  Tensor x = graph.Variable("x", {FLOAT32, {2}}, {1, 2}), loss;
+  {
+    const Graph::Scope scope(graph, "layer");
+    loss = graph.Sum(graph.Unary(v1::TANH, x));
+  }
+  const size_t forward = graph.nodes().size();
+  graph.Gradients(loss, {x});
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  const std::vector<std::string> names = NamesOfNodes(graph);
+  const std::set<std::string> backward(names.begin() + static_cast<long>(forward), names.end());
+  EXPECT_EQ(backward, (std::set<std::string>{"sum 'layer' (backward)", "tanh 'layer' (backward)"}));
+}
+
+TEST(GraphTest, OriginsCanBeShownOnALine) {
+  Graph graph;
+  const Graph::Scope scope(graph, "a\nb" + std::string(1000, 'x'));
+  graph.Relu(graph.Input("x", {FLOAT32, {2}}));
+  const v1::Origin& origin = graph.origins().at(graph.nodes()[0].origin);
+  EXPECT_LE(origin.scope().size(), program::kMostOriginBytes);
+  EXPECT_THAT(origin.scope(), testing::StartsWith("a\xef\xbf\xbd"
+                                                  "bxxx"));
+}
+
 TEST(GraphTest, GradientsRefuseIntegerLossesAndForeignValues) {
   {
     Graph graph;
     const Tensor n = graph.Input("n", {INT32, {2}});
     EXPECT_FALSE(graph.Gradients(n, {n})[0].valid());
-    EXPECT_EQ(graph.status().message(), "the loss must be a float tensor");
+    EXPECT_EQ(graph.status().message(), "gradients: the loss is int32[2], must be floats");
   }
   for (Tensor foreign : {Tensor{}, Tensor{1000}}) {
     Graph graph;
     const Tensor x = graph.Input("x", {FLOAT32, {2}});
     EXPECT_FALSE(graph.Gradients(graph.Sum(x), {x, foreign})[1].valid());
-    EXPECT_EQ(graph.status().message(), "an operand is not a value of this graph");
+    EXPECT_EQ(graph.status().message(), "gradients: operand 0 is not a value of this graph");
   }
 }
 

@@ -66,7 +66,7 @@ std::optional<v1::SlidingWindow> AsSliding(const TensorType& image, const Dims& 
 }  // namespace
 
 Graph::Pooled Graph::AdaptiveMaxPool(Tensor image, const Dims& size) {
-  if (!Usable({image})) return {};
+  if (!Usable({image}, "max_pool")) return {};
   if (const auto window = AsSliding(TypeOf(image), size)) return MaxPoolWithIndices(image, *window);
   v1::Instruction op;
   op.mutable_max_pool()->mutable_output_size()->Add(size.begin(), size.end());
@@ -75,7 +75,7 @@ Graph::Pooled Graph::AdaptiveMaxPool(Tensor image, const Dims& size) {
 }
 
 Tensor Graph::AdaptiveAveragePool(Tensor image, const Dims& size) {
-  if (!Usable({image})) return {};
+  if (!Usable({image}, "average_pool")) return {};
   if (const auto window = AsSliding(TypeOf(image), size)) return AveragePool(image, *window);
   v1::Instruction op;
   op.mutable_average_pool()->mutable_output_size()->Add(size.begin(), size.end());

@@ -38,10 +38,10 @@ const v1::RemoteBuffer* Graph::FindRemoteBuffer(RemoteBuffer buffer) {
 
 Tensor Graph::RemoteLoad(RemoteBuffer buffer, Tensor row) {
   const v1::RemoteBuffer* found = FindRemoteBuffer(buffer);
-  if (found == nullptr || !Usable({row})) return {};
+  if (found == nullptr || !Usable({row}, "remote_load")) return {};
   if (TypeOf(row) != TensorType{v1::INT32, {}}) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat(
-        "remote_load: the row's number is ", TypeOf(row).ToString(), ", must be an int32 scalar")));
+    return Refuse("remote_load", absl::StrCat("the row's number is ", TypeOf(row).ToString(),
+                                              ", must be an int32 scalar"));
   }
   v1::Instruction op;
   op.mutable_remote_load()->set_buffer(buffer.index);
@@ -50,21 +50,19 @@ Tensor Graph::RemoteLoad(RemoteBuffer buffer, Tensor row) {
 
 void Graph::RemoteStore(RemoteBuffer buffer, Tensor value, Tensor row) {
   const v1::RemoteBuffer* found = FindRemoteBuffer(buffer);
-  if (found == nullptr || !Usable({value, row})) return;
+  if (found == nullptr || !Usable({value, row}, "remote_store")) return;
   const TensorType expected = program::TypeOf(*found);
   if (TypeOf(value) != expected || TypeOf(row) != TensorType{v1::INT32, {}}) {
-    Fail(absl::InvalidArgumentError(
-        absl::StrCat("remote_store: a row of ", found->name(), " is ", expected.ToString(),
-                     " and its number an "
-                     "int32 scalar; given are ",
-                     TypeOf(value).ToString(), " and ", TypeOf(row).ToString())));
+    Refuse("remote_store", absl::StrCat("a row of ", found->name(), " is ", expected.ToString(),
+                                        " and its number an int32 scalar; given are ",
+                                        TypeOf(value).ToString(), " and ", TypeOf(row).ToString()));
     return;
   }
   v1::Instruction op;
   op.mutable_remote_store()->set_buffer(buffer.index);
   op.add_inputs(value.id);
   op.add_inputs(row.id);
-  nodes_.push_back({std::move(op), ipu_});
+  AddNode(std::move(op));
 }
 
 }  // namespace vpod::graph

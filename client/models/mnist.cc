@@ -7,6 +7,7 @@ using graph::Graph;
 using graph::Tensor;
 
 Tensor Block(const nn::Builder& net, Tensor x, int64_t outputs) {
+  const Graph::Scope scope = net.EnterScope();
   x = net.Convolution("conv", x, outputs, {.kernel = 5});
   return net.graph().Relu(net.graph().MaxPool(x, Graph::Sliding(2, 2, 2)));
 }
@@ -14,6 +15,7 @@ Tensor Block(const nn::Builder& net, Tensor x, int64_t outputs) {
 }  // namespace
 
 Tensor Mnist(const nn::Builder& net, Tensor images) {
+  const Graph::Scope scope = net.EnterScope();
   Tensor x = Block(net.In("layer1"), images, 10);
   x = Block(net.In("layer2"), x, 20);
   x = net.graph().Relu(net.Linear("layer3", net.Flatten(x), 256));

@@ -31,6 +31,7 @@ Tensor Block(const Builder& net, Tensor x, int64_t planes, uint32_t stride,
              const ResNetOptions& options) {
   Graph& graph = net.graph();
   if (!graph.status().ok()) return {};
+  const Graph::Scope scope = net.EnterScope();
   const int64_t outputs = options.bottleneck ? planes * kExpansion : planes;
   Tensor y = x;
   if (options.bottleneck) {
@@ -62,6 +63,7 @@ ResNetOptions ResNext101_32x8d() {
 
 Tensor ResNet(const Builder& net, Tensor images, const ResNetOptions& options) {
   Graph& graph = net.graph();
+  const Graph::Scope scope = net.EnterScope();
   Tensor x = images;
   if (options.small_images) {
     x = graph.Relu(net.BatchNorm("bn1", Convolve(net, "conv1", x, kFirstChannels, 3)));

@@ -11,16 +11,22 @@ using program::v1::FLOAT32;
 Builder::Builder(Graph& graph, const BuilderOptions& options)
     : graph_(graph),
       training_(options.training),
-      random_(std::make_shared<std::mt19937_64>(options.seed)) {}
+      random_(std::make_shared<std::mt19937_64>(options.seed)),
+      scope_(graph.scope()) {}
 
 Builder Builder::In(absl::string_view name) const {
   Builder inner = *this;
   absl::StrAppend(&inner.prefix_, name, ".");
+  absl::StrAppend(&inner.scope_, scope_.empty() ? "" : ".", name);
   return inner;
 }
 
 std::string Builder::Name(absl::string_view layer, absl::string_view parameter) const {
   return absl::StrCat(prefix_, layer, ".", parameter);
+}
+
+Graph::Scope Builder::EnterLayer(absl::string_view layer) const {
+  return Graph::Scope::At(graph_, absl::StrCat(scope_, scope_.empty() ? "" : ".", layer));
 }
 
 std::vector<float> Builder::Uniform(int64_t count, double bound) const {
@@ -40,11 +46,13 @@ std::vector<float> Builder::Normal(int64_t count, double deviation) const {
 Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
                             const ConvolutionOptions& options) const {
   if (!graph_.status().ok()) return {};
+  const Graph::Scope scope = EnterLayer(name);
   const graph::Dims dims = graph_.TypeOf(x).dims;
   if (dims.size() != 4 || options.groups == 0) {
-    return graph_.Fail(absl::InvalidArgumentError(absl::StrCat(
-        Name(name, ""), " needs an image [batch, channels, height, width] and groups, and has ",
-        graph_.TypeOf(x).ToString(), " and ", options.groups, " groups")));
+    return graph_.Fail(absl::InvalidArgumentError(
+        absl::StrCat("convolution '", graph_.scope(),
+                     "' needs an image [batch, channels, height, width] and groups, and has ",
+                     graph_.TypeOf(x).ToString(), " and ", options.groups, " groups")));
   }
   const int64_t kernel = options.kernel, channels = dims[1] / options.groups;
   const graph::TensorType type{graph_.TypeOf(x).type, {outputs, channels, kernel, kernel}};
@@ -67,10 +75,11 @@ Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
 
 Tensor Builder::BatchNorm(absl::string_view name, Tensor x, const BatchNormOptions& options) const {
   if (!graph_.status().ok()) return {};
+  const Graph::Scope scope = EnterLayer(name);
   const graph::TensorType type = graph_.TypeOf(x);
   if (type.rank() < 2) {
-    return graph_.Fail(absl::InvalidArgumentError(
-        absl::StrCat(Name(name, ""), " needs [batch, channels, …] and has ", type.ToString())));
+    return graph_.Fail(absl::InvalidArgumentError(absl::StrCat(
+        "batch_norm '", graph_.scope(), "' needs [batch, channels, …] and has ", type.ToString())));
   }
   const graph::TensorType channels{FLOAT32, {type.dims[1]}};
   const auto filled = [&](float value) {
@@ -98,10 +107,11 @@ Tensor Builder::BatchNorm(absl::string_view name, Tensor x, const BatchNormOptio
 
 Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs) const {
   if (!graph_.status().ok()) return {};
+  const Graph::Scope scope = EnterLayer(name);
   const graph::TensorType type = graph_.TypeOf(x);
   if (type.rank() != 2) {
-    return graph_.Fail(absl::InvalidArgumentError(
-        absl::StrCat(Name(name, ""), " needs [batch, features] and has ", type.ToString())));
+    return graph_.Fail(absl::InvalidArgumentError(absl::StrCat(
+        "linear '", graph_.scope(), "' needs [batch, features] and has ", type.ToString())));
   }
   const double bound = 1 / std::sqrt(static_cast<double>(type.dims[1]));
   const Tensor weights = graph_.Variable(Name(name, "weight"), {type.type, {outputs, type.dims[1]}},

@@ -48,6 +48,9 @@ class Builder {
   Graph& graph() const { return graph_; }
   // The same, with `name` and a dot before all names.
   Builder In(absl::string_view name) const;
+  // While it exists, operations that are added to the graph belong to this builder's part of the
+  // model. Layers say so themselves: theirs belong to the layer.
+  Graph::Scope EnterScope() const { return Graph::Scope::At(graph_, scope_); }
 
   // Of an image [batch, channels, height, width].
   Tensor Convolution(absl::string_view name, Tensor x, int64_t outputs,
@@ -62,13 +65,15 @@ class Builder {
 
  private:
   std::string Name(absl::string_view layer, absl::string_view parameter) const;
+  Graph::Scope EnterLayer(absl::string_view layer) const;
   std::vector<float> Uniform(int64_t count, double bound) const;
   std::vector<float> Normal(int64_t count, double deviation) const;
 
   Graph& graph_;
   const bool training_;
   std::shared_ptr<std::mt19937_64> random_;
-  std::string prefix_;
+  std::string prefix_;  // of names
+  std::string scope_;   // the graph's at first
 };
 
 }  // namespace vpod::nn

@@ -50,10 +50,27 @@ TEST(BuilderTest, MistakesNameTheLayer) {
   Graph graph;
   const Builder net(graph, {});
   net.In("block").Linear("fc", graph.Input("x", {FLOAT32, {2, 3, 4}}), 5);
-  EXPECT_EQ(graph.status().message(), "block.fc. needs [batch, features] and has float32[2,3,4]");
+  EXPECT_EQ(graph.status().message(),
+            "linear 'block.fc' needs [batch, features] and has float32[2,3,4]");
 }
 
 // Running moments follow those of the batches, the variance without bias; inference uses them.
+TEST(BuilderTest, OperationsBelongToTheirLayers) {
+  Graph graph;
+  const Graph::Scope model(graph, "model");
+  const Builder block = Builder(graph, {}).In("block");
+  Tensor x = graph.Input("x", {program::v1::FLOAT32, {2, 3}});
+  {
+    const Graph::Scope scope = block.EnterScope();
+    x = graph.Relu(block.Linear("fc", x, 4));
+  }
+  std::vector<std::string> names;
+  for (const graph::Node& node : graph.nodes())
+    names.push_back(program::NameOf(graph.origins().at(node.origin)));
+  EXPECT_EQ(names, (std::vector<std::string>{"mat_mul 'model.block.fc'", "add 'model.block.fc'",
+                                             "relu 'model.block'"}));
+}
+
 TEST(BuilderTest, BatchNormKeepsRunningMoments) {
   Graph graph;
   const Builder net(graph, {.training = true});

@@ -11,6 +11,7 @@
 #include "device/base/sha256.h"
 #include "device/base/status.h"
 #include "device/program/ops/collective.h"
+#include "device/program/origins.h"
 
 namespace vpod::program {
 namespace {
@@ -31,6 +32,26 @@ absl::Status CheckBytes(size_t bytes, const Limits& limits) {
   if (bytes <= limits.executable_bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the executable has ", bytes, " bytes, at most ",
                                                  limits.executable_bytes, " are accepted"));
+}
+
+absl::Status CheckOriginBytes(size_t bytes, const Limits& limits) {
+  if (bytes <= limits.origin_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the table of origins has ", bytes,
+                                                 " bytes, at most ", limits.origin_bytes,
+                                                 " are accepted"));
+}
+
+// Of a message of this type; `what` names it.
+absl::StatusOr<uint64_t> ParsedSizeOf(const google::protobuf::Descriptor& type,
+                                      absl::string_view what, absl::string_view bytes,
+                                      const Limits& limits) {
+  const auto size = base::ParsedSize(type, bytes, limits.parsed_bytes);
+  if (size.ok()) return *size;
+  return absl::InvalidArgumentError(absl::IsResourceExhausted(size.status())
+                                        ? absl::StrCat(what, " would take more than ",
+                                                       limits.parsed_bytes >> 20,
+                                                       " MiB of host memory")
+                                        : absl::StrCat(what, " is truncated or corrupt"));
 }
 
 const std::string& NameOf(const HostTensor& tensor) { return tensor.name; }
@@ -113,25 +134,29 @@ std::string Serialize(const v1::Executable& executable) {
   return absl::StrCat(kMagic, CanonicalEncoding(executable));
 }
 
-absl::StatusOr<uint64_t> Executable::ParsedSize(absl::string_view bytes, const Limits& limits) {
-  if (!absl::ConsumePrefix(&bytes, kMagic)) return 0;
-  const auto size = base::ParsedSize(*v1::Executable::descriptor(), bytes, limits.parsed_bytes);
-  if (size.ok()) return *size;
-  return absl::InvalidArgumentError(absl::IsResourceExhausted(size.status())
-                                        ? absl::StrCat("the executable would take more than ",
-                                                       limits.parsed_bytes >> 20,
-                                                       " MiB of host memory")
-                                        : std::string("the executable is truncated or corrupt"));
+absl::StatusOr<uint64_t> Executable::ParsedSize(absl::string_view bytes, const Limits& limits,
+                                                absl::string_view origins) {
+  uint64_t executable_size = 0;
+  if (absl::ConsumePrefix(&bytes, kMagic)) {
+    VPOD_ASSIGN_OR_RETURN(executable_size, ParsedSizeOf(*v1::Executable::descriptor(),
+                                                        "the executable", bytes, limits));
+  }
+  VPOD_ASSIGN_OR_RETURN(
+      const uint64_t origins_size,
+      ParsedSizeOf(*v1::Origins::descriptor(), "the table of origins", origins, limits));
+  return executable_size + origins_size;
 }
 
 absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string_view bytes,
-                                                                    const Limits& limits) {
+                                                                    const Limits& limits,
+                                                                    absl::string_view origins) {
   VPOD_RETURN_IF_ERROR(CheckBytes(bytes.size(), limits));
+  VPOD_RETURN_IF_ERROR(CheckOriginBytes(origins.size(), limits));
   if (!absl::StartsWith(bytes, kMagic)) {
     return absl::InvalidArgumentError(
         "not an executable of format 2 (the first eight bytes are wrong)");
   }
-  VPOD_RETURN_IF_ERROR(ParsedSize(bytes, limits).status());
+  VPOD_RETURN_IF_ERROR(ParsedSize(bytes, limits, origins).status());
   bytes.remove_prefix(kMagic.size());
   v1::Executable text;
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
@@ -149,19 +174,30 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string
     return absl::InvalidArgumentError(
         "the executable is not in canonical form or has fields of a newer version");
   }
-  return std::shared_ptr<const Executable>(new Executable(std::move(text), canonical));
+  v1::Origins table;
+  if (!table.ParseFromArray(origins.data(), static_cast<int>(origins.size())))
+    return absl::InvalidArgumentError("the table of origins is truncated or corrupt");
+  VPOD_RETURN_IF_ERROR(CheckOrigins(table, text));
+  table.DiscardUnknownFields();
+  return std::shared_ptr<const Executable>(
+      new Executable(std::move(text), canonical, std::move(table)));
 }
 
 absl::StatusOr<std::shared_ptr<const Executable>> Executable::Make(v1::Executable text,
-                                                                   const Limits& limits) {
+                                                                   const Limits& limits,
+                                                                   v1::Origins origins) {
   VPOD_RETURN_IF_ERROR(Validate(text, limits));
+  VPOD_RETURN_IF_ERROR(CheckOriginBytes(origins.ByteSizeLong(), limits));
+  VPOD_RETURN_IF_ERROR(CheckOrigins(origins, text));
   const std::string canonical = CanonicalEncoding(text);
   VPOD_RETURN_IF_ERROR(CheckBytes(kMagic.size() + canonical.size(), limits));
-  return std::shared_ptr<const Executable>(new Executable(std::move(text), canonical));
+  return std::shared_ptr<const Executable>(
+      new Executable(std::move(text), canonical, std::move(origins)));
 }
 
-Executable::Executable(v1::Executable text, absl::string_view canonical)
+Executable::Executable(v1::Executable text, absl::string_view canonical, v1::Origins origins)
     : proto_(std::move(text)),
+      origins_(std::move(origins)),
       hash_(base::Sha256Hex(canonical)),
       host_tensors_(HostTensors(proto_)) {
   for (int program = 0; program < proto_.programs_size(); ++program) {
@@ -180,6 +216,14 @@ Executable::Executable(v1::Executable text, absl::string_view canonical)
 }
 
 std::string Executable::Bytes() const { return Serialize(proto_); }
+
+const v1::Origin* Executable::OriginOf(uint32_t ipu, size_t function, size_t instruction) const {
+  if (origins_.ipus().empty()) return nullptr;
+  const uint32_t origin = origins_.ipus(static_cast<int>(ipu))
+                              .functions(static_cast<int>(function))
+                              .instructions(static_cast<int>(instruction));
+  return origin == 0 ? nullptr : &origins_.origins(static_cast<int>(origin) - 1);
+}
 
 absl::StatusOr<const HostTensor*> Executable::FindVariable(absl::string_view name) const {
   VPOD_ASSIGN_OR_RETURN(uint32_t index, FindByName("variable", name, host_tensors_));

@@ -32,6 +32,7 @@ struct Limits {
   uint64_t stream_bytes = 1ull << 30;                // per replica and slot
   uint32_t remote_buffers = 1 << 16;                 // per IPU
   uint64_t remote_bytes = 32ull << 30;               // per IPU: its share of streaming memory
+  uint64_t origin_bytes = 16ull << 20;               // beside the executable
 };
 
 // What the host reads and writes by name, row-major: a variable, or all rows of a remote buffer.
@@ -46,21 +47,27 @@ struct HostTensor {
 // Immutable; shared by all replicas and threads.
 class Executable {
  public:
-  // Parses and validates the bytes of Serialize. InvalidArgument names the program, instruction and
-  // field.
+  // Parses and validates the bytes of Serialize, and those of a v1::Origins, which may be none.
+  // InvalidArgument names the program, instruction and field.
   static absl::StatusOr<std::shared_ptr<const Executable>> Parse(absl::string_view bytes,
-                                                                 const Limits& limits = {});
+                                                                 const Limits& limits = {},
+                                                                 absl::string_view origins = {});
   // Validates a text that this process has made. Fails as Parse does.
   static absl::StatusOr<std::shared_ptr<const Executable>> Make(v1::Executable text,
-                                                                const Limits& limits = {});
+                                                                const Limits& limits = {},
+                                                                v1::Origins origins = {});
 
   // Host memory that Parse will take for these bytes, which need not be an executable.
   // InvalidArgument when it is more than the limit.
-  static absl::StatusOr<uint64_t> ParsedSize(absl::string_view bytes, const Limits& limits = {});
+  static absl::StatusOr<uint64_t> ParsedSize(absl::string_view bytes, const Limits& limits = {},
+                                             absl::string_view origins = {});
 
   const v1::Executable& proto() const { return proto_; }
   // What Parse takes.
   std::string Bytes() const;
+  std::string OriginBytes() const { return origins_.SerializeAsString(); }
+  // What an instruction was compiled from; null if that is unknown.
+  const v1::Origin* OriginOf(uint32_t ipu, size_t function, size_t instruction) const;
   // SHA-256 of the canonical encoding.
   const std::string& hash() const { return hash_; }
   uint32_t ipus_per_replica() const { return proto_.ipus_per_replica(); }
@@ -81,9 +88,10 @@ class Executable {
 
  private:
   // `canonical` is the canonical encoding of `text`, which is valid.
-  Executable(v1::Executable text, absl::string_view canonical);
+  Executable(v1::Executable text, absl::string_view canonical, v1::Origins origins);
 
   v1::Executable proto_;
+  v1::Origins origins_;  // outside the hash
   std::string hash_;
   std::vector<HostTensor> host_tensors_;
   std::vector<bool> has_collectives_;

@@ -40,7 +40,7 @@ v1::Executable Example() {
         instructions { mat_mul {} inputs: 0 inputs: 1 outputs: 2 }
         instructions { exchange { exchange: 0 } inputs: 2 }
         instructions { softmax_cross_entropy {} inputs: 2 inputs: 4 outputs: 8 outputs: 2 }
-        instructions { accumulate {} inputs: 3 inputs: 0 outputs: 3 origin: 7 }
+        instructions { accumulate {} inputs: 3 inputs: 0 outputs: 3 }
       }
       functions { instructions { fill { value: 1 } outputs: 7 } }
       functions {
@@ -163,7 +163,7 @@ TEST(ExecutableTest, HashIsThatOfTheCanonicalEncoding) {
 // the encoding changed: raise the format version.
 TEST(ExecutableTest, HashStaysTheSameFromBuildToBuild) {
   EXPECT_EQ((*Executable::Parse(Serialize(Example())))->hash(),
-            "563459e1ad445221e84bf1d3f5fb39c9a2e08132fe2356981e1e707d7839bd6d");
+            "e6af18505a9740cf0a209efcfb3090333828803ba4d6258d69c1dbd1124f3e9e");
 }
 
 TEST(ExecutableTest, RefusesOtherMagicAndVersions) {

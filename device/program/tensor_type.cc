@@ -83,11 +83,12 @@ absl::Status CheckValue(double value, v1::DataType type) {
 
 absl::Status Check(const TensorType& type) {
   if (SizeOf(type.type) == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown element type ", type.type));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown element type ", type.type, ", must be 1 to ", v1::DataType_MAX));
   }
   if (type.rank() > kMaxRank) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", type.rank(), " exceeds the largest, ", kMaxRank));
+        absl::StrCat("rank ", type.rank(), " is outside 0 to ", kMaxRank));
   }
   int64_t elements = 1;  // if there were no dimension of 0: strides fit, too
   for (int64_t dim : type.dims) {

@@ -76,7 +76,7 @@ TEST(ValidateRoundingTest, RefusesWhatIsRoundedNowhere) {
             "rounding is not for map"},
            {absl::StrCat("map{steps{unary{operator:TANH} inputs:0 ", kGood,
                          "}} inputs:2 outputs:3"),
-            "", "steps of a map have no outputs, origin and rounding"},
+            "", "steps of a map have no outputs and no rounding"},
            {"batch_norm{epsilon:1e-5 add:true} inputs:[2,6,7,2] outputs:[3,6,7]", kGood,
             "with `add` there is no stochastic rounding"},
            {"batch_norm_inference{epsilon:1e-5 add:true} inputs:[2,6,7,6,7,2] outputs:3", kGood,

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "device/program/op_rows.h"
 
 namespace vpod::graph {
@@ -49,12 +50,12 @@ void GradientMap::Add(uint32_t value, Tensor gradient) {
 }
 
 std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale) {
-  if (!Usable({loss})) return std::vector<Tensor>(wanted.size());
+  if (!Usable({loss}, "gradients")) return std::vector<Tensor>(wanted.size());
   for (Tensor tensor : wanted) {
-    if (!Usable({tensor})) return std::vector<Tensor>(wanted.size());
+    if (!Usable({tensor}, "gradients")) return std::vector<Tensor>(wanted.size());
   }
   if (!program::IsFloat(TypeOf(loss).type)) {
-    Fail(absl::InvalidArgumentError("the loss must be a float tensor"));
+    Refuse("gradients", absl::StrCat("the loss is ", TypeOf(loss).ToString(), ", must be floats"));
     return std::vector<Tensor>(wanted.size());
   }
   const uint32_t ipu_before = ipu_;
@@ -84,8 +85,11 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
     if (it == producer.end() || !gradient.valid() || !done.insert(it->second).second) continue;
     const Node op = nodes_[it->second];  // a copy: nodes_ grows
     ipu_ = op.ipu;
+    const v1::Origin origin = origins_.at(op.origin);
+    backward_of_ = &origin;
     const GradientDef* gradient_of = FindGradient(op.instruction.attributes_case());
     if (gradient_of->add != nullptr) gradient_of->add(*this, op.instruction, gradients);
+    backward_of_ = nullptr;
   }
   std::vector<Tensor> result;
   for (Tensor tensor : wanted) result.push_back(gradients.Get(tensor.id));

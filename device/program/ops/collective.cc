@@ -88,7 +88,7 @@ absl::Status CheckCollective(const Collective& op) {
   }
   if (!all && op.root >= group.size()) {
     return Invalid(absl::StrCat("root ", op.root, " is not a position in a group of ", group.size(),
-                                " replicas"));
+                                " replicas, must be 0 to ", group.size() - 1));
   }
   if (op.inputs->size() != op.outputs->size()) {
     return Invalid(absl::StrCat("the ", op.name(), " has ", op.inputs->size(), " inputs and ",
@@ -101,8 +101,9 @@ absl::Status CheckCollectiveTypes(const Collective& op, const TensorType& input,
                                   const TensorType& output) {
   const bool number = IsFloat(input.type) || input.type == v1::INT32;
   if (!number || (op.op == v1::MEAN && input.type == v1::INT32)) {
-    return Invalid(absl::StrCat("cannot ", op.op == v1::MEAN ? "take the mean of" : op.name(), " ",
-                                input.ToString()));
+    return Invalid(absl::StrCat(
+        "cannot ", op.op == v1::MEAN ? "take the mean of" : op.name(), " ", input.ToString(),
+        op.op == v1::MEAN ? ", must be floats" : ", must be floats or int32"));
   }
   if (input.empty() || output.empty()) {
     return Invalid(absl::StrCat("the ", op.name(), " of ", input.ToString(), " to ",
@@ -149,8 +150,8 @@ namespace {
 absl::Status CheckReplicasOf(const Collective& op, const v1::Ipu& ipu, uint32_t total_replicas) {
   VPOD_ASSIGN_OR_RETURN(const uint32_t members, GroupSize(*op.group, total_replicas));
   if (op.root >= members) {
-    return Invalid(
-        absl::StrCat("root ", op.root, " is not a position in a group of ", members, " replicas"));
+    return Invalid(absl::StrCat("root ", op.root, " is not a position in a group of ", members,
+                                " replicas, must be 0 to ", members - 1));
   }
   const auto elements = [&](uint32_t tensor) {
     return static_cast<uint64_t>(TypeOf(ipu.tensors(static_cast<int>(tensor))).elements());

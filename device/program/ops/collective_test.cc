@@ -80,7 +80,8 @@ TEST(CollectiveTest, AJobMustHaveTheReplicasThatItsShapesSay) {
   EXPECT_FALSE(CheckJob("all_to_all{} inputs:0 outputs:0", 16).ok());
   EXPECT_TRUE(CheckJob("broadcast{root:3} inputs:0 outputs:0", 4).ok());
   EXPECT_EQ(CheckJob("broadcast{root:4} inputs:0 outputs:0", 4).message(),
-            "IPU 0 function 0 instruction 0: root 4 is not a position in a group of 4 replicas");
+            "IPU 0 function 0 instruction 0: root 4 is not a position in a group of 4 replicas, "
+            "must be 0 to 3");
   EXPECT_EQ(
       CheckJob("all_reduce{operator:SUM group{kind:CONSECUTIVE size:4}} inputs:0 outputs:0", 6)
           .message(),

@@ -38,16 +38,17 @@ absl::StatusOr<TensorType> PaddedType(const v1::Pad& op, const TensorType& input
 absl::StatusOr<TensorType> ConcatenatedType(uint32_t axis, absl::Span<const TensorType> inputs) {
   TensorType output = inputs[0];
   if (axis >= output.dims.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(output.ToString(), " has no axis ", axis, " to concatenate along"));
+    return absl::InvalidArgumentError(absl::StrCat(output.ToString(), " has no axis ", axis,
+                                                   " to concatenate along, must be 0 to ",
+                                                   output.rank() - 1));
   }
   for (const TensorType& input : inputs.subspan(1)) {
     TensorType expected = inputs[0];
     if (axis < input.dims.size()) expected.dims[axis] = input.dims[axis];
     if (input != expected) {
-      return absl::InvalidArgumentError(absl::StrCat(inputs[0].ToString(), " and ",
-                                                     input.ToString(),
-                                                     " do not concatenate along axis ", axis));
+      return absl::InvalidArgumentError(
+          absl::StrCat(inputs[0].ToString(), " and ", input.ToString(),
+                       " do not concatenate along axis ", axis, ": all else must be equal"));
     }
     output.dims[axis] += input.dims[axis];
     VPOD_RETURN_IF_ERROR(Check(output));

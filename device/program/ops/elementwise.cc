@@ -14,8 +14,9 @@ absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
     const int64_t da = i < a.size() ? a[a.size() - 1 - i] : 1;
     const int64_t db = i < b.size() ? b[b.size() - 1 - i] : 1;
     if (da != db && da != 1 && db != 1) {
-      return absl::InvalidArgumentError(absl::StrCat("shapes [", absl::StrJoin(a, ","), "] and [",
-                                                     absl::StrJoin(b, ","), "] do not broadcast"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "shapes [", absl::StrJoin(a, ","), "] and [", absl::StrJoin(b, ","),
+          "] do not broadcast: ", da, " and ", db, " must be equal, or one of them 1"));
     }
     result[result.size() - 1 - i] = da == 1 ? db : da;
   }
@@ -25,15 +26,18 @@ absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
 absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& input) {
   VPOD_RETURN_IF_ERROR(Check(input));
   bool fits = IsFloat(input.type);
+  const char* range = "floats";
   switch (op) {
     case v1::NEGATE:
     case v1::ABSOLUTE:
     case v1::SQUARE:
     case v1::RELU:
       fits = fits || IsInteger(input.type);
+      range = "floats or integers";
       break;
     case v1::LOGICAL_NOT:
       fits = input.type == v1::BOOL;
+      range = "bool";
       break;
     case v1::EXPONENT:
     case v1::LOGARITHM:
@@ -47,8 +51,8 @@ absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& inp
       return absl::InvalidArgumentError(absl::StrCat("unknown unary operator ", op));
   }
   if (!fits) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(v1::UnaryOperator_Name(op), " does not take ", input.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat(v1::UnaryOperator_Name(op), " does not take ",
+                                                   input.ToString(), ", must be ", range));
   }
   return input;
 }
@@ -69,7 +73,11 @@ absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a
                                                     : number);
   if (!fits) {
     return absl::InvalidArgumentError(absl::StrCat(v1::BinaryOperator_Name(op), " does not take ",
-                                                   a.ToString(), " and ", b.ToString()));
+                                                   a.ToString(), " and ", b.ToString(),
+                                                   ", must be two of ",
+                                                   logical    ? "bool"
+                                                   : gradient ? "one float type and shape"
+                                                              : "one type of numbers"));
   }
   VPOD_ASSIGN_OR_RETURN(Dims dims, BroadcastDims(a.dims, b.dims));
   TensorType result{comparison ? v1::BOOL : a.type, std::move(dims)};
@@ -83,7 +91,8 @@ absl::StatusOr<TensorType> SelectedType(const TensorType& condition, const Tenso
                                         const TensorType& b) {
   if (condition.type != v1::BOOL || a.type != b.type) {
     return absl::InvalidArgumentError(absl::StrCat("select does not take ", condition.ToString(),
-                                                   ", ", a.ToString(), " and ", b.ToString()));
+                                                   ", ", a.ToString(), " and ", b.ToString(),
+                                                   ", must be bool and two of one type"));
   }
   VPOD_ASSIGN_OR_RETURN(Dims dims, BroadcastDims(a.dims, b.dims));
   VPOD_ASSIGN_OR_RETURN(dims, BroadcastDims(condition.dims, dims));

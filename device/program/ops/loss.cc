@@ -11,9 +11,9 @@ absl::StatusOr<TensorType> SoftmaxCrossEntropyType(const TensorType& logits,
   VPOD_RETURN_IF_ERROR(Check(labels));
   if (logits.rank() != 2 || !IsFloat(logits.type) || labels.type != v1::INT32 ||
       labels.dims != Dims{logits.dims[0]}) {
-    return absl::InvalidArgumentError(absl::StrCat("cross-entropy does not take logits ",
-                                                   logits.ToString(), " and labels ",
-                                                   labels.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cross-entropy does not take logits ", logits.ToString(), " and labels ",
+                     labels.ToString(), ", must be floats [rows, classes] and int32 [rows]"));
   }
   if (logits.dims[1] == 0) {
     return absl::InvalidArgumentError(

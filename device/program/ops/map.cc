@@ -14,8 +14,8 @@ absl::StatusOr<TensorType> StepType(const v1::Instruction& step, const Types& va
     return absl::InvalidArgumentError(
         absl::StrCat(OpName(step.attributes_case()), " is not done element by element"));
   }
-  if (step.outputs_size() != 0 || step.origin() != 0 || step.has_rounding())
-    return absl::InvalidArgumentError("steps of a map have no outputs, origin and rounding");
+  if (step.outputs_size() != 0 || step.has_rounding())
+    return absl::InvalidArgumentError("steps of a map have no outputs and no rounding");
   Types inputs;
   for (uint32_t input : step.inputs()) {
     if (input >= values.size()) {

@@ -11,9 +11,9 @@ absl::StatusOr<TensorType> MatMulType(const TensorType& a, const TensorType& b, 
   VPOD_RETURN_IF_ERROR(Check(b));
   if (a.rank() != 2 || b.rank() != 2 || a.type != b.type || !IsFloat(a.type) ||
       a.dims[transpose_a ? 0 : 1] != b.dims[transpose_b ? 1 : 0]) {
-    return absl::InvalidArgumentError(absl::StrCat("matmul does not take ", a.ToString(),
-                                                   transpose_a ? " transposed" : "", " and ",
-                                                   b.ToString(), transpose_b ? " transposed" : ""));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "matmul does not take ", a.ToString(), transpose_a ? " transposed" : "", " and ",
+        b.ToString(), transpose_b ? " transposed" : "", ", must be floats [m,k] and [k,n]"));
   }
   TensorType result{a.type, {a.dims[transpose_a ? 1 : 0], b.dims[transpose_b ? 0 : 1]}};
   VPOD_RETURN_IF_ERROR(Check(result));

@@ -44,12 +44,12 @@ absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, int64_t hyper_pa
 
 absl::Status CheckUpdateLossScale(const v1::UpdateLossScale& op) {
   if (!(op.growth() > 1 && std::isfinite(op.growth())))
-    return absl::InvalidArgumentError(absl::StrCat("growth ", op.growth(), " must be above 1"));
+    return absl::InvalidArgumentError(absl::StrCat("growth is ", op.growth(), ", must be above 1"));
   if (!(op.backoff() > 0 && op.backoff() < 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("backoff ", op.backoff(), " must be between 0 and 1"));
+        absl::StrCat("backoff is ", op.backoff(), ", must be above 0 and below 1"));
   }
-  if (op.interval() < 1) return absl::InvalidArgumentError("interval must be 1 or more");
+  if (op.interval() < 1) return absl::InvalidArgumentError("interval is 0, must be 1 or more");
   return absl::OkStatus();
 }
 
@@ -88,7 +88,7 @@ std::vector<OpDef> OptimizerOps() {
          for (const TensorType& input : inputs) {
            if (!IsFloat(input.type)) {
              return absl::InvalidArgumentError(
-                 absl::StrCat("all-finite does not take ", input.ToString()));
+                 absl::StrCat("all-finite does not take ", input.ToString(), ", must be floats"));
            }
          }
          return Types{{v1::BOOL, {}}};

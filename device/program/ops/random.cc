@@ -19,7 +19,8 @@ absl::StatusOr<TensorType> RandomType(const v1::Random& op, absl::Span<const Ten
   const bool bits = op.distribution() == v1::Random::BITS;
   if (bits ? op.type() == v1::UINT32 : IsFloat(op.type())) return output;
   return absl::InvalidArgumentError(absl::StrCat(v1::Random::Distribution_Name(op.distribution()),
-                                                 " does not make ", output.ToString()));
+                                                 " does not make ", output.ToString(),
+                                                 bits ? ", must be uint32" : ", must be floats"));
 }
 
 }  // namespace

@@ -14,14 +14,15 @@ absl::StatusOr<TensorType> ReduceType(v1::ReduceOperator op, const TensorType& i
   }
   if (!IsFloat(input.type) && !(input.type == v1::INT32 && op != v1::MEAN)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(v1::ReduceOperator_Name(op), " does not reduce ", input.ToString()));
+        absl::StrCat(v1::ReduceOperator_Name(op), " does not reduce ", input.ToString(),
+                     op == v1::MEAN ? ", must be floats" : ", must be floats or int32"));
   }
   std::vector<bool> reduced(input.dims.size());
   for (size_t i = 0; i < axes.size(); ++i) {
     if (axes[i] >= input.dims.size() || (i > 0 && axes[i] <= axes[i - 1])) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("axes [", absl::StrJoin(axes, ","), "] of ", input.ToString(),
-                       " must exist and be in ascending order, without repetition"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "axes [", absl::StrJoin(axes, ","), "] of ", input.ToString(), " must be 0 to ",
+          input.rank() - 1, " in ascending order, without repetition"));
     }
     reduced[axes[i]] = true;
   }
@@ -42,7 +43,8 @@ absl::StatusOr<TensorType> ReduceType(v1::ReduceOperator op, const TensorType& i
 absl::StatusOr<TensorType> ArgMaxType(const TensorType& input) {
   VPOD_RETURN_IF_ERROR(Check(input));
   if (!IsFloat(input.type) || input.dims.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("arg-max does not take ", input.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("arg-max does not take ", input.ToString(),
+                                                   ", must be floats of one dimension or more"));
   }
   if (input.dims.back() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(

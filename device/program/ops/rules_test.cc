@@ -149,7 +149,7 @@ TEST(ReduceTypeTest, DropsTheAxes) {
 TEST(ReduceTypeTest, RefusesBadAxesTypesAndOperators) {
   const std::vector<uint32_t> first{0}, twice{0, 0}, descending{1, 0}, outside{2};
   ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), twice),
-                "axes [0,0] of float32[2,3] must exist and be in ascending order");
+                "axes [0,0] of float32[2,3] must be 0 to 1 in ascending order");
   ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), descending),
                 "in ascending order, without repetition");
   ExpectRefused(ReduceType(v1::SUM, Float({2, 3}), outside), "axes [2]");

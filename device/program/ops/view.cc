@@ -27,7 +27,7 @@ absl::StatusOr<TensorType> TransposedType(const v1::Transpose& op, const TensorT
   if (fits) return output;
   return absl::InvalidArgumentError(absl::StrCat("[", absl::StrJoin(op.permutation(), ","),
                                                  "] is not a permutation of the dimensions of ",
-                                                 input.ToString()));
+                                                 input.ToString(), ", 0 to ", input.rank() - 1));
 }
 
 absl::StatusOr<TensorType> SlicedType(const v1::Slice& op, const TensorType& input) {
@@ -44,9 +44,9 @@ absl::StatusOr<TensorType> SlicedType(const v1::Slice& op, const TensorType& inp
     const bool fits = begin >= 0 && begin <= dim && step >= 1 && size >= 0 && size <= dim &&
                       (size == 0 || (begin < dim && (dim - 1 - begin) / step >= size - 1));
     if (!fits) {
-      return absl::InvalidArgumentError(absl::StrCat("a slice of ", size, " elements from ", begin,
-                                                     " in steps of ", step, " leaves dimension ", i,
-                                                     " of ", input.ToString()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a slice of ", size, " elements from ", begin, " in steps of ", step,
+          " leaves dimension ", i, " of ", input.ToString(), ", elements 0 to ", dim - 1));
     }
   }
   return TensorType{input.type, DimsOf(op.size())};
@@ -58,7 +58,8 @@ absl::StatusOr<TensorType> ExpandedType(const v1::Expand& op, const TensorType& 
   const absl::StatusOr<Dims> broadcast = BroadcastDims(input.dims, output.dims);
   if (broadcast.ok() && *broadcast == output.dims) return output;
   return absl::InvalidArgumentError(absl::StrCat(input.ToString(), " does not expand to [",
-                                                 absl::StrJoin(output.dims, ","), "]"));
+                                                 absl::StrJoin(output.dims, ","),
+                                                 "]: dimensions stay or were 1"));
 }
 
 }  // namespace

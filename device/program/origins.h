@@ -1,0 +1,29 @@
+// Names for instructions in messages: what they were compiled from. The table is beside the
+// executable (program.proto: Origins), because it must not change the executable's hash.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "device/program/tensor_type.h"
+
+namespace vpod::program {
+
+// Longest text of an origin; longer ones are refused.
+inline constexpr size_t kMostOriginBytes = 512;
+
+// What an instruction does, in a word: "convolution"; of an element-by-element op or a reduction
+// its operator, "relu".
+std::string LabelOf(const v1::Instruction& instruction);
+
+// "relu 'layer1.0'", "convolution 'conv1' (backward)", or "add 'layer1.0' (map)" if the instruction
+// does something else than its origin's name says. Without an origin only what it does.
+std::string NameOf(const v1::Instruction& instruction, const v1::Origin* origin);
+// The same of the operation itself.
+std::string NameOf(const v1::Origin& origin);
+
+// InvalidArgument unless the table is empty or has a place for each instruction, refers to origins
+// that it has, and their texts are short and can be shown on one line.
+absl::Status CheckOrigins(const v1::Origins& origins, const v1::Executable& executable);
+
+}  // namespace vpod::program
