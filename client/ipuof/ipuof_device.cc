@@ -57,15 +57,17 @@ class IpuofDevice : public session::Device {
   double clock_hz() const override { return clock_hz_; }
   std::string name() const override { return name_; }
 
-  absl::Status Load(std::shared_ptr<const program::Executable> executable) override {
+  absl::Status Load(std::shared_ptr<const program::Executable> executable,
+                    const session::LoadOptions& options) override {
     executable_ = std::move(executable);
-    const std::string bytes = executable_->Bytes();
+    const std::string bytes = executable_->Bytes(), origins = executable_->OriginBytes();
     layout_ = program::StreamLayout(executable_->proto(), local_replicas());
     LogIpuof(LogLevel::kDebug, absl::StrCat("Loading ", bytes.size(), " bytes onto ", name_));
     std::vector<std::future<absl::Status>> loads;
     for (const auto& part : parts_) {
-      loads.push_back(std::async(parts_.size() == 1 ? std::launch::deferred : std::launch::async,
-                                 [&part, &bytes] { return part->Load(bytes).status(); }));
+      loads.push_back(
+          std::async(parts_.size() == 1 ? std::launch::deferred : std::launch::async,
+                     [&] { return part->Load(bytes, origins, options.check_finite).status(); }));
     }
     absl::Status status;
     for (auto& load : loads) status.Update(load.get());

@@ -301,17 +301,23 @@ absl::StatusOr<std::vector<std::unique_ptr<Lease>>> Lease::AttachParts(
   return parts;
 }
 
-absl::StatusOr<v1::LoadReply> Lease::Load(absl::string_view executable) {
+absl::StatusOr<v1::LoadReply> Lease::Load(absl::string_view executable, absl::string_view origins,
+                                          bool check_finite) {
   grpc::ClientContext context;
   v1::LoadReply reply;
   auto writer = impl_->stub->Load(&context, &reply);
   v1::LoadRequest request;
   request.set_lease_id(impl_->attached.lease_id());
   request.set_total_bytes(executable.size());
-  for (size_t at = 0; at == 0 || at < executable.size(); at += kChunk) {
-    request.set_chunk(std::string(executable.substr(at, kChunk)));
-    if (!writer->Write(request)) break;
-    request.clear_lease_id();
+  request.set_origin_bytes(origins.size());
+  request.set_check_finite(check_finite);
+  bool open = true;
+  for (absl::string_view rest : {executable, origins}) {
+    for (; open && !rest.empty(); rest.remove_prefix(request.chunk().size())) {
+      request.set_chunk(std::string(rest.substr(0, kChunk)));
+      open = writer->Write(request);
+      request.clear_lease_id();
+    }
   }
   writer->WritesDone();
   const grpc::Status status = writer->Finish();

@@ -57,7 +57,10 @@ class Lease {
   // The same host was proved, and the lease is bound to this process.
   bool same_host() const;
 
-  absl::StatusOr<v1::LoadReply> Load(absl::string_view executable);
+  // Bytes of an executable and of the table of its origins, which may be none; whether runs fail at
+  // NaN and infinity.
+  absl::StatusOr<v1::LoadReply> Load(absl::string_view executable, absl::string_view origins,
+                                     bool check_finite);
   // `done` is called once, on another thread.
   void Run(uint32_t program, uint32_t slot, std::function<void(absl::StatusOr<base::Cycles>)> done);
   // The stream buffers as shared memory; Unavailable across hosts.

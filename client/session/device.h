@@ -15,6 +15,11 @@
 
 namespace vpod::session {
 
+struct LoadOptions {
+  // Fails a run at the first operation that gives NaN or infinity, and names it. Slow.
+  bool check_finite = false;
+};
+
 // The IPUs of one lease. Calls come from one thread at a time, except that stream slots other than
 // the running one may be touched while Run blocks.
 class Device {
@@ -28,7 +33,8 @@ class Device {
   virtual std::string name() const = 0;
 
   // Loads an executable for all local replicas.
-  virtual absl::Status Load(std::shared_ptr<const program::Executable> executable) = 0;
+  virtual absl::Status Load(std::shared_ptr<const program::Executable> executable,
+                            const LoadOptions& options) = 0;
   // Stream buffer of a slot, laid out as program::StreamLayout says; valid until the next Load.
   virtual std::byte* Slot(uint32_t slot) = 0;
   // Runs a program once; blocks. Returns the virtual cycles it took.

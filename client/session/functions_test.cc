@@ -25,7 +25,7 @@ std::unique_ptr<Device> Load(const std::string& text, uint32_t ipus = 1, uint32_
   EXPECT_TRUE(device.ok()) << device.status();
   const auto valid = program::Executable::Make(std::move(executable));
   EXPECT_TRUE(valid.ok()) << valid.status();
-  const absl::Status loaded = (*device)->Load(*valid);
+  const absl::Status loaded = (*device)->Load(*valid, {});
   EXPECT_TRUE(loaded.ok()) << loaded;
   return *std::move(device);
 }

@@ -30,7 +30,8 @@ class IpuModel : public Device {
   double clock_hz() const override { return type_.clock_hz; }
   std::string name() const override { return "IPUModel"; }
 
-  absl::Status Load(std::shared_ptr<const program::Executable> executable) override {
+  absl::Status Load(std::shared_ptr<const program::Executable> executable,
+                    const LoadOptions& options) override {
     engine_.reset();
     auto job = std::make_shared<fabric::Job>(
         "ipu-model", fabric::JobShape{1, options_.replicas, options_.ipus_per_replica});
@@ -38,12 +39,13 @@ class IpuModel : public Device {
     member.local_replicas = options_.replicas;
     member.process = "this process";
     VPOD_RETURN_IF_ERROR(job->Join(job->shape(), std::move(member)));
-    VPOD_ASSIGN_OR_RETURN(engine_,
-                          engine::Engine::Create(executable, {.executors = &executors_,
-                                                              .budget = &budget_,
-                                                              .job = job,
-                                                              .local_replicas = options_.replicas,
-                                                              .clock_hz = type_.clock_hz}));
+    VPOD_ASSIGN_OR_RETURN(
+        engine_, engine::Engine::Create(executable, {.executors = &executors_,
+                                                     .budget = &budget_,
+                                                     .job = job,
+                                                     .local_replicas = options_.replicas,
+                                                     .clock_hz = type_.clock_hz,
+                                                     .check_finite = options.check_finite}));
     job->Loaded(0, 0, executable->hash());
     streams_.assign(engine_->layout().TotalBytes() + 64, std::byte{});
     return absl::OkStatus();

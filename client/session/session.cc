@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/sdk_log/sdk_log.h"
+#include "client/session/engine_options.h"
 #include "client/session/narrowing.h"
 #include "client/session/npz.h"
 #include "client/session/program_log.h"
@@ -44,10 +45,13 @@ Session::Session(std::unique_ptr<Device> device,
       layout_(executable_->proto(), device_->local_replicas()) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device> device,
-                                                         const compiler::Compiled& compiled) {
+                                                         const compiler::Compiled& compiled,
+                                                         const LoadOptions& options) {
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
+  VPOD_ASSIGN_OR_RETURN(LoadOptions load, ReadEngineOptions());
+  load.check_finite |= options.check_finite;
   LogExecutable(*device, *compiled.executable);
-  VPOD_RETURN_IF_ERROR(device->Load(compiled.executable));
+  VPOD_RETURN_IF_ERROR(device->Load(compiled.executable, load));
   std::unique_ptr<Session> session(new Session(std::move(device), compiled.executable));
   for (const auto& [name, bytes] : compiled.initial_values) {
     LogEngine(LogLevel::kTrace, "Writing variable '", name, "' (", bytes.size(), " bytes)");

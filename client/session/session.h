@@ -16,9 +16,11 @@ namespace vpod::session {
 
 class Session {
  public:
-  // Loads the executable and writes the initial values.
+  // Loads the executable and writes the initial values. What is off in `options` may be on in the
+  // environment (engine_options.h).
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device> device,
-                                                         const compiler::Compiled& compiled);
+                                                         const compiler::Compiled& compiled,
+                                                         const LoadOptions& options = {});
 
   Device& device() { return *device_; }
 
@@ -39,7 +41,11 @@ class Session {
   absl::Status WriteStream(absl::string_view name, uint32_t replica,
                            absl::Span<const double> values, uint32_t slot = 0);
 
-  // Runs a program once on the data of a slot; blocks.
+  // Runs a program once on the data of a slot; blocks. InvalidArgument and OutOfRange are errors of
+  // the program or its data; they name the operation, the value and the replica. The run has then
+  // failed on all instances that meet in it, variables are as they were at the failure, and the
+  // next run may begin. Aborted: the job has failed; so it does for errors of the program, too, if
+  // its runs span agents.
   absl::StatusOr<base::Cycles> Run(absl::string_view program, uint32_t slot = 0);
 
   // Variables as float32, whatever their type; integers above 2^24 are rounded. `replica` is local.

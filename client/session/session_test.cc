@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "client/session/ipu_model.h"
 
 namespace vpod::session {
@@ -49,6 +50,7 @@ Graph Classifier(uint32_t second_ipu, Tensor* loss_out, program::v1::DataType ty
   graph.SetIpu(second_ipu);
   const Tensor w2 = graph.Variable("w2", {type, {10, 3}}, Random(30, 3, 0.5));
   const Tensor logits = graph.MatMul(x, w2);
+  const Graph::Scope scope(graph, "loss");
   *loss_out = graph.Mean(graph.SoftmaxCrossEntropy(logits, labels));
   graph.Output("loss", graph.Cast(*loss_out, FLOAT32));
   return graph;
@@ -178,7 +180,65 @@ TEST(SessionTest, LabelOutOfRangeFailsTheRunByName) {
   options.programs = {{.name = "train", .loss = loss, .sgd = {}}};
   auto session = Open(graph, options);
   (*session->Stream<int32_t>("labels", 2))[1] = 3;
-  EXPECT_EQ(session->Run("train").status().message(), "label 3 in row 1 is outside 0 to 2");
+  const absl::Status status = session->Run("train").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "softmax_cross_entropy 'loss': label 3 in row 1 is outside 0 to 2 (replica 2)");
+}
+
+// On any of several IPUs, whose units wait for each other, with and without other replicas.
+class ProgramErrorTest : public testing::TestWithParam<std::pair<uint32_t, uint32_t>> {};
+
+INSTANTIATE_TEST_SUITE_P(ReplicasAndIpus, ProgramErrorTest,
+                         testing::Values(std::pair(1, 1), std::pair(1, 2), std::pair(4, 1),
+                                         std::pair(4, 2)));
+
+TEST_P(ProgramErrorTest, TheNextRunIsAsIfTheFailedOneHadNotBeen) {
+  const auto [replicas, ipus] = GetParam();
+  Tensor loss;
+  const Graph graph = Classifier(ipus - 1, &loss);
+  compiler::CompileOptions options;
+  options.total_replicas = replicas;
+  options.ipus_per_replica = ipus;
+  options.programs = {
+      {.name = "train", .accumulation = 2, .loss = loss, .sgd = {.learning_rate = 0.5f}},
+      {.name = "evaluate"}};
+  const auto expected = Open(graph, options), session = Open(graph, options);
+  for (int round = 0; round < 3; ++round) {
+    for (const char* program : {"train", "evaluate"}) {
+      const auto labels = *session->Stream<int32_t>("labels", replicas - 1);
+      labels[1] = -7;
+      const absl::Status status = session->Run(program).status();
+      EXPECT_EQ(status.message(),
+                absl::StrCat("softmax_cross_entropy 'loss': label -7 in row 1 is outside 0 to 2",
+                             replicas == 1 ? "" : " (replica 3)"));
+      labels[1] = 0;
+      const auto cycles = session->Run(program), others = expected->Run(program);
+      ASSERT_TRUE(cycles.ok()) << cycles.status();
+      ASSERT_TRUE(others.ok()) << others.status();
+      EXPECT_EQ(*cycles, *others);
+    }
+  }
+  EXPECT_EQ(*session->ReadFloats("w1"), *expected->ReadFloats("w1"));
+  EXPECT_EQ(*session->device().Counters(), *expected->device().Counters());
+}
+
+// Variables are as they were at the failure: here after the first of two updates.
+TEST(SessionTest, VariablesStayAsTheyAreAtAFailure) {
+  Tensor loss;
+  const Graph graph = Classifier(0, &loss);
+  compiler::CompileOptions options;
+  options.programs = {
+      {.name = "train", .device_iterations = 2, .loss = loss, .sgd = {.learning_rate = 0.5f}}};
+  const auto session = Open(graph, options);
+  const auto before = *session->ReadFloats("w1");
+  const auto stream = *session->Stream<float>("x", 0);
+  std::fill(stream.begin(), stream.end(), 0.5f);
+  (*session->Stream<int32_t>("labels", 0))[4] = 3;
+  EXPECT_FALSE(session->Run("train").ok());
+  EXPECT_NE(*session->ReadFloats("w1"), before);
+  ASSERT_TRUE(session->WriteFloats("w1", before).ok());
+  EXPECT_EQ(*session->ReadFloats("w1"), before);
 }
 
 TEST(SessionTest, CountersAgreeAcrossReplicas) {

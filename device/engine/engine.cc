@@ -90,6 +90,24 @@ void Engine::PlanKeptForms() {
   }
 }
 
+void Engine::AddFiniteChecks() {
+  for (size_t ipu = 0; ipu < steps_.size(); ++ipu) {
+    for (std::vector<Step>& function : steps_[ipu]) {
+      std::vector<Step> checked;
+      for (Step& step : function) {
+        checked.push_back(std::move(step));
+        Step check;
+        check.source = checked.back().source;
+        check.origin = checked.back().origin;
+        check.kernel =
+            PrepareFiniteCheck(executable_->proto().ipus(static_cast<int>(ipu)), *check.source);
+        if (!check.kernel.phases.empty()) checked.push_back(std::move(check));
+      }
+      function = std::move(checked);
+    }
+  }
+}
+
 void Engine::KeepNone() {
   for (PackingPlan& plan : packing_) plan.kept_bytes = 0;
   for (auto& functions : steps_) {
@@ -168,6 +186,7 @@ absl::Status Engine::PrepareSteps() {
       for (const Instruction& instruction : function.instructions()) {
         Step& step = steps.emplace_back();
         step.source = &instruction;
+        step.origin = executable_->OriginOf(ipu, functions.size() - 1, steps.size() - 1);
         step.cost = model::Price(text, ipu, instruction, topology_);
         if (program::FindOp(instruction.attributes_case())->role != program::Role::kKernel)
           continue;
@@ -187,6 +206,7 @@ absl::Status Engine::Prepare() {
   VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text, topology_));
   VPOD_RETURN_IF_ERROR(PrepareSteps());
   PlanKeptForms();
+  if (options_.check_finite) AddFiniteChecks();
   VPOD_RETURN_IF_ERROR(CreateUnits());
   for (const program::v1::Exchange& exchange : text.exchanges()) {
     std::set<uint32_t> ipus;
@@ -253,17 +273,34 @@ Task Engine::RunUnit(Run_& run, Unit& unit) {
   Interpreter interpreter(*this, run, unit);
   const absl::Status status =
       co_await interpreter.RunFunction(executable_->EntryOf(run.program, unit.ipu));
-  if (!status.ok()) {
-    {
-      base::MutexLock lock(run.mutex);
-      if (run.status.ok()) run.status = status;
-    }
-    // Units of this lease that wait for the failed one must not wait for ever.
-    Cancel(status);
-    options_.job->Fail(status, false, options_.instance);
-  }
+  if (!status.ok()) UnitFailed(run, status, interpreter.failed_by_itself());
   if (run.remaining.fetch_sub(1) == 1) FinishRun(run);
   co_return status;
+}
+
+void Engine::UnitFailed(Run_& run, const absl::Status& status, bool by_itself) {
+  // A program's own error ends the run for all that meet in it, and nothing else, unless they are
+  // elsewhere.
+  const bool ends_run = by_itself && StaysHere(run.number);
+  const absl::Status cause = by_itself && !ends_run ? absl::AbortedError(status.message()) : status;
+  {
+    base::MutexLock lock(run.mutex);
+    if (run.status.ok()) run.status = cause;
+  }
+  fabric::Job& job = *options_.job;
+  if (ends_run) {
+    job.FailRun(run.number, cause);
+  } else if (!job.HasFailedRun(run.number)) {
+    // Units of this lease that wait for the failed one must not wait for ever.
+    Cancel(cause);
+    job.Fail(cause, false, options_.instance);
+  }
+  // Only now: units that stop for it must find the job informed.
+  run.failed.store(true);
+}
+
+bool Engine::StaysHere(uint64_t run) const {
+  return run < fabric::kFirstLoneRun ? !options_.job->spans_processes() : !spans_processes_;
 }
 
 void Engine::StartUnits(const std::shared_ptr<Run_>& run) {
@@ -280,12 +317,18 @@ void Engine::FinishRun(Run_& run) {
     base::MutexLock lock(run.mutex);
     if (!run.status.ok()) result = run.status;
   }
-  if (result.ok()) {
-    for (size_t i = 0; i < units_.size(); ++i) {
-      result->cycles =
-          std::max(result->cycles, base::Cycles(units_[i]->cycles.load() - run.start_cycles[i]));
+  for (size_t i = 0; i < units_.size(); ++i) {
+    std::atomic<uint64_t>& cycles = units_[i]->cycles;
+    if (result.ok()) {
+      result->cycles = std::max(result->cycles, base::Cycles(cycles.load() - run.start_cycles[i]));
+    } else {
+      // How far each unit came is chance, which must not show in later runs.
+      cycles.store(run.start_cycles[i]);
     }
   }
+  // Its number is taken again.
+  if (!result.ok() && run.number >= fabric::kFirstLoneRun && !spans_processes_)
+    options_.job->ForgetFailedRun(run.number);
   {
     base::MutexLock lock(mutex_);
     running_ = false;

@@ -72,6 +72,9 @@ struct EngineOptions {
   std::vector<uint32_t> units;
   double clock_hz = 1.33e9;
   uint32_t ipus_per_domain = model::Topology().ipus_per_domain;
+  // A run fails at the first instruction that gives NaN or infinity, as for other bad data. Takes
+  // no virtual time.
+  bool check_finite = false;
 };
 
 // Result of one run.
@@ -99,6 +102,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Runs a program once on all local replicas; `slot` is the stream buffer of layout().SlotBytes()
   // bytes and stays valid until `done`. One run at a time: another gives FailedPrecondition. `done`
   // is called on the thread that ended the run and must be short.
+  //
+  // An error of the program itself (a label out of range) fails the run, on all instances that meet
+  // in it, with the name and origin of the instruction and the replica; it takes no virtual time,
+  // variables are as they were at the failure, and the next run may begin. InvalidArgument or
+  // OutOfRange for bad data, ResourceExhausted if the host has no memory for temporary data. If the
+  // units that meet are on several processes, it fails the job with Aborted instead.
   void Run(uint32_t program, std::byte* slot, Done done);
   // Makes the current and later runs fail with `cause` as soon as the chunks of their kernels end.
   void Cancel(const absl::Status& cause);
@@ -134,6 +143,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   absl::Status Prepare();
   absl::Status PrepareSteps();
   void PlanKeptForms();
+  void AddFiniteChecks();
   // Keeps no packed form, because there is no memory for them.
   void KeepNone();
   uint64_t UnitBytes(uint32_t ipu) const;
@@ -143,6 +153,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   uint64_t NumberRun(uint32_t program, bool* needs_job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartUnits(const std::shared_ptr<Run_>& run);
   Task RunUnit(Run_& run, Unit& unit);
+  // `by_itself`: the error is the unit's own, not that of a meeting.
+  void UnitFailed(Run_& run, const absl::Status& status, bool by_itself);
+  // Whether all units that meet in a run are of this process.
+  bool StaysHere(uint64_t run) const;
   void FinishRun(Run_& run);
 
   const std::shared_ptr<const program::Executable> executable_;

@@ -45,7 +45,8 @@ struct Engine::Unit {
 // A prepared instruction.
 struct Engine::Step {
   const program::v1::Instruction* source = nullptr;
-  Kernel kernel;  // without phases for communication and control
+  const program::v1::Origin* origin = nullptr;  // if it is known
+  Kernel kernel;                                // without phases for communication and control
   std::optional<KeptOperand> kept;
   std::vector<uint32_t> written;  // ranges of the packing plan
   model::Cost cost;
@@ -61,7 +62,8 @@ struct Engine::Run_ : std::enable_shared_from_this<Run_> {
   std::vector<uint64_t> start_cycles;
   std::atomic<size_t> remaining = 0;
   base::Mutex mutex;
-  absl::Status status ABSL_GUARDED_BY(mutex);
+  absl::Status status ABSL_GUARDED_BY(mutex);  // the first error
+  std::atomic<bool> failed = false;            // `status` is set: the other units may stop
   // The units' coroutines. Whoever is to resume one holds the run, which ends with the last of
   // them.
   std::vector<Task> units;
@@ -73,6 +75,8 @@ class Engine::Interpreter {
   Interpreter(Engine& engine, Run_& run, Unit& unit);
 
   Task RunFunction(uint32_t function);
+  // Whether a step of this unit failed by itself: for its data, or for want of memory.
+  bool failed_by_itself() const { return failed_by_itself_; }
 
  private:
   // Contribution of a unit to a rendezvous.
@@ -84,13 +88,17 @@ class Engine::Interpreter {
   // Lets other units and jobs have the thread.
   Task Yield();
   bool SliceIsOver() const { return std::chrono::steady_clock::now() - slice_start_ > kSlice; }
-  absl::Status CancelCause();
+  // Whether the lease was cancelled or another unit has failed the run; and why.
+  bool MustStop() const;
+  absl::Status WhyStop();
+  // The error of a step by itself, with its name and the replica.
+  absl::Status FailStep(const Step& step, const absl::Status& status);
   const program::v1::Tensor& TensorAt(uint32_t index) const;
   std::byte* DataAt(uint32_t index) const;
   void Advance(const model::Cost& cost);
 
-  Task Communicate(const program::v1::Instruction& step);
-  Task Control(const program::v1::Instruction& step);
+  Task Communicate(const Step& step);
+  Task Control(const Step& step);
   absl::Status Transfer(uint32_t stream, uint32_t tensor, bool to_device);
   // The units of this IPU in the replica's group meet, those here first, then with those on other
   // processes.
@@ -130,6 +138,7 @@ class Engine::Interpreter {
   std::vector<uint64_t> copies_;     // made with each other IPU of the replica, by pair
   std::vector<uint64_t> exchanges_;  // made of each
   std::chrono::steady_clock::time_point slice_start_ = std::chrono::steady_clock::now();
+  bool failed_by_itself_ = false;
 };
 
 }  // namespace vpod::engine

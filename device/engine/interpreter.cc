@@ -12,6 +12,7 @@
 #include "device/engine/engine_impl.h"
 #include "device/fabric/collectives.h"
 #include "device/program/op.h"
+#include "device/program/origins.h"
 
 namespace vpod::engine {
 namespace {
@@ -117,9 +118,28 @@ void Engine::Interpreter::Advance(const model::Cost& cost) {
                      std::memory_order_relaxed);
 }
 
-absl::Status Engine::Interpreter::CancelCause() {
-  base::MutexLock lock(engine_.mutex_);
-  return engine_.cancel_cause_;
+bool Engine::Interpreter::MustStop() const {
+  return engine_.cancelled_.load(std::memory_order_relaxed) ||
+         run_.failed.load(std::memory_order_relaxed);
+}
+
+absl::Status Engine::Interpreter::WhyStop() {
+  {
+    base::MutexLock lock(engine_.mutex_);
+    if (!engine_.cancel_cause_.ok()) return engine_.cancel_cause_;
+  }
+  base::MutexLock lock(run_.mutex);
+  return run_.status;
+}
+
+absl::Status Engine::Interpreter::FailStep(const Step& step, const absl::Status& status) {
+  failed_by_itself_ = true;
+  const std::string replica =
+      engine_.options_.job->shape().total_replicas == 1
+          ? ""
+          : absl::StrCat(" (replica ", engine_.options_.replica_offset + unit_.replica, ")");
+  return absl::Status(status.code(), absl::StrCat(program::NameOf(*step.source, step.origin), ": ",
+                                                  status.message(), replica));
 }
 
 Task Engine::Interpreter::Yield() {
@@ -131,10 +151,7 @@ Task Engine::Interpreter::Yield() {
 
 Task Engine::Interpreter::RunFunction(uint32_t function) {
   ComputePool& pool = engine_.options_.executors->compute();
-  const auto must_pause = [&] {
-    return engine_.cancelled_.load(std::memory_order_relaxed) ||
-           (pool.TasksWait() && SliceIsOver());
-  };
+  const auto must_pause = [&] { return MustStop() || (pool.TasksWait() && SliceIsOver()); };
   Workspace at{.arena = unit_.arena.data(),
                .shared = unit_.shared,
                .remote = unit_.remote,
@@ -148,11 +165,12 @@ Task Engine::Interpreter::RunFunction(uint32_t function) {
     bool paused = must_pause();
     while (!status) {
       if (paused) (co_await Yield()).IgnoreError();
-      if (engine_.cancelled_.load(std::memory_order_relaxed)) co_return CancelCause();
+      if (MustStop()) co_return WhyStop();
       if (step.kernel.phases.empty()) {
-        status = co_await Communicate(*step.source);
+        status = co_await Communicate(step);
       } else {
         status = kernel.Continue(pool, *engine_.queue_, must_pause);
+        if (status && !status->ok()) status = FailStep(step, *status);
       }
       paused = true;  // if the kernel is not done
     }
@@ -164,24 +182,27 @@ Task Engine::Interpreter::RunFunction(uint32_t function) {
   co_return absl::OkStatus();
 }
 
-Task Engine::Interpreter::Communicate(const Instruction& step) {
-  switch (program::FindOp(step.attributes_case())->role) {
+Task Engine::Interpreter::Communicate(const Step& step) {
+  const Instruction& source = *step.source;
+  switch (program::FindOp(source.attributes_case())->role) {
     case program::Role::kControl:
       co_return co_await Control(step);
     case program::Role::kStream:
-      co_return step.has_stream_in() ? Transfer(step.stream_in().stream(), step.outputs(0), true)
-                                     : Transfer(step.stream_out().stream(), step.inputs(0), false);
+      co_return source.has_stream_in()
+          ? Transfer(source.stream_in().stream(), source.outputs(0), true)
+          : Transfer(source.stream_out().stream(), source.inputs(0), false);
     case program::Role::kCollective:
-      co_return co_await MeetReplicas(*program::CollectiveOf(step));
+      co_return co_await MeetReplicas(*program::CollectiveOf(source));
     case program::Role::kExchange:
-      co_return co_await Exchange(step.exchange().exchange());
+      co_return co_await Exchange(source.exchange().exchange());
     case program::Role::kKernel:
       break;
   }
   co_return absl::InternalError("not a communication step");
 }
 
-Task Engine::Interpreter::Control(const Instruction& step) {
+Task Engine::Interpreter::Control(const Step& prepared) {
+  const Instruction& step = *prepared.source;
   const auto holds = [&] { return *DataAt(step.inputs(0)) != std::byte{0}; };
   if (step.has_call()) co_return co_await RunFunction(step.call().function());
   if (step.has_if_()) {
@@ -202,8 +223,9 @@ Task Engine::Interpreter::Control(const Instruction& step) {
     if (!status.ok()) co_return status;
   }
   if (repeat || !holds()) co_return absl::OkStatus();
-  co_return absl::OutOfRangeError(absl::StrCat("the condition of a while still holds after ",
-                                               rounds, " rounds, as many as it may take"));
+  co_return FailStep(prepared,
+                     absl::OutOfRangeError(absl::StrCat("the condition still holds after ", rounds,
+                                                        " rounds, as many as it may take")));
 }
 
 const program::v1::Tensor& Engine::Interpreter::TensorAt(uint32_t index) const {

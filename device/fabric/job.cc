@@ -292,6 +292,7 @@ void Job::Leave(uint32_t instance, uint32_t part, bool lost) {
     const auto it = members_.find({instance, part});
     if (it == members_.end() || it->second.left) return;
     it->second.left = true;
+    last_runs_[instance] = kFirstLoneRun;  // it begins none of the others' runs any more
     // The client is gone: it must not be called any more.
     JobMember& member = it->second.member;
     member.notice = nullptr;

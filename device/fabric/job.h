@@ -150,6 +150,13 @@ class Job : public std::enable_shared_from_this<Job> {
   void Meet(const RendezvousKey& key, size_t position, uint32_t instance, void* participant,
             Resume resume, RendezvousAction action);
 
+  // Fails all meetings of a run whose units are all of this process, now and until every instance
+  // has begun a later one, with `cause`. The first cause stays.
+  void FailRun(uint64_t run, const absl::Status& cause);
+  bool HasFailedRun(uint64_t run) const;
+  // The run has ended on all its units, and its number will be used again.
+  void ForgetFailedRun(uint64_t run);
+
   // Fails everything that waits, now and later, with `cause`.
   void Fail(const absl::Status& cause, bool lost = false, uint32_t culprit = 0);
 
@@ -208,6 +215,10 @@ class Job : public std::enable_shared_from_this<Job> {
   // The first difference between what the instances run as the same run.
   absl::Status NoteRun(uint32_t instance, uint64_t run, uint32_t program)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Why a run has failed; OK if it has not.
+  absl::Status RunFailure(uint64_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets failed runs that no instance is in any more, now that `instance` begins `run`.
+  void ForgetFailedRuns(uint32_t instance, uint64_t run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint32_t InstanceOfReplica(size_t replica) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Name(uint32_t instance) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<uint32_t> MissingInstances() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -241,6 +252,8 @@ class Job : public std::enable_shared_from_this<Job> {
   std::vector<Start> starts_ ABSL_GUARDED_BY(mutex_);
   std::map<RendezvousKey, Rendezvous> open_rendezvous_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, RunRecord> runs_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, absl::Status> failed_runs_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, uint64_t> last_runs_ ABSL_GUARDED_BY(mutex_);  // begun, by instance
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point last_join_ ABSL_GUARDED_BY(mutex_) = Clock::now();
   bool forming_ ABSL_GUARDED_BY(mutex_) = false;

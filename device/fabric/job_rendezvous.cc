@@ -9,6 +9,12 @@
 #include "device/fabric/job.h"
 
 namespace vpod::fabric {
+namespace {
+
+// That some instance has not begun: one whose runs all fail must not run ahead for ever.
+constexpr size_t kMostFailedRuns = 1000;
+
+}  // namespace
 
 absl::Status Job::NoteRun(uint32_t instance, uint64_t run, uint32_t program) {
   if (run >= kFirstLoneRun) return absl::OkStatus();
@@ -28,9 +34,12 @@ void Job::StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume rea
   {
     base::MutexLock lock(mutex_);
     const absl::Status status = failure_.ok() ? NoteRun(instance, run, program) : failure_;
+    ForgetFailedRuns(instance, run);
     if (!status.ok()) {
       calls = FailLocked(status, false, instance);  // once
       calls.push_back([ready, status] { ready(status); });
+    } else if (const absl::Status failed = RunFailure(run); !failed.ok()) {
+      calls.push_back([ready, failed] { ready(failed); });
     } else {
       starts_.push_back({instance, std::move(ready), Clock::now()});
       for (const auto& [key, entry] : members_) {
@@ -38,6 +47,51 @@ void Job::StartRun(uint32_t instance, uint64_t run, uint32_t program, Resume rea
           calls.push_back([coordinator = entry.member.coordinator] { coordinator->Waits(); });
       }
       for (auto& call : Advance()) calls.push_back(std::move(call));
+    }
+  }
+  CallAll(calls);
+}
+
+absl::Status Job::RunFailure(uint64_t run) const {
+  const auto it = failed_runs_.find(run);
+  return it == failed_runs_.end() ? absl::OkStatus() : it->second;
+}
+
+bool Job::HasFailedRun(uint64_t run) const {
+  base::MutexLock lock(mutex_);
+  return failed_runs_.contains(run);
+}
+
+void Job::ForgetFailedRun(uint64_t run) {
+  base::MutexLock lock(mutex_);
+  failed_runs_.erase(run);
+}
+
+void Job::ForgetFailedRuns(uint32_t instance, uint64_t run) {
+  if (run >= kFirstLoneRun) return;
+  last_runs_[instance] = run;
+  if (failed_runs_.empty() || last_runs_.size() < shape_.num_instances) return;
+  uint64_t first = kFirstLoneRun;  // that an instance may be in
+  for (const auto& [each, last] : last_runs_) first = std::min(first, last);
+  failed_runs_.erase(failed_runs_.begin(), failed_runs_.lower_bound(first));
+}
+
+void Job::FailRun(uint64_t run, const absl::Status& cause) {
+  Calls calls;
+  {
+    base::MutexLock lock(mutex_);
+    if (!failure_.ok() || !failed_runs_.emplace(run, cause).second) return;
+    if (failed_runs_.size() > kMostFailedRuns) {
+      calls = FailLocked(absl::FailedPreconditionError(
+                             absl::StrCat("more than ", kMostFailedRuns,
+                                          " runs have failed that some instances have not begun")),
+                         false, 0);
+    }
+    for (auto it = open_rendezvous_.lower_bound({.run = run});
+         it != open_rendezvous_.end() && it->first.run == run; it = open_rendezvous_.erase(it)) {
+      for (Resume& resume : it->second.resumes) {
+        if (resume) calls.push_back([resume = std::move(resume), cause] { resume(cause); });
+      }
     }
   }
   CallAll(calls);
@@ -77,8 +131,9 @@ void Job::Meet(const RendezvousKey& key, size_t position, uint32_t instance, voi
   Rendezvous complete;
   {
     base::MutexLock lock(mutex_);
-    if (!failure_.ok()) {
-      calls.push_back([resume, status = failure_] { resume(status); });
+    const absl::Status failure = failure_.ok() ? RunFailure(key.run) : failure_;
+    if (!failure.ok()) {
+      calls.push_back([resume, failure] { resume(failure); });
     } else {
       Rendezvous& rendezvous = open_rendezvous_[key];
       if (rendezvous.participants.empty()) rendezvous = NewRendezvous(key);

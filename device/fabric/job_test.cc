@@ -184,6 +184,60 @@ TEST_F(JobTest, DifferentRunsAreNamed) {
 }
 
 // They are their instance's matter, and as many as it likes.
+TEST_F(JobTest, AFailedRunFailsAllThatMeetInItAndNothingElse) {
+  JoinAll();
+  LoadAll();
+  for (uint32_t i = 0; i < 3; ++i) Start(i);
+  std::vector<absl::Status> waiting, late;
+  MeetAs(0, waiting);
+  const absl::Status cause = absl::InvalidArgumentError("label 12 in row 3 is outside 0 to 9");
+  job_->FailRun(0, cause);
+  EXPECT_EQ(waiting, std::vector<absl::Status>(4, cause));
+  job_->FailRun(0, absl::InvalidArgumentError("another"));
+  EXPECT_TRUE(job_->HasFailedRun(0));
+  // Who comes late: to a meeting, or to the run.
+  MeetAs(1, late);
+  EXPECT_EQ(late, waiting);
+  Start(3);
+  EXPECT_EQ(*instances_[3].started, cause);
+  for (const Instance& instance : instances_) EXPECT_FALSE(instance.failure.has_value());
+  // The next run is a run as any other.
+  for (uint32_t i = 0; i < 4; ++i) {
+    Start(i, 1);
+    EXPECT_TRUE(instances_[i].started->ok());
+  }
+  EXPECT_FALSE(job_->HasFailedRun(0));
+  std::vector<absl::Status> results;
+  for (uint32_t r = 0; r < 16; ++r) {
+    job_->Meet(
+        {1, 0, 0, {0, 1, 16}}, r, r / 4, this, [&results](absl::Status s) { results.push_back(s); },
+        Finish());
+  }
+  EXPECT_EQ(results, std::vector<absl::Status>(16));
+}
+
+TEST_F(JobTest, TheNumberOfALoneRunIsUsedAgain) {
+  JoinAll();
+  const uint64_t run = kFirstLoneRun + 5;
+  job_->FailRun(run, absl::InvalidArgumentError("bad"));
+  EXPECT_TRUE(job_->HasFailedRun(run));
+  job_->ForgetFailedRun(run);
+  EXPECT_FALSE(job_->HasFailedRun(run));
+}
+
+TEST_F(JobTest, AnInstanceWhoseRunsAllFailDoesNotRunAheadForEver) {
+  JoinAll();
+  LoadAll();
+  uint64_t run = 0;
+  for (; run < 10000 && !instances_[1].failure; ++run) {
+    Start(0, run);
+    job_->FailRun(run, absl::InvalidArgumentError("bad"));
+  }
+  EXPECT_EQ(run, 1001u);
+  EXPECT_EQ(instances_[1].failure->message(),
+            "more than 1000 runs have failed that some instances have not begun");
+}
+
 TEST_F(JobTest, LoneRunsAreNotCompared) {
   JoinAll();
   LoadAll();

@@ -217,8 +217,11 @@ class Agent {
   // Whether the lease may load an executable of so many bytes now. Until the result goes away they
   // count as host memory in use, and no other load of the lease may begin.
   absl::StatusOr<std::shared_ptr<void>> BeginLoad(absl::string_view lease_id, uint64_t bytes);
+  // `origins` is a program.v1.Origins, or empty; `check_finite` as in engine::EngineOptions.
   absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id,
-                                            absl::string_view executable);
+                                            absl::string_view executable,
+                                            absl::string_view origins = {},
+                                            bool check_finite = false);
   void Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done);
   // Copies to or from the stream buffers of a slot. Reads, also of a variable, return portions, so
   // that no reader makes us hold more: each call gives the first kReadPortion bytes, or all if

@@ -794,6 +794,8 @@ TEST_F(AgentTest, CallsWithoutALeaseAreRefused) {
   const std::string lease = MustAttach(Open(0));
   EXPECT_EQ(Run(lease, 0).message(), "no executable is loaded");
   EXPECT_EQ(agent_->Load(lease, "garbage").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(agent_->Load(lease, SumExecutable(), "\x0a\xff").status().message(),
+            "the table of origins is truncated or corrupt");
   ASSERT_TRUE(agent_->Load(lease, SumExecutable()).ok());
   EXPECT_EQ(Run(lease, 9).message(), "program 9 does not exist; there are 3");
   EXPECT_EQ(agent_->WriteStream(lease, 0, 0, "x").code(), absl::StatusCode::kOutOfRange);

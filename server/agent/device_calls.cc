@@ -109,13 +109,15 @@ absl::StatusOr<std::shared_ptr<void>> Agent::BeginLoad(absl::string_view lease_i
 }
 
 absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
-                                                 absl::string_view bytes) {
+                                                 absl::string_view bytes, absl::string_view origins,
+                                                 bool check_finite) {
   VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, FindForLoad(lease_id));
   VPOD_RETURN_IF_ERROR(BeforeLoad(*lease));
   // The parsed executable takes memory as long as it is loaded.
-  VPOD_ASSIGN_OR_RETURN(const uint64_t text_bytes, program::Executable::ParsedSize(bytes));
+  VPOD_ASSIGN_OR_RETURN(const uint64_t text_bytes,
+                        program::Executable::ParsedSize(bytes, {}, origins));
   VPOD_ASSIGN_OR_RETURN(engine::Reservation text, engine::Reservation::Make(budget_, text_bytes));
-  VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes));
+  VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes, {}, origins));
   const ipuof::v1::JobMember& member = lease->open.job();
   VPOD_ASSIGN_OR_RETURN(
       auto engine, engine::Engine::Create(executable, {.executors = &executors_,
@@ -126,7 +128,8 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                        .local_replicas = member.local_replicas(),
                                                        .units = lease->units,
                                                        .clock_hz = type_.clock_hz,
-                                                       .ipus_per_domain = DomainIpus(*lease)}));
+                                                       .ipus_per_domain = DomainIpus(*lease),
+                                                       .check_finite = check_finite}));
   VPOD_ASSIGN_OR_RETURN(shm::Segment streams, shm::Segment::Create(engine->layout().TotalBytes()));
   ipuof::v1::LoadReply reply;
   reply.set_executable_hash(executable->hash());

@@ -134,33 +134,43 @@ class LoadCall : public UploadCall<ipuof::v1::LoadRequest> {
 
   absl::Status Take(ipuof::v1::LoadRequest& request) override {
     if (turn_ == nullptr) {
-      const uint64_t limit = program::Limits().executable_bytes;
+      const program::Limits limits;
       lease_id_ = request.lease_id();
-      total_ = request.total_bytes();
-      if (total_ > limit) {
-        return absl::InvalidArgumentError(absl::StrCat("the executable has ", total_,
-                                                       " bytes, at most ", limit, " are accepted"));
-      }
+      origin_bytes_ = request.origin_bytes();
+      check_finite_ = request.check_finite();
+      VPOD_RETURN_IF_ERROR(
+          CheckSize("the executable", request.total_bytes(), limits.executable_bytes));
+      VPOD_RETURN_IF_ERROR(CheckSize("the table of origins", origin_bytes_, limits.origin_bytes));
+      total_ = request.total_bytes() + origin_bytes_;
       // Before memory is given to the caller.
       VPOD_ASSIGN_OR_RETURN(turn_, agent_.BeginLoad(lease_id_, total_));
-      executable_.reserve(total_);
+      bytes_.reserve(total_);
     }
-    if (request.chunk().size() > total_ - executable_.size()) {
+    if (request.chunk().size() > total_ - bytes_.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("more than the announced ", total_, " bytes were sent"));
     }
-    executable_ += request.chunk();
+    bytes_ += request.chunk();
     return absl::OkStatus();
+  }
+
+  static absl::Status CheckSize(absl::string_view what, uint64_t bytes, uint64_t limit) {
+    if (bytes <= limit) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has ", bytes, " bytes, at most ", limit, " are accepted"));
   }
 
   void Complete() override {
     if (turn_ == nullptr) return Refuse(NoMessage());
-    if (executable_.size() != total_) {
-      return Refuse(absl::InvalidArgumentError(absl::StrCat(
-          "the executable is truncated: ", executable_.size(), " of ", total_, " bytes")));
+    if (bytes_.size() != total_) {
+      return Refuse(absl::InvalidArgumentError(
+          absl::StrCat("the executable is truncated: ", bytes_.size(), " of ", total_, " bytes")));
     }
     loaders_.Run([this, self = shared_from_this()] {
-      auto result = agent_.Load(lease_id_, executable_);
+      const absl::string_view bytes = bytes_;
+      const size_t executable = total_ - origin_bytes_;
+      auto result = agent_.Load(lease_id_, bytes.substr(0, executable), bytes.substr(executable),
+                                check_finite_);
       GiveBack();
       if (!result.ok()) return Finish(ToGrpc(result.status()));
       *reply_ = SerializeMessage(*result);
@@ -169,15 +179,16 @@ class LoadCall : public UploadCall<ipuof::v1::LoadRequest> {
   }
 
   void GiveBack() override {
-    executable_ = std::string();
+    bytes_ = std::string();
     turn_ = nullptr;
   }
 
   agent::Agent& agent_;
   Loaders& loaders_;
   std::shared_ptr<void> turn_;
-  std::string lease_id_, executable_;
-  uint64_t total_ = 0;
+  std::string lease_id_, bytes_;  // the executable and its origins
+  uint64_t total_ = 0, origin_bytes_ = 0;
+  bool check_finite_ = false;
 };
 
 class WriteStreamCall : public UploadCall<ipuof::v1::WriteStreamRequest> {

@@ -31,7 +31,9 @@ struct Arguments {
   uint32_t ipus = 1;     // IPUs of a replica, one layer on each
   bool in_step = false;  // by popdist::run
   std::string losses;    // file for the losses
-  std::string fault;     // kill, stop, throw, exit, fork, sleep
+  std::string fault;     // kill, stop, throw, exit, fork, sleep, label
+  // Bad labels in the data fail a run, after which the job goes on.
+  bool with_labels() const { return fault == "label"; }
 };
 
 void GoWrong(const std::string& fault) {
@@ -63,7 +65,14 @@ absl::Status Run(const Arguments& arguments) {
     graph.SetIpu(ipu + 1);
   }
   const graph::Tensor w = graph.Variable("w", {FLOAT32, {8, 2}}, std::vector<float>(16, 0.1f));
-  graph::Tensor loss = graph.Mean(graph.Unary(program::v1::SQUARE, graph.MatMul(x, w)));
+  graph::Tensor loss = graph.MatMul(x, w);
+  {
+    const graph::Graph::Scope scope(graph, "loss");
+    loss = arguments.with_labels()
+               ? graph.SoftmaxCrossEntropy(loss, graph.Input("labels", {program::v1::INT32, {4}}))
+               : graph.Unary(program::v1::SQUARE, loss);
+    loss = graph.Mean(loss);
+  }
   if (culprit && arguments.fault == "program") {
     loss = graph.Multiply(loss, graph.Constant({FLOAT32, {}}, 2));
   }
@@ -99,11 +108,20 @@ absl::Status Run(const Arguments& arguments) {
         data[i] = static_cast<float>((run + i + popdist::getReplicaIndexOffset() + r) % 7) - 3;
       }
     }
+    if (arguments.with_labels()) {
+      VPOD_ASSIGN_OR_RETURN(auto labels, session->Stream<int32_t>("labels", 0));
+      labels[3] = culprit && run == arguments.at_run ? 2 : 1;
+    }
     const bool other = culprit && arguments.fault == "other-program" && run == arguments.at_run;
-    VPOD_RETURN_IF_ERROR((arguments.in_step
-                              ? popdist::run(*session, other ? "other" : "train", "of replica_job")
-                              : session->Run("train"))
-                             .status());
+    const absl::Status status =
+        (arguments.in_step ? popdist::run(*session, other ? "other" : "train", "of replica_job")
+                           : session->Run("train"))
+            .status();
+    if (absl::IsInvalidArgument(status) && arguments.with_labels()) {
+      std::printf("run %d: %s\n", run, std::string(status.message()).c_str());
+      continue;
+    }
+    VPOD_RETURN_IF_ERROR(status);
     if (popdist::getInstanceIndex() == 0) {
       std::printf("run %d loss %.9g\n", run,
                   static_cast<double>((*session->Stream<float>("loss", 0))[0]));
@@ -126,7 +144,7 @@ int Main(int argc, char** argv) {
   app.add_option("--ipus", arguments.ipus, "IPUs of a replica");
   app.add_option("--losses", arguments.losses, "file to which instance 0 writes its losses too");
   app.add_option("--fault", arguments.fault,
-                 "kill, stop, throw, exit, fork, sleep, other-program (--in-step); program, "
+                 "kill, stop, throw, exit, fork, sleep, label, other-program (--in-step); program, "
                  "absent, offset before the first run");
   CLI11_PARSE(app, argc, argv);
   try {

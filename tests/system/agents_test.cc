@@ -124,6 +124,22 @@ TEST_P(AgentsTest, ALinkTestGoesOnRoundAfterRound) {
   EXPECT_EQ(test->Wait().code, 0);
 }
 
+// Agents do not tell each other of single runs.
+TEST_P(AgentsTest, AnErrorOfTheProgramFailsAJobThatSpansAgents) {
+  TestPod pod(8, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
+  pod.CreatePartition("p8", 8);
+  const Outcome outcome = pod.Run({"poprun", "--num-instances", "2", "--num-replicas", "8",
+                                   "replica_job", "--fault", "label", "--instance", "1"});
+  EXPECT_EQ(outcome.code, 1) << outcome.out;
+  EXPECT_NE(
+      outcome.err.find("replica_job: error: softmax_cross_entropy 'loss': label 2 in row 3 is "
+                       "outside 0 to 1 (replica 4)"),
+      std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(pod.AttachedIpus(), 0);
+  EXPECT_FALSE(Losses(pod, 2, 8).empty());
+}
+
 TEST_P(AgentsTest, ALostAgentIsNamedAndTheOthersGoOn) {
   TestPod pod(16, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
   pod.CreatePartition("p8", 8);

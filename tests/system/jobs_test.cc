@@ -99,6 +99,24 @@ TEST_F(JobsTest, AChildThatOutlivesItsInstanceHoldsNoDevice) {
   ExpectUsable();
 }
 
+// A program's own error fails the run on all instances; lease and job go on.
+TEST_F(JobsTest, ABadLabelFailsTheRunOnEveryInstanceAndTheJobGoesOn) {
+  const Outcome outcome = pod_->Run(Poprun({"--fault", "label", "--instance", "2"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* tag : {"[1,0]<stdout>:", "[1,1]<stdout>:", "[1,2]<stdout>:", "[1,3]<stdout>:"}) {
+    EXPECT_NE(outcome.out.find(std::string(tag) +
+                               "run 5: softmax_cross_entropy 'loss': label 2 in row 3 is outside "
+                               "0 to 1 (replica 8)\n"),
+              std::string::npos)
+        << tag << "\n"
+        << outcome.out;
+  }
+  EXPECT_NE(outcome.out.find("[1,0]<stdout>:run 4 loss"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("[1,0]<stdout>:run 5 loss"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("[1,0]<stdout>:run 19 loss"), std::string::npos) << outcome.out;
+  ExpectUsable();
+}
+
 TEST_F(JobsTest, DifferentProgramsAreNamedOnEveryInstance) {
   const Outcome outcome = pod_->Run(Poprun({"--fault", "program", "--instance", "2"}));
   EXPECT_EQ(outcome.code, 1) << outcome.err;
@@ -139,6 +157,27 @@ TEST_F(JobsTest, TwentyKillsOfTwentyAreNamed) {
     ASSERT_EQ(pod_->AttachedIpus(), 0) << "round " << round;
   }
   ExpectUsable();
+}
+
+TEST(ProgramErrorTest, FailedRunsOfOneJobAreNothingToAnother) {
+  TestPod pod(8);
+  pod.CreatePartition("a", 4);
+  pod.CreatePartition("b", 4);
+  const auto poprun = [](const std::string& partition, const std::vector<std::string>& job) {
+    std::vector<std::string> words = {"poprun", "--vipu-partition", partition, "--num-instances",
+                                      "2",      "--num-replicas",   "4",       "replica_job"};
+    words.insert(words.end(), job.begin(), job.end());
+    return words;
+  };
+  const auto other = pod.Start(poprun("b", {"--runs", "100", "--pause-ms", "20"}));
+  ASSERT_TRUE(other->WaitForOutput("run 0 loss")) << other->Err();
+  const Outcome bad = pod.Run(poprun("a", {"--fault", "label", "--instance", "1"}));
+  EXPECT_EQ(bad.code, 0) << bad.err;
+  EXPECT_NE(bad.out.find("outside 0 to 1 (replica 2)"), std::string::npos) << bad.out;
+  const Outcome good = other->Wait();
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_EQ(good.err.find("softmax"), std::string::npos) << good.err;
+  EXPECT_NE(good.out.find("run 99 loss"), std::string::npos) << good.out;
 }
 
 TEST(AutoResetTest, ClientsFollowEachOtherOnAPartitionThatIsTidiedUpAfterEach) {

@@ -20,8 +20,9 @@ class ForwardingDevice : public session::Device {
   uint32_t local_replicas() const override { return sound_->local_replicas(); }
   double clock_hz() const override { return sound_->clock_hz(); }
   std::string name() const override { return sound_->name(); }
-  absl::Status Load(std::shared_ptr<const program::Executable> executable) override {
-    return sound_->Load(std::move(executable));
+  absl::Status Load(std::shared_ptr<const program::Executable> executable,
+                    const session::LoadOptions& options) override {
+    return sound_->Load(std::move(executable), options);
   }
   std::byte* Slot(uint32_t slot) override { return sound_->Slot(slot); }
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
@@ -47,7 +48,8 @@ class FaultyDevice : public ForwardingDevice {
   FaultyDevice(std::unique_ptr<session::Device> sound, int first_faulty_run)
       : ForwardingDevice(std::move(sound)), runs_until_fault_(first_faulty_run) {}
 
-  absl::Status Load(std::shared_ptr<const program::Executable> executable) override {
+  absl::Status Load(std::shared_ptr<const program::Executable> executable,
+                    const session::LoadOptions& options) override {
     const program::v1::Executable& text = executable->proto();
     const program::StreamLayout layout(text, local_replicas());
     for (int i = 0; i < text.streams_size(); ++i) {
@@ -55,7 +57,7 @@ class FaultyDevice : public ForwardingDevice {
       const auto stream = static_cast<uint32_t>(i);
       faulty_byte_ = layout.Offset(stream, 0, layout.Transfers(stream)) - 1;
     }
-    return ForwardingDevice::Load(std::move(executable));
+    return ForwardingDevice::Load(std::move(executable), options);
   }
 
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {

@@ -74,7 +74,7 @@ class Builder {
       program->add_functions(1);
     }
     VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Make(executable_));
-    return device.Load(std::move(executable));
+    return device.Load(std::move(executable), {});
   }
 
  private:

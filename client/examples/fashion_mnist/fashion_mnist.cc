@@ -60,6 +60,7 @@ struct Arguments {
   std::string executable_cache_path;
   std::string dump_passes;
   bool no_fusion = false;
+  bool check_finite = false;
 };
 
 // The job as this process sees it: all replicas are numbered 0 … total-1, ours begin at offset.
@@ -90,6 +91,7 @@ Model BuildModel(const Arguments& arguments) {
         HeNormal(random, static_cast<size_t>(9 * in * out), static_cast<size_t>(9 * in)));
     const Tensor b = g.Variable(name + ".bias", {FLOAT32, {out, 1, 1}},
                                 std::vector<float>(static_cast<size_t>(out)));
+    const Graph::Scope scope(g, name);
     x = g.Relu(g.Add(g.Convolution(x, w, Graph::Sliding(2, 3, 1, 1)), b));
     return g.MaxPool(x, Graph::Sliding(2, 2, 2));
   };
@@ -101,7 +103,12 @@ Model BuildModel(const Arguments& arguments) {
   const Tensor w = g.Variable("fc.weight", {FLOAT32, {32 * 7 * 7, 10}},
                               HeNormal(random, 32 * 7 * 7 * 10, 32 * 7 * 7));
   const Tensor b = g.Variable("fc.bias", {FLOAT32, {10}}, std::vector<float>(10));
-  const Tensor logits = g.Add(g.MatMul(x, w), b);
+  const auto classify = [&] {
+    const Graph::Scope scope(g, "fc");
+    return g.Add(g.MatMul(x, w), b);
+  };
+  const Tensor logits = classify();
+  const Graph::Scope scope(g, "loss");
   model.loss = g.Mean(g.SoftmaxCrossEntropy(logits, labels));
   g.Output("loss", model.loss);
   g.Output("correct", g.Cast(g.Binary(program::v1::EQUAL, g.ArgMax(logits), labels), INT32));
@@ -327,7 +334,8 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
   compiler::CompileOptions options;
   options.total_replicas = place.total;
   if (place.instance == 0) options.dump_passes = arguments.dump_passes;  // all compile the same
-  options.fusion = !arguments.no_fusion;
+  // To find NaN, each operation by its own name.
+  options.fusion = !arguments.no_fusion && !arguments.check_finite;
   options.programs = {
       {.name = "train",
        .device_iterations = arguments.device_iterations,
@@ -343,7 +351,9 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
                               CompilationBar(place)));
   VPOD_ASSIGN_OR_RETURN(auto device, OpenDevice(arguments, place));
   const std::string device_name = device->name();
-  VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
+  VPOD_ASSIGN_OR_RETURN(const auto session,
+                        session::Session::Create(std::move(device), compiled,
+                                                 {.check_finite = arguments.check_finite}));
   if (place.instance == 0) {
     std::printf(
         "Fashion-MNIST: %zu training images, %u replicas x %u accumulation x micro-batch %u on "
@@ -458,6 +468,8 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--data", arguments.data, "Directory of the data set")->capture_default_str();
   app.add_option("--loss-file", arguments.loss_file, "Write the loss of every weight update here");
+  app.add_flag("--check-finite", arguments.check_finite,
+               "End at the first operation that gives NaN or infinity; slow");
   app.add_option("--executable-cache-path", arguments.executable_cache_path,
                  "Directory in which compiled executables are kept for the next start")
       ->envname("POPDIST_EXECUTABLE_CACHE_PATH");

@@ -62,6 +62,10 @@ struct Kernel {
 // validation; communication and control are not kernels and give Internal.
 absl::StatusOr<Kernel> PrepareKernel(const program::v1::Ipu& ipu, const Instruction& instruction);
 
+// Looks through the float outputs of an instruction for NaN and infinity, which fail it with
+// OutOfRange. Without phases if it has none.
+Kernel PrepareFiniteCheck(const program::v1::Ipu& ipu, const Instruction& instruction);
+
 // A row of the table of kernels; each is in the file of its family.
 struct KernelDef {
   program::OpKind kind;
