@@ -1,0 +1,239 @@
+#include "tests/security/executable_seeds.h"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "client/compiler/compiler.h"
+#include "client/models/mnist.h"
+#include "client/nn/builder.h"
+#include "device/model/small_ops.h"
+#include "device/program/op.h"
+
+namespace vpod::testing {
+namespace {
+
+namespace v1 = program::v1;
+using graph::Graph;
+using graph::Tensor;
+using program::TensorType;
+
+// --- One op each ---
+
+uint32_t AddTensor(const TensorType& type, v1::Ipu& ipu, bool wide_accumulator = false) {
+  v1::Tensor& tensor = *ipu.add_tensors();
+  tensor.set_wide_accumulator(wide_accumulator);
+  tensor.set_type(type.type);
+  tensor.mutable_dims()->Add(type.dims.begin(), type.dims.end());
+  tensor.set_offset(ipu.arena_bytes());
+  ipu.set_arena_bytes(ipu.arena_bytes() + (program::ArenaBytes(tensor) + 63) / 64 * 64);
+  return static_cast<uint32_t>(ipu.tensors_size() - 1);
+}
+
+// What an instruction refers to besides tensors: function 0, stream 0, remote buffer 0.
+void AddSurroundings(v1::Executable& executable, const v1::Instruction& instruction) {
+  v1::Ipu& ipu = *executable.mutable_ipus(0);
+  if (program::FindOp(instruction.attributes_case())->role == program::Role::kControl) {
+    v1::Instruction& fill = *ipu.add_functions()->add_instructions();
+    fill.mutable_fill();
+    fill.add_outputs(AddTensor({v1::FLOAT32, {2}}, ipu));
+  }
+  if (instruction.has_remote_load() || instruction.has_remote_store()) {
+    v1::RemoteBuffer& buffer = *ipu.add_remote_buffers();
+    buffer.set_name("rows");
+    buffer.set_type(v1::FLOAT32);
+    buffer.add_dims(8);
+    buffer.set_rows(2);
+  }
+  if (program::StreamOf(instruction).has_value()) {
+    v1::Stream& entry = *executable.add_streams();
+    entry.set_name("data");
+    entry.set_to_device(instruction.has_stream_in());
+    entry.set_type(v1::FLOAT32);
+    entry.add_dims(8);
+    entry.set_transfers_per_run(1);
+  }
+}
+
+v1::Executable Alone(const model::SmallOp& op) {
+  v1::Executable executable;
+  executable.set_ipus_per_replica(1);
+  v1::Ipu& ipu = *executable.add_ipus();
+  v1::Instruction instruction = model::Attributes(op);
+  const program::OpDef& def = *program::FindOp(instruction.attributes_case());
+  program::Types outputs = op.outputs;
+  if (def.infer != nullptr) outputs = *program::InferTypes(instruction, op.inputs);
+  for (const TensorType& type : op.inputs) {
+    const bool accumulator = instruction.has_accumulate() && instruction.inputs().empty();
+    instruction.add_inputs(AddTensor(type, ipu, accumulator));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    uint32_t tensor = ~0u;
+    for (const program::InPlace& pair : def.in_place) {
+      if (pair.output == static_cast<int>(i)) tensor = instruction.inputs(pair.input);
+    }
+    instruction.add_outputs(tensor != ~0u ? tensor : AddTensor(outputs[i], ipu));
+  }
+  AddSurroundings(executable, instruction);
+  for (int i = 0; i < ipu.tensors_size(); ++i) {
+    if (ipu.tensors(i).wide_accumulator()) continue;
+    v1::Variable& variable = *executable.add_variables();
+    variable.set_name("v" + std::to_string(i));
+    variable.set_tensor(static_cast<uint32_t>(i));
+  }
+  *ipu.add_functions()->add_instructions() = std::move(instruction);
+  v1::Program& program = *executable.add_programs();
+  program.set_name("main");
+  program.add_functions(static_cast<uint32_t>(ipu.functions_size() - 1));
+  return executable;
+}
+
+// --- Control, views, exchanges ---
+
+v1::Executable FromText(const char* text) {
+  v1::Executable executable;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &executable));
+  return executable;
+}
+
+constexpr char kControl[] = R"(
+  ipus_per_replica: 1
+  ipus {
+    arena_bytes: 320
+    tensors { type: INT32 }
+    tensors { type: INT32 offset: 64 }
+    tensors { type: INT32 offset: 128 }
+    tensors { type: BOOL offset: 192 }
+    functions { instructions { binary { operator: ADD } inputs: 0 inputs: 1 outputs: 0 } }
+    functions { instructions { call { function: 0 } } }
+    functions { instructions { repeat { function: 1 count: 5 } outputs: 1 } }
+    functions { instructions { binary { operator: LESS } inputs: 0 inputs: 2 outputs: 3 } }
+    functions {
+      instructions { binary { operator: ADD } inputs: 0 inputs: 0 outputs: 0 }
+      instructions { call { function: 3 } }
+    }
+    functions {
+      instructions { call { function: 3 } }
+      instructions { while { function: 4 max_rounds: 20 } inputs: 3 }
+    }
+    functions { instructions { binary { operator: ADD } inputs: 0 inputs: 2 outputs: 0 } }
+    functions { instructions { fill {} outputs: 0 } }
+    functions { instructions { if { then_function: 6 else_function: 7 } inputs: 3 } }
+  }
+  variables { name: "sum" }
+  variables { name: "more" tensor: 3 }
+  programs { name: "count" functions: 2 }
+  programs { name: "double" functions: 5 }
+  programs { name: "branch" functions: 8 }
+)";
+
+constexpr char kExchange[] = R"(
+  ipus_per_replica: 2
+  ipus {
+    arena_bytes: 192
+    tensors { type: FLOAT32 dims: 8 }
+    tensors { type: FLOAT32 dims: 8 offset: 64 }
+    tensors { type: FLOAT32 dims: [ 2, 4 ] offset: 64 strides: [ 1, 2 ] }
+    functions {
+      instructions { exchange { exchange: 0 } inputs: 0 outputs: 1 }
+      instructions { unary { operator: TANH } inputs: 2 outputs: 2 }
+      instructions { all_reduce { operator: SUM } inputs: 1 outputs: 0 }
+    }
+    functions { instructions { repeat { function: 0 count: 3 } } }
+  }
+  ipus {
+    arena_bytes: 128
+    tensors { type: FLOAT32 dims: 8 }
+    tensors { type: FLOAT32 dims: 8 offset: 64 }
+    functions {
+      instructions { exchange { exchange: 0 } inputs: 0 outputs: 1 }
+      instructions { stream_out { stream: 0 } inputs: 1 }
+    }
+    functions { instructions { repeat { function: 0 count: 3 } } }
+  }
+  exchanges {
+    moves { from_ipu: 0 from_tensor: 0 to_ipu: 1 to_tensor: 1 }
+    moves { from_ipu: 1 from_tensor: 0 to_ipu: 0 to_tensor: 1 }
+  }
+  streams { name: "out" ipu: 1 type: FLOAT32 dims: 8 transfers_per_run: 3 }
+  variables { name: "x" }
+  programs { name: "main" functions: [ 1, 1 ] }
+)";
+
+// --- Compiled programs ---
+
+v1::Executable Compiled(const Graph& graph, std::vector<compiler::ProgramSpec> programs,
+                        uint32_t ipus = 1) {
+  compiler::CompileOptions options;
+  options.ipus_per_replica = ipus;
+  options.total_replicas = kReplicas;
+  options.programs = std::move(programs);
+  const auto compiled = compiler::Compile(graph, options);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  return compiled.ok() ? compiled->executable->proto() : v1::Executable();
+}
+
+Tensor Loss(Graph& graph, Tensor logits, int64_t rows) {
+  const Tensor loss = graph.CrossEntropyLoss(logits, graph.Input("labels", {v1::INT32, {rows}}),
+                                             {.label_smoothing = 0.1f, .ignored_label = -1});
+  graph.Output("loss", loss);
+  return loss;
+}
+
+// Convolutions of float32 with pools.
+v1::Executable Mnist() {
+  Graph graph;
+  const nn::Builder net(graph, {.training = true});
+  const Tensor x = graph.Input("images", {v1::FLOAT32, {1, 1, 28, 28}});
+  const Tensor loss = Loss(graph, models::Mnist(net, x), 1);
+  return Compiled(graph, {{.name = "train", .loss = loss, .sgd = {.momentum = 0.9f}},
+                          {.name = "evaluate", .device_iterations = 2}});
+}
+
+// Batch norms and residual adds in float16, with an automatic loss scale.
+v1::Executable Residual() {
+  Graph graph;
+  const nn::Builder net(graph, {.training = true});
+  Tensor x = graph.Cast(graph.Input("images", {v1::UINT8, {2, 4, 6, 6}}), v1::FLOAT16);
+  x = net.Convolution("conv1", x, 8, {.kernel = 3, .padding = 1, .bias = false});
+  const Tensor y = graph.Relu(net.BatchNorm("bn1", x));
+  x = graph.Relu(graph.Add(net.BatchNorm("bn2", net.Convolution("conv2", y, 8, {})), y));
+  const Tensor loss = Loss(graph, net.Linear("fc", net.GlobalAveragePool(x), 5), 2);
+  return Compiled(graph, {{.name = "train",
+                           .device_iterations = 2,
+                           .accumulation = 2,
+                           .loss = loss,
+                           .adam = compiler::AdamOptions{.amsgrad = true},
+                           .loss_scale = 128.0f,
+                           .automatic_loss_scale = compiler::AutomaticLossScale{}}});
+}
+
+// Layers on two IPUs, with dropout.
+v1::Executable TwoIpus() {
+  Graph graph;
+  const nn::Builder net(graph, {.training = true});
+  Tensor x = net.Linear("fc1", graph.Input("x", {v1::FLOAT32, {3, 8}}), 6);
+  graph.SetIpu(1);
+  x = graph.Dropout(graph.Unary(v1::TANH, x), 0.5f);
+  const Tensor loss = Loss(graph, net.Linear("fc2", x, 4), 3);
+  return Compiled(graph, {{.name = "train", .accumulation = 2, .loss = loss, .sgd = {}}}, 2);
+}
+
+}  // namespace
+
+std::vector<v1::Executable> ExecutableSeeds() {
+  std::vector<v1::Executable> seeds;
+  for (const auto& [name, op] : model::SmallOps()) {
+    // Below, where both its ends are.
+    if (name != "exchange") seeds.push_back(Alone(op));
+  }
+  seeds.push_back(FromText(kControl));
+  seeds.push_back(FromText(kExchange));
+  seeds.push_back(Mnist());
+  seeds.push_back(Residual());
+  seeds.push_back(TwoIpus());
+  return seeds;
+}
+
+}  // namespace vpod::testing
