@@ -69,7 +69,10 @@ void Job::ForgetFailedRun(uint64_t run) {
 
 void Job::ForgetFailedRuns(uint32_t instance, uint64_t run) {
   if (run >= kFirstLoneRun) return;
-  last_runs_[instance] = run;
+  const auto [last_run, is_first] = last_runs_.try_emplace(instance, run);
+  // Another executable was loaded, whose runs are numbered from 0.
+  if (!is_first && run <= last_run->second) failed_runs_.clear();
+  last_run->second = run;
   if (failed_runs_.empty() || last_runs_.size() < shape_.num_instances) return;
   uint64_t first = kFirstLoneRun;  // that an instance may be in
   for (const auto& [each, last] : last_runs_) first = std::min(first, last);

@@ -183,7 +183,20 @@ TEST_F(JobTest, DifferentRunsAreNamed) {
             "instance 1 runs program 1 as its run 0, instance 0 runs program 0");
 }
 
-// They are their instance's matter, and as many as it likes.
+// The runs of an executable are numbered from 0.
+TEST_F(JobTest, AFailedRunIsForgottenWhenAnotherExecutableRuns) {
+  JoinAll();
+  LoadAll();
+  for (uint32_t i = 0; i < 4; ++i) Start(i);
+  job_->FailRun(0, absl::InvalidArgumentError("label 12 in row 3 is outside 0 to 9"));
+  LoadAll();
+  for (uint32_t i = 0; i < 4; ++i) {
+    instances_[i].started.reset();
+    Start(i);
+  }
+  for (const Instance& instance : instances_) EXPECT_EQ(instance.started, absl::OkStatus());
+}
+
 TEST_F(JobTest, AFailedRunFailsAllThatMeetInItAndNothingElse) {
   JoinAll();
   LoadAll();
