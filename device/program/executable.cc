@@ -119,7 +119,9 @@ uint64_t RemoteOffset(const v1::Ipu& ipu, uint32_t buffer) {
   uint64_t offset = 0;
   for (uint32_t b = 0; b < buffer; ++b) {
     const v1::RemoteBuffer& before = ipu.remote_buffers(static_cast<int>(b));
-    offset += (TypeOf(before).bytes() * before.rows() + 63) / 64 * 64;
+    uint64_t bytes = SizeOf(before.type()) * before.rows();
+    for (int64_t dim : before.dims()) bytes *= static_cast<uint64_t>(dim);
+    offset += (bytes + 63) / 64 * 64;
   }
   return offset;
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/op_rows.h"
+#include "device/program/ops/places.h"
 #include "device/program/ops/rules.h"
 
 namespace vpod::program {
@@ -99,8 +100,11 @@ absl::Status CheckRounding(const OpDef& op, const v1::Instruction& instruction,
     return absl::InvalidArgumentError(
         absl::StrCat("the rounding's ", name, ": ", status.message()));
   };
-  VPOD_RETURN_IF_ERROR(check("seed", instruction.rounding().seed(), {v1::UINT32, {2}}));
-  return check("counter", instruction.rounding().counter(), {v1::UINT32, {}});
+  const uint32_t seed = instruction.rounding().seed(), counter = instruction.rounding().counter();
+  VPOD_RETURN_IF_ERROR(check("seed", seed, {v1::UINT32, {2}}));
+  VPOD_RETURN_IF_ERROR(check("counter", counter, {v1::UINT32, {}}));
+  VPOD_RETURN_IF_ERROR(CheckOutputsApart(instruction, tensors, seed, "the rounding's seed"));
+  return CheckOutputsApart(instruction, tensors, counter, "the rounding's counter");
 }
 
 }  // namespace

@@ -104,8 +104,8 @@ absl::Status ValidateRemoteBuffers(const v1::Ipu& ipu, std::set<std::string>& na
     const TensorType row = TypeOf(buffer);
     const absl::Status status = Check(row);
     if (!status.ok()) return Invalid(absl::StrCat(name, ": ", status.message()));
-    if (row.bytes() > arch::kRemoteTransferLimit.value()) {
-      return Invalid(absl::StrCat(name, ": a row has ", row.bytes(), " bytes, must be at most ",
+    if (row.bytes() < 1 || row.bytes() > arch::kRemoteTransferLimit.value()) {
+      return Invalid(absl::StrCat(name, ": a row has ", row.bytes(), " bytes, must be 1 to ",
                                   arch::kRemoteTransferLimit.value()));
     }
     if (buffer.rows() < 1) return Invalid(absl::StrCat(name, " has no rows, must be 1 or more"));

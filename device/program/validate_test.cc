@@ -480,10 +480,10 @@ TEST(ValidateTest, RefusesWideAccumulatorsInOrdinaryOperations) {
       {"sgd{} inputs:[16,6,4,7] outputs:16", "tensor 6 is a wide accumulator"},
       {"stream_in{stream:0} outputs:6", "tensor 6 is a wide accumulator"},
       {"remote_load{buffer:1} inputs:25 outputs:0", "remote buffer 1 does not exist (there are 1)"},
-      {"remote_load{buffer:0} inputs:26 outputs:0", "tensor 26 is uint32[], expected int32[]"},
+      {"remote_load{buffer:0} inputs:26 outputs:0", "tensor 26 is uint32[], must be int32[]"},
       {"remote_load{buffer:0} inputs:25 outputs:1",
-       "tensor 1 is float32[6,5], expected float32[4,6]"},
-      {"remote_store{buffer:0} inputs:[5,25]", "tensor 5 is float16[4,6], expected float32[4,6]"},
+       "tensor 1 is float32[6,5], must be float32[4,6]"},
+      {"remote_store{buffer:0} inputs:[5,25]", "tensor 5 is float16[4,6], must be float32[4,6]"},
       {"all_reduce{operator:SUM} inputs:6 outputs:6", "tensor 6 is a wide accumulator"},
       {"accumulate{} inputs:6 inputs:6 outputs:6", "tensor 6 is a wide accumulator"},
       {"accumulate{} inputs:16 inputs:0 outputs:16",
@@ -556,7 +556,8 @@ TEST(ValidateTest, RemoteBuffers) {
   ExpectRefused(with("name:'a' rows:1"), "remote buffer 'a': unknown element type 0");
   ExpectValid(with("name:'a' type:INT8 dims:134217728 rows:4"));
   ExpectRefused(with("name:'a' type:INT8 dims:134217729 rows:4"),
-                "a row has 134217729 bytes, must be at most 134217728");
+                "a row has 134217729 bytes, must be 1 to 134217728");
+  ExpectRefused(with("name:'a' type:INT8 dims:0 rows:4"), "a row has 0 bytes, must be 1 to");
   ExpectRefused(with("name:'a' type:INT8 dims:134217728 rows:4294967295"),
                 "remote buffers exceed 34359738368 bytes");
   ExpectRefused(with("name:'a' type:INT8 rows:1"), "more than 1 remote buffers",
