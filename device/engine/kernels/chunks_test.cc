@@ -30,6 +30,15 @@ class Prepared {
         << attributes;
     for (const std::string& tensor : inputs) instruction_.add_inputs(Add(tensor));
     for (const std::string& tensor : outputs) instruction_.add_outputs(Add(tensor));
+    if (instruction_.has_remote_load() || instruction_.has_remote_store()) {
+      const program::v1::Tensor& row = ipu_.tensors(
+          static_cast<int>(outputs.empty() ? instruction_.inputs(0) : instruction_.outputs(0)));
+      program::v1::RemoteBuffer* buffer = ipu_.add_remote_buffers();
+      buffer->set_name("buffer");
+      buffer->set_type(row.type());
+      *buffer->mutable_dims() = row.dims();
+      buffer->set_rows(7);
+    }
   }
   // Makes an output lie where an input does.
   Prepared& InPlace(int output, int input) {
@@ -112,6 +121,13 @@ std::vector<std::pair<std::string, Prepared>> LargeOperands() {
       {"map", {{"h[200000000]"}, {"h[200000000]"}, "map{steps{unary{operator:TANH} inputs:0}}"}},
       {"transpose", {{"h[20000,10000]"}, {"h[10000,20000]"}, "transpose{permutation:[1,0]}"}},
       {"slice", {{"h[400000000]"}, {"h[50000000]"}, "slice{begin:7 size:50000000 step:8}"}},
+      {"dynamic_slice",
+       {{"h[4,100000000]", "i[1]"}, {"h[2,100000000]"}, "dynamic_slice{axes:0 size:2}"}},
+      {"dynamic_update",
+       Prepared({"h[4,50000000]", "h[2,50000000]", "i[1]"}, {"h[]"}, "dynamic_update{axes:0}")
+           .InPlace(0, 0)},
+      {"remote_load", {{"i[]"}, {"h[60000000]"}, "remote_load{buffer:0}"}},
+      {"remote_store", {{"h[60000000]", "i[]"}, {}, "remote_store{buffer:0}"}},
       {"expand", {{"h[1]"}, {"h[400000000]"}, "expand{dims:400000000}"}},
       {"pad", {{"h[200000000]"}, {"h[200000002]"}, "pad{before:1 after:1 value:0}"}},
       {"concat", {{"h[100000000]", "h[100000000]"}, {"h[200000000]"}, "concat{axis:0}"}},

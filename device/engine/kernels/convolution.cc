@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "absl/strings/match.h"
 #include "device/base/simd.h"
 #include "device/engine/kernels/convolution_passes.h"
 
@@ -61,23 +60,38 @@ double Slowdown(const ConvolutionStep& step) {
 
 // More would take seconds to prepare, or gigabytes.
 constexpr size_t kMostGeometries = 256;
+constexpr int64_t kMostPreparation = 1 << 17;
 constexpr int64_t kMostTaps = 1 << 14, kMostElements = 1 << 24, kMostWeightsOfAUnit = 1 << 26;
 constexpr size_t kMostScratchpad = size_t{128} << 20, kMostPacked = size_t{256} << 20;
 
+// How long oneDNN takes to prepare the pieces, in units of some microseconds: some implementations
+// have code for each pixel of a row.
+int64_t Preparation(const ConvolutionCut& cut, size_t rank) {
+  constexpr int64_t kOfAPrimitive = 512;
+  int64_t sum = 0;
+  for (size_t i = 0; i < cut.geometries(); ++i) {
+    const ConvolutionPart row = cut.ExampleOf(i).parts[rank - 1];
+    sum += kOfAPrimitive + row.image_size + row.result_size;
+  }
+  return sum;
+}
+
+bool IsForLoops(const ConvolutionStep& step) {
+  const ConvolutionShape& s = step.shape;
+  return s.taps() > kMostTaps || s.weights() / BlockUnits(s, step.pass) > kMostWeightsOfAUnit;
+}
+
 bool IsForLoops(const ConvolutionStep& step, const ConvolutionCut& cut) {
   const ConvolutionShape& s = step.shape;
-  return s.taps() > kMostTaps || cut.geometries() > kMostGeometries ||
+  return cut.geometries() > kMostGeometries || Preparation(cut, s.rank()) > kMostPreparation ||
          cut.image_pixels() > kMostElements / s.channels ||
-         cut.result_pixels() > kMostElements / s.outputs ||
-         s.weights() / BlockUnits(s, step.pass) > kMostWeightsOfAUnit;
+         cut.result_pixels() > kMostElements / s.outputs;
 }
 
 bool IsForLoops(const Passes& passes, const WeightsBlock& block) {
   const size_t packed = passes.weights().get_size();
   return passes.scratchpad_bytes() > kMostScratchpad ||
-         (packed > kMostPacked && packed / sizeof(float) > 4 * block.elements()) ||
-         std::any_of(passes.implementations().begin(), passes.implementations().end(),
-                     [](const std::string& name) { return absl::StartsWith(name, "ref"); });
+         (packed > kMostPacked && packed / sizeof(float) > 4 * block.elements());
 }
 
 // Blocks of the weights that have one geometry, and what is planned for them.
@@ -205,10 +219,14 @@ Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limi
   const double slowdown = Slowdown(step);
   const WeightsBlock first =
       BlockAt(step.shape, step.pass, 0, static_cast<int64_t>(units.per_chunk));
-  conv->cut = ConvolutionCut(first.shape, forward ? CutBy::kResults : CutBy::kImage,
-                             limits.operations / slowdown, limits.most_operations / slowdown,
-                             limits.elements);
-  conv->blocks = PlanBlocks(step, units, conv->cut);
+  // There may be no good implementation for pieces of one size, and one for others.
+  for (const double size : {1.0, 2.0, 0.5}) {
+    conv->cut = ConvolutionCut(first.shape, forward ? CutBy::kResults : CutBy::kImage,
+                               size * limits.operations / slowdown,
+                               limits.most_operations / slowdown, limits.elements);
+    conv->blocks = PlanBlocks(step, units, conv->cut);
+    if (!conv->blocks.empty()) break;
+  }
   if (conv->blocks.empty()) return LoopConvolution(step, limits);
   const bool is_cut = conv->blocks.size() > 1;
   for (const BlockPlan& plan : conv->blocks) {
@@ -332,8 +350,11 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
   const double operations =
       num_blocks > 1 ? 2 * most * static_cast<double>(num_blocks)
                      : std::clamp(whole.operations() / kParts, limits.operations / 16, most);
-  conv->cut = ConvolutionCut(whole, CutBy::kResults, operations, most, limits.elements);
-  conv->blocks = PlanBlocks(step, units, conv->cut);
+  for (const double size : {1.0, 0.5, 0.25}) {
+    conv->cut = ConvolutionCut(whole, CutBy::kResults, size * operations, most, limits.elements);
+    conv->blocks = PlanBlocks(step, units, conv->cut);
+    if (!conv->blocks.empty()) break;
+  }
   if (conv->blocks.empty()) return LoopConvolution(step, limits);
   const bool many = whole.weights() > limits.weights;
   conv->parts = many ? 1 : std::min(kParts, conv->cut.size());
@@ -393,7 +414,7 @@ absl::StatusOr<Kernel> PrepareConvolution(const program::v1::Ipu& ipu,
   const ConvolutionStep step = StepOf(ipu, instruction);
   // No images, whose gradients have no terms.
   if (step.a.type.empty()) return ZeroKernel(step.output);
-  if (limits.loops) return LoopConvolution(step, limits);
+  if (limits.loops || IsForLoops(step)) return LoopConvolution(step, limits);
   return Guarded([&]() -> absl::StatusOr<Kernel> {
     return step.pass == Convolution::WEIGHT_GRADIENT ? PrepareWeightGradient(step, limits)
                                                      : PrepareSliding(step, limits);

@@ -49,7 +49,6 @@ struct Loops {
   Operand a, b, output;
   size_t results = 0;
   int64_t terms = 0;
-  Chunking of_results;
   int64_t terms_of_round = 0;
   size_t floats = 0;  // in scratch, the results of a chunk
 
@@ -154,21 +153,20 @@ struct Loops {
     }
   }
 
-  // `sums` are float64 sums of all results so far, in shared memory, if there are several rounds.
-  absl::Status Run(const Workspace& memory, size_t round, size_t chunk) const {
+  // Results [first, first + n). `sums` are their float64 sums so far, if there are several rounds.
+  absl::Status Run(const Workspace& memory, size_t round, size_t first, size_t n,
+                   double* sums) const {
     const bool half = output.type.type == program::v1::FLOAT16;
     const int64_t begin = static_cast<int64_t>(round) * terms_of_round,
                   end = std::min(terms, begin + terms_of_round);
-    const size_t first = of_results.begin(chunk), n = of_results.size(chunk);
-    auto* sums = reinterpret_cast<double*>(memory.shared);
     float* finished =
         half ? reinterpret_cast<float*>(memory.scratch + floats) : output.As<float>(memory) + first;
     for (size_t i = 0; i < n; ++i) {
       const auto result = static_cast<int64_t>(first + i);
       double sum =
           half ? Sum<_Float16>(memory, result, begin, end) : Sum<float>(memory, result, begin, end);
-      if (begin > 0) sum += sums[result];
-      if (end < terms) sums[result] = sum;
+      if (begin > 0) sum += sums[i];
+      if (end < terms) sums[i] = sum;
       if (end == terms) finished[i] = static_cast<float>(sum);
     }
     if (half && end == terms)
@@ -199,21 +197,32 @@ Kernel LoopConvolution(const ConvolutionStep& step, const ConvolutionLimits& lim
   constexpr int64_t kTermsOfAResult = 8;
   loops->terms_of_round = std::min(loops->terms, limits.loop_operations);
   const int64_t fit = limits.loop_operations / (loops->terms_of_round + kTermsOfAResult);
-  loops->of_results = {loops->results, static_cast<size_t>(std::max<int64_t>(1, fit))};
+  const auto per_chunk = static_cast<size_t>(std::max<int64_t>(1, fit));
   MemoryPlan scratch;
   if (step.output.type.type == program::v1::FLOAT16)
-    loops->floats = scratch.Add(loops->of_results.per_chunk * sizeof(float));
+    loops->floats = scratch.Add(per_chunk * sizeof(float));
   const auto rounds =
       static_cast<size_t>((loops->terms + loops->terms_of_round - 1) / loops->terms_of_round);
-  const size_t chunks = loops->of_results.chunks();
-  Kernel kernel = OnePhase(chunks, scratch.bytes(), [loops, chunks](const Workspace& at, size_t i) {
-    return loops->Run(at, i / chunks, i % chunks);
-  });
-  kernel.phases[0].long_chunks = true;
-  kernel.phases[0].rounds = rounds;
-  kernel.phases[0].operations =
-      static_cast<double>(loops->terms_of_round) * static_cast<double>(loops->of_results.per_chunk);
-  if (rounds > 1) kernel.shared_bytes = loops->results * sizeof(double);
+  // In a phase each, if there are sums to keep.
+  const Chunking parts{loops->results,
+                       rounds > 1 ? static_cast<size_t>(limits.loop_results) : loops->results};
+  Kernel kernel;
+  for (size_t part = 0; part < parts.chunks(); ++part) {
+    const Chunking chunks{parts.size(part), per_chunk};
+    const auto run = [loops, chunks, begin = parts.begin(part)](const Workspace& at, size_t i) {
+      const size_t chunk = i % chunks.chunks(), first = chunks.begin(chunk);
+      return loops->Run(at, i / chunks.chunks(), begin + first, chunks.size(chunk),
+                        reinterpret_cast<double*>(at.shared) + first);
+    };
+    kernel.phases.push_back({.chunks = chunks.chunks(),
+                             .run = run,
+                             .long_chunks = true,
+                             .rounds = rounds,
+                             .operations = static_cast<double>(loops->terms_of_round) *
+                                           static_cast<double>(per_chunk)});
+  }
+  kernel.scratch_bytes = scratch.bytes();
+  if (rounds > 1) kernel.shared_bytes = parts.size(0) * sizeof(double);
   return kernel;
 }
 

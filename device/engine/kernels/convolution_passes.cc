@@ -1,5 +1,7 @@
 #include "device/engine/kernels/convolution_passes.h"
 
+#include "absl/strings/match.h"
+
 namespace vpod::engine {
 
 using Memory = dnnl::memory;
@@ -27,6 +29,17 @@ Memory::desc WeightsDesc(const ConvolutionShape& s, bool any) {
 
 dnnl::reorder MakeReorder(const Memory::desc& from, const Memory::desc& to) {
   return dnnl::reorder(dnnl::reorder::primitive_desc(CpuEngine(), from, CpuEngine(), to));
+}
+
+// A descriptor of a gradient. oneDNN takes one of the forward pass as a hint, which it does
+// without.
+template <class Primitive>
+typename Primitive::primitive_desc WithoutHint(const typename Primitive::desc& desc) {
+  dnnl_primitive_desc_t result = nullptr;
+  dnnl::error::wrap_c_api(dnnl_primitive_desc_create(&result, &desc.data, UserScratchpad().get(),
+                                                     CpuEngine().get(), nullptr),
+                          "could not create a primitive descriptor");
+  return typename Primitive::primitive_desc(result);
 }
 
 void Execute(const Pass& pass, std::byte* scratchpad, int image_argument, float* image,
@@ -86,11 +99,36 @@ void Pass::WeightGradient(float* x, float* dy, float* dw, std::byte* pad) const 
 
 Passes::Passes(ConvolutionShape shape, Convolution::Pass kind, const ConvolutionCut& cut)
     : shape_(std::move(shape)), kind_(kind) {
-  for (size_t geometry = 0; geometry < cut.geometries(); ++geometry) {
-    const ConvolutionPiece piece = cut.ExampleOf(geometry);
-    passes_.push_back(piece.is_empty(shape_.rank()) ? nullptr
-                                                    : std::make_unique<Pass>(Make(piece)));
+  constexpr int kMostAttempts = 3;
+  size_t first = 0;
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const std::optional<size_t> failed = MakeAll(cut, first);
+    if (!failed) return;
+    if (*failed == first) break;
+    // There may be a good implementation for the layout that these pieces choose.
+    first = *failed;
   }
+  throw dnnl::error(dnnl_unimplemented, "there is no good implementation for all pieces");
+}
+
+std::optional<size_t> Passes::MakeAll(const ConvolutionCut& cut, size_t first) {
+  passes_.clear();
+  passes_.resize(cut.geometries());
+  weights_ = Memory::desc();
+  scratchpad_bytes_ = 0;
+  implementations_.clear();
+  for (size_t i = 0; i < passes_.size(); ++i) {
+    const size_t geometry = i == 0 ? first : i <= first ? i - 1 : i;
+    const ConvolutionPiece piece = cut.ExampleOf(geometry);
+    if (piece.is_empty(shape_.rank())) continue;
+    try {
+      passes_[geometry] = std::make_unique<Pass>(Make(piece));
+    } catch (const dnnl::error& error) {
+      if (error.status != dnnl_unimplemented) throw;
+      return geometry;
+    }
+  }
+  return std::nullopt;
 }
 
 Pass Passes::Make(const ConvolutionPiece& piece) {
@@ -108,39 +146,38 @@ Pass Passes::Make(const ConvolutionPiece& piece) {
              result = ImageDesc(piece.images, s.outputs, result_size);
   const auto weights = weights_ ? weights_ : WeightsDesc(s, /*any=*/true);
   const auto kDirect = dnnl::algorithm::convolution_direct;
-  const dnnl::convolution_forward::primitive_desc forward(
-      {dnnl::prop_kind::forward_training, kDirect, image,
-       // For a gradient this is a hint only.
-       kind_ == Convolution::FORWARD ? weights : WeightsDesc(s, /*any=*/true), result,
-       Memory::dims(s.stride), dilates, before, after},
-      UserScratchpad(), CpuEngine());
+  const Memory::dims stride(s.stride);
   if (kind_ == Convolution::FORWARD) {
-    return Finish(dnnl::convolution_forward(forward), forward, image, forward.weights_desc(),
-                  result);
+    using Primitive = dnnl::convolution_forward;
+    const Primitive::primitive_desc desc({dnnl::prop_kind::forward_training, kDirect, image,
+                                          weights, result, stride, dilates, before, after},
+                                         UserScratchpad(), CpuEngine());
+    return Finish<Primitive>(desc, image, desc.weights_desc(), result);
   }
   if (kind_ == Convolution::INPUT_GRADIENT) {
-    const dnnl::convolution_backward_data::primitive_desc desc(
-        {kDirect, image, weights, result, Memory::dims(s.stride), dilates, before, after},
-        UserScratchpad(), CpuEngine(), forward);
-    return Finish(dnnl::convolution_backward_data(desc), desc, image, desc.weights_desc(), result);
+    using Primitive = dnnl::convolution_backward_data;
+    const auto desc =
+        WithoutHint<Primitive>({kDirect, image, weights, result, stride, dilates, before, after});
+    return Finish<Primitive>(desc, image, desc.weights_desc(), result);
   }
-  const dnnl::convolution_backward_weights::primitive_desc desc(
-      {kDirect, image, weights, result, Memory::dims(s.stride), dilates, before, after},
-      UserScratchpad(), CpuEngine(), forward);
-  return Finish(dnnl::convolution_backward_weights(desc), desc, image, desc.diff_weights_desc(),
-                result);
+  using Primitive = dnnl::convolution_backward_weights;
+  const auto desc =
+      WithoutHint<Primitive>({kDirect, image, weights, result, stride, dilates, before, after});
+  return Finish<Primitive>(desc, image, desc.diff_weights_desc(), result);
 }
 
-template <class Desc>
-Pass Passes::Finish(dnnl::primitive primitive, const Desc& desc, const Memory::desc& image,
+template <class Primitive>
+Pass Passes::Finish(const typename Primitive::primitive_desc& desc, const Memory::desc& image,
                     const Memory::desc& weights, const Memory::desc& result) {
-  weights_ = weights;
   const std::string name = desc.impl_info_str();
+  if (absl::StartsWith(name, "ref"))
+    throw dnnl::error(dnnl_unimplemented, "there is only a reference implementation");
+  weights_ = weights;
   if (std::find(implementations_.begin(), implementations_.end(), name) == implementations_.end())
     implementations_.push_back(name);
   const Memory::desc scratchpad = desc.scratchpad_desc();
   scratchpad_bytes_ = std::max(scratchpad_bytes_, scratchpad.get_size());
-  return {std::move(primitive), image, weights, result, scratchpad};
+  return {Primitive(desc), image, weights, result, scratchpad};
 }
 
 Memory::desc PlainWeights(const ConvolutionShape& shape) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,10 +39,11 @@ struct Pass {
   void WeightGradient(float* image, float* result, float* weights, std::byte* scratchpad) const;
 };
 
-// The passes that the pieces of a cut need; the first one chooses the layout of the weights.
+// The passes that the pieces of a cut need; one of them chooses the layout of the weights.
 class Passes {
  public:
-  // Throws dnnl::error.
+  // Throws dnnl::error: dnnl_unimplemented if oneDNN has no implementation for a piece, or only the
+  // one that is for reference.
   Passes(ConvolutionShape shape, program::v1::Convolution::Pass kind, const ConvolutionCut& cut);
 
   // Of a geometry of the cut; null if no window touches its pixels.
@@ -51,9 +53,12 @@ class Passes {
   const std::vector<std::string>& implementations() const { return implementations_; }
 
  private:
+  // The pieces of geometry `first` choose the layout of the weights, unless they are empty. Returns
+  // a geometry that has no good implementation then.
+  std::optional<size_t> MakeAll(const ConvolutionCut& cut, size_t first);
   Pass Make(const ConvolutionPiece& piece);
-  template <class Desc>
-  Pass Finish(dnnl::primitive primitive, const Desc& desc, const dnnl::memory::desc& image,
+  template <class Primitive>
+  Pass Finish(const typename Primitive::primitive_desc& desc, const dnnl::memory::desc& image,
               const dnnl::memory::desc& weights, const dnnl::memory::desc& result);
 
   const ConvolutionShape shape_;

@@ -33,8 +33,13 @@ struct ConvolutionLimits {
   int64_t elements = int64_t{1} << 22;  // of its image or result: more would leave the caches
   int64_t weights = int64_t{1} << 24;   // that are packed at a time
   int64_t loop_operations = 1 << 20;    // of a chunk without oneDNN, some milliseconds
+  int64_t loop_results = 1 << 23;       // whose sums are kept at a time, if they take rounds
   bool loops = false;                   // never ask oneDNN
 };
+
+// Cuts by results (each needs pixels of the image that others need too), or by pixels of the image,
+// for a gradient of it: each needs several results.
+enum class CutBy { kResults, kImage };
 
 // Consecutive results along a spatial dimension and the part of the image under their windows, or
 // a part of the image and the results whose windows touch it.
@@ -42,6 +47,31 @@ struct ConvolutionPart {
   int64_t image = 0, image_size = 0;
   int64_t result = 0, result_size = 0;  // not above 0: no window touches the part
   int64_t pad_before = 0, pad_after = 0;
+};
+
+// One dimension of a convolution and the number of its parts.
+struct ConvolutionLine {
+  int64_t image, result, kernel, stride, dilation, pad_before, pad_after;
+  CutBy by;
+  int64_t parts = 1;
+
+  ConvolutionLine(const ConvolutionShape& shape, size_t axis, CutBy by);
+
+  // Cuts into parts of at most `count`-th of the dimension, about equal.
+  void Cut(int64_t count);
+  ConvolutionPart operator[](int64_t part) const;
+
+ private:
+  int64_t extent() const { return dilation * (kernel - 1) + 1; }
+  int64_t size() const { return by == CutBy::kResults ? result : image; }
+  // Images are cut where a window begins: what is shared out are `unit` pixels, the first of which
+  // may lie ahead of the image.
+  int64_t unit() const { return by == CutBy::kResults ? 1 : stride; }
+  int64_t ahead() const { return by == CutBy::kResults ? 0 : pad_before % stride; }
+  int64_t units() const { return (size() + ahead() + unit() - 1) / unit(); }
+  int64_t BeginOf(int64_t part) const;
+  ConvolutionPart OfResults(int64_t first, int64_t end) const;
+  ConvolutionPart OfImage(int64_t first, int64_t end) const;
 };
 
 // Consecutive images, whole or, if it is one image, a part of it.
@@ -52,15 +82,14 @@ struct ConvolutionPiece {
   bool is_empty(size_t rank) const;
 };
 
-// Cuts by results (each needs pixels of the image that others need too), or by pixels of the image,
-// for a gradient of it: each needs several results.
-enum class CutBy { kResults, kImage };
-
 // The pieces, images outermost. Images of at most `operations_of_image` multiply-adds stay whole,
 // if they have no more than `elements`; a piece has about `operations`, or those of one result.
-// Rows are cut only where it is not enough to share them out.
+// Rows are cut where it is not enough to share them out, and where they have more than `kMostWidth`
+// pixels: oneDNN takes time in proportion to prepare a piece.
 class ConvolutionCut {
  public:
+  static constexpr int64_t kMostWidth = 2048;
+
   ConvolutionCut() = default;
   ConvolutionCut(const ConvolutionShape& shape, CutBy by, double operations,
                  double operations_of_image, int64_t elements);
@@ -83,9 +112,12 @@ class ConvolutionCut {
  private:
   // Of a spatial dimension.
   struct Axis {
-    std::vector<ConvolutionPart> parts;
-    std::vector<uint32_t> kinds;     // of the parts: those of one differ in their place only
-    std::vector<uint32_t> examples;  // a part of each kind
+    ConvolutionLine line;
+    // A part of each kind: those of one differ in their place only.
+    std::vector<ConvolutionPart> examples;
+
+    size_t Parts() const { return static_cast<size_t>(line.parts); }
+    size_t KindOf(size_t part) const;
   };
 
   int64_t most_images() const { return static_cast<int64_t>(images_.size(0)); }

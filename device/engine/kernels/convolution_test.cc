@@ -123,6 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
                  {1, 0},
                  {0, 0}},
             Case{"CutByRows", 1, 2, 3, 1, {1501, 1500}, {3, 3}, {8, 8}, {1, 1}, {1, 1}, {1, 1}},
+            Case{"WideImages", 2, 2, 3, 1, {4, 5000}, {3, 4}, {1, 3}, {1, 1}, {1, 2}, {1, 0}},
             Case{"LongLine", 1, 2, 2, 1, {2200000}, {7}, {30}, {2}, {5}, {6}}),
         testing::Values(FLOAT32, FLOAT16)),
     [](const auto& info) {
@@ -144,7 +145,7 @@ std::vector<Way> WaysFor(const Case& c) {
                   {.operations = 500, .most_operations = 500, .elements = 100, .weights = 300}});
   ways.push_back({"rows", {.operations = 3000, .most_operations = 3000}});
   ways.push_back({"few weights", {.weights = 100}});
-  ways.push_back({"loops", {.loop_operations = 50, .loops = true}});
+  ways.push_back({"loops", {.loop_operations = 50, .loop_results = 7, .loops = true}});
   return ways;
 }
 
@@ -210,6 +211,47 @@ TEST_P(ConvolutionTest, WeightGradient) {
   const std::string text = absl::StrCat(c.Attributes("WEIGHT_GRADIENT"), " inputs:[", image, ",",
                                         gradient, "] outputs:", weights);
   RunInAllWays(c, ipu, text, weights, expected, type());
+}
+
+TEST(ConvolutionLineTest, PartsAreAboutEqual) {
+  for (CutBy by : {CutBy::kResults, CutBy::kImage}) {
+    for (int64_t size : {5, 28, 224}) {
+      for (int64_t stride : {1, 2, 3}) {
+        const int64_t pad = stride - 1;
+        ConvolutionShape s;
+        s.image = {size};
+        s.result = {(size + 2 * pad - 3) / stride + 1};
+        s.kernel = {3};
+        s.stride = {stride};
+        s.dilation = {1};
+        s.pad_before = s.pad_after = {pad};
+        for (int64_t count = 1; count <= size; ++count) {
+          SCOPED_TRACE(absl::StrCat(size, " pixels, steps of ", stride, ", ", count, " parts"));
+          ConvolutionLine line(s, 0, by);
+          line.Cut(count);
+          const bool by_result = by == CutBy::kResults;
+          // Pixels are shared out in steps, the first and the last of which the padding cuts short.
+          const int64_t unit = by_result ? 1 : stride, all = by_result ? s.result[0] : size;
+          int64_t least = all, most = 0, next = 0;
+          for (int64_t i = 0; i < line.parts; ++i) {
+            const ConvolutionPart part = line[i];
+            const int64_t n = by_result ? part.result_size : part.image_size;
+            EXPECT_EQ(by_result ? part.result : part.image, next);
+            next += n;
+            if (!by_result && i > 0) {
+              EXPECT_EQ((part.image + pad) % stride, 0);
+            }
+            if (n < unit) continue;
+            least = std::min(least, n);
+            most = std::max(most, n);
+          }
+          EXPECT_EQ(next, all);
+          EXPECT_LT(most - least, 2 * unit);
+          EXPECT_LE(most, std::max(unit, all / count));
+        }
+      }
+    }
+  }
 }
 
 // However small the pieces are, they have all results, or all of the image, once.

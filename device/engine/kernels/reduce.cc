@@ -191,7 +191,8 @@ Kernel ReduceInts(std::shared_ptr<const Plan> plan) {
   const int32_t initial = plan->op == program::v1::MAX   ? std::numeric_limits<int32_t>::min()
                           : plan->op == program::v1::MIN ? std::numeric_limits<int32_t>::max()
                                                          : 0;
-  const size_t parts = plan->elements.chunks(), outputs = plan->output.elements();
+  const size_t parts = std::max<size_t>(1, plan->elements.chunks()),
+               outputs = plan->output.elements();
   // Chunk c takes part c % parts of a range of the results.
   const auto reduce = [=](const Workspace& at, size_t chunk) {
     const auto* in = plan->input.As<int32_t>(at);

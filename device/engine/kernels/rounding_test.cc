@@ -232,7 +232,7 @@ std::vector<Case> Cases() {
 }
 
 // What the outputs of float16 are when the operands of float16 are of `half`.
-Values Run(const Case& each, DataType half, const Source* source) {
+Values RunCase(const Case& each, DataType half, const Source* source) {
   TestIpu ipu;
   const auto type = [&](const Given& given) { return given.type == FLOAT16 ? half : given.type; };
   const auto add = [&](const Given& given) {
@@ -265,13 +265,13 @@ TEST(StochasticRoundingTest, OfEveryOpHasTheFloat32ResultAsItsMean) {
   constexpr int kDraws = 64;
   for (const Case& each : Cases()) {
     SCOPED_TRACE(each.attributes);
-    const Values floats = Run(each, FLOAT32, nullptr);
+    const Values floats = RunCase(each, FLOAT32, nullptr);
     Values sums(floats.size());
     std::vector<bool> varies(floats.size());
     Values first;
     for (uint32_t draw = 0; draw < kDraws; ++draw) {
       const Source source{.counter = draw};
-      const Values halves = Run(each, FLOAT16, &source);
+      const Values halves = RunCase(each, FLOAT16, &source);
       if (draw == 0) first = halves;
       ASSERT_EQ(halves.size(), floats.size());
       for (size_t i = 0; i < halves.size(); ++i) {
