@@ -36,6 +36,7 @@ class Fusion {
       for (uint32_t value : nodes_[i].instruction.outputs()) producers_[value] = i;
       for (uint32_t value : nodes_[i].instruction.inputs()) Use(value, i);
     }
+    FindRemoteOrder();
   }
 
   std::vector<Node> Run() {
@@ -86,18 +87,36 @@ class Fusion {
     return &nodes_[*index];
   }
 
+  // Loads and stores of a remote buffer keep their order: each comes after the one before.
+  void FindRemoteOrder() {
+    before_.resize(nodes_.size());
+    std::map<std::pair<uint32_t, uint32_t>, size_t> last;  // of (IPU, buffer)
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const Instruction& instruction = nodes_[i].instruction;
+      if (!instruction.has_remote_load() && !instruction.has_remote_store()) continue;
+      const uint32_t buffer = instruction.has_remote_load() ? instruction.remote_load().buffer()
+                                                            : instruction.remote_store().buffer();
+      const auto [it, is_first] = last.try_emplace({nodes_[i].ipu, buffer}, i);
+      if (!is_first) before_[i] = std::exchange(it->second, i);
+    }
+  }
+
   bool DependsOn(uint32_t value, size_t node) const {
-    std::vector<uint32_t> pending = {value};
+    std::vector<size_t> pending;
     std::set<size_t> seen;
-    while (!pending.empty()) {
-      uint32_t id = pending.back();
-      pending.pop_back();
+    const auto add = [&](uint32_t id) {
       while (ValueOf(id).alias_of != ~0u) id = ValueOf(id).alias_of;
       const auto producer = producers_.find(id);
-      if (producer == producers_.end() || !seen.insert(producer->second).second) continue;
-      if (producer->second == node) return true;
-      const auto& inputs = nodes_[producer->second].instruction.inputs();
-      pending.insert(pending.end(), inputs.begin(), inputs.end());
+      if (producer != producers_.end()) pending.push_back(producer->second);
+    };
+    add(value);
+    while (!pending.empty()) {
+      const size_t index = pending.back();
+      pending.pop_back();
+      if (!seen.insert(index).second) continue;
+      if (index == node) return true;
+      for (uint32_t id : nodes_[index].instruction.inputs()) add(id);
+      if (before_[index]) pending.push_back(*before_[index]);
     }
     return false;
   }
@@ -245,7 +264,7 @@ class Fusion {
     nodes_[root].instruction = std::move(map);
   }
 
-  // What a node reads comes before it; otherwise the order stays.
+  // What a node reads comes before it, and what must; otherwise the order stays.
   std::vector<Node> InOrder() {
     std::vector<Node> ordered;
     std::vector<bool> begun(nodes_.size());
@@ -254,11 +273,16 @@ class Fusion {
       const auto enter = [&](size_t index) {
         if (fused_[index] || begun[index]) return;
         begun[index] = true;
-        path.emplace_back(index, 0);
+        path.emplace_back(index, before_[index] ? -1 : 0);
       };
       enter(first);
       while (!path.empty()) {
         auto& [index, done] = path.back();
+        if (done < 0) {
+          done = 0;
+          enter(*before_[index]);
+          continue;
+        }
         const Instruction& instruction = nodes_[index].instruction;
         if (done == instruction.inputs_size()) {
           ordered.push_back(std::move(nodes_[index]));
@@ -276,7 +300,8 @@ class Fusion {
 
   const graph::Graph& graph_;
   std::vector<Node> nodes_;
-  std::vector<bool> fused_;  // into another node
+  std::vector<bool> fused_;                    // into another node
+  std::vector<std::optional<size_t>> before_;  // a node that must come before
   const std::set<uint32_t>& results_;
   const uint32_t first_backward_;
   std::map<uint32_t, size_t> producers_;          // of a value, the node that makes it

@@ -54,8 +54,9 @@ Results RunModel(const std::function<std::vector<Tensor>(Graph&, Tensor x, Tenso
   // Twice: what one round leaves must not matter to the next.
   const std::vector<double> xs = {1, 2, 3, 4, 1, 2, 3, 4}, us = {10, 20, 10, 20};
   EXPECT_TRUE((*session)->WriteStream("x", 0, xs).ok());
-  if ((*session)->Stream<float>("u", 0).ok())  // which not every model needs
+  if ((*session)->Stream<float>("u", 0).ok()) {  // which not every model needs
     EXPECT_TRUE((*session)->WriteStream("u", 0, us).ok());
+  }
   EXPECT_TRUE((*session)->Run("run").ok());
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto stream = *(*session)->Stream<float>(std::to_string(i), 0);

@@ -24,13 +24,12 @@ using program::v1::Instruction;
 // The first stage in which an op may exist; those that are not named exist from the start.
 Stage FirstStage(const Instruction& instruction) {
   static const auto* const stages = new std::map<program::OpKind, Stage>{
-      {Instruction::kMap, Stage::kFused},         {Instruction::kFill, Stage::kLowered},
-      {Instruction::kCopy, Stage::kLowered},      {Instruction::kAccumulate, Stage::kLowered},
-      {Instruction::kSgd, Stage::kLowered},       {Instruction::kAdam, Stage::kLowered},
-      {Instruction::kAllFinite, Stage::kLowered}, {Instruction::kUpdateLossScale, Stage::kLowered},
-      {Instruction::kStreamIn, Stage::kLowered},  {Instruction::kStreamOut, Stage::kLowered},
-      {Instruction::kExchange, Stage::kLowered},  {Instruction::kCall, Stage::kAssembled},
-      {Instruction::kRepeat, Stage::kAssembled},  {Instruction::kIf, Stage::kAssembled},
+      {Instruction::kMap, Stage::kFused},          {Instruction::kFill, Stage::kLowered},
+      {Instruction::kAccumulate, Stage::kLowered}, {Instruction::kUpdateLossScale, Stage::kLowered},
+      {Instruction::kSgd, Stage::kLowered},        {Instruction::kAdam, Stage::kLowered},
+      {Instruction::kStreamIn, Stage::kLowered},   {Instruction::kStreamOut, Stage::kLowered},
+      {Instruction::kExchange, Stage::kLowered},   {Instruction::kCall, Stage::kAssembled},
+      {Instruction::kRepeat, Stage::kAssembled},   {Instruction::kIf, Stage::kAssembled},
       {Instruction::kWhile, Stage::kAssembled},
   };
   const bool has_taken_over =

@@ -261,7 +261,7 @@ class Graph {
   Tensor AddSimple(v1::Instruction attributes, std::vector<Tensor> inputs);
   Tensor NewValue(TensorType type);
   // Null, with an error, unless the buffer is one of the IPU that operations belong to now.
-  const v1::RemoteBuffer* FindRemoteBuffer(RemoteBuffer buffer);
+  const v1::RemoteBuffer* FindRemoteBuffer(RemoteBuffer buffer, absl::string_view op);
   // Whether they are values of this graph and nothing went wrong yet; `op` is what needs them.
   bool Usable(absl::Span<const Tensor> tensors, absl::string_view op);
   // Fails with the name of what was asked for in this scope.

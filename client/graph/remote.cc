@@ -4,19 +4,18 @@
 namespace vpod::graph {
 
 RemoteBuffer Graph::AddRemoteBuffer(absl::string_view name, TensorType row, uint32_t rows) {
-  std::string mistake;
-  if (name.empty()) mistake = "remote buffers need a name";
+  const auto refuse = [&](absl::string_view why) {
+    Fail(absl::InvalidArgumentError(absl::StrCat("remote buffer '", name, "': ", why)));
+    return RemoteBuffer{};
+  };
+  if (name.empty()) return refuse("the name is empty");
   const absl::Status status = program::Check(row);
-  if (!status.ok()) mistake = absl::StrCat("remote buffer '", name, "': ", status.message());
-  if (rows < 1) mistake = absl::StrCat("remote buffer '", name, "' has no rows, must be 1 or more");
+  if (!status.ok()) return refuse(status.message());
+  if (rows < 1) return refuse("there are 0 rows, must be 1 or more");
   for (const auto& [ipu, buffers] : remote_buffers_) {
     for (const v1::RemoteBuffer& buffer : buffers) {
-      if (buffer.name() == name) mistake = absl::StrCat("the name '", name, "' is used twice");
+      if (buffer.name() == name) return refuse("the name is used twice");
     }
-  }
-  if (!mistake.empty()) {
-    Fail(absl::InvalidArgumentError(mistake));
-    return {};
   }
   std::vector<v1::RemoteBuffer>& buffers = remote_buffers_[ipu_];
   v1::RemoteBuffer& buffer = buffers.emplace_back();
@@ -27,17 +26,21 @@ RemoteBuffer Graph::AddRemoteBuffer(absl::string_view name, TensorType row, uint
   return {ipu_, static_cast<uint32_t>(buffers.size() - 1)};
 }
 
-const v1::RemoteBuffer* Graph::FindRemoteBuffer(RemoteBuffer buffer) {
+const v1::RemoteBuffer* Graph::FindRemoteBuffer(RemoteBuffer buffer, absl::string_view op) {
   const auto buffers = remote_buffers_.find(buffer.ipu);
-  if (buffer.ipu == ipu_ && buffers != remote_buffers_.end() &&
-      buffer.index < buffers->second.size())
-    return &buffers->second[buffer.index];
-  Fail(absl::InvalidArgumentError(absl::StrCat("there is no such remote buffer of IPU ", ipu_)));
+  if (buffers == remote_buffers_.end() || buffer.index >= buffers->second.size()) {
+    Refuse(op, "there is no such remote buffer in this graph");
+    return nullptr;
+  }
+  const v1::RemoteBuffer& found = buffers->second[buffer.index];
+  if (buffer.ipu == ipu_) return &found;
+  Refuse(op, absl::StrCat("remote buffer '", found.name(), "' is of IPU ", buffer.ipu,
+                          ", the operation of IPU ", ipu_));
   return nullptr;
 }
 
 Tensor Graph::RemoteLoad(RemoteBuffer buffer, Tensor row) {
-  const v1::RemoteBuffer* found = FindRemoteBuffer(buffer);
+  const v1::RemoteBuffer* found = FindRemoteBuffer(buffer, "remote_load");
   if (found == nullptr || !Usable({row}, "remote_load")) return {};
   if (TypeOf(row) != TensorType{v1::INT32, {}}) {
     return Refuse("remote_load", absl::StrCat("the row's number is ", TypeOf(row).ToString(),
@@ -49,7 +52,7 @@ Tensor Graph::RemoteLoad(RemoteBuffer buffer, Tensor row) {
 }
 
 void Graph::RemoteStore(RemoteBuffer buffer, Tensor value, Tensor row) {
-  const v1::RemoteBuffer* found = FindRemoteBuffer(buffer);
+  const v1::RemoteBuffer* found = FindRemoteBuffer(buffer, "remote_store");
   if (found == nullptr || !Usable({value, row}, "remote_store")) return;
   const TensorType expected = program::TypeOf(*found);
   if (TypeOf(value) != expected || TypeOf(row) != TensorType{v1::INT32, {}}) {

@@ -103,7 +103,8 @@ TEST(CollectivesTest, TheBuilderRefusesWhatDoesNotFit) {
   Graph graph;
   graph.ReduceScatter(v1::SUM, graph.Input("x", {v1::FLOAT32, {3}}), 2);
   EXPECT_EQ(graph.status().message(),
-            "the first dimension of float32[3] is not a multiple of the group's 2 replicas");
+            "reduce_scatter: the first dimension of float32[3] is not a multiple of the group's 2 "
+            "replicas");
 }
 
 // Each replica's loss is the sum of the squares of what it gathered or reduced; the loss of the job

@@ -103,7 +103,8 @@ TEST_F(StochasticRoundingTest, WeightsMoveByStepsThatRoundingToNearestLoses) {
         Open(stochastic ? compiler::Rounding::kStochastic : compiler::Rounding::kNearest);
     for (int update = 0; update < kUpdates; ++update) Run(*session, kLittle);
     double mean = 0;
-    for (float weight : *session->ReadFloats("w")) mean += weight / kElements;
+    const std::vector<float> weights = *session->ReadFloats("w");
+    for (float weight : weights) mean += weight / kElements;
     // A step of 2^-10 has a deviation of 2^-10 · sqrt(15) / 16 in each update.
     const double deviation = 0x1p-12 * std::sqrt(double{kUpdates} / kElements);
     EXPECT_NEAR(mean, stochastic ? 1 + kUpdates * kLittle : 1, 5 * deviation);

@@ -42,7 +42,7 @@ std::unique_ptr<Session> OpenSums() {
   return *std::move(session);
 }
 
-absl::Status Run(Session& session, int32_t row, std::vector<float> x) {
+absl::Status RunOn(Session& session, int32_t row, std::vector<float> x) {
   for (uint32_t replica = 0; replica < 2; ++replica) {
     (*session.Stream<int32_t>("row", replica))[0] = row;
     for (size_t i = 0; i < 2; ++i)
@@ -58,12 +58,12 @@ std::vector<float> Before(Session& session, uint32_t replica) {
 
 TEST(RemoteBufferTest, RowsKeepTheirValuesBetweenRuns) {
   const auto session = OpenSums();
-  ASSERT_TRUE(Run(*session, 2, {1, 2}).ok());
+  ASSERT_TRUE(RunOn(*session, 2, {1, 2}).ok());
   EXPECT_THAT(Before(*session, 0), ElementsAre(0, 0));
-  ASSERT_TRUE(Run(*session, 2, {10, 20}).ok());
+  ASSERT_TRUE(RunOn(*session, 2, {10, 20}).ok());
   EXPECT_THAT(Before(*session, 0), ElementsAre(1, 2));
   EXPECT_THAT(Before(*session, 1), ElementsAre(2, 3));
-  ASSERT_TRUE(Run(*session, 0, {5, 5}).ok());
+  ASSERT_TRUE(RunOn(*session, 0, {5, 5}).ok());
   EXPECT_THAT(*session->ReadFloats("sums"), ElementsAre(5, 5, 0, 0, 11, 22));
   EXPECT_THAT(*session->ReadFloats("sums", 1), ElementsAre(6, 6, 0, 0, 13, 24));
 }
@@ -71,7 +71,7 @@ TEST(RemoteBufferTest, RowsKeepTheirValuesBetweenRuns) {
 TEST(RemoteBufferTest, TheHostWritesAndSavesThemAsVariables) {
   const auto session = OpenSums();
   ASSERT_TRUE(session->WriteFloats("sums", std::vector<float>{1, 2, 3, 4, 5, 6}).ok());
-  ASSERT_TRUE(Run(*session, 1, {0, 1}).ok());
+  ASSERT_TRUE(RunOn(*session, 1, {0, 1}).ok());
   EXPECT_THAT(Before(*session, 1), ElementsAre(3, 4));
   const std::string path = testing::TempDir() + "/sums.npz";
   ASSERT_TRUE(session->Save(path).ok());
@@ -86,8 +86,30 @@ TEST(RemoteBufferTest, ARowOutsideFailsTheRun) {
   for (const int32_t row : {-1, 3}) {
     const auto session = OpenSums();
     EXPECT_THAT(
-        std::string(Run(*session, row, {1, 1}).message()),
+        std::string(RunOn(*session, row, {1, 1}).message()),
         HasSubstr("row " + std::to_string(row) + " of remote buffer 'sums' is outside 0 to 2"));
+  }
+}
+
+// A batch norm takes over the addition of what is loaded after a store that follows it.
+TEST(RemoteBufferTest, FusionKeepsTheOrderOfLoadsAndStores) {
+  for (const bool fusion : {false, true}) {
+    Graph graph;
+    const Tensor row = graph.Constant({INT32, {}}, 0), one = graph.Constant({FLOAT32, {2}}, 1);
+    const graph::RemoteBuffer buffer = graph.AddRemoteBuffer("b", {FLOAT32, {2, 2}}, 1);
+    const Tensor x = graph.Input("x", {FLOAT32, {2, 2}});
+    const Tensor y = graph.BatchNormInference(x, one, one, one, one, 1e-5f);
+    graph.RemoteStore(buffer, x, row);
+    graph.Output("z", graph.Relu(graph.Add(y, graph.RemoteLoad(buffer, row))));
+    const auto compiled =
+        compiler::Compile(graph, {.fusion = fusion, .programs = {{.name = "run"}}});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const auto session = Session::Create(*CreateIpuModel({}), *compiled);
+    ASSERT_TRUE(session.ok()) << session.status();
+    for (float& value : *(*session)->Stream<float>("x", 0)) value = 3;
+    ASSERT_TRUE((*session)->Run("run").ok());
+    // The norm gives 2 / sqrt(1.00001) + 1, the row 3.
+    EXPECT_NEAR((*(*session)->Stream<float>("z", 0))[0], 6, 1e-4) << fusion;
   }
 }
 
@@ -107,7 +129,8 @@ TEST(RemoteBufferTest, EachIpuHasItsOwn) {
   ASSERT_TRUE((*session)->Run("run").ok());
   EXPECT_THAT(*(*session)->ReadFloats("second"), ElementsAre(7));
   graph.RemoteStore(first, moved, row);
-  EXPECT_EQ(graph.status().message(), "there is no such remote buffer of IPU 1");
+  EXPECT_EQ(graph.status().message(),
+            "remote_store: remote buffer 'first' is of IPU 0, the operation of IPU 1");
 }
 
 TEST(RemoteBufferTest, MistakesAreNamed) {
@@ -119,12 +142,12 @@ TEST(RemoteBufferTest, MistakesAreNamed) {
   EXPECT_EQ(mistake([](Graph& graph) {
               graph.AddRemoteBuffer("a", {FLOAT32, {}}, 0);
             }),
-            "remote buffer 'a' has no rows, must be 1 or more");
+            "remote buffer 'a': there are 0 rows, must be 1 or more");
   EXPECT_EQ(mistake([](Graph& graph) {
               graph.AddRemoteBuffer("a", {FLOAT32, {}}, 1);
               graph.AddRemoteBuffer("a", {FLOAT32, {}}, 1);
             }),
-            "the name 'a' is used twice");
+            "remote buffer 'a': the name is used twice");
   EXPECT_EQ(mistake([](Graph& graph) {
               const auto buffer = graph.AddRemoteBuffer("a", {FLOAT32, {2}}, 1);
               graph.RemoteLoad(buffer, graph.Constant({FLOAT32, {}}, 0));
