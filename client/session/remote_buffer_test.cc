@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -106,7 +107,8 @@ TEST(RemoteBufferTest, FusionKeepsTheOrderOfLoadsAndStores) {
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     const auto session = Session::Create(*CreateIpuModel({}), *compiled);
     ASSERT_TRUE(session.ok()) << session.status();
-    for (float& value : *(*session)->Stream<float>("x", 0)) value = 3;
+    const auto stream = *(*session)->Stream<float>("x", 0);
+    std::fill(stream.begin(), stream.end(), 3.0f);
     ASSERT_TRUE((*session)->Run("run").ok());
     // The norm gives 2 / sqrt(1.00001) + 1, the row 3.
     EXPECT_NEAR((*(*session)->Stream<float>("z", 0))[0], 6, 1e-4) << fusion;

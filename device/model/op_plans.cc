@@ -19,8 +19,9 @@ TilePlan Plan(const Instruction& instruction, const PlanContext& context) {
   const auto& outputs = instruction.outputs();
   // There is nothing to do for results without elements.
   if (program::FindOp(instruction.attributes_case())->role == program::Role::kKernel &&
-      std::all_of(outputs.begin(), outputs.end(),
-                  [&](uint32_t tensor) { return context.Elements(tensor) == 0; }))
+      !outputs.empty() && std::all_of(outputs.begin(), outputs.end(), [&](uint32_t tensor) {
+        return context.Elements(tensor) == 0;
+      }))
     return {};
   return FindPlan(instruction.attributes_case())->plan(instruction, context);
 }

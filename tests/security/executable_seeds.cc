@@ -56,6 +56,20 @@ void AddSurroundings(v1::Executable& executable, const v1::Instruction& instruct
   }
 }
 
+// Stores images with the channels innermost where the op wants them so.
+void StoreAsAsked(const v1::Instruction& instruction, const program::OpDef& def, v1::Ipu& ipu) {
+  const auto store = [&](bool output, int position, uint32_t index) {
+    v1::Tensor& tensor = *ipu.mutable_tensors(static_cast<int>(index));
+    if (def.layout(instruction, {output, position}) != program::Layout::kChannelsLast ||
+        tensor.dims_size() < 3 || tensor.strides_size() > 0)
+      return;
+    const program::Dims strides = program::ChannelsLastStrides(program::TypeOf(tensor).dims);
+    tensor.mutable_strides()->Add(strides.begin(), strides.end());
+  };
+  for (int i = 0; i < instruction.inputs_size(); ++i) store(false, i, instruction.inputs(i));
+  for (int i = 0; i < instruction.outputs_size(); ++i) store(true, i, instruction.outputs(i));
+}
+
 v1::Executable Alone(const model::SmallOp& op) {
   v1::Executable executable;
   executable.set_ipus_per_replica(1);
@@ -76,8 +90,10 @@ v1::Executable Alone(const model::SmallOp& op) {
     instruction.add_outputs(tensor != ~0u ? tensor : AddTensor(outputs[i], ipu));
   }
   AddSurroundings(executable, instruction);
+  if (instruction.has_if_()) instruction.mutable_if_()->set_then_function(0);
+  if (def.layout != nullptr) StoreAsAsked(instruction, def, ipu);
   for (int i = 0; i < ipu.tensors_size(); ++i) {
-    if (ipu.tensors(i).wide_accumulator()) continue;
+    if (ipu.tensors(i).wide_accumulator() || ipu.tensors(i).strides_size() > 0) continue;
     v1::Variable& variable = *executable.add_variables();
     variable.set_name("v" + std::to_string(i));
     variable.set_tensor(static_cast<uint32_t>(i));
@@ -164,10 +180,12 @@ constexpr char kExchange[] = R"(
 // --- Compiled programs ---
 
 v1::Executable Compiled(const Graph& graph, std::vector<compiler::ProgramSpec> programs,
-                        uint32_t ipus = 1) {
+                        uint32_t ipus = 1,
+                        compiler::Rounding rounding = compiler::Rounding::kNearest) {
   compiler::CompileOptions options;
   options.ipus_per_replica = ipus;
   options.total_replicas = kReplicas;
+  options.rounding = rounding;
   options.programs = std::move(programs);
   const auto compiled = compiler::Compile(graph, options);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
@@ -192,7 +210,7 @@ v1::Executable Mnist() {
 }
 
 // Batch norms and residual adds in float16, with an automatic loss scale.
-v1::Executable Residual() {
+v1::Executable Residual(compiler::Rounding rounding) {
   Graph graph;
   const nn::Builder net(graph, {.training = true});
   Tensor x = graph.Cast(graph.Input("images", {v1::UINT8, {2, 4, 6, 6}}), v1::FLOAT16);
@@ -200,13 +218,15 @@ v1::Executable Residual() {
   const Tensor y = graph.Relu(net.BatchNorm("bn1", x));
   x = graph.Relu(graph.Add(net.BatchNorm("bn2", net.Convolution("conv2", y, 8, {})), y));
   const Tensor loss = Loss(graph, net.Linear("fc", net.GlobalAveragePool(x), 5), 2);
-  return Compiled(graph, {{.name = "train",
-                           .device_iterations = 2,
-                           .accumulation = 2,
-                           .loss = loss,
-                           .adam = compiler::AdamOptions{.amsgrad = true},
-                           .loss_scale = 128.0f,
-                           .automatic_loss_scale = compiler::AutomaticLossScale{}}});
+  return Compiled(graph,
+                  {{.name = "train",
+                    .device_iterations = 2,
+                    .accumulation = 2,
+                    .loss = loss,
+                    .adam = compiler::AdamOptions{.amsgrad = true},
+                    .loss_scale = 128.0f,
+                    .automatic_loss_scale = compiler::AutomaticLossScale{}}},
+                  1, rounding);
 }
 
 // Layers on two IPUs, with dropout.
@@ -220,6 +240,17 @@ v1::Executable TwoIpus() {
   return Compiled(graph, {{.name = "train", .accumulation = 2, .loss = loss, .sgd = {}}}, 2);
 }
 
+// Windows that divide images unevenly.
+v1::Executable Adaptive() {
+  Graph graph;
+  const nn::Builder net(graph, {.training = true});
+  const Tensor x = net.Convolution("conv", graph.Input("x", {v1::FLOAT32, {2, 2, 7, 5}}), 4, {});
+  const Tensor pooled = graph.Concat(
+      {graph.AdaptiveMaxPool(x, {3, 2}).output, graph.AdaptiveAveragePool(x, {3, 2})}, 1);
+  const Tensor loss = Loss(graph, graph.Reshape(pooled, {2, 48}), 2);
+  return Compiled(graph, {{.name = "train", .loss = loss, .sgd = {}}});
+}
+
 }  // namespace
 
 std::vector<v1::Executable> ExecutableSeeds() {
@@ -231,7 +262,9 @@ std::vector<v1::Executable> ExecutableSeeds() {
   seeds.push_back(FromText(kControl));
   seeds.push_back(FromText(kExchange));
   seeds.push_back(Mnist());
-  seeds.push_back(Residual());
+  for (const auto rounding : {compiler::Rounding::kNearest, compiler::Rounding::kStochastic})
+    seeds.push_back(Residual(rounding));
+  seeds.push_back(Adaptive());
   seeds.push_back(TwoIpus());
   return seeds;
 }
