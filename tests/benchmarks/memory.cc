@@ -17,7 +17,7 @@ absl::Status Hold(const NetworkOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const auto partition, vipu::FindActivePartition());
   VPOD_ASSIGN_OR_RETURN(
       auto device,
-      ipuof::AttachDevice(partition, {popdist::ThisJobMember(1, options.replicas), -1}));
+      ipuof::AttachDevice(partition, {popdist::ThisJobMember(options.replicas, 1), -1}));
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled, Compile(options));
   VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
   VPOD_RETURN_IF_ERROR(FillStreams(options, *session));
