@@ -125,10 +125,14 @@ struct Windows {
         continue;
       }
       const int64_t at = pixel[i] + before[i], extent = dilation[i] * (kernel[i] - 1);
-      const int64_t divisor = std::gcd(stride[i], dilation[i]), step = dilation[i] / divisor;
-      if (at % divisor != 0) return {};
       const int64_t least = at <= extent ? 0 : (at - extent + stride[i] - 1) / stride[i];
       const int64_t last = std::min(result[i] - 1, at / stride[i]);
+      if (dilation[i] == 1) {  // the usual case, for which the divisions below take too long
+        box[i] = {least, 1, std::max<int64_t>(0, last - least + 1)};
+        continue;
+      }
+      const int64_t divisor = std::gcd(stride[i], dilation[i]), step = dilation[i] / divisor;
+      if (at % divisor != 0) return {};
       const int64_t remainder = at / divisor % step * inverse[i] % step;
       const int64_t first = least + ((remainder - least) % step + step) % step;
       box[i] = {first, step, last < first ? 0 : (last - first) / step + 1};
