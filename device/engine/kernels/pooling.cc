@@ -85,6 +85,14 @@ struct Windows {
   static Point At(const Point& sizes, int64_t index) {
     return {index / (sizes[1] * sizes[2]), index / sizes[2] % sizes[1], index % sizes[2]};
   }
+  // To the next point in row-major order; false, and the first point, after the last.
+  static bool Advance(const Point& sizes, Point& point) {
+    for (size_t axis = 3; axis-- > 0;) {
+      if (++point[axis] < sizes[axis]) return true;
+      point[axis] = 0;
+    }
+    return false;
+  }
   static int64_t Index(const Point& sizes, const Point& point) {
     return (point[0] * sizes[1] + point[1]) * sizes[2] + point[2];
   }
@@ -106,6 +114,11 @@ struct Windows {
         continue;
       }
       const int64_t top = window[i] * stride[i] - before[i];
+      if (dilation[i] == 1) {  // without divisions, which take longer than few channels do
+        const int64_t begin = std::max<int64_t>(0, top), end = std::min(image[i], top + kernel[i]);
+        box[i] = {begin, 1, std::max<int64_t>(0, end - begin)};
+        continue;
+      }
       const int64_t first = top >= 0 ? 0 : (-top + dilation[i] - 1) / dilation[i];
       const int64_t end =
           top >= image[i] ? 0 : std::min(kernel[i], (image[i] - 1 - top) / dilation[i] + 1);
@@ -127,7 +140,7 @@ struct Windows {
       const int64_t at = pixel[i] + before[i], extent = dilation[i] * (kernel[i] - 1);
       const int64_t least = at <= extent ? 0 : (at - extent + stride[i] - 1) / stride[i];
       const int64_t last = std::min(result[i] - 1, at / stride[i]);
-      if (dilation[i] == 1) {  // the usual case, for which the divisions below take too long
+      if (dilation[i] == 1) {
         box[i] = {least, 1, std::max<int64_t>(0, last - least + 1)};
         continue;
       }
@@ -150,13 +163,15 @@ struct Windows {
   static void ForPlaces(const Box& box, int64_t begin, int64_t end, const Visit& visit) {
     end = std::min(end, Count(box));
     if (begin >= end) return;
-    Point index = At({box[0].count, box[1].count, box[2].count}, begin);
+    const Point counts{box[0].count, box[1].count, box[2].count};
+    Point index{};
+    if (begin > 0) index = At(counts, begin);
     for (int64_t i = begin; i < end; ++i) {
       Point place{};
       for (size_t axis = 0; axis < 3; ++axis)
         place[axis] = box[axis].first + index[axis] * box[axis].step;
       visit(place);
-      for (size_t axis = 3; axis-- > 0 && ++index[axis] == box[axis].count;) index[axis] = 0;
+      Advance(counts, index);
     }
   }
 
@@ -217,9 +232,11 @@ struct Cut {
     const size_t of_pixels = chunk / channels.chunks(), block = chunk % channels.chunks();
     const auto per_image = static_cast<size_t>(Windows::Size(sizes));
     const int64_t begin = static_cast<int64_t>(round) * terms_of_round;
-    for (size_t pixel = pixels.begin(of_pixels); pixel < pixels.end(of_pixels); ++pixel) {
-      visit(Item{.image = pixel / per_image,
-                 .point = Windows::At(sizes, static_cast<int64_t>(pixel % per_image)),
+    size_t pixel = pixels.begin(of_pixels), image = pixel / per_image;
+    Windows::Point point = Windows::At(sizes, static_cast<int64_t>(pixel % per_image));
+    for (; pixel < pixels.end(of_pixels); ++pixel) {
+      visit(Item{.image = image,
+                 .point = point,
                  .element = pixel * channels.items + channels.begin(block),
                  .first_channel = channels.begin(block),
                  .n = channels.size(block),
@@ -227,6 +244,7 @@ struct Cut {
                  .end = begin + terms_of_round,
                  .is_first = round == 0,
                  .is_last = round + 1 == rounds});
+      if (!Windows::Advance(sizes, point)) ++image;
     }
   }
 };
