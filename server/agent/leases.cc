@@ -414,8 +414,15 @@ void Agent::GoOnReleasing(const LeasePtr& lease, const absl::Status& cause, bool
 }
 
 void Agent::FinishRelease(const LeasePtr& lease) {
+  // Unless a run still holds it, memory is given back before the IPUs are free, so that their next
+  // owner finds it, and without the lock, because that takes time.
+  std::shared_ptr<Loaded> loaded;
+  {
+    base::MutexLock lock(mutex_);
+    loaded = std::exchange(lease->loaded, nullptr);
+  }
+  loaded.reset();
   std::vector<std::function<void()>> calls;
-  std::shared_ptr<Loaded> loaded;  // its memory is given back without the lock
   {
     base::MutexLock lock(mutex_);
     if (leases_.erase(lease->id) == 0) return;
@@ -432,7 +439,6 @@ void Agent::FinishRelease(const LeasePtr& lease) {
     if (lease->job != nullptr) ForgetJobIfEmpty(lease->job);
     lease->liveness_fd = -1;
     std::erase_if(reservers_, [&](const auto& entry) { return entry.second == lease; });
-    loaded = std::exchange(lease->loaded, nullptr);
     RetryPending(calls);
   }
   CallAll(calls);
