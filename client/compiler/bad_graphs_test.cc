@@ -218,7 +218,7 @@ std::vector<BadGraph> CollectiveGraphs() {
   };
 }
 
-// What users build of these.
+// Mistakes in models that are made of layers.
 std::vector<BadGraph> ModelGraphs() {
   return {
       {"add 'layer1.0': operand 1 is not a value of this graph",
@@ -269,7 +269,7 @@ TEST(BadGraphsTest, ErrorsNameOperationOriginAndRange) {
   EXPECT_GE(count, 40u);
 }
 
-// What is wrong only for the replica that it is compiled for.
+// Such a graph is right for a larger replica.
 TEST(BadGraphsTest, IpusOutsideTheReplicaAreNamed) {
   const auto message = [](const std::function<void(Model&)>& build) {
     Model model;

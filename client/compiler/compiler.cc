@@ -112,7 +112,7 @@ class Assembler {
     return std::move(executable_);
   }
 
-  // Of the instructions of what Finish returns.
+  // The origins of the instructions that Finish returns.
   v1::Origins Origins() {
     for (const v1::Origin& origin : table_.all()) *origins_.add_origins() = origin;
     // Errors without names are better than none that can run.

@@ -159,7 +159,7 @@ class Encoder {
     Add(static_cast<uint64_t>(reduction));
   }
   void Add(const CompileOptions& options) {
-    // What is printed changes no executable.
+    // The printed passes change no executable.
     const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, programs] =
         options;
     static_cast<void>(dump_passes);

@@ -264,7 +264,8 @@ class Fusion {
     nodes_[root].instruction = std::move(map);
   }
 
-  // What a node reads comes before it, and what must; otherwise the order stays.
+  // A node comes after the nodes that make its inputs, and after those that must be before it;
+  // otherwise the order stays.
   std::vector<Node> InOrder() {
     std::vector<Node> ordered;
     std::vector<bool> begun(nodes_.size());

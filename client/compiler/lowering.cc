@@ -96,7 +96,7 @@ class Lowering {
     return absl::OkStatus();
   }
 
-  // Of the loss with respect to the variables, if there is one.
+  // The gradients of the loss, if there is one, with respect to the variables.
   std::vector<Tensor> AddGradients() {
     if (!spec_.loss.has_value()) return {};
     if (spec_.loss_scale) {
@@ -106,7 +106,7 @@ class Lowering {
     return graph_.Gradients(*spec_.loss, graph_.variables(), loss_scale_);
   }
 
-  // What the results of the program need: the rest is not computed.
+  // Finds the nodes that the results of the program need; the others are not computed.
   void FindNeeded(std::vector<uint32_t> results) {
     for (const auto& output : graph_.outputs()) results.push_back(placement_.Root(output.value.id));
     if (spec_.loss.has_value()) {

@@ -1,4 +1,4 @@
-// What compiled instructions are called in messages.
+// The names of compiled instructions in messages.
 #include "device/program/origins.h"
 
 #include <gmock/gmock.h>

@@ -13,7 +13,7 @@
 
 namespace vpod::compiler {
 
-// What the passes have made of the graph so far.
+// How far the passes have come.
 enum class Stage {
   kGraph,     // what a graph is built of, with gradients
   kFused,     // with maps, and batch norms that add or end with a ReLU

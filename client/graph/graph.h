@@ -217,7 +217,7 @@ class Graph {
   std::vector<Tensor> Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale = {});
 
   // --- For the gradients and the compiler ---
-  // What random numbers on the current IPU follow from.
+  // The values from which random numbers on the current IPU follow.
   struct RandomState {
     Tensor seed;         // UINT32 [2], a buffer
     Tensor counter;      // UINT32, a buffer: micro-batches that this replica has trained with
@@ -235,11 +235,11 @@ class Graph {
   const std::vector<Tensor>& variables() const { return variables_; }
   const std::vector<Tensor>& buffers() const { return buffers_; }
   const std::vector<Assignment>& assignments() const { return assignments_; }
-  // Of an IPU, by index.
+  // The remote buffers of each IPU, by index.
   const std::map<uint32_t, std::vector<v1::RemoteBuffer>>& remote_buffers() const {
     return remote_buffers_;
   }
-  // What nodes belong to; a gradient to the operation that it is the gradient of.
+  // The parts of the model to which nodes belong; a gradient belongs to that of its operation.
   OriginTable& origins() { return origins_; }
   const OriginTable& origins() const { return origins_; }
   // Of a variable or buffer.

@@ -10,11 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
+#include "device/program/control_program.h"
 #include "device/program/executable.h"
 
 namespace vpod::session {
 namespace {
 
+using program::kControlProgram;
 using testing::HasSubstr;
 
 std::unique_ptr<Device> Load(const std::string& text, uint32_t ipus = 1, uint32_t replicas = 1) {
@@ -43,47 +45,8 @@ void Write(Device& device, const std::string& variable, int32_t value) {
   EXPECT_TRUE(device.WriteVariable(variable, bytes).ok());
 }
 
-// Tensor 0 is the int32 "sum", 1 the int32 "counter", 2 the int32 "limit", 3 the bool "more".
-// Program 0 sums up the numbers of its rounds, in a function that another calls. Program 1 doubles
-// the sum as long as it is below the limit, at most 20 times. Program 2 adds the limit to the sum
-// if `more`, and otherwise clears it.
-constexpr char kControl[] = R"(
-  ipus_per_replica: 1
-  ipus {
-    arena_bytes: 320
-    tensors { type: INT32 }
-    tensors { type: INT32 offset: 64 }
-    tensors { type: INT32 offset: 128 }
-    tensors { type: BOOL offset: 192 }
-    functions { instructions { binary { operator: ADD } inputs: 0 inputs: 1 outputs: 0 } }
-    functions { instructions { call { function: 0 } } }
-    functions { instructions { repeat { function: 1 count: 5 } outputs: 1 } }
-    functions { instructions { binary { operator: LESS } inputs: 0 inputs: 2 outputs: 3 } }
-    functions {
-      instructions { binary { operator: ADD } inputs: 0 inputs: 0 outputs: 0 }
-      instructions { call { function: 3 } }
-    }
-    functions {
-      instructions { call { function: 3 } }
-      instructions { while { function: 4 max_rounds: 20 } inputs: 3 }
-    }
-    functions { instructions { binary { operator: ADD } inputs: 0 inputs: 2 outputs: 0 } }
-    functions { instructions { fill {} outputs: 0 } }
-    functions { instructions { if { then_function: 6 else_function: 7 } inputs: 3 } }
-    functions { instructions { if { then_function: 6 } inputs: 3 } }
-  }
-  variables { name: "sum" }
-  variables { name: "counter" tensor: 1 }
-  variables { name: "limit" tensor: 2 }
-  variables { name: "more" tensor: 3 }
-  programs { name: "count" functions: 2 }
-  programs { name: "double" functions: 5 }
-  programs { name: "branch" functions: 8 }
-  programs { name: "then" functions: 9 }
-)";
-
 TEST(FunctionsTest, ARepeatCountsItsRounds) {
-  const auto device = Load(kControl);
+  const auto device = Load(kControlProgram);
   Write(*device, "sum", 100);
   ASSERT_TRUE(device->Run(0, 0).ok());
   EXPECT_EQ(Read(*device, "sum"), 100 + 0 + 1 + 2 + 3 + 4);
@@ -91,7 +54,7 @@ TEST(FunctionsTest, ARepeatCountsItsRounds) {
 }
 
 TEST(FunctionsTest, AWhileEndsWithItsCondition) {
-  const auto device = Load(kControl);
+  const auto device = Load(kControlProgram);
   Write(*device, "sum", 3);
   Write(*device, "limit", 1000);
   ASSERT_TRUE(device->Run(1, 0).ok());
@@ -107,14 +70,14 @@ TEST(FunctionsTest, AWhileEndsWithItsCondition) {
 }
 
 TEST(FunctionsTest, AWhileThatDoesNotEndFailsTheRun) {
-  const auto device = Load(kControl);
+  const auto device = Load(kControlProgram);
   Write(*device, "limit", 1000);  // the sum stays 0
   const auto result = device->Run(1, 0);
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("still holds after 20 rounds"));
 }
 
 TEST(FunctionsTest, AnIfTakesOneBranch) {
-  const auto device = Load(kControl);
+  const auto device = Load(kControlProgram);
   const auto run = [&](uint32_t program, bool more) {
     Write(*device, "sum", 5);
     Write(*device, "limit", 7);

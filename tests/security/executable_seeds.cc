@@ -9,6 +9,7 @@
 #include "client/models/mnist.h"
 #include "client/nn/builder.h"
 #include "device/model/small_ops.h"
+#include "device/program/control_program.h"
 #include "device/program/op.h"
 
 namespace vpod::testing {
@@ -112,37 +113,6 @@ v1::Executable FromText(const char* text) {
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &executable));
   return executable;
 }
-
-constexpr char kControl[] = R"(
-  ipus_per_replica: 1
-  ipus {
-    arena_bytes: 320
-    tensors { type: INT32 }
-    tensors { type: INT32 offset: 64 }
-    tensors { type: INT32 offset: 128 }
-    tensors { type: BOOL offset: 192 }
-    functions { instructions { binary { operator: ADD } inputs: 0 inputs: 1 outputs: 0 } }
-    functions { instructions { call { function: 0 } } }
-    functions { instructions { repeat { function: 1 count: 5 } outputs: 1 } }
-    functions { instructions { binary { operator: LESS } inputs: 0 inputs: 2 outputs: 3 } }
-    functions {
-      instructions { binary { operator: ADD } inputs: 0 inputs: 0 outputs: 0 }
-      instructions { call { function: 3 } }
-    }
-    functions {
-      instructions { call { function: 3 } }
-      instructions { while { function: 4 max_rounds: 20 } inputs: 3 }
-    }
-    functions { instructions { binary { operator: ADD } inputs: 0 inputs: 2 outputs: 0 } }
-    functions { instructions { fill {} outputs: 0 } }
-    functions { instructions { if { then_function: 6 else_function: 7 } inputs: 3 } }
-  }
-  variables { name: "sum" }
-  variables { name: "more" tensor: 3 }
-  programs { name: "count" functions: 2 }
-  programs { name: "double" functions: 5 }
-  programs { name: "branch" functions: 8 }
-)";
 
 constexpr char kExchange[] = R"(
   ipus_per_replica: 2
@@ -259,7 +229,7 @@ std::vector<v1::Executable> ExecutableSeeds() {
     // Below, where both its ends are.
     if (name != "exchange") seeds.push_back(Alone(op));
   }
-  seeds.push_back(FromText(kControl));
+  seeds.push_back(FromText(program::kControlProgram));
   seeds.push_back(FromText(kExchange));
   seeds.push_back(Mnist());
   for (const auto rounding : {compiler::Rounding::kNearest, compiler::Rounding::kStochastic})
