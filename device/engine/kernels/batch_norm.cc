@@ -125,15 +125,6 @@ VPOD_SIMD void ReluGradient(const float* activated, const float* dy, float* mask
   for (size_t i = 0; i < n; ++i) masked[i] = activated[i] <= 0 ? 0.0f : dy[i];
 }
 
-void RoundToHalf(float* values, size_t n) {
-  _Float16 halves[256];
-  for (size_t i = 0; i < n; i += std::size(halves)) {
-    const size_t count = std::min(std::size(halves), n - i);
-    HalvesOfFloats(values + i, halves, count);
-    FloatsOfHalves(halves, values + i, count);
-  }
-}
-
 // --- Rows of a tensor, and what there is one of for each channel ---
 
 struct Rows {
@@ -230,7 +221,7 @@ struct Normalization {
       Normalize(x.Read(at, first, elements), mean.As<float>(at) + begin, factor,
                 offset.As<float>(at) + begin, out, count, n);
       if (add) {
-        if (half) RoundToHalf(out, elements);
+        if (half) RoundToFloat16(out, elements);
         AddTo(out, addend.Read(at, first, elements), elements);
       }
       if (relu) Relu(out, elements);  // exact: rounding before it changes nothing
@@ -339,7 +330,7 @@ struct GradientOfY {
     auto* result = reinterpret_cast<float*>(at.scratch + block);
     if (add) {
       Sum(dy, second.Read(at, begin, n), result, n);
-      if (half) RoundToHalf(result, n);
+      if (half) RoundToFloat16(result, n);
       dy = result;
     }
     if (relu) ReluGradient(activated.Read(at, begin, n), dy, result, n);

@@ -21,12 +21,6 @@ size_t SizeInBlock(DataType type) {
   return type == program::v1::FLOAT16 ? sizeof(float) : program::SizeOf(type);
 }
 
-void RoundToHalf(float* values, size_t n) {
-  _Float16 halves[kElementsOfABlock];
-  HalvesOfFloats(values, halves, n);
-  FloatsOfHalves(halves, values, n);
-}
-
 struct MapInput {
   Operand operand;
   size_t gathered = 0, widened = 0;  // blocks of scratch
@@ -215,7 +209,7 @@ class ElementwiseMap {
       std::byte* result = last && IsDirect(step) ? output : at.scratch + each.result;
       each.function(operands.data(), result, n);
       if (!last && each.type == program::v1::FLOAT16)
-        RoundToHalf(reinterpret_cast<float*>(result), n);
+        RoundToFloat16(reinterpret_cast<float*>(result), n);
       values[inputs_.size() + s] = {result, true};
     }
     if (!IsDirect(step)) Store(at, values.back().data, output, step, numbers, n);

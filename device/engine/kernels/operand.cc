@@ -1,5 +1,8 @@
 #include "device/engine/kernels/operand.h"
 
+#include <algorithm>
+#include <iterator>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -90,6 +93,15 @@ void HalvesOfFloats(const float* floats, _Float16* halves, size_t n) {
   if (HasF16c()) return NarrowByF16c(floats, halves, n);
 #endif
   for (size_t i = 0; i < n; ++i) halves[i] = static_cast<_Float16>(floats[i]);
+}
+
+void RoundToFloat16(float* values, size_t n) {
+  _Float16 halves[256];
+  for (size_t i = 0; i < n; i += std::size(halves)) {
+    const size_t count = std::min(std::size(halves), n - i);
+    HalvesOfFloats(values + i, halves, count);
+    FloatsOfHalves(halves, values + i, count);
+  }
 }
 
 }  // namespace vpod::engine

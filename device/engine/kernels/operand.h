@@ -71,6 +71,7 @@ class MemoryPlan {
 // --- Conversion of float16, with F16C where the processor has it ---
 void FloatsOfHalves(const _Float16* halves, float* floats, size_t n);
 void HalvesOfFloats(const float* floats, _Float16* halves, size_t n);  // to nearest, ties to even
+void RoundToFloat16(float* values, size_t n);  // as HalvesOfFloats does; they stay float32
 
 // Rounds elements of a float16 output as it asks for; `number` is that of the first one, and each
 // next one is `step` behind it. Elements are numbered in the order in which an op with a fixed
