@@ -142,8 +142,8 @@ struct Chunking {
 inline constexpr size_t kElementsOfAChunk = size_t{1} << 17;
 
 // Chunks of whole items, each of `work` elements; about equal.
-inline Chunking ChunkItems(size_t items, size_t work) {
-  const size_t most = std::max<size_t>(1, kElementsOfAChunk / std::max<size_t>(1, work));
+inline Chunking ChunkItems(size_t items, size_t work, size_t elements = kElementsOfAChunk) {
+  const size_t most = std::max<size_t>(1, elements / std::max<size_t>(1, work));
   const size_t chunks = std::max<size_t>(1, (items + most - 1) / most);
   return {items, std::max<size_t>(1, (items + chunks - 1) / chunks)};
 }

@@ -1,26 +1,78 @@
-#include "device/program/ops/pooling.h"
-
-#include <algorithm>
-#include <array>
 #include <cstring>
 #include <limits>
-#include <numeric>
+#include <memory>
 #include <utility>
 
 #include "device/base/simd.h"
-#include "device/engine/kernels/operand.h"
-#include "device/program/ops/sliding_window.h"
+#include "device/engine/kernels/pooling_windows.h"
 
 namespace vpod::engine {
 namespace {
 
-// Takes the row's elements that are larger, or not numbers, with their place in the image.
-VPOD_SIMD void TakeLargest(const float* row, int32_t place, float* best, int32_t* places,
-                           size_t n) {
-  for (size_t c = 0; c < n; ++c) {
-    const bool takes = row[c] > best[c] || (row[c] != row[c] && best[c] == best[c]);
-    best[c] = takes ? row[c] : best[c];
-    places[c] = takes ? place : places[c];
+// --- Loops over channels, which lie side by side ---
+
+// Places along a dimension: how many, and from one to the next in elements and in pixels.
+struct Steps {
+  int64_t count, elements, pixels;
+};
+using Walk = std::array<Steps, 3>;
+
+// Takes the elements of the pixels that are larger, or not numbers, with their pixel; of equal ones
+// the first counts. `is_first`: there is nothing to compare the first with.
+template <class Float, class Int>
+inline __attribute__((always_inline)) void TakeLargestOfLanes(const float* row, const Walk& walk,
+                                                              int32_t pixel, bool is_first,
+                                                              float* best, int32_t* pixels) {
+  Float largest, x;
+  Int place = Int{} + pixel;
+  __builtin_memcpy(&largest, is_first ? row : best, sizeof(largest));
+  if (!is_first) __builtin_memcpy(&place, pixels, sizeof(place));
+  for (int64_t i = 0; i < walk[0].count; ++i) {
+    for (int64_t j = 0; j < walk[1].count; ++j) {
+      const float* from = row + i * walk[0].elements + j * walk[1].elements;
+      auto at = static_cast<int32_t>(pixel + i * walk[0].pixels + j * walk[1].pixels);
+      for (int64_t k = 0; k < walk[2].count; ++k) {
+        __builtin_memcpy(&x, from, sizeof(x));
+        const auto takes = (x > largest) | ((x != x) & (largest == largest));
+        largest = takes ? x : largest;
+        place = takes ? Int{} + at : place;
+        from += walk[2].elements;
+        at += static_cast<int32_t>(walk[2].pixels);
+      }
+    }
+  }
+  __builtin_memcpy(best, &largest, sizeof(largest));
+  __builtin_memcpy(pixels, &place, sizeof(place));
+}
+
+// Windows side by side, and from one to the next.
+struct Line {
+  size_t windows;
+  int64_t elements, pixels;  // of the image
+  size_t results;
+};
+
+// Of n channels. What is left of them is taken with some of the lanes before, to which a second
+// time changes nothing.
+VPOD_SIMD void TakeLargest(const float* row, const Line& line, const Walk& walk, int32_t pixel,
+                           bool is_first, float* best, int32_t* pixels, size_t n) {
+  typedef float Floats __attribute__((vector_size(32)));
+  typedef int32_t Ints __attribute__((vector_size(32)));
+  constexpr size_t kLanes = 8;
+  for (size_t window = 0; window < line.windows; ++window) {
+    if (n < kLanes) {
+      for (size_t c = 0; c < n; ++c)
+        TakeLargestOfLanes<float, int32_t>(row + c, walk, pixel, is_first, best + c, pixels + c);
+    } else {
+      for (size_t c = 0; c < n; c += kLanes) {
+        c = std::min(c, n - kLanes);
+        TakeLargestOfLanes<Floats, Ints>(row + c, walk, pixel, is_first, best + c, pixels + c);
+      }
+    }
+    row += line.elements;
+    pixel += static_cast<int32_t>(line.pixels);
+    best += line.results;
+    pixels += line.results;
   }
 }
 
@@ -37,270 +89,106 @@ VPOD_SIMD void Scale(float* row, float factor, size_t n) {
   for (size_t c = 0; c < n; ++c) row[c] *= factor;
 }
 
-// x with x · a ≡ gcd(a, b) modulo b, for positive numbers; modulo b / gcd(a, b).
-int64_t InverseOf(int64_t a, int64_t b) {
-  const int64_t modulus = b / std::gcd(a, b);
-  int64_t r0 = a, r1 = b, x0 = 1, x1 = 0;
-  while (r1 != 0) {
-    const int64_t quotient = r0 / r1;
-    r0 = std::exchange(r1, r0 - quotient * r1);
-    x0 = std::exchange(x1, x0 - quotient * x1);
+// --- Operands of a chunk ---
+
+// What a chunk reads as float32, all at once if it is little.
+class ChunkInput {
+ public:
+  ChunkInput(const FloatBlock& block, const Workspace& at) : block_(block), at_(at) {}
+
+  void ReadAll(size_t begin, size_t n) {
+    all_ = block_.Read(at_, begin, n);
+    begin_ = begin;
   }
-  return (x0 % modulus + modulus) % modulus;
-}
-
-// The geometry of a pooling in three spatial dimensions; those that are missing have size 1.
-struct Windows {
-  using Point = std::array<int64_t, 3>;
-  size_t images = 1, channels = 1;
-  Point image{1, 1, 1}, result{1, 1, 1};
-  // Of windows that slide; the others divide the image.
-  bool slide = false;
-  Point kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, before{}, after{};
-  Point inverse{};  // of stride / divisor modulo dilation / divisor, their greatest common one
-
-  Windows(const program::TensorType& image_type, const program::TensorType& result_type,
-          const Instruction& instruction)
-      : images(static_cast<size_t>(image_type.dims[0])),
-        channels(static_cast<size_t>(image_type.dims[1])) {
-    const auto* window = program::FindPoolingWindow(instruction);
-    slide = window != nullptr;
-    const size_t rank = image_type.dims.size() - program::kImageHead;
-    for (size_t i = 0; i < rank; ++i) {
-      const size_t to = 3 - rank + i;
-      const int axis = static_cast<int>(i);
-      image[to] = image_type.dims[program::kImageHead + i];
-      result[to] = result_type.dims[program::kImageHead + i];
-      if (!slide) continue;
-      kernel[to] = window->kernel(axis);
-      stride[to] = window->stride(axis);
-      dilation[to] = window->dilation(axis);
-      before[to] = window->pad_before(axis);
-      after[to] = window->pad_after(axis);
-    }
-    for (size_t i = 0; i < 3; ++i) inverse[i] = InverseOf(stride[i], dilation[i]);
+  // Elements around this one can be read, too.
+  bool has_all() const { return all_ != nullptr; }
+  const float* Row(size_t begin, size_t n) const {
+    return has_all() ? all_ + (begin - begin_) : block_.Read(at_, begin, n);
   }
 
-  static int64_t Size(const Point& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
-  static Point At(const Point& sizes, int64_t index) {
-    return {index / (sizes[1] * sizes[2]), index / sizes[2] % sizes[1], index % sizes[2]};
-  }
-  // To the next point in row-major order; false, and the first point, after the last.
-  static bool Advance(const Point& sizes, Point& point) {
-    for (size_t axis = 3; axis-- > 0;) {
-      if (++point[axis] < sizes[axis]) return true;
-      point[axis] = 0;
-    }
-    return false;
-  }
-  static int64_t Index(const Point& sizes, const Point& point) {
-    return (point[0] * sizes[1] + point[1]) * sizes[2] + point[2];
-  }
+ private:
+  const FloatBlock& block_;
+  const Workspace& at_;
+  const float* all_ = nullptr;
+  size_t begin_ = 0;
+};
 
-  // Places along a dimension, or in all, in ascending order.
-  struct Places {
-    int64_t first = 0, step = 1, count = 0;
-  };
-  using Box = std::array<Places, 3>;
-  static int64_t Count(const Box& box) { return box[0].count * box[1].count * box[2].count; }
+// A pooling whose chunks write consecutive elements or, if channels are cut, rows of them.
+struct Pooling {
+  PoolCut cut;
+  FloatBlock in, out;
+  bool reads_all = false;   // what a chunk reads is read at once
+  bool writes_all = false;  // what a chunk writes is stored at once
 
-  // The pixels of the image in a window.
-  Box PixelsOf(const Point& window) const {
-    Box box;
-    for (size_t i = 0; i < 3; ++i) {
-      if (!slide) {
-        const auto [begin, end] = program::DividingWindow(image[i], result[i], window[i]);
-        box[i] = {begin, 1, end - begin};
-        continue;
+  Pooling(const Operand& input, const Operand& output, const PoolCut& of, MemoryPlan& scratch)
+      : cut(of), writes_all(cut.channels.chunks() == 1 && cut.rounds == 1) {
+    // More would leave the second-level cache; float32 is read where it lies.
+    constexpr size_t kMostElements = size_t{1} << 19;
+    const size_t n = cut.channels.per_chunk;
+    size_t most = 0;
+    if (writes_all && input.type.type == program::v1::FLOAT16) {
+      for (size_t i = 0; i < cut.points.chunks(); ++i) {
+        const PoolCut::Range range = cut.ReadBy(i);
+        most = std::max(most, (range.end - range.begin) * n);
       }
-      const int64_t top = window[i] * stride[i] - before[i];
-      if (dilation[i] == 1) {  // without divisions, which take longer than few channels do
-        const int64_t begin = std::max<int64_t>(0, top), end = std::min(image[i], top + kernel[i]);
-        box[i] = {begin, 1, std::max<int64_t>(0, end - begin)};
-        continue;
-      }
-      const int64_t first = top >= 0 ? 0 : (-top + dilation[i] - 1) / dilation[i];
-      const int64_t end =
-          top >= image[i] ? 0 : std::min(kernel[i], (image[i] - 1 - top) / dilation[i] + 1);
-      box[i] = {top + first * dilation[i], dilation[i], std::max<int64_t>(0, end - first)};
     }
-    return box;
+    reads_all = writes_all && most <= kMostElements;
+    in = FloatBlock(input, reads_all ? most : n, scratch);
+    out = FloatBlock(output, writes_all ? cut.points.per_chunk * n : n, scratch);
   }
 
-  // The windows that touch a pixel of the image. If they slide, w · stride + k · dilation is the
-  // pixel's place.
-  Box WindowsOf(const Point& pixel) const {
-    Box box;
-    for (size_t i = 0; i < 3; ++i) {
-      if (!slide) {
-        const int64_t least = pixel[i] * result[i] / image[i];
-        box[i] = {least, 1, ((pixel[i] + 1) * result[i] - 1) / image[i] - least + 1};
-        continue;
+  // Calls `run(input, item, sums)`; the sums of an item are where it belongs or, over several
+  // rounds, in shared memory. If the input has all, `run` may take more than one point.
+  template <class Run>
+  void ForItems(const Workspace& at, size_t chunk, const Run& run) const {
+    ChunkInput input(in, at);
+    const size_t n = cut.channels.items;
+    if (writes_all) {
+      if (reads_all) {
+        const PoolCut::Range range = cut.ReadBy(chunk);
+        input.ReadAll(range.begin * n, (range.end - range.begin) * n);
       }
-      const int64_t at = pixel[i] + before[i], extent = dilation[i] * (kernel[i] - 1);
-      const int64_t least = at <= extent ? 0 : (at - extent + stride[i] - 1) / stride[i];
-      const int64_t last = std::min(result[i] - 1, at / stride[i]);
-      if (dilation[i] == 1) {
-        box[i] = {least, 1, std::max<int64_t>(0, last - least + 1)};
-        continue;
-      }
-      const int64_t divisor = std::gcd(stride[i], dilation[i]), step = dilation[i] / divisor;
-      if (at % divisor != 0) return {};
-      const int64_t remainder = at / divisor % step * inverse[i] % step;
-      const int64_t first = least + ((remainder - least) % step + step) % step;
-      box[i] = {first, step, last < first ? 0 : (last - first) / step + 1};
+      const size_t first = cut.points.begin(chunk) * n;
+      float* all = out.Write(at, first);
+      cut.ForItems(chunk, [&](auto& item) { run(input, item, all + (item.element - first)); });
+      out.Store(at, first, cut.points.size(chunk) * n);
+      return;
     }
-    return box;
-  }
-  // The most that WindowsOf gives along a dimension.
-  int64_t MostWindows(size_t i) const {
-    if (!slide) return std::min(result[i], result[i] / image[i] + 2);
-    return std::min(result[i], (kernel[i] - 1) * std::gcd(stride[i], dilation[i]) / stride[i] + 1);
+    cut.ForItems(chunk, [&](PoolCut::Item& item) {
+      float* sums = cut.rounds > 1 ? reinterpret_cast<float*>(at.shared) + item.element
+                                   : out.Write(at, item.element);
+      run(input, item, sums);
+      if (!item.is_last) return;
+      if (cut.rounds > 1) std::copy_n(sums, item.n, out.Write(at, item.element));
+      out.Store(at, item.element, item.n);
+    });
   }
 
-  // Calls `visit(place)` for places [begin, end) of a box, in row-major order.
+  // Calls `visit(place, element)` for the places that an item reads in this round; `element` is the
+  // first of the item's channels there.
   template <class Visit>
-  static void ForPlaces(const Box& box, int64_t begin, int64_t end, const Visit& visit) {
-    end = std::min(end, Count(box));
-    if (begin >= end) return;
-    const Point counts{box[0].count, box[1].count, box[2].count};
-    Point index{};
-    if (begin > 0) index = At(counts, begin);
-    for (int64_t i = begin; i < end; ++i) {
-      Point place{};
-      for (size_t axis = 0; axis < 3; ++axis)
-        place[axis] = box[axis].first + index[axis] * box[axis].step;
-      visit(place);
-      Advance(counts, index);
-    }
-  }
-
-  // What a window's sum is divided by: its elements in the image, or also those in the padding.
-  float Divisor(const Point& window, bool count_padding) const {
-    if (!slide || !count_padding) return static_cast<float>(Count(PixelsOf(window)));
-    int64_t count = 1;
-    for (size_t i = 0; i < 3; ++i) {
-      const int64_t left = image[i] + after[i] - (window[i] * stride[i] - before[i]);
-      count *= std::min(kernel[i], (left + dilation[i] - 1) / dilation[i]);
-    }
-    return static_cast<float>(count);
+  void ForRows(const PoolCut::Item& item, const Visit& visit) const {
+    const Windows::Point& sizes = cut.read();
+    const size_t first = item.image * static_cast<size_t>(Windows::Size(sizes));
+    Windows::ForPlaces(item.box, item.begin, item.end, [&](const Windows::Point& place) {
+      const size_t index = first + static_cast<size_t>(Windows::Index(sizes, place));
+      visit(place, index * cut.channels.items + item.first_channel);
+    });
   }
 };
 
-// How the work of a pooling is cut: by pixels of the results, or of the image for a gradient, and
-// by channels. If a pixel has more terms, windows or their elements, than fit into a chunk, the
-// next round goes on.
-struct Cut {
-  Windows::Point sizes;
-  size_t images;
-  Chunking pixels, channels;
-  int64_t terms_of_round = 0;
-  size_t rounds = 1;
-
-  // `average` and the most terms of a pixel.
-  Cut(const Windows& windows, const Windows::Point& of, double average, int64_t most)
-      : sizes(of), images(windows.images) {
-    // Terms take time, however few channels they have.
-    constexpr int64_t kOperations = 1 << 23, kOfATerm = 16, kFewChannels = 64;
-    const auto all = static_cast<int64_t>(windows.channels);
-    const int64_t fit = std::max(kFewChannels, kOperations / most - kOfATerm);
-    channels = {windows.channels, static_cast<size_t>(std::min({all, fit, kOperations >> 7}))};
-    const auto n = static_cast<int64_t>(channels.per_chunk);
-    pixels = ChunkItems(images * static_cast<size_t>(Windows::Size(of)),
-                        static_cast<size_t>(std::max(1.0, average) * static_cast<double>(n)));
-    terms_of_round = std::min(most, std::max<int64_t>(1, kOperations / (n + kOfATerm)));
-    rounds = static_cast<size_t>((most + terms_of_round - 1) / terms_of_round);
-  }
-
-  size_t chunks() const { return pixels.chunks() * channels.chunks(); }
-  double operations() const {
-    return static_cast<double>(pixels.per_chunk * channels.per_chunk) *
-           static_cast<double>(terms_of_round);
-  }
-
-  // A pixel of a chunk, some of its channels, and the terms of a round.
-  struct Item {
-    size_t image;
-    Windows::Point point;
-    size_t element, first_channel, n;  // element: the first channel's
-    int64_t begin, end;                // terms
-    bool is_first, is_last;            // round
-  };
-  template <class Visit>
-  void ForItems(size_t numbered, const Visit& visit) const {
-    const size_t round = numbered / chunks(), chunk = numbered % chunks();
-    const size_t of_pixels = chunk / channels.chunks(), block = chunk % channels.chunks();
-    const auto per_image = static_cast<size_t>(Windows::Size(sizes));
-    const int64_t begin = static_cast<int64_t>(round) * terms_of_round;
-    size_t pixel = pixels.begin(of_pixels), image = pixel / per_image;
-    Windows::Point point = Windows::At(sizes, static_cast<int64_t>(pixel % per_image));
-    for (; pixel < pixels.end(of_pixels); ++pixel) {
-      visit(Item{.image = image,
-                 .point = point,
-                 .element = pixel * channels.items + channels.begin(block),
-                 .first_channel = channels.begin(block),
-                 .n = channels.size(block),
-                 .begin = begin,
-                 .end = begin + terms_of_round,
-                 .is_first = round == 0,
-                 .is_last = round + 1 == rounds});
-      if (!Windows::Advance(sizes, point)) ++image;
-    }
-  }
-};
-
-// Pixels of all windows of an image.
-double PixelsOfWindows(const Windows& windows) {
-  double pixels = 1;
-  for (size_t i = 0; i < 3; ++i) {
-    pixels *= static_cast<double>(
-        windows.slide ? windows.kernel[i] * windows.result[i]
-                      : program::DividingPixels(windows.image[i], windows.result[i]));
-  }
-  return pixels;
-}
-
-Cut CutResults(const Windows& windows) {
-  int64_t most = 1;
-  for (size_t i = 0; i < 3; ++i) {
-    most *= windows.slide ? std::min(windows.kernel[i], windows.image[i])
-                          : windows.image[i] / windows.result[i] + 2;
-  }
-  return {windows, windows.result,
-          PixelsOfWindows(windows) / static_cast<double>(Windows::Size(windows.result)), most};
-}
-Cut CutImage(const Windows& windows) {
-  int64_t most = 1;
-  for (size_t i = 0; i < 3; ++i) most *= windows.MostWindows(i);
-  return {windows, windows.image,
-          PixelsOfWindows(windows) / static_cast<double>(Windows::Size(windows.image)), most};
-}
-
-// Float32 values of results on their way: where they belong or, over several rounds, in shared
-// memory.
-struct Pending {
-  FloatBlock out;
-  bool shared = false;
-
-  float* Of(const Workspace& at, const Cut::Item& item) const {
-    return shared ? reinterpret_cast<float*>(at.shared) + item.element
-                  : out.Write(at, item.element);
-  }
-  void Finish(const Workspace& at, const Cut::Item& item) const {
-    if (!item.is_last) return;
-    if (shared) std::copy_n(Of(at, item), item.n, out.Write(at, item.element));
-    out.Store(at, item.element, item.n);
-  }
-};
-
-// A kernel of one phase, whose results have this many elements.
-Kernel MakeKernel(const Cut& cut, size_t elements, const MemoryPlan& scratch,
-                  std::function<void(const Workspace&, const Cut::Item&)> run) {
-  Kernel kernel = OnePhase(cut.chunks(), scratch.bytes(),
-                           [cut, run = std::move(run)](const Workspace& at, size_t chunk) {
-                             cut.ForItems(chunk, [&](const Cut::Item& item) { run(at, item); });
-                             return absl::OkStatus();
-                           });
+// A kernel of one phase with `run(at, input, item, sums)`, which writes `elements` sums.
+template <class Run>
+Kernel MakeKernel(const Pooling& pooling, size_t elements, const MemoryPlan& scratch,
+                  const Run& run) {
+  const PoolCut& cut = pooling.cut;
+  Kernel kernel =
+      OnePhase(cut.chunks(), scratch.bytes(), [pooling, run](const Workspace& at, size_t chunk) {
+        pooling.ForItems(at, chunk, [&](const auto& input, auto& item, float* sums) {
+          run(at, input, item, sums);
+        });
+        return absl::OkStatus();
+      });
   kernel.phases[0].rounds = cut.rounds;
   kernel.phases[0].operations = cut.operations();
   if (cut.rounds > 1) kernel.shared_bytes = elements * sizeof(float);
@@ -312,37 +200,141 @@ absl::StatusOr<Kernel> PrepareMaxPool(const program::v1::Ipu& ipu, const Instruc
                 output = ResolveOutput(ipu, instruction, 0),
                 indices = ResolveOutput(ipu, instruction, 1);
   const Windows windows(input.type, output.type, instruction);
-  const Cut cut = CutResults(windows);
-  const size_t n = cut.channels.per_chunk;
   MemoryPlan scratch;
-  const FloatBlock in(input, n, scratch);
-  const Pending results{FloatBlock(output, n, scratch), cut.rounds > 1};
+  const Pooling pooling(input, output, PoolCut(windows, PoolBy::kResults), scratch);
+  const auto stride = static_cast<int64_t>(windows.channels);
+  const Windows::Point pixels{windows.image[1] * windows.image[2], windows.image[2], 1};
   return MakeKernel(
-      cut, output.elements(), scratch, [=](const Workspace& at, const Cut::Item& item) {
-        float* best = results.Of(at, item);
+      pooling, output.elements(), scratch,
+      [=](const Workspace& at, const ChunkInput& in, PoolCut::Item& item, float* best) {
         int32_t* places = indices.As<int32_t>(at) + item.element;
-        const size_t first = item.image * static_cast<size_t>(Windows::Size(windows.image));
-        const Windows::Box box = windows.PixelsOf(item.point);
-        bool is_first = item.is_first;
-        if (is_first && Windows::Count(box) == 0) {
+        const auto take = [&](const Windows::Point& place, size_t element, const Line& line,
+                              const Walk& walk, bool is_first) {
+          TakeLargest(in.Row(element, item.n), line, walk,
+                      static_cast<int32_t>(Windows::Index(windows.image, place)), is_first, best,
+                      places, item.n);
+        };
+        if (item.is_first && Windows::Count(item.box) == 0) {
           std::fill_n(best, item.n, -std::numeric_limits<float>::infinity());
           std::fill_n(places, item.n, -1);
+          return;
         }
-        Windows::ForPlaces(box, item.begin, item.end, [&](const Windows::Point& point) {
-          const int64_t pixel = Windows::Index(windows.image, point);
-          const size_t from =
-              (first + static_cast<size_t>(pixel)) * windows.channels + item.first_channel;
-          const float* row = in.Read(at, from, item.n);
-          if (is_first) {
-            std::copy_n(row, item.n, best);
-            std::fill_n(places, item.n, static_cast<int32_t>(pixel));
+        if (!in.has_all()) {
+          bool is_first = item.is_first;
+          pooling.ForRows(item, [&](const Windows::Point& place, size_t element) {
+            take(place, element, {1, 0, 0, 0}, {{{1, 0, 0}, {1, 0, 0}, {1, 0, 0}}}, is_first);
             is_first = false;
-          } else {
-            TakeLargest(row, static_cast<int32_t>(pixel), best, places, item.n);
-          }
-        });
-        results.Finish(at, item);
+          });
+          return;
+        }
+        Walk walk;
+        Windows::Point first;
+        for (size_t i = 0; i < 3; ++i) {
+          const Windows::Places& along = item.box[i];
+          first[i] = along.first;
+          walk[i] = {along.count, along.step * pixels[i] * stride, along.step * pixels[i]};
+        }
+        const size_t pixel = item.image * windows.image_pixels() +
+                             static_cast<size_t>(Windows::Index(windows.image, first));
+        const auto like = static_cast<size_t>(pooling.cut.LikeWindow(item.point[2]));
+        item.taken = std::min(like, item.left);
+        const Line line{item.taken, windows.stride[2] * stride, windows.stride[2],
+                        windows.channels};
+        take(first, pixel * windows.channels, line, walk, true);
       });
+}
+
+// --- Gradient of the maximum ---
+// It is added where the largest element of each window was. Windows of an image follow one another,
+// so that the sum of a pixel has one order.
+
+// Chunks of images, and of channels, with few enough pixels and windows for one chunk.
+struct ImageCut {
+  Chunking images, channels;
+  size_t points;  // of an image, pixels and windows
+
+  explicit ImageCut(const Windows& windows)
+      : points(windows.image_pixels() + windows.result_pixels()) {
+    constexpr size_t kElements = size_t{1} << 15;
+    const size_t few = std::min(windows.channels, kFewChannels);
+    channels = {windows.channels,
+                std::clamp(kElements / points / few * few, few, windows.channels)};
+    const size_t fit = kElements / (points * channels.per_chunk);
+    images = {windows.images, std::clamp<size_t>(fit, 1, std::max<size_t>(1, windows.images))};
+  }
+
+  static bool Fits(const Windows& windows) {
+    constexpr size_t kMostElements = size_t{1} << 20;
+    return windows.image_pixels() + windows.result_pixels() <=
+           kMostElements / std::min(windows.channels, kFewChannels);
+  }
+  double operations() const {
+    return static_cast<double>(images.per_chunk * channels.per_chunk * points);
+  }
+
+  static constexpr size_t kFewChannels = 16;
+};
+
+// Some channels of an image, float32 where they lie, float16 by way of scratch.
+struct ImageGradient {
+  size_t pixels, windows, channels;
+  bool by_rows;  // float16 with channels cut is read and stored by rows
+  Operand indices;
+  FloatBlock dy, dx;
+  size_t sums = 0;  // in scratch, if by rows
+
+  void Run(const Workspace& at, size_t image, size_t first_channel, size_t n) const {
+    const size_t first = image * pixels * channels + first_channel,
+                 first_window = image * windows * channels + first_channel;
+    float* to = by_rows ? reinterpret_cast<float*>(at.scratch + sums) : dx.Write(at, first);
+    const size_t row = by_rows ? n : channels;
+    const size_t fills = n == row ? 1 : pixels, filled = n == row ? pixels * n : n;
+    for (size_t i = 0; i < fills; ++i) std::fill_n(to + i * row, filled, 0.0f);
+    const float* all = by_rows ? nullptr : dy.Read(at, first_window, windows * channels);
+    const int32_t* places = indices.As<int32_t>(at) + first_window;
+    for (size_t window = 0; window < windows; ++window, places += channels) {
+      const float* from =
+          by_rows ? dy.Read(at, first_window + window * channels, n) : all + window * channels;
+      for (size_t c = 0; c < n; ++c) {
+        // -1 where a window is empty; what else is outside the image is not from a max-pooling.
+        const auto place = static_cast<uint32_t>(places[c]);
+        if (place < pixels) to[place * row + c] += from[c];
+      }
+    }
+    if (!by_rows) return dx.Store(at, first, pixels * channels);
+    for (size_t pixel = 0; pixel < pixels; ++pixel) {
+      const size_t element = first + pixel * channels;
+      std::copy_n(to + pixel * n, n, dx.Write(at, element));
+      dx.Store(at, element, n);
+    }
+  }
+};
+
+Kernel MaxPoolGradientByImages(const Operand& gradient, const Operand& indices,
+                               const Operand& output, const Windows& windows) {
+  const ImageCut cut(windows);
+  const size_t n = cut.channels.per_chunk;
+  const bool by_rows = output.type.type == program::v1::FLOAT16 && cut.channels.chunks() > 1;
+  MemoryPlan scratch;
+  ImageGradient image{.pixels = windows.image_pixels(),
+                      .windows = windows.result_pixels(),
+                      .channels = windows.channels,
+                      .by_rows = by_rows,
+                      .indices = indices};
+  image.dy = FloatBlock(gradient, by_rows ? n : image.windows * n, scratch);
+  image.dx = FloatBlock(output, by_rows ? n : image.pixels * n, scratch);
+  if (by_rows) image.sums = scratch.Add(image.pixels * n * sizeof(float));
+  Kernel kernel =
+      OnePhase(cut.images.chunks() * cut.channels.chunks(), scratch.bytes(),
+               [cut, image](const Workspace& at, size_t chunk) {
+                 const size_t of_images = chunk / cut.channels.chunks(),
+                              block = chunk % cut.channels.chunks();
+                 for (size_t i = cut.images.begin(of_images); i < cut.images.end(of_images); ++i)
+                   image.Run(at, i, cut.channels.begin(block), cut.channels.size(block));
+                 return absl::OkStatus();
+               });
+  kernel.phases[0].operations = cut.operations();
+  return kernel;
 }
 
 absl::StatusOr<Kernel> PrepareMaxPoolGradient(const program::v1::Ipu& ipu,
@@ -351,82 +343,58 @@ absl::StatusOr<Kernel> PrepareMaxPoolGradient(const program::v1::Ipu& ipu,
                 indices = Resolve(ipu, instruction.inputs(1)),
                 output = ResolveOutput(ipu, instruction, 0);
   const Windows windows(output.type, gradient.type, instruction);
-  const Cut cut = CutImage(windows);
-  const size_t n = cut.channels.per_chunk;
+  if (ImageCut::Fits(windows)) return MaxPoolGradientByImages(gradient, indices, output, windows);
   MemoryPlan scratch;
-  const FloatBlock dy(gradient, n, scratch);
-  const Pending results{FloatBlock(output, n, scratch), cut.rounds > 1};
+  const Pooling pooling(gradient, output, PoolCut(windows, PoolBy::kImage), scratch);
   return MakeKernel(
-      cut, output.elements(), scratch, [=](const Workspace& at, const Cut::Item& item) {
-        float* sums = results.Of(at, item);
+      pooling, output.elements(), scratch,
+      [=](const Workspace& at, const ChunkInput& dy, PoolCut::Item& item, float* sums) {
         if (item.is_first) std::fill_n(sums, item.n, 0.0f);
         const auto place = static_cast<int32_t>(Windows::Index(windows.image, item.point));
-        const size_t first = item.image * static_cast<size_t>(Windows::Size(windows.result));
-        Windows::ForPlaces(
-            windows.WindowsOf(item.point), item.begin, item.end, [&](const auto& window) {
-              const auto index = static_cast<size_t>(Windows::Index(windows.result, window));
-              const size_t from = (first + index) * windows.channels + item.first_channel;
-              AddWherePlaceIs(place, indices.As<int32_t>(at) + from, dy.Read(at, from, item.n),
-                              sums, item.n);
-            });
-        results.Finish(at, item);
+        pooling.ForRows(item, [&](const Windows::Point&, size_t element) {
+          AddWherePlaceIs(place, indices.As<int32_t>(at) + element, dy.Row(element, item.n), sums,
+                          item.n);
+        });
       });
 }
 
+// --- Mean ---
+
 absl::StatusOr<Kernel> PrepareAveragePool(const program::v1::Ipu& ipu,
                                           const Instruction& instruction) {
-  const program::v1::AveragePool& op = instruction.average_pool();
   const Operand input = Resolve(ipu, instruction.inputs(0)),
                 output = ResolveOutput(ipu, instruction, 0);
   const Windows windows(input.type, output.type, instruction);
-  const Cut cut = CutResults(windows);
-  const size_t n = cut.channels.per_chunk;
   MemoryPlan scratch;
-  const FloatBlock in(input, n, scratch);
-  const Pending results{FloatBlock(output, n, scratch), cut.rounds > 1};
-  const bool count_padding = op.count_padding();
-  return MakeKernel(
-      cut, output.elements(), scratch, [=](const Workspace& at, const Cut::Item& item) {
-        float* sums = results.Of(at, item);
-        if (item.is_first) std::fill_n(sums, item.n, 0.0f);
-        const size_t first = item.image * static_cast<size_t>(Windows::Size(windows.image));
-        Windows::ForPlaces(
-            windows.PixelsOf(item.point), item.begin, item.end, [&](const auto& point) {
-              const auto pixel = static_cast<size_t>(Windows::Index(windows.image, point));
-              const size_t from = (first + pixel) * windows.channels + item.first_channel;
-              AddScaled(in.Read(at, from, item.n), 1, sums, item.n);
-            });
-        if (item.is_last) Scale(sums, 1 / windows.Divisor(item.point, count_padding), item.n);
-        results.Finish(at, item);
-      });
+  const Pooling pooling(input, output, PoolCut(windows, PoolBy::kResults), scratch);
+  const bool count_padding = instruction.average_pool().count_padding();
+  return MakeKernel(pooling, output.elements(), scratch,
+                    [=](const Workspace&, const ChunkInput& in, PoolCut::Item& item, float* sums) {
+                      if (item.is_first) std::fill_n(sums, item.n, 0.0f);
+                      pooling.ForRows(item, [&](const Windows::Point&, size_t element) {
+                        AddScaled(in.Row(element, item.n), 1, sums, item.n);
+                      });
+                      if (item.is_last)
+                        Scale(sums, 1 / windows.Divisor(item.point, count_padding), item.n);
+                    });
 }
 
 absl::StatusOr<Kernel> PrepareAveragePoolGradient(const program::v1::Ipu& ipu,
                                                   const Instruction& instruction) {
-  const program::v1::AveragePoolGradient& op = instruction.average_pool_gradient();
   const Operand gradient = Resolve(ipu, instruction.inputs(0)),
                 output = ResolveOutput(ipu, instruction, 0);
   const Windows windows(output.type, gradient.type, instruction);
-  const Cut cut = CutImage(windows);
-  const size_t n = cut.channels.per_chunk;
   MemoryPlan scratch;
-  const FloatBlock dy(gradient, n, scratch);
-  const Pending results{FloatBlock(output, n, scratch), cut.rounds > 1};
-  const bool count_padding = op.count_padding();
-  return MakeKernel(
-      cut, output.elements(), scratch, [=](const Workspace& at, const Cut::Item& item) {
-        float* sums = results.Of(at, item);
-        if (item.is_first) std::fill_n(sums, item.n, 0.0f);
-        const size_t first = item.image * static_cast<size_t>(Windows::Size(windows.result));
-        Windows::ForPlaces(
-            windows.WindowsOf(item.point), item.begin, item.end, [&](const auto& window) {
-              const auto index = static_cast<size_t>(Windows::Index(windows.result, window));
-              const size_t from = (first + index) * windows.channels + item.first_channel;
-              AddScaled(dy.Read(at, from, item.n), 1 / windows.Divisor(window, count_padding), sums,
-                        item.n);
-            });
-        results.Finish(at, item);
-      });
+  const Pooling pooling(gradient, output, PoolCut(windows, PoolBy::kImage), scratch);
+  const bool count_padding = instruction.average_pool_gradient().count_padding();
+  return MakeKernel(pooling, output.elements(), scratch,
+                    [=](const Workspace&, const ChunkInput& dy, PoolCut::Item& item, float* sums) {
+                      if (item.is_first) std::fill_n(sums, item.n, 0.0f);
+                      pooling.ForRows(item, [&](const Windows::Point& window, size_t element) {
+                        AddScaled(dy.Row(element, item.n),
+                                  1 / windows.Divisor(window, count_padding), sums, item.n);
+                      });
+                    });
 }
 
 }  // namespace

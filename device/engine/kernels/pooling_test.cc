@@ -158,5 +158,111 @@ TEST_P(PoolingTest, LinesAndVolumes) {
   EXPECT_EQ(ipu.Read(mean), Values{4.5});
 }
 
+// A pooling of planes, computed window by window.
+struct PlaneCase {
+  int64_t images, channels, height, width, kernel, stride, dilation, pad;
+
+  int64_t ResultOf(int64_t size) const {
+    return (size + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
+  }
+  Dims image() const { return {images, channels, height, width}; }
+  Dims result() const { return {images, channels, ResultOf(height), ResultOf(width)}; }
+  std::string window() const {
+    const auto twice = [](const char* name, int64_t value) {
+      return absl::StrCat(name, ":[", value, ",", value, "] ");
+    };
+    return absl::StrCat("window{", twice("kernel", kernel), twice("stride", stride),
+                        twice("dilation", dilation), twice("pad_before", pad),
+                        twice("pad_after", pad), "}");
+  }
+  // Calls `visit(window, pixel, pixel in its plane)` for all pairs.
+  template <class Visit>
+  void ForPairs(const Visit& visit) const {
+    const int64_t rows = ResultOf(height), columns = ResultOf(width);
+    for (int64_t w = 0; w < images * channels * rows * columns; ++w) {
+      for (int64_t k = 0; k < kernel * kernel; ++k) {
+        const int64_t y = w / columns % rows * stride + k / kernel * dilation - pad,
+                      x = w % columns * stride + k % kernel * dilation - pad;
+        if (y < 0 || y >= height || x < 0 || x >= width) continue;
+        const int64_t at = y * width + x;
+        visit(static_cast<size_t>(w),
+              static_cast<size_t>(w / (rows * columns) * height * width + at), at);
+      }
+    }
+  }
+};
+
+constexpr PlaneCase kPlanes[] = {
+    {16, 10, 24, 24, 2, 2, 1, 0},   // whole images
+    {3, 20, 9, 7, 3, 2, 1, 1},      // windows overlap
+    {2, 3, 11, 13, 3, 1, 2, 1},     // gaps, few channels
+    {1, 70, 65, 80, 3, 2, 1, 1},    // channels are cut
+    {1, 2, 1500, 400, 3, 2, 1, 1},  // a large image
+    {1, 1, 2, 540000, 2, 2, 1, 0},  // long lines
+    {2, 1, 1030, 600, 2, 5, 1, 0},  // pixels outside all windows
+    {1, 1, 5, 300000, 2, 1, 3, 1},  // gaps in long lines
+};
+
+TEST_P(PoolingTest, PlanesEqualWindowByWindow) {
+  for (const PlaneCase& plane : kPlanes) {
+    SCOPED_TRACE(Describe(GetParam(), plane.image()));
+    // Few values, so that there are equal ones.
+    const Values image = RandomIntegers(plane.image(), 1, -40, 40),
+                 gradient = RandomIntegers(plane.result(), 2);
+    const size_t windows = NumElements(plane.result());
+    Values largest(windows, -std::numeric_limits<double>::infinity()), places(windows, -1),
+        of_largest(image.size()), sums(windows), counts(windows), of_mean(image.size());
+    std::vector<size_t> pixels(windows, image.size());
+    plane.ForPairs([&](size_t window, size_t pixel, int64_t place) {
+      sums[window] += image[pixel];
+      ++counts[window];
+      if (image[pixel] <= largest[window]) return;
+      largest[window] = image[pixel];
+      places[window] = static_cast<double>(place);
+      pixels[window] = pixel;
+    });
+    for (size_t w = 0; w < windows; ++w) {
+      if (pixels[w] < image.size()) of_largest[pixels[w]] += gradient[w];
+    }
+    plane.ForPairs([&](size_t window, size_t pixel, int64_t) {
+      of_mean[pixel] += gradient[window] / counts[window];
+    });
+    for (size_t w = 0; w < windows; ++w) sums[w] /= counts[w];
+
+    TestIpu ipu;
+    const uint32_t x = ipu.AddImage(GetParam(), plane.image(), image),
+                   y = ipu.AddImage(GetParam(), plane.result()),
+                   indices = ipu.AddImage(INT32, plane.result()),
+                   dy = ipu.AddImage(GetParam(), plane.result(), gradient),
+                   dx = ipu.AddImage(GetParam(), plane.image());
+    const std::string size =
+        absl::StrCat(" image_size:[", plane.height, ",", plane.width, "]} inputs:");
+    ipu.Run(absl::StrCat("max_pool{", plane.window(), "} inputs:", x, " outputs:[", y, ",", indices,
+                         "]"));
+    EXPECT_EQ(ipu.Read(y), largest);
+    EXPECT_EQ(ipu.Read(indices), places);
+    ipu.Run(absl::StrCat("max_pool_gradient{", plane.window(), size, "[", dy, ",", indices,
+                         "] outputs:", dx));
+    EXPECT_EQ(ipu.Read(dx), of_largest);
+    ipu.Run(absl::StrCat("average_pool{", plane.window(), "} inputs:", x, " outputs:", y));
+    ExpectClose(ipu.Read(y), sums, GetParam());
+    ipu.Run(absl::StrCat("average_pool_gradient{", plane.window(), size, dy, " outputs:", dx));
+    ExpectClose(ipu.Read(dx), of_mean, GetParam());
+  }
+}
+
+// Such indices come from a program that is wrong; they must not lead outside the image.
+TEST_P(PoolingTest, IndicesOutsideTheImageAreIgnored) {
+  TestIpu ipu;
+  const uint32_t places = ipu.AddImage(INT32, {1, 1, 3}, {6, -7, 1}),
+                 dy = ipu.AddImage(GetParam(), {1, 1, 3}, {1, 2, 4}),
+                 dx = ipu.AddImage(GetParam(), {1, 1, 6});
+  ipu.Run(
+      absl::StrCat("max_pool_gradient{window{kernel:2 stride:2 dilation:1 pad_before:0 "
+                   "pad_after:0} image_size:6} inputs:[",
+                   dy, ",", places, "] outputs:", dx));
+  EXPECT_EQ(ipu.Read(dx), (Values{0, 4, 0, 0, 0, 0}));
+}
+
 }  // namespace
 }  // namespace vpod::engine
