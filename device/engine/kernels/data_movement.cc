@@ -50,8 +50,22 @@ struct Shift {
 };
 using FindShift = std::function<absl::StatusOr<Shift>(const Workspace& at)>;
 
+// The rows of the order in which the output lies in memory or, if those are short (pixels of few
+// channels), of the input's, if they are longer. Strides of the output come first.
+Loop PlanCopy(const Operand& output, const Operand& input) {
+  constexpr size_t kShort = 16;
+  Loop loop = PlanOneInput(output, input);
+  if (loop.length >= kShort) return loop;
+  const program::Dims& dims = output.type.dims;
+  Loop by_input = PlanLoop(dims, {BroadcastStrides(input, dims), BroadcastStrides(output, dims)});
+  if (by_input.length <= loop.length) return loop;
+  std::swap(by_input.steps[0], by_input.steps[1]);
+  std::swap(by_input.strides[0], by_input.strides[1]);
+  return by_input;
+}
+
 Phase CopyPhase(const Operand& output, const Operand& input, const FindShift& find_shift = {}) {
-  const Loop loop = PlanOneInput(output, input);
+  const Loop loop = PlanCopy(output, input);
   const Chunking elements = loop.chunking();
   // The data are looked at even where nothing is to be copied.
   const size_t chunks = find_shift ? std::max<size_t>(1, elements.chunks()) : elements.chunks();

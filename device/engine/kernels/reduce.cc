@@ -12,15 +12,51 @@ namespace {
 
 using program::v1::ReduceOperator;
 
-VPOD_SIMD void AddRow(double* sums, const float* row, size_t n) {
-  for (size_t i = 0; i < n; ++i) sums[i] += row[i];
+typedef double Doubles __attribute__((vector_size(64)));
+typedef float Floats __attribute__((vector_size(32)));
+constexpr size_t kLanes = 8;
+
+// Adds columns of rows that are `width` apart, each in the order of its rows; several at once,
+// because one has to wait for each of its sums.
+template <size_t kVectors>
+inline __attribute__((always_inline)) void AddColumns(double* sums, const float* rows, size_t n,
+                                                      size_t width) {
+  Doubles sum[kVectors];
+  __builtin_memcpy(sum, sums, sizeof(sum));
+  for (size_t row = 0; row < n; ++row, rows += width) {
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kVectors; ++v) {
+      Floats floats;
+      __builtin_memcpy(&floats, rows + v * kLanes, sizeof(floats));
+      sum[v] += __builtin_convertvector(floats, Doubles);
+    }
+  }
+  __builtin_memcpy(sums, sum, sizeof(sum));
+}
+
+// Takes n rows of `width` elements, which lie one behind the other.
+VPOD_SIMD void AddRows(double* sums, const float* rows, size_t n, size_t width) {
+  size_t c = 0;
+  for (; c + 4 * kLanes <= width; c += 4 * kLanes) AddColumns<4>(sums + c, rows + c, n, width);
+  for (; c + 2 * kLanes <= width; c += 2 * kLanes) AddColumns<2>(sums + c, rows + c, n, width);
+  for (; c + kLanes <= width; c += kLanes) AddColumns<1>(sums + c, rows + c, n, width);
+  if (c == width) return;
+  for (size_t row = 0; row < n; ++row) {
+    for (size_t i = c; i < width; ++i) sums[i] += rows[row * width + i];
+  }
 }
 // Not-a-number wins against any number.
-VPOD_SIMD void MaxRow(double* sums, const float* row, size_t n) {
-  for (size_t i = 0; i < n; ++i) sums[i] = row[i] > sums[i] || row[i] != row[i] ? row[i] : sums[i];
+VPOD_SIMD void MaxRows(double* sums, const float* rows, size_t n, size_t width) {
+  for (size_t row = 0; row < n; ++row, rows += width) {
+    for (size_t i = 0; i < width; ++i)
+      sums[i] = rows[i] > sums[i] || rows[i] != rows[i] ? rows[i] : sums[i];
+  }
 }
-VPOD_SIMD void MinRow(double* sums, const float* row, size_t n) {
-  for (size_t i = 0; i < n; ++i) sums[i] = row[i] < sums[i] || row[i] != row[i] ? row[i] : sums[i];
+VPOD_SIMD void MinRows(double* sums, const float* rows, size_t n, size_t width) {
+  for (size_t row = 0; row < n; ++row, rows += width) {
+    for (size_t i = 0; i < width; ++i)
+      sums[i] = rows[i] < sums[i] || rows[i] != rows[i] ? rows[i] : sums[i];
+  }
 }
 
 double Initial(ReduceOperator op) {
@@ -100,13 +136,16 @@ void ReduceBlock(const Plan& plan, FloatRow& row, int64_t position, size_t n, si
                  size_t to, double* results) {
   const int64_t along = plan.kept.steps[0];
   if (n > 1 && std::abs(along) < std::abs(plan.reduced.steps[0])) {
-    const auto take = plan.op == program::v1::MAX   ? MaxRow
-                      : plan.op == program::v1::MIN ? MinRow
-                                                    : AddRow;
+    const auto take = plan.op == program::v1::MAX   ? MaxRows
+                      : plan.op == program::v1::MIN ? MinRows
+                                                    : AddRows;
+    const bool dense = along == 1 && plan.reduced.steps[0] == static_cast<int64_t>(n);
+    const size_t at_once = dense ? std::max<size_t>(1, kElementsOfABlock / n) : 1;
     plan.reduced.ForBlocks(from, to, [&](const auto& at, size_t elements) {
-      for (size_t i = 0; i < elements; ++i) {
+      for (size_t i = 0; i < elements; i += at_once) {
         const int64_t place = position + at[0] + static_cast<int64_t>(i) * plan.reduced.steps[0];
-        take(results, row.Read(place, along, n), n);
+        const size_t rows = std::min(at_once, elements - i);
+        take(results, row.Read(place, along, rows * n), rows, n);
       }
     });
     return;
