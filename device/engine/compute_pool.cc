@@ -8,17 +8,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// An idle thread looks for work this long before it sleeps: the next kernel of a program that has
-// the machine to itself comes sooner than a sleeper wakes.
-constexpr std::chrono::microseconds kSpin{100};
-// A sleeper is woken for chunks that take this long, because that costs both threads tens of
-// microseconds.
+// An idle thread looks for work this long before it sleeps, and after a while lets others run in
+// between: the next kernel of a program that has the machine to itself comes sooner than a sleeper
+// wakes.
+constexpr std::chrono::microseconds kSpin{1000}, kYieldAfter{50};
+// A sleeper is woken when a thread has worked this long without help, because waking costs both
+// threads tens of microseconds.
 constexpr uint64_t kWorthWakingNs = 200'000;
 
-uint64_t Since(Clock::time_point start) {
+// A task is left to the thread that ran the last one of its queue for this long.
+constexpr std::chrono::microseconds kPatience{50};
+
+uint64_t Nanoseconds(Clock::duration duration) {
   return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+      std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
 }
+uint64_t Since(Clock::time_point start) { return Nanoseconds(Clock::now() - start); }
+int64_t Now() { return Clock::now().time_since_epoch().count(); }
 
 void Relax() {
 #if defined(__x86_64__)
@@ -29,11 +35,12 @@ void Relax() {
 // Asks `condition` again and again, but not for long, until it is true.
 template <class Condition>
 bool Spin(const Condition& condition) {
-  const Clock::time_point end = Clock::now() + kSpin;
-  do {
+  const Clock::time_point start = Clock::now();
+  for (Clock::duration spun{}; spun < kSpin; spun = Clock::now() - start) {
     if (condition()) return true;
+    if (spun > kYieldAfter) std::this_thread::yield();
     for (int i = 0; i < 8; ++i) Relax();
-  } while (Clock::now() < end);
+  }
   return false;
 }
 
@@ -50,8 +57,8 @@ absl::Status ChunkedWork::status() const {
 }
 
 void ChunkedWork::TakeAll() {
-  if (next_.exchange(chunks_, std::memory_order_relaxed) < chunks_ && offers_ != nullptr)
-    offers_->fetch_sub(1, std::memory_order_relaxed);
+  next_.store(chunks_, std::memory_order_relaxed);
+  if (offer_ != nullptr) offer_->work.store(nullptr);
 }
 
 void ChunkedWork::RunNext(int thread) {
@@ -59,7 +66,8 @@ void ChunkedWork::RunNext(int thread) {
   do {
     if (chunk >= chunks_) return;
   } while (!next_.compare_exchange_weak(chunk, chunk + 1, std::memory_order_relaxed));
-  if (chunk + 1 == chunks_ && offers_ != nullptr) offers_->fetch_sub(1, std::memory_order_relaxed);
+  // Nobody needs to look any more. The owner cannot offer other work before this thread has left.
+  if (chunk + 1 == chunks_ && offer_ != nullptr) offer_->work.store(nullptr);
   absl::Status status = run_(chunk, thread);
   if (status.ok()) return;
   base::MutexLock lock(mutex_);
@@ -72,6 +80,7 @@ void ChunkedWork::RunNext(int thread) {
 
 ComputePool::ComputePool(int threads) {
   if (threads <= 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  offers_ = std::vector<ComputeOffer>(static_cast<size_t>(threads));
   threads_.resize(static_cast<size_t>(threads));
   for (int i = 0; i < threads; ++i) {
     threads_[static_cast<size_t>(i)] = std::thread([this, i] { RunThread(i); });
@@ -114,28 +123,35 @@ std::shared_ptr<ComputeQueue> ComputePool::QueueOf(const std::string& job) {
 }
 
 void ComputePool::Wake() {
-  if (sleeping_ > 0) wake_.notify_one();
+  if (sleeping_.load() == 0) return;
+  base::MutexLock lock(mutex_);
+  WakeLocked();
+}
+
+void ComputePool::WakeLocked() {
+  if (sleeping_.load() > 0) wake_.notify_one();
 }
 
 void ComputePool::Post(ComputeQueue& queue, std::function<void()> task) {
   base::MutexLock lock(mutex_);
   if (queue.tasks_.empty()) {
     // What a job did not use while it had nothing to do is not saved up.
-    queue.used_ns_ = std::max(queue.used_ns_, least_used_ns_);
+    queue.used_ns_.store(std::max(queue.used_ns_.load(), least_used_ns_));
+    if (ready_.empty()) Reserve(queue.last_thread_);
     ready_.push_back(queue.shared_from_this());
   }
   queue.tasks_.push_back(std::move(task));
-  tasks_.fetch_add(1, std::memory_order_relaxed);
-  Wake();
+  // A thread that looks for something to do comes sooner than a sleeper.
+  if (tasks_.fetch_add(1) + 1 > looking_.load()) WakeLocked();
 }
 
 std::shared_ptr<ComputeQueue> ComputePool::TakeTask(std::function<void()>& task) {
   if (ready_.empty()) return nullptr;
   const auto it = std::min_element(ready_.begin(), ready_.end(), [](const auto& a, const auto& b) {
-    return a->used_ns_ < b->used_ns_;
+    return a->used_ns_.load() < b->used_ns_.load();
   });
   std::shared_ptr<ComputeQueue> queue = *it;
-  least_used_ns_ = std::max(least_used_ns_, queue->used_ns_);
+  least_used_ns_ = std::max(least_used_ns_, queue->used_ns_.load());
   task = std::move(queue->tasks_.front());
   queue->tasks_.pop_front();
   // Behind the others that have used as much.
@@ -144,86 +160,114 @@ std::shared_ptr<ComputeQueue> ComputePool::TakeTask(std::function<void()>& task)
   } else {
     ready_.splice(ready_.end(), ready_, it);
   }
-  tasks_.fetch_sub(1, std::memory_order_relaxed);
+  tasks_.fetch_sub(1);
   return queue;
 }
 
-ChunkedWork* ComputePool::FindOffer() const {
-  const auto it = std::find_if(offered_.begin(), offered_.end(),
-                               [](const ChunkedWork* work) { return !work->taken(); });
-  return it == offered_.end() ? nullptr : *it;
+void ComputePool::Reserve(int thread) {
+  const bool awake = thread >= 0 && !offers_[static_cast<size_t>(thread)].sleeping.load();
+  if (awake) reserved_until_.store(Now() + Clock::duration(kPatience).count());
+  reserved_for_.store(awake ? thread : -1);
 }
 
-bool ComputePool::RunOne(int thread) {
+bool ComputePool::MayTakeTask(int thread) const {
+  const int tasks = tasks_.load(), reserved_for = reserved_for_.load();
+  return tasks > 1 || (tasks == 1 && (reserved_for < 0 || reserved_for == thread ||
+                                      Now() >= reserved_until_.load()));
+}
+
+bool ComputePool::RunOne(int thread) { return RunTask(thread) || HelpSomebody(thread); }
+
+bool ComputePool::RunTask(int thread) {
+  if (!MayTakeTask(thread)) return false;
   std::shared_ptr<ComputeQueue> queue;
   std::function<void()> task;
-  ChunkedWork* work = nullptr;
   {
     base::MutexLock lock(mutex_);
     if (stopping_) return false;
     queue = TakeTask(task);
-    if (queue == nullptr) {
-      work = FindOffer();
-      if (work == nullptr) return false;
-      ++work->helpers_;
-    }
-  }
-  if (work != nullptr) {
-    Help(*work, thread);
-    return true;
+    if (queue == nullptr) return false;
+    queue->last_thread_ = thread;
+    reserved_for_.store(-1);
+    // Whoever posted it may have counted on this thread for one more.
+    if (TasksWait()) WakeLocked();
   }
   const Clock::time_point start = Clock::now();
   task();
-  task = nullptr;  // what it holds ends before the lock is taken
-  base::MutexLock lock(mutex_);
-  queue->used_ns_ += Since(start);
+  task = nullptr;  // what it holds ends with it
+  queue->used_ns_.fetch_add(Since(start));
   return true;
+}
+
+bool ComputePool::HelpSomebody(int thread) {
+  for (ComputeOffer& offer : offers_) {
+    if (offer.work.load(std::memory_order_relaxed) == nullptr) continue;
+    offer.helpers.fetch_add(1);
+    ChunkedWork* work = offer.work.load();
+    if (work != nullptr) Help(*work, thread);
+    if (offer.helpers.fetch_sub(1) == 1) offer.helpers.notify_all();
+    if (work != nullptr) return true;
+  }
+  return false;
 }
 
 void ComputePool::Help(ChunkedWork& work, int thread) {
   const Clock::time_point start = Clock::now();
   while (!work.taken() && !work.pause_.load(std::memory_order_relaxed) && !TasksWait())
     work.RunNext(thread);
-  base::MutexLock lock(mutex_);
-  work.queue_->used_ns_ += Since(start);
-  // The owner may leave as soon as it sees this.
-  if (--work.helpers_ == 0) helped_.notify_all();
+  work.queue_->used_ns_.fetch_add(Since(start));
+}
+
+bool ComputePool::SomethingToDo(int thread) const {
+  return MayTakeTask(thread) || std::any_of(offers_.begin(), offers_.end(), [](const auto& offer) {
+           return offer.work.load(std::memory_order_relaxed) != nullptr;
+         });
 }
 
 void ComputePool::Offer(ChunkedWork& work, ComputeQueue& queue) {
+  ComputeOffer& offer = offers_[static_cast<size_t>(this_thread)];
   work.pause_.store(false, std::memory_order_relaxed);
   work.queue_ = &queue;
-  work.offers_ = &offers_;
-  offers_.fetch_add(1, std::memory_order_relaxed);
-  base::MutexLock lock(mutex_);
-  offered_.push_back(&work);
-  if (work.long_chunks_) Wake();
+  work.offer_ = &offer;
+  offer.work.store(&work);
+  if (work.is_long_) Wake();
+}
+
+void ComputePool::CountAlone(uint64_t ns) {
+  if (sleeping_.load() == 0) return;
+  uint64_t& alone = offers_[static_cast<size_t>(this_thread)].alone_ns;
+  alone += ns;
+  if (alone < kWorthWakingNs) return;
+  alone = 0;
+  Wake();
 }
 
 void ComputePool::Withdraw(ChunkedWork& work) {
+  ComputeOffer& offer = offers_[static_cast<size_t>(this_thread)];
   work.pause_.store(true, std::memory_order_relaxed);
-  base::MutexLock lock(mutex_);
-  offered_.remove(&work);  // nobody joins from here on
-  // For as long as a chunk lasts. Threads that wait here are few, and no task waits for them.
-  lock.Wait(helped_, [&] { return work.helpers_ == 0; });
-  work.offers_ = nullptr;
-  if (!work.taken()) offers_.fetch_sub(1, std::memory_order_relaxed);
+  offer.work.store(nullptr);  // nobody joins from here on
+  // For as long as a chunk lasts. No task waits for a thread that waits here.
+  if (!Spin([&] { return offer.helpers.load() == 0; })) {
+    for (int helpers = offer.helpers.load(); helpers != 0; helpers = offer.helpers.load())
+      offer.helpers.wait(helpers);
+  }
+  work.offer_ = nullptr;
 }
 
 bool ComputePool::Run(ChunkedWork& work, ComputeQueue& queue, absl::FunctionRef<bool()> pause) {
   const bool offered =
       work.chunks_ - work.next_.load(std::memory_order_relaxed) > 1 && threads_.size() > 1;
   if (offered) Offer(work, queue);
-  bool paused = false, woken = !offered || work.long_chunks_;
-  const Clock::time_point start = Clock::now();
+  bool paused = false;
+  Clock::time_point start = Clock::now();
   while (!work.taken() && !paused) {
     work.RunNext(this_thread);
-    if (!woken && Since(start) > kWorthWakingNs) {
-      woken = true;
-      base::MutexLock lock(mutex_);
-      Wake();
-    }
     paused = !work.taken() && (stopping_.load(std::memory_order_relaxed) || pause());
+    if (offered) {
+      const Clock::time_point end = Clock::now();
+      CountAlone(Nanoseconds(end - start));
+      start = end;
+    }
   }
   if (offered) Withdraw(work);
   return work.taken();
@@ -231,19 +275,20 @@ bool ComputePool::Run(ChunkedWork& work, ComputeQueue& queue, absl::FunctionRef<
 
 void ComputePool::RunThread(int thread) {
   this_thread = thread;
-  const auto something_to_do = [this] {
-    return TasksWait() || offers_.load(std::memory_order_relaxed) > 0;
-  };
-  while (true) {
+  while (!stopping_.load()) {
     if (RunOne(thread)) continue;
-    if (Spin([&] { return something_to_do() && RunOne(thread); })) continue;
+    looking_.fetch_add(1);
+    const bool found = Spin([&] { return SomethingToDo(thread); });
+    looking_.fetch_sub(1);
+    if (found) continue;
     base::MutexLock lock(mutex_);
-    ++sleeping_;
-    lock.Wait(wake_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return stopping_ || !ready_.empty() || FindOffer() != nullptr;
-    });
-    --sleeping_;
-    if (stopping_) return;
+    // Before it looks for the last time: who offers something after that sees a sleeper.
+    std::atomic<bool>& sleeping = offers_[static_cast<size_t>(thread)].sleeping;
+    sleeping.store(true);
+    sleeping_.fetch_add(1);
+    lock.Wait(wake_, [&] { return stopping_ || TasksWait() || SomethingToDo(thread); });
+    sleeping_.fetch_sub(1);
+    sleeping.store(false);
   }
 }
 

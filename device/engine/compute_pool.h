@@ -23,6 +23,18 @@
 namespace vpod::engine {
 
 class ComputePool;
+class ChunkedWork;
+
+// The work whose chunks a compute thread lets others take. Who helps is counted before he looks at
+// the work, and its owner leaves when none is counted any more: with sequential consistency either
+// a helper sees that the work is gone or the owner sees the helper.
+struct alignas(64) ComputeOffer {
+  std::atomic<ChunkedWork*> work = nullptr;  // with chunks left
+  std::atomic<int> helpers = 0;
+  // Of the owner alone: how long it has worked on what it offers while another thread sleeps.
+  uint64_t alone_ns = 0;
+  std::atomic<bool> sleeping = false;  // the owner
+};
 
 // The tasks of one job. Thread-safe. The pool outlives it.
 class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
@@ -34,9 +46,9 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
   friend class ComputePool;
 
   ComputePool& pool_;
-  // Guarded by the pool's mutex.
-  std::deque<std::function<void()>> tasks_;
-  uint64_t used_ns_ = 0;  // of compute threads, in tasks and in chunks
+  std::deque<std::function<void()>> tasks_;  // guarded by the pool's mutex
+  int last_thread_ = -1;                     // that ran a task; the same
+  std::atomic<uint64_t> used_ns_ = 0;        // of compute threads, in tasks and in chunks
 };
 
 // The chunks of one phase of a kernel, which several threads share. Results must not depend on
@@ -44,10 +56,10 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
 class ChunkedWork {
  public:
   // `thread` is the number of the thread that runs the chunk, below ComputePool::threads(). Threads
-  // that sleep are woken at once if chunks are long, otherwise when the work turns out to be.
+  // that sleep are woken at once if the work is long, otherwise when such work adds up.
   using RunChunk = absl::FunctionRef<absl::Status(size_t chunk, int thread)>;
-  ChunkedWork(size_t chunks, RunChunk run, bool long_chunks = false)
-      : chunks_(chunks), run_(run), long_chunks_(long_chunks) {}
+  ChunkedWork(size_t chunks, RunChunk run, bool is_long = false)
+      : chunks_(chunks), run_(run), is_long_(is_long) {}
 
   // Of the failed chunks, the first one's; OK while none has failed.
   absl::Status status() const;
@@ -62,17 +74,16 @@ class ChunkedWork {
 
   const size_t chunks_;
   const RunChunk run_;
-  const bool long_chunks_;
+  const bool is_long_;
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> pause_ = false;
   mutable base::Mutex mutex_;
   size_t failed_ ABSL_GUARDED_BY(mutex_) = SIZE_MAX;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  // Guarded by the pool's mutex.
-  int helpers_ = 0;
+  // While it is offered to other threads; written by the owner alone, who publishes it with the
+  // offer.
   ComputeQueue* queue_ = nullptr;
-  // While it is offered to other threads: how many works with chunks left are.
-  std::atomic<int>* offers_ = nullptr;
+  ComputeOffer* offer_ = nullptr;
 };
 
 // Thread-safe.
@@ -99,7 +110,7 @@ class ComputePool {
   // returns.
   bool Run(ChunkedWork& work, ComputeQueue& queue, absl::FunctionRef<bool()> pause);
   // Whether a task waits for a thread.
-  bool TasksWait() const { return tasks_.load(std::memory_order_relaxed) > 0; }
+  bool TasksWait() const { return tasks_.load() > 0; }
 
  private:
   friend class ComputeQueue;
@@ -107,29 +118,38 @@ class ComputePool {
   void RunThread(int thread);
   // Runs a task or helps, if there is something to do.
   bool RunOne(int thread);
-  // Chunked work that is not all taken; null if there is none.
-  ChunkedWork* FindOffer() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool RunTask(int thread);
+  bool HelpSomebody(int thread);
+  void Help(ChunkedWork& work, int thread);
+  bool SomethingToDo(int thread) const;
+  bool MayTakeTask(int thread) const;
   void Offer(ChunkedWork& work, ComputeQueue& queue);
   void Withdraw(ChunkedWork& work);
-  void Help(ChunkedWork& work, int thread);
+  // Wakes a thread when such times have added up.
+  void CountAlone(uint64_t ns);
   // The queue whose turn it is, and its next task; null if there is none.
   std::shared_ptr<ComputeQueue> TakeTask(std::function<void()>& task)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Post(ComputeQueue& queue, std::function<void()> task);
-  void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Reserve(int thread) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Wakes a thread, if one sleeps.
+  void Wake();
+  void WakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable base::Mutex mutex_;
   std::condition_variable wake_;        // sleeping threads
-  std::condition_variable helped_;      // owners of chunked work whose helpers have left
   std::atomic<bool> stopping_ = false;  // written under the mutex
-  int sleeping_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Threads that sleep, changed under the mutex, and threads that look for something to do.
+  std::atomic<int> sleeping_ = 0, looking_ = 0;
+  // A task is left for this thread, whose caches hold what it works on, until then: if it comes
+  // while the thread looks for something to do. -1: it is for any thread.
+  std::atomic<int> reserved_for_ = -1;
+  std::atomic<int64_t> reserved_until_ = 0;
   uint64_t least_used_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // of the queue that ran last
   std::list<std::shared_ptr<ComputeQueue>> ready_ ABSL_GUARDED_BY(mutex_);  // with tasks
-  std::list<ChunkedWork*> offered_ ABSL_GUARDED_BY(mutex_);                 // helpers welcome
   std::map<std::string, std::weak_ptr<ComputeQueue>> queues_ ABSL_GUARDED_BY(mutex_);
-  // Copies that are read without the mutex, by threads that look for something to do.
-  std::atomic<uint64_t> tasks_ = 0;
-  std::atomic<int> offers_ = 0;  // with chunks left
+  std::atomic<int> tasks_ = 0;        // in ready_, read without the mutex
+  std::vector<ComputeOffer> offers_;  // of each thread
   std::vector<std::thread> threads_;
 };
 

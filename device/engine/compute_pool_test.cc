@@ -71,7 +71,7 @@ TEST(ComputePoolTest, IdleThreadsTakeChunks) {
   };
   RunTask(*queue, [&] {
     // Long ones: a thread that sleeps already is woken at once.
-    ChunkedWork work(4, run, /*long_chunks=*/true);
+    ChunkedWork work(4, run, /*is_long=*/true);
     EXPECT_TRUE(pool.Run(work, *queue, kNever));
     EXPECT_TRUE(work.status().ok());
   });

@@ -39,7 +39,7 @@ class KernelRun {
       if (phase.chunks == 1) {
         VPOD_RETURN_IF_ERROR(RunChunk(0, ComputePool::ThisThread()));
       } else if (phase.chunks > 1) {  // none where there are no elements
-        if (!work_) work_.emplace(phase.chunks, run_, phase.long_chunks);
+        if (!work_) work_.emplace(phase.chunks, run_, phase.is_long);
         if (!pool.Run(*work_, queue, pause)) return std::nullopt;
         VPOD_RETURN_IF_ERROR(work_->status());
         work_.reset();

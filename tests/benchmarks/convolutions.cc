@@ -89,7 +89,7 @@ class Ours {
               {Aligned(arena_), Aligned(shared_), Aligned(packed_), Aligned(scratch_[thread])},
               round * phase.chunks + chunk);
         };
-        engine::ChunkedWork work(phase.chunks, run, phase.long_chunks);
+        engine::ChunkedWork work(phase.chunks, run, phase.is_long);
         while (!pool.Run(work, queue, [] { return false; })) {
         }
       }

@@ -130,10 +130,15 @@ Chunking CutUnits(const ConvolutionStep& step, int64_t weights) {
   return {static_cast<size_t>(units), static_cast<size_t>(std::clamp<int64_t>(fit, 1, units))};
 }
 
+size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 size_t ScratchpadBytes(const std::vector<BlockPlan>& plans) {
   return std::max(plans.front().passes->scratchpad_bytes(),
                   plans.back().passes->scratchpad_bytes());
 }
+
+// Some hundred microseconds.
+constexpr double kLongOperations = 2e7;
 
 void AddPhase(Kernel& kernel, size_t chunks, double operations,
               const std::function<absl::Status(const Workspace&, size_t)>& run, size_t rounds = 1) {
@@ -142,10 +147,12 @@ void AddPhase(Kernel& kernel, size_t chunks, double operations,
                                [run](const Workspace& at, size_t chunk) {
                                  return Guarded([&]() -> absl::Status { return run(at, chunk); });
                                },
-                           .long_chunks = true,
+                           .is_long = operations * static_cast<double>(chunks) >= kLongOperations,
                            .rounds = rounds,
                            .operations = operations});
 }
+
+constexpr size_t kParts = 4;
 
 // --- Forward pass and gradient of the image: pieces are chunks, after the weights are packed ---
 
@@ -157,10 +164,11 @@ struct Sliding {
   BoxBlock input, output;
   size_t rows = 0;  // of weights, in scratch
   size_t scratchpad = 0;
+  size_t packed_bytes = 0;  // of a block
+  bool packs_all = true;    // at once, so that packed weights can be kept
 
-  // Packed weights are kept if all are packed at once.
-  float* Packed(const Workspace& at) const {
-    return reinterpret_cast<float*>(blocks.size() == 1 ? at.packed : at.shared);
+  float* Packed(const Workspace& at, size_t block) const {
+    return reinterpret_cast<float*>(packs_all ? at.packed + block * packed_bytes : at.shared);
   }
 
   // Rows of a block's weights, as float32 and without gaps.
@@ -185,7 +193,7 @@ struct Sliding {
     const WeightsPacking::Piece& piece = packings[block]->pieces[chunk];
     Memory from(piece.plain, CpuEngine(),
                 ReadRows(at, blocks[block].block, piece.first_row, piece.rows));
-    Memory to(piece.packed, CpuEngine(), Packed(at));
+    Memory to(piece.packed, CpuEngine(), Packed(at, block));
     piece.reorder.execute(StreamOfThisThread(), from, to);
     return absl::OkStatus();
   }
@@ -203,37 +211,61 @@ struct Sliding {
     if (pass == nullptr) {
       std::fill_n(written, image.elements(step.shape.rank()), 0.0f);
     } else if (forward) {
-      pass->Forward(input.Read(at, image), Packed(at), written, pad);
+      pass->Forward(input.Read(at, image), Packed(at, block), written, pad);
     } else {
-      pass->InputGradient(input.Read(at, result), Packed(at), written, pad);
+      pass->InputGradient(input.Read(at, result), Packed(at, block), written, pad);
     }
     output.Store(at, to);
     return absl::OkStatus();
   }
 };
 
+// Blocks of weights that are too many to be packed at once; also of those that are more than what
+// they are applied to, so that a thread reads some of them once instead of all for each piece.
+Chunking CutSliding(const ConvolutionStep& step, const ConvolutionLimits& limits) {
+  const ConvolutionShape& s = step.shape;
+  constexpr int64_t kManyWeights = 1 << 18;
+  constexpr size_t kMostBlocks = 8, kLanes = 64;  // oneDNN is fastest with so many results
+  Chunking units = CutUnits(step, limits.weights);
+  const bool forward = step.pass == Convolution::FORWARD;
+  const int64_t applied_to =
+      s.images * (forward ? s.channels * s.image_pixels() : s.outputs * s.result_pixels());
+  if (units.chunks() > 1 || s.groups > 1 || s.weights() < std::max(kManyWeights, 2 * applied_to))
+    return units;
+  const size_t of_block = (units.items + kMostBlocks - 1) / kMostBlocks;
+  return {units.items, (of_block + kLanes - 1) / kLanes * kLanes};
+}
+
 Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limits) {
   const auto conv = std::make_shared<Sliding>(Sliding{.step = step});
   const bool forward = step.pass == Convolution::FORWARD;
-  const Chunking units = CutUnits(step, limits.weights);
+  const Chunking units = CutSliding(step, limits);
   const double slowdown = Slowdown(step);
+  // Small ones are quarters, if those still take some tens of microseconds.
+  const double quarter = step.shape.operations() * slowdown / kParts;
+  const double operations = units.chunks() > 1
+                                ? limits.most_operations
+                                : std::clamp(quarter, limits.operations / 64, limits.operations);
   const WeightsBlock first =
       BlockAt(step.shape, step.pass, 0, static_cast<int64_t>(units.per_chunk));
   // There may be no good implementation for pieces of one size, and one for others.
   for (const double size : {1.0, 2.0, 0.5}) {
     conv->cut = ConvolutionCut(first.shape, forward ? CutBy::kResults : CutBy::kImage,
-                               size * limits.operations / slowdown,
-                               limits.most_operations / slowdown, limits.elements);
+                               size * operations / slowdown, limits.most_operations / slowdown,
+                               limits.elements);
     conv->blocks = PlanBlocks(step, units, conv->cut);
     if (!conv->blocks.empty()) break;
   }
   if (conv->blocks.empty()) return LoopConvolution(step, limits);
-  const bool is_cut = conv->blocks.size() > 1;
+  const size_t num_blocks = conv->blocks.size();
+  const bool is_cut = num_blocks > 1;
+  conv->packs_all = step.shape.weights() <= limits.weights;
   for (const BlockPlan& plan : conv->blocks) {
     const bool same = !conv->packings.empty() && plan.passes == conv->blocks[0].passes;
     conv->packings.push_back(same ? conv->packings[0]
                                   : std::make_shared<const WeightsPacking>(
                                         PlainWeights(plan.block.shape), plan.passes->weights()));
+    conv->packed_bytes = std::max(conv->packed_bytes, RoundUp(plan.passes->weights().get_size()));
   }
   MemoryPlan scratch;
   const size_t most_rows =
@@ -251,17 +283,27 @@ Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limi
   conv->scratchpad = scratch.Add(ScratchpadBytes(conv->blocks));
   Kernel kernel;
   kernel.implementations = conv->blocks[0].passes->implementations();
-  size_t packed_bytes = 0;
-  for (size_t block = 0; block < conv->blocks.size(); ++block) {
-    AddPhase(
-        kernel, conv->packings[block]->pieces.size(), static_cast<double>(most_rows * first.length),
-        [conv, block](const Workspace& at, size_t chunk) { return conv->Pack(at, block, chunk); });
-    AddPhase(
-        kernel, conv->cut.size(), conv->cut.operations(),
-        [conv, block](const Workspace& at, size_t chunk) { return conv->Run(at, block, chunk); });
-    packed_bytes = std::max(packed_bytes, conv->blocks[block].passes->weights().get_size());
+  // The last block may have fewer pieces to pack than the others.
+  const size_t pack = conv->packings.front()->pieces.size(),
+               pack_last = conv->packings.back()->pieces.size(), run = conv->cut.size();
+  for (size_t begin = 0; begin < num_blocks; begin += conv->packs_all ? num_blocks : 1) {
+    const size_t count = conv->packs_all ? num_blocks : 1;
+    const bool has_last = begin + count == num_blocks;
+    AddPhase(kernel, has_last ? (count - 1) * pack + pack_last : count * pack,
+             static_cast<double>(most_rows * first.length),
+             [conv, begin, pack](const Workspace& at, size_t chunk) {
+               return conv->Pack(at, begin + chunk / pack, chunk % pack);
+             });
+    AddPhase(kernel, count * run, conv->cut.operations(),
+             [conv, begin, run](const Workspace& at, size_t chunk) {
+               return conv->Run(at, begin + chunk / run, chunk % run);
+             });
   }
-  (is_cut ? kernel.shared_bytes : kernel.packed_bytes) = packed_bytes;
+  if (conv->packs_all) {
+    kernel.packed_bytes = num_blocks * conv->packed_bytes;
+  } else {
+    kernel.shared_bytes = conv->packed_bytes;
+  }
   kernel.packed_input = 1;
   kernel.scratch_bytes = scratch.bytes();
   return kernel;
@@ -270,8 +312,6 @@ Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limi
 // --- Gradient of the weights ---
 // Large weights are cut into blocks: no sums of parts. Otherwise up to kParts chunks take every
 // kParts-th piece each and sum them in order; their sums are added in order at the end.
-
-constexpr size_t kParts = 4;
 
 struct WeightGradient {
   ConvolutionStep step;
@@ -398,7 +438,6 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
              [conv, begin](const Workspace& at, size_t block) {
                return conv->Finish(at, begin + block);
              });
-    kernel.phases.back().long_chunks = false;
   }
   kernel.shared_bytes = conv->parts * std::min(conv->blocks_at_once, num_blocks) *
                         conv->packed_elements * sizeof(float);

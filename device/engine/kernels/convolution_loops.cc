@@ -216,7 +216,7 @@ Kernel LoopConvolution(const ConvolutionStep& step, const ConvolutionLimits& lim
     };
     kernel.phases.push_back({.chunks = chunks.chunks(),
                              .run = run,
-                             .long_chunks = true,
+                             .is_long = true,
                              .rounds = rounds,
                              .operations = static_cast<double>(loops->terms_of_round) *
                                            static_cast<double>(per_chunk)});

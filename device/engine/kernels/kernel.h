@@ -34,8 +34,8 @@ struct Phase {
   size_t chunks = 1;
   // Fails only for data that the operation does not take (a label out of range).
   std::function<absl::Status(const Workspace& at, size_t chunk)> run;
-  // A chunk takes some hundred microseconds, so that it is worth waking a thread for.
-  bool long_chunks = false;
+  // It takes some hundred microseconds, for which it is worth waking a thread.
+  bool is_long = false;
   // Sums too long for a chunk go on in the next round: it runs the following chunks, numbered on,
   // when all of the round before are done.
   size_t rounds = 1;

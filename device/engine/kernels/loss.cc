@@ -174,7 +174,7 @@ Kernel SoftmaxOfLongRows(const Operand& logits, const Operand& labels, const Ope
     kernel.phases.push_back(
         {.chunks = op.rows * op.parts.chunks(),
          .run = [op, run](const Workspace& at, size_t chunk) { return (op.*run)(at, chunk); },
-         .long_chunks = true,
+         .is_long = true,
          .operations = kMostClasses});
   };
   add(&LongRows::FindLargest);

@@ -204,7 +204,7 @@ absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruct
     const double operations = static_cast<double>(op->rows.per_chunk * op->columns.per_chunk) *
                               static_cast<double>(op->k);
     kernel.phases[0].operations = operations;
-    kernel.phases[0].long_chunks = operations >= kLong;
+    kernel.phases[0].is_long = operations >= kLong;
     return kernel;
   });
 }
