@@ -195,14 +195,13 @@ class Lowering {
       instruction.set_inputs(0, place);
       instruction.set_outputs(0, place);
       placement_.SetPlace(node.instruction.outputs(0), node.ipu, place);
-      placement_.Emit(node.ipu, Section::kBody, std::move(instruction));
-      return;
-    }
-    for (int i = 0; i < instruction.outputs_size(); ++i) {
-      const bool channels_last =
-          layout(true, i) == program::Layout::kChannelsLast ||
-          (layout(true, i) == program::Layout::kStrided && keeps_channels_last);
-      instruction.set_outputs(i, MakeOutput(instruction.outputs(i), node.ipu, channels_last));
+    } else {
+      for (int i = 0; i < instruction.outputs_size(); ++i) {
+        const bool channels_last =
+            layout(true, i) == program::Layout::kChannelsLast ||
+            (layout(true, i) == program::Layout::kStrided && keeps_channels_last);
+        instruction.set_outputs(i, MakeOutput(instruction.outputs(i), node.ipu, channels_last));
+      }
     }
     // The first value that it makes has a number of its own in the graph.
     if (op.rounds)

@@ -10,6 +10,7 @@
 #include "device/base/status.h"
 #include "device/engine/compute_pool.h"
 #include "device/engine/engine_impl.h"
+#include "device/engine/kernels/row_followers.h"
 #include "device/program/op.h"
 
 namespace vpod::engine {
@@ -86,6 +87,28 @@ void Engine::PlanKeptForms() {
         steps_[ipu][f][s].kept = plan.kept[f][s];
         steps_[ipu][f][s].written = std::move(plan.written[f][s]);
       }
+    }
+  }
+}
+
+void Engine::FollowRows() {
+  for (size_t ipu = 0; ipu < steps_.size(); ++ipu) {
+    const program::v1::Ipu& text = executable_->proto().ipus(static_cast<int>(ipu));
+    for (std::vector<Step>& function : steps_[ipu]) {
+      std::vector<Step> steps;
+      for (Step& step : function) {
+        if (steps.empty() || !CanFollowByRows(text, *steps.back().source, steps.back().kernel,
+                                              *step.source, step.kernel)) {
+          steps.push_back(std::move(step));
+          continue;
+        }
+        Step& before = steps.back();
+        FollowByRows(before.kernel, step.kernel);
+        scratch_bytes_ = std::max<uint64_t>(scratch_bytes_, RoundUp(before.kernel.scratch_bytes));
+        before.written.insert(before.written.end(), step.written.begin(), step.written.end());
+        before.cost += step.cost;
+      }
+      function = std::move(steps);
     }
   }
 }
@@ -206,7 +229,11 @@ absl::Status Engine::Prepare() {
   VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text, topology_));
   VPOD_RETURN_IF_ERROR(PrepareSteps());
   PlanKeptForms();
-  if (options_.check_finite) AddFiniteChecks();
+  if (options_.check_finite) {
+    AddFiniteChecks();
+  } else {
+    FollowRows();
+  }
   VPOD_RETURN_IF_ERROR(CreateUnits());
   for (const program::v1::Exchange& exchange : text.exchanges()) {
     std::set<uint32_t> ipus;

@@ -7,8 +7,8 @@
 namespace vpod::engine {
 namespace {
 
-// Rows are pixels, whose channels lie side by side. Blocks of rows stay in the first-level cache
-// while the steps of an op go over them.
+// RowsOfChannels are pixels, whose channels lie side by side. Blocks of rows stay in the
+// first-level cache while the steps of an op go over them.
 constexpr size_t kElementsOfABlock = 4096;
 
 // --- Loops over rows of n channels ---
@@ -125,14 +125,14 @@ VPOD_SIMD void ReluGradient(const float* activated, const float* dy, float* mask
   for (size_t i = 0; i < n; ++i) masked[i] = activated[i] <= 0 ? 0.0f : dy[i];
 }
 
-// --- Rows of a tensor, and what there is one of for each channel ---
+// --- RowsOfChannels of a tensor, and what there is one of for each channel ---
 
-struct Rows {
+struct RowsOfChannels {
   size_t rows, channels, of_block;
   Chunking chunks;  // of rows
   Chunking blocks;  // of channels; several if rows are long
 
-  explicit Rows(const Operand& x) {
+  explicit RowsOfChannels(const Operand& x) {
     constexpr size_t kMostChannels = 8192, kWiderChunks = 8;
     channels = static_cast<size_t>(x.type.dims[1]);
     rows = x.elements() / channels;
@@ -150,12 +150,16 @@ struct Rows {
   size_t FirstChannel(size_t chunk) const { return blocks.begin(chunk % blocks.chunks()); }
   size_t Channels(size_t chunk) const { return blocks.size(chunk % blocks.chunks()); }
 
-  // Calls `visit(first element, rows)` for the blocks of a chunk, which have its channels.
+  // Calls `visit(first element, rows)` for blocks of rows, from a channel on.
+  template <class Visit>
+  void ForBlocks(size_t row, size_t end, size_t channel, const Visit& visit) const {
+    for (; row < end; row += of_block)
+      visit(row * channels + channel, std::min(of_block, end - row));
+  }
+  // For the blocks of a chunk, which have its channels.
   template <class Visit>
   void ForBlocks(size_t chunk, const Visit& visit) const {
-    const size_t end = chunks.end(OfRows(chunk));
-    for (size_t row = chunks.begin(OfRows(chunk)); row < end; row += of_block)
-      visit(row * channels + FirstChannel(chunk), std::min(of_block, end - row));
+    ForBlocks(chunks.begin(OfRows(chunk)), chunks.end(OfRows(chunk)), FirstChannel(chunk), visit);
   }
 };
 
@@ -163,7 +167,8 @@ struct Rows {
 // float64.
 class Sums {
  public:
-  explicit Sums(const Rows& rows) : chunks_(rows.chunks.chunks()), channels_(rows.channels) {}
+  explicit Sums(const RowsOfChannels& rows)
+      : chunks_(rows.chunks.chunks()), channels_(rows.channels) {}
 
   size_t bytes() const { return chunks_ * 2 * channels_ * sizeof(double); }
   // From a channel on.
@@ -201,21 +206,21 @@ float Factor(float scale, float variance, float epsilon) {
 // --- y, with what is added to it, and its RELU ---
 
 struct Normalization {
-  Rows rows;
+  RowsOfChannels rows;
   Operand scale, offset, mean, variance;
   FloatBlock x, y, addend;
   Vectors factors;  // in scratch
   float epsilon;
   bool half, add, relu;
 
-  absl::Status Run(const Workspace& at, size_t chunk) const {
-    const size_t begin = rows.FirstChannel(chunk), n = rows.Channels(chunk);
+  // Rows [row, end), n channels from one on.
+  void Run(const Workspace& at, size_t row, size_t end, size_t begin, size_t n) const {
     float* factor = factors.Of(at.scratch, 0);
     for (size_t c = 0; c < n; ++c) {
       factor[c] =
           Factor(scale.As<float>(at)[begin + c], variance.As<float>(at)[begin + c], epsilon);
     }
-    rows.ForBlocks(chunk, [&](size_t first, size_t count) {
+    rows.ForBlocks(row, end, begin, [&](size_t first, size_t count) {
       const size_t elements = count * n;
       float* out = y.Write(at, first);
       Normalize(x.Read(at, first, elements), mean.As<float>(at) + begin, factor,
@@ -227,16 +232,24 @@ struct Normalization {
       if (relu) Relu(out, elements);  // exact: rounding before it changes nothing
       y.Store(at, first, elements);
     });
+  }
+  absl::Status Run(const Workspace& at, size_t chunk) const {
+    const size_t of_rows = rows.OfRows(chunk);
+    Run(at, rows.chunks.begin(of_rows), rows.chunks.end(of_rows), rows.FirstChannel(chunk),
+        rows.Channels(chunk));
     return absl::OkStatus();
   }
 };
 
-// The phase that normalises; inputs are x, scale, offset and, last, the addend.
+// Inputs are x, scale, offset and, last, the addend.
 template <class Op>
-Phase NormalizePhase(const program::v1::Ipu& ipu, const Instruction& instruction, const Op& op,
-                     const Operand& mean, const Operand& variance, MemoryPlan& scratch) {
+std::shared_ptr<const Normalization> PrepareNormalization(const program::v1::Ipu& ipu,
+                                                          const Instruction& instruction,
+                                                          const Op& op, const Operand& mean,
+                                                          const Operand& variance,
+                                                          MemoryPlan& scratch) {
   const Operand x = Resolve(ipu, instruction.inputs(0));
-  const Rows rows(x);
+  const RowsOfChannels rows(x);
   const size_t block = rows.block_elements();
   auto pass = std::make_shared<Normalization>(
       Normalization{.rows = rows,
@@ -255,16 +268,20 @@ Phase NormalizePhase(const program::v1::Ipu& ipu, const Instruction& instruction
     const uint32_t addend = instruction.inputs(instruction.inputs_size() - 1);
     pass->addend = FloatBlock(Resolve(ipu, addend), block, scratch);
   }
-  return {.chunks = rows.num_chunks(),
+  return pass;
+}
+
+Phase NormalizePhase(const std::shared_ptr<const Normalization>& pass) {
+  return {.chunks = pass->rows.num_chunks(),
           .run = [pass](const Workspace& at, size_t chunk) { return pass->Run(at, chunk); },
-          .operations = rows.operations()};
+          .operations = pass->rows.operations()};
 }
 
 absl::StatusOr<Kernel> PrepareBatchNorm(const program::v1::Ipu& ipu,
                                         const Instruction& instruction) {
   const Operand x = Resolve(ipu, instruction.inputs(0)), mean = ResolveOutput(ipu, instruction, 1),
                 variance = ResolveOutput(ipu, instruction, 2);
-  const Rows rows(x);
+  const RowsOfChannels rows(x);
   const Sums sums(rows);
   MemoryPlan scratch;
   const FloatBlock in(x, rows.block_elements(), scratch);
@@ -298,8 +315,8 @@ absl::StatusOr<Kernel> PrepareBatchNorm(const program::v1::Ipu& ipu,
                              }
                              return absl::OkStatus();
                            }});
-  kernel.phases.push_back(
-      NormalizePhase(ipu, instruction, instruction.batch_norm(), mean, variance, scratch));
+  kernel.phases.push_back(NormalizePhase(
+      PrepareNormalization(ipu, instruction, instruction.batch_norm(), mean, variance, scratch)));
   kernel.shared_bytes = sums.bytes();
   kernel.scratch_bytes = scratch.bytes();
   return kernel;
@@ -308,11 +325,15 @@ absl::StatusOr<Kernel> PrepareBatchNorm(const program::v1::Ipu& ipu,
 absl::StatusOr<Kernel> PrepareBatchNormInference(const program::v1::Ipu& ipu,
                                                  const Instruction& instruction) {
   MemoryPlan scratch;
-  Kernel kernel;
-  kernel.phases = {NormalizePhase(ipu, instruction, instruction.batch_norm_inference(),
-                                  Resolve(ipu, instruction.inputs(3)),
-                                  Resolve(ipu, instruction.inputs(4)), scratch)};
-  kernel.scratch_bytes = scratch.bytes();
+  const auto pass = PrepareNormalization(ipu, instruction, instruction.batch_norm_inference(),
+                                         Resolve(ipu, instruction.inputs(3)),
+                                         Resolve(ipu, instruction.inputs(4)), scratch);
+  Kernel kernel{.phases = {NormalizePhase(pass)}, .scratch_bytes = scratch.bytes()};
+  if (pass->rows.blocks.chunks() == 1) {
+    kernel.by_rows = [pass](const Workspace& at, size_t first, size_t count) {
+      pass->Run(at, first, first + count, 0, pass->rows.channels);
+    };
+  }
   return kernel;
 }
 
@@ -372,7 +393,7 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
                 dscale = ResolveOutput(ipu, instruction, 1),
                 doffset = ResolveOutput(ipu, instruction, 2);
   const double epsilon = instruction.batch_norm_gradient().epsilon();
-  const Rows rows(x);
+  const RowsOfChannels rows(x);
   const Sums sums(rows);
   const size_t block = rows.block_elements();
   MemoryPlan scratch;

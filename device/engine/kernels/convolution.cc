@@ -299,6 +299,16 @@ Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limi
                return conv->Run(at, begin + chunk / run, chunk % run);
              });
   }
+  if (forward && !is_cut && !gaps) {
+    kernel.rows_of_chunk = [conv](size_t chunk) -> Rows {
+      const ConvolutionShape& s = conv->step.shape;
+      const Box box = ResultBox(conv->cut[chunk], s.rank(), {0, s.outputs});
+      // A chunk has whole images or some of the first dimension.
+      const auto first = box.images.first * s.result_pixels() +
+                         box.spatial[0].first * (s.result_pixels() / s.result[0]);
+      return {static_cast<size_t>(first), box.elements(s.rank()) / static_cast<size_t>(s.outputs)};
+    };
+  }
   if (conv->packs_all) {
     kernel.packed_bytes = num_blocks * conv->packed_bytes;
   } else {

@@ -45,6 +45,11 @@ struct Phase {
 };
 inline constexpr double kOperationsOfAChunk = 1 << 28;
 
+// Consecutive rows of a tensor of images: pixels, numbered over all images, with all their channels.
+struct Rows {
+  size_t first = 0, count = 0;
+};
+
 // Phases run one after the other.
 struct Kernel {
   std::vector<Phase> phases;
@@ -54,6 +59,11 @@ struct Kernel {
   // changes it: that phase may be left out while memory and input are as they were.
   size_t packed_bytes = 0;
   int packed_input = 0;
+  // If set: the rows of the output that a chunk of the last phase writes, and no other chunk does.
+  std::function<Rows(size_t chunk)> rows_of_chunk;
+  // If set: computes these rows of the output from the same rows of input 0, as the one phase does
+  // for all.
+  std::function<void(const Workspace& at, size_t first, size_t count)> by_rows;
   // What oneDNN calls its implementations that compute this; empty without oneDNN.
   std::vector<std::string> implementations;
 };

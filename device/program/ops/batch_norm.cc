@@ -100,6 +100,7 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {5, 6},
        .outputs = {1, 1},
        .infer = InferenceTypes,
+       .updates = true,
        .rounds = true,
        .layout = ImagesLayout},
       {.kind = v1::Instruction::kBatchNormGradient,
