@@ -410,15 +410,17 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
   conv->parts = many ? 1 : std::min(kParts, conv->cut.size());
   const size_t rounds = (conv->cut.size() + conv->parts - 1) / conv->parts;
   const WeightsBlock& first = conv->blocks[0].block;
-  conv->blocks_at_once =
-      many ? std::max<size_t>(1, static_cast<size_t>(limits.weights) / first.elements())
-           : num_blocks;
   for (const BlockPlan* plan : {&conv->blocks.front(), &conv->blocks.back()}) {
     const Memory::desc& packed = plan->passes->weights();
     conv->unpacks.emplace_back(dnnl::reorder::primitive_desc(CpuEngine(), packed, CpuEngine(),
                                                              PlainWeights(plan->block.shape)));
-    conv->packed_elements = std::max(conv->packed_elements, (packed.get_size() + 63) / 64 * 16);
+    conv->packed_elements =
+        std::max(conv->packed_elements, RoundUp(packed.get_size()) / sizeof(float));
   }
+  // Packed, they may be larger: layouts fill vectors of channels.
+  const size_t fit =
+      std::max<size_t>(1, static_cast<size_t>(limits.weights) / conv->packed_elements);
+  conv->blocks_at_once = many ? std::min(fit, num_blocks) : num_blocks;
   const bool gaps = !conv->cut.contiguous();
   MemoryPlan scratch;
   conv->image =
@@ -449,8 +451,7 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
                return conv->Finish(at, begin + block);
              });
   }
-  kernel.shared_bytes = conv->parts * std::min(conv->blocks_at_once, num_blocks) *
-                        conv->packed_elements * sizeof(float);
+  kernel.shared_bytes = conv->parts * conv->blocks_at_once * conv->packed_elements * sizeof(float);
   kernel.scratch_bytes = scratch.bytes();
   return kernel;
 }
