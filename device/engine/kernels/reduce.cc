@@ -34,7 +34,7 @@ inline __attribute__((always_inline)) void AddColumns(double* sums, const float*
   __builtin_memcpy(sums, sum, sizeof(sum));
 }
 
-// Takes n rows of `width` elements, which lie one behind the other.
+// Takes n rows of `width` elements, which follow one another.
 VPOD_SIMD void AddRows(double* sums, const float* rows, size_t n, size_t width) {
   size_t c = 0;
   for (; c + 4 * kLanes <= width; c += 4 * kLanes) AddColumns<4>(sums + c, rows + c, n, width);
@@ -135,7 +135,7 @@ Plan MakePlan(Operand input, Operand output, const program::v1::Reduce& op) {
 void ReduceBlock(const Plan& plan, FloatRow& row, int64_t position, size_t n, size_t from,
                  size_t to, double* results) {
   const int64_t along = plan.kept.steps[0];
-  if (n > 1 && std::abs(along) < std::abs(plan.reduced.steps[0])) {
+  if (n > 1 && along != 0 && std::abs(along) < std::abs(plan.reduced.steps[0])) {
     const auto take = plan.op == program::v1::MAX   ? MaxRows
                       : plan.op == program::v1::MIN ? MinRows
                                                     : AddRows;
@@ -154,8 +154,10 @@ void ReduceBlock(const Plan& plan, FloatRow& row, int64_t position, size_t n, si
     double result = results[i];
     const int64_t start = position + static_cast<int64_t>(i) * along;
     plan.reduced.ForBlocks(from, to, [&](const auto& at, size_t elements) {
-      const float* x = row.Read(start + at[0], plan.reduced.steps[0], elements);
-      for (size_t e = 0; e < elements; ++e) result = Combine(plan.op, result, x[e]);
+      const int64_t step = plan.reduced.steps[0];
+      const float* x = row.Read(start + at[0], step, elements);
+      // All elements may be one.
+      for (size_t e = 0; e < elements; ++e) result = Combine(plan.op, result, x[step == 0 ? 0 : e]);
     });
     results[i] = result;
   }

@@ -161,6 +161,29 @@ Values ArgMax(DataType type, const Dims& dims, const Values& values) {
   return ipu.Read(y);
 }
 
+// Broadcast inputs have steps of 0, along the axes that are kept or those that are reduced.
+TEST_P(ReduceTest, ElementsThatAreOne) {
+  for (const bool kept : {true, false}) {
+    TestIpu ipu;
+    // A row of five that is repeated three times, or a column of three.
+    const Values elements = kept ? Values{1, 2, 3, 4, 5} : Values{1, 2, 3};
+    const uint32_t x = ipu.Add(GetParam(), {3, 5}, {}, false, kept ? Dims{0, 1} : Dims{1, 0});
+    const uint32_t columns = ipu.Add(GetParam(), {5}), rows = ipu.Add(GetParam(), {3}),
+                   all = ipu.Add(GetParam(), {});
+    Values repeated;
+    for (size_t i = 0; i < 15; ++i) repeated.push_back(elements[kept ? i % 5 : i / 5]);
+    ipu.Write(x, repeated);
+    ipu.Run(Text(program::v1::SUM, x, columns, {0}));
+    EXPECT_EQ(ipu.Read(columns), kept ? (Values{3, 6, 9, 12, 15}) : Values(5, 6));
+    ipu.Run(Text(program::v1::SUM, x, rows, {1}));
+    EXPECT_EQ(ipu.Read(rows), kept ? Values(3, 15) : (Values{5, 10, 15}));
+    ipu.Run(Text(program::v1::MAX, x, rows, {1}));
+    EXPECT_EQ(ipu.Read(rows), kept ? Values(3, 5) : elements);
+    ipu.Run(Text(program::v1::SUM, x, all, {0, 1}));
+    EXPECT_EQ(ipu.Read(all), Values{kept ? 45.0 : 30.0});
+  }
+}
+
 TEST_P(ReduceTest, ArgMaxOfEachRow) {
   EXPECT_EQ(ArgMax(GetParam(), {2, 3}, {1, 3, 2, -1, -2, -3}), (Values{1, 0}));
   EXPECT_EQ(ArgMax(GetParam(), {4}, {-kInfinity, -5, 7, kInfinity}), Values{3});
