@@ -24,6 +24,13 @@ uint64_t Nanoseconds(Clock::duration duration) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
 }
 uint64_t Since(Clock::time_point start) { return Nanoseconds(Clock::now() - start); }
+// Threads add to it at the same time.
+void RaiseTo(std::atomic<uint64_t>& value, uint64_t least) {
+  uint64_t now = value.load();
+  while (now < least && !value.compare_exchange_weak(now, least)) {
+  }
+}
+
 int64_t Now() { return Clock::now().time_since_epoch().count(); }
 
 void Relax() {
@@ -136,7 +143,7 @@ void ComputePool::Post(ComputeQueue& queue, std::function<void()> task) {
   base::MutexLock lock(mutex_);
   if (queue.tasks_.empty()) {
     // What a job did not use while it had nothing to do is not saved up.
-    queue.used_ns_.store(std::max(queue.used_ns_.load(), least_used_ns_));
+    RaiseTo(queue.used_ns_, least_used_ns_);
     if (ready_.empty()) Reserve(queue.last_thread_);
     ready_.push_back(queue.shared_from_this());
   }
@@ -213,15 +220,14 @@ bool ComputePool::HelpSomebody(int thread) {
 
 void ComputePool::Help(ChunkedWork& work, int thread) {
   const Clock::time_point start = Clock::now();
-  while (!work.taken() && !work.pause_.load(std::memory_order_relaxed) && !TasksWait())
+  while (!work.taken() && !work.pause_.load(std::memory_order_relaxed) && !MayTakeTask(thread))
     work.RunNext(thread);
   work.queue_->used_ns_.fetch_add(Since(start));
 }
 
-bool ComputePool::SomethingToDo(int thread) const {
-  return MayTakeTask(thread) || std::any_of(offers_.begin(), offers_.end(), [](const auto& offer) {
-           return offer.work.load(std::memory_order_relaxed) != nullptr;
-         });
+bool ComputePool::SomethingIsOffered() const {
+  return std::any_of(offers_.begin(), offers_.end(),
+                     [](const auto& offer) { return offer.work.load() != nullptr; });
 }
 
 void ComputePool::Offer(ChunkedWork& work, ComputeQueue& queue) {
@@ -234,11 +240,11 @@ void ComputePool::Offer(ChunkedWork& work, ComputeQueue& queue) {
 }
 
 void ComputePool::CountAlone(uint64_t ns) {
-  if (sleeping_.load() == 0) return;
-  uint64_t& alone = offers_[static_cast<size_t>(this_thread)].alone_ns;
-  alone += ns;
-  if (alone < kWorthWakingNs) return;
-  alone = 0;
+  ComputeOffer& offer = offers_[static_cast<size_t>(this_thread)];
+  if (sleeping_.load() == 0 || offer.helpers.load() > 0) return;
+  offer.alone_ns += ns;
+  if (offer.alone_ns < kWorthWakingNs) return;
+  offer.alone_ns = 0;
   Wake();
 }
 
@@ -246,7 +252,7 @@ void ComputePool::Withdraw(ChunkedWork& work) {
   ComputeOffer& offer = offers_[static_cast<size_t>(this_thread)];
   work.pause_.store(true, std::memory_order_relaxed);
   offer.work.store(nullptr);  // nobody joins from here on
-  // For as long as a chunk lasts. No task waits for a thread that waits here.
+  // For as long as a chunk lasts.
   if (!Spin([&] { return offer.helpers.load() == 0; })) {
     for (int helpers = offer.helpers.load(); helpers != 0; helpers = offer.helpers.load())
       offer.helpers.wait(helpers);
@@ -278,7 +284,7 @@ void ComputePool::RunThread(int thread) {
   while (!stopping_.load()) {
     if (RunOne(thread)) continue;
     looking_.fetch_add(1);
-    const bool found = Spin([&] { return SomethingToDo(thread); });
+    const bool found = Spin([&] { return MayTakeTask(thread) || SomethingIsOffered(); });
     looking_.fetch_sub(1);
     if (found) continue;
     base::MutexLock lock(mutex_);
@@ -286,7 +292,7 @@ void ComputePool::RunThread(int thread) {
     std::atomic<bool>& sleeping = offers_[static_cast<size_t>(thread)].sleeping;
     sleeping.store(true);
     sleeping_.fetch_add(1);
-    lock.Wait(wake_, [&] { return stopping_ || TasksWait() || SomethingToDo(thread); });
+    lock.Wait(wake_, [this] { return stopping_ || TasksWait() || SomethingIsOffered(); });
     sleeping_.fetch_sub(1);
     sleeping.store(false);
   }

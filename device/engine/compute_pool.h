@@ -25,8 +25,8 @@ namespace vpod::engine {
 class ComputePool;
 class ChunkedWork;
 
-// The work whose chunks a compute thread lets others take. Who helps is counted before he looks at
-// the work, and its owner leaves when none is counted any more: with sequential consistency either
+// The work whose chunks a compute thread lets others take. A helper is counted before it looks at
+// the work, and the owner leaves when none is counted any more: with sequential consistency either
 // a helper sees that the work is gone or the owner sees the helper.
 struct alignas(64) ComputeOffer {
   std::atomic<ChunkedWork*> work = nullptr;  // with chunks left
@@ -121,7 +121,7 @@ class ComputePool {
   bool RunTask(int thread);
   bool HelpSomebody(int thread);
   void Help(ChunkedWork& work, int thread);
-  bool SomethingToDo(int thread) const;
+  bool SomethingIsOffered() const;
   bool MayTakeTask(int thread) const;
   void Offer(ChunkedWork& work, ComputeQueue& queue);
   void Withdraw(ChunkedWork& work);
@@ -141,8 +141,8 @@ class ComputePool {
   std::atomic<bool> stopping_ = false;  // written under the mutex
   // Threads that sleep, changed under the mutex, and threads that look for something to do.
   std::atomic<int> sleeping_ = 0, looking_ = 0;
-  // A task is left for this thread, whose caches hold what it works on, until then: if it comes
-  // while the thread looks for something to do. -1: it is for any thread.
+  // A task that waits alone is left for this thread, whose caches hold what it works on, until
+  // then, if the thread is awake. -1: it is for any thread.
   std::atomic<int> reserved_for_ = -1;
   std::atomic<int64_t> reserved_until_ = 0;
   uint64_t least_used_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // of the queue that ran last
