@@ -30,14 +30,14 @@ inline __attribute__((always_inline)) void TakeLargestOfLanes(const float* row, 
   for (int64_t i = 0; i < walk[0].count; ++i) {
     for (int64_t j = 0; j < walk[1].count; ++j) {
       const float* from = row + i * walk[0].elements + j * walk[1].elements;
-      auto at = static_cast<int32_t>(pixel + i * walk[0].pixels + j * walk[1].pixels);
+      auto at = static_cast<uint32_t>(pixel + i * walk[0].pixels + j * walk[1].pixels);
       for (int64_t k = 0; k < walk[2].count; ++k) {
         __builtin_memcpy(&x, from, sizeof(x));
         const auto takes = (x > largest) | ((x != x) & (largest == largest));
         largest = takes ? x : largest;
-        place = takes ? Int{} + at : place;
+        place = takes ? Int{} + static_cast<int32_t>(at) : place;
         from += walk[2].elements;
-        at += static_cast<int32_t>(walk[2].pixels);
+        at += static_cast<uint32_t>(walk[2].pixels);
       }
     }
   }
@@ -70,7 +70,8 @@ VPOD_SIMD void TakeLargest(const float* row, const Line& line, const Walk& walk,
       }
     }
     row += line.elements;
-    pixel += static_cast<int32_t>(line.pixels);
+    // Beyond the image after the last one.
+    pixel = static_cast<int32_t>(static_cast<uint32_t>(pixel) + static_cast<uint32_t>(line.pixels));
     best += line.results;
     pixels += line.results;
   }
@@ -122,17 +123,19 @@ struct Pooling {
 
   Pooling(const Operand& input, const Operand& output, const PoolCut& of, MemoryPlan& scratch)
       : cut(of), writes_all(cut.channels.chunks() == 1 && cut.rounds == 1) {
-    // More would leave the second-level cache; float32 is read where it lies.
-    constexpr size_t kMostElements = size_t{1} << 19;
+    // More would leave the second-level cache, or take long to look at; float32 is read where it
+    // lies.
+    constexpr size_t kMostElements = size_t{1} << 19, kMostChunks = size_t{1} << 14;
     const size_t n = cut.channels.per_chunk;
+    const bool half = input.type.type == program::v1::FLOAT16;
     size_t most = 0;
-    if (writes_all && input.type.type == program::v1::FLOAT16) {
+    if (writes_all && half && cut.points.chunks() <= kMostChunks) {
       for (size_t i = 0; i < cut.points.chunks(); ++i) {
         const PoolCut::Range range = cut.ReadBy(i);
         most = std::max(most, (range.end - range.begin) * n);
       }
     }
-    reads_all = writes_all && most <= kMostElements;
+    reads_all = writes_all && (!half || (most > 0 && most <= kMostElements));
     in = FloatBlock(input, reads_all ? most : n, scratch);
     out = FloatBlock(output, writes_all ? cut.points.per_chunk * n : n, scratch);
   }
@@ -232,14 +235,15 @@ absl::StatusOr<Kernel> PrepareMaxPool(const program::v1::Ipu& ipu, const Instruc
         for (size_t i = 0; i < 3; ++i) {
           const Windows::Places& along = item.box[i];
           first[i] = along.first;
-          walk[i] = {along.count, along.step * pixels[i] * stride, along.step * pixels[i]};
+          const int64_t step = along.count > 1 ? along.step * pixels[i] : 0;
+          walk[i] = {along.count, step * stride, step};
         }
         const size_t pixel = item.image * windows.image_pixels() +
                              static_cast<size_t>(Windows::Index(windows.image, first));
         const auto like = static_cast<size_t>(pooling.cut.LikeWindow(item.point[2]));
         item.taken = std::min(like, item.left);
-        const Line line{item.taken, windows.stride[2] * stride, windows.stride[2],
-                        windows.channels};
+        const int64_t step = item.taken > 1 ? windows.stride[2] : 0;
+        const Line line{item.taken, step * stride, step, windows.channels};
         take(first, pixel * windows.channels, line, walk, true);
       });
 }

@@ -73,7 +73,7 @@ struct Windows {
   }
 };
 
-// By what the work is cut: results, each of which reads pixels of the image, or for a gradient
+// What the work is cut by: results, each of which reads pixels of the image, or for a gradient
 // pixels of the image, each of which reads results.
 enum class PoolBy { kResults, kImage };
 
