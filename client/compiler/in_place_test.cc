@@ -1,4 +1,4 @@
-// A slice is written into its destination where nobody needs what was there, and else into a copy.
+// Slices and normalised images are written over their input where nobody needs what was there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,11 +33,23 @@ int Copies(const v1::Executable& executable) {
   return copies;
 }
 
+int Normalizations(const v1::Executable& executable, bool in_place) {
+  int count = 0;
+  for (const v1::Function& function : executable.ipus(0).functions()) {
+    for (const v1::Instruction& instruction : function.instructions()) {
+      count += instruction.has_batch_norm_inference() &&
+               (instruction.inputs(0) == instruction.outputs(0)) == in_place;
+    }
+  }
+  return count;
+}
+
 Tensor Place(Graph& g, int start) { return g.Constant({INT32, {1}}, start); }
 
 // x is [1, 2, 3, 4] and u [10, 20]; `make` gives outputs, by name "0", "1" …
 struct Results {
   int copies = 0;
+  int normalized_in_place = 0, normalized_elsewhere = 0;
   std::vector<std::vector<float>> outputs;
 };
 Results RunModel(const std::function<std::vector<Tensor>(Graph&, Tensor x, Tensor u)>& make) {
@@ -48,7 +60,10 @@ Results RunModel(const std::function<std::vector<Tensor>(Graph&, Tensor x, Tenso
   const auto compiled = Compile(graph, {.programs = {{.name = "run", .device_iterations = 2}}});
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   if (!compiled.ok()) return {};
-  Results results{Copies(compiled->executable->proto()), {}};
+  const v1::Executable& executable = compiled->executable->proto();
+  Results results{.copies = Copies(executable),
+                  .normalized_in_place = Normalizations(executable, true),
+                  .normalized_elsewhere = Normalizations(executable, false)};
   auto session = session::Session::Create(*session::CreateIpuModel({}), *compiled);
   EXPECT_TRUE(session.ok()) << session.status();
   // Twice: what one round leaves must not matter to the next.
@@ -124,6 +139,43 @@ TEST(InPlaceTest, WhatComesFromOutsideIsCopied) {
   EXPECT_THAT(results.outputs, ElementsAre(ElementsAre(1, 2, 10, 20), ElementsAre(5, 6, 10, 20),
                                            ElementsAre(0, 0, 10, 20), ElementsAre(0, 0, 10, 20),
                                            ElementsAre(5, 6, 10, 20)));
+}
+
+// Of a column with statistics that leave (x - 1) * 2 + 3.
+Tensor Normalize(Graph& g, Tensor x) {
+  const auto vector = [&](double value) { return g.Constant({FLOAT32, {1}}, value); };
+  return g.BatchNormInference(g.Reshape(x, {4, 1}), vector(2), vector(3), vector(1), vector(0.75),
+                              0.25f);
+}
+
+TEST(InPlaceTest, NormalizesWhatNobodyElseNeedsInItsPlace) {
+  const Results results = RunModel([](Graph& g, Tensor x, Tensor) {
+    const Tensor y = g.Add(x, x);       // in place
+    const Tensor z = g.Multiply(x, x);  // read later
+    return std::vector{Normalize(g, y), g.Add(g.Reshape(Normalize(g, z), {4}), z),
+                       Normalize(g, x)};  // from outside
+  });
+  EXPECT_EQ(results.normalized_in_place, 1);
+  EXPECT_EQ(results.normalized_elsewhere, 2);
+  EXPECT_THAT(results.outputs, ElementsAre(ElementsAre(5, 9, 13, 17), ElementsAre(4, 13, 28, 49),
+                                           ElementsAre(3, 5, 7, 9)));
+}
+
+// Buffers are row-major, normalised images are not.
+TEST(InPlaceTest, ABufferTakesNormalizedImages) {
+  Graph g;
+  const Tensor x = g.Input("x", {FLOAT32, {1, 2, 1, 2}});
+  const Tensor buffer = g.Buffer("buffer", {FLOAT32, {1, 2, 1, 2}}, std::vector<float>(4));
+  const Tensor one = g.Constant({FLOAT32, {2}}, 1);
+  g.Assign(buffer, g.BatchNormInference(x, one, one, one, g.Constant({FLOAT32, {2}}, 0.75), 0.25f));
+  const Tensor w = g.Variable("w", {FLOAT32, {1, 2, 1, 2}}, {1, 1, 1, 1});
+  const auto compiled =
+      Compile(g, {.programs = {{.name = "train", .loss = g.Sum(g.Multiply(w, x)), .sgd = {}}}});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  auto session = *session::Session::Create(*session::CreateIpuModel({}), *compiled);
+  ASSERT_TRUE(session->WriteStream("x", 0, std::vector<double>{1, 2, 3, 4}).ok());
+  ASSERT_TRUE(session->Run("train").ok());
+  EXPECT_THAT(*session->ReadFloats("buffer"), ElementsAre(1, 2, 3, 4));
 }
 
 // A ring buffer: a place for each of the last three micro-batches.

@@ -293,6 +293,10 @@ class Lowering {
   bool WritesOverItsInput(const graph::Node& node, uint32_t buffer) const {
     const program::OpDef& op = *program::FindOp(node.instruction.attributes_case());
     if (op.elementwise || node.instruction.has_map()) return true;
+    // Buffers are row-major.
+    if (op.layout != nullptr &&
+        op.layout(node.instruction, {true, 0}) == program::Layout::kChannelsLast)
+      return false;
     const auto& inputs = node.instruction.inputs();
     return op.updates && std::none_of(inputs.begin() + 1, inputs.end(),
                                       [&](uint32_t id) { return placement_.Root(id) == buffer; });

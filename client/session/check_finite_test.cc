@@ -71,6 +71,31 @@ TEST(CheckFiniteTest, TheFirstOperationIsNamed) {
   EXPECT_TRUE(opened.Run().ok());
 }
 
+// Without the check a normalisation runs with the chunks of the convolution before it.
+TEST(CheckFiniteTest, ChangesNoBitOfANormalizedConvolution) {
+  std::vector<float> results[2];
+  for (const bool check : {false, true}) {
+    Graph graph;
+    Tensor x = graph.Input("x", {FLOAT32, {4}});
+    x = graph.Add(graph.Reshape(x, {4, 1, 1, 1}), graph.Constant({FLOAT32, {4, 8, 20, 20}}, 0.5f));
+    const std::vector<float> weights(8 * 8 * 3 * 3, 0.01f);
+    const Tensor w = graph.Variable("w", {FLOAT32, {8, 8, 3, 3}}, weights);
+    const Tensor third = graph.Constant({FLOAT32, {8}}, 0.3f);
+    for (int layer = 0; layer < 3; ++layer) {
+      x = graph.Convolution(x, w, Graph::Sliding(2, 3, 1, 1));
+      x = graph.BatchNormInference(x, third, third, third, third, 0.1f);
+    }
+    graph.Output("y", x);
+    Opened opened = Open(graph, {}, check);
+    Feed(opened, {1, -2, 3, 4});
+    ASSERT_TRUE(opened.Run().ok());
+    ASSERT_TRUE(opened.Run().ok());  // with packed weights
+    const auto y = *opened.session->Stream<float>("y", 0);
+    results[check].assign(y.begin(), y.end());
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
 TEST(CheckFiniteTest, IsOffByDefaultAndTakesNoVirtualTime) {
   Opened checked = Open(Example(), {}, /*check=*/true), opened = Open(Example(), {}, false);
   for (Opened* each : {&checked, &opened}) Feed(*each, {1, 2, 3, 4});

@@ -16,12 +16,6 @@
 namespace vpod::engine {
 using program::v1::Instruction;
 
-namespace {
-
-uint64_t RoundUp(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-}  // namespace
-
 absl::Status MemoryBudget::Reserve(uint64_t bytes) {
   uint64_t used = used_.load();
   do {

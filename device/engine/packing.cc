@@ -113,7 +113,7 @@ PackingPlan PlanPacking(const program::v1::Executable& executable, uint32_t ipu,
       ranges.ForOverlapping(*operand, [&](uint32_t range) {
         if (counter[range] || executions[f] <= writes[range] + writes_to_all) return;
         plan.kept[f][s] = KeptOperand{plan.kept_bytes, range};
-        plan.kept_bytes += (kernels[f][s]->packed_bytes + 63) / 64 * 64;
+        plan.kept_bytes += RoundUp(kernels[f][s]->packed_bytes);
       });
     });
   }

@@ -108,7 +108,7 @@ struct OpDef {
   // a multiply-add, 0 for an op that only moves elements.
   int flops_per_operation = 1;
   std::vector<InPlace> in_place = {};
-  // The output is input 0, or what is copied from there, with changes: both may be one tensor.
+  // The output has the type of input 0 and may lie over it: both may be one tensor.
   bool updates = false;
   // Each element of the output follows from those of the inputs at its place: a step of a Map.
   bool elementwise = false;

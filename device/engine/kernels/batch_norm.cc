@@ -7,7 +7,7 @@
 namespace vpod::engine {
 namespace {
 
-// RowsOfChannels are pixels, whose channels lie side by side. Blocks of rows stay in the
+// Rows are pixels, whose channels lie side by side. Blocks of rows stay in the
 // first-level cache while the steps of an op go over them.
 constexpr size_t kElementsOfABlock = 4096;
 
@@ -125,7 +125,7 @@ VPOD_SIMD void ReluGradient(const float* activated, const float* dy, float* mask
   for (size_t i = 0; i < n; ++i) masked[i] = activated[i] <= 0 ? 0.0f : dy[i];
 }
 
-// --- RowsOfChannels of a tensor, and what there is one of for each channel ---
+// --- Rows of a tensor, and what there is one of for each channel ---
 
 struct RowsOfChannels {
   size_t rows, channels, of_block;

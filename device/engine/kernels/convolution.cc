@@ -130,14 +130,12 @@ Chunking CutUnits(const ConvolutionStep& step, int64_t weights) {
   return {static_cast<size_t>(units), static_cast<size_t>(std::clamp<int64_t>(fit, 1, units))};
 }
 
-size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 size_t ScratchpadBytes(const std::vector<BlockPlan>& plans) {
   return std::max(plans.front().passes->scratchpad_bytes(),
                   plans.back().passes->scratchpad_bytes());
 }
 
-// Some hundred microseconds.
+// A few hundred microseconds.
 constexpr double kLongOperations = 2e7;
 
 void AddPhase(Kernel& kernel, size_t chunks, double operations,
@@ -233,7 +231,7 @@ Chunking CutSliding(const ConvolutionStep& step, const ConvolutionLimits& limits
   if (units.chunks() > 1 || s.groups > 1 || s.weights() < std::max(kManyWeights, 2 * applied_to))
     return units;
   const size_t of_block = (units.items + kMostBlocks - 1) / kMostBlocks;
-  return {units.items, (of_block + kLanes - 1) / kLanes * kLanes};
+  return {units.items, std::min(units.items, (of_block + kLanes - 1) / kLanes * kLanes)};
 }
 
 Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limits) {

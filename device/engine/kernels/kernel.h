@@ -27,6 +27,9 @@ struct Workspace {
   uint32_t replica = 0;          // in the job
 };
 
+// To the alignment of a workspace's memory.
+inline size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 // Chunks that may run in any order and at once. Their number depends on shapes only, and so do the
 // results. A chunk writes what no other chunk reads or writes. It has at most about
 // kOperationsOfAChunk operations, because it is not interrupted.
@@ -34,7 +37,7 @@ struct Phase {
   size_t chunks = 1;
   // Fails only for data that the operation does not take (a label out of range).
   std::function<absl::Status(const Workspace& at, size_t chunk)> run;
-  // It takes some hundred microseconds, for which it is worth waking a thread.
+  // It takes a few hundred microseconds, for which it is worth waking a thread.
   bool is_long = false;
   // Sums too long for a chunk go on in the next round: it runs the following chunks, numbered on,
   // when all of the round before are done.
@@ -45,7 +48,8 @@ struct Phase {
 };
 inline constexpr double kOperationsOfAChunk = 1 << 28;
 
-// Consecutive rows of a tensor of images: pixels, numbered over all images, with all their channels.
+// Consecutive rows of a tensor of images: pixels, numbered over all images, with all their
+// channels.
 struct Rows {
   size_t first = 0, count = 0;
 };

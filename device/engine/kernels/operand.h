@@ -59,7 +59,7 @@ class MemoryPlan {
   // Offset of a new block, a multiple of 64.
   size_t Add(size_t bytes) {
     const size_t offset = bytes_;
-    bytes_ += (bytes + 63) / 64 * 64;
+    bytes_ += RoundUp(bytes);
     return offset;
   }
   size_t bytes() const { return bytes_; }

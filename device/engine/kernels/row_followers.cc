@@ -2,21 +2,34 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "device/base/status.h"
+#include "device/program/op.h"
 
 namespace vpod::engine {
 namespace {
 
-struct Range {
-  uint64_t begin, end;
-  bool Overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
-  friend bool operator==(const Range&, const Range&) = default;
-};
+using program::ArenaRange;
 
-Range RangeOf(const program::v1::Ipu& ipu, uint32_t tensor) {
-  const program::v1::Tensor& text = ipu.tensors(static_cast<int>(tensor));
-  return {text.offset(), text.offset() + program::ArenaBytes(text)};
+ArenaRange RangeAt(const program::v1::Ipu& ipu, uint32_t tensor) {
+  return program::RangeOf(ipu.tensors(static_cast<int>(tensor)), /*output=*/false);
+}
+
+bool Overlap(const ArenaRange& a, const ArenaRange& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
+// What an instruction reads besides its first `skipped` inputs.
+bool Reads(const program::v1::Ipu& ipu, const Instruction& instruction, int skipped,
+           const ArenaRange& range) {
+  std::vector<uint32_t> read(instruction.inputs().begin() + skipped, instruction.inputs().end());
+  if (instruction.has_rounding()) {
+    read.push_back(instruction.rounding().seed());
+    read.push_back(instruction.rounding().counter());
+  }
+  return std::any_of(read.begin(), read.end(),
+                     [&](uint32_t tensor) { return Overlap(RangeAt(ipu, tensor), range); });
 }
 
 }  // namespace
@@ -24,24 +37,22 @@ Range RangeOf(const program::v1::Ipu& ipu, uint32_t tensor) {
 bool CanFollowByRows(const program::v1::Ipu& ipu, const Instruction& first, const Kernel& kernel,
                      const Instruction& next, const Kernel& follower) {
   if (!kernel.rows_of_chunk || !follower.by_rows) return false;
-  const Range rows = RangeOf(ipu, first.outputs(0)), written = RangeOf(ipu, next.outputs(0));
-  // The same rows, though the tensor may have another name.
   const program::v1::Tensor &made = ipu.tensors(static_cast<int>(first.outputs(0))),
                             &read = ipu.tensors(static_cast<int>(next.inputs(0)));
-  if (RangeOf(ipu, next.inputs(0)) != rows || program::TypeOf(made) != program::TypeOf(read) ||
+  // The same rows, though the tensor may have another name.
+  if (made.offset() != read.offset() || program::TypeOf(made) != program::TypeOf(read) ||
       program::StridesOf(made) != program::StridesOf(read))
     return false;
+  const ArenaRange rows = RangeAt(ipu, first.outputs(0)), written = RangeAt(ipu, next.outputs(0));
   // In place, or somewhere else.
-  if (written.Overlaps(rows) && written != rows) return false;
-  return std::none_of(first.inputs().begin(), first.inputs().end(),
-                      [&](uint32_t input) { return RangeOf(ipu, input).Overlaps(written); }) &&
-         std::none_of(next.inputs().begin() + 1, next.inputs().end(),
-                      [&](uint32_t input) { return RangeOf(ipu, input).Overlaps(rows); });
+  if (Overlap(written, rows) && (written.begin != rows.begin || written.end != rows.end))
+    return false;
+  return !Reads(ipu, first, 0, written) && !Reads(ipu, next, 1, rows);
 }
 
 void FollowByRows(Kernel& kernel, const Kernel& follower) {
   // Its scratch lies behind the kernel's own.
-  const size_t scratch = (kernel.scratch_bytes + 63) / 64 * 64;
+  const size_t scratch = RoundUp(kernel.scratch_bytes);
   Phase& last = kernel.phases.back();
   last.run = [run = std::move(last.run), rows_of_chunk = std::move(kernel.rows_of_chunk),
               by_rows = follower.by_rows, scratch](const Workspace& at, size_t chunk) {

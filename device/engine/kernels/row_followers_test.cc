@@ -106,6 +106,23 @@ TEST_P(RowFollowersTest, MemoryThatIsStillReadForbidsIt) {
   EXPECT_TRUE(can_follow(with(pair.normalized, pair.addend)));
 }
 
+TEST_P(RowFollowersTest, SeedsOfRoundingAreRead) {
+  Pair pair(GetParam());
+  const Kernel first = pair.Prepare(pair.convolution), second = pair.Prepare(pair.normalization);
+  const auto can_follow = [&] {
+    return CanFollowByRows(pair.ipu.proto(), pair.convolution, first, pair.normalization, second);
+  };
+  auto* rounding = pair.convolution.mutable_rounding();
+  rounding->set_seed(pair.addend);
+  rounding->set_counter(pair.addend);
+  EXPECT_TRUE(can_follow());
+  rounding->set_counter(pair.normalized);
+  EXPECT_FALSE(can_follow());
+  pair.convolution.clear_rounding();
+  pair.normalization.mutable_rounding()->set_seed(pair.result);
+  EXPECT_FALSE(can_follow());
+}
+
 TEST_P(RowFollowersTest, OtherInstructionsDoNotFollow) {
   Pair pair(GetParam());
   pair.normalization.set_inputs(0, pair.addend);
