@@ -10,7 +10,7 @@
 #include "device/base/status.h"
 #include "device/engine/compute_pool.h"
 #include "device/engine/engine_impl.h"
-#include "device/engine/kernels/row_followers.h"
+#include "device/engine/kernels/epilogue.h"
 #include "device/program/op.h"
 
 namespace vpod::engine {
@@ -85,19 +85,19 @@ void Engine::PlanKeptForms() {
   }
 }
 
-void Engine::FollowRows() {
+void Engine::AttachEpilogues() {
   for (size_t ipu = 0; ipu < steps_.size(); ++ipu) {
     const program::v1::Ipu& text = executable_->proto().ipus(static_cast<int>(ipu));
     for (std::vector<Step>& function : steps_[ipu]) {
       std::vector<Step> steps;
       for (Step& step : function) {
-        if (steps.empty() || !CanFollowByRows(text, *steps.back().source, steps.back().kernel,
-                                              *step.source, step.kernel)) {
+        if (steps.empty() || !CanBeEpilogue(text, *steps.back().source, steps.back().kernel,
+                                            *step.source, step.kernel)) {
           steps.push_back(std::move(step));
           continue;
         }
         Step& before = steps.back();
-        FollowByRows(before.kernel, step.kernel);
+        AttachEpilogue(before.kernel, step.kernel);
         scratch_bytes_ = std::max<uint64_t>(scratch_bytes_, RoundUp(before.kernel.scratch_bytes));
         before.written.insert(before.written.end(), step.written.begin(), step.written.end());
         before.cost += step.cost;
@@ -226,7 +226,7 @@ absl::Status Engine::Prepare() {
   if (options_.check_finite) {
     AddFiniteChecks();
   } else {
-    FollowRows();
+    AttachEpilogues();
   }
   VPOD_RETURN_IF_ERROR(CreateUnits());
   for (const program::v1::Exchange& exchange : text.exchanges()) {

@@ -143,8 +143,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   absl::Status Prepare();
   absl::Status PrepareSteps();
   void PlanKeptForms();
-  // Lets steps that work row by row run with the chunks of those before them.
-  void FollowRows();
+  // Lets normalisations run with the chunks of the convolutions before them.
+  void AttachEpilogues();
   void AddFiniteChecks();
   // Keeps no packed form, because there is no memory for them.
   void KeepNone();

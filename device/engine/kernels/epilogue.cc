@@ -1,4 +1,4 @@
-#include "device/engine/kernels/row_followers.h"
+#include "device/engine/kernels/epilogue.h"
 
 #include <algorithm>
 #include <utility>
@@ -34,9 +34,9 @@ bool Reads(const program::v1::Ipu& ipu, const Instruction& instruction, int skip
 
 }  // namespace
 
-bool CanFollowByRows(const program::v1::Ipu& ipu, const Instruction& first, const Kernel& kernel,
-                     const Instruction& next, const Kernel& follower) {
-  if (!kernel.rows_of_chunk || !follower.by_rows) return false;
+bool CanBeEpilogue(const program::v1::Ipu& ipu, const Instruction& first, const Kernel& kernel,
+                   const Instruction& next, const Kernel& epilogue) {
+  if (!kernel.rows_of_chunk || !epilogue.by_rows) return false;
   const program::v1::Tensor &made = ipu.tensors(static_cast<int>(first.outputs(0))),
                             &read = ipu.tensors(static_cast<int>(next.inputs(0)));
   // The same rows, though the tensor may have another name.
@@ -50,12 +50,12 @@ bool CanFollowByRows(const program::v1::Ipu& ipu, const Instruction& first, cons
   return !Reads(ipu, first, 0, written) && !Reads(ipu, next, 1, rows);
 }
 
-void FollowByRows(Kernel& kernel, const Kernel& follower) {
+void AttachEpilogue(Kernel& kernel, const Kernel& epilogue) {
   // Its scratch lies behind the kernel's own.
   const size_t scratch = RoundUp(kernel.scratch_bytes);
   Phase& last = kernel.phases.back();
   last.run = [run = std::move(last.run), rows_of_chunk = std::move(kernel.rows_of_chunk),
-              by_rows = follower.by_rows, scratch](const Workspace& at, size_t chunk) {
+              by_rows = epilogue.by_rows, scratch](const Workspace& at, size_t chunk) {
     VPOD_RETURN_IF_ERROR(run(at, chunk));
     const Rows rows = rows_of_chunk(chunk);
     Workspace behind = at;
@@ -64,7 +64,7 @@ void FollowByRows(Kernel& kernel, const Kernel& follower) {
     return absl::OkStatus();
   };
   kernel.rows_of_chunk = nullptr;
-  kernel.scratch_bytes = scratch + follower.scratch_bytes;
+  kernel.scratch_bytes = scratch + epilogue.scratch_bytes;
 }
 
 }  // namespace vpod::engine

@@ -1,4 +1,4 @@
-#include "device/engine/kernels/row_followers.h"
+#include "device/engine/kernels/epilogue.h"
 
 #include "device/engine/kernels/kernel_test_util.h"
 
@@ -42,34 +42,34 @@ struct Pair {
     EXPECT_TRUE(kernel.ok()) << kernel.status();
     return *std::move(kernel);
   }
-  bool CanFollow() const {
-    return CanFollowByRows(ipu.proto(), convolution, Prepare(convolution), normalization,
-                           Prepare(normalization));
+  bool CanAttach() const {
+    return CanBeEpilogue(ipu.proto(), convolution, Prepare(convolution), normalization,
+                         Prepare(normalization));
   }
-  Values Run(bool follow) {
+  Values Run(bool attach) {
     Kernel first = Prepare(convolution), second = Prepare(normalization);
-    if (follow) {
-      FollowByRows(first, second);
+    if (attach) {
+      AttachEpilogue(first, second);
     }
     EXPECT_TRUE(RunPhases(first, ipu.Arena()).ok());
-    if (!follow) {
+    if (!attach) {
       EXPECT_TRUE(RunPhases(second, ipu.Arena()).ok());
     }
     return ipu.Read(normalized);
   }
 };
 
-class RowFollowersTest : public testing::TestWithParam<program::v1::DataType> {};
-INSTANTIATE_TEST_SUITE_P(Types, RowFollowersTest, testing::Values(FLOAT32, FLOAT16), FloatTypeName);
+class EpilogueTest : public testing::TestWithParam<program::v1::DataType> {};
+INSTANTIATE_TEST_SUITE_P(Types, EpilogueTest, testing::Values(FLOAT32, FLOAT16), FloatTypeName);
 
-TEST_P(RowFollowersTest, ChangeNoBit) {
+TEST_P(EpilogueTest, ChangeNoBit) {
   for (const int place : {-1, 0}) {
-    ASSERT_TRUE(Pair(GetParam(), place).CanFollow());
+    ASSERT_TRUE(Pair(GetParam(), place).CanAttach());
     EXPECT_EQ(Pair(GetParam(), place).Run(true), Pair(GetParam(), place).Run(false));
   }
 }
 
-TEST_P(RowFollowersTest, ChunksHaveAllRowsOnce) {
+TEST_P(EpilogueTest, ChunksHaveAllRowsOnce) {
   const Pair pair(GetParam());
   const Kernel kernel = pair.Prepare(pair.convolution);
   std::vector<int> seen(5 * 30 * 30);
@@ -81,52 +81,52 @@ TEST_P(RowFollowersTest, ChunksHaveAllRowsOnce) {
   EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
 }
 
-// What follows must not write what other chunks still read, nor read rows that come later.
-TEST_P(RowFollowersTest, MemoryThatIsStillReadForbidsIt) {
+// An epilogue must not write what other chunks still read, nor read rows that come later.
+TEST_P(EpilogueTest, MemoryThatIsStillReadForbidsIt) {
   Pair pair(GetParam());
-  const auto can_follow = [&](const program::v1::Ipu& ipu) {
-    return CanFollowByRows(ipu, pair.convolution, pair.Prepare(pair.convolution),
-                           pair.normalization, pair.Prepare(pair.normalization));
+  const auto can_attach = [&](const program::v1::Ipu& ipu) {
+    return CanBeEpilogue(ipu, pair.convolution, pair.Prepare(pair.convolution), pair.normalization,
+                         pair.Prepare(pair.normalization));
   };
-  ASSERT_TRUE(can_follow(pair.ipu.proto()));
+  ASSERT_TRUE(can_attach(pair.ipu.proto()));
   const auto with = [&](uint32_t tensor, uint32_t lies_at) {
     program::v1::Ipu changed = pair.ipu.proto();
     changed.mutable_tensors(static_cast<int>(tensor))
         ->set_offset(changed.tensors(static_cast<int>(lies_at)).offset());
     return changed;
   };
-  EXPECT_FALSE(can_follow(with(pair.normalized, pair.image)));
-  EXPECT_FALSE(can_follow(with(pair.normalized, pair.weights)));
-  EXPECT_FALSE(can_follow(with(pair.addend, pair.result)));
+  EXPECT_FALSE(can_attach(with(pair.normalized, pair.image)));
+  EXPECT_FALSE(can_attach(with(pair.normalized, pair.weights)));
+  EXPECT_FALSE(can_attach(with(pair.addend, pair.result)));
   program::v1::Ipu shifted = pair.ipu.proto();
   shifted.mutable_tensors(static_cast<int>(pair.normalized))
       ->set_offset(shifted.tensors(static_cast<int>(pair.result)).offset() + 64);
-  EXPECT_FALSE(can_follow(shifted));
-  EXPECT_TRUE(can_follow(with(pair.normalized, pair.result)));
-  EXPECT_TRUE(can_follow(with(pair.normalized, pair.addend)));
+  EXPECT_FALSE(can_attach(shifted));
+  EXPECT_TRUE(can_attach(with(pair.normalized, pair.result)));
+  EXPECT_TRUE(can_attach(with(pair.normalized, pair.addend)));
 }
 
-TEST_P(RowFollowersTest, SeedsOfRoundingAreRead) {
+TEST_P(EpilogueTest, SeedsOfRoundingAreRead) {
   Pair pair(GetParam());
   const Kernel first = pair.Prepare(pair.convolution), second = pair.Prepare(pair.normalization);
-  const auto can_follow = [&] {
-    return CanFollowByRows(pair.ipu.proto(), pair.convolution, first, pair.normalization, second);
+  const auto can_attach = [&] {
+    return CanBeEpilogue(pair.ipu.proto(), pair.convolution, first, pair.normalization, second);
   };
   auto* rounding = pair.convolution.mutable_rounding();
   rounding->set_seed(pair.addend);
   rounding->set_counter(pair.addend);
-  EXPECT_TRUE(can_follow());
+  EXPECT_TRUE(can_attach());
   rounding->set_counter(pair.normalized);
-  EXPECT_FALSE(can_follow());
+  EXPECT_FALSE(can_attach());
   pair.convolution.clear_rounding();
   pair.normalization.mutable_rounding()->set_seed(pair.result);
-  EXPECT_FALSE(can_follow());
+  EXPECT_FALSE(can_attach());
 }
 
-TEST_P(RowFollowersTest, OtherInstructionsDoNotFollow) {
+TEST_P(EpilogueTest, OtherInstructionsAreNoEpilogues) {
   Pair pair(GetParam());
   pair.normalization.set_inputs(0, pair.addend);
-  EXPECT_FALSE(pair.CanFollow());
+  EXPECT_FALSE(pair.CanAttach());
 }
 
 }  // namespace
