@@ -141,7 +141,7 @@ TEST(InPlaceTest, WhatComesFromOutsideIsCopied) {
                                            ElementsAre(5, 6, 10, 20)));
 }
 
-// Of a column with statistics that leave (x - 1) * 2 + 3.
+// Normalises a column with statistics that give (x - 1) * 2 + 3.
 Tensor Normalize(Graph& g, Tensor x) {
   const auto vector = [&](double value) { return g.Constant({FLOAT32, {1}}, value); };
   return g.BatchNormInference(g.Reshape(x, {4, 1}), vector(2), vector(3), vector(1), vector(0.75),

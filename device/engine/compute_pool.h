@@ -31,9 +31,10 @@ class ChunkedWork;
 struct alignas(64) ComputeOffer {
   std::atomic<ChunkedWork*> work = nullptr;  // with chunks left
   std::atomic<int> helpers = 0;
-  // Of the owner alone: how long it has worked on what it offers while another thread sleeps.
+  // How long the owner has worked alone on what it offers while another thread slept. Only the
+  // owner touches it.
   uint64_t alone_ns = 0;
-  std::atomic<bool> sleeping = false;  // the owner
+  std::atomic<bool> sleeping = false;  // whether the owner sleeps
 };
 
 // The tasks of one job. Thread-safe. The pool outlives it.

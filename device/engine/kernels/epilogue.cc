@@ -20,7 +20,7 @@ bool Overlap(const ArenaRange& a, const ArenaRange& b) {
   return a.begin < b.end && b.begin < a.end;
 }
 
-// What an instruction reads besides its first `skipped` inputs.
+// Whether an instruction reads bytes of the range, apart from its first `skipped` inputs.
 bool Reads(const program::v1::Ipu& ipu, const Instruction& instruction, int skipped,
            const ArenaRange& range) {
   std::vector<uint32_t> read(instruction.inputs().begin() + skipped, instruction.inputs().end());

@@ -52,8 +52,8 @@ struct Line {
   size_t results;
 };
 
-// Of n channels. What is left of them is taken with some of the lanes before, to which a second
-// time changes nothing.
+// Takes the largest elements of n channels, a vector of lanes at a time. The last vector overlaps
+// the one before it, which changes nothing.
 VPOD_SIMD void TakeLargest(const float* row, const Line& line, const Walk& walk, int32_t pixel,
                            bool is_first, float* best, int32_t* pixels, size_t n) {
   typedef float Floats __attribute__((vector_size(32)));
@@ -92,7 +92,7 @@ VPOD_SIMD void Scale(float* row, float factor, size_t n) {
 
 // --- Operands of a chunk ---
 
-// What a chunk reads as float32, all at once if it is little.
+// The input of a chunk as float32, read all at once if it is small.
 class ChunkInput {
  public:
   ChunkInput(const FloatBlock& block, const Workspace& at) : block_(block), at_(at) {}

@@ -18,7 +18,7 @@ struct Windows {
 
   size_t images = 1, channels = 1;
   Point image{1, 1, 1}, result{1, 1, 1};
-  // Of windows that slide; the others divide the image.
+  // Windows slide, and have the following attributes, or they divide the image.
   bool slide = false;
   Point kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, before{}, after{};
   Point inverse{};  // of stride / divisor modulo dilation / divisor, their greatest common one
@@ -34,7 +34,8 @@ struct Windows {
   Places WindowsAlong(size_t i, int64_t pixel) const;
   // The most that WindowsAlong gives.
   int64_t MostWindows(size_t i) const;
-  // What a window's sum is divided by: its elements in the image, or also those in the padding.
+  // The divisor of a window's sum: its elements in the image, and those in the padding if they
+  // count.
   float Divisor(const Point& window, bool count_padding) const;
 
   static int64_t Size(const Point& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
@@ -73,8 +74,8 @@ struct Windows {
   }
 };
 
-// What the work is cut by: results, each of which reads pixels of the image, or for a gradient
-// pixels of the image, each of which reads results.
+// The points that are shared out: results, each of which reads pixels of the image, or for a
+// gradient pixels of the image, each of which reads results.
 enum class PoolBy { kResults, kImage };
 
 // How the work of a pooling is cut: by points of what is written, and by channels. If a point has
