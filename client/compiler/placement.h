@@ -1,6 +1,6 @@
 // The layout pass: where the values of a graph are, on which IPU and in which storage order. Values
-// are row-major in the graph; here each gets the order in which it is made, and readers that ask for
-// another get a copy.
+// are row-major in the graph; here each gets the order in which it is made, and readers that ask
+// for another get a copy.
 #pragma once
 
 #include <cstdint>
