@@ -50,11 +50,14 @@ bool IsAhead(absl::string_view database, const Pages& before, const std::vector<
   return false;
 }
 
+constexpr char kNotKnown[] =
+    "Uncertain: every change after the last one that is intact; which they were is not known\n";
+
 // Lists the objects in which the images differ.
 std::string Difference(Image& certain, Image& later) {
   std::string text;
   const auto before = certain.Objects(), after = later.Objects();
-  if (!before.ok() || !after.ok()) return text;
+  if (!before.ok() || !after.ok()) return kNotKnown;
   for (const auto& [name, data] : *after) {
     const auto it = before->find(name);
     if (it == before->end()) {
@@ -67,6 +70,8 @@ std::string Difference(Image& certain, Image& later) {
     if (!after->contains(name))
       absl::StrAppend(&text, "Uncertain: ", name, " was removed behind the damage\n");
   }
+  // A start of the controller changes the store but no object.
+  if (text.empty()) return "Uncertain: no object, because none was changed behind the damage\n";
   return text;
 }
 
@@ -93,13 +98,9 @@ absl::StatusOr<Salvaged> Salvage(absl::string_view database, absl::string_view l
   if (report.end != WalEnd::kDamaged) return salvaged;
   salvaged.uncertain = absl::StrCat("Damage: ", report.why, "\n");
   auto later = Image::Of(With(database, after, frames, last));
-  if (last > certain && later.ok()) {
-    absl::StrAppend(&salvaged.uncertain, Difference(*image, *later));
-  } else {
-    absl::StrAppend(&salvaged.uncertain,
-                    "Uncertain: every change after the last one that is intact; which they were is "
-                    "not known\n");
-  }
+  // A database that is ahead may have changes that no proven commit of the log has.
+  const bool comparable = !ahead && last > certain && later.ok();
+  salvaged.uncertain += comparable ? Difference(*image, *later) : kNotKnown;
   return salvaged;
 }
 

@@ -74,6 +74,25 @@ TEST_F(SalvageTest, WhatIsBeforeTheDamageIsSavedAndTheRestIsNamed) {
   }
 }
 
+// As a start of the controller, which counts itself, may leave it.
+TEST_F(SalvageTest, AChangeOfNoObjectIsNamedAsSuch) {
+  const std::string path = (directory_ / "store.db").string();
+  fs::remove_all(directory_);
+  fs::create_directories(directory_);
+  const auto store = *Store::Open(path, Store::OpenMode::kCreateOnly);
+  ASSERT_TRUE(store->Commit({{"partition", "o1", "data"}}, {}).ok());
+  const size_t before = (base::ReadFile(path + "-wal").size() - kHeader) / kFrame;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(store->Commit({{"partition", "o1", "data"}}, {}).ok());
+  std::string log = base::ReadFile(path + "-wal");
+  ASSERT_GT(log.size(), kHeader + (before + 1) * kFrame);
+  log[kHeader + before * kFrame + 24 + 100] ^= 1;
+  const auto salvaged = Salvage(base::ReadFile(path), log, (*RunningFile::Read(path))->position);
+  ASSERT_TRUE(salvaged.ok()) << salvaged.status();
+  EXPECT_NE(salvaged->uncertain.find("Uncertain: no object, because none was changed"),
+            std::string::npos)
+      << salvaged->uncertain;
+}
+
 TEST_F(SalvageTest, ALogThatIsCutOrGoneLeavesWhatIsBefore) {
   auto salvaged = Salvage(database_, log_.substr(0, kHeader + ends_[7] * kFrame), acknowledged_);
   ASSERT_TRUE(salvaged.ok()) << salvaged.status();
@@ -97,6 +116,10 @@ TEST_F(SalvageTest, ADatabaseThatIsAheadOfTheDamageStaysAsItIs) {
   const auto salvaged = Salvage(newest, log, acknowledged_);
   ASSERT_TRUE(salvaged.ok()) << salvaged.status();
   EXPECT_EQ(ObjectsOf(salvaged->database), 20u);
+  // Not that o20, which the log's last proven change does not have, was removed.
+  EXPECT_NE(salvaged->uncertain.find("which they were is not known"), std::string::npos)
+      << salvaged->uncertain;
+  EXPECT_EQ(salvaged->uncertain.find("o20"), std::string::npos);
 }
 
 }  // namespace
