@@ -5,4 +5,6 @@ set -euo pipefail
   echo "SKIPPED: python3-torch is not installed (deploy/packages-test.txt): losses are not compared with PyTorch's"
   exit 0
 }
+# Threads of PyTorch that wait must not take cores from tests beside this one.
+export OMP_WAIT_POLICY=passive
 exec /usr/bin/python3 "$2" "$1"
