@@ -45,10 +45,11 @@ v1::Origin Graph::OriginOf(absl::string_view op) const {
   v1::Origin origin;
   if (backward_of_ != nullptr) {
     origin = *backward_of_;
-    origin.set_backward(true);
+    origin.set_phase(v1::Origin::BACKWARD);
   } else {
     origin.set_scope(scope_);
     origin.set_op(std::string(op));
+    origin.set_stage(stage_);
   }
   return origin;
 }

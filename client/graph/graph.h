@@ -41,7 +41,7 @@ struct Tensor {
 struct Node {
   v1::Instruction instruction;
   uint32_t ipu = 0;
-  uint32_t origin = 0;  // in the graph's table
+  uint32_t origin = 0;  // in the graph's table, which knows the scope, phase and stage
 };
 
 // Where a value comes from.
@@ -78,6 +78,9 @@ class Graph {
 
   // Later values and operations belong to this IPU of the replica.
   void SetIpu(uint32_t ipu) { ipu_ = ipu; }
+  // Later operations belong to this stage of a pipeline; gradients belong to that of what they are
+  // gradients of. It names them and changes nothing that is computed.
+  void SetStage(uint32_t stage) { stage_ = stage; }
 
   // While it exists, operations that are added belong to a named part of the model, as modules are
   // named in PyTorch; messages name it. Scopes end in reverse order.
@@ -215,6 +218,10 @@ class Graph {
   // does not influence the loss is absent: an invalid tensor. Operations without a derivative
   // (comparisons, arg-max, integer casts) stop the gradient.
   std::vector<Tensor> Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale = {});
+  // The same before the gradients by different uses of a variable or input are added: none for a
+  // value that does not influence the loss.
+  std::vector<std::vector<Tensor>> GradientsOfUses(Tensor loss, absl::Span<const Tensor> wanted,
+                                                   Tensor scale = {});
 
   // --- For the gradients and the compiler ---
   // The values from which random numbers on the current IPU follow.
@@ -228,6 +235,11 @@ class Graph {
   // How many replicas the job has: 1, unless the compiler says so.
   void SetReplicas(uint32_t replicas);
   const TensorType& TypeOf(Tensor tensor) const { return values_[tensor.id].type; }
+  // The value whose bytes a reshape shares: that value itself if it is none.
+  uint32_t RootOf(uint32_t id) const {
+    while (values_[id].alias_of != ~0u) id = values_[id].alias_of;
+    return id;
+  }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Value>& values() const { return values_; }
   const std::vector<GraphOutput>& outputs() const { return outputs_; }
@@ -276,7 +288,7 @@ class Graph {
   void AddNode(v1::Instruction instruction);
 
   absl::Status status_;
-  uint32_t ipu_ = 0;
+  uint32_t ipu_ = 0, stage_ = 0;
   std::string scope_;
   OriginTable origins_;
   const v1::Origin* backward_of_ = nullptr;  // while gradients of this operation are added

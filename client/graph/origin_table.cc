@@ -15,8 +15,9 @@ std::string Shown(const std::string& text) {
 }  // namespace
 
 uint32_t OriginTable::Add(const program::v1::Origin& origin) {
-  const auto [number, is_new] = numbers_.try_emplace(
-      {origin.scope(), origin.op(), origin.backward()}, static_cast<uint32_t>(origins_.size() + 1));
+  const auto [number, is_new] =
+      numbers_.try_emplace({origin.scope(), origin.op(), origin.phase(), origin.stage()},
+                           static_cast<uint32_t>(origins_.size() + 1));
   if (is_new) {
     program::v1::Origin& added = origins_.emplace_back(origin);
     added.set_scope(Shown(origin.scope()));

@@ -24,7 +24,7 @@ class OriginTable {
 
  private:
   std::vector<program::v1::Origin> origins_;
-  std::map<std::tuple<std::string, std::string, bool>, uint32_t> numbers_;
+  std::map<std::tuple<std::string, std::string, int, uint32_t>, uint32_t> numbers_;
 };
 
 }  // namespace vpod::graph

@@ -27,6 +27,14 @@ enum class Role {
   kControl,     // executes other instructions
 };
 
+// How far a program has come from a model to an executable.
+enum class Form {
+  kGraph,     // what a graph is built of, with gradients
+  kFused,     // operations that have taken over others
+  kLowered,   // instructions of each IPU: streams, exchanges, accumulation, optimisers
+  kAssembled  // an executable: loops and conditions
+};
+
 inline constexpr int kAnyNumber = std::numeric_limits<int>::max();
 
 // How many inputs or outputs an op takes.
@@ -101,6 +109,10 @@ struct OpDef {
   // What else must hold, of an instruction whose tensors exist in the right number. The whole rule
   // of an op without `infer`.
   absl::Status (*check)(const v1::Instruction& instruction, const Operands& tensors) = nullptr;
+  // The first form of a program that may have the op.
+  Form form = Form::kGraph;
+  // Whether an instruction has taken over another op, as those of a graph have not; null: never.
+  bool (*fused)(const v1::Instruction& instruction) = nullptr;
   // Multiply-adds or comparisons, which have a limit; null: no more than there are elements.
   double (*operations)(const v1::Instruction& instruction, absl::Span<const TensorType> inputs,
                        absl::Span<const TensorType> outputs) = nullptr;

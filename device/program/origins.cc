@@ -24,6 +24,8 @@ absl::Status CheckText(int index, absl::string_view text) {
                               " is not one line of UTF-8 text"));
 }
 
+bool IsBackward(const v1::Origin& origin) { return origin.phase() == v1::Origin::BACKWARD; }
+
 absl::Status CheckFunctions(const v1::IpuOrigins& origins, const v1::Ipu& ipu, int most) {
   if (origins.functions_size() != ipu.functions_size()) {
     return Invalid(absl::StrCat(origins.functions_size(), " functions named, an IPU has ",
@@ -60,13 +62,13 @@ std::string LabelOf(const v1::Instruction& instruction) {
 
 std::string NameOf(const v1::Origin& origin) {
   return absl::StrCat(origin.op(), origin.scope().empty() ? "" : " '", origin.scope(),
-                      origin.scope().empty() ? "" : "'", origin.backward() ? " (backward)" : "");
+                      origin.scope().empty() ? "" : "'", IsBackward(origin) ? " (backward)" : "");
 }
 
 std::string NameOf(const v1::Instruction& instruction, const v1::Origin* origin) {
   const std::string label = LabelOf(instruction);
   if (origin == nullptr) return label;
-  const bool same = origin->op() == label || origin->backward();
+  const bool same = origin->op() == label || IsBackward(*origin);
   return absl::StrCat(NameOf(*origin), same ? "" : absl::StrCat(" (", label, ")"));
 }
 
@@ -74,6 +76,9 @@ absl::Status CheckOrigins(const v1::Origins& origins, const v1::Executable& exec
   for (int i = 0; i < origins.origins_size(); ++i) {
     VPOD_RETURN_IF_ERROR(CheckText(i, origins.origins(i).scope()));
     VPOD_RETURN_IF_ERROR(CheckText(i, origins.origins(i).op()));
+    const v1::Origin::Phase phase = origins.origins(i).phase();
+    if (!v1::Origin::Phase_IsValid(phase))
+      return Invalid(absl::StrCat("origin ", i + 1, " has the unknown phase ", phase));
   }
   if (origins.ipus().empty() && origins.origins().empty()) return absl::OkStatus();
   if (origins.ipus_size() != executable.ipus_size()) {

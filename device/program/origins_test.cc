@@ -47,9 +47,9 @@ TEST(Origins, NameInstructions) {
   EXPECT_EQ(Name("reduce { operator: MEAN }", "scope: 'a' op: 'mean'"), "mean 'a'");
   // What it was made into, if that is something else; what gradients are made of says little.
   EXPECT_EQ(Name("map {}", "scope: 'a' op: 'add'"), "add 'a' (map)");
-  EXPECT_EQ(Name("mat_mul {}", "scope: 'fc' op: 'mat_mul' backward: true"),
+  EXPECT_EQ(Name("mat_mul {}", "scope: 'fc' op: 'mat_mul' phase: BACKWARD"),
             "mat_mul 'fc' (backward)");
-  EXPECT_EQ(Name("reduce {}", "scope: 'fc' op: 'add' backward: true"), "add 'fc' (backward)");
+  EXPECT_EQ(Name("reduce {}", "scope: 'fc' op: 'add' phase: BACKWARD"), "add 'fc' (backward)");
   EXPECT_EQ(NameOf(FromText<v1::Instruction>("mat_mul {}"), nullptr), "mat_mul");
 }
 

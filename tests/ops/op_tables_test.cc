@@ -81,8 +81,8 @@ TEST_P(OpTablesTest, HasATilePlan) {
 TEST_P(OpTablesTest, HasAGradientOrAReasonForHavingNone) {
   const graph::GradientDef* gradient = graph::FindGradient(kind());
   ASSERT_NE(gradient, nullptr);
-  EXPECT_NE(gradient->add != nullptr, gradient->none != nullptr);
-  EXPECT_TRUE(gradient->none == nullptr || *gradient->none != '\0');
+  EXPECT_EQ(
+      (gradient->add != nullptr) + (gradient->none != nullptr) + (gradient->missing != nullptr), 1);
 }
 
 TEST(OpTables, HaveNoRowForNoOp) {

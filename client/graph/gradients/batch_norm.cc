@@ -62,10 +62,8 @@ std::vector<GradientDef> BatchNormGradients() {
   return {
       {v1::Instruction::kBatchNorm, BatchNormGradient},
       {v1::Instruction::kBatchNormInference, BatchNormInferenceGradient},
-      {v1::Instruction::kBatchNormGradient,
-       [](Graph& graph, const v1::Instruction&, GradientMap&) {
-         graph.Fail(absl::UnimplementedError("the gradient of batch norm has no derivative here"));
-       }},
+      {.kind = v1::Instruction::kBatchNormGradient,
+       .missing = "the gradient of batch norm has no derivative here"},
   };
 }
 

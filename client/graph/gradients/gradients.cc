@@ -33,6 +33,19 @@ std::vector<GradientDef> WithoutGradient() {
   };
 }
 
+// Those of the wanted values that no operation makes, in whatever shape they are used.
+void KeepUsesApart(const Graph& graph, absl::Span<const Tensor> wanted, GradientMap& gradients) {
+  const std::vector<Value>& values = graph.values();
+  std::set<uint32_t> kept;
+  for (Tensor tensor : wanted) {
+    if (values[tensor.id].origin != Origin::kOperation) kept.insert(tensor.id);
+  }
+  for (uint32_t id = 0; id < values.size(); ++id) {
+    if (values[id].alias_of != ~0u && kept.contains(values[id].alias_of)) kept.insert(id);
+    if (kept.contains(id)) gradients.KeepApart(id);
+  }
+}
+
 }  // namespace
 
 const GradientDef* FindGradient(program::OpKind kind) {
@@ -43,25 +56,48 @@ const GradientDef* FindGradient(program::OpKind kind) {
   return table->Find(kind);
 }
 
+const std::vector<Tensor>& GradientMap::All(uint32_t value) const {
+  static const auto* const none = new std::vector<Tensor>;
+  const auto it = gradients_.find(value);
+  return it == gradients_.end() ? *none : it->second;
+}
+
 void GradientMap::Add(uint32_t value, Tensor gradient) {
   if (!gradient.valid() || !program::IsFloat(graph_.TypeOf({value}).type)) return;
-  const Tensor before = Get(value);
-  gradients_[value] = before.valid() ? graph_.Add(before, gradient) : gradient;
+  std::vector<Tensor>& all = gradients_[value];
+  if (all.empty() || kept_apart_.contains(value)) {
+    all.push_back(gradient);
+  } else {
+    all.front() = graph_.Add(all.front(), gradient);
+  }
 }
 
 std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale) {
-  if (!Usable({loss}, "gradients")) return std::vector<Tensor>(wanted.size());
+  std::vector<Tensor> sums;
+  for (const std::vector<Tensor>& uses : GradientsOfUses(loss, wanted, scale)) {
+    Tensor& sum = sums.emplace_back();
+    for (Tensor gradient : uses) sum = sum.valid() ? Add(sum, gradient) : gradient;
+  }
+  return sums;
+}
+
+std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
+                                                        absl::Span<const Tensor> wanted,
+                                                        Tensor scale) {
+  const std::vector<std::vector<Tensor>> none(wanted.size());
+  if (!Usable({loss}, "gradients")) return none;
   for (Tensor tensor : wanted) {
-    if (!Usable({tensor}, "gradients")) return std::vector<Tensor>(wanted.size());
+    if (!Usable({tensor}, "gradients")) return none;
   }
   if (!program::IsFloat(TypeOf(loss).type)) {
     Refuse("gradients", absl::StrCat("the loss is ", TypeOf(loss).ToString(), ", must be floats"));
-    return std::vector<Tensor>(wanted.size());
+    return none;
   }
   const uint32_t ipu_before = ipu_;
   GradientMap gradients(*this);
   ipu_ = values_[loss.id].ipu;
   const TensorType loss_type = TypeOf(loss);
+  KeepUsesApart(*this, wanted, gradients);
   gradients.Add(loss.id, scale.valid() ? Expand(Cast(scale, loss_type.type), loss_type.dims)
                                        : Constant(loss_type, 1));
 
@@ -73,26 +109,25 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
   }
   std::set<size_t> done;
   for (uint32_t id = loss.id + 1; id-- > 0;) {
-    const Tensor gradient = gradients.Get(id);
-    if (values_[id].alias_of != ~0u) {
-      if (gradient.valid()) {
-        const uint32_t source = values_[id].alias_of;
+    if (const uint32_t source = values_[id].alias_of; source != ~0u) {
+      for (Tensor gradient : gradients.All(id))
         gradients.Add(source, Reshape(gradient, TypeOf({source}).dims));
-      }
       continue;
     }
     const auto it = producer.find(id);
-    if (it == producer.end() || !gradient.valid() || !done.insert(it->second).second) continue;
+    if (it == producer.end() || gradients.All(id).empty() || !done.insert(it->second).second)
+      continue;
     const Node op = nodes_[it->second];  // a copy: nodes_ grows
     ipu_ = op.ipu;
     const v1::Origin origin = origins_.at(op.origin);
     backward_of_ = &origin;
     const GradientDef* gradient_of = FindGradient(op.instruction.attributes_case());
     if (gradient_of->add != nullptr) gradient_of->add(*this, op.instruction, gradients);
+    if (gradient_of->missing != nullptr) Fail(absl::UnimplementedError(gradient_of->missing));
     backward_of_ = nullptr;
   }
-  std::vector<Tensor> result;
-  for (Tensor tensor : wanted) result.push_back(gradients.Get(tensor.id));
+  std::vector<std::vector<Tensor>> result;
+  for (Tensor tensor : wanted) result.push_back(gradients.All(tensor.id));
   ipu_ = ipu_before;
   return result;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "client/graph/graph.h"
@@ -12,26 +13,31 @@ namespace vpod::graph {
 class GradientMap {
  public:
   explicit GradientMap(Graph& graph) : graph_(graph) {}
-  // Invalid when nothing flowed back to the value.
-  Tensor Get(uint32_t value) const {
-    const auto it = gradients_.find(value);
-    return it == gradients_.end() ? Tensor{} : it->second;
-  }
+  // Contributions to this value are not added to each other.
+  void KeepApart(uint32_t value) { kept_apart_.insert(value); }
+  // What flowed back to the value: nothing, or one gradient unless contributions are kept apart.
+  const std::vector<Tensor>& All(uint32_t value) const;
+  // Of a value whose contributions are added; invalid if there is none.
+  Tensor Get(uint32_t value) const { return All(value).empty() ? Tensor{} : All(value).front(); }
   // Adds a contribution; integer values take none.
   void Add(uint32_t value, Tensor gradient);
 
  private:
   Graph& graph_;
-  std::map<uint32_t, Tensor> gradients_;
+  std::set<uint32_t> kept_apart_;
+  std::map<uint32_t, std::vector<Tensor>> gradients_;
 };
 
 // A row of the table of derivatives; each is in the file of its family.
 struct GradientDef {
   program::OpKind kind;
   // Adds to `gradients` what the instruction passes back to its inputs. May assume that the graph
-  // is sound and that the gradient of at least one output is present. Null: nothing flows back.
-  void (*add)(Graph& graph, const v1::Instruction& forward, GradientMap& gradients);
-  const char* none = nullptr;  // why nothing flows back
+  // is sound and that the gradient of at least one output is present.
+  void (*add)(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) = nullptr;
+  // Instead: why nothing flows back.
+  const char* none = nullptr;
+  // Instead: what is missing, in an Unimplemented error of who asks for it.
+  const char* missing = nullptr;
 };
 
 // Every op has a row. Null for a kind that is none.

@@ -25,11 +25,8 @@ void SoftmaxCrossEntropyGradient(Graph& graph, const v1::Instruction& forward,
 std::vector<GradientDef> LossGradients() {
   return {
       {v1::Instruction::kSoftmaxCrossEntropy, SoftmaxCrossEntropyGradient},
-      {v1::Instruction::kSoftmaxCrossEntropyGradient,
-       [](Graph& graph, const v1::Instruction&, GradientMap&) {
-         graph.Fail(
-             absl::UnimplementedError("the gradient of cross-entropy has no derivative here"));
-       }},
+      {.kind = v1::Instruction::kSoftmaxCrossEntropyGradient,
+       .missing = "the gradient of cross-entropy has no derivative here"},
   };
 }
 

@@ -47,10 +47,8 @@ void AveragePoolSecondGradient(Graph& graph, const v1::Instruction& forward,
 std::vector<GradientDef> PoolingGradients() {
   return {
       {v1::Instruction::kMaxPool, MaxPoolGradient},
-      {v1::Instruction::kMaxPoolGradient,
-       [](Graph& graph, const v1::Instruction&, GradientMap&) {
-         graph.Fail(absl::UnimplementedError("the gradient of max-pool has no derivative here"));
-       }},
+      {.kind = v1::Instruction::kMaxPoolGradient,
+       .missing = "the gradient of max-pool has no derivative here"},
       {v1::Instruction::kAveragePool, AveragePoolGradient},
       {v1::Instruction::kAveragePoolGradient, AveragePoolSecondGradient},
   };

@@ -41,6 +41,13 @@ absl::Status CheckSum(const v1::Instruction& instruction, bool add) {
   return absl::InvalidArgumentError("with `add` there is no stochastic rounding");
 }
 
+// Whether it adds an image or is followed by a ReLU.
+template <auto Attributes>
+bool Fused(const v1::Instruction& instruction) {
+  const auto& op = (instruction.*Attributes)();
+  return op.add() || op.relu();
+}
+
 absl::StatusOr<Types> NormalizedTypes(const v1::Instruction& instruction,
                                       absl::Span<const TensorType> inputs) {
   const v1::BatchNorm& op = instruction.batch_norm();
@@ -93,6 +100,7 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {3, 4},
        .outputs = {3, 3},
        .infer = NormalizedTypes,
+       .fused = Fused<&v1::Instruction::batch_norm>,
        .rounds = true,
        .layout = ImagesLayout},
       {.kind = v1::Instruction::kBatchNormInference,
@@ -100,6 +108,7 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {5, 6},
        .outputs = {1, 1},
        .infer = InferenceTypes,
+       .fused = Fused<&v1::Instruction::batch_norm_inference>,
        .updates = true,
        .rounds = true,
        .layout = ImagesLayout},
@@ -108,6 +117,7 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {5, 7},
        .outputs = {3, 4},
        .infer = GradientTypes,
+       .fused = Fused<&v1::Instruction::batch_norm_gradient>,
        .rounds = true,
        .layout = ImagesLayout},
   };

@@ -35,16 +35,23 @@ std::vector<OpDef> ControlOps() {
   return {
       {.kind = v1::Instruction::kCall,
        .role = Role::kControl,
-       .check = [](const v1::Instruction&, const Operands&) { return absl::OkStatus(); }},
+       .check = [](const v1::Instruction&, const Operands&) { return absl::OkStatus(); },
+       .form = Form::kAssembled},
       {.kind = v1::Instruction::kRepeat,
        .role = Role::kControl,
        .outputs = {0, 1},
-       .check = CheckRepeat},
-      {.kind = v1::Instruction::kIf, .role = Role::kControl, .inputs = {1, 1}, .check = CheckIf},
+       .check = CheckRepeat,
+       .form = Form::kAssembled},
+      {.kind = v1::Instruction::kIf,
+       .role = Role::kControl,
+       .inputs = {1, 1},
+       .check = CheckIf,
+       .form = Form::kAssembled},
       {.kind = v1::Instruction::kWhile,
        .role = Role::kControl,
        .inputs = {1, 1},
-       .check = CheckWhile},
+       .check = CheckWhile,
+       .form = Form::kAssembled},
   };
 }
 

@@ -136,6 +136,7 @@ std::vector<OpDef> DataMovementOps() {
        .role = Role::kKernel,
        .outputs = {1, 1},
        .check = CheckFill,
+       .form = Form::kLowered,
        .flops_per_operation = 0},
       {.kind = v1::Instruction::kCopy,
        .role = Role::kKernel,

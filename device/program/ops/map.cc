@@ -59,6 +59,7 @@ std::vector<OpDef> MapOps() {
            .inputs = {1, kMostInputs},
            .outputs = {1, 1},
            .infer = MapType,
+           .form = Form::kFused,
            .operations =
                [](const v1::Instruction& instruction, absl::Span<const TensorType>,
                   absl::Span<const TensorType> outputs) {

@@ -62,6 +62,7 @@ std::vector<OpDef> OptimizerOps() {
        .inputs = {2, 2},
        .outputs = {1, 1},
        .check = CheckAccumulate,
+       .form = Form::kLowered,
        .in_place = {{0, 0}}},
       {.kind = v1::Instruction::kSgd,
        .role = Role::kKernel,
@@ -69,6 +70,7 @@ std::vector<OpDef> OptimizerOps() {
        .outputs = {1, 2},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
            -> absl::StatusOr<Types> { return UpdatedTypes("SGD", 4, inputs); },
+       .form = Form::kLowered,
        .in_place = {{0, 0}, {1, 5}},
        .rounds = true},
       {.kind = v1::Instruction::kAdam,
@@ -77,6 +79,7 @@ std::vector<OpDef> OptimizerOps() {
        .outputs = {3, 4},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
            -> absl::StatusOr<Types> { return UpdatedTypes("Adam", 5, inputs); },
+       .form = Form::kLowered,
        .in_place = {{0, 0}, {1, 5}, {2, 6}, {3, 7}},
        .rounds = true},
       {.kind = v1::Instruction::kAllFinite,
@@ -105,6 +108,7 @@ std::vector<OpDef> OptimizerOps() {
          VPOD_RETURN_IF_ERROR(CheckUpdateLossScale(instruction.update_loss_scale()));
          return Types{inputs[0], inputs[1]};
        },
+       .form = Form::kLowered,
        .in_place = {{0, 0}, {1, 1}}},
   };
 }

@@ -64,7 +64,8 @@ std::vector<OpDef> TransferOps() {
            [](const v1::Instruction& instruction, const Operands& tensors) {
              return CheckStream(instruction.stream_in().stream(), instruction.outputs(0),
                                 /*to_device=*/true, tensors);
-           }},
+           },
+       .form = Form::kLowered},
       {.kind = v1::Instruction::kStreamOut,
        .role = Role::kStream,
        .inputs = {1, 1},
@@ -72,7 +73,8 @@ std::vector<OpDef> TransferOps() {
            [](const v1::Instruction& instruction, const Operands& tensors) {
              return CheckStream(instruction.stream_out().stream(), instruction.inputs(0),
                                 /*to_device=*/false, tensors);
-           }},
+           },
+       .form = Form::kLowered},
       {.kind = v1::Instruction::kRemoteLoad,
        .role = Role::kKernel,
        .inputs = {1, 1},
@@ -96,7 +98,8 @@ std::vector<OpDef> TransferOps() {
        .role = Role::kExchange,
        .inputs = {0, kAnyNumber},
        .outputs = {0, kAnyNumber},
-       .check = CheckExchangeStep},
+       .check = CheckExchangeStep,
+       .form = Form::kLowered},
   };
 }
 
