@@ -111,7 +111,11 @@ inline constexpr char kLossScaleName[] = "optimizer/lossScale";
 // Good updates since the automatic loss scale last changed.
 inline constexpr char kGrowthTrackerName[] = "optimizer/growthTracker";
 // The hyper-parameters in the variable's order.
+std::vector<float> HyperParameters(const SgdOptions& options);
+std::vector<float> HyperParameters(const AdamOptions& options);
 std::vector<float> HyperParameters(const ProgramSpec& spec);
+// What the names of SGD's velocities begin with, before that of the variable.
+inline constexpr char kVelocityPrefix[] = "Accl___";
 
 // Called before each step of a compilation with what it does and the number of steps that are done,
 // and after the last one.

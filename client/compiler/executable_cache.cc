@@ -127,16 +127,17 @@ class Encoder {
     Add(buffer);
     Add(value);
   }
+  // Hyper-parameters are variables, with which an executable starts but which it does not contain.
   void Add(const SgdOptions& options) {
     const auto& [learning_rate, momentum, dampening, weight_decay, nesterov, maximize] = options;
-    for (float value : {learning_rate, momentum, dampening, weight_decay}) Add(value);
-    Add(nesterov);
-    Add(maximize);
+    static_cast<void>(learning_rate), static_cast<void>(dampening), static_cast<void>(weight_decay);
+    for (bool value : {momentum != 0, nesterov, maximize}) Add(value);
   }
   void Add(const AdamOptions& options) {
     const auto& [learning_rate, beta1, beta2, epsilon, weight_decay, decoupled, amsgrad, maximize] =
         options;
-    for (float value : {learning_rate, beta1, beta2, epsilon, weight_decay}) Add(value);
+    static_cast<void>(learning_rate), static_cast<void>(weight_decay), static_cast<void>(epsilon);
+    static_cast<void>(beta1), static_cast<void>(beta2);
     for (bool value : {decoupled, amsgrad, maximize}) Add(value);
   }
   void Add(const AutomaticLossScale& scale) {
@@ -154,7 +155,7 @@ class Encoder {
     Add(loss);
     Add(sgd);
     Add(adam);
-    Add(loss_scale);
+    Add(loss_scale.has_value());  // its value is a variable's
     Add(automatic);
     Add(static_cast<uint64_t>(reduction));
   }

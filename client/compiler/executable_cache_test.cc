@@ -110,6 +110,33 @@ TEST_F(ExecutableCacheTest, InitialValuesAreThoseOfTheGraph) {
   EXPECT_EQ(cached.initial_values, fresh->initial_values);
 }
 
+TEST_F(ExecutableCacheTest, HyperParametersAreInitialValues) {
+  Model model = MakeModel();
+  ProgramSpec& spec = model.options.programs[0];
+  const auto expect_hit = [&](const auto& before, const auto& change) {
+    before();
+    Compile(model);
+    change();
+    const Compiled cached = Compile(model);
+    EXPECT_TRUE(WasHit());
+    const auto fresh = compiler::Compile(model.graph, model.options);
+    ASSERT_TRUE(fresh.ok()) << fresh.status();
+    EXPECT_EQ(cached.executable->hash(), fresh->executable->hash());
+    EXPECT_EQ(cached.initial_values, fresh->initial_values);
+  };
+  expect_hit([&] { spec.sgd = {.learning_rate = 0.1f, .momentum = 0.5f, .dampening = 0.1f}; },
+             [&] { spec.sgd = {.learning_rate = 0.2f, .momentum = 0.9f, .weight_decay = 0.1f}; });
+  expect_hit([&] { spec.loss_scale = 8; }, [&] { spec.loss_scale = 16; });
+  expect_hit([&] { spec.adam.emplace(); },
+             [&] {
+               spec.adam = {.learning_rate = 0.1f,
+                            .beta1 = 0.5f,
+                            .beta2 = 0.5f,
+                            .epsilon = 0.1f,
+                            .weight_decay = 0.1f};
+             });
+}
+
 TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   std::vector<Model> models;
   models.push_back(MakeModel());

@@ -33,6 +33,9 @@ struct LoweredTensor {
   program::Dims strides;  // in elements, one for each dimension
 };
 
+// The tensor as an executable describes it, at a place in the arena.
+program::v1::Tensor Describe(const LoweredTensor& tensor, uint64_t offset);
+
 // An instruction, and what of the model it belongs to.
 struct LoweredStep {
   program::v1::Instruction instruction;
@@ -79,11 +82,12 @@ struct LoweredProgram {
 
 // What the names of the optimiser's state begin with, before that of the variable, and those of its
 // other variables.
-inline constexpr const char* kStatePrefixes[] = {"Accl___", "Accl1___", "Accl2___", "AcclMax___",
-                                                 "optimizer/"};
+inline constexpr const char* kStatePrefixes[] = {kVelocityPrefix, "Accl1___", "Accl2___",
+                                                 "AcclMax___", "optimizer/"};
 
 class PassDump;
 
+// Runs the passes from gradients to lowering on a checked graph.
 absl::StatusOr<LoweredProgram> Lower(const graph::Graph& graph, const ProgramSpec& spec,
                                      const CompileOptions& options, PassDump& dump);
 

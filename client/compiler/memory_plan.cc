@@ -3,7 +3,41 @@
 #include <algorithm>
 #include <numeric>
 
+#include "device/program/executable.h"
+
 namespace vpod::compiler {
+namespace {
+
+// The storages of an IPU with their sizes and lifetimes.
+std::vector<Storage> Lifetimes(LoweredIpu& ipu) {
+  std::vector<Storage> storages(ipu.num_storages);
+  std::vector<bool> seen(ipu.num_storages), whole_run(ipu.num_storages);
+  for (const LoweredTensor& tensor : ipu.tensors) {
+    Storage& storage = storages[tensor.storage];
+    storage.bytes =
+        std::max(storage.bytes, tensor.offset + program::ArenaBytes(Describe(tensor, 0)));
+    if (tensor.wide_accumulator) whole_run[tensor.storage] = true;
+  }
+  int step = 0;
+  for (int section = 0; section < kNumSections; ++section) {
+    for (LoweredStep& each : ipu.sections[section]) {
+      ForEachTensor(each.instruction, [&](uint32_t index) {
+        const uint32_t id = ipu.tensors[index].storage;
+        if (!seen[id]) storages[id].first = step;
+        seen[id] = true;
+        storages[id].last = step;
+        if (section == static_cast<int>(Section::kSetup)) whole_run[id] = true;
+      });
+      ++step;
+    }
+  }
+  for (uint32_t id = 0; id < storages.size(); ++id) {
+    if (whole_run[id]) storages[id].first = 0, storages[id].last = step;
+  }
+  return storages;
+}
+
+}  // namespace
 
 uint64_t PlaceStorage(std::vector<Storage>& blocks, uint64_t base) {
   constexpr uint64_t kAlignment = 64;
@@ -33,6 +67,29 @@ uint64_t PlaceStorage(std::vector<Storage>& blocks, uint64_t base) {
         index);
   }
   return end;
+}
+
+MemoryPlan PlanMemory(LoweredIpu& ipu, const std::map<std::string, uint64_t>& variables,
+                      uint64_t base) {
+  std::vector<Storage> storages = Lifetimes(ipu);
+  std::map<uint32_t, uint64_t> persistent;  // storages, with their offsets
+  for (const LoweredTensor& tensor : ipu.tensors) {
+    if (!tensor.variable.empty()) persistent[tensor.storage] = variables.at(tensor.variable);
+  }
+  std::vector<Storage> temporaries;
+  for (uint32_t id = 0; id < storages.size(); ++id) {
+    if (!persistent.contains(id)) temporaries.push_back(storages[id]);
+  }
+  MemoryPlan plan;
+  plan.end = PlaceStorage(temporaries, base);
+  auto temporary = temporaries.begin();
+  for (uint32_t id = 0; id < storages.size(); ++id) {
+    const auto found = persistent.find(id);
+    storages[id].offset = found == persistent.end() ? (temporary++)->offset : found->second;
+  }
+  for (const LoweredTensor& tensor : ipu.tensors)
+    plan.offsets.push_back(storages[tensor.storage].offset + tensor.offset);
+  return plan;
 }
 
 }  // namespace vpod::compiler

@@ -2,8 +2,8 @@
 
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <map>
 #include <set>
 
 #include "absl/strings/ascii.h"
@@ -19,26 +19,14 @@ namespace {
 using graph::Graph;
 using graph::Origin;
 using graph::Value;
+using program::Form;
 using program::v1::Instruction;
 
-// The first stage in which an op may exist; those that are not named exist from the start.
-Stage FirstStage(const Instruction& instruction) {
-  static const auto* const stages = new std::map<program::OpKind, Stage>{
-      {Instruction::kMap, Stage::kFused},          {Instruction::kFill, Stage::kLowered},
-      {Instruction::kAccumulate, Stage::kLowered}, {Instruction::kUpdateLossScale, Stage::kLowered},
-      {Instruction::kSgd, Stage::kLowered},        {Instruction::kAdam, Stage::kLowered},
-      {Instruction::kStreamIn, Stage::kLowered},   {Instruction::kStreamOut, Stage::kLowered},
-      {Instruction::kExchange, Stage::kLowered},   {Instruction::kCall, Stage::kAssembled},
-      {Instruction::kRepeat, Stage::kAssembled},   {Instruction::kIf, Stage::kAssembled},
-      {Instruction::kWhile, Stage::kAssembled},
-  };
-  const bool has_taken_over =
-      instruction.batch_norm().add() || instruction.batch_norm().relu() ||
-      instruction.batch_norm_inference().add() || instruction.batch_norm_inference().relu() ||
-      instruction.batch_norm_gradient().add() || instruction.batch_norm_gradient().relu();
-  if (has_taken_over) return Stage::kFused;
-  const auto stage = stages->find(instruction.attributes_case());
-  return stage == stages->end() ? Stage::kGraph : stage->second;
+// The first form of a program in which an instruction may occur.
+Form FirstForm(const Instruction& instruction) {
+  const program::OpDef& op = *program::FindOp(instruction.attributes_case());
+  const bool fused = op.fused != nullptr && op.fused(instruction);
+  return fused ? std::max(op.form, Form::kFused) : op.form;
 }
 
 std::string Attributes(const Instruction& instruction) {
@@ -110,10 +98,10 @@ class GraphPrinter {
 
 }  // namespace
 
-absl::Status CheckStage(absl::string_view pass, Stage stage,
-                        absl::Span<const Instruction> instructions) {
+absl::Status CheckForm(absl::string_view pass, Form form,
+                       absl::Span<const Instruction> instructions) {
   for (const Instruction& instruction : instructions) {
-    if (FirstStage(instruction) <= stage) continue;
+    if (FirstForm(instruction) <= form) continue;
     return absl::InternalError(absl::StrCat("after pass '", pass, "' there is the op ",
                                             program::OpName(instruction.attributes_case()),
                                             ", which only a later pass may make"));
@@ -121,19 +109,17 @@ absl::Status CheckStage(absl::string_view pass, Stage stage,
   return absl::OkStatus();
 }
 
-absl::Status CheckStage(absl::string_view pass, Stage stage,
-                        const std::vector<graph::Node>& nodes) {
+absl::Status CheckForm(absl::string_view pass, Form form, const std::vector<graph::Node>& nodes) {
   for (const graph::Node& node : nodes)
-    VPOD_RETURN_IF_ERROR(CheckStage(pass, stage, absl::MakeSpan(&node.instruction, 1)));
+    VPOD_RETURN_IF_ERROR(CheckForm(pass, form, absl::MakeSpan(&node.instruction, 1)));
   return absl::OkStatus();
 }
 
-absl::Status CheckStage(absl::string_view pass, const LoweredProgram& program) {
+absl::Status CheckForm(absl::string_view pass, const LoweredProgram& program) {
   for (const LoweredIpu& ipu : program.ipus) {
     for (const auto& section : ipu.sections) {
       for (const LoweredStep& step : section) {
-        VPOD_RETURN_IF_ERROR(
-            CheckStage(pass, Stage::kLowered, absl::MakeSpan(&step.instruction, 1)));
+        VPOD_RETURN_IF_ERROR(CheckForm(pass, Form::kLowered, absl::MakeSpan(&step.instruction, 1)));
       }
     }
   }

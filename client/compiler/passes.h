@@ -10,22 +10,16 @@
 #include "absl/types/span.h"
 #include "client/compiler/lowering.h"
 #include "client/graph/graph.h"
+#include "device/program/op.h"
 
 namespace vpod::compiler {
 
-// How far the passes have come.
-enum class Stage {
-  kGraph,     // what a graph is built of, with gradients
-  kFused,     // with maps, and batch norms that add or end with a ReLU
-  kLowered,   // instructions of each IPU: streams, exchanges, accumulation, optimisers
-  kAssembled  // an executable, whose validation checks it: loops and conditions
-};
-
-// Internal, naming the pass and the op, unless the instructions may exist at that stage.
-absl::Status CheckStage(absl::string_view pass, Stage stage,
-                        absl::Span<const program::v1::Instruction> instructions);
-absl::Status CheckStage(absl::string_view pass, Stage stage, const std::vector<graph::Node>& nodes);
-absl::Status CheckStage(absl::string_view pass, const LoweredProgram& program);
+// Internal, naming the pass and the op, unless a program of that form may have the instructions.
+absl::Status CheckForm(absl::string_view pass, program::Form form,
+                       absl::Span<const program::v1::Instruction> instructions);
+absl::Status CheckForm(absl::string_view pass, program::Form form,
+                       const std::vector<graph::Node>& nodes);
+absl::Status CheckForm(absl::string_view pass, const LoweredProgram& program);
 
 // A line for each value that the nodes or the outputs read, and for each node.
 std::string Print(const graph::Graph& graph, const std::vector<graph::Node>& nodes);

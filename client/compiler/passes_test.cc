@@ -16,6 +16,7 @@ namespace {
 
 using graph::Graph;
 using graph::Tensor;
+using program::Form;
 using program::v1::FLOAT32;
 using program::v1::Instruction;
 using testing::ElementsAre;
@@ -27,26 +28,26 @@ Instruction FromText(const std::string& text) {
   return instruction;
 }
 
-TEST(PassesTest, OpsExistFromTheirStageOn) {
+TEST(PassesTest, OpsExistFromTheirFormOn) {
   const struct {
     const char* op;
-    Stage first;
+    Form first;
   } cases[] = {
-      {"binary { operator: ADD }", Stage::kGraph},
-      {"batch_norm { epsilon: 1 }", Stage::kGraph},
-      {"all_reduce { operator: SUM }", Stage::kGraph},
-      {"batch_norm { epsilon: 1 relu: true }", Stage::kFused},
-      {"batch_norm_gradient { epsilon: 1 add: true }", Stage::kFused},
-      {"map {}", Stage::kFused},
-      {"sgd {}", Stage::kLowered},
-      {"stream_in {}", Stage::kLowered},
-      {"repeat {}", Stage::kAssembled},
+      {"binary { operator: ADD }", Form::kGraph},
+      {"batch_norm { epsilon: 1 }", Form::kGraph},
+      {"all_reduce { operator: SUM }", Form::kGraph},
+      {"batch_norm { epsilon: 1 relu: true }", Form::kFused},
+      {"batch_norm_gradient { epsilon: 1 add: true }", Form::kFused},
+      {"map {}", Form::kFused},
+      {"sgd {}", Form::kLowered},
+      {"stream_in {}", Form::kLowered},
+      {"repeat {}", Form::kAssembled},
   };
   for (const auto& [op, first] : cases) {
-    for (const Stage stage : {Stage::kGraph, Stage::kFused, Stage::kLowered, Stage::kAssembled})
-      EXPECT_EQ(CheckStage("fusion", stage, {FromText(op)}).ok(), stage >= first) << op;
+    for (const Form form : {Form::kGraph, Form::kFused, Form::kLowered, Form::kAssembled})
+      EXPECT_EQ(CheckForm("fusion", form, {FromText(op)}).ok(), form >= first) << op;
   }
-  EXPECT_EQ(CheckStage("fusion", Stage::kFused, {FromText("sgd {}")}).message(),
+  EXPECT_EQ(CheckForm("fusion", Form::kFused, {FromText("sgd {}")}).message(),
             "after pass 'fusion' there is the op sgd, which only a later pass may make");
 }
 

@@ -14,11 +14,6 @@ program::Dims StridesFor(const program::TensorType& type, bool channels_last) {
 
 }  // namespace
 
-uint32_t Placement::Root(uint32_t id) const {
-  while (graph_.values()[id].alias_of != ~0u) id = graph_.values()[id].alias_of;
-  return id;
-}
-
 void Placement::SetOrigin(const std::string& name) {
   origin_.Clear();
   origin_.set_scope(name);
@@ -27,6 +22,8 @@ void Placement::SetOrigin(const std::string& name) {
 void Placement::Emit(uint32_t ipu, Section section, Instruction instruction) {
   program::v1::Origin origin = origin_;
   if (origin.op().empty()) origin.set_op(program::LabelOf(instruction));
+  if (section != Section::kSetup && section != Section::kBody)
+    origin.set_phase(program::v1::Origin::UPDATE);
   program_.ipus[ipu].sections[static_cast<int>(section)].push_back(
       {std::move(instruction), std::move(origin)});
 }
@@ -75,7 +72,7 @@ uint32_t Placement::Place(uint32_t id, uint32_t ipu) {
   const auto found = placed_.find({id, ipu});
   if (found != placed_.end()) return found->second.index;
   const Value& value = graph_.values()[id];
-  const uint32_t root = Root(id);
+  const uint32_t root = graph_.RootOf(id);
   if (root != id) {
     const LoweredTensor& source = TensorAt(ipu, RowMajor(root, ipu));
     const uint32_t index =
@@ -116,7 +113,7 @@ uint32_t Placement::PlaceAs(uint32_t id, uint32_t ipu, bool channels_last) {
 }
 
 void Placement::Bring(uint32_t id, uint32_t ipu) {
-  const uint32_t root = Root(id);
+  const uint32_t root = graph_.RootOf(id);
   const Value& value = graph_.values()[root];
   if (value.origin == Origin::kConstant || value.ipu == ipu || placed_.contains({root, ipu}))
     return;

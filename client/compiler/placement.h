@@ -32,9 +32,6 @@ class Placement {
   }
   LoweredIpu& ipu(uint32_t ipu) { return program_.ipus[ipu]; }
 
-  // The value whose bytes a reshape shares.
-  uint32_t Root(uint32_t id) const;
-
   // --- Tensors: row-major, unless they have strides ---
   uint32_t NewTensor(uint32_t ipu, LoweredTensor tensor);
   uint32_t AddView(uint32_t ipu, LoweredTensor tensor);

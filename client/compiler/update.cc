@@ -13,26 +13,29 @@ std::string HyperParametersName(uint32_t ipu) {
 }
 std::string OptimizerStepName(uint32_t ipu) { return absl::StrCat("optimizer/step/ipu", ipu); }
 
-std::vector<float> HyperParameters(const ProgramSpec& spec) {
-  if (const auto& adam = spec.adam)
-    return {adam->learning_rate, adam->weight_decay, adam->beta1, adam->beta2, adam->epsilon};
-  const SgdOptions& sgd = spec.sgd;
+std::vector<float> HyperParameters(const SgdOptions& sgd) {
   return {sgd.learning_rate, sgd.weight_decay, sgd.momentum, sgd.dampening};
+}
+std::vector<float> HyperParameters(const AdamOptions& adam) {
+  return {adam.learning_rate, adam.weight_decay, adam.beta1, adam.beta2, adam.epsilon};
+}
+std::vector<float> HyperParameters(const ProgramSpec& spec) {
+  return spec.adam ? HyperParameters(*spec.adam) : HyperParameters(spec.sgd);
 }
 
 Update::Update(const graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
-               std::vector<Tensor> gradients, Tensor loss_scale, RandomRounding& rounding,
-               Placement& placement)
+               const LossGradients& gradients, RandomRounding& rounding, Placement& placement)
     : graph_(graph),
       spec_(spec),
       options_(options),
-      gradients_(std::move(gradients)),
-      loss_scale_(loss_scale),
+      gradients_(gradients.of_variables),
+      loss_scale_(gradients.loss_scale),
       rounding_(rounding),
       placement_(placement),
       gradient_places_(gradients_.size()) {
   for (size_t v = 0; v < gradients_.size(); ++v) {
-    if (gradients_[v].valid()) gradients_of_[placement_.Root(gradients_[v].id)].push_back(v);
+    for (Tensor gradient : gradients_[v])
+      uses_[graph_.RootOf(gradient.id)].push_back({v, gradient});
   }
 }
 
@@ -46,15 +49,14 @@ void Update::Emit() {
   for (size_t v = 0; v < gradients_.size(); ++v) {
     // A variable that the loss does not depend on keeps its value, as in PyTorch.
     const Tensor variable = graph_.variables()[v];
-    if (!gradients_[v].valid()) {
+    if (gradients_[v].empty())
       gradient_places_[v] = placement_.Place(variable.id, graph_.values()[variable.id].ipu);
-    } else {
-      Accumulate(placement_.Root(gradients_[v].id));  // of what no node makes
-    }
+    for (Tensor gradient : gradients_[v])
+      Accumulate(graph_.RootOf(gradient.id));  // of what no node makes
   }
   const auto readers = ReadersOfStorages();
   for (size_t v = 0; v < gradients_.size(); ++v) {
-    if (!gradients_[v].valid()) continue;
+    if (gradients_[v].empty()) continue;
     const Value& variable = graph_.values()[graph_.variables()[v].id];
     const uint32_t ipu = variable.ipu;
     const LoweredTensor& gradient = placement_.TensorAt(ipu, gradient_places_[v]);
@@ -82,20 +84,28 @@ void Update::Emit() {
 }
 
 void Update::Accumulate(uint32_t value) {
-  const auto of = gradients_of_.find(value);
-  if (of == gradients_of_.end()) return;
-  for (size_t v : of->second) gradient_places_[v] = EmitGradient(v, gradients_[v]);
-  gradients_of_.erase(of);
+  const auto uses = uses_.find(value);
+  if (uses == uses_.end()) return;
+  for (const Use& use : uses->second) gradient_places_[use.variable] = EmitGradient(use);
+  uses_.erase(uses);
 }
 
-// The gradient of variable number `v` as it is reduced: the sum over micro-batches, or in
-// float32.
-uint32_t Update::EmitGradient(size_t v, Tensor value) {
-  const Value& variable = graph_.values()[graph_.variables()[v].id];
+// The gradient of a variable as it is reduced: the sum over micro-batches, or in float32.
+uint32_t Update::EmitGradient(const Use& use) {
+  const Value& variable = graph_.values()[graph_.variables()[use.variable].id];
   placement_.SetOrigin(variable.name);
-  const uint32_t ipu = variable.ipu, gradient = placement_.Fetch(value.id, ipu);
-  if (spec_.accumulation > 1) return EmitAccumulation(ipu, gradient, variable.type.dims);
-  if (variable.type.type == program::v1::FLOAT32) return gradient;
+  const uint32_t ipu = variable.ipu, gradient = placement_.Fetch(use.gradient.id, ipu);
+  if (spec_.accumulation > 1) {
+    const uint32_t accumulator = AccumulatorOf(use.variable);
+    Instruction accumulate;
+    accumulate.mutable_accumulate();
+    accumulate.add_inputs(accumulator);
+    accumulate.add_inputs(gradient);
+    accumulate.add_outputs(accumulator);
+    placement_.Emit(ipu, Section::kBody, std::move(accumulate));
+    return accumulator;
+  }
+  if (graph_.TypeOf(use.gradient).type == program::v1::FLOAT32) return gradient;
   Instruction cast;
   cast.mutable_cast()->set_type(program::v1::FLOAT32);
   cast.add_inputs(gradient);
@@ -112,7 +122,7 @@ std::map<std::pair<uint32_t, uint32_t>, int> Update::ReadersOfStorages() const {
   std::map<std::pair<uint32_t, uint32_t>, int> readers;  // of (IPU, storage)
   for (size_t v = 0; v < gradients_.size(); ++v) {
     const uint32_t ipu = graph_.values()[graph_.variables()[v].id].ipu;
-    if (gradients_[v].valid())
+    if (!gradients_[v].empty())
       ++readers[{ipu, placement_.TensorAt(ipu, gradient_places_[v]).storage}];
   }
   for (const auto& storage : placement_.StoragesFromOutside()) ++readers[storage];
@@ -202,7 +212,7 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
     sgd->set_gradient_scale(scale);
     sgd->set_nesterov(spec_.sgd.nesterov);
     sgd->set_maximize(spec_.sgd.maximize);
-    if (spec_.sgd.momentum != 0) state = {"Accl___"};
+    if (spec_.sgd.momentum != 0) state = {kVelocityPrefix};
   }
   if (state.empty()) return update;
   update.add_inputs(Shared(
@@ -250,20 +260,18 @@ uint32_t Update::Shared(std::map<uint32_t, uint32_t>& by_ipu, uint32_t ipu, Lowe
   return by_ipu[ipu] = placement_.NewTensor(ipu, std::move(tensor));
 }
 
-uint32_t Update::EmitAccumulation(uint32_t ipu, uint32_t gradient, const program::Dims& dims) {
-  const uint32_t accumulator =
-      placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, dims}, .wide_accumulator = true});
+// All uses of the variable add to it.
+uint32_t Update::AccumulatorOf(size_t v) {
+  const auto [accumulator, is_new] = accumulators_.try_emplace(v);
+  if (!is_new) return accumulator->second;
+  const Value& variable = graph_.values()[graph_.variables()[v].id];
+  accumulator->second = placement_.NewTensor(
+      variable.ipu, {.type = {program::v1::FLOAT32, variable.type.dims}, .wide_accumulator = true});
   Instruction clear;
   clear.mutable_fill();
-  clear.add_outputs(accumulator);
-  placement_.Emit(ipu, Section::kClear, std::move(clear));
-  Instruction accumulate;
-  accumulate.mutable_accumulate();
-  accumulate.add_inputs(accumulator);
-  accumulate.add_inputs(gradient);
-  accumulate.add_outputs(accumulator);
-  placement_.Emit(ipu, Section::kBody, std::move(accumulate));
-  return accumulator;
+  clear.add_outputs(accumulator->second);
+  placement_.Emit(variable.ipu, Section::kClear, std::move(clear));
+  return accumulator->second;
 }
 
 }  // namespace vpod::compiler

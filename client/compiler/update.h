@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/compiler/backward.h"
 #include "client/compiler/compiler.h"
 #include "client/compiler/placement.h"
 #include "client/compiler/random_rounding.h"
@@ -16,11 +17,9 @@ namespace vpod::compiler {
 
 class Update {
  public:
-  // `gradients` are those of the graph's variables; an absent one is invalid. `loss_scale` is a
-  // buffer of the graph, or invalid. The references outlive the object.
+  // The references outlive the object.
   Update(const graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
-         std::vector<graph::Tensor> gradients, graph::Tensor loss_scale, RandomRounding& rounding,
-         Placement& placement);
+         const LossGradients& gradients, RandomRounding& rounding, Placement& placement);
 
   // To be called when a value has been made. Added to its accumulator at once, a gradient takes
   // memory for a moment only.
@@ -30,8 +29,14 @@ class Update {
   void Emit();
 
  private:
-  uint32_t EmitGradient(size_t v, graph::Tensor value);
-  uint32_t EmitAccumulation(uint32_t ipu, uint32_t gradient, const program::Dims& dims);
+  // A gradient of a variable, by its number.
+  struct Use {
+    size_t variable;
+    graph::Tensor gradient;
+  };
+
+  uint32_t EmitGradient(const Use& use);
+  uint32_t AccumulatorOf(size_t v);
   std::map<std::pair<uint32_t, uint32_t>, int> ReadersOfStorages() const;
   void EmitAutomaticLossScale(const std::map<uint32_t, program::v1::Instruction>& reduce);
   program::v1::Instruction MakeUpdate(size_t v, uint32_t gradient);
@@ -42,12 +47,13 @@ class Update {
   const graph::Graph& graph_;
   const ProgramSpec& spec_;
   const CompileOptions& options_;
-  const std::vector<graph::Tensor> gradients_;  // by the variable's number
+  const std::vector<std::vector<graph::Tensor>>& gradients_;  // by the variable's number
   const graph::Tensor loss_scale_;
   RandomRounding& rounding_;
   Placement& placement_;
-  std::map<uint32_t, std::vector<size_t>> gradients_of_;  // by value, variables' numbers
-  std::vector<uint32_t> gradient_places_;                 // by the variable's number
+  std::map<uint32_t, std::vector<Use>> uses_;  // by value
+  std::map<size_t, uint32_t> accumulators_;    // by the variable's number
+  std::vector<uint32_t> gradient_places_;      // by the variable's number
   // By IPU.
   std::map<uint32_t, uint32_t> hyper_parameters_, steps_, unit_scales_;
 };

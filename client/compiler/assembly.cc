@@ -1,0 +1,187 @@
+#include "client/compiler/assembly.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "client/compiler/memory_plan.h"
+#include "device/program/executable.h"
+
+namespace vpod::compiler {
+
+namespace v1 = program::v1;
+
+Assembler::Assembler(const graph::Graph& graph, const CompileOptions& options) : options_(options) {
+  executable_.set_ipus_per_replica(options.ipus_per_replica);
+  variables_.resize(options.ipus_per_replica);
+  for (uint32_t i = 0; i < options.ipus_per_replica; ++i) {
+    executable_.add_ipus();
+    origins_.add_ipus();
+  }
+  for (const auto& [ipu, buffers] : graph.remote_buffers()) {
+    if (ipu >= options.ipus_per_replica) continue;  // an error of the checks, if it is used
+    executable_.mutable_ipus(static_cast<int>(ipu))
+        ->mutable_remote_buffers()
+        ->Add(buffers.begin(), buffers.end());
+  }
+}
+
+void Assembler::AddVariables(const LoweredProgram& program) {
+  for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
+    for (const LoweredTensor& tensor : program.ipus[ipu].tensors) {
+      if (tensor.variable.empty() || variables_[ipu].contains(tensor.variable)) continue;
+      v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
+      const uint64_t offset = entry->arena_bytes();
+      entry->set_arena_bytes(offset + (tensor.type.bytes() + 63) / 64 * 64);
+      variables_[ipu][tensor.variable] = AddTensor(ipu, tensor, offset);
+      v1::Variable* variable = executable_.add_variables();
+      variable->set_name(tensor.variable);
+      variable->set_ipu(ipu);
+      variable->set_tensor(variables_[ipu][tensor.variable]);
+    }
+  }
+}
+
+void Assembler::AddProgram(const ProgramSpec& spec, LoweredProgram program) {
+  v1::Program* entry = executable_.add_programs();
+  entry->set_name(spec.name);
+  const std::vector<uint32_t> streams =
+      MergeStreams(program, spec.device_iterations * spec.accumulation);
+  const auto first_exchange = static_cast<uint32_t>(executable_.exchanges_size());
+  std::vector<std::vector<uint32_t>> tensors;  // [ipu], indices of the executable
+  for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
+    LoweredIpu& lowered = program.ipus[ipu];
+    tensors.push_back(AddTensors(ipu, lowered));
+    for (auto& section : lowered.sections) {
+      for (LoweredStep& step : section) {
+        v1::Instruction& instruction = step.instruction;
+        ForEachTensor(instruction, [&](uint32_t& index) { index = tensors[ipu][index]; });
+        if (instruction.has_exchange()) {
+          instruction.mutable_exchange()->set_exchange(first_exchange +
+                                                       instruction.exchange().exchange());
+        } else if (instruction.has_stream_in()) {
+          instruction.mutable_stream_in()->set_stream(streams[instruction.stream_in().stream()]);
+        } else if (instruction.has_stream_out()) {
+          instruction.mutable_stream_out()->set_stream(streams[instruction.stream_out().stream()]);
+        }
+      }
+    }
+    if (lowered.update_condition)
+      lowered.update_condition = tensors[ipu][*lowered.update_condition];
+    entry->add_functions(EmitFunctions(spec, lowered, ipu));
+  }
+  for (v1::Move& move : program.moves) {
+    move.set_from_tensor(tensors[move.from_ipu()][move.from_tensor()]);
+    move.set_to_tensor(tensors[move.to_ipu()][move.to_tensor()]);
+    *executable_.add_exchanges()->add_moves() = std::move(move);
+  }
+}
+
+v1::Executable Assembler::Finish() {
+  for (uint32_t ipu = 0; ipu < options_.ipus_per_replica; ++ipu) {
+    v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
+    entry->set_arena_bytes(std::max(entry->arena_bytes(), ends_.contains(ipu) ? ends_[ipu] : 0));
+  }
+  return std::move(executable_);
+}
+
+v1::Origins Assembler::Origins() {
+  for (const v1::Origin& origin : table_.all()) *origins_.add_origins() = origin;
+  // Errors without names are better than none that can run.
+  if (origins_.ByteSizeLong() > program::Limits().origin_bytes) origins_.Clear();
+  return std::move(origins_);
+}
+
+uint32_t Assembler::AddTensor(uint32_t ipu, const LoweredTensor& tensor, uint64_t offset) {
+  v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
+  *entry->add_tensors() = Describe(tensor, offset);
+  return static_cast<uint32_t>(entry->tensors_size() - 1);
+}
+
+std::vector<uint32_t> Assembler::MergeStreams(const LoweredProgram& program, uint32_t transfers) {
+  std::vector<uint32_t> indices;
+  for (const LoweredStream& stream : program.streams) {
+    int index = 0;
+    while (index < executable_.streams_size() && executable_.streams(index).name() != stream.name)
+      ++index;
+    if (index == executable_.streams_size()) {
+      v1::Stream* entry = executable_.add_streams();
+      entry->set_name(stream.name);
+      entry->set_to_device(stream.to_device);
+      entry->set_ipu(stream.ipu);
+      entry->set_type(stream.type.type);
+      entry->mutable_dims()->Add(stream.type.dims.begin(), stream.type.dims.end());
+    }
+    v1::Stream* entry = executable_.mutable_streams(index);
+    entry->set_transfers_per_run(std::max(entry->transfers_per_run(), transfers));
+    indices.push_back(static_cast<uint32_t>(index));
+  }
+  return indices;
+}
+
+std::vector<uint32_t> Assembler::AddTensors(uint32_t ipu, LoweredIpu& lowered) {
+  const v1::Ipu& entry = executable_.ipus(static_cast<int>(ipu));
+  std::map<std::string, uint64_t> offsets;
+  for (const auto& [name, tensor] : variables_[ipu])
+    offsets[name] = entry.tensors(static_cast<int>(tensor)).offset();
+  const MemoryPlan plan = PlanMemory(lowered, offsets, entry.arena_bytes());
+  ends_[ipu] = std::max(ends_[ipu], plan.end);
+  std::vector<uint32_t> indices;
+  for (size_t i = 0; i < lowered.tensors.size(); ++i) {
+    const LoweredTensor& tensor = lowered.tensors[i];
+    indices.push_back(tensor.variable.empty() ? AddTensor(ipu, tensor, plan.offsets[i])
+                                              : variables_[ipu].at(tensor.variable));
+  }
+  return indices;
+}
+
+void Assembler::Append(std::vector<LoweredStep>& from, NamedFunction& to) {
+  for (LoweredStep& step : from) *to.Add(table_.Add(step.origin)) = std::move(step.instruction);
+}
+
+uint32_t Assembler::AddFunction(uint32_t ipu, NamedFunction named) {
+  *origins_.mutable_ipus(static_cast<int>(ipu))->add_functions() = std::move(named.origins);
+  v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
+  *entry->add_functions() = std::move(named.function);
+  return static_cast<uint32_t>(entry->functions_size() - 1);
+}
+
+void Assembler::AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, NamedFunction& to) {
+  if (body.function.instructions().empty()) return;
+  if (count == 1) {
+    for (int i = 0; i < body.function.instructions_size(); ++i) {
+      *to.Add(body.origins.instructions(i)) = std::move(*body.function.mutable_instructions(i));
+    }
+    return;
+  }
+  const uint32_t function = AddFunction(ipu, std::move(body));
+  v1::Repeat* repeat = to.Add(kUnknown)->mutable_repeat();
+  repeat->set_function(function);
+  repeat->set_count(count);
+}
+
+uint32_t Assembler::EmitFunctions(const ProgramSpec& spec, LoweredIpu& lowered, uint32_t ipu) {
+  const auto section = [&](Section s) -> std::vector<LoweredStep>& {
+    return lowered.sections[static_cast<int>(s)];
+  };
+  NamedFunction run, iteration, body;
+  Append(section(Section::kBody), body);
+  Append(section(Section::kClear), iteration);
+  AppendLoop(ipu, spec.accumulation, std::move(body), iteration);
+  Append(section(Section::kReduce), iteration);
+  if (lowered.update_condition) {
+    NamedFunction update;
+    Append(section(Section::kUpdate), update);
+    const uint32_t function = AddFunction(ipu, std::move(update));
+    v1::Instruction* condition = iteration.Add(kUnknown);
+    condition->add_inputs(*lowered.update_condition);
+    condition->mutable_if_()->set_then_function(function);
+  } else {
+    Append(section(Section::kUpdate), iteration);
+  }
+  Append(section(Section::kFinish), iteration);
+  Append(section(Section::kSetup), run);
+  AppendLoop(ipu, spec.device_iterations, std::move(iteration), run);
+  return AddFunction(ipu, std::move(run));
+}
+
+}  // namespace vpod::compiler

@@ -1,0 +1,65 @@
+// The last pass: from the lowered programs of a graph to one executable with its origins.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "client/compiler/compiler.h"
+#include "client/compiler/lowering.h"
+#include "client/graph/graph.h"
+#include "client/graph/origin_table.h"
+
+namespace vpod::compiler {
+
+// Puts lowered programs together: one tensor table and arena an IPU, shared variables first, the
+// temporaries of all programs over each other behind them.
+class Assembler {
+ public:
+  // The references outlive the object.
+  Assembler(const graph::Graph& graph, const CompileOptions& options);
+
+  // First pass: variables get their places, so that all programs agree on them.
+  void AddVariables(const LoweredProgram& program);
+  // Second pass, for each program.
+  void AddProgram(const ProgramSpec& spec, LoweredProgram program);
+  program::v1::Executable Finish();
+  // The origins of the instructions that Finish returns.
+  program::v1::Origins Origins();
+
+ private:
+  // A function that is being made, and what its instructions belong to.
+  struct NamedFunction {
+    program::v1::Function function;
+    program::v1::FunctionOrigins origins;
+
+    program::v1::Instruction* Add(uint32_t origin) {
+      origins.add_instructions(origin);
+      return function.add_instructions();
+    }
+  };
+
+  uint32_t AddTensor(uint32_t ipu, const LoweredTensor& tensor, uint64_t offset);
+  // Stream indices of the executable for the program's own.
+  std::vector<uint32_t> MergeStreams(const LoweredProgram& program, uint32_t transfers);
+  // Indices of the executable for the program's own.
+  std::vector<uint32_t> AddTensors(uint32_t ipu, LoweredIpu& lowered);
+  void Append(std::vector<LoweredStep>& from, NamedFunction& to);
+  uint32_t AddFunction(uint32_t ipu, NamedFunction named);
+  // `count` rounds of a body: a Repeat of a function, or the body itself.
+  void AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, NamedFunction& to);
+  // Adds the functions of a program, inner ones first; the entry.
+  uint32_t EmitFunctions(const ProgramSpec& spec, LoweredIpu& lowered, uint32_t ipu);
+
+  static constexpr uint32_t kUnknown = 0;  // origin
+
+  const CompileOptions& options_;
+  program::v1::Executable executable_;
+  graph::OriginTable table_;
+  program::v1::Origins origins_;                            // refers to the table
+  std::vector<std::map<std::string, uint32_t>> variables_;  // [ipu] name -> tensor
+  std::map<uint32_t, uint64_t> ends_;
+};
+
+}  // namespace vpod::compiler

@@ -1,0 +1,21 @@
+// The gradients of a program that trains, as the update takes them.
+#pragma once
+
+#include <vector>
+
+#include "client/compiler/compiler.h"
+#include "client/graph/graph.h"
+
+namespace vpod::compiler {
+
+struct LossGradients {
+  // Of each variable of the graph, in their order: gradients that add up to one, none if the loss
+  // does not depend on it. More than one only if they are accumulated.
+  std::vector<std::vector<graph::Tensor>> of_variables;
+  graph::Tensor loss_scale;  // a buffer, if there is one
+};
+
+// Adds the gradients of the loss to the graph; nothing to a program without one.
+LossGradients AddLossGradients(graph::Graph& graph, const ProgramSpec& spec);
+
+}  // namespace vpod::compiler

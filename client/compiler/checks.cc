@@ -1,0 +1,113 @@
+#include "client/compiler/checks.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/compiler/lowering.h"
+#include "device/base/status.h"
+
+namespace vpod::compiler {
+namespace {
+
+absl::Status CheckLossScale(const ProgramSpec& spec) {
+  const auto bad = [&](absl::string_view name, auto value, absl::string_view range) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("program '", spec.name, "': ", name, " is ", value, ", must be ", range));
+  };
+  if (spec.loss_scale && !(*spec.loss_scale > 0 && std::isfinite(*spec.loss_scale)))
+    return bad("the loss scale", *spec.loss_scale, "above 0 and finite");
+  if (!spec.automatic_loss_scale) return absl::OkStatus();
+  const auto [growth, backoff, interval] = *spec.automatic_loss_scale;
+  if (!spec.loss_scale) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "program '", spec.name, "': an automatic loss scale needs a loss scale to start with"));
+  }
+  if (!(growth > 1 && std::isfinite(growth)))
+    return bad("the loss scale's growth", growth, "above 1 and finite");
+  if (!(backoff > 0 && backoff < 1))
+    return bad("the loss scale's backoff", backoff, "above 0 and below 1");
+  if (interval < 1) return bad("the loss scale's interval", interval, "1 or more");
+  return absl::OkStatus();
+}
+
+// A variable that is named like the optimiser's state would be taken for it.
+absl::Status CheckNames(const graph::Graph& graph) {
+  std::vector<graph::Tensor> state = graph.variables();
+  state.insert(state.end(), graph.buffers().begin(), graph.buffers().end());
+  for (graph::Tensor variable : state) {
+    const std::string& name = graph.values()[variable.id].name;
+    for (const char* prefix : kStatePrefixes) {
+      if (!absl::StartsWith(name, prefix)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("the variable name '", name, "' is reserved for the optimiser"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckIpus(const graph::Graph& graph, uint32_t ipus) {
+  const auto check = [&](const std::string& what, uint32_t ipu) {
+    if (ipu < ipus) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is on IPU ", ipu, ", a replica has IPUs 0 to ", ipus - 1));
+  };
+  for (const graph::Value& value : graph.values()) {
+    if (!value.name.empty())
+      VPOD_RETURN_IF_ERROR(check(absl::StrCat("'", value.name, "'"), value.ipu));
+  }
+  for (const graph::Node& node : graph.nodes())
+    VPOD_RETURN_IF_ERROR(check(program::NameOf(graph.origins().at(node.origin)), node.ipu));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const CompileOptions& options) {
+  if (options.programs.empty()) return absl::InvalidArgumentError("no program to compile");
+  if (options.total_replicas < 1) {
+    return absl::InvalidArgumentError("total_replicas is 0, must be 1 or more");
+  }
+  const uint32_t ipus = options.ipus_per_replica;
+  if (ipus != 1 && ipus != 2 && ipus != 4 && ipus != 8 && ipus != 16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ipus_per_replica is ", ipus, ", must be 1, 2, 4, 8 or 16"));
+  }
+  const ProgramSpec* training = nullptr;
+  for (const ProgramSpec& spec : options.programs) {
+    if (spec.device_iterations < 1 || spec.accumulation < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "program '", spec.name, "': device iterations and accumulation must be 1 or more"));
+    }
+    if (!spec.loss.has_value() && spec.accumulation != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("program '", spec.name, "': inference needs an accumulation of 1"));
+    }
+    if (uint64_t{spec.device_iterations} * spec.accumulation >
+        std::numeric_limits<uint32_t>::max()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "program '", spec.name, "': ", spec.device_iterations, " device iterations × ",
+          spec.accumulation, " micro-batches are too many for one run"));
+    }
+    if (!spec.loss.has_value()) continue;
+    // All programs of an executable read the same variables.
+    if (training != nullptr && (HyperParameters(*training) != HyperParameters(spec) ||
+                                training->loss_scale != spec.loss_scale)) {
+      return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '",
+                                                     spec.name, "' have different optimisers"));
+    }
+    VPOD_RETURN_IF_ERROR(CheckLossScale(spec));
+    training = &spec;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGraph(const graph::Graph& graph, const CompileOptions& options) {
+  VPOD_RETURN_IF_ERROR(CheckNames(graph));
+  return CheckIpus(graph, options.ipus_per_replica);
+}
+
+}  // namespace vpod::compiler

@@ -1,0 +1,77 @@
+#include "client/compiler/in_place.h"
+
+#include <algorithm>
+
+#include "device/program/op.h"
+
+namespace vpod::compiler {
+
+using graph::Graph;
+using graph::Node;
+
+InPlace::InPlace(const Graph& graph, const std::vector<Node>& nodes,
+                 const std::set<uint32_t>& results, bool assigns, const Placement& placement)
+    : graph_(graph), results_(results), placement_(placement) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (uint32_t id : nodes[i].instruction.inputs()) last_readers_[graph.RootOf(id)] = i;
+  }
+  if (assigns) FindValuesMadeInBuffers(nodes);
+}
+
+std::optional<uint32_t> InPlace::BufferOf(uint32_t value) const {
+  const auto buffer = buffers_.find(value);
+  return buffer == buffers_.end() ? std::nullopt : std::optional(buffer->second);
+}
+
+bool InPlace::MayUpdate(const Node& node, size_t number,
+                        const program::v1::Instruction& lowered) const {
+  if (BufferOf(node.instruction.outputs(0))) return false;
+  const uint32_t updated = lowered.inputs(0);
+  const uint32_t storage = placement_.TensorAt(node.ipu, updated).storage;
+  if (!placement_.IsDense(node.ipu, updated)) return false;
+  for (int i = 1; i < lowered.inputs_size(); ++i) {
+    if (placement_.TensorAt(node.ipu, lowered.inputs(i)).storage == storage) return false;
+  }
+  const std::vector<uint32_t> values = placement_.ValuesIn(node.ipu, storage);
+  return std::all_of(values.begin(), values.end(), [&](uint32_t value) {
+    const uint32_t root = graph_.RootOf(value);
+    const auto reader = last_readers_.find(root);
+    return graph_.values()[root].origin == graph::Origin::kOperation && !results_.contains(root) &&
+           (reader == last_readers_.end() || reader->second <= number);
+  });
+}
+
+void InPlace::FindValuesMadeInBuffers(const std::vector<Node>& nodes) {
+  std::map<uint32_t, size_t> producers;  // by value
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (uint32_t id : nodes[i].instruction.outputs()) producers[id] = i;
+  }
+  std::set<uint32_t> sent;
+  for (const auto& output : graph_.outputs()) sent.insert(graph_.RootOf(output.value.id));
+  for (const auto& [buffer, value] : graph_.assignments()) {
+    const auto producer = producers.find(value.id);
+    if (producer == producers.end() || last_readers_.contains(value.id) ||
+        sent.contains(value.id) || sent.contains(buffer.id))
+      continue;
+    const Node& node = nodes[producer->second];
+    const auto reader = last_readers_.find(buffer.id);
+    const bool free = reader == last_readers_.end() || reader->second <= producer->second;
+    if (free && WritesOverItsInput(node, buffer.id) && node.ipu == graph_.values()[buffer.id].ipu)
+      buffers_[value.id] = buffer.id;
+  }
+}
+
+// Whether the output may lie over a buffer that the node itself may read.
+bool InPlace::WritesOverItsInput(const Node& node, uint32_t buffer) const {
+  const program::OpDef& op = *program::FindOp(node.instruction.attributes_case());
+  if (op.elementwise || node.instruction.has_map()) return true;
+  // Buffers are row-major.
+  if (op.layout != nullptr &&
+      op.layout(node.instruction, {true, 0}) == program::Layout::kChannelsLast)
+    return false;
+  const auto& inputs = node.instruction.inputs();
+  return op.updates && std::none_of(inputs.begin() + 1, inputs.end(),
+                                    [&](uint32_t id) { return graph_.RootOf(id) == buffer; });
+}
+
+}  // namespace vpod::compiler
