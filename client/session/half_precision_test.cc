@@ -55,6 +55,29 @@ TEST_P(MeanOfGradientsTest, LosesNoContribution) {
   EXPECT_EQ(UpdatedWeight(129, compiler::GradientReduction::kSum), -33024);
 }
 
+// The gradients by different uses of a weight, one of them in another shape: 2048 + 1 is no
+// float16.
+TEST(TiedWeightTest, UsesAreAddedBeforeTheyAreRounded) {
+  for (const uint32_t accumulation : {1, 2}) {
+    Graph graph;
+    const Tensor w = graph.Variable("w", {FLOAT16, {2}}, {0, 0});
+    const auto used = [&](Tensor weights, double factor) {
+      const Tensor x = graph.Constant({FLOAT16, {}}, factor);
+      return graph.Sum(graph.Cast(graph.Multiply(weights, x), program::v1::FLOAT32));
+    };
+    const Tensor loss = graph.Add(used(w, 2048), used(graph.Reshape(w, {2, 1}), 1));
+    const auto compiled =
+        compiler::Compile(graph, {.programs = {{.name = "train",
+                                                .accumulation = accumulation,
+                                                .loss = loss,
+                                                .sgd = {.learning_rate = 0, .momentum = 0.5f}}}});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const auto session = *Session::Create(*CreateIpuModel({}), *compiled);
+    ASSERT_TRUE(session->Run("train").ok());
+    EXPECT_EQ(*session->ReadFloats("Accl___w"), (std::vector<float>{2049, 2049}));
+  }
+}
+
 // --- Stochastic rounding ---
 
 constexpr int64_t kElements = 1000;

@@ -4,11 +4,13 @@
 #include <minizip/zip.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <regex>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -17,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "device/base/status.h"
+#include "device/program/float_codec.h"
 
 namespace vpod::session {
 namespace {
@@ -30,10 +33,28 @@ std::string ShapeText(const program::Dims& dims) {
   return absl::StrCat("(", absl::StrJoin(dims, ", "), dims.size() == 1 ? ",)" : ")");
 }
 
+// What NumPy calls the element types.
+constexpr struct {
+  program::v1::DataType type;
+  const char* name;
+} kTypes[] = {
+    {program::v1::FLOAT32, "<f4"}, {program::v1::FLOAT16, "<f2"}, {program::v1::INT32, "<i4"},
+    {program::v1::UINT32, "<u4"},  {program::v1::INT16, "<i2"},   {program::v1::UINT16, "<u2"},
+    {program::v1::INT8, "|i1"},    {program::v1::UINT8, "|u1"},   {program::v1::BOOL, "|b1"},
+};
+
+const char* NumpyName(program::v1::DataType type) {
+  for (const auto& each : kTypes) {
+    if (each.type == type) return each.name;
+  }
+  return "";
+}
+
 // The bytes of an .npy file before its values.
-std::string Header(const program::Dims& dims) {
+std::string Header(const program::TensorType& type) {
   std::string text =
-      absl::StrCat("{'descr': '<f4', 'fortran_order': False, 'shape': ", ShapeText(dims), ", }");
+      absl::StrCat("{'descr': '", NumpyName(type.type),
+                   "', 'fortran_order': False, 'shape': ", ShapeText(type.dims), ", }");
   text.append((kAlignment - (kPrefix + text.size() + 1) % kAlignment) % kAlignment, ' ');
   text += '\n';
   const auto length = static_cast<uint16_t>(text.size());
@@ -48,21 +69,19 @@ struct CloseUnzip {
   void operator()(void* file) const { unzClose(file); }
 };
 
-bool WriteArray(zipFile file, const std::string& name, const FloatArray& array) {
+bool WriteArray(zipFile file, const std::string& name, const Array& array) {
   const zip_fileinfo info{};
   // Stored without compression, as numpy.savez does; with 64-bit sizes.
   if (zipOpenNewFileInZip64(file, (name + ".npy").c_str(), &info, nullptr, 0, nullptr, 0, nullptr,
                             /*method=*/0, /*level=*/0, /*zip64=*/1) != ZIP_OK)
     return false;
-  const std::string header = Header(array.dims);
+  const std::string header = Header(array.type);
   bool ok =
       zipWriteInFileInZip(file, header.data(), static_cast<unsigned>(header.size())) == ZIP_OK;
   constexpr size_t kPiece = size_t{1} << 24;
-  const auto* bytes = reinterpret_cast<const char*>(array.values.data());
-  const size_t size = array.values.size() * sizeof(float);
-  for (size_t at = 0; ok && at < size; at += kPiece) {
-    const auto length = static_cast<unsigned>(std::min(kPiece, size - at));
-    ok = zipWriteInFileInZip(file, bytes + at, length) == ZIP_OK;
+  for (size_t at = 0; ok && at < array.bytes.size(); at += kPiece) {
+    const auto length = static_cast<unsigned>(std::min(kPiece, array.bytes.size() - at));
+    ok = zipWriteInFileInZip(file, array.bytes.data() + at, length) == ZIP_OK;
   }
   return zipCloseFileInZip(file) == ZIP_OK && ok;
 }
@@ -79,24 +98,29 @@ bool ReadExactly(unzFile file, void* to, size_t size) {
   return true;
 }
 
-// The shape in an .npy header; nullopt for another type or order.
-std::optional<program::Dims> ParseHeader(const std::string& header) {
+// The type in an .npy header; nullopt for another element type or order.
+std::optional<program::TensorType> ParseHeader(const std::string& header) {
   static const std::regex* const pattern = new std::regex(
-      R"(\{'descr': '<f4', 'fortran_order': False, 'shape': \(([0-9, ]*)\),? *\} *\n?)");
+      R"(\{'descr': '([^']*)', 'fortran_order': False, 'shape': \(([0-9, ]*)\),? *\} *\n?)");
   std::smatch match;
   if (!std::regex_match(header, match, *pattern)) return std::nullopt;
-  program::Dims dims;
-  for (absl::string_view part : absl::StrSplit(match[1].str(), ',')) {
+  program::TensorType type;
+  const auto* known = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                   [&](const auto& each) { return match[1].str() == each.name; });
+  if (known == std::end(kTypes)) return std::nullopt;
+  type.type = known->type;
+  const std::string shape = match[2].str();
+  for (absl::string_view part : absl::StrSplit(shape, ',')) {
     part = absl::StripAsciiWhitespace(part);
     if (part.empty()) continue;
     int64_t dim = 0;
     if (!absl::SimpleAtoi(part, &dim)) return std::nullopt;
-    dims.push_back(dim);
+    type.dims.push_back(dim);
   }
-  return dims;
+  return type;
 }
 
-absl::StatusOr<FloatArray> ReadArray(unzFile file, uint64_t size) {
+absl::StatusOr<Array> ReadArray(unzFile file, uint64_t size) {
   const auto wrong = [](absl::string_view why) { return absl::InvalidArgumentError(why); };
   char prefix[kPrefix];
   if (size < kPrefix || !ReadExactly(file, prefix, kPrefix) ||
@@ -106,21 +130,28 @@ absl::StatusOr<FloatArray> ReadArray(unzFile file, uint64_t size) {
       static_cast<uint8_t>(prefix[8]) + size_t{256} * static_cast<uint8_t>(prefix[9]);
   std::string header(length, '\0');
   if (!ReadExactly(file, header.data(), length)) return wrong("ends within its header");
-  const auto dims = ParseHeader(header);
-  if (!dims) return wrong("is not of little-endian float32 in row-major order");
-  FloatArray array{*dims, {}};
-  const program::TensorType type{program::v1::FLOAT32, array.dims};
-  if (!program::Check(type).ok() || size - kPrefix - length != type.bytes())
-    return wrong(absl::StrCat("has a shape ", ShapeText(array.dims), " that its bytes do not fit"));
-  array.values.resize(static_cast<size_t>(type.elements()));
-  if (!ReadExactly(file, array.values.data(), type.bytes()))
+  const auto type = ParseHeader(header);
+  if (!type) {
+    return wrong(
+        "is not of float32, float16, bool or integers of at most 32 bits, little-endian in "
+        "row-major order");
+  }
+  if (!program::Check(*type).ok() || size - kPrefix - length != type->bytes())
+    return wrong(absl::StrCat("has a shape ", ShapeText(type->dims), " that its bytes do not fit"));
+  Array array{*type, std::string(type->bytes(), '\0')};
+  if (!ReadExactly(file, array.bytes.data(), array.bytes.size()))
     return wrong("is truncated or damaged");
   return array;
 }
 
 }  // namespace
 
-absl::Status WriteNpz(const std::string& path, const FloatArrays& arrays) {
+Array FloatArray(program::Dims dims, absl::Span<const float> values) {
+  return {{program::v1::FLOAT32, std::move(dims)},
+          program::EncodeFloats(values, program::v1::FLOAT32)};
+}
+
+absl::Status WriteNpz(const std::string& path, const Arrays& arrays) {
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
   const auto failed = [&] {
     std::remove(temporary.c_str());
@@ -137,13 +168,13 @@ absl::Status WriteNpz(const std::string& path, const FloatArrays& arrays) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<FloatArrays> ReadNpz(const std::string& path, uint64_t limit_bytes) {
+absl::StatusOr<Arrays> ReadNpz(const std::string& path, uint64_t limit_bytes) {
   if (access(path.c_str(), R_OK) != 0)
     return absl::NotFoundError(absl::StrCat("cannot read ", path));
   const std::unique_ptr<void, CloseUnzip> file(unzOpen64(path.c_str()));
   if (file == nullptr)
     return absl::InvalidArgumentError(absl::StrCat(path, " is not an .npz file"));
-  FloatArrays arrays;
+  Arrays arrays;
   uint64_t total = 0;
   for (int found = unzGoToFirstFile(file.get()); found == UNZ_OK;
        found = unzGoToNextFile(file.get())) {
@@ -158,7 +189,7 @@ absl::StatusOr<FloatArrays> ReadNpz(const std::string& path, uint64_t limit_byte
       return absl::InvalidArgumentError(
           absl::StrCat(path, " has more than ", limit_bytes, " bytes of values"));
     }
-    absl::StatusOr<FloatArray> array = ReadArray(file.get(), info.uncompressed_size);
+    absl::StatusOr<Array> array = ReadArray(file.get(), info.uncompressed_size);
     const bool intact = unzCloseCurrentFile(file.get()) == UNZ_OK;  // compares the checksum
     if (array.ok() && !intact) array = absl::InvalidArgumentError("is truncated or damaged");
     if (!array.ok()) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/sdk_log/sdk_log.h"
 #include "client/session/engine_options.h"
@@ -13,6 +14,9 @@
 
 namespace vpod::session {
 namespace {
+
+using program::v1::FLOAT16;
+using program::v1::FLOAT32;
 
 // Texts are made only if they are shown: a run may take microseconds.
 template <class... Parts>
@@ -153,38 +157,75 @@ absl::Status Session::WriteVariable(absl::string_view name, absl::Span<const dou
 }
 
 absl::Status Session::Save(const std::string& path) {
-  FloatArrays arrays;
+  Arrays arrays;
   for (const program::HostTensor& variable : executable_->host_tensors()) {
-    if (!program::IsFloat(variable.type.type)) continue;
-    VPOD_ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(variable.name));
-    arrays[variable.name] = {variable.type.dims, std::move(values)};
+    VPOD_ASSIGN_OR_RETURN(std::string bytes, device_->ReadVariable(variable.name, /*replica=*/0));
+    arrays[variable.name] = {variable.type, std::move(bytes)};
   }
   return WriteNpz(path, arrays);
 }
 
 absl::Status Session::Load(const std::string& path) {
-  VPOD_ASSIGN_OR_RETURN(const FloatArrays arrays, ReadNpz(path));
-  for (const auto& [name, array] : arrays) {
+  VPOD_ASSIGN_OR_RETURN(Arrays arrays, ReadNpz(path));
+  for (auto& [name, array] : arrays) {
     VPOD_ASSIGN_OR_RETURN(const auto* variable, executable_->FindVariable(name));
     const program::TensorType& type = variable->type;
-    if (program::IsFloat(type.type) && type.dims == array.dims) continue;
-    const program::TensorType given{program::v1::FLOAT32, array.dims};
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": array '", name, "' is ", given.ToString(), ", the variable is ", type.ToString()));
+    if (type.type == FLOAT16 && array.type == program::TensorType{FLOAT32, type.dims})
+      array = {type, program::EncodeFloats(program::DecodeFloats(array.bytes, FLOAT32), FLOAT16)};
+    if (array.type == type) continue;
+    return absl::InvalidArgumentError(absl::StrCat(path, ": array '", name, "' is ",
+                                                   array.type.ToString(), ", the variable is ",
+                                                   type.ToString()));
   }
-  for (const auto& [name, array] : arrays) VPOD_RETURN_IF_ERROR(WriteFloats(name, array.values));
+  for (const auto& [name, array] : arrays)
+    VPOD_RETURN_IF_ERROR(device_->WriteVariable(name, array.bytes));
   return absl::OkStatus();
 }
 
-absl::Status Session::SetLearningRate(float rate) {
+absl::Status Session::ChangeHyperParameters(Change change) {
   for (uint32_t ipu = 0; ipu < executable_->ipus_per_replica(); ++ipu) {
     const std::string name = compiler::HyperParametersName(ipu);
     if (!executable_->FindVariable(name).ok()) continue;
     VPOD_ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(name));
-    values[0] = rate;
+    VPOD_RETURN_IF_ERROR(change(values));
     VPOD_RETURN_IF_ERROR(WriteFloats(name, values));
   }
   return absl::OkStatus();
+}
+
+absl::Status Session::SetLearningRate(float rate) {
+  return ChangeHyperParameters([&](std::vector<float>& values) {
+    values[0] = rate;
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Session::SetHyperParameters(const compiler::SgdOptions& options) {
+  const auto has_velocities = [&] {
+    for (const program::HostTensor& variable : executable_->host_tensors()) {
+      if (absl::StartsWith(variable.name, compiler::kVelocityPrefix)) return true;
+    }
+    return false;
+  };
+  return ChangeHyperParameters([&](std::vector<float>& values) {
+    std::vector<float> changed = compiler::HyperParameters(options);
+    if (changed.size() != values.size())
+      return absl::InvalidArgumentError("the program was compiled for Adam, not for SGD");
+    if (options.momentum != 0 && !has_velocities())
+      return absl::InvalidArgumentError("the program was compiled for SGD without momentum");
+    values = std::move(changed);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Session::SetHyperParameters(const compiler::AdamOptions& options) {
+  return ChangeHyperParameters([&](std::vector<float>& values) {
+    std::vector<float> changed = compiler::HyperParameters(options);
+    if (changed.size() != values.size())
+      return absl::InvalidArgumentError("the program was compiled for SGD, not for Adam");
+    values = std::move(changed);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace vpod::session

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/compiler/compiler.h"
@@ -55,15 +56,24 @@ class Session {
   // Sets a variable from host data of 64 bits, as WriteStream does.
   absl::Status WriteVariable(absl::string_view name, absl::Span<const int64_t> values);
   absl::Status WriteVariable(absl::string_view name, absl::Span<const double> values);
-  // Writes the float variables of replica 0 to an .npz file, or sets those that a file has on all
-  // replicas; the others keep their values. InvalidArgument names an array that is no float
-  // variable or has another shape; then none was set.
+  // Writes the variables of replica 0 to an .npz file, or sets those that a file has on all
+  // replicas; the others keep their values. A float32 array may set a float16 variable, which
+  // rounds it. InvalidArgument names an array that is no variable or has another type or shape;
+  // then none was set.
   absl::Status Save(const std::string& path);
   absl::Status Load(const std::string& path);
   // Sets the learning rate of all following weight updates.
   absl::Status SetLearningRate(float rate);
+  // Sets all hyper-parameters of following weight updates; what is no number is part of the program
+  // and stays as it was compiled. InvalidArgument: the program was compiled for the other
+  // optimiser, or without the momentum that is wanted.
+  absl::Status SetHyperParameters(const compiler::SgdOptions& options);
+  absl::Status SetHyperParameters(const compiler::AdamOptions& options);
 
  private:
+  // Of one IPU's variable that has them: new values for old ones.
+  using Change = absl::FunctionRef<absl::Status(std::vector<float>&)>;
+
   Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable);
   absl::StatusOr<absl::Span<std::byte>> StreamBytes(absl::string_view name, uint32_t replica,
                                                     uint32_t slot, size_t element_size);
@@ -72,6 +82,7 @@ class Session {
                              uint32_t slot);
   template <class T>
   absl::Status WriteNarrowed(absl::string_view variable, absl::Span<const T> values);
+  absl::Status ChangeHyperParameters(Change change);
 
   const std::unique_ptr<Device> device_;
   const std::shared_ptr<const program::Executable> executable_;

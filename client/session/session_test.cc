@@ -172,6 +172,74 @@ TEST(SessionTest, LearningRateChangesBetweenRuns) {
   EXPECT_EQ(*session->ReadFloats("w1"), before);
 }
 
+TEST(SessionTest, HyperParametersChangeBetweenRuns) {
+  Tensor loss;
+  const Graph graph = Classifier(0, &loss);
+  const auto open = [&](const compiler::ProgramSpec& spec) {
+    return Open(graph, {.programs = {spec}});
+  };
+  // As if it had been compiled with them.
+  const auto expect_same = [&](compiler::ProgramSpec before, compiler::ProgramSpec after,
+                               const auto& options) {
+    before.name = after.name = "train";
+    before.loss = after.loss = loss;
+    auto changed = open(before), fresh = open(after);
+    ASSERT_TRUE(changed->SetHyperParameters(options).ok());
+    for (int run = 0; run < 2; ++run) {
+      ASSERT_TRUE(changed->Run("train").ok());
+      ASSERT_TRUE(fresh->Run("train").ok());
+    }
+    EXPECT_EQ(*changed->ReadFloats("w1"), *fresh->ReadFloats("w1"));
+  };
+  const compiler::SgdOptions sgd{
+      .learning_rate = 0.5f, .momentum = 0.75f, .dampening = 0.1f, .weight_decay = 0.25f};
+  expect_same({.sgd = {.momentum = 0.9f}}, {.sgd = sgd}, sgd);
+  const compiler::AdamOptions adam{
+      .learning_rate = 0.5f, .beta1 = 0.5f, .beta2 = 0.5f, .epsilon = 0.1f, .weight_decay = 0.25f};
+  expect_same({.adam = compiler::AdamOptions{}}, {.adam = adam}, adam);
+
+  auto plain = open({.name = "train", .loss = loss, .sgd = {}});
+  EXPECT_EQ(plain->SetHyperParameters(adam).message(),
+            "the program was compiled for SGD, not for Adam");
+  EXPECT_EQ(plain->SetHyperParameters(sgd).message(),
+            "the program was compiled for SGD without momentum");
+  EXPECT_TRUE(plain->SetHyperParameters(compiler::SgdOptions{.weight_decay = 1}).ok());
+  auto with_adam = open({.name = "train", .loss = loss, .adam = compiler::AdamOptions{}});
+  EXPECT_EQ(with_adam->SetHyperParameters(sgd).message(),
+            "the program was compiled for Adam, not for SGD");
+}
+
+// With random numbers, the loss scale's count and the optimiser's state.
+TEST(SessionTest, TrainingGoesOnFromWhatWasSaved) {
+  const std::string path = testing::TempDir() + "session.npz";
+  Graph graph;
+  const Tensor w = graph.Variable("w", {FLOAT16, {64}}, std::vector<float>(64, 1));
+  const Tensor loss =
+      graph.Mean(graph.Cast(graph.Dropout(graph.Unary(program::v1::SQUARE, w), 0.5f), FLOAT32));
+  graph.Output("loss", loss);
+  const auto open = [&] {
+    return Open(
+        graph,
+        {.programs = {{.name = "train",
+                       .loss = loss,
+                       .adam = compiler::AdamOptions{},
+                       .loss_scale = 4,
+                       .automatic_loss_scale = compiler::AutomaticLossScale{.interval = 3}}}});
+  };
+  const auto run = [](Session& session) {
+    EXPECT_TRUE(session.Run("train").ok());
+    return (*session.Stream<float>("loss", 0))[0];
+  };
+  auto first = open();
+  for (int i = 0; i < 2; ++i) run(*first);
+  ASSERT_TRUE(first->Save(path).ok());
+  auto second = open();
+  ASSERT_TRUE(second->Load(path).ok());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run(*first), run(*second));
+  EXPECT_EQ(*first->ReadFloats(compiler::kLossScaleName),
+            *second->ReadFloats(compiler::kLossScaleName));
+}
+
 TEST(SessionTest, LabelOutOfRangeFailsTheRunByName) {
   Tensor loss;
   const Graph graph = Classifier(0, &loss);

@@ -3,6 +3,7 @@
 // reads weights.npz and images.npz (an array `images`) in the directory, and writes logits.npz and
 // saved.npz, the variables as the session saves them.
 #include <cstdio>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
@@ -17,15 +18,15 @@ namespace vpod {
 namespace {
 
 absl::Status Infer(const std::string& model, const std::string& directory) {
-  VPOD_ASSIGN_OR_RETURN(const session::FloatArrays inputs,
+  VPOD_ASSIGN_OR_RETURN(const session::Arrays inputs,
                         session::ReadNpz(absl::StrCat(directory, "/images.npz")));
-  const session::FloatArray& data = inputs.at("images");
+  const session::Array& data = inputs.at("images");
   graph::Graph graph;
   const nn::Builder net(graph, {});
   models::ResNetOptions resnet = models::ResNet18();
   resnet.classes = 10;
   resnet.small_images = true;
-  const graph::Tensor images = graph.Input("images", {program::v1::FLOAT32, data.dims});
+  const graph::Tensor images = graph.Input("images", data.type);
   const graph::Tensor logits =
       model == "mnist" ? models::Mnist(net, images) : models::ResNet(net, images, resnet);
   graph.Output("logits", logits);
@@ -35,12 +36,12 @@ absl::Status Infer(const std::string& model, const std::string& directory) {
   VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), compiled));
   VPOD_RETURN_IF_ERROR(session->Load(absl::StrCat(directory, "/weights.npz")));
   VPOD_ASSIGN_OR_RETURN(const auto stream, session->Stream<float>("images", 0));
-  std::copy(data.values.begin(), data.values.end(), stream.begin());
+  std::memcpy(stream.data(), data.bytes.data(), data.bytes.size());
   VPOD_RETURN_IF_ERROR(session->Run("infer").status());
   VPOD_ASSIGN_OR_RETURN(const auto result, session->Stream<float>("logits", 0));
   VPOD_RETURN_IF_ERROR(
       session::WriteNpz(absl::StrCat(directory, "/logits.npz"),
-                        {{"logits", {graph.TypeOf(logits).dims, {result.begin(), result.end()}}}}));
+                        {{"logits", session::FloatArray(graph.TypeOf(logits).dims, result)}}));
   return session->Save(absl::StrCat(directory, "/saved.npz"));
 }
 

@@ -77,24 +77,26 @@ absl::Status Train(const Arguments& arguments) {
 
   std::mt19937_64 random(arguments.seed + 1);
   std::normal_distribution<float> normal;
-  session::FloatArray all_images{dims, {}}, all_labels{{arguments.batch}, {}}, losses{{}, {}};
+  std::vector<float> all_images, all_labels, losses;
   VPOD_ASSIGN_OR_RETURN(const auto image_stream, session->Stream<float>("images", 0));
   VPOD_ASSIGN_OR_RETURN(const auto label_stream, session->Stream<int32_t>("labels", 0));
   VPOD_ASSIGN_OR_RETURN(const auto loss_stream, session->Stream<float>("loss", 0));
   for (uint32_t step = 0; step < arguments.steps; ++step) {
     for (float& pixel : image_stream) pixel = normal(random);
     for (int32_t& label : label_stream) label = static_cast<int32_t>(random() % 10);
-    all_images.values.insert(all_images.values.end(), image_stream.begin(), image_stream.end());
-    all_labels.values.insert(all_labels.values.end(), label_stream.begin(), label_stream.end());
+    all_images.insert(all_images.end(), image_stream.begin(), image_stream.end());
+    all_labels.insert(all_labels.end(), label_stream.begin(), label_stream.end());
     VPOD_RETURN_IF_ERROR(session->Run("train").status());
-    losses.values.push_back(loss_stream[0]);
+    losses.push_back(loss_stream[0]);
   }
-  for (session::FloatArray* array : {&all_images, &all_labels, &losses})
-    array->dims.insert(array->dims.begin(), arguments.steps);
-  VPOD_RETURN_IF_ERROR(session::WriteNpz(absl::StrCat(arguments.directory, "/inputs.npz"),
-                                         {{"images", all_images}, {"labels", all_labels}}));
+  const int64_t steps = arguments.steps;
+  dims.insert(dims.begin(), steps);
   VPOD_RETURN_IF_ERROR(
-      session::WriteNpz(absl::StrCat(arguments.directory, "/losses.npz"), {{"losses", losses}}));
+      session::WriteNpz(absl::StrCat(arguments.directory, "/inputs.npz"),
+                        {{"images", session::FloatArray(dims, all_images)},
+                         {"labels", session::FloatArray({steps, arguments.batch}, all_labels)}}));
+  VPOD_RETURN_IF_ERROR(session::WriteNpz(absl::StrCat(arguments.directory, "/losses.npz"),
+                                         {{"losses", session::FloatArray({steps}, losses)}}));
   return session->Save(absl::StrCat(arguments.directory, "/final.npz"));
 }
 

@@ -5,7 +5,8 @@
     state_dict_npz.py resnet18.npz resnet18.pt     what Session::Save has written
 
 Names are unchanged and values are float32. Counters of batches (num_batches_tracked), which our models do not have,
-are left out; so are, on the way back, the variables of the optimiser. Every tensor that is left out is named.
+are left out; so are, on the way back, the variables of the optimiser and of random numbers. Every tensor that is left
+out is named.
 """
 
 import argparse
@@ -16,8 +17,9 @@ import zipfile
 import numpy
 import torch
 
-# What begins the names of the optimiser's variables (client/compiler/lowering.h).
-OPTIMIZER_PREFIXES = ("Accl___", "Accl1___", "Accl2___", "AcclMax___", "optimizer/")
+# What begins the names of variables that are the compiler's own: the optimiser's (client/compiler/lowering.h) and those
+# of random numbers (client/graph/graph.h).
+OWN_PREFIXES = ("Accl___", "Accl1___", "Accl2___", "AcclMax___", "optimizer/", "random/")
 
 
 def to_arrays(state):
@@ -38,10 +40,10 @@ def to_state_dict(arrays):
     """Tensors by name, and the names that were left out."""
     state, left_out = {}, []
     for name in arrays:
-        if name.startswith(OPTIMIZER_PREFIXES):
+        if name.startswith(OWN_PREFIXES):
             left_out.append(name)
         else:
-            state[name] = torch.from_numpy(arrays[name])
+            state[name] = torch.from_numpy(arrays[name].astype(numpy.float32))
     return state, left_out
 
 
