@@ -71,7 +71,8 @@ std::string Difference(Image& certain, Image& later) {
       absl::StrAppend(&text, "Uncertain: ", name, " was removed behind the damage\n");
   }
   // A start of the controller changes the store but no object.
-  if (text.empty()) return "Uncertain: no object, because none was changed behind the damage\n";
+  if (text.empty())
+    return "Uncertain: every change behind the damage; those that are intact change no object\n";
   return text;
 }
 
