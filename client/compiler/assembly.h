@@ -20,9 +20,9 @@ class Assembler {
   // The references outlive the object.
   Assembler(const graph::Graph& graph, const CompileOptions& options);
 
-  // First pass: variables get their places, so that all programs agree on them.
+  // First, for each program: variables get their places, so that all programs agree on them.
   void AddVariables(const LoweredProgram& program);
-  // Second pass, for each program.
+  // Then, for each program.
   void AddProgram(const ProgramSpec& spec, LoweredProgram program);
   program::v1::Executable Finish();
   // The origins of the instructions that Finish returns.

@@ -1,23 +1,10 @@
 #include "client/compiler/backward.h"
 
 namespace vpod::compiler {
-namespace {
 
 using graph::Graph;
 using graph::Tensor;
 using program::v1::FLOAT32;
-
-// In float32, as the update wants the gradient.
-Tensor Sum(Graph& graph, const std::vector<Tensor>& gradients) {
-  Tensor sum;
-  for (Tensor gradient : gradients) {
-    if (graph.TypeOf(gradient).type != FLOAT32) gradient = graph.Cast(gradient, FLOAT32);
-    sum = sum.valid() ? graph.Add(sum, gradient) : gradient;
-  }
-  return sum;
-}
-
-}  // namespace
 
 LossGradients AddLossGradients(Graph& graph, const ProgramSpec& spec) {
   LossGradients gradients;
@@ -32,9 +19,7 @@ LossGradients AddLossGradients(Graph& graph, const ProgramSpec& spec) {
   if (spec.accumulation > 1 || !graph.status().ok()) return gradients;
   for (size_t v = 0; v < gradients.of_variables.size(); ++v) {
     std::vector<Tensor>& uses = gradients.of_variables[v];
-    if (uses.size() < 2) continue;
-    graph.SetIpu(graph.values()[graph.variables()[v].id].ipu);
-    uses = {Sum(graph, uses)};
+    if (!uses.empty()) uses = {graph.SumOfUses(graph.variables()[v], uses)};
   }
   return gradients;
 }

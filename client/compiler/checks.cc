@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/compiler/lowering.h"
 #include "device/base/status.h"
 
 namespace vpod::compiler {
@@ -40,11 +38,9 @@ absl::Status CheckNames(const graph::Graph& graph) {
   state.insert(state.end(), graph.buffers().begin(), graph.buffers().end());
   for (graph::Tensor variable : state) {
     const std::string& name = graph.values()[variable.id].name;
-    for (const char* prefix : kStatePrefixes) {
-      if (!absl::StartsWith(name, prefix)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("the variable name '", name, "' is reserved for the optimiser"));
-    }
+    if (!IsOptimizerState(name)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the variable name '", name, "' is reserved for the optimiser"));
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,5 @@
 #include "client/compiler/compiler.h"
 
-#include "absl/strings/str_cat.h"
 #include "client/compiler/assembly.h"
 #include "client/compiler/checks.h"
 #include "client/compiler/lowering.h"

@@ -114,8 +114,8 @@ inline constexpr char kGrowthTrackerName[] = "optimizer/growthTracker";
 std::vector<float> HyperParameters(const SgdOptions& options);
 std::vector<float> HyperParameters(const AdamOptions& options);
 std::vector<float> HyperParameters(const ProgramSpec& spec);
-// What the names of SGD's velocities begin with, before that of the variable.
-inline constexpr char kVelocityPrefix[] = "Accl___";
+// Whether a variable of an executable is the optimiser's, by its name.
+bool IsOptimizerState(absl::string_view name);
 
 // Called before each step of a compilation with what it does and the number of steps that are done,
 // and after the last one.

@@ -51,7 +51,7 @@ LiveCode FindLiveCode(const Graph& graph, bool assigns, const std::vector<uint32
     for (const auto& assignment : graph.assignments()) results.push_back(assignment.value.id);
   }
   LiveCode live;
-  for (uint32_t& id : results) live.results.insert(id = graph.RootOf(id));
+  for (uint32_t id : results) live.results.insert(graph.RootOf(id));
 
   std::set<size_t> stores;  // nodes without outputs: what they do is seen later
   for (size_t i = 0; i < graph.nodes().size(); ++i) {

@@ -1,5 +1,5 @@
-// Leaves out of a program what nobody needs: values that reach no output, no gradient and no
-// buffer.
+// Leaves out of a program what nobody needs: values that reach no output, gradient, buffer or
+// remote buffer.
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "client/compiler/checks.h"
 #include "client/sdk_log/sdk_log.h"
 #include "device/base/file.h"
 #include "device/base/sha256.h"
@@ -102,13 +103,14 @@ class Encoder {
 
   // The fields of these are named one by one, so that a new one does not compile until it is here.
   void Add(const graph::Value& value) {
-    const auto& [type, origin, ipu, name, constant, alias_of] = value;
+    const auto& [type, origin, ipu, name, constant, alias_of, stage] = value;
     Add(type);
     Add(static_cast<uint64_t>(origin));
     Add(ipu);
     Add(name);
     Add(constant);
     Add(alias_of);
+    Add(stage);
   }
   void Add(const graph::Node& node) {
     const auto& [instruction, ipu, origin] = node;
@@ -264,7 +266,10 @@ absl::StatusOr<std::string> CacheKey(const graph::Graph& graph, const CompileOpt
 absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileOptions& options,
                                        const std::string& directory, const Progress& progress) {
   if (directory.empty() || !options.dump_passes.empty()) return Compile(graph, options, progress);
+  // A hit must not hide what a compilation would refuse.
   VPOD_RETURN_IF_ERROR(graph.status());
+  VPOD_RETURN_IF_ERROR(CheckOptions(options));
+  VPOD_RETURN_IF_ERROR(CheckGraph(graph, options));
   const absl::StatusOr<std::string> key = CacheKey(graph, options);
   if (!key.ok()) {
     Log(LogLevel::kWarn, absl::StrCat("The executable is not cached: ", key.status().message()));

@@ -137,6 +137,15 @@ TEST_F(ExecutableCacheTest, HyperParametersAreInitialValues) {
              });
 }
 
+TEST_F(ExecutableCacheTest, AHitIsCheckedLikeACompilation) {
+  Model model = MakeModel();
+  model.options.programs[0].loss_scale = 8;
+  Compile(model);
+  model.options.programs[0].loss_scale = -1;
+  EXPECT_EQ(CompileCached(model.graph, model.options, directory_).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   std::vector<Model> models;
   models.push_back(MakeModel());

@@ -105,8 +105,7 @@ class Fusion {
     std::vector<size_t> pending;
     std::set<size_t> seen;
     const auto add = [&](uint32_t id) {
-      while (ValueOf(id).alias_of != ~0u) id = ValueOf(id).alias_of;
-      const auto producer = producers_.find(id);
+      const auto producer = producers_.find(graph_.RootOf(id));
       if (producer != producers_.end()) pending.push_back(producer->second);
     };
     add(value);
@@ -290,9 +289,7 @@ class Fusion {
           path.pop_back();
           continue;
         }
-        uint32_t value = instruction.inputs(done++);
-        while (ValueOf(value).alias_of != ~0u) value = ValueOf(value).alias_of;
-        const auto producer = producers_.find(value);
+        const auto producer = producers_.find(graph_.RootOf(instruction.inputs(done++)));
         if (producer != producers_.end()) enter(producer->second);
       }
     }

@@ -1,9 +1,7 @@
 #include "client/compiler/lowering.h"
 
-#include <algorithm>
 #include <optional>
 
-#include "absl/strings/str_cat.h"
 #include "client/compiler/backward.h"
 #include "client/compiler/dead_code.h"
 #include "client/compiler/fusion.h"
@@ -50,7 +48,7 @@ class Lowering {
       for (Tensor gradient : of_variable) results.push_back(gradient.id);
     }
     LiveCode live = FindLiveCode(graph_, trains_, rounding.Values(), std::move(results));
-    VPOD_RETURN_IF_ERROR(Done("needed", Form::kGraph, live.nodes));
+    VPOD_RETURN_IF_ERROR(Done("dead-code", Form::kGraph, live.nodes));
 
     if (options_.fusion && !rounding.enabled()) {
       live.nodes = Fuse(graph_, std::move(live.nodes), live.results, first_backward);
@@ -90,7 +88,7 @@ class Lowering {
     for (Tensor input : graph_.inputs()) {
       if (!live.inputs.contains(input.id)) continue;
       const Value& value = graph_.values()[input.id];
-      placement_.SetOrigin(value.name);
+      placement_.SetOrigin(value.name, program::v1::Origin::FORWARD, value.stage);
       Instruction in;
       in.mutable_stream_in()->set_stream(
           placement_.AddStream(value.name, true, value.ipu, value.type));
@@ -186,8 +184,9 @@ class Lowering {
   void EmitAssignments(const InPlace& in_place) {
     for (const auto& [buffer, assigned] : graph_.assignments()) {
       if (in_place.BufferOf(assigned.id)) continue;
-      const uint32_t ipu = graph_.values()[buffer.id].ipu;
-      placement_.SetOrigin(graph_.values()[buffer.id].name);
+      const Value& value = graph_.values()[buffer.id];
+      const uint32_t ipu = value.ipu;
+      placement_.SetOrigin(value.name, program::v1::Origin::FORWARD, value.stage);
       Instruction copy;
       copy.mutable_copy();
       copy.add_inputs(placement_.Fetch(assigned.id, ipu));
@@ -198,8 +197,9 @@ class Lowering {
 
   void EmitOutputs() {
     for (const auto& output : graph_.outputs()) {
-      const uint32_t ipu = graph_.values()[graph_.RootOf(output.value.id)].ipu;
-      placement_.SetOrigin(output.name);
+      const Value& value = graph_.values()[graph_.RootOf(output.value.id)];
+      const uint32_t ipu = value.ipu;
+      placement_.SetOrigin(output.name, program::v1::Origin::FORWARD, value.stage);
       const uint32_t tensor = placement_.Fetch(output.value.id, ipu);
       Instruction out;
       out.add_inputs(tensor);

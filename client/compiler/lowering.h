@@ -80,11 +80,6 @@ struct LoweredProgram {
   std::vector<program::v1::Move> moves;  // ExchangeStep refers to these by index: one each
 };
 
-// What the names of the optimiser's state begin with, before that of the variable, and those of its
-// other variables.
-inline constexpr const char* kStatePrefixes[] = {kVelocityPrefix, "Accl1___", "Accl2___",
-                                                 "AcclMax___", "optimizer/"};
-
 class PassDump;
 
 // Runs the passes from gradients to lowering on a checked graph.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,27 @@ TEST(OriginsTest, EveryInstructionHasAName) {
                   // Constants, then all but the loop.
                   "mean 'loss' (backward)", "mean 'loss' (backward)", "fill 'w'", "fill 'w'",
                   "all_reduce", "sgd 'w'"));
+}
+
+TEST(OriginsTest, KnowPhaseAndStage) {
+  Graph graph;
+  graph.SetStage(1);
+  const Tensor w = graph.Variable("w", {FLOAT32, {}}, {2});
+  graph.SetStage(2);
+  const Tensor y = graph.Multiply(w, w);
+  graph.SetStage(0);
+  graph.Output("y", y);
+  const auto executable = Compiled(graph, {.name = "train", .loss = y}, /*fusion=*/false);
+  std::map<std::string, std::pair<int, uint32_t>> found;
+  program::v1::Origins origins;
+  ASSERT_TRUE(origins.ParseFromString(executable->OriginBytes()));
+  for (const program::v1::Origin& origin : origins.origins())
+    found[program::NameOf(origin)] = {origin.phase(), origin.stage()};
+  using program::v1::Origin;
+  EXPECT_EQ(found.at("multiply"), std::pair(int{Origin::FORWARD}, 2u));
+  EXPECT_EQ(found.at("multiply (backward)"), std::pair(int{Origin::BACKWARD}, 2u));
+  EXPECT_EQ(found.at("add 'w' (backward)"), std::pair(int{Origin::BACKWARD}, 1u));
+  EXPECT_EQ(found.at("sgd 'w'"), std::pair(int{Origin::UPDATE}, 1u));
 }
 
 TEST(OriginsTest, NamesAreOutsideTheHash) {

@@ -82,10 +82,10 @@ TEST_F(DumpTest, EachPassWritesAFile) {
   std::sort(names.begin(), names.end());
   EXPECT_THAT(
       names,
-      ElementsAre("0-infer-gradients.txt", "1-infer-needed.txt", "2-infer-fusion.txt",
-                  "3-infer-lowering.txt", "4-train_sgd-gradients.txt", "5-train_sgd-needed.txt",
+      ElementsAre("0-infer-gradients.txt", "1-infer-dead-code.txt", "2-infer-fusion.txt",
+                  "3-infer-lowering.txt", "4-train_sgd-gradients.txt", "5-train_sgd-dead-code.txt",
                   "6-train_sgd-fusion.txt", "7-train_sgd-lowering.txt", "8-all-executable.txt"));
-  EXPECT_EQ(Read("1-infer-needed.txt"),
+  EXPECT_EQ(Read("1-infer-dead-code.txt"),
             "%0 = input \"x\" : float32[2,3] on IPU 0\n"
             "%1 = variable \"w\" : float32[3] on IPU 0\n"
             "%2 = binary { operator: MULTIPLY } (%0, %1) : float32[2,3] on IPU 0\n"

@@ -14,16 +14,17 @@ program::Dims StridesFor(const program::TensorType& type, bool channels_last) {
 
 }  // namespace
 
-void Placement::SetOrigin(const std::string& name) {
+void Placement::SetOrigin(const std::string& name, program::v1::Origin::Phase phase,
+                          uint32_t stage) {
   origin_.Clear();
   origin_.set_scope(name);
+  origin_.set_phase(phase);
+  origin_.set_stage(stage);
 }
 
 void Placement::Emit(uint32_t ipu, Section section, Instruction instruction) {
   program::v1::Origin origin = origin_;
   if (origin.op().empty()) origin.set_op(program::LabelOf(instruction));
-  if (section != Section::kSetup && section != Section::kBody)
-    origin.set_phase(program::v1::Origin::UPDATE);
   program_.ipus[ipu].sections[static_cast<int>(section)].push_back(
       {std::move(instruction), std::move(origin)});
 }

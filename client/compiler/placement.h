@@ -22,10 +22,10 @@ class Placement {
   }
 
   LoweredProgram Take() { return std::move(program_); }
-  // What following instructions belong to: an operation of the graph, or what is done with a
-  // variable or stream of this name.
+  // What following instructions belong to: an operation of the graph, or what is done in a phase
+  // with a variable or stream of this name.
   void SetOrigin(program::v1::Origin origin) { origin_ = std::move(origin); }
-  void SetOrigin(const std::string& name);
+  void SetOrigin(const std::string& name, program::v1::Origin::Phase phase, uint32_t stage = 0);
   void Emit(uint32_t ipu, Section section, program::v1::Instruction instruction);
   const LoweredTensor& TensorAt(uint32_t ipu, uint32_t index) const {
     return program_.ipus[ipu].tensors[index];

@@ -1,5 +1,6 @@
 #include "client/compiler/update.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace vpod::compiler {
@@ -7,14 +8,29 @@ namespace vpod::compiler {
 using graph::Tensor;
 using graph::Value;
 using program::v1::Instruction;
+using program::v1::Origin;
 
 std::string HyperParametersName(uint32_t ipu) {
   return absl::StrCat("optimizer/hyperParameters/ipu", ipu);
 }
 std::string OptimizerStepName(uint32_t ipu) { return absl::StrCat("optimizer/step/ipu", ipu); }
 
+// What the names of the optimiser's state begin with, before that of the variable.
+constexpr char kVelocity[] = "Accl___", kFirstMoment[] = "Accl1___", kSecondMoment[] = "Accl2___",
+               kLargestMoment[] = "AcclMax___";
+
+bool IsOptimizerState(absl::string_view name) {
+  for (const char* prefix :
+       {kVelocity, kFirstMoment, kSecondMoment, kLargestMoment, "optimizer/"}) {
+    if (absl::StartsWith(name, prefix)) return true;
+  }
+  return false;
+}
+
 std::vector<float> HyperParameters(const SgdOptions& sgd) {
-  return {sgd.learning_rate, sgd.weight_decay, sgd.momentum, sgd.dampening};
+  // PyTorch dampens velocities, not plain gradients.
+  const float dampening = sgd.momentum == 0 ? 0 : sgd.dampening;
+  return {sgd.learning_rate, sgd.weight_decay, sgd.momentum, dampening};
 }
 std::vector<float> HyperParameters(const AdamOptions& adam) {
   return {adam.learning_rate, adam.weight_decay, adam.beta1, adam.beta2, adam.epsilon};
@@ -72,11 +88,11 @@ void Update::Emit() {
                     updates[ipu].back().instruction);
   }
   for (auto& [ipu, instruction] : reduce) {
-    placement_.SetOrigin("");
+    placement_.SetOrigin("", Origin::UPDATE);
     placement_.Emit(ipu, Section::kReduce, instruction);
     if (steps_.contains(ipu)) CountStep(ipu);
     for (auto& [variable, update] : updates[ipu]) {
-      placement_.SetOrigin(variable->name);
+      placement_.SetOrigin(variable->name, Origin::UPDATE, variable->stage);
       placement_.Emit(ipu, Section::kUpdate, std::move(update));
     }
   }
@@ -93,7 +109,7 @@ void Update::Accumulate(uint32_t value) {
 // The gradient of a variable as it is reduced: the sum over micro-batches, or in float32.
 uint32_t Update::EmitGradient(const Use& use) {
   const Value& variable = graph_.values()[graph_.variables()[use.variable].id];
-  placement_.SetOrigin(variable.name);
+  placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
   const uint32_t ipu = variable.ipu, gradient = placement_.Fetch(use.gradient.id, ipu);
   if (spec_.accumulation > 1) {
     const uint32_t accumulator = AccumulatorOf(use.variable);
@@ -133,7 +149,7 @@ std::map<std::pair<uint32_t, uint32_t>, int> Update::ReadersOfStorages() const {
 // they look at the reduced gradients.
 void Update::EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduce) {
   if (reduce.empty()) return;
-  placement_.SetOrigin(kLossScaleName);
+  placement_.SetOrigin(kLossScaleName, Origin::UPDATE);
   const uint32_t home = graph_.values()[loss_scale_.id].ipu;
   const LoweredTensor flag{.type = {program::v1::BOOL, {}}};
   std::optional<uint32_t> finite;  // on the loss scale's IPU
@@ -184,7 +200,7 @@ void Update::EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduc
 Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
   const Tensor id = graph_.variables()[v];
   const Value& variable = graph_.values()[id.id];
-  placement_.SetOrigin(variable.name);
+  placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
   const uint32_t ipu = variable.ipu, weights = placement_.Place(id.id, ipu);
   const auto parameters = static_cast<int64_t>(HyperParameters(spec_).size());
   Instruction update;
@@ -205,14 +221,14 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
     adam->set_gradient_scale(scale);
     adam->set_decoupled_weight_decay(spec_.adam->decoupled_weight_decay);
     adam->set_maximize(spec_.adam->maximize);
-    state = {"Accl1___", "Accl2___"};
-    if (spec_.adam->amsgrad) state.push_back("AcclMax___");
+    state = {kFirstMoment, kSecondMoment};
+    if (spec_.adam->amsgrad) state.push_back(kLargestMoment);
   } else {
     program::v1::Sgd* sgd = update.mutable_sgd();
     sgd->set_gradient_scale(scale);
     sgd->set_nesterov(spec_.sgd.nesterov);
     sgd->set_maximize(spec_.sgd.maximize);
-    if (spec_.sgd.momentum != 0) state = {kVelocityPrefix};
+    if (spec_.sgd.momentum != 0) state = {kVelocity};
   }
   if (state.empty()) return update;
   update.add_inputs(Shared(
@@ -228,7 +244,7 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
 }
 
 void Update::CountStep(uint32_t ipu) {
-  placement_.SetOrigin(OptimizerStepName(ipu));
+  placement_.SetOrigin(OptimizerStepName(ipu), Origin::UPDATE);
   const uint32_t one = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, {}}});
   Instruction fill, count;
   fill.mutable_fill()->set_value(1);

@@ -27,7 +27,7 @@ bool Graph::Usable(absl::Span<const Tensor> tensors, absl::string_view op) {
 }
 
 Tensor Graph::NewValue(TensorType type) {
-  values_.push_back({std::move(type), Origin::kOperation, ipu_, "", 0, ~0u});
+  values_.push_back({.type = std::move(type), .ipu = ipu_, .stage = stage_});
   return {static_cast<uint32_t>(values_.size() - 1)};
 }
 
@@ -307,8 +307,8 @@ const Graph::RandomState& Graph::GetRandomState() {
   const TensorType number{v1::UINT32, {}};
   if (!replicas_.valid()) SetReplicas(1);
   const std::string suffix = ipu_ == 0 ? "" : absl::StrCat("/ipu", ipu_);
-  state.seed = Buffer(absl::StrCat("random/seed", suffix), {v1::UINT32, {2}}, {0, 0});
-  state.counter = Buffer(absl::StrCat("random/counter", suffix), number, {0});
+  state.seed = Buffer(absl::StrCat(kRandomPrefix, "seed", suffix), {v1::UINT32, {2}}, {0, 0});
+  state.counter = Buffer(absl::StrCat(kRandomPrefix, "counter", suffix), number, {0});
   v1::Instruction replica;
   replica.mutable_replica_index();
   state.first = Multiply(state.counter, replicas_);

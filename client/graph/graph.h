@@ -55,6 +55,7 @@ struct Value {
   double constant = 0;
   // Reshapes share the bytes of another value; ~0u for all others.
   uint32_t alias_of = ~0u;
+  uint32_t stage = 0;  // of a pipeline, to which it belongs
 };
 
 struct GraphOutput {
@@ -71,6 +72,9 @@ struct Assignment {
   Tensor buffer, value;
 };
 
+// What the names of the buffers from which random numbers follow begin with.
+inline constexpr char kRandomPrefix[] = "random/";
+
 class Graph {
  public:
   // The first mistake made in building, or OK.
@@ -78,8 +82,8 @@ class Graph {
 
   // Later values and operations belong to this IPU of the replica.
   void SetIpu(uint32_t ipu) { ipu_ = ipu; }
-  // Later operations belong to this stage of a pipeline; gradients belong to that of what they are
-  // gradients of. It names them and changes nothing that is computed.
+  // Later values and operations belong to this stage of a pipeline; gradients belong to that of
+  // what they are gradients of. It names them and changes nothing that is computed.
   void SetStage(uint32_t stage) { stage_ = stage; }
 
   // While it exists, operations that are added belong to a named part of the model, as modules are
@@ -222,6 +226,9 @@ class Graph {
   // value that does not influence the loss.
   std::vector<std::vector<Tensor>> GradientsOfUses(Tensor loss, absl::Span<const Tensor> wanted,
                                                    Tensor scale = {});
+  // Their sum, on the IPU of the value: added up in float32, so that it is rounded once. A single
+  // gradient stays as it is; invalid if there is none.
+  Tensor SumOfUses(Tensor value, const std::vector<Tensor>& gradients);
 
   // --- For the gradients and the compiler ---
   // The values from which random numbers on the current IPU follow.

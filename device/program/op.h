@@ -111,7 +111,7 @@ struct OpDef {
   absl::Status (*check)(const v1::Instruction& instruction, const Operands& tensors) = nullptr;
   // The first form of a program that may have the op.
   Form form = Form::kGraph;
-  // Whether an instruction has taken over another op, as those of a graph have not; null: never.
+  // Whether an instruction includes another op that was fused into it. Null: it never does.
   bool (*fused)(const v1::Instruction& instruction) = nullptr;
   // Multiply-adds or comparisons, which have a limit; null: no more than there are elements.
   double (*operations)(const v1::Instruction& instruction, absl::Span<const TensorType> inputs,

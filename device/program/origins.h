@@ -23,8 +23,7 @@ std::string NameOf(const v1::Instruction& instruction, const v1::Origin* origin)
 std::string NameOf(const v1::Origin& origin);
 
 // InvalidArgument unless the table is empty or has a place for each instruction, refers to origins
-// that it has, and their texts are short and can be shown on one
-// line and their phases are known.
+// that it has, with known phases and short texts that can be shown on one line.
 absl::Status CheckOrigins(const v1::Origins& origins, const v1::Executable& executable);
 
 }  // namespace vpod::program

@@ -53,6 +53,13 @@ TEST(Origins, NameInstructions) {
   EXPECT_EQ(NameOf(FromText<v1::Instruction>("mat_mul {}"), nullptr), "mat_mul");
 }
 
+TEST(Origins, HaveAKnownPhase) {
+  v1::Origins origins = Table();
+  origins.mutable_origins(0)->set_phase(static_cast<v1::Origin::Phase>(7));
+  EXPECT_EQ(CheckOrigins(origins, Example()).message(),
+            "origins: origin 1 has the unknown phase 7");
+}
+
 // Equal programs are the same one, whatever their parts are called.
 TEST(Origins, AreOutsideTheHash) {
   v1::Origins renamed = Table();

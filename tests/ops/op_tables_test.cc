@@ -83,6 +83,8 @@ TEST_P(OpTablesTest, HasAGradientOrAReasonForHavingNone) {
   ASSERT_NE(gradient, nullptr);
   EXPECT_EQ(
       (gradient->add != nullptr) + (gradient->none != nullptr) + (gradient->missing != nullptr), 1);
+  for (const char* why : {gradient->none, gradient->missing})
+    EXPECT_TRUE(why == nullptr || *why != '\0');
 }
 
 TEST(OpTables, HaveNoRowForNoOp) {

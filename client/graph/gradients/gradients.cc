@@ -1,6 +1,7 @@
 #include "client/graph/gradients/gradients.h"
 
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/program/op_rows.h"
@@ -73,12 +74,36 @@ void GradientMap::Add(uint32_t value, Tensor gradient) {
 }
 
 std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale) {
-  std::vector<Tensor> sums;
-  for (const std::vector<Tensor>& uses : GradientsOfUses(loss, wanted, scale)) {
-    Tensor& sum = sums.emplace_back();
-    for (Tensor gradient : uses) sum = sum.valid() ? Add(sum, gradient) : gradient;
+  const auto uses = GradientsOfUses(loss, wanted, scale);
+  const uint32_t ipu_before = ipu_;
+  std::vector<Tensor> gradients(wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    gradients[i] = SumOfUses(wanted[i], uses[i]);
+    if (!gradients[i].valid()) continue;
+    ipu_ = values_[wanted[i].id].ipu;
+    gradients[i] = Cast(gradients[i], TypeOf(wanted[i]).type);
   }
-  return sums;
+  ipu_ = ipu_before;
+  return gradients;
+}
+
+Tensor Graph::SumOfUses(Tensor value, const std::vector<Tensor>& gradients) {
+  if (gradients.empty()) return {};
+  if (gradients.size() == 1) return gradients[0];
+  v1::Origin origin;
+  origin.set_scope(values_[value.id].name);
+  origin.set_op("add");
+  origin.set_stage(values_[value.id].stage);
+  backward_of_ = &origin;
+  const uint32_t ipu_before = std::exchange(ipu_, values_[value.id].ipu);
+  Tensor sum;
+  for (Tensor gradient : gradients) {
+    gradient = Cast(gradient, v1::FLOAT32);
+    sum = sum.valid() ? Add(sum, gradient) : gradient;
+  }
+  ipu_ = ipu_before;
+  backward_of_ = nullptr;
+  return sum;
 }
 
 std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,

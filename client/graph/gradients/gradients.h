@@ -36,7 +36,7 @@ struct GradientDef {
   void (*add)(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) = nullptr;
   // Instead: why nothing flows back.
   const char* none = nullptr;
-  // Instead: what is missing, in an Unimplemented error of who asks for it.
+  // Instead: the message of the Unimplemented error.
   const char* missing = nullptr;
 };
 

@@ -308,6 +308,19 @@ TEST(GradientTest, SecondDerivatives) {
   }
 }
 
+TEST(GradientTest, UsesAreAddedWhereTheValueIs) {
+  Graph graph;
+  graph.SetIpu(3);
+  const Tensor w = graph.Variable("w", {FLOAT16, {2}}, {1, 1});
+  const Tensor loss = graph.Sum(graph.Add(w, graph.Unary(v1::SQUARE, w)));
+  graph.SetIpu(1);
+  const auto uses = graph.GradientsOfUses(loss, {w});
+  EXPECT_EQ(uses[0].size(), 2u);
+  const Tensor gradient = graph.Gradients(loss, {w})[0];
+  EXPECT_EQ(graph.TypeOf(gradient).type, FLOAT16);
+  for (const Node& node : graph.nodes()) EXPECT_EQ(node.ipu, 3u);
+}
+
 TEST(GradientTest, SecondDerivativesThatThereAreNotAreRefused) {
   {
     Graph graph;
