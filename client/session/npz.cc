@@ -133,7 +133,7 @@ absl::StatusOr<Array> ReadArray(unzFile file, uint64_t size) {
   const auto type = ParseHeader(header);
   if (!type) {
     return wrong(
-        "is not of float32, float16, bool or integers of at most 32 bits, little-endian in "
+        "must be float32, float16, bool or integers of at most 32 bits, little-endian and in "
         "row-major order");
   }
   if (!program::Check(*type).ok() || size - kPrefix - length != type->bytes())
@@ -141,6 +141,9 @@ absl::StatusOr<Array> ReadArray(unzFile file, uint64_t size) {
   Array array{*type, std::string(type->bytes(), '\0')};
   if (!ReadExactly(file, array.bytes.data(), array.bytes.size()))
     return wrong("is truncated or damaged");
+  if (type->type == program::v1::BOOL &&
+      array.bytes.find_first_not_of(std::string("\0\1", 2)) != std::string::npos)
+    return wrong("has a bool that is neither 0 nor 1");
   return array;
 }
 

@@ -65,10 +65,10 @@ TEST_F(NpzTest, RefusesOtherTypesAndDamage) {
     Write(bytes);
     return std::string(ReadNpz(path_).status().message());
   };
-  EXPECT_THAT(with("<f4", "<f8"), HasSubstr("array 'w.npy' is not of float32, float16"));
+  EXPECT_THAT(with("<f4", "<f8"), HasSubstr("array 'w.npy' must be float32, float16"));
   EXPECT_THAT(with("False", "True "), HasSubstr("row-major order"));
   EXPECT_THAT(with("(2, 3)", "(2, 4)"), HasSubstr("has a shape (2, 4) that its bytes do not fit"));
-  EXPECT_THAT(with("(2, 3)", "(-, 3)"), HasSubstr("is not of"));
+  EXPECT_THAT(with("(2, 3)", "(-, 3)"), HasSubstr("must be float32"));
   EXPECT_THAT(with("NUMPY", "NUMPI"), HasSubstr("is not an .npy array"));
   // A value that the checksum does not fit.
   std::string bytes = good;
@@ -81,6 +81,11 @@ TEST_F(NpzTest, RefusesOtherTypesAndDamage) {
     Write(good.substr(0, length));
     EXPECT_FALSE(ReadNpz(path_).ok()) << length;
   }
+}
+
+TEST_F(NpzTest, RefusesOtherBools) {
+  ASSERT_TRUE(WriteNpz(path_, {{"mask", {{program::v1::BOOL, {1}}, "\2"}}}).ok());
+  EXPECT_THAT(std::string(ReadNpz(path_).status().message()), HasSubstr("neither 0 nor 1"));
 }
 
 }  // namespace

@@ -58,8 +58,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
   VPOD_RETURN_IF_ERROR(device->Load(compiled.executable, load));
   std::unique_ptr<Session> session(new Session(std::move(device), compiled.executable));
   for (const auto& [name, bytes] : compiled.initial_values) {
-    LogEngine(LogLevel::kTrace, "Writing variable '", name, "' (", bytes.size(), " bytes)");
-    VPOD_RETURN_IF_ERROR(session->device_->WriteVariable(name, bytes));
+    VPOD_RETURN_IF_ERROR(session->WriteBytes(name, bytes));
   }
   return session;
 }
@@ -113,11 +112,20 @@ absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t sl
   return cycles;
 }
 
+absl::StatusOr<std::string> Session::ReadBytes(absl::string_view variable, uint32_t replica) {
+  LogEngine(LogLevel::kTrace, "Reading variable '", variable, "' of replica ", replica);
+  return device_->ReadVariable(variable, replica);
+}
+
+absl::Status Session::WriteBytes(absl::string_view variable, absl::string_view bytes) {
+  LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", bytes.size(), " bytes)");
+  return device_->WriteVariable(variable, bytes);
+}
+
 absl::StatusOr<std::vector<float>> Session::ReadFloats(absl::string_view variable,
                                                        uint32_t replica) {
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
-  LogEngine(LogLevel::kTrace, "Reading variable '", variable, "' of replica ", replica);
-  VPOD_ASSIGN_OR_RETURN(const std::string bytes, device_->ReadVariable(variable, replica));
+  VPOD_ASSIGN_OR_RETURN(const std::string bytes, ReadBytes(variable, replica));
   const program::TensorType& type = declared->type;
   return program::DecodeFloats(bytes, type.type);
 }
@@ -133,8 +141,7 @@ absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const f
           absl::StrCat("variable '", variable, "': ", fits.message()));
     }
   }
-  LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", values.size(), " values)");
-  return device_->WriteVariable(variable, program::EncodeFloats(values, type.type));
+  return WriteBytes(variable, program::EncodeFloats(values, type.type));
 }
 
 template <class T>
@@ -145,8 +152,7 @@ absl::Status Session::WriteNarrowed(absl::string_view variable, absl::Span<const
   std::string bytes(type.bytes(), '\0');
   VPOD_RETURN_IF_ERROR(Narrow(absl::StrCat("variable '", variable, "'"), values, type.type,
                               reinterpret_cast<std::byte*>(bytes.data())));
-  LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", values.size(), " values)");
-  return device_->WriteVariable(variable, bytes);
+  return WriteBytes(variable, bytes);
 }
 
 absl::Status Session::WriteVariable(absl::string_view name, absl::Span<const int64_t> values) {
@@ -159,7 +165,7 @@ absl::Status Session::WriteVariable(absl::string_view name, absl::Span<const dou
 absl::Status Session::Save(const std::string& path) {
   Arrays arrays;
   for (const program::HostTensor& variable : executable_->host_tensors()) {
-    VPOD_ASSIGN_OR_RETURN(std::string bytes, device_->ReadVariable(variable.name, /*replica=*/0));
+    VPOD_ASSIGN_OR_RETURN(std::string bytes, ReadBytes(variable.name, /*replica=*/0));
     arrays[variable.name] = {variable.type, std::move(bytes)};
   }
   return WriteNpz(path, arrays);
@@ -167,9 +173,18 @@ absl::Status Session::Save(const std::string& path) {
 
 absl::Status Session::Load(const std::string& path) {
   VPOD_ASSIGN_OR_RETURN(Arrays arrays, ReadNpz(path));
+  std::erase_if(arrays, [&](const auto& array) {
+    const std::string& name = array.first;
+    return !executable_->FindVariable(name).ok() &&
+           (compiler::IsOptimizerState(name) || absl::StartsWith(name, graph::kRandomPrefix));
+  });
   for (auto& [name, array] : arrays) {
-    VPOD_ASSIGN_OR_RETURN(const auto* variable, executable_->FindVariable(name));
-    const program::TensorType& type = variable->type;
+    const auto variable = executable_->FindVariable(name);
+    if (!variable.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": array '", name, "': ", variable.status().message()));
+    }
+    const program::TensorType& type = (*variable)->type;
     if (type.type == FLOAT16 && array.type == program::TensorType{FLOAT32, type.dims})
       array = {type, program::EncodeFloats(program::DecodeFloats(array.bytes, FLOAT32), FLOAT16)};
     if (array.type == type) continue;
@@ -177,55 +192,73 @@ absl::Status Session::Load(const std::string& path) {
                                                    array.type.ToString(), ", the variable is ",
                                                    type.ToString()));
   }
-  for (const auto& [name, array] : arrays)
-    VPOD_RETURN_IF_ERROR(device_->WriteVariable(name, array.bytes));
+  for (const auto& [name, array] : arrays) VPOD_RETURN_IF_ERROR(WriteBytes(name, array.bytes));
   return absl::OkStatus();
 }
 
-absl::Status Session::ChangeHyperParameters(Change change) {
+std::vector<std::string> Session::HyperParameterVariables() const {
+  std::vector<std::string> names;
   for (uint32_t ipu = 0; ipu < executable_->ipus_per_replica(); ++ipu) {
-    const std::string name = compiler::HyperParametersName(ipu);
-    if (!executable_->FindVariable(name).ok()) continue;
+    std::string name = compiler::HyperParametersName(ipu);
+    if (executable_->FindVariable(name).ok()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+absl::Status Session::SetLearningRate(float rate) {
+  for (const std::string& name : HyperParameterVariables()) {
     VPOD_ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(name));
-    VPOD_RETURN_IF_ERROR(change(values));
+    values[0] = rate;
     VPOD_RETURN_IF_ERROR(WriteFloats(name, values));
   }
   return absl::OkStatus();
 }
 
-absl::Status Session::SetLearningRate(float rate) {
-  return ChangeHyperParameters([&](std::vector<float>& values) {
-    values[0] = rate;
-    return absl::OkStatus();
-  });
+absl::StatusOr<const program::v1::Instruction*> Session::FindUpdate() const {
+  for (const auto& ipu : executable_->proto().ipus()) {
+    for (const auto& function : ipu.functions()) {
+      for (const auto& instruction : function.instructions()) {
+        if (instruction.has_sgd() || instruction.has_adam()) return &instruction;
+      }
+    }
+  }
+  return absl::InvalidArgumentError("no program of the executable trains");
+}
+
+absl::Status Session::WriteHyperParameters(const std::vector<float>& values) {
+  for (const std::string& name : HyperParameterVariables())
+    VPOD_RETURN_IF_ERROR(WriteFloats(name, values));
+  return absl::OkStatus();
 }
 
 absl::Status Session::SetHyperParameters(const compiler::SgdOptions& options) {
-  const auto has_velocities = [&] {
-    for (const program::HostTensor& variable : executable_->host_tensors()) {
-      if (absl::StartsWith(variable.name, compiler::kVelocityPrefix)) return true;
-    }
-    return false;
-  };
-  return ChangeHyperParameters([&](std::vector<float>& values) {
-    std::vector<float> changed = compiler::HyperParameters(options);
-    if (changed.size() != values.size())
-      return absl::InvalidArgumentError("the program was compiled for Adam, not for SGD");
-    if (options.momentum != 0 && !has_velocities())
-      return absl::InvalidArgumentError("the program was compiled for SGD without momentum");
-    values = std::move(changed);
-    return absl::OkStatus();
-  });
+  VPOD_ASSIGN_OR_RETURN(const program::v1::Instruction* update, FindUpdate());
+  if (!update->has_sgd())
+    return absl::InvalidArgumentError("the program was compiled for Adam, not for SGD");
+  if (update->sgd().nesterov() != options.nesterov ||
+      update->sgd().maximize() != options.maximize) {
+    return absl::InvalidArgumentError(
+        "nesterov and maximize must be as the program was compiled with them");
+  }
+  constexpr int kInputsWithoutMomentum = 4;
+  if (options.momentum != 0 && update->inputs_size() == kInputsWithoutMomentum)
+    return absl::InvalidArgumentError("the program was compiled for SGD without momentum");
+  return WriteHyperParameters(compiler::HyperParameters(options));
 }
 
 absl::Status Session::SetHyperParameters(const compiler::AdamOptions& options) {
-  return ChangeHyperParameters([&](std::vector<float>& values) {
-    std::vector<float> changed = compiler::HyperParameters(options);
-    if (changed.size() != values.size())
-      return absl::InvalidArgumentError("the program was compiled for SGD, not for Adam");
-    values = std::move(changed);
-    return absl::OkStatus();
-  });
+  VPOD_ASSIGN_OR_RETURN(const program::v1::Instruction* update, FindUpdate());
+  if (!update->has_adam())
+    return absl::InvalidArgumentError("the program was compiled for SGD, not for Adam");
+  constexpr int kInputsWithAmsgrad = 8;
+  if (update->adam().decoupled_weight_decay() != options.decoupled_weight_decay ||
+      update->adam().maximize() != options.maximize ||
+      (update->inputs_size() == kInputsWithAmsgrad) != options.amsgrad) {
+    return absl::InvalidArgumentError(
+        "decoupled_weight_decay, amsgrad and maximize must be as the program was compiled with "
+        "them");
+  }
+  return WriteHyperParameters(compiler::HyperParameters(options));
 }
 
 }  // namespace vpod::session

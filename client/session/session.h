@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/compiler/compiler.h"
@@ -58,22 +57,20 @@ class Session {
   absl::Status WriteVariable(absl::string_view name, absl::Span<const double> values);
   // Writes the variables of replica 0 to an .npz file, or sets those that a file has on all
   // replicas; the others keep their values. A float32 array may set a float16 variable, which
-  // rounds it. InvalidArgument names an array that is no variable or has another type or shape;
-  // then none was set.
+  // rounds it. Arrays of an optimiser or of random numbers that the programs do not have are passed
+  // over. InvalidArgument names another array that is no variable, or that has another type or
+  // shape; then none was set.
   absl::Status Save(const std::string& path);
   absl::Status Load(const std::string& path);
   // Sets the learning rate of all following weight updates.
   absl::Status SetLearningRate(float rate);
-  // Sets all hyper-parameters of following weight updates; what is no number is part of the program
-  // and stays as it was compiled. InvalidArgument: the program was compiled for the other
-  // optimiser, or without the momentum that is wanted.
+  // Sets all hyper-parameters of following weight updates. InvalidArgument: no program trains, or
+  // it was compiled for the other optimiser, with other flags such as `nesterov`, or without the
+  // momentum that is asked for.
   absl::Status SetHyperParameters(const compiler::SgdOptions& options);
   absl::Status SetHyperParameters(const compiler::AdamOptions& options);
 
  private:
-  // Of one IPU's variable that has them: new values for old ones.
-  using Change = absl::FunctionRef<absl::Status(std::vector<float>&)>;
-
   Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable);
   absl::StatusOr<absl::Span<std::byte>> StreamBytes(absl::string_view name, uint32_t replica,
                                                     uint32_t slot, size_t element_size);
@@ -82,7 +79,13 @@ class Session {
                              uint32_t slot);
   template <class T>
   absl::Status WriteNarrowed(absl::string_view variable, absl::Span<const T> values);
-  absl::Status ChangeHyperParameters(Change change);
+  absl::StatusOr<std::string> ReadBytes(absl::string_view variable, uint32_t replica);
+  absl::Status WriteBytes(absl::string_view variable, absl::string_view bytes);
+  // The variables with hyper-parameters, of which each IPU may have one.
+  std::vector<std::string> HyperParameterVariables() const;
+  // An instruction that updates a variable. InvalidArgument if no program trains.
+  absl::StatusOr<const program::v1::Instruction*> FindUpdate() const;
+  absl::Status WriteHyperParameters(const std::vector<float>& values);
 
   const std::unique_ptr<Device> device_;
   const std::shared_ptr<const program::Executable> executable_;

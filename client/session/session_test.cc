@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/session/ipu_model.h"
+#include "client/session/npz.h"
 
 namespace vpod::session {
 namespace {
@@ -207,6 +208,29 @@ TEST(SessionTest, HyperParametersChangeBetweenRuns) {
   auto with_adam = open({.name = "train", .loss = loss, .adam = compiler::AdamOptions{}});
   EXPECT_EQ(with_adam->SetHyperParameters(sgd).message(),
             "the program was compiled for Adam, not for SGD");
+  EXPECT_EQ(with_adam->SetHyperParameters(compiler::AdamOptions{.amsgrad = true}).message(),
+            "decoupled_weight_decay, amsgrad and maximize must be as the program was compiled with "
+            "them");
+  EXPECT_EQ(plain->SetHyperParameters(compiler::SgdOptions{.maximize = true}).message(),
+            "nesterov and maximize must be as the program was compiled with them");
+  auto inference = open({.name = "infer"});
+  EXPECT_EQ(inference->SetHyperParameters(compiler::SgdOptions{}).message(),
+            "no program of the executable trains");
+}
+
+// PyTorch dampens velocities only.
+TEST(SessionTest, WithoutMomentumThereIsNoDampening) {
+  Graph graph;
+  const Tensor w = graph.Variable("w", {FLOAT32, {}}, {0});
+  const auto session =
+      Open(graph, {.programs = {{.name = "train", .loss = w, .sgd = {.momentum = 0.5f}}}});
+  ASSERT_TRUE(session->Run("train").ok());
+  ASSERT_TRUE(
+      session->SetHyperParameters(compiler::SgdOptions{.learning_rate = 1, .dampening = 0.5f})
+          .ok());
+  ASSERT_TRUE(session->WriteFloats("w", {0}).ok());
+  ASSERT_TRUE(session->Run("train").ok());
+  EXPECT_EQ(session->ReadFloats("w")->front(), -1);
 }
 
 // With random numbers, the loss scale's count and the optimiser's state.
@@ -238,6 +262,30 @@ TEST(SessionTest, TrainingGoesOnFromWhatWasSaved) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(run(*first), run(*second));
   EXPECT_EQ(*first->ReadFloats(compiler::kLossScaleName),
             *second->ReadFloats(compiler::kLossScaleName));
+}
+
+TEST(SessionTest, LoadsWhatFitsTheProgram) {
+  const std::string path = testing::TempDir() + "load.npz";
+  Graph graph;
+  const Tensor w = graph.Variable("w", {FLOAT16, {2}}, {0, 0});
+  graph.Output("y", w);
+  const auto session = Open(graph, {.programs = {{.name = "infer"}}});
+  const auto load = [&](const Arrays& arrays) {
+    EXPECT_TRUE(WriteNpz(path, arrays).ok());
+    return std::string(session->Load(path).message());
+  };
+  // Of a program that trained, in float32.
+  EXPECT_EQ(load({{"w", FloatArray({2}, {1, 2049})},
+                  {"Accl___w", FloatArray({2}, {1, 2})},
+                  {"random/counter", {{program::v1::UINT32, {}}, "1234"}}}),
+            "");
+  EXPECT_EQ(*session->ReadFloats("w"), (std::vector<float>{1, 2048}));
+  EXPECT_EQ(load({{"w", FloatArray({3}, {1, 2, 3})}}),
+            path + ": array 'w' is float32[3], the variable is float16[2]");
+  EXPECT_EQ(load({{"w", {{INT32, {2}}, "12345678"}}}),
+            path + ": array 'w' is int32[2], the variable is float16[2]");
+  const std::string error = load({{"v", FloatArray({2}, {1, 2})}});
+  EXPECT_EQ(error.find(path + ": array 'v': "), 0u) << error;
 }
 
 TEST(SessionTest, LabelOutOfRangeFailsTheRunByName) {

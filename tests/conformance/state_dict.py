@@ -74,10 +74,18 @@ def check_errors(script, directory):
     array = numpy.load(f"{directory}/whole.npz")["file"]
     assert array.dtype == numpy.float32 and array.tolist() == [1, 1]
     # The optimiser's variables stay behind.
-    numpy.savez(f"{directory}/trained.npz", w=array, Accl___w=array)
+    own = {"Accl___w": array, "random/counter": numpy.array([3], numpy.uint32)}
+    model = {"w": array.astype(numpy.float16), "count": numpy.array([1 << 31], numpy.uint32), "mask": array == 0}
+    numpy.savez(f"{directory}/trained.npz", **own, **model)
     done = convert(script, f"{directory}/trained.npz", f"{directory}/trained.pt")
     assert "left out: Accl___w" in done.stdout, done
-    assert list(torch.load(f"{directory}/trained.pt", weights_only=True)) == ["w"]
+    assert "left out: random/counter" in done.stdout, done
+    state = torch.load(f"{directory}/trained.pt", weights_only=True)
+    assert {name: (tensor.dtype, tensor.tolist()) for name, tensor in state.items()} == {
+        "w": (torch.float32, [1, 1]),
+        "count": (torch.int64, [1 << 31]),
+        "mask": (torch.bool, [False, False]),
+    }
 
 
 def main():

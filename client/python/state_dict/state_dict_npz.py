@@ -4,7 +4,7 @@
     state_dict_npz.py resnet18.pt resnet18.npz     the variables of a model of client/models, by their names
     state_dict_npz.py resnet18.npz resnet18.pt     what Session::Save has written
 
-Names are unchanged and values are float32. Counters of batches (num_batches_tracked), which our models do not have,
+Names are unchanged and floating-point values are float32. Counters of batches (num_batches_tracked), which our models do not have,
 are left out; so are, on the way back, the variables of the optimiser and of random numbers. Every tensor that is left
 out is named.
 """
@@ -20,6 +20,10 @@ import torch
 # What begins the names of variables that are the compiler's own: the optimiser's (client/compiler/lowering.h) and those
 # of random numbers (client/graph/graph.h).
 OWN_PREFIXES = ("Accl___", "Accl1___", "Accl2___", "AcclMax___", "optimizer/", "random/")
+
+
+# What a state dict has in the place of types that PyTorch lacks, and float32 for all floats.
+TORCH_TYPES = {"float16": "float32", "uint16": "int32", "uint32": "int64"}
 
 
 def to_arrays(state):
@@ -43,7 +47,8 @@ def to_state_dict(arrays):
         if name.startswith(OWN_PREFIXES):
             left_out.append(name)
         else:
-            state[name] = torch.from_numpy(arrays[name].astype(numpy.float32))
+            array = arrays[name]
+            state[name] = torch.from_numpy(array.astype(TORCH_TYPES.get(array.dtype.name, array.dtype)))
     return state, left_out
 
 
