@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <limits>
@@ -235,9 +236,10 @@ absl::Status Trainer::Train(const Dataset& data) {
   const size_t used = std::min(data.size(), arguments_.train_images);
   const size_t runs = used / (batches_per_run_ * arguments_.micro_batch);
   if (runs == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(used, " images are fewer than one run of ",
-                                                   batches_per_run_ * arguments_.micro_batch,
-                                                   "; lower --device-iterations"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(used, " images are fewer than the ", batches_per_run_ * arguments_.micro_batch,
+                     " of one run; raise --train-images, or lower --device-iterations, "
+                     "--accumulation or --micro-batch"));
   }
   for (uint32_t epoch = 0; epoch < arguments_.epochs; ++epoch) {
     const Clock::time_point start = Clock::now();
@@ -327,6 +329,14 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
     if (!loss_file)
       return absl::InvalidArgumentError(
           absl::StrCat("cannot write --loss-file ", arguments.loss_file));
+  }
+  if (!arguments.dump_passes.empty() && place.instance == 0) {
+    std::error_code error;
+    std::filesystem::create_directories(arguments.dump_passes, error);
+    if (error) {
+      return absl::InvalidArgumentError(absl::StrCat("cannot make the directory of --dump-passes ",
+                                                     arguments.dump_passes, ": ", error.message()));
+    }
   }
   VPOD_ASSIGN_OR_RETURN(const Dataset train, LoadFashionMnist(arguments.data, "train"));
   VPOD_ASSIGN_OR_RETURN(const Dataset test, LoadFashionMnist(arguments.data, "t10k"));
