@@ -1,4 +1,4 @@
-// What is wrong with a graph or with the options of a compilation, before anything is made of them.
+// Checks a graph and the options of a compilation before anything is made of them.
 #pragma once
 
 #include "absl/status/status.h"

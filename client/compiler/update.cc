@@ -15,7 +15,7 @@ std::string HyperParametersName(uint32_t ipu) {
 }
 std::string OptimizerStepName(uint32_t ipu) { return absl::StrCat("optimizer/step/ipu", ipu); }
 
-// What the names of the optimiser's state begin with, before that of the variable.
+// Prefixes of the optimiser's state; the name of the variable follows.
 constexpr char kVelocity[] = "Accl___", kFirstMoment[] = "Accl1___", kSecondMoment[] = "Accl2___",
                kLargestMoment[] = "AcclMax___";
 

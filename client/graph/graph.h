@@ -72,7 +72,7 @@ struct Assignment {
   Tensor buffer, value;
 };
 
-// What the names of the buffers from which random numbers follow begin with.
+// Prefix of the buffers from which random numbers follow.
 inline constexpr char kRandomPrefix[] = "random/";
 
 class Graph {

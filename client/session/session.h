@@ -58,7 +58,7 @@ class Session {
   // Writes the variables of replica 0 to an .npz file, or sets those that a file has on all
   // replicas; the others keep their values. A float32 array may set a float16 variable, which
   // rounds it. Arrays of an optimiser or of random numbers that the programs do not have are passed
-  // over. InvalidArgument names another array that is no variable, or that has another type or
+  // over. InvalidArgument names any other array that does not match a variable in name, type and
   // shape; then none was set.
   absl::Status Save(const std::string& path);
   absl::Status Load(const std::string& path);

@@ -274,7 +274,7 @@ TEST(SessionTest, LoadsWhatFitsTheProgram) {
     EXPECT_TRUE(WriteNpz(path, arrays).ok());
     return std::string(session->Load(path).message());
   };
-  // Of a program that trained, in float32.
+  // A file that a program saved after training, in float32.
   EXPECT_EQ(load({{"w", FloatArray({2}, {1, 2049})},
                   {"Accl___w", FloatArray({2}, {1, 2})},
                   {"random/counter", {{program::v1::UINT32, {}}, "1234"}}}),

@@ -34,7 +34,7 @@ std::vector<GradientDef> WithoutGradient() {
   };
 }
 
-// Those of the wanted values that no operation makes, in whatever shape they are used.
+// Keeps the uses of each wanted value apart, whatever their shapes, unless an operation makes it.
 void KeepUsesApart(const Graph& graph, absl::Span<const Tensor> wanted, GradientMap& gradients) {
   const std::vector<Value>& values = graph.values();
   std::set<uint32_t> kept;

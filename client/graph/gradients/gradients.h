@@ -15,9 +15,9 @@ class GradientMap {
   explicit GradientMap(Graph& graph) : graph_(graph) {}
   // Contributions to this value are not added to each other.
   void KeepApart(uint32_t value) { kept_apart_.insert(value); }
-  // What flowed back to the value: nothing, or one gradient unless contributions are kept apart.
+  // The gradients of the value: none, or one unless its contributions are kept apart.
   const std::vector<Tensor>& All(uint32_t value) const;
-  // Of a value whose contributions are added; invalid if there is none.
+  // The gradient of a value whose contributions are added; invalid if there is none.
   Tensor Get(uint32_t value) const { return All(value).empty() ? Tensor{} : All(value).front(); }
   // Adds a contribution; integer values take none.
   void Add(uint32_t value, Tensor gradient);
