@@ -89,6 +89,27 @@ class BoundedListenerTest : public testing::TestWithParam<const char*> {
 
 INSTANTIATE_TEST_SUITE_P(Addresses, BoundedListenerTest, testing::Values("127.0.0.1", "[::1]"));
 
+TEST_P(BoundedListenerTest, AnswersDoNotWaitForAcknowledgements) {
+  tcp::socket client = Connect();
+  ASSERT_TRUE(
+      channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(60)));
+  // The accepted end of the connection is a descriptor of this process, too.
+  int found = 0;
+  for (int fd = 0; fd < 300; ++fd) {
+    tcp::endpoint peer;
+    auto size = static_cast<socklen_t>(peer.capacity());
+    if (getpeername(fd, peer.data(), &size) != 0) continue;
+    peer.resize(size);
+    if (peer != client.local_endpoint()) continue;
+    ++found;
+    int no_delay = 0;
+    socklen_t length = sizeof(no_delay);
+    ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &length), 0);
+    EXPECT_EQ(no_delay, 1);
+  }
+  EXPECT_EQ(found, 1);
+}
+
 TEST_P(BoundedListenerTest, TheConnectionThatIsIdleLongestMakesRoom) {
   // The first connection has a call that waits for its client: it is never the one that goes.
   grpc::ClientContext context;
