@@ -16,27 +16,6 @@
 namespace vpod::engine {
 using program::v1::Instruction;
 
-absl::Status MemoryBudget::Reserve(uint64_t bytes) {
-  uint64_t used = used_.load();
-  do {
-    if (bytes > limit_ || used > limit_ - bytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the executable needs ", bytes >> 20, " MiB of host memory; ", used >> 20,
-                       " MiB of the POD's limit of ", limit_ >> 20,
-                       " MiB are in use (see vpod up --memory-limit)"));
-    }
-  } while (!used_.compare_exchange_weak(used, used + bytes));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Reservation> Reservation::Make(MemoryBudget& budget, uint64_t bytes) {
-  VPOD_RETURN_IF_ERROR(budget.Reserve(bytes));
-  Reservation reservation;
-  reservation.budget_ = &budget;
-  reservation.bytes_ = bytes;
-  return reservation;
-}
-
 Engine::Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options)
     : executable_(std::move(executable)),
       options_(options),

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "device/base/mutex.h"
 #include "device/engine/executors.h"
+#include "device/engine/memory_budget.h"
 #include "device/fabric/job.h"
 #include "device/model/cost.h"
 #include "device/program/executable.h"
@@ -22,42 +23,6 @@
 #include "device/shm/segment.h"
 
 namespace vpod::engine {
-
-// Host memory that emulated IPUs may take together. Thread-safe.
-class MemoryBudget {
- public:
-  explicit MemoryBudget(uint64_t limit_bytes) : limit_(limit_bytes) {}
-  // ResourceExhausted names what was asked, what is in use and the limit.
-  absl::Status Reserve(uint64_t bytes);
-  void Release(uint64_t bytes) { used_ -= bytes; }
-  uint64_t used() const { return used_; }
-  uint64_t limit() const { return limit_; }
-
- private:
-  const uint64_t limit_;
-  std::atomic<uint64_t> used_ = 0;
-};
-
-// Bytes of a budget, which outlives them; given back with the object.
-class Reservation {
- public:
-  // Fails as Reserve does.
-  static absl::StatusOr<Reservation> Make(MemoryBudget& budget, uint64_t bytes);
-  Reservation() = default;
-  Reservation(Reservation&& other) noexcept { *this = std::move(other); }
-  Reservation& operator=(Reservation&& other) noexcept {
-    std::swap(budget_, other.budget_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~Reservation() {
-    if (budget_ != nullptr) budget_->Release(bytes_);
-  }
-
- private:
-  MemoryBudget* budget_ = nullptr;
-  uint64_t bytes_ = 0;
-};
 
 // Everything an engine needs; the pointers outlive it.
 struct EngineOptions {

@@ -1,4 +1,4 @@
-// Parts of an engine, for engine.cc (preparation, runs, variables) and interpreter.cc.
+// Parts of an engine, for engine.cc (preparation, runs, variables) and interpreter*.cc.
 #pragma once
 
 #include <atomic>
@@ -140,5 +140,31 @@ class Engine::Interpreter {
   std::chrono::steady_clock::time_point slice_start_ = std::chrono::steady_clock::now();
   bool failed_by_itself_ = false;
 };
+
+template <class Start>
+struct Engine::Interpreter::Suspension {
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> unit) {
+    // Out of the frame, which may be gone before `start` returns.
+    Start local = std::move(start);
+    local([this, unit, run = interpreter.run_.shared_from_this(),
+           queue = interpreter.engine_.queue_](absl::Status result) {
+      queue->Post([this, unit, run, result = std::move(result)] {
+        status = result;
+        unit.resume();
+      });
+    });
+  }
+  absl::Status await_resume() { return std::move(status); }
+
+  Interpreter& interpreter;
+  Start start;
+  absl::Status status = {};
+};
+
+template <class Start>
+Engine::Interpreter::Suspension<Start> Engine::Interpreter::Suspend(Start start) {
+  return {*this, std::move(start)};
+}
 
 }  // namespace vpod::engine

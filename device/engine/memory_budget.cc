@@ -1,0 +1,29 @@
+#include "device/engine/memory_budget.h"
+
+#include "absl/strings/str_cat.h"
+#include "device/base/status.h"
+
+namespace vpod::engine {
+
+absl::Status MemoryBudget::Reserve(uint64_t bytes) {
+  uint64_t used = used_.load();
+  do {
+    if (bytes > limit_ || used > limit_ - bytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the executable needs ", bytes >> 20, " MiB of host memory; ", used >> 20,
+                       " MiB of the POD's limit of ", limit_ >> 20,
+                       " MiB are in use (see vpod up --memory-limit)"));
+    }
+  } while (!used_.compare_exchange_weak(used, used + bytes));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Reservation> Reservation::Make(MemoryBudget& budget, uint64_t bytes) {
+  VPOD_RETURN_IF_ERROR(budget.Reserve(bytes));
+  Reservation reservation;
+  reservation.budget_ = &budget;
+  reservation.bytes_ = bytes;
+  return reservation;
+}
+
+}  // namespace vpod::engine

@@ -1,0 +1,49 @@
+// What the emulated IPUs of a process may take of the host's memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace vpod::engine {
+
+// Host memory that emulated IPUs may take together. Thread-safe.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t limit_bytes) : limit_(limit_bytes) {}
+  // ResourceExhausted names what was asked, what is in use and the limit.
+  absl::Status Reserve(uint64_t bytes);
+  void Release(uint64_t bytes) { used_ -= bytes; }
+  uint64_t used() const { return used_; }
+  uint64_t limit() const { return limit_; }
+
+ private:
+  const uint64_t limit_;
+  std::atomic<uint64_t> used_ = 0;
+};
+
+// Bytes of a budget, which outlives them; given back with the object.
+class Reservation {
+ public:
+  // Fails as Reserve does.
+  static absl::StatusOr<Reservation> Make(MemoryBudget& budget, uint64_t bytes);
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept { *this = std::move(other); }
+  Reservation& operator=(Reservation&& other) noexcept {
+    std::swap(budget_, other.budget_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Reservation() {
+    if (budget_ != nullptr) budget_->Release(bytes_);
+  }
+
+ private:
+  MemoryBudget* budget_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace vpod::engine
