@@ -5,12 +5,11 @@
 #include "client/launch/hosts.h"
 #include "client/render/table.h"
 #include "device/arch/device_id.h"
+#include "device/arch/hardware.h"
 #include "device/base/status.h"
 
 namespace vpod::launch {
 namespace {
-
-constexpr uint64_t kMostIpus = 65536;  // POD65536
 
 absl::Status Wrong(const std::string& text) { return absl::InvalidArgumentError(text); }
 
@@ -67,9 +66,10 @@ absl::StatusOr<Layout> MakeLayout(const Options& options, std::vector<std::strin
     return Wrong(absl::StrCat("--num-replicas (", layout.replicas,
                               ") must be a multiple of --num-instances (", layout.instances, ")"));
   }
-  if (const uint64_t ipus = uint64_t{layout.replicas} * layout.ipus_per_replica; ipus > kMostIpus) {
-    return Wrong(absl::StrCat(layout.replicas, " replicas x ", layout.ipus_per_replica,
-                              " IPUs = ", ipus, " IPUs; the largest POD has ", kMostIpus));
+  if (const uint64_t ipus = uint64_t{layout.replicas} * layout.ipus_per_replica;
+      ipus > arch::kMaxIpusPerPod) {
+    return Wrong(absl::StrCat(layout.replicas, " replicas x ", layout.ipus_per_replica, " IPUs = ",
+                              ipus, " IPUs; the largest POD has ", arch::kMaxIpusPerPod));
   }
   VPOD_RETURN_IF_ERROR(FindHosts(options, layout));
   const auto hosts = static_cast<uint32_t>(layout.hosts.size());

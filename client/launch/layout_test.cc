@@ -98,8 +98,8 @@ TEST_F(LayoutTest, IldsAreCheckedAgainWhenTheServerSaysTheirNumber) {
 TEST_F(LayoutTest, MoreIpusThanTheLargestPodAreRefused) {
   EXPECT_EQ(Error({"--num-replicas=65536", "--ipus-per-replica=65536"}),
             "65536 replicas x 65536 IPUs = 4294967296 IPUs; the largest POD has 65536");
-  EXPECT_EQ(Error({"--num-replicas=4294967295", "--offline-mode=on"}),
-            "4294967295 replicas x 1 IPUs = 4294967295 IPUs; the largest POD has 65536");
+  EXPECT_EQ(Error({"--num-replicas=32768", "--ipus-per-replica=4", "--offline-mode=on"}),
+            "32768 replicas x 4 IPUs = 131072 IPUs; the largest POD has 65536");
   EXPECT_TRUE(Make({"--num-replicas=65536"}).ok());
 }
 

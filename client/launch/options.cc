@@ -19,6 +19,7 @@
 #include "client/launch/words.h"
 #include "client/render/option_completion.h"
 #include "client/vipu/config.h"
+#include "device/arch/hardware.h"
 #include "device/base/status.h"
 
 namespace vpod::launch {
@@ -314,9 +315,10 @@ absl::Status Fill(const Reader& read, Options& o) {
   read.Text("mpirun", o.mpirun);
   read.Text("launch-agent", o.launch_agent);
   VPOD_RETURN_IF_ERROR(read.Network("host-subnet", o.host_subnet));
-  VPOD_RETURN_IF_ERROR(read.Number("num-replicas", o.num_replicas));
-  VPOD_RETURN_IF_ERROR(read.Number("ipus-per-replica", o.ipus_per_replica));
-  VPOD_RETURN_IF_ERROR(read.Number("num-instances", o.num_instances));
+  VPOD_RETURN_IF_ERROR(read.Number("num-replicas", o.num_replicas, 1, arch::kMaxIpusPerPod));
+  VPOD_RETURN_IF_ERROR(
+      read.Number("ipus-per-replica", o.ipus_per_replica, 1, arch::kMaxIpusPerPod));
+  VPOD_RETURN_IF_ERROR(read.Number("num-instances", o.num_instances, 1, arch::kMaxIpusPerPod));
   VPOD_RETURN_IF_ERROR(read.Number("vipu-server-port", o.vipu_server_port, 1, 65535));
   o.vipu_server_port_given = read.Has("vipu-server-port");
   VPOD_RETURN_IF_ERROR(read.Number("vipu-server-timeout", o.vipu_server_timeout));

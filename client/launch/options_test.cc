@@ -225,10 +225,9 @@ TEST_F(OptionsTest, BadBooleanIsRefusedWithTheChoices) {
 
 TEST_F(OptionsTest, BadNumberIsRefused) {
   for (const char* bad : {"x", "0", "-1", "1.5", "", "0x10", "99999999999", " 4"}) {
-    EXPECT_EQ(
-        ErrorOf({std::string("--num-replicas=") + bad, "app"}),
-        std::string("the argument ('") + bad +
-            "') for option '--num-replicas' is invalid. Give an integer from 1 to 4294967295");
+    EXPECT_EQ(ErrorOf({std::string("--num-replicas=") + bad, "app"}),
+              std::string("the argument ('") + bad +
+                  "') for option '--num-replicas' is invalid. Give an integer from 1 to 65536");
   }
   EXPECT_EQ(ErrorOf({"--num-ilds", "none", "app"}),
             "the argument ('none') for option '--num-ilds' is invalid. Give an integer from 1 to "

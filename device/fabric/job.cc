@@ -8,12 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "device/arch/hardware.h"
 #include "device/fabric/collectives.h"
 
 namespace vpod::fabric {
 namespace {
 
-constexpr uint32_t kMaxReplicas = 65536;  // IPUs of the largest POD
+constexpr uint32_t kMaxReplicas = arch::kMaxIpusPerPod;
 
 std::string Replicas(const JobPart& part) {
   return absl::StrCat(part.replica_offset, " to ", part.replica_offset + part.local_replicas - 1);

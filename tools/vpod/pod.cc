@@ -438,7 +438,7 @@ absl::StatusOr<PodShape> Pod::Wanted(const PodRequest& request) const {
   wanted.memory_limit_mib = request.memory_limit_mib.value_or(wanted.memory_limit_mib);
   wanted.agent_per_machine = request.agent_per_machine.value_or(wanted.agent_per_machine);
   wanted.described_clusters = request.described_clusters.value_or(wanted.described_clusters);
-  if (wanted.ipus < 4 || wanted.ipus > 65536 || !arch::IsPowerOfTwo(wanted.ipus)) {
+  if (wanted.ipus < 4 || wanted.ipus > arch::kMaxIpusPerPod || !arch::IsPowerOfTwo(wanted.ipus)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--pod ", wanted.ipus, ": the size must be a power of two from 4 to 65536"));
   }

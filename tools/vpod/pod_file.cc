@@ -20,7 +20,7 @@
 namespace vpod::tools {
 namespace {
 
-constexpr uint32_t kMostMachines = 65536 / arch::kIpusPerMachine;
+constexpr uint32_t kMostMachines = arch::kMaxIpusPerPod / arch::kIpusPerMachine;
 
 // "pod.yaml:7: what" for the node's line.
 absl::Status Wrong(const YAML::Node& node, const std::string& what) {
@@ -156,19 +156,19 @@ Keys UserKeys(vipuadmin::User& user) {
 
 Keys PartitionKeys(vipuuser::CreatePartitionRequest& request) {
   vipuuser::PartitionRequirements& r = *request.mutable_requirements();
-  constexpr uint32_t kMostIpus = kMostMachines * arch::kIpusPerMachine;
   return {
       {"id", TextInto([&](const auto& text) { r.set_id(text); })},
-      {"size", NumberInto([&](uint32_t number) { r.set_size(number); }, 1, kMostIpus)},
+      {"size", NumberInto([&](uint32_t number) { r.set_size(number); }, 1, arch::kMaxIpusPerPod)},
       {"allocation", TextInto([&](const auto& text) { r.set_allocation_id(text); })},
       {"cluster", TextInto([&](const auto& text) { r.set_cluster_id(text); })},
       {"reconfigurable", BooleanInto([&](bool yes) { r.set_reconfigurable(yes); })},
-      {"num_gcds", NumberInto([&](uint32_t number) { r.set_num_gcds(number); }, 1, kMostIpus)},
+      {"num_gcds",
+       NumberInto([&](uint32_t number) { r.set_num_gcds(number); }, 1, arch::kMaxIpusPerPod)},
       {"num_replicas",
-       NumberInto([&](uint32_t number) { r.set_num_replicas(number); }, 1, kMostIpus)},
+       NumberInto([&](uint32_t number) { r.set_num_replicas(number); }, 1, arch::kMaxIpusPerPod)},
       {"num_ilds", NumberInto([&](uint32_t number) { r.set_num_ilds(number); }, 1, 1024)},
-      {"index",
-       NumberInto([&](uint32_t number) { r.mutable_index()->set_index(number); }, 0, kMostIpus)},
+      {"index", NumberInto([&](uint32_t number) { r.mutable_index()->set_index(number); }, 0,
+                           arch::kMaxIpusPerPod)},
       {"sync_type", TextInto([&](const auto& text) { r.set_sync_type(text); })},
       {"routing", TextInto([&](const auto& text) { r.set_ipu_link_routing(text); })},
       {"gw_routing", TextInto([&](const auto& text) { r.set_gw_link_routing(text); })},
