@@ -247,7 +247,8 @@ void Keep(const std::string& directory, const std::string& path, absl::string_vi
   const absl::Status kept = base::ReplaceFile(
       path, absl::StrCat(kMagic, key, base::Sha256Hex(bytes), bytes), /*mode=*/0644);
   if (kept.ok()) return;
-  Log(LogLevel::kWarn, absl::StrCat("The executable is not cached: ", kept.message()));
+  Log(LogLevel::kWarn, absl::StrCat("The executable is not cached in '", directory,
+                                    "' (--executable-cache-path): ", kept.message()));
 }
 
 }  // namespace
