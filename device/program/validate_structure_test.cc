@@ -1,5 +1,5 @@
 // Tests of Validate for an executable as a whole: names, streams, nesting, limits, exchange between
-// IPUs. Single instructions are the subject of validate_test.cc.
+// IPUs. Single instructions are the subject of validate_test.cc and validate_types_test.cc.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,201 @@
+// Collectives when things go wrong, and messages that nobody asked for.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/fabric/collectives.h"
+#include "device/fabric/collectives_test_util.h"
+#include "device/fabric/memory_transport.h"
+
+namespace vpod::fabric {
+namespace {
+
+class CollectivesFailureTest : public testing::TestWithParam<bool> {
+ protected:
+  CollectivesFailureTest() {
+    case_.tensors = {{0, 0, 4096, Element::kFloat32, Element::kFloat32}};
+    arenas_ = RandomArenas(case_, Layout(case_), 3);
+    processes_ = std::make_unique<Processes>(std::vector<uint32_t>{0, 0, 0, 0, 1, 1, 1, 1},
+                                             GetParam(), arenas_);
+  }
+  Case case_;
+  Arenas arenas_;
+  const ReplicaGroup all_{0, 1, 8};
+  std::unique_ptr<Processes> processes_;
+};
+
+TEST_P(CollectivesFailureTest, APeerThatDoesSomethingElseIsNamed) {
+  processes_->Arrive(0, case_, all_, 0, "all-reduce 0 of program 1");
+  processes_->Arrive(1, case_, all_, 0, "broadcast 0 of program 2");
+  for (const auto& result : processes_->Results()) {
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
+    for (const std::string part :
+         {"replica 0 does all-reduce 0 of program 1", "replica 4 does broadcast 0 of program 2"}) {
+      EXPECT_NE(result.status().message().find(part), std::string::npos) << result.status();
+    }
+  }
+}
+
+TEST_P(CollectivesFailureTest, AnErrorOfTheTransportEndsTheCollective) {
+  processes_->transport(1).set_tamper([](MemoryTransport::Message& message) {
+    message.fate = absl::UnavailableError("the cable is cut");
+  });
+  processes_->Arrive(1, case_, all_);
+  const auto cause = [this](std::chrono::hours later) {
+    return processes_->at(1).Unreachable(Collectives::Clock::now() + later, std::chrono::hours(1));
+  };
+  while (cause(std::chrono::hours(2)).ok()) std::this_thread::yield();
+  EXPECT_EQ(cause(std::chrono::hours(2)).message(),
+            "the agent at process 0 cannot be reached: the cable is cut");
+  // The job's record has its time to say who was lost.
+  EXPECT_TRUE(cause(std::chrono::hours(0)).ok());
+  processes_->at(1).Fail(cause(std::chrono::hours(2)));
+  EXPECT_FALSE(processes_->Results()[0].ok());
+}
+
+TEST_P(CollectivesFailureTest, APeerThatNeverComesIsOverdue) {
+  const ReplicaGroup odd{1, 2, 4};
+  processes_->Arrive(0, case_, odd);
+  const auto now = Collectives::Clock::now();
+  EXPECT_TRUE(processes_->at(0).FindOverdue(now, std::chrono::hours(1)).units.empty());
+  const auto overdue =
+      processes_->at(0).FindOverdue(now + std::chrono::hours(2), std::chrono::hours(1));
+  EXPECT_TRUE(overdue.fresh);
+  EXPECT_EQ(overdue.units, (std::set<uint32_t>{5, 7}));
+  EXPECT_FALSE(
+      processes_->at(0).FindOverdue(now + std::chrono::hours(2), std::chrono::hours(1)).fresh);
+  processes_->Arrive(1, case_, odd);
+  for (const auto& result : processes_->Results()) EXPECT_TRUE(result.ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, CollectivesFailureTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Shared" : "Messages"; });
+
+class WrongSizeTest : public testing::TestWithParam<Kind> {};
+
+TEST_P(WrongSizeTest, APayloadOfAnotherSizeEndsTheCollective) {
+  Case c{.kind = GetParam()};
+  c.tensors = {{0, 0, 4096, Element::kFloat32, Element::kFloat32}};
+  Arenas arenas = RandomArenas(c, Layout(c), 3);
+  Processes processes({0, 0, 0, 0, 1, 1, 1, 1}, false, arenas);
+  processes.transport(0).set_tamper([](MemoryTransport::Message& message) {
+    if (!message.payload.empty()) message.payload.remove_suffix(4);
+  });
+  processes.Arrive(1, c, {0, 1, 8});
+  processes.Arrive(0, c, {0, 1, 8});
+  while (processes.failure(1).ok()) std::this_thread::yield();
+  EXPECT_NE(processes.failure(1).message().find("of another size"), std::string::npos);
+  processes.Results();
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, WrongSizeTest,
+                         testing::Values(Kind::kAllReduce, Kind::kReduceScatter, Kind::kAllGather,
+                                         Kind::kAllToAll, Kind::kBroadcast));
+
+TEST(CollectivesMessageTest, CopiesHaveNoLimit) {
+  constexpr size_t kBytes = (size_t{129} << 20) + 4;
+  Arenas arenas(2, std::vector<std::byte>(kBytes));
+  for (size_t i = 0; i < kBytes; i += 4093) arenas[0][i] = std::byte{7};
+  Processes processes({0, 1}, false, arenas);
+  std::promise<absl::StatusOr<uint64_t>> ends[2];
+  for (size_t p = 0; p < 2; ++p) {
+    processes.at(p).Copy({.channel = 1},
+                         {.to_unit = 1, .data = arenas[p].data(), .bytes = kBytes, .clock = p},
+                         [&, p](absl::StatusOr<uint64_t> clock) { ends[p].set_value(clock); });
+  }
+  for (auto& end : ends) EXPECT_EQ(*end.get_future().get(), 1u);
+  EXPECT_TRUE(arenas[0] == arenas[1]);
+}
+
+TEST(CollectivesMessageTest, ACopyOutsideTheTargetsMemoryEndsTheJob) {
+  for (const size_t offset : {size_t{61}, size_t{65}, ~size_t{0} - 2}) {
+    Arenas arenas(2, std::vector<std::byte>(64));
+    Processes processes({0, 1}, true, arenas);
+    std::promise<absl::StatusOr<uint64_t>> ends[2];
+    for (size_t p = 0; p < 2; ++p) {
+      processes.at(p).Copy(
+          {.channel = 1},
+          {.to_unit = 1, .data = arenas[p].data(), .arena_offset = offset, .bytes = 4},
+          [&, p](absl::StatusOr<uint64_t> clock) { ends[p].set_value(clock); });
+    }
+    for (auto& end : ends) {
+      EXPECT_EQ(end.get_future().get().status().message(),
+                "a peer wants a tensor outside its memory");
+    }
+  }
+}
+
+// The receiver knows the size of what it takes, or takes nothing.
+TEST(CollectivesMessageTest, PartialResultsOfAnotherSizeEndTheJob) {
+  Case c;
+  c.tensors = {{0, 0, 64, Element::kFloat32, Element::kFloat32}};
+  for (const size_t bytes : {size_t{8}, size_t{1} << 20}) {
+    Arenas arenas = RandomArenas(c, Layout(c), 3);
+    Processes processes({0, 0, 0, 0, 1, 1, 1, 1}, false, arenas);
+    const std::vector<std::byte> other(bytes);
+    for (size_t p = 0; p < 2; ++p) {
+      processes.transport(p).set_tamper([&](MemoryTransport::Message& message) {
+        if (!message.payload.empty()) message.payload = other;
+      });
+    }
+    for (size_t p = 0; p < 2; ++p) processes.Arrive(p, c, {0, 1, 8});
+    for (const auto& result : processes.Results())
+      EXPECT_EQ(result.status().message(), "a peer sent partial results of another size");
+  }
+}
+
+TEST(CollectivesMessageTest, PartialResultsWaitForTheirReceiver) {
+  Case c;
+  c.tensors = {{0, 0, 64, Element::kFloat32, Element::kFloat32}};
+  Arenas arenas = RandomArenas(c, Layout(c), 3);
+  Processes processes({0, 0, 0, 0, 1, 1, 1, 1}, false, arenas);
+  std::atomic<bool> arrived = false, early = false;
+  std::string header;  // of the word that process 1 is ready
+  processes.transport(1).set_tamper([&](MemoryTransport::Message& message) {
+    if (!arrived && !message.payload.empty()) early = true;
+    if (header.empty()) header = message.header;
+  });
+  processes.Arrive(1, c, {0, 1, 8});
+  // A member that sends all the same is not heard, whatever size it names.
+  for (uint8_t kind = 0; kind < 16; ++kind) {
+    header[header.size() - 8] = static_cast<char>(kind);
+    for (const size_t bytes : {size_t{1}, size_t{64}, size_t{1} << 40})
+      EXPECT_EQ(processes.at(0).OnMessage(header, bytes).buffer, nullptr);
+  }
+  EXPECT_TRUE(processes.failure(0).ok());
+  arrived = true;
+  processes.Arrive(0, c, {0, 1, 8});
+  for (const auto& result : processes.Results()) EXPECT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(early);
+}
+
+TEST(CollectivesMessageTest, StrayMessagesAreDropped) {
+  Case c;
+  c.tensors = {{0, 0, 64, Element::kFloat32, Element::kFloat32}};
+  Arenas arenas = RandomArenas(c, Layout(c), 3);
+  Processes processes({0, 0, 0, 0, 1, 1, 1, 1}, false, arenas);
+  EXPECT_EQ(processes.at(0).OnMessage("short", 8).buffer, nullptr);
+  std::string header;
+  processes.transport(1).set_tamper([&](MemoryTransport::Message& message) {
+    if (header.empty()) header = message.header;
+  });
+  processes.Arrive(1, c, {0, 1, 8});
+  EXPECT_EQ(processes.at(0).OnMessage(header, size_t{1} << 40).buffer, nullptr);
+  EXPECT_EQ(processes.at(1).OnMessage(header, 8).buffer, nullptr);  // of itself
+  // Sent twice, it counts once.
+  processes.at(0).OnMessage(header, 0);
+  processes.Arrive(0, c, {0, 1, 8});
+  for (const auto& result : processes.Results()) EXPECT_TRUE(result.ok());
+}
+
+}  // namespace
+}  // namespace vpod::fabric
