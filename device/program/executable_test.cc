@@ -21,7 +21,7 @@ v1::Executable Example() {
   constexpr char kText[] = R"(
     ipus_per_replica: 2
     ipus {
-      arena_bytes: 832
+      arena_bytes: 896
       tensors { type: FLOAT32 dims: 2 dims: 3 }
       tensors { type: FLOAT32 dims: 3 dims: 2 offset: 64 }
       tensors { type: FLOAT32 dims: 2 dims: 2 offset: 128 }
@@ -35,11 +35,12 @@ v1::Executable Example() {
       tensors { type: BOOL offset: 640 }
       tensors { type: INT32 offset: 704 }
       tensors { type: FLOAT32 dims: 4 offset: 768 }
+      tensors { type: FLOAT32 dims: 2 dims: 2 offset: 832 }
       functions {
         instructions { stream_in { stream: 0 } outputs: 0 }
         instructions { mat_mul {} inputs: 0 inputs: 1 outputs: 2 }
         instructions { exchange { exchange: 0 } inputs: 2 }
-        instructions { softmax_cross_entropy {} inputs: 2 inputs: 4 outputs: 8 outputs: 2 }
+        instructions { softmax_cross_entropy {} inputs: 2 inputs: 4 outputs: 8 outputs: 13 }
         instructions { accumulate {} inputs: 3 inputs: 0 outputs: 3 }
       }
       functions { instructions { fill { value: 1 } outputs: 7 } }
@@ -52,12 +53,12 @@ v1::Executable Example() {
         instructions { average_pool { window { kernel: [ 2, 2 ] stride: [ 2, 2 ] dilation: [ 1, 1 ]
                                                pad_before: [ 0, 0 ] pad_after: [ 0, 0 ] } }
                        inputs: 5 outputs: 6 }
-        instructions { sgd { gradient_scale: 0.5 } inputs: [ 9, 9, 12, 7 ] outputs: 9 }
+        instructions { sgd { gradient_scale: 0.5 } inputs: [ 9, 0, 12, 7 ] outputs: 9 }
         instructions { if { then_function: 1 } inputs: 10 }
         instructions { while { function: 1 max_rounds: 3 } inputs: 10 }
         instructions { call { function: 1 } }
       }
-      functions { instructions { copy {} inputs: 0 outputs: 0 } }
+      functions { instructions { copy {} inputs: 2 outputs: 13 } }
     }
     ipus {
       arena_bytes: 64
@@ -163,7 +164,7 @@ TEST(ExecutableTest, HashIsThatOfTheCanonicalEncoding) {
 // the encoding changed: raise the format version.
 TEST(ExecutableTest, HashStaysTheSameFromBuildToBuild) {
   EXPECT_EQ((*Executable::Parse(Serialize(Example())))->hash(),
-            "e6af18505a9740cf0a209efcfb3090333828803ba4d6258d69c1dbd1124f3e9e");
+            "4eb6c1d55177906b8ab55a235d46a370456bda27aadab0d52352dae71c117805");
 }
 
 TEST(ExecutableTest, RefusesOtherMagicAndVersions) {

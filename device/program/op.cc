@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/op_rows.h"
-#include "device/program/ops/places.h"
 #include "device/program/ops/rules.h"
 
 namespace vpod::program {
@@ -13,10 +12,11 @@ namespace {
 
 absl::Status CheckNumber(OpKind kind, const char* what, int number, const Arity& arity) {
   if (number >= arity.least && number <= arity.most) return absl::OkStatus();
-  const std::string range = arity.most == kAnyNumber ? absl::StrCat("at least ", arity.least)
-                            : arity.least == arity.most
-                                ? absl::StrCat(arity.most)
-                                : absl::StrCat(arity.least, " or ", arity.most);
+  const std::string range =
+      arity.most == kAnyNumber ? absl::StrCat("at least ", arity.least)
+      : arity.least == arity.most
+          ? absl::StrCat(arity.most)
+          : absl::StrCat(arity.least, arity.most == arity.least + 1 ? " or " : " to ", arity.most);
   const int last = arity.most == kAnyNumber ? arity.least : arity.most;
   return absl::InvalidArgumentError(absl::StrCat(OpName(kind), " takes ", range, " ", what,
                                                  last == 1 ? "" : "s", ", not ", number));
@@ -78,6 +78,54 @@ absl::Status CheckLayout(const OpDef& op, const v1::Instruction& instruction, Op
   return absl::InvalidArgumentError(
       absl::StrCat("tensor ", index, ", ", operand.output ? "output " : "input ", operand.position,
                    " of ", OpName(op.kind), ", must be ", needed));
+}
+
+bool LieAlike(const v1::Tensor& a, const v1::Tensor& b) {
+  return a.offset() == b.offset() && TypeOf(a).dims == TypeOf(b).dims &&
+         SizeOf(a.type()) == SizeOf(b.type()) && StridesOf(a) == StridesOf(b);
+}
+
+// What a chunk of a kernel writes is read by no other: outputs share bytes with other operands only
+// where each element is written from those at its place.
+absl::Status CheckPlaces(const OpDef& op, const v1::Instruction& instruction,
+                         const Operands& tensors) {
+  if (op.role != Role::kKernel) return absl::OkStatus();
+  const auto may_share = [&](int output, int input) {
+    return op.elementwise || instruction.has_map() || (op.updates && output == 0 && input == 0) ||
+           std::any_of(op.in_place.begin(), op.in_place.end(), [&](const InPlace& pair) {
+             return pair.output == output && pair.input == input;
+           });
+  };
+  for (int o = 0; o < instruction.outputs_size(); ++o) {
+    const v1::Tensor& output = **tensors.Any(instruction.outputs(o));
+    const auto lies_apart = [&](const v1::Tensor& other) {
+      return OutputsLieApart({RangeOf(output, true), RangeOf(other, false)});
+    };
+    for (int i = 0; i < instruction.inputs_size(); ++i) {
+      const v1::Tensor& input = **tensors.Any(instruction.inputs(i));
+      if (lies_apart(input) || (may_share(o, i) && LieAlike(output, input))) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("output ", o, " of ", OpName(op.kind), " shares bytes with its input ", i));
+    }
+    for (int other = 0; other < o; ++other) {
+      if (lies_apart(**tensors.Any(instruction.outputs(other)))) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("outputs ", other, " and ", o, " of ", OpName(op.kind), " share bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// InvalidArgument if an output shares bytes with a tensor, which is called `name` in the message.
+absl::Status CheckOutputsApart(const v1::Instruction& instruction, const Operands& tensors,
+                               uint32_t tensor, const std::string& name) {
+  VPOD_ASSIGN_OR_RETURN(const v1::Tensor* read, tensors.Any(tensor));
+  for (int i = 0; i < instruction.outputs_size(); ++i) {
+    VPOD_ASSIGN_OR_RETURN(const v1::Tensor* output, tensors.Any(instruction.outputs(i)));
+    if (OutputsLieApart({RangeOf(*output, true), RangeOf(*read, false)})) continue;
+    return absl::InvalidArgumentError(absl::StrCat("output ", i, " shares bytes with ", name));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRounding(const OpDef& op, const v1::Instruction& instruction,
@@ -170,6 +218,7 @@ absl::Status CheckInstruction(const v1::Instruction& instruction, const Operands
   }
   if (op->infer != nullptr) VPOD_RETURN_IF_ERROR(CheckTypes(*op, instruction, tensors));
   if (op->check != nullptr) VPOD_RETURN_IF_ERROR(op->check(instruction, tensors));
+  VPOD_RETURN_IF_ERROR(CheckPlaces(*op, instruction, tensors));
   VPOD_RETURN_IF_ERROR(CheckRounding(*op, instruction, tensors));
   return CheckOperations(*op, instruction, tensors);
 }

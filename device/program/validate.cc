@@ -33,7 +33,11 @@ absl::Status ValidateTensors(const v1::Ipu& ipu, const Limits& limits) {
           absl::StrCat("tensor ", i, ": a wide accumulator must be float32 and row-major"));
     }
     const uint64_t alignment = tensor.wide_accumulator() ? 64 : SizeOf(tensor.type());
-    if (tensor.offset() % alignment != 0 || tensor.offset() > ipu.arena_bytes() ||
+    if (tensor.offset() % alignment != 0) {
+      return Invalid(absl::StrCat("tensor ", i, " at offset ", tensor.offset(),
+                                  " must be at a multiple of ", alignment, " bytes"));
+    }
+    if (tensor.offset() > ipu.arena_bytes() ||
         ArenaBytes(tensor) > ipu.arena_bytes() - tensor.offset()) {
       return Invalid(absl::StrCat("tensor ", i, " at offset ", tensor.offset(), " with ",
                                   ArenaBytes(tensor), " bytes does not fit the arena of ",
@@ -341,10 +345,12 @@ absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
   Totals totals;
   names.clear();
   for (const v1::Program& program : executable.programs()) {
-    if (program.name().empty() || !names.insert(program.name()).second ||
-        static_cast<uint32_t>(program.functions_size()) != ipus) {
-      return Invalid(
-          absl::StrCat("program '", program.name(), "': bad name or number of functions"));
+    if (program.name().empty()) return Invalid("a program has no name");
+    if (!names.insert(program.name()).second)
+      return Invalid(absl::StrCat("two programs are called '", program.name(), "'"));
+    if (static_cast<uint32_t>(program.functions_size()) != ipus) {
+      return Invalid(absl::StrCat("program '", program.name(), "' has ", program.functions_size(),
+                                  " functions, needs one for each of the ", ipus, " IPUs"));
     }
     const absl::Status status =
         ValidateProgram(executable, program, summaries, rendezvous, limits, totals);

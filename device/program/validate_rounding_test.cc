@@ -39,6 +39,8 @@ v1::Executable With(const std::string& instruction) {
   add(v1::FLOAT32, {3});
   add(v1::FLOAT32, {3});
   add(v1::BOOL, {2, 3});
+  add(v1::FLOAT32, {3});
+  add(v1::FLOAT32, {3});
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
       instruction, ipu->add_functions()->add_instructions()))
       << instruction;
@@ -52,8 +54,8 @@ TEST(ValidateRoundingTest, AcceptsOpsWithAFloat16Output) {
   for (const std::string& instruction : std::vector<std::string>{
            "unary{operator:TANH} inputs:2 outputs:3", "binary{operator:ADD} inputs:[2,3] outputs:2",
            "cast{type:FLOAT16} inputs:4 outputs:2",
-           "batch_norm{epsilon:1e-5} inputs:[2,6,7] outputs:[3,6,7]",
-           "batch_norm{epsilon:1e-5 relu:true} inputs:[2,6,7] outputs:[3,6,7]"}) {
+           "batch_norm{epsilon:1e-5} inputs:[2,6,7] outputs:[3,9,10]",
+           "batch_norm{epsilon:1e-5 relu:true} inputs:[2,6,7] outputs:[3,9,10]"}) {
     const absl::Status status = Validate(With(absl::StrCat(instruction, " ", kGood)), {});
     EXPECT_TRUE(status.ok()) << instruction << ": " << status;
   }

@@ -127,16 +127,16 @@ TEST(ValidateStructureTest, RefusesOtherNumbersOfIpus) {
 TEST(ValidateStructureTest, RefusesProgramsWithoutNameOrFunctions) {
   v1::Executable executable = WithFunctions({"", ""});
   *executable.add_programs() = executable.programs(0);
-  ExpectRefused(executable, "program 'main': bad name or number of functions");
+  ExpectRefused(executable, "two programs are called 'main'");
   executable.mutable_programs(1)->set_name("other");
   ExpectValid(executable);
   executable.mutable_programs(1)->clear_name();
-  ExpectRefused(executable, "program '': bad name or number of functions");
+  ExpectRefused(executable, "a program has no name");
   executable = WithFunctions({"", ""});
   executable.mutable_programs(0)->add_functions(0);
-  ExpectRefused(executable, "program 'main': bad name or number of functions");
+  ExpectRefused(executable, "program 'main' has 3 functions, needs one for each of the 2 IPUs");
   executable.mutable_programs(0)->clear_functions();
-  ExpectRefused(executable, "program 'main': bad name or number of functions");
+  ExpectRefused(executable, "program 'main' has 0 functions");
   executable.clear_programs();
   ExpectRefused(executable, "the executable has no program");
 }
@@ -196,10 +196,10 @@ TEST(ValidateStructureTest, RefusesTransfersThatTheStreamDoesNotDeclare) {
   const auto refused = [&](const std::string& step, const std::string& part) {
     ExpectRefused(WithFunctions({Step(step), ""}, streams), part);
   };
-  refused("stream_in{stream:1} outputs:0", "stream 'out' has another direction or IPU");
-  refused("stream_out{stream:0} inputs:0", "stream 'in' has another direction or IPU");
-  refused("stream_out{stream:2} inputs:0", "stream 'far' has another direction or IPU");
-  refused("stream_out{stream:3} inputs:0", "stream 3 does not exist");
+  refused("stream_in{stream:1} outputs:0", "stream 'out' goes to the host");
+  refused("stream_out{stream:0} inputs:0", "stream 'in' goes to the device");
+  refused("stream_out{stream:2} inputs:0", "stream 'far' is one of IPU 1, not of IPU 0");
+  refused("stream_out{stream:3} inputs:0", "stream 3 does not exist (there are 3)");
   refused("stream_in{stream:0} outputs:2", "tensor 2 is float32[8], must be float32[4]");
   refused("stream_in{stream:0} outputs:3", "tensor 3 is int32[4], must be float32[4]");
 }

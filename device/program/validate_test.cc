@@ -49,9 +49,9 @@ std::vector<std::string> ValidSteps() {
       absl::StrCat("max_pool_gradient{", kSize, "} inputs:[12,19] outputs:9"),
       "average_pool{output_size:[4,4]} inputs:9 outputs:12",
       absl::StrCat("average_pool_gradient{", kSize, "} inputs:12 outputs:9"),
-      "batch_norm{epsilon:1e-5} inputs:[9,20,20] outputs:[9,21,22]",
+      "batch_norm{epsilon:1e-5} inputs:[9,20,20] outputs:[31,21,22]",
       "batch_norm_inference{epsilon:1e-5} inputs:[9,20,20,21,22] outputs:9",
-      "batch_norm_gradient{epsilon:1e-5} inputs:[9,9,20,21,22] outputs:[9,21,22]",
+      "batch_norm_gradient{epsilon:1e-5} inputs:[9,9,20,21,22] outputs:[31,32,33]",
       "softmax_cross_entropy{} inputs:0 inputs:3 outputs:4 outputs:16",
       "softmax_cross_entropy_gradient{} inputs:0 inputs:3 inputs:4 outputs:16",
       "accumulate{} inputs:6 inputs:0 outputs:6",
@@ -65,7 +65,7 @@ std::vector<std::string> ValidSteps() {
       "update_loss_scale{growth:2 backoff:0.5 interval:2000} inputs:[7,25,24] outputs:[7,25]",
       "replica_index{} outputs:26",
       "random{distribution:UNIFORM type:FLOAT16 dims:[4,6]} inputs:[27,26,26] outputs:5",
-      "random{distribution:BITS type:UINT32 dims:2 number:1} inputs:[27,26,26] outputs:27",
+      "random{distribution:BITS type:UINT32 dims:2 number:1} inputs:[27,26,26] outputs:34",
       "select{} inputs:[24,0,7] outputs:16",
       "transpose{permutation:[1,0]} inputs:0 outputs:28",
       "slice{begin:[1,0] size:[2,3] step:[2,2]} inputs:0 outputs:29",
@@ -95,6 +95,28 @@ TEST(ValidateTest, AcceptsEveryInstruction) {
   }
 }
 
+// One chunk would read what another has written.
+TEST(ValidateTest, RefusesOutputsOverOperandsThatAreReadElsewhere) {
+  const auto with = [](const std::string& step, int tensor, uint64_t offset) {
+    v1::Executable executable = WithSteps(step);
+    executable.mutable_ipus(0)->mutable_tensors(tensor)->set_offset(offset);
+    return executable;
+  };
+  const auto offset = [](int tensor) { return WithSteps("").ipus(0).tensors(tensor).offset(); };
+  const std::string add = "instructions{binary{operator:ADD} inputs:[0,7] outputs:0}";
+  ExpectValid(WithSteps(add));
+  ExpectRefused(with(add, 7, offset(0) + 4), "output 0 of binary shares bytes with its input 1");
+  const std::string copy = "instructions{unary{operator:RELU} inputs:0 outputs:16}";
+  ExpectValid(with(copy, 16, offset(0)));
+  ExpectRefused(with(copy, 16, offset(0) + 64), "output 0 of unary shares bytes with its input 0");
+  const std::string norm =
+      "instructions{batch_norm{epsilon:1} inputs:[9,20,20] outputs:[31,21,22]}";
+  ExpectRefused(with(norm, 31, offset(9)), "output 0 of batch_norm shares bytes with its input 0");
+  ExpectRefused(with(norm, 22, offset(21)), "outputs 1 and 2 of batch_norm share bytes");
+  const std::string load = "instructions{remote_load{buffer:0} inputs:25 outputs:0}";
+  ExpectRefused(with(load, 25, offset(0)), "output 0 of remote_load shares bytes with its input 0");
+}
+
 TEST(ValidateTest, AcceptsAnEmptyProgram) { ExpectValid(WithSteps("")); }
 
 // Every operand of every instruction is checked: an index outside the table is refused wherever it
@@ -113,8 +135,8 @@ TEST(ValidateTest, RefusesTensorsThatDoNotExistAndOtherNumbersOfThem) {
         *copy = instruction;
         auto* changed = inputs ? copy->mutable_inputs() : copy->mutable_outputs();
         if (i < size) {
-          changed->Set(i, 31);
-          ExpectRefused(executable, "tensor 31 does not exist (there are 31)");
+          changed->Set(i, 35);
+          ExpectRefused(executable, "tensor 35 does not exist (there are 35)");
           *copy = instruction;
           changed->RemoveLast();
           // One input fewer is another optimiser's, or as good for an op that takes any number.
@@ -235,7 +257,7 @@ TEST(ValidateTest, RefusesTensorsOutsideTheArena) {
     return executable;
   };
   ExpectRefused(with([](v1::Ipu& ipu) { ipu.mutable_tensors(3)->set_offset(2); }),
-                "IPU 0: tensor 3 at offset 2 with 16 bytes does not fit the arena");
+                "IPU 0: tensor 3 at offset 2 must be at a multiple of 4 bytes");
   ExpectRefused(with([](v1::Ipu& ipu) { ipu.mutable_tensors(3)->set_offset(ipu.arena_bytes()); }),
                 "tensor 3 at offset");
   // The end of the tensor, computed carelessly, wraps to a small number.

@@ -55,6 +55,10 @@ inline const TensorType kTensors[] = {
     {v1::FLOAT32, {6, 4}},        // 28
     {v1::FLOAT32, {2, 3}},        // 29
     {v1::FLOAT32, {4, 3}},        // 30
+    {v1::FLOAT32, {2, 3, 8, 8}},  // 31: another image
+    {v1::FLOAT32, {3}},           // 32
+    {v1::FLOAT32, {3}},           // 33
+    {v1::UINT32, {2}},            // 34
 };
 inline constexpr char kPadded[] =
     "groups:1 window{kernel:[3,3] stride:[1,1] dilation:[1,1] pad_before:[1,1] pad_after:[1,1]}";

@@ -51,15 +51,13 @@ TEST(FillTest, WideAccumulatorsHoldDoubles) {
   EXPECT_EQ(Fill(FLOAT32, "0.1", true), Values(6, 0.1));
 }
 
-TEST(CopyTest, CopiesEveryTypeAndOntoItself) {
+TEST(CopyTest, CopiesEveryType) {
   for (DataType type : {FLOAT32, FLOAT16, INT32, UINT32, UINT8, BOOL}) {
     TestIpu ipu;
     const Values values = RandomIntegers({2, 3, 4}, 1, 0, 1);
     const uint32_t x = ipu.Add(type, {2, 3, 4}, values), y = ipu.Add(type, {2, 3, 4});
     ipu.Run(absl::StrCat("copy{} inputs:", x, " outputs:", y));
     EXPECT_EQ(ipu.Read(y), values);
-    ipu.Run(absl::StrCat("copy{} inputs:", x, " outputs:", x));
-    EXPECT_EQ(ipu.Read(x), values);
   }
 }
 

@@ -108,20 +108,6 @@ absl::StatusOr<TensorType> DynamicUpdateType(const v1::DynamicUpdate& op,
   return destination;
 }
 
-// What is written is read by no other chunk, least of all the start.
-absl::Status CheckDynamicPlaces(const v1::Instruction& instruction, const Operands& tensors) {
-  VPOD_ASSIGN_OR_RETURN(const v1::Tensor* output, tensors.Any(instruction.outputs(0)));
-  for (int i = 0; i < instruction.inputs_size(); ++i) {
-    if (instruction.has_dynamic_update() && i == 0 &&
-        instruction.inputs(0) == instruction.outputs(0))
-      continue;
-    VPOD_ASSIGN_OR_RETURN(const v1::Tensor* input, tensors.Any(instruction.inputs(i)));
-    if (!OutputsLieApart({RangeOf(*output, true), RangeOf(*input, false)}))
-      return absl::InvalidArgumentError(absl::StrCat("the output shares bytes with input ", i));
-  }
-  return absl::OkStatus();
-}
-
 // The start is row-major.
 Layout DynamicLayout(const v1::Instruction& instruction, OperandPlace operand) {
   const bool start = !operand.output && operand.position == instruction.inputs_size() - 1;
@@ -172,7 +158,6 @@ std::vector<OpDef> DataMovementOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(DynamicSliceType(instruction.dynamic_slice(), inputs[0], inputs[1]));
        },
-       .check = CheckDynamicPlaces,
        .flops_per_operation = 0,
        .layout = DynamicLayout},
       {.kind = v1::Instruction::kDynamicUpdate,
@@ -183,7 +168,6 @@ std::vector<OpDef> DataMovementOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(DynamicUpdateType(instruction.dynamic_update(), inputs));
        },
-       .check = CheckDynamicPlaces,
        .flops_per_operation = 0,
        .updates = true,
        .layout = DynamicLayout},

@@ -1,7 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/op.h"
-#include "device/program/ops/places.h"
 #include "device/program/ops/rules.h"
 
 namespace vpod::program {
@@ -32,11 +31,6 @@ absl::Status CheckSmoothing(const CrossEntropy& op) {
       absl::StrCat("label smoothing of ", op.label_smoothing(), " is outside 0 to 1"));
 }
 
-// The kernels take a label for an index after they have checked it.
-absl::Status CheckLabelsApart(const v1::Instruction& instruction, const Operands& tensors) {
-  return CheckOutputsApart(instruction, tensors, instruction.inputs(1), "the labels");
-}
-
 }  // namespace
 
 std::vector<OpDef> LossOps() {
@@ -51,7 +45,6 @@ std::vector<OpDef> LossOps() {
          VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(inputs[0], inputs[1]));
          return Types{std::move(loss), inputs[0]};
        },
-       .check = CheckLabelsApart,
        .rounds = true},
       {.kind = v1::Instruction::kSoftmaxCrossEntropyGradient,
        .role = Role::kKernel,
@@ -64,7 +57,6 @@ std::vector<OpDef> LossOps() {
          VPOD_RETURN_IF_ERROR(CheckInput("loss gradient", inputs[2], loss));
          return Types{inputs[0]};
        },
-       .check = CheckLabelsApart,
        .rounds = true},
   };
 }

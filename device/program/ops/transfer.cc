@@ -12,10 +12,16 @@ absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentE
 absl::Status CheckStream(uint32_t index, uint32_t tensor, bool to_device, const Operands& tensors) {
   const v1::Executable& executable = tensors.executable();
   if (index >= static_cast<uint32_t>(executable.streams_size()))
-    return Invalid(absl::StrCat("stream ", index, " does not exist"));
+    return Invalid(absl::StrCat("stream ", index, " does not exist (there are ",
+                                executable.streams_size(), ")"));
   const v1::Stream& stream = executable.streams(static_cast<int>(index));
-  if (stream.to_device() != to_device || stream.ipu() != tensors.ipu()) {
-    return Invalid(absl::StrCat("stream '", stream.name(), "' has another direction or IPU"));
+  if (stream.ipu() != tensors.ipu()) {
+    return Invalid(absl::StrCat("stream '", stream.name(), "' is one of IPU ", stream.ipu(),
+                                ", not of IPU ", tensors.ipu()));
+  }
+  if (stream.to_device() != to_device) {
+    return Invalid(absl::StrCat("stream '", stream.name(), "' goes ",
+                                to_device ? "to the host" : "to the device"));
   }
   return tensors.Expect(tensor, TypeOf(stream));
 }
