@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -21,17 +23,29 @@ std::string LargestTensors(const program::v1::Ipu& ipu) {
   });
 }
 
+// Programs of one executable may have theirs at the same place.
+uint64_t BytesOfWideAccumulators(const program::v1::Ipu& ipu) {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const auto& tensor : ipu.tensors()) {
+    if (tensor.wide_accumulator())
+      ranges.emplace_back(tensor.offset(), tensor.offset() + program::ArenaBytes(tensor));
+  }
+  std::sort(ranges.begin(), ranges.end());
+  uint64_t bytes = 0, covered = 0;
+  for (const auto& [begin, end] : ranges) {
+    if (end <= covered) continue;
+    bytes += end - std::max(begin, covered);
+    covered = end;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu, const Topology& topology) {
   const program::v1::Ipu& text = executable.ipus(ipu);
-  uint64_t bytes = text.arena_bytes();
-  for (const auto& tensor : text.tensors()) {
-    // The emulator's accumulators are twice as wide as the device's.
-    if (tensor.wide_accumulator()) {
-      bytes -= std::min(bytes, static_cast<uint64_t>(program::TypeOf(tensor).elements()) * 4);
-    }
-  }
+  // The emulator's accumulators are twice as wide as the device's.
+  uint64_t bytes = text.arena_bytes() - BytesOfWideAccumulators(text) / 2;
   bytes += arch::kReservedTileBytes * arch::kTilesPerIpu;
   const PlanContext context(executable, ipu, topology);
   std::map<program::OpKind, uint64_t> code;  // of the vertices, by the largest plan of the kind

@@ -45,7 +45,7 @@ struct PlanDef {
   TilePlan (*plan)(const Instruction& instruction, const PlanContext& context);
 };
 
-// Every op has a row. Null for a kind that is none.
+// Every op has a row. Null if no op has this kind.
 const PlanDef* FindPlan(program::OpKind kind);
 
 // Plan of a valid instruction.
