@@ -230,7 +230,11 @@ std::shared_ptr<const program::Executable> Find(const std::string& path, const s
   if (!is_file.ok()) return unusable(is_file);
   constexpr size_t kMost = size_t{128} << 20;  // twice the longest executable
   const absl::StatusOr<std::string> bytes = base::ReadNamedFile(path, kMost);
-  if (!bytes.ok()) return std::filesystem::exists(path) ? unusable(bytes.status()) : nullptr;
+  if (!bytes.ok()) {
+    std::error_code error;  // std::filesystem throws without one
+    const auto type = std::filesystem::status(path, error).type();
+    return type == std::filesystem::file_type::not_found ? nullptr : unusable(bytes.status());
+  }
   auto executable = Unpack(*bytes, key);
   if (!executable.ok()) return unusable(executable.status());
   return *std::move(executable);

@@ -228,6 +228,12 @@ TEST_F(ExecutableCacheTest, WhatCannotBeCachedIsCompiled) {
   Compile(MakeModel());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("is not cached"));
   EXPECT_FALSE(WasHit());
+  // No file system has so long a name.
+  directory_ = std::filesystem::path(directory_).parent_path() / std::string(300, 'x');
+  testing::internal::CaptureStderr();
+  Compile(MakeModel());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::AllOf(HasSubstr("too long"), HasSubstr("is not cached")));
 }
 
 TEST_F(ExecutableCacheTest, NothingIsCachedWithoutADirectory) {
