@@ -1,10 +1,12 @@
 #include "client/session/npz.h"
 
+#include <fcntl.h>
 #include <minizip/unzip.h>
 #include <minizip/zip.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "device/base/status.h"
+#include "device/base/unique_fd.h"
 #include "device/program/float_codec.h"
 
 namespace vpod::session {
@@ -156,18 +159,21 @@ Array FloatArray(program::Dims dims, absl::Span<const float> values) {
 
 absl::Status WriteNpz(const std::string& path, const Arrays& arrays) {
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  const auto failed = [&] {
+  const auto failed = [&](int why) {
     std::remove(temporary.c_str());
-    return absl::UnavailableError(absl::StrCat("cannot write ", path));
+    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(why)));
   };
-  {
-    const std::unique_ptr<void, CloseZip> file(zipOpen64(temporary.c_str(), APPEND_STATUS_CREATE));
-    if (file == nullptr) return failed();
-    for (const auto& [name, array] : arrays) {
-      if (!WriteArray(file.get(), name, array)) return failed();
-    }
+  errno = 0;
+  std::unique_ptr<void, CloseZip> file(zipOpen64(temporary.c_str(), APPEND_STATUS_CREATE));
+  if (file == nullptr) return failed(errno);
+  for (const auto& [name, array] : arrays) {
+    if (!WriteArray(file.get(), name, array)) return failed(errno);
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) return failed();
+  // Writes the directory of the archive, and what is buffered: of a small file, all of it.
+  if (zipClose(file.release(), nullptr) != ZIP_OK) return failed(errno);
+  const base::UniqueFd written(open(temporary.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!written.valid() || fsync(written.get()) != 0) return failed(errno);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) return failed(errno);
   return absl::OkStatus();
 }
 

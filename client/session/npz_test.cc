@@ -2,9 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace vpod::session {
 namespace {
@@ -51,9 +56,29 @@ TEST_F(NpzTest, GivesBackWhatWasWritten) {
 
 TEST_F(NpzTest, NamesTheFileThatItCannotReadOrWrite) {
   EXPECT_EQ(ReadNpz("/nowhere/a.npz").status().message(), "cannot read /nowhere/a.npz");
-  EXPECT_EQ(WriteNpz("/nowhere/a.npz", {}).message(), "cannot write /nowhere/a.npz");
+  EXPECT_EQ(WriteNpz("/nowhere/a.npz", {}).message(),
+            "cannot write /nowhere/a.npz: No such file or directory");
   Write("no archive");
   EXPECT_THAT(std::string(ReadNpz(path_).status().message()), HasSubstr("is not an .npz file"));
+}
+
+// As on a full disk: what does not fit shows when the file is closed.
+TEST_F(NpzTest, AFileThatCannotBeWrittenWhollyReplacesNothing) {
+  ASSERT_TRUE(WriteNpz(path_, {{"w", FloatArray({1}, {1})}}).ok());
+  const std::string good = Bytes();
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  for (const rlim_t most : {0, 100, 1000}) {
+    const rlimit few{most, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &few), 0);
+    const absl::Status status =
+        WriteNpz(path_, {{"w", FloatArray({512}, std::vector<float>(512))}});
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_EQ(status.message(), absl::StrCat("cannot write ", path_, ": File too large"));
+    EXPECT_EQ(Bytes(), good);
+  }
+  std::signal(SIGXFSZ, handler);
 }
 
 TEST_F(NpzTest, RefusesOtherTypesAndDamage) {
