@@ -9,8 +9,8 @@
 namespace vpod::compiler {
 
 struct LossGradients {
-  // Of each variable of the graph, in their order, the gradients whose sum is its gradient: none if
-  // the loss does not depend on it, several only if they are accumulated.
+  // For each variable of the graph, in their order, the gradients whose sum is its gradient: none
+  // if the loss does not depend on it, several only if they are accumulated.
   std::vector<std::vector<graph::Tensor>> of_variables;
   graph::Tensor loss_scale;  // a buffer, if there is one
 };

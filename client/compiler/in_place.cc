@@ -46,8 +46,12 @@ void InPlace::FindValuesMadeInBuffers(const std::vector<Node>& nodes) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (uint32_t id : nodes[i].instruction.outputs()) producers[id] = i;
   }
-  std::set<uint32_t> sent;
+  std::set<uint32_t> sent;  // what is read after all nodes
   for (const auto& output : graph_.outputs()) sent.insert(graph_.RootOf(output.value.id));
+  for (const auto& [buffer, value] : graph_.assignments()) {
+    const uint32_t root = graph_.RootOf(value.id);
+    if (graph_.values()[root].origin == graph::Origin::kVariable) sent.insert(root);
+  }
   for (const auto& [buffer, value] : graph_.assignments()) {
     const auto producer = producers.find(value.id);
     if (producer == producers.end() || last_readers_.contains(value.id) ||

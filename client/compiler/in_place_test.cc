@@ -210,5 +210,55 @@ TEST(InPlaceTest, ABufferTakesUpdatesInItsPlace) {
   }
 }
 
+// Two micro-batches of a model that trains.
+class BuffersTest : public testing::Test {
+ protected:
+  Tensor Buffer(const char* name, float initial) {
+    return graph_.Buffer(name, {FLOAT32, {1}}, {initial});
+  }
+  void Train() {
+    const Tensor x = graph_.Input("x", {FLOAT32, {1}});
+    const Tensor w = graph_.Variable("w", {FLOAT32, {1}}, {1});
+    const Tensor loss = graph_.Sum(graph_.Multiply(w, x));
+    const auto compiled = Compile(
+        graph_, {.programs = {{.name = "train", .accumulation = 2, .loss = loss, .sgd = {}}}});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    session_ = *session::Session::Create(*session::CreateIpuModel({}), *compiled);
+    ASSERT_TRUE(session_->Run("train").ok());
+  }
+  float Read(const char* name) { return (*session_->ReadFloats(name))[0]; }
+
+  Graph graph_;
+  std::unique_ptr<session::Session> session_;
+};
+
+TEST_F(BuffersTest, ABufferTakesTheValueOfAnotherBefore) {
+  const Tensor counter = Buffer("counter", 5), previous = Buffer("previous", 0);
+  graph_.Assign(counter, graph_.Add(counter, graph_.Constant({FLOAT32, {1}}, 1)));
+  graph_.Assign(previous, counter);
+  Train();
+  EXPECT_EQ(Read("counter"), 7);
+  EXPECT_EQ(Read("previous"), 6);
+}
+
+TEST_F(BuffersTest, BuffersTakeEachOthersValues) {
+  const Tensor a = Buffer("a", 1), b = Buffer("b", 2), c = Buffer("c", 3);
+  graph_.Assign(a, b);
+  graph_.Assign(b, c);
+  graph_.Assign(c, a);
+  Train();
+  EXPECT_EQ(Read("a"), 3);
+  EXPECT_EQ(Read("b"), 1);
+  EXPECT_EQ(Read("c"), 2);
+}
+
+TEST_F(BuffersTest, AnOutputOfABufferHasTheValueBefore) {
+  const Tensor counter = Buffer("counter", 5);
+  graph_.Assign(counter, graph_.Add(counter, graph_.Constant({FLOAT32, {1}}, 1)));
+  graph_.Output("sent", counter);
+  Train();
+  EXPECT_THAT(*session_->Stream<float>("sent", 0), ElementsAre(5, 6));
+}
+
 }  // namespace
 }  // namespace vpod::compiler

@@ -76,11 +76,11 @@ class Lowering {
       EmitNode(live.nodes[i], i, in_place, rounding);
       for (uint32_t value : live.nodes[i].instruction.outputs()) update.Accumulate(value);
     }
+    EmitOutputs();  // of buffers: the values before
     if (trains_) {
       EmitAssignments(in_place);
       update.Emit();
     }
-    EmitOutputs();
     return placement_.Take();
   }
 
@@ -181,18 +181,39 @@ class Lowering {
     return true;
   }
 
+  // All at once: a buffer that is assigned to another one gives its value before.
   void EmitAssignments(const InPlace& in_place) {
-    for (const auto& [buffer, assigned] : graph_.assignments()) {
-      if (in_place.BufferOf(assigned.id)) continue;
-      const Value& value = graph_.values()[buffer.id];
-      const uint32_t ipu = value.ipu;
-      placement_.SetOrigin(value.name, program::v1::Origin::FORWARD, value.stage);
-      Instruction copy;
-      copy.mutable_copy();
-      copy.add_inputs(placement_.Fetch(assigned.id, ipu));
-      copy.add_outputs(placement_.Place(buffer.id, ipu));
-      placement_.Emit(ipu, Section::kBody, std::move(copy));
+    struct Source {
+      graph::Assignment assignment;
+      uint32_t tensor;
+    };
+    std::vector<Source> sources;
+    for (const graph::Assignment& assignment : graph_.assignments()) {
+      if (in_place.BufferOf(assignment.value.id)) continue;
+      const Value& buffer = graph_.values()[assignment.buffer.id];
+      placement_.SetOrigin(buffer.name, program::v1::Origin::FORWARD, buffer.stage);
+      uint32_t tensor = placement_.Fetch(assignment.value.id, buffer.ipu);
+      const Value& value = graph_.values()[graph_.RootOf(assignment.value.id)];
+      if (value.origin == Origin::kVariable && value.ipu == buffer.ipu) {
+        const uint32_t kept = placement_.NewTensor(buffer.ipu, {.type = buffer.type});
+        EmitCopy(buffer.ipu, tensor, kept);
+        tensor = kept;
+      }
+      sources.push_back({assignment, tensor});
     }
+    for (const auto& [assignment, tensor] : sources) {
+      const Value& buffer = graph_.values()[assignment.buffer.id];
+      placement_.SetOrigin(buffer.name, program::v1::Origin::FORWARD, buffer.stage);
+      EmitCopy(buffer.ipu, tensor, placement_.Place(assignment.buffer.id, buffer.ipu));
+    }
+  }
+
+  void EmitCopy(uint32_t ipu, uint32_t from, uint32_t to) {
+    Instruction copy;
+    copy.mutable_copy();
+    copy.add_inputs(from);
+    copy.add_outputs(to);
+    placement_.Emit(ipu, Section::kBody, std::move(copy));
   }
 
   void EmitOutputs() {

@@ -108,5 +108,71 @@ TEST(MemoryPlanTest, RandomBlocksNeverOverlapWhileBothAreInUse) {
   }
 }
 
+// A program of one IPU: each step reads the tensor before the one that it makes.
+class PlanMemoryTest : public testing::Test {
+ protected:
+  // A tensor of 64 bytes.
+  uint32_t Add(LoweredTensor tensor = {}) {
+    tensor.type = {program::v1::FLOAT32, {16}};
+    tensor.strides = {1};
+    tensor.storage = ipu_.num_storages++;
+    ipu_.tensors.push_back(tensor);
+    return static_cast<uint32_t>(ipu_.tensors.size() - 1);
+  }
+  void Step(Section section, uint32_t input, uint32_t output) {
+    LoweredStep step;
+    step.instruction.mutable_copy();
+    step.instruction.add_inputs(input);
+    step.instruction.add_outputs(output);
+    ipu_.sections[static_cast<int>(section)].push_back(step);
+  }
+
+  LoweredIpu ipu_;
+};
+
+TEST_F(PlanMemoryTest, VariablesLieWhereTheyAreAndOthersBehind) {
+  const uint32_t weights = Add({.variable = "w"}), copy = Add();
+  Step(Section::kBody, weights, copy);
+  const MemoryPlan plan = PlanMemory(ipu_, {{"w", 0}}, /*base=*/64);
+  EXPECT_EQ(plan.offsets, (std::vector<uint64_t>{0, 64}));
+  EXPECT_EQ(plan.end, 128u);
+}
+
+TEST_F(PlanMemoryTest, TensorsDieAfterTheirLastUse) {
+  const uint32_t a = Add(), b = Add(), c = Add(), d = Add();
+  Step(Section::kBody, a, b);
+  Step(Section::kBody, b, c);
+  Step(Section::kUpdate, c, d);
+  const MemoryPlan plan = PlanMemory(ipu_, {}, 0);
+  EXPECT_EQ(plan.end, 128u);
+  EXPECT_EQ(plan.offsets[a], plan.offsets[c]);
+  EXPECT_EQ(plan.offsets[b], plan.offsets[d]);
+}
+
+TEST_F(PlanMemoryTest, WhatSetupMakesAndWideAccumulatorsLiveToTheEnd) {
+  const uint32_t constant = Add(), a = Add(), sum = Add({.wide_accumulator = true}), b = Add();
+  Step(Section::kSetup, constant, constant);
+  Step(Section::kBody, constant, a);
+  Step(Section::kBody, a, sum);
+  Step(Section::kUpdate, b, b);
+  const MemoryPlan plan = PlanMemory(ipu_, {}, 0);
+  // A wide accumulator has float64 elements.
+  EXPECT_EQ(plan.end, 64u + 64u + 128u);
+  EXPECT_EQ(plan.offsets[a], plan.offsets[b]);
+}
+
+TEST_F(PlanMemoryTest, ViewsLieInTheirStorage) {
+  const uint32_t whole = Add(), copy = Add();
+  LoweredTensor half = ipu_.tensors[whole];
+  half.type.dims = {8};
+  half.offset = 32;
+  ipu_.tensors.push_back(half);
+  Step(Section::kBody, whole, whole);
+  Step(Section::kBody, 2, copy);
+  const MemoryPlan plan = PlanMemory(ipu_, {}, 0);
+  EXPECT_EQ(plan.offsets[2], plan.offsets[whole] + 32);
+  EXPECT_NE(plan.offsets[copy], plan.offsets[whole]);
+}
+
 }  // namespace
 }  // namespace vpod::compiler
