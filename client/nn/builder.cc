@@ -29,6 +29,13 @@ Graph::Scope Builder::EnterLayer(absl::string_view layer) const {
   return Graph::Scope::At(graph_, absl::StrCat(scope_, scope_.empty() ? "" : ".", layer));
 }
 
+bool Builder::HasElements(const graph::TensorType& weights, const char* layer) const {
+  if (program::Check(weights).ok() && !weights.empty()) return true;
+  graph_.Fail(absl::InvalidArgumentError(
+      absl::StrCat(layer, " '", graph_.scope(), "' cannot have weights ", weights.ToString())));
+  return false;
+}
+
 std::vector<float> Builder::Uniform(int64_t count, double bound) const {
   std::uniform_real_distribution<double> uniform(-bound, bound);
   std::vector<float> values(static_cast<size_t>(count));
@@ -56,6 +63,7 @@ Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
   }
   const int64_t kernel = options.kernel, channels = dims[1] / options.groups;
   const graph::TensorType type{graph_.TypeOf(x).type, {outputs, channels, kernel, kernel}};
+  if (!HasElements(type, "convolution")) return {};
   const int64_t area = kernel * kernel;
   const double fan_in = static_cast<double>(channels * area),
                fan_out = static_cast<double>(outputs * area);
@@ -113,9 +121,11 @@ Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs) const 
     return graph_.Fail(absl::InvalidArgumentError(absl::StrCat(
         "linear '", graph_.scope(), "' needs [batch, features] and has ", type.ToString())));
   }
+  const graph::TensorType weights_type{type.type, {outputs, type.dims[1]}};
+  if (!HasElements(weights_type, "linear")) return {};
   const double bound = 1 / std::sqrt(static_cast<double>(type.dims[1]));
-  const Tensor weights = graph_.Variable(Name(name, "weight"), {type.type, {outputs, type.dims[1]}},
-                                         Uniform(outputs * type.dims[1], bound));
+  const Tensor weights =
+      graph_.Variable(Name(name, "weight"), weights_type, Uniform(weights_type.elements(), bound));
   const Tensor bias =
       graph_.Variable(Name(name, "bias"), {type.type, {outputs}}, Uniform(outputs, bound));
   return graph_.Add(graph_.MatMul(x, weights, false, /*transpose_b=*/true), bias);
@@ -133,7 +143,9 @@ Tensor Builder::Flatten(Tensor x) const {
   const graph::TensorType type = graph_.TypeOf(x);
   if (type.rank() < 1)
     return graph_.Fail(absl::InvalidArgumentError("a scalar cannot be flattened"));
-  return graph_.Reshape(x, {type.dims[0], type.elements() / type.dims[0]});
+  int64_t features = 1;
+  for (size_t i = 1; i < type.dims.size(); ++i) features *= type.dims[i];
+  return graph_.Reshape(x, {type.dims[0], features});
 }
 
 }  // namespace vpod::nn

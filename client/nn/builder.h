@@ -52,11 +52,11 @@ class Builder {
   // model. Layers say so themselves: theirs belong to the layer.
   Graph::Scope EnterScope() const { return Graph::Scope::At(graph_, scope_); }
 
-  // Of an image [batch, channels, height, width].
+  // Takes an image [batch, channels, height, width].
   Tensor Convolution(absl::string_view name, Tensor x, int64_t outputs,
                      const ConvolutionOptions& options) const;
   Tensor BatchNorm(absl::string_view name, Tensor x, const BatchNormOptions& options = {}) const;
-  // Of a matrix [batch, features].
+  // Takes a matrix [batch, features].
   Tensor Linear(absl::string_view name, Tensor x, int64_t outputs) const;
   // The mean over the spatial dimensions: [batch, channels].
   Tensor GlobalAveragePool(Tensor x) const;
@@ -66,6 +66,8 @@ class Builder {
  private:
   std::string Name(absl::string_view layer, absl::string_view parameter) const;
   Graph::Scope EnterLayer(absl::string_view layer) const;
+  // Whether weights of this type can have values; the graph refuses the layer otherwise.
+  bool HasElements(const graph::TensorType& weights, const char* layer) const;
   std::vector<float> Uniform(int64_t count, double bound) const;
   std::vector<float> Normal(int64_t count, double deviation) const;
 

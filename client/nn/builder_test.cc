@@ -54,6 +54,38 @@ TEST(BuilderTest, MistakesNameTheLayer) {
             "linear 'block.fc' needs [batch, features] and has float32[2,3,4]");
 }
 
+TEST(BuilderTest, WeightsWithoutAShapeAreRefused) {
+  const auto refusal = [](const auto& build) {
+    Graph graph;
+    build(Builder(graph, {}), graph);
+    return std::string(graph.status().message());
+  };
+  for (int64_t outputs : {int64_t{-1}, int64_t{0}, int64_t{1} << 40}) {
+    EXPECT_EQ(refusal([&](const Builder& net, Graph& graph) {
+                net.Linear("fc", graph.Input("x", {FLOAT32, {2, 3}}), outputs);
+              }),
+              absl::StrCat("linear 'fc' cannot have weights float32[", outputs, ",3]"));
+  }
+  const auto convolution = [](int64_t outputs, uint32_t kernel) {
+    return [=](const Builder& net, Graph& graph) {
+      net.Convolution("conv", graph.Input("x", {FLOAT32, {1, 2, 8, 8}}), outputs,
+                      {.kernel = kernel});
+    };
+  };
+  EXPECT_EQ(refusal(convolution(-1, 3)),
+            "convolution 'conv' cannot have weights float32[-1,2,3,3]");
+  EXPECT_EQ(refusal(convolution(4, 1 << 20)),
+            "convolution 'conv' cannot have weights float32[4,2,1048576,1048576]");
+  EXPECT_EQ(refusal(convolution(4, 0)), "convolution 'conv' cannot have weights float32[4,2,0,0]");
+}
+
+TEST(BuilderTest, FlattensATensorWithoutRows) {
+  Graph graph;
+  const Tensor x = graph.Slice(graph.Input("x", {FLOAT32, {2, 3, 4}}), {0, 0, 0}, {0, 3, 4});
+  EXPECT_EQ(graph.TypeOf(Builder(graph, {}).Flatten(x)).ToString(), "float32[0,12]");
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
+}
+
 // Running moments follow those of the batches, the variance without bias; inference uses them.
 TEST(BuilderTest, OperationsBelongToTheirLayers) {
   Graph graph;

@@ -37,7 +37,9 @@ void CollectiveGradient(Graph& graph, const v1::Instruction& forward, GradientMa
       break;
   }
   graph.Fail(absl::UnimplementedError(
-      absl::StrCat("this ", op.name(), " has no derivative here; sums and means have")));
+      absl::StrCat("this ", op.name(),
+                   " has no derivative here; all-gathers have one, and all-reduces and "
+                   "reduce-scatters by SUM or MEAN")));
 }
 
 }  // namespace

@@ -148,7 +148,10 @@ std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
     backward_of_ = &origin;
     const GradientDef* gradient_of = FindGradient(op.instruction.attributes_case());
     if (gradient_of->add != nullptr) gradient_of->add(*this, op.instruction, gradients);
-    if (gradient_of->missing != nullptr) Fail(absl::UnimplementedError(gradient_of->missing));
+    if (gradient_of->missing != nullptr) {
+      Fail(absl::UnimplementedError(
+          absl::StrCat(program::NameOf(op.instruction, &origin), ": ", gradient_of->missing)));
+    }
     backward_of_ = nullptr;
   }
   std::vector<std::vector<Tensor>> result;

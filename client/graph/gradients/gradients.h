@@ -40,7 +40,7 @@ struct GradientDef {
   const char* missing = nullptr;
 };
 
-// Every op has a row. Null for a kind that is none.
+// Every op has a row. Null if no op has this kind.
 const GradientDef* FindGradient(program::OpKind kind);
 
 // --- By family, for FindGradient ---

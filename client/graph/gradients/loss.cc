@@ -10,7 +10,7 @@ void SoftmaxCrossEntropyGradient(Graph& graph, const v1::Instruction& forward,
   const Tensor logits{forward.inputs(0)}, labels{forward.inputs(1)};
   const Tensor loss{forward.outputs(0)}, probabilities{forward.outputs(1)};
   const Tensor dloss = gradients.Get(loss.id);
-  if (!dloss.valid()) return;  // the probabilities are no result of their own
+  if (!dloss.valid()) return;  // no gradient comes from the probabilities
   v1::Instruction op;
   const v1::SoftmaxCrossEntropy& from = forward.softmax_cross_entropy();
   auto& to = *op.mutable_softmax_cross_entropy_gradient();
