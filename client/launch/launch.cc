@@ -3,8 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -125,9 +127,14 @@ absl::Status FindThisHost(Layout& layout) {
 absl::Status CheckTmpdir() {
   const std::string directory = vipu::Environment("TMPDIR");
   std::error_code error;
-  if (directory.empty() || fs::is_directory(directory, error)) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat("TMPDIR is ", directory, ", which is not a directory; make it or unset TMPDIR"));
+  if (directory.empty()) return absl::OkStatus();
+  if (!fs::is_directory(directory, error)) {
+    return absl::NotFoundError(absl::StrCat("TMPDIR is ", directory,
+                                            ", which is not a directory; make it or unset TMPDIR"));
+  }
+  if (access(directory.c_str(), W_OK) == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("TMPDIR is ", directory, ", which cannot be written: ", std::strerror(errno)));
 }
 
 // The programs that have to be there before anything is touched. Returns mpirun's path.
@@ -140,8 +147,12 @@ absl::StatusOr<std::string> FindPrograms(const Options& options, const Layout& l
   }
   const std::string name = options.mpirun.empty() ? "mpirun" : options.mpirun;
   const std::string mpirun = FindInPath(name);
-  if (mpirun.empty())
-    return absl::NotFoundError(absl::StrCat("cannot start mpirun: cannot find '", name, "'"));
+  if (mpirun.empty()) {
+    const bool exists = name.find('/') != std::string::npos && access(name.c_str(), F_OK) == 0;
+    return absl::NotFoundError(
+        exists ? absl::StrCat("cannot start mpirun: '", name, "' is not executable")
+               : absl::StrCat("cannot start mpirun: cannot find '", name, "'"));
+  }
   if (layout.hosts_given && !options.launch_agent.empty()) {
     const std::vector<std::string> words =
         absl::StrSplit(options.launch_agent, ' ', absl::SkipEmpty());

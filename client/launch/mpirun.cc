@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include "client/launch/output_filter.h"
@@ -142,7 +143,12 @@ absl::StatusOr<MpirunResult> RunMpirun(const MpirunCommand& command,
   if (start.error != 0) return absl::UnavailableError(std::strerror(start.error));
   MpirunResult result;
   if (running && Receive(report.from, result)) return result;
-  // The watchdog was killed, and mpirun ends with it.
+  // The watchdog was killed, and mpirun ends with it. Its directories have names of this job alone.
+  for (const std::string& directory :
+       {command.session_directory, command.shared_memory_directory}) {
+    std::error_code ignored;
+    if (!directory.empty()) std::filesystem::remove_all(directory, ignored);
+  }
   result.killed_by = WIFSIGNALED(status) ? WTERMSIG(status) : SIGKILL;
   result.exit_code = 128 + result.killed_by;
   return result;

@@ -1,9 +1,12 @@
 // Fault table: poprun, or what it started, is killed. Its job ends on all hosts and the IPUs are
 // free.
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "tests/system/fault_table.h"
 
@@ -128,6 +131,24 @@ TEST_F(FaultLauncherTest, AKilledMpirunIsNamedAndLeavesNothing) {
         << outcome.err;
     ExpectJobGone();
   }
+}
+
+TEST_F(FaultLauncherTest, AKilledWatchdogLeavesNoFiles) {
+  StartJob();
+  // What mpirun and the instances were told to use.
+  std::vector<std::string> directories;
+  std::ifstream environment("/proc/" + std::to_string(*PidsOf("replica_job").begin()) + "/environ");
+  for (std::string entry; std::getline(environment, entry, '\0');) {
+    const std::string value = entry.substr(entry.find('=') + 1);
+    if (value.find("/poprun-") != std::string::npos && std::filesystem::is_directory(value))
+      directories.push_back(value);
+  }
+  EXPECT_GE(directories.size(), 2u);
+  Kill("poprun_watchdog");
+  EXPECT_EQ(job_->Wait(kSoon).code, 137);
+  for (const std::string& directory : directories)
+    EXPECT_FALSE(std::filesystem::exists(directory)) << directory;
+  ExpectJobGone();
 }
 
 // An instance comes to attach after its poprun has died. A stopped mpirun leaves it ten seconds for
