@@ -196,7 +196,7 @@ bool ComputePool::RunTask(int thread) {
     if (queue == nullptr) return false;
     queue->last_thread_ = thread;
     reserved_for_.store(-1);
-    // Whoever posted it may have counted on this thread for one more.
+    // The thread that posted it may have counted on this one for one more.
     if (TasksWait()) WakeLocked();
   }
   const Clock::time_point start = Clock::now();

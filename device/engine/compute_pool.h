@@ -62,7 +62,7 @@ class ChunkedWork {
   ChunkedWork(size_t chunks, RunChunk run, bool is_long = false)
       : chunks_(chunks), run_(run), is_long_(is_long) {}
 
-  // Of the failed chunks, the first one's; OK while none has failed.
+  // That of the first chunk that failed; OK while none has failed.
   absl::Status status() const;
 
  private:

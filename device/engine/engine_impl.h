@@ -33,7 +33,7 @@ struct Engine::Unit {
   std::byte* shared = nullptr;
   std::byte* packed = nullptr;  // of the running kernel
   std::byte* kept = nullptr;    // of the kernels that keep theirs
-  // Of the unit's coroutine while it runs, of the engine's mutex otherwise.
+  // Belongs to the unit's coroutine while it runs; the engine's mutex guards it otherwise.
   std::unique_ptr<KeptForms> forms;
   std::byte* At(const program::HostTensor& tensor) const {
     return (tensor.remote ? remote : arena.data()) + tensor.offset;
@@ -64,8 +64,7 @@ struct Engine::Run_ : std::enable_shared_from_this<Run_> {
   base::Mutex mutex;
   absl::Status status ABSL_GUARDED_BY(mutex);  // the first error
   std::atomic<bool> failed = false;            // `status` is set: the other units may stop
-  // The units' coroutines. Whoever is to resume one holds the run, which ends with the last of
-  // them.
+  // The units' coroutines. What is to resume one holds the run, which ends with the last of them.
   std::vector<Task> units;
 };
 

@@ -2,19 +2,14 @@
 
 #include <algorithm>
 
+#include "device/program/op.h"
+
 namespace vpod::engine {
 namespace {
 
 using program::v1::Ipu;
 
-struct Range {
-  uint64_t begin, end;
-  friend bool operator==(const Range&, const Range&) = default;
-};
-
-Range RangeOf(const program::v1::Tensor& tensor) {
-  return {tensor.offset(), tensor.offset() + program::ArenaBytes(tensor)};
-}
+using Range = program::ArenaRange;
 
 // Ranges in ascending order that do not overlap.
 class Ranges {
@@ -51,9 +46,10 @@ std::vector<uint32_t> WrittenBy(const program::v1::Instruction& instruction, con
   constexpr size_t kMany = 16;
   std::vector<uint32_t> written;
   for (uint32_t output : instruction.outputs()) {
-    ranges.ForOverlapping(RangeOf(ipu.tensors(static_cast<int>(output))), [&](uint32_t range) {
-      if (written.size() <= kMany) written.push_back(range);
-    });
+    ranges.ForOverlapping(program::RangeOf(ipu.tensors(static_cast<int>(output)), /*output=*/true),
+                          [&](uint32_t range) {
+                            if (written.size() <= kMany) written.push_back(range);
+                          });
   }
   if (written.size() > kMany) written = {kAllRanges};
   return written;
@@ -77,7 +73,7 @@ PackingPlan PlanPacking(const program::v1::Executable& executable, uint32_t ipu,
     const Kernel& kernel = *kernels[f][s];
     if (kernel.packed_bytes == 0) return std::nullopt;
     const uint32_t input = instruction_at(f, s).inputs(kernel.packed_input);
-    return RangeOf(text.tensors(static_cast<int>(input)));
+    return program::RangeOf(text.tensors(static_cast<int>(input)), /*output=*/false);
   };
   std::vector<Range> operands;
   for_steps([&](size_t f, size_t s) {

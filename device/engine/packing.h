@@ -27,7 +27,7 @@ inline constexpr uint32_t kAllRanges = ~0u;
 struct PackingPlan {
   uint64_t kept_bytes = 0;
   uint32_t ranges = 0;
-  // Of each step: [function][step].
+  // For each step: [function][step].
   std::vector<std::vector<std::optional<KeptOperand>>> kept;
   std::vector<std::vector<std::vector<uint32_t>>> written;  // ranges
 };
@@ -37,7 +37,7 @@ struct PackingPlan {
 PackingPlan PlanPacking(const program::v1::Executable& executable, uint32_t ipu,
                         absl::Span<const std::vector<const Kernel*>> kernels);
 
-// Of one (replica, IPU). Not thread-safe.
+// Belongs to one (replica, IPU). Not thread-safe.
 class KeptForms {
  public:
   explicit KeptForms(const PackingPlan& plan) : versions_(plan.ranges, 1), packed_(plan.ranges) {}

@@ -1,6 +1,6 @@
 // All-reduce of float32 over virtual IPUs against Open MPI and Gloo on the same machine.
 //   all_reduce        16 replicas in this process, without daemons
-//   all_reduce agents shm|tcp [MIB [REPLICAS]]
+//   all_reduce agents shm|tcp|tls [MIB [REPLICAS]]
 //                     4 replicas, then 16, on the 4 agents of the POD whose environment is set and
 //                     has a partition of 16 IPUs; the agents' VPOD_TRANSPORT must be the one named
 // The peers' part is all_reduce_peers beside this program.

@@ -46,7 +46,7 @@ class Passes {
   // one that is for reference.
   Passes(ConvolutionShape shape, program::v1::Convolution::Pass kind, const ConvolutionCut& cut);
 
-  // Of a geometry of the cut; null if no window touches its pixels.
+  // The pass for a geometry of the cut; null if no window touches its pixels.
   const Pass* At(size_t geometry) const { return passes_[geometry].get(); }
   const dnnl::memory::desc& weights() const { return weights_; }
   size_t scratchpad_bytes() const { return scratchpad_bytes_; }

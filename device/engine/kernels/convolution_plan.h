@@ -110,7 +110,7 @@ class ConvolutionCut {
   double operations() const { return static_cast<double>(most_images()) * operations_; }
 
  private:
-  // Of a spatial dimension.
+  // A spatial dimension.
   struct Axis {
     ConvolutionLine line;
     // A part of each kind: those of one differ in their place only.

@@ -17,9 +17,9 @@ struct Rounding {
 
 // Rounds n elements, of which the first is number `first` of the output and each next one `step`
 // behind it. A value x between two neighbours a < x < b becomes b with probability
-// (x - a) / (b - a), so that its mean is x; below 2^-25 the probability is off by up to 2^-24. What
-// float16 has stays; beyond its largest number, and for what is no number, the result is that of
-// rounding to nearest.
+// (x - a) / (b - a), so that its mean is x; below 2^-25 the probability is off by up to 2^-24.
+// Numbers of float16 stay as they are; beyond its largest number, and for NaN, the result is that
+// of rounding to nearest.
 void HalvesAtRandom(const Rounding& rounding, const Workspace& at, uint64_t first, int64_t step,
                     const float* floats, _Float16* halves, size_t n);
 
