@@ -76,7 +76,7 @@ class Lowering {
       EmitNode(live.nodes[i], i, in_place, rounding);
       for (uint32_t value : live.nodes[i].instruction.outputs()) update.Accumulate(value);
     }
-    EmitOutputs();  // of buffers: the values before
+    EmitOutputs();  // before assignments: an output of a buffer has the value before
     if (trains_) {
       EmitAssignments(in_place);
       update.Emit();

@@ -169,7 +169,7 @@ absl::Status WriteNpz(const std::string& path, const Arrays& arrays) {
   for (const auto& [name, array] : arrays) {
     if (!WriteArray(file.get(), name, array)) return failed(errno);
   }
-  // Writes the directory of the archive, and what is buffered: of a small file, all of it.
+  // This writes the directory of the archive and what is buffered, which may be the whole file.
   if (zipClose(file.release(), nullptr) != ZIP_OK) return failed(errno);
   const base::UniqueFd written(open(temporary.c_str(), O_RDONLY | O_CLOEXEC));
   if (!written.valid() || fsync(written.get()) != 0) return failed(errno);

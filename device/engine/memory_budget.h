@@ -1,4 +1,4 @@
-// What the emulated IPUs of a process may take of the host's memory.
+// The budget of host memory for the emulated IPUs of a process.
 #pragma once
 
 #include <atomic>

@@ -64,7 +64,7 @@ inline constexpr char kPadded[] =
     "groups:1 window{kernel:[3,3] stride:[1,1] dilation:[1,1] pad_before:[1,1] pad_after:[1,1]}";
 inline constexpr char kPooled[] =
     "window{kernel:[2,2] stride:[2,2] dilation:[1,1] pad_before:[0,0] pad_after:[0,0]}";
-// Of the gradients.
+// Attribute of the gradients.
 inline constexpr char kSize[] = " image_size:[8,8]";
 
 inline void AddTensors(v1::Ipu* ipu) {

@@ -1,4 +1,4 @@
-// What controllers tell an agent: partitions, their generations and keys, epochs, removals.
+// An agent takes from controllers: partitions, their generations and keys, epochs, removals.
 #include <gtest/gtest.h>
 
 #include <cstdint>

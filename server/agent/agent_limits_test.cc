@@ -1,4 +1,4 @@
-// What programs may ask of an agent: host memory, sizes, names, and its time.
+// Limits of what programs may ask of an agent: host memory, sizes, names, and its time.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/time.h>

@@ -1,4 +1,4 @@
-// Who holds IPUs: leases, reservations, jobs and their ends.
+// Leases, reservations and jobs: how IPUs are held, and when they are free.
 #include "server/agent/agent.h"
 
 #include <gtest/gtest.h>

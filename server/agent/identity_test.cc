@@ -1,4 +1,4 @@
-// What tells machines of different hosts apart.
+// Machines of different hosts have different identities.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -135,7 +135,7 @@ TEST_F(FaultLauncherTest, AKilledMpirunIsNamedAndLeavesNothing) {
 
 TEST_F(FaultLauncherTest, AKilledWatchdogLeavesNoFiles) {
   StartJob();
-  // What mpirun and the instances were told to use.
+  // The directories that mpirun and the instances were told to use.
   std::vector<std::string> directories;
   std::ifstream environment("/proc/" + std::to_string(*PidsOf("replica_job").begin()) + "/environ");
   for (std::string entry; std::getline(environment, entry, '\0');) {
