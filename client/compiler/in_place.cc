@@ -27,8 +27,9 @@ bool InPlace::MayUpdate(const Node& node, size_t number,
                         const program::v1::Instruction& lowered) const {
   if (BufferOf(node.instruction.outputs(0))) return false;
   const uint32_t updated = lowered.inputs(0);
-  const uint32_t storage = placement_.TensorAt(node.ipu, updated).storage;
-  if (!placement_.IsDense(node.ipu, updated)) return false;
+  const LoweredTensor& tensor = placement_.TensorAt(node.ipu, updated);
+  const uint32_t storage = tensor.storage;
+  if (tensor.offset != 0 || !placement_.OrderOf(node.ipu, updated)) return false;
   for (int i = 1; i < lowered.inputs_size(); ++i) {
     if (placement_.TensorAt(node.ipu, lowered.inputs(i)).storage == storage) return false;
   }

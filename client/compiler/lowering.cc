@@ -109,23 +109,24 @@ class Lowering {
       return op.layout == nullptr ? program::Layout::kRowMajor
                                   : op.layout(node.instruction, {output, position});
     };
-    bool keeps_channels_last = false;
+    Order like_largest = Order::kRowMajor;
     int64_t largest = 0;
     for (int i = 0; i < instruction.inputs_size(); ++i) {
       const uint32_t id = instruction.inputs(i);
       placement_.Bring(id, node.ipu);
-      if (layout(false, i) != program::Layout::kStrided) {
-        const bool channels_last = layout(false, i) == program::Layout::kChannelsLast;
-        instruction.set_inputs(i, placement_.PlaceAs(id, node.ipu, channels_last));
-        continue;
-      }
       const uint32_t index = placement_.Place(id, node.ipu);
       instruction.set_inputs(i, index);
+      if (layout(false, i) != program::Layout::kStrided) {
+        const Order order = OrderFor(
+            layout(false, i), placement_.OrderOf(node.ipu, index).value_or(Order::kRowMajor));
+        instruction.set_inputs(i, placement_.PlaceAs(id, node.ipu, order));
+        continue;
+      }
       const program::TensorType& type = graph_.values()[id].type;
       const bool same_in_both = graph_.values()[id].origin == Origin::kConstant;
       if (same_in_both || type.elements() <= largest) continue;
       largest = type.elements();
-      keeps_channels_last = placement_.HasChannelsInnermost(node.ipu, index);
+      like_largest = placement_.OrderLike(node.ipu, index);
     }
     if (op.updates && in_place.MayUpdate(node, number, instruction)) {
       // Both by a new name: the tensor that is updated may have been made under another.
@@ -136,11 +137,10 @@ class Lowering {
       placement_.SetPlace(node.instruction.outputs(0), node.ipu, place);
     } else {
       for (int i = 0; i < instruction.outputs_size(); ++i) {
-        const bool channels_last =
-            layout(true, i) == program::Layout::kChannelsLast ||
-            (layout(true, i) == program::Layout::kStrided && keeps_channels_last);
-        instruction.set_outputs(
-            i, MakeOutput(instruction.outputs(i), node.ipu, channels_last, in_place));
+        const Order order = layout(true, i) == program::Layout::kStrided
+                                ? like_largest
+                                : OrderFor(layout(true, i), /*dense=*/Order::kOutputsLast);
+        instruction.set_outputs(i, MakeOutput(instruction.outputs(i), node.ipu, order, in_place));
       }
     }
     // The first value that it makes has a number of its own in the graph.
@@ -150,9 +150,15 @@ class Lowering {
     placement_.Emit(node.ipu, Section::kBody, std::move(instruction));
   }
 
-  uint32_t MakeOutput(uint32_t id, uint32_t ipu, bool channels_last, const InPlace& in_place) {
+  // The order that an op asks for; `dense` if any order is right.
+  static Order OrderFor(program::Layout layout, Order dense) {
+    if (layout == program::Layout::kDense) return dense;
+    return layout == program::Layout::kChannelsLast ? Order::kChannelsLast : Order::kRowMajor;
+  }
+
+  uint32_t MakeOutput(uint32_t id, uint32_t ipu, Order order, const InPlace& in_place) {
     const std::optional<uint32_t> buffer = in_place.BufferOf(id);
-    if (!buffer) return placement_.Make(id, ipu, channels_last);
+    if (!buffer) return placement_.Make(id, ipu, order);
     const uint32_t index = placement_.Place(*buffer, ipu);
     placement_.SetPlace(id, ipu, index);
     return index;
@@ -166,7 +172,7 @@ class Lowering {
       if (graph_.RootOf(input) == buffer.id) return false;
     }
     if (graph_.values()[output].type.empty()) {
-      placement_.Make(output, node.ipu, /*channels_last=*/false);
+      placement_.Make(output, node.ipu, Order::kRowMajor);
       return true;
     }
     placement_.Bring(input, node.ipu);

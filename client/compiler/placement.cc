@@ -1,5 +1,8 @@
 #include "client/compiler/placement.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace vpod::compiler {
 namespace {
 
@@ -7,12 +10,43 @@ using graph::Origin;
 using graph::Value;
 using program::v1::Instruction;
 
-program::Dims StridesFor(const program::TensorType& type, bool channels_last) {
-  return channels_last && type.rank() > 2 ? program::ChannelsLastStrides(type.dims)
-                                          : program::RowMajorStrides(type.dims);
+// For fewer than three dimensions, all are row-major.
+program::Dims StridesFor(const program::TensorType& type, Order order) {
+  switch (order) {
+    case Order::kChannelsLast:
+      return program::ChannelsLastStrides(type.dims);
+    case Order::kOutputsLast:
+      return program::OutputsLastStrides(type.dims);
+    default:
+      return program::RowMajorStrides(type.dims);
+  }
+}
+
+// Whether channels lie closer together than pixels, of which some may be one and the same.
+bool HasChannelsInnermost(const LoweredTensor& tensor) {
+  if (tensor.type.rank() <= 2 || tensor.strides[1] == 0) return false;
+  for (size_t axis = 2; axis < tensor.strides.size(); ++axis) {
+    const bool moves = tensor.type.dims[axis] > 1 && tensor.strides[axis] != 0;
+    if (moves && tensor.strides[axis] < tensor.strides[1]) return false;
+  }
+  return true;
 }
 
 }  // namespace
+
+// A buffer may be assigned what an op made row-major.
+Placement::Placement(const graph::Graph& graph, uint32_t ipus) : graph_(graph) {
+  program_.ipus.resize(ipus);
+  for (const graph::Node& node : graph.nodes()) {
+    const Instruction& instruction = node.instruction;
+    if (!instruction.has_convolution() ||
+        instruction.convolution().pass() == program::v1::Convolution::WEIGHT_GRADIENT)
+      continue;
+    if (graph.values()[instruction.inputs(1)].origin == Origin::kVariable)
+      filters_.insert(instruction.inputs(1));
+  }
+  for (graph::Tensor buffer : graph.buffers()) filters_.erase(buffer.id);
+}
 
 void Placement::SetOrigin(const std::string& name, program::v1::Origin::Phase phase,
                           uint32_t stage) {
@@ -40,31 +74,49 @@ uint32_t Placement::AddView(uint32_t ipu, LoweredTensor tensor) {
   return static_cast<uint32_t>(program_.ipus[ipu].tensors.size() - 1);
 }
 
-bool Placement::Lies(uint32_t ipu, uint32_t index, bool channels_last) const {
+uint32_t Placement::Flat(uint32_t ipu, uint32_t index) {
+  if (Lies(ipu, index, Order::kRowMajor)) return index;
+  LoweredTensor flat = TensorAt(ipu, index);
+  std::vector<size_t> axes(flat.strides.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  const program::Dims dims = flat.type.dims;
+  // Dimensions of 1 come first: their strides say nothing.
+  const auto stride = [&](size_t axis) { return dims[axis] == 1 ? INT64_MAX : flat.strides[axis]; };
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](size_t a, size_t b) { return stride(a) > stride(b); });
+  for (size_t i = 0; i < axes.size(); ++i) flat.type.dims[i] = dims[axes[i]];
+  flat.variable.clear();
+  flat.strides.clear();
+  return AddView(ipu, std::move(flat));
+}
+
+bool Placement::Lies(uint32_t ipu, uint32_t index, Order order) const {
   const LoweredTensor& tensor = TensorAt(ipu, index);
-  const program::Dims wanted = StridesFor(tensor.type, channels_last);
+  const program::Dims wanted = StridesFor(tensor.type, order);
   for (size_t axis = 0; axis < wanted.size(); ++axis) {
     if (tensor.type.dims[axis] != 1 && tensor.strides[axis] != wanted[axis]) return false;
   }
   return tensor.offset % 64 == 0;
 }
 
-bool Placement::HasChannelsInnermost(uint32_t ipu, uint32_t index) const {
-  const LoweredTensor& tensor = TensorAt(ipu, index);
-  if (tensor.type.rank() <= 2 || tensor.strides[1] == 0) return false;
-  for (size_t axis = 2; axis < tensor.strides.size(); ++axis) {
-    const bool moves = tensor.type.dims[axis] > 1 && tensor.strides[axis] != 0;
-    if (moves && tensor.strides[axis] < tensor.strides[1]) return false;
+std::optional<Order> Placement::OrderOf(uint32_t ipu, uint32_t index) const {
+  for (Order order : {Order::kRowMajor, Order::kChannelsLast, Order::kOutputsLast}) {
+    if (Lies(ipu, index, order)) return order;
   }
-  return true;
+  return std::nullopt;
 }
 
-uint32_t Placement::Make(uint32_t id, uint32_t ipu, bool channels_last) {
+Order Placement::OrderLike(uint32_t ipu, uint32_t index) const {
+  if (const auto order = OrderOf(ipu, index); order == Order::kOutputsLast) return *order;
+  return HasChannelsInnermost(TensorAt(ipu, index)) ? Order::kChannelsLast : Order::kRowMajor;
+}
+
+uint32_t Placement::Make(uint32_t id, uint32_t ipu, Order order) {
   const Value& value = graph_.values()[id];
   const bool variable = value.origin == Origin::kVariable && ipu == value.ipu;
   const uint32_t index = NewTensor(ipu, {.type = value.type,
                                          .variable = variable ? value.name : "",
-                                         .strides = StridesFor(value.type, channels_last)});
+                                         .strides = StridesFor(value.type, order)});
   SetPlace(id, ipu, index);
   return index;
 }
@@ -81,7 +133,8 @@ uint32_t Placement::Place(uint32_t id, uint32_t ipu) {
     SetPlace(id, ipu, index);
     return index;
   }
-  const uint32_t index = Make(id, ipu, /*channels_last=*/false);
+  const uint32_t index =
+      Make(id, ipu, filters_.contains(id) ? Order::kOutputsLast : Order::kRowMajor);
   if (value.origin == Origin::kConstant) {
     Instruction fill;
     fill.mutable_fill()->set_value(value.constant);
@@ -91,14 +144,13 @@ uint32_t Placement::Place(uint32_t id, uint32_t ipu) {
   return index;
 }
 
-uint32_t Placement::PlaceAs(uint32_t id, uint32_t ipu, bool channels_last) {
+uint32_t Placement::PlaceAs(uint32_t id, uint32_t ipu, Order order) {
   const uint32_t index = Place(id, ipu);
-  if (Lies(ipu, index, channels_last)) return index;
-  Places& places = placed_[{id, ipu}];
-  uint32_t& converted = channels_last ? places.channels_last : places.row_major;
+  if (Lies(ipu, index, order)) return index;
+  uint32_t& converted = placed_[{id, ipu}].converted[static_cast<size_t>(order)];
   if (converted != ~0u) return converted;
   const Value& value = graph_.values()[id];
-  const program::Dims strides = StridesFor(value.type, channels_last);
+  const program::Dims strides = StridesFor(value.type, order);
   if (value.origin == Origin::kConstant) {
     // Equal elements lie in any layout.
     const uint32_t storage = TensorAt(ipu, index).storage;
@@ -119,11 +171,12 @@ void Placement::Bring(uint32_t id, uint32_t ipu) {
   if (value.origin == Origin::kConstant || value.ipu == ipu || placed_.contains({root, ipu}))
     return;
   if (value.type.empty()) {
-    Make(root, ipu, /*channels_last=*/false);
+    Make(root, ipu, Order::kRowMajor);
     return;
   }
-  const uint32_t source = RowMajor(root, value.ipu);
-  AddMove(Section::kBody, value.ipu, source, ipu, Make(root, ipu, /*channels_last=*/false));
+  const Order order = OrderOf(value.ipu, Place(root, value.ipu)).value_or(Order::kRowMajor);
+  const uint32_t source = Flat(value.ipu, PlaceAs(root, value.ipu, order));
+  AddMove(Section::kBody, value.ipu, source, ipu, Flat(ipu, Make(root, ipu, order)));
 }
 
 void Placement::AddMove(Section section, uint32_t from_ipu, uint32_t from, uint32_t to_ipu,
@@ -153,20 +206,16 @@ uint32_t Placement::AddStream(std::string name, bool to_device, uint32_t ipu,
   return static_cast<uint32_t>(program_.streams.size() - 1);
 }
 
-bool Placement::IsDense(uint32_t ipu, uint32_t index) const {
-  return TensorAt(ipu, index).offset == 0 &&
-         (Lies(ipu, index, /*channels_last=*/false) || Lies(ipu, index, /*channels_last=*/true));
-}
-
 std::vector<uint32_t> Placement::ValuesIn(uint32_t ipu, uint32_t storage) const {
   std::vector<uint32_t> values;
   for (const auto& [place, of_value] : placed_) {
     if (place.second != ipu) continue;
-    for (uint32_t index : {of_value.index, of_value.row_major, of_value.channels_last}) {
-      if (index == ~0u || TensorAt(ipu, index).storage != storage) continue;
+    const auto lies_there = [&](uint32_t index) {
+      return index != ~0u && TensorAt(ipu, index).storage == storage;
+    };
+    if (lies_there(of_value.index) ||
+        std::any_of(of_value.converted.begin(), of_value.converted.end(), lies_there))
       values.push_back(place.first);
-      break;
-    }
   }
   return values;
 }

@@ -1,10 +1,15 @@
 // The layout pass: where the values of a graph are, on which IPU and in which storage order. Values
 // are row-major in the graph; here each gets the order in which it is made, and readers that ask
-// for another get a copy.
+// for another get a copy. Variables that convolutions read as weights lie with the outputs
+// innermost, which oneDNN's layouts do in blocks: they are packed several times as fast so. What is
+// updated with them lies so, too.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,12 +19,14 @@
 
 namespace vpod::compiler {
 
+// In which order the dimensions of a dense tensor lie, if there are more than two.
+enum class Order { kRowMajor, kChannelsLast, kOutputsLast };
+
 // The tensors and instructions of a program while it is lowered. The graph outlives it.
 class Placement {
  public:
-  Placement(const graph::Graph& graph, uint32_t ipus) : graph_(graph) {
-    program_.ipus.resize(ipus);
-  }
+  // Of a graph that has no gradients yet: all programs place its variables alike.
+  Placement(const graph::Graph& graph, uint32_t ipus);
 
   LoweredProgram Take() { return std::move(program_); }
   // What following instructions belong to: an operation of the graph, or what is done in a phase
@@ -35,25 +42,29 @@ class Placement {
   // --- Tensors: row-major, unless they have strides ---
   uint32_t NewTensor(uint32_t ipu, LoweredTensor tensor);
   uint32_t AddView(uint32_t ipu, LoweredTensor tensor);
+  // The elements of a dense tensor as they lie in memory: a row-major tensor, whose dimensions are
+  // those of the other in another order. For what treats all elements alike.
+  uint32_t Flat(uint32_t ipu, uint32_t index);
 
   // --- Values ---
   // A tensor that is to hold a value on `ipu`.
-  uint32_t Make(uint32_t id, uint32_t ipu, bool channels_last);
+  uint32_t Make(uint32_t id, uint32_t ipu, Order order);
   // Says that a value is in a tensor.
   void SetPlace(uint32_t id, uint32_t ipu, uint32_t index) { placed_[{id, ipu}] = {index}; }
   // Index on `ipu` of a value that is there already or is made there now (a variable on its IPU, a
   // constant on any), in whatever layout.
   uint32_t Place(uint32_t id, uint32_t ipu);
   // As Place, in the given layout.
-  uint32_t PlaceAs(uint32_t id, uint32_t ipu, bool channels_last);
+  uint32_t PlaceAs(uint32_t id, uint32_t ipu, Order order);
   // A value that is read, in row-major order.
   uint32_t Fetch(uint32_t id, uint32_t ipu);
   // Moves a value that is read to `ipu` if it is on another.
   void Bring(uint32_t id, uint32_t ipu);
-  // Whether channels lie closer together than pixels, of which some may be one and the same.
-  bool HasChannelsInnermost(uint32_t ipu, uint32_t index) const;
-  // Whether a tensor holds elements densely in a usual order, from where its storage begins.
-  bool IsDense(uint32_t ipu, uint32_t index) const;
+  // The order of a dense tensor at a multiple of 64 bytes, as kernels want it; if several are, the
+  // first.
+  std::optional<Order> OrderOf(uint32_t ipu, uint32_t index) const;
+  // The order for a value that is made element by element from this one, which need not be dense.
+  Order OrderLike(uint32_t ipu, uint32_t index) const;
   // Values that have a tensor in a storage of an IPU.
   std::vector<uint32_t> ValuesIn(uint32_t ipu, uint32_t storage) const;
   // Storages, as (IPU, storage), of inputs, variables and constants: one entry for each value.
@@ -65,17 +76,18 @@ class Placement {
 
  private:
   // Where a value is on an IPU: the tensor in which it was made, and the same elements in the
-  // layouts that somebody needed.
+  // orders that somebody needed.
   struct Places {
     uint32_t index = ~0u;
-    uint32_t row_major = ~0u, channels_last = ~0u;
+    std::array<uint32_t, 3> converted = {~0u, ~0u, ~0u};  // [order]
   };
 
   // Whether a tensor lies as an op wants it.
-  bool Lies(uint32_t ipu, uint32_t index, bool channels_last) const;
-  uint32_t RowMajor(uint32_t id, uint32_t ipu) { return PlaceAs(id, ipu, false); }
+  bool Lies(uint32_t ipu, uint32_t index, Order order) const;
+  uint32_t RowMajor(uint32_t id, uint32_t ipu) { return PlaceAs(id, ipu, Order::kRowMajor); }
 
   const graph::Graph& graph_;
+  std::set<uint32_t> filters_;  // variables that convolutions read as weights
   LoweredProgram program_;
   program::v1::Origin origin_;  // without an op: what the instruction does
   std::map<std::pair<uint32_t, uint32_t>, Places> placed_;  // of (value, IPU)

@@ -79,7 +79,7 @@ void Update::Emit() {
     const bool in_place = !gradient.wide_accumulator && readers.at({ipu, gradient.storage}) == 1;
     const uint32_t reduced =
         in_place ? gradient_places_[v]
-                 : placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims}});
+                 : placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, gradient.type.dims}});
     reduce[ipu].mutable_all_reduce()->set_operator_(program::v1::SUM);
     reduce[ipu].add_inputs(gradient_places_[v]);
     reduce[ipu].add_outputs(reduced);
@@ -110,9 +110,13 @@ void Update::Accumulate(uint32_t value) {
 uint32_t Update::EmitGradient(const Use& use) {
   const Value& variable = graph_.values()[graph_.variables()[use.variable].id];
   placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
-  const uint32_t ipu = variable.ipu, gradient = placement_.Fetch(use.gradient.id, ipu);
+  const uint32_t ipu = variable.ipu;
+  placement_.Bring(use.gradient.id, ipu);
+  const uint32_t gradient =
+      placement_.Flat(ipu, placement_.PlaceAs(use.gradient.id, ipu, OrderOfVariable(use.variable)));
   if (spec_.accumulation > 1) {
-    const uint32_t accumulator = AccumulatorOf(use.variable);
+    const uint32_t accumulator =
+        AccumulatorOf(use.variable, placement_.TensorAt(ipu, gradient).type.dims);
     Instruction accumulate;
     accumulate.mutable_accumulate();
     accumulate.add_inputs(accumulator);
@@ -125,8 +129,8 @@ uint32_t Update::EmitGradient(const Use& use) {
   Instruction cast;
   cast.mutable_cast()->set_type(program::v1::FLOAT32);
   cast.add_inputs(gradient);
-  const uint32_t widened =
-      placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims}});
+  const uint32_t widened = placement_.NewTensor(
+      ipu, {.type = {program::v1::FLOAT32, placement_.TensorAt(ipu, gradient).type.dims}});
   cast.add_outputs(widened);
   placement_.Emit(ipu, Section::kReduce, std::move(cast));
   return widened;
@@ -201,7 +205,8 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
   const Tensor id = graph_.variables()[v];
   const Value& variable = graph_.values()[id.id];
   placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
-  const uint32_t ipu = variable.ipu, weights = placement_.Place(id.id, ipu);
+  const uint32_t ipu = variable.ipu, place = placement_.Place(id.id, ipu),
+                 weights = placement_.Flat(ipu, place);
   const auto parameters = static_cast<int64_t>(HyperParameters(spec_).size());
   Instruction update;
   update.add_inputs(weights);
@@ -234,9 +239,10 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
   update.add_inputs(Shared(
       steps_, ipu, {.type = {program::v1::FLOAT32, {}}, .variable = OptimizerStepName(ipu)}));
   for (const char* prefix : state) {
-    const uint32_t tensor =
-        placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims},
-                                   .variable = absl::StrCat(prefix, variable.name)});
+    const uint32_t tensor = placement_.Flat(
+        ipu, placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims},
+                                        .variable = absl::StrCat(prefix, variable.name),
+                                        .strides = placement_.TensorAt(ipu, place).strides}));
     update.add_inputs(tensor);
     update.add_outputs(tensor);
   }
@@ -276,13 +282,18 @@ uint32_t Update::Shared(std::map<uint32_t, uint32_t>& by_ipu, uint32_t ipu, Lowe
   return by_ipu[ipu] = placement_.NewTensor(ipu, std::move(tensor));
 }
 
-// All uses of the variable add to it.
-uint32_t Update::AccumulatorOf(size_t v) {
+Order Update::OrderOfVariable(size_t v) {
+  const uint32_t id = graph_.variables()[v].id, ipu = graph_.values()[id].ipu;
+  return placement_.OrderOf(ipu, placement_.Place(id, ipu)).value_or(Order::kRowMajor);
+}
+
+// All uses of the variable add to it; their gradients lie alike.
+uint32_t Update::AccumulatorOf(size_t v, const program::Dims& dims) {
   const auto [accumulator, is_new] = accumulators_.try_emplace(v);
   if (!is_new) return accumulator->second;
   const Value& variable = graph_.values()[graph_.variables()[v].id];
   accumulator->second = placement_.NewTensor(
-      variable.ipu, {.type = {program::v1::FLOAT32, variable.type.dims}, .wide_accumulator = true});
+      variable.ipu, {.type = {program::v1::FLOAT32, dims}, .wide_accumulator = true});
   Instruction clear;
   clear.mutable_fill();
   clear.add_outputs(accumulator->second);

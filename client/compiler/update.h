@@ -36,7 +36,8 @@ class Update {
   };
 
   uint32_t EmitGradient(const Use& use);
-  uint32_t AccumulatorOf(size_t v);
+  Order OrderOfVariable(size_t v);
+  uint32_t AccumulatorOf(size_t v, const program::Dims& dims);
   std::map<std::pair<uint32_t, uint32_t>, int> ReadersOfStorages() const;
   void EmitAutomaticLossScale(const std::map<uint32_t, program::v1::Instruction>& reduce);
   program::v1::Instruction MakeUpdate(size_t v, uint32_t gradient);

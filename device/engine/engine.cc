@@ -1,7 +1,6 @@
 #include "device/engine/engine.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "device/base/status.h"
 #include "device/engine/compute_pool.h"
 #include "device/engine/engine_impl.h"
+#include "device/engine/host_access.h"
 #include "device/engine/kernels/epilogue.h"
 #include "device/program/op.h"
 
@@ -359,7 +359,7 @@ absl::Status Engine::WriteVariable(const program::HostTensor& variable, uint32_t
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");
   const Unit* unit = FindUnit(replica, variable.ipu);
   if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
-  std::memcpy(unit->At(variable) + offset, data.data(), data.size());
+  WriteHostBytes(variable, unit->At(variable), offset, data);
   if (!variable.remote) unit->forms->AllWritten();
   return absl::OkStatus();
 }
@@ -380,8 +380,7 @@ absl::StatusOr<std::string> Engine::ReadVariable(const program::HostTensor& vari
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");
   const Unit* unit = FindUnit(replica, variable.ipu);
   if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
-  return std::string(reinterpret_cast<const char*>(unit->At(variable)) + offset,
-                     std::min(bytes, size - offset));
+  return ReadHostBytes(variable, unit->At(variable), offset, std::min(bytes, size - offset));
 }
 
 std::vector<base::Cycles> Engine::Counters() const {

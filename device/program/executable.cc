@@ -79,7 +79,12 @@ std::vector<HostTensor> HostTensors(const v1::Executable& executable) {
   for (const v1::Variable& variable : executable.variables()) {
     const v1::Tensor& tensor = executable.ipus(static_cast<int>(variable.ipu()))
                                    .tensors(static_cast<int>(variable.tensor()));
-    tensors.push_back({variable.name(), variable.ipu(), TypeOf(tensor), false, tensor.offset()});
+    tensors.push_back({variable.name(),
+                       variable.ipu(),
+                       TypeOf(tensor),
+                       false,
+                       tensor.offset(),
+                       {tensor.strides().begin(), tensor.strides().end()}});
   }
   for (int i = 0; i < executable.ipus_size(); ++i) {
     const v1::Ipu& ipu = executable.ipus(i);
@@ -87,8 +92,12 @@ std::vector<HostTensor> HostTensors(const v1::Executable& executable) {
       const v1::RemoteBuffer& buffer = ipu.remote_buffers(b);
       TensorType type = TypeOf(buffer);
       type.dims.insert(type.dims.begin(), buffer.rows());
-      tensors.push_back({buffer.name(), static_cast<uint32_t>(i), std::move(type), true,
-                         RemoteOffset(ipu, static_cast<uint32_t>(b))});
+      tensors.push_back({buffer.name(),
+                         static_cast<uint32_t>(i),
+                         std::move(type),
+                         true,
+                         RemoteOffset(ipu, static_cast<uint32_t>(b)),
+                         {}});
     }
   }
   return tensors;

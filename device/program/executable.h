@@ -35,13 +35,15 @@ struct Limits {
   uint64_t origin_bytes = 16ull << 20;               // beside the executable
 };
 
-// What the host reads and writes by name, row-major: a variable, or all rows of a remote buffer.
+// What the host reads and writes by name, in row-major order: a variable, or all rows of a remote
+// buffer.
 struct HostTensor {
   std::string name;
   uint32_t ipu = 0;  // of the replica
   TensorType type;
   bool remote = false;  // in the streaming memory of the IPU, not in its arena
   uint64_t offset = 0;  // of the first byte there
+  Dims strides;         // of its elements there, dense in any order; empty: row-major
 };
 
 // Immutable; shared by all replicas and threads.

@@ -71,6 +71,8 @@ absl::Status CheckLayout(const OpDef& op, const v1::Instruction& instruction, Op
     needed = "row-major";
   } else if (layout == Layout::kChannelsLast && !LiesAs(*tensor, ChannelsLastStrides(dims))) {
     needed = "densely packed with the channels innermost";
+  } else if (layout == Layout::kDense && !IsDense(*tensor)) {
+    needed = "densely packed";
   } else if (operand.output && !ElementsLieApart(*tensor)) {
     needed = "without elements that lie on each other";
   }

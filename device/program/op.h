@@ -82,6 +82,7 @@ enum class Layout {
   kRowMajor,      // densely packed
   kChannelsLast,  // [batch, channels, spatial dimensions…] densely packed with the channels
                   // innermost
+  kDense,         // densely packed, the dimensions in any order
   kStrided,       // anyhow; an output without an element on another
 };
 

@@ -136,6 +136,19 @@ Dims ChannelsLastStrides(const Dims& dims) {
   return strides;
 }
 
+Dims OutputsLastStrides(const Dims& dims) {
+  if (dims.size() < 3) return RowMajorStrides(dims);
+  Dims strides(dims.size());
+  strides[0] = 1;
+  strides[1] = dims[0];
+  int64_t stride = dims[0] * dims[1];
+  for (size_t i = dims.size(); i-- > 2;) {
+    strides[i] = stride;
+    stride *= dims[i];
+  }
+  return strides;
+}
+
 Dims StridesOf(const v1::Tensor& tensor) {
   if (!tensor.strides().empty()) return {tensor.strides().begin(), tensor.strides().end()};
   return RowMajorStrides({tensor.dims().begin(), tensor.dims().end()});
@@ -178,6 +191,10 @@ int64_t Span(const v1::Tensor& tensor) {
 }
 
 }  // namespace
+
+bool IsDense(const v1::Tensor& tensor) {
+  return ElementsLieApart(tensor) && Span(tensor) == TypeOf(tensor).elements();
+}
 
 absl::Status CheckStrides(const v1::Tensor& tensor) {
   if (tensor.strides().empty()) return absl::OkStatus();

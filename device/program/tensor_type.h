@@ -59,10 +59,15 @@ TensorType TypeOf(const v1::RemoteBuffer& buffer);  // of a row
 Dims RowMajorStrides(const Dims& dims);
 // Of [batch, channels, spatial dimensions…], densely packed with the channels innermost.
 Dims ChannelsLastStrides(const Dims& dims);
+// For weights of [outputs, channels, spatial dimensions…]: densely packed as
+// [spatial dimensions…, channels, outputs].
+Dims OutputsLastStrides(const Dims& dims);
 Dims StridesOf(const v1::Tensor& tensor);
 // Whether the elements, if there are any, lie as with these strides; those of dimensions of 1 do
 // not matter.
 bool LiesAs(const v1::Tensor& tensor, const Dims& strides);
+// Whether the elements lie densely, the dimensions in any order.
+bool IsDense(const v1::Tensor& tensor);
 // Whether no element lies on another, by the strides alone: each is above what those below it span.
 bool ElementsLieApart(const v1::Tensor& tensor);
 // InvalidArgument unless the strides are 0 or more, one for each dimension, not those of a

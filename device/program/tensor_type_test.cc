@@ -53,6 +53,19 @@ TEST(StridesTest, ElementsThatLieOnEachOtherAreFound) {
   EXPECT_FALSE(ElementsLieApart(Strided({2, 3}, {2, 2})));
 }
 
+TEST(StridesTest, DenseTensorsHaveNoGaps) {
+  EXPECT_TRUE(IsDense(Strided({2, 3}, {})));
+  EXPECT_TRUE(IsDense(Strided({3, 2}, {1, 3})));
+  EXPECT_TRUE(IsDense(Strided({4, 1, 2, 2}, {1, 0, 8, 4})));
+  EXPECT_FALSE(IsDense(Strided({3, 2}, {1, 4})));
+  EXPECT_FALSE(IsDense(Strided({2, 3}, {0, 1})));
+}
+
+TEST(StridesTest, WeightsLieWithTheOutputsInnermost) {
+  EXPECT_EQ(OutputsLastStrides({5, 4, 3, 2}), (Dims{1, 5, 40, 20}));
+  EXPECT_EQ(OutputsLastStrides({5, 4}), (Dims{4, 1}));
+}
+
 TEST(StridesTest, RefusesWhatIsNoLayout) {
   const auto message = [](const v1::Tensor& tensor) {
     return std::string(CheckStrides(tensor).message());

@@ -88,8 +88,8 @@ absl::Status ValidateVariables(const v1::Executable& executable, std::set<std::s
         executable.ipus(variable.ipu()).tensors(variable.tensor()).wide_accumulator()) {
       return Invalid(absl::StrCat("variable '", variable.name(), "': bad name, IPU or tensor"));
     }
-    if (executable.ipus(variable.ipu()).tensors(variable.tensor()).strides_size() > 0)
-      return Invalid(absl::StrCat("variable '", variable.name(), "' is not row-major"));
+    if (!IsDense(executable.ipus(variable.ipu()).tensors(variable.tensor())))
+      return Invalid(absl::StrCat("variable '", variable.name(), "' is not densely packed"));
     if (TypeOf(executable.ipus(variable.ipu()).tensors(variable.tensor())).empty())
       return Invalid(absl::StrCat("variable '", variable.name(), "' has no elements"));
   }

@@ -57,14 +57,18 @@ void AddSurroundings(v1::Executable& executable, const v1::Instruction& instruct
   }
 }
 
-// Stores images with the channels innermost where the op wants them so.
+// Stores images with the channels innermost where the op wants them so, and weights as the compiler
+// does.
 void StoreAsAsked(const v1::Instruction& instruction, const program::OpDef& def, v1::Ipu& ipu) {
   const auto store = [&](bool output, int position, uint32_t index) {
     v1::Tensor& tensor = *ipu.mutable_tensors(static_cast<int>(index));
-    if (def.layout(instruction, {output, position}) != program::Layout::kChannelsLast ||
-        tensor.dims_size() < 3 || tensor.strides_size() > 0)
-      return;
-    const program::Dims strides = program::ChannelsLastStrides(program::TypeOf(tensor).dims);
+    const program::Layout layout = def.layout(instruction, {output, position});
+    const program::Dims dims = program::TypeOf(tensor).dims;
+    const program::Dims strides =
+        layout == program::Layout::kChannelsLast ? program::ChannelsLastStrides(dims)
+        : layout == program::Layout::kDense      ? program::OutputsLastStrides(dims)
+                                                 : program::RowMajorStrides(dims);
+    if (strides == program::RowMajorStrides(dims) || tensor.strides_size() > 0) return;
     tensor.mutable_strides()->Add(strides.begin(), strides.end());
   };
   for (int i = 0; i < instruction.inputs_size(); ++i) store(false, i, instruction.inputs(i));

@@ -10,6 +10,10 @@ struct ConvolutionStep {
   program::v1::Convolution::Pass pass;
   ConvolutionShape shape;
   Operand a, b, output;
+
+  const Operand& weights() const {
+    return pass == program::v1::Convolution::WEIGHT_GRADIENT ? output : b;
+  }
 };
 
 // By oneDNN if it has a good implementation, otherwise by loops.

@@ -60,7 +60,7 @@ std::vector<BlockPlan> PlanBlocks(const ConvolutionStep& step, const Chunking& u
   std::vector<BlockPlan> plans;
   if (IsForLoops(step, cut)) return plans;
   for (size_t i = 0; i < units.chunks(); ++i) {
-    BlockPlan plan{.block = BlockAt(step.shape, step.pass, static_cast<int64_t>(units.begin(i)),
+    BlockPlan plan{.block = BlockAt(step, static_cast<int64_t>(units.begin(i)),
                                     static_cast<int64_t>(units.size(i)))};
     if (i > 0 && units.size(i) == units.size(0)) {
       plan.passes = plans[0].passes;
@@ -82,6 +82,31 @@ Chunking CutUnits(const ConvolutionStep& step, int64_t weights) {
   const int64_t units = BlockUnits(step.shape, step.pass);
   const int64_t fit = weights / (step.shape.weights() / units);
   return {static_cast<size_t>(units), static_cast<size_t>(std::clamp<int64_t>(fit, 1, units))};
+}
+
+std::vector<std::shared_ptr<const WeightsPacking>> PlanPackings(
+    const ConvolutionStep& step, const std::vector<BlockPlan>& blocks, bool together) {
+  using Direction = WeightsPacking::Direction;
+  const auto packing_of = [&](const std::vector<PackedBlock>& packed) {
+    const bool unpacks = step.pass == Convolution::WEIGHT_GRADIENT;
+    return std::make_shared<const WeightsPacking>(step.weights(), packed,
+                                                  unpacks ? Direction::kUnpack : Direction::kPack);
+  };
+  std::vector<PackedBlock> all;
+  for (const BlockPlan& plan : blocks) all.push_back({plan.block, plan.passes->weights()});
+  if (together) return {packing_of(all)};
+  std::vector<std::shared_ptr<const WeightsPacking>> packings;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const bool same = i > 0 && blocks[i].passes == blocks[0].passes;
+    packings.push_back(same ? packings[0] : packing_of({all[i]}));
+  }
+  return packings;
+}
+
+size_t PlainScratch(const ConvolutionStep& step,
+                    const std::vector<std::shared_ptr<const WeightsPacking>>& packings) {
+  if (step.weights().type.type != program::v1::FLOAT16) return 0;
+  return std::max(packings.front()->elements, packings.back()->elements);
 }
 
 size_t ScratchpadBytes(const std::vector<BlockPlan>& plans) {

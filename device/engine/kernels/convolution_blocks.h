@@ -30,6 +30,13 @@ std::vector<BlockPlan> PlanBlocks(const ConvolutionStep& step, const Chunking& u
 // Blocks of at most so many weights, unless a single unit has more.
 Chunking CutUnits(const ConvolutionStep& step, int64_t weights);
 
+// One for each block, which those of one geometry share, or one of all together.
+std::vector<std::shared_ptr<const WeightsPacking>> PlanPackings(
+    const ConvolutionStep& step, const std::vector<BlockPlan>& blocks, bool together);
+// Floats of the largest piece; 0 if weights are read and written where they lie.
+size_t PlainScratch(const ConvolutionStep& step,
+                    const std::vector<std::shared_ptr<const WeightsPacking>>& packings);
+
 size_t ScratchpadBytes(const std::vector<BlockPlan>& plans);
 
 // Appends a phase whose chunks have at most so many operations. What oneDNN throws fails the chunk.

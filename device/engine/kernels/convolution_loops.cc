@@ -40,12 +40,29 @@ void Advance(const Point& sizes, Point& at) {
   }
 }
 
+// Where weights lie, in elements; dimensions of 1 have steps of 1.
+struct WeightSteps {
+  int64_t output = 1, channel = 1;
+  Point tap{1, 1, 1};
+
+  explicit WeightSteps(const Operand& weights) {
+    const auto step = [&](size_t axis) {
+      return weights.type.dims[axis] == 1 ? 1 : weights.strides[axis];
+    };
+    output = step(0);
+    channel = step(1);
+    const size_t rank = weights.strides.size() - 2;
+    for (size_t i = 0; i < rank; ++i) tap[tap.size() - rank + i] = step(2 + i);
+  }
+  int64_t To(const Point& at) const { return at[0] * tap[0] + at[1] * tap[1] + at[2] * tap[2]; }
+};
+
 // Each result is a sum over `terms` products, in one order.
 struct Loops {
   Convolution::Pass pass;
   Geometry at;
   int64_t groups, channels, outputs;  // of a group
-  int64_t taps, images;
+  WeightSteps steps;
   Operand a, b, output;
   size_t results = 0;
   int64_t terms = 0;
@@ -88,14 +105,15 @@ struct Loops {
     const int64_t place = result / (groups * outputs), image = place / Size(at.result);
     const Point point = PointAt(at.result, place % Size(at.result));
     x += image * Size(at.image) * groups * channels + group * channels;
-    w += output * channels * taps;
+    w += output * steps.output;
     double sum = 0;
-    ForTaps(begin, end, channels, [&](const Point& tap, int64_t index, int64_t from, int64_t to) {
+    ForTaps(begin, end, channels, [&](const Point& tap, int64_t from, int64_t to) {
       Point pixel{};
       if (!PixelOf(point, tap, pixel)) return;
       const T* channel = x + IndexOf(at.image, pixel) * groups * channels;
+      const T* weight = w + steps.To(tap);
       for (int64_t c = from; c < to; ++c)
-        sum += static_cast<double>(channel[c]) * static_cast<double>(w[c * taps + index]);
+        sum += static_cast<double>(channel[c]) * static_cast<double>(weight[c * steps.channel]);
     });
     return sum;
   }
@@ -106,23 +124,26 @@ struct Loops {
     const int64_t place = result / (groups * channels), image = place / Size(at.image);
     const Point point = PointAt(at.image, place % Size(at.image));
     dy += image * Size(at.result) * groups * outputs + group * outputs;
-    w += (group * outputs * channels + channel % channels) * taps;
+    w += group * outputs * steps.output + channel % channels * steps.channel;
     double sum = 0;
-    ForTaps(begin, end, outputs, [&](const Point& tap, int64_t index, int64_t from, int64_t to) {
+    ForTaps(begin, end, outputs, [&](const Point& tap, int64_t from, int64_t to) {
       Point touched{};
       if (!ResultOf(point, tap, touched)) return;
       const T* gradient = dy + IndexOf(at.result, touched) * groups * outputs;
+      const T* weight = w + steps.To(tap);
       for (int64_t o = from; o < to; ++o)
-        sum +=
-            static_cast<double>(gradient[o]) * static_cast<double>(w[o * channels * taps + index]);
+        sum += static_cast<double>(gradient[o]) * static_cast<double>(weight[o * steps.output]);
     });
     return sum;
   }
 
   template <class T>
   double SumOfWeight(const T* x, const T* dy, int64_t weight, int64_t begin, int64_t end) const {
-    const Point tap = PointAt(at.kernel, weight % taps);
-    const int64_t channel = weight / taps % channels, output = weight / taps / channels;
+    // Numbered as they lie in memory.
+    Point tap{};
+    for (size_t i = 0; i < tap.size(); ++i) tap[i] = weight / steps.tap[i] % at.kernel[i];
+    const int64_t channel = weight / steps.channel % channels,
+                  output = weight / steps.output % (groups * outputs);
     x += output / outputs * channels + channel;
     dy += output;
     const int64_t pixels = Size(at.result);
@@ -138,17 +159,16 @@ struct Loops {
     return sum;
   }
 
-  // Calls `visit(tap, its index, first channel, last + 1)` for terms of taps × channels.
+  // Calls `visit(tap, first channel, last + 1)` for terms of taps × channels.
   template <class Visit>
   void ForTaps(int64_t begin, int64_t end, int64_t of_tap, const Visit& visit) const {
-    int64_t index = begin / of_tap, from = begin % of_tap;
-    Point tap = PointAt(at.kernel, index);
+    int64_t from = begin % of_tap;
+    Point tap = PointAt(at.kernel, begin / of_tap);
     while (begin < end) {
       const int64_t to = std::min(of_tap, from + end - begin);
-      visit(tap, index, from, to);
+      visit(tap, from, to);
       begin += to - from;
       from = 0;
-      ++index;
       Advance(at.kernel, tap);
     }
   }
@@ -184,14 +204,13 @@ Kernel LoopConvolution(const ConvolutionStep& step, const ConvolutionLimits& lim
                                                    .groups = s.groups,
                                                    .channels = s.channels / s.groups,
                                                    .outputs = s.outputs / s.groups,
-                                                   .taps = s.taps(),
-                                                   .images = s.images,
+                                                   .steps = WeightSteps(step.weights()),
                                                    .a = step.a,
                                                    .b = step.b,
                                                    .output = step.output});
   loops->results = step.output.elements();
-  loops->terms = step.pass == Convolution::FORWARD          ? loops->channels * loops->taps
-                 : step.pass == Convolution::INPUT_GRADIENT ? loops->outputs * loops->taps
+  loops->terms = step.pass == Convolution::FORWARD          ? loops->channels * s.taps()
+                 : step.pass == Convolution::INPUT_GRADIENT ? loops->outputs * s.taps()
                                                             : s.images * s.result_pixels();
   // A result takes some terms' time by itself.
   constexpr int64_t kTermsOfAResult = 8;

@@ -17,20 +17,6 @@ Memory::desc ImageDesc(int64_t images, int64_t channels, const Memory::dims& siz
   return {dims, Memory::data_type::f32, kTags[sizes.size() - 1]};
 }
 
-Memory::desc WeightsDesc(const ConvolutionShape& s, bool any) {
-  constexpr Tag kPlain[] = {Tag::oiw, Tag::oihw, Tag::oidhw};
-  constexpr Tag kGrouped[] = {Tag::goiw, Tag::goihw, Tag::goidhw};
-  Memory::dims dims = {s.outputs / s.groups, s.channels / s.groups};
-  if (s.groups > 1) dims.insert(dims.begin(), s.groups);
-  dims.insert(dims.end(), s.kernel.begin(), s.kernel.end());
-  const Tag plain = (s.groups > 1 ? kGrouped : kPlain)[s.rank() - 1];
-  return {dims, Memory::data_type::f32, any ? Tag::any : plain};
-}
-
-dnnl::reorder MakeReorder(const Memory::desc& from, const Memory::desc& to) {
-  return dnnl::reorder(dnnl::reorder::primitive_desc(CpuEngine(), from, CpuEngine(), to));
-}
-
 // A descriptor of a gradient. oneDNN takes one of the forward pass as a hint, which it does
 // without.
 template <class Primitive>
@@ -52,40 +38,6 @@ void Execute(const Pass& pass, std::byte* scratchpad, int image_argument, float*
 }
 
 }  // namespace
-
-int64_t BlockUnits(const ConvolutionShape& s, Convolution::Pass pass) {
-  if (s.groups > 1) return s.groups;
-  return pass == Convolution::INPUT_GRADIENT ? s.channels : s.outputs;
-}
-
-WeightsBlock BlockAt(const ConvolutionShape& s, Convolution::Pass pass, int64_t first,
-                     int64_t units) {
-  const int64_t channels = s.channels / s.groups, outputs = s.outputs / s.groups;
-  WeightsBlock block{.shape = s, .channels = {0, s.channels}, .outputs = {0, s.outputs}};
-  const auto set_rows = [&](int64_t begin, int64_t rows, int64_t length, int64_t stride) {
-    block.first = static_cast<size_t>(begin);
-    block.rows = static_cast<size_t>(rows);
-    block.length = static_cast<size_t>(length);
-    block.stride = static_cast<size_t>(stride);
-  };
-  if (s.groups > 1) {
-    block.shape.groups = units;
-    block.channels = {first * channels, units * channels};
-    block.outputs = {first * outputs, units * outputs};
-    const int64_t row = outputs * channels * s.taps();
-    set_rows(first * row, units, row, row);
-  } else if (pass == Convolution::INPUT_GRADIENT) {
-    block.channels = {first, units};
-    set_rows(first * s.taps(), outputs, units * s.taps(), channels * s.taps());
-  } else {
-    block.outputs = {first, units};
-    const int64_t row = channels * s.taps();
-    set_rows(first * row, units, row, row);
-  }
-  block.shape.channels = block.channels.size;
-  block.shape.outputs = block.outputs.size;
-  return block;
-}
 
 void Pass::Forward(float* x, float* w, float* y, std::byte* pad) const {
   Execute(*this, pad, DNNL_ARG_SRC, x, DNNL_ARG_WEIGHTS, w, DNNL_ARG_DST, y);
@@ -144,7 +96,7 @@ Pass Passes::Make(const ConvolutionPiece& piece) {
   }
   const auto image = ImageDesc(piece.images, s.channels, image_size),
              result = ImageDesc(piece.images, s.outputs, result_size);
-  const auto weights = weights_ ? weights_ : WeightsDesc(s, /*any=*/true);
+  const auto weights = weights_ ? weights_ : AnyWeights(s);
   const auto kDirect = dnnl::algorithm::convolution_direct;
   const Memory::dims stride(s.stride);
   if (kind_ == Convolution::FORWARD) {
@@ -178,39 +130,6 @@ Pass Passes::Finish(const typename Primitive::primitive_desc& desc, const Memory
   const Memory::desc scratchpad = desc.scratchpad_desc();
   scratchpad_bytes_ = std::max(scratchpad_bytes_, scratchpad.get_size());
   return {Primitive(desc), image, weights, result, scratchpad};
-}
-
-Memory::desc PlainWeights(const ConvolutionShape& shape) {
-  return WeightsDesc(shape, /*any=*/false);
-}
-
-WeightsPacking::WeightsPacking(const Memory::desc& plain, const Memory::desc& packed) {
-  // A multiple of the blocks that layouts have.
-  constexpr size_t kUnit = 64, kElements = size_t{1} << 16;
-  const auto rows = static_cast<size_t>(plain.dims()[0]);
-  const size_t row = plain.get_size() / sizeof(float) / rows;
-  try {
-    Cut({rows, std::max<size_t>(1, kElements / row / kUnit) * kUnit}, plain, packed);
-  } catch (const dnnl::error&) {
-    // A layout that cannot be cut.
-    Cut({rows, rows}, plain, packed);
-  }
-}
-
-void WeightsPacking::Cut(const Chunking& chunks, const Memory::desc& plain,
-                         const Memory::desc& packed) {
-  pieces.clear();
-  for (size_t chunk = 0; chunk < chunks.chunks(); ++chunk) {
-    Memory::dims dims = plain.dims(), first(dims.size(), 0);
-    dims[0] = static_cast<Memory::dim>(chunks.size(chunk));
-    Piece piece{.first_row = chunks.begin(chunk), .rows = chunks.size(chunk)};
-    // The plain piece is a tensor of its own, the packed one a part of all weights.
-    piece.plain = Memory::desc(dims, Memory::data_type::f32, program::RowMajorStrides(dims));
-    first[0] = static_cast<Memory::dim>(chunks.begin(chunk));
-    piece.packed = chunks.chunks() == 1 ? packed : packed.submemory_desc(dims, first);
-    piece.reorder = MakeReorder(piece.plain, piece.packed);
-    pieces.push_back(std::move(piece));
-  }
 }
 
 }  // namespace vpod::engine

@@ -6,27 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "device/engine/kernels/convolution_box.h"
-#include "device/engine/kernels/dnnl.h"
+#include "device/engine/kernels/convolution_weights.h"
 
 namespace vpod::engine {
-
-// A range of the weights, and the convolution with them alone. Groups are kept together; without
-// groups it is outputs, or, for a gradient of the image, channels of it.
-struct WeightsBlock {
-  ConvolutionShape shape;
-  Box::Span channels, outputs;
-  // The weights as `rows` rows of `length` elements that lie side by side.
-  size_t first = 0, rows = 0, length = 0, stride = 0;
-
-  size_t elements() const { return rows * length; }
-  bool has_gaps() const { return stride != length; }
-};
-
-// How many of them there are, and their weights.
-int64_t BlockUnits(const ConvolutionShape& shape, program::v1::Convolution::Pass pass);
-WeightsBlock BlockAt(const ConvolutionShape& shape, program::v1::Convolution::Pass pass,
-                     int64_t first, int64_t units);
 
 // A pass over pieces of one geometry.
 struct Pass {
@@ -67,26 +49,6 @@ class Passes {
   dnnl::memory::desc weights_;
   size_t scratchpad_bytes_ = 0;
   std::vector<std::string> implementations_;  // each once
-};
-
-// Row-major weights of a shape.
-dnnl::memory::desc PlainWeights(const ConvolutionShape& shape);
-
-// How weights get from row-major order into a layout of oneDNN's: in pieces of rows.
-struct WeightsPacking {
-  struct Piece {
-    size_t first_row = 0, rows = 0;
-    dnnl::memory::desc plain, packed;
-    dnnl::reorder reorder;
-  };
-  std::vector<Piece> pieces;
-
-  WeightsPacking(const dnnl::memory::desc& plain, const dnnl::memory::desc& packed);
-  size_t most_rows() const { return pieces[0].rows; }
-
- private:
-  void Cut(const Chunking& chunks, const dnnl::memory::desc& plain,
-           const dnnl::memory::desc& packed);
 };
 
 }  // namespace vpod::engine

@@ -7,48 +7,29 @@
 namespace vpod::engine {
 namespace {
 
-using Memory = dnnl::memory;
 using program::v1::Convolution;
 
 struct Sliding {
   ConvolutionStep step;
   ConvolutionCut cut;
   std::vector<BlockPlan> blocks;
-  std::vector<std::shared_ptr<const WeightsPacking>> packings;  // of the blocks
+  std::vector<std::shared_ptr<const WeightsPacking>> packings;  // of each block, or one of all
   BoxBlock input, output;
-  size_t rows = 0;  // of weights, in scratch
-  size_t scratchpad = 0;
-  size_t packed_bytes = 0;  // of a block
-  bool packs_all = true;    // at once, so that packed weights can be kept
+  size_t plain = 0, scratchpad = 0;  // in scratch
+  size_t packed_bytes = 0;           // of a block
+  bool packs_all = true;             // at once, so that packed weights can be kept
 
   float* Packed(const Workspace& at, size_t block) const {
     return reinterpret_cast<float*>(packs_all ? at.packed + block * packed_bytes : at.shared);
   }
 
-  // Rows of a block's weights, as float32 and without gaps.
-  float* ReadRows(const Workspace& at, const WeightsBlock& block, size_t first, size_t n) const {
-    const bool half = step.b.type.type == program::v1::FLOAT16;
-    const size_t begin = block.first + first * block.stride;
-    if (!half && !block.has_gaps()) return step.b.As<float>(at) + begin;
-    auto* to = reinterpret_cast<float*>(at.scratch + rows);
-    const size_t runs = block.has_gaps() ? n : 1,
-                 run = block.has_gaps() ? block.length : n * block.length;
-    for (size_t i = 0; i < runs; ++i) {
-      if (half) {
-        FloatsOfHalves(step.b.As<_Float16>(at) + begin + i * block.stride, to + i * run, run);
-      } else {
-        std::copy_n(step.b.As<float>(at) + begin + i * block.stride, run, to + i * run);
-      }
-    }
-    return to;
-  }
-
+  // Of this block, or of it and all that follow.
   absl::Status Pack(const Workspace& at, size_t block, size_t chunk) const {
     const WeightsPacking::Piece& piece = packings[block]->pieces[chunk];
-    Memory from(piece.plain, CpuEngine(),
-                ReadRows(at, blocks[block].block, piece.first_row, piece.rows));
-    Memory to(piece.packed, CpuEngine(), Packed(at, block));
-    piece.reorder.execute(StreamOfThisThread(), from, to);
+    float* from = piece.plain.Read(step.b, at, blocks[block].block.first + piece.first,
+                                   reinterpret_cast<float*>(at.scratch + plain));
+    for (const WeightsPacking::Part& part : piece.parts)
+      part.repacking.Execute(from + part.first, Packed(at, block + part.block));
     return absl::OkStatus();
   }
 
@@ -102,8 +83,7 @@ Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limi
   const double operations = units.chunks() > 1
                                 ? limits.most_operations
                                 : std::clamp(quarter, limits.operations / 64, limits.operations);
-  const WeightsBlock first =
-      BlockAt(step.shape, step.pass, 0, static_cast<int64_t>(units.per_chunk));
+  const WeightsBlock first = BlockAt(step, 0, static_cast<int64_t>(units.per_chunk));
   // There may be no good implementation for pieces of one size, and one for others.
   for (const double size : {1.0, 2.0, 0.5}) {
     conv->cut = ConvolutionCut(first.shape, forward ? CutBy::kResults : CutBy::kImage,
@@ -116,18 +96,11 @@ Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limi
   const size_t num_blocks = conv->blocks.size();
   const bool is_cut = num_blocks > 1;
   conv->packs_all = step.shape.weights() <= limits.weights;
-  for (const BlockPlan& plan : conv->blocks) {
-    const bool same = !conv->packings.empty() && plan.passes == conv->blocks[0].passes;
-    conv->packings.push_back(same ? conv->packings[0]
-                                  : std::make_shared<const WeightsPacking>(
-                                        PlainWeights(plan.block.shape), plan.passes->weights()));
+  for (const BlockPlan& plan : conv->blocks)
     conv->packed_bytes = std::max(conv->packed_bytes, RoundUp(plan.passes->weights().get_size()));
-  }
+  conv->packings = PlanPackings(step, conv->blocks, conv->packs_all);
   MemoryPlan scratch;
-  const size_t most_rows =
-      std::max(conv->packings.front()->most_rows(), conv->packings.back()->most_rows());
-  if (step.b.type.type == program::v1::FLOAT16 || first.has_gaps())
-    conv->rows = scratch.Add(most_rows * first.length * sizeof(float));
+  conv->plain = scratch.Add(PlainScratch(step, conv->packings) * sizeof(float));
   const auto image_elements = static_cast<size_t>(conv->cut.image_pixels() * first.shape.channels),
              result_elements = static_cast<size_t>(conv->cut.result_pixels() * first.shape.outputs);
   const bool gaps = !conv->cut.contiguous();
@@ -139,17 +112,12 @@ Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limi
   conv->scratchpad = scratch.Add(ScratchpadBytes(conv->blocks));
   Kernel kernel;
   kernel.implementations = conv->blocks[0].passes->implementations();
-  // The last block may have fewer pieces to pack than the others.
-  const size_t pack = conv->packings.front()->pieces.size(),
-               pack_last = conv->packings.back()->pieces.size(), run = conv->cut.size();
-  for (size_t begin = 0; begin < num_blocks; begin += conv->packs_all ? num_blocks : 1) {
-    const size_t count = conv->packs_all ? num_blocks : 1;
-    const bool has_last = begin + count == num_blocks;
-    AddPhase(kernel, has_last ? (count - 1) * pack + pack_last : count * pack,
-             static_cast<double>(most_rows * first.length),
-             [conv, begin, pack](const Workspace& at, size_t chunk) {
-               return conv->Pack(at, begin + chunk / pack, chunk % pack);
-             });
+  const size_t run = conv->cut.size(), count = conv->packs_all ? num_blocks : 1;
+  for (size_t begin = 0; begin < num_blocks; begin += count) {
+    AddPhase(
+        kernel, conv->packings[begin]->pieces.size(),
+        static_cast<double>(conv->packings[begin]->elements),
+        [conv, begin](const Workspace& at, size_t chunk) { return conv->Pack(at, begin, chunk); });
     AddPhase(kernel, count * run, conv->cut.operations(),
              [conv, begin, run](const Workspace& at, size_t chunk) {
                return conv->Run(at, begin + chunk / run, chunk % run);

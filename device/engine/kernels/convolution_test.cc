@@ -111,6 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
                  {1, 0, 1},
                  {1, 1, 0}},
             Case{"ManyOutputs", 2, 40, 130, 1, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+            Case{"FullVectors", 2, 32, 48, 1, {5, 4}, {2, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 1}},
             Case{"StrideBeyondTheKernel",
                  1,
                  3,
@@ -149,6 +150,18 @@ std::vector<Way> WaysFor(const Case& c) {
   return ways;
 }
 
+// Strides of weights that are stored row-major, with the outputs innermost, and with the channels
+// innermost; an empty one is row-major.
+std::vector<Dims> WeightOrders(const Case& c) {
+  const Dims dims = c.WeightDims();
+  std::vector<Dims> orders = {{}};
+  for (const Dims& strides :
+       {program::OutputsLastStrides(dims), program::ChannelsLastStrides(dims)}) {
+    if (strides != program::RowMajorStrides(dims)) orders.push_back(strides);
+  }
+  return orders;
+}
+
 // Runs in each way; `output` is then as `expected`.
 void RunInAllWays(const Case& c, TestIpu& ipu, const std::string& text, uint32_t output,
                   const Values& expected, program::v1::DataType type) {
@@ -172,45 +185,51 @@ TEST_P(ConvolutionTest, Forward) {
   const Case& c = shape();
   const Values x = RandomIntegers(c.ImageDims(), 1, -2, 2),
                w = RandomIntegers(c.WeightDims(), 2, -2, 2);
-  TestIpu ipu;
-  const uint32_t image = ipu.AddImage(type(), c.ImageDims(), x),
-                 weights = ipu.Add(type(), c.WeightDims(), w),
-                 result = ipu.AddImage(type(), c.ResultDims());
   Values expected(NumElements(c.ResultDims()));
   ForProducts(c, [&](size_t i, size_t k, size_t r) { expected[r] += x[i] * w[k]; });
-  const std::string text =
-      absl::StrCat(c.Attributes("FORWARD"), " inputs:[", image, ",", weights, "] outputs:", result);
-  RunInAllWays(c, ipu, text, result, expected, type());
+  for (const Dims& order : WeightOrders(c)) {
+    TestIpu ipu;
+    const uint32_t image = ipu.AddImage(type(), c.ImageDims(), x),
+                   weights = ipu.Add(type(), c.WeightDims(), w, false, order),
+                   result = ipu.AddImage(type(), c.ResultDims());
+    const std::string text = absl::StrCat(c.Attributes("FORWARD"), " inputs:[", image, ",", weights,
+                                          "] outputs:", result);
+    RunInAllWays(c, ipu, text, result, expected, type());
+  }
 }
 
 TEST_P(ConvolutionTest, InputGradient) {
   const Case& c = shape();
   const Values dy = RandomIntegers(c.ResultDims(), 1, -2, 2),
                w = RandomIntegers(c.WeightDims(), 2, -2, 2);
-  TestIpu ipu;
-  const uint32_t gradient = ipu.AddImage(type(), c.ResultDims(), dy),
-                 weights = ipu.Add(type(), c.WeightDims(), w),
-                 image = ipu.AddImage(type(), c.ImageDims());
   Values expected(NumElements(c.ImageDims()));
   ForProducts(c, [&](size_t i, size_t k, size_t r) { expected[i] += dy[r] * w[k]; });
-  const std::string text = absl::StrCat(c.Attributes("INPUT_GRADIENT"), " inputs:[", gradient, ",",
-                                        weights, "] outputs:", image);
-  RunInAllWays(c, ipu, text, image, expected, type());
+  for (const Dims& order : WeightOrders(c)) {
+    TestIpu ipu;
+    const uint32_t gradient = ipu.AddImage(type(), c.ResultDims(), dy),
+                   weights = ipu.Add(type(), c.WeightDims(), w, false, order),
+                   image = ipu.AddImage(type(), c.ImageDims());
+    const std::string text = absl::StrCat(c.Attributes("INPUT_GRADIENT"), " inputs:[", gradient,
+                                          ",", weights, "] outputs:", image);
+    RunInAllWays(c, ipu, text, image, expected, type());
+  }
 }
 
 TEST_P(ConvolutionTest, WeightGradient) {
   const Case& c = shape();
   const Values x = RandomIntegers(c.ImageDims(), 1, -1, 1),
                dy = RandomIntegers(c.ResultDims(), 2, -1, 1);
-  TestIpu ipu;
-  const uint32_t image = ipu.AddImage(type(), c.ImageDims(), x),
-                 gradient = ipu.AddImage(type(), c.ResultDims(), dy),
-                 weights = ipu.Add(type(), c.WeightDims());
   Values expected(NumElements(c.WeightDims()));
   ForProducts(c, [&](size_t i, size_t k, size_t r) { expected[k] += x[i] * dy[r]; });
-  const std::string text = absl::StrCat(c.Attributes("WEIGHT_GRADIENT"), " inputs:[", image, ",",
-                                        gradient, "] outputs:", weights);
-  RunInAllWays(c, ipu, text, weights, expected, type());
+  for (const Dims& order : WeightOrders(c)) {
+    TestIpu ipu;
+    const uint32_t image = ipu.AddImage(type(), c.ImageDims(), x),
+                   gradient = ipu.AddImage(type(), c.ResultDims(), dy),
+                   weights = ipu.Add(type(), c.WeightDims(), {}, false, order);
+    const std::string text = absl::StrCat(c.Attributes("WEIGHT_GRADIENT"), " inputs:[", image, ",",
+                                          gradient, "] outputs:", weights);
+    RunInAllWays(c, ipu, text, weights, expected, type());
+  }
 }
 
 TEST(ConvolutionLineTest, PartsAreAboutEqual) {

@@ -10,8 +10,6 @@
 namespace vpod::engine {
 namespace {
 
-using Memory = dnnl::memory;
-
 VPOD_SIMD void AddInto(float* sums, const float* values, size_t n) {
   for (size_t i = 0; i < n; ++i) sums[i] += values[i];
 }
@@ -22,11 +20,10 @@ struct WeightGradient {
   std::vector<BlockPlan> blocks;
   size_t blocks_at_once = 1;
   size_t parts = 1;
-  std::vector<dnnl::reorder> unpacks;  // of the first and the last block
+  std::vector<std::shared_ptr<const WeightsPacking>> packings;  // of each block, or one of all
   BoxBlock image, gradient;
-  FloatBlock output;
-  size_t weights_at = 0, scratchpad = 0;  // in scratch
-  size_t packed_elements = 0;             // of the largest block, a multiple of 16
+  size_t weights_at = 0, plain = 0, scratchpad = 0;  // in scratch
+  size_t packed_elements = 0;                        // of the largest block, a multiple of 16
 
   float* Sum(const Workspace& at, size_t part, size_t block) const {
     return reinterpret_cast<float*>(at.shared) +
@@ -49,16 +46,23 @@ struct WeightGradient {
     return absl::OkStatus();
   }
 
-  absl::Status Finish(const Workspace& at, size_t block) const {
-    const auto& [weights, passes] = blocks[block];
-    const Memory::desc& packed = passes->weights();
-    float* sum = Sum(at, 0, block);
+  // Adds the sums of the other parts to those of the first.
+  absl::Status AddParts(const Workspace& at, const Chunking& elements, size_t chunk) const {
+    float* sum = Sum(at, 0, 0) + elements.begin(chunk);
     for (size_t part = 1; part < parts; ++part)
-      AddInto(sum, Sum(at, part, block), packed.get_size() / sizeof(float));
-    Memory from(packed, CpuEngine(), sum),
-        to(PlainWeights(weights.shape), CpuEngine(), output.Write(at, weights.first));
-    unpacks[passes == blocks[0].passes ? 0 : 1].execute(StreamOfThisThread(), from, to);
-    output.Store(at, weights.first, weights.elements());
+      AddInto(sum, Sum(at, part, 0) + elements.begin(chunk), elements.size(chunk));
+    return absl::OkStatus();
+  }
+
+  // Of this block, or of it and all that follow.
+  absl::Status Unpack(const Workspace& at, size_t block, size_t chunk) const {
+    const WeightsPacking::Piece& piece = packings[block]->pieces[chunk];
+    const size_t first = blocks[block].block.first + piece.first;
+    auto* scratch = reinterpret_cast<float*>(at.scratch + plain);
+    float* to = piece.plain.Write(step.output, at, first, scratch);
+    for (const WeightsPacking::Part& part : piece.parts)
+      part.repacking.Execute(Sum(at, 0, block + part.block), to + part.first);
+    piece.plain.Store(step.output, at, first, scratch);
     return absl::OkStatus();
   }
 };
@@ -105,13 +109,11 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
   conv->parts = many ? 1 : std::min(kConvolutionParts, conv->cut.size());
   const size_t rounds = (conv->cut.size() + conv->parts - 1) / conv->parts;
   const WeightsBlock& first = conv->blocks[0].block;
-  for (const BlockPlan* plan : {&conv->blocks.front(), &conv->blocks.back()}) {
-    const Memory::desc& packed = plan->passes->weights();
-    conv->unpacks.emplace_back(dnnl::reorder::primitive_desc(CpuEngine(), packed, CpuEngine(),
-                                                             PlainWeights(plan->block.shape)));
+  for (const BlockPlan& plan : conv->blocks) {
     conv->packed_elements =
-        std::max(conv->packed_elements, RoundUp(packed.get_size()) / sizeof(float));
+        std::max(conv->packed_elements, RoundUp(plan.passes->weights().get_size()) / sizeof(float));
   }
+  conv->packings = PlanPackings(step, conv->blocks, /*together=*/!many);
   // Packed, they may be larger: layouts fill vectors of channels.
   const size_t fit =
       std::max<size_t>(1, static_cast<size_t>(limits.weights) / conv->packed_elements);
@@ -124,7 +126,7 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
   conv->gradient =
       BoxBlock(step.b, static_cast<size_t>(conv->cut.result_pixels() * first.shape.outputs),
                gaps || num_blocks > 1, scratch);
-  conv->output = FloatBlock(step.output, first.elements(), scratch);
+  conv->plain = scratch.Add(PlainScratch(step, conv->packings) * sizeof(float));
   if (rounds > 1) conv->weights_at = scratch.Add(conv->packed_elements * sizeof(float));
   conv->scratchpad = scratch.Add(ScratchpadBytes(conv->blocks));
   Kernel kernel;
@@ -141,10 +143,20 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
           return conv->Run(at, begin + place / conv->parts, place % conv->parts, chunk / chunks);
         },
         rounds);
-    AddPhase(kernel, count, static_cast<double>(first.elements() * (conv->parts + 1)),
-             [conv, begin](const Workspace& at, size_t block) {
-               return conv->Finish(at, begin + block);
-             });
+    if (conv->parts > 1) {
+      const Chunking elements = ChunkItems(count * conv->packed_elements, conv->parts);
+      AddPhase(kernel, elements.chunks(), static_cast<double>(elements.per_chunk * conv->parts),
+               [conv, elements](const Workspace& at, size_t chunk) {
+                 return conv->AddParts(at, elements, chunk);
+               });
+    }
+    for (size_t block = begin; block < begin + count; block += many ? 1 : count) {
+      AddPhase(kernel, conv->packings[block]->pieces.size(),
+               static_cast<double>(conv->packings[block]->elements),
+               [conv, block](const Workspace& at, size_t chunk) {
+                 return conv->Unpack(at, block, chunk);
+               });
+    }
   }
   kernel.shared_bytes = conv->parts * conv->blocks_at_once * conv->packed_elements * sizeof(float);
   kernel.scratch_bytes = scratch.bytes();

@@ -34,8 +34,10 @@ struct Loop {
       const size_t row_end = std::min(length, column + (end - begin));
       begin += row_end - column;
       for (; column < row_end; column += kElementsOfABlock) {
-        std::array<int64_t, kMaxOperands> at = row.at;
-        for (size_t o = 0; o < steps.size(); ++o) at[o] += static_cast<int64_t>(column) * steps[o];
+        // One by one: a copy of all at once would wait for what Next has just stored.
+        std::array<int64_t, kMaxOperands> at;
+        for (size_t o = 0; o < steps.size(); ++o)
+          at[o] = row.at[o] + static_cast<int64_t>(column) * steps[o];
         visit(at, std::min(kElementsOfABlock, row_end - column));
       }
       if (begin == end) return;

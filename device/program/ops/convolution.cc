@@ -92,7 +92,7 @@ double ConvolutionOperations(const v1::Instruction& instruction,
 Layout ConvolutionLayout(const v1::Instruction& instruction, OperandPlace operand) {
   const bool gives_weights = instruction.convolution().pass() == v1::Convolution::WEIGHT_GRADIENT;
   const bool weights = gives_weights ? operand.output : !operand.output && operand.position == 1;
-  return weights ? Layout::kRowMajor : Layout::kChannelsLast;
+  return weights ? Layout::kDense : Layout::kChannelsLast;
 }
 
 }  // namespace
