@@ -1,0 +1,194 @@
+// Prints docs/ops.md: every op with what the op tables and the comments of program.proto say, and
+// an example. The argument is program.proto.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "client/graph/gradients/gradients.h"
+#include "device/model/small_ops.h"
+#include "device/program/op.h"
+
+namespace vpod {
+namespace {
+
+using program::v1::Instruction;
+
+// What program.proto says of a message: the comment above it and its text.
+struct Definition {
+  std::string comment, text;
+};
+
+std::map<std::string, Definition> ReadDefinitions(std::istream& proto) {
+  std::map<std::string, Definition> definitions;
+  std::string comment, name;
+  for (std::string line; std::getline(proto, line);) {
+    if (!name.empty()) {
+      absl::StrAppend(&definitions[name].text, line, "\n");
+      if (line == "}") name.clear();
+      continue;
+    }
+    absl::string_view rest = line;
+    if (absl::ConsumePrefix(&rest, "// ")) {
+      absl::StrAppend(&comment, comment.empty() ? "" : " ", rest);
+      continue;
+    }
+    if (absl::ConsumePrefix(&rest, "message ")) {
+      name = std::string(rest.substr(0, rest.find(' ')));
+      definitions[name] = {comment, absl::StrCat(line, "\n")};
+      if (absl::EndsWith(line, "}")) name.clear();
+    }
+    comment.clear();
+  }
+  return definitions;
+}
+
+std::string Count(const program::Arity& arity, absl::string_view noun) {
+  const std::string plural = absl::StrCat(noun, arity.most == 1 ? "" : "s");
+  if (arity.most == program::kAnyNumber) return absl::StrCat(arity.least, " or more ", plural);
+  if (arity.most == 0) return absl::StrCat("no ", plural);
+  if (arity.least == arity.most) return absl::StrCat(arity.most, " ", plural);
+  return absl::StrCat(arity.least, " to ", arity.most, " ", plural);
+}
+
+std::string Executor(program::Role role) {
+  switch (role) {
+    case program::Role::kKernel:
+      return "A kernel of its IPU executes it.";
+    case program::Role::kCollective:
+      return "Replicas execute it together.";
+    case program::Role::kExchange:
+      return "The IPUs of a replica execute it together.";
+    case program::Role::kStream:
+      return "It meets the host.";
+    default:
+      return "It executes functions.";
+  }
+}
+
+std::string Maker(program::Form form) {
+  switch (form) {
+    case program::Form::kGraph:
+      return "Graphs are built of it.";
+    case program::Form::kFused:
+      return "The compiler's fusion makes it.";
+    case program::Form::kLowered:
+      return "The compiler's lowering makes it.";
+    default:
+      return "The compiler's assembly makes it.";
+  }
+}
+
+std::string Gradient(program::OpKind kind) {
+  const graph::GradientDef& gradient = *graph::FindGradient(kind);
+  if (gradient.add != nullptr) return "It has a gradient.";
+  return gradient.none != nullptr ? absl::StrCat("No gradient flows back: ", gradient.none, ".")
+                                  : absl::StrCat("Its gradient is missing: ", gradient.missing);
+}
+
+std::string LayoutName(program::Layout layout) {
+  switch (layout) {
+    case program::Layout::kChannelsLast:
+      return "channels innermost";
+    case program::Layout::kDense:
+      return "dense";
+    case program::Layout::kStrided:
+      return "any layout";
+    default:
+      return "row-major";
+  }
+}
+
+// "float32[2,8,4,4], channels innermost"
+std::string Operand(const program::OpDef& op, const Instruction& instruction,
+                    const program::TensorType& type, program::OperandPlace place) {
+  const program::Layout layout =
+      op.layout == nullptr ? program::Layout::kRowMajor : op.layout(instruction, place);
+  const bool matters = type.rank() > 1 || layout == program::Layout::kStrided;
+  return absl::StrCat("`", type.ToString(), "`",
+                      matters ? absl::StrCat(" (", LayoutName(layout), ")") : "");
+}
+
+void PrintExample(const program::OpDef& op, const model::SmallOp& small) {
+  const Instruction instruction = model::Attributes(small);
+  program::Types outputs = small.outputs;
+  if (op.infer != nullptr) outputs = *program::InferTypes(instruction, small.inputs);
+  const auto join = [&](const program::Types& types, bool output) {
+    std::vector<std::string> operands;
+    for (size_t i = 0; i < types.size(); ++i) {
+      operands.push_back(
+          Operand(op, instruction, types[i], {.output = output, .position = static_cast<int>(i)}));
+    }
+    return operands.empty() ? "nothing" : absl::StrJoin(operands, ", ");
+  };
+  std::printf("Example: `%s` of %s gives %s.\n\n", instruction.ShortDebugString().c_str(),
+              join(small.inputs, false).c_str(), join(outputs, true).c_str());
+}
+
+void PrintOp(const google::protobuf::FieldDescriptor& field, const Definition& definition,
+             const model::SmallOp& small) {
+  const auto kind = static_cast<program::OpKind>(field.number());
+  const program::OpDef& op = *program::FindOp(kind);
+  std::printf("## %s\n\n", field.name().c_str());
+  std::printf("%s\n\n",
+              absl::StrReplaceAll(definition.comment, {{"*", "\\*"}, {"<", "\\<"}}).c_str());
+  std::printf("```proto\n%s```\n\n", definition.text.c_str());
+  std::vector<std::string> facts = {absl::StrCat("It takes ", Count(op.inputs, "input"),
+                                                 " and gives ", Count(op.outputs, "output"), "."),
+                                    Executor(op.role), Maker(op.form), Gradient(kind)};
+  for (const program::InPlace& pair : op.in_place)
+    facts.push_back(absl::StrCat("Output ", pair.output, " is input ", pair.input, " itself."));
+  if (op.updates) facts.push_back("Its output may lie over input 0.");
+  if (op.elementwise) facts.push_back("It may be a step of a map.");
+  if (op.view != nullptr) facts.push_back("Compiled programs have a view instead.");
+  if (op.rounds) facts.push_back("It may round float16 outputs stochastically.");
+  std::printf("%s\n\n", absl::StrJoin(facts, " ").c_str());
+  PrintExample(op, small);
+}
+
+int Main(const char* path) {
+  std::ifstream proto(path);
+  const auto definitions = ReadDefinitions(proto);
+  if (definitions.empty()) {
+    std::cerr << "ops_document: error: cannot read messages from " << path << "\n";
+    return 1;
+  }
+  const auto small_ops = model::SmallOps();
+  std::printf(
+      "# Operations\n\n"
+      "What an instruction of an [executable](architecture.md#load) can be: each operation with "
+      "its "
+      "comment and definition in `proto/program/v1/program.proto`, what its row in the [op "
+      "tables](adding-an-op.md) says, and a small example that the tests run. Layouts are those of "
+      "the example's operands. `tests/ops/run` writes this page, and a test compares it.\n\n");
+  const auto* oneof = Instruction::descriptor()->FindOneofByName("attributes");
+  std::vector<std::string> links;
+  for (int i = 0; i < oneof->field_count(); ++i) {
+    const std::string& name = oneof->field(i)->name();
+    links.push_back(absl::StrCat("[", name, "](#", name, ")"));
+  }
+  std::printf("%s\n\n", absl::StrJoin(links, " · ").c_str());
+  for (int i = 0; i < oneof->field_count(); ++i) {
+    const auto& field = *oneof->field(i);
+    PrintOp(field, definitions.at(field.message_type()->name()), small_ops.at(field.name()));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace vpod
+
+int main(int argc, char** argv) {
+  if (argc == 2) return vpod::Main(argv[1]);
+  std::cerr << "usage: ops_document program.proto\n";
+  return 2;
+}
