@@ -147,8 +147,8 @@ TEST(CompilerTest, TrainingProgram) {
 
 TEST(CompilerTest, WithoutAccumulationGradientsAreReducedDirectly) {
   const Model model = TwoLayers();
-  const v1::Executable executable =
-      CompileToText(model.graph, {.programs = {{.name = "train", .loss = model.loss}}});
+  const v1::Executable executable = CompileToText(
+      model.graph, {.total_replicas = 2, .programs = {{.name = "train", .loss = model.loss}}});
   const std::string shape = ShapeOf(executable);
   EXPECT_THAT(shape,
               testing::MatchesRegex("(fill )*stream_in .*stream_out all_reduce sgd sgd sgd"));
@@ -157,6 +157,24 @@ TEST(CompilerTest, WithoutAccumulationGradientsAreReducedDirectly) {
   for (const v1::Tensor& tensor : executable.ipus(0).tensors()) {
     EXPECT_FALSE(tensor.wide_accumulator());
   }
+}
+
+TEST(CompilerTest, ASingleReplicaUpdatesAVariableAsSoonAsNobodyReadsIt) {
+  const Model model = TwoLayers();
+  const auto shape = [&](Graph graph) {
+    return ShapeOf(CompileToText(
+        graph, {.programs = {{.name = "train", .loss = model.loss, .sgd = {.momentum = 0.9f}}}}));
+  };
+  // w2 is read by the gradient of the hidden layer, after its own gradient was made.
+  EXPECT_THAT(shape(model.graph),
+              testing::MatchesRegex(".*cross_entropy_gradient mat_mul mat_mul binary sgd .*sgd .*"
+                                    "mat_mul sgd stream_out"));
+  EXPECT_THAT(shape(model.graph), testing::Not(HasSubstr("all_reduce")));
+  // An output is the value before.
+  Model other = TwoLayers();
+  other.graph.Output("w2", other.graph.variables()[2]);
+  EXPECT_THAT(shape(other.graph),
+              testing::MatchesRegex(".*mat_mul sgd stream_out stream_out all_reduce sgd"));
 }
 
 TEST(CompilerTest, InferenceProgramHoldsOnlyWhatOutputsNeed) {

@@ -70,11 +70,11 @@ class Lowering {
   LoweredProgram Emit(const LiveCode& live, const LossGradients& gradients,
                       RandomRounding& rounding) {
     const InPlace in_place(graph_, live.nodes, live.results, trains_, placement_);
-    Update update(graph_, spec_, options_, gradients, rounding, placement_);
+    Update update(graph_, spec_, options_, live.nodes, gradients, rounding, placement_);
     EmitInputs(live);
     for (size_t i = 0; i < live.nodes.size(); ++i) {
       EmitNode(live.nodes[i], i, in_place, rounding);
-      for (uint32_t value : live.nodes[i].instruction.outputs()) update.Accumulate(value);
+      update.AfterNode(i);
     }
     EmitOutputs();  // before assignments: an output of a buffer has the value before
     if (trains_) {

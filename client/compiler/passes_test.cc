@@ -94,7 +94,7 @@ TEST_F(DumpTest, EachPassWritesAFile) {
             "output \"y\" %4\n");
   EXPECT_THAT(Read("2-infer-fusion.txt"), HasSubstr("%3 = map {"));
   EXPECT_THAT(Read("3-infer-lowering.txt"), HasSubstr("body:\n  %0 = stream_in {"));
-  EXPECT_THAT(Read("7-train_sgd-lowering.txt"), HasSubstr("update:\n"));
+  EXPECT_THAT(Read("7-train_sgd-lowering.txt"), HasSubstr("= sgd {"));
 }
 
 TEST_F(DumpTest, TheLastOneReadsBackToTheSameExecutable) {

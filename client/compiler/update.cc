@@ -1,7 +1,10 @@
 #include "client/compiler/update.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "device/program/op.h"
 
 namespace vpod::compiler {
 
@@ -40,19 +43,71 @@ std::vector<float> HyperParameters(const ProgramSpec& spec) {
 }
 
 Update::Update(const graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
-               const LossGradients& gradients, RandomRounding& rounding, Placement& placement)
+               const std::vector<graph::Node>& nodes, const LossGradients& gradients,
+               RandomRounding& rounding, Placement& placement)
     : graph_(graph),
       spec_(spec),
       options_(options),
+      nodes_(nodes),
       gradients_(gradients.of_variables),
       loss_scale_(gradients.loss_scale),
       rounding_(rounding),
       placement_(placement),
-      gradient_places_(gradients_.size()) {
+      gradient_places_(gradients_.size()),
+      at_once_(spec.accumulation == 1 && options.total_replicas == 1 &&
+               !spec.automatic_loss_scale && !rounding.enabled()) {
   for (size_t v = 0; v < gradients_.size(); ++v) {
     for (Tensor gradient : gradients_[v])
       uses_[graph_.RootOf(gradient.id)].push_back({v, gradient});
   }
+  if (at_once_) FindLastReaders();
+}
+
+void Update::FindLastReaders() {
+  last_readers_.assign(gradients_.size(), 0);
+  std::map<uint32_t, size_t> variables;  // of values that are variables or views of them
+  for (size_t v = 0; v < gradients_.size(); ++v) variables[graph_.variables()[v].id] = v;
+  const auto find = [&](uint32_t value) { return variables.find(graph_.RootOf(value)); };
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Instruction& instruction = nodes_[i].instruction;
+    for (uint32_t input : instruction.inputs()) {
+      const auto variable = find(input);
+      if (variable == variables.end()) continue;
+      last_readers_[variable->second] = i;
+      if (program::FindOp(instruction.attributes_case())->view != nullptr)
+        variables[instruction.outputs(0)] = variable->second;
+    }
+  }
+  const auto keep = [&](Tensor value) {
+    const auto variable = find(value.id);
+    if (variable != variables.end()) last_readers_[variable->second] = SIZE_MAX;
+  };
+  for (const auto& output : graph_.outputs()) keep(output.value);
+  for (const graph::Assignment& assignment : graph_.assignments()) keep(assignment.value);
+}
+
+void Update::AfterNode(size_t number) {
+  for (uint32_t value : nodes_[number].instruction.outputs()) Accumulate(value);
+  std::erase_if(waiting_, [&](size_t v) {
+    if (last_readers_[v] > number) return false;
+    UpdateAtOnce(v);
+    return true;
+  });
+}
+
+void Update::UpdateAtOnce(size_t v) {
+  const Value& variable = graph_.values()[graph_.variables()[v].id];
+  const uint32_t ipu = variable.ipu;
+  const std::pair<uint32_t, uint32_t> storage = {
+      ipu, placement_.TensorAt(ipu, gradient_places_[v]).storage};
+  // Input, variable or constant: an update in place may change it.
+  const auto outside = placement_.StoragesFromOutside();
+  if (std::find(outside.begin(), outside.end(), storage) != outside.end()) return;
+  Instruction update = MakeUpdate(v, gradient_places_[v]);
+  if (steps_.contains(ipu)) CountStep(ipu, Section::kBody);
+  placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
+  placement_.Emit(ipu, Section::kBody, std::move(update));
+  updated_.insert(v);
 }
 
 void Update::Emit() {
@@ -69,10 +124,11 @@ void Update::Emit() {
       gradient_places_[v] = placement_.Place(variable.id, graph_.values()[variable.id].ipu);
     for (Tensor gradient : gradients_[v])
       Accumulate(graph_.RootOf(gradient.id));  // of what no node makes
+    if (!gradients_[v].empty() && !updated_.contains(v)) gradient_places_[v] = Widened(v);
   }
   const auto readers = ReadersOfStorages();
   for (size_t v = 0; v < gradients_.size(); ++v) {
-    if (gradients_[v].empty()) continue;
+    if (gradients_[v].empty() || updated_.contains(v)) continue;
     const Value& variable = graph_.values()[graph_.variables()[v].id];
     const uint32_t ipu = variable.ipu;
     const LoweredTensor& gradient = placement_.TensorAt(ipu, gradient_places_[v]);
@@ -90,7 +146,7 @@ void Update::Emit() {
   for (auto& [ipu, instruction] : reduce) {
     placement_.SetOrigin("", Origin::UPDATE);
     placement_.Emit(ipu, Section::kReduce, instruction);
-    if (steps_.contains(ipu)) CountStep(ipu);
+    if (steps_.contains(ipu)) CountStep(ipu, Section::kUpdate);
     for (auto& [variable, update] : updates[ipu]) {
       placement_.SetOrigin(variable->name, Origin::UPDATE, variable->stage);
       placement_.Emit(ipu, Section::kUpdate, std::move(update));
@@ -102,11 +158,14 @@ void Update::Emit() {
 void Update::Accumulate(uint32_t value) {
   const auto uses = uses_.find(value);
   if (uses == uses_.end()) return;
-  for (const Use& use : uses->second) gradient_places_[use.variable] = EmitGradient(use);
+  for (const Use& use : uses->second) {
+    gradient_places_[use.variable] = EmitGradient(use);
+    if (at_once_) waiting_.push_back(use.variable);
+  }
   uses_.erase(uses);
 }
 
-// The gradient of a variable as it is reduced: the sum over micro-batches, or in float32.
+// The gradient of a variable, or where it is summed over micro-batches.
 uint32_t Update::EmitGradient(const Use& use) {
   const Value& variable = graph_.values()[graph_.variables()[use.variable].id];
   placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
@@ -125,12 +184,20 @@ uint32_t Update::EmitGradient(const Use& use) {
     placement_.Emit(ipu, Section::kBody, std::move(accumulate));
     return accumulator;
   }
-  if (graph_.TypeOf(use.gradient).type == program::v1::FLOAT32) return gradient;
+  return gradient;
+}
+
+// A gradient as it is reduced: in float32.
+uint32_t Update::Widened(size_t v) {
+  const Value& variable = graph_.values()[graph_.variables()[v].id];
+  const uint32_t ipu = variable.ipu, gradient = gradient_places_[v];
+  const program::TensorType& type = placement_.TensorAt(ipu, gradient).type;
+  if (type.type == program::v1::FLOAT32) return gradient;
+  placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
   Instruction cast;
   cast.mutable_cast()->set_type(program::v1::FLOAT32);
   cast.add_inputs(gradient);
-  const uint32_t widened = placement_.NewTensor(
-      ipu, {.type = {program::v1::FLOAT32, placement_.TensorAt(ipu, gradient).type.dims}});
+  const uint32_t widened = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, type.dims}});
   cast.add_outputs(widened);
   placement_.Emit(ipu, Section::kReduce, std::move(cast));
   return widened;
@@ -249,7 +316,8 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
   return update;
 }
 
-void Update::CountStep(uint32_t ipu) {
+void Update::CountStep(uint32_t ipu, Section section) {
+  if (!counted_.insert(ipu).second) return;
   placement_.SetOrigin(OptimizerStepName(ipu), Origin::UPDATE);
   const uint32_t one = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, {}}});
   Instruction fill, count;
@@ -260,7 +328,7 @@ void Update::CountStep(uint32_t ipu) {
   count.add_inputs(steps_.at(ipu));
   count.add_inputs(one);
   count.add_outputs(steps_.at(ipu));
-  placement_.Emit(ipu, Section::kUpdate, std::move(count));
+  placement_.Emit(ipu, section, std::move(count));
 }
 
 uint32_t Update::LossScale(uint32_t ipu) {

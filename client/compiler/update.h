@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -17,15 +18,17 @@ namespace vpod::compiler {
 
 class Update {
  public:
-  // The references outlive the object.
+  // The references outlive the object. `nodes` are all that will be emitted.
   Update(const graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
-         const LossGradients& gradients, RandomRounding& rounding, Placement& placement);
+         const std::vector<graph::Node>& nodes, const LossGradients& gradients,
+         RandomRounding& rounding, Placement& placement);
 
-  // To be called when a value has been made. Added to its accumulator at once, a gradient takes
-  // memory for a moment only.
-  void Accumulate(uint32_t value);
-  // All-reduces and updates, after all nodes. Gradients that are reduced are float32, so that the
-  // sum of many float16 gradients does not overflow before it is scaled.
+  // To be called when the node of this number has been emitted. Added to its accumulator at once, a
+  // gradient takes memory for a moment only. So it does where nothing but the update follows: a
+  // single replica that does not accumulate updates a variable as soon as nobody will read it.
+  void AfterNode(size_t number);
+  // What is left, after all nodes: all-reduces and updates. Gradients that are reduced are float32,
+  // so that the sum of many float16 gradients does not overflow before it is scaled.
   void Emit();
 
  private:
@@ -35,19 +38,24 @@ class Update {
     graph::Tensor gradient;
   };
 
+  void Accumulate(uint32_t value);
+  void FindLastReaders();
+  void UpdateAtOnce(size_t v);
   uint32_t EmitGradient(const Use& use);
+  uint32_t Widened(size_t v);
   Order OrderOfVariable(size_t v);
   uint32_t AccumulatorOf(size_t v, const program::Dims& dims);
   std::map<std::pair<uint32_t, uint32_t>, int> ReadersOfStorages() const;
   void EmitAutomaticLossScale(const std::map<uint32_t, program::v1::Instruction>& reduce);
   program::v1::Instruction MakeUpdate(size_t v, uint32_t gradient);
-  void CountStep(uint32_t ipu);
+  void CountStep(uint32_t ipu, Section section);
   uint32_t LossScale(uint32_t ipu);
   uint32_t Shared(std::map<uint32_t, uint32_t>& by_ipu, uint32_t ipu, LoweredTensor tensor);
 
   const graph::Graph& graph_;
   const ProgramSpec& spec_;
   const CompileOptions& options_;
+  const std::vector<graph::Node>& nodes_;
   const std::vector<std::vector<graph::Tensor>>& gradients_;  // by the variable's number
   const graph::Tensor loss_scale_;
   RandomRounding& rounding_;
@@ -57,6 +65,15 @@ class Update {
   std::vector<uint32_t> gradient_places_;      // by the variable's number
   // By IPU.
   std::map<uint32_t, uint32_t> hyper_parameters_, steps_, unit_scales_;
+  std::set<uint32_t> counted_;  // IPUs that count the step
+
+  // --- Updates between the nodes ---
+  const bool at_once_;
+  // By the variable's number: the last node that reads it, or SIZE_MAX if its value is wanted after
+  // all nodes.
+  std::vector<size_t> last_readers_;
+  std::vector<size_t> waiting_;  // variables whose gradients are there
+  std::set<size_t> updated_;
 };
 
 }  // namespace vpod::compiler
