@@ -270,7 +270,7 @@ class MemoryWatch {
         for (int round = 0; round < 2; ++round) Execute(step.repeat().function());
         continue;
       }
-      // What a step changes in place may have been written as another reshape.
+      // A value that a step changes in place may have been written as another reshape.
       const std::set<uint32_t> outputs(step.outputs().begin(), step.outputs().end());
       for (uint32_t id : step.inputs()) Read(id, outputs.contains(id));
       for (uint32_t id : step.outputs()) Write(id);

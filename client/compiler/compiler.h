@@ -126,7 +126,7 @@ using Progress = std::function<void(absl::string_view step, uint32_t done, uint3
 absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options,
                                  const Progress& progress = {});
 
-// What the variables of the executable that graph and options give start with.
+// The initial values of the variables of the executable that graph and options give.
 std::map<std::string, std::string> InitialValues(const program::Executable& executable,
                                                  const graph::Graph& graph,
                                                  const CompileOptions& options);

@@ -45,7 +45,7 @@ std::string BuildIdInNotes(absl::string_view notes) {
   return "";
 }
 
-// Of the program or shared library that this code is part of.
+// The build id of the program or shared library that this code is part of.
 std::string BuildId() {
   std::string id;
   dl_iterate_phdr(

@@ -13,7 +13,7 @@ using graph::Node;
 using graph::Value;
 using program::v1::Instruction;
 
-// Of a map (device/program/ops/map.cc).
+// The limits of a map (device/program/ops/map.cc).
 constexpr size_t kMostInputs = 12, kMostSteps = 32;
 
 bool IsUnary(const Node& node, program::v1::UnaryOperator function) {

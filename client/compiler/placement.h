@@ -25,11 +25,11 @@ enum class Order { kRowMajor, kChannelsLast, kOutputsLast };
 // The tensors and instructions of a program while it is lowered. The graph outlives it.
 class Placement {
  public:
-  // Of a graph that has no gradients yet: all programs place its variables alike.
+  // The graph has no gradients yet, so that all programs place its variables alike.
   Placement(const graph::Graph& graph, uint32_t ipus);
 
   LoweredProgram Take() { return std::move(program_); }
-  // What following instructions belong to: an operation of the graph, or what is done in a phase
+  // Following instructions belong to this: an operation of the graph, or what is done in a phase
   // with a variable or stream of this name.
   void SetOrigin(program::v1::Origin origin) { origin_ = std::move(origin); }
   void SetOrigin(const std::string& name, program::v1::Origin::Phase phase, uint32_t stage = 0);

@@ -82,7 +82,7 @@ TEST(PlacementTest, WeightsOfConvolutionsAndTheirMomentumLieWithTheOutputsInnerm
                                            .sgd = {.momentum = 0.9f}}}});
     EXPECT_EQ(StridesOf(executable, "w"), program::OutputsLastStrides(kFilters));
     EXPECT_EQ(StridesOf(executable, "Accl___w"), program::OutputsLastStrides(kFilters));
-    // Of the image, which arrives row-major. Weights and their gradients are used as they lie.
+    // The image arrives row-major. Weights and their gradients are used as they lie.
     EXPECT_EQ(Copies(executable), 1);
   }
 }

@@ -1,5 +1,5 @@
-// What a program does with its gradients: accumulates them over micro-batches, reduces them over
-// replicas, checks them, and updates the weights.
+// The steps of a program from gradients to weights: it accumulates them over micro-batches, reduces
+// them over replicas, checks them, and updates the weights.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class Update {
   // gradient takes memory for a moment only. So it does where nothing but the update follows: a
   // single replica that does not accumulate updates a variable as soon as nobody will read it.
   void AfterNode(size_t number);
-  // What is left, after all nodes: all-reduces and updates. Gradients that are reduced are float32,
-  // so that the sum of many float16 gradients does not overflow before it is scaled.
+  // Emits what is left after all nodes: all-reduces and updates. Gradients that are reduced are
+  // float32, so that the sum of many float16 gradients does not overflow before it is scaled.
   void Emit();
 
  private:

@@ -6,8 +6,9 @@
 //   Tensor x = graph.Input("images", {FLOAT32, {16, 784}});
 //   Tensor w = graph.Variable("w", {FLOAT32, {784, 10}}, initial);
 //   Tensor logits = graph.MatMul(x, w);
-//   Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, graph.Input("labels", {INT32,
-//   {16}}))); graph.Output("loss", loss);
+//   Tensor labels = graph.Input("labels", {INT32, {16}});
+//   Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, labels));
+//   graph.Output("loss", loss);
 #pragma once
 
 #include <cstdint>
@@ -261,7 +262,7 @@ class Graph {
   // The parts of the model to which nodes belong; a gradient belongs to that of its operation.
   OriginTable& origins() { return origins_; }
   const OriginTable& origins() const { return origins_; }
-  // Of a variable or buffer.
+  // The initial values of a variable or buffer.
   const std::vector<float>& InitialValue(Tensor variable) const {
     return *initial_.at(variable.id);
   }

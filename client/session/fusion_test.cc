@@ -1,4 +1,4 @@
-// What the compiler fuses, and that fused programs give the bits of those that are not.
+// Checks what the compiler fuses, and that fused programs give the bits of those that are not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -65,7 +65,7 @@ TEST_P(LossScalingTest, AnOverflowIsLeftOutAndTheScaleShrinks) {
   Open({.sgd = {.learning_rate = 0.25f, .momentum = 0.5f},
         .loss_scale = 0x1p127f,
         .automatic_loss_scale = compiler::AutomaticLossScale{.interval = 2}});
-  // Of the two gradients, 1 and 2 times the scale, only the second one overflows.
+  // The gradients are 1 and 2 times the scale; only the second one overflows.
   ASSERT_TRUE(Step(1).ok());
   EXPECT_EQ(Read("w"), 1);
   EXPECT_EQ(Read("v"), 1);

@@ -36,7 +36,7 @@ std::string ShapeText(const program::Dims& dims) {
   return absl::StrCat("(", absl::StrJoin(dims, ", "), dims.size() == 1 ? ",)" : ")");
 }
 
-// What NumPy calls the element types.
+// NumPy's names of the element types.
 constexpr struct {
   program::v1::DataType type;
   const char* name;

@@ -310,7 +310,7 @@ class RandomTrainingTest : public testing::TestWithParam<uint32_t> {
     }
   }
 
-  // What a run draws, by replica, op and micro-batch.
+  // The numbers that a run draws, by replica, op and micro-batch.
   std::vector<std::vector<float>> Draw() {
     const auto cycles = session_->Run("train");
     EXPECT_TRUE(cycles.ok()) << cycles.status();

@@ -142,7 +142,7 @@ void ComputePool::WakeLocked() {
 void ComputePool::Post(ComputeQueue& queue, std::function<void()> task) {
   base::MutexLock lock(mutex_);
   if (queue.tasks_.empty()) {
-    // What a job did not use while it had nothing to do is not saved up.
+    // Time that a job did not use while it had nothing to do is not saved up.
     RaiseTo(queue.used_ns_, least_used_ns_);
     if (ready_.empty()) Reserve(queue.last_thread_);
     ready_.push_back(queue.shared_from_this());

@@ -17,7 +17,7 @@ program::HostTensor Filters() {
           .strides = program::OutputsLastStrides({2, 3, 2, 2})};
 }
 
-// What is stored if element i of the host's form is i.
+// The elements as stored, if element i of the host's form is i.
 std::vector<int16_t> Stored() {
   std::vector<int16_t> stored;
   for (int pixel = 0; pixel < 4; ++pixel) {

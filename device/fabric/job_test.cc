@@ -208,7 +208,7 @@ TEST_F(JobTest, AFailedRunFailsAllThatMeetInItAndNothingElse) {
   EXPECT_EQ(waiting, std::vector<absl::Status>(4, cause));
   job_->FailRun(0, absl::InvalidArgumentError("another"));
   EXPECT_TRUE(job_->HasFailedRun(0));
-  // Who comes late: to a meeting, or to the run.
+  // One instance is late for a rendezvous, or for the run.
   MeetAs(1, late);
   EXPECT_EQ(late, waiting);
   Start(3);

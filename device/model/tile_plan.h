@@ -16,7 +16,7 @@ namespace vpod::model {
 // Program of a tile's workers.
 enum class Vertex { kElementwise, kReduction, kAmp };
 
-// What each of some neighbouring tiles does in a compute set.
+// The work of each of some neighbouring tiles in a compute set.
 struct TileWork {
   uint32_t tiles = 0;
   Vertex vertex = Vertex::kElementwise;
@@ -30,7 +30,7 @@ struct ComputeSet {
   std::vector<TileWork> classes;  // other tiles are idle
 };
 
-// What each of some neighbouring tiles receives, or sends if that is more.
+// The bytes that each of some neighbouring tiles receives, or sends if that is more.
 struct TileTraffic {
   uint32_t tiles = 0;
   uint64_t bytes = 0;

@@ -41,7 +41,7 @@ absl::Status CheckOriginBytes(size_t bytes, const Limits& limits) {
                                                  " are accepted"));
 }
 
-// Of a message of this type; `what` names it.
+// The parsed size of a message of this type; `what` names it.
 absl::StatusOr<uint64_t> ParsedSizeOf(const google::protobuf::Descriptor& type,
                                       absl::string_view what, absl::string_view bytes,
                                       const Limits& limits) {

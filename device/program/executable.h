@@ -65,10 +65,10 @@ class Executable {
                                              absl::string_view origins = {});
 
   const v1::Executable& proto() const { return proto_; }
-  // What Parse takes.
+  // Bytes as Parse takes them.
   std::string Bytes() const;
   std::string OriginBytes() const { return origins_.SerializeAsString(); }
-  // What an instruction was compiled from; null if that is unknown.
+  // The origin of an instruction; null if that is unknown.
   const v1::Origin* OriginOf(uint32_t ipu, size_t function, size_t instruction) const;
   // SHA-256 of the canonical encoding.
   const std::string& hash() const { return hash_; }

@@ -87,7 +87,7 @@ bool LieAlike(const v1::Tensor& a, const v1::Tensor& b) {
          SizeOf(a.type()) == SizeOf(b.type()) && StridesOf(a) == StridesOf(b);
 }
 
-// What a chunk of a kernel writes is read by no other: outputs share bytes with other operands only
+// No chunk of a kernel reads what another one writes: outputs share bytes with other operands only
 // where each element is written from those at its place.
 absl::Status CheckPlaces(const OpDef& op, const v1::Instruction& instruction,
                          const Operands& tensors) {

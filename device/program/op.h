@@ -18,7 +18,7 @@ namespace vpod::program {
 
 using Types = std::vector<TensorType>;
 
-// Who executes an instruction.
+// The executor of an instruction.
 enum class Role {
   kKernel,      // a kernel of its IPU
   kCollective,  // meets other replicas
@@ -129,7 +129,7 @@ struct OpDef {
   bool rounds = false;
   // Null: all operands are row-major.
   Layout (*layout)(const v1::Instruction& instruction, OperandPlace operand) = nullptr;
-  // Of an op whose output is a view of its input, which has these strides.
+  // Set if the output is a view of the input, which has these strides.
   View (*view)(const v1::Instruction& instruction, const TensorType& input,
                const Dims& strides) = nullptr;
 };

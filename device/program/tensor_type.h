@@ -57,7 +57,7 @@ TensorType TypeOf(const v1::RemoteBuffer& buffer);  // of a row
 // --- Layout ---
 
 Dims RowMajorStrides(const Dims& dims);
-// Of [batch, channels, spatial dimensions…], densely packed with the channels innermost.
+// For images of [batch, channels, spatial dimensions…]: densely packed with the channels innermost.
 Dims ChannelsLastStrides(const Dims& dims);
 // For weights of [outputs, channels, spatial dimensions…]: densely packed as
 // [spatial dimensions…, channels, outputs].

@@ -292,7 +292,7 @@ TEST(ValidateTest, RefusesTensorsOutsideTheArena) {
   ExpectRefused(last(true), "tensor 16 at offset");
 }
 
-// What moves or stays has elements.
+// Tensors that move or stay have elements.
 TEST(ValidateTest, RefusesToMoveOrKeepNoElements) {
   v1::Executable stream = WithSteps("");
   stream.mutable_streams(0)->set_dims(0, 0);

@@ -1,7 +1,8 @@
-// What a job notices of another one that computes a convolution of 10^13 operations, and that dies,
-// on the POD whose environment is set (eval "$(vpod env)"), which needs a partition of four IPUs or
-// more: how much longer its runs take, how late the agent's control thread is, which runs timers
-// and leases, and when the dead owner's IPU can be had again. `cancel owner` is that owner.
+// Measures what a job notices of another one that computes a convolution of 10^13 operations, and
+// that dies, on the POD whose environment is set (eval "$(vpod env)"), which needs a partition of
+// four IPUs or more: how much longer its runs take, how late the agent's control thread is, which
+// runs timers and leases, and when the dead owner's IPU can be had again. `cancel owner` is that
+// owner.
 #include <algorithm>
 #include <chrono>
 #include <csignal>

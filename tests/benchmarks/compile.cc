@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRounds = 5;
 
-// Of this process, which has one thread. Other work on the machine does not count.
+// CPU time of this process, which has one thread. Other work on the machine does not count.
 double Seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 double Since(double start) { return Seconds() - start; }
 

@@ -6,9 +6,7 @@
 //   {"input": TYPE, "dims": [...], "at": OFFSET}       elements are in DATA from this byte
 //   {"variable": TYPE, "dims": [...], "at": OFFSET}    float32 elements are in DATA
 //   {"constant": TYPE, "dims": [...], "value": NUMBER}
-//   {"op": INSTRUCTION, "inputs": [VALUE, ...]}        an instruction of program.proto in
-//   protobuf's
-//                                                      JSON; all its outputs are appended
+//   {"op": INSTRUCTION, "inputs": [VALUE, ...]}        as protobuf's JSON; appends its outputs
 //   {"reshape": [...], "inputs": [VALUE]}
 //   {"dropout": PROBABILITY, "inputs": [VALUE]}
 //   {"adaptive_average_pool": [...], "inputs": [VALUE]}
@@ -199,7 +197,7 @@ class Case {
     const std::vector<Tensor> wanted = Operands(text_.at("results"));
     const auto is_empty = [&](Tensor value) { return graph_.TypeOf(value).empty(); };
     for (size_t i = 0; i < wanted.size(); ++i) {
-      // What has no elements cannot be sent; its sum has to be computed from it.
+      // A value without elements cannot be sent; its sum has to be computed from it.
       const Tensor sent =
           is_empty(wanted[i]) ? graph_.Sum(graph_.Cast(wanted[i], v1::FLOAT32)) : wanted[i];
       graph_.Output(NameOf("result", i), sent);

@@ -23,7 +23,7 @@ namespace {
 
 using program::v1::Instruction;
 
-// What program.proto says of a message: the comment above it and its text.
+// A message of program.proto: the comment above it and its text.
 struct Definition {
   std::string comment, text;
 };

@@ -32,7 +32,7 @@ uint32_t AddTensor(const TensorType& type, v1::Ipu& ipu, bool wide_accumulator =
   return static_cast<uint32_t>(ipu.tensors_size() - 1);
 }
 
-// What an instruction refers to besides tensors: function 0, stream 0, remote buffer 0.
+// The function, stream and remote buffer that an instruction refers to: number 0 of each.
 void AddSurroundings(v1::Executable& executable, const v1::Instruction& instruction) {
   v1::Ipu& ipu = *executable.mutable_ipus(0);
   if (program::FindOp(instruction.attributes_case())->role == program::Role::kControl) {

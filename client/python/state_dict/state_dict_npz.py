@@ -17,12 +17,12 @@ import zipfile
 import numpy
 import torch
 
-# What begins the names of variables that are the compiler's own: the optimiser's (client/compiler/lowering.h) and those
+# Prefixes of the names of variables that are the compiler's own: the optimiser's (client/compiler/lowering.h) and those
 # of random numbers (client/graph/graph.h).
 OWN_PREFIXES = ("Accl___", "Accl1___", "Accl2___", "AcclMax___", "optimizer/", "random/")
 
 
-# What a state dict has in the place of types that PyTorch lacks, and float32 for all floats.
+# The types that a state dict has in the place of types that PyTorch lacks, and float32 for all floats.
 TORCH_TYPES = {"float16": "float32", "uint16": "int32", "uint32": "int64"}
 
 

@@ -31,7 +31,7 @@ struct RowsOfChannels {
   size_t block_elements() const { return of_block * blocks.per_chunk; }
   size_t num_chunks() const { return chunks.chunks() * blocks.chunks(); }
   double operations() const { return static_cast<double>(chunks.per_chunk * blocks.per_chunk); }
-  // Of a chunk: which of `chunks`, its first channel and the number of its channels.
+  // The place of a chunk: which of `chunks`, its first channel and the number of its channels.
   size_t OfRows(size_t chunk) const { return chunk / blocks.chunks(); }
   size_t FirstChannel(size_t chunk) const { return blocks.begin(chunk % blocks.chunks()); }
   size_t Channels(size_t chunk) const { return blocks.size(chunk % blocks.chunks()); }
@@ -61,7 +61,7 @@ class Sums {
   double* Of(const Workspace& at, size_t chunk, size_t sum, size_t channel) const {
     return reinterpret_cast<double*>(at.shared) + (chunk * 2 + sum) * channels_ + channel;
   }
-  // Of all chunks, in order.
+  // The sum of all chunks, in order.
   double Total(const Workspace& at, size_t sum, size_t channel) const {
     double total = 0;
     for (size_t chunk = 0; chunk < chunks_; ++chunk) total += *Of(at, chunk, sum, channel);
@@ -287,7 +287,7 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
       dx_block(ResolveOutput(ipu, instruction, 0), block, scratch);
   const auto dy =
       std::make_shared<const GradientOfY>(ResolveGradient(ipu, instruction, block, scratch));
-  // What the second phase leaves for the third: factor, mean of dy, slope.
+  // Left by the second phase for the third: factor, mean of dy, slope.
   MemoryPlan shared;
   shared.Add(sums.bytes());
   const Vectors vectors{shared.Add(3 * rows.channels * sizeof(float)), rows.channels};

@@ -1,5 +1,6 @@
-// What element-by-element ops do with a block of elements that lie in the first-level cache; the
-// kernel around them (map.cc) brings operands there and carries results away.
+// The functions that element-by-element ops apply to a block of elements that lie in the
+// first-level cache; the kernel around them (map.cc) brings operands there and carries results
+// away.
 #pragma once
 
 #include <functional>

@@ -330,7 +330,7 @@ TEST_P(ConvolutionChunksTest, AreShort) {
     most +=
         phase.operations * static_cast<double>(phase.chunks) * static_cast<double>(phase.rounds);
   }
-  // What touches the padding only is no operation.
+  // A product with padding is no operation.
   double padding = 1;
   for (size_t i = 0; i < window.image.size(); ++i) {
     padding *= static_cast<double>(std::min(window.image[i], window.Result()[i])) /

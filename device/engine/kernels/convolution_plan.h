@@ -26,7 +26,7 @@ struct ConvolutionShape {
   int64_t result_pixels() const;
 };
 
-// What bounds the pieces. Tests lower it.
+// The limits of pieces. Tests lower them.
 struct ConvolutionLimits {
   double operations = 8e7;              // of a piece, about a millisecond
   double most_operations = 1 << 27;     // of an image that is not cut

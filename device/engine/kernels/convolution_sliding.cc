@@ -23,7 +23,7 @@ struct Sliding {
     return reinterpret_cast<float*>(packs_all ? at.packed + block * packed_bytes : at.shared);
   }
 
-  // Of this block, or of it and all that follow.
+  // Packs a piece of this block, or of it and all that follow.
   absl::Status Pack(const Workspace& at, size_t block, size_t chunk) const {
     const WeightsPacking::Piece& piece = packings[block]->pieces[chunk];
     float* from = piece.plain.Read(step.b, at, blocks[block].block.first + piece.first,

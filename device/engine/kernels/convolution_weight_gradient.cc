@@ -54,7 +54,7 @@ struct WeightGradient {
     return absl::OkStatus();
   }
 
-  // Of this block, or of it and all that follow.
+  // Unpacks a piece of this block, or of it and all that follow.
   absl::Status Unpack(const Workspace& at, size_t block, size_t chunk) const {
     const WeightsPacking::Piece& piece = packings[block]->pieces[chunk];
     const size_t first = blocks[block].block.first + piece.first;

@@ -175,8 +175,8 @@ WeightsPacking::WeightsPacking(const Operand& tensor, const std::vector<PackedBl
     : direction_(direction) {
   const WeightsBlock &front = blocks.front().block, &back = blocks.back().block;
   const bool grouped = front.shape.groups > 1;
-  // What is converted or transposed is read and written as it lies in memory. oneDNN is faster with
-  // parts of all rows.
+  // Weights that are converted or transposed are read and written as they lie. oneDNN is faster
+  // with parts of all rows.
   const PlainWeights plain(tensor, front.dims, front.strides);
   const bool by_rows = tensor.type.type == program::v1::FLOAT16 ||
                        (direction == Direction::kPack &&

@@ -37,10 +37,10 @@ class PlainWeights {
   PlainWeights(const Operand& tensor, const program::Dims& dims, const program::Dims& strides);
 
   size_t elements() const { return elements_; }
-  // Of what Read and Write give.
+  // Strides of what Read and Write give.
   const program::Dims& strides() const { return strides_; }
-  // Those that begin with element `first` of the tensor, read or to be written; `scratch` has place
-  // for them.
+  // The elements from `first` of the tensor on, read or to be written; `scratch` has place for
+  // them.
   float* Read(const Operand& tensor, const Workspace& at, size_t first, float* scratch) const;
   float* Write(const Operand& tensor, const Workspace& at, size_t first, float* scratch) const;
   // After all that Write gave were written.
@@ -88,7 +88,7 @@ struct PackedBlock {
 // together.
 struct WeightsPacking {
   enum class Direction { kPack, kUnpack };
-  // Of a piece that belongs to a block.
+  // The part of a piece that belongs to a block.
   struct Part {
     size_t block = 0;
     size_t first = 0;  // element of the piece, as PlainWeights has it

@@ -352,7 +352,7 @@ TEST_P(SelectTest, OutputMayBeAnInput) {
   EXPECT_EQ(ipu.Read(b), (Values{1, 5, 3}));
 }
 
-// What is not chosen has no influence, as it would have in a product with 0.
+// An element that is not chosen has no influence, as it would have in a product with 0.
 TEST_P(ElementwiseTest, SelectTakesNothingOfTheOtherOperand) {
   TestIpu ipu;
   const uint32_t c = ipu.Add(BOOL, {4}, {1, 0, 1, 0});

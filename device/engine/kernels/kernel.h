@@ -68,7 +68,7 @@ struct Kernel {
   // If set: computes these rows of the output from the same rows of input 0, as the one phase does
   // for all.
   std::function<void(const Workspace& at, size_t first, size_t count)> by_rows;
-  // What oneDNN calls its implementations that compute this; empty without oneDNN.
+  // The names of the implementations of oneDNN that compute this; empty without oneDNN.
   std::vector<std::string> implementations;
 };
 

@@ -113,7 +113,8 @@ class FloatRow {
   float* Write(int64_t position, int64_t step) {
     return !half_ && step == 1 ? reinterpret_cast<float*>(base_) + position : floats_;
   }
-  // Of an output: its elements are numbered from `number`, `number_step` apart (RoundToHalves).
+  // Stores elements of an output, which are numbered from `number`, `number_step` apart
+  // (RoundToHalves).
   void Store(int64_t position, int64_t step, int64_t number, int64_t number_step, size_t n) {
     if (!half_) {
       if (step != 1) Scatter(floats_, reinterpret_cast<float*>(base_) + position, step, n);

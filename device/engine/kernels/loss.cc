@@ -7,7 +7,7 @@
 namespace vpod::engine {
 namespace {
 
-// What a row is compared with: 1 at the label, 0 elsewhere, smoothed.
+// The target of a row: 1 at the label, 0 elsewhere, smoothed.
 class Target {
  public:
   template <class CrossEntropy>
@@ -28,8 +28,8 @@ class Target {
     return absl::InvalidArgumentError(
         absl::StrCat("label ", label, " in row ", row, " is outside 0 to ", classes_ - 1));
   }
-  // Of a row whose logits, less the largest, are `chosen` at the label; the sums of theirs and of
-  // their exponentials.
+  // The loss of a row whose logits, less the largest, are `chosen` at the label; the sums of theirs
+  // and of their exponentials.
   float Loss(double sum, double shifted, float chosen) const {
     double loss = std::log(sum) - chosen;
     if (smoothing_ > 0) {
@@ -70,7 +70,7 @@ float SoftmaxRow(const float* x, int32_t label, const Target& target, float* p) 
 // Classes that a chunk takes at a time; longer rows are cut.
 constexpr size_t kMostClasses = size_t{1} << 20;
 
-// What a part of a row contributes.
+// The contribution of a part of a row.
 struct PartOfRow {
   double sum = 0, shifted = 0;
   float largest = 0;
@@ -88,7 +88,7 @@ struct LongRows {
 
   size_t classes() const { return target.classes(); }
   size_t shared_bytes() const { return rows * parts.chunks() * sizeof(PartOfRow); }
-  // Of the row of a chunk.
+  // Offset of the row of a chunk.
   PartOfRow* Parts(const Workspace& at, size_t chunk) const {
     return reinterpret_cast<PartOfRow*>(at.shared) + chunk / parts.chunks() * parts.chunks();
   }

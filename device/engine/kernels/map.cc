@@ -82,7 +82,7 @@ class ElementwiseMap {
 
  private:
   using Values = absl::InlinedVector<BlockOperand, 16>;
-  // Of the elements of a block of the output: the first, and from each to the next.
+  // The numbers of the elements of a block of the output: the first, and from each to the next.
   struct Numbers {
     int64_t first = 0, step = 1;
   };

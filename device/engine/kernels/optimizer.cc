@@ -88,7 +88,7 @@ class Optimizer {
   }
   double Step(const Workspace& at) const { return *step_.As<float>(at); }
 
-  // What gradients are multiplied by. InvalidArgument for a bad loss scale.
+  // The factor of gradients. InvalidArgument for a bad loss scale.
   template <class Attributes>
   absl::StatusOr<float> GradientFactor(const Attributes& op, const Workspace& at) const {
     const float scale = *loss_scale_.As<float>(at);

@@ -28,7 +28,7 @@ TEST_P(PoolingTest, MaximumAndItsPlace) {
                  dx = ipu.AddImage(GetParam(), {1, 2, 4, 4});
   ipu.Run(absl::StrCat("max_pool{", k3x3, "} inputs:", x, " outputs:[", y, ",", places, "]"));
   EXPECT_EQ(ipu.Read(y), (Values{5, 8, 9, 8, -1, -0.0, -2, -0.0}));
-  // Of equals the first.
+  // The first of equals.
   EXPECT_EQ(ipu.Read(places), (Values{1, 6, 8, 6, 0, 3, 9, 14}));
   ipu.Run(absl::StrCat("max_pool_gradient{", k3x3, " image_size:[4,4]} inputs:[", dy, ",", places,
                        "] outputs:", dx));

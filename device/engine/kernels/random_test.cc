@@ -23,7 +23,7 @@ Block Philox(Block counter, Key key) {
   return counter;
 }
 
-// What decides about the elements of a random tensor.
+// The inputs that decide about the elements of a random tensor.
 struct Source {
   Key seed{};
   uint32_t number = 0, counter = 0, stream = 0;
@@ -128,7 +128,7 @@ double MeanOf(const Values& values, double (*function)(double)) {
   return sum / static_cast<double>(values.size());
 }
 
-// Of neighbours `distance` apart, whose mean is known.
+// The covariance of neighbours `distance` apart, whose mean is known.
 double Covariance(const Values& values, size_t distance, double mean) {
   double sum = 0;
   for (size_t i = distance; i < values.size(); ++i)

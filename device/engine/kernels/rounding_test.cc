@@ -12,7 +12,7 @@ namespace {
 
 using program::v1::DataType;
 
-// What the random bits follow from.
+// The inputs that the random bits follow from.
 struct Source {
   uint32_t seed = 7, counter = 0, number = 1;
 
@@ -58,7 +58,7 @@ TEST(StochasticRoundingTest, TheMeanIsTheValue) {
   }
 }
 
-// Of neighbours, and of elements of different blocks of random words.
+// Neighbours are not correlated, nor are elements of different blocks of random words.
 TEST(StochasticRoundingTest, ElementsAreRoundedByThemselves) {
   const Values values = Rounded(Values(kMany, 1 + 0x1p-11), {kMany}, {});
   for (size_t distance : {1, 2, 3, 4, 64, 256, 1024}) {
@@ -231,7 +231,7 @@ std::vector<Case> Cases() {
   };
 }
 
-// What the outputs of float16 are when the operands of float16 are of `half`.
+// The float16 outputs of the case when its float16 operands are of `half`.
 Values RunCase(const Case& each, DataType half, const Source* source) {
   TestIpu ipu;
   const auto type = [&](const Given& given) { return given.type == FLOAT16 ? half : given.type; };

@@ -58,7 +58,7 @@ absl::StatusOr<TensorType> ConcatenatedType(uint32_t axis, absl::Span<const Tens
 
 using Axes = google::protobuf::RepeatedField<uint32_t>;
 
-// What an op on slices that begin at `start` has in common.
+// The common part of ops on slices that begin at `start`.
 absl::Status CheckDynamicAxes(const Axes& axes, const TensorType& sliced, const TensorType& start) {
   bool fits = !axes.empty();
   for (int i = 0; i < axes.size(); ++i)

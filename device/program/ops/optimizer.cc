@@ -19,7 +19,7 @@ absl::Status CheckAccumulate(const v1::Instruction& instruction, const Operands&
 }
 
 // Inputs: weights, gradient, hyper-parameters, loss scale and, with state, the step and the state.
-// What is updated: weights and state.
+// Returns the types of what is updated: weights and state.
 absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, int64_t hyper_parameters,
                                    absl::Span<const TensorType> inputs) {
   const TensorType &weights = inputs[0], &gradient = inputs[1];

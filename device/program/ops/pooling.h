@@ -5,7 +5,7 @@
 
 namespace vpod::program {
 
-// Of a pooling op or of the gradient of one; null if its windows divide the image.
+// The window of a pooling op or of the gradient of one; null if its windows divide the image.
 const v1::SlidingWindow* FindPoolingWindow(const v1::Instruction& instruction);
 
 // Pixels [begin, end) along a dimension.

@@ -10,7 +10,7 @@ def generators():
     return [generator for family in FAMILIES for generator in family.generators()]
 
 
-# What PyTorch does not define, or not in the same way.
+# Not compared, because PyTorch does not define it, or not in the same way.
 NOT_COMPARED = {
     "casts": "of values that the target type does not have",
     "sorts": "the order of equal elements where the sort is unstable",
