@@ -32,7 +32,7 @@ class Lowering {
         trains_(spec.loss.has_value()),
         options_(options),
         dump_(dump),
-        placement_(graph_, options.ipus_per_replica) {
+        placement_(graph_, options.ipus_per_replica, options.rounding != Rounding::kNearest) {
     graph_.SetReplicas(options.total_replicas);
   }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "device/program/op.h"
+
 namespace vpod::compiler {
 namespace {
 
@@ -34,18 +36,42 @@ bool HasChannelsInnermost(const LoweredTensor& tensor) {
 
 }  // namespace
 
-// A buffer may be assigned what an op made row-major.
-Placement::Placement(const graph::Graph& graph, uint32_t ipus) : graph_(graph) {
+Placement::Placement(const graph::Graph& graph, uint32_t ipus, bool numbered_updates)
+    : graph_(graph) {
   program_.ipus.resize(ipus);
-  for (const graph::Node& node : graph.nodes()) {
+  FindFilters();
+  if (!numbered_updates) return;
+  std::erase_if(filters_,
+                [&](uint32_t id) { return graph.values()[id].type.type == program::v1::FLOAT16; });
+}
+
+void Placement::FindFilters() {
+  std::map<uint32_t, const graph::Node*> producers;  // by value
+  std::vector<uint32_t> weights;
+  for (const graph::Node& node : graph_.nodes()) {
     const Instruction& instruction = node.instruction;
-    if (!instruction.has_convolution() ||
-        instruction.convolution().pass() == program::v1::Convolution::WEIGHT_GRADIENT)
-      continue;
-    if (graph.values()[instruction.inputs(1)].origin == Origin::kVariable)
-      filters_.insert(instruction.inputs(1));
+    for (uint32_t output : instruction.outputs()) producers[output] = &node;
+    if (instruction.has_convolution() &&
+        instruction.convolution().pass() != program::v1::Convolution::WEIGHT_GRADIENT)
+      weights.push_back(instruction.inputs(1));
   }
-  for (graph::Tensor buffer : graph.buffers()) filters_.erase(buffer.id);
+  std::set<uint32_t> seen;
+  while (!weights.empty()) {
+    const uint32_t id = weights.back();
+    weights.pop_back();
+    if (!seen.insert(id).second) continue;
+    const Value& value = graph_.values()[id];
+    if (value.origin == Origin::kVariable) filters_.insert(id);
+    const auto producer = producers.find(id);
+    if (producer == producers.end()) continue;
+    const Instruction& instruction = producer->second->instruction;
+    if (!program::FindOp(instruction.attributes_case())->elementwise) continue;
+    for (uint32_t input : instruction.inputs()) {
+      if (graph_.values()[input].type.dims == value.type.dims) weights.push_back(input);
+    }
+  }
+  // A buffer may be assigned what an op made row-major.
+  for (graph::Tensor buffer : graph_.buffers()) filters_.erase(buffer.id);
 }
 
 void Placement::SetOrigin(const std::string& name, program::v1::Origin::Phase phase,

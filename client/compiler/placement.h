@@ -1,8 +1,8 @@
 // The layout pass: where the values of a graph are, on which IPU and in which storage order. Values
 // are row-major in the graph; here each gets the order in which it is made, and readers that ask
 // for another get a copy. Variables that convolutions read as weights lie with the outputs
-// innermost, which oneDNN's layouts do in blocks: they are packed several times as fast so. What is
-// updated with them lies so, too.
+// innermost, as in the blocks of oneDNN's layouts, so that packing is several times as fast. Their
+// gradients and the optimiser's state lie so, too.
 #pragma once
 
 #include <array>
@@ -25,8 +25,10 @@ enum class Order { kRowMajor, kChannelsLast, kOutputsLast };
 // The tensors and instructions of a program while it is lowered. The graph outlives it.
 class Placement {
  public:
-  // The graph has no gradients yet, so that all programs place its variables alike.
-  Placement(const graph::Graph& graph, uint32_t ipus);
+  // The graph has no gradients yet, so that all programs place its variables alike. With
+  // `numbered_updates`, the elements of float16 variables are rounded by their numbers, which must
+  // not depend on a layout: these variables stay row-major.
+  Placement(const graph::Graph& graph, uint32_t ipus, bool numbered_updates);
 
   LoweredProgram Take() { return std::move(program_); }
   // Following instructions belong to this: an operation of the graph, or what is done in a phase
@@ -82,12 +84,15 @@ class Placement {
     std::array<uint32_t, 3> converted = {~0u, ~0u, ~0u};  // [order]
   };
 
+  // Finds the variables that convolutions read as weights, or that weights are made of element by
+  // element.
+  void FindFilters();
   // Whether a tensor lies as an op wants it.
   bool Lies(uint32_t ipu, uint32_t index, Order order) const;
   uint32_t RowMajor(uint32_t id, uint32_t ipu) { return PlaceAs(id, ipu, Order::kRowMajor); }
 
   const graph::Graph& graph_;
-  std::set<uint32_t> filters_;  // variables that convolutions read as weights
+  std::set<uint32_t> filters_;  // variables that lie with the outputs innermost
   LoweredProgram program_;
   program::v1::Origin origin_;  // without an op: what the instruction does
   std::map<std::pair<uint32_t, uint32_t>, Places> placed_;  // of (value, IPU)

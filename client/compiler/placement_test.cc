@@ -87,6 +87,28 @@ TEST(PlacementTest, WeightsOfConvolutionsAndTheirMomentumLieWithTheOutputsInnerm
   }
 }
 
+TEST(PlacementTest, SoDoWeightsThatAreCast) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {v1::FLOAT16, {4, 3, 5, 5}});
+  const Tensor weights = graph.Variable("w", {FLOAT32, kFilters}, kWeights);
+  const Tensor y = graph.Convolution(x, graph.Cast(weights, v1::FLOAT16), Window());
+  const Tensor loss = graph.Mean(graph.Cast(y, FLOAT32));
+  const v1::Executable executable = TextOf(graph, {.programs = {{.name = "train", .loss = loss}}});
+  EXPECT_EQ(StridesOf(executable, "w"), program::OutputsLastStrides(kFilters));
+  EXPECT_EQ(Copies(executable), 1);
+}
+
+// Their elements are rounded by their numbers, which follow the order.
+TEST(PlacementTest, Float16WeightsThatAreRoundedStochasticallyStayRowMajor) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {v1::FLOAT16, {4, 3, 5, 5}});
+  const Tensor weights = graph.Variable("w", {v1::FLOAT16, kFilters}, kWeights);
+  const Tensor loss = graph.Mean(graph.Convolution(x, weights, Window()));
+  const v1::Executable executable = TextOf(
+      graph, {.rounding = Rounding::kStochastic, .programs = {{.name = "train", .loss = loss}}});
+  EXPECT_EQ(StridesOf(executable, "w"), program::RowMajorStrides(kFilters));
+}
+
 TEST(PlacementTest, ProgramsPlaceAVariableAlike) {
   Model model;
   model.graph.Output("weights", model.weights);

@@ -84,6 +84,9 @@ void Update::FindLastReaders() {
   };
   for (const auto& output : graph_.outputs()) keep(output.value);
   for (const graph::Assignment& assignment : graph_.assignments()) keep(assignment.value);
+  for (const auto& of_variable : gradients_) {
+    for (Tensor gradient : of_variable) keep(gradient);
+  }
 }
 
 void Update::AfterNode(size_t number) {

@@ -24,8 +24,8 @@ class Update {
          RandomRounding& rounding, Placement& placement);
 
   // To be called when the node of this number has been emitted. Added to its accumulator at once, a
-  // gradient takes memory for a moment only. So it does where nothing but the update follows: a
-  // single replica that does not accumulate updates a variable as soon as nobody will read it.
+  // gradient takes memory for a moment only. The same holds for a single replica that does not
+  // accumulate: it updates a variable once no later node reads it.
   void AfterNode(size_t number);
   // Emits what is left after all nodes: all-reduces and updates. Gradients that are reduced are
   // float32, so that the sum of many float16 gradients does not overflow before it is scaled.

@@ -62,10 +62,13 @@ void WriteHostBytes(const program::HostTensor& tensor, std::byte* base, uint64_t
     std::memcpy(base + offset, data.data(), data.size());
     return;
   }
-  // The first and the last element may be written in part.
   const Elements elements(tensor, offset, data.size());
-  std::string host = Gather(tensor, base, elements);
-  std::memcpy(host.data() + (offset - elements.begin * elements.size), data.data(), data.size());
+  // The first and the last element may be written in part.
+  std::string host(data);
+  if (host.size() != elements.bytes()) {
+    host = Gather(tensor, base, elements);
+    std::memcpy(host.data() + (offset - elements.begin * elements.size), data.data(), data.size());
+  }
   WithElement(tensor.type.type, [&](auto element) {
     using T = decltype(element);
     const auto* from = reinterpret_cast<const T*>(host.data());

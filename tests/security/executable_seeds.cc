@@ -98,7 +98,7 @@ v1::Executable Alone(const model::SmallOp& op) {
   if (instruction.has_if_()) instruction.mutable_if_()->set_then_function(0);
   if (def.layout != nullptr) StoreAsAsked(instruction, def, ipu);
   for (int i = 0; i < ipu.tensors_size(); ++i) {
-    if (ipu.tensors(i).wide_accumulator() || ipu.tensors(i).strides_size() > 0) continue;
+    if (ipu.tensors(i).wide_accumulator() || !program::IsDense(ipu.tensors(i))) continue;
     v1::Variable& variable = *executable.add_variables();
     variable.set_name("v" + std::to_string(i));
     variable.set_tensor(static_cast<uint32_t>(i));

@@ -5,6 +5,10 @@
 namespace vpod::graph {
 namespace {
 
+void CopyGradient(Graph&, const v1::Instruction& forward, GradientMap& gradients) {
+  gradients.Add(forward.inputs(0), gradients.Get(forward.outputs(0)));
+}
+
 void TransposeGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const auto& permutation = forward.transpose().permutation();
   std::vector<uint32_t> inverse(static_cast<size_t>(permutation.size()));
@@ -95,6 +99,7 @@ void DynamicUpdateGradient(Graph& graph, const v1::Instruction& forward, Gradien
 
 std::vector<GradientDef> DataMovementGradients() {
   return {
+      {v1::Instruction::kCopy, CopyGradient},
       {v1::Instruction::kTranspose, TransposeGradient},
       {v1::Instruction::kSlice, SliceGradient},
       {v1::Instruction::kExpand, ExpandGradient},

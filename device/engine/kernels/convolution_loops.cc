@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "device/engine/kernels/convolution.h"
+#include "device/engine/kernels/convolution_weights.h"
 
 namespace vpod::engine {
 namespace {
@@ -189,9 +189,21 @@ struct Loops {
       if (end < terms) sums[i] = sum;
       if (end == terms) finished[i] = static_cast<float>(sum);
     }
-    if (half && end == terms)
-      RoundToHalves(output, memory, first, 1, finished, output.As<_Float16>(memory) + first, n);
+    if (half && end == terms) Round(memory, first, n, finished);
     return absl::OkStatus();
+  }
+
+  void Round(const Workspace& memory, size_t first, size_t n, const float* finished) const {
+    _Float16* to = output.As<_Float16>(memory) + first;
+    if (!output.rounding.stochastic || pass != Convolution::WEIGHT_GRADIENT) {
+      RoundToHalves(output, memory, first, 1, finished, to, n);
+      return;
+    }
+    // Weights may lie in any order.
+    for (size_t i = 0; i < n; ++i) {
+      const int64_t number = NumberAt(output, static_cast<int64_t>(first + i));
+      RoundToHalves(output, memory, static_cast<uint64_t>(number), 1, finished + i, to + i, 1);
+    }
   }
 };
 

@@ -37,6 +37,16 @@ Dims WeightsDims(const ConvolutionShape& s) {
 
 }  // namespace
 
+int64_t NumberAt(const Operand& tensor, int64_t place) {
+  const Dims& dims = tensor.type.dims;
+  const Dims numbers = NumberStrides(dims);
+  int64_t number = 0;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] > 1) number += place / tensor.strides[i] % dims[i] * numbers[i];
+  }
+  return number;
+}
+
 int64_t BlockUnits(const ConvolutionShape& s, Convolution::Pass pass) {
   if (s.groups > 1) return s.groups;
   return pass == Convolution::INPUT_GRADIENT ? s.channels : s.outputs;
@@ -59,6 +69,7 @@ WeightsBlock BlockAt(const ConvolutionStep& step, int64_t first, int64_t units) 
   } else if (step.pass == Convolution::INPUT_GRADIENT) {
     stride = block.strides[1];
     block.channels = {first, units};
+    block.axis = 1;
   } else {
     block.outputs = {first, units};
   }
@@ -84,7 +95,11 @@ PlainWeights::PlainWeights(const Operand& tensor, const Dims& dims, const Dims& 
     if (dims[i] == 1) strides_[i] = 1;
     elements_ *= static_cast<size_t>(dims[i]);
   }
-  if (half_) loop_ = PlanLoop(dims, {strides, dense});
+  if (!half_) return;
+  Dims numbers = NumberStrides(tensor.type.dims);
+  // From one group to the next.
+  if (numbers.size() < dims.size()) numbers.insert(numbers.begin(), dims[1] * numbers[0]);
+  loop_ = PlanLoop(dims, {strides, dense, std::move(numbers)});
 }
 
 float* PlainWeights::Read(const Operand& tensor, const Workspace& at, size_t first,
@@ -109,11 +124,12 @@ void PlainWeights::Store(const Operand& tensor, const Workspace& at, size_t firs
   _Float16* to = tensor.As<_Float16>(at);
   _Float16 rounded[kElementsOfABlock];
   const int64_t step = loop_.steps[0];
+  const int64_t number = NumberAt(tensor, static_cast<int64_t>(first));
   loop_.ForBlocks(0, elements_, [&](const auto& place, size_t n) {
-    const size_t number = first + static_cast<size_t>(place[0]);
-    RoundToHalves(tensor, at, number, step, scratch + place[1], step == 1 ? to + number : rounded,
-                  n);
-    if (step != 1) Scatter(rounded, to + number, step, n);
+    _Float16* place_of_first = to + first + place[0];
+    RoundToHalves(tensor, at, static_cast<uint64_t>(number + place[2]), loop_.steps[2],
+                  scratch + place[1], step == 1 ? place_of_first : rounded, n);
+    if (step != 1) Scatter(rounded, place_of_first, step, n);
   });
 }
 
@@ -173,7 +189,7 @@ void Repacking::Execute(float* from, float* to) const {
 WeightsPacking::WeightsPacking(const Operand& tensor, const std::vector<PackedBlock>& blocks,
                                Direction direction)
     : direction_(direction) {
-  const WeightsBlock &front = blocks.front().block, &back = blocks.back().block;
+  const WeightsBlock& front = blocks.front().block;
   const bool grouped = front.shape.groups > 1;
   // Weights that are converted or transposed are read and written as they lie. oneDNN is faster
   // with parts of all rows.
@@ -182,9 +198,8 @@ WeightsPacking::WeightsPacking(const Operand& tensor, const std::vector<PackedBl
                        (direction == Direction::kPack &&
                         Repacking::Transposes({front.dims, Memory::data_type::f32, plain.strides()},
                                               blocks.front().packed));
-  const size_t outer = by_rows && !grouped && front.strides[1] > front.strides[0] ? 1 : 0,
-               cut = !grouped && back.channels.first > 0 ? 1 : 0;
-  const size_t together = outer == cut ? 1 : blocks.size();
+  const size_t outer = by_rows && !grouped && front.strides[1] > front.strides[0] ? 1 : 0;
+  const size_t together = outer == front.axis ? 1 : blocks.size();
   for (size_t i = 0; i < blocks.size(); i += together) {
     for (Piece& piece : CutBest(tensor, absl::MakeConstSpan(&blocks[i], together), outer)) {
       piece.first += blocks[i].block.first - front.first;

@@ -20,9 +20,13 @@ struct WeightsBlock {
   Box::Span channels, outputs;
   size_t first = 0;             // element of the tensor
   program::Dims dims, strides;  // as oneDNN has them: ahead of all others the groups, if any
+  size_t axis = 0;              // of the range
 
   size_t elements() const { return static_cast<size_t>(shape.weights()); }
 };
+
+// The number of the element of a dense float16 tensor that lies at a place, for its rounding.
+int64_t NumberAt(const Operand& tensor, int64_t place);
 
 // How many units there are to choose a range from, and a range of them.
 int64_t BlockUnits(const ConvolutionShape& shape, program::v1::Convolution::Pass pass);
@@ -50,7 +54,7 @@ class PlainWeights {
   bool half_;
   size_t elements_ = 1;
   program::Dims strides_;
-  Loop loop_;  // of float16: the tensor, scratch
+  Loop loop_;  // of float16: the tensor, scratch, numbers of elements
 };
 
 // Copies float32 weights from one layout into another.
@@ -59,7 +63,7 @@ class Repacking {
   Repacking(dnnl::memory::desc from, dnnl::memory::desc to);
 
   void Execute(float* from, float* to) const;
-  // Whether it would not be left to oneDNN.
+  // Whether our own transposition does it, not oneDNN.
   static bool Transposes(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
 
  private:

@@ -225,7 +225,7 @@ void IntegerRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b,
 
 // --- Block functions ---
 
-// A kernel of one operand: `row(in, out, n)`.
+// A block function of one operand: `row(in, out, n)`.
 template <class T, class R, class F>
 BlockFunction OfOne(const F& row) {
   return [row](const BlockOperand* in, void* result, size_t n) {
@@ -235,7 +235,7 @@ BlockFunction OfOne(const F& row) {
   };
 }
 
-// A kernel of two operands: `row(a, a moves, b, b moves, out, n)`.
+// A block function of two operands: `row(a, a moves, b, b moves, out, n)`.
 template <class T, class R, class F>
 BlockFunction OfTwo(const F& row) {
   return [row](const BlockOperand* in, void* result, size_t n) {

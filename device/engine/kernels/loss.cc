@@ -88,7 +88,7 @@ struct LongRows {
 
   size_t classes() const { return target.classes(); }
   size_t shared_bytes() const { return rows * parts.chunks() * sizeof(PartOfRow); }
-  // Offset of the row of a chunk.
+  // The parts of the row to which a chunk belongs.
   PartOfRow* Parts(const Workspace& at, size_t chunk) const {
     return reinterpret_cast<PartOfRow*>(at.shared) + chunk / parts.chunks() * parts.chunks();
   }

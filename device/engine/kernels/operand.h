@@ -75,7 +75,7 @@ void RoundToFloat16(float* values, size_t n);  // as HalvesOfFloats does; they s
 
 // Rounds elements of a float16 output as it asks for; `number` is that of the first one, and each
 // next one is `step` behind it. Elements are numbered in the order in which an op with a fixed
-// layout has them in memory, others as NumberStrides says.
+// layout has them in memory, others as NumberStrides says, whatever their layout.
 inline void RoundToHalves(const Operand& output, const Workspace& at, uint64_t number, int64_t step,
                           const float* floats, _Float16* halves, size_t n) {
   if (output.rounding.stochastic) {

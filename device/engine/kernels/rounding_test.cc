@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_join.h"
+#include "device/engine/kernels/convolution.h"
 #include "device/engine/kernels/kernel_test_util.h"
 #include "device/program/op.h"
 
@@ -124,6 +125,32 @@ TEST(StochasticRoundingTest, DoesNotDependOnTheLayout) {
   const Dims matrix = {301, 407};
   const Values of_matrix = Random(matrix, 2);
   EXPECT_EQ(Rounded(of_matrix, matrix, {}, {1, 301}), Rounded(of_matrix, matrix, {}));
+}
+
+// By oneDNN and by loops.
+TEST(StochasticRoundingTest, WeightGradientsDoNotDependOnTheLayout) {
+  constexpr char kWindow[] =
+      "window{kernel:[3,2] stride:[1,1] dilation:[1,1] pad_before:[0,0] pad_after:[0,0]}";
+  const Dims weights = {12, 10, 3, 2}, image = {2, 10, 6, 5}, result = {2, 12, 4, 4};
+  for (bool loops : {false, true}) {
+    Values first;
+    for (const Dims& strides : {Dims(), program::OutputsLastStrides(weights)}) {
+      TestIpu ipu;
+      const uint32_t x = ipu.AddImage(FLOAT16, image, Random(image, 1)),
+                     dy = ipu.AddImage(FLOAT16, result, Random(result, 2)),
+                     dw = ipu.Add(FLOAT16, weights, {}, false, strides);
+      const std::string text =
+          absl::StrCat("convolution{pass:WEIGHT_GRADIENT groups:1 ", kWindow, "} inputs:[", x, ",",
+                       dy, "] outputs:", dw, Source{}.Text(ipu));
+      program::v1::Instruction instruction;
+      ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &instruction));
+      const auto kernel = PrepareConvolution(ipu.proto(), instruction, {.loops = loops});
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      ASSERT_TRUE(RunPhases(*kernel, ipu.Arena()).ok());
+      if (first.empty()) first = ipu.Read(dw);
+      EXPECT_EQ(ipu.Read(dw), first);
+    }
+  }
 }
 
 // --- Every op ---

@@ -21,7 +21,7 @@ TYPES = {
 }
 FLOATS = ["FLOAT32", "FLOAT16"]
 INTEGERS = [name for name in TYPES if "INT" in name]
-# Traits of which enough cases have each.
+# Traits that must each occur in enough cases.
 TRAITS = ["gradient", "ties with gradient", "broadcasting", "scalar", "empty", "view", "NaN", "infinity", "negative zero",
           *FLOATS, *INTEGERS, "BOOL"]
 SPECIAL = [numpy.nan, numpy.inf, -numpy.inf, -0.0, 0.0, 1e-7, -1e-7, 6e4, -1.0, 1.0]

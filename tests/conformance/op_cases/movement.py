@@ -37,8 +37,7 @@ def fill(case):
 
 def copy(case):
     x = case.operand(_elements(case, case.shape()))
-    y = case.op({"copy": {}}, [x], lambda x: x)
-    case.want(y, same_zero if y.is_float else equal)
+    _finish(case, case.op({"copy": {}}, [x], lambda x: x))
 
 
 def transpose(case):
