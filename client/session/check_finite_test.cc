@@ -64,7 +64,7 @@ TEST(CheckFiniteTest, TheFirstOperationIsNamed) {
   EXPECT_EQ(status.message(), "logarithm 'layer1': gives -inf");
   Feed(opened, {1, 2, -1, 3});
   EXPECT_EQ(opened.Run().message(), "logarithm 'layer1': gives nan");
-  // Data from the host are looked at, too.
+  // Data from the host are checked, too.
   Feed(opened, {1, kInfinity, 2, 3});
   EXPECT_EQ(opened.Run().message(), "stream_in 'x': gives inf");
   Feed(opened, {1, 2, 3, 4});

@@ -1,7 +1,5 @@
 // Prints docs/ops.md: every op with what the op tables and the comments of program.proto say, and
 // an example. The argument is program.proto.
-#include <gtest/gtest.h>
-
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -23,10 +21,21 @@ namespace {
 
 using program::v1::Instruction;
 
-// A message of program.proto: the comment above it and its text.
+// A message or enumeration of program.proto: the comment above it, with those that are set off
+// before it, and its text.
 struct Definition {
   std::string comment, text;
 };
+
+// Appends a line of a comment to text in Markdown.
+void AppendComment(absl::string_view line, std::string& comment) {
+  if (line.empty()) {
+    if (!comment.empty() && !absl::EndsWith(comment, "\n\n")) comment += "\n\n";
+    return;
+  }
+  if (!comment.empty() && comment.back() != '\n') comment += ' ';
+  comment += absl::StrReplaceAll(line, {{"*", "\\*"}, {"<", "\\<"}});
+}
 
 std::map<std::string, Definition> ReadDefinitions(std::istream& proto) {
   std::map<std::string, Definition> definitions;
@@ -38,26 +47,31 @@ std::map<std::string, Definition> ReadDefinitions(std::istream& proto) {
       continue;
     }
     absl::string_view rest = line;
-    if (absl::ConsumePrefix(&rest, "// ")) {
-      absl::StrAppend(&comment, comment.empty() ? "" : " ", rest);
-      continue;
+    if (absl::StartsWith(rest, "// ---")) {
+      comment.clear();  // a heading
+    } else if (rest.empty() || rest == "//") {
+      AppendComment("", comment);
+    } else if (absl::ConsumePrefix(&rest, "// ")) {
+      AppendComment(rest, comment);
+    } else {
+      if (absl::ConsumePrefix(&rest, "message ") || absl::ConsumePrefix(&rest, "enum ")) {
+        name = std::string(rest.substr(0, rest.find(' ')));
+        definitions[name] = {comment, absl::StrCat(line, "\n")};
+        if (absl::EndsWith(line, "}")) name.clear();
+      }
+      comment.clear();
     }
-    if (absl::ConsumePrefix(&rest, "message ")) {
-      name = std::string(rest.substr(0, rest.find(' ')));
-      definitions[name] = {comment, absl::StrCat(line, "\n")};
-      if (absl::EndsWith(line, "}")) name.clear();
-    }
-    comment.clear();
   }
   return definitions;
 }
 
 std::string Count(const program::Arity& arity, absl::string_view noun) {
-  const std::string plural = absl::StrCat(noun, arity.most == 1 ? "" : "s");
+  const std::string plural = absl::StrCat(noun, arity.least == 1 && arity.most == 1 ? "" : "s");
   if (arity.most == program::kAnyNumber) return absl::StrCat(arity.least, " or more ", plural);
   if (arity.most == 0) return absl::StrCat("no ", plural);
   if (arity.least == arity.most) return absl::StrCat(arity.most, " ", plural);
-  return absl::StrCat(arity.least, " to ", arity.most, " ", plural);
+  const char* between = arity.most == arity.least + 1 ? " or " : " to ";
+  return absl::StrCat(arity.least, between, arity.most, " ", plural);
 }
 
 std::string Executor(program::Role role) {
@@ -69,7 +83,7 @@ std::string Executor(program::Role role) {
     case program::Role::kExchange:
       return "The IPUs of a replica execute it together.";
     case program::Role::kStream:
-      return "It meets the host.";
+      return "It exchanges data with the host.";
     default:
       return "It executes functions.";
   }
@@ -78,7 +92,7 @@ std::string Executor(program::Role role) {
 std::string Maker(program::Form form) {
   switch (form) {
     case program::Form::kGraph:
-      return "Graphs are built of it.";
+      return "Graphs may have it.";
     case program::Form::kFused:
       return "The compiler's fusion makes it.";
     case program::Form::kLowered:
@@ -91,8 +105,9 @@ std::string Maker(program::Form form) {
 std::string Gradient(program::OpKind kind) {
   const graph::GradientDef& gradient = *graph::FindGradient(kind);
   if (gradient.add != nullptr) return "It has a gradient.";
-  return gradient.none != nullptr ? absl::StrCat("No gradient flows back: ", gradient.none, ".")
-                                  : absl::StrCat("Its gradient is missing: ", gradient.missing);
+  return gradient.none != nullptr
+             ? absl::StrCat("No gradient flows back: ", gradient.none, ".")
+             : absl::StrCat("Its gradient is missing: ", gradient.missing, ".");
 }
 
 std::string LayoutName(program::Layout layout) {
@@ -139,8 +154,7 @@ void PrintOp(const google::protobuf::FieldDescriptor& field, const Definition& d
   const auto kind = static_cast<program::OpKind>(field.number());
   const program::OpDef& op = *program::FindOp(kind);
   std::printf("## %s\n\n", field.name().c_str());
-  std::printf("%s\n\n",
-              absl::StrReplaceAll(definition.comment, {{"*", "\\*"}, {"<", "\\<"}}).c_str());
+  std::printf("%s\n\n", definition.comment.c_str());
   std::printf("```proto\n%s```\n\n", definition.text.c_str());
   std::vector<std::string> facts = {absl::StrCat("It takes ", Count(op.inputs, "input"),
                                                  " and gives ", Count(op.outputs, "output"), "."),
@@ -149,7 +163,8 @@ void PrintOp(const google::protobuf::FieldDescriptor& field, const Definition& d
     facts.push_back(absl::StrCat("Output ", pair.output, " is input ", pair.input, " itself."));
   if (op.updates) facts.push_back("Its output may lie over input 0.");
   if (op.elementwise) facts.push_back("It may be a step of a map.");
-  if (op.view != nullptr) facts.push_back("Compiled programs have a view instead.");
+  if (op.view != nullptr)
+    facts.push_back("Compiled programs have a view instead, unless the input is a buffer.");
   if (op.rounds) facts.push_back("It may round float16 outputs stochastically.");
   std::printf("%s\n\n", absl::StrJoin(facts, " ").c_str());
   PrintExample(op, small);
@@ -180,6 +195,12 @@ int Main(const char* path) {
   for (int i = 0; i < oneof->field_count(); ++i) {
     const auto& field = *oneof->field(i);
     PrintOp(field, definitions.at(field.message_type()->name()), small_ops.at(field.name()));
+  }
+  std::printf("## Messages and enumerations in attributes\n\n");
+  for (const char* name : {"DataType", "UnaryOperator", "BinaryOperator", "ReduceOperator",
+                           "SlidingWindow", "ReplicaGroup", "StochasticRounding"}) {
+    const Definition& definition = definitions.at(name);
+    std::printf("%s\n\n```proto\n%s```\n\n", definition.comment.c_str(), definition.text.c_str());
   }
   return 0;
 }
