@@ -45,7 +45,7 @@ class Placement {
   uint32_t NewTensor(uint32_t ipu, LoweredTensor tensor);
   uint32_t AddView(uint32_t ipu, LoweredTensor tensor);
   // The elements of a dense tensor as they lie in memory: a row-major tensor, whose dimensions are
-  // those of the other in another order. For what treats all elements alike.
+  // those of the other in another order. Optimisers, collectives and moves take tensors so.
   uint32_t Flat(uint32_t ipu, uint32_t index);
 
   // --- Values ---
@@ -62,8 +62,8 @@ class Placement {
   uint32_t Fetch(uint32_t id, uint32_t ipu);
   // Moves a value that is read to `ipu` if it is on another.
   void Bring(uint32_t id, uint32_t ipu);
-  // The order of a dense tensor at a multiple of 64 bytes, as kernels want it; if several are, the
-  // first.
+  // The order of a dense tensor at a multiple of 64 bytes, as kernels want it; the first if it lies
+  // in several orders.
   std::optional<Order> OrderOf(uint32_t ipu, uint32_t index) const;
   // The order for a value that is made element by element from this one, which need not be dense.
   Order OrderLike(uint32_t ipu, uint32_t index) const;

@@ -180,11 +180,11 @@ int Main(const char* path) {
   const auto small_ops = model::SmallOps();
   std::printf(
       "# Operations\n\n"
-      "What an instruction of an [executable](architecture.md#load) can be: each operation with "
-      "its "
-      "comment and definition in `proto/program/v1/program.proto`, what its row in the [op "
-      "tables](adding-an-op.md) says, and a small example that the tests run. Layouts are those of "
-      "the example's operands. `tests/ops/run` writes this page, and a test compares it.\n\n");
+      "This page lists the operations that an instruction of an "
+      "[executable](architecture.md#load) can be. Each has its comment and definition from "
+      "`proto/program/v1/program.proto`, the facts of its row in the [op tables](adding-an-op.md) "
+      "and a small example that the tests run. Layouts are those of the example's operands. "
+      "`tests/ops/run` writes this page, and a test compares it.\n\n");
   const auto* oneof = Instruction::descriptor()->FindOneofByName("attributes");
   std::vector<std::string> links;
   for (int i = 0; i < oneof->field_count(); ++i) {

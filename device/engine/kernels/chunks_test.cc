@@ -330,7 +330,7 @@ TEST_P(ConvolutionChunksTest, AreShort) {
     most +=
         phase.operations * static_cast<double>(phase.chunks) * static_cast<double>(phase.rounds);
   }
-  // A product with padding is no operation.
+  // Products with padding do not count as operations.
   double padding = 1;
   for (size_t i = 0; i < window.image.size(); ++i) {
     padding *= static_cast<double>(std::min(window.image[i], window.Result()[i])) /

@@ -30,7 +30,8 @@ std::vector<BlockPlan> PlanBlocks(const ConvolutionStep& step, const Chunking& u
 // Blocks of at most so many weights, unless a single unit has more.
 Chunking CutUnits(const ConvolutionStep& step, int64_t weights);
 
-// One for each block, which those of one geometry share, or one of all together.
+// The packings of the weights: one for each block, which blocks of one geometry share, or a single
+// one for all blocks together.
 std::vector<std::shared_ptr<const WeightsPacking>> PlanPackings(
     const ConvolutionStep& step, const std::vector<BlockPlan>& blocks, bool together);
 // Floats of the largest piece; 0 if weights are read and written where they lie.
