@@ -336,7 +336,7 @@ void Lease::Run(uint32_t program, uint32_t slot,
   call->request.set_lease_id(impl_->attached.lease_id());
   call->request.set_program(program);
   call->request.set_slot(slot);
-  // Not before: the threads wake ten times a second, also in a process that holds a lease only.
+  // Not before: they wake several times a second, also in a process that holds a lease only.
   base::KeepCallbackThreads();
   impl_->stub->async()->Run(
       &call->context, &call->request, &call->reply,

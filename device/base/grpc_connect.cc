@@ -8,7 +8,10 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -47,6 +50,43 @@ bool Listens(const std::string& endpoint) {
   return connected;
 }
 
+// A call that is never sent, because its channel leads nowhere, ends at its deadline and begins
+// again: an event for the callback threads twice a second. It lasts as long as the process, and
+// so do the threads.
+class Ticker : public grpc::ClientUnaryReactor {
+ public:
+  Ticker() : channel_(UnconnectedChannel()) {
+    const grpc::Slice empty;
+    request_ = grpc::ByteBuffer(&empty, 1);  // without a slice it would not be a message
+    Start();
+  }
+
+  // The call's callbacks follow one another, so that one thread at a time is here.
+  void OnDone(const grpc::Status&) override { Start(); }
+
+ private:
+  static std::shared_ptr<grpc::Channel> UnconnectedChannel() {
+    constexpr int kDayMs = 24 * 60 * 60 * 1000;
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kDayMs);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kDayMs);
+    return grpc::CreateCustomChannel("unix:nowhere", grpc::InsecureChannelCredentials(), arguments);
+  }
+
+  void Start() {
+    context_.emplace();
+    context_->set_wait_for_ready(true);
+    context_->set_deadline(std::chrono::system_clock::now() + kTick);
+    grpc::GenericStub(channel_).PrepareUnaryCall(&*context_, "/none", {}, &request_, &reply_, this);
+    StartCall();
+  }
+
+  static constexpr std::chrono::milliseconds kTick{500};  // half of what the threads wait
+  const std::shared_ptr<grpc::Channel> channel_;
+  std::optional<grpc::ClientContext> context_;
+  grpc::ByteBuffer request_, reply_;
+};
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
@@ -68,20 +108,8 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
 }
 
 void KeepCallbackThreads() {
-  struct Hold : grpc::ClientUnaryReactor {
-    std::shared_ptr<grpc::Channel> channel =
-        grpc::CreateChannel("unix:nowhere", grpc::InsecureChannelCredentials());
-    grpc::ClientContext context;
-    grpc::ByteBuffer request, reply;
-  };
-  // A call that is prepared and never started makes its channel one that uses the threads.
-  static const Hold* const hold = [] {
-    auto* call = new Hold;
-    grpc::GenericStub(call->channel)
-        .PrepareUnaryCall(&call->context, "/none", {}, &call->request, &call->reply, call);
-    return call;
-  }();
-  (void)hold;
+  static Ticker* const ticker = new Ticker;
+  (void)ticker;
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const std::optional<Tls>& tls) {

@@ -25,6 +25,8 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, Peer peer,
 // Call this before using gRPC's callback API. gRPC 1.51 ends its callback threads with the last
 // channel that used them, and the thread that drops that channel joins them: a callback that does
 // so joins itself, and the process aborts. After this call they last as long as the process.
+// It also keeps one of them awake: after a second without an event each sleeps for 100 ms
+// (completion_queue_cc.cc), in which an answer would lie unread if both did.
 void KeepCallbackThreads();
 
 // With TLS, only clients with a certificate of the POD's authority are let in.
