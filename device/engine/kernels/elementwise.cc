@@ -9,57 +9,12 @@
 #include "device/base/simd.h"
 #include "device/engine/kernels/block_function.h"
 #include "device/engine/kernels/convert.h"
+#include "device/engine/kernels/vector_math.h"
 
 namespace vpod::engine {
 namespace {
 
 // --- Unary ---
-
-// Sum of coefficients[i] * t^i.
-template <size_t n>
-double Polynomial(const std::array<double, n>& coefficients, double t) {
-  double sum = coefficients[n - 1];
-  for (size_t i = n - 1; i-- > 0;) sum = sum * t + coefficients[i];
-  return sum;
-}
-
-// Natural logarithm of a normal number above 0, to 1e-12. The C library's bits depend on the
-// processor.
-double Logarithm(double x) {
-  constexpr auto kRootHalf = std::bit_cast<uint64_t>(std::numbers::sqrt2 / 2);
-  constexpr uint64_t kMantissa = (uint64_t{1} << 52) - 1;
-  // x = 2^exponent * m with m from the root of 1/2 to that of 2
-  const uint64_t bits = std::bit_cast<uint64_t>(x) - kRootHalf;
-  const int64_t exponent = static_cast<int64_t>(bits) >> 52;
-  const auto m = std::bit_cast<double>((bits & kMantissa) + kRootHalf);
-  // log m = 2 artanh s, whose series has odd powers only
-  const double s = (m - 1) / (m + 1);
-  constexpr std::array<double, 8> kSeries = {1,       1.0 / 3,  1.0 / 5,  1.0 / 7,
-                                             1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15};
-  return static_cast<double>(exponent) * std::numbers::ln2 + 2 * s * Polynomial(kSeries, s * s);
-}
-
-// With w = -log(1 - x^2), erfinv(x) / x is smooth in w near 0, and in the root of w beyond (M.
-// Giles, "Approximating the erfinv function", 2010). Here both parts are interpolated at
-// Chebyshev's nodes for w from 0 to 5, and for its root from 2.24 to 4, which is beyond the largest
-// float32 below 1. The relative error is 7e-9, so that rounding to float32 is all that is left of
-// it.
-float InverseErf(float x) {
-  constexpr std::array<double, 10> kCentre = {
-      1.501409360450329,     0.24664027905463662,    -0.004177392875203149,  -0.001252726391773229,
-      0.0002183493862397664, -4.972419689454751e-06, -3.463985267633372e-06, 4.681313480553412e-07,
-      2.333596719570811e-08, -8.931925970244222e-09};
-  constexpr std::array<double, 10> kTail = {
-      2.9533017144257854,     1.003647808788895,      0.007129219364700117,  -0.005377232209697363,
-      0.0038446438438899514,  -0.0025608372657527144, 0.0013228915967824738, -0.0003153581278778572,
-      -0.0001801904966120262, 0.00012873813134463218};
-  const double rest = (1.0 - x) * (1.0 + x);
-  if (rest == 0) return std::copysign(std::numeric_limits<float>::infinity(), x);
-  if (!(rest > 0)) return std::numeric_limits<float>::quiet_NaN();
-  const double w = -Logarithm(rest);
-  return static_cast<float>(
-      x * (w < 5 ? Polynomial(kCentre, w - 2.5) : Polynomial(kTail, std::sqrt(w) - 3.12)));
-}
 
 VPOD_SIMD void ReluFloats(const float* in, float* out, size_t n) {
   for (size_t i = 0; i < n; ++i) out[i] = in[i] <= 0 ? 0.0f : in[i];
@@ -75,23 +30,23 @@ void UnaryFloats(program::v1::UnaryOperator op, const float* in, float* out, siz
     case program::v1::ABSOLUTE:
       return apply([](float x) { return std::fabs(x); });
     case program::v1::EXPONENT:
-      return apply([](float x) { return std::exp(x); });
+      return Exp(in, out, n);
     case program::v1::LOGARITHM:
-      return apply([](float x) { return std::log(x); });
+      return Log(in, out, n);
     case program::v1::SQUARE_ROOT:
       return apply([](float x) { return std::sqrt(x); });
     case program::v1::SQUARE:
       return apply([](float x) { return x * x; });
     case program::v1::TANH:
-      return apply([](float x) { return std::tanh(x); });
+      return Tanh(in, out, n);
     case program::v1::SIGMOID:
-      return apply([](float x) { return 1.0f / (1.0f + std::exp(-x)); });
+      return Sigmoid(in, out, n);
     case program::v1::RELU:
       return ReluFloats(in, out, n);
     case program::v1::RECIPROCAL:
       return apply([](float x) { return 1.0f / x; });
     case program::v1::ERF_INV:
-      return apply(InverseErf);
+      return ErfInv(in, out, n);
     default:
       return;
   }

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/engine/kernels/operand.h"
+#include "device/engine/kernels/vector_math.h"
 
 namespace vpod::engine {
 namespace {
@@ -31,9 +32,9 @@ class Target {
   // The loss of a row whose logits, less the largest, are `chosen` at the label; the sums of theirs
   // and of their exponentials.
   float Loss(double sum, double shifted, float chosen) const {
-    double loss = std::log(sum) - chosen;
+    double loss = Log(sum) - chosen;
     if (smoothing_ > 0) {
-      const double average = std::log(sum) - shifted / static_cast<double>(classes_);
+      const double average = Log(sum) - shifted / static_cast<double>(classes_);
       loss = (1 - smoothing_) * loss + smoothing_ * average;
     }
     return static_cast<float>(loss);
@@ -58,13 +59,26 @@ float SoftmaxRow(const float* x, int32_t label, const Target& target, float* p) 
   const float chosen = ignored ? 0 : x[label] - largest;
   double sum = 0, shifted = 0;
   for (size_t c = 0; c < classes; ++c) {
-    const float difference = x[c] - largest;
-    shifted += difference;
-    p[c] = std::exp(difference);
-    sum += p[c];
+    p[c] = x[c] - largest;
+    shifted += p[c];
   }
+  Exp(p, p, classes);
+  for (size_t c = 0; c < classes; ++c) sum += p[c];
   for (size_t c = 0; c < classes; ++c) p[c] = static_cast<float>(p[c] / sum);
   return ignored ? 0 : target.Loss(sum, shifted, chosen);
+}
+
+// Calls visit(c, x[c] - largest, exp(x[c] - largest)) for each of n.
+template <class Visit>
+void ForExponentials(const float* x, size_t n, float largest, const Visit& visit) {
+  constexpr size_t kBlock = 1024;
+  float differences[kBlock], exponentials[kBlock];
+  for (size_t first = 0; first < n; first += kBlock) {
+    const size_t count = std::min(kBlock, n - first);
+    for (size_t i = 0; i < count; ++i) differences[i] = x[first + i] - largest;
+    Exp(differences, exponentials, count);
+    for (size_t i = 0; i < count; ++i) visit(first + i, differences[i], exponentials[i]);
+  }
 }
 
 // Classes that a chunk takes at a time; longer rows are cut.
@@ -122,11 +136,10 @@ struct LongRows {
     const size_t n = SizeOf(chunk);
     const float* x = logits.Read(at, FirstOf(chunk), n);
     double sum = 0, shifted = 0;
-    for (size_t c = 0; c < n; ++c) {
-      const float difference = x[c] - largest;
+    ForExponentials(x, n, largest, [&](size_t, float difference, float exponential) {
       shifted += difference;
-      sum += std::exp(difference);
-    }
+      sum += exponential;
+    });
     PartOfRow& part = Parts(at, chunk)[chunk % parts.chunks()];
     part.sum = sum;
     part.shifted = shifted;
@@ -153,7 +166,9 @@ struct LongRows {
     }
     const float* x = logits.Read(at, FirstOf(chunk), n);
     float* p = probabilities.Write(at, FirstOf(chunk));
-    for (size_t c = 0; c < n; ++c) p[c] = static_cast<float>(std::exp(x[c] - largest) / sum);
+    ForExponentials(x, n, largest, [&](size_t c, float, float exponential) {
+      p[c] = static_cast<float>(exponential / sum);
+    });
     probabilities.Store(at, FirstOf(chunk), n);
     return absl::OkStatus();
   }

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/simd.h"
 #include "device/engine/kernels/operand.h"
+#include "device/engine/kernels/vector_math.h"
 
 namespace vpod::engine {
 namespace {
@@ -174,8 +175,8 @@ absl::StatusOr<Kernel> PrepareAdam(const program::v1::Ipu& ipu, const Instructio
             .beta2 = hyper[3],
             .epsilon = hyper[4],
             .gradient_factor = *factor,
-            .step_size = static_cast<float>(rate / (1 - std::pow(beta1, step))),
-            .root_of_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2, step)))};
+            .step_size = static_cast<float>(rate / (1 - Power(beta1, step))),
+            .root_of_correction = static_cast<float>(std::sqrt(1 - Power(beta2, step)))};
         AdamRow(w, g, state[0], state[1], state[2] == nullptr ? state[1] : state[2], k, n);
         return absl::OkStatus();
       });

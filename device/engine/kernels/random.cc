@@ -1,9 +1,9 @@
 #include <cmath>
 #include <cstring>
-#include <numbers>
 
 #include "device/engine/kernels/operand.h"
 #include "device/engine/kernels/philox.h"
+#include "device/engine/kernels/vector_math.h"
 
 namespace vpod::engine {
 namespace {
@@ -20,10 +20,10 @@ float Uniform(uint32_t bits, bool half) {
 
 // Two normal values of two words (Box and Muller).
 void Normal(uint32_t a, uint32_t b, float* out) {
-  const double radius = std::sqrt(-2 * std::log((static_cast<double>(a) + 1) * 0x1p-32));
-  const double angle = 2 * std::numbers::pi * static_cast<double>(b) * 0x1p-32;
-  out[0] = static_cast<float>(radius * std::cos(angle));
-  out[1] = static_cast<float>(radius * std::sin(angle));
+  const double radius = std::sqrt(-2 * Log((static_cast<double>(a) + 1) * 0x1p-32));
+  const SinCos angle = SinCosOfTurn(b);
+  out[0] = static_cast<float>(radius * angle.cos);
+  out[1] = static_cast<float>(radius * angle.sin);
 }
 
 absl::StatusOr<Kernel> PrepareRandom(const program::v1::Ipu& ipu, const Instruction& instruction) {
