@@ -18,28 +18,12 @@ std::string Members(const v1::ReplicaGroup& group) {
                       " groups of ", group.size(), " replicas");
 }
 
-// "AllReduce", as GCL calls it.
-const char* GclName(program::OpKind kind) {
-  switch (kind) {
-    case v1::Instruction::kReduceScatter:
-      return "ReduceScatter";
-    case v1::Instruction::kAllGather:
-      return "AllGather";
-    case v1::Instruction::kAllToAll:
-      return "AllToAll";
-    case v1::Instruction::kBroadcast:
-      return "Broadcast";
-    default:
-      return "AllReduce";
-  }
-}
-
 std::string Describe(const program::Collective& op, const v1::Ipu& ipu) {
   uint64_t bytes = 0;
   for (const uint32_t input : *op.inputs)
     bytes += program::TypeOf(ipu.tensors(static_cast<int>(input))).bytes();
   return absl::StrCat(
-      GclName(op.kind), " ", Members(*op.group), ", tensors: ", op.inputs->size(),
+      op.def->gcl_name, " ", Members(*op.group), ", tensors: ", op.inputs->size(),
       ", bytes: ", bytes,
       op.reduces() ? absl::StrCat(", operator ", v1::ReduceOperator_Name(op.op)) : "");
 }

@@ -1,23 +1,21 @@
 #include "device/engine/collective.h"
 
+#include <map>
+
 #include "absl/strings/str_cat.h"
 
 namespace vpod::engine {
 namespace {
 
 fabric::Kind KindOf(program::OpKind kind) {
-  switch (kind) {
-    case program::v1::Instruction::kReduceScatter:
-      return fabric::Kind::kReduceScatter;
-    case program::v1::Instruction::kAllGather:
-      return fabric::Kind::kAllGather;
-    case program::v1::Instruction::kAllToAll:
-      return fabric::Kind::kAllToAll;
-    case program::v1::Instruction::kBroadcast:
-      return fabric::Kind::kBroadcast;
-    default:
-      return fabric::Kind::kAllReduce;
-  }
+  using program::v1::Instruction;
+  static const auto* const kinds = new std::map<program::OpKind, fabric::Kind>{
+      {Instruction::kAllReduce, fabric::Kind::kAllReduce},
+      {Instruction::kReduceScatter, fabric::Kind::kReduceScatter},
+      {Instruction::kAllGather, fabric::Kind::kAllGather},
+      {Instruction::kAllToAll, fabric::Kind::kAllToAll},
+      {Instruction::kBroadcast, fabric::Kind::kBroadcast}};
+  return kinds->at(kind);
 }
 
 fabric::Operator OperatorOf(program::v1::ReduceOperator op) {

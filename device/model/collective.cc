@@ -1,6 +1,8 @@
 #include "device/program/ops/collective.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "device/arch/hardware.h"
@@ -14,15 +16,15 @@ namespace {
 class Phases {
  public:
   // `bytes` pass every link of the ring.
-  void Pass(RingPhase ring, double bytes, uint64_t times = 1) {
+  void Pass(RingPhase ring, double bytes) {
     if (ring.replicas <= 1) return;
     ring.bytes = bytes;
-    steps_.push_back({ring, times});
+    steps_.push_back({ring});
   }
   // Reduce-scatter, or all-gather, of `bytes` on each replica.
-  void Share(const RingPhase& ring, double bytes, uint64_t times = 1) {
+  void Share(const RingPhase& ring, double bytes) {
     const auto n = static_cast<double>(ring.replicas);
-    Pass(ring, (n - 1) / n * bytes, times);
+    Pass(ring, (n - 1) / n * bytes);
   }
   // Every replica has a part of its own for each of the others.
   void Scatter(const RingPhase& ring, double bytes) {
@@ -63,32 +65,35 @@ std::vector<PlanStep> CollectiveSteps(const CollectiveLoad& load, const Topology
   const auto bytes = static_cast<double>(load.bytes);
   const auto part = bytes / static_cast<double>(inner);
   Phases phases;
-  switch (load.kind) {
-    case Instruction::kAllReduce:
-      phases.Share(ild, bytes);
-      phases.Add(ild, load.elements);
-      phases.Share(gateway, part, 2);
-      phases.Add(gateway, load.elements / inner);
-      phases.Share(ild, bytes);
-      break;
-    case Instruction::kReduceScatter:
-      phases.Share(ild, bytes);
-      phases.Add(ild, load.elements);
-      phases.Share(gateway, part);
-      phases.Add(gateway, load.elements / inner);
-      break;
-    case Instruction::kAllGather:
-      phases.Share(gateway, part);
-      phases.Share(ild, bytes);
-      break;
-    case Instruction::kAllToAll:
-      phases.Scatter(ild, bytes);
-      phases.Scatter(gateway, bytes);
-      break;
-    default:  // a broadcast, pipelined
-      phases.Pass(gateway, part);
-      phases.Pass(ild, bytes);
-  }
+  const auto reduce_scatter = [&] {
+    phases.Share(ild, bytes);
+    phases.Add(ild, load.elements);
+    phases.Share(gateway, part);
+    phases.Add(gateway, load.elements / inner);
+  };
+  const auto all_gather = [&] {
+    phases.Share(gateway, part);
+    phases.Share(ild, bytes);
+  };
+  const std::map<program::OpKind, std::function<void()>> plans = {
+      {Instruction::kAllReduce,
+       [&] {
+         reduce_scatter();
+         all_gather();
+       }},
+      {Instruction::kReduceScatter, reduce_scatter},
+      {Instruction::kAllGather, all_gather},
+      {Instruction::kAllToAll,
+       [&] {
+         phases.Scatter(ild, bytes);
+         phases.Scatter(gateway, bytes);
+       }},
+      {Instruction::kBroadcast, [&] {
+         // Pipelined.
+         phases.Pass(gateway, part);
+         phases.Pass(ild, bytes);
+       }}};
+  plans.at(load.kind)();
   return phases.Take();
 }
 
@@ -100,7 +105,7 @@ TilePlan CollectivePlan(const Instruction& instruction, const PlanContext& conte
   const program::GroupMembers group =
       program::MembersOf(*op.group, context.topology().num_replicas, 0);
   CollectiveLoad load{.kind = op.kind, .members = group.size, .stride = group.stride};
-  for (uint32_t tensor : op.kind == Instruction::kAllGather ? *op.outputs : *op.inputs) {
+  for (uint32_t tensor : op.carried()) {
     load.bytes += context.Type(tensor).bytes();
     load.elements += context.Elements(tensor);
   }

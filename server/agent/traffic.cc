@@ -32,10 +32,6 @@ struct Exchange {
   uint64_t bytes = 0;
 };
 
-bool CarriesOutputs(const program::Collective& op) {
-  return op.kind == program::v1::Instruction::kAllGather;
-}
-
 // Returns the bytes from a replica to each `known` member of its group that it sends to: along both
 // directions of a ring, or in an all-to-all to each its part.
 std::vector<std::pair<uint32_t, uint64_t>> SentTo(const Exchange& exchange,
@@ -91,8 +87,7 @@ std::vector<Flow> FlowsOf(const program::Executable& executable, uint32_t progra
           const auto op = program::CollectiveOf(instruction);
           if (!op.has_value() || replicas == 0) return;
           uint64_t bytes = 0;
-          for (uint32_t tensor : CarriesOutputs(*op) ? *op->outputs : *op->inputs)
-            bytes += times * bytes_of(tensor);
+          for (uint32_t tensor : op->carried()) bytes += times * bytes_of(tensor);
           Exchange& exchange = exchanges[{op->kind, op->group->kind(), op->group->size()}];
           exchange.op = *op;
           exchange.bytes += bytes;

@@ -32,47 +32,52 @@ absl::Status CheckElements(const Collective& op, uint64_t input, uint64_t output
 
 }  // namespace
 
-const char* Collective::name() const {
-  switch (kind) {
-    case Instruction::kReduceScatter:
-      return "reduce-scatter";
-    case Instruction::kAllGather:
-      return "all-gather";
-    case Instruction::kAllToAll:
-      return "all-to-all";
-    case Instruction::kBroadcast:
-      return "broadcast";
-    default:
-      return "all-reduce";
-  }
-}
-
 std::optional<Collective> CollectiveOf(const Instruction& instruction) {
-  Collective view{.kind = instruction.attributes_case(),
-                  .inputs = &instruction.inputs(),
-                  .outputs = &instruction.outputs()};
-  switch (view.kind) {
-    case Instruction::kAllReduce:
-      view.op = instruction.all_reduce().operator_();
-      view.group = &instruction.all_reduce().group();
-      return view;
-    case Instruction::kReduceScatter:
-      view.op = instruction.reduce_scatter().operator_();
-      view.group = &instruction.reduce_scatter().group();
-      return view;
-    case Instruction::kAllGather:
-      view.group = &instruction.all_gather().group();
-      return view;
-    case Instruction::kAllToAll:
-      view.group = &instruction.all_to_all().group();
-      return view;
-    case Instruction::kBroadcast:
-      view.root = instruction.broadcast().root();
-      view.group = &instruction.broadcast().group();
-      return view;
-    default:
-      return std::nullopt;
+  struct Row {
+    OpKind kind;
+    CollectiveDef def;
+    void (*read)(const Instruction& instruction, Collective& into);
+  };
+  static constexpr Row kRows[] = {
+      {Instruction::kAllReduce,
+       {.name = "all-reduce", .gcl_name = "AllReduce", .in_place = true, .gathers = false},
+       [](const Instruction& instruction, Collective& into) {
+         into.op = instruction.all_reduce().operator_();
+         into.group = &instruction.all_reduce().group();
+       }},
+      {Instruction::kReduceScatter,
+       {.name = "reduce-scatter", .gcl_name = "ReduceScatter", .in_place = false, .gathers = false},
+       [](const Instruction& instruction, Collective& into) {
+         into.op = instruction.reduce_scatter().operator_();
+         into.group = &instruction.reduce_scatter().group();
+       }},
+      {Instruction::kAllGather,
+       {.name = "all-gather", .gcl_name = "AllGather", .in_place = false, .gathers = true},
+       [](const Instruction& instruction, Collective& into) {
+         into.group = &instruction.all_gather().group();
+       }},
+      {Instruction::kAllToAll,
+       {.name = "all-to-all", .gcl_name = "AllToAll", .in_place = false, .gathers = false},
+       [](const Instruction& instruction, Collective& into) {
+         into.group = &instruction.all_to_all().group();
+       }},
+      {Instruction::kBroadcast,
+       {.name = "broadcast", .gcl_name = "Broadcast", .in_place = true, .gathers = false},
+       [](const Instruction& instruction, Collective& into) {
+         into.root = instruction.broadcast().root();
+         into.group = &instruction.broadcast().group();
+       }},
+  };
+  for (const Row& row : kRows) {
+    if (row.kind != instruction.attributes_case()) continue;
+    Collective view{.kind = row.kind,
+                    .def = &row.def,
+                    .inputs = &instruction.inputs(),
+                    .outputs = &instruction.outputs()};
+    row.read(instruction, view);
+    return view;
   }
+  return std::nullopt;
 }
 
 absl::Status CheckCollective(const Collective& op) {
@@ -208,10 +213,9 @@ namespace {
 // may lie but the input that it replaces.
 absl::Status CheckDisjoint(const Collective& op, const Operands& tensors) {
   std::vector<ArenaRange> ranges;
-  const bool replaces = op.kind == Instruction::kAllReduce || op.kind == Instruction::kBroadcast;
   for (int i = 0; i < op.inputs->size(); ++i) {
     const uint32_t input = op.inputs->Get(i), output = op.outputs->Get(i);
-    if (!replaces || input != output)
+    if (!op.def->in_place || input != output)
       ranges.push_back(RangeOf(**tensors.Any(input), /*output=*/false));
     ranges.push_back(RangeOf(**tensors.Any(output), /*output=*/true));
   }

@@ -11,9 +11,20 @@
 
 namespace vpod::program {
 
-// A collective instruction; the pointers are into it.
+// A row of the table of collectives.
+struct CollectiveDef {
+  const char* name;      // "all-reduce"
+  const char* gcl_name;  // as GCL calls it: "AllReduce"
+  // Whether an output may replace its input.
+  bool in_place;
+  // Whether outputs are larger than inputs, so that the links carry the outputs.
+  bool gathers;
+};
+
+// A collective instruction; the pointers are into it, but for `def`.
 struct Collective {
   OpKind kind = v1::Instruction::kAllReduce;
+  const CollectiveDef* def = nullptr;
   v1::ReduceOperator op = v1::REDUCE_OPERATOR_UNSPECIFIED;  // of the two that reduce
   uint32_t root = 0;                                        // of a broadcast
   const v1::ReplicaGroup* group = nullptr;
@@ -21,8 +32,11 @@ struct Collective {
   const google::protobuf::RepeatedField<uint32_t>* outputs = nullptr;
 
   bool reduces() const { return op != v1::REDUCE_OPERATOR_UNSPECIFIED; }
-  // "all-reduce", "broadcast" …
-  const char* name() const;
+  const char* name() const { return def->name; }
+  // Tensors of the larger side, which the links carry.
+  const google::protobuf::RepeatedField<uint32_t>& carried() const {
+    return def->gathers ? *outputs : *inputs;
+  }
 };
 
 // The instruction as a collective, when it is one.
