@@ -170,14 +170,18 @@ std::vector<BadGraph> LayerGraphs() {
        [](Model& m) {
          m.graph.Convolution(m.image, m.Of(FLOAT32, {8, 3, 3, 3}), Graph::Sliding(2, 3));
        }},
-      {"convolution 'layer1.0': a kernel of 7 with stride 1, dilation 1 and padding 0+0 does not "
-       "fit spatial dimension 0 of 5",
+      {"convolution 'layer1.0': a window of extent 7 does not fit spatial dimension 0 of 5 with "
+       "its "
+       "padding",
        [](Model& m) {
          m.graph.Convolution(m.image, m.Of(FLOAT32, {8, 4, 7, 7}), Graph::Sliding(2, 7));
        }},
-      {"max_pool 'layer1.0': a kernel of 2 with stride 0, dilation 1 and padding 0+0 does not fit "
-       "spatial dimension 0 of 5",
+      {"max_pool 'layer1.0': the window's stride along spatial dimension 0 is 0, must be 1 to "
+       "2147483648",
        [](Model& m) { m.graph.MaxPool(m.image, Graph::Sliding(2, 2, 0)); }},
+      {"max_pool 'layer1.0': the padding of spatial dimension 0 is 2+2, must be 0 to 1, below the "
+       "extent of a window",
+       [](Model& m) { m.graph.MaxPool(m.image, Graph::Sliding(2, 2, 1, 2)); }},
       {"average_pool 'layer1.0': the window needs 2 entries in each field, one for each spatial "
        "dimension, and has 3",
        [](Model& m) { m.graph.AveragePool(m.image, Graph::Sliding(3, 2)); }},

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/program/op.h"
+#include "device/program/ops/sliding_window.h"
 
 namespace vpod::graph {
 
@@ -215,11 +216,36 @@ Tensor Graph::MatMul(Tensor a, Tensor b, bool transpose_a, bool transpose_b) {
   return AddSimple(std::move(op), {a, b});
 }
 
+Tensor Graph::PadBeyondWindows(Tensor image, v1::SlidingWindow& window) {
+  if (!Usable({image}, "convolution")) return {};
+  const TensorType& type = TypeOf(image);
+  Dims before(type.dims.size()), after(type.dims.size());
+  const size_t head = program::kImageHead;
+  // Windows that do not fit the image are refused by the rule.
+  for (const auto* field :
+       {&window.kernel(), &window.dilation(), &window.pad_before(), &window.pad_after()}) {
+    if (static_cast<size_t>(field->size()) + head != type.dims.size()) return image;
+  }
+  for (int i = 0; i < window.kernel_size(); ++i) {
+    if (window.kernel(i) < 1 || window.dilation(i) < 1) return image;
+    const int64_t most = program::WindowExtent(window, i) - 1;
+    const auto take = [most](uint32_t padding, Dims::value_type& beyond) {
+      beyond = std::max<int64_t>(0, padding - most);
+      return static_cast<uint32_t>(padding - beyond);
+    };
+    window.set_pad_before(i, take(window.pad_before(i), before[head + static_cast<size_t>(i)]));
+    window.set_pad_after(i, take(window.pad_after(i), after[head + static_cast<size_t>(i)]));
+  }
+  const Dims none(type.dims.size());
+  return before == none && after == none ? image : Pad(image, before, after);
+}
+
 Tensor Graph::Convolution(Tensor image, Tensor weights, const v1::SlidingWindow& window,
                           uint32_t groups) {
   v1::Instruction op;
   op.mutable_convolution()->set_pass(v1::Convolution::FORWARD);
   *op.mutable_convolution()->mutable_window() = window;
+  image = PadBeyondWindows(image, *op.mutable_convolution()->mutable_window());
   op.mutable_convolution()->set_groups(groups);
   return AddSimple(std::move(op), {image, weights});
 }

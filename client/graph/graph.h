@@ -276,6 +276,9 @@ class Graph {
   Tensor ReduceToType(Tensor tensor, TensorType type);
 
  private:
+  // The image with the padding that is not below the extent of a window, which the device's
+  // convolution does not take; the window keeps the rest.
+  Tensor PadBeyondWindows(Tensor image, v1::SlidingWindow& window);
   Tensor AddCollective(v1::Instruction attributes, Tensor input, uint32_t members);
   // The only output of an operation.
   Tensor AddSimple(v1::Instruction attributes, std::vector<Tensor> inputs);

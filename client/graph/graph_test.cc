@@ -217,6 +217,16 @@ TEST(GraphTest, TypesAreInferred) {
   EXPECT_TRUE(graph.status().ok()) << graph.status();
 }
 
+// As PyTorch allows it; windows that lie in the padding alone give zeros.
+TEST(GraphTest, ConvolutionsTakeAnyPadding) {
+  Graph graph;
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 3, 8, 8}});
+  const Tensor w = graph.Variable("w", {FLOAT32, {4, 3, 1, 1}}, std::vector<float>(12));
+  const Tensor y = graph.Convolution(x, w, Graph::Sliding(2, 1, 1, 2));
+  EXPECT_EQ(graph.TypeOf(y).ToString(), "float32[2,4,12,12]");
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
+}
+
 // Windows that divide the image evenly, or overlap evenly, slide.
 TEST(GraphTest, AdaptivePoolingsSlideWhereTheyCan) {
   Graph graph;

@@ -103,6 +103,7 @@ TEST(GradientTest, Convolution) {
       {{2, 2, 9}, {3, 2, 3}, Graph::Sliding(1, 3, 2, 2), 1},
       {{1, 2, 3, 3, 3}, {2, 2, 2, 2, 2}, Graph::Sliding(3, 2), 1},
       {{2, 2, 5, 4}, {3, 2, 3, 3}, Uneven(), 1},
+      {{2, 2, 3, 4}, {3, 2, 1, 1}, Graph::Sliding(2, 1, 2, 1), 1},  // padding beyond the window
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.window.ShortDebugString());

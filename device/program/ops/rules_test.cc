@@ -241,18 +241,21 @@ TEST(ConvolutionTypeTest, RefusesWhatDoesNotFit) {
   ExpectRefused(type(image, weights, window, 3), "groups is 3, must divide the 4 channels");
   ExpectRefused(type(image, Float({6, 1, 3, 3}), window, 4), "must divide the 6 outputs");
   ExpectRefused(type(image, Float({6, 4, 3}), Sliding({3})), "needs 2 entries");
-  ExpectRefused(type(image, weights, Sliding({3, 3}, 0)), "stride 0");
-  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 0)), "dilation 0");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 0)), "stride along spatial dimension 0 is 0");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 0)),
+                "dilation along spatial dimension 0 is 0");
   ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 4)), "of 8");
-  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 4294967295)), "dilation 4294967295");
-  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 1, 3)), "padding 3+0");
-  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 1, 0, 3)), "padding 0+3");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 4294967295)),
+                "dilation along spatial dimension 0 is 4294967295, must be 1 to");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 1, 3)), "is 3+0, must be 0 to 2");
+  ExpectRefused(type(image, weights, Sliding({3, 3}, 1, 1, 0, 3)), "is 0+3, must be 0 to 2");
 }
 
 TEST(PooledTypeTest, KeepsTheChannels) {
   ExpectIs(PooledType(Float({2, 3, 8, 6}), Sliding({2, 2}, 2)), Float({2, 3, 4, 3}));
   ExpectRefused(PooledType(Int({2, 3, 8, 6}), Sliding({2, 2}, 2)), "the image is int32");
-  ExpectRefused(PooledType(Float({2, 3, 8, 6}), Sliding({0, 2})), "a kernel of 0");
+  ExpectRefused(PooledType(Float({2, 3, 8, 6}), Sliding({0, 2})),
+                "kernel along spatial dimension 0 is 0");
 }
 
 TEST(PooledTypeTest, RefusesAResultThatPaddingBlowsUp) {

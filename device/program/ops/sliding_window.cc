@@ -3,9 +3,19 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "device/base/status.h"
 
 namespace vpod::program {
+namespace {
+
+absl::Status CheckField(const char* name, uint32_t value, int axis) {
+  if (value >= 1 && value <= kMaxElements) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the window's ", name, " along spatial dimension ",
+                                                 axis, " is ", value, ", must be 1 to ",
+                                                 kMaxElements));
+}
+
+}  // namespace
 
 absl::Status CheckImage(const char* name, const TensorType& image) {
   const int spatial = image.rank() - static_cast<int>(kImageHead);
@@ -20,6 +30,10 @@ absl::Status CheckImage(const char* name, const TensorType& image) {
       absl::StrCat("the ", name, " is ", image.ToString(), "; only the batch may be 0"));
 }
 
+int64_t WindowExtent(const v1::SlidingWindow& window, int axis) {
+  return int64_t{window.dilation(axis)} * (int64_t{window.kernel(axis)} - 1) + 1;
+}
+
 absl::StatusOr<Dims> CountWindows(const Dims& image_size, const v1::SlidingWindow& window) {
   const auto rank = static_cast<int>(image_size.size());
   for (const auto* field : {&window.kernel(), &window.stride(), &window.dilation(),
@@ -32,19 +46,23 @@ absl::StatusOr<Dims> CountWindows(const Dims& image_size, const v1::SlidingWindo
   }
   Dims counts;
   for (int i = 0; i < rank; ++i) {
-    const int64_t size = image_size[static_cast<size_t>(i)], kernel = window.kernel(i),
-                  stride = window.stride(i), dilation = window.dilation(i),
-                  before = window.pad_before(i), after = window.pad_after(i);
-    // Factors below 2^32: the product of kernel and dilation fits when both are in bounds.
-    const bool bounded = kernel >= 1 && stride >= 1 && dilation >= 1 && kernel <= kMaxElements &&
-                         dilation <= kMaxElements;
-    const int64_t extent = bounded ? dilation * (kernel - 1) + 1 : 0;
-    if (!bounded || before >= extent || after >= extent || size + before + after < extent) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a kernel of ", kernel, " with stride ", stride, ", dilation ", dilation, " and padding ",
-          before, "+", after, " does not fit spatial dimension ", i, " of ", size));
+    VPOD_RETURN_IF_ERROR(CheckField("kernel", window.kernel(i), i));
+    VPOD_RETURN_IF_ERROR(CheckField("stride", window.stride(i), i));
+    VPOD_RETURN_IF_ERROR(CheckField("dilation", window.dilation(i), i));
+    const int64_t before = window.pad_before(i), after = window.pad_after(i);
+    const int64_t extent = WindowExtent(window, i);
+    if (before >= extent || after >= extent) {
+      return absl::InvalidArgumentError(absl::StrCat("the padding of spatial dimension ", i, " is ",
+                                                     before, "+", after, ", must be 0 to ",
+                                                     extent - 1, ", below the extent of a window"));
     }
-    counts.push_back((size + before + after - extent) / stride + 1);
+    const int64_t padded = image_size[static_cast<size_t>(i)] + before + after;
+    if (padded < extent) {
+      return absl::InvalidArgumentError(absl::StrCat("a window of extent ", extent,
+                                                     " does not fit spatial dimension ", i, " of ",
+                                                     padded, " with its padding"));
+    }
+    counts.push_back((padded - extent) / window.stride(i) + 1);
   }
   return counts;
 }

@@ -20,8 +20,12 @@ inline Dims SpatialDims(const TensorType& image) {
   return {image.dims.begin() + kImageHead, image.dims.end()};
 }
 
+// Pixels from the first that a window touches along a spatial dimension to the last:
+// dilation * (kernel - 1) + 1.
+int64_t WindowExtent(const v1::SlidingWindow& window, int axis);
+
 // Number of windows along each spatial dimension of an image:
-// (size + pad_before + pad_after - dilation * (kernel - 1) - 1) / stride + 1, rounded down.
+// (size + pad_before + pad_after - extent) / stride + 1, rounded down.
 // InvalidArgument for a window that has not an entry for each dimension, for one outside the bounds
 // that program.proto states, and for one that does not fit the padded image.
 absl::StatusOr<Dims> CountWindows(const Dims& image_size, const v1::SlidingWindow& window);
