@@ -10,8 +10,8 @@
 #include <variant>
 
 #include "device/arch/hardware.h"
-#include "device/model/small_ops.h"
 #include "device/program/op.h"
+#include "tests/support/small_ops.h"
 
 namespace vpod::model {
 namespace {
@@ -22,6 +22,8 @@ using program::Types;
 using program::v1::FLOAT16;
 using program::v1::FLOAT32;
 using program::v1::INT32;
+using testing::SmallOp;
+using testing::SmallOps;
 
 // An executable with one instruction, and what else that needs.
 struct Job {
@@ -93,9 +95,9 @@ std::vector<const FieldDescriptor*> Ops() {
   return ops;
 }
 
-class OpPlansTest : public testing::TestWithParam<const FieldDescriptor*> {};
+class OpPlansTest : public ::testing::TestWithParam<const FieldDescriptor*> {};
 
-INSTANTIATE_TEST_SUITE_P(Ops, OpPlansTest, testing::ValuesIn(Ops()),
+INSTANTIATE_TEST_SUITE_P(Ops, OpPlansTest, ::testing::ValuesIn(Ops()),
                          [](const auto& info) { return info.param->name(); });
 
 TEST_P(OpPlansTest, FitsAnIpu) {

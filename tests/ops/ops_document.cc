@@ -13,8 +13,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/graph/gradients/gradients.h"
-#include "device/model/small_ops.h"
 #include "device/program/op.h"
+#include "tests/support/small_ops.h"
 
 namespace vpod {
 namespace {
@@ -133,8 +133,8 @@ std::string Operand(const program::OpDef& op, const Instruction& instruction,
                       matters ? absl::StrCat(" (", LayoutName(layout), ")") : "");
 }
 
-void PrintExample(const program::OpDef& op, const model::SmallOp& small) {
-  const Instruction instruction = model::Attributes(small);
+void PrintExample(const program::OpDef& op, const testing::SmallOp& small) {
+  const Instruction instruction = testing::Attributes(small);
   program::Types outputs = small.outputs;
   if (op.infer != nullptr) outputs = *program::InferTypes(instruction, small.inputs);
   const auto join = [&](const program::Types& types, bool output) {
@@ -150,7 +150,7 @@ void PrintExample(const program::OpDef& op, const model::SmallOp& small) {
 }
 
 void PrintOp(const google::protobuf::FieldDescriptor& field, const Definition& definition,
-             const model::SmallOp& small) {
+             const testing::SmallOp& small) {
   const auto kind = static_cast<program::OpKind>(field.number());
   const program::OpDef& op = *program::FindOp(kind);
   std::printf("## %s\n\n", field.name().c_str());
@@ -177,7 +177,7 @@ int Main(const char* path) {
     std::cerr << "ops_document: error: cannot read messages from " << path << "\n";
     return 1;
   }
-  const auto small_ops = model::SmallOps();
+  const auto small_ops = testing::SmallOps();
   std::printf(
       "# Operations\n\n"
       "This page lists the operations that an instruction of an "

@@ -8,9 +8,9 @@
 #include "client/compiler/compiler.h"
 #include "client/models/mnist.h"
 #include "client/nn/builder.h"
-#include "device/model/small_ops.h"
 #include "device/program/control_program.h"
 #include "device/program/op.h"
+#include "tests/support/small_ops.h"
 
 namespace vpod::testing {
 namespace {
@@ -75,11 +75,11 @@ void StoreAsAsked(const v1::Instruction& instruction, const program::OpDef& def,
   for (int i = 0; i < instruction.outputs_size(); ++i) store(true, i, instruction.outputs(i));
 }
 
-v1::Executable Alone(const model::SmallOp& op) {
+v1::Executable Alone(const testing::SmallOp& op) {
   v1::Executable executable;
   executable.set_ipus_per_replica(1);
   v1::Ipu& ipu = *executable.add_ipus();
-  v1::Instruction instruction = model::Attributes(op);
+  v1::Instruction instruction = testing::Attributes(op);
   const program::OpDef& def = *program::FindOp(instruction.attributes_case());
   program::Types outputs = op.outputs;
   if (def.infer != nullptr) outputs = *program::InferTypes(instruction, op.inputs);
@@ -229,7 +229,7 @@ v1::Executable Adaptive() {
 
 std::vector<v1::Executable> ExecutableSeeds() {
   std::vector<v1::Executable> seeds;
-  for (const auto& [name, op] : model::SmallOps()) {
+  for (const auto& [name, op] : testing::SmallOps()) {
     // Below, where both its ends are.
     if (name != "exchange") seeds.push_back(Alone(op));
   }

@@ -2,14 +2,14 @@
 #pragma once
 
 #include <google/protobuf/text_format.h>
-#include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 #include <string>
 
 #include "device/program/op.h"
 
-namespace vpod::model {
+namespace vpod::testing {
 
 struct SmallOp {
   const char* attributes;  // as text
@@ -90,14 +90,14 @@ inline std::map<std::string, SmallOp> SmallOps() {
   };
 }
 
-// The instruction without its operands.
+// The instruction without its operands; ends the process if its text is wrong.
 inline program::v1::Instruction Attributes(const SmallOp& op) {
   std::string attributes = op.attributes;
   if (const size_t at = attributes.find("WINDOW"); at != std::string::npos)
     attributes.replace(at, 6, kWindow);
   program::v1::Instruction instruction;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(attributes, &instruction));
+  if (!google::protobuf::TextFormat::ParseFromString(attributes, &instruction)) std::abort();
   return instruction;
 }
 
-}  // namespace vpod::model
+}  // namespace vpod::testing
