@@ -16,6 +16,16 @@
 namespace vpod::engine {
 using program::v1::Instruction;
 
+namespace {
+
+// Host memory that a prepared kernel takes until the executable is unloaded.
+uint64_t PreparedBytes(const Kernel& kernel) {
+  constexpr uint64_t kBytesOfAPhase = 1024;  // with what its function captures
+  return kernel.phases.size() * kBytesOfAPhase + kernel.primitive_bytes;
+}
+
+}  // namespace
+
 Engine::Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options)
     : executable_(std::move(executable)),
       options_(options),
@@ -27,7 +37,8 @@ Engine::Engine(std::shared_ptr<const program::Executable> executable, const Engi
 Engine::~Engine() = default;
 
 absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
-    std::shared_ptr<const program::Executable> executable, const EngineOptions& options) {
+    std::shared_ptr<const program::Executable> executable, const EngineOptions& options,
+    const std::atomic<bool>* cancelled) {
   const fabric::JobShape& shape = options.job->shape();
   if (executable->ipus_per_replica() != shape.ipus_per_replica) {
     return absl::FailedPreconditionError(
@@ -36,7 +47,7 @@ absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
   }
   VPOD_RETURN_IF_ERROR(program::CheckReplicas(executable->proto(), shape.total_replicas));
   std::shared_ptr<Engine> engine(new Engine(std::move(executable), options));
-  VPOD_RETURN_IF_ERROR(engine->Prepare());
+  VPOD_RETURN_IF_ERROR(engine->Prepare(cancelled));
   return engine;
 }
 
@@ -86,7 +97,7 @@ void Engine::AttachEpilogues() {
   }
 }
 
-void Engine::AddFiniteChecks() {
+absl::Status Engine::AddFiniteChecks() {
   for (size_t ipu = 0; ipu < steps_.size(); ++ipu) {
     for (std::vector<Step>& function : steps_[ipu]) {
       std::vector<Step> checked;
@@ -97,11 +108,14 @@ void Engine::AddFiniteChecks() {
         check.origin = checked.back().origin;
         check.kernel =
             PrepareFiniteCheck(executable_->proto().ipus(static_cast<int>(ipu)), *check.source);
-        if (!check.kernel.phases.empty()) checked.push_back(std::move(check));
+        if (check.kernel.phases.empty()) continue;
+        VPOD_RETURN_IF_ERROR(prepared_.Grow(PreparedBytes(check.kernel)));
+        checked.push_back(std::move(check));
       }
       function = std::move(checked);
     }
   }
+  return absl::OkStatus();
 }
 
 void Engine::KeepNone() {
@@ -170,8 +184,9 @@ absl::StatusOr<std::pair<int, uint64_t>> Engine::Arena(uint32_t replica, uint32_
   return std::make_pair(unit->arena.fd(), uint64_t{unit->arena.size()});
 }
 
-absl::Status Engine::PrepareSteps() {
+absl::Status Engine::PrepareSteps(const std::atomic<bool>* cancelled) {
   const program::v1::Executable& text = executable_->proto();
+  VPOD_ASSIGN_OR_RETURN(prepared_, Reservation::Make(*options_.budget, 0));
   for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu) {
     const program::v1::Ipu& tensors = text.ipus(static_cast<int>(ipu));
     std::vector<std::vector<Step>>& functions = steps_.emplace_back();
@@ -180,6 +195,8 @@ absl::Status Engine::PrepareSteps() {
     for (const program::v1::Function& function : tensors.functions()) {
       std::vector<Step>& steps = functions.emplace_back();
       for (const Instruction& instruction : function.instructions()) {
+        if (cancelled != nullptr && *cancelled)
+          return absl::CancelledError("the lease ended while its executable was loaded");
         Step& step = steps.emplace_back();
         step.source = &instruction;
         step.origin = executable_->OriginOf(ipu, functions.size() - 1, steps.size() - 1);
@@ -187,6 +204,7 @@ absl::Status Engine::PrepareSteps() {
         if (program::FindOp(instruction.attributes_case())->role != program::Role::kKernel)
           continue;
         VPOD_ASSIGN_OR_RETURN(step.kernel, PrepareKernel(tensors, instruction));
+        VPOD_RETURN_IF_ERROR(prepared_.Grow(PreparedBytes(step.kernel)));
         shared_bytes = std::max(shared_bytes, RoundUp(step.kernel.shared_bytes));
         packed_bytes = std::max(packed_bytes, RoundUp(step.kernel.packed_bytes));
         scratch_bytes_ = std::max<uint64_t>(scratch_bytes_, step.kernel.scratch_bytes);
@@ -197,13 +215,32 @@ absl::Status Engine::PrepareSteps() {
   return absl::OkStatus();
 }
 
-absl::Status Engine::Prepare() {
+void Engine::PricePrograms() {
+  const program::v1::Executable& text = executable_->proto();
+  costs_.resize(static_cast<size_t>(text.programs_size()));
+  for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu) {
+    std::vector<model::Cost> once;  // by function, without those that it calls
+    for (const std::vector<Step>& function : steps_[ipu]) {
+      model::Cost& cost = once.emplace_back();
+      for (const Step& step : function) cost += step.cost;
+    }
+    for (size_t program = 0; program < costs_.size(); ++program) {
+      const std::vector<uint64_t> executions =
+          program::Executions(text.ipus(static_cast<int>(ipu)),
+                              executable_->EntryOf(static_cast<uint32_t>(program), ipu));
+      model::Cost& cost = costs_[program].emplace_back();
+      for (size_t f = 0; f < executions.size(); ++f) cost += once[f] * executions[f];
+    }
+  }
+}
+
+absl::Status Engine::Prepare(const std::atomic<bool>* cancelled) {
   const program::v1::Executable& text = executable_->proto();
   VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text, topology_));
-  VPOD_RETURN_IF_ERROR(PrepareSteps());
+  VPOD_RETURN_IF_ERROR(PrepareSteps(cancelled));
   PlanKeptForms();
   if (options_.check_finite) {
-    AddFiniteChecks();
+    VPOD_RETURN_IF_ERROR(AddFiniteChecks());
   } else {
     AttachEpilogues();
   }
@@ -214,11 +251,7 @@ absl::Status Engine::Prepare() {
       ipus.insert({move.from_ipu(), move.to_ipu()});
     participants_.emplace_back(ipus.begin(), ipus.end());
   }
-  for (int program = 0; program < text.programs_size(); ++program) {
-    costs_.emplace_back();
-    for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu)
-      costs_[program].push_back(model::PriceProgram(text, program, ipu, topology_));
-  }
+  PricePrograms();
   return absl::OkStatus();
 }
 

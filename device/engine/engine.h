@@ -57,8 +57,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // Checks the modelled memory, reserves and creates the arenas, prepares the kernels.
   // ResourceExhausted: out of IPU memory, or of the host's budget.
+  // Cancelled: `cancelled`, if there is one, became true, for which it looks between instructions.
   static absl::StatusOr<std::shared_ptr<Engine>> Create(
-      std::shared_ptr<const program::Executable> executable, const EngineOptions& options);
+      std::shared_ptr<const program::Executable> executable, const EngineOptions& options,
+      const std::atomic<bool>* cancelled = nullptr);
   ~Engine();
 
   const program::Executable& executable() const { return *executable_; }
@@ -105,16 +107,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   class Interpreter;
 
   Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options);
-  absl::Status Prepare();
-  absl::Status PrepareSteps();
+  absl::Status Prepare(const std::atomic<bool>* cancelled);
+  absl::Status PrepareSteps(const std::atomic<bool>* cancelled);
   void PlanKeptForms();
   // Lets normalisations run with the chunks of the convolutions before them.
   void AttachEpilogues();
-  void AddFiniteChecks();
+  absl::Status AddFiniteChecks();
   // Keeps no packed form, because there is no memory for them.
   void KeepNone();
   uint64_t UnitBytes(uint32_t ipu) const;
   absl::Status CreateUnits();
+  void PricePrograms();
   const Unit* FindUnit(uint32_t replica, uint32_t ipu) const;
   // The number of a run, equal for all that meet in it; and whether it needs the job's consent.
   uint64_t NumberRun(uint32_t program, bool* needs_job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -132,6 +135,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const program::StreamLayout layout_;
   std::vector<base::Bytes> memory_use_;
   const std::shared_ptr<ComputeQueue> queue_;
+  Reservation prepared_;                               // of the steps; outlives them
   Reservation reserved_;                               // outlives the units
   std::vector<std::unique_ptr<Unit>> units_;           // replica-major
   std::vector<std::vector<std::vector<Step>>> steps_;  // [ipu][function]

@@ -64,7 +64,8 @@ struct Engine::Run_ : std::enable_shared_from_this<Run_> {
   base::Mutex mutex;
   absl::Status status ABSL_GUARDED_BY(mutex);  // the first error
   std::atomic<bool> failed = false;            // `status` is set: the other units may stop
-  // The units' coroutines. What is to resume one holds the run, which ends with the last of them.
+  // The units' coroutines. Whatever is to resume one holds the run, which ends with the last
+  // of them.
   std::vector<Task> units;
 };
 

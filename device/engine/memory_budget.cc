@@ -26,4 +26,10 @@ absl::StatusOr<Reservation> Reservation::Make(MemoryBudget& budget, uint64_t byt
   return reservation;
 }
 
+absl::Status Reservation::Grow(uint64_t bytes) {
+  VPOD_RETURN_IF_ERROR(budget_->Reserve(bytes));
+  bytes_ += bytes;
+  return absl::OkStatus();
+}
+
 }  // namespace vpod::engine

@@ -23,6 +23,8 @@ struct Limits {
   uint32_t exchanges = 1 << 16;
   // Per IPU, written out once; a step of an exchange counts as its moves. As many functions.
   uint32_t instructions = 1 << 18;
+  uint32_t operands_per_instruction = 1 << 16;
+  uint32_t operands = 1 << 20;                  // inputs and outputs of all instructions of an IPU
   uint64_t reached_instructions = 1 << 24;      // written in what each program reaches, in all
   uint64_t executed_instructions = 1ull << 32;  // per run and IPU, rounds multiplied
   uint64_t rendezvous = 1 << 24;  // between IPUs, in a run of each program, rounds multiplied

@@ -47,16 +47,30 @@ absl::Status ValidateTensors(const v1::Ipu& ipu, const Limits& limits) {
   return absl::OkStatus();
 }
 
+// `what` is "variable 'w'"; names are unique among `names`, to which this one is added.
+absl::Status CheckName(const std::string& what, const std::string& name,
+                       std::set<std::string>& names) {
+  if (name.empty()) return Invalid(absl::StrCat(what, ": the name is empty"));
+  if (!names.insert(name).second) return Invalid(absl::StrCat(what, ": the name is used twice"));
+  return absl::OkStatus();
+}
+
+absl::Status CheckIpu(const std::string& what, uint32_t ipu, const v1::Executable& executable) {
+  if (ipu < executable.ipus_per_replica()) return absl::OkStatus();
+  return Invalid(absl::StrCat(what, ": IPU ", ipu, " is not in the replica, must be 0 to ",
+                              executable.ipus_per_replica() - 1));
+}
+
 absl::Status ValidateStreams(const v1::Executable& executable, const Limits& limits) {
   std::set<std::string> names;
   uint64_t bytes = 0;
   for (const v1::Stream& stream : executable.streams()) {
     const TensorType type = TypeOf(stream);
     const absl::Status status = Check(type);
-    if (!status.ok() || stream.ipu() >= executable.ipus_per_replica() || stream.name().empty() ||
-        !names.insert(stream.name()).second) {
-      return Invalid(absl::StrCat("stream '", stream.name(), "': bad name, IPU or shape"));
-    }
+    const std::string name = absl::StrCat("stream '", stream.name(), "'");
+    if (!status.ok()) return Invalid(absl::StrCat(name, ": ", status.message()));
+    VPOD_RETURN_IF_ERROR(CheckName(name, stream.name(), names));
+    VPOD_RETURN_IF_ERROR(CheckIpu(name, stream.ipu(), executable));
     if (type.empty()) {
       return Invalid(
           absl::StrCat("stream '", stream.name(), "' of ", type.ToString(), " moves no elements"));
@@ -78,20 +92,20 @@ absl::Status ValidateStreams(const v1::Executable& executable, const Limits& lim
   return absl::OkStatus();
 }
 
-// What the host knows by name.
 absl::Status ValidateVariables(const v1::Executable& executable, std::set<std::string>& names) {
   for (const v1::Variable& variable : executable.variables()) {
-    if (variable.ipu() >= executable.ipus_per_replica() || variable.name().empty() ||
-        !names.insert(variable.name()).second ||
-        variable.tensor() >=
-            static_cast<uint32_t>(executable.ipus(variable.ipu()).tensors_size()) ||
-        executable.ipus(variable.ipu()).tensors(variable.tensor()).wide_accumulator()) {
-      return Invalid(absl::StrCat("variable '", variable.name(), "': bad name, IPU or tensor"));
+    const std::string name = absl::StrCat("variable '", variable.name(), "'");
+    VPOD_RETURN_IF_ERROR(CheckName(name, variable.name(), names));
+    VPOD_RETURN_IF_ERROR(CheckIpu(name, variable.ipu(), executable));
+    const auto& tensors = executable.ipus(static_cast<int>(variable.ipu())).tensors();
+    if (variable.tensor() >= static_cast<uint32_t>(tensors.size())) {
+      return Invalid(absl::StrCat(name, ": tensor ", variable.tensor(), " of IPU ", variable.ipu(),
+                                  " does not exist (there are ", tensors.size(), ")"));
     }
-    if (!IsDense(executable.ipus(variable.ipu()).tensors(variable.tensor())))
-      return Invalid(absl::StrCat("variable '", variable.name(), "' is not densely packed"));
-    if (TypeOf(executable.ipus(variable.ipu()).tensors(variable.tensor())).empty())
-      return Invalid(absl::StrCat("variable '", variable.name(), "' has no elements"));
+    const v1::Tensor& tensor = tensors[static_cast<int>(variable.tensor())];
+    if (tensor.wide_accumulator()) return Invalid(absl::StrCat(name, " is a wide accumulator"));
+    if (!IsDense(tensor)) return Invalid(absl::StrCat(name, " is not densely packed"));
+    if (TypeOf(tensor).empty()) return Invalid(absl::StrCat(name, " has no elements"));
   }
   return absl::OkStatus();
 }
@@ -103,8 +117,7 @@ absl::Status ValidateRemoteBuffers(const v1::Ipu& ipu, std::set<std::string>& na
   uint64_t bytes = 0;
   for (const v1::RemoteBuffer& buffer : ipu.remote_buffers()) {
     const std::string name = absl::StrCat("remote buffer '", buffer.name(), "'");
-    if (buffer.name().empty() || !names.insert(buffer.name()).second)
-      return Invalid(absl::StrCat(name, ": the name is empty or used twice"));
+    VPOD_RETURN_IF_ERROR(CheckName(name, buffer.name(), names));
     const TensorType row = TypeOf(buffer);
     const absl::Status status = Check(row);
     if (!status.ok()) return Invalid(absl::StrCat(name, ": ", status.message()));
@@ -208,6 +221,7 @@ class FunctionValidator {
 
  private:
   absl::Status CheckOne(const v1::Instruction& instruction, Summary& summary) {
+    VPOD_RETURN_IF_ERROR(CountOperands(instruction));
     VPOD_RETURN_IF_ERROR(CheckInstruction(instruction, operands_));
     written_ += WeightOf(instruction, operands_.executable());
     if (written_ > limits_.instructions)
@@ -221,6 +235,20 @@ class FunctionValidator {
     });
     summary.executed = std::min(summary.executed + executed, most());
     return status;
+  }
+
+  // Before anything is done for each of them.
+  absl::Status CountOperands(const v1::Instruction& instruction) {
+    const uint64_t operands =
+        static_cast<uint64_t>(instruction.inputs_size()) + instruction.outputs_size();
+    if (operands > limits_.operands_per_instruction) {
+      return Invalid(absl::StrCat("the instruction has ", operands, " operands, at most ",
+                                  limits_.operands_per_instruction, " are accepted"));
+    }
+    num_operands_ += operands;
+    if (num_operands_ <= limits_.operands) return absl::OkStatus();
+    return Invalid(
+        absl::StrCat("the instructions have more than ", limits_.operands, " operands in all"));
   }
 
   absl::Status CheckCall(const v1::Instruction& instruction, uint32_t callee, uint64_t rounds,
@@ -254,8 +282,8 @@ class FunctionValidator {
   const v1::Ipu& ipu_;
   const Operands operands_;
   const Limits& limits_;
-  uint64_t written_ = 0;
-  std::vector<Summary> summaries_;  // of the functions so far
+  uint64_t written_ = 0, num_operands_ = 0;  // so far
+  std::vector<Summary> summaries_;           // of the functions so far
 };
 
 // Counts that all programs share a limit of.

@@ -144,10 +144,12 @@ TEST(ValidateStructureTest, RefusesProgramsWithoutNameOrFunctions) {
 TEST(ValidateStructureTest, RefusesBadVariables) {
   ExpectValid(WithFunctions({""}, "variables{name:'v' tensor:3} variables{name:'w' tensor:3}"));
   ExpectRefused(WithFunctions({""}, "variables{name:'v'} variables{name:'v' tensor:1}"),
-                "variable 'v'");
-  ExpectRefused(WithFunctions({""}, "variables{tensor:1}"), "variable ''");
-  ExpectRefused(WithFunctions({""}, "variables{name:'v' tensor:6}"), "variable 'v'");
-  ExpectRefused(WithFunctions({""}, "variables{name:'v' ipu:1}"), "variable 'v'");
+                "variable 'v': the name is used twice");
+  ExpectRefused(WithFunctions({""}, "variables{tensor:1}"), "variable '': the name is empty");
+  ExpectRefused(WithFunctions({""}, "variables{name:'v' tensor:6}"),
+                "variable 'v': tensor 6 of IPU 0 does not exist (there are ");
+  ExpectRefused(WithFunctions({""}, "variables{name:'v' ipu:1}"),
+                "variable 'v': IPU 1 is not in the replica, must be 0 to 0");
 }
 
 TEST(ValidateStructureTest, RefusesBadStreams) {
@@ -155,11 +157,12 @@ TEST(ValidateStructureTest, RefusesBadStreams) {
       "streams{name:'s' to_device:true type:FLOAT32 dims:4 transfers_per_run:2} ";
   ExpectValid(WithFunctions({""}, good));
   ExpectRefused(WithFunctions({""}, absl::StrCat(good, good)),
-                "stream 's': bad name, IPU or shape");
-  ExpectRefused(WithFunctions({""}, "streams{type:FLOAT32}"), "stream '': bad name");
-  ExpectRefused(WithFunctions({""}, "streams{name:'s'}"), "stream 's': bad name, IPU or shape");
-  ExpectRefused(WithFunctions({""}, "streams{name:'s' type:FLOAT32 dims:-4}"), "stream 's': bad");
-  ExpectRefused(WithFunctions({""}, "streams{name:'s' type:FLOAT32 ipu:1}"), "stream 's': bad");
+                "stream 's': the name is used twice");
+  ExpectRefused(WithFunctions({""}, "streams{type:FLOAT32}"), "stream '': the name is empty");
+  ExpectRefused(WithFunctions({""}, "streams{name:'s'}"), "stream 's': unknown element type 0");
+  ExpectRefused(WithFunctions({""}, "streams{name:'s' type:FLOAT32 dims:-4}"), "stream 's': ");
+  ExpectRefused(WithFunctions({""}, "streams{name:'s' type:FLOAT32 ipu:1}"),
+                "stream 's': IPU 1 is not in the replica, must be 0 to 0");
   ExpectValid(WithFunctions({""}, "streams{name:'s' type:FLOAT32 tiles:1472}"));
   ExpectRefused(WithFunctions({""}, "streams{name:'s' type:FLOAT32 tiles:1473}"),
                 "stream 's' takes 1473 tiles, an IPU has 1472");
@@ -430,6 +433,24 @@ TEST(ValidateExchangeTest, RefusesMoreExchangesThanItPlaysThrough) {
   *two.add_programs() = two.programs(0);
   two.mutable_programs(1)->set_name("other");
   ExpectRefused(two, text, limits);
+}
+
+TEST(ValidateStructureTest, BoundsOperands) {
+  const Limits limits{.operands_per_instruction = 4, .operands = 10};
+  const std::string four = Step("concat{} inputs:[0,0] inputs:1 outputs:6");
+  const auto with = [&](const std::string& steps) {
+    v1::Executable executable = WithFunctions({steps});
+    v1::Tensor* joined = executable.mutable_ipus(0)->add_tensors();
+    joined->set_type(v1::FLOAT32);
+    joined->add_dims(12);
+    joined->set_offset(192);
+    return executable;
+  };
+  ExpectValid(with(four + four), limits);
+  ExpectRefused(with(four + four + four), "the instructions have more than 10 operands in all",
+                limits);
+  ExpectRefused(with(Step("all_finite{} inputs:[0,0,0,0] outputs:4")),
+                "the instruction has 5 operands, at most 4 are accepted", limits);
 }
 
 }  // namespace

@@ -225,7 +225,7 @@ TEST(ValidateTest, RefusesUnknownEnumValuesAndInstructions) {
   ExpectRefused(tensor, "IPU 0: tensor 2: unknown element type 42");
   v1::Executable stream = WithSteps("");
   stream.mutable_streams(0)->set_type(static_cast<v1::DataType>(42));
-  ExpectRefused(stream, "stream 'in': bad name, IPU or shape");
+  ExpectRefused(stream, "stream 'in': unknown element type 42");
 }
 
 TEST(ValidateTest, RemoteBuffers) {
@@ -235,9 +235,8 @@ TEST(ValidateTest, RemoteBuffers) {
     return executable;
   };
   ExpectValid(with("name:'a' type:INT8 rows:1"));
-  ExpectRefused(with("type:INT8 rows:1"),
-                "IPU 0: remote buffer '': the name is empty or used twice");
-  ExpectRefused(with("name:'w' type:INT8 rows:1"), "'w': the name is empty or used twice");
+  ExpectRefused(with("type:INT8 rows:1"), "IPU 0: remote buffer '': the name is empty");
+  ExpectRefused(with("name:'w' type:INT8 rows:1"), "'w': the name is used twice");
   ExpectRefused(with("name:'a' type:INT8 rows:0"), "'a' has no rows, must be 1 or more");
   ExpectRefused(with("name:'a' rows:1"), "remote buffer 'a': unknown element type 0");
   ExpectValid(with("name:'a' type:INT8 dims:134217728 rows:4"));

@@ -87,7 +87,7 @@ TEST(ValidateTest, RefusesWrongShapesAndTypes) {
       {"sgd{} inputs:[0,16,7,7] outputs:0",
        "the hyper-parameter vector is float32[], must be float32[4]"},
       {"sgd{} inputs:[0,16,4,4] outputs:0", "the loss scale is float32[4], must be float32[]"},
-      {"sgd{} inputs:[0,16,4,7,7] outputs:0", "a step without state has no use"},
+      {"sgd{} inputs:[0,16,4,7,7] outputs:0", "or a step and state behind them, not a step alone"},
       {"sgd{} inputs:[0,16,4,7,4,18] outputs:[0,18]", "the step is float32[4]"},
       {"sgd{} inputs:[0,16,4,7,7,5] outputs:[0,5]", "the state is float16[4,6]"},
       {"adam{} inputs:[0,16,4,7,7,16,18] outputs:[0,16,18]",
@@ -230,7 +230,7 @@ TEST(ValidateTest, RefusesWideAccumulatorsInOrdinaryOperations) {
   ExpectRefused(half, "IPU 0: tensor 5: a wide accumulator must be float32");
   v1::Executable variable = WithSteps("");
   variable.mutable_variables(0)->set_tensor(6);
-  ExpectRefused(variable, "variable 'w': bad name, IPU or tensor");
+  ExpectRefused(variable, "variable 'w' is a wide accumulator");
 }
 
 TEST(ValidateTest, RefusesMomentsOfNoElements) {

@@ -318,7 +318,9 @@ class Agent {
   absl::StatusOr<std::pair<LeasePtr, std::shared_ptr<Loaded>>> FindLoaded(
       absl::string_view lease_id);
   static absl::Status MayLoad(const LeasePtr& lease);
-  absl::StatusOr<LeasePtr> FindForLoad(absl::string_view lease_id);
+  // Between them the lease's IPUs stay in use, though it may be released.
+  absl::StatusOr<LeasePtr> BeginPreparing(absl::string_view lease_id);
+  void EndPreparing(const LeasePtr& lease);
   uint32_t DomainIpus(const Lease& lease);
   std::shared_ptr<Loaded> LoadedOn(const Lease& lease);
   std::shared_ptr<shm::Segment> StreamsOf(const Loaded& loaded);

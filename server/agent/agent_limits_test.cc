@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <string>
 
 #include "device/program/executable.h"
@@ -59,6 +60,56 @@ TEST_F(AgentTest, HostMemoryRunsOutForTheJobOnly) {
   const absl::Status again = agent_->Load(lease, SumExecutable()).status();
   EXPECT_EQ(again.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(again.message()).find("--memory-limit"), std::string::npos);
+}
+
+// A load that takes seconds, for its many convolutions of different shapes.
+std::string SlowExecutable() {
+  constexpr int kSizes = 40;
+  program::v1::Executable executable;
+  executable.set_ipus_per_replica(1);
+  program::v1::Ipu* ipu = executable.add_ipus();
+  ipu->set_arena_bytes(1 << 20);
+  const auto add = [&](program::Dims dims, bool image) {
+    program::v1::Tensor* tensor = ipu->add_tensors();
+    tensor->set_type(FLOAT32);
+    tensor->mutable_dims()->Add(dims.begin(), dims.end());
+    tensor->set_offset(image && ipu->tensors_size() % 2 == 1 ? 512 << 10 : 64 << 10);
+    const program::Dims strides = program::ChannelsLastStrides(dims);
+    if (image) tensor->mutable_strides()->Add(strides.begin(), strides.end());
+    return static_cast<uint32_t>(ipu->tensors_size() - 1);
+  };
+  const uint32_t weights = add({16, 16, 3, 3}, false);
+  ipu->mutable_tensors(0)->set_offset(0);
+  program::v1::Function* function = ipu->add_functions();
+  for (int i = 0; i < kSizes * kSizes; ++i) {
+    const program::Dims dims{1, 16, 4 + i / kSizes, 4 + i % kSizes};
+    program::v1::Instruction* step = function->add_instructions();
+    step->add_inputs(add(dims, true));
+    step->add_inputs(weights);
+    step->add_outputs(add(dims, true));
+    program::v1::Convolution* op = step->mutable_convolution();
+    op->set_pass(program::v1::Convolution::FORWARD);
+    op->set_groups(1);
+    for (int axis = 0; axis < 2; ++axis) {
+      op->mutable_window()->add_kernel(3);
+      op->mutable_window()->add_stride(1);
+      op->mutable_window()->add_dilation(1);
+      op->mutable_window()->add_pad_before(1);
+      op->mutable_window()->add_pad_after(1);
+    }
+  }
+  executable.add_programs()->set_name("run");
+  executable.mutable_programs(0)->add_functions(0);
+  return program::Serialize(executable);
+}
+
+TEST_F(AgentTest, AReleasedLeaseEndsItsLoad) {
+  const std::string executable = SlowExecutable();
+  const std::string lease = MustAttach(Open(0));
+  auto loaded = std::async(std::launch::async, [&] { return agent_->Load(lease, executable); });
+  agent_->Release(lease, /*lost=*/true);
+  EXPECT_FALSE(loaded.get().ok());
+  MustAttach(Open(0));
 }
 
 TEST_F(AgentTest, ExecutablesOnTheirWayCountAsHostMemory) {

@@ -1,6 +1,7 @@
 // State that an agent keeps of its partitions, leases and attaches; for its own sources only.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -66,10 +67,13 @@ struct Agent::Lease {
   std::shared_ptr<const Partition> unclaimed;
   std::string store;  // of the controller whose configuration it attached to
   bool pulsed = false;
-  bool releasing = false;
+  std::atomic<bool> releasing = false;  // Load looks at it without the mutex, to end early
   std::chrono::steady_clock::time_point released_at;  // when it began to be
-  bool loading = false;
+  bool loading = false;                               // an executable is on its way, or prepared
+  bool preparing = false;                             // by Load
   bool running = false;
+  // Something works on the lease: its IPUs are not free before that ends.
+  bool busy() const { return running || preparing; }
   uint32_t runs = 0;  // for simulated errors
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "server/agent/agent_state.h"
@@ -68,11 +69,22 @@ absl::Status Agent::MayLoad(const LeasePtr& lease) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Agent::LeasePtr> Agent::FindForLoad(absl::string_view lease_id) {
+absl::StatusOr<Agent::LeasePtr> Agent::BeginPreparing(absl::string_view lease_id) {
   base::MutexLock lock(mutex_);
   LeasePtr lease = FindLease(lease_id);
   VPOD_RETURN_IF_ERROR(MayLoad(lease));
+  lease->preparing = true;
   return lease;
+}
+
+void Agent::EndPreparing(const LeasePtr& lease) {
+  bool last;
+  {
+    base::MutexLock lock(mutex_);
+    lease->preparing = false;
+    last = lease->releasing && !lease->busy();
+  }
+  if (last) FinishRelease(lease);
 }
 
 // IPUs that the lease's partition has in each IPU-Link domain.
@@ -111,7 +123,8 @@ absl::StatusOr<std::shared_ptr<void>> Agent::BeginLoad(absl::string_view lease_i
 absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                  absl::string_view bytes, absl::string_view origins,
                                                  bool check_finite) {
-  VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, FindForLoad(lease_id));
+  VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, BeginPreparing(lease_id));
+  const auto end = absl::MakeCleanup([&] { EndPreparing(lease); });
   VPOD_RETURN_IF_ERROR(BeforeLoad(*lease));
   // The parsed executable takes memory as long as it is loaded.
   VPOD_ASSIGN_OR_RETURN(const uint64_t text_bytes,
@@ -119,17 +132,19 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
   VPOD_ASSIGN_OR_RETURN(engine::Reservation text, engine::Reservation::Make(budget_, text_bytes));
   VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes, {}, origins));
   const ipuof::v1::JobMember& member = lease->open.job();
-  VPOD_ASSIGN_OR_RETURN(
-      auto engine, engine::Engine::Create(executable, {.executors = &executors_,
-                                                       .budget = &budget_,
-                                                       .job = lease->job,
-                                                       .instance = member.instance_index(),
-                                                       .replica_offset = member.replica_offset(),
-                                                       .local_replicas = member.local_replicas(),
-                                                       .units = lease->units,
-                                                       .clock_hz = type_.clock_hz,
-                                                       .ipus_per_domain = DomainIpus(*lease),
-                                                       .check_finite = check_finite}));
+  VPOD_ASSIGN_OR_RETURN(auto engine,
+                        engine::Engine::Create(executable,
+                                               {.executors = &executors_,
+                                                .budget = &budget_,
+                                                .job = lease->job,
+                                                .instance = member.instance_index(),
+                                                .replica_offset = member.replica_offset(),
+                                                .local_replicas = member.local_replicas(),
+                                                .units = lease->units,
+                                                .clock_hz = type_.clock_hz,
+                                                .ipus_per_domain = DomainIpus(*lease),
+                                                .check_finite = check_finite},
+                                               &lease->releasing));
   VPOD_ASSIGN_OR_RETURN(shm::Segment streams, shm::Segment::Create(engine->layout().TotalBytes()));
   ipuof::v1::LoadReply reply;
   reply.set_executable_hash(executable->hash());
@@ -203,18 +218,18 @@ void Agent::Run(absl::string_view lease_id, uint32_t program, uint32_t slot, Run
                  if (result.ok()) each->cycles += result->cycles.value();
                }
                if (result.ok()) CountTraffic(*loaded, program);
-               bool releasing;
+               bool last;
                {
                  base::MutexLock lock(mutex_);
                  lease->running = false;
-                 releasing = lease->releasing;
+                 last = lease->releasing && !lease->busy();
                }
                if (result.ok()) {
                  done(result->cycles);
                } else {
                  done(result.status());
                }
-               if (releasing) FinishRelease(lease);
+               if (last) FinishRelease(lease);
              });
 }
 

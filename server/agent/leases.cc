@@ -119,8 +119,10 @@ std::string Agent::WhyReleasing(const Lease& lease) {
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
       std::chrono::steady_clock::now() - lease.released_at);
-  return absl::StrCat("a kernel of process ", process.pid(), " (", process.executable(), ") on ",
-                      process.host(), ", which left ", seconds.count(), " s ago, still runs");
+  return absl::StrCat(lease.preparing ? "an executable" : "a kernel", " of process ", process.pid(),
+                      " (", process.executable(), ") on ", process.host(), ", which left ",
+                      seconds.count(), " s ago, ",
+                      lease.preparing ? "is still being loaded" : "still runs");
 }
 
 absl::Status Agent::RefuseReleasing(const ipuof::v1::AttachOpen& open, const Lease& lease) {
@@ -182,7 +184,7 @@ void Agent::AwaitRelease() {
   base::MutexLock lock(mutex_);
   lock.WaitUntil(released_, std::chrono::steady_clock::now() + kPatience, [this] {
     return std::none_of(leases_.begin(), leases_.end(),
-                        [](const auto& item) { return item.second->releasing; });
+                        [](const auto& item) { return item.second->releasing.load(); });
   });
 }
 
@@ -391,10 +393,11 @@ bool Agent::MarkReleasing(const LeasePtr& lease, const absl::Status& cause) {
 }
 
 void Agent::GoOnReleasing(const LeasePtr& lease, const absl::Status& cause, bool lost) {
-  bool running;
+  bool running, busy;
   {
     base::MutexLock lock(mutex_);
     running = lease->running;
+    busy = lease->busy();
   }
   if (lease->open.reserve_only()) {
     RevokeReserved(*lease, "the poprun that started this job has ended");
@@ -410,7 +413,7 @@ void Agent::GoOnReleasing(const LeasePtr& lease, const absl::Status& cause, bool
                          ProcessName(lease->open.process()), ") left the job during a run")),
                      lost, lease->open.job().instance_index());
   }
-  if (!running) FinishRelease(lease);
+  if (!busy) FinishRelease(lease);
 }
 
 void Agent::FinishRelease(const LeasePtr& lease) {

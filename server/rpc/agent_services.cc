@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -91,23 +92,28 @@ class Loaders {
     base::MutexLock lock(mutex_);
     lock.Wait(changed_, [this] { return running_ == 0; });
   }
-  void Run(std::function<void()> load) {
+  // ResourceExhausted if there is no thread for it.
+  absl::Status Run(std::function<void()> load) {
     {
       base::MutexLock lock(mutex_);
       ++running_;
     }
-    const auto shared = std::make_shared<std::function<void()>>(std::move(load));
     try {
-      std::thread([this, shared] { RunHere(*shared); }).detach();
-    } catch (const std::system_error&) {
-      RunHere(*shared);  // no more threads to be had: this one has to do it
+      std::thread([this, load = std::move(load)]() mutable {
+        load();
+        load = nullptr;  // what it holds may be of use to others
+        End();
+      }).detach();
+    } catch (const std::system_error& error) {
+      End();
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no thread to load the executable: ", error.what()));
     }
+    return absl::OkStatus();
   }
 
  private:
-  void RunHere(std::function<void()>& load) {
-    load();
-    load = nullptr;  // what it holds may be of use to others
+  void End() {
     base::MutexLock lock(mutex_);
     --running_;
     changed_.notify_all();
@@ -166,16 +172,25 @@ class LoadCall : public UploadCall<ipuof::v1::LoadRequest> {
       return Refuse(absl::InvalidArgumentError(
           absl::StrCat("the executable is truncated: ", bytes_.size(), " of ", total_, " bytes")));
     }
-    loaders_.Run([this, self = shared_from_this()] {
-      const absl::string_view bytes = bytes_;
-      const size_t executable = total_ - origin_bytes_;
-      auto result = agent_.Load(lease_id_, bytes.substr(0, executable), bytes.substr(executable),
-                                check_finite_);
+    const absl::Status started = loaders_.Run([this, self = shared_from_this()] {
+      auto result = Load();
       GiveBack();
       if (!result.ok()) return Finish(ToGrpc(result.status()));
       *reply_ = SerializeMessage(*result);
       Finish(grpc::Status::OK);
     });
+    if (!started.ok()) Refuse(started);
+  }
+
+  absl::StatusOr<ipuof::v1::LoadReply> Load() {
+    const absl::string_view bytes = bytes_;
+    const size_t executable = total_ - origin_bytes_;
+    try {
+      return agent_.Load(lease_id_, bytes.substr(0, executable), bytes.substr(executable),
+                         check_finite_);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("the host has no memory left to load the executable");
+    }
   }
 
   void GiveBack() override {

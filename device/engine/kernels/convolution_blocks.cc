@@ -114,6 +114,12 @@ size_t ScratchpadBytes(const std::vector<BlockPlan>& plans) {
                   plans.back().passes->scratchpad_bytes());
 }
 
+size_t PrimitiveBytes(const std::vector<BlockPlan>& plans) {
+  size_t primitives = plans.front().passes->primitives();
+  if (plans.back().passes != plans.front().passes) primitives += plans.back().passes->primitives();
+  return primitives * kPrimitiveBytes;
+}
+
 // A few hundred microseconds.
 constexpr double kLongOperations = 2e7;
 

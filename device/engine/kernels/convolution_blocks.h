@@ -39,6 +39,8 @@ size_t PlainScratch(const ConvolutionStep& step,
                     const std::vector<std::shared_ptr<const WeightsPacking>>& packings);
 
 size_t ScratchpadBytes(const std::vector<BlockPlan>& plans);
+// For Kernel::primitive_bytes.
+size_t PrimitiveBytes(const std::vector<BlockPlan>& plans);
 
 // Appends a phase whose chunks have at most so many operations. What oneDNN throws fails the chunk.
 void AddPhase(Kernel& kernel, size_t chunks, double operations,

@@ -1,6 +1,7 @@
 // Convolutions of pieces by oneDNN.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,10 @@ class Passes {
   const dnnl::memory::desc& weights() const { return weights_; }
   size_t scratchpad_bytes() const { return scratchpad_bytes_; }
   const std::vector<std::string>& implementations() const { return implementations_; }
+  size_t primitives() const {
+    return passes_.size() -
+           static_cast<size_t>(std::count(passes_.begin(), passes_.end(), nullptr));
+  }
 
  private:
   // The pieces of geometry `first` choose the layout of the weights, unless they are empty. Returns

@@ -111,6 +111,7 @@ Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limi
       BoxBlock(step.output, forward ? result_elements : image_elements, gaps || is_cut, scratch);
   conv->scratchpad = scratch.Add(ScratchpadBytes(conv->blocks));
   Kernel kernel;
+  kernel.primitive_bytes = PrimitiveBytes(conv->blocks);
   kernel.implementations = conv->blocks[0].passes->implementations();
   const size_t run = conv->cut.size(), count = conv->packs_all ? num_blocks : 1;
   for (size_t begin = 0; begin < num_blocks; begin += count) {

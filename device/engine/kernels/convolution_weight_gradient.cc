@@ -130,6 +130,7 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
   if (rounds > 1) conv->weights_at = scratch.Add(conv->packed_elements * sizeof(float));
   conv->scratchpad = scratch.Add(ScratchpadBytes(conv->blocks));
   Kernel kernel;
+  kernel.primitive_bytes = PrimitiveBytes(conv->blocks);
   kernel.implementations = conv->blocks[0].passes->implementations();
   const double of_chunk = conv->cut.operations() * static_cast<double>(units.per_chunk) /
                           static_cast<double>(units.items);

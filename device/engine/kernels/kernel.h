@@ -68,6 +68,8 @@ struct Kernel {
   // If set: computes these rows of the output from the same rows of input 0, as the one phase does
   // for all.
   std::function<void(const Workspace& at, size_t first, size_t count)> by_rows;
+  // Host memory that oneDNN's primitives take as long as the executable is loaded.
+  size_t primitive_bytes = 0;
   // The names of the implementations of oneDNN that compute this; empty without oneDNN.
   std::vector<std::string> implementations;
 };

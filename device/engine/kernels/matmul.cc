@@ -203,6 +203,7 @@ absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruct
     constexpr double kLong = 1 << 24;
     const double operations = static_cast<double>(op->rows.per_chunk * op->columns.per_chunk) *
                               static_cast<double>(op->k);
+    kernel.primitive_bytes = op->products.size() * kPrimitiveBytes;
     kernel.phases[0].operations = operations;
     kernel.phases[0].is_long = operations >= kLong;
     return kernel;

@@ -33,7 +33,10 @@ absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, int64_t hyper_pa
       CheckInput("hyper-parameter vector", inputs[2], {v1::FLOAT32, {hyper_parameters}}));
   VPOD_RETURN_IF_ERROR(CheckInput("loss scale", inputs[3], {v1::FLOAT32, {}}));
   Types updated = {weights};
-  if (inputs.size() == 5) return absl::InvalidArgumentError("a step without state has no use");
+  if (inputs.size() == 5) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        optimizer, " takes 4 inputs, or a step and state behind them, not a step alone"));
+  }
   if (inputs.size() > 5) VPOD_RETURN_IF_ERROR(CheckInput("step", inputs[4], {v1::FLOAT32, {}}));
   for (size_t i = 5; i < inputs.size(); ++i) {
     VPOD_RETURN_IF_ERROR(CheckInput("state", inputs[i], {v1::FLOAT32, weights.dims}));

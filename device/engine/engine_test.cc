@@ -1,0 +1,80 @@
+// What an engine does before it runs. Runs are the subject of the tests of the session, of the
+// agent and of the whole system.
+#include "device/engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+
+#include "device/engine/executors.h"
+#include "device/engine/memory_budget.h"
+#include "device/fabric/job.h"
+#include "device/program/executable.h"
+
+namespace vpod::engine {
+namespace {
+
+// `concats` instructions, each of which joins one tensor `inputs` times.
+std::shared_ptr<const program::Executable> Joining(int concats, int inputs) {
+  program::v1::Executable text;
+  text.set_ipus_per_replica(1);
+  program::v1::Ipu* ipu = text.add_ipus();
+  ipu->set_arena_bytes(1 << 20);
+  for (const auto& [offset, elements] : {std::pair(0, 1), std::pair(64, inputs)}) {
+    program::v1::Tensor* tensor = ipu->add_tensors();
+    tensor->set_type(program::v1::FLOAT32);
+    tensor->add_dims(elements);
+    tensor->set_offset(static_cast<uint64_t>(offset));
+  }
+  program::v1::Function* function = ipu->add_functions();
+  for (int i = 0; i < concats; ++i) {
+    program::v1::Instruction* instruction = function->add_instructions();
+    instruction->mutable_concat();
+    instruction->mutable_inputs()->Resize(inputs, 0);
+    instruction->add_outputs(1);
+  }
+  text.add_programs()->set_name("join");
+  text.mutable_programs(0)->add_functions(0);
+  auto executable = program::Executable::Make(std::move(text));
+  EXPECT_TRUE(executable.ok()) << executable.status();
+  return *std::move(executable);
+}
+
+class EngineTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<std::shared_ptr<Engine>> Create(
+      std::shared_ptr<const program::Executable> executable,
+      const std::atomic<bool>* cancelled = nullptr) {
+    auto job = std::make_shared<fabric::Job>("job", fabric::JobShape{1, 1, 1});
+    return Engine::Create(std::move(executable),
+                          {.executors = &executors_, .budget = &budget_, .job = job}, cancelled);
+  }
+
+  Executors executors_{1};
+  MemoryBudget budget_{64 << 20};
+};
+
+TEST_F(EngineTest, PreparedKernelsCountAsHostMemory) {
+  constexpr int kInputs = 1000;
+  {
+    const auto engine = Create(Joining(1, kInputs));
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    const uint64_t one = budget_.used();
+    const auto other = Create(Joining(3, kInputs));
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_GE(budget_.used() - one, one + 2 * kInputs * 600);
+  }
+  EXPECT_EQ(budget_.used(), 0u);
+  EXPECT_EQ(Create(Joining(100, kInputs)).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(budget_.used(), 0u);
+}
+
+TEST_F(EngineTest, PreparationIsCancelled) {
+  const std::atomic<bool> cancelled = true;
+  EXPECT_EQ(Create(Joining(1, 2), &cancelled).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(budget_.used(), 0u);
+}
+
+}  // namespace
+}  // namespace vpod::engine
