@@ -17,7 +17,8 @@ struct LiveCode {
 };
 
 // Finds what makes `results` and what the graph's outputs need; `assigns`: buffers are assigned
-// their values, too. What makes the values in `first`, of which others are made, comes first.
+// their values, too. The nodes that make the values in `first`, from
+// which others are made, come first.
 LiveCode FindLiveCode(const graph::Graph& graph, bool assigns, const std::vector<uint32_t>& first,
                       std::vector<uint32_t> results);
 

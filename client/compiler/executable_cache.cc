@@ -21,8 +21,8 @@
 namespace vpod::compiler {
 namespace {
 
-// What precedes the executable in a file; the key, the checksum of what follows, and the number of
-// the executable's bytes follow, then the executable and its origins.
+// A file begins with this. The key, the checksum of the rest and the number of the executable's
+// bytes follow, then the executable and its origins.
 constexpr absl::string_view kMagic("VIPUCACHE\x02", 10);
 constexpr size_t kDigits = 64;  // of a SHA-256
 

@@ -97,8 +97,8 @@ class Lowering {
     }
   }
 
-  // The layouts that an op asks for. What takes any layout keeps that of its largest input, so that
-  // chains of element-by-element ops after a convolution need no copies.
+  // The layouts that an op asks for. An op that takes any layout keeps that of its largest input,
+  // so that chains of element-by-element ops after a convolution need no copies.
   void EmitNode(const graph::Node& node, size_t number, const InPlace& in_place,
                 RandomRounding& rounding) {
     Instruction instruction = node.instruction;

@@ -86,7 +86,6 @@ TEST(BuilderTest, FlattensATensorWithoutRows) {
   EXPECT_TRUE(graph.status().ok()) << graph.status();
 }
 
-// Running moments follow those of the batches, the variance without bias; inference uses them.
 TEST(BuilderTest, OperationsBelongToTheirLayers) {
   Graph graph;
   const Graph::Scope model(graph, "model");
@@ -103,6 +102,7 @@ TEST(BuilderTest, OperationsBelongToTheirLayers) {
                                              "relu 'model.block'"}));
 }
 
+// Running moments follow those of the batches, the variance without bias; inference uses them.
 TEST(BuilderTest, BatchNormKeepsRunningMoments) {
   Graph graph;
   const Builder net(graph, {.training = true});

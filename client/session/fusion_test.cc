@@ -88,7 +88,8 @@ TEST_P(FusionTest, ChangesNoBit) {
   EXPECT_EQ(fused.losses, single.losses);
   EXPECT_THAT(fused.variables, testing::ContainerEq(single.variables));
   // The RELUs and their gradients are part of the batch norms, and so are the sums with the
-  // shortcuts. Of dropout and the running moments maps are left.
+  // shortcuts. Only dropout and the running moments need
+  // maps.
   EXPECT_EQ(single.ops.at("batch_norm"), 4);
   EXPECT_EQ(single.ops.count("map"), 0u);
   EXPECT_EQ(fused.ops.at("batch_norm"), 4);

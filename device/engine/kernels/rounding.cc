@@ -13,8 +13,8 @@ constexpr float kLargest = 65504;
 constexpr size_t kMost = kPhiloxLanes * kPhiloxWords;  // elements that are rounded together
 
 // Without its sign, what lies between two neighbours of float16 becomes the upper one with a
-// probability of its share of the way, in 2^24 steps. What is beyond the largest stays, for the
-// rounding to nearest. All else is exact. (No calls: they would not be inlined.)
+// probability of its share of the way, in 2^24 steps. Values beyond the largest are left to
+// the rounding to nearest. All else is exact. (No calls: they would not be inlined.)
 VPOD_SIMD void RoundAtRandom(const float* x, const uint32_t* bits, float* rounded, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     const float size = __builtin_fabsf(x[i]);
