@@ -35,10 +35,25 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
       return half ? 4 : 12;
     case program::v1::SIGMOID:
     case program::v1::ERF_INV:
+    case program::v1::ERF:
+    case program::v1::SIN:
+    case program::v1::COS:
+    case program::v1::TAN:
+    case program::v1::ASIN:
+    case program::v1::ACOS:
+    case program::v1::ATAN:
+    case program::v1::SINH:
+    case program::v1::COSH:
+    case program::v1::ASINH:
+    case program::v1::ACOSH:
+    case program::v1::ATANH:
+    case program::v1::EXPM1:
+    case program::v1::LOG1P:
       return half ? 6 : 12;
     case program::v1::SQUARE_ROOT:
       return half ? 23 : 10;
     case program::v1::RECIPROCAL:
+    case program::v1::RECIPROCAL_ROOT:
       return half ? 21 : 10;
     default:
       return 3;
@@ -49,6 +64,12 @@ double BinaryCycles(program::v1::BinaryOperator op, bool half) {
   switch (op) {
     case program::v1::DIVIDE:
       return half ? 21 : 10;
+    case program::v1::POWER:
+    case program::v1::ATAN2:
+      return half ? 6 : 12;
+    case program::v1::REMAINDER:
+    case program::v1::FMOD:
+      return (half ? 21 : 10) + 3 + 3;  // quotient, its integer, the rest (F20)
     case program::v1::MAXIMUM:
     case program::v1::MINIMUM:
       return half ? 4 : 3;

@@ -15,19 +15,24 @@ TEST(GradientTest, UnaryOperators) {
       {v1::LOGARITHM, 0.5, 2}, {v1::SQUARE_ROOT, 0.5, 2}, {v1::SQUARE, -2, 2},
       {v1::TANH, -2, 2},       {v1::SIGMOID, -3, 3},      {v1::RELU, -2, 2},
       {v1::RECIPROCAL, 1, 2},  {v1::RECIPROCAL, -2, -1},  {v1::ERF_INV, -0.8, 0.8},
+      {v1::ERF, -2, 2},        {v1::SIN, -3, 3},          {v1::COS, -3, 3},
+      {v1::TAN, -1, 1},        {v1::ASIN, -0.8, 0.8},     {v1::ACOS, -0.8, 0.8},
+      {v1::ATAN, -2, 2},       {v1::SINH, -2, 2},         {v1::COSH, -2, 2},
+      {v1::ASINH, -2, 2},      {v1::ACOSH, 1.5, 3},       {v1::ATANH, -0.7, 0.7},
+      {v1::EXPM1, -2, 1},      {v1::LOG1P, -0.5, 2},      {v1::RECIPROCAL_ROOT, 1, 3},
   };
   for (const auto& [op, low, high] : kCases) {
     SCOPED_TRACE(v1::UnaryOperator_Name(op));
     CheckGradients({{{3, 4}, low, high}},
                    [op = op](Graph& g, const auto& x) { return g.Unary(op, x[0]); });
     // The only value lies in the middle; not at zero, please.
-    CheckGradients({{{}, low, high + 1}},
+    CheckGradients({{{}, low, high + 0.1f}},
                    [op = op](Graph& g, const auto& x) { return g.Unary(op, x[0]); });
   }
 }
 
-constexpr v1::BinaryOperator kBinary[] = {v1::ADD,    v1::SUBTRACT, v1::MULTIPLY,
-                                          v1::DIVIDE, v1::MAXIMUM,  v1::MINIMUM};
+constexpr v1::BinaryOperator kBinary[] = {v1::ADD,     v1::SUBTRACT, v1::MULTIPLY, v1::DIVIDE,
+                                          v1::MAXIMUM, v1::MINIMUM,  v1::POWER,    v1::ATAN2};
 
 TEST(GradientTest, BinaryOperatorsWithBroadcasting) {
   const std::pair<Dims, Dims> kShapes[] = {
@@ -44,6 +49,18 @@ TEST(GradientTest, BinaryOperatorsWithBroadcasting) {
         CheckGradients({{swapped ? b : a, 1, 3}, {swapped ? a : b, 1, 3}},
                        [op](Graph& g, const auto& x) { return g.Binary(op, x[0], x[1]); });
       }
+    }
+  }
+}
+
+// Away from the jumps.
+TEST(GradientTest, Remainders) {
+  for (v1::BinaryOperator op : {v1::FMOD, v1::REMAINDER}) {
+    SCOPED_TRACE(v1::BinaryOperator_Name(op));
+    for (float sign : {1.0f, -1.0f}) {
+      CheckGradients({{{2, 3}, 4.4f, 4.8f}, {{3}, 2, 2.1f}}, [&](Graph& g, const auto& x) {
+        return g.Binary(op, x[0], g.Multiply(x[1], g.Constant({FLOAT32, {}}, sign)));
+      });
     }
   }
 }

@@ -16,6 +16,12 @@ namespace {
 
 // --- Unary ---
 
+// -1, 0 or 1; 0 for not-a-number.
+VPOD_SIMD void SignFloats(const float* in, float* out, size_t n) {
+  for (size_t i = 0; i < n; ++i)
+    out[i] = static_cast<float>(in[i] > 0 ? 1 : 0) - static_cast<float>(in[i] < 0 ? 1 : 0);
+}
+
 VPOD_SIMD void ReluFloats(const float* in, float* out, size_t n) {
   for (size_t i = 0; i < n; ++i) out[i] = in[i] <= 0 ? 0.0f : in[i];
 }
@@ -47,6 +53,46 @@ void UnaryFloats(program::v1::UnaryOperator op, const float* in, float* out, siz
       return apply([](float x) { return 1.0f / x; });
     case program::v1::ERF_INV:
       return ErfInv(in, out, n);
+    case program::v1::ERF:
+      return Erf(in, out, n);
+    case program::v1::SIN:
+      return Sin(in, out, n);
+    case program::v1::COS:
+      return Cos(in, out, n);
+    case program::v1::TAN:
+      return Tan(in, out, n);
+    case program::v1::ASIN:
+      return Asin(in, out, n);
+    case program::v1::ACOS:
+      return Acos(in, out, n);
+    case program::v1::ATAN:
+      return Atan(in, out, n);
+    case program::v1::SINH:
+      return Sinh(in, out, n);
+    case program::v1::COSH:
+      return Cosh(in, out, n);
+    case program::v1::ASINH:
+      return Asinh(in, out, n);
+    case program::v1::ACOSH:
+      return Acosh(in, out, n);
+    case program::v1::ATANH:
+      return Atanh(in, out, n);
+    case program::v1::EXPM1:
+      return Expm1(in, out, n);
+    case program::v1::LOG1P:
+      return Log1p(in, out, n);
+    case program::v1::RECIPROCAL_ROOT:
+      return apply([](float x) { return 1.0f / std::sqrt(x); });
+    case program::v1::FLOOR:
+      return Floor(in, out, n);
+    case program::v1::CEIL:
+      return Ceil(in, out, n);
+    case program::v1::ROUND:
+      return Round(in, out, n);
+    case program::v1::TRUNCATE:
+      return Truncate(in, out, n);
+    case program::v1::SIGN:
+      return SignFloats(in, out, n);
     default:
       return;
   }
@@ -65,6 +111,10 @@ void UnaryIntegers(program::v1::UnaryOperator op, const T* in, T* out, size_t n)
       return apply([](uint32_t bits, T x) { return x < 0 ? 0u - bits : bits; });
     case program::v1::SQUARE:
       return apply([](uint32_t bits, T) { return bits * bits; });
+    case program::v1::SIGN:
+      return apply([](uint32_t, T x) { return (x > 0 ? 1u : 0u) - (x < 0 ? 1u : 0u); });
+    case program::v1::BITWISE_NOT:
+      return apply([](uint32_t bits, T) { return ~bits; });
     default:
       return apply([](uint32_t bits, T x) { return x < 0 ? 0u : bits; });  // RELU
   }
@@ -107,6 +157,39 @@ VPOD_FLOAT_ROW(TanhGradientRow, (1 - x * x) * y)
 VPOD_FLOAT_ROW(SigmoidGradientRow, x*(1 - x) * y)
 #undef VPOD_FLOAT_ROW
 
+// The C library's is exact.
+void FmodRow(const float* a, bool am, const float* b, bool bm, float* out, size_t n) {
+  Row(a, am, b, bm, out, n, [](float x, float y) { return std::fmod(x, y); });
+}
+void RemainderRow(const float* a, bool am, const float* b, bool bm, float* out, size_t n) {
+  Row(a, am, b, bm, out, n, [](float x, float y) {
+    const float rest = std::fmod(x, y);
+    return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+  });
+}
+
+// Of functions that take blocks: an operand that does not move is repeated.
+template <void (*function)(const float*, const float*, float*, size_t)>
+void RepeatedRow(const float* a, bool am, const float* b, bool bm, float* out, size_t n) {
+  constexpr size_t kBlock = 256;
+  float repeated[kBlock];
+  if (am && bm) return function(a, b, out, n);
+  std::fill_n(repeated, kBlock, am ? *b : *a);
+  const float other = am ? 0 : *b;
+  for (size_t first = 0; first < n; first += kBlock) {
+    const size_t count = std::min(kBlock, n - first);
+    if (am) {
+      function(a + first, repeated, out + first, count);
+    } else if (bm) {
+      function(repeated, b + first, out + first, count);
+    } else {
+      float one = 0;
+      function(repeated, &other, &one, 1);
+      std::fill_n(out + first, count, one);
+    }
+  }
+}
+
 FloatFunction FindFloatFunction(program::v1::BinaryOperator op) {
   switch (op) {
     case program::v1::ADD:
@@ -125,6 +208,14 @@ FloatFunction FindFloatFunction(program::v1::BinaryOperator op) {
       return ReluGradientRow;
     case program::v1::TANH_GRADIENT:
       return TanhGradientRow;
+    case program::v1::POWER:
+      return RepeatedRow<Power>;
+    case program::v1::ATAN2:
+      return RepeatedRow<Atan2>;
+    case program::v1::REMAINDER:
+      return RemainderRow;
+    case program::v1::FMOD:
+      return FmodRow;
     default:
       return SigmoidGradientRow;
   }
@@ -154,6 +245,33 @@ void CompareRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b,
   }
 }
 
+// Wraps. A negative exponent gives the quotient 1 / base^-exponent: 0 unless the base is 1 or -1.
+template <class T>
+T IntegerPower(T base, T exponent) {
+  const auto wide = static_cast<int64_t>(exponent);
+  if (wide < 0) {
+    const auto of_base = static_cast<int64_t>(base);
+    if (of_base == 1 || (of_base == -1 && wide % 2 == 0)) return 1;
+    return of_base == -1 ? base : 0;
+  }
+  uint32_t power = 1, square = static_cast<uint32_t>(base);
+  for (int64_t rest = wide; rest != 0; rest >>= 1) {
+    if (rest % 2 == 1) power *= square;
+    square *= square;
+  }
+  return static_cast<T>(power);
+}
+
+// By as many places as there are bits, if `by` is below 0 or above that.
+template <class T>
+T Shift(T x, T by, bool left) {
+  constexpr int64_t kBits = 8 * sizeof(T);
+  const auto wide = static_cast<int64_t>(by);
+  const int64_t places = wide < 0 ? kBits : std::min(wide, kBits);
+  return static_cast<T>(left ? static_cast<int64_t>(static_cast<uint64_t>(x) << places)
+                             : static_cast<int64_t>(x) >> places);
+}
+
 // Integers wrap, as does the one quotient that does not fit; a division by zero gives 0.
 template <class T>
 void IntegerRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b, bool bm, T* out,
@@ -173,6 +291,29 @@ void IntegerRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b,
       });
     case program::v1::MAXIMUM:
       return apply([](T x, T y) { return std::max(x, y); });
+    case program::v1::POWER:
+      return apply(IntegerPower<T>);
+    case program::v1::FMOD:
+      return apply([](T x, T y) -> T {
+        return y == 0 ? 0 : static_cast<T>(static_cast<int64_t>(x) % static_cast<int64_t>(y));
+      });
+    case program::v1::REMAINDER:
+      return apply([](T x, T y) -> T {
+        if (y == 0) return 0;
+        const int64_t rest = static_cast<int64_t>(x) % static_cast<int64_t>(y);
+        return static_cast<T>(rest != 0 && (rest < 0) != (y < 0) ? rest + static_cast<int64_t>(y)
+                                                                 : rest);
+      });
+    case program::v1::BITWISE_AND:
+      return apply([u](T x, T y) { return static_cast<T>(u(x) & u(y)); });
+    case program::v1::BITWISE_OR:
+      return apply([u](T x, T y) { return static_cast<T>(u(x) | u(y)); });
+    case program::v1::BITWISE_XOR:
+      return apply([u](T x, T y) { return static_cast<T>(u(x) ^ u(y)); });
+    case program::v1::SHIFT_LEFT:
+      return apply([](T x, T y) { return Shift(x, y, true); });
+    case program::v1::SHIFT_RIGHT:
+      return apply([](T x, T y) { return Shift(x, y, false); });
     default:
       return apply([](T x, T y) { return std::min(x, y); });
   }

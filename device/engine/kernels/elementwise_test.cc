@@ -83,7 +83,7 @@ double InverseErf(double x) {
   return low;
 }
 
-TEST_P(ElementwiseTest, TranscendentalUnaryOperators) {
+TEST_P(ElementwiseTest, InexactUnaryOperators) {
   const struct {
     UnaryOperator op;
     double (*reference)(double);
@@ -94,6 +94,25 @@ TEST_P(ElementwiseTest, TranscendentalUnaryOperators) {
       {program::v1::TANH, [](double x) { return std::tanh(x); }, -6, 6},
       {program::v1::SIGMOID, [](double x) { return 1 / (1 + std::exp(-x)); }, -9, 9},
       {program::v1::ERF_INV, InverseErf, -0.999, 0.999},
+      {program::v1::ERF, [](double x) { return std::erf(x); }, -4, 4},
+      {program::v1::SIN, [](double x) { return std::sin(x); }, -9, 9},
+      {program::v1::COS, [](double x) { return std::cos(x); }, -9, 9},
+      {program::v1::TAN, [](double x) { return std::tan(x); }, -1.5, 1.5},
+      {program::v1::ASIN, [](double x) { return std::asin(x); }, -1, 1},
+      {program::v1::ACOS, [](double x) { return std::acos(x); }, -1, 1},
+      {program::v1::ATAN, [](double x) { return std::atan(x); }, -9, 9},
+      {program::v1::SINH, [](double x) { return std::sinh(x); }, -5, 5},
+      {program::v1::COSH, [](double x) { return std::cosh(x); }, -5, 5},
+      {program::v1::ASINH, [](double x) { return std::asinh(x); }, -5, 5},
+      {program::v1::ACOSH, [](double x) { return std::acosh(x); }, 1, 9},
+      {program::v1::ATANH, [](double x) { return std::atanh(x); }, -0.99, 0.99},
+      {program::v1::EXPM1, [](double x) { return std::expm1(x); }, -5, 5},
+      {program::v1::LOG1P, [](double x) { return std::log1p(x); }, -0.9, 9},
+      {program::v1::RECIPROCAL_ROOT, [](double x) { return 1 / std::sqrt(x); }, 0.01, 9},
+      {program::v1::FLOOR, [](double x) { return std::floor(x); }, -5, 5},
+      {program::v1::CEIL, [](double x) { return std::ceil(x); }, -5, 5},
+      {program::v1::ROUND, [](double x) { return std::nearbyint(x); }, -5, 5},
+      {program::v1::TRUNCATE, [](double x) { return std::trunc(x); }, -5, 5},
   };
   for (const auto& [op, reference, low, high] : kCases) {
     SCOPED_TRACE(UnaryOperator_Name(op));
@@ -119,6 +138,9 @@ TEST_P(ElementwiseTest, UnaryOperatorsAtTheEdges) {
                 type);
   ExpectRounded(RunUnary(program::v1::SIGMOID, type, {-200, 200, kNan}), {0, 1, kNan}, type);
   ExpectRounded(RunUnary(program::v1::TANH, type, {-200, 200, kNan}), {-1, 1, kNan}, type);
+  ExpectRounded(RunUnary(program::v1::SIGN, type, {-3, 0, 0.25, kInfinity, kNan}), {-1, 0, 1, 1, 0},
+                type);
+  ExpectRounded(RunUnary(program::v1::ROUND, type, {0.5, 1.5, -2.5, kNan}), {0, 2, -2, kNan}, type);
   ExpectRounded(RunUnary(program::v1::ERF_INV, type, {-1, 1, 0, 1.5, -kInfinity, kNan}),
                 {-kInfinity, kInfinity, 0, kNan, kNan, kNan}, type);
 }

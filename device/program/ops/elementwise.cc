@@ -23,61 +23,95 @@ absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
   return result;
 }
 
-absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& input) {
-  VPOD_RETURN_IF_ERROR(Check(input));
-  bool fits = IsFloat(input.type);
-  const char* range = "floats";
+namespace {
+
+enum class Domain { kFloats, kNumbers, kIntegers, kBools };
+
+bool Takes(Domain domain, v1::DataType type) {
+  switch (domain) {
+    case Domain::kFloats:
+      return IsFloat(type);
+    case Domain::kNumbers:
+      return IsFloat(type) || IsInteger(type);
+    case Domain::kIntegers:
+      return IsInteger(type);
+    default:
+      return type == v1::BOOL;
+  }
+}
+
+Domain DomainOf(v1::UnaryOperator op) {
   switch (op) {
     case v1::NEGATE:
     case v1::ABSOLUTE:
     case v1::SQUARE:
     case v1::RELU:
-      fits = fits || IsInteger(input.type);
-      range = "floats or integers";
-      break;
+    case v1::SIGN:
+      return Domain::kNumbers;
+    case v1::BITWISE_NOT:
+      return Domain::kIntegers;
     case v1::LOGICAL_NOT:
-      fits = input.type == v1::BOOL;
-      range = "bool";
-      break;
-    case v1::EXPONENT:
-    case v1::LOGARITHM:
-    case v1::SQUARE_ROOT:
-    case v1::TANH:
-    case v1::SIGMOID:
-    case v1::RECIPROCAL:
-    case v1::ERF_INV:
-      break;
+      return Domain::kBools;
     default:
-      return absl::InvalidArgumentError(absl::StrCat("unknown unary operator ", op));
+      return Domain::kFloats;
   }
-  if (!fits) {
-    return absl::InvalidArgumentError(absl::StrCat(v1::UnaryOperator_Name(op), " does not take ",
-                                                   input.ToString(), ", must be ", range));
+}
+
+Domain DomainOf(v1::BinaryOperator op) {
+  switch (op) {
+    case v1::RELU_GRADIENT:
+    case v1::TANH_GRADIENT:
+    case v1::SIGMOID_GRADIENT:
+    case v1::ATAN2:
+      return Domain::kFloats;
+    case v1::BITWISE_AND:
+    case v1::BITWISE_OR:
+    case v1::BITWISE_XOR:
+    case v1::SHIFT_LEFT:
+    case v1::SHIFT_RIGHT:
+      return Domain::kIntegers;
+    case v1::LOGICAL_AND:
+    case v1::LOGICAL_OR:
+      return Domain::kBools;
+    default:
+      return Domain::kNumbers;
   }
-  return input;
+}
+
+}  // namespace
+
+absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& input) {
+  if (op <= v1::UNARY_OPERATOR_UNSPECIFIED || op > v1::UnaryOperator_MAX)
+    return absl::InvalidArgumentError(absl::StrCat("unknown unary operator ", op));
+  VPOD_RETURN_IF_ERROR(Check(input));
+  const Domain domain = DomainOf(op);
+  if (Takes(domain, input.type)) return input;
+  return absl::InvalidArgumentError(absl::StrCat(v1::UnaryOperator_Name(op), " does not take ",
+                                                 input.ToString(), ", must be ",
+                                                 domain == Domain::kFloats    ? "floats"
+                                                 : domain == Domain::kNumbers ? "floats or integers"
+                                                 : domain == Domain::kIntegers ? "integers"
+                                                                               : "bool"));
 }
 
 absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a,
                                       const TensorType& b) {
-  if (op <= v1::BINARY_OPERATOR_UNSPECIFIED || op > v1::SIGMOID_GRADIENT) {
+  if (op <= v1::BINARY_OPERATOR_UNSPECIFIED || op > v1::BinaryOperator_MAX)
     return absl::InvalidArgumentError(absl::StrCat("unknown binary operator ", op));
-  }
   VPOD_RETURN_IF_ERROR(Check(a));
   VPOD_RETURN_IF_ERROR(Check(b));
-  const bool logical = op == v1::LOGICAL_AND || op == v1::LOGICAL_OR;
-  const bool gradient = op >= v1::RELU_GRADIENT;
+  const bool gradient = op >= v1::RELU_GRADIENT && op <= v1::SIGMOID_GRADIENT;
   const bool comparison = op >= v1::EQUAL && op <= v1::GREATER_EQUAL;
-  const bool number = IsFloat(a.type) || IsInteger(a.type);
-  const bool fits = a.type == b.type && (logical    ? a.type == v1::BOOL
-                                         : gradient ? IsFloat(a.type) && a.dims == b.dims
-                                                    : number);
-  if (!fits) {
-    return absl::InvalidArgumentError(absl::StrCat(v1::BinaryOperator_Name(op), " does not take ",
-                                                   a.ToString(), " and ", b.ToString(),
-                                                   ", must be two of ",
-                                                   logical    ? "bool"
-                                                   : gradient ? "one float type and shape"
-                                                              : "one type of numbers"));
+  const Domain domain = DomainOf(op);
+  if (a.type != b.type || !Takes(domain, a.type) || (gradient && a.dims != b.dims)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(v1::BinaryOperator_Name(op), " does not take ", a.ToString(), " and ",
+                     b.ToString(), ", must be two of ",
+                     gradient                      ? "one float type and shape"
+                     : domain == Domain::kFloats   ? "one float type"
+                     : domain == Domain::kNumbers  ? "one type of numbers"
+                     : domain == Domain::kIntegers ? "one type of integers"
+                                                   : "bool"));
   }
   VPOD_ASSIGN_OR_RETURN(Dims dims, BroadcastDims(a.dims, b.dims));
   TensorType result{comparison ? v1::BOOL : a.type, std::move(dims)};

@@ -84,10 +84,11 @@ TEST(BroadcastTest, FollowsTheRulesOfNumPy) {
 TEST(UnaryTypeTest, TakesTheTypesOfEachOperator) {
   for (int op = v1::NEGATE; op <= v1::UnaryOperator_MAX; ++op) {
     const auto function = static_cast<v1::UnaryOperator>(op);
-    const bool whole = op == v1::NEGATE || op == v1::ABSOLUTE || op == v1::SQUARE || op == v1::RELU;
-    const bool logical = op == v1::LOGICAL_NOT;
-    EXPECT_EQ(UnaryType(function, Float({2, 3})).ok(), !logical) << op;
-    EXPECT_EQ(UnaryType(function, Half({})).ok(), !logical) << op;
+    const bool bits = op == v1::BITWISE_NOT, logical = op == v1::LOGICAL_NOT;
+    const bool whole = bits || op == v1::NEGATE || op == v1::ABSOLUTE || op == v1::SQUARE ||
+                       op == v1::RELU || op == v1::SIGN;
+    EXPECT_EQ(UnaryType(function, Float({2, 3})).ok(), !logical && !bits) << op;
+    EXPECT_EQ(UnaryType(function, Half({})).ok(), !logical && !bits) << op;
     EXPECT_EQ(UnaryType(function, Int({2})).ok(), whole) << op;
     EXPECT_EQ(UnaryType(function, Bool({2})).ok(), logical) << op;
     EXPECT_EQ(UnaryType(function, {v1::UINT8, {2}}).ok(), whole) << op;
@@ -115,6 +116,9 @@ TEST(BinaryTypeTest, ArithmeticKeepsTheTypeAndComparisonsGiveBool) {
            Bool({4}));
   ExpectIs(BinaryType(v1::LOGICAL_AND, Bool({2}), Bool({})), Bool({2}));
   ExpectIs(BinaryType(v1::TANH_GRADIENT, Half({2, 3}), Half({2, 3})), Half({2, 3}));
+  ExpectIs(BinaryType(v1::POWER, Int({2}), Int({})), Int({2}));
+  ExpectIs(BinaryType(v1::ATAN2, Half({2}), Half({})), Half({2}));
+  ExpectIs(BinaryType(v1::SHIFT_LEFT, Int({2}), Int({})), Int({2}));
 }
 
 TEST(BinaryTypeTest, RefusesWhatDoesNotFit) {
@@ -126,13 +130,16 @@ TEST(BinaryTypeTest, RefusesWhatDoesNotFit) {
   ExpectRefused(BinaryType(v1::EQUAL, Bool({2}), Bool({2})), "EQUAL does not take");
   ExpectRefused(BinaryType(v1::LOGICAL_OR, Float({2}), Float({2})), "LOGICAL_OR does not take");
   ExpectRefused(BinaryType(v1::RELU_GRADIENT, Int({2}), Int({2})), "RELU_GRADIENT does not take");
+  ExpectRefused(BinaryType(v1::ATAN2, Int({2}), Int({2})), "must be two of one float type");
+  ExpectRefused(BinaryType(v1::BITWISE_AND, Float({2}), Float({2})),
+                "must be two of one type of integers");
   // The gradients do not broadcast.
   ExpectRefused(BinaryType(v1::RELU_GRADIENT, Float({2, 3}), Float({3})),
                 "RELU_GRADIENT does not take");
   ExpectRefused(BinaryType(v1::ADD, Float({2}), Float({3})), "do not broadcast");
   ExpectRefused(BinaryType(v1::BINARY_OPERATOR_UNSPECIFIED, Float({2}), Float({2})), "unknown");
-  ExpectRefused(BinaryType(static_cast<v1::BinaryOperator>(18), Float({2}), Float({2})),
-                "unknown binary operator 18");
+  ExpectRefused(BinaryType(static_cast<v1::BinaryOperator>(99), Float({2}), Float({2})),
+                "unknown binary operator 99");
   ExpectRefused(BinaryType(static_cast<v1::BinaryOperator>(-5), Float({2}), Float({2})), "unknown");
   // Each operand fits, the result does not.
   ExpectRefused(BinaryType(v1::ADD, Float({1 << 16, 1}), Float({1, 1 << 16})), "dimensions");

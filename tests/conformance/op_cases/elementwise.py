@@ -19,13 +19,35 @@ UNARY = {
     "RELU": (torch.relu, equal, (-3, 3)),
     "RECIPROCAL": (torch.reciprocal, same_zero, (0.05, 3)),
     "ERF_INV": (torch.erfinv, last_places, (-0.99, 0.99)),
+    "ERF": (torch.erf, last_places, (-4, 4)),
+    "SIN": (torch.sin, last_places, (-20, 20)),
+    "COS": (torch.cos, last_places, (-20, 20)),
+    "TAN": (torch.tan, last_places, (-1.4, 1.4)),
+    "ASIN": (torch.asin, last_places, (-0.95, 0.95)),
+    "ACOS": (torch.acos, last_places, (-0.95, 0.95)),
+    "ATAN": (torch.atan, last_places, (-5, 5)),
+    "SINH": (torch.sinh, last_places, (-5, 5)),
+    "COSH": (torch.cosh, last_places, (-5, 5)),
+    "ASINH": (torch.asinh, last_places, (-5, 5)),
+    "ACOSH": (torch.acosh, last_places, (1.1, 9)),
+    "ATANH": (torch.atanh, last_places, (-0.95, 0.95)),
+    "EXPM1": (torch.expm1, last_places, (-5, 5)),
+    "LOG1P": (torch.log1p, last_places, (-0.9, 9)),
+    "RECIPROCAL_ROOT": (torch.rsqrt, last_places, (0.05, 9)),
+    "FLOOR": (torch.floor, same_zero, (-5, 5)),
+    "CEIL": (torch.ceil, same_zero, (-5, 5)),
+    "ROUND": (torch.round, same_zero, (-5, 5)),
+    "TRUNCATE": (torch.trunc, same_zero, (-5, 5)),
+    "SIGN": (torch.sign, equal, (-3, 3)),
 }
-INTEGER_UNARY = ["NEGATE", "ABSOLUTE", "SQUARE", "RELU"]
+INTEGER_UNARY = ["NEGATE", "ABSOLUTE", "SQUARE", "RELU", "SIGN"]
 # Where the derivative's expression cancels, its size is not its absolute value. Takes the output.
 UNARY_SLOPES = {"TANH": lambda y: 1 + y * y, "SIGMOID": lambda y: y * (1 + y)}
+# Constant, but for the jumps.
+UNARY_STEPS = ("FLOOR", "CEIL", "ROUND", "TRUNCATE", "SIGN")
 # Values that float16 rounds on the way to a gradient.
 UNARY_ROUNDINGS = {"EXPONENT": 1, "SQUARE_ROOT": 2, "SQUARE": 2, "TANH": 2, "SIGMOID": 2, "RECIPROCAL": 4,
-                   "ERF_INV": 13}
+                   "ERF_INV": 13, "RECIPROCAL_ROOT": 5}
 
 
 def unary(case, operator):
@@ -50,7 +72,7 @@ def unary(case, operator):
 
     y = case.op({"unary": {"operator": operator}}, [x], reference, size)
     case.want(y, check)
-    if case.chance(0.6):
+    if operator not in UNARY_STEPS and case.chance(0.6):
         exact_slope = operator in ("NEGATE", "ABSOLUTE", "RELU")
         case.want_gradients(y, equal if exact_slope else close(UNARY_ROUNDINGS.get(operator, 0)))
 
@@ -68,6 +90,73 @@ def broadcast_shapes(case, number):
         shape = [1 if case.chance(0.25) else dim for dim in dims]
         shapes.append(shape[int(case.random.integers(0, len(shape) + 1)) :] if case.chance(0.3) else shape)
     return shapes
+
+
+BITWISE = {
+    "BITWISE_AND": torch.bitwise_and,
+    "BITWISE_OR": torch.bitwise_or,
+    "BITWISE_XOR": torch.bitwise_xor,
+    "SHIFT_LEFT": torch.bitwise_left_shift,
+    "SHIFT_RIGHT": torch.bitwise_right_shift,
+}
+
+
+def bitwise(case, operator):
+    type_name = case.one_of(INTEGERS)
+    case.words.append(type_name)
+    a, b = (case.elements(type_name, shape) for shape in broadcast_shapes(case, 2))
+    if operator.startswith("SHIFT"):
+        b = (numpy.abs(b.astype(numpy.int64)) % (8 * b.dtype.itemsize)).astype(b.dtype)
+    a, b = case.operand(a), case.operand(b)
+    reference = lambda x, y: wrap(BITWISE[operator](x, y), type_name)
+    case.want(case.op({"binary": {"operator": operator}}, [a, b], reference), equal)
+
+
+def bitwise_not(case):
+    type_name = case.one_of(INTEGERS)
+    case.words.append(type_name)
+    x = case.operand(case.integers(type_name, case.shape()))
+    reference = lambda x: wrap(torch.bitwise_not(x), type_name)
+    case.want(case.op({"unary": {"operator": "BITWISE_NOT"}}, [x], reference), equal)
+
+
+# operator: reference, range of the first and of the second input, check
+CURVES = {
+    "POWER": (torch.pow, (0.1, 4), (-3, 3), last_places),
+    "ATAN2": (torch.atan2, (-3, 3), (-3, 3), last_places),
+}
+
+
+def curve(case, operator):
+    """Transcendental functions of two floats."""
+    reference, low_high_a, low_high_b, check = CURVES[operator]
+    type_name = case.one_of(FLOATS)
+    case.words.append(type_name)
+    a, b = (case.operand(case.floats(type_name, shape, *low_high))
+            for shape, low_high in zip(broadcast_shapes(case, 2), (low_high_a, low_high_b)))
+    y = case.op({"binary": {"operator": operator}}, [a, b], reference,
+                lambda exacts, sizes: local_size(reference, exacts, sizes))
+    case.want(y, check)
+    if not case.special and case.chance(0.7):
+        case.want_gradients(y, close(roundings=12))
+
+
+DIVISIONS = {"REMAINDER": torch.remainder, "FMOD": torch.fmod}
+
+
+def division(case, operator):
+    type_name = case.one_of(FLOATS + INTEGERS)
+    case.words.append(type_name)
+    reference = DIVISIONS[operator]
+    a, b = (case.elements(type_name, shape) for shape in broadcast_shapes(case, 2))
+    attributes = {"binary": {"operator": operator}}
+    if type_name in FLOATS:
+        size = lambda exacts, sizes: local_size(reference, exacts, sizes)
+        case.want(case.op(attributes, [case.operand(a), case.operand(b)], reference, size), close())
+        return
+    b = numpy.where(b == 0, b + 1, b).astype(b.dtype)
+    exact = lambda x, y: wrap(reference(x, y), type_name)
+    case.want(case.op(attributes, [case.operand(a), case.operand(b)], exact), equal)
 
 
 BINARY = {
@@ -205,6 +294,13 @@ def generators():
     yield "unary LOGICAL_NOT", logical_not
     for operator in BINARY:
         yield f"binary {operator}", lambda case, operator=operator: binary(case, operator)
+    for operator in BITWISE:
+        yield f"binary {operator}", lambda case, operator=operator: bitwise(case, operator)
+    yield "unary BITWISE_NOT", bitwise_not
+    for operator in CURVES:
+        yield f"binary {operator}", lambda case, operator=operator: curve(case, operator)
+    for operator in DIVISIONS:
+        yield f"binary {operator}", lambda case, operator=operator: division(case, operator)
     for operator in COMPARISONS:
         yield f"binary {operator}", lambda case, operator=operator: comparison(case, operator)
     for operator in SLOPES:
