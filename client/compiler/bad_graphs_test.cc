@@ -148,16 +148,45 @@ std::vector<BadGraph> ShapeGraphs() {
 std::vector<BadGraph> LayerGraphs() {
   return {
       {"mat_mul 'layer1.0': matmul does not take float32[2,3] and float32[2,3], must be floats "
-       "[m,k] and [k,n]",
+       "[…,m,k] and […,k,n] with equal dimensions before these",
        [](Model& m) { m.graph.MatMul(m.x, m.x); }},
       {"mat_mul 'layer1.0': matmul does not take float32[2,3] and float32[3,4] transposed, must be "
-       "floats [m,k] and [k,n]",
+       "floats […,m,k] and […,k,n] with equal dimensions before these",
        [](Model& m) {
          m.graph.MatMul(m.x, m.Of(FLOAT32, {3, 4}), false, true);
        }},
       {"convolution 'layer1.0': the image is float32[2,3], must be floats [batch, channels, one to "
        "three spatial dimensions]",
        [](Model& m) { m.graph.Convolution(m.x, m.x, Graph::Sliding(2, 3)); }},
+      {"mat_mul 'layer1.0': shapes [2] and [3] do not broadcast: 2 and 3 must be equal, or one of "
+       "them 1",
+       [](Model& m) {
+         m.graph.MatMul(m.Of(FLOAT32, {2, 4, 4}), m.Of(FLOAT32, {3, 4, 4}));
+       }},
+      {"softmax 'layer1.0': axis 2 does not exist in float32[2,3]",
+       [](Model& m) { m.graph.Softmax(m.x, 2); }},
+      {"softmax 'layer1.0': softmax does not take int32[2], must be floats with a last dimension "
+       "above 0",
+       [](Model& m) { m.graph.LogSoftmax(m.numbers, 0); }},
+      {"layer_norm 'layer1.0': the scale is float32[2], must be float32[3]",
+       [](Model& m) { m.graph.LayerNorm(m.x, m.Of(FLOAT32, {2}), m.Of(FLOAT32, {3}), 1e-5f); }},
+      {"layer_norm 'layer1.0': epsilon is -1, must be 0 or more and finite",
+       [](Model& m) { m.graph.LayerNorm(m.x, {}, {}, -1); }},
+      {"gather 'layer1.0': axis 2 does not exist in float32[2,3]",
+       [](Model& m) { m.graph.Gather(m.x, m.numbers, 2); }},
+      {"gather 'layer1.0': the indices are float32[2,3], must be int32",
+       [](Model& m) { m.graph.Gather(m.x, m.x, 0); }},
+      {"gather 'layer1.0': the indices are int32[2], must have the shape of float32[2,3] but along "
+       "axis 1",
+       [](Model& m) { m.graph.Gather(m.x, m.numbers, 1, true); }},
+      {"scatter 'layer1.0': the update is float32[2,3], must be float32[2,2]",
+       [](Model& m) { m.graph.Scatter(v1::Scatter::SET, m.x, m.numbers, m.x, 1); }},
+      {"scatter 'layer1.0': cannot combine bool[2,3], must be numbers",
+       [](Model& m) { m.graph.Scatter(v1::Scatter::ADD, m.flags, m.numbers, m.flags, 0); }},
+      {"iota 'layer1.0': iota does not make uint8[4], must be int32 or float32",
+       [](Model& m) {
+         m.graph.Iota({UINT8, {4}}, 0);
+       }},
       {"convolution 'layer1.0': groups is 3, must divide the 4 channels",
        [](Model& m) {
          m.graph.Convolution(m.image, m.Of(FLOAT32, {3, 1, 3, 3}), Graph::Sliding(2, 3), 3);
@@ -245,8 +274,17 @@ std::vector<BadGraph> ModelGraphs() {
        [](Model& m) {
          m.graph.Buffer("b", {UINT8, {1}}, {256});
        }},
-      {"linear 'layer1.0.fc' needs [batch, features] and has float32[1,4,5,5]",
-       [](Model& m) { nn::Builder(m.graph, {}).Linear("fc", m.image, 10); }},
+      {"linear 'layer1.0.fc' needs [batch, …, features] and has float32[3]",
+       [](Model& m) { nn::Builder(m.graph, {}).Linear("fc", m.Of(FLOAT32, {3}), 10); }},
+      {"layer_norm 'layer1.0.norm' needs [batch, …, features] and has float32[]",
+       [](Model& m) { nn::Builder(m.graph, {}).LayerNorm("norm", m.Of(FLOAT32, {})); }},
+      {"embedding 'layer1.0.table' cannot have weights float32[0,4]",
+       [](Model& m) { nn::Builder(m.graph, {}).Embedding("table", m.numbers, 0, 4); }},
+      {"self_attention 'layer1.0.attention' needs [batch, tokens, width] and heads that divide the "
+       "width, and has float32[2,3,8] and 3 heads",
+       [](Model& m) {
+         nn::Builder(m.graph, {}).SelfAttention("attention", m.Of(FLOAT32, {2, 3, 8}), 3);
+       }},
       {"convolution 'layer1.0.conv1' needs an image [batch, channels, height, width] and groups, "
        "and has float32[2,3] and 1 groups",
        [](Model& m) { nn::Builder(m.graph, {}).Convolution("conv1", m.x, 8, {}); }},

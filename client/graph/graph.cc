@@ -1,6 +1,7 @@
 #include "client/graph/graph.h"
 
 #include <algorithm>
+#include <numbers>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -210,6 +211,21 @@ void Graph::Output(absl::string_view name, Tensor value) {
 }
 
 Tensor Graph::MatMul(Tensor a, Tensor b, bool transpose_a, bool transpose_b) {
+  if (!Usable({a, b}, "mat_mul")) return {};
+  const Dims of_a = TypeOf(a).dims, of_b = TypeOf(b).dims;
+  if (std::min(of_a.size(), of_b.size()) >= 2 &&
+      !std::equal(of_a.begin(), of_a.end() - 2, of_b.begin(), of_b.end() - 2)) {
+    const auto batch =
+        program::BroadcastDims({of_a.begin(), of_a.end() - 2}, {of_b.begin(), of_b.end() - 2});
+    if (!batch.ok()) return Refuse("mat_mul", batch.status().message());
+    const auto repeated = [&](Tensor matrices, const Dims& dims) {
+      Dims all = *batch;
+      all.insert(all.end(), dims.end() - 2, dims.end());
+      return all == dims ? matrices : Expand(matrices, all);
+    };
+    a = repeated(a, of_a);
+    b = repeated(b, of_b);
+  }
   v1::Instruction op;
   op.mutable_mat_mul()->set_transpose_a(transpose_a);
   op.mutable_mat_mul()->set_transpose_b(transpose_b);
@@ -262,6 +278,13 @@ Tensor Graph::BatchNormInference(Tensor x, Tensor scale, Tensor offset, Tensor m
   v1::Instruction op;
   op.mutable_batch_norm_inference()->set_epsilon(epsilon);
   return AddSimple(std::move(op), {x, scale, offset, mean, variance});
+}
+
+Tensor Graph::Gelu(Tensor input) {
+  if (!Usable({input}, "gelu")) return {};
+  const auto scalar = [&](double value) { return Constant({TypeOf(input).type, {}}, value); };
+  const Tensor erf = Unary(v1::ERF, Multiply(input, scalar(std::numbers::sqrt2 / 2)));
+  return Multiply(Multiply(input, scalar(0.5)), Add(erf, scalar(1)));
 }
 
 Tensor Graph::Unary(v1::UnaryOperator function, Tensor input) {

@@ -133,6 +133,7 @@ class Graph {
   void Output(absl::string_view name, Tensor value);
 
   // --- Operations ---
+  // Matrices are the last two dimensions; those before are broadcast.
   Tensor MatMul(Tensor a, Tensor b, bool transpose_a = false, bool transpose_b = false);
   // Images [batch, channels, one to three spatial dimensions], weights [outputs, channels / groups,
   // kernel…].
@@ -158,6 +159,11 @@ class Graph {
   Normalized BatchNorm(Tensor x, Tensor scale, Tensor offset, float epsilon);
   Tensor BatchNormInference(Tensor x, Tensor scale, Tensor offset, Tensor mean, Tensor variance,
                             float epsilon);
+  // [batch, …, features], normalised over the last axis, then scaled and shifted by vectors, unless
+  // both are invalid.
+  Tensor LayerNorm(Tensor x, Tensor scale, Tensor offset, float epsilon);
+  Tensor Softmax(Tensor input, uint32_t axis);
+  Tensor LogSoftmax(Tensor input, uint32_t axis);
   Tensor Unary(v1::UnaryOperator function, Tensor input);
   Tensor Binary(v1::BinaryOperator function, Tensor a, Tensor b);
   Tensor Reduce(v1::ReduceOperator function, Tensor input, const std::vector<uint32_t>& axes);
@@ -181,6 +187,16 @@ class Graph {
   // that size.
   Tensor DynamicUpdate(Tensor destination, Tensor update, Tensor start,
                        const std::vector<uint32_t>& axes);
+  // The slices along an axis that INT32 indices choose, with the dimensions of the indices in the
+  // place of the axis. `along`: the indices have the shape of the input but along the axis, and
+  // choose for each place, as torch.gather does. An index that does not exist fails the run.
+  Tensor Gather(Tensor input, Tensor indices, uint32_t axis, bool along = false);
+  // The destination with an update, which has the shape that Gather gives, combined with the chosen
+  // slices one after the other; float16 is added and multiplied in float32.
+  Tensor Scatter(v1::Scatter::Combine combine, Tensor destination, Tensor indices, Tensor update,
+                 uint32_t axis, bool along = false);
+  // Each element is its place along the axis; INT32 or FLOAT32.
+  Tensor Iota(TensorType type, uint32_t axis);
   // Loss of each row, [n].
   struct CrossEntropyOptions {
     float label_smoothing = 0;
@@ -206,6 +222,8 @@ class Graph {
 
   // --- Shorthand ---
   Tensor Relu(Tensor input) { return Unary(v1::RELU, input); }
+  Tensor Gelu(Tensor input);  // exact: x / 2 * (1 + erf(x / sqrt(2)))
+  Tensor Silu(Tensor input) { return Multiply(input, Unary(v1::SIGMOID, input)); }
   Tensor Add(Tensor a, Tensor b) { return Binary(v1::ADD, a, b); }
   Tensor Multiply(Tensor a, Tensor b) { return Binary(v1::MULTIPLY, a, b); }
   Tensor Mean(Tensor input);  // of all elements, a scalar
@@ -279,6 +297,7 @@ class Graph {
   // The image with the padding that is not below the extent of a window, which the device's
   // convolution does not take; the window keeps the rest.
   Tensor PadBeyondWindows(Tensor image, v1::SlidingWindow& window);
+  Tensor OverAxis(Tensor input, uint32_t axis, const v1::Instruction& op);
   Tensor AddCollective(v1::Instruction attributes, Tensor input, uint32_t members);
   // The only output of an operation.
   Tensor AddSimple(v1::Instruction attributes, std::vector<Tensor> inputs);

@@ -46,12 +46,13 @@ Cycles AmpPanelCycles(uint64_t rows, program::v1::DataType type) {
   return Cycles(panel.supervisor_cycles + arch::kWorkersPerTile * panel.worker_cycles);
 }
 
-std::vector<PlanStep> MatMulSteps(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type) {
+std::vector<PlanStep> MatMulSteps(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type,
+                                  uint64_t products) {
   const uint64_t depth = type == program::v1::FLOAT16 ? 16 : 8;
   const uint64_t tiles = arch::kTilesPerIpu;
   const uint64_t k_panels =
       CeilDiv(std::max<uint64_t>(k, 1), depth);  // sums of nothing are written
-  const uint64_t panels = k_panels * CeilDiv(n, 16);
+  const uint64_t panels = products * k_panels * CeilDiv(n, 16);
   // Panels are dealt to tiles; with tiles to spare, rows are split too.
   const uint64_t row_groups = std::clamp<uint64_t>(tiles / panels, 1, m);
   const uint64_t rows = CeilDiv(m, row_groups);
@@ -65,7 +66,8 @@ std::vector<PlanStep> MatMulSteps(uint64_t m, uint64_t k, uint64_t n, program::v
   TilePlan plan;
   plan.Add(TileExchangeStep(calls_per_tile * (rows * depth + depth * 16) * element));
   plan.Add({ComputeSet{{work}}});
-  if (k_panels > 1) plan.Add(ReduceSteps(m * n * k_panels, m * n, program::v1::FLOAT32));
+  const uint64_t results = products * m * n;
+  if (k_panels > 1) plan.Add(ReduceSteps(results * k_panels, results, program::v1::FLOAT32));
   return plan.steps;
 }
 
@@ -74,8 +76,13 @@ std::vector<PlanDef> MatMulPlans() {
              const program::v1::MatMul& op = instruction.mat_mul();
              const program::TensorType a = context.Type(instruction.inputs(0)),
                                        output = context.Type(instruction.outputs(0));
-             return TilePlan{.steps = MatMulSteps(output.dims[0], a.dims[op.transpose_a() ? 0 : 1],
-                                                  output.dims[1], a.type),
+             const auto m = static_cast<uint64_t>(output.dims[output.dims.size() - 2]),
+                        n = static_cast<uint64_t>(output.dims.back()),
+                        k = static_cast<uint64_t>(
+                            a.dims[a.dims.size() - (op.transpose_a() ? 2 : 1)]);
+             const uint64_t products =
+                 static_cast<uint64_t>(output.elements()) / std::max<uint64_t>(1, m * n);
+             return TilePlan{.steps = MatMulSteps(m, k, n, a.type, products),
                              .bytes = {{.vertex_code = arch::kAmpVertexCodeBytes}}};
            }}};
 }

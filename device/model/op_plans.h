@@ -58,12 +58,15 @@ std::vector<PlanDef> ControlPlans();
 std::vector<PlanDef> ConvolutionPlans();
 std::vector<PlanDef> DataMovementPlans();
 std::vector<PlanDef> ElementwisePlans();
+std::vector<PlanDef> GatherPlans();
+std::vector<PlanDef> LayerNormPlans();
 std::vector<PlanDef> LossPlans();
 std::vector<PlanDef> MatMulPlans();
 std::vector<PlanDef> OptimizerPlans();
 std::vector<PlanDef> PoolingPlans();
 std::vector<PlanDef> RandomPlans();
 std::vector<PlanDef> ReducePlans();
+std::vector<PlanDef> SoftmaxPlans();
 std::vector<PlanDef> TransferPlans();
 
 }  // namespace vpod::model

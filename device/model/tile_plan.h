@@ -118,7 +118,8 @@ PlanStep TileExchangeStep(uint64_t bytes_per_tile);
 // A reduction of `inputs` elements to `outputs` (7.5 rule 5).
 std::vector<PlanStep> ReduceSteps(uint64_t inputs, uint64_t outputs, program::v1::DataType type);
 // A product of [m,k] and [k,n].
-std::vector<PlanStep> MatMulSteps(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type);
+std::vector<PlanStep> MatMulSteps(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type,
+                                  uint64_t products = 1);
 
 // Data that a collective moves.
 struct CollectiveLoad {

@@ -162,10 +162,10 @@ absl::Status CheckRounding(const OpDef& op, const v1::Instruction& instruction,
 Layout AnyLayout(const v1::Instruction&, OperandPlace) { return Layout::kStrided; }
 
 const OpDef* FindOp(OpKind kind) {
-  static const auto* const table =
-      new OpRows<OpDef>{BatchNormOps,   CollectiveOps, ControlOps, ConvolutionOps, DataMovementOps,
-                        ElementwiseOps, LossOps,       MapOps,     MatMulOps,      OptimizerOps,
-                        PoolingOps,     RandomOps,     ReduceOps,  TransferOps,    ViewOps};
+  static const auto* const table = new OpRows<OpDef>{
+      BatchNormOps, CollectiveOps, ControlOps, ConvolutionOps, DataMovementOps, ElementwiseOps,
+      GatherOps,    LayerNormOps,  LossOps,    MapOps,         MatMulOps,       OptimizerOps,
+      PoolingOps,   RandomOps,     ReduceOps,  SoftmaxOps,     TransferOps,     ViewOps};
   return table->Find(kind);
 }
 

@@ -173,6 +173,8 @@ std::vector<OpDef> BatchNormOps();
 std::vector<OpDef> ConvolutionOps();
 std::vector<OpDef> DataMovementOps();
 std::vector<OpDef> ElementwiseOps();
+std::vector<OpDef> GatherOps();
+std::vector<OpDef> LayerNormOps();
 std::vector<OpDef> LossOps();
 std::vector<OpDef> MapOps();
 std::vector<OpDef> MatMulOps();
@@ -180,6 +182,7 @@ std::vector<OpDef> OptimizerOps();
 std::vector<OpDef> PoolingOps();
 std::vector<OpDef> RandomOps();
 std::vector<OpDef> ReduceOps();
+std::vector<OpDef> SoftmaxOps();
 std::vector<OpDef> TransferOps();
 std::vector<OpDef> ViewOps();
 

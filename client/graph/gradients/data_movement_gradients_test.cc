@@ -135,5 +135,28 @@ TEST(DataMovementGradientTest, SecondDerivatives) {
   });
 }
 
+// The indices are functions of the places, so that they are the same in each run.
+TEST(GradientTest, Gather) {
+  const auto indices = [](Graph& g, const Dims& dims, uint32_t axis, double modulus) {
+    const Tensor places = g.Iota({INT32, dims}, axis);
+    return g.Binary(v1::REMAINDER, g.Multiply(places, g.Constant({INT32, {}}, 5)),
+                    g.Constant({INT32, {}}, modulus));
+  };
+  CheckGradients({{{2, 4, 3}}}, [&](Graph& g, const auto& x) {
+    return g.Gather(x[0], indices(g, {2, 3}, 1, 4), 1);
+  });
+  CheckGradients({{{2, 4, 3}}}, [&](Graph& g, const auto& x) {
+    return g.Gather(x[0], indices(g, {2, 6, 3}, 1, 4), 1, true);
+  });
+  for (v1::Scatter::Combine combine : {v1::Scatter::SET, v1::Scatter::ADD}) {
+    CheckGradients({{{4, 3}}, {{3, 3}}}, [&](Graph& g, const auto& x) {
+      return g.Scatter(combine, x[0], indices(g, {3}, 0, 4), x[1], 0);
+    });
+    CheckGradients({{{4, 3}}, {{3, 3}}}, [&](Graph& g, const auto& x) {
+      return g.Scatter(combine, x[0], indices(g, {3, 3}, 0, 4), x[1], 0, true);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace vpod::graph

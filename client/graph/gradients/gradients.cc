@@ -51,8 +51,9 @@ void KeepUsesApart(const Graph& graph, absl::Span<const Tensor> wanted, Gradient
 const GradientDef* FindGradient(program::OpKind kind) {
   static const auto* const table = new program::OpRows<GradientDef>{
       BatchNormGradients,   CollectiveGradients, ConvolutionGradients, DataMovementGradients,
-      ElementwiseGradients, LossGradients,       MatMulGradients,      PoolingGradients,
-      ReduceGradients,      WithoutGradient};
+      ElementwiseGradients, GatherGradients,     LayerNormGradients,   LossGradients,
+      MatMulGradients,      PoolingGradients,    ReduceGradients,      SoftmaxGradients,
+      WithoutGradient};
   return table->Find(kind);
 }
 

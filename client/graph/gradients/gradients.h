@@ -49,9 +49,12 @@ std::vector<GradientDef> CollectiveGradients();
 std::vector<GradientDef> ConvolutionGradients();
 std::vector<GradientDef> DataMovementGradients();
 std::vector<GradientDef> ElementwiseGradients();
+std::vector<GradientDef> GatherGradients();
+std::vector<GradientDef> LayerNormGradients();
 std::vector<GradientDef> LossGradients();
 std::vector<GradientDef> MatMulGradients();
 std::vector<GradientDef> PoolingGradients();
 std::vector<GradientDef> ReduceGradients();
+std::vector<GradientDef> SoftmaxGradients();
 
 }  // namespace vpod::graph

@@ -89,6 +89,31 @@ TEST(GradientTest, ReductionsOverEveryChoiceOfAxes) {
   }
 }
 
+TEST(GradientTest, SoftmaxOverAnyAxis) {
+  for (uint32_t axis : {0u, 1u, 2u}) {
+    CheckGradients({{{2, 4, 3}}}, [&](Graph& g, const auto& x) { return g.Softmax(x[0], axis); });
+    CheckGradients({{{2, 4, 3}}},
+                   [&](Graph& g, const auto& x) { return g.LogSoftmax(x[0], axis); });
+  }
+}
+
+TEST(GradientTest, LayerNorm) {
+  CheckGradients({{{2, 2, 5}}},
+                 [](Graph& g, const auto& x) { return g.LayerNorm(x[0], {}, {}, 0.5f); });
+  CheckGradients({{{2, 2, 5}}, {{5}, 0.5f, 2}, {{5}}},
+                 [](Graph& g, const auto& x) { return g.LayerNorm(x[0], x[1], x[2], 0.5f); });
+  CheckGradients({{{5}}, {{5}, 0.5f, 2}, {{5}}},
+                 [](Graph& g, const auto& x) { return g.LayerNorm(x[0], x[1], x[2], 0.5f); });
+}
+
+TEST(GradientTest, MatMulOfManyMatrices) {
+  const auto product = [](Graph& g, const auto& x) { return g.MatMul(x[0], x[1]); };
+  CheckGradients({{{2, 3, 2, 4}}, {{2, 3, 4, 2}}}, product);
+  CheckGradients({{{2, 3, 2}}, {{2, 3}}}, product);
+  CheckGradients({{{2, 3}}, {{2, 1, 3, 2}}}, product);
+  CheckGradients({{{2, 1, 2, 3}}, {{3, 3, 2}}}, product);
+}
+
 TEST(GradientTest, MatMul) {
   for (bool ta : {false, true}) {
     for (bool tb : {false, true}) {
@@ -320,6 +345,12 @@ TEST(GradientTest, SecondDerivatives) {
       const Tensor inner = g.Unary(v1::TANH, g.Convolution(x[0], x[1], Graph::Sliding(2, 3, 1, 1)));
       return g.Gradients(inner, x)[wanted];
     });
+    for (const auto softmax : {&Graph::Softmax, &Graph::LogSoftmax}) {
+      CheckGradients({{{2, 3}}, {{2, 3}}}, [&](Graph& g, const auto& x) {
+        const Tensor y = (g.*softmax)(g.Multiply(x[0], x[1]), 1);
+        return g.Gradients(g.Unary(v1::SQUARE, y), x)[wanted];
+      });
+    }
     CheckGradients({{{2, 3}}, {{3, 4}}}, [&](Graph& g, const auto& x) {
       return g.Gradients(g.Unary(v1::TANH, g.MatMul(x[0], x[1])), x)[wanted];
     });

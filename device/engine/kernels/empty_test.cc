@@ -78,6 +78,16 @@ std::vector<EmptyCase> Cases() {
       {"average_pool_gradient{image_size:[3,3]}", {{{0, 2, 2, 2}}}, {{{0, 2, 3, 3}}}},
       {"softmax_cross_entropy{}", {{{0, 3}}, {{0}, INT32}}, {{{0}}, {{0, 3}}}},
       {"softmax_cross_entropy_gradient{}", {{{0, 3}}, {{0}, INT32}, {{0}}}, {{{0, 3}}}},
+      {"mat_mul{}", {{{0, 2, 3}}, {{0, 3, 1}}}, {{{0, 2, 1}}}},
+      {"mat_mul{}", {{{2, 1, 0}}, {{2, 0, 1}}}, {{{2, 1, 1}, FLOAT32, {0, 0}}}},
+      {"softmax{}", {{{0, 3}}}, {{{0, 3}}}},
+      {"softmax_gradient{}", {{{0, 3}}, {{0, 3}}}, {{{0, 3}}}},
+      {"gather{axis:1}", {{{2, 3}, FLOAT32, {1, 2, 3, 4, 5, 6}}, {{0}, INT32}}, {{{2, 0}}}},
+      {"gather{}", {{{0, 3}}, {{0}, INT32}}, {{{0, 3}}}},
+      {"scatter{combine:SET}",
+       {{{2}, FLOAT32, {1, 2}}, {{0}, INT32}, {{0}}},
+       {{{2}, FLOAT32, {1, 2}}}},
+      {"iota{type:INT32 dims:[2,0] axis:0}", {}, {{{2, 0}, INT32}}},
       {"all_finite{}", {{{0}}, {{2, 0}}}, {{{}, BOOL, {1}}}},
   };
 }

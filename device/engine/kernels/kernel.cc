@@ -6,9 +6,9 @@ namespace vpod::engine {
 
 const KernelDef* FindKernel(program::OpKind kind) {
   static const auto* const table = new program::OpRows<KernelDef>{
-      BatchNormKernels, ConvolutionKernels, DataMovementKernels, LossKernels,
-      MapKernels,       MatMulKernels,      OptimizerKernels,    PoolingKernels,
-      RandomKernels,    ReduceKernels,      RemoteKernels};
+      BatchNormKernels, ConvolutionKernels, DataMovementKernels, LossKernels,      GatherKernels,
+      LayerNormKernels, MapKernels,         MatMulKernels,       OptimizerKernels, PoolingKernels,
+      RandomKernels,    ReduceKernels,      RemoteKernels,       SoftmaxKernels};
   return table->Find(kind);
 }
 

@@ -54,7 +54,7 @@ struct Rows {
   size_t first = 0, count = 0;
 };
 
-// Phases run one after the other.
+// Phases, one or more, run one after the other.
 struct Kernel {
   std::vector<Phase> phases;
   size_t shared_bytes = 0;
@@ -95,6 +95,8 @@ const KernelDef* FindKernel(program::OpKind kind);
 std::vector<KernelDef> BatchNormKernels();
 std::vector<KernelDef> ConvolutionKernels();
 std::vector<KernelDef> DataMovementKernels();
+std::vector<KernelDef> GatherKernels();
+std::vector<KernelDef> LayerNormKernels();
 std::vector<KernelDef> LossKernels();
 std::vector<KernelDef> MapKernels();
 std::vector<KernelDef> MatMulKernels();
@@ -103,5 +105,6 @@ std::vector<KernelDef> PoolingKernels();
 std::vector<KernelDef> RandomKernels();
 std::vector<KernelDef> ReduceKernels();
 std::vector<KernelDef> RemoteKernels();
+std::vector<KernelDef> SoftmaxKernels();
 
 }  // namespace vpod::engine

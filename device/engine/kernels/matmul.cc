@@ -11,26 +11,32 @@ namespace {
 
 using Memory = dnnl::memory;
 
-// A rank-2 operand as the product reads it: strides of its rows and columns.
+// An operand as the product reads it: strides of its matrices, of their rows and columns.
 struct Matrix {
   Operand operand;
-  int64_t row_stride = 0, column_stride = 0;
+  int64_t stride = 0, row_stride = 0, column_stride = 0;
 
   Matrix(Operand from, bool transposed) : operand(std::move(from)) {
-    const int64_t stored_row = operand.type.dims[1];
+    const program::Dims& dims = operand.type.dims;
+    const int64_t stored_row = dims.back();
+    stride = dims[dims.size() - 2] * stored_row;
     row_stride = transposed ? 1 : stored_row;
     column_stride = transposed ? stored_row : 1;
   }
 
-  Memory::desc Describe(int64_t rows, int64_t columns) const {
-    return {Memory::dims{rows, columns}, Memory::data_type::f32,
-            Memory::dims{row_stride, column_stride}};
-  }
+  bool by_column() const { return row_stride == 1 && column_stride != 1; }
 };
 
-// The product of [rows, inner] and [inner, columns], added to the result or not.
+// A single matrix has two dimensions: oneDNN has other code for three.
+Memory::desc Describe(int64_t matrices, int64_t rows, int64_t columns, Memory::dims strides) {
+  if (matrices > 1) return {{matrices, rows, columns}, Memory::data_type::f32, std::move(strides)};
+  strides.erase(strides.begin());
+  return {{rows, columns}, Memory::data_type::f32, strides};
+}
+
+// Products of [rows, inner] and [inner, columns], added to the results or not.
 struct Shape {
-  int64_t rows, inner, columns;
+  int64_t matrices, rows, inner, columns;
   bool adds;
   auto operator<=>(const Shape&) const = default;
 };
@@ -40,13 +46,13 @@ struct Product {
   Memory::desc a, b, out, scratchpad;
 };
 
-// Blocks of the result are chunks. Their sizes are part of the result: oneDNN may choose another
-// order of summation for other sizes.
+// Blocks of a result, or several small results, are chunks. Their sizes are part of the result:
+// oneDNN may choose another order of summation for other sizes.
 struct MatMul {
   Matrix a, b;
   Operand output;
   int64_t m, n, k;
-  Chunking rows, columns, inner;
+  Chunking matrices, rows, columns, inner;
   // Float16 blocks as float32, laid out as the operands are.
   size_t a_scratch = 0, b_scratch = 0, out_scratch = 0, scratchpad = 0;
   std::map<Shape, Product> products;
@@ -58,16 +64,16 @@ struct MatMul {
 Product MakeProduct(const MatMul& op, const Shape& shape) {
   // Scratch holds a block densely; the arena holds it within its matrix.
   const auto block = [&](const Matrix& matrix, int64_t rows, int64_t columns) {
-    if (!op.half()) return matrix.Describe(rows, columns);
-    const bool by_column = matrix.row_stride == 1 && matrix.column_stride != 1;
-    return Memory::desc(Memory::dims{rows, columns}, Memory::data_type::f32,
-                        by_column ? Memory::dims{1, rows} : Memory::dims{columns, 1});
+    const Memory::dims dense = matrix.by_column() ? Memory::dims{rows * columns, 1, rows}
+                                                  : Memory::dims{rows * columns, columns, 1};
+    const Memory::dims within{matrix.stride, matrix.row_stride, matrix.column_stride};
+    return Describe(shape.matrices, rows, columns, op.half() ? dense : within);
   };
   Product product;
   product.a = block(op.a, shape.rows, shape.inner);
   product.b = block(op.b, shape.inner, shape.columns);
-  product.out = Memory::desc({shape.rows, shape.columns}, Memory::data_type::f32,
-                             Memory::dims{op.half() ? shape.columns : op.n, 1});
+  const int64_t rows = op.half() ? shape.rows : op.m, columns = op.half() ? shape.columns : op.n;
+  product.out = Describe(shape.matrices, shape.rows, shape.columns, {rows * columns, columns, 1});
   dnnl::primitive_attr attributes = UserScratchpad();
   if (shape.adds) {
     dnnl::post_ops adds;
@@ -82,37 +88,44 @@ Product MakeProduct(const MatMul& op, const Shape& shape) {
 }
 
 // A block of float16 as a dense block of float32, stored by rows or by columns as the matrix is.
-void Widen(const Matrix& matrix, const Workspace& at, int64_t row, int64_t column, int64_t rows,
-           int64_t columns, float* to) {
-  const auto* from =
-      matrix.operand.As<_Float16>(at) + row * matrix.row_stride + column * matrix.column_stride;
-  const bool by_column = matrix.row_stride == 1 && matrix.column_stride != 1;
-  const int64_t outer = by_column ? columns : rows, length = by_column ? rows : columns;
-  const int64_t stride = by_column ? matrix.column_stride : matrix.row_stride;
+void Widen(const Matrix& matrix, const _Float16* from, int64_t rows, int64_t columns, float* to) {
+  const int64_t outer = matrix.by_column() ? columns : rows,
+                length = matrix.by_column() ? rows : columns;
+  const int64_t stride = matrix.by_column() ? matrix.column_stride : matrix.row_stride;
   for (int64_t i = 0; i < outer; ++i)
     FloatsOfHalves(from + i * stride, to + i * length, static_cast<size_t>(length));
 }
 
 absl::Status MatMul::Run(const Workspace& at, size_t chunk) const {
-  const size_t row_chunk = chunk / columns.chunks(), column_chunk = chunk % columns.chunks();
+  const size_t column_chunk = chunk % columns.chunks(),
+               row_chunk = chunk / columns.chunks() % rows.chunks(),
+               matrix_chunk = chunk / columns.chunks() / rows.chunks();
+  const auto matrix = static_cast<int64_t>(matrices.begin(matrix_chunk)),
+             num_matrices = static_cast<int64_t>(matrices.size(matrix_chunk));
   const auto row = static_cast<int64_t>(rows.begin(row_chunk)),
              num_rows = static_cast<int64_t>(rows.size(row_chunk)),
              column = static_cast<int64_t>(columns.begin(column_chunk)),
              num_columns = static_cast<int64_t>(columns.size(column_chunk));
-  auto* halves = output.As<_Float16>(at) + row * n + column;
-  float* result = half() ? reinterpret_cast<float*>(at.scratch + out_scratch)
-                         : output.As<float>(at) + row * n + column;
+  const int64_t place = (matrix * m + row) * n + column;
+  float* result =
+      half() ? reinterpret_cast<float*>(at.scratch + out_scratch) : output.As<float>(at) + place;
   for (size_t part = 0; part < inner.chunks(); ++part) {
     const auto first = static_cast<int64_t>(inner.begin(part)),
                length = static_cast<int64_t>(inner.size(part));
-    const Product& product = products.at({num_rows, length, num_columns, part > 0});
-    float* left = a.operand.As<float>(at) + row * a.row_stride + first * a.column_stride;
-    float* right = b.operand.As<float>(at) + first * b.row_stride + column * b.column_stride;
+    const Product& product = products.at({num_matrices, num_rows, length, num_columns, part > 0});
+    const int64_t of_a = matrix * a.stride + row * a.row_stride + first * a.column_stride,
+                  of_b = matrix * b.stride + first * b.row_stride + column * b.column_stride;
+    float* left = a.operand.As<float>(at) + of_a;
+    float* right = b.operand.As<float>(at) + of_b;
     if (half()) {
       left = reinterpret_cast<float*>(at.scratch + a_scratch);
       right = reinterpret_cast<float*>(at.scratch + b_scratch);
-      Widen(a, at, row, first, num_rows, length, left);
-      Widen(b, at, first, column, length, num_columns, right);
+      for (int64_t i = 0; i < num_matrices; ++i) {
+        Widen(a, a.operand.As<_Float16>(at) + of_a + i * a.stride, num_rows, length,
+              left + i * num_rows * length);
+        Widen(b, b.operand.As<_Float16>(at) + of_b + i * b.stride, length, num_columns,
+              right + i * length * num_columns);
+      }
     }
     product.primitive.execute(
         StreamOfThisThread(),
@@ -121,9 +134,10 @@ absl::Status MatMul::Run(const Workspace& at, size_t chunk) const {
          {DNNL_ARG_DST, Memory(product.out, CpuEngine(), result)},
          {DNNL_ARG_SCRATCHPAD, Memory(product.scratchpad, CpuEngine(), at.scratch + scratchpad)}});
   }
-  for (int64_t i = 0; half() && i < num_rows; ++i) {
-    RoundToHalves(output, at, static_cast<uint64_t>((row + i) * n + column), 1,
-                  result + i * num_columns, halves + i * n, static_cast<size_t>(num_columns));
+  // Several matrices are whole, so that their rows follow each other.
+  for (int64_t i = 0; half() && i < num_matrices * num_rows; ++i) {
+    RoundToHalves(output, at, static_cast<uint64_t>(place + i * n), 1, result + i * num_columns,
+                  output.As<_Float16>(at) + place + i * n, static_cast<size_t>(num_columns));
   }
   return absl::OkStatus();
 }
@@ -154,6 +168,12 @@ void Cut(MatMul& op) {
     rows = std::min(rows, std::floor(kElements / columns));
     inner = std::min(inner, std::max(1.0, std::floor(kElements / std::max(rows, columns))));
   }
+  const auto products = static_cast<size_t>(op.output.type.elements() / (op.m * op.n));
+  const bool small = rows == m && columns == n && inner == k;
+  const double most = op.half() ? 1 << 20 : 1 << 30;  // elements, in scratch
+  const double elements = std::max({m * n, m * k, n * k});
+  const double together = std::floor(std::min(kFewest / (m * n * k), most / elements));
+  op.matrices = {products, small ? static_cast<size_t>(std::max(1.0, together)) : 1};
   op.rows = {static_cast<size_t>(op.m), static_cast<size_t>(rows)};
   op.columns = {static_cast<size_t>(op.n), static_cast<size_t>(columns)};
   op.inner = {static_cast<size_t>(op.k), static_cast<size_t>(inner)};
@@ -169,40 +189,44 @@ absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruct
         MatMul{.a = Matrix(left, attributes.transpose_a()),
                .b = Matrix(Resolve(ipu, instruction.inputs(1)), attributes.transpose_b()),
                .output = output});
-    op->m = op->output.type.dims[0];
-    op->n = op->output.type.dims[1];
-    op->k = op->a.operand.type.elements() / op->m;
+    const program::Dims& dims = output.type.dims;
+    op->m = dims[dims.size() - 2];
+    op->n = dims.back();
+    op->k = op->a.stride / op->m;
     Cut(*op);
     MemoryPlan scratch;
     if (op->half()) {
-      op->a_scratch = scratch.Add(op->rows.per_chunk * op->inner.per_chunk * sizeof(float));
-      op->b_scratch = scratch.Add(op->inner.per_chunk * op->columns.per_chunk * sizeof(float));
-      op->out_scratch = scratch.Add(op->rows.per_chunk * op->columns.per_chunk * sizeof(float));
+      const size_t float_bytes = op->matrices.per_chunk * sizeof(float);
+      op->a_scratch = scratch.Add(op->rows.per_chunk * op->inner.per_chunk * float_bytes);
+      op->b_scratch = scratch.Add(op->inner.per_chunk * op->columns.per_chunk * float_bytes);
+      op->out_scratch = scratch.Add(op->rows.per_chunk * op->columns.per_chunk * float_bytes);
     }
     size_t scratchpad = 0;
     const auto sizes = [](const Chunking& cut) {
       return std::array<size_t, 2>{cut.size(0), cut.size(cut.chunks() - 1)};
     };
-    for (size_t rows : sizes(op->rows)) {
-      for (size_t columns : sizes(op->columns)) {
-        for (size_t part = 0; part < std::min<size_t>(3, op->inner.chunks()); ++part) {
-          const size_t inner = op->inner.size(part == 2 ? op->inner.chunks() - 1 : part);
-          const Shape shape{static_cast<int64_t>(rows), static_cast<int64_t>(inner),
-                            static_cast<int64_t>(columns), part > 0};
-          if (op->products.contains(shape)) continue;
-          const Product& product = op->products[shape] = MakeProduct(*op, shape);
-          scratchpad = std::max(scratchpad, product.scratchpad.get_size());
+    for (size_t matrices : sizes(op->matrices)) {
+      for (size_t rows : sizes(op->rows)) {
+        for (size_t columns : sizes(op->columns)) {
+          for (size_t part = 0; part < std::min<size_t>(3, op->inner.chunks()); ++part) {
+            const size_t inner = op->inner.size(part == 2 ? op->inner.chunks() - 1 : part);
+            const Shape shape{static_cast<int64_t>(matrices), static_cast<int64_t>(rows),
+                              static_cast<int64_t>(inner), static_cast<int64_t>(columns), part > 0};
+            if (op->products.contains(shape)) continue;
+            const Product& product = op->products[shape] = MakeProduct(*op, shape);
+            scratchpad = std::max(scratchpad, product.scratchpad.get_size());
+          }
         }
       }
     }
     op->scratchpad = scratch.Add(scratchpad);
-    Kernel kernel = OnePhase(op->rows.chunks() * op->columns.chunks(), scratch.bytes(),
-                             [op](const Workspace& at, size_t chunk) {
-                               return Guarded([&]() -> absl::Status { return op->Run(at, chunk); });
-                             });
+    const size_t chunks = op->matrices.chunks() * op->rows.chunks() * op->columns.chunks();
+    Kernel kernel = OnePhase(chunks, scratch.bytes(), [op](const Workspace& at, size_t chunk) {
+      return Guarded([&]() -> absl::Status { return op->Run(at, chunk); });
+    });
     constexpr double kLong = 1 << 24;
-    const double operations = static_cast<double>(op->rows.per_chunk * op->columns.per_chunk) *
-                              static_cast<double>(op->k);
+    const double operations = static_cast<double>(op->matrices.per_chunk * op->rows.per_chunk) *
+                              static_cast<double>(op->columns.per_chunk * op->k);
     kernel.primitive_bytes = op->products.size() * kPrimitiveBytes;
     kernel.phases[0].operations = operations;
     kernel.phases[0].is_long = operations >= kLong;

@@ -73,6 +73,35 @@ TEST_P(MatMulTest, CloseForFractions) {
   });
 }
 
+// Several products, of which small ones share a chunk, and large ones are cut.
+TEST_P(MatMulTest, ManyProducts) {
+  for (const auto& [products, one] : {std::pair(Dims{3}, Case{2, 3, 4, false, false}),
+                                      {Dims{2, 5}, Case{7, 5, 3, true, false}},
+                                      {Dims{300}, Case{40, 30, 20, false, true}},
+                                      {Dims{2}, Case{160, 260, 300, true, true}},
+                                      {Dims{1, 2}, Case{1, 70000, 1, false, false}}}) {
+    SCOPED_TRACE(absl::StrCat(one.m, "x", one.k, "x", one.n));
+    const auto with = [&](Dims dims) {
+      dims.insert(dims.begin(), products.begin(), products.end());
+      return dims;
+    };
+    TestIpu ipu;
+    const Values a = RandomIntegers(with(one.a()), 1), b = RandomIntegers(with(one.b()), 2);
+    const uint32_t x = ipu.Add(GetParam(), with(one.a()), a),
+                   y = ipu.Add(GetParam(), with(one.b()), b);
+    const uint32_t z = ipu.Add(GetParam(), with({one.m, one.n}));
+    ipu.Run(one.Text(x, y, z));
+    Values expected;
+    for (auto left = a.begin(), right = b.begin(); left != a.end();
+         left += one.m * one.k, right += one.k * one.n) {
+      const Values product =
+          one.Reference({left, left + one.m * one.k}, {right, right + one.k * one.n});
+      expected.insert(expected.end(), product.begin(), product.end());
+    }
+    ExpectRounded(ipu.Read(z), expected, GetParam());
+  }
+}
+
 TEST(HalfMatMulTest, PartialSumsAreNotRoundedToHalf) {
   // 4096 ones: in float16 the sum would stop at 2048.
   TestIpu ipu;

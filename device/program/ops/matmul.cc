@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/op.h"
@@ -9,13 +11,18 @@ absl::StatusOr<TensorType> MatMulType(const TensorType& a, const TensorType& b, 
                                       bool transpose_b) {
   VPOD_RETURN_IF_ERROR(Check(a));
   VPOD_RETURN_IF_ERROR(Check(b));
-  if (a.rank() != 2 || b.rank() != 2 || a.type != b.type || !IsFloat(a.type) ||
-      a.dims[transpose_a ? 0 : 1] != b.dims[transpose_b ? 1 : 0]) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "matmul does not take ", a.ToString(), transpose_a ? " transposed" : "", " and ",
-        b.ToString(), transpose_b ? " transposed" : "", ", must be floats [m,k] and [k,n]"));
+  const size_t rank = a.dims.size();
+  if (rank < 2 || b.dims.size() != rank || a.type != b.type || !IsFloat(a.type) ||
+      !std::equal(a.dims.begin(), a.dims.end() - 2, b.dims.begin()) ||
+      a.dims[rank - (transpose_a ? 2 : 1)] != b.dims[rank - (transpose_b ? 1 : 2)]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("matmul does not take ", a.ToString(), transpose_a ? " transposed" : "",
+                     " and ", b.ToString(), transpose_b ? " transposed" : "",
+                     ", must be floats […,m,k] and […,k,n] with equal dimensions before these"));
   }
-  TensorType result{a.type, {a.dims[transpose_a ? 1 : 0], b.dims[transpose_b ? 0 : 1]}};
+  TensorType result = a;
+  result.dims[rank - 2] = a.dims[rank - (transpose_a ? 1 : 2)];
+  result.dims[rank - 1] = b.dims[rank - (transpose_b ? 2 : 1)];
   VPOD_RETURN_IF_ERROR(Check(result));
   return result;
 }
@@ -35,7 +42,7 @@ std::vector<OpDef> MatMulOps() {
                   absl::Span<const TensorType> outputs) {
                  // m·k·n, whichever way the operands are stored.
                  const auto a = static_cast<double>(inputs[0].elements());
-                 return a * static_cast<double>(outputs[0].dims[1]);
+                 return a * static_cast<double>(outputs[0].dims.back());
                },
            .flops_per_operation = 2,
            .rounds = true}};

@@ -196,6 +196,7 @@ TEST(MatMulTypeTest, TransposesEitherSide) {
   ExpectIs(MatMulType(Float({3, 2}), Float({3, 4}), true, false), Float({2, 4}));
   ExpectIs(MatMulType(Float({2, 3}), Float({4, 3}), false, true), Float({2, 4}));
   ExpectIs(MatMulType(Half({3, 2}), Half({4, 3}), true, true), Half({2, 4}));
+  ExpectIs(MatMulType(Float({5, 6, 2, 3}), Float({5, 6, 4, 3}), false, true), Float({5, 6, 2, 4}));
 }
 
 TEST(MatMulTypeTest, RefusesOtherRanksTypesAndLengths) {
@@ -204,6 +205,8 @@ TEST(MatMulTypeTest, RefusesOtherRanksTypesAndLengths) {
   ExpectRefused(MatMulType(Float({3, 2}), Float({4, 3}), true, false), "float32[3,2] transposed");
   ExpectRefused(MatMulType(Float({3}), Float({3, 4}), false, false), "matmul");
   ExpectRefused(MatMulType(Float({1, 2, 3}), Float({3, 4}), false, false), "matmul");
+  ExpectRefused(MatMulType(Float({5, 2, 3}), Float({1, 3, 4}), false, false),
+                "with equal dimensions before these");
   ExpectRefused(MatMulType(Float({2, 3}), Half({3, 4}), false, false), "matmul");
   ExpectRefused(MatMulType(Int({2, 3}), Int({3, 4}), false, false), "matmul");
   ExpectRefused(MatMulType(Float({1 << 16, 1}), Float({1, 1 << 16}), false, false), "dimensions");

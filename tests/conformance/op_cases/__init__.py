@@ -1,8 +1,8 @@
 """One generator of cases and one reference in PyTorch for each op, in a file for each family."""
 
-from . import elementwise, image, loss, movement, optimizer, random, reduce
+from . import elementwise, image, loss, movement, optimizer, random, reduce, rows
 
-FAMILIES = [elementwise, movement, reduce, image, loss, optimizer, random]
+FAMILIES = [elementwise, movement, reduce, image, loss, optimizer, random, rows]
 
 
 def generators():

@@ -66,9 +66,11 @@ def mat_mul(case):
     left, right = case.chance(0.4), case.chance(0.4)
     case.words.append(f"{m}×{k}×{n}")
     case.words += ["a stored transposed"] * left + ["b stored transposed"] * right
-    a = case.operand(case.floats(type_name, [k, m] if left else [m, k]))
-    b = case.operand(case.floats(type_name, [n, k] if right else [k, n]))
-    reference = lambda a, b: torch.matmul(a.t() if left else a, b.t() if right else b)
+    batch = [case.one_of([1, 2, 3]) for _ in range(case.one_of([0, 0, 1, 2]))]
+    case.words += [f"{batch} of them"] * bool(batch)
+    a = case.operand(case.floats(type_name, batch + ([k, m] if left else [m, k])))
+    b = case.operand(case.floats(type_name, batch + ([n, k] if right else [k, n])))
+    reference = lambda a, b: torch.matmul(a.mT if left else a, b.mT if right else b)
     y = case.op({"mat_mul": {"transpose_a": left, "transpose_b": right}}, [a, b], reference)
     case.want(y, close())
     if not case.special and case.chance(0.7):

@@ -1,0 +1,44 @@
+#include "client/graph/gradients/gradients.h"
+
+namespace vpod::graph {
+namespace {
+
+// The sums of the gradients of scale and offset are over all rows, in float32.
+void LayerNormGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const Tensor x{forward.inputs(0)}, mean{forward.outputs(1)}, deviation{forward.outputs(2)};
+  const Tensor dy = gradients.Get(forward.outputs(0));
+  if (!dy.valid()) return;  // no gradient comes from the moments
+  const bool affine = forward.inputs_size() == 3;
+  std::vector<Tensor> inputs = {x, dy, mean, deviation};
+  if (affine) inputs.push_back({forward.inputs(1)});
+  v1::Instruction op;
+  op.mutable_layer_norm_gradient();
+  const auto dx = graph.AddOperation(std::move(op), std::move(inputs));
+  if (dx.empty()) return;
+  gradients.Add(x.id, dx[0]);
+  if (!affine) return;
+  const TensorType type = graph.TypeOf(x);
+  Dims moments = type.dims;
+  moments.back() = 1;
+  const Tensor dy32 = graph.Cast(dy, v1::FLOAT32);
+  const Tensor centred =
+      graph.Binary(v1::SUBTRACT, graph.Cast(x, v1::FLOAT32), graph.Reshape(mean, moments));
+  const Tensor normalized = graph.Multiply(centred, graph.Reshape(deviation, moments));
+  std::vector<uint32_t> rows;
+  for (uint32_t axis = 0; axis + 1 < type.dims.size(); ++axis) rows.push_back(axis);
+  const auto sum = [&](Tensor products) {
+    return graph.Cast(graph.Reduce(v1::SUM, products, rows), type.type);
+  };
+  gradients.Add(forward.inputs(1), sum(graph.Multiply(dy32, normalized)));
+  gradients.Add(forward.inputs(2), sum(dy32));
+}
+
+}  // namespace
+
+std::vector<GradientDef> LayerNormGradients() {
+  return {{v1::Instruction::kLayerNorm, LayerNormGradient},
+          {.kind = v1::Instruction::kLayerNormGradient,
+           .missing = "the gradient of layer norm has no derivative here"}};
+}
+
+}  // namespace vpod::graph
