@@ -6,6 +6,7 @@
 #include "client/compiler/compiler.h"
 #include "client/models/mnist.h"
 #include "client/models/resnet.h"
+#include "client/models/transformer.h"
 #include "device/model/cost.h"
 
 namespace vpod::models {
@@ -43,6 +44,21 @@ TEST(ResNetTest, HasAsManyParametersAsTorchvisions) {
   EXPECT_EQ(CountOf(ResNet50()), 25557032);
   EXPECT_EQ(CountOf(ResNet101()), 44549160);
   EXPECT_EQ(CountOf(ResNext101_32x8d()), 88791336);
+}
+
+// PyTorch's count for a width of 64, four heads and two layers; either order of the norms.
+TEST(TransformerTest, HasAsManyParametersAsPyTorchs) {
+  for (bool norm_first : {false, true}) {
+    Graph graph;
+    const Tensor tokens = graph.Input("tokens", {FLOAT32, {2, 7, 64}});
+    const Tensor y = TransformerEncoder(nn::Builder(graph, {}), tokens, {.norm_first = norm_first});
+    ASSERT_TRUE(graph.status().ok()) << graph.status();
+    EXPECT_EQ(graph.TypeOf(y).ToString(), "float32[2,7,64]");
+    int64_t count = 0;
+    const auto types = Parameters(graph, &count);
+    EXPECT_EQ(types.at("layers.1.linear1.weight"), "float32[256,64]");
+    EXPECT_EQ(count, 2 * (192 * 64 + 192 + 64 * 64 + 64 + 2 * 64 * 256 + 256 + 64 + 4 * 64));
+  }
 }
 
 TEST(ResNetTest, HasTorchvisionsNamesAndShapes) {

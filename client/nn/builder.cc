@@ -113,22 +113,104 @@ Tensor Builder::BatchNorm(absl::string_view name, Tensor x, const BatchNormOptio
   return normalized.y;
 }
 
+Tensor Builder::Apply(Tensor x, Tensor weights, Tensor bias) const {
+  if (!graph_.status().ok()) return {};
+  const graph::TensorType type = graph_.TypeOf(x);
+  const int64_t features = type.dims.back();
+  graph::Dims dims = type.dims;
+  dims.back() = graph_.TypeOf(weights).dims[0];
+  if (type.rank() > 2) x = graph_.Reshape(x, {type.elements() / features, features});
+  const Tensor y = graph_.Add(graph_.MatMul(x, weights, false, /*transpose_b=*/true), bias);
+  return type.rank() > 2 ? graph_.Reshape(y, dims) : y;
+}
+
 Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs) const {
   if (!graph_.status().ok()) return {};
   const Graph::Scope scope = EnterLayer(name);
   const graph::TensorType type = graph_.TypeOf(x);
-  if (type.rank() != 2) {
+  if (type.rank() < 2) {
     return graph_.Fail(absl::InvalidArgumentError(absl::StrCat(
-        "linear '", graph_.scope(), "' needs [batch, features] and has ", type.ToString())));
+        "linear '", graph_.scope(), "' needs [batch, …, features] and has ", type.ToString())));
   }
-  const graph::TensorType weights_type{type.type, {outputs, type.dims[1]}};
+  const graph::TensorType weights_type{type.type, {outputs, type.dims.back()}};
   if (!HasElements(weights_type, "linear")) return {};
-  const double bound = 1 / std::sqrt(static_cast<double>(type.dims[1]));
+  const double bound = 1 / std::sqrt(static_cast<double>(type.dims.back()));
   const Tensor weights =
       graph_.Variable(Name(name, "weight"), weights_type, Uniform(weights_type.elements(), bound));
   const Tensor bias =
       graph_.Variable(Name(name, "bias"), {type.type, {outputs}}, Uniform(outputs, bound));
-  return graph_.Add(graph_.MatMul(x, weights, false, /*transpose_b=*/true), bias);
+  return Apply(x, weights, bias);
+}
+
+Tensor Builder::LayerNorm(absl::string_view name, Tensor x, float epsilon) const {
+  if (!graph_.status().ok()) return {};
+  const Graph::Scope scope = EnterLayer(name);
+  const graph::TensorType type = graph_.TypeOf(x);
+  if (type.rank() < 1) {
+    return graph_.Fail(absl::InvalidArgumentError(absl::StrCat(
+        "layer_norm '", graph_.scope(), "' needs [batch, …, features] and has ", type.ToString())));
+  }
+  const graph::TensorType features{type.type, {type.dims.back()}};
+  if (!HasElements(features, "layer_norm")) return {};
+  const auto filled = [&](float value) {
+    return std::vector<float>(static_cast<size_t>(type.dims.back()), value);
+  };
+  const Tensor scale = graph_.Variable(Name(name, "weight"), features, filled(1)),
+               offset = graph_.Variable(Name(name, "bias"), features, filled(0));
+  return graph_.LayerNorm(x, scale, offset, epsilon);
+}
+
+Tensor Builder::Embedding(absl::string_view name, Tensor indices, int64_t count, int64_t width,
+                          program::v1::DataType type) const {
+  if (!graph_.status().ok()) return {};
+  const Graph::Scope scope = EnterLayer(name);
+  const graph::TensorType table{type, {count, width}};
+  if (!HasElements(table, "embedding")) return {};
+  return graph_.Gather(graph_.Variable(Name(name, "weight"), table, Normal(table.elements(), 1)),
+                       indices, 0);
+}
+
+Tensor Builder::SelfAttention(absl::string_view name, Tensor x, int64_t heads) const {
+  if (!graph_.status().ok()) return {};
+  const Graph::Scope scope = EnterLayer(name);
+  const graph::TensorType type = graph_.TypeOf(x);
+  if (type.rank() != 3 || heads < 1 || type.dims[2] % heads != 0) {
+    return graph_.Fail(absl::InvalidArgumentError(
+        absl::StrCat("self_attention '", graph_.scope(),
+                     "' needs [batch, tokens, width] and heads that divide the width, and has ",
+                     type.ToString(), " and ", heads, " heads")));
+  }
+  const int64_t batch = type.dims[0], tokens = type.dims[1], width = type.dims[2];
+  const graph::TensorType in_type{type.type, {3 * width, width}},
+      out_type{type.type, {width, width}};
+  if (!HasElements(in_type, "self_attention")) return {};
+  const auto zeros = [](int64_t n) { return std::vector<float>(static_cast<size_t>(n)); };
+  // Uniform as Xavier has it, then as torch.nn.Linear.
+  const double in_bound = std::sqrt(6 / static_cast<double>(4 * width)),
+               out_bound = 1 / std::sqrt(static_cast<double>(width));
+  const Tensor in_weights = graph_.Variable(Name(name, "in_proj_weight"), in_type,
+                                            Uniform(in_type.elements(), in_bound)),
+               in_bias = graph_.Variable(Name(name, "in_proj_bias"), {type.type, {3 * width}},
+                                         zeros(3 * width)),
+               out_weights = graph_.Variable(Name(name, "out_proj.weight"), out_type,
+                                             Uniform(out_type.elements(), out_bound)),
+               out_bias =
+                   graph_.Variable(Name(name, "out_proj.bias"), {type.type, {width}}, zeros(width));
+  const int64_t head = width / heads;
+  // [3, batch, heads, tokens, head]
+  const Tensor projected = graph_.Transpose(
+      graph_.Reshape(Apply(x, in_weights, in_bias), {batch, tokens, 3, heads, head}),
+      {2, 0, 3, 1, 4});
+  const auto part = [&](int64_t i) {
+    return graph_.Reshape(graph_.Slice(projected, {i, 0, 0, 0, 0}, {1, batch, heads, tokens, head}),
+                          {batch, heads, tokens, head});
+  };
+  const Tensor scale = graph_.Constant({type.type, {}}, 1 / std::sqrt(static_cast<double>(head)));
+  const Tensor scores =
+      graph_.MatMul(graph_.Multiply(part(0), scale), part(1), false, /*transpose_b=*/true);
+  const Tensor mixed = graph_.MatMul(graph_.Softmax(scores, 3), part(2));
+  const Tensor joined = graph_.Reshape(graph_.Transpose(mixed, {0, 2, 1, 3}), type.dims);
+  return Apply(joined, out_weights, out_bias);
 }
 
 Tensor Builder::GlobalAveragePool(Tensor x) const {

@@ -56,14 +56,25 @@ class Builder {
   Tensor Convolution(absl::string_view name, Tensor x, int64_t outputs,
                      const ConvolutionOptions& options) const;
   Tensor BatchNorm(absl::string_view name, Tensor x, const BatchNormOptions& options = {}) const;
-  // Takes a matrix [batch, features].
+  // Takes [batch, …, features].
   Tensor Linear(absl::string_view name, Tensor x, int64_t outputs) const;
+  // Over the last dimension.
+  Tensor LayerNorm(absl::string_view name, Tensor x, float epsilon = 1e-5f) const;
+  // Vectors of a table of `count`, of FLOAT32 or FLOAT16, one for each of INT32 indices of any
+  // shape.
+  Tensor Embedding(absl::string_view name, Tensor indices, int64_t count, int64_t width,
+                   program::v1::DataType type = program::v1::FLOAT32) const;
+  // Each of the tokens [batch, tokens, width] attends to all, as torch.nn.MultiheadAttention with
+  // batch_first has it.
+  Tensor SelfAttention(absl::string_view name, Tensor x, int64_t heads) const;
   // The mean over the spatial dimensions: [batch, channels].
   Tensor GlobalAveragePool(Tensor x) const;
   // All dimensions but the first become one.
   Tensor Flatten(Tensor x) const;
 
  private:
+  // x times the transposed weights, plus the bias, over the last dimension.
+  Tensor Apply(Tensor x, Tensor weights, Tensor bias) const;
   std::string Name(absl::string_view layer, absl::string_view parameter) const;
   Graph::Scope EnterLayer(absl::string_view layer) const;
   // Whether weights of this type can have values; the graph refuses the layer otherwise.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
 
@@ -36,6 +37,30 @@ TEST(BuilderTest, NamesAndFirstValuesAreThoseOfPyTorch) {
   EXPECT_NEAR(mean, 0, 0.01);
 }
 
+TEST(BuilderTest, LayersOfTransformersHaveTheNamesOfPyTorch) {
+  Graph graph;
+  const Builder net(graph, {.seed = 7});
+  const Tensor indices = graph.Input("indices", {program::v1::INT32, {2, 5}});
+  Tensor x = net.Embedding("embedding", indices, 100, 8);
+  EXPECT_EQ(graph.TypeOf(x).ToString(), "float32[2,5,8]");
+  x = net.In("layer").SelfAttention("self_attn", x, 2);
+  x = net.In("layer").LayerNorm("norm1", x);
+  EXPECT_EQ(graph.TypeOf(net.Linear("fc", x, 3)).ToString(), "float32[2,5,3]");
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  std::vector<std::string> names;
+  for (Tensor variable : graph.variables()) {
+    names.push_back(
+        absl::StrCat(graph.values()[variable.id].name, " ", graph.TypeOf(variable).ToString()));
+  }
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                "embedding.weight float32[100,8]", "layer.self_attn.in_proj_weight float32[24,8]",
+                "layer.self_attn.in_proj_bias float32[24]",
+                "layer.self_attn.out_proj.weight float32[8,8]",
+                "layer.self_attn.out_proj.bias float32[8]", "layer.norm1.weight float32[8]",
+                "layer.norm1.bias float32[8]", "fc.weight float32[3,8]", "fc.bias float32[3]"}));
+}
+
 TEST(BuilderTest, TheSeedDecides) {
   const auto first_weights = [](uint64_t seed) {
     Graph graph;
@@ -49,9 +74,9 @@ TEST(BuilderTest, TheSeedDecides) {
 TEST(BuilderTest, MistakesNameTheLayer) {
   Graph graph;
   const Builder net(graph, {});
-  net.In("block").Linear("fc", graph.Input("x", {FLOAT32, {2, 3, 4}}), 5);
+  net.In("block").Linear("fc", graph.Input("x", {FLOAT32, {4}}), 5);
   EXPECT_EQ(graph.status().message(),
-            "linear 'block.fc' needs [batch, features] and has float32[2,3,4]");
+            "linear 'block.fc' needs [batch, …, features] and has float32[4]");
 }
 
 TEST(BuilderTest, WeightsWithoutAShapeAreRefused) {

@@ -24,12 +24,14 @@ MODELS = {
     "resnet18": ((3, 32, 32), 16, 10, 2),
     "resnet18-stem7": ((3, 32, 32), 16, 10, 8),
     "resnet50": ((3, 224, 224), 4, 1000, 1),
+    "encoder512": ((64, 512), 16, 10, 4),
 }
 TITLES = {
     "mnist": "MNIST network, batch 16",
     "resnet18": "ResNet-18, 32x32, batch 16, 3x3 stem",
     "resnet18-stem7": "ResNet-18, 32x32, batch 16, 7x7 stem and pool",
     "resnet50": "ResNet-50, 224x224, batch 4",
+    "encoder512": "transformer encoder, two layers, width 512, 64 tokens, batch 16",
 }
 
 
@@ -92,7 +94,8 @@ def describe_blas():
 def compare(ours, name, mode):
     _, batch, _, steps = MODELS[name]
     training = mode == "train"
-    peers = [Peer(name, training, format) for format in (torch.contiguous_format, torch.channels_last)]
+    formats = [torch.contiguous_format] + [torch.channels_last] * (len(MODELS[name][0]) == 3)
+    peers = [Peer(name, training, format) for format in formats]
     times = [lambda: ours.milliseconds(name, batch, mode, "float32", steps)]
     if training:
         times.append(lambda: ours.milliseconds(name, batch, mode, "float16", steps))
@@ -101,7 +104,7 @@ def compare(ours, name, mode):
         measure()  # compilation, first touches
     rounds = [[measure() for measure in times] for _ in range(ROUNDS)]
     medians = [statistics.median(column) for column in zip(*rounds)]
-    single, peer = medians[0], min(medians[-2:])
+    single, peer = medians[0], min(medians[-len(peers):])
     kind = "training" if training else "inference"
     print(f"{TITLES[name]}, {kind}: ours {single:.2f} ms PyTorch {peer:.2f} ms ratio {peer / single:.2f}", flush=True)
     if training:

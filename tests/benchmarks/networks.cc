@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/models/mnist.h"
 #include "client/models/resnet.h"
+#include "client/models/transformer.h"
 #include "device/base/status.h"
 
 namespace vpod::benchmarks {
@@ -41,6 +42,14 @@ const std::map<std::string, Model>& Models() {
         10,
         [](const nn::Builder& net, Tensor images) {
           return BuildResNet(net, images, models::ResNet18(), false, 10);
+        }}},
+      {"encoder512",
+       {{64, 512},
+        10,
+        [](const nn::Builder& net, Tensor tokens) {
+          const Tensor encoded =
+              models::TransformerEncoder(net.In("encoder"), tokens, {.heads = 8, .gelu = true});
+          return net.Linear("fc", net.graph().Reduce(program::v1::MEAN, encoded, {1}), 10);
         }}},
       {"resnet50", {{3, 224, 224}, 1000, [](const nn::Builder& net, Tensor images) {
                       return BuildResNet(net, images, models::ResNet50(), false, 1000);

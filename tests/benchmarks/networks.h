@@ -12,7 +12,7 @@
 namespace vpod::benchmarks {
 
 struct NetworkOptions {
-  std::string name;  // mnist, resnet18, resnet18-stem7 or resnet50
+  std::string name;  // mnist, resnet18, resnet18-stem7, resnet50 or encoder512
   int64_t batch = 1;
   bool training = true;
   bool half = false;  // float16

@@ -84,7 +84,22 @@ class ResNet(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
+class Encoder(nn.Module):
+    """Logits from the mean of the tokens."""
+
+    def __init__(self, width=64, heads=4, layers=2):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0, activation="gelu", batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, layers)
+        self.fc = nn.Linear(width, 10)
+
+    def forward(self, x):
+        return self.fc(self.encoder(x).mean(1))
+
+
 NETWORKS = {
+    "encoder": Encoder,
+    "encoder512": lambda: Encoder(512, 8),
     "mnist": Mnist,
     "resnet18": lambda: ResNet([2, 2, 2, 2], small_images=True),
     "resnet18-stem7": lambda: ResNet([2, 2, 2, 2]),

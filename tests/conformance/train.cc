@@ -3,12 +3,14 @@
 // losses.npz.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
 #include "client/models/mnist.h"
 #include "client/models/resnet.h"
+#include "client/models/transformer.h"
 #include "client/session/ipu_model.h"
 #include "client/session/npz.h"
 #include "client/session/session.h"
@@ -37,21 +39,43 @@ struct Arguments {
   bool fusion = true;
 };
 
+struct Model {
+  graph::Dims image;  // of one
+  Tensor (*logits)(const nn::Builder& net, Tensor images);
+};
+
+const std::map<std::string, Model>& Models() {
+  static const auto* const models = new std::map<std::string, Model>{
+      {"mnist", {{1, 28, 28}, models::Mnist}},
+      {"resnet18",
+       {{3, 32, 32},
+        [](const nn::Builder& net, Tensor images) {
+          models::ResNetOptions options = models::ResNet18();
+          options.classes = 10;
+          options.small_images = true;
+          return models::ResNet(net, images, options);
+        }}},
+      {"encoder",
+       {{12, 64},  // tokens
+        [](const nn::Builder& net, Tensor images) {
+          const Tensor tokens =
+              models::TransformerEncoder(net.In("encoder"), images, {.gelu = true});
+          return net.Linear("fc", net.graph().Reduce(program::v1::MEAN, tokens, {1}), 10);
+        }}}};
+  return *models;
+}
+
 absl::Status Train(const Arguments& arguments) {
   Graph graph;
   const nn::Builder net(graph, {.seed = arguments.seed, .training = true});
-  const bool mnist = arguments.model == "mnist";
-  const graph::Dims image = mnist ? graph::Dims{1, 28, 28} : graph::Dims{3, 32, 32};
+  const Model& model = Models().at(arguments.model);
   graph::Dims dims = {arguments.batch};
-  dims.insert(dims.end(), image.begin(), image.end());
+  dims.insert(dims.end(), model.image.begin(), model.image.end());
   // Weights have the type of the images.
   const auto type = arguments.half ? FLOAT16 : FLOAT32;
   const Tensor images = graph.Cast(graph.Input("images", {FLOAT32, dims}), type);
   const Tensor labels = graph.Input("labels", {INT32, {arguments.batch}});
-  models::ResNetOptions resnet = models::ResNet18();
-  resnet.classes = 10;
-  resnet.small_images = true;
-  const Tensor logits = mnist ? models::Mnist(net, images) : models::ResNet(net, images, resnet);
+  const Tensor logits = model.logits(net, images);
   const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(graph.Cast(logits, FLOAT32), labels));
   graph.Output("loss", loss);
   compiler::ProgramSpec spec{.name = "train",
@@ -106,7 +130,8 @@ absl::Status Train(const Arguments& arguments) {
 int main(int argc, char** argv) {
   vpod::Arguments arguments;
   CLI::App app("Trains a model on the IPUModel and writes its start, its inputs and its losses");
-  app.add_option("--model", arguments.model)->check(CLI::IsMember({"mnist", "resnet18"}));
+  app.add_option("--model", arguments.model)
+      ->check(CLI::IsMember({"encoder", "mnist", "resnet18"}));
   app.add_option("--directory", arguments.directory);
   app.add_option("--batch", arguments.batch)->check(CLI::Range(2, 1024));
   app.add_option("--steps", arguments.steps)->check(CLI::Range(1, 1000));
