@@ -4,13 +4,19 @@
 #include "device/base/status.h"
 
 namespace vpod::engine {
+namespace {
+
+// Rounded up: what is asked for does not fit, however little it is.
+uint64_t MiB(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
+
+}  // namespace
 
 absl::Status MemoryBudget::Reserve(uint64_t bytes) {
   uint64_t used = used_.load();
   do {
     if (bytes > limit_ || used > limit_ - bytes) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("the executable needs ", bytes >> 20, " MiB of host memory; ", used >> 20,
+          absl::StrCat("the executable needs ", MiB(bytes), " MiB of host memory; ", MiB(used),
                        " MiB of the POD's limit of ", limit_ >> 20,
                        " MiB are in use (see vpod up --memory-limit)"));
     }
