@@ -5,6 +5,7 @@
 
 #include "client/compiler/compiler.h"
 #include "client/models/mnist.h"
+#include "client/models/mobilenet.h"
 #include "client/models/resnet.h"
 #include "client/models/transformer.h"
 #include "device/model/cost.h"
@@ -44,6 +45,26 @@ TEST(ResNetTest, HasAsManyParametersAsTorchvisions) {
   EXPECT_EQ(CountOf(ResNet50()), 25557032);
   EXPECT_EQ(CountOf(ResNet101()), 44549160);
   EXPECT_EQ(CountOf(ResNext101_32x8d()), 88791336);
+}
+
+TEST(MobileNetTest, HasTorchvisionsNamesAndParameters) {
+  for (bool small_images : {false, true}) {
+    Graph graph;
+    const Tensor images = graph.Input("images", {FLOAT32, {2, 3, 64, 64}});
+    const Tensor logits =
+        MobileNetV2(nn::Builder(graph, {.training = true}), images, {.small_images = small_images});
+    ASSERT_TRUE(graph.status().ok()) << graph.status();
+    EXPECT_EQ(graph.TypeOf(logits).ToString(), "float32[2,1000]");
+    int64_t count = 0;
+    const auto types = Parameters(graph, &count);
+    EXPECT_EQ(types.at("features.0.0.weight"), "float32[32,3,3,3]");
+    EXPECT_EQ(types.at("features.1.conv.1.weight"), "float32[16,32,1,1]");
+    EXPECT_EQ(types.at("features.2.conv.1.0.weight"), "float32[96,1,3,3]");
+    EXPECT_EQ(types.at("features.17.conv.3.bias"), "float32[320]");
+    EXPECT_EQ(types.at("features.18.1.weight"), "float32[1280]");
+    EXPECT_EQ(types.at("classifier.1.weight"), "float32[1000,1280]");
+    EXPECT_EQ(count, 3504872);
+  }
 }
 
 // PyTorch's count for a width of 64, four heads and two layers; either order of the norms.

@@ -124,7 +124,8 @@ Tensor Builder::Apply(Tensor x, Tensor weights, Tensor bias) const {
   return type.rank() > 2 ? graph_.Reshape(y, dims) : y;
 }
 
-Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs) const {
+Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs,
+                       const LinearOptions& options) const {
   if (!graph_.status().ok()) return {};
   const Graph::Scope scope = EnterLayer(name);
   const graph::TensorType type = graph_.TypeOf(x);
@@ -135,11 +136,18 @@ Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs) const 
   const graph::TensorType weights_type{type.type, {outputs, type.dims.back()}};
   if (!HasElements(weights_type, "linear")) return {};
   const double bound = 1 / std::sqrt(static_cast<double>(type.dims.back()));
+  const bool normal = options.normal_deviation > 0;
   const Tensor weights =
-      graph_.Variable(Name(name, "weight"), weights_type, Uniform(weights_type.elements(), bound));
-  const Tensor bias =
-      graph_.Variable(Name(name, "bias"), {type.type, {outputs}}, Uniform(outputs, bound));
+      graph_.Variable(Name(name, "weight"), weights_type,
+                      normal ? Normal(weights_type.elements(), options.normal_deviation)
+                             : Uniform(weights_type.elements(), bound));
+  const Tensor bias = graph_.Variable(Name(name, "bias"), {type.type, {outputs}},
+                                      Uniform(outputs, normal ? 0 : bound));
   return Apply(x, weights, bias);
+}
+
+Tensor Builder::Dropout(Tensor x, float probability) const {
+  return training_ && probability != 0 ? graph_.Dropout(x, probability) : x;
 }
 
 Tensor Builder::LayerNorm(absl::string_view name, Tensor x, float epsilon) const {

@@ -35,6 +35,12 @@ struct ConvolutionOptions {
   enum class Init { kUniform, kNormalFanOut } init = Init::kUniform;
 };
 
+struct LinearOptions {
+  // First weights: normal with this deviation, and no bias at first; 0: both uniform as
+  // torch.nn.Linear has them.
+  double normal_deviation = 0;
+};
+
 struct BatchNormOptions {
   float epsilon = 1e-5f;
   float momentum = 0.1f;  // of the running moments: the share of the new ones
@@ -57,7 +63,8 @@ class Builder {
                      const ConvolutionOptions& options) const;
   Tensor BatchNorm(absl::string_view name, Tensor x, const BatchNormOptions& options = {}) const;
   // Takes [batch, …, features].
-  Tensor Linear(absl::string_view name, Tensor x, int64_t outputs) const;
+  Tensor Linear(absl::string_view name, Tensor x, int64_t outputs,
+                const LinearOptions& options = {}) const;
   // Over the last dimension.
   Tensor LayerNorm(absl::string_view name, Tensor x, float epsilon = 1e-5f) const;
   // Vectors of a table of `count`, of FLOAT32 or FLOAT16, one for each of INT32 indices of any
@@ -67,6 +74,8 @@ class Builder {
   // Each of the tokens [batch, tokens, width] attends to all, as torch.nn.MultiheadAttention with
   // batch_first has it.
   Tensor SelfAttention(absl::string_view name, Tensor x, int64_t heads) const;
+  // In training, sets elements to zero with this probability (Graph::Dropout).
+  Tensor Dropout(Tensor x, float probability) const;
   // The mean over the spatial dimensions: [batch, channels].
   Tensor GlobalAveragePool(Tensor x) const;
   // All dimensions but the first become one.

@@ -84,6 +84,47 @@ class ResNet(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
+def convolve_and_normalize(channels, outputs, kernel, stride=1, groups=1):
+    return nn.Sequential(
+        nn.Conv2d(channels, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(outputs), nn.ReLU6()
+    )
+
+
+class InvertedResidual(nn.Module):
+    def __init__(self, channels, expansion, outputs, stride):
+        super().__init__()
+        width = channels * expansion
+        layers = [convolve_and_normalize(channels, width, 1)] if expansion != 1 else []
+        layers += [convolve_and_normalize(width, width, 3, stride, width)]
+        layers += [nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs)]
+        self.conv = nn.Sequential(*layers)
+        self.shortcut = stride == 1 and channels == outputs
+
+    def forward(self, x):
+        return x + self.conv(x) if self.shortcut else self.conv(x)
+
+
+class MobileNetV2(nn.Module):
+    """Without dropout. With `small_images` two strides of 2 are 1."""
+
+    def __init__(self, small_images=False, classes=10):
+        super().__init__()
+        layers, channels = [convolve_and_normalize(3, 32, 3, 1 if small_images else 2)], 32
+        for expansion, outputs, blocks, stride in [
+            (1, 16, 1, 1), (6, 24, 2, 1 if small_images else 2), (6, 32, 3, 2), (6, 64, 4, 2),
+            (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)
+        ]:
+            for block in range(blocks):
+                layers.append(InvertedResidual(channels, expansion, outputs, stride if block == 0 else 1))
+                channels = outputs
+        self.features = nn.Sequential(*layers, convolve_and_normalize(channels, 1280, 1))
+        self.classifier = nn.Sequential(nn.Identity(), nn.Linear(1280, classes))
+
+    def forward(self, x):
+        return self.classifier(self.features(x).mean((2, 3)))
+
+
 class Encoder(nn.Module):
     """Logits from the mean of the tokens."""
 
@@ -101,6 +142,7 @@ NETWORKS = {
     "encoder": Encoder,
     "encoder512": lambda: Encoder(512, 8),
     "mnist": Mnist,
+    "mobilenet": lambda: MobileNetV2(small_images=True),
     "resnet18": lambda: ResNet([2, 2, 2, 2], small_images=True),
     "resnet18-stem7": lambda: ResNet([2, 2, 2, 2]),
     "resnet50": lambda: ResNet([3, 4, 6, 3], bottleneck=True, classes=1000),

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
 #include "client/models/mnist.h"
+#include "client/models/mobilenet.h"
 #include "client/models/resnet.h"
 #include "client/models/transformer.h"
 #include "client/session/ipu_model.h"
@@ -47,6 +48,12 @@ struct Model {
 const std::map<std::string, Model>& Models() {
   static const auto* const models = new std::map<std::string, Model>{
       {"mnist", {{1, 28, 28}, models::Mnist}},
+      {"mobilenet",
+       {{3, 32, 32},
+        [](const nn::Builder& net, Tensor images) {
+          return models::MobileNetV2(net, images,
+                                     {.classes = 10, .dropout = 0, .small_images = true});
+        }}},
       {"resnet18",
        {{3, 32, 32},
         [](const nn::Builder& net, Tensor images) {
@@ -131,7 +138,7 @@ int main(int argc, char** argv) {
   vpod::Arguments arguments;
   CLI::App app("Trains a model on the IPUModel and writes its start, its inputs and its losses");
   app.add_option("--model", arguments.model)
-      ->check(CLI::IsMember({"encoder", "mnist", "resnet18"}));
+      ->check(CLI::IsMember({"encoder", "mnist", "mobilenet", "resnet18"}));
   app.add_option("--directory", arguments.directory);
   app.add_option("--batch", arguments.batch)->check(CLI::Range(2, 1024));
   app.add_option("--steps", arguments.steps)->check(CLI::Range(1, 1000));

@@ -1,0 +1,73 @@
+#include "client/models/mobilenet.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace vpod::models {
+namespace {
+
+using graph::Graph;
+using graph::Tensor;
+using nn::Builder;
+
+// A convolution, layer 0 of `net`, and its batch norm, layer 1.
+Tensor ConvolveAndNormalize(const Builder& net, Tensor x, int64_t outputs, uint32_t kernel,
+                            uint32_t stride = 1, int64_t groups = 1) {
+  x = net.Convolution("0", x, outputs,
+                      {.kernel = kernel,
+                       .stride = stride,
+                       .padding = kernel / 2,
+                       .groups = static_cast<uint32_t>(groups),
+                       .bias = false,
+                       .init = nn::ConvolutionOptions::Init::kNormalFanOut});
+  x = net.BatchNorm("1", x);
+  return net.graph().Relu6(x);
+}
+
+// An inverted residual: wider inside by `expansion`, depthwise in the middle, linear at its end.
+Tensor Block(const Builder& net, Tensor x, int64_t expansion, int64_t outputs, uint32_t stride) {
+  Graph& graph = net.graph();
+  if (!graph.status().ok()) return {};
+  const Graph::Scope scope = net.EnterScope();
+  const Builder inside = net.In("conv");
+  const int64_t channels = graph.TypeOf(x).dims[1], width = channels * expansion;
+  int layer = 0;
+  const auto next = [&] { return absl::StrCat(layer++); };
+  Tensor y = x;
+  if (expansion != 1) y = ConvolveAndNormalize(inside.In(next()), y, width, 1);
+  y = ConvolveAndNormalize(inside.In(next()), y, width, 3, stride, width);
+  y = inside.Convolution(next(), y, outputs,
+                         {.bias = false, .init = nn::ConvolutionOptions::Init::kNormalFanOut});
+  y = inside.BatchNorm(next(), y);
+  return stride == 1 && channels == outputs ? graph.Add(x, y) : y;
+}
+
+}  // namespace
+
+Tensor MobileNetV2(const Builder& net, Tensor images, const MobileNetOptions& options) {
+  // Of each stage: how much wider its blocks are inside, their outputs and number, and the stride
+  // of the first.
+  struct Stage {
+    int64_t expansion, outputs;
+    int blocks;
+    uint32_t stride;
+  };
+  constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
+                               {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+  const Graph::Scope scope = net.EnterScope();
+  const Builder features = net.In("features");
+  int layer = 0;
+  const auto next = [&] { return features.In(absl::StrCat(layer++)); };
+  Tensor x = ConvolveAndNormalize(next(), images, 32, 3, options.small_images ? 1 : 2);
+  for (const Stage& stage : kStages) {
+    const bool stays = options.small_images && stage.outputs == 24;
+    for (int block = 0; block < stage.blocks; ++block) {
+      const uint32_t stride = block == 0 && !stays ? stage.stride : 1;
+      x = Block(next(), x, stage.expansion, stage.outputs, stride);
+    }
+  }
+  x = ConvolveAndNormalize(next(), x, 1280, 1);
+  x = net.Dropout(net.GlobalAveragePool(x), options.dropout);
+  return net.In("classifier").Linear("1", x, options.classes, {.normal_deviation = 0.01});
+}
+
+}  // namespace vpod::models

@@ -1,0 +1,22 @@
+// MobileNetV2 with the structure and the parameter names of torchvision.models.
+#pragma once
+
+#include <cstdint>
+
+#include "client/nn/builder.h"
+
+namespace vpod::models {
+
+struct MobileNetOptions {
+  int64_t classes = 1000;
+  float dropout = 0.2f;  // before the last layer, in training
+  // For images of 32 × 32: the first convolution, and the first block that would halve the image,
+  // have a stride of 1.
+  bool small_images = false;
+};
+
+// Images [batch, 3, height, width] to logits [batch, classes].
+graph::Tensor MobileNetV2(const nn::Builder& net, graph::Tensor images,
+                          const MobileNetOptions& options);
+
+}  // namespace vpod::models
