@@ -108,7 +108,9 @@ TEST_F(AgentTest, AReleasedLeaseEndsItsLoad) {
   const std::string lease = MustAttach(Open(0));
   auto loaded = std::async(std::launch::async, [&] { return agent_->Load(lease, executable); });
   agent_->Release(lease, /*lost=*/true);
-  EXPECT_FALSE(loaded.get().ok());
+  const absl::Status status = loaded.get().status();
+  // Before it began, or between two of its instructions.
+  EXPECT_TRUE(absl::IsNotFound(status) || absl::IsCancelled(status)) << status;
   MustAttach(Open(0));
 }
 
