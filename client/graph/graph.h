@@ -224,7 +224,6 @@ class Graph {
   Tensor Relu(Tensor input) { return Unary(v1::RELU, input); }
   Tensor Relu6(Tensor input);  // at most 6
   Tensor Gelu(Tensor input);   // exact: x / 2 * (1 + erf(x / sqrt(2)))
-  Tensor Silu(Tensor input) { return Multiply(input, Unary(v1::SIGMOID, input)); }
   Tensor Add(Tensor a, Tensor b) { return Binary(v1::ADD, a, b); }
   Tensor Multiply(Tensor a, Tensor b) { return Binary(v1::MULTIPLY, a, b); }
   Tensor Mean(Tensor input);  // of all elements, a scalar

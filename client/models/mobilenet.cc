@@ -44,8 +44,8 @@ Tensor Block(const Builder& net, Tensor x, int64_t expansion, int64_t outputs, u
 }  // namespace
 
 Tensor MobileNetV2(const Builder& net, Tensor images, const MobileNetOptions& options) {
-  // Of each stage: how much wider its blocks are inside, their outputs and number, and the stride
-  // of the first.
+  // How much wider the blocks of a stage are inside, their outputs and number, and the stride of
+  // the first.
   struct Stage {
     int64_t expansion, outputs;
     int blocks;

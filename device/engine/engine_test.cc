@@ -1,4 +1,4 @@
-// What an engine does before it runs. Runs are the subject of the tests of the session, of the
+// Tests of an engine before it runs. Runs are the subject of the tests of the session, of the
 // agent and of the whole system.
 #include "device/engine/engine.h"
 

@@ -11,7 +11,8 @@ void GatherGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
                                         gradients.Get(forward.outputs(0)), op.axis(), op.along()));
 }
 
-// What is set stands for nothing of the destination; what is added passes both.
+// A set element hides the destination, whose gradient is zero there; an added one passes the
+// gradient to both.
 void ScatterGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const Tensor destination{forward.inputs(0)}, indices{forward.inputs(1)},
       update{forward.inputs(2)};

@@ -168,7 +168,7 @@ void RemainderRow(const float* a, bool am, const float* b, bool bm, float* out, 
   });
 }
 
-// Of functions that take blocks: an operand that does not move is repeated.
+// A row for functions that take blocks: an operand that does not move is repeated.
 template <void (*function)(const float*, const float*, float*, size_t)>
 void RepeatedRow(const float* a, bool am, const float* b, bool bm, float* out, size_t n) {
   constexpr size_t kBlock = 256;

@@ -1,5 +1,5 @@
-// What vector_math.cc and vector_math_double.cc are made of: inlined, so that the loops around it
-// are vectorised.
+// Pieces of vector_math.cc and vector_math_double.cc, which are inlined, so that the loops around
+// them are vectorised.
 #pragma once
 
 #include <bit>

@@ -49,7 +49,7 @@ struct RowParts {
     return piece;
   }
 
-  // What the parts of a row have found, one after the other, in shared memory.
+  // The contributions of the parts of a row, one after the other, in shared memory.
   template <class T>
   T* PartsOf(const Workspace& at, size_t row) const {
     return reinterpret_cast<T*>(at.shared) + row * parts.chunks();

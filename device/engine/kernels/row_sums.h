@@ -7,7 +7,7 @@ namespace vpod::engine {
 
 double Sum(const float* x, size_t n);
 double SumOfProducts(const float* x, const float* y, size_t n);
-// Of (x - mean)^2.
+// The sum of (x - mean)^2.
 double SumOfSquares(const float* x, double mean, size_t n);
 
 }  // namespace vpod::engine

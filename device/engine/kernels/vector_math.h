@@ -48,7 +48,7 @@ void Atan2(const float* a, const float* b, float* out, size_t n);
 double Log(double x);
 // To 1e-14 of the result; 0 instead of subnormal results.
 double Exp(double x);
-// Of a base of 0 or more.
+// The base is 0 or more.
 double Power(double base, double exponent);
 
 // Sine and cosine of so many 2^32nd parts of a turn, to 1e-13.

@@ -34,10 +34,11 @@ VPOD_INLINE double ExpOf(double x) {
   return Polynomial(kSeries, r) * std::bit_cast<double>((Bits(sum) - Bits(kInteger) + 1023) << 52);
 }
 
-// Of a number that may be too large or small: beyond all float32 the result is beyond them, too.
+// Takes a number that may be too large or small: where the result is beyond all float32, so is the
+// one that is given.
 VPOD_INLINE double BoundedExp(double x) { return ExpOf(x < -700 ? -700 : x > 700 ? 700 : x); }
 
-// Of a normal number above 0. x = 2^e * m with m from the root of 1/2 to that of 2; log m is
+// Takes a normal number above 0. x = 2^e * m with m from the root of 1/2 to that of 2; log m is
 // 2 artanh s, whose series has odd powers only; to 1e-12.
 VPOD_INLINE double LogOf(double x) {
   constexpr uint64_t kRootHalf = std::bit_cast<uint64_t>(std::numbers::sqrt2 / 2);
@@ -99,15 +100,15 @@ struct Angle {
 
 constexpr float kMostReduced = 0x1p26f;
 
-// Of at most kMostReduced: a quarter of a turn, pi / 2, in two parts gives the rest to 2^-70.
+// Takes at most kMostReduced: a quarter of a turn, pi / 2, in two parts gives the rest to 2^-70.
 VPOD_INLINE Angle Reduce(double x) {
   const double sum = MultiplyAdd(x, 2 / kPi, kInteger), n = sum - kInteger;
   return {Bits(sum),
           MultiplyAdd(n, -0x1.1a62633145c07p-54, MultiplyAdd(n, -0x1.921fb54442d18p+0, x))};
 }
 
-// Of a larger one, m * 2^e with an integer m: of the bits of 2 / pi, those whose product with it is
-// a multiple of 4 do not matter, and 96 of the following do.
+// Takes a larger one, m * 2^e with an integer m: the bits of 2 / pi whose product with it is a
+// multiple of 4 do not matter, and 96 of the following do.
 Angle ReduceLarge(float x) {
   constexpr uint32_t kTwoOverPi[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
                                      0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561};

@@ -114,7 +114,7 @@ TEST(VectorMathTest, ZeroKeepsItsSign) {
   }
 }
 
-// Of all pairs of some numbers, with those that have results of their own.
+// Takes all pairs of some numbers, zeros, infinities and NaN among them.
 TEST(VectorMathTest, FunctionsOfTwo) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> numbers = {0,         0.5f,         1,        2,    3,    1e-30f, 1e30f,
