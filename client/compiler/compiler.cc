@@ -5,39 +5,33 @@
 #include "client/compiler/lowering.h"
 #include "client/compiler/passes.h"
 #include "device/base/status.h"
-#include "device/program/float_codec.h"
 
 namespace vpod::compiler {
 
 namespace v1 = program::v1;
 
-std::map<std::string, std::string> InitialValues(const program::Executable& executable,
-                                                 const graph::Graph& graph,
-                                                 const CompileOptions& options) {
-  std::map<std::string, std::string> values;
-  for (const v1::Variable& variable : executable.proto().variables()) values[variable.name()];
-  const auto set = [&](const std::string& name, const std::vector<float>& floats,
-                       v1::DataType type) {
+std::map<std::string, Compiled::Initial> InitialValues(const program::Executable& executable,
+                                                       const graph::Graph& graph,
+                                                       const CompileOptions& options) {
+  std::map<std::string, Compiled::Initial> values;
+  // The state of the optimiser begins with zeros.
+  for (const program::HostTensor& variable : executable.host_tensors()) {
+    if (!variable.remote)
+      values.insert({variable.name, {variable.type, graph::InitialValue::Filled(0)}});
+  }
+  const auto set = [&](const std::string& name, graph::InitialValue value) {
     const auto it = values.find(name);
-    if (it != values.end()) it->second = program::EncodeFloats(floats, type);
+    if (it != values.end()) it->second.value = std::move(value);
   };
   std::vector<graph::Tensor> state = graph.variables();
   state.insert(state.end(), graph.buffers().begin(), graph.buffers().end());
-  for (graph::Tensor variable : state) {
-    const graph::Value& value = graph.values()[variable.id];
-    set(value.name, graph.InitialValue(variable), value.type.type);
-  }
+  for (graph::Tensor variable : state)
+    set(graph.values()[variable.id].name, graph.InitialOf(variable));
   for (const ProgramSpec& spec : options.programs) {
     if (!spec.loss.has_value()) continue;
     for (uint32_t ipu = 0; ipu < options.ipus_per_replica; ++ipu)
-      set(HyperParametersName(ipu), HyperParameters(spec), v1::FLOAT32);
-    if (spec.loss_scale) set(kLossScaleName, {*spec.loss_scale}, v1::FLOAT32);
-  }
-  // The state of the optimiser begins with zeros.
-  for (const program::HostTensor& variable : executable.host_tensors()) {
-    if (variable.remote) continue;
-    std::string& bytes = values[variable.name];
-    if (bytes.empty()) bytes.resize(variable.type.bytes());
+      set(HyperParametersName(ipu), HyperParameters(spec));
+    if (spec.loss_scale) set(kLossScaleName, graph::InitialValue::Filled(*spec.loss_scale));
   }
   return values;
 }

@@ -97,9 +97,15 @@ struct CompileOptions {
 // An executable, which knows what its instructions were compiled from (program.proto: Origins), and
 // the values that its variables start with.
 struct Compiled {
+  // What a variable of the executable starts with.
+  struct Initial {
+    program::TensorType type;
+    graph::InitialValue value;
+    std::string Bytes() const { return value.Bytes(type); }
+    friend bool operator==(const Initial&, const Initial&) = default;
+  };
   std::shared_ptr<const program::Executable> executable;
-  std::map<std::string, std::string>
-      initial_values;  // by variable name, in the variable's element type
+  std::map<std::string, Initial> initial_values;  // by name
 };
 
 // Names of the optimiser's variables on an IPU. Hyper-parameters of SGD: learning rate, weight
@@ -127,8 +133,8 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
                                  const Progress& progress = {});
 
 // The initial values of the variables of the executable that graph and options give.
-std::map<std::string, std::string> InitialValues(const program::Executable& executable,
-                                                 const graph::Graph& graph,
-                                                 const CompileOptions& options);
+std::map<std::string, Compiled::Initial> InitialValues(const program::Executable& executable,
+                                                       const graph::Graph& graph,
+                                                       const CompileOptions& options);
 
 }  // namespace vpod::compiler

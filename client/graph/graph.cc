@@ -127,26 +127,23 @@ Tensor Graph::Input(absl::string_view name, TensorType type) {
 }
 
 Tensor Graph::NewState(absl::string_view kind, absl::string_view name, TensorType type,
-                       std::vector<float> initial) {
+                       InitialValue initial) {
   // Checked first: the number of elements of an absurd shape overflows.
   const absl::Status status = program::Check(type);
   if (!status.ok())
     return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
-  bool fits = static_cast<int64_t>(initial.size()) == type.elements();
-  for (size_t i = 0; fits && i < initial.size(); ++i)
-    fits = program::CheckValue(initial[i], type.type).ok();
-  if (!fits) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat(
-        kind, " '", name, "' of type ", type.ToString(), " does not take the ", initial.size(),
-        " initial values, must be ", type.elements(), " that it can hold")));
+  if (!initial.Fits(type)) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat(kind, " '", name, "' of type ", type.ToString(), " does not take the ",
+                     initial.CountFor(type), " initial values, must be ", type.elements(),
+                     " that it can hold")));
   }
   const Tensor tensor = NewNamed(name, std::move(type), Origin::kVariable);
-  if (tensor.valid())
-    initial_[tensor.id] = std::make_shared<const std::vector<float>>(std::move(initial));
+  if (tensor.valid()) initial_.emplace(tensor.id, std::move(initial));
   return tensor;
 }
 
-Tensor Graph::Variable(absl::string_view name, TensorType type, std::vector<float> initial) {
+Tensor Graph::Variable(absl::string_view name, TensorType type, InitialValue initial) {
   if (!program::IsFloat(type.type)) {
     return Fail(absl::InvalidArgumentError(absl::StrCat(
         "variable '", name, "' of type ", type.ToString(), " cannot be trained, must be floats")));
@@ -156,7 +153,7 @@ Tensor Graph::Variable(absl::string_view name, TensorType type, std::vector<floa
   return tensor;
 }
 
-Tensor Graph::Buffer(absl::string_view name, TensorType type, std::vector<float> initial) {
+Tensor Graph::Buffer(absl::string_view name, TensorType type, InitialValue initial) {
   const Tensor tensor = NewState("buffer", name, std::move(type), std::move(initial));
   if (tensor.valid()) buffers_.push_back(tensor);
   return tensor;

@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "client/graph/initial_value.h"
 #include "client/graph/origin_table.h"
 #include "device/program/ops/rules.h"
 #include "device/program/tensor_type.h"
@@ -112,12 +112,11 @@ class Graph {
   // A host stream: a new micro-batch each time the model runs. Names are unique among inputs and
   // outputs.
   Tensor Input(absl::string_view name, TensorType type);
-  // A trainable parameter with its initial value, row-major; float types only, values are rounded
-  // to the type.
-  Tensor Variable(absl::string_view name, TensorType type, std::vector<float> initial);
+  // A trainable parameter with its initial value; float types only, values are rounded to the type.
+  Tensor Variable(absl::string_view name, TensorType type, InitialValue initial);
   // State that is not trained, as running averages are: as a variable of any type, but no gradient
   // is wanted.
-  Tensor Buffer(absl::string_view name, TensorType type, std::vector<float> initial);
+  Tensor Buffer(absl::string_view name, TensorType type, InitialValue initial);
   // In programs that train, gives a buffer a value after each micro-batch; what reads the buffer in
   // that micro-batch sees the value before.
   void Assign(Tensor buffer, Tensor value);
@@ -280,10 +279,8 @@ class Graph {
   // The parts of the model to which nodes belong; a gradient belongs to that of its operation.
   OriginTable& origins() { return origins_; }
   const OriginTable& origins() const { return origins_; }
-  // The initial values of a variable or buffer.
-  const std::vector<float>& InitialValue(Tensor variable) const {
-    return *initial_.at(variable.id);
-  }
+  // The initial value of a variable or buffer.
+  const InitialValue& InitialOf(Tensor variable) const { return initial_.at(variable.id); }
   // Adds an operation, whose attributes are given; its outputs have the types that its rule infers.
   std::vector<Tensor> AddOperation(v1::Instruction attributes, std::vector<Tensor> inputs);
   // As above, with one output, of an operation whose inputs do not determine its type.
@@ -311,7 +308,7 @@ class Graph {
   Tensor NewNamed(absl::string_view name, TensorType type, Origin origin);
   // `kind` is what messages call it.
   Tensor NewState(absl::string_view kind, absl::string_view name, TensorType type,
-                  std::vector<float> initial);
+                  InitialValue initial);
 
   // The origin of an operation that is added now.
   v1::Origin OriginOf(absl::string_view op) const;
@@ -331,8 +328,7 @@ class Graph {
   std::vector<Assignment> assignments_;
   std::map<uint32_t, std::vector<v1::RemoteBuffer>> remote_buffers_;  // by IPU
   std::vector<GraphOutput> outputs_;
-  // Shared by copies of the graph.
-  std::map<uint32_t, std::shared_ptr<const std::vector<float>>> initial_;
+  std::map<uint32_t, InitialValue> initial_;  // by variable or buffer
 };
 
 }  // namespace vpod::graph

@@ -6,12 +6,13 @@
 
 namespace vpod::nn {
 
+using graph::InitialValue;
 using program::v1::FLOAT32;
 
 Builder::Builder(Graph& graph, const BuilderOptions& options)
     : graph_(graph),
       training_(options.training),
-      random_(std::make_shared<std::mt19937_64>(options.seed)),
+      seeds_(std::make_shared<std::mt19937_64>(options.seed)),
       scope_(graph.scope()) {}
 
 Builder Builder::In(absl::string_view name) const {
@@ -36,18 +37,12 @@ bool Builder::HasElements(const graph::TensorType& weights, const char* layer) c
   return false;
 }
 
-std::vector<float> Builder::Uniform(int64_t count, double bound) const {
-  std::uniform_real_distribution<double> uniform(-bound, bound);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = static_cast<float>(uniform(*random_));
-  return values;
+InitialValue Builder::Uniform(double bound) const {
+  return InitialValue::Uniform(bound, (*seeds_)());
 }
 
-std::vector<float> Builder::Normal(int64_t count, double deviation) const {
-  std::normal_distribution<double> normal(0, deviation);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = static_cast<float>(normal(*random_));
-  return values;
+InitialValue Builder::Normal(double deviation) const {
+  return InitialValue::Normal(deviation, (*seeds_)());
 }
 
 Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
@@ -68,16 +63,16 @@ Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
   const double fan_in = static_cast<double>(channels * area),
                fan_out = static_cast<double>(outputs * area);
   const bool uniform = options.init == ConvolutionOptions::Init::kUniform;
-  const Tensor weights = graph_.Variable(Name(name, "weight"), type,
-                                         uniform ? Uniform(type.elements(), 1 / std::sqrt(fan_in))
-                                                 : Normal(type.elements(), std::sqrt(2 / fan_out)));
+  const Tensor weights =
+      graph_.Variable(Name(name, "weight"), type,
+                      uniform ? Uniform(1 / std::sqrt(fan_in)) : Normal(std::sqrt(2 / fan_out)));
   const Tensor y = graph_.Convolution(
       x, weights,
       Graph::Sliding(2, options.kernel, options.stride, options.padding, options.dilation),
       options.groups);
   if (!options.bias) return y;
-  const Tensor bias = graph_.Variable(Name(name, "bias"), {type.type, {outputs}},
-                                      Uniform(outputs, 1 / std::sqrt(fan_in)));
+  const Tensor bias =
+      graph_.Variable(Name(name, "bias"), {type.type, {outputs}}, Uniform(1 / std::sqrt(fan_in)));
   return graph_.Add(y, graph_.Reshape(bias, {outputs, 1, 1}));
 }
 
@@ -90,13 +85,11 @@ Tensor Builder::BatchNorm(absl::string_view name, Tensor x, const BatchNormOptio
         "batch_norm '", graph_.scope(), "' needs [batch, channels, …] and has ", type.ToString())));
   }
   const graph::TensorType channels{FLOAT32, {type.dims[1]}};
-  const auto filled = [&](float value) {
-    return std::vector<float>(static_cast<size_t>(type.dims[1]), value);
-  };
-  const Tensor scale = graph_.Variable(Name(name, "weight"), channels, filled(1)),
-               offset = graph_.Variable(Name(name, "bias"), channels, filled(0)),
-               mean = graph_.Buffer(Name(name, "running_mean"), channels, filled(0)),
-               variance = graph_.Buffer(Name(name, "running_var"), channels, filled(1));
+  const Tensor scale = graph_.Variable(Name(name, "weight"), channels, InitialValue::Filled(1)),
+               offset = graph_.Variable(Name(name, "bias"), channels, InitialValue::Filled(0)),
+               mean = graph_.Buffer(Name(name, "running_mean"), channels, InitialValue::Filled(0)),
+               variance =
+                   graph_.Buffer(Name(name, "running_var"), channels, InitialValue::Filled(1));
   if (!training_)
     return graph_.BatchNormInference(x, scale, offset, mean, variance, options.epsilon);
   const Graph::Normalized normalized = graph_.BatchNorm(x, scale, offset, options.epsilon);
@@ -139,10 +132,9 @@ Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs,
   const bool normal = options.normal_deviation > 0;
   const Tensor weights =
       graph_.Variable(Name(name, "weight"), weights_type,
-                      normal ? Normal(weights_type.elements(), options.normal_deviation)
-                             : Uniform(weights_type.elements(), bound));
+                      normal ? Normal(options.normal_deviation) : Uniform(bound));
   const Tensor bias = graph_.Variable(Name(name, "bias"), {type.type, {outputs}},
-                                      Uniform(outputs, normal ? 0 : bound));
+                                      normal ? InitialValue::Filled(0) : Uniform(bound));
   return Apply(x, weights, bias);
 }
 
@@ -160,11 +152,8 @@ Tensor Builder::LayerNorm(absl::string_view name, Tensor x, float epsilon) const
   }
   const graph::TensorType features{type.type, {type.dims.back()}};
   if (!HasElements(features, "layer_norm")) return {};
-  const auto filled = [&](float value) {
-    return std::vector<float>(static_cast<size_t>(type.dims.back()), value);
-  };
-  const Tensor scale = graph_.Variable(Name(name, "weight"), features, filled(1)),
-               offset = graph_.Variable(Name(name, "bias"), features, filled(0));
+  const Tensor scale = graph_.Variable(Name(name, "weight"), features, InitialValue::Filled(1)),
+               offset = graph_.Variable(Name(name, "bias"), features, InitialValue::Filled(0));
   return graph_.LayerNorm(x, scale, offset, epsilon);
 }
 
@@ -174,8 +163,7 @@ Tensor Builder::Embedding(absl::string_view name, Tensor indices, int64_t count,
   const Graph::Scope scope = EnterLayer(name);
   const graph::TensorType table{type, {count, width}};
   if (!HasElements(table, "embedding")) return {};
-  return graph_.Gather(graph_.Variable(Name(name, "weight"), table, Normal(table.elements(), 1)),
-                       indices, 0);
+  return graph_.Gather(graph_.Variable(Name(name, "weight"), table, Normal(1)), indices, 0);
 }
 
 Tensor Builder::SelfAttention(absl::string_view name, Tensor x, int64_t heads) const {
@@ -192,18 +180,17 @@ Tensor Builder::SelfAttention(absl::string_view name, Tensor x, int64_t heads) c
   const graph::TensorType in_type{type.type, {3 * width, width}},
       out_type{type.type, {width, width}};
   if (!HasElements(in_type, "self_attention")) return {};
-  const auto zeros = [](int64_t n) { return std::vector<float>(static_cast<size_t>(n)); };
   // Uniform as Xavier has it, then as torch.nn.Linear.
   const double in_bound = std::sqrt(6 / static_cast<double>(4 * width)),
                out_bound = 1 / std::sqrt(static_cast<double>(width));
-  const Tensor in_weights = graph_.Variable(Name(name, "in_proj_weight"), in_type,
-                                            Uniform(in_type.elements(), in_bound)),
+  const Tensor in_weights =
+                   graph_.Variable(Name(name, "in_proj_weight"), in_type, Uniform(in_bound)),
                in_bias = graph_.Variable(Name(name, "in_proj_bias"), {type.type, {3 * width}},
-                                         zeros(3 * width)),
-               out_weights = graph_.Variable(Name(name, "out_proj.weight"), out_type,
-                                             Uniform(out_type.elements(), out_bound)),
-               out_bias =
-                   graph_.Variable(Name(name, "out_proj.bias"), {type.type, {width}}, zeros(width));
+                                         InitialValue::Filled(0)),
+               out_weights =
+                   graph_.Variable(Name(name, "out_proj.weight"), out_type, Uniform(out_bound)),
+               out_bias = graph_.Variable(Name(name, "out_proj.bias"), {type.type, {width}},
+                                          InitialValue::Filled(0));
   const int64_t head = width / heads;
   // [3, batch, heads, tokens, head]
   const Tensor projected = graph_.Transpose(

@@ -88,14 +88,14 @@ class Builder {
   Graph::Scope EnterLayer(absl::string_view layer) const;
   // Whether weights of this type can have values; the graph refuses the layer otherwise.
   bool HasElements(const graph::TensorType& weights, const char* layer) const;
-  std::vector<float> Uniform(int64_t count, double bound) const;
-  std::vector<float> Normal(int64_t count, double deviation) const;
+  graph::InitialValue Uniform(double bound) const;
+  graph::InitialValue Normal(double deviation) const;
 
   Graph& graph_;
   const bool training_;
-  std::shared_ptr<std::mt19937_64> random_;
-  std::string prefix_;  // of names
-  std::string scope_;   // the graph's at first
+  std::shared_ptr<std::mt19937_64> seeds_;  // of first values
+  std::string prefix_;                      // of names
+  std::string scope_;                       // the graph's at first
 };
 
 }  // namespace vpod::nn

@@ -27,11 +27,13 @@ TEST(BuilderTest, NamesAndFirstValuesAreThoseOfPyTorch) {
     // Uniform between ± 1 / sqrt(fan-in).
     const int64_t fan_in = names.size() <= 2 ? 2 * 9 : 6 * 36;
     const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
-    for (float value : graph.InitialValue(variable)) EXPECT_LE(std::abs(value), bound);
+    for (float value : graph.InitialOf(variable).Values(graph.TypeOf(variable)))
+      EXPECT_LE(std::abs(value), bound);
   }
   EXPECT_EQ(names, (std::vector<std::string>{"features.0.conv.weight", "features.0.conv.bias",
                                              "head.fc.weight", "head.fc.bias"}));
-  const auto& weights = graph.InitialValue(graph.variables()[2]);
+  const Tensor fc = graph.variables()[2];
+  const auto weights = graph.InitialOf(fc).Values(graph.TypeOf(fc));
   const double mean =
       std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(weights.size());
   EXPECT_NEAR(mean, 0, 0.01);
@@ -65,7 +67,7 @@ TEST(BuilderTest, TheSeedDecides) {
   const auto first_weights = [](uint64_t seed) {
     Graph graph;
     Builder(graph, {.seed = seed}).Linear("fc", graph.Input("x", {FLOAT32, {2, 3}}), 4);
-    return graph.InitialValue(graph.variables()[0]);
+    return graph.InitialOf(graph.variables()[0]).Values(graph.TypeOf(graph.variables()[0]));
   };
   EXPECT_EQ(first_weights(1), first_weights(1));
   EXPECT_NE(first_weights(1), first_weights(2));

@@ -57,9 +57,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
   LogExecutable(*device, *compiled.executable);
   VPOD_RETURN_IF_ERROR(device->Load(compiled.executable, load));
   std::unique_ptr<Session> session(new Session(std::move(device), compiled.executable));
-  for (const auto& [name, bytes] : compiled.initial_values) {
-    VPOD_RETURN_IF_ERROR(session->WriteBytes(name, bytes));
-  }
+  for (const auto& [name, initial] : compiled.initial_values)
+    VPOD_RETURN_IF_ERROR(session->WriteBytes(name, initial.Bytes()));
   return session;
 }
 

@@ -297,7 +297,8 @@ class HostileClientTest : public ::testing::Test {
     const compiler::Compiled example = Example();
     ASSERT_NE(example.executable, nullptr);
     example_ = example.executable->Bytes();
-    initial_values_ = example.initial_values;
+    for (const auto& [name, initial] : example.initial_values)
+      initial_values_[name] = initial.Bytes();
     agent_pid_ = pod_->AgentPid();
     reference_ = LossOfExample();
     ASSERT_FALSE(reference_.empty());

@@ -1,0 +1,59 @@
+#include "client/graph/initial_value.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace vpod::graph {
+namespace {
+
+using program::TensorType;
+using program::v1::FLOAT16;
+using program::v1::FLOAT32;
+using program::v1::INT8;
+using Floats = std::vector<float>;
+
+TEST(InitialValueTest, GivenAndFilledValuesAreTheseValues) {
+  EXPECT_EQ(InitialValue({1, 2}).Values({FLOAT32, {2}}), (Floats{1, 2}));
+  EXPECT_EQ(InitialValue::Filled(3).Values({FLOAT32, {2, 1}}), (Floats{3, 3}));
+  EXPECT_EQ(InitialValue::Filled(-3).Bytes({INT8, {2}}), "\xfd\xfd");
+  EXPECT_EQ(InitialValue({1}).Bytes({FLOAT16, {1}}), std::string("\0\x3c", 2));
+}
+
+TEST(InitialValueTest, RandomValuesFollowFromTheSeed) {
+  const TensorType type{FLOAT32, {100, 100}};
+  const Floats uniform = InitialValue::Uniform(0.5, 7).Values(type);
+  EXPECT_EQ(InitialValue::Uniform(0.5, 7).Values(type), uniform);
+  EXPECT_NE(InitialValue::Uniform(0.5, 8).Values(type), uniform);
+  const auto [least, most] = std::minmax_element(uniform.begin(), uniform.end());
+  EXPECT_GE(*least, -0.5f);
+  EXPECT_LE(*most, 0.5f);
+  EXPECT_NEAR(*most - *least, 1, 0.01);
+  const Floats normal = InitialValue::Normal(2, 7).Values(type);
+  const double squares = std::inner_product(normal.begin(), normal.end(), normal.begin(), 0.0);
+  EXPECT_NEAR(std::sqrt(squares / 1e4), 2, 0.1);
+}
+
+TEST(InitialValueTest, FitsTypesThatHoldThem) {
+  const TensorType two{FLOAT32, {2}};
+  EXPECT_TRUE(InitialValue({1, 2}).Fits(two));
+  EXPECT_FALSE(InitialValue({1, 2, 3}).Fits(two));
+  EXPECT_FALSE(InitialValue(Floats()).Fits(two));
+  EXPECT_FALSE(InitialValue({1, 200}).Fits({INT8, {2}}));
+  EXPECT_FALSE(InitialValue::Filled(0.5).Fits({INT8, {2}}));
+  EXPECT_TRUE(InitialValue::Filled(5).Fits({INT8, {2}}));
+  EXPECT_FALSE(InitialValue::Uniform(1, 1).Fits({INT8, {2}}));
+  EXPECT_TRUE(InitialValue::Normal(1, 1).Fits({FLOAT16, {2}}));
+}
+
+TEST(InitialValueTest, EqualRecipesAreEqual) {
+  EXPECT_EQ(InitialValue({1, 2}), InitialValue({1, 2}));
+  EXPECT_FALSE(InitialValue({1, 2}) == InitialValue({1, 3}));
+  EXPECT_FALSE(InitialValue({1}) == InitialValue::Filled(1));
+  EXPECT_FALSE(InitialValue::Normal(1, 1) == InitialValue::Normal(1, 2));
+}
+
+}  // namespace
+}  // namespace vpod::graph
