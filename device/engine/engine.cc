@@ -190,10 +190,12 @@ absl::Status Engine::PrepareSteps(const std::atomic<bool>* cancelled) {
   for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu) {
     const program::v1::Ipu& tensors = text.ipus(static_cast<int>(ipu));
     std::vector<std::vector<Step>>& functions = steps_.emplace_back();
+    std::vector<bool> functions_meet;  // with other units
     uint64_t& shared_bytes = shared_bytes_.emplace_back(0);
     uint64_t& packed_bytes = packed_bytes_.emplace_back(0);
     for (const program::v1::Function& function : tensors.functions()) {
       std::vector<Step>& steps = functions.emplace_back();
+      functions_meet.push_back(false);
       for (const Instruction& instruction : function.instructions()) {
         if (cancelled != nullptr && *cancelled)
           return absl::CancelledError("the lease ended while its executable was loaded");
@@ -201,8 +203,13 @@ absl::Status Engine::PrepareSteps(const std::atomic<bool>* cancelled) {
         step.source = &instruction;
         step.origin = executable_->OriginOf(ipu, functions.size() - 1, steps.size() - 1);
         step.cost = model::Price(text, ipu, instruction, topology_);
-        if (program::FindOp(instruction.attributes_case())->role != program::Role::kKernel)
-          continue;
+        const program::Role role = program::FindOp(instruction.attributes_case())->role;
+        step.meets = role == program::Role::kCollective || role == program::Role::kExchange;
+        program::ForEachCall(instruction, [&](uint32_t callee, uint64_t) {
+          step.meets = step.meets || functions_meet[callee];
+        });
+        functions_meet.back() = functions_meet.back() || step.meets;
+        if (role != program::Role::kKernel) continue;
         VPOD_ASSIGN_OR_RETURN(step.kernel, PrepareKernel(tensors, instruction));
         VPOD_RETURN_IF_ERROR(prepared_.Grow(PreparedBytes(step.kernel)));
         shared_bytes = std::max(shared_bytes, RoundUp(step.kernel.shared_bytes));
@@ -275,6 +282,7 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
     if (!cancel_cause_.ok()) return refuse(cancel_cause_);
     running_ = true;
     run->number = NumberRun(program, &needs_job);
+    run->spans_processes = !StaysHere(run->number);
   }
   run->done = std::move(done);
   for (const auto& unit : units_) run->start_cycles.push_back(unit->cycles.load());
@@ -313,17 +321,10 @@ Task Engine::RunUnit(Run_& run, Unit& unit) {
   co_return absl::OkStatus();  // nobody waits for it; the run has the status
 }
 
-void Engine::UnitFailed(Run_& run, const absl::Status& status, bool by_itself) {
-  // A program's own error ends the run for all that meet in it, and nothing else, unless they are
-  // elsewhere.
-  const bool ends_run = by_itself && StaysHere(run.number);
-  const absl::Status cause = by_itself && !ends_run ? absl::AbortedError(status.message()) : status;
-  {
-    base::MutexLock lock(run.mutex);
-    if (run.status.ok()) run.status = cause;
-  }
+void Engine::UnitFailed(Run_& run, const absl::Status& cause, bool by_itself) {
   fabric::Job& job = *options_.job;
-  if (ends_run) {
+  if (by_itself) {
+    // A program's own error ends the run for all that meet in it, and nothing else.
     job.FailRun(run.number, cause);
   } else if (!job.HasFailedRun(run.number)) {
     // Units of this lease that wait for the failed one must not wait for ever.
@@ -331,7 +332,7 @@ void Engine::UnitFailed(Run_& run, const absl::Status& status, bool by_itself) {
     job.Fail(cause, false, options_.instance);
   }
   // Only now: units that stop for it must find the job informed.
-  run.failed.store(true);
+  run.Fail(cause);
 }
 
 bool Engine::StaysHere(uint64_t run) const {

@@ -74,7 +74,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // in it, with the name and origin of the instruction and the replica; it takes no virtual time,
   // variables are as they were at the failure, and the next run may begin. InvalidArgument or
   // OutOfRange for bad data, ResourceExhausted if the host has no memory for temporary data. If the
-  // units that meet are on several processes, it fails the job with Aborted instead.
+  // units that meet are on several processes, they go on to meet until the end of the run, so that
+  // none waits, and tell each other of the failure; what they exchange means nothing.
   void Run(uint32_t program, std::byte* slot, Done done);
   // Makes the current and later runs fail with `cause` as soon as the chunks of their kernels end.
   void Cancel(const absl::Status& cause);
@@ -124,7 +125,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void StartUnits(const std::shared_ptr<Run_>& run);
   Task RunUnit(Run_& run, Unit& unit);
   // `by_itself`: the error is the unit's own, not that of a meeting.
-  void UnitFailed(Run_& run, const absl::Status& status, bool by_itself);
+  void UnitFailed(Run_& run, const absl::Status& cause, bool by_itself);
   // Whether all units that meet in a run are of this process.
   bool StaysHere(uint64_t run) const;
   void FinishRun(Run_& run);

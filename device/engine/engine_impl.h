@@ -17,6 +17,7 @@
 #include "device/engine/kernels/kernel.h"
 #include "device/engine/packing.h"
 #include "device/engine/task.h"
+#include "device/fabric/collective.h"
 #include "device/fabric/job.h"
 #include "device/program/ops/collective.h"
 #include "device/shm/segment.h"
@@ -47,6 +48,7 @@ struct Engine::Step {
   const program::v1::Instruction* source = nullptr;
   const program::v1::Origin* origin = nullptr;  // if it is known
   Kernel kernel;                                // without phases for communication and control
+  bool meets = false;                           // with other units, also in a function it calls
   std::optional<KeptOperand> kept;
   std::vector<uint32_t> written;  // ranges of the packing plan
   model::Cost cost;
@@ -56,7 +58,8 @@ struct Engine::Step {
 struct Engine::Run_ : std::enable_shared_from_this<Run_> {
   std::shared_ptr<Engine> engine;
   uint32_t program = 0;
-  uint64_t number = 0;  // among the runs with collectives
+  uint64_t number = 0;           // among the runs with collectives
+  bool spans_processes = false;  // some of the units that meet are on other processes
   std::byte* slot = nullptr;
   Done done;
   std::vector<uint64_t> start_cycles;
@@ -64,6 +67,14 @@ struct Engine::Run_ : std::enable_shared_from_this<Run_> {
   base::Mutex mutex;
   absl::Status status ABSL_GUARDED_BY(mutex);  // the first error
   std::atomic<bool> failed = false;            // `status` is set: the other units may stop
+  // The first cause is that of the run.
+  void Fail(const absl::Status& cause) {
+    {
+      base::MutexLock lock(mutex);
+      status.Update(cause);
+    }
+    failed.store(true);
+  }
   // The units' coroutines. Whatever is to resume one holds the run, which ends with the last
   // of them.
   std::vector<Task> units;
@@ -74,6 +85,7 @@ class Engine::Interpreter {
  public:
   Interpreter(Engine& engine, Run_& run, Unit& unit);
 
+  // Fails with the error that ends the run here.
   Task RunFunction(uint32_t function);
   // Whether a step of this unit failed by itself: for its data, or for want of memory.
   bool failed_by_itself() const { return failed_by_itself_; }
@@ -91,8 +103,18 @@ class Engine::Interpreter {
   // Whether the lease was cancelled or another unit has failed the run; and why.
   bool MustStop() const;
   absl::Status WhyStop();
-  // The error of a step by itself, with its name and the replica.
+  // Whether the run has failed, but units on other processes wait for this one: it meets them and
+  // does nothing else.
+  bool OnlyMeets() const {
+    return run_.spans_processes && run_.failed.load(std::memory_order_relaxed);
+  }
+  // The error of a step by itself, with its name and the replica; OK if the unit goes on to meet
+  // others.
   absl::Status FailStep(const Step& step, const absl::Status& status);
+  // Why the run has failed, for those who meet this unit; OK if it has not.
+  absl::Status Failure() const;
+  // Takes what the unit learned from others.
+  void Met(const absl::StatusOr<fabric::Outcome>& outcome);
   const program::v1::Tensor& TensorAt(uint32_t index) const;
   std::byte* DataAt(uint32_t index) const;
   void Advance(const model::Cost& cost);

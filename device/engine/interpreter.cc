@@ -90,7 +90,7 @@ void Engine::Interpreter::Advance(const model::Cost& cost) {
 
 bool Engine::Interpreter::MustStop() const {
   return engine_.cancelled_.load(std::memory_order_relaxed) ||
-         run_.failed.load(std::memory_order_relaxed);
+         (!run_.spans_processes && run_.failed.load(std::memory_order_relaxed));
 }
 
 absl::Status Engine::Interpreter::WhyStop() {
@@ -103,13 +103,30 @@ absl::Status Engine::Interpreter::WhyStop() {
 }
 
 absl::Status Engine::Interpreter::FailStep(const Step& step, const absl::Status& status) {
-  failed_by_itself_ = true;
   const std::string replica =
       engine_.options_.job->shape().total_replicas == 1
           ? ""
           : absl::StrCat(" (replica ", engine_.options_.replica_offset + unit_.replica, ")");
-  return absl::Status(status.code(), absl::StrCat(program::NameOf(*step.source, step.origin), ": ",
-                                                  status.message(), replica));
+  const absl::Status cause(status.code(), absl::StrCat(program::NameOf(*step.source, step.origin),
+                                                       ": ", status.message(), replica));
+  if (run_.spans_processes) {
+    run_.Fail(cause);
+    return absl::OkStatus();
+  }
+  failed_by_itself_ = true;
+  return cause;
+}
+
+absl::Status Engine::Interpreter::Failure() const {
+  if (!OnlyMeets()) return absl::OkStatus();
+  base::MutexLock lock(run_.mutex);
+  return run_.status;
+}
+
+void Engine::Interpreter::Met(const absl::StatusOr<fabric::Outcome>& outcome) {
+  if (!outcome.ok()) return;
+  unit_.cycles.store(outcome->clock);
+  if (!outcome->failure.ok()) run_.Fail(outcome->failure);
 }
 
 Task Engine::Interpreter::Yield() {
@@ -121,12 +138,15 @@ Task Engine::Interpreter::Yield() {
 
 Task Engine::Interpreter::RunFunction(uint32_t function) {
   ComputePool& pool = engine_.options_.executors->compute();
-  const auto must_pause = [&] { return MustStop() || (pool.TasksWait() && SliceIsOver()); };
+  const auto must_pause = [&] {
+    return MustStop() || OnlyMeets() || (pool.TasksWait() && SliceIsOver());
+  };
   Workspace at{.arena = unit_.arena.data(),
                .shared = unit_.shared,
                .remote = unit_.remote,
                .replica = engine_.options_.replica_offset + unit_.replica};
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
+    if (OnlyMeets() && !step.meets) continue;
     std::optional<absl::Status> status;
     unit_.forms->Written(step.written);  // in part, if the step fails
     at.packed = step.kept ? unit_.kept + step.kept->offset : unit_.packed;
@@ -136,7 +156,9 @@ Task Engine::Interpreter::RunFunction(uint32_t function) {
     while (!status) {
       if (paused) (co_await Yield()).IgnoreError();
       if (MustStop()) co_return WhyStop();
-      if (step.kernel.phases.empty()) {
+      if (OnlyMeets() && !step.meets) {
+        status = absl::OkStatus();
+      } else if (step.kernel.phases.empty()) {
         status = co_await Communicate(step);
       } else {
         status = kernel.Continue(pool, *engine_.queue_, must_pause);
@@ -145,6 +167,7 @@ Task Engine::Interpreter::RunFunction(uint32_t function) {
       paused = true;  // if the kernel is not done
     }
     if (!status->ok()) co_return *status;
+    if (OnlyMeets()) continue;  // the step may not be done
     if (step.kept) unit_.forms->Packed(*step.kept);
     unit_.forms->Written(step.written);
     Advance(step.cost);

@@ -39,24 +39,23 @@ void Engine::Interpreter::RunCollective(const fabric::RendezvousKey& key,
       Describe(*first.op, engine.executable_->proto().ipus(first.unit->unit_.ipu), key.group.size);
   collective.what = absl::StrCat(collective.what, ", number ", key.sequence, " of program ",
                                  first.unit->run_.program);
-  std::vector<Unit*> units;
+  std::vector<Interpreter*> units;
   auto engines = std::make_shared<std::vector<std::shared_ptr<Engine>>>();
   for (void* participant : participants) {
     Interpreter& each = *static_cast<Participant*>(participant)->unit;
-    units.push_back(&each.unit_);
+    units.push_back(&each);
+    collective.failure.Update(each.Failure());
     engines->push_back(each.engine_.shared_from_this());
     collective.replicas.push_back(each.engine_.options_.replica_offset + each.unit_.replica);
     collective.arenas.push_back(each.unit_.arena.data());
     collective.clock = std::max(collective.clock, each.unit_.cycles.load());
   }
   collective.keep_alive = engines;
-  const fabric::Completed done = [units, engines,
-                                  finish = std::move(finish)](absl::StatusOr<uint64_t> clock) {
-    if (clock.ok()) {
-      for (Unit* unit : units) unit->cycles.store(*clock);
-    }
-    finish(clock.status());
-  };
+  const fabric::Completed done =
+      [units, engines, finish = std::move(finish)](absl::StatusOr<fabric::Outcome> outcome) {
+        for (Interpreter* unit : units) unit->Met(outcome);
+        finish(outcome.status());
+      };
   const auto collectives = engine.options_.job->collectives();
   if (collectives != nullptr) return collectives->Run(key, std::move(collective), done);
   fabric::RunHere(
@@ -161,15 +160,15 @@ Task Engine::Interpreter::CopyBetween(Copy copy) {
     cross.bytes = program::TypeOf(*copy.tensor).bytes();
   }
   cross.clock = unit_.cycles.load();
+  cross.failure = Failure();
   cross.keep_alive = engine_.shared_from_this();
   const auto collectives = engine_.options_.job->collectives();
-  Unit* self = &unit_;
   // By reference: see ExchangeHere.
-  co_return co_await Suspend([&collectives, &key, &cross, self](fabric::Job::Resume resume) {
+  co_return co_await Suspend([&collectives, &key, &cross, this](fabric::Job::Resume resume) {
     collectives->Copy(key, cross,
-                      [self, resume = std::move(resume)](absl::StatusOr<uint64_t> clock) {
-                        if (clock.ok()) self->cycles.store(*clock);
-                        resume(clock.status());
+                      [this, resume = std::move(resume)](absl::StatusOr<fabric::Outcome> outcome) {
+                        Met(outcome);
+                        resume(outcome.status());
                       });
   });
 }

@@ -63,12 +63,14 @@ void RunHere(Collective collective, const Compute& compute, Completed done) {
   work->pieces = CutIntoPieces(
       work->collective.kind, work->collective.root, work->collective.tensors,
       {.members = work->collective.arenas.size(), .owners = 1, .piece_elements = kSharedPiece});
-  if (work->pieces.empty()) return work->done(work->collective.clock);
+  if (work->pieces.empty())
+    return work->done(Outcome{work->collective.clock, work->collective.failure});
   work->remaining = work->pieces.size();
   for (size_t piece = 0; piece < work->pieces.size(); ++piece) {
     compute([work, piece] {
       RunPiece(work->collective, work->pieces[piece], work->collective.arenas);
-      if (work->remaining.fetch_sub(1) == 1) work->done(work->collective.clock);
+      if (work->remaining.fetch_sub(1) == 1)
+        work->done(Outcome{work->collective.clock, work->collective.failure});
     });
   }
 }

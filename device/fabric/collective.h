@@ -22,11 +22,18 @@ struct Collective {
   std::vector<CollectiveTensor> tensors;
   uint64_t clock = 0;                // of the slowest replica here
   std::string what;                  // must be the same everywhere: "all-reduce 0 of program 0 …"
+  absl::Status failure;              // the reason, if the run has failed on a replica here
   std::shared_ptr<void> keep_alive;  // the memory and what owns it
 };
 
-// Called once with the common clock: that of the slowest unit that took part.
-using Completed = std::function<void(absl::StatusOr<uint64_t> clock)>;
+// What all learn from those who took part.
+struct Outcome {
+  uint64_t clock = 0;    // of the slowest unit
+  absl::Status failure;  // the reason, if the run has failed on one of them: the data mean nothing
+};
+
+// Called once. An error if not all will come.
+using Completed = std::function<void(absl::StatusOr<Outcome>)>;
 
 // Runs a task on a compute thread.
 using Compute = std::function<void(std::function<void()>)>;

@@ -13,6 +13,20 @@ namespace {
 // Operations that others may open here before this process comes to them.
 constexpr size_t kMaxOperations = 4096;
 
+// A longer reason is cut.
+constexpr size_t kMaxFailureBytes = 4096;
+
+// The code, then the message.
+std::string EncodeFailure(const absl::Status& failure) {
+  std::string text(1, static_cast<char>(failure.code()));
+  absl::StrAppend(&text, failure.message().substr(0, kMaxFailureBytes - 1));
+  return text;
+}
+
+absl::Status DecodeFailure(absl::string_view text) {
+  return absl::Status(static_cast<absl::StatusCode>(text[0]), text.substr(1));
+}
+
 }  // namespace
 
 Collectives::Collectives(CollectivesOptions options) : options_(std::move(options)) {
@@ -102,10 +116,32 @@ absl::Status Collectives::Unreachable(Clock::time_point now, Clock::duration pat
   return unreachable_;
 }
 
-void Collectives::Tell(size_t site, const Header& header) {
-  Send(site, header, {}, [self = shared_from_this()](const absl::Status& status) {
+void Collectives::Tell(size_t site, const Header& header, const absl::Status& failure) {
+  const auto text = failure.ok() ? nullptr : std::make_shared<std::string>(EncodeFailure(failure));
+  const auto payload =
+      text == nullptr
+          ? absl::Span<const std::byte>()
+          : absl::MakeConstSpan(reinterpret_cast<const std::byte*>(text->data()), text->size());
+  Send(site, header, payload, [self = shared_from_this(), text](const absl::Status& status) {
     if (!status.ok()) self->options_.fail(status);
   });
+}
+
+Landing Collectives::TakeFailure(const OperationPtr& operation, size_t bytes,
+                                 std::function<void()> then) {
+  if (bytes == 0) then();
+  if (bytes == 0 || bytes > kMaxFailureBytes) return {};
+  const auto text = std::make_shared<std::string>(bytes, '\0');
+  return {reinterpret_cast<std::byte*>(text->data()),
+          [self = shared_from_this(), operation, text,
+           then = std::move(then)](const absl::Status& status) {
+            if (!status.ok()) return self->options_.fail(status);
+            {
+              base::MutexLock lock(self->mutex_);
+              operation->failure.Update(DecodeFailure(*text));
+            }
+            then();
+          }};
 }
 
 void Collectives::Run(const RendezvousKey& key, Collective collective, Completed done) {
@@ -135,6 +171,7 @@ void Collectives::Run(const RendezvousKey& key, Collective collective, Completed
       refusal = absl::ResourceExhaustedError("too many collectives at once");
     if (refusal.ok()) {
       operation->clock = std::max(operation->clock, collective.clock);
+      operation->failure.Update(collective.failure);
       operation->pieces =
           CutIntoPieces(collective.kind, collective.root, collective.tensors, dealing);
       for (size_t site : sites) operation->relays.Add(site, options_.sites[site].domain);
@@ -155,7 +192,8 @@ void Collectives::Run(const RendezvousKey& key, Collective collective, Completed
   if (!refusal.ok()) return done(refusal);
   if (!difference.ok()) return options_.fail(difference);
   for (size_t site : operation->sites) {
-    if (site != options_.here) Tell(site, HeaderFor(*operation, kReady));
+    if (site != options_.here)
+      Tell(site, HeaderFor(*operation, kReady), operation->collective->failure);
   }
   for (size_t piece : complete) PostReduce(operation, piece);
   if (all_ready) Start(operation);
@@ -186,22 +224,25 @@ Landing Collectives::OnMessage(absl::string_view text, size_t bytes) {
     operation = Find(header.key);
   }
   if (operation == nullptr) return {};
+  const auto self = shared_from_this();
   switch (header.kind) {
     case kReady:
-      OnReady(operation, header);
-      return {};
+      return TakeFailure(operation, bytes,
+                         [self, operation, header] { self->OnReady(operation, header); });
     case kFinished:
       OnFinished(operation, header.site);
       return {};
     case kCopyReady:
-      OnCopyReady(operation, header);
-      return {};
+      return TakeFailure(operation, bytes,
+                         [self, operation, header] { self->OnCopyReady(operation, header); });
     case kPartials:
       return OnPartials(operation, header, bytes);
     case kResult:
       return OnResult(operation, header, bytes);
     case kCopyData:
       return OnCopyData(operation, header, bytes);
+    case kCopyFailed:
+      return OnCopyFailed(operation, bytes);
     default:
       return {};
   }
@@ -239,14 +280,14 @@ void Collectives::Done(const OperationPtr& operation, const absl::Status& status
   if (!status.ok()) return options_.fail(status);
   if (operation->remaining.fetch_sub(1) != 1) return;
   Completed done;
-  uint64_t clock;
+  Outcome outcome;
   {
     base::MutexLock lock(mutex_);
     done = std::exchange(operation->done, nullptr);
-    clock = operation->clock;
+    outcome = {operation->clock, operation->failure};
     operations_.erase(operation->key);
   }
-  if (done) done(clock);
+  if (done) done(outcome);
 }
 
 void Collectives::Fail(const absl::Status& cause) {

@@ -40,6 +40,7 @@ struct CrossCopy {
   size_t arena_offset = 0;              // of `data` in that unit's memory
   size_t bytes = 0;
   uint64_t clock = 0;
+  absl::Status failure;  // the reason, if the run has failed on the unit that is here
   std::shared_ptr<void> keep_alive;
 };
 
@@ -110,8 +111,10 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   void Done(const OperationPtr& operation, const absl::Status& status);
   void Send(size_t site, const Header& header, absl::Span<const std::byte> payload,
             std::function<void(absl::Status)> sent);
-  // A message without payload that nothing waits for.
-  void Tell(size_t site, const Header& header);
+  // A message that nothing waits for. Its payload is the reason, if the run has failed.
+  void Tell(size_t site, const Header& header, const absl::Status& failure = {});
+  // Takes that payload of a message, if it has one, then calls `then`.
+  Landing TakeFailure(const OperationPtr& operation, size_t bytes, std::function<void()> then);
   void NoteUnreachable(size_t site, const absl::Status& status);
   Header HeaderFor(const Operation& operation, int kind, size_t piece = 0) const;
   void OnReady(const OperationPtr& operation, const Header& header);
@@ -140,6 +143,7 @@ class Collectives : public std::enable_shared_from_this<Collectives> {
   void SendCopy(const OperationPtr& operation);
   void OnCopyReady(const OperationPtr& operation, const Header& header);
   Landing OnCopyData(const OperationPtr& operation, const Header& header, size_t bytes);
+  Landing OnCopyFailed(const OperationPtr& operation, size_t bytes);
 
   const CollectivesOptions options_;
   std::vector<size_t> site_of_;         // by unit

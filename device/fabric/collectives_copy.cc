@@ -21,6 +21,7 @@ void Collectives::Copy(const RendezvousKey& key, CrossCopy copy, Completed done)
       refusal = absl::ResourceExhaustedError("too many copies at once");
     if (refusal.ok()) {
       operation->clock = std::max(operation->clock, copy.clock);
+      operation->failure.Update(copy.failure);
       operation->sites = {options_.here, other};
       operation->done = std::move(done);
       operation->since = Clock::now();
@@ -33,13 +34,18 @@ void Collectives::Copy(const RendezvousKey& key, CrossCopy copy, Completed done)
   if (!sends) {
     Header header = HeaderFor(*operation, kCopyReady);
     header.offset = operation->copy->arena_offset;
-    Tell(other, header);
+    Tell(other, header, operation->copy->failure);
   } else if (ready) {
     SendCopy(operation);
   }
 }
 
 void Collectives::SendCopy(const OperationPtr& operation) {
+  const CrossCopy& failed = *operation->copy;
+  if (!failed.failure.ok()) {
+    Tell(site_of_[failed.to_unit], HeaderFor(*operation, kCopyFailed), failed.failure);
+    return Done(operation, absl::OkStatus());
+  }
   const auto self = shared_from_this();
   options_.compute([self, operation] {
     const CrossCopy& copy = *operation->copy;
@@ -86,6 +92,16 @@ Landing Collectives::OnCopyData(const OperationPtr& operation, const Header& hea
           [self = shared_from_this(), operation](const absl::Status& status) {
             self->Done(operation, status);
           }};
+}
+
+Landing Collectives::OnCopyFailed(const OperationPtr& operation, size_t bytes) {
+  {
+    base::MutexLock lock(mutex_);
+    if (!operation->copy || IsHere(operation->copy->from_unit)) return {};
+  }
+  return TakeFailure(operation, bytes, [self = shared_from_this(), operation] {
+    self->Done(operation, absl::OkStatus());
+  });
 }
 
 }  // namespace vpod::fabric

@@ -62,6 +62,38 @@ TEST_P(CollectivesFailureTest, AnErrorOfTheTransportEndsTheCollective) {
   EXPECT_FALSE(processes_->Results()[0].ok());
 }
 
+// All come as if nothing had happened, and all learn of it.
+TEST_P(CollectivesFailureTest, TheReasonForWhichARunFailedReachesAllWhoMeet) {
+  const absl::Status cause = absl::OutOfRangeError(std::string(5000, 'x'));
+  for (size_t failed : {0, 1}) {
+    for (size_t p : {0, 1}) {
+      processes_->Arrive(p, case_, all_, failed, "test", p == failed ? cause : absl::OkStatus());
+    }
+    for (const auto& outcome : processes_->Results()) {
+      ASSERT_TRUE(outcome.ok()) << outcome.status();
+      EXPECT_EQ(outcome->failure.code(), cause.code());
+      EXPECT_EQ(outcome->failure.message().substr(0, 4000), cause.message().substr(0, 4000));
+    }
+  }
+}
+
+TEST_P(CollectivesFailureTest, TheReasonForWhichARunFailedReachesTheOtherEndOfACopy) {
+  const absl::Status cause = absl::InvalidArgumentError("label 12 is outside 0 to 9");
+  for (size_t failed : {0, 1}) {
+    std::promise<absl::StatusOr<Outcome>> ends[2];
+    for (size_t p : {0, 1}) {
+      processes_->at(p).Copy(
+          {.channel = 1, .sequence = failed},
+          {.to_unit = 4,
+           .data = arenas_[4 * p].data(),
+           .bytes = 4,
+           .failure = p == failed ? cause : absl::OkStatus()},
+          [&, p](absl::StatusOr<Outcome> outcome) { ends[p].set_value(std::move(outcome)); });
+    }
+    for (auto& end : ends) EXPECT_EQ(end.get_future().get()->failure, cause);
+  }
+}
+
 TEST_P(CollectivesFailureTest, APeerThatNeverComesIsOverdue) {
   const ReplicaGroup odd{1, 2, 4};
   processes_->Arrive(0, case_, odd);
@@ -106,13 +138,13 @@ TEST(CollectivesMessageTest, CopiesHaveNoLimit) {
   Arenas arenas(2, std::vector<std::byte>(kBytes));
   for (size_t i = 0; i < kBytes; i += 4093) arenas[0][i] = std::byte{7};
   Processes processes({0, 1}, false, arenas);
-  std::promise<absl::StatusOr<uint64_t>> ends[2];
+  std::promise<absl::StatusOr<Outcome>> ends[2];
   for (size_t p = 0; p < 2; ++p) {
     processes.at(p).Copy({.channel = 1},
                          {.to_unit = 1, .data = arenas[p].data(), .bytes = kBytes, .clock = p},
-                         [&, p](absl::StatusOr<uint64_t> clock) { ends[p].set_value(clock); });
+                         [&, p](absl::StatusOr<Outcome> outcome) { ends[p].set_value(outcome); });
   }
-  for (auto& end : ends) EXPECT_EQ(*end.get_future().get(), 1u);
+  for (auto& end : ends) EXPECT_EQ(end.get_future().get()->clock, 1u);
   EXPECT_TRUE(arenas[0] == arenas[1]);
 }
 
@@ -120,12 +152,12 @@ TEST(CollectivesMessageTest, ACopyOutsideTheTargetsMemoryEndsTheJob) {
   for (const size_t offset : {size_t{61}, size_t{65}, ~size_t{0} - 2}) {
     Arenas arenas(2, std::vector<std::byte>(64));
     Processes processes({0, 1}, true, arenas);
-    std::promise<absl::StatusOr<uint64_t>> ends[2];
+    std::promise<absl::StatusOr<Outcome>> ends[2];
     for (size_t p = 0; p < 2; ++p) {
       processes.at(p).Copy(
           {.channel = 1},
           {.to_unit = 1, .data = arenas[p].data(), .arena_offset = offset, .bytes = 4},
-          [&, p](absl::StatusOr<uint64_t> clock) { ends[p].set_value(clock); });
+          [&, p](absl::StatusOr<Outcome> outcome) { ends[p].set_value(outcome); });
     }
     for (auto& end : ends) {
       EXPECT_EQ(end.get_future().get().status().message(),
@@ -168,8 +200,11 @@ TEST(CollectivesMessageTest, PartialResultsWaitForTheirReceiver) {
   // A member that sends all the same is not heard, whatever size it names.
   for (uint8_t kind = 0; kind < 16; ++kind) {
     header[header.size() - 8] = static_cast<char>(kind);
-    for (const size_t bytes : {size_t{1}, size_t{64}, size_t{1} << 40})
+    const bool with_reason = kind == 0 || kind == 4;  // that it is ready
+    for (const size_t bytes : {size_t{1}, size_t{64}, size_t{1} << 40}) {
+      if (with_reason && bytes <= 4096) continue;
       EXPECT_EQ(processes.at(0).OnMessage(header, bytes).buffer, nullptr);
+    }
   }
   EXPECT_TRUE(processes.failure(0).ok());
   arrived = true;

@@ -19,7 +19,16 @@ inline constexpr size_t kMessagePiece = 1 << 17;
 
 inline constexpr size_t kWhatBytes = 96;
 
-enum MessageKind : uint8_t { kReady, kPartials, kResult, kFinished, kCopyReady, kCopyData };
+// A payload of kReady, kCopyReady and kCopyFailed is the reason for which the sender's run failed.
+enum MessageKind : uint8_t {
+  kReady,
+  kPartials,
+  kResult,
+  kFinished,
+  kCopyReady,
+  kCopyData,
+  kCopyFailed
+};
 
 // Header of every message; both ends have the same byte order.
 struct Collectives::Header {
@@ -47,6 +56,7 @@ struct Collectives::Operation {
   std::atomic<size_t> own_pieces = 0;  // in shared memory
 
   uint64_t clock = 0;                   // of the slowest that is ready
+  absl::Status failure;                 // the first of those who are ready and failed
   std::map<size_t, std::string> ready;  // by site: what it does
   std::set<size_t> finished;            // sites that are through with their pieces
   std::map<size_t, std::map<size_t, BufferPtr>> partials;  // by piece, then site

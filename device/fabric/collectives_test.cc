@@ -102,11 +102,11 @@ void Verify(Case c, const std::vector<uint32_t>& process_of, bool shared,
     for (size_t p = processes.count(); p-- > 0;) {
       for (const ReplicaGroup& group : GroupsOf(c)) processes.Arrive(p, c, group);
     }
-    for (const auto& clock : processes.Results()) {
-      ASSERT_TRUE(clock.ok()) << clock.status();
+    for (const auto& outcome : processes.Results()) {
+      ASSERT_TRUE(outcome.ok()) << outcome.status();
       const ReplicaGroup last = GroupsOf(c).back();
-      EXPECT_GE(*clock, 100 + c.size - 1);
-      EXPECT_LE(*clock, 100 + last.Replica(last.size - 1));
+      EXPECT_GE(outcome->clock, 100 + c.size - 1);
+      EXPECT_LE(outcome->clock, 100 + last.Replica(last.size - 1));
     }
   }
   for (uint32_t r = 0; r < c.replicas; ++r)

@@ -220,7 +220,7 @@ class Processes {
 
   // The part of `process` in a collective of `group`; false when it has none.
   bool Arrive(size_t process, const Case& c, const ReplicaGroup& group, uint64_t sequence = 0,
-              const std::string& what = "test") {
+              const std::string& what = "test", const absl::Status& failure = {}) {
     Collective collective{.kind = c.kind, .op = c.op, .scale = c.scale, .root = c.root};
     for (uint32_t r = 0; r < process_of_.size(); ++r) {
       if (process_of_[r] != process || !group.Contains(r)) continue;
@@ -231,20 +231,21 @@ class Processes {
     if (collective.replicas.empty()) return false;
     collective.tensors = c.tensors;
     collective.what = what;
+    collective.failure = failure;
     {
       base::MutexLock lock(mutex_);
       ++awaited_;
     }
     collectives_[process]->Run({0, 0, sequence, group}, std::move(collective),
-                               [this](absl::StatusOr<uint64_t> clock) {
+                               [this](absl::StatusOr<Outcome> outcome) {
                                  base::MutexLock lock(mutex_);
-                                 results_.push_back(std::move(clock));
+                                 results_.push_back(std::move(outcome));
                                  changed_.notify_all();
                                });
     return true;
   }
   // The results of all that arrived.
-  std::vector<absl::StatusOr<uint64_t>> Results() {
+  std::vector<absl::StatusOr<Outcome>> Results() {
     base::MutexLock lock(mutex_);
     lock.Wait(changed_, [this] { return results_.size() == awaited_; });
     return results_;
@@ -256,7 +257,7 @@ class Processes {
   base::Mutex mutex_;
   std::condition_variable changed_;
   size_t awaited_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<absl::StatusOr<uint64_t>> results_ ABSL_GUARDED_BY(mutex_);
+  std::vector<absl::StatusOr<Outcome>> results_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::Status> failures_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<MemoryTransport>> transports_;
   std::vector<std::unique_ptr<Pool>> pools_;

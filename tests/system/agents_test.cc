@@ -124,19 +124,34 @@ TEST_P(AgentsTest, ALinkTestGoesOnRoundAfterRound) {
   EXPECT_EQ(test->Wait().code, 0);
 }
 
-// Agents do not tell each other of single runs.
-TEST_P(AgentsTest, AnErrorOfTheProgramFailsAJobThatSpansAgents) {
+// A program's own error fails the run on all agents; leases and job go on.
+TEST_P(AgentsTest, AnErrorOfTheProgramFailsTheRunOnEveryAgentAndTheJobGoesOn) {
   TestPod pod(8, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
   pod.CreatePartition("p8", 8);
-  const Outcome outcome = pod.Run({"poprun", "--num-instances", "2", "--num-replicas", "8",
-                                   "replica_job", "--fault", "label", "--instance", "1"});
-  EXPECT_EQ(outcome.code, 1) << outcome.out;
-  EXPECT_NE(
-      outcome.err.find("replica_job: error: softmax_cross_entropy 'loss': label 2 in row 3 is "
-                       "outside 0 to 1 (replica 4)"),
-      std::string::npos)
-      << outcome.err;
-  EXPECT_EQ(pod.AttachedIpus(), 0);
+  // In the second a replica is on two agents.
+  for (const Layout& layout : {Layout{2, 8, 1}, Layout{1, 1, 8}}) {
+    SCOPED_TRACE(std::to_string(layout.ipus) + " IPUs in a replica");
+    const std::string last = std::to_string(layout.instances - 1);
+    const Outcome outcome =
+        pod.Run({"poprun", "--num-instances", std::to_string(layout.instances), "--num-replicas",
+                 std::to_string(layout.replicas), "--ipus-per-replica", std::to_string(layout.ipus),
+                 "replica_job", "--ipus", std::to_string(layout.ipus), "--fault", "label",
+                 "--instance", last});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const std::string where = layout.instances == 1 ? "\n" : " (replica 4)\n";
+    for (int i = 0; i < layout.instances; ++i) {
+      EXPECT_NE(outcome.out.find("[1," + std::to_string(i) +
+                                 "]<stdout>:run 5: softmax_cross_entropy 'loss': label 2 in row 3 "
+                                 "is outside 0 to 1" +
+                                 where),
+                std::string::npos)
+          << outcome.out;
+    }
+    EXPECT_NE(outcome.out.find("run 4 loss"), std::string::npos) << outcome.out;
+    EXPECT_EQ(outcome.out.find("run 5 loss"), std::string::npos) << outcome.out;
+    EXPECT_NE(outcome.out.find("run 19 loss"), std::string::npos) << outcome.out;
+    EXPECT_EQ(pod.AttachedIpus(), 0);
+  }
   EXPECT_FALSE(Losses(pod, 2, 8).empty());
 }
 
