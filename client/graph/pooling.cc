@@ -43,7 +43,7 @@ namespace {
 
 // The window that slides over the image where those that divide it are equally long and far apart.
 std::optional<v1::SlidingWindow> AsSliding(const TensorType& image, const Dims& size) {
-  if (!program::CheckImage("image", image).ok() || size.size() + 2 != image.dims.size()) return {};
+  if (!program::IsImage(image) || size.size() + 2 != image.dims.size()) return {};
   v1::SlidingWindow window;
   for (size_t i = 0; i < size.size(); ++i) {
     const int64_t pixels = image.dims[i + 2], count = size[i];

@@ -96,7 +96,7 @@ TEST(CollectivesTest, RefusesAJobOfAnotherSize) {
   graph.Output("y", graph.AllGather(graph.Input("x", {v1::FLOAT32, {2}}), 4));
   EXPECT_EQ(Open(graph, 8, {.name = "main"}).status().message(),
             "IPU 0 function 0 instruction 1: the all-gather over 8 replicas does not turn 2 "
-            "elements into 8");
+            "elements into 8 (collective_c10)");
 }
 
 TEST(CollectivesTest, TheBuilderRefusesWhatDoesNotFit) {

@@ -176,10 +176,19 @@ const std::string& OpName(OpKind kind) {
   return field == nullptr || field->containing_oneof() != oneof ? *none : field->name();
 }
 
-absl::Status CheckInput(const char* name, const TensorType& actual, const TensorType& expected) {
+absl::Status Broken(const Constraint& constraint, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat(message, " (", constraint.label, ")"));
+}
+
+absl::Status Labelled(const Constraint& constraint, const absl::Status& status) {
+  return status.ok() ? status : Broken(constraint, status.message());
+}
+
+absl::Status CheckInput(const Constraint& constraint, const char* name, const TensorType& actual,
+                        const TensorType& expected) {
   if (actual == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the ", name, " is ", actual.ToString(), ", must be ", expected.ToString()));
+  return Broken(constraint, absl::StrCat("the ", name, " is ", actual.ToString(), ", must be ",
+                                         expected.ToString()));
 }
 
 absl::StatusOr<Types> OneOutput(absl::StatusOr<TensorType> output) {

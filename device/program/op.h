@@ -99,6 +99,15 @@ struct View {
   Dims strides;
 };
 
+// A part of a type rule. Each has a test that breaks it (ops/constraints_test.cc), and docs/ops.md
+// lists those of each op.
+struct Constraint {
+  // "conv_c3": the family and the constraint's number in it. Errors end with it.
+  const char* label;
+  // A sentence that says what must hold.
+  const char* text;
+};
+
 struct OpDef {
   OpKind kind;
   Role role;
@@ -110,6 +119,9 @@ struct OpDef {
   // What else must hold, of an instruction whose tensors exist in the right number. The whole rule
   // of an op without `infer`.
   absl::Status (*check)(const v1::Instruction& instruction, const Operands& tensors) = nullptr;
+  // The constraints that these two check, in this order. Beside them they check only that outputs
+  // are tensors that a device can hold and, of a Map, the rules of its steps.
+  std::vector<Constraint> constraints = {};
   // The first form of a program that may have the op.
   Form form = Form::kGraph;
   // Whether an instruction includes another op that was fused into it. Null: it never does.

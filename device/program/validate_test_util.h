@@ -114,7 +114,7 @@ inline void ExpectRefused(const v1::Executable& executable, const std::string& p
                           const Limits& limits = {}) {
   const absl::Status status = Validate(executable, limits);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr(part));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(part));
 }
 
 struct BadStep {

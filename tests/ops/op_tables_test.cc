@@ -2,6 +2,7 @@
 // know it.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 #include "client/graph/gradients/gradients.h"
@@ -64,6 +65,18 @@ TEST_P(OpTablesTest, IsAskedForTypesOnlyWithTheInputsThatItTakes) {
     EXPECT_EQ(types.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(types.status().message().find(" takes "), absl::string_view::npos);
   }
+}
+
+TEST_P(OpTablesTest, HasConstraintsOrAReasonForHavingNone) {
+  static const std::map<std::string, std::string> kReasons = {
+      {"call", "Validate checks the function"},
+      {"cast", "every type becomes every other"},
+      {"copy", "tensors of every type are copied"},
+      {"replica_index", "there are no inputs and attributes"},
+  };
+  const program::OpDef* op = program::FindOp(kind());
+  ASSERT_NE(op, nullptr);
+  EXPECT_EQ(op->constraints.empty(), kReasons.contains(field().name()));
 }
 
 TEST_P(OpTablesTest, HasAKernelIfThatIsItsRole) {

@@ -1,5 +1,5 @@
-// Prints docs/ops.md: every op with what the op tables and the comments of program.proto say, and
-// an example. The argument is program.proto.
+// Prints docs/ops.md: every op with what the op tables and the comments of program.proto say, the
+// constraints of its type rule, and an example. The argument is program.proto.
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -133,6 +133,14 @@ std::string Operand(const program::OpDef& op, const Instruction& instruction,
                       matters ? absl::StrCat(" (", LayoutName(layout), ")") : "");
 }
 
+void PrintConstraints(const program::OpDef& op) {
+  if (op.constraints.empty()) return;
+  std::printf("Constraints:\n\n");
+  for (const program::Constraint& constraint : op.constraints)
+    std::printf("- `%s` %s\n", constraint.label, constraint.text);
+  std::printf("\n");
+}
+
 void PrintExample(const program::OpDef& op, const testing::SmallOp& small) {
   const Instruction instruction = testing::Attributes(small);
   program::Types outputs = small.outputs;
@@ -167,6 +175,7 @@ void PrintOp(const google::protobuf::FieldDescriptor& field, const Definition& d
     facts.push_back("Compiled programs have a view instead, unless the input is a buffer.");
   if (op.rounds) facts.push_back("It may round float16 outputs stochastically.");
   std::printf("%s\n\n", absl::StrJoin(facts, " ").c_str());
+  PrintConstraints(op);
   PrintExample(op, small);
 }
 
@@ -182,8 +191,10 @@ int Main(const char* path) {
       "# Operations\n\n"
       "This page lists the operations that an instruction of an "
       "[executable](architecture.md#load) can be. Each has its comment and definition from "
-      "`proto/program/v1/program.proto`, the facts of its row in the [op tables](adding-an-op.md) "
-      "and a small example that the tests run. Layouts are those of the example's operands. "
+      "`proto/program/v1/program.proto`, the facts of its row in the [op tables](adding-an-op.md), "
+      "the constraints of its type rule and a small example that the tests run. An error of the "
+      "type rule ends with the label of the constraint that is broken: `groups is 3, must divide "
+      "the 4 channels (conv_c5)`. Layouts are those of the example's operands. "
       "`tests/ops/run` writes this page, and a test compares it.\n\n");
   const auto* oneof = Instruction::descriptor()->FindOneofByName("attributes");
   std::vector<std::string> links;

@@ -95,7 +95,6 @@ v1::Executable Alone(const testing::SmallOp& op) {
     instruction.add_outputs(tensor != ~0u ? tensor : AddTensor(outputs[i], ipu));
   }
   AddSurroundings(executable, instruction);
-  if (instruction.has_if_()) instruction.mutable_if_()->set_then_function(0);
   if (def.layout != nullptr) StoreAsAsked(instruction, def, ipu);
   for (int i = 0; i < ipu.tensors_size(); ++i) {
     if (ipu.tensors(i).wide_accumulator() || !program::IsDense(ipu.tensors(i))) continue;

@@ -92,7 +92,7 @@ inline std::map<std::string, SmallOp> SmallOps() {
       {"exchange", {"exchange {}", {vector}, {}}},
       {"call", {"call {}", {}, {}}},
       {"repeat", {"repeat { count: 1 }", {}, {count}}},
-      {"if", {"if {}", {condition}, {}}},
+      {"if", {"if { then_function: 0 }", {condition}, {}}},
       {"while", {"while { max_rounds: 1 }", {condition}, {}}},
   };
 }

@@ -7,38 +7,51 @@
 namespace vpod::program {
 namespace {
 
-// InvalidArgument unless x has channels and epsilon is above 0. The type of what there is one of
-// for each channel.
+constexpr Constraint kSum{"batch_norm_c1",
+                          "With `add`, which rounds a sum to nearest inside of the op, there is no "
+                          "stochastic rounding."};
+constexpr Constraint kCount{
+    "batch_norm_c2", "There is another input with `add` and, in the gradient, one with `relu`."};
+constexpr Constraint kX{"batch_norm_c3",
+                        "x is floats [batch, channels, …] with one channel or more."};
+constexpr Constraint kEpsilon{"batch_norm_c4", "Epsilon is above 0."};
+constexpr Constraint kMoments{"batch_norm_c5", "x has elements, of which the mean is taken."};
+constexpr Constraint kGradient{"batch_norm_c6", "The gradient of y has the type of x."};
+constexpr Constraint kChannels{
+    "batch_norm_c7",
+    "Scale, offset, mean and variance, as far as they are inputs, are float32 "
+    "[channels]."};
+constexpr Constraint kFused{
+    "batch_norm_c8",
+    "The inputs that `add` and `relu` bring have the type of x: an addend, a second gradient, the "
+    "output of the ReLU."};
+
+// The type of what there is one of for each channel.
 absl::StatusOr<TensorType> ChannelType(const TensorType& x, float epsilon) {
-  if (x.rank() < 2 || !IsFloat(x.type)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("x is ", x.ToString(), ", must be floats [batch, channels, …]"));
-  }
+  if (x.rank() < 2 || !IsFloat(x.type))
+    return Broken(kX, absl::StrCat("x is ", x.ToString(), ", must be floats [batch, channels, …]"));
   if (x.dims[1] == 0)
-    return absl::InvalidArgumentError(absl::StrCat("x is ", x.ToString(), " and has no channels"));
+    return Broken(kX, absl::StrCat("x is ", x.ToString(), " and has no channels"));
   if (!(epsilon > 0))
-    return absl::InvalidArgumentError(absl::StrCat("epsilon is ", epsilon, ", must be above 0"));
+    return Broken(kEpsilon, absl::StrCat("epsilon is ", epsilon, ", must be above 0"));
   return TensorType{v1::FLOAT32, {x.dims[1]}};
 }
 
-// InvalidArgument for a batch of nothing.
 absl::Status CheckHasMoments(const TensorType& x) {
   if (!x.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("x is ", x.ToString(), " and has no elements, of which the mean is taken"));
+  return Broken(kMoments, absl::StrCat("x is ", x.ToString(),
+                                       " and has no elements, of which the mean is taken"));
 }
 
-// InvalidArgument unless there are as many inputs as the attributes ask for.
 absl::Status CheckCount(absl::Span<const TensorType> inputs, size_t expected) {
   if (inputs.size() == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("with these attributes there are ", expected, " inputs, not ", inputs.size()));
+  return Broken(kCount, absl::StrCat("with these attributes there are ", expected, " inputs, not ",
+                                     inputs.size()));
 }
 
-// A sum inside of an op is rounded to nearest.
 absl::Status CheckSum(const v1::Instruction& instruction, bool add) {
   if (!add || !instruction.has_rounding()) return absl::OkStatus();
-  return absl::InvalidArgumentError("with `add` there is no stochastic rounding");
+  return Broken(kSum, "with `add` there is no stochastic rounding");
 }
 
 // Whether it adds an image or is followed by a ReLU.
@@ -55,9 +68,9 @@ absl::StatusOr<Types> NormalizedTypes(const v1::Instruction& instruction,
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, op.add() ? 4 : 3));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
   VPOD_RETURN_IF_ERROR(CheckHasMoments(inputs[0]));
-  VPOD_RETURN_IF_ERROR(CheckInput("scale", inputs[1], channels));
-  VPOD_RETURN_IF_ERROR(CheckInput("offset", inputs[2], channels));
-  if (op.add()) VPOD_RETURN_IF_ERROR(CheckInput("addend", inputs[3], inputs[0]));
+  VPOD_RETURN_IF_ERROR(CheckInput(kChannels, "scale", inputs[1], channels));
+  VPOD_RETURN_IF_ERROR(CheckInput(kChannels, "offset", inputs[2], channels));
+  if (op.add()) VPOD_RETURN_IF_ERROR(CheckInput(kFused, "addend", inputs[3], inputs[0]));
   return Types{inputs[0], channels, channels};
 }
 
@@ -68,8 +81,9 @@ absl::StatusOr<Types> InferenceTypes(const v1::Instruction& instruction,
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, op.add() ? 6 : 5));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
   const char* names[] = {"x", "scale", "offset", "mean", "variance"};
-  for (size_t i = 1; i < 5; ++i) VPOD_RETURN_IF_ERROR(CheckInput(names[i], inputs[i], channels));
-  if (op.add()) VPOD_RETURN_IF_ERROR(CheckInput("addend", inputs[5], inputs[0]));
+  for (size_t i = 1; i < 5; ++i)
+    VPOD_RETURN_IF_ERROR(CheckInput(kChannels, names[i], inputs[i], channels));
+  if (op.add()) VPOD_RETURN_IF_ERROR(CheckInput(kFused, "addend", inputs[5], inputs[0]));
   return Types{inputs[0]};
 }
 
@@ -80,12 +94,12 @@ absl::StatusOr<Types> GradientTypes(const v1::Instruction& instruction,
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, size_t{5} + op.add() + op.relu()));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
   VPOD_RETURN_IF_ERROR(CheckHasMoments(inputs[0]));
-  VPOD_RETURN_IF_ERROR(CheckInput("gradient", inputs[1], inputs[0]));
+  VPOD_RETURN_IF_ERROR(CheckInput(kGradient, "gradient", inputs[1], inputs[0]));
   const char* names[] = {"scale", "mean", "variance"};
   for (size_t i = 0; i < 3; ++i)
-    VPOD_RETURN_IF_ERROR(CheckInput(names[i], inputs[i + 2], channels));
+    VPOD_RETURN_IF_ERROR(CheckInput(kChannels, names[i], inputs[i + 2], channels));
   for (const TensorType& image : inputs.subspan(5))
-    VPOD_RETURN_IF_ERROR(CheckInput("second gradient or activation", image, inputs[0]));
+    VPOD_RETURN_IF_ERROR(CheckInput(kFused, "second gradient or activation", image, inputs[0]));
   Types types = {inputs[0], channels, channels};
   if (op.keep()) types.push_back(inputs[0]);
   return types;
@@ -100,6 +114,7 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {3, 4},
        .outputs = {3, 3},
        .infer = NormalizedTypes,
+       .constraints = {kSum, kCount, kX, kEpsilon, kMoments, kChannels, kFused},
        .fused = Fused<&v1::Instruction::batch_norm>,
        .rounds = true,
        .layout = ImagesLayout},
@@ -108,6 +123,7 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {5, 6},
        .outputs = {1, 1},
        .infer = InferenceTypes,
+       .constraints = {kSum, kCount, kX, kEpsilon, kChannels, kFused},
        .fused = Fused<&v1::Instruction::batch_norm_inference>,
        .updates = true,
        .rounds = true,
@@ -117,6 +133,7 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {5, 7},
        .outputs = {3, 4},
        .infer = GradientTypes,
+       .constraints = {kSum, kCount, kX, kEpsilon, kMoments, kGradient, kChannels, kFused},
        .fused = Fused<&v1::Instruction::batch_norm_gradient>,
        .rounds = true,
        .layout = ImagesLayout},

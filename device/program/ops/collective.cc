@@ -6,6 +6,7 @@
 #include "device/base/status.h"
 #include "device/program/executable.h"
 #include "device/program/op.h"
+#include "device/program/ops/rules.h"
 
 namespace vpod::program {
 namespace {
@@ -13,6 +14,31 @@ namespace {
 using v1::Instruction;
 
 absl::Status Invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
+
+constexpr Constraint kOperator{"collective_c1", "The operator is one of ReduceOperator."};
+constexpr Constraint kGroupKind{"collective_c2",
+                                "The kind of the replica group is ALL, CONSECUTIVE or ORTHOGONAL."};
+constexpr Constraint kGroupSize{"collective_c3",
+                                "A group has a size of 1 or more, the group of all replicas none."};
+constexpr Constraint kRoot{"collective_c4", "The root is the position of a member of the group."};
+constexpr Constraint kCount{"collective_c5", "There are as many outputs as inputs."};
+constexpr Constraint kWide{"collective_c6",
+                           "Only inputs that are reduced may be wide accumulators."};
+constexpr Constraint kNumbers{"collective_c7",
+                              "All tensors are floats or, unless their mean is taken, int32."};
+constexpr Constraint kElements{"collective_c8", "All tensors have elements."};
+constexpr Constraint kTypes{
+    "collective_c9",
+    "An output has the element type of its input and, unless it is gathered or "
+    "scattered, the shape."};
+constexpr Constraint kParts{
+    "collective_c10",
+    "A reduce-scatter divides the elements of its inputs by the size of the group, an all-gather "
+    "multiplies them by it, and the inputs of an all-to-all hold a multiple of it."};
+constexpr Constraint kApart{
+    "collective_c11",
+    "Outputs share no bytes with other tensors of the instruction, but an all-reduce and a "
+    "broadcast may replace an input."};
 
 bool IsReducing(OpKind kind) {
   return kind == Instruction::kAllReduce || kind == Instruction::kReduceScatter;
@@ -26,8 +52,14 @@ absl::Status CheckElements(const Collective& op, uint64_t input, uint64_t output
                     : op.kind == Instruction::kAllToAll    ? input % members == 0
                                                            : true;
   if (fits) return absl::OkStatus();
-  return Invalid(absl::StrCat("the ", op.name(), " over ", members, " replicas does not turn ",
-                              input, " elements into ", output));
+  return Broken(kParts, absl::StrCat("the ", op.name(), " over ", members,
+                                     " replicas does not turn ", input, " elements into ", output));
+}
+
+absl::Status CheckRoot(const Collective& op, uint32_t members) {
+  if (op.root < members) return absl::OkStatus();
+  return Broken(kRoot, absl::StrCat("root ", op.root, " is not a position in a group of ", members,
+                                    " replicas, must be 0 to ", members - 1));
 }
 
 }  // namespace
@@ -82,22 +114,20 @@ std::optional<Collective> CollectiveOf(const Instruction& instruction) {
 
 absl::Status CheckCollective(const Collective& op) {
   if (IsReducing(op.kind) && (op.op <= v1::REDUCE_OPERATOR_UNSPECIFIED || op.op > v1::SQUARE_ADD))
-    return Invalid(absl::StrCat("unknown reduce operator ", op.op));
+    return Broken(kOperator, absl::StrCat("unknown reduce operator ", op.op));
   const v1::ReplicaGroup& group = *op.group;
   if (group.kind() < v1::ReplicaGroup::ALL || group.kind() > v1::ReplicaGroup::ORTHOGONAL)
-    return Invalid(absl::StrCat("unknown kind of replica group ", group.kind()));
+    return Broken(kGroupKind, absl::StrCat("unknown kind of replica group ", group.kind()));
   const bool all = group.kind() == v1::ReplicaGroup::ALL;
   if (all != (group.size() == 0)) {
-    return Invalid(all ? "a group of all replicas is given no size"
-                       : "a replica group needs a size of 1 or more");
+    return Broken(kGroupSize, all ? "a group of all replicas is given no size"
+                                  : "a replica group needs a size of 1 or more");
   }
-  if (!all && op.root >= group.size()) {
-    return Invalid(absl::StrCat("root ", op.root, " is not a position in a group of ", group.size(),
-                                " replicas, must be 0 to ", group.size() - 1));
-  }
+  if (!all) VPOD_RETURN_IF_ERROR(CheckRoot(op, group.size()));
   if (op.inputs->size() != op.outputs->size()) {
-    return Invalid(absl::StrCat("the ", op.name(), " has ", op.inputs->size(), " inputs and ",
-                                op.outputs->size(), " outputs, must have as many of both"));
+    return Broken(kCount,
+                  absl::StrCat("the ", op.name(), " has ", op.inputs->size(), " inputs and ",
+                               op.outputs->size(), " outputs, must have as many of both"));
   }
   return absl::OkStatus();
 }
@@ -106,20 +136,22 @@ absl::Status CheckCollectiveTypes(const Collective& op, const TensorType& input,
                                   const TensorType& output) {
   const bool number = IsFloat(input.type) || input.type == v1::INT32;
   if (!number || (op.op == v1::MEAN && input.type == v1::INT32)) {
-    return Invalid(absl::StrCat(
-        "cannot ", op.op == v1::MEAN ? "take the mean of" : op.name(), " ", input.ToString(),
-        op.op == v1::MEAN ? ", must be floats" : ", must be floats or int32"));
+    return Broken(
+        kNumbers,
+        absl::StrCat("cannot ", op.op == v1::MEAN ? "take the mean of" : op.name(), " ",
+                     input.ToString(),
+                     op.op == v1::MEAN ? ", must be floats" : ", must be floats or int32"));
   }
   if (input.empty() || output.empty()) {
-    return Invalid(absl::StrCat("the ", op.name(), " of ", input.ToString(), " to ",
-                                output.ToString(), " moves no elements"));
+    return Broken(kElements, absl::StrCat("the ", op.name(), " of ", input.ToString(), " to ",
+                                          output.ToString(), " moves no elements"));
   }
   const auto from = static_cast<uint64_t>(input.elements());
   const auto to = static_cast<uint64_t>(output.elements());
   const bool resizes = op.kind == Instruction::kReduceScatter || op.kind == Instruction::kAllGather;
   if (input.type != output.type || (!resizes && input.dims != output.dims)) {
-    return Invalid(
-        absl::StrCat("the ", op.name(), " of ", input.ToString(), " is not ", output.ToString()));
+    return Broken(kTypes, absl::StrCat("the ", op.name(), " of ", input.ToString(), " is not ",
+                                       output.ToString()));
   }
   uint64_t members = op.group->size();
   if (members == 0 && resizes)
@@ -154,10 +186,7 @@ namespace {
 
 absl::Status CheckReplicasOf(const Collective& op, const v1::Ipu& ipu, uint32_t total_replicas) {
   VPOD_ASSIGN_OR_RETURN(const uint32_t members, GroupSize(*op.group, total_replicas));
-  if (op.root >= members) {
-    return Invalid(absl::StrCat("root ", op.root, " is not a position in a group of ", members,
-                                " replicas, must be 0 to ", members - 1));
-  }
+  VPOD_RETURN_IF_ERROR(CheckRoot(op, members));
   const auto elements = [&](uint32_t tensor) {
     return static_cast<uint64_t>(TypeOf(ipu.tensors(static_cast<int>(tensor))).elements());
   };
@@ -220,8 +249,8 @@ absl::Status CheckDisjoint(const Collective& op, const Operands& tensors) {
     ranges.push_back(RangeOf(**tensors.Any(output), /*output=*/true));
   }
   if (OutputsLieApart(std::move(ranges))) return absl::OkStatus();
-  return Invalid(
-      absl::StrCat("an output of the ", op.name(), " shares bytes with another of its tensors"));
+  return Broken(kApart, absl::StrCat("an output of the ", op.name(),
+                                     " shares bytes with another of its tensors"));
 }
 
 absl::Status CheckStep(const Instruction& instruction, const Operands& tensors) {
@@ -230,9 +259,10 @@ absl::Status CheckStep(const Instruction& instruction, const Operands& tensors) 
   for (int i = 0; i < op.inputs->size(); ++i) {
     const uint32_t index = op.inputs->Get(i);
     VPOD_ASSIGN_OR_RETURN(const v1::Tensor* input, tensors.Any(index));
-    if (!op.reduces()) VPOD_RETURN_IF_ERROR(tensors.Plain(index).status());
-    VPOD_ASSIGN_OR_RETURN(const TensorType output, tensors.Plain(op.outputs->Get(i)));
-    VPOD_RETURN_IF_ERROR(CheckCollectiveTypes(op, TypeOf(*input), output));
+    if (!op.reduces()) VPOD_RETURN_IF_ERROR(Labelled(kWide, tensors.Plain(index).status()));
+    const absl::StatusOr<TensorType> output = tensors.Plain(op.outputs->Get(i));
+    VPOD_RETURN_IF_ERROR(Labelled(kWide, output.status()));
+    VPOD_RETURN_IF_ERROR(CheckCollectiveTypes(op, TypeOf(*input), *output));
   }
   return CheckDisjoint(op, tensors);
 }
@@ -240,15 +270,26 @@ absl::Status CheckStep(const Instruction& instruction, const Operands& tensors) 
 }  // namespace
 
 std::vector<OpDef> CollectiveOps() {
-  std::vector<OpDef> ops;
-  for (const auto kind : {Instruction::kAllReduce, Instruction::kReduceScatter,
-                          Instruction::kAllGather, Instruction::kAllToAll, Instruction::kBroadcast})
-    ops.push_back({.kind = kind,
-                   .role = Role::kCollective,
-                   .inputs = {1, kAnyNumber},
-                   .outputs = {1, kAnyNumber},
-                   .check = CheckStep});
-  return ops;
+  const auto op = [](OpKind kind, std::vector<Constraint> constraints) -> OpDef {
+    return {.kind = kind,
+            .role = Role::kCollective,
+            .inputs = {1, kAnyNumber},
+            .outputs = {1, kAnyNumber},
+            .check = CheckStep,
+            .constraints = std::move(constraints)};
+  };
+  return {
+      op(Instruction::kAllReduce,
+         {kOperator, kGroupKind, kGroupSize, kCount, kWide, kNumbers, kElements, kTypes, kApart}),
+      op(Instruction::kReduceScatter, {kOperator, kGroupKind, kGroupSize, kCount, kWide, kNumbers,
+                                       kElements, kTypes, kParts, kApart}),
+      op(Instruction::kAllGather,
+         {kGroupKind, kGroupSize, kCount, kWide, kNumbers, kElements, kTypes, kParts, kApart}),
+      op(Instruction::kAllToAll,
+         {kGroupKind, kGroupSize, kCount, kWide, kNumbers, kElements, kTypes, kParts, kApart}),
+      op(Instruction::kBroadcast,
+         {kGroupKind, kGroupSize, kRoot, kCount, kWide, kNumbers, kElements, kTypes, kApart}),
+  };
 }
 
 }  // namespace vpod::program

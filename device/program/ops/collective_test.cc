@@ -73,7 +73,7 @@ TEST(CollectiveTest, AJobMustHaveTheReplicasThatItsShapesSay) {
   EXPECT_TRUE(CheckJob("reduce_scatter{operator:SUM} inputs:0 outputs:1", 4).ok());
   EXPECT_EQ(CheckJob("reduce_scatter{operator:SUM} inputs:0 outputs:1", 8).message(),
             "IPU 0 function 0 instruction 0: the reduce-scatter over 8 replicas does not turn 8 "
-            "elements into 2");
+            "elements into 2 (collective_c10)");
   EXPECT_TRUE(CheckJob("all_gather{} inputs:1 outputs:0", 4).ok());
   EXPECT_FALSE(CheckJob("all_gather{} inputs:1 outputs:0", 2).ok());
   EXPECT_TRUE(CheckJob("all_to_all{} inputs:0 outputs:0", 4).ok());
@@ -81,7 +81,7 @@ TEST(CollectiveTest, AJobMustHaveTheReplicasThatItsShapesSay) {
   EXPECT_TRUE(CheckJob("broadcast{root:3} inputs:0 outputs:0", 4).ok());
   EXPECT_EQ(CheckJob("broadcast{root:4} inputs:0 outputs:0", 4).message(),
             "IPU 0 function 0 instruction 0: root 4 is not a position in a group of 4 replicas, "
-            "must be 0 to 3");
+            "must be 0 to 3 (collective_c4)");
   EXPECT_EQ(
       CheckJob("all_reduce{operator:SUM group{kind:CONSECUTIVE size:4}} inputs:0 outputs:0", 6)
           .message(),

@@ -25,6 +25,29 @@ absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
 
 namespace {
 
+constexpr Constraint kOperator{"elementwise_c1", "The operator is one of its enumeration."};
+constexpr Constraint kUnaryType{
+    "elementwise_c2",
+    "The input has an element type that the operator takes: floats; floats or integers (NEGATE, "
+    "ABSOLUTE, SQUARE, RELU, SIGN); integers (BITWISE_NOT); bool (LOGICAL_NOT)."};
+constexpr Constraint kBinaryTypes{
+    "elementwise_c3",
+    "The inputs have one element type, which the operator takes: floats or integers; floats "
+    "(ATAN2 and the gradients, whose inputs have one shape, too); integers (the bitwise operators "
+    "and shifts); bool (LOGICAL_AND and LOGICAL_OR)."};
+constexpr Constraint kSelectTypes{
+    "elementwise_c4", "The condition is bool, and the other two inputs have one element type."};
+constexpr Constraint kShapes{
+    "elementwise_c5",
+    "The shapes broadcast: counted from the last, dimensions are equal, missing or 1."};
+
+// The shape of an op's inputs together.
+absl::StatusOr<Dims> BroadcastInputs(const Dims& a, const Dims& b) {
+  absl::StatusOr<Dims> dims = BroadcastDims(a, b);
+  if (!dims.ok()) return Labelled(kShapes, dims.status());
+  return dims;
+}
+
 enum class Domain { kFloats, kNumbers, kIntegers, kBools };
 
 bool Takes(Domain domain, v1::DataType type) {
@@ -82,38 +105,38 @@ Domain DomainOf(v1::BinaryOperator op) {
 
 absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& input) {
   if (op <= v1::UNARY_OPERATOR_UNSPECIFIED || op > v1::UnaryOperator_MAX)
-    return absl::InvalidArgumentError(absl::StrCat("unknown unary operator ", op));
+    return Broken(kOperator, absl::StrCat("unknown unary operator ", op));
   VPOD_RETURN_IF_ERROR(Check(input));
   const Domain domain = DomainOf(op);
   if (Takes(domain, input.type)) return input;
-  return absl::InvalidArgumentError(absl::StrCat(v1::UnaryOperator_Name(op), " does not take ",
-                                                 input.ToString(), ", must be ",
-                                                 domain == Domain::kFloats    ? "floats"
-                                                 : domain == Domain::kNumbers ? "floats or integers"
-                                                 : domain == Domain::kIntegers ? "integers"
-                                                                               : "bool"));
+  return Broken(kUnaryType, absl::StrCat(v1::UnaryOperator_Name(op), " does not take ",
+                                         input.ToString(), ", must be ",
+                                         domain == Domain::kFloats     ? "floats"
+                                         : domain == Domain::kNumbers  ? "floats or integers"
+                                         : domain == Domain::kIntegers ? "integers"
+                                                                       : "bool"));
 }
 
 absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a,
                                       const TensorType& b) {
   if (op <= v1::BINARY_OPERATOR_UNSPECIFIED || op > v1::BinaryOperator_MAX)
-    return absl::InvalidArgumentError(absl::StrCat("unknown binary operator ", op));
+    return Broken(kOperator, absl::StrCat("unknown binary operator ", op));
   VPOD_RETURN_IF_ERROR(Check(a));
   VPOD_RETURN_IF_ERROR(Check(b));
   const bool gradient = op >= v1::RELU_GRADIENT && op <= v1::SIGMOID_GRADIENT;
   const bool comparison = op >= v1::EQUAL && op <= v1::GREATER_EQUAL;
   const Domain domain = DomainOf(op);
   if (a.type != b.type || !Takes(domain, a.type) || (gradient && a.dims != b.dims)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(v1::BinaryOperator_Name(op), " does not take ", a.ToString(), " and ",
-                     b.ToString(), ", must be two of ",
-                     gradient                      ? "one float type and shape"
-                     : domain == Domain::kFloats   ? "one float type"
-                     : domain == Domain::kNumbers  ? "one type of numbers"
-                     : domain == Domain::kIntegers ? "one type of integers"
-                                                   : "bool"));
+    return Broken(kBinaryTypes,
+                  absl::StrCat(v1::BinaryOperator_Name(op), " does not take ", a.ToString(),
+                               " and ", b.ToString(), ", must be two of ",
+                               gradient                      ? "one float type and shape"
+                               : domain == Domain::kFloats   ? "one float type"
+                               : domain == Domain::kNumbers  ? "one type of numbers"
+                               : domain == Domain::kIntegers ? "one type of integers"
+                                                             : "bool"));
   }
-  VPOD_ASSIGN_OR_RETURN(Dims dims, BroadcastDims(a.dims, b.dims));
+  VPOD_ASSIGN_OR_RETURN(Dims dims, BroadcastInputs(a.dims, b.dims));
   TensorType result{comparison ? v1::BOOL : a.type, std::move(dims)};
   VPOD_RETURN_IF_ERROR(Check(result));
   return result;
@@ -124,12 +147,12 @@ namespace {
 absl::StatusOr<TensorType> SelectedType(const TensorType& condition, const TensorType& a,
                                         const TensorType& b) {
   if (condition.type != v1::BOOL || a.type != b.type) {
-    return absl::InvalidArgumentError(absl::StrCat("select does not take ", condition.ToString(),
-                                                   ", ", a.ToString(), " and ", b.ToString(),
-                                                   ", must be bool and two of one type"));
+    return Broken(kSelectTypes,
+                  absl::StrCat("select does not take ", condition.ToString(), ", ", a.ToString(),
+                               " and ", b.ToString(), ", must be bool and two of one type"));
   }
-  VPOD_ASSIGN_OR_RETURN(Dims dims, BroadcastDims(a.dims, b.dims));
-  VPOD_ASSIGN_OR_RETURN(dims, BroadcastDims(condition.dims, dims));
+  VPOD_ASSIGN_OR_RETURN(Dims dims, BroadcastInputs(a.dims, b.dims));
+  VPOD_ASSIGN_OR_RETURN(dims, BroadcastInputs(condition.dims, dims));
   TensorType result{a.type, std::move(dims)};
   VPOD_RETURN_IF_ERROR(Check(result));
   return result;
@@ -147,6 +170,7 @@ std::vector<OpDef> ElementwiseOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(UnaryType(instruction.unary().operator_(), inputs[0]));
        },
+       .constraints = {kOperator, kUnaryType},
        .elementwise = true,
        .rounds = true,
        .layout = AnyLayout},
@@ -158,6 +182,7 @@ std::vector<OpDef> ElementwiseOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(BinaryType(instruction.binary().operator_(), inputs[0], inputs[1]));
        },
+       .constraints = {kOperator, kBinaryTypes, kShapes},
        .elementwise = true,
        .rounds = true,
        .layout = AnyLayout},
@@ -169,6 +194,7 @@ std::vector<OpDef> ElementwiseOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(SelectedType(inputs[0], inputs[1], inputs[2]));
        },
+       .constraints = {kSelectTypes, kShapes},
        .flops_per_operation = 0,
        .elementwise = true,
        .layout = AnyLayout},

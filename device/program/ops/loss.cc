@@ -4,6 +4,17 @@
 #include "device/program/ops/rules.h"
 
 namespace vpod::program {
+namespace {
+
+constexpr Constraint kSmoothing{"loss_c1", "Label smoothing is 0 to 1."};
+constexpr Constraint kRows{
+    "loss_c2",
+    "Logits or probabilities are floats [rows, classes] with one class or more, and the labels are "
+    "int32 [rows]."};
+constexpr Constraint kGradient{
+    "loss_c3", "The loss gradient has the element type of the probabilities and is [rows]."};
+
+}  // namespace
 
 absl::StatusOr<TensorType> SoftmaxCrossEntropyType(const TensorType& logits,
                                                    const TensorType& labels) {
@@ -11,13 +22,13 @@ absl::StatusOr<TensorType> SoftmaxCrossEntropyType(const TensorType& logits,
   VPOD_RETURN_IF_ERROR(Check(labels));
   if (logits.rank() != 2 || !IsFloat(logits.type) || labels.type != v1::INT32 ||
       labels.dims != Dims{logits.dims[0]}) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cross-entropy does not take logits ", logits.ToString(), " and labels ",
-                     labels.ToString(), ", must be floats [rows, classes] and int32 [rows]"));
+    return Broken(kRows, absl::StrCat("cross-entropy does not take logits ", logits.ToString(),
+                                      " and labels ", labels.ToString(),
+                                      ", must be floats [rows, classes] and int32 [rows]"));
   }
   if (logits.dims[1] == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the logits are ", logits.ToString(), " and have no classes"));
+    return Broken(kRows,
+                  absl::StrCat("the logits are ", logits.ToString(), " and have no classes"));
   }
   return TensorType{logits.type, labels.dims};
 }
@@ -27,8 +38,8 @@ namespace {
 template <class CrossEntropy>
 absl::Status CheckSmoothing(const CrossEntropy& op) {
   if (op.label_smoothing() >= 0 && op.label_smoothing() <= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("label smoothing of ", op.label_smoothing(), " is outside 0 to 1"));
+  return Broken(kSmoothing,
+                absl::StrCat("label smoothing of ", op.label_smoothing(), " is outside 0 to 1"));
 }
 
 }  // namespace
@@ -45,6 +56,7 @@ std::vector<OpDef> LossOps() {
          VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(inputs[0], inputs[1]));
          return Types{std::move(loss), inputs[0]};
        },
+       .constraints = {kSmoothing, kRows},
        .rounds = true},
       {.kind = v1::Instruction::kSoftmaxCrossEntropyGradient,
        .role = Role::kKernel,
@@ -54,9 +66,10 @@ std::vector<OpDef> LossOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          VPOD_RETURN_IF_ERROR(CheckSmoothing(instruction.softmax_cross_entropy_gradient()));
          VPOD_ASSIGN_OR_RETURN(TensorType loss, SoftmaxCrossEntropyType(inputs[0], inputs[1]));
-         VPOD_RETURN_IF_ERROR(CheckInput("loss gradient", inputs[2], loss));
+         VPOD_RETURN_IF_ERROR(CheckInput(kGradient, "loss gradient", inputs[2], loss));
          return Types{inputs[0]};
        },
+       .constraints = {kSmoothing, kRows, kGradient},
        .rounds = true},
   };
 }

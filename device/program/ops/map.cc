@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/op.h"
+#include "device/program/ops/rules.h"
 
 namespace vpod::program {
 namespace {
@@ -8,19 +9,29 @@ namespace {
 // Kernels hold a block of each in the caches.
 constexpr int kMostInputs = 12, kMostSteps = 32;
 
+constexpr Constraint kSteps{"map_c1", "There are 1 to 32 steps."};
+static_assert(kMostSteps == 32);
+constexpr Constraint kElementwise{"map_c2",
+                                  "Each step is an operation that is done element by element."};
+constexpr Constraint kBareSteps{"map_c3", "No step has outputs or a rounding."};
+constexpr Constraint kEarlier{"map_c4",
+                              "The inputs of a step are inputs of the map or earlier steps."};
+constexpr Constraint kRead{"map_c5",
+                           "All inputs of the map and all steps but the last are read by a step."};
+
 absl::StatusOr<TensorType> StepType(const v1::Instruction& step, const Types& values) {
   const OpDef* op = FindOp(step.attributes_case());
   if (op == nullptr || !op->elementwise) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(OpName(step.attributes_case()), " is not done element by element"));
+    return Broken(kElementwise,
+                  absl::StrCat(OpName(step.attributes_case()), " is not done element by element"));
   }
   if (step.outputs_size() != 0 || step.has_rounding())
-    return absl::InvalidArgumentError("steps of a map have no outputs and no rounding");
+    return Broken(kBareSteps, "steps of a map have no outputs and no rounding");
   Types inputs;
   for (uint32_t input : step.inputs()) {
     if (input >= values.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("value ", input, " does not exist yet, there are ", values.size()));
+      return Broken(kEarlier, absl::StrCat("value ", input, " does not exist yet, there are ",
+                                           values.size()));
     }
     inputs.push_back(values[input]);
   }
@@ -32,8 +43,8 @@ absl::StatusOr<Types> MapType(const v1::Instruction& instruction,
                               absl::Span<const TensorType> inputs) {
   const auto& steps = instruction.map().steps();
   if (steps.empty() || steps.size() > kMostSteps) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a map has 1 to ", kMostSteps, " steps, not ", steps.size()));
+    return Broken(kSteps,
+                  absl::StrCat("a map has 1 to ", kMostSteps, " steps, not ", steps.size()));
   }
   Types values(inputs.begin(), inputs.end());
   std::vector<bool> read(values.size() + static_cast<size_t>(steps.size()));
@@ -44,8 +55,7 @@ absl::StatusOr<Types> MapType(const v1::Instruction& instruction,
   }
   read.pop_back();
   for (size_t value = 0; value < read.size(); ++value) {
-    if (!read[value])
-      return absl::InvalidArgumentError(absl::StrCat("no step reads value ", value));
+    if (!read[value]) return Broken(kRead, absl::StrCat("no step reads value ", value));
   }
   // All broadcast to the last, since each was read on the way to it.
   return Types{values.back()};
@@ -59,6 +69,7 @@ std::vector<OpDef> MapOps() {
            .inputs = {1, kMostInputs},
            .outputs = {1, 1},
            .infer = MapType,
+           .constraints = {kSteps, kElementwise, kBareSteps, kEarlier, kRead},
            .form = Form::kFused,
            .operations =
                [](const v1::Instruction& instruction, absl::Span<const TensorType>,

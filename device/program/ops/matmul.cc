@@ -6,6 +6,14 @@
 #include "device/program/ops/rules.h"
 
 namespace vpod::program {
+namespace {
+
+constexpr Constraint kOperands{
+    "matmul_c1",
+    "a and b are floats of one type and rank, […,m,k] and […,k,n] unless they are transposed, with "
+    "equal dimensions before these."};
+
+}  // namespace
 
 absl::StatusOr<TensorType> MatMulType(const TensorType& a, const TensorType& b, bool transpose_a,
                                       bool transpose_b) {
@@ -15,7 +23,8 @@ absl::StatusOr<TensorType> MatMulType(const TensorType& a, const TensorType& b, 
   if (rank < 2 || b.dims.size() != rank || a.type != b.type || !IsFloat(a.type) ||
       !std::equal(a.dims.begin(), a.dims.end() - 2, b.dims.begin()) ||
       a.dims[rank - (transpose_a ? 2 : 1)] != b.dims[rank - (transpose_b ? 1 : 2)]) {
-    return absl::InvalidArgumentError(
+    return Broken(
+        kOperands,
         absl::StrCat("matmul does not take ", a.ToString(), transpose_a ? " transposed" : "",
                      " and ", b.ToString(), transpose_b ? " transposed" : "",
                      ", must be floats […,m,k] and […,k,n] with equal dimensions before these"));
@@ -37,6 +46,7 @@ std::vector<OpDef> MatMulOps() {
              const v1::MatMul& op = instruction.mat_mul();
              return OneOutput(MatMulType(inputs[0], inputs[1], op.transpose_a(), op.transpose_b()));
            },
+           .constraints = {kOperands},
            .operations =
                [](const v1::Instruction&, absl::Span<const TensorType> inputs,
                   absl::Span<const TensorType> outputs) {

@@ -8,38 +8,60 @@
 namespace vpod::program {
 namespace {
 
+constexpr Constraint kAccumulator{
+    "optimizer_c1", "The accumulator is wide, and the gradient is floats of its shape."};
+constexpr Constraint kWeights{"optimizer_c2", "The weights are floats."};
+constexpr Constraint kGradient{"optimizer_c3", "The gradient is floats of the weights' shape."};
+constexpr Constraint kSgdVector{"optimizer_c4", "The hyper-parameters are float32 [4]."};
+constexpr Constraint kAdamVector{"optimizer_c5", "The hyper-parameters are float32 [5]."};
+constexpr Constraint kLossScale{"optimizer_c6", "The loss scale is a float32 scalar."};
+constexpr Constraint kCount{"optimizer_c7",
+                            "There are 4 inputs, or a step and a state behind them."};
+constexpr Constraint kStep{"optimizer_c8", "The step, if there is one, is a float32 scalar."};
+constexpr Constraint kState{"optimizer_c9",
+                            "The state, if there is any, is float32 of the weights' shape."};
+constexpr Constraint kFinite{"optimizer_c10", "All inputs are floats."};
+constexpr Constraint kScaleState{
+    "optimizer_c11",
+    "The loss scale is a float32 scalar, the count an int32 scalar, and `finite` a bool scalar."};
+constexpr Constraint kGrowth{"optimizer_c12", "`growth` is above 1 and finite."};
+constexpr Constraint kBackoff{"optimizer_c13", "`backoff` is above 0 and below 1."};
+constexpr Constraint kInterval{"optimizer_c14", "`interval` is 1 or more."};
+
 absl::Status CheckAccumulate(const v1::Instruction& instruction, const Operands& tensors) {
   VPOD_ASSIGN_OR_RETURN(const v1::Tensor* accumulator, tensors.Any(instruction.inputs(0)));
   VPOD_ASSIGN_OR_RETURN(const TensorType gradient, tensors.Plain(instruction.inputs(1)));
   if (accumulator->wide_accumulator() && IsFloat(gradient.type) &&
       TypeOf(*accumulator).dims == gradient.dims)
     return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "tensor ", instruction.inputs(0), " is not a wide accumulator for ", gradient.ToString()));
+  return Broken(kAccumulator, absl::StrCat("tensor ", instruction.inputs(0),
+                                           " is not a wide accumulator for ", gradient.ToString()));
 }
 
 // Inputs: weights, gradient, hyper-parameters, loss scale and, with state, the step and the state.
 // Returns the types of what is updated: weights and state.
-absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, int64_t hyper_parameters,
-                                   absl::Span<const TensorType> inputs) {
+absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, const Constraint& vector,
+                                   int64_t hyper_parameters, absl::Span<const TensorType> inputs) {
   const TensorType &weights = inputs[0], &gradient = inputs[1];
   if (!IsFloat(weights.type)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(optimizer, " does not update ", weights.ToString()));
+    return Broken(kWeights, absl::StrCat(optimizer, " does not update ", weights.ToString()));
   }
-  VPOD_RETURN_IF_ERROR(CheckInput(
-      "gradient", gradient, {IsFloat(gradient.type) ? gradient.type : v1::FLOAT32, weights.dims}));
   VPOD_RETURN_IF_ERROR(
-      CheckInput("hyper-parameter vector", inputs[2], {v1::FLOAT32, {hyper_parameters}}));
-  VPOD_RETURN_IF_ERROR(CheckInput("loss scale", inputs[3], {v1::FLOAT32, {}}));
+      CheckInput(kGradient, "gradient", gradient,
+                 {IsFloat(gradient.type) ? gradient.type : v1::FLOAT32, weights.dims}));
+  VPOD_RETURN_IF_ERROR(
+      CheckInput(vector, "hyper-parameter vector", inputs[2], {v1::FLOAT32, {hyper_parameters}}));
+  VPOD_RETURN_IF_ERROR(CheckInput(kLossScale, "loss scale", inputs[3], {v1::FLOAT32, {}}));
   Types updated = {weights};
   if (inputs.size() == 5) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        optimizer, " takes 4 inputs, or a step and state behind them, not a step alone"));
+    return Broken(
+        kCount, absl::StrCat(optimizer,
+                             " takes 4 inputs, or a step and state behind them, not a step alone"));
   }
-  if (inputs.size() > 5) VPOD_RETURN_IF_ERROR(CheckInput("step", inputs[4], {v1::FLOAT32, {}}));
+  if (inputs.size() > 5)
+    VPOD_RETURN_IF_ERROR(CheckInput(kStep, "step", inputs[4], {v1::FLOAT32, {}}));
   for (size_t i = 5; i < inputs.size(); ++i) {
-    VPOD_RETURN_IF_ERROR(CheckInput("state", inputs[i], {v1::FLOAT32, weights.dims}));
+    VPOD_RETURN_IF_ERROR(CheckInput(kState, "state", inputs[i], {v1::FLOAT32, weights.dims}));
     updated.push_back(inputs[i]);
   }
   return updated;
@@ -47,12 +69,12 @@ absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, int64_t hyper_pa
 
 absl::Status CheckUpdateLossScale(const v1::UpdateLossScale& op) {
   if (!(op.growth() > 1 && std::isfinite(op.growth())))
-    return absl::InvalidArgumentError(absl::StrCat("growth is ", op.growth(), ", must be above 1"));
+    return Broken(kGrowth, absl::StrCat("growth is ", op.growth(), ", must be above 1"));
   if (!(op.backoff() > 0 && op.backoff() < 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("backoff is ", op.backoff(), ", must be above 0 and below 1"));
+    return Broken(kBackoff,
+                  absl::StrCat("backoff is ", op.backoff(), ", must be above 0 and below 1"));
   }
-  if (op.interval() < 1) return absl::InvalidArgumentError("interval is 0, must be 1 or more");
+  if (op.interval() < 1) return Broken(kInterval, "interval is 0, must be 1 or more");
   return absl::OkStatus();
 }
 
@@ -65,6 +87,7 @@ std::vector<OpDef> OptimizerOps() {
        .inputs = {2, 2},
        .outputs = {1, 1},
        .check = CheckAccumulate,
+       .constraints = {kAccumulator},
        .form = Form::kLowered,
        .in_place = {{0, 0}}},
       {.kind = v1::Instruction::kSgd,
@@ -72,7 +95,8 @@ std::vector<OpDef> OptimizerOps() {
        .inputs = {4, 6},
        .outputs = {1, 2},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
-           -> absl::StatusOr<Types> { return UpdatedTypes("SGD", 4, inputs); },
+           -> absl::StatusOr<Types> { return UpdatedTypes("SGD", kSgdVector, 4, inputs); },
+       .constraints = {kWeights, kGradient, kSgdVector, kLossScale, kCount, kStep, kState},
        .form = Form::kLowered,
        .in_place = {{0, 0}, {1, 5}},
        .rounds = true},
@@ -81,7 +105,8 @@ std::vector<OpDef> OptimizerOps() {
        .inputs = {7, 8},
        .outputs = {3, 4},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
-           -> absl::StatusOr<Types> { return UpdatedTypes("Adam", 5, inputs); },
+           -> absl::StatusOr<Types> { return UpdatedTypes("Adam", kAdamVector, 5, inputs); },
+       .constraints = {kWeights, kGradient, kAdamVector, kLossScale, kStep, kState},
        .form = Form::kLowered,
        .in_place = {{0, 0}, {1, 5}, {2, 6}, {3, 7}},
        .rounds = true},
@@ -93,24 +118,26 @@ std::vector<OpDef> OptimizerOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          for (const TensorType& input : inputs) {
            if (!IsFloat(input.type)) {
-             return absl::InvalidArgumentError(
-                 absl::StrCat("all-finite does not take ", input.ToString(), ", must be floats"));
+             return Broken(kFinite, absl::StrCat("all-finite does not take ", input.ToString(),
+                                                 ", must be floats"));
            }
          }
          return Types{{v1::BOOL, {}}};
-       }},
+       },
+       .constraints = {kFinite}},
       {.kind = v1::Instruction::kUpdateLossScale,
        .role = Role::kKernel,
        .inputs = {3, 3},
        .outputs = {2, 2},
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_RETURN_IF_ERROR(CheckInput("loss scale", inputs[0], {v1::FLOAT32, {}}));
-         VPOD_RETURN_IF_ERROR(CheckInput("count", inputs[1], {v1::INT32, {}}));
-         VPOD_RETURN_IF_ERROR(CheckInput("condition", inputs[2], {v1::BOOL, {}}));
+         VPOD_RETURN_IF_ERROR(CheckInput(kScaleState, "loss scale", inputs[0], {v1::FLOAT32, {}}));
+         VPOD_RETURN_IF_ERROR(CheckInput(kScaleState, "count", inputs[1], {v1::INT32, {}}));
+         VPOD_RETURN_IF_ERROR(CheckInput(kScaleState, "condition", inputs[2], {v1::BOOL, {}}));
          VPOD_RETURN_IF_ERROR(CheckUpdateLossScale(instruction.update_loss_scale()));
          return Types{inputs[0], inputs[1]};
        },
+       .constraints = {kScaleState, kGrowth, kBackoff, kInterval},
        .form = Form::kLowered,
        .in_place = {{0, 0}, {1, 1}}},
   };

@@ -10,10 +10,31 @@
 #include "device/program/ops/sliding_window.h"
 
 namespace vpod::program {
+namespace {
+
+constexpr Constraint kIndices{"pool_c1", "The indices are int32 of the output gradient's shape."};
+constexpr Constraint kEither{"pool_c2", "There is a window or an output size, not both."};
+constexpr Constraint kImages{
+    "pool_c3",
+    "Image and output gradient are floats [batch, channels, one to three spatial dimensions]; only "
+    "the batch may be 0."};
+constexpr Constraint kOutputSize{
+    "pool_c4",
+    "Without a window, the size of the output has an entry of 1 or more for each spatial dimension "
+    "of the image."};
+constexpr Constraint kWindow{
+    "pool_c5",
+    "Each field of the window has an entry for each spatial dimension; kernel, stride and dilation "
+    "are 1 to 2^31, padding is below the extent of a window, `dilation * (kernel - 1) + 1`, and a "
+    "window fits the padded image."};
+constexpr Constraint kGradient{
+    "pool_c6", "The output gradient has the type that the pooling of an image of that size gives."};
+
+}  // namespace
 
 absl::StatusOr<TensorType> PooledType(const TensorType& image, const v1::SlidingWindow& window) {
-  VPOD_RETURN_IF_ERROR(CheckImage("image", image));
-  VPOD_ASSIGN_OR_RETURN(const Dims sizes, CountWindows(SpatialDims(image), window));
+  VPOD_RETURN_IF_ERROR(CheckImage(kImages, "image", image));
+  VPOD_ASSIGN_OR_RETURN(const Dims sizes, CountWindows(kWindow, SpatialDims(image), window));
   TensorType result = ImageType(image, image.dims[1], sizes);
   VPOD_RETURN_IF_ERROR(Check(result));
   return result;
@@ -55,10 +76,11 @@ using Sizes = google::protobuf::RepeatedField<int64_t>;
 
 // The result of a pooling whose windows divide the image.
 absl::StatusOr<TensorType> DividedType(const TensorType& image, const Dims& sizes) {
-  VPOD_RETURN_IF_ERROR(CheckImage("image", image));
+  VPOD_RETURN_IF_ERROR(CheckImage(kImages, "image", image));
   if (sizes.size() != SpatialDims(image).size() ||
       std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 1; })) {
-    return absl::InvalidArgumentError(
+    return Broken(
+        kOutputSize,
         absl::StrCat("output size [", absl::StrJoin(sizes, ","), "] of ", image.ToString(),
                      " needs an entry of 1 or more for each spatial dimension"));
   }
@@ -72,21 +94,21 @@ absl::StatusOr<TensorType> ResultType(const Pooling& op, const TensorType& image
   if (!op.has_window())
     return DividedType(image, Dims(op.output_size().begin(), op.output_size().end()));
   if (!op.output_size().empty())
-    return absl::InvalidArgumentError("a pooling has a window or an output size, not both");
+    return Broken(kEither, "a pooling has a window or an output size, not both");
   return PooledType(image, op.window());
 }
 
 // The image of which a gradient is taken, from the gradient of its pooling.
 absl::StatusOr<TensorType> UnpooledType(const TensorType& gradient, const Sizes& image_size,
                                         const v1::SlidingWindow* window) {
-  VPOD_RETURN_IF_ERROR(CheckImage("output gradient", gradient));
+  VPOD_RETURN_IF_ERROR(CheckImage(kImages, "output gradient", gradient));
   TensorType image =
       ImageType(gradient, gradient.dims[1], Dims(image_size.begin(), image_size.end()));
   VPOD_RETURN_IF_ERROR(Check(image));
   VPOD_ASSIGN_OR_RETURN(const TensorType pooled, window != nullptr
                                                      ? PooledType(image, *window)
                                                      : DividedType(image, SpatialDims(gradient)));
-  VPOD_RETURN_IF_ERROR(CheckInput("output gradient", gradient, pooled));
+  VPOD_RETURN_IF_ERROR(CheckInput(kGradient, "output gradient", gradient, pooled));
   return image;
 }
 
@@ -112,6 +134,7 @@ std::vector<OpDef> PoolingOps() {
          TensorType indices{v1::INT32, output.dims};
          return Types{std::move(output), std::move(indices)};
        },
+       .constraints = {kEither, kImages, kOutputSize, kWindow},
        .operations = PoolingOperations,
        .layout = ImagesLayout},
       {.kind = v1::Instruction::kMaxPoolGradient,
@@ -120,10 +143,12 @@ std::vector<OpDef> PoolingOps() {
        .outputs = {1, 1},
        .infer = [](const v1::Instruction& instruction,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         VPOD_RETURN_IF_ERROR(CheckInput("index tensor", inputs[1], {v1::INT32, inputs[0].dims}));
+         VPOD_RETURN_IF_ERROR(
+             CheckInput(kIndices, "index tensor", inputs[1], {v1::INT32, inputs[0].dims}));
          return OneOutput(UnpooledType(inputs[0], instruction.max_pool_gradient().image_size(),
                                        FindPoolingWindow(instruction)));
        },
+       .constraints = {kIndices, kImages, kOutputSize, kWindow, kGradient},
        .operations = PoolingOperations,
        .rounds = true,
        .layout = ImagesLayout},
@@ -135,6 +160,7 @@ std::vector<OpDef> PoolingOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(ResultType(instruction.average_pool(), inputs[0]));
        },
+       .constraints = {kEither, kImages, kOutputSize, kWindow},
        .operations = PoolingOperations,
        .rounds = true,
        .layout = ImagesLayout},
@@ -147,6 +173,7 @@ std::vector<OpDef> PoolingOps() {
          return OneOutput(UnpooledType(inputs[0], instruction.average_pool_gradient().image_size(),
                                        FindPoolingWindow(instruction)));
        },
+       .constraints = {kImages, kOutputSize, kWindow, kGradient},
        .operations = PoolingOperations,
        .rounds = true,
        .layout = ImagesLayout},

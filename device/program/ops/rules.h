@@ -1,19 +1,31 @@
 // Type rules of the closed op set: given the types of the inputs, the type of the output, or
 // InvalidArgument saying what does not fit. The graph builder infers shapes with them and the
-// validator checks executables against them.
+// validator checks executables against them. An error ends with the label of the constraint that is
+// broken: "groups is 3, must divide the 4 channels (conv_c5)".
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "device/program/tensor_type.h"
+#include "device/program/op.h"
 
 namespace vpod::program {
 
-// op.cc: InvalidArgument that names the input unless it has the type that the other inputs ask for.
-absl::Status CheckInput(const char* name, const TensorType& actual, const TensorType& expected);
+// --- For the rules themselves, in op.cc ---
+
+// InvalidArgument: the message and the label of the constraint.
+absl::Status Broken(const Constraint& constraint, absl::string_view message);
+// The status of a check that serves several constraints: the same if it is ok, otherwise Broken.
+absl::Status Labelled(const Constraint& constraint, const absl::Status& status);
+// Broken with a message that names the input, unless it has the type that the other inputs ask for.
+absl::Status CheckInput(const Constraint& constraint, const char* name, const TensorType& actual,
+                        const TensorType& expected);
+
+// --- The rules ---
 
 // elementwise.cc
-absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b);  // NumPy rules
+// By NumPy's rules. The error has no label: each op that broadcasts has a constraint of its own.
+absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b);
 absl::StatusOr<TensorType> UnaryType(v1::UnaryOperator op, const TensorType& input);
 absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a,
                                       const TensorType& b);

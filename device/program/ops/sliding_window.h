@@ -11,9 +11,12 @@ namespace vpod::program {
 inline constexpr size_t kImageHead = 2;
 inline constexpr int kMaxSpatialRank = 3;
 
-// InvalidArgument unless the type has a batch, channels and one to three spatial dimensions, of
-// which the batch alone may be 0, and its elements are floats.
-absl::Status CheckImage(const char* name, const TensorType& image);
+// Whether the type has a batch, channels and one to three spatial dimensions, of which the batch
+// alone may be 0, and its elements are floats.
+bool IsImage(const TensorType& type);
+// The constraint is broken unless the type is that of an image. `name` is the operand's in the
+// message.
+absl::Status CheckImage(const Constraint& constraint, const char* name, const TensorType& image);
 
 // The spatial dimensions of an image.
 inline Dims SpatialDims(const TensorType& image) {
@@ -26,9 +29,10 @@ int64_t WindowExtent(const v1::SlidingWindow& window, int axis);
 
 // Number of windows along each spatial dimension of an image:
 // (size + pad_before + pad_after - extent) / stride + 1, rounded down.
-// InvalidArgument for a window that has not an entry for each dimension, for one outside the bounds
-// that program.proto states, and for one that does not fit the padded image.
-absl::StatusOr<Dims> CountWindows(const Dims& image_size, const v1::SlidingWindow& window);
+// The constraint is broken by a window that has not an entry for each dimension, by one outside the
+// bounds that program.proto states, and by one that does not fit the padded image.
+absl::StatusOr<Dims> CountWindows(const Constraint& constraint, const Dims& image_size,
+                                  const v1::SlidingWindow& window);
 
 // Elements of a window.
 double KernelElements(const v1::SlidingWindow& window);

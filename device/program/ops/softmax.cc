@@ -6,11 +6,14 @@
 namespace vpod::program {
 namespace {
 
+constexpr Constraint kRows{"softmax_c1", "Input 0 is floats with a last dimension above 0."};
+constexpr Constraint kGradient{"softmax_c2", "The output gradient has the type of the output."};
+
 absl::StatusOr<TensorType> RowsType(const TensorType& input) {
   VPOD_RETURN_IF_ERROR(Check(input));
   if (input.rank() >= 1 && IsFloat(input.type) && input.dims.back() > 0) return input;
-  return absl::InvalidArgumentError(absl::StrCat("softmax does not take ", input.ToString(),
-                                                 ", must be floats with a last dimension above 0"));
+  return Broken(kRows, absl::StrCat("softmax does not take ", input.ToString(),
+                                    ", must be floats with a last dimension above 0"));
 }
 
 }  // namespace
@@ -23,6 +26,7 @@ std::vector<OpDef> SoftmaxOps() {
        .outputs = {1, 1},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
            -> absl::StatusOr<Types> { return OneOutput(RowsType(inputs[0])); },
+       .constraints = {kRows},
        .flops_per_operation = 4,
        .updates = true,
        .rounds = true},
@@ -33,9 +37,10 @@ std::vector<OpDef> SoftmaxOps() {
        .infer = [](const v1::Instruction&,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          VPOD_ASSIGN_OR_RETURN(TensorType type, RowsType(inputs[0]));
-         VPOD_RETURN_IF_ERROR(CheckInput("output gradient", inputs[1], type));
+         VPOD_RETURN_IF_ERROR(CheckInput(kGradient, "output gradient", inputs[1], type));
          return Types{std::move(type)};
        },
+       .constraints = {kRows, kGradient},
        .flops_per_operation = 4,
        .updates = true,
        .rounds = true},

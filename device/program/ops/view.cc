@@ -9,6 +9,17 @@
 namespace vpod::program {
 namespace {
 
+constexpr Constraint kPermutation{"view_c1",
+                                  "The permutation names each dimension of the input once."};
+constexpr Constraint kSliceEntries{
+    "view_c2", "`begin`, `size` and `step` have an entry for each dimension of the input."};
+constexpr Constraint kSlice{
+    "view_c3",
+    "Along each dimension, the slice has 0 elements or more, steps of 1 or more, and "
+    "does not leave the input."};
+constexpr Constraint kExpand{"view_c4",
+                             "Counted from the last, the dimensions of the input stay or are 1."};
+
 Dims DimsOf(const google::protobuf::RepeatedField<int64_t>& field) {
   return {field.begin(), field.end()};
 }
@@ -25,17 +36,17 @@ absl::StatusOr<TensorType> TransposedType(const v1::Transpose& op, const TensorT
     output.dims.push_back(input.dims[from]);
   }
   if (fits) return output;
-  return absl::InvalidArgumentError(absl::StrCat("[", absl::StrJoin(op.permutation(), ","),
-                                                 "] is not a permutation of the dimensions of ",
-                                                 input.ToString(), ", 0 to ", input.rank() - 1));
+  return Broken(kPermutation, absl::StrCat("[", absl::StrJoin(op.permutation(), ","),
+                                           "] is not a permutation of the dimensions of ",
+                                           input.ToString(), ", 0 to ", input.rank() - 1));
 }
 
 absl::StatusOr<TensorType> SlicedType(const v1::Slice& op, const TensorType& input) {
   if (op.begin_size() != input.rank() || op.size_size() != input.rank() ||
       op.step_size() != input.rank()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a slice of ", input.ToString(), " needs ", input.rank(),
-                     " entries in each field, one for each dimension"));
+    return Broken(kSliceEntries,
+                  absl::StrCat("a slice of ", input.ToString(), " needs ", input.rank(),
+                               " entries in each field, one for each dimension"));
   }
   for (int i = 0; i < input.rank(); ++i) {
     const int64_t dim = input.dims[static_cast<size_t>(i)], begin = op.begin(i), size = op.size(i),
@@ -44,9 +55,9 @@ absl::StatusOr<TensorType> SlicedType(const v1::Slice& op, const TensorType& inp
     const bool fits = begin >= 0 && begin <= dim && step >= 1 && size >= 0 && size <= dim &&
                       (size == 0 || (begin < dim && (dim - 1 - begin) / step >= size - 1));
     if (!fits) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a slice of ", size, " elements from ", begin, " in steps of ", step,
-          " leaves dimension ", i, " of ", input.ToString(), ", elements 0 to ", dim - 1));
+      return Broken(kSlice, absl::StrCat("a slice of ", size, " elements from ", begin,
+                                         " in steps of ", step, " leaves dimension ", i, " of ",
+                                         input.ToString(), ", elements 0 to ", dim - 1));
     }
   }
   return TensorType{input.type, DimsOf(op.size())};
@@ -57,9 +68,9 @@ absl::StatusOr<TensorType> ExpandedType(const v1::Expand& op, const TensorType& 
   VPOD_RETURN_IF_ERROR(Check(output));
   const absl::StatusOr<Dims> broadcast = BroadcastDims(input.dims, output.dims);
   if (broadcast.ok() && *broadcast == output.dims) return output;
-  return absl::InvalidArgumentError(absl::StrCat(input.ToString(), " does not expand to [",
-                                                 absl::StrJoin(output.dims, ","),
-                                                 "]: dimensions stay or were 1"));
+  return Broken(kExpand,
+                absl::StrCat(input.ToString(), " does not expand to [",
+                             absl::StrJoin(output.dims, ","), "]: dimensions stay or were 1"));
 }
 
 }  // namespace
@@ -74,6 +85,7 @@ std::vector<OpDef> ViewOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(TransposedType(instruction.transpose(), inputs[0]));
        },
+       .constraints = {kPermutation},
        .flops_per_operation = 0,
        .layout = AnyLayout,
        .view =
@@ -91,6 +103,7 @@ std::vector<OpDef> ViewOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(SlicedType(instruction.slice(), inputs[0]));
        },
+       .constraints = {kSliceEntries, kSlice},
        .flops_per_operation = 0,
        .layout = AnyLayout,
        .view =
@@ -111,6 +124,7 @@ std::vector<OpDef> ViewOps() {
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
          return OneOutput(ExpandedType(instruction.expand(), inputs[0]));
        },
+       .constraints = {kExpand},
        .flops_per_operation = 0,
        .layout = AnyLayout,
        .view =
