@@ -10,23 +10,21 @@ namespace vpod::compiler {
 
 namespace v1 = program::v1;
 
-Assembler::Assembler(const graph::Graph& graph, const CompileOptions& options) : options_(options) {
-  executable_.set_ipus_per_replica(options.ipus_per_replica);
-  variables_.resize(options.ipus_per_replica);
-  for (uint32_t i = 0; i < options.ipus_per_replica; ++i) {
+Assembler::Assembler(uint32_t ipus) {
+  executable_.set_ipus_per_replica(ipus);
+  variables_.resize(ipus);
+  for (uint32_t i = 0; i < ipus; ++i) {
     executable_.add_ipus();
     origins_.add_ipus();
   }
-  for (const auto& [ipu, buffers] : graph.remote_buffers()) {
-    if (ipu >= options.ipus_per_replica) continue;  // an error of the checks, if it is used
-    executable_.mutable_ipus(static_cast<int>(ipu))
-        ->mutable_remote_buffers()
-        ->Add(buffers.begin(), buffers.end());
-  }
 }
 
-void Assembler::AddVariables(const LoweredProgram& program) {
+void Assembler::AddState(const LoweredProgram& program) {
   for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
+    const std::vector<v1::RemoteBuffer>& buffers = program.ipus[ipu].remote_buffers;
+    executable_.mutable_ipus(static_cast<int>(ipu))
+        ->mutable_remote_buffers()
+        ->Assign(buffers.begin(), buffers.end());
     for (const LoweredTensor& tensor : program.ipus[ipu].tensors) {
       if (tensor.variable.empty() || variables_[ipu].contains(tensor.variable)) continue;
       v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
@@ -41,11 +39,11 @@ void Assembler::AddVariables(const LoweredProgram& program) {
   }
 }
 
-void Assembler::AddProgram(const ProgramSpec& spec, LoweredProgram program) {
+void Assembler::AddProgram(LoweredProgram program) {
   v1::Program* entry = executable_.add_programs();
-  entry->set_name(spec.name);
+  entry->set_name(program.name);
   const std::vector<uint32_t> streams =
-      MergeStreams(program, spec.device_iterations * spec.accumulation);
+      MergeStreams(program, program.device_iterations * program.accumulation);
   const auto first_exchange = static_cast<uint32_t>(executable_.exchanges_size());
   std::vector<std::vector<uint32_t>> tensors;  // [ipu], indices of the executable
   for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
@@ -67,7 +65,7 @@ void Assembler::AddProgram(const ProgramSpec& spec, LoweredProgram program) {
     }
     if (lowered.update_condition)
       lowered.update_condition = tensors[ipu][*lowered.update_condition];
-    entry->add_functions(EmitFunctions(spec, lowered, ipu));
+    entry->add_functions(EmitFunctions(program, ipu));
   }
   for (v1::Move& move : program.moves) {
     move.set_from_tensor(tensors[move.from_ipu()][move.from_tensor()]);
@@ -77,7 +75,7 @@ void Assembler::AddProgram(const ProgramSpec& spec, LoweredProgram program) {
 }
 
 v1::Executable Assembler::Finish() {
-  for (uint32_t ipu = 0; ipu < options_.ipus_per_replica; ++ipu) {
+  for (uint32_t ipu = 0; ipu < variables_.size(); ++ipu) {
     v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
     entry->set_arena_bytes(std::max(entry->arena_bytes(), ends_.contains(ipu) ? ends_[ipu] : 0));
   }
@@ -159,14 +157,15 @@ void Assembler::AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, Nam
   repeat->set_count(count);
 }
 
-uint32_t Assembler::EmitFunctions(const ProgramSpec& spec, LoweredIpu& lowered, uint32_t ipu) {
+uint32_t Assembler::EmitFunctions(LoweredProgram& program, uint32_t ipu) {
+  LoweredIpu& lowered = program.ipus[ipu];
   const auto section = [&](Section s) -> std::vector<LoweredStep>& {
     return lowered.sections[static_cast<int>(s)];
   };
   NamedFunction run, iteration, body;
   Append(section(Section::kBody), body);
   Append(section(Section::kClear), iteration);
-  AppendLoop(ipu, spec.accumulation, std::move(body), iteration);
+  AppendLoop(ipu, program.accumulation, std::move(body), iteration);
   Append(section(Section::kReduce), iteration);
   if (lowered.update_condition) {
     NamedFunction update;
@@ -180,7 +179,7 @@ uint32_t Assembler::EmitFunctions(const ProgramSpec& spec, LoweredIpu& lowered, 
   }
   Append(section(Section::kFinish), iteration);
   Append(section(Section::kSetup), run);
-  AppendLoop(ipu, spec.device_iterations, std::move(iteration), run);
+  AppendLoop(ipu, program.device_iterations, std::move(iteration), run);
   return AddFunction(ipu, std::move(run));
 }
 

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "client/compiler/compiler.h"
 #include "client/compiler/lowering.h"
-#include "client/graph/graph.h"
 #include "client/graph/origin_table.h"
 
 namespace vpod::compiler {
@@ -17,13 +15,14 @@ namespace vpod::compiler {
 // temporaries of all programs over each other behind them.
 class Assembler {
  public:
-  // The references outlive the object.
-  Assembler(const graph::Graph& graph, const CompileOptions& options);
+  // For replicas of this many IPUs, as all programs have them.
+  explicit Assembler(uint32_t ipus);
 
-  // First, for each program: variables get their places, so that all programs agree on them.
-  void AddVariables(const LoweredProgram& program);
+  // First, for each program: variables and remote buffers get their places, so that all programs
+  // agree on them.
+  void AddState(const LoweredProgram& program);
   // Then, for each program.
-  void AddProgram(const ProgramSpec& spec, LoweredProgram program);
+  void AddProgram(LoweredProgram program);
   program::v1::Executable Finish();
   // The origins of the instructions that Finish returns.
   program::v1::Origins Origins();
@@ -49,12 +48,11 @@ class Assembler {
   uint32_t AddFunction(uint32_t ipu, NamedFunction named);
   // `count` rounds of a body: a Repeat of a function, or the body itself.
   void AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, NamedFunction& to);
-  // Adds the functions of a program, inner ones first; the entry.
-  uint32_t EmitFunctions(const ProgramSpec& spec, LoweredIpu& lowered, uint32_t ipu);
+  // Adds the functions of a program on an IPU, inner ones first; the entry.
+  uint32_t EmitFunctions(LoweredProgram& program, uint32_t ipu);
 
   static constexpr uint32_t kUnknown = 0;  // origin
 
-  const CompileOptions& options_;
   program::v1::Executable executable_;
   graph::OriginTable table_;
   program::v1::Origins origins_;                            // refers to the table

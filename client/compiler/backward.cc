@@ -1,6 +1,11 @@
 #include "client/compiler/backward.h"
 
+#include "client/compiler/placement.h"
+#include "client/compiler/random_rounding.h"
+#include "device/base/status.h"
+
 namespace vpod::compiler {
+namespace {
 
 using graph::Graph;
 using graph::Tensor;
@@ -8,7 +13,6 @@ using program::v1::FLOAT32;
 
 LossGradients AddLossGradients(Graph& graph, const ProgramSpec& spec) {
   LossGradients gradients;
-  if (!spec.loss.has_value()) return gradients;
   if (spec.loss_scale) {
     graph.SetIpu(graph.values()[spec.loss->id].ipu);
     gradients.loss_scale = graph.Buffer(kLossScaleName, {FLOAT32, {}}, {*spec.loss_scale});
@@ -22,6 +26,26 @@ LossGradients AddLossGradients(Graph& graph, const ProgramSpec& spec) {
     if (!uses.empty()) uses = {graph.SumOfUses(graph.variables()[v], uses)};
   }
   return gradients;
+}
+
+}  // namespace
+
+absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec& spec,
+                                          const CompileOptions& options) {
+  GraphProgram program{.spec = spec,
+                       .ipus = options.ipus_per_replica,
+                       .replicas = options.total_replicas,
+                       .graph = graph,
+                       .filters = FindFilters(graph, options.rounding)};
+  program.graph.SetReplicas(options.total_replicas);
+  if (program.trains()) {
+    program.first_backward = static_cast<uint32_t>(program.graph.values().size());
+    program.gradients = AddLossGradients(program.graph, spec);
+    VPOD_RETURN_IF_ERROR(program.graph.status());
+    program.rounding = AddRoundingStates(program.graph, options);
+  }
+  VPOD_RETURN_IF_ERROR(program.graph.status());
+  return program;
 }
 
 }  // namespace vpod::compiler

@@ -1,21 +1,17 @@
-// The gradients of a program that trains, as the update takes them.
+// The first pass: a program of a graph, with the gradients of its loss.
 #pragma once
 
-#include <vector>
-
+#include "absl/status/statusor.h"
 #include "client/compiler/compiler.h"
+#include "client/compiler/graph_program.h"
 #include "client/graph/graph.h"
 
 namespace vpod::compiler {
 
-struct LossGradients {
-  // For each variable of the graph, in their order, the gradients whose sum is its gradient: none
-  // if the loss does not depend on it, several only if they are accumulated.
-  std::vector<std::vector<graph::Tensor>> of_variables;
-  graph::Tensor loss_scale;  // a buffer, if there is one
-};
-
-// Adds the gradients of the loss to the graph; nothing to a program without one.
-LossGradients AddLossGradients(graph::Graph& graph, const ProgramSpec& spec);
+// The program of a checked graph, which stays as it is. A program that trains gets the gradients of
+// its loss, as the update takes them, and the values that its roundings read. InvalidArgument or
+// Unimplemented: an operation's gradient is missing.
+absl::StatusOr<GraphProgram> AddGradients(const graph::Graph& graph, const ProgramSpec& spec,
+                                          const CompileOptions& options);
 
 }  // namespace vpod::compiler

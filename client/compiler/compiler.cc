@@ -1,7 +1,10 @@
 #include "client/compiler/compiler.h"
 
 #include "client/compiler/assembly.h"
+#include "client/compiler/backward.h"
 #include "client/compiler/checks.h"
+#include "client/compiler/dead_code.h"
+#include "client/compiler/fusion.h"
 #include "client/compiler/lowering.h"
 #include "client/compiler/passes.h"
 #include "device/base/status.h"
@@ -9,6 +12,32 @@
 namespace vpod::compiler {
 
 namespace v1 = program::v1;
+using program::Form;
+
+namespace {
+
+// Runs the passes from gradients to lowering on a checked graph.
+absl::StatusOr<LoweredProgram> RunPasses(const graph::Graph& graph, const ProgramSpec& spec,
+                                         const CompileOptions& options, PassDump& dump) {
+  VPOD_ASSIGN_OR_RETURN(GraphProgram program, AddGradients(graph, spec, options));
+  const auto finish = [&](absl::string_view pass, Form form) {
+    const absl::Status status = CheckForm(pass, form, program.graph.nodes());
+    return status.ok() ? dump.Add(spec.name, pass, program) : status;
+  };
+  VPOD_RETURN_IF_ERROR(finish("gradients", Form::kGraph));
+  RemoveDeadCode(program);
+  VPOD_RETURN_IF_ERROR(finish("dead-code", Form::kGraph));
+  if (options.fusion && program.rounding.empty()) {
+    Fuse(program);
+    VPOD_RETURN_IF_ERROR(finish("fusion", Form::kFused));
+  }
+  LoweredProgram lowered = Lower(program);
+  VPOD_RETURN_IF_ERROR(CheckForm("lowering", lowered));
+  VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "lowering", lowered));
+  return lowered;
+}
+
+}  // namespace
 
 std::map<std::string, Compiled::Initial> InitialValues(const program::Executable& executable,
                                                        const graph::Graph& graph,
@@ -48,16 +77,16 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   };
   PassDump dump(options);
   std::vector<LoweredProgram> programs;
-  Assembler assembler(graph, options);
+  Assembler assembler(options.ipus_per_replica);
   for (const ProgramSpec& spec : options.programs) {
     report("Lowering");
-    VPOD_ASSIGN_OR_RETURN(LoweredProgram program, Lower(graph, spec, options, dump));
-    assembler.AddVariables(program);
+    VPOD_ASSIGN_OR_RETURN(LoweredProgram program, RunPasses(graph, spec, options, dump));
+    assembler.AddState(program);
     programs.push_back(std::move(program));
   }
-  for (size_t i = 0; i < programs.size(); ++i) {
+  for (LoweredProgram& program : programs) {
     report("Placing tensors");
-    assembler.AddProgram(options.programs[i], std::move(programs[i]));
+    assembler.AddProgram(std::move(program));
   }
   Compiled compiled;
   report("Validating");

@@ -87,8 +87,9 @@ struct CompileOptions {
   // Fuses ops that lie beside each other, which changes no result.
   // Programs with stochastic rounding are never fused: each of their operations rounds by itself.
   bool fusion = true;
-  // Directory for the printed forms of the program after each pass; none if it is empty. A
-  // compilation that prints takes nothing from a cache.
+  // Directory for the printed forms of the program after each pass, none if it is empty. Each reads
+  // back to the same program (graph_text.h, lowered_text.h), without the variables' initial values.
+  // A compilation that prints takes nothing from a cache.
   std::string dump_passes;
   Rounding rounding = Rounding::kNearest;
   std::vector<ProgramSpec> programs;

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
 #include <vector>
+
+#include "client/compiler/lowering.h"
 
 namespace vpod::compiler {
 namespace {
@@ -18,10 +22,17 @@ using v1::INT32;
 
 class DeadCodeTest : public testing::Test {
  protected:
-  // The values that the nodes make.
-  static std::vector<uint32_t> Made(const LiveCode& live) {
+  // The program of the graph without dead code.
+  GraphProgram Live(GraphProgram program = {}) const {
+    program.graph = graph_;
+    RemoveDeadCode(program);
+    return program;
+  }
+  // The values that its nodes make.
+  std::vector<uint32_t> Made(GraphProgram program = {}) const {
+    const GraphProgram live = Live(std::move(program));
     std::vector<uint32_t> made;
-    for (const graph::Node& node : live.nodes)
+    for (const graph::Node& node : live.graph.nodes())
       made.insert(made.end(), node.instruction.outputs().begin(), node.instruction.outputs().end());
     return made;
   }
@@ -34,49 +45,49 @@ TEST_F(DeadCodeTest, WhatReachesNoOutputGoesWithItsInput) {
   const Tensor a = graph_.Relu(x_);
   graph_.Relu(graph_.Add(a, y_));
   graph_.Output("a", a);
-  const LiveCode live = FindLiveCode(graph_, /*assigns=*/false, {}, {});
-  EXPECT_THAT(Made(live), ElementsAre(a.id));
-  EXPECT_THAT(live.inputs, ElementsAre(x_.id));
-  EXPECT_THAT(live.results, ElementsAre(a.id));
+  EXPECT_THAT(Made(), ElementsAre(a.id));
+  EXPECT_THAT(ResultsOf({.graph = graph_}), ElementsAre(a.id));
+  std::vector<std::string> streams;
+  for (const LoweredStream& stream : Lower(Live()).streams) streams.push_back(stream.name);
+  EXPECT_THAT(streams, ElementsAre("x", "a"));
 }
 
 TEST_F(DeadCodeTest, AReshapeKeepsWhatItShares) {
   const Tensor a = graph_.Relu(x_), square = graph_.Reshape(a, {2, 2});
   graph_.Output("square", square);
-  const LiveCode live = FindLiveCode(graph_, /*assigns=*/false, {}, {});
-  EXPECT_THAT(Made(live), ElementsAre(a.id));
-  EXPECT_THAT(live.results, ElementsAre(a.id));
+  EXPECT_THAT(Made(), ElementsAre(a.id));
+  EXPECT_THAT(ResultsOf({.graph = graph_}), ElementsAre(a.id));
 }
 
-TEST_F(DeadCodeTest, GivenResultsLiveLikeOutputs) {
+TEST_F(DeadCodeTest, GradientsLiveLikeOutputs) {
   const Tensor a = graph_.Relu(x_);
-  EXPECT_THAT(FindLiveCode(graph_, false, {}, {}).nodes, IsEmpty());
-  EXPECT_THAT(Made(FindLiveCode(graph_, false, {}, {a.id})), ElementsAre(a.id));
+  EXPECT_THAT(Made(), IsEmpty());
+  EXPECT_THAT(Made({.gradients = {.of_variables = {{a}}}}), ElementsAre(a.id));
 }
 
-TEST_F(DeadCodeTest, AssignmentsCountWhereBuffersAreAssigned) {
+TEST_F(DeadCodeTest, AssignmentsCountInTraining) {
   const Tensor buffer = graph_.Buffer("mean", {FLOAT32, {4}}, std::vector<float>(4));
   const Tensor next = graph_.Add(buffer, x_);
   graph_.Assign(buffer, next);
-  EXPECT_THAT(FindLiveCode(graph_, /*assigns=*/false, {}, {}).nodes, IsEmpty());
-  EXPECT_THAT(Made(FindLiveCode(graph_, /*assigns=*/true, {}, {})), ElementsAre(next.id));
+  EXPECT_THAT(Made(), IsEmpty());
+  EXPECT_THAT(Made({.spec = {.loss = x_}}), ElementsAre(next.id));
 }
 
 TEST_F(DeadCodeTest, StoresAreAlwaysNeeded) {
   const graph::RemoteBuffer rows = graph_.AddRemoteBuffer("rows", {FLOAT32, {4}}, 2);
   const Tensor a = graph_.Relu(x_);
   graph_.RemoteStore(rows, a, graph_.Constant({INT32, {}}, 1));
-  const LiveCode live = FindLiveCode(graph_, /*assigns=*/false, {}, {});
-  EXPECT_THAT(Made(live), ElementsAre(a.id));
-  ASSERT_EQ(live.nodes.size(), 2u);
-  EXPECT_TRUE(live.nodes[1].instruction.has_remote_store());
+  EXPECT_THAT(Made(), ElementsAre(a.id));
+  const std::vector<graph::Node> live = Live().graph.nodes();
+  ASSERT_EQ(live.size(), 2u);
+  EXPECT_TRUE(live[1].instruction.has_remote_store());
 }
 
-TEST_F(DeadCodeTest, WhatMakesTheFirstValuesComesFirst) {
+TEST_F(DeadCodeTest, WhatRoundingsFollowFromComesFirst) {
   const Tensor a = graph_.Relu(x_), b = graph_.Add(y_, y_), c = graph_.Add(a, b);
   graph_.Output("c", c);
-  EXPECT_THAT(Made(FindLiveCode(graph_, false, {}, {})), ElementsAre(a.id, b.id, c.id));
-  EXPECT_THAT(Made(FindLiveCode(graph_, false, {b.id}, {})), ElementsAre(b.id, a.id, c.id));
+  EXPECT_THAT(Made(), ElementsAre(a.id, b.id, c.id));
+  EXPECT_THAT(Made({.rounding = {{0, {.number = b}}}}), ElementsAre(b.id, a.id, c.id));
 }
 
 }  // namespace

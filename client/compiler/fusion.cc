@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "device/program/op.h"
 
@@ -25,13 +28,12 @@ bool IsBinary(const Node& node, program::v1::BinaryOperator function) {
 
 class Fusion {
  public:
-  Fusion(const graph::Graph& graph, std::vector<Node> nodes, const std::set<uint32_t>& results,
-         uint32_t first_backward)
-      : graph_(graph),
-        nodes_(std::move(nodes)),
+  explicit Fusion(const GraphProgram& program)
+      : graph_(program.graph),
+        nodes_(graph_.nodes()),
         fused_(nodes_.size()),
-        results_(results),
-        first_backward_(first_backward) {
+        results_(ResultsOf(program)),
+        first_backward_(program.first_backward) {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       for (uint32_t value : nodes_[i].instruction.outputs()) producers_[value] = i;
       for (uint32_t value : nodes_[i].instruction.inputs()) Use(value, i);
@@ -300,7 +302,7 @@ class Fusion {
   std::vector<Node> nodes_;
   std::vector<bool> fused_;                    // into another node
   std::vector<std::optional<size_t>> before_;  // a node that must come before
-  const std::set<uint32_t>& results_;
+  const std::set<uint32_t> results_;
   const uint32_t first_backward_;
   std::map<uint32_t, size_t> producers_;          // of a value, the node that makes it
   std::map<uint32_t, std::vector<size_t>> uses_;  // of a value, the nodes that read it
@@ -309,9 +311,6 @@ class Fusion {
 
 }  // namespace
 
-std::vector<Node> Fuse(const graph::Graph& graph, std::vector<Node> nodes,
-                       const std::set<uint32_t>& results, uint32_t first_backward) {
-  return Fusion(graph, std::move(nodes), results, first_backward).Run();
-}
+void Fuse(GraphProgram& program) { program.graph.SetNodes(Fusion(program).Run()); }
 
 }  // namespace vpod::compiler

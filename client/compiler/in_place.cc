@@ -6,16 +6,15 @@
 
 namespace vpod::compiler {
 
-using graph::Graph;
 using graph::Node;
 
-InPlace::InPlace(const Graph& graph, const std::vector<Node>& nodes,
-                 const std::set<uint32_t>& results, bool assigns, const Placement& placement)
-    : graph_(graph), results_(results), placement_(placement) {
+InPlace::InPlace(const GraphProgram& program, const Placement& placement)
+    : graph_(program.graph), results_(ResultsOf(program)), placement_(placement) {
+  const std::vector<Node>& nodes = graph_.nodes();
   for (size_t i = 0; i < nodes.size(); ++i) {
-    for (uint32_t id : nodes[i].instruction.inputs()) last_readers_[graph.RootOf(id)] = i;
+    for (uint32_t id : nodes[i].instruction.inputs()) last_readers_[graph_.RootOf(id)] = i;
   }
-  if (assigns) FindValuesMadeInBuffers(nodes);
+  if (program.trains()) FindValuesMadeInBuffers();
 }
 
 std::optional<uint32_t> InPlace::BufferOf(uint32_t value) const {
@@ -42,7 +41,8 @@ bool InPlace::MayUpdate(const Node& node, size_t number,
   });
 }
 
-void InPlace::FindValuesMadeInBuffers(const std::vector<Node>& nodes) {
+void InPlace::FindValuesMadeInBuffers() {
+  const std::vector<Node>& nodes = graph_.nodes();
   std::map<uint32_t, size_t> producers;  // by value
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (uint32_t id : nodes[i].instruction.outputs()) producers[id] = i;

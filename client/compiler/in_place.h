@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "client/compiler/graph_program.h"
 #include "client/compiler/placement.h"
 #include "client/graph/graph.h"
 
@@ -14,10 +15,8 @@ namespace vpod::compiler {
 
 class InPlace {
  public:
-  // `nodes` in their order of execution; `results` are read by others than these. `assigns`:
-  // buffers are assigned their values. The references outlive the object.
-  InPlace(const graph::Graph& graph, const std::vector<graph::Node>& nodes,
-          const std::set<uint32_t>& results, bool assigns, const Placement& placement);
+  // The references outlive the object.
+  InPlace(const GraphProgram& program, const Placement& placement);
 
   // The buffer in which a value is made, because it is only assigned to that and nobody reads the
   // buffer later.
@@ -28,11 +27,11 @@ class InPlace {
                  const program::v1::Instruction& lowered) const;
 
  private:
-  void FindValuesMadeInBuffers(const std::vector<graph::Node>& nodes);
+  void FindValuesMadeInBuffers();
   bool WritesOverItsInput(const graph::Node& node, uint32_t buffer) const;
 
   const graph::Graph& graph_;
-  const std::set<uint32_t>& results_;
+  const std::set<uint32_t> results_;  // read by others than the nodes
   const Placement& placement_;
   std::map<uint32_t, size_t> last_readers_;  // by value, in whatever shape it is read: numbers
   std::map<uint32_t, uint32_t> buffers_;     // in which values are made

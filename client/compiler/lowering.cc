@@ -1,16 +1,14 @@
 #include "client/compiler/lowering.h"
 
 #include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
-#include "client/compiler/backward.h"
-#include "client/compiler/dead_code.h"
-#include "client/compiler/fusion.h"
 #include "client/compiler/in_place.h"
-#include "client/compiler/passes.h"
 #include "client/compiler/placement.h"
 #include "client/compiler/random_rounding.h"
 #include "client/compiler/update.h"
-#include "device/base/status.h"
 #include "device/program/op.h"
 
 namespace vpod::compiler {
@@ -20,73 +18,49 @@ using graph::Graph;
 using graph::Origin;
 using graph::Tensor;
 using graph::Value;
-using program::Form;
 using program::v1::Instruction;
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
-           PassDump& dump)
-      : graph_(graph),
-        spec_(spec),
-        trains_(spec.loss.has_value()),
-        options_(options),
-        dump_(dump),
-        placement_(graph_, options.ipus_per_replica, options.rounding != Rounding::kNearest) {
-    graph_.SetReplicas(options.total_replicas);
-  }
+  explicit Lowering(const GraphProgram& program)
+      : program_(program),
+        graph_(program.graph),
+        placement_(program),
+        rounding_(program, placement_),
+        in_place_(program, placement_) {}
 
-  absl::StatusOr<LoweredProgram> Run() {
-    const auto first_backward = static_cast<uint32_t>(graph_.values().size());
-    const LossGradients gradients = AddLossGradients(graph_, spec_);
-    RandomRounding rounding(graph_, spec_, options_);
-    VPOD_RETURN_IF_ERROR(graph_.status());
-    VPOD_RETURN_IF_ERROR(Done("gradients", Form::kGraph, graph_.nodes()));
-
-    std::vector<uint32_t> results;
-    for (const auto& of_variable : gradients.of_variables) {
-      for (Tensor gradient : of_variable) results.push_back(gradient.id);
-    }
-    LiveCode live = FindLiveCode(graph_, trains_, rounding.Values(), std::move(results));
-    VPOD_RETURN_IF_ERROR(Done("dead-code", Form::kGraph, live.nodes));
-
-    if (options_.fusion && !rounding.enabled()) {
-      live.nodes = Fuse(graph_, std::move(live.nodes), live.results, first_backward);
-      VPOD_RETURN_IF_ERROR(Done("fusion", Form::kFused, live.nodes));
-    }
-    LoweredProgram program = Emit(live, gradients, rounding);
-    VPOD_RETURN_IF_ERROR(CheckForm("lowering", program));
-    VPOD_RETURN_IF_ERROR(dump_.Add(spec_.name, "lowering", program));
-    return program;
-  }
-
- private:
-  absl::Status Done(absl::string_view pass, program::Form form,
-                    const std::vector<graph::Node>& nodes) {
-    VPOD_RETURN_IF_ERROR(CheckForm(pass, form, nodes));
-    return dump_.Add(spec_.name, pass, graph_, nodes);
-  }
-
-  LoweredProgram Emit(const LiveCode& live, const LossGradients& gradients,
-                      RandomRounding& rounding) {
-    const InPlace in_place(graph_, live.nodes, live.results, trains_, placement_);
-    Update update(graph_, spec_, options_, live.nodes, gradients, rounding, placement_);
-    EmitInputs(live);
-    for (size_t i = 0; i < live.nodes.size(); ++i) {
-      EmitNode(live.nodes[i], i, in_place, rounding);
+  LoweredProgram Run() {
+    Update update(program_, rounding_, placement_);
+    EmitInputs();
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      EmitNode(graph_.nodes()[i], i);
       update.AfterNode(i);
     }
     EmitOutputs();  // before assignments: an output of a buffer has the value before
-    if (trains_) {
-      EmitAssignments(in_place);
+    if (program_.trains()) {
+      EmitAssignments();
       update.Emit();
     }
-    return placement_.Take();
+    LoweredProgram lowered = placement_.Take();
+    lowered.name = program_.spec.name;
+    lowered.device_iterations = program_.spec.device_iterations;
+    lowered.accumulation = program_.spec.accumulation;
+    for (const auto& [ipu, buffers] : graph_.remote_buffers()) {
+      // The checks let nobody use the buffers of an IPU that a replica does not have.
+      if (ipu < program_.ipus) lowered.ipus[ipu].remote_buffers = buffers;
+    }
+    return lowered;
   }
 
-  void EmitInputs(const LiveCode& live) {
+ private:
+  // Leaves out inputs that nothing reads.
+  void EmitInputs() {
+    std::set<uint32_t> read = ResultsOf(program_);
+    for (const graph::Node& node : graph_.nodes()) {
+      for (uint32_t id : node.instruction.inputs()) read.insert(graph_.RootOf(id));
+    }
     for (Tensor input : graph_.inputs()) {
-      if (!live.inputs.contains(input.id)) continue;
+      if (!read.contains(input.id)) continue;
       const Value& value = graph_.values()[input.id];
       placement_.SetOrigin(value.name, program::v1::Origin::FORWARD, value.stage);
       Instruction in;
@@ -99,8 +73,7 @@ class Lowering {
 
   // The layouts that an op asks for. An op that takes any layout keeps that of its largest input,
   // so that chains of element-by-element ops after a convolution need no copies.
-  void EmitNode(const graph::Node& node, size_t number, const InPlace& in_place,
-                RandomRounding& rounding) {
+  void EmitNode(const graph::Node& node, size_t number) {
     Instruction instruction = node.instruction;
     const program::OpDef& op = *program::FindOp(instruction.attributes_case());
     placement_.SetOrigin(graph_.origins().at(node.origin));
@@ -128,7 +101,7 @@ class Lowering {
       largest = type.elements();
       like_largest = placement_.OrderLike(node.ipu, index);
     }
-    if (op.updates && in_place.MayUpdate(node, number, instruction)) {
+    if (op.updates && in_place_.MayUpdate(node, number, instruction)) {
       // Both by a new name: the tensor that is updated may have been made under another.
       const LoweredTensor updated = placement_.TensorAt(node.ipu, instruction.inputs(0));
       const uint32_t place = placement_.AddView(node.ipu, updated);
@@ -140,13 +113,12 @@ class Lowering {
         const Order order = layout(true, i) == program::Layout::kStrided
                                 ? like_largest
                                 : OrderFor(layout(true, i), /*dense=*/Order::kOutputsLast);
-        instruction.set_outputs(i, MakeOutput(instruction.outputs(i), node.ipu, order, in_place));
+        instruction.set_outputs(i, MakeOutput(instruction.outputs(i), node.ipu, order));
       }
     }
     // The first value that it makes has a number of its own in the graph.
     if (op.rounds)
-      rounding.Apply(node.instruction.outputs(0), node.ipu, Section::kBody, placement_,
-                     instruction);
+      rounding_.Apply(node.instruction.outputs(0), node.ipu, Section::kBody, instruction);
     placement_.Emit(node.ipu, Section::kBody, std::move(instruction));
   }
 
@@ -156,8 +128,8 @@ class Lowering {
     return layout == program::Layout::kChannelsLast ? Order::kChannelsLast : Order::kRowMajor;
   }
 
-  uint32_t MakeOutput(uint32_t id, uint32_t ipu, Order order, const InPlace& in_place) {
-    const std::optional<uint32_t> buffer = in_place.BufferOf(id);
+  uint32_t MakeOutput(uint32_t id, uint32_t ipu, Order order) {
+    const std::optional<uint32_t> buffer = in_place_.BufferOf(id);
     if (!buffer) return placement_.Make(id, ipu, order);
     const uint32_t index = placement_.Place(*buffer, ipu);
     placement_.SetPlace(id, ipu, index);
@@ -188,14 +160,14 @@ class Lowering {
   }
 
   // All at once: a buffer that is assigned to another one gives its value before.
-  void EmitAssignments(const InPlace& in_place) {
+  void EmitAssignments() {
     struct Source {
       graph::Assignment assignment;
       uint32_t tensor;
     };
     std::vector<Source> sources;
     for (const graph::Assignment& assignment : graph_.assignments()) {
-      if (in_place.BufferOf(assignment.value.id)) continue;
+      if (in_place_.BufferOf(assignment.value.id)) continue;
       const Value& buffer = graph_.values()[assignment.buffer.id];
       placement_.SetOrigin(buffer.name, program::v1::Origin::FORWARD, buffer.stage);
       uint32_t tensor = placement_.Fetch(assignment.value.id, buffer.ipu);
@@ -236,12 +208,11 @@ class Lowering {
     }
   }
 
-  Graph graph_;  // a copy: gradients are added to it
-  const ProgramSpec& spec_;
-  const bool trains_;
-  const CompileOptions& options_;
-  PassDump& dump_;
+  const GraphProgram& program_;
+  const Graph& graph_;
   Placement placement_;
+  RandomRounding rounding_;
+  const InPlace in_place_;
 };
 
 }  // namespace
@@ -257,9 +228,6 @@ program::v1::Tensor Describe(const LoweredTensor& tensor, uint64_t offset) {
   return entry;
 }
 
-absl::StatusOr<LoweredProgram> Lower(const Graph& graph, const ProgramSpec& spec,
-                                     const CompileOptions& options, PassDump& dump) {
-  return Lowering(graph, spec, options, dump).Run();
-}
+LoweredProgram Lower(const GraphProgram& program) { return Lowering(program).Run(); }
 
 }  // namespace vpod::compiler

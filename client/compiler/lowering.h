@@ -2,14 +2,12 @@
 // (value, IPU) before memory is planned.
 #pragma once
 
-#include <map>
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "client/compiler/compiler.h"
+#include "client/compiler/graph_program.h"
 #include "client/graph/graph.h"
 
 namespace vpod::compiler {
@@ -47,6 +45,7 @@ struct LoweredIpu {
   std::vector<LoweredTensor> tensors;
   uint32_t num_storages = 0;
   std::vector<LoweredStep> sections[kNumSections];
+  std::vector<program::v1::RemoteBuffer> remote_buffers;  // RemoteLoad … refer to these by index
   // A BOOL scalar without which Update is left out, if there is one.
   std::optional<uint32_t> update_condition;
 };
@@ -75,15 +74,13 @@ struct LoweredStream {
 };
 
 struct LoweredProgram {
+  std::string name;
+  uint32_t device_iterations = 1, accumulation = 1;
   std::vector<LoweredIpu> ipus;
   std::vector<LoweredStream> streams;    // StreamIn and StreamOut refer to these by index
   std::vector<program::v1::Move> moves;  // ExchangeStep refers to these by index: one each
 };
 
-class PassDump;
-
-// Runs the passes from gradients to lowering on a checked graph.
-absl::StatusOr<LoweredProgram> Lower(const graph::Graph& graph, const ProgramSpec& spec,
-                                     const CompileOptions& options, PassDump& dump);
+LoweredProgram Lower(const GraphProgram& program);
 
 }  // namespace vpod::compiler

@@ -1,5 +1,4 @@
-// Between the passes of a compilation: which ops may exist there, and the printed forms of a
-// program.
+// Between the passes of a compilation: which ops may exist there, and files of the printed forms.
 #pragma once
 
 #include <string>
@@ -8,25 +7,24 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "client/compiler/compiler.h"
+#include "client/compiler/graph_text.h"
+#include "client/compiler/lowered_text.h"
 #include "client/compiler/lowering.h"
+#include "client/compiler/text_form.h"
 #include "client/graph/graph.h"
 #include "device/program/op.h"
 
 namespace vpod::compiler {
 
+// The first form of a program in which an instruction may occur.
+program::Form FirstForm(const program::v1::Instruction& instruction);
 // Internal, naming the pass and the op, unless a program of that form may have the instructions.
 absl::Status CheckForm(absl::string_view pass, program::Form form,
                        absl::Span<const program::v1::Instruction> instructions);
 absl::Status CheckForm(absl::string_view pass, program::Form form,
                        const std::vector<graph::Node>& nodes);
 absl::Status CheckForm(absl::string_view pass, const LoweredProgram& program);
-
-// A line for each value that the nodes or the outputs read, and for each node.
-std::string Print(const graph::Graph& graph, const std::vector<graph::Node>& nodes);
-// The tensors and instructions of each IPU, section by section.
-std::string Print(const LoweredProgram& program);
-// Protobuf's text format, from which Executable::Make gives the same executable.
-std::string Print(const program::v1::Executable& executable);
 
 // Writes the printed forms of a compilation to a directory, one file a pass, in order; does nothing
 // without a directory.
@@ -36,10 +34,10 @@ class PassDump {
 
   // InvalidArgument or Unavailable if the file cannot be written; the directory is made if it is
   // missing.
-  template <class... Form>
-  absl::Status Add(absl::string_view program, absl::string_view pass, const Form&... form) {
+  template <class Form>
+  absl::Status Add(absl::string_view program, absl::string_view pass, const Form& form) {
     if (directory_.empty()) return absl::OkStatus();
-    return Write(program, pass, Print(form...));
+    return Write(program, pass, Print(form));
   }
 
  private:

@@ -86,10 +86,12 @@ TEST_F(DumpTest, EachPassWritesAFile) {
                   "3-infer-lowering.txt", "4-train_sgd-gradients.txt", "5-train_sgd-dead-code.txt",
                   "6-train_sgd-fusion.txt", "7-train_sgd-lowering.txt", "8-all-executable.txt"));
   EXPECT_EQ(Read("1-infer-dead-code.txt"),
+            "program \"infer\" ipus 1 replicas 1 device_iterations 1 accumulation 1\n"
             "%0 = input \"x\" : float32[2,3] on IPU 0\n"
             "%1 = variable \"w\" : float32[3] on IPU 0\n"
-            "%2 = binary { operator: MULTIPLY } (%0, %1) : float32[2,3] on IPU 0\n"
-            "%3 = unary { operator: RELU } (%2) : float32[2,3] on IPU 0\n"
+            "%2 = binary { operator: MULTIPLY } (%0, %1) : float32[2,3] on IPU 0 "
+            "from { op: \"multiply\" }\n"
+            "%3 = unary { operator: RELU } (%2) : float32[2,3] on IPU 0 from { op: \"relu\" }\n"
             "%4 = reshape (%3) : float32[6] on IPU 0\n"
             "output \"y\" %4\n");
   EXPECT_THAT(Read("2-infer-fusion.txt"), HasSubstr("%3 = map {"));
@@ -107,6 +109,19 @@ TEST_F(DumpTest, TheLastOneReadsBackToTheSameExecutable) {
   EXPECT_EQ((*read)->Bytes(), compiled->executable->Bytes());
   options_.dump_passes.clear();
   EXPECT_EQ(Compile(graph_, options_)->executable->hash(), (*read)->hash());
+}
+
+TEST_F(DumpTest, TheOthersReadBackToTheSameText) {
+  ASSERT_TRUE(Compile(graph_, options_).ok());
+  for (const char* name : {"0-infer-gradients.txt", "1-infer-dead-code.txt", "2-infer-fusion.txt",
+                           "4-train_sgd-gradients.txt", "6-train_sgd-fusion.txt"}) {
+    const auto program = ReadGraph(Read(name));
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_EQ(Print(*program), Read(name));
+  }
+  const auto lowered = ReadLowered(Read("7-train_sgd-lowering.txt"));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(Print(*lowered), Read("7-train_sgd-lowering.txt"));
 }
 
 TEST_F(DumpTest, ADirectoryThatCannotBeMadeIsNamed) {

@@ -36,42 +36,43 @@ bool HasChannelsInnermost(const LoweredTensor& tensor) {
 
 }  // namespace
 
-Placement::Placement(const graph::Graph& graph, uint32_t ipus, bool numbered_updates)
-    : graph_(graph) {
-  program_.ipus.resize(ipus);
-  FindFilters();
-  if (!numbered_updates) return;
-  std::erase_if(filters_,
-                [&](uint32_t id) { return graph.values()[id].type.type == program::v1::FLOAT16; });
-}
-
-void Placement::FindFilters() {
+std::set<uint32_t> FindFilters(const graph::Graph& graph, Rounding rounding) {
   std::map<uint32_t, const graph::Node*> producers;  // by value
   std::vector<uint32_t> weights;
-  for (const graph::Node& node : graph_.nodes()) {
+  for (const graph::Node& node : graph.nodes()) {
     const Instruction& instruction = node.instruction;
     for (uint32_t output : instruction.outputs()) producers[output] = &node;
     if (instruction.has_convolution() &&
         instruction.convolution().pass() != program::v1::Convolution::WEIGHT_GRADIENT)
       weights.push_back(instruction.inputs(1));
   }
-  std::set<uint32_t> seen;
+  std::set<uint32_t> filters, seen;
   while (!weights.empty()) {
     const uint32_t id = weights.back();
     weights.pop_back();
     if (!seen.insert(id).second) continue;
-    const Value& value = graph_.values()[id];
-    if (value.origin == Origin::kVariable) filters_.insert(id);
+    const Value& value = graph.values()[id];
+    if (value.origin == Origin::kVariable) filters.insert(id);
     const auto producer = producers.find(id);
     if (producer == producers.end()) continue;
     const Instruction& instruction = producer->second->instruction;
     if (!program::FindOp(instruction.attributes_case())->elementwise) continue;
     for (uint32_t input : instruction.inputs()) {
-      if (graph_.values()[input].type.dims == value.type.dims) weights.push_back(input);
+      if (graph.values()[input].type.dims == value.type.dims) weights.push_back(input);
     }
   }
   // A buffer may be assigned what an op made row-major.
-  for (graph::Tensor buffer : graph_.buffers()) filters_.erase(buffer.id);
+  for (graph::Tensor buffer : graph.buffers()) filters.erase(buffer.id);
+  if (rounding != Rounding::kNearest) {
+    std::erase_if(
+        filters, [&](uint32_t id) { return graph.values()[id].type.type == program::v1::FLOAT16; });
+  }
+  return filters;
+}
+
+Placement::Placement(const GraphProgram& program)
+    : graph_(program.graph), filters_(program.filters) {
+  lowered_.ipus.resize(program.ipus);
 }
 
 void Placement::SetOrigin(const std::string& name, program::v1::Origin::Phase phase,
@@ -85,19 +86,19 @@ void Placement::SetOrigin(const std::string& name, program::v1::Origin::Phase ph
 void Placement::Emit(uint32_t ipu, Section section, Instruction instruction) {
   program::v1::Origin origin = origin_;
   if (origin.op().empty()) origin.set_op(program::LabelOf(instruction));
-  program_.ipus[ipu].sections[static_cast<int>(section)].push_back(
+  lowered_.ipus[ipu].sections[static_cast<int>(section)].push_back(
       {std::move(instruction), std::move(origin)});
 }
 
 uint32_t Placement::NewTensor(uint32_t ipu, LoweredTensor tensor) {
-  tensor.storage = program_.ipus[ipu].num_storages++;
+  tensor.storage = lowered_.ipus[ipu].num_storages++;
   return AddView(ipu, std::move(tensor));
 }
 
 uint32_t Placement::AddView(uint32_t ipu, LoweredTensor tensor) {
   if (tensor.strides.empty()) tensor.strides = program::RowMajorStrides(tensor.type.dims);
-  program_.ipus[ipu].tensors.push_back(std::move(tensor));
-  return static_cast<uint32_t>(program_.ipus[ipu].tensors.size() - 1);
+  lowered_.ipus[ipu].tensors.push_back(std::move(tensor));
+  return static_cast<uint32_t>(lowered_.ipus[ipu].tensors.size() - 1);
 }
 
 uint32_t Placement::Flat(uint32_t ipu, uint32_t index) {
@@ -207,13 +208,13 @@ void Placement::Bring(uint32_t id, uint32_t ipu) {
 
 void Placement::AddMove(Section section, uint32_t from_ipu, uint32_t from, uint32_t to_ipu,
                         uint32_t to) {
-  program::v1::Move& move = program_.moves.emplace_back();
+  program::v1::Move& move = lowered_.moves.emplace_back();
   move.set_from_ipu(from_ipu);
   move.set_from_tensor(from);
   move.set_to_ipu(to_ipu);
   move.set_to_tensor(to);
   Instruction send, receive;
-  send.mutable_exchange()->set_exchange(static_cast<uint32_t>(program_.moves.size() - 1));
+  send.mutable_exchange()->set_exchange(static_cast<uint32_t>(lowered_.moves.size() - 1));
   receive = send;
   send.add_inputs(from);
   receive.add_outputs(to);
@@ -228,8 +229,8 @@ uint32_t Placement::Fetch(uint32_t id, uint32_t ipu) {
 
 uint32_t Placement::AddStream(std::string name, bool to_device, uint32_t ipu,
                               const graph::TensorType& type) {
-  program_.streams.push_back({std::move(name), to_device, ipu, type});
-  return static_cast<uint32_t>(program_.streams.size() - 1);
+  lowered_.streams.push_back({std::move(name), to_device, ipu, type});
+  return static_cast<uint32_t>(lowered_.streams.size() - 1);
 }
 
 std::vector<uint32_t> Placement::ValuesIn(uint32_t ipu, uint32_t storage) const {

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "client/compiler/compiler.h"
+#include "client/compiler/graph_program.h"
 #include "client/compiler/lowering.h"
 #include "client/graph/graph.h"
 
@@ -22,24 +24,28 @@ namespace vpod::compiler {
 // In which order the dimensions of a dense tensor lie, if there are more than two.
 enum class Order { kRowMajor, kChannelsLast, kOutputsLast };
 
-// The tensors and instructions of a program while it is lowered. The graph outlives it.
+// The variables that convolutions read as weights, or that weights are made of element by element.
+// The graph has no gradients yet, so that all programs place its variables alike. With stochastic
+// rounding, elements of float16 variables are rounded by their numbers, which must not depend on a
+// layout: these variables stay row-major.
+std::set<uint32_t> FindFilters(const graph::Graph& graph, Rounding rounding);
+
+// The tensors and instructions of a program while it is lowered.
 class Placement {
  public:
-  // The graph has no gradients yet, so that all programs place its variables alike. With
-  // `numbered_updates`, the elements of float16 variables are rounded by their numbers, which must
-  // not depend on a layout: these variables stay row-major.
-  Placement(const graph::Graph& graph, uint32_t ipus, bool numbered_updates);
+  // The program outlives the object.
+  explicit Placement(const GraphProgram& program);
 
-  LoweredProgram Take() { return std::move(program_); }
+  LoweredProgram Take() { return std::move(lowered_); }
   // Following instructions belong to this: an operation of the graph, or what is done in a phase
   // with a variable or stream of this name.
   void SetOrigin(program::v1::Origin origin) { origin_ = std::move(origin); }
   void SetOrigin(const std::string& name, program::v1::Origin::Phase phase, uint32_t stage = 0);
   void Emit(uint32_t ipu, Section section, program::v1::Instruction instruction);
   const LoweredTensor& TensorAt(uint32_t ipu, uint32_t index) const {
-    return program_.ipus[ipu].tensors[index];
+    return lowered_.ipus[ipu].tensors[index];
   }
-  LoweredIpu& ipu(uint32_t ipu) { return program_.ipus[ipu]; }
+  LoweredIpu& ipu(uint32_t ipu) { return lowered_.ipus[ipu]; }
 
   // --- Tensors: row-major, unless they have strides ---
   uint32_t NewTensor(uint32_t ipu, LoweredTensor tensor);
@@ -84,16 +90,13 @@ class Placement {
     std::array<uint32_t, 3> converted = {~0u, ~0u, ~0u};  // [order]
   };
 
-  // Finds the variables that convolutions read as weights, or that weights are made of element by
-  // element.
-  void FindFilters();
   // Whether a tensor lies as an op wants it.
   bool Lies(uint32_t ipu, uint32_t index, Order order) const;
   uint32_t RowMajor(uint32_t id, uint32_t ipu) { return PlaceAs(id, ipu, Order::kRowMajor); }
 
   const graph::Graph& graph_;
-  std::set<uint32_t> filters_;  // variables that lie with the outputs innermost
-  LoweredProgram program_;
+  const std::set<uint32_t>& filters_;
+  LoweredProgram lowered_;
   program::v1::Origin origin_;  // without an op: what the instruction does
   std::map<std::pair<uint32_t, uint32_t>, Places> placed_;  // of (value, IPU)
 };

@@ -12,10 +12,9 @@ using graph::Tensor;
 using program::v1::FLOAT16;
 using program::v1::Instruction;
 
-RandomRounding::RandomRounding(Graph& graph, const ProgramSpec& spec, const CompileOptions& options)
-    : equal_seeds_(options.rounding == Rounding::kStochasticEqualSeeds) {
-  if (options.rounding == Rounding::kNearest || !spec.loss.has_value() || !graph.status().ok())
-    return;
+std::map<uint32_t, RoundingState> AddRoundingStates(Graph& graph, const CompileOptions& options) {
+  std::map<uint32_t, RoundingState> states;
+  if (options.rounding == Rounding::kNearest) return states;
   std::set<uint32_t> ipus;
   for (const graph::Node& node : graph.nodes()) {
     for (uint32_t id : node.instruction.outputs()) {
@@ -25,49 +24,47 @@ RandomRounding::RandomRounding(Graph& graph, const ProgramSpec& spec, const Comp
   for (Tensor variable : graph.variables()) {
     if (graph.TypeOf(variable).type == FLOAT16) ipus.insert(graph.values()[variable.id].ipu);
   }
+  const bool equal_seeds = options.rounding == Rounding::kStochasticEqualSeeds;
   for (uint32_t ipu : ipus) {
     graph.SetIpu(ipu);
-    states_[ipu] = graph.GetRandomState();
+    const Graph::RandomState& state = graph.GetRandomState();
+    states[ipu] = {.seed = state.seed,
+                   .number = equal_seeds ? state.first : state.micro_batch,
+                   .counter = state.counter};
   }
-  replicas_ = graph.Constant({program::v1::UINT32, {}}, options.total_replicas);
+  const Tensor replicas = graph.Constant({program::v1::UINT32, {}}, options.total_replicas);
+  for (auto& [ipu, state] : states) state.replicas = replicas;
+  return states;
 }
 
-std::vector<uint32_t> RandomRounding::Values() const {
-  std::vector<uint32_t> values;
-  for (const auto& [ipu, state] : states_)
-    values.push_back(equal_seeds_ ? state.first.id : state.micro_batch.id);
-  return values;
-}
-
-void RandomRounding::Apply(uint32_t number, uint32_t ipu, Section section, Placement& placement,
+void RandomRounding::Apply(uint32_t number, uint32_t ipu, Section section,
                            Instruction& instruction) {
-  if (!enabled() || !program::FindOp(instruction.attributes_case())->rounds) return;
+  const auto found = states_.find(ipu);
+  if (found == states_.end() || !program::FindOp(instruction.attributes_case())->rounds) return;
   const auto is_half = [&](uint32_t index) {
-    return placement.TensorAt(ipu, index).type.type == FLOAT16;
+    return placement_.TensorAt(ipu, index).type.type == FLOAT16;
   };
   if (std::none_of(instruction.outputs().begin(), instruction.outputs().end(), is_half)) return;
-  const Graph::RandomState& state = states_.at(ipu);
+  const RoundingState& state = found->second;
   program::v1::StochasticRounding& rounding = *instruction.mutable_rounding();
-  rounding.set_seed(placement.Place(state.seed.id, ipu));
-  rounding.set_counter(
-      section == Section::kUpdate
-          ? CounterOfUpdate(ipu, placement)
-          : placement.Place(equal_seeds_ ? state.first.id : state.micro_batch.id, ipu));
+  rounding.set_seed(placement_.Place(state.seed.id, ipu));
+  rounding.set_counter(section == Section::kUpdate ? CounterOfUpdate(ipu, state)
+                                                   : placement_.Place(state.number.id, ipu));
   rounding.set_number(number);
 }
 
 // How many micro-batches the job has trained with when it updates: the counter, which has counted
 // the last one, times the replicas.
-uint32_t RandomRounding::CounterOfUpdate(uint32_t ipu, Placement& placement) {
+uint32_t RandomRounding::CounterOfUpdate(uint32_t ipu, const RoundingState& state) {
   const auto found = update_counters_.find(ipu);
   if (found != update_counters_.end()) return found->second;
   Instruction multiply;
   multiply.mutable_binary()->set_operator_(program::v1::MULTIPLY);
-  multiply.add_inputs(placement.Place(states_.at(ipu).counter.id, ipu));
-  multiply.add_inputs(placement.Place(replicas_.id, ipu));
-  const uint32_t counter = placement.NewTensor(ipu, {.type = {program::v1::UINT32, {}}});
+  multiply.add_inputs(placement_.Place(state.counter.id, ipu));
+  multiply.add_inputs(placement_.Place(state.replicas.id, ipu));
+  const uint32_t counter = placement_.NewTensor(ipu, {.type = {program::v1::UINT32, {}}});
   multiply.add_outputs(counter);
-  placement.Emit(ipu, Section::kReduce, std::move(multiply));
+  placement_.Emit(ipu, Section::kReduce, std::move(multiply));
   return update_counters_[ipu] = counter;
 }
 

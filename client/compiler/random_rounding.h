@@ -3,35 +3,35 @@
 
 #include <cstdint>
 #include <map>
-#include <vector>
 
 #include "client/compiler/compiler.h"
+#include "client/compiler/graph_program.h"
 #include "client/compiler/placement.h"
 #include "client/graph/graph.h"
 
 namespace vpod::compiler {
 
+// Adds what roundings follow from to the graph of a program that trains, whose gradients are there:
+// for each IPU that rounds, by IPU; nothing if the program rounds to nearest.
+std::map<uint32_t, RoundingState> AddRoundingStates(graph::Graph& graph,
+                                                    const CompileOptions& options);
+
 class RandomRounding {
  public:
-  // Adds the random state of each IPU that rounds to the graph, whose gradients are there; nothing
-  // if the program rounds to nearest.
-  RandomRounding(graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options);
+  // The program and its placement outlive the object.
+  RandomRounding(const GraphProgram& program, Placement& placement)
+      : states_(program.rounding), placement_(placement) {}
 
-  bool enabled() const { return !states_.empty(); }
-  // The values that the roundings read, which have to be made before all that is rounded.
-  std::vector<uint32_t> Values() const;
   // Sets the rounding of a placed instruction, if it rounds, and `number` tells it apart from
   // others. Updates of weights are rounded alike on all replicas.
-  void Apply(uint32_t number, uint32_t ipu, Section section, Placement& placement,
-             program::v1::Instruction& instruction);
+  void Apply(uint32_t number, uint32_t ipu, Section section, program::v1::Instruction& instruction);
 
  private:
-  uint32_t CounterOfUpdate(uint32_t ipu, Placement& placement);
+  uint32_t CounterOfUpdate(uint32_t ipu, const RoundingState& state);
 
-  graph::Tensor replicas_;  // a constant
-  const bool equal_seeds_;
-  std::map<uint32_t, graph::Graph::RandomState> states_;  // by IPU
-  std::map<uint32_t, uint32_t> update_counters_;          // by IPU, tensors
+  const std::map<uint32_t, RoundingState>& states_;  // by IPU
+  Placement& placement_;
+  std::map<uint32_t, uint32_t> update_counters_;  // by IPU, tensors
 };
 
 }  // namespace vpod::compiler

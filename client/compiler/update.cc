@@ -42,20 +42,17 @@ std::vector<float> HyperParameters(const ProgramSpec& spec) {
   return spec.adam ? HyperParameters(*spec.adam) : HyperParameters(spec.sgd);
 }
 
-Update::Update(const graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
-               const std::vector<graph::Node>& nodes, const LossGradients& gradients,
-               RandomRounding& rounding, Placement& placement)
-    : graph_(graph),
-      spec_(spec),
-      options_(options),
-      nodes_(nodes),
-      gradients_(gradients.of_variables),
-      loss_scale_(gradients.loss_scale),
+Update::Update(const GraphProgram& program, RandomRounding& rounding, Placement& placement)
+    : graph_(program.graph),
+      spec_(program.spec),
+      replicas_(program.replicas),
+      gradients_(program.gradients.of_variables),
+      loss_scale_(program.gradients.loss_scale),
       rounding_(rounding),
       placement_(placement),
       gradient_places_(gradients_.size()),
-      at_once_(spec.accumulation == 1 && options.total_replicas == 1 &&
-               !spec.automatic_loss_scale && !rounding.enabled()) {
+      at_once_(spec_.accumulation == 1 && replicas_ == 1 && !spec_.automatic_loss_scale &&
+               program.rounding.empty()) {
   for (size_t v = 0; v < gradients_.size(); ++v) {
     for (Tensor gradient : gradients_[v])
       uses_[graph_.RootOf(gradient.id)].push_back({v, gradient});
@@ -68,8 +65,8 @@ void Update::FindLastReaders() {
   std::map<uint32_t, size_t> variables;  // of values that are variables or views of them
   for (size_t v = 0; v < gradients_.size(); ++v) variables[graph_.variables()[v].id] = v;
   const auto find = [&](uint32_t value) { return variables.find(graph_.RootOf(value)); };
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    const Instruction& instruction = nodes_[i].instruction;
+  for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+    const Instruction& instruction = graph_.nodes()[i].instruction;
     for (uint32_t input : instruction.inputs()) {
       const auto variable = find(input);
       if (variable == variables.end()) continue;
@@ -90,7 +87,7 @@ void Update::FindLastReaders() {
 }
 
 void Update::AfterNode(size_t number) {
-  for (uint32_t value : nodes_[number].instruction.outputs()) Accumulate(value);
+  for (uint32_t value : graph_.nodes()[number].instruction.outputs()) Accumulate(value);
   std::erase_if(waiting_, [&](size_t v) {
     if (last_readers_[v] > number) return false;
     UpdateAtOnce(v);
@@ -143,7 +140,7 @@ void Update::Emit() {
     reduce[ipu].add_inputs(gradient_places_[v]);
     reduce[ipu].add_outputs(reduced);
     updates[ipu].push_back({&variable, MakeUpdate(v, reduced)});
-    rounding_.Apply(graph_.variables()[v].id, ipu, Section::kUpdate, placement_,
+    rounding_.Apply(graph_.variables()[v].id, ipu, Section::kUpdate,
                     updates[ipu].back().instruction);
   }
   for (auto& [ipu, instruction] : reduce) {
@@ -288,8 +285,7 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
   update.add_outputs(weights);
   const bool mean = spec_.reduction == GradientReduction::kMean;
   const float scale =
-      mean ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * options_.total_replicas)
-           : 1.0f;
+      mean ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * replicas_) : 1.0f;
   std::vector<const char*> state;
   if (spec_.adam) {
     program::v1::Adam* adam = update.mutable_adam();

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/compiler/backward.h"
 #include "client/compiler/compiler.h"
+#include "client/compiler/graph_program.h"
 #include "client/compiler/placement.h"
 #include "client/compiler/random_rounding.h"
 #include "client/graph/graph.h"
@@ -18,10 +18,8 @@ namespace vpod::compiler {
 
 class Update {
  public:
-  // The references outlive the object. `nodes` are all that will be emitted.
-  Update(const graph::Graph& graph, const ProgramSpec& spec, const CompileOptions& options,
-         const std::vector<graph::Node>& nodes, const LossGradients& gradients,
-         RandomRounding& rounding, Placement& placement);
+  // The references outlive the object.
+  Update(const GraphProgram& program, RandomRounding& rounding, Placement& placement);
 
   // To be called when the node of this number has been emitted. Added to its accumulator at once, a
   // gradient takes memory for a moment only. The same holds for a single replica that does not
@@ -54,8 +52,7 @@ class Update {
 
   const graph::Graph& graph_;
   const ProgramSpec& spec_;
-  const CompileOptions& options_;
-  const std::vector<graph::Node>& nodes_;
+  const uint32_t replicas_;
   const std::vector<std::vector<graph::Tensor>>& gradients_;  // by the variable's number
   const graph::Tensor loss_scale_;
   RandomRounding& rounding_;

@@ -10,6 +10,17 @@
 
 namespace vpod::graph {
 
+Graph::Graph(GraphParts parts)
+    : origins_(std::move(parts.origins)),
+      values_(std::move(parts.values)),
+      nodes_(std::move(parts.nodes)),
+      inputs_(std::move(parts.inputs)),
+      variables_(std::move(parts.variables)),
+      buffers_(std::move(parts.buffers)),
+      assignments_(std::move(parts.assignments)),
+      remote_buffers_(std::move(parts.remote_buffers)),
+      outputs_(std::move(parts.outputs)) {}
+
 Tensor Graph::Fail(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
   return {};

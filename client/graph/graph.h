@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -73,11 +74,26 @@ struct Assignment {
   Tensor buffer, value;
 };
 
+// All that a graph consists of, but for the initial values of its variables.
+struct GraphParts {
+  std::vector<Value> values;  // by id
+  std::vector<Node> nodes;    // in an order of execution
+  std::vector<Tensor> inputs, variables, buffers;
+  std::vector<Assignment> assignments;
+  std::map<uint32_t, std::vector<v1::RemoteBuffer>> remote_buffers;  // by IPU
+  std::vector<GraphOutput> outputs;
+  OriginTable origins;  // of the nodes
+};
+
 // Prefix of the buffers from which random numbers follow.
 inline constexpr char kRandomPrefix[] = "random/";
 
 class Graph {
  public:
+  Graph() = default;
+  // A graph that the compiler printed and read back: it has no initial values.
+  explicit Graph(GraphParts parts);
+
   // The first mistake made in building, or OK.
   const absl::Status& status() const { return status_; }
 
@@ -279,7 +295,9 @@ class Graph {
   // The parts of the model to which nodes belong; a gradient belongs to that of its operation.
   OriginTable& origins() { return origins_; }
   const OriginTable& origins() const { return origins_; }
-  // The initial value of a variable or buffer.
+  // Replaces the operations by others in an order of execution: passes leave some out or fuse them.
+  void SetNodes(std::vector<Node> nodes) { nodes_ = std::move(nodes); }
+  // The initial value of a variable or buffer of a graph that has them.
   const InitialValue& InitialOf(Tensor variable) const { return initial_.at(variable.id); }
   // Adds an operation, whose attributes are given; its outputs have the types that its rule infers.
   std::vector<Tensor> AddOperation(v1::Instruction attributes, std::vector<Tensor> inputs);

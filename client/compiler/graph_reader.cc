@@ -1,0 +1,291 @@
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/compiler/checks.h"
+#include "client/compiler/graph_text.h"
+#include "client/compiler/option_fields.h"
+#include "client/compiler/text_reader.h"
+#include "device/base/status.h"
+#include "device/program/op.h"
+
+namespace vpod::compiler {
+namespace {
+
+using graph::Origin;
+using graph::Tensor;
+using graph::Value;
+using program::Form;
+using program::Types;
+using program::v1::Instruction;
+
+// More than the tensors of all IPUs of a replica (program::Limits).
+constexpr uint32_t kMostValues = 1 << 20;
+
+// InvalidArgument unless an instruction takes and makes values of these types.
+absl::Status CheckTypes(const Instruction& instruction, const Types& inputs, const Types& outputs) {
+  const program::OpDef& op = *program::FindOp(instruction.attributes_case());
+  if (op.infer == nullptr) {  // the executable's validation checks the types
+    const auto fits = [](const Types& types, const program::Arity& arity) {
+      const auto number = static_cast<int>(types.size());
+      return number >= arity.least && number <= arity.most;
+    };
+    if (fits(inputs, op.inputs) && fits(outputs, op.outputs)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(program::OpName(op.kind), " does not take ",
+                                                   inputs.size(), " inputs and make ",
+                                                   outputs.size(), " outputs"));
+  }
+  VPOD_ASSIGN_OR_RETURN(const Types inferred, program::InferTypes(instruction, inputs));
+  if (inferred == outputs) return absl::OkStatus();
+  const std::string expected =
+      absl::StrJoin(inferred, ", ", [](std::string* out, const program::TensorType& type) {
+        absl::StrAppend(out, type.ToString());
+      });
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected ", expected, " as what ", program::OpName(op.kind), " makes"));
+}
+
+class GraphReader {
+ public:
+  explicit GraphReader(absl::string_view text) : reader_(text) {}
+
+  absl::StatusOr<GraphProgram> Read() {
+    reader_.NextLine();
+    reader_.Expect("program");
+    program_.spec.name = reader_.Text();
+    ReadFields(program_);
+    while (reader_.NextLine()) ReadLine();
+    CheckThatAllIsThere();
+    VPOD_RETURN_IF_ERROR(reader_.status());
+    const absl::Status options = CheckOptions({.ipus_per_replica = program_.ipus,
+                                               .total_replicas = program_.replicas,
+                                               .programs = {program_.spec}});
+    if (!options.ok())
+      return absl::InvalidArgumentError("line 1: " + std::string(options.message()));
+    MakeGraph();
+    return std::move(program_);
+  }
+
+ private:
+  void ReadLine() {
+    ProgramSpec& spec = program_.spec;
+    if (reader_.Take("optimizer")) return ReadOptimizer();
+    if (reader_.Take("reduction")) {
+      spec.reduction = reader_.Take("sum") ? GradientReduction::kSum : GradientReduction::kMean;
+      if (spec.reduction == GradientReduction::kMean) reader_.Expect("mean");
+    } else if (reader_.Take("automatic_loss_scale")) {
+      ReadFields(spec.automatic_loss_scale.emplace());
+    } else if (reader_.Take("remote_buffer on IPU")) {
+      reader_.Braced(parts_.remote_buffers[Ipu()].emplace_back());
+    } else if (reader_.Take("output")) {
+      graph::GraphOutput& output = parts_.outputs.emplace_back();
+      output.name = Name();
+      output.value = Known();
+    } else if (reader_.Take("assign")) {
+      graph::Assignment& assignment = parts_.assignments.emplace_back();
+      assignment.buffer = Known(buffers_, "buffer");
+      reader_.Expect("=");
+      assignment.value = Known();
+    } else if (reader_.Take("loss")) {
+      spec.loss = Known();
+    } else if (reader_.Take("loss_scale")) {
+      program_.gradients.loss_scale = Known(buffers_, "buffer");
+      reader_.Expect("=");
+      spec.loss_scale = reader_.Float();
+    } else if (reader_.Take("backward from")) {
+      program_.first_backward = reader_.Id();
+    } else if (reader_.Take("gradient of")) {
+      ReadGradients();
+    } else if (reader_.Take("rounding on IPU")) {
+      ReadFields(program_.rounding[Ipu()]);
+    } else {
+      ReadValues();
+    }
+  }
+
+  void ReadOptimizer() {
+    has_optimizer_ = true;
+    if (reader_.Take("adam")) return ReadFields(program_.spec.adam.emplace());
+    reader_.Expect("sgd");
+    ReadFields(program_.spec.sgd);
+  }
+
+  void ReadGradients() {
+    const Tensor variable = Known(variables_, "variable");
+    reader_.Expect(":");
+    const auto [gradients, is_new] = gradients_.try_emplace(variable.id);
+    if (!is_new) reader_.Fail(absl::StrCat("%", variable.id, " has its gradients already"));
+    for (uint32_t id : reader_.Ids()) gradients->second.push_back(Check(id));
+  }
+
+  // A node, or a value that no node makes.
+  void ReadValues() {
+    const std::vector<uint32_t> made = reader_.Ids();
+    if (!made.empty()) reader_.Expect("=");
+    if (made.size() != 1 || !ReadSource(made[0])) ReadNode(made);
+  }
+
+  // False if an operation comes next.
+  bool ReadSource(uint32_t id) {
+    Value value;
+    if (reader_.Take("input")) {
+      value.origin = Origin::kInput;
+    } else if (reader_.Take("variable")) {
+      value.origin = Origin::kVariable;
+      variables_.insert(id);
+    } else if (reader_.Take("buffer")) {
+      value.origin = Origin::kVariable;
+      buffers_.insert(id);
+    } else if (reader_.Take("constant")) {
+      value.origin = Origin::kConstant;
+      value.constant = reader_.Double();
+    } else if (reader_.Take("reshape")) {
+      reader_.Expect("(");
+      value.alias_of = Known().id;
+      reader_.Expect(")");
+    } else if (!reader_.Take("dead")) {
+      return false;
+    }
+    if (value.origin == Origin::kInput || value.origin == Origin::kVariable) value.name = Name();
+    reader_.Expect(":");
+    ReadType(value);
+    reader_.Expect("on IPU");
+    value.ipu = Ipu();
+    if (variables_.contains(id) && reader_.Take("with outputs innermost"))
+      program_.filters.insert(id);
+    if (value.alias_of != ~0u) CheckReshape(values_[value.alias_of].type, value.type);
+    Define(id, std::move(value));
+    return true;
+  }
+
+  void CheckReshape(const program::TensorType& from, const program::TensorType& to) {
+    if (from.type == to.type && from.elements() == to.elements()) return;
+    reader_.Fail(
+        absl::StrCat("expected the elements of ", from.ToString(), ", not ", to.ToString()));
+  }
+
+  void ReadNode(const std::vector<uint32_t>& made) {
+    graph::Node node;
+    node.instruction = reader_.Operation(Form::kFused);
+    node.instruction.mutable_outputs()->Add(made.begin(), made.end());
+    std::vector<Value> values(made.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      reader_.Expect(i == 0 ? ":" : ",");
+      ReadType(values[i]);
+    }
+    reader_.Expect("on IPU");
+    node.ipu = Ipu();
+    reader_.Expect("from");
+    program::v1::Origin origin;
+    reader_.Braced(origin);
+    node.origin = parts_.origins.Add(origin);
+    Types inputs, outputs;
+    for (uint32_t id : node.instruction.inputs()) inputs.push_back(values_[Check(id).id].type);
+    for (const Value& value : values) outputs.push_back(value.type);
+    if (!reader_.ok()) return;
+    if (node.instruction.has_rounding()) reader_.Fail("a node has no rounding of its own");
+    const absl::Status types = CheckTypes(node.instruction, inputs, outputs);
+    if (!types.ok()) reader_.Fail(types.message());
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i].ipu = node.ipu;
+      Define(made[i], std::move(values[i]));
+    }
+    parts_.nodes.push_back(std::move(node));
+  }
+
+  void ReadType(Value& value) {
+    value.type = reader_.Type();
+    if (reader_.Take("stage")) value.stage = reader_.Number();
+  }
+
+  void ReadFields(auto& options) {
+    ForEachField(options, [&](const char* name, auto& value) {
+      reader_.Expect(name);
+      Set(value);
+    });
+  }
+  void Set(bool& value) { value = reader_.Bool(); }
+  void Set(uint32_t& value) { value = reader_.Number(); }
+  void Set(float& value) { value = reader_.Float(); }
+  void Set(Tensor& value) { value = Known(); }
+
+  std::string Name() {
+    std::string name = reader_.Text();
+    if (name.empty()) reader_.Fail("expected a name that is not empty");
+    return name;
+  }
+
+  uint32_t Ipu() {
+    const uint32_t ipu = reader_.Number();
+    if (ipu >= program_.ipus)
+      reader_.Fail(absl::StrCat("expected an IPU below ", program_.ipus, ", found ", ipu));
+    return ipu;
+  }
+
+  void Define(uint32_t id, Value value) {
+    if (id >= kMostValues) {
+      reader_.Fail(absl::StrCat("expected an id below ", kMostValues, ", found %", id));
+    } else if (!values_.emplace(id, std::move(value)).second) {
+      reader_.Fail(absl::StrCat("%", id, " is defined twice"));
+    }
+  }
+
+  // A value that is defined already.
+  Tensor Known() { return Check(reader_.Id()); }
+  Tensor Known(const std::set<uint32_t>& kind, absl::string_view name) {
+    const Tensor value = Known();
+    if (!kind.contains(value.id)) reader_.Fail(absl::StrCat("%", value.id, " is not a ", name));
+    return value;
+  }
+  Tensor Check(uint32_t id) {
+    if (!values_.contains(id))
+      reader_.Fail(absl::StrCat("%", id, " is not defined before this line"));
+    return {id};
+  }
+
+  // A program that trains has all of these lines.
+  void CheckThatAllIsThere() {
+    const ProgramSpec& spec = program_.spec;
+    if (!has_optimizer_ && !spec.loss && gradients_.empty()) return;
+    const auto require = [&](bool is_there, absl::string_view line) {
+      if (!is_there) reader_.Fail(absl::StrCat("expected a line '", line, "' before the end"));
+    };
+    require(has_optimizer_, "optimizer");
+    require(spec.loss.has_value(), "loss");
+    require(program_.first_backward != ~0u, "backward from");
+    for (uint32_t variable : variables_)
+      require(gradients_.contains(variable), absl::StrCat("gradient of %", variable));
+  }
+
+  // A graph numbers its values in the order in which they are added.
+  void MakeGraph() {
+    if (!values_.empty()) parts_.values.resize(values_.rbegin()->first + 1);
+    for (auto& [id, value] : values_) {
+      if (value.origin == Origin::kInput) parts_.inputs.push_back({id});
+      parts_.values[id] = std::move(value);
+    }
+    for (uint32_t id : buffers_) parts_.buffers.push_back({id});
+    for (uint32_t id : variables_) {
+      parts_.variables.push_back({id});
+      if (program_.trains()) program_.gradients.of_variables.push_back(std::move(gradients_[id]));
+    }
+    program_.graph = graph::Graph(std::move(parts_));
+  }
+
+  TextReader reader_;
+  GraphProgram program_;
+  bool has_optimizer_ = false;
+  graph::GraphParts parts_;
+  std::map<uint32_t, Value> values_;                   // by id
+  std::set<uint32_t> variables_, buffers_;             // ids
+  std::map<uint32_t, std::vector<Tensor>> gradients_;  // by the variable's id
+};
+
+}  // namespace
+
+absl::StatusOr<GraphProgram> ReadGraph(absl::string_view text) { return GraphReader(text).Read(); }
+
+}  // namespace vpod::compiler

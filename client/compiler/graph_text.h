@@ -1,0 +1,35 @@
+// The printed form of a program that is a graph. It holds all that later passes read. The initial
+// values of variables and buffers are not in it.
+//
+//   program "train" ipus 1 replicas 1 device_iterations 1 accumulation 1
+//   optimizer sgd learning_rate 0.01 momentum 0 …
+//   reduction mean
+//   %0 = input "x" : float32[2,3] on IPU 0
+//   %1 = variable "w" : float32[3] on IPU 0
+//   %2 = binary { operator: MULTIPLY } (%0, %1) : float32[2,3] on IPU 0 from { op: "multiply" }
+//   …
+//   output "y" %2
+//   loss %3
+//   backward from %5
+//   gradient of %1: %9
+//
+// A value that no node makes stands before the first line that reads it: an input, variable, buffer
+// or constant, the reshape of another value, or `dead` if the node that made it is left out.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "client/compiler/graph_program.h"
+
+namespace vpod::compiler {
+
+std::string Print(const GraphProgram& program);
+
+// A program with the same printed form, from which later passes make the same executable. Values
+// keep their ids; its graph has no initial values. InvalidArgument with the line's number and what
+// was expected there.
+absl::StatusOr<GraphProgram> ReadGraph(absl::string_view text);
+
+}  // namespace vpod::compiler

@@ -1,0 +1,57 @@
+// The fields of a program's options by name, for the printed form that has them on one line.
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+
+#include "client/compiler/graph_program.h"
+
+namespace vpod::compiler {
+
+// A struct that is read or filled.
+template <class T, class Struct>
+concept AnyConst = std::same_as<std::remove_const_t<T>, Struct>;
+
+// Each function calls `field(name, value)` for the fields in their order.
+void ForEachField(AnyConst<SgdOptions> auto& sgd, const auto& field) {
+  field("learning_rate", sgd.learning_rate);
+  field("momentum", sgd.momentum);
+  field("dampening", sgd.dampening);
+  field("weight_decay", sgd.weight_decay);
+  field("nesterov", sgd.nesterov);
+  field("maximize", sgd.maximize);
+}
+
+void ForEachField(AnyConst<AdamOptions> auto& adam, const auto& field) {
+  field("learning_rate", adam.learning_rate);
+  field("beta1", adam.beta1);
+  field("beta2", adam.beta2);
+  field("epsilon", adam.epsilon);
+  field("weight_decay", adam.weight_decay);
+  field("decoupled_weight_decay", adam.decoupled_weight_decay);
+  field("amsgrad", adam.amsgrad);
+  field("maximize", adam.maximize);
+}
+
+void ForEachField(AnyConst<AutomaticLossScale> auto& scale, const auto& field) {
+  field("growth", scale.growth);
+  field("backoff", scale.backoff);
+  field("interval", scale.interval);
+}
+
+void ForEachField(AnyConst<RoundingState> auto& state, const auto& field) {
+  field("seed", state.seed);
+  field("number", state.number);
+  field("counter", state.counter);
+  field("replicas", state.replicas);
+}
+
+// The options that every program has.
+void ForEachField(AnyConst<GraphProgram> auto& program, const auto& field) {
+  field("ipus", program.ipus);
+  field("replicas", program.replicas);
+  field("device_iterations", program.spec.device_iterations);
+  field("accumulation", program.spec.accumulation);
+}
+
+}  // namespace vpod::compiler

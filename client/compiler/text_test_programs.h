@@ -1,0 +1,222 @@
+// Programs whose printed forms hold all there is: for the tests that read them back.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "client/compiler/compiler.h"
+#include "client/models/mnist.h"
+#include "client/models/resnet.h"
+#include "client/models/transformer.h"
+#include "client/nn/builder.h"
+
+namespace vpod::compiler {
+
+struct TestProgram {
+  std::string name;
+  graph::Graph graph;
+  CompileOptions options;
+};
+
+namespace test_programs {
+
+using graph::Graph;
+using graph::Tensor;
+using program::v1::DataType;
+using program::v1::FLOAT16;
+using program::v1::FLOAT32;
+using program::v1::INT32;
+
+// Two layers, the second on IPU `second` and in stage 1. The weights of the first are used twice,
+// those of another layer influence nothing.
+inline Tensor AddLayers(Graph& graph, DataType type, uint32_t second = 0) {
+  const auto weights = [&](const char* name, int64_t from, int64_t to) {
+    return graph.Variable(name, {type, {from, to}},
+                          std::vector<float>(static_cast<size_t>(from * to), 0.5f));
+  };
+  const Tensor x = graph.Input("x", {type, {4, 6}});
+  const Tensor w1 = weights("w \"1\"\\ä\n%", 6, 6);
+  weights("unused", 2, 2);
+  const Graph::Scope scope(graph, "layer \"1\"");
+  Tensor y = graph.Relu(graph.Add(graph.MatMul(x, w1), graph.Constant({type, {}}, 0.1)));
+  y = graph.Unary(program::v1::TANH, graph.MatMul(y, w1));
+  graph.SetIpu(second);
+  graph.SetStage(1);
+  const Graph::Scope inner(graph, std::string(600, '-'));
+  y = graph.Unary(program::v1::SIGMOID, graph.MatMul(y, weights("w2", 6, 3)));
+  const Tensor loss = graph.Mean(graph.Cast(graph.Reshape(y, {12}), FLOAT32));
+  graph.Output("y", graph.Reshape(y, {2, 6}));
+  return loss;
+}
+
+inline TestProgram Momentum(uint32_t accumulation) {
+  TestProgram test{.name = "Momentum" + std::to_string(accumulation)};
+  const Tensor loss = AddLayers(test.graph, FLOAT32);
+  test.graph.Output("loss", loss);
+  test.options.programs = {{.name = "train/sgd",
+                            .device_iterations = 3,
+                            .accumulation = accumulation,
+                            .loss = loss,
+                            .sgd = {.learning_rate = 0.1f, .momentum = 0.9f, .nesterov = true}},
+                           {.name = "infer", .device_iterations = 2}};
+  return test;
+}
+
+inline TestProgram Adam(uint32_t accumulation) {
+  TestProgram test{.name = "Adam" + std::to_string(accumulation)};
+  const Tensor loss = AddLayers(test.graph, FLOAT32);
+  test.options.total_replicas = 4;
+  test.options.programs = {
+      {.name = "train",
+       .accumulation = accumulation,
+       .loss = loss,
+       .adam = AdamOptions{.epsilon = 1e-7f, .decoupled_weight_decay = true, .amsgrad = true},
+       .reduction = GradientReduction::kSum}};
+  return test;
+}
+
+// Two IPUs with a loss scale that adapts.
+inline TestProgram TwoIpus() {
+  TestProgram test{.name = "TwoIpus"};
+  const Tensor loss = AddLayers(test.graph, FLOAT16, /*second=*/1);
+  test.options.ipus_per_replica = 2;
+  test.options.total_replicas = 2;
+  test.options.programs = {{.name = "train",
+                            .accumulation = 4,
+                            .loss = loss,
+                            .sgd = {.momentum = 0.5f},
+                            .loss_scale = 1024.5f,
+                            .automatic_loss_scale = AutomaticLossScale{.interval = 7}},
+                           {.name = "infer"}};
+  return test;
+}
+
+inline TestProgram FixedLossScale() {
+  TestProgram test{.name = "FixedLossScale"};
+  const Tensor loss = AddLayers(test.graph, FLOAT16);
+  test.options.fusion = false;
+  test.options.programs = {{.name = "train", .loss = loss, .loss_scale = 8.0f}};
+  return test;
+}
+
+inline TestProgram StochasticRounding(Rounding rounding, const char* name) {
+  TestProgram test{.name = name};
+  const Tensor loss = AddLayers(test.graph, FLOAT16, /*second=*/1);
+  test.options.ipus_per_replica = 2;
+  test.options.total_replicas = 2;
+  test.options.rounding = rounding;
+  test.options.programs = {{.name = "train", .loss = loss}, {.name = "infer"}};
+  return test;
+}
+
+// Random bits, buffers that are assigned to each other, and all kinds of constants.
+inline TestProgram Dropout() {
+  TestProgram test{.name = "Dropout"};
+  Graph& graph = test.graph;
+  const Tensor buffer = graph.Buffer("buffer", {FLOAT32, {4, 3}}, std::vector<float>(12));
+  const Tensor copy = graph.Buffer("copy", {FLOAT32, {4, 3}}, std::vector<float>(12));
+  graph.Assign(copy, buffer);
+  const Tensor w = graph.Variable("w", {FLOAT32, {4, 3}}, std::vector<float>(12, 1));
+  Tensor y = graph.Dropout(graph.Multiply(w, graph.Input("x", {FLOAT32, {4, 3}})), 0.3f);
+  for (double value : {-0.0, 1e-45, 1.0 / 3, double{INFINITY}, -double{INFINITY}, double{NAN}})
+    y = graph.Add(y, graph.Constant({FLOAT32, {}}, value));
+  graph.Assign(buffer, y);
+  graph.Output("buffer before", buffer);
+  test.options.programs = {{.name = "train", .loss = graph.Sum(y)}, {.name = "infer"}};
+  return test;
+}
+
+inline TestProgram RemoteBuffers() {
+  TestProgram test{.name = "RemoteBuffers"};
+  Graph& graph = test.graph;
+  const Tensor row = graph.Input("row", {INT32, {}});
+  graph.AddRemoteBuffer("not used", {INT32, {}}, 5);
+  for (uint32_t ipu : {0, 1}) {
+    graph.SetIpu(ipu);
+    const std::string name = "rows " + std::to_string(ipu);
+    const graph::RemoteBuffer rows = graph.AddRemoteBuffer(name, {FLOAT32, {8}}, 3);
+    const Tensor loaded = graph.RemoteLoad(rows, row);
+    graph.RemoteStore(rows, graph.Relu(loaded), row);
+    graph.Output(name, graph.RemoteLoad(rows, row));
+  }
+  graph.SetIpu(2);
+  graph.AddRemoteBuffer("on no IPU of the replica", {INT32, {}}, 5);
+  test.options.ipus_per_replica = 2;
+  test.options.programs = {{.name = "infer"}};
+  return test;
+}
+
+// A batch norm that takes over an addition and a ReLU, with running moments; collectives.
+inline TestProgram BatchNorm() {
+  TestProgram test{.name = "BatchNorm"};
+  Graph& graph = test.graph;
+  const nn::Builder net(graph, {.training = true});
+  const Tensor x = graph.Input("x", {FLOAT32, {2, 4, 5, 5}});
+  Tensor y = net.Convolution("conv1", x, 4, {.kernel = 3, .padding = 1});
+  y = graph.Relu(graph.Add(net.BatchNorm("bn1", y), x));
+  y = graph.Relu(net.BatchNorm("bn2", net.Convolution("conv2", y, 8, {.kernel = 1})));
+  y = graph.AllGather(graph.Unary(program::v1::EXPONENT, graph.Unary(program::v1::SQUARE, y)), 2);
+  // The other program has only the weights, which still lie as the convolutions want them.
+  for (Tensor variable : graph.variables())
+    graph.Output("copy of " + graph.values()[variable.id].name, graph.Relu(variable));
+  test.options.total_replicas = 2;
+  test.options.programs = {{.name = "train", .loss = graph.Mean(y)}, {.name = "weights"}};
+  return test;
+}
+
+inline TestProgram Trained(const char* name, graph::TensorType images,
+                           Tensor (*model)(const nn::Builder&, Tensor)) {
+  TestProgram test{.name = name};
+  Graph& graph = test.graph;
+  const int64_t batch = images.dims[0];
+  const nn::Builder net(graph, {.training = true});
+  const Tensor logits = model(net, graph.Input("images", std::move(images)));
+  const Tensor labels = graph.Input("labels", {INT32, {batch}});
+  const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, labels));
+  graph.Output("loss", loss);
+  test.options.programs = {{.name = "train", .loss = loss, .sgd = {.momentum = 0.9f}},
+                           {.name = "evaluate"}};
+  return test;
+}
+
+inline Tensor ResNet18(const nn::Builder& net, Tensor images) {
+  models::ResNetOptions options = models::ResNet18();
+  options.classes = 10;
+  options.small_images = true;
+  return models::ResNet(net, images, options);
+}
+
+inline Tensor Transformer(const nn::Builder& net, Tensor tokens) {
+  Graph& graph = net.graph();
+  const Tensor vectors = net.Embedding("tokens", graph.Cast(tokens, INT32), 16, 8);
+  const Tensor y =
+      models::TransformerEncoder(net, vectors, {.layers = 1, .heads = 2, .gelu = true});
+  return net.Linear("head", net.Flatten(y), 3);
+}
+
+}  // namespace test_programs
+
+inline std::vector<TestProgram> SmallPrograms() {
+  using namespace test_programs;
+  return {Momentum(1),
+          Momentum(4),
+          Adam(1),
+          Adam(4),
+          TwoIpus(),
+          FixedLossScale(),
+          StochasticRounding(Rounding::kStochastic, "StochasticRounding"),
+          StochasticRounding(Rounding::kStochasticEqualSeeds, "EqualSeeds"),
+          Dropout(),
+          RemoteBuffers(),
+          BatchNorm()};
+}
+
+inline std::vector<TestProgram> Models() {
+  using namespace test_programs;
+  return {Trained("Mnist", {FLOAT32, {2, 1, 28, 28}}, models::Mnist),
+          Trained("ResNet18", {FLOAT32, {2, 3, 32, 32}}, ResNet18),
+          Trained("Transformer", {FLOAT32, {2, 5}}, Transformer)};
+}
+
+}  // namespace vpod::compiler
