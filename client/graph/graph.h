@@ -210,6 +210,23 @@ class Graph {
   // slices one after the other; float16 is added and multiplied in float32.
   Tensor Scatter(v1::Scatter::Combine combine, Tensor destination, Tensor indices, Tensor update,
                  uint32_t axis, bool along = false);
+  // Sums or products (SUM, PRODUCT) of each element and those before it along the axis.
+  struct CumulateOptions {
+    bool exclusive = false;  // without the element itself
+    bool reverse = false;    // and those behind it
+  };
+  Tensor Cumulate(v1::ReduceOperator function, Tensor input, uint32_t axis,
+                  const CumulateOptions& options);
+  Tensor Cumulate(v1::ReduceOperator function, Tensor input, uint32_t axis) {
+    return Cumulate(function, input, axis, {});
+  }
+  // The lines along the axis in ascending or descending order, equals as they were, and where the
+  // elements were, INT32. The first `count` of each line, or all: torch.topk is descending.
+  struct Sorted {
+    Tensor values, places;
+  };
+  Sorted Sort(Tensor input, uint32_t axis, bool descending = false,
+              std::optional<int64_t> count = std::nullopt);
   // Each element is its place along the axis; INT32 or FLOAT32.
   Tensor Iota(TensorType type, uint32_t axis);
   // Loss of each row, [n].

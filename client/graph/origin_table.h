@@ -1,5 +1,5 @@
-// What the operations of a graph, and the instructions made of them, belong to: each origin once,
-// known by a number.
+// The origins of a graph's operations and of the instructions made of them: each once, known by a
+// number.
 #pragma once
 
 #include <cstdint>

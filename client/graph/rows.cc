@@ -69,6 +69,28 @@ Tensor Graph::Scatter(v1::Scatter::Combine combine, Tensor destination, Tensor i
   return widens ? Cast(result, type) : result;
 }
 
+Tensor Graph::Cumulate(v1::ReduceOperator function, Tensor input, uint32_t axis,
+                       const CumulateOptions& options) {
+  v1::Instruction op;
+  op.mutable_cumulate()->set_operator_(function);
+  op.mutable_cumulate()->set_axis(axis);
+  op.mutable_cumulate()->set_exclusive(options.exclusive);
+  op.mutable_cumulate()->set_reverse(options.reverse);
+  return AddSimple(std::move(op), {input});
+}
+
+Graph::Sorted Graph::Sort(Tensor input, uint32_t axis, bool descending,
+                          std::optional<int64_t> count) {
+  if (!Usable({input}, "sort")) return {};
+  const Dims& dims = TypeOf(input).dims;
+  v1::Instruction op;
+  op.mutable_sort()->set_axis(axis);
+  op.mutable_sort()->set_descending(descending);
+  op.mutable_sort()->set_count(count ? *count : axis < dims.size() ? dims[axis] : 0);
+  const std::vector<Tensor> outputs = AddOperation(std::move(op), {input});
+  return outputs.empty() ? Sorted{} : Sorted{outputs[0], outputs[1]};
+}
+
 Tensor Graph::Iota(TensorType type, uint32_t axis) {
   v1::Instruction op;
   op.mutable_iota()->set_type(type.type);

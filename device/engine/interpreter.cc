@@ -209,6 +209,8 @@ Task Engine::Interpreter::Control(const Step& prepared) {
   const uint32_t function = repeat ? step.repeat().function() : step.while_().function();
   const uint32_t rounds = repeat ? step.repeat().count() : step.while_().max_rounds();
   for (uint32_t round = 0; round < rounds; ++round) {
+    if (MustStop()) co_return WhyStop();
+    if (OnlyMeets() && !prepared.meets) co_return absl::OkStatus();
     if (!repeat && !holds()) co_return absl::OkStatus();
     if (repeat && step.outputs_size() > 0)
       std::memcpy(DataAt(step.outputs(0)), &round, sizeof(round));

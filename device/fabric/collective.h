@@ -26,7 +26,7 @@ struct Collective {
   std::shared_ptr<void> keep_alive;  // the memory and what owns it
 };
 
-// What all learn from those who took part.
+// All units that meet get the same outcome.
 struct Outcome {
   uint64_t clock = 0;    // of the slowest unit
   absl::Status failure;  // the reason, if the run has failed on one of them: the data mean nothing

@@ -9,10 +9,10 @@ namespace vpod::model {
 
 const PlanDef* FindPlan(program::OpKind kind) {
   static const auto* const table = new program::OpRows<PlanDef>{
-      BatchNormPlans,    CollectivePlans,  ControlPlans,   ConvolutionPlans,
-      DataMovementPlans, ElementwisePlans, GatherPlans,    LayerNormPlans,
-      LossPlans,         MatMulPlans,      OptimizerPlans, PoolingPlans,
-      RandomPlans,       ReducePlans,      SoftmaxPlans,   TransferPlans};
+      BatchNormPlans,   CollectivePlans, ControlPlans,   ConvolutionPlans, DataMovementPlans,
+      ElementwisePlans, GatherPlans,     LayerNormPlans, LinePlans,        LossPlans,
+      MatMulPlans,      OptimizerPlans,  PoolingPlans,   RandomPlans,      ReducePlans,
+      SoftmaxPlans,     TransferPlans};
   return table->Find(kind);
 }
 

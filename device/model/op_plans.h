@@ -60,6 +60,7 @@ std::vector<PlanDef> DataMovementPlans();
 std::vector<PlanDef> ElementwisePlans();
 std::vector<PlanDef> GatherPlans();
 std::vector<PlanDef> LayerNormPlans();
+std::vector<PlanDef> LinePlans();
 std::vector<PlanDef> LossPlans();
 std::vector<PlanDef> MatMulPlans();
 std::vector<PlanDef> OptimizerPlans();

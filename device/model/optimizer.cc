@@ -2,6 +2,16 @@
 
 namespace vpod::model {
 
+namespace {
+
+// Each tile reduces its part; one number comes of them, which all tiles get.
+void AddNorm(TilePlan& plan, const PlanContext& context, uint32_t tensor) {
+  plan.Add(ReduceSteps(context.Elements(tensor), 1, program::v1::FLOAT32));
+  plan.Add(TileExchangeStep(sizeof(float)));
+}
+
+}  // namespace
+
 // Cycles for one 64-bit vector; three for each pass of arithmetic (F20).
 std::vector<PlanDef> OptimizerPlans() {
   return {{Instruction::kAccumulate,
@@ -17,6 +27,37 @@ std::vector<PlanDef> OptimizerPlans() {
            [](const Instruction& instruction, const PlanContext& context) {
              // Four passes of arithmetic, a square root and a division.
              return context.Elementwise(instruction.inputs(0), 32);
+           }},
+          {Instruction::kRmsProp,
+           [](const Instruction& instruction, const PlanContext& context) {
+             // Three passes of arithmetic, a square root and a division; one for each other state.
+             const int more = instruction.outputs_size() - 2;
+             return context.Elementwise(instruction.inputs(0), 29 + 3 * more);
+           }},
+          {Instruction::kLamb,
+           [](const Instruction& instruction, const PlanContext& context) {
+             // Moments and step as Adam's, two norms, then one pass more.
+             TilePlan plan = context.Elementwise(instruction.inputs(0), 38);
+             for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
+             plan.Add(ElementwiseStep(context.Type(instruction.inputs(0)), 3));
+             return plan;
+           }},
+          {Instruction::kLars,
+           [](const Instruction& instruction, const PlanContext& context) {
+             // Two norms, then the update.
+             TilePlan plan = context.Elementwise(instruction.inputs(0), 6);
+             for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
+             plan.Add(ElementwiseStep(context.Type(instruction.inputs(0)), 9));
+             return plan;
+           }},
+          {Instruction::kNorm,
+           [](const Instruction& instruction, const PlanContext& context) {
+             TilePlan plan;
+             for (uint32_t input : instruction.inputs()) {
+               plan.Add(ElementwiseStep(context.Type(input), 3));
+               AddNorm(plan, context, input);
+             }
+             return plan;
            }},
           {Instruction::kAllFinite,
            [](const Instruction& instruction, const PlanContext& context) {

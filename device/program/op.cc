@@ -163,9 +163,10 @@ Layout AnyLayout(const v1::Instruction&, OperandPlace) { return Layout::kStrided
 
 const OpDef* FindOp(OpKind kind) {
   static const auto* const table = new OpRows<OpDef>{
-      BatchNormOps, CollectiveOps, ControlOps, ConvolutionOps, DataMovementOps, ElementwiseOps,
-      GatherOps,    LayerNormOps,  LossOps,    MapOps,         MatMulOps,       OptimizerOps,
-      PoolingOps,   RandomOps,     ReduceOps,  SoftmaxOps,     TransferOps,     ViewOps};
+      BatchNormOps,   CollectiveOps, ControlOps,   ConvolutionOps, DataMovementOps,
+      ElementwiseOps, GatherOps,     LayerNormOps, LineOps,        LossOps,
+      MapOps,         MatMulOps,     OptimizerOps, PoolingOps,     RandomOps,
+      ReduceOps,      SoftmaxOps,    TransferOps,  ViewOps};
   return table->Find(kind);
 }
 

@@ -187,6 +187,7 @@ std::vector<OpDef> DataMovementOps();
 std::vector<OpDef> ElementwiseOps();
 std::vector<OpDef> GatherOps();
 std::vector<OpDef> LayerNormOps();
+std::vector<OpDef> LineOps();
 std::vector<OpDef> LossOps();
 std::vector<OpDef> MapOps();
 std::vector<OpDef> MatMulOps();

@@ -45,7 +45,7 @@ TEST(Origins, NameInstructions) {
   EXPECT_EQ(Name("unary { operator: RELU }", "op: 'relu'"), "relu");
   EXPECT_EQ(Name("binary { operator: ADD }", "scope: 'a' op: 'add'"), "add 'a'");
   EXPECT_EQ(Name("reduce { operator: MEAN }", "scope: 'a' op: 'mean'"), "mean 'a'");
-  // What it was made into, if that is something else; what gradients are made of says little.
+  // The instruction is named beside the operation if they differ, except in gradients.
   EXPECT_EQ(Name("map {}", "scope: 'a' op: 'add'"), "add 'a' (map)");
   EXPECT_EQ(Name("mat_mul {}", "scope: 'fc' op: 'mat_mul' phase: BACKWARD"),
             "mat_mul 'fc' (backward)");

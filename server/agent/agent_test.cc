@@ -334,7 +334,7 @@ TEST_F(AgentTest, TheReasonOfAnEndIsTheFirst) {
   EXPECT_EQ(run.Get().status().ToString(), "ABORTED: partition p was removed");
 }
 
-// What a kernel that does not end does to others is said to all of them.
+// Others are told of a kernel that does not end.
 TEST_F(AgentTest, AKernelThatOutlivesItsOwnerIsNamed) {
   constexpr char kWhy[] = "a kernel of process 4711 (train) on node7, which left ";
   AgentOptions options;

@@ -74,8 +74,8 @@ TEST_P(ImplementationsTest, AreFast) {
   const Tensor loss =
       graph.Mean(graph.SoftmaxCrossEntropy(graph.Cast(logits, program::v1::FLOAT32), labels));
   graph.Output("loss", loss);
-  const auto compiled =
-      compiler::Compile(graph, {.programs = {{.name = "train", .loss = loss, .sgd = {}}}});
+  const auto compiled = compiler::Compile(
+      graph, {.programs = {{.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const program::v1::Ipu& ipu = compiled->executable->proto().ipus(0);
   int convolutions = 0;

@@ -178,8 +178,9 @@ v1::Executable Mnist() {
   const nn::Builder net(graph, {.training = true});
   const Tensor x = graph.Input("images", {v1::FLOAT32, {1, 1, 28, 28}});
   const Tensor loss = Loss(graph, models::Mnist(net, x), 1);
-  return Compiled(graph, {{.name = "train", .loss = loss, .sgd = {.momentum = 0.9f}},
-                          {.name = "evaluate", .device_iterations = 2}});
+  return Compiled(
+      graph, {{.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{.momentum = 0.9f}},
+              {.name = "evaluate", .device_iterations = 2}});
 }
 
 // Batch norms and residual adds in float16, with an automatic loss scale.
@@ -196,7 +197,7 @@ v1::Executable Residual(compiler::Rounding rounding) {
                     .device_iterations = 2,
                     .accumulation = 2,
                     .loss = loss,
-                    .adam = compiler::AdamOptions{.amsgrad = true},
+                    .optimizer = compiler::AdamOptions{.amsgrad = true},
                     .loss_scale = 128.0f,
                     .automatic_loss_scale = compiler::AutomaticLossScale{}}},
                   1, rounding);
@@ -210,7 +211,9 @@ v1::Executable TwoIpus() {
   graph.SetIpu(1);
   x = graph.Dropout(graph.Unary(v1::TANH, x), 0.5f);
   const Tensor loss = Loss(graph, net.Linear("fc2", x, 4), 3);
-  return Compiled(graph, {{.name = "train", .accumulation = 2, .loss = loss, .sgd = {}}}, 2);
+  return Compiled(
+      graph,
+      {{.name = "train", .accumulation = 2, .loss = loss, .optimizer = compiler::SgdOptions{}}}, 2);
 }
 
 // Windows that divide images unevenly.
@@ -221,7 +224,7 @@ v1::Executable Adaptive() {
   const Tensor pooled = graph.Concat(
       {graph.AdaptiveMaxPool(x, {3, 2}).output, graph.AdaptiveAveragePool(x, {3, 2})}, 1);
   const Tensor loss = Loss(graph, graph.Reshape(pooled, {2, 48}), 2);
-  return Compiled(graph, {{.name = "train", .loss = loss, .sgd = {}}});
+  return Compiled(graph, {{.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}}});
 }
 
 }  // namespace

@@ -270,11 +270,12 @@ inline compiler::Compiled Example() {
       graph.Mean(graph.Unary(program::v1::SQUARE, graph.Relu(graph.MatMul(x, w))));
   graph.Output("loss", loss);
   compiler::CompileOptions options;
-  options.programs = {{.name = "train",
-                       .device_iterations = 2,
-                       .accumulation = 2,
-                       .loss = loss,
-                       .sgd = {.learning_rate = 0.01f, .momentum = 0.5f}}};
+  options.programs = {
+      {.name = "train",
+       .device_iterations = 2,
+       .accumulation = 2,
+       .loss = loss,
+       .optimizer = compiler::SgdOptions{.learning_rate = 0.01f, .momentum = 0.5f}}};
   auto compiled = compiler::Compile(graph, options);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   return compiled.ok() ? *std::move(compiled) : compiler::Compiled();

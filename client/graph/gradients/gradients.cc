@@ -18,6 +18,10 @@ std::vector<GradientDef> WithoutGradient() {
       {v1::Instruction::kAccumulate, nullptr, kLater},
       {v1::Instruction::kSgd, nullptr, kLater},
       {v1::Instruction::kAdam, nullptr, kLater},
+      {v1::Instruction::kRmsProp, nullptr, kLater},
+      {v1::Instruction::kLamb, nullptr, kLater},
+      {v1::Instruction::kLars, nullptr, kLater},
+      {v1::Instruction::kNorm, nullptr, kLater},
       {v1::Instruction::kAllFinite, nullptr, "its output is BOOL"},
       {v1::Instruction::kMap, nullptr, kLater},
       {v1::Instruction::kUpdateLossScale, nullptr, kLater},
@@ -51,9 +55,9 @@ void KeepUsesApart(const Graph& graph, absl::Span<const Tensor> wanted, Gradient
 const GradientDef* FindGradient(program::OpKind kind) {
   static const auto* const table = new program::OpRows<GradientDef>{
       BatchNormGradients,   CollectiveGradients, ConvolutionGradients, DataMovementGradients,
-      ElementwiseGradients, GatherGradients,     LayerNormGradients,   LossGradients,
-      MatMulGradients,      PoolingGradients,    ReduceGradients,      SoftmaxGradients,
-      WithoutGradient};
+      ElementwiseGradients, GatherGradients,     LayerNormGradients,   LineGradients,
+      LossGradients,        MatMulGradients,     PoolingGradients,     ReduceGradients,
+      SoftmaxGradients,     WithoutGradient};
   return table->Find(kind);
 }
 

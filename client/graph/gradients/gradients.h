@@ -51,6 +51,7 @@ std::vector<GradientDef> DataMovementGradients();
 std::vector<GradientDef> ElementwiseGradients();
 std::vector<GradientDef> GatherGradients();
 std::vector<GradientDef> LayerNormGradients();
+std::vector<GradientDef> LineGradients();
 std::vector<GradientDef> LossGradients();
 std::vector<GradientDef> MatMulGradients();
 std::vector<GradientDef> PoolingGradients();

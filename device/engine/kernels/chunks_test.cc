@@ -230,7 +230,31 @@ std::vector<std::pair<std::string, Prepared>> LargeOperands() {
            .InPlace(0, 0)
            .InPlace(1, 5)
            .InPlace(2, 6)},
+      {"rms_prop", Prepared({"h[80000000]", "h[80000000]", "f[5]", "f[]", "f[]", "f[80000000]"},
+                            {"f[]", "f[]"}, "rms_prop{gradient_scale:1}")
+                       .InPlace(0, 0)
+                       .InPlace(1, 5)},
+      {"lamb",
+       Prepared({"h[50000000]", "h[50000000]", "f[5]", "f[]", "f[]", "f[50000000]", "f[50000000]"},
+                {"f[]", "f[]", "f[]"}, "lamb{gradient_scale:1}")
+           .InPlace(0, 0)
+           .InPlace(1, 5)
+           .InPlace(2, 6)},
+      {"lars", Prepared({"h[80000000]", "h[80000000]", "f[5]", "f[]", "f[]", "f[80000000]"},
+                        {"f[]", "f[]"}, "lars{gradient_scale:1}")
+                   .InPlace(0, 0)
+                   .InPlace(1, 5)},
+      {"norm", {{"h[400000000]"}, {"f[]"}, "norm{}"}},
       {"all_finite", {{"h[400000000]"}, {"b[]"}, "all_finite{}"}},
+      {"sort, long lines",
+       {{"h[4,16777216]"}, {"h[4,16777216]", "i[4,16777216]"}, "sort{axis:1 count:16777216}"}},
+      {"sort, short lines",
+       {{"h[20000000,4]"}, {"h[20000000,4]", "i[20000000,4]"}, "sort{axis:1 count:4}"}},
+      {"cumulate, one line", {{"h[200000000]"}, {"h[200000000]"}, "cumulate{operator:SUM}"}},
+      {"cumulate, many lines",
+       {{"h[20000000,10]"}, {"h[20000000,10]"}, "cumulate{operator:PRODUCT axis:1}"}},
+      {"cumulate, lines side by side",
+       {{"h[10000,20000]"}, {"h[10000,20000]"}, "cumulate{operator:SUM axis:0}"}},
       {"update_loss_scale", Prepared({"f[]", "i[]", "b[]"}, {"f[]", "i[]"},
                                      "update_loss_scale{growth:2 backoff:0.5 interval:5}")
                                 .InPlace(0, 0)

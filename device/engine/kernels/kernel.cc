@@ -6,9 +6,10 @@ namespace vpod::engine {
 
 const KernelDef* FindKernel(program::OpKind kind) {
   static const auto* const table = new program::OpRows<KernelDef>{
-      BatchNormKernels, ConvolutionKernels, DataMovementKernels, LossKernels,      GatherKernels,
-      LayerNormKernels, MapKernels,         MatMulKernels,       OptimizerKernels, PoolingKernels,
-      RandomKernels,    ReduceKernels,      RemoteKernels,       SoftmaxKernels};
+      BatchNormKernels, ConvolutionKernels, CumulateKernels,  DataMovementKernels, LossKernels,
+      GatherKernels,    GradientKernels,    LayerNormKernels, MapKernels,          MatMulKernels,
+      OptimizerKernels, PoolingKernels,     RandomKernels,    ReduceKernels,       RemoteKernels,
+      SoftmaxKernels,   SortKernels};
   return table->Find(kind);
 }
 

@@ -94,8 +94,10 @@ const KernelDef* FindKernel(program::OpKind kind);
 // --- By family, for FindKernel ---
 std::vector<KernelDef> BatchNormKernels();
 std::vector<KernelDef> ConvolutionKernels();
+std::vector<KernelDef> CumulateKernels();
 std::vector<KernelDef> DataMovementKernels();
 std::vector<KernelDef> GatherKernels();
+std::vector<KernelDef> GradientKernels();
 std::vector<KernelDef> LayerNormKernels();
 std::vector<KernelDef> LossKernels();
 std::vector<KernelDef> MapKernels();
@@ -106,5 +108,6 @@ std::vector<KernelDef> RandomKernels();
 std::vector<KernelDef> ReduceKernels();
 std::vector<KernelDef> RemoteKernels();
 std::vector<KernelDef> SoftmaxKernels();
+std::vector<KernelDef> SortKernels();
 
 }  // namespace vpod::engine

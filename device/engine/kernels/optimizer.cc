@@ -1,33 +1,14 @@
+#include "device/engine/kernels/optimizer.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "device/base/simd.h"
-#include "device/engine/kernels/operand.h"
+#include "device/engine/kernels/row_sums.h"
 #include "device/engine/kernels/vector_math.h"
 
 namespace vpod::engine {
 namespace {
-
-VPOD_SIMD void AddWide(double* accumulator, const float* gradient, size_t n) {
-  for (size_t i = 0; i < n; ++i) accumulator[i] += gradient[i];
-}
-
-absl::StatusOr<Kernel> PrepareAccumulate(const program::v1::Ipu& ipu,
-                                         const Instruction& instruction) {
-  const Operand accumulator = Resolve(ipu, instruction.inputs(0)),
-                gradient = Resolve(ipu, instruction.inputs(1));
-  const Chunking elements = ChunkItems(gradient.elements(), 1);
-  MemoryPlan scratch;
-  const FloatBlock gradient_block(gradient, elements.per_chunk, scratch);
-  return OnePhase(elements.chunks(), scratch.bytes(), [=](const Workspace& at, size_t chunk) {
-    const size_t first = elements.begin(chunk), n = elements.size(chunk);
-    AddWide(accumulator.As<double>(at) + first, gradient_block.Read(at, first, n), n);
-    return absl::OkStatus();
-  });
-}
-
-// --- Updates of weights ---
 
 struct SgdConstants {
   float rate, weight_decay, momentum, one_minus_dampening, gradient_factor;
@@ -66,74 +47,11 @@ VPOD_SIMD void AdamRow(float* w, const float* g, float* m, float* v, float* larg
   }
 }
 
-// The operands that all optimisers have.
-class Optimizer {
- public:
-  static constexpr int kHyperParameters = 2, kLossScale = 3, kStep = 4, kState = 5;  // inputs
-
-  Optimizer(const program::v1::Ipu& ipu, const Instruction& instruction)
-      : hyper_parameters_(Resolve(ipu, instruction.inputs(kHyperParameters))),
-        loss_scale_(Resolve(ipu, instruction.inputs(kLossScale))),
-        elements_(ChunkItems(Resolve(ipu, instruction.inputs(0)).elements(), 1)) {
-    const auto block = [&](int input) {
-      return FloatBlock(Resolve(ipu, instruction.inputs(input)), elements_.per_chunk, scratch_);
-    };
-    weights_ = FloatBlock(ResolveOutput(ipu, instruction, 0), elements_.per_chunk, scratch_);
-    gradient_ = block(1);
-    if (instruction.inputs_size() > kStep) step_ = Resolve(ipu, instruction.inputs(kStep));
-    for (int i = kState; i < instruction.inputs_size(); ++i) state_.push_back(block(i));
-  }
-
-  const float* HyperParameters(const Workspace& at) const {
-    return hyper_parameters_.As<float>(at);
-  }
-  double Step(const Workspace& at) const { return *step_.As<float>(at); }
-
-  // The factor of gradients. InvalidArgument for a bad loss scale.
-  template <class Attributes>
-  absl::StatusOr<float> GradientFactor(const Attributes& op, const Workspace& at) const {
-    const float scale = *loss_scale_.As<float>(at);
-    if (!(scale > 0 && std::isfinite(scale))) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the loss scale is ", scale, ", must be above 0 and finite"));
-    }
-    const float factor = op.gradient_scale() / scale;
-    return op.maximize() ? -factor : factor;
-  }
-
-  // `update(at, weights, gradient, state, n)` changes the weights and each state of a range.
-  template <class Update>
-  Kernel Make(Update update) const {
-    const Optimizer self = *this;
-    return OnePhase(
-        elements_.chunks(), scratch_.bytes(),
-        [self, update](const Workspace& at, size_t chunk) -> absl::Status {
-          const size_t first = self.elements_.begin(chunk), n = self.elements_.size(chunk);
-          float* state[3] = {};
-          for (size_t i = 0; i < self.state_.size(); ++i)
-            state[i] = self.state_[i].ReadWrite(at, first, n);
-          const absl::Status status = update(self, at, self.weights_.ReadWrite(at, first, n),
-                                             self.gradient_.Read(at, first, n), state, n);
-          if (!status.ok()) return status;
-          self.weights_.Store(at, first, n);
-          return absl::OkStatus();
-        });
-  }
-
- private:
-  const Operand hyper_parameters_, loss_scale_;
-  const Chunking elements_;
-  Operand step_;
-  MemoryPlan scratch_;
-  FloatBlock weights_, gradient_;
-  std::vector<FloatBlock> state_;  // of float32: where it lies
-};
-
 absl::StatusOr<Kernel> PrepareSgd(const program::v1::Ipu& ipu, const Instruction& instruction) {
   const program::v1::Sgd op = instruction.sgd();
   return Optimizer(ipu, instruction)
       .Make([op](const Optimizer& optimizer, const Workspace& at, float* w, const float* g,
-                 float** state, size_t n) -> absl::Status {
+                 const Optimizer::States& state, size_t n) -> absl::Status {
         const absl::StatusOr<float> factor = optimizer.GradientFactor(op, at);
         if (!factor.ok()) return factor.status();
         const float* hyper = optimizer.HyperParameters(at);
@@ -161,7 +79,7 @@ absl::StatusOr<Kernel> PrepareAdam(const program::v1::Ipu& ipu, const Instructio
   const program::v1::Adam op = instruction.adam();
   return Optimizer(ipu, instruction)
       .Make([op](const Optimizer& optimizer, const Workspace& at, float* w, const float* g,
-                 float** state, size_t n) -> absl::Status {
+                 const Optimizer::States& state, size_t n) -> absl::Status {
         const absl::StatusOr<float> factor = optimizer.GradientFactor(op, at);
         if (!factor.ok()) return factor.status();
         const float* hyper = optimizer.HyperParameters(at);
@@ -182,77 +100,176 @@ absl::StatusOr<Kernel> PrepareAdam(const program::v1::Ipu& ipu, const Instructio
       });
 }
 
-// --- Loss scale ---
+struct RmsPropConstants {
+  float weight_decay, alpha, epsilon, momentum, rate, gradient_factor;
+};
 
-VPOD_SIMD bool AreFinite(const float* x, size_t n) {
-  int finite = 1;
-  for (size_t i = 0; i < n; ++i) finite &= x[i] - x[i] == 0;
-  return finite != 0;
-}
-
-absl::StatusOr<Kernel> PrepareAllFinite(const program::v1::Ipu& ipu,
-                                        const Instruction& instruction) {
-  Kernel kernel;
-  const Operand output = Resolve(ipu, instruction.outputs(0));
-  size_t chunks = 0;
-  // The memory of the largest chunk serves all inputs.
-  for (uint32_t tensor : instruction.inputs()) {
-    const Operand input = Resolve(ipu, tensor);
-    const Chunking elements = ChunkItems(input.elements(), 1);
-    MemoryPlan scratch;
-    const FloatBlock block(input, elements.per_chunk, scratch);
-    kernel.scratch_bytes = std::max(kernel.scratch_bytes, scratch.bytes());
-    const size_t before = chunks;
-    kernel.phases.push_back({elements.chunks(), [=](const Workspace& at, size_t chunk) {
-                               const size_t first = elements.begin(chunk), n = elements.size(chunk);
-                               at.shared[before + chunk] =
-                                   std::byte{AreFinite(block.Read(at, first, n), n)};
-                               return absl::OkStatus();
-                             }});
-    chunks += elements.chunks();
-  }
-  kernel.shared_bytes = chunks;
-  kernel.phases.push_back({1, [=](const Workspace& at, size_t) {
-                             const bool finite =
-                                 std::all_of(at.shared, at.shared + chunks,
-                                             [](std::byte flag) { return flag != std::byte{0}; });
-                             *output.As<uint8_t>(at) = finite ? 1 : 0;
-                             return absl::OkStatus();
-                           }});
-  return kernel;
-}
-
-absl::StatusOr<Kernel> PrepareUpdateLossScale(const program::v1::Ipu& ipu,
-                                              const Instruction& instruction) {
-  const program::v1::UpdateLossScale op = instruction.update_loss_scale();
-  const Operand scale = Resolve(ipu, instruction.inputs(0)),
-                count = Resolve(ipu, instruction.inputs(1)),
-                finite = Resolve(ipu, instruction.inputs(2));
-  return OnePhase(1, 0, [=](const Workspace& at, size_t) -> absl::Status {
-    float& s = *scale.As<float>(at);
-    int32_t& steps = *count.As<int32_t>(at);
-    if (*finite.As<uint8_t>(at) == 0) {
-      s *= op.backoff();
-      steps = 0;
-    } else if (static_cast<uint32_t>(++steps) >= op.interval()) {
-      // A scale that would overflow stays.
-      if (std::isfinite(s * op.growth())) s *= op.growth();
-      steps = 0;
+// `means` and `velocity` may be null.
+VPOD_SIMD void RmsPropRow(float* w, const float* g, float* squares, float* means, float* velocity,
+                          const RmsPropConstants& k, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const float u = k.gradient_factor * g[i] + k.weight_decay * w[i];
+    squares[i] = k.alpha * squares[i] + (1 - k.alpha) * u * u;
+    float variance = squares[i];
+    if (means != nullptr) {
+      means[i] = k.alpha * means[i] + (1 - k.alpha) * u;
+      variance -= means[i] * means[i];
     }
-    if (s > 0 && std::isfinite(s)) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("the loss scale became ", s, ", must be above 0 and finite"));
-  });
+    float step = u / (std::sqrt(variance) + k.epsilon);
+    if (velocity != nullptr) step = velocity[i] = k.momentum * velocity[i] + step;
+    w[i] -= k.rate * step;
+  }
+}
+
+absl::StatusOr<Kernel> PrepareRmsProp(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::RmsProp op = instruction.rms_prop();
+  return Optimizer(ipu, instruction)
+      .Make([op](const Optimizer& optimizer, const Workspace& at, float* w, const float* g,
+                 const Optimizer::States& state, size_t n) -> absl::Status {
+        VPOD_ASSIGN_OR_RETURN(const float factor, optimizer.GradientFactor(op, at));
+        const float* hyper = optimizer.HyperParameters(at);
+        const RmsPropConstants k{.weight_decay = hyper[1],
+                                 .alpha = hyper[2],
+                                 .epsilon = hyper[3],
+                                 .momentum = hyper[4],
+                                 .rate = hyper[0],
+                                 .gradient_factor = factor};
+        RmsPropRow(w, g, state[0], op.centered() ? state[1] : nullptr,
+                   op.with_momentum() ? state[op.centered() ? 2 : 1] : nullptr, k, n);
+        return absl::OkStatus();
+      });
+}
+
+// --- By the norms of the variable and of its step ---
+
+// Scales a step to the size of the weights; 1 where there is nothing to compare.
+float TrustRatio(double weights, double step) {
+  return weights > 0 && step > 0 ? static_cast<float>(weights / step) : 1;
+}
+
+struct LambConstants {
+  float weight_decay, beta1, beta2, epsilon, gradient_factor;
+  float correction1, correction2;  // 1 / (1 - beta^step)
+};
+
+VPOD_SIMD void LambMoments(const float* g, float* m, float* v, const LambConstants& k, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const float u = k.gradient_factor * g[i];
+    m[i] = k.beta1 * m[i] + (1 - k.beta1) * u;
+    v[i] = k.beta2 * v[i] + (1 - k.beta2) * u * u;
+  }
+}
+VPOD_SIMD void LambStep(const float* w, const float* m, const float* v, float* step,
+                        const LambConstants& k, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    step[i] = m[i] * k.correction1 / (std::sqrt(v[i] * k.correction2) + k.epsilon) +
+              k.weight_decay * w[i];
+  }
+}
+VPOD_SIMD void SubtractScaled(float* w, const float* step, float factor, size_t n) {
+  for (size_t i = 0; i < n; ++i) w[i] -= factor * step[i];
+}
+
+absl::StatusOr<LambConstants> LambConstantsAt(const program::v1::Lamb& op,
+                                              const Optimizer& optimizer, const Workspace& at) {
+  VPOD_ASSIGN_OR_RETURN(const float factor, optimizer.GradientFactor(op, at));
+  const float* hyper = optimizer.HyperParameters(at);
+  const double beta1 = hyper[2], beta2 = hyper[3], step = optimizer.Step(at);
+  return LambConstants{.weight_decay = hyper[1],
+                       .beta1 = hyper[2],
+                       .beta2 = hyper[3],
+                       .epsilon = hyper[4],
+                       .gradient_factor = factor,
+                       .correction1 = static_cast<float>(1 / (1 - Power(beta1, step))),
+                       .correction2 = static_cast<float>(1 / (1 - Power(beta2, step)))};
+}
+
+absl::StatusOr<Kernel> PrepareLamb(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Lamb op = instruction.lamb();
+  // Calls visit(first, step, count) for the steps of blocks of a range.
+  const auto for_steps = [](const float* w, const Optimizer::States& state, const LambConstants& k,
+                            size_t n, const auto& visit) {
+    constexpr size_t kBlock = 1024;
+    float step[kBlock];
+    for (size_t first = 0; first < n; first += kBlock) {
+      const size_t count = std::min(kBlock, n - first);
+      LambStep(w + first, state[0] + first, state[1] + first, step, k, count);
+      visit(first, step, count);
+    }
+  };
+  return Optimizer(ipu, instruction)
+      .MakeByNorms(
+          [=](const Optimizer& optimizer, const Workspace& at, const float* w, const float* g,
+              const Optimizer::States& state, size_t n) -> absl::StatusOr<Optimizer::Squares> {
+            VPOD_ASSIGN_OR_RETURN(const LambConstants k, LambConstantsAt(op, optimizer, at));
+            LambMoments(g, state[0], state[1], k, n);
+            Optimizer::Squares squares{.weights = SumOfProducts(w, w, n)};
+            for_steps(w, state, k, n, [&](size_t, const float* step, size_t count) {
+              squares.steps += SumOfProducts(step, step, count);
+            });
+            return squares;
+          },
+          [=](const Optimizer& optimizer, const Workspace& at, float* w, const float*,
+              const Optimizer::States& state, size_t n,
+              const Optimizer::Squares& squares) -> absl::Status {
+            VPOD_ASSIGN_OR_RETURN(const LambConstants k, LambConstantsAt(op, optimizer, at));
+            const float factor = optimizer.HyperParameters(at)[0] *
+                                 TrustRatio(std::sqrt(squares.weights), std::sqrt(squares.steps));
+            for_steps(w, state, k, n, [&](size_t first, const float* step, size_t count) {
+              SubtractScaled(w + first, step, factor, count);
+            });
+            return absl::OkStatus();
+          });
+}
+
+struct LarsConstants {
+  float rate, weight_decay, momentum, gradient_factor, ratio;
+};
+
+VPOD_SIMD void LarsRow(float* w, const float* g, float* v, const LarsConstants& k, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    v[i] = k.momentum * v[i] + k.ratio * (k.gradient_factor * g[i] + k.weight_decay * w[i]);
+    w[i] -= k.rate * v[i];
+  }
+}
+
+absl::StatusOr<Kernel> PrepareLars(const program::v1::Ipu& ipu, const Instruction& instruction) {
+  const program::v1::Lars op = instruction.lars();
+  return Optimizer(ipu, instruction)
+      .MakeByNorms(
+          [](const Optimizer&, const Workspace&, const float* w, const float* g,
+             const Optimizer::States&, size_t n) -> absl::StatusOr<Optimizer::Squares> {
+            return Optimizer::Squares{.weights = SumOfProducts(w, w, n),
+                                      .steps = SumOfProducts(g, g, n)};
+          },
+          [op](const Optimizer& optimizer, const Workspace& at, float* w, const float* g,
+               const Optimizer::States& state, size_t n,
+               const Optimizer::Squares& squares) -> absl::Status {
+            VPOD_ASSIGN_OR_RETURN(const float factor, optimizer.GradientFactor(op, at));
+            const float* hyper = optimizer.HyperParameters(at);
+            const double weights = std::sqrt(squares.weights),
+                         gradient =
+                             std::sqrt(squares.steps) * std::abs(static_cast<double>(factor));
+            const double weight_decay = hyper[1], trust = hyper[3], epsilon = hyper[4];
+            const double step = gradient > 0 ? gradient + weight_decay * weights + epsilon : 0;
+            const LarsConstants k{.rate = hyper[0],
+                                  .weight_decay = hyper[1],
+                                  .momentum = hyper[2],
+                                  .gradient_factor = factor,
+                                  .ratio = TrustRatio(trust * weights, step)};
+            LarsRow(w, g, state[0], k, n);
+            return absl::OkStatus();
+          });
 }
 
 }  // namespace
 
 std::vector<KernelDef> OptimizerKernels() {
-  return {{Instruction::kAccumulate, PrepareAccumulate},
-          {Instruction::kSgd, PrepareSgd},
+  return {{Instruction::kSgd, PrepareSgd},
           {Instruction::kAdam, PrepareAdam},
-          {Instruction::kAllFinite, PrepareAllFinite},
-          {Instruction::kUpdateLossScale, PrepareUpdateLossScale}};
+          {Instruction::kRmsProp, PrepareRmsProp},
+          {Instruction::kLamb, PrepareLamb},
+          {Instruction::kLars, PrepareLars}};
 }
 
 }  // namespace vpod::engine

@@ -130,6 +130,106 @@ TEST_P(OptimizerTest, AdamOverSeveralSteps) {
   }
 }
 
+// Over several chunks: the norms are those of the whole variable.
+TEST_P(OptimizerTest, LambScalesStepsToTheNormOfTheWeights) {
+  constexpr int64_t kSize = 300'000;
+  const Values none(kSize, 0);
+  const double rate = 0.01, decay = 0.1, beta1 = 0.75, beta2 = 0.875, epsilon = 1e-3;
+  TestIpu ipu;
+  const uint32_t w = ipu.Add(GetParam(), {kSize}, Random({kSize}, 3)),
+                 g = ipu.Add(GetParam(), {kSize}),
+                 hyper = ipu.Add(FLOAT32, {5}, {rate, decay, beta1, beta2, epsilon}),
+                 scale = ipu.Add(FLOAT32, {}, {4}), step = ipu.Add(FLOAT32, {}),
+                 of_m = ipu.Add(FLOAT32, {kSize}, none), of_v = ipu.Add(FLOAT32, {kSize}, none);
+  Values m(kSize), v(kSize);
+  for (int round = 1; round <= 2; ++round) {
+    ipu.Write(g, Random({kSize}, 10 + static_cast<uint32_t>(round)));
+    ipu.Write(step, {static_cast<double>(round)});
+    Values weights = ipu.Read(w), u(kSize);
+    const Values gradient = ipu.Read(g);
+    ipu.Run(
+        Step("lamb{gradient_scale:2}", {w, g, hyper, scale, step, of_m, of_v}, {w, of_m, of_v}));
+    double of_weights = 0, of_steps = 0;
+    for (size_t i = 0; i < kSize; ++i) {
+      m[i] = beta1 * m[i] + (1 - beta1) * gradient[i] / 2;
+      v[i] = beta2 * v[i] + (1 - beta2) * gradient[i] * gradient[i] / 4;
+      u[i] = m[i] / (1 - std::pow(beta1, round)) /
+                 (std::sqrt(v[i] / (1 - std::pow(beta2, round))) + epsilon) +
+             decay * weights[i];
+      of_weights += weights[i] * weights[i];
+      of_steps += u[i] * u[i];
+    }
+    for (size_t i = 0; i < kSize; ++i) weights[i] -= rate * std::sqrt(of_weights / of_steps) * u[i];
+    ExpectClose(ipu.Read(w), weights, GetParam());
+    ExpectClose(ipu.Read(of_m), m, FLOAT32);
+  }
+}
+
+TEST_P(OptimizerTest, StepsByNormsOfNothingAreNotScaled) {
+  for (const std::string op : {"lamb", "lars"}) {
+    TestIpu ipu;
+    const uint32_t w = ipu.Add(GetParam(), {2}, {0, 0}), g = ipu.Add(GetParam(), {2}, {1, -1}),
+                   hyper = ipu.Add(FLOAT32, {5}, {0.5, 0, 0, 0, 0}),
+                   scale = ipu.Add(FLOAT32, {}, {1}), step = ipu.Add(FLOAT32, {}, {1}),
+                   a = ipu.Add(FLOAT32, {2}, {0, 0}), b = ipu.Add(FLOAT32, {2}, {0, 0});
+    const bool lamb = op == "lamb";
+    ipu.Run(Step(op + "{gradient_scale:1}",
+                 lamb ? std::vector{w, g, hyper, scale, step, a, b}
+                      : std::vector{w, g, hyper, scale, step, a},
+                 lamb ? std::vector{w, a, b} : std::vector{w, a}));
+    EXPECT_EQ(ipu.Read(w), (Values{-0.5, 0.5})) << op;
+  }
+}
+
+TEST_P(OptimizerTest, LarsTakesStepsRelativeToTheWeights) {
+  // |w| = 5 and |g| = 10, so that r = 0.5 * 5 / (10 + 0.5 * 5).
+  TestIpu ipu;
+  const uint32_t w = ipu.Add(GetParam(), {2}, {3, 4}), g = ipu.Add(GetParam(), {2}, {-6, 8}),
+                 hyper = ipu.Add(FLOAT32, {5}, {0.5, 0.5, 0.25, 0.5, 0}),
+                 scale = ipu.Add(FLOAT32, {}, {1}), step = ipu.Add(FLOAT32, {}, {1}),
+                 velocity = ipu.Add(FLOAT32, {2}, {1, 2});
+  ipu.Run(Step("lars{gradient_scale:1}", {w, g, hyper, scale, step, velocity}, {w, velocity}));
+  const Values v = {0.25 + 0.2 * (-6 + 1.5), 0.5 + 0.2 * (8 + 2)};
+  ExpectClose(ipu.Read(velocity), v, FLOAT32);
+  ExpectClose(ipu.Read(w), {3 - 0.5 * v[0], 4 - 0.5 * v[1]}, GetParam());
+}
+
+TEST_P(OptimizerTest, RmsPropWithEachState) {
+  for (const bool centered : {false, true}) {
+    for (const bool momentum : {false, true}) {
+      SCOPED_TRACE(absl::StrCat("centered ", centered, " momentum ", momentum));
+      TestIpu ipu;
+      const uint32_t w = ipu.Add(GetParam(), {1}, {2}), g = ipu.Add(GetParam(), {1}, {0.5}),
+                     hyper = ipu.Add(FLOAT32, {5}, {0.1, 0.25, 0.75, 0.125, 0.5}),
+                     scale = ipu.Add(FLOAT32, {}, {1}), step = ipu.Add(FLOAT32, {}, {1});
+      std::vector<uint32_t> inputs = {w, g, hyper, scale, step}, outputs = {w};
+      for (int i = 0; i < 1 + centered + momentum; ++i) {
+        inputs.push_back(ipu.Add(FLOAT32, {1}, {i == 0 ? 4.0 : 1.0}));
+        outputs.push_back(inputs.back());
+      }
+      ipu.Run(Step(absl::StrCat("rms_prop{gradient_scale:1 centered:", centered,
+                                " with_momentum:", momentum, "}"),
+                   inputs, outputs));
+      const double u = 0.5 + 0.25 * 2, squares = 0.75 * 4 + 0.25 * u * u, mean = 0.75 + 0.25 * u,
+                   size = std::sqrt(squares - (centered ? mean * mean : 0)) + 0.125,
+                   change = u / size + (momentum ? 0.5 : 0);
+      ExpectClose(ipu.Read(w), {2 - 0.1 * change}, GetParam());
+      ExpectClose(ipu.Read(outputs[1]), {squares}, FLOAT32);
+    }
+  }
+}
+
+TEST_P(OptimizerTest, NormOfSeveralTensors) {
+  TestIpu ipu;
+  const uint32_t a = ipu.Add(FLOAT32, {2}, {1e30, 0}),
+                 b = ipu.Add(GetParam(), {300'000}, Values(300'000, 2)),
+                 c = ipu.Add(GetParam(), {}, {0}), norm = ipu.Add(FLOAT32, {});
+  ipu.Run(Step("norm{}", {b, c}, {norm}));
+  ExpectClose(ipu.Read(norm), {2 * std::sqrt(300'000.0)}, FLOAT32);
+  ipu.Run(Step("norm{}", {a, b}, {norm}));  // its square is beyond float32
+  ExpectClose(ipu.Read(norm), {1e30}, FLOAT32);
+}
+
 TEST_P(OptimizerTest, HyperParametersAreReadInEachStep) {
   TestIpu ipu;
   const uint32_t w = ipu.Add(GetParam(), {1}, {1}), g = ipu.Add(GetParam(), {1}, {1});

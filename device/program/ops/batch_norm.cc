@@ -7,9 +7,9 @@
 namespace vpod::program {
 namespace {
 
-constexpr Constraint kSum{"batch_norm_c1",
-                          "With `add`, which rounds a sum to nearest inside of the op, there is no "
-                          "stochastic rounding."};
+constexpr Constraint kSum{
+    "batch_norm_c1",
+    "With `add`, the sum inside of the op is rounded to nearest, not stochastically."};
 constexpr Constraint kCount{
     "batch_norm_c2", "There is another input with `add` and, in the gradient, one with `relu`."};
 constexpr Constraint kX{"batch_norm_c3",

@@ -48,6 +48,12 @@ std::vector<Case> ElementCases() {
       {"map_c3", {"map"}, {With("steps { unary { operator: RELU } inputs: 3 rounding {} }")}},
       {"map_c4", {"map"}, {With("steps { unary { operator: RELU } inputs: 4 }")}},
       {"map_c5", {"map"}, {With("steps { unary { operator: RELU } inputs: 2 }")}},
+      {"line_c1", {"cumulate"}, {With("operator: MAX")}},
+      {"line_c2", {"cumulate"}, {Input(0, Bool({4, 8}))}},
+      {"line_c3", {"cumulate", "sort"}, {With("axis: 2")}},
+      {"line_c4", {"sort"}, {Input(0, Int({1, (1 << 24) + 1}))}},
+      {"line_c5", {"sort"}, {With("count: 9")}},
+      {"line_c5", {"sort"}, {With("count: -1")}},
       {"random_c1", {"random"}, {Input(0, Word({3}))}},
       {"random_c1", {"random"}, {Input(1, Int({}))}},
       {"random_c1", {"random"}, {Input(2, Int({}))}},
@@ -216,7 +222,8 @@ std::vector<Case> WindowCases() {
 }
 
 std::vector<Case> OptimizerCases() {
-  const std::vector<std::string> optimizers{"sgd", "adam"}, scale{"update_loss_scale"};
+  const std::vector<std::string> optimizers{"sgd", "adam", "rms_prop", "lamb", "lars"},
+      scale{"update_loss_scale"};
   return {
       {"optimizer_c1", {"accumulate"}, {WideInput(false)}},
       {"optimizer_c1", {"accumulate"}, {Input(1, Float({7}))}},
@@ -225,12 +232,12 @@ std::vector<Case> OptimizerCases() {
       {"optimizer_c3", optimizers, {Input(1, Int({8}))}},
       {"optimizer_c3", optimizers, {Input(1, Half({7}))}},
       {"optimizer_c4", {"sgd"}, {Input(2, Float({5}))}},
-      {"optimizer_c5", {"adam"}, {Input(2, Float({4}))}},
+      {"optimizer_c5", {"adam", "rms_prop", "lamb", "lars"}, {Input(2, Float({4}))}},
       {"optimizer_c6", optimizers, {Input(3, Float({1}))}},
       {"optimizer_c7", {"sgd"}, {NoLastInput}},
       {"optimizer_c8", optimizers, {Input(4, Int({}))}},
       {"optimizer_c9", optimizers, {Input(5, Half({8}))}},
-      {"optimizer_c10", {"all_finite"}, {Input(1, Int({8}))}},
+      {"optimizer_c10", {"all_finite", "norm"}, {Input(1, Int({8}))}},
       {"optimizer_c11", scale, {Input(0, Half({}))}},
       {"optimizer_c11", scale, {Input(1, Word({}))}},
       {"optimizer_c11", scale, {Input(2, Int({}))}},
@@ -239,6 +246,8 @@ std::vector<Case> OptimizerCases() {
       {"optimizer_c13", scale, {With("backoff: 0")}},
       {"optimizer_c13", scale, {With("backoff: 1")}},
       {"optimizer_c14", scale, {With("interval: 0")}},
+      {"optimizer_c15", {"rms_prop"}, {With("centered: true")}},
+      {"optimizer_c15", {"rms_prop"}, {With("with_momentum: true")}},
   };
 }
 

@@ -13,20 +13,23 @@ constexpr Constraint kAccumulator{
 constexpr Constraint kWeights{"optimizer_c2", "The weights are floats."};
 constexpr Constraint kGradient{"optimizer_c3", "The gradient is floats of the weights' shape."};
 constexpr Constraint kSgdVector{"optimizer_c4", "The hyper-parameters are float32 [4]."};
-constexpr Constraint kAdamVector{"optimizer_c5", "The hyper-parameters are float32 [5]."};
+constexpr Constraint kFiveParameters{"optimizer_c5", "The hyper-parameters are float32 [5]."};
 constexpr Constraint kLossScale{"optimizer_c6", "The loss scale is a float32 scalar."};
 constexpr Constraint kCount{"optimizer_c7",
                             "There are 4 inputs, or a step and a state behind them."};
 constexpr Constraint kStep{"optimizer_c8", "The step, if there is one, is a float32 scalar."};
 constexpr Constraint kState{"optimizer_c9",
                             "The state, if there is any, is float32 of the weights' shape."};
-constexpr Constraint kFinite{"optimizer_c10", "All inputs are floats."};
+constexpr Constraint kFloats{"optimizer_c10", "All inputs are floats."};
 constexpr Constraint kScaleState{
     "optimizer_c11",
     "The loss scale is a float32 scalar, the count an int32 scalar, and `finite` a bool scalar."};
 constexpr Constraint kGrowth{"optimizer_c12", "`growth` is above 1 and finite."};
 constexpr Constraint kBackoff{"optimizer_c13", "`backoff` is above 0 and below 1."};
 constexpr Constraint kInterval{"optimizer_c14", "`interval` is 1 or more."};
+constexpr Constraint kRmsPropStates{
+    "optimizer_c15",
+    "There is one state, and one more for each of `centered` and `with_momentum` that is set."};
 
 absl::Status CheckAccumulate(const v1::Instruction& instruction, const Operands& tensors) {
   VPOD_ASSIGN_OR_RETURN(const v1::Tensor* accumulator, tensors.Any(instruction.inputs(0)));
@@ -67,6 +70,15 @@ absl::StatusOr<Types> UpdatedTypes(absl::string_view optimizer, const Constraint
   return updated;
 }
 
+absl::Status CheckFloats(absl::string_view op, absl::Span<const TensorType> inputs) {
+  for (const TensorType& input : inputs) {
+    if (IsFloat(input.type)) continue;
+    return Broken(kFloats,
+                  absl::StrCat(op, " does not take ", input.ToString(), ", must be floats"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckUpdateLossScale(const v1::UpdateLossScale& op) {
   if (!(op.growth() > 1 && std::isfinite(op.growth())))
     return Broken(kGrowth, absl::StrCat("growth is ", op.growth(), ", must be above 1"));
@@ -105,26 +117,73 @@ std::vector<OpDef> OptimizerOps() {
        .inputs = {7, 8},
        .outputs = {3, 4},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
-           -> absl::StatusOr<Types> { return UpdatedTypes("Adam", kAdamVector, 5, inputs); },
-       .constraints = {kWeights, kGradient, kAdamVector, kLossScale, kStep, kState},
+           -> absl::StatusOr<Types> { return UpdatedTypes("Adam", kFiveParameters, 5, inputs); },
+       .constraints = {kWeights, kGradient, kFiveParameters, kLossScale, kStep, kState},
        .form = Form::kLowered,
        .in_place = {{0, 0}, {1, 5}, {2, 6}, {3, 7}},
        .rounds = true},
+      {.kind = v1::Instruction::kRmsProp,
+       .role = Role::kKernel,
+       .inputs = {6, 8},
+       .outputs = {2, 4},
+       .infer = [](const v1::Instruction& instruction,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         const v1::RmsProp& op = instruction.rms_prop();
+         const size_t state = size_t{1} + op.centered() + op.with_momentum();
+         if (inputs.size() != 5 + state) {
+           return Broken(kRmsPropStates,
+                         absl::StrCat("RMSprop with these attributes has ", state,
+                                      " tensors of state, not ", inputs.size() - 5));
+         }
+         return UpdatedTypes("RMSprop", kFiveParameters, 5, inputs);
+       },
+       .constraints = {kRmsPropStates, kWeights, kGradient, kFiveParameters, kLossScale, kStep,
+                       kState},
+       .form = Form::kLowered,
+       .in_place = {{0, 0}, {1, 5}, {2, 6}, {3, 7}},
+       .rounds = true},
+      {.kind = v1::Instruction::kLamb,
+       .role = Role::kKernel,
+       .inputs = {7, 7},
+       .outputs = {3, 3},
+       .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
+           -> absl::StatusOr<Types> { return UpdatedTypes("LAMB", kFiveParameters, 5, inputs); },
+       .constraints = {kWeights, kGradient, kFiveParameters, kLossScale, kStep, kState},
+       .form = Form::kLowered,
+       .in_place = {{0, 0}, {1, 5}, {2, 6}},
+       .rounds = true},
+      {.kind = v1::Instruction::kLars,
+       .role = Role::kKernel,
+       .inputs = {6, 6},
+       .outputs = {2, 2},
+       .infer = [](const v1::Instruction&, absl::Span<const TensorType> inputs)
+           -> absl::StatusOr<Types> { return UpdatedTypes("LARS", kFiveParameters, 5, inputs); },
+       .constraints = {kWeights, kGradient, kFiveParameters, kLossScale, kStep, kState},
+       .form = Form::kLowered,
+       .in_place = {{0, 0}, {1, 5}},
+       .rounds = true},
+      {.kind = v1::Instruction::kNorm,
+       .role = Role::kKernel,
+       .inputs = {1, kAnyNumber},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction&,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_RETURN_IF_ERROR(CheckFloats("norm", inputs));
+         return Types{{v1::FLOAT32, {}}};
+       },
+       .constraints = {kFloats},
+       .form = Form::kLowered,
+       .flops_per_operation = 2},
       {.kind = v1::Instruction::kAllFinite,
        .role = Role::kKernel,
        .inputs = {1, kAnyNumber},
        .outputs = {1, 1},
        .infer = [](const v1::Instruction&,
                    absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
-         for (const TensorType& input : inputs) {
-           if (!IsFloat(input.type)) {
-             return Broken(kFinite, absl::StrCat("all-finite does not take ", input.ToString(),
-                                                 ", must be floats"));
-           }
-         }
+         VPOD_RETURN_IF_ERROR(CheckFloats("all-finite", inputs));
          return Types{{v1::BOOL, {}}};
        },
-       .constraints = {kFinite}},
+       .constraints = {kFloats}},
       {.kind = v1::Instruction::kUpdateLossScale,
        .role = Role::kKernel,
        .inputs = {3, 3},

@@ -1,8 +1,8 @@
 """One generator of cases and one reference in PyTorch for each op, in a file for each family."""
 
-from . import elementwise, image, loss, movement, optimizer, random, reduce, rows
+from . import elementwise, image, lines, loss, movement, optimizer, random, reduce, rows
 
-FAMILIES = [elementwise, movement, reduce, image, loss, optimizer, random, rows]
+FAMILIES = [elementwise, movement, reduce, image, loss, optimizer, random, rows, lines]
 
 
 def generators():

@@ -248,7 +248,7 @@ class Case:
         return self.op({"cast": {"type": type_name}}, [value], lambda x: x * 1.0, types=[type_name])
 
     def composed(self, step, inputs, reference):
-        """What the graph builder composes of ops, with a step of its own in run_cases.cc."""
+        """An operation that the graph builder composes of ops, with a step of its own in run_cases.cc."""
         exact = reference(*(value.exact for value in inputs))
         number = self._add({**step, "inputs": [value.number for value in inputs]})
         return Value(number, inputs[0].type, exact, exact.abs())
@@ -269,7 +269,7 @@ class Case:
         self.wanted.append((label, value.number, value.type, whole_check))
 
     def want_gradients(self, output, check, leaves=None):
-        """Of the sum of the output's elements times random factors."""
+        """Compares the gradients of the sum of the output's elements times random factors."""
         leaves = [leaf for leaf in (leaves or self.leaves) if leaf.is_float]
         factors = numpy.round(self.random.uniform(-2, 2, output.dims) * 64) / 64  # not rounded in float16
         self.words.append("gradient")

@@ -79,7 +79,7 @@ def _pool_image(case, type_name, window):
 
 
 def max_pool(case):
-    """Of equals the first in a window takes the gradient, as in PyTorch."""
+    """The first of several equal elements in a window takes the gradient, as in PyTorch."""
     type_name = _type(case)
     rank = case.one_of([1, 2, 2, 3])
     window = Window(case, rank)
