@@ -1,5 +1,5 @@
-// What users read who have built something wrong: the operation, its place in the model, what was
-// given and what may be given. Each message is compared as a whole.
+// The errors of wrong graphs: they name the operation, its place in the model, the value given and
+// the values allowed. Each message is compared as a whole.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,45 @@ absl::Status CheckLossScale(const ProgramSpec& spec) {
   if (!(backoff > 0 && backoff < 1))
     return bad("the loss scale's backoff", backoff, "above 0 and below 1");
   if (interval < 1) return bad("the loss scale's interval", interval, "1 or more");
+  return absl::OkStatus();
+}
+
+absl::Status CheckClipping(const ProgramSpec& spec) {
+  const auto check = [&](absl::string_view name, std::optional<float> limit) {
+    if (!limit || (*limit > 0 && std::isfinite(*limit))) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("program '", spec.name, "': ", name, " is ",
+                                                   *limit, ", must be above 0 and finite"));
+  };
+  VPOD_RETURN_IF_ERROR(check("the norm to which gradients are clipped", spec.clip_norm));
+  return check("the value to which gradients are clipped", spec.clip_value);
+}
+
+// Whether two programs give all variables the same optimisers.
+bool HaveEqualOptimizers(const ProgramSpec& a, const ProgramSpec& b) {
+  if (a.groups.size() != b.groups.size()) return false;
+  for (size_t group = 0; group <= a.groups.size(); ++group) {
+    const Optimizer &of_a = OptimizerOf(a, group), &of_b = OptimizerOf(b, group);
+    if (of_a.index() != of_b.index() || HyperParameters(of_a) != HyperParameters(of_b))
+      return false;
+    if (group > 0 && a.groups[group - 1].variables != b.groups[group - 1].variables) return false;
+  }
+  return true;
+}
+
+// Groups name trainable variables, each in one group.
+absl::Status CheckGroups(const graph::Graph& graph, const ProgramSpec& spec) {
+  std::set<std::string> variables, taken;
+  for (graph::Tensor variable : graph.variables())
+    variables.insert(graph.values()[variable.id].name);
+  for (const ParameterGroup& group : spec.groups) {
+    for (const std::string& name : group.variables) {
+      const bool exists = variables.contains(name);
+      if (exists && taken.insert(name).second) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "program '", spec.name, "': ", exists ? "two parameter groups name" : "there is no",
+          " trainable variable '", name, "'"));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -90,12 +131,13 @@ absl::Status CheckOptions(const CompileOptions& options) {
     }
     if (!spec.loss.has_value()) continue;
     // All programs of an executable read the same variables.
-    if (training != nullptr && (HyperParameters(*training) != HyperParameters(spec) ||
-                                training->loss_scale != spec.loss_scale)) {
+    if (training != nullptr &&
+        (!HaveEqualOptimizers(*training, spec) || training->loss_scale != spec.loss_scale)) {
       return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '",
                                                      spec.name, "' have different optimisers"));
     }
     VPOD_RETURN_IF_ERROR(CheckLossScale(spec));
+    VPOD_RETURN_IF_ERROR(CheckClipping(spec));
     training = &spec;
   }
   return absl::OkStatus();
@@ -103,6 +145,7 @@ absl::Status CheckOptions(const CompileOptions& options) {
 
 absl::Status CheckGraph(const graph::Graph& graph, const CompileOptions& options) {
   VPOD_RETURN_IF_ERROR(CheckNames(graph));
+  for (const ProgramSpec& spec : options.programs) VPOD_RETURN_IF_ERROR(CheckGroups(graph, spec));
   return CheckIpus(graph, options.ipus_per_replica);
 }
 

@@ -57,13 +57,14 @@ TEST(CompiledRunTest, AGradientThatTwoVariablesShareUpdatesBoth) {
         const Tensor a = graph.Variable("a", {FLOAT32, {3}}, {1, 2, 3});
         const Tensor b = graph.Variable("b", {FLOAT32, {3}}, {10, 20, 30});
         const Tensor loss = graph.Sum(graph.Multiply(graph.Add(a, b), x));
-        auto session =
-            Open(graph, {.total_replicas = replicas,
-                         .programs = {{.name = "train",
-                                       .accumulation = accumulation,
-                                       .loss = loss,
-                                       .sgd = {.learning_rate = 0.5f, .momentum = momentum},
-                                       .reduction = GradientReduction::kSum}}});
+        auto session = Open(
+            graph,
+            {.total_replicas = replicas,
+             .programs = {{.name = "train",
+                           .accumulation = accumulation,
+                           .loss = loss,
+                           .optimizer = SgdOptions{.learning_rate = 0.5f, .momentum = momentum},
+                           .reduction = GradientReduction::kSum}}});
         ASSERT_TRUE(session);
         for (uint32_t replica = 0; replica < replicas; ++replica) {
           auto stream = *session->Stream<float>("x", replica);
@@ -94,7 +95,7 @@ TEST(CompiledRunTest, ConstantGradients) {
                                               .device_iterations = 3,
                                               .accumulation = accumulation,
                                               .loss = b,
-                                              .sgd = {.learning_rate = 0.25f}}}});
+                                              .optimizer = SgdOptions{.learning_rate = 0.25f}}}});
     ASSERT_TRUE(session);
     ASSERT_TRUE(session->Run("train").ok());
     EXPECT_THAT(*session->ReadFloats("b"), testing::ElementsAre(0.25f, 1.25f));
@@ -114,12 +115,12 @@ TEST(CompiledRunTest, VariablesOnOneOfTwoIpus) {
     const Tensor y = graph.Multiply(x, w);
     graph.SetIpu(1 - home);
     const Tensor loss = graph.Sum(y);
-    auto session = Open(
-        graph,
-        {.ipus_per_replica = 2,
-         .total_replicas = 2,
-         .programs = {
-             {.name = "train", .accumulation = 2, .loss = loss, .sgd = {.learning_rate = 0.5f}}}});
+    auto session = Open(graph, {.ipus_per_replica = 2,
+                                .total_replicas = 2,
+                                .programs = {{.name = "train",
+                                              .accumulation = 2,
+                                              .loss = loss,
+                                              .optimizer = SgdOptions{.learning_rate = 0.5f}}}});
     ASSERT_TRUE(session);
     for (uint32_t replica : {0, 1}) {
       auto stream = *session->Stream<float>("x", replica);
@@ -149,11 +150,12 @@ TEST(CompiledRunTest, TensorsWithoutElements) {
       g.Output("mean", g.CrossEntropyLoss(logits, labels, {}));
       const Tensor sum = g.Sum(g.Concat({logits, g.Constant({FLOAT32, {2, 5}}, 3)}, 0));
       g.Output("sum", sum);
-      auto session = Open(
-          g, {.ipus_per_replica = ipus,
-              .fusion = fusion,
-              .programs = {
-                  {.name = "train", .loss = sum, .sgd = {.learning_rate = 1, .momentum = 0.5f}}}});
+      auto session =
+          Open(g, {.ipus_per_replica = ipus,
+                   .fusion = fusion,
+                   .programs = {{.name = "train",
+                                 .loss = sum,
+                                 .optimizer = SgdOptions{.learning_rate = 1, .momentum = 0.5f}}}});
       ASSERT_TRUE(session);
       ASSERT_TRUE(session->Run("train").ok());
       EXPECT_TRUE(std::isnan((*session->Stream<float>("mean", 0))[0]));
@@ -231,8 +233,7 @@ RandomModel Build(uint32_t seed, uint32_t ipus) {
   ProgramSpec train{.name = "train", .loss = sum};
   train.device_iterations = 1 + random() % 2;
   train.accumulation = 1 + random() % 3;
-  train.sgd.learning_rate = 0.1f;
-  train.sgd.momentum = random() % 2 == 0 ? 0 : 0.5f;
+  train.optimizer = SgdOptions{.learning_rate = 0.1f, .momentum = random() % 2 == 0 ? 0 : 0.5f};
   model.options = {.ipus_per_replica = ipus, .programs = {train, {.name = "evaluate"}}};
   return model;
 }

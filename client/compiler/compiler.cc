@@ -58,8 +58,10 @@ std::map<std::string, Compiled::Initial> InitialValues(const program::Executable
     set(graph.values()[variable.id].name, graph.InitialOf(variable));
   for (const ProgramSpec& spec : options.programs) {
     if (!spec.loss.has_value()) continue;
-    for (uint32_t ipu = 0; ipu < options.ipus_per_replica; ++ipu)
-      set(HyperParametersName(ipu), HyperParameters(spec));
+    for (size_t group = 0; group <= spec.groups.size(); ++group) {
+      for (uint32_t ipu = 0; ipu < options.ipus_per_replica; ++ipu)
+        set(HyperParametersName(ipu, group), HyperParameters(OptimizerOf(spec, group)));
+    }
     if (spec.loss_scale) set(kLossScaleName, graph::InitialValue::Filled(*spec.loss_scale));
   }
   return values;

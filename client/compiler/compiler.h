@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,8 +25,9 @@
 
 namespace vpod::compiler {
 
-// Optimisers; the formulas are those of program.v1.Sgd and Adam, and PyTorch's. Hyper-parameters
-// are in a variable of the executable (HyperParametersName), so that they can change between runs.
+// Optimisers; the formulas are in program.proto, and PyTorch's if it has the optimiser.
+// Hyper-parameters are in a variable of the executable (HyperParametersName), so that they can
+// change between runs.
 struct SgdOptions {
   float learning_rate = 0.01f;
   float momentum = 0;  // velocities are kept if it is not 0 here
@@ -45,6 +47,43 @@ struct AdamOptions {
   bool maximize = false;
 };
 
+struct RmsPropOptions {
+  float learning_rate = 0.01f;
+  float alpha = 0.99f;  // what is kept of the mean square
+  float epsilon = 1e-8f;
+  float weight_decay = 0;
+  float momentum = 0;  // velocities are kept if it is not 0 here
+  bool centered = false;
+  bool maximize = false;
+};
+
+// Layer-wise adaptive moments: You et al., "Large batch optimization for deep learning", 2020.
+struct LambOptions {
+  float learning_rate = 0.001f;
+  float beta1 = 0.9f, beta2 = 0.999f;
+  float epsilon = 1e-6f;
+  float weight_decay = 0;
+  bool maximize = false;
+};
+
+// Layer-wise adaptive rates: You et al., "Large batch training of convolutional networks", 2017.
+struct LarsOptions {
+  float learning_rate = 0.1f;
+  float momentum = 0.9f;
+  float weight_decay = 0;
+  float trust = 0.001f;  // the size of a step relative to that of the weights
+  float epsilon = 1e-8f;
+  bool maximize = false;
+};
+
+using Optimizer = std::variant<SgdOptions, AdamOptions, RmsPropOptions, LambOptions, LarsOptions>;
+
+// Variables with an optimiser of their own.
+struct ParameterGroup {
+  std::vector<std::string> variables;  // names
+  Optimizer optimizer;
+};
+
 // The rule of PyTorch's GradScaler: an update with a gradient that is not finite is left out, and
 // the loss scale shrinks by `backoff`; after each `interval` good updates it grows by `growth`.
 struct AutomaticLossScale {
@@ -61,8 +100,12 @@ struct ProgramSpec {
   uint32_t device_iterations = 1;     // weight updates (or inference steps) per run
   uint32_t accumulation = 1;          // micro-batches per weight update; 1 for inference
   std::optional<graph::Tensor> loss;  // present: training
-  SgdOptions sgd;                     // of training
-  std::optional<AdamOptions> adam;    // instead of SGD
+  Optimizer optimizer;                // of training, for the variables that no group names
+  std::vector<ParameterGroup> groups;
+  // Before an update, each element of the gradients is first cut to at most `clip_value` in size;
+  // then all gradients are scaled down so that their common 2-norm is at most `clip_norm`, unless
+  // the norm is not finite. As torch.nn.utils.clip_grad_value_ and clip_grad_norm_ do.
+  std::optional<float> clip_norm, clip_value;
   // Gradients are computed of the loss times this and divided by it in the update, so that small
   // ones are not lost in float16. The variable kLossScaleName holds it.
   std::optional<float> loss_scale;
@@ -96,9 +139,9 @@ struct CompileOptions {
 };
 
 // An executable, which knows what its instructions were compiled from (program.proto: Origins), and
-// the values that its variables start with.
+// the initial values of its variables.
 struct Compiled {
-  // What a variable of the executable starts with.
+  // The initial value of a variable.
   struct Initial {
     program::TensorType type;
     graph::InitialValue value;
@@ -109,18 +152,17 @@ struct Compiled {
   std::map<std::string, Initial> initial_values;  // by name
 };
 
-// Names of the optimiser's variables on an IPU. Hyper-parameters of SGD: learning rate, weight
-// decay, momentum, dampening; of Adam: learning rate, weight decay, beta 1, beta 2, epsilon. The
-// step is the number of updates so far.
-std::string HyperParametersName(uint32_t ipu);
+// Names of the optimiser's variables on an IPU. Hyper-parameters are in the order of the messages
+// in program.proto; those of groups are numbered from 1. The step is the number of updates so far.
+std::string HyperParametersName(uint32_t ipu, size_t group = 0);
 std::string OptimizerStepName(uint32_t ipu);
 inline constexpr char kLossScaleName[] = "optimizer/lossScale";
 // Good updates since the automatic loss scale last changed.
 inline constexpr char kGrowthTrackerName[] = "optimizer/growthTracker";
 // The hyper-parameters in the variable's order.
-std::vector<float> HyperParameters(const SgdOptions& options);
-std::vector<float> HyperParameters(const AdamOptions& options);
-std::vector<float> HyperParameters(const ProgramSpec& spec);
+std::vector<float> HyperParameters(const Optimizer& optimizer);
+// The optimiser of the variables without a group (0), or of a group.
+const Optimizer& OptimizerOf(const ProgramSpec& spec, size_t group);
 // Whether a variable of an executable is the optimiser's, by its name.
 bool IsOptimizerState(absl::string_view name);
 

@@ -74,7 +74,7 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
        [](auto& o) {
          o.programs.push_back(o.programs[0]);
          o.programs[2].name = "again";
-         o.programs[2].sgd.learning_rate = 7;
+         std::get<SgdOptions>(o.programs[2].optimizer).learning_rate = 7;
        }},
       {"programs 'train' and 'again' have different optimisers",
        [](auto& o) {
@@ -92,6 +92,18 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
        [](auto& o) { Scaled(o).backoff = 1; }},
       {"the loss scale's interval is 0, must be 1 or more",
        [](auto& o) { Scaled(o).interval = 0; }},
+      {"program 'train': the norm to which gradients are clipped is 0, must be above 0 and finite",
+       [](auto& o) { o.programs[0].clip_norm = 0; }},
+      {"program 'train': the value to which gradients are clipped is -1, must be above 0",
+       [](auto& o) { o.programs[0].clip_value = -1; }},
+      {"program 'train': there is no trainable variable 'x'",
+       [](auto& o) {
+         o.programs[0].groups = {{{"x"}, SgdOptions{}}};
+       }},
+      {"program 'train': two parameter groups name trainable variable 'w'",
+       [](auto& o) {
+         o.programs[0].groups = {{{"w"}, SgdOptions{}}, {{"w"}, AdamOptions{}}};
+       }},
   };
   for (const auto& [message, change] : kBad) {
     SCOPED_TRACE(message);
@@ -147,8 +159,9 @@ TEST(CompilerOptionsTest, NamesOfOptimizerStateAreReserved) {
     const Tensor w = graph.Variable("w", {FLOAT32, {}}, {1});
     const Tensor other = graph.Variable(name, {FLOAT32, {}}, {1});
     const Tensor loss = graph.Add(w, other);
-    const auto compiled =
-        Compile(graph, {.programs = {{.name = "train", .loss = loss, .sgd = {.momentum = 0.5f}}}});
+    const auto compiled = Compile(
+        graph,
+        {.programs = {{.name = "train", .loss = loss, .optimizer = SgdOptions{.momentum = 0.5f}}}});
     EXPECT_EQ(compiled.status().message(),
               absl::StrCat("the variable name '", name, "' is reserved for the optimiser"));
   }

@@ -103,7 +103,7 @@ TEST(CompilerTest, SameGraphAndOptionsGiveTheSameBytes) {
                                                 .device_iterations = 3,
                                                 .accumulation = 2,
                                                 .loss = model.loss,
-                                                .sgd = {.momentum = 0.9f}},
+                                                .optimizer = SgdOptions{.momentum = 0.9f}},
                                                {.name = "evaluate"}}});
   };
   const Compiled first = compile(), second = compile();
@@ -163,7 +163,9 @@ TEST(CompilerTest, ASingleReplicaUpdatesAVariableAsSoonAsNobodyReadsIt) {
   const Model model = TwoLayers();
   const auto shape = [&](Graph graph) {
     return ShapeOf(CompileToText(
-        graph, {.programs = {{.name = "train", .loss = model.loss, .sgd = {.momentum = 0.9f}}}}));
+        graph,
+        {.programs = {
+             {.name = "train", .loss = model.loss, .optimizer = SgdOptions{.momentum = 0.9f}}}}));
   };
   // w2 is read by the gradient of the hidden layer, after its own gradient was made.
   EXPECT_THAT(shape(model.graph),
@@ -228,13 +230,14 @@ TEST(CompilerTest, TemporariesOfProgramsShareTheArena) {
 
 TEST(CompilerTest, MomentumNeedsAVelocityForEachVariable) {
   const Model model = TwoLayers();
-  const auto compiled = Compile(model.graph, {.programs = {{.name = "train",
-                                                            .loss = model.loss,
-                                                            .sgd = {.learning_rate = 0.125f,
-                                                                    .momentum = 0.75f,
-                                                                    .dampening = 0.5f,
-                                                                    .weight_decay = 0.25f,
-                                                                    .nesterov = true}}}});
+  const auto compiled =
+      Compile(model.graph, {.programs = {{.name = "train",
+                                          .loss = model.loss,
+                                          .optimizer = SgdOptions{.learning_rate = 0.125f,
+                                                                  .momentum = 0.75f,
+                                                                  .dampening = 0.5f,
+                                                                  .weight_decay = 0.25f,
+                                                                  .nesterov = true}}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const v1::Executable executable = Text(*compiled);
   EXPECT_THAT(VariableNames(executable),
@@ -255,7 +258,7 @@ TEST(CompilerTest, MomentumNeedsAVelocityForEachVariable) {
   });
   EXPECT_EQ(updates, 3);
   const auto value = [&](const std::string& name) {
-    return program::DecodeFloats(compiled->initial_values.at(name), FLOAT32);
+    return program::DecodeFloats(compiled->initial_values.at(name).Bytes(), FLOAT32);
   };
   EXPECT_EQ(value("w1"), std::vector<float>(30, 0.5f));
   EXPECT_EQ(value("Accl___w1"), std::vector<float>(30, 0));

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "client/compiler/checks.h"
+#include "client/compiler/optimizer.h"
 #include "client/sdk_log/sdk_log.h"
 #include "device/base/file.h"
 #include "device/base/sha256.h"
@@ -130,17 +131,15 @@ class Encoder {
     Add(value);
   }
   // Hyper-parameters are variables, with which an executable starts but which it does not contain.
-  void Add(const SgdOptions& options) {
-    const auto& [learning_rate, momentum, dampening, weight_decay, nesterov, maximize] = options;
-    static_cast<void>(learning_rate), static_cast<void>(dampening), static_cast<void>(weight_decay);
-    for (bool value : {momentum != 0, nesterov, maximize}) Add(value);
+  void Add(const Optimizer& optimizer) {
+    const OptimizerStep step = StepOf(optimizer, 1);
+    Add(step.instruction.SerializeAsString());
+    for (const char* prefix : step.state) Add(std::string(prefix));
   }
-  void Add(const AdamOptions& options) {
-    const auto& [learning_rate, beta1, beta2, epsilon, weight_decay, decoupled, amsgrad, maximize] =
-        options;
-    static_cast<void>(learning_rate), static_cast<void>(weight_decay), static_cast<void>(epsilon);
-    static_cast<void>(beta1), static_cast<void>(beta2);
-    for (bool value : {decoupled, amsgrad, maximize}) Add(value);
+  void Add(const ParameterGroup& group) {
+    const auto& [variables, optimizer] = group;
+    Add(variables);
+    Add(optimizer);
   }
   void Add(const AutomaticLossScale& scale) {
     const auto& [growth, backoff, interval] = scale;
@@ -149,14 +148,16 @@ class Encoder {
     Add(interval);
   }
   void Add(const ProgramSpec& spec) {
-    const auto& [name, device_iterations, accumulation, loss, sgd, adam, loss_scale, automatic,
-                 reduction] = spec;
+    const auto& [name, device_iterations, accumulation, loss, optimizer, groups, clip_norm,
+                 clip_value, loss_scale, automatic, reduction] = spec;
     Add(name);
     Add(device_iterations);
     Add(accumulation);
     Add(loss);
-    Add(sgd);
-    Add(adam);
+    Add(optimizer);
+    Add(groups);
+    Add(clip_norm);
+    Add(clip_value);
     Add(loss_scale.has_value());  // its value is a variable's
     Add(automatic);
     Add(static_cast<uint64_t>(reduction));

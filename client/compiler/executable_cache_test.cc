@@ -124,16 +124,21 @@ TEST_F(ExecutableCacheTest, HyperParametersAreInitialValues) {
     EXPECT_EQ(cached.executable->hash(), fresh->executable->hash());
     EXPECT_EQ(cached.initial_values, fresh->initial_values);
   };
-  expect_hit([&] { spec.sgd = {.learning_rate = 0.1f, .momentum = 0.5f, .dampening = 0.1f}; },
-             [&] { spec.sgd = {.learning_rate = 0.2f, .momentum = 0.9f, .weight_decay = 0.1f}; });
+  expect_hit(
+      [&] {
+        spec.optimizer = SgdOptions{.learning_rate = 0.1f, .momentum = 0.5f, .dampening = 0.1f};
+      },
+      [&] {
+        spec.optimizer = SgdOptions{.learning_rate = 0.2f, .momentum = 0.9f, .weight_decay = 0.1f};
+      });
   expect_hit([&] { spec.loss_scale = 8; }, [&] { spec.loss_scale = 16; });
-  expect_hit([&] { spec.adam.emplace(); },
+  expect_hit([&] { spec.optimizer = AdamOptions{}; },
              [&] {
-               spec.adam = {.learning_rate = 0.1f,
-                            .beta1 = 0.5f,
-                            .beta2 = 0.5f,
-                            .epsilon = 0.1f,
-                            .weight_decay = 0.1f};
+               spec.optimizer = AdamOptions{.learning_rate = 0.1f,
+                                            .beta1 = 0.5f,
+                                            .beta2 = 0.5f,
+                                            .epsilon = 0.1f,
+                                            .weight_decay = 0.1f};
              });
 }
 
@@ -165,10 +170,15 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions&, ProgramSpec& p) { p.device_iterations = 2; });
   with([](CompileOptions&, ProgramSpec& p) { p.accumulation = 2; });
   with([](CompileOptions&, ProgramSpec& p) { p.loss.reset(); });
-  with([](CompileOptions&, ProgramSpec& p) { p.sgd.momentum = 0.5f; });
-  with([](CompileOptions&, ProgramSpec& p) { p.sgd.nesterov = true; });
-  with([](CompileOptions&, ProgramSpec& p) { p.adam.emplace(); });
-  with([](CompileOptions&, ProgramSpec& p) { p.adam.emplace().amsgrad = true; });
+  with([](CompileOptions&, ProgramSpec& p) { p.optimizer = SgdOptions{.momentum = 0.5f}; });
+  with([](CompileOptions&, ProgramSpec& p) { p.optimizer = SgdOptions{.nesterov = true}; });
+  with([](CompileOptions&, ProgramSpec& p) { p.optimizer = AdamOptions{}; });
+  with([](CompileOptions&, ProgramSpec& p) { p.optimizer = RmsPropOptions{.centered = true}; });
+  with([](CompileOptions&, ProgramSpec& p) { p.optimizer = LambOptions{}; });
+  with([](CompileOptions&, ProgramSpec& p) { p.optimizer = LarsOptions{}; });
+  with([](CompileOptions&, ProgramSpec& p) { p.clip_norm = 1; });
+  with([](CompileOptions&, ProgramSpec& p) { p.clip_value = 1; });
+  with([](CompileOptions&, ProgramSpec& p) { p.optimizer = AdamOptions{.amsgrad = true}; });
   with([](CompileOptions&, ProgramSpec& p) { p.loss_scale = 8; });
   with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace(); });
   with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace().interval = 1; });

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "client/compiler/checks.h"
 #include "client/compiler/graph_text.h"
+#include "client/compiler/optimizer.h"
 #include "client/compiler/option_fields.h"
 #include "client/compiler/text_reader.h"
 #include "device/base/status.h"
@@ -72,8 +73,16 @@ class GraphReader {
  private:
   void ReadLine() {
     ProgramSpec& spec = program_.spec;
-    if (reader_.Take("optimizer")) return ReadOptimizer();
-    if (reader_.Take("reduction")) {
+    if (reader_.Take("optimizer")) {
+      has_optimizer_ = true;
+      spec.optimizer = ReadOptimizer();
+    } else if (reader_.Take("group")) {
+      ReadGroup();
+    } else if (reader_.Take("clip_norm")) {
+      spec.clip_norm = reader_.Float();
+    } else if (reader_.Take("clip_value")) {
+      spec.clip_value = reader_.Float();
+    } else if (reader_.Take("reduction")) {
       spec.reduction = reader_.Take("sum") ? GradientReduction::kSum : GradientReduction::kMean;
       if (spec.reduction == GradientReduction::kMean) reader_.Expect("mean");
     } else if (reader_.Take("automatic_loss_scale")) {
@@ -106,11 +115,22 @@ class GraphReader {
     }
   }
 
-  void ReadOptimizer() {
-    has_optimizer_ = true;
-    if (reader_.Take("adam")) return ReadFields(program_.spec.adam.emplace());
-    reader_.Expect("sgd");
-    ReadFields(program_.spec.sgd);
+  Optimizer ReadOptimizer() {
+    for (Optimizer optimizer : std::initializer_list<Optimizer>{
+             SgdOptions{}, AdamOptions{}, RmsPropOptions{}, LambOptions{}, LarsOptions{}}) {
+      if (!reader_.Take(NameOf(optimizer))) continue;
+      std::visit([&](auto& options) { ReadFields(options); }, optimizer);
+      return optimizer;
+    }
+    reader_.Expect("SGD");
+    return {};
+  }
+
+  void ReadGroup() {
+    ParameterGroup& group = program_.spec.groups.emplace_back();
+    group.optimizer = ReadOptimizer();
+    reader_.Expect("of");
+    while (!reader_.AtEnd()) group.variables.push_back(Name());
   }
 
   void ReadGradients() {

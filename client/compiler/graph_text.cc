@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "client/compiler/optimizer.h"
 #include "client/compiler/option_fields.h"
 #include "client/compiler/text_form.h"
 
@@ -32,6 +33,12 @@ std::string Fields(const auto& options) {
     absl::StrAppend(&text, " ", name, " ", Show(value));
   });
   return text;
+}
+
+// "SGD learning_rate 0.01 …"
+std::string Show(const Optimizer& optimizer) {
+  return absl::StrCat(NameOf(optimizer),
+                      std::visit([](const auto& options) { return Fields(options); }, optimizer));
 }
 
 class GraphPrinter {
@@ -64,8 +71,15 @@ class GraphPrinter {
     const ProgramSpec& spec = program_.spec;
     AddLine("program ", Quoted(spec.name), Fields(program_));
     if (!program_.trains()) return;
-    AddLine("optimizer ", spec.adam ? "adam" : "sgd",
-            spec.adam ? Fields(*spec.adam) : Fields(spec.sgd));
+    AddLine("optimizer ", Show(spec.optimizer));
+    for (const ParameterGroup& group : spec.groups) {
+      AddLine("group ", Show(group.optimizer), " of",
+              absl::StrJoin(group.variables, "", [](std::string* out, const std::string& name) {
+                absl::StrAppend(out, " ", Quoted(name));
+              }));
+    }
+    if (spec.clip_norm) AddLine("clip_norm ", Show(*spec.clip_norm));
+    if (spec.clip_value) AddLine("clip_value ", Show(*spec.clip_value));
     AddLine("reduction ", spec.reduction == GradientReduction::kMean ? "mean" : "sum");
     if (spec.automatic_loss_scale)
       AddLine("automatic_loss_scale", Fields(*spec.automatic_loss_scale));

@@ -2,7 +2,7 @@
 // values of variables and buffers are not in it.
 //
 //   program "train" ipus 1 replicas 1 device_iterations 1 accumulation 1
-//   optimizer sgd learning_rate 0.01 momentum 0 …
+//   optimizer SGD learning_rate 0.01 momentum 0 …
 //   reduction mean
 //   %0 = input "x" : float32[2,3] on IPU 0
 //   %1 = variable "w" : float32[3] on IPU 0

@@ -169,8 +169,9 @@ TEST(InPlaceTest, ABufferTakesNormalizedImages) {
   const Tensor one = g.Constant({FLOAT32, {2}}, 1);
   g.Assign(buffer, g.BatchNormInference(x, one, one, one, g.Constant({FLOAT32, {2}}, 0.75), 0.25f));
   const Tensor w = g.Variable("w", {FLOAT32, {1, 2, 1, 2}}, {1, 1, 1, 1});
-  const auto compiled =
-      Compile(g, {.programs = {{.name = "train", .loss = g.Sum(g.Multiply(w, x)), .sgd = {}}}});
+  const auto compiled = Compile(
+      g, {.programs = {
+              {.name = "train", .loss = g.Sum(g.Multiply(w, x)), .optimizer = SgdOptions{}}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   auto session = *session::Session::Create(*session::CreateIpuModel({}), *compiled);
   ASSERT_TRUE(session->WriteStream("x", 0, std::vector<double>{1, 2, 3, 4}).ok());
@@ -196,8 +197,9 @@ TEST(InPlaceTest, ABufferTakesUpdatesInItsPlace) {
       loss = g.Sum(g.Multiply(w, g.Reduce(v1::SUM, g.Add(ring, updated), {0})));
       g.Output("loss", loss);
     }
-    const auto compiled =
-        Compile(g, {.programs = {{.name = "train", .accumulation = 4, .loss = loss, .sgd = {}}}});
+    const auto compiled = Compile(
+        g, {.programs = {
+                {.name = "train", .accumulation = 4, .loss = loss, .optimizer = SgdOptions{}}}});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     EXPECT_EQ(Copies(compiled->executable->proto()), read_later ? 2 : 0);
     auto session = *session::Session::Create(*session::CreateIpuModel({}), *compiled);
@@ -221,7 +223,9 @@ class BuffersTest : public testing::Test {
     const Tensor w = graph_.Variable("w", {FLOAT32, {1}}, {1});
     const Tensor loss = graph_.Sum(graph_.Multiply(w, x));
     const auto compiled = Compile(
-        graph_, {.programs = {{.name = "train", .accumulation = 2, .loss = loss, .sgd = {}}}});
+        graph_,
+        {.programs = {
+             {.name = "train", .accumulation = 2, .loss = loss, .optimizer = SgdOptions{}}}});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     session_ = *session::Session::Create(*session::CreateIpuModel({}), *compiled);
     ASSERT_TRUE(session_->Run("train").ok());

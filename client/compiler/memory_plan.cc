@@ -19,14 +19,22 @@ std::vector<Storage> Lifetimes(LoweredIpu& ipu) {
     if (tensor.wide_accumulator) whole_run[tensor.storage] = true;
   }
   int step = 0;
+  const auto use = [&](uint32_t index) {
+    const uint32_t id = ipu.tensors[index].storage;
+    if (!seen[id]) storages[id].first = step;
+    seen[id] = true;
+    storages[id].last = step;
+  };
   for (int section = 0; section < kNumSections; ++section) {
+    if (section == static_cast<int>(Section::kUpdate) && ipu.update_condition) {
+      use(*ipu.update_condition);
+      ++step;
+    }
     for (LoweredStep& each : ipu.sections[section]) {
       ForEachTensor(each.instruction, [&](uint32_t index) {
-        const uint32_t id = ipu.tensors[index].storage;
-        if (!seen[id]) storages[id].first = step;
-        seen[id] = true;
-        storages[id].last = step;
-        if (section == static_cast<int>(Section::kSetup)) whole_run[id] = true;
+        use(index);
+        if (section == static_cast<int>(Section::kSetup))
+          whole_run[ipu.tensors[index].storage] = true;
       });
       ++step;
     }

@@ -33,6 +33,34 @@ void ForEachField(AnyConst<AdamOptions> auto& adam, const auto& field) {
   field("maximize", adam.maximize);
 }
 
+void ForEachField(AnyConst<RmsPropOptions> auto& rms, const auto& field) {
+  field("learning_rate", rms.learning_rate);
+  field("alpha", rms.alpha);
+  field("epsilon", rms.epsilon);
+  field("weight_decay", rms.weight_decay);
+  field("momentum", rms.momentum);
+  field("centered", rms.centered);
+  field("maximize", rms.maximize);
+}
+
+void ForEachField(AnyConst<LambOptions> auto& lamb, const auto& field) {
+  field("learning_rate", lamb.learning_rate);
+  field("beta1", lamb.beta1);
+  field("beta2", lamb.beta2);
+  field("epsilon", lamb.epsilon);
+  field("weight_decay", lamb.weight_decay);
+  field("maximize", lamb.maximize);
+}
+
+void ForEachField(AnyConst<LarsOptions> auto& lars, const auto& field) {
+  field("learning_rate", lars.learning_rate);
+  field("momentum", lars.momentum);
+  field("weight_decay", lars.weight_decay);
+  field("trust", lars.trust);
+  field("epsilon", lars.epsilon);
+  field("maximize", lars.maximize);
+}
+
 void ForEachField(AnyConst<AutomaticLossScale> auto& scale, const auto& field) {
   field("growth", scale.growth);
   field("backoff", scale.backoff);

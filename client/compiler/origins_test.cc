@@ -134,7 +134,7 @@ TEST(OriginsTest, TheOptimiserIsNamedAfterItsVariables) {
   const std::vector<std::string> names =
       NamesOf(*Compiled(model.graph, {.name = "train",
                                       .loss = model.loss,
-                                      .adam = AdamOptions{},
+                                      .optimizer = AdamOptions{},
                                       .loss_scale = 8.0f,
                                       .automatic_loss_scale = AutomaticLossScale{}}));
   EXPECT_THAT(names, Contains("adam 'w'"));

@@ -79,7 +79,7 @@ TEST(PlacementTest, WeightsOfConvolutionsAndTheirMomentumLieWithTheOutputsInnerm
         TextOf(model.graph, {.programs = {{.name = "train",
                                            .accumulation = accumulation,
                                            .loss = model.loss,
-                                           .sgd = {.momentum = 0.9f}}}});
+                                           .optimizer = SgdOptions{.momentum = 0.9f}}}});
     EXPECT_EQ(StridesOf(executable, "w"), program::OutputsLastStrides(kFilters));
     EXPECT_EQ(StridesOf(executable, "Accl___w"), program::OutputsLastStrides(kFilters));
     // The image arrives row-major. Weights and their gradients are used as they lie.

@@ -42,6 +42,7 @@ class TextReader {
   bool NextLine();
 
   // --- Pieces of a line; blanks between them are skipped ---
+  bool AtEnd() const { return line_.empty() || !ok(); }  // no piece is left
   // Takes a word or sign if it comes next.
   bool Take(absl::string_view word);
   void Expect(absl::string_view word);

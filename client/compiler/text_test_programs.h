@@ -54,12 +54,13 @@ inline TestProgram Momentum(uint32_t accumulation) {
   TestProgram test{.name = "Momentum" + std::to_string(accumulation)};
   const Tensor loss = AddLayers(test.graph, FLOAT32);
   test.graph.Output("loss", loss);
-  test.options.programs = {{.name = "train/sgd",
-                            .device_iterations = 3,
-                            .accumulation = accumulation,
-                            .loss = loss,
-                            .sgd = {.learning_rate = 0.1f, .momentum = 0.9f, .nesterov = true}},
-                           {.name = "infer", .device_iterations = 2}};
+  test.options.programs = {
+      {.name = "train/sgd",
+       .device_iterations = 3,
+       .accumulation = accumulation,
+       .loss = loss,
+       .optimizer = SgdOptions{.learning_rate = 0.1f, .momentum = 0.9f, .nesterov = true}},
+      {.name = "infer", .device_iterations = 2}};
   return test;
 }
 
@@ -71,12 +72,12 @@ inline TestProgram Adam(uint32_t accumulation) {
       {.name = "train",
        .accumulation = accumulation,
        .loss = loss,
-       .adam = AdamOptions{.epsilon = 1e-7f, .decoupled_weight_decay = true, .amsgrad = true},
+       .optimizer = AdamOptions{.epsilon = 1e-7f, .decoupled_weight_decay = true, .amsgrad = true},
        .reduction = GradientReduction::kSum}};
   return test;
 }
 
-// Two IPUs with a loss scale that adapts.
+// Two IPUs with a loss scale that adapts, clipped gradients and two optimisers.
 inline TestProgram TwoIpus() {
   TestProgram test{.name = "TwoIpus"};
   const Tensor loss = AddLayers(test.graph, FLOAT16, /*second=*/1);
@@ -85,7 +86,10 @@ inline TestProgram TwoIpus() {
   test.options.programs = {{.name = "train",
                             .accumulation = 4,
                             .loss = loss,
-                            .sgd = {.momentum = 0.5f},
+                            .optimizer = RmsPropOptions{.momentum = 0.5f, .centered = true},
+                            .groups = {{{"w2"}, LambOptions{.weight_decay = 0.125f}}},
+                            .clip_norm = 1.5f,
+                            .clip_value = 0.25f,
                             .loss_scale = 1024.5f,
                             .automatic_loss_scale = AutomaticLossScale{.interval = 7}},
                            {.name = "infer"}};
@@ -96,7 +100,8 @@ inline TestProgram FixedLossScale() {
   TestProgram test{.name = "FixedLossScale"};
   const Tensor loss = AddLayers(test.graph, FLOAT16);
   test.options.fusion = false;
-  test.options.programs = {{.name = "train", .loss = loss, .loss_scale = 8.0f}};
+  test.options.programs = {
+      {.name = "train", .loss = loss, .optimizer = LarsOptions{}, .loss_scale = 8.0f}};
   return test;
 }
 
@@ -175,8 +180,9 @@ inline TestProgram Trained(const char* name, graph::TensorType images,
   const Tensor labels = graph.Input("labels", {INT32, {batch}});
   const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, labels));
   graph.Output("loss", loss);
-  test.options.programs = {{.name = "train", .loss = loss, .sgd = {.momentum = 0.9f}},
-                           {.name = "evaluate"}};
+  test.options.programs = {
+      {.name = "train", .loss = loss, .optimizer = SgdOptions{.momentum = 0.9f}},
+      {.name = "evaluate"}};
   return test;
 }
 

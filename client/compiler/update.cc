@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/compiler/optimizer.h"
 #include "device/program/op.h"
 
 namespace vpod::compiler {
@@ -13,46 +13,20 @@ using graph::Value;
 using program::v1::Instruction;
 using program::v1::Origin;
 
-std::string HyperParametersName(uint32_t ipu) {
-  return absl::StrCat("optimizer/hyperParameters/ipu", ipu);
-}
-std::string OptimizerStepName(uint32_t ipu) { return absl::StrCat("optimizer/step/ipu", ipu); }
-
-// Prefixes of the optimiser's state; the name of the variable follows.
-constexpr char kVelocity[] = "Accl___", kFirstMoment[] = "Accl1___", kSecondMoment[] = "Accl2___",
-               kLargestMoment[] = "AcclMax___";
-
-bool IsOptimizerState(absl::string_view name) {
-  for (const char* prefix :
-       {kVelocity, kFirstMoment, kSecondMoment, kLargestMoment, "optimizer/"}) {
-    if (absl::StartsWith(name, prefix)) return true;
-  }
-  return false;
-}
-
-std::vector<float> HyperParameters(const SgdOptions& sgd) {
-  // PyTorch dampens velocities, not plain gradients.
-  const float dampening = sgd.momentum == 0 ? 0 : sgd.dampening;
-  return {sgd.learning_rate, sgd.weight_decay, sgd.momentum, dampening};
-}
-std::vector<float> HyperParameters(const AdamOptions& adam) {
-  return {adam.learning_rate, adam.weight_decay, adam.beta1, adam.beta2, adam.epsilon};
-}
-std::vector<float> HyperParameters(const ProgramSpec& spec) {
-  return spec.adam ? HyperParameters(*spec.adam) : HyperParameters(spec.sgd);
-}
-
 Update::Update(const GraphProgram& program, RandomRounding& rounding, Placement& placement)
     : graph_(program.graph),
       spec_(program.spec),
       replicas_(program.replicas),
       gradients_(program.gradients.of_variables),
       loss_scale_(program.gradients.loss_scale),
+      gradient_scale_(spec_.reduction == GradientReduction::kMean
+                          ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * replicas_)
+                          : 1.0f),
       rounding_(rounding),
       placement_(placement),
       gradient_places_(gradients_.size()),
       at_once_(spec_.accumulation == 1 && replicas_ == 1 && !spec_.automatic_loss_scale &&
-               program.rounding.empty()) {
+               !spec_.clip_norm && !spec_.clip_value && program.rounding.empty()) {
   for (size_t v = 0; v < gradients_.size(); ++v) {
     for (Tensor gradient : gradients_[v])
       uses_[graph_.RootOf(gradient.id)].push_back({v, gradient});
@@ -143,16 +117,23 @@ void Update::Emit() {
     rounding_.Apply(graph_.variables()[v].id, ipu, Section::kUpdate,
                     updates[ipu].back().instruction);
   }
-  for (auto& [ipu, instruction] : reduce) {
+  for (const auto& [ipu, instruction] : reduce) {
     placement_.SetOrigin("", Origin::UPDATE);
     placement_.Emit(ipu, Section::kReduce, instruction);
+  }
+  if (!reduce.empty()) {
+    // The first looks at gradients as they are.
+    if (spec_.automatic_loss_scale) EmitAutomaticLossScale(reduce);
+    if (spec_.clip_value) EmitClipValue(reduce);
+    if (spec_.clip_norm) EmitClipNorm(reduce);
+  }
+  for (auto& [ipu, instruction] : reduce) {
     if (steps_.contains(ipu)) CountStep(ipu, Section::kUpdate);
     for (auto& [variable, update] : updates[ipu]) {
       placement_.SetOrigin(variable->name, Origin::UPDATE, variable->stage);
       placement_.Emit(ipu, Section::kUpdate, std::move(update));
     }
   }
-  if (spec_.automatic_loss_scale) EmitAutomaticLossScale(reduce);
 }
 
 void Update::Accumulate(uint32_t value) {
@@ -216,57 +197,6 @@ std::map<std::pair<uint32_t, uint32_t>, int> Update::ReadersOfStorages() const {
   return readers;
 }
 
-// One gradient that is not finite keeps all IPUs from updating. All replicas decide alike, since
-// they look at the reduced gradients.
-void Update::EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduce) {
-  if (reduce.empty()) return;
-  placement_.SetOrigin(kLossScaleName, Origin::UPDATE);
-  const uint32_t home = graph_.values()[loss_scale_.id].ipu;
-  const LoweredTensor flag{.type = {program::v1::BOOL, {}}};
-  std::optional<uint32_t> finite;  // on the loss scale's IPU
-  for (const auto& [ipu, instruction] : reduce) {
-    Instruction check;
-    check.mutable_all_finite();
-    *check.mutable_inputs() = instruction.outputs();
-    uint32_t here = placement_.NewTensor(ipu, flag);
-    check.add_outputs(here);
-    placement_.Emit(ipu, Section::kReduce, std::move(check));
-    if (ipu != home) {
-      const uint32_t arrived = placement_.NewTensor(home, flag);
-      placement_.AddMove(Section::kReduce, ipu, here, home, arrived);
-      here = arrived;
-    }
-    if (finite) {
-      Instruction both;
-      both.mutable_binary()->set_operator_(program::v1::LOGICAL_AND);
-      both.add_inputs(*finite);
-      both.add_inputs(here);
-      here = placement_.NewTensor(home, flag);
-      both.add_outputs(here);
-      placement_.Emit(home, Section::kReduce, std::move(both));
-    }
-    finite = here;
-  }
-  for (const auto& [ipu, instruction] : reduce) {
-    uint32_t here = *finite;
-    if (ipu != home) {
-      here = placement_.NewTensor(ipu, flag);
-      placement_.AddMove(Section::kReduce, home, *finite, ipu, here);
-    }
-    placement_.ipu(ipu).update_condition = here;
-  }
-  Instruction adapt;
-  const uint32_t scale = placement_.Place(loss_scale_.id, home);
-  const uint32_t tracker = placement_.NewTensor(
-      home, {.type = {program::v1::INT32, {}}, .variable = kGrowthTrackerName});
-  for (uint32_t tensor : {scale, tracker, *finite}) adapt.add_inputs(tensor);
-  for (uint32_t tensor : {scale, tracker}) adapt.add_outputs(tensor);
-  adapt.mutable_update_loss_scale()->set_growth(spec_.automatic_loss_scale->growth);
-  adapt.mutable_update_loss_scale()->set_backoff(spec_.automatic_loss_scale->backoff);
-  adapt.mutable_update_loss_scale()->set_interval(spec_.automatic_loss_scale->interval);
-  placement_.Emit(home, Section::kFinish, std::move(adapt));
-}
-
 // The optimiser's instruction for variable number `v`.
 Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
   const Tensor id = graph_.variables()[v];
@@ -274,36 +204,26 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
   placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
   const uint32_t ipu = variable.ipu, place = placement_.Place(id.id, ipu),
                  weights = placement_.Flat(ipu, place);
-  const auto parameters = static_cast<int64_t>(HyperParameters(spec_).size());
-  Instruction update;
-  update.add_inputs(weights);
-  update.add_inputs(gradient);
-  update.add_inputs(
-      Shared(hyper_parameters_, ipu,
-             {.type = {program::v1::FLOAT32, {parameters}}, .variable = HyperParametersName(ipu)}));
-  update.add_inputs(LossScale(ipu));
-  update.add_outputs(weights);
-  const bool mean = spec_.reduction == GradientReduction::kMean;
-  const float scale =
-      mean ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * replicas_) : 1.0f;
-  std::vector<const char*> state;
-  if (spec_.adam) {
-    program::v1::Adam* adam = update.mutable_adam();
-    adam->set_gradient_scale(scale);
-    adam->set_decoupled_weight_decay(spec_.adam->decoupled_weight_decay);
-    adam->set_maximize(spec_.adam->maximize);
-    state = {kFirstMoment, kSecondMoment};
-    if (spec_.adam->amsgrad) state.push_back(kLargestMoment);
-  } else {
-    program::v1::Sgd* sgd = update.mutable_sgd();
-    sgd->set_gradient_scale(scale);
-    sgd->set_nesterov(spec_.sgd.nesterov);
-    sgd->set_maximize(spec_.sgd.maximize);
-    if (spec_.sgd.momentum != 0) state = {kVelocity};
+  const size_t group = GroupOf(spec_, variable.name);
+  const Optimizer& optimizer = OptimizerOf(spec_, group);
+  const auto parameters = static_cast<int64_t>(HyperParameters(optimizer).size());
+  // Shared by all updates of the group on the IPU.
+  const auto [vector, is_new] = hyper_parameters_.try_emplace({ipu, group});
+  if (is_new) {
+    vector->second = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, {parameters}},
+                                                .variable = HyperParametersName(ipu, group)});
   }
+  auto [update, state] = StepOf(optimizer, gradient_scale_);
+  for (uint32_t input : {weights, gradient, vector->second, DivisorOf(ipu)})
+    update.add_inputs(input);
+  update.add_outputs(weights);
   if (state.empty()) return update;
-  update.add_inputs(Shared(
-      steps_, ipu, {.type = {program::v1::FLOAT32, {}}, .variable = OptimizerStepName(ipu)}));
+  const auto [step, is_first] = steps_.try_emplace(ipu);
+  if (is_first) {
+    step->second = placement_.NewTensor(
+        ipu, {.type = {program::v1::FLOAT32, {}}, .variable = OptimizerStepName(ipu)});
+  }
+  update.add_inputs(step->second);
   for (const char* prefix : state) {
     const uint32_t tensor = placement_.Flat(
         ipu, placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims},
@@ -318,35 +238,13 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
 void Update::CountStep(uint32_t ipu, Section section) {
   if (!counted_.insert(ipu).second) return;
   placement_.SetOrigin(OptimizerStepName(ipu), Origin::UPDATE);
-  const uint32_t one = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, {}}});
-  Instruction fill, count;
-  fill.mutable_fill()->set_value(1);
-  fill.add_outputs(one);
-  placement_.Emit(ipu, Section::kSetup, std::move(fill));
+  const uint32_t one = Constant(ipu, 1);
+  Instruction count;
   count.mutable_binary()->set_operator_(program::v1::ADD);
   count.add_inputs(steps_.at(ipu));
   count.add_inputs(one);
   count.add_outputs(steps_.at(ipu));
   placement_.Emit(ipu, section, std::move(count));
-}
-
-uint32_t Update::LossScale(uint32_t ipu) {
-  if (loss_scale_.valid()) return placement_.Fetch(loss_scale_.id, ipu);
-  const auto found = unit_scales_.find(ipu);
-  if (found != unit_scales_.end()) return found->second;
-  const uint32_t index = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, {}}});
-  Instruction fill;
-  fill.mutable_fill()->set_value(1);
-  fill.add_outputs(index);
-  placement_.Emit(ipu, Section::kSetup, std::move(fill));
-  return unit_scales_[ipu] = index;
-}
-
-// A tensor that all updates on an IPU share.
-uint32_t Update::Shared(std::map<uint32_t, uint32_t>& by_ipu, uint32_t ipu, LoweredTensor tensor) {
-  const auto found = by_ipu.find(ipu);
-  if (found != by_ipu.end()) return found->second;
-  return by_ipu[ipu] = placement_.NewTensor(ipu, std::move(tensor));
 }
 
 Order Update::OrderOfVariable(size_t v) {

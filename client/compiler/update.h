@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -44,25 +45,35 @@ class Update {
   Order OrderOfVariable(size_t v);
   uint32_t AccumulatorOf(size_t v, const program::Dims& dims);
   std::map<std::pair<uint32_t, uint32_t>, int> ReadersOfStorages() const;
-  void EmitAutomaticLossScale(const std::map<uint32_t, program::v1::Instruction>& reduce);
   program::v1::Instruction MakeUpdate(size_t v, uint32_t gradient);
   void CountStep(uint32_t ipu, Section section);
+
+  // gradient_scale.cc; `reduce` has the reduced gradients of each IPU.
+  void EmitAutomaticLossScale(const std::map<uint32_t, program::v1::Instruction>& reduce);
+  void EmitClipValue(const std::map<uint32_t, program::v1::Instruction>& reduce);
+  void EmitClipNorm(const std::map<uint32_t, program::v1::Instruction>& reduce);
+  uint32_t DivisorOf(uint32_t ipu);
   uint32_t LossScale(uint32_t ipu);
-  uint32_t Shared(std::map<uint32_t, uint32_t>& by_ipu, uint32_t ipu, LoweredTensor tensor);
+  uint32_t Constant(uint32_t ipu, float value);
+  uint32_t EmitBinary(uint32_t ipu, program::v1::BinaryOperator op, uint32_t a, uint32_t b,
+                      std::optional<uint32_t> output = std::nullopt);
+  uint32_t MoveScalar(uint32_t from_ipu, uint32_t scalar, uint32_t to_ipu);
 
   const graph::Graph& graph_;
   const ProgramSpec& spec_;
   const uint32_t replicas_;
   const std::vector<std::vector<graph::Tensor>>& gradients_;  // by the variable's number
   const graph::Tensor loss_scale_;
+  const float gradient_scale_;  // what optimisers multiply gradients by
   RandomRounding& rounding_;
   Placement& placement_;
-  std::map<uint32_t, std::vector<Use>> uses_;  // by value
-  std::map<size_t, uint32_t> accumulators_;    // by the variable's number
-  std::vector<uint32_t> gradient_places_;      // by the variable's number
-  // By IPU.
-  std::map<uint32_t, uint32_t> hyper_parameters_, steps_, unit_scales_;
-  std::set<uint32_t> counted_;  // IPUs that count the step
+  std::map<uint32_t, std::vector<Use>> uses_;                         // by value
+  std::map<size_t, uint32_t> accumulators_;                           // by the variable's number
+  std::vector<uint32_t> gradient_places_;                             // by the variable's number
+  std::map<std::pair<uint32_t, size_t>, uint32_t> hyper_parameters_;  // by IPU and group
+  std::map<std::pair<uint32_t, float>, uint32_t> constants_;          // by IPU and value
+  std::map<uint32_t, uint32_t> steps_, divisors_;                     // by IPU
+  std::set<uint32_t> counted_;                                        // IPUs that count the step
 
   // --- Updates between the nodes ---
   const bool at_once_;

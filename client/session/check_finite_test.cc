@@ -28,8 +28,10 @@ Opened Open(const Graph& graph, std::optional<Tensor> loss, bool check, bool fus
             uint32_t accumulation = 1) {
   compiler::CompileOptions options;
   options.fusion = fusion;
-  options.programs = {
-      {.name = "main", .accumulation = accumulation, .loss = loss, .sgd = {.learning_rate = 0.1f}}};
+  options.programs = {{.name = "main",
+                       .accumulation = accumulation,
+                       .loss = loss,
+                       .optimizer = compiler::SgdOptions{.learning_rate = 0.1f}}};
   const auto compiled = compiler::Compile(graph, options);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   auto session =

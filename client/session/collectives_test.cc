@@ -118,7 +118,8 @@ TEST(CollectivesTest, GradientsFlowBackToAllContributors) {
     const Tensor part = graph.Multiply(x, w);
     const Tensor y = gather ? graph.AllGather(part, 2) : graph.AllReduce(v1::SUM, part);
     const Tensor loss = graph.Sum(graph.Unary(v1::SQUARE, y));
-    compiler::ProgramSpec spec{.name = "train", .loss = loss, .sgd = {.learning_rate = 1}};
+    compiler::ProgramSpec spec{
+        .name = "train", .loss = loss, .optimizer = compiler::SgdOptions{.learning_rate = 1}};
     spec.reduction = compiler::GradientReduction::kSum;
     auto session = Open(graph, 2, spec);
     ASSERT_TRUE(session.ok()) << session.status();

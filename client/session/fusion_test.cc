@@ -51,7 +51,7 @@ Trained Train(DataType type, bool fusion) {
   const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(graph.Cast(logits, FLOAT32), labels));
   graph.Output("loss", loss);
   compiler::ProgramSpec spec{.name = "train", .accumulation = 2, .loss = loss};
-  spec.sgd = {.learning_rate = 0.05f, .momentum = 0.9f};
+  spec.optimizer = compiler::SgdOptions{.learning_rate = 0.05f, .momentum = 0.9f};
   spec.loss_scale = 64;
   const auto compiled = compiler::Compile(graph, {.fusion = fusion, .programs = {spec}});
   EXPECT_TRUE(compiled.ok()) << compiled.status();

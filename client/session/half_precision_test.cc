@@ -24,13 +24,13 @@ class MeanOfGradientsTest : public testing::TestWithParam<uint32_t> {
     Graph graph;
     const Tensor w = graph.Variable("w", {FLOAT16, {}}, {0});
     const Tensor loss = graph.Multiply(w, graph.Input("x", {FLOAT16, {}}));
-    const auto compiled =
-        compiler::Compile(graph, {.total_replicas = replicas,
-                                  .programs = {{.name = "train",
-                                                .accumulation = kContributions / replicas,
-                                                .loss = loss,
-                                                .sgd = {.learning_rate = 1},
-                                                .reduction = reduction}}});
+    const auto compiled = compiler::Compile(
+        graph, {.total_replicas = replicas,
+                .programs = {{.name = "train",
+                              .accumulation = kContributions / replicas,
+                              .loss = loss,
+                              .optimizer = compiler::SgdOptions{.learning_rate = 1},
+                              .reduction = reduction}}});
     EXPECT_TRUE(compiled.ok()) << compiled.status();
     const auto session = *Session::Create(*CreateIpuModel({.replicas = replicas}), *compiled);
     for (uint32_t replica = 0; replica < replicas; ++replica) {
@@ -66,11 +66,12 @@ TEST(TiedWeightTest, UsesAreAddedBeforeTheyAreRounded) {
       return graph.Sum(graph.Cast(graph.Multiply(weights, x), program::v1::FLOAT32));
     };
     const Tensor loss = graph.Add(used(w, 2048), used(graph.Reshape(w, {2, 1}), 1));
-    const auto compiled =
-        compiler::Compile(graph, {.programs = {{.name = "train",
-                                                .accumulation = accumulation,
-                                                .loss = loss,
-                                                .sgd = {.learning_rate = 0, .momentum = 0.5f}}}});
+    const auto compiled = compiler::Compile(
+        graph,
+        {.programs = {{.name = "train",
+                       .accumulation = accumulation,
+                       .loss = loss,
+                       .optimizer = compiler::SgdOptions{.learning_rate = 0, .momentum = 0.5f}}}});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     const auto session = *Session::Create(*CreateIpuModel({}), *compiled);
     ASSERT_TRUE(session->Run("train").ok());
@@ -96,8 +97,9 @@ class StochasticRoundingTest : public testing::Test {
         graph,
         {.total_replicas = replicas,
          .rounding = rounding,
-         .programs = {
-             {.name = "train", .loss = loss, .sgd = {.learning_rate = 1, .maximize = true}}}});
+         .programs = {{.name = "train",
+                       .loss = loss,
+                       .optimizer = compiler::SgdOptions{.learning_rate = 1, .maximize = true}}}});
     EXPECT_TRUE(compiled.ok()) << compiled.status();
     return *Session::Create(*CreateIpuModel({.replicas = replicas}), *compiled);
   }

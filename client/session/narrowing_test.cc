@@ -117,7 +117,9 @@ std::vector<float> Train(DataType images_type, const std::vector<uint8_t>& pixel
   const Tensor loss =
       graph.Mean(graph.SoftmaxCrossEntropy(logits, graph.Input("labels", {INT32, {2}})));
   graph.Output("loss", loss);
-  const auto session = Open(graph, {.name = "train", .loss = loss, .sgd = {.learning_rate = 0.5f}});
+  const auto session = Open(
+      graph,
+      {.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{.learning_rate = 0.5f}});
   if (!session) return {};
   if (images_type == UINT8) {
     std::copy(pixels.begin(), pixels.end(), session->Stream<uint8_t>("images", 0)->begin());

@@ -1,9 +1,11 @@
 #include "client/session/session.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/compiler/optimizer.h"
 #include "client/sdk_log/sdk_log.h"
 #include "client/session/engine_options.h"
 #include "client/session/narrowing.h"
@@ -195,17 +197,18 @@ absl::Status Session::Load(const std::string& path) {
   return absl::OkStatus();
 }
 
-std::vector<std::string> Session::HyperParameterVariables() const {
+std::vector<std::string> Session::HyperParameterVariables(size_t group) const {
   std::vector<std::string> names;
   for (uint32_t ipu = 0; ipu < executable_->ipus_per_replica(); ++ipu) {
-    std::string name = compiler::HyperParametersName(ipu);
+    std::string name = compiler::HyperParametersName(ipu, group);
     if (executable_->FindVariable(name).ok()) names.push_back(std::move(name));
   }
   return names;
 }
 
-absl::Status Session::SetLearningRate(float rate) {
-  for (const std::string& name : HyperParameterVariables()) {
+absl::Status Session::SetLearningRate(float rate, size_t group) {
+  VPOD_RETURN_IF_ERROR(FindUpdate(group).status());
+  for (const std::string& name : HyperParameterVariables(group)) {
     VPOD_ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(name));
     values[0] = rate;
     VPOD_RETURN_IF_ERROR(WriteFloats(name, values));
@@ -213,51 +216,63 @@ absl::Status Session::SetLearningRate(float rate) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const program::v1::Instruction*> Session::FindUpdate() const {
-  for (const auto& ipu : executable_->proto().ipus()) {
+absl::StatusOr<const program::v1::Instruction*> Session::FindUpdate(size_t group) const {
+  constexpr int kHyperParameters = 2;  // input of every optimiser
+  for (uint32_t i = 0; i < executable_->ipus_per_replica(); ++i) {
+    const auto variable = executable_->FindVariable(compiler::HyperParametersName(i, group));
+    if (!variable.ok()) continue;
+    const program::v1::Ipu& ipu = executable_->proto().ipus(static_cast<int>(i));
+    const uint64_t place = (*variable)->offset;
     for (const auto& function : ipu.functions()) {
-      for (const auto& instruction : function.instructions()) {
-        if (instruction.has_sgd() || instruction.has_adam()) return &instruction;
+      for (const auto& step : function.instructions()) {
+        if (*compiler::OptimizerName(step) == '\0') continue;
+        const auto vector = static_cast<int>(step.inputs(kHyperParameters));
+        if (ipu.tensors(vector).offset() == place) return &step;
       }
     }
   }
-  return absl::InvalidArgumentError("no program of the executable trains");
+  return absl::InvalidArgumentError(
+      group == 0 ? "no program of the executable trains variables without a group"
+                 : absl::StrCat("no program of the executable trains parameter group ", group));
 }
 
-absl::Status Session::WriteHyperParameters(const std::vector<float>& values) {
-  for (const std::string& name : HyperParameterVariables())
-    VPOD_RETURN_IF_ERROR(WriteFloats(name, values));
+absl::Status Session::SetHyperParameters(const compiler::Optimizer& optimizer, size_t group) {
+  VPOD_ASSIGN_OR_RETURN(const program::v1::Instruction* update, FindUpdate(group));
+  program::v1::Instruction compiled = *update;
+  compiled.clear_inputs();
+  compiled.clear_outputs();
+  compiled.clear_rounding();
+  // The scale of the gradients follows from the program, not from the optimiser.
+  const auto without_scale = [](program::v1::Instruction step) {
+    const auto* kind = step.GetReflection()->GetOneofFieldDescriptor(
+        step, step.GetDescriptor()->FindOneofByName("attributes"));
+    auto* attributes = step.GetReflection()->MutableMessage(&step, kind);
+    attributes->GetReflection()->ClearField(
+        attributes, attributes->GetDescriptor()->FindFieldByName("gradient_scale"));
+    return step.SerializeAsString();
+  };
+  const compiler::OptimizerStep step = compiler::StepOf(optimizer, 1);
+  const char *was = compiler::OptimizerName(compiled), *is = compiler::NameOf(optimizer);
+  if (std::strcmp(was, is) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the program was compiled for ", was, ", not for ", is));
+  }
+  constexpr size_t kInputsBeforeState = 5;
+  const auto inputs = static_cast<size_t>(update->inputs_size());
+  const size_t state = inputs > kInputsBeforeState ? inputs - kInputsBeforeState : 0;
+  if (step.state.size() > state) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the program was compiled for ", was, " without the state that momentum or amsgrad needs"));
+  }
+  // SGD with velocities may go on with a momentum of 0.
+  const bool same_state = step.state.size() == state || update->has_sgd();
+  if (!same_state || without_scale(compiled) != without_scale(step.instruction)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the flags of ", was, " must be as the program was compiled with them"));
+  }
+  for (const std::string& name : HyperParameterVariables(group))
+    VPOD_RETURN_IF_ERROR(WriteFloats(name, compiler::HyperParameters(optimizer)));
   return absl::OkStatus();
-}
-
-absl::Status Session::SetHyperParameters(const compiler::SgdOptions& options) {
-  VPOD_ASSIGN_OR_RETURN(const program::v1::Instruction* update, FindUpdate());
-  if (!update->has_sgd())
-    return absl::InvalidArgumentError("the program was compiled for Adam, not for SGD");
-  if (update->sgd().nesterov() != options.nesterov ||
-      update->sgd().maximize() != options.maximize) {
-    return absl::InvalidArgumentError(
-        "nesterov and maximize must be as the program was compiled with them");
-  }
-  constexpr int kInputsWithoutMomentum = 4;
-  if (options.momentum != 0 && update->inputs_size() == kInputsWithoutMomentum)
-    return absl::InvalidArgumentError("the program was compiled for SGD without momentum");
-  return WriteHyperParameters(compiler::HyperParameters(options));
-}
-
-absl::Status Session::SetHyperParameters(const compiler::AdamOptions& options) {
-  VPOD_ASSIGN_OR_RETURN(const program::v1::Instruction* update, FindUpdate());
-  if (!update->has_adam())
-    return absl::InvalidArgumentError("the program was compiled for SGD, not for Adam");
-  constexpr int kInputsWithAmsgrad = 8;
-  if (update->adam().decoupled_weight_decay() != options.decoupled_weight_decay ||
-      update->adam().maximize() != options.maximize ||
-      (update->inputs_size() == kInputsWithAmsgrad) != options.amsgrad) {
-    return absl::InvalidArgumentError(
-        "decoupled_weight_decay, amsgrad and maximize must be as the program was compiled with "
-        "them");
-  }
-  return WriteHyperParameters(compiler::HyperParameters(options));
 }
 
 }  // namespace vpod::session

@@ -62,13 +62,13 @@ class Session {
   // shape; then none was set.
   absl::Status Save(const std::string& path);
   absl::Status Load(const std::string& path);
-  // Sets the learning rate of all following weight updates.
-  absl::Status SetLearningRate(float rate);
-  // Sets all hyper-parameters of following weight updates. InvalidArgument: no program trains, or
-  // it was compiled for the other optimiser, with other flags such as `nesterov`, or without the
-  // momentum that is asked for.
-  absl::Status SetHyperParameters(const compiler::SgdOptions& options);
-  absl::Status SetHyperParameters(const compiler::AdamOptions& options);
+  // Sets the learning rate of following weight updates: of the variables without a group (0), or of
+  // a parameter group.
+  absl::Status SetLearningRate(float rate, size_t group = 0);
+  // Sets all hyper-parameters of following weight updates. InvalidArgument: no program trains such
+  // variables, or it was compiled for another optimiser, with other flags such as `nesterov`, or
+  // without the momentum that is asked for.
+  absl::Status SetHyperParameters(const compiler::Optimizer& optimizer, size_t group = 0);
 
  private:
   Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable);
@@ -81,11 +81,10 @@ class Session {
   absl::Status WriteNarrowed(absl::string_view variable, absl::Span<const T> values);
   absl::StatusOr<std::string> ReadBytes(absl::string_view variable, uint32_t replica);
   absl::Status WriteBytes(absl::string_view variable, absl::string_view bytes);
-  // The variables with hyper-parameters, of which each IPU may have one.
-  std::vector<std::string> HyperParameterVariables() const;
-  // An instruction that updates a variable. InvalidArgument if no program trains.
-  absl::StatusOr<const program::v1::Instruction*> FindUpdate() const;
-  absl::Status WriteHyperParameters(const std::vector<float>& values);
+  // The variables with a group's hyper-parameters, of which each IPU may have one.
+  std::vector<std::string> HyperParameterVariables(size_t group) const;
+  // An instruction that updates a variable of the group.
+  absl::StatusOr<const program::v1::Instruction*> FindUpdate(size_t group) const;
 
   const std::unique_ptr<Device> device_;
   const std::shared_ptr<const program::Executable> executable_;

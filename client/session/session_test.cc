@@ -67,7 +67,7 @@ std::vector<float> Train(uint32_t replicas, uint32_t accumulation, uint32_t ipus
   options.programs = {{.name = "train",
                        .accumulation = accumulation,
                        .loss = loss,
-                       .sgd = {.learning_rate = 0.1f, .momentum = 0.9f}}};
+                       .optimizer = compiler::SgdOptions{.learning_rate = 0.1f, .momentum = 0.9f}}};
   auto session = Open(graph, options);
   if (!session) return {};
   std::vector<float> result;
@@ -136,8 +136,10 @@ TEST(SessionTest, HalfPrecisionTrainsToo) {
   const Graph graph = Classifier(0, &loss, FLOAT16);
   compiler::CompileOptions options;
   options.total_replicas = 2;
-  options.programs = {
-      {.name = "train", .accumulation = 2, .loss = loss, .sgd = {.learning_rate = 0.1f}}};
+  options.programs = {{.name = "train",
+                       .accumulation = 2,
+                       .loss = loss,
+                       .optimizer = compiler::SgdOptions{.learning_rate = 0.1f}}};
   auto session = Open(graph, options);
   ASSERT_TRUE(session);
   const auto before = *session->ReadFloats("w2");
@@ -150,8 +152,9 @@ TEST(SessionTest, ProgramsShareVariables) {
   Tensor loss;
   const Graph graph = Classifier(0, &loss);
   compiler::CompileOptions options;
-  options.programs = {{.name = "train", .loss = loss, .sgd = {.learning_rate = 0.5f}},
-                      {.name = "evaluate", .device_iterations = 2}};
+  options.programs = {
+      {.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{.learning_rate = 0.5f}},
+      {.name = "evaluate", .device_iterations = 2}};
   auto session = Open(graph, options);
   ASSERT_TRUE(session);
   ASSERT_TRUE(session->Run("evaluate").ok());
@@ -165,7 +168,8 @@ TEST(SessionTest, LearningRateChangesBetweenRuns) {
   Tensor loss;
   const Graph graph = Classifier(0, &loss);
   compiler::CompileOptions options;
-  options.programs = {{.name = "train", .loss = loss, .sgd = {.learning_rate = 0.5f}}};
+  options.programs = {
+      {.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{.learning_rate = 0.5f}}};
   auto session = Open(graph, options);
   ASSERT_TRUE(session->SetLearningRate(0).ok());
   const auto before = *session->ReadFloats("w1");
@@ -194,36 +198,39 @@ TEST(SessionTest, HyperParametersChangeBetweenRuns) {
   };
   const compiler::SgdOptions sgd{
       .learning_rate = 0.5f, .momentum = 0.75f, .dampening = 0.1f, .weight_decay = 0.25f};
-  expect_same({.sgd = {.momentum = 0.9f}}, {.sgd = sgd}, sgd);
+  expect_same({.optimizer = compiler::SgdOptions{.momentum = 0.9f}}, {.optimizer = sgd}, sgd);
   const compiler::AdamOptions adam{
       .learning_rate = 0.5f, .beta1 = 0.5f, .beta2 = 0.5f, .epsilon = 0.1f, .weight_decay = 0.25f};
-  expect_same({.adam = compiler::AdamOptions{}}, {.adam = adam}, adam);
+  expect_same({.optimizer = compiler::AdamOptions{}}, {.optimizer = adam}, adam);
 
-  auto plain = open({.name = "train", .loss = loss, .sgd = {}});
+  auto plain = open({.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}});
   EXPECT_EQ(plain->SetHyperParameters(adam).message(),
             "the program was compiled for SGD, not for Adam");
   EXPECT_EQ(plain->SetHyperParameters(sgd).message(),
-            "the program was compiled for SGD without momentum");
+            "the program was compiled for SGD without the state that momentum or amsgrad needs");
   EXPECT_TRUE(plain->SetHyperParameters(compiler::SgdOptions{.weight_decay = 1}).ok());
-  auto with_adam = open({.name = "train", .loss = loss, .adam = compiler::AdamOptions{}});
+  auto with_adam = open({.name = "train", .loss = loss, .optimizer = compiler::AdamOptions{}});
   EXPECT_EQ(with_adam->SetHyperParameters(sgd).message(),
             "the program was compiled for Adam, not for SGD");
   EXPECT_EQ(with_adam->SetHyperParameters(compiler::AdamOptions{.amsgrad = true}).message(),
-            "decoupled_weight_decay, amsgrad and maximize must be as the program was compiled with "
-            "them");
+            "the program was compiled for Adam without the state that momentum or amsgrad needs");
+  EXPECT_EQ(with_adam->SetHyperParameters(compiler::AdamOptions{.maximize = true}).message(),
+            "the flags of Adam must be as the program was compiled with them");
   EXPECT_EQ(plain->SetHyperParameters(compiler::SgdOptions{.maximize = true}).message(),
-            "nesterov and maximize must be as the program was compiled with them");
+            "the flags of SGD must be as the program was compiled with them");
   auto inference = open({.name = "infer"});
   EXPECT_EQ(inference->SetHyperParameters(compiler::SgdOptions{}).message(),
-            "no program of the executable trains");
+            "no program of the executable trains variables without a group");
 }
 
 // PyTorch dampens velocities only.
 TEST(SessionTest, WithoutMomentumThereIsNoDampening) {
   Graph graph;
   const Tensor w = graph.Variable("w", {FLOAT32, {}}, {0});
-  const auto session =
-      Open(graph, {.programs = {{.name = "train", .loss = w, .sgd = {.momentum = 0.5f}}}});
+  const auto session = Open(
+      graph,
+      {.programs = {
+           {.name = "train", .loss = w, .optimizer = compiler::SgdOptions{.momentum = 0.5f}}}});
   ASSERT_TRUE(session->Run("train").ok());
   ASSERT_TRUE(
       session->SetHyperParameters(compiler::SgdOptions{.learning_rate = 1, .dampening = 0.5f})
@@ -246,7 +253,7 @@ TEST(SessionTest, TrainingGoesOnFromWhatWasSaved) {
         graph,
         {.programs = {{.name = "train",
                        .loss = loss,
-                       .adam = compiler::AdamOptions{},
+                       .optimizer = compiler::AdamOptions{},
                        .loss_scale = 4,
                        .automatic_loss_scale = compiler::AutomaticLossScale{.interval = 3}}}});
   };
@@ -293,7 +300,7 @@ TEST(SessionTest, LabelOutOfRangeFailsTheRunByName) {
   const Graph graph = Classifier(0, &loss);
   compiler::CompileOptions options;
   options.total_replicas = 4;
-  options.programs = {{.name = "train", .loss = loss, .sgd = {}}};
+  options.programs = {{.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}}};
   auto session = Open(graph, options);
   (*session->Stream<int32_t>("labels", 2))[1] = 3;
   const absl::Status status = session->Run("train").status();
@@ -316,9 +323,11 @@ TEST_P(ProgramErrorTest, TheNextRunIsAsIfTheFailedOneHadNotBeen) {
   compiler::CompileOptions options;
   options.total_replicas = replicas;
   options.ipus_per_replica = ipus;
-  options.programs = {
-      {.name = "train", .accumulation = 2, .loss = loss, .sgd = {.learning_rate = 0.5f}},
-      {.name = "evaluate"}};
+  options.programs = {{.name = "train",
+                       .accumulation = 2,
+                       .loss = loss,
+                       .optimizer = compiler::SgdOptions{.learning_rate = 0.5f}},
+                      {.name = "evaluate"}};
   const auto expected = Open(graph, options), session = Open(graph, options);
   for (int round = 0; round < 3; ++round) {
     for (const char* program : {"train", "evaluate"}) {
@@ -344,8 +353,10 @@ TEST(SessionTest, VariablesStayAsTheyAreAtAFailure) {
   Tensor loss;
   const Graph graph = Classifier(0, &loss);
   compiler::CompileOptions options;
-  options.programs = {
-      {.name = "train", .device_iterations = 2, .loss = loss, .sgd = {.learning_rate = 0.5f}}};
+  options.programs = {{.name = "train",
+                       .device_iterations = 2,
+                       .loss = loss,
+                       .optimizer = compiler::SgdOptions{.learning_rate = 0.5f}}};
   const auto session = Open(graph, options);
   const auto before = *session->ReadFloats("w1");
   const auto stream = *session->Stream<float>("x", 0);
@@ -362,7 +373,7 @@ TEST(SessionTest, CountersAgreeAcrossReplicas) {
   const Graph graph = Classifier(0, &loss);
   compiler::CompileOptions options;
   options.total_replicas = 8;
-  options.programs = {{.name = "train", .loss = loss, .sgd = {}}};
+  options.programs = {{.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}}};
   auto session = Open(graph, options);
   const auto cycles = session->Run("train");
   ASSERT_TRUE(cycles.ok());
@@ -432,7 +443,7 @@ TEST(SessionTest, UnknownNamesListWhatThereIs) {
   Tensor loss;
   const Graph graph = Classifier(0, &loss);
   compiler::CompileOptions options;
-  options.programs = {{.name = "train", .loss = loss, .sgd = {}}};
+  options.programs = {{.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}}};
   auto session = Open(graph, options);
   EXPECT_EQ(session->Run("trian").status().message(), "no program 'trian'; there are train");
   EXPECT_EQ(session->Stream<float>("y", 0).status().message(),

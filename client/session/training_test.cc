@@ -69,8 +69,9 @@ std::unique_ptr<Session> OpenRegression(const ProgramSpec& spec) {
   Graph graph;
   const Tensor x = graph.Input("x", {FLOAT32, {kRows, kColumns}});
   const Tensor t = graph.Input("t", {FLOAT32, {kRows, 1}});
-  const Tensor w = graph.Variable("w", {FLOAT32, {kColumns, 1}},
-                                  {kInitial.begin(), kInitial.begin() + kColumns});
+  const Tensor w =
+      graph.Variable("w", {FLOAT32, {kColumns, 1}},
+                     std::vector<float>(kInitial.begin(), kInitial.begin() + kColumns));
   const Tensor b = graph.Variable("b", {FLOAT32, {}}, {kInitial[kColumns]});
   const Tensor error = graph.Binary(program::v1::SUBTRACT, graph.Add(graph.MatMul(x, w), b), t);
   const Tensor loss = graph.Mean(graph.Unary(program::v1::SQUARE, error));
@@ -90,7 +91,7 @@ Trained Train(const std::vector<ProgramSpec>& spec_of_run) {
   for (uint32_t run = 0; run < spec_of_run.size(); ++run) {
     EXPECT_TRUE(session
                     ->WriteFloats(compiler::HyperParametersName(0),
-                                  compiler::HyperParameters(spec_of_run[run]))
+                                  compiler::HyperParameters(spec_of_run[run].optimizer))
                     .ok());
     for (uint32_t replica = 0; replica < kReplicas; ++replica) {
       const Data data = DataOf(run, replica);
@@ -183,10 +184,10 @@ Trained TrainInDouble(const std::vector<ProgramSpec>& spec_of_run) {
       }
       ++step;
       for (size_t i = 0; i < kWeights; ++i) {
-        if (spec.adam) {
-          weights[i].Update(*spec.adam, step, gradient[i]);
+        if (const auto* adam = std::get_if<AdamOptions>(&spec.optimizer)) {
+          weights[i].Update(*adam, step, gradient[i]);
         } else {
-          weights[i].Update(spec.sgd, step, gradient[i]);
+          weights[i].Update(std::get<SgdOptions>(spec.optimizer), step, gradient[i]);
         }
       }
     }
@@ -231,8 +232,8 @@ TEST(TrainingTest, Sgd) {
        }) {
     SCOPED_TRACE(absl::StrCat("momentum ", sgd.momentum, " dampening ", sgd.dampening,
                               " weight decay ", sgd.weight_decay, " nesterov ", sgd.nesterov));
-    ExpectAsInDouble({.sgd = sgd});
-    ExpectAsInDouble({.sgd = sgd, .loss_scale = 100.0f});
+    ExpectAsInDouble({.optimizer = sgd});
+    ExpectAsInDouble({.optimizer = sgd, .loss_scale = 100.0f});
   }
 }
 
@@ -248,32 +249,39 @@ TEST(TrainingTest, Adam) {
        }) {
     SCOPED_TRACE(absl::StrCat("weight decay ", adam.weight_decay, " decoupled ",
                               adam.decoupled_weight_decay, " amsgrad ", adam.amsgrad));
-    ExpectAsInDouble({.adam = adam});
-    ExpectAsInDouble({.adam = adam, .loss_scale = 100.0f});
+    ExpectAsInDouble({.optimizer = adam});
+    ExpectAsInDouble({.optimizer = adam, .loss_scale = 100.0f});
   }
 }
 
 TEST(TrainingTest, GradientsMayBeSummed) {
-  ExpectAsInDouble({.sgd = {.learning_rate = 0.01f, .weight_decay = 0.25f},
-                    .reduction = compiler::GradientReduction::kSum});
+  ExpectAsInDouble(
+      {.optimizer = compiler::SgdOptions{.learning_rate = 0.01f, .weight_decay = 0.25f},
+       .reduction = compiler::GradientReduction::kSum});
 }
 
 TEST(TrainingTest, HyperParametersChangeBetweenRuns) {
   ExpectAsInDouble(std::vector<ProgramSpec>{
-      {.sgd = {.learning_rate = 0.1f, .momentum = 0.9f}},
-      {.sgd = {.learning_rate = 0.05f, .momentum = 0.5f, .dampening = 0.25f}},
-      {.sgd = {.learning_rate = 0.02f, .momentum = 0.75f, .weight_decay = 0.1f}}});
+      {.optimizer = compiler::SgdOptions{.learning_rate = 0.1f, .momentum = 0.9f}},
+      {.optimizer =
+           compiler::SgdOptions{.learning_rate = 0.05f, .momentum = 0.5f, .dampening = 0.25f}},
+      {.optimizer =
+           compiler::SgdOptions{.learning_rate = 0.02f, .momentum = 0.75f, .weight_decay = 0.1f}}});
   ExpectAsInDouble(std::vector<ProgramSpec>{
-      {.adam = AdamOptions{.learning_rate = 0.1f}},
-      {.adam = AdamOptions{.learning_rate = 0.2f, .beta1 = 0.5f, .weight_decay = 0.25f}},
-      {.adam = AdamOptions{.learning_rate = 0.05f, .beta2 = 0.75f, .epsilon = 1e-2f}}});
+      {.optimizer = compiler::AdamOptions{.learning_rate = 0.1f}},
+      {.optimizer =
+           compiler::AdamOptions{.learning_rate = 0.2f, .beta1 = 0.5f, .weight_decay = 0.25f}},
+      {.optimizer =
+           compiler::AdamOptions{.learning_rate = 0.05f, .beta2 = 0.75f, .epsilon = 1e-2f}}});
 }
 
 // A power of two changes exponents only.
 TEST(TrainingTest, AFixedLossScaleGivesTheSameBits) {
-  for (ProgramSpec spec :
-       {ProgramSpec{.sgd = {.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f}},
-        ProgramSpec{.adam = AdamOptions{.learning_rate = 0.1f, .decoupled_weight_decay = true}}}) {
+  for (ProgramSpec spec : {ProgramSpec{.optimizer = compiler::SgdOptions{.learning_rate = 0.1f,
+                                                    .momentum = 0.9f,
+                                                    .weight_decay = 0.1f}},
+                           ProgramSpec{.optimizer = compiler::AdamOptions{.learning_rate = 0.1f,
+                                                    .decoupled_weight_decay = true}}}) {
     const Trained without = Train(spec);
     for (float scale : {1.0f, 0.25f, 65536.0f}) {
       spec.loss_scale = scale;

@@ -35,8 +35,10 @@ Model ResNet50() {
   const graph::Tensor logits = models::ResNet(net, images, models::ResNet50());
   const graph::Tensor loss = g.Mean(g.SoftmaxCrossEntropy(logits, labels));
   g.Output("loss", loss);
-  model.options.programs = {
-      {.name = "train", .accumulation = 4, .loss = loss, .sgd = {.momentum = 0.9f}}};
+  model.options.programs = {{.name = "train",
+                             .accumulation = 4,
+                             .loss = loss,
+                             .optimizer = compiler::SgdOptions{.momentum = 0.9f}}};
   return model;
 }
 

@@ -87,7 +87,8 @@ absl::StatusOr<compiler::Compiled> Compile(const NetworkOptions& options) {
   dims.insert(dims.end(), model->image.begin(), model->image.end());
   const auto type = options.half ? program::v1::FLOAT16 : program::v1::FLOAT32;
   // The rate is low, so that losses stay finite in float16, too.
-  compiler::ProgramSpec spec{.name = "run", .sgd = {.learning_rate = 1e-4f, .momentum = 0.9f}};
+  compiler::ProgramSpec spec{
+      .name = "run", .optimizer = compiler::SgdOptions{.learning_rate = 1e-4f, .momentum = 0.9f}};
   const Tensor logits = model->build(net, graph.Input("images", {type, dims}));
   if (options.training) {
     const Tensor labels = graph.Input("labels", {program::v1::INT32, {options.batch}});

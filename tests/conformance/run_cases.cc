@@ -226,8 +226,13 @@ class Case {
     compiler::ProgramSpec spec{.name = "train",
                                .accumulation = train.at("accumulation"),
                                .loss = values_.at(train.at("loss"))};
-    if (train.contains("sgd")) spec.sgd = Sgd(train.at("sgd"));
-    if (train.contains("adam")) spec.adam = Adam(train.at("adam"));
+    if (train.contains("sgd")) spec.optimizer = Sgd(train.at("sgd"));
+    if (train.contains("adam")) spec.optimizer = Adam(train.at("adam"));
+    if (train.contains("rms_prop")) spec.optimizer = RmsProp(train.at("rms_prop"));
+    if (train.contains("lamb")) spec.optimizer = Lamb(train.at("lamb"));
+    if (train.contains("lars")) spec.optimizer = Lars(train.at("lars"));
+    if (train.contains("clip_norm")) spec.clip_norm = train.at("clip_norm").get<float>();
+    if (train.contains("clip_value")) spec.clip_value = train.at("clip_value").get<float>();
     if (train.contains("loss_scale")) {
       spec.loss_scale = train.at("loss_scale").get<float>();
       spec.automatic_loss_scale = {.growth = 2, .backoff = 0.5f, .interval = 2};
@@ -266,6 +271,31 @@ class Case {
             .decoupled_weight_decay = options.at("decoupled"),
             .amsgrad = options.at("amsgrad"),
             .maximize = options.at("maximize")};
+  }
+
+  static compiler::RmsPropOptions RmsProp(const json& options) {
+    return {.learning_rate = options.at("lr"),
+            .alpha = options.at("alpha"),
+            .epsilon = options.at("eps"),
+            .weight_decay = options.at("weight_decay"),
+            .momentum = options.at("momentum"),
+            .centered = options.at("centered")};
+  }
+
+  static compiler::LambOptions Lamb(const json& options) {
+    return {.learning_rate = options.at("lr"),
+            .beta1 = options.at("betas").at(0),
+            .beta2 = options.at("betas").at(1),
+            .epsilon = options.at("eps"),
+            .weight_decay = options.at("weight_decay")};
+  }
+
+  static compiler::LarsOptions Lars(const json& options) {
+    return {.learning_rate = options.at("lr"),
+            .momentum = options.at("momentum"),
+            .weight_decay = options.at("weight_decay"),
+            .trust = options.at("trust"),
+            .epsilon = options.at("eps")};
   }
 
   const json& text_;

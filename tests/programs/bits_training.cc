@@ -45,11 +45,12 @@ absl::StatusOr<compiler::Compiled> CompileNetwork(const BitsOptions& options) {
   const Tensor logits = Network(net, graph.Cast(images, options.type), options.dropout);
   const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(graph.Cast(logits, FLOAT32), labels));
   graph.Output("loss", loss);
-  compiler::ProgramSpec spec{.name = "train",
-                             .device_iterations = kIterations,
-                             .accumulation = options.accumulation(),
-                             .loss = loss,
-                             .sgd = {.learning_rate = 0.05f, .momentum = 0.9f}};
+  compiler::ProgramSpec spec{
+      .name = "train",
+      .device_iterations = kIterations,
+      .accumulation = options.accumulation(),
+      .loss = loss,
+      .optimizer = compiler::SgdOptions{.learning_rate = 0.05f, .momentum = 0.9f}};
   if (options.type == FLOAT16) spec.loss_scale = 128;
   return compiler::Compile(graph, {.total_replicas = options.replicas,
                                    .fusion = options.fusion,

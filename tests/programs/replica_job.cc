@@ -80,7 +80,8 @@ absl::Status Run(const Arguments& arguments) {
   compiler::CompileOptions options;
   options.total_replicas = total;
   options.ipus_per_replica = arguments.ipus;
-  options.programs = {{.name = "train", .loss = loss, .sgd = {.learning_rate = 0.01f}}};
+  options.programs = {
+      {.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{.learning_rate = 0.01f}}};
   VPOD_ASSIGN_OR_RETURN(const auto compiled, compiler::Compile(graph, options));
   if (culprit && arguments.fault == "absent") {
     sleep(600);

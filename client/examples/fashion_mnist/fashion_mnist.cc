@@ -351,7 +351,8 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
        .device_iterations = arguments.device_iterations,
        .accumulation = arguments.accumulation,
        .loss = model.loss,
-       .sgd = {.learning_rate = arguments.learning_rate, .momentum = arguments.momentum}},
+       .optimizer = compiler::SgdOptions{.learning_rate = arguments.learning_rate,
+                                         .momentum = arguments.momentum}},
       {.name = "evaluate",
        .device_iterations = arguments.device_iterations * arguments.accumulation},
   };

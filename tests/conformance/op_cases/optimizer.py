@@ -33,7 +33,90 @@ def _adam(case):
     }
 
 
-def _train(make, weights, gradients, steps, scale, half):
+def _rms_prop(case):
+    return {
+        "lr": case.one_of([0.1, 0.01]),
+        "alpha": single(case.one_of([0.9, 0.99])),
+        "eps": single(case.one_of([1e-8, 1e-3])),
+        "weight_decay": single(case.one_of([0, 0.05])),
+        "momentum": single(case.one_of([0, 0.9])),
+        "centered": case.chance(0.4),
+    }
+
+
+def _lamb(case):
+    return {
+        "lr": case.one_of([0.1, 0.01]),
+        "betas": [single(0.9), single(case.one_of([0.99, 0.999]))],
+        "eps": single(case.one_of([1e-6, 1e-3])),
+        "weight_decay": single(case.one_of([0, 0.05])),
+    }
+
+
+def _lars(case):
+    return {
+        "lr": case.one_of([0.1, 0.01]),
+        "momentum": single(case.one_of([0, 0.9])),
+        "weight_decay": single(case.one_of([0, 0.05])),
+        "trust": single(case.one_of([0.001, 0.5])),
+        "eps": single(1e-8),
+    }
+
+
+class ByNorms(torch.optim.Optimizer):
+    """One step scaled to the norm of the weights, by the definitions of Lamb and Lars in program.proto; PyTorch has
+    neither."""
+
+    def step(self):
+        for parameter in self.param_groups[0]["params"]:
+            state = self.state[parameter]
+            state["step"] = state.get("step", 0) + 1
+            with torch.no_grad():
+                parameter -= self.change(parameter, parameter.grad, state, self.param_groups[0])
+
+    @staticmethod
+    def ratio(weights, step):
+        return weights / step if weights > 0 and step > 0 else 1.0
+
+
+class Lamb(ByNorms):
+    def change(self, w, g, state, options):
+        beta1, beta2 = options["betas"]
+        state["m"] = beta1 * state.get("m", torch.zeros_like(w)) + (1 - beta1) * g
+        state["v"] = beta2 * state.get("v", torch.zeros_like(w)) + (1 - beta2) * g * g
+        m, v = state["m"] / (1 - beta1 ** state["step"]), state["v"] / (1 - beta2 ** state["step"])
+        u = m / (v.sqrt() + options["eps"]) + options["weight_decay"] * w
+        return options["lr"] * self.ratio(w.norm(), u.norm()) * u
+
+
+class Lars(ByNorms):
+    def change(self, w, g, state, options):
+        weights, gradient, decay = w.norm(), g.norm(), options["weight_decay"]
+        step = gradient + decay * weights + options["eps"] if gradient > 0 else 0
+        u = self.ratio(options["trust"] * weights, step) * (g + decay * w)
+        state["v"] = options["momentum"] * state.get("v", torch.zeros_like(w)) + u
+        return options["lr"] * state["v"]
+
+
+# By kind: the function that chooses options, the name in run_cases.cc, and the reference.
+KINDS = {
+    "sgd": (_sgd, "sgd", torch.optim.SGD),
+    "adam": (_adam, "adam", torch.optim.Adam),
+    "adamw": (_adam, "adam", torch.optim.AdamW),
+    "rms_prop": (_rms_prop, "rms_prop", torch.optim.RMSprop),
+    "lamb": (_lamb, "lamb", Lamb),
+    "lars": (_lars, "lars", Lars),
+}
+
+
+def _clip(weights, clip):
+    if "clip_value" in clip:
+        torch.nn.utils.clip_grad_value_([weights], clip["clip_value"])
+    if "clip_norm" in clip:
+        torch.nn.utils.clip_grad_norm_([weights], clip["clip_norm"])
+
+
+def _train(make, weights, gradients, steps, scale, half, clip):
     """The weights, and the loss scale by the rule of PyTorch's GradScaler."""
     weights = torch.nn.Parameter(weights.clone())
     optimizer = make([weights])
@@ -46,6 +129,7 @@ def _train(make, weights, gradients, steps, scale, half):
             scale, good = scale / 2, 0
             continue
         weights.grad = scaled.mean(0) / (scale or 1)
+        _clip(weights, clip)
         optimizer.step()
         good += 1
         if scale and good == LOSS_SCALE_INTERVAL:
@@ -58,10 +142,13 @@ def optimizer(case, kind):
     case.special = False
     dims = case.shape(0, 3, empty=False)
     steps = int(case.random.integers(1, 5))
-    options = _sgd(case) if kind == "sgd" else _adam(case)
+    choose, name, reference = KINDS[kind]
+    options = choose(case)
     options["lr"] = single(options["lr"])
     scale = case.one_of([None, 64.0, 2.0**17])
-    case.words.append(f"{type_name} {dims} {options} {steps} steps, loss scale {scale}")
+    clip = {name: single(case.one_of(limits)) for name, limits in {"clip_value": [0.5, 1], "clip_norm": [0.25, 4]}.items()
+            if case.chance(0.2)}
+    case.words.append(f"{type_name} {dims} {options} {steps} steps, loss scale {scale} {clip}")
     weights = case.input(case.floats(type_name, dims, 0.5, 2), kind="variable")
     # A gradient for each micro-batch, of which the update takes the mean.
     accumulation = case.one_of([1, 1, 2, 4])
@@ -70,17 +157,14 @@ def optimizer(case, kind):
     case.data[-1] = (case.data[-1][0], gradients.astype(numpy.float32))
     # The gradient of the product is the factor.
     loss = case.op({"binary": {"operator": "MULTIPLY"}}, [case.cast(weights, "FLOAT32"), gradient], torch.mul)
-    case.train = {"loss": loss.number, "steps": steps, "accumulation": accumulation,
-                  "adam" if kind != "sgd" else "sgd": options}
+    case.train = {"loss": loss.number, "steps": steps, "accumulation": accumulation, name: dict(options), **clip}
     if scale:
         case.train["loss_scale"] = scale
-    if kind == "sgd":
-        make = lambda parameters: torch.optim.SGD(parameters, **options)
-    else:
-        options["decoupled"] = kind == "adamw"
-        words = {key: value for key, value in options.items() if key != "decoupled"}
-        make = lambda parameters: (torch.optim.AdamW if kind == "adamw" else torch.optim.Adam)(parameters, **words)
-    exact, scale = _train(make, weights.exact.detach(), torch.tensor(gradients), steps, scale, type_name == "FLOAT16")
+    if name == "adam":
+        case.train[name]["decoupled"] = kind == "adamw"
+    make = lambda parameters: reference(parameters, options) if name in ("lamb", "lars") else reference(parameters, **options)
+    exact, scale = _train(make, weights.exact.detach(), torch.tensor(gradients), steps, scale, type_name == "FLOAT16",
+                          clip)
     size = exact.abs() + weights.exact.detach().abs()
     # Weights of float16 are rounded in each step; they come back as float32.
     part = 2.0**-11 * steps if type_name == "FLOAT16" else 1e-5
@@ -100,6 +184,6 @@ def all_finite(case):
 
 
 def generators():
-    for kind in ("sgd", "adam", "adamw"):
+    for kind in KINDS:
         yield kind, lambda case, kind=kind: optimizer(case, kind)
     yield "all_finite", all_finite
