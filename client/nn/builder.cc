@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "client/nn/attention.h"
 
 namespace vpod::nn {
 
@@ -45,6 +46,27 @@ InitialValue Builder::Normal(double deviation) const {
   return InitialValue::Normal(deviation, (*seeds_)());
 }
 
+Tensor Builder::Parameter(absl::string_view name, graph::TensorType type,
+                          const FirstValues& first) const {
+  if (!graph_.status().ok()) return {};
+  const std::string full_name = absl::StrCat(prefix_, name);
+  if (!program::Check(type).ok() || type.empty()) {
+    return graph_.Fail(absl::InvalidArgumentError(
+        absl::StrCat("parameter '", full_name, "' cannot be ", type.ToString())));
+  }
+  const auto value = [&] {
+    switch (first.kind) {
+      case FirstValues::Kind::kUniform:
+        return Uniform(first.value);
+      case FirstValues::Kind::kNormal:
+        return Normal(first.value);
+      default:
+        return InitialValue::Filled(static_cast<float>(first.value));
+    }
+  };
+  return graph_.Variable(full_name, std::move(type), value());
+}
+
 Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
                             const ConvolutionOptions& options) const {
   if (!graph_.status().ok()) return {};
@@ -62,17 +84,20 @@ Tensor Builder::Convolution(absl::string_view name, Tensor x, int64_t outputs,
   const int64_t area = kernel * kernel;
   const double fan_in = static_cast<double>(channels * area),
                fan_out = static_cast<double>(outputs * area);
-  const bool uniform = options.init == ConvolutionOptions::Init::kUniform;
+  using Init = ConvolutionOptions::Init;
+  const bool uniform = options.init == Init::kUniform;
+  const double variance = options.init == Init::kNormalFanIn ? 1 / fan_in : 2 / fan_out;
   const Tensor weights =
       graph_.Variable(Name(name, "weight"), type,
-                      uniform ? Uniform(1 / std::sqrt(fan_in)) : Normal(std::sqrt(2 / fan_out)));
+                      uniform ? Uniform(1 / std::sqrt(fan_in)) : Normal(std::sqrt(variance)));
   const Tensor y = graph_.Convolution(
       x, weights,
       Graph::Sliding(2, options.kernel, options.stride, options.padding, options.dilation),
       options.groups);
   if (!options.bias) return y;
   const Tensor bias =
-      graph_.Variable(Name(name, "bias"), {type.type, {outputs}}, Uniform(1 / std::sqrt(fan_in)));
+      graph_.Variable(Name(name, "bias"), {type.type, {outputs}},
+                      uniform ? Uniform(1 / std::sqrt(fan_in)) : InitialValue::Filled(0));
   return graph_.Add(y, graph_.Reshape(bias, {outputs, 1, 1}));
 }
 
@@ -106,14 +131,15 @@ Tensor Builder::BatchNorm(absl::string_view name, Tensor x, const BatchNormOptio
   return normalized.y;
 }
 
-Tensor Builder::Apply(Tensor x, Tensor weights, Tensor bias) const {
+Tensor Builder::Apply(Tensor x, Tensor weights, Tensor bias, bool transposed) const {
   if (!graph_.status().ok()) return {};
   const graph::TensorType type = graph_.TypeOf(x);
   const int64_t features = type.dims.back();
   graph::Dims dims = type.dims;
-  dims.back() = graph_.TypeOf(weights).dims[0];
+  dims.back() = graph_.TypeOf(weights).dims[transposed ? 0 : 1];
   if (type.rank() > 2) x = graph_.Reshape(x, {type.elements() / features, features});
-  const Tensor y = graph_.Add(graph_.MatMul(x, weights, false, /*transpose_b=*/true), bias);
+  Tensor y = graph_.MatMul(x, weights, /*transpose_a=*/false, transposed);
+  if (bias.valid()) y = graph_.Add(y, bias);
   return type.rank() > 2 ? graph_.Reshape(y, dims) : y;
 }
 
@@ -128,13 +154,11 @@ Tensor Builder::Linear(absl::string_view name, Tensor x, int64_t outputs,
   }
   const graph::TensorType weights_type{type.type, {outputs, type.dims.back()}};
   if (!HasElements(weights_type, "linear")) return {};
-  const double bound = 1 / std::sqrt(static_cast<double>(type.dims.back()));
-  const bool normal = options.normal_deviation > 0;
+  const auto uniform = FirstValues::Uniform(1 / std::sqrt(static_cast<double>(type.dims.back())));
   const Tensor weights =
-      graph_.Variable(Name(name, "weight"), weights_type,
-                      normal ? Normal(options.normal_deviation) : Uniform(bound));
-  const Tensor bias = graph_.Variable(Name(name, "bias"), {type.type, {outputs}},
-                                      normal ? InitialValue::Filled(0) : Uniform(bound));
+      Parameter(absl::StrCat(name, ".weight"), weights_type, options.weights.value_or(uniform));
+  const Tensor bias = Parameter(absl::StrCat(name, ".bias"), {type.type, {outputs}},
+                                options.bias.value_or(uniform));
   return Apply(x, weights, bias);
 }
 
@@ -176,7 +200,7 @@ Tensor Builder::SelfAttention(absl::string_view name, Tensor x, int64_t heads) c
                      "' needs [batch, tokens, width] and heads that divide the width, and has ",
                      type.ToString(), " and ", heads, " heads")));
   }
-  const int64_t batch = type.dims[0], tokens = type.dims[1], width = type.dims[2];
+  const int64_t width = type.dims[2];
   const graph::TensorType in_type{type.type, {3 * width, width}},
       out_type{type.type, {width, width}};
   if (!HasElements(in_type, "self_attention")) return {};
@@ -191,21 +215,8 @@ Tensor Builder::SelfAttention(absl::string_view name, Tensor x, int64_t heads) c
                    graph_.Variable(Name(name, "out_proj.weight"), out_type, Uniform(out_bound)),
                out_bias = graph_.Variable(Name(name, "out_proj.bias"), {type.type, {width}},
                                           InitialValue::Filled(0));
-  const int64_t head = width / heads;
-  // [3, batch, heads, tokens, head]
-  const Tensor projected = graph_.Transpose(
-      graph_.Reshape(Apply(x, in_weights, in_bias), {batch, tokens, 3, heads, head}),
-      {2, 0, 3, 1, 4});
-  const auto part = [&](int64_t i) {
-    return graph_.Reshape(graph_.Slice(projected, {i, 0, 0, 0, 0}, {1, batch, heads, tokens, head}),
-                          {batch, heads, tokens, head});
-  };
-  const Tensor scale = graph_.Constant({type.type, {}}, 1 / std::sqrt(static_cast<double>(head)));
-  const Tensor scores =
-      graph_.MatMul(graph_.Multiply(part(0), scale), part(1), false, /*transpose_b=*/true);
-  const Tensor mixed = graph_.MatMul(graph_.Softmax(scores, 3), part(2));
-  const Tensor joined = graph_.Reshape(graph_.Transpose(mixed, {0, 2, 1, 3}), type.dims);
-  return Apply(joined, out_weights, out_bias);
+  const Tensor mixed = PackedSelfAttention(*this, Apply(x, in_weights, in_bias), heads);
+  return Apply(mixed, out_weights, out_bias);
 }
 
 Tensor Builder::GlobalAveragePool(Tensor x) const {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,19 +27,29 @@ struct BuilderOptions {
   bool training = false;  // batch norm uses the batch's moments and keeps running ones
 };
 
+// How the first values of a parameter are drawn.
+struct FirstValues {
+  enum class Kind { kFilled, kUniform, kNormal } kind;
+  double value;  // of all elements, their bound on both sides of 0, or their deviation
+
+  static FirstValues Filled(double value) { return {Kind::kFilled, value}; }
+  static FirstValues Uniform(double bound) { return {Kind::kUniform, bound}; }
+  static FirstValues Normal(double deviation) { return {Kind::kNormal, deviation}; }
+};
+
 // Two-dimensional, with the same numbers along both axes.
 struct ConvolutionOptions {
   uint32_t kernel = 1, stride = 1, padding = 0, dilation = 1, groups = 1;
   bool bias = true;
   // First weights: uniform as torch.nn.Conv2d has them, or normal with a variance of
-  // 2 / (outputs × kernel elements), as torchvision's residual networks have them.
-  enum class Init { kUniform, kNormalFanOut } init = Init::kUniform;
+  // 2 / (outputs × kernel elements), as torchvision's residual networks have them, or of
+  // 1 / (inputs × kernel elements). Where they are normal, the bias is zero at first.
+  enum class Init { kUniform, kNormalFanOut, kNormalFanIn } init = Init::kUniform;
 };
 
 struct LinearOptions {
-  // First weights: normal with this deviation, and no bias at first; 0: both uniform as
-  // torch.nn.Linear has them.
-  double normal_deviation = 0;
+  // Both are uniform as torch.nn.Linear has them, unless they are given.
+  std::optional<FirstValues> weights, bias;
 };
 
 struct BatchNormOptions {
@@ -57,6 +68,12 @@ class Builder {
   // While it exists, operations that are added to the graph belong to this builder's part of the
   // model. Layers say so themselves: theirs belong to the layer.
   Graph::Scope EnterScope() const { return Graph::Scope::At(graph_, scope_); }
+
+  // A parameter of this part of the model itself.
+  Tensor Parameter(absl::string_view name, graph::TensorType type, const FirstValues& first) const;
+  // Over the last dimension of x: its product with weights [outputs, features], or
+  // [features, outputs] if they are not transposed, plus the bias unless it is invalid.
+  Tensor Apply(Tensor x, Tensor weights, Tensor bias, bool transposed = true) const;
 
   // Takes an image [batch, channels, height, width].
   Tensor Convolution(absl::string_view name, Tensor x, int64_t outputs,
@@ -82,8 +99,6 @@ class Builder {
   Tensor Flatten(Tensor x) const;
 
  private:
-  // x times the transposed weights, plus the bias, over the last dimension.
-  Tensor Apply(Tensor x, Tensor weights, Tensor bias) const;
   std::string Name(absl::string_view layer, absl::string_view parameter) const;
   Graph::Scope EnterLayer(absl::string_view layer) const;
   // Whether weights of this type can have values; the graph refuses the layer otherwise.

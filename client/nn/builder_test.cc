@@ -136,8 +136,11 @@ TEST(BuilderTest, BatchNormKeepsRunningMoments) {
   const Tensor x = graph.Input("x", {FLOAT32, {4, 1}});
   const Tensor loss = graph.Sum(net.BatchNorm("bn", x, {.momentum = 0.5f}));
   graph.Output("loss", loss);
-  const auto compiled = compiler::Compile(
-      graph, {.programs = {{.name = "train", .accumulation = 2, .loss = loss, .sgd = {}}}});
+  const auto compiled =
+      compiler::Compile(graph, {.programs = {{.name = "train",
+                                              .accumulation = 2,
+                                              .loss = loss,
+                                              .optimizer = compiler::SgdOptions{}}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   auto session = session::Session::Create(*session::CreateIpuModel({}), *compiled);
   ASSERT_TRUE(session.ok()) << session.status();
