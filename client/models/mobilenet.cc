@@ -1,6 +1,7 @@
 #include "client/models/mobilenet.h"
 
 #include "absl/strings/str_cat.h"
+#include "client/models/convolution.h"
 
 namespace vpod::models {
 namespace {
@@ -9,18 +10,9 @@ using graph::Graph;
 using graph::Tensor;
 using nn::Builder;
 
-// A convolution, layer 0 of `net`, and its batch norm, layer 1.
-Tensor ConvolveAndNormalize(const Builder& net, Tensor x, int64_t outputs, uint32_t kernel,
-                            uint32_t stride = 1, int64_t groups = 1) {
-  x = net.Convolution("0", x, outputs,
-                      {.kernel = kernel,
-                       .stride = stride,
-                       .padding = kernel / 2,
-                       .groups = static_cast<uint32_t>(groups),
-                       .bias = false,
-                       .init = nn::ConvolutionOptions::Init::kNormalFanOut});
-  x = net.BatchNorm("1", x);
-  return net.graph().Relu6(x);
+Tensor Activated(const Builder& net, Tensor x, int64_t outputs, uint32_t kernel,
+                 uint32_t stride = 1, int64_t groups = 1) {
+  return net.graph().Relu6(ConvolveAndNormalize(net, x, outputs, kernel, stride, groups));
 }
 
 // An inverted residual: wider inside by `expansion`, depthwise in the middle, linear at its end.
@@ -33,8 +25,8 @@ Tensor Block(const Builder& net, Tensor x, int64_t expansion, int64_t outputs, u
   int layer = 0;
   const auto next = [&] { return absl::StrCat(layer++); };
   Tensor y = x;
-  if (expansion != 1) y = ConvolveAndNormalize(inside.In(next()), y, width, 1);
-  y = ConvolveAndNormalize(inside.In(next()), y, width, 3, stride, width);
+  if (expansion != 1) y = Activated(inside.In(next()), y, width, 1);
+  y = Activated(inside.In(next()), y, width, 3, stride, width);
   y = inside.Convolution(next(), y, outputs,
                          {.bias = false, .init = nn::ConvolutionOptions::Init::kNormalFanOut});
   y = inside.BatchNorm(next(), y);
@@ -57,7 +49,7 @@ Tensor MobileNetV2(const Builder& net, Tensor images, const MobileNetOptions& op
   const Builder features = net.In("features");
   int layer = 0;
   const auto next = [&] { return features.In(absl::StrCat(layer++)); };
-  Tensor x = ConvolveAndNormalize(next(), images, 32, 3, options.small_images ? 1 : 2);
+  Tensor x = Activated(next(), images, 32, 3, options.small_images ? 1 : 2);
   for (const Stage& stage : kStages) {
     const bool stays = options.small_images && stage.outputs == 24;
     for (int block = 0; block < stage.blocks; ++block) {
@@ -65,9 +57,11 @@ Tensor MobileNetV2(const Builder& net, Tensor images, const MobileNetOptions& op
       x = Block(next(), x, stage.expansion, stage.outputs, stride);
     }
   }
-  x = ConvolveAndNormalize(next(), x, 1280, 1);
+  x = Activated(next(), x, 1280, 1);
   x = net.Dropout(net.GlobalAveragePool(x), options.dropout);
-  return net.In("classifier").Linear("1", x, options.classes, {.normal_deviation = 0.01});
+  return net.In("classifier")
+      .Linear("1", x, options.classes,
+              {.weights = nn::FirstValues::Normal(0.01), .bias = nn::FirstValues::Filled(0)});
 }
 
 }  // namespace vpod::models

@@ -1,11 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <map>
-#include <string>
-
 #include "client/compiler/compiler.h"
 #include "client/models/mnist.h"
 #include "client/models/mobilenet.h"
+#include "client/models/parameters.h"
 #include "client/models/resnet.h"
 #include "client/models/transformer.h"
 #include "device/model/cost.h"
@@ -16,17 +14,6 @@ namespace {
 using graph::Graph;
 using graph::Tensor;
 using program::v1::FLOAT32;
-
-// Parameters by name, without the running moments; their number is torchvision's.
-std::map<std::string, std::string> Parameters(const Graph& graph, int64_t* count) {
-  std::map<std::string, std::string> types;
-  *count = 0;
-  for (Tensor variable : graph.variables()) {
-    types[graph.values()[variable.id].name] = graph.TypeOf(variable).ToString();
-    *count += graph.TypeOf(variable).elements();
-  }
-  return types;
-}
 
 int64_t CountOf(const ResNetOptions& options) {
   Graph graph;
@@ -112,8 +99,8 @@ TEST(ResNetTest, ImagesAreNotCopiedBetweenLayers) {
   const Tensor logits = ResNet(nn::Builder(graph, {.training = true}), images, options);
   const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(logits, labels));
   graph.Output("loss", loss);
-  const auto compiled =
-      compiler::Compile(graph, {.programs = {{.name = "train", .loss = loss, .sgd = {}}}});
+  const auto compiled = compiler::Compile(
+      graph, {.programs = {{.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const auto& ipu = compiled->executable->proto().ipus(0);
   int copies = 0, convolutions = 0;

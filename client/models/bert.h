@@ -1,0 +1,53 @@
+// BERT with the parameter names of the widely used implementation in PyTorch. Unlike there, the
+// vector of the padding token is a vector like the others: it is drawn, and trained.
+#pragma once
+
+#include <cstdint>
+
+#include "client/nn/builder.h"
+
+namespace vpod::models {
+
+struct BertOptions {
+  int64_t vocabulary = 30522, positions = 512, token_types = 2;
+  int64_t width = 768;
+  int layers = 12;
+  int64_t heads = 12;                                 // they divide the width
+  int64_t feed_forward = 3072;                        // its inner width
+  float dropout = 0.1f;                               // in training
+  program::v1::DataType type = program::v1::FLOAT32;  // of the parameters
+};
+
+BertOptions BertTiny();
+BertOptions BertBase();
+BertOptions BertLarge();
+
+// INT32 [batch, tokens].
+struct BertInputs {
+  graph::Tensor tokens;
+  graph::Tensor token_types;  // 0 for all tokens if invalid
+  // 1 for tokens that are attended to, 0 for padding; all are attended to if invalid.
+  graph::Tensor attended;
+};
+
+struct BertOutputs {
+  graph::Tensor hidden;           // [batch, tokens, width]
+  graph::Tensor word_embeddings;  // the parameter, [vocabulary, width]
+};
+
+// The encoder: "embeddings.word_embeddings.weight", "encoder.layer.0.attention.self.query.weight" …
+BertOutputs Bert(const nn::Builder& net, const BertInputs& inputs, const BertOptions& options);
+
+// The first token through "pooler.dense" and tanh: [batch, width].
+graph::Tensor BertPooler(const nn::Builder& net, graph::Tensor hidden);
+
+// Logits [batch, classes] from the pooled encoder "bert" by "classifier".
+graph::Tensor BertForClassification(const nn::Builder& net, const BertInputs& inputs,
+                                    const BertOptions& options, int64_t classes);
+
+// Logits [batch, tokens, vocabulary] from the encoder "bert" without pooler: by
+// "cls.predictions.transform", the word embeddings and "cls.predictions.bias".
+graph::Tensor BertForMaskedLanguage(const nn::Builder& net, const BertInputs& inputs,
+                                    const BertOptions& options);
+
+}  // namespace vpod::models
