@@ -1,7 +1,13 @@
 """The networks of client/models in PyTorch, with the same parameter names."""
 
+import math
+from collections import OrderedDict
+
+import torch
 from torch import nn
 from torch.nn import functional
+
+from sequence_networks import BertForClassification, BertForMaskedLanguage, Gpt2, RecurrentClassifier
 
 
 class MnistBlock(nn.Module):
@@ -125,6 +131,132 @@ class MobileNetV2(nn.Module):
         return self.classifier(self.features(x).mean((2, 3)))
 
 
+def scaled_channels(channels, factor):
+    multiple = max(8, int(channels * factor + 4) // 8 * 8)
+    return multiple + 8 if multiple < 0.9 * channels * factor else multiple
+
+
+def convolve_normalize_silu(channels, outputs, kernel, stride=1, groups=1):
+    layers = convolve_and_normalize(channels, outputs, kernel, stride, groups)
+    return nn.Sequential(layers[0], layers[1], nn.SiLU())
+
+
+class SqueezeExcitation(nn.Module):
+    def __init__(self, channels, squeezed):
+        super().__init__()
+        self.fc1 = nn.Conv2d(channels, squeezed, 1)
+        self.fc2 = nn.Conv2d(squeezed, channels, 1)
+
+    def forward(self, x):
+        return x * self.fc2(functional.silu(self.fc1(x.mean((2, 3), keepdim=True)))).sigmoid()
+
+
+class MBConv(nn.Module):
+    def __init__(self, channels, expansion, kernel, stride, outputs):
+        super().__init__()
+        width = scaled_channels(channels, expansion)
+        layers = [convolve_normalize_silu(channels, width, 1)] if expansion != 1 else []
+        layers += [
+            convolve_normalize_silu(width, width, kernel, stride, width),
+            SqueezeExcitation(width, max(1, channels // 4)),
+            nn.Sequential(nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs)),
+        ]
+        self.block = nn.Sequential(*layers)
+        self.shortcut = stride == 1 and channels == outputs
+
+    def forward(self, x):
+        return self.block(x) + x if self.shortcut else self.block(x)
+
+
+class EfficientNet(nn.Module):
+    """B0 without dropout and stochastic depth. With `small_images` two strides of 2 are 1."""
+
+    def __init__(self, width=1, depth=1, small_images=False, classes=10):
+        super().__init__()
+        channels = scaled_channels(32, width)
+        layers = [convolve_normalize_silu(3, channels, 3, 1 if small_images else 2)]
+        for expansion, kernel, stride, outputs, blocks in [
+            (1, 3, 1, 16, 1), (6, 3, 1 if small_images else 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3),
+            (6, 5, 1, 112, 3), (6, 5, 2, 192, 4), (6, 3, 1, 320, 1)
+        ]:
+            stage, outputs = [], scaled_channels(outputs, width)
+            for block in range(math.ceil(blocks * depth)):
+                stage.append(MBConv(channels, expansion, kernel, stride if block == 0 else 1, outputs))
+                channels = outputs
+            layers.append(nn.Sequential(*stage))
+        self.features = nn.Sequential(*layers, convolve_normalize_silu(channels, 4 * channels, 1))
+        self.classifier = nn.Sequential(nn.Identity(), nn.Linear(4 * channels, classes))
+
+    def forward(self, x):
+        return self.classifier(self.features(x).mean((2, 3)))
+
+
+class Vgg(nn.Module):
+    """VGG-16 without dropout."""
+
+    def __init__(self, width=8, pooled=2, hidden=64, classes=10):
+        super().__init__()
+        layers, channels = [], 3
+        for stage, count in enumerate([2, 2, 3, 3, 3]):
+            outputs = width << min(stage, 3)
+            for _ in range(count):
+                layers += [nn.Conv2d(channels, outputs, 3, padding=1), nn.ReLU()]
+                channels = outputs
+            layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers)
+        self.avgpool = nn.AdaptiveAvgPool2d(pooled)
+        self.classifier = nn.Sequential(
+            nn.Linear(channels * pooled * pooled, hidden), nn.ReLU(), nn.Identity(),
+            nn.Linear(hidden, hidden), nn.ReLU(), nn.Identity(), nn.Linear(hidden, classes)
+        )
+
+    def forward(self, x):
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+class VisionLayer(nn.Module):
+    def __init__(self, width, heads, inner):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width, eps=1e-6)
+        self.self_attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.ln_2 = nn.LayerNorm(width, eps=1e-6)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, inner), nn.GELU(), nn.Identity(), nn.Linear(inner, width)
+        )
+
+    def forward(self, x):
+        y = self.ln_1(x)
+        x = x + self.self_attention(y, y, y, need_weights=False)[0]
+        return x + self.mlp(self.ln_2(x))
+
+
+class VisionEncoder(nn.Module):
+    def __init__(self, tokens, width, heads, inner, layers):
+        super().__init__()
+        self.pos_embedding = nn.Parameter(torch.empty(1, tokens, width))
+        self.layers = nn.Sequential(
+            OrderedDict((f"encoder_layer_{i}", VisionLayer(width, heads, inner)) for i in range(layers))
+        )
+        self.ln = nn.LayerNorm(width, eps=1e-6)
+
+    def forward(self, x):
+        return self.ln(self.layers(x + self.pos_embedding))
+
+
+class VisionTransformer(nn.Module):
+    def __init__(self, image=32, patch=8, width=64, heads=4, inner=128, layers=2, classes=10):
+        super().__init__()
+        self.class_token = nn.Parameter(torch.empty(1, 1, width))
+        self.conv_proj = nn.Conv2d(3, width, patch, patch)
+        self.encoder = VisionEncoder((image // patch) ** 2 + 1, width, heads, inner, layers)
+        self.heads = nn.Sequential(OrderedDict(head=nn.Linear(width, classes)))
+
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        x = self.encoder(torch.cat([self.class_token.expand(len(x), -1, -1), x], 1))
+        return self.heads(x[:, 0])
+
+
 class Encoder(nn.Module):
     """Logits from the mean of the tokens."""
 
@@ -139,11 +271,19 @@ class Encoder(nn.Module):
 
 
 NETWORKS = {
+    "bert_tiny": BertForClassification,
+    "bert_tiny_masked": BertForMaskedLanguage,
+    "efficientnet": lambda: EfficientNet(0.5, 0.5, small_images=True),
     "encoder": Encoder,
     "encoder512": lambda: Encoder(512, 8),
+    "gpt2": Gpt2,
+    "gru": lambda: RecurrentClassifier("gru", vocabulary=100, num_layers=2, bidirectional=True),
+    "lstm": lambda: RecurrentClassifier("lstm", num_layers=2),
     "mnist": Mnist,
     "mobilenet": lambda: MobileNetV2(small_images=True),
     "resnet18": lambda: ResNet([2, 2, 2, 2], small_images=True),
     "resnet18-stem7": lambda: ResNet([2, 2, 2, 2]),
     "resnet50": lambda: ResNet([3, 4, 6, 3], bottleneck=True, classes=1000),
+    "vgg": Vgg,
+    "vit": VisionTransformer,
 }

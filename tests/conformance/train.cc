@@ -1,17 +1,24 @@
 // Trains a model of client/models on the IPUModel and leaves what PyTorch needs to do the same:
-// initial.npz and final.npz (the variables), inputs.npz (images and labels of all steps) and
-// losses.npz.
+// initial.npz and final.npz (the variables), inputs.npz (input0, input1 … and labels of all steps)
+// and losses.npz.
 #include <CLI/CLI.hpp>
+#include <bit>
 #include <cstdio>
 #include <map>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
+#include "client/models/bert.h"
+#include "client/models/efficientnet.h"
+#include "client/models/gpt2.h"
 #include "client/models/mnist.h"
 #include "client/models/mobilenet.h"
+#include "client/models/recurrent.h"
 #include "client/models/resnet.h"
 #include "client/models/transformer.h"
+#include "client/models/vgg.h"
+#include "client/models/vit.h"
 #include "client/session/ipu_model.h"
 #include "client/session/npz.h"
 #include "client/session/session.h"
@@ -40,60 +47,198 @@ struct Arguments {
   bool fusion = true;
 };
 
-struct Model {
-  graph::Dims image;  // of one
-  Tensor (*logits)(const nn::Builder& net, Tensor images);
+// A stream that a model reads, beside the labels.
+struct Input {
+  graph::Dims dims;   // of one element of the batch
+  int32_t limit = 0;  // INT32 below it, or, at 0, normal floats
 };
 
+struct Model {
+  std::vector<Input> inputs;
+  Tensor (*logits)(const nn::Builder& net, const std::vector<Tensor>& inputs);
+  graph::Dims labels = {};  // of one element of the batch
+  int32_t classes = 10;     // the last dimension of the logits
+};
+
+// A small vocabulary and few positions, so that most of the time goes into layers.
+constexpr int64_t kVocabulary = 100;
+
+models::BertOptions SmallBert() {
+  models::BertOptions options = models::BertTiny();
+  options.vocabulary = kVocabulary;
+  options.positions = 16;
+  options.dropout = 0;
+  return options;
+}
+
 const std::map<std::string, Model>& Models() {
+  using Inputs = std::vector<Tensor>;
+  const Input photo{{3, 32, 32}}, small_photo{{3, 16, 16}}, features{{12, 24}},
+      tokens{{12}, kVocabulary}, flags{{12}, 2};
   static const auto* const models = new std::map<std::string, Model>{
-      {"mnist", {{1, 28, 28}, models::Mnist}},
+      {"mnist",
+       {{{{1, 28, 28}}},
+        [](const nn::Builder& net, const Inputs& inputs) {
+          return models::Mnist(net, inputs[0]);
+        }}},
       {"mobilenet",
-       {{3, 32, 32},
-        [](const nn::Builder& net, Tensor images) {
-          return models::MobileNetV2(net, images,
+       {{photo},
+        [](const nn::Builder& net, const Inputs& inputs) {
+          return models::MobileNetV2(net, inputs[0],
                                      {.classes = 10, .dropout = 0, .small_images = true});
         }}},
+      {"efficientnet",
+       {{small_photo},
+        [](const nn::Builder& net, const Inputs& inputs) {
+          return models::EfficientNet(net, inputs[0],
+                                      {.width = 0.5,
+                                       .depth = 0.5,
+                                       .classes = 10,
+                                       .dropout = 0,
+                                       .stochastic_depth = 0,
+                                       .small_images = true});
+        }}},
       {"resnet18",
-       {{3, 32, 32},
-        [](const nn::Builder& net, Tensor images) {
+       {{photo},
+        [](const nn::Builder& net, const Inputs& inputs) {
           models::ResNetOptions options = models::ResNet18();
           options.classes = 10;
           options.small_images = true;
-          return models::ResNet(net, images, options);
+          return models::ResNet(net, inputs[0], options);
+        }}},
+      {"vgg",
+       {{photo},
+        [](const nn::Builder& net, const Inputs& inputs) {
+          models::VggOptions options = models::Vgg16();
+          options.width = 8;
+          options.pooled = 2;
+          options.hidden = 64;
+          options.dropout = 0;
+          options.classes = 10;
+          return models::Vgg(net, inputs[0], options);
+        }}},
+      {"vit",
+       {{photo},
+        [](const nn::Builder& net, const Inputs& inputs) {
+          return models::VisionTransformer(
+              net, inputs[0],
+              {.patch = 8, .width = 64, .layers = 2, .heads = 4, .mlp = 128, .classes = 10});
         }}},
       {"encoder",
-       {{12, 64},  // tokens
-        [](const nn::Builder& net, Tensor images) {
+       {{{{12, 64}}},
+        [](const nn::Builder& net, const Inputs& inputs) {
           const Tensor tokens =
-              models::TransformerEncoder(net.In("encoder"), images, {.gelu = true});
+              models::TransformerEncoder(net.In("encoder"), inputs[0], {.gelu = true});
           return net.Linear("fc", net.graph().Reduce(program::v1::MEAN, tokens, {1}), 10);
-        }}}};
+        }}},
+      {"lstm",
+       {{features},
+        [](const nn::Builder& net, const Inputs& inputs) {
+          return models::LstmClassifier(net, inputs[0], {.hidden = 32, .recurrent = {.layers = 2}});
+        }}},
+      {"gru",
+       {{tokens},
+        [](const nn::Builder& net, const Inputs& inputs) {
+          return models::GruClassifier(net, inputs[0],
+                                       {.vocabulary = kVocabulary,
+                                        .embedding = 24,
+                                        .hidden = 32,
+                                        .recurrent = {.layers = 2, .bidirectional = true}});
+        }}},
+      {"bert_tiny",
+       {{tokens, flags, flags},
+        [](const nn::Builder& net, const Inputs& inputs) {
+          return models::BertForClassification(net, {inputs[0], inputs[1], inputs[2]}, SmallBert(),
+                                               10);
+        }}},
+      {"bert_tiny_masked",
+       {{tokens, flags, flags},
+        [](const nn::Builder& net, const Inputs& inputs) {
+          return models::BertForMaskedLanguage(net, {inputs[0], inputs[1], inputs[2]}, SmallBert());
+        },
+        {12},
+        kVocabulary}},
+      {"gpt2",
+       {{tokens},
+        [](const nn::Builder& net, const Inputs& inputs) {
+          return models::Gpt2ForLanguage(net, inputs[0],
+                                         {.vocabulary = kVocabulary,
+                                          .positions = 16,
+                                          .width = 64,
+                                          .layers = 2,
+                                          .heads = 4,
+                                          .dropout = 0});
+        },
+        {12},
+        kVocabulary}}};
   return *models;
+}
+
+// A stream of the program and what all steps have read from it.
+struct Data {
+  std::string name;
+  graph::TensorType type;
+  int32_t limit;    // as that of its input
+  std::string all;  // bytes
+
+  // Draws the numbers of a step.
+  absl::Status Fill(session::Session& session, std::mt19937_64& random) {
+    std::normal_distribution<float> normal;
+    VPOD_ASSIGN_OR_RETURN(const auto stream, session.Stream<uint32_t>(name, 0));
+    for (uint32_t& element : stream) {
+      element = limit == 0 ? std::bit_cast<uint32_t>(normal(random))
+                           : static_cast<uint32_t>(random() % static_cast<uint64_t>(limit));
+    }
+    all.append(reinterpret_cast<const char*>(stream.data()), sizeof(uint32_t) * stream.size());
+    return absl::OkStatus();
+  }
+
+  // The same of all steps, which are the first dimension.
+  session::Array Record(int64_t steps) const {
+    graph::TensorType recorded = type;
+    recorded.dims.insert(recorded.dims.begin(), steps);
+    return {recorded, all};
+  }
+};
+
+graph::Dims Batched(int64_t batch, graph::Dims dims) {
+  dims.insert(dims.begin(), batch);
+  return dims;
 }
 
 absl::Status Train(const Arguments& arguments) {
   Graph graph;
   const nn::Builder net(graph, {.seed = arguments.seed, .training = true});
   const Model& model = Models().at(arguments.model);
-  graph::Dims dims = {arguments.batch};
-  dims.insert(dims.end(), model.image.begin(), model.image.end());
-  // Weights have the type of the images.
-  const auto type = arguments.half ? FLOAT16 : FLOAT32;
-  const Tensor images = graph.Cast(graph.Input("images", {FLOAT32, dims}), type);
-  const Tensor labels = graph.Input("labels", {INT32, {arguments.batch}});
-  const Tensor logits = model.logits(net, images);
-  const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(graph.Cast(logits, FLOAT32), labels));
+  std::vector<Data> streams;
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < model.inputs.size(); ++i) {
+    const Input& input = model.inputs[i];
+    streams.push_back({absl::StrCat("input", i),
+                       {input.limit == 0 ? FLOAT32 : INT32, Batched(arguments.batch, input.dims)},
+                       input.limit});
+    Tensor tensor = graph.Input(streams[i].name, streams[i].type);
+    // Weights have the type of the inputs.
+    if (input.limit == 0 && arguments.half) tensor = graph.Cast(tensor, FLOAT16);
+    inputs.push_back(tensor);
+  }
+  streams.push_back({"labels", {INT32, Batched(arguments.batch, model.labels)}, model.classes});
+  const Tensor labels = graph.Input("labels", streams.back().type);
+  const Tensor logits = graph.Cast(model.logits(net, inputs), FLOAT32);
+  const int64_t rows = streams.back().type.elements();
+  const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(
+      graph.Reshape(logits, {rows, model.classes}), graph.Reshape(labels, {rows})));
   graph.Output("loss", loss);
-  compiler::ProgramSpec spec{.name = "train",
-                             .loss = loss,
-                             .sgd = {.learning_rate = arguments.learning_rate,
-                                     .momentum = arguments.momentum,
-                                     .weight_decay = arguments.weight_decay}};
+  compiler::ProgramSpec spec{
+      .name = "train",
+      .loss = loss,
+      .optimizer = compiler::SgdOptions{.learning_rate = arguments.learning_rate,
+                                        .momentum = arguments.momentum,
+                                        .weight_decay = arguments.weight_decay}};
   if (arguments.adamw) {
-    spec.adam = {.learning_rate = arguments.learning_rate,
-                 .weight_decay = arguments.weight_decay,
-                 .decoupled_weight_decay = true};
+    spec.optimizer = compiler::AdamOptions{.learning_rate = arguments.learning_rate,
+                                           .weight_decay = arguments.weight_decay,
+                                           .decoupled_weight_decay = true};
   }
   if (arguments.half) {
     spec.loss_scale = arguments.loss_scale;
@@ -107,25 +252,18 @@ absl::Status Train(const Arguments& arguments) {
   VPOD_RETURN_IF_ERROR(session->Save(absl::StrCat(arguments.directory, "/initial.npz")));
 
   std::mt19937_64 random(arguments.seed + 1);
-  std::normal_distribution<float> normal;
-  std::vector<float> all_images, all_labels, losses;
-  VPOD_ASSIGN_OR_RETURN(const auto image_stream, session->Stream<float>("images", 0));
-  VPOD_ASSIGN_OR_RETURN(const auto label_stream, session->Stream<int32_t>("labels", 0));
+  std::vector<float> losses;
   VPOD_ASSIGN_OR_RETURN(const auto loss_stream, session->Stream<float>("loss", 0));
   for (uint32_t step = 0; step < arguments.steps; ++step) {
-    for (float& pixel : image_stream) pixel = normal(random);
-    for (int32_t& label : label_stream) label = static_cast<int32_t>(random() % 10);
-    all_images.insert(all_images.end(), image_stream.begin(), image_stream.end());
-    all_labels.insert(all_labels.end(), label_stream.begin(), label_stream.end());
+    for (Data& stream : streams) VPOD_RETURN_IF_ERROR(stream.Fill(*session, random));
     VPOD_RETURN_IF_ERROR(session->Run("train").status());
     losses.push_back(loss_stream[0]);
   }
   const int64_t steps = arguments.steps;
-  dims.insert(dims.begin(), steps);
+  session::Arrays recorded;
+  for (const Data& stream : streams) recorded[stream.name] = stream.Record(steps);
   VPOD_RETURN_IF_ERROR(
-      session::WriteNpz(absl::StrCat(arguments.directory, "/inputs.npz"),
-                        {{"images", session::FloatArray(dims, all_images)},
-                         {"labels", session::FloatArray({steps, arguments.batch}, all_labels)}}));
+      session::WriteNpz(absl::StrCat(arguments.directory, "/inputs.npz"), recorded));
   VPOD_RETURN_IF_ERROR(session::WriteNpz(absl::StrCat(arguments.directory, "/losses.npz"),
                                          {{"losses", session::FloatArray({steps}, losses)}}));
   return session->Save(absl::StrCat(arguments.directory, "/final.npz"));
@@ -137,8 +275,7 @@ absl::Status Train(const Arguments& arguments) {
 int main(int argc, char** argv) {
   vpod::Arguments arguments;
   CLI::App app("Trains a model on the IPUModel and writes its start, its inputs and its losses");
-  app.add_option("--model", arguments.model)
-      ->check(CLI::IsMember({"encoder", "mnist", "mobilenet", "resnet18"}));
+  app.add_option("--model", arguments.model)->check(CLI::IsMember(&vpod::Models()));
   app.add_option("--directory", arguments.directory);
   app.add_option("--batch", arguments.batch)->check(CLI::Range(2, 1024));
   app.add_option("--steps", arguments.steps)->check(CLI::Range(1, 1000));
@@ -147,7 +284,7 @@ int main(int argc, char** argv) {
   app.add_option("--weight-decay", arguments.weight_decay);
   app.add_flag("--adamw", arguments.adamw, "AdamW instead of SGD");
   app.add_flag("--half", arguments.half,
-               "float16 weights and images, with an automatic loss scale");
+               "float16 weights and features, with an automatic loss scale");
   app.add_option("--loss-scale", arguments.loss_scale, "that float16 starts with");
   app.add_option("--seed", arguments.seed);
   app.add_flag("!--no-fusion", arguments.fusion, "leaves ops as they are");

@@ -26,6 +26,14 @@ CASES = [
     ("encoder", {"--half": None, "--loss-scale": 1024, "--learning-rate": 0.02, "--momentum": 0.9}),
     ("mobilenet", {"--learning-rate": 0.001, "--momentum": 0.9, "--batch": 8, "--seed": 2}),
     ("mobilenet", {"--adamw": None, "--learning-rate": 0.0001, "--batch": 8, "--seed": 3}),
+    ("efficientnet", {"--learning-rate": 0.0001, "--momentum": 0.9, "--batch": 8}),
+    ("vgg", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
+    ("vit", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
+    ("lstm", {"--learning-rate": 0.1, "--momentum": 0.9, "--batch": 8}),
+    ("gru", {"--adamw": None, "--learning-rate": 0.001, "--batch": 8}),
+    ("bert_tiny", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
+    ("bert_tiny_masked", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
+    ("gpt2", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
     ("resnet18", {"--learning-rate": 0.001, "--momentum": 0.9, "--batch": 8, "--seed": 2}),
     ("resnet18", {"--adamw": None, "--learning-rate": 0.0001, "--weight-decay": 0.01, "--batch": 8, "--seed": 3}),
     ("resnet18", {"--half": None, "--loss-scale": 1024, "--learning-rate": 0.001, "--batch": 8, "--seed": 2}),
@@ -51,13 +59,14 @@ def train_torch(model, options, directory, dtype):
         optimizer = torch.optim.AdamW(network.parameters(), **common)
     else:
         optimizer = torch.optim.SGD(network.parameters(), momentum=options.get("--momentum", 0.9), **common)
-    inputs = numpy.load(f"{directory}/inputs.npz")
+    data = numpy.load(f"{directory}/inputs.npz")
+    inputs = [torch.tensor(data[name]) for name in sorted(data.files) if name.startswith("input")]
+    inputs = [array.to(dtype) if array.is_floating_point() else array.long() for array in inputs]
     losses = []
-    for images, labels in zip(inputs["images"], inputs["labels"]):
+    for labels, *batch in zip(torch.tensor(data["labels"]).long(), *inputs):
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(
-            network(torch.tensor(images).to(dtype)), torch.tensor(labels).long()
-        )
+        logits = network(*batch)
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
