@@ -44,7 +44,6 @@ Term operator*(Term a, double b) { return a * a.Number(b); }
 Term operator-(double a, Term b) { return b.Number(a) - b; }
 Term operator-(Term a) { return a.Apply(program::v1::NEGATE); }
 Term operator>(Term a, double b) { return a.Apply(program::v1::GREATER, a.Number(b)); }
-Term operator<(Term a, double b) { return a.Apply(program::v1::LESS, a.Number(b)); }
 Term operator==(Term a, double b) { return a.Apply(program::v1::EQUAL, a.Number(b)); }
 
 Term Abs(Term a) { return a.Apply(program::v1::ABSOLUTE); }
