@@ -75,7 +75,7 @@ TEST(GradientTest, BothOperandsTheSame) {
 }
 
 TEST(GradientTest, ReductionsOverEveryChoiceOfAxes) {
-  for (v1::ReduceOperator op : {v1::SUM, v1::MEAN, v1::MAX, v1::MIN}) {
+  for (v1::ReduceOperator op : {v1::SUM, v1::MEAN, v1::MAX, v1::MIN, v1::PRODUCT}) {
     for (uint32_t mask = 0; mask < 8; ++mask) {
       SCOPED_TRACE(absl::StrCat(v1::ReduceOperator_Name(op), " ", mask));
       std::vector<uint32_t> axes;
@@ -434,6 +434,24 @@ TEST(GradientAtKinksTest, EqualExtremaShareTheGradient) {
         {{3, 3, 3}}, [op](Graph& g, const auto& x) { return g.Reduce(op, x[0], {0}); }, &weights);
     EXPECT_EQ(gradients[0], std::vector<float>(3, weights[0] / 3));
   }
+}
+
+// A zero does not hide the derivatives of a product by it.
+TEST(GradientAtZeroTest, ProductsLeaveTheZeroOut) {
+  const Function product = [](Graph& g, const auto& x) { return g.Reduce(v1::PRODUCT, x[0], {0}); };
+  std::vector<float> weights;
+  std::vector<float> gradient = GradientsAt({{2, 0, 3}}, product, &weights)[0];
+  EXPECT_EQ(gradient, (std::vector<float>{0, 6 * weights[0], 0}));
+  EXPECT_EQ(GradientsAt({{2, 0, 0}}, product)[0], (std::vector<float>{0, 0, 0}));
+
+  const Function products = [](Graph& g, const auto& x) {
+    return g.Cumulate(v1::PRODUCT, x[0], 0);
+  };
+  gradient = GradientsAt({{2, 0, 3, 4}}, products, &weights)[0];
+  const float at_zero = 2 * weights[1] + 6 * weights[2] + 24 * weights[3];
+  EXPECT_EQ(gradient, (std::vector<float>{weights[0], at_zero, 0, 0}));
+  gradient = GradientsAt({{2, 0, 0, 4}}, products, &weights)[0];
+  EXPECT_EQ(gradient, (std::vector<float>{weights[0], 2 * weights[1], 0, 0}));
 }
 
 TEST(GradientStopsTest, AtWhatHasNoDerivative) {

@@ -3,6 +3,28 @@
 namespace vpod::graph {
 namespace {
 
+// Of a product, dy times the product of the other elements: in float32, and without division where
+// an element is 0.
+Tensor ProductGradient(Graph& graph, Tensor input, Tensor dy, const std::vector<uint32_t>& axes,
+                       const Dims& kept) {
+  const auto number = [&](v1::DataType type, double value) {
+    return graph.Constant({type, {}}, value);
+  };
+  const Tensor zero = number(v1::FLOAT32, 0), one = number(v1::FLOAT32, 1);
+  const Tensor x = graph.Cast(input, v1::FLOAT32);
+  const Tensor is_zero = graph.Binary(v1::EQUAL, x, zero), nonzero = graph.Select(is_zero, one, x);
+  const Tensor zeros =
+      graph.Reshape(graph.Reduce(v1::SUM, graph.Cast(is_zero, v1::INT32), axes), kept);
+  const Tensor product = graph.Multiply(
+      graph.Cast(dy, v1::FLOAT32), graph.Reshape(graph.Reduce(v1::PRODUCT, nonzero, axes), kept));
+  const auto if_zeros = [&](double count, Tensor gradient) {
+    return graph.Select(graph.Binary(v1::EQUAL, zeros, number(v1::INT32, count)), gradient, zero);
+  };
+  const Tensor gradient = graph.Select(is_zero, if_zeros(1, product),
+                                       if_zeros(0, graph.Binary(v1::DIVIDE, product, nonzero)));
+  return graph.Cast(gradient, graph.TypeOf(input).type);
+}
+
 void ReduceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const v1::Reduce& op = forward.reduce();
   const Tensor x{forward.inputs(0)}, y{forward.outputs(0)};
@@ -21,6 +43,10 @@ void ReduceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
       break;
     case v1::MEAN:
       gradients.Add(x.id, graph.Multiply(graph.Constant(x_type, 1 / count), dy));
+      break;
+    case v1::PRODUCT:
+      gradients.Add(x.id,
+                    ProductGradient(graph, x, dy, {op.axes().begin(), op.axes().end()}, kept));
       break;
     default: {
       // Largest or smallest: equals share the gradient.

@@ -58,8 +58,27 @@ VPOD_SIMD void MinRows(double* sums, const float* rows, size_t n, size_t width) 
       sums[i] = rows[i] < sums[i] || rows[i] != rows[i] ? rows[i] : sums[i];
   }
 }
+VPOD_SIMD void MultiplyRows(double* products, const float* rows, size_t n, size_t width) {
+  for (size_t row = 0; row < n; ++row, rows += width) {
+    for (size_t i = 0; i < width; ++i) products[i] *= rows[i];
+  }
+}
+
+auto RowsFunction(ReduceOperator op) {
+  switch (op) {
+    case program::v1::MAX:
+      return MaxRows;
+    case program::v1::MIN:
+      return MinRows;
+    case program::v1::PRODUCT:
+      return MultiplyRows;
+    default:
+      return AddRows;
+  }
+}
 
 double Initial(ReduceOperator op) {
+  if (op == program::v1::PRODUCT) return 1;
   if (op == program::v1::MAX) return -std::numeric_limits<double>::infinity();
   if (op == program::v1::MIN) return std::numeric_limits<double>::infinity();
   return 0;
@@ -72,6 +91,8 @@ double Combine(ReduceOperator op, double result, double value) {
       return value > result || std::isnan(value) ? value : result;
     case program::v1::MIN:
       return value < result || std::isnan(value) ? value : result;
+    case program::v1::PRODUCT:
+      return result * value;
     default:
       return result + value;
   }
@@ -136,9 +157,7 @@ void ReduceBlock(const Plan& plan, FloatRow& row, int64_t position, size_t n, si
                  size_t to, double* results) {
   const int64_t along = plan.kept.steps[0];
   if (n > 1 && along != 0 && std::abs(along) < std::abs(plan.reduced.steps[0])) {
-    const auto take = plan.op == program::v1::MAX   ? MaxRows
-                      : plan.op == program::v1::MIN ? MinRows
-                                                    : AddRows;
+    const auto take = RowsFunction(plan.op);
     const bool dense = along == 1 && plan.reduced.steps[0] == static_cast<int64_t>(n);
     const size_t at_once = dense ? std::max<size_t>(1, kElementsOfABlock / n) : 1;
     plan.reduced.ForBlocks(from, to, [&](const auto& at, size_t elements) {
@@ -221,17 +240,22 @@ Kernel ReduceFloats(std::shared_ptr<const Plan> plan) {
   return kernel;
 }
 
+int32_t InitialInt(ReduceOperator op) {
+  if (op == program::v1::MAX) return std::numeric_limits<int32_t>::min();
+  if (op == program::v1::MIN) return std::numeric_limits<int32_t>::max();
+  return op == program::v1::PRODUCT ? 1 : 0;
+}
+
+// Sums and products wrap, so that their parts may be combined in any order.
 int32_t CombineInts(ReduceOperator op, int32_t a, int32_t b) {
   if (op == program::v1::MAX) return std::max(a, b);
   if (op == program::v1::MIN) return std::min(a, b);
-  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+  const auto left = static_cast<uint32_t>(a), right = static_cast<uint32_t>(b);
+  return static_cast<int32_t>(op == program::v1::PRODUCT ? left * right : left + right);
 }
 
-// Sums of integers wrap, so that their parts may be combined in any order.
 Kernel ReduceInts(std::shared_ptr<const Plan> plan) {
-  const int32_t initial = plan->op == program::v1::MAX   ? std::numeric_limits<int32_t>::min()
-                          : plan->op == program::v1::MIN ? std::numeric_limits<int32_t>::max()
-                                                         : 0;
+  const int32_t initial = InitialInt(plan->op);
   const size_t parts = std::max<size_t>(1, plan->elements.chunks()),
                outputs = plan->output.elements();
   // Chunk c takes part c % parts of a range of the results.

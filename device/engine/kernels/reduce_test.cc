@@ -40,9 +40,10 @@ Reference Reduced(ReduceOperator op, const Dims& dims, const Values& values, uin
   for (size_t axis = 0; axis < dims.size(); ++axis) {
     if (!(mask >> axis & 1)) result.dims.push_back(dims[axis]);
   }
-  const double initial = op == program::v1::MAX   ? -kInfinity
-                         : op == program::v1::MIN ? kInfinity
-                                                  : 0;
+  const double initial = op == program::v1::MAX       ? -kInfinity
+                         : op == program::v1::MIN     ? kInfinity
+                         : op == program::v1::PRODUCT ? 1
+                                                      : 0;
   result.values.assign(NumElements(result.dims), initial);
   for (size_t flat = 0; flat < values.size(); ++flat) {
     size_t rest = flat, to = 0, stride = 1;
@@ -55,9 +56,10 @@ Reference Reduced(ReduceOperator op, const Dims& dims, const Values& values, uin
       rest /= length;
     }
     double& sum = result.values[to];
-    sum = op == program::v1::MAX   ? std::max(sum, values[flat])
-          : op == program::v1::MIN ? std::min(sum, values[flat])
-                                   : sum + values[flat];
+    sum = op == program::v1::MAX       ? std::max(sum, values[flat])
+          : op == program::v1::MIN     ? std::min(sum, values[flat])
+          : op == program::v1::PRODUCT ? sum * values[flat]
+                                       : sum + values[flat];
   }
   if (op == program::v1::MEAN) {
     for (double& value : result.values) {
@@ -83,8 +85,8 @@ const std::vector<Dims> kShapes = {{},
 TEST_P(ReduceTest, EveryChoiceOfAxes) {
   for (const Dims& dims : kShapes) {
     for (uint32_t mask = 0; mask < 1u << dims.size(); ++mask) {
-      for (ReduceOperator op :
-           {program::v1::SUM, program::v1::MEAN, program::v1::MAX, program::v1::MIN}) {
+      for (ReduceOperator op : {program::v1::SUM, program::v1::MEAN, program::v1::MAX,
+                                program::v1::MIN, program::v1::PRODUCT}) {
         SCOPED_TRACE(absl::StrCat(Describe(FLOAT32, dims), " axes ", mask, " operator ", op));
         TestIpu ipu;
         const uint32_t x = ipu.Add(GetParam(), dims, Random(dims, 1));

@@ -60,7 +60,7 @@ std::vector<Case> ElementCases() {
       {"random_c2", {"random"}, {With("distribution: DISTRIBUTION_UNSPECIFIED")}},
       {"random_c3", {"random"}, {With("type: INT32")}},
       {"random_c3", {"random"}, {With("distribution: BITS")}},
-      {"reduce_c1", {"reduce"}, {With("operator: PRODUCT")}},
+      {"reduce_c1", {"reduce"}, {With("operator: SQUARE_ADD")}},
       {"reduce_c2", {"reduce"}, {Input(0, Bool({4, 8}))}},
       {"reduce_c2", {"reduce"}, {With("operator: MEAN"), Input(0, Int({4, 8}))}},
       {"reduce_c3", {"reduce"}, {With("axes: 0")}},

@@ -7,7 +7,7 @@
 namespace vpod::program {
 namespace {
 
-constexpr Constraint kOperator{"reduce_c1", "The operator is SUM, MEAN, MAX or MIN."};
+constexpr Constraint kOperator{"reduce_c1", "The operator is SUM, MEAN, MAX, MIN or PRODUCT."};
 constexpr Constraint kType{"reduce_c2", "The input is floats or, unless its mean is taken, int32."};
 constexpr Constraint kAxes{
     "reduce_c3", "The axes are dimensions of the input in ascending order, without repetition."};
@@ -21,7 +21,7 @@ constexpr Constraint kRows{
 absl::StatusOr<TensorType> ReduceType(v1::ReduceOperator op, const TensorType& input,
                                       absl::Span<const uint32_t> axes) {
   VPOD_RETURN_IF_ERROR(Check(input));
-  if (op <= v1::REDUCE_OPERATOR_UNSPECIFIED || op > v1::MIN) {
+  if (op <= v1::REDUCE_OPERATOR_UNSPECIFIED || op > v1::PRODUCT) {
     return Broken(kOperator, absl::StrCat("unknown reduce operator ", op));
   }
   if (!IsFloat(input.type) && !(input.type == v1::INT32 && op != v1::MEAN)) {

@@ -164,15 +164,15 @@ TEST(ReduceTypeTest, RefusesBadAxesTypesAndOperators) {
   ExpectRefused(ReduceType(v1::MEAN, Int({2}), first), "MEAN does not reduce int32[2]");
   ExpectRefused(ReduceType(v1::SUM, Bool({2}), first), "SUM does not reduce bool[2]");
   ExpectRefused(ReduceType(v1::REDUCE_OPERATOR_UNSPECIFIED, Float({2}), first), "unknown reduce");
-  ExpectRefused(ReduceType(static_cast<v1::ReduceOperator>(5), Float({2}), first),
-                "unknown reduce");
+  ExpectRefused(ReduceType(v1::SQUARE_ADD, Float({2}), first), "unknown reduce");
 }
 
 // Sums and means of nothing are numbers, or not a number; nothing has no largest element.
 TEST(ReduceTypeTest, OfNoElements) {
   const std::vector<uint32_t> first{0}, last{1};
-  for (v1::ReduceOperator op : {v1::SUM, v1::MEAN, v1::MAX, v1::MIN})
+  for (v1::ReduceOperator op : {v1::SUM, v1::MEAN, v1::MAX, v1::MIN, v1::PRODUCT})
     ExpectIs(ReduceType(op, Float({0, 3}), last), Float({0}));
+  ExpectIs(ReduceType(v1::PRODUCT, Float({0, 3}), first), Float({3}));
   ExpectIs(ReduceType(v1::SUM, Float({0, 3}), first), Float({3}));
   ExpectIs(ReduceType(v1::MEAN, Float({0, 3}), first), Float({3}));
   ExpectRefused(ReduceType(v1::MAX, Float({0, 3}), first),

@@ -7,6 +7,12 @@ from .case import FLOATS, TYPES, wrap
 from .checks import close, equal
 
 
+def _product(x, axes):
+    for axis in reversed(axes):  # PyTorch takes one at a time
+        x = x.prod(axis)
+    return x
+
+
 def _reference(operator, axes):
     if not axes:  # for PyTorch an empty list is all axes
         return lambda x: x * 1
@@ -15,6 +21,7 @@ def _reference(operator, axes):
         "MEAN": lambda x: x.mean(axes),
         "MAX": lambda x: x.amax(axes),
         "MIN": lambda x: x.amin(axes),
+        "PRODUCT": lambda x: _product(x, axes),
     }[operator]
 
 
@@ -78,7 +85,7 @@ def mat_mul(case):
 
 
 def generators():
-    for operator in ("SUM", "MEAN", "MAX", "MIN"):
+    for operator in ("SUM", "MEAN", "MAX", "MIN", "PRODUCT"):
         yield f"reduce {operator}", lambda case, operator=operator: reduce(case, operator)
     yield "arg_max", arg_max
     yield "mat_mul", mat_mul
