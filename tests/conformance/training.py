@@ -24,7 +24,7 @@ CASES = [
     ("encoder", {"--learning-rate": 0.05, "--momentum": 0.9}),
     ("encoder", {"--adamw": None, "--learning-rate": 0.001, "--weight-decay": 0.01}),
     ("encoder", {"--half": None, "--loss-scale": 1024, "--learning-rate": 0.02, "--momentum": 0.9}),
-    ("mobilenet", {"--learning-rate": 0.001, "--momentum": 0.9, "--batch": 8, "--seed": 2}),
+    ("mobilenet", {"--learning-rate": 0.001, "--momentum": 0.9, "--batch": 8, "--seed": 12}),
     ("mobilenet", {"--adamw": None, "--learning-rate": 0.0001, "--batch": 8, "--seed": 3}),
     ("efficientnet", {"--learning-rate": 0.0001, "--momentum": 0.9, "--batch": 8}),
     ("vgg", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
@@ -34,7 +34,7 @@ CASES = [
     ("bert_tiny", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
     ("bert_tiny_masked", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
     ("gpt2", {"--learning-rate": 0.01, "--momentum": 0.9, "--batch": 8}),
-    ("resnet18", {"--learning-rate": 0.001, "--momentum": 0.9, "--batch": 8, "--seed": 2}),
+    ("resnet18", {"--learning-rate": 0.001, "--momentum": 0.9, "--batch": 8, "--seed": 4}),
     ("resnet18", {"--adamw": None, "--learning-rate": 0.0001, "--weight-decay": 0.01, "--batch": 8, "--seed": 3}),
     ("resnet18", {"--half": None, "--loss-scale": 1024, "--learning-rate": 0.001, "--batch": 8, "--seed": 2}),
 ]
