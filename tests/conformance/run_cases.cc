@@ -11,6 +11,8 @@
 //   {"dropout": PROBABILITY, "inputs": [VALUE]}
 //   {"adaptive_average_pool": [...], "inputs": [VALUE]}
 //   {"adaptive_max_pool": [...], "inputs": [VALUE]}    appends output and indices
+//   {"resize": [...], "interpolation": NUMBER of the enumeration, "align_corners": BOOL,
+//    "inputs": [VALUE]}
 //   {"gradients": [VALUE, ...], "loss": VALUE}
 // and "results", the values that are wanted. A case with "train" runs a training program of that
 // many steps instead, and its results are variables:
@@ -32,6 +34,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
+#include "client/nn/resize.h"
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
 #include "device/base/file.h"
@@ -86,6 +89,12 @@ class Case {
           Operands(step.at("inputs"))[0], step.at("adaptive_max_pool").get<program::Dims>());
       values_.push_back(output);
       values_.push_back(indices);
+    } else if (step.contains("resize")) {
+      const nn::ResizeOptions options{
+          .interpolation = static_cast<nn::Interpolation>(step.at("interpolation").get<int>()),
+          .align_corners = step.at("align_corners")};
+      values_.push_back(nn::Resize(graph_, Operands(step.at("inputs"))[0],
+                                   step.at("resize").get<program::Dims>(), options));
     } else if (step.contains("gradients")) {
       const std::vector<Tensor> wanted = Operands(step.at("gradients"));
       const auto gradients = graph_.Gradients(values_.at(step.at("loss")), wanted);

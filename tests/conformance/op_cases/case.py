@@ -247,11 +247,13 @@ class Case:
             return value
         return self.op({"cast": {"type": type_name}}, [value], lambda x: x * 1.0, types=[type_name])
 
-    def composed(self, step, inputs, reference):
-        """An operation that the graph builder composes of ops, with a step of its own in run_cases.cc."""
+    def composed(self, step, inputs, reference, size=None):
+        """An operation that is composed of ops, with a step of its own in run_cases.cc."""
         exact = reference(*(value.exact for value in inputs))
+        if size is not None:
+            size = size(*(value.size for value in inputs))
         number = self._add({**step, "inputs": [value.number for value in inputs]})
-        return Value(number, inputs[0].type, exact, exact.abs())
+        return Value(number, inputs[0].type, exact, exact.abs() if size is None else size)
 
     # --- Results ---
 

@@ -170,6 +170,35 @@ def adaptive_pool(case, kind):
         case.want_gradients(y, close())
 
 
+INTERPOLATIONS = [
+    {1: "nearest", 2: "nearest", 3: "nearest"},
+    {1: "nearest-exact", 2: "nearest-exact", 3: "nearest-exact"},
+    {1: "linear", 2: "bilinear", 3: "trilinear"},
+    {2: "bicubic"},
+]
+
+
+def resize(case):
+    type_name = _type(case)
+    number = int(case.random.integers(len(INTERPOLATIONS)))
+    modes = INTERPOLATIONS[number]
+    rank = case.one_of(list(modes))
+    dims = [int(case.random.integers(1, 9 if rank < 3 else 5)) for _ in range(rank)]
+    result = [int(case.random.integers(1, 20 if rank < 3 else 7)) for _ in dims]
+    corners = number >= 2 and case.chance(0.5)
+    case.words += [modes[rank], f"{dims} to {result}"] + ["corners aligned"] * corners
+    case.special = False
+    image = case.operand(case.floats(type_name, [case.batch(2), int(case.random.integers(1, 6)), *dims]))
+    scaled = {"align_corners": corners} if number >= 2 else {}
+    reference = lambda x: functional.interpolate(x, size=result, mode=modes[rank], **scaled)
+    # Cubic weights have both signs: more than the sum of the image's elements they never are.
+    size = lambda x: x.flatten(2).sum(2).reshape([*x.shape[:2]] + [1] * rank).expand([*x.shape[:2], *result])
+    step = {"resize": result, "interpolation": number, "align_corners": corners}
+    y = case.composed(step, [image], reference, size if number == 3 else reference)
+    case.want(y, equal if number < 2 else close())
+    case.want_gradients(y, close(roundings=1))
+
+
 def _vector(case, channels, low=-2.0, high=2.0):
     return case.operand(case.floats("FLOAT32", [channels], low, high))
 
@@ -266,5 +295,6 @@ def generators():
     yield "average_pool", average_pool
     yield "adaptive max_pool", lambda case: adaptive_pool(case, "max_pool")
     yield "adaptive average_pool", lambda case: adaptive_pool(case, "average_pool")
+    yield "resize", resize
     yield "batch_norm", batch_norm
     yield "batch_norm_inference", batch_norm_inference

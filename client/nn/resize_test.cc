@@ -1,0 +1,70 @@
+// Known results; tests/conformance compares random ones, and gradients, with PyTorch.
+#include "client/nn/resize.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "client/session/ipu_model.h"
+#include "client/session/session.h"
+
+namespace vpod::nn {
+namespace {
+
+using graph::Dims;
+using graph::Graph;
+using program::v1::FLOAT32;
+using program::v1::INT32;
+
+std::vector<float> Resized(const Dims& dims, const std::vector<float>& pixels, const Dims& size,
+                           const ResizeOptions& options) {
+  Graph graph;
+  graph.Output("y", Resize(graph, graph.Input("x", {FLOAT32, dims}), size, options));
+  const auto compiled = compiler::Compile(graph, {.programs = {{.name = "infer"}}});
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  if (!compiled.ok()) return {};
+  auto session = *session::Session::Create(*session::CreateIpuModel({}), *compiled);
+  std::copy(pixels.begin(), pixels.end(), session->Stream<float>("x", 0)->begin());
+  EXPECT_TRUE(session->Run("infer").ok());
+  const auto y = *session->Stream<float>("y", 0);
+  return {y.begin(), y.end()};
+}
+
+TEST(ResizeTest, RepeatsAndLeavesOutPixels) {
+  EXPECT_EQ(Resized({1, 1, 2}, {1, 2}, {5}, {}), (std::vector<float>{1, 1, 1, 2, 2}));
+  EXPECT_EQ(Resized({1, 1, 5}, {1, 2, 3, 4, 5}, {2}, {}), (std::vector<float>{1, 3}));
+  EXPECT_EQ(
+      Resized({1, 1, 5}, {1, 2, 3, 4, 5}, {2}, {.interpolation = Interpolation::kNearestExact}),
+      (std::vector<float>{2, 4}));
+}
+
+TEST(ResizeTest, BlendsPixels) {
+  const ResizeOptions linear{.interpolation = Interpolation::kLinear};
+  EXPECT_EQ(Resized({1, 1, 2}, {0, 4}, {4}, linear), (std::vector<float>{0, 1, 3, 4}));
+  EXPECT_EQ(Resized({1, 1, 2}, {0, 4}, {5}, {Interpolation::kLinear, true}),
+            (std::vector<float>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(Resized({1, 1, 2, 2}, {0, 2, 4, 6}, {1, 1}, linear), (std::vector<float>{3}));
+  // The four weights between two pixels are -3/32, 19/32, 19/32 and -3/32.
+  EXPECT_EQ(Resized({1, 1, 4}, {0, 32, 0, 0}, {2}, {Interpolation::kCubic}),
+            (std::vector<float>{19, -3}));
+}
+
+std::string Refusal(const graph::TensorType& type, const Dims& size, const ResizeOptions& options) {
+  Graph graph;
+  Resize(graph, graph.Input("x", type), size, options);
+  return std::string(graph.status().message());
+}
+
+TEST(ResizeTest, RefusesOtherShapesAndOptions) {
+  EXPECT_EQ(Refusal({FLOAT32, {1, 2, 3}}, {4, 4}, {}),
+            "resize needs floats [n, channels, spatial…] and as many lengths of 1 or more, and has "
+            "float32[1,2,3] and [4,4]");
+  EXPECT_NE(Refusal({INT32, {1, 2, 3}}, {4}, {}), "");
+  EXPECT_NE(Refusal({FLOAT32, {1, 2, 3}}, {0}, {}), "");
+  EXPECT_NE(Refusal({FLOAT32, {1, 2, 0}}, {2}, {}), "");
+  EXPECT_EQ(Refusal({FLOAT32, {1, 2, 3}}, {4}, {.align_corners = true}),
+            "resize takes align_corners with linear and cubic interpolation only");
+}
+
+}  // namespace
+}  // namespace vpod::nn
