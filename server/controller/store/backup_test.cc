@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -72,6 +73,17 @@ TEST_F(BackupTest, HoldsTheStoreAsItWasAtThatMoment) {
   EXPECT_EQ(OpenBackup("b", *restored->Image()).status().message(),
             "b is not a backup; 'vipu-admin backup' makes one");
   EXPECT_TRUE(*store_->Load("partition") != objects) << "the store goes on";
+}
+
+// Also one right after the other: it once took the same second for the same epoch.
+TEST_F(BackupTest, EachTakeOverRaisesTheEpoch) {
+  const auto copy = Opened(OpenBackup("b", Seal())->database);
+  ASSERT_TRUE(store_->TakeOver().ok());
+  ASSERT_TRUE(copy->TakeOver().ok());
+  EXPECT_GT(copy->epoch(), store_->epoch());
+  const uint64_t before = store_->epoch();
+  ASSERT_TRUE(store_->TakeOver().ok());
+  EXPECT_GT(store_->epoch(), std::max(before, copy->epoch()));
 }
 
 TEST_F(BackupTest, DamageIsNoticed) {

@@ -342,7 +342,7 @@ absl::StatusOr<uint64_t> Store::CounterLocked(absl::string_view name) {
 }
 
 absl::Status Store::TakeOver() {
-  epoch_ = std::max(epoch_ + 1, static_cast<uint64_t>(absl::ToUnixSeconds(absl::Now())));
+  epoch_ = std::max(epoch_ + 1, static_cast<uint64_t>(absl::ToUnixMicros(absl::Now())));
   return Commit({}, {{{"epoch", epoch_}, {"fenced", 0}}, {}});
 }
 
