@@ -1,6 +1,7 @@
 #include "client/graph/initial_value.h"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "device/program/float_codec.h"
@@ -32,7 +33,8 @@ InitialValue InitialValue::Normal(double deviation, uint64_t seed) {
 bool InitialValue::Fits(const program::TensorType& type) const {
   const auto fits = [&](double value) { return program::CheckValue(value, type.type).ok(); };
   if (kind_ == Kind::kFilled) return fits(parameter_);
-  if (kind_ != Kind::kGiven) return program::IsFloat(type.type);
+  if (kind_ != Kind::kGiven)
+    return program::IsFloat(type.type) && std::isfinite(parameter_) && parameter_ >= 0;
   return CountFor(type) == type.elements() &&
          std::all_of(given_->begin(), given_->end(),
                      [&](float value) { return fits(static_cast<double>(value)); });

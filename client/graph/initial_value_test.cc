@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace vpod::graph {
@@ -46,6 +47,9 @@ TEST(InitialValueTest, FitsTypesThatHoldThem) {
   EXPECT_TRUE(InitialValue::Filled(5).Fits({INT8, {2}}));
   EXPECT_FALSE(InitialValue::Uniform(1, 1).Fits({INT8, {2}}));
   EXPECT_TRUE(InitialValue::Normal(1, 1).Fits({FLOAT16, {2}}));
+  EXPECT_TRUE(InitialValue::Uniform(0, 1).Fits(two));
+  EXPECT_FALSE(InitialValue::Uniform(-1, 1).Fits(two));
+  EXPECT_FALSE(InitialValue::Normal(std::numeric_limits<double>::quiet_NaN(), 1).Fits(two));
 }
 
 TEST(InitialValueTest, EqualRecipesAreEqual) {
