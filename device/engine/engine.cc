@@ -313,8 +313,11 @@ uint64_t Engine::NumberRun(uint32_t program, bool* needs_job) {
 Task Engine::RunUnit(Run_& run, Unit& unit) {
   Interpreter interpreter(*this, run, unit);
   {
-    const absl::Status status =
+    absl::Status status =
         co_await interpreter.RunFunction(executable_->EntryOf(run.program, unit.ipu));
+    const bool has_collectives = run.number < fabric::kFirstLoneRun;
+    if (status.ok() && run.spans_processes && has_collectives)
+      status = co_await interpreter.MeetAtEnd();
     if (!status.ok()) UnitFailed(run, status, interpreter.failed_by_itself());
   }
   if (run.remaining.fetch_sub(1) == 1) FinishRun(run);

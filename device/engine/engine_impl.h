@@ -87,6 +87,9 @@ class Engine::Interpreter {
 
   // Fails with the error that ends the run here.
   Task RunFunction(uint32_t function);
+  // The units of a run that spans processes meet once more, so that all learn of an error after
+  // their last collective.
+  Task MeetAtEnd();
   // Whether a step of this unit failed by itself: for its data, or for want of memory.
   bool failed_by_itself() const { return failed_by_itself_; }
 

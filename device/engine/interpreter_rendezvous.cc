@@ -30,6 +30,19 @@ Task Engine::Interpreter::MeetReplicas(program::Collective op) {
   });
 }
 
+Task Engine::Interpreter::MeetAtEnd() {
+  static const program::v1::Instruction* const kGatherNothing = [] {
+    auto* instruction = new program::v1::Instruction;
+    instruction->mutable_all_gather();
+    return instruction;
+  }();
+  // Each unit keeps the time at which it has ended.
+  const uint64_t end = unit_.cycles.load();
+  const absl::Status status = co_await MeetReplicas(*program::CollectiveOf(*kGatherNothing));
+  if (status.ok()) unit_.cycles.store(end);
+  co_return status;
+}
+
 void Engine::Interpreter::RunCollective(const fabric::RendezvousKey& key,
                                         const std::vector<void*>& participants,
                                         std::function<void(absl::Status)> finish) {

@@ -31,9 +31,11 @@ struct Arguments {
   uint32_t ipus = 1;     // IPUs of a replica, one layer on each
   bool in_step = false;  // by popdist::run
   std::string losses;    // file for the losses
-  std::string fault;     // kill, stop, throw, exit, fork, sleep, label
+  std::string fault;     // kill, stop, throw, exit, fork, sleep, label, late-label
   // Bad labels in the data fail a run, after which the job goes on.
-  bool with_labels() const { return fault == "label"; }
+  bool with_labels() const { return fault == "label" || fault == "late-label"; }
+  // Nothing is trained: the labels are read when the replicas have met for the last time.
+  bool late() const { return fault == "late-label"; }
 };
 
 void GoWrong(const std::string& fault) {
@@ -68,6 +70,7 @@ absl::Status Run(const Arguments& arguments) {
   graph::Tensor loss = graph.MatMul(x, w);
   {
     const graph::Graph::Scope scope(graph, "loss");
+    if (arguments.late()) loss = graph.AllReduce(program::v1::SUM, loss);
     loss = arguments.with_labels()
                ? graph.SoftmaxCrossEntropy(loss, graph.Input("labels", {program::v1::INT32, {4}}))
                : graph.Unary(program::v1::SQUARE, loss);
@@ -80,8 +83,8 @@ absl::Status Run(const Arguments& arguments) {
   compiler::CompileOptions options;
   options.total_replicas = total;
   options.ipus_per_replica = arguments.ipus;
-  options.programs = {
-      {.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{.learning_rate = 0.01f}}};
+  options.programs = {{.name = "train", .optimizer = compiler::SgdOptions{.learning_rate = 0.01f}}};
+  if (!arguments.late()) options.programs[0].loss = loss;
   VPOD_ASSIGN_OR_RETURN(const auto compiled, compiler::Compile(graph, options));
   if (culprit && arguments.fault == "absent") {
     sleep(600);
@@ -145,7 +148,8 @@ int Main(int argc, char** argv) {
   app.add_option("--ipus", arguments.ipus, "IPUs of a replica");
   app.add_option("--losses", arguments.losses, "file to which instance 0 writes its losses too");
   app.add_option("--fault", arguments.fault,
-                 "kill, stop, throw, exit, fork, sleep, label, other-program (--in-step); program, "
+                 "kill, stop, throw, exit, fork, sleep, label, late-label, other-program "
+                 "(--in-step); program, "
                  "absent, offset before the first run");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -128,14 +128,17 @@ TEST_P(AgentsTest, ALinkTestGoesOnRoundAfterRound) {
 TEST_P(AgentsTest, AnErrorOfTheProgramFailsTheRunOnEveryAgentAndTheJobGoesOn) {
   TestPod pod(8, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
   pod.CreatePartition("p8", 8);
-  // In the second a replica is on two agents.
-  for (const Layout& layout : {Layout{2, 8, 1}, Layout{1, 1, 8}}) {
-    SCOPED_TRACE(std::to_string(layout.ipus) + " IPUs in a replica");
+  // In the second the unit fails when it has met the others for the last time; in the third a
+  // replica is on two agents.
+  const std::pair<Layout, std::string> kCases[] = {
+      {{2, 8, 1}, "label"}, {{2, 8, 1}, "late-label"}, {{1, 1, 8}, "label"}};
+  for (const auto& [layout, fault] : kCases) {
+    SCOPED_TRACE(fault + " with " + std::to_string(layout.ipus) + " IPUs in a replica");
     const std::string last = std::to_string(layout.instances - 1);
     const Outcome outcome =
         pod.Run({"poprun", "--num-instances", std::to_string(layout.instances), "--num-replicas",
                  std::to_string(layout.replicas), "--ipus-per-replica", std::to_string(layout.ipus),
-                 "replica_job", "--ipus", std::to_string(layout.ipus), "--fault", "label",
+                 "replica_job", "--ipus", std::to_string(layout.ipus), "--fault", fault,
                  "--instance", last});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     const std::string where = layout.instances == 1 ? "\n" : " (replica 4)\n";
