@@ -99,6 +99,7 @@ class Graph {
 
   // Later values and operations belong to this IPU of the replica.
   void SetIpu(uint32_t ipu) { ipu_ = ipu; }
+  uint32_t ipu() const { return ipu_; }
   // Later values and operations belong to this stage of a pipeline; gradients belong to that of
   // what they are gradients of. It names them and changes nothing that is computed.
   void SetStage(uint32_t stage) { stage_ = stage; }

@@ -78,8 +78,13 @@ BertOutputs Bert(const Builder& net, const BertInputs& inputs, const BertOptions
   x = net.Dropout(x, options.dropout);
   Tensor mask;
   if (inputs.attended.valid()) mask = nn::PaddingMask(graph, options.type, inputs.attended);
-  for (int layer = 0; layer < options.layers; ++layer)
+  const uint32_t first = graph.ipu();
+  for (int layer = 0; layer < options.layers; ++layer) {
+    if (options.layers_per_ipu > 0)
+      graph.SetIpu(first + 1 + static_cast<uint32_t>(layer / options.layers_per_ipu));
     x = Layer(net.In("encoder").In("layer").In(absl::StrCat(layer)), x, mask, options);
+  }
+  graph.SetIpu(first);
   return {x, words};
 }
 

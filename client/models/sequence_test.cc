@@ -91,6 +91,23 @@ TEST(BertTest, TheMaskedLanguageHeadUsesTheWordEmbeddings) {
   EXPECT_FALSE(types.contains("bert.pooler.dense.weight"));
 }
 
+TEST(BertTest, LayersAreSpreadOverIpus) {
+  Graph graph;
+  graph.SetIpu(1);
+  BertOptions options = BertTiny();
+  options.layers = 3;
+  options.layers_per_ipu = 2;
+  BertForMaskedLanguage(nn::Builder(graph, {}), {Tokens(graph)}, options);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  EXPECT_EQ(graph.ipu(), 1u);
+  for (Tensor variable : graph.variables()) {
+    const graph::Value& value = graph.values()[variable.id];
+    const size_t layer = value.name.find("layer.");
+    const uint32_t expected = layer == std::string::npos ? 1 : value.name[layer + 6] == '2' ? 3 : 2;
+    EXPECT_EQ(value.ipu, expected) << value.name;
+  }
+}
+
 std::string BertRefusal(const BertOptions& options, graph::Dims attended = {2, 7}) {
   Graph graph;
   const Tensor mask = graph.Input("attended", {INT32, std::move(attended)});
