@@ -24,13 +24,21 @@ MODELS = {
     "resnet18": ((3, 32, 32), 16, 10, 2),
     "resnet18-stem7": ((3, 32, 32), 16, 10, 8),
     "resnet50": ((3, 224, 224), 4, 1000, 1),
+    "mobilenet": ((3, 32, 32), 16, 10, 2),
+    "mobilenet224": ((3, 224, 224), 4, 1000, 2),
+    "efficientnet-b0": ((3, 224, 224), 4, 1000, 2),
     "encoder512": ((64, 512), 16, 10, 4),
+    "lstm256": ((64, 256), 32, 10, 4),
 }
 TITLES = {
     "mnist": "MNIST network, batch 16",
     "resnet18": "ResNet-18, 32x32, batch 16, 3x3 stem",
     "resnet18-stem7": "ResNet-18, 32x32, batch 16, 7x7 stem and pool",
     "resnet50": "ResNet-50, 224x224, batch 4",
+    "mobilenet": "MobileNetV2, 32x32, batch 16",
+    "mobilenet224": "MobileNetV2, 224x224, batch 4",
+    "efficientnet-b0": "EfficientNet-B0, 224x224, batch 4",
+    "lstm256": "LSTM of 256, 64 steps, batch 32",
     "encoder512": "transformer encoder, two layers, width 512, 64 tokens, batch 16",
 }
 

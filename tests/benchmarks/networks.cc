@@ -4,7 +4,10 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "client/models/efficientnet.h"
 #include "client/models/mnist.h"
+#include "client/models/mobilenet.h"
+#include "client/models/recurrent.h"
 #include "client/models/resnet.h"
 #include "client/models/transformer.h"
 #include "device/base/status.h"
@@ -50,6 +53,33 @@ const std::map<std::string, Model>& Models() {
           const Tensor encoded =
               models::TransformerEncoder(net.In("encoder"), tokens, {.heads = 8, .gelu = true});
           return net.Linear("fc", net.graph().Reduce(program::v1::MEAN, encoded, {1}), 10);
+        }}},
+      {"mobilenet",
+       {{3, 32, 32},
+        10,
+        [](const nn::Builder& net, Tensor images) {
+          return models::MobileNetV2(net, images,
+                                     {.classes = 10, .dropout = 0, .small_images = true});
+        }}},
+      {"mobilenet224",
+       {{3, 224, 224},
+        1000,
+        [](const nn::Builder& net, Tensor images) {
+          return models::MobileNetV2(net, images, {.dropout = 0});
+        }}},
+      {"efficientnet-b0",
+       {{3, 224, 224},
+        1000,
+        [](const nn::Builder& net, Tensor images) {
+          models::EfficientNetOptions options = models::EfficientNetB0();
+          options.dropout = options.stochastic_depth = 0;
+          return models::EfficientNet(net, images, options);
+        }}},
+      {"lstm256",
+       {{64, 256},
+        10,
+        [](const nn::Builder& net, Tensor features) {
+          return models::LstmClassifier(net, features, {.hidden = 256});
         }}},
       {"resnet50", {{3, 224, 224}, 1000, [](const nn::Builder& net, Tensor images) {
                       return BuildResNet(net, images, models::ResNet50(), false, 1000);

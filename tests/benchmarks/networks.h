@@ -12,7 +12,9 @@
 namespace vpod::benchmarks {
 
 struct NetworkOptions {
-  std::string name;  // mnist, resnet18, resnet18-stem7, resnet50 or encoder512
+  // mnist, resnet18, resnet18-stem7, resnet50, mobilenet, mobilenet224, efficientnet-b0, encoder512
+  // or lstm256.
+  std::string name;
   int64_t batch = 1;
   bool training = true;
   bool half = false;  // float16
