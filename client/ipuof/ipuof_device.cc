@@ -102,6 +102,10 @@ class IpuofDevice : public session::Device {
     return cycles;
   }
 
+  void Cancel() override {
+    for (const auto& part : parts_) part->Detach();
+  }
+
   absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
     for (const auto& part : parts_) VPOD_RETURN_IF_ERROR(part->WriteTensor(name, bytes));
     return absl::OkStatus();

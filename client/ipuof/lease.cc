@@ -105,6 +105,7 @@ struct Lease::Impl {
   base::Mutex mutex;
   std::condition_variable events_changed;
   bool events_ended ABSL_GUARDED_BY(mutex) = false;
+  bool detached ABSL_GUARDED_BY(mutex) = false;
 
   // One request at the agent's local socket; the connection is returned for the answer.
   absl::StatusOr<base::UniqueFd> SendRequest(char operation) const {
@@ -129,12 +130,19 @@ struct Lease::Impl {
     return absl::UnavailableError(absl::StrCat(agent, " does not answer on its local socket"));
   }
 
-  ~Impl() {
-    if (!events.joinable()) return;
+  // Under the mutex, since one thread at a time may write.
+  void Detach() {
+    base::MutexLock lock(mutex);
+    if (std::exchange(detached, true)) return;
     v1::AttachRequest request;
     request.mutable_detach();
     stream->Write(request);
     stream->WritesDone();
+  }
+
+  ~Impl() {
+    if (!events.joinable()) return;
+    Detach();
     {
       // An agent that does not answer must not keep us.
       base::MutexLock lock(mutex);
@@ -190,6 +198,8 @@ struct Lease::Impl {
 
 Lease::Lease(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Lease::~Lease() = default;
+
+void Lease::Detach() { impl_->Detach(); }
 
 const v1::Attached& Lease::attached() const { return impl_->attached; }
 bool Lease::same_host() const { return impl_->same_host; }

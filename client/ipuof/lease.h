@@ -53,6 +53,9 @@ class Lease {
       const vipu::ActivePartition& partition, LeaseOptions options);
   ~Lease();
 
+  // Ends the lease: calls that run fail, and so do later ones.
+  void Detach();
+
   const v1::Attached& attached() const;
   // The same host was proved, and the lease is bound to this process.
   bool same_host() const;

@@ -21,7 +21,7 @@ struct LoadOptions {
 };
 
 // The IPUs of one lease. Calls come from one thread at a time, except that stream slots other than
-// the running one may be touched while Run blocks.
+// the running one may be touched while Run blocks, and that Cancel may be called.
 class Device {
  public:
   virtual ~Device() = default;
@@ -39,6 +39,8 @@ class Device {
   virtual std::byte* Slot(uint32_t slot) = 0;
   // Runs a program once; blocks. Returns the virtual cycles it took.
   virtual absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) = 0;
+  // Ends a run that blocks, and all later ones: they fail. From any thread.
+  virtual void Cancel() = 0;
   // Sets a variable on all local replicas.
   virtual absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) = 0;
   virtual absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) = 0;

@@ -72,6 +72,10 @@ class IpuModel : public Device {
     return (*result)->cycles;
   }
 
+  void Cancel() override {
+    if (engine_) engine_->Cancel(absl::CancelledError("the run was cancelled"));
+  }
+
   absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
     VPOD_RETURN_IF_ERROR(CheckLoaded());
     VPOD_ASSIGN_OR_RETURN(const auto* variable, engine_->executable().FindVariable(name));

@@ -28,6 +28,7 @@ class ForwardingDevice : public session::Device {
   absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) override {
     return sound_->Run(program, slot);
   }
+  void Cancel() override { sound_->Cancel(); }
   absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
     return sound_->WriteVariable(name, bytes);
   }
