@@ -184,7 +184,8 @@ void Graph::Assign(Tensor buffer, Tensor value) {
 }
 
 Tensor Graph::Constant(TensorType type, double value) {
-  const absl::Status status = program::Check(type);
+  absl::Status status = program::Check(type);
+  if (status.ok()) status = program::CheckValue(value, type.type);
   if (!status.ok()) return Refuse("constant", status.message());
   const Tensor tensor = NewValue(std::move(type));
   values_.back().origin = Origin::kConstant;

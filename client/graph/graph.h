@@ -96,6 +96,8 @@ class Graph {
 
   // The first mistake made in building, or OK.
   const absl::Status& status() const { return status_; }
+  // The same, which is forgotten: for callers that report each mistake at once and go on.
+  absl::Status TakeStatus() { return std::exchange(status_, absl::OkStatus()); }
 
   // Later values and operations belong to this IPU of the replica.
   void SetIpu(uint32_t ipu) { ipu_ = ipu; }
