@@ -1,0 +1,135 @@
+#include "client/python/vpod/bindings.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace vpod::python {
+
+using program::v1::DataType;
+
+void Check(const absl::Status& status) {
+  if (status.ok()) return;
+  const std::string message(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kNotFound:
+      throw py::value_error(message);
+    default:
+      throw Error(message);
+  }
+}
+
+graph::Tensor TensorOf(const Value& value, const GraphPtr& graph) {
+  if (value.graph != graph) throw py::value_error("the tensor is of another graph");
+  return value.tensor;
+}
+
+Value OperandOf(const py::object& operand, const GraphPtr& graph, DataType type) {
+  if (py::isinstance<Value>(operand)) {
+    const auto value = operand.cast<Value>();
+    TensorOf(value, graph);
+    return value;
+  }
+  if (py::isinstance<py::array>(operand) && operand.cast<py::array>().ndim() > 0) {
+    throw py::type_error(
+        "an array is not an operand: make it a variable, a buffer or an input of the graph");
+  }
+  double number = 0;
+  try {
+    number = py::float_(operand);
+  } catch (const py::error_already_set&) {
+    throw py::type_error(absl::StrCat("an operand is ", std::string(py::str(py::type::of(operand))),
+                                      ", must be a vpod.Tensor or a number"));
+  }
+  return AddTo(graph, [&](graph::Graph& g) { return g.Constant({type, {}}, number); });
+}
+
+std::vector<uint32_t> PerDimension(const py::object& numbers, size_t rank, const char* name) {
+  std::vector<uint32_t> all;
+  try {
+    all = py::isinstance<py::int_>(numbers) ? std::vector<uint32_t>(rank, numbers.cast<uint32_t>())
+                                            : numbers.cast<std::vector<uint32_t>>();
+  } catch (const py::cast_error&) {
+    throw py::value_error(absl::StrCat(name, " must be numbers of 0 or more"));
+  }
+  if (all.size() != rank) {
+    throw py::value_error(absl::StrCat(name, " has ", all.size(),
+                                       " numbers, must have one for each of the ", rank,
+                                       " spatial dimensions"));
+  }
+  return all;
+}
+
+uint32_t AxisOf(int64_t axis, const graph::TensorType& type) {
+  const auto rank = static_cast<int64_t>(type.dims.size());
+  if (axis < -rank || axis >= rank) {
+    throw py::value_error(absl::StrCat("axis ", axis, " does not exist in ", type.ToString()));
+  }
+  return static_cast<uint32_t>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<uint32_t> AxesOf(const py::object& axes, const graph::TensorType& type) {
+  std::vector<uint32_t> result;
+  if (axes.is_none()) {
+    result.resize(type.dims.size());
+    std::iota(result.begin(), result.end(), 0);
+  } else if (py::isinstance<py::int_>(axes)) {
+    result.push_back(AxisOf(axes.cast<int64_t>(), type));
+  } else {
+    for (int64_t axis : axes.cast<std::vector<int64_t>>()) result.push_back(AxisOf(axis, type));
+    std::sort(result.begin(), result.end());
+  }
+  return result;
+}
+
+namespace {
+
+struct Row {
+  DataType type;
+  char kind;  // as NumPy has it
+  int bytes;
+};
+constexpr Row kTypes[] = {
+    {program::v1::FLOAT32, 'f', 4}, {program::v1::FLOAT16, 'f', 2}, {program::v1::INT8, 'i', 1},
+    {program::v1::INT16, 'i', 2},   {program::v1::INT32, 'i', 4},   {program::v1::UINT8, 'u', 1},
+    {program::v1::UINT16, 'u', 2},  {program::v1::UINT32, 'u', 4},  {program::v1::BOOL, 'b', 1}};
+
+const Row* Find(const py::dtype& dtype) {
+  for (const Row& row : kTypes) {
+    if (dtype.kind() == row.kind && dtype.itemsize() == row.bytes) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+DataType TypeNamed(const py::object& dtype) {
+  py::dtype numpy = py::dtype::of<float>();
+  try {
+    numpy = py::dtype::from_args(dtype);
+  } catch (const py::error_already_set&) {
+    throw py::value_error(absl::StrCat(std::string(py::repr(dtype)), " is not a type of elements"));
+  }
+  const Row* row = Find(numpy);
+  if (row != nullptr) return row->type;
+  throw py::value_error(absl::StrCat(
+      "tensors do not have elements of ", std::string(py::str(static_cast<py::object>(numpy))),
+      ", must be ", absl::StrJoin(kTypes, ", ", [](std::string* out, const Row& each) {
+        absl::StrAppend(out, program::Name(each.type));
+      })));
+}
+
+py::dtype NumpyType(DataType type) {
+  return py::dtype::from_args(py::str(std::string(program::Name(type))));
+}
+
+DataType TypeFor(const py::array& array) {
+  const Row* row = Find(array.dtype());
+  return row == nullptr ? program::v1::FLOAT32 : row->type;
+}
+
+}  // namespace vpod::python

@@ -1,0 +1,76 @@
+// What the parts of the module share: handles, errors and types of elements.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/graph/graph.h"
+
+namespace vpod::python {
+
+namespace py = pybind11;
+
+// vpod.Error, for all that is not a wrong argument.
+class Error : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Throws ValueError for a wrong argument, vpod.Error for other errors.
+void Check(const absl::Status& status);
+template <class T>
+T Take(absl::StatusOr<T> result) {
+  Check(result.status());
+  return *std::move(result);
+}
+
+// A graph lives as long as Python has it or one of its tensors.
+using GraphPtr = std::shared_ptr<graph::Graph>;
+struct Value {
+  GraphPtr graph;
+  graph::Tensor tensor;
+
+  const graph::TensorType& type() const { return graph->TypeOf(tensor); }
+};
+
+// Calls `build(Graph&)`, which adds to the graph, and throws the mistake that it makes, if it makes
+// one. The graph can be used afterwards.
+template <class Build>
+Value AddTo(const GraphPtr& graph, const Build& build) {
+  const graph::Tensor tensor = build(*graph);
+  Check(graph->TakeStatus());
+  return {graph, tensor};
+}
+
+// The tensor of a value of this graph. ValueError if it is of another.
+graph::Tensor TensorOf(const Value& value, const GraphPtr& graph);
+// The same of a tensor, or a constant of this type made of a number.
+Value OperandOf(const py::object& operand, const GraphPtr& graph, program::v1::DataType type);
+
+// A number for each of `rank` spatial dimensions, given as one for all or a sequence.
+std::vector<uint32_t> PerDimension(const py::object& numbers, size_t rank, const char* name);
+// The place of an axis of a tensor; negative ones count from the end.
+uint32_t AxisOf(int64_t axis, const graph::TensorType& type);
+// Ascending; None: all.
+std::vector<uint32_t> AxesOf(const py::object& axes, const graph::TensorType& type);
+
+// "float32", numpy.float32 …; ValueError lists the types there are.
+program::v1::DataType TypeNamed(const py::object& dtype);
+py::dtype NumpyType(program::v1::DataType type);
+// Of an array whose elements a device has as they are, float32 for others.
+program::v1::DataType TypeFor(const py::array& array);
+
+void DefineGraph(py::module_& module);
+void DefineOperations(py::module_& module, py::class_<Value>& tensor);
+void DefineLayers(py::module_& module);
+void DefineCompiler(py::module_& module);
+void DefineSession(py::module_& module);
+
+}  // namespace vpod::python

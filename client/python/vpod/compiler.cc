@@ -1,0 +1,169 @@
+// vpod.compile with its programs and optimisers.
+#include "client/compiler/compiler.h"
+
+#include <optional>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "client/popdist/context.hpp"
+#include "client/python/vpod/bindings.h"
+#include "client/python/vpod/executable.h"
+
+namespace vpod::python {
+namespace {
+
+using compiler::AdamOptions;
+using compiler::LambOptions;
+using compiler::LarsOptions;
+using compiler::Optimizer;
+using compiler::ProgramSpec;
+using compiler::RmsPropOptions;
+using compiler::SgdOptions;
+
+// A program with the graph of its loss.
+struct Program {
+  ProgramSpec spec;
+  std::optional<Value> loss;
+};
+
+void DefineOptimizers(py::module_& module) {
+  py::class_<SgdOptions>(module, "Sgd")
+      .def(py::init([](float learning_rate, float momentum, float dampening, float weight_decay,
+                       bool nesterov, bool maximize) {
+             return SgdOptions{learning_rate, momentum, dampening,
+                               weight_decay,  nesterov, maximize};
+           }),
+           py::arg("learning_rate") = 0.01f, py::kw_only(), py::arg("momentum") = 0.0f,
+           py::arg("dampening") = 0.0f, py::arg("weight_decay") = 0.0f, py::arg("nesterov") = false,
+           py::arg("maximize") = false);
+  py::class_<AdamOptions>(module, "Adam")
+      .def(py::init([](float learning_rate, float beta1, float beta2, float epsilon,
+                       float weight_decay, bool decoupled, bool amsgrad, bool maximize) {
+             return AdamOptions{learning_rate, beta1,     beta2,   epsilon,
+                                weight_decay,  decoupled, amsgrad, maximize};
+           }),
+           py::arg("learning_rate") = 0.001f, py::kw_only(), py::arg("beta1") = 0.9f,
+           py::arg("beta2") = 0.999f, py::arg("epsilon") = 1e-8f, py::arg("weight_decay") = 0.0f,
+           py::arg("decoupled_weight_decay") = false, py::arg("amsgrad") = false,
+           py::arg("maximize") = false);
+  py::class_<RmsPropOptions>(module, "RmsProp")
+      .def(py::init([](float learning_rate, float alpha, float epsilon, float weight_decay,
+                       float momentum, bool centered, bool maximize) {
+             return RmsPropOptions{learning_rate, alpha,    epsilon, weight_decay,
+                                   momentum,      centered, maximize};
+           }),
+           py::arg("learning_rate") = 0.01f, py::kw_only(), py::arg("alpha") = 0.99f,
+           py::arg("epsilon") = 1e-8f, py::arg("weight_decay") = 0.0f, py::arg("momentum") = 0.0f,
+           py::arg("centered") = false, py::arg("maximize") = false);
+  py::class_<LambOptions>(module, "Lamb")
+      .def(py::init([](float learning_rate, float beta1, float beta2, float epsilon,
+                       float weight_decay, bool maximize) {
+             return LambOptions{learning_rate, beta1, beta2, epsilon, weight_decay, maximize};
+           }),
+           py::arg("learning_rate") = 0.001f, py::kw_only(), py::arg("beta1") = 0.9f,
+           py::arg("beta2") = 0.999f, py::arg("epsilon") = 1e-6f, py::arg("weight_decay") = 0.0f,
+           py::arg("maximize") = false);
+  py::class_<LarsOptions>(module, "Lars")
+      .def(py::init([](float learning_rate, float momentum, float weight_decay, float trust,
+                       float epsilon, bool maximize) {
+             return LarsOptions{learning_rate, momentum, weight_decay, trust, epsilon, maximize};
+           }),
+           py::arg("learning_rate") = 0.1f, py::kw_only(), py::arg("momentum") = 0.9f,
+           py::arg("weight_decay") = 0.0f, py::arg("trust") = 0.001f, py::arg("epsilon") = 1e-8f,
+           py::arg("maximize") = false);
+}
+
+Program MakeProgram(std::string name, std::optional<Value> loss, Optimizer optimizer,
+                    const std::vector<std::pair<std::vector<std::string>, Optimizer>>& groups,
+                    uint32_t accumulation, uint32_t device_iterations,
+                    std::optional<float> clip_norm, std::optional<float> clip_value,
+                    std::optional<float> loss_scale, bool automatic_loss_scale,
+                    const std::string& reduction) {
+  if (reduction != "mean" && reduction != "sum") {
+    throw py::value_error(absl::StrCat("reduction '", reduction, "' must be 'mean' or 'sum'"));
+  }
+  Program program{.spec = {.name = std::move(name),
+                           .device_iterations = device_iterations,
+                           .accumulation = accumulation,
+                           .optimizer = std::move(optimizer),
+                           .clip_norm = clip_norm,
+                           .clip_value = clip_value,
+                           .loss_scale = loss_scale,
+                           .reduction = reduction == "sum" ? compiler::GradientReduction::kSum
+                                                           : compiler::GradientReduction::kMean},
+                  .loss = std::move(loss)};
+  for (const auto& [variables, own] : groups) program.spec.groups.push_back({variables, own});
+  if (automatic_loss_scale) program.spec.automatic_loss_scale.emplace();
+  return program;
+}
+
+Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
+                   std::optional<uint32_t> total_replicas, uint32_t ipus_per_replica, bool fusion) {
+  compiler::CompileOptions options;
+  options.ipus_per_replica = ipus_per_replica;
+  options.total_replicas = total_replicas.value_or(
+      popdist::isPopdistEnvSet() ? static_cast<uint32_t>(popdist::getNumTotalReplicas()) : 1);
+  options.fusion = fusion;
+  for (const Program& program : programs) {
+    options.programs.push_back(program.spec);
+    if (program.loss) options.programs.back().loss = TensorOf(*program.loss, graph);
+  }
+  const py::gil_scoped_release unlocked;
+  return {Take(compiler::Compile(*graph, options)), options.total_replicas};
+}
+
+py::tuple Described(const program::TensorType& type) {
+  return py::make_tuple(py::tuple(py::cast(type.dims)), NumpyType(type.type));
+}
+
+py::dict Variables(const Executable& executable) {
+  py::dict variables;
+  for (const auto& variable : executable.compiled.executable->host_tensors())
+    variables[py::str(variable.name)] = Described(variable.type);
+  return variables;
+}
+
+py::dict Streams(const Executable& executable) {
+  py::dict streams;
+  for (const auto& stream : executable.compiled.executable->proto().streams())
+    streams[py::str(stream.name())] = Described(program::TypeOf(stream));
+  return streams;
+}
+
+}  // namespace
+
+void DefineCompiler(py::module_& module) {
+  DefineOptimizers(module);
+  py::class_<Program>(module, "Program", "An entry point; with a loss it trains.")
+      .def(py::init(&MakeProgram), py::arg("name"), py::kw_only(), py::arg("loss") = py::none(),
+           py::arg("optimizer") = Optimizer(SgdOptions()),
+           py::arg("groups") = std::vector<std::pair<std::vector<std::string>, Optimizer>>(),
+           py::arg("accumulation") = 1, py::arg("device_iterations") = 1,
+           py::arg("clip_norm") = py::none(), py::arg("clip_value") = py::none(),
+           py::arg("loss_scale") = py::none(), py::arg("automatic_loss_scale") = false,
+           py::arg("reduction") = "mean")
+      .def_property_readonly("name", [](const Program& program) { return program.spec.name; });
+  py::class_<Executable>(module, "Executable", "A compiled model.")
+      .def_property_readonly(
+          "hash",
+          [](const Executable& executable) {
+            return absl::BytesToHexString(executable.compiled.executable->hash());
+          })
+      .def_property_readonly("variables", Variables, "(shape, dtype) by name.")
+      .def_property_readonly("streams", Streams, "(shape, dtype) of one micro-batch by name.")
+      .def_property_readonly(
+          "programs",
+          [](const Executable& executable) {
+            std::vector<std::string> names;
+            for (const auto& each : executable.compiled.executable->proto().programs())
+              names.push_back(each.name());
+            return names;
+          })
+      .def_readonly("total_replicas", &Executable::total_replicas);
+  module.def("compile", Compile, py::arg("graph"), py::arg("programs"), py::kw_only(),
+             py::arg("total_replicas") = py::none(), py::arg("ipus_per_replica") = 1,
+             py::arg("fusion") = true,
+             "Compiles for the replicas that poprun gave, for one, or for as many as are given.");
+}
+
+}  // namespace vpod::python

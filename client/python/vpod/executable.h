@@ -1,0 +1,13 @@
+#pragma once
+
+#include "client/compiler/compiler.h"
+
+namespace vpod::python {
+
+// What vpod.compile gives.
+struct Executable {
+  compiler::Compiled compiled;
+  uint32_t total_replicas = 1;
+};
+
+}  // namespace vpod::python

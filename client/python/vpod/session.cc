@@ -1,0 +1,352 @@
+// vpod.Session and the devices that it runs on.
+#include "client/session/session.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/ipuof/ipuof_device.h"
+#include "client/popdist/context.hpp"
+#include "client/popdist/job.h"
+#include "client/python/vpod/bindings.h"
+#include "client/python/vpod/executable.h"
+#include "client/session/ipu_model.h"
+#include "client/session/narrowing.h"
+#include "client/vipu/ipuof_config.h"
+
+namespace vpod::python {
+namespace {
+
+using program::TensorType;
+
+// IPUs until a session takes them.
+struct Device {
+  std::unique_ptr<session::Device> device;
+};
+
+Device IpuModel(uint32_t replicas, uint32_t ipus_per_replica, int compute_threads) {
+  const py::gil_scoped_release unlocked;
+  return {Take(session::CreateIpuModel({.replicas = replicas,
+                                        .ipus_per_replica = ipus_per_replica,
+                                        .compute_threads = compute_threads}))};
+}
+
+// The IPUs that poprun gave to this process, or the first free ones of the active partition.
+Device Attach(uint32_t replicas, uint32_t ipus_per_replica) {
+  const py::gil_scoped_release unlocked;
+  const auto partition = Take(vipu::FindActivePartition());
+  ipuof::DeviceOptions options{popdist::ThisJobMember(replicas, ipus_per_replica), -1};
+  if (popdist::isPopdistEnvSet()) {
+    options.device_id = static_cast<int>(popdist::getDeviceId(
+        static_cast<uint32_t>(partition.config.devices_size()), ipus_per_replica));
+  }
+  return {Take(ipuof::AttachDevice(partition, options))};
+}
+
+Device Open(const Executable& executable) {
+  const uint32_t ipus = executable.compiled.executable->ipus_per_replica();
+  if (popdist::isPopdistEnvSet())
+    return Attach(static_cast<uint32_t>(popdist::getNumLocalReplicas()), ipus);
+  return IpuModel(executable.total_replicas, ipus, 0);
+}
+
+// How the data of a stream lie in an array: [local replicas, micro-batches of a run, …], of which
+// the first two may be left out where they are 1.
+struct Shape {
+  TensorType type;  // of a micro-batch
+  int64_t replicas, transfers;
+
+  graph::Dims Whole() const {
+    graph::Dims dims{replicas, transfers};
+    dims.insert(dims.end(), type.dims.begin(), type.dims.end());
+    return dims;
+  }
+  graph::Dims Short() const {
+    graph::Dims dims;
+    if (replicas > 1) dims.push_back(replicas);
+    if (transfers > 1) dims.push_back(transfers);
+    dims.insert(dims.end(), type.dims.begin(), type.dims.end());
+    return dims;
+  }
+};
+
+std::string Described(const graph::Dims& dims) {
+  return absl::StrCat("[", absl::StrJoin(dims, ","), "]");
+}
+graph::Dims DimsOf(const py::array& array) { return {array.shape(), array.shape() + array.ndim()}; }
+
+py::array ArrayOf(const py::object& values, const std::string& name) {
+  auto array = py::array::ensure(values, py::array::c_style);
+  if (array && std::strchr("fiub", array.dtype().kind()) != nullptr) return array;
+  PyErr_Clear();
+  throw py::type_error(absl::StrCat("'", name, "' needs an array of numbers"));
+}
+
+// The same elements in the type of a stream or variable, by the rule of narrowing.h. Integers
+// become floats where those are asked for.
+py::array Narrowed(const py::array& array, program::v1::DataType type, const std::string& what) {
+  if (array.dtype().equal(NumpyType(type))) return array;
+  py::array result(NumpyType(type), DimsOf(array));
+  auto* to = static_cast<std::byte*>(result.mutable_data());
+  const auto wide = [&]<class T>(T) {
+    const auto all = py::array_t<T, py::array::c_style | py::array::forcecast>::ensure(array);
+    return std::vector<T>(all.data(), all.data() + all.size());
+  };
+  if (program::IsFloat(type) || array.dtype().kind() == 'f') {
+    Check(session::NarrowDoubles(what, wide(double{}), type, to));
+  } else {
+    Check(session::NarrowIntegers(what, wide(int64_t{}), type, to));
+  }
+  return result;
+}
+
+class Session {
+ public:
+  Session(const Executable& executable, Device* device)
+      : executable_(executable.compiled.executable) {
+    Device opened;
+    if (device == nullptr) {
+      opened = Open(executable);
+      device = &opened;
+    }
+    if (device->device == nullptr) throw Error("the device belongs to another session");
+    const py::gil_scoped_release unlocked;
+    session_ = Take(session::Session::Create(std::move(device->device), executable.compiled));
+  }
+
+  void Close() {
+    if (session_ == nullptr) return;
+    const Use use(*this);
+    const py::gil_scoped_release unlocked;
+    session_.reset();
+  }
+
+  py::dict Run(const std::string& program, const py::dict& inputs) {
+    const Use use(*this);
+    const uint32_t number = Take(executable_->FindProgram(program));
+    WriteInputs(number, inputs);
+    RunInterruptibly(program);
+    py::dict outputs;
+    for (uint32_t stream : executable_->streams(number)) {
+      const auto& declared = executable_->proto().streams(static_cast<int>(stream));
+      if (!declared.to_device()) outputs[py::str(declared.name())] = ReadStream(stream, number);
+    }
+    return outputs;
+  }
+
+  uint32_t LocalReplicas() {
+    const Use use(*this);
+    return session_->device().local_replicas();
+  }
+
+  py::array Read(const std::string& name, uint32_t replica) {
+    const Use use(*this);
+    const TensorType& type = Take(executable_->FindVariable(name))->type;
+    const std::string bytes = Take(session_->device().ReadVariable(name, replica));
+    py::array array(NumpyType(type.type), type.dims);
+    std::memcpy(array.mutable_data(), bytes.data(), bytes.size());
+    return array;
+  }
+
+  void Write(const std::string& name, const py::object& values) {
+    const Use use(*this);
+    const TensorType& type = Take(executable_->FindVariable(name))->type;
+    const py::array array = ArrayOf(values, name);
+    if (DimsOf(array) != type.dims) {
+      throw py::value_error(absl::StrCat("'", name, "' takes ", Described(type.dims), ", and not ",
+                                         Described(DimsOf(array))));
+    }
+    const py::array narrow = Narrowed(array, type.type, absl::StrCat("variable '", name, "'"));
+    Check(session_->device().WriteVariable(
+        name, {static_cast<const char*>(narrow.data()), static_cast<size_t>(narrow.nbytes())}));
+  }
+
+  void Save(const std::string& path) {
+    const Use use(*this);
+    const py::gil_scoped_release unlocked;
+    Check(session_->Save(path));
+  }
+  void Load(const std::string& path) {
+    const Use use(*this);
+    const py::gil_scoped_release unlocked;
+    Check(session_->Load(path));
+  }
+  void SetLearningRate(float rate, size_t group) {
+    const Use use(*this);
+    Check(session_->SetLearningRate(rate, group));
+  }
+  void SetHyperParameters(const compiler::Optimizer& optimizer, size_t group) {
+    const Use use(*this);
+    Check(session_->SetHyperParameters(optimizer, group));
+  }
+
+ private:
+  // One call at a time: those that take long let other threads of Python run.
+  class Use {
+   public:
+    explicit Use(Session& session) : session_(session) {
+      if (session.session_ == nullptr) throw Error("the session is closed");
+      if (session.busy_.exchange(true)) throw Error("another thread uses the session");
+    }
+    ~Use() { session_.busy_ = false; }
+
+   private:
+    Session& session_;
+  };
+
+  Shape ShapeOf(uint32_t stream, uint32_t program) const {
+    const auto& declared = executable_->proto().streams(static_cast<int>(stream));
+    uint64_t transfers = 0;
+    program::ForEachInstruction(executable_->proto().ipus(static_cast<int>(declared.ipu())),
+                                executable_->EntryOf(program, declared.ipu()),
+                                [&](const program::v1::Instruction& instruction, uint64_t times) {
+                                  if (program::StreamOf(instruction) == stream) transfers += times;
+                                });
+    return {program::TypeOf(declared), session_->device().local_replicas(),
+            static_cast<int64_t>(transfers)};
+  }
+
+  // What the stream of a local replica holds in one run of the program.
+  absl::Span<uint8_t> Bytes(uint32_t stream, const Shape& shape, uint32_t replica) const {
+    const auto& declared = executable_->proto().streams(static_cast<int>(stream));
+    const auto bytes = static_cast<size_t>(shape.transfers) * shape.type.bytes();
+    const auto first = [bytes](auto span) {
+      return absl::Span<uint8_t>(reinterpret_cast<uint8_t*>(span.data()), bytes);
+    };
+    switch (program::SizeOf(shape.type.type)) {
+      case 1:
+        return first(Take(session_->Stream<uint8_t>(declared.name(), replica)));
+      case 2:
+        return first(Take(session_->Stream<uint16_t>(declared.name(), replica)));
+      default:
+        return first(Take(session_->Stream<uint32_t>(declared.name(), replica)));
+    }
+  }
+
+  // Nothing is written unless all inputs are there and have their shapes.
+  void WriteInputs(uint32_t program, const py::dict& inputs) {
+    std::map<std::string, uint32_t> streams;
+    for (uint32_t stream : executable_->streams(program)) {
+      const auto& declared = executable_->proto().streams(static_cast<int>(stream));
+      if (declared.to_device()) streams[declared.name()] = stream;
+    }
+    const auto names = [&] {
+      return streams.empty() ? std::string("none")
+                             : absl::StrJoin(streams, ", ", [](std::string* out, const auto& each) {
+                                 absl::StrAppend(out, "'", each.first, "'");
+                               });
+    };
+    std::map<uint32_t, py::array> arrays;
+    for (const auto& [key, values] : inputs) {
+      const auto name = py::str(key).cast<std::string>();
+      const auto found = streams.find(name);
+      if (found == streams.end()) {
+        throw py::value_error(
+            absl::StrCat("the program has no input '", name, "'; there are: ", names()));
+      }
+      const py::array array = ArrayOf(py::reinterpret_borrow<py::object>(values), name);
+      const Shape shape = ShapeOf(found->second, program);
+      if (DimsOf(array) != shape.Whole() && DimsOf(array) != shape.Short()) {
+        throw py::value_error(absl::StrCat("input '", name, "' takes ", Described(shape.Short()),
+                                           ", and not ", Described(DimsOf(array))));
+      }
+      arrays.emplace(found->second, array);
+    }
+    for (const auto& [name, stream] : streams) {
+      if (!arrays.contains(stream))
+        throw py::value_error(absl::StrCat("input '", name, "' is missing; there are: ", names()));
+    }
+    for (const auto& [stream, array] : arrays) WriteStream(stream, program, array);
+  }
+
+  void WriteStream(uint32_t stream, uint32_t program, const py::array& array) {
+    const Shape shape = ShapeOf(stream, program);
+    const auto& declared = executable_->proto().streams(static_cast<int>(stream));
+    const py::array narrow =
+        Narrowed(array, shape.type.type, absl::StrCat("stream '", declared.name(), "'"));
+    const auto* from = static_cast<const uint8_t*>(narrow.data());
+    for (uint32_t replica = 0; replica < shape.replicas; ++replica) {
+      const absl::Span<uint8_t> to = Bytes(stream, shape, replica);
+      std::memcpy(to.data(), from, to.size());
+      from += to.size();
+    }
+  }
+
+  py::array ReadStream(uint32_t stream, uint32_t program) {
+    const Shape shape = ShapeOf(stream, program);
+    py::array array(NumpyType(shape.type.type), shape.Short());
+    auto* to = static_cast<uint8_t*>(array.mutable_data());
+    for (uint32_t replica = 0; replica < shape.replicas; ++replica) {
+      const absl::Span<uint8_t> from = Bytes(stream, shape, replica);
+      std::memcpy(to, from.data(), from.size());
+      to += from.size();
+    }
+    return array;
+  }
+
+  // Control-C ends the run, and with it the session's use of its device.
+  void RunInterruptibly(const std::string& program) {
+    std::future<absl::Status> run =
+        std::async(std::launch::async, [&] { return session_->Run(program).status(); });
+    for (;;) {
+      {
+        const py::gil_scoped_release unlocked;
+        if (run.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready) break;
+      }
+      if (PyErr_CheckSignals() == 0) continue;
+      session_->device().Cancel();
+      {
+        const py::gil_scoped_release unlocked;
+        run.wait();
+      }
+      throw py::error_already_set();
+    }
+    Check(run.get());
+  }
+
+  const std::shared_ptr<const program::Executable> executable_;
+  std::unique_ptr<session::Session> session_;
+  std::atomic<bool> busy_ = false;
+};
+
+}  // namespace
+
+void DefineSession(py::module_& module) {
+  py::class_<Device>(module, "Device", "IPUs until a session takes them.");
+  module.def("ipu_model", IpuModel, py::arg("replicas") = 1, py::arg("ipus_per_replica") = 1,
+             py::arg("compute_threads") = 0, "Emulated IPUs in this process, without a POD.");
+  module.def("attach", Attach, py::arg("replicas") = 1, py::arg("ipus_per_replica") = 1,
+             "The IPUs that poprun gave, or free ones of the active partition.");
+  py::class_<Session>(module, "Session", "A compiled model on its device.")
+      .def(py::init<const Executable&, Device*>(), py::arg("executable"),
+           py::arg("device") = py::none(),
+           "On the IPUs that poprun gave to this process, or on the IPUModel, unless given.")
+      .def_property_readonly("local_replicas", &Session::LocalReplicas,
+                             "How many replicas of the job this process has.")
+      .def_property_readonly(
+          "replica_offset",
+          [](const Session&) -> uint32_t {
+            return popdist::isPopdistEnvSet()
+                       ? static_cast<uint32_t>(popdist::getReplicaIndexOffset())
+                       : 0;
+          },
+          "The number of the first of them in the job.")
+      .def("run", &Session::Run, py::arg("program"), py::arg("inputs") = py::dict(),
+           "Runs a program once; gives its outputs by name.")
+      .def("read", &Session::Read, py::arg("name"), py::arg("replica") = 0)
+      .def("write", &Session::Write, py::arg("name"), py::arg("values"), "On all replicas.")
+      .def("save", &Session::Save, py::arg("path"), "All variables, as .npz.")
+      .def("load", &Session::Load, py::arg("path"))
+      .def("set_learning_rate", &Session::SetLearningRate, py::arg("rate"), py::arg("group") = 0)
+      .def("set_hyper_parameters", &Session::SetHyperParameters, py::arg("optimizer"),
+           py::arg("group") = 0)
+      .def("close", &Session::Close)
+      .def("__enter__", [](py::object self) { return self; })
+      .def("__exit__", [](Session& session, const py::args&) { session.Close(); });
+}
+
+}  // namespace vpod::python

@@ -1,0 +1,366 @@
+"""The module vpod on the IPUModel: models against numpy, and calls that are wrong."""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+import vpod
+
+
+def evaluate(build, arrays, **options):
+    """What a function of tensors gives for arrays."""
+    graph = vpod.Graph()
+    inputs = [graph.input(f"x{i}", array.shape, array.dtype) for i, array in enumerate(arrays)]
+    graph.output("y", build(*inputs))
+    executable = vpod.compile(graph, [vpod.Program("run")], **options)
+    with vpod.Session(executable) as session:
+        return session.run("run", {f"x{i}": array for i, array in enumerate(arrays)})["y"]
+
+
+class OperationsTest(unittest.TestCase):
+    def check(self, ours, numpys, *arrays):
+        arrays = [np.asarray(array, np.float32) for array in arrays]
+        expected = numpys(*arrays)
+        result = evaluate(ours, arrays)
+        self.assertEqual(result.shape, np.shape(expected))
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+    def test_operators(self):
+        a, b = np.arange(1, 7).reshape(2, 3), np.array([3, 1, 2])
+        for operation in (
+            lambda x, y: x + y,
+            lambda x, y: 2 - x * y,
+            lambda x, y: x / y + 1 / x,
+            lambda x, y: -x**2 + 2**y,
+            lambda x, y: abs(x - 4) % y,
+        ):
+            self.check(operation, operation, a, b)
+        self.check(lambda x, y: x @ y.reshape([3, 1]), lambda x, y: x @ y.reshape(3, 1), a, b)
+        self.check(lambda x, y: vpod.select(x > y, x, 0), lambda x, y: np.where(x > y, x, 0), a, b)
+        self.assertEqual(evaluate(lambda x: x <= 2, [np.float32([1, 2, 3])]).dtype, np.dtype(bool))
+
+    def test_functions(self):
+        x = np.linspace(0.25, 2, 6).reshape(2, 3)
+        for name in ("exp", "log", "sqrt", "sin", "tanh", "floor", "abs"):
+            self.check(getattr(vpod, name), getattr(np, name), x)
+        self.check(lambda t: vpod.maximum(t, 1), lambda t: np.maximum(t, 1), x)
+        self.check(vpod.rsqrt, lambda t: 1 / np.sqrt(t), x)
+
+    def test_subscripts(self):
+        x = np.arange(24).reshape(2, 3, 4)
+        for key in (1, -1, (0, 2), (slice(None), 1), (slice(1), slice(0, 3, 2)), (..., slice(1, 3)), (0, ..., 3)):
+            with self.subTest(key=key):
+                self.check(lambda t, key=key: t[key], lambda t, key=key: t[key], x)
+
+    def test_axes(self):
+        x = np.arange(1, 25).reshape(2, 3, 4) / 10
+        self.check(lambda t: t.sum(), lambda t: t.sum(), x)
+        self.check(lambda t: t.mean([0, -1], keepdims=True), lambda t: t.mean((0, 2), keepdims=True), x)
+        self.check(lambda t: t.prod(1), lambda t: t.prod(1), x)
+        self.check(lambda t: t.cumsum(-1), lambda t: t.cumsum(-1), x)
+        self.check(lambda t: t.transpose([2, 0, 1]), lambda t: t.transpose(2, 0, 1), x)
+        self.check(lambda t: vpod.concat([t, t], -1), lambda t: np.concatenate([t, t], -1), x)
+        self.check(lambda t: t.sort(-1, descending=True, count=2)[0], lambda t: t[..., :1:-1], x)
+        self.check(lambda t: t.softmax(1).sum(1), lambda t: np.ones((2, 4)), x)
+
+    def test_images(self):
+        image = np.arange(16.0).reshape(1, 1, 4, 4)
+        self.check(lambda t: vpod.max_pool(t, 2), lambda t: np.array([[[[5, 7], [13, 15]]]]), image)
+        self.check(lambda t: vpod.average_pool(t, 2, stride=2), lambda t: np.array([[[[2.5, 4.5], [10.5, 12.5]]]]), image)
+        kernel = np.ones((1, 1, 3, 3))
+        self.check(lambda t, w: vpod.convolution(t, w)[0, 0, 0], lambda t, w: np.array([45, 54]), image, kernel)
+        self.check(lambda t: vpod.resize(t, [2, 2]), lambda t: t[..., ::2, ::2], image)
+
+    def test_gradients(self):
+        graph = vpod.Graph()
+        x, other = graph.input("x", [3]), graph.input("other", [3])
+        gradient, none = graph.gradients((x * x).sum(), [x, other])
+        self.assertIsNone(none)
+        graph.output("dx", gradient)
+        with vpod.Session(vpod.compile(graph, [vpod.Program("run")])) as session:
+            np.testing.assert_array_equal(session.run("run", {"x": [1, 2, 3]})["dx"], [2, 4, 6])
+
+
+class Regression(unittest.TestCase):
+    """A model, and ways to open it and to feed it."""
+
+    def setUp(self):
+        self.graph = vpod.Graph()
+        x, t = self.graph.input("x", [8, 3]), self.graph.input("t", [8])
+        w = self.graph.variable("w", np.zeros((3, 1), np.float32))
+        error = (x @ w).reshape([-1]) + self.graph.variable("b", vpod.filled([1])) - t
+        self.loss = (error * error).mean()
+        self.graph.output("loss", self.loss)
+        self.random = np.random.default_rng(7)
+
+    def open(self, replicas=1, optimizer=vpod.Sgd(0.1), **options):
+        train = vpod.Program("train", loss=self.loss, optimizer=optimizer, **options)
+        return vpod.Session(vpod.compile(self.graph, [train, vpod.Program("infer")], total_replicas=replicas))
+
+    def data(self, *leading):
+        x = self.random.normal(size=(*leading, 8, 3))
+        return {"x": x, "t": x @ [1, -2, 0.5] + 3}
+
+
+class SessionTest(Regression):
+    def test_learns(self):
+        for replicas, optimizer in ((1, vpod.Sgd(0.1, momentum=0.5)), (4, vpod.Adam(0.1))):
+            with self.open(replicas, optimizer) as session:
+                for _ in range(300):
+                    losses = session.run("train", self.data(*[replicas] * (replicas > 1)))["loss"]
+                self.assertEqual(losses.shape, (replicas,) if replicas > 1 else ())
+                self.assertLess(losses.max(), 1e-4)
+                np.testing.assert_allclose(session.read("w", replicas - 1).ravel(), [1, -2, 0.5], atol=0.01)
+
+    def test_leading_dimensions(self):
+        with self.open(2, accumulation=3, device_iterations=2) as session:
+            self.assertEqual(session.run("train", self.data(2, 6))["loss"].shape, (2, 6))
+            self.assertEqual(session.run("infer", self.data(2))["loss"].shape, (2,))
+            self.assertEqual(session.run("infer", self.data(2, 1))["loss"].shape, (2,))
+            with self.assertRaisesRegex(ValueError, r"input 'x' takes \[2,6,8,3\], and not \[2,8,3\]"):
+                session.run("train", self.data(2))
+
+    def test_variables(self):
+        with self.open() as session, tempfile.TemporaryDirectory() as directory:
+            session.write("w", [[1], [2], [3]])
+            path = os.path.join(directory, "weights.npz")
+            session.save(path)
+            np.testing.assert_array_equal(np.load(path)["w"].ravel(), [1, 2, 3])
+            session.write("w", np.zeros((3, 1)))
+            session.load(path)
+            np.testing.assert_array_equal(session.read("w").ravel(), [1, 2, 3])
+            session.set_learning_rate(0)
+            session.run("train", self.data())
+            np.testing.assert_array_equal(session.read("w").ravel(), [1, 2, 3])
+            session.set_hyper_parameters(vpod.Sgd(0.1))
+            session.run("train", self.data())
+            self.assertNotEqual(session.read("w")[0, 0], 1)
+
+    def test_types(self):
+        for dtype in ("float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bool"):
+            array = np.array([0, 1, 1], dtype)
+            result = evaluate(lambda x: x.reshape([3, 1]), [array])
+            self.assertEqual(result.dtype, np.dtype(dtype))
+            np.testing.assert_array_equal(result.ravel(), array)
+        graph = vpod.Graph()
+        graph.output("y", graph.input("x", [2], "int32") + 1)
+        with vpod.Session(vpod.compile(graph, [vpod.Program("run")])) as session:
+            np.testing.assert_array_equal(session.run("run", {"x": np.array([1, -5])})["y"], [2, -4])
+            with self.assertRaisesRegex(ValueError, "stream 'x'.*4294967296"):
+                session.run("run", {"x": [1, 2**32]})
+            with self.assertRaises(ValueError):
+                session.run("run", {"x": [0.5, 1]})
+
+    def test_an_error_of_the_program_leaves_the_session(self):
+        graph = vpod.Graph()
+        graph.output("y", graph.input("x", [3]).gather(graph.input("i", [1], "int32")))
+        with vpod.Session(vpod.compile(graph, [vpod.Program("run")])) as session:
+            with self.assertRaisesRegex(ValueError, "gather.*7"):
+                session.run("run", {"x": [1, 2, 3], "i": [7]})
+            np.testing.assert_array_equal(session.run("run", {"x": [1, 2, 3], "i": [2]})["y"], [3])
+
+    def test_tensors_keep_their_graph(self):
+        x = vpod.Graph().input("x", [2])
+        self.assertEqual((x + x).shape, (2,))
+
+    def test_layers(self):
+        graph = vpod.Graph()
+        net = vpod.nn.Builder(graph, seed=1, training=True)
+        x = net.convolution("conv", graph.input("images", [2, 1, 8, 8]), 4, kernel=3, padding=1)
+        x = net.global_average_pool(vpod.relu(net.batch_norm("bn", x)))
+        x = net.lstm("lstm", x.reshape([2, 2, 2]), 3, bidirectional=True)
+        graph.output("y", net.into("head").linear("fc", net.flatten(net.layer_norm("ln", x)), 5))
+        executable = vpod.compile(graph, [vpod.Program("run")])
+        self.assertEqual(executable.variables["head.fc.weight"], ((5, 12), np.dtype("float32")))
+        self.assertEqual(executable.streams["y"][0], (2, 5))
+
+    def test_control_c_ends_a_run(self):
+        program = """
+import os, signal, threading, vpod
+graph = vpod.Graph()
+x = graph.buffer("x", vpod.filled([1024, 1024], 1))
+graph.output("y", (x @ x).sum())
+session = vpod.Session(vpod.compile(graph, [vpod.Program("run", device_iterations=1000000)]))
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    session.run("run")
+except KeyboardInterrupt:
+    print("interrupted")
+try:
+    session.run("run")
+except vpod.Error as error:
+    print(error)
+"""
+        result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        self.assertEqual(result.stdout, "interrupted\nthe run was cancelled\n", result.stderr)
+        self.assertEqual(result.returncode, 0)
+
+
+class WrongCallsTest(Regression):
+    """Each call raises an error that says what is wrong; everything can be used afterwards."""
+
+    def refused(self, call, error, message):
+        with self.subTest(message):
+            with self.assertRaisesRegex(error, message):
+                call()
+
+    def test_building(self):
+        g = vpod.Graph()
+        x, i, other = g.input("x", [2, 3]), g.input("i", [2], "int32"), vpod.Graph().input("x", [2, 3])
+        image = g.input("image", [1, 4, 6, 6])
+        calls = [
+            (lambda: g.input("x", [1]), ValueError, "the name 'x' is used twice"),
+            (lambda: g.input("y", [-1]), ValueError, "y"),
+            (lambda: g.input("y", [1], "int64"), ValueError, "elements of int64, must be float32, "),
+            (lambda: g.input("y", [1], "complex64"), ValueError, "complex64"),
+            (lambda: g.input("y", [1], "flaot"), ValueError, "'flaot' is not a type"),
+            (lambda: g.input("y", "three"), TypeError, "input"),
+            (lambda: g.input("y", [1.5]), TypeError, "input"),
+            (lambda: g.input(5, [1]), TypeError, "input"),
+            (lambda: g.variable("w", "abc"), ValueError, "first values must be numbers"),
+            (lambda: g.variable("w", {}), (TypeError, ValueError), "first values"),
+            (lambda: g.variable("w", [1, 2], "int32"), ValueError, "cannot be trained"),
+            (lambda: g.variable("w", vpod.uniform([2], -1, seed=1)), ValueError, "'w'"),
+            (lambda: g.buffer("w", [300], "uint8"), ValueError, "uint8"),
+            (lambda: g.constant(0.5, dtype="int32"), ValueError, "0.5"),
+            (lambda: g.random([2], "cauchy"), ValueError, "'uniform', 'normal' or 'bits'"),
+            (lambda: g.output("x", x), ValueError, "'x' is used twice"),
+            (lambda: g.output("y", other), ValueError, "of another graph"),
+            (lambda: g.output("y", 3), TypeError, "output"),
+            (lambda: g.assign(x, x), ValueError, "buffer"),
+            (lambda: g.gradients(x, [other]), ValueError, "of another graph"),
+            (lambda: x + other, ValueError, "of another graph"),
+            (lambda: x + i, ValueError, "float32.*int32"),
+            (lambda: x + "one", TypeError, "must be a vpod.Tensor or a number"),
+            (lambda: x + None, TypeError, "must be a vpod.Tensor or a number"),
+            (lambda: x + np.ones((2, 3)), TypeError, "an array is not an operand"),
+            (lambda: np.ones((2, 3)) + x, TypeError, "an array is not an operand|unsupported"),
+            (lambda: x @ x, ValueError, "matmul does not take"),
+            (lambda: x @ 3, TypeError, "matmul|unsupported"),
+            (lambda: vpod.add(1, 2), TypeError, "one operand or both"),
+            (lambda: vpod.exp(1), TypeError, "exp"),
+            (lambda: vpod.exp(i), ValueError, "int32"),
+            (lambda: x.reshape([4]), ValueError, "must have 6 elements"),
+            (lambda: x.reshape([-1, 4]), ValueError, "must have 6 elements"),
+            (lambda: x.transpose([0, 0]), ValueError, "transpose"),
+            (lambda: x.transpose([0, 2]), ValueError, "axis 2 does not exist in float32"),
+            (lambda: x.sum(2), ValueError, "axis 2 does not exist"),
+            (lambda: x.sum(-3), ValueError, "axis -3 does not exist"),
+            (lambda: x.sum([0, 0]), ValueError, "without repetition"),
+            (lambda: x[2], IndexError, "index 2 is outside -2 to 1"),
+            (lambda: x[0, 0, 0], IndexError, "too many indices"),
+            (lambda: x[..., 0, ...], IndexError, "too many indices"),
+            (lambda: x[::-1], ValueError, "step of a slice must be 1 or more"),
+            (lambda: x["a"], TypeError, "an index must be"),
+            (lambda: x.cast("int64"), ValueError, "int64"),
+            (lambda: x.expand([3, 3]), ValueError, "expand"),
+            (lambda: x.pad([1], [1]), ValueError, "pad"),
+            (lambda: x.gather(x), ValueError, "gather"),
+            (lambda: x.gather(other), ValueError, "of another graph"),
+            (lambda: x.sort(0, count=3), ValueError, "must be 0 to 2"),
+            (lambda: x.dropout(2), ValueError, "2"),
+            (lambda: vpod.concat([]), ValueError, "a tensor or more"),
+            (lambda: vpod.concat([x, i], 0), ValueError, "concat"),
+            (lambda: vpod.max_pool(x, 2), ValueError, "an image is"),
+            (lambda: vpod.max_pool(image, [2]), ValueError, "kernel has 1 numbers"),
+            (lambda: vpod.max_pool(image, -2), ValueError, "kernel must be numbers of 0 or more"),
+            (lambda: vpod.max_pool(image, 9), ValueError, "max_pool"),
+            (lambda: vpod.max_pool(image, "big"), (TypeError, ValueError), "kernel"),
+            (lambda: vpod.convolution(image, x), ValueError, "weights are"),
+            (lambda: vpod.convolution(image, image, groups=3), ValueError, "convolution"),
+            (lambda: vpod.resize(image, [0, 1]), ValueError, "resize"),
+            (lambda: vpod.resize(image, [3, 3], "sharp"), ValueError, "mode 'sharp' must be"),
+            (lambda: vpod.cross_entropy(x, x), ValueError, "cross_entropy"),
+            (lambda: vpod.nn.Builder(3), TypeError, "Builder|__init__"),
+            (lambda: vpod.nn.Builder(g).linear("fc", other, 2), ValueError, "of another graph"),
+            (lambda: vpod.nn.Builder(g).linear("fc", i, 2), ValueError, "fc"),
+            (lambda: vpod.nn.Builder(g).self_attention("a", x, 0), ValueError, "heads"),
+        ]
+        for call, error, message in calls:
+            self.refused(call, error, message)
+        g.output("sum", x + x)
+        with vpod.Session(vpod.compile(g, [vpod.Program("run")])) as session:
+            np.testing.assert_array_equal(session.run("run", {"x": np.ones((2, 3))})["sum"], np.full((2, 3), 2))
+
+    def test_compiling(self):
+        g, loss = self.graph, self.loss
+        foreign = vpod.Graph().input("x", [])
+        program = vpod.Program
+        calls = [
+            (lambda: vpod.compile(g, []), ValueError, "no program"),
+            (lambda: vpod.compile(3, [program("a")]), TypeError, "compile"),
+            (lambda: vpod.compile(g, [program("a"), program("a")]), ValueError, "'a'"),
+            (lambda: vpod.compile(g, [program("")]), ValueError, "name"),
+            (lambda: vpod.compile(g, [program("a", loss=foreign)]), ValueError, "of another graph"),
+            (lambda: vpod.compile(g, [program("a", loss=loss, accumulation=0)]), ValueError, "accumulation"),
+            (lambda: vpod.compile(g, [program("a", loss=loss, clip_norm=-1)]), ValueError, "clip"),
+            (lambda: vpod.compile(g, [program("a", loss=loss, groups=[(["q"], vpod.Sgd())])]), ValueError, "'q'|q"),
+            (lambda: vpod.compile(g, [program("a")], total_replicas=0), ValueError, "replica"),
+            (lambda: vpod.compile(g, [program("a")], ipus_per_replica=3), ValueError, "3"),
+            (lambda: program("a", reduction="max"), ValueError, "'mean' or 'sum'"),
+            (lambda: program("a", optimizer="sgd"), TypeError, "incompatible"),
+            (lambda: vpod.Sgd(0.1, 0.9), TypeError, "incompatible"),
+            (lambda: vpod.Sgd(rate=1), TypeError, "incompatible"),
+        ]
+        for call, error, message in calls:
+            self.refused(call, error, message)
+        self.open().close()
+
+    def test_running(self):
+        session, data = self.open(), self.data()
+        device = vpod.ipu_model()
+        executable = vpod.compile(self.graph, [vpod.Program("infer")])
+        vpod.Session(executable, device).close()
+        calls = [
+            (lambda: session.run("nope", data), ValueError, "no program 'nope'; there are train, infer"),
+            (lambda: session.run("train"), ValueError, "input 't' is missing; there are: 't', 'x'"),
+            (lambda: session.run("train", {**data, "q": 1}), ValueError, "no input 'q'; there are: 't', 'x'"),
+            (lambda: session.run("train", {**data, "x": [1]}), ValueError, r"takes \[8,3\], and not \[1\]"),
+            (lambda: session.run("train", {**data, "x": "abc"}), TypeError, "'x' needs an array of numbers"),
+            (lambda: session.run("train", {**data, "t": None}), TypeError, "'t' needs an array of numbers"),
+            (lambda: session.run("train", 5), TypeError, "run"),
+            (lambda: session.read("nope"), ValueError, "no variable 'nope'; there are w, b"),
+            (lambda: session.read("w", 1), ValueError, "replica 1"),
+            (lambda: session.write("w", [1]), ValueError, r"'w' takes \[3,1\], and not \[1\]"),
+            (lambda: session.write("w", "abc"), TypeError, "'w' needs"),
+            (lambda: session.save("/nonexistent/a.npz"), vpod.Error, "/nonexistent"),
+            (lambda: session.load("/nonexistent/a.npz"), (ValueError, vpod.Error), "/nonexistent"),
+            (lambda: session.set_learning_rate(0.1, 3), ValueError, "group 3"),
+            (lambda: session.set_hyper_parameters(vpod.Adam()), ValueError, "compiled for"),
+            (lambda: vpod.Session(executable, device), vpod.Error, "belongs to another session"),
+            (lambda: vpod.Session(executable, 5), TypeError, "incompatible"),
+            (lambda: vpod.ipu_model(replicas=0), ValueError, "one replica"),
+            (lambda: vpod.ipu_model(replicas=-1), TypeError, "incompatible"),
+        ]
+        for call, error, message in calls:
+            self.refused(call, error, message)
+        session.run("train", data)
+        session.close()
+        session.close()
+        for call in (lambda: session.run("train", data), lambda: session.read("w"), lambda: session.save("a")):
+            self.refused(call, vpod.Error, "the session is closed")
+
+
+class StubsTest(unittest.TestCase):
+    def test_stubs_have_the_names_of_the_module(self):
+        directory = pathlib.Path(vpod.__file__).parent
+        for module, file in ((vpod._vpod, "__init__.pyi"), (vpod.nn, "nn.pyi")):
+            stubs = {}
+            for node in ast.parse((directory / file).read_text()).body:
+                if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                    members = node.body if isinstance(node, ast.ClassDef) else []
+                    stubs[node.name] = {each.name for each in members if isinstance(each, ast.FunctionDef)}
+            public = {name for name in vars(module) if not name.startswith("_")} - {"nn"}
+            self.assertEqual(set(stubs), public)
+            for name, members in stubs.items():
+                ours = {m for m in vars(getattr(module, name)) if not m.startswith("_")} if members else set()
+                self.assertEqual({m for m in members if not m.startswith("_")}, ours, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
