@@ -45,12 +45,14 @@ foreign=$(dpkg-deb -c "$deb" | awk '$2 != "root/root" || substr($1, 6, 1) == "w"
 
 modules=$root/usr/lib/python3/dist-packages
 PYTHONPATH=$modules /usr/bin/python3 -c 'import gcipuinfo; gcipuinfo.gcipuinfo' || fail "the distribution's Python cannot use gcipuinfo"
+PYTHONPATH=$modules /usr/bin/python3 -c 'import vpod; vpod.Graph()' || fail "the distribution's Python cannot use vpod"
 
 # Every library that a program links is in a package of Depends.
 depends=$(dpkg-deb -f "$deb" Depends | tr ',' '\n' | awk '{print $1}')
-linked=$(ldd "$root"/usr/bin/* "$modules"/*)
+libraries=("$root"/usr/bin/* "$modules"/*.so "$modules"/vpod/*.so)
+linked=$(ldd "${libraries[@]}")
 ! grep 'not found' <<<"$linked" || fail "libraries are missing here"
-for library in $(objdump -p "$root"/usr/bin/* "$modules"/* | awk '$1 == "NEEDED" {print $2}' | sort -u); do
+for library in $(objdump -p "${libraries[@]}" | awk '$1 == "NEEDED" {print $2}' | sort -u); do
   path=$(awk -v library="$library" '$1 == library && $2 == "=>" {print $3; exit}' <<<"$linked")
   [ -n "$path" ] || continue # the dynamic linker itself
   path=$(realpath "$path")
