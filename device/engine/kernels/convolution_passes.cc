@@ -67,7 +67,7 @@ std::optional<size_t> Passes::MakeAll(const ConvolutionCut& cut, size_t first) {
   passes_.clear();
   passes_.resize(cut.geometries());
   weights_ = Memory::desc();
-  scratchpad_bytes_ = 0;
+  scratchpad_bytes_ = surrounded_bytes_ = 0;
   implementations_.clear();
   for (size_t i = 0; i < passes_.size(); ++i) {
     const size_t geometry = i == 0 ? first : i <= first ? i - 1 : i;
@@ -83,39 +83,87 @@ std::optional<size_t> Passes::MakeAll(const ConvolutionCut& cut, size_t first) {
   return std::nullopt;
 }
 
-Pass Passes::Make(const ConvolutionPiece& piece) {
-  const ConvolutionShape& s = shape_;
-  Memory::dims image_size, result_size, before, after, dilates(s.dilation);
-  for (size_t i = 0; i < s.rank(); ++i) {
+namespace {
+
+// A piece as oneDNN describes it.
+struct Geometry {
+  Memory::desc image, result;
+  Memory::dims stride, dilates, before, after;
+};
+
+// `surrounded`: the padding is part of the image.
+Geometry GeometryOf(const ConvolutionShape& shape, const ConvolutionPiece& piece,
+                    bool surrounded = false) {
+  Memory::dims image_size, result_size;
+  Geometry of{.stride = shape.stride, .dilates = shape.dilation};
+  for (size_t i = 0; i < shape.rank(); ++i) {
     const ConvolutionPart& part = piece.parts[i];
-    image_size.push_back(part.image_size);
+    const int64_t padding = surrounded ? part.pad_before + part.pad_after : 0;
+    image_size.push_back(part.image_size + padding);
     result_size.push_back(part.result_size);
-    before.push_back(part.pad_before);
-    after.push_back(part.pad_after);
-    --dilates[i];  // oneDNN counts what it skips
+    of.before.push_back(surrounded ? 0 : part.pad_before);
+    of.after.push_back(surrounded ? 0 : part.pad_after);
+    --of.dilates[i];  // oneDNN counts what it skips
   }
-  const auto image = ImageDesc(piece.images, s.channels, image_size),
-             result = ImageDesc(piece.images, s.outputs, result_size);
-  const auto weights = weights_ ? weights_ : AnyWeights(s);
-  const auto kDirect = dnnl::algorithm::convolution_direct;
-  const Memory::dims stride(s.stride);
+  of.image = ImageDesc(piece.images, shape.channels, image_size);
+  of.result = ImageDesc(piece.images, shape.outputs, result_size);
+  return of;
+}
+
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+}  // namespace
+
+Pass Passes::Make(const ConvolutionPiece& piece) {
+  if (kind_ == Convolution::WEIGHT_GRADIENT) return MakeWeightGradient(piece);
+  const Geometry of = GeometryOf(shape_, piece);
+  const auto weights = weights_ ? weights_ : AnyWeights(shape_);
   if (kind_ == Convolution::FORWARD) {
     using Primitive = dnnl::convolution_forward;
-    const Primitive::primitive_desc desc({dnnl::prop_kind::forward_training, kDirect, image,
-                                          weights, result, stride, dilates, before, after},
-                                         UserScratchpad(), CpuEngine());
-    return Finish<Primitive>(desc, image, desc.weights_desc(), result);
+    const Primitive::primitive_desc desc(
+        {dnnl::prop_kind::forward_training, kDirect, of.image, weights, of.result, of.stride,
+         of.dilates, of.before, of.after},
+        UserScratchpad(), CpuEngine());
+    return Finish<Primitive>(desc, of.image, desc.weights_desc(), of.result);
   }
-  if (kind_ == Convolution::INPUT_GRADIENT) {
-    using Primitive = dnnl::convolution_backward_data;
-    const auto desc =
-        WithoutHint<Primitive>({kDirect, image, weights, result, stride, dilates, before, after});
-    return Finish<Primitive>(desc, image, desc.weights_desc(), result);
-  }
+  using Primitive = dnnl::convolution_backward_data;
+  const auto desc = WithoutHint<Primitive>(
+      {kDirect, of.image, weights, of.result, of.stride, of.dilates, of.before, of.after});
+  return Finish<Primitive>(desc, of.image, desc.weights_desc(), of.result);
+}
+
+// For AVX2 oneDNN has code for windows that are no larger than the image, and products of matrices
+// for others; so the padding becomes part of the image there.
+Pass Passes::MakeWeightGradient(const ConvolutionPiece& piece) {
   using Primitive = dnnl::convolution_backward_weights;
-  const auto desc =
-      WithoutHint<Primitive>({kDirect, image, weights, result, stride, dilates, before, after});
-  return Finish<Primitive>(desc, image, desc.diff_weights_desc(), result);
+  const auto weights = weights_ ? weights_ : AnyWeights(shape_);
+  const auto desc_of = [&](const Geometry& of) {
+    return WithoutHint<Primitive>(
+        {kDirect, of.image, weights, of.result, of.stride, of.dilates, of.before, of.after});
+  };
+  const auto is_product = [](const Primitive::primitive_desc& desc) {
+    return absl::StrContains(desc.impl_info_str(), "gemm");
+  };
+  const Geometry as_it_is = GeometryOf(shape_, piece);
+  const auto desc = desc_of(as_it_is);
+  int64_t padding = 0;
+  bool cropped = false;  // the windows leave out pixels of the piece
+  for (size_t i = 0; i < shape_.rank(); ++i) {
+    const ConvolutionPart& part = piece.parts[i];
+    padding += part.pad_before + part.pad_after;
+    cropped |= part.pad_before < 0 || part.pad_after < 0;
+  }
+  if (padding > 0 && !cropped && is_product(desc)) {
+    const Geometry of = GeometryOf(shape_, piece, /*surrounded=*/true);
+    const auto better = desc_of(of);
+    if (!is_product(better) && !absl::StartsWith(better.impl_info_str(), "ref")) {
+      Pass pass = Finish<Primitive>(better, of.image, better.diff_weights_desc(), of.result);
+      pass.surrounded = true;
+      surrounded_bytes_ = std::max(surrounded_bytes_, of.image.get_size());
+      return pass;
+    }
+  }
+  return Finish<Primitive>(desc, as_it_is.image, desc.diff_weights_desc(), as_it_is.result);
 }
 
 template <class Primitive>

@@ -15,6 +15,7 @@ namespace vpod::engine {
 struct Pass {
   dnnl::primitive primitive;
   dnnl::memory::desc image, weights, result, scratchpad;
+  bool surrounded = false;  // the image has its padding around it, as zeros
 
   // The operands are dense float32.
   void Forward(float* image, float* weights, float* result, std::byte* scratchpad) const;
@@ -33,6 +34,8 @@ class Passes {
   const Pass* At(size_t geometry) const { return passes_[geometry].get(); }
   const dnnl::memory::desc& weights() const { return weights_; }
   size_t scratchpad_bytes() const { return scratchpad_bytes_; }
+  // Of the largest image that has its padding around it; 0 if none has.
+  size_t surrounded_bytes() const { return surrounded_bytes_; }
   const std::vector<std::string>& implementations() const { return implementations_; }
   size_t primitives() const {
     return passes_.size() -
@@ -44,6 +47,7 @@ class Passes {
   // a geometry that has no good implementation then.
   std::optional<size_t> MakeAll(const ConvolutionCut& cut, size_t first);
   Pass Make(const ConvolutionPiece& piece);
+  Pass MakeWeightGradient(const ConvolutionPiece& piece);
   template <class Primitive>
   Pass Finish(const typename Primitive::primitive_desc& desc, const dnnl::memory::desc& image,
               const dnnl::memory::desc& weights, const dnnl::memory::desc& result);
@@ -52,7 +56,7 @@ class Passes {
   const program::v1::Convolution::Pass kind_;
   std::vector<std::unique_ptr<Pass>> passes_;
   dnnl::memory::desc weights_;
-  size_t scratchpad_bytes_ = 0;
+  size_t scratchpad_bytes_ = 0, surrounded_bytes_ = 0;
   std::vector<std::string> implementations_;  // each once
 };
 

@@ -111,6 +111,8 @@ INSTANTIATE_TEST_SUITE_P(
                  {1, 0, 1},
                  {1, 1, 0}},
             Case{"ManyOutputs", 2, 40, 130, 1, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+            Case{"WideWindow", 5, 32, 16, 1, {2, 1}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+            Case{"WideWindowStrided", 3, 16, 16, 1, {2, 2}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {0, 1}},
             Case{"FullVectors", 2, 32, 48, 1, {5, 4}, {2, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 1}},
             Case{"StrideBeyondTheKernel",
                  1,

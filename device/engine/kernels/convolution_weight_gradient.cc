@@ -14,6 +14,32 @@ VPOD_SIMD void AddInto(float* sums, const float* values, size_t n) {
   for (size_t i = 0; i < n; ++i) sums[i] += values[i];
 }
 
+// A part of images with the channels innermost, with its padding around it.
+void Surround(const ConvolutionPiece& piece, size_t rank, int64_t channels, const float* from,
+              float* to) {
+  constexpr size_t kRank = program::kMaxSpatialRank;
+  std::array<ConvolutionPart, kRank> parts;  // dimensions that are missing are outermost, of 1
+  for (ConvolutionPart& part : parts) part.image_size = 1;
+  std::copy_n(piece.parts.begin(), rank, parts.end() - static_cast<int64_t>(rank));
+  std::array<int64_t, kRank> sizes;
+  int64_t elements = piece.images * channels;
+  for (size_t i = 0; i < kRank; ++i) {
+    sizes[i] = parts[i].image_size + parts[i].pad_before + parts[i].pad_after;
+    elements *= sizes[i];
+  }
+  std::fill_n(to, elements, 0.0f);
+  const int64_t row = parts[2].image_size * channels;
+  for (int64_t image = 0; image < piece.images; ++image) {
+    for (int64_t i = 0; i < parts[0].image_size; ++i) {
+      for (int64_t j = 0; j < parts[1].image_size; ++j, from += row) {
+        const int64_t line =
+            (image * sizes[0] + parts[0].pad_before + i) * sizes[1] + parts[1].pad_before + j;
+        std::copy_n(from, row, to + (line * sizes[2] + parts[2].pad_before) * channels);
+      }
+    }
+  }
+}
+
 struct WeightGradient {
   ConvolutionStep step;
   ConvolutionCut cut;
@@ -22,8 +48,8 @@ struct WeightGradient {
   size_t parts = 1;
   std::vector<std::shared_ptr<const WeightsPacking>> packings;  // of each block, or one of all
   BoxBlock image, gradient;
-  size_t weights_at = 0, plain = 0, scratchpad = 0;  // in scratch
-  size_t packed_elements = 0;                        // of the largest block, a multiple of 16
+  size_t weights_at = 0, surrounded = 0, plain = 0, scratchpad = 0;  // in scratch
+  size_t packed_elements = 0;  // of the largest block, a multiple of 16
 
   float* Sum(const Workspace& at, size_t part, size_t block) const {
     return reinterpret_cast<float*>(at.shared) +
@@ -38,6 +64,11 @@ struct WeightGradient {
     const ConvolutionPiece piece = cut[index];
     const Pass& pass = *passes->At(cut.GeometryOf(index));
     float* x = image.Read(at, ImageBox(piece, rank, weights.channels));
+    if (pass.surrounded) {
+      auto* larger = reinterpret_cast<float*>(at.scratch + surrounded);
+      Surround(piece, rank, weights.channels.size, x, larger);
+      x = larger;
+    }
     float* dy = gradient.Read(at, ResultBox(piece, rank, weights.outputs));
     float* sum = Sum(at, part, block);
     float* dw = round == 0 ? sum : reinterpret_cast<float*>(at.scratch + weights_at);
@@ -126,6 +157,10 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
   conv->gradient =
       BoxBlock(step.b, static_cast<size_t>(conv->cut.result_pixels() * first.shape.outputs),
                gaps || num_blocks > 1, scratch);
+  size_t surrounded = 0;
+  for (const BlockPlan& plan : conv->blocks)
+    surrounded = std::max(surrounded, plan.passes->surrounded_bytes());
+  conv->surrounded = scratch.Add(surrounded);
   conv->plain = scratch.Add(PlainScratch(step, conv->packings) * sizeof(float));
   if (rounds > 1) conv->weights_at = scratch.Add(conv->packed_elements * sizeof(float));
   conv->scratchpad = scratch.Add(ScratchpadBytes(conv->blocks));
