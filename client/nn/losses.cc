@@ -4,63 +4,11 @@
 #include <numbers>
 
 #include "absl/strings/str_cat.h"
+#include "client/nn/term.h"
 
 namespace vpod::nn {
 
-using program::v1::BinaryOperator;
-using program::v1::UnaryOperator;
-
 namespace {
-
-// A tensor with the operators of arithmetic, so that formulas read as they are written.
-class Term {
- public:
-  Term(Graph& graph, Tensor tensor) : graph_(&graph), tensor_(tensor) {}
-
-  Graph& graph() const { return *graph_; }
-  operator Tensor() const { return tensor_; }
-  Term Apply(UnaryOperator function) const { return {*graph_, graph_->Unary(function, tensor_)}; }
-  Term Apply(BinaryOperator function, Term other) const {
-    return {*graph_, graph_->Binary(function, tensor_, other.tensor_)};
-  }
-  // A scalar of the same type.
-  Term Number(double value) const {
-    if (!graph_->status().ok()) return {*graph_, {}};
-    return {*graph_, graph_->Constant({graph_->TypeOf(tensor_).type, {}}, value)};
-  }
-
- private:
-  Graph* graph_;
-  Tensor tensor_;
-};
-
-Term operator+(Term a, Term b) { return a.Apply(program::v1::ADD, b); }
-Term operator-(Term a, Term b) { return a.Apply(program::v1::SUBTRACT, b); }
-Term operator*(Term a, Term b) { return a.Apply(program::v1::MULTIPLY, b); }
-Term operator/(Term a, Term b) { return a.Apply(program::v1::DIVIDE, b); }
-Term operator+(Term a, double b) { return a + a.Number(b); }
-Term operator-(Term a, double b) { return a - a.Number(b); }
-Term operator*(Term a, double b) { return a * a.Number(b); }
-Term operator-(double a, Term b) { return b.Number(a) - b; }
-Term operator-(Term a) { return a.Apply(program::v1::NEGATE); }
-Term operator>(Term a, double b) { return a.Apply(program::v1::GREATER, a.Number(b)); }
-Term operator==(Term a, double b) { return a.Apply(program::v1::EQUAL, a.Number(b)); }
-
-Term Abs(Term a) { return a.Apply(program::v1::ABSOLUTE); }
-Term Exp(Term a) { return a.Apply(program::v1::EXPONENT); }
-Term Log(Term a) { return a.Apply(program::v1::LOGARITHM); }
-Term Log1p(Term a) { return a.Apply(program::v1::LOG1P); }
-Term Sqrt(Term a) { return a.Apply(program::v1::SQUARE_ROOT); }
-Term Square(Term a) { return a.Apply(program::v1::SQUARE); }
-Term Relu(Term a) { return a.Apply(program::v1::RELU); }
-Term Min(Term a, Term b) { return a.Apply(program::v1::MINIMUM, b); }
-Term Min(Term a, double b) { return Min(a, a.Number(b)); }
-Term Max(Term a, double b) { return a.Apply(program::v1::MAXIMUM, a.Number(b)); }
-Term Where(Term condition, Term a, Term b) {
-  return {a.graph(), a.graph().Select(condition, a, b)};
-}
-Term Where(Term condition, Term a, double b) { return Where(condition, a, a.Number(b)); }
-Term Where(Term condition, double a, Term b) { return Where(condition, b.Number(a), b); }
 
 // log(1 + exp(a)). The slope at 0 is right: a maximum's is one half there.
 Term Softplus(Term a) { return Max(a, 0) + Log1p(Exp(-Abs(a))); }
