@@ -271,10 +271,11 @@ class Graph {
   static v1::SlidingWindow Sliding(int rank, uint32_t kernel, uint32_t stride = 1,
                                    uint32_t padding = 0, uint32_t dilation = 1);
 
-  // Adds the reverse-mode gradient of the sum of `loss`, times `scale` (a FLOAT32 scalar) if there
-  // is one, and returns the gradient of each of `wanted`, in its type. The gradient of a value that
-  // does not influence the loss is absent: an invalid tensor. Operations without a derivative
-  // (comparisons, arg-max, integer casts) stop the gradient.
+  // Adds the reverse-mode gradient of the sum of `loss`, each element times that of `scale`
+  // (FLOAT32, a scalar or of the loss's shape) if there is one, and returns the gradient of each of
+  // `wanted`, in its type. The gradient of a value that does not influence the loss is absent: an
+  // invalid tensor. Operations without a derivative (comparisons, arg-max, integer casts) stop the
+  // gradient.
   std::vector<Tensor> Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale = {});
   // The same before the gradients by different uses of a variable or input are added: none for a
   // value that does not influence the loss.

@@ -1,5 +1,6 @@
 #include "client/graph/gradients/gradients.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -137,7 +138,10 @@ std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
     for (uint32_t output : nodes_[i].instruction.outputs()) producer[output] = i;
   }
   std::set<size_t> done;
-  for (uint32_t id = loss.id + 1; id-- > 0;) {
+  // What was there before the first wanted value does not depend on any.
+  uint32_t first = loss.id;
+  for (Tensor tensor : wanted) first = std::min(first, tensor.id);
+  for (uint32_t id = loss.id + 1; id-- > first;) {
     if (const uint32_t source = values_[id].alias_of; source != ~0u) {
       for (Tensor gradient : gradients.All(id))
         gradients.Add(source, Reshape(gradient, TypeOf({source}).dims));
