@@ -13,6 +13,9 @@
 //   {"adaptive_max_pool": [...], "inputs": [VALUE]}    appends output and indices
 //   {"resize": [...], "interpolation": NUMBER of the enumeration, "align_corners": BOOL,
 //    "inputs": [VALUE]}
+//   {"aten": OPERATOR, "arguments": [ARGUMENT, ...]}   appends its outputs; an argument is null, a
+//       number, true or false, a string, a list of integers, {"number": "inf" …}, {"tensor": VALUE}
+//       or {"tensors": [VALUE or null, ...]}
 //   {"gradients": [VALUE, ...], "loss": VALUE}
 // and "results", the values that are wanted. A case with "train" runs a training program of that
 // many steps instead, and its results are variables:
@@ -20,7 +23,8 @@
 //    "loss_scale": NUMBER}
 // DATA has an input's elements for each micro-batch of a step. The loss scale is automatic, may be
 // missing, and is the last result.
-// RESULTS has "kernels", the names of all ops that compute, and "cases", with for each case
+// RESULTS has "kernels", the names of all ops that compute, "aten", [name, parameters] of each
+// operator that client/aten lowers, and "cases", with for each case
 //   {"results": [{"type": ..., "dims": [...], "at": OFFSET}, ...], "ops": [NAME, ...]}
 // whose elements are in RESULT_DATA, with the ops of graph and executable, or {"error": MESSAGE}.
 #include <google/protobuf/util/json_util.h>
@@ -33,6 +37,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/aten/lower.h"
 #include "client/compiler/compiler.h"
 #include "client/nn/resize.h"
 #include "client/session/ipu_model.h"
@@ -108,6 +113,8 @@ class Case {
       values_.push_back(graph_.Constant(type, step.at("value")));
     } else if (step.contains("variable")) {
       return AddVariable(step);
+    } else if (step.contains("aten")) {
+      return AddAten(step);
     } else {
       VPOD_ASSIGN_OR_RETURN(const TensorType type, Type(step, "input"));
       inputs_.push_back({NameOf("input", values_.size()), type, step.at("at")});
@@ -124,6 +131,31 @@ class Case {
     const auto outputs = graph_.AddOperation(std::move(instruction), Operands(step.at("inputs")));
     values_.insert(values_.end(), outputs.begin(), outputs.end());
     return absl::OkStatus();
+  }
+
+  absl::Status AddAten(const json& step) {
+    std::vector<aten::Argument> arguments;
+    for (const json& argument : step.at("arguments")) arguments.push_back(Decoded(argument));
+    VPOD_ASSIGN_OR_RETURN(
+        const auto outputs,
+        aten::Lower(graph_, step.at("aten").get<std::string>(), std::move(arguments)));
+    values_.insert(values_.end(), outputs.begin(), outputs.end());
+    return absl::OkStatus();
+  }
+
+  aten::Argument Decoded(const json& argument) const {
+    if (argument.is_null()) return {};
+    if (argument.is_boolean()) return argument.get<bool>();
+    if (argument.is_number_integer()) return argument.get<int64_t>();
+    if (argument.is_number()) return argument.get<double>();
+    if (argument.is_string()) return argument.get<std::string>();
+    if (argument.is_array()) return argument.get<program::Dims>();
+    if (argument.contains("number")) return std::stod(argument.at("number").get<std::string>());
+    if (argument.contains("tensor")) return values_.at(argument.at("tensor"));
+    std::vector<Tensor> tensors;
+    for (const json& value : argument.at("tensors"))
+      tensors.push_back(value.is_null() ? Tensor{} : values_.at(value));
+    return tensors;
   }
 
   absl::Status AddVariable(const json& step) {
@@ -190,8 +222,10 @@ class Case {
 
   absl::Status WriteInputs(session::Session& session) const {
     for (const Input& input : inputs_) {
-      VPOD_ASSIGN_OR_RETURN(const auto bytes, Stream(session, input.name, input.type));
-      VPOD_RETURN_IF_ERROR(Read(input.at, bytes.data(), bytes.size()));
+      const auto bytes = Stream(session, input.name, input.type);
+      if (absl::IsNotFound(bytes.status())) continue;  // only its shape matters
+      VPOD_RETURN_IF_ERROR(bytes.status());
+      VPOD_RETURN_IF_ERROR(Read(input.at, bytes->data(), bytes->size()));
     }
     return absl::OkStatus();
   }
@@ -327,9 +361,15 @@ json KernelNames() {
   return names;
 }
 
+json AtenOperators() {
+  json operators = json::array();
+  for (const auto& [name, parameters] : aten::Operators()) operators.push_back({name, parameters});
+  return operators;
+}
+
 absl::Status RunAll(char** paths) {
   const std::string cases = base::ReadFile(paths[0]), data = base::ReadFile(paths[1]);
-  json results = {{"kernels", KernelNames()}, {"cases", json::array()}};
+  json results = {{"kernels", KernelNames()}, {"aten", AtenOperators()}, {"cases", json::array()}};
   std::string result_data;
   for (const json& text : json::parse(cases)) {
     auto result = Case(text, data, result_data).Run();

@@ -69,6 +69,7 @@ program::v1::DataType TypeFor(const py::array& array);
 
 void DefineGraph(py::module_& module);
 void DefineOperations(py::module_& module, py::class_<Value>& tensor);
+void DefineAten(py::module_& module, py::class_<graph::Graph, GraphPtr>& graph);
 void DefineLayers(py::module_& module);
 void DefineCompiler(py::module_& module);
 void DefineSession(py::module_& module);

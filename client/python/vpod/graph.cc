@@ -142,8 +142,9 @@ void DefineGraph(py::module_& module) {
   py::class_<Scope>(module, "Scope").def("__enter__", &Scope::Enter).def("__exit__", &Scope::Exit);
   py::class_<OnIpu>(module, "OnIpu").def("__enter__", &OnIpu::Enter).def("__exit__", &OnIpu::Exit);
 
-  py::class_<Graph, GraphPtr>(module, "Graph", "What one replica computes for one micro-batch.")
-      .def(py::init<>())
+  py::class_<Graph, GraphPtr> graph(module, "Graph",
+                                    "What one replica computes for one micro-batch.");
+  graph.def(py::init<>())
       .def(
           "input",
           [](const GraphPtr& graph, const std::string& name, const graph::Dims& shape,
@@ -220,6 +221,7 @@ void DefineGraph(py::module_& module) {
           py::arg("ipu"),
           "A context: values and operations inside are on this IPU of the replica.");
   DefineOperations(module, tensor);
+  DefineAten(module, graph);
 }
 
 }  // namespace vpod::python

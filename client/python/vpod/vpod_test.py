@@ -346,6 +346,50 @@ class WrongCallsTest(Regression):
             self.refused(call, vpod.Error, "the session is closed")
 
 
+class AtenTest(unittest.TestCase):
+    def test_operators_of_pytorch(self):
+        graph = vpod.Graph()
+        x = graph.input("x", [2, 3])
+        (scaled,) = graph.aten("add.Tensor", x, x, 2)
+        values, places = graph.aten("max.dim", scaled, -1, False)
+        (joined,) = graph.aten("cat.default", [values, values])
+        self.assertEqual((joined.shape, places.dtype), ((4,), np.int32))
+        graph.output("y", joined)
+        with vpod.Session(vpod.compile(graph, [vpod.Program("infer")])) as session:
+            y = session.run("infer", {"x": np.arange(6).reshape(2, 3)})["y"]
+        np.testing.assert_array_equal(y, [6, 15, 6, 15])
+        self.assertEqual(vpod.aten_operators()["relu.default"], "tensor")
+
+    def test_outputs_that_a_mask_leaves_out(self):
+        graph = vpod.Graph()
+        dy, x, w = graph.input("dy", [1, 1, 4]), graph.input("x", [1, 1, 4]), graph.input("w", [1, 1, 1])
+        rest = ([1], [1], [0], [1], False, [0], 1, [False, True, False])
+        self.assertEqual([g is None for g in graph.aten("convolution_backward.default", dy, x, w, *rest)], [True, False, True])
+
+    def test_wrong_calls(self):
+        graph, other = vpod.Graph(), vpod.Graph()
+        x = graph.input("x", [2, 3])
+        calls = [
+            (lambda: graph.aten("nope.default", x), vpod.Error, "aten::nope.default is not among"),
+            (lambda: graph.aten("nonzero.default", x), vpod.Error, "depends on its elements"),
+            (lambda: graph.aten("relu.default"), ValueError, "needs argument 0"),
+            (lambda: graph.aten("relu.default", x, 1), ValueError, "has 2 arguments, must have at most 1"),
+            (lambda: graph.aten("relu.default", "x"), ValueError, "argument 0 does not fit"),
+            (lambda: graph.aten("relu.default", other.input("x", [2])), ValueError, "another graph"),
+            (lambda: graph.aten("relu.default", np.zeros(3)), TypeError, "an argument is"),
+            (lambda: graph.aten("cat.default", [x, 1]), TypeError, "a list must have ints, or tensors"),
+            (lambda: graph.aten("cat.default", [x, "x"]), TypeError, "a list must have ints, or tensors"),
+            (lambda: graph.aten("cat.default", []), ValueError, "needs a tensor or more"),
+            (lambda: graph.aten("select.int", x, 0, 2), ValueError, "index 2 must be -2 to 1"),
+            (lambda: graph.aten("mm.default", x, x), ValueError, "mm.default"),
+            (lambda: graph.aten(), TypeError, "aten"),
+        ]
+        for call, error, message in calls:
+            with self.assertRaisesRegex(error, message):
+                call()
+        self.assertEqual(graph.aten("t.default", x)[0].shape, (3, 2))
+
+
 class StubsTest(unittest.TestCase):
     def test_stubs_have_the_names_of_the_module(self):
         directory = pathlib.Path(vpod.__file__).parent

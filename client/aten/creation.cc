@@ -1,0 +1,151 @@
+// Tensors of equal or counted elements, and copies with another type.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "client/aten/call.h"
+
+namespace vpod::aten {
+namespace {
+
+// Layout, device, pinning and memory format, which say nothing of a graph.
+constexpr char kOptions[] = "type?=None, any?=None, any?=None, any?=None, any?=None";
+
+std::string WithOptions(absl::string_view parameters) {
+  return absl::StrCat(parameters, ", ", kOptions);
+}
+
+// The type of a number that nothing else gives a type.
+v1::DataType TypeOfNumber(const Argument& number) {
+  if (std::holds_alternative<bool>(number)) return v1::BOOL;
+  return std::holds_alternative<int64_t>(number) ? v1::INT32 : v1::FLOAT32;
+}
+
+Outputs Filled(const Call& call, Dims dims, size_t type, v1::DataType otherwise, double value) {
+  VPOD_ASSIGN_OR_RETURN(const v1::DataType chosen, call.type(type, otherwise));
+  return Tensors{call.graph().Constant({chosen, std::move(dims)}, value)};
+}
+
+// (size, type…)
+template <int kValue>
+Outputs OfSize(const Call& call) {
+  return Filled(call, call.ints(0), 1, v1::FLOAT32, kValue);
+}
+
+// (like, type…)
+template <int kValue>
+Outputs Like(const Call& call) {
+  const TensorType like = call.TypeOf(call.tensor(0));
+  return Filled(call, like.dims, 1, like.type, kValue);
+}
+
+// (self, size, type…)
+template <int kValue>
+Outputs New(const Call& call) {
+  return Filled(call, call.ints(1), 2, call.TypeOf(call.tensor(0)).type, kValue);
+}
+
+Outputs EmptyStrided(const Call& call) { return Filled(call, call.ints(0), 2, v1::FLOAT32, 0); }
+
+Outputs NewEmptyStrided(const Call& call) {
+  return Filled(call, call.ints(1), 3, call.TypeOf(call.tensor(0)).type, 0);
+}
+
+Outputs Full(const Call& call) {
+  return Filled(call, call.ints(0), 2, TypeOfNumber(call.at(1)), call.number(1));
+}
+
+Outputs FullLike(const Call& call) {
+  const TensorType like = call.TypeOf(call.tensor(0));
+  return Filled(call, like.dims, 2, like.type, call.number(1));
+}
+
+Outputs NewFull(const Call& call) {
+  return Filled(call, call.ints(1), 3, call.TypeOf(call.tensor(0)).type, call.number(2));
+}
+
+Outputs ScalarTensor(const Call& call) {
+  return Filled(call, {}, 1, TypeOfNumber(call.at(0)), call.number(0));
+}
+
+Outputs Counted(const Call& call, double start, double end, double step, size_t type,
+                v1::DataType otherwise) {
+  VPOD_ASSIGN_OR_RETURN(const v1::DataType chosen, call.type(type, otherwise));
+  const double count = std::ceil((end - start) / step);
+  if (!(count >= 0 && count <= static_cast<double>(program::kMaxElements)))
+    return call.Refuse(absl::StrCat("no numbers lead from ", start, " to ", end, " by ", step));
+  const v1::DataType counted = program::IsFloat(chosen) ? v1::FLOAT32 : v1::INT32;
+  const Term places = call.term(call.graph().Iota({counted, {static_cast<int64_t>(count)}}, 0));
+  const Term numbers = places * step + places.Number(start);
+  return Tensors{call.graph().Cast(numbers, chosen)};
+}
+
+Outputs Arange(const Call& call) {
+  return Counted(call, 0, call.number(0), 1, 1, TypeOfNumber(call.at(0)));
+}
+
+Outputs ArangeStart(const Call& call) {
+  const v1::DataType type = PromotedType(TypeOfNumber(call.at(0)), TypeOfNumber(call.at(1)));
+  return Counted(call, call.number(0), call.number(1), 1, 2, type);
+}
+
+Outputs ArangeStep(const Call& call) {
+  const v1::DataType type =
+      PromotedType(PromotedType(TypeOfNumber(call.at(0)), TypeOfNumber(call.at(1))),
+                   std::holds_alternative<double>(call.at(2)) ? v1::FLOAT32 : v1::INT32);
+  return Counted(call, call.number(0), call.number(1), call.number(2), 3, type);
+}
+
+Outputs ToCopy(const Call& call) {
+  VPOD_ASSIGN_OR_RETURN(const v1::DataType type, call.type(1, call.TypeOf(call.tensor(0)).type));
+  return Tensors{call.graph().Cast(call.tensor(0), type)};
+}
+
+Outputs Copy(const Call& call) {
+  const TensorType type = call.TypeOf(call.tensor(0));
+  return Tensors{call.graph().Expand(call.graph().Cast(call.tensor(1), type.type), type.dims)};
+}
+
+Outputs Zero(const Call& call) {
+  return Tensors{call.graph().Constant(call.TypeOf(call.tensor(0)), 0)};
+}
+
+Outputs Fill(const Call& call) {
+  const TensorType type = call.TypeOf(call.tensor(0));
+  if (!std::holds_alternative<Tensor>(call.at(1)))
+    return Tensors{call.graph().Constant(type, call.number(1))};
+  return Copy(call);
+}
+
+}  // namespace
+
+std::vector<Row> CreationRows() {
+  return {
+      {"empty.memory_format", WithOptions("ints"), OfSize<0>},
+      {"zeros.default", WithOptions("ints"), OfSize<0>},
+      {"ones.default", WithOptions("ints"), OfSize<1>},
+      {"full.default", WithOptions("ints, number"), Full},
+      {"empty_strided.default", WithOptions("ints, ints"), EmptyStrided},
+      {"empty_like.default", WithOptions("tensor"), Like<0>},
+      {"zeros_like.default", WithOptions("tensor"), Like<0>},
+      {"ones_like.default", WithOptions("tensor"), Like<1>},
+      {"full_like.default", WithOptions("tensor, number"), FullLike},
+      {"new_empty.default", WithOptions("tensor, ints"), New<0>},
+      {"new_zeros.default", WithOptions("tensor, ints"), New<0>},
+      {"new_ones.default", WithOptions("tensor, ints"), New<1>},
+      {"new_full.default", WithOptions("tensor, ints, number"), NewFull},
+      {"new_empty_strided.default", WithOptions("tensor, ints, ints"), NewEmptyStrided},
+      {"scalar_tensor.default", WithOptions("number"), ScalarTensor},
+      {"arange.default", WithOptions("number"), Arange},
+      {"arange.start", WithOptions("number, number"), ArangeStart},
+      {"arange.start_step", WithOptions("number, number, number=1"), ArangeStep},
+      {"_to_copy.default", WithOptions("tensor"), ToCopy},
+      {"copy_.default", "tensor, tensor, bool=false", Copy},
+      {"zero_.default", "tensor", Zero},
+      {"fill_.Scalar", "tensor, number", Fill},
+      {"fill_.Tensor", "tensor, operand", Fill},
+      {"fill.Scalar", "tensor, number", Fill},
+      {"fill.Tensor", "tensor, operand", Fill},
+  };
+}
+
+}  // namespace vpod::aten

@@ -1,0 +1,131 @@
+// What Lower refuses, and types and shapes of what it gives. tests/conformance/aten compares
+// values.
+#include "client/aten/lower.h"
+
+#include <gtest/gtest.h>
+
+namespace vpod::aten {
+namespace {
+
+using graph::Graph;
+using graph::Tensor;
+using graph::TensorType;
+namespace v1 = program::v1;
+
+class LowerTest : public ::testing::Test {
+ protected:
+  Tensor Input(v1::DataType type, graph::Dims dims) {
+    return graph_.Input("input" + std::to_string(graph_.inputs().size()), {type, std::move(dims)});
+  }
+
+  // The type of output 0.
+  std::string TypeOf(absl::string_view name, std::vector<Argument> arguments) {
+    const auto outputs = Lower(graph_, name, std::move(arguments));
+    if (!outputs.ok()) return std::string(outputs.status().message());
+    return graph_.TypeOf(outputs->at(0)).ToString();
+  }
+
+  absl::Status Refusal(absl::string_view name, std::vector<Argument> arguments) {
+    const absl::Status status = Lower(graph_, name, std::move(arguments)).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(graph_.status(), absl::OkStatus()) << "the graph must go on";
+    return status;
+  }
+
+  Graph graph_;
+};
+
+TEST_F(LowerTest, RefusesOperatorsByName) {
+  const Tensor x = Input(v1::FLOAT32, {4});
+  EXPECT_EQ(Refusal("frobnicate.default", {x}),
+            absl::UnimplementedError(
+                "aten::frobnicate.default is not among the operators that are known"));
+  EXPECT_EQ(Refusal("nonzero.default", {x}),
+            absl::UnimplementedError(
+                "aten::nonzero.default has a result whose shape depends on its elements"));
+  EXPECT_EQ(Refusal("relu", {x}).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Refusal("", {x}).code(), absl::StatusCode::kUnimplemented);
+  const Tensor mask = Input(v1::BOOL, {4});
+  EXPECT_EQ(Refusal("index.Tensor", {x, std::vector<Tensor>{mask}}).code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(LowerTest, RefusesArgumentsThatDoNotFit) {
+  const Tensor x = Input(v1::FLOAT32, {4, 3});
+  EXPECT_EQ(Refusal("relu.default", {}).message(),
+            "aten::relu.default needs argument 0 of its parameters (tensor)");
+  EXPECT_EQ(Refusal("relu.default", {x, int64_t{1}}).message(),
+            "aten::relu.default has 2 arguments, must have at most 1");
+  EXPECT_EQ(Refusal("relu.default", {1.5}).message(),
+            "aten::relu.default: argument 0 does not fit the parameters (tensor)");
+  EXPECT_EQ(Refusal("relu.default", {Tensor{}}).message(),
+            "aten::relu.default: argument 0 does not fit the parameters (tensor)");
+  EXPECT_EQ(Refusal("select.int", {x, 0.5, int64_t{0}}).message(),
+            "aten::select.int: argument 1 does not fit the parameters (tensor, int, int)");
+}
+
+TEST_F(LowerTest, RefusesWhatTheOperatorCannotDo) {
+  const Tensor x = Input(v1::FLOAT32, {4, 3}), scalar = Input(v1::FLOAT32, {});
+  EXPECT_EQ(Refusal("transpose.int", {x, int64_t{0}, int64_t{2}}).message(),
+            "aten::transpose.int: dimension 2 must be -2 to 1");
+  EXPECT_EQ(Refusal("select.int", {x, int64_t{1}, int64_t{3}}).message(),
+            "aten::select.int: index 3 must be -3 to 2");
+  EXPECT_EQ(Refusal("select.int", {scalar, int64_t{0}, int64_t{0}}).message(),
+            "aten::select.int: a scalar has no parts");
+  EXPECT_EQ(Refusal("view.default", {x, std::vector<int64_t>{5, -1}}).message(),
+            "aten::view.default: 12 elements have no shape [5,-1]");
+  EXPECT_EQ(Refusal("slice.Tensor", {x, int64_t{0}, int64_t{0}, int64_t{4}, int64_t{0}}).message(),
+            "aten::slice.Tensor: step 0 must be 1 or more");
+  EXPECT_EQ(Refusal("as_strided.default",
+                    {x, std::vector<int64_t>{5}, std::vector<int64_t>{3}, int64_t{0}})
+                .message(),
+            "aten::as_strided.default: element 12 is not one of the 12");
+  // The graph's own message names the operator as the scope.
+  EXPECT_NE(Refusal("mm.default", {x, x}).message().find("aten::mm.default"), std::string::npos);
+  EXPECT_EQ(Refusal("zeros.default", {std::vector<int64_t>{2}, int64_t{9}}).code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(LowerTest, PromotesLikePyTorch) {
+  const Tensor half = Input(v1::FLOAT16, {2}), single = Input(v1::FLOAT32, {2}),
+               scalar = Input(v1::FLOAT32, {}), integers = Input(v1::INT32, {2}),
+               bytes = Input(v1::UINT8, {2}), small = Input(v1::INT8, {2}),
+               flags = Input(v1::BOOL, {2});
+  EXPECT_EQ(TypeOf("add.Tensor", {half, single}), "float32[2]");
+  EXPECT_EQ(TypeOf("add.Tensor", {half, scalar}), "float16[2]") << "dimensions come before scalars";
+  EXPECT_EQ(TypeOf("add.Tensor", {half, 0.5}), "float16[2]");
+  EXPECT_EQ(TypeOf("add.Tensor", {integers, 0.5}), "float32[2]");
+  EXPECT_EQ(TypeOf("add.Tensor", {integers, half}), "float16[2]");
+  EXPECT_EQ(TypeOf("add.Tensor", {bytes, int64_t{1}}), "uint8[2]");
+  EXPECT_EQ(TypeOf("add.Tensor", {bytes, small}), "int16[2]");
+  EXPECT_EQ(TypeOf("add.Tensor", {bytes, integers}), "int32[2]");
+  EXPECT_EQ(TypeOf("mul.Tensor", {flags, half}), "float16[2]");
+  EXPECT_EQ(TypeOf("div.Tensor", {integers, integers}), "float32[2]");
+  EXPECT_EQ(TypeOf("exp.default", {integers}), "float32[2]");
+  EXPECT_EQ(TypeOf("sum.default", {flags}), "int32[]");
+  EXPECT_EQ(TypeOf("add_.Tensor", {half, single}), "float16[2]") << "in place";
+}
+
+TEST_F(LowerTest, LeavesOutWhatTheMaskDoes) {
+  const Tensor dy = Input(v1::FLOAT32, {1, 2, 4, 4}), x = Input(v1::FLOAT32, {1, 3, 4, 4}),
+               weights = Input(v1::FLOAT32, {2, 3, 1, 1});
+  const std::vector<int64_t> one = {1, 1}, none = {0, 0};
+  const auto outputs = Lower(graph_, "convolution_backward.default",
+                             {dy, x, weights, std::vector<int64_t>{2}, one, none, one, false, none,
+                              int64_t{1}, std::vector<int64_t>{0, 1, 1}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  ASSERT_EQ(outputs->size(), 3u);
+  EXPECT_FALSE(outputs->at(0).valid());
+  EXPECT_EQ(graph_.TypeOf(outputs->at(1)).ToString(), "float32[2,3,1,1]");
+  EXPECT_EQ(graph_.TypeOf(outputs->at(2)).ToString(), "float32[2]");
+}
+
+TEST_F(LowerTest, ListsItsOperators) {
+  const std::vector<Operator> operators = Operators();
+  EXPECT_GT(operators.size(), 110u);
+  for (const Operator& each : operators)
+    EXPECT_NE(each.name.find('.'), std::string::npos) << each.name;
+}
+
+}  // namespace
+}  // namespace vpod::aten

@@ -1,0 +1,162 @@
+// Joins, padding, shifts, and triangles of matrices.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "client/aten/call.h"
+
+namespace vpod::aten {
+namespace {
+
+Outputs Cat(const Call& call) {
+  Graph& graph = call.graph();
+  Tensors parts;
+  v1::DataType type = v1::DATA_TYPE_UNSPECIFIED;
+  for (Tensor part : call.tensors(0)) {
+    if (!part.valid()) return call.Refuse("every part must be a tensor");
+    const TensorType of = call.TypeOf(part);
+    type = type == v1::DATA_TYPE_UNSPECIFIED ? of.type : PromotedType(type, of.type);
+    if (of.dims != Dims{0}) parts.push_back(part);  // of any shape, as PyTorch has it
+  }
+  if (parts.empty()) {
+    if (call.tensors(0).empty()) return call.Refuse("needs a tensor or more");
+    return Tensors{graph.Constant({type, {0}}, 0)};
+  }
+  for (Tensor& part : parts) part = graph.Cast(part, type);
+  VPOD_ASSIGN_OR_RETURN(const uint32_t axis,
+                        call.Axis(call.integer(1), call.DimsOf(parts[0]).size()));
+  return Tensors{parts.size() == 1 ? parts[0] : graph.Concat(parts, axis)};
+}
+
+Outputs Stack(const Call& call) {
+  Graph& graph = call.graph();
+  Tensors parts = call.tensors(0);
+  if (parts.empty()) return call.Refuse("needs a tensor or more");
+  for (Tensor& part : parts) {
+    if (!part.valid()) return call.Refuse("every part must be a tensor");
+    Dims dims = call.DimsOf(part);
+    VPOD_ASSIGN_OR_RETURN(const uint32_t axis, call.Axis(call.integer(1), dims.size() + 1));
+    dims.insert(dims.begin() + axis, 1);
+    part = graph.Reshape(part, dims);
+  }
+  VPOD_ASSIGN_OR_RETURN(const uint32_t axis,
+                        call.Axis(call.integer(1), call.DimsOf(parts[0]).size()));
+  return Tensors{graph.Concat(parts, axis)};
+}
+
+// Widths are those of the last dimension first; negative ones cut off.
+Outputs ConstantPad(const Call& call) {
+  Graph& graph = call.graph();
+  const Tensor self = call.tensor(0);
+  const Dims widths = call.ints(1);
+  Dims size = call.DimsOf(self);
+  const size_t rank = size.size();
+  if (widths.size() % 2 != 0 || widths.size() > 2 * rank) {
+    return call.Refuse(absl::StrCat("has ", widths.size(), " widths for ", rank,
+                                    " dimensions, must have two for each of the last"));
+  }
+  Dims begin(rank, 0), before(rank, 0), after(rank, 0);
+  for (size_t i = 0; i < widths.size() / 2; ++i) {
+    const size_t axis = rank - 1 - i;
+    const int64_t low = widths[2 * i], high = widths[2 * i + 1];
+    begin[axis] = std::max<int64_t>(-low, 0);
+    size[axis] -= begin[axis] + std::max<int64_t>(-high, 0);
+    before[axis] = std::max<int64_t>(low, 0);
+    after[axis] = std::max<int64_t>(high, 0);
+    if (size[axis] < 0)
+      return call.Refuse(absl::StrCat("widths ", low, " and ", high, " cut off too much"));
+  }
+  return Tensors{graph.Pad(graph.Slice(self, begin, size), before, after, call.number(2))};
+}
+
+Tensor Rolled(const Call& call, Tensor self, uint32_t axis, int64_t shift) {
+  const Dims dims = call.DimsOf(self);
+  if (dims.empty() || dims[axis] == 0) return self;
+  const int64_t dim = dims[axis], first = ((-shift) % dim + dim) % dim;
+  if (first == 0) return self;
+  Graph& graph = call.graph();
+  Dims begin(dims.size(), 0), head = dims, tail = dims;
+  head[axis] = first;
+  tail[axis] = dim - first;
+  const Tensor moved = graph.Slice(self, begin, head);
+  begin[axis] = first;
+  return graph.Concat({graph.Slice(self, begin, tail), moved}, axis);
+}
+
+Outputs Roll(const Call& call) {
+  Graph& graph = call.graph();
+  Tensor self = call.tensor(0);
+  const Dims dims = call.DimsOf(self), shifts = call.ints(1), axes = call.ints(2);
+  if (axes.empty() && shifts.size() == 1) {
+    const Tensor flat = graph.Reshape(self, {call.TypeOf(self).elements()});
+    return Tensors{graph.Reshape(Rolled(call, flat, 0, shifts[0]), dims)};
+  }
+  if (axes.size() != shifts.size()) return call.Refuse("needs a shift for each dimension");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    VPOD_ASSIGN_OR_RETURN(const uint32_t axis, call.Axis(axes[i], dims.size()));
+    self = Rolled(call, self, axis, shifts[i]);
+  }
+  return Tensors{self};
+}
+
+template <bool kUpper>
+Outputs Triangle(const Call& call) {
+  Graph& graph = call.graph();
+  const TensorType type = call.TypeOf(call.tensor(0));
+  if (type.rank() < 2) return call.Refuse(absl::StrCat(type.ToString(), " is not a matrix"));
+  const TensorType places{v1::INT32, Dims(type.dims.end() - 2, type.dims.end())};
+  const Term row(graph, graph.Iota(places, 0)), column(graph, graph.Iota(places, 1));
+  const Term diagonal = row + row.Number(static_cast<double>(call.integer(1)));
+  const Term kept = column.Apply(kUpper ? v1::GREATER_EQUAL : v1::LESS_EQUAL, diagonal);
+  return Tensors{Where(kept, call.term(call.tensor(0)), 0.0)};
+}
+
+Outputs Flip(const Call& call) {
+  Graph& graph = call.graph();
+  Tensor self = call.tensor(0);
+  const Dims dims = call.DimsOf(self);
+  if (call.ints(1).empty() || dims.empty()) return Tensors{self};
+  VPOD_ASSIGN_OR_RETURN(const auto axes, call.Axes(call.ints(1), dims.size()));
+  for (uint32_t axis : axes) {
+    const Term places(graph, graph.Iota({v1::INT32, {dims[axis]}}, 0));
+    self = graph.Gather(self, places.Number(static_cast<double>(dims[axis] - 1)) - places, axis);
+  }
+  return Tensors{self};
+}
+
+// Each dimension gets one before it, of its repetitions, and is then one with it.
+Outputs Repeat(const Call& call) {
+  Graph& graph = call.graph();
+  const Tensor self = call.tensor(0);
+  const Dims times = call.ints(1);
+  Dims dims = call.DimsOf(self);
+  if (times.size() < dims.size()) {
+    return call.Refuse(absl::StrCat("has ", times.size(), " repetitions for ", dims.size(),
+                                    " dimensions, must have one or more for each"));
+  }
+  dims.insert(dims.begin(), times.size() - dims.size(), 1);
+  Dims apart, expanded, joined;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (times[i] < 0) return call.Refuse("repetitions must be 0 or more");
+    apart.insert(apart.end(), {1, dims[i]});
+    expanded.insert(expanded.end(), {times[i], dims[i]});
+    joined.push_back(times[i] * dims[i]);
+  }
+  return Tensors{graph.Reshape(graph.Expand(graph.Reshape(self, apart), expanded), joined)};
+}
+
+}  // namespace
+
+std::vector<Row> MovementRows() {
+  return {
+      {"cat.default", "tensors, int=0", Cat},
+      {"stack.default", "tensors, int=0", Stack},
+      {"constant_pad_nd.default", "tensor, ints, number=0", ConstantPad},
+      {"roll.default", "tensor, ints, ints=[]", Roll},
+      {"triu.default", "tensor, int=0", Triangle<true>},
+      {"tril.default", "tensor, int=0", Triangle<false>},
+      {"flip.default", "tensor, ints", Flip},
+      {"repeat.default", "tensor, ints", Repeat},
+  };
+}
+
+}  // namespace vpod::aten
