@@ -23,15 +23,13 @@
 #include "absl/strings/str_cat.h"
 #include "client/compiler/executable_cache.h"
 #include "client/examples/fashion_mnist/dataset.h"
-#include "client/ipuof/ipuof_device.h"
 #include "client/popdist/collectives.hpp"
 #include "client/popdist/context.hpp"
-#include "client/popdist/job.h"
 #include "client/render/progress_bar.h"
 #include "client/render/table.h"
 #include "client/session/ipu_model.h"
+#include "client/session/open.h"
 #include "client/session/session.h"
-#include "client/vipu/ipuof_config.h"
 #include "device/base/status.h"
 #include "device/base/stdout.h"
 #include "device/base/text.h"
@@ -131,18 +129,6 @@ compiler::Progress CompilationBar(const Place& place) {
             .c_str(),
         done == total ? "\n" : "");
   };
-}
-
-absl::StatusOr<std::unique_ptr<session::Device>> OpenDevice(const Arguments& arguments,
-                                                            const Place& place) {
-  if (arguments.use_ipu_model) return session::CreateIpuModel({.replicas = place.local});
-  VPOD_ASSIGN_OR_RETURN(const vipu::ActivePartition partition, vipu::FindActivePartition());
-  ipuof::DeviceOptions options{popdist::ThisJobMember(place.local, 1), -1};
-  if (popdist::isPopdistEnvSet()) {
-    options.device_id = static_cast<int>(
-        popdist::getDeviceId(static_cast<uint32_t>(partition.config.devices_size()), 1));
-  }
-  return ipuof::AttachDevice(partition, options);
 }
 
 // Values of all instances, instance by instance.
@@ -360,7 +346,9 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
       const compiler::Compiled compiled,
       compiler::CompileCached(model.graph, options, arguments.executable_cache_path,
                               CompilationBar(place)));
-  VPOD_ASSIGN_OR_RETURN(auto device, OpenDevice(arguments, place));
+  VPOD_ASSIGN_OR_RETURN(auto device, arguments.use_ipu_model
+                                         ? session::CreateIpuModel({.replicas = place.local})
+                                         : session::AttachDevice({.replicas = place.local}));
   const std::string device_name = device->name();
   VPOD_ASSIGN_OR_RETURN(const auto session,
                         session::Session::Create(std::move(device), compiled,

@@ -9,14 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/ipuof/ipuof_device.h"
 #include "client/popdist/context.hpp"
-#include "client/popdist/job.h"
 #include "client/python/vpod/bindings.h"
 #include "client/python/vpod/executable.h"
 #include "client/session/ipu_model.h"
 #include "client/session/narrowing.h"
-#include "client/vipu/ipuof_config.h"
+#include "client/session/open.h"
 
 namespace vpod::python {
 namespace {
@@ -35,23 +33,17 @@ Device IpuModel(uint32_t replicas, uint32_t ipus_per_replica, int compute_thread
                                         .compute_threads = compute_threads}))};
 }
 
-// The IPUs that poprun gave to this process, or the first free ones of the active partition.
 Device Attach(uint32_t replicas, uint32_t ipus_per_replica) {
   const py::gil_scoped_release unlocked;
-  const auto partition = Take(vipu::FindActivePartition());
-  ipuof::DeviceOptions options{popdist::ThisJobMember(replicas, ipus_per_replica), -1};
-  if (popdist::isPopdistEnvSet()) {
-    options.device_id = static_cast<int>(popdist::getDeviceId(
-        static_cast<uint32_t>(partition.config.devices_size()), ipus_per_replica));
-  }
-  return {Take(ipuof::AttachDevice(partition, options))};
+  return {
+      Take(session::AttachDevice({.replicas = replicas, .ipus_per_replica = ipus_per_replica}))};
 }
 
 Device Open(const Executable& executable) {
-  const uint32_t ipus = executable.compiled.executable->ipus_per_replica();
-  if (popdist::isPopdistEnvSet())
-    return Attach(static_cast<uint32_t>(popdist::getNumLocalReplicas()), ipus);
-  return IpuModel(executable.total_replicas, ipus, 0);
+  const py::gil_scoped_release unlocked;
+  return {Take(session::OpenDevice(
+      {.replicas = executable.total_replicas,
+       .ipus_per_replica = executable.compiled.executable->ipus_per_replica()}))};
 }
 
 // How the data of a stream lie in an array: [local replicas, micro-batches of a run, …], of which
