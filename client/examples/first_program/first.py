@@ -1,7 +1,5 @@
-"""A first program: a small network learns which of three clusters a point belongs to.
-
-    python3 first.py                                                   on the IPUModel, in this process
-    poprun --num-replicas 16 --num-instances 4 python3 first.py        on 16 IPUs of the active partition
+"""A first program: a small network learns which of three clusters a point belongs to. It runs on the
+IPUs that poprun gave to it; without poprun, on the IPUModel in its own process.
 """
 
 import numpy as np
