@@ -92,6 +92,14 @@ void AddCommands(CLI::App& app, Given& given) {
       "pack logs, status, versions and configuration, without keys and passwords, into a file for "
       "those who help");
   bundle->add_option("-o,--output", given.arguments.output, "the file (vpod-support-….tar.gz)");
+  auto* project = app.add_subcommand(
+      "new",
+      "write a project with a first program that trains on the IPUs that poprun gives to it");
+  project
+      ->add_option("project", given.arguments.project,
+                   "its directory, whose name the program gets: letters, digits, - and _")
+      ->required();
+  project->add_flag("--python", given.arguments.python, "in Python, and not in C++");
   auto* completion = app.add_subcommand(
       "completion",
       "print the completion script of a tool for a shell; source <(vpod completion bash)");

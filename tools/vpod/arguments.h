@@ -22,6 +22,8 @@ struct Arguments {
   bool json = false;        // of status and list
   std::string shell, tool;  // of completion
   std::string output;       // of support-bundle; empty: a name with the time, here
+  std::string project;      // of new: its directory
+  bool python = false;      // of new
 };
 
 // Parses the words after the program's name. A number: nothing is left to do but to end with that

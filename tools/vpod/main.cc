@@ -1,4 +1,4 @@
-// vpod: brings local PODs up and down.
+// vpod: brings local PODs up and down, and begins programs for them.
 #include <cstdio>
 #include <filesystem>
 #include <vector>
@@ -13,6 +13,7 @@
 #include "tools/vpod/doctor.h"
 #include "tools/vpod/fail.h"
 #include "tools/vpod/logs.h"
+#include "tools/vpod/new_project.h"
 #include "tools/vpod/pod.h"
 #include "tools/vpod/pod_file.h"
 #include "tools/vpod/status.h"
@@ -155,6 +156,14 @@ int SupportBundle(const Pod& pod, const std::string& output) {
   return 0;
 }
 
+int New(const std::string& directory, bool python) {
+  const absl::Status written = WriteProject(directory, python);
+  if (!written.ok()) return FailWith(written);
+  std::printf("%s has a first program; %s/README.md says how to build and run it.\n",
+              directory.c_str(), directory.c_str());
+  return 0;
+}
+
 int List(bool json) {
   std::vector<PodStatus> pods;
   for (const Pod& pod : AllPods()) pods.push_back(StatusOf(pod));
@@ -180,6 +189,7 @@ int Main(int argc, char** argv) {
   }
   if (arguments.command == "up") return Up(arguments);
   if (arguments.command == "use") return Use(arguments.name);
+  if (arguments.command == "new") return New(arguments.project, arguments.python);
   const auto home = arguments.name.empty() ? vipu::PodHome() : vipu::HomeOfPod(arguments.name);
   if (!home.ok()) return Fail(home.status().message(), 2);
   Pod pod(*home);
