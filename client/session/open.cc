@@ -14,9 +14,9 @@ namespace {
 // Throws what popdist throws.
 absl::StatusOr<std::unique_ptr<Device>> Attach(uint32_t replicas, uint32_t ipus) {
   if (!popdist::checkNumIpusPerReplica(ipus)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the program needs ", ipus, " IPUs per replica, and poprun gave ",
-        popdist::getNumIpusPerReplica(), "; start poprun with --ipus-per-replica ", ipus));
+    return absl::FailedPreconditionError(absl::StrCat("the program needs --ipus-per-replica ", ipus,
+                                                      ", and poprun was started with ",
+                                                      popdist::getNumIpusPerReplica()));
   }
   VPOD_ASSIGN_OR_RETURN(const vipu::ActivePartition partition, vipu::FindActivePartition());
   ipuof::DeviceOptions options{.job = popdist::ThisJobMember(replicas, ipus)};
