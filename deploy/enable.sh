@@ -22,6 +22,7 @@ case ":${LD_LIBRARY_PATH:-}:" in
   *":$_vpod_top/dist/lib:"*) ;;
   *)
     export CPATH="$_vpod_top/dist/include${CPATH:+:$CPATH}"
+    export PKG_CONFIG_PATH="$_vpod_top/dist/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}"
     export LIBRARY_PATH="$_vpod_top/dist/lib${LIBRARY_PATH:+:$LIBRARY_PATH}"
     export LD_LIBRARY_PATH="$_vpod_top/dist/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     ;;
