@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# deb_test PACKAGE.deb: looks into the Debian package.
+# deb_test PACKAGE.deb PACKAGE-dev.deb: looks into the Debian packages.
 set -euo pipefail
-deb=$1
-root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+deb=$1 dev_deb=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/root dev=$work/dev
 dpkg-deb -R "$deb" "$root"
+dpkg-deb -R "$dev_deb" "$dev"
 bad=0
 fail() { echo "error: $*"; bad=1; }
 
@@ -21,7 +23,7 @@ done
 for program in "$root"/usr/bin/*; do
   name=${program##*/}
   # Examples, and programs that only poprun starts.
-  [[ $name =~ ^(fashion_mnist|gc-get-attributes-for-all-devices|poprun_numa_wrapper|poprun_supervisor)$ ]] || ls "$root"/usr/share/man/man?/"$name".?.gz >/dev/null 2>&1 || fail "$name has no manual page"
+  [[ $name =~ ^(fashion_mnist|first_program|gc-get-attributes-for-all-devices|poprun_numa_wrapper|poprun_supervisor)$ ]] || ls "$root"/usr/share/man/man?/"$name".?.gz >/dev/null 2>&1 || fail "$name has no manual page"
 done
 for tool in vipu vipu-admin vpod poprun $(cd "$root/usr/bin" && ls -d gc-* | grep -v gc-get-attributes); do
   for file in usr/share/{bash-completion/completions/$tool,zsh/vendor-completions/_$tool,fish/vendor_completions.d/$tool.fish}; do
@@ -47,9 +49,11 @@ modules=$root/usr/lib/python3/dist-packages
 PYTHONPATH=$modules /usr/bin/python3 -c 'import gcipuinfo; gcipuinfo.gcipuinfo' || fail "the distribution's Python cannot use gcipuinfo"
 PYTHONPATH=$modules /usr/bin/python3 -c 'import vpod; vpod.Graph()' || fail "the distribution's Python cannot use vpod"
 
+depends_of() { dpkg-deb -f "$1" Depends | tr ',' '\n' | awk '{print $1}'; }
+
 # Every library that a program links is in a package of Depends.
-depends=$(dpkg-deb -f "$deb" Depends | tr ',' '\n' | awk '{print $1}')
-libraries=("$root"/usr/bin/* "$modules"/*.so "$modules"/vpod/*.so)
+depends=$(depends_of "$deb")
+libraries=("$root"/usr/bin/* "$root"/usr/lib/libvpod.so.1 "$modules"/*.so "$modules"/vpod/*.so)
 linked=$(ldd "${libraries[@]}")
 ! grep 'not found' <<<"$linked" || fail "libraries are missing here"
 for library in $(objdump -p "${libraries[@]}" | awk '$1 == "NEEDED" {print $2}' | sort -u); do
@@ -62,7 +66,22 @@ for library in $(objdump -p "${libraries[@]}" | awk '$1 == "NEEDED" {print $2}' 
   grep -qxF "$names" <<<"$depends" || fail "$library of package $package is linked and not in Depends"
 done
 
+# What the -dev package finds is there, and of this version.
+for file in lib/libvpod.so lib/cmake/vpod/vpodConfig{,Version}.cmake lib/pkgconfig/vpod.pc share/doc/virtual-ipu-pod-dev/copyright; do
+  [ -f "$dev/usr/$file" ] || [ -L "$dev/usr/$file" ] || fail "/usr/$file is not in the -dev package"
+done
+[ -f "$root/usr/lib/$(readlink "$dev/usr/lib/libvpod.so")" ] || fail "the link to the library leads nowhere"
+[ "$(PKG_CONFIG_PATH=$dev/usr/lib/pkgconfig pkg-config --modversion vpod)" = "$(dpkg-deb -f "$deb" Version)" ] || fail "pkg-config says another version"
+
+# All headers can be included, and what they include is in a package of Depends, or comes with the compiler.
+(cd "$dev/usr/include/vpod" && find . -name '*.h' -printf '#include "%P"\n' -o -name '*.hpp' -printf '#include "%P"\n') >"$work/all.cc"
+g++ -std=c++20 -fsyntax-only -MD -MF "$work/all.d" -I "$dev/usr/include/vpod" "$work/all.cc" || fail "a header of the -dev package does not compile"
+for package in $(tr ' ' '\n' <"$work/all.d" | grep ^/usr/ | xargs realpath | xargs dpkg -S | cut -d : -f 1 | sort -u); do
+  case $package in libc6-dev | libstdc++-*-dev | libgcc-*-dev | linux-libc-dev) continue ;; esac
+  depends_of "$dev_deb" | grep -qx "$package" || fail "headers of package $package are included, and it is not in Depends of the -dev package"
+done
+
 if command -v lintian >/dev/null; then
-  lintian --fail-on error "$deb" || fail "lintian finds errors"
+  lintian --fail-on error "$deb" "$dev_deb" || fail "lintian finds errors"
 fi
 exit $bad
