@@ -194,6 +194,24 @@ TEST(VpodCommandsTest, VersionAndHelp) {
   ExpectWrongUsage(pod.Run({"vpod", "help", "bogus"}), "unknown command 'bogus'", "vpod");
 }
 
+TEST(VpodCommandsTest, NewMakesAProjectOnce) {
+  TestPod pod(0);
+  const std::string project = pod.directory() + "/digits";
+  const Outcome made = pod.Run({"vpod", "new", project});
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(made.out, project + " has a first program; " + project +
+                          "/README.md says how to build and run it.\n");
+  const Outcome again = pod.Run({"vpod", "new", project, "--python"});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_EQ(again.err, "vpod: error: " + project + " is there already\n");
+  const Outcome nowhere = pod.Run({"vpod", "new", "/nowhere/digits"});
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_EQ(nowhere.err, "vpod: error: cannot make /nowhere/digits: No such file or directory\n");
+  EXPECT_EQ(pod.Run({"vpod", "new", "3d"}).code, 2);
+  ExpectWrongUsage(pod.Run({"vpod", "new"}), "project", "vpod new");
+  ExpectWrongUsage(pod.Run({"vpod", "new", project, "--java"}), "--java", "vpod new");
+}
+
 TEST(VpodCommandsTest, WrongUsageLeadsToTheHelpOfTheCommand) {
   TestPod pod(0);
   ExpectWrongUsage(pod.Run({"vpod"}), "", "vpod");
