@@ -11,7 +11,7 @@ namespace {
 // BOOL, integers, floats: a higher one of any operand decides over the dimensions.
 int Category(v1::DataType type) { return type == v1::BOOL ? 0 : program::IsFloat(type) ? 2 : 1; }
 
-// What decides the type of a result: tensors with dimensions, then scalars, then Python's numbers.
+// Tensors with dimensions decide the type of a result, then scalars, then Python's numbers.
 struct Promotion {
   v1::DataType type = v1::DATA_TYPE_UNSPECIFIED;
   int rank = 0;  // of the decision: 0 for numbers, 1 for scalars, 2 for others

@@ -4,13 +4,13 @@
 namespace vpod::aten {
 namespace {
 
-// Of numbers of any type, which keep it.
+// For numbers of any type; the result has it, too.
 template <v1::UnaryOperator kFunction>
 Outputs Unary(const Call& call) {
   return Tensors{call.graph().Unary(kFunction, call.tensor(0))};
 }
 
-// Of fractions: integers become FLOAT32.
+// For fractions: integers become FLOAT32.
 template <v1::UnaryOperator kFunction>
 Outputs OfFraction(const Call& call) {
   return Tensors{call.graph().Unary(kFunction, call.AsFloat(call.tensor(0)))};
@@ -50,7 +50,7 @@ Outputs Binary(const Call& call) {
 
 Tensor Number(const Call& call, Tensor flags) { return call.graph().Cast(flags, v1::UINT8); }
 
-// Of BOOL too, which are 0 and 1.
+// Takes BOOL, too, as 0 and 1.
 template <v1::BinaryOperator kFunction>
 Outputs Compare(const Call& call) {
   VPOD_ASSIGN_OR_RETURN(const auto operands, call.Promoted(0, 1));
@@ -104,7 +104,7 @@ Outputs Logical(const Call& call) {
   return Tensors{Truth(call, call.tensor(0)).Apply(kFunction, Truth(call, call.tensor(1)))};
 }
 
-// Of BOOL, the logical function.
+// For BOOL it is the logical function.
 template <v1::BinaryOperator kFunction, v1::BinaryOperator kLogical>
 Outputs Bitwise(const Call& call) {
   VPOD_ASSIGN_OR_RETURN(const auto operands, call.Promoted(0, 1));

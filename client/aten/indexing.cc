@@ -1,4 +1,4 @@
-// What chooses elements by index, and what writes them there.
+// Operators that choose elements by index, or write them there.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

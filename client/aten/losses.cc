@@ -38,7 +38,7 @@ Outputs SoftmaxBackward(const Call& call) {
 
 // --- Negative log likelihood ---
 
-// What classes the rows have: [rows, classes] and the labels [rows].
+// Scores as rows, [rows, classes], with a label for each.
 struct Labelled {
   Tensor rows;
   Term index;    // a class that exists, whatever is ignored
@@ -97,7 +97,7 @@ Outputs NllForward(const Call& call) {
   const Term chosen = call.Wide(
       graph.Reshape(graph.Gather(of.rows, Column(call, of.index), 1, /*along=*/true), {n}));
   const Term losses = -(Where(of.ignored, 0.0, chosen) * of.weight);
-  // Of a single row the weight is known even so.
+  // The weight of a single row is given even so.
   if (call.integer(3) == 0 && call.DimsOf(self).size() > 1) {
     return Tensors{call.Narrow(graph.Reshape(losses, call.DimsOf(call.tensor(1))), self),
                    call.Scalar(call.TypeOf(self).type, 0)};

@@ -143,7 +143,7 @@ absl::StatusOr<std::vector<Tensor>> Lower(Graph& graph, absl::string_view name,
   const bool in_place = OutOfPlace(name) != name && row->name != name;
   const Tensor self = in_place ? std::get<Tensor>(arguments[0]) : Tensor{};
   Outputs outputs = row->lower(Call(graph, name, std::move(arguments)));
-  // What works in place keeps its type.
+  // An operator in place keeps the type.
   if (in_place && outputs.ok() && graph.status().ok())
     outputs->at(0) = graph.Cast(outputs->at(0), graph.TypeOf(self).type);
   const absl::Status status = graph.TakeStatus();

@@ -1,4 +1,4 @@
-// What Lower refuses, and types and shapes of what it gives. tests/conformance/aten compares
+// Tests what Lower refuses, and the types and shapes that it gives. tests/conformance/aten compares
 // values.
 #include "client/aten/lower.h"
 

@@ -14,7 +14,7 @@ absl::Status CheckRank(const Call& call, size_t i, size_t rank) {
       absl::StrCat("argument ", i, " is ", type.ToString(), ", must have ", rank, " dimensions"));
 }
 
-// Of arguments i and i + 1, with so many dimensions.
+// Multiplies arguments i and i + 1, which must have so many dimensions.
 absl::StatusOr<Term> Product(const Call& call, size_t i, size_t rank) {
   VPOD_RETURN_IF_ERROR(CheckRank(call, i, rank));
   VPOD_RETURN_IF_ERROR(CheckRank(call, i + 1, rank));

@@ -8,7 +8,7 @@
 namespace vpod::aten {
 namespace {
 
-// What is reduced, and whether its dimensions stay as 1.
+// The dimensions that are reduced, and those of the result.
 struct Over {
   std::vector<uint32_t> axes;
   Dims kept;  // dimensions of the result, if they do
@@ -26,7 +26,7 @@ absl::StatusOr<Over> OverAxes(const Call& call, Tensor self, const Dims& chosen,
   return over;
 }
 
-// Of dimensions from argument i on, and whether they stay.
+// Argument i has the dimensions, the next says whether they stay as 1.
 absl::StatusOr<Over> OverOf(const Call& call, size_t i) {
   return OverAxes(call, call.tensor(0), call.ints(i), call.flag(i + 1));
 }

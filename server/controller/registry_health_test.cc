@@ -1,4 +1,4 @@
-// What heartbeats say about IPUs, links and clients, and what follows for partitions: errors,
+// Heartbeats that tell of IPUs, links and clients, and what follows for partitions: errors,
 // relocation, resets.
 #include <gtest/gtest.h>
 

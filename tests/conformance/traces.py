@@ -68,7 +68,7 @@ def step(model, x, labels):
 
 
 def on_device(model, x, labels):
-    """What the trace of a step gives in float32."""
+    """Runs the trace of a step in float32."""
     graph = vpod.Graph()
     trace = Trace(graph)
     for name, state in [*model.named_parameters(), *model.named_buffers()]:
@@ -132,7 +132,7 @@ CASES = {
 
 
 def compare(name):
-    """What is wrong, or None."""
+    """Says what is wrong; None if nothing is."""
     torch.manual_seed(3)
     make, data = CASES[name]
     model, x, labels = make(), data(), torch.randint(0, 10, (4,))

@@ -1,5 +1,5 @@
-"""Who is at work in the POD, each in a thread of its own. What they do in an hour follows from the
-seed, the hour and their name alone; how it ends may depend on what the others do."""
+"""Actors at work in the POD, each in a thread of its own. Their acts in an hour follow from the
+seed, the hour and their name alone; how they end may depend on what the others do."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What goes wrong in the POD: injected faults, and daemons that are ended and started again."""
+"""Makes things go wrong in the POD: injected faults, and daemons that are ended and started again."""
 
 import random
 import signal

@@ -15,7 +15,7 @@ ALLOWED = {"private": 3 * MIB, "shared": 0, "files": 4, "threads": 4}
 
 
 def spans(rows, is_calm):
-    """What is compared of a daemon's samples: the hours without restarts, then each of its lives
+    """The parts of a daemon's samples that are compared: the hours without restarts, then each of its lives
     that goes on after them. Yields (title, samples)."""
     calm = [row for row in rows if is_calm(row[1])]
     yield "calm", calm

@@ -1,4 +1,4 @@
-"""What has to hold whenever nobody is at work, and whether the daemons hold more and more."""
+"""Checks what has to hold whenever nobody is at work, and whether the daemons hold more and more."""
 
 import json
 import os

@@ -55,7 +55,7 @@ class Command:
 
 
 def wait_for_end(pid, limit):
-    """Of a process that need not be our child; False when it goes on."""
+    """Waits for a process that need not be our child; False if it goes on."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -81,7 +81,7 @@ def within(limit, holds, pause=0.1):
 
 @dataclass
 class Holdings:
-    """What a process holds at a quiet moment."""
+    """The resources that a process holds at a quiet moment."""
 
     resident: int  # bytes, all pages
     private: int  # bytes, of these the anonymous ones: what a leak of the heap makes grow

@@ -1,4 +1,4 @@
-"""What the day's commands have been told: which objects are acknowledged, what a job has to print,
+"""Records of what the day's commands have been told: which objects are acknowledged, what a job has to print,
 and what went wrong."""
 
 import re

@@ -1,5 +1,5 @@
-// What vipu and vipu-admin refuse: sizes, ids, words of the command line, controllers that are not
-// there.
+// Input that vipu and vipu-admin refuse: sizes, ids, words of the command line, controllers that
+// are not there.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -53,7 +53,7 @@ constexpr ProjectFile kPythonFiles[] = {
     },
 };
 
-// What CMake and make take for a name.
+// CMake and make take these names.
 bool IsProgramName(absl::string_view name) {
   return !name.empty() && absl::ascii_isalpha(static_cast<unsigned char>(name[0])) &&
          std::all_of(name.begin(), name.end(), [](unsigned char c) {

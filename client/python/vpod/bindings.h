@@ -1,4 +1,4 @@
-// What the parts of the module share: handles, errors and types of elements.
+// Shared by the parts of the module: handles, errors and types of elements.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -64,7 +64,7 @@ std::vector<uint32_t> AxesOf(const py::object& axes, const graph::TensorType& ty
 // "float32", numpy.float32 …; ValueError lists the types there are.
 program::v1::DataType TypeNamed(const py::object& dtype);
 py::dtype NumpyType(program::v1::DataType type);
-// Of an array whose elements a device has as they are, float32 for others.
+// The type of an array whose elements a device has as they are; float32 for others.
 program::v1::DataType TypeFor(const py::array& array);
 
 void DefineGraph(py::module_& module);

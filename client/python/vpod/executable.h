@@ -4,7 +4,7 @@
 
 namespace vpod::python {
 
-// What vpod.compile gives.
+// The result of vpod.compile.
 struct Executable {
   compiler::Compiled compiled;
   uint32_t total_replicas = 1;

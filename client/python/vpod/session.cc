@@ -202,7 +202,7 @@ class Session {
             static_cast<int64_t>(transfers)};
   }
 
-  // What the stream of a local replica holds in one run of the program.
+  // The bytes of a local replica's stream in one run of the program.
   absl::Span<uint8_t> Bytes(uint32_t stream, const Shape& shape, uint32_t replica) const {
     const auto& declared = executable_->proto().streams(static_cast<int>(stream));
     const auto bytes = static_cast<size_t>(shape.transfers) * shape.type.bytes();

@@ -13,7 +13,7 @@ import vpod
 
 
 def evaluate(build, arrays, **options):
-    """What a function of tensors gives for arrays."""
+    """Runs a function of tensors on arrays."""
     graph = vpod.Graph()
     inputs = [graph.input(f"x{i}", array.shape, array.dtype) for i, array in enumerate(arrays)]
     graph.output("y", build(*inputs))

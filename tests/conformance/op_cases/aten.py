@@ -120,7 +120,7 @@ def aten(case, name, *arguments, check=None, gradient=True, types=None, wanted=N
 
 
 def want_gradients(case, output, floats, function):
-    """Of the sum of the output's elements times random factors, by those leaves from which the values come unchanged."""
+    """Compares the gradients of the sum of the output's elements times random factors."""
     factors = torch.tensor(numpy.round(case.random.uniform(-2, 2, output.dims) * 64) / 64)
     case.traits.add("gradient")
     if factors.numel() == 0:
@@ -865,7 +865,7 @@ def batch_norm(case, name):
     momentum = 0.25
 
     def moved(y, *moments):
-        """What PyTorch writes into the running moments."""
+        """The running moments that PyTorch writes."""
         if not training or not running:
             return []
         others = [i for i in range(len(dims)) if i != 1]
@@ -1316,7 +1316,7 @@ def moments(mean, deviation):
 
 
 def random_elements(case, name, *arguments, mean, deviation, wanted=None):
-    """Of 4096 elements the moments are compared."""
+    """Compares the moments of 4096 elements."""
     first = case._add({"aten": name, "arguments": [encoded(argument) for argument in arguments]}, 2 if wanted else 1)
     of = torch.zeros(4096, dtype=torch.float64)
     case.want(Value(first, case.type, of, of), moments(mean, deviation))

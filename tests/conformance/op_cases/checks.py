@@ -1,5 +1,5 @@
-"""What results may differ from the exact ones by. Each check takes (result, exact, size, type) and gives what is wrong,
-or None."""
+"""Checks how far results are from the exact ones. Each takes (result, exact, size, type) and gives what is wrong, or
+None."""
 
 import numpy
 

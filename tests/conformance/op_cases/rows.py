@@ -154,7 +154,7 @@ def scatter(case):
     type_name = case.one_of((["FLOAT32"] * 3 if rounds else FLOATS * 2) + ["INT32", "UINT8"])
     case.words += [combine, type_name]
     case.special = case.special and combine == "SET"
-    # Which of several sets is the last is not PyTorch's to say.
+    # PyTorch does not say which of several sets is the last.
     dims, axis, along, indices, part = _choice(case, distinct=combine == "SET")
     x, update = (case.operand(case.elements(type_name, shape)) for shape in (dims, part))
     where = case.operand(indices)

@@ -17,7 +17,7 @@ def build():
 
 
 def run(program, cases):
-    """What the device makes of them: for each case its results as arrays, or an error."""
+    """Runs the cases; gives for each its results as arrays, or an error."""
     data = bytearray()
     texts = []
     for case in cases:
@@ -44,7 +44,7 @@ def run(program, cases):
 
 
 def mistake(case, result):
-    """What is wrong with a case's results, or None."""
+    """Says what is wrong with a case's results; None if nothing is."""
     if "error" in result:
         if case.error and case.error in result["error"]:
             return None
