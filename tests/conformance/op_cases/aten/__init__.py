@@ -1,0 +1,12 @@
+"""One generator of cases for each ATen operator, in a file for each family, as client/aten has them."""
+
+from ..case import FLOATS
+from . import (activations, creation, elementwise, indexing, losses, movement, norms, pooling, products, random, reductions,
+               views)
+from .harness import TABLE
+
+
+def fill_case(case, name):
+    case.type = case.one_of(FLOATS)
+    case.words.append(case.type)
+    TABLE[name](case, name)

@@ -1,0 +1,87 @@
+"""Softmax and losses."""
+
+import numpy
+import torch
+
+from ..checks import close
+from .harness import aten, axis_of, define, draw, floats, operator, perhaps, shape
+
+
+def _number(case):
+    return 6 if case.type == "FLOAT32" else 5
+
+
+@define("_softmax.default", "_log_softmax.default")
+def softmax(case, name):
+    case.special = False
+    dims = shape(case)
+    # The sum over the line cancels: rows.softmax has the sizes of gradients in float16.
+    aten(case, name, floats(case, dims), axis_of(case, dims), False, gradient=case.type == "FLOAT32")
+
+
+@define("_softmax_backward_data.default", "_log_softmax_backward_data.default")
+def softmax_backward(case, name):
+    case.special = False
+    dims = shape(case)
+    axis = axis_of(case, dims)
+    output = operator(name.replace("_backward_data", ""))(torch.tensor(case.random.uniform(-3, 3, dims)), axis, False)
+    y = case.input(numpy.asarray(output.numpy(), numpy.float32 if case.type == "FLOAT32" else numpy.float16))
+    aten(case, name, floats(case, dims), y, axis, _number(case), gradient=False)
+
+
+def _labels(case, name):
+    classes, n = draw(case, 2, 6), draw(case, 1, 5)
+    pixels = [draw(case, 1, 4), 2] if "2d" in name else []
+    labels = case.random.integers(0, classes, [n, *pixels]).astype(numpy.int32)
+    ignored = case.one_of([-100, 1])
+    labels.flat[0] = 0  # so that one counts
+    if "2d" not in name and case.chance(0.2):
+        return [classes], labels[0], ignored, classes
+    return [n, classes, *pixels], labels, ignored, classes
+
+
+@define("nll_loss_forward.default", "nll_loss2d_forward.default")
+def nll_loss(case, name):
+    case.special = False
+    dims, labels, ignored, classes = _labels(case, name)
+    weight = perhaps(case, lambda: floats(case, [classes], 0.5, 2), 0.4)
+    aten(case, name, floats(case, dims), case.operand(labels), weight, draw(case, 0, 3), ignored, check=close(2))
+
+
+@define("nll_loss_backward.default", "nll_loss2d_backward.default")
+def nll_loss_backward(case, name):
+    case.special = False
+    dims, labels, ignored, classes = _labels(case, name)
+    weight = perhaps(case, lambda: floats(case, [classes], 0.5, 2), 0.4)
+    reduction = draw(case, 0, 3)
+    x = case.input(case.floats(case.type, dims))
+    loss, total = operator(name.replace("backward", "forward"))(
+        x.exact.detach(), torch.tensor(labels.astype(numpy.int64)), weight and weight.exact.detach(), reduction, ignored)
+    dtype = numpy.float32 if case.type == "FLOAT32" else numpy.float16
+    gradient = floats(case, list(loss.shape))
+    aten(case, name, gradient, x, case.operand(labels), weight, reduction, ignored,
+         case.input(numpy.asarray(total.numpy(), dtype)), gradient=False, check=close(2))
+
+
+@define("mse_loss.default", "smooth_l1_loss.default", "huber_loss.default")
+def loss(case, name):
+    case.special = False
+    dims = shape(case)
+    extra = [] if name == "mse_loss.default" else [case.one_of([1.0, 0.5])]
+    aten(case, name, floats(case, dims), floats(case, dims), draw(case, 0, 3), *extra)
+
+
+@define("binary_cross_entropy.default")
+def bce(case, name):
+    case.special = False
+    dims = shape(case)
+    weight = perhaps(case, lambda: floats(case, dims, 0.5, 2), 0.4)
+    aten(case, name, floats(case, dims, 0.05, 0.95), floats(case, dims, 0, 1), weight, draw(case, 0, 3), gradient=False)
+
+
+@define("binary_cross_entropy_with_logits.default")
+def bce_with_logits(case, name):
+    case.special = False
+    dims = shape(case)
+    weight = perhaps(case, lambda: floats(case, dims, 0.5, 2), 0.4)
+    aten(case, name, floats(case, dims), floats(case, dims, 0, 1), weight, None, draw(case, 0, 3), gradient=False)
