@@ -29,14 +29,12 @@ Term Apply(const Call&, Term x) {
   return x.Apply(kFunction);
 }
 
-Term SigmoidOf(Term x) { return x.Apply(v1::SIGMOID); }
-
 Term SigmoidSlope(const Call&, Term y) { return (1 - y) * y; }
 Term TanhSlope(const Call&, Term y) { return 1 - Square(y); }
 
-Term Silu(const Call&, Term x) { return x * SigmoidOf(x); }
+Term Silu(const Call& call, Term x) { return call.term(nn::Silu(call.graph(), x)); }
 Term SiluSlope(const Call&, Term x) {
-  const Term s = SigmoidOf(x);
+  const Term s = x.Apply(v1::SIGMOID);
   return s * (x * (1 - s) + 1);
 }
 
@@ -86,14 +84,13 @@ Term Elu(const Call& call, Term x) {
   return Where(x > 0, x * call.number(2), low);
 }
 
-Term SoftplusOf(Term x) { return Max(x, 0) + Log1p(Exp(-Abs(x))); }
 // (self, beta, threshold)
 Term Softplus(const Call& call, Term x) {
   const Term scaled = x * call.number(1);
-  return Where(scaled > call.number(2), x, SoftplusOf(scaled) / x.Number(call.number(1)));
+  return Where(scaled > call.number(2), x, nn::Softplus(scaled) / x.Number(call.number(1)));
 }
-Term Mish(const Call&, Term x) { return x * SoftplusOf(x).Apply(v1::TANH); }
-Term LogSigmoid(const Call&, Term x) { return -SoftplusOf(-x); }
+Term Mish(const Call&, Term x) { return x * nn::Softplus(x).Apply(v1::TANH); }
+Term LogSigmoid(const Call&, Term x) { return -nn::Softplus(-x); }
 
 absl::StatusOr<bool> IsTanhGelu(const Call& call, size_t i) {
   if (call.text(i) == "tanh") return true;

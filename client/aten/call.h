@@ -28,7 +28,6 @@ class Call {
       : graph_(graph), name_(name), arguments_(std::move(arguments)) {}
 
   Graph& graph() const { return graph_; }
-  size_t size() const { return arguments_.size(); }
 
   // --- Arguments, by their place among the parameters ---
   bool has(size_t i) const { return !std::holds_alternative<std::monostate>(arguments_[i]); }
@@ -50,7 +49,7 @@ class Call {
   TensorType TypeOf(Tensor tensor) const {
     return tensor.valid() ? graph_.TypeOf(tensor) : TensorType{};
   }
-  const Dims DimsOf(Tensor tensor) const { return TypeOf(tensor).dims; }
+  Dims DimsOf(Tensor tensor) const { return TypeOf(tensor).dims; }
 
   // --- Checks ---
   absl::Status Refuse(absl::string_view why) const;

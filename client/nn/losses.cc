@@ -10,9 +10,6 @@ namespace vpod::nn {
 
 namespace {
 
-// log(1 + exp(a)). The slope at 0 is right: a maximum's is one half there.
-Term Softplus(Term a) { return Max(a, 0) + Log1p(Exp(-Abs(a))); }
-
 Term OverLast(Term a, program::v1::ReduceOperator function) {
   Graph& graph = a.graph();
   if (!graph.status().ok()) return {graph, {}};

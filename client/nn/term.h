@@ -63,4 +63,7 @@ inline Term Where(Term condition, Term a, Term b) {
 inline Term Where(Term condition, Term a, double b) { return Where(condition, a, a.Number(b)); }
 inline Term Where(Term condition, double a, Term b) { return Where(condition, b.Number(a), b); }
 
+// log(1 + exp(a)). The slope at 0 is right: a maximum's is one half there.
+inline Term Softplus(Term a) { return Max(a, 0) + Log1p(Exp(-Abs(a))); }
+
 }  // namespace vpod::nn

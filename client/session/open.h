@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options = 
 
 // The IPUs that poprun gave to this process; without poprun, the first free ones of the active
 // partition. FailedPrecondition: poprun gave other IPUs per replica, or its environment is damaged.
-// NotFound: there is no partition. ResourceExhausted: no device is free.
+// NotFound if there is no partition; ResourceExhausted if no device is free.
 absl::StatusOr<std::unique_ptr<Device>> AttachDevice(const OpenOptions& options = {});
 
 }  // namespace vpod::session

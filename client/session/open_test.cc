@@ -15,7 +15,7 @@ class OpenTest : public ::testing::Test {
     setenv("POPDIST_NUM_LOCAL_REPLICAS", "2", 1);
     setenv("POPDIST_REPLICA_INDEX_OFFSET", "2", 1);
     setenv("POPDIST_NUM_IPUS_PER_REPLICA", "2", 1);
-    setenv("VPOD_OFFLINE", "1", 1);  // no partition of whoever runs the test
+    setenv("VPOD_OFFLINE", "1", 1);  // the user's own partition must not be found
   }
   ~OpenTest() override {
     for (const char* name :

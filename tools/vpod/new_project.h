@@ -7,8 +7,8 @@
 
 namespace vpod::tools {
 
-// Makes the directory, after whose last part the program is called, and its files. InvalidArgument:
-// it is no name for a program; AlreadyExists, Unavailable: it cannot be made, or the disk is full.
+// Makes the directory and its files; its last part names the program. InvalidArgument if that
+// cannot name a program; AlreadyExists or Unavailable if the directory or a file cannot be written.
 // The messages name it, and nothing is left behind.
 absl::Status WriteProject(const std::string& directory, bool python);
 

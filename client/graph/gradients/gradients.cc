@@ -138,7 +138,7 @@ std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
     for (uint32_t output : nodes_[i].instruction.outputs()) producer[output] = i;
   }
   std::set<size_t> done;
-  // What was there before the first wanted value does not depend on any.
+  // Values before the first wanted one do not depend on any of them.
   uint32_t first = loss.id;
   for (Tensor tensor : wanted) first = std::min(first, tensor.id);
   for (uint32_t id = loss.id + 1; id-- > first;) {

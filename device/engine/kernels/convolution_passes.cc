@@ -132,8 +132,8 @@ Pass Passes::Make(const ConvolutionPiece& piece) {
   return Finish<Primitive>(desc, of.image, desc.weights_desc(), of.result);
 }
 
-// For AVX2 oneDNN has code for windows that are no larger than the image, and products of matrices
-// for others; so the padding becomes part of the image there.
+// On AVX2, oneDNN multiplies matrices if the window is larger than the image, which is slow. The
+// padding becomes part of the image there, so that the window fits.
 Pass Passes::MakeWeightGradient(const ConvolutionPiece& piece) {
   using Primitive = dnnl::convolution_backward_weights;
   const auto weights = weights_ ? weights_ : AnyWeights(shape_);

@@ -34,7 +34,7 @@ class Passes {
   const Pass* At(size_t geometry) const { return passes_[geometry].get(); }
   const dnnl::memory::desc& weights() const { return weights_; }
   size_t scratchpad_bytes() const { return scratchpad_bytes_; }
-  // Of the largest image that has its padding around it; 0 if none has.
+  // The size of the largest image that has its padding around it; 0 if none has.
   size_t surrounded_bytes() const { return surrounded_bytes_; }
   const std::vector<std::string>& implementations() const { return implementations_; }
   size_t primitives() const {
