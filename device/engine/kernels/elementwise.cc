@@ -26,7 +26,7 @@ VPOD_SIMD void ReluFloats(const float* in, float* out, size_t n) {
   for (size_t i = 0; i < n; ++i) out[i] = in[i] <= 0 ? 0.0f : in[i];
 }
 
-void UnaryFloats(program::v1::UnaryOperator op, const float* in, float* out, size_t n) {
+VPOD_SIMD void UnaryFloats(program::v1::UnaryOperator op, const float* in, float* out, size_t n) {
   const auto apply = [&](auto f) {
     for (size_t i = 0; i < n; ++i) out[i] = f(in[i]);
   };
@@ -222,8 +222,8 @@ FloatFunction FindFloatFunction(program::v1::BinaryOperator op) {
 }
 
 template <class T>
-void CompareRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b, bool bm,
-                uint8_t* out, size_t n) {
+VPOD_SIMD void CompareRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b, bool bm,
+                          uint8_t* out, size_t n) {
   const auto apply = [&](auto f) { Row(a, am, b, bm, out, n, f); };
   switch (op) {
     case program::v1::EQUAL:
@@ -386,19 +386,33 @@ absl::StatusOr<BlockFunction> FindBinary(program::v1::BinaryOperator op, program
   });
 }
 
-// Elements are moved as bits.
+// Elements are moved as bits. Both are read before one is chosen: loads that depend on the
+// condition are slow.
 template <class Bits>
-void SelectRow(const BlockOperand* in, void* result, size_t n) {
+VPOD_SIMD void SelectRow(const BlockOperand* in, void* result, size_t n) {
   const auto* condition = in[0].As<uint8_t>();
   const auto *a = in[1].As<Bits>(), *b = in[2].As<Bits>();
   auto* out = static_cast<Bits*>(result);
-  if (in[0].moves && in[1].moves && in[2].moves) {
-    for (size_t i = 0; i < n; ++i) out[i] = condition[i] != 0 ? a[i] : b[i];
+  if (!in[0].moves) {
+    const BlockOperand& chosen = in[*condition != 0 ? 1 : 2];
+    if (!chosen.moves) {
+      std::fill_n(out, n, *chosen.As<Bits>());
+    } else if (out != chosen.data) {
+      std::copy_n(chosen.As<Bits>(), n, out);
+    }
     return;
   }
-  for (size_t i = 0; i < n; ++i) {
-    out[i] = condition[in[0].moves ? i : 0] != 0 ? a[in[1].moves ? i : 0] : b[in[2].moves ? i : 0];
-  }
+  const auto select = [&](auto a_at, auto b_at) {
+    for (size_t i = 0; i < n; ++i) {
+      const Bits x = a_at(i), y = b_at(i);
+      out[i] = condition[i] != 0 ? x : y;
+    }
+  };
+  const auto a_moves = [a](size_t i) { return a[i]; }, b_moves = [b](size_t i) { return b[i]; };
+  const auto a_rests = [x = *a](size_t) { return x; };
+  const auto b_rests = [y = *b](size_t) { return y; };
+  if (in[1].moves) return in[2].moves ? select(a_moves, b_moves) : select(a_moves, b_rests);
+  return in[2].moves ? select(a_rests, b_moves) : select(a_rests, b_rests);
 }
 
 BlockFunction FindSelect(program::v1::DataType type) {
@@ -416,21 +430,23 @@ BlockFunction FindSelect(program::v1::DataType type) {
 template <class T>
 using InBlock = std::conditional_t<std::is_same_v<T, _Float16>, float, T>;
 
+template <class From, class To>
+VPOD_SIMD void CastRow(const From* in, To* out, size_t n) {
+  for (size_t i = 0; i < n; ++i) out[i] = Convert<To>(in[i]);
+}
+
+template <class From>
+VPOD_SIMD void NonZeroRow(const From* in, uint8_t* out, size_t n) {
+  for (size_t i = 0; i < n; ++i) out[i] = in[i] != From{};
+}
+
 BlockFunction FindCast(program::v1::DataType from, program::v1::DataType to) {
-  const bool to_bool = to == program::v1::BOOL;
   return WithElement(from, [&](auto source) {
-    return WithElement(to, [&](auto target) {
-      using From = InBlock<decltype(source)>;
+    using From = InBlock<decltype(source)>;
+    if (to == program::v1::BOOL) return OfOne<From, uint8_t>(NonZeroRow<From>);
+    return WithElement(to, [](auto target) {
       using To = InBlock<decltype(target)>;
-      return OfOne<From, To>([to_bool](const From* in, To* out, size_t n) {
-        if (to_bool) {
-          for (size_t i = 0; i < n; ++i) out[i] = static_cast<To>(in[i] != From{});
-        } else if constexpr (std::is_same_v<From, To>) {
-          std::copy_n(in, n, out);
-        } else {
-          for (size_t i = 0; i < n; ++i) out[i] = Convert<To>(in[i]);
-        }
-      });
+      return OfOne<From, To>(CastRow<From, To>);
     });
   });
 }
