@@ -48,7 +48,7 @@ VPOD_SIMD void AddMoments(const float* x, size_t rows, size_t n, double* sums, d
     };
   };
   size_t c = 0;
-  for (; c + 4 * kLanes <= n; c += 4 * kLanes) AddTerms<4>(rows, sums + c, squares + c, add(c));
+  for (; c + 2 * kLanes <= n; c += 2 * kLanes) AddTerms<2>(rows, sums + c, squares + c, add(c));
   for (; c + kLanes <= n; c += kLanes) AddTerms<1>(rows, sums + c, squares + c, add(c));
   for (size_t row = 0; row < rows; ++row) {
     for (size_t rest = c; rest < n; ++rest) {
@@ -74,7 +74,7 @@ VPOD_SIMD void AddGradients(const float* x, const float* dy, const float* mean, 
     };
   };
   size_t c = 0;
-  for (; c + 4 * kLanes <= n; c += 4 * kLanes) AddTerms<4>(rows, sums + c, products + c, add(c));
+  for (; c + 2 * kLanes <= n; c += 2 * kLanes) AddTerms<2>(rows, sums + c, products + c, add(c));
   for (; c + kLanes <= n; c += kLanes) AddTerms<1>(rows, sums + c, products + c, add(c));
   for (size_t row = 0; row < rows; ++row) {
     for (size_t rest = c; rest < n; ++rest) {
@@ -111,7 +111,10 @@ VPOD_SIMD void Relu(float* values, size_t n) {
   for (size_t i = 0; i < n; ++i) values[i] = values[i] <= 0 ? 0.0f : values[i];
 }
 VPOD_SIMD void ReluGradient(const float* activated, const float* dy, float* masked, size_t n) {
-  for (size_t i = 0; i < n; ++i) masked[i] = activated[i] <= 0 ? 0.0f : dy[i];
+  for (size_t i = 0; i < n; ++i) {
+    const float gradient = dy[i];  // read in any case: loads that depend on a condition are slow
+    masked[i] = activated[i] <= 0 ? 0.0f : gradient;
+  }
 }
 
 }  // namespace vpod::engine
