@@ -45,7 +45,8 @@ double Slowdown(const ConvolutionStep& step) {
   const ConvolutionShape& s = step.shape;
   const int64_t outputs = s.outputs / s.groups, channels = s.channels / s.groups;
   const bool depthwise = s.groups > 1 && outputs == 1 && channels == 1 && s.rank() == 2;
-  if (depthwise && step.pass != Convolution::WEIGHT_GRADIENT) return 1;
+  // Vectors are full of channels, but each multiply-add reads its own pixel.
+  if (depthwise && step.pass != Convolution::WEIGHT_GRADIENT) return 8;
   const int64_t inner = step.pass == Convolution::INPUT_GRADIENT ? channels : outputs;
   return static_cast<double>(kLanes) / static_cast<double>(std::min(kLanes, inner));
 }

@@ -11,7 +11,7 @@
 namespace vpod::engine {
 
 // How many times as long oneDNN takes for an operation, roughly, where it fills vectors of 16
-// channels with few: the inner ones of the result.
+// channels with few, the inner ones of the result, or where a channel is a group of its own.
 double Slowdown(const ConvolutionStep& step);
 
 // Whether its kernel has so many taps or weights that oneDNN is not asked.

@@ -111,8 +111,10 @@ ConvolutionCut::ConvolutionCut(const ConvolutionShape& s, CutBy by, double opera
   images_ = {static_cast<size_t>(s.images), 1};
   if (whole) {
     const double fit = std::min(operations / of_image, most_elements / of_one);
-    images_.per_chunk =
-        static_cast<size_t>(std::clamp<double>(std::floor(fit), 1, static_cast<double>(s.images)));
+    const auto most =
+        static_cast<int64_t>(std::clamp<double>(fit, 1, static_cast<double>(s.images)));
+    // Shared out evenly: the last chunk is about as large as the others.
+    images_.per_chunk = static_cast<size_t>(CeilDiv(s.images, CeilDiv(s.images, most)));
   }
   // The share of an image that a piece has so far.
   const auto of_strip = [&](double of_all) { return of_all / static_cast<double>(strips); };

@@ -129,7 +129,7 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
   // A block takes all images at once if it may; otherwise pieces are quarters.
   const double operations = num_blocks > 1 ? 2 * most * static_cast<double>(num_blocks)
                                            : std::clamp(whole.operations() / kConvolutionParts,
-                                                        limits.operations / 16, most);
+                                                        limits.operations / 16 / slowdown, most);
   for (const double size : {1.0, 0.5, 0.25}) {
     conv->cut = ConvolutionCut(whole, CutBy::kResults, size * operations, most, limits.elements);
     conv->blocks = PlanBlocks(step, units, conv->cut);
