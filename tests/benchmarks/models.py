@@ -26,7 +26,7 @@ MODELS = {
     "resnet50": ((3, 224, 224), 4, 1000, 1),
     "mobilenet": ((3, 32, 32), 16, 10, 2),
     "mobilenet224": ((3, 224, 224), 4, 1000, 2),
-    "efficientnet-b0": ((3, 224, 224), 4, 1000, 2),
+    "efficientnet-b0": ((3, 224, 224), 2, 1000, 2),
     "encoder512": ((64, 512), 16, 10, 4),
     "lstm256": ((64, 256), 32, 10, 4),
 }
@@ -37,7 +37,7 @@ TITLES = {
     "resnet50": "ResNet-50, 224x224, batch 4",
     "mobilenet": "MobileNetV2, 32x32, batch 16",
     "mobilenet224": "MobileNetV2, 224x224, batch 4",
-    "efficientnet-b0": "EfficientNet-B0, 224x224, batch 4",
+    "efficientnet-b0": "EfficientNet-B0, 224x224, batch 2",
     "lstm256": "LSTM of 256, 64 steps, batch 32",
     "encoder512": "transformer encoder, two layers, width 512, 64 tokens, batch 16",
 }
