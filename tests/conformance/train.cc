@@ -1,6 +1,6 @@
 // Trains a model of client/models on the IPUModel and leaves what PyTorch needs to do the same:
-// initial.npz and final.npz (the variables), inputs.npz (input0, input1 … and labels of all steps)
-// and losses.npz.
+// initial.npz, first.npz and final.npz (the variables before, after one step and at the end),
+// inputs.npz (input0, input1 … and labels of all steps) and losses.npz.
 #include <CLI/CLI.hpp>
 #include <bit>
 #include <cstdio>
@@ -39,7 +39,7 @@ struct Arguments {
   int64_t batch = 16;
   uint32_t steps = 20;
   float learning_rate = 0.05f, momentum = 0.9f, weight_decay = 0;
-  bool adamw = false;
+  std::string optimizer = "sgd";
   bool half = false;
   float loss_scale = 1;
   uint64_t seed = 1;
@@ -206,6 +206,21 @@ graph::Dims Batched(int64_t batch, graph::Dims dims) {
   return dims;
 }
 
+compiler::Optimizer OptimizerOf(const Arguments& arguments) {
+  if (arguments.optimizer == "adamw") {
+    return compiler::AdamOptions{.learning_rate = arguments.learning_rate,
+                                 .weight_decay = arguments.weight_decay,
+                                 .decoupled_weight_decay = true};
+  }
+  if (arguments.optimizer == "lamb") {
+    return compiler::LambOptions{.learning_rate = arguments.learning_rate,
+                                 .weight_decay = arguments.weight_decay};
+  }
+  return compiler::SgdOptions{.learning_rate = arguments.learning_rate,
+                              .momentum = arguments.momentum,
+                              .weight_decay = arguments.weight_decay};
+}
+
 absl::Status Train(const Arguments& arguments) {
   Graph graph;
   const nn::Builder net(graph, {.seed = arguments.seed, .training = true});
@@ -229,17 +244,7 @@ absl::Status Train(const Arguments& arguments) {
   const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(
       graph.Reshape(logits, {rows, model.classes}), graph.Reshape(labels, {rows})));
   graph.Output("loss", loss);
-  compiler::ProgramSpec spec{
-      .name = "train",
-      .loss = loss,
-      .optimizer = compiler::SgdOptions{.learning_rate = arguments.learning_rate,
-                                        .momentum = arguments.momentum,
-                                        .weight_decay = arguments.weight_decay}};
-  if (arguments.adamw) {
-    spec.optimizer = compiler::AdamOptions{.learning_rate = arguments.learning_rate,
-                                           .weight_decay = arguments.weight_decay,
-                                           .decoupled_weight_decay = true};
-  }
+  compiler::ProgramSpec spec{.name = "train", .loss = loss, .optimizer = OptimizerOf(arguments)};
   if (arguments.half) {
     spec.loss_scale = arguments.loss_scale;
     spec.automatic_loss_scale.emplace();
@@ -258,6 +263,8 @@ absl::Status Train(const Arguments& arguments) {
     for (Data& stream : streams) VPOD_RETURN_IF_ERROR(stream.Fill(*session, random));
     VPOD_RETURN_IF_ERROR(session->Run("train").status());
     losses.push_back(loss_stream[0]);
+    if (step == 0)
+      VPOD_RETURN_IF_ERROR(session->Save(absl::StrCat(arguments.directory, "/first.npz")));
   }
   const int64_t steps = arguments.steps;
   session::Arrays recorded;
@@ -282,7 +289,8 @@ int main(int argc, char** argv) {
   app.add_option("--learning-rate", arguments.learning_rate);
   app.add_option("--momentum", arguments.momentum);
   app.add_option("--weight-decay", arguments.weight_decay);
-  app.add_flag("--adamw", arguments.adamw, "AdamW instead of SGD");
+  app.add_option("--optimizer", arguments.optimizer)
+      ->check(CLI::IsMember({"sgd", "adamw", "lamb"}));
   app.add_flag("--half", arguments.half,
                "float16 weights and features, with an automatic loss scale");
   app.add_option("--loss-scale", arguments.loss_scale, "that float16 starts with");

@@ -3,6 +3,8 @@
 import numpy
 import torch
 
+from layerwise import Lamb, Lars
+
 from .case import FLOATS, Value, single
 from .checks import close, equal
 
@@ -61,41 +63,6 @@ def _lars(case):
         "trust": single(case.one_of([0.001, 0.5])),
         "eps": single(1e-8),
     }
-
-
-class ByNorms(torch.optim.Optimizer):
-    """One step scaled to the norm of the weights, by the definitions of Lamb and Lars in program.proto; PyTorch has
-    neither."""
-
-    def step(self):
-        for parameter in self.param_groups[0]["params"]:
-            state = self.state[parameter]
-            state["step"] = state.get("step", 0) + 1
-            with torch.no_grad():
-                parameter -= self.change(parameter, parameter.grad, state, self.param_groups[0])
-
-    @staticmethod
-    def ratio(weights, step):
-        return weights / step if weights > 0 and step > 0 else 1.0
-
-
-class Lamb(ByNorms):
-    def change(self, w, g, state, options):
-        beta1, beta2 = options["betas"]
-        state["m"] = beta1 * state.get("m", torch.zeros_like(w)) + (1 - beta1) * g
-        state["v"] = beta2 * state.get("v", torch.zeros_like(w)) + (1 - beta2) * g * g
-        m, v = state["m"] / (1 - beta1 ** state["step"]), state["v"] / (1 - beta2 ** state["step"])
-        u = m / (v.sqrt() + options["eps"]) + options["weight_decay"] * w
-        return options["lr"] * self.ratio(w.norm(), u.norm()) * u
-
-
-class Lars(ByNorms):
-    def change(self, w, g, state, options):
-        weights, gradient, decay = w.norm(), g.norm(), options["weight_decay"]
-        step = gradient + decay * weights + options["eps"] if gradient > 0 else 0
-        u = self.ratio(options["trust"] * weights, step) * (g + decay * w)
-        state["v"] = options["momentum"] * state.get("v", torch.zeros_like(w)) + u
-        return options["lr"] * state["v"]
 
 
 # By kind: the function that chooses options, the name in run_cases.cc, and the reference.
@@ -162,7 +129,7 @@ def optimizer(case, kind):
         case.train["loss_scale"] = scale
     if name == "adam":
         case.train[name]["decoupled"] = kind == "adamw"
-    make = lambda parameters: reference(parameters, options) if name in ("lamb", "lars") else reference(parameters, **options)
+    make = lambda parameters: reference(parameters, **options)
     exact, scale = _train(make, weights.exact.detach(), torch.tensor(gradients), steps, scale, type_name == "FLOAT16",
                           clip)
     size = exact.abs() + weights.exact.detach().abs()
