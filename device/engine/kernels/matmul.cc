@@ -11,10 +11,16 @@ namespace {
 
 using Memory = dnnl::memory;
 
+// Lines that begin a multiple of so many floats apart share few sets of the first-level cache:
+// oneDNN gathers a block across them at half the speed or less.
+constexpr int64_t kAliasing = 512, kPadding = 16;
+
 // An operand as the product reads it: strides of its matrices, of their rows and columns.
 struct Matrix {
   Operand operand;
   int64_t stride = 0, row_stride = 0, column_stride = 0;
+  bool copied = false;  // a block is copied to scratch before it is read
+  size_t scratch = 0;
 
   Matrix(Operand from, bool transposed) : operand(std::move(from)) {
     const program::Dims& dims = operand.type.dims;
@@ -24,7 +30,43 @@ struct Matrix {
     column_stride = transposed ? stored_row : 1;
   }
 
+  bool half() const { return operand.type.type == program::v1::FLOAT16; }
+  // Lines are columns, not rows.
   bool by_column() const { return row_stride == 1 && column_stride != 1; }
+  int64_t line_stride() const { return by_column() ? column_stride : row_stride; }
+};
+
+// A block of a matrix in scratch, as float32, its lines stored as those of the matrix.
+struct BlockCopy {
+  int64_t lines, length;
+  bool by_column;
+
+  BlockCopy(const Matrix& matrix, int64_t rows, int64_t columns)
+      : lines(matrix.by_column() ? columns : rows),
+        length(matrix.by_column() ? rows : columns),
+        by_column(matrix.by_column()) {}
+
+  int64_t line_stride() const { return length % kAliasing == 0 ? length + kPadding : length; }
+  int64_t elements() const { return lines * line_stride(); }
+  // Of matrices, rows and columns.
+  Memory::dims strides() const {
+    if (by_column) return {elements(), 1, line_stride()};
+    return {elements(), line_stride(), 1};
+  }
+  // At most, for blocks that are not larger.
+  size_t most_elements() const { return static_cast<size_t>(lines * (length + kPadding)); }
+
+  // Copies the block that begins at an element.
+  void Fill(const Matrix& from, const Workspace& at, int64_t element, float* to) const {
+    for (int64_t line = 0; line < lines; ++line, to += line_stride()) {
+      const int64_t first = element + line * from.line_stride();
+      if (from.half()) {
+        FloatsOfHalves(from.operand.As<_Float16>(at) + first, to, static_cast<size_t>(length));
+      } else {
+        std::copy_n(from.operand.As<float>(at) + first, length, to);
+      }
+    }
+  }
 };
 
 // A single matrix has two dimensions: oneDNN has other code for three.
@@ -53,8 +95,7 @@ struct MatMul {
   Operand output;
   int64_t m, n, k;
   Chunking matrices, rows, columns, inner;
-  // Float16 blocks as float32, laid out as the operands are.
-  size_t a_scratch = 0, b_scratch = 0, out_scratch = 0, scratchpad = 0;
+  size_t out_scratch = 0, scratchpad = 0;
   std::map<Shape, Product> products;
 
   bool half() const { return output.type.type == program::v1::FLOAT16; }
@@ -62,12 +103,10 @@ struct MatMul {
 };
 
 Product MakeProduct(const MatMul& op, const Shape& shape) {
-  // Scratch holds a block densely; the arena holds it within its matrix.
   const auto block = [&](const Matrix& matrix, int64_t rows, int64_t columns) {
-    const Memory::dims dense = matrix.by_column() ? Memory::dims{rows * columns, 1, rows}
-                                                  : Memory::dims{rows * columns, columns, 1};
     const Memory::dims within{matrix.stride, matrix.row_stride, matrix.column_stride};
-    return Describe(shape.matrices, rows, columns, op.half() ? dense : within);
+    return Describe(shape.matrices, rows, columns,
+                    matrix.copied ? BlockCopy(matrix, rows, columns).strides() : within);
   };
   Product product;
   product.a = block(op.a, shape.rows, shape.inner);
@@ -87,15 +126,6 @@ Product MakeProduct(const MatMul& op, const Shape& shape) {
   return product;
 }
 
-// A block of float16 as a dense block of float32, stored by rows or by columns as the matrix is.
-void Widen(const Matrix& matrix, const _Float16* from, int64_t rows, int64_t columns, float* to) {
-  const int64_t outer = matrix.by_column() ? columns : rows,
-                length = matrix.by_column() ? rows : columns;
-  const int64_t stride = matrix.by_column() ? matrix.column_stride : matrix.row_stride;
-  for (int64_t i = 0; i < outer; ++i)
-    FloatsOfHalves(from + i * stride, to + i * length, static_cast<size_t>(length));
-}
-
 absl::Status MatMul::Run(const Workspace& at, size_t chunk) const {
   const size_t column_chunk = chunk % columns.chunks(),
                row_chunk = chunk / columns.chunks() % rows.chunks(),
@@ -113,20 +143,19 @@ absl::Status MatMul::Run(const Workspace& at, size_t chunk) const {
     const auto first = static_cast<int64_t>(inner.begin(part)),
                length = static_cast<int64_t>(inner.size(part));
     const Product& product = products.at({num_matrices, num_rows, length, num_columns, part > 0});
-    const int64_t of_a = matrix * a.stride + row * a.row_stride + first * a.column_stride,
-                  of_b = matrix * b.stride + first * b.row_stride + column * b.column_stride;
-    float* left = a.operand.As<float>(at) + of_a;
-    float* right = b.operand.As<float>(at) + of_b;
-    if (half()) {
-      left = reinterpret_cast<float*>(at.scratch + a_scratch);
-      right = reinterpret_cast<float*>(at.scratch + b_scratch);
-      for (int64_t i = 0; i < num_matrices; ++i) {
-        Widen(a, a.operand.As<_Float16>(at) + of_a + i * a.stride, num_rows, length,
-              left + i * num_rows * length);
-        Widen(b, b.operand.As<_Float16>(at) + of_b + i * b.stride, length, num_columns,
-              right + i * length * num_columns);
-      }
-    }
+    const auto read = [&](const Matrix& from, int64_t first_row, int64_t rows_of_block,
+                          int64_t first_column, int64_t columns_of_block) {
+      const int64_t element =
+          matrix * from.stride + first_row * from.row_stride + first_column * from.column_stride;
+      if (!from.copied) return from.operand.As<float>(at) + element;
+      const BlockCopy copy(from, rows_of_block, columns_of_block);
+      float* to = reinterpret_cast<float*>(at.scratch + from.scratch);
+      for (int64_t i = 0; i < num_matrices; ++i)
+        copy.Fill(from, at, element + i * from.stride, to + i * copy.elements());
+      return to;
+    };
+    float* left = read(a, row, num_rows, first, length);
+    float* right = read(b, first, length, column, num_columns);
     product.primitive.execute(
         StreamOfThisThread(),
         {{DNNL_ARG_SRC, Memory(product.a, CpuEngine(), left)},
@@ -140,6 +169,15 @@ absl::Status MatMul::Run(const Workspace& at, size_t chunk) const {
                   output.As<_Float16>(at) + place + i * n, static_cast<size_t>(num_columns));
   }
   return absl::OkStatus();
+}
+
+// Whether blocks are copied: float16 is widened; lines across the sums that alias are parted, if
+// each element goes into enough products to pay for it.
+void ChooseCopies(MatMul& op) {
+  constexpr int64_t kReuse = 32;
+  const auto aliases = [](const Matrix& matrix) { return matrix.line_stride() % kAliasing == 0; };
+  op.a.copied = op.half() || (op.a.by_column() && aliases(op.a) && op.n >= kReuse);
+  op.b.copied = op.half() || (!op.b.by_column() && aliases(op.b) && op.m >= kReuse);
 }
 
 // Blocks of 2^22 to 2^27 operations, of whole rows where these are not too long; more, up to the
@@ -161,8 +199,9 @@ void Cut(MatMul& op) {
           std::min({m, n, std::max(1.0, std::floor(std::sqrt(kOperationsOfAChunk / k)))});
   }
   double inner = std::min(k, kInner);
-  if (op.half()) {
-    // Blocks as float32 lie in scratch.
+  const bool copies = op.a.copied || op.b.copied;
+  if (copies) {
+    // Blocks lie in scratch.
     constexpr double kElements = 1 << 22;
     columns = std::min(columns, kElements);
     rows = std::min(rows, std::floor(kElements / columns));
@@ -170,7 +209,7 @@ void Cut(MatMul& op) {
   }
   const auto products = static_cast<size_t>(op.output.type.elements() / (op.m * op.n));
   const bool small = rows == m && columns == n && inner == k;
-  const double most = op.half() ? 1 << 20 : 1 << 30;  // elements, in scratch
+  const double most = copies ? 1 << 20 : 1 << 30;  // elements, in scratch
   const double elements = std::max({m * n, m * k, n * k});
   const double together = std::floor(std::min(kFewest / (m * n * k), most / elements));
   op.matrices = {products, small ? static_cast<size_t>(std::max(1.0, together)) : 1};
@@ -193,13 +232,20 @@ absl::StatusOr<Kernel> PrepareMatMul(const program::v1::Ipu& ipu, const Instruct
     op->m = dims[dims.size() - 2];
     op->n = dims.back();
     op->k = op->a.stride / op->m;
+    ChooseCopies(*op);
     Cut(*op);
     MemoryPlan scratch;
+    const auto add = [&](Matrix& matrix, const Chunking& rows, const Chunking& columns) {
+      const BlockCopy copy(matrix, static_cast<int64_t>(rows.per_chunk),
+                           static_cast<int64_t>(columns.per_chunk));
+      if (matrix.copied)
+        matrix.scratch = scratch.Add(op->matrices.per_chunk * copy.most_elements() * sizeof(float));
+    };
+    add(op->a, op->rows, op->inner);
+    add(op->b, op->inner, op->columns);
     if (op->half()) {
-      const size_t float_bytes = op->matrices.per_chunk * sizeof(float);
-      op->a_scratch = scratch.Add(op->rows.per_chunk * op->inner.per_chunk * float_bytes);
-      op->b_scratch = scratch.Add(op->inner.per_chunk * op->columns.per_chunk * float_bytes);
-      op->out_scratch = scratch.Add(op->rows.per_chunk * op->columns.per_chunk * float_bytes);
+      op->out_scratch = scratch.Add(op->matrices.per_chunk * op->rows.per_chunk *
+                                    op->columns.per_chunk * sizeof(float));
     }
     size_t scratchpad = 0;
     const auto sizes = [](const Chunking& cut) {

@@ -36,9 +36,10 @@ struct Case {
 
 template <class Check>
 void ForCases(const Check& check) {
-  const int64_t sizes[][3] = {{1, 1, 1},   {1, 5, 1},    {4, 1, 6},   {1, 7, 9},
-                              {9, 7, 1},   {2, 3, 4},    {5, 5, 5},   {16, 16, 16},
-                              {17, 33, 9}, {64, 48, 10}, {3, 300, 2}, {40, 2, 50}};
+  // Of the last ones, blocks are copied because of their strides.
+  const int64_t sizes[][3] = {{1, 1, 1},   {1, 5, 1},   {4, 1, 6},     {1, 7, 9},    {9, 7, 1},
+                              {2, 3, 4},   {5, 5, 5},   {16, 16, 16},  {17, 33, 9},  {64, 48, 10},
+                              {3, 300, 2}, {40, 2, 50}, {40, 36, 512}, {512, 36, 40}};
   for (const auto& size : sizes) {
     for (int transposed = 0; transposed < 4; ++transposed) {
       const Case one{size[0], size[1], size[2], (transposed & 1) != 0, (transposed & 2) != 0};
@@ -79,6 +80,7 @@ TEST_P(MatMulTest, ManyProducts) {
                                       {Dims{2, 5}, Case{7, 5, 3, true, false}},
                                       {Dims{300}, Case{40, 30, 20, false, true}},
                                       {Dims{2}, Case{160, 260, 300, true, true}},
+                                      {Dims{2}, Case{512, 65, 1024, true, false}},
                                       {Dims{1, 2}, Case{1, 70000, 1, false, false}}}) {
     SCOPED_TRACE(absl::StrCat(one.m, "x", one.k, "x", one.n));
     const auto with = [&](Dims dims) {
