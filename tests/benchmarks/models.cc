@@ -1,6 +1,6 @@
-// Times steps of the models of client/models on one replica of the IPUModel, for models.py: each
-// line of the standard input is "MODEL BATCH train|infer float32|float16 STEPS", and is answered by
-// the milliseconds of a step. A model is compiled when it is first asked for.
+// Times steps of the models of client/models on the IPUModel, for models.py and replicas.py: each
+// line of the standard input is "MODEL BATCH train|infer float32|float16 STEPS REPLICAS", and is
+// answered by the milliseconds of a step. A model is compiled when it is first asked for.
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -21,7 +21,8 @@ constexpr int kThreads = 2;
 
 absl::StatusOr<std::unique_ptr<session::Session>> Open(const NetworkOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled, Compile(options));
-  VPOD_ASSIGN_OR_RETURN(auto device, session::CreateIpuModel({.compute_threads = kThreads}));
+  VPOD_ASSIGN_OR_RETURN(auto device, session::CreateIpuModel({.replicas = options.replicas,
+                                                              .compute_threads = kThreads}));
   VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), compiled));
   VPOD_RETURN_IF_ERROR(FillStreams(options, *session));
   return session;
@@ -41,15 +42,17 @@ absl::Status Serve() {
     std::string name, mode, type;
     int64_t batch = 0;
     int steps = 0;
-    words >> name >> batch >> mode >> type >> steps;
+    uint32_t replicas = 0;
+    words >> name >> batch >> mode >> type >> steps >> replicas;
     if (!words || steps < 1)
       return absl::InvalidArgumentError(absl::StrCat("cannot time '", line, "'"));
-    auto& session = sessions[absl::StrCat(name, batch, mode, type)];
+    auto& session = sessions[absl::StrCat(name, batch, mode, type, replicas)];
     if (session == nullptr) {
       VPOD_ASSIGN_OR_RETURN(session, Open({.name = name,
                                            .batch = batch,
                                            .training = mode == "train",
-                                           .half = type == "float16"}));
+                                           .half = type == "float16",
+                                           .replicas = replicas}));
     }
     VPOD_ASSIGN_OR_RETURN(const double milliseconds, MillisecondsOfAStep(*session, steps));
     std::printf("%.4f\n", milliseconds);

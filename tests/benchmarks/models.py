@@ -47,20 +47,24 @@ class Ours:
     def __init__(self, program):
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def milliseconds(self, model, batch, mode, dtype, steps):
-        self.process.stdin.write(f"{model} {batch} {mode} {dtype} {steps}\n")
+    def milliseconds(self, model, batch, mode, dtype, steps, replicas=1):
+        self.process.stdin.write(f"{model} {batch} {mode} {dtype} {steps} {replicas}\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
             sys.exit("models.py: error: the program ended")
         return float(answer)
 
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
 
 class Peer:
     """A network in one memory format."""
 
-    def __init__(self, name, training, memory_format):
-        image, batch, classes, _ = MODELS[name]
+    def __init__(self, name, training, memory_format, batch):
+        image, _, classes, _ = MODELS[name]
         torch.manual_seed(0)
         self.network = NETWORKS[name]().to(memory_format=memory_format).train(training)
         self.images = torch.randn(batch, *image).contiguous(memory_format=memory_format)
@@ -103,7 +107,7 @@ def compare(ours, name, mode):
     _, batch, _, steps = MODELS[name]
     training = mode == "train"
     formats = [torch.contiguous_format] + [torch.channels_last] * (len(MODELS[name][0]) == 3)
-    peers = [Peer(name, training, format) for format in formats]
+    peers = [Peer(name, training, format, batch) for format in formats]
     times = [lambda: ours.milliseconds(name, batch, mode, "float32", steps)]
     if training:
         times.append(lambda: ours.milliseconds(name, batch, mode, "float16", steps))
