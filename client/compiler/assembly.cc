@@ -1,6 +1,7 @@
 #include "client/compiler/assembly.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "client/compiler/memory_plan.h"
@@ -9,6 +10,23 @@
 namespace vpod::compiler {
 
 namespace v1 = program::v1;
+
+namespace {
+
+// What the micro-batches of a replica write. Other variables are likely to be equal on all replicas
+// (device/program/uniformity.h); they lie in pages of their own, which replicas can share.
+std::set<uint32_t> StoragesOfReplicas(const LoweredIpu& ipu) {
+  std::set<uint32_t> storages;
+  for (Section section : {Section::kSetup, Section::kClear, Section::kBody}) {
+    for (const LoweredStep& step : ipu.sections[static_cast<int>(section)]) {
+      for (uint32_t output : step.instruction.outputs())
+        storages.insert(ipu.tensors[output].storage);
+    }
+  }
+  return storages;
+}
+
+}  // namespace
 
 Assembler::Assembler(uint32_t ipus) {
   executable_.set_ipus_per_replica(ipus);
@@ -25,18 +43,29 @@ void Assembler::AddState(const LoweredProgram& program) {
     executable_.mutable_ipus(static_cast<int>(ipu))
         ->mutable_remote_buffers()
         ->Assign(buffers.begin(), buffers.end());
-    for (const LoweredTensor& tensor : program.ipus[ipu].tensors) {
-      if (tensor.variable.empty() || variables_[ipu].contains(tensor.variable)) continue;
-      v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
-      const uint64_t offset = entry->arena_bytes();
-      entry->set_arena_bytes(offset + (tensor.type.bytes() + 63) / 64 * 64);
-      variables_[ipu][tensor.variable] = AddTensor(ipu, tensor, offset);
-      v1::Variable* variable = executable_.add_variables();
-      variable->set_name(tensor.variable);
-      variable->set_ipu(ipu);
-      variable->set_tensor(variables_[ipu][tensor.variable]);
+    const std::set<uint32_t> own = StoragesOfReplicas(program.ipus[ipu]);
+    for (bool shared : {true, false}) {
+      AlignArena(ipu);
+      for (const LoweredTensor& tensor : program.ipus[ipu].tensors) {
+        if (tensor.variable.empty() || variables_[ipu].contains(tensor.variable)) continue;
+        if (own.contains(tensor.storage) == shared) continue;
+        v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
+        const uint64_t offset = entry->arena_bytes();
+        entry->set_arena_bytes(offset + (tensor.type.bytes() + 63) / 64 * 64);
+        variables_[ipu][tensor.variable] = AddTensor(ipu, tensor, offset);
+        v1::Variable* variable = executable_.add_variables();
+        variable->set_name(tensor.variable);
+        variable->set_ipu(ipu);
+        variable->set_tensor(variables_[ipu][tensor.variable]);
+      }
     }
   }
+}
+
+void Assembler::AlignArena(uint32_t ipu) {
+  constexpr uint64_t kPage = 4096;
+  v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
+  entry->set_arena_bytes((entry->arena_bytes() + kPage - 1) / kPage * kPage);
 }
 
 void Assembler::AddProgram(LoweredProgram program) {

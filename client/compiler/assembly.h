@@ -39,6 +39,8 @@ class Assembler {
     }
   };
 
+  // The next variable begins a page of the host.
+  void AlignArena(uint32_t ipu);
   uint32_t AddTensor(uint32_t ipu, const LoweredTensor& tensor, uint64_t offset);
   // Stream indices of the executable for the program's own.
   std::vector<uint32_t> MergeStreams(const LoweredProgram& program, uint32_t transfers);

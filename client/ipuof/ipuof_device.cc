@@ -65,9 +65,8 @@ class IpuofDevice : public session::Device {
     LogIpuof(LogLevel::kDebug, absl::StrCat("Loading ", bytes.size(), " bytes onto ", name_));
     std::vector<std::future<absl::Status>> loads;
     for (const auto& part : parts_) {
-      loads.push_back(
-          std::async(parts_.size() == 1 ? std::launch::deferred : std::launch::async,
-                     [&] { return part->Load(bytes, origins, options.check_finite).status(); }));
+      loads.push_back(std::async(parts_.size() == 1 ? std::launch::deferred : std::launch::async,
+                                 [&] { return part->Load(bytes, origins, options).status(); }));
     }
     absl::Status status;
     for (auto& load : loads) status.Update(load.get());

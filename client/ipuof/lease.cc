@@ -312,7 +312,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Lease>>> Lease::AttachParts(
 }
 
 absl::StatusOr<v1::LoadReply> Lease::Load(absl::string_view executable, absl::string_view origins,
-                                          bool check_finite) {
+                                          const session::LoadOptions& options) {
   grpc::ClientContext context;
   v1::LoadReply reply;
   auto writer = impl_->stub->Load(&context, &reply);
@@ -320,7 +320,8 @@ absl::StatusOr<v1::LoadReply> Lease::Load(absl::string_view executable, absl::st
   request.set_lease_id(impl_->attached.lease_id());
   request.set_total_bytes(executable.size());
   request.set_origin_bytes(origins.size());
-  request.set_check_finite(check_finite);
+  request.set_check_finite(options.check_finite);
+  request.set_no_sharing(!options.sharing);
   bool open = true;
   for (absl::string_view rest : {executable, origins}) {
     for (; open && !rest.empty(); rest.remove_prefix(request.chunk().size())) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "client/session/device.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/base/units.h"
 #include "device/shm/segment.h"
@@ -60,10 +61,9 @@ class Lease {
   // The same host was proved, and the lease is bound to this process.
   bool same_host() const;
 
-  // Bytes of an executable and of the table of its origins, which may be none; whether runs fail at
-  // NaN and infinity.
+  // Bytes of an executable and of the table of its origins, which may be none.
   absl::StatusOr<v1::LoadReply> Load(absl::string_view executable, absl::string_view origins,
-                                     bool check_finite);
+                                     const session::LoadOptions& options);
   // `done` is called once, on another thread.
   void Run(uint32_t program, uint32_t slot, std::function<void(absl::StatusOr<base::Cycles>)> done);
   // The stream buffers as shared memory; Unavailable across hosts.

@@ -18,6 +18,8 @@ namespace vpod::session {
 struct LoadOptions {
   // Fails a run at the first operation that gives NaN or infinity, and names it. Slow.
   bool check_finite = false;
+  // Replicas of a process share the variables that are equal on all of them. Changes no result.
+  bool sharing = true;
 };
 
 // The IPUs of one lease. Calls come from one thread at a time, except that stream slots other than

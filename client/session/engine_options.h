@@ -1,6 +1,6 @@
 // Options of the engine that users set in the environment: POPLAR_ENGINE_OPTIONS, a JSON object of
-// strings, which poprun hands on to its instances. The only one that has an effect is
-// "debug.checkFinite"; others are those of the real library and are ignored.
+// strings, which poprun hands on to its instances. "debug.checkFinite" and "vpod.sharing" have an
+// effect, see LoadOptions; others are those of the real library and are ignored.
 #pragma once
 
 #include <string>

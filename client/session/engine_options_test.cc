@@ -12,6 +12,11 @@ TEST(EngineOptionsTest, CheckFinite) {
   EXPECT_FALSE(ParseEngineOptions(R"({"debug.checkFinite": "false"})")->check_finite);
 }
 
+TEST(EngineOptionsTest, Sharing) {
+  EXPECT_TRUE(ParseEngineOptions("")->sharing);
+  EXPECT_FALSE(ParseEngineOptions(R"({"vpod.sharing": "false"})")->sharing);
+}
+
 TEST(EngineOptionsTest, OptionsOfTheRealLibraryAreIgnored) {
   const auto options = ParseEngineOptions(
       R"({"opt.enableMultiAccessCopies": "false", "debug.checkFinite": "true"})");

@@ -39,13 +39,14 @@ class IpuModel : public Device {
     member.local_replicas = options_.replicas;
     member.process = "this process";
     VPOD_RETURN_IF_ERROR(job->Join(job->shape(), std::move(member)));
-    VPOD_ASSIGN_OR_RETURN(
-        engine_, engine::Engine::Create(executable, {.executors = &executors_,
-                                                     .budget = &budget_,
-                                                     .job = job,
-                                                     .local_replicas = options_.replicas,
-                                                     .clock_hz = type_.clock_hz,
-                                                     .check_finite = options.check_finite}));
+    VPOD_ASSIGN_OR_RETURN(engine_,
+                          engine::Engine::Create(executable, {.executors = &executors_,
+                                                              .budget = &budget_,
+                                                              .job = job,
+                                                              .local_replicas = options_.replicas,
+                                                              .clock_hz = type_.clock_hz,
+                                                              .check_finite = options.check_finite,
+                                                              .sharing = options.sharing}));
     job->Loaded(0, 0, executable->hash());
     streams_.assign(engine_->layout().TotalBytes() + 64, std::byte{});
     return absl::OkStatus();
@@ -79,10 +80,7 @@ class IpuModel : public Device {
   absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
     VPOD_RETURN_IF_ERROR(CheckLoaded());
     VPOD_ASSIGN_OR_RETURN(const auto* variable, engine_->executable().FindVariable(name));
-    for (uint32_t replica = 0; replica < options_.replicas; ++replica) {
-      VPOD_RETURN_IF_ERROR(engine_->WriteVariable(*variable, replica, 0, bytes));
-    }
-    return absl::OkStatus();
+    return engine_->WriteVariable(*variable, engine::kAllReplicas, 0, bytes);
   }
 
   absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) override {

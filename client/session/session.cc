@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
   VPOD_ASSIGN_OR_RETURN(LoadOptions load, ReadEngineOptions());
   load.check_finite |= options.check_finite;
+  load.sharing &= options.sharing;
   LogExecutable(*device, *compiled.executable);
   VPOD_RETURN_IF_ERROR(device->Load(compiled.executable, load));
   std::unique_ptr<Session> session(new Session(std::move(device), compiled.executable));

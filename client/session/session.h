@@ -16,8 +16,8 @@ namespace vpod::session {
 
 class Session {
  public:
-  // Loads the executable and writes the initial values. What is off in `options` may be on in the
-  // environment (engine_options.h).
+  // Loads the executable and writes the initial values. The environment may change what `options`
+  // leave as it is (engine_options.h).
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device> device,
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options = {});

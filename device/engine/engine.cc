@@ -9,7 +9,6 @@
 #include "device/base/status.h"
 #include "device/engine/compute_pool.h"
 #include "device/engine/engine_impl.h"
-#include "device/engine/host_access.h"
 #include "device/engine/kernels/epilogue.h"
 #include "device/program/op.h"
 
@@ -81,8 +80,10 @@ void Engine::AttachEpilogues() {
     for (std::vector<Step>& function : steps_[ipu]) {
       std::vector<Step> steps;
       for (Step& step : function) {
-        if (steps.empty() || !CanBeEpilogue(text, *steps.back().source, steps.back().kernel,
-                                            *step.source, step.kernel)) {
+        const bool once = step.once || (!steps.empty() && steps.back().once);
+        if (steps.empty() || once ||
+            !CanBeEpilogue(text, *steps.back().source, steps.back().kernel, *step.source,
+                           step.kernel)) {
           steps.push_back(std::move(step));
           continue;
         }
@@ -106,6 +107,8 @@ absl::Status Engine::AddFiniteChecks() {
         Step check;
         check.source = checked.back().source;
         check.origin = checked.back().origin;
+        check.number = checked.back().number;
+        check.once = checked.back().once;
         check.kernel =
             PrepareFiniteCheck(executable_->proto().ipus(static_cast<int>(ipu)), *check.source);
         if (check.kernel.phases.empty()) continue;
@@ -127,18 +130,24 @@ void Engine::KeepNone() {
   }
 }
 
+std::vector<uint32_t> Engine::UnitsHere() const {
+  std::vector<uint32_t> here = options_.units;
+  if (here.empty()) {
+    here.resize(size_t{options_.local_replicas} * executable_->ipus_per_replica());
+    std::iota(here.begin(), here.end(), 0);
+  }
+  return here;
+}
+
 absl::Status Engine::CreateUnits() {
   const program::v1::Executable& text = executable_->proto();
   const uint32_t ipus = text.ipus_per_replica();
-  std::vector<uint32_t> here = options_.units;
-  if (here.empty()) {
-    here.resize(size_t{options_.local_replicas} * ipus);
-    std::iota(here.begin(), here.end(), 0);
-  }
+  const std::vector<uint32_t> here = UnitsHere();
   const auto threads = static_cast<uint64_t>(options_.executors->compute_threads());
   const auto reserve = [&] {
     uint64_t bytes = layout_.TotalBytes() + threads * scratch_bytes_;
     for (uint32_t unit : here) bytes += UnitBytes(unit % ipus);
+    bytes -= SavedBytes(sharing_);
     return Reservation::Make(*options_.budget, bytes);
   };
   absl::StatusOr<Reservation> reserved = reserve();
@@ -149,10 +158,12 @@ absl::Status Engine::CreateUnits() {
   VPOD_RETURN_IF_ERROR(reserved.status());
   reserved_ = *std::move(reserved);
   VPOD_ASSIGN_OR_RETURN(scratch_, shm::Segment::Create(threads * scratch_bytes_));
+  units_of_ipu_.resize(ipus);
   for (uint32_t number : here) {
     auto unit = std::make_unique<Unit>();
     unit->replica = number / ipus;
     unit->ipu = number % ipus;
+    unit->position = units_of_ipu_[unit->ipu]++;
     VPOD_ASSIGN_OR_RETURN(unit->arena, shm::Segment::Create(UnitBytes(unit->ipu)));
     unit->remote = unit->arena.data() + RoundUp(text.ipus(unit->ipu).arena_bytes());
     unit->shared = unit->remote + program::RemoteBytes(text.ipus(unit->ipu));
@@ -201,6 +212,8 @@ absl::Status Engine::PrepareSteps(const std::atomic<bool>* cancelled) {
           return absl::CancelledError("the lease ended while its executable was loaded");
         Step& step = steps.emplace_back();
         step.source = &instruction;
+        step.number = steps.size() - 1;
+        step.once = sharing_.uniform.once[ipu][functions.size() - 1][step.number];
         step.origin = executable_->OriginOf(ipu, functions.size() - 1, steps.size() - 1);
         step.cost = model::Price(text, ipu, instruction, topology_);
         const program::Role role = program::FindOp(instruction.attributes_case())->role;
@@ -244,6 +257,7 @@ void Engine::PricePrograms() {
 absl::Status Engine::Prepare(const std::atomic<bool>* cancelled) {
   const program::v1::Executable& text = executable_->proto();
   VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text, topology_));
+  PlanFirstSharing();
   VPOD_RETURN_IF_ERROR(PrepareSteps(cancelled));
   PlanKeptForms();
   if (options_.check_finite) {
@@ -252,6 +266,8 @@ absl::Status Engine::Prepare(const std::atomic<bool>* cancelled) {
     AttachEpilogues();
   }
   VPOD_RETURN_IF_ERROR(CreateUnits());
+  VPOD_RETURN_IF_ERROR(ShareFirst());
+  VPOD_ASSIGN_OR_RETURN(split_, Reservation::Make(*options_.budget, 0));
   for (const program::v1::Exchange& exchange : text.exchanges()) {
     std::set<uint32_t> ipus;
     for (const program::v1::Move& move : exchange.moves())
@@ -284,8 +300,15 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
     run->number = NumberRun(program, &needs_job);
     run->spans_processes = !StaysHere(run->number);
   }
+  // Without the lock, for which a cancellation would wait: no call touches variables in a run.
+  if (absl::Status shared = ShareAgain(); !shared.ok()) {
+    base::MutexLock lock(mutex_);
+    running_ = false;
+    return refuse(std::move(shared));
+  }
   run->done = std::move(done);
   for (const auto& unit : units_) run->start_cycles.push_back(unit->cycles.load());
+  for (size_t units : units_of_ipu_) run->barriers.emplace_back(units);
   if (!needs_job) return StartUnits(run);
   options_.job->StartRun(options_.instance, run->number, program,
                          [self = shared_from_this(), run](absl::Status status) {
@@ -381,43 +404,6 @@ void Engine::Cancel(const absl::Status& cause) {
   if (!cancel_cause_.ok()) return;
   cancel_cause_ = cause;
   cancelled_.store(true);
-}
-
-absl::Status Engine::WriteVariable(const program::HostTensor& variable, uint32_t replica,
-                                   uint64_t offset, absl::string_view data) {
-  const uint64_t bytes = variable.type.bytes();
-  if (replica >= options_.local_replicas || offset > bytes || data.size() > bytes - offset) {
-    return absl::OutOfRangeError(
-        absl::StrCat("variable '", variable.name, "' has ", bytes, " bytes on ",
-                     options_.local_replicas, " replicas; bytes ", offset, " to ",
-                     offset + data.size(), " of replica ", replica, " were written"));
-  }
-  base::MutexLock lock(mutex_);
-  if (running_) return absl::FailedPreconditionError("a run is active on this lease");
-  const Unit* unit = FindUnit(replica, variable.ipu);
-  if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
-  WriteHostBytes(variable, unit->At(variable), offset, data);
-  if (!variable.remote) unit->forms->AllWritten();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> Engine::ReadVariable(const program::HostTensor& variable,
-                                                 uint32_t replica, uint64_t offset,
-                                                 uint64_t bytes) const {
-  if (replica >= options_.local_replicas) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "replica ", replica, " does not exist; the lease has ", options_.local_replicas));
-  }
-  const uint64_t size = variable.type.bytes();
-  if (offset > size) {
-    return absl::OutOfRangeError(absl::StrCat("variable '", variable.name, "' has ", size,
-                                              " bytes; byte ", offset, " was read"));
-  }
-  base::MutexLock lock(mutex_);
-  if (running_) return absl::FailedPreconditionError("a run is active on this lease");
-  const Unit* unit = FindUnit(replica, variable.ipu);
-  if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
-  return ReadHostBytes(variable, unit->At(variable), offset, std::min(bytes, size - offset));
 }
 
 std::vector<base::Cycles> Engine::Counters() const {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "device/base/mutex.h"
 #include "device/engine/executors.h"
 #include "device/engine/memory_budget.h"
+#include "device/engine/sharing.h"
 #include "device/fabric/job.h"
 #include "device/model/cost.h"
 #include "device/program/executable.h"
@@ -40,7 +42,11 @@ struct EngineOptions {
   // A run fails at the first instruction that gives NaN or infinity, as for other bad data. Takes
   // no virtual time.
   bool check_finite = false;
+  // Local replicas have one copy of each variable that is equal on all of them.
+  bool sharing = true;
 };
+
+inline constexpr uint32_t kAllReplicas = std::numeric_limits<uint32_t>::max();
 
 // Result of one run.
 struct RunResult {
@@ -86,13 +92,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   absl::StatusOr<std::pair<int, uint64_t>> Arena(uint32_t replica, uint32_t ipu) const;
 
   // Variables, while no run is active. `offset` and sizes in bytes; OutOfRange when they leave the
-  // variable.
+  // variable. `replica` is a local one, or kAllReplicas for those that are here. A write that makes
+  // replicas differ gives each its own copy of the variable, and of those that its updates depend
+  // on; ResourceExhausted if the host has no memory for them: then nothing was written.
   absl::Status WriteVariable(const program::HostTensor& variable, uint32_t replica, uint64_t offset,
                              absl::string_view data);
   // At most `bytes`, fewer where the variable ends.
   absl::StatusOr<std::string> ReadVariable(const program::HostTensor& variable, uint32_t replica,
                                            uint64_t offset = 0, uint64_t bytes = UINT64_MAX) const;
 
+  // Host memory that the local replicas save because they share variables.
+  uint64_t saved_bytes() const { return saved_bytes_; }
   // Modelled bytes in use on each IPU of a replica.
   const std::vector<base::Bytes>& memory_use() const { return memory_use_; }
   // Cycle counters since load, unit by unit.
@@ -116,9 +126,28 @@ class Engine : public std::enable_shared_from_this<Engine> {
   absl::Status AddFiniteChecks();
   // Keeps no packed form, because there is no memory for them.
   void KeepNone();
+  std::vector<uint32_t> UnitsHere() const;
   uint64_t UnitBytes(uint32_t ipu) const;
   absl::Status CreateUnits();
   void PricePrograms();
+
+  // --- engine_variables.cc ---
+  // What can be shared of `candidates`, by number in host_tensors().
+  SharingPlan Plan(std::vector<bool> candidates) const;
+  // What the units here save by a plan.
+  uint64_t SavedBytes(const SharingPlan& plan) const;
+  void PlanFirstSharing();
+  absl::Status ShareFirst();
+  bool IsShared(const program::HostTensor& variable) const;
+  bool IsEqual(const program::HostTensor& variable) const;  // on all units
+  // The variable is about to differ.
+  absl::Status Split(const program::HostTensor& variable);
+  // Shares variables again that writes of the host have made equal.
+  absl::Status ShareAgain();
+  // Lets the units share as `plan` says; their bytes stay. An error makes the engine useless.
+  absl::Status Remap(SharingPlan plan);
+  absl::Status MapPages(uint32_t ipu, const program::ByteSet& pages, bool shared);
+
   const Unit* FindUnit(uint32_t replica, uint32_t ipu) const;
   // The number of a run, equal for all that meet in it; and whether it needs the job's consent.
   uint64_t NumberRun(uint32_t program, bool* needs_job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -138,7 +167,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::shared_ptr<ComputeQueue> queue_;
   Reservation prepared_;                               // of the steps; outlives them
   Reservation reserved_;                               // outlives the units
+  std::vector<shm::Segment> common_;                   // [ipu], what its units share
   std::vector<std::unique_ptr<Unit>> units_;           // replica-major
+  std::vector<size_t> units_of_ipu_;                   // [ipu]
   std::vector<std::vector<std::vector<Step>>> steps_;  // [ipu][function]
   std::vector<uint64_t> shared_bytes_;                 // [ipu], the most that a kernel shares
   std::vector<uint64_t> packed_bytes_;                 // [ipu], the most that a kernel packs
@@ -147,6 +178,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   uint64_t scratch_bytes_ = 0;                         // of one
   std::vector<std::vector<uint32_t>> participants_;    // IPUs of each exchange, ascending
   std::vector<std::vector<model::Cost>> costs_;        // [program][ipu]
+  // What is shared. Belongs to the run while `running_` is set, and before it begins; the mutex
+  // guards it otherwise.
+  SharingPlan sharing_;
+  Reservation split_;             // for what is not shared any more
+  bool may_share_again_ = false;  // the host has written something that is not shared
+  absl::Status unusable_;         // what the kernel refused, if it did
+  std::vector<bool> can_share_;   // what was shared at first
+  std::atomic<uint64_t> saved_bytes_ = 0;
   std::atomic<bool> cancelled_ = false;
   mutable base::Mutex mutex_;
   absl::Status cancel_cause_ ABSL_GUARDED_BY(mutex_);

@@ -1,10 +1,11 @@
-// Parts of an engine, for engine.cc (preparation, runs, variables) and interpreter*.cc.
+// Parts of an engine, for engine.cc (preparation, runs), engine_variables.cc and interpreter*.cc.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "device/engine/kernels/kernel.h"
 #include "device/engine/packing.h"
 #include "device/engine/task.h"
+#include "device/engine/unit_barrier.h"
 #include "device/fabric/collective.h"
 #include "device/fabric/job.h"
 #include "device/program/ops/collective.h"
@@ -28,6 +30,9 @@ namespace vpod::engine {
 struct Engine::Unit {
   uint32_t replica = 0;  // local
   uint32_t ipu = 0;
+  size_t position = 0;  // among the units of this IPU that are here
+  // Runs steps for all of them.
+  bool leads() const { return position == 0; }
   // Followed by the remote buffers, memory that the chunks of a kernel share, and packed forms.
   shm::Segment arena;
   std::byte* remote = nullptr;
@@ -47,7 +52,9 @@ struct Engine::Unit {
 struct Engine::Step {
   const program::v1::Instruction* source = nullptr;
   const program::v1::Origin* origin = nullptr;  // if it is known
+  size_t number = 0;                            // of the instruction in its function
   Kernel kernel;                                // without phases for communication and control
+  bool once = false;                            // for all units: it writes what they share
   bool meets = false;                           // with other units, also in a function it calls
   std::optional<KeptOperand> kept;
   std::vector<uint32_t> written;  // ranges of the packing plan
@@ -58,7 +65,7 @@ struct Engine::Step {
 struct Engine::Run_ : std::enable_shared_from_this<Run_> {
   std::shared_ptr<Engine> engine;
   uint32_t program = 0;
-  uint64_t number = 0;           // among the runs with collectives
+  uint64_t number = 0;           // in the keys of its rendezvous
   bool spans_processes = false;  // some of the units that meet are on other processes
   std::byte* slot = nullptr;
   Done done;
@@ -67,6 +74,7 @@ struct Engine::Run_ : std::enable_shared_from_this<Run_> {
   base::Mutex mutex;
   absl::Status status ABSL_GUARDED_BY(mutex);  // the first error
   std::atomic<bool> failed = false;            // `status` is set: the other units may stop
+  std::deque<UnitBarrier> barriers;            // [ipu], of its units here
   // The first cause is that of the run.
   void Fail(const absl::Status& cause) {
     {
@@ -74,6 +82,7 @@ struct Engine::Run_ : std::enable_shared_from_this<Run_> {
       status.Update(cause);
     }
     failed.store(true);
+    for (UnitBarrier& barrier : barriers) barrier.Open();
   }
   // The units' coroutines. Whatever is to resume one holds the run, which ends with the last
   // of them.
@@ -122,6 +131,14 @@ class Engine::Interpreter {
   std::byte* DataAt(uint32_t index) const;
   void Advance(const model::Cost& cost);
 
+  // Steps that run once are between two meetings of the units of this IPU: at the first, all have
+  // read what these steps change; after the second, all read what they have written. None waits
+  // once the run has failed: no unit runs kernels any more.
+  Task MeetUnits();
+  // Runs a step that is not once, or by the unit that leads.
+  Task RunStep(const Step& step, Workspace& at);
+  // What is left of a step that another unit runs.
+  void Skip(const Step& step);
   Task Communicate(const Step& step);
   Task Control(const Step& step);
   absl::Status Transfer(uint32_t stream, uint32_t tensor, bool to_device);

@@ -137,41 +137,62 @@ Task Engine::Interpreter::Yield() {
 }
 
 Task Engine::Interpreter::RunFunction(uint32_t function) {
-  ComputePool& pool = engine_.options_.executors->compute();
-  const auto must_pause = [&] {
-    return MustStop() || OnlyMeets() || (pool.TasksWait() && SliceIsOver());
-  };
   Workspace at{.arena = unit_.arena.data(),
                .shared = unit_.shared,
                .remote = unit_.remote,
                .replica = engine_.options_.replica_offset + unit_.replica};
+  bool together = false;  // among steps that run once
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
-    if (OnlyMeets() && !step.meets) continue;
-    std::optional<absl::Status> status;
-    unit_.forms->Written(step.written);  // in part, if the step fails
-    at.packed = step.kept ? unit_.kept + step.kept->offset : unit_.packed;
-    const bool packed = step.kept && unit_.forms->IsCurrent(*step.kept);
-    KernelRun kernel(step.kernel, at, packed, engine_.scratch_, engine_.scratch_bytes_);
-    bool paused = must_pause();
-    while (!status) {
-      if (paused) (co_await Yield()).IgnoreError();
-      if (MustStop()) co_return WhyStop();
-      if (OnlyMeets() && !step.meets) {
-        status = absl::OkStatus();
-      } else if (step.kernel.phases.empty()) {
-        status = co_await Communicate(step);
-      } else {
-        status = kernel.Continue(pool, *engine_.queue_, must_pause);
-        if (status && !status->ok()) status = FailStep(step, *status);
-      }
-      paused = true;  // if the kernel is not done
+    if (step.once != together) {
+      const absl::Status met = co_await MeetUnits();
+      if (!met.ok()) co_return met;
+      together = step.once;
     }
-    if (!status->ok()) co_return *status;
-    if (OnlyMeets()) continue;  // the step may not be done
-    if (step.kept) unit_.forms->Packed(*step.kept);
-    unit_.forms->Written(step.written);
-    Advance(step.cost);
+    if (OnlyMeets() && !step.meets) continue;
+    if (step.once && !unit_.leads()) {
+      Skip(step);
+      continue;
+    }
+    const absl::Status status = co_await RunStep(step, at);
+    if (!status.ok()) co_return status;
   }
+  if (!together) co_return absl::OkStatus();
+  co_return co_await MeetUnits();
+}
+
+void Engine::Interpreter::Skip(const Step& step) {
+  unit_.forms->Written(step.written);
+  Advance(step.cost);
+}
+
+Task Engine::Interpreter::RunStep(const Step& step, Workspace& at) {
+  ComputePool& pool = engine_.options_.executors->compute();
+  const auto must_pause = [&] {
+    return MustStop() || OnlyMeets() || (pool.TasksWait() && SliceIsOver());
+  };
+  std::optional<absl::Status> status;
+  unit_.forms->Written(step.written);  // in part, if the step fails
+  at.packed = step.kept ? unit_.kept + step.kept->offset : unit_.packed;
+  const bool packed = step.kept && unit_.forms->IsCurrent(*step.kept);
+  KernelRun kernel(step.kernel, at, packed, engine_.scratch_, engine_.scratch_bytes_);
+  bool paused = must_pause();
+  while (!status) {
+    if (paused) (co_await Yield()).IgnoreError();
+    if (MustStop()) co_return WhyStop();
+    if (OnlyMeets() && !step.meets) {
+      status = absl::OkStatus();
+    } else if (step.kernel.phases.empty()) {
+      status = co_await Communicate(step);
+    } else {
+      status = kernel.Continue(pool, *engine_.queue_, must_pause);
+      if (status && !status->ok()) status = FailStep(step, *status);
+    }
+    paused = true;  // if the kernel is not done
+  }
+  if (!status->ok() || OnlyMeets()) co_return *status;  // the step may not be done
+  if (step.kept) unit_.forms->Packed(*step.kept);
+  unit_.forms->Written(step.written);
+  Advance(step.cost);
   co_return absl::OkStatus();
 }
 

@@ -30,6 +30,14 @@ Task Engine::Interpreter::MeetReplicas(program::Collective op) {
   });
 }
 
+Task Engine::Interpreter::MeetUnits() {
+  UnitBarrier& barrier = run_.barriers[unit_.ipu];
+  // By reference: see ExchangeHere.
+  co_return co_await Suspend([&barrier](fabric::Job::Resume resume) {
+    barrier.Arrive([resume = std::move(resume)] { resume(absl::OkStatus()); });
+  });
+}
+
 Task Engine::Interpreter::MeetAtEnd() {
   static const program::v1::Instruction* const kGatherNothing = [] {
     auto* instruction = new program::v1::Instruction;

@@ -38,4 +38,9 @@ absl::Status Reservation::Grow(uint64_t bytes) {
   return absl::OkStatus();
 }
 
+void Reservation::Shrink(uint64_t bytes) {
+  budget_->Release(bytes);
+  bytes_ -= bytes;
+}
+
 }  // namespace vpod::engine

@@ -32,6 +32,8 @@ class Reservation {
   static absl::StatusOr<Reservation> Make(MemoryBudget& budget, uint64_t bytes);
   // Reserves more; what there is stays if that fails.
   absl::Status Grow(uint64_t bytes);
+  // Gives some of the bytes back.
+  void Shrink(uint64_t bytes);
   Reservation() = default;
   Reservation(Reservation&& other) noexcept { *this = std::move(other); }
   Reservation& operator=(Reservation&& other) noexcept {

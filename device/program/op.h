@@ -137,6 +137,8 @@ struct OpDef {
   bool updates = false;
   // Each element of the output follows from those of the inputs at its place: a step of a Map.
   bool elementwise = false;
+  // A kernel that reads more than its inputs: what this replica alone has.
+  bool own_data = false;
   // Whether it may be told how its float16 outputs are rounded.
   bool rounds = false;
   // Null: all operands are row-major.

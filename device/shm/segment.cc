@@ -18,8 +18,11 @@
 namespace vpod::shm {
 namespace {
 
-absl::StatusOr<std::byte*> MapShared(int fd, size_t bytes) {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+// At `place`, whatever is mapped there; or, without one, where there is room.
+absl::StatusOr<std::byte*> MapShared(int fd, size_t bytes, std::byte* place = nullptr,
+                                     size_t offset = 0) {
+  const int flags = MAP_SHARED | MAP_NORESERVE | (place == nullptr ? 0 : MAP_FIXED);
+  void* data = mmap(place, bytes, PROT_READ | PROT_WRITE, flags, fd, static_cast<off_t>(offset));
   if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot map ", bytes, " bytes of shared memory: ", std::strerror(errno)));
@@ -73,6 +76,16 @@ absl::StatusOr<Segment> Segment::Map(base::UniqueFd fd, size_t bytes) {
   auto data = MapShared(fd.get(), bytes);
   if (!data.ok()) return data.status();
   return Segment(std::move(fd), *data, bytes);
+}
+
+absl::Status Segment::MapFrom(const Segment& other, size_t offset, size_t bytes) {
+  return MapShared(other.fd(), bytes, data_ + offset, offset).status();
+}
+
+void Segment::Discard(size_t offset, size_t bytes) {
+  // If that fails, memory is wasted, nothing else.
+  (void)fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                  static_cast<off_t>(bytes));
 }
 
 absl::Status SendFd(int socket, int fd, const void* data, size_t length) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "device/base/unique_fd.h"
 
@@ -24,6 +25,14 @@ class Segment {
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();
+
+  // From now on the bytes [offset, offset + bytes) at data() are those of `other` at the same
+  // place, or the segment's own again; what they were stays where it is. Whole pages; nobody
+  // touches them meanwhile. ResourceExhausted when the kernel refuses.
+  absl::Status MapFrom(const Segment& other, size_t offset, size_t bytes);
+  absl::Status MapOwn(size_t offset, size_t bytes) { return MapFrom(*this, offset, bytes); }
+  // Gives whole pages of the segment's own back to the system: they are zero again.
+  void Discard(size_t offset, size_t bytes);
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }

@@ -217,11 +217,20 @@ class Agent {
   // Whether the lease may load an executable of so many bytes now. Until the result goes away they
   // count as host memory in use, and no other load of the lease may begin.
   absl::StatusOr<std::shared_ptr<void>> BeginLoad(absl::string_view lease_id, uint64_t bytes);
-  // `origins` is a program.v1.Origins, or empty; `check_finite` as in engine::EngineOptions.
+  // As in engine::EngineOptions.
+  struct LoadOptions {
+    bool check_finite = false;
+    bool sharing = true;
+  };
+  // `origins` is a program.v1.Origins, or empty.
+  absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id,
+                                            absl::string_view executable, absl::string_view origins,
+                                            const LoadOptions& options);
   absl::StatusOr<ipuof::v1::LoadReply> Load(absl::string_view lease_id,
                                             absl::string_view executable,
-                                            absl::string_view origins = {},
-                                            bool check_finite = false);
+                                            absl::string_view origins = {}) {
+    return Load(lease_id, executable, origins, LoadOptions());
+  }
   void Run(absl::string_view lease_id, uint32_t program, uint32_t slot, RunDone done);
   // Copies to or from the stream buffers of a slot. Reads, also of a variable, return portions, so
   // that no reader makes us hold more: each call gives the first kReadPortion bytes, or all if

@@ -122,7 +122,7 @@ absl::StatusOr<std::shared_ptr<void>> Agent::BeginLoad(absl::string_view lease_i
 
 absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                  absl::string_view bytes, absl::string_view origins,
-                                                 bool check_finite) {
+                                                 const LoadOptions& options) {
   VPOD_ASSIGN_OR_RETURN(const LeasePtr lease, BeginPreparing(lease_id));
   const auto end = absl::MakeCleanup([&] { EndPreparing(lease); });
   VPOD_RETURN_IF_ERROR(BeforeLoad(*lease));
@@ -143,7 +143,8 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                 .units = lease->units,
                                                 .clock_hz = type_.clock_hz,
                                                 .ipus_per_domain = DomainIpus(*lease),
-                                                .check_finite = check_finite},
+                                                .check_finite = options.check_finite,
+                                                .sharing = options.sharing},
                                                &lease->releasing));
   VPOD_ASSIGN_OR_RETURN(shm::Segment streams, shm::Segment::Create(engine->layout().TotalBytes()));
   ipuof::v1::LoadReply reply;
@@ -268,14 +269,8 @@ absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view 
   VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
   const auto& [lease, loaded] = found;
   VPOD_ASSIGN_OR_RETURN(const auto* declared, loaded->engine->executable().FindVariable(variable));
-  const uint32_t first = all_replicas ? 0 : replica;
-  const uint32_t last = all_replicas ? lease->open.job().local_replicas() - 1 : replica;
-  for (uint32_t r = first; r <= last; ++r) {
-    // In a part of a job, the other replicas are set by the processes that host them.
-    if (all_replicas && !loaded->engine->Hosts(r, declared->ipu)) continue;
-    VPOD_RETURN_IF_ERROR(loaded->engine->WriteVariable(*declared, r, offset, data));
-  }
-  return absl::OkStatus();
+  return loaded->engine->WriteVariable(*declared, all_replicas ? engine::kAllReplicas : replica,
+                                       offset, data);
 }
 
 absl::StatusOr<std::string> Agent::ReadVariable(absl::string_view lease_id,

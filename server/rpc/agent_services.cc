@@ -143,7 +143,8 @@ class LoadCall : public UploadCall<ipuof::v1::LoadRequest> {
       const program::Limits limits;
       lease_id_ = request.lease_id();
       origin_bytes_ = request.origin_bytes();
-      check_finite_ = request.check_finite();
+      options_.check_finite = request.check_finite();
+      options_.sharing = !request.no_sharing();
       VPOD_RETURN_IF_ERROR(
           CheckSize("the executable", request.total_bytes(), limits.executable_bytes));
       VPOD_RETURN_IF_ERROR(CheckSize("the table of origins", origin_bytes_, limits.origin_bytes));
@@ -187,7 +188,7 @@ class LoadCall : public UploadCall<ipuof::v1::LoadRequest> {
     const size_t executable = total_ - origin_bytes_;
     try {
       return agent_.Load(lease_id_, bytes.substr(0, executable), bytes.substr(executable),
-                         check_finite_);
+                         options_);
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError("the host has no memory left to load the executable");
     }
@@ -203,7 +204,7 @@ class LoadCall : public UploadCall<ipuof::v1::LoadRequest> {
   std::shared_ptr<void> turn_;
   std::string lease_id_, bytes_;  // the executable and its origins
   uint64_t total_ = 0, origin_bytes_ = 0;
-  bool check_finite_ = false;
+  agent::Agent::LoadOptions options_;
 };
 
 class WriteStreamCall : public UploadCall<ipuof::v1::WriteStreamRequest> {

@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<ipuof::Lease>> Attach(const vipu::ActivePartition
 std::unique_ptr<ipuof::Lease> AttachAndLoad(const vipu::ActivePartition& partition, uint32_t device,
                                             const std::string& program) {
   auto lease = OrDie(Attach(partition, device));
-  OrDie(lease->Load(program, "", /*check_finite=*/false));
+  OrDie(lease->Load(program, "", {}));
   return lease;
 }
 

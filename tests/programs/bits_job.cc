@@ -32,17 +32,19 @@ absl::Status Run(BitsOptions options, const std::string& results) {
 
 int Main(int argc, char** argv) {
   BitsOptions options;
-  bool half = false, no_fusion = false, stochastic = false;
+  bool half = false, no_fusion = false, no_sharing = false, stochastic = false;
   std::string results;
   CLI::App app("Trains a small network and writes its bits.", "bits_job");
   app.add_flag("--half", half, "float16 instead of float32");
   app.add_flag("--dropout", options.dropout);
   app.add_flag("--no-fusion", no_fusion);
+  app.add_flag("--no-sharing", no_sharing);
   app.add_flag("--stochastic-rounding", stochastic);
   app.add_option("--results", results)->required();
   CLI11_PARSE(app, argc, argv);
   if (half) options.type = program::v1::FLOAT16;
   options.fusion = !no_fusion;
+  options.sharing = !no_sharing;
   if (stochastic) options.rounding = compiler::Rounding::kStochastic;
   absl::Status status;
   try {

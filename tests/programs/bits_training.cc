@@ -94,7 +94,8 @@ bool BelongsToAReplica(const std::string& variable) {
 absl::StatusOr<Bits> TrainForBits(const BitsOptions& options,
                                   std::unique_ptr<session::Device> device) {
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled, CompileNetwork(options));
-  VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
+  VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled,
+                                                                     {.sharing = options.sharing}));
   const uint32_t replicas = session->device().local_replicas();
   Bits bits;
   for (uint32_t run = 0; run < kRuns; ++run) {

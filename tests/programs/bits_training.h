@@ -24,6 +24,7 @@ struct BitsOptions {
   bool dropout = false;
   compiler::Rounding rounding = compiler::Rounding::kNearest;
   bool fusion = true;
+  bool sharing = true;
 };
 
 // By name: losses by the number of the micro-batch in the job; weights and the optimiser's state.

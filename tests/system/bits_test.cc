@@ -1,5 +1,5 @@
 // How the micro-batches of an update are dealt to threads, replicas, processes and machines changes
-// no bit of losses, weights and the optimiser's state. Neither does fusion.
+// no bit of losses, weights and the optimiser's state. Neither do fusion and sharing.
 //
 // Between 1 × 16, 4 × 4 and 16 × 1 (replicas × accumulation) float64 sums of gradients are added in
 // another order, so that a float32 may come out one step apart if such a sum lies on the boundary
@@ -65,7 +65,7 @@ class BitsTest : public ::testing::TestWithParam<Kind> {
     return bits;
   }
 
-  static Bits OnPod(TestPod& pod, int instances, int replicas) {
+  static Bits OnPod(TestPod& pod, int instances, int replicas, bool sharing = true) {
     const std::string file = pod.directory() + "/bits";
     std::vector<std::string> words = {"poprun",
                                       "--num-instances",
@@ -76,6 +76,7 @@ class BitsTest : public ::testing::TestWithParam<Kind> {
                                       "--results",
                                       file};
     words.insert(words.end(), GetParam().words.begin(), GetParam().words.end());
+    if (!sharing) words.push_back("--no-sharing");
     const Outcome outcome = pod.Run(words);
     EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
     Bits bits;
@@ -122,6 +123,12 @@ TEST_P(BitsTest, Fusion) {
   EXPECT_EQ(Differences(OnIpuModel(options, 16), Reference()), 0u);
 }
 
+TEST_P(BitsTest, Sharing) {
+  BitsOptions options = Options();
+  options.sharing = false;
+  EXPECT_EQ(Differences(OnIpuModel(options, 16), Reference()), 0u);
+}
+
 TEST_P(BitsTest, OneAgentAndOneProcessOrFour) {
   static TestPod* const pod = [] {
     auto* one = new TestPod(16);
@@ -135,6 +142,7 @@ TEST_P(BitsTest, OneAgentAndOneProcessOrFour) {
   (void)owner;
   for (int instances : {1, 4})
     EXPECT_EQ(Differences(OnPod(*pod, instances, 16), Reference()), 0u) << instances;
+  EXPECT_EQ(Differences(OnPod(*pod, 4, 16, /*sharing=*/false), Reference()), 0u);
 }
 
 // Two agents have 8 replicas.

@@ -59,6 +59,7 @@ struct Arguments {
   std::string executable_cache_path;
   std::string dump_passes;
   bool no_fusion = false;
+  bool no_sharing = false;
   bool check_finite = false;
 };
 
@@ -352,7 +353,8 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
   const std::string device_name = device->name();
   VPOD_ASSIGN_OR_RETURN(const auto session,
                         session::Session::Create(std::move(device), compiled,
-                                                 {.check_finite = arguments.check_finite}));
+                                                 {.check_finite = arguments.check_finite,
+                                                  .sharing = !arguments.no_sharing}));
   if (place.instance == 0) {
     std::printf(
         "Fashion-MNIST: %zu training images, %u replicas x %u accumulation x micro-batch %u on "
@@ -477,6 +479,8 @@ int Main(int argc, char** argv) {
   app.add_flag("--no-fusion", arguments.no_fusion,
                "Compile every operation by itself, which changes no loss")
       ->disable_flag_override();
+  app.add_flag("--no-sharing", arguments.no_sharing,
+               "Give each replica its own copy of the weights; changes no result");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

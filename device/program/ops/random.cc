@@ -36,7 +36,8 @@ std::vector<OpDef> RandomOps() {
        .outputs = {1, 1},
        .infer = [](const v1::Instruction&, absl::Span<const TensorType>) -> absl::StatusOr<Types> {
          return Types{{v1::UINT32, {}}};
-       }},
+       },
+       .own_data = true},
       {.kind = v1::Instruction::kRandom,
        .role = Role::kKernel,
        .inputs = {3, 3},

@@ -108,7 +108,8 @@ std::vector<OpDef> TransferOps() {
                                 instruction.inputs(0), tensors);
            },
        .constraints = {kBuffer, kRow, kRowType},
-       .flops_per_operation = 0},
+       .flops_per_operation = 0,
+       .own_data = true},
       {.kind = v1::Instruction::kRemoteStore,
        .role = Role::kKernel,
        .inputs = {2, 2},

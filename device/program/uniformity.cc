@@ -1,0 +1,251 @@
+#include "device/program/uniformity.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "device/program/byte_set.h"
+#include "device/program/op.h"
+#include "device/program/ops/collective.h"
+
+namespace vpod::program {
+namespace {
+
+using v1::Instruction;
+
+// Operands and variables that are looked at before the search is given up: hostile loops in loops
+// would take hours. A training step of BERT-large has some ten thousand.
+constexpr uint64_t kMostVisits = uint64_t{1} << 20;
+
+// Follows the programs of an executable with the set of bytes that are equal on all replicas.
+class Search {
+ public:
+  Search(const Executable& executable, const ReplicaRange& replicas, std::vector<bool>& candidates)
+      : executable_(executable), replicas_(replicas), candidates_(candidates) {}
+
+  // Strikes out candidates that a program makes different, until none does. False: given up.
+  bool Run() {
+    const v1::Executable& text = executable_.proto();
+    do {
+      struck_ = false;
+      for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu) {
+        BeginIpu(ipu);
+        for (int program = 0; program < text.programs_size(); ++program) {
+          ByteSet equal = candidate_bytes_;
+          Follow(executable_.EntryOf(static_cast<uint32_t>(program), ipu), equal);
+          if (visits_ > kMostVisits) return false;
+        }
+      }
+    } while (struck_);
+    return true;
+  }
+
+  ByteSet CandidateBytes(uint32_t ipu) const {
+    ByteSet bytes;
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      const HostTensor& variable = executable_.host_tensors()[i];
+      if (candidates_[i] && variable.ipu == ipu)
+        bytes.Add(variable.offset, variable.offset + variable.type.bytes());
+    }
+    return bytes;
+  }
+
+ private:
+  void BeginIpu(uint32_t ipu) {
+    text_ = &executable_.proto().ipus(static_cast<int>(ipu));
+    ipu_ = ipu;
+    candidate_bytes_ = CandidateBytes(ipu);
+    // Variables may share bytes.
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      const HostTensor& variable = executable_.host_tensors()[i];
+      if (!candidates_[i] && variable.ipu == ipu && !variable.remote)
+        Strike({variable.offset, variable.offset + variable.type.bytes(), false});
+    }
+  }
+
+  ArenaRange RangeAt(uint32_t tensor) const {
+    return RangeOf(text_->tensors(static_cast<int>(tensor)), false);
+  }
+  bool Visit(uint64_t operands) {
+    visits_ += operands;
+    return visits_ <= kMostVisits;
+  }
+
+  // Bytes of the range become different, or are written with others: no candidate has any.
+  void Strike(const ArenaRange& range) {
+    if (!candidate_bytes_.Touches(range.begin, range.end) || !Visit(candidates_.size())) return;
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      const HostTensor& variable = executable_.host_tensors()[i];
+      if (!candidates_[i] || variable.ipu != ipu_) continue;
+      if (variable.offset >= range.end || range.begin >= variable.offset + variable.type.bytes())
+        continue;
+      candidates_[i] = false;
+      struck_ = true;
+    }
+    candidate_bytes_ = CandidateBytes(ipu_);
+  }
+
+  // `equal` is what is equal before the function, then after it.
+  void Follow(uint32_t function, ByteSet& equal) {
+    for (const Instruction& step : text_->functions(static_cast<int>(function)).instructions()) {
+      if (!Visit(uint64_t{1} + step.inputs().size() + step.outputs().size())) return;
+      if (FindOp(step.attributes_case())->role == Role::kControl) {
+        FollowControl(step, equal);
+      } else {
+        FollowStep(step, equal);
+      }
+    }
+  }
+
+  void FollowStep(const Instruction& step, ByteSet& equal) {
+    const Role role = FindOp(step.attributes_case())->role;
+    const bool meets = role == Role::kCollective || role == Role::kExchange;
+    // Other processes read and write these in the memory of the single replica.
+    if (meets) {
+      for (uint32_t input : step.inputs()) Strike(RangeAt(input));
+    }
+    const bool gives_equal = !differs_ && GivesEqual(step, equal);
+    bool writes_only_candidates = role == Role::kKernel && gives_equal;
+    for (uint32_t output : step.outputs()) {
+      const ArenaRange range = RangeAt(output);
+      writes_only_candidates =
+          writes_only_candidates && candidate_bytes_.Contains(range.begin, range.end);
+    }
+    for (uint32_t output : step.outputs()) {
+      const ArenaRange range = RangeAt(output);
+      if (!writes_only_candidates) Strike(range);
+      if (!gives_equal) {
+        equal.Remove(range.begin, range.end);
+      } else if (IsDense(text_->tensors(static_cast<int>(output)))) {
+        equal.Add(range.begin, range.end);
+      }  // else the bytes between the elements stay as they were, and so does the whole range
+    }
+  }
+
+  // Whether the outputs are equal on all replicas.
+  bool GivesEqual(const Instruction& step, const ByteSet& equal) const {
+    const OpDef& op = *FindOp(step.attributes_case());
+    if (const auto collective = CollectiveOf(step)) return MeetsAll(*collective);
+    if (op.role != Role::kKernel || op.own_data) return false;
+    const auto is_equal = [&](uint32_t tensor) {
+      const ArenaRange range = RangeAt(tensor);
+      return equal.Contains(range.begin, range.end);
+    };
+    if (step.has_rounding() &&
+        !(is_equal(step.rounding().seed()) && is_equal(step.rounding().counter())))
+      return false;
+    return std::all_of(step.inputs().begin(), step.inputs().end(), is_equal);
+  }
+
+  bool MeetsAll(const Collective& collective) const {
+    if (collective.kind != Instruction::kAllReduce && collective.kind != Instruction::kAllGather &&
+        collective.kind != Instruction::kBroadcast)
+      return false;
+    const auto group = [&](uint32_t replica) {
+      const GroupMembers members = MembersOf(*collective.group, replicas_.total, replica);
+      return std::pair(members.first, members.stride);
+    };
+    for (uint32_t i = 1; i < replicas_.count; ++i) {
+      if (group(replicas_.first + i) != group(replicas_.first)) return false;
+    }
+    return true;
+  }
+
+  void FollowControl(const Instruction& step, ByteSet& equal) {
+    if (step.has_call()) return Follow(step.call().function(), equal);
+    const bool by_condition = step.has_if_() || step.has_while_();
+    const auto holds_alike = [&] {
+      const ArenaRange range = RangeAt(step.inputs(0));
+      return equal.Contains(range.begin, range.end);
+    };
+    // Of a While, the condition may become different in a later round.
+    const bool differed = std::exchange(differs_, differs_ || (by_condition && !holds_alike()));
+    if (step.has_if_()) {
+      FollowBranches(step, equal);
+    } else {
+      FollowRounds(step, equal);
+      if (step.has_while_() && !differs_ && !holds_alike()) {
+        differs_ = true;
+        FollowRounds(step, equal);
+      }
+    }
+    differs_ = differed;
+  }
+
+  void FollowBranches(const Instruction& step, ByteSet& equal) {
+    ByteSet other = equal;
+    if (!Visit(equal.ranges().size())) return;
+    if (step.if_().has_then_function()) Follow(step.if_().then_function(), equal);
+    if (step.if_().has_else_function()) Follow(step.if_().else_function(), other);
+    equal.IntersectWith(other);
+  }
+
+  void FollowRounds(const Instruction& step, ByteSet& equal) {
+    const bool repeat = step.has_repeat();
+    while (true) {
+      ByteSet after = equal;
+      if (!Visit(equal.ranges().size())) return;
+      for (uint32_t counter : step.outputs()) {
+        const ArenaRange range = RangeAt(counter);
+        Strike(range);
+        if (!differs_) after.Add(range.begin, range.end);
+      }
+      Follow(repeat ? step.repeat().function() : step.while_().function(), after);
+      ByteSet both = equal;
+      both.IntersectWith(after);
+      // Also a round that finds what the one before has left makes no more bytes different.
+      if (both == equal) {
+        if (repeat) equal = std::move(after);
+        return;
+      }
+      equal = std::move(both);
+    }
+  }
+
+  const Executable& executable_;
+  const ReplicaRange& replicas_;
+  std::vector<bool>& candidates_;
+  const v1::Ipu* text_ = nullptr;  // of the IPU that is followed
+  uint32_t ipu_ = 0;
+  ByteSet candidate_bytes_;  // there
+  // Whether replicas may have gone different ways, or have come here a different number of times.
+  bool differs_ = false;
+  bool struck_ = false;
+  uint64_t visits_ = 0;
+};
+
+// For each instruction of an IPU, whether it writes bytes of the set, and by a kernel.
+std::vector<std::vector<bool>> StepsThatWrite(const v1::Ipu& ipu, const ByteSet& variables) {
+  std::vector<std::vector<bool>> steps;
+  for (const v1::Function& function : ipu.functions()) {
+    std::vector<bool>& writes = steps.emplace_back();
+    for (const Instruction& step : function.instructions()) {
+      writes.push_back(
+          FindOp(step.attributes_case())->role == Role::kKernel &&
+          std::any_of(step.outputs().begin(), step.outputs().end(), [&](uint32_t output) {
+            const ArenaRange range = RangeOf(ipu.tensors(static_cast<int>(output)), true);
+            return variables.Touches(range.begin, range.end);
+          }));
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+Uniformity FindUniform(const Executable& executable, const ReplicaRange& replicas,
+                       std::vector<bool> candidates) {
+  for (size_t i = 0; i < candidates.size(); ++i)
+    candidates[i] = candidates[i] && !executable.host_tensors()[i].remote;
+  const bool any = std::find(candidates.begin(), candidates.end(), true) != candidates.end();
+  Search search(executable, replicas, candidates);
+  if (any && !search.Run()) candidates.assign(candidates.size(), false);
+  Uniformity uniformity;
+  for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
+    uniformity.once.push_back(
+        StepsThatWrite(executable.proto().ipus(static_cast<int>(ipu)), search.CandidateBytes(ipu)));
+  }
+  uniformity.variables = std::move(candidates);
+  return uniformity;
+}
+
+}  // namespace vpod::program
