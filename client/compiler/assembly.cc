@@ -6,6 +6,7 @@
 
 #include "client/compiler/memory_plan.h"
 #include "device/program/executable.h"
+#include "device/program/uniformity.h"
 
 namespace vpod::compiler {
 
@@ -63,9 +64,9 @@ void Assembler::AddState(const LoweredProgram& program) {
 }
 
 void Assembler::AlignArena(uint32_t ipu) {
-  constexpr uint64_t kPage = 4096;
   v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
-  entry->set_arena_bytes((entry->arena_bytes() + kPage - 1) / kPage * kPage);
+  entry->set_arena_bytes((entry->arena_bytes() + program::kPageBytes - 1) / program::kPageBytes *
+                         program::kPageBytes);
 }
 
 void Assembler::AddProgram(LoweredProgram program) {

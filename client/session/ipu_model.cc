@@ -80,7 +80,7 @@ class IpuModel : public Device {
   absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
     VPOD_RETURN_IF_ERROR(CheckLoaded());
     VPOD_ASSIGN_OR_RETURN(const auto* variable, engine_->executable().FindVariable(name));
-    return engine_->WriteVariable(*variable, engine::kAllReplicas, 0, bytes);
+    return engine_->WriteVariable(*variable, std::nullopt, 0, bytes);
   }
 
   absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) override {

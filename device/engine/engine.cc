@@ -139,6 +139,11 @@ std::vector<uint32_t> Engine::UnitsHere() const {
   return here;
 }
 
+void Engine::CountUnits() {
+  units_of_ipu_.resize(executable_->ipus_per_replica());
+  for (uint32_t unit : UnitsHere()) ++units_of_ipu_[unit % executable_->ipus_per_replica()];
+}
+
 absl::Status Engine::CreateUnits() {
   const program::v1::Executable& text = executable_->proto();
   const uint32_t ipus = text.ipus_per_replica();
@@ -158,12 +163,12 @@ absl::Status Engine::CreateUnits() {
   VPOD_RETURN_IF_ERROR(reserved.status());
   reserved_ = *std::move(reserved);
   VPOD_ASSIGN_OR_RETURN(scratch_, shm::Segment::Create(threads * scratch_bytes_));
-  units_of_ipu_.resize(ipus);
+  std::vector<size_t> created(ipus);
   for (uint32_t number : here) {
     auto unit = std::make_unique<Unit>();
     unit->replica = number / ipus;
     unit->ipu = number % ipus;
-    unit->position = units_of_ipu_[unit->ipu]++;
+    unit->position = created[unit->ipu]++;
     VPOD_ASSIGN_OR_RETURN(unit->arena, shm::Segment::Create(UnitBytes(unit->ipu)));
     unit->remote = unit->arena.data() + RoundUp(text.ipus(unit->ipu).arena_bytes());
     unit->shared = unit->remote + program::RemoteBytes(text.ipus(unit->ipu));
@@ -257,6 +262,7 @@ void Engine::PricePrograms() {
 absl::Status Engine::Prepare(const std::atomic<bool>* cancelled) {
   const program::v1::Executable& text = executable_->proto();
   VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text, topology_));
+  CountUnits();
   PlanFirstSharing();
   VPOD_RETURN_IF_ERROR(PrepareSteps(cancelled));
   PlanKeptForms();

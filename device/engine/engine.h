@@ -5,8 +5,8 @@
 
 #include <atomic>
 #include <functional>
-#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,8 +45,6 @@ struct EngineOptions {
   // Local replicas have one copy of each variable that is equal on all of them.
   bool sharing = true;
 };
-
-inline constexpr uint32_t kAllReplicas = std::numeric_limits<uint32_t>::max();
 
 // Result of one run.
 struct RunResult {
@@ -92,11 +90,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   absl::StatusOr<std::pair<int, uint64_t>> Arena(uint32_t replica, uint32_t ipu) const;
 
   // Variables, while no run is active. `offset` and sizes in bytes; OutOfRange when they leave the
-  // variable. `replica` is a local one, or kAllReplicas for those that are here. A write that makes
-  // replicas differ gives each its own copy of the variable, and of those that its updates depend
-  // on; ResourceExhausted if the host has no memory for them: then nothing was written.
-  absl::Status WriteVariable(const program::HostTensor& variable, uint32_t replica, uint64_t offset,
-                             absl::string_view data);
+  // variable. `replica` is a local one; without it, all that are here are written. A write that
+  // makes replicas differ gives each its own copy of the variable, and of those that its updates
+  // depend on; ResourceExhausted if the host has no memory for them: then nothing was written.
+  absl::Status WriteVariable(const program::HostTensor& variable, std::optional<uint32_t> replica,
+                             uint64_t offset, absl::string_view data);
   // At most `bytes`, fewer where the variable ends.
   absl::StatusOr<std::string> ReadVariable(const program::HostTensor& variable, uint32_t replica,
                                            uint64_t offset = 0, uint64_t bytes = UINT64_MAX) const;
@@ -127,14 +125,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Keeps no packed form, because there is no memory for them.
   void KeepNone();
   std::vector<uint32_t> UnitsHere() const;
+  void CountUnits();
   uint64_t UnitBytes(uint32_t ipu) const;
   absl::Status CreateUnits();
   void PricePrograms();
 
   // --- engine_variables.cc ---
-  // What can be shared of `candidates`, by number in host_tensors().
+  // The variables among `candidates`, by number in host_tensors(), that the units here can share.
   SharingPlan Plan(std::vector<bool> candidates) const;
-  // What the units here save by a plan.
+  // Host memory that the units here save by a plan.
   uint64_t SavedBytes(const SharingPlan& plan) const;
   void PlanFirstSharing();
   absl::Status ShareFirst();

@@ -136,8 +136,8 @@ class Engine::Interpreter {
   // once the run has failed: no unit runs kernels any more.
   Task MeetUnits();
   // Runs a step that is not once, or by the unit that leads.
-  Task RunStep(const Step& step, Workspace& at);
-  // What is left of a step that another unit runs.
+  Task RunStep(const Step& step);
+  // Accounts for a step that another unit runs.
   void Skip(const Step& step);
   Task Communicate(const Step& step);
   Task Control(const Step& step);

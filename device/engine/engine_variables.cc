@@ -14,7 +14,7 @@ namespace {
 
 using program::HostTensor;
 
-// Pages of `a` that `b` has not.
+// The pages of `a` that are not in `b`.
 program::ByteSet Without(program::ByteSet a, const program::ByteSet& b) {
   for (const auto& [begin, end] : b.ranges()) a.Remove(begin, end);
   return a;
@@ -29,11 +29,9 @@ uint64_t SizeOf(const program::ByteSet& pages) {
 }  // namespace
 
 void Engine::PlanFirstSharing() {
-  std::vector<uint64_t> units(executable_->ipus_per_replica());
-  for (uint32_t unit : UnitsHere()) ++units[unit % executable_->ipus_per_replica()];
-  const bool any = options_.sharing && *std::max_element(units.begin(), units.end()) > 1;
-  std::vector<bool> candidates(executable_->host_tensors().size(), any);
-  sharing_ = Plan(std::move(candidates));
+  const bool any =
+      options_.sharing && *std::max_element(units_of_ipu_.begin(), units_of_ipu_.end()) > 1;
+  sharing_ = Plan(std::vector<bool>(executable_->host_tensors().size(), any));
   can_share_ = sharing_.uniform.variables;
 }
 
@@ -44,18 +42,15 @@ SharingPlan Engine::Plan(std::vector<bool> candidates) const {
 }
 
 uint64_t Engine::SavedBytes(const SharingPlan& plan) const {
-  std::vector<uint64_t> units(executable_->ipus_per_replica());
-  for (uint32_t unit : UnitsHere()) ++units[unit % executable_->ipus_per_replica()];
   uint64_t bytes = 0;
-  for (size_t ipu = 0; ipu < units.size(); ++ipu) {
-    if (units[ipu] > 1) bytes += (units[ipu] - 1) * SizeOf(plan.pages[ipu]);
+  for (size_t ipu = 0; ipu < plan.pages.size(); ++ipu) {
+    if (units_of_ipu_[ipu] > 1) bytes += (units_of_ipu_[ipu] - 1) * SizeOf(plan.pages[ipu]);
   }
   return bytes;
 }
 
 bool Engine::IsShared(const HostTensor& variable) const {
-  const uint64_t end = variable.offset + variable.type.bytes();
-  return !variable.remote && sharing_.pages[variable.ipu].Touches(variable.offset, end);
+  return !variable.remote && sharing_.pages[variable.ipu].Touches(variable.offset, variable.end());
 }
 
 absl::Status Engine::ShareFirst() {
@@ -74,8 +69,7 @@ absl::Status Engine::Split(const HostTensor& variable) {
   std::vector<bool> candidates = sharing_.uniform.variables;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const HostTensor& other = executable_->host_tensors()[i];
-    const bool overlaps = other.offset < variable.offset + variable.type.bytes() &&
-                          variable.offset < other.offset + other.type.bytes();
+    const bool overlaps = other.offset < variable.end() && variable.offset < other.end();
     if (other.ipu == variable.ipu && overlaps) candidates[i] = false;
   }
   SharingPlan plan = Plan(std::move(candidates));
@@ -152,30 +146,30 @@ absl::Status Engine::MapPages(uint32_t ipu, const program::ByteSet& pages, bool 
   return absl::OkStatus();
 }
 
-absl::Status Engine::WriteVariable(const HostTensor& variable, uint32_t replica, uint64_t offset,
-                                   absl::string_view data) {
+absl::Status Engine::WriteVariable(const HostTensor& variable, std::optional<uint32_t> replica,
+                                   uint64_t offset, absl::string_view data) {
   const uint64_t bytes = variable.type.bytes();
-  const bool all = replica == kAllReplicas;
-  if ((!all && replica >= options_.local_replicas) || offset > bytes ||
+  if ((replica && *replica >= options_.local_replicas) || offset > bytes ||
       data.size() > bytes - offset) {
     return absl::OutOfRangeError(absl::StrCat(
         "variable '", variable.name, "' has ", bytes, " bytes on ", options_.local_replicas,
         " replicas; bytes ", offset, " to ", offset + data.size(), " of ",
-        all ? "all" : absl::StrCat("replica ", replica), " were written"));
+        replica ? absl::StrCat("replica ", *replica) : "all", " were written"));
   }
   base::MutexLock lock(mutex_);
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");
-  if (!all && FindUnit(replica, variable.ipu) == nullptr)
-    return absl::NotFoundError("the replica is on another process");
-  if (IsShared(variable) && !all) {
-    const Unit& unit = *FindUnit(replica, variable.ipu);
-    if (ReadHostBytes(variable, unit.At(variable), offset, data.size()) == data)
-      return absl::OkStatus();
-    VPOD_RETURN_IF_ERROR(Split(variable));
+  if (replica) {
+    const Unit* unit = FindUnit(*replica, variable.ipu);
+    if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
+    if (IsShared(variable)) {
+      if (ReadHostBytes(variable, unit->At(variable), offset, data.size()) == data)
+        return absl::OkStatus();
+      VPOD_RETURN_IF_ERROR(Split(variable));
+    }
   }
   const bool shared = IsShared(variable);
   for (const auto& unit : units_) {
-    if (unit->ipu != variable.ipu || (!all && unit->replica != replica)) continue;
+    if (unit->ipu != variable.ipu || (replica && unit->replica != *replica)) continue;
     if (!shared || unit->leads()) WriteHostBytes(variable, unit->At(variable), offset, data);
     if (!variable.remote) unit->forms->AllWritten();
   }

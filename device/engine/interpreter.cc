@@ -137,10 +137,6 @@ Task Engine::Interpreter::Yield() {
 }
 
 Task Engine::Interpreter::RunFunction(uint32_t function) {
-  Workspace at{.arena = unit_.arena.data(),
-               .shared = unit_.shared,
-               .remote = unit_.remote,
-               .replica = engine_.options_.replica_offset + unit_.replica};
   bool together = false;  // among steps that run once
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
     if (step.once != together) {
@@ -153,7 +149,7 @@ Task Engine::Interpreter::RunFunction(uint32_t function) {
       Skip(step);
       continue;
     }
-    const absl::Status status = co_await RunStep(step, at);
+    const absl::Status status = co_await RunStep(step);
     if (!status.ok()) co_return status;
   }
   if (!together) co_return absl::OkStatus();
@@ -165,16 +161,20 @@ void Engine::Interpreter::Skip(const Step& step) {
   Advance(step.cost);
 }
 
-Task Engine::Interpreter::RunStep(const Step& step, Workspace& at) {
+Task Engine::Interpreter::RunStep(const Step& step) {
   ComputePool& pool = engine_.options_.executors->compute();
   const auto must_pause = [&] {
     return MustStop() || OnlyMeets() || (pool.TasksWait() && SliceIsOver());
   };
-  std::optional<absl::Status> status;
   unit_.forms->Written(step.written);  // in part, if the step fails
-  at.packed = step.kept ? unit_.kept + step.kept->offset : unit_.packed;
+  const Workspace at{.arena = unit_.arena.data(),
+                     .shared = unit_.shared,
+                     .packed = step.kept ? unit_.kept + step.kept->offset : unit_.packed,
+                     .remote = unit_.remote,
+                     .replica = engine_.options_.replica_offset + unit_.replica};
   const bool packed = step.kept && unit_.forms->IsCurrent(*step.kept);
   KernelRun kernel(step.kernel, at, packed, engine_.scratch_, engine_.scratch_bytes_);
+  std::optional<absl::Status> status;
   bool paused = must_pause();
   while (!status) {
     if (paused) (co_await Yield()).IgnoreError();

@@ -10,15 +10,14 @@ namespace {
 
 using program::ByteSet;
 using program::HostTensor;
-
-uint64_t EndOf(const HostTensor& variable) { return variable.offset + variable.type.bytes(); }
+using program::kPageBytes;
 
 void AddPages(uint64_t begin, uint64_t end, ByteSet& pages) {
   if (begin >= end) return;
   pages.Add(begin / kPageBytes * kPageBytes, (end + kPageBytes - 1) / kPageBytes * kPageBytes);
 }
 
-// Pages with tensors that are no part of `shared`, and what lies behind the arena.
+// The pages that hold tensors outside `shared`, and everything behind the arena.
 ByteSet OtherPages(const program::v1::Ipu& ipu, const ByteSet& shared) {
   ByteSet pages;
   for (const program::v1::Tensor& tensor : ipu.tensors()) {
@@ -29,23 +28,10 @@ ByteSet OtherPages(const program::v1::Ipu& ipu, const ByteSet& shared) {
   return pages;
 }
 
-// The bytes of those variables of an IPU.
-ByteSet BytesOf(const program::Executable& executable, uint32_t ipu,
-                const std::vector<bool>& variables) {
-  ByteSet bytes;
-  for (size_t i = 0; i < variables.size(); ++i) {
-    const HostTensor& variable = executable.host_tensors()[i];
-    if (variables[i] && variable.ipu == ipu) bytes.Add(variable.offset, EndOf(variable));
-  }
-  return bytes;
-}
-
 // Takes out variables that lie in the same page as something else, and then those that lie in a
 // page with them.
 void KeepWholePages(const program::Executable& executable, uint32_t ipu,
                     std::vector<bool>& variables) {
-  ByteSet others = OtherPages(executable.proto().ipus(static_cast<int>(ipu)),
-                              BytesOf(executable, ipu, variables));
   std::vector<size_t> by_offset;
   for (size_t i = 0; i < variables.size(); ++i) {
     if (variables[i] && executable.host_tensors()[i].ipu == ipu) by_offset.push_back(i);
@@ -53,13 +39,16 @@ void KeepWholePages(const program::Executable& executable, uint32_t ipu,
   std::sort(by_offset.begin(), by_offset.end(), [&](size_t a, size_t b) {
     return executable.host_tensors()[a].offset < executable.host_tensors()[b].offset;
   });
+  if (by_offset.empty()) return;
+  ByteSet others = OtherPages(executable.proto().ipus(static_cast<int>(ipu)),
+                              program::BytesOf(executable, ipu, variables));
   // Upwards, then downwards: each takes along what lies on that side.
   for (int direction = 0; direction < 2; ++direction) {
     for (size_t i : by_offset) {
       const HostTensor& variable = executable.host_tensors()[i];
-      if (!variables[i] || !others.Touches(variable.offset, EndOf(variable))) continue;
+      if (!variables[i] || !others.Touches(variable.offset, variable.end())) continue;
       variables[i] = false;
-      AddPages(variable.offset, EndOf(variable), others);
+      AddPages(variable.offset, variable.end(), others);
     }
     std::reverse(by_offset.begin(), by_offset.end());
   }
@@ -83,7 +72,7 @@ SharingPlan PlanSharing(const program::Executable& executable,
   plan.pages.resize(ipus);
   for (size_t i = 0; i < candidates.size(); ++i) {
     const HostTensor& variable = executable.host_tensors()[i];
-    if (candidates[i]) AddPages(variable.offset, EndOf(variable), plan.pages[variable.ipu]);
+    if (candidates[i]) AddPages(variable.offset, variable.end(), plan.pages[variable.ipu]);
   }
   return plan;
 }

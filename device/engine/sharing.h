@@ -10,10 +10,8 @@
 
 namespace vpod::engine {
 
-// Pages are mapped from one arena into others, so that kernels find a variable at its offset
-// whether it is shared or not. They have no copy-on-write: the engine splits them by itself.
-inline constexpr uint64_t kPageBytes = 4096;
-
+// Whole pages of one segment are mapped into all arenas, so that kernels find a variable at its
+// offset whether it is shared or not. They have no copy-on-write: the engine splits them itself.
 struct SharingPlan {
   program::Uniformity uniform;          // what is shared: all of it lies in `pages`
   std::vector<program::ByteSet> pages;  // [ipu], whole pages of the arena

@@ -1,4 +1,4 @@
-// What the replicas of an engine share: it saves memory and changes no bit.
+// Sharing variables between the replicas of an engine saves memory and changes no bit.
 #include "device/engine/sharing.h"
 
 #include <google/protobuf/text_format.h>
@@ -25,7 +25,7 @@ constexpr uint32_t kReplicas = 4;
 constexpr size_t kElements = 1024;  // a page
 constexpr uint64_t kShared = 5;     // pages: all variables but `own`
 
-// m += rate * (sum of x over the replicas), w += m; `own` += x, which is no business of the others.
+// m += rate * (sum of x over the replicas), w += m; `own` += x, which differs between replicas.
 // "pick" sets w to the row of a table that the variable `row` names.
 constexpr char kProgram[] = R"(
   ipus_per_replica: 1
@@ -94,11 +94,11 @@ class Machine {
     WriteAll("rate", Filled(0.5f));
   }
 
-  absl::Status Write(const char* name, uint32_t replica, const std::string& bytes) {
+  absl::Status Write(const char* name, std::optional<uint32_t> replica, const std::string& bytes) {
     return engine_->WriteVariable(**engine_->executable().FindVariable(name), replica, 0, bytes);
   }
   void WriteAll(const char* name, const std::string& bytes) {
-    const absl::Status status = Write(name, kAllReplicas, bytes);
+    const absl::Status status = Write(name, std::nullopt, bytes);
     EXPECT_TRUE(status.ok()) << status;
   }
   std::string Read(const char* name, uint32_t replica) {
@@ -140,7 +140,7 @@ class Machine {
     }
   }
 
-  uint64_t SavedPages() const { return engine_->saved_bytes() / kPageBytes; }
+  uint64_t SavedPages() const { return engine_->saved_bytes() / program::kPageBytes; }
   const MemoryBudget& budget() const { return budget_; }
 
  private:
@@ -155,7 +155,8 @@ TEST(SharingTest, EqualVariablesTakeMemoryOnce) {
   Machine shared(true), apart(false);
   EXPECT_EQ(shared.SavedPages(), kShared * (kReplicas - 1));
   EXPECT_EQ(apart.SavedPages(), 0u);
-  EXPECT_EQ(apart.budget().used() - shared.budget().used(), kShared * (kReplicas - 1) * kPageBytes);
+  EXPECT_EQ(apart.budget().used() - shared.budget().used(),
+            kShared * (kReplicas - 1) * program::kPageBytes);
 }
 
 TEST(SharingTest, ChangesNoBit) {
@@ -184,6 +185,12 @@ TEST(SharingTest, AWriteToOneReplicaSplitsTheVariable) {
     machine->Train();
   }
   EXPECT_TRUE(shared.ReadAll() == apart.ReadAll());
+}
+
+TEST(SharingTest, NoOtherNumberMeansAllReplicas) {
+  Machine shared(true);
+  for (uint32_t replica : {kReplicas, UINT32_MAX})
+    EXPECT_EQ(shared.Write("w", replica, Filled(3)).code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST(SharingTest, AnEqualWriteSplitsNothing) {
@@ -220,7 +227,7 @@ TEST(SharingTest, WhatBecomesEqualIsSharedAgain) {
 
 TEST(SharingTest, TooLittleMemoryIsAnErrorOfTheWriteThatSplits) {
   const uint64_t used = Machine(true).budget().used();
-  Machine shared(true, used + kPageBytes);
+  Machine shared(true, used + program::kPageBytes);
   shared.Train();
   const std::string before = shared.ReadAll();
   const absl::Status status = shared.Write("w", 1, Filled(3));

@@ -46,6 +46,8 @@ struct HostTensor {
   bool remote = false;  // in the streaming memory of the IPU, not in its arena
   uint64_t offset = 0;  // of the first byte there
   Dims strides;         // of its elements there, dense in any order; empty: row-major
+
+  uint64_t end() const { return offset + type.bytes(); }
 };
 
 // Immutable; shared by all replicas and threads.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/program/byte_set.h"
 #include "device/program/op.h"
 #include "device/program/ops/collective.h"
 
@@ -39,26 +38,16 @@ class Search {
     return true;
   }
 
-  ByteSet CandidateBytes(uint32_t ipu) const {
-    ByteSet bytes;
-    for (size_t i = 0; i < candidates_.size(); ++i) {
-      const HostTensor& variable = executable_.host_tensors()[i];
-      if (candidates_[i] && variable.ipu == ipu)
-        bytes.Add(variable.offset, variable.offset + variable.type.bytes());
-    }
-    return bytes;
-  }
-
  private:
   void BeginIpu(uint32_t ipu) {
     text_ = &executable_.proto().ipus(static_cast<int>(ipu));
     ipu_ = ipu;
-    candidate_bytes_ = CandidateBytes(ipu);
+    candidate_bytes_ = BytesOf(executable_, ipu, candidates_);
     // Variables may share bytes.
     for (size_t i = 0; i < candidates_.size(); ++i) {
       const HostTensor& variable = executable_.host_tensors()[i];
       if (!candidates_[i] && variable.ipu == ipu && !variable.remote)
-        Strike({variable.offset, variable.offset + variable.type.bytes(), false});
+        Strike({variable.offset, variable.end(), false});
     }
   }
 
@@ -76,12 +65,11 @@ class Search {
     for (size_t i = 0; i < candidates_.size(); ++i) {
       const HostTensor& variable = executable_.host_tensors()[i];
       if (!candidates_[i] || variable.ipu != ipu_) continue;
-      if (variable.offset >= range.end || range.begin >= variable.offset + variable.type.bytes())
-        continue;
+      if (variable.offset >= range.end || range.begin >= variable.end()) continue;
       candidates_[i] = false;
       struck_ = true;
     }
-    candidate_bytes_ = CandidateBytes(ipu_);
+    candidate_bytes_ = BytesOf(executable_, ipu_, candidates_);
   }
 
   // `equal` is what is equal before the function, then after it.
@@ -157,7 +145,7 @@ class Search {
       const ArenaRange range = RangeAt(step.inputs(0));
       return equal.Contains(range.begin, range.end);
     };
-    // Of a While, the condition may become different in a later round.
+    // The condition of a While may become different in a later round.
     const bool differed = std::exchange(differs_, differs_ || (by_condition && !holds_alike()));
     if (step.has_if_()) {
       FollowBranches(step, equal);
@@ -192,7 +180,7 @@ class Search {
       Follow(repeat ? step.repeat().function() : step.while_().function(), after);
       ByteSet both = equal;
       both.IntersectWith(after);
-      // Also a round that finds what the one before has left makes no more bytes different.
+      // A round that begins with what the one before has left changes nothing more.
       if (both == equal) {
         if (repeat) equal = std::move(after);
         return;
@@ -232,6 +220,15 @@ std::vector<std::vector<bool>> StepsThatWrite(const v1::Ipu& ipu, const ByteSet&
 
 }  // namespace
 
+ByteSet BytesOf(const Executable& executable, uint32_t ipu, const std::vector<bool>& variables) {
+  ByteSet bytes;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const HostTensor& variable = executable.host_tensors()[i];
+    if (variables[i] && variable.ipu == ipu) bytes.Add(variable.offset, variable.end());
+  }
+  return bytes;
+}
+
 Uniformity FindUniform(const Executable& executable, const ReplicaRange& replicas,
                        std::vector<bool> candidates) {
   for (size_t i = 0; i < candidates.size(); ++i)
@@ -241,8 +238,8 @@ Uniformity FindUniform(const Executable& executable, const ReplicaRange& replica
   if (any && !search.Run()) candidates.assign(candidates.size(), false);
   Uniformity uniformity;
   for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
-    uniformity.once.push_back(
-        StepsThatWrite(executable.proto().ipus(static_cast<int>(ipu)), search.CandidateBytes(ipu)));
+    uniformity.once.push_back(StepsThatWrite(executable.proto().ipus(static_cast<int>(ipu)),
+                                             BytesOf(executable, ipu, candidates)));
   }
   uniformity.variables = std::move(candidates);
   return uniformity;

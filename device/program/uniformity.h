@@ -6,9 +6,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "device/program/byte_set.h"
 #include "device/program/executable.h"
 
 namespace vpod::program {
+
+// Replicas share whole pages of the host. The compiler lets variables that are likely to be uniform
+// begin and end with a page.
+inline constexpr uint64_t kPageBytes = 4096;
 
 // Replicas [first, first + count) of a job.
 struct ReplicaRange {
@@ -28,5 +33,8 @@ struct Uniformity {
 // to follow has none.
 Uniformity FindUniform(const Executable& executable, const ReplicaRange& replicas,
                        std::vector<bool> candidates);
+
+// The bytes that those of an IPU's variables take up in its arena; `variables` as in Uniformity.
+ByteSet BytesOf(const Executable& executable, uint32_t ipu, const std::vector<bool>& variables);
 
 }  // namespace vpod::program

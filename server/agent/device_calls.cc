@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -269,8 +270,8 @@ absl::Status Agent::WriteVariable(absl::string_view lease_id, absl::string_view 
   VPOD_ASSIGN_OR_RETURN(const auto found, FindLoaded(lease_id));
   const auto& [lease, loaded] = found;
   VPOD_ASSIGN_OR_RETURN(const auto* declared, loaded->engine->executable().FindVariable(variable));
-  return loaded->engine->WriteVariable(*declared, all_replicas ? engine::kAllReplicas : replica,
-                                       offset, data);
+  return loaded->engine->WriteVariable(
+      *declared, all_replicas ? std::nullopt : std::optional<uint32_t>(replica), offset, data);
 }
 
 absl::StatusOr<std::string> Agent::ReadVariable(absl::string_view lease_id,
