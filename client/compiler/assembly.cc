@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "client/compiler/memory_plan.h"
 #include "device/program/executable.h"
 #include "device/program/uniformity.h"
@@ -45,20 +46,28 @@ void Assembler::AddState(const LoweredProgram& program) {
         ->mutable_remote_buffers()
         ->Assign(buffers.begin(), buffers.end());
     const std::set<uint32_t> own = StoragesOfReplicas(program.ipus[ipu]);
+    std::vector<const LoweredTensor*> variables;
+    std::set<absl::string_view> names;
+    for (const LoweredTensor& tensor : program.ipus[ipu].tensors) {
+      if (tensor.variable.empty() || variables_[ipu].contains(tensor.variable)) continue;
+      if (names.insert(tensor.variable).second) variables.push_back(&tensor);
+    }
+    v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
     for (bool shared : {true, false}) {
       AlignArena(ipu);
-      for (const LoweredTensor& tensor : program.ipus[ipu].tensors) {
-        if (tensor.variable.empty() || variables_[ipu].contains(tensor.variable)) continue;
-        if (own.contains(tensor.storage) == shared) continue;
-        v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
+      for (const LoweredTensor* tensor : variables) {
+        if (own.contains(tensor->storage) == shared) continue;
         const uint64_t offset = entry->arena_bytes();
-        entry->set_arena_bytes(offset + (tensor.type.bytes() + 63) / 64 * 64);
-        variables_[ipu][tensor.variable] = AddTensor(ipu, tensor, offset);
-        v1::Variable* variable = executable_.add_variables();
-        variable->set_name(tensor.variable);
-        variable->set_ipu(ipu);
-        variable->set_tensor(variables_[ipu][tensor.variable]);
+        entry->set_arena_bytes(offset + (tensor->type.bytes() + 63) / 64 * 64);
+        variables_[ipu][tensor->variable] = AddTensor(ipu, *tensor, offset);
       }
+    }
+    // Known to the host in the order of the program.
+    for (const LoweredTensor* tensor : variables) {
+      v1::Variable* variable = executable_.add_variables();
+      variable->set_name(tensor->variable);
+      variable->set_ipu(ipu);
+      variable->set_tensor(variables_[ipu][tensor->variable]);
     }
   }
 }

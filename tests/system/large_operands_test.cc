@@ -125,7 +125,7 @@ TEST(LargeOperandsTest, StayUnderTheMemoryLimit) {
     options.job = popdist::ThisJobMember(1, 1);
     const auto lease = ipuof::Lease::AttachParts(*partition, options);
     ASSERT_TRUE(lease.ok()) << lease.status();
-    const auto loaded = lease->front()->Load(program.Bytes(), "", /*check_finite=*/false);
+    const auto loaded = lease->front()->Load(program.Bytes(), "", {});
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     std::promise<absl::Status> ended;
     lease->front()->Run(0, 0, [&](const absl::StatusOr<base::Cycles>& cycles) {
