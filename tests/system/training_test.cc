@@ -189,7 +189,7 @@ TEST(FashionMnistTest, HelpSaysWhatEveryOptionDoes) {
     if (!std::regex_search(line, words)) std::getline(help, line);
     EXPECT_TRUE(std::regex_search(line, words)) << line;
   }
-  EXPECT_EQ(options, 17);
+  EXPECT_EQ(options, 18);
 }
 
 }  // namespace
