@@ -5,11 +5,36 @@
 namespace vpod::graph {
 namespace {
 
+// What a loss that uses the moments themselves passes back to x, of whose n elements each channel
+// has one: dmean / n + dvariance * 2 * (x - mean) / n.
+void AddOfMoments(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const Tensor x{forward.inputs(0)}, mean{forward.outputs(1)};
+  const Tensor dmean = gradients.Get(mean.id), dvariance = gradients.Get(forward.outputs(2));
+  const TensorType type = graph.TypeOf(x);
+  if (type.elements() == 0) return;
+  Dims along_channels(type.dims.size(), 1);
+  along_channels[1] = type.dims[1];
+  const double share = static_cast<double>(type.dims[1]) / static_cast<double>(type.elements());
+  const auto spread = [&](Tensor vector, double factor) {
+    return graph.Multiply(graph.Reshape(vector, along_channels),
+                          graph.Constant({v1::FLOAT32, {}}, factor));
+  };
+  if (dmean.valid()) {
+    gradients.Add(x.id, graph.Cast(graph.Expand(spread(dmean, share), type.dims), type.type));
+  }
+  if (dvariance.valid()) {
+    const Tensor centred = graph.Binary(v1::SUBTRACT, graph.Cast(x, v1::FLOAT32), spread(mean, 1));
+    gradients.Add(x.id,
+                  graph.Cast(graph.Multiply(centred, spread(dvariance, 2 * share)), type.type));
+  }
+}
+
 void BatchNormGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const Tensor x{forward.inputs(0)}, scale{forward.inputs(1)}, offset{forward.inputs(2)};
   const Tensor mean{forward.outputs(1)}, variance{forward.outputs(2)};
+  AddOfMoments(graph, forward, gradients);
   const Tensor dy = gradients.Get(forward.outputs(0));
-  if (!dy.valid()) return;  // the moments are for running averages, which take no gradient
+  if (!dy.valid()) return;
   v1::Instruction op;
   op.mutable_batch_norm_gradient()->set_epsilon(forward.batch_norm().epsilon());
   const auto outputs = graph.AddOperation(std::move(op), {x, dy, scale, mean, variance});

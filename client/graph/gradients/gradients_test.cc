@@ -106,6 +106,31 @@ TEST(GradientTest, LayerNorm) {
                  [](Graph& g, const auto& x) { return g.LayerNorm(x[0], x[1], x[2], 0.5f); });
 }
 
+// A loss may use the moments, with and without the normalised values.
+TEST(GradientTest, MomentsOfBatchNorm) {
+  for (const Dims& dims : {Dims{5, 3}, {2, 3, 4}}) {
+    for (const bool with_y : {false, true}) {
+      CheckGradients({{dims}, {{3}}, {{3}}}, [=](Graph& g, const auto& x) {
+        const auto [y, mean, variance] = g.BatchNorm(x[0], x[1], x[2], 1e-2f);
+        const Tensor moments = g.Add(mean, g.Unary(v1::SQUARE, variance));
+        return with_y ? g.Add(g.Reduce(v1::SUM, y, {0}), g.Sum(moments)) : moments;
+      });
+    }
+  }
+}
+
+TEST(GradientTest, MomentsOfLayerNorm) {
+  for (const bool with_y : {false, true}) {
+    CheckGradients({{{2, 3, 5}}}, [=](Graph& g, const auto& x) {
+      v1::Instruction op;
+      op.mutable_layer_norm()->set_epsilon(0.5f);
+      const auto outputs = g.AddOperation(std::move(op), {x[0]});
+      const Tensor moments = g.Add(outputs[1], g.Unary(v1::SQUARE, outputs[2]));
+      return with_y ? g.Add(outputs[0], g.Reshape(moments, {2, 3, 1})) : moments;
+    });
+  }
+}
+
 TEST(GradientTest, MatMulOfManyMatrices) {
   const auto product = [](Graph& g, const auto& x) { return g.MatMul(x[0], x[1]); };
   CheckGradients({{{2, 3, 2, 4}}, {{2, 3, 4, 2}}}, product);

@@ -3,11 +3,37 @@
 namespace vpod::graph {
 namespace {
 
+// What a loss that uses the moments themselves passes back to x, whose rows have n elements:
+// dmean / n - dinverse * inverse^3 * (x - mean) / n.
+void AddOfMoments(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
+  const Tensor x{forward.inputs(0)}, mean{forward.outputs(1)}, inverse{forward.outputs(2)};
+  const Tensor dmean = gradients.Get(mean.id), dinverse = gradients.Get(inverse.id);
+  const TensorType type = graph.TypeOf(x);
+  Dims moments = type.dims;
+  moments.back() = 1;
+  const auto spread = [&](Tensor moment) { return graph.Reshape(moment, moments); };
+  const auto scaled = [&](Tensor moment, double factor) {
+    return graph.Multiply(moment, graph.Constant({v1::FLOAT32, {}}, factor));
+  };
+  const double share = 1 / static_cast<double>(type.dims.back());
+  if (dmean.valid()) {
+    const Tensor dx = graph.Expand(spread(scaled(dmean, share)), type.dims);
+    gradients.Add(x.id, graph.Cast(dx, type.type));
+  }
+  if (dinverse.valid()) {
+    const Tensor cube = graph.Multiply(inverse, graph.Unary(v1::SQUARE, inverse));
+    const Tensor factor = spread(scaled(graph.Multiply(dinverse, cube), -share));
+    const Tensor centred = graph.Binary(v1::SUBTRACT, graph.Cast(x, v1::FLOAT32), spread(mean));
+    gradients.Add(x.id, graph.Cast(graph.Multiply(centred, factor), type.type));
+  }
+}
+
 // The sums of the gradients of scale and offset are over all rows, in float32.
 void LayerNormGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const Tensor x{forward.inputs(0)}, mean{forward.outputs(1)}, deviation{forward.outputs(2)};
+  AddOfMoments(graph, forward, gradients);
   const Tensor dy = gradients.Get(forward.outputs(0));
-  if (!dy.valid()) return;  // no gradient comes from the moments
+  if (!dy.valid()) return;
   const bool affine = forward.inputs_size() == 3;
   std::vector<Tensor> inputs = {x, dy, mean, deviation};
   if (affine) inputs.push_back({forward.inputs(1)});
