@@ -115,7 +115,8 @@ Outputs NllBackward(const Call& call) {
   const int64_t n = call.DimsOf(of.rows)[0];
   Term dy = call.Wide(0);
   if (call.integer(4) == 0) dy = call.term(graph.Reshape(dy, {n}));
-  if (call.integer(4) == 1) dy = dy / call.Wide(6);
+  // The total weight is known exactly here, and was rounded if it is float16.
+  if (call.integer(4) == 1) dy = dy / call.term(graph.Sum(of.weight));
   const Term update = Where(of.ignored, 0.0, -(dy * of.weight));
   const TensorType rows{v1::FLOAT32, call.DimsOf(of.rows)};
   const Tensor gradient =

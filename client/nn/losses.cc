@@ -110,7 +110,11 @@ Tensor NllLoss(Graph& graph, Tensor log_probabilities, Tensor labels, Reduction 
   const Term weights = Where(ignored, 0.0, of_labels);
   const Term losses = -Where(ignored, 0.0, Term(graph, graph.Reshape(chosen, {n}))) * weights;
   if (reduction != Reduction::kMean) return Reduced(losses, reduction);
-  return Term(graph, graph.Sum(losses)) / Term(graph, graph.Sum(weights));
+  // The sums may be beyond float16 where their quotient is not.
+  const auto sum = [&](Term terms) {
+    return Term(graph, graph.Sum(graph.Cast(terms, program::v1::FLOAT32)));
+  };
+  return graph.Cast(sum(losses) / sum(weights), type.type);
 }
 
 Tensor KlDivergence(Graph& graph, Tensor log_probabilities, Tensor target, Reduction reduction,

@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "client/graph/gradients/gradients.h"
 
 namespace vpod::graph {
@@ -41,21 +42,37 @@ void ReduceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
     case v1::SUM:
       gradients.Add(x.id, graph.Multiply(graph.Constant(x_type, 1), dy));
       break;
-    case v1::MEAN:
-      gradients.Add(x.id, graph.Multiply(graph.Constant(x_type, 1 / count), dy));
+    case v1::MEAN: {
+      if (x_type.type == v1::FLOAT32) {
+        gradients.Add(x.id, graph.Multiply(graph.Constant(x_type, 1 / count), dy));
+        break;
+      }
+      // Rounded once: a factor of float16 would be wrong in its last place, or 0.
+      const Tensor share =
+          graph.Multiply(graph.Cast(dy, v1::FLOAT32), graph.Constant({v1::FLOAT32, {}}, 1 / count));
+      gradients.Add(x.id,
+                    graph.Multiply(graph.Constant(x_type, 1), graph.Cast(share, x_type.type)));
       break;
+    }
     case v1::PRODUCT:
       gradients.Add(x.id,
                     ProductGradient(graph, x, dy, {op.axes().begin(), op.axes().end()}, kept));
       break;
-    default: {
-      // Largest or smallest: equals share the gradient.
+    case v1::MAX:
+    case v1::MIN: {
+      // Equals share the gradient. Their number may be beyond float16.
       const Tensor best = graph.Reshape(y, kept);
-      const Tensor mask = graph.Cast(graph.Binary(v1::EQUAL, x, best), x_type.type);
+      const Tensor mask = graph.Cast(graph.Binary(v1::EQUAL, x, best), v1::FLOAT32);
       const std::vector<uint32_t> axes(op.axes().begin(), op.axes().end());
       const Tensor equals = graph.Reshape(graph.Reduce(v1::SUM, mask, axes), kept);
-      gradients.Add(x.id, graph.Multiply(mask, graph.Binary(v1::DIVIDE, dy, equals)));
+      const Tensor share = graph.Binary(v1::DIVIDE, graph.Cast(dy, v1::FLOAT32), equals);
+      gradients.Add(x.id, graph.Cast(graph.Multiply(mask, share), x_type.type));
+      break;
     }
+    default:
+      graph.Fail(absl::InternalError(absl::StrCat("the gradient of a reduction by ",
+                                                  v1::ReduceOperator_Name(op.operator_()),
+                                                  " is not implemented")));
   }
 }
 

@@ -54,7 +54,23 @@ def reduce(case, operator):
     y = case.op(attributes, [x], reference, size)
     case.want(y, equal if extreme else close())
     if not case.special and case.chance(0.7):
-        case.want_gradients(y, close(roundings=2))
+        case.want_gradients(y, close())
+
+
+def large(case, operator):
+    """Counts beyond float16, of which each element takes a share."""
+    case.special = False
+    case.words.append("FLOAT16")
+    count = int(numpy.exp(case.random.uniform(numpy.log(1e5), numpy.log(2e6))))
+    dims = [count] if case.chance(0.5) else [2, count // 2]
+    case.words.append(f"{dims}")
+    # Whole numbers are equal to many others.
+    x = case.input(case.floats("FLOAT16", dims, -0.6, 0.6, ties=operator != "MEAN"))
+    reference = _reference(operator, [len(dims) - 1])
+    size = (lambda exacts, sizes: _reference("SUM", [len(dims) - 1])(sizes[0])) if operator != "MEAN" else None
+    y = case.op({"reduce": {"operator": operator, "axes": [len(dims) - 1]}}, [x], reference, size)
+    case.want(y, close() if operator == "MEAN" else equal)
+    case.want_gradients(y, close(part=0))
 
 
 def arg_max(case):
@@ -91,5 +107,7 @@ def mat_mul(case):
 def generators():
     for operator in ("SUM", "MEAN", "MAX", "MIN", "PRODUCT"):
         yield f"reduce {operator}", lambda case, operator=operator: reduce(case, operator)
+    for operator in ("MEAN", "MAX", "MIN"):
+        yield f"reduce {operator} of many", lambda case, operator=operator: large(case, operator)
     yield "arg_max", arg_max
     yield "mat_mul", mat_mul

@@ -30,7 +30,7 @@ def softmax_backward(case, name):
 
 
 def _labels(case, name):
-    classes, n = draw(case, 2, 6), draw(case, 1, 5)
+    classes, n = draw(case, 2, 6), draw(case, 1, 5) if case.chance(0.8) else 5000  # weights beyond float16
     pixels = [draw(case, 1, 4), 2] if "2d" in name else []
     labels = case.random.integers(0, classes, [n, *pixels]).astype(numpy.int32)
     ignored = case.one_of([-100, 1])
@@ -45,7 +45,9 @@ def nll_loss(case, name):
     case.special = False
     dims, labels, ignored, classes = _labels(case, name)
     weight = perhaps(case, lambda: floats(case, [classes], 0.5, 2), 0.4)
-    aten(case, name, floats(case, dims), case.operand(labels), weight, draw(case, 0, 3), ignored, check=close(2))
+    # The allowed errors of gradients take a derivative for each pair of elements: nll_loss_backward has the long ones.
+    aten(case, name, floats(case, dims), case.operand(labels), weight, draw(case, 0, 3), ignored, check=close(2),
+         gradient=labels.size < 100)
 
 
 @define("nll_loss_backward.default", "nll_loss2d_backward.default")
