@@ -4,6 +4,7 @@
 #include "device/arch/hardware.h"
 #include "device/model/even.h"
 #include "device/model/op_plans.h"
+#include "device/program/unhandled.h"
 
 namespace vpod::model {
 
@@ -55,8 +56,20 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
     case program::v1::RECIPROCAL:
     case program::v1::RECIPROCAL_ROOT:
       return half ? 21 : 10;
-    default:
+    case program::v1::NEGATE:
+    case program::v1::ABSOLUTE:
+    case program::v1::SQUARE:
+    case program::v1::RELU:
+    case program::v1::LOGICAL_NOT:
+    case program::v1::FLOOR:
+    case program::v1::CEIL:
+    case program::v1::ROUND:
+    case program::v1::TRUNCATE:
+    case program::v1::SIGN:
+    case program::v1::BITWISE_NOT:
       return 3;
+    default:
+      program::Unhandled("unary operator", op);
   }
 }
 
@@ -76,8 +89,26 @@ double BinaryCycles(program::v1::BinaryOperator op, bool half) {
     case program::v1::TANH_GRADIENT:
     case program::v1::SIGMOID_GRADIENT:
       return 9;  // three arithmetic passes (F20)
-    default:
+    case program::v1::ADD:
+    case program::v1::SUBTRACT:
+    case program::v1::MULTIPLY:
+    case program::v1::EQUAL:
+    case program::v1::NOT_EQUAL:
+    case program::v1::LESS:
+    case program::v1::LESS_EQUAL:
+    case program::v1::GREATER:
+    case program::v1::GREATER_EQUAL:
+    case program::v1::LOGICAL_AND:
+    case program::v1::LOGICAL_OR:
+    case program::v1::RELU_GRADIENT:
+    case program::v1::BITWISE_AND:
+    case program::v1::BITWISE_OR:
+    case program::v1::BITWISE_XOR:
+    case program::v1::SHIFT_LEFT:
+    case program::v1::SHIFT_RIGHT:
       return 3;
+    default:
+      program::Unhandled("binary operator", op);
   }
 }
 

@@ -155,7 +155,7 @@ void SetNumber(const Spot& spot, double value, Random& random) {
       return VPOD_SET(Float, std::abs(value) > 3e38 ? std::numeric_limits<float>::infinity()
                                                     : static_cast<float>(value));
     case FieldDescriptor::CPPTYPE_ENUM:
-      return VPOD_SET(EnumValue, static_cast<int>(random() % 14));
+      return VPOD_SET(EnumValue, static_cast<int>(random() % 40));
     case FieldDescriptor::CPPTYPE_BOOL:
       return VPOD_SET(Bool, random() % 2 == 0);
     default:

@@ -10,6 +10,7 @@
 #include "device/engine/kernels/block_function.h"
 #include "device/engine/kernels/convert.h"
 #include "device/engine/kernels/vector_math.h"
+#include "device/program/unhandled.h"
 
 namespace vpod::engine {
 namespace {
@@ -94,7 +95,7 @@ VPOD_SIMD void UnaryFloats(program::v1::UnaryOperator op, const float* in, float
     case program::v1::SIGN:
       return SignFloats(in, out, n);
     default:
-      return;
+      program::Unhandled("unary operator of floats", op);
   }
 }
 
@@ -115,8 +116,10 @@ void UnaryIntegers(program::v1::UnaryOperator op, const T* in, T* out, size_t n)
       return apply([](uint32_t, T x) { return (x > 0 ? 1u : 0u) - (x < 0 ? 1u : 0u); });
     case program::v1::BITWISE_NOT:
       return apply([](uint32_t bits, T) { return ~bits; });
+    case program::v1::RELU:
+      return apply([](uint32_t bits, T x) { return x < 0 ? 0u : bits; });
     default:
-      return apply([](uint32_t bits, T x) { return x < 0 ? 0u : bits; });  // RELU
+      program::Unhandled("unary operator of integers", op);
   }
 }
 
@@ -216,8 +219,10 @@ FloatFunction FindFloatFunction(program::v1::BinaryOperator op) {
       return RemainderRow;
     case program::v1::FMOD:
       return FmodRow;
-    default:
+    case program::v1::SIGMOID_GRADIENT:
       return SigmoidGradientRow;
+    default:
+      program::Unhandled("binary operator of floats", op);
   }
 }
 
@@ -240,8 +245,10 @@ VPOD_SIMD void CompareRow(program::v1::BinaryOperator op, const T* a, bool am, c
       return apply([](T x, T y) -> uint8_t { return x >= y; });
     case program::v1::LOGICAL_AND:
       return apply([](T x, T y) -> uint8_t { return x != 0 && y != 0; });
-    default:
+    case program::v1::LOGICAL_OR:
       return apply([](T x, T y) -> uint8_t { return x != 0 || y != 0; });
+    default:
+      program::Unhandled("binary operator with a BOOL result", op);
   }
 }
 
@@ -314,8 +321,10 @@ void IntegerRow(program::v1::BinaryOperator op, const T* a, bool am, const T* b,
       return apply([](T x, T y) { return Shift(x, y, true); });
     case program::v1::SHIFT_RIGHT:
       return apply([](T x, T y) { return Shift(x, y, false); });
-    default:
+    case program::v1::MINIMUM:
       return apply([](T x, T y) { return std::min(x, y); });
+    default:
+      program::Unhandled("binary operator of integers", op);
   }
 }
 

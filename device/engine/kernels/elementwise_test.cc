@@ -492,5 +492,27 @@ TEST(LogicalElementwiseTest, OtherBytesCountAsTrue) {
   EXPECT_EQ(RunUnary(program::v1::LOGICAL_NOT, BOOL, {2, 0}), (Values{0, 1}));
 }
 
+// The kernels implement every operator that the type rules allow; they end the process for another.
+TEST(ElementwiseOperatorsTest, AllOfTheTypeRulesAreImplemented) {
+  for (int type = 1; type <= program::v1::DataType_MAX; ++type) {
+    const program::TensorType operand{static_cast<DataType>(type), {3}};
+    const Values values = {1, 0, 1};
+    for (int op = 1; op <= program::v1::UnaryOperator_MAX; ++op) {
+      const auto result = program::UnaryType(static_cast<UnaryOperator>(op), operand);
+      if (!result.ok()) continue;
+      TestIpu ipu;
+      const uint32_t x = ipu.Add(operand.type, {3}, values), y = ipu.Add(result->type, {3});
+      ipu.Run(UnaryText(static_cast<UnaryOperator>(op), x, y));
+    }
+    for (int op = 1; op <= program::v1::BinaryOperator_MAX; ++op) {
+      const auto result = program::BinaryType(static_cast<BinaryOperator>(op), operand, operand);
+      if (!result.ok()) continue;
+      TestIpu ipu;
+      const uint32_t x = ipu.Add(operand.type, {3}, values), y = ipu.Add(result->type, {3});
+      ipu.Run(BinaryText(static_cast<BinaryOperator>(op), x, x, y));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace vpod::engine
