@@ -1,6 +1,7 @@
 // Kernels that work on gradients between the backward pass and the update of the weights.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/simd.h"
@@ -28,32 +29,35 @@ absl::StatusOr<Kernel> PrepareAccumulate(const program::v1::Ipu& ipu,
   });
 }
 
-// Gives each element of some float tensors to a phase of each, whose results meet in `finish`.
-// `measure(floats, n)` is the result of a chunk, and `finish(at, results, n)` takes all, in order.
+// Measures some float tensors in blocks, whose results `finish` combines: `measure(floats, n)`
+// gives the result of a block, and `finish(at, results, n)` takes those of all, in order.
 template <class Result, class Measure, class Finish>
 Kernel OverAll(const program::v1::Ipu& ipu, const Instruction& instruction, Measure measure,
                Finish finish) {
   Kernel kernel;
-  size_t chunks = 0;
+  size_t blocks = 0;
   // The memory of the largest chunk serves all inputs.
   for (uint32_t tensor : instruction.inputs()) {
     const Operand input = Resolve(ipu, tensor);
-    const Chunking elements = ChunkItems(input.elements(), 1);
+    const Chunking elements = ChunkNormBlocks(input.elements());
     MemoryPlan scratch;
-    const FloatBlock block(input, elements.per_chunk, scratch);
+    const FloatBlock floats(input, elements.per_chunk, scratch);
     kernel.scratch_bytes = std::max(kernel.scratch_bytes, scratch.bytes());
-    const size_t before = chunks;
+    const size_t before = blocks;
     kernel.phases.push_back({elements.chunks(), [=](const Workspace& at, size_t chunk) {
                                const size_t first = elements.begin(chunk), n = elements.size(chunk);
-                               reinterpret_cast<Result*>(at.shared)[before + chunk] =
-                                   measure(block.Read(at, first, n), n);
+                               const float* x = floats.Read(at, first, n);
+                               auto* results = reinterpret_cast<Result*>(at.shared) + before +
+                                               first / kNormBlock;
+                               for (size_t i = 0; i < n; i += kNormBlock)
+                                 *results++ = measure(x + i, std::min(kNormBlock, n - i));
                                return absl::OkStatus();
                              }});
-    chunks += elements.chunks();
+    blocks += NormBlocks(input.elements());
   }
-  kernel.shared_bytes = chunks * sizeof(Result);
+  kernel.shared_bytes = blocks * sizeof(Result);
   kernel.phases.push_back({1, [=](const Workspace& at, size_t) {
-                             finish(at, reinterpret_cast<const Result*>(at.shared), chunks);
+                             finish(at, reinterpret_cast<const Result*>(at.shared), blocks);
                              return absl::OkStatus();
                            }});
   return kernel;
@@ -98,10 +102,12 @@ absl::StatusOr<Kernel> PrepareUpdateLossScale(const program::v1::Ipu& ipu,
     if (*finite.As<uint8_t>(at) == 0) {
       s *= op.backoff();
       steps = 0;
-    } else if (static_cast<uint32_t>(++steps) >= op.interval()) {
+    } else if (int64_t{steps} + 1 >= int64_t{op.interval()}) {
       // A scale that would overflow stays.
       if (std::isfinite(s * op.growth())) s *= op.growth();
       steps = 0;
+    } else if (steps < std::numeric_limits<int32_t>::max()) {
+      ++steps;
     }
     if (s > 0 && std::isfinite(s)) return absl::OkStatus();
     return absl::InvalidArgumentError(

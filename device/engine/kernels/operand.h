@@ -148,6 +148,19 @@ inline Chunking ChunkItems(size_t items, size_t work, size_t elements = kElement
   return {items, std::max<size_t>(1, (items + chunks - 1) / chunks)};
 }
 
+// Norms are sums over blocks of this many elements, each by itself and then added in order: they do
+// not depend on how a variable is cut into chunks, or into shards of whole blocks.
+inline constexpr size_t kNormBlock = 4096;
+static_assert(kElementsOfAChunk % kNormBlock == 0);
+
+inline size_t NormBlocks(size_t elements) { return (elements + kNormBlock - 1) / kNormBlock; }
+
+// Chunks of whole blocks.
+inline Chunking ChunkNormBlocks(size_t elements) {
+  const Chunking blocks = ChunkItems(NormBlocks(elements), kNormBlock);
+  return {elements, blocks.per_chunk * kNormBlock};
+}
+
 // A kernel of one phase.
 inline Kernel OnePhase(size_t chunks, size_t scratch_bytes,
                        std::function<absl::Status(const Workspace&, size_t)> run) {

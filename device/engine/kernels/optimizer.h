@@ -21,7 +21,7 @@ class Optimizer {
   Optimizer(const program::v1::Ipu& ipu, const Instruction& instruction)
       : hyper_parameters_(Resolve(ipu, instruction.inputs(kHyperParameters))),
         loss_scale_(Resolve(ipu, instruction.inputs(kLossScale))),
-        elements_(ChunkItems(Resolve(ipu, instruction.inputs(0)).elements(), 1)) {
+        elements_(ChunkNormBlocks(Resolve(ipu, instruction.inputs(0)).elements())) {
     const auto block = [&](int input) {
       return FloatBlock(Resolve(ipu, instruction.inputs(input)), elements_.per_chunk, scratch_);
     };
@@ -70,32 +70,37 @@ class Optimizer {
     double weights = 0, steps = 0;
   };
   // As Make, with a pass over the elements before: `measure`, which takes what `update` takes,
-  // gives the squares of a range and may change the state, but not the weights; `update` takes
+  // gives the squares of a block and may change the state, but not the weights; `update` takes
   // those of all as its last argument.
   template <class Measure, class Update>
   Kernel MakeByNorms(Measure measure, Update update) const {
     const Optimizer self = *this;
-    const size_t chunks = elements_.chunks();
-    // The sums of the chunks, then those of all.
+    const size_t chunks = elements_.chunks(), blocks = NormBlocks(elements_.items);
+    // The sums of the blocks, then those of all.
     const auto squares = [](const Workspace& at) { return reinterpret_cast<Squares*>(at.shared); };
-    Kernel kernel{.shared_bytes = (chunks + 1) * sizeof(Squares),
+    Kernel kernel{.shared_bytes = (blocks + 1) * sizeof(Squares),
                   .scratch_bytes = scratch_.bytes()};
     kernel.phases.push_back(
         {chunks, [=](const Workspace& at, size_t chunk) -> absl::Status {
            const size_t first = self.elements_.begin(chunk), n = self.elements_.size(chunk);
-           VPOD_ASSIGN_OR_RETURN(
-               squares(at)[chunk],
-               measure(self, at, self.weights_.Read(at, first, n),
-                       self.gradient_.Read(at, first, n), self.StatesAt(at, first, n), n));
+           const float *weights = self.weights_.Read(at, first, n),
+                       *gradient = self.gradient_.Read(at, first, n);
+           States states = self.StatesAt(at, first, n);
+           for (size_t i = 0; i < n; i += kNormBlock) {
+             VPOD_ASSIGN_OR_RETURN(
+                 squares(at)[(first + i) / kNormBlock],
+                 measure(self, at, weights + i, gradient + i, states, std::min(kNormBlock, n - i)));
+             for (float*& state : states) state = state == nullptr ? nullptr : state + kNormBlock;
+           }
            return absl::OkStatus();
          }});
     kernel.phases.push_back({1, [=](const Workspace& at, size_t) {
                                Squares all;
-                               for (size_t chunk = 0; chunk < chunks; ++chunk) {
-                                 all.weights += squares(at)[chunk].weights;
-                                 all.steps += squares(at)[chunk].steps;
+                               for (size_t block = 0; block < blocks; ++block) {
+                                 all.weights += squares(at)[block].weights;
+                                 all.steps += squares(at)[block].steps;
                                }
-                               squares(at)[chunks] = all;
+                               squares(at)[blocks] = all;
                                return absl::OkStatus();
                              }});
     kernel.phases.push_back(
@@ -103,7 +108,7 @@ class Optimizer {
            const size_t first = self.elements_.begin(chunk), n = self.elements_.size(chunk);
            VPOD_RETURN_IF_ERROR(update(self, at, self.weights_.ReadWrite(at, first, n),
                                        self.gradient_.Read(at, first, n),
-                                       self.StatesAt(at, first, n), n, squares(at)[chunks]));
+                                       self.StatesAt(at, first, n), n, squares(at)[blocks]));
            self.weights_.Store(at, first, n);
            return absl::OkStatus();
          }});

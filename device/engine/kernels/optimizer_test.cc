@@ -1,5 +1,6 @@
 #include "absl/strings/str_join.h"
 #include "device/engine/kernels/kernel_test_util.h"
+#include "device/engine/kernels/operand.h"
 
 namespace vpod::engine {
 namespace {
@@ -268,6 +269,27 @@ TEST(LossScaleTest, GrowsAfterAnIntervalAndShrinksAtOnce) {
   ipu.Run(text);
   EXPECT_EQ(ipu.Read(scale), Values{8});
   EXPECT_EQ(ipu.Read(count), Values{0});
+}
+
+TEST(LossScaleTest, CountsNoFurtherThanInt32) {
+  constexpr double kMost = std::numeric_limits<int32_t>::max();
+  TestIpu ipu;
+  const uint32_t scale = ipu.Add(FLOAT32, {}, {16}), count = ipu.Add(INT32, {}, {kMost}),
+                 finite = ipu.Add(BOOL, {}, {1});
+  ipu.Run(Step("update_loss_scale{growth:2 backoff:0.25 interval:4294967295}",
+               {scale, count, finite}, {scale, count}));
+  EXPECT_EQ(ipu.Read(count), Values{kMost});
+}
+
+// Sums that depended on the chunks would differ in their last bits.
+TEST(NormTest, ChunksAreWholeBlocks) {
+  for (const size_t elements : {size_t{0}, size_t{1}, kNormBlock, kNormBlock + 1,
+                                kElementsOfAChunk + 1, 5 * kElementsOfAChunk / 2}) {
+    const Chunking chunks = ChunkNormBlocks(elements);
+    EXPECT_EQ(chunks.items, elements);
+    EXPECT_EQ(chunks.per_chunk % kNormBlock, 0u) << elements;
+    EXPECT_LE(chunks.per_chunk, kElementsOfAChunk) << elements;
+  }
 }
 
 TEST_P(OptimizerTest, AccumulatesInDouble) {
