@@ -11,7 +11,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <regex>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -20,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "device/base/file.h"
 #include "device/base/status.h"
 #include "device/base/unique_fd.h"
 #include "device/program/float_codec.h"
@@ -101,26 +101,35 @@ bool ReadExactly(unzFile file, void* to, size_t size) {
   return true;
 }
 
-// The type in an .npy header; nullopt for another element type or order.
-std::optional<program::TensorType> ParseHeader(const std::string& header) {
-  static const std::regex* const pattern = new std::regex(
-      R"(\{'descr': '([^']*)', 'fortran_order': False, 'shape': \(([0-9, ]*)\),? *\} *\n?)");
-  std::smatch match;
-  if (!std::regex_match(header, match, *pattern)) return std::nullopt;
-  program::TensorType type;
-  const auto* known = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                   [&](const auto& each) { return match[1].str() == each.name; });
-  if (known == std::end(kTypes)) return std::nullopt;
-  type.type = known->type;
-  const std::string shape = match[2].str();
-  for (absl::string_view part : absl::StrSplit(shape, ',')) {
-    part = absl::StripAsciiWhitespace(part);
-    if (part.empty()) continue;
+// Parses "2, 3", "5," or ""; nullopt if the text is not a shape.
+std::optional<program::Dims> ParseShape(absl::string_view text) {
+  program::Dims dims;
+  std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
+  if (absl::StripAsciiWhitespace(parts.back()).empty()) parts.pop_back();
+  for (absl::string_view part : parts) {
     int64_t dim = 0;
     if (!absl::SimpleAtoi(part, &dim)) return std::nullopt;
-    type.dims.push_back(dim);
+    dims.push_back(dim);
   }
-  return type;
+  return dims;
+}
+
+// The type in an .npy header as NumPy writes it; nullopt for another element type or order.
+std::optional<program::TensorType> ParseHeader(absl::string_view header) {
+  for (const auto& known : kTypes) {
+    absl::string_view rest = header;
+    if (!absl::ConsumePrefix(&rest, absl::StrCat("{'descr': '", known.name, "', ")) ||
+        !absl::ConsumePrefix(&rest, "'fortran_order': False, 'shape': ("))
+      continue;
+    const size_t end = rest.find(')');
+    if (end == absl::string_view::npos) return std::nullopt;
+    const auto dims = ParseShape(rest.substr(0, end));
+    rest.remove_prefix(end + 1);
+    absl::ConsumePrefix(&rest, ",");
+    if (!dims || absl::StripAsciiWhitespace(rest) != "}") return std::nullopt;
+    return program::TensorType{known.type, *dims};
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<Array> ReadArray(unzFile file, uint64_t size) {
@@ -158,6 +167,8 @@ Array FloatArray(program::Dims dims, absl::Span<const float> values) {
 }
 
 absl::Status WriteNpz(const std::string& path, const Arrays& arrays) {
+  // A device or a named pipe would be replaced, too.
+  VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(path));
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
   const auto failed = [&](int why) {
     std::remove(temporary.c_str());
@@ -179,7 +190,8 @@ absl::Status WriteNpz(const std::string& path, const Arrays& arrays) {
 
 absl::StatusOr<Arrays> ReadNpz(const std::string& path, uint64_t limit_bytes) {
   if (access(path.c_str(), R_OK) != 0)
-    return absl::NotFoundError(absl::StrCat("cannot read ", path));
+    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+  VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(path));
   const std::unique_ptr<void, CloseUnzip> file(unzOpen64(path.c_str()));
   if (file == nullptr)
     return absl::InvalidArgumentError(absl::StrCat(path, " is not an .npz file"));

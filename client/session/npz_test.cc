@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
@@ -55,7 +56,8 @@ TEST_F(NpzTest, GivesBackWhatWasWritten) {
 }
 
 TEST_F(NpzTest, NamesTheFileThatItCannotReadOrWrite) {
-  EXPECT_EQ(ReadNpz("/nowhere/a.npz").status().message(), "cannot read /nowhere/a.npz");
+  EXPECT_EQ(ReadNpz("/nowhere/a.npz").status().message(),
+            "cannot read /nowhere/a.npz: No such file or directory");
   EXPECT_EQ(WriteNpz("/nowhere/a.npz", {}).message(),
             "cannot write /nowhere/a.npz: No such file or directory");
   Write("no archive");
@@ -95,6 +97,8 @@ TEST_F(NpzTest, RefusesOtherTypesAndDamage) {
   EXPECT_THAT(with("(2, 3)", "(2, 4)"), HasSubstr("has a shape (2, 4) that its bytes do not fit"));
   EXPECT_THAT(with("(2, 3)", "(-, 3)"), HasSubstr("must be float32"));
   EXPECT_THAT(with("NUMPY", "NUMPI"), HasSubstr("is not an .npy array"));
+  EXPECT_THAT(with("(2, 3)", "(2, 3,"), HasSubstr("must be float32"));
+  EXPECT_THAT(with("}", " "), HasSubstr("must be float32"));
   // A value that the checksum does not fit.
   std::string bytes = good;
   bytes[bytes.find("NUMPY") - 1 + 128 + 5] ^= 1;
@@ -111,6 +115,29 @@ TEST_F(NpzTest, RefusesOtherTypesAndDamage) {
 TEST_F(NpzTest, RefusesOtherBools) {
   ASSERT_TRUE(WriteNpz(path_, {{"mask", {{program::v1::BOOL, {1}}, "\2"}}}).ok());
   EXPECT_THAT(std::string(ReadNpz(path_).status().message()), HasSubstr("neither 0 nor 1"));
+}
+
+// Neither waits for a writer, nor replaces what is there.
+TEST_F(NpzTest, TakesNoDeviceAndNoPipe) {
+  std::filesystem::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  for (const std::string& path : {path_, std::string("/dev/null"), testing::TempDir()}) {
+    const bool is_directory = path == testing::TempDir();
+    const std::string message = path + (is_directory ? " is a directory" : " is not a file");
+    EXPECT_EQ(WriteNpz(path, {{"w", FloatArray({1}, {1})}}).message(), message);
+    EXPECT_EQ(ReadNpz(path).status().message(), message);
+  }
+  struct stat info {};
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISFIFO(info.st_mode));
+  std::filesystem::remove(path_);
+}
+
+// The longest header that there can be.
+TEST_F(NpzTest, RefusesAShapeOfTooManyDimensions) {
+  ASSERT_TRUE(WriteNpz(path_, {{"w", FloatArray(program::Dims(20000, 1), {5})}}).ok());
+  const absl::StatusOr<Arrays> read = ReadNpz(path_);
+  EXPECT_THAT(std::string(read.status().message()), HasSubstr("has a shape"));
 }
 
 }  // namespace
