@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/compiler/optimizer.h"
 #include "device/base/status.h"
 
 namespace vpod::compiler {
@@ -54,6 +55,17 @@ bool HaveEqualOptimizers(const ProgramSpec& a, const ProgramSpec& b) {
     if (group > 0 && a.groups[group - 1].variables != b.groups[group - 1].variables) return false;
   }
   return true;
+}
+
+absl::Status CheckOptimizers(const ProgramSpec& spec) {
+  for (size_t group = 0; group <= spec.groups.size(); ++group) {
+    const absl::Status status = CheckHyperParameters(OptimizerOf(spec, group));
+    if (status.ok()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "program '", spec.name, "'", group == 0 ? "" : absl::StrCat(", parameter group ", group),
+        ": ", status.message()));
+  }
+  return absl::OkStatus();
 }
 
 // Groups name trainable variables, each in one group.
@@ -136,6 +148,7 @@ absl::Status CheckOptions(const CompileOptions& options) {
       return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '",
                                                      spec.name, "' have different optimisers"));
     }
+    VPOD_RETURN_IF_ERROR(CheckOptimizers(spec));
     VPOD_RETURN_IF_ERROR(CheckLossScale(spec));
     VPOD_RETURN_IF_ERROR(CheckClipping(spec));
     training = &spec;

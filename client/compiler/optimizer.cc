@@ -1,9 +1,11 @@
 #include "client/compiler/optimizer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "device/base/status.h"
 
 namespace vpod::compiler {
 namespace {
@@ -12,22 +14,65 @@ namespace {
 constexpr char kVelocity[] = "Accl___", kFirstMoment[] = "Accl1___", kSecondMoment[] = "Accl2___",
                kLargestMoment[] = "AcclMax___";
 
-std::vector<float> ParametersOf(const SgdOptions& sgd) {
+// Finite, and 0 or more unless something else is said; the ranges are PyTorch's.
+struct Parameter {
+  const char* name;
+  float value;
+  bool below_one = false;
+  bool any_sign = false;
+};
+
+Parameter Rate(float value) { return {"the learning rate", value}; }
+Parameter Decay(float value) { return {"the weight decay", value}; }
+Parameter Epsilon(float value) { return {"epsilon", value}; }
+Parameter Momentum(float value) { return {"the momentum", value}; }
+Parameter Beta1(float value) { return {"beta1", value, /*below_one=*/true}; }
+Parameter Beta2(float value) { return {"beta2", value, /*below_one=*/true}; }
+
+std::vector<Parameter> ParametersOf(const SgdOptions& sgd) {
   // PyTorch dampens velocities, not plain gradients.
   const float dampening = sgd.momentum == 0 ? 0 : sgd.dampening;
-  return {sgd.learning_rate, sgd.weight_decay, sgd.momentum, dampening};
+  return {Rate(sgd.learning_rate),
+          Decay(sgd.weight_decay),
+          Momentum(sgd.momentum),
+          {"the dampening", dampening, /*below_one=*/false, /*any_sign=*/true}};
 }
-std::vector<float> ParametersOf(const AdamOptions& adam) {
-  return {adam.learning_rate, adam.weight_decay, adam.beta1, adam.beta2, adam.epsilon};
+std::vector<Parameter> ParametersOf(const AdamOptions& adam) {
+  return {Rate(adam.learning_rate), Decay(adam.weight_decay), Beta1(adam.beta1), Beta2(adam.beta2),
+          Epsilon(adam.epsilon)};
 }
-std::vector<float> ParametersOf(const RmsPropOptions& rms) {
-  return {rms.learning_rate, rms.weight_decay, rms.alpha, rms.epsilon, rms.momentum};
+std::vector<Parameter> ParametersOf(const RmsPropOptions& rms) {
+  return {Rate(rms.learning_rate),
+          Decay(rms.weight_decay),
+          {"alpha", rms.alpha},
+          Epsilon(rms.epsilon),
+          Momentum(rms.momentum)};
 }
-std::vector<float> ParametersOf(const LambOptions& lamb) {
-  return {lamb.learning_rate, lamb.weight_decay, lamb.beta1, lamb.beta2, lamb.epsilon};
+std::vector<Parameter> ParametersOf(const LambOptions& lamb) {
+  return {Rate(lamb.learning_rate), Decay(lamb.weight_decay), Beta1(lamb.beta1), Beta2(lamb.beta2),
+          Epsilon(lamb.epsilon)};
 }
-std::vector<float> ParametersOf(const LarsOptions& lars) {
-  return {lars.learning_rate, lars.weight_decay, lars.momentum, lars.trust, lars.epsilon};
+std::vector<Parameter> ParametersOf(const LarsOptions& lars) {
+  return {Rate(lars.learning_rate),
+          Decay(lars.weight_decay),
+          Momentum(lars.momentum),
+          {"trust", lars.trust},
+          Epsilon(lars.epsilon)};
+}
+
+std::vector<Parameter> ParametersOf(const Optimizer& optimizer) {
+  return std::visit([](const auto& options) { return ParametersOf(options); }, optimizer);
+}
+
+absl::Status Check(const Parameter& parameter) {
+  const float value = parameter.value;
+  if (std::isfinite(value) && (value >= 0 || parameter.any_sign) &&
+      (value < 1 || !parameter.below_one))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(parameter.name, " is ", value, ", must be ",
+                                                 parameter.below_one  ? "0 or more and below 1"
+                                                 : parameter.any_sign ? "finite"
+                                                                      : "0 or more and finite"));
 }
 
 void SetAttributes(const SgdOptions& sgd, float gradient_scale, OptimizerStep& step) {
@@ -83,8 +128,17 @@ bool IsOptimizerState(absl::string_view name) {
 }
 
 std::vector<float> HyperParameters(const Optimizer& optimizer) {
-  return std::visit([](const auto& options) { return ParametersOf(options); }, optimizer);
+  std::vector<float> values;
+  for (const Parameter& parameter : ParametersOf(optimizer)) values.push_back(parameter.value);
+  return values;
 }
+
+absl::Status CheckHyperParameters(const Optimizer& optimizer) {
+  for (const Parameter& parameter : ParametersOf(optimizer)) VPOD_RETURN_IF_ERROR(Check(parameter));
+  return absl::OkStatus();
+}
+
+absl::Status CheckLearningRate(float rate) { return Check(Rate(rate)); }
 
 const Optimizer& OptimizerOf(const ProgramSpec& spec, size_t group) {
   return group == 0 ? spec.optimizer : spec.groups[group - 1].optimizer;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "client/compiler/compiler.h"
 #include "device/program/executable.h"
@@ -22,6 +23,10 @@ struct OptimizerStep {
   std::vector<const char*> state;
 };
 OptimizerStep StepOf(const Optimizer& optimizer, float gradient_scale);
+
+// InvalidArgument names the hyper-parameter that is out of its range, and the range.
+absl::Status CheckHyperParameters(const Optimizer& optimizer);
+absl::Status CheckLearningRate(float rate);
 
 // The group of a variable, numbered from 1; 0 if it is in none.
 size_t GroupOf(const ProgramSpec& spec, absl::string_view variable);

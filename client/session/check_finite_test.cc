@@ -162,7 +162,8 @@ TEST(CheckFiniteTest, GradientsAndUpdatesAreNamed) {
     Opened opened = Open(graph, graph.Sum(x), /*check=*/true, /*fusion=*/false, accumulation);
     Feed(opened, std::vector<float>(4 * accumulation, 1));
     EXPECT_TRUE(opened.Run().ok());
-    ASSERT_TRUE(opened.session->SetLearningRate(kInfinity).ok());
+    Feed(opened, std::vector<float>(4 * accumulation, 100));
+    ASSERT_TRUE(opened.session->SetLearningRate(3e38f).ok());
     EXPECT_EQ(opened.Run().message(), "sgd 'w': gives -inf");
     ASSERT_TRUE(opened.session->WriteFloats("w", {{1, 1, 1, 1}}).ok());
     ASSERT_TRUE(opened.session->SetLearningRate(0.1f).ok());

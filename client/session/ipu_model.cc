@@ -116,6 +116,11 @@ absl::StatusOr<std::unique_ptr<Device>> CreateIpuModel(const IpuModelOptions& op
   if (options.replicas < 1 || options.ipus_per_replica < 1) {
     return absl::InvalidArgumentError("the IPUModel needs one replica of one IPU or more");
   }
+  constexpr int kMostThreads = 4096;  // as an agent takes
+  if (options.compute_threads < 0 || options.compute_threads > kMostThreads) {
+    return absl::InvalidArgumentError(absl::StrCat("compute_threads is ", options.compute_threads,
+                                                   ", must be 0 to ", kMostThreads));
+  }
   const auto number = [](const char* name) {
     uint32_t value = 1;
     const char* text = std::getenv(name);

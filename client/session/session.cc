@@ -208,6 +208,7 @@ std::vector<std::string> Session::HyperParameterVariables(size_t group) const {
 }
 
 absl::Status Session::SetLearningRate(float rate, size_t group) {
+  VPOD_RETURN_IF_ERROR(compiler::CheckLearningRate(rate));
   VPOD_RETURN_IF_ERROR(FindUpdate(group).status());
   for (const std::string& name : HyperParameterVariables(group)) {
     VPOD_ASSIGN_OR_RETURN(std::vector<float> values, ReadFloats(name));
@@ -238,6 +239,7 @@ absl::StatusOr<const program::v1::Instruction*> Session::FindUpdate(size_t group
 }
 
 absl::Status Session::SetHyperParameters(const compiler::Optimizer& optimizer, size_t group) {
+  VPOD_RETURN_IF_ERROR(compiler::CheckHyperParameters(optimizer));
   VPOD_ASSIGN_OR_RETURN(const program::v1::Instruction* update, FindUpdate(group));
   program::v1::Instruction compiled = *update;
   compiled.clear_inputs();

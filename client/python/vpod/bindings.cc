@@ -1,6 +1,7 @@
 #include "client/python/vpod/bindings.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +47,14 @@ Value OperandOf(const py::object& operand, const GraphPtr& graph, DataType type)
                                       ", must be a vpod.Tensor or a number"));
   }
   return AddTo(graph, [&](graph::Graph& g) { return g.Constant({type, {}}, number); });
+}
+
+uint32_t Count(const char* name, int64_t value, uint32_t least) {
+  constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
+  if (value < least || value > kMost) {
+    throw py::value_error(absl::StrCat(name, " is ", value, ", must be ", least, " to ", kMost));
+  }
+  return static_cast<uint32_t>(value);
 }
 
 std::vector<uint32_t> PerDimension(const py::object& numbers, size_t rank, const char* name) {

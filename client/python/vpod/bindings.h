@@ -54,6 +54,9 @@ graph::Tensor TensorOf(const Value& value, const GraphPtr& graph);
 // The same of a tensor, or a constant of this type made of a number.
 Value OperandOf(const py::object& operand, const GraphPtr& graph, program::v1::DataType type);
 
+// An argument as an unsigned number. ValueError names it and its range if it is out of that.
+uint32_t Count(const char* name, int64_t value, uint32_t least = 0);
+
 // A number for each of `rank` spatial dimensions, given as one for all or a sequence.
 std::vector<uint32_t> PerDimension(const py::object& numbers, size_t rank, const char* name);
 // The place of an axis of a tensor; negative ones count from the end.

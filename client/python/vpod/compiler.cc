@@ -75,16 +75,15 @@ void DefineOptimizers(py::module_& module) {
 
 Program MakeProgram(std::string name, std::optional<Value> loss, Optimizer optimizer,
                     const std::vector<std::pair<std::vector<std::string>, Optimizer>>& groups,
-                    uint32_t accumulation, uint32_t device_iterations,
-                    std::optional<float> clip_norm, std::optional<float> clip_value,
-                    std::optional<float> loss_scale, bool automatic_loss_scale,
-                    const std::string& reduction) {
+                    int64_t accumulation, int64_t device_iterations, std::optional<float> clip_norm,
+                    std::optional<float> clip_value, std::optional<float> loss_scale,
+                    bool automatic_loss_scale, const std::string& reduction) {
   if (reduction != "mean" && reduction != "sum") {
     throw py::value_error(absl::StrCat("reduction '", reduction, "' must be 'mean' or 'sum'"));
   }
   Program program{.spec = {.name = std::move(name),
-                           .device_iterations = device_iterations,
-                           .accumulation = accumulation,
+                           .device_iterations = Count("device_iterations", device_iterations, 1),
+                           .accumulation = Count("accumulation", accumulation, 1),
                            .optimizer = std::move(optimizer),
                            .clip_norm = clip_norm,
                            .clip_value = clip_value,
@@ -98,11 +97,11 @@ Program MakeProgram(std::string name, std::optional<Value> loss, Optimizer optim
 }
 
 Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
-                   std::optional<uint32_t> total_replicas, uint32_t ipus_per_replica, bool fusion) {
+                   std::optional<int64_t> total_replicas, int64_t ipus_per_replica, bool fusion) {
   compiler::CompileOptions options;
-  options.ipus_per_replica = ipus_per_replica;
-  options.total_replicas = total_replicas.value_or(
-      popdist::isPopdistEnvSet() ? static_cast<uint32_t>(popdist::getNumTotalReplicas()) : 1);
+  options.ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1);
+  const int64_t replicas = popdist::isPopdistEnvSet() ? popdist::getNumTotalReplicas() : 1;
+  options.total_replicas = Count("total_replicas", total_replicas.value_or(replicas), 1);
   options.fusion = fusion;
   for (const Program& program : programs) {
     options.programs.push_back(program.spec);

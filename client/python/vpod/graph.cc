@@ -217,7 +217,7 @@ void DefineGraph(py::module_& module) {
           },
           py::arg("name"), "A context: operations inside belong to this part of the model.")
       .def(
-          "ipu", [](const GraphPtr& graph, uint32_t ipu) { return OnIpu(graph, ipu); },
+          "ipu", [](const GraphPtr& graph, int64_t ipu) { return OnIpu(graph, Count("ipu", ipu)); },
           py::arg("ipu"),
           "A context: values and operations inside are on this IPU of the replica.");
   DefineOperations(module, tensor);

@@ -60,11 +60,14 @@ void DefineLayers(py::module_& module) {
       .def(
           "convolution",
           [](const Builder& net, const std::string& name, const Value& x, int64_t outputs,
-             uint32_t kernel, uint32_t stride, uint32_t padding, uint32_t dilation, uint32_t groups,
+             int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, int64_t groups,
              bool bias) {
+            const nn::ConvolutionOptions options{
+                Count("kernel", kernel, 1), Count("stride", stride, 1),
+                Count("padding", padding),  Count("dilation", dilation, 1),
+                Count("groups", groups, 1), bias};
             return net.Add(x, [&](const nn::Builder& b, Tensor in) {
-              return b.Convolution(name, in, outputs,
-                                   {kernel, stride, padding, dilation, groups, bias});
+              return b.Convolution(name, in, outputs, options);
             });
           },
           py::arg("name"), py::arg("x"), py::arg("outputs"), py::arg("kernel"),

@@ -363,7 +363,8 @@ void DefineModels(py::module_& module, py::class_<Value>& tensor) {
   module.def(
       "convolution",
       [](const Value& image, const Value& weights, const py::object& stride,
-         const py::object& padding, const py::object& dilation, uint32_t groups) {
+         const py::object& padding, const py::object& dilation, int64_t groups_given) {
+        const uint32_t groups = Count("groups", groups_given, 1);
         const Tensor kernels = TensorOf(weights, image.graph);
         const graph::Dims& dims = weights.type().dims;
         if (dims.size() < 3) throw py::value_error("weights are [outputs, channels, kernel…]");

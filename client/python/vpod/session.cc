@@ -26,17 +26,21 @@ struct Device {
   std::unique_ptr<session::Device> device;
 };
 
-Device IpuModel(uint32_t replicas, uint32_t ipus_per_replica, int compute_threads) {
+Device IpuModel(int64_t replicas, int64_t ipus_per_replica, int compute_threads) {
+  const session::IpuModelOptions options{
+      .replicas = Count("replicas", replicas, 1),
+      .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1),
+      .compute_threads = compute_threads};
   const py::gil_scoped_release unlocked;
-  return {Take(session::CreateIpuModel({.replicas = replicas,
-                                        .ipus_per_replica = ipus_per_replica,
-                                        .compute_threads = compute_threads}))};
+  return {Take(session::CreateIpuModel(options))};
 }
 
-Device Attach(uint32_t replicas, uint32_t ipus_per_replica) {
+Device Attach(int64_t replicas, int64_t ipus_per_replica) {
+  const session::OpenOptions options{
+      .replicas = Count("replicas", replicas, 1),
+      .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1)};
   const py::gil_scoped_release unlocked;
-  return {
-      Take(session::AttachDevice({.replicas = replicas, .ipus_per_replica = ipus_per_replica}))};
+  return {Take(session::AttachDevice(options))};
 }
 
 Device Open(const Executable& executable) {
@@ -135,7 +139,8 @@ class Session {
     return session_->device().local_replicas();
   }
 
-  py::array Read(const std::string& name, uint32_t replica) {
+  py::array Read(const std::string& name, int64_t replica_number) {
+    const uint32_t replica = Count("replica", replica_number);
     const Use use(*this);
     const TensorType& type = Take(executable_->FindVariable(name))->type;
     const std::string bytes = Take(session_->device().ReadVariable(name, replica));
