@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/base/whole_number.h"
 #include "server/flag_values.h"
 #include "server/rpc/daemon.h"
 
@@ -42,10 +43,10 @@ void AddOptions(CLI::App& app, AgentProcessOptions& options, uint64_t& memory_li
                  "Management address of the only machine, on a host of its own");
   app.add_option("--data-host", agent.data_ip, "Its data-plane address (default: --host)");
   app.add_option("--memory-limit", memory_limit_mib, "MiB of host memory for loaded programs")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
+      ->transform(base::WholeNumber(1, uint64_t{1} << 40))
       ->capture_default_str();
   app.add_option("--compute-threads", agent.compute_threads, "Compute threads; 0 means one a core")
-      ->check(CLI::Range(0, 4096))
+      ->transform(base::WholeNumber(0, 4096))
       ->capture_default_str();
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();

@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(
              Vipu({"get", "partition", "p8", "--gcd", "4294967295", "--ipuof-configs"}), 1,
              "Partition has 1 GCDs; GCD 4294967295 does not exist."},
         Case{"GcdIsNoNumber", Vipu({"get", "partition", "p8", "--gcd", "x", "--ipuof-configs"}), 2,
-             "Flag --gcd needs a number, not 'x'."},
+             "Flag --gcd needs a number of 0 or more, not 'x'."},
         Case{"ShownGcdOutside", Vipu({"get", "partition", "p8", "--gcd", "1"}), 1,
              "Partition has 1 GCDs; GCD 1 does not exist."},
         Case{"GcdMissing",

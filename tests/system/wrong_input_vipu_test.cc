@@ -18,8 +18,10 @@ INSTANTIATE_TEST_SUITE_P(
              "create partition (p9): failed. 24 IPUs requested, sizes are powers of two (next: "
              "32)."},
         Case{"Zero", Create({"--size", "0"}), 2, "Flag --size takes 1 or more, not 0."},
-        Case{"Negative", Create({"--size", "-4"}), 2, "Flag --size needs a number, not '-4'."},
-        Case{"WithLetters", Create({"--size", "4x"}), 2, "Flag --size needs a number, not '4x'."},
+        Case{"Negative", Create({"--size", "-4"}), 2,
+             "Flag --size needs a number of 1 or more, not '-4'."},
+        Case{"WithLetters", Create({"--size", "4x"}), 2,
+             "Flag --size needs a number of 1 or more, not '4x'."},
         Case{"BeyondThirtyTwoBits", Create({"--size", "99999999999"}), 2,
              "Flag --size takes at most 4294967295, not 99999999999."},
         Case{"LargerThanThePod", Create({"--size", "64"}), 1, "Size 64 exceeds every allocation"},

@@ -123,7 +123,8 @@ absl::StatusOr<uint32_t> Arguments::Number(const Flag& flag, uint32_t absent) co
     return UsageError(
         absl::StrCat("Flag --", flag.name, " takes at most ", UINT32_MAX, ", not ", text, "."));
   }
-  return UsageError(absl::StrCat("Flag --", flag.name, " needs a number, not '", text, "'."));
+  return UsageError(absl::StrCat("Flag --", flag.name, " needs a number of ", flag.least,
+                                 " or more, not '", text, "'."));
 }
 
 absl::StatusOr<double> Arguments::Real(const Flag& flag, double absent) const {

@@ -163,7 +163,8 @@ TEST_F(CliTest, WrongUsageIsNamed) {
                    "port '0' from --api-port must be a number from 1 to 65535.");
   ExpectUsageError("vipu create partition p --size 4 --size 8",
                    "Flag --size is given more than once.");
-  ExpectUsageError("vipu create partition p --size 4x", "Flag --size needs a number, not '4x'.");
+  ExpectUsageError("vipu create partition p --size 4x",
+                   "Flag --size needs a number of 1 or more, not '4x'.");
   for (const char* flag :
        {"--size", "--num-gcds", "--gcd-sync-replicas", "--total-num-replicas", "--num-ilds"}) {
     ExpectUsageError(absl::StrCat("vipu update partition p ", flag, " 0"),

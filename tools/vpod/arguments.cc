@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "client/render/completion.h"
 #include "device/base/version.h"
+#include "device/base/whole_number.h"
 #include "tools/vpod/fail.h"
 
 namespace vpod::tools {
@@ -42,13 +43,13 @@ CLI::App* AddUp(CLI::App& app, Given& given) {
       ->check(CLI::IsMember({"looped", "switched"}));
   up->add_option("--memory-limit", request.memory_limit_mib,
                  "MiB of host memory for programs (3/4 of the host's)")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{kMostMemoryMib}));
+      ->transform(base::WholeNumber(1, kMostMemoryMib));
   up->add_option("--api-port", request.api_port,
                  "port of the controller (8090, or the next that is free)")
-      ->check(CLI::Range(1, 65535));
+      ->transform(base::WholeNumber(1, 65535));
   up->add_option("--metrics-port", request.metrics_port,
                  "port of the controller's metrics (2113, or one that is free)")
-      ->check(CLI::Range(1, 65535));
+      ->transform(base::WholeNumber(1, 65535));
   up->add_option(
         "--agents", given.agents,
         "one: a process for all machines; processes: one a machine, at its own address (one)")
@@ -63,7 +64,7 @@ CLI::App* AddLogs(CLI::App& app, Given& given) {
   logs->add_option("daemon", given.arguments.daemon, "server or agent; default both")
       ->check(CLI::IsMember({"server", "agent"}));
   logs->add_option("-n", given.arguments.lines, "number of lines")
-      ->check(CLI::Range(0, 1000000))
+      ->transform(base::WholeNumber(0, 1000000))
       ->capture_default_str();
   logs->add_flag("-f,--follow", given.arguments.follow,
                  "keep printing new lines as they are written");

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "device/base/file.h"
 #include "device/base/status.h"
 
 namespace vpod::examples {
@@ -14,6 +15,7 @@ namespace {
 // An idx file: magic with the number of dimensions, big-endian sizes, bytes. `dimensions` is 1
 // or 3.
 absl::StatusOr<std::vector<uint8_t>> ReadIdx(const std::string& path, uint32_t dimensions) {
+  VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(path));  // to open a named pipe would wait
   gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) {
     return absl::NotFoundError(

@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -33,6 +35,7 @@
 #include "device/base/status.h"
 #include "device/base/stdout.h"
 #include "device/base/text.h"
+#include "device/base/whole_number.h"
 
 namespace vpod::examples {
 namespace {
@@ -314,8 +317,8 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
   if (!arguments.loss_file.empty() && place.instance == 0) {
     loss_file.open(arguments.loss_file);
     if (!loss_file)
-      return absl::InvalidArgumentError(
-          absl::StrCat("cannot write --loss-file ", arguments.loss_file));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "cannot write --loss-file ", arguments.loss_file, ": ", std::strerror(errno)));
   }
   if (!arguments.dump_passes.empty() && place.instance == 0) {
     std::error_code error;
@@ -381,8 +384,8 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
     loss_file.precision(17);
     for (double loss : trainer.losses()) loss_file << loss << "\n";
     if (loss_file.is_open() && !loss_file.flush()) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot write --loss-file ", arguments.loss_file, ": is the disk full?"));
+      return absl::UnavailableError(absl::StrCat("cannot write --loss-file ", arguments.loss_file,
+                                                 ": ", std::strerror(errno)));
     }
   }
   return absl::OkStatus();
@@ -422,14 +425,6 @@ CLI::Validator Within(double low, double high) {
       range);
 }
 
-// CLI11 itself takes -1 for the largest number.
-std::string CheckSeed(const std::string& text) {
-  uint64_t seed = 0;
-  return absl::SimpleAtoi(text, &seed) ? ""
-                                       : absl::StrCat(text, " is not a whole number of 0 to ",
-                                                      std::numeric_limits<uint64_t>::max());
-}
-
 int Main(int argc, char** argv) {
   base::CheckStdoutAtExit();
   Arguments arguments;
@@ -437,23 +432,23 @@ int Main(int argc, char** argv) {
                "fashion_mnist");
   auto* replicas =
       app.add_option("--replicas", arguments.replicas, "Replicas, when not started by poprun")
-          ->check(CLI::Range(1, 64))
+          ->transform(base::WholeNumber(1, 64))
           ->capture_default_str();
   app.add_flag("--use-ipu-model", arguments.use_ipu_model, "Run in this process, without a POD")
       ->disable_flag_override();
   app.add_option("--epochs", arguments.epochs, "Times that all training images are shown")
-      ->check(CLI::Range(1, 1000))
+      ->transform(base::WholeNumber(1, 1000))
       ->capture_default_str();
   app.add_option("--micro-batch", arguments.micro_batch, "Images that a replica computes at once")
-      ->check(CLI::Range(1, 1024))
+      ->transform(base::WholeNumber(1, 1024))
       ->capture_default_str();
   app.add_option("--accumulation", arguments.accumulation,
                  "Micro-batches per weight update and replica")
-      ->check(CLI::Range(1, 1024))
+      ->transform(base::WholeNumber(1, 1024))
       ->capture_default_str();
   app.add_option("--device-iterations", arguments.device_iterations,
                  "Weight updates per call of the IPUs")
-      ->check(CLI::Range(1, 1024))
+      ->transform(base::WholeNumber(1, 1024))
       ->capture_default_str();
   app.add_option("--learning-rate", arguments.learning_rate, "Step of a weight update")
       ->check(Within(0, 1000))
@@ -462,10 +457,10 @@ int Main(int argc, char** argv) {
       ->check(Within(0, 0.999))
       ->capture_default_str();
   app.add_option("--seed", arguments.seed, "Seed of the weights and of the order of the images")
-      ->check(CheckSeed)
+      ->transform(base::WholeNumber(0, std::numeric_limits<uint64_t>::max()))
       ->capture_default_str();
   app.add_option("--train-images", arguments.train_images, "Use only this many images")
-      ->check(CLI::Range(1, 60000))
+      ->transform(base::WholeNumber(1, 60000))
       ->capture_default_str();
   app.add_option("--data", arguments.data, "Directory of the data set")->capture_default_str();
   app.add_option("--loss-file", arguments.loss_file, "Write the loss of every weight update here");
