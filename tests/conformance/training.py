@@ -3,7 +3,9 @@
 The distance from float64 may be three times as large as the largest that PyTorch's own float32 has had up to that
 step, and 1e-6 more; in float16 it may be 2 %. PyTorch has several orders in which it adds, by layout and library, and
 their distances differ by more than that from one processor to the next: the largest of them counts. The same holds for
-the gradients of the first step, which is what momentum has after it. Takes the path of the program `train`.
+the gradients of the first step, which is what momentum has after it. In networks with ReLUs an input near to 0 takes, on
+some processor or other, the other side of the kink, which no distance of PyTorch's bounds: there the gradient of a
+variable may be off by a hundredth of its norm. Takes the path of the program `train`.
 """
 
 import subprocess
@@ -17,6 +19,7 @@ from layerwise import Lamb
 from networks import NETWORKS
 
 STEPS = 20
+SMOOTH = ("encoder", "efficientnet", "vit", "lstm", "gru", "bert_tiny", "bert_tiny_masked", "gpt2")
 # With most seeds some ReLU has an input so near to 0 that float32, ours or PyTorch's, takes the other side of the kink
 # than float64: the losses part there. With these seeds none does in the first steps.
 CASES = [
@@ -109,14 +112,17 @@ def train_float32(model, options, directory):
     return runs
 
 
-def wrong_gradients(ours, exact, singles):
-    """What to say of each gradient whose largest distance is not allowed."""
+def wrong_gradients(ours, exact, singles, smooth):
+    """What to say of each gradient whose distance, the largest of its elements or the norm of them, is not allowed."""
     if ours.keys() != exact.keys():
         return [f"gradients of {sorted(ours.keys() ^ exact.keys())} on one side only"]
     wrong = []
     for name, gradient in ours.items():
-        off = abs(gradient - exact[name]).max()
-        allowed = 3 * max(abs(single[name] - exact[name]).max() for single in singles) + 1e-6
+        measure = (lambda x: abs(x).max()) if smooth else numpy.linalg.norm
+        off = measure(gradient - exact[name])
+        allowed = 3 * max(measure(single[name] - exact[name]) for single in singles) + 1e-6
+        if not smooth:
+            allowed += 0.01 * measure(exact[name])
         if not off <= allowed:
             wrong.append(f"gradient of {name}: {off:.2e} away, {allowed:.2e} allowed")
     return wrong
@@ -138,7 +144,8 @@ def main():
                 allowed = 3 * numpy.maximum.accumulate(single) + 1e-6
                 if has_gradients(options):
                     wrong = wrong_gradients(
-                        first_gradients(directory), exact_gradients, [gradients for _, gradients in singles]
+                        first_gradients(directory), exact_gradients, [gradients for _, gradients in singles],
+                        model in SMOOTH
                     )
         distance = abs(ours - exact)
         good = bool((distance <= allowed).all()) and not wrong
