@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "device/engine/engine_impl.h"
 #include "device/engine/kernels/epilogue.h"
 #include "device/program/op.h"
+#include "device/program/rendezvous.h"
 
 namespace vpod::engine {
 using program::v1::Instruction;
@@ -274,12 +274,7 @@ absl::Status Engine::Prepare(const std::atomic<bool>* cancelled) {
   VPOD_RETURN_IF_ERROR(CreateUnits());
   VPOD_RETURN_IF_ERROR(ShareFirst());
   VPOD_ASSIGN_OR_RETURN(split_, Reservation::Make(*options_.budget, 0));
-  for (const program::v1::Exchange& exchange : text.exchanges()) {
-    std::set<uint32_t> ipus;
-    for (const program::v1::Move& move : exchange.moves())
-      ipus.insert({move.from_ipu(), move.to_ipu()});
-    participants_.emplace_back(ipus.begin(), ipus.end());
-  }
+  participants_ = program::Participants(text);
   PricePrograms();
   return absl::OkStatus();
 }

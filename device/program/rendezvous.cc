@@ -7,13 +7,19 @@
 
 namespace vpod::program {
 
-// Functions without exchanges are left out: they may be repeated 2^32 times.
-RendezvousChecker::RendezvousChecker(const v1::Executable& executable) {
+std::vector<std::vector<uint32_t>> Participants(const v1::Executable& executable) {
+  std::vector<std::vector<uint32_t>> participants;
   for (const v1::Exchange& exchange : executable.exchanges()) {
     std::set<uint32_t> ipus;
     for (const v1::Move& move : exchange.moves()) ipus.insert({move.from_ipu(), move.to_ipu()});
-    participants_.emplace_back(ipus.begin(), ipus.end());
+    participants.emplace_back(ipus.begin(), ipus.end());
   }
+  return participants;
+}
+
+// Functions without exchanges are left out: they may be repeated 2^32 times.
+RendezvousChecker::RendezvousChecker(const v1::Executable& executable)
+    : participants_(Participants(executable)) {
   for (const v1::Ipu& ipu : executable.ipus()) {
     std::vector<Function>& functions = functions_.emplace_back();
     for (const v1::Function& text : ipu.functions()) {

@@ -8,6 +8,9 @@
 
 namespace vpod::program {
 
+// The IPUs that take part in each exchange, ascending.
+std::vector<std::vector<uint32_t>> Participants(const v1::Executable& executable);
+
 // Plays the exchanges of a replica's IPUs against each other. Collectives need no such check: they
 // are met by the same IPU of other replicas, which execute the same code. The executable outlives
 // the object; its functions and exchanges have been checked each for itself.
