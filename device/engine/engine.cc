@@ -9,6 +9,7 @@
 #include "device/engine/compute_pool.h"
 #include "device/engine/engine_impl.h"
 #include "device/engine/kernels/epilogue.h"
+#include "device/engine/lease_group.h"
 #include "device/program/op.h"
 #include "device/program/rendezvous.h"
 
@@ -33,7 +34,9 @@ Engine::Engine(std::shared_ptr<const program::Executable> executable, const Engi
       layout_(executable_->proto(), options.local_replicas),
       queue_(options.executors->compute().QueueOf(options.job->id())) {}
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  if (options_.group != nullptr) options_.group->Forget(*this);
+}
 
 absl::StatusOr<std::shared_ptr<Engine>> Engine::Create(
     std::shared_ptr<const program::Executable> executable, const EngineOptions& options,
@@ -80,7 +83,8 @@ void Engine::AttachEpilogues() {
     for (std::vector<Step>& function : steps_[ipu]) {
       std::vector<Step> steps;
       for (Step& step : function) {
-        const bool once = step.once || (!steps.empty() && steps.back().once);
+        const auto is_shared = [](const Step& each) { return each.scope != Scope::kUnit; };
+        const bool once = is_shared(step) || (!steps.empty() && is_shared(steps.back()));
         if (steps.empty() || once ||
             !CanBeEpilogue(text, *steps.back().source, steps.back().kernel, *step.source,
                            step.kernel)) {
@@ -108,7 +112,7 @@ absl::Status Engine::AddFiniteChecks() {
         check.source = checked.back().source;
         check.origin = checked.back().origin;
         check.number = checked.back().number;
-        check.once = checked.back().once;
+        check.scope = checked.back().scope;
         check.kernel =
             PrepareFiniteCheck(executable_->proto().ipus(static_cast<int>(ipu)), *check.source);
         if (check.kernel.phases.empty()) continue;
@@ -218,7 +222,8 @@ absl::Status Engine::PrepareSteps(const std::atomic<bool>* cancelled) {
         Step& step = steps.emplace_back();
         step.source = &instruction;
         step.number = steps.size() - 1;
-        step.once = sharing_.uniform.once[ipu][functions.size() - 1][step.number];
+        if (sharing_.uniform.once[ipu][functions.size() - 1][step.number])
+          step.scope = Scope::kLease;
         step.origin = executable_->OriginOf(ipu, functions.size() - 1, steps.size() - 1);
         step.cost = model::Price(text, ipu, instruction, topology_);
         const program::Role role = program::FindOp(instruction.attributes_case())->role;
@@ -276,6 +281,8 @@ absl::Status Engine::Prepare(const std::atomic<bool>* cancelled) {
   VPOD_ASSIGN_OR_RETURN(split_, Reservation::Make(*options_.budget, 0));
   participants_ = program::Participants(text);
   PricePrograms();
+  for (uint32_t program = 0; program < costs_.size(); ++program)
+    meets_other_leases_.push_back(MeetsOtherLeases(program));
   return absl::OkStatus();
 }
 
@@ -298,14 +305,21 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
       return refuse(absl::FailedPreconditionError("a run is already active on this lease"));
     if (!cancel_cause_.ok()) return refuse(cancel_cause_);
     running_ = true;
-    run->number = NumberRun(program, &needs_job);
-    run->spans_processes = !StaysHere(run->number);
   }
   // Without the lock, for which a cancellation would wait: no call touches variables in a run.
-  if (absl::Status shared = ShareAgain(); !shared.ok()) {
+  absl::Status shared = ShareAgain();
+  run->meets_leases = meets_other_leases_[program];
+  if (shared.ok() && !run->meets_leases) shared = LeaveBeforeWriting(program);
+  if (!shared.ok()) {
     base::MutexLock lock(mutex_);
     running_ = false;
     return refuse(std::move(shared));
+  }
+  {
+    // Only now: other leases count a run that is refused as little as this one does.
+    base::MutexLock lock(mutex_);
+    run->number = NumberRun(program, &needs_job);
+    run->spans_processes = !StaysHere(run->number);
   }
   run->done = std::move(done);
   for (const auto& unit : units_) run->start_cycles.push_back(unit->cycles.load());
@@ -313,7 +327,7 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
   if (!needs_job) return StartUnits(run);
   options_.job->StartRun(options_.instance, run->number, program,
                          [self = shared_from_this(), run](absl::Status status) {
-                           if (status.ok()) return self->StartUnits(run);
+                           if (status.ok()) return self->AgreeAndStart(run);
                            {
                              base::MutexLock lock(run->mutex);
                              run->status = status;
@@ -359,7 +373,7 @@ void Engine::UnitFailed(Run_& run, const absl::Status& cause, bool by_itself) {
     job.Fail(cause, false, options_.instance);
   }
   // Only now: units that stop for it must find the job informed.
-  run.Fail(cause);
+  run.Fail(cause, by_itself);
 }
 
 bool Engine::StaysHere(uint64_t run) const {
@@ -375,6 +389,11 @@ void Engine::StartUnits(const std::shared_ptr<Run_>& run) {
 }
 
 void Engine::FinishRun(Run_& run) {
+  if (run.leases == nullptr) return EndRun(run);
+  run.leases->End(this, [run = run.shared_from_this()] { run->engine->EndRun(*run); });
+}
+
+void Engine::EndRun(Run_& run) {
   absl::StatusOr<RunResult> result = RunResult{};
   {
     base::MutexLock lock(run.mutex);
@@ -385,8 +404,10 @@ void Engine::FinishRun(Run_& run) {
     if (result.ok()) {
       result->cycles = std::max(result->cycles, base::Cycles(cycles.load() - run.start_cycles[i]));
     } else {
-      // How far each unit came is chance, which must not show in later runs.
+      // How far each unit came is chance, which must not show in later runs. Nor does it know what
+      // other units have written for it.
       cycles.store(run.start_cycles[i]);
+      units_[i]->forms->AllWritten();
     }
   }
   // Its number is taken again.

@@ -26,6 +26,8 @@
 
 namespace vpod::engine {
 
+class LeaseGroup;
+
 // Everything an engine needs; the pointers outlive it.
 struct EngineOptions {
   Executors* executors = nullptr;
@@ -44,6 +46,9 @@ struct EngineOptions {
   bool check_finite = false;
   // Local replicas have one copy of each variable that is equal on all of them.
   bool sharing = true;
+  // The leases with which this one shares such copies, too: the same object for all leases of the
+  // job in this process. Null: it shares with no other lease.
+  std::shared_ptr<LeaseGroup> group = nullptr;
 };
 
 // Result of one run.
@@ -110,10 +115,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   model::Cost ProgramCost(uint32_t program, uint32_t ipu) const { return costs_[program][ipu]; }
 
  private:
+  friend class LeaseGroup;
   struct Unit;
   struct Step;
   struct Run_;
   class Interpreter;
+  // Who executes a step: each unit, or one for all units of its IPU in the lease, or in the job's
+  // leases of this process.
+  enum class Scope { kUnit, kLease, kJob };
 
   Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options);
   absl::Status Prepare(const std::atomic<bool>* cancelled);
@@ -141,12 +150,38 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool IsEqual(const program::HostTensor& variable) const;  // on all units
   // The variable is about to differ.
   absl::Status Split(const program::HostTensor& variable);
+  // Before a write to all replicas: what other leases have must not change with it.
+  absl::Status LeaveToWrite(const program::HostTensor& variable);
   // Shares variables again that writes of the host have made equal.
   absl::Status ShareAgain();
-  // Lets the units share as `plan` says; their bytes stay. An error makes the engine useless.
+  // Maps the pages of the units as `plan` says and keeps their contents. ResourceExhausted if there
+  // is no memory for a copy of this lease's own; then nothing has changed. Any other error makes
+  // the engine useless.
   absl::Status Remap(SharingPlan plan);
   absl::Status MapPages(uint32_t ipu, const program::ByteSet& pages, bool shared);
 
+  // --- engine_leases.cc ---
+  // For the group: map pages back to the lease's own copy, with their contents; or to the group's,
+  // which holds the same. An error makes the engine useless.
+  absl::Status LeavePages(uint32_t ipu, const program::ByteSet& pages);
+  absl::Status JoinPages(uint32_t ipu, const program::ByteSet& pages, const shm::Segment& segment);
+  absl::Status MapForAll(uint32_t ipu, const shm::Segment& segment, uint64_t begin, uint64_t bytes);
+  absl::Status Leave(uint32_t ipu, const program::ByteSet& pages);
+  // Before a run in which no other lease takes part: it must not write what others have.
+  absl::Status LeaveBeforeWriting(uint32_t program);
+  // Whether replicas of different leases meet in a program.
+  bool MeetsOtherLeases(uint32_t program) const;
+  // Calls `visit(ipu, step)` for each step that a program may execute.
+  template <class Visit>
+  void ForEachStep(uint32_t program, const Visit& visit) const;
+  bool HoldsTheSame(const Engine& other, const program::HostTensor& variable) const;
+  void SetScopes();
+  // The run begins once all leases of the job in this process agree on what they share in it.
+  void AgreeAndStart(const std::shared_ptr<Run_>& run);
+  static void AgreeOnLeases(const std::vector<void*>& participants,
+                            const std::function<void(absl::Status)>& finish);
+
+  const Unit* FirstUnit(uint32_t ipu) const;
   const Unit* FindUnit(uint32_t replica, uint32_t ipu) const;
   // The number of a run, equal for all that meet in it; and whether it needs the job's consent.
   uint64_t NumberRun(uint32_t program, bool* needs_job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -157,6 +192,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Whether all units that meet in a run are of this process.
   bool StaysHere(uint64_t run) const;
   void FinishRun(Run_& run);
+  void EndRun(Run_& run);
 
   const std::shared_ptr<const program::Executable> executable_;
   const EngineOptions options_;
@@ -184,6 +220,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool may_share_again_ = false;  // the host has written something that is not shared
   absl::Status unusable_;         // what the kernel refused, if it did
   std::vector<bool> can_share_;   // what was shared at first
+  // What is shared with other leases, and the pages of it that are mapped here: some of those of
+  // `sharing_`. As `sharing_`; during an agreement they belong to the group.
+  std::shared_ptr<const SharingPlan> agreed_;
+  std::vector<program::ByteSet> joined_;  // [ipu]
+  bool offers_changed_ = true;            // since the last agreement
   std::atomic<uint64_t> saved_bytes_ = 0;
   std::atomic<bool> cancelled_ = false;
   mutable base::Mutex mutex_;
@@ -191,7 +232,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t collective_runs_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t copying_runs_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool spans_processes_ = false;  // some replica is here in part only
+  bool spans_processes_ = false;          // some replica is here in part only
+  std::vector<bool> meets_other_leases_;  // [program]
 };
 
 }  // namespace vpod::engine

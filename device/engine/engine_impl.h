@@ -16,6 +16,7 @@
 #include "device/engine/compute_pool.h"
 #include "device/engine/engine.h"
 #include "device/engine/kernels/kernel.h"
+#include "device/engine/lease_group.h"
 #include "device/engine/packing.h"
 #include "device/engine/task.h"
 #include "device/engine/unit_barrier.h"
@@ -54,7 +55,7 @@ struct Engine::Step {
   const program::v1::Origin* origin = nullptr;  // if it is known
   size_t number = 0;                            // of the instruction in its function
   Kernel kernel;                                // without phases for communication and control
-  bool once = false;                            // for all units: it writes what they share
+  Scope scope = Scope::kUnit;                   // of what it writes
   bool meets = false;                           // with other units, also in a function it calls
   std::optional<KeptOperand> kept;
   std::vector<uint32_t> written;  // ranges of the packing plan
@@ -67,6 +68,7 @@ struct Engine::Run_ : std::enable_shared_from_this<Run_> {
   uint32_t program = 0;
   uint64_t number = 0;           // in the keys of its rendezvous
   bool spans_processes = false;  // some of the units that meet are on other processes
+  bool meets_leases = false;     // and some of other leases, here or elsewhere
   std::byte* slot = nullptr;
   Done done;
   std::vector<uint64_t> start_cycles;
@@ -75,14 +77,16 @@ struct Engine::Run_ : std::enable_shared_from_this<Run_> {
   absl::Status status ABSL_GUARDED_BY(mutex);  // the first error
   std::atomic<bool> failed = false;            // `status` is set: the other units may stop
   std::deque<UnitBarrier> barriers;            // [ipu], of its units here
-  // The first cause is that of the run.
-  void Fail(const absl::Status& cause) {
+  std::shared_ptr<LeaseRun> leases;            // with which variables are shared; or null
+  // The first cause is that of the run. `by_program`: all who meet in the run are to learn of it.
+  void Fail(const absl::Status& cause, bool by_program = true) {
     {
       base::MutexLock lock(mutex);
       status.Update(cause);
     }
     failed.store(true);
     for (UnitBarrier& barrier : barriers) barrier.Open();
+    if (leases != nullptr) leases->Stop(by_program ? cause : absl::OkStatus());
   }
   // The units' coroutines. Whatever is to resume one holds the run, which ends with the last
   // of them.
@@ -131,10 +135,15 @@ class Engine::Interpreter {
   std::byte* DataAt(uint32_t index) const;
   void Advance(const model::Cost& cost);
 
-  // Steps that run once are between two meetings of the units of this IPU: at the first, all have
-  // read what these steps change; after the second, all read what they have written. None waits
-  // once the run has failed: no unit runs kernels any more.
-  Task MeetUnits();
+  // Steps that run once are between two meetings of the units of this IPU, in the lease or the job:
+  // at the first, all have read what these steps change; after the second, all read what they have
+  // written. None waits once the run has failed: no unit runs kernels any more.
+  Task MeetUnits(Scope scope);
+  Task MeetLeases();
+  bool Leads(Scope scope) const {
+    return scope == Scope::kUnit ||
+           (unit_.leads() && (scope == Scope::kLease || run_.leases->IsLedBy(&engine_)));
+  }
   // Runs a step that is not once, or by the unit that leads.
   Task RunStep(const Step& step);
   // Accounts for a step that another unit runs.

@@ -10,27 +10,13 @@
 #include "device/engine/host_access.h"
 
 namespace vpod::engine {
-namespace {
 
 using program::HostTensor;
 
-// The pages of `a` that are not in `b`.
-program::ByteSet Without(program::ByteSet a, const program::ByteSet& b) {
-  for (const auto& [begin, end] : b.ranges()) a.Remove(begin, end);
-  return a;
-}
-
-uint64_t SizeOf(const program::ByteSet& pages) {
-  uint64_t bytes = 0;
-  for (const auto& [begin, end] : pages.ranges()) bytes += end - begin;
-  return bytes;
-}
-
-}  // namespace
-
 void Engine::PlanFirstSharing() {
-  const bool any =
-      options_.sharing && *std::max_element(units_of_ipu_.begin(), units_of_ipu_.end()) > 1;
+  const bool alone = *std::max_element(units_of_ipu_.begin(), units_of_ipu_.end()) == 1 &&
+                     (options_.group == nullptr || options_.job->shape().num_instances == 1);
+  const bool any = options_.sharing && !alone;
   sharing_ = Plan(std::vector<bool>(executable_->host_tensors().size(), any));
   can_share_ = sharing_.uniform.variables;
 }
@@ -44,7 +30,7 @@ SharingPlan Engine::Plan(std::vector<bool> candidates) const {
 uint64_t Engine::SavedBytes(const SharingPlan& plan) const {
   uint64_t bytes = 0;
   for (size_t ipu = 0; ipu < plan.pages.size(); ++ipu) {
-    if (units_of_ipu_[ipu] > 1) bytes += (units_of_ipu_[ipu] - 1) * SizeOf(plan.pages[ipu]);
+    if (units_of_ipu_[ipu] > 1) bytes += (units_of_ipu_[ipu] - 1) * plan.pages[ipu].size();
   }
   return bytes;
 }
@@ -57,6 +43,7 @@ absl::Status Engine::ShareFirst() {
   const uint32_t ipus = executable_->ipus_per_replica();
   SharingPlan plan = std::exchange(sharing_, {});
   sharing_.pages.resize(ipus);
+  joined_.resize(ipus);
   for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
     const auto& ranges = plan.pages[ipu].ranges();
     const uint64_t end = ranges.empty() ? 0 : ranges.rbegin()->second;
@@ -73,13 +60,16 @@ absl::Status Engine::Split(const HostTensor& variable) {
     if (other.ipu == variable.ipu && overlaps) candidates[i] = false;
   }
   SharingPlan plan = Plan(std::move(candidates));
-  const absl::Status grown = split_.Grow(SavedBytes(sharing_) - SavedBytes(plan));
-  if (!grown.ok()) {
-    return absl::Status(
-        grown.code(), absl::StrCat("variable '", variable.name,
-                                   "' needs a copy for each replica to differ: ", grown.message()));
+  const uint64_t bytes = SavedBytes(sharing_) - SavedBytes(plan);
+  absl::Status split = split_.Grow(bytes);
+  if (split.ok()) {
+    split = Remap(std::move(plan));
+    if (!split.ok()) split_.Shrink(bytes);
   }
-  return Remap(std::move(plan));
+  if (split.ok()) return split;
+  return absl::Status(split.code(),
+                      absl::StrCat("variable '", variable.name,
+                                   "' needs a copy for each replica to differ: ", split.message()));
 }
 
 absl::Status Engine::ShareAgain() {
@@ -106,9 +96,12 @@ bool Engine::IsEqual(const HostTensor& variable) const {
 }
 
 absl::Status Engine::Remap(SharingPlan plan) {
+  offers_changed_ = true;
+  for (uint32_t ipu = 0; ipu < plan.pages.size(); ++ipu)
+    VPOD_RETURN_IF_ERROR(Leave(ipu, joined_[ipu].Without(plan.pages[ipu])));
   for (uint32_t ipu = 0; ipu < plan.pages.size(); ++ipu) {
-    const program::ByteSet split = Without(sharing_.pages[ipu], plan.pages[ipu]);
-    const program::ByteSet shared = Without(plan.pages[ipu], sharing_.pages[ipu]);
+    const program::ByteSet split = sharing_.pages[ipu].Without(plan.pages[ipu]);
+    const program::ByteSet shared = plan.pages[ipu].Without(sharing_.pages[ipu]);
     absl::Status mapped = MapPages(ipu, split, /*shared=*/false);
     mapped.Update(MapPages(ipu, shared, /*shared=*/true));
     if (mapped.ok()) continue;
@@ -117,11 +110,7 @@ absl::Status Engine::Remap(SharingPlan plan) {
   }
   sharing_ = std::move(plan);
   saved_bytes_ = SavedBytes(sharing_);
-  for (size_t ipu = 0; ipu < steps_.size(); ++ipu) {
-    for (size_t f = 0; f < steps_[ipu].size(); ++f) {
-      for (Step& step : steps_[ipu][f]) step.once = sharing_.uniform.once[ipu][f][step.number];
-    }
-  }
+  SetScopes();
   return absl::OkStatus();
 }
 
@@ -146,6 +135,18 @@ absl::Status Engine::MapPages(uint32_t ipu, const program::ByteSet& pages, bool 
   return absl::OkStatus();
 }
 
+absl::Status Engine::LeaveToWrite(const HostTensor& variable) {
+  program::ByteSet pages;
+  AddPages(variable.offset, variable.end(), pages);
+  pages.IntersectWith(joined_[variable.ipu]);
+  const absl::Status left = Leave(variable.ipu, pages);
+  if (left.ok()) return left;
+  return absl::Status(
+      left.code(),
+      absl::StrCat("variable '", variable.name,
+                   "' needs a copy for the lease to differ from others: ", left.message()));
+}
+
 absl::Status Engine::WriteVariable(const HostTensor& variable, std::optional<uint32_t> replica,
                                    uint64_t offset, absl::string_view data) {
   const uint64_t bytes = variable.type.bytes();
@@ -158,15 +159,16 @@ absl::Status Engine::WriteVariable(const HostTensor& variable, std::optional<uin
   }
   base::MutexLock lock(mutex_);
   if (running_) return absl::FailedPreconditionError("a run is active on this lease");
-  if (replica) {
-    const Unit* unit = FindUnit(*replica, variable.ipu);
-    if (unit == nullptr) return absl::NotFoundError("the replica is on another process");
-    if (IsShared(variable)) {
-      if (ReadHostBytes(variable, unit->At(variable), offset, data.size()) == data)
-        return absl::OkStatus();
-      VPOD_RETURN_IF_ERROR(Split(variable));
-    }
+  VPOD_RETURN_IF_ERROR(unusable_);
+  if (replica && FindUnit(*replica, variable.ipu) == nullptr)
+    return absl::NotFoundError("the replica is on another process");
+  const bool joined = joined_[variable.ipu].Touches(variable.offset, variable.end());
+  if (IsShared(variable) && (replica || joined)) {
+    const std::byte* bytes_here = FirstUnit(variable.ipu)->At(variable);
+    if (ReadHostBytes(variable, bytes_here, offset, data.size()) == data) return absl::OkStatus();
+    VPOD_RETURN_IF_ERROR(replica ? Split(variable) : LeaveToWrite(variable));
   }
+  offers_changed_ = true;
   const bool shared = IsShared(variable);
   for (const auto& unit : units_) {
     if (unit->ipu != variable.ipu || (replica && unit->replica != *replica)) continue;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -137,23 +138,23 @@ Task Engine::Interpreter::Yield() {
 }
 
 Task Engine::Interpreter::RunFunction(uint32_t function) {
-  bool together = false;  // among steps that run once
+  Scope scope = Scope::kUnit;  // of the step before
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
-    if (step.once != together) {
-      const absl::Status met = co_await MeetUnits();
+    if (step.scope != scope) {
+      const absl::Status met = co_await MeetUnits(std::max(step.scope, scope));
       if (!met.ok()) co_return met;
-      together = step.once;
+      scope = step.scope;
     }
     if (OnlyMeets() && !step.meets) continue;
-    if (step.once && !unit_.leads()) {
+    if (!Leads(step.scope)) {
       Skip(step);
       continue;
     }
     const absl::Status status = co_await RunStep(step);
     if (!status.ok()) co_return status;
   }
-  if (!together) co_return absl::OkStatus();
-  co_return co_await MeetUnits();
+  if (scope == Scope::kUnit) co_return absl::OkStatus();
+  co_return co_await MeetUnits(scope);
 }
 
 void Engine::Interpreter::Skip(const Step& step) {

@@ -30,7 +30,8 @@ Task Engine::Interpreter::MeetReplicas(program::Collective op) {
   });
 }
 
-Task Engine::Interpreter::MeetUnits() {
+Task Engine::Interpreter::MeetUnits(Scope scope) {
+  if (scope == Scope::kJob) co_return co_await MeetLeases();
   UnitBarrier& barrier = run_.barriers[unit_.ipu];
   // By reference: see ExchangeHere.
   co_return co_await Suspend([&barrier](fabric::Job::Resume resume) {

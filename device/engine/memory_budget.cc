@@ -39,8 +39,15 @@ absl::Status Reservation::Grow(uint64_t bytes) {
 }
 
 void Reservation::Shrink(uint64_t bytes) {
+  if (bytes == 0) return;
   budget_->Release(bytes);
   bytes_ -= bytes;
+}
+
+void Reservation::MoveTo(Reservation& other, uint64_t bytes) {
+  bytes_ -= bytes;
+  other.budget_ = budget_;
+  other.bytes_ += bytes;
 }
 
 }  // namespace vpod::engine

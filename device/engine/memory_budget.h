@@ -34,6 +34,8 @@ class Reservation {
   absl::Status Grow(uint64_t bytes);
   // Gives some of the bytes back.
   void Shrink(uint64_t bytes);
+  // Hands some of the bytes over, which are in use throughout.
+  void MoveTo(Reservation& other, uint64_t bytes);
   Reservation() = default;
   Reservation(Reservation&& other) noexcept { *this = std::move(other); }
   Reservation& operator=(Reservation&& other) noexcept {

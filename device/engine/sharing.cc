@@ -6,7 +6,6 @@
 #include "device/program/op.h"
 
 namespace vpod::engine {
-namespace {
 
 using program::ByteSet;
 using program::HostTensor;
@@ -16,6 +15,8 @@ void AddPages(uint64_t begin, uint64_t end, ByteSet& pages) {
   if (begin >= end) return;
   pages.Add(begin / kPageBytes * kPageBytes, (end + kPageBytes - 1) / kPageBytes * kPageBytes);
 }
+
+namespace {
 
 // The pages that hold tensors outside `shared`, and everything behind the arena.
 ByteSet OtherPages(const program::v1::Ipu& ipu, const ByteSet& shared) {

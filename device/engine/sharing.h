@@ -17,6 +17,9 @@ struct SharingPlan {
   std::vector<program::ByteSet> pages;  // [ipu], whole pages of the arena
 };
 
+// Adds the whole pages in which these bytes lie.
+void AddPages(uint64_t begin, uint64_t end, program::ByteSet& pages);
+
 // `candidates` as for FindUniform. A variable is not shared if some other tensor lies in one of its
 // pages.
 SharingPlan PlanSharing(const program::Executable& executable,

@@ -1,79 +1,24 @@
 // Sharing variables between the replicas of an engine saves memory and changes no bit.
 #include "device/engine/sharing.h"
 
-#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "device/base/mutex.h"
 #include "device/engine/engine.h"
 #include "device/engine/executors.h"
 #include "device/engine/memory_budget.h"
+#include "device/engine/sharing_test_util.h"
 #include "device/fabric/job.h"
-#include "device/program/executable.h"
 
 namespace vpod::engine {
 namespace {
 
 constexpr uint32_t kReplicas = 4;
-constexpr size_t kElements = 1024;  // a page
-constexpr uint64_t kShared = 5;     // pages: all variables but `own`
-
-// m += rate * (sum of x over the replicas), w += m; `own` += x, which differs between replicas.
-// "pick" sets w to the row of a table that the variable `row` names.
-constexpr char kProgram[] = R"(
-  ipus_per_replica: 1
-  ipus {
-    arena_bytes: 36864
-    tensors { type: FLOAT32 dims: 1024 }
-    tensors { type: FLOAT32 dims: 1024 offset: 4096 }
-    tensors { type: FLOAT32 dims: 1024 offset: 8192 }
-    tensors { type: FLOAT32 dims: 1024 offset: 12288 }
-    tensors { type: FLOAT32 dims: 1024 offset: 16384 }
-    tensors { type: FLOAT32 dims: 1024 offset: 20480 }
-    tensors { type: INT32 dims: 1 offset: 24576 }
-    tensors { type: FLOAT32 dims: 1 dims: 1024 offset: 28672 }
-    tensors { type: FLOAT32 dims: 1 dims: 1024 }
-    functions {
-      instructions { stream_in {} outputs: 4 }
-      instructions { all_reduce { operator: SUM } inputs: 4 outputs: 5 }
-      instructions { binary { operator: MULTIPLY } inputs: 5 inputs: 2 outputs: 5 }
-      instructions { binary { operator: ADD } inputs: 1 inputs: 5 outputs: 1 }
-      instructions { binary { operator: ADD } inputs: 0 inputs: 1 outputs: 0 }
-      instructions { binary { operator: ADD } inputs: 3 inputs: 4 outputs: 3 }
-    }
-    functions { instructions { gather {} inputs: 7 inputs: 6 outputs: 8 } }
-  }
-  variables { name: "w" }
-  variables { name: "m" tensor: 1 }
-  variables { name: "rate" tensor: 2 }
-  variables { name: "own" tensor: 3 }
-  variables { name: "row" tensor: 6 }
-  variables { name: "table" tensor: 7 }
-  streams { name: "x" to_device: true type: FLOAT32 dims: 1024 transfers_per_run: 1 }
-  programs { name: "train" functions: 0 }
-  programs { name: "pick" functions: 1 }
-)";
-
-std::shared_ptr<const program::Executable> Parsed() {
-  program::v1::Executable text;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kProgram, &text));
-  auto executable = program::Executable::Make(std::move(text));
-  EXPECT_TRUE(executable.ok()) << executable.status();
-  return *std::move(executable);
-}
-
-std::string Filled(float value) {
-  const std::vector<float> values(kElements, value);
-  return {reinterpret_cast<const char*>(values.data()), kElements * sizeof(float)};
-}
-
 // An engine of four replicas in a job of its own.
 class Machine {
  public:
@@ -116,17 +61,9 @@ class Machine {
   }
 
   absl::Status Run(uint32_t program) {
-    base::Mutex mutex;
-    std::condition_variable changed;
-    std::optional<absl::Status> result;
-    engine_->Run(program, slot_.data(), [&](const absl::StatusOr<RunResult>& done) {
-      base::MutexLock lock(mutex);
-      result = done.status();
-      changed.notify_all();
-    });
-    base::MutexLock lock(mutex);
-    lock.Wait(changed, [&] { return result.has_value(); });
-    return *result;
+    RunEnd end;
+    engine_->Run(program, slot_.data(), end.Done());
+    return end.Wait();
   }
   // Each replica has other data in each step.
   void Train(int steps = 3) {

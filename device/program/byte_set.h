@@ -42,6 +42,12 @@ class ByteSet {
     const auto it = ranges_.lower_bound(end);
     return it != ranges_.begin() && std::prev(it)->second > begin;
   }
+  // The bytes that are not in `other`.
+  ByteSet Without(const ByteSet& other) const {
+    ByteSet rest = *this;
+    for (const auto& [begin, end] : other.ranges_) rest.Remove(begin, end);
+    return rest;
+  }
   void IntersectWith(const ByteSet& other) {
     std::map<uint64_t, uint64_t> both;
     auto a = ranges_.begin();
@@ -58,6 +64,11 @@ class ByteSet {
     ranges_ = std::move(both);
   }
 
+  uint64_t size() const {
+    uint64_t bytes = 0;
+    for (const auto& [begin, end] : ranges_) bytes += end - begin;
+    return bytes;
+  }
   // The first byte behind each range, by the range's first byte; ranges do not touch.
   const std::map<uint64_t, uint64_t>& ranges() const { return ranges_; }
   friend bool operator==(const ByteSet&, const ByteSet&) = default;

@@ -299,6 +299,9 @@ class Agent {
                                              const ipuof::v1::JobMember& member,
                                              bool spans_processes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // That of the other leases of its job, or a new one.
+  std::shared_ptr<engine::LeaseGroup> GroupOf(const Lease& lease) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetJobIfEmpty(const std::shared_ptr<fabric::Job>& job)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Opens the way that a job's messages take, now that it is known whether its processes share

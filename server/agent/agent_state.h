@@ -54,6 +54,7 @@ struct Agent::Lease {
   std::vector<uint32_t> units;      // of the instance that run here: local replica × IPUs + IPU
   std::vector<uint32_t> unit_ipus;  // theirs
   std::shared_ptr<fabric::Job> job;
+  std::shared_ptr<engine::LeaseGroup> group;  // of the job's leases here
   int liveness_fd = -1;  // pidfd of the bound process, for a second look before refusing others
   pid_t pid = 0;         // of the bound process, as this host knows it
   // Until when the client is waited for that said it would bind the lease; none: it has.

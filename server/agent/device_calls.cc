@@ -145,7 +145,8 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
                                                 .clock_hz = type_.clock_hz,
                                                 .ipus_per_domain = DomainIpus(*lease),
                                                 .check_finite = options.check_finite,
-                                                .sharing = options.sharing},
+                                                .sharing = options.sharing,
+                                                .group = lease->group},
                                                &lease->releasing));
   VPOD_ASSIGN_OR_RETURN(shm::Segment streams, shm::Segment::Create(engine->layout().TotalBytes()));
   ipuof::v1::LoadReply reply;

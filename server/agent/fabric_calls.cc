@@ -9,6 +9,7 @@
 #include "device/base/secret.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
+#include "device/engine/lease_group.h"
 #include "server/agent/agent_state.h"
 #include "server/agent/declared.h"
 #include "server/agent/local_listener.h"
@@ -50,6 +51,13 @@ std::shared_ptr<fabric::Job> Agent::FindOrMakeJob(const Partition& partition,
       });
   *self = record;
   return record;
+}
+
+std::shared_ptr<engine::LeaseGroup> Agent::GroupOf(const Lease& lease) const {
+  for (const auto& [id, other] : leases_) {
+    if (other->job == lease.job && other->group != nullptr) return other->group;
+  }
+  return std::make_shared<engine::LeaseGroup>();
 }
 
 void Agent::FormJob(const std::shared_ptr<fabric::Job>& job,

@@ -334,6 +334,7 @@ std::function<void()> Agent::JoinJob(const Partition& partition, const LeasePtr&
   const bool spans_processes = peers_ != nullptr && partition.spec.peers_size() > 1 &&
                                (job.num_instances() > 1 || lease->open.num_parts() > 1);
   lease->job = FindOrMakeJob(partition, job, spans_processes);
+  lease->group = GroupOf(*lease);
   fabric::JobMember member = MemberOf(lease);
   std::shared_ptr<PartLink> link;
   if (spans_processes && partition.spec.peers(0).endpoint() != endpoint_)
