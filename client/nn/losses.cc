@@ -38,6 +38,13 @@ Tensor Weighted(Term losses, Tensor weight, Reduction reduction) {
   return Reduced(losses, reduction);
 }
 
+// Losses whose squares, products or small constants are beyond float16 are computed in float32.
+Term Wide(Graph& graph, Tensor x) { return {graph, graph.Cast(x, program::v1::FLOAT32)}; }
+
+Tensor LikeInput(Graph& graph, Tensor loss, Tensor input) {
+  return graph.status().ok() ? graph.Cast(loss, graph.TypeOf(input).type) : Tensor{};
+}
+
 Term LogitsLoss(Graph& graph, Tensor logits, Tensor target, Tensor positive_weight) {
   const Term x(graph, logits), y(graph, target);
   const Term rest = (1 - y) * x;
@@ -111,10 +118,8 @@ Tensor NllLoss(Graph& graph, Tensor log_probabilities, Tensor labels, Reduction 
   const Term losses = -Where(ignored, 0.0, Term(graph, graph.Reshape(chosen, {n}))) * weights;
   if (reduction != Reduction::kMean) return Reduced(losses, reduction);
   // The sums may be beyond float16 where their quotient is not.
-  const auto sum = [&](Term terms) {
-    return Term(graph, graph.Sum(graph.Cast(terms, program::v1::FLOAT32)));
-  };
-  return graph.Cast(sum(losses) / sum(weights), type.type);
+  const auto sum = [&](Term terms) { return Term(graph, graph.Sum(Wide(graph, terms))); };
+  return LikeInput(graph, sum(losses) / sum(weights), log_probabilities);
 }
 
 Tensor KlDivergence(Graph& graph, Tensor log_probabilities, Tensor target, Reduction reduction,
@@ -144,37 +149,37 @@ Tensor MarginRankingLoss(Graph& graph, Tensor first, Tensor second, Tensor targe
 Tensor CosineEmbeddingLoss(Graph& graph, Tensor first, Tensor second, Tensor target,
                            Reduction reduction, double margin) {
   constexpr double kEpsilon = 1e-12;
-  const Term a(graph, first), b(graph, second), y(graph, target);
+  const Term a = Wide(graph, first), b = Wide(graph, second), y = Wide(graph, target);
   const Term squares_of_a = SumOverLast(Square(a)) + kEpsilon,
              squares_of_b = SumOverLast(Square(b)) + kEpsilon;
   const Term cosine = SumOverLast(a * b) / Sqrt(squares_of_a * squares_of_b);
   const Term together = Where(y == 1, 1 - cosine, 0.0),
              apart = Where(y == -1, Relu(cosine - margin), 0.0);
-  return Reduced(together + apart, reduction);
+  return LikeInput(graph, Reduced(together + apart, reduction), first);
 }
 
 Tensor TripletMarginLoss(Graph& graph, Tensor anchor, Tensor positive, Tensor negative,
                          Reduction reduction, const TripletOptions& options) {
   constexpr double kEpsilon = 1e-6;
   const auto distance = [&](Tensor a, Tensor b) {
-    return Sqrt(SumOverLast(Square(Term(graph, a) - Term(graph, b) + kEpsilon)));
+    return Sqrt(SumOverLast(Square(Wide(graph, a) - Wide(graph, b) + kEpsilon)));
   };
   Term to_negative = distance(anchor, negative);
   if (options.swap) to_negative = Min(to_negative, distance(positive, negative));
   const Term excess = distance(anchor, positive) - to_negative + options.margin;
-  return Reduced(Relu(excess), reduction);
+  return LikeInput(graph, Reduced(Relu(excess), reduction), anchor);
 }
 
 Tensor PoissonNllLoss(Graph& graph, Tensor input, Tensor target, Reduction reduction,
                       const PoissonOptions& options) {
-  const Term x(graph, input), y(graph, target);
+  const Term x = Wide(graph, input), y = Wide(graph, target);
   Term losses = options.log_input ? Exp(x) - y * x : x - y * Log(x + options.epsilon);
   if (options.full) {
     const Term large = Where(y > 1, y, 1);  // where the approximation is 0 otherwise
     const Term stirling = large * Log(large) - large + Log(large * (2 * std::numbers::pi)) * 0.5;
     losses = losses + Where(y > 1, stirling, 0.0);
   }
-  return Reduced(losses, reduction);
+  return LikeInput(graph, Reduced(losses, reduction), input);
 }
 
 Tensor GaussianNllLoss(Graph& graph, Tensor input, Tensor target, Tensor variance,

@@ -24,8 +24,9 @@ void CollectiveGradient(Graph& graph, const v1::Instruction& forward, GradientMa
       const auto members = static_cast<uint32_t>(x_type.elements() / y_type.elements());
       const Tensor all = graph.AllGather(dy, members, group);
       if (op.op == v1::SUM) return gradients.Add(x.id, all);
-      return gradients.Add(x.id,
-                           graph.Multiply(all, graph.Constant({x_type.type, {}}, 1.0 / members)));
+      const Tensor share = graph.Multiply(graph.Cast(all, v1::FLOAT32),
+                                          graph.Constant({v1::FLOAT32, {}}, 1.0 / members));
+      return gradients.Add(x.id, graph.Cast(share, x_type.type));
     }
     case v1::Instruction::kAllGather: {
       const auto members = static_cast<uint32_t>(y_type.elements() / x_type.elements());

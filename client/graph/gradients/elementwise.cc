@@ -11,8 +11,6 @@ namespace {
 // to it would be out of range or inexact.
 Tensor Wide(Graph& graph, Tensor x) { return graph.Cast(x, v1::FLOAT32); }
 
-Tensor Number(Graph& graph, double value) { return graph.Constant({v1::FLOAT32, {}}, value); }
-
 // The output of a function in float32. What float16 rounded is computed again.
 Tensor WideOutput(Graph& graph, const v1::Instruction& forward) {
   const Tensor y{forward.outputs(0)};
@@ -28,7 +26,7 @@ void Unknown(Graph& graph, absl::string_view name) {
 
 // dy times the derivative at x, all in float32; invalid for another function.
 Tensor WideUnaryGradient(Graph& graph, const v1::Instruction& forward, Tensor x, Tensor dy) {
-  const auto number = [&](double value) { return Number(graph, value); };
+  const auto number = [&](double value) { return graph.Constant({v1::FLOAT32, {}}, value); };
   const auto output = [&] { return WideOutput(graph, forward); };
   const auto unary = [&](v1::UnaryOperator function, Tensor a) { return graph.Unary(function, a); };
   const auto times = [&](Tensor slope) { return graph.Multiply(dy, slope); };
@@ -221,9 +219,9 @@ void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
     }
     case v1::REMAINDER:
     case v1::FMOD: {
-      // a - b * n, where the integer n is constant.
-      const auto rounded = function == v1::FMOD ? v1::TRUNCATE : v1::FLOOR;
-      const Tensor n = graph.Unary(rounded, graph.Binary(v1::DIVIDE, a, b));
+      // a - b * n, where the integer n is constant. The quotient itself may be rounded across it.
+      const Tensor whole = graph.Binary(v1::SUBTRACT, a, output());
+      const Tensor n = graph.Unary(v1::ROUND, graph.Binary(v1::DIVIDE, whole, b));
       add(0, dy);
       add(1, graph.Unary(v1::NEGATE, graph.Multiply(dy, n)));
       break;
