@@ -14,6 +14,7 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "device/engine/engine.h"
 #include "device/model/cost.h"
@@ -307,6 +308,8 @@ class Agent {
       return true;
     }
     ++tally.valid;
+    // The end of a run may still hold the engine before, and its memory.
+    while (!last_engine_.expired()) std::this_thread::yield();
     const uint32_t ipus = (*executable)->ipus_per_replica();
     auto job = std::make_shared<fabric::Job>("job", fabric::JobShape{1, kReplicas, ipus});
     fabric::JobMember member;
@@ -319,6 +322,7 @@ class Agent {
                                                              .check_finite = random() % 8 == 0});
     if (!engine.ok()) return true;
     ++tally.loaded;
+    last_engine_ = *engine;
     job->Loaded(0, 0, (*executable)->hash());
     streams_.assign((*engine)->layout().TotalBytes() + 64, std::byte{});
     for (std::byte& byte : streams_) byte = static_cast<std::byte>(random() % 4);
@@ -354,6 +358,7 @@ class Agent {
   }
 
   engine::MemoryBudget budget_{kMemoryBudget};
+  std::weak_ptr<engine::Engine> last_engine_;
   std::vector<std::byte> streams_;
   engine::Executors executors_{2};
 };
