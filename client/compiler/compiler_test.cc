@@ -236,7 +236,6 @@ TEST(CompilerTest, MomentumNeedsAVelocityForEachVariable) {
                                           .loss = model.loss,
                                           .optimizer = SgdOptions{.learning_rate = 0.125f,
                                                                   .momentum = 0.75f,
-                                                                  .dampening = 0.5f,
                                                                   .weight_decay = 0.25f,
                                                                   .nesterov = true}}}});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
@@ -263,7 +262,7 @@ TEST(CompilerTest, MomentumNeedsAVelocityForEachVariable) {
   };
   EXPECT_EQ(value("w1"), std::vector<float>(30, 0.5f));
   EXPECT_EQ(value("Accl___w1"), std::vector<float>(30, 0));
-  EXPECT_EQ(value(HyperParametersName(0)), (std::vector<float>{0.125f, 0.25f, 0.75f, 0.5f}));
+  EXPECT_EQ(value(HyperParametersName(0)), (std::vector<float>{0.125f, 0.25f, 0.75f, 0.0f}));
   EXPECT_EQ(value(OptimizerStepName(0)), std::vector<float>{0});
   EXPECT_EQ(compiled->initial_values.size(), 8u);
 }

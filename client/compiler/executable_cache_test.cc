@@ -171,7 +171,9 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions&, ProgramSpec& p) { p.accumulation = 2; });
   with([](CompileOptions&, ProgramSpec& p) { p.loss.reset(); });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = SgdOptions{.momentum = 0.5f}; });
-  with([](CompileOptions&, ProgramSpec& p) { p.optimizer = SgdOptions{.nesterov = true}; });
+  with([](CompileOptions&, ProgramSpec& p) {
+    p.optimizer = SgdOptions{.momentum = 0.5f, .nesterov = true};
+  });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = AdamOptions{}; });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = RmsPropOptions{.centered = true}; });
   with([](CompileOptions&, ProgramSpec& p) { p.optimizer = LambOptions{}; });

@@ -135,6 +135,11 @@ std::vector<float> HyperParameters(const Optimizer& optimizer) {
 
 absl::Status CheckHyperParameters(const Optimizer& optimizer) {
   for (const Parameter& parameter : ParametersOf(optimizer)) VPOD_RETURN_IF_ERROR(Check(parameter));
+  const auto* sgd = std::get_if<SgdOptions>(&optimizer);
+  if (sgd != nullptr && sgd->nesterov && (sgd->momentum == 0 || sgd->dampening != 0)) {
+    return absl::InvalidArgumentError(
+        "Nesterov's momentum needs a momentum above 0 and a dampening of 0");
+  }
   return absl::OkStatus();
 }
 

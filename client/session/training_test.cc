@@ -224,11 +224,10 @@ TEST(TrainingTest, Sgd) {
            SgdOptions{.learning_rate = 0.05f, .momentum = 0.9f, .dampening = 0.5f},
            SgdOptions{.learning_rate = 0.05f, .momentum = 0.9f, .nesterov = true},
            SgdOptions{.learning_rate = 0.05f, .momentum = 0.5f, .maximize = true},
-           SgdOptions{.learning_rate = 0.1f,
-           .momentum = 0.75f,
-           .dampening = 0.25f,
-           .weight_decay = 0.1f,
-           .nesterov = true},
+           SgdOptions{
+               .learning_rate = 0.1f, .momentum = 0.75f, .weight_decay = 0.1f, .nesterov = true},
+           SgdOptions{
+               .learning_rate = 0.1f, .momentum = 0.75f, .dampening = 0.25f, .weight_decay = 0.1f},
        }) {
     SCOPED_TRACE(absl::StrCat("momentum ", sgd.momentum, " dampening ", sgd.dampening,
                               " weight decay ", sgd.weight_decay, " nesterov ", sgd.nesterov));

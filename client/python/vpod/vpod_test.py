@@ -304,6 +304,8 @@ class WrongCallsTest(Regression):
              "learning rate is -0.1, must be 0 or more and finite"),
             (lambda: vpod.compile(g, [program("a", loss=loss, optimizer=vpod.Adam(float("nan")))]), ValueError,
              "learning rate is nan"),
+            (lambda: vpod.compile(g, [program("a", loss=loss, optimizer=vpod.Sgd(0.1, nesterov=True))]), ValueError,
+             "needs a momentum above 0"),
             (lambda: vpod.compile(g, [program("a", loss=loss, optimizer=vpod.Adam(beta2=1))]), ValueError,
              "beta2 is 1, must be 0 or more and below 1"),
             (lambda: vpod.compile(g, [program("a", loss=loss, groups=[(["w"], vpod.Lars(momentum=-1))])]), ValueError,
