@@ -147,10 +147,13 @@ std::vector<T> Gather(const std::vector<T>& ours, const Place& place, popdist::T
 
 class Trainer {
  public:
-  Trainer(const Arguments& arguments, const Place& place, session::Session& session)
+  // `losses` gets that of every weight update, at the end of each epoch at the latest.
+  Trainer(const Arguments& arguments, const Place& place, session::Session& session,
+          std::ofstream& losses)
       : arguments_(arguments),
         place_(place),
         session_(session),
+        losses_(losses),
         batches_per_step_(arguments.accumulation * place.total),
         batches_per_run_(batches_per_step_ * arguments.device_iterations) {}
 
@@ -158,7 +161,6 @@ class Trainer {
   absl::StatusOr<double> Evaluate(const Dataset& data);
   double modelled_seconds() const { return modelled_seconds_; }
   size_t images_trained() const { return images_trained_; }
-  const std::vector<double>& losses() const { return losses_; }
 
  private:
   // Position in the epoch of micro-batch `t` of our replica `r` in run `run`: device iteration,
@@ -176,10 +178,11 @@ class Trainer {
   const Arguments& arguments_;
   const Place& place_;
   session::Session& session_;
+  std::ofstream& losses_;
   const size_t batches_per_step_, batches_per_run_;
   double modelled_seconds_ = 0;
   size_t images_trained_ = 0;
-  std::vector<double> losses_;  // of every weight update
+  double last_loss_ = 0;
 };
 
 absl::Status Trainer::Fill(const Dataset& data, const std::vector<uint32_t>& order, size_t run,
@@ -217,7 +220,7 @@ void Trainer::ShowProgress(uint32_t epoch, size_t run, size_t runs) const {
   constexpr size_t kWidth = 40;
   const size_t done = run * kWidth / runs;
   std::printf("\repoch %u [%s%s] loss %.4f", epoch + 1, std::string(done, '#').c_str(),
-              std::string(kWidth - done, '.').c_str(), losses_.empty() ? 0.0 : losses_.back());
+              std::string(kWidth - done, '.').c_str(), last_loss_);
   if (run == runs) std::printf("\r\033[K");
   std::fflush(stdout);
 }
@@ -268,10 +271,17 @@ absl::Status Trainer::Train(const Dataset& data) {
             sum += all[size_t{r} * transfers + d * arguments_.accumulation + a];
           }
         }
-        losses_.push_back(sum / static_cast<double>(batches_per_step_));
-        epoch_loss += losses_.back();
+        last_loss_ = sum / static_cast<double>(batches_per_step_);
+        epoch_loss += last_loss_;
+        losses_ << last_loss_ << "\n";
       }
       ShowProgress(epoch, run + 1, runs);
+    }
+    errno = 0;  // the reason of an earlier failure is not known any more
+    if (losses_.is_open() && !losses_.flush()) {
+      return absl::UnavailableError(absl::StrCat("cannot write --loss-file ", arguments_.loss_file,
+                                                 errno == 0 ? "" : ": ",
+                                                 errno == 0 ? "" : std::strerror(errno)));
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const size_t images = runs * batches_per_run_ * arguments_.micro_batch;
@@ -369,7 +379,8 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
             : "");
     std::fflush(stdout);
   }
-  Trainer trainer(arguments, place, *session);
+  loss_file.precision(17);
+  Trainer trainer(arguments, place, *session, loss_file);
   const Clock::time_point start = Clock::now();
   VPOD_RETURN_IF_ERROR(trainer.Train(train));
   const double wall = std::chrono::duration<double>(Clock::now() - start).count();
@@ -381,12 +392,6 @@ absl::Status Run(const Arguments& arguments, const Place& place) {
         "training: wall time %.2f s (%.0f images/s), modelled IPU time %.3f s (%.0f images/s)\n",
         wall, static_cast<double>(trainer.images_trained()) / wall, modelled,
         static_cast<double>(trainer.images_trained()) / modelled);
-    loss_file.precision(17);
-    for (double loss : trainer.losses()) loss_file << loss << "\n";
-    if (loss_file.is_open() && !loss_file.flush()) {
-      return absl::UnavailableError(absl::StrCat("cannot write --loss-file ", arguments.loss_file,
-                                                 ": ", std::strerror(errno)));
-    }
   }
   return absl::OkStatus();
 }
