@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "client/compiler/optimizer.h"
 #include "client/popdist/context.hpp"
 #include "client/python/vpod/bindings.h"
 #include "client/python/vpod/executable.h"
@@ -26,12 +27,18 @@ struct Program {
   std::optional<Value> loss;
 };
 
+template <class Options>
+Options Checked(Options options) {
+  Check(compiler::CheckHyperParameters(options));
+  return options;
+}
+
 void DefineOptimizers(py::module_& module) {
   py::class_<SgdOptions>(module, "Sgd")
       .def(py::init([](float learning_rate, float momentum, float dampening, float weight_decay,
                        bool nesterov, bool maximize) {
-             return SgdOptions{learning_rate, momentum, dampening,
-                               weight_decay,  nesterov, maximize};
+             return Checked(
+                 SgdOptions{learning_rate, momentum, dampening, weight_decay, nesterov, maximize});
            }),
            py::arg("learning_rate") = 0.01f, py::kw_only(), py::arg("momentum") = 0.0f,
            py::arg("dampening") = 0.0f, py::arg("weight_decay") = 0.0f, py::arg("nesterov") = false,
@@ -39,8 +46,8 @@ void DefineOptimizers(py::module_& module) {
   py::class_<AdamOptions>(module, "Adam")
       .def(py::init([](float learning_rate, float beta1, float beta2, float epsilon,
                        float weight_decay, bool decoupled, bool amsgrad, bool maximize) {
-             return AdamOptions{learning_rate, beta1,     beta2,   epsilon,
-                                weight_decay,  decoupled, amsgrad, maximize};
+             return Checked(AdamOptions{learning_rate, beta1, beta2, epsilon, weight_decay,
+                                        decoupled, amsgrad, maximize});
            }),
            py::arg("learning_rate") = 0.001f, py::kw_only(), py::arg("beta1") = 0.9f,
            py::arg("beta2") = 0.999f, py::arg("epsilon") = 1e-8f, py::arg("weight_decay") = 0.0f,
@@ -49,8 +56,8 @@ void DefineOptimizers(py::module_& module) {
   py::class_<RmsPropOptions>(module, "RmsProp")
       .def(py::init([](float learning_rate, float alpha, float epsilon, float weight_decay,
                        float momentum, bool centered, bool maximize) {
-             return RmsPropOptions{learning_rate, alpha,    epsilon, weight_decay,
-                                   momentum,      centered, maximize};
+             return Checked(RmsPropOptions{learning_rate, alpha, epsilon, weight_decay, momentum,
+                                           centered, maximize});
            }),
            py::arg("learning_rate") = 0.01f, py::kw_only(), py::arg("alpha") = 0.99f,
            py::arg("epsilon") = 1e-8f, py::arg("weight_decay") = 0.0f, py::arg("momentum") = 0.0f,
@@ -58,7 +65,8 @@ void DefineOptimizers(py::module_& module) {
   py::class_<LambOptions>(module, "Lamb")
       .def(py::init([](float learning_rate, float beta1, float beta2, float epsilon,
                        float weight_decay, bool maximize) {
-             return LambOptions{learning_rate, beta1, beta2, epsilon, weight_decay, maximize};
+             return Checked(
+                 LambOptions{learning_rate, beta1, beta2, epsilon, weight_decay, maximize});
            }),
            py::arg("learning_rate") = 0.001f, py::kw_only(), py::arg("beta1") = 0.9f,
            py::arg("beta2") = 0.999f, py::arg("epsilon") = 1e-6f, py::arg("weight_decay") = 0.0f,
@@ -66,7 +74,8 @@ void DefineOptimizers(py::module_& module) {
   py::class_<LarsOptions>(module, "Lars")
       .def(py::init([](float learning_rate, float momentum, float weight_decay, float trust,
                        float epsilon, bool maximize) {
-             return LarsOptions{learning_rate, momentum, weight_decay, trust, epsilon, maximize};
+             return Checked(
+                 LarsOptions{learning_rate, momentum, weight_decay, trust, epsilon, maximize});
            }),
            py::arg("learning_rate") = 0.1f, py::kw_only(), py::arg("momentum") = 0.9f,
            py::arg("weight_decay") = 0.0f, py::arg("trust") = 0.001f, py::arg("epsilon") = 1e-8f,

@@ -309,7 +309,7 @@ class WrongCallsTest(Regression):
             (lambda: vpod.compile(g, [program("a", loss=loss, optimizer=vpod.Adam(beta2=1))]), ValueError,
              "beta2 is 1, must be 0 or more and below 1"),
             (lambda: vpod.compile(g, [program("a", loss=loss, groups=[(["w"], vpod.Lars(momentum=-1))])]), ValueError,
-             "parameter group 1: the momentum is -1"),
+             "the momentum is -1, must be 0 or more"),
             (lambda: vpod.compile(g, [program("a", loss=loss, clip_norm=-1)]), ValueError, "clip"),
             (lambda: vpod.compile(g, [program("a", loss=loss, groups=[(["q"], vpod.Sgd())])]), ValueError, "'q'|q"),
             (lambda: vpod.compile(g, [program("a")], total_replicas=0), ValueError, "total_replicas is 0, must be 1 to"),
@@ -317,6 +317,8 @@ class WrongCallsTest(Regression):
             (lambda: program("a", reduction="max"), ValueError, "'mean' or 'sum'"),
             (lambda: program("a", optimizer="sgd"), TypeError, "incompatible"),
             (lambda: vpod.Sgd(0.1, 0.9), TypeError, "incompatible"),
+            (lambda: vpod.Sgd(float("nan")), ValueError, "learning rate is nan, must be 0 or more and finite"),
+            (lambda: vpod.Lamb(beta1=-1), ValueError, "beta1 is -1, must be 0 or more and below 1"),
             (lambda: vpod.Sgd(rate=1), TypeError, "incompatible"),
         ]
         for call, error, message in calls:
