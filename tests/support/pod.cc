@@ -92,11 +92,21 @@ TestPod::TestPod(int ipus, const std::vector<std::string>& options,
                   {"IPUOF_VIPU_API_HOST", ""}};
   for (const auto& [name, value] : environment) environment_[name] = value;
   if (ipus == 0) return;
-  std::vector<std::string> words = {
-      "vpod",           "up",  "--pod", std::to_string(ipus), "--api-port", std::to_string(port_),
-      "--memory-limit", "4096"};
-  words.insert(words.end(), options.begin(), options.end());
-  const Outcome up = Run(words);
+  const auto bring_up = [&] {
+    std::vector<std::string> words = {
+        "vpod",           "up",  "--pod", std::to_string(ipus), "--api-port", std::to_string(port_),
+        "--memory-limit", "4096"};
+    words.insert(words.end(), options.begin(), options.end());
+    return Run(words);
+  };
+  Outcome up = bring_up();
+  // Another process may take the port before the controller does.
+  for (int tries = 0; tries < 4 && up.err.find("is the port in use?") != std::string::npos;
+       ++tries) {
+    port_ = FreePort();
+    environment_["VIPU_CLI_API_PORT"] = std::to_string(port_);
+    up = bring_up();
+  }
   EXPECT_EQ(up.code, 0) << up.err;
 }
 
