@@ -55,8 +55,8 @@ struct Engine::Step {
   const program::v1::Origin* origin = nullptr;  // if it is known
   size_t number = 0;                            // of the instruction in its function
   Kernel kernel;                                // without phases for communication and control
-  Scope scope = Scope::kUnit;                   // of what it writes
-  bool meets = false;                           // with other units, also in a function it calls
+  Scope scope = Scope::kUnit;  // of what it writes; who needs a collective's results
+  bool meets = false;          // with other units, also in a function it calls
   std::optional<KeptOperand> kept;
   std::vector<uint32_t> written;  // ranges of the packing plan
   model::Cost cost;
@@ -111,6 +111,7 @@ class Engine::Interpreter {
   struct Participant {
     Interpreter* unit;
     const program::Collective* op;
+    bool needs_results;
   };
 
   // Lets other units and jobs have the thread.
@@ -153,7 +154,7 @@ class Engine::Interpreter {
   absl::Status Transfer(uint32_t stream, uint32_t tensor, bool to_device);
   // The units of this IPU in the replica's group meet, those here first, then with those on other
   // processes.
-  Task MeetReplicas(program::Collective op);
+  Task MeetReplicas(program::Collective op, bool needs_results);
   // Runs while all participants are suspended; their memory belongs to the collective until
   // `finish`.
   static void RunCollective(const fabric::RendezvousKey& key,

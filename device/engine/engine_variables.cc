@@ -21,10 +21,13 @@ void Engine::PlanFirstSharing() {
   can_share_ = sharing_.uniform.variables;
 }
 
+program::ReplicaRange Engine::Replicas() const {
+  return {options_.replica_offset, options_.local_replicas, topology_.num_replicas,
+          options_.job->spans_processes()};
+}
+
 SharingPlan Engine::Plan(std::vector<bool> candidates) const {
-  const program::ReplicaRange replicas{options_.replica_offset, options_.local_replicas,
-                                       topology_.num_replicas};
-  return PlanSharing(*executable_, replicas, std::move(candidates));
+  return PlanSharing(*executable_, Replicas(), std::move(candidates));
 }
 
 uint64_t Engine::SavedBytes(const SharingPlan& plan) const {

@@ -140,13 +140,15 @@ Task Engine::Interpreter::Yield() {
 Task Engine::Interpreter::RunFunction(uint32_t function) {
   Scope scope = Scope::kUnit;  // of the step before
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
-    if (step.scope != scope) {
-      const absl::Status met = co_await MeetUnits(std::max(step.scope, scope));
+    // All units meet in a collective, whichever of them gets its results.
+    const Scope next = step.meets ? Scope::kUnit : step.scope;
+    if (next != scope) {
+      const absl::Status met = co_await MeetUnits(std::max(next, scope));
       if (!met.ok()) co_return met;
-      scope = step.scope;
+      scope = next;
     }
     if (OnlyMeets() && !step.meets) continue;
-    if (!Leads(step.scope)) {
+    if (!Leads(next)) {
       Skip(step);
       continue;
     }
@@ -207,7 +209,7 @@ Task Engine::Interpreter::Communicate(const Step& step) {
           ? Transfer(source.stream_in().stream(), source.outputs(0), true)
           : Transfer(source.stream_out().stream(), source.inputs(0), false);
     case program::Role::kCollective:
-      co_return co_await MeetReplicas(*program::CollectiveOf(source));
+      co_return co_await MeetReplicas(*program::CollectiveOf(source), Leads(step.scope));
     case program::Role::kExchange:
       co_return co_await Exchange(source.exchange().exchange());
     case program::Role::kKernel:

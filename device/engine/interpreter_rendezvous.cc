@@ -12,14 +12,14 @@
 
 namespace vpod::engine {
 
-Task Engine::Interpreter::MeetReplicas(program::Collective op) {
+Task Engine::Interpreter::MeetReplicas(program::Collective op, bool needs_results) {
   fabric::Job& job = *engine_.options_.job;
   const uint32_t replica = engine_.options_.replica_offset + unit_.replica;
   const program::GroupMembers group =
       program::MembersOf(*op.group, job.shape().total_replicas, replica);
   const fabric::RendezvousKey key{
       run_.number, unit_.ipu, collectives_++, {group.first, group.stride, group.size}};
-  Participant me{this, &op};
+  Participant me{this, &op, needs_results};
   const uint32_t instance = engine_.options_.instance;
   co_return co_await Suspend([&me, &job, &key, replica, instance](fabric::Job::Resume resume) {
     job.Meet(
@@ -47,7 +47,7 @@ Task Engine::Interpreter::MeetAtEnd() {
   }();
   // Each unit keeps the time at which it has ended.
   const uint64_t end = unit_.cycles.load();
-  const absl::Status status = co_await MeetReplicas(*program::CollectiveOf(*kGatherNothing));
+  const absl::Status status = co_await MeetReplicas(*program::CollectiveOf(*kGatherNothing), true);
   if (status.ok()) unit_.cycles.store(end);
   co_return status;
 }
@@ -70,6 +70,7 @@ void Engine::Interpreter::RunCollective(const fabric::RendezvousKey& key,
     engines->push_back(each.engine_.shared_from_this());
     collective.replicas.push_back(each.engine_.options_.replica_offset + each.unit_.replica);
     collective.arenas.push_back(each.unit_.arena.data());
+    collective.needs_results.push_back(static_cast<Participant*>(participant)->needs_results);
     collective.clock = std::max(collective.clock, each.unit_.cycles.load());
   }
   collective.keep_alive = engines;
@@ -79,6 +80,7 @@ void Engine::Interpreter::RunCollective(const fabric::RendezvousKey& key,
         finish(outcome.status());
       };
   const auto collectives = engine.options_.job->collectives();
+  if (collectives != nullptr) collective.needs_results.clear();  // others write into these arenas
   if (collectives != nullptr) return collectives->Run(key, std::move(collective), done);
   fabric::RunHere(
       std::move(collective),

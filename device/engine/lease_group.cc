@@ -79,7 +79,8 @@ absl::StatusOr<std::vector<bool>> LeaseGroup::Candidates(const std::vector<Engin
 
 SharingPlan LeaseGroup::PlanFor(const std::vector<Engine*>& engines, std::vector<bool> candidates) {
   const Engine& first = *engines.front();
-  program::ReplicaRange replicas{first.options_.replica_offset, 0, first.topology_.num_replicas};
+  program::ReplicaRange replicas = first.Replicas();
+  replicas.count = 0;
   for (const Engine* engine : engines) replicas.count += engine->options_.local_replicas;
   return PlanSharing(*first.executable_, replicas, std::move(candidates));
 }

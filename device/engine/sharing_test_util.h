@@ -17,9 +17,10 @@
 namespace vpod::engine {
 
 inline constexpr size_t kElements = 1024;  // a page
-inline constexpr uint64_t kShared = 5;     // pages: all variables but `own`
+inline constexpr uint64_t kShared = 6;     // pages: all variables but `own`
 
-// m += rate * (sum of x over the replicas), w += m; `own` += x, which differs between replicas.
+// m = rate * m + (sum of x over the replicas), w += m; `own` += x, which differs between replicas;
+// `most` is the largest x. Only the update of m reads the sum, so that one replica needs it.
 // "pick" sets w to the row of a table that the variable `row` names.
 inline constexpr char kProgram[] = R"(
   ipus_per_replica: 1
@@ -34,10 +35,12 @@ inline constexpr char kProgram[] = R"(
     tensors { type: INT32 dims: 1 offset: 24576 }
     tensors { type: FLOAT32 dims: 1 dims: 1024 offset: 28672 }
     tensors { type: FLOAT32 dims: 1 dims: 1024 }
+    tensors { type: FLOAT32 dims: 1024 offset: 32768 }
     functions {
       instructions { stream_in {} outputs: 4 }
       instructions { all_reduce { operator: SUM } inputs: 4 outputs: 5 }
-      instructions { binary { operator: MULTIPLY } inputs: 5 inputs: 2 outputs: 5 }
+      instructions { all_reduce { operator: MAX } inputs: 4 outputs: 9 }
+      instructions { binary { operator: MULTIPLY } inputs: 1 inputs: 2 outputs: 1 }
       instructions { binary { operator: ADD } inputs: 1 inputs: 5 outputs: 1 }
       instructions { binary { operator: ADD } inputs: 0 inputs: 1 outputs: 0 }
       instructions { binary { operator: ADD } inputs: 3 inputs: 4 outputs: 3 }
@@ -51,6 +54,7 @@ inline constexpr char kProgram[] = R"(
   variables { name: "own" tensor: 3 }
   variables { name: "row" tensor: 6 }
   variables { name: "table" tensor: 7 }
+  variables { name: "most" tensor: 9 }
   streams { name: "x" to_device: true type: FLOAT32 dims: 1024 transfers_per_run: 1 }
   programs { name: "train" functions: 0 }
   programs { name: "pick" functions: 1 }

@@ -26,7 +26,8 @@ void RunPiece(const Collective& collective, const Piece& piece,
     const CollectiveTensor& tensor = collective.tensors[span.tensor];
     outputs.clear();
     for (size_t i = 0; i < arenas.size(); ++i) {
-      if (span.target == kAll || span.target == i)
+      const bool needed = collective.needs_results.empty() || collective.needs_results[i];
+      if (needed && (span.target == kAll || span.target == i))
         outputs.push_back({arenas[i] + tensor.out_offset, span.in_begin - span.out_begin});
     }
     if (span.source == kAll) {

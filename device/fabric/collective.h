@@ -19,6 +19,8 @@ struct Collective {
   size_t root = 0;                 // of a broadcast, its position in the group
   std::vector<uint32_t> replicas;  // members of the group in this process, ascending
   std::vector<std::byte*> arenas;  // their memory
+  // Which of them need the results; empty: all do. Only if all members are in this process.
+  std::vector<bool> needs_results;
   std::vector<CollectiveTensor> tensors;
   uint64_t clock = 0;                // of the slowest replica here
   std::string what;                  // must be the same everywhere: "all-reduce 0 of program 0 …"

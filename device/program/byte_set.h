@@ -48,6 +48,9 @@ class ByteSet {
     for (const auto& [begin, end] : other.ranges_) rest.Remove(begin, end);
     return rest;
   }
+  void UniteWith(const ByteSet& other) {
+    for (const auto& [begin, end] : other.ranges_) Add(begin, end);
+  }
   void IntersectWith(const ByteSet& other) {
     std::map<uint64_t, uint64_t> both;
     auto a = ranges_.begin();

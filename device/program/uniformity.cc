@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "device/program/op.h"
-#include "device/program/ops/collective.h"
+#include "device/program/result_readers.h"
 
 namespace vpod::program {
 namespace {
@@ -87,12 +87,15 @@ class Search {
   void FollowStep(const Instruction& step, ByteSet& equal) {
     const Role role = FindOp(step.attributes_case())->role;
     const bool meets = role == Role::kCollective || role == Role::kExchange;
-    // Other processes read and write these in the memory of the single replica.
+    // Other processes read and write these in the memory of the single replica. In one process, an
+    // input that is written as an output elsewhere would have to be read before.
     if (meets) {
       for (uint32_t input : step.inputs()) Strike(RangeAt(input));
     }
     const bool gives_equal = !differs_ && GivesEqual(step, equal);
-    bool writes_only_candidates = role == Role::kKernel && gives_equal;
+    const bool can_write_once =
+        role == Role::kKernel || (step.has_all_reduce() && !replicas_.spans_processes);
+    bool writes_only_candidates = can_write_once && gives_equal;
     for (uint32_t output : step.outputs()) {
       const ArenaRange range = RangeAt(output);
       writes_only_candidates =
@@ -112,7 +115,8 @@ class Search {
   // Whether the outputs are equal on all replicas.
   bool GivesEqual(const Instruction& step, const ByteSet& equal) const {
     const OpDef& op = *FindOp(step.attributes_case());
-    if (const auto collective = CollectiveOf(step)) return MeetsAll(*collective);
+    if (const auto collective = CollectiveOf(step))
+      return program::MeetsAll(*collective, replicas_);
     if (op.role != Role::kKernel || op.own_data) return false;
     const auto is_equal = [&](uint32_t tensor) {
       const ArenaRange range = RangeAt(tensor);
@@ -122,20 +126,6 @@ class Search {
         !(is_equal(step.rounding().seed()) && is_equal(step.rounding().counter())))
       return false;
     return std::all_of(step.inputs().begin(), step.inputs().end(), is_equal);
-  }
-
-  bool MeetsAll(const Collective& collective) const {
-    if (collective.kind != Instruction::kAllReduce && collective.kind != Instruction::kAllGather &&
-        collective.kind != Instruction::kBroadcast)
-      return false;
-    const auto group = [&](uint32_t replica) {
-      const GroupMembers members = MembersOf(*collective.group, replicas_.total, replica);
-      return std::pair(members.first, members.stride);
-    };
-    for (uint32_t i = 1; i < replicas_.count; ++i) {
-      if (group(replicas_.first + i) != group(replicas_.first)) return false;
-    }
-    return true;
   }
 
   void FollowControl(const Instruction& step, ByteSet& equal) {
@@ -201,14 +191,16 @@ class Search {
   uint64_t visits_ = 0;
 };
 
-// For each instruction of an IPU, whether it writes bytes of the set, and by a kernel.
+// For each instruction of an IPU, whether it writes bytes of the set: a kernel or an all-reduce.
 std::vector<std::vector<bool>> StepsThatWrite(const v1::Ipu& ipu, const ByteSet& variables) {
   std::vector<std::vector<bool>> steps;
   for (const v1::Function& function : ipu.functions()) {
     std::vector<bool>& writes = steps.emplace_back();
     for (const Instruction& step : function.instructions()) {
+      const bool may_be_once =
+          FindOp(step.attributes_case())->role == Role::kKernel || step.has_all_reduce();
       writes.push_back(
-          FindOp(step.attributes_case())->role == Role::kKernel &&
+          may_be_once &&
           std::any_of(step.outputs().begin(), step.outputs().end(), [&](uint32_t output) {
             const ArenaRange range = RangeOf(ipu.tensors(static_cast<int>(output)), true);
             return variables.Touches(range.begin, range.end);
@@ -219,6 +211,20 @@ std::vector<std::vector<bool>> StepsThatWrite(const v1::Ipu& ipu, const ByteSet&
 }
 
 }  // namespace
+
+bool MeetsAll(const Collective& collective, const ReplicaRange& replicas) {
+  if (collective.kind != Instruction::kAllReduce && collective.kind != Instruction::kAllGather &&
+      collective.kind != Instruction::kBroadcast)
+    return false;
+  const auto group = [&](uint32_t replica) {
+    const GroupMembers members = MembersOf(*collective.group, replicas.total, replica);
+    return std::pair(members.first, members.stride);
+  };
+  for (uint32_t i = 1; i < replicas.count; ++i) {
+    if (group(replicas.first + i) != group(replicas.first)) return false;
+  }
+  return true;
+}
 
 ByteSet BytesOf(const Executable& executable, uint32_t ipu, const std::vector<bool>& variables) {
   ByteSet bytes;
@@ -242,6 +248,7 @@ Uniformity FindUniform(const Executable& executable, const ReplicaRange& replica
                                              BytesOf(executable, ipu, candidates)));
   }
   uniformity.variables = std::move(candidates);
+  FindResultsForOne(executable, replicas, uniformity);
   return uniformity;
 }
 

@@ -8,6 +8,7 @@
 
 #include "device/program/byte_set.h"
 #include "device/program/executable.h"
+#include "device/program/ops/collective.h"
 
 namespace vpod::program {
 
@@ -18,19 +19,25 @@ inline constexpr uint64_t kPageBytes = 4096;
 // Replicas [first, first + count) of a job.
 struct ReplicaRange {
   uint32_t first = 0, count = 1, total = 1;
+  // Whether others of the job are on other processes, which read and write in the memory of these.
+  bool spans_processes = true;
 };
+
+// Whether all these replicas get equal results of a collective.
+bool MeetsAll(const Collective& collective, const ReplicaRange& replicas);
 
 struct Uniformity {
   // By number in Executable::host_tensors(); never a remote buffer.
   std::vector<bool> variables;
   // [ipu][function][instruction]: a kernel that writes uniform variables and nothing else, so that
-  // it may run once for all replicas.
+  // it may run once for all replicas; or an all-reduce whose results are needed once, because they
+  // are uniform variables or are read by such kernels only.
   std::vector<std::vector<std::vector<bool>>> once;
 };
 
 // Of those variables that `candidates` allows, the uniform ones among `replicas`. Variables that a
-// collective or an exchange touches do not count. An executable whose control flow takes too long
-// to follow has none.
+// collective or an exchange touches do not count, but for results of an all-reduce in one process.
+// An executable whose control flow takes too long to follow has none.
 Uniformity FindUniform(const Executable& executable, const ReplicaRange& replicas,
                        std::vector<bool> candidates);
 

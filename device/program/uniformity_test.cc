@@ -28,7 +28,7 @@ std::shared_ptr<const Executable> Make(const std::string& functions, int number)
                     "' tensor: ", i, " } ");
   }
   absl::StrAppend(&source, "variables { name: 'more' tensor: 6 } streams { name: 's' ",
-                  "to_device: true type: FLOAT32 dims: 4 transfers_per_run: 1 } ",
+                  "to_device: true type: FLOAT32 dims: 4 transfers_per_run: 9 } ",
                   "programs { name: 'p' functions: ", number - 1, " }");
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(source, &text)) << source;
   auto executable = Executable::Make(std::move(text));
@@ -148,7 +148,74 @@ TEST(UniformityTest, OnlyUpdatesRunOnce) {
       Make(Function(absl::StrCat(kStream, kReduce, Add(0, 4, 0), Add(0, 1, 5))), 1);
   ASSERT_NE(executable, nullptr);
   const Uniformity uniform = FindUniform(*executable, {0, 4, 4}, std::vector<bool>(5, true));
-  EXPECT_EQ(uniform.once[0][0], std::vector<bool>({false, false, true, false}));
+  EXPECT_EQ(uniform.once[0][0], std::vector<bool>({false, true, true, false}));
+}
+
+// Whether each all-reduce needs to give its results to one replica only, for a function.
+std::vector<bool> ForOne(const std::string& functions, int number, size_t function = 0) {
+  const auto executable = Make(functions, number);
+  if (executable == nullptr) return {};
+  const Uniformity uniform = FindUniform(*executable, {0, 4, 4}, std::vector<bool>(5, true));
+  std::vector<bool> result;
+  const auto& instructions =
+      executable->proto().ipus(0).functions(static_cast<int>(function)).instructions();
+  for (int i = 0; i < instructions.size(); ++i) {
+    if (instructions[i].has_all_reduce())
+      result.push_back(uniform.once[0][function][static_cast<size_t>(i)]);
+  }
+  return result;
+}
+
+TEST(UniformityTest, ResultsThatOthersReadAreForAll) {
+  const std::string update = absl::StrCat(kStream, kReduce, Add(0, 4, 0));
+  EXPECT_EQ(ForOne(Function(update), 1), std::vector<bool>({true}));
+  // To read what was overwritten before is to read other data.
+  EXPECT_EQ(ForOne(Function(absl::StrCat(update, kStream, Add(0, 4, 5))), 1),
+            std::vector<bool>({true}));
+  EXPECT_EQ(ForOne(Function(absl::StrCat(update, Add(0, 4, 5))), 1), std::vector<bool>({false}));
+  // By another all-reduce, and in part: tensor 9 is the first half of tensor 4.
+  EXPECT_EQ(ForOne(Function(absl::StrCat(update, kReduce, Add(1, 4, 1))), 1),
+            std::vector<bool>({false, true}));
+  EXPECT_EQ(ForOne(Function(absl::StrCat(update,
+                                         "instructions { unary { operator: NEGATE } "
+                                         "inputs: 9 outputs: 9 }")),
+                   1),
+            std::vector<bool>({false}));
+}
+
+TEST(UniformityTest, ResultsAreReadInTheNextRoundOrRun) {
+  const std::string late = absl::StrCat(Add(4, 4, 5), kStream, kReduce, Add(0, 4, 0));
+  EXPECT_EQ(ForOne(Function(late), 1), std::vector<bool>({false}));  // by the next run
+  const std::string repeat = "instructions { repeat { function: 0 count: 2 } } ";
+  EXPECT_EQ(ForOne(Function(late) + Function(kStream + repeat + kStream), 2),
+            std::vector<bool>({false}));
+  EXPECT_EQ(ForOne(Function(absl::StrCat(kStream, kReduce, Add(0, 4, 0))) +
+                       Function(repeat + kStream + Add(4, 4, 5)),
+                   2),
+            std::vector<bool>({true}));
+  // One branch overwrites them, the other does not.
+  const std::string update = absl::StrCat(kStream, kReduce, Add(0, 4, 0));
+  const std::string branch = "instructions { if { then_function: 0 } inputs: 6 } ";
+  EXPECT_EQ(ForOne(Function("instructions { fill {} outputs: 4 }") +
+                       Function(absl::StrCat(update, branch, Add(4, 4, 5))),
+                   2, 1),
+            std::vector<bool>({false}));
+}
+
+TEST(UniformityTest, AnAllReduceWritesAVariableOnceWithinAProcess) {
+  const auto executable =
+      Make(Function(absl::StrCat(kStream,
+                                 "instructions { all_reduce { operator: SUM } inputs: 4 "
+                                 "outputs: 0 }")),
+           1);
+  ASSERT_NE(executable, nullptr);
+  const std::vector<bool> all(5, true);
+  const Uniformity here = FindUniform(*executable, {0, 4, 4, /*spans_processes=*/false}, all);
+  EXPECT_EQ(Names(*executable, here.variables), "a b c d more");
+  EXPECT_EQ(here.once[0][0], std::vector<bool>({false, true}));
+  const Uniformity apart = FindUniform(*executable, {0, 4, 4, /*spans_processes=*/true}, all);
+  EXPECT_EQ(Names(*executable, apart.variables), "b c d more");
+  EXPECT_EQ(apart.once[0][0], std::vector<bool>({false, false}));
 }
 
 TEST(UniformityTest, TooManyNestedLoopsHaveNoUniformVariables) {

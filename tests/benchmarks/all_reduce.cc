@@ -39,7 +39,8 @@ T OrDie(absl::StatusOr<T> value) {
 }
 
 // Replicas whose first IPU all-reduces one tensor into another: "in" reads the former, "run"
-// reduces a number of times, "out" writes the latter.
+// reduces a number of times, "out" writes the latter. That is a variable, as what training reduces
+// for is: the replicas of a process share it.
 v1::Executable Programs(int ipus_per_replica, size_t bytes) {
   v1::Executable executable;
   executable.set_ipus_per_replica(static_cast<uint32_t>(ipus_per_replica));
@@ -58,6 +59,9 @@ v1::Executable Programs(int ipus_per_replica, size_t bytes) {
     *stream->mutable_dims() = tensor->dims();
     stream->set_transfers_per_run(1);
   }
+  v1::Variable* sum = executable.add_variables();
+  sum->set_name("sum");
+  sum->set_tensor(1);
   // Functions of the first IPU: an all-reduce, then the entries of the programs.
   v1::Instruction* all_reduce = ipu->add_functions()->add_instructions();
   all_reduce->mutable_all_reduce()->set_operator_(v1::SUM);
