@@ -28,30 +28,36 @@ struct Kind {
   State (*step)(Graph& graph, Tensor input, Tensor recurrent, const State& before);
 };
 
-// The columns of one of the gates.
-Tensor Gate(Graph& graph, Tensor gates, int64_t index, const State& like) {
+// The columns of `count` gates.
+Tensor Gates(Graph& graph, Tensor gates, int64_t first, int64_t count, const Tensor& like) {
   if (!graph.status().ok()) return {};
-  const Dims dims = graph.TypeOf(like.hidden).dims;
-  return graph.Slice(gates, {0, index * dims[1]}, dims);
+  Dims dims = graph.TypeOf(like).dims;
+  const int64_t begin = first * dims[1];
+  dims[1] *= count;
+  return graph.Slice(gates, {0, begin}, dims);
 }
 
-// The sigmoid is taken of all gates at once, also of the one that does not need it: one operation
-// of this size costs less than three slices with one each.
 State LstmStep(Graph& graph, Tensor input, Tensor recurrent, const State& before) {
-  const Tensor gates = graph.Add(input, recurrent), open = graph.Unary(SIGMOID, gates);
-  const Tensor in = Gate(graph, open, 0, before), forget = Gate(graph, open, 1, before),
-               candidate = graph.Unary(TANH, Gate(graph, gates, 2, before)),
-               out = Gate(graph, open, 3, before);
+  const auto gate = [&](Tensor gates, int64_t first, int64_t count = 1) {
+    return Gates(graph, gates, first, count, before.cell);
+  };
+  const Tensor gates = graph.Add(input, recurrent);
+  const Tensor in_and_forget = graph.Unary(SIGMOID, gate(gates, 0, 2)),
+               candidate = graph.Unary(TANH, gate(gates, 2)),
+               out = graph.Unary(SIGMOID, gate(gates, 3));
+  const Tensor in = gate(in_and_forget, 0), forget = gate(in_and_forget, 1);
   const Tensor cell = graph.Add(graph.Multiply(forget, before.cell), graph.Multiply(in, candidate));
   return {graph.Multiply(out, graph.Unary(TANH, cell)), cell};
 }
 
 State GruStep(Graph& graph, Tensor input, Tensor recurrent, const State& before) {
-  const Tensor open = graph.Unary(SIGMOID, graph.Add(input, recurrent));
-  const Tensor reset = Gate(graph, open, 0, before), update = Gate(graph, open, 1, before);
+  const auto gate = [&](Tensor gates, int64_t first, int64_t count = 1) {
+    return Gates(graph, gates, first, count, before.hidden);
+  };
+  const Tensor open = graph.Unary(SIGMOID, graph.Add(gate(input, 0, 2), gate(recurrent, 0, 2)));
+  const Tensor reset = gate(open, 0), update = gate(open, 1);
   const Tensor candidate =
-      graph.Unary(TANH, graph.Add(Gate(graph, input, 2, before),
-                                  graph.Multiply(reset, Gate(graph, recurrent, 2, before))));
+      graph.Unary(TANH, graph.Add(gate(input, 2), graph.Multiply(reset, gate(recurrent, 2))));
   const Tensor change = graph.Binary(program::v1::SUBTRACT, before.hidden, candidate);
   return {graph.Add(candidate, graph.Multiply(update, change)), {}};
 }
@@ -59,21 +65,16 @@ State GruStep(Graph& graph, Tensor input, Tensor recurrent, const State& before)
 constexpr Kind kLstm = {"lstm", 4, true, LstmStep};
 constexpr Kind kGru = {"gru", 3, false, GruStep};
 
-// Cuts [time, batch, features] into steps [batch, features]. The gradient of a slice is padded to
-// the length of what it was cut from: with halves of halves these are few elements, with slices of
-// the whole they would be its size times its length.
-void Split(Graph& graph, Tensor x, std::vector<Tensor>& steps) {
-  if (!graph.status().ok()) return;
-  Dims dims = graph.TypeOf(x).dims;
-  if (dims[0] == 1) {
-    steps.push_back(graph.Reshape(x, {dims[1], dims[2]}));
-    return;
+// The steps [batch, features] of [time, batch, features].
+std::vector<Tensor> Split(Graph& graph, Tensor x) {
+  std::vector<Tensor> steps;
+  if (!graph.status().ok()) return steps;
+  const Dims dims = graph.TypeOf(x).dims;
+  for (int64_t step = 0; step < dims[0]; ++step) {
+    steps.push_back(
+        graph.Reshape(graph.Slice(x, {step, 0, 0}, {1, dims[1], dims[2]}), {dims[1], dims[2]}));
   }
-  const int64_t time = dims[0], half = time / 2;
-  dims[0] = half;
-  Split(graph, graph.Slice(x, {0, 0, 0}, dims), steps);
-  dims[0] = time - half;
-  Split(graph, graph.Slice(x, {half, 0, 0}, dims), steps);
+  return steps;
 }
 
 // The results of a layer in one direction.
@@ -97,8 +98,7 @@ Pass Run(const Builder& net, const Kind& kind, Tensor x, int64_t hidden, int lay
                input_bias = parameter("bias_ih", {width}),
                recurrent_bias = parameter("bias_hh", {width});
   const Tensor bias = kind.adds_products ? graph.Add(input_bias, recurrent_bias) : input_bias;
-  std::vector<Tensor> steps;
-  Split(graph, net.Apply(x, input_weights, bias), steps);
+  std::vector<Tensor> steps = Split(graph, net.Apply(x, input_weights, bias));
   if (reverse) std::reverse(steps.begin(), steps.end());
   const Tensor zero = graph.Constant({type.type, {type.dims[1], hidden}}, 0);
   Pass pass{.state = {zero, zero}};

@@ -37,17 +37,12 @@ void SliceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gr
   const Tensor x{forward.inputs(0)};
   const Dims dims = graph.TypeOf(x).dims;
   Tensor gradient = gradients.Get(forward.outputs(0));
-  Dims before, after;
   for (size_t i = 0; i < dims.size(); ++i) {
     const auto axis = static_cast<int>(i);
     if (op.step(axis) > 1 && op.size(axis) > 1)
       gradient = Spread(graph, gradient, i, op.step(axis));
-    // From the first element to behind the last.
-    const int64_t taken = op.size(axis) == 0 ? 0 : (op.size(axis) - 1) * op.step(axis) + 1;
-    before.push_back(op.begin(axis));
-    after.push_back(dims[i] - op.begin(axis) - taken);
   }
-  gradients.Add(x.id, graph.Pad(gradient, before, after));
+  gradients.AddPart(x.id, {gradient, Dims(op.begin().begin(), op.begin().end())});
 }
 
 void ExpandGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {

@@ -51,6 +51,15 @@ void KeepUsesApart(const Graph& graph, absl::Span<const Tensor> wanted, Gradient
   }
 }
 
+// Of what uses of a value pass back, together.
+v1::Origin OriginOfSum(const Value& value) {
+  v1::Origin origin;
+  origin.set_scope(value.name);
+  origin.set_op("add");
+  origin.set_stage(value.stage);
+  return origin;
+}
+
 }  // namespace
 
 const GradientDef* FindGradient(program::OpKind kind) {
@@ -78,6 +87,13 @@ void GradientMap::Add(uint32_t value, Tensor gradient) {
   }
 }
 
+void GradientMap::JoinParts(uint32_t value) {
+  const auto parts = parts_.extract(value);
+  const std::vector<Tensor> joined =
+      graph::JoinParts(graph_, graph_.TypeOf({value}).dims, parts.mapped());
+  for (Tensor gradient : joined) Add(value, gradient);
+}
+
 std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wanted, Tensor scale) {
   const auto uses = GradientsOfUses(loss, wanted, scale);
   const uint32_t ipu_before = ipu_;
@@ -95,10 +111,7 @@ std::vector<Tensor> Graph::Gradients(Tensor loss, absl::Span<const Tensor> wante
 Tensor Graph::SumOfUses(Tensor value, const std::vector<Tensor>& gradients) {
   if (gradients.empty()) return {};
   if (gradients.size() == 1) return gradients[0];
-  v1::Origin origin;
-  origin.set_scope(values_[value.id].name);
-  origin.set_op("add");
-  origin.set_stage(values_[value.id].stage);
+  const v1::Origin origin = OriginOfSum(values_[value.id]);
   backward_of_ = &origin;
   const uint32_t ipu_before = std::exchange(ipu_, values_[value.id].ipu);
   Tensor sum;
@@ -142,18 +155,27 @@ std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
   uint32_t first = loss.id;
   for (Tensor tensor : wanted) first = std::min(first, tensor.id);
   for (uint32_t id = loss.id + 1; id-- > first;) {
+    const auto it = producer.find(id);
+    if (it == producer.end() && gradients.HasParts(id)) {
+      const v1::Origin origin = OriginOfSum(values_[id]);
+      backward_of_ = &origin;
+      ipu_ = values_[id].ipu;
+      gradients.JoinParts(id);
+      backward_of_ = nullptr;
+    }
     if (const uint32_t source = values_[id].alias_of; source != ~0u) {
       for (Tensor gradient : gradients.All(id))
         gradients.Add(source, Reshape(gradient, TypeOf({source}).dims));
       continue;
     }
-    const auto it = producer.find(id);
-    if (it == producer.end() || gradients.All(id).empty() || !done.insert(it->second).second)
-      continue;
+    if (it == producer.end() || !gradients.HasAny(id) || !done.insert(it->second).second) continue;
     const Node op = nodes_[it->second];  // a copy: nodes_ grows
     ipu_ = op.ipu;
     const v1::Origin origin = origins_.at(op.origin);
     backward_of_ = &origin;
+    for (uint32_t output : op.instruction.outputs()) {
+      if (gradients.HasParts(output)) gradients.JoinParts(output);
+    }
     const GradientDef* gradient_of = FindGradient(op.instruction.attributes_case());
     if (gradient_of->add != nullptr) gradient_of->add(*this, op.instruction, gradients);
     if (gradient_of->missing != nullptr) {
@@ -163,7 +185,12 @@ std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
     backward_of_ = nullptr;
   }
   std::vector<std::vector<Tensor>> result;
-  for (Tensor tensor : wanted) result.push_back(gradients.All(tensor.id));
+  for (Tensor tensor : wanted) {
+    const v1::Origin origin = OriginOfSum(values_[tensor.id]);
+    backward_of_ = &origin;
+    result.push_back(JoinProducts(*this, gradients.All(tensor.id)));
+    backward_of_ = nullptr;
+  }
   ipu_ = ipu_before;
   return result;
 }

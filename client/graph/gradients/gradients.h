@@ -3,8 +3,10 @@
 
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
+#include "client/graph/gradients/joining.h"
 #include "client/graph/graph.h"
 
 namespace vpod::graph {
@@ -21,11 +23,17 @@ class GradientMap {
   Tensor Get(uint32_t value) const { return All(value).empty() ? Tensor{} : All(value).front(); }
   // Adds a contribution; integer values take none.
   void Add(uint32_t value, Tensor gradient);
+  // Adds a contribution to a part of the value, which counts from JoinParts on.
+  void AddPart(uint32_t value, PartGradient part) { parts_[value].push_back(std::move(part)); }
+  bool HasParts(uint32_t value) const { return parts_.contains(value); }
+  bool HasAny(uint32_t value) const { return HasParts(value) || !All(value).empty(); }
+  void JoinParts(uint32_t value);
 
  private:
   Graph& graph_;
   std::set<uint32_t> kept_apart_;
   std::map<uint32_t, std::vector<Tensor>> gradients_;
+  std::map<uint32_t, std::vector<PartGradient>> parts_;
 };
 
 // A row of the table of derivatives; each is in the file of its family.

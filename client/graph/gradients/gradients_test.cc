@@ -395,6 +395,37 @@ TEST(GradientTest, UsesAreAddedWhereTheValueIs) {
   for (const Node& node : graph.nodes()) EXPECT_EQ(node.ipu, 3u);
 }
 
+int Count(const Graph& graph, v1::Instruction::AttributesCase op) {
+  return static_cast<int>(
+      std::count_if(graph.nodes().begin(), graph.nodes().end(),
+                    [op](const Node& node) { return node.instruction.attributes_case() == op; }));
+}
+
+// The steps of a recurrent network.
+TEST(GradientTest, ProductsOfOneMatrixAreJoined) {
+  for (const bool transposed : {false, true}) {
+    CheckGradients({{{2, 4}}, {{4, 4}}}, [transposed](Graph& graph, const std::vector<Tensor>& x) {
+      Tensor h = x[0];
+      for (int step = 0; step < 3; ++step)
+        h = graph.Unary(v1::TANH, graph.MatMul(h, x[1], false, transposed));
+      return h;
+    });
+    Graph graph;
+    const Tensor w = graph.Variable("w", {FLOAT32, {4, 4}}, std::vector<float>(16, 1));
+    Tensor h = graph.Input("x", {FLOAT32, {2, 4}});
+    for (int step = 0; step < 3; ++step)
+      h = graph.Unary(v1::TANH, graph.MatMul(h, w, false, transposed));
+    EXPECT_EQ(graph.GradientsOfUses(graph.Sum(h), {w})[0].size(), 1u);
+    EXPECT_EQ(Count(graph, v1::Instruction::kConcat), 2);
+  }
+  // To copy long operands would cost more than to add the results.
+  Graph graph;
+  const Tensor w = graph.Variable("w", {FLOAT32, {4, 4}}, std::vector<float>(16, 1));
+  const Tensor x = graph.Input("x", {FLOAT32, {8, 4}});
+  const Tensor sum = graph.Sum(graph.Add(graph.MatMul(x, w), graph.MatMul(graph.Relu(x), w)));
+  EXPECT_EQ(graph.GradientsOfUses(sum, {w})[0].size(), 2u);
+}
+
 TEST(GradientTest, SecondDerivativesThatThereAreNotAreRefused) {
   {
     Graph graph;
