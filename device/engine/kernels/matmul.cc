@@ -180,8 +180,8 @@ void ChooseCopies(MatMul& op) {
   op.b.copied = op.half() || (!op.b.by_column() && aliases(op.b) && op.m >= kReuse);
 }
 
-// Blocks of 2^22 to 2^27 operations, of whole rows where these are not too long; more, up to the
-// limit of a chunk, if a block would have few rows.
+// Blocks of 2^22 to 2^27 operations, of whole rows where these are not too long and not too few;
+// more, up to the limit of a chunk, if a block would have few rows.
 void Cut(MatMul& op) {
   const auto m = static_cast<double>(op.m), n = static_cast<double>(op.n),
              k = static_cast<double>(op.k);
@@ -192,6 +192,10 @@ void Cut(MatMul& op) {
     const double operations = std::clamp(m * n * k / 8, kFewest, kMost);
     columns = std::min(n, kColumns);
     rows = std::min(m, std::max(kRows, std::floor(operations / (k * columns) / kRows) * kRows));
+    if (rows == m) {
+      columns =
+          std::min(columns, std::max(kRows, std::floor(operations / (k * rows) / kRows) * kRows));
+    }
     if (rows * columns * k > kOperationsOfAChunk)
       columns = std::min(n, std::max(kRows, std::floor(kOperationsOfAChunk / (k * rows))));
     if (rows * columns * k > kOperationsOfAChunk)
