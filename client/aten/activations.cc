@@ -32,7 +32,7 @@ Term Apply(const Call&, Term x) {
 Term SigmoidSlope(const Call&, Term y) { return (1 - y) * y; }
 Term TanhSlope(const Call&, Term y) { return 1 - Square(y); }
 
-Term Silu(const Call& call, Term x) { return call.term(nn::Silu(call.graph(), x)); }
+Term Silu(const Call& call, Term x) { return call.term(call.graph().Silu(x)); }
 Term SiluSlope(const Call&, Term x) {
   const Term s = x.Apply(v1::SIGMOID);
   return s * (x * (1 - s) + 1);

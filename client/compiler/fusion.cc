@@ -15,12 +15,33 @@ namespace {
 using graph::Node;
 using graph::Value;
 using program::v1::Instruction;
+using program::v1::UnaryOperator;
+
+constexpr UnaryOperator kNone = program::v1::UNARY_OPERATOR_UNSPECIFIED;
 
 // The limits of a map (device/program/ops/map.cc).
 constexpr size_t kMostInputs = 12, kMostSteps = 32;
 
-bool IsUnary(const Node& node, program::v1::UnaryOperator function) {
+bool IsUnary(const Node& node, UnaryOperator function) {
   return node.instruction.has_unary() && node.instruction.unary().operator_() == function;
+}
+bool IsActivation(UnaryOperator function) {
+  return function == program::v1::RELU || function == program::v1::RELU6 ||
+         function == program::v1::SILU;
+}
+// The activation whose gradient a node is.
+UnaryOperator ActivationOfGradient(const Node& node) {
+  if (!node.instruction.has_binary()) return kNone;
+  switch (node.instruction.binary().operator_()) {
+    case program::v1::RELU_GRADIENT:
+      return program::v1::RELU;
+    case program::v1::RELU6_GRADIENT:
+      return program::v1::RELU6;
+    case program::v1::SILU_GRADIENT:
+      return program::v1::SILU;
+    default:
+      return kNone;
+  }
 }
 bool IsBinary(const Node& node, program::v1::BinaryOperator function) {
   return node.instruction.has_binary() && node.instruction.binary().operator_() == function;
@@ -42,13 +63,16 @@ class Fusion {
   }
 
   std::vector<Node> Run() {
+    // Gradients come first: they may leave the output of a batch norm to its activation alone.
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (nodes_[i].instruction.has_batch_norm_gradient()) FuseGradient(i);
+    }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (fused_[i]) continue;
       Instruction& instruction = nodes_[i].instruction;
       if (instruction.has_batch_norm()) FuseForward(i, *instruction.mutable_batch_norm());
       if (instruction.has_batch_norm_inference())
         FuseForward(i, *instruction.mutable_batch_norm_inference());
-      if (instruction.has_batch_norm_gradient()) FuseGradient(i);
     }
     for (size_t i = nodes_.size(); i-- > 0;) {
       if (!fused_[i] && IsElementwise(nodes_[i])) FuseMap(i);
@@ -122,7 +146,7 @@ class Fusion {
     return false;
   }
 
-  // y of a batch norm goes through an addition, a RELU or both.
+  // y of a batch norm goes through an addition, an activation or both.
   template <class Op>
   void FuseForward(size_t i, Op& op) {
     Instruction& norm = nodes_[i].instruction;
@@ -144,17 +168,38 @@ class Fusion {
         reader = OnlyReader(norm.outputs(0), nodes_[i].ipu, &index);
       }
     }
-    if (reader != nullptr && IsUnary(*reader, program::v1::RELU)) {
-      op.set_relu(true);
+    if (reader != nullptr && reader->instruction.has_unary() &&
+        IsActivation(reader->instruction.unary().operator_())) {
+      op.set_activation(reader->instruction.unary().operator_());
       take_over(index);
     }
   }
 
-  // The gradient of y comes through a RELU_GRADIENT and a sum.
+  // The offset of the batch norm of which `norm` is the gradient, if its y, or what a RELU or RELU6
+  // makes of that, is `activated`.
+  std::optional<uint32_t> OffsetOfActivated(const Instruction& norm, uint32_t activated,
+                                            UnaryOperator activation) const {
+    size_t index = 0;
+    const Node* forward = Producer(norm.inputs(3), &index);
+    if (forward == nullptr || !forward->instruction.has_batch_norm()) return std::nullopt;
+    const Instruction& op = forward->instruction;
+    const bool alike = op.inputs(0) == norm.inputs(0) && op.inputs(1) == norm.inputs(2) &&
+                       op.outputs(1) == norm.inputs(3) && op.outputs(2) == norm.inputs(4) &&
+                       op.batch_norm().epsilon() == norm.batch_norm_gradient().epsilon();
+    if (!alike) return std::nullopt;
+    if (activated == op.outputs(0)) return op.inputs(2);
+    const Node* function = Producer(activated, &index);
+    const bool is_result = activation != program::v1::SILU && function != nullptr &&
+                           IsUnary(*function, activation) &&
+                           function->instruction.inputs(0) == op.outputs(0);
+    return is_result ? std::optional(op.inputs(2)) : std::nullopt;
+  }
+
+  // The gradient of y comes through that of an activation and a sum.
   void FuseGradient(size_t i) {
     Instruction& norm = nodes_[i].instruction;
     auto& op = *norm.mutable_batch_norm_gradient();
-    std::optional<uint32_t> activated;
+    std::optional<uint32_t> last;  // input, of the activation
     size_t index = 0;
     const Node* producer = Producer(norm.inputs(1), &index);
     const auto fits = [&] {
@@ -162,10 +207,15 @@ class Fusion {
              ValueOf(producer->instruction.inputs(0)).type == ValueOf(norm.inputs(0)).type &&
              ValueOf(producer->instruction.inputs(1)).type == ValueOf(norm.inputs(0)).type;
     };
-    if (producer != nullptr && IsBinary(*producer, program::v1::RELU_GRADIENT) && fits()) {
-      const uint32_t masked = norm.inputs(1), dy = producer->instruction.inputs(1);
-      activated = producer->instruction.inputs(0);
-      op.set_relu(true);
+    const UnaryOperator activation = producer == nullptr ? kNone : ActivationOfGradient(*producer);
+    const auto offset = activation == kNone || !fits()
+                            ? std::nullopt
+                            : OffsetOfActivated(norm, producer->instruction.inputs(0), activation);
+    if (activation != kNone && fits() && (offset || activation != program::v1::SILU)) {
+      const uint32_t masked = norm.inputs(1), activated = producer->instruction.inputs(0),
+                     dy = producer->instruction.inputs(1);
+      op.set_activation(activation);
+      op.set_recompute(offset.has_value());
       if (uses_[masked].size() > 1 || EscapesFrom(masked)) {
         op.set_keep(true);
         norm.add_outputs(masked);
@@ -174,7 +224,13 @@ class Fusion {
       Remove(masked, i);
       fused_[index] = true;
       norm.set_inputs(1, dy);
-      MoveUse(*activated, index, i);
+      last = offset.value_or(activated);
+      if (offset) {
+        Remove(activated, index);
+        uses_[*offset].push_back(i);
+      } else {
+        MoveUse(activated, index, i);
+      }
       MoveUse(dy, index, i);
       producer = Producer(dy, &index);
     }
@@ -187,7 +243,7 @@ class Fusion {
       norm.add_inputs(producer->instruction.inputs(1));
       for (uint32_t value : producer->instruction.inputs()) MoveUse(value, index, i);
     }
-    if (activated) norm.add_inputs(*activated);
+    if (last) norm.add_inputs(*last);
   }
 
   void Remove(uint32_t value, size_t reader) {

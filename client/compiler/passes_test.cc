@@ -36,7 +36,7 @@ TEST(PassesTest, OpsExistFromTheirFormOn) {
       {"binary { operator: ADD }", Form::kGraph},
       {"batch_norm { epsilon: 1 }", Form::kGraph},
       {"all_reduce { operator: SUM }", Form::kGraph},
-      {"batch_norm { epsilon: 1 relu: true }", Form::kFused},
+      {"batch_norm { epsilon: 1 activation: RELU }", Form::kFused},
       {"batch_norm_gradient { epsilon: 1 add: true }", Form::kFused},
       {"map {}", Form::kFused},
       {"sgd {}", Form::kLowered},

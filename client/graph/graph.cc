@@ -289,11 +289,6 @@ Tensor Graph::BatchNormInference(Tensor x, Tensor scale, Tensor offset, Tensor m
   return AddSimple(std::move(op), {x, scale, offset, mean, variance});
 }
 
-Tensor Graph::Relu6(Tensor input) {
-  if (!Usable({input}, "relu6")) return {};
-  return Binary(v1::MINIMUM, Relu(input), Constant({TypeOf(input).type, {}}, 6));
-}
-
 Tensor Graph::Gelu(Tensor input) {
   if (!Usable({input}, "gelu")) return {};
   const auto scalar = [&](double value) { return Constant({TypeOf(input).type, {}}, value); };

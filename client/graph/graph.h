@@ -257,8 +257,9 @@ class Graph {
 
   // --- Shorthand ---
   Tensor Relu(Tensor input) { return Unary(v1::RELU, input); }
-  Tensor Relu6(Tensor input);  // at most 6
-  Tensor Gelu(Tensor input);   // exact: x / 2 * (1 + erf(x / sqrt(2)))
+  Tensor Relu6(Tensor input) { return Unary(v1::RELU6, input); }
+  Tensor Silu(Tensor input) { return Unary(v1::SILU, input); }
+  Tensor Gelu(Tensor input);  // exact: x / 2 * (1 + erf(x / sqrt(2)))
   Tensor Add(Tensor a, Tensor b) { return Binary(v1::ADD, a, b); }
   Tensor Multiply(Tensor a, Tensor b) { return Binary(v1::MULTIPLY, a, b); }
   Tensor Mean(Tensor input);  // of all elements, a scalar

@@ -23,7 +23,7 @@ int64_t Scaled(int64_t channels, double factor) {
 
 Tensor Activated(const Builder& net, Tensor x, int64_t outputs, uint32_t kernel,
                  uint32_t stride = 1, int64_t groups = 1) {
-  return nn::Silu(net.graph(), ConvolveAndNormalize(net, x, outputs, kernel, stride, groups));
+  return net.graph().Silu(ConvolveAndNormalize(net, x, outputs, kernel, stride, groups));
 }
 
 // Weighs the channels by a function of their means.
@@ -36,7 +36,7 @@ Tensor SqueezeAndExcite(const Builder& net, Tensor x, int64_t squeezed) {
     return net.Convolution(name, y, outputs, {.init = nn::ConvolutionOptions::Init::kNormalFanOut});
   };
   Tensor y = graph.Reshape(net.GlobalAveragePool(x), {dims[0], dims[1], 1, 1});
-  y = convolve("fc2", nn::Silu(graph, convolve("fc1", y, squeezed)), dims[1]);
+  y = convolve("fc2", graph.Silu(convolve("fc1", y, squeezed)), dims[1]);
   return graph.Multiply(graph.Unary(program::v1::SIGMOID, y), x);
 }
 

@@ -8,10 +8,6 @@ namespace vpod::nn {
 using graph::Graph;
 using graph::Tensor;
 
-Tensor Silu(Graph& graph, Tensor x) {
-  return graph.Multiply(x, graph.Unary(program::v1::SIGMOID, x));
-}
-
 Tensor TanhGelu(Graph& graph, Tensor x) {
   if (!graph.status().ok()) return {};
   const auto times = [&](Tensor tensor, double factor) {

@@ -5,8 +5,6 @@
 
 namespace vpod::nn {
 
-// x × sigmoid(x)
-graph::Tensor Silu(graph::Graph& graph, graph::Tensor x);
 // GELU in the form x / 2 × (1 + tanh(sqrt(2 / pi) × (x + 0.044715 x³))).
 graph::Tensor TanhGelu(graph::Graph& graph, graph::Tensor x);
 

@@ -21,13 +21,16 @@ using program::v1::FLOAT16;
 using program::v1::FLOAT32;
 using program::v1::INT32;
 
-// Two residual blocks, the second with a convolution in its shortcut, dropout and a linear layer.
+// Two residual blocks and two other activations between them; the second with a convolution in its
+// shortcut, dropout and a linear layer.
 Tensor Network(const nn::Builder& net, Tensor images) {
   Graph& graph = net.graph();
   Tensor x = graph.Relu(
       net.BatchNorm("bn0", net.Convolution("conv0", images, 8, {.kernel = 3, .padding = 1})));
   Tensor y = net.BatchNorm("bn1", net.Convolution("conv1", x, 8, {.kernel = 3, .padding = 1}));
   x = graph.Relu(graph.Add(y, x));
+  x = graph.Relu6(net.BatchNorm("bn4", net.Convolution("conv4", x, 8, {})));
+  x = graph.Silu(net.BatchNorm("bn5", net.Convolution("conv5", x, 8, {})));
   y = net.BatchNorm("bn2",
                     net.Convolution("conv2", x, 12, {.kernel = 3, .stride = 2, .padding = 1}));
   x = graph.Relu(
@@ -40,6 +43,8 @@ struct Trained {
   std::map<std::string, std::vector<float>> variables;
   std::vector<float> losses;
   std::map<std::string, int> ops;  // instructions of each kind
+  int activations = 0;             // in batch norms and their gradients
+  int recomputed = 0;              // whose input the gradient finds again
 };
 
 Trained Train(DataType type, bool fusion) {
@@ -60,8 +65,13 @@ Trained Train(DataType type, bool fusion) {
 
   Trained result;
   for (const auto& function : compiled->executable->proto().ipus(0).functions()) {
-    for (const auto& instruction : function.instructions())
+    for (const auto& instruction : function.instructions()) {
       ++result.ops[program::OpName(instruction.attributes_case())];
+      const auto& gradient = instruction.batch_norm_gradient();
+      result.activations += instruction.batch_norm().activation() != 0 ? 1 : 0;
+      result.activations += gradient.activation() != 0 ? 1 : 0;
+      result.recomputed += gradient.recompute() ? 1 : 0;
+    }
   }
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -87,13 +97,15 @@ TEST_P(FusionTest, ChangesNoBit) {
   const Trained fused = Train(GetParam(), true), single = Train(GetParam(), false);
   EXPECT_EQ(fused.losses, single.losses);
   EXPECT_THAT(fused.variables, testing::ContainerEq(single.variables));
-  // The RELUs and their gradients are part of the batch norms, and so are the sums with the
+  // The activations and their gradients are part of the batch norms, and so are the sums with the
   // shortcuts. Only dropout and the running moments need
   // maps.
-  EXPECT_EQ(single.ops.at("batch_norm"), 4);
+  EXPECT_EQ(single.ops.at("batch_norm"), 6);
   EXPECT_EQ(single.ops.count("map"), 0u);
-  EXPECT_EQ(fused.ops.at("batch_norm"), 4);
-  EXPECT_EQ(fused.ops.at("batch_norm_gradient"), 4);
+  EXPECT_EQ(fused.ops.at("batch_norm"), 6);
+  EXPECT_EQ(fused.ops.at("batch_norm_gradient"), 6);
+  EXPECT_EQ(fused.activations, 5 + 5);
+  EXPECT_EQ(fused.recomputed, 3);  // bn0, bn4, bn5: nothing is added to their outputs
   EXPECT_GT(fused.ops.at("map"), 0);
   const auto number = [](const Trained& trained) {
     int ops = 0;

@@ -24,9 +24,7 @@ PlanStep ElementwiseStep(const program::TensorType& type, double cycles_per_vect
   return ElementwiseStep(static_cast<uint64_t>(type.elements()), type.type, cycles_per_vector);
 }
 
-namespace {
-
-// Worker cycles for one 64-bit vector (7.3 and 7.4; F20 for what is not listed there).
+// 7.3 and 7.4 of the specification; F20 for what is not listed there.
 double UnaryCycles(program::v1::UnaryOperator op, bool half) {
   switch (op) {
     case program::v1::EXPONENT:
@@ -51,6 +49,10 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
     case program::v1::EXPM1:
     case program::v1::LOG1P:
       return half ? 6 : 12;
+    case program::v1::SILU:
+      return (half ? 6 : 12) + 3;  // the sigmoid and a product (F20)
+    case program::v1::RELU6:
+      return 6;  // two comparisons (F20)
     case program::v1::SQUARE_ROOT:
       return half ? 23 : 10;
     case program::v1::RECIPROCAL:
@@ -73,6 +75,8 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
   }
 }
 
+namespace {
+
 double BinaryCycles(program::v1::BinaryOperator op, bool half) {
   switch (op) {
     case program::v1::DIVIDE:
@@ -89,6 +93,10 @@ double BinaryCycles(program::v1::BinaryOperator op, bool half) {
     case program::v1::TANH_GRADIENT:
     case program::v1::SIGMOID_GRADIENT:
       return 9;  // three arithmetic passes (F20)
+    case program::v1::SILU_GRADIENT:
+      return (half ? 6 : 12) + 12;  // the sigmoid and four arithmetic passes (F20)
+    case program::v1::RELU6_GRADIENT:
+      return 6;
     case program::v1::ADD:
     case program::v1::SUBTRACT:
     case program::v1::MULTIPLY:

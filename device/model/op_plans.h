@@ -38,6 +38,9 @@ class PlanContext {
   const Topology& topology_;
 };
 
+// Worker cycles for one 64-bit vector of an element-by-element function.
+double UnaryCycles(program::v1::UnaryOperator op, bool half);
+
 struct PlanDef {
   program::OpKind kind;
   // A pure function of the instruction, the types and the topology. The instruction is valid and of

@@ -55,7 +55,7 @@ TEST(ValidateRoundingTest, AcceptsOpsWithAFloat16Output) {
            "unary{operator:TANH} inputs:2 outputs:3", "binary{operator:ADD} inputs:[2,3] outputs:2",
            "cast{type:FLOAT16} inputs:4 outputs:2",
            "batch_norm{epsilon:1e-5} inputs:[2,6,7] outputs:[3,9,10]",
-           "batch_norm{epsilon:1e-5 relu:true} inputs:[2,6,7] outputs:[3,9,10]"}) {
+           "batch_norm{epsilon:1e-5 activation:RELU} inputs:[2,6,7] outputs:[3,9,10]"}) {
     const absl::Status status = Validate(With(absl::StrCat(instruction, " ", kGood)), {});
     EXPECT_TRUE(status.ok()) << instruction << ": " << status;
   }
@@ -80,11 +80,11 @@ TEST(ValidateRoundingTest, RefusesWhatIsRoundedNowhere) {
                          "}} inputs:2 outputs:3"),
             "", "steps of a map have no outputs and no rounding"},
            {"batch_norm{epsilon:1e-5 add:true} inputs:[2,6,7,2] outputs:[3,6,7]", kGood,
-            "with `add` there is no stochastic rounding"},
+            "with `add`, SILU or `recompute` there is no stochastic rounding"},
            {"batch_norm_inference{epsilon:1e-5 add:true} inputs:[2,6,7,6,7,2] outputs:3", kGood,
-            "with `add` there is no stochastic rounding"},
+            "with `add`, SILU or `recompute` there is no stochastic rounding"},
            {"batch_norm_gradient{epsilon:1e-5 add:true} inputs:[2,2,6,6,7,2] outputs:[3,6,7]",
-            kGood, "with `add` there is no stochastic rounding"},
+            kGood, "with `add`, SILU or `recompute` there is no stochastic rounding"},
            {tanh, "rounding{seed:99 counter:1}", "the rounding's seed: tensor 99 does not exist"},
            {tanh, "rounding{seed:0 counter:99}",
             "the rounding's counter: tensor 99 does not exist"},

@@ -113,6 +113,10 @@ void UnaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gr
       return gradients.Add(x.id, graph.Binary(v1::SIGMOID_GRADIENT, y, dy));
     case v1::RELU:
       return gradients.Add(x.id, graph.Binary(v1::RELU_GRADIENT, y, dy));
+    case v1::RELU6:
+      return gradients.Add(x.id, graph.Binary(v1::RELU6_GRADIENT, y, dy));
+    case v1::SILU:
+      return gradients.Add(x.id, graph.Binary(v1::SILU_GRADIENT, x, dy));
     // Constant wherever there is a derivative.
     case v1::FLOOR:
     case v1::CEIL:
@@ -134,7 +138,8 @@ void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
   // These have no more than one rounding in the type of the operands.
   const bool is_single = function == v1::ADD || function == v1::SUBTRACT ||
                          function == v1::MULTIPLY || function == v1::RELU_GRADIENT ||
-                         function == v1::MAXIMUM || function == v1::MINIMUM;
+                         function == v1::RELU6_GRADIENT || function == v1::MAXIMUM ||
+                         function == v1::MINIMUM;
   const auto computed = [&](Tensor x) { return is_single ? x : Wide(graph, x); };
   const Tensor a = computed({forward.inputs(0)}), b = computed({forward.inputs(1)}),
                dy = computed(dy_of_y);
@@ -181,8 +186,9 @@ void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
       break;
     }
     case v1::RELU_GRADIENT:
-      // Constant in a but for the kink.
-      add(1, graph.Binary(v1::RELU_GRADIENT, a, dy));
+    case v1::RELU6_GRADIENT:
+      // Constant in a but for the kinks.
+      add(1, graph.Binary(function, a, dy));
       break;
     case v1::TANH_GRADIENT: {
       // y = (1 - a²)·b: dy/da = -2·a·b
@@ -195,6 +201,16 @@ void BinaryGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
       const Tensor slope = graph.Binary(v1::SUBTRACT, graph.Binary(v1::SUBTRACT, scalar(1), a), a);
       add(0, graph.Multiply(graph.Multiply(slope, b), dy));
       add(1, graph.Binary(v1::SIGMOID_GRADIENT, a, dy));
+      break;
+    }
+    case v1::SILU_GRADIENT: {
+      // y = s·(1 + a·(1 - s))·b: dy/da = s·(1 - s)·(2 + a·(1 - 2·s))·b
+      const Tensor s = graph.Unary(v1::SIGMOID, a);
+      const Tensor rest = graph.Binary(v1::SUBTRACT, scalar(1), s);
+      const Tensor bend = graph.Multiply(a, graph.Binary(v1::SUBTRACT, rest, s));
+      const Tensor slope = graph.Multiply(graph.Multiply(s, rest), graph.Add(scalar(2), bend));
+      add(0, graph.Multiply(graph.Multiply(slope, b), dy));
+      add(1, graph.Binary(v1::SILU_GRADIENT, a, dy));
       break;
     }
     case v1::POWER: {

@@ -14,6 +14,7 @@ TEST(GradientTest, UnaryOperators) {
       {v1::NEGATE, -2, 2},     {v1::ABSOLUTE, -2, 2},     {v1::EXPONENT, -2, 1},
       {v1::LOGARITHM, 0.5, 2}, {v1::SQUARE_ROOT, 0.5, 2}, {v1::SQUARE, -2, 2},
       {v1::TANH, -2, 2},       {v1::SIGMOID, -3, 3},      {v1::RELU, -2, 2},
+      {v1::RELU6, -2, 2},      {v1::RELU6, 5, 8},         {v1::SILU, -3, 3},
       {v1::RECIPROCAL, 1, 2},  {v1::RECIPROCAL, -2, -1},  {v1::ERF_INV, -0.8, 0.8},
       {v1::ERF, -2, 2},        {v1::SIN, -3, 3},          {v1::COS, -3, 3},
       {v1::TAN, -1, 1},        {v1::ASIN, -0.8, 0.8},     {v1::ACOS, -0.8, 0.8},

@@ -149,7 +149,7 @@ void DefineLayers(py::module_& module) {
   nn.def(
       "silu",
       [](const Value& x) {
-        return AddTo(x.graph, [&](graph::Graph& g) { return nn::Silu(g, x.tensor); });
+        return AddTo(x.graph, [&](graph::Graph& g) { return g.Silu(x.tensor); });
       },
       py::arg("x"));
 }

@@ -3,6 +3,8 @@
 
 #include "device/engine/kernels/batch_norm_loops.h"
 #include "device/engine/kernels/operand.h"
+#include "device/engine/kernels/vector_math.h"
+#include "device/program/unhandled.h"
 
 namespace vpod::engine {
 namespace {
@@ -89,7 +91,37 @@ float Factor(float scale, float variance, float epsilon) {
   return static_cast<float>(scale / std::sqrt(static_cast<double>(variance) + epsilon));
 }
 
-// --- y, with what is added to it, and its RELU ---
+using program::v1::UnaryOperator;
+
+void Activate(UnaryOperator activation, float* values, size_t n) {
+  switch (activation) {
+    case program::v1::RELU:
+      return Relu(values, n);
+    case program::v1::RELU6:
+      return Relu6(values, n);
+    case program::v1::SILU:
+      return Silu(values, values, n);
+    default:
+      return;
+  }
+}
+
+// `y`: what the activation took, or, unless it is SILU, gave.
+void ActivationGradient(UnaryOperator activation, const float* y, const float* dy, float* gradient,
+                        size_t n) {
+  switch (activation) {
+    case program::v1::RELU:
+      return ReluGradient(y, dy, gradient, n);
+    case program::v1::RELU6:
+      return Relu6Gradient(y, dy, gradient, n);
+    case program::v1::SILU:
+      return SiluGradient(y, dy, gradient, n);
+    default:
+      program::Unhandled("activation", activation);
+  }
+}
+
+// --- y, with what is added to it, and its activation ---
 
 struct Normalization {
   RowsOfChannels rows;
@@ -97,7 +129,8 @@ struct Normalization {
   FloatBlock x, y, addend;
   Vectors factors;  // in scratch
   float epsilon;
-  bool half, add, relu;
+  bool half, add;
+  UnaryOperator activation;
 
   // Rows [row, end), n channels from one on.
   void Run(const Workspace& at, size_t row, size_t end, size_t begin, size_t n) const {
@@ -115,7 +148,9 @@ struct Normalization {
         if (half) RoundToFloat16(out, elements);
         AddTo(out, addend.Read(at, first, elements), elements);
       }
-      if (relu) Relu(out, elements);  // exact: rounding before it changes nothing
+      // Before the others it changes nothing.
+      if (half && activation == program::v1::SILU) RoundToFloat16(out, elements);
+      Activate(activation, out, elements);
       y.Store(at, first, elements);
     });
   }
@@ -149,7 +184,7 @@ std::shared_ptr<const Normalization> PrepareNormalization(const program::v1::Ipu
                     .epsilon = op.epsilon(),
                     .half = x.type.type == program::v1::FLOAT16,
                     .add = op.add(),
-                    .relu = op.relu()});
+                    .activation = op.activation()});
   if (op.add()) {
     const uint32_t addend = instruction.inputs(instruction.inputs_size() - 1);
     pass->addend = FloatBlock(Resolve(ipu, addend), block, scratch);
@@ -225,48 +260,103 @@ absl::StatusOr<Kernel> PrepareBatchNormInference(const program::v1::Ipu& ipu,
 
 // --- Gradient ---
 
-// The gradient of y, as it is given or after another was added and a RELU passed.
+// y, for its activation's gradient, from x.
+struct RecomputedY {
+  Operand scale, offset, mean, variance;
+  Vectors factors;  // in scratch
+  size_t block = 0;
+  float epsilon = 0;
+  bool half = false;
+
+  // For channels [channel, channel + n), before the blocks of a chunk.
+  void Begin(const Workspace& at, size_t channel, size_t n) const {
+    float* factor = factors.Of(at.scratch, 0);
+    for (size_t c = channel; c < channel + n; ++c)
+      *factor++ = Factor(scale.As<float>(at)[c], variance.As<float>(at)[c], epsilon);
+  }
+  const float* Read(const Workspace& at, const float* x, size_t rows, size_t channel,
+                    size_t n) const {
+    auto* y = reinterpret_cast<float*>(at.scratch + block);
+    Normalize(x, mean.As<float>(at) + channel, factors.Of(at.scratch, 0),
+              offset.As<float>(at) + channel, y, rows, n);
+    if (half) RoundToFloat16(y, rows * n);
+    return y;
+  }
+};
+
+// The gradient of y, as it is given or after another was added and an activation passed.
 struct GradientOfY {
   FloatBlock first, second, activated, kept;
+  RecomputedY y;
   size_t block = 0;  // of scratch
-  bool half = false, add = false, relu = false, keep = false;
+  bool half = false, add = false, keep = false, recompute = false;
+  UnaryOperator activation = program::v1::UNARY_OPERATOR_UNSPECIFIED;
 
-  const float* Read(const Workspace& at, size_t begin, size_t n) const {
-    const float* dy = first.Read(at, begin, n);
-    if (!add && !relu) return dy;
+  void Begin(const Workspace& at, size_t channel, size_t n) const {
+    if (recompute) y.Begin(at, channel, n);
+  }
+  // Of rows that begin at an element, n channels from one on; `x` is theirs.
+  const float* Read(const Workspace& at, const float* x, size_t begin, size_t rows, size_t channel,
+                    size_t n) const {
+    const size_t elements = rows * n;
+    const float* dy = first.Read(at, begin, elements);
+    const bool activates = activation != program::v1::UNARY_OPERATOR_UNSPECIFIED;
+    if (!add && !activates) return dy;
     auto* result = reinterpret_cast<float*>(at.scratch + block);
     if (add) {
-      Sum(dy, second.Read(at, begin, n), result, n);
-      if (half) RoundToFloat16(result, n);
+      Sum(dy, second.Read(at, begin, elements), result, elements);
+      if (half) RoundToFloat16(result, elements);
       dy = result;
     }
-    if (relu) ReluGradient(activated.Read(at, begin, n), dy, result, n);
+    if (activates) {
+      const float* turns =
+          recompute ? y.Read(at, x, rows, channel, n) : activated.Read(at, begin, elements);
+      ActivationGradient(activation, turns, dy, result, elements);
+      if (half && activation == program::v1::SILU) RoundToFloat16(result, elements);
+    }
     return result;
   }
   void Keep(const Workspace& at, const float* dy, size_t begin, size_t n) const {
     std::copy_n(dy, n, kept.Write(at, begin));
     kept.Store(at, begin, n);
   }
-  const float* ReadKept(const Workspace& at, size_t begin, size_t n) const {
-    return keep ? kept.Read(at, begin, n) : Read(at, begin, n);
+  const float* ReadKept(const Workspace& at, const float* x, size_t begin, size_t rows,
+                        size_t channel, size_t n) const {
+    return keep ? kept.Read(at, begin, rows * n) : Read(at, x, begin, rows, channel, n);
   }
 };
 
 GradientOfY ResolveGradient(const program::v1::Ipu& ipu, const Instruction& instruction,
-                            size_t block_elements, MemoryPlan& scratch) {
+                            const RowsOfChannels& rows, MemoryPlan& scratch) {
   const auto& op = instruction.batch_norm_gradient();
+  const size_t bytes = rows.block_elements() * sizeof(float);
   const auto block = [&](uint32_t tensor) {
-    return FloatBlock(Resolve(ipu, tensor), block_elements, scratch);
+    return FloatBlock(Resolve(ipu, tensor), rows.block_elements(), scratch);
   };
+  const auto operand = [&](int input) { return Resolve(ipu, instruction.inputs(input)); };
+  const bool half = operand(1).type.type == program::v1::FLOAT16;
   GradientOfY dy{.first = block(instruction.inputs(1)),
-                 .block = scratch.Add(block_elements * sizeof(float)),
-                 .half = Resolve(ipu, instruction.inputs(1)).type.type == program::v1::FLOAT16,
+                 .block = scratch.Add(bytes),
+                 .half = half,
                  .add = op.add(),
-                 .relu = op.relu(),
-                 .keep = op.keep()};
+                 .keep = op.keep(),
+                 .recompute = op.recompute(),
+                 .activation = op.activation()};
   if (op.add()) dy.second = block(instruction.inputs(5));
-  if (op.relu()) dy.activated = block(instruction.inputs(instruction.inputs_size() - 1));
   if (op.keep()) dy.kept = block(instruction.outputs(3));
+  const int last = instruction.inputs_size() - 1;
+  if (op.recompute()) {
+    dy.y = {.scale = operand(2),
+            .offset = operand(last),
+            .mean = operand(3),
+            .variance = operand(4),
+            .factors = {scratch.Add(rows.blocks.per_chunk * sizeof(float)), 0},
+            .block = scratch.Add(bytes),
+            .epsilon = op.epsilon(),
+            .half = half};
+  } else if (op.activation() != program::v1::UNARY_OPERATOR_UNSPECIFIED) {
+    dy.activated = block(instruction.inputs(last));
+  }
   return dy;
 }
 
@@ -286,7 +376,7 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
   const FloatBlock x_block(x, block, scratch),
       dx_block(ResolveOutput(ipu, instruction, 0), block, scratch);
   const auto dy =
-      std::make_shared<const GradientOfY>(ResolveGradient(ipu, instruction, block, scratch));
+      std::make_shared<const GradientOfY>(ResolveGradient(ipu, instruction, rows, scratch));
   // Left by the second phase for the third: factor, mean of dy, slope.
   MemoryPlan shared;
   shared.Add(sums.bytes());
@@ -303,10 +393,11 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
                     *product = sums.Of(at, rows.OfRows(chunk), 1, channel);
              std::fill_n(sum, n, 0.0);
              std::fill_n(product, n, 0.0);
+             dy->Begin(at, channel, n);
              rows.ForBlocks(chunk, [&](size_t first, size_t count) {
-               const float* gradient = dy->Read(at, first, count * n);
-               AddGradients(x_block.Read(at, first, count * n), gradient,
-                            mean.As<float>(at) + channel, count, n, sum, product);
+               const float* values = x_block.Read(at, first, count * n);
+               const float* gradient = dy->Read(at, values, first, count, channel, n);
+               AddGradients(values, gradient, mean.As<float>(at) + channel, count, n, sum, product);
                if (dy->keep) dy->Keep(at, gradient, first, count * n);
              });
              return absl::OkStatus();
@@ -332,8 +423,10 @@ absl::StatusOr<Kernel> PrepareBatchNormGradient(const program::v1::Ipu& ipu,
        .run =
            [=](const Workspace& at, size_t chunk) {
              const size_t channel = rows.FirstChannel(chunk), n = rows.Channels(chunk);
+             dy->Begin(at, channel, n);
              rows.ForBlocks(chunk, [&](size_t first, size_t count) {
-               InputGradient(x_block.Read(at, first, count * n), dy->ReadKept(at, first, count * n),
+               const float* values = x_block.Read(at, first, count * n);
+               InputGradient(values, dy->ReadKept(at, values, first, count, channel, n),
                              mean.As<float>(at) + channel, vectors.Of(at.shared, 0) + channel,
                              vectors.Of(at.shared, 1) + channel, vectors.Of(at.shared, 2) + channel,
                              dx_block.Write(at, first), count, n);

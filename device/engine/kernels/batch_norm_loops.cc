@@ -110,10 +110,20 @@ VPOD_SIMD void Sum(const float* a, const float* b, float* sum, size_t n) {
 VPOD_SIMD void Relu(float* values, size_t n) {
   for (size_t i = 0; i < n; ++i) values[i] = values[i] <= 0 ? 0.0f : values[i];
 }
-VPOD_SIMD void ReluGradient(const float* activated, const float* dy, float* masked, size_t n) {
+VPOD_SIMD void Relu6(float* values, size_t n) {
+  for (size_t i = 0; i < n; ++i)
+    values[i] = values[i] <= 0 ? 0.0f : values[i] > 6 ? 6.0f : values[i];
+}
+VPOD_SIMD void ReluGradient(const float* y, const float* dy, float* masked, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     const float gradient = dy[i];  // read in any case: loads that depend on a condition are slow
-    masked[i] = activated[i] <= 0 ? 0.0f : gradient;
+    masked[i] = y[i] <= 0 ? 0.0f : gradient;
+  }
+}
+VPOD_SIMD void Relu6Gradient(const float* y, const float* dy, float* masked, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const float gradient = dy[i];
+    masked[i] = (y[i] <= 0) | (y[i] >= 6) ? 0.0f : gradient;
   }
 }
 

@@ -21,6 +21,9 @@ void InputGradient(const float* x, const float* dy, const float* mean, const flo
 void AddTo(float* values, const float* addend, size_t n);
 void Sum(const float* a, const float* b, float* sum, size_t n);
 void Relu(float* values, size_t n);
-void ReluGradient(const float* activated, const float* dy, float* masked, size_t n);
+void Relu6(float* values, size_t n);
+// `y` is what the RELU took or gave; `masked` may be one of the others.
+void ReluGradient(const float* y, const float* dy, float* masked, size_t n);
+void Relu6Gradient(const float* y, const float* dy, float* masked, size_t n);
 
 }  // namespace vpod::engine

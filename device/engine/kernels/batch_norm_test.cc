@@ -114,7 +114,8 @@ TEST_P(BatchNormTest, NotANumberIsSeen) {
   EXPECT_TRUE(std::isnan(ipu.Read(variance)[0]));
 }
 
-// With an addend and a RELU batch norm gives the bits of the three ops, and so does its gradient.
+// With an addend and an activation batch norm gives the bits of the three ops, and so does its
+// gradient.
 TEST_P(BatchNormTest, TakesOverWhatIsBesideIt) {
   for (const Dims& dims : {Dims{6, 3}, {2, 17, 3, 4}, {40, 9, 33, 31}}) {
     const Dims channels = {dims[1]};
@@ -136,10 +137,10 @@ TEST_P(BatchNormTest, TakesOverWhatIsBesideIt) {
     run("batch_norm{epsilon:1e-5}", {x, scale, offset}, {y, mean, variance});
     run("binary{operator:ADD}", {y, addend}, {sum});
     run("unary{operator:RELU}", {sum}, {relu});
-    run("batch_norm{epsilon:1e-5 add:true relu:true}", {x, scale, offset, addend},
+    run("batch_norm{epsilon:1e-5 add:true activation:RELU}", {x, scale, offset, addend},
         {fused, mean, variance});
     EXPECT_EQ(ipu.Read(fused), ipu.Read(relu));
-    run("batch_norm_inference{epsilon:1e-5 add:true relu:true}",
+    run("batch_norm_inference{epsilon:1e-5 add:true activation:RELU}",
         {x, scale, offset, mean, variance, addend}, {inferred});
     EXPECT_EQ(ipu.Read(inferred), ipu.Read(relu));
 
@@ -154,13 +155,58 @@ TEST_P(BatchNormTest, TakesOverWhatIsBesideIt) {
     for (const char* keep : {"false", "true"}) {
       std::vector<uint32_t> outputs = {fused_dx, fused_dscale, fused_doffset};
       if (*keep == 't') outputs.push_back(kept);
-      run(absl::StrCat("batch_norm_gradient{epsilon:1e-5 add:true relu:true keep:", keep, "}"),
+      run(absl::StrCat("batch_norm_gradient{epsilon:1e-5 add:true activation:RELU keep:", keep,
+                       "}"),
           {x, dy1, scale, mean, variance, dy2, relu}, outputs);
       EXPECT_EQ(ipu.Read(fused_dx), ipu.Read(dx));
       EXPECT_EQ(ipu.Read(fused_dscale), ipu.Read(dscale));
       EXPECT_EQ(ipu.Read(fused_doffset), ipu.Read(doffset));
     }
     EXPECT_EQ(ipu.Read(kept), ipu.Read(masked));
+  }
+}
+
+// The gradient finds y again where the activation's output is not an input.
+TEST_P(BatchNormTest, RecomputesWhatTheActivationTook) {
+  for (const std::string activation : {"RELU", "RELU6", "SILU"}) {
+    for (const Dims& dims : {Dims{6, 3}, {2, 17, 3, 4}, {40, 9, 33, 31}}) {
+      SCOPED_TRACE(activation);
+      const Dims channels = {dims[1]};
+      TestIpu ipu;
+      const auto image = [&](const Values& values = {}) {
+        return ipu.AddImage(GetParam(), dims, values);
+      };
+      const auto vector = [&](const Values& values = {}) {
+        return ipu.Add(FLOAT32, channels, values);
+      };
+      const auto run = [&](const std::string& op, const std::vector<uint32_t>& inputs,
+                           const std::vector<uint32_t>& outputs) {
+        ipu.Run(absl::StrCat(op, " inputs:[", absl::StrJoin(inputs, ","), "] outputs:[",
+                             absl::StrJoin(outputs, ","), "]"));
+      };
+      const uint32_t x = image(Random(dims, 1)), dy = image(Random(dims, 2)),
+                     scale = vector(Random(channels, 3, 1, 6)),
+                     offset = vector(Random(channels, 4)), mean = vector(), variance = vector();
+      const uint32_t y = image(), activated = image(), fused = image(), slope = image();
+      run("batch_norm{epsilon:1e-5}", {x, scale, offset}, {y, mean, variance});
+      run(absl::StrCat("unary{operator:", activation, "}"), {y}, {activated});
+      run(absl::StrCat("batch_norm{epsilon:1e-5 activation:", activation, "}"), {x, scale, offset},
+          {fused, mean, variance});
+      EXPECT_EQ(ipu.Read(fused), ipu.Read(activated));
+      const uint32_t dx = image(), dscale = vector(), doffset = vector();
+      run(absl::StrCat("binary{operator:", activation, "_GRADIENT}"), {y, dy}, {slope});
+      run("batch_norm_gradient{epsilon:1e-5}", {x, slope, scale, mean, variance},
+          {dx, dscale, doffset});
+      const uint32_t fused_dx = image(), fused_dscale = vector(), fused_doffset = vector(),
+                     kept = image();
+      run(absl::StrCat("batch_norm_gradient{epsilon:1e-5 keep:true recompute:true activation:",
+                       activation, "}"),
+          {x, dy, scale, mean, variance, offset}, {fused_dx, fused_dscale, fused_doffset, kept});
+      EXPECT_EQ(ipu.Read(kept), ipu.Read(slope));
+      EXPECT_EQ(ipu.Read(fused_dx), ipu.Read(dx));
+      EXPECT_EQ(ipu.Read(fused_dscale), ipu.Read(dscale));
+      EXPECT_EQ(ipu.Read(fused_doffset), ipu.Read(doffset));
+    }
   }
 }
 

@@ -50,6 +50,10 @@ VPOD_SIMD void UnaryFloats(program::v1::UnaryOperator op, const float* in, float
       return Sigmoid(in, out, n);
     case program::v1::RELU:
       return ReluFloats(in, out, n);
+    case program::v1::RELU6:
+      return apply([](float x) { return x <= 0 ? 0.0f : x > 6 ? 6.0f : x; });
+    case program::v1::SILU:
+      return Silu(in, out, n);
     case program::v1::RECIPROCAL:
       return apply([](float x) { return 1.0f / x; });
     case program::v1::ERF_INV:
@@ -156,6 +160,7 @@ VPOD_FLOAT_ROW(DivideRow, x / y)
 VPOD_FLOAT_ROW(MaximumRow, x > y || x != x ? x : y)
 VPOD_FLOAT_ROW(MinimumRow, x < y || x != x ? x : y)
 VPOD_FLOAT_ROW(ReluGradientRow, x <= 0 ? 0.0f : y)
+VPOD_FLOAT_ROW(Relu6GradientRow, x <= 0 || x >= 6 ? 0.0f : y)
 VPOD_FLOAT_ROW(TanhGradientRow, (1 - x * x) * y)
 VPOD_FLOAT_ROW(SigmoidGradientRow, x*(1 - x) * y)
 #undef VPOD_FLOAT_ROW
@@ -209,6 +214,10 @@ FloatFunction FindFloatFunction(program::v1::BinaryOperator op) {
       return MinimumRow;
     case program::v1::RELU_GRADIENT:
       return ReluGradientRow;
+    case program::v1::RELU6_GRADIENT:
+      return Relu6GradientRow;
+    case program::v1::SILU_GRADIENT:
+      return RepeatedRow<SiluGradient>;
     case program::v1::TANH_GRADIENT:
       return TanhGradientRow;
     case program::v1::POWER:

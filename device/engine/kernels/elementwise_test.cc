@@ -172,6 +172,7 @@ TEST_P(ElementwiseTest, ExactBinaryOperators) {
       {program::v1::MAXIMUM, [](double a, double b) { return std::max(a, b); }},
       {program::v1::MINIMUM, [](double a, double b) { return std::min(a, b); }},
       {program::v1::RELU_GRADIENT, [](double a, double b) { return a <= 0 ? 0 : b; }},
+      {program::v1::RELU6_GRADIENT, [](double a, double b) { return a <= 0 || a >= 6 ? 0 : b; }},
   };
   for (const auto& [op, reference] : kCases) {
     SCOPED_TRACE(BinaryOperator_Name(op));

@@ -29,9 +29,9 @@ struct Pair {
     normalized = normalized_at < 0 ? ipu.AddImage(type, kResult) : result;
     Parse(absl::StrCat(kConvolution, " inputs:[", image, ",", weights, "] outputs:", result),
           convolution);
-    Parse(absl::StrCat("batch_norm_inference{epsilon:0.1 add:true relu:true} inputs:[", result, ",",
-                       vectors[0], ",", vectors[1], ",", vectors[2], ",", vectors[3], ",", addend,
-                       "] outputs:", normalized),
+    Parse(absl::StrCat("batch_norm_inference{epsilon:0.1 add:true activation:RELU} inputs:[",
+                       result, ",", vectors[0], ",", vectors[1], ",", vectors[2], ",", vectors[3],
+                       ",", addend, "] outputs:", normalized),
           normalization);
   }
   static void Parse(const std::string& text, Instruction& instruction) {

@@ -226,7 +226,7 @@ std::vector<Case> Cases() {
       {"batch_norm{epsilon:1e-5}",
        {Image(image, 1), Floats(channels, 2), Floats(channels, 3)},
        {Out(image, true), OutFloats(channels), OutFloats(channels)}},
-      {"batch_norm{epsilon:1e-5 relu:true}",
+      {"batch_norm{epsilon:1e-5 activation:RELU}",
        {Image(image, 1), Floats(channels, 2), Floats(channels, 3)},
        {Out(image, true), OutFloats(channels), OutFloats(channels)}},
       {"batch_norm_inference{epsilon:1e-5}",

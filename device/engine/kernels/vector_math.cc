@@ -62,6 +62,14 @@ VPOD_INLINE float SigmoidOf(float x) {
   return x < 0 ? z * y : y;
 }
 
+VPOD_INLINE float SiluOf(float x) {
+  // Where exp(x) has lost its digits, its product with x has not.
+  constexpr float kFar = -80, kShift = 64, kExpOfMinusShift = 1.60381089e-28f;
+  const float z = ExpOf(x < kFar ? x + kShift : -Size(x));
+  const float y = x < kFar ? kExpOfMinusShift : 1 / (1 + z);
+  return x < 0 ? x * z * y : x * y;
+}
+
 // x + x s(x^2) below 1, 2^-35; 1 - exp(q(x)) up to 3.95, 2^-35, from where on it rounds to 1.
 VPOD_INLINE float ErfOf(float x) {
   constexpr float kS[] = {0.128379166f,   -0.376126379f,   0.112837821f,   -0.0268654004f,
@@ -82,6 +90,15 @@ VPOD_VECTOR_FUNCTION(Log, float, LogOf(x))
 VPOD_VECTOR_FUNCTION(Tanh, float, TanhOf(x))
 VPOD_VECTOR_FUNCTION(Sigmoid, float, SigmoidOf(x))
 VPOD_VECTOR_FUNCTION(Erf, float, ErfOf(x))
+VPOD_VECTOR_FUNCTION(Silu, float, SiluOf(x))
+
+VPOD_SIMD void SiluGradient(const float* x, const float* dy, float* out, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const float s = SigmoidOf(x[i]);
+    out[i] = s * (1 + x[i] * (1 - s)) * dy[i];
+  }
+}
+
 VPOD_VECTOR_FUNCTION(Floor, float, __builtin_floorf(x))
 VPOD_VECTOR_FUNCTION(Ceil, float, __builtin_ceilf(x))
 VPOD_VECTOR_FUNCTION(Round, float, __builtin_rintf(x))

@@ -18,6 +18,9 @@ void Log(const float* in, float* out, size_t n);      // 0.9
 void Tanh(const float* in, float* out, size_t n);     // 1.4
 void Sigmoid(const float* in, float* out, size_t n);  // 2.8: 1 / (1 + exp(-x))
 void Erf(const float* in, float* out, size_t n);      // 1.1
+void Silu(const float* in, float* out, size_t n);     // 2.9: x / (1 + exp(-x))
+// out[i] = dy[i] * the derivative of Silu at x[i]; `out` may be one of the others.
+void SiluGradient(const float* x, const float* dy, float* out, size_t n);
 // Exact.
 void Floor(const float* in, float* out, size_t n);
 void Ceil(const float* in, float* out, size_t n);

@@ -42,6 +42,8 @@ INSTANTIATE_TEST_SUITE_P(
         Function{"Tanh", Tanh, [](double x) { return std::tanh(x); }, 1.4, 0x41260c3660268396},
         Function{"Sigmoid", Sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 2.8,
                  0xd2588db9f4d0a51e},
+        Function{"Silu", Silu, [](double x) { return x / (1 + std::exp(-x)); }, 2.9,
+                 0x1eb06ea7109f6351},
         Function{"Erf", Erf, [](double x) { return std::erf(x); }, 1.1, 0x99a5a5ac5ee80a0d},
         Function{"Sin", Sin, [](double x) { return std::sin(x); }, 0.6, 0x8b5d6dbdeb4cd6aa},
         Function{"Cos", Cos, [](double x) { return std::cos(x); }, 0.6, 0x4c0ab8855aa7fd9e},

@@ -7,11 +7,13 @@
 namespace vpod::program {
 namespace {
 
-constexpr Constraint kSum{
+constexpr Constraint kInside{
     "batch_norm_c1",
-    "With `add`, the sum inside of the op is rounded to nearest, not stochastically."};
+    "With `add`, SILU or `recompute` a value inside of the op is rounded to nearest, so that there "
+    "is no stochastic rounding."};
 constexpr Constraint kCount{
-    "batch_norm_c2", "There is another input with `add` and, in the gradient, one with `relu`."};
+    "batch_norm_c2",
+    "There is another input with `add` and, in the gradient, one with an activation."};
 constexpr Constraint kX{"batch_norm_c3",
                         "x is floats [batch, channels, …] with one channel or more."};
 constexpr Constraint kEpsilon{"batch_norm_c4", "Epsilon is above 0."};
@@ -23,8 +25,12 @@ constexpr Constraint kChannels{
     "[channels]."};
 constexpr Constraint kFused{
     "batch_norm_c8",
-    "The inputs that `add` and `relu` bring have the type of x: an addend, a second gradient, the "
-    "output of the ReLU."};
+    "The inputs that `add` and an activation bring have the type of x: an addend, a second "
+    "gradient, the activation's output."};
+constexpr Constraint kActivation{
+    "batch_norm_c9",
+    "An activation is RELU, RELU6 or SILU; in the gradient SILU needs `recompute`, which needs an "
+    "activation."};
 
 // The type of what there is one of for each channel.
 absl::StatusOr<TensorType> ChannelType(const TensorType& x, float epsilon) {
@@ -49,22 +55,37 @@ absl::Status CheckCount(absl::Span<const TensorType> inputs, size_t expected) {
                                      inputs.size()));
 }
 
-absl::Status CheckSum(const v1::Instruction& instruction, bool add) {
-  if (!add || !instruction.has_rounding()) return absl::OkStatus();
-  return Broken(kSum, "with `add` there is no stochastic rounding");
+absl::Status CheckActivation(v1::UnaryOperator op) {
+  if (op == v1::UNARY_OPERATOR_UNSPECIFIED || op == v1::RELU || op == v1::RELU6 || op == v1::SILU)
+    return absl::OkStatus();
+  return Broken(kActivation,
+                absl::StrCat("the activation is ",
+                             v1::UnaryOperator_IsValid(op) ? v1::UnaryOperator_Name(op)
+                                                           : absl::StrCat(static_cast<int>(op)),
+                             ", must be RELU, RELU6 or SILU"));
 }
 
-// Whether it adds an image or is followed by a ReLU.
+// `op`: any of the three.
+template <class Op>
+absl::Status CheckInside(const v1::Instruction& instruction, const Op& op) {
+  bool rounds_inside = op.add() || op.activation() == v1::SILU;
+  if constexpr (requires { op.recompute(); }) rounds_inside = rounds_inside || op.recompute();
+  if (!rounds_inside || !instruction.has_rounding()) return absl::OkStatus();
+  return Broken(kInside, "with `add`, SILU or `recompute` there is no stochastic rounding");
+}
+
+// Whether it adds an image or has an activation.
 template <auto Attributes>
 bool Fused(const v1::Instruction& instruction) {
   const auto& op = (instruction.*Attributes)();
-  return op.add() || op.relu();
+  return op.add() || op.activation() != v1::UNARY_OPERATOR_UNSPECIFIED;
 }
 
 absl::StatusOr<Types> NormalizedTypes(const v1::Instruction& instruction,
                                       absl::Span<const TensorType> inputs) {
   const v1::BatchNorm& op = instruction.batch_norm();
-  VPOD_RETURN_IF_ERROR(CheckSum(instruction, op.add()));
+  VPOD_RETURN_IF_ERROR(CheckInside(instruction, op));
+  VPOD_RETURN_IF_ERROR(CheckActivation(op.activation()));
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, op.add() ? 4 : 3));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
   VPOD_RETURN_IF_ERROR(CheckHasMoments(inputs[0]));
@@ -77,7 +98,8 @@ absl::StatusOr<Types> NormalizedTypes(const v1::Instruction& instruction,
 absl::StatusOr<Types> InferenceTypes(const v1::Instruction& instruction,
                                      absl::Span<const TensorType> inputs) {
   const v1::BatchNormInference& op = instruction.batch_norm_inference();
-  VPOD_RETURN_IF_ERROR(CheckSum(instruction, op.add()));
+  VPOD_RETURN_IF_ERROR(CheckInside(instruction, op));
+  VPOD_RETURN_IF_ERROR(CheckActivation(op.activation()));
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, op.add() ? 6 : 5));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
   const char* names[] = {"x", "scale", "offset", "mean", "variance"};
@@ -90,16 +112,26 @@ absl::StatusOr<Types> InferenceTypes(const v1::Instruction& instruction,
 absl::StatusOr<Types> GradientTypes(const v1::Instruction& instruction,
                                     absl::Span<const TensorType> inputs) {
   const v1::BatchNormGradient& op = instruction.batch_norm_gradient();
-  VPOD_RETURN_IF_ERROR(CheckSum(instruction, op.add()));
-  VPOD_RETURN_IF_ERROR(CheckCount(inputs, size_t{5} + op.add() + op.relu()));
+  VPOD_RETURN_IF_ERROR(CheckInside(instruction, op));
+  VPOD_RETURN_IF_ERROR(CheckActivation(op.activation()));
+  const bool activation = op.activation() != v1::UNARY_OPERATOR_UNSPECIFIED;
+  if (op.activation() == v1::SILU && !op.recompute())
+    return Broken(kActivation, "the gradient of SILU needs `recompute`");
+  if (op.recompute() && !activation)
+    return Broken(kActivation, "there is no activation of which `recompute` gives the input");
+  VPOD_RETURN_IF_ERROR(CheckCount(inputs, size_t{5} + op.add() + activation));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
   VPOD_RETURN_IF_ERROR(CheckHasMoments(inputs[0]));
   VPOD_RETURN_IF_ERROR(CheckInput(kGradient, "gradient", inputs[1], inputs[0]));
   const char* names[] = {"scale", "mean", "variance"};
   for (size_t i = 0; i < 3; ++i)
     VPOD_RETURN_IF_ERROR(CheckInput(kChannels, names[i], inputs[i + 2], channels));
-  for (const TensorType& image : inputs.subspan(5))
-    VPOD_RETURN_IF_ERROR(CheckInput(kFused, "second gradient or activation", image, inputs[0]));
+  if (op.add()) VPOD_RETURN_IF_ERROR(CheckInput(kFused, "second gradient", inputs[5], inputs[0]));
+  if (op.recompute()) {
+    VPOD_RETURN_IF_ERROR(CheckInput(kChannels, "offset", inputs.back(), channels));
+  } else if (activation) {
+    VPOD_RETURN_IF_ERROR(CheckInput(kFused, "activation", inputs.back(), inputs[0]));
+  }
   Types types = {inputs[0], channels, channels};
   if (op.keep()) types.push_back(inputs[0]);
   return types;
@@ -114,7 +146,7 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {3, 4},
        .outputs = {3, 3},
        .infer = NormalizedTypes,
-       .constraints = {kSum, kCount, kX, kEpsilon, kMoments, kChannels, kFused},
+       .constraints = {kInside, kActivation, kCount, kX, kEpsilon, kMoments, kChannels, kFused},
        .fused = Fused<&v1::Instruction::batch_norm>,
        .rounds = true,
        .layout = ImagesLayout},
@@ -123,7 +155,7 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {5, 6},
        .outputs = {1, 1},
        .infer = InferenceTypes,
-       .constraints = {kSum, kCount, kX, kEpsilon, kChannels, kFused},
+       .constraints = {kInside, kActivation, kCount, kX, kEpsilon, kChannels, kFused},
        .fused = Fused<&v1::Instruction::batch_norm_inference>,
        .updates = true,
        .rounds = true,
@@ -133,7 +165,8 @@ std::vector<OpDef> BatchNormOps() {
        .inputs = {5, 7},
        .outputs = {3, 4},
        .infer = GradientTypes,
-       .constraints = {kSum, kCount, kX, kEpsilon, kMoments, kGradient, kChannels, kFused},
+       .constraints = {kInside, kActivation, kCount, kX, kEpsilon, kMoments, kGradient, kChannels,
+                       kFused},
        .fused = Fused<&v1::Instruction::batch_norm_gradient>,
        .rounds = true,
        .layout = ImagesLayout},

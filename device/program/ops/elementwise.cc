@@ -85,6 +85,8 @@ Domain DomainOf(v1::BinaryOperator op) {
     case v1::RELU_GRADIENT:
     case v1::TANH_GRADIENT:
     case v1::SIGMOID_GRADIENT:
+    case v1::RELU6_GRADIENT:
+    case v1::SILU_GRADIENT:
     case v1::ATAN2:
       return Domain::kFloats;
     case v1::BITWISE_AND:
@@ -123,7 +125,8 @@ absl::StatusOr<TensorType> BinaryType(v1::BinaryOperator op, const TensorType& a
     return Broken(kOperator, absl::StrCat("unknown binary operator ", op));
   VPOD_RETURN_IF_ERROR(Check(a));
   VPOD_RETURN_IF_ERROR(Check(b));
-  const bool gradient = op >= v1::RELU_GRADIENT && op <= v1::SIGMOID_GRADIENT;
+  const bool gradient = (op >= v1::RELU_GRADIENT && op <= v1::SIGMOID_GRADIENT) ||
+                        op == v1::RELU6_GRADIENT || op == v1::SILU_GRADIENT;
   const bool comparison = op >= v1::EQUAL && op <= v1::GREATER_EQUAL;
   const Domain domain = DomainOf(op);
   if (a.type != b.type || !Takes(domain, a.type) || (gradient && a.dims != b.dims)) {

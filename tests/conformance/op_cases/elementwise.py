@@ -17,6 +17,8 @@ UNARY = {
     "TANH": (torch.tanh, last_places, (-4, 4)),
     "SIGMOID": (torch.sigmoid, last_places, (-15, 15)),
     "RELU": (torch.relu, equal, (-3, 3)),
+    "RELU6": (torch.nn.functional.relu6, equal, (-3, 9)),
+    "SILU": (torch.nn.functional.silu, last_places, (-15, 15)),
     "RECIPROCAL": (torch.reciprocal, same_zero, (0.05, 3)),
     "ERF_INV": (torch.erfinv, last_places, (-0.99, 0.99)),
     "ERF": (torch.erf, last_places, (-4, 4)),
@@ -41,8 +43,12 @@ UNARY = {
     "SIGN": (torch.sign, equal, (-3, 3)),
 }
 INTEGER_UNARY = ["NEGATE", "ABSOLUTE", "SQUARE", "RELU", "SIGN"]
-# Where the derivative's expression cancels, its size is not its absolute value. Takes the output.
-UNARY_SLOPES = {"TANH": lambda y: 1 + y * y, "SIGMOID": lambda y: y * (1 + y)}
+# Where the derivative's expression cancels, its size is not its absolute value. Takes input and output.
+UNARY_SLOPES = {
+    "TANH": lambda x, y: 1 + y * y,
+    "SIGMOID": lambda x, y: y * (1 + y),
+    "SILU": lambda x, y: torch.sigmoid(x) * (1 + x.abs() * torch.sigmoid(-x)),
+}
 # Constant, but for the jumps.
 UNARY_STEPS = ("FLOOR", "CEIL", "ROUND", "TRUNCATE", "SIGN")
 # Gradients that use the output, which float16 has rounded, as often as it is a factor.
@@ -66,13 +72,15 @@ def unary(case, operator):
 
     def size(exacts, sizes):
         slope = UNARY_SLOPES.get(operator)
-        slopes = slope and [slope(reference(exacts[0].detach()))]
+        slopes = slope and [slope(exacts[0].detach(), reference(exacts[0].detach()))]
         return local_size(reference, exacts, sizes, slopes)
 
     y = case.op({"unary": {"operator": operator}}, [x], reference, size)
     case.want(y, check)
-    if operator not in UNARY_STEPS and case.chance(0.6):
-        exact_slope = operator in ("NEGATE", "ABSOLUTE", "RELU")
+    # At NaN PyTorch's gradient of RELU6 is 0 or not, by the place of the element.
+    varies = operator == "RELU6" and case.special
+    if operator not in UNARY_STEPS and not varies and case.chance(0.6):
+        exact_slope = operator in ("NEGATE", "ABSOLUTE", "RELU", "RELU6")
         case.want_gradients(y, equal if exact_slope else close(UNARY_ROUNDINGS.get(operator, 0)))
 
 
@@ -216,9 +224,17 @@ def comparison(case, operator):
     case.want(case.op({"binary": {"operator": operator}}, [a, b], COMPARISONS[operator], types=["BOOL"]), equal)
 
 
-# The gradients of RELU, TANH and SIGMOID from their outputs, as functions of their own.
+# The gradients of activations, as functions of their own.
 SLOPES = {
     "RELU_GRADIENT": (lambda a, b: torch.where(a > 0, b, 0 * b), lambda a, b: (0 * a, (a > 0) * 1.0)),
+    "RELU6_GRADIENT": (
+        lambda a, b: torch.where((a > 0) & (a < 6), b, 0 * b),
+        lambda a, b: (0 * a, ((a > 0) & (a < 6)) * 1.0),
+    ),
+    "SILU_GRADIENT": (
+        lambda a, b: torch.sigmoid(a) * (1 + a * torch.sigmoid(-a)) * b,
+        lambda a, b: ((2 + a) * b, 1 + a),
+    ),
     "TANH_GRADIENT": (lambda a, b: (1 - a * a) * b, lambda a, b: (2 * a * b, 1 + a * a)),
     "SIGMOID_GRADIENT": (lambda a, b: a * (1 - a) * b, lambda a, b: ((1 + 2 * a) * b, a * (1 + a))),
 }
@@ -230,11 +246,12 @@ def slope(case, operator):
     case.special = False
     reference, slopes = SLOPES[operator]
     dims = case.shape()
-    a, b = (case.operand(case.floats(type_name, dims, -1, 1)) for _ in range(2))
+    low, high = (-2, 8) if operator == "RELU6_GRADIENT" else (-1, 1)
+    a, b = (case.operand(case.floats(type_name, dims, *limits)) for limits in ((low, high), (-1, 1)))
 
     def size(exacts, sizes):
         derivatives = slopes(*(x.detach().abs() for x in exacts))
-        if operator == "RELU_GRADIENT":
+        if operator.startswith("RELU"):
             derivatives = slopes(*(x.detach() for x in exacts))
         whole = local_size(reference, exacts, sizes, derivatives)
         return whole + (derivatives[1] * exacts[1].detach().abs() - whole.detach())
