@@ -1,11 +1,13 @@
-// oneDNN has a fast implementation for each convolution of the models, in all passes: never "ref",
-// nor "gemm" for windows of 3 × 3 and more and for depthwise ones. Loops of our own have none.
+// Each convolution of the models has a fast implementation, in all passes: never "ref", nor "gemm"
+// for windows of 3 × 3 and more and for depthwise ones, nor plain loops, which have no name.
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "client/compiler/compiler.h"
+#include "client/models/efficientnet.h"
 #include "client/models/mnist.h"
+#include "client/models/mobilenet.h"
 #include "client/models/resnet.h"
 #include "device/engine/kernels/kernel.h"
 
@@ -40,6 +42,14 @@ const Model kModels[] = {
      {4, 3, 224, 224},
      [](const nn::Builder& net, Tensor images) {
        return models::ResNet(net, images, models::ResNet50());
+     }},
+    {"MobileNetV2",
+     {4, 3, 224, 224},
+     [](const nn::Builder& net, Tensor images) { return models::MobileNetV2(net, images, {}); }},
+    {"EfficientNetB0",
+     {2, 3, 224, 224},
+     [](const nn::Builder& net, Tensor images) {
+       return models::EfficientNet(net, images, models::EfficientNetB0());
      }},
     {"ResNext101",
      {1, 3, 224, 224},

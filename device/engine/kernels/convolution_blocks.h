@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/engine/kernels/convolution.h"
@@ -53,5 +54,8 @@ inline constexpr size_t kConvolutionParts = 4;
 // image, and the gradient of the weights.
 Kernel PrepareSliding(const ConvolutionStep& step, const ConvolutionLimits& limits);
 Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimits& limits);
+// The latter without oneDNN, where each channel is a group; none if a chunk would be too large.
+std::optional<Kernel> PrepareDepthwiseWeightGradient(const ConvolutionStep& step,
+                                                     const ConvolutionLimits& limits);
 
 }  // namespace vpod::engine

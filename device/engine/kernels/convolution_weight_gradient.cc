@@ -3,7 +3,10 @@
 // sums are added in order at the end.
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "device/base/simd.h"
 #include "device/engine/kernels/convolution_blocks.h"
 
@@ -118,6 +121,14 @@ Chunking CutWeightGradient(const ConvolutionStep& step, const ConvolutionLimits&
   return {outputs, (quarter + kLanes - 1) / kLanes * kLanes};
 }
 
+// Whether oneDNN has an implementation for groups of one channel, if there are such.
+bool IsMadeFor(const ConvolutionShape& shape, const Passes& passes) {
+  const std::vector<std::string>& names = passes.implementations();
+  return shape.groups == 1 || std::all_of(names.begin(), names.end(), [](const std::string& name) {
+           return absl::StartsWith(name, "jit_dw");
+         });
+}
+
 }  // namespace
 
 Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimits& limits) {
@@ -134,6 +145,9 @@ Kernel PrepareWeightGradient(const ConvolutionStep& step, const ConvolutionLimit
     conv->cut = ConvolutionCut(whole, CutBy::kResults, size * operations, most, limits.elements);
     conv->blocks = PlanBlocks(step, units, conv->cut);
     if (!conv->blocks.empty()) break;
+  }
+  if (conv->blocks.empty() || !IsMadeFor(whole, *conv->blocks[0].passes)) {
+    if (auto depthwise = PrepareDepthwiseWeightGradient(step, limits)) return *std::move(depthwise);
   }
   if (conv->blocks.empty()) return LoopConvolution(step, limits);
   const bool many = whole.weights() > limits.weights;

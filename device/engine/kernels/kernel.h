@@ -70,7 +70,7 @@ struct Kernel {
   std::function<void(const Workspace& at, size_t first, size_t count)> by_rows;
   // Host memory that oneDNN's primitives take as long as the executable is loaded.
   size_t primitive_bytes = 0;
-  // The names of the implementations of oneDNN that compute this; empty without oneDNN.
+  // The implementations of a convolution, as oneDNN calls its own; none if it is by plain loops.
   std::vector<std::string> implementations;
 };
 
