@@ -207,6 +207,22 @@ TEST_P(ElementwiseTest, GradientsOfTanhAndSigmoid) {
   ExpectClose(ipu.Read(sigmoid), of_sigmoid, GetParam());
 }
 
+// Channels lie side by side, so that each image repeats a short row of its own.
+TEST_P(ElementwiseTest, EachImageHasItsFactors) {
+  TestIpu ipu;
+  const Dims dims{3, 24, 30, 31}, of_factors{3, 24, 1, 1};
+  const uint32_t x = ipu.AddImage(GetParam(), dims, Random(dims, 5)),
+                 factors = ipu.AddImage(GetParam(), of_factors, Random(of_factors, 6)),
+                 y = ipu.AddImage(GetParam(), dims);
+  for (const auto& [a, b] : {std::pair(x, factors), {factors, x}}) {
+    ipu.Run(BinaryText(program::v1::MULTIPLY, a, b, y));
+    const Values left = ipu.Read(x), right = ipu.Read(factors);
+    Values expected;
+    for (size_t i = 0; i < left.size(); ++i) expected.push_back(left[i] * right[i / (30 * 31)]);
+    ExpectRounded(ipu.Read(y), expected, GetParam());
+  }
+}
+
 TEST_P(ElementwiseTest, DivisionByZeroFollowsTheFloats) {
   ExpectRounded(RunBinary(program::v1::DIVIDE, GetParam(), {1, -1, 0}, {0, 0, 0}, GetParam()),
                 {kInfinity, -kInfinity, kNan}, GetParam());

@@ -15,6 +15,8 @@ using program::v1::DataType;
 
 // Rows up to this length that some operands repeat, as biases are repeated over pixels.
 constexpr size_t kShortRow = 256;
+// Images up to this size are not worth writing out a row of their own for.
+constexpr size_t kShortImage = 8192;
 
 // Bytes of an element in a block.
 size_t SizeInBlock(DataType type) {
@@ -116,17 +118,24 @@ class ElementwiseMap {
     narrowed_ = scratch_.Add(kElementsOfABlock * sizeof(_Float16));
   }
 
-  // Whether each operand is dense or repeats one short row.
+  // Whether each operand is dense or repeats one short row; of images, perhaps, one for each.
   bool HasShortRows() const {
-    if (loop_.dims.size() != 1 || loop_.length > kShortRow || loop_.steps[0] != 1) return false;
+    if (loop_.dims.empty() || loop_.dims.size() > 2 || loop_.length > kShortRow) return false;
+    if (loop_.steps[0] != 1 || (loop_.dims.size() == 2 && ElementsOfImage() < kShortImage))
+      return false;
     for (size_t o = 0; o < loop_.steps.size(); ++o) {
-      const int64_t stride = loop_.strides[o][0], step = loop_.steps[o];
+      const int64_t stride = loop_.strides[o].back(), step = loop_.steps[o];
       const bool dense = step == 1 && stride == static_cast<int64_t>(loop_.length);
       if (!dense && (o == 0 || stride != 0 || step > 1 || step < 0)) return false;
     }
     return true;
   }
-  bool IsRepeated(size_t input) const { return loop_.strides[input + 1][0] == 0; }
+  bool IsRepeated(size_t input) const { return loop_.strides[input + 1].back() == 0; }
+  size_t ElementsOfImage() const { return loop_.length * static_cast<size_t>(loop_.dims.back()); }
+  // The first element of an image.
+  int64_t Begin(size_t operand, size_t image) const {
+    return loop_.dims.size() < 2 ? 0 : static_cast<int64_t>(image) * loop_.strides[operand][0];
+  }
 
   template <class T>
   static T* Block(const Workspace& at, size_t offset) {
@@ -153,27 +162,42 @@ class ElementwiseMap {
   // Blocks go over the ends of rows. A row that repeats is written out so often that it covers a
   // block from wherever in the row that begins.
   void RunInShortRows(const Workspace& at, Values& values, size_t begin, size_t end) const {
-    Values repeated(inputs_.size());
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (IsRepeated(i)) repeated[i] = {Repeat(at, i), true};
-    }
-    for (size_t n = 0; begin < end; begin += n) {
-      n = std::min(kElementsOfABlock, end - begin);
-      const auto position = static_cast<int64_t>(begin);
-      for (size_t i = 0; i < inputs_.size(); ++i) {
-        values[i] = IsRepeated(i) ? BlockOperand{From(repeated[i], i, begin), true}
-                                  : Read(at, i, position, 1, n);
-      }
-      RunBlock(at, values, position, 1, {position, 1}, n);
+    const size_t of_image = ElementsOfImage();
+    while (begin < end) {
+      const size_t image = begin / of_image, first = image * of_image;
+      const size_t stop = std::min(end, first + of_image);
+      RunInShortRows(at, values, image, begin - first, stop - first);
+      begin = stop;
     }
   }
 
-  const void* Repeat(const Workspace& at, size_t i) const {
+  // Elements [begin, end) of an image.
+  void RunInShortRows(const Workspace& at, Values& values, size_t image, size_t begin,
+                      size_t end) const {
+    Values repeated(inputs_.size());
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (IsRepeated(i)) repeated[i] = {Repeat(at, i, image), true};
+    }
+    const size_t numbers = inputs_.size() + 1;
+    for (size_t n = 0; begin < end; begin += n) {
+      n = std::min(kElementsOfABlock, end - begin);
+      const auto element = static_cast<int64_t>(begin);
+      for (size_t i = 0; i < inputs_.size(); ++i) {
+        values[i] = IsRepeated(i) ? BlockOperand{From(repeated[i], i, begin), true}
+                                  : Read(at, i, Begin(i + 1, image) + element, 1, n);
+      }
+      const Numbers of_output =
+          output_.rounding.stochastic ? Numbers{Begin(numbers, image) + element, 1} : Numbers{};
+      RunBlock(at, values, Begin(0, image) + element, 1, of_output, n);
+    }
+  }
+
+  const void* Repeat(const Workspace& at, size_t i, size_t image) const {
     const MapInput& input = inputs_[i];
     const bool moves = loop_.steps[i + 1] != 0;
     return WithElement(input.operand.type.type, [&](auto element) -> const void* {
       using T = decltype(element);
-      const T* row = input.operand.As<T>(at);
+      const T* row = input.operand.As<T>(at) + Begin(i + 1, image);
       T* repeated = Block<T>(at, input.gathered);
       for (size_t k = 0; k < kElementsOfABlock + kShortRow; ++k)
         repeated[k] = row[moves ? k % loop_.length : 0];
