@@ -11,7 +11,7 @@ using graph::Graph;
 using graph::Tensor;
 using program::v1::FLOAT32;
 
-LossGradients AddLossGradients(Graph& graph, const ProgramSpec& spec) {
+LossGradients AddLossGradients(Graph& graph, const ProgramSpec& spec, uint32_t replicas) {
   LossGradients gradients;
   if (spec.loss_scale) {
     graph.SetIpu(graph.values()[spec.loss->id].ipu);
@@ -19,8 +19,9 @@ LossGradients AddLossGradients(Graph& graph, const ProgramSpec& spec) {
   }
   gradients.of_variables =
       graph.GradientsOfUses(*spec.loss, graph.variables(), gradients.loss_scale);
-  // Accumulated, each use of a variable enters the wide accumulator by itself.
-  if (spec.accumulation > 1 || !graph.status().ok()) return gradients;
+  // Where an update has several micro-batches, each use of a variable enters the wide accumulator
+  // by itself, so that the sum does not depend on how they are dealt to replicas.
+  if (spec.accumulation > 1 || replicas > 1 || !graph.status().ok()) return gradients;
   for (size_t v = 0; v < gradients.of_variables.size(); ++v) {
     std::vector<Tensor>& uses = gradients.of_variables[v];
     if (!uses.empty()) uses = {graph.SumOfUses(graph.variables()[v], uses)};
@@ -40,7 +41,7 @@ absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec&
   program.graph.SetReplicas(options.total_replicas);
   if (program.trains()) {
     program.first_backward = static_cast<uint32_t>(program.graph.values().size());
-    program.gradients = AddLossGradients(program.graph, spec);
+    program.gradients = AddLossGradients(program.graph, spec, program.replicas);
     VPOD_RETURN_IF_ERROR(program.graph.status());
     program.rounding = AddRoundingStates(program.graph, options);
   }

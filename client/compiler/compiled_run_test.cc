@@ -84,6 +84,27 @@ TEST(CompiledRunTest, AGradientThatTwoVariablesShareUpdatesBoth) {
   }
 }
 
+// However micro-batches are dealt: in float32, 1 + 2^-24 + 2^-24 would be 1.
+TEST(CompiledRunTest, GradientsByDifferentUsesAddUpInFloat64) {
+  for (uint32_t replicas : {1, 2}) {
+    Graph graph;
+    const Tensor w = graph.Variable("w", {FLOAT32, {1}}, {0});
+    Tensor loss;
+    for (float factor : {0x1p-24f, 0x1p-24f, 1.0f}) {
+      const Tensor use = graph.Multiply(w, graph.Constant({FLOAT32, {1}}, factor));
+      loss = loss.valid() ? graph.Add(loss, use) : use;
+    }
+    auto session = Open(graph, {.total_replicas = replicas,
+                                .programs = {{.name = "train",
+                                              .accumulation = 2 / replicas,
+                                              .loss = loss,
+                                              .optimizer = SgdOptions{.learning_rate = 1}}}});
+    ASSERT_TRUE(session);
+    ASSERT_TRUE(session->Run("train").ok());
+    EXPECT_THAT(*session->ReadFloats("w"), testing::ElementsAre(-1 - 0x1p-23f)) << replicas;
+  }
+}
+
 // The gradient of b is no sum but the constant gradient of the loss; a variable that the loss does
 // not reach stays.
 TEST(CompiledRunTest, ConstantGradients) {

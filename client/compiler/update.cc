@@ -154,7 +154,7 @@ uint32_t Update::EmitGradient(const Use& use) {
   placement_.Bring(use.gradient.id, ipu);
   const uint32_t gradient =
       placement_.Flat(ipu, placement_.PlaceAs(use.gradient.id, ipu, OrderOfVariable(use.variable)));
-  if (spec_.accumulation > 1) {
+  if (spec_.accumulation > 1 || gradients_[use.variable].size() > 1) {
     const uint32_t accumulator =
         AccumulatorOf(use.variable, placement_.TensorAt(ipu, gradient).type.dims);
     Instruction accumulate;
