@@ -1,5 +1,4 @@
 // vpod.nn: layers with PyTorch's parameter names and first values.
-#include "client/nn/activations.h"
 #include "client/nn/builder.h"
 #include "client/nn/recurrent.h"
 #include "client/python/vpod/bindings.h"
@@ -146,12 +145,6 @@ void DefineLayers(py::module_& module) {
             return net.Add(x, [](const nn::Builder& b, Tensor in) { return b.Flatten(in); });
           },
           py::arg("x"));
-  nn.def(
-      "silu",
-      [](const Value& x) {
-        return AddTo(x.graph, [&](graph::Graph& g) { return g.Silu(x.tensor); });
-      },
-      py::arg("x"));
 }
 
 }  // namespace vpod::python
