@@ -2,7 +2,6 @@
 // initial.npz, first.npz and final.npz (the variables before, after one step and at the end),
 // inputs.npz (input0, input1 … and labels of all steps) and losses.npz.
 #include <CLI/CLI.hpp>
-#include <bit>
 #include <cstdio>
 #include <map>
 #include <random>
@@ -23,6 +22,7 @@
 #include "client/session/npz.h"
 #include "client/session/session.h"
 #include "device/base/status.h"
+#include "tests/support/classifier.h"
 
 namespace vpod {
 namespace {
@@ -30,8 +30,7 @@ namespace {
 using graph::Graph;
 using graph::Tensor;
 using program::v1::FLOAT16;
-using program::v1::FLOAT32;
-using program::v1::INT32;
+using testing::Classifier;
 
 struct Arguments {
   std::string model = "mnist";
@@ -47,19 +46,6 @@ struct Arguments {
   bool fusion = true;
 };
 
-// A stream that a model reads, beside the labels.
-struct Input {
-  graph::Dims dims;   // of one element of the batch
-  int32_t limit = 0;  // INT32 below it, or, at 0, normal floats
-};
-
-struct Model {
-  std::vector<Input> inputs;
-  Tensor (*logits)(const nn::Builder& net, const std::vector<Tensor>& inputs);
-  graph::Dims labels = {};  // of one element of the batch
-  int32_t classes = 10;     // the last dimension of the logits
-};
-
 // A small vocabulary and few positions, so that most of the time goes into layers.
 constexpr int64_t kVocabulary = 100;
 
@@ -71,11 +57,11 @@ models::BertOptions SmallBert() {
   return options;
 }
 
-const std::map<std::string, Model>& Models() {
+const std::map<std::string, Classifier>& Models() {
   using Inputs = std::vector<Tensor>;
-  const Input photo{{3, 32, 32}}, small_photo{{3, 16, 16}}, features{{12, 24}},
+  const Classifier::Input photo{{3, 32, 32}}, small_photo{{3, 16, 16}}, features{{12, 24}},
       tokens{{12}, kVocabulary}, flags{{12}, 2};
-  static const auto* const models = new std::map<std::string, Model>{
+  static const auto* const models = new std::map<std::string, Classifier>{
       {"mnist",
        {{{{1, 28, 28}}},
         [](const nn::Builder& net, const Inputs& inputs) {
@@ -176,35 +162,24 @@ const std::map<std::string, Model>& Models() {
 
 // A stream of the program and what all steps have read from it.
 struct Data {
-  std::string name;
-  graph::TensorType type;
-  int32_t limit;    // as that of its input
-  std::string all;  // bytes
+  testing::RandomStream stream;
+  std::string all = {};  // bytes
 
   // Draws the numbers of a step.
   absl::Status Fill(session::Session& session, std::mt19937_64& random) {
-    std::normal_distribution<float> normal;
-    VPOD_ASSIGN_OR_RETURN(const auto stream, session.Stream<uint32_t>(name, 0));
-    for (uint32_t& element : stream) {
-      element = limit == 0 ? std::bit_cast<uint32_t>(normal(random))
-                           : static_cast<uint32_t>(random() % static_cast<uint64_t>(limit));
-    }
-    all.append(reinterpret_cast<const char*>(stream.data()), sizeof(uint32_t) * stream.size());
+    VPOD_ASSIGN_OR_RETURN(const auto elements, session.Stream<uint32_t>(stream.name, 0));
+    testing::Draw(stream, random, elements);
+    all.append(reinterpret_cast<const char*>(elements.data()), sizeof(uint32_t) * elements.size());
     return absl::OkStatus();
   }
 
   // The same of all steps, which are the first dimension.
   session::Array Record(int64_t steps) const {
-    graph::TensorType recorded = type;
+    graph::TensorType recorded = stream.type;
     recorded.dims.insert(recorded.dims.begin(), steps);
     return {recorded, all};
   }
 };
-
-graph::Dims Batched(int64_t batch, graph::Dims dims) {
-  dims.insert(dims.begin(), batch);
-  return dims;
-}
 
 compiler::Optimizer OptimizerOf(const Arguments& arguments) {
   if (arguments.optimizer == "adamw") {
@@ -224,27 +199,11 @@ compiler::Optimizer OptimizerOf(const Arguments& arguments) {
 absl::Status Train(const Arguments& arguments) {
   Graph graph;
   const nn::Builder net(graph, {.seed = arguments.seed, .training = true});
-  const Model& model = Models().at(arguments.model);
-  std::vector<Data> streams;
-  std::vector<Tensor> inputs;
-  for (size_t i = 0; i < model.inputs.size(); ++i) {
-    const Input& input = model.inputs[i];
-    streams.push_back({absl::StrCat("input", i),
-                       {input.limit == 0 ? FLOAT32 : INT32, Batched(arguments.batch, input.dims)},
-                       input.limit});
-    Tensor tensor = graph.Input(streams[i].name, streams[i].type);
-    // Weights have the type of the inputs.
-    if (input.limit == 0 && arguments.half) tensor = graph.Cast(tensor, FLOAT16);
-    inputs.push_back(tensor);
-  }
-  streams.push_back({"labels", {INT32, Batched(arguments.batch, model.labels)}, model.classes});
-  const Tensor labels = graph.Input("labels", streams.back().type);
-  const Tensor logits = graph.Cast(model.logits(net, inputs), FLOAT32);
-  const int64_t rows = streams.back().type.elements();
-  const Tensor loss = graph.Mean(graph.SoftmaxCrossEntropy(
-      graph.Reshape(logits, {rows, model.classes}), graph.Reshape(labels, {rows})));
-  graph.Output("loss", loss);
-  compiler::ProgramSpec spec{.name = "train", .loss = loss, .optimizer = OptimizerOf(arguments)};
+  const testing::TrainedClassifier model =
+      testing::AddClassifier(net, Models().at(arguments.model), arguments.batch,
+                             arguments.half ? FLOAT16 : program::v1::FLOAT32);
+  compiler::ProgramSpec spec{
+      .name = "train", .loss = model.loss, .optimizer = OptimizerOf(arguments)};
   if (arguments.half) {
     spec.loss_scale = arguments.loss_scale;
     spec.automatic_loss_scale.emplace();
@@ -256,11 +215,13 @@ absl::Status Train(const Arguments& arguments) {
   VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), compiled));
   VPOD_RETURN_IF_ERROR(session->Save(absl::StrCat(arguments.directory, "/initial.npz")));
 
+  std::vector<Data> data;
+  for (const testing::RandomStream& stream : model.streams) data.push_back({stream});
   std::mt19937_64 random(arguments.seed + 1);
   std::vector<float> losses;
   VPOD_ASSIGN_OR_RETURN(const auto loss_stream, session->Stream<float>("loss", 0));
   for (uint32_t step = 0; step < arguments.steps; ++step) {
-    for (Data& stream : streams) VPOD_RETURN_IF_ERROR(stream.Fill(*session, random));
+    for (Data& each : data) VPOD_RETURN_IF_ERROR(each.Fill(*session, random));
     VPOD_RETURN_IF_ERROR(session->Run("train").status());
     losses.push_back(loss_stream[0]);
     if (step == 0)
@@ -268,7 +229,7 @@ absl::Status Train(const Arguments& arguments) {
   }
   const int64_t steps = arguments.steps;
   session::Arrays recorded;
-  for (const Data& stream : streams) recorded[stream.name] = stream.Record(steps);
+  for (const Data& each : data) recorded[each.stream.name] = each.Record(steps);
   VPOD_RETURN_IF_ERROR(
       session::WriteNpz(absl::StrCat(arguments.directory, "/inputs.npz"), recorded));
   VPOD_RETURN_IF_ERROR(session::WriteNpz(absl::StrCat(arguments.directory, "/losses.npz"),

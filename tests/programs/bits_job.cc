@@ -1,8 +1,7 @@
-// Trains the network of bits_training.h on the IPUs that poprun gave it. Each instance writes its
-// bits, a line each, to the results file with its number behind.
+// Trains a model of bits_models.h on the IPUs that poprun gave it. Each instance writes its bits,
+// as .npz, to the results file with its number behind.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "client/ipuof/ipuof_device.h"
@@ -10,6 +9,7 @@
 #include "client/popdist/job.h"
 #include "client/vipu/ipuof_config.h"
 #include "device/base/status.h"
+#include "tests/programs/bits_models.h"
 #include "tests/programs/bits_training.h"
 
 namespace vpod::testing {
@@ -25,18 +25,16 @@ absl::Status Run(BitsOptions options, const std::string& results) {
       ipuof::AttachDevice(partition, {popdist::ThisJobMember(popdist::getNumLocalReplicas(), 1),
                                       static_cast<int>(popdist::getDeviceId(devices))}));
   VPOD_ASSIGN_OR_RETURN(const Bits bits, TrainForBits(options, std::move(device)));
-  std::ofstream file(absl::StrCat(results, ".", popdist::getInstanceIndex()));
-  for (const auto& [name, value] : bits) file << name << " " << value << "\n";
-  return file.flush() ? absl::OkStatus() : absl::UnavailableError("cannot write the results");
+  return session::WriteNpz(absl::StrCat(results, ".", popdist::getInstanceIndex()), bits);
 }
 
 int Main(int argc, char** argv) {
   BitsOptions options;
   bool half = false, no_fusion = false, no_sharing = false, stochastic = false;
   std::string results;
-  CLI::App app("Trains a small network and writes its bits.", "bits_job");
+  CLI::App app("Trains a model and writes its bits.", "bits_job");
+  app.add_option("--model", options.model)->check(CLI::IsMember(&BitsModels()));
   app.add_flag("--half", half, "float16 instead of float32");
-  app.add_flag("--dropout", options.dropout);
   app.add_flag("--no-fusion", no_fusion);
   app.add_flag("--no-sharing", no_sharing);
   app.add_flag("--stochastic-rounding", stochastic);
