@@ -1,4 +1,4 @@
-// The first program in Python, in its own process and as a job of poprun.
+// Programs in Python, in their own process and as jobs of poprun.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -10,8 +10,15 @@
 namespace vpod::testing {
 namespace {
 
-const std::vector<std::string> kFirst = {"/usr/bin/python3",
-                                         "client/examples/first_program/first.py"};
+using Words = std::vector<std::string>;
+const Words kFirst = {"/usr/bin/python3", "client/examples/first_program/first.py"};
+
+Words UnderPoprun(int instances, int replicas, const Words& program) {
+  Words words = {"poprun", "--num-instances", std::to_string(instances), "--num-replicas",
+                 std::to_string(replicas)};
+  words.insert(words.end(), program.begin(), program.end());
+  return words;
+}
 
 std::map<std::string, std::string> Environment() {
   return {{"PYTHONPATH", std::filesystem::absolute("client/python").string()}};
@@ -36,9 +43,7 @@ TEST(PythonTest, TheFirstProgramLearnsAloneAndUnderPoprun) {
   TestPod pod(16, {}, Environment());
   pod.CreatePartition("p16", 16);
   ExpectLearned(pod.Run(kFirst));
-  std::vector<std::string> words = {"poprun", "--num-instances", "4", "--num-replicas", "16"};
-  words.insert(words.end(), kFirst.begin(), kFirst.end());
-  ExpectLearned(pod.Run(words));
+  ExpectLearned(pod.Run(UnderPoprun(4, 16, kFirst)));
   EXPECT_EQ(pod.AttachedIpus(), 0);
 }
 
@@ -46,12 +51,28 @@ TEST(PythonTest, TheFirstProgramLearnsAloneAndUnderPoprun) {
 TEST(PythonTest, AnExceptionEndsTheJob) {
   TestPod pod(4, {}, Environment());
   pod.CreatePartition("p4", 4);
-  const Outcome outcome =
-      pod.Run({"poprun", "--num-instances", "2", "--num-replicas", "4", "/usr/bin/python3", "-c",
-               "import vpod; device = vpod.attach(replicas=2); vpod.Graph().input('x', [-1])"});
+  const Outcome outcome = pod.Run(UnderPoprun(
+      2, 4,
+      {"/usr/bin/python3", "-c",
+       "import vpod; device = vpod.attach(replicas=2); vpod.Graph().input('x', [-1])"}));
   EXPECT_NE(outcome.code, 0);
   EXPECT_NE(outcome.err.find("ValueError: "), std::string::npos) << outcome.err;
   EXPECT_EQ(pod.AttachedIpus(), 0);
+}
+
+// The module's own test makes wrong calls, and right ones in the same process afterwards. Under
+// poprun its sessions have IPUs of the POD, which can be used afterwards, too.
+TEST(PythonTest, WrongCallsLeaveInterpreterAndPodUsable) {
+  TestPod pod(4, {}, Environment());
+  pod.CreatePartition("p4", 4);
+  const Outcome outcome =
+      pod.Run(UnderPoprun(1, 1,
+                          {"/usr/bin/python3", "client/python/vpod/vpod_test.py", "WrongCallsTest",
+                           "SessionTest.test_an_error_of_the_program_leaves_the_session"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_EQ(pod.Shell("grep 'attach .*python' $VPOD_HOME/vipu-agent.log").code, 0);
+  EXPECT_EQ(pod.AttachedIpus(), 0);
+  ExpectLearned(pod.Run(UnderPoprun(2, 4, kFirst)));
 }
 
 }  // namespace
