@@ -112,7 +112,7 @@ absl::Status Engine::AddFiniteChecks() {
         check.source = checked.back().source;
         check.origin = checked.back().origin;
         check.number = checked.back().number;
-        check.scope = checked.back().scope;
+        check.scope = std::max(checked.back().scope, checked.back().results);
         check.kernel =
             PrepareFiniteCheck(executable_->proto().ipus(static_cast<int>(ipu)), *check.source);
         if (check.kernel.phases.empty()) continue;
@@ -222,8 +222,9 @@ absl::Status Engine::PrepareSteps(const std::atomic<bool>* cancelled) {
         Step& step = steps.emplace_back();
         step.source = &instruction;
         step.number = steps.size() - 1;
-        if (sharing_.uniform.once[ipu][functions.size() - 1][step.number])
-          step.scope = Scope::kLease;
+        const size_t f = functions.size() - 1;
+        if (sharing_.uniform.once[ipu][f][step.number]) step.scope = Scope::kLease;
+        if (sharing_.uniform.results_for_one[ipu][f][step.number]) step.results = Scope::kLease;
         step.origin = executable_->OriginOf(ipu, functions.size() - 1, steps.size() - 1);
         step.cost = model::Price(text, ipu, instruction, topology_);
         const program::Role role = program::FindOp(instruction.attributes_case())->role;

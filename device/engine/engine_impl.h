@@ -55,8 +55,9 @@ struct Engine::Step {
   const program::v1::Origin* origin = nullptr;  // if it is known
   size_t number = 0;                            // of the instruction in its function
   Kernel kernel;                                // without phases for communication and control
-  Scope scope = Scope::kUnit;  // of what it writes; who needs a collective's results
-  bool meets = false;          // with other units, also in a function it calls
+  Scope scope = Scope::kUnit;                   // of what it writes
+  Scope results = Scope::kUnit;                 // of a collective: who needs them
+  bool meets = false;                           // with other units, also in a function it calls
   std::optional<KeptOperand> kept;
   std::vector<uint32_t> written;  // ranges of the packing plan
   model::Cost cost;

@@ -108,7 +108,7 @@ absl::Status Engine::LeaveBeforeWriting(uint32_t program) {
   if (!std::all_of(joined_.begin(), joined_.end(), is_empty)) {
     std::vector<ByteSet> written(joined_.size());
     ForEachStep(program, [&](uint32_t ipu, const Step& step) {
-      if (step.scope == Scope::kUnit) return;
+      if (std::max(step.scope, step.results) == Scope::kUnit) return;
       for (uint32_t output : step.source->outputs()) {
         const auto& tensors = executable_->proto().ipus(static_cast<int>(ipu)).tensors();
         const auto range = program::RangeOf(tensors[static_cast<int>(output)], false);
@@ -131,9 +131,17 @@ void Engine::SetScopes() {
   for (size_t ipu = 0; ipu < steps_.size(); ++ipu) {
     for (size_t f = 0; f < steps_[ipu].size(); ++f) {
       for (Step& step : steps_[ipu][f]) {
-        const bool for_job = agreed_ != nullptr && agreed_->uniform.once[ipu][f][step.number];
-        const bool for_lease = sharing_.uniform.once[ipu][f][step.number];
-        step.scope = for_job ? Scope::kJob : for_lease ? Scope::kLease : Scope::kUnit;
+        const auto scope = [&, ipu, f](auto field) {
+          const auto holds = [&](const program::Uniformity& uniform) {
+            return (uniform.*field)[ipu][f][step.number];
+          };
+          if (agreed_ != nullptr && holds(agreed_->uniform)) return Scope::kJob;
+          return holds(sharing_.uniform) ? Scope::kLease : Scope::kUnit;
+        };
+        step.results = scope(&program::Uniformity::results_for_one);
+        step.scope = scope(&program::Uniformity::once);
+        // A check of results is where they are.
+        if (!step.kernel.phases.empty()) step.scope = std::max(step.scope, step.results);
       }
     }
   }

@@ -140,15 +140,13 @@ Task Engine::Interpreter::Yield() {
 Task Engine::Interpreter::RunFunction(uint32_t function) {
   Scope scope = Scope::kUnit;  // of the step before
   for (const Step& step : engine_.steps_[unit_.ipu][function]) {
-    // All units meet in a collective, whichever of them gets its results.
-    const Scope next = step.meets ? Scope::kUnit : step.scope;
-    if (next != scope) {
-      const absl::Status met = co_await MeetUnits(std::max(next, scope));
+    if (step.scope != scope) {
+      const absl::Status met = co_await MeetUnits(std::max(step.scope, scope));
       if (!met.ok()) co_return met;
-      scope = next;
+      scope = step.scope;
     }
     if (OnlyMeets() && !step.meets) continue;
-    if (!Leads(next)) {
+    if (!Leads(step.scope)) {
       Skip(step);
       continue;
     }
@@ -209,7 +207,7 @@ Task Engine::Interpreter::Communicate(const Step& step) {
           ? Transfer(source.stream_in().stream(), source.outputs(0), true)
           : Transfer(source.stream_out().stream(), source.inputs(0), false);
     case program::Role::kCollective:
-      co_return co_await MeetReplicas(*program::CollectiveOf(source), Leads(step.scope));
+      co_return co_await MeetReplicas(*program::CollectiveOf(source), Leads(step.results));
     case program::Role::kExchange:
       co_return co_await Exchange(source.exchange().exchange());
     case program::Role::kKernel:

@@ -16,6 +16,8 @@ using v1::Instruction;
 
 // As in uniformity.cc.
 constexpr uint64_t kMostVisits = uint64_t{1} << 20;
+// All-reduces that are looked at, the first ones: a compiled program has one an IPU, or few more.
+constexpr size_t kMostCandidates = 64;
 
 // What is stale on a replica that does not get the results: the bytes of each candidate.
 class StaleBytes {
@@ -44,25 +46,27 @@ class StaleBytes {
 // Follows the programs of one IPU with what is stale.
 class Search {
  public:
-  // `once`: [function][instruction], as in Uniformity; candidates are added to it.
+  // `once` and `for_one`: [function][instruction], as in Uniformity; candidates are added to the
+  // latter.
   Search(const Executable& executable, const ReplicaRange& replicas, uint32_t ipu,
-         std::vector<std::vector<bool>>& once)
+         const std::vector<std::vector<bool>>& once, std::vector<std::vector<bool>>& for_one)
       : executable_(executable),
         text_(executable.proto().ipus(static_cast<int>(ipu))),
         ipu_(ipu),
-        once_(once) {
+        once_(once),
+        for_one_(for_one) {
     std::vector<bool> variables;
     for (const HostTensor& tensor : executable.host_tensors()) variables.push_back(!tensor.remote);
     const ByteSet host_tensors = BytesOf(executable, ipu, variables);
-    for (size_t f = 0; f < once_.size(); ++f) {
+    for (size_t f = 0; f < for_one_.size(); ++f) {
       const auto& instructions = text_.functions(static_cast<int>(f)).instructions();
-      for (size_t i = 0; i < once_[f].size(); ++i) {
+      for (size_t i = 0; i < for_one_[f].size() && candidates_.size() < kMostCandidates; ++i) {
         const Instruction& step = instructions[static_cast<int>(i)];
-        if (once_[f][i] || !step.has_all_reduce() || IsSeenByHost(step, host_tensors) ||
+        if (for_one_[f][i] || !step.has_all_reduce() || IsSeenByHost(step, host_tensors) ||
             !MeetsAll(*CollectiveOf(step), replicas))
           continue;
         candidates_.emplace(std::pair(f, i), candidates_.size());
-        once_[f][i] = true;
+        for_one_[f][i] = true;
       }
     }
   }
@@ -73,8 +77,9 @@ class Search {
     do {
       before = stale;  // also what a program leaves stale for those that run after it
       for (int program = 0; program < executable_.proto().programs_size(); ++program) {
+        visits_ += before.size();
+        if (visits_ > kMostVisits) return StrikeAll();
         StaleBytes after = before;
-        visits_ += after.size();
         Follow(executable_.EntryOf(static_cast<uint32_t>(program), ipu_), after);
         stale.UniteWith(after);
       }
@@ -100,11 +105,11 @@ class Search {
   void Read(uint32_t tensor, const StaleBytes& stale) {
     const ArenaRange range = RangeAt(tensor);
     for (const auto& [place, c] : candidates_) {
-      if (stale.of(c).Touches(range.begin, range.end)) once_[place.first][place.second] = false;
+      if (stale.of(c).Touches(range.begin, range.end)) for_one_[place.first][place.second] = false;
     }
   }
   void StrikeAll() {
-    for (const auto& [place, c] : candidates_) once_[place.first][place.second] = false;
+    for (const auto& [place, c] : candidates_) for_one_[place.first][place.second] = false;
   }
 
   // `stale` is what may be stale before the function, then after it.
@@ -124,7 +129,7 @@ class Search {
   }
 
   void FollowStep(const Place& place, const Instruction& step, StaleBytes& stale) {
-    if (once_[place.first][place.second] && !step.has_all_reduce()) return;
+    if (once_[place.first][place.second]) return;
     for (uint32_t input : step.inputs()) Read(input, stale);
     if (step.has_rounding()) {
       Read(step.rounding().seed(), stale);
@@ -163,7 +168,8 @@ class Search {
   const Executable& executable_;
   const v1::Ipu& text_;
   const uint32_t ipu_;
-  std::vector<std::vector<bool>>& once_;
+  const std::vector<std::vector<bool>>& once_;
+  std::vector<std::vector<bool>>& for_one_;
   std::map<Place, size_t> candidates_;  // their numbers in StaleBytes
   uint64_t visits_ = 0;
 };
@@ -176,7 +182,7 @@ void FindResultsForOne(const Executable& executable, const ReplicaRange& replica
                    uniformity.variables.end();
   if (!any) return;
   for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu)
-    Search(executable, replicas, ipu, uniformity.once[ipu]).Run();
+    Search(executable, replicas, ipu, uniformity.once[ipu], uniformity.results_for_one[ipu]).Run();
 }
 
 }  // namespace vpod::program

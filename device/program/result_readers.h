@@ -9,8 +9,8 @@
 
 namespace vpod::program {
 
-// Adds such all-reduces to uniformity.once. An executable whose control flow takes too long to
-// follow has none.
+// Adds such all-reduces to uniformity.results_for_one. An executable whose control flow takes too
+// long to follow has none.
 void FindResultsForOne(const Executable& executable, const ReplicaRange& replicas,
                        Uniformity& uniformity);
 

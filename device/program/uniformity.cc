@@ -191,16 +191,15 @@ class Search {
   uint64_t visits_ = 0;
 };
 
-// For each instruction of an IPU, whether it writes bytes of the set: a kernel or an all-reduce.
-std::vector<std::vector<bool>> StepsThatWrite(const v1::Ipu& ipu, const ByteSet& variables) {
+// For each instruction of an IPU, whether it has this role and writes bytes of the set.
+std::vector<std::vector<bool>> StepsThatWrite(const v1::Ipu& ipu, Role role,
+                                              const ByteSet& variables) {
   std::vector<std::vector<bool>> steps;
   for (const v1::Function& function : ipu.functions()) {
     std::vector<bool>& writes = steps.emplace_back();
     for (const Instruction& step : function.instructions()) {
-      const bool may_be_once =
-          FindOp(step.attributes_case())->role == Role::kKernel || step.has_all_reduce();
       writes.push_back(
-          may_be_once &&
+          FindOp(step.attributes_case())->role == role &&
           std::any_of(step.outputs().begin(), step.outputs().end(), [&](uint32_t output) {
             const ArenaRange range = RangeOf(ipu.tensors(static_cast<int>(output)), true);
             return variables.Touches(range.begin, range.end);
@@ -244,8 +243,11 @@ Uniformity FindUniform(const Executable& executable, const ReplicaRange& replica
   if (any && !search.Run()) candidates.assign(candidates.size(), false);
   Uniformity uniformity;
   for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
-    uniformity.once.push_back(StepsThatWrite(executable.proto().ipus(static_cast<int>(ipu)),
-                                             BytesOf(executable, ipu, candidates)));
+    const v1::Ipu& text = executable.proto().ipus(static_cast<int>(ipu));
+    const ByteSet variables = BytesOf(executable, ipu, candidates);
+    uniformity.once.push_back(StepsThatWrite(text, Role::kKernel, variables));
+    // Of collectives, only all-reduces write any.
+    uniformity.results_for_one.push_back(StepsThatWrite(text, Role::kCollective, variables));
   }
   uniformity.variables = std::move(candidates);
   FindResultsForOne(executable, replicas, uniformity);

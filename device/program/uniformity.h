@@ -29,10 +29,12 @@ bool MeetsAll(const Collective& collective, const ReplicaRange& replicas);
 struct Uniformity {
   // By number in Executable::host_tensors(); never a remote buffer.
   std::vector<bool> variables;
-  // [ipu][function][instruction]: a kernel that writes uniform variables and nothing else, so that
-  // it may run once for all replicas; or an all-reduce whose results are needed once, because they
-  // are uniform variables or are read by such kernels only.
+  // [ipu][function][instruction], as what follows: a kernel that writes uniform variables and
+  // nothing else, so that it may run once for all replicas.
   std::vector<std::vector<std::vector<bool>>> once;
+  // An all-reduce whose results one replica needs: they are uniform variables, or only kernels that
+  // run once read them (result_readers.h).
+  std::vector<std::vector<std::vector<bool>>> results_for_one;
 };
 
 // Of those variables that `candidates` allows, the uniform ones among `replicas`. Variables that a

@@ -148,7 +148,7 @@ TEST(UniformityTest, OnlyUpdatesRunOnce) {
       Make(Function(absl::StrCat(kStream, kReduce, Add(0, 4, 0), Add(0, 1, 5))), 1);
   ASSERT_NE(executable, nullptr);
   const Uniformity uniform = FindUniform(*executable, {0, 4, 4}, std::vector<bool>(5, true));
-  EXPECT_EQ(uniform.once[0][0], std::vector<bool>({false, true, true, false}));
+  EXPECT_EQ(uniform.once[0][0], std::vector<bool>({false, false, true, false}));
 }
 
 // Whether each all-reduce needs to give its results to one replica only, for a function.
@@ -161,7 +161,7 @@ std::vector<bool> ForOne(const std::string& functions, int number, size_t functi
       executable->proto().ipus(0).functions(static_cast<int>(function)).instructions();
   for (int i = 0; i < instructions.size(); ++i) {
     if (instructions[i].has_all_reduce())
-      result.push_back(uniform.once[0][function][static_cast<size_t>(i)]);
+      result.push_back(uniform.results_for_one[0][function][static_cast<size_t>(i)]);
   }
   return result;
 }
@@ -212,10 +212,10 @@ TEST(UniformityTest, AnAllReduceWritesAVariableOnceWithinAProcess) {
   const std::vector<bool> all(5, true);
   const Uniformity here = FindUniform(*executable, {0, 4, 4, /*spans_processes=*/false}, all);
   EXPECT_EQ(Names(*executable, here.variables), "a b c d more");
-  EXPECT_EQ(here.once[0][0], std::vector<bool>({false, true}));
+  EXPECT_EQ(here.results_for_one[0][0], std::vector<bool>({false, true}));
   const Uniformity apart = FindUniform(*executable, {0, 4, 4, /*spans_processes=*/true}, all);
   EXPECT_EQ(Names(*executable, apart.variables), "b c d more");
-  EXPECT_EQ(apart.once[0][0], std::vector<bool>({false, false}));
+  EXPECT_EQ(apart.results_for_one[0][0], std::vector<bool>({false, false}));
 }
 
 TEST(UniformityTest, TooManyNestedLoopsHaveNoUniformVariables) {
