@@ -350,6 +350,8 @@ class Graph {
   Tensor NewState(absl::string_view kind, absl::string_view name, TensorType type,
                   InitialValue initial);
 
+  // Gradients by different uses of a value, with their products joined.
+  std::vector<Tensor> Joined(const std::vector<Tensor>& gradients);
   // The origin of an operation that is added now.
   v1::Origin OriginOf(absl::string_view op) const;
   void AddNode(v1::Instruction instruction);

@@ -124,6 +124,20 @@ Tensor Graph::SumOfUses(Tensor value, const std::vector<Tensor>& gradients) {
   return sum;
 }
 
+std::vector<Tensor> Graph::Joined(const std::vector<Tensor>& gradients) {
+  if (!status_.ok() || gradients.size() < 2) return gradients;
+  const auto first = std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const Node& node) {
+    const auto& outputs = node.instruction.outputs();
+    return std::find(outputs.begin(), outputs.end(), gradients[0].id) != outputs.end();
+  });
+  if (first == nodes_.rend()) return gradients;
+  const v1::Origin origin = origins_.at(first->origin);
+  backward_of_ = &origin;
+  std::vector<Tensor> joined = JoinProducts(*this, gradients);
+  backward_of_ = nullptr;
+  return joined;
+}
+
 std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
                                                         absl::Span<const Tensor> wanted,
                                                         Tensor scale) {
@@ -183,16 +197,12 @@ std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
           absl::StrCat(program::NameOf(op.instruction, &origin), ": ", gradient_of->missing)));
     }
     backward_of_ = nullptr;
+    if (!status_.ok()) break;
   }
   std::vector<std::vector<Tensor>> result;
-  for (Tensor tensor : wanted) {
-    const v1::Origin origin = OriginOfSum(values_[tensor.id]);
-    backward_of_ = &origin;
-    result.push_back(JoinProducts(*this, gradients.All(tensor.id)));
-    backward_of_ = nullptr;
-  }
+  for (Tensor tensor : wanted) result.push_back(Joined(gradients.All(tensor.id)));
   ipu_ = ipu_before;
-  return result;
+  return status_.ok() ? result : none;
 }
 
 }  // namespace vpod::graph

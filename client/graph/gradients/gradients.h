@@ -24,7 +24,9 @@ class GradientMap {
   // Adds a contribution; integer values take none.
   void Add(uint32_t value, Tensor gradient);
   // Adds a contribution to a part of the value, which counts from JoinParts on.
-  void AddPart(uint32_t value, PartGradient part) { parts_[value].push_back(std::move(part)); }
+  void AddPart(uint32_t value, PartGradient part) {
+    if (part.gradient.valid()) parts_[value].push_back(std::move(part));
+  }
   bool HasParts(uint32_t value) const { return parts_.contains(value); }
   bool HasAny(uint32_t value) const { return HasParts(value) || !All(value).empty(); }
   void JoinParts(uint32_t value);

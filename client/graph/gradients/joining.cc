@@ -74,8 +74,10 @@ Tensor ProductOfAll(Graph& graph, const std::vector<Product>& products) {
     b.push_back(product.b);
   }
   graph.SetIpu(first.ipu);
-  return graph.MatMul(graph.Concat(a, first.axis_a()), graph.Concat(b, first.axis_b()),
-                      first.op.transpose_a(), first.op.transpose_b());
+  // In float32: float16 would round, and might overflow, what an accumulator would add up.
+  const Tensor all_a = graph.Cast(graph.Concat(a, first.axis_a()), v1::FLOAT32),
+               all_b = graph.Cast(graph.Concat(b, first.axis_b()), v1::FLOAT32);
+  return graph.MatMul(all_a, all_b, first.op.transpose_a(), first.op.transpose_b());
 }
 
 }  // namespace

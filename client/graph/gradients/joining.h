@@ -19,7 +19,7 @@ std::vector<Tensor> JoinParts(Graph& graph, const Dims& dims, std::vector<PartGr
 
 // As `gradients`, but the sum of products of matrices of few columns, A·B + C·D + …, is one of the
 // joined matrices [A C …]·[B; D; …]: the steps of a recurrent network pass back one gradient of
-// their weights.
+// their weights. It is FLOAT32.
 std::vector<Tensor> JoinProducts(Graph& graph, const std::vector<Tensor>& gradients);
 
 }  // namespace vpod::graph
