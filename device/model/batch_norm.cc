@@ -3,15 +3,32 @@
 namespace vpod::model {
 namespace {
 
-// Vector cycles of what an op takes over: an addition and an activation or its gradient. A RELU
-// takes one cycle less than by itself, as it neither loads nor stores.
+// Cycles of a vector in each element-by-element function (F20).
+constexpr double kLoadAndStore = 2;
+
+// Vector cycles of what an op takes over: an addition and an activation. Fused, neither loads nor
+// stores.
 template <class Op>
 double FusedCycles(const Op& op, bool half) {
   double cycles = op.add() ? 2 : 0;
-  if (op.activation() == program::v1::RELU) return cycles + 1;
   if (op.activation() != program::v1::UNARY_OPERATOR_UNSPECIFIED)
-    cycles += UnaryCycles(op.activation(), half);
+    cycles += UnaryCycles(op.activation(), half) - kLoadAndStore;
   return cycles;
+}
+
+// The same of a gradient: y is found again by a product and a sum.
+double FusedCycles(const program::v1::BatchNormGradient& op, bool half) {
+  double cycles = (op.add() ? 2 : 0) + (op.recompute() ? 2 : 0);
+  switch (op.activation()) {
+    case program::v1::RELU:
+      return cycles + BinaryCycles(program::v1::RELU_GRADIENT, half) - kLoadAndStore;
+    case program::v1::RELU6:
+      return cycles + BinaryCycles(program::v1::RELU6_GRADIENT, half) - kLoadAndStore;
+    case program::v1::SILU:
+      return cycles + BinaryCycles(program::v1::SILU_GRADIENT, half) - kLoadAndStore;
+    default:
+      return cycles;
+  }
 }
 
 // A pass over x for the moments (or for the two sums of the gradient), their reduction, and a pass
@@ -23,7 +40,10 @@ TilePlan NormalizePlan(const Instruction& instruction, const PlanContext& contex
                            ? FusedCycles(instruction.batch_norm(), half)
                            : FusedCycles(instruction.batch_norm_gradient(), half);
   const uint64_t channels = context.Elements(instruction.outputs(1));
-  TilePlan plan = context.Elementwise(x, 6);
+  // The gradient needs what it takes over in both passes, unless the first keeps it.
+  const bool twice =
+      instruction.has_batch_norm_gradient() && !instruction.batch_norm_gradient().keep();
+  TilePlan plan = context.Elementwise(x, 6 + (twice ? fused : 0));
   plan.Add(ReduceSteps(context.Elements(x), 2 * channels, context.Type(x).type));
   plan.Add(ElementwiseStep(context.Type(x), 6 + fused));
   return plan;

@@ -75,8 +75,6 @@ double UnaryCycles(program::v1::UnaryOperator op, bool half) {
   }
 }
 
-namespace {
-
 double BinaryCycles(program::v1::BinaryOperator op, bool half) {
   switch (op) {
     case program::v1::DIVIDE:
@@ -119,6 +117,8 @@ double BinaryCycles(program::v1::BinaryOperator op, bool half) {
       program::Unhandled("binary operator", op);
   }
 }
+
+namespace {
 
 TilePlan UnaryPlan(const Instruction& instruction, const PlanContext& context) {
   const bool half = context.IsHalf(instruction.inputs(0));

@@ -40,6 +40,7 @@ class PlanContext {
 
 // Worker cycles for one 64-bit vector of an element-by-element function.
 double UnaryCycles(program::v1::UnaryOperator op, bool half);
+double BinaryCycles(program::v1::BinaryOperator op, bool half);
 
 struct PlanDef {
   program::OpKind kind;
