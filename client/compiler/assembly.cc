@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "client/compiler/blocks.h"
 #include "client/compiler/memory_plan.h"
 #include "device/program/executable.h"
 #include "device/program/uniformity.h"
@@ -91,7 +92,7 @@ void Assembler::AddProgram(LoweredProgram program) {
     for (auto& section : lowered.sections) {
       for (LoweredStep& step : section) {
         v1::Instruction& instruction = step.instruction;
-        ForEachTensor(instruction, [&](uint32_t& index) { index = tensors[ipu][index]; });
+        program::ForEachTensor(instruction, [&](uint32_t& index) { index = tensors[ipu][index]; });
         if (instruction.has_exchange()) {
           instruction.mutable_exchange()->set_exchange(first_exchange +
                                                        instruction.exchange().exchange());
@@ -117,6 +118,7 @@ v1::Executable Assembler::Finish() {
   for (uint32_t ipu = 0; ipu < variables_.size(); ++ipu) {
     v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
     entry->set_arena_bytes(std::max(entry->arena_bytes(), ends_.contains(ipu) ? ends_[ipu] : 0));
+    ShareBlocks(*entry);
   }
   return std::move(executable_);
 }

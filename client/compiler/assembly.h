@@ -24,7 +24,7 @@ class Assembler {
   // Then, for each program.
   void AddProgram(LoweredProgram program);
   program::v1::Executable Finish();
-  // The origins of the instructions that Finish returns.
+  // The origins of the instructions that Finish returns, with those of blocks written out.
   program::v1::Origins Origins();
 
  private:

@@ -94,7 +94,7 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   report("Validating");
   VPOD_ASSIGN_OR_RETURN(compiled.executable,
                         program::Executable::Make(assembler.Finish(), {}, assembler.Origins()));
-  VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", compiled.executable->proto()));
+  VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", compiled.executable->source()));
   report("Initial values");
   compiled.initial_values = InitialValues(*compiled.executable, graph, options);
   report("Done");

@@ -151,7 +151,7 @@ class LoweredReader {
     step.instruction.mutable_outputs()->Add(made.begin(), made.end());
     reader_.Expect("from");
     reader_.Braced(step.origin);
-    ForEachTensor(step.instruction, [&](uint32_t index) { Check(ipu, index); });
+    program::ForEachTensor(step.instruction, [&](uint32_t index) { Check(ipu, index); });
     const std::optional<uint32_t> stream = program::StreamOf(step.instruction);
     if (stream && *stream >= program_.streams.size())
       reader_.Fail(absl::StrCat("stream ", *stream, " is not defined before this line"));

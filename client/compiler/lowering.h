@@ -50,21 +50,6 @@ struct LoweredIpu {
   std::optional<uint32_t> update_condition;
 };
 
-// Calls `visit(tensor index)` for the operands of an instruction and for what its rounding reads;
-// the visitor may change them.
-template <class Visit>
-void ForEachTensor(program::v1::Instruction& instruction, const Visit& visit) {
-  for (uint32_t& index : *instruction.mutable_inputs()) visit(index);
-  for (uint32_t& index : *instruction.mutable_outputs()) visit(index);
-  if (!instruction.has_rounding()) return;
-  program::v1::StochasticRounding& rounding = *instruction.mutable_rounding();
-  uint32_t seed = rounding.seed(), counter = rounding.counter();
-  visit(seed);
-  visit(counter);
-  rounding.set_seed(seed);
-  rounding.set_counter(counter);
-}
-
 // A stream as this program uses it.
 struct LoweredStream {
   std::string name;

@@ -31,7 +31,7 @@ std::vector<Storage> Lifetimes(LoweredIpu& ipu) {
       ++step;
     }
     for (LoweredStep& each : ipu.sections[section]) {
-      ForEachTensor(each.instruction, [&](uint32_t index) {
+      program::ForEachTensor(each.instruction, [&](uint32_t index) {
         use(index);
         if (section == static_cast<int>(Section::kSetup))
           whole_run[ipu.tensors[index].storage] = true;

@@ -10,6 +10,7 @@
 #include "device/base/parsed_size.h"
 #include "device/base/sha256.h"
 #include "device/base/status.h"
+#include "device/program/blocks.h"
 #include "device/program/ops/collective.h"
 #include "device/program/origins.h"
 
@@ -160,7 +161,8 @@ absl::StatusOr<uint64_t> Executable::ParsedSize(absl::string_view bytes, const L
 
 absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string_view bytes,
                                                                     const Limits& limits,
-                                                                    absl::string_view origins) {
+                                                                    absl::string_view origins,
+                                                                    const Reserve& reserve) {
   VPOD_RETURN_IF_ERROR(CheckBytes(bytes.size(), limits));
   VPOD_RETURN_IF_ERROR(CheckOriginBytes(origins.size(), limits));
   if (!absl::StartsWith(bytes, kMagic)) {
@@ -176,38 +178,59 @@ absl::StatusOr<std::shared_ptr<const Executable>> Executable::Parse(absl::string
   if (!text.ParseFromCodedStream(&input) || !input.ConsumedEntireMessage()) {
     return absl::InvalidArgumentError("the executable is truncated or corrupt");
   }
-  VPOD_RETURN_IF_ERROR(Validate(text, limits));
+  v1::Origins table;
+  if (!table.ParseFromArray(origins.data(), static_cast<int>(origins.size())))
+    return absl::InvalidArgumentError("the table of origins is truncated or corrupt");
+  VPOD_ASSIGN_OR_RETURN(Texts texts, Check(std::move(text), limits, table, reserve));
   // Fields that this version does not know would be encoded again as they came; without them the
   // bytes differ.
-  text.DiscardUnknownFields();
-  const std::string canonical = CanonicalEncoding(text);
+  texts.proto.DiscardUnknownFields();
+  if (texts.source) texts.source->DiscardUnknownFields();
+  table.DiscardUnknownFields();
+  const std::string canonical = CanonicalEncoding(texts.source ? *texts.source : texts.proto);
   if (canonical != bytes) {
     return absl::InvalidArgumentError(
         "the executable is not in canonical form or has fields of a newer version");
   }
-  v1::Origins table;
-  if (!table.ParseFromArray(origins.data(), static_cast<int>(origins.size())))
-    return absl::InvalidArgumentError("the table of origins is truncated or corrupt");
-  VPOD_RETURN_IF_ERROR(CheckOrigins(table, text));
-  table.DiscardUnknownFields();
   return std::shared_ptr<const Executable>(
-      new Executable(std::move(text), canonical, std::move(table)));
+      new Executable(std::move(texts), canonical, std::move(table)));
 }
 
 absl::StatusOr<std::shared_ptr<const Executable>> Executable::Make(v1::Executable text,
                                                                    const Limits& limits,
                                                                    v1::Origins origins) {
-  VPOD_RETURN_IF_ERROR(Validate(text, limits));
   VPOD_RETURN_IF_ERROR(CheckOriginBytes(origins.ByteSizeLong(), limits));
-  VPOD_RETURN_IF_ERROR(CheckOrigins(origins, text));
   const std::string canonical = CanonicalEncoding(text);
+  VPOD_ASSIGN_OR_RETURN(Texts texts, Check(std::move(text), limits, origins, nullptr));
   VPOD_RETURN_IF_ERROR(CheckBytes(kMagic.size() + canonical.size(), limits));
   return std::shared_ptr<const Executable>(
-      new Executable(std::move(text), canonical, std::move(origins)));
+      new Executable(std::move(texts), canonical, std::move(origins)));
 }
 
-Executable::Executable(v1::Executable text, absl::string_view canonical, v1::Origins origins)
-    : proto_(std::move(text)),
+absl::StatusOr<Executable::Texts> Executable::Check(v1::Executable text, const Limits& limits,
+                                                    const v1::Origins& origins,
+                                                    const Reserve& reserve) {
+  Texts texts;
+  if (HasBlocks(text)) {
+    VPOD_ASSIGN_OR_RETURN(const uint64_t bytes, WrittenOutBytes(text, limits));
+    if (reserve) VPOD_RETURN_IF_ERROR(reserve(bytes));
+    texts.proto = WriteOut(text);
+    texts.source = std::move(text);
+  } else {
+    texts.proto = std::move(text);
+  }
+  const absl::Status valid = Validate(texts.proto, limits);
+  if (!valid.ok()) {
+    return absl::Status(valid.code(),
+                        absl::StrCat(valid.message(), texts.source ? " (blocks written out)" : ""));
+  }
+  VPOD_RETURN_IF_ERROR(CheckOrigins(origins, texts.proto));
+  return texts;
+}
+
+Executable::Executable(Texts texts, absl::string_view canonical, v1::Origins origins)
+    : proto_(std::move(texts.proto)),
+      source_(std::move(texts.source)),
       origins_(std::move(origins)),
       hash_(base::Sha256Hex(canonical)),
       host_tensors_(HostTensors(proto_)) {
@@ -226,7 +249,7 @@ Executable::Executable(v1::Executable text, absl::string_view canonical, v1::Ori
   }
 }
 
-std::string Executable::Bytes() const { return Serialize(proto_); }
+std::string Executable::Bytes() const { return Serialize(source()); }
 
 const v1::Origin* Executable::OriginOf(uint32_t ipu, size_t function, size_t instruction) const {
   if (origins_.ipus().empty()) return nullptr;

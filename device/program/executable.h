@@ -2,6 +2,7 @@
 // sees only programs that were checked for shapes, types, places in memory, nesting and sizes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -55,9 +56,12 @@ class Executable {
  public:
   // Parses and validates the bytes of Serialize, and those of a v1::Origins, which may be none.
   // InvalidArgument names the program, instruction and field.
+  // Blocks take host memory beyond ParsedSize: `reserve`, if there is one, is asked for it before.
+  using Reserve = std::function<absl::Status(uint64_t bytes)>;
   static absl::StatusOr<std::shared_ptr<const Executable>> Parse(absl::string_view bytes,
                                                                  const Limits& limits = {},
-                                                                 absl::string_view origins = {});
+                                                                 absl::string_view origins = {},
+                                                                 const Reserve& reserve = nullptr);
   // Validates a text that this process has made. Fails as Parse does.
   static absl::StatusOr<std::shared_ptr<const Executable>> Make(v1::Executable text,
                                                                 const Limits& limits = {},
@@ -68,7 +72,10 @@ class Executable {
   static absl::StatusOr<uint64_t> ParsedSize(absl::string_view bytes, const Limits& limits = {},
                                              absl::string_view origins = {});
 
+  // With the instructions of blocks in place of their calls, and without blocks.
   const v1::Executable& proto() const { return proto_; }
+  // As it was made.
+  const v1::Executable& source() const { return source_ ? *source_ : proto_; }
   // Bytes as Parse takes them.
   std::string Bytes() const;
   std::string OriginBytes() const { return origins_.SerializeAsString(); }
@@ -93,10 +100,18 @@ class Executable {
   absl::StatusOr<uint32_t> FindStream(absl::string_view name) const;
 
  private:
-  // `canonical` is the canonical encoding of `text`, which is valid.
-  Executable(v1::Executable text, absl::string_view canonical, v1::Origins origins);
+  // A text, valid when its blocks are written out.
+  struct Texts {
+    v1::Executable proto;
+    std::optional<v1::Executable> source;  // if it has blocks
+  };
+  static absl::StatusOr<Texts> Check(v1::Executable text, const Limits& limits,
+                                     const v1::Origins& origins, const Reserve& reserve);
+  // `canonical` is the canonical encoding of the source.
+  Executable(Texts texts, absl::string_view canonical, v1::Origins origins);
 
   v1::Executable proto_;
+  std::optional<v1::Executable> source_;
   v1::Origins origins_;  // outside the hash
   std::string hash_;
   std::vector<HostTensor> host_tensors_;
@@ -117,7 +132,22 @@ inline uint64_t RemoteBytes(const v1::Ipu& ipu) {
 // The stream that an instruction reads or writes.
 std::optional<uint32_t> StreamOf(const v1::Instruction& instruction);
 
-// Checks everything Parse promises. Exposed for the compiler's tests.
+// Calls `visit` for the tensors of an instruction and for what its rounding reads, by reference.
+template <class Visit>
+void ForEachTensor(v1::Instruction& instruction, const Visit& visit) {
+  for (uint32_t& index : *instruction.mutable_inputs()) visit(index);
+  for (uint32_t& index : *instruction.mutable_outputs()) visit(index);
+  if (!instruction.has_rounding()) return;
+  v1::StochasticRounding& rounding = *instruction.mutable_rounding();
+  uint32_t seed = rounding.seed(), counter = rounding.counter();
+  visit(seed);
+  visit(counter);
+  rounding.set_seed(seed);
+  rounding.set_counter(counter);
+}
+
+// Checks everything Parse promises, of an executable without blocks. Exposed for the compiler's
+// tests.
 absl::Status Validate(const v1::Executable& executable, const Limits& limits);
 
 // --- Functions of an IPU, which call only those before them ---

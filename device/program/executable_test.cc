@@ -252,7 +252,7 @@ void ExpectRefusedOrSound(const std::string& bytes) {
     return;
   }
   EXPECT_TRUE(Validate((*parsed)->proto(), {}).ok());
-  EXPECT_EQ(Serialize((*parsed)->proto()), bytes);
+  EXPECT_EQ((*parsed)->Bytes(), bytes);
   EXPECT_EQ((*parsed)->hash(), base::Sha256Hex(absl::string_view(bytes).substr(8)));
 }
 

@@ -131,7 +131,8 @@ absl::StatusOr<ipuof::v1::LoadReply> Agent::Load(absl::string_view lease_id,
   VPOD_ASSIGN_OR_RETURN(const uint64_t text_bytes,
                         program::Executable::ParsedSize(bytes, {}, origins));
   VPOD_ASSIGN_OR_RETURN(engine::Reservation text, engine::Reservation::Make(budget_, text_bytes));
-  VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes, {}, origins));
+  const auto reserve = [&text](uint64_t more) { return text.Grow(more); };
+  VPOD_ASSIGN_OR_RETURN(auto executable, program::Executable::Parse(bytes, {}, origins, reserve));
   const ipuof::v1::JobMember& member = lease->open.job();
   VPOD_ASSIGN_OR_RETURN(auto engine,
                         engine::Engine::Create(executable,

@@ -162,7 +162,7 @@ v1::Executable Compiled(const Graph& graph, std::vector<compiler::ProgramSpec> p
   options.programs = std::move(programs);
   const auto compiled = compiler::Compile(graph, options);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
-  return compiled.ok() ? compiled->executable->proto() : v1::Executable();
+  return compiled.ok() ? compiled->executable->source() : v1::Executable();
 }
 
 Tensor Loss(Graph& graph, Tensor logits, int64_t rows) {
@@ -216,6 +216,22 @@ v1::Executable TwoIpus() {
       {{.name = "train", .accumulation = 2, .loss = loss, .optimizer = compiler::SgdOptions{}}}, 2);
 }
 
+// Equal layers, which are blocks.
+v1::Executable Layers() {
+  Graph graph;
+  const nn::Builder net(graph, {.training = true});
+  Tensor x = graph.Input("x", {v1::FLOAT32, {3, 8}});
+  for (const char* layer : {"a", "b", "c", "d"}) {
+    const nn::Builder of_layer = net.In(layer);
+    x = graph.Add(x, graph.Gelu(of_layer.Linear("fc", of_layer.LayerNorm("norm", x), 8)));
+  }
+  const Tensor loss = Loss(graph, net.Linear("fc", x, 4), 3);
+  const v1::Executable layers =
+      Compiled(graph, {{.name = "train", .loss = loss, .optimizer = compiler::SgdOptions{}}});
+  EXPECT_GT(layers.ipus(0).blocks_size(), 0);
+  return layers;
+}
+
 // Windows that divide images unevenly.
 v1::Executable Adaptive() {
   Graph graph;
@@ -241,6 +257,7 @@ std::vector<v1::Executable> ExecutableSeeds() {
   for (const auto rounding : {compiler::Rounding::kNearest, compiler::Rounding::kStochastic})
     seeds.push_back(Residual(rounding));
   seeds.push_back(Adaptive());
+  seeds.push_back(Layers());
   seeds.push_back(TwoIpus());
   return seeds;
 }

@@ -11,7 +11,7 @@ namespace vpod::testing {
 inline constexpr uint32_t kReplicas = 4;
 
 // One of each op, alone or with what it needs; control and exchanges; compiled programs that train,
-// in several ways, and that do not.
+// in several ways, one with blocks, and that do not.
 std::vector<program::v1::Executable> ExecutableSeeds();
 
 }  // namespace vpod::testing

@@ -7,10 +7,10 @@
 namespace vpod::program {
 namespace {
 
-constexpr Constraint kInside{
-    "batch_norm_c1",
-    "With `add`, SILU or `recompute` a value inside of the op is rounded to nearest, so that there "
-    "is no stochastic rounding."};
+constexpr Constraint kInside{"batch_norm_c1",
+                             "With `add`, SILU or `recompute` a value inside of the op is rounded "
+                             "to nearest, and stochastic "
+                             "rounding is refused."};
 constexpr Constraint kCount{
     "batch_norm_c2",
     "There is another input with `add` and, in the gradient, one with an activation."};
@@ -25,8 +25,8 @@ constexpr Constraint kChannels{
     "[channels]."};
 constexpr Constraint kFused{
     "batch_norm_c8",
-    "The inputs that `add` and an activation bring have the type of x: an addend, a second "
-    "gradient, the activation's output."};
+    "The inputs that `add` and, without `recompute`, an activation bring have the type of x: an "
+    "addend, a second gradient, the activation's output."};
 constexpr Constraint kActivation{
     "batch_norm_c9",
     "An activation is RELU, RELU6 or SILU; in the gradient SILU needs `recompute`, which needs an "
