@@ -168,7 +168,7 @@ void DefineCompiler(py::module_& module) {
             return names;
           })
       .def_readonly("total_replicas", &Executable::total_replicas);
-  module.def("compile", Compile, py::arg("graph"), py::arg("programs"), py::kw_only(),
+  module.def("compile", Compile, py::arg("graph").none(false), py::arg("programs"), py::kw_only(),
              py::arg("total_replicas") = py::none(), py::arg("ipus_per_replica") = 1,
              py::arg("fusion") = true,
              "Compiles for the replicas that poprun gave, for one, or for as many as are given.");

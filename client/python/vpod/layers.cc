@@ -44,7 +44,7 @@ Value AddRecurrent(const Builder& net, const std::string& name, const Value& x, 
 void DefineLayers(py::module_& module) {
   py::module_ nn = module.def_submodule("nn", "Layers with PyTorch's parameters.");
   py::class_<Builder>(nn, "Builder")
-      .def(py::init<GraphPtr, uint64_t, bool>(), py::arg("graph"), py::arg("seed") = 0,
+      .def(py::init<GraphPtr, uint64_t, bool>(), py::arg("graph").none(false), py::arg("seed") = 0,
            py::arg("training") = false)
       .def_property_readonly("graph", &Builder::graph)
       .def("into", &Builder::In, py::arg("name"),

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <future>
+#include <limits>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -92,6 +93,15 @@ py::array Narrowed(const py::array& array, program::v1::DataType type, const std
     const auto all = py::array_t<T, py::array::c_style | py::array::forcecast>::ensure(array);
     return std::vector<T>(all.data(), all.data() + all.size());
   };
+  const bool is_wide = array.dtype().kind() == 'u' && array.itemsize() == sizeof(uint64_t);
+  if (is_wide && !program::IsFloat(type)) {
+    // As int64 they would be negative.
+    for (const uint64_t value : wide(uint64_t{})) {
+      if (value <= std::numeric_limits<int64_t>::max()) continue;
+      throw py::value_error(
+          absl::StrCat(what, ": value ", value, " is outside the range of ", program::Name(type)));
+    }
+  }
   if (program::IsFloat(type) || array.dtype().kind() == 'f') {
     Check(session::NarrowDoubles(what, wide(double{}), type, to));
   } else {

@@ -238,6 +238,9 @@ class WrongCallsTest(Regression):
             (lambda: x + i, ValueError, "float32.*int32"),
             (lambda: x + "one", TypeError, "must be a vpod.Tensor or a number"),
             (lambda: x + None, TypeError, "must be a vpod.Tensor or a number"),
+            (lambda: bool(x > 0), TypeError, "has values only when its program runs"),
+            (lambda: vpod.nn.Builder(None), TypeError, "incompatible constructor arguments"),
+            (lambda: vpod.compile(None, []), TypeError, "incompatible function arguments"),
             (lambda: x + np.ones((2, 3)), TypeError, "an array is not an operand"),
             (lambda: np.ones((2, 3)) + x, TypeError, "an array is not an operand|unsupported"),
             (lambda: x @ x, ValueError, "matmul does not take"),
@@ -327,6 +330,9 @@ class WrongCallsTest(Regression):
 
     def test_running(self):
         session, data = self.open(), self.data()
+        counts = vpod.Graph()
+        counts.output("y", counts.input("n", [1], "int32"))
+        counting = vpod.Session(vpod.compile(counts, [vpod.Program("count")]), vpod.ipu_model())
         device = vpod.ipu_model()
         executable = vpod.compile(self.graph, [vpod.Program("infer")])
         vpod.Session(executable, device).close()
@@ -337,6 +343,9 @@ class WrongCallsTest(Regression):
             (lambda: session.run("train", {**data, "x": [1]}), ValueError, r"takes \[8,3\], and not \[1\]"),
             (lambda: session.run("train", {**data, "x": "abc"}), TypeError, "'x' needs an array of numbers"),
             (lambda: session.run("train", {**data, "t": None}), TypeError, "'t' needs an array of numbers"),
+            (lambda: counting.run("count", {"n": np.full(1, 2**64 - 1, np.uint64)}), ValueError,
+             "value 18446744073709551615 is outside the range of int32"),
+            (lambda: counting.run("count", {"n": [2**31]}), ValueError, "value 2147483648 at index 0 is outside"),
             (lambda: session.run("train", 5), TypeError, "run"),
             (lambda: session.read("nope"), ValueError, "no variable 'nope'; there are w, b"),
             (lambda: session.read("w", 1), ValueError, "replica 1"),
