@@ -1,10 +1,13 @@
 // vpod.compile with its programs and optimisers.
 #include "client/compiler/compiler.h"
 
+#include <cstdlib>
 #include <optional>
+#include <string>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "client/compiler/executable_cache.h"
 #include "client/compiler/optimizer.h"
 #include "client/popdist/context.hpp"
 #include "client/python/vpod/bindings.h"
@@ -116,8 +119,10 @@ Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
     options.programs.push_back(program.spec);
     if (program.loss) options.programs.back().loss = TensorOf(*program.loss, graph);
   }
+  const char* cache = std::getenv("POPDIST_EXECUTABLE_CACHE_PATH");
+  const std::string directory = cache == nullptr ? "" : cache;
   const py::gil_scoped_release unlocked;
-  return {Take(compiler::Compile(*graph, options)), options.total_replicas};
+  return {Take(compiler::CompileCached(*graph, options, directory)), options.total_replicas};
 }
 
 py::tuple Described(const program::TensorType& type) {

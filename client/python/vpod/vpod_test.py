@@ -201,6 +201,18 @@ except vpod.Error as error:
         self.assertEqual(result.returncode, 0)
 
 
+class CacheTest(Regression):
+    def test_an_executable_is_compiled_once(self):
+        with tempfile.TemporaryDirectory() as directory:
+            os.environ["POPDIST_EXECUTABLE_CACHE_PATH"] = directory
+            try:
+                for _ in range(2):
+                    self.open().close()
+            finally:
+                del os.environ["POPDIST_EXECUTABLE_CACHE_PATH"]
+            self.assertEqual(len(list(pathlib.Path(directory).glob("*.vipuexe"))), 1)
+
+
 class WrongCallsTest(Regression):
     """Each call raises an error that says what is wrong; everything can be used afterwards."""
 
