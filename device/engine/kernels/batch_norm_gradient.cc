@@ -41,13 +41,19 @@ struct RecomputedY {
     for (size_t c = channel; c < channel + n; ++c)
       *factor++ = Factor(scale.As<float>(at)[c], variance.As<float>(at)[c], epsilon);
   }
-  const float* Read(const Workspace& at, const float* x, size_t rows, size_t channel,
-                    size_t n) const {
+  // Its gradient from that of what the activation gave.
+  void Gradient(const Workspace& at, UnaryOperator activation, const float* x, const float* dy,
+                float* gradient, size_t rows, size_t channel, size_t n) const {
+    const float *means = mean.As<float>(at) + channel, *factor = factors.Of(at.scratch, 0),
+                *offsets = offset.As<float>(at) + channel;
+    if (!half && activation != program::v1::SILU) {
+      return NormalizedReluGradient(activation == program::v1::RELU6, x, means, factor, offsets, dy,
+                                    gradient, rows, n);
+    }
     auto* y = reinterpret_cast<float*>(at.scratch + block);
-    Normalize(x, mean.As<float>(at) + channel, factors.Of(at.scratch, 0),
-              offset.As<float>(at) + channel, y, rows, n);
+    Normalize(x, means, factor, offsets, y, rows, n);
     if (half) RoundToFloat16(y, rows * n);
-    return y;
+    ActivationGradient(activation, y, dy, gradient, rows * n);
   }
 };
 
@@ -75,12 +81,12 @@ struct GradientOfY {
       if (half) RoundToFloat16(result, elements);
       dy = result;
     }
-    if (activates) {
-      const float* turns =
-          recompute ? y.Read(at, x, rows, channel, n) : activated.Read(at, begin, elements);
-      ActivationGradient(activation, turns, dy, result, elements);
-      if (half && activation == program::v1::SILU) RoundToFloat16(result, elements);
+    if (recompute) {
+      y.Gradient(at, activation, x, dy, result, rows, channel, n);
+    } else if (activates) {
+      ActivationGradient(activation, activated.Read(at, begin, elements), dy, result, elements);
     }
+    if (half && activation == program::v1::SILU) RoundToFloat16(result, elements);
     return result;
   }
   void Keep(const Workspace& at, const float* dy, size_t begin, size_t n) const {

@@ -127,4 +127,31 @@ VPOD_SIMD void Relu6Gradient(const float* y, const float* dy, float* masked, siz
   }
 }
 
+namespace {
+
+template <bool kSix>
+inline __attribute__((always_inline)) void MaskRows(const float* x, const float* mean,
+                                                    const float* factor, const float* offset,
+                                                    const float* dy, float* masked, size_t rows,
+                                                    size_t n) {
+  for (size_t row = 0; row < rows; ++row, x += n, dy += n, masked += n) {
+    for (size_t c = 0; c < n; ++c) {
+      const float y = (x[c] - mean[c]) * factor[c] + offset[c], gradient = dy[c];
+      masked[c] = (y <= 0) | (kSix && y >= 6) ? 0.0f : gradient;
+    }
+  }
+}
+
+}  // namespace
+
+VPOD_SIMD void NormalizedReluGradient(bool six, const float* x, const float* mean,
+                                      const float* factor, const float* offset, const float* dy,
+                                      float* masked, size_t rows, size_t n) {
+  if (six) {
+    MaskRows<true>(x, mean, factor, offset, dy, masked, rows, n);
+  } else {
+    MaskRows<false>(x, mean, factor, offset, dy, masked, rows, n);
+  }
+}
+
 }  // namespace vpod::engine

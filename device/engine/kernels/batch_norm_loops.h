@@ -25,5 +25,9 @@ void Relu6(float* values, size_t n);
 // `y` is what the RELU took or gave; `masked` may be one of the others.
 void ReluGradient(const float* y, const float* dy, float* masked, size_t n);
 void Relu6Gradient(const float* y, const float* dy, float* masked, size_t n);
+// The same with y as Normalize gives it; at most 6 with `six`.
+void NormalizedReluGradient(bool six, const float* x, const float* mean, const float* factor,
+                            const float* offset, const float* dy, float* masked, size_t rows,
+                            size_t n);
 
 }  // namespace vpod::engine
