@@ -123,7 +123,7 @@ class Sequences {
     return i < place + static_cast<size_t>(block.instructions_size());
   }
 
-  // Of the sequences from `i` on that come again, the one that saves most.
+  // The sequence from `i` on that comes again and saves most.
   std::optional<Repeated> LongestFrom(size_t i) const {
     if (i + kFewest > kinds_.size() || IsTaken(i)) return std::nullopt;
     std::vector<std::pair<size_t, size_t>> later;  // place, instructions in common

@@ -140,7 +140,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void PricePrograms();
 
   // --- engine_variables.cc ---
-  // Those of the lease.
+  // The replicas of the lease.
   program::ReplicaRange Replicas() const;
   // The variables among `candidates`, by number in host_tensors(), that the units here can share.
   SharingPlan Plan(std::vector<bool> candidates) const;

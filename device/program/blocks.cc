@@ -26,7 +26,7 @@ bool Fits(const v1::Tensor& tensor, const v1::Tensor& parameter) {
                     parameter.strides().end());
 }
 
-// What calls write in all, on all IPUs.
+// How much all calls write, on all IPUs.
 struct Size {
   uint64_t instructions = 0, operands = 0, bytes = 0;
 };

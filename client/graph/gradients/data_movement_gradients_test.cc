@@ -47,49 +47,6 @@ TEST(DataMovementGradientTest, SliceOfTheLargestRank) {
   });
 }
 
-// Several slices of one value: in any order, with gaps, one over the other, and across each other.
-TEST(DataMovementGradientTest, Slices) {
-  struct Part {
-    Dims begin, size;
-  };
-  const std::vector<Part> cases[] = {
-      {{{2, 0}, {2, 3}}, {{0, 0}, {2, 3}}, {{4, 0}, {1, 3}}},  // all rows
-      {{{0, 0}, {1, 3}}, {{1, 0}, {1, 3}}, {{4, 0}, {1, 3}}},
-      {{{0, 0}, {3, 3}}, {{1, 0}, {4, 3}}, {{3, 0}, {2, 3}}, {{0, 0}, {5, 3}}},
-      {{{0, 0}, {5, 2}}, {{0, 2}, {5, 1}}, {{1, 0}, {1, 3}}, {{1, 1}, {2, 1}}},
-  };
-  for (const std::vector<Part>& parts : cases) {
-    CheckGradients({{{5, 3}}}, [&](Graph& g, const auto& x) {
-      Tensor sum;
-      float factor = 1;
-      for (const Part& part : parts) {
-        const Tensor term =
-            g.Sum(g.Multiply(g.Unary(v1::SQUARE, g.Slice(x[0], part.begin, part.size)),
-                             g.Constant({FLOAT32, {}}, factor++)));
-        sum = sum.valid() ? g.Add(sum, term) : term;
-      }
-      return sum;
-    });
-  }
-}
-
-TEST(DataMovementGradientTest, SlicesOfAWholeAreConcatenated) {
-  Graph graph;
-  const Tensor x = graph.Variable("x", {FLOAT32, {4, 2}}, std::vector<float>(8, 1));
-  Tensor product;
-  for (int64_t row : {3, 0, 2, 1}) {
-    const Tensor slice = graph.Slice(x, {row, 0}, {1, 2});
-    product = product.valid() ? graph.Multiply(product, slice) : slice;
-  }
-  EXPECT_EQ(graph.GradientsOfUses(graph.Sum(product), {x})[0].size(), 1u);
-  size_t concats = 0;
-  for (const Node& node : graph.nodes()) {
-    EXPECT_FALSE(node.instruction.has_pad());
-    concats += node.instruction.has_concat() ? 1 : 0;
-  }
-  EXPECT_EQ(concats, 1u);
-}
-
 TEST(DataMovementGradientTest, Expand) {
   const std::pair<Dims, Dims> kCases[] = {
       {{}, {2, 3}},           {{1}, {4}},          {{3}, {2, 3}},    {{3, 1}, {3, 4}},

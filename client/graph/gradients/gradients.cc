@@ -51,7 +51,7 @@ void KeepUsesApart(const Graph& graph, absl::Span<const Tensor> wanted, Gradient
   }
 }
 
-// Of what uses of a value pass back, together.
+// The origin of operations that put together what the uses of a value pass back.
 v1::Origin OriginOfSum(const Value& value) {
   v1::Origin origin;
   origin.set_scope(value.name);

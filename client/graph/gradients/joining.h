@@ -1,4 +1,4 @@
-// What several uses of a value pass back, in few operations.
+// Puts together the gradients that several uses of a value pass back, in few operations.
 #pragma once
 
 #include <vector>

@@ -68,7 +68,8 @@ struct GradientOfY {
   void Begin(const Workspace& at, size_t channel, size_t n) const {
     if (recompute) y.Begin(at, channel, n);
   }
-  // Of rows that begin at an element, n channels from one on; `x` is theirs.
+  // The gradient of some rows, which begin at element `begin`; `x` holds the same rows. They have n
+  // channels, from `channel` on.
   const float* Read(const Workspace& at, const float* x, size_t begin, size_t rows, size_t channel,
                     size_t n) const {
     const size_t elements = rows * n;

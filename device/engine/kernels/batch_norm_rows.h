@@ -1,4 +1,4 @@
-// What batch norm and its gradient share: how they go over rows of channels.
+// How batch norm and its gradient go over rows of channels.
 #pragma once
 
 #include <algorithm>

@@ -117,8 +117,7 @@ absl::StatusOr<Types> GradientTypes(const v1::Instruction& instruction,
   const bool activation = op.activation() != v1::UNARY_OPERATOR_UNSPECIFIED;
   if (op.activation() == v1::SILU && !op.recompute())
     return Broken(kActivation, "the gradient of SILU needs `recompute`");
-  if (op.recompute() && !activation)
-    return Broken(kActivation, "there is no activation of which `recompute` gives the input");
+  if (op.recompute() && !activation) return Broken(kActivation, "`recompute` needs an activation");
   VPOD_RETURN_IF_ERROR(CheckCount(inputs, size_t{5} + op.add() + activation));
   VPOD_ASSIGN_OR_RETURN(const TensorType channels, ChannelType(inputs[0], op.epsilon()));
   VPOD_RETURN_IF_ERROR(CheckHasMoments(inputs[0]));
