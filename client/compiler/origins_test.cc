@@ -71,6 +71,8 @@ TEST(OriginsTest, EveryInstructionHasAName) {
       NamesOf(*Compiled(model.graph, {.name = "train", .accumulation = 2, .loss = model.loss})),
       ElementsAre("stream_in 'x'", "stream_in 'labels'", "mat_mul 'head'",
                   "softmax_cross_entropy 'loss'", "mean 'loss'", "mean 'loss' (backward)",
+                  // The gradients of the losses, repeated, are written out for the next.
+                  "softmax_cross_entropy 'loss' (backward)",
                   "softmax_cross_entropy 'loss' (backward)", "mat_mul 'head' (backward)",
                   "accumulate 'w'", "stream_out 'mean'",
                   // Constants, then all but the loop.

@@ -24,12 +24,12 @@ program::Dims StridesFor(const program::TensorType& type, Order order) {
   }
 }
 
-// Whether channels lie closer together than pixels, of which some may be one and the same.
+// Whether channels lie closer together than pixels, of which some, or all, may be one and the same.
 bool HasChannelsInnermost(const LoweredTensor& tensor) {
-  if (tensor.type.rank() <= 2 || tensor.strides[1] == 0) return false;
+  if (tensor.type.rank() <= 2) return false;
   for (size_t axis = 2; axis < tensor.strides.size(); ++axis) {
     const bool moves = tensor.type.dims[axis] > 1 && tensor.strides[axis] != 0;
-    if (moves && tensor.strides[axis] < tensor.strides[1]) return false;
+    if (moves && (tensor.strides[1] == 0 || tensor.strides[axis] < tensor.strides[1])) return false;
   }
   return true;
 }

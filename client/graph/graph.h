@@ -297,7 +297,8 @@ class Graph {
   const RandomState& GetRandomState();
   // How many replicas the job has: 1, unless the compiler says so.
   void SetReplicas(uint32_t replicas);
-  const TensorType& TypeOf(Tensor tensor) const { return values_[tensor.id].type; }
+  // A copy, which later operations do not move.
+  TensorType TypeOf(Tensor tensor) const { return values_[tensor.id].type; }
   // The value whose bytes a reshape shares: that value itself if it is none.
   uint32_t RootOf(uint32_t id) const {
     while (values_[id].alias_of != ~0u) id = values_[id].alias_of;

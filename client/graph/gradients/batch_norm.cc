@@ -5,8 +5,8 @@
 namespace vpod::graph {
 namespace {
 
-// What a loss that uses the moments themselves passes back to x, of whose n elements each channel
-// has one: dmean / n + dvariance * 2 * (x - mean) / n.
+// The gradient that reaches x through the moments, if the loss uses them:
+// dmean / n + dvariance * 2 * (x - mean) / n, where each channel of x has n elements.
 void AddOfMoments(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const Tensor x{forward.inputs(0)}, mean{forward.outputs(1)};
   const Tensor dmean = gradients.Get(mean.id), dvariance = gradients.Get(forward.outputs(2));

@@ -11,7 +11,7 @@ namespace {
 // to it would be out of range or inexact.
 Tensor Wide(Graph& graph, Tensor x) { return graph.Cast(x, v1::FLOAT32); }
 
-// The output of a function in float32. What float16 rounded is computed again.
+// The output of a function in float32. A result that was rounded to float16 is computed again.
 Tensor WideOutput(Graph& graph, const v1::Instruction& forward) {
   const Tensor y{forward.outputs(0)};
   if (graph.TypeOf(y).type == v1::FLOAT32) return y;

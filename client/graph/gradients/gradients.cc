@@ -87,10 +87,18 @@ void GradientMap::Add(uint32_t value, Tensor gradient) {
   }
 }
 
+void GradientMap::AddRepeated(uint32_t value, Tensor gradient) {
+  if (!gradient.valid()) return;
+  const Dims dims = graph_.TypeOf({value}).dims;
+  const bool joins_another = !All(value).empty() && !kept_apart_.contains(value);
+  const bool is_whole = graph_.TypeOf(gradient).dims == dims;
+  Add(value, joins_another || is_whole ? gradient : graph_.Expand(gradient, dims));
+}
+
 void GradientMap::JoinParts(uint32_t value) {
   const auto parts = parts_.extract(value);
-  const std::vector<Tensor> joined =
-      graph::JoinParts(graph_, graph_.TypeOf({value}).dims, parts.mapped());
+  const Dims dims = graph_.TypeOf({value}).dims;  // a copy: joining adds values to the graph
+  const std::vector<Tensor> joined = graph::JoinParts(graph_, dims, parts.mapped());
   for (Tensor gradient : joined) Add(value, gradient);
 }
 

@@ -23,6 +23,9 @@ class GradientMap {
   Tensor Get(uint32_t value) const { return All(value).empty() ? Tensor{} : All(value).front(); }
   // Adds a contribution; integer values take none.
   void Add(uint32_t value, Tensor gradient);
+  // Adds a contribution that is the same all along the axes in which its length is 1. It is not
+  // written out if it is added to another.
+  void AddRepeated(uint32_t value, Tensor gradient);
   // Adds a contribution to a part of the value, which counts from JoinParts on.
   void AddPart(uint32_t value, PartGradient part) {
     if (part.gradient.valid()) parts_[value].push_back(std::move(part));

@@ -53,6 +53,21 @@ int Count(const Graph& graph, v1::Instruction::AttributesCase op) {
                     [op](const Node& node) { return node.instruction.attributes_case() == op; }));
 }
 
+// As in a squeeze-and-excitation block: the gradient of the mean, one element for each image and
+// channel, is added to that of the product.
+TEST(JoiningTest, TheGradientOfAMeanIsNotWrittenOut) {
+  const auto excite = [](Graph& graph, const std::vector<Tensor>& x) {
+    const Tensor y = graph.Unary(v1::SQUARE, x[0]);
+    const Tensor mean = graph.Reshape(graph.Reduce(v1::MEAN, y, {2, 3}), {2, 3, 1, 1});
+    return graph.Multiply(y, graph.Unary(v1::SIGMOID, mean));
+  };
+  CheckGradients({{{2, 3, 4, 4}}}, excite);
+  Graph graph;
+  const Tensor x = graph.Variable("x", {FLOAT32, {2, 3, 4, 4}}, std::vector<float>(96, 1));
+  EXPECT_TRUE(graph.Gradients(graph.Sum(excite(graph, {x})), {x})[0].valid());
+  EXPECT_EQ(Count(graph, v1::Instruction::kExpand), 1);  // of the loss
+}
+
 // The steps of a recurrent network.
 TEST(JoiningTest, ProductsOfOneMatrixAreJoined) {
   for (const bool transposed : {false, true}) {

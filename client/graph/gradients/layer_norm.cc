@@ -3,8 +3,8 @@
 namespace vpod::graph {
 namespace {
 
-// What a loss that uses the moments themselves passes back to x, whose rows have n elements:
-// dmean / n - dinverse * inverse^3 * (x - mean) / n.
+// The gradient that reaches x through the moments, if the loss uses them:
+// dmean / n - dinverse * inverse^3 * (x - mean) / n, where each row of x has n elements.
 void AddOfMoments(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const Tensor x{forward.inputs(0)}, mean{forward.outputs(1)}, inverse{forward.outputs(2)};
   const Tensor dmean = gradients.Get(mean.id), dinverse = gradients.Get(inverse.id);

@@ -4,8 +4,8 @@
 namespace vpod::graph {
 namespace {
 
-// Of a product, dy times the product of the other elements: in float32, and without division where
-// an element is 0.
+// The gradient of a product is dy times the product of the other elements, computed in float32 and
+// without division where an element is 0.
 Tensor ProductGradient(Graph& graph, Tensor input, Tensor dy, const std::vector<uint32_t>& axes,
                        const Dims& kept) {
   const auto number = [&](v1::DataType type, double value) {
@@ -30,7 +30,7 @@ void ReduceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
   const v1::Reduce& op = forward.reduce();
   const Tensor x{forward.inputs(0)}, y{forward.outputs(0)};
   const TensorType x_type = graph.TypeOf(x);
-  // The reduced axes come back with length 1, so that multiplication broadcasts over them.
+  // The reduced axes come back with length 1.
   Dims kept = x_type.dims;
   double count = 1;  // of the elements of a result
   for (uint32_t axis : op.axes()) {
@@ -40,18 +40,13 @@ void ReduceGradient(Graph& graph, const v1::Instruction& forward, GradientMap& g
   const Tensor dy = graph.Reshape(gradients.Get(y.id), kept);
   switch (op.operator_()) {
     case v1::SUM:
-      gradients.Add(x.id, graph.Multiply(graph.Constant(x_type, 1), dy));
+      gradients.AddRepeated(x.id, dy);
       break;
     case v1::MEAN: {
-      if (x_type.type == v1::FLOAT32) {
-        gradients.Add(x.id, graph.Multiply(graph.Constant(x_type, 1 / count), dy));
-        break;
-      }
       // Rounded once: a factor of float16 would be wrong in its last place, or 0.
       const Tensor share =
           graph.Multiply(graph.Cast(dy, v1::FLOAT32), graph.Constant({v1::FLOAT32, {}}, 1 / count));
-      gradients.Add(x.id,
-                    graph.Multiply(graph.Constant(x_type, 1), graph.Cast(share, x_type.type)));
+      gradients.AddRepeated(x.id, graph.Cast(share, x_type.type));
       break;
     }
     case v1::PRODUCT:

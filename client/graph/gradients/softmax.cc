@@ -13,7 +13,7 @@ void SoftmaxGradient(Graph& graph, const v1::Instruction& forward, GradientMap& 
 
 // With t = sum of y·dy over a row, dx = y·(dy - t): of v, the gradient of dx,
 // d(dy) = y·(v - sum of y·v), which is the same operation, and
-// dy of y = v·(dy - t) - dy·sum of y·v. Of a logarithm, dx = dy - exp(y)·sum of dy.
+// dy of y = v·(dy - t) - dy·sum of y·v. For the logarithm, dx = dy - exp(y)·sum of dy.
 void SecondGradient(Graph& graph, const v1::Instruction& forward, GradientMap& gradients) {
   const Tensor y{forward.inputs(0)}, dy{forward.inputs(1)};
   const v1::DataType type = graph.TypeOf(y).type;

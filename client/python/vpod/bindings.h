@@ -37,7 +37,7 @@ struct Value {
   GraphPtr graph;
   graph::Tensor tensor;
 
-  const graph::TensorType& type() const { return graph->TypeOf(tensor); }
+  graph::TensorType type() const { return graph->TypeOf(tensor); }
 };
 
 // Calls `build(Graph&)`, which adds to the graph, and throws the mistake that it makes, if it makes
