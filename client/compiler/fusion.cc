@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "device/program/activations.h"
 #include "device/program/op.h"
+#include "device/program/ops/map.h"
 
 namespace vpod::compiler {
 namespace {
@@ -19,29 +21,16 @@ using program::v1::UnaryOperator;
 
 constexpr UnaryOperator kNone = program::v1::UNARY_OPERATOR_UNSPECIFIED;
 
-// The limits of a map (device/program/ops/map.cc).
-constexpr size_t kMostInputs = 12, kMostSteps = 32;
-
 bool IsUnary(const Node& node, UnaryOperator function) {
   return node.instruction.has_unary() && node.instruction.unary().operator_() == function;
-}
-bool IsActivation(UnaryOperator function) {
-  return function == program::v1::RELU || function == program::v1::RELU6 ||
-         function == program::v1::SILU;
 }
 // The activation whose gradient a node is.
 UnaryOperator ActivationOfGradient(const Node& node) {
   if (!node.instruction.has_binary()) return kNone;
-  switch (node.instruction.binary().operator_()) {
-    case program::v1::RELU_GRADIENT:
-      return program::v1::RELU;
-    case program::v1::RELU6_GRADIENT:
-      return program::v1::RELU6;
-    case program::v1::SILU_GRADIENT:
-      return program::v1::SILU;
-    default:
-      return kNone;
+  for (const UnaryOperator activation : program::kActivations) {
+    if (node.instruction.binary().operator_() == program::GradientOf(activation)) return activation;
   }
+  return kNone;
 }
 bool IsBinary(const Node& node, program::v1::BinaryOperator function) {
   return node.instruction.has_binary() && node.instruction.binary().operator_() == function;
@@ -85,7 +74,7 @@ class Fusion {
 
   void Use(uint32_t value, size_t node) {
     uses_[value].push_back(node);
-    // A reshape is read as a whole by whoever reads it under that name.
+    // A node that reads a reshape reads the whole value.
     for (uint32_t id = value; ValueOf(id).alias_of != ~0u;) {
       id = ValueOf(id).alias_of;
       aliased_.insert(id);
@@ -169,7 +158,7 @@ class Fusion {
       }
     }
     if (reader != nullptr && reader->instruction.has_unary() &&
-        IsActivation(reader->instruction.unary().operator_())) {
+        program::IsActivation(reader->instruction.unary().operator_())) {
       op.set_activation(reader->instruction.unary().operator_());
       take_over(index);
     }
@@ -274,7 +263,8 @@ class Fusion {
       const Node* producer = Producer(value, &index);
       if (producer != nullptr && group.contains(index)) continue;
       if (producer == nullptr || !CanJoin(*producer, value, root, group) ||
-          inputs.size() + pending.size() + 3 > kMostInputs || group.size() == kMostSteps) {
+          inputs.size() + pending.size() + 3 > program::kMostMapInputs ||
+          group.size() == program::kMostMapSteps) {
         inputs.insert(value);
         continue;
       }

@@ -1,4 +1,5 @@
 #include "device/model/op_plans.h"
+#include "device/program/activations.h"
 
 namespace vpod::model {
 namespace {
@@ -18,17 +19,9 @@ double FusedCycles(const Op& op, bool half) {
 
 // The same of a gradient: y is found again by a product and a sum.
 double FusedCycles(const program::v1::BatchNormGradient& op, bool half) {
-  double cycles = (op.add() ? 2 : 0) + (op.recompute() ? 2 : 0);
-  switch (op.activation()) {
-    case program::v1::RELU:
-      return cycles + BinaryCycles(program::v1::RELU_GRADIENT, half) - kLoadAndStore;
-    case program::v1::RELU6:
-      return cycles + BinaryCycles(program::v1::RELU6_GRADIENT, half) - kLoadAndStore;
-    case program::v1::SILU:
-      return cycles + BinaryCycles(program::v1::SILU_GRADIENT, half) - kLoadAndStore;
-    default:
-      return cycles;
-  }
+  const double cycles = (op.add() ? 2 : 0) + (op.recompute() ? 2 : 0);
+  if (!program::IsActivation(op.activation())) return cycles;
+  return cycles + BinaryCycles(program::GradientOf(op.activation()), half) - kLoadAndStore;
 }
 
 // A pass over x for the moments (or for the two sums of the gradient), their reduction, and a pass

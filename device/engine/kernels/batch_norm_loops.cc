@@ -1,6 +1,7 @@
 #include "device/engine/kernels/batch_norm_loops.h"
 
 #include "device/base/simd.h"
+#include "device/engine/kernels/relu.h"
 
 namespace vpod::engine {
 namespace {
@@ -108,23 +109,16 @@ VPOD_SIMD void Sum(const float* a, const float* b, float* sum, size_t n) {
   for (size_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
 }
 VPOD_SIMD void Relu(float* values, size_t n) {
-  for (size_t i = 0; i < n; ++i) values[i] = values[i] <= 0 ? 0.0f : values[i];
+  for (size_t i = 0; i < n; ++i) values[i] = ReluOf(values[i]);
 }
 VPOD_SIMD void Relu6(float* values, size_t n) {
-  for (size_t i = 0; i < n; ++i)
-    values[i] = values[i] <= 0 ? 0.0f : values[i] > 6 ? 6.0f : values[i];
+  for (size_t i = 0; i < n; ++i) values[i] = Relu6Of(values[i]);
 }
 VPOD_SIMD void ReluGradient(const float* y, const float* dy, float* masked, size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    const float gradient = dy[i];  // read in any case: loads that depend on a condition are slow
-    masked[i] = y[i] <= 0 ? 0.0f : gradient;
-  }
+  for (size_t i = 0; i < n; ++i) masked[i] = ReluGradientOf(y[i], dy[i]);
 }
 VPOD_SIMD void Relu6Gradient(const float* y, const float* dy, float* masked, size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    const float gradient = dy[i];
-    masked[i] = (y[i] <= 0) | (y[i] >= 6) ? 0.0f : gradient;
-  }
+  for (size_t i = 0; i < n; ++i) masked[i] = Relu6GradientOf(y[i], dy[i]);
 }
 
 namespace {
@@ -136,8 +130,8 @@ inline __attribute__((always_inline)) void MaskRows(const float* x, const float*
                                                     size_t n) {
   for (size_t row = 0; row < rows; ++row, x += n, dy += n, masked += n) {
     for (size_t c = 0; c < n; ++c) {
-      const float y = (x[c] - mean[c]) * factor[c] + offset[c], gradient = dy[c];
-      masked[c] = (y <= 0) | (kSix && y >= 6) ? 0.0f : gradient;
+      const float y = (x[c] - mean[c]) * factor[c] + offset[c];
+      masked[c] = kSix ? Relu6GradientOf(y, dy[c]) : ReluGradientOf(y, dy[c]);
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "device/base/simd.h"
 #include "device/engine/kernels/block_function.h"
 #include "device/engine/kernels/convert.h"
+#include "device/engine/kernels/relu.h"
 #include "device/engine/kernels/vector_math.h"
 #include "device/program/unhandled.h"
 
@@ -21,10 +22,6 @@ namespace {
 VPOD_SIMD void SignFloats(const float* in, float* out, size_t n) {
   for (size_t i = 0; i < n; ++i)
     out[i] = static_cast<float>(in[i] > 0 ? 1 : 0) - static_cast<float>(in[i] < 0 ? 1 : 0);
-}
-
-VPOD_SIMD void ReluFloats(const float* in, float* out, size_t n) {
-  for (size_t i = 0; i < n; ++i) out[i] = in[i] <= 0 ? 0.0f : in[i];
 }
 
 VPOD_SIMD void UnaryFloats(program::v1::UnaryOperator op, const float* in, float* out, size_t n) {
@@ -49,9 +46,9 @@ VPOD_SIMD void UnaryFloats(program::v1::UnaryOperator op, const float* in, float
     case program::v1::SIGMOID:
       return Sigmoid(in, out, n);
     case program::v1::RELU:
-      return ReluFloats(in, out, n);
+      return apply([](float x) { return ReluOf(x); });
     case program::v1::RELU6:
-      return apply([](float x) { return x <= 0 ? 0.0f : x > 6 ? 6.0f : x; });
+      return apply([](float x) { return Relu6Of(x); });
     case program::v1::SILU:
       return Silu(in, out, n);
     case program::v1::RECIPROCAL:
@@ -159,8 +156,8 @@ VPOD_FLOAT_ROW(DivideRow, x / y)
 // Not-a-number on either side is the result.
 VPOD_FLOAT_ROW(MaximumRow, x > y || x != x ? x : y)
 VPOD_FLOAT_ROW(MinimumRow, x < y || x != x ? x : y)
-VPOD_FLOAT_ROW(ReluGradientRow, x <= 0 ? 0.0f : y)
-VPOD_FLOAT_ROW(Relu6GradientRow, x <= 0 || x >= 6 ? 0.0f : y)
+VPOD_FLOAT_ROW(ReluGradientRow, ReluGradientOf(x, y))
+VPOD_FLOAT_ROW(Relu6GradientRow, Relu6GradientOf(x, y))
 VPOD_FLOAT_ROW(TanhGradientRow, (1 - x * x) * y)
 VPOD_FLOAT_ROW(SigmoidGradientRow, x*(1 - x) * y)
 #undef VPOD_FLOAT_ROW

@@ -70,7 +70,8 @@ struct Kernel {
   std::function<void(const Workspace& at, size_t first, size_t count)> by_rows;
   // Host memory that oneDNN's primitives take as long as the executable is loaded.
   size_t primitive_bytes = 0;
-  // The implementations of a convolution, as oneDNN calls its own; none if it is by plain loops.
+  // Names of a convolution's implementations: oneDNN's, or "depthwise" for our own; empty for plain
+  // loops.
   std::vector<std::string> implementations;
 };
 

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
+#include "device/program/activations.h"
 #include "device/program/op.h"
 #include "device/program/ops/rules.h"
 #include "device/program/ops/sliding_window.h"
@@ -8,9 +9,8 @@ namespace vpod::program {
 namespace {
 
 constexpr Constraint kInside{"batch_norm_c1",
-                             "With `add`, SILU or `recompute` a value inside of the op is rounded "
-                             "to nearest, and stochastic "
-                             "rounding is refused."};
+                             "With `add`, SILU or `recompute` a value inside the op is rounded to "
+                             "nearest, and stochastic rounding is refused."};
 constexpr Constraint kCount{
     "batch_norm_c2",
     "There is another input with `add` and, in the gradient, one with an activation."};
@@ -56,8 +56,7 @@ absl::Status CheckCount(absl::Span<const TensorType> inputs, size_t expected) {
 }
 
 absl::Status CheckActivation(v1::UnaryOperator op) {
-  if (op == v1::UNARY_OPERATOR_UNSPECIFIED || op == v1::RELU || op == v1::RELU6 || op == v1::SILU)
-    return absl::OkStatus();
+  if (op == v1::UNARY_OPERATOR_UNSPECIFIED || IsActivation(op)) return absl::OkStatus();
   return Broken(kActivation,
                 absl::StrCat("the activation is ",
                              v1::UnaryOperator_IsValid(op) ? v1::UnaryOperator_Name(op)

@@ -1,3 +1,5 @@
+#include "device/program/ops/map.h"
+
 #include "absl/strings/str_cat.h"
 #include "device/base/status.h"
 #include "device/program/op.h"
@@ -6,11 +8,8 @@
 namespace vpod::program {
 namespace {
 
-// Kernels hold a block of each in the caches.
-constexpr int kMostInputs = 12, kMostSteps = 32;
-
 constexpr Constraint kSteps{"map_c1", "There are 1 to 32 steps."};
-static_assert(kMostSteps == 32);
+static_assert(kMostMapSteps == 32);
 constexpr Constraint kElementwise{"map_c2",
                                   "Each step is an operation that is done element by element."};
 constexpr Constraint kBareSteps{"map_c3", "No step has outputs or a rounding."};
@@ -42,9 +41,9 @@ absl::StatusOr<TensorType> StepType(const v1::Instruction& step, const Types& va
 absl::StatusOr<Types> MapType(const v1::Instruction& instruction,
                               absl::Span<const TensorType> inputs) {
   const auto& steps = instruction.map().steps();
-  if (steps.empty() || steps.size() > kMostSteps) {
+  if (steps.empty() || steps.size() > kMostMapSteps) {
     return Broken(kSteps,
-                  absl::StrCat("a map has 1 to ", kMostSteps, " steps, not ", steps.size()));
+                  absl::StrCat("a map has 1 to ", kMostMapSteps, " steps, not ", steps.size()));
   }
   Types values(inputs.begin(), inputs.end());
   std::vector<bool> read(values.size() + static_cast<size_t>(steps.size()));
@@ -66,7 +65,7 @@ absl::StatusOr<Types> MapType(const v1::Instruction& instruction,
 std::vector<OpDef> MapOps() {
   return {{.kind = v1::Instruction::kMap,
            .role = Role::kKernel,
-           .inputs = {1, kMostInputs},
+           .inputs = {1, kMostMapInputs},
            .outputs = {1, 1},
            .infer = MapType,
            .constraints = {kSteps, kElementwise, kBareSteps, kEarlier, kRead},
