@@ -188,6 +188,12 @@ absl::Status Engine::CreateUnits() {
   return absl::OkStatus();
 }
 
+const Engine::Unit* Engine::FirstUnit(uint32_t ipu) const {
+  const auto it = std::find_if(units_.begin(), units_.end(),
+                               [&](const auto& unit) { return unit->ipu == ipu; });
+  return it == units_.end() ? nullptr : it->get();
+}
+
 const Engine::Unit* Engine::FindUnit(uint32_t replica, uint32_t ipu) const {
   const auto place = std::make_pair(replica, ipu);
   const auto it = std::lower_bound(units_.begin(), units_.end(), place,
@@ -304,13 +310,13 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
     base::MutexLock lock(mutex_);
     if (running_)
       return refuse(absl::FailedPreconditionError("a run is already active on this lease"));
-    if (!cancel_cause_.ok()) return refuse(cancel_cause_);
+    if (cancelled_.load()) return refuse(CancelCause());
     running_ = true;
   }
   // Without the lock, for which a cancellation would wait: no call touches variables in a run.
   absl::Status shared = ShareAgain();
   run->meets_leases = meets_other_leases_[program];
-  if (shared.ok() && !run->meets_leases) shared = LeaveBeforeWriting(program);
+  if (shared.ok() && !run->meets_leases) shared = UnshareBeforeWriting(program);
   if (!shared.ok()) {
     base::MutexLock lock(mutex_);
     running_ = false;
@@ -423,10 +429,15 @@ void Engine::EndRun(Run_& run) {
 }
 
 void Engine::Cancel(const absl::Status& cause) {
-  base::MutexLock lock(mutex_);
+  base::MutexLock lock(cancel_mutex_);
   if (!cancel_cause_.ok()) return;
   cancel_cause_ = cause;
   cancelled_.store(true);
+}
+
+absl::Status Engine::CancelCause() const {
+  base::MutexLock lock(cancel_mutex_);
+  return cancel_cause_;
 }
 
 std::vector<base::Cycles> Engine::Counters() const {

@@ -88,6 +88,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void Run(uint32_t program, std::byte* slot, Done done);
   // Makes the current and later runs fail with `cause` as soon as the chunks of their kernels end.
   void Cancel(const absl::Status& cause);
+  // OK unless it is cancelled.
+  absl::Status CancelCause() const;
 
   // Whether a unit of the instance is here.
   bool Hosts(uint32_t replica, uint32_t ipu) const { return FindUnit(replica, ipu) != nullptr; }
@@ -120,7 +122,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   struct Step;
   struct Run_;
   class Interpreter;
-  // Who executes a step: each unit, or one for all units of its IPU in the lease, or in the job's
+  // The units that execute a step: each, or one for all of its IPU in the lease, or in the job's
   // leases of this process.
   enum class Scope { kUnit, kLease, kJob };
 
@@ -153,7 +155,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The variable is about to differ.
   absl::Status Split(const program::HostTensor& variable);
   // Before a write to all replicas: what other leases have must not change with it.
-  absl::Status LeaveToWrite(const program::HostTensor& variable);
+  absl::Status UnshareToWrite(const program::HostTensor& variable);
   // Shares variables again that writes of the host have made equal.
   absl::Status ShareAgain();
   // Maps the pages of the units as `plan` says and keeps their contents. ResourceExhausted if there
@@ -165,12 +167,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // --- engine_leases.cc ---
   // For the group: map pages back to the lease's own copy, with their contents; or to the group's,
   // which holds the same. An error makes the engine useless.
-  absl::Status LeavePages(uint32_t ipu, const program::ByteSet& pages);
-  absl::Status JoinPages(uint32_t ipu, const program::ByteSet& pages, const shm::Segment& segment);
+  absl::Status UnsharePages(uint32_t ipu, const program::ByteSet& pages);
+  absl::Status SharePages(uint32_t ipu, const program::ByteSet& pages, const shm::Segment& segment);
   absl::Status MapForAll(uint32_t ipu, const shm::Segment& segment, uint64_t begin, uint64_t bytes);
-  absl::Status Leave(uint32_t ipu, const program::ByteSet& pages);
+  absl::Status Unshare(uint32_t ipu, const program::ByteSet& pages);
   // Before a run in which no other lease takes part: it must not write what others have.
-  absl::Status LeaveBeforeWriting(uint32_t program);
+  absl::Status UnshareBeforeWriting(uint32_t program);
   // Whether replicas of different leases meet in a program.
   bool MeetsOtherLeases(uint32_t program) const;
   // Calls `visit(ipu, step)` for each step that a program may execute.
@@ -215,22 +217,24 @@ class Engine : public std::enable_shared_from_this<Engine> {
   uint64_t scratch_bytes_ = 0;                         // of one
   std::vector<std::vector<uint32_t>> participants_;    // IPUs of each exchange, ascending
   std::vector<std::vector<model::Cost>> costs_;        // [program][ipu]
-  // What is shared. Belongs to the run while `running_` is set, and before it begins; the mutex
-  // guards it otherwise.
+  // The variables that are shared. They belong to the run while `running_` is set, and before it
+  // begins; the mutex guards them otherwise.
   SharingPlan sharing_;
   Reservation split_;             // for what is not shared any more
   bool may_share_again_ = false;  // the host has written something that is not shared
   absl::Status unusable_;         // what the kernel refused, if it did
   std::vector<bool> can_share_;   // what was shared at first
-  // What is shared with other leases, and the pages of it that are mapped here: some of those of
-  // `sharing_`. As `sharing_`; during an agreement they belong to the group.
+  // The variables shared with other leases, and the pages of them that are mapped here: some of
+  // those of `sharing_`. As `sharing_`; during an agreement they belong to the group.
   std::shared_ptr<const SharingPlan> agreed_;
   std::vector<program::ByteSet> joined_;  // [ipu]
   bool offers_changed_ = true;            // since the last agreement
   std::atomic<uint64_t> saved_bytes_ = 0;
   std::atomic<bool> cancelled_ = false;
+  // Not `mutex_`, which a write holds while it splits variables: cancelling must not wait.
+  mutable base::Mutex cancel_mutex_;
+  absl::Status cancel_cause_ ABSL_GUARDED_BY(cancel_mutex_);
   mutable base::Mutex mutex_;
-  absl::Status cancel_cause_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t collective_runs_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t copying_runs_ ABSL_GUARDED_BY(mutex_) = 0;

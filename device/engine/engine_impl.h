@@ -1,4 +1,4 @@
-// Parts of an engine, for engine.cc (preparation, runs), engine_variables.cc and interpreter*.cc.
+// Parts of an engine, for engine*.cc, interpreter*.cc and lease_group.cc.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,6 @@
 // How the engines of a job in one process agree on the variables that they share in a run.
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,25 +23,7 @@ fabric::RendezvousKey BeforeRun(uint64_t run, uint32_t replicas) {
   return {run, /*channel=*/0, /*sequence=*/UINT64_MAX, {0, 1, replicas}};
 }
 
-// Whether some group has replicas of several leases, the same for all leases: none waits for one
-// that does not come.
-bool SpansLeases(const program::v1::ReplicaGroup& groups, const fabric::JobShape& shape) {
-  const uint32_t local = shape.total_replicas / shape.num_instances;
-  for (uint32_t replica = 0; replica < shape.total_replicas; ++replica) {
-    const program::GroupMembers group = program::MembersOf(groups, shape.total_replicas, replica);
-    const uint32_t last = group.first + group.stride * (group.size - 1);
-    if (group.first / local != last / local) return true;
-  }
-  return false;
-}
-
 }  // namespace
-
-const Engine::Unit* Engine::FirstUnit(uint32_t ipu) const {
-  const auto it = std::find_if(units_.begin(), units_.end(),
-                               [&](const auto& unit) { return unit->ipu == ipu; });
-  return it == units_.end() ? nullptr : it->get();
-}
 
 bool Engine::HoldsTheSame(const Engine& other, const program::HostTensor& variable) const {
   const auto has_joined = [&](const Engine& engine) {
@@ -53,7 +34,7 @@ bool Engine::HoldsTheSame(const Engine& other, const program::HostTensor& variab
                      other.FirstUnit(variable.ipu)->At(variable), variable.type.bytes()) == 0;
 }
 
-absl::Status Engine::LeavePages(uint32_t ipu, const ByteSet& pages) {
+absl::Status Engine::UnsharePages(uint32_t ipu, const ByteSet& pages) {
   shm::Segment& common = common_[ipu];
   for (const auto& [begin, end] : pages.ranges()) {
     const uint64_t bytes = end - begin;
@@ -65,7 +46,7 @@ absl::Status Engine::LeavePages(uint32_t ipu, const ByteSet& pages) {
   return absl::OkStatus();
 }
 
-absl::Status Engine::JoinPages(uint32_t ipu, const ByteSet& pages, const shm::Segment& segment) {
+absl::Status Engine::SharePages(uint32_t ipu, const ByteSet& pages, const shm::Segment& segment) {
   for (const auto& [begin, end] : pages.ranges()) {
     VPOD_RETURN_IF_ERROR(MapForAll(ipu, segment, begin, end - begin));
     common_[ipu].Discard(begin, end - begin);
@@ -86,8 +67,8 @@ absl::Status Engine::MapForAll(uint32_t ipu, const shm::Segment& segment, uint64
   return absl::OkStatus();
 }
 
-absl::Status Engine::Leave(uint32_t ipu, const ByteSet& pages) {
-  return options_.group == nullptr ? absl::OkStatus() : options_.group->Leave(*this, ipu, pages);
+absl::Status Engine::Unshare(uint32_t ipu, const ByteSet& pages) {
+  return options_.group == nullptr ? absl::OkStatus() : options_.group->Unshare(*this, ipu, pages);
 }
 
 template <class Visit>
@@ -102,7 +83,7 @@ void Engine::ForEachStep(uint32_t program, const Visit& visit) const {
   }
 }
 
-absl::Status Engine::LeaveBeforeWriting(uint32_t program) {
+absl::Status Engine::UnshareBeforeWriting(uint32_t program) {
   offers_changed_ = true;
   const auto is_empty = [](const ByteSet& pages) { return pages.ranges().empty(); };
   if (!std::all_of(joined_.begin(), joined_.end(), is_empty)) {
@@ -117,7 +98,7 @@ absl::Status Engine::LeaveBeforeWriting(uint32_t program) {
     });
     for (uint32_t ipu = 0; ipu < joined_.size(); ++ipu) {
       written[ipu].IntersectWith(joined_[ipu]);
-      VPOD_RETURN_IF_ERROR(Leave(ipu, written[ipu]));
+      VPOD_RETURN_IF_ERROR(Unshare(ipu, written[ipu]));
     }
   }
   if (agreed_ == nullptr) return absl::OkStatus();
@@ -150,16 +131,16 @@ void Engine::SetScopes() {
 bool Engine::MeetsOtherLeases(uint32_t program) const {
   const fabric::JobShape& shape = options_.job->shape();
   if (options_.group == nullptr || shape.num_instances == 1) return false;
-  // By kind and size: there may be as many collectives as instructions.
-  std::map<std::pair<int, uint32_t>, program::v1::ReplicaGroup> groups;
+  // Leases wait for each other only in a collective of all replicas, for which all must come:
+  // smaller groups may run without the rest, and give results that are not equal on all.
+  bool meets = false;
   ForEachStep(program, [&](uint32_t, const Step& step) {
     const auto collective = program::CollectiveOf(*step.source);
-    if (collective)
-      groups.try_emplace({collective->group->kind(), collective->group->size()},
-                         *collective->group);
+    meets = meets ||
+            (collective && program::MembersOf(*collective->group, shape.total_replicas, 0).size ==
+                               shape.total_replicas);
   });
-  return std::any_of(groups.begin(), groups.end(),
-                     [&](const auto& group) { return SpansLeases(group.second, shape); });
+  return meets;
 }
 
 void Engine::AgreeAndStart(const std::shared_ptr<Run_>& run) {

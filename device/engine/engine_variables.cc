@@ -101,7 +101,7 @@ bool Engine::IsEqual(const HostTensor& variable) const {
 absl::Status Engine::Remap(SharingPlan plan) {
   offers_changed_ = true;
   for (uint32_t ipu = 0; ipu < plan.pages.size(); ++ipu)
-    VPOD_RETURN_IF_ERROR(Leave(ipu, joined_[ipu].Without(plan.pages[ipu])));
+    VPOD_RETURN_IF_ERROR(Unshare(ipu, joined_[ipu].Without(plan.pages[ipu])));
   for (uint32_t ipu = 0; ipu < plan.pages.size(); ++ipu) {
     const program::ByteSet split = sharing_.pages[ipu].Without(plan.pages[ipu]);
     const program::ByteSet shared = plan.pages[ipu].Without(sharing_.pages[ipu]);
@@ -138,11 +138,11 @@ absl::Status Engine::MapPages(uint32_t ipu, const program::ByteSet& pages, bool 
   return absl::OkStatus();
 }
 
-absl::Status Engine::LeaveToWrite(const HostTensor& variable) {
+absl::Status Engine::UnshareToWrite(const HostTensor& variable) {
   program::ByteSet pages;
   AddPages(variable.offset, variable.end(), pages);
   pages.IntersectWith(joined_[variable.ipu]);
-  const absl::Status left = Leave(variable.ipu, pages);
+  const absl::Status left = Unshare(variable.ipu, pages);
   if (left.ok()) return left;
   return absl::Status(
       left.code(),
@@ -169,7 +169,7 @@ absl::Status Engine::WriteVariable(const HostTensor& variable, std::optional<uin
   if (IsShared(variable) && (replica || joined)) {
     const std::byte* bytes_here = FirstUnit(variable.ipu)->At(variable);
     if (ReadHostBytes(variable, bytes_here, offset, data.size()) == data) return absl::OkStatus();
-    VPOD_RETURN_IF_ERROR(replica ? Split(variable) : LeaveToWrite(variable));
+    VPOD_RETURN_IF_ERROR(replica ? Split(variable) : UnshareToWrite(variable));
   }
   offers_changed_ = true;
   const bool shared = IsShared(variable);

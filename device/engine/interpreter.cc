@@ -95,10 +95,7 @@ bool Engine::Interpreter::MustStop() const {
 }
 
 absl::Status Engine::Interpreter::WhyStop() {
-  {
-    base::MutexLock lock(engine_.mutex_);
-    if (!engine_.cancel_cause_.ok()) return engine_.cancel_cause_;
-  }
+  if (engine_.cancelled_.load()) return engine_.CancelCause();
   base::MutexLock lock(run_.mutex);
   return run_.status;
 }

@@ -49,10 +49,12 @@ void LeaseGroup::UseExecutable(const program::Executable& executable) {
 }
 
 absl::Status LeaseGroup::CheckCancelled(const std::vector<Engine*>& engines) {
-  const bool cancelled = std::any_of(engines.begin(), engines.end(), [](const Engine* engine) {
-    return engine->cancelled_.load();
-  });
-  return cancelled ? absl::CancelledError("a lease of the job has ended") : absl::OkStatus();
+  for (const Engine* engine : engines) {
+    if (!engine->cancelled_.load()) continue;
+    return absl::CancelledError(absl::StrCat("instance ", engine->options_.instance,
+                                             " has ended: ", engine->CancelCause().message()));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<bool>> LeaseGroup::Candidates(const std::vector<Engine*>& engines) {
@@ -62,8 +64,9 @@ absl::StatusOr<std::vector<bool>> LeaseGroup::Candidates(const std::vector<Engin
   if (engines.size() == 1) return candidates;
   uint32_t next = first.options_.replica_offset;
   for (const Engine* engine : engines) {
-    // Replicas in a range, and all of their IPUs here.
+    // Replicas in a range, all of their IPUs here, and the same steps: checks are steps.
     if (engine->options_.replica_offset != next || engine->spans_processes_ ||
+        engine->options_.check_finite != first.options_.check_finite ||
         engine->executable_->hash() != first.executable_->hash())
       return candidates;
     next += engine->options_.local_replicas;
@@ -91,7 +94,7 @@ absl::Status LeaseGroup::Apply(const std::vector<Engine*>& engines) {
   const auto ipus = static_cast<uint32_t>(segments_.size());
   for (Engine* engine : engines) {
     for (uint32_t ipu = 0; ipu < ipus; ++ipu)
-      VPOD_RETURN_IF_ERROR(LeaveLocked(*engine, ipu, engine->joined_[ipu].Without(planned[ipu])));
+      VPOD_RETURN_IF_ERROR(UnshareLocked(*engine, ipu, engine->joined_[ipu].Without(planned[ipu])));
   }
   // Before pages are mapped: a run of one lease, after an error, finds out by the scopes of its
   // steps what it must not write.
@@ -112,8 +115,9 @@ absl::Status LeaseGroup::Join(const std::vector<Engine*>& engines, uint32_t ipu,
     const uint64_t end = engines.front()->common_[ipu].size();
     VPOD_ASSIGN_OR_RETURN(segment, shm::Segment::Create(end));
   }
-  // What nobody has comes from the first engine, with the memory that it was charged for it. An
-  // engine that was replaced and is about to end may still be charged for older contents.
+  // Pages that no member has are copied from the first engine, which hands over the memory that it
+  // was charged for them. An engine that was replaced and is about to end may still be charged for
+  // older contents.
   const ByteSet added = NotHeld(ipu, pages, nullptr);
   ByteSet copied = pages;
   for (const Engine* engine : engines) copied = copied.Without(engine->joined_[ipu]);
@@ -124,7 +128,7 @@ absl::Status LeaseGroup::Join(const std::vector<Engine*>& engines, uint32_t ipu,
   VPOD_RETURN_IF_ERROR(CheckCancelled(engines));
   for (Engine* engine : engines) {
     const ByteSet joining = pages.Without(engine->joined_[ipu]);
-    VPOD_RETURN_IF_ERROR(engine->JoinPages(ipu, joining, segment));
+    VPOD_RETURN_IF_ERROR(engine->SharePages(ipu, joining, segment));
     if (engine == engines.front()) {
       engine->reserved_.MoveTo(reserved_, added.size());
       engine->reserved_.Shrink(joining.size() - added.size());
@@ -135,18 +139,18 @@ absl::Status LeaseGroup::Join(const std::vector<Engine*>& engines, uint32_t ipu,
   return absl::OkStatus();
 }
 
-absl::Status LeaseGroup::Leave(Engine& engine, uint32_t ipu, const ByteSet& pages) {
+absl::Status LeaseGroup::Unshare(Engine& engine, uint32_t ipu, const ByteSet& pages) {
   base::MutexLock lock(mutex_);
-  return LeaveLocked(engine, ipu, pages);
+  return UnshareLocked(engine, ipu, pages);
 }
 
-absl::Status LeaseGroup::LeaveLocked(Engine& engine, uint32_t ipu, const ByteSet& pages) {
+absl::Status LeaseGroup::UnshareLocked(Engine& engine, uint32_t ipu, const ByteSet& pages) {
   if (pages.ranges().empty()) return absl::OkStatus();
   // The last member takes the memory along.
   const ByteSet free = members_.contains(&engine) ? NotHeld(ipu, pages, &engine) : ByteSet();
   VPOD_RETURN_IF_ERROR(engine.reserved_.Grow(pages.size() - free.size()));
   reserved_.MoveTo(engine.reserved_, free.size());
-  VPOD_RETURN_IF_ERROR(engine.LeavePages(ipu, pages));
+  VPOD_RETURN_IF_ERROR(engine.UnsharePages(ipu, pages));
   for (const auto& [begin, end] : free.ranges()) segments_[ipu].Discard(begin, end - begin);
   return absl::OkStatus();
 }

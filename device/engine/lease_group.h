@@ -43,9 +43,9 @@ class LeaseRun {
     }
     for (UnitBarrier& barrier : barriers_) barrier.Open();
   }
-  bool IsStopped(absl::Status* cause = nullptr) {
+  bool IsStopped(absl::Status* cause) {
     base::MutexLock lock(mutex_);
-    if (cause != nullptr) *cause = failure_;
+    *cause = failure_;
     return stopped_;
   }
 
@@ -88,7 +88,7 @@ class LeaseGroup {
   absl::StatusOr<std::shared_ptr<LeaseRun>> Agree(std::vector<Engine*> engines);
   // Gives an engine its own copy of pages that are mapped from here, with their contents.
   // ResourceExhausted: nothing has changed.
-  absl::Status Leave(Engine& engine, uint32_t ipu, const program::ByteSet& pages);
+  absl::Status Unshare(Engine& engine, uint32_t ipu, const program::ByteSet& pages);
   // The engine is about to be destroyed.
   void Forget(Engine& engine);
 
@@ -104,7 +104,7 @@ class LeaseGroup {
   absl::Status Apply(const std::vector<Engine*>& engines) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Join(const std::vector<Engine*>& engines, uint32_t ipu,
                     const program::ByteSet& pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status LeaveLocked(Engine& engine, uint32_t ipu, const program::ByteSet& pages)
+  absl::Status UnshareLocked(Engine& engine, uint32_t ipu, const program::ByteSet& pages)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The part of `pages` that no member other than `except` has mapped.
   program::ByteSet NotHeld(uint32_t ipu, program::ByteSet pages, const Engine* except) const

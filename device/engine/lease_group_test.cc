@@ -1,6 +1,7 @@
 // Leases of one job in one process share variables that are equal on all of them.
 #include "device/engine/lease_group.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,11 +24,26 @@ namespace {
 constexpr uint32_t kLeases = 4;
 constexpr uint64_t kPage = program::kPageBytes;
 
+// The executable with its sums in groups of `size` replicas that follow one another.
+std::shared_ptr<const program::Executable> InGroupsOf(uint32_t size) {
+  program::v1::Executable text = Parsed()->proto();
+  for (auto& instruction : *text.mutable_ipus(0)->mutable_functions(0)->mutable_instructions()) {
+    if (!instruction.has_all_reduce()) continue;
+    auto& group = *instruction.mutable_all_reduce()->mutable_group();
+    group.set_kind(program::v1::ReplicaGroup::CONSECUTIVE);
+    group.set_size(size);
+  }
+  auto executable = program::Executable::Make(std::move(text));
+  EXPECT_TRUE(executable.ok()) << executable.status();
+  return *std::move(executable);
+}
+
 // A job of four leases with an equal number of replicas.
 class Leases {
  public:
-  Leases(Executors& executors, MemoryBudget& budget, bool sharing, uint32_t replicas = 2)
-      : replicas_(replicas) {
+  Leases(Executors& executors, MemoryBudget& budget, bool sharing, uint32_t replicas = 2,
+         std::shared_ptr<const program::Executable> executable = Parsed())
+      : replicas_(replicas), executable_(std::move(executable)) {
     auto group = std::make_shared<LeaseGroup>();
     for (uint32_t lease = 0; lease < kLeases; ++lease) {
       fabric::JobMember member;
@@ -55,12 +71,18 @@ class Leases {
     for (uint32_t lease = 0; lease < kLeases; ++lease) {
       const std::weak_ptr<Engine> before = std::exchange(engines_[lease], nullptr);
       while (!before.expired()) std::this_thread::yield();  // a run that ends still has it
-      auto engine = Engine::Create(Parsed(), options_[lease]);
+      auto engine = Engine::Create(executable_, options_[lease]);
       EXPECT_TRUE(engine.ok()) << engine.status();
       engines_[lease] = *std::move(engine);
       job_->Loaded(lease, 0, engines_[lease]->executable().hash());
     }
     WriteAll("rate", Filled(0.5f));
+  }
+
+  // Loads the executable again, with checks on this lease alone.
+  void CheckFinite(uint32_t lease) {
+    options_[lease].check_finite = true;
+    Reload();
   }
 
   absl::Status Write(const char* name, uint32_t lease, const std::string& bytes,
@@ -124,6 +146,7 @@ class Leases {
 
  private:
   const uint32_t replicas_;
+  const std::shared_ptr<const program::Executable> executable_;
   const std::shared_ptr<fabric::Job> job_ =
       std::make_shared<fabric::Job>("job", fabric::JobShape{kLeases, kLeases* replicas_, 1});
   std::vector<EngineOptions> options_;
@@ -304,7 +327,7 @@ TEST_P(LeaseGroupTest, TheLeaseThatLedEnds) {
   ExpectAllGivenBack();
 }
 
-// One of those that wait for each other: they wait for it no more, whenever it is killed.
+// A lease that others wait for is killed at any point of a run; all runs end.
 TEST_P(LeaseGroupTest, ALeaseIsKilledDuringARun) {
   for (int round = 0; round < 50; ++round) {
     Leases leases(*executors_, budget_, true, GetParam());
@@ -317,9 +340,47 @@ TEST_P(LeaseGroupTest, ALeaseIsKilledDuringARun) {
     leases.engine(round % kLeases)->Cancel(absl::CancelledError("killed"));
     leases.job().Leave(round % kLeases, 0, /*lost=*/true);
     leases.job().Fail(absl::AbortedError("an instance was killed"));
-    for (RunEnd& end : ends) end.Wait().IgnoreError();
+    for (RunEnd& end : ends) {
+      const absl::Status status = end.Wait();
+      if (status.ok()) continue;  // it was done before
+      EXPECT_THAT(status.message(),
+                  testing::AnyOf(testing::HasSubstr("killed"), testing::HasSubstr("was lost")));
+    }
   }
   ExpectAllGivenBack();
+}
+
+// Leases that meet in pairs do not wait for the other pair.
+TEST_P(LeaseGroupTest, GroupsOfTwoLeasesRunAsOftenAsTheyWant) {
+  Leases leases(*executors_, budget_, true, GetParam(), InGroupsOf(2 * GetParam()));
+  leases.WriteAll("w", Filled(1));
+  const auto run = [&](std::initializer_list<uint32_t> members) {
+    std::vector<RunEnd> ends(kLeases);
+    for (uint32_t lease : members) {
+      leases.Fill(lease);
+      leases.engine(lease)->Run(0, leases.slot(lease), ends[lease].Done());
+    }
+    for (uint32_t lease : members) {
+      const absl::Status status = ends[lease].Wait();
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  };
+  run({0, 1, 2, 3});
+  run({0, 1});
+  run({0, 1});
+  run({2, 3});
+}
+
+// Checks of results are steps, which a lease without them does not have.
+TEST_P(LeaseGroupTest, LeasesThatCheckResultsShareNothingWithOthers) {
+  Leases leases(*executors_, budget_, true, GetParam());
+  leases.CheckFinite(2);
+  leases.WriteAll("w", Filled(1));
+  leases.Train();
+  Leases without(*executors_, budget_, false, GetParam());
+  without.WriteAll("w", Filled(1));
+  without.Train();
+  EXPECT_EQ(leases.ReadAll(), without.ReadAll());
 }
 
 // Nothing of the executable before is left, although it was the same.

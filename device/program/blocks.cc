@@ -117,7 +117,7 @@ class Blocks {
     }
     const Size& size = blocks_[number].size;
     total.instructions += size.instructions;
-    total.operands += size.operands + static_cast<uint64_t>(call.inputs_size());
+    total.operands += size.operands;
     total.bytes += size.bytes;
     if (total.instructions > limits_.instructions || total.operands > limits_.operands ||
         total.bytes > limits_.parsed_bytes) {
@@ -167,8 +167,10 @@ bool HasBlocks(const v1::Executable& executable) {
 
 absl::StatusOr<uint64_t> WrittenOutBytes(const v1::Executable& executable, const Limits& limits) {
   Size total;
-  for (int i = 0; i < executable.ipus_size(); ++i)
+  for (int i = 0; i < executable.ipus_size(); ++i) {
+    total.instructions = total.operands = 0;  // their limits are those of an IPU
     VPOD_RETURN_IF_ERROR(Blocks(executable.ipus(i), static_cast<uint32_t>(i), limits).Check(total));
+  }
   return executable.SpaceUsedLong() + total.bytes;
 }
 

@@ -222,9 +222,8 @@ absl::StatusOr<Executable::Texts> Executable::Check(v1::Executable text, const L
   const absl::Status valid = Validate(texts.proto, limits);
   if (!valid.ok()) {
     // The numbers of instructions are not those of the source.
-    const bool counts = texts.source && absl::StrContains(valid.message(), " instruction ");
     return absl::Status(valid.code(),
-                        absl::StrCat(valid.message(), counts ? " (blocks written out)" : ""));
+                        absl::StrCat(valid.message(), texts.source ? " (blocks written out)" : ""));
   }
   VPOD_RETURN_IF_ERROR(CheckOrigins(origins, texts.proto));
   return texts;

@@ -14,12 +14,10 @@ namespace {
 
 using v1::Instruction;
 
-// As in uniformity.cc.
-constexpr uint64_t kMostVisits = uint64_t{1} << 20;
 // All-reduces that are looked at, the first ones: a compiled program has one an IPU, or few more.
 constexpr size_t kMostCandidates = 64;
 
-// What is stale on a replica that does not get the results: the bytes of each candidate.
+// The bytes of each candidate that are stale on a replica without the results.
 class StaleBytes {
  public:
   explicit StaleBytes(size_t candidates) : of_(candidates) {}
@@ -100,8 +98,8 @@ class Search {
     });
   }
 
-  // Every replica reads the tensor, so that those whose results may lie there are no candidates. To
-  // go on as if they were changes nothing for the others.
+  // Every replica reads the tensor: candidates whose results may lie there are struck out.
+  // Following them further changes nothing for the others.
   void Read(uint32_t tensor, const StaleBytes& stale) {
     const ArenaRange range = RangeAt(tensor);
     for (const auto& [place, c] : candidates_) {

@@ -11,10 +11,6 @@ namespace {
 
 using v1::Instruction;
 
-// Operands and variables that are looked at before the search is given up: hostile loops in loops
-// would take hours. A training step of BERT-large has some ten thousand.
-constexpr uint64_t kMostVisits = uint64_t{1} << 20;
-
 // Follows the programs of an executable with the set of bytes that are equal on all replicas.
 class Search {
  public:
@@ -27,8 +23,10 @@ class Search {
     do {
       struck_ = false;
       for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu) {
+        if (!Visit(candidates_.size())) return false;
         BeginIpu(ipu);
         for (int program = 0; program < text.programs_size(); ++program) {
+          if (!Visit(1 + candidate_bytes_.ranges().size())) return false;
           ByteSet equal = candidate_bytes_;
           Follow(executable_.EntryOf(static_cast<uint32_t>(program), ipu), equal);
           if (visits_ > kMostVisits) return false;
@@ -246,7 +244,7 @@ Uniformity FindUniform(const Executable& executable, const ReplicaRange& replica
     const v1::Ipu& text = executable.proto().ipus(static_cast<int>(ipu));
     const ByteSet variables = BytesOf(executable, ipu, candidates);
     uniformity.once.push_back(StepsThatWrite(text, Role::kKernel, variables));
-    // Of collectives, only all-reduces write any.
+    // All-reduces are the only collectives that write shared variables.
     uniformity.results_for_one.push_back(StepsThatWrite(text, Role::kCollective, variables));
   }
   uniformity.variables = std::move(candidates);

@@ -16,6 +16,11 @@ namespace vpod::program {
 // begin and end with a page.
 inline constexpr uint64_t kPageBytes = 4096;
 
+// Operands, variables and ranges of bytes that are looked at before a search for uniform variables
+// is given up: hostile loops in loops would take hours. A training step of BERT-large has some ten
+// thousand.
+inline constexpr uint64_t kMostVisits = uint64_t{1} << 20;
+
 // Replicas [first, first + count) of a job.
 struct ReplicaRange {
   uint32_t first = 0, count = 1, total = 1;
@@ -37,7 +42,7 @@ struct Uniformity {
   std::vector<std::vector<std::vector<bool>>> results_for_one;
 };
 
-// Of those variables that `candidates` allows, the uniform ones among `replicas`. Variables that a
+// Finds the variables among `candidates` that are uniform over `replicas`. Variables that a
 // collective or an exchange touches do not count, but for results of an all-reduce in one process.
 // An executable whose control flow takes too long to follow has none.
 Uniformity FindUniform(const Executable& executable, const ReplicaRange& replicas,

@@ -212,11 +212,12 @@ TEST_P(BitsTest, OneAgentAndOneProcessOrFour) {
   EXPECT_EQ(Differences(OnPod(*pod, 4, 16, /*sharing=*/false), Reference()), kNone);
 }
 
-// Each has four replicas.
+// Each has four replicas, of one instance or of two.
 TEST_P(BitsTest, TwoAgents) {
   TestPod pod(8, {"--agents", "processes"});
   pod.CreatePartition("p8", 8);
-  EXPECT_EQ(Differences(OnPod(pod, 2, 8), Reference(8)), kNone);
+  for (int instances : {2, 4})
+    EXPECT_EQ(Differences(OnPod(pod, instances, 8), Reference(8)), kNone) << instances;
   EXPECT_EQ(pod.AttachedIpus(), 0);
 }
 
