@@ -16,8 +16,9 @@ namespace v1 = program::v1;
 
 namespace {
 
-// What the micro-batches of a replica write. Other variables are likely to be equal on all replicas
-// (device/program/uniformity.h); they lie in pages of their own, which replicas can share.
+// The storages that the micro-batches of a replica write. Other variables are likely to be equal on
+// all replicas (device/program/uniformity.h); they lie in pages of their own, which replicas can
+// share.
 std::set<uint32_t> StoragesOfReplicas(const LoweredIpu& ipu) {
   std::set<uint32_t> storages;
   for (Section section : {Section::kSetup, Section::kClear, Section::kBody}) {

@@ -116,8 +116,8 @@ struct ProgramSpec {
 // How float16 results are rounded in programs that train; others round to nearest.
 enum class Rounding {
   kNearest,
-  // Stochastically: up or down at random, so that the mean is what is rounded. What is random
-  // follows from the variables that Graph::Random has, the operation, the element and the
+  // Stochastically: up or down at random, so that the mean is what is rounded. The random
+  // bits follow from the variables that Graph::Random has, the operation, the element and the
   // micro-batch's number in the job, so that replicas differ.
   kStochastic,
   // The same for all replicas in the same step of their micro-batches.

@@ -38,7 +38,8 @@ Tensor Weighted(Term losses, Tensor weight, Reduction reduction) {
   return Reduced(losses, reduction);
 }
 
-// Losses whose squares, products or small constants are beyond float16 are computed in float32.
+// The cosine, triplet and Poisson losses are computed in float32: their squares, products or small
+// constants do not fit float16.
 Term Wide(Graph& graph, Tensor x) { return {graph, graph.Cast(x, program::v1::FLOAT32)}; }
 
 Tensor LikeInput(Graph& graph, Tensor loss, Tensor input) {

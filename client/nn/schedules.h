@@ -58,8 +58,8 @@ struct PlateauOptions {
   double epsilon = 1e-8;  // the rate stays if it would fall by no more than this
 };
 
-// ReduceLROnPlateau: the rate falls when a value, such as the loss of an epoch, stops to get
-// better.
+// ReduceLROnPlateau: the rate falls when a value, such as the loss of an epoch, stops
+// improving.
 class ReduceOnPlateau {
  public:
   explicit ReduceOnPlateau(double rate, const PlateauOptions& options = {});

@@ -18,7 +18,7 @@ inline CLI::Validator WholeNumber(uint64_t low, uint64_t high) {
       [=](std::string& text) -> std::string {
         uint64_t value = 0;
         if (!absl::SimpleAtoi(text, &value) || value < low || value > high)
-          return absl::StrCat(text, " is not a whole number of ", range);
+          return absl::StrCat(text, " is not a whole number from ", range);
         text = absl::StrCat(value);
         return "";
       },

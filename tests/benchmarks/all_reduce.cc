@@ -39,8 +39,8 @@ T OrDie(absl::StatusOr<T> value) {
 }
 
 // Replicas whose first IPU all-reduces one tensor into another: "in" reads the former, "run"
-// reduces a number of times, "out" writes the latter. That is a variable, as what training reduces
-// for is: the replicas of a process share it.
+// reduces a number of times, "out" writes the latter. The result is a variable: the
+// replicas of a process share it, and it is written once.
 v1::Executable Programs(int ipus_per_replica, size_t bytes) {
   v1::Executable executable;
   executable.set_ipus_per_replica(static_cast<uint32_t>(ipus_per_replica));

@@ -197,7 +197,7 @@ TEST(VpodCommandsTest, VersionAndHelp) {
 TEST(VpodCommandsTest, NewMakesAProjectOnce) {
   TestPod pod(0);
   const std::string project = pod.directory() + "/digits";
-  const Outcome made = pod.Run({"vpod", "new", project});
+  const Outcome made = pod.Run({"vpod", "new", project + "/"});
   EXPECT_EQ(made.code, 0) << made.err;
   EXPECT_EQ(made.out, project + " has a first program; " + project +
                           "/README.md says how to build and run it.\n");

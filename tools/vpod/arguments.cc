@@ -21,7 +21,8 @@ struct Given {
   std::string agents, help_about;
 };
 
-// Only what is no number, of which CLI11 gives no range: other sizes are refused with the rest.
+// Refuses only text that is not a number, for which CLI11 names no range; other sizes are checked
+// with the rest.
 std::string CheckNumberOfIpus(const std::string& value) {
   uint32_t number = 0;
   if (CLI::detail::lexical_cast(value, number)) return "";
@@ -100,7 +101,8 @@ void AddCommands(CLI::App& app, Given& given) {
       ->add_option("project", given.arguments.project,
                    "its directory, whose name the program gets: letters, digits, - and _")
       ->required();
-  project->add_flag("--python", given.arguments.python, "in Python, and not in C++");
+  project->add_flag("--python", given.arguments.python,
+                    "write the program in Python instead of C++");
   auto* completion = app.add_subcommand(
       "completion",
       "print the completion script of a tool for a shell; source <(vpod completion bash)");

@@ -156,7 +156,8 @@ int SupportBundle(const Pod& pod, const std::string& output) {
   return 0;
 }
 
-int New(const std::string& directory, bool python) {
+int New(std::string directory, bool python) {
+  while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
   const absl::Status written = WriteProject(directory, python);
   if (!written.ok()) return FailWith(written);
   std::printf("%s has a first program; %s/README.md says how to build and run it.\n",
