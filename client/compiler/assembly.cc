@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "client/compiler/blocks.h"
 #include "client/compiler/memory_plan.h"
+#include "client/compiler/outlining.h"
 #include "device/program/executable.h"
 #include "device/program/uniformity.h"
 
@@ -119,7 +119,7 @@ v1::Executable Assembler::Finish() {
   for (uint32_t ipu = 0; ipu < variables_.size(); ++ipu) {
     v1::Ipu* entry = executable_.mutable_ipus(static_cast<int>(ipu));
     entry->set_arena_bytes(std::max(entry->arena_bytes(), ends_.contains(ipu) ? ends_[ipu] : 0));
-    ShareBlocks(*entry);
+    OutlineBlocks(*entry);
   }
   return std::move(executable_);
 }

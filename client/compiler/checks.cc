@@ -158,7 +158,13 @@ absl::Status CheckOptions(const CompileOptions& options) {
 
 absl::Status CheckGraph(const graph::Graph& graph, const CompileOptions& options) {
   VPOD_RETURN_IF_ERROR(CheckNames(graph));
-  for (const ProgramSpec& spec : options.programs) VPOD_RETURN_IF_ERROR(CheckGroups(graph, spec));
+  for (const ProgramSpec& spec : options.programs) {
+    if (spec.loss && spec.loss->id >= graph.values().size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("program '", spec.name, "': the loss is not a value of the graph"));
+    }
+    VPOD_RETURN_IF_ERROR(CheckGroups(graph, spec));
+  }
   return CheckIpus(graph, options.ipus_per_replica);
 }
 

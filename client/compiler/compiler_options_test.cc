@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
 
@@ -66,8 +67,13 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
       // Products that do not fit 32 bits must not wrap into something small.
       {"program 'train': 65536 device iterations × 65536 micro-batches",
        [](auto& o) { o.programs[0].device_iterations = o.programs[0].accumulation = 65536; }},
-      {"gradients: operand 0 is not a value of this graph",
+      {"program 'train': the loss is not a value of the graph",
        [](auto& o) { o.programs[0].loss = Tensor{}; }},
+      {"program 'train': the loss is not a value of the graph",
+       [](auto& o) {
+         o.programs[0].loss = Tensor{};
+         o.programs[0].loss_scale = 8;
+       }},
       {"gradients: the loss is int32[4], must be floats",
        [](auto& o) { o.programs[0].loss = Tensor{1}; }},
       {"programs 'train' and 'again' have different optimisers",
@@ -96,6 +102,18 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
        [](auto& o) { o.programs[0].clip_norm = 0; }},
       {"program 'train': the value to which gradients are clipped is -1, must be above 0",
        [](auto& o) { o.programs[0].clip_value = -1; }},
+      {"program 'train': the learning rate is -1, must be 0 or more and finite",
+       [](auto& o) { o.programs[0].optimizer = SgdOptions{.learning_rate = -1}; }},
+      {"program 'train': the learning rate is nan, must be 0 or more and finite",
+       [](auto& o) { o.programs[0].optimizer = RmsPropOptions{.learning_rate = NAN}; }},
+      {"program 'train': beta2 is 1, must be 0 or more and below 1",
+       [](auto& o) { o.programs[0].optimizer = AdamOptions{.beta2 = 1}; }},
+      {"program 'train': Nesterov's momentum needs a momentum above 0 and a dampening of 0",
+       [](auto& o) { o.programs[0].optimizer = SgdOptions{.nesterov = true}; }},
+      {"program 'train', parameter group 1: the momentum is -1, must be 0 or more and finite",
+       [](auto& o) {
+         o.programs[0].groups = {{{"w"}, SgdOptions{.momentum = -1}}};
+       }},
       {"program 'train': there is no trainable variable 'x'",
        [](auto& o) {
          o.programs[0].groups = {{{"x"}, SgdOptions{}}};

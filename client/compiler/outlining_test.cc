@@ -1,4 +1,4 @@
-#include "client/compiler/blocks.h"
+#include "client/compiler/outlining.h"
 
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ int Instructions(const program::v1::Ipu& ipu) {
 }
 
 // The instructions of a layer are written once, however many there are.
-TEST(BlocksTest, EqualLayersAreBlocks) {
+TEST(OutliningTest, EqualLayersAreBlocks) {
   const auto four = Trained("bert", 4), twelve = Trained("bert", 12);
   ASSERT_TRUE(four != nullptr && twelve != nullptr);
   const int of_layer =
@@ -58,13 +58,13 @@ TEST(BlocksTest, EqualLayersAreBlocks) {
   EXPECT_LT(twelve->Bytes().size(), program::Serialize(twelve->proto()).size());
 }
 
-TEST(BlocksTest, WrittenOutTheyAreWhatWasThere) {
+TEST(OutliningTest, WrittenOutTheyAreWhatWasThere) {
   for (const char* model : {"bert", "resnet"}) {
     const auto executable = Trained(model, 3);
     ASSERT_NE(executable, nullptr);
     EXPECT_GT(executable->source().ipus(0).blocks_size(), 0);
     program::v1::Executable shared = executable->proto();
-    ShareBlocks(*shared.mutable_ipus(0));
+    OutlineBlocks(*shared.mutable_ipus(0));
     using google::protobuf::util::MessageDifferencer;
     EXPECT_TRUE(MessageDifferencer::Equals(shared, executable->source()));
     EXPECT_TRUE(MessageDifferencer::Equals(program::WriteOut(shared), executable->proto()));

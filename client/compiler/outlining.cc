@@ -1,4 +1,4 @@
-#include "client/compiler/blocks.h"
+#include "client/compiler/outlining.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -188,7 +188,7 @@ class Sequences {
 
 }  // namespace
 
-void ShareBlocks(v1::Ipu& ipu) {
+void OutlineBlocks(v1::Ipu& ipu) {
   for (v1::Function& function : *ipu.mutable_functions()) Sequences(ipu, function).Share();
 }
 

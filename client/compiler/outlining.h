@@ -8,6 +8,6 @@ namespace vpod::compiler {
 
 // Replaces equal sequences of instructions in the functions of an IPU by calls. Written out
 // (device/program/blocks.h), they are the instructions that were there.
-void ShareBlocks(program::v1::Ipu& ipu);
+void OutlineBlocks(program::v1::Ipu& ipu);
 
 }  // namespace vpod::compiler
