@@ -47,7 +47,7 @@ absl::StatusOr<Indexed> IndexedBy(const Call& call, const TensorType& self,
   std::vector<uint32_t> chosen, others;
   for (uint32_t i = 0; i < self.dims.size(); ++i)
     (i < indices.size() && indices[i].valid() ? chosen : others).push_back(i);
-  if (chosen.empty()) return call.Refuse("needs an index or more");
+  if (chosen.empty()) return call.Refuse("needs at least one index");
   of.order = chosen;
   of.order.insert(of.order.end(), others.begin(), others.end());
   for (uint32_t axis : of.order) of.permuted.push_back(self.dims[axis]);

@@ -28,8 +28,8 @@ using Argument = std::variant<std::monostate, graph::Tensor, bool, int64_t, doub
 //
 // A graph has values, not storage. An operator that works in place ("relu_.default") gives the new
 // value of its first argument. Views are new values, too: a write through a view has to be traced
-// as a write into what it views. What PyTorch updates beside its outputs follows them:
-// native_batch_norm.default has the new running mean and variance as outputs 3 and 4.
+// as a write into what it views. Values that PyTorch updates in addition to its outputs come after
+// the outputs: native_batch_norm.default has the new running mean and variance as outputs 3 and 4.
 //
 // Unimplemented for operators that are not in the table and for those whose results have dynamic
 // shapes; InvalidArgument for arguments that do not fit. The graph goes on being usable.

@@ -106,6 +106,49 @@ TEST_F(LowerTest, PromotesLikePyTorch) {
   EXPECT_EQ(TypeOf("add_.Tensor", {half, single}), "float16[2]") << "in place";
 }
 
+TEST_F(LowerTest, GivesTheTypesThatPyTorchDoes) {
+  const Tensor half = Input(v1::FLOAT16, {2, 3}), integers = Input(v1::INT32, {2, 3});
+  const std::vector<int64_t> last = {1};
+  EXPECT_EQ(TypeOf("logsumexp.default", {half, last}), "float16[2]");
+  EXPECT_EQ(TypeOf("logsumexp.default", {integers, last}), "float32[2]");
+  const auto norm = [&](Tensor x, Argument type) {
+    return TypeOf("linalg_vector_norm.default", {x, int64_t{2}, last, false, std::move(type)});
+  };
+  EXPECT_EQ(norm(half, {}), "float16[2]");
+  EXPECT_EQ(norm(half, int64_t{6}), "float32[2]");
+  EXPECT_EQ(norm(half, int64_t{3}),
+            "aten::linalg_vector_norm.default: type int32 must be float16 or float32");
+}
+
+// Tensors of the largest rank have no dimension to spare.
+TEST_F(LowerTest, WorksAtTheLargestRank) {
+  const graph::Dims dims = {2, 1, 2, 1, 3, 1, 1, 2};
+  const Tensor x = Input(v1::FLOAT16, dims);
+  EXPECT_EQ(TypeOf("repeat.default", {x, std::vector<int64_t>{1, 2, 3, 1, 2, 1, 4, 2}}),
+            "float16[2,2,6,1,6,1,4,4]");
+  EXPECT_EQ(TypeOf("repeat.default", {x, std::vector<int64_t>{1, 2, 0, 1, 2, 1, 4, 2}}),
+            "float16[2,2,0,1,6,1,4,4]");
+  EXPECT_EQ(Refusal("repeat.default", {x, std::vector<int64_t>{1, 1, 1, 1, 1, 1, 1, -1}}).message(),
+            "aten::repeat.default: repetition -1 must be 0 to 2147483648");
+  const std::vector<int64_t> many(8, 1 << 30);
+  EXPECT_FALSE(Refusal("repeat.default", {x, many}).ok());
+  const graph::Dims whole = {2, 1, 2, 1, 6, 1, 1, 2};
+  const auto slice_backward = [&](int64_t start, int64_t step, Tensor gradient) {
+    return TypeOf("slice_backward.default", {gradient, whole, int64_t{4}, start, int64_t{6}, step});
+  };
+  EXPECT_EQ(slice_backward(1, 2, x), "float16[2,1,2,1,6,1,1,2]");
+  EXPECT_EQ(slice_backward(3, 1, x), "float16[2,1,2,1,6,1,1,2]");
+  EXPECT_EQ(slice_backward(0, 1, x),
+            "aten::slice_backward.default: the gradient is float16[2,1,2,1,3,1,1,2], must have the "
+            "shape of the slice");
+  EXPECT_EQ(slice_backward(1, 2, Input(v1::INT32, dims)),
+            "aten::slice_backward.default: the gradient is int32[2,1,2,1,3,1,1,2], must have "
+            "floats");
+  const Tensor part = Input(v1::FLOAT32, {2, 1, 2, 1, 1, 1, 2});
+  EXPECT_EQ(TypeOf("select_backward.default", {part, whole, int64_t{4}, int64_t{-1}}),
+            "float32[2,1,2,1,6,1,1,2]");
+}
+
 TEST_F(LowerTest, LeavesOutWhatTheMaskDoes) {
   const Tensor dy = Input(v1::FLOAT32, {1, 2, 4, 4}), x = Input(v1::FLOAT32, {1, 3, 4, 4}),
                weights = Input(v1::FLOAT32, {2, 3, 1, 1});

@@ -1,5 +1,7 @@
 // Joins, padding, shifts, and triangles of matrices.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "client/aten/call.h"
@@ -18,7 +20,7 @@ Outputs Cat(const Call& call) {
     if (of.dims != Dims{0}) parts.push_back(part);  // of any shape, as PyTorch has it
   }
   if (parts.empty()) {
-    if (call.tensors(0).empty()) return call.Refuse("needs a tensor or more");
+    if (call.tensors(0).empty()) return call.Refuse("needs at least one tensor");
     return Tensors{graph.Constant({type, {0}}, 0)};
   }
   for (Tensor& part : parts) part = graph.Cast(part, type);
@@ -30,7 +32,7 @@ Outputs Cat(const Call& call) {
 Outputs Stack(const Call& call) {
   Graph& graph = call.graph();
   Tensors parts = call.tensors(0);
-  if (parts.empty()) return call.Refuse("needs a tensor or more");
+  if (parts.empty()) return call.Refuse("needs at least one tensor");
   for (Tensor& part : parts) {
     if (!part.valid()) return call.Refuse("every part must be a tensor");
     Dims dims = call.DimsOf(part);
@@ -123,25 +125,42 @@ Outputs Flip(const Call& call) {
   return Tensors{self};
 }
 
-// Each dimension gets one before it, of its repetitions, and is then one with it.
+// Each dimension gets one before it, of its repetitions, and is then one with it: so many at a time
+// that there is room, too, for one of all before them and one of all behind them.
 Outputs Repeat(const Call& call) {
+  constexpr size_t kAtOnce = (program::kMaxRank - 2) / 2;
   Graph& graph = call.graph();
-  const Tensor self = call.tensor(0);
   const Dims times = call.ints(1);
-  Dims dims = call.DimsOf(self);
+  Dims dims = call.DimsOf(call.tensor(0));
   if (times.size() < dims.size()) {
     return call.Refuse(absl::StrCat("has ", times.size(), " repetitions for ", dims.size(),
                                     " dimensions, must have one or more for each"));
   }
-  dims.insert(dims.begin(), times.size() - dims.size(), 1);
-  Dims apart, expanded, joined;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (times[i] < 0) return call.Refuse("repetitions must be 0 or more");
-    apart.insert(apart.end(), {1, dims[i]});
-    expanded.insert(expanded.end(), {times[i], dims[i]});
-    joined.push_back(times[i] * dims[i]);
+  for (int64_t each : times) {
+    if (each < 0 || each > program::kMaxElements) {
+      return call.Refuse(
+          absl::StrCat("repetition ", each, " must be 0 to ", program::kMaxElements));
+    }
   }
-  return Tensors{graph.Reshape(graph.Expand(graph.Reshape(self, apart), expanded), joined)};
+  dims.insert(dims.begin(), times.size() - dims.size(), 1);
+  const auto joined = [&](size_t from, size_t to) {
+    return std::accumulate(dims.begin() + from, dims.begin() + to, int64_t{1}, std::multiplies());
+  };
+  Tensor self = graph.Reshape(call.tensor(0), dims);
+  for (size_t from = 0; from < dims.size() && graph.status().ok(); from += kAtOnce) {
+    const size_t to = std::min(from + kAtOnce, dims.size());
+    Dims apart = {joined(0, from)}, expanded = apart;
+    for (size_t i = from; i < to; ++i) {
+      apart.insert(apart.end(), {1, dims[i]});
+      expanded.insert(expanded.end(), {times[i], dims[i]});
+    }
+    const int64_t behind = joined(to, dims.size());
+    apart.push_back(behind);
+    expanded.push_back(behind);
+    for (size_t i = from; i < to; ++i) dims[i] *= times[i];
+    self = graph.Reshape(graph.Expand(graph.Reshape(self, apart), expanded), dims);
+  }
+  return Tensors{self};
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ Outputs BatchNorm(const Call& call) {
   const Term scale = Channels(call, 1, channels, 1), offset = Channels(call, 2, channels, 0);
   const float epsilon = static_cast<float>(call.number(7));
   if (!call.flag(5)) {
-    if (!call.has(3) || !call.has(4)) return call.Refuse("needs moments unless it trains");
+    if (!call.has(3) || !call.has(4))
+      return call.Refuse("needs the running mean and variance when it does not train");
     const Term mean = Channels(call, 3, channels, 0), variance = Channels(call, 4, channels, 1);
     const Tensor none = graph.Constant({v1::FLOAT32, {0}}, 0);  // as PyTorch has it
     return Tensors{graph.BatchNormInference(x, scale, offset, mean, variance, epsilon), none, none};
@@ -80,7 +81,8 @@ Outputs BatchNormBackward(const Call& call) {
     const Term variance = Max(Square(inverse).Apply(v1::RECIPROCAL) - inverse.Number(epsilon), 0);
     gradients = graph.AddOperation(std::move(op), {x, dy, scale, mean, variance});
   } else {
-    if (!call.has(3) || !call.has(4)) return call.Refuse("needs moments unless it trains");
+    if (!call.has(3) || !call.has(4))
+      return call.Refuse("needs the running mean and variance when it does not train");
     const Term offset = call.term(graph.Constant({v1::FLOAT32, {channels}}, 0));
     const Term mean = Channels(call, 3, channels, 0), variance = Channels(call, 4, channels, 1);
     gradients = Pullback(call, {x, scale, offset}, dy, [&](const Tensors& own) {

@@ -132,8 +132,8 @@ Term Root(Term sum, double p) {
   return Where(sum == 0, 0.0, root);
 }
 
-Outputs Norm(const Call& call, double p, const Over& over) {
-  const Term x = call.Wide(0);
+Outputs Norm(const Call& call, Tensor self, double p, const Over& over) {
+  const Term x = call.Wide(self);
   const auto reduced = [&](v1::ReduceOperator function, Term term) {
     return Reduced(call, function, term, over);
   };
@@ -149,31 +149,42 @@ Outputs Norm(const Call& call, double p, const Over& over) {
   } else {
     result = Root(reduced(v1::SUM, Abs(x).Apply(v1::POWER, x.Number(p))), p);
   }
-  return Tensors{call.Narrow(result, call.tensor(0))};
+  return Tensors{call.Narrow(result, self)};
 }
 
 // (self, p, dimensions, keep)
 Outputs NormOver(const Call& call) {
   VPOD_ASSIGN_OR_RETURN(const Over over, OverOf(call, 2));
-  return Norm(call, call.has(1) ? call.number(1) : 2, over);
+  return Norm(call, call.tensor(0), call.has(1) ? call.number(1) : 2, over);
+}
+
+// (self, p, dimensions, keep, type)
+Outputs VectorNorm(const Call& call) {
+  const Tensor self = call.tensor(0);
+  VPOD_ASSIGN_OR_RETURN(const v1::DataType type, call.type(4, call.TypeOf(self).type));
+  if (!program::IsFloat(type)) {
+    return call.Refuse(absl::StrCat("type ", program::Name(type), " must be float16 or float32"));
+  }
+  VPOD_ASSIGN_OR_RETURN(const Over over, OverOf(call, 2));
+  return Norm(call, call.graph().Cast(self, type), call.number(1), over);
 }
 
 Outputs NormOfAll(const Call& call) {
   VPOD_ASSIGN_OR_RETURN(const Over over, OverAxes(call, call.tensor(0), {}, false));
-  return Norm(call, call.number(1), over);
+  return Norm(call, call.tensor(0), call.number(1), over);
 }
 
 // (self, dimensions, keep)
 Outputs LogSumExp(const Call& call) {
-  const Term x = call.term(call.AsFloat(call.Wide(0)));
+  const Tensor self = call.AsFloat(call.tensor(0));
+  const Term x = call.Wide(self);
   VPOD_ASSIGN_OR_RETURN(const Over kept, OverAxes(call, x, call.ints(1), true));
   VPOD_ASSIGN_OR_RETURN(const Over over, OverOf(call, 1));
   const Term most = Reduced(call, v1::MAX, x, kept);
   // Infinities are not subtracted from themselves. The shift takes no gradient.
   const Term shift = Where(Abs(most) == std::numeric_limits<double>::infinity(), 0.0, most);
   const Term sum = Log(Reduced(call, v1::SUM, Exp(x - shift), over));
-  return Tensors{
-      call.Narrow(sum + call.term(call.graph().Reshape(shift, over.kept)), call.tensor(0))};
+  return Tensors{call.Narrow(sum + call.term(call.graph().Reshape(shift, over.kept)), self)};
 }
 
 // (self, dimension, type)
@@ -268,7 +279,7 @@ std::vector<Row> ReductionRows() {
       {"norm.ScalarOpt_dim", "tensor, number?, ints, bool=false", NormOver},
       {"norm.Scalar", "tensor, number=2", NormOfAll},
       {"linalg_vector_norm.default", "tensor, number=2, ints?=None, bool=false, type?=None",
-       NormOver},
+       VectorNorm},
       {"logsumexp.default", "tensor, ints, bool=false", LogSumExp},
       {"cumsum.default", "tensor, int, type?=None", Cumulate<v1::SUM>},
       {"cumprod.default", "tensor, int, type?=None", Cumulate<v1::PRODUCT>},

@@ -52,7 +52,9 @@ Outputs Exchanged(const Call& call, int64_t first, int64_t second) {
 
 Outputs T(const Call& call) {
   const size_t rank = call.DimsOf(call.tensor(0)).size();
-  if (rank > 2) return call.Refuse(absl::StrCat("the tensor has ", rank, " dimensions, at most 2"));
+  if (rank > 2) {
+    return call.Refuse(absl::StrCat("the tensor has ", rank, " dimensions, must have at most 2"));
+  }
   return rank < 2 ? Same(call) : Exchanged(call, 0, 1);
 }
 
@@ -242,24 +244,16 @@ Outputs AsStrided(const Call& call) {
   return Tensors{graph.Gather(flat, places, 0)};
 }
 
-// Zeros with the gradient in the place of the part.
-Outputs InZeros(const Call& call, Tensor gradient, const Dims& dims, uint32_t axis,
-                const Range& range) {
-  Graph& graph = call.graph();
-  Tensor rows = gradient;
-  if (range.step > 1 && range.size > 0) {  // each row, and the zeros up to the next
-    Dims apart = call.DimsOf(rows), none(apart.size() + 1, 0), after = none;
-    apart.insert(apart.begin() + axis + 1, 1);
-    after[axis + 1] = range.step - 1;
-    rows = graph.Pad(graph.Reshape(rows, apart), none, after, 0);
-    Dims joined = dims;
-    joined[axis] = range.size * range.step;
-    rows = Part(call, graph.Reshape(rows, joined), axis, 0, (range.size - 1) * range.step + 1);
-  }
-  Dims before(dims.size(), 0), after(dims.size(), 0);
-  before[axis] = range.begin;
-  after[axis] = dims[axis] - range.begin - call.DimsOf(rows)[axis];
-  return Tensors{graph.Pad(rows, before, after, 0)};
+// The gradient of a tensor of these dimensions by that of a part of it.
+Outputs OfPart(const Call& call, Tensor gradient, const Dims& dims, uint32_t axis,
+               const Range& range) {
+  const TensorType type = call.TypeOf(gradient);
+  if (!program::IsFloat(type.type))
+    return call.Refuse(absl::StrCat("the gradient is ", type.ToString(), ", must have floats"));
+  const Tensor whole = call.graph().Constant({type.type, dims}, 0);
+  return Pullback(call, {whole}, gradient, [&](const Tensors& own) {
+    return Part(call, own[0], axis, range.begin, range.size, range.step);
+  });
 }
 
 Outputs SelectBackward(const Call& call) {
@@ -270,7 +264,7 @@ Outputs SelectBackward(const Call& call) {
   one[axis] = 1;
   const Tensor gradient = call.graph().Reshape(call.tensor(0), one);
   VPOD_RETURN_IF_ERROR(call.graph().status());
-  return InZeros(call, gradient, dims, axis, {.begin = at, .size = 1});
+  return OfPart(call, gradient, dims, axis, {.begin = at, .size = 1});
 }
 
 Outputs SliceBackward(const Call& call) {
@@ -283,7 +277,7 @@ Outputs SliceBackward(const Call& call) {
     return call.Refuse(absl::StrCat("the gradient is ", call.TypeOf(call.tensor(0)).ToString(),
                                     ", must have the shape of the slice"));
   }
-  return InZeros(call, call.tensor(0), dims, axis, range);
+  return OfPart(call, call.tensor(0), dims, axis, range);
 }
 
 }  // namespace

@@ -50,5 +50,5 @@ def flip(case, name):
 
 @define("repeat.default")
 def repeat(case, name):
-    dims = shape(case, 0, 2)
+    dims = draw(case, 1, 3, 5) if case.chance(0.3) else shape(case, 0, 2)
     aten(case, name, floats(case, dims), draw(case, 1, 3, len(dims) + draw(case, 0, 2)), check=close())

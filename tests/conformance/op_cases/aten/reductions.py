@@ -1,6 +1,6 @@
 """Reductions, running sums and sorting."""
 
-from .harness import aten, axes_of, axis_of, define, draw, flags, floats, integers, shape
+from .harness import DEVICE, aten, axes_of, axis_of, define, draw, flags, floats, integers, shape
 
 
 @define("sum.dim_IntList", "mean.dim", "amax.default", "amin.default")
@@ -82,14 +82,17 @@ def norm_of_all(case, name):
 def vector_norm(case, name):
     case.special = False
     dims = shape(case, 1)
-    aten(case, name, floats(case, dims), case.one_of([2, 1, 3.0, float("inf")]), axes_of(case, dims), case.chance(0.5))
+    number = case.one_of([None, 6])
+    aten(case, name, floats(case, dims), case.one_of([2, 1, 3.0, float("inf")]), axes_of(case, dims), case.chance(0.5),
+         number, types=[DEVICE[number]] if number else None)
 
 
 @define("logsumexp.default")
 def logsumexp(case, name):
     case.special = False
     dims = shape(case, 1)
-    aten(case, name, floats(case, dims), axes_of(case, dims), case.chance(0.5))
+    values = integers(case, dims, -9, 9) if case.chance(0.2) else floats(case, dims)
+    aten(case, name, values, axes_of(case, dims), case.chance(0.5))
 
 
 @define("cumsum.default", "cumprod.default")
