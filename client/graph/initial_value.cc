@@ -18,11 +18,11 @@ void Draw(Distribution distribution, uint64_t seed, std::vector<float>& values) 
 }  // namespace
 
 InitialValue::InitialValue(std::vector<float> values)
-    : given_(std::make_shared<const std::vector<float>>(std::move(values))) {}
+    : given_(std::make_shared<const Given>(std::move(values))) {}
+InitialValue::InitialValue(std::vector<double> values)
+    : given_(std::make_shared<const Given>(std::move(values))) {}
 
-InitialValue InitialValue::Filled(float value) {
-  return {Kind::kFilled, static_cast<double>(value), 0};
-}
+InitialValue InitialValue::Filled(double value) { return {Kind::kFilled, value, 0}; }
 InitialValue InitialValue::Uniform(double bound, uint64_t seed) {
   return {Kind::kUniform, bound, seed};
 }
@@ -36,16 +36,26 @@ bool InitialValue::Fits(const program::TensorType& type) const {
   if (kind_ != Kind::kGiven)
     return program::IsFloat(type.type) && std::isfinite(parameter_) && parameter_ >= 0;
   return CountFor(type) == type.elements() &&
-         std::all_of(given_->begin(), given_->end(),
-                     [&](float value) { return fits(static_cast<double>(value)); });
+         std::visit(
+             [&](const auto& values) {
+               return std::all_of(values.begin(), values.end(),
+                                  [&](auto value) { return fits(static_cast<double>(value)); });
+             },
+             *given_);
 }
 
 int64_t InitialValue::CountFor(const program::TensorType& type) const {
-  return kind_ == Kind::kGiven ? static_cast<int64_t>(given_->size()) : type.elements();
+  if (kind_ != Kind::kGiven) return type.elements();
+  return std::visit([](const auto& values) { return static_cast<int64_t>(values.size()); },
+                    *given_);
 }
 
 std::vector<float> InitialValue::Values(const program::TensorType& type) const {
-  if (kind_ == Kind::kGiven) return *given_;
+  if (kind_ == Kind::kGiven) {
+    return std::visit(
+        [](const auto& values) { return std::vector<float>(values.begin(), values.end()); },
+        *given_);
+  }
   std::vector<float> values(static_cast<size_t>(type.elements()), static_cast<float>(parameter_));
   if (kind_ == Kind::kUniform)
     Draw(std::uniform_real_distribution<double>(-parameter_, parameter_), seed_, values);
@@ -54,6 +64,16 @@ std::vector<float> InitialValue::Values(const program::TensorType& type) const {
 }
 
 std::string InitialValue::Bytes(const program::TensorType& type) const {
+  if (kind_ == Kind::kGiven) {
+    const auto* doubles = std::get_if<std::vector<double>>(given_.get());
+    return doubles != nullptr
+               ? program::EncodeDoubles(*doubles, type.type)
+               : program::EncodeFloats(std::get<std::vector<float>>(*given_), type.type);
+  }
+  if (kind_ == Kind::kFilled && !program::IsFloat(type.type)) {
+    const std::vector<double> all(static_cast<size_t>(type.elements()), parameter_);
+    return program::EncodeDoubles(all, type.type);
+  }
   return program::EncodeFloats(Values(type), type.type);
 }
 

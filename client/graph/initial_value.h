@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "device/program/tensor_type.h"
@@ -18,9 +19,10 @@ class InitialValue {
  public:
   // These values, row-major.
   InitialValue(std::vector<float> values);           // NOLINT: values are an initial value
+  InitialValue(std::vector<double> values);          // NOLINT: for integers that no float holds
   InitialValue(std::initializer_list<float> values)  // NOLINT
       : InitialValue(std::vector<float>(values)) {}
-  static InitialValue Filled(float value);
+  static InitialValue Filled(double value);
   // From [-bound, bound).
   static InitialValue Uniform(double bound, uint64_t seed);
   // With a mean of 0.
@@ -30,6 +32,7 @@ class InitialValue {
   bool Fits(const program::TensorType& type) const;
   // How many there are: as many as the tensor has elements, unless they are given.
   int64_t CountFor(const program::TensorType& type) const;
+  // Integers above 2^24 are rounded; Bytes has them all.
   std::vector<float> Values(const program::TensorType& type) const;
   // In the encoding of the type.
   std::string Bytes(const program::TensorType& type) const;
@@ -41,13 +44,15 @@ class InitialValue {
 
  private:
   enum class Kind { kGiven, kFilled, kUniform, kNormal };
+  // Weights are floats and take half the memory.
+  using Given = std::variant<std::vector<float>, std::vector<double>>;
   InitialValue(Kind kind, double parameter, uint64_t seed)
       : kind_(kind), parameter_(parameter), seed_(seed) {}
 
   Kind kind_ = Kind::kGiven;
   double parameter_ = 0;  // the value, bound or deviation
   uint64_t seed_ = 0;
-  std::shared_ptr<const std::vector<float>> given_;
+  std::shared_ptr<const Given> given_;
 };
 
 }  // namespace vpod::graph

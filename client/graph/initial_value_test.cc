@@ -13,7 +13,9 @@ namespace {
 using program::TensorType;
 using program::v1::FLOAT16;
 using program::v1::FLOAT32;
+using program::v1::INT32;
 using program::v1::INT8;
+using program::v1::UINT32;
 using Floats = std::vector<float>;
 
 TEST(InitialValueTest, GivenAndFilledValuesAreTheseValues) {
@@ -21,6 +23,31 @@ TEST(InitialValueTest, GivenAndFilledValuesAreTheseValues) {
   EXPECT_EQ(InitialValue::Filled(3).Values({FLOAT32, {2, 1}}), (Floats{3, 3}));
   EXPECT_EQ(InitialValue::Filled(-3).Bytes({INT8, {2}}), "\xfd\xfd");
   EXPECT_EQ(InitialValue({1}).Bytes({FLOAT16, {1}}), std::string("\0\x3c", 2));
+}
+
+// A float has 24 bits.
+TEST(InitialValueTest, IntegersOf32BitsAreExact) {
+  const auto bytes = [](auto... values) {
+    std::string all;
+    for (const auto value : {values...})
+      all.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    return all;
+  };
+  const std::vector<double> odd = {16777217, 2147483647, -2147483648.0};
+  const TensorType three{INT32, {3}};
+  ASSERT_TRUE(InitialValue(odd).Fits(three));
+  EXPECT_EQ(InitialValue(odd).Bytes(three), bytes(16777217, 2147483647, -2147483647 - 1));
+  EXPECT_EQ(InitialValue(odd).CountFor(three), 3);
+  ASSERT_TRUE(InitialValue(std::vector<double>{4294967295}).Fits({UINT32, {1}}));
+  EXPECT_EQ(InitialValue(std::vector<double>{4294967295}).Bytes({UINT32, {1}}), bytes(~0u));
+  EXPECT_FALSE(InitialValue(std::vector<double>{4294967296}).Fits({UINT32, {1}}));
+  EXPECT_FALSE(InitialValue(std::vector<double>{2147483648}).Fits({INT32, {1}}));
+  EXPECT_EQ(InitialValue::Filled(16777217).Bytes({INT32, {2}}), bytes(16777217, 16777217));
+  ASSERT_TRUE(InitialValue::Filled(4294967295).Fits({UINT32, {1}}));
+  EXPECT_EQ(InitialValue::Filled(4294967295).Bytes({UINT32, {1}}), bytes(~0u));
+  // Doubles for floats are rounded.
+  EXPECT_EQ(InitialValue(std::vector<double>{0.5, 2}).Values({FLOAT32, {2}}), (Floats{0.5, 2}));
+  EXPECT_EQ(InitialValue(std::vector<double>{1}).Bytes({FLOAT16, {1}}), std::string("\0\x3c", 2));
 }
 
 TEST(InitialValueTest, RandomValuesFollowFromTheSeed) {

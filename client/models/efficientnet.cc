@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/models/convolution.h"
-#include "client/nn/activations.h"
 
 namespace vpod::models {
 namespace {

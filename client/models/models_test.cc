@@ -69,6 +69,22 @@ TEST(TransformerTest, HasAsManyParametersAsPyTorchs) {
   }
 }
 
+TEST(TransformerTest, OptionsThatDoNotFitAreRefused) {
+  for (bool norm_first : {false, true}) {
+    const auto refusal = [&](graph::Dims tokens, int64_t heads) {
+      Graph graph;
+      TransformerEncoder(nn::Builder(graph, {}), graph.Input("tokens", {FLOAT32, tokens}),
+                         {.heads = heads, .norm_first = norm_first});
+      return std::string(graph.status().message());
+    };
+    EXPECT_EQ(refusal({2, 7, 64}, 3),
+              "self_attention 'layers.0.self_attn' needs [batch, tokens, width] and heads that "
+              "divide the width, and has float32[2,7,64] and 3 heads");
+    EXPECT_NE(refusal({7, 64}, 4), "");
+    EXPECT_NE(refusal({}, 4), "");
+  }
+}
+
 TEST(ResNetTest, HasTorchvisionsNamesAndShapes) {
   Graph graph;
   const Tensor images = graph.Input("images", {FLOAT32, {2, 3, 224, 224}});

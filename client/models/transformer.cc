@@ -11,6 +11,7 @@ namespace {
 
 Tensor FeedForward(const nn::Builder& net, Tensor x, const TransformerOptions& options) {
   Graph& graph = net.graph();
+  if (!graph.status().ok()) return {};  // x may be of no type
   const int64_t width = graph.TypeOf(x).dims.back();
   const int64_t inner = options.feed_forward > 0 ? options.feed_forward : 4 * width;
   x = net.Linear("linear1", x, inner);

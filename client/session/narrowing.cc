@@ -40,8 +40,8 @@ absl::Status StoreChecked(absl::string_view what, absl::Span<const int64_t> valu
 
 }  // namespace
 
-absl::Status NarrowIntegers(absl::string_view what, absl::Span<const int64_t> values,
-                            v1::DataType type, std::byte* to) {
+absl::Status Narrow(absl::string_view what, absl::Span<const int64_t> values, v1::DataType type,
+                    std::byte* to) {
   switch (type) {
     case v1::INT8:
       return StoreChecked<int8_t>(what, values, to);
@@ -62,8 +62,8 @@ absl::Status NarrowIntegers(absl::string_view what, absl::Span<const int64_t> va
   }
 }
 
-absl::Status NarrowDoubles(absl::string_view what, absl::Span<const double> values,
-                           v1::DataType type, std::byte* to) {
+absl::Status Narrow(absl::string_view what, absl::Span<const double> values, v1::DataType type,
+                    std::byte* to) {
   switch (type) {
     case v1::FLOAT32:
       Store<float>(values, to);

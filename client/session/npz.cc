@@ -190,7 +190,7 @@ absl::Status WriteNpz(const std::string& path, const Arrays& arrays) {
 
 absl::StatusOr<Arrays> ReadNpz(const std::string& path, uint64_t limit_bytes) {
   if (access(path.c_str(), R_OK) != 0)
-    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
   VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(path));
   const std::unique_ptr<void, CloseUnzip> file(unzOpen64(path.c_str()));
   if (file == nullptr)

@@ -58,6 +58,11 @@ TEST_F(NpzTest, GivesBackWhatWasWritten) {
 TEST_F(NpzTest, NamesTheFileThatItCannotReadOrWrite) {
   EXPECT_EQ(ReadNpz("/nowhere/a.npz").status().message(),
             "cannot read /nowhere/a.npz: No such file or directory");
+  EXPECT_EQ(ReadNpz("/nowhere/a.npz").status().code(), absl::StatusCode::kNotFound);
+  // Something is there, and is no directory.
+  EXPECT_EQ(ReadNpz("/dev/null/a.npz").status().message(),
+            "cannot read /dev/null/a.npz: Not a directory");
+  EXPECT_EQ(ReadNpz("/dev/null/a.npz").status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(WriteNpz("/nowhere/a.npz", {}).message(),
             "cannot write /nowhere/a.npz: No such file or directory");
   Write("no archive");

@@ -26,15 +26,6 @@ void LogEngine(LogLevel level, const Parts&... parts) {
   if (SdkLogs(LogModule::kEngine, level)) SdkLog(LogModule::kEngine, level, absl::StrCat(parts...));
 }
 
-absl::Status Narrow(absl::string_view what, absl::Span<const int64_t> values,
-                    program::v1::DataType type, std::byte* to) {
-  return NarrowIntegers(what, values, type, to);
-}
-absl::Status Narrow(absl::string_view what, absl::Span<const double> values,
-                    program::v1::DataType type, std::byte* to) {
-  return NarrowDoubles(what, values, type, to);
-}
-
 absl::Status CheckCount(absl::string_view variable, const program::TensorType& type,
                         size_t values) {
   if (static_cast<size_t>(type.elements()) == values) return absl::OkStatus();

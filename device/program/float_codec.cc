@@ -5,8 +5,8 @@
 namespace vpod::program {
 namespace {
 
-template <class T>
-void Put(absl::Span<const float> values, std::string& bytes) {
+template <class T, class Given>
+void Put(absl::Span<const Given> values, std::string& bytes) {
   for (size_t i = 0; i < values.size(); ++i) {
     const T value = static_cast<T>(values[i]);
     std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
@@ -50,6 +50,12 @@ void WithElement(v1::DataType type, const F& f) {
 std::string EncodeFloats(absl::Span<const float> values, v1::DataType type) {
   if (type == v1::FLOAT32)  // these bytes already
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+  std::string bytes(values.size() * SizeOf(type), '\0');
+  WithElement(type, [&](auto element) { Put<decltype(element)>(values, bytes); });
+  return bytes;
+}
+
+std::string EncodeDoubles(absl::Span<const double> values, v1::DataType type) {
   std::string bytes(values.size() * SizeOf(type), '\0');
   WithElement(type, [&](auto element) { Put<decltype(element)>(values, bytes); });
   return bytes;

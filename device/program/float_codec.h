@@ -12,6 +12,8 @@ namespace vpod::program {
 
 // Values are rounded to a float type; integer types and BOOL must have them (CheckValue).
 std::string EncodeFloats(absl::Span<const float> values, v1::DataType type);
+// The same of doubles, which have all integers of 32 bits.
+std::string EncodeDoubles(absl::Span<const double> values, v1::DataType type);
 // Integers above 2^24 are rounded.
 std::vector<float> DecodeFloats(absl::string_view bytes, v1::DataType type);
 

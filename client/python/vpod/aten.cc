@@ -7,11 +7,12 @@ namespace vpod::python {
 namespace {
 
 // None, a tensor, bool, int, float or str, or a list or tuple of ints or of tensors and None.
-aten::Argument ArgumentOf(const py::handle& argument, const GraphPtr& graph) {
+aten::Argument ArgumentOf(const py::handle& argument, const GraphPtr& graph, size_t place) {
   if (argument.is_none()) return {};
   if (py::isinstance<Value>(argument)) return TensorOf(argument.cast<Value>(), graph);
   if (py::isinstance<py::bool_>(argument)) return argument.cast<bool>();
-  if (py::isinstance<py::int_>(argument)) return argument.cast<int64_t>();
+  const std::string name = absl::StrCat("argument ", place);
+  if (const auto integer = AsInteger(argument, name)) return *integer;
   if (py::isinstance<py::float_>(argument)) return argument.cast<double>();
   if (py::isinstance<py::str>(argument)) return argument.cast<std::string>();
   if (!py::isinstance<py::list>(argument) && !py::isinstance<py::tuple>(argument)) {
@@ -22,8 +23,8 @@ aten::Argument ArgumentOf(const py::handle& argument, const GraphPtr& graph) {
   std::vector<int64_t> numbers;
   std::vector<graph::Tensor> tensors;
   for (const py::handle part : argument.cast<py::sequence>()) {
-    if (py::isinstance<py::int_>(part)) {
-      numbers.push_back(part.cast<int64_t>());
+    if (const auto integer = AsInteger(part, name)) {
+      numbers.push_back(*integer);
     } else if (part.is_none()) {
       tensors.emplace_back();
     } else if (py::isinstance<Value>(part)) {
@@ -39,7 +40,8 @@ aten::Argument ArgumentOf(const py::handle& argument, const GraphPtr& graph) {
 
 py::list Lower(const GraphPtr& graph, const std::string& name, const py::args& arguments) {
   std::vector<aten::Argument> all;
-  for (const py::handle argument : arguments) all.push_back(ArgumentOf(argument, graph));
+  for (const py::handle argument : arguments)
+    all.push_back(ArgumentOf(argument, graph, all.size()));
   py::list outputs;
   for (const graph::Tensor output : Take(aten::Lower(*graph, name, std::move(all)))) {
     outputs.append(output.valid() ? py::cast(Value{graph, output}) : py::none());

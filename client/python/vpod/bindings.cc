@@ -11,6 +11,12 @@ namespace vpod::python {
 
 using program::v1::DataType;
 
+namespace {
+
+std::string TypeNameOf(const py::handle& object) { return py::str(py::type::of(object)); }
+
+}  // namespace
+
 void Check(const absl::Status& status) {
   if (status.ok()) return;
   const std::string message(status.message());
@@ -39,17 +45,50 @@ Value OperandOf(const py::object& operand, const GraphPtr& graph, DataType type)
     throw py::type_error(
         "an array is not an operand: make it a variable, a buffer or an input of the graph");
   }
-  double number = 0;
-  try {
-    number = py::float_(operand);
-  } catch (const py::error_already_set&) {
-    throw py::type_error(absl::StrCat("an operand is ", std::string(py::str(py::type::of(operand))),
-                                      ", must be a vpod.Tensor or a number"));
+  // numpy's texts would become the numbers that they have the digits of.
+  const bool text = py::isinstance<py::str>(operand) || py::isinstance<py::bytes>(operand);
+  const double number = text ? 0 : PyFloat_AsDouble(operand.ptr());
+  if (text || PyErr_Occurred() != nullptr) {
+    const bool too_large = !text && PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
+    PyErr_Clear();
+    if (too_large) throw py::value_error("an operand is outside the range of float64");
+    throw py::type_error(
+        absl::StrCat("an operand is ", TypeNameOf(operand), ", must be a vpod.Tensor or a number"));
   }
   return AddTo(graph, [&](graph::Graph& g) { return g.Constant({type, {}}, number); });
 }
 
-uint32_t Count(const char* name, int64_t value, uint32_t least) {
+std::optional<int64_t> AsInteger(const py::handle& object, absl::string_view name) {
+  const auto integer = py::reinterpret_steal<py::object>(PyNumber_Index(object.ptr()));
+  if (!integer) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  int overflow = 0;
+  const int64_t value = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
+  if (overflow == 0) return value;
+  using Limits = std::numeric_limits<int64_t>;
+  throw py::value_error(absl::StrCat(name, " is ", std::string(py::str(integer)), ", must be ",
+                                     Limits::min(), " to ", Limits::max()));
+}
+
+int64_t IntegerOf(const py::handle& object, absl::string_view name) {
+  if (const auto integer = AsInteger(object, name)) return *integer;
+  throw py::type_error(absl::StrCat(name, " is ", TypeNameOf(object), ", must be an integer"));
+}
+
+std::vector<int64_t> IntegersOf(const py::handle& object, absl::string_view name) {
+  if (!py::isinstance<py::sequence>(object) || py::isinstance<py::str>(object) ||
+      py::isinstance<py::bytes>(object)) {
+    throw py::type_error(absl::StrCat(name, " is ", TypeNameOf(object),
+                                      ", must be an integer or a sequence of integers"));
+  }
+  std::vector<int64_t> integers;
+  for (const py::handle each : object) integers.push_back(IntegerOf(each, name));
+  return integers;
+}
+
+uint32_t Count(absl::string_view name, int64_t value, uint32_t least) {
   constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
   if (value < least || value > kMost) {
     throw py::value_error(absl::StrCat(name, " is ", value, ", must be ", least, " to ", kMost));
@@ -57,13 +96,12 @@ uint32_t Count(const char* name, int64_t value, uint32_t least) {
   return static_cast<uint32_t>(value);
 }
 
-std::vector<uint32_t> PerDimension(const py::object& numbers, size_t rank, const char* name) {
+std::vector<uint32_t> PerDimension(const py::object& numbers, size_t rank, absl::string_view name) {
   std::vector<uint32_t> all;
-  try {
-    all = py::isinstance<py::int_>(numbers) ? std::vector<uint32_t>(rank, numbers.cast<uint32_t>())
-                                            : numbers.cast<std::vector<uint32_t>>();
-  } catch (const py::cast_error&) {
-    throw py::value_error(absl::StrCat(name, " must be numbers of 0 or more"));
+  if (const auto integer = AsInteger(numbers, name)) {
+    all.assign(rank, Count(name, *integer));
+  } else {
+    for (int64_t each : IntegersOf(numbers, name)) all.push_back(Count(name, each));
   }
   if (all.size() != rank) {
     throw py::value_error(absl::StrCat(name, " has ", all.size(),
@@ -86,10 +124,10 @@ std::vector<uint32_t> AxesOf(const py::object& axes, const graph::TensorType& ty
   if (axes.is_none()) {
     result.resize(type.dims.size());
     std::iota(result.begin(), result.end(), 0);
-  } else if (py::isinstance<py::int_>(axes)) {
-    result.push_back(AxisOf(axes.cast<int64_t>(), type));
+  } else if (const auto axis = AsInteger(axes, "axes")) {
+    result.push_back(AxisOf(*axis, type));
   } else {
-    for (int64_t axis : axes.cast<std::vector<int64_t>>()) result.push_back(AxisOf(axis, type));
+    for (int64_t each : IntegersOf(axes, "axes")) result.push_back(AxisOf(each, type));
     std::sort(result.begin(), result.end());
   }
   return result;

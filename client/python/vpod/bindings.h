@@ -6,12 +6,14 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/graph/graph.h"
 
 namespace vpod::python {
@@ -51,14 +53,21 @@ Value AddTo(const GraphPtr& graph, const Build& build) {
 
 // The tensor of a value of this graph. ValueError if it is of another.
 graph::Tensor TensorOf(const Value& value, const GraphPtr& graph);
-// The same of a tensor, or a constant of this type made of a number.
+// The same of a tensor, or a constant of this type made of a number. TypeError for all else.
 Value OperandOf(const py::object& operand, const GraphPtr& graph, program::v1::DataType type);
 
 // An argument as an unsigned number. ValueError names it and its range if it is out of that.
-uint32_t Count(const char* name, int64_t value, uint32_t least = 0);
+uint32_t Count(absl::string_view name, int64_t value, uint32_t least = 0);
+
+// Python's and numpy's integers; nothing if it is none. ValueError if 64 bits do not hold it.
+std::optional<int64_t> AsInteger(const py::handle& object, absl::string_view name);
+// The same. TypeError names the argument that is no integer.
+int64_t IntegerOf(const py::handle& object, absl::string_view name);
+// The integers of a list, tuple or other sequence. TypeError names the argument that is none.
+std::vector<int64_t> IntegersOf(const py::handle& object, absl::string_view name);
 
 // A number for each of `rank` spatial dimensions, given as one for all or a sequence.
-std::vector<uint32_t> PerDimension(const py::object& numbers, size_t rank, const char* name);
+std::vector<uint32_t> PerDimension(const py::object& numbers, size_t rank, absl::string_view name);
 // The place of an axis of a tensor; negative ones count from the end.
 uint32_t AxisOf(int64_t axis, const graph::TensorType& type);
 // Ascending; None: all.

@@ -121,8 +121,10 @@ Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
   }
   const char* cache = std::getenv("POPDIST_EXECUTABLE_CACHE_PATH");
   const std::string directory = cache == nullptr ? "" : cache;
+  // Another thread of Python may add to the graph meanwhile. The copy shares first values.
+  const graph::Graph copy = *graph;
   const py::gil_scoped_release unlocked;
-  return {Take(compiler::CompileCached(*graph, options, directory)), options.total_replicas};
+  return {Take(compiler::CompileCached(copy, options, directory)), options.total_replicas};
 }
 
 py::tuple Described(const program::TensorType& type) {

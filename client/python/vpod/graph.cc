@@ -32,14 +32,18 @@ Recipe FirstValues(const py::object& values, const py::object& dtype) {
     PyErr_Clear();
     throw py::type_error("first values must be an array, numbers or a recipe such as vpod.normal");
   }
-  const auto floats = py::array_t<float, py::array::c_style | py::array::forcecast>::ensure(array);
-  if (!floats) {
-    PyErr_Clear();
-    throw py::value_error("first values must be numbers");
-  }
-  return {{dtype.is_none() ? TypeFor(array) : TypeNamed(dtype),
-           {array.shape(), array.shape() + array.ndim()}},
-          std::vector<float>(floats.data(), floats.data() + floats.size())};
+  const auto elements = [&]<class T>(T) -> InitialValue {
+    const auto all = py::array_t<T, py::array::c_style | py::array::forcecast>::ensure(array);
+    if (!all) {
+      PyErr_Clear();
+      throw py::value_error("first values must be numbers");
+    }
+    return std::vector<T>(all.data(), all.data() + all.size());
+  };
+  const DataType type = dtype.is_none() ? TypeFor(array) : TypeNamed(dtype);
+  // Floats would round integers above 2^24.
+  return {{type, {array.shape(), array.shape() + array.ndim()}},
+          program::IsFloat(type) ? elements(float{}) : elements(double{})};
 }
 
 // A context manager: operations that are added inside belong to a part of the model, or to an IPU.
@@ -62,14 +66,19 @@ class OnIpu {
  public:
   OnIpu(GraphPtr graph, uint32_t ipu) : graph_(std::move(graph)), ipu_(ipu) {}
   void Enter() {
+    if (before_) throw Error("the IPU's context is entered already");
     before_ = graph_->ipu();
     graph_->SetIpu(ipu_);
   }
-  void Exit(const py::args&) { graph_->SetIpu(before_); }
+  void Exit(const py::args&) {
+    if (before_) graph_->SetIpu(*before_);
+    before_.reset();
+  }
 
  private:
   GraphPtr graph_;
-  uint32_t ipu_, before_ = 0;
+  uint32_t ipu_;
+  std::optional<uint32_t> before_;
 };
 
 std::vector<std::optional<Value>> Gradients(const GraphPtr& graph, const Value& loss,
@@ -104,10 +113,10 @@ void DefineRecipes(py::module_& module) {
           "shape", [](const Recipe& recipe) { return py::tuple(py::cast(recipe.type.dims)); });
   module.def(
       "filled",
-      [](const graph::Dims& shape, float value, const py::object& dtype) {
+      [](const graph::Dims& shape, double value, const py::object& dtype) {
         return Recipe{{TypeNamed(dtype), shape}, InitialValue::Filled(value)};
       },
-      py::arg("shape"), py::arg("value") = 0.0f, py::arg("dtype") = "float32",
+      py::arg("shape"), py::arg("value") = 0.0, py::arg("dtype") = "float32",
       "First values that are all the same.");
   module.def(
       "uniform",

@@ -39,7 +39,7 @@ Value Unary(UnaryOperator op, const Value& x) {
 Value Binary(BinaryOperator op, const py::object& a, const py::object& b) {
   const py::object& known = py::isinstance<Value>(a) ? a : b;
   if (!py::isinstance<Value>(known))
-    throw py::type_error("one operand or both must be a vpod.Tensor");
+    throw py::type_error("at least one operand must be a vpod.Tensor");
   const auto& tensor = known.cast<const Value&>();
   const GraphPtr graph = tensor.graph;
   const program::v1::DataType type = tensor.type().type;
@@ -86,6 +86,17 @@ void DefineElementwise(py::module_& module, py::class_<Value>& tensor) {
       return Binary(op, py::cast(a), b);
     });
   }
+  for (const auto& [name, op] :
+       {std::pair("__eq__", program::v1::EQUAL), std::pair("__ne__", program::v1::NOT_EQUAL)}) {
+    tensor.def(name, [op = op](const Value& a, const py::object& b) -> py::object {
+      // `x == None` is no operation.
+      if (!py::isinstance<Value>(b) && PyNumber_Check(b.ptr()) == 0)
+        return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+      return py::cast(Binary(op, py::cast(a), b));
+    });
+  }
+  // Python takes it from a class that has __eq__.
+  tensor.attr("__hash__") = py::module_::import("builtins").attr("object").attr("__hash__");
   tensor.def("__neg__", [](const Value& x) { return Unary(program::v1::NEGATE, x); })
       .def("__abs__", [](const Value& x) { return Unary(program::v1::ABSOLUTE, x); });
   // So that numpy_array + tensor asks the tensor, which refuses arrays.
@@ -143,12 +154,11 @@ Value Subscript(const Value& x, const py::object& key) {
       size[axis] = length;
       step[axis++] = stride;
       result.push_back(length);
-    } else if (py::isinstance<py::int_>(each)) {
-      auto at = each.cast<int64_t>();
-      if (at < 0) at += dims[axis];
+    } else if (const auto index = AsInteger(each, "an index")) {
+      const int64_t at = *index < 0 ? *index + dims[axis] : *index;
       if (at < 0 || at >= dims[axis]) {
-        throw py::index_error(absl::StrCat("index ", each.cast<int64_t>(), " is outside ",
-                                           -dims[axis], " to ", dims[axis] - 1));
+        throw py::index_error(
+            absl::StrCat("index ", *index, " is outside ", -dims[axis], " to ", dims[axis] - 1));
       }
       begin[axis] = at;
       size[axis++] = 1;
@@ -197,7 +207,7 @@ void DefineShapes(py::module_& module, py::class_<Value>& tensor) {
   module.def(
       "concat",
       [](const std::vector<Value>& parts, int64_t axis) {
-        if (parts.empty()) throw py::value_error("concat needs a tensor or more");
+        if (parts.empty()) throw py::value_error("concat needs at least one tensor");
         std::vector<Tensor> tensors;
         for (const Value& part : parts) tensors.push_back(TensorOf(part, parts[0].graph));
         const uint32_t place = AxisOf(axis, parts[0].type());

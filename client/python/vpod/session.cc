@@ -103,9 +103,9 @@ py::array Narrowed(const py::array& array, program::v1::DataType type, const std
     }
   }
   if (program::IsFloat(type) || array.dtype().kind() == 'f') {
-    Check(session::NarrowDoubles(what, wide(double{}), type, to));
+    Check(session::Narrow(what, wide(double{}), type, to));
   } else {
-    Check(session::NarrowIntegers(what, wide(int64_t{}), type, to));
+    Check(session::Narrow(what, wide(int64_t{}), type, to));
   }
   return result;
 }
@@ -119,7 +119,11 @@ class Session {
       opened = Open(executable);
       device = &opened;
     }
-    if (device->device == nullptr) throw Error("the device belongs to another session");
+    if (device->device == nullptr) {
+      throw Error(
+          "the device was given to a session before; open another with vpod.ipu_model or "
+          "vpod.attach");
+    }
     const py::gil_scoped_release unlocked;
     session_ = Take(session::Session::Create(std::move(device->device), executable.compiled));
   }
@@ -153,7 +157,10 @@ class Session {
     const uint32_t replica = Count("replica", replica_number);
     const Use use(*this);
     const TensorType& type = Take(executable_->FindVariable(name))->type;
-    const std::string bytes = Take(session_->device().ReadVariable(name, replica));
+    const std::string bytes = [&] {
+      const py::gil_scoped_release unlocked;
+      return Take(session_->device().ReadVariable(name, replica));
+    }();
     py::array array(NumpyType(type.type), type.dims);
     std::memcpy(array.mutable_data(), bytes.data(), bytes.size());
     return array;
@@ -168,8 +175,10 @@ class Session {
                                          Described(DimsOf(array))));
     }
     const py::array narrow = Narrowed(array, type.type, absl::StrCat("variable '", name, "'"));
-    Check(session_->device().WriteVariable(
-        name, {static_cast<const char*>(narrow.data()), static_cast<size_t>(narrow.nbytes())}));
+    const absl::string_view bytes(static_cast<const char*>(narrow.data()),
+                                  static_cast<size_t>(narrow.nbytes()));
+    const py::gil_scoped_release unlocked;
+    Check(session_->device().WriteVariable(name, bytes));
   }
 
   void Save(const std::string& path) {
@@ -184,10 +193,12 @@ class Session {
   }
   void SetLearningRate(float rate, size_t group) {
     const Use use(*this);
+    const py::gil_scoped_release unlocked;
     Check(session_->SetLearningRate(rate, group));
   }
   void SetHyperParameters(const compiler::Optimizer& optimizer, size_t group) {
     const Use use(*this);
+    const py::gil_scoped_release unlocked;
     Check(session_->SetHyperParameters(optimizer, group));
   }
 

@@ -6,6 +6,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 import numpy as np
@@ -44,6 +46,17 @@ class OperationsTest(unittest.TestCase):
         self.check(lambda x, y: vpod.select(x > y, x, 0), lambda x, y: np.where(x > y, x, 0), a, b)
         self.assertEqual(evaluate(lambda x: x <= 2, [np.float32([1, 2, 3])]).dtype, np.dtype(bool))
 
+    def test_equality_is_a_tensor(self):
+        a, b = np.float32([1, 2, 3]), np.float32([1, 5, 3])
+        for operation in (lambda x, y: x == y, lambda x, y: x != y):
+            np.testing.assert_array_equal(evaluate(operation, [a, b]), operation(a, b))
+        for operation in (lambda x: x == 2, lambda x: 2 != x):
+            np.testing.assert_array_equal(evaluate(operation, [a]), operation(a))
+        x = vpod.Graph().input("x", [2])
+        self.assertFalse(x == None)  # noqa: E711
+        self.assertTrue(x != "x")
+        self.assertEqual({x: 1}[x], 1)
+
     def test_functions(self):
         x = np.linspace(0.25, 2, 6).reshape(2, 3)
         for name in ("exp", "log", "sqrt", "sin", "tanh", "floor", "abs"):
@@ -56,6 +69,21 @@ class OperationsTest(unittest.TestCase):
         for key in (1, -1, (0, 2), (slice(None), 1), (slice(1), slice(0, 3, 2)), (..., slice(1, 3)), (0, ..., 3)):
             with self.subTest(key=key):
                 self.check(lambda t, key=key: t[key], lambda t, key=key: t[key], x)
+
+    def test_integers_of_numpy(self):
+        x = np.arange(24).reshape(2, 3, 4)
+        one = np.int64(1)
+        self.check(lambda t: t[one, ..., np.uint8(2)], lambda t: t[1, ..., 2], x)
+        self.check(lambda t: t.sum(one), lambda t: t.sum(1), x)
+        self.check(lambda t: t.sum((np.int32(0), -one)), lambda t: t.sum((0, 2)), x)
+        self.check(lambda t: t.sum(range(2)), lambda t: t.sum((0, 1)), x)
+        self.check(lambda t: t.sum(np.array([0, 2])), lambda t: t.sum((0, 2)), x)
+        image = np.arange(16).reshape(1, 1, 4, 4)
+        for stride in (np.int64(2), (np.int64(2), 2), np.array([2, 2])):
+            self.check(lambda t: vpod.max_pool(t, 1, stride), lambda t: t[..., ::2, ::2], image)
+        graph = vpod.Graph()
+        part = graph.aten("select.int", graph.input("x", [2, 3]), one, np.int64(2))[0]
+        self.assertEqual(graph.aten("repeat.default", part, [one, 2])[0].shape, (1, 4))
 
     def test_axes(self):
         x = np.arange(1, 25).reshape(2, 3, 4) / 10
@@ -156,6 +184,96 @@ class SessionTest(Regression):
             with self.assertRaises(ValueError):
                 session.run("run", {"x": [0.5, 1]})
 
+    def test_first_values_are_exact(self):
+        graph = vpod.Graph()
+        firsts = {
+            "odd": np.array([2**24 + 1, -(2**31), 2**31 - 1], np.int32),
+            "unsigned": np.array([2**32 - 1, 2**24 + 1], np.uint32),
+            "listed": np.array([2**24 + 1], np.int32),
+            "filled": np.full(2, 2**32 - 1, np.uint32),
+            "halves": np.float16([0.1, 65504]),
+            "mask": np.array([True, False]),
+        }
+        buffers = {name: graph.buffer(name, firsts[name]) for name in ("odd", "unsigned", "halves", "mask")}
+        buffers["listed"] = graph.buffer("listed", [2**24 + 1], "int32")
+        buffers["filled"] = graph.buffer("filled", vpod.filled([2], 2**32 - 1, "uint32"))
+        for wrong, dtype in (([2**31], "int32"), (vpod.filled([1], 2**32), "uint32"), ([0.5], "int8")):
+            with self.assertRaisesRegex(ValueError, "'wrong'"):
+                graph.buffer("wrong", wrong, dtype)
+        for name, buffer in buffers.items():
+            graph.output(name + " out", buffer)
+        with vpod.Session(vpod.compile(graph, [vpod.Program("run")])) as session:
+            outputs = session.run("run")
+            for name, first in firsts.items():
+                for array in (session.read(name), outputs[name + " out"]):
+                    np.testing.assert_array_equal(array, first)
+                    self.assertEqual(array.dtype, first.dtype)
+
+    def test_an_ipu_is_entered_once(self):
+        graph = vpod.Graph()
+        context = graph.ipu(1)
+        with context:
+            with self.assertRaisesRegex(vpod.Error, "entered already"):
+                context.__enter__()
+        context.__exit__()
+        # On the IPU of before again: one is enough.
+        graph.output("y", graph.input("x", [2]) + 1)
+        vpod.compile(graph, [vpod.Program("run")], ipus_per_replica=1)
+        with context:  # once more is no mistake
+            pass
+
+    def test_a_graph_is_compiled_as_it_was(self):
+        hashes = set()
+        for _ in range(30):
+            graph = vpod.Graph()
+            x = graph.input("x", [4])
+            for _ in range(400):
+                x = x * 0.5 + 1
+            graph.output("y", x)
+            compiling = threading.Event()
+
+            def build():
+                compiling.wait()
+                for _ in range(5000):
+                    graph.constant(0, [3])
+
+            builder = threading.Thread(target=build)
+            builder.start()
+            compiling.set()
+            hashes.add(vpod.compile(graph, [vpod.Program("run")]).hash)
+            builder.join()
+        self.assertEqual(len(hashes), 1)
+
+    def test_others_run_while_a_device_is_read_and_written(self):
+        graph = vpod.Graph()
+        x = graph.buffer("x", vpod.filled([4096, 4096]))
+        graph.output("y", x[0, 0])
+        ticks, done = [0], threading.Event()
+
+        def count():
+            while not done.is_set():
+                ticks[0] += 1
+                time.sleep(0)
+
+        counter = threading.Thread(target=count)
+        interval = sys.getswitchinterval()
+        with vpod.Session(vpod.compile(graph, [vpod.Program("run")])) as session:
+            values = session.read("x")
+            counter.start()
+            sys.setswitchinterval(100)  # so that others run only while a call lets them
+            try:
+                for call in (lambda: session.read("x"), lambda: session.write("x", values)):
+                    for _ in range(50):  # the machine may be busy
+                        before = ticks[0]
+                        call()
+                        if ticks[0] > before:
+                            break
+                    self.assertGreater(ticks[0], before)
+            finally:
+                sys.setswitchinterval(interval)
+                done.set()
+                counter.join()
+
     def test_an_error_of_the_program_leaves_the_session(self):
         graph = vpod.Graph()
         graph.output("y", graph.input("x", [3]).gather(graph.input("i", [1], "int32")))
@@ -206,11 +324,14 @@ class CacheTest(Regression):
         with tempfile.TemporaryDirectory() as directory:
             os.environ["POPDIST_EXECUTABLE_CACHE_PATH"] = directory
             try:
+                written = []
                 for _ in range(2):
                     self.open().close()
+                    (file,) = pathlib.Path(directory).glob("*.vipuexe")
+                    written.append((file.stat().st_ino, file.stat().st_mtime_ns))
             finally:
                 del os.environ["POPDIST_EXECUTABLE_CACHE_PATH"]
-            self.assertEqual(len(list(pathlib.Path(directory).glob("*.vipuexe"))), 1)
+            self.assertEqual(*written)
 
 
 class WrongCallsTest(Regression):
@@ -250,6 +371,12 @@ class WrongCallsTest(Regression):
             (lambda: x + i, ValueError, "float32.*int32"),
             (lambda: x + "one", TypeError, "must be a vpod.Tensor or a number"),
             (lambda: x + None, TypeError, "must be a vpod.Tensor or a number"),
+            (lambda: x + "1.5", TypeError, "<class 'str'>, must be a vpod.Tensor or a number"),
+            (lambda: x + b"1.5", TypeError, "<class 'bytes'>, must be a vpod.Tensor or a number"),
+            (lambda: x + np.str_("1.5"), TypeError, "must be a vpod.Tensor or a number"),
+            (lambda: x + 10**400, ValueError, "outside the range of float64"),
+            (lambda: x == np.ones((2, 3)), TypeError, "an array is not an operand"),
+            (lambda: x == other, ValueError, "of another graph"),
             (lambda: bool(x > 0), TypeError, "has values only when its program runs"),
             (lambda: vpod.nn.Builder(None), TypeError, "incompatible constructor arguments"),
             (lambda: vpod.compile(None, []), TypeError, "incompatible function arguments"),
@@ -257,7 +384,7 @@ class WrongCallsTest(Regression):
             (lambda: np.ones((2, 3)) + x, TypeError, "an array is not an operand|unsupported"),
             (lambda: x @ x, ValueError, "matmul does not take"),
             (lambda: x @ 3, TypeError, "matmul|unsupported"),
-            (lambda: vpod.add(1, 2), TypeError, "one operand or both"),
+            (lambda: vpod.add(1, 2), TypeError, "at least one operand"),
             (lambda: vpod.exp(1), TypeError, "exp"),
             (lambda: vpod.exp(i), ValueError, "int32"),
             (lambda: x.reshape([4]), ValueError, "must have 6 elements"),
@@ -267,7 +394,16 @@ class WrongCallsTest(Regression):
             (lambda: x.sum(2), ValueError, "axis 2 does not exist"),
             (lambda: x.sum(-3), ValueError, "axis -3 does not exist"),
             (lambda: x.sum([0, 0]), ValueError, "without repetition"),
+            (lambda: x.sum(1.5), TypeError, "axes is <class 'float'>, must be an integer or a sequence of integers"),
+            (lambda: x.sum("a"), TypeError, "axes is <class 'str'>, must be an integer or a sequence"),
+            (lambda: x.sum([1.5]), TypeError, "axes is <class 'float'>, must be an integer"),
+            (lambda: x.sum(2**70), ValueError, "axes is 1180591620717411303424, must be -9223372036854775808 to"),
+            (lambda: x.sum(2**40), ValueError, "axis 1099511627776 does not exist"),
             (lambda: x[2], IndexError, "index 2 is outside -2 to 1"),
+            (lambda: x[np.int64(-3)], IndexError, "index -3 is outside -2 to 1"),
+            (lambda: x[2**70], ValueError, "an index is 1180591620717411303424, must be"),
+            (lambda: x[0.5], TypeError, "an index must be"),
+            (lambda: x[i], TypeError, "an index must be"),
             (lambda: x[0, 0, 0], IndexError, "too many indices"),
             (lambda: x[..., 0, ...], IndexError, "too many indices"),
             (lambda: x[::-1], ValueError, "step of a slice must be 1 or more"),
@@ -279,13 +415,16 @@ class WrongCallsTest(Regression):
             (lambda: x.gather(other), ValueError, "of another graph"),
             (lambda: x.sort(0, count=3), ValueError, "must be 0 to 2"),
             (lambda: x.dropout(2), ValueError, "2"),
-            (lambda: vpod.concat([]), ValueError, "a tensor or more"),
+            (lambda: vpod.concat([]), ValueError, "at least one tensor"),
             (lambda: vpod.concat([x, i], 0), ValueError, "concat"),
             (lambda: vpod.max_pool(x, 2), ValueError, "an image is"),
             (lambda: vpod.max_pool(image, [2]), ValueError, "kernel has 1 numbers"),
-            (lambda: vpod.max_pool(image, -2), ValueError, "kernel must be numbers of 0 or more"),
+            (lambda: vpod.max_pool(image, -2), ValueError, "kernel is -2, must be 0 to 4294967295"),
+            (lambda: vpod.max_pool(image, [2, 2**32]), ValueError, "kernel is 4294967296, must be 0 to"),
+            (lambda: vpod.max_pool(image, 2.5), TypeError, "kernel is <class 'float'>, must be an integer"),
+            (lambda: vpod.max_pool(image, [2, "2"]), TypeError, "kernel is <class 'str'>, must be an integer"),
             (lambda: vpod.max_pool(image, 9), ValueError, "max_pool"),
-            (lambda: vpod.max_pool(image, "big"), (TypeError, ValueError), "kernel"),
+            (lambda: vpod.max_pool(image, "big"), TypeError, "kernel is <class 'str'>"),
             (lambda: vpod.convolution(image, x), ValueError, "weights are"),
             (lambda: vpod.convolution(image, image, groups=3), ValueError, "convolution"),
             (lambda: vpod.resize(image, [0, 1]), ValueError, "resize"),
@@ -345,8 +484,8 @@ class WrongCallsTest(Regression):
         counts = vpod.Graph()
         counts.output("y", counts.input("n", [1], "int32"))
         counting = vpod.Session(vpod.compile(counts, [vpod.Program("count")]), vpod.ipu_model())
-        device = vpod.ipu_model()
-        executable = vpod.compile(self.graph, [vpod.Program("infer")])
+        device, small = vpod.ipu_model(), vpod.ipu_model()
+        executable, wide = (vpod.compile(self.graph, [vpod.Program("infer")], ipus_per_replica=n) for n in (1, 2))
         vpod.Session(executable, device).close()
         calls = [
             (lambda: session.run("nope", data), ValueError, "no program 'nope'; there are train, infer"),
@@ -364,7 +503,8 @@ class WrongCallsTest(Regression):
             (lambda: session.write("w", [1]), ValueError, r"'w' takes \[3,1\], and not \[1\]"),
             (lambda: session.write("w", "abc"), TypeError, "'w' needs"),
             (lambda: session.save("/nonexistent/a.npz"), vpod.Error, "/nonexistent"),
-            (lambda: session.load("/nonexistent/a.npz"), (ValueError, vpod.Error), "/nonexistent"),
+            (lambda: session.load("/nonexistent/a.npz"), ValueError, "/nonexistent/a.npz: No such file"),
+            (lambda: session.load("/dev/null/a.npz"), vpod.Error, "/dev/null/a.npz: Not a directory"),
             (lambda: session.set_learning_rate(0.1, 3), ValueError, "group 3"),
             (lambda: session.set_learning_rate(float("inf")), ValueError, "learning rate is inf, must be 0 or more"),
             (lambda: session.set_learning_rate(float("nan")), ValueError, "learning rate is nan"),
@@ -372,7 +512,9 @@ class WrongCallsTest(Regression):
             (lambda: session.save("/dev/null"), vpod.Error, "/dev/null is not a file"),
             (lambda: session.load("/dev/zero"), vpod.Error, "/dev/zero is not a file"),
             (lambda: session.set_hyper_parameters(vpod.Adam()), ValueError, "compiled for"),
-            (lambda: vpod.Session(executable, device), vpod.Error, "belongs to another session"),
+            (lambda: vpod.Session(executable, device), vpod.Error, "the device was given to a session before; open"),
+            (lambda: vpod.Session(wide, small), vpod.Error, "the executable is for 2 IPUs per replica, the job has 1"),
+            (lambda: vpod.Session(executable, small), vpod.Error, "the device was given to a session before; open"),
             (lambda: vpod.Session(executable, 5), TypeError, "incompatible"),
             (lambda: vpod.ipu_model(replicas=0), ValueError, "replicas is 0, must be 1 to"),
             (lambda: vpod.ipu_model(compute_threads=-1), ValueError, "compute_threads is -1, must be 0 to 4096"),
@@ -421,8 +563,10 @@ class AtenTest(unittest.TestCase):
             (lambda: graph.aten("relu.default", np.zeros(3)), TypeError, "an argument is"),
             (lambda: graph.aten("cat.default", [x, 1]), TypeError, "a list must have ints, or tensors"),
             (lambda: graph.aten("cat.default", [x, "x"]), TypeError, "a list must have ints, or tensors"),
-            (lambda: graph.aten("cat.default", []), ValueError, "needs a tensor or more"),
+            (lambda: graph.aten("cat.default", []), ValueError, "needs at least one tensor"),
             (lambda: graph.aten("select.int", x, 0, 2), ValueError, "index 2 must be -2 to 1"),
+            (lambda: graph.aten("select.int", x, 0, 2**70), ValueError, "argument 2 is 1180591620717411303424, must be"),
+            (lambda: graph.aten("repeat.default", x, [1, 2**70]), ValueError, "argument 1 is 1180591620717411303424"),
             (lambda: graph.aten("mm.default", x, x), ValueError, "mm.default"),
             (lambda: graph.aten(), TypeError, "aten"),
         ]
