@@ -1,89 +1,65 @@
 #include "device/engine/kernels/batch_norm_loops.h"
 
+#include <cstddef>
+
 #include "device/base/simd.h"
 #include "device/engine/kernels/relu.h"
 
 namespace vpod::engine {
 namespace {
 
-// Channels whose sums stay in registers while all rows pass. Sums of a channel are added in the
-// order of its rows, whatever this number is.
-typedef double Doubles __attribute__((vector_size(64)));
-typedef float Floats __attribute__((vector_size(32)));
-constexpr size_t kLanes = 8;
-
-inline __attribute__((always_inline)) void Widen(const float* from, Doubles& to) {
-  Floats floats;
-  __builtin_memcpy(&floats, from, sizeof(floats));
-  to = __builtin_convertvector(floats, Doubles);
+// Adds two terms of each element to the sums of its channel, in the order of the rows:
+// `terms(element, channel, sums)`. The sums of kChannels channels stay in registers meanwhile.
+// Loops, not vector types, which would be split for the lowest level of instructions first.
+template <size_t kChannels, class Terms>
+inline __attribute__((always_inline)) void AddTerms(size_t rows, size_t n, size_t channel,
+                                                    double* first, double* second,
+                                                    const Terms& terms) {
+  double a[kChannels], b[kChannels];
+  for (size_t i = 0; i < kChannels; ++i) a[i] = first[channel + i];
+  for (size_t i = 0; i < kChannels; ++i) b[i] = second[channel + i];
+  for (size_t row = 0; row < rows; ++row) {
+#pragma GCC unroll 1
+    for (size_t i = 0; i < kChannels; ++i) terms(row * n + channel + i, channel + i, a[i], b[i]);
+  }
+  for (size_t i = 0; i < kChannels; ++i) first[channel + i] = a[i];
+  for (size_t i = 0; i < kChannels; ++i) second[channel + i] = b[i];
 }
 
-// Adds two terms of each element to sums; `term(c, rows so far)` gives them.
-template <size_t kVectors, class Terms>
-inline __attribute__((always_inline)) void AddTerms(size_t rows, double* first, double* second,
-                                                    const Terms& terms) {
-  Doubles a[kVectors], b[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) {
-    __builtin_memcpy(&a[v], first + v * kLanes, sizeof(Doubles));
-    __builtin_memcpy(&b[v], second + v * kLanes, sizeof(Doubles));
-  }
+template <class Terms>
+inline __attribute__((always_inline)) void AddAllTerms(size_t rows, size_t n, double* first,
+                                                       double* second, const Terms& terms) {
+  size_t c = 0;
+  for (; c + 32 <= n; c += 32) AddTerms<32>(rows, n, c, first, second, terms);
+  for (; c + 16 <= n; c += 16) AddTerms<16>(rows, n, c, first, second, terms);
+  for (; c + 8 <= n; c += 8) AddTerms<8>(rows, n, c, first, second, terms);
   for (size_t row = 0; row < rows; ++row) {
-#pragma GCC unroll 4
-    for (size_t v = 0; v < kVectors; ++v) terms(row, v * kLanes, a[v], b[v]);
-  }
-  for (size_t v = 0; v < kVectors; ++v) {
-    __builtin_memcpy(first + v * kLanes, &a[v], sizeof(Doubles));
-    __builtin_memcpy(second + v * kLanes, &b[v], sizeof(Doubles));
+    for (size_t rest = c; rest < n; ++rest) terms(row * n + rest, rest, first[rest], second[rest]);
   }
 }
 
 }  // namespace
 
 VPOD_SIMD void AddMoments(const float* x, size_t rows, size_t n, double* sums, double* squares) {
-  const auto add = [&](size_t c) {
-    return [x = x + c, n](size_t row, size_t lane, Doubles& sum, Doubles& square) {
-      Doubles value;
-      Widen(x + row * n + lane, value);
-      sum += value;
-      square += value * value;
-    };
-  };
-  size_t c = 0;
-  for (; c + 2 * kLanes <= n; c += 2 * kLanes) AddTerms<2>(rows, sums + c, squares + c, add(c));
-  for (; c + kLanes <= n; c += kLanes) AddTerms<1>(rows, sums + c, squares + c, add(c));
-  for (size_t row = 0; row < rows; ++row) {
-    for (size_t rest = c; rest < n; ++rest) {
-      const double value = x[row * n + rest];
-      sums[rest] += value;
-      squares[rest] += value * value;
-    }
-  }
+  AddAllTerms(
+      rows, n, sums, squares,
+      [x](size_t element, size_t, double& sum, double& square) __attribute__((always_inline)) {
+        const double value = x[element];
+        sum += value;
+        square += value * value;
+      });
 }
 
 VPOD_SIMD void AddGradients(const float* x, const float* dy, const float* mean, size_t rows,
                             size_t n, double* sums, double* products) {
-  const auto add = [&](size_t c) {
-    return [x = x + c, dy = dy + c, mean = mean + c, n](size_t row, size_t lane, Doubles& sum,
-                                                        Doubles& product) {
-      const size_t at = row * n + lane;
-      Doubles gradient, value, average;
-      Widen(dy + at, gradient);
-      Widen(x + at, value);
-      Widen(mean + lane, average);
-      sum += gradient;
-      product += gradient * (value - average);
-    };
-  };
-  size_t c = 0;
-  for (; c + 2 * kLanes <= n; c += 2 * kLanes) AddTerms<2>(rows, sums + c, products + c, add(c));
-  for (; c + kLanes <= n; c += kLanes) AddTerms<1>(rows, sums + c, products + c, add(c));
-  for (size_t row = 0; row < rows; ++row) {
-    for (size_t rest = c; rest < n; ++rest) {
-      const double gradient = dy[row * n + rest];
-      sums[rest] += gradient;
-      products[rest] += gradient * (static_cast<double>(x[row * n + rest]) - mean[rest]);
-    }
-  }
+  AddAllTerms(
+      rows, n, sums, products,
+      [ x, dy, mean ](size_t element, size_t channel, double& sum, double& product)
+          __attribute__((always_inline)) {
+            const double gradient = dy[element];
+            sum += gradient;
+            product += gradient * (static_cast<double>(x[element]) - mean[channel]);
+          });
 }
 
 VPOD_SIMD void Normalize(const float* x, const float* mean, const float* factor,

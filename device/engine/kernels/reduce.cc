@@ -12,37 +12,24 @@ namespace {
 
 using program::v1::ReduceOperator;
 
-typedef double Doubles __attribute__((vector_size(64)));
-typedef float Floats __attribute__((vector_size(32)));
-constexpr size_t kLanes = 8;
-
-// Adds columns of rows that are `width` apart, each in the order of its rows; several at once,
-// because one has to wait for each of its sums.
-template <size_t kVectors>
-inline __attribute__((always_inline)) void AddColumns(double* sums, const float* rows, size_t n,
-                                                      size_t width) {
-  Doubles sum[kVectors];
-  __builtin_memcpy(sum, sums, sizeof(sum));
-  for (size_t row = 0; row < n; ++row, rows += width) {
-#pragma GCC unroll 4
-    for (size_t v = 0; v < kVectors; ++v) {
-      Floats floats;
-      __builtin_memcpy(&floats, rows + v * kLanes, sizeof(floats));
-      sum[v] += __builtin_convertvector(floats, Doubles);
-    }
-  }
-  __builtin_memcpy(sums, sum, sizeof(sum));
-}
-
-// Takes n rows of `width` elements, which follow one another.
+// Takes n rows of `width` elements, which follow one another. An addition has to wait for the one
+// before it: of narrow rows, several are added at once, each to sums of its own.
 VPOD_SIMD void AddRows(double* sums, const float* rows, size_t n, size_t width) {
-  size_t c = 0;
-  for (; c + 4 * kLanes <= width; c += 4 * kLanes) AddColumns<4>(sums + c, rows + c, n, width);
-  for (; c + 2 * kLanes <= width; c += 2 * kLanes) AddColumns<2>(sums + c, rows + c, n, width);
-  for (; c + kLanes <= width; c += kLanes) AddColumns<1>(sums + c, rows + c, n, width);
-  if (c == width) return;
-  for (size_t row = 0; row < n; ++row) {
-    for (size_t i = c; i < width; ++i) sums[i] += rows[row * width + i];
+  constexpr size_t kWide = 128;
+  const size_t together = kWide / width, length = together * width;
+  if (together < 2 || n < 2 * together) {
+    for (size_t row = 0; row < n; ++row, rows += width) {
+      for (size_t i = 0; i < width; ++i) sums[i] += rows[i];
+    }
+    return;
+  }
+  double wide[kWide] = {};
+  for (; n >= together; n -= together, rows += length) {
+    for (size_t i = 0; i < length; ++i) wide[i] += rows[i];
+  }
+  for (size_t i = 0; i < n * width; ++i) wide[i] += rows[i];
+  for (size_t row = 0; row < together; ++row) {
+    for (size_t i = 0; i < width; ++i) sums[i] += wide[row * width + i];
   }
 }
 // Not-a-number wins against any number.
