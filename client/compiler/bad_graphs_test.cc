@@ -272,12 +272,11 @@ std::vector<BadGraph> ModelGraphs() {
        [](Model& m) {
          m.graph.Variable("w", {INT32, {2}}, {1, 2});
        }},
-      {"variable 'w' of type float32[2] does not take the 3 initial values, must be 2 that it can "
-       "hold",
+      {"variable 'w' of type float32[2] has 3 initial values, must have 2",
        [](Model& m) {
          m.graph.Variable("w", {FLOAT32, {2}}, {1, 2, 3});
        }},
-      {"buffer 'b' of type uint8[1] does not take the 1 initial values, must be 1 that it can hold",
+      {"buffer 'b' of type uint8[1] has an initial value that uint8 cannot hold",
        [](Model& m) {
          m.graph.Buffer("b", {UINT8, {1}}, {256});
        }},

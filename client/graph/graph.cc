@@ -144,10 +144,12 @@ Tensor Graph::NewState(absl::string_view kind, absl::string_view name, TensorTyp
   if (!status.ok())
     return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message())));
   if (!initial.Fits(type)) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat(kind, " '", name, "' of type ", type.ToString(), " does not take the ",
-                     initial.CountFor(type), " initial values, must be ", type.elements(),
-                     " that it can hold")));
+    const int64_t count = initial.CountFor(type);
+    return Fail(absl::InvalidArgumentError(absl::StrCat(
+        kind, " '", name, "' of type ", type.ToString(), " has ",
+        count != type.elements()
+            ? absl::StrCat(count, " initial values, must have ", type.elements())
+            : absl::StrCat("an initial value that ", program::Name(type.type), " cannot hold"))));
   }
   const Tensor tensor = NewNamed(name, std::move(type), Origin::kVariable);
   if (tensor.valid()) initial_.emplace(tensor.id, std::move(initial));

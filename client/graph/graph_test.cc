@@ -57,7 +57,7 @@ const std::vector<NamedMistake>& Mistakes() {
        }},
       {"cross-entropy does not take logits float32[2,3] and labels float32[2,3]",
        [](Graph& g, Tensor x, Tensor) { return g.SoftmaxCrossEntropy(x, x); }},
-      {"variable 'w' of type float32[2] does not take the 3 initial values",
+      {"variable 'w' of type float32[2] has 3 initial values",
        [](Graph& g, Tensor, Tensor) {
          return g.Variable("w", {FLOAT32, {2}}, {1, 2, 3});
        }},
