@@ -91,6 +91,7 @@ class FieldChanger {
       part = parts[random_() % parts.size()];
     }
     const auto* descriptor = part->GetDescriptor();
+    if (descriptor->field_count() == 0) return;  // as of an op without attributes
     ChangeField(*part, *descriptor->field(static_cast<int>(random_() % descriptor->field_count())));
   }
 
