@@ -414,7 +414,11 @@ void Agent::GoOnReleasing(const LeasePtr& lease, const absl::Status& cause, bool
                          ProcessName(lease->open.process()), ") left the job during a run")),
                      lost, lease->open.job().instance_index());
   }
-  if (!busy) FinishRelease(lease);
+  if (!busy) return FinishRelease(lease);
+  if (lease->job == nullptr) return;
+  // The run may have ended, and the lease with it, before its part left the job.
+  base::MutexLock lock(mutex_);
+  ForgetJobIfEmpty(lease->job);
 }
 
 void Agent::FinishRelease(const LeasePtr& lease) {
