@@ -1,6 +1,7 @@
 // vpod.compile with its programs and optimisers.
 #include "client/compiler/compiler.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -124,7 +125,9 @@ Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
   // Another thread of Python may add to the graph meanwhile. The copy shares first values.
   const graph::Graph copy = *graph;
   const py::gil_scoped_release unlocked;
-  return {Take(compiler::CompileCached(copy, options, directory)), options.total_replicas};
+  const bool trains = std::any_of(programs.begin(), programs.end(),
+                                  [](const Program& program) { return program.loss.has_value(); });
+  return {Take(compiler::CompileCached(copy, options, directory)), options.total_replicas, trains};
 }
 
 py::tuple Described(const program::TensorType& type) {

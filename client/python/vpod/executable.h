@@ -8,6 +8,7 @@ namespace vpod::python {
 struct Executable {
   compiler::Compiled compiled;
   uint32_t total_replicas = 1;
+  bool trains = false;
 };
 
 }  // namespace vpod::python

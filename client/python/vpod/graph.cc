@@ -1,6 +1,7 @@
 // vpod.Graph, and what every tensor has beside operations.
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/python/vpod/bindings.h"
 
@@ -32,6 +33,8 @@ Recipe FirstValues(const py::object& values, const py::object& dtype) {
     PyErr_Clear();
     throw py::type_error("first values must be an array, numbers or a recipe such as vpod.normal");
   }
+  if (!absl::StrContains("biuf", array.dtype().kind()))
+    throw py::value_error("first values must be numbers");
   const auto elements = [&]<class T>(T) -> InitialValue {
     const auto all = py::array_t<T, py::array::c_style | py::array::forcecast>::ensure(array);
     if (!all) {

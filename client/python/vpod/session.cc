@@ -25,7 +25,25 @@ using program::TensorType;
 // IPUs until a session takes them.
 struct Device {
   std::unique_ptr<session::Device> device;
+  bool is_model = false;
+
+  // Of the job.
+  uint32_t total_replicas() const {
+    return !is_model && popdist::isPopdistEnvSet()
+               ? static_cast<uint32_t>(popdist::getNumTotalReplicas())
+               : device->local_replicas();
+  }
 };
+
+// Gradients are summed over the replicas that the executable was compiled for.
+void CheckReplicas(const Executable& executable, const Device& device) {
+  const uint32_t replicas = device.total_replicas();
+  if (!executable.trains || replicas == executable.total_replicas) return;
+  throw py::value_error(absl::StrCat("the executable trains ", executable.total_replicas,
+                                     executable.total_replicas == 1 ? " replica" : " replicas",
+                                     ", the device has ", replicas,
+                                     ": compile it with total_replicas=", replicas));
+}
 
 Device IpuModel(int64_t replicas, int64_t ipus_per_replica, int compute_threads) {
   const session::IpuModelOptions options{
@@ -33,7 +51,7 @@ Device IpuModel(int64_t replicas, int64_t ipus_per_replica, int compute_threads)
       .ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1),
       .compute_threads = compute_threads};
   const py::gil_scoped_release unlocked;
-  return {Take(session::CreateIpuModel(options))};
+  return {Take(session::CreateIpuModel(options)), /*is_model=*/true};
 }
 
 Device Attach(int64_t replicas, int64_t ipus_per_replica) {
@@ -124,6 +142,7 @@ class Session {
           "the device was given to a session before; open another with vpod.ipu_model or "
           "vpod.attach");
     }
+    CheckReplicas(executable, *device);
     const py::gil_scoped_release unlocked;
     session_ = Take(session::Session::Create(std::move(device->device), executable.compiled));
   }

@@ -356,6 +356,9 @@ class WrongCallsTest(Regression):
             (lambda: g.input("y", [1.5]), TypeError, "input"),
             (lambda: g.input(5, [1]), TypeError, "input"),
             (lambda: g.variable("w", "abc"), ValueError, "first values must be numbers"),
+            (lambda: g.variable("w", [None]), ValueError, "first values must be numbers"),
+            (lambda: g.variable("w", ["1.5"]), ValueError, "first values must be numbers"),
+            (lambda: g.variable("w", np.array([1 + 2j])), ValueError, "first values must be numbers"),
             (lambda: g.variable("w", {}), (TypeError, ValueError), "first values"),
             (lambda: g.variable("w", [1, 2], "int32"), ValueError, "cannot be trained"),
             (lambda: g.variable("w", vpod.uniform([2], -1, seed=1)), ValueError, "'w'"),
@@ -487,7 +490,14 @@ class WrongCallsTest(Regression):
         device, small = vpod.ipu_model(), vpod.ipu_model()
         executable, wide = (vpod.compile(self.graph, [vpod.Program("infer")], ipus_per_replica=n) for n in (1, 2))
         vpod.Session(executable, device).close()
+        training = [vpod.Program("train", loss=self.loss, optimizer=vpod.Sgd(0.1))]
+        alone, four = (vpod.compile(self.graph, training, total_replicas=n) for n in (1, 4))
+        vpod.Session(executable, vpod.ipu_model(4)).close()
         calls = [
+            (lambda: vpod.Session(alone, vpod.ipu_model(4)), ValueError,
+             "trains 1 replica, the device has 4: compile it with total_replicas=4"),
+            (lambda: vpod.Session(four, vpod.ipu_model(2)), ValueError,
+             "trains 4 replicas, the device has 2: compile it with total_replicas=2"),
             (lambda: session.run("nope", data), ValueError, "no program 'nope'; there are train, infer"),
             (lambda: session.run("train"), ValueError, "input 't' is missing; there are: 't', 'x'"),
             (lambda: session.run("train", {**data, "q": 1}), ValueError, "no input 'q'; there are: 't', 'x'"),
