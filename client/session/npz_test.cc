@@ -59,7 +59,7 @@ TEST_F(NpzTest, NamesTheFileThatItCannotReadOrWrite) {
   EXPECT_EQ(ReadNpz("/nowhere/a.npz").status().message(),
             "cannot read /nowhere/a.npz: No such file or directory");
   EXPECT_EQ(ReadNpz("/nowhere/a.npz").status().code(), absl::StatusCode::kNotFound);
-  // Something is there, and is no directory.
+  // The path leads through a file, not a directory.
   EXPECT_EQ(ReadNpz("/dev/null/a.npz").status().message(),
             "cannot read /dev/null/a.npz: Not a directory");
   EXPECT_EQ(ReadNpz("/dev/null/a.npz").status().code(), absl::StatusCode::kFailedPrecondition);

@@ -15,7 +15,7 @@ constexpr uint64_t kPanelOutputs = 16;
 
 uint64_t Product(const Plane& plane) { return plane[0] * plane[1]; }
 
-// What the fullest tile has, channels rounded up to panels.
+// The share of the fullest tile, with channels rounded up to panels.
 struct TileShape {
   uint64_t groups, batch, input_panels, output_panels;
   Plane field, kernel;
@@ -174,7 +174,7 @@ PartitionCost CostOf(const PlannedConvolution& c, const Partition& p) {
   const uint64_t element = c.half ? 2 : 4, partial = c.half_partials ? 2 : 4;
   const uint64_t image = t.image * element, weights = t.weights * element;
   PartitionCost cost{.vertex_cycles = AmpVertexCycles(c, p), .serial = p.serial_outputs};
-  // Of the tiles that need the same weights, each has a share to begin with.
+  // Each of the tiles that need the same weights has a share to begin with.
   cost.operand_bytes = image + weights - weights / (p.batch * Product(p.field));
   cost.reduction = ReductionOf(t.partials, p.inputs * Product(p.kernel), c.half_partials);
   const uint64_t reduced = cost.reduction.empty() ? 0 : cost.reduction.front().bytes;

@@ -55,7 +55,7 @@ struct ReduceStage {
   uint64_t bytes = 0, cycles = 0;
 };
 
-// Of the fullest tile, for each serial part but for the rearrangements.
+// What the fullest tile takes: for each serial part, except for the rearrangements.
 struct PartitionCost {
   // Copies before all else: cycles, and bytes that are exchanged.
   struct Rearrangement {

@@ -59,11 +59,12 @@ Value OperandOf(const py::object& operand, const GraphPtr& graph, program::v1::D
 // An argument as an unsigned number. ValueError names it and its range if it is out of that.
 uint32_t Count(absl::string_view name, int64_t value, uint32_t least = 0);
 
-// Python's and numpy's integers; nothing if it is none. ValueError if 64 bits do not hold it.
+// Python's and numpy's integers; nothing for other objects. ValueError if 64 bits do not hold it.
 std::optional<int64_t> AsInteger(const py::handle& object, absl::string_view name);
-// The same. TypeError names the argument that is no integer.
+// The same. TypeError names an argument that is not an integer.
 int64_t IntegerOf(const py::handle& object, absl::string_view name);
-// The integers of a list, tuple or other sequence. TypeError names the argument that is none.
+// The integers of a list, tuple or other sequence. TypeError names an argument
+// that is something else.
 std::vector<int64_t> IntegersOf(const py::handle& object, absl::string_view name);
 
 // A number for each of `rank` spatial dimensions, given as one for all or a sequence.

@@ -89,7 +89,7 @@ void DefineElementwise(py::module_& module, py::class_<Value>& tensor) {
   for (const auto& [name, op] :
        {std::pair("__eq__", program::v1::EQUAL), std::pair("__ne__", program::v1::NOT_EQUAL)}) {
     tensor.def(name, [op = op](const Value& a, const py::object& b) -> py::object {
-      // `x == None` is no operation.
+      // `x == None` adds no operation.
       if (!py::isinstance<Value>(b) && PyNumber_Check(b.ptr()) == 0)
         return py::reinterpret_borrow<py::object>(Py_NotImplemented);
       return py::cast(Binary(op, py::cast(a), b));

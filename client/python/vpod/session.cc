@@ -27,7 +27,7 @@ struct Device {
   std::unique_ptr<session::Device> device;
   bool is_model = false;
 
-  // Of the job.
+  // The replicas of the whole job.
   uint32_t total_replicas() const {
     return !is_model && popdist::isPopdistEnvSet()
                ? static_cast<uint32_t>(popdist::getNumTotalReplicas())

@@ -219,7 +219,7 @@ class SessionTest(Regression):
         # On the IPU of before again: one is enough.
         graph.output("y", graph.input("x", [2]) + 1)
         vpod.compile(graph, [vpod.Program("run")], ipus_per_replica=1)
-        with context:  # once more is no mistake
+        with context:  # may be entered again
             pass
 
     def test_a_graph_is_compiled_as_it_was(self):
