@@ -31,6 +31,9 @@ constexpr Constraint kWindow{
     "window fits the padded image."};
 constexpr Constraint kResult{"conv_c8",
                              "The result gradient has the type of the result of the pass FORWARD."};
+constexpr Constraint kPlan{"conv_c9",
+                           "Partial results are FLOAT32, or FLOAT16 if the image is; the memory "
+                           "proportion is 0 to 1."};
 
 }  // namespace
 
@@ -74,6 +77,7 @@ absl::StatusOr<Types> InferConvolution(const v1::Instruction& instruction,
   const TensorType &a = inputs[0], &b = inputs[1];
   if (op.pass() != v1::Convolution::INPUT_GRADIENT && !op.image_size().empty())
     return Broken(kImageSize, "only INPUT_GRADIENT has an image_size");
+  VPOD_RETURN_IF_ERROR(CheckProductPlan(kPlan, op.plan(), a.type));
   switch (op.pass()) {
     case v1::Convolution::FORWARD:
       return OneOutput(ConvolutionType(a, b, op.window(), op.groups()));
@@ -125,17 +129,17 @@ Layout ConvolutionLayout(const v1::Instruction& instruction, OperandPlace operan
 }  // namespace
 
 std::vector<OpDef> ConvolutionOps() {
-  return {
-      {.kind = v1::Instruction::kConvolution,
-       .role = Role::kKernel,
-       .inputs = {2, 2},
-       .outputs = {1, 1},
-       .infer = InferConvolution,
-       .constraints = {kImageSize, kPass, kImages, kChannels, kGroups, kWeights, kWindow, kResult},
-       .operations = ConvolutionOperations,
-       .flops_per_operation = 2,
-       .rounds = true,
-       .layout = ConvolutionLayout}};
+  return {{.kind = v1::Instruction::kConvolution,
+           .role = Role::kKernel,
+           .inputs = {2, 2},
+           .outputs = {1, 1},
+           .infer = InferConvolution,
+           .constraints = {kImageSize, kPass, kImages, kChannels, kGroups, kWeights, kWindow,
+                           kResult, kPlan},
+           .operations = ConvolutionOperations,
+           .flops_per_operation = 2,
+           .rounds = true,
+           .layout = ConvolutionLayout}};
 }
 
 }  // namespace vpod::program

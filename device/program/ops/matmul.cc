@@ -12,8 +12,25 @@ constexpr Constraint kOperands{
     "matmul_c1",
     "a and b are floats of one type and rank, […,m,k] and […,k,n] unless they are transposed, with "
     "equal dimensions before these."};
+constexpr Constraint kPlan{"matmul_c2",
+                           "Partial results are FLOAT32, or FLOAT16 if a and b are; the memory "
+                           "proportion is 0 to 1."};
 
 }  // namespace
+
+absl::Status CheckProductPlan(const Constraint& constraint, const v1::ProductPlan& plan,
+                              v1::DataType type) {
+  if (plan.partials() != v1::DATA_TYPE_UNSPECIFIED && plan.partials() != v1::FLOAT32 &&
+      !(plan.partials() == v1::FLOAT16 && type == v1::FLOAT16)) {
+    return Broken(constraint,
+                  absl::StrCat("the type of partial results is ", Name(plan.partials()),
+                               ", must be float32", type == v1::FLOAT16 ? " or float16" : ""));
+  }
+  const float proportion = plan.memory_proportion();
+  if (proportion >= 0 && proportion <= 1) return absl::OkStatus();
+  return Broken(constraint,
+                absl::StrCat("the memory proportion is ", proportion, ", must be 0 to 1"));
+}
 
 absl::StatusOr<TensorType> MatMulType(const TensorType& a, const TensorType& b, bool transpose_a,
                                       bool transpose_b) {
@@ -44,9 +61,10 @@ std::vector<OpDef> MatMulOps() {
            .infer = [](const v1::Instruction& instruction,
                        absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
              const v1::MatMul& op = instruction.mat_mul();
+             VPOD_RETURN_IF_ERROR(CheckProductPlan(kPlan, op.plan(), inputs[0].type));
              return OneOutput(MatMulType(inputs[0], inputs[1], op.transpose_a(), op.transpose_b()));
            },
-           .constraints = {kOperands},
+           .constraints = {kOperands, kPlan},
            .operations =
                [](const v1::Instruction&, absl::Span<const TensorType> inputs,
                   absl::Span<const TensorType> outputs) {

@@ -38,6 +38,9 @@ absl::StatusOr<TensorType> ArgMaxType(const TensorType& input);
 // matmul.cc
 absl::StatusOr<TensorType> MatMulType(const TensorType& a, const TensorType& b, bool transpose_a,
                                       bool transpose_b);
+// How products and convolutions of a type may be planned.
+absl::Status CheckProductPlan(const Constraint& constraint, const v1::ProductPlan& plan,
+                              v1::DataType type);
 
 // convolution.cc: forward pass
 absl::StatusOr<TensorType> ConvolutionType(const TensorType& image, const TensorType& weights,
