@@ -46,6 +46,7 @@ class IpuModel : public Device {
                                                               .local_replicas = options_.replicas,
                                                               .clock_hz = type_.clock_hz,
                                                               .check_finite = options.check_finite,
+                                                              .enforce_memory = false,
                                                               .sharing = options.sharing}));
     job->Loaded(0, 0, executable->hash());
     streams_.assign(engine_->layout().TotalBytes() + 64, std::byte{});

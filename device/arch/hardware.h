@@ -46,8 +46,7 @@ inline constexpr uint64_t kExternalSyncCycles = 600;    // C SDK target
 inline constexpr uint64_t kExchangeFixedCycles = 40;    // F10 per phase
 inline constexpr uint64_t kControlCyclesPerStep = 50;   // F18
 inline constexpr uint64_t kSupervisorCallCycles = 11;   // C
-inline constexpr uint64_t kAmpCallCycles = 36;          // F4, if weights load at 16 B a cycle
-inline constexpr uint64_t kConvolutionCallCycles = 5;   // F4, at 8 B a cycle
+inline constexpr uint64_t kConvolutionCallCycles = 5;   // F4, if weights load at 8 B a cycle
 inline constexpr uint64_t kWeightBytesPerCycle = 8;     // A poplibs, default
 inline constexpr uint64_t kCollectiveStepCycles = 200;  // F17
 inline constexpr double kLinkHopSeconds = 15e-9;        // B poplibs
@@ -55,12 +54,18 @@ inline constexpr double kGwHopSeconds = 2e-6;           // F11
 inline constexpr double kStreamRequestSeconds = 2e-6;   // F19
 inline constexpr double kHostSyncSeconds = 0.363e-6;    // A host ahead
 
+// Share of a tile's memory for the operands and partial results of a convolution.
+inline constexpr double kAvailableMemoryProportion = 0.6;  // A poplibs
+
 // --- Code and state bytes, for the memory model ---
-inline constexpr uint64_t kAmpVertexCodeBytes = 4096;     // F5
+inline constexpr uint64_t kConvolutionVertexCodeBytes = 4096;  // F5
 inline constexpr uint64_t kReduceVertexCodeBytes = 1024;  // F5
 inline constexpr uint64_t kOtherVertexCodeBytes = 400;    // F5
 inline constexpr uint64_t kVertexStateBytes = 32;         // F6: 16 B and four pointer fields
 inline constexpr uint64_t kControlBytesPerStep = 48;      // F7
+inline constexpr uint64_t kExchangeBytesPerFragment = 12;  // F7 received
+inline constexpr uint64_t kExchangeBytesPerSend = 8;       // F7
+inline constexpr uint64_t kBytesOfASend = 64 * 4;          // F7 at most
 inline constexpr uint64_t kReservedTileBytes = 6 * 400 + 600 + 1104;  // F8
 
 // Kind of IPU-Machine.

@@ -10,6 +10,7 @@
 #include "device/engine/engine_impl.h"
 #include "device/engine/kernels/epilogue.h"
 #include "device/engine/lease_group.h"
+#include "device/model/op_plans.h"
 #include "device/program/op.h"
 #include "device/program/rendezvous.h"
 
@@ -217,6 +218,7 @@ absl::Status Engine::PrepareSteps(const std::atomic<bool>* cancelled) {
     const program::v1::Ipu& tensors = text.ipus(static_cast<int>(ipu));
     std::vector<std::vector<Step>>& functions = steps_.emplace_back();
     std::vector<bool> functions_meet;  // with other units
+    const model::PlanContext context(text, ipu, topology_);
     uint64_t& shared_bytes = shared_bytes_.emplace_back(0);
     uint64_t& packed_bytes = packed_bytes_.emplace_back(0);
     for (const program::v1::Function& function : tensors.functions()) {
@@ -232,7 +234,7 @@ absl::Status Engine::PrepareSteps(const std::atomic<bool>* cancelled) {
         if (sharing_.uniform.once[ipu][f][step.number]) step.scope = Scope::kLease;
         if (sharing_.uniform.results_for_one[ipu][f][step.number]) step.results = Scope::kLease;
         step.origin = executable_->OriginOf(ipu, functions.size() - 1, steps.size() - 1);
-        step.cost = model::Price(text, ipu, instruction, topology_);
+        step.cost = model::Price(instruction, context);
         const program::Role role = program::FindOp(instruction.attributes_case())->role;
         step.meets = role == program::Role::kCollective || role == program::Role::kExchange;
         program::ForEachCall(instruction, [&](uint32_t callee, uint64_t) {
@@ -273,7 +275,8 @@ void Engine::PricePrograms() {
 
 absl::Status Engine::Prepare(const std::atomic<bool>* cancelled) {
   const program::v1::Executable& text = executable_->proto();
-  VPOD_ASSIGN_OR_RETURN(memory_use_, model::CheckMemory(text, topology_));
+  const absl::Status fits = model::CheckMemory(*executable_, topology_, &memory_use_);
+  if (options_.enforce_memory) VPOD_RETURN_IF_ERROR(fits);
   CountUnits();
   PlanFirstSharing();
   VPOD_RETURN_IF_ERROR(PrepareSteps(cancelled));

@@ -44,6 +44,8 @@ struct EngineOptions {
   // A run fails at the first instruction that gives NaN or infinity, as for other bad data. Takes
   // no virtual time.
   bool check_finite = false;
+  // Refuses executables that do not fit the memory of an IPU.
+  bool enforce_memory = true;
   // Local replicas have one copy of each variable that is equal on all of them.
   bool sharing = true;
   // The leases with which this one shares such copies, too: the same object for all leases of the

@@ -1,58 +1,78 @@
-#include "device/model/op_plans.h"
+#include <algorithm>
+
+#include "device/arch/hardware.h"
+#include "device/model/even.h"
+#include "device/model/norm.h"
 #include "device/program/activations.h"
 
 namespace vpod::model {
+
+void AddSums(TilePlan& plan, const program::TensorType& x, uint64_t outputs, bool inner) {
+  const auto elements = static_cast<uint64_t>(x.elements());
+  plan.Add(ReduceSteps({.inputs = elements,
+                        .outputs = 2 * outputs,
+                        .inner = inner,
+                        .cycles_per_vector = kMomentCycles},
+                       x.type));
+  const uint64_t on_a_tile = CeilDiv(elements, arch::kTilesPerIpu);
+  const uint64_t needed =
+      inner ? CeilDiv(outputs, arch::kTilesPerIpu) : std::min(outputs, on_a_tile);
+  plan.Add(TileExchangeStep(2 * needed * sizeof(float)));
+}
+
 namespace {
 
-// Cycles of a vector in each element-by-element function (F20).
-constexpr double kLoadAndStore = 2;
-
-// Vector cycles of what an op takes over: an addition and an activation. Fused, neither loads nor
-// stores.
+// What a norm takes over is done by vertices of its own on hardware: an addition, whose operand
+// lies elsewhere, and an activation.
 template <class Op>
-double FusedCycles(const Op& op, bool half) {
-  double cycles = op.add() ? 2 : 0;
+void AddFused(TilePlan& plan, const Op& op, uint32_t x, const PlanContext& context) {
+  if (op.add()) {
+    plan.Add(TileExchangeStep(CeilDiv(context.Type(x).bytes(), arch::kTilesPerIpu)));
+    plan.Add(ElementwiseStep(context, x, BinaryCycles(program::v1::ADD, context.IsHalf(x))));
+  }
   if (op.activation() != program::v1::UNARY_OPERATOR_UNSPECIFIED)
-    cycles += UnaryCycles(op.activation(), half) - kLoadAndStore;
-  return cycles;
+    plan.Add(ElementwiseStep(context, x, UnaryCycles(op.activation(), context.IsHalf(x))));
 }
 
-// The same of a gradient: y is found again by a product and a sum.
-double FusedCycles(const program::v1::BatchNormGradient& op, bool half) {
-  const double cycles = (op.add() ? 2 : 0) + (op.recompute() ? 2 : 0);
-  if (!program::IsActivation(op.activation())) return cycles;
-  return cycles + BinaryCycles(program::GradientOf(op.activation()), half) - kLoadAndStore;
-}
-
-// A pass over x for the moments (or for the two sums of the gradient), their reduction, and a pass
-// that multiplies and adds.
-TilePlan NormalizePlan(const Instruction& instruction, const PlanContext& context) {
+TilePlan ForwardPlan(const Instruction& instruction, const PlanContext& context) {
   const uint32_t x = instruction.inputs(0);
+  TilePlan plan;
+  AddSums(plan, context.Type(x), context.Elements(instruction.outputs(1)), /*inner=*/false);
+  plan.Add(ElementwiseStep(context, x, kNormCycles));
+  AddFused(plan, instruction.batch_norm(), x, context);
+  return plan;
+}
+
+TilePlan InferencePlan(const Instruction& instruction, const PlanContext& context) {
+  const uint32_t x = instruction.inputs(0);
+  TilePlan plan = ElementwisePlan(context, x, kNormCycles);
+  AddFused(plan, instruction.batch_norm_inference(), x, context);
+  return plan;
+}
+
+// The gradient is brought to where x lies.
+TilePlan GradientPlan(const Instruction& instruction, const PlanContext& context) {
+  const program::v1::BatchNormGradient& op = instruction.batch_norm_gradient();
+  const uint32_t x = instruction.inputs(0);
+  const program::TensorType type = context.Type(x);
   const bool half = context.IsHalf(x);
-  const double fused = instruction.has_batch_norm()
-                           ? FusedCycles(instruction.batch_norm(), half)
-                           : FusedCycles(instruction.batch_norm_gradient(), half);
-  const uint64_t channels = context.Elements(instruction.outputs(1));
-  // The gradient needs what it takes over in both passes, unless the first keeps it.
-  const bool twice =
-      instruction.has_batch_norm_gradient() && !instruction.batch_norm_gradient().keep();
-  TilePlan plan = context.Elementwise(x, 6 + (twice ? fused : 0));
-  plan.Add(ReduceSteps(context.Elements(x), 2 * channels, context.Type(x).type));
-  plan.Add(ElementwiseStep(context.Type(x), 6 + fused));
+  TilePlan plan;
+  if (!context.LieAlike(x, instruction.inputs(1)))
+    plan.Add(TileExchangeStep(CeilDiv(type.bytes(), arch::kTilesPerIpu)));
+  if (op.add()) plan.Add(ElementwiseStep(context, x, BinaryCycles(program::v1::ADD, half)));
+  if (program::IsActivation(op.activation()))
+    plan.Add(ElementwiseStep(context, x, BinaryCycles(program::GradientOf(op.activation()), half)));
+  AddSums(plan, type, context.Elements(instruction.outputs(1)), /*inner=*/false);
+  plan.Add(ElementwiseStep(context, x, kNormGradientCycles));
   return plan;
 }
 
 }  // namespace
 
 std::vector<PlanDef> BatchNormPlans() {
-  return {{Instruction::kBatchNorm, NormalizePlan},
-          {Instruction::kBatchNormInference,
-           [](const Instruction& instruction, const PlanContext& context) {
-             const uint32_t x = instruction.inputs(0);
-             return context.Elementwise(
-                 x, 6 + FusedCycles(instruction.batch_norm_inference(), context.IsHalf(x)));
-           }},
-          {Instruction::kBatchNormGradient, NormalizePlan}};
+  return {{Instruction::kBatchNorm, ForwardPlan},
+          {Instruction::kBatchNormInference, InferencePlan},
+          {Instruction::kBatchNormGradient, GradientPlan}};
 }
 
 }  // namespace vpod::model

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "device/arch/hardware.h"
 #include "device/base/units.h"
 #include "device/program/executable.h"
@@ -38,27 +38,20 @@ struct Cost {
   friend Cost operator*(Cost cost, uint64_t times);
 };
 
-// Price of one instruction on IPU `ipu` of a replica, without the functions that it executes.
-Cost Price(const program::v1::Executable& executable, uint32_t ipu,
-           const program::v1::Instruction& instruction, const Topology& topology);
-
 // Sum over a whole run of a program on one IPU, without waiting for others; both sides of an If,
 // and as many rounds of a While as it may take.
 Cost PriceProgram(const program::v1::Executable& executable, uint32_t program, uint32_t ipu,
                   const Topology& topology);
 
-// Modelled bytes in use on one IPU: variables and temporaries after reuse, vertex code and state,
-// control code, stacks.
+// Bytes of all tiles of an IPU that are in use when most of each is (tile_memory.h).
 Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu, const Topology& topology);
 
-// Memory of every IPU of a replica, or ResourceExhausted naming the IPU, the bytes over and the
-// three largest tensors when one exceeds 897 MiB.
-absl::StatusOr<std::vector<Bytes>> CheckMemory(const program::v1::Executable& executable,
-                                               const Topology& topology);
+// ResourceExhausted if a tile needs more than its 624 KiB: which IPU, how many tiles and by how
+// much, the fullest tiles, what is on them and what to try. `use`, if there is one, gets the
+// MemoryUse of each IPU of a replica, whether or not they fit.
+absl::Status CheckMemory(const program::Executable& executable, const Topology& topology,
+                         std::vector<Bytes>* use = nullptr);
 
-// Cycles of one AMP panel of `rows` rows on one tile (7.2 and F4): 16x16 for float16, 8x16 for
-// float32.
-Cycles AmpPanelCycles(uint64_t rows, program::v1::DataType type);
 // Cycles that syncing with the host adds to a transfer, if the host is ahead (2.6).
 Cycles HostSyncCycles(const Topology& topology);
 

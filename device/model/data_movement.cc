@@ -8,7 +8,7 @@ namespace {
 
 // Elements that change their place: read, brought to another tile, written.
 TilePlan MovePlan(const Instruction& instruction, const PlanContext& context) {
-  TilePlan plan = context.Elementwise(instruction.outputs(0), 2);
+  TilePlan plan = ElementwisePlan(context, instruction.outputs(0), 2);
   plan.Add(
       TileExchangeStep(CeilDiv(context.Type(instruction.outputs(0)).bytes(), arch::kTilesPerIpu)));
   return plan;
@@ -19,7 +19,7 @@ TilePlan DynamicUpdatePlan(const Instruction& instruction, const PlanContext& co
   const program::TensorType update = context.Type(instruction.inputs(1));
   TilePlan plan;
   if (instruction.inputs(0) != instruction.outputs(0))
-    plan = context.Elementwise(instruction.outputs(0), 2);
+    plan = ElementwisePlan(context, instruction.outputs(0), 2);
   plan.Add(ElementwiseStep(update, 2));
   plan.Add(TileExchangeStep(CeilDiv(update.bytes(), arch::kTilesPerIpu)));
   return plan;
@@ -30,15 +30,15 @@ TilePlan DynamicUpdatePlan(const Instruction& instruction, const PlanContext& co
 std::vector<PlanDef> DataMovementPlans() {
   return {{Instruction::kFill,
            [](const Instruction& instruction, const PlanContext& context) {
-             return context.Elementwise(instruction.outputs(0), 1);
+             return ElementwisePlan(context, instruction.outputs(0), 1);
            }},
           {Instruction::kCopy,
            [](const Instruction& instruction, const PlanContext& context) {
-             return context.Elementwise(instruction.outputs(0), 2);
+             return ElementwisePlan(context, instruction.outputs(0), 2);
            }},
           {Instruction::kCast,
            [](const Instruction& instruction, const PlanContext& context) {
-             return context.Elementwise(instruction.outputs(0), 3);
+             return ElementwisePlan(context, instruction.outputs(0), 3);
            }},
           {Instruction::kTranspose, MovePlan},
           {Instruction::kSlice, MovePlan},

@@ -8,13 +8,14 @@
 
 namespace vpod::model {
 
-PlanStep ElementwiseStep(uint64_t elements, program::v1::DataType type, double cycles_per_vector) {
+PlanStep ElementwiseStep(uint64_t elements, program::v1::DataType type, double cycles_per_vector,
+                         uint32_t tiles) {
   const uint64_t per_vector = std::max<uint64_t>(1, 8 / program::SizeOf(type));
-  const uint64_t per_tile = CeilDiv(elements, arch::kTilesPerIpu);
+  const uint64_t per_tile = CeilDiv(elements, tiles);
   const uint64_t per_worker = CeilDiv(CeilDiv(per_tile, per_vector), arch::kWorkersPerTile);
   const auto loop =
       static_cast<uint64_t>(std::ceil(static_cast<double>(per_worker) * cycles_per_vector));
-  return {ComputeSet{{{.tiles = TilesFor(elements),
+  return {ComputeSet{{{.tiles = std::min(TilesFor(elements), tiles),
                        .vertex = Vertex::kElementwise,
                        .supervisor_cycles = arch::kSupervisorCallCycles,
                        .worker_cycles = 20 + loop}}}};
@@ -22,6 +23,15 @@ PlanStep ElementwiseStep(uint64_t elements, program::v1::DataType type, double c
 
 PlanStep ElementwiseStep(const program::TensorType& type, double cycles_per_vector) {
   return ElementwiseStep(static_cast<uint64_t>(type.elements()), type.type, cycles_per_vector);
+}
+
+PlanStep ElementwiseStep(const PlanContext& context, uint32_t tensor, double cycles_per_vector) {
+  return ElementwiseStep(context.Elements(tensor), context.Type(tensor).type, cycles_per_vector,
+                         context.SpanOf(tensor).tiles);
+}
+
+TilePlan ElementwisePlan(const PlanContext& context, uint32_t tensor, double cycles_per_vector) {
+  return {{ElementwiseStep(context, tensor, cycles_per_vector)}};
 }
 
 // 7.3 and 7.4 of the specification; F20 for what is not listed there.
@@ -122,43 +132,65 @@ namespace {
 
 TilePlan UnaryPlan(const Instruction& instruction, const PlanContext& context) {
   const bool half = context.IsHalf(instruction.inputs(0));
-  return context.Elementwise(instruction.outputs(0),
-                             UnaryCycles(instruction.unary().operator_(), half));
+  return ElementwisePlan(context, instruction.outputs(0),
+                         UnaryCycles(instruction.unary().operator_(), half));
+}
+
+// A product or sum with an operand that is broadcast along the channels: 1.2 cycles if they are a
+// multiple of four, as the vertices for it take them (spec/planner.md 5).
+double BroadcastCycles(program::v1::BinaryOperator op, const program::TensorType& operand) {
+  const bool simple =
+      op == program::v1::ADD || op == program::v1::SUBTRACT || op == program::v1::MULTIPLY;
+  if (!simple) return 0;
+  return !operand.dims.empty() && operand.dims.back() % 4 == 0 ? kBroadcastCycles : 2;
+}
+
+// The second operand is brought to where the first lies, if it is broadcast or lies elsewhere.
+void AddBinary(TilePlan& plan, program::v1::BinaryOperator op, uint32_t a, uint32_t b,
+               uint32_t output, const PlanContext& context) {
+  const program::TensorType first = context.Type(a), second = context.Type(b);
+  double cycles = BinaryCycles(op, context.IsHalf(a));
+  if (first.dims != second.dims) {
+    const program::TensorType& narrow = first.elements() < second.elements() ? first : second;
+    if (const double broadcast = BroadcastCycles(op, narrow); broadcast > 0) cycles = broadcast;
+    if (narrow.elements() > 1) plan.Add(TileExchangeStep(narrow.bytes()));
+  } else if (!context.LieAlike(a, b)) {
+    plan.Add(TileExchangeStep(CeilDiv(second.bytes(), arch::kTilesPerIpu)));
+  }
+  plan.Add(
+      ElementwiseStep(context.Elements(output), first.type, cycles, context.SpanOf(output).tiles));
 }
 
 TilePlan BinaryPlan(const Instruction& instruction, const PlanContext& context) {
-  const program::TensorType a = context.Type(instruction.inputs(0)),
-                            b = context.Type(instruction.inputs(1));
   TilePlan plan;
-  // A broadcast operand first has to reach every tile.
-  if (a.dims != b.dims) plan.Add(TileExchangeStep(std::min(a.bytes(), b.bytes())));
-  plan.Add(ElementwiseStep(
-      context.Elements(instruction.outputs(0)), a.type,
-      BinaryCycles(instruction.binary().operator_(), context.IsHalf(instruction.inputs(0)))));
+  AddBinary(plan, instruction.binary().operator_(), instruction.inputs(0), instruction.inputs(1),
+            instruction.outputs(0), context);
   return plan;
 }
 
-// One vertex goes through all steps: reading and writing are paid for once.
+// The steps are vertices of their own: poplibs fuses what is in one expression only, which what was
+// fused here need not have been.
 TilePlan MapPlan(const Instruction& instruction, const PlanContext& context) {
-  constexpr double kReadAndWrite = 2;
   const uint32_t output = instruction.outputs(0);
   const bool half = context.IsHalf(output);
   TilePlan plan;
-  // Broadcast operands first have to reach every tile.
-  uint64_t spread = 0;
+  // Operands that are broadcast or lie elsewhere have to reach the tiles.
+  uint64_t received = 0;
   for (uint32_t input : instruction.inputs()) {
-    if (context.Type(input).dims != context.Type(output).dims)
-      spread += context.Type(input).bytes();
+    const program::TensorType type = context.Type(input);
+    if (type.dims != context.Type(output).dims) {
+      if (type.elements() > 1) received += type.bytes();
+    } else if (!context.LieAlike(input, instruction.inputs(0))) {
+      received += CeilDiv(type.bytes(), arch::kTilesPerIpu);
+    }
   }
-  if (spread > 0) plan.Add(TileExchangeStep(spread));
-  double cycles = kReadAndWrite;
+  if (received > 0) plan.Add(TileExchangeStep(received));
   for (const Instruction& step : instruction.map().steps()) {
-    cycles -= kReadAndWrite;
-    cycles += step.has_unary()    ? UnaryCycles(step.unary().operator_(), half)
-              : step.has_binary() ? BinaryCycles(step.binary().operator_(), half)
-                                  : 4;
+    const double cycles = step.has_unary()    ? UnaryCycles(step.unary().operator_(), half)
+                          : step.has_binary() ? BinaryCycles(step.binary().operator_(), half)
+                                              : 4;
+    plan.Add(ElementwiseStep(context, output, cycles));
   }
-  plan.Add(ElementwiseStep(context.Type(output), std::max(cycles, 3.0)));
   return plan;
 }
 
@@ -169,7 +201,7 @@ std::vector<PlanDef> ElementwisePlans() {
           {Instruction::kBinary, BinaryPlan},
           {Instruction::kMap, MapPlan},
           {Instruction::kSelect, [](const Instruction& instruction, const PlanContext& context) {
-             return context.Elementwise(instruction.outputs(0), 4);
+             return ElementwisePlan(context, instruction.outputs(0), 4);
            }}};
 }
 

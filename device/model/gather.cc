@@ -28,12 +28,12 @@ std::vector<PlanDef> GatherPlans() {
            [](const Instruction& instruction, const PlanContext& context) {
              TilePlan plan;
              if (instruction.inputs(0) != instruction.outputs(0))
-               plan = context.Elementwise(instruction.outputs(0), 2);
+               plan = ElementwisePlan(context, instruction.outputs(0), 2);
              AddChoice(plan, context, instruction.inputs(1), instruction.inputs(2), 3);
              return plan;
            }},
           {Instruction::kIota, [](const Instruction& instruction, const PlanContext& context) {
-             return context.Elementwise(instruction.outputs(0), 1);
+             return ElementwisePlan(context, instruction.outputs(0), 1);
            }}};
 }
 

@@ -1,18 +1,30 @@
-#include "device/model/op_plans.h"
+#include "device/model/norm.h"
 
 namespace vpod::model {
+namespace {
+
+// Moments of each row, by which the row is whitened, then scale and offset.
+TilePlan ForwardPlan(const Instruction& instruction, const PlanContext& context) {
+  const uint32_t x = instruction.inputs(0);
+  TilePlan plan;
+  AddSums(plan, context.Type(x), context.Elements(instruction.outputs(1)), /*inner=*/true);
+  plan.Add(ElementwiseStep(context, x, kNormCycles));
+  if (instruction.inputs_size() > 1) plan.Add(ElementwiseStep(context, x, kNormCycles));
+  return plan;
+}
+
+TilePlan GradientPlan(const Instruction& instruction, const PlanContext& context) {
+  const uint32_t x = instruction.inputs(0);
+  TilePlan plan;
+  AddSums(plan, context.Type(x), context.Elements(instruction.inputs(2)), /*inner=*/true);
+  plan.Add(ElementwiseStep(context, x, kNormGradientCycles));
+  return plan;
+}
+
+}  // namespace
 
 std::vector<PlanDef> LayerNormPlans() {
-  return {{Instruction::kLayerNorm,
-           [](const Instruction& instruction, const PlanContext& context) {
-             // Two sums, then subtraction, two products and an addition (F20).
-             return context.Elementwise(instruction.inputs(0), 18);
-           }},
-          {Instruction::kLayerNormGradient,
-           [](const Instruction& instruction, const PlanContext& context) {
-             // Two products and sums, then two products and subtractions and one product more.
-             return context.Elementwise(instruction.inputs(0), 27);
-           }}};
+  return {{Instruction::kLayerNorm, ForwardPlan}, {Instruction::kLayerNormGradient, GradientPlan}};
 }
 
 }  // namespace vpod::model

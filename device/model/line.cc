@@ -28,7 +28,7 @@ TilePlan SortPlan(const Instruction& instruction, const PlanContext& context) {
     if (run >= on_a_tile) plan.Add(TileExchangeStep(on_a_tile * 2 * sizeof(uint32_t)));
     plan.Add(ElementwiseStep(type, 8));
   }
-  plan.Add(ElementwiseStep(context.Type(instruction.outputs(0)), 2));
+  plan.Add(ElementwiseStep(context, instruction.outputs(0), 2));
   return plan;
 }
 

@@ -6,11 +6,11 @@ std::vector<PlanDef> LossPlans() {
   return {{Instruction::kSoftmaxCrossEntropy,
            [](const Instruction& instruction, const PlanContext& context) {
              // Maximum, subtraction, exponential, sum, division and logarithm.
-             return context.Elementwise(instruction.inputs(0), 25);
+             return ElementwisePlan(context, instruction.inputs(0), 25);
            }},
           {Instruction::kSoftmaxCrossEntropyGradient,
            [](const Instruction& instruction, const PlanContext& context) {
-             return context.Elementwise(instruction.inputs(0), 6);
+             return ElementwisePlan(context, instruction.inputs(0), 6);
            }}};
 }
 

@@ -1,83 +1,157 @@
+// Whether an executable fits the tiles, and what to say if it does not.
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
-#include "device/model/op_plans.h"
+#include "device/model/plan_context.h"
+#include "device/model/tile_memory.h"
+#include "device/program/origins.h"
 
 namespace vpod::model {
 namespace {
 
-std::string LargestTensors(const program::v1::Ipu& ipu) {
-  std::vector<program::TensorType> types;
-  for (const auto& tensor : ipu.tensors()) types.push_back(program::TypeOf(tensor));
-  const size_t shown = std::min<size_t>(3, types.size());
-  std::partial_sort(types.begin(), types.begin() + shown, types.end(),
-                    [](const auto& a, const auto& b) { return a.bytes() > b.bytes(); });
-  types.resize(shown);
-  return absl::StrJoin(types, ", ", [](std::string* out, const program::TensorType& type) {
-    absl::StrAppend(out, type.ToString(), " (", type.bytes(), " bytes)");
+constexpr size_t kShown = 5;  // of the fullest tiles and of the largest values
+
+// What is on a tile when most of it is in use, by name.
+class Contents {
+ public:
+  Contents(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,
+           const PlanContext& context)
+      : executable_(executable), ipu_(ipu), memory_(memory), context_(context) {
+    for (uint32_t tensor : memory.liveness.always_live) Add(tensor, VariableName(tensor));
+    if (memory.program >= memory.liveness.programs.size()) return;
+    const ProgramLiveness& program = memory.liveness.programs[memory.program];
+    for (const LiveValue& value : program.values) {
+      if (value.first <= memory.step && memory.step <= value.last)
+        Add(value.tensor, ResultName(program.steps[value.first]));
+    }
+  }
+
+  // "'layer1.conv.weight' (1024 bytes)", the largest first.
+  std::string Largest() const {
+    std::vector<std::pair<std::string, uint64_t>> sizes(bytes_.begin(), bytes_.end());
+    const size_t shown = std::min(kShown, sizes.size());
+    std::partial_sort(sizes.begin(), sizes.begin() + static_cast<ptrdiff_t>(shown), sizes.end(),
+                      [](const auto& a, const auto& b) { return a.second > b.second; });
+    sizes.resize(shown);
+    return absl::StrJoin(sizes, ", ", [](std::string* out, const auto& size) {
+      absl::StrAppend(out, size.first, " (", size.second, " bytes)");
+    });
+  }
+  // "at batch_norm 'bn1' of program 'train'"
+  std::string When() const {
+    if (memory_.program >= memory_.liveness.programs.size()) return "at any time";
+    const ProgramLiveness& program = memory_.liveness.programs[memory_.program];
+    if (program.steps.empty()) return "at any time";
+    return absl::StrCat("at ", InstructionName(program.steps[memory_.step]), " of program '",
+                        executable_.proto().programs(static_cast<int>(memory_.program)).name(),
+                        "'");
+  }
+  bool has_float32_values() const { return has_float32_values_; }
+
+ private:
+  void Add(uint32_t tensor, const std::string& name) {
+    const PlanContext::Span span = context_.SpanOf(tensor);
+    const uint32_t from_first =
+        (memory_.fullest + arch::kTilesPerIpu - span.first) % arch::kTilesPerIpu;
+    if (from_first >= span.tiles) return;
+    const program::TensorType type = context_.Type(tensor);
+    bytes_[name] += (type.bytes() + span.tiles - 1) / span.tiles;
+    has_float32_values_ = has_float32_values_ || type.type == program::v1::FLOAT32;
+  }
+
+  std::string VariableName(uint32_t tensor) const {
+    for (const auto& variable : executable_.proto().variables()) {
+      if (variable.ipu() == ipu_ && variable.tensor() == tensor)
+        return absl::StrCat("'", variable.name(), "'");
+    }
+    return context_.Type(tensor).ToString();
+  }
+  std::string InstructionName(InstructionPlace place) const {
+    const auto& instruction = executable_.proto()
+                                  .ipus(static_cast<int>(ipu_))
+                                  .functions(static_cast<int>(place.function))
+                                  .instructions(static_cast<int>(place.index));
+    return program::NameOf(instruction, executable_.OriginOf(ipu_, place.function, place.index));
+  }
+  std::string ResultName(InstructionPlace place) const {
+    return absl::StrCat("the result of ", InstructionName(place));
+  }
+
+  const program::Executable& executable_;
+  const uint32_t ipu_;
+  const IpuMemory& memory_;
+  const PlanContext& context_;
+  std::map<std::string, uint64_t> bytes_;
+  bool has_float32_values_ = false;
+};
+
+std::string FullestTiles(const IpuMemory& memory) {
+  std::vector<uint32_t> tiles(memory.tiles.size());
+  std::iota(tiles.begin(), tiles.end(), 0);
+  std::partial_sort(
+      tiles.begin(), tiles.begin() + kShown, tiles.end(), [&](uint32_t a, uint32_t b) {
+        return std::pair(memory.tiles[b].total(), a) < std::pair(memory.tiles[a].total(), b);
+      });
+  tiles.resize(kShown);
+  return absl::StrJoin(tiles, ", ", [&](std::string* out, uint32_t tile) {
+    absl::StrAppend(out, tile, " (", memory.tiles[tile].total(), ")");
   });
 }
 
-// Programs of one executable may have theirs at the same place.
-uint64_t BytesOfWideAccumulators(const program::v1::Ipu& ipu) {
-  std::vector<std::pair<uint64_t, uint64_t>> ranges;
-  for (const auto& tensor : ipu.tensors()) {
-    if (tensor.wide_accumulator())
-      ranges.emplace_back(tensor.offset(), tensor.offset() + program::ArenaBytes(tensor));
+// What takes most of the fullest tile decides what helps.
+std::string Advice(const IpuMemory& memory, const Contents& contents) {
+  const TileMemory& tile = memory.tiles[memory.fullest];
+  std::vector<std::string> advice;
+  if (contents.has_float32_values()) advice.push_back("float16");
+  if (tile[MemoryCategory::kNotAlwaysLive] >= tile[MemoryCategory::kAlwaysLive]) {
+    advice.push_back("a smaller micro-batch with more gradient accumulation");
+    advice.push_back("a smaller memory proportion of products");
+  } else {
+    advice.push_back("an optimiser with less state");
   }
-  std::sort(ranges.begin(), ranges.end());
-  uint64_t bytes = 0, covered = 0;
-  for (const auto& [begin, end] : ranges) {
-    if (end <= covered) continue;
-    bytes += end - std::max(begin, covered);
-    covered = end;
-  }
-  return bytes;
+  advice.push_back("more IPUs per replica");
+  return absl::StrJoin(advice, ", ");
+}
+
+absl::Status OutOfMemory(const program::Executable& executable, uint32_t ipu,
+                         const IpuMemory& memory, const PlanContext& context) {
+  const uint64_t capacity = arch::kTileMemory.value();
+  const auto over = std::count_if(memory.tiles.begin(), memory.tiles.end(),
+                                  [&](const TileMemory& tile) { return tile.total() > capacity; });
+  const Contents contents(executable, ipu, memory, context);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("Out of memory: Cannot fit all variable data onto one or more tiles. On IPU ",
+                   ipu, ", ", over, " of ", memory.tiles.size(), " tiles need more than their ",
+                   capacity, " bytes, by up to ", memory.tiles[memory.fullest].total() - capacity,
+                   " bytes. Fullest tiles: ", FullestTiles(memory), ". Tile ", memory.fullest,
+                   " is fullest ", contents.When(), "; most of it take ", contents.Largest(),
+                   ". To try: ", Advice(memory, contents), "."));
 }
 
 }  // namespace
 
 Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu, const Topology& topology) {
-  const program::v1::Ipu& text = executable.ipus(ipu);
-  // The emulator's accumulators are twice as wide as the device's.
-  uint64_t bytes = text.arena_bytes() - BytesOfWideAccumulators(text) / 2;
-  bytes += arch::kReservedTileBytes * arch::kTilesPerIpu;
-  const PlanContext context(executable, ipu, topology);
-  std::map<program::OpKind, uint64_t> code;  // of the vertices, by the largest plan of the kind
-  for (const auto& function : text.functions()) {
-    for (const Instruction& instruction : function.instructions()) {
-      uint64_t vertex_code = 0;
-      for (const TileBytes& tile : Plan(instruction, context).bytes) {
-        vertex_code += tile.tiles * tile.vertex_code;
-        bytes += tile.tiles * (tile.vertex_state + tile.control_code);
-      }
-      uint64_t& largest = code[instruction.attributes_case()];
-      largest = std::max(largest, vertex_code);
-    }
-  }
-  for (const auto& [kind, vertex_code] : code) bytes += vertex_code;
-  return Bytes(bytes);
+  return Bytes(PlanMemory(executable, ipu, topology).total());
 }
 
-absl::StatusOr<std::vector<Bytes>> CheckMemory(const program::v1::Executable& executable,
-                                               const Topology& topology) {
-  std::vector<Bytes> use;
+absl::Status CheckMemory(const program::Executable& executable, const Topology& topology,
+                         std::vector<Bytes>* use) {
+  absl::Status status;
   for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
-    use.push_back(MemoryUse(executable, ipu, topology));
-    if (use.back() > arch::kIpuMemory) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "Out of memory: Cannot fit all variable data onto one or more tiles. IPU ", ipu,
-          " needs ", use.back().value(), " bytes, ", (use.back() - arch::kIpuMemory).value(),
-          " more than its ", arch::kIpuMemory.value(),
-          ". Largest tensors: ", LargestTensors(executable.ipus(ipu))));
-    }
+    const IpuMemory memory = PlanMemory(executable.proto(), ipu, topology);
+    if (use != nullptr) use->emplace_back(memory.total());
+    if (!status.ok() || memory.tiles[memory.fullest].total() <= arch::kTileMemory.value()) continue;
+    status = OutOfMemory(executable, ipu, memory, PlanContext(executable.proto(), ipu, topology));
   }
-  return use;
+  return status;
 }
 
 }  // namespace vpod::model

@@ -4,43 +4,18 @@
 
 #include <vector>
 
+#include "device/model/plan_context.h"
 #include "device/model/tile_plan.h"
 
 namespace vpod::model {
 
 using program::v1::Instruction;
 
-// An instruction's surroundings: the types of the tensors of its IPU and the job.
-class PlanContext {
- public:
-  PlanContext(const program::v1::Executable& executable, uint32_t ipu, const Topology& topology)
-      : executable_(executable), ipu_(ipu), topology_(topology) {}
-
-  const program::v1::Executable& executable() const { return executable_; }
-  const Topology& topology() const { return topology_; }
-
-  program::TensorType Type(uint32_t tensor) const {
-    return program::TypeOf(
-        executable_.ipus(static_cast<int>(ipu_)).tensors(static_cast<int>(tensor)));
-  }
-  uint64_t Elements(uint32_t tensor) const {
-    return static_cast<uint64_t>(Type(tensor).elements());
-  }
-  bool IsHalf(uint32_t tensor) const { return Type(tensor).type == program::v1::FLOAT16; }
-  // The plan of an op that is one element-by-element vertex over a tensor.
-  TilePlan Elementwise(uint32_t tensor, double cycles_per_vector) const {
-    return {{ElementwiseStep(Type(tensor), cycles_per_vector)}};
-  }
-
- private:
-  const program::v1::Executable& executable_;
-  const uint32_t ipu_;
-  const Topology& topology_;
-};
-
 // Worker cycles for one 64-bit vector of an element-by-element function.
 double UnaryCycles(program::v1::UnaryOperator op, bool half);
 double BinaryCycles(program::v1::BinaryOperator op, bool half);
+// Of a sum or product with a vector that all pixels or rows have in common (spec/planner.md 5).
+inline constexpr double kBroadcastCycles = 1.2;
 
 struct PlanDef {
   program::OpKind kind;
@@ -54,6 +29,12 @@ const PlanDef* FindPlan(program::OpKind kind);
 
 // Plan of a valid instruction.
 TilePlan Plan(const Instruction& instruction, const PlanContext& context);
+// Its price, without the functions that it executes.
+Cost Price(const Instruction& instruction, const PlanContext& context);
+
+// A vertex over the elements of a tensor where they lie, and the plan of an op that is no more.
+PlanStep ElementwiseStep(const PlanContext& context, uint32_t tensor, double cycles_per_vector);
+TilePlan ElementwisePlan(const PlanContext& context, uint32_t tensor, double cycles_per_vector);
 
 // --- By family, for FindPlan ---
 std::vector<PlanDef> BatchNormPlans();

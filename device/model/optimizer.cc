@@ -1,3 +1,5 @@
+#include "device/arch/hardware.h"
+#include "device/model/even.h"
 #include "device/model/op_plans.h"
 
 namespace vpod::model {
@@ -6,7 +8,7 @@ namespace {
 
 // Each tile reduces its part; one number comes of them, which all tiles get.
 void AddNorm(TilePlan& plan, const PlanContext& context, uint32_t tensor) {
-  plan.Add(ReduceSteps(context.Elements(tensor), 1, program::v1::FLOAT32));
+  plan.Add(ReduceSteps({.inputs = context.Elements(tensor), .outputs = 1}, program::v1::FLOAT32));
   plan.Add(TileExchangeStep(sizeof(float)));
 }
 
@@ -16,45 +18,50 @@ void AddNorm(TilePlan& plan, const PlanContext& context, uint32_t tensor) {
 std::vector<PlanDef> OptimizerPlans() {
   return {{Instruction::kAccumulate,
            [](const Instruction& instruction, const PlanContext& context) {
-             return context.Elementwise(instruction.inputs(1), 3);
+             // Gradients lie where products leave them, accumulators as the weights do.
+             TilePlan plan;
+             const program::TensorType gradient = context.Type(instruction.inputs(1));
+             plan.Add(TileExchangeStep(CeilDiv(gradient.bytes(), arch::kTilesPerIpu)));
+             plan.Add(ElementwiseStep(gradient, 3));
+             return plan;
            }},
           {Instruction::kSgd,
            [](const Instruction& instruction, const PlanContext& context) {
-             return context.Elementwise(instruction.inputs(0),
-                                        instruction.outputs_size() > 1 ? 9 : 3);
+             return ElementwisePlan(context, instruction.inputs(0),
+                                    instruction.outputs_size() > 1 ? 9 : 3);
            }},
           {Instruction::kAdam,
            [](const Instruction& instruction, const PlanContext& context) {
              // Four passes of arithmetic, a square root and a division.
-             return context.Elementwise(instruction.inputs(0), 32);
+             return ElementwisePlan(context, instruction.inputs(0), 32);
            }},
           {Instruction::kRmsProp,
            [](const Instruction& instruction, const PlanContext& context) {
              // Three passes of arithmetic, a square root and a division; one for each other state.
              const int more = instruction.outputs_size() - 2;
-             return context.Elementwise(instruction.inputs(0), 29 + 3 * more);
+             return ElementwisePlan(context, instruction.inputs(0), 29 + 3 * more);
            }},
           {Instruction::kLamb,
            [](const Instruction& instruction, const PlanContext& context) {
              // Moments and step as Adam's, two norms, then one pass more.
-             TilePlan plan = context.Elementwise(instruction.inputs(0), 38);
+             TilePlan plan = ElementwisePlan(context, instruction.inputs(0), 38);
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
-             plan.Add(ElementwiseStep(context.Type(instruction.inputs(0)), 3));
+             plan.Add(ElementwiseStep(context, instruction.inputs(0), 3));
              return plan;
            }},
           {Instruction::kLars,
            [](const Instruction& instruction, const PlanContext& context) {
              // Two norms, then the update.
-             TilePlan plan = context.Elementwise(instruction.inputs(0), 6);
+             TilePlan plan = ElementwisePlan(context, instruction.inputs(0), 6);
              for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
-             plan.Add(ElementwiseStep(context.Type(instruction.inputs(0)), 9));
+             plan.Add(ElementwiseStep(context, instruction.inputs(0), 9));
              return plan;
            }},
           {Instruction::kNorm,
            [](const Instruction& instruction, const PlanContext& context) {
              TilePlan plan;
              for (uint32_t input : instruction.inputs()) {
-               plan.Add(ElementwiseStep(context.Type(input), 3));
+               plan.Add(ElementwiseStep(context, input, 3));
                AddNorm(plan, context, input);
              }
              return plan;
@@ -63,14 +70,15 @@ std::vector<PlanDef> OptimizerPlans() {
            [](const Instruction& instruction, const PlanContext& context) {
              TilePlan plan;
              for (uint32_t input : instruction.inputs()) {
-               plan.Add(ElementwiseStep(context.Type(input), 3));
-               plan.Add(ReduceSteps(context.Elements(input), 1, context.Type(input).type));
+               plan.Add(ElementwiseStep(context, input, 3));
+               plan.Add(ReduceSteps({.inputs = context.Elements(input), .outputs = 1},
+                                    context.Type(input).type));
              }
              return plan;
            }},
           {Instruction::kUpdateLossScale,
            [](const Instruction& instruction, const PlanContext& context) {
-             return context.Elementwise(instruction.inputs(0), 9);
+             return ElementwisePlan(context, instruction.inputs(0), 9);
            }}};
 }
 

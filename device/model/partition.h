@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/arch/hardware.h"
-#include "device/model/tile_plan.h"
+#include "device/model/reduction.h"
 
 namespace vpod::model {
 
@@ -25,34 +25,33 @@ struct PlannedConvolution {
   Plane stride = {1, 1}, dilation = {1, 1}, spread = {1, 1};
   bool half = true;  // the elements are float16, not float32
   bool half_partials = false;
-  // Operands that do not lie as the AMP reads them.
-  bool rearranges_image = false, rearranges_weights = false;
+  // Where an operand lies: as the split wants it, so that a tile receives only what others have as
+  // well; anywhere; or not even in the order in which the vertex reads it.
+  enum class Place { kInPlace, kElsewhere, kInOtherOrder };
+  Place image = Place::kElsewhere, weights = Place::kElsewhere;
+  double memory_proportion = arch::kAvailableMemoryProportion;
 
   friend auto operator<=>(const PlannedConvolution&, const PlannedConvolution&) = default;
 };
 
-// The vertices of the AMP: for a window of one element, and for any.
-enum class AmpVertex { k1x1, kNx1 };
+// Vertices of convolutions: on the AMP for windows of one element and for any windows; on the AMP
+// in its mode for narrow groups, which takes four columns of the window at once; multiply-adds of
+// vectors of groups with one channel; and dot products along the channels.
+enum class ConvolutionVertex { kAmp1x1, kAmpNx1, kSlic, kVmac, kHmac };
 
 // Into how many parts the dimensions are split. All parts are on tiles of their own, but the serial
 // ones follow one another.
 struct Partition {
-  AmpVertex vertex = AmpVertex::k1x1;
-  // The AMP takes so many input channels at once: 16 of float16, 8 of float32. With fewer, it takes
-  // several rows of the window in their place.
-  uint64_t channels_at_once = 16, rows_at_once = 1;
+  ConvolutionVertex vertex = ConvolutionVertex::kAmp1x1;
+  // What the vertex takes at once, so that more is rounded up to a multiple: the AMP 16 inputs of
+  // float16 or 8 of float32, and with fewer of them several rows of the window in their place.
+  uint64_t groups_at_once = 1, inputs_at_once = 16, outputs_at_once = 16, rows_at_once = 1;
   uint64_t groups = 1, batch = 1, inputs = 1, outputs = 1, serial_outputs = 1;
   PlannedConvolution::Plane field = {1, 1}, kernel = {1, 1};
 
   uint64_t tiles() const {
     return groups * batch * inputs * outputs * field[0] * field[1] * kernel[0] * kernel[1];
   }
-};
-
-// A step of the tree that adds partial results of several tiles: what each tile receives, and the
-// addition.
-struct ReduceStage {
-  uint64_t bytes = 0, cycles = 0;
 };
 
 // What the fullest tile takes: for each serial part, except for the rearrangements.
@@ -63,7 +62,11 @@ struct PartitionCost {
   };
   std::vector<Rearrangement> rearrangements;
   uint64_t operand_bytes = 0;  // received
+  uint64_t fragments = 1;      // in so many pieces
+  uint64_t sent_bytes = 0;
   uint64_t vertex_cycles = 0;
+  uint64_t vertex_state_bytes = 0;
+  uint64_t partial_bytes = 0;
   std::vector<ReduceStage> reduction;
   uint64_t serial = 1;
   uint64_t temporary_bytes = 0;  // operands and partial results on the tile
@@ -77,16 +80,16 @@ PartitionCost CostOf(const PlannedConvolution& convolution, const Partition& par
 std::vector<PlanStep> StepsOf(const PartitionCost& cost, const Partition& partition);
 
 // Cycles of the partition's vertex on its fullest tile.
-uint64_t AmpVertexCycles(const PlannedConvolution& convolution, const Partition& partition);
+uint64_t VertexCycles(const PlannedConvolution& convolution, const Partition& partition);
 
-// The partition of the fewest cycles whose temporary memory is within this proportion of a tile's;
+// The partition of the fewest cycles whose temporary memory is within the proportion of a tile's;
 // of the least memory, if none is. Pure, bounded by some ten milliseconds, and remembered.
 struct PlannedPartition {
   Partition partition;
   PartitionCost cost;
 };
-inline constexpr double kAvailableMemoryProportion = 0.6;  // A poplibs
-PlannedPartition FindPartition(const PlannedConvolution& convolution,
-                               double proportion = kAvailableMemoryProportion);
+PlannedPartition FindPartition(const PlannedConvolution& convolution);
+// The same among partitions whose numbers are powers of two, in less than a millisecond.
+PlannedPartition FindCoarsePartition(const PlannedConvolution& convolution);
 
 }  // namespace vpod::model

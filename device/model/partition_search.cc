@@ -10,28 +10,9 @@ namespace vpod::model {
 namespace {
 
 constexpr uint64_t kTiles = arch::kTilesPerIpu;
-constexpr uint64_t kPanelOutputs = 16;
 // Windows of more elements than this, as those of weight gradients, are split in any way; smaller
 // ones not at all or into single elements.
 constexpr uint64_t kSmallWindow = 16;
-
-// The numbers of parts, up to `most`, that make the largest part smaller.
-std::vector<uint64_t> Splits(uint64_t items, uint64_t most) {
-  std::vector<uint64_t> splits;
-  uint64_t last = 0;
-  for (uint64_t parts = 1; parts <= std::min(items, most); ++parts) {
-    const uint64_t largest = CeilDiv(items, parts);
-    if (largest != last) splits.push_back(parts);
-    last = largest;
-  }
-  return splits;
-}
-
-std::vector<uint64_t> WindowSplits(uint64_t elements, uint64_t most) {
-  if (elements > kSmallWindow) return Splits(elements, most);
-  if (elements == 1 || elements > most) return {1};
-  return {1, elements};
-}
 
 bool IsProduct(const PlannedConvolution& c) {
   constexpr PlannedConvolution::Plane kOne = {1, 1};
@@ -40,12 +21,16 @@ bool IsProduct(const PlannedConvolution& c) {
 
 class Search {
  public:
-  Search(const PlannedConvolution& convolution, uint64_t bytes) : c_(convolution), bytes_(bytes) {}
+  Search(const PlannedConvolution& convolution, bool coarse)
+      : c_(convolution),
+        coarse_(coarse),
+        bytes_(static_cast<uint64_t>(convolution.memory_proportion *
+                                     static_cast<double>(arch::kTileMemory.value()))) {}
 
   PlannedPartition Run() {
     for (const Partition& vertex : Vertices()) {
       for (const uint64_t serial : {1, 2, 4, 8}) {
-        if (serial > CeilDiv(c_.outputs, kPanelOutputs)) break;
+        if (serial > CeilDiv(c_.outputs, vertex.outputs_at_once)) break;
         Partition p = vertex;
         p.serial_outputs = serial;
         SplitChannels(p);
@@ -56,25 +41,60 @@ class Search {
 
  private:
   std::vector<Partition> Vertices() const {
+    using enum ConvolutionVertex;
     const uint64_t channels = c_.half ? 16 : 8;
-    if (IsProduct(c_)) return {{.vertex = AmpVertex::k1x1, .channels_at_once = channels}};
+    if (IsProduct(c_)) return {{.vertex = kAmp1x1, .inputs_at_once = channels}};
     std::vector<Partition> vertices;
+    const auto add = [&](ConvolutionVertex vertex, uint64_t groups, uint64_t inputs,
+                         uint64_t outputs, uint64_t rows = 1) {
+      vertices.push_back({.vertex = vertex,
+                          .groups_at_once = groups,
+                          .inputs_at_once = inputs,
+                          .outputs_at_once = outputs,
+                          .rows_at_once = rows});
+    };
     for (const uint64_t rows : {1, 2, 4}) {
-      if (rows > 1 && !c_.half) break;
-      vertices.push_back(
-          {.vertex = AmpVertex::kNx1, .channels_at_once = channels / rows, .rows_at_once = rows});
+      if (rows == 1 || c_.half) add(kAmpNx1, 1, channels / rows, 16, rows);
     }
+    const uint64_t widest = std::max(c_.inputs, c_.outputs);
+    if (c_.half && c_.groups > 1) {
+      for (const uint64_t groups : {1, 2, 4}) {
+        if (widest <= 4 / groups) add(kSlic, groups, 4 / groups, 4 / groups);
+      }
+      for (const uint64_t groups : {4, 8}) {
+        if (widest == 1) add(kVmac, groups, 1, 1);
+      }
+    }
+    if (std::min(c_.inputs, c_.outputs) < 16) add(kHmac, 1, 1, 1);
     return vertices;
   }
 
+  // The numbers of parts, up to `most`, that make the largest part smaller.
+  std::vector<uint64_t> Splits(uint64_t items, uint64_t most) const {
+    std::vector<uint64_t> splits;
+    uint64_t last = 0;
+    for (uint64_t parts = 1; parts <= std::min(items, most); parts += coarse_ ? parts : 1) {
+      const uint64_t largest = CeilDiv(items, parts);
+      if (largest != last) splits.push_back(parts);
+      last = largest;
+    }
+    return splits;
+  }
+
+  std::vector<uint64_t> WindowSplits(uint64_t elements, uint64_t most) const {
+    if (elements > kSmallWindow) return Splits(elements, most);
+    if (elements == 1 || elements > most) return {1};
+    return {1, elements};
+  }
+
   void SplitChannels(Partition p) {
-    const uint64_t output_panels = CeilDiv(CeilDiv(c_.outputs, kPanelOutputs), p.serial_outputs);
-    for (const uint64_t groups : Splits(c_.groups, kTiles)) {
+    const uint64_t outputs_each = CeilDiv(CeilDiv(c_.outputs, p.outputs_at_once), p.serial_outputs);
+    for (const uint64_t groups : Splits(CeilDiv(c_.groups, p.groups_at_once), kTiles)) {
       p.groups = groups;
-      for (const uint64_t outputs : Splits(output_panels, kTiles / groups)) {
+      for (const uint64_t outputs : Splits(outputs_each, kTiles / groups)) {
         p.outputs = outputs;
         const uint64_t left = kTiles / (groups * outputs);
-        for (const uint64_t inputs : Splits(CeilDiv(c_.inputs, p.channels_at_once), left)) {
+        for (const uint64_t inputs : Splits(CeilDiv(c_.inputs, p.inputs_at_once), left)) {
           p.inputs = inputs;
           SplitWindow(p, left / inputs);
         }
@@ -104,20 +124,35 @@ class Search {
     }
   }
 
-  // The AMP's rows alone.
-  uint64_t LeastCycles(const Partition& p) const {
+  // Tile cycles of a pixel of the field alone, in each block of channels and element of the window.
+  double CyclesOfPixel(const Partition& p) const {
+    using enum ConvolutionVertex;
+    switch (p.vertex) {
+      case kSlic:
+        return 0.25;  // four columns of the window at once
+      case kVmac:
+        return p.groups_at_once == 4 ? 2 : 3;
+      case kHmac:
+        return c_.half ? 0.25 : 0.5;  // of a vector of channels
+      default:
+        return c_.half && c_.half_partials ? 4 : 8;
+    }
+  }
+
+  double LeastCycles(const Partition& p) const {
     const auto part = [](uint64_t items, uint64_t parts) { return CeilDiv(items, parts); };
     const uint64_t rows = part(c_.batch, p.batch) * part(c_.field[0], p.field[0]) *
                           part(c_.field[1], p.field[1]) / (c_.spread[0] * c_.spread[1]);
-    const uint64_t panels =
-        part(c_.groups, p.groups) * part(part(c_.inputs, p.channels_at_once), p.inputs) *
-        part(part(c_.outputs, kPanelOutputs), p.outputs) *
-        part(part(c_.kernel[0], p.kernel[0]), p.rows_at_once) * part(c_.kernel[1], p.kernel[1]);
-    return panels * rows * (c_.half && c_.half_partials ? 4 : 8);
+    const uint64_t blocks = part(part(c_.groups, p.groups_at_once), p.groups) *
+                            part(part(c_.inputs, p.inputs_at_once), p.inputs) *
+                            part(part(c_.outputs, p.outputs_at_once), p.outputs) *
+                            part(part(c_.kernel[0], p.kernel[0]), p.rows_at_once) *
+                            part(c_.kernel[1], p.kernel[1]);
+    return static_cast<double>(blocks) * static_cast<double>(rows) * CyclesOfPixel(p);
   }
 
   void Take(const Partition& p) {
-    if (fits_ && LeastCycles(p) >= cycles_) return;
+    if (fits_ && LeastCycles(p) >= static_cast<double>(cycles_)) return;
     PartitionCost cost = CostOf(c_, p);
     const bool fits = cost.temporary_bytes <= bytes_;
     const uint64_t cycles = cost.total_cycles();
@@ -132,6 +167,7 @@ class Search {
   }
 
   const PlannedConvolution& c_;
+  const bool coarse_;
   const uint64_t bytes_;
   bool found_ = false, fits_ = false;
   uint64_t cycles_ = 0;
@@ -140,28 +176,28 @@ class Search {
 
 }  // namespace
 
-PlannedPartition FindPartition(const PlannedConvolution& convolution, double proportion) {
+PlannedPartition FindPartition(const PlannedConvolution& convolution) {
   struct Known {
     base::Mutex mutex;
-    std::map<std::pair<PlannedConvolution, double>, PlannedPartition> partitions
-        ABSL_GUARDED_BY(mutex);
+    std::map<PlannedConvolution, PlannedPartition> partitions ABSL_GUARDED_BY(mutex);
   };
   // Layers of a model are often equal. A hostile executable must not fill the memory.
   constexpr size_t kMostKnown = 4096;
   static auto* const known = new Known;
-  const auto key = std::make_pair(convolution, proportion);
   {
     base::MutexLock lock(known->mutex);
-    const auto it = known->partitions.find(key);
+    const auto it = known->partitions.find(convolution);
     if (it != known->partitions.end()) return it->second;
   }
-  const auto bytes =
-      static_cast<uint64_t>(proportion * static_cast<double>(arch::kTileMemory.value()));
-  PlannedPartition found = Search(convolution, bytes).Run();
+  PlannedPartition found = Search(convolution, /*coarse=*/false).Run();
   base::MutexLock lock(known->mutex);
   if (known->partitions.size() >= kMostKnown) known->partitions.clear();
-  known->partitions[key] = found;
+  known->partitions[convolution] = found;
   return found;
+}
+
+PlannedPartition FindCoarsePartition(const PlannedConvolution& convolution) {
+  return Search(convolution, /*coarse=*/true).Run();
 }
 
 }  // namespace vpod::model

@@ -13,7 +13,7 @@ TEST(PartitionTest, AmpCurve) {
   for (const auto& [rows, cycles] : measured) {
     const PlannedConvolution product{
         .batch = rows, .inputs = 16, .outputs = 16, .half_partials = true};
-    EXPECT_NEAR(AmpVertexCycles(product, Partition()), cycles, rows == 16 ? 12 : 2) << rows;
+    EXPECT_NEAR(VertexCycles(product, Partition()), cycles, rows == 16 ? 12 : 2) << rows;
   }
 }
 
@@ -24,7 +24,7 @@ struct Check {
   uint64_t tiles;
 };
 
-// The unit checks of spec/planner.md 5, with their splits.
+// The unit checks of spec/planner.md 6, with their splits.
 TEST(PartitionTest, AgreesWithThePrototype) {
   constexpr uint64_t kPixels = uint64_t{20} * 56 * 56;
   const Check checks[] = {
@@ -49,8 +49,8 @@ TEST(PartitionTest, AgreesWithThePrototype) {
         .outputs = 64,
         .field = {3, 3},
         .kernel = {56, 56},
-        .rearranges_image = true,
-        .rearranges_weights = true},
+        .image = PlannedConvolution::Place::kInOtherOrder,
+        .weights = PlannedConvolution::Place::kInOtherOrder},
        98434,
        69172,
        7 * 7 * 3 * 5 * 2},
@@ -58,14 +58,15 @@ TEST(PartitionTest, AgreesWithThePrototype) {
        {.batch = 64,
         .inputs = kPixels,
         .outputs = 256,
-        .rearranges_image = true,
-        .rearranges_weights = true},
+        .image = PlannedConvolution::Place::kInOtherOrder,
+        .weights = PlannedConvolution::Place::kInOtherOrder},
        57447,
        20975,
        357 * 4}};
   for (Check check : checks) {
     check.convolution.half_partials = true;
-    const auto [partition, cost] = FindPartition(check.convolution, /*proportion=*/0.15);
+    check.convolution.memory_proportion = 0.15;
+    const auto [partition, cost] = FindPartition(check.convolution);
     EXPECT_NEAR(cost.total_cycles(), check.total, 0.03 * check.total) << check.name;
     EXPECT_NEAR(cost.vertex_cycles, check.vertex, 5) << check.name;
     EXPECT_EQ(partition.tiles(), check.tiles) << check.name;

@@ -5,19 +5,20 @@
 namespace vpod::model {
 namespace {
 
-// One vector operation for each element of each window.
+// Vectors of channels for each element of each window (spec/planner.md 5).
 TilePlan WindowsPlan(const Instruction& instruction, uint32_t image, uint32_t pooled,
-                     const PlanContext& context) {
+                     double cycles_per_vector, const PlanContext& context) {
   const double elements =
       program::PoolingElements(instruction, context.Type(image), context.Type(pooled));
-  return {{ElementwiseStep(static_cast<uint64_t>(elements), context.Type(pooled).type, 3)}};
+  return {{ElementwiseStep(static_cast<uint64_t>(elements), context.Type(pooled).type,
+                           cycles_per_vector)}};
 }
 
 TilePlan PoolPlan(const Instruction& instruction, const PlanContext& context) {
-  return WindowsPlan(instruction, instruction.inputs(0), instruction.outputs(0), context);
+  return WindowsPlan(instruction, instruction.inputs(0), instruction.outputs(0), 3, context);
 }
 TilePlan GradientPlan(const Instruction& instruction, const PlanContext& context) {
-  return WindowsPlan(instruction, instruction.outputs(0), instruction.inputs(0), context);
+  return WindowsPlan(instruction, instruction.outputs(0), instruction.inputs(0), 5, context);
 }
 
 }  // namespace

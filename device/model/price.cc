@@ -39,8 +39,8 @@ Cost PriceStep(const TileExchange& exchange, const Topology&) {
 Cost PriceStep(const StreamTransfer& transfer, const Topology& topology) {
   const double rate =
       std::min(arch::kHostBytesPerSecond, arch::kHostBytesPerSecondPerTile * transfer.tiles);
-  // The gateway's DDR serves all four IPUs of the machine, and a host byte crosses it twice.
-  const double shared = arch::kDdrBytesPerSecond / 2 / arch::kIpusPerMachine;
+  // The gateway's DDR serves all IPUs of the machine, and a host byte crosses it twice.
+  const double shared = arch::kDdrBytesPerSecond / 2 / transfer.sharing_ipus;
   Cost cost;
   cost.exchange = ToCycles(
       static_cast<double>(transfer.bytes) / std::min(rate, shared) + arch::kStreamRequestSeconds,
@@ -55,7 +55,7 @@ Cost PriceStep(const StreamTransfer& transfer, const Topology& topology) {
 Cost PriceStep(const RemoteTransfer& transfer, const Topology& topology) {
   const double rate =
       std::min({arch::kHostBytesPerSecond, arch::kHostBytesPerSecondPerTile * transfer.tiles,
-                arch::kDdrBytesPerSecond / arch::kIpusPerMachine});
+                arch::kDdrBytesPerSecond / transfer.sharing_ipus});
   Cost cost;
   cost.exchange =
       ToCycles(static_cast<double>(transfer.bytes) / rate + arch::kStreamRequestSeconds, topology);
@@ -108,11 +108,13 @@ Cycles HostSyncCycles(const Topology& topology) {
 
 Cost PricePlan(const TilePlan& plan, const Topology& topology) {
   Cost cost;
-  cost.compute = Cycles(arch::kControlCyclesPerStep);
+  uint64_t program_steps = 0;
   for (const PlanStep& step : plan.steps) {
+    if (IsProgramStep(step)) program_steps += step.times;
     cost += std::visit([&](const auto& work) { return PriceStep(work, topology); }, step.work) *
             step.times;
   }
+  cost.compute += Cycles(arch::kControlCyclesPerStep) * std::max<uint64_t>(1, program_steps);
   return cost;
 }
 
@@ -131,10 +133,8 @@ Cost operator*(Cost cost, uint64_t times) {
           cost.from_host * times, cost.to_host * times,  cost.flops * static_cast<double>(times)};
 }
 
-Cost Price(const program::v1::Executable& executable, uint32_t ipu, const Instruction& instruction,
-           const Topology& topology) {
-  const PlanContext context(executable, ipu, topology);
-  Cost cost = PricePlan(Plan(instruction, context), topology);
+Cost Price(const Instruction& instruction, const PlanContext& context) {
+  Cost cost = PricePlan(Plan(instruction, context), context.topology());
   program::Types inputs, outputs;
   for (uint32_t tensor : instruction.inputs()) inputs.push_back(context.Type(tensor));
   for (uint32_t tensor : instruction.outputs()) outputs.push_back(context.Type(tensor));
@@ -145,11 +145,12 @@ Cost Price(const program::v1::Executable& executable, uint32_t ipu, const Instru
 Cost PriceProgram(const program::v1::Executable& executable, uint32_t program, uint32_t ipu,
                   const Topology& topology) {
   Cost total;
+  const PlanContext context(executable, ipu, topology);
   const program::v1::Program& entry = executable.programs(static_cast<int>(program));
   program::ForEachInstruction(executable.ipus(static_cast<int>(ipu)),
                               entry.functions(static_cast<int>(ipu)),
                               [&](const Instruction& instruction, uint64_t times) {
-                                total += Price(executable, ipu, instruction, topology) * times;
+                                total += Price(instruction, context) * times;
                               });
   return total;
 }

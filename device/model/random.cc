@@ -7,14 +7,14 @@ namespace vpod::model {
 std::vector<PlanDef> RandomPlans() {
   return {{Instruction::kReplicaIndex,
            [](const Instruction& instruction, const PlanContext& context) {
-             return context.Elementwise(instruction.outputs(0), 1);
+             return ElementwisePlan(context, instruction.outputs(0), 1);
            }},
           {Instruction::kRandom, [](const Instruction& instruction, const PlanContext& context) {
              const auto distribution = instruction.random().distribution();
-             return context.Elementwise(instruction.outputs(0),
-                                        distribution == program::v1::Random::BITS      ? 1
-                                        : distribution == program::v1::Random::UNIFORM ? 3
-                                                                                       : 12);
+             return ElementwisePlan(context, instruction.outputs(0),
+                                    distribution == program::v1::Random::BITS      ? 1
+                                    : distribution == program::v1::Random::UNIFORM ? 3
+                                                                                   : 12);
            }}};
 }
 

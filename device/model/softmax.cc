@@ -1,18 +1,29 @@
 #include "device/model/op_plans.h"
 
 namespace vpod::model {
+namespace {
+
+// Maximum and sum of each row, a pass each.
+constexpr double kRowCycles = 1;
+
+// Maximum, subtraction, exponential, sum and product (spec/planner.md 5).
+TilePlan ForwardPlan(const Instruction& instruction, const PlanContext& context) {
+  const uint32_t x = instruction.inputs(0);
+  const double exponential = UnaryCycles(program::v1::EXPONENT, context.IsHalf(x));
+  return ElementwisePlan(context, x, 2 * kRowCycles + 2 * kBroadcastCycles + exponential);
+}
+
+// Product, sum, subtraction and product.
+TilePlan GradientPlan(const Instruction& instruction, const PlanContext& context) {
+  const uint32_t y = instruction.inputs(0);
+  const double product = BinaryCycles(program::v1::MULTIPLY, context.IsHalf(y));
+  return ElementwisePlan(context, y, 2 * product + kRowCycles + kBroadcastCycles);
+}
+
+}  // namespace
 
 std::vector<PlanDef> SoftmaxPlans() {
-  return {{Instruction::kSoftmax,
-           [](const Instruction& instruction, const PlanContext& context) {
-             // Maximum, subtraction, exponential, sum and division.
-             return context.Elementwise(instruction.inputs(0), 22);
-           }},
-          {Instruction::kSoftmaxGradient,
-           [](const Instruction& instruction, const PlanContext& context) {
-             // Product, sum, subtraction and product.
-             return context.Elementwise(instruction.inputs(0), 12);
-           }}};
+  return {{Instruction::kSoftmax, ForwardPlan}, {Instruction::kSoftmaxGradient, GradientPlan}};
 }
 
 }  // namespace vpod::model

@@ -14,7 +14,7 @@
 namespace vpod::model {
 
 // Program of a tile's workers.
-enum class Vertex { kElementwise, kReduction, kAmp };
+enum class Vertex { kElementwise, kReduction, kConvolution };
 
 // The work of each of some neighbouring tiles in a compute set.
 struct TileWork {
@@ -23,6 +23,7 @@ struct TileWork {
   uint64_t supervisor_cycles = 0;  // of a call of the vertex
   uint64_t worker_cycles = 0;      // of a call, by the slowest of the six workers
   uint64_t calls = 1;              // one after the other
+  uint64_t state_bytes = arch::kVertexStateBytes;  // of the tile's vertex, which has all workers
 };
 
 // All tiles compute; the slowest decides.
@@ -30,10 +31,13 @@ struct ComputeSet {
   std::vector<TileWork> classes;  // other tiles are idle
 };
 
-// The bytes that each of some neighbouring tiles receives, or sends if that is more.
+// The bytes that each of some neighbouring tiles receives, and in how many pieces, or sends if that
+// is more.
 struct TileTraffic {
   uint32_t tiles = 0;
   uint64_t bytes = 0;
+  uint64_t fragments = 1;
+  uint64_t sent_bytes = 0;
 };
 
 // An exchange on the chip with its sync; the busiest tile decides.
@@ -46,12 +50,14 @@ struct StreamTransfer {
   bool to_host = false;
   uint64_t bytes = 0;
   uint32_t tiles = 0;
+  uint32_t sharing_ipus = 1;  // that use the machine's memory at the same time
 };
 
 // A transfer between an IPU and the streaming memory of its machine, in which some tiles take part.
 struct RemoteTransfer {
   uint64_t bytes = 0;
   uint32_t tiles = arch::kTilesPerIpu;
+  uint32_t sharing_ipus = 1;
 };
 
 // Bytes that move between two IPUs of a replica.
@@ -83,19 +89,17 @@ struct PlanStep {
   uint64_t times = 1;
 };
 
-// Bytes on each of some neighbouring tiles, by category, besides the operands.
-struct TileBytes {
-  uint32_t tiles = arch::kTilesPerIpu;
-  uint64_t vertex_code = arch::kOtherVertexCodeBytes;  // once for all instructions of a kind
-  uint64_t vertex_state = arch::kWorkersPerTile * arch::kVertexStateBytes;
-  uint64_t control_code = arch::kControlBytesPerStep;
-
-  uint64_t total() const { return vertex_code + vertex_state + control_code; }
-};
+// An exchange on the chip belongs to the compute set beside it.
+inline bool IsProgramStep(const PlanStep& step) {
+  return !std::holds_alternative<TileExchange>(step.work);
+}
 
 struct TilePlan {
   std::vector<PlanStep> steps;
-  std::vector<TileBytes> bytes = {TileBytes()};
+  // Tiles on which the first result lies; 0 if the plan does not decide it.
+  uint32_t result_tiles = 0;
+  // Bytes of partial results on the fullest tile, besides what it receives and the results.
+  uint64_t partial_bytes = 0;
 
   void Add(PlanStep step) { steps.push_back(std::move(step)); }
   void Add(std::vector<PlanStep> more) {
@@ -108,18 +112,22 @@ Cost PricePlan(const TilePlan& plan, const Topology& topology);
 
 // --- Steps of even plans ---
 
-// One AMP panel of `rows` rows (7.2 and F4): 16x16 for float16, 8x16 for float32.
-TileWork AmpPanel(uint64_t rows, program::v1::DataType type);
-// An element-by-element vertex (7.3): `cycles_per_vector` worker cycles for 64 bits.
-PlanStep ElementwiseStep(uint64_t elements, program::v1::DataType type, double cycles_per_vector);
+// An element-by-element vertex (7.3): `cycles_per_vector` worker cycles for 64 bits. The elements
+// lie on as many tiles at most.
+PlanStep ElementwiseStep(uint64_t elements, program::v1::DataType type, double cycles_per_vector,
+                         uint32_t tiles = arch::kTilesPerIpu);
 PlanStep ElementwiseStep(const program::TensorType& type, double cycles_per_vector);
 // Each tile receives, or sends, `bytes_per_tile` (7.1, F10).
-PlanStep TileExchangeStep(uint64_t bytes_per_tile);
-// A reduction of `inputs` elements to `outputs` (7.5 rule 5).
-std::vector<PlanStep> ReduceSteps(uint64_t inputs, uint64_t outputs, program::v1::DataType type);
-// A product of [m,k] and [k,n].
-std::vector<PlanStep> MatMulSteps(uint64_t m, uint64_t k, uint64_t n, program::v1::DataType type,
-                                  uint64_t products = 1);
+PlanStep TileExchangeStep(uint64_t bytes_per_tile, uint64_t fragments = 1);
+PlanStep TileExchangeStep(const TileTraffic& each_tile);
+// A reduction: on each tile, with `cycles_per_vector` worker cycles for 64 bits, and then between
+// tiles in float32. Inner: the elements of an output lie beside each other.
+struct Reduction {
+  uint64_t inputs, outputs;
+  bool inner = true;
+  double cycles_per_vector = 1;
+};
+std::vector<PlanStep> ReduceSteps(const Reduction& reduction, program::v1::DataType type);
 
 // Data that a collective moves.
 struct CollectiveLoad {

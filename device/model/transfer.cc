@@ -5,8 +5,15 @@
 
 namespace vpod::model {
 
-PlanStep TileExchangeStep(uint64_t bytes_per_tile) {
-  return {TileExchange{{{arch::kTilesPerIpu, bytes_per_tile}}}};
+PlanStep TileExchangeStep(uint64_t bytes_per_tile, uint64_t fragments) {
+  return TileExchangeStep(
+      {.bytes = bytes_per_tile, .fragments = fragments, .sent_bytes = bytes_per_tile});
+}
+
+PlanStep TileExchangeStep(const TileTraffic& each_tile) {
+  TileTraffic traffic = each_tile;
+  traffic.tiles = arch::kTilesPerIpu;
+  return {TileExchange{{traffic}}};
 }
 
 namespace {
@@ -15,7 +22,13 @@ TilePlan StreamPlan(bool to_host, uint32_t index, const PlanContext& context) {
   const program::v1::Stream& stream = context.executable().streams(static_cast<int>(index));
   return {{{StreamTransfer{.to_host = to_host,
                            .bytes = program::TypeOf(stream).bytes(),
-                           .tiles = stream.tiles() == 0 ? arch::kTilesPerIpu : stream.tiles()}}}};
+                           .tiles = stream.tiles() == 0 ? arch::kTilesPerIpu : stream.tiles(),
+                           .sharing_ipus = context.streaming_ipus()}}}};
+}
+
+TilePlan RemotePlan(uint32_t tensor, const PlanContext& context) {
+  return {{{RemoteTransfer{.bytes = context.Type(tensor).bytes(),
+                           .sharing_ipus = context.remote_ipus()}}}};
 }
 
 TilePlan ExchangePlan(const Instruction& instruction, const PlanContext& context) {
@@ -43,11 +56,11 @@ std::vector<PlanDef> TransferPlans() {
            }},
           {Instruction::kRemoteLoad,
            [](const Instruction& instruction, const PlanContext& context) -> TilePlan {
-             return {{{RemoteTransfer{.bytes = context.Type(instruction.outputs(0)).bytes()}}}};
+             return RemotePlan(instruction.outputs(0), context);
            }},
           {Instruction::kRemoteStore,
            [](const Instruction& instruction, const PlanContext& context) -> TilePlan {
-             return {{{RemoteTransfer{.bytes = context.Type(instruction.inputs(0)).bytes()}}}};
+             return RemotePlan(instruction.inputs(0), context);
            }},
           {Instruction::kExchange, ExchangePlan}};
 }

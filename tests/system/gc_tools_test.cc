@@ -120,10 +120,10 @@ TEST_F(GcToolsTest, FlopsOfOneIpuAndOfAGroup) {
             "This test can take up to 3 minutes to run.\n"
             "Loading binary into IPU(s)\n"
             "Starting FP32 FLOPS calculation...\n");
-  EXPECT_NE(text.find("Flops per IPU (FP32): 62."), std::string::npos) << text;
+  EXPECT_NE(text.find("Flops per IPU (FP32): 58."), std::string::npos) << text;
   EXPECT_NE(text.find("\nIPU clock speed: 1330 MHz\n"), std::string::npos) << text;
   const Json group = Object("gc-flops --device=5 --json --low-clock-rate --wall");
-  EXPECT_NEAR(std::stod(group["teraflops_per_ipu"].get<std::string>()), 248, 1);
+  EXPECT_NEAR(std::stod(group["teraflops_per_ipu"].get<std::string>()), 235.5, 1);
   EXPECT_GT(std::stod(group["wall_duration_seconds"].get<std::string>()), 0);
 }
 

@@ -27,8 +27,8 @@ void Steps::Binary(v1::BinaryOperator op, uint32_t a, uint32_t b, uint32_t outpu
   Add({a, b}, {output})->mutable_binary()->set_operator_(op);
 }
 
-void Steps::MatMul(uint32_t a, uint32_t b, uint32_t output) {
-  Add({a, b}, {output})->mutable_mat_mul();
+void Steps::MatMul(uint32_t a, uint32_t b, uint32_t output, program::v1::DataType partials) {
+  Add({a, b}, {output})->mutable_mat_mul()->mutable_plan()->set_partials(partials);
 }
 
 void Steps::Reduce(v1::ReduceOperator op, uint32_t input, uint32_t output,

@@ -28,7 +28,8 @@ class Steps {
 
   void Fill(uint32_t tensor, double value);
   void Binary(program::v1::BinaryOperator op, uint32_t a, uint32_t b, uint32_t output);
-  void MatMul(uint32_t a, uint32_t b, uint32_t output);
+  // `partials` is the type of partial results, FLOAT16 only for operands of it.
+  void MatMul(uint32_t a, uint32_t b, uint32_t output, program::v1::DataType partials);
   void Reduce(program::v1::ReduceOperator op, uint32_t input, uint32_t output,
               const std::vector<uint32_t>& axes);
   void StreamIn(uint32_t stream, uint32_t tensor);

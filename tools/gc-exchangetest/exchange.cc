@@ -73,8 +73,8 @@ ProgramBuilder BuildMoves() {
   const uint32_t matrix = builder.Stream("permutation", Direction::kToDevice, square);
   const uint32_t out = builder.Stream("out", Direction::kFromDevice, blocks);
   Steps twice = builder.Function();
-  twice.MatMul(permutation, here, there);
-  twice.MatMul(permutation, there, here);
+  twice.MatMul(permutation, here, there, v1::FLOAT32);
+  twice.MatMul(permutation, there, here, v1::FLOAT32);
   builder.Program("move").Repeat(kMoves / 2, twice);
   builder.Program("learn").StreamIn(matrix, permutation);
   builder.Program("load").StreamIn(in, here);

@@ -1,9 +1,6 @@
-// Rate of the AMP units (spec/gc-tools.md 7): each tile multiplies 8192 rows with one 16-output
-// panel of weights, on all tiles at once, and every element of the product is checked.
-//
-// The figure is operations / cycles of the AMP units. Their cycles are the measured cycles of the
-// run less the list price of bringing the operands to the tiles, adding partial products and
-// control, because the operands of the real test stay where they are.
+// Rate of the AMP units (spec/gc-tools.md 7): each tile multiplies matrices of its own, on all tiles
+// at once, and every element of the products is checked. The figure is the program's operations
+// divided by the modelled time of its run.
 #pragma once
 
 #include <memory>

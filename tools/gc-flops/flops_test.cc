@@ -18,14 +18,14 @@ FlopsReport Measure(const std::string& machine_type, program::v1::DataType type)
 }
 
 // Quoted peaks at the clock of the tiles: 1472 tiles × 64 or 16 multiply-adds a cycle
-// (spec/hardware.md 1). Fixed costs of a panel leave 99 % of them.
+// (spec/hardware.md 1). Loading weights, starting workers and syncs leave 93 to 96 % of them.
 TEST(FlopsTest, ComesCloseToThePeak) {
   for (const auto& [machine, clock] : {std::pair{"m2000", 1.33e9}, {"bow2000", 1.85e9}}) {
     const FlopsReport half = Measure(machine, program::v1::FLOAT16);
     EXPECT_EQ(half.clock_hz, clock);
-    EXPECT_NEAR(half.teraflops / (1472 * 64 * 2 * clock / 1e12), 0.99, 0.005);
+    EXPECT_NEAR(half.teraflops / (1472 * 64 * 2 * clock / 1e12), 0.945, 0.015);
     const FlopsReport single = Measure(machine, program::v1::FLOAT32);
-    EXPECT_NEAR(single.teraflops / (1472 * 16 * 2 * clock / 1e12), 0.99, 0.005);
+    EXPECT_NEAR(single.teraflops / (1472 * 16 * 2 * clock / 1e12), 0.945, 0.015);
     EXPECT_GT(single.seconds, 0);
   }
 }

@@ -19,8 +19,8 @@ TEST(MemoryTest, PassesOnASoundDevice) {
   const auto report = TestMemory(Model(), 0, 2);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->fault.has_value());
-  // 2 patterns, there and back, at 3.6 GB/s (spec/hardware.md F3).
-  EXPECT_NEAR(report->seconds, 4 * 2 * 16384.0 * 1472 / 3.6e9, 1e-4);
+  // 2 patterns, there and back, at 7.2 GB/s (spec/hardware.md F2).
+  EXPECT_NEAR(report->seconds, 4 * 2 * 16384.0 * 1472 / 7.2e9, 1e-4);
 }
 
 // Runs: 2 writes, 2 reads, 2 writes, 2 reads. The fault is in the last word of the last tile.

@@ -1,0 +1,165 @@
+#include "device/model/plan_context.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "device/model/even.h"
+#include "device/model/op_plans.h"
+
+namespace vpod::model {
+namespace {
+
+using program::v1::Instruction;
+
+bool IsProduct(const Instruction& instruction) {
+  return instruction.has_mat_mul() || instruction.has_convolution();
+}
+
+// Whether an instruction writes its results where their tensors lie, whatever their layout.
+bool KeepsLayout(const Instruction& instruction) {
+  switch (instruction.attributes_case()) {
+    case Instruction::kFill:
+    case Instruction::kStreamIn:
+    case Instruction::kRemoteLoad:
+    case Instruction::kAccumulate:
+    case Instruction::kSgd:
+    case Instruction::kAdam:
+    case Instruction::kRmsProp:
+    case Instruction::kLamb:
+    case Instruction::kLars:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whether the first result lies as the first operand does.
+bool FollowsOperand(const Instruction& instruction) {
+  switch (instruction.attributes_case()) {
+    case Instruction::kUnary:
+    case Instruction::kBinary:
+    case Instruction::kMap:
+    case Instruction::kSelect:
+    case Instruction::kCast:
+    case Instruction::kCopy:
+    case Instruction::kSoftmax:
+    case Instruction::kSoftmaxGradient:
+    case Instruction::kBatchNorm:
+    case Instruction::kBatchNormInference:
+    case Instruction::kBatchNormGradient:
+    case Instruction::kLayerNorm:
+    case Instruction::kLayerNormGradient:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool Streams(const Instruction& instruction) {
+  return instruction.has_stream_in() || instruction.has_stream_out();
+}
+bool UsesRemoteBuffers(const Instruction& instruction) {
+  return instruction.has_remote_load() || instruction.has_remote_store();
+}
+
+bool Has(const program::v1::Ipu& text, bool (*kind)(const Instruction&)) {
+  for (const auto& function : text.functions()) {
+    if (std::any_of(function.instructions().begin(), function.instructions().end(), kind))
+      return true;
+  }
+  return false;
+}
+
+// The IPUs of the machine of `ipu` that have such instructions, in all replicas, which execute them
+// at the same time.
+uint32_t IpusWith(bool (*kind)(const Instruction&), const program::v1::Executable& executable,
+                  uint32_t ipu, const Topology& topology) {
+  const uint32_t ipus = topology.ipus_per_replica;
+  const uint32_t first = ipu / arch::kIpusPerMachine * arch::kIpusPerMachine;
+  uint32_t busy = 0;
+  for (uint32_t i = first; i < std::min(ipus, first + arch::kIpusPerMachine); ++i)
+    busy += Has(executable.ipus(static_cast<int>(i)), kind);
+  const uint32_t replicas =
+      std::min(std::max(arch::kIpusPerMachine / ipus, 1u), topology.num_replicas);
+  return std::max(1u, busy * replicas);
+}
+
+}  // namespace
+
+std::string PlanContext::KeyOf(const Instruction& instruction) const {
+  Instruction attributes = instruction;
+  attributes.clear_inputs();
+  attributes.clear_outputs();
+  attributes.clear_rounding();
+  std::string key = attributes.SerializeAsString();
+  for (uint32_t input : instruction.inputs()) key += Type(input).ToString();
+  return key;
+}
+
+PlanContext::PlanContext(const program::v1::Executable& executable, uint32_t ipu,
+                         const Topology& topology)
+    : executable_(executable),
+      text_(executable.ipus(static_cast<int>(ipu))),
+      topology_(topology),
+      lies_like_(static_cast<size_t>(text_.tensors_size())),
+      laid_out_for_(lies_like_.size()),
+      product_of_(lies_like_.size()),
+      streaming_ipus_(IpusWith(Streams, executable, ipu, topology)),
+      remote_ipus_(IpusWith(UsesRemoteBuffers, executable, ipu, topology)) {
+  std::iota(lies_like_.begin(), lies_like_.end(), 0);
+  std::vector<bool> moves(lies_like_.size());
+  for (const auto& function : text_.functions()) {
+    for (const Instruction& instruction : function.instructions()) {
+      if (FollowsOperand(instruction)) {
+        lies_like_[instruction.outputs(0)] = lies_like_[instruction.inputs(0)];
+      } else if (!KeepsLayout(instruction)) {
+        for (uint32_t output : instruction.outputs()) moves[output] = true;
+        if (IsProduct(instruction)) product_of_[instruction.outputs(0)] = &instruction;
+      }
+    }
+  }
+  for (const auto& function : text_.functions()) {
+    for (const Instruction& instruction : function.instructions()) {
+      if (!IsProduct(instruction)) continue;
+      for (uint32_t input : instruction.inputs()) {
+        const uint32_t root = lies_like_[input];
+        if (moves[root] || product_of_[root] != nullptr) continue;
+        laid_out_for_[root] = KeyOf(instruction);
+        product_of_[root] = &instruction;
+      }
+    }
+  }
+}
+
+bool PlanContext::LiesFor(const Instruction& reader, uint32_t tensor) const {
+  const std::string& product = laid_out_for_[lies_like_[tensor]];
+  return !product.empty() && product == KeyOf(reader);
+}
+
+PlanContext::Span PlanContext::SpanOf(uint32_t tensor) const {
+  constexpr uint64_t kBytesOfAPiece = 128;
+  const uint32_t root = lies_like_[tensor];
+  const auto [it, added] = spans_.try_emplace(root);
+  Span& span = it->second;
+  if (!added) return span;
+  if (product_of_[root] != nullptr) span.tiles = Plan(*product_of_[root], *this).result_tiles;
+  if (product_of_[root] == nullptr || span.tiles == 0) {
+    span.tiles = static_cast<uint32_t>(
+        std::clamp<uint64_t>(CeilDiv(Type(root).bytes(), kBytesOfAPiece), 1, arch::kTilesPerIpu));
+  }
+  // Multiples of the golden ratio are spread evenly.
+  constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
+  span.first = static_cast<uint32_t>((root * kGoldenRatio >> 32) % arch::kTilesPerIpu);
+  return span;
+}
+
+const PlannedPartition& PlanContext::PartitionOf(const PlannedConvolution& convolution) const {
+  constexpr size_t kMostSearches = 1000;
+  const auto it = partitions_.find(convolution);
+  if (it != partitions_.end()) return it->second;
+  const bool coarse = partitions_.size() >= kMostSearches;
+  return partitions_[convolution] =
+             coarse ? FindCoarsePartition(convolution) : FindPartition(convolution);
+}
+
+}  // namespace vpod::model
