@@ -1,6 +1,7 @@
 #include "client/compiler/backward.h"
 
 #include "client/compiler/placement.h"
+#include "client/compiler/product_plans.h"
 #include "client/compiler/random_rounding.h"
 #include "device/base/status.h"
 
@@ -46,6 +47,7 @@ absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec&
     program.rounding = AddRoundingStates(program.graph, options);
   }
   VPOD_RETURN_IF_ERROR(program.graph.status());
+  SetProductPlans(program, options.products);
   return program;
 }
 

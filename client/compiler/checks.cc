@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/optimizer.h"
+#include "client/compiler/product_plans.h"
 #include "device/base/status.h"
 
 namespace vpod::compiler {
@@ -116,6 +117,7 @@ absl::Status CheckIpus(const graph::Graph& graph, uint32_t ipus) {
 }  // namespace
 
 absl::Status CheckOptions(const CompileOptions& options) {
+  VPOD_RETURN_IF_ERROR(CheckProductOptions(options));
   if (options.programs.empty()) return absl::InvalidArgumentError("no program to compile");
   if (options.total_replicas < 1) {
     return absl::InvalidArgumentError("total_replicas is 0, must be 1 or more");

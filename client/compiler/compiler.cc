@@ -8,6 +8,7 @@
 #include "client/compiler/lowering.h"
 #include "client/compiler/passes.h"
 #include "device/base/status.h"
+#include "device/model/cost.h"
 
 namespace vpod::compiler {
 
@@ -95,6 +96,11 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   VPOD_ASSIGN_OR_RETURN(compiled.executable,
                         program::Executable::Make(assembler.Finish(), {}, assembler.Origins()));
   VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", compiled.executable->source()));
+  if (!options.allow_out_of_memory) {
+    VPOD_RETURN_IF_ERROR(model::CheckMemory(
+        *compiled.executable,
+        {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica}));
+  }
   report("Initial values");
   compiled.initial_values = InitialValues(*compiled.executable, graph, options);
   report("Done");

@@ -124,6 +124,17 @@ enum class Rounding {
   kStochasticEqualSeeds,
 };
 
+// How products and convolutions are planned on the tiles of an IPU: it changes their time and
+// memory, but no result. What the graph says of an operation goes before.
+struct ProductOptions {
+  // Type of partial results of float16 operands: FLOAT32 or FLOAT16.
+  program::v1::DataType partials = program::v1::FLOAT32;
+  // Share of a tile's memory that operands and partial results may take, by IPU: above 0 and at
+  // most
+  // 1. IPUs without one have poplibs' default of 0.6.
+  std::vector<std::optional<float>> memory_proportions;
+};
+
 struct CompileOptions {
   uint32_t ipus_per_replica = 1;
   uint32_t total_replicas = 1;  // of the job, for the mean of the gradients
@@ -135,6 +146,9 @@ struct CompileOptions {
   // A compilation that prints takes nothing from a cache.
   std::string dump_passes;
   Rounding rounding = Rounding::kNearest;
+  ProductOptions products;
+  // Gives an executable that does not fit the memory of an IPU, which only an IPUModel loads.
+  bool allow_out_of_memory = false;
   std::vector<ProgramSpec> programs;
 };
 
@@ -170,8 +184,8 @@ bool IsOptimizerState(absl::string_view name);
 // and after the last one.
 using Progress = std::function<void(absl::string_view step, uint32_t done, uint32_t total)>;
 
-// InvalidArgument: a mistake in the graph or the options. Whether the program fits the memory of an
-// IPU is decided by the machine that loads it.
+// InvalidArgument: a mistake in the graph or the options. ResourceExhausted: it does not fit the
+// memory of an IPU (model::CheckMemory).
 absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options,
                                  const Progress& progress = {});
 

@@ -17,6 +17,7 @@ namespace v1 = program::v1;
 using graph::Graph;
 using graph::Tensor;
 using testing::HasSubstr;
+using v1::FLOAT16;
 using v1::FLOAT32;
 using v1::INT32;
 
@@ -88,6 +89,16 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
          o.programs[2].name = "again";
          o.programs[2].loss_scale = 7;
        }},
+      {"the type of partial results is int32, must be float32 or float16",
+       [](auto& o) { o.products.partials = INT32; }},
+      {"the memory proportion of IPU 0 is 0, must be above 0 and at most 1",
+       [](auto& o) { o.products.memory_proportions = {0.0f}; }},
+      {"the memory proportion of IPU 0 is 1.5, must be above 0 and at most 1",
+       [](auto& o) { o.products.memory_proportions = {1.5f}; }},
+      {"there are memory proportions of 2 IPUs, must be at most the replica's 1",
+       [](auto& o) {
+         o.products.memory_proportions = {0.5f, 0.5f};
+       }},
       {"the loss scale is 0, must be above 0 and finite",
        [](auto& o) { o.programs[0].loss_scale = 0; }},
       {"an automatic loss scale needs a loss scale to start with",
@@ -151,6 +162,38 @@ TEST(CompilerOptionsTest, MeanOverManyMicroBatchesAndReplicasDoesNotWrap) {
                                 ++updates;
                               });
   EXPECT_EQ(updates, 1);
+}
+
+// Options reach the products of the gradients as well, each as its operands and IPU allow.
+TEST(CompilerOptionsTest, ProductsArePlannedAsTheOptionsSay) {
+  Graph graph;
+  const auto product = [&](v1::DataType type, uint32_t ipu) {
+    graph.SetIpu(ipu);
+    const std::string name = absl::StrCat(ipu);
+    const Tensor w = graph.Variable("w" + name, {type, {4, 4}}, graph::InitialValue::Filled(1));
+    return graph.Cast(graph.MatMul(graph.Input("x" + name, {type, {4, 4}}), w), FLOAT32);
+  };
+  const Tensor half = product(FLOAT16, 0), single = product(FLOAT32, 1);
+  const Tensor loss = graph.Mean(graph.Add(half, single));
+  graph.Output("loss", loss);
+  CompileOptions options{.ipus_per_replica = 2};
+  options.products = {.partials = FLOAT16, .memory_proportions = {std::nullopt, 0.25f}};
+  options.programs = {{.name = "train", .loss = loss}};
+  const auto compiled = Compile(graph, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  for (int ipu : {0, 1}) {
+    int products = 0;
+    program::ForEachInstruction(
+        compiled->executable->proto().ipus(ipu), compiled->executable->EntryOf(0, ipu),
+        [&](const v1::Instruction& step, uint64_t) {
+          if (!step.has_mat_mul()) return;
+          ++products;
+          const v1::ProductPlan& plan = step.mat_mul().plan();
+          EXPECT_EQ(plan.partials(), ipu == 0 ? FLOAT16 : v1::DATA_TYPE_UNSPECIFIED);
+          EXPECT_EQ(plan.memory_proportion(), ipu == 0 ? 0 : 0.25f);
+        });
+    EXPECT_EQ(products, 2);
+  }
 }
 
 TEST(CompilerOptionsTest, MistakesInTheGraphAreReported) {

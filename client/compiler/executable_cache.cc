@@ -164,13 +164,16 @@ class Encoder {
   }
   void Add(const CompileOptions& options) {
     // The printed passes change no executable.
-    const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, programs] =
-        options;
+    const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, products, allow_out_of_memory, programs] = options;
     static_cast<void>(dump_passes);
     Add(ipus_per_replica);
     Add(total_replicas);
     Add(fusion);
     Add(static_cast<uint64_t>(rounding));
+    Add(allow_out_of_memory);
+    const auto& [partials, memory_proportions] = products;
+    Add(static_cast<uint64_t>(partials));
+    Add(memory_proportions);
     Add(programs);
   }
   void Add(const graph::Graph& graph) {

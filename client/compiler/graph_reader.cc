@@ -61,11 +61,13 @@ class GraphReader {
     while (reader_.NextLine()) ReadLine();
     CheckThatAllIsThere();
     VPOD_RETURN_IF_ERROR(reader_.status());
-    const absl::Status options = CheckOptions({.ipus_per_replica = program_.ipus,
-                                               .total_replicas = program_.replicas,
-                                               .programs = {program_.spec}});
-    if (!options.ok())
-      return absl::InvalidArgumentError("line 1: " + std::string(options.message()));
+    CompileOptions options;
+    options.ipus_per_replica = program_.ipus;
+    options.total_replicas = program_.replicas;
+    options.programs = {program_.spec};
+    const absl::Status checked = CheckOptions(options);
+    if (!checked.ok())
+      return absl::InvalidArgumentError("line 1: " + std::string(checked.message()));
     MakeGraph();
     return std::move(program_);
   }

@@ -33,7 +33,7 @@ bool KeepsLayout(const Instruction& instruction) {
   }
 }
 
-// Whether the first result lies as the first operand does.
+// Whether the first result lies as the first operand of its shape does.
 bool FollowsOperand(const Instruction& instruction) {
   switch (instruction.attributes_case()) {
     case Instruction::kUnary:
@@ -110,8 +110,16 @@ PlanContext::PlanContext(const program::v1::Executable& executable, uint32_t ipu
   std::vector<bool> moves(lies_like_.size());
   for (const auto& function : text_.functions()) {
     for (const Instruction& instruction : function.instructions()) {
-      if (FollowsOperand(instruction)) {
-        lies_like_[instruction.outputs(0)] = lies_like_[instruction.inputs(0)];
+      const auto& inputs = instruction.inputs();
+      const auto followed =
+          FollowsOperand(instruction)
+              ? std::find_if(inputs.begin(), inputs.end(),
+                             [&](uint32_t input) {
+                               return Type(input).dims == Type(instruction.outputs(0)).dims;
+                             })
+              : inputs.end();
+      if (followed != inputs.end()) {
+        lies_like_[instruction.outputs(0)] = lies_like_[*followed];
       } else if (!KeepsLayout(instruction)) {
         for (uint32_t output : instruction.outputs()) moves[output] = true;
         if (IsProduct(instruction)) product_of_[instruction.outputs(0)] = &instruction;

@@ -32,7 +32,7 @@ class PlanContext {
   }
 
   // Whether two tensors lie alike, element by element: results of element-by-element ops and norms
-  // lie as the first operand does (spec/planner.md 5).
+  // lie as the first operand of their shape does (spec/planner.md 5).
   bool LieAlike(uint32_t a, uint32_t b) const { return lies_like_[a] == lies_like_[b]; }
   // Whether an operand of a product or convolution lies as that wants it. Tensors that only the
   // host, fills, updates and casts write are laid out for the first product that reads them, and

@@ -103,6 +103,19 @@ TEST(TileMemoryTest, ProductsNeedMemoryForOperandsAndPartialResults) {
             not_always_live("partials: FLOAT32"));
 }
 
+// A result lies as the operand of its shape does, not on the tile of the one that is broadcast.
+TEST(TileMemoryTest, BroadcastOperandsDoNotDecideWhereAResultLies) {
+  const IpuMemory memory = PlanMemory(
+      Parse("ipus_per_replica: 1 ipus { arena_bytes: 376896 tensors { type: FLOAT32 } "
+            "tensors { type: FLOAT32 dims: 47104 offset: 64 } "
+            "tensors { type: FLOAT32 dims: 47104 offset: 188480 } functions { instructions { "
+            "binary { operator: MULTIPLY } inputs: 0 inputs: 1 outputs: 2 } } } "
+            "variables { name: 'scale' } variables { name: 'x' tensor: 1 } "
+            "programs { name: 'scale' functions: 0 }"),
+      0, {});
+  EXPECT_EQ(memory.tiles[memory.fullest][kNotAlwaysLive], 47104 / 1472 * 4u);
+}
+
 TEST(TileMemoryTest, OutOfMemorySaysWhereAndWhatToTry) {
   const uint64_t fits = uint64_t{1472} * 78000, too_many = uint64_t{1472} * 80000;
   std::vector<Bytes> use;

@@ -18,6 +18,7 @@ void ConvolutionGradient(Graph& graph, const v1::Instruction& forward, GradientM
     gradient.set_pass(pass);
     *gradient.mutable_window() = op.window();
     gradient.set_groups(op.groups());
+    if (op.has_plan()) *gradient.mutable_plan() = op.plan();
     if (pass == v1::Convolution::INPUT_GRADIENT) {
       const Dims& dims = graph.TypeOf(to).dims;
       gradient.mutable_image_size()->Add(dims.begin() + 2, dims.end());
