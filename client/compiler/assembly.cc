@@ -27,6 +27,12 @@ std::set<uint32_t> StoragesOfReplicas(const LoweredIpu& ipu) {
         storages.insert(ipu.tensors[output].storage);
     }
   }
+  for (const std::vector<LoweredStep>& steps : ipu.positions) {
+    for (const LoweredStep& step : steps) {
+      for (uint32_t output : step.instruction.outputs())
+        storages.insert(ipu.tensors[output].storage);
+    }
+  }
   return storages;
 }
 
@@ -87,11 +93,26 @@ void Assembler::AddProgram(LoweredProgram program) {
       MergeStreams(program, program.device_iterations * program.accumulation);
   const auto first_exchange = static_cast<uint32_t>(executable_.exchanges_size());
   std::vector<std::vector<uint32_t>> tensors;  // [ipu], indices of the executable
+  for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu)
+    tensors.push_back(AddTensors(ipu, program.ipus[ipu]));
+  const auto place = [&](v1::Move& move) {
+    move.set_from_tensor(tensors[move.from_ipu()][move.from_tensor()]);
+    move.set_to_tensor(tensors[move.to_ipu()][move.to_tensor()]);
+  };
+  for (v1::Move& move : program.moves) {
+    place(move);
+    *executable_.add_exchanges()->add_moves() = std::move(move);
+  }
+  pipeline_moves_.clear();
+  pipeline_exchanges_.clear();
+  for (PipelineMove& move : program.pipeline.moves) {
+    place(move.move);
+    pipeline_moves_.push_back(move.move);
+  }
   for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
     LoweredIpu& lowered = program.ipus[ipu];
-    tensors.push_back(AddTensors(ipu, lowered));
-    for (auto& section : lowered.sections) {
-      for (LoweredStep& step : section) {
+    const auto renumber = [&](std::vector<LoweredStep>& steps) {
+      for (LoweredStep& step : steps) {
         v1::Instruction& instruction = step.instruction;
         program::ForEachTensor(instruction, [&](uint32_t& index) { index = tensors[ipu][index]; });
         if (instruction.has_exchange()) {
@@ -103,15 +124,13 @@ void Assembler::AddProgram(LoweredProgram program) {
           instruction.mutable_stream_out()->set_stream(streams[instruction.stream_out().stream()]);
         }
       }
-    }
+    };
+    for (auto& section : lowered.sections) renumber(section);
+    renumber(lowered.cycle);
+    for (auto& steps : lowered.positions) renumber(steps);
     if (lowered.update_condition)
       lowered.update_condition = tensors[ipu][*lowered.update_condition];
     entry->add_functions(EmitFunctions(program, ipu));
-  }
-  for (v1::Move& move : program.moves) {
-    move.set_from_tensor(tensors[move.from_ipu()][move.from_tensor()]);
-    move.set_to_tensor(tensors[move.to_ipu()][move.to_tensor()]);
-    *executable_.add_exchanges()->add_moves() = std::move(move);
   }
 }
 
@@ -174,8 +193,8 @@ std::vector<uint32_t> Assembler::AddTensors(uint32_t ipu, LoweredIpu& lowered) {
   return indices;
 }
 
-void Assembler::Append(std::vector<LoweredStep>& from, NamedFunction& to) {
-  for (LoweredStep& step : from) *to.Add(table_.Add(step.origin)) = std::move(step.instruction);
+void Assembler::Append(const std::vector<LoweredStep>& from, NamedFunction& to) {
+  for (const LoweredStep& step : from) *to.Add(table_.Add(step.origin)) = step.instruction;
 }
 
 uint32_t Assembler::AddFunction(uint32_t ipu, NamedFunction named) {
@@ -199,15 +218,76 @@ void Assembler::AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, Nam
   repeat->set_count(count);
 }
 
+uint32_t Assembler::ExchangeOf(const std::vector<uint32_t>& moves) {
+  const auto [it, is_new] =
+      pipeline_exchanges_.try_emplace(moves, static_cast<uint32_t>(executable_.exchanges_size()));
+  if (is_new) {
+    v1::Exchange* exchange = executable_.add_exchanges();
+    for (uint32_t move : moves) *exchange->add_moves() = pipeline_moves_[move];
+  }
+  return it->second;
+}
+
+void Assembler::AppendPipeline(LoweredProgram& program, uint32_t ipu, uint32_t micro_batches,
+                               NamedFunction& to) {
+  const LoweredIpu& lowered = program.ipus[ipu];
+  const PipelineShape& pipeline = program.pipeline;
+  std::map<uint32_t, uint32_t> functions;  // by position
+  for (uint32_t position = 0; position < lowered.positions.size(); ++position) {
+    if (lowered.positions[position].empty()) continue;
+    NamedFunction steps;
+    Append(lowered.positions[position], steps);
+    functions[position] = AddFunction(ipu, std::move(steps));
+  }
+  const uint32_t ramp = pipeline.Ramp();
+  const auto append_cycle = [&](uint32_t cycle, NamedFunction& function) {
+    const auto works = [&](uint32_t position) {
+      const uint32_t behind = position / pipeline.period;
+      return behind <= cycle && cycle - behind < micro_batches;
+    };
+    Append(lowered.cycle, function);
+    for (uint32_t tick = 0; tick < pipeline.period; ++tick) {
+      for (uint32_t p = tick; p < pipeline.positions; p += pipeline.period) {
+        if (works(p) && functions.contains(p))
+          function.Add(kUnknown)->mutable_call()->set_function(functions[p]);
+      }
+      std::vector<uint32_t> moves, sent, received;
+      for (uint32_t i = 0; i < pipeline.moves.size(); ++i) {
+        const auto& [move, position] = pipeline.moves[i];
+        if (position % pipeline.period != tick || !works(position)) continue;
+        moves.push_back(i);
+        if (move.from_ipu() == ipu) sent.push_back(move.from_tensor());
+        if (move.to_ipu() == ipu) received.push_back(move.to_tensor());
+      }
+      if (sent.empty() && received.empty()) continue;
+      v1::Instruction* step = function.Add(kUnknown);
+      step->mutable_exchange()->set_exchange(ExchangeOf(moves));
+      step->mutable_inputs()->Add(sent.begin(), sent.end());
+      step->mutable_outputs()->Add(received.begin(), received.end());
+    }
+  };
+  for (uint32_t cycle = 0; cycle < ramp; ++cycle) append_cycle(cycle, to);
+  NamedFunction main;
+  append_cycle(ramp, main);
+  AppendLoop(ipu, micro_batches - ramp, std::move(main), to);
+  for (uint32_t cycle = micro_batches; cycle < micro_batches + ramp; ++cycle)
+    append_cycle(cycle, to);
+}
+
 uint32_t Assembler::EmitFunctions(LoweredProgram& program, uint32_t ipu) {
   LoweredIpu& lowered = program.ipus[ipu];
   const auto section = [&](Section s) -> std::vector<LoweredStep>& {
     return lowered.sections[static_cast<int>(s)];
   };
+  const uint32_t micro_batches = program.micro_batches();
   NamedFunction run, iteration, body;
-  Append(section(Section::kBody), body);
   Append(section(Section::kClear), iteration);
-  AppendLoop(ipu, program.accumulation, std::move(body), iteration);
+  if (program.pipeline.period > 0) {
+    AppendPipeline(program, ipu, micro_batches, iteration);
+  } else {
+    Append(section(Section::kBody), body);
+    AppendLoop(ipu, micro_batches, std::move(body), iteration);
+  }
   Append(section(Section::kReduce), iteration);
   if (lowered.update_condition) {
     NamedFunction update;
@@ -221,7 +301,8 @@ uint32_t Assembler::EmitFunctions(LoweredProgram& program, uint32_t ipu) {
   }
   Append(section(Section::kFinish), iteration);
   Append(section(Section::kSetup), run);
-  AppendLoop(ipu, program.device_iterations, std::move(iteration), run);
+  AppendLoop(ipu, program.device_iterations * program.accumulation / micro_batches,
+             std::move(iteration), run);
   return AddFunction(ipu, std::move(run));
 }
 

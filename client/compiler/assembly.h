@@ -46,10 +46,15 @@ class Assembler {
   std::vector<uint32_t> MergeStreams(const LoweredProgram& program, uint32_t transfers);
   // Indices of the executable for the program's own.
   std::vector<uint32_t> AddTensors(uint32_t ipu, LoweredIpu& lowered);
-  void Append(std::vector<LoweredStep>& from, NamedFunction& to);
+  void Append(const std::vector<LoweredStep>& from, NamedFunction& to);
   uint32_t AddFunction(uint32_t ipu, NamedFunction named);
   // `count` rounds of a body: a Repeat of a function, or the body itself.
   void AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, NamedFunction& to);
+  // The cycles of a pipeline with this many micro-batches.
+  void AppendPipeline(LoweredProgram& program, uint32_t ipu, uint32_t micro_batches,
+                      NamedFunction& to);
+  // The exchange of a pipeline's moves with these numbers, in the executable's table.
+  uint32_t ExchangeOf(const std::vector<uint32_t>& moves);
   // Adds the functions of a program on an IPU, inner ones first; the entry.
   uint32_t EmitFunctions(LoweredProgram& program, uint32_t ipu);
 
@@ -60,6 +65,9 @@ class Assembler {
   program::v1::Origins origins_;                            // refers to the table
   std::vector<std::map<std::string, uint32_t>> variables_;  // [ipu] name -> tensor
   std::map<uint32_t, uint64_t> ends_;
+  // Of the pipeline that is assembled: its moves, and the exchanges of sets of them by number.
+  std::vector<program::v1::Move> pipeline_moves_;
+  std::map<std::vector<uint32_t>, uint32_t> pipeline_exchanges_;
 };
 
 }  // namespace vpod::compiler

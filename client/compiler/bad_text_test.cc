@@ -157,6 +157,32 @@ TEST(BadTextTest, MistakesInLoweredProgramsAreNamed) {
       });
 }
 
+TEST(BadTextTest, MistakesInPipelinesAreNamed) {
+  constexpr char kText[] = R"(program "infer" device_iterations 2 accumulation 1
+pipeline period 1 positions 2
+stream "x" to device : float32[6] on IPU 0
+IPU 0
+%0 : float32[6] strides [1] in storage 0 at 0
+position 0:
+  %0 = stream_in { } () from { scope: "x" op: "stream_in" }
+pinned [0]
+IPU 1
+%0 : float32[6] strides [1] in storage 0 at 0
+pinned [0]
+move %0 on IPU 0 to %0 on IPU 1 at position 0
+)";
+  ExpectAllRefused<LoweredProgram>(
+      kText, ReadLowered,
+      {
+          {"period 1", "period 0", "line 2: a pipeline comes before IPUs and has a period"},
+          {"positions 2", "positions 4294967295", "line 2: a pipeline comes before IPUs"},
+          {"positions 2", "positions 3", "line 12: there are too few micro-batches"},
+          {"position 0:", "position 2:", "line 6: there are 2 positions"},
+          {"pinned [0]", "pinned [1]", "line 8: storage 1 is not defined before this line"},
+          {"at position 0", "at position 2", "line 12: there are 2 positions"},
+      });
+}
+
 // --- Mutations ---
 
 using Random = std::mt19937;  // the same numbers everywhere

@@ -7,6 +7,7 @@
 #include "client/compiler/fusion.h"
 #include "client/compiler/lowering.h"
 #include "client/compiler/passes.h"
+#include "client/compiler/pipeline.h"
 #include "device/base/status.h"
 #include "device/model/cost.h"
 
@@ -35,6 +36,8 @@ absl::StatusOr<LoweredProgram> RunPasses(const graph::Graph& graph, const Progra
   LoweredProgram lowered = Lower(program);
   VPOD_RETURN_IF_ERROR(CheckForm("lowering", lowered));
   VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "lowering", lowered));
+  VPOD_RETURN_IF_ERROR(MakePipeline(program, options.schedule, lowered));
+  if (lowered.pipeline.period > 0) VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "pipeline", lowered));
   return lowered;
 }
 

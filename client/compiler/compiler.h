@@ -135,6 +135,20 @@ struct ProductOptions {
   std::vector<std::optional<float>> memory_proportions;
 };
 
+// How the IPUs of a replica share its work. Results do not depend on it.
+enum class Schedule {
+  // One micro-batch at a time goes through all IPUs.
+  kSharded,
+  // Pipelines: each stage (Graph::SetStage, or an IPU if there are none) works on a micro-batch of
+  // its own. Grouped, the forward and the backward part of a stage follow each other in every
+  // cycle;
+  // interleaved, they take turns, which takes longer and keeps fewer activations; sequential, one
+  // micro-batch has left the pipeline before the next one enters it.
+  kGrouped,
+  kInterleaved,
+  kSequential,
+};
+
 struct CompileOptions {
   uint32_t ipus_per_replica = 1;
   uint32_t total_replicas = 1;  // of the job, for the mean of the gradients
@@ -146,6 +160,7 @@ struct CompileOptions {
   // A compilation that prints takes nothing from a cache.
   std::string dump_passes;
   Rounding rounding = Rounding::kNearest;
+  Schedule schedule = Schedule::kSharded;
   ProductOptions products;
   // Gives an executable that does not fit the memory of an IPU, which only an IPUModel loads.
   bool allow_out_of_memory = false;

@@ -164,13 +164,15 @@ class Encoder {
   }
   void Add(const CompileOptions& options) {
     // The printed passes change no executable.
-    const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, products, allow_out_of_memory, programs] = options;
+    const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, schedule,
+                 products, allow_out_of_memory, programs] = options;
     static_cast<void>(dump_passes);
     Add(ipus_per_replica);
     Add(total_replicas);
     Add(fusion);
     Add(static_cast<uint64_t>(rounding));
     Add(allow_out_of_memory);
+    Add(static_cast<uint64_t>(schedule));
     const auto& [partials, memory_proportions] = products;
     Add(static_cast<uint64_t>(partials));
     Add(memory_proportions);

@@ -38,7 +38,14 @@ std::string LineOf(uint32_t index, const LoweredTensor& tensor) {
 
 std::string LineOf(const program::v1::Move& move) {
   return absl::StrCat("move %", move.from_tensor(), " on IPU ", move.from_ipu(), " to %",
-                      move.to_tensor(), " on IPU ", move.to_ipu(), "\n");
+                      move.to_tensor(), " on IPU ", move.to_ipu());
+}
+
+std::string LinesOf(const std::string& section, const std::vector<LoweredStep>& steps) {
+  std::string text = absl::StrCat(section, ":\n");
+  for (const LoweredStep& step : steps)
+    absl::StrAppend(&text, "  ", Print(step.instruction), " from ", Braced(step.origin), "\n");
+  return text;
 }
 
 std::string LinesOf(const LoweredIpu& ipu) {
@@ -49,12 +56,17 @@ std::string LinesOf(const LoweredIpu& ipu) {
   for (int s = 0; s < kNumSections; ++s) {
     const bool is_conditional = s == kUpdate && ipu.update_condition;
     if (ipu.sections[s].empty() && !is_conditional) continue;
-    absl::StrAppend(&text, kSections[s],
-                    is_conditional ? absl::StrCat(" if %", *ipu.update_condition) : "", ":\n");
-    for (const LoweredStep& step : ipu.sections[s]) {
-      absl::StrAppend(&text, "  ", Print(step.instruction), " from ", Braced(step.origin), "\n");
-    }
+    const std::string condition =
+        is_conditional ? absl::StrCat(" if %", *ipu.update_condition) : "";
+    text += LinesOf(kSections[s] + condition, ipu.sections[s]);
   }
+  if (!ipu.cycle.empty()) text += LinesOf("cycle", ipu.cycle);
+  for (size_t position = 0; position < ipu.positions.size(); ++position) {
+    if (!ipu.positions[position].empty())
+      text += LinesOf(absl::StrCat("position ", position), ipu.positions[position]);
+  }
+  if (!ipu.pinned.empty())
+    absl::StrAppend(&text, "pinned [", absl::StrJoin(ipu.pinned, ","), "]\n");
   return text;
 }
 
@@ -71,18 +83,21 @@ class LoweredReader {
     reader_.Expect("accumulation");
     program_.accumulation = reader_.Number();
     while (reader_.NextLine()) ReadLine();
+    if (reader_.ok() && program_.pipeline.Ramp() >= program_.micro_batches())
+      reader_.Fail("there are too few micro-batches for the pipeline");
     VPOD_RETURN_IF_ERROR(reader_.status());
     return std::move(program_);
   }
 
  private:
   void ReadLine() {
+    if (reader_.Take("pipeline")) return ReadPipeline();
     if (reader_.Take("stream")) return ReadStream();
     if (reader_.Take("move")) return ReadMove();
     if (reader_.Take("IPU")) {
       if (reader_.Number() != program_.ipus.size())
         reader_.Fail(absl::StrCat("expected IPU ", program_.ipus.size()));
-      program_.ipus.emplace_back();
+      program_.ipus.emplace_back().positions.resize(program_.pipeline.positions);
       section_ = nullptr;
       return;
     }
@@ -99,10 +114,54 @@ class LoweredReader {
       section_ = &ipu.sections[s];
       return;
     }
-    if (section_ == nullptr) {
+    if (reader_.Take("pinned")) return ReadPinned(ipu);
+    if (reader_.Take("cycle")) {
+      reader_.Expect(":");
+      section_ = &ipu.cycle;
+    } else if (reader_.Take("position")) {
+      ReadPosition(ipu);
+    } else if (section_ == nullptr) {
       ReadTensor(ipu);
     } else {
       ReadStep(ipu);
+    }
+  }
+
+  void ReadPipeline() {
+    constexpr uint32_t kMostPositions = 1024;
+    PipelineShape& pipeline = program_.pipeline;
+    reader_.Expect("period");
+    pipeline.period = reader_.Number();
+    reader_.Expect("positions");
+    pipeline.positions = reader_.Number();
+    const bool known = !program_.ipus.empty();
+    if (pipeline.period < 1 || pipeline.positions < pipeline.period || known ||
+        pipeline.positions > kMostPositions) {
+      pipeline.positions = 0;
+      reader_.Fail(
+          absl::StrCat("a pipeline comes before IPUs and has a period of 1 or more and as "
+                       "many positions, up to ",
+                       kMostPositions));
+    }
+  }
+
+  void ReadPosition(LoweredIpu& ipu) {
+    const uint32_t position = reader_.Number();
+    reader_.Expect(":");
+    if (position < ipu.positions.size()) {
+      section_ = &ipu.positions[position];
+    } else {
+      reader_.Fail(absl::StrCat("there are ", ipu.positions.size(), " positions"));
+    }
+  }
+
+  void ReadPinned(LoweredIpu& ipu) {
+    for (const int64_t storage : reader_.Dims()) {
+      if (storage >= 0 && storage < ipu.num_storages) {
+        ipu.pinned.insert(static_cast<uint32_t>(storage));
+      } else {
+        reader_.Fail(absl::StrCat("storage ", storage, " is not defined before this line"));
+      }
     }
   }
 
@@ -159,7 +218,7 @@ class LoweredReader {
   }
 
   void ReadMove() {
-    program::v1::Move& move = program_.moves.emplace_back();
+    program::v1::Move move;
     const auto [from, from_ipu] = ReadPlace();
     reader_.Expect("to");
     const auto [to, to_ipu] = ReadPlace();
@@ -167,6 +226,11 @@ class LoweredReader {
     move.set_from_ipu(from_ipu);
     move.set_to_tensor(to);
     move.set_to_ipu(to_ipu);
+    if (!reader_.Take("at position")) return program_.moves.push_back(std::move(move));
+    const uint32_t position = reader_.Number();
+    if (position >= program_.pipeline.positions)
+      reader_.Fail(absl::StrCat("there are ", program_.pipeline.positions, " positions"));
+    program_.pipeline.moves.push_back({std::move(move), position});
   }
 
   // A tensor and its IPU.
@@ -198,10 +262,17 @@ std::string Print(const LoweredProgram& program) {
   std::string text =
       absl::StrCat("program ", Quoted(program.name), " device_iterations ",
                    program.device_iterations, " accumulation ", program.accumulation, "\n");
+  const PipelineShape& pipeline = program.pipeline;
+  if (pipeline.period > 0) {
+    absl::StrAppend(&text, "pipeline period ", pipeline.period, " positions ", pipeline.positions,
+                    "\n");
+  }
   for (const LoweredStream& stream : program.streams) text += LineOf(stream);
   for (size_t i = 0; i < program.ipus.size(); ++i)
     absl::StrAppend(&text, "IPU ", i, "\n", LinesOf(program.ipus[i]));
-  for (const program::v1::Move& move : program.moves) text += LineOf(move);
+  for (const program::v1::Move& move : program.moves) absl::StrAppend(&text, LineOf(move), "\n");
+  for (const PipelineMove& move : pipeline.moves)
+    absl::StrAppend(&text, LineOf(move.move), " at position ", move.position, "\n");
   return text;
 }
 

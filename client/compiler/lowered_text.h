@@ -12,6 +12,9 @@
 //     …
 //   move %9 on IPU 0 to %2 on IPU 1
 //
+// A pipeline has "pipeline period 1 positions 7" in its second line, "cycle:" and "position 3:" in
+// the place of "body:", then "pinned [3,7]", and moves "… at position 3".
+//
 // Streams and moves are numbered in their order, as instructions refer to them; protobuf's text
 // format leaves out a number of 0.
 #pragma once

@@ -228,6 +228,16 @@ program::v1::Tensor Describe(const LoweredTensor& tensor, uint64_t offset) {
   return entry;
 }
 
+std::vector<uint32_t> TensorsOf(const Instruction& instruction) {
+  std::vector<uint32_t> tensors(instruction.inputs().begin(), instruction.inputs().end());
+  tensors.insert(tensors.end(), instruction.outputs().begin(), instruction.outputs().end());
+  if (instruction.has_rounding()) {
+    tensors.push_back(instruction.rounding().seed());
+    tensors.push_back(instruction.rounding().counter());
+  }
+  return tensors;
+}
+
 LoweredProgram Lower(const GraphProgram& program) { return Lowering(program).Run(); }
 
 }  // namespace vpod::compiler

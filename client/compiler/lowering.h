@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,11 @@ struct LoweredIpu {
   std::vector<program::v1::RemoteBuffer> remote_buffers;  // RemoteLoad … refer to these by index
   // A BOOL scalar without which Update is left out, if there is one.
   std::optional<uint32_t> update_condition;
+  // In the place of the body of a pipeline: what each cycle begins with, and the steps of each
+  // position. Pinned storages keep their bytes as long as the pipeline runs.
+  std::vector<LoweredStep> cycle;
+  std::vector<std::vector<LoweredStep>> positions;
+  std::set<uint32_t> pinned;
 };
 
 // A stream as this program uses it.
@@ -58,14 +64,38 @@ struct LoweredStream {
   graph::TensorType type;
 };
 
+// A move of a pipeline, at the end of the ticks of a position.
+struct PipelineMove {
+  program::v1::Move move;
+  uint32_t position = 0;
+};
+
+// How positions follow each other (pipeline.h). A period of 0: there is no pipeline.
+struct PipelineShape {
+  uint32_t period = 0, positions = 0;
+  std::vector<PipelineMove> moves;
+
+  // Cycles between the first and the last position's work on a micro-batch.
+  uint32_t Ramp() const { return period == 0 ? 0 : (positions - 1) / period; }
+};
+
 struct LoweredProgram {
   std::string name;
   uint32_t device_iterations = 1, accumulation = 1;
   std::vector<LoweredIpu> ipus;
   std::vector<LoweredStream> streams;    // StreamIn and StreamOut refer to these by index
   std::vector<program::v1::Move> moves;  // ExchangeStep refers to these by index: one each
+  PipelineShape pipeline;
+
+  // Of an update; of a run, if a pipeline does not accumulate.
+  uint32_t micro_batches() const {
+    return pipeline.period > 0 && accumulation == 1 ? device_iterations : accumulation;
+  }
 };
 
 LoweredProgram Lower(const GraphProgram& program);
+
+// The tensors of an instruction and what its rounding reads.
+std::vector<uint32_t> TensorsOf(const program::v1::Instruction& instruction);
 
 }  // namespace vpod::compiler

@@ -25,18 +25,27 @@ std::vector<Storage> Lifetimes(LoweredIpu& ipu) {
     seen[id] = true;
     storages[id].last = step;
   };
+  const auto use_all = [&](const std::vector<LoweredStep>& steps) {
+    for (const LoweredStep& each : steps) {
+      for (uint32_t tensor : TensorsOf(each.instruction)) use(tensor);
+      ++step;
+    }
+  };
+  for (uint32_t id : ipu.pinned) whole_run[id] = true;
   for (int section = 0; section < kNumSections; ++section) {
+    if (section == static_cast<int>(Section::kBody)) {
+      use_all(ipu.cycle);
+      for (const std::vector<LoweredStep>& steps : ipu.positions) use_all(steps);
+    }
     if (section == static_cast<int>(Section::kUpdate) && ipu.update_condition) {
       use(*ipu.update_condition);
       ++step;
     }
-    for (LoweredStep& each : ipu.sections[section]) {
-      program::ForEachTensor(each.instruction, [&](uint32_t index) {
-        use(index);
-        if (section == static_cast<int>(Section::kSetup))
-          whole_run[ipu.tensors[index].storage] = true;
-      });
-      ++step;
+    use_all(ipu.sections[section]);
+    if (section != static_cast<int>(Section::kSetup)) continue;
+    for (const LoweredStep& each : ipu.sections[section]) {
+      for (uint32_t tensor : TensorsOf(each.instruction))
+        whole_run[ipu.tensors[tensor].storage] = true;
     }
   }
   for (uint32_t id = 0; id < storages.size(); ++id) {

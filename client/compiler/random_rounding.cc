@@ -1,7 +1,6 @@
 #include "client/compiler/random_rounding.h"
 
 #include <algorithm>
-#include <set>
 
 #include "device/program/op.h"
 
@@ -15,18 +14,23 @@ using program::v1::Instruction;
 std::map<uint32_t, RoundingState> AddRoundingStates(Graph& graph, const CompileOptions& options) {
   std::map<uint32_t, RoundingState> states;
   if (options.rounding == Rounding::kNearest) return states;
-  std::set<uint32_t> ipus;
+  std::map<uint32_t, uint32_t> ipus;  // that round, each with its first stage
   for (const graph::Node& node : graph.nodes()) {
     for (uint32_t id : node.instruction.outputs()) {
-      if (graph.values()[id].type.type == FLOAT16) ipus.insert(node.ipu);
+      if (graph.values()[id].type.type != FLOAT16) continue;
+      const uint32_t stage = graph.origins().at(node.origin).stage();
+      const auto [first, is_new] = ipus.emplace(node.ipu, stage);
+      first->second = std::min(first->second, stage);
     }
   }
   for (Tensor variable : graph.variables()) {
-    if (graph.TypeOf(variable).type == FLOAT16) ipus.insert(graph.values()[variable.id].ipu);
+    const graph::Value& value = graph.values()[variable.id];
+    if (value.type.type == FLOAT16) ipus.emplace(value.ipu, value.stage);
   }
   const bool equal_seeds = options.rounding == Rounding::kStochasticEqualSeeds;
-  for (uint32_t ipu : ipus) {
+  for (const auto& [ipu, stage] : ipus) {
     graph.SetIpu(ipu);
+    graph.SetStage(stage);
     const Graph::RandomState& state = graph.GetRandomState();
     states[ipu] = {.seed = state.seed,
                    .number = equal_seeds ? state.first : state.micro_batch,

@@ -11,6 +11,7 @@
 #include "client/compiler/fusion.h"
 #include "client/compiler/graph_text.h"
 #include "client/compiler/lowered_text.h"
+#include "client/compiler/pipeline.h"
 #include "client/compiler/text_test_programs.h"
 
 namespace vpod::compiler {
@@ -27,7 +28,7 @@ Form Reread(const Form& form, absl::StatusOr<Form> (*read)(absl::string_view)) {
   return *std::move(again);
 }
 
-enum class Pass { kGradients, kDeadCode, kFusion, kLowering };
+enum class Pass { kGradients, kDeadCode, kFusion, kLowering, kPipeline };
 
 // Compiles by way of the text after one of the passes.
 std::shared_ptr<const program::Executable> CompileFrom(Pass text, const TestProgram& test) {
@@ -44,6 +45,9 @@ std::shared_ptr<const program::Executable> CompileFrom(Pass text, const TestProg
     if (text == Pass::kFusion) *program = Reread(*program, ReadGraph);
     LoweredProgram lowered = Lower(*program);
     if (text == Pass::kLowering) lowered = Reread(lowered, ReadLowered);
+    const absl::Status status = MakePipeline(*program, test.options.schedule, lowered);
+    EXPECT_TRUE(status.ok()) << status;
+    if (text == Pass::kPipeline) lowered = Reread(lowered, ReadLowered);
     assembler.AddState(lowered);
     programs.push_back(std::move(lowered));
   }
@@ -58,7 +62,8 @@ class ReadBackTest : public testing::TestWithParam<TestProgram> {};
 TEST_P(ReadBackTest, GivesTheSameExecutable) {
   const auto direct = Compile(GetParam().graph, GetParam().options);
   ASSERT_TRUE(direct.ok()) << direct.status();
-  for (Pass text : {Pass::kGradients, Pass::kDeadCode, Pass::kFusion, Pass::kLowering}) {
+  for (Pass text :
+       {Pass::kGradients, Pass::kDeadCode, Pass::kFusion, Pass::kLowering, Pass::kPipeline}) {
     SCOPED_TRACE(static_cast<int>(text));
     const auto executable = CompileFrom(text, GetParam());
     ASSERT_NE(executable, nullptr);

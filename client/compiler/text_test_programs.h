@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
 #include "client/models/mnist.h"
 #include "client/models/resnet.h"
@@ -152,6 +153,28 @@ inline TestProgram RemoteBuffers() {
   return test;
 }
 
+// Three stages, of which the first hands something to the last.
+inline TestProgram Pipeline(Schedule schedule, const char* name) {
+  TestProgram test{.name = name};
+  Graph& graph = test.graph;
+  Tensor x = graph.Input("x", {FLOAT32, {4, 4}}), first;
+  for (uint32_t stage = 0; stage < 3; ++stage) {
+    graph.SetIpu(stage);
+    graph.SetStage(stage);
+    x = graph.Unary(program::v1::TANH,
+                    graph.MatMul(x, graph.Variable(absl::StrCat("w", stage), {FLOAT32, {4, 4}},
+                                                   graph::InitialValue::Filled(0.5))));
+    if (stage == 0) first = x;
+  }
+  const Tensor loss = graph.Mean(graph.Add(x, first));
+  graph.Output("loss", loss);
+  test.options.ipus_per_replica = 4;
+  test.options.schedule = schedule;
+  test.options.programs = {{.name = "train", .accumulation = 6, .loss = loss},
+                           {.name = "infer", .device_iterations = 3}};
+  return test;
+}
+
 // A batch norm that takes over an addition and a ReLU, with running moments; collectives.
 inline TestProgram BatchNorm() {
   TestProgram test{.name = "BatchNorm"};
@@ -215,6 +238,9 @@ inline std::vector<TestProgram> SmallPrograms() {
           StochasticRounding(Rounding::kStochasticEqualSeeds, "EqualSeeds"),
           Dropout(),
           RemoteBuffers(),
+          Pipeline(Schedule::kGrouped, "Grouped"),
+          Pipeline(Schedule::kInterleaved, "Interleaved"),
+          Pipeline(Schedule::kSequential, "Sequential"),
           BatchNorm()};
 }
 

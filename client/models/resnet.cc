@@ -71,12 +71,24 @@ Tensor ResNet(const Builder& net, Tensor images, const ResNetOptions& options) {
     x = graph.Relu(net.BatchNorm("bn1", Convolve(net, "conv1", x, kFirstChannels, 7, 2)));
     x = graph.MaxPool(x, Graph::Sliding(2, 3, 2, 1));
   }
+  auto next = options.stages.begin();
   for (size_t layer = 0; layer < options.blocks.size(); ++layer) {
     const Builder inside = net.In(absl::StrCat("layer", layer + 1));
     for (int block = 0; block < options.blocks[layer]; ++block) {
+      if (next != options.stages.end() && *next == absl::StrCat("layer", layer + 1, ".", block)) {
+        ++next;
+        const auto stage = static_cast<uint32_t>(next - options.stages.begin());
+        graph.SetIpu(stage);
+        graph.SetStage(stage);
+      }
       const uint32_t stride = layer > 0 && block == 0 ? 2 : 1;
       x = Block(inside.In(absl::StrCat(block)), x, kFirstChannels << layer, stride, options);
     }
+  }
+  if (next != options.stages.end()) {
+    return graph.Fail(absl::InvalidArgumentError(absl::StrCat("no block '", *next, "' for stage ",
+                                                              next - options.stages.begin() + 1,
+                                                              " comes after the one before it")));
   }
   return net.Linear("fc", net.GlobalAveragePool(x), options.classes);
 }

@@ -1,0 +1,57 @@
+#include "client/compiler/pipeline_stages.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace vpod::compiler {
+
+absl::StatusOr<PipelineStages> PipelineStages::Find(const GraphProgram& program,
+                                                    Schedule schedule) {
+  const graph::Graph& graph = program.graph;
+  PipelineStages stages;
+  for (const graph::Node& node : graph.nodes())
+    stages.by_ipu_ = stages.by_ipu_ && graph.origins().at(node.origin).stage() == 0;
+  constexpr uint32_t kNone = ~0u;
+  const auto wrong = [&](auto... what) {
+    return absl::InvalidArgumentError(absl::StrCat("program '", program.spec.name, "': ", what...));
+  };
+  for (const graph::Node& node : graph.nodes()) {
+    const uint32_t stage = stages.StageOf(graph.origins().at(node.origin), node.ipu);
+    if (stage >= stages.ipus_.size()) stages.ipus_.resize(stage + 1, kNone);
+    uint32_t& ipu = stages.ipus_[stage];
+    if (ipu != kNone && ipu != node.ipu) {
+      return wrong("stage ", stage, " has operations on IPU ", ipu, " and on IPU ", node.ipu,
+                   ", must be on one");
+    }
+    ipu = node.ipu;
+  }
+  const auto missing = std::find(stages.ipus_.begin(), stages.ipus_.end(), kNone);
+  if (missing != stages.ipus_.end()) {
+    return wrong("stage ", missing - stages.ipus_.begin(), " of ", stages.ipus_.size(),
+                 " has no operations");
+  }
+  const uint32_t count = std::max<uint32_t>(1, stages.stages());
+  stages.shares_last_ = schedule != Schedule::kInterleaved;
+  stages.positions_ = !program.trains() ? count : 2 * count - (stages.shares_last_ ? 1 : 0);
+  stages.period_ = schedule == Schedule::kSequential                        ? stages.positions_
+                   : schedule == Schedule::kInterleaved && program.trains() ? 2
+                                                                            : 1;
+  return stages;
+}
+
+std::optional<uint32_t> PipelineStages::PositionOf(const program::v1::Origin& origin,
+                                                   uint32_t ipu) const {
+  const uint32_t stage = StageOf(origin, ipu);
+  if (stage >= ipus_.size() || ipus_[stage] != ipu) return std::nullopt;
+  switch (origin.phase()) {
+    case program::v1::Origin::FORWARD:
+      return stage;
+    case program::v1::Origin::BACKWARD:
+      return positions_ - 1 - stage;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace vpod::compiler

@@ -1,0 +1,241 @@
+// Pipelines give what one IPU gives, to the bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/compiler/compiler.h"
+#include "client/session/ipu_model.h"
+#include "client/session/session.h"
+
+namespace vpod::compiler {
+namespace {
+
+namespace v1 = program::v1;
+using graph::Graph;
+using graph::Tensor;
+using testing::HasSubstr;
+using v1::FLOAT16;
+using v1::FLOAT32;
+using v1::INT32;
+
+constexpr int64_t kBatch = 4, kWidth = 8;
+
+std::vector<float> Random(size_t n, uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(n);
+  for (float& value : values) value = uniform(generator);
+  return values;
+}
+
+struct Network {
+  Graph graph;
+  Tensor loss;
+};
+
+// Eight layers, dealt to stages and IPUs: products, a norm that keeps moments, dropout, a
+// connection from the first layer to the sixth, and a scale that three layers have in common.
+Network Layers(v1::DataType type, uint32_t stages, uint32_t ipus) {
+  constexpr uint32_t kLayers = 8;
+  Network network;
+  Graph& g = network.graph;
+  const auto enter = [&](uint32_t layer) {
+    const uint32_t stage = layer * stages / kLayers;
+    g.SetIpu(stage * ipus / stages);
+    g.SetStage(stage);
+  };
+  const auto variable = [&](const std::string& name, graph::Dims dims, uint32_t seed) {
+    size_t elements = 1;
+    for (int64_t dim : dims) elements *= static_cast<size_t>(dim);
+    return g.Variable(name, {type, std::move(dims)}, Random(elements, seed));
+  };
+  enter(0);
+  Tensor x = g.Cast(g.Input("x", {FLOAT32, {kBatch, kWidth}}), type), first;
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    enter(layer);
+    x = g.MatMul(x, variable(absl::StrCat("w", layer), {kWidth, kWidth}, layer));
+    if (layer == 2) x = g.Dropout(x, 0.25f);
+    if (layer == 5) x = g.Add(x, first);
+    x = g.Unary(v1::TANH, x);
+    if (layer == 0) first = x;
+  }
+  network.loss =
+      g.Mean(g.SoftmaxCrossEntropy(g.Cast(x, FLOAT32), g.Input("labels", {INT32, {kBatch}})));
+  g.Output("loss", network.loss);
+  g.Output("first", first);
+  return network;
+}
+
+struct Result {
+  std::vector<float> losses, weights;
+  base::Cycles cycles;
+};
+
+Result Train(const Network& network, CompileOptions options, uint32_t accumulation,
+             uint32_t replicas = 1) {
+  options.total_replicas = replicas;
+  options.programs = {{.name = "train",
+                       .device_iterations = 2,
+                       .accumulation = accumulation,
+                       .loss = network.loss,
+                       .optimizer = SgdOptions{.learning_rate = 0.5f, .momentum = 0.9f}}};
+  Result result;
+  const auto compiled = Compile(network.graph, options);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  if (!compiled.ok()) return result;
+  auto device = session::CreateIpuModel(
+      {.replicas = replicas, .ipus_per_replica = options.ipus_per_replica, .compute_threads = 2});
+  auto session = session::Session::Create(*std::move(device), *compiled);
+  EXPECT_TRUE(session.ok()) << session.status();
+  if (!session.ok()) return result;
+  for (uint32_t run = 0; run < 2; ++run) {
+    for (uint32_t replica = 0; replica < replicas; ++replica) {
+      const auto x = *(*session)->Stream<float>("x", replica);
+      const auto values = Random(x.size(), 100 + run * 10 + replica);
+      std::copy(values.begin(), values.end(), x.begin());
+      const auto labels = *(*session)->Stream<int32_t>("labels", replica);
+      for (size_t i = 0; i < labels.size(); ++i)
+        labels[i] = static_cast<int32_t>((i + run) % kWidth);
+    }
+    const auto cycles = (*session)->Run("train");
+    EXPECT_TRUE(cycles.ok()) << cycles.status();
+    if (cycles.ok()) result.cycles = *cycles;
+    for (uint32_t replica = 0; replica < replicas; ++replica) {
+      const auto losses = *(*session)->Stream<float>("loss", replica);
+      result.losses.insert(result.losses.end(), losses.begin(), losses.end());
+    }
+  }
+  EXPECT_EQ(result.losses.size(), 2u * 2 * accumulation * replicas);
+  for (int layer = 0; layer < 8; ++layer) {
+    const auto weights = (*session)->ReadFloats(absl::StrCat("w", layer));
+    EXPECT_TRUE(weights.ok()) << weights.status();
+    if (weights.ok()) result.weights.insert(result.weights.end(), weights->begin(), weights->end());
+  }
+  return result;
+}
+
+constexpr Schedule kPipelines[] = {Schedule::kGrouped, Schedule::kInterleaved,
+                                   Schedule::kSequential};
+
+TEST(PipelineTest, TrainsAsOneIpuDoes) {
+  for (v1::DataType type : {FLOAT32, FLOAT16}) {
+    for (uint32_t accumulation : {8, 9, 15}) {
+      const Result one = Train(Layers(type, 1, 1), {}, accumulation);
+      for (const auto& [stages, ipus] : {std::pair{2u, 2u}, {4u, 4u}, {4u, 2u}}) {
+        for (Schedule schedule : kPipelines) {
+          SCOPED_TRACE(absl::StrCat(v1::DataType_Name(type), ", ", stages, " stages on ", ipus,
+                                    ", accumulation ", accumulation, ", schedule ",
+                                    static_cast<int>(schedule)));
+          const Result pipeline =
+              Train(Layers(type, stages, ipus), {.ipus_per_replica = ipus, .schedule = schedule},
+                    accumulation);
+          EXPECT_EQ(pipeline.losses, one.losses);
+          EXPECT_EQ(pipeline.weights, one.weights);
+        }
+      }
+    }
+  }
+}
+
+// Random bits follow from the micro-batch, in whatever part they are taken.
+TEST(PipelineTest, RoundsStochasticallyAlikeInEverySchedule) {
+  const auto train = [](Schedule schedule) {
+    CompileOptions options{.ipus_per_replica = 4, .schedule = schedule};
+    options.rounding = Rounding::kStochastic;
+    return Train(Layers(FLOAT16, 4, 4), options, 9);
+  };
+  const Result sharded = train(Schedule::kSharded);
+  for (Schedule schedule : kPipelines) {
+    const Result pipeline = train(schedule);
+    EXPECT_EQ(pipeline.losses, sharded.losses);
+    EXPECT_EQ(pipeline.weights, sharded.weights);
+  }
+}
+
+TEST(PipelineTest, ReplicasTrainAsReplicasOfOneIpuDo) {
+  const Result one = Train(Layers(FLOAT32, 1, 1), {}, 8, 2);
+  for (Schedule schedule : kPipelines) {
+    const Result pipeline =
+        Train(Layers(FLOAT32, 4, 4), {.ipus_per_replica = 4, .schedule = schedule}, 8, 2);
+    EXPECT_EQ(pipeline.losses, one.losses);
+    EXPECT_EQ(pipeline.weights, one.weights);
+  }
+}
+
+std::string Refusal(const Network& network, CompileOptions options, uint32_t accumulation) {
+  options.programs = {{.name = "train", .accumulation = accumulation, .loss = network.loss}};
+  return std::string(Compile(network.graph, options).status().message());
+}
+
+TEST(PipelineTest, TooFewMicroBatchesAreRefused) {
+  const Network four = Layers(FLOAT32, 4, 4);
+  EXPECT_EQ(Refusal(four, {.ipus_per_replica = 4, .schedule = Schedule::kGrouped}, 6),
+            "program 'train': the accumulation is 6, must be at least 7 to fill the pipeline: 4 "
+            "stages forward and as many backward, of which the last run as one");
+  EXPECT_EQ(Refusal(four, {.ipus_per_replica = 4, .schedule = Schedule::kGrouped}, 7), "");
+  EXPECT_EQ(Refusal(four, {.ipus_per_replica = 4, .schedule = Schedule::kSequential}, 1), "");
+}
+
+TEST(PipelineTest, WrongStagesAreRefused) {
+  const auto refusal = [](const std::vector<std::pair<uint32_t, uint32_t>>& stages) {
+    Network network;
+    Graph& g = network.graph;
+    Tensor x = g.Input("x", {FLOAT32, {kBatch, kWidth}});
+    for (const auto& [stage, ipu] : stages) {
+      g.SetStage(stage);
+      g.SetIpu(ipu);
+      x = g.MatMul(x, g.Variable(absl::StrCat("w", x.id), {FLOAT32, {kWidth, kWidth}},
+                                 graph::InitialValue::Filled(1)));
+    }
+    network.loss = g.Mean(x);
+    return Refusal(network, {.ipus_per_replica = 4, .schedule = Schedule::kGrouped}, 16);
+  };
+  EXPECT_EQ(refusal({{0, 0}, {1, 1}}), "");
+  EXPECT_EQ(refusal({{0, 0}, {2, 2}}), "program 'train': stage 1 of 3 has no operations");
+  EXPECT_EQ(refusal({{0, 0}, {1, 1}, {1, 2}}),
+            "program 'train': stage 1 has operations on IPU 1 and on IPU 2, must be on one");
+  EXPECT_THAT(refusal({{0, 0}, {2, 2}, {1, 1}}), HasSubstr("needs the result of a later stage"));
+}
+
+// All micro-batches of a run go through the pipeline of an inference.
+TEST(PipelineTest, InferenceGoesThroughTheIterations) {
+  const auto outputs = [](uint32_t ipus, Schedule schedule, uint32_t iterations) {
+    Network network = Layers(FLOAT32, ipus, ipus);
+    CompileOptions options{.ipus_per_replica = ipus, .schedule = schedule};
+    options.programs = {{.name = "infer", .device_iterations = iterations}};
+    const auto compiled = Compile(network.graph, options);
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    std::vector<float> losses;
+    if (!compiled.ok()) return losses;
+    auto device = session::CreateIpuModel({.ipus_per_replica = ipus, .compute_threads = 2});
+    auto session = session::Session::Create(*std::move(device), *compiled);
+    const auto x = *(*session)->Stream<float>("x", 0);
+    const auto values = Random(x.size(), 7);
+    std::copy(values.begin(), values.end(), x.begin());
+    EXPECT_TRUE((*session)->Run("infer").ok());
+    const auto stream = *(*session)->Stream<float>("loss", 0);
+    losses.assign(stream.begin(), stream.end());
+    return losses;
+  };
+  for (uint32_t iterations : {4, 7}) {
+    const auto one = outputs(1, Schedule::kSharded, iterations);
+    EXPECT_EQ(one.size(), iterations);
+    for (Schedule schedule : kPipelines) EXPECT_EQ(outputs(4, schedule, iterations), one);
+  }
+}
+
+// Four stages work on as many micro-batches at once, unless one has to leave first.
+TEST(PipelineTest, StagesWorkAtTheSameTime) {
+  const auto cycles = [](Schedule schedule) {
+    return Train(Layers(FLOAT32, 4, 4), {.ipus_per_replica = 4, .schedule = schedule}, 28).cycles;
+  };
+  EXPECT_LT(cycles(Schedule::kGrouped) * 2, cycles(Schedule::kSequential));
+  EXPECT_LT(cycles(Schedule::kInterleaved) * 2, cycles(Schedule::kSequential));
+}
+
+}  // namespace
+}  // namespace vpod::compiler

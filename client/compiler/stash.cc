@@ -1,0 +1,243 @@
+#include "client/compiler/stash.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "device/program/executable.h"
+
+namespace vpod::compiler {
+namespace {
+
+namespace v1 = program::v1;
+using v1::Instruction;
+
+class Stashes {
+ public:
+  Stashes(uint32_t number, const std::vector<bool>& kept, LoweredProgram& program)
+      : number_(number), kept_(kept), program_(program), ipu_(program.ipus[number]) {}
+
+  void Run() {
+    FindAccesses();
+    for (const auto& [storage, positions] : accesses_) Connect(storage, positions);
+    Rename();
+    for (uint32_t position = 0; position < ipu_.positions.size(); ++position) {
+      std::vector<LoweredStep>& steps = ipu_.positions[position];
+      steps.insert(steps.begin(), loads_[position].begin(), loads_[position].end());
+      steps.insert(steps.end(), stores_[position].begin(), stores_[position].end());
+    }
+  }
+
+ private:
+  struct Access {
+    bool writes = false;
+    v1::Origin origin;  // of the first
+  };
+
+  void FindAccesses() {
+    const auto access = [&](uint32_t tensor, uint32_t position) -> Access* {
+      const uint32_t storage = ipu_.tensors[tensor].storage;
+      return kept_[storage] ? nullptr : &accesses_[storage][position];
+    };
+    for (const PipelineMove& move : program_.pipeline.moves) {
+      if (move.move.from_ipu() == number_) {
+        access(move.move.from_tensor(), move.position);
+        Pin(move.move.from_tensor());
+      }
+      if (move.move.to_ipu() == number_) {
+        if (Access* received = access(move.move.to_tensor(), move.position + 1))
+          received->writes = true;
+        Pin(move.move.to_tensor());
+      }
+    }
+    for (uint32_t position = 0; position < ipu_.positions.size(); ++position) {
+      for (const LoweredStep& step : ipu_.positions[position]) {
+        for (uint32_t tensor : TensorsOf(step.instruction)) {
+          Access* found = access(tensor, position);
+          if (found != nullptr && found->origin.scope().empty()) found->origin = step.origin;
+        }
+        for (uint32_t output : step.instruction.outputs()) {
+          if (Access* found = access(output, position)) found->writes = true;
+        }
+      }
+    }
+  }
+
+  void Pin(uint32_t tensor) { ipu_.pinned.insert(ipu_.tensors[tensor].storage); }
+
+  // Each position that writes hands on to those that read before the next one writes, and to that.
+  void Connect(uint32_t storage, const std::map<uint32_t, Access>& positions) {
+    for (auto writer = positions.begin(); writer != positions.end();) {
+      auto next = std::next(writer), end = next;
+      while (end != positions.end()) {
+        const bool writes = end->second.writes;
+        ++end;
+        if (writes) break;
+      }
+      if (next == end) return;
+      const uint32_t period = program_.pipeline.period;
+      const uint32_t last = std::prev(end)->first;
+      const uint32_t places = (last - writer->first) / period + 1;
+      const uint32_t source = StorageAt(storage, writer->first);
+      if (places == 1) {
+        ipu_.pinned.insert(source);
+        for (auto reader = next; reader != end; ++reader)
+          renamed_[{storage, reader->first}] = source;
+      } else {
+        AddRing(storage, source, places, *writer, next, end);
+      }
+      writer = std::prev(end);
+      if (!writer->second.writes) return;
+    }
+  }
+
+  using Accesses = std::map<uint32_t, Access>::const_iterator;
+
+  void AddRing(uint32_t storage, uint32_t source, uint32_t places,
+               const std::pair<const uint32_t, Access>& writer, Accesses next, Accesses end) {
+    const program::TensorType place = PlaceOf(storage);
+    program::TensorType all = place;
+    all.dims[0] = places;
+    const uint32_t ring = Add({.type = all, .storage = ipu_.num_storages++});
+    Pin(ring);
+    v1::Origin origin = writer.second.origin;
+    origin.set_op("stash");
+    Instruction store;
+    store.mutable_dynamic_update()->add_axes(0);
+    store.add_inputs(ring);
+    store.add_inputs(Add({.type = place, .storage = source}));
+    store.add_inputs(IndexOf(writer.first, places));
+    store.add_outputs(ring);
+    stores_[writer.first].push_back({std::move(store), origin});
+    for (auto reader = next; reader != end; ++reader) {
+      const uint32_t index = IndexOf(reader->first, places), restored = ipu_.num_storages++;
+      renamed_[{storage, reader->first}] = restored;
+      Instruction load;
+      load.mutable_dynamic_slice()->add_axes(0);
+      load.mutable_dynamic_slice()->add_size(1);
+      load.add_inputs(ring);
+      load.add_inputs(index);
+      load.add_outputs(Add({.type = place, .storage = restored}));
+      origin.set_phase(reader->second.origin.phase());
+      origin.set_op("restore");
+      loads_[reader->first].push_back({std::move(load), origin});
+    }
+  }
+
+  // The bytes of a storage as a row of a ring.
+  program::TensorType PlaceOf(uint32_t storage) const {
+    uint64_t bytes = 0;
+    for (const LoweredTensor& tensor : ipu_.tensors) {
+      if (tensor.storage == storage)
+        bytes = std::max(bytes, tensor.offset + program::ArenaBytes(Describe(tensor, 0)));
+    }
+    const v1::DataType type = bytes % 4 == 0 ? v1::UINT32 : bytes % 2 == 0 ? v1::UINT16 : v1::UINT8;
+    return {type, {1, static_cast<int64_t>(bytes / program::SizeOf(type))}};
+  }
+
+  // The number of a position's micro-batch modulo the places of a ring: a counter that each cycle
+  // advances.
+  uint32_t IndexOf(uint32_t position, uint32_t places) {
+    const uint32_t behind = position / program_.pipeline.period % places;
+    const auto [index, is_new] = indices_.try_emplace({places, behind});
+    if (!is_new) return index->second;
+    const program::TensorType type{v1::INT32, {1}};
+    index->second = Add({.type = type, .storage = ipu_.num_storages++});
+    Pin(index->second);
+    // The first cycle makes it 0 - behind.
+    Emit(Section::kClear, Fill(index->second, (2 * places - behind - 1) % places));
+    Advance(index->second, v1::ADD, Constant(1));
+    Advance(index->second, v1::REMAINDER, Constant(places));
+    return index->second;
+  }
+
+  void Advance(uint32_t index, v1::BinaryOperator op, uint32_t operand) {
+    Instruction advance;
+    advance.mutable_binary()->set_operator_(op);
+    advance.add_inputs(index);
+    advance.add_inputs(operand);
+    advance.add_outputs(index);
+    ipu_.cycle.push_back({std::move(advance), CounterOrigin()});
+  }
+
+  uint32_t Constant(uint32_t value) {
+    const auto [constant, is_new] = constants_.try_emplace(value);
+    if (!is_new) return constant->second;
+    constant->second = Add({.type = {v1::INT32, {1}}, .storage = ipu_.num_storages++});
+    Pin(constant->second);
+    Emit(Section::kSetup, Fill(constant->second, value));
+    return constant->second;
+  }
+
+  static Instruction Fill(uint32_t tensor, uint32_t value) {
+    Instruction fill;
+    fill.mutable_fill()->set_value(value);
+    fill.add_outputs(tensor);
+    return fill;
+  }
+  void Emit(Section section, Instruction instruction) {
+    ipu_.sections[static_cast<int>(section)].push_back({std::move(instruction), CounterOrigin()});
+  }
+  static v1::Origin CounterOrigin() {
+    v1::Origin origin;
+    origin.set_scope("pipeline");
+    origin.set_op("counter");
+    return origin;
+  }
+
+  uint32_t Add(LoweredTensor tensor) {
+    if (tensor.strides.empty()) tensor.strides = program::RowMajorStrides(tensor.type.dims);
+    ipu_.tensors.push_back(std::move(tensor));
+    return static_cast<uint32_t>(ipu_.tensors.size() - 1);
+  }
+
+  uint32_t StorageAt(uint32_t storage, uint32_t position) const {
+    const auto renamed = renamed_.find({storage, position});
+    return renamed == renamed_.end() ? storage : renamed->second;
+  }
+
+  // Lets each position use its own storages.
+  void Rename() {
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> clones;  // of (tensor, storage)
+    const auto rename = [&](uint32_t tensor, uint32_t position) {
+      const uint32_t old = ipu_.tensors[tensor].storage, storage = StorageAt(old, position);
+      if (storage == old) return tensor;
+      const auto [clone, is_new] = clones.try_emplace({tensor, storage});
+      if (is_new) {
+        LoweredTensor copy = ipu_.tensors[tensor];
+        copy.storage = storage;
+        clone->second = Add(std::move(copy));
+      }
+      return clone->second;
+    };
+    for (uint32_t position = 0; position < ipu_.positions.size(); ++position) {
+      for (LoweredStep& step : ipu_.positions[position]) {
+        program::ForEachTensor(step.instruction,
+                               [&](uint32_t& tensor) { tensor = rename(tensor, position); });
+      }
+    }
+    for (PipelineMove& move : program_.pipeline.moves) {
+      if (move.move.from_ipu() != number_) continue;
+      move.move.set_from_tensor(rename(move.move.from_tensor(), move.position));
+      Pin(move.move.from_tensor());
+    }
+  }
+
+  const uint32_t number_;
+  const std::vector<bool>& kept_;
+  LoweredProgram& program_;
+  LoweredIpu& ipu_;
+  std::map<uint32_t, std::map<uint32_t, Access>> accesses_;      // [storage][position]
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> renamed_;    // storage by (storage, position)
+  std::map<uint32_t, std::vector<LoweredStep>> loads_, stores_;  // by position
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> indices_;    // by (places, behind)
+  std::map<uint32_t, uint32_t> constants_;
+};
+
+}  // namespace
+
+void AddStashes(uint32_t ipu, const std::vector<bool>& kept, LoweredProgram& program) {
+  Stashes(ipu, kept, program).Run();
+}
+
+}  // namespace vpod::compiler

@@ -1,0 +1,97 @@
+// ResNet-18 trains on several IPUs as on one, to the bit.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/compiler/compiler.h"
+#include "client/models/resnet.h"
+#include "client/session/ipu_model.h"
+#include "client/session/session.h"
+
+namespace vpod::models {
+namespace {
+
+using compiler::Schedule;
+using graph::Graph;
+using graph::Tensor;
+using program::v1::FLOAT16;
+using program::v1::FLOAT32;
+using program::v1::INT32;
+
+struct Case {
+  uint32_t ipus = 1;
+  Schedule schedule = Schedule::kSharded;
+};
+
+std::vector<std::string> Stages(uint32_t ipus) {
+  if (ipus == 1) return {};
+  return ipus == 2 ? std::vector<std::string>{"layer3.0"}
+                   : std::vector<std::string>{"layer2.0", "layer3.0", "layer4.0"};
+}
+
+// The losses of twenty updates, of seven micro-batches each.
+std::vector<float> Train(program::v1::DataType type, const Case& test) {
+  constexpr uint32_t kUpdates = 20, kAccumulation = 7;
+  Graph g;
+  const nn::Builder net(g, {.seed = 3, .training = true});
+  const Tensor images = g.Cast(g.Input("images", {FLOAT32, {1, 3, 32, 32}}), type);
+  ResNetOptions options = ResNet18();
+  options.small_images = true;
+  options.classes = 10;
+  options.stages = Stages(test.ipus);
+  const Tensor logits = ResNet(net, images, options);
+  const Tensor labels = g.Input("labels", {INT32, {1}});
+  const Tensor loss = g.Mean(g.SoftmaxCrossEntropy(g.Cast(logits, FLOAT32), labels));
+  g.Output("loss", loss);
+  compiler::CompileOptions compile{.ipus_per_replica = test.ipus, .schedule = test.schedule};
+  compile.programs = {
+      {.name = "train",
+       .accumulation = kAccumulation,
+       .loss = loss,
+       .optimizer = compiler::SgdOptions{.learning_rate = 0.02f, .momentum = 0.9f}}};
+  std::vector<float> losses;
+  const auto compiled = compiler::Compile(g, compile);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  if (!compiled.ok()) return losses;
+  auto device = session::CreateIpuModel({.ipus_per_replica = test.ipus, .compute_threads = 2});
+  auto session = session::Session::Create(*std::move(device), *compiled);
+  EXPECT_TRUE(session.ok()) << session.status();
+  if (!session.ok()) return losses;
+  std::mt19937 generator(5);
+  for (uint32_t update = 0; update < kUpdates; ++update) {
+    const auto pixels = *(*session)->Stream<float>("images", 0);
+    for (float& pixel : pixels) pixel = static_cast<float>(generator() % 256) / 128 - 1;
+    const auto classes = *(*session)->Stream<int32_t>("labels", 0);
+    for (int32_t& label : classes) label = static_cast<int32_t>(generator() % 10);
+    const auto cycles = (*session)->Run("train");
+    EXPECT_TRUE(cycles.ok()) << cycles.status();
+    if (!cycles.ok()) return losses;
+    const auto stream = *(*session)->Stream<float>("loss", 0);
+    losses.insert(losses.end(), stream.begin(), stream.end());
+  }
+  return losses;
+}
+
+class PipelinedTraining : public ::testing::TestWithParam<program::v1::DataType> {};
+
+INSTANTIATE_TEST_SUITE_P(Types, PipelinedTraining, ::testing::Values(FLOAT32, FLOAT16),
+                         [](const auto& info) { return program::v1::DataType_Name(info.param); });
+
+TEST_P(PipelinedTraining, ResNet18HasTheLossesOfOneIpu) {
+  const std::vector<float> expected = Train(GetParam(), {});
+  ASSERT_EQ(expected.size(), 20u * 7);
+  EXPECT_NE(expected.front(), expected.back());
+  for (uint32_t ipus : {2, 4}) {
+    for (Schedule schedule :
+         {Schedule::kSharded, Schedule::kGrouped, Schedule::kInterleaved, Schedule::kSequential}) {
+      SCOPED_TRACE(absl::StrCat(ipus, " IPUs, schedule ", static_cast<int>(schedule)));
+      EXPECT_EQ(Train(GetParam(), {ipus, schedule}), expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vpod::models
