@@ -16,15 +16,22 @@ absl::StatusOr<PipelineStages> PipelineStages::Find(const GraphProgram& program,
   const auto wrong = [&](auto... what) {
     return absl::InvalidArgumentError(absl::StrCat("program '", program.spec.name, "': ", what...));
   };
-  for (const graph::Node& node : graph.nodes()) {
-    const uint32_t stage = stages.StageOf(graph.origins().at(node.origin), node.ipu);
-    if (stage >= stages.ipus_.size()) stages.ipus_.resize(stage + 1, kNone);
-    uint32_t& ipu = stages.ipus_[stage];
-    if (ipu != kNone && ipu != node.ipu) {
+  const auto is_gradient = [&](const graph::Node& node) {
+    return node.instruction.outputs_size() > 0 &&
+           node.instruction.outputs(0) >= program.first_backward;
+  };
+  for (bool gradients : {false, true}) {
+    for (const graph::Node& node : graph.nodes()) {
+      if (is_gradient(node) != gradients) continue;
+      const uint32_t stage = stages.StageOf(graph.origins().at(node.origin), node.ipu);
+      if (stage >= stages.ipus_.size()) stages.ipus_.resize(stage + 1, kNone);
+      uint32_t& ipu = stages.ipus_[stage];
+      if (ipu == kNone) ipu = node.ipu;
+      // Gradients are added up where their value is, whatever stage they come from.
+      if (ipu == node.ipu || gradients) continue;
       return wrong("stage ", stage, " has operations on IPU ", ipu, " and on IPU ", node.ipu,
                    ", must be on one");
     }
-    ipu = node.ipu;
   }
   const auto missing = std::find(stages.ipus_.begin(), stages.ipus_.end(), kNone);
   if (missing != stages.ipus_.end()) {

@@ -269,6 +269,7 @@ TEST(PipelineTest, WrongStagesAreRefused) {
                                  graph::InitialValue::Filled(1)));
     }
     network.loss = g.Mean(x);
+    g.Output("loss", network.loss);
     return Refusal(network, {.ipus_per_replica = 4, .schedule = Schedule::kGrouped}, 16);
   };
   EXPECT_EQ(refusal({{0, 0}, {1, 1}}), "");

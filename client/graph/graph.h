@@ -103,8 +103,9 @@ class Graph {
   void SetIpu(uint32_t ipu) { ipu_ = ipu; }
   uint32_t ipu() const { return ipu_; }
   // Later values and operations belong to this stage of a pipeline; gradients belong to that of
-  // what they are gradients of. It names them and changes nothing that is computed.
+  // what they are gradients of. It changes when they are computed, and no result.
   void SetStage(uint32_t stage) { stage_ = stage; }
+  uint32_t stage() const { return stage_; }
 
   // While it exists, operations that are added belong to a named part of the model, as modules are
   // named in PyTorch; messages name it. Scopes end in reverse order.

@@ -78,13 +78,18 @@ BertOutputs Bert(const Builder& net, const BertInputs& inputs, const BertOptions
   x = net.Dropout(x, options.dropout);
   Tensor mask;
   if (inputs.attended.valid()) mask = nn::PaddingMask(graph, options.type, inputs.attended);
-  const uint32_t first = graph.ipu();
+  const uint32_t first = graph.ipu(), stage = graph.stage();
   for (int layer = 0; layer < options.layers; ++layer) {
-    if (options.layers_per_ipu > 0)
-      graph.SetIpu(first + 1 + static_cast<uint32_t>(layer / options.layers_per_ipu));
+    if (options.layers_per_ipu > 0) {
+      const auto next = 1 + static_cast<uint32_t>(layer / options.layers_per_ipu);
+      graph.SetIpu(first + next);
+      graph.SetStage(stage + next);
+    }
     x = Layer(net.In("encoder").In("layer").In(absl::StrCat(layer)), x, mask, options);
   }
+  // What follows is another stage on the first IPU.
   graph.SetIpu(first);
+  if (options.layers_per_ipu > 0) graph.SetStage(graph.stage() + 1);
   return {x, words};
 }
 

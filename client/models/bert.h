@@ -16,8 +16,8 @@ struct BertOptions {
   int64_t feed_forward = 3072;                        // its inner width
   float dropout = 0.1f;                               // in training
   program::v1::DataType type = program::v1::FLOAT32;  // of the parameters
-  // This many layers go on each of the IPUs that follow the graph's, which has the rest; 0: the
-  // graph's IPU has all.
+  // This many layers go on each of the IPUs that follow the graph's, as the next stages of a
+  // pipeline; the graph's IPU has the rest, before and behind them. 0: the graph's IPU has all.
   int layers_per_ipu = 0;
 };
 

@@ -1,4 +1,5 @@
 // Tests of vpod's answers about PODs and about itself.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 namespace vpod::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 Json Parsed(const Outcome& outcome) {
@@ -210,6 +213,25 @@ TEST(VpodCommandsTest, NewMakesAProjectOnce) {
   EXPECT_EQ(pod.Run({"vpod", "new", "3d"}).code, 2);
   ExpectWrongUsage(pod.Run({"vpod", "new"}), "project", "vpod new");
   ExpectWrongUsage(pod.Run({"vpod", "new", project, "--java"}), "--java", "vpod new");
+}
+
+TEST(VpodCommandsTest, PlanNeedsNoPod) {
+  TestPod pod(0);
+  const Outcome table = pod.Run({"vpod", "plan", "mnist", "--pod", "1,16", "--explain"});
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, AllOf(HasSubstr("| Items/s |"), HasSubstr("\n 16   | 16 "),
+                               HasSubstr("POD of 16 IPUs, the IPUs of a replica:")));
+  const Outcome json = pod.Run({"vpod", "plan", "mnist", "--pod", "65536", "--json"});
+  EXPECT_EQ(Parsed(json)[0]["global_batch"], 65536) << json.err;
+  const Outcome csv = pod.Run({"vpod", "plan", "mnist", "--csv"});
+  EXPECT_THAT(csv.out, HasSubstr("ipus,replicas,global_batch,"));
+  ExpectWrongUsage(pod.Run({"vpod", "plan"}), "model", "vpod plan");
+  ExpectWrongUsage(pod.Run({"vpod", "plan", "mnist", "--pod", "0"}), "--pod", "vpod plan");
+  ExpectWrongUsage(pod.Run({"vpod", "plan", "mnist", "--json", "--csv"}), "--csv", "vpod plan");
+  const Outcome unknown = pod.Run({"vpod", "plan", "resnet19"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("vpod: error: there is no model 'resnet19', must be one of "));
+  EXPECT_EQ(pod.Run({"vpod", "plan", "mnist", "--memory-proportion", "0"}).code, 2);
 }
 
 TEST(VpodCommandsTest, WrongUsageLeadsToTheHelpOfTheCommand) {

@@ -5,11 +5,20 @@
 #include <string>
 #include <vector>
 
+#include "tools/vpod/plan.h"
 #include "tools/vpod/pod.h"
 
 namespace vpod::tools {
 
 inline constexpr char kSupportBundle[] = "support-bundle";
+
+// Of plan.
+struct PlanArguments {
+  plan::PlanRequest request;
+  std::vector<uint32_t> pods = {16};
+  PlanFormat format = PlanFormat::kTable;
+  bool explain = false;
+};
 
 struct Arguments {
   std::string command;      // "up"
@@ -24,6 +33,7 @@ struct Arguments {
   std::string output;       // of support-bundle; empty: a name with the time, here
   std::string project;      // of new: its directory
   bool python = false;      // of new
+  PlanArguments plan;       // of plan
 };
 
 // Parses the words after the program's name. A number: nothing is left to do but to end with that

@@ -14,6 +14,7 @@
 #include "tools/vpod/fail.h"
 #include "tools/vpod/logs.h"
 #include "tools/vpod/new_project.h"
+#include "tools/vpod/plan.h"
 #include "tools/vpod/pod.h"
 #include "tools/vpod/pod_file.h"
 #include "tools/vpod/status.h"
@@ -165,6 +166,14 @@ int New(std::string directory, bool python) {
   return 0;
 }
 
+int Plan(const PlanArguments& arguments) {
+  const auto text =
+      PlanText(arguments.request, arguments.pods, arguments.format, arguments.explain);
+  if (!text.ok()) return FailWith(text.status());
+  std::fputs(text->c_str(), stdout);
+  return 0;
+}
+
 int List(bool json) {
   std::vector<PodStatus> pods;
   for (const Pod& pod : AllPods()) pods.push_back(StatusOf(pod));
@@ -189,6 +198,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (arguments.command == "up") return Up(arguments);
+  if (arguments.command == "plan") return Plan(arguments.plan);
   if (arguments.command == "use") return Use(arguments.name);
   if (arguments.command == "new") return New(arguments.project, arguments.python);
   const auto home = arguments.name.empty() ? vipu::PodHome() : vipu::HomeOfPod(arguments.name);

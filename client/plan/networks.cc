@@ -1,0 +1,157 @@
+#include "client/plan/networks.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/models/bert.h"
+#include "client/models/efficientnet.h"
+#include "client/models/gpt2.h"
+#include "client/models/mnist.h"
+#include "client/models/mobilenet.h"
+#include "client/models/resnet.h"
+#include "client/models/vgg.h"
+#include "client/models/vit.h"
+
+namespace vpod::plan {
+namespace {
+
+using graph::Graph;
+using graph::Tensor;
+using program::v1::FLOAT32;
+using program::v1::INT32;
+
+// The logits of a network, one row for each label.
+using Build = std::function<Tensor(const nn::Builder&, const NetworkRequest&)>;
+
+Tensor Images(Graph& graph, const NetworkRequest& request, int64_t channels, int64_t size) {
+  const Tensor images =
+      graph.Input("images", {request.image_type, {request.micro_batch, channels, size, size}});
+  return request.image_type == request.type ? images : graph.Cast(images, request.type);
+}
+
+Build OfImages(Tensor (*model)(const nn::Builder&, Tensor, const NetworkRequest&)) {
+  return [model](const nn::Builder& net, const NetworkRequest& request) {
+    return model(net, Images(net.graph(), request, 3, request.image_size), request);
+  };
+}
+
+Build OfResNet(models::ResNetOptions (*variant)()) {
+  return [variant](const nn::Builder& net, const NetworkRequest& request) {
+    models::ResNetOptions options = variant();
+    options.small_images = request.image_size <= 32;
+    options.stages = request.stages;
+    return models::ResNet(net, Images(net.graph(), request, 3, request.image_size), options);
+  };
+}
+
+Tensor Tokens(Graph& graph, const NetworkRequest& request) {
+  return graph.Input("tokens", {INT32, {request.micro_batch, request.sequence_length}});
+}
+
+Tensor Rows(Graph& graph, Tensor logits, const NetworkRequest& request) {
+  if (!graph.status().ok()) return logits;
+  return graph.Reshape(
+      logits, {request.micro_batch * request.sequence_length, graph.TypeOf(logits).dims.back()});
+}
+
+// The first IPU has the embedding and the prediction; the layers are dealt to the others evenly, or
+// stay there if it is alone.
+Build OfBert(models::BertOptions (*variant)()) {
+  return [variant](const nn::Builder& net, const NetworkRequest& request) {
+    models::BertOptions options = variant();
+    options.type = request.type;
+    options.positions = std::max(options.positions, request.sequence_length);
+    const auto others = static_cast<int>(request.ipus) - 1;
+    if (others > 0) options.layers_per_ipu = (options.layers + others - 1) / others;
+    Graph& graph = net.graph();
+    const models::BertInputs inputs{
+        .tokens = Tokens(graph, request),
+        .attended =
+            graph.Input("attended", {INT32, {request.micro_batch, request.sequence_length}})};
+    return Rows(graph, models::BertForMaskedLanguage(net, inputs, options), request);
+  };
+}
+
+Build OfGpt2(models::Gpt2Options (*variant)()) {
+  return [variant](const nn::Builder& net, const NetworkRequest& request) {
+    models::Gpt2Options options = variant();
+    options.type = request.type;
+    Graph& graph = net.graph();
+    return Rows(graph, models::Gpt2ForLanguage(net, Tokens(graph, request), options), request);
+  };
+}
+
+const std::map<std::string, Build>& Networks() {
+  static const auto* const networks = new std::map<std::string, Build>{
+      {"bert-base", OfBert(models::BertBase)},
+      {"bert-large", OfBert(models::BertLarge)},
+      {"bert-tiny", OfBert(models::BertTiny)},
+      {"efficientnet-b0",
+       OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
+         return models::EfficientNet(net, images, models::EfficientNetB0());
+       })},
+      {"efficientnet-b4",
+       OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
+         return models::EfficientNet(net, images, models::EfficientNetB4());
+       })},
+      {"gpt2", OfGpt2(models::Gpt2Small)},
+      {"gpt2-medium", OfGpt2(models::Gpt2Medium)},
+      {"mnist",
+       [](const nn::Builder& net, const NetworkRequest& request) {
+         return models::Mnist(net, Images(net.graph(), request, 1, 28));
+       }},
+      {"mobilenet-v2", OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
+         return models::MobileNetV2(net, images, {});
+       })},
+      {"resnet18", OfResNet(models::ResNet18)},
+      {"resnet34", OfResNet(models::ResNet34)},
+      {"resnet50", OfResNet(models::ResNet50)},
+      {"resnet101", OfResNet(models::ResNet101)},
+      {"resnext101", OfResNet(models::ResNext101_32x8d)},
+      {"vgg16", OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
+         return models::Vgg(net, images, models::Vgg16());
+       })},
+      {"vit-b16", OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
+         return models::VisionTransformer(net, images, models::VitB16());
+       })}};
+  return *networks;
+}
+
+}  // namespace
+
+std::vector<std::string> NetworkNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, build] : Networks()) names.push_back(name);
+  return names;
+}
+
+absl::StatusOr<Network> BuildNetwork(const NetworkRequest& request) {
+  const auto build = Networks().find(request.name);
+  if (build == Networks().end()) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no model '", request.name,
+                                                   "', must be one of ",
+                                                   absl::StrJoin(NetworkNames(), ", ")));
+  }
+  Network network;
+  Graph& g = network.graph;
+  const Tensor logits = build->second(nn::Builder(g, {.training = true}), request);
+  if (!g.status().ok()) return g.status();
+  const Tensor labels = g.Input("labels", {INT32, {g.TypeOf(logits).dims[0]}});
+  const Tensor single = request.type == FLOAT32 ? logits : g.Cast(logits, FLOAT32);
+  network.loss = g.Mean(g.SoftmaxCrossEntropy(single, labels));
+  g.Output("loss", network.loss);
+  if (!g.status().ok()) return g.status();
+  const bool is_split = std::any_of(g.nodes().begin(), g.nodes().end(),
+                                    [](const graph::Node& node) { return node.ipu > 0; });
+  if (request.ipus > 1 && !is_split) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model '", request.name, "' is not split over ", request.ipus,
+                     " IPUs: residual networks need stages, and only BERT is split without"));
+  }
+  return network;
+}
+
+}  // namespace vpod::plan

@@ -1,0 +1,35 @@
+// The models of client/models by name, with a loss, for plans: without data and without weights.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/graph/graph.h"
+
+namespace vpod::plan {
+
+struct NetworkRequest {
+  std::string name;                                         // NetworkNames
+  int64_t micro_batch = 1;                                  // images or sequences
+  int64_t image_size = 224;                                 // pixels of an edge
+  int64_t sequence_length = 128;                            // tokens
+  program::v1::DataType type = program::v1::FLOAT16;        // of operations and weights
+  program::v1::DataType image_type = program::v1::FLOAT16;  // as they come from the host
+  uint32_t ipus = 1;                                        // of a replica
+  std::vector<std::string> stages;  // of residual networks: blocks with which an IPU begins
+};
+
+struct Network {
+  graph::Graph graph;
+  graph::Tensor loss;
+};
+
+std::vector<std::string> NetworkNames();
+
+// InvalidArgument: an unknown name, which lists the known ones, sizes that do not fit, or several
+// IPUs for a model that is not split.
+absl::StatusOr<Network> BuildNetwork(const NetworkRequest& request);
+
+}  // namespace vpod::plan

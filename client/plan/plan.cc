@@ -1,0 +1,42 @@
+#include "client/plan/plan.h"
+
+#include "absl/strings/str_cat.h"
+#include "device/arch/hardware.h"
+#include "device/base/status.h"
+
+namespace vpod::plan {
+
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
+  const uint32_t ipus = request.network.ipus;
+  if (ipus == 0 || request.pod == 0 || request.pod % ipus != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a POD of ", request.pod, " IPUs has no whole number of replicas of ", ipus));
+  }
+  VPOD_ASSIGN_OR_RETURN(const arch::MachineType machine,
+                        arch::FindMachineType(request.machine_type));
+  VPOD_ASSIGN_OR_RETURN(const Network network, BuildNetwork(request.network));
+  Plan plan{.replicas = request.pod / ipus};
+  compiler::CompileOptions options{.ipus_per_replica = ipus, .total_replicas = plan.replicas};
+  options.allow_out_of_memory = true;
+  options.schedule = request.schedule;
+  if (request.half_partials) options.products.partials = program::v1::FLOAT16;
+  if (request.memory_proportion)
+    options.products.memory_proportions.assign(ipus, request.memory_proportion);
+  options.programs = {{.name = "train",
+                       .accumulation = request.accumulation,
+                       .loss = network.loss,
+                       .optimizer = request.optimizer}};
+  VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled,
+                        compiler::Compile(network.graph, options));
+  const model::Topology topology{
+      .clock_hz = machine.clock_hz, .num_replicas = plan.replicas, .ipus_per_replica = ipus};
+  plan.timeline = model::TimelineOf(compiled.executable->proto(), 0, topology);
+  plan.fits = model::CheckMemory(*compiled.executable, topology, &plan.memory);
+  plan.global_batch =
+      static_cast<uint64_t>(request.network.micro_batch) * request.accumulation * plan.replicas;
+  plan.seconds = static_cast<double>(plan.timeline.end().value()) / machine.clock_hz;
+  plan.items_per_second = static_cast<double>(plan.global_batch) / plan.seconds;
+  return plan;
+}
+
+}  // namespace vpod::plan

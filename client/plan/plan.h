@@ -1,0 +1,41 @@
+// What the training of a model takes on a POD of any size: the compiler and the machine's model,
+// and no machine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/compiler/compiler.h"
+#include "client/plan/networks.h"
+#include "device/model/timeline.h"
+
+namespace vpod::plan {
+
+struct PlanRequest {
+  NetworkRequest network;
+  uint32_t pod = 16;  // IPUs
+  std::string machine_type = "m2000";
+  uint32_t accumulation = 1;                                   // micro-batches of an update
+  compiler::Schedule schedule = compiler::Schedule::kGrouped;  // of several IPUs
+  compiler::Optimizer optimizer = compiler::SgdOptions{.momentum = 0.9f};
+  bool half_partials = false;
+  std::optional<float> memory_proportion;  // as in compiler::ProductOptions
+};
+
+struct Plan {
+  uint32_t replicas = 1;
+  uint64_t global_batch = 1;         // images or sequences of an update
+  double seconds = 0;                // of an update
+  double items_per_second = 0;       // images or sequences
+  model::Timeline timeline;          // of an update
+  std::vector<model::Bytes> memory;  // of each IPU of a replica
+  absl::Status fits;                 // OutOfMemory as a compilation gives it
+};
+
+// InvalidArgument: what the compiler refuses, and a POD that has no whole number of replicas.
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request);
+
+}  // namespace vpod::plan

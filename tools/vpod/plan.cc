@@ -1,0 +1,161 @@
+#include "tools/vpod/plan.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/render/table.h"
+#include "device/arch/hardware.h"
+#include "device/base/status.h"
+
+namespace vpod::tools {
+namespace {
+
+struct Row {
+  uint32_t pod;
+  plan::Plan plan;
+};
+
+double Megabytes(model::Bytes bytes) { return static_cast<double>(bytes.value()) / 1e6; }
+
+model::Bytes MostMemory(const plan::Plan& plan) {
+  return *std::max_element(plan.memory.begin(), plan.memory.end());
+}
+
+// Items for each IPU, compared with the first plan.
+double Efficiency(const Row& row, const Row& first) {
+  return row.plan.items_per_second / row.pod / (first.plan.items_per_second / first.pod);
+}
+
+// What the busiest IPU does, in parts of the time of an update.
+struct Shares {
+  double compute, exchange, sync, waiting;
+};
+Shares SharesOf(const model::IpuTime& ipu, model::Cycles end) {
+  const auto share = [&](model::Cycles cycles) {
+    return static_cast<double>(cycles.value()) / static_cast<double>(end.value());
+  };
+  // An IPU that has ended waits for the last one.
+  return {share(ipu.cost.compute), share(ipu.cost.exchange), share(ipu.cost.sync),
+          share(ipu.waiting + (end - ipu.end()))};
+}
+Shares SharesOf(const plan::Plan& plan) {
+  const auto& ipus = plan.timeline.ipus;
+  const auto busiest = std::min_element(ipus.begin(), ipus.end(), [](const auto& a, const auto& b) {
+    return b.cost.total() < a.cost.total();
+  });
+  return SharesOf(*busiest, plan.timeline.end());
+}
+
+std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
+
+std::string Table(const std::vector<Row>& rows) {
+  render::Table table{.headings = {"IPUs", "Replicas", "Global batch", "Items/s", "Efficiency",
+                                   "ms/update", "Compute", "Exchange", "Sync", "Waiting",
+                                   "Memory (MB)", "Fits"}};
+  for (const Row& row : rows) {
+    const Shares shares = SharesOf(row.plan);
+    table.rows.push_back(
+        {absl::StrCat(row.pod), absl::StrCat(row.plan.replicas),
+         absl::StrCat(row.plan.global_batch), absl::StrFormat("%.0f", row.plan.items_per_second),
+         Percent(Efficiency(row, rows[0])), absl::StrFormat("%.3f", row.plan.seconds * 1e3),
+         Percent(shares.compute), Percent(shares.exchange), Percent(shares.sync),
+         Percent(shares.waiting), absl::StrFormat("%.1f", Megabytes(MostMemory(row.plan))),
+         row.plan.fits.ok() ? "yes" : "no"});
+  }
+  return render::StyleH(table);
+}
+
+std::string Explanation(const Row& row) {
+  std::string text = absl::StrCat("\nPOD of ", row.pod, " IPUs, the IPUs of a replica:\n");
+  render::Table table{
+      .headings = {"IPU", "Compute", "Exchange", "Sync", "Waiting", "Host (MB)", "Memory (MB)"}};
+  for (size_t ipu = 0; ipu < row.plan.timeline.ipus.size(); ++ipu) {
+    const model::IpuTime& time = row.plan.timeline.ipus[ipu];
+    const Shares shares = SharesOf(time, row.plan.timeline.end());
+    table.rows.push_back(
+        {absl::StrCat(ipu), Percent(shares.compute), Percent(shares.exchange), Percent(shares.sync),
+         Percent(shares.waiting),
+         absl::StrFormat("%.3f", Megabytes(time.cost.from_host + time.cost.to_host)),
+         absl::StrFormat("%.1f", Megabytes(row.plan.memory[ipu]))});
+  }
+  absl::StrAppend(&text, render::StyleH(table));
+  if (!row.plan.fits.ok()) absl::StrAppend(&text, row.plan.fits.message(), "\n");
+  return text;
+}
+
+nlohmann::ordered_json Json(const Row& row, const Row& first, bool explain) {
+  const Shares shares = SharesOf(row.plan);
+  nlohmann::ordered_json json = {{"ipus", row.pod},
+                                 {"replicas", row.plan.replicas},
+                                 {"global_batch", row.plan.global_batch},
+                                 {"items_per_second", row.plan.items_per_second},
+                                 {"efficiency", Efficiency(row, first)},
+                                 {"seconds_per_update", row.plan.seconds},
+                                 {"cycles_per_update", row.plan.timeline.end().value()},
+                                 {"compute", shares.compute},
+                                 {"exchange", shares.exchange},
+                                 {"sync", shares.sync},
+                                 {"waiting", shares.waiting},
+                                 {"memory_bytes", MostMemory(row.plan).value()},
+                                 {"fits", row.plan.fits.ok()}};
+  if (!explain) return json;
+  auto ipus = nlohmann::ordered_json::array();
+  for (size_t ipu = 0; ipu < row.plan.timeline.ipus.size(); ++ipu) {
+    const model::IpuTime& time = row.plan.timeline.ipus[ipu];
+    ipus.push_back({{"compute_cycles", time.cost.compute.value()},
+                    {"exchange_cycles", time.cost.exchange.value()},
+                    {"sync_cycles", time.cost.sync.value()},
+                    {"waiting_cycles", time.waiting.value()},
+                    {"host_bytes", (time.cost.from_host + time.cost.to_host).value()},
+                    {"memory_bytes", row.plan.memory[ipu].value()}});
+  }
+  json["ipus_of_a_replica"] = std::move(ipus);
+  if (!row.plan.fits.ok()) json["why_not"] = std::string(row.plan.fits.message());
+  return json;
+}
+
+// The numbers of the JSON form, without those of single IPUs.
+std::string Csv(const std::vector<Row>& rows) {
+  std::string text;
+  for (const Row& row : rows) {
+    const nlohmann::ordered_json json = Json(row, rows[0], /*explain=*/false);
+    std::vector<std::string> names, values;
+    for (const auto& [name, value] : json.items()) {
+      names.push_back(name);
+      values.push_back(value.dump());
+    }
+    if (text.empty()) text = absl::StrJoin(names, ",") + "\n";
+    absl::StrAppend(&text, absl::StrJoin(values, ","), "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request,
+                                     const std::vector<uint32_t>& pods, PlanFormat format,
+                                     bool explain) {
+  std::vector<Row> rows;
+  for (uint32_t pod : pods) {
+    plan::PlanRequest of_pod = request;
+    of_pod.pod = pod;
+    VPOD_ASSIGN_OR_RETURN(plan::Plan plan, plan::MakePlan(of_pod));
+    rows.push_back({pod, std::move(plan)});
+  }
+  if (format == PlanFormat::kCsv) return Csv(rows);
+  if (format == PlanFormat::kJson) {
+    auto all = nlohmann::ordered_json::array();
+    for (const Row& row : rows) all.push_back(Json(row, rows[0], explain));
+    return all.dump(2) + "\n";
+  }
+  std::string text = Table(rows);
+  if (explain) {
+    for (const Row& row : rows) text += Explanation(row);
+  }
+  return text;
+}
+
+}  // namespace vpod::tools

@@ -1,0 +1,20 @@
+// vpod plan: what training a model takes on PODs of any size.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/plan/plan.h"
+
+namespace vpod::tools {
+
+enum class PlanFormat { kTable, kJson, kCsv };
+
+// A plan for each POD, as a text that ends with a newline. `explain`: also the time of each IPU of
+// a replica, and why a plan does not fit.
+absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request,
+                                     const std::vector<uint32_t>& pods, PlanFormat format,
+                                     bool explain);
+
+}  // namespace vpod::tools
