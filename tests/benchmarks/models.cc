@@ -52,7 +52,8 @@ absl::Status Serve() {
                                            .batch = batch,
                                            .training = mode == "train",
                                            .half = type == "float16",
-                                           .replicas = replicas}));
+                                           .replicas = replicas,
+                                           .allow_out_of_memory = true}));
     }
     VPOD_ASSIGN_OR_RETURN(const double milliseconds, MillisecondsOfAStep(*session, steps));
     std::printf("%.4f\n", milliseconds);

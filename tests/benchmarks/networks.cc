@@ -128,7 +128,9 @@ absl::StatusOr<compiler::Compiled> Compile(const NetworkOptions& options) {
   } else {
     graph.Output("logits", logits);
   }
-  return compiler::Compile(graph, {.total_replicas = options.replicas, .programs = {spec}});
+  return compiler::Compile(graph, {.total_replicas = options.replicas,
+                                   .allow_out_of_memory = options.allow_out_of_memory,
+                                   .programs = {spec}});
 }
 
 absl::Status FillStreams(const NetworkOptions& options, session::Session& session) {

@@ -19,6 +19,7 @@ struct NetworkOptions {
   bool training = true;
   bool half = false;  // float16
   uint32_t replicas = 1;
+  bool allow_out_of_memory = false;  // on an IPUModel
 };
 
 // One program, "run": a step of training with momentum, or an inference. InvalidArgument for
