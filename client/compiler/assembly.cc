@@ -266,11 +266,15 @@ void Assembler::AppendPipeline(LoweredProgram& program, uint32_t ipu, uint32_t m
       step->mutable_outputs()->Add(received.begin(), received.end());
     }
   };
+  // All parts work in the cycles from `ramp` on, if there are so many micro-batches.
+  const uint32_t alike = micro_batches > ramp ? micro_batches - ramp : 0;
   for (uint32_t cycle = 0; cycle < ramp; ++cycle) append_cycle(cycle, to);
-  NamedFunction main;
-  append_cycle(ramp, main);
-  AppendLoop(ipu, micro_batches - ramp, std::move(main), to);
-  for (uint32_t cycle = micro_batches; cycle < micro_batches + ramp; ++cycle)
+  if (alike > 0) {
+    NamedFunction main;
+    append_cycle(ramp, main);
+    AppendLoop(ipu, alike, std::move(main), to);
+  }
+  for (uint32_t cycle = ramp + alike; cycle < micro_batches + ramp; ++cycle)
     append_cycle(cycle, to);
 }
 

@@ -176,7 +176,6 @@ move %0 on IPU 0 to %0 on IPU 1 at position 0
       {
           {"period 1", "period 0", "line 2: a pipeline comes before IPUs and has a period"},
           {"positions 2", "positions 4294967295", "line 2: a pipeline comes before IPUs"},
-          {"positions 2", "positions 3", "line 12: there are too few micro-batches"},
           {"position 0:", "position 2:", "line 6: there are 2 positions"},
           {"pinned [0]", "pinned [1]", "line 8: storage 1 is not defined before this line"},
           {"at position 0", "at position 2", "line 12: there are 2 positions"},

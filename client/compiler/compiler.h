@@ -125,7 +125,7 @@ enum class Rounding {
 };
 
 // How products and convolutions are planned on the tiles of an IPU: it changes their time and
-// memory, but no result. What the graph says of an operation goes before.
+// memory, but no result. Settings of an operation in the graph take precedence.
 struct ProductOptions {
   // Type of partial results of float16 operands: FLOAT32 or FLOAT16.
   program::v1::DataType partials = program::v1::FLOAT32;

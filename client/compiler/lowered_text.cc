@@ -83,8 +83,6 @@ class LoweredReader {
     reader_.Expect("accumulation");
     program_.accumulation = reader_.Number();
     while (reader_.NextLine()) ReadLine();
-    if (reader_.ok() && program_.pipeline.Ramp() >= program_.micro_batches())
-      reader_.Fail("there are too few micro-batches for the pipeline");
     VPOD_RETURN_IF_ERROR(reader_.status());
     return std::move(program_);
   }

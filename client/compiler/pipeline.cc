@@ -37,8 +37,11 @@ class Positions {
       for (const LoweredTensor& tensor : ipu.tensors)
         storages[tensor.storage].is_variable |= !tensor.variable.empty();
       for (const LoweredStep& step : ipu.sections[static_cast<int>(Section::kBody)]) {
-        for (uint32_t output : step.instruction.outputs())
-          storages[ipu.tensors[output].storage].written = true;
+        for (uint32_t output : step.instruction.outputs()) {
+          Storage& storage = storages[ipu.tensors[output].storage];
+          storage.written = true;
+          storage.is_changed |= !step.instruction.has_exchange();
+        }
       }
       for (Section section : {Section::kSetup, Section::kClear}) {
         for (const LoweredStep& step : ipu.sections[static_cast<int>(section)]) {
@@ -69,6 +72,8 @@ class Positions {
     return CheckVariables();
   }
 
+  // At least those of the stages. Gradients of variables of other IPUs arrive after the last.
+  uint32_t positions() const { return std::max(positions_, stages_.positions()); }
   // Positions of the steps of an IPU's body; those of exchanges are their moves'.
   const std::vector<uint32_t>& OfSteps(uint32_t ipu) const { return steps_[ipu]; }
   // Of a move that is made once before all micro-batches: kBefore.
@@ -85,6 +90,7 @@ class Positions {
 
   struct Storage {
     bool is_variable = false, is_kept = false, written = false;
+    bool is_changed = false;                   // written by more than moves
     uint32_t last_write = 0, last_access = 0;  // positions so far
     std::optional<uint32_t> first_access;      // of a variable that is written
     std::optional<uint32_t> sent;              // position
@@ -124,7 +130,25 @@ class Positions {
     }
     for (uint32_t output : step.instruction.outputs()) StorageOf(ipu, output).last_write = position;
     steps_[ipu].push_back(position);
-    return absl::OkStatus();
+    positions_ = std::max(positions_, position + 1);
+    return UseRemoteBuffer(ipu, step, position);
+  }
+
+  // A remote buffer that micro-batches change is one of a position, as a variable is.
+  absl::Status UseRemoteBuffer(uint32_t ipu, const LoweredStep& step, uint32_t position) {
+    const Instruction& op = step.instruction;
+    if (!op.has_remote_load() && !op.has_remote_store()) return absl::OkStatus();
+    const uint32_t number =
+        op.has_remote_load() ? op.remote_load().buffer() : op.remote_store().buffer();
+    const auto [it, is_new] = remote_buffers_.try_emplace({ipu, number}, RemoteUse{position});
+    RemoteUse& use = it->second;
+    use.changes |= op.has_remote_store();
+    use.moves |= use.position != position;
+    if (!use.changes || !use.moves) return absl::OkStatus();
+    return Wrong(program_,
+                 absl::StrCat("remote buffer '", program_.ipus[ipu].remote_buffers[number].name(),
+                              "' is used by several stages of the pipeline, of which one changes "
+                              "it"));
   }
 
   // False if the other end has not come to it.
@@ -138,13 +162,14 @@ class Positions {
       return false;
     Storage& from = StorageOf(move.from_ipu(), move.from_tensor());
     Storage& to = StorageOf(move.to_ipu(), move.to_tensor());
-    uint32_t position = kBefore;
     if (from.written && from.is_variable) {
       return Wrong(program_, absl::StrCat("a buffer that micro-batches change is on IPU ",
                                           move.from_ipu(), ", but IPU ", move.to_ipu(),
                                           " reads it, which a pipeline cannot do"));
     }
-    if (from.written) {
+    // What is the same for all micro-batches moves before them, unless they change what comes.
+    uint32_t position = kBefore;
+    if (from.written || to.is_changed) {
       position = from.last_write;
       from.last_access = std::max(from.last_access, position);
       from.sent = std::max(from.sent.value_or(0), position);
@@ -153,6 +178,7 @@ class Positions {
       to.is_kept = true;
     }
     moves_[number] = position;
+    if (position != kBefore) positions_ = std::max(positions_, position + 2);
     for (uint32_t end : {ipu, other}) steps_[end].push_back(position);
     return true;
   }
@@ -172,8 +198,15 @@ class Positions {
     return absl::OkStatus();
   }
 
+  struct RemoteUse {
+    uint32_t position;
+    bool changes = false, moves = false;
+  };
+
   const PipelineStages& stages_;
   const LoweredProgram& program_;
+  uint32_t positions_ = 0;
+  std::map<std::pair<uint32_t, uint32_t>, RemoteUse> remote_buffers_;  // by (IPU, buffer)
   std::vector<uint32_t> moves_;
   std::vector<std::vector<uint32_t>> steps_;    // [ipu]
   std::vector<std::vector<Storage>> storages_;  // [ipu]
@@ -233,7 +266,7 @@ absl::Status CheckMicroBatches(const GraphProgram& source, const PipelineStages&
                             micro_batches, ", must be at least ", least, " to fill the pipeline",
                             trains ? absl::StrCat(": ", stages.stages(),
                                                   " stages forward and as many backward, "
-                                                  "of which the last run as one")
+                                                  "of which the last count as one")
                                    : ""));
 }
 
@@ -249,10 +282,10 @@ absl::Status MakePipeline(const GraphProgram& source, Schedule schedule, Lowered
   Positions positions(stages, program);
   VPOD_RETURN_IF_ERROR(positions.Find());
   program.pipeline.period = stages.period();
-  program.pipeline.positions = stages.positions();
+  program.pipeline.positions = positions.positions();
   for (uint32_t number = 0; number < program.ipus.size(); ++number) {
     LoweredIpu& ipu = program.ipus[number];
-    ipu.positions.resize(stages.positions());
+    ipu.positions.resize(positions.positions());
     SplitBody(positions, number, ipu);
   }
   SplitMoves(positions, program);

@@ -64,7 +64,7 @@ Network Layers(v1::DataType type, uint32_t stages, uint32_t ipus) {
     x = g.MatMul(x, variable(absl::StrCat("w", layer), {kWidth, kWidth}, layer));
     if (layer == 2) x = g.Dropout(x, 0.25f);
     if (layer == 5) x = g.Add(x, first);
-    x = g.Unary(v1::TANH, x);
+    x = layer % 3 == 1 ? g.Softmax(x, 1) : g.Unary(v1::TANH, x);
     if (layer == 0) first = x;
   }
   network.loss =
@@ -80,8 +80,10 @@ struct Result {
   std::shared_ptr<const program::Executable> executable;
 };
 
+const std::vector<std::string> kWeights = {"w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7"};
+
 Result Train(const Network& network, CompileOptions options, uint32_t accumulation,
-             uint32_t replicas = 1) {
+             uint32_t replicas = 1, const std::vector<std::string>& variables = kWeights) {
   options.total_replicas = replicas;
   options.programs = {{.name = "train",
                        .device_iterations = 2,
@@ -116,8 +118,8 @@ Result Train(const Network& network, CompileOptions options, uint32_t accumulati
     }
   }
   EXPECT_EQ(result.losses.size(), 2u * 2 * accumulation * replicas);
-  for (int layer = 0; layer < 8; ++layer) {
-    const auto weights = (*session)->ReadFloats(absl::StrCat("w", layer));
+  for (const std::string& variable : variables) {
+    const auto weights = (*session)->ReadFloats(variable);
     EXPECT_TRUE(weights.ok()) << weights.status();
     if (weights.ok()) result.weights.insert(result.weights.end(), weights->begin(), weights->end());
   }
@@ -243,6 +245,50 @@ TEST(PipelineTest, UtilisationIsThatOfAPipelineOfEqualStages) {
   }
 }
 
+// Stages that share IPUs in any order, of which one has a softmax alone, a weight that lies on
+// another IPU, and a part of a weight that is moved and then changed in place.
+TEST(PipelineTest, StagesShareIpusAndWeights) {
+  const auto train = [](Schedule schedule, const std::vector<uint32_t>& ipus) {
+    Network network;
+    Graph& g = network.graph;
+    const auto weights = [&](const std::string& name, uint32_t seed) {
+      return g.Variable(name, {FLOAT32, {kWidth, kWidth}}, Random(kWidth * kWidth, seed));
+    };
+    const auto enter = [&](uint32_t stage) {
+      g.SetStage(stage);
+      g.SetIpu(ipus[stage]);
+    };
+    enter(3);
+    const Tensor far = weights("w3", 3);
+    enter(0);
+    Tensor x = g.Input("x", {FLOAT32, {kBatch, kWidth}});
+    x = g.MatMul(g.Unary(v1::TANH, g.MatMul(x, weights("w0", 0))), far);
+    const Tensor part = g.Slice(weights("w4", 4), {0, 0}, {kBatch, kWidth});
+    enter(1);
+    x = g.Softmax(x, 1);
+    enter(2);
+    x = g.MatMul(g.Softmax(x, 1), weights("w1", 1));
+    x = g.Add(x, g.Softmax(part, 1));
+    enter(3);
+    x = g.MatMul(g.Softmax(x, 1), far);
+    network.loss = g.Mean(g.SoftmaxCrossEntropy(x, g.Input("labels", {INT32, {kBatch}})));
+    g.Output("loss", network.loss);
+    CompileOptions options{.ipus_per_replica = 4, .schedule = schedule};
+    return Train(network, options, 9, 1, {"w0", "w1", "w3", "w4"});
+  };
+  const Result one = train(Schedule::kSharded, {0, 0, 0, 0});
+  for (const std::vector<uint32_t>& ipus :
+       {std::vector<uint32_t>{0, 1, 2, 3}, {0, 0, 1, 1}, {0, 1, 1, 0}, {1, 0, 1, 0}}) {
+    for (Schedule schedule : kPipelines) {
+      SCOPED_TRACE(absl::StrCat("stage 1 on IPU ", ipus[1], ", stage 2 on IPU ", ipus[2],
+                                ", schedule ", static_cast<int>(schedule)));
+      const Result pipeline = train(schedule, ipus);
+      EXPECT_EQ(pipeline.losses, one.losses);
+      EXPECT_EQ(pipeline.weights, one.weights);
+    }
+  }
+}
+
 std::string Refusal(const Network& network, CompileOptions options, uint32_t accumulation) {
   options.programs = {{.name = "train", .accumulation = accumulation, .loss = network.loss}};
   return std::string(Compile(network.graph, options).status().message());
@@ -252,7 +298,7 @@ TEST(PipelineTest, TooFewMicroBatchesAreRefused) {
   const Network four = Layers(FLOAT32, 4, 4);
   EXPECT_EQ(Refusal(four, {.ipus_per_replica = 4, .schedule = Schedule::kGrouped}, 6),
             "program 'train': the accumulation is 6, must be at least 7 to fill the pipeline: 4 "
-            "stages forward and as many backward, of which the last run as one");
+            "stages forward and as many backward, of which the last count as one");
   EXPECT_EQ(Refusal(four, {.ipus_per_replica = 4, .schedule = Schedule::kGrouped}, 7), "");
   EXPECT_EQ(Refusal(four, {.ipus_per_replica = 4, .schedule = Schedule::kSequential}, 1), "");
 }
@@ -277,6 +323,25 @@ TEST(PipelineTest, WrongStagesAreRefused) {
   EXPECT_EQ(refusal({{0, 0}, {1, 1}, {1, 2}}),
             "program 'train': stage 1 has operations on IPU 1 and on IPU 2, must be on one");
   EXPECT_THAT(refusal({{0, 0}, {2, 2}, {1, 1}}), HasSubstr("needs the result of a later stage"));
+}
+
+TEST(PipelineTest, StateOfSeveralStagesIsRefused) {
+  Network network;
+  Graph& g = network.graph;
+  const Tensor x = g.Input("x", {FLOAT32, {kWidth}});
+  const graph::RemoteBuffer rows = g.AddRemoteBuffer("rows", {FLOAT32, {kWidth}}, 2);
+  const Tensor row = g.Constant({INT32, {}}, 0);
+  Tensor y = g.Add(x, g.RemoteLoad(rows, row));
+  g.SetStage(1);
+  g.SetIpu(1);
+  y = g.Multiply(y, g.Variable("w", {FLOAT32, {kWidth}}, graph::InitialValue::Filled(1)));
+  g.SetStage(2);
+  g.SetIpu(0);
+  g.RemoteStore(rows, y, row);
+  network.loss = g.Mean(y);
+  EXPECT_EQ(Refusal(network, {.ipus_per_replica = 2, .schedule = Schedule::kGrouped}, 9),
+            "program 'train': remote buffer 'rows' is used by several stages of the pipeline, of "
+            "which one changes it");
 }
 
 // All micro-batches of a run go through the pipeline of an inference.

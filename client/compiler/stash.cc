@@ -21,6 +21,7 @@ class Stashes {
     FindAccesses();
     for (const auto& [storage, positions] : accesses_) Connect(storage, positions);
     Rename();
+    CopyWhatIsPassedOn();
     for (uint32_t position = 0; position < ipu_.positions.size(); ++position) {
       std::vector<LoweredStep>& steps = ipu_.positions[position];
       steps.insert(steps.begin(), loads_[position].begin(), loads_[position].end());
@@ -66,28 +67,32 @@ class Stashes {
   void Pin(uint32_t tensor) { ipu_.pinned.insert(ipu_.tensors[tensor].storage); }
 
   // Each position that writes hands on to those that read before the next one writes, and to that.
+  // The storage itself serves positions that are less than a period apart, so that the next
+  // micro-batch finds it free; others get copies by way of a ring.
   void Connect(uint32_t storage, const std::map<uint32_t, Access>& positions) {
+    const uint32_t period = program_.pipeline.period;
+    uint32_t in_use_since = positions.begin()->first;
     for (auto writer = positions.begin(); writer != positions.end();) {
-      auto next = std::next(writer), end = next;
+      const auto next = std::next(writer);
+      auto end = next;
       while (end != positions.end()) {
         const bool writes = end->second.writes;
         ++end;
         if (writes) break;
       }
       if (next == end) return;
-      const uint32_t period = program_.pipeline.period;
-      const uint32_t last = std::prev(end)->first;
-      const uint32_t places = (last - writer->first) / period + 1;
+      const auto last = std::prev(end);
       const uint32_t source = StorageAt(storage, writer->first);
-      if (places == 1) {
+      if (last->first - in_use_since < period) {
         ipu_.pinned.insert(source);
         for (auto reader = next; reader != end; ++reader)
           renamed_[{storage, reader->first}] = source;
       } else {
-        AddRing(storage, source, places, *writer, next, end);
+        AddRing(storage, source, (last->first - writer->first) / period + 1, *writer, next, end);
+        in_use_since = last->first;
       }
-      writer = std::prev(end);
-      if (!writer->second.writes) return;
+      if (!last->second.writes) return;
+      writer = last;
     }
   }
 
@@ -220,6 +225,33 @@ class Stashes {
       if (move.move.from_ipu() != number_) continue;
       move.move.set_from_tensor(rename(move.move.from_tensor(), move.position));
       Pin(move.move.from_tensor());
+    }
+  }
+
+  // An exchange does not send the bytes that it receives.
+  void CopyWhatIsPassedOn() {
+    std::vector<PipelineMove>& moves = program_.pipeline.moves;
+    const uint32_t period = program_.pipeline.period;
+    const auto storage_of = [&](uint32_t tensor) { return ipu_.tensors[tensor].storage; };
+    for (PipelineMove& sent : moves) {
+      if (sent.move.from_ipu() != number_) continue;
+      const bool is_received =
+          std::any_of(moves.begin(), moves.end(), [&](const PipelineMove& received) {
+            return received.move.to_ipu() == number_ &&
+                   received.position % period == sent.position % period &&
+                   storage_of(received.move.to_tensor()) == storage_of(sent.move.from_tensor());
+          });
+      if (!is_received) continue;
+      Instruction copy;
+      copy.mutable_copy();
+      copy.add_inputs(sent.move.from_tensor());
+      const program::TensorType type = ipu_.tensors[sent.move.from_tensor()].type;
+      sent.move.set_from_tensor(Add({.type = type, .storage = ipu_.num_storages++}));
+      Pin(sent.move.from_tensor());
+      copy.add_outputs(sent.move.from_tensor());
+      v1::Origin origin = CounterOrigin();
+      origin.set_op("copy");
+      stores_[sent.position].push_back({std::move(copy), std::move(origin)});
     }
   }
 

@@ -103,7 +103,7 @@ class Graph {
   void SetIpu(uint32_t ipu) { ipu_ = ipu; }
   uint32_t ipu() const { return ipu_; }
   // Later values and operations belong to this stage of a pipeline; gradients belong to that of
-  // what they are gradients of. It changes when they are computed, and no result.
+  // what they are gradients of. It affects when they are computed, but not their results.
   void SetStage(uint32_t stage) { stage_ = stage; }
   uint32_t stage() const { return stage_; }
 

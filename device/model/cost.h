@@ -43,7 +43,7 @@ struct Cost {
 Cost PriceProgram(const program::v1::Executable& executable, uint32_t program, uint32_t ipu,
                   const Topology& topology);
 
-// Bytes of all tiles of an IPU that are in use when most of each is (tile_memory.h).
+// The sum over the tiles of an IPU of the most bytes that each has in use (tile_memory.h).
 Bytes MemoryUse(const program::v1::Executable& executable, uint32_t ipu, const Topology& topology);
 
 // ResourceExhausted if a tile needs more than its 624 KiB: which IPU, how many tiles and by how

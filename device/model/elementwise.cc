@@ -168,8 +168,8 @@ TilePlan BinaryPlan(const Instruction& instruction, const PlanContext& context) 
   return plan;
 }
 
-// The steps are vertices of their own: poplibs fuses what is in one expression only, which what was
-// fused here need not have been.
+// The steps are vertices of their own: poplibs fuses only what is in one expression, and what was
+// fused here may come from several.
 TilePlan MapPlan(const Instruction& instruction, const PlanContext& context) {
   const uint32_t output = instruction.outputs(0);
   const bool half = context.IsHalf(output);

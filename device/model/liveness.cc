@@ -39,9 +39,8 @@ class ByteMap {
     }
     return covered >= range.end;
   }
-  bool Overlaps(Range range) const {
-    const auto it = runs_.lower_bound(range.end);
-    return it != runs_.begin() && std::prev(it)->second.end > range.begin;
+  bool Covers(Range range) const {
+    return ForEach(range, [](uint32_t) {});
   }
 
  private:
@@ -84,9 +83,8 @@ class Analysis {
     }
     // What one program keeps for another is not a value of any.
     for (ProgramLiveness& program : liveness_.programs) {
-      std::erase_if(program.values, [&](const LiveValue& value) {
-        return always_.Overlaps(RangeOf(value.tensor));
-      });
+      std::erase_if(program.values,
+                    [&](const LiveValue& value) { return always_.Covers(RangeOf(value.tensor)); });
       std::stable_sort(program.values.begin(), program.values.end(),
                        [](const LiveValue& a, const LiveValue& b) { return a.first < b.first; });
     }
@@ -94,8 +92,8 @@ class Analysis {
   }
 
  private:
-  // An executable whose programs execute more instructions, those in loops once, is hostile, or so
-  // large that it does not fit anyway: all its tensors are taken to live throughout.
+  // An executable whose programs execute instructions with more operands, those in loops twice, is
+  // hostile, or so large that it does not fit anyway: all its tensors are taken to live throughout.
   static constexpr uint32_t kMostVisits = 1 << 20;
 
   struct Loop {
@@ -109,13 +107,14 @@ class Analysis {
 
   void KeepAlways(uint32_t tensor) {
     const Range range = RangeOf(tensor);
-    if (range.begin == range.end || always_.Overlaps(range)) return;
+    if (range.begin == range.end || always_.Covers(range)) return;
     always_.Set(range, tensor);
     liveness_.always_live.push_back(tensor);
   }
 
   void Read(uint32_t tensor) {
     const bool all_written = held_.ForEach(RangeOf(tensor), [&](uint32_t index) {
+      ++visits_;
       LiveValue& value = program_.values[index];
       if (!again_ || (value.first >= again_->first && value.first < step_)) {
         value.last = std::max(value.last, step_);
@@ -137,7 +136,7 @@ class Analysis {
 
   void Write(uint32_t tensor) {
     const Range range = RangeOf(tensor);
-    if (range.begin == range.end || always_.Overlaps(range)) return;
+    if (range.begin == range.end || always_.Covers(range)) return;
     const auto [it, added] =
         written_.insert({{step_, tensor}, static_cast<uint32_t>(program_.values.size())});
     if (added) {
@@ -158,19 +157,23 @@ class Analysis {
     if (instruction.has_exchange()) {
       const auto exchange = static_cast<int>(instruction.exchange().exchange());
       for (const auto& move : executable_.exchanges(exchange).moves()) {
+        ++visits_;
         if (move.from_ipu() == ipu_) Read(move.from_tensor());
         if (move.to_ipu() == ipu_) received.push_back(move.to_tensor());
       }
     }
     // A result in the place of an operand, or of a part of it, is the same value.
+    std::map<uint64_t, uint64_t> inputs;  // end by begin
+    for (uint32_t input : instruction.inputs()) {
+      uint64_t& end = inputs[RangeOf(input).begin];
+      end = std::max(end, RangeOf(input).end);
+    }
     const auto in_place = [&](uint32_t output) {
       const Range range = RangeOf(output);
-      return std::any_of(instruction.inputs().begin(), instruction.inputs().end(),
-                         [&](uint32_t input) {
-                           const Range whole = RangeOf(input);
-                           return whole.begin <= range.begin && range.end <= whole.end;
-                         });
+      const auto behind = inputs.upper_bound(range.begin);
+      return behind != inputs.begin() && std::prev(behind)->second >= range.end;
     };
+    visits_ += static_cast<uint32_t>(instruction.inputs_size() + instruction.outputs_size());
     for (uint32_t output : instruction.outputs()) {
       if (!in_place(output)) Write(output);
     }
@@ -179,7 +182,8 @@ class Analysis {
 
   void Visit(uint32_t function) {
     const auto& instructions = text_.functions(static_cast<int>(function)).instructions();
-    for (int i = 0; i < instructions.size() && ++visits_ <= kMostVisits; ++i) {
+    for (int i = 0; i < instructions.size() && visits_ <= kMostVisits; ++i) {
+      ++visits_;
       const Instruction& instruction = instructions[i];
       if (step_ == program_.steps.size())
         program_.steps.push_back({function, static_cast<uint32_t>(i)});

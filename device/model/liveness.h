@@ -28,8 +28,8 @@ struct ProgramLiveness {
 };
 
 struct Liveness {
-  // Tensors that have their memory always: variables, and what programs read before they write it.
-  // None shares bytes with another.
+  // Tensors that have their memory always: variables, and what programs read before they write it,
+  // but for those whose bytes others of them have.
   std::vector<uint32_t> always_live;
   std::vector<ProgramLiveness> programs;
 };

@@ -132,8 +132,8 @@ absl::Status OutOfMemory(const program::Executable& executable, uint32_t ipu,
                    ipu, ", ", over, " of ", memory.tiles.size(), " tiles need more than their ",
                    capacity, " bytes, by up to ", memory.tiles[memory.fullest].total() - capacity,
                    " bytes. Fullest tiles: ", FullestTiles(memory), ". Tile ", memory.fullest,
-                   " is fullest ", contents.When(), "; most of it take ", contents.Largest(),
-                   ". To try: ", Advice(memory, contents), "."));
+                   " is fullest ", contents.When(), "; most of it is taken up by ",
+                   contents.Largest(), ". To try: ", Advice(memory, contents), "."));
 }
 
 }  // namespace

@@ -191,7 +191,7 @@ TEST(OpPlans, MatMulOfAnOperandThatIsMade) {
   EXPECT_EQ(ReceivedBytes(model::Plan(product, made)), 128 * 16 * 2u);
 }
 
-// Four replicas on a machine, of which one IPU in two streams.
+// Replicas of one machine stream at the same time, each with its IPUs that do.
 TEST(OpPlans, StreamsKnowWhoElseStreams) {
   const auto sharing = [](uint32_t replicas, uint32_t ipus, bool all) {
     Job job({"stream_in {}", {}, {{FLOAT32, {8}}}});

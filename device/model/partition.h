@@ -83,7 +83,7 @@ std::vector<PlanStep> StepsOf(const PartitionCost& cost, const Partition& partit
 uint64_t VertexCycles(const PlannedConvolution& convolution, const Partition& partition);
 
 // The partition of the fewest cycles whose temporary memory is within the proportion of a tile's;
-// of the least memory, if none is. Pure, bounded by some ten milliseconds, and remembered.
+// of the least memory, if none is. Pure, bounded by some 100 ms, and remembered.
 struct PlannedPartition {
   Partition partition;
   PartitionCost cost;

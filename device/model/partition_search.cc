@@ -21,13 +21,33 @@ bool IsProduct(const PlannedConvolution& c) {
 
 class Search {
  public:
-  Search(const PlannedConvolution& convolution, bool coarse)
+  explicit Search(const PlannedConvolution& convolution)
       : c_(convolution),
-        coarse_(coarse),
         bytes_(static_cast<uint64_t>(convolution.memory_proportion *
                                      static_cast<double>(arch::kTileMemory.value()))) {}
 
-  PlannedPartition Run() {
+  // Among powers of two.
+  PlannedPartition Coarse() {
+    coarse_ = true;
+    Run();
+    return best_;
+  }
+  // Begins with the coarse one, to have a bound; gives what is best when its patience ends.
+  PlannedPartition Fine() {
+    Coarse();
+    coarse_ = false;
+    Run();
+    return best_;
+  }
+
+ private:
+  // Partitions that are looked at, and whose costs are computed: some 100 ms. Layers of models take
+  // a tenth of it.
+  static constexpr uint32_t kMostLooks = 1 << 22, kMostCosts = 1 << 19;
+
+  bool IsOver() const { return looks_ > kMostLooks || costs_ > kMostCosts; }
+
+  void Run() {
     for (const Partition& vertex : Vertices()) {
       for (const uint64_t serial : {1, 2, 4, 8}) {
         if (serial > CeilDiv(c_.outputs, vertex.outputs_at_once)) break;
@@ -36,10 +56,8 @@ class Search {
         SplitChannels(p);
       }
     }
-    return best_;
   }
 
- private:
   std::vector<Partition> Vertices() const {
     using enum ConvolutionVertex;
     const uint64_t channels = c_.half ? 16 : 8;
@@ -88,6 +106,7 @@ class Search {
   }
 
   void SplitChannels(Partition p) {
+    if (IsOver()) return;
     const uint64_t outputs_each = CeilDiv(CeilDiv(c_.outputs, p.outputs_at_once), p.serial_outputs);
     for (const uint64_t groups : Splits(CeilDiv(c_.groups, p.groups_at_once), kTiles)) {
       p.groups = groups;
@@ -103,6 +122,7 @@ class Search {
   }
 
   void SplitWindow(Partition p, uint64_t tiles) {
+    if (IsOver()) return;
     for (const uint64_t rows : WindowSplits(c_.kernel[0], tiles)) {
       for (const uint64_t columns : WindowSplits(c_.kernel[1], tiles / rows)) {
         p.kernel = {rows, columns};
@@ -112,12 +132,14 @@ class Search {
   }
 
   void SplitField(Partition p, uint64_t tiles) {
+    if (IsOver()) return;
     for (const uint64_t batch : Splits(c_.batch, tiles)) {
       p.batch = batch;
       for (const uint64_t rows : Splits(c_.field[0], tiles / batch)) {
         p.field[0] = rows;
         for (const uint64_t columns : Splits(c_.field[1], tiles / batch / rows)) {
           p.field[1] = columns;
+          if (IsOver()) return;
           Take(p);
         }
       }
@@ -152,7 +174,9 @@ class Search {
   }
 
   void Take(const Partition& p) {
+    ++looks_;
     if (fits_ && LeastCycles(p) >= static_cast<double>(cycles_)) return;
+    ++costs_;
     PartitionCost cost = CostOf(c_, p);
     const bool fits = cost.temporary_bytes <= bytes_;
     const uint64_t cycles = cost.total_cycles();
@@ -167,8 +191,9 @@ class Search {
   }
 
   const PlannedConvolution& c_;
-  const bool coarse_;
   const uint64_t bytes_;
+  bool coarse_ = false;
+  uint32_t looks_ = 0, costs_ = 0;
   bool found_ = false, fits_ = false;
   uint64_t cycles_ = 0;
   PlannedPartition best_;
@@ -189,7 +214,7 @@ PlannedPartition FindPartition(const PlannedConvolution& convolution) {
     const auto it = known->partitions.find(convolution);
     if (it != known->partitions.end()) return it->second;
   }
-  PlannedPartition found = Search(convolution, /*coarse=*/false).Run();
+  PlannedPartition found = Search(convolution).Fine();
   base::MutexLock lock(known->mutex);
   if (known->partitions.size() >= kMostKnown) known->partitions.clear();
   known->partitions[convolution] = found;
@@ -197,7 +222,7 @@ PlannedPartition FindPartition(const PlannedConvolution& convolution) {
 }
 
 PlannedPartition FindCoarsePartition(const PlannedConvolution& convolution) {
-  return Search(convolution, /*coarse=*/true).Run();
+  return Search(convolution).Coarse();
 }
 
 }  // namespace vpod::model

@@ -162,10 +162,10 @@ PlanContext::Span PlanContext::SpanOf(uint32_t tensor) const {
 }
 
 const PlannedPartition& PlanContext::PartitionOf(const PlannedConvolution& convolution) const {
-  constexpr size_t kMostSearches = 1000;
+  const size_t most_searches = std::max(64u, 512 / topology_.ipus_per_replica);
   const auto it = partitions_.find(convolution);
   if (it != partitions_.end()) return it->second;
-  const bool coarse = partitions_.size() >= kMostSearches;
+  const bool coarse = partitions_.size() >= most_searches;
   return partitions_[convolution] =
              coarse ? FindCoarsePartition(convolution) : FindPartition(convolution);
 }

@@ -1,6 +1,8 @@
 #include "client/graph/gradients/gradients.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -132,17 +134,34 @@ Tensor Graph::SumOfUses(Tensor value, const std::vector<Tensor>& gradients) {
   return sum;
 }
 
+// Those of each stage by themselves: the stages of a pipeline have theirs at different times.
 std::vector<Tensor> Graph::Joined(const std::vector<Tensor>& gradients) {
   if (!status_.ok() || gradients.size() < 2) return gradients;
-  const auto first = std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const Node& node) {
-    const auto& outputs = node.instruction.outputs();
-    return std::find(outputs.begin(), outputs.end(), gradients[0].id) != outputs.end();
-  });
-  if (first == nodes_.rend()) return gradients;
-  const v1::Origin origin = origins_.at(first->origin);
-  backward_of_ = &origin;
-  std::vector<Tensor> joined = JoinProducts(*this, gradients);
-  backward_of_ = nullptr;
+  std::map<uint32_t, const Node*> makers;  // by value
+  for (const Node& node : nodes_) {
+    for (uint32_t output : node.instruction.outputs()) makers[output] = &node;
+  }
+  struct OfStage {
+    v1::Origin origin;
+    std::vector<Tensor> gradients;
+  };
+  std::map<uint32_t, OfStage, std::greater<>> of_stages;
+  std::vector<Tensor> joined;
+  for (Tensor gradient : gradients) {
+    const auto maker = makers.find(gradient.id);
+    if (maker == makers.end()) {
+      joined.push_back(gradient);
+      continue;
+    }
+    const v1::Origin& origin = origins_.at(maker->second->origin);
+    const auto [it, is_new] = of_stages.try_emplace(origin.stage(), OfStage{origin, {}});
+    it->second.gradients.push_back(gradient);
+  }
+  for (const auto& [stage, of_stage] : of_stages) {
+    backward_of_ = &of_stage.origin;
+    for (Tensor gradient : JoinProducts(*this, of_stage.gradients)) joined.push_back(gradient);
+    backward_of_ = nullptr;
+  }
   return joined;
 }
 
