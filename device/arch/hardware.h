@@ -59,13 +59,13 @@ inline constexpr double kAvailableMemoryProportion = 0.6;  // A poplibs
 
 // --- Code and state bytes, for the memory model ---
 inline constexpr uint64_t kConvolutionVertexCodeBytes = 4096;  // F5
-inline constexpr uint64_t kReduceVertexCodeBytes = 1024;  // F5
-inline constexpr uint64_t kOtherVertexCodeBytes = 400;    // F5
-inline constexpr uint64_t kVertexStateBytes = 32;         // F6: 16 B and four pointer fields
-inline constexpr uint64_t kControlBytesPerStep = 48;      // F7
-inline constexpr uint64_t kExchangeBytesPerFragment = 12;  // F7 received
-inline constexpr uint64_t kExchangeBytesPerSend = 8;       // F7
-inline constexpr uint64_t kBytesOfASend = 64 * 4;          // F7 at most
+inline constexpr uint64_t kReduceVertexCodeBytes = 1024;       // F5
+inline constexpr uint64_t kOtherVertexCodeBytes = 400;         // F5
+inline constexpr uint64_t kVertexStateBytes = 32;              // F6: 16 B and four pointer fields
+inline constexpr uint64_t kControlBytesPerStep = 48;           // F7
+inline constexpr uint64_t kExchangeBytesPerFragment = 12;      // F7 received
+inline constexpr uint64_t kExchangeBytesPerSend = 8;           // F7
+inline constexpr uint64_t kBytesOfASend = 64 * 4;              // F7 at most
 inline constexpr uint64_t kReservedTileBytes = 6 * 400 + 600 + 1104;  // F8
 
 // Kind of IPU-Machine.

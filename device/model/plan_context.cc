@@ -77,8 +77,9 @@ uint32_t IpusWith(bool (*kind)(const Instruction&), const program::v1::Executabl
   const uint32_t ipus = topology.ipus_per_replica;
   const uint32_t first = ipu / arch::kIpusPerMachine * arch::kIpusPerMachine;
   uint32_t busy = 0;
-  for (uint32_t i = first; i < std::min(ipus, first + arch::kIpusPerMachine); ++i)
-    busy += Has(executable.ipus(static_cast<int>(i)), kind);
+  const auto last =
+      std::min(static_cast<uint32_t>(executable.ipus_size()), first + arch::kIpusPerMachine);
+  for (uint32_t i = first; i < last; ++i) busy += Has(executable.ipus(static_cast<int>(i)), kind);
   const uint32_t replicas =
       std::min(std::max(arch::kIpusPerMachine / ipus, 1u), topology.num_replicas);
   return std::max(1u, busy * replicas);

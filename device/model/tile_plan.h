@@ -20,9 +20,9 @@ enum class Vertex { kElementwise, kReduction, kConvolution };
 struct TileWork {
   uint32_t tiles = 0;
   Vertex vertex = Vertex::kElementwise;
-  uint64_t supervisor_cycles = 0;  // of a call of the vertex
-  uint64_t worker_cycles = 0;      // of a call, by the slowest of the six workers
-  uint64_t calls = 1;              // one after the other
+  uint64_t supervisor_cycles = 0;                  // of a call of the vertex
+  uint64_t worker_cycles = 0;                      // of a call, by the slowest of the six workers
+  uint64_t calls = 1;                              // one after the other
   uint64_t state_bytes = arch::kVertexStateBytes;  // of the tile's vertex, which has all workers
 };
 

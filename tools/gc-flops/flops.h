@@ -1,6 +1,6 @@
-// Rate of the AMP units (spec/gc-tools.md 7): each tile multiplies matrices of its own, on all tiles
-// at once, and every element of the products is checked. The figure is the program's operations
-// divided by the modelled time of its run.
+// Rate of the AMP units (spec/gc-tools.md 7): each tile multiplies matrices of its own, on all
+// tiles at once, and every element of the products is checked. The figure is the program's
+// operations divided by the modelled time of its run.
 #pragma once
 
 #include <memory>
