@@ -147,8 +147,18 @@ class Analysis {
     held_.Set(range, it->second);
   }
 
+  // Whether an instruction writes the first part of something that is made in parts, as a stash is.
+  bool BeginsInPlace(const Instruction& instruction) const {
+    if (!instruction.has_dynamic_update() || instruction.inputs(0) != instruction.outputs(0))
+      return false;
+    const Range range = RangeOf(instruction.outputs(0));
+    return !held_.Covers(range) && !always_.Covers(range);
+  }
+
   void Execute(const Instruction& instruction) {
-    for (uint32_t input : instruction.inputs()) Read(input);
+    const bool begins = BeginsInPlace(instruction);
+    for (int i = begins ? 1 : 0; i < instruction.inputs_size(); ++i) Read(instruction.inputs(i));
+    if (begins) Write(instruction.outputs(0));
     if (instruction.has_rounding()) {
       Read(instruction.rounding().seed());
       Read(instruction.rounding().counter());

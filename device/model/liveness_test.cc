@@ -96,6 +96,19 @@ TEST(LivenessTest, ViewsKeepTheirValue) {
               ElementsAre(std::tuple(0, 0, 2), std::tuple(2, 1, 2)));
 }
 
+// A ring that a loop fills place by place needs no value before.
+TEST(LivenessTest, WhatIsMadeInPartsBeginsWithTheFirst) {
+  const auto update = [](int ring) {
+    const std::string tensor = std::to_string(ring);
+    return "instructions { dynamic_update { axes: 0 } inputs: " + tensor +
+           " inputs: 0 inputs: 1 outputs: " + tensor + " }";
+  };
+  const Liveness liveness = Of(4, {update(2) + Add(2, 2, 3), Fill(0) + Fill(1) + Repeat(0, 4)});
+  EXPECT_THAT(liveness.always_live, IsEmpty());
+  EXPECT_THAT(Values(liveness.programs[0]), ElementsAre(std::tuple(0, 0, 4), std::tuple(1, 1, 4),
+                                                        std::tuple(2, 3, 4), std::tuple(3, 4, 4)));
+}
+
 TEST(LivenessTest, ExchangesReadAndWrite) {
   const Liveness liveness =
       Of(2, {Fill(0) + "instructions { exchange {} }" + Fill(0)},
