@@ -25,6 +25,10 @@ uint64_t PreparedBytes(const Kernel& kernel) {
   return kernel.phases.size() * kBytesOfAPhase + kernel.primitive_bytes;
 }
 
+absl::Status EndedWhileLoading() {
+  return absl::CancelledError("the lease ended while its executable was loaded");
+}
+
 }  // namespace
 
 Engine::Engine(std::shared_ptr<const program::Executable> executable, const EngineOptions& options)
@@ -225,8 +229,7 @@ absl::Status Engine::PrepareSteps(const std::atomic<bool>* cancelled) {
       std::vector<Step>& steps = functions.emplace_back();
       functions_meet.push_back(false);
       for (const Instruction& instruction : function.instructions()) {
-        if (cancelled != nullptr && *cancelled)
-          return absl::CancelledError("the lease ended while its executable was loaded");
+        if (cancelled != nullptr && *cancelled) return EndedWhileLoading();
         Step& step = steps.emplace_back();
         step.source = &instruction;
         step.number = steps.size() - 1;
@@ -276,6 +279,8 @@ void Engine::PricePrograms() {
 absl::Status Engine::Prepare(const std::atomic<bool>* cancelled) {
   const program::v1::Executable& text = executable_->proto();
   const absl::Status fits = model::CheckMemory(*executable_, topology_, &memory_use_);
+  // That the lease has ended meanwhile comes first.
+  if (cancelled != nullptr && *cancelled) return EndedWhileLoading();
   if (options_.enforce_memory) VPOD_RETURN_IF_ERROR(fits);
   CountUnits();
   PlanFirstSharing();
