@@ -65,7 +65,7 @@ class Assembler {
   program::v1::Origins origins_;                            // refers to the table
   std::vector<std::map<std::string, uint32_t>> variables_;  // [ipu] name -> tensor
   std::map<uint32_t, uint64_t> ends_;
-  // Of the pipeline that is assembled: its moves, and the exchanges of sets of them by number.
+  // The moves of the pipeline that is being assembled, and the exchange of each set of them.
   std::vector<program::v1::Move> pipeline_moves_;
   std::map<std::vector<uint32_t>, uint32_t> pipeline_exchanges_;
 };

@@ -13,6 +13,7 @@
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
 #include "device/program/op.h"
+#include "tests/support/random_values.h"
 
 namespace vpod::compiler {
 namespace {
@@ -23,14 +24,6 @@ using graph::Tensor;
 using program::Dims;
 using v1::FLOAT32;
 using v1::Instruction;
-
-std::vector<float> Random(size_t n, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  std::vector<float> values(n);
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
 
 std::unique_ptr<session::Session> Open(const Graph& graph, const CompileOptions& options) {
   const auto compiled = Compile(graph, options);
@@ -161,11 +154,12 @@ TEST(CompiledRunTest, TensorsWithoutElements) {
       Graph g;
       const Tensor x = g.Input("x", {FLOAT32, {2, 3, 6, 6}});
       const Tensor none = g.Slice(x, {2, 0, 0, 0}, {0, 3, 6, 6});
-      const Tensor weights = g.Variable("weights", {FLOAT32, {4, 3, 3, 3}}, Random(4 * 27, 1));
+      const Tensor weights =
+          g.Variable("weights", {FLOAT32, {4, 3, 3, 3}}, RandomValues(4 * 27, 1));
       Tensor y = g.Relu(g.Convolution(none, weights, Graph::Sliding(2, 3)));
       y = g.MaxPool(y, Graph::Sliding(2, 2, 2));
       g.SetIpu(ipus - 1);
-      const Tensor w = g.Variable("w", {FLOAT32, {16, 5}}, Random(80, 2));
+      const Tensor w = g.Variable("w", {FLOAT32, {16, 5}}, RandomValues(80, 2));
       const Tensor labels = g.Slice(g.Input("labels", {v1::INT32, {1}}), {0}, {0});
       const Tensor logits = g.MatMul(g.Reshape(y, {0, 16}), w);
       g.Output("mean", g.CrossEntropyLoss(logits, labels, {}));
@@ -181,8 +175,8 @@ TEST(CompiledRunTest, TensorsWithoutElements) {
       ASSERT_TRUE(session->Run("train").ok());
       EXPECT_TRUE(std::isnan((*session->Stream<float>("mean", 0))[0]));
       EXPECT_EQ((*session->Stream<float>("sum", 0))[0], 30);
-      EXPECT_EQ(*session->ReadFloats("weights"), Random(4 * 27, 1));
-      EXPECT_EQ(*session->ReadFloats("w"), Random(80, 2));
+      EXPECT_EQ(*session->ReadFloats("weights"), RandomValues(4 * 27, 1));
+      EXPECT_EQ(*session->ReadFloats("w"), RandomValues(80, 2));
     }
   }
 }
@@ -209,7 +203,7 @@ RandomModel Build(uint32_t seed, uint32_t ipus) {
     const program::TensorType type{FLOAT32, std::move(dims)};
     const std::string name = absl::StrCat("w", model.variables.size());
     model.variables.push_back(name);
-    return g.Variable(name, type, Random(type.elements(), random()));
+    return g.Variable(name, type, RandomValues(type.elements(), random()));
   };
   for (int step = 5 + static_cast<int>(random() % 10); step > 0; --step) {
     g.SetIpu(placement() % ipus);
@@ -363,7 +357,7 @@ std::vector<float> Results(uint32_t seed, uint32_t ipus) {
   // A random model may have no use for its input.
   auto x = session->Stream<float>("x", 0);
   if (x.ok()) {
-    const std::vector<float> data = Random(x->size(), seed + 2);
+    const std::vector<float> data = RandomValues(x->size(), seed + 2);
     std::copy(data.begin(), data.end(), x->begin());
   }
   std::vector<float> results;

@@ -70,7 +70,7 @@ struct PipelineMove {
   uint32_t position = 0;
 };
 
-// How positions follow each other (pipeline.h). A period of 0: there is no pipeline.
+// How positions follow each other (pipeline.h). Programs without a pipeline have a period of 0.
 struct PipelineShape {
   uint32_t period = 0, positions = 0;
   std::vector<PipelineMove> moves;
@@ -87,7 +87,7 @@ struct LoweredProgram {
   std::vector<program::v1::Move> moves;  // ExchangeStep refers to these by index: one each
   PipelineShape pipeline;
 
-  // Of an update; of a run, if a pipeline does not accumulate.
+  // Micro-batches of an update, or of a whole run if a pipeline does not accumulate.
   uint32_t micro_batches() const {
     return pipeline.period > 0 && accumulation == 1 ? device_iterations : accumulation;
   }

@@ -76,7 +76,7 @@ class Positions {
   uint32_t positions() const { return std::max(positions_, stages_.positions()); }
   // Positions of the steps of an IPU's body; those of exchanges are their moves'.
   const std::vector<uint32_t>& OfSteps(uint32_t ipu) const { return steps_[ipu]; }
-  // Of a move that is made once before all micro-batches: kBefore.
+  // The position of a move; kBefore if it is made once, before all micro-batches.
   uint32_t OfMove(uint32_t move) const { return moves_[move]; }
   static constexpr uint32_t kBefore = ~0u - 1;
   // Whether a storage keeps its bytes from one micro-batch to the next.
@@ -134,7 +134,7 @@ class Positions {
     return UseRemoteBuffer(ipu, step, position);
   }
 
-  // A remote buffer that micro-batches change is one of a position, as a variable is.
+  // A remote buffer that micro-batches change must be used at one position, as a variable must.
   absl::Status UseRemoteBuffer(uint32_t ipu, const LoweredStep& step, uint32_t position) {
     const Instruction& op = step.instruction;
     if (!op.has_remote_load() && !op.has_remote_store()) return absl::OkStatus();
@@ -167,7 +167,7 @@ class Positions {
                                           move.from_ipu(), ", but IPU ", move.to_ipu(),
                                           " reads it, which a pipeline cannot do"));
     }
-    // What is the same for all micro-batches moves before them, unless they change what comes.
+    // A value that all micro-batches share moves once, unless they overwrite its copy.
     uint32_t position = kBefore;
     if (from.written || to.is_changed) {
       position = from.last_write;

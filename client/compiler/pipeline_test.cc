@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
 #include "device/model/timeline.h"
+#include "tests/support/random_values.h"
 
 namespace vpod::compiler {
 namespace {
@@ -27,14 +27,6 @@ using v1::FLOAT32;
 using v1::INT32;
 
 constexpr int64_t kBatch = 4, kWidth = 8;
-
-std::vector<float> Random(size_t n, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  std::vector<float> values(n);
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
 
 struct Network {
   Graph graph;
@@ -55,7 +47,7 @@ Network Layers(v1::DataType type, uint32_t stages, uint32_t ipus) {
   const auto variable = [&](const std::string& name, graph::Dims dims, uint32_t seed) {
     size_t elements = 1;
     for (int64_t dim : dims) elements *= static_cast<size_t>(dim);
-    return g.Variable(name, {type, std::move(dims)}, Random(elements, seed));
+    return g.Variable(name, {type, std::move(dims)}, RandomValues(elements, seed));
   };
   enter(0);
   Tensor x = g.Cast(g.Input("x", {FLOAT32, {kBatch, kWidth}}), type), first;
@@ -103,7 +95,7 @@ Result Train(const Network& network, CompileOptions options, uint32_t accumulati
   for (uint32_t run = 0; run < 2; ++run) {
     for (uint32_t replica = 0; replica < replicas; ++replica) {
       const auto x = *(*session)->Stream<float>("x", replica);
-      const auto values = Random(x.size(), 100 + run * 10 + replica);
+      const auto values = RandomValues(x.size(), 100 + run * 10 + replica);
       std::copy(values.begin(), values.end(), x.begin());
       const auto labels = *(*session)->Stream<int32_t>("labels", replica);
       for (size_t i = 0; i < labels.size(); ++i)
@@ -174,7 +166,7 @@ TEST(PipelineTest, ReplicasTrainAsReplicasOfOneIpuDo) {
   }
 }
 
-// What the planner says of a run is what the run takes.
+// A run takes as many cycles as the planner predicts.
 TEST(PipelineTest, TimelinesEndWhenRunsDo) {
   for (Schedule schedule :
        {Schedule::kSharded, Schedule::kGrouped, Schedule::kInterleaved, Schedule::kSequential}) {
@@ -252,7 +244,7 @@ TEST(PipelineTest, StagesShareIpusAndWeights) {
     Network network;
     Graph& g = network.graph;
     const auto weights = [&](const std::string& name, uint32_t seed) {
-      return g.Variable(name, {FLOAT32, {kWidth, kWidth}}, Random(kWidth * kWidth, seed));
+      return g.Variable(name, {FLOAT32, {kWidth, kWidth}}, RandomValues(kWidth * kWidth, seed));
     };
     const auto enter = [&](uint32_t stage) {
       g.SetStage(stage);
@@ -357,7 +349,7 @@ TEST(PipelineTest, InferenceGoesThroughTheIterations) {
     auto device = session::CreateIpuModel({.ipus_per_replica = ipus, .compute_threads = 2});
     auto session = session::Session::Create(*std::move(device), *compiled);
     const auto x = *(*session)->Stream<float>("x", 0);
-    const auto values = Random(x.size(), 7);
+    const auto values = RandomValues(x.size(), 7);
     std::copy(values.begin(), values.end(), x.begin());
     EXPECT_TRUE((*session)->Run("infer").ok());
     const auto stream = *(*session)->Stream<float>("loss", 0);

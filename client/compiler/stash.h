@@ -1,4 +1,4 @@
-// What positions of a pipeline keep for later positions of the same IPU.
+// Keeps values of a pipeline for later positions of the same IPU.
 #pragma once
 
 #include <cstdint>

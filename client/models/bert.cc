@@ -87,7 +87,7 @@ BertOutputs Bert(const Builder& net, const BertInputs& inputs, const BertOptions
     }
     x = Layer(net.In("encoder").In("layer").In(absl::StrCat(layer)), x, mask, options);
   }
-  // What follows is another stage on the first IPU.
+  // The layers that follow make up another stage, on the first IPU.
   graph.SetIpu(first);
   if (options.layers_per_ipu > 0) graph.SetStage(graph.stage() + 1);
   return {x, words};

@@ -131,7 +131,7 @@ std::vector<std::string> NetworkNames() {
 absl::StatusOr<Network> BuildNetwork(const NetworkRequest& request) {
   const auto build = Networks().find(request.name);
   if (build == Networks().end()) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no model '", request.name,
+    return absl::InvalidArgumentError(absl::StrCat("unknown model '", request.name,
                                                    "', must be one of ",
                                                    absl::StrJoin(NetworkNames(), ", ")));
   }

@@ -87,7 +87,7 @@ TEST(PlanTest, WrongRequestsAreRefused) {
     return std::string(MakePlan(request).status().message());
   };
   EXPECT_THAT(refusal([](auto& r) { r.network.name = "resnet19"; }),
-              HasSubstr("there is no model 'resnet19', must be one of bert-base, "));
+              HasSubstr("unknown model 'resnet19', must be one of bert-base, "));
   EXPECT_EQ(refusal([](auto& r) { r.network.ipus = 32; }),
             "a POD of 16 IPUs has no whole number of replicas of 32");
   EXPECT_EQ(refusal([](auto& r) { r.pod = 0; }),

@@ -4,11 +4,11 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "client/session/ipu_model.h"
 #include "client/session/npz.h"
+#include "tests/support/random_values.h"
 
 namespace vpod::session {
 namespace {
@@ -18,14 +18,6 @@ using graph::Tensor;
 using program::v1::FLOAT16;
 using program::v1::FLOAT32;
 using program::v1::INT32;
-
-std::vector<float> Random(size_t n, uint32_t seed, float scale = 1) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-scale, scale);
-  std::vector<float> values(n);
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
 
 std::unique_ptr<Session> Open(const Graph& graph, const compiler::CompileOptions& options) {
   auto compiled = compiler::Compile(graph, options);
@@ -45,11 +37,11 @@ Graph Classifier(uint32_t second_ipu, Tensor* loss_out, program::v1::DataType ty
   Graph graph;
   Tensor x = graph.Cast(graph.Input("x", {FLOAT32, {4, 12}}), type);
   const Tensor labels = graph.Input("labels", {INT32, {4}});
-  const Tensor w1 = graph.Variable("w1", {type, {12, 10}}, Random(120, 1, 0.5));
-  const Tensor b1 = graph.Variable("b1", {type, {10}}, Random(10, 2, 0.1));
+  const Tensor w1 = graph.Variable("w1", {type, {12, 10}}, RandomValues(120, 1, 0.5));
+  const Tensor b1 = graph.Variable("b1", {type, {10}}, RandomValues(10, 2, 0.1));
   x = graph.Relu(graph.Add(graph.MatMul(x, w1), b1));
   graph.SetIpu(second_ipu);
-  const Tensor w2 = graph.Variable("w2", {type, {10, 3}}, Random(30, 3, 0.5));
+  const Tensor w2 = graph.Variable("w2", {type, {10, 3}}, RandomValues(30, 3, 0.5));
   const Tensor logits = graph.MatMul(x, w2);
   const Graph::Scope scope(graph, "loss");
   *loss_out = graph.Mean(graph.SoftmaxCrossEntropy(logits, labels));
@@ -77,7 +69,7 @@ std::vector<float> Train(uint32_t replicas, uint32_t accumulation, uint32_t ipus
       auto labels = *session->Stream<int32_t>("labels", r);
       for (uint32_t a = 0; a < accumulation; ++a) {
         const uint32_t batch = step * 16 + r * accumulation + a;
-        const std::vector<float> data = Random(48, 100 + batch);
+        const std::vector<float> data = RandomValues(48, 100 + batch);
         std::copy(data.begin(), data.end(), x.begin() + a * 48);
         for (int i = 0; i < 4; ++i) labels[a * 4 + i] = static_cast<int32_t>((batch + i) % 3);
       }

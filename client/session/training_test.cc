@@ -4,12 +4,12 @@
 
 #include <array>
 #include <cmath>
-#include <random>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "client/session/ipu_model.h"
 #include "client/session/session.h"
+#include "tests/support/random_values.h"
 
 namespace vpod::session {
 namespace {
@@ -26,24 +26,17 @@ constexpr uint32_t kReplicas = 2, kIterations = 2, kAccumulation = 3, kRuns = 3;
 constexpr size_t kRows = 2, kColumns = 3, kWeights = kColumns + 1;  // the last is the offset
 constexpr size_t kMicroBatches = kIterations * kAccumulation;       // of a run and a replica
 
-std::vector<float> Random(size_t n, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  std::vector<float> values(n);
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
-
 // The rows that a replica reads in a run, and what the model is to make of them.
 struct Data {
   std::vector<float> x, t;
 };
 Data DataOf(uint32_t run, uint32_t replica) {
   const uint32_t seed = 10 * run + 2 * replica;
-  return {Random(kMicroBatches * kRows * kColumns, seed), Random(kMicroBatches * kRows, seed + 1)};
+  return {RandomValues(kMicroBatches * kRows * kColumns, seed),
+          RandomValues(kMicroBatches * kRows, seed + 1)};
 }
 
-const std::vector<float> kInitial = Random(kWeights, 99);
+const std::vector<float> kInitial = RandomValues(kWeights, 99);
 
 std::unique_ptr<Session> Open(const Graph& graph, ProgramSpec spec, Tensor loss,
                               uint32_t ipus = 1) {

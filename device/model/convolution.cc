@@ -36,10 +36,8 @@ class Passes {
   // Image and weights of the result lie anywhere.
   PlannedConvolution Plan() const {
     const uint64_t groups = op_.groups();
-    PlannedConvolution plan{.groups = groups,
-                            .half = a_.type == program::v1::FLOAT16,
-                            .half_partials = op_.plan().partials() == program::v1::FLOAT16};
-    if (op_.plan().memory_proportion() > 0) plan.memory_proportion = op_.plan().memory_proportion();
+    PlannedConvolution plan{.groups = groups, .half = a_.type == program::v1::FLOAT16};
+    SetOptions(op_.plan(), plan);
     switch (op_.pass()) {
       case Convolution::INPUT_GRADIENT:
         InputGradient(plan, Dim(a_, 1) / groups, Dim(output_, 1) / groups);
@@ -120,18 +118,15 @@ class Passes {
 };
 
 TilePlan ConvolutionPlan(const Instruction& instruction, const PlanContext& context) {
-  using Place = PlannedConvolution::Place;
+  using enum PlannedConvolution::Place;
   PlannedConvolution plan = Passes(instruction, context).Plan();
   // Images lie with the channels innermost, as the passes read them that add over channels.
   const Convolution::Pass pass = instruction.convolution().pass();
-  const bool of_weights = pass == Convolution::WEIGHT_GRADIENT;
-  plan.image = context.LiesFor(instruction, instruction.inputs(0)) ? Place::kInPlace
-               : of_weights                                        ? Place::kInOtherOrder
-                                                                   : Place::kElsewhere;
-  plan.weights = context.LiesFor(instruction, instruction.inputs(1)) ? Place::kInPlace
-                 : pass != Convolution::FORWARD                      ? Place::kInOtherOrder
-                                                                     : Place::kElsewhere;
-  return ProductPlan(context.PartitionOf(plan));
+  plan.image = PlaceOf(instruction, context, 0,
+                       pass == Convolution::WEIGHT_GRADIENT ? kInOtherOrder : kElsewhere);
+  plan.weights =
+      PlaceOf(instruction, context, 1, pass == Convolution::FORWARD ? kElsewhere : kInOtherOrder);
+  return PlanOf(context.PartitionOf(plan));
 }
 
 }  // namespace

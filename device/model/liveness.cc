@@ -16,7 +16,7 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// What a run of bytes holds.
+// The values that ranges of bytes hold.
 class ByteMap {
  public:
   // Sets all bytes of a range.
@@ -81,7 +81,7 @@ class Analysis {
       if (visits_ > kMostVisits) return KeepAll();
       liveness_.programs.push_back(std::move(program_));
     }
-    // What one program keeps for another is not a value of any.
+    // Values that one program keeps for another are always live.
     for (ProgramLiveness& program : liveness_.programs) {
       std::erase_if(program.values,
                     [&](const LiveValue& value) { return always_.Covers(RangeOf(value.tensor)); });

@@ -10,7 +10,7 @@
 
 namespace vpod::model {
 
-// An instruction of a function of the IPU.
+// The place of an instruction in the text of its IPU.
 struct InstructionPlace {
   uint32_t function, index;
 };
@@ -34,7 +34,7 @@ struct Liveness {
   std::vector<ProgramLiveness> programs;
 };
 
-// Of a valid executable.
+// Follows the programs of one IPU of a valid executable.
 Liveness LivenessOf(const program::v1::Executable& executable, uint32_t ipu);
 
 }  // namespace vpod::model

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/model/op_plans.h"
+#include "device/model/reduction.h"
 
 namespace vpod::model {
 

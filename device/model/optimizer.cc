@@ -1,6 +1,7 @@
 #include "device/arch/hardware.h"
 #include "device/model/even.h"
 #include "device/model/op_plans.h"
+#include "device/model/reduction.h"
 
 namespace vpod::model {
 

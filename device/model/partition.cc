@@ -52,17 +52,21 @@ uint64_t FragmentsOf(const PlannedConvolution& c, const TileShape& t) {
   return t.group_blocks * t.input_blocks * (rows + t.output_blocks);
 }
 
-uint64_t PhaseCycles(uint64_t bytes) {
-  return arch::kInternalSyncCycles + arch::kExchangeFixedCycles + arch::kControlCyclesPerStep +
+uint64_t ExchangeCycles(uint64_t bytes) {
+  return arch::kInternalSyncCycles + arch::kExchangeFixedCycles +
          CeilDiv(bytes, static_cast<uint64_t>(arch::kExchangeBytesPerCycle));
 }
 
 }  // namespace
 
 uint64_t PartitionCost::total_cycles() const {
-  uint64_t once = 0, each = vertex_cycles + (operand_bytes > 0 ? PhaseCycles(operand_bytes) : 0);
-  for (const Rearrangement& copy : rearrangements) once += copy.cycles + PhaseCycles(copy.bytes);
-  for (const ReduceStage& stage : reduction) each += stage.cycles + PhaseCycles(stage.bytes);
+  constexpr uint64_t kControl = arch::kControlCyclesPerStep;
+  uint64_t once = 0, each = vertex_cycles + kControl;
+  if (operand_bytes > 0) each += ExchangeCycles(operand_bytes);
+  for (const Rearrangement& copy : rearrangements)
+    once += copy.cycles + kControl + ExchangeCycles(copy.bytes);
+  for (const ReduceStage& stage : reduction)
+    each += stage.cycles + kControl + ExchangeCycles(stage.bytes);
   return once + serial * each;
 }
 

@@ -62,7 +62,7 @@ struct PartitionCost {
   };
   std::vector<Rearrangement> rearrangements;
   uint64_t operand_bytes = 0;  // received
-  uint64_t fragments = 1;      // in so many pieces
+  uint64_t fragments = 1;      // pieces in which they are received
   uint64_t sent_bytes = 0;
   uint64_t vertex_cycles = 0;
   uint64_t vertex_state_bytes = 0;
@@ -71,6 +71,7 @@ struct PartitionCost {
   uint64_t serial = 1;
   uint64_t temporary_bytes = 0;  // operands and partial results on the tile
 
+  // The price of StepsOf, which the search has no time to make.
   uint64_t total_cycles() const;
 };
 
@@ -89,7 +90,7 @@ struct PlannedPartition {
   PartitionCost cost;
 };
 PlannedPartition FindPartition(const PlannedConvolution& convolution);
-// The same among partitions whose numbers are powers of two, in less than a millisecond.
+// The same among partitions whose numbers are powers of two, in some 10 ms.
 PlannedPartition FindCoarsePartition(const PlannedConvolution& convolution);
 
 }  // namespace vpod::model

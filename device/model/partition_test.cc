@@ -70,8 +70,27 @@ TEST(PartitionTest, AgreesWithThePrototype) {
     EXPECT_NEAR(cost.total_cycles(), check.total, 0.03 * check.total) << check.name;
     EXPECT_NEAR(cost.vertex_cycles, check.vertex, 5) << check.name;
     EXPECT_EQ(partition.tiles(), check.tiles) << check.name;
+    EXPECT_EQ(cost.total_cycles(), PricePlan({StepsOf(cost, partition)}, {}).total().value());
     EXPECT_LE(cost.temporary_bytes, 0.15 * 638976) << check.name;
   }
 }
+
+// Nothing is exchanged if each tile has what it needs; serial parts follow one another.
+TEST(PartitionTest, TotalIsThePriceOfTheSteps) {
+  const PlannedConvolution product{.groups = 1472,
+                                   .batch = 64,
+                                   .inputs = 16,
+                                   .outputs = 16,
+                                   .image = PlannedConvolution::Place::kInPlace,
+                                   .weights = PlannedConvolution::Place::kInPlace};
+  const auto [in_place, cost] = FindPartition(product);
+  EXPECT_EQ(cost.operand_bytes, 0u);
+  EXPECT_EQ(cost.total_cycles(), PricePlan({StepsOf(cost, in_place)}, {}).total().value());
+  Partition serial;
+  serial.serial_outputs = 4;
+  const PartitionCost parts = CostOf({.batch = 64, .inputs = 32, .outputs = 256}, serial);
+  EXPECT_EQ(parts.total_cycles(), PricePlan({StepsOf(parts, serial)}, {}).total().value());
+}
+
 }  // namespace
 }  // namespace vpod::model

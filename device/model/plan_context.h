@@ -22,14 +22,13 @@ class PlanContext {
   const program::v1::Executable& executable() const { return executable_; }
   const Topology& topology() const { return topology_; }
 
-  program::TensorType Type(uint32_t tensor) const { return program::TypeOf(Tensor(tensor)); }
+  program::TensorType Type(uint32_t tensor) const {
+    return program::TypeOf(text_.tensors(static_cast<int>(tensor)));
+  }
   uint64_t Elements(uint32_t tensor) const {
     return static_cast<uint64_t>(Type(tensor).elements());
   }
   bool IsHalf(uint32_t tensor) const { return Type(tensor).type == program::v1::FLOAT16; }
-  const program::v1::Tensor& Tensor(uint32_t tensor) const {
-    return text_.tensors(static_cast<int>(tensor));
-  }
 
   // Whether two tensors lie alike, element by element: results of element-by-element ops and norms
   // lie as the first operand of their shape does (spec/planner.md 5).

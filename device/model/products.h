@@ -1,4 +1,4 @@
-// Plans of products and convolutions.
+// What plans of products and of convolutions have in common.
 #pragma once
 
 #include "device/model/op_plans.h"
@@ -6,7 +6,14 @@
 
 namespace vpod::model {
 
-// The plan of a product that is split like this.
-TilePlan ProductPlan(const PlannedPartition& planned);
+// What the instruction says of its plan: type of partial results, memory proportion.
+void SetOptions(const program::v1::ProductPlan& options, PlannedConvolution& convolution);
+
+// Where an operand lies: in place, or else as `otherwise` says.
+PlannedConvolution::Place PlaceOf(const Instruction& instruction, const PlanContext& context,
+                                  int operand, PlannedConvolution::Place otherwise);
+
+// The plan of what is split like this.
+TilePlan PlanOf(const PlannedPartition& planned);
 
 }  // namespace vpod::model

@@ -1,4 +1,4 @@
-// The tree in which partial results of several tiles are added (spec/planner.md 3).
+// Reductions: on each tile, and in a tree between tiles (spec/planner.md 3).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,15 @@ struct ReduceStage {
 std::vector<ReduceStage> ReductionOf(uint64_t partials, uint64_t depth, bool half);
 
 std::vector<PlanStep> StepsOf(const std::vector<ReduceStage>& stages, uint32_t tiles);
+
+// A reduction: on each tile, with `cycles_per_vector` worker cycles for 64 bits, and then between
+// tiles in float32. Inner: the elements of an output lie beside each other.
+struct Reduction {
+  uint64_t inputs, outputs;
+  bool inner = true;
+  double cycles_per_vector = 1;
+};
+std::vector<PlanStep> ReduceSteps(const Reduction& reduction, program::v1::DataType type);
 
 // Cycles of a vertex that adds `depth` partial results for each output (spec/hardware.md 7.5).
 uint64_t AddCycles(uint64_t outputs, uint64_t depth, bool half);

@@ -24,14 +24,11 @@ class TileSums {
  public:
   void Add(PlanContext::Span span, int64_t bytes) {
     for (uint32_t i = 0; i < span.tiles; ++i) sums_[(span.first + i) % kTiles] += bytes;
-    total_ += bytes * span.tiles;
   }
   const std::array<int64_t, kTiles>& sums() const { return sums_; }
-  int64_t total() const { return total_; }
 
  private:
   std::array<int64_t, kTiles> sums_ = {};
-  int64_t total_ = 0;
 };
 
 // The share of a tensor on each tile of its span; pieces begin at multiples of eight bytes.
@@ -173,30 +170,24 @@ class Planner {
     const ProgramLiveness& liveness = memory_.liveness.programs[program];
     std::vector<std::vector<uint32_t>> ending(liveness.steps.size());
     for (const LiveValue& value : liveness.values) ending[value.last].push_back(value.tensor);
-    std::vector<IpuMemory::StepUse>& uses = memory_.steps.emplace_back();
     TileSums live;
     auto next = liveness.values.begin();
     for (uint32_t step = 0; step < liveness.steps.size(); ++step) {
       for (; next != liveness.values.end() && next->first == step; ++next)
         Add(live, next->tensor, 1);
-      const uint64_t temporary = TemporaryBytesOf(liveness.steps[step]);
-      uses.push_back(Take(live, temporary, program, step));
+      Take(live, TemporaryBytesOf(liveness.steps[step]), program, step);
       for (uint32_t tensor : ending[step]) Add(live, tensor, -1);
     }
   }
 
-  IpuMemory::StepUse Take(const TileSums& live, uint64_t temporary, uint32_t program,
-                          uint32_t step) {
-    IpuMemory::StepUse use{.on_all = static_cast<uint64_t>(live.total()) + temporary * kTiles};
+  void Take(const TileSums& live, uint64_t temporary, uint32_t program, uint32_t step) {
     for (uint32_t tile = 0; tile < kTiles; ++tile) {
       const uint64_t bytes = static_cast<uint64_t>(live.sums()[tile]) + temporary;
-      use.on_a_tile = std::max(use.on_a_tile, bytes);
       uint64_t& most = memory_.tiles[tile][kNotAlwaysLive];
       if (bytes <= most) continue;
       most = bytes;
       peaks_[tile] = {program, step};
     }
-    return use;
   }
 
   const program::v1::Ipu& text_;

@@ -1,4 +1,4 @@
-// What lies on each tile of an IPU, by category, when most of it is in use.
+// The memory that each tile of an IPU needs, by category.
 #pragma once
 
 #include <array>
@@ -36,22 +36,17 @@ struct TileMemory {
 };
 
 struct IpuMemory {
-  std::vector<TileMemory> tiles;  // the bytes that are not always live are the most of all steps
-  uint32_t fullest = 0;           // tile
-  // When most of the fullest tile is in use.
+  std::vector<TileMemory> tiles;  // of each category the most bytes of all steps
+  uint32_t fullest = 0;           // number of the tile that needs most
+  // When that tile needs most.
   uint32_t program = 0, step = 0;
   Liveness liveness;
-  // Bytes that are not always live of each step of each program: on the tile that has most, and on
-  // all tiles.
-  struct StepUse {
-    uint64_t on_a_tile = 0, on_all = 0;
-  };
-  std::vector<std::vector<StepUse>> steps;
 
   uint64_t total() const;
 };
 
-// Of a valid executable. Pure, in time that grows with the instructions and the tiles.
+// Plans the memory of one IPU of a valid executable. Pure; the time grows with instructions ×
+// tiles.
 IpuMemory PlanMemory(const program::v1::Executable& executable, uint32_t ipu,
                      const Topology& topology);
 

@@ -120,15 +120,6 @@ PlanStep ElementwiseStep(const program::TensorType& type, double cycles_per_vect
 // Each tile receives, or sends, `bytes_per_tile` (7.1, F10).
 PlanStep TileExchangeStep(uint64_t bytes_per_tile, uint64_t fragments = 1);
 PlanStep TileExchangeStep(const TileTraffic& each_tile);
-// A reduction: on each tile, with `cycles_per_vector` worker cycles for 64 bits, and then between
-// tiles in float32. Inner: the elements of an output lie beside each other.
-struct Reduction {
-  uint64_t inputs, outputs;
-  bool inner = true;
-  double cycles_per_vector = 1;
-};
-std::vector<PlanStep> ReduceSteps(const Reduction& reduction, program::v1::DataType type);
-
 // Data that a collective moves.
 struct CollectiveLoad {
   program::OpKind kind = program::v1::Instruction::kAllReduce;

@@ -1,5 +1,5 @@
-// When the IPUs of a replica do what in a run: each has a clock, and the clocks meet at exchanges
-// between IPUs. Replicas are alike, so that collectives keep nobody waiting.
+// What the IPUs of a replica do during a run, and when. Each IPU has a clock; clocks meet at
+// exchanges between IPUs. Replicas are alike, so that no IPU waits at a collective.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace vpod::model {
 
-// Of one IPU, in a whole run.
+// How one IPU spends a whole run.
 struct IpuTime {
   Cost cost;
   Cycles waiting;  // for other IPUs
   Cycles end() const { return cost.total() + waiting; }
 };
 
-// An instruction, from when its IPU comes to it: it may wait first.
+// The execution of an instruction, which begins with waiting if others are late.
 struct TimelineEvent {
   uint32_t ipu;
   InstructionPlace place;
@@ -30,9 +30,9 @@ struct Timeline {
   Cycles end() const;  // of the slowest IPU
 };
 
-// Of a run of a program: the cycles that the engine counts, if conditions are true, and loops that
-// end on a condition take all their rounds. `visit`, if there is one, gets all events, those of an
-// IPU in their order; without it, what repeats without meeting others is not gone through.
+// Plays one run of a program. It takes the cycles that the engine counts, if all conditions are
+// true and every While takes all its rounds. `visit`, if there is one, gets all events, those of an
+// IPU in their order; without it, loops that meet no other IPU are not played round by round.
 Timeline TimelineOf(const program::v1::Executable& executable, uint32_t program,
                     const Topology& topology,
                     const std::function<void(const TimelineEvent&)>& visit = nullptr);

@@ -33,10 +33,11 @@ Model ResNet50() {
   Model model{.name = "ResNet-50", .aim = 2};
   graph::Graph& g = model.graph;
   const nn::Builder net(g, {.seed = 1, .training = true});
-  const graph::Tensor images = g.Input("images", {program::v1::FLOAT32, {4, 3, 224, 224}});
+  const graph::Tensor images = g.Input("images", {program::v1::FLOAT16, {4, 3, 224, 224}});
   const graph::Tensor labels = g.Input("labels", {program::v1::INT32, {4}});
   const graph::Tensor logits = models::ResNet(net, images, models::ResNet50());
-  const graph::Tensor loss = g.Mean(g.SoftmaxCrossEntropy(logits, labels));
+  const graph::Tensor loss =
+      g.Mean(g.SoftmaxCrossEntropy(g.Cast(logits, program::v1::FLOAT32), labels));
   g.Output("loss", loss);
   model.options.programs = {{.name = "train",
                              .accumulation = 4,
@@ -50,6 +51,7 @@ Model BertLarge() {
   graph::Graph& g = model.graph;
   const nn::Builder net(g, {.seed = 1, .training = true});
   models::BertOptions options = models::BertLarge();
+  options.type = program::v1::FLOAT16;
   options.layers_per_ipu = 2;
   const graph::TensorType numbers{program::v1::INT32, {1, 128}};
   const models::BertInputs inputs{.tokens = g.Input("tokens", numbers),
@@ -57,11 +59,15 @@ Model BertLarge() {
   const graph::Tensor logits =
       g.Reshape(models::BertForMaskedLanguage(net, inputs, options), {128, options.vocabulary});
   const graph::Tensor labels = g.Input("labels", {program::v1::INT32, {128}});
-  const graph::Tensor loss = g.Mean(g.SoftmaxCrossEntropy(logits, labels));
+  const graph::Tensor loss =
+      g.Mean(g.SoftmaxCrossEntropy(g.Cast(logits, program::v1::FLOAT32), labels));
   g.Output("loss", loss);
+  // With the two moments of LAMB the embedding would not fit its IPU.
   model.options.ipus_per_replica = 16;
-  model.options.programs = {
-      {.name = "train", .accumulation = 4, .loss = loss, .optimizer = compiler::LambOptions{}}};
+  model.options.programs = {{.name = "train",
+                             .accumulation = 4,
+                             .loss = loss,
+                             .optimizer = compiler::SgdOptions{.momentum = 0.9f}}};
   return model;
 }
 
@@ -74,18 +80,21 @@ absl::Status Measure(Model (*build)(), const std::string& directory) {
   double start = Seconds();
   const Model model = build();
   std::printf("%s, graph: %.2f s\n", model.name.c_str(), Since(start));
+  // The first round searches for the splits of products over tiles; later ones remember them.
+  double first = 0;
   std::vector<double> rounds;
-  std::vector<Step> steps;
-  for (int round = 0; round < kRounds; ++round) {
-    steps.clear();
+  std::vector<Step> steps;  // of the first round
+  for (int round = 0; round <= kRounds; ++round) {
     start = Seconds();
     VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled,
                           compiler::Compile(model.graph, model.options,
                                             [&](absl::string_view step, uint32_t, uint32_t) {
-                                              steps.push_back({std::string(step), Since(start)});
+                                              if (round == 0)
+                                                steps.push_back({std::string(step), Since(start)});
                                             }));
-    rounds.push_back(Since(start));
+    if (round > 0) rounds.push_back(Since(start));
     if (round == 0) {
+      first = Since(start);
       int instructions = 0;
       for (const auto& ipu : compiled.executable->proto().ipus()) {
         for (const auto& function : ipu.functions()) instructions += function.instructions_size();
@@ -96,8 +105,8 @@ absl::Status Measure(Model (*build)(), const std::string& directory) {
     }
   }
   std::sort(rounds.begin(), rounds.end());
-  std::printf("compile: %.3f s on one thread (median of %d; the aim is %g s)\n",
-              rounds[kRounds / 2], kRounds, model.aim);
+  std::printf("compile: %.3f s on one thread (the aim is %g s), again: %.3f s (median of %d)\n",
+              first, model.aim, rounds[kRounds / 2], kRounds);
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     std::printf("  %-16s %7.3f s\n", steps[i].name.c_str(),
                 steps[i + 1].seconds - steps[i].seconds);

@@ -20,9 +20,12 @@ constexpr int64_t kRows = 1024, kChannels = 32, kOutputs = 32;
 // Powers of two: products and their sums are exact in both types.
 constexpr double kLeft = 0.5, kRight = 0.25;
 
+// The same bytes in both types.
+int64_t RowsOf(v1::DataType type) { return type == v1::FLOAT16 ? kRows : kRows / 2; }
+
 ProgramBuilder BuildProgram(v1::DataType type) {
   constexpr auto kTiles = int64_t{arch::kTilesPerIpu};
-  const int64_t rows = type == v1::FLOAT16 ? kRows : kRows / 2;  // the same bytes
+  const int64_t rows = RowsOf(type);
   ProgramBuilder builder;
   const uint32_t left = builder.Tensor({type, {kTiles, rows, kChannels}});
   const uint32_t right = builder.Tensor({type, {kTiles, kChannels, kOutputs}});
@@ -44,8 +47,8 @@ ProgramBuilder BuildProgram(v1::DataType type) {
 }
 
 double Operations(v1::DataType type) {
-  const int64_t rows = type == v1::FLOAT16 ? kRows : kRows / 2;
-  return 2.0 * kRepeats * arch::kTilesPerIpu * static_cast<double>(rows * kChannels * kOutputs);
+  return 2.0 * kRepeats * arch::kTilesPerIpu *
+         static_cast<double>(RowsOf(type) * kChannels * kOutputs);
 }
 
 // Smallest and largest element of the product must be the one value that all elements have.

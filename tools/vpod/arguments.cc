@@ -4,13 +4,12 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/render/completion.h"
-#include "device/arch/hardware.h"
 #include "device/base/version.h"
 #include "device/base/whole_number.h"
 #include "tools/vpod/fail.h"
+#include "tools/vpod/plan_arguments.h"
 
 namespace vpod::tools {
 namespace {
@@ -74,83 +73,6 @@ CLI::App* AddLogs(CLI::App& app, Given& given) {
   return logs;
 }
 
-// The optimisers with PopTorch's or the literature's settings, whose numbers change no time.
-compiler::Optimizer OptimizerOf(const std::string& name) {
-  if (name == "adamw") return compiler::AdamOptions{.decoupled_weight_decay = true};
-  if (name == "lamb") return compiler::LambOptions{};
-  if (name == "lars") return compiler::LarsOptions{};
-  if (name == "sgd") return compiler::SgdOptions{};
-  return compiler::SgdOptions{.momentum = 0.9f};
-}
-
-CLI::App* AddPlan(CLI::App& app, Given& given) {
-  PlanArguments& plan = given.arguments.plan;
-  plan::PlanRequest& request = plan.request;
-  plan::NetworkRequest& network = request.network;
-  auto* command =
-      app.add_subcommand("plan", "what training a model takes on PODs of any size; needs no POD");
-  command->add_option("model", network.name, absl::StrJoin(plan::NetworkNames(), ", "))->required();
-  command->add_option("--pod", plan.pods, "numbers of IPUs (16), as 16,64,256")
-      ->delimiter(',')
-      ->transform(base::WholeNumber(1, arch::kMaxIpusPerPod));
-  command->add_option("--machine-type", request.machine_type, "m2000 or bow2000 (m2000)")
-      ->check(CLI::IsMember({"m2000", "bow2000"}));
-  command->add_option("--micro-batch", network.micro_batch, "images or sequences (1)")
-      ->transform(base::WholeNumber(1, 1 << 20));
-  command->add_option("--accumulation", request.accumulation, "micro-batches of an update (1)")
-      ->transform(base::WholeNumber(1, 1 << 16));
-  command->add_option("--ipus-per-replica", network.ipus, "1, 2, 4, 8 or 16 (1)")
-      ->transform(base::WholeNumber(1, 16));
-  command
-      ->add_option("--stages", network.stages,
-                   "of residual networks: blocks with which the next IPU begins, as "
-                   "layer2.0,layer3.0")
-      ->delimiter(',');
-  command
-      ->add_option_function<std::string>(
-          "--schedule",
-          [&](const std::string& name) {
-            request.schedule = name == "sharded"       ? compiler::Schedule::kSharded
-                               : name == "interleaved" ? compiler::Schedule::kInterleaved
-                               : name == "sequential"  ? compiler::Schedule::kSequential
-                                                       : compiler::Schedule::kGrouped;
-          },
-          "how several IPUs share the work (grouped)")
-      ->check(CLI::IsMember({"sharded", "grouped", "interleaved", "sequential"}));
-  command
-      ->add_option_function<std::string>(
-          "--precision",
-          [&](const std::string& name) {
-            network.type = network.image_type =
-                name == "32" ? program::v1::FLOAT32 : program::v1::FLOAT16;
-            request.half_partials = name == "16-half-partials";
-          },
-          "type of operations and weights (16)")
-      ->check(CLI::IsMember({"16", "16-half-partials", "32"}));
-  command->add_flag_callback(
-      "--uint8-images", [&] { network.image_type = program::v1::UINT8; },
-      "images come from the host as bytes");
-  command
-      ->add_option_function<std::string>(
-          "--optimizer", [&](const std::string& name) { request.optimizer = OptimizerOf(name); },
-          "(momentum)")
-      ->check(CLI::IsMember({"sgd", "momentum", "adamw", "lamb", "lars"}));
-  command->add_option("--image-size", network.image_size, "pixels of an edge (224)")
-      ->transform(base::WholeNumber(8, 4096));
-  command->add_option("--sequence-length", network.sequence_length, "tokens (128)")
-      ->transform(base::WholeNumber(1, 1 << 16));
-  command->add_option("--memory-proportion", request.memory_proportion,
-                      "of a tile's memory for the operands of a product, above 0 to 1 (0.6)");
-  command->add_flag("--explain", plan.explain, "show each IPU of a replica, and what does not fit");
-  auto* json = command->add_flag_callback(
-      "--json", [&] { plan.format = PlanFormat::kJson; }, "print JSON");
-  command
-      ->add_flag_callback(
-          "--csv", [&] { plan.format = PlanFormat::kCsv; }, "print CSV")
-      ->excludes(json);
-  return command;
-}
-
 void AddCommands(CLI::App& app, Given& given) {
   auto* up = AddUp(app, given);
   auto* down = app.add_subcommand("down", "stop the POD and remove its partitions");
@@ -182,7 +104,7 @@ void AddCommands(CLI::App& app, Given& given) {
       ->required();
   project->add_flag("--python", given.arguments.python,
                     "write the program in Python instead of C++");
-  AddPlan(app, given);
+  AddPlan(app, given.arguments.plan);
   auto* completion = app.add_subcommand(
       "completion",
       "print the completion script of a tool for a shell; source <(vpod completion bash)");

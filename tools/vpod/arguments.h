@@ -5,20 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "tools/vpod/plan.h"
+#include "tools/vpod/plan_arguments.h"
 #include "tools/vpod/pod.h"
 
 namespace vpod::tools {
 
 inline constexpr char kSupportBundle[] = "support-bundle";
-
-// Of plan.
-struct PlanArguments {
-  plan::PlanRequest request;
-  std::vector<uint32_t> pods = {16};
-  PlanFormat format = PlanFormat::kTable;
-  bool explain = false;
-};
 
 struct Arguments {
   std::string command;      // "up"

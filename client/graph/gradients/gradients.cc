@@ -134,7 +134,8 @@ Tensor Graph::SumOfUses(Tensor value, const std::vector<Tensor>& gradients) {
   return sum;
 }
 
-// Those of each stage by themselves: the stages of a pipeline have theirs at different times.
+// Joins the gradients of each stage separately, because the stages of a pipeline make them at
+// different times.
 std::vector<Tensor> Graph::Joined(const std::vector<Tensor>& gradients) {
   if (!status_.ok() || gradients.size() < 2) return gradients;
   std::map<uint32_t, const Node*> makers;  // by value

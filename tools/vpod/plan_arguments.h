@@ -1,0 +1,25 @@
+// The command line of vpod plan.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tools/vpod/plan.h"
+
+namespace CLI {
+class App;
+}
+
+namespace vpod::tools {
+
+struct PlanArguments {
+  plan::PlanRequest request;
+  std::vector<uint32_t> pods = {16};
+  PlanFormat format = PlanFormat::kTable;
+  bool explain = false;
+};
+
+// Adds the command, whose arguments go there.
+void AddPlan(CLI::App& app, PlanArguments& plan);
+
+}  // namespace vpod::tools
