@@ -8,6 +8,7 @@
 #include "client/compiler/lowering.h"
 #include "client/compiler/passes.h"
 #include "client/compiler/pipeline.h"
+#include "client/compiler/recompute.h"
 #include "device/base/status.h"
 #include "device/model/cost.h"
 
@@ -29,6 +30,10 @@ absl::StatusOr<LoweredProgram> RunPasses(const graph::Graph& graph, const Progra
   VPOD_RETURN_IF_ERROR(finish("gradients", Form::kGraph));
   RemoveDeadCode(program);
   VPOD_RETURN_IF_ERROR(finish("dead-code", Form::kGraph));
+  if (options.recomputation != Recomputation::kNone && program.trains()) {
+    Recompute(options.recomputation, program);
+    VPOD_RETURN_IF_ERROR(finish("recompute", Form::kGraph));
+  }
   if (options.fusion && program.rounding.empty()) {
     Fuse(program);
     VPOD_RETURN_IF_ERROR(finish("fusion", Form::kFused));

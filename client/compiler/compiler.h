@@ -149,6 +149,19 @@ enum class Schedule {
   kSequential,
 };
 
+// What gradients read of the forward pass: kept until then, or computed again from what is kept,
+// which takes less memory and longer. Results do not depend on it. Values of Graph::Checkpoint are
+// kept whatever the choice. As PopART's RecomputationType.
+enum class Recomputation {
+  kNone,      // all is kept
+  kStandard,  // checkpoints are chosen so that the least memory is needed at once
+  kNormOnly,  // norms and activations that follow them are computed again
+  // Each stage is computed again from its inputs and checkpoints, but for what follows the last
+  // checkpoint of the last stage.
+  kPipeline,
+  kAll,  // everything is computed again from inputs and checkpoints
+};
+
 struct CompileOptions {
   uint32_t ipus_per_replica = 1;
   uint32_t total_replicas = 1;  // of the job, for the mean of the gradients
@@ -161,6 +174,7 @@ struct CompileOptions {
   std::string dump_passes;
   Rounding rounding = Rounding::kNearest;
   Schedule schedule = Schedule::kSharded;
+  Recomputation recomputation = Recomputation::kNone;
   ProductOptions products;
   // Gives an executable that does not fit the memory of an IPU, which only an IPUModel loads.
   bool allow_out_of_memory = false;

@@ -104,7 +104,7 @@ class Encoder {
 
   // The fields of these are named one by one, so that a new one does not compile until it is here.
   void Add(const graph::Value& value) {
-    const auto& [type, origin, ipu, name, constant, alias_of, stage] = value;
+    const auto& [type, origin, ipu, name, constant, alias_of, stage, is_checkpoint] = value;
     Add(type);
     Add(static_cast<uint64_t>(origin));
     Add(ipu);
@@ -112,6 +112,7 @@ class Encoder {
     Add(constant);
     Add(alias_of);
     Add(stage);
+    Add(is_checkpoint);
   }
   void Add(const graph::Node& node) {
     const auto& [instruction, ipu, origin] = node;
@@ -165,7 +166,7 @@ class Encoder {
   void Add(const CompileOptions& options) {
     // The printed passes change no executable.
     const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, schedule,
-                 products, allow_out_of_memory, programs] = options;
+                 recomputation, products, allow_out_of_memory, programs] = options;
     static_cast<void>(dump_passes);
     Add(ipus_per_replica);
     Add(total_replicas);
@@ -173,6 +174,7 @@ class Encoder {
     Add(static_cast<uint64_t>(rounding));
     Add(allow_out_of_memory);
     Add(static_cast<uint64_t>(schedule));
+    Add(static_cast<uint64_t>(recomputation));
     const auto& [partials, memory_proportions] = products;
     Add(static_cast<uint64_t>(partials));
     Add(memory_proportions);

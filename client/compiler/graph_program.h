@@ -36,6 +36,8 @@ struct GraphProgram {
   LossGradients gradients;        // of a program that trains
   uint32_t first_backward = ~0u;  // values from this one on belong to the gradients
   std::map<uint32_t, RoundingState> rounding;  // by IPU; none: all is rounded to nearest
+  // Values that are computed once more (recompute.h), with those that they equal.
+  std::map<uint32_t, uint32_t> recomputed;
   std::set<uint32_t> filters;  // variables that lie with the outputs innermost (placement.h)
 
   bool trains() const { return spec.loss.has_value(); }

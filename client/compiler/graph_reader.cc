@@ -110,6 +110,10 @@ class GraphReader {
       program_.first_backward = reader_.Id();
     } else if (reader_.Take("gradient of")) {
       ReadGradients();
+    } else if (reader_.Take("recomputed")) {
+      const uint32_t copy = Known().id;
+      reader_.Expect("=");
+      program_.recomputed[copy] = reader_.Id();
     } else if (reader_.Take("rounding on IPU")) {
       ReadFields(program_.rounding[Ipu()]);
     } else {
@@ -221,6 +225,7 @@ class GraphReader {
   void ReadType(Value& value) {
     value.type = reader_.Type();
     if (reader_.Take("stage")) value.stage = reader_.Number();
+    value.is_checkpoint = reader_.Take("checkpoint");
   }
 
   void ReadFields(auto& options) {

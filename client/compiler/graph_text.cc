@@ -117,6 +117,9 @@ class GraphPrinter {
                 absl::StrAppend(out, " ", Show(gradient));
               }));
     }
+    for (const auto& [copy, original] : program_.recomputed) {
+      if (known_.contains(copy)) AddLine("recomputed %", copy, " = %", original);
+    }
     for (const auto& [ipu, state] : program_.rounding) {
       Introduce({state.seed, state.number, state.counter, state.replicas});
       AddLine("rounding on IPU ", ipu, Fields(state));
@@ -150,11 +153,12 @@ class GraphPrinter {
     return absl::StrCat(kind, " ", Quoted(value.name));
   }
 
-  // With the stage to which the value belongs.
+  // With the stage to which the value belongs, and whether it is a checkpoint.
   std::string TypeOf(uint32_t id) const {
     const Value& value = graph_.values()[id];
     return absl::StrCat(value.type.ToString(),
-                        value.stage == 0 ? "" : absl::StrCat(" stage ", value.stage));
+                        value.stage == 0 ? "" : absl::StrCat(" stage ", value.stage),
+                        value.is_checkpoint ? " checkpoint" : "");
   }
 
   const GraphProgram& program_;

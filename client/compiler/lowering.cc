@@ -116,9 +116,14 @@ class Lowering {
         instruction.set_outputs(i, MakeOutput(instruction.outputs(i), node.ipu, order));
       }
     }
-    // The first value that it makes has a number of its own in the graph.
-    if (op.rounds)
-      rounding_.Apply(node.instruction.outputs(0), node.ipu, Section::kBody, instruction);
+    // The first value that it makes has a number of its own in the graph; computed again, it is
+    // rounded as before.
+    if (op.rounds) {
+      const uint32_t value = node.instruction.outputs(0);
+      const auto original = program_.recomputed.find(value);
+      rounding_.Apply(original == program_.recomputed.end() ? value : original->second, node.ipu,
+                      Section::kBody, instruction);
+    }
     placement_.Emit(node.ipu, Section::kBody, std::move(instruction));
   }
 

@@ -6,12 +6,17 @@
 
 namespace vpod::compiler {
 
+bool StagesAreIpus(const graph::Graph& graph) {
+  return std::all_of(graph.nodes().begin(), graph.nodes().end(), [&](const graph::Node& node) {
+    return graph.origins().at(node.origin).stage() == 0;
+  });
+}
+
 absl::StatusOr<PipelineStages> PipelineStages::Find(const GraphProgram& program,
                                                     Schedule schedule) {
   const graph::Graph& graph = program.graph;
   PipelineStages stages;
-  for (const graph::Node& node : graph.nodes())
-    stages.by_ipu_ = stages.by_ipu_ && graph.origins().at(node.origin).stage() == 0;
+  stages.by_ipu_ = StagesAreIpus(graph);
   constexpr uint32_t kNone = ~0u;
   const auto wrong = [&](auto... what) {
     return absl::InvalidArgumentError(absl::StrCat("program '", program.spec.name, "': ", what...));
@@ -55,6 +60,7 @@ std::optional<uint32_t> PipelineStages::PositionOf(const program::v1::Origin& or
     case program::v1::Origin::FORWARD:
       return stage;
     case program::v1::Origin::BACKWARD:
+    case program::v1::Origin::RECOMPUTE:
       return positions_ - 1 - stage;
     default:
       return std::nullopt;

@@ -10,6 +10,9 @@
 
 namespace vpod::compiler {
 
+// Whether a graph has no stages: then each IPU is one.
+bool StagesAreIpus(const graph::Graph& graph);
+
 class PipelineStages {
  public:
   // Stages as the graph has them, or, if it has none, one for each IPU. InvalidArgument: a stage

@@ -141,6 +141,36 @@ TEST(PipelineTest, TrainsAsOneIpuDoes) {
   }
 }
 
+constexpr Recomputation kRecomputations[] = {Recomputation::kStandard, Recomputation::kNormOnly,
+                                             Recomputation::kPipeline, Recomputation::kAll};
+
+TEST(PipelineTest, RecomputationChangesNoResult) {
+  for (v1::DataType type : {FLOAT32, FLOAT16}) {
+    for (Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
+      for (const auto& [stages, ipus] : {std::pair{1u, 1u}, {4u, 4u}, {4u, 2u}}) {
+        const Network network = Layers(type, stages, ipus);
+        for (Schedule schedule : {Schedule::kSharded, Schedule::kGrouped, Schedule::kInterleaved}) {
+          // Several stages of an IPU that round draw their numbers in the first.
+          if (rounding == Rounding::kStochastic && stages != ipus) continue;
+          CompileOptions options{.ipus_per_replica = ipus, .schedule = schedule};
+          options.rounding = rounding;
+          const Result kept = Train(network, options, 8);
+          for (Recomputation recomputation : kRecomputations) {
+            SCOPED_TRACE(absl::StrCat(v1::DataType_Name(type), ", rounding ",
+                                      static_cast<int>(rounding), ", ", stages, " stages on ", ipus,
+                                      ", schedule ", static_cast<int>(schedule), ", recomputation ",
+                                      static_cast<int>(recomputation)));
+            options.recomputation = recomputation;
+            const Result again = Train(network, options, 8);
+            EXPECT_EQ(again.losses, kept.losses);
+            EXPECT_EQ(again.weights, kept.weights);
+          }
+        }
+      }
+    }
+  }
+}
+
 // Random bits follow from the micro-batch, in whatever part they are taken.
 TEST(PipelineTest, RoundsStochasticallyAlikeInEverySchedule) {
   const auto train = [](Schedule schedule) {

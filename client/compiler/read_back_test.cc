@@ -12,6 +12,7 @@
 #include "client/compiler/graph_text.h"
 #include "client/compiler/lowered_text.h"
 #include "client/compiler/pipeline.h"
+#include "client/compiler/recompute.h"
 #include "client/compiler/text_test_programs.h"
 
 namespace vpod::compiler {
@@ -28,7 +29,7 @@ Form Reread(const Form& form, absl::StatusOr<Form> (*read)(absl::string_view)) {
   return *std::move(again);
 }
 
-enum class Pass { kGradients, kDeadCode, kFusion, kLowering, kPipeline };
+enum class Pass { kGradients, kDeadCode, kRecompute, kFusion, kLowering, kPipeline };
 
 // Compiles by way of the text after one of the passes.
 std::shared_ptr<const program::Executable> CompileFrom(Pass text, const TestProgram& test) {
@@ -41,6 +42,8 @@ std::shared_ptr<const program::Executable> CompileFrom(Pass text, const TestProg
     if (text == Pass::kGradients) *program = Reread(*program, ReadGraph);
     RemoveDeadCode(*program);
     if (text == Pass::kDeadCode) *program = Reread(*program, ReadGraph);
+    Recompute(test.options.recomputation, *program);
+    if (text == Pass::kRecompute) *program = Reread(*program, ReadGraph);
     if (test.options.fusion && program->rounding.empty()) Fuse(*program);
     if (text == Pass::kFusion) *program = Reread(*program, ReadGraph);
     LoweredProgram lowered = Lower(*program);
@@ -62,8 +65,8 @@ class ReadBackTest : public testing::TestWithParam<TestProgram> {};
 TEST_P(ReadBackTest, GivesTheSameExecutable) {
   const auto direct = Compile(GetParam().graph, GetParam().options);
   ASSERT_TRUE(direct.ok()) << direct.status();
-  for (Pass text :
-       {Pass::kGradients, Pass::kDeadCode, Pass::kFusion, Pass::kLowering, Pass::kPipeline}) {
+  for (Pass text : {Pass::kGradients, Pass::kDeadCode, Pass::kRecompute, Pass::kFusion,
+                    Pass::kLowering, Pass::kPipeline}) {
     SCOPED_TRACE(static_cast<int>(text));
     const auto executable = CompileFrom(text, GetParam());
     ASSERT_NE(executable, nullptr);

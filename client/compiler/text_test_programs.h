@@ -106,8 +106,10 @@ inline TestProgram FixedLossScale() {
   return test;
 }
 
-inline TestProgram StochasticRounding(Rounding rounding, const char* name) {
+inline TestProgram StochasticRounding(Rounding rounding, const char* name,
+                                      Recomputation recomputation = Recomputation::kNone) {
   TestProgram test{.name = name};
+  test.options.recomputation = recomputation;
   const Tensor loss = AddLayers(test.graph, FLOAT16, /*second=*/1);
   test.options.ipus_per_replica = 2;
   test.options.total_replicas = 2;
@@ -153,14 +155,20 @@ inline TestProgram RemoteBuffers() {
   return test;
 }
 
-// Three stages, of which the first hands something to the last.
-inline TestProgram Pipeline(Schedule schedule, const char* name) {
+// Three stages, of which the first hands something to the last and has a checkpoint.
+inline TestProgram Pipeline(Schedule schedule, const char* name,
+                            Recomputation recomputation = Recomputation::kNone) {
   TestProgram test{.name = name};
+  test.options.recomputation = recomputation;
   Graph& graph = test.graph;
   Tensor x = graph.Input("x", {FLOAT32, {4, 4}}), first;
   for (uint32_t stage = 0; stage < 3; ++stage) {
     graph.SetIpu(stage);
     graph.SetStage(stage);
+    if (stage == 0) {
+      x = graph.Unary(program::v1::SIGMOID, graph.Multiply(x, x));
+      graph.Checkpoint(x);
+    }
     x = graph.Unary(program::v1::TANH,
                     graph.MatMul(x, graph.Variable(absl::StrCat("w", stage), {FLOAT32, {4, 4}},
                                                    graph::InitialValue::Filled(0.5))));
@@ -241,6 +249,9 @@ inline std::vector<TestProgram> SmallPrograms() {
           Pipeline(Schedule::kGrouped, "Grouped"),
           Pipeline(Schedule::kInterleaved, "Interleaved"),
           Pipeline(Schedule::kSequential, "Sequential"),
+          Pipeline(Schedule::kGrouped, "RecomputedStages", Recomputation::kPipeline),
+          Pipeline(Schedule::kSharded, "RecomputedAll", Recomputation::kAll),
+          StochasticRounding(Rounding::kStochastic, "RecomputedRounding", Recomputation::kAll),
           BatchNorm()};
 }
 

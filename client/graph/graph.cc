@@ -39,6 +39,18 @@ bool Graph::Usable(absl::Span<const Tensor> tensors, absl::string_view op) {
   return status_.ok();
 }
 
+void Graph::Checkpoint(Tensor value) {
+  if (Usable({value}, "checkpoint")) values_[RootOf(value.id)].is_checkpoint = true;
+}
+
+Tensor Graph::AddLike(Tensor value, Tensor source) {
+  Value copy = values_[value.id];
+  copy.alias_of = source.id;
+  copy.is_checkpoint = false;
+  values_.push_back(std::move(copy));
+  return {static_cast<uint32_t>(values_.size() - 1)};
+}
+
 Tensor Graph::NewValue(TensorType type) {
   values_.push_back({.type = std::move(type), .ipu = ipu_, .stage = stage_});
   return {static_cast<uint32_t>(values_.size() - 1)};

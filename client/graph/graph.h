@@ -58,6 +58,7 @@ struct Value {
   // Reshapes share the bytes of another value; ~0u for all others.
   uint32_t alias_of = ~0u;
   uint32_t stage = 0;  // of a pipeline, to which it belongs
+  bool is_checkpoint = false;
 };
 
 struct GraphOutput {
@@ -146,6 +147,8 @@ class Graph {
   RemoteBuffer AddRemoteBuffer(absl::string_view name, TensorType row, uint32_t rows);
   Tensor RemoteLoad(RemoteBuffer buffer, Tensor row);
   void RemoteStore(RemoteBuffer buffer, Tensor value, Tensor row);
+  // Keeps a value for the gradients where others are computed again (compiler.h: Recomputation).
+  void Checkpoint(Tensor value);
   // A tensor of equal elements.
   Tensor Constant(TensorType type, double value);
   // Sends a value to the host each time the model runs.
@@ -328,6 +331,8 @@ class Graph {
   // As above, with one output, of an operation whose inputs do not determine its type.
   Tensor AddOperation(v1::Instruction attributes, const std::vector<Tensor>& inputs,
                       TensorType output);
+  // A new value like another, to be made by a node; or a reshape of `source`.
+  Tensor AddLike(Tensor value, Tensor source = {});
   Tensor Fail(absl::Status status);
   // Sums `tensor` over the axes that broadcasting to its shape added to `type`.
   Tensor ReduceToType(Tensor tensor, TensorType type);

@@ -14,6 +14,7 @@
 namespace vpod::models {
 namespace {
 
+using compiler::Recomputation;
 using compiler::Schedule;
 using graph::Graph;
 using graph::Tensor;
@@ -24,6 +25,7 @@ using program::v1::INT32;
 struct Case {
   uint32_t ipus = 1;
   Schedule schedule = Schedule::kSharded;
+  Recomputation recomputation = Recomputation::kNone;
 };
 
 std::vector<std::string> Stages(uint32_t ipus) {
@@ -42,11 +44,13 @@ std::vector<float> Train(program::v1::DataType type, const Case& test) {
   options.small_images = true;
   options.classes = 10;
   options.stages = Stages(test.ipus);
+  options.checkpoints = {"layer1.0", "layer3.0"};
   const Tensor logits = ResNet(net, images, options);
   const Tensor labels = g.Input("labels", {INT32, {1}});
   const Tensor loss = g.Mean(g.SoftmaxCrossEntropy(g.Cast(logits, FLOAT32), labels));
   g.Output("loss", loss);
   compiler::CompileOptions compile{.ipus_per_replica = test.ipus, .schedule = test.schedule};
+  compile.recomputation = test.recomputation;
   compile.programs = {
       {.name = "train",
        .accumulation = kAccumulation,
@@ -90,6 +94,12 @@ TEST_P(PipelinedTraining, ResNet18HasTheLossesOfOneIpu) {
       SCOPED_TRACE(absl::StrCat(ipus, " IPUs, schedule ", static_cast<int>(schedule)));
       EXPECT_EQ(Train(GetParam(), {ipus, schedule}), expected);
     }
+  }
+  for (Recomputation recomputation : {Recomputation::kStandard, Recomputation::kNormOnly,
+                                      Recomputation::kPipeline, Recomputation::kAll}) {
+    SCOPED_TRACE(absl::StrCat("recomputation ", static_cast<int>(recomputation)));
+    EXPECT_EQ(Train(GetParam(), {1, Schedule::kSharded, recomputation}), expected);
+    EXPECT_EQ(Train(GetParam(), {2, Schedule::kGrouped, recomputation}), expected);
   }
 }
 

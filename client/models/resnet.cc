@@ -1,5 +1,8 @@
 #include "client/models/resnet.h"
 
+#include <set>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 
 namespace vpod::models {
@@ -72,10 +75,12 @@ Tensor ResNet(const Builder& net, Tensor images, const ResNetOptions& options) {
     x = graph.MaxPool(x, Graph::Sliding(2, 3, 2, 1));
   }
   auto next = options.stages.begin();
+  std::set<std::string> checkpoints(options.checkpoints.begin(), options.checkpoints.end());
   for (size_t layer = 0; layer < options.blocks.size(); ++layer) {
     const Builder inside = net.In(absl::StrCat("layer", layer + 1));
     for (int block = 0; block < options.blocks[layer]; ++block) {
-      if (next != options.stages.end() && *next == absl::StrCat("layer", layer + 1, ".", block)) {
+      const std::string name = absl::StrCat("layer", layer + 1, ".", block);
+      if (next != options.stages.end() && *next == name) {
         ++next;
         const auto stage = static_cast<uint32_t>(next - options.stages.begin());
         graph.SetIpu(stage);
@@ -83,12 +88,17 @@ Tensor ResNet(const Builder& net, Tensor images, const ResNetOptions& options) {
       }
       const uint32_t stride = layer > 0 && block == 0 ? 2 : 1;
       x = Block(inside.In(absl::StrCat(block)), x, kFirstChannels << layer, stride, options);
+      if (checkpoints.erase(name) > 0) graph.Checkpoint(x);
     }
   }
   if (next != options.stages.end()) {
     return graph.Fail(absl::InvalidArgumentError(absl::StrCat("no block '", *next, "' for stage ",
                                                               next - options.stages.begin() + 1,
                                                               " comes after the one before it")));
+  }
+  if (!checkpoints.empty()) {
+    return graph.Fail(absl::InvalidArgumentError(
+        absl::StrCat("no block '", *checkpoints.begin(), "' for a checkpoint")));
   }
   return net.Linear("fc", net.GlobalAveragePool(x), options.classes);
 }

@@ -20,6 +20,8 @@ struct ResNetOptions {
   // Blocks with which the next stage of a pipeline begins, on the next IPU: "layer2.0". Those that
   // the network does not have are an error of the graph.
   std::vector<std::string> stages;
+  // Blocks whose outputs are kept where activations are computed again (Graph::Checkpoint).
+  std::vector<std::string> checkpoints;
 };
 
 ResNetOptions ResNet18();

@@ -43,6 +43,7 @@ Build OfResNet(models::ResNetOptions (*variant)()) {
     models::ResNetOptions options = variant();
     options.small_images = request.image_size <= 32;
     options.stages = request.stages;
+    options.checkpoints = request.checkpoints;
     return models::ResNet(net, Images(net.graph(), request, 3, request.image_size), options);
   };
 }

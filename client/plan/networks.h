@@ -18,7 +18,8 @@ struct NetworkRequest {
   program::v1::DataType type = program::v1::FLOAT16;        // of operations and weights
   program::v1::DataType image_type = program::v1::FLOAT16;  // as they come from the host
   uint32_t ipus = 1;                                        // of a replica
-  std::vector<std::string> stages;  // of residual networks: blocks with which an IPU begins
+  std::vector<std::string> stages;       // of residual networks: blocks with which an IPU begins
+  std::vector<std::string> checkpoints;  // of residual networks: blocks whose outputs are kept
 };
 
 struct Network {

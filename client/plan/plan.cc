@@ -19,6 +19,7 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
   compiler::CompileOptions options{.ipus_per_replica = ipus, .total_replicas = plan.replicas};
   options.allow_out_of_memory = true;
   options.schedule = request.schedule;
+  options.recomputation = request.recomputation;
   if (request.half_partials) options.products.partials = program::v1::FLOAT16;
   if (request.memory_proportion)
     options.products.memory_proportions.assign(ipus, request.memory_proportion);

@@ -20,6 +20,7 @@ struct PlanRequest {
   std::string machine_type = "m2000";
   uint32_t accumulation = 1;                                   // micro-batches of an update
   compiler::Schedule schedule = compiler::Schedule::kGrouped;  // of several IPUs
+  compiler::Recomputation recomputation = compiler::Recomputation::kNone;
   compiler::Optimizer optimizer = compiler::SgdOptions{.momentum = 0.9f};
   bool half_partials = false;
   std::optional<float> memory_proportion;  // as in compiler::ProductOptions

@@ -26,6 +26,11 @@ absl::Status CheckText(int index, absl::string_view text) {
 
 bool IsBackward(const v1::Origin& origin) { return origin.phase() == v1::Origin::BACKWARD; }
 
+absl::string_view PhaseSuffix(const v1::Origin& origin) {
+  if (IsBackward(origin)) return " (backward)";
+  return origin.phase() == v1::Origin::RECOMPUTE ? " (recomputed)" : "";
+}
+
 absl::Status CheckFunctions(const v1::IpuOrigins& origins, const v1::Ipu& ipu, int most) {
   if (origins.functions_size() != ipu.functions_size()) {
     return Invalid(absl::StrCat(origins.functions_size(), " functions named, an IPU has ",
@@ -62,7 +67,7 @@ std::string LabelOf(const v1::Instruction& instruction) {
 
 std::string NameOf(const v1::Origin& origin) {
   return absl::StrCat(origin.op(), origin.scope().empty() ? "" : " '", origin.scope(),
-                      origin.scope().empty() ? "" : "'", IsBackward(origin) ? " (backward)" : "");
+                      origin.scope().empty() ? "" : "'", PhaseSuffix(origin));
 }
 
 std::string NameOf(const v1::Instruction& instruction, const v1::Origin* origin) {

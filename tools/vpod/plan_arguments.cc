@@ -55,6 +55,22 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
       ->check(CLI::IsMember({"sharded", "grouped", "interleaved", "sequential"}));
   command
       ->add_option_function<std::string>(
+          "--recompute",
+          [&](const std::string& name) {
+            request.recomputation = name == "standard"    ? compiler::Recomputation::kStandard
+                                    : name == "norm-only" ? compiler::Recomputation::kNormOnly
+                                    : name == "pipeline"  ? compiler::Recomputation::kPipeline
+                                    : name == "all"       ? compiler::Recomputation::kAll
+                                                          : compiler::Recomputation::kNone;
+          },
+          "what is computed again for the gradients instead of being kept (none)")
+      ->check(CLI::IsMember({"none", "standard", "norm-only", "pipeline", "all"}));
+  command
+      ->add_option("--checkpoints", network.checkpoints,
+                   "of residual networks: blocks whose outputs are kept, as layer1.0,layer2.2")
+      ->delimiter(',');
+  command
+      ->add_option_function<std::string>(
           "--precision",
           [&](const std::string& name) {
             network.type = network.image_type =
