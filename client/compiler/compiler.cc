@@ -9,6 +9,7 @@
 #include "client/compiler/passes.h"
 #include "client/compiler/pipeline.h"
 #include "client/compiler/recompute.h"
+#include "client/engine_options/engine_options.h"
 #include "device/base/status.h"
 #include "device/model/cost.h"
 
@@ -81,6 +82,7 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   VPOD_RETURN_IF_ERROR(graph.status());
   VPOD_RETURN_IF_ERROR(CheckOptions(options));
   VPOD_RETURN_IF_ERROR(CheckGraph(graph, options));
+  VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   // Two steps a program, then validation and initial values.
   const auto total = static_cast<uint32_t>(2 * options.programs.size() + 2);
   auto report = [&, done = uint32_t{0}](absl::string_view step) mutable {
@@ -104,7 +106,7 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   VPOD_ASSIGN_OR_RETURN(compiled.executable,
                         program::Executable::Make(assembler.Finish(), {}, assembler.Origins()));
   VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", compiled.executable->source()));
-  if (!options.allow_out_of_memory) {
+  if (!options.allow_out_of_memory && !engine.allow_out_of_memory) {
     VPOD_RETURN_IF_ERROR(model::CheckMemory(
         *compiled.executable,
         {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica}));

@@ -176,7 +176,8 @@ struct CompileOptions {
   Schedule schedule = Schedule::kSharded;
   Recomputation recomputation = Recomputation::kNone;
   ProductOptions products;
-  // Gives an executable that does not fit the memory of an IPU, which only an IPUModel loads.
+  // Gives an executable that does not fit the memory of an IPU, which only an IPUModel loads. The
+  // environment may ask for it, too (client/engine_options).
   bool allow_out_of_memory = false;
   std::vector<ProgramSpec> programs;
 };

@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "client/compiler/checks.h"
 #include "client/compiler/optimizer.h"
+#include "client/engine_options/engine_options.h"
 #include "client/sdk_log/sdk_log.h"
 #include "device/base/file.h"
 #include "device/base/sha256.h"
@@ -278,7 +279,11 @@ absl::StatusOr<std::string> CacheKey(const graph::Graph& graph, const CompileOpt
 
 absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileOptions& options,
                                        const std::string& directory, const Progress& progress) {
-  if (directory.empty() || !options.dump_passes.empty()) return Compile(graph, options, progress);
+  VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
+  // What only this run may load is not for others.
+  if (directory.empty() || !options.dump_passes.empty() ||
+      (engine.allow_out_of_memory && !options.allow_out_of_memory))
+    return Compile(graph, options, progress);
   // A hit must not hide what a compilation would refuse.
   VPOD_RETURN_IF_ERROR(graph.status());
   VPOD_RETURN_IF_ERROR(CheckOptions(options));

@@ -55,6 +55,10 @@ class IpuofDevice : public session::Device {
 
   uint32_t local_replicas() const override { return options_.job.local_replicas(); }
   double clock_hz() const override { return clock_hz_; }
+  session::JobPart job_part() const override {
+    return {options_.job.total_replicas(), options_.job.replica_offset()};
+  }
+  bool is_model() const override { return false; }
   std::string name() const override { return name_; }
 
   absl::Status Load(std::shared_ptr<const program::Executable> executable,

@@ -22,6 +22,12 @@ struct LoadOptions {
   bool sharing = true;
 };
 
+// What of a replicated job a device has.
+struct JobPart {
+  uint32_t total_replicas = 1;
+  uint32_t first_replica = 0;  // of this process
+};
+
 // The IPUs of one lease. Calls come from one thread at a time, except that stream slots other than
 // the running one may be touched while Run blocks, and that Cancel may be called.
 class Device {
@@ -31,6 +37,9 @@ class Device {
   // Replicas of this process, and the clock of their IPUs.
   virtual uint32_t local_replicas() const = 0;
   virtual double clock_hz() const = 0;
+  virtual JobPart job_part() const = 0;
+  // Whether the IPUs are in this process: an IPUModel.
+  virtual bool is_model() const = 0;
   // For messages: "IPUModel", "device 24 of partition p16".
   virtual std::string name() const = 0;
 

@@ -28,6 +28,8 @@ class IpuModel : public Device {
 
   uint32_t local_replicas() const override { return options_.replicas; }
   double clock_hz() const override { return type_.clock_hz; }
+  JobPart job_part() const override { return {options_.replicas, 0}; }
+  bool is_model() const override { return true; }
   std::string name() const override { return "IPUModel"; }
 
   absl::Status Load(std::shared_ptr<const program::Executable> executable,

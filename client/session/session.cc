@@ -6,8 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/compiler/optimizer.h"
+#include "client/engine_options/engine_options.h"
 #include "client/sdk_log/sdk_log.h"
-#include "client/session/engine_options.h"
 #include "client/session/narrowing.h"
 #include "client/session/npz.h"
 #include "client/session/program_log.h"
@@ -33,6 +33,33 @@ absl::Status CheckCount(absl::string_view variable, const program::TensorType& t
                                                  "; ", values, " values given"));
 }
 
+void WarnOfUnknown(const EngineOptions& options) {
+  for (const std::string& name : options.unknown)
+    LogEngine(LogLevel::kWarn, "POPLAR_ENGINE_OPTIONS: there is no option '", name, "'");
+}
+
+// Null if no profiles are asked for. Replicas are alike: the first instance writes for all.
+absl::StatusOr<std::unique_ptr<profile::Profiler>> StartProfiles(
+    const Device& device, std::shared_ptr<const program::Executable> executable,
+    const EngineOptions& options) {
+  const JobPart part = device.job_part();
+  if (!options.report.graph || part.first_replica > 0) return nullptr;
+  profile::ProfileOptions profile;
+  profile.directory = options.report.directory;
+  profile.execution = options.report.execution;
+  profile.runs = options.report.runs;
+  profile.is_model = device.is_model();
+  profile.topology.clock_hz = device.clock_hz();
+  profile.topology.num_replicas = part.total_replicas;
+  profile.topology.ipus_per_replica = executable->ipus_per_replica();
+  profile.engine_options = options.all;
+  auto profiler = profile::Profiler::Create(std::move(executable), profile);
+  if (profiler.ok()) return profiler;
+  return absl::Status(profiler.status().code(),
+                      absl::StrCat("the profile that POPLAR_ENGINE_OPTIONS ask for: ",
+                                   profiler.status().message()));
+}
+
 }  // namespace
 
 Session::Session(std::unique_ptr<Device> device,
@@ -45,12 +72,20 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options) {
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
-  VPOD_ASSIGN_OR_RETURN(LoadOptions load, ReadEngineOptions());
-  load.check_finite |= options.check_finite;
-  load.sharing &= options.sharing;
+  VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
+  WarnOfUnknown(engine);
   LogExecutable(*device, *compiled.executable);
-  VPOD_RETURN_IF_ERROR(device->Load(compiled.executable, load));
+  VPOD_ASSIGN_OR_RETURN(auto profiler, StartProfiles(*device, compiled.executable, engine));
+  const absl::Status loaded =
+      device->Load(compiled.executable, {.check_finite = engine.check_finite || options.check_finite,
+                                         .sharing = engine.sharing && options.sharing});
+  if (absl::IsResourceExhausted(loaded) && profiler != nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(loaded.message(), " Profile saved to: ", profiler->PathOf(0)));
+  }
+  VPOD_RETURN_IF_ERROR(loaded);
   std::unique_ptr<Session> session(new Session(std::move(device), compiled.executable));
+  session->profiler_ = std::move(profiler);
   for (const auto& [name, initial] : compiled.initial_values)
     VPOD_RETURN_IF_ERROR(session->WriteBytes(name, initial.Bytes()));
   return session;
@@ -102,7 +137,15 @@ absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t sl
   LogEngine(LogLevel::kDebug, "Running program '", program, "' with slot ", slot);
   VPOD_ASSIGN_OR_RETURN(const base::Cycles cycles, device_->Run(index, slot));
   LogEngine(LogLevel::kDebug, "Program '", program, "' took ", cycles.value(), " cycles");
+  if (profiler_ != nullptr) Record(index, cycles);
   return cycles;
+}
+
+void Session::Record(uint32_t program, base::Cycles cycles) {
+  const absl::Status recorded = profiler_->AddRun(program, cycles);
+  if (recorded.ok()) return;
+  LogEngine(LogLevel::kErr, "The profile ends here: ", recorded.message());
+  profiler_.reset();
 }
 
 absl::StatusOr<std::string> Session::ReadBytes(absl::string_view variable, uint32_t replica) {

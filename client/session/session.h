@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/compiler/compiler.h"
+#include "client/profile/profile.h"
 #include "client/session/device.h"
 #include "device/program/executable.h"
 #include "device/program/stream_layout.h"
@@ -17,7 +18,7 @@ namespace vpod::session {
 class Session {
  public:
   // Loads the executable and writes the initial values. The environment may change what `options`
-  // leave as it is (engine_options.h).
+  // leave as it is, and ask for profiles (client/engine_options).
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device> device,
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options = {});
@@ -72,6 +73,8 @@ class Session {
 
  private:
   Session(std::unique_ptr<Device> device, std::shared_ptr<const program::Executable> executable);
+  // Ends profiles that cannot be written any more: the run itself has succeeded.
+  void Record(uint32_t program, base::Cycles cycles);
   absl::StatusOr<absl::Span<std::byte>> StreamBytes(absl::string_view name, uint32_t replica,
                                                     uint32_t slot, size_t element_size);
   template <class T>
@@ -89,6 +92,7 @@ class Session {
   const std::unique_ptr<Device> device_;
   const std::shared_ptr<const program::Executable> executable_;
   const program::StreamLayout layout_;
+  std::unique_ptr<profile::Profiler> profiler_;  // null if no profiles are asked for
 };
 
 }  // namespace vpod::session

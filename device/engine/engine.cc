@@ -337,7 +337,7 @@ void Engine::Run(uint32_t program, std::byte* slot, Done done) {
     run->spans_processes = !StaysHere(run->number);
   }
   run->done = std::move(done);
-  for (const auto& unit : units_) run->start_cycles.push_back(unit->cycles.load());
+  for (const auto& unit : units_) unit->clock.store(0);
   for (size_t units : units_of_ipu_) run->barriers.emplace_back(units);
   if (!needs_job) return StartUnits(run);
   options_.job->StartRun(options_.instance, run->number, program,
@@ -414,16 +414,18 @@ void Engine::EndRun(Run_& run) {
     base::MutexLock lock(run.mutex);
     if (!run.status.ok()) result = std::move(run.status);
   }
-  for (size_t i = 0; i < units_.size(); ++i) {
-    std::atomic<uint64_t>& cycles = units_[i]->cycles;
-    if (result.ok()) {
-      result->cycles = std::max(result->cycles, base::Cycles(cycles.load() - run.start_cycles[i]));
-    } else {
-      // How far each unit came is chance, which must not show in later runs. Nor does it know what
-      // other units have written for it.
-      cycles.store(run.start_cycles[i]);
-      units_[i]->forms->AllWritten();
+  if (result.ok()) {
+    uint64_t begin = 0;  // when the last IPU was ready
+    for (const auto& unit : units_) begin = std::max(begin, unit->counter.load());
+    for (const auto& unit : units_) {
+      const uint64_t clock = unit->clock.load();
+      result->cycles = std::max(result->cycles, base::Cycles(clock));
+      unit->counter.store(begin + clock);
     }
+  } else {
+    // How far each unit came is chance, which must not show in later runs. Nor does it know what
+    // other units have written for it.
+    for (const auto& unit : units_) unit->forms->AllWritten();
   }
   // Its number is taken again.
   if (!result.ok() && run.number >= fabric::kFirstLoneRun && !spans_processes_)
@@ -450,7 +452,7 @@ absl::Status Engine::CancelCause() const {
 
 std::vector<base::Cycles> Engine::Counters() const {
   std::vector<base::Cycles> counters;
-  for (const auto& unit : units_) counters.emplace_back(unit->cycles.load());
+  for (const auto& unit : units_) counters.emplace_back(unit->counter.load());
   return counters;
 }
 

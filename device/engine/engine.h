@@ -112,7 +112,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   uint64_t saved_bytes() const { return saved_bytes_; }
   // Modelled bytes in use on each IPU of a replica.
   const std::vector<base::Bytes>& memory_use() const { return memory_use_; }
-  // Cycle counters since load, unit by unit.
+  // Cycle counters since load, as they were at the end of the last run, unit by unit.
   std::vector<base::Cycles> Counters() const;
   // Priced shares of a program's time, for sensors: busy (compute) and exchange, of the total, on
   // IPU `ipu`.

@@ -45,8 +45,11 @@ struct Engine::Unit {
   std::byte* At(const program::HostTensor& tensor) const {
     return (tensor.remote ? remote : arena.data()) + tensor.offset;
   }
-  // Written by the unit's coroutine, and by a rendezvous while the unit is suspended in it.
-  std::atomic<uint64_t> cycles = 0;
+  // Cycles since the run began, with which all IPUs begin together: the host starts a run when all
+  // are ready. Written by the unit's coroutine, and by a rendezvous while the unit is suspended.
+  std::atomic<uint64_t> clock = 0;
+  // Cycles since load, at the end of the last run.
+  std::atomic<uint64_t> counter = 0;
 };
 
 // A prepared instruction.
@@ -72,7 +75,6 @@ struct Engine::Run_ : std::enable_shared_from_this<Run_> {
   bool meets_leases = false;     // and some of other leases, here or elsewhere
   std::byte* slot = nullptr;
   Done done;
-  std::vector<uint64_t> start_cycles;
   std::atomic<size_t> remaining = 0;
   base::Mutex mutex;
   absl::Status status ABSL_GUARDED_BY(mutex);  // the first error

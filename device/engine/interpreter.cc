@@ -85,8 +85,8 @@ Engine::Interpreter::Interpreter(Engine& engine, Run_& run, Unit& unit)
       exchanges_(engine.participants_.size()) {}
 
 void Engine::Interpreter::Advance(const model::Cost& cost) {
-  unit_.cycles.store(unit_.cycles.load(std::memory_order_relaxed) + cost.total().value(),
-                     std::memory_order_relaxed);
+  unit_.clock.store(unit_.clock.load(std::memory_order_relaxed) + cost.total().value(),
+                    std::memory_order_relaxed);
 }
 
 bool Engine::Interpreter::MustStop() const {
@@ -123,7 +123,7 @@ absl::Status Engine::Interpreter::Failure() const {
 
 void Engine::Interpreter::Met(const absl::StatusOr<fabric::Outcome>& outcome) {
   if (!outcome.ok()) return;
-  unit_.cycles.store(outcome->clock);
+  unit_.clock.store(outcome->clock);
   if (!outcome->failure.ok()) run_.Fail(outcome->failure);
 }
 

@@ -46,9 +46,9 @@ Task Engine::Interpreter::MeetAtEnd() {
     return instruction;
   }();
   // Each unit keeps the time at which it has ended.
-  const uint64_t end = unit_.cycles.load();
+  const uint64_t end = unit_.clock.load();
   const absl::Status status = co_await MeetReplicas(*program::CollectiveOf(*kGatherNothing), true);
-  if (status.ok()) unit_.cycles.store(end);
+  if (status.ok()) unit_.clock.store(end);
   co_return status;
 }
 
@@ -71,7 +71,7 @@ void Engine::Interpreter::RunCollective(const fabric::RendezvousKey& key,
     collective.replicas.push_back(each.engine_.options_.replica_offset + each.unit_.replica);
     collective.arenas.push_back(each.unit_.arena.data());
     collective.needs_results.push_back(static_cast<Participant*>(participant)->needs_results);
-    collective.clock = std::max(collective.clock, each.unit_.cycles.load());
+    collective.clock = std::max(collective.clock, each.unit_.clock.load());
   }
   collective.keep_alive = engines;
   const fabric::Completed done =
@@ -140,7 +140,7 @@ Task Engine::Interpreter::ExchangeHere(uint32_t index) {
     for (void* participant : participants) {
       auto* unit = static_cast<Unit*>(participant);
       units[unit->ipu] = unit;
-      clock = std::max(clock, unit->cycles.load());
+      clock = std::max(clock, unit->clock.load());
     }
     for (const program::v1::Move& move : text->exchanges(static_cast<int>(index)).moves()) {
       const auto& source = text->ipus(static_cast<int>(move.from_ipu()))
@@ -151,7 +151,7 @@ Task Engine::Interpreter::ExchangeHere(uint32_t index) {
                   units[move.from_ipu()]->arena.data() + source.offset(),
                   program::TypeOf(source).bytes());
     }
-    for (const auto& [ipu, unit] : units) unit->cycles.store(clock);
+    for (const auto& [ipu, unit] : units) unit->clock.store(clock);
     finish(absl::OkStatus());
   };
   fabric::Job& job = *engine_.options_.job;
@@ -183,7 +183,7 @@ Task Engine::Interpreter::CopyBetween(Copy copy) {
     cross.arena_offset = copy.tensor->offset();
     cross.bytes = program::TypeOf(*copy.tensor).bytes();
   }
-  cross.clock = unit_.cycles.load();
+  cross.clock = unit_.clock.load();
   cross.failure = Failure();
   cross.keep_alive = engine_.shared_from_this();
   const auto collectives = engine_.options_.job->collectives();
@@ -213,9 +213,9 @@ Task Engine::Interpreter::CopyHere(fabric::RendezvousKey key, Copy copy) {
           auto* source = static_cast<End*>(both[0]);
           auto* target = static_cast<End*>(both[1]);
           std::memcpy(target->data, source->data, bytes);
-          const uint64_t clock = std::max(source->unit->cycles.load(), target->unit->cycles.load());
-          source->unit->cycles.store(clock);
-          target->unit->cycles.store(clock);
+          const uint64_t clock = std::max(source->unit->clock.load(), target->unit->clock.load());
+          source->unit->clock.store(clock);
+          target->unit->clock.store(clock);
           finish(absl::OkStatus());
         });
   });

@@ -106,13 +106,17 @@ Cycles HostSyncCycles(const Topology& topology) {
   return ToCycles(arch::kHostSyncSeconds, topology);
 }
 
+Cost PriceOf(const PlanStep& step, const Topology& topology) {
+  return std::visit([&](const auto& work) { return PriceStep(work, topology); }, step.work) *
+         step.times;
+}
+
 Cost PricePlan(const TilePlan& plan, const Topology& topology) {
   Cost cost;
   uint64_t program_steps = 0;
   for (const PlanStep& step : plan.steps) {
     if (IsProgramStep(step)) program_steps += step.times;
-    cost += std::visit([&](const auto& work) { return PriceStep(work, topology); }, step.work) *
-            step.times;
+    cost += PriceOf(step, topology);
   }
   cost.compute += Cycles(arch::kControlCyclesPerStep) * std::max<uint64_t>(1, program_steps);
   return cost;

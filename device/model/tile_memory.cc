@@ -31,11 +31,6 @@ class TileSums {
   std::array<int64_t, kTiles> sums_ = {};
 };
 
-// The share of a tensor on each tile of its span; pieces begin at multiples of eight bytes.
-int64_t ShareOf(const program::TensorType& type, PlanContext::Span span) {
-  return static_cast<int64_t>((CeilDiv(type.bytes(), span.tiles) + 7) / 8 * 8);
-}
-
 uint64_t CodeBytes(Vertex vertex) {
   switch (vertex) {
     case Vertex::kConvolution:
@@ -133,6 +128,7 @@ class Planner {
       for (const Instruction& instruction : function.instructions()) code.Add(instruction);
     }
     for (TileMemory& tile : memory_.tiles) tile[kStack] = arch::kReservedTileBytes;
+    memory_.temporary_bytes.resize(memory_.liveness.programs.size());
     for (uint32_t program = 0; program < memory_.liveness.programs.size(); ++program) Walk(program);
     const auto fullest = std::max_element(
         memory_.tiles.begin(), memory_.tiles.end(),
@@ -152,7 +148,7 @@ class Planner {
 
   void Add(TileSums& sums, uint32_t tensor, int64_t sign) const {
     const PlanContext::Span span = context_.SpanOf(tensor);
-    sums.Add(span, sign * ShareOf(context_.Type(tensor), span));
+    sums.Add(span, sign * static_cast<int64_t>(BytesPerTile(context_.Type(tensor), span.tiles)));
   }
 
   uint64_t TemporaryBytesOf(InstructionPlace place) {
@@ -175,7 +171,9 @@ class Planner {
     for (uint32_t step = 0; step < liveness.steps.size(); ++step) {
       for (; next != liveness.values.end() && next->first == step; ++next)
         Add(live, next->tensor, 1);
-      Take(live, TemporaryBytesOf(liveness.steps[step]), program, step);
+      const uint64_t temporary = TemporaryBytesOf(liveness.steps[step]);
+      memory_.temporary_bytes[program].push_back(temporary);
+      Take(live, temporary, program, step);
       for (uint32_t tensor : ending[step]) Add(live, tensor, -1);
     }
   }
@@ -216,6 +214,11 @@ absl::string_view Name(MemoryCategory category) {
     default:
       return "stacks";
   }
+}
+
+// Pieces begin at multiples of eight bytes.
+uint64_t BytesPerTile(const program::TensorType& type, uint32_t tiles) {
+  return (CeilDiv(type.bytes(), tiles) + 7) / 8 * 8;
 }
 
 uint64_t TileMemory::total() const {

@@ -41,9 +41,14 @@ struct IpuMemory {
   // When that tile needs most.
   uint32_t program = 0, step = 0;
   Liveness liveness;
+  // What an instruction receives and adds up on a tile, while it runs; [program][step].
+  std::vector<std::vector<uint64_t>> temporary_bytes;
 
   uint64_t total() const;
 };
+
+// The bytes of a tensor on each tile of its span.
+uint64_t BytesPerTile(const program::TensorType& type, uint32_t tiles);
 
 // Plans the memory of one IPU of a valid executable. Pure; the time grows with instructions ×
 // tiles.

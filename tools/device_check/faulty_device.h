@@ -19,6 +19,8 @@ class ForwardingDevice : public session::Device {
 
   uint32_t local_replicas() const override { return sound_->local_replicas(); }
   double clock_hz() const override { return sound_->clock_hz(); }
+  session::JobPart job_part() const override { return sound_->job_part(); }
+  bool is_model() const override { return sound_->is_model(); }
   std::string name() const override { return sound_->name(); }
   absl::Status Load(std::shared_ptr<const program::Executable> executable,
                     const session::LoadOptions& options) override {

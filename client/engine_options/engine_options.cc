@@ -1,0 +1,122 @@
+#include "client/engine_options/engine_options.h"
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "device/base/status.h"
+
+namespace vpod {
+namespace {
+
+constexpr char kOptions[] = "POPLAR_ENGINE_OPTIONS";
+
+template <class... Parts>
+absl::Status Wrong(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(kOptions, ": ", parts...));
+}
+
+// Options of the real library that change nothing here (spec/poptorch-popvision.md 5.6).
+bool IsKnown(const std::string& name) {
+  static const auto* const known = new std::set<std::string>{
+      "autoReport.outputArchive",
+      "autoReport.outputDebugInfo",
+      "autoReport.outputLoweredVars",
+      "autoReport.outputSerializedGraph",
+      "autoReport.streamAtEachRun",
+      "debug.branchRecordFlush",
+      "debug.computeInstrumentationLevel",
+      "debug.floatPointOpException",
+      "debug.graphReportDestination",
+      "debug.instrument",
+      "debug.instrumentCompute",
+      "debug.instrumentControlFlow",
+      "debug.instrumentExternalExchange",
+      "debug.loweredVarDumpFile",
+      "debug.nanOverflowMode",
+      "debug.outputAllSymbols",
+      "debug.retainDebugInformation",
+      "debug.runtimeVerify",
+      "exchange.enablePrefetch",
+      "exchange.multicastPolicy",
+      "exchange.streamBufferOverlap",
+      "opt.enableInlining",
+      "opt.enableMultiAccessCopies",
+      "opt.internalExchangeOptimisationTarget",
+      "opt.maxComputeSetsPerLoweredCopy",
+      "opt.useAutoloader",
+      "prng.enableStochasticRounding",
+      "prng.seed",
+      "profiler.blocks.bufferSize",
+      "profiler.blocks.filter",
+      "profiler.blocks.implicitFlush",
+      "profiler.blocks.tile",
+      "profiler.format",
+      "profiler.includeCycleEstimates",
+      "profiler.includeFlopEstimates",
+      "profiler.programs.filter",
+      "streamCallbacks.maxLookahead",
+      "streamCallbacks.multiThreadMode",
+      "streamCallbacks.numWorkerThreads",
+      "target.deterministicWorkers",
+      "target.extendedMemory",
+      "target.firstRuntimeReplica",
+      "target.hostSyncTimeout",
+      "target.numberRuntimeReplica",
+      "target.saveArchive",
+      "target.syncReplicasIndependently"};
+  return known->contains(name);
+}
+
+}  // namespace
+
+absl::StatusOr<EngineOptions> ParseEngineOptions(const std::string& text) {
+  EngineOptions options;
+  if (text.empty()) return options;
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Wrong("'", text, "' is not a JSON object of strings");
+  std::optional<bool> all, graph, execution, allow;
+  std::optional<bool> check_finite, sharing;
+  const std::map<std::string, std::optional<bool>*> booleans = {
+      {"autoReport.all", &all},
+      {"autoReport.outputGraphProfile", &graph},
+      {"autoReport.outputExecutionProfile", &execution},
+      {"debug.allowOutOfMemory", &allow},
+      {"debug.checkFinite", &check_finite},
+      {"vpod.sharing", &sharing}};
+  for (const auto& [option, value] : json.items()) {
+    if (!value.is_string()) return Wrong("option '", option, "' is not a string");
+    const auto choice = value.get<std::string>();
+    options.all[option] = choice;
+    if (const auto boolean = booleans.find(option); boolean != booleans.end()) {
+      if (choice != "true" && choice != "false")
+        return Wrong("option '", option, "' is '", choice, "', must be true or false");
+      *boolean->second = choice == "true";
+    } else if (option == "autoReport.directory") {
+      if (choice.empty()) return Wrong("option '", option, "' is empty, must name a directory");
+      options.report.directory = choice;
+    } else if (option == "autoReport.executionProfileProgramRunCount") {
+      if (!absl::SimpleAtoi(choice, &options.report.runs))
+        return Wrong("option '", option, "' is '", choice, "', must be a number from 0");
+    } else if (!IsKnown(option)) {
+      options.unknown.push_back(option);
+    }
+  }
+  options.check_finite = check_finite.value_or(false);
+  options.sharing = sharing.value_or(true);
+  options.report.execution = execution.value_or(all.value_or(false));
+  // What runs did is told of the programs of a graph profile.
+  options.report.graph = graph.value_or(all.value_or(false)) || options.report.execution;
+  options.allow_out_of_memory = allow.value_or(options.report.graph);
+  return options;
+}
+
+absl::StatusOr<EngineOptions> ReadEngineOptions() {
+  const char* text = std::getenv(kOptions);
+  return ParseEngineOptions(text == nullptr ? "" : text);
+}
+
+}  // namespace vpod

@@ -1,0 +1,157 @@
+#include "client/profile/profile.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/profile/memory_tables.h"
+#include "client/profile/operations.h"
+#include "client/profile/program_tree.h"
+#include "client/pva/database.h"
+#include "client/pva/schema.h"
+#include "device/arch/hardware.h"
+#include "device/base/status.h"
+#include "device/base/version.h"
+#include "device/model/tile_memory.h"
+#include "device/model/timeline.h"
+
+namespace vpod::profile {
+namespace {
+
+using pva::Database;
+
+// A run with more steps is recorded without them: the file would have gigabytes.
+constexpr size_t kMostSteps = size_t{1} << 22;
+
+// A program's folder: what a path cannot have in one part is replaced.
+std::string FolderOf(const std::string& program) {
+  std::string folder = program;
+  std::replace(folder.begin(), folder.end(), '/', '_');
+  const bool is_special = folder.find_first_not_of('.') == std::string::npos;  // also if empty
+  return is_special ? "program" + folder : folder;
+}
+
+void WriteMeta(const program::Executable& executable, const std::string& program,
+               const ProfileOptions& options, Database& database) {
+  pva::Statement meta = database.Prepare("INSERT INTO meta VALUES(?,?)");
+  meta.Bind("format").Bind(absl::StrCat(pva::kProfileFormat)).Run();
+  meta.Bind("program").Bind(program).Run();
+  meta.Bind("version").Bind(base::kVersion).Run();
+  meta.Bind("executable").Bind(executable.hash()).Run();
+  meta.Bind("timestamp").Bind(absl::StrCat(std::time(nullptr))).Run();
+  pva::Statement option = database.Prepare("INSERT INTO option VALUES(?,?)");
+  for (const auto& [key, value] : options.engine_options) option.Bind(key).Bind(value).Run();
+  pva::Statement target = database.Prepare("INSERT INTO target VALUES(?,?,?,?,?,?,?,?)");
+  target.Bind(options.is_model ? "IPU_MODEL" : "IPU").Bind("ipu2");
+  target.Bind(options.topology.clock_hz).Bind(arch::kTilesPerIpu);
+  target.Bind(options.topology.num_replicas * executable.ipus_per_replica());
+  target.Bind(options.topology.num_replicas).Bind(executable.ipus_per_replica());
+  target.Bind(arch::kTileMemory.value()).Run();
+}
+
+void WriteStreams(const program::Executable& executable, uint32_t program, Database& database) {
+  pva::Statement row = database.Prepare("INSERT INTO stream VALUES(?,?,?,?)");
+  for (uint32_t number : executable.streams(program)) {
+    const auto& stream = executable.proto().streams(static_cast<int>(number));
+    row.Bind(stream.name()).Bind(stream.ipu());
+    row.Bind(stream.to_device() ? "toDevice" : "fromDevice");
+    row.Bind(program::TypeOf(stream).bytes() * stream.transfers_per_run()).Run();
+  }
+}
+
+// The steps of one run, unless there are too many.
+void WriteSteps(const program::Executable& executable, uint32_t program,
+                const model::Topology& topology, Database& database) {
+  const ProgramOperations operations(executable.proto(), program);
+  size_t steps = 0;
+  for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
+    program::ForEachInstruction(
+        executable.proto().ipus(static_cast<int>(ipu)), executable.EntryOf(program, ipu),
+        [&](const auto&, uint64_t times) {
+          steps = times > kMostSteps ? kMostSteps + 1 : std::min(kMostSteps + 1, steps + times);
+        });
+  }
+  if (steps > kMostSteps) {
+    database.Execute("INSERT OR REPLACE INTO meta VALUES('stepsLeftOut', 'true')");
+    return;
+  }
+  pva::Statement row = database.Prepare("INSERT INTO step VALUES(?,?,?,?,?,?)");
+  std::vector<uint32_t> positions(executable.ipus_per_replica());
+  model::TimelineOf(executable.proto(), program, topology, [&](const model::TimelineEvent& event) {
+    row.Bind(event.ipu).Bind(positions[event.ipu]++);
+    row.Bind(*operations.NumberOf(event.ipu, event.place));
+    row.Bind(event.begin.value()).Bind(event.waiting.value()).Bind(event.end.value()).Run();
+  });
+}
+
+absl::Status WriteProfile(const program::Executable& executable, uint32_t program,
+                          const ProfileOptions& options,
+                          const std::vector<model::IpuMemory>& memory, const std::string& path) {
+  VPOD_ASSIGN_OR_RETURN(const auto database, Database::Open(path, Database::Mode::kCreate));
+  // The file gets its name only when it is whole, so that nothing of it needs a journal.
+  database->Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN");
+  database->Execute(pva::kSchema);
+  const auto& entry = executable.proto().programs(static_cast<int>(program));
+  WriteMeta(executable, entry.name(), options, *database);
+  const ProgramOperations operations(executable.proto(), program);
+  WriteProgramTree(executable, operations, options.topology, *database);
+  WriteMemoryTables(executable, program, operations, options.topology, memory, *database);
+  WriteStreams(executable, program, *database);
+  database->Execute("COMMIT");
+  return database->status();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
+    std::shared_ptr<const program::Executable> executable, const ProfileOptions& options) {
+  namespace fs = std::filesystem;
+  std::unique_ptr<Profiler> profiler(new Profiler(std::move(executable), options));
+  const program::Executable& text = *profiler->executable_;
+  std::vector<model::IpuMemory> memory;
+  for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu)
+    memory.push_back(model::PlanMemory(text.proto(), ipu, options.topology));
+  for (int program = 0; program < text.proto().programs_size(); ++program) {
+    const fs::path folder = fs::path(options.directory) / FolderOf(text.proto().programs(program).name());
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot make the directory ", folder.string(), ": ", error.message()));
+    }
+    const std::string path = (folder / pva::kProfileFile).string(),
+                      unfinished = absl::StrCat(path, ".", getpid());
+    absl::Status written =
+        WriteProfile(text, static_cast<uint32_t>(program), options, memory, unfinished);
+    if (written.ok()) {
+      fs::rename(unfinished, path, error);
+      if (error)
+        written = absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
+    }
+    if (!written.ok()) {
+      fs::remove(unfinished, error);
+      return written;
+    }
+    profiler->paths_.push_back(path);
+  }
+  profiler->runs_.resize(profiler->paths_.size());
+  return profiler;
+}
+
+absl::Status Profiler::AddRun(uint32_t program, base::Cycles cycles) {
+  if (!options_.execution || runs_[program] >= options_.runs) return absl::OkStatus();
+  VPOD_ASSIGN_OR_RETURN(const auto database,
+                        Database::Open(paths_[program], Database::Mode::kWrite));
+  database->Execute("BEGIN");
+  if (runs_[program] == 0) WriteSteps(*executable_, program, options_.topology, *database);
+  database->Prepare("INSERT INTO run VALUES(?,?)").Bind(runs_[program]).Bind(cycles.value()).Run();
+  database->Execute("COMMIT");
+  ++runs_[program];
+  return database->status();
+}
+
+}  // namespace vpod::profile

@@ -1,0 +1,236 @@
+// Profiles hold what the model of the hardware says, and each number agrees with the others.
+#include "client/profile/profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "client/compiler/compiler.h"
+#include "client/models/resnet.h"
+#include "client/pva/pva.h"
+#include "client/session/ipu_model.h"
+#include "client/session/session.h"
+#include "device/model/timeline.h"
+
+namespace vpod::profile {
+namespace {
+
+using compiler::Schedule;
+using graph::Graph;
+using graph::Tensor;
+using program::v1::FLOAT32;
+using program::v1::INT32;
+using testing::HasSubstr;
+
+// Sets the options of the engine for a test.
+class EngineOptionsGuard {
+ public:
+  explicit EngineOptionsGuard(const std::string& json) {
+    setenv("POPLAR_ENGINE_OPTIONS", json.c_str(), 1);
+  }
+  ~EngineOptionsGuard() { unsetenv("POPLAR_ENGINE_OPTIONS"); }
+};
+
+std::string All(const std::string& directory) {
+  return absl::StrCat(R"({"autoReport.all": "true", "autoReport.directory": ")", directory, R"("})");
+}
+
+std::string TestDirectory() {
+  const std::string directory =
+      absl::StrCat(testing::TempDir(), "/",
+                   testing::UnitTest::GetInstance()->current_test_info()->name());
+  std::filesystem::remove_all(directory);
+  return directory;
+}
+
+// ResNet-18 for small images, on some IPUs, and a program without training.
+compiler::Compiled Compile(uint32_t ipus, Schedule schedule = Schedule::kGrouped,
+                           uint32_t accumulation = 7, int64_t micro_batch = 1) {
+  Graph g;
+  const nn::Builder net(g, {.seed = 3, .training = true});
+  models::ResNetOptions options = models::ResNet18();
+  options.small_images = true;
+  options.classes = 10;
+  if (ipus == 2) options.stages = {"layer3.0"};
+  if (ipus == 4) options.stages = {"layer2.0", "layer3.0", "layer4.0"};
+  const Tensor logits =
+      models::ResNet(net, g.Input("images", {FLOAT32, {micro_batch, 3, 32, 32}}), options);
+  const Tensor labels = g.Input("labels", {INT32, {micro_batch}});
+  const Tensor loss = g.Mean(g.SoftmaxCrossEntropy(logits, labels));
+  g.Output("loss", loss);
+  compiler::CompileOptions compile{.ipus_per_replica = ipus, .schedule = schedule};
+  compile.programs = {{.name = "train/one", .accumulation = accumulation, .loss = loss},
+                      {.name = "evaluate", .device_iterations = 4}};
+  auto compiled = compiler::Compile(g, compile);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  return *std::move(compiled);
+}
+
+absl::StatusOr<std::unique_ptr<session::Session>> Open(const compiler::Compiled& compiled) {
+  auto device = session::CreateIpuModel({.ipus_per_replica = compiled.executable->ipus_per_replica(),
+                                         .compute_threads = 2});
+  return session::Session::Create(*std::move(device), compiled);
+}
+
+// Bytes that each tile needs at most, by the variables and steps of the report.
+std::vector<uint64_t> MostByTile(const pva::Report& report, uint32_t ipu) {
+  const std::vector<pva::LivenessStep>& steps = report.liveness[ipu];
+  std::vector<uint64_t> most(report.target.tiles_per_ipu);
+  for (uint32_t step = 0; step < steps.size(); ++step) {
+    std::vector<uint64_t> now(most.size(), steps[step].temporary_per_tile);
+    uint64_t all = 0;
+    for (const pva::Variable& variable : report.variables) {
+      if (variable.ipu != ipu || variable.always_live || variable.first_step > step ||
+          variable.last_step < step)
+        continue;
+      for (uint32_t i = 0; i < variable.tiles; ++i)
+        now[(variable.first_tile + i) % now.size()] += variable.bytes_per_tile;
+      all += variable.tiles * variable.bytes_per_tile;
+    }
+    EXPECT_EQ(steps[step].not_always_live, all) << step;
+    for (size_t tile = 0; tile < most.size(); ++tile) most[tile] = std::max(most[tile], now[tile]);
+  }
+  return most;
+}
+
+TEST(ProfileTest, NumbersAddUp) {
+  for (uint32_t ipus : {1, 2, 4}) {
+    SCOPED_TRACE(ipus);
+    const std::string directory = TestDirectory();
+    const EngineOptionsGuard options(All(directory));
+    const compiler::Compiled compiled = Compile(ipus);
+    auto session = Open(compiled);
+    ASSERT_TRUE(session.ok()) << session.status();
+    std::map<std::string, base::Cycles> cycles;
+    for (int run = 0; run < 3; ++run) {
+      for (const char* program : {"train/one", "evaluate"}) {
+        const auto ran = (*session)->Run(program);
+        ASSERT_TRUE(ran.ok()) << ran.status();
+        cycles[program] = *ran;
+      }
+    }
+    std::vector<std::vector<uint64_t>> most(ipus);
+    for (const char* program : {"train_one", "evaluate"}) {
+      SCOPED_TRACE(program);
+      const auto report = pva::OpenReport(absl::StrCat(directory, "/", program));
+      ASSERT_TRUE(report.ok()) << report.status();
+      const std::string& name = report->meta.at("program");
+      EXPECT_EQ(report->target.ipus_per_replica, ipus);
+      EXPECT_EQ(report->target.type, "IPU_MODEL");
+      EXPECT_EQ(report->options.at("autoReport.all"), "true");
+      // Two runs are recorded, each with the cycles that the device counted, which the steps have.
+      ASSERT_EQ(report->runs.size(), 2u);
+      EXPECT_EQ(report->runs[1].cycles, cycles[name].value());
+      EXPECT_EQ(report->planned_cycles(), cycles[name].value());
+      for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+        SCOPED_TRACE(ipu);
+        uint64_t clock = 0, waiting = 0, all = 0;
+        std::vector<uint64_t> executions(report->operations.size());
+        for (const pva::Step& step : report->steps[ipu]) {
+          EXPECT_EQ(step.from, clock);
+          EXPECT_EQ(step.to - step.from - step.waiting,
+                    report->operations[step.operation].cycles.total());
+          clock = step.to;
+          waiting += step.waiting;
+          ++executions[step.operation];
+        }
+        for (size_t i = 0; i < executions.size(); ++i) {
+          if (report->operations[i].ipu != ipu) continue;
+          EXPECT_EQ(executions[i], report->operations[i].executions) << report->operations[i].name;
+          all += report->operations[i].all_cycles().total();
+        }
+        EXPECT_EQ(clock, all + waiting);
+        // Categories add up to what the tiles need.
+        const model::IpuMemory memory = model::PlanMemory(
+            compiled.executable->proto(), ipu, {.ipus_per_replica = ipus});
+        const std::vector<uint64_t> tiles = report->BytesByTile(ipu);
+        for (size_t tile = 0; tile < tiles.size(); ++tile)
+          EXPECT_EQ(tiles[tile], memory.tiles[tile].total());
+        std::vector<uint64_t> always(tiles.size());
+        for (const pva::Variable& variable : report->variables) {
+          for (uint32_t i = 0; variable.ipu == ipu && variable.always_live && i < variable.tiles; ++i)
+            always[(variable.first_tile + i) % always.size()] += variable.bytes_per_tile;
+        }
+        EXPECT_EQ(report->BytesByTile(ipu, "always live"), always);
+        const std::vector<uint64_t> of_program = MostByTile(*report, ipu);
+        if (most[ipu].empty()) most[ipu].resize(of_program.size());
+        for (size_t tile = 0; tile < of_program.size(); ++tile)
+          most[ipu][tile] = std::max(most[ipu][tile], of_program[tile]);
+      }
+    }
+    for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+      const auto report = pva::OpenReport(absl::StrCat(directory, "/evaluate"));
+      EXPECT_EQ(report->BytesByTile(ipu, "not always live"), most[ipu]);
+    }
+  }
+}
+
+// What operations do on the tiles adds up to their price, but for control code.
+TEST(ProfileTest, StepsOnTilesAreThoseOfTheirOperation) {
+  const std::string directory = TestDirectory();
+  const EngineOptionsGuard options(All(directory));
+  ASSERT_TRUE(Open(Compile(2)).ok());
+  const auto report = pva::OpenReport(directory + "/train_one");
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->steps[0].empty() && report->runs.empty());  // nothing ran
+  std::map<uint32_t, pva::CycleSplit> sums;
+  uint64_t compute_sets = 0, vertices = 0;
+  for (const pva::Program& program : report->programs) {
+    if (program.vertices > 0) {
+      ++compute_sets;
+      vertices += program.vertices;
+      EXPECT_GT(program.tile_balance, 0);
+      EXPECT_LE(program.tile_balance, 1);
+      uint64_t slowest = 0;
+      for (const pva::TileRun& run : program.cycles_by_tile)
+        slowest = std::max(slowest, run.value);
+      EXPECT_EQ(slowest * program.times, program.cycles.compute);
+    }
+    if (!program.parent || program.operation) continue;
+    const auto& parent = report->programs[*program.parent];
+    if (!parent.operation) continue;
+    pva::CycleSplit& sum = sums[*parent.operation];
+    sum.compute += program.cycles.compute;
+    sum.exchange += program.cycles.exchange;
+    sum.sync += program.cycles.sync;
+  }
+  EXPECT_EQ(report->graph.num_compute_sets, compute_sets);
+  EXPECT_EQ(report->graph.num_vertices, vertices);
+  for (const auto& [number, sum] : sums) {
+    const pva::Operation& operation = report->operations[number];
+    EXPECT_EQ(operation.cycles.exchange, sum.exchange) << operation.name;
+    EXPECT_EQ(operation.cycles.sync, sum.sync) << operation.name;
+    EXPECT_GE(operation.cycles.compute, sum.compute) << operation.name;
+  }
+}
+
+TEST(ProfileTest, WhatDoesNotFitHasAGraphProfile) {
+  const std::string directory = TestDirectory();
+  const EngineOptionsGuard options(
+      absl::StrCat(R"({"autoReport.outputGraphProfile": "true", "autoReport.directory": ")",
+                   directory, R"("})"));
+  ASSERT_TRUE(Open(Compile(1, Schedule::kSharded, 1, /*micro_batch=*/512)).ok());
+  const auto report = pva::OpenReport(directory + "/train_one/profile.pop");
+  ASSERT_TRUE(report.ok()) << report.status();
+  const auto tiles = report->BytesByTile(0);
+  EXPECT_GT(*std::max_element(tiles.begin(), tiles.end()), report->target.bytes_per_tile);
+}
+
+TEST(ProfileTest, ADirectoryThatCannotBeMadeIsNamed) {
+  const EngineOptionsGuard options(All("/proc/report"));
+  EXPECT_THAT(std::string(Open(Compile(1, Schedule::kSharded, 1)).status().message()),
+              HasSubstr("cannot make the directory /proc/report/train_one: "));
+}
+
+TEST(ProfileTest, NoProfileWithoutOptions) {
+  const std::string directory = TestDirectory();
+  ASSERT_TRUE(Open(Compile(1, Schedule::kSharded, 1)).ok());
+  EXPECT_FALSE(std::filesystem::exists(directory));
+}
+
+}  // namespace
+}  // namespace vpod::profile

@@ -1,0 +1,147 @@
+#include "client/pva/database.h"
+
+#include <sqlite3.h>
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace vpod::pva {
+
+void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+Statement& Statement::Bind(int64_t value) {
+  sqlite3_bind_int64(statement_.get(), ++parameter_, value);
+  return *this;
+}
+Statement& Statement::Bind(double value) {
+  sqlite3_bind_double(statement_.get(), ++parameter_, value);
+  return *this;
+}
+Statement& Statement::Bind(absl::string_view text) {
+  sqlite3_bind_text(statement_.get(), ++parameter_, text.data(), static_cast<int>(text.size()),
+                    SQLITE_TRANSIENT);
+  return *this;
+}
+Statement& Statement::BindBlob(absl::string_view bytes) {
+  sqlite3_bind_blob(statement_.get(), ++parameter_, bytes.data(), static_cast<int>(bytes.size()),
+                    SQLITE_TRANSIENT);
+  return *this;
+}
+Statement& Statement::BindNull() {
+  sqlite3_bind_null(statement_.get(), ++parameter_);
+  return *this;
+}
+
+void Statement::Run() {
+  if (statement_ == nullptr || !database_->status().ok()) return;
+  const int code = sqlite3_step(statement_.get());
+  if (code != SQLITE_DONE) database_->Fail(code);
+  sqlite3_reset(statement_.get());
+  parameter_ = 0;
+}
+
+bool Statement::Next() {
+  if (statement_ == nullptr || !database_->status().ok()) return false;
+  column_ = 0;
+  const int code = sqlite3_step(statement_.get());
+  if (code == SQLITE_ROW) return true;
+  if (code != SQLITE_DONE) database_->Fail(code);
+  return false;
+}
+
+int64_t Statement::Integer() { return sqlite3_column_int64(statement_.get(), column_++); }
+uint64_t Statement::Count() {
+  const int64_t value = Integer();
+  if (value >= 0) return static_cast<uint64_t>(value);
+  database_->FailRow("a count is negative");
+  return 0;
+}
+uint32_t Statement::Id() {
+  const uint64_t value = Count();
+  if (value < ~0u) return static_cast<uint32_t>(value);
+  database_->FailRow("a number is too large");
+  return 0;
+}
+double Statement::Real() { return sqlite3_column_double(statement_.get(), column_++); }
+std::string Statement::Text() {
+  const unsigned char* text = sqlite3_column_text(statement_.get(), column_);
+  const int size = sqlite3_column_bytes(statement_.get(), column_++);
+  return text == nullptr ? "" : std::string(reinterpret_cast<const char*>(text), size);
+}
+std::string Statement::Blob() {
+  const void* bytes = sqlite3_column_blob(statement_.get(), column_);
+  const int size = sqlite3_column_bytes(statement_.get(), column_++);
+  return bytes == nullptr ? "" : std::string(static_cast<const char*>(bytes), size);
+}
+bool Statement::IsNull() {
+  return sqlite3_column_type(statement_.get(), column_) == SQLITE_NULL;
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Mode mode) {
+  std::unique_ptr<Database> database(new Database(path));
+  const int flags = mode == Mode::kRead    ? SQLITE_OPEN_READONLY
+                    : mode == Mode::kWrite ? SQLITE_OPEN_READWRITE
+                                           : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  const int code = sqlite3_open_v2(path.c_str(), &database->handle_, flags | SQLITE_OPEN_NOMUTEX,
+                                   /*vfs=*/nullptr);
+  if (code != SQLITE_OK) {
+    database->Fail(code);
+    return database->status();
+  }
+  return database;
+}
+
+Database::~Database() { sqlite3_close(handle_); }
+
+void Database::Execute(const char* sql) {
+  if (!status_.ok()) return;
+  const int code = sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) Fail(code);
+}
+
+Statement Database::Prepare(const char* sql) {
+  sqlite3_stmt* statement = nullptr;
+  if (status_.ok()) {
+    const int code = sqlite3_prepare_v2(handle_, sql, -1, &statement, nullptr);
+    if (code != SQLITE_OK) Fail(code);
+  }
+  return {*this, statement};
+}
+
+void Database::Fail(int code) {
+  if (!status_.ok()) return;
+  const std::string message = absl::StrCat(
+      path_, ": ", handle_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle_));
+  const bool is_content = code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR;
+  status_ = is_content ? absl::InvalidArgumentError(message) : absl::UnavailableError(message);
+}
+
+void Database::FailRow(absl::string_view what) {
+  if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat(path_, ": ", what));
+}
+
+std::string Pack(const TileRuns& runs) {
+  std::string bytes;
+  for (const TileRun& run : runs) {
+    bytes.append(reinterpret_cast<const char*>(&run.tiles), sizeof(run.tiles));
+    bytes.append(reinterpret_cast<const char*>(&run.value), sizeof(run.value));
+  }
+  return bytes;
+}
+
+TileRuns Unpack(absl::string_view bytes) {
+  constexpr size_t kRunBytes = sizeof(TileRun::tiles) + sizeof(TileRun::value);
+  TileRuns runs;
+  if (bytes.size() % kRunBytes != 0) return runs;
+  for (size_t at = 0; at < bytes.size(); at += kRunBytes) {
+    TileRun run;
+    std::memcpy(&run.tiles, bytes.data() + at, sizeof(run.tiles));
+    std::memcpy(&run.value, bytes.data() + at + sizeof(run.tiles), sizeof(run.value));
+    runs.push_back(run);
+  }
+  return runs;
+}
+
+}  // namespace vpod::pva

@@ -1,0 +1,99 @@
+// SQLite for profiles: one thread, statements that are prepared once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace vpod::pva {
+
+class Database;
+
+// A statement with its parameters and its rows. Errors are remembered by the database.
+class Statement {
+ public:
+  Statement(Statement&&) = default;
+
+  // Parameters in their order; then Run or Next.
+  Statement& Bind(int64_t value);
+  Statement& Bind(uint64_t value) { return Bind(static_cast<int64_t>(value)); }
+  Statement& Bind(uint32_t value) { return Bind(static_cast<int64_t>(value)); }
+  Statement& Bind(int value) { return Bind(static_cast<int64_t>(value)); }
+  Statement& Bind(double value);
+  Statement& Bind(absl::string_view text);
+  Statement& Bind(const char* text) { return Bind(absl::string_view(text)); }
+  Statement& BindBlob(absl::string_view bytes);
+  Statement& BindNull();
+  // Executes a statement without rows, after which it takes its parameters again.
+  void Run();
+  // Goes to the next row; false after the last one, and after an error.
+  bool Next();
+
+  // Columns of the row, from the first, one after the other.
+  int64_t Integer();
+  uint64_t Count();  // an integer that is not negative
+  uint32_t Id();
+  double Real();
+  std::string Text();
+  std::string Blob();
+  bool IsNull();  // does not go on
+
+ private:
+  friend class Database;
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  Statement(Database& database, sqlite3_stmt* statement)
+      : database_(&database), statement_(statement) {}
+
+  Database* database_;
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  int parameter_ = 0, column_ = 0;
+};
+
+class Database {
+ public:
+  enum class Mode { kRead, kWrite, kCreate };
+
+  // NotFound or Unavailable names the file.
+  static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Mode mode);
+  ~Database();
+
+  void Execute(const char* sql);
+  Statement Prepare(const char* sql);
+  // The first error of all that was done: InvalidArgument if it is not a database or has other
+  // tables, Unavailable if the disk does not take it. Names the file.
+  absl::Status status() const { return status_; }
+  void Fail(int code);
+  // A row that no writer makes.
+  void FailRow(absl::string_view what);
+
+ private:
+  explicit Database(std::string path) : path_(std::move(path)) {}
+
+  const std::string path_;
+  sqlite3* handle_ = nullptr;
+  absl::Status status_;
+};
+
+// Values by tile, as runs of equal ones. In the file, each is a little-endian uint32 count and a
+// uint64 value.
+struct TileRun {
+  uint32_t tiles = 0;
+  uint64_t value = 0;
+  friend bool operator==(const TileRun&, const TileRun&) = default;
+};
+using TileRuns = std::vector<TileRun>;
+std::string Pack(const TileRuns& runs);
+// Empty if the bytes are not runs.
+TileRuns Unpack(absl::string_view bytes);
+
+}  // namespace vpod::pva

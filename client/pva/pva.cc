@@ -1,0 +1,287 @@
+#include "client/pva/pva.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/pva/schema.h"
+#include "device/base/status.h"
+
+namespace vpod::pva {
+namespace {
+
+constexpr uint32_t kMostIpus = 64, kMostTiles = 1 << 16;
+
+class Reader {
+ public:
+  Reader(Database& database, Report& report) : database_(database), report_(report) {}
+
+  absl::Status Read() {
+    VPOD_RETURN_IF_ERROR(ReadMeta());
+    ReadTarget();
+    VPOD_RETURN_IF_ERROR(database_.status());
+    report_.liveness.resize(report_.target.ipus_per_replica);
+    report_.steps.resize(report_.target.ipus_per_replica);
+    ReadOperations();
+    ReadPrograms();
+    ReadVariables();
+    ReadMemory();
+    ReadLiveness();
+    ReadStreams();
+    ReadSteps();
+    Statement runs = database_.Prepare("SELECT cycles FROM run ORDER BY id");
+    while (runs.Next()) report_.runs.push_back({runs.Count()});
+    return database_.status();
+  }
+
+ private:
+  absl::Status ReadMeta() {
+    Statement meta = database_.Prepare("SELECT key, value FROM meta");
+    while (meta.Next()) {
+      std::string key = meta.Text();
+      report_.meta[std::move(key)] = meta.Text();
+    }
+    VPOD_RETURN_IF_ERROR(database_.status());
+    const std::string& format = report_.meta["format"];
+    if (format != absl::StrCat(kProfileFormat)) {
+      return absl::InvalidArgumentError(absl::StrCat(report_.path, ": is a profile of format '",
+                                                     format, "', this program reads ",
+                                                     kProfileFormat));
+    }
+    Statement option = database_.Prepare("SELECT key, value FROM option");
+    while (option.Next()) {
+      std::string key = option.Text();
+      report_.options[std::move(key)] = option.Text();
+    }
+    return database_.status();
+  }
+
+  void ReadTarget() {
+    Statement row = database_.Prepare(
+        "SELECT type, architecture, clockFrequency, tilesPerIpu, numIPUs, numReplicas, "
+        "ipusPerReplica, bytesPerTile FROM target");
+    Target& target = report_.target;
+    if (!row.Next()) return database_.FailRow("there is no target");
+    target.type = row.Text();
+    target.architecture = row.Text();
+    target.clock_hz = row.Real();
+    target.tiles_per_ipu = row.Id();
+    target.num_ipus = row.Id();
+    target.num_replicas = row.Id();
+    target.ipus_per_replica = row.Id();
+    target.bytes_per_tile = row.Count();
+    if (target.ipus_per_replica == 0 || target.ipus_per_replica > kMostIpus ||
+        target.tiles_per_ipu == 0 || target.tiles_per_ipu > kMostTiles || !(target.clock_hz > 0))
+      database_.FailRow("the target is none that there is");
+    Statement graph = database_.Prepare(
+        "SELECT numComputeSets, numEdges, numVars, numVertices FROM graph");
+    if (!graph.Next()) return database_.FailRow("there is no graph");
+    report_.graph.num_compute_sets = graph.Count();
+    report_.graph.num_edges = graph.Count();
+    report_.graph.num_vars = graph.Count();
+    report_.graph.num_vertices = graph.Count();
+  }
+
+  uint32_t Ipu(Statement& row) {
+    const uint32_t ipu = row.Id();
+    if (ipu < report_.target.ipus_per_replica) return ipu;
+    database_.FailRow(absl::StrCat("IPU ", ipu, " is beyond the replica"));
+    return 0;
+  }
+  CycleSplit Cycles(Statement& row) {
+    CycleSplit cycles;
+    cycles.compute = row.Count();
+    cycles.exchange = row.Count();
+    cycles.sync = row.Count();
+    return cycles;
+  }
+  uint32_t Below(uint32_t id, size_t count, absl::string_view what) {
+    if (id < count) return id;
+    database_.FailRow(absl::StrCat(what, " ", id, " does not exist"));
+    return 0;
+  }
+  std::optional<uint32_t> Optional(Statement& row) {
+    if (!row.IsNull()) return row.Id();
+    row.Integer();
+    return std::nullopt;
+  }
+  std::optional<uint32_t> OperationOrNone(Statement& row) {
+    std::optional<uint32_t> id = Optional(row);
+    if (id) *id = Below(*id, report_.operations.size(), "operation");
+    return id;
+  }
+  // Rows are numbered from 0 in their order.
+  void CheckId(Statement& row, size_t expected) {
+    if (row.Count() != expected) database_.FailRow("rows are missing");
+  }
+
+  void ReadOperations() {
+    Statement row = database_.Prepare(
+        "SELECT id, ipu, name, scope, op, instruction, phase, stage, executions, compute, exchange, "
+        "sync, fromHost, toHost, flops FROM operation ORDER BY id");
+    while (row.Next()) {
+      CheckId(row, report_.operations.size());
+      Operation& operation = report_.operations.emplace_back();
+      operation.ipu = Ipu(row);
+      operation.name = row.Text();
+      operation.scope = row.Text();
+      operation.op = row.Text();
+      operation.instruction = row.Text();
+      operation.phase = row.Text();
+      operation.stage = row.Id();
+      operation.executions = row.Count();
+      operation.cycles = Cycles(row);
+      operation.from_host = row.Count();
+      operation.to_host = row.Count();
+      operation.flops = row.Real();
+    }
+  }
+
+  void ReadPrograms() {
+    Statement row = database_.Prepare(
+        "SELECT id, parent, ipu, type, name, operation, callee, times, compute, exchange, sync, "
+        "vertices, tileBalance, cyclesByTile FROM program ORDER BY id");
+    while (row.Next()) {
+      const size_t number = report_.programs.size();
+      CheckId(row, number);
+      Program program;
+      program.parent = Optional(row);
+      program.ipu = Ipu(row);
+      program.type = row.Text();
+      program.name = row.Text();
+      program.operation = OperationOrNone(row);
+      program.callee = Optional(row);
+      // Parents and callees come first, so that no walk is endless.
+      if (program.parent) program.parent = Below(*program.parent, number, "program");
+      if (program.callee) program.callee = Below(*program.callee, number, "program");
+      program.times = row.Count();
+      program.cycles = Cycles(row);
+      program.vertices = row.Count();
+      program.tile_balance = row.Real();
+      program.cycles_by_tile = Unpack(row.Blob());
+      report_.programs.push_back(std::move(program));
+    }
+  }
+
+  void ReadVariables() {
+    Statement row = database_.Prepare(
+        "SELECT ipu, name, type, bytes, firstTile, tiles, bytesPerTile, alwaysLive, operation, "
+        "firstStep, lastStep FROM variable ORDER BY id");
+    while (row.Next()) {
+      Variable& variable = report_.variables.emplace_back();
+      variable.ipu = Ipu(row);
+      variable.name = row.Text();
+      variable.type = row.Text();
+      variable.bytes = row.Count();
+      variable.first_tile = Below(row.Id(), report_.target.tiles_per_ipu, "tile");
+      variable.tiles = row.Id();
+      if (variable.tiles > report_.target.tiles_per_ipu)
+        database_.FailRow("a variable has more tiles than an IPU");
+      variable.bytes_per_tile = row.Count();
+      variable.always_live = row.Integer() != 0;
+      variable.operation = OperationOrNone(row);
+      variable.first_step = row.Id();
+      variable.last_step = row.Id();
+    }
+  }
+
+  void ReadMemory() {
+    Statement row = database_.Prepare("SELECT ipu, category, bytesByTile FROM memory");
+    while (row.Next()) {
+      Memory& memory = report_.memory.emplace_back();
+      memory.ipu = Ipu(row);
+      memory.category = row.Text();
+      memory.bytes_by_tile = Unpack(row.Blob());
+      uint64_t tiles = 0;
+      for (const TileRun& run : memory.bytes_by_tile) tiles += run.tiles;
+      if (tiles != report_.target.tiles_per_ipu)
+        database_.FailRow(absl::StrCat("category '", memory.category, "' has ", tiles, " tiles"));
+    }
+  }
+
+  void ReadLiveness() {
+    Statement row = database_.Prepare(
+        "SELECT ipu, operation, notAlwaysLive, temporaryPerTile FROM liveness_step "
+        "ORDER BY ipu, step");
+    while (row.Next()) {
+      LivenessStep step;
+      step.ipu = Ipu(row);
+      step.operation = Below(row.Id(), report_.operations.size(), "operation");
+      step.not_always_live = row.Count();
+      step.temporary_per_tile = row.Count();
+      report_.liveness[step.ipu].push_back(step);
+    }
+  }
+
+  void ReadStreams() {
+    Statement row = database_.Prepare("SELECT name, ipu, direction, bytes FROM stream");
+    while (row.Next()) {
+      Stream& stream = report_.streams.emplace_back();
+      stream.name = row.Text();
+      stream.ipu = Ipu(row);
+      stream.to_device = row.Text() == "toDevice";
+      stream.bytes = row.Count();
+    }
+  }
+
+  void ReadSteps() {
+    Statement row = database_.Prepare(
+        "SELECT ipu, operation, cyclesFrom, waiting, cyclesTo FROM step ORDER BY ipu, position");
+    while (row.Next()) {
+      Step step;
+      step.ipu = Ipu(row);
+      step.operation = Below(row.Id(), report_.operations.size(), "operation");
+      step.from = row.Count();
+      step.waiting = row.Count();
+      step.to = row.Count();
+      if (step.to < step.from || step.waiting > step.to - step.from)
+        database_.FailRow("a step ends before it begins");
+      report_.steps[step.ipu].push_back(step);
+    }
+  }
+
+  Database& database_;
+  Report& report_;
+};
+
+}  // namespace
+
+std::string Report::program_name() const {
+  const auto name = meta.find("program");
+  return name == meta.end() ? "" : name->second;
+}
+
+std::vector<uint64_t> Report::BytesByTile(uint32_t ipu, absl::string_view category) const {
+  std::vector<uint64_t> bytes(target.tiles_per_ipu);
+  for (const Memory& of_category : memory) {
+    if (of_category.ipu != ipu || (!category.empty() && of_category.category != category)) continue;
+    size_t tile = 0;
+    for (const TileRun& run : of_category.bytes_by_tile) {
+      for (uint32_t i = 0; i < run.tiles && tile < bytes.size(); ++i) bytes[tile++] += run.value;
+    }
+  }
+  return bytes;
+}
+
+uint64_t Report::planned_cycles() const {
+  uint64_t last = 0;
+  for (const std::vector<Step>& of_ipu : steps) {
+    if (!of_ipu.empty()) last = std::max(last, of_ipu.back().to);
+  }
+  return last;
+}
+
+absl::StatusOr<Report> OpenReport(const std::string& path) {
+  Report report;
+  std::error_code error;
+  report.path = std::filesystem::is_directory(path, error) ? absl::StrCat(path, "/", kProfileFile)
+                                                           : path;
+  if (!std::filesystem::exists(report.path, error))
+    return absl::NotFoundError(absl::StrCat(report.path, ": there is no such profile"));
+  VPOD_ASSIGN_OR_RETURN(const auto database, Database::Open(report.path, Database::Mode::kRead));
+  VPOD_RETURN_IF_ERROR(Reader(*database, report).Read());
+  return report;
+}
+
+}  // namespace vpod::pva
