@@ -18,8 +18,8 @@ TEST(EngineOptionsTest, Sharing) {
 }
 
 TEST(EngineOptionsTest, Reports) {
-  const auto all = ParseEngineOptions(
-      R"({"autoReport.all": "true", "autoReport.directory": "./report"})");
+  const auto all =
+      ParseEngineOptions(R"({"autoReport.all": "true", "autoReport.directory": "./report"})");
   ASSERT_TRUE(all.ok()) << all.status();
   EXPECT_TRUE(all->report.graph && all->report.execution && all->allow_out_of_memory);
   EXPECT_EQ(all->report.directory, "./report");

@@ -45,7 +45,8 @@ class Tables {
       const auto category = static_cast<model::MemoryCategory>(c);
       pva::TileRuns runs;
       for (const model::TileMemory& tile : memory.tiles) {
-        if (runs.empty() || runs.back().value != tile[category]) runs.push_back({0, tile[category]});
+        if (runs.empty() || runs.back().value != tile[category])
+          runs.push_back({0, tile[category]});
         ++runs.back().tiles;
       }
       memory_.Bind(ipu).Bind(model::Name(category)).BindBlob(pva::Pack(runs)).Run();
@@ -58,11 +59,11 @@ class Tables {
     std::vector<int64_t> change(program.steps.size() + 1);
     for (const model::LiveValue& value : program.values) {
       const auto* place = &program.steps[value.first];
-      const auto bytes = static_cast<int64_t>(AddVariable(
-          ipu, value.tensor, context,
-          program::NameOf(InstructionAt(ipu, *place),
-                          executable_.OriginOf(ipu, place->function, place->index)),
-          place, &value));
+      const auto bytes = static_cast<int64_t>(
+          AddVariable(ipu, value.tensor, context,
+                      program::NameOf(InstructionAt(ipu, *place),
+                                      executable_.OriginOf(ipu, place->function, place->index)),
+                      place, &value));
       change[value.first] += bytes;
       change[value.last + 1] -= bytes;
     }
@@ -83,8 +84,7 @@ class Tables {
     const uint64_t each = model::BytesPerTile(type, span.tiles);
     variable_.Bind(next_++).Bind(ipu).Bind(name).Bind(type.ToString()).Bind(type.bytes());
     variable_.Bind(span.first).Bind(span.tiles).Bind(each).Bind(value == nullptr ? 1 : 0);
-    const auto operation =
-        maker == nullptr ? std::nullopt : operations_.NumberOf(ipu, *maker);
+    const auto operation = maker == nullptr ? std::nullopt : operations_.NumberOf(ipu, *maker);
     if (operation) {
       variable_.Bind(*operation);
     } else {

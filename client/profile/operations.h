@@ -31,7 +31,7 @@ class ProgramOperations {
 
  private:
   std::vector<ProgramOperation> all_;
-  std::vector<std::vector<uint64_t>> executions_;                       // [ipu][function]
+  std::vector<std::vector<uint64_t>> executions_;            // [ipu][function]
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> first_;  // of (IPU, function)
 };
 

@@ -116,7 +116,8 @@ absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
   for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu)
     memory.push_back(model::PlanMemory(text.proto(), ipu, options.topology));
   for (int program = 0; program < text.proto().programs_size(); ++program) {
-    const fs::path folder = fs::path(options.directory) / FolderOf(text.proto().programs(program).name());
+    const fs::path folder =
+        fs::path(options.directory) / FolderOf(text.proto().programs(program).name());
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) {
@@ -130,7 +131,8 @@ absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
     if (written.ok()) {
       fs::rename(unfinished, path, error);
       if (error)
-        written = absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
+        written =
+            absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
     }
     if (!written.ok()) {
       fs::remove(unfinished, error);

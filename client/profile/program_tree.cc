@@ -27,10 +27,8 @@ class Tree {
       : executable_(executable),
         operations_(operations),
         topology_(topology),
-        operation_(database.Prepare(
-            "INSERT INTO operation VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")),
-        program_(database.Prepare(
-            "INSERT INTO program VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")),
+        operation_(database.Prepare("INSERT INTO operation VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")),
+        program_(database.Prepare("INSERT INTO program VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")),
         graph_(database.Prepare("INSERT INTO graph VALUES(?,?,?,?)")) {}
 
   void Write() {
@@ -88,8 +86,9 @@ class Tree {
     operation_.Bind(origin == nullptr ? kNone : origin->scope())
         .Bind(origin == nullptr ? label : origin->op());
     operation_.Bind(label).Bind(
-        origin == nullptr ? std::string()
-                          : absl::AsciiStrToLower(program::v1::Origin::Phase_Name(origin->phase())));
+        origin == nullptr
+            ? std::string()
+            : absl::AsciiStrToLower(program::v1::Origin::Phase_Name(origin->phase())));
     operation_.Bind(origin == nullptr ? 0u : origin->stage());
     operation_.Bind(operations_.all()[number].executions);
     operation_.Bind(cost.compute.value()).Bind(cost.exchange.value()).Bind(cost.sync.value());
@@ -107,8 +106,8 @@ class Tree {
       callees.emplace_back(function, rounds);
     });
     if (!callees.empty()) {
-      node.type = instruction.has_repeat() ? "Repeat"
-                  : instruction.has_if_()  ? "If"
+      node.type = instruction.has_repeat()   ? "Repeat"
+                  : instruction.has_if_()    ? "If"
                   : instruction.has_while_() ? "RepeatWhileTrue"
                                              : "Call";
     }
@@ -119,8 +118,12 @@ class Tree {
     const int64_t row = Add(std::move(node));
     if (callees.size() == 2) {
       for (uint32_t side = 0; side < 2; ++side) {
-        Add({.parent = row, .callee = rows[callees[side].first], .position = side, .ipu = ipu,
-             .type = "Call", .name = side == 0 ? "then" : "else"});
+        Add({.parent = row,
+             .callee = rows[callees[side].first],
+             .position = side,
+             .ipu = ipu,
+             .type = "Call",
+             .name = side == 0 ? "then" : "else"});
       }
     }
     WriteSteps(ipu, row, instruction, context);
@@ -164,8 +167,7 @@ class Tree {
     if (tiles < arch::kTilesPerIpu)
       node.cycles_by_tile.push_back({static_cast<uint32_t>(arch::kTilesPerIpu - tiles), 0});
     if (slowest > 0) {
-      node.balance =
-          static_cast<double>(all) / (static_cast<double>(slowest) * arch::kTilesPerIpu);
+      node.balance = static_cast<double>(all) / (static_cast<double>(slowest) * arch::kTilesPerIpu);
     }
   }
   static void Describe(const model::TileExchange& exchange, Node& node) {

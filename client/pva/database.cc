@@ -75,9 +75,7 @@ std::string Statement::Blob() {
   const int size = sqlite3_column_bytes(statement_.get(), column_++);
   return bytes == nullptr ? "" : std::string(static_cast<const char*>(bytes), size);
 }
-bool Statement::IsNull() {
-  return sqlite3_column_type(statement_.get(), column_) == SQLITE_NULL;
-}
+bool Statement::IsNull() { return sqlite3_column_type(statement_.get(), column_) == SQLITE_NULL; }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Mode mode) {
   std::unique_ptr<Database> database(new Database(path));

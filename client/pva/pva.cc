@@ -74,8 +74,8 @@ class Reader {
     if (target.ipus_per_replica == 0 || target.ipus_per_replica > kMostIpus ||
         target.tiles_per_ipu == 0 || target.tiles_per_ipu > kMostTiles || !(target.clock_hz > 0))
       database_.FailRow("the target is none that there is");
-    Statement graph = database_.Prepare(
-        "SELECT numComputeSets, numEdges, numVars, numVertices FROM graph");
+    Statement graph =
+        database_.Prepare("SELECT numComputeSets, numEdges, numVars, numVertices FROM graph");
     if (!graph.Next()) return database_.FailRow("there is no graph");
     report_.graph.num_compute_sets = graph.Count();
     report_.graph.num_edges = graph.Count();
@@ -118,7 +118,8 @@ class Reader {
 
   void ReadOperations() {
     Statement row = database_.Prepare(
-        "SELECT id, ipu, name, scope, op, instruction, phase, stage, executions, compute, exchange, "
+        "SELECT id, ipu, name, scope, op, instruction, phase, stage, executions, compute, "
+        "exchange, "
         "sync, fromHost, toHost, flops FROM operation ORDER BY id");
     while (row.Next()) {
       CheckId(row, report_.operations.size());
@@ -275,8 +276,8 @@ uint64_t Report::planned_cycles() const {
 absl::StatusOr<Report> OpenReport(const std::string& path) {
   Report report;
   std::error_code error;
-  report.path = std::filesystem::is_directory(path, error) ? absl::StrCat(path, "/", kProfileFile)
-                                                           : path;
+  report.path =
+      std::filesystem::is_directory(path, error) ? absl::StrCat(path, "/", kProfileFile) : path;
   if (!std::filesystem::exists(report.path, error))
     return absl::NotFoundError(absl::StrCat(report.path, ": there is no such profile"));
   VPOD_ASSIGN_OR_RETURN(const auto database, Database::Open(report.path, Database::Mode::kRead));

@@ -42,10 +42,10 @@ struct Operation {
   std::string instruction;  // "convolution_input_gradient"
   std::string phase;        // "forward", "backward", "recompute", "update", or empty
   uint32_t stage = 0;
-  uint64_t executions = 0;          // in a run
-  CycleSplit cycles;                // of one execution
+  uint64_t executions = 0;              // in a run
+  CycleSplit cycles;                    // of one execution
   uint64_t from_host = 0, to_host = 0;  // bytes of one execution
-  double flops = 0;                 // of one execution
+  double flops = 0;                     // of one execution
 
   CycleSplit all_cycles() const {
     return {cycles.compute * executions, cycles.exchange * executions, cycles.sync * executions};
@@ -75,8 +75,8 @@ struct Variable {
   uint32_t first_tile = 0, tiles = 0;
   uint64_t bytes_per_tile = 0;
   bool always_live = false;
-  std::optional<uint32_t> operation;        // that makes it
-  uint32_t first_step = 0, last_step = 0;   // of liveness, unless it is always live
+  std::optional<uint32_t> operation;       // that makes it
+  uint32_t first_step = 0, last_step = 0;  // of liveness, unless it is always live
 };
 
 // Memory of a category on the tiles of an IPU: of each tile the most that it needs at once.
@@ -89,8 +89,8 @@ struct Memory {
 struct LivenessStep {
   uint32_t ipu = 0;
   uint32_t operation = 0;
-  uint64_t not_always_live = 0;      // bytes of the variables on all tiles
-  uint64_t temporary_per_tile = 0;   // what the operation receives and adds up, besides
+  uint64_t not_always_live = 0;     // bytes of the variables on all tiles
+  uint64_t temporary_per_tile = 0;  // what the operation receives and adds up, besides
 };
 
 struct Stream {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/compiler/optimizer.h"
 #include "client/engine_options/engine_options.h"
+#include "client/profile/profile.h"
 #include "client/sdk_log/sdk_log.h"
 #include "client/session/narrowing.h"
 #include "client/session/npz.h"
@@ -68,6 +69,8 @@ Session::Session(std::unique_ptr<Device> device,
       executable_(std::move(executable)),
       layout_(executable_->proto(), device_->local_replicas()) {}
 
+Session::~Session() = default;
+
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device> device,
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options) {
@@ -76,9 +79,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
   WarnOfUnknown(engine);
   LogExecutable(*device, *compiled.executable);
   VPOD_ASSIGN_OR_RETURN(auto profiler, StartProfiles(*device, compiled.executable, engine));
-  const absl::Status loaded =
-      device->Load(compiled.executable, {.check_finite = engine.check_finite || options.check_finite,
-                                         .sharing = engine.sharing && options.sharing});
+  const absl::Status loaded = device->Load(
+      compiled.executable, {.check_finite = engine.check_finite || options.check_finite,
+                            .sharing = engine.sharing && options.sharing});
   if (absl::IsResourceExhausted(loaded) && profiler != nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat(loaded.message(), " Profile saved to: ", profiler->PathOf(0)));

@@ -8,15 +8,19 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/compiler/compiler.h"
-#include "client/profile/profile.h"
 #include "client/session/device.h"
 #include "device/program/executable.h"
 #include "device/program/stream_layout.h"
+
+namespace vpod::profile {
+class Profiler;
+}
 
 namespace vpod::session {
 
 class Session {
  public:
+  ~Session();
   // Loads the executable and writes the initial values. The environment may change what `options`
   // leave as it is, and ask for profiles (client/engine_options).
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::unique_ptr<Device> device,
