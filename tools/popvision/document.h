@@ -1,0 +1,87 @@
+// What a view of a profile shows, without how: text, JSON and HTML are made of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace vpod::popvision {
+
+// Texts; counts; shares and rates.
+using Value = std::variant<std::string, uint64_t, double>;
+
+struct Facts {
+  std::string title;
+  std::vector<std::pair<std::string, Value>> facts;
+};
+
+struct Table {
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<std::vector<Value>> rows;
+};
+
+// Values side by side, stacked if there are several series of them.
+struct Chart {
+  struct Series {
+    std::string name;
+    std::vector<uint64_t> values;
+  };
+  std::string title, unit, axis;  // "Bytes by tile", "bytes", "tile"
+  std::vector<Series> series;     // of equal length
+  std::optional<uint64_t> limit;  // a line across
+};
+
+// The letter of a kind in which nothing is done.
+inline constexpr char kIdle = '.';
+
+// What somebody does, and when.
+struct Lanes {
+  struct Segment {
+    uint64_t begin, end;
+    size_t kind;  // position in `kinds`
+  };
+  struct Lane {
+    std::string name;
+    std::vector<Segment> segments;  // in their order
+  };
+  struct Kind {
+    char letter;
+    std::string name;
+  };
+  std::string title, unit;
+  std::vector<Kind> kinds;
+  std::vector<Lane> lanes;
+  uint64_t end = 0;
+};
+
+struct Notes {
+  std::string title;
+  std::vector<std::string> notes;
+};
+
+using Block = std::variant<Facts, Table, Chart, Lanes, Notes>;
+
+struct Document {
+  std::string name;  // "memory"
+  std::vector<Block> blocks;
+};
+
+// --- For those who show it ---
+// "1,234,567", "62.5", or the text.
+std::string Show(const Value& value);
+// Values of each of some parts of a chart: the largest sum of the series in it.
+std::vector<uint64_t> Peaks(const Chart& chart, size_t parts);
+// The kind that takes most of each part of a lane; none where nothing is done.
+std::vector<std::optional<size_t>> MostOf(const Lanes& lanes, const Lanes::Lane& lane,
+                                          size_t parts);
+
+std::string Text(const Document& document);
+std::string Json(const Document& document);
+// One page that needs nothing else.
+std::string Html(const std::string& title, const std::vector<Document>& documents);
+
+}  // namespace vpod::popvision

@@ -1,0 +1,109 @@
+#include "tools/popvision/document.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace vpod::popvision {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Document Example() {
+  Lanes lanes{.title = "Lanes", .unit = "cycles", .kinds = {{'F', "forward"}, {'.', "waiting"}}};
+  lanes.lanes = {{"IPU 0", {{0, 50, 0}, {50, 100, 1}}}, {"IPU 1", {{75, 100, 0}}}};
+  lanes.end = 100;
+  Document document{.name = "example"};
+  document.blocks.emplace_back(Facts{
+      "Facts", {{"count", uint64_t{1234567}}, {"share", 62.54}, {"name", std::string("a<b")}}});
+  document.blocks.emplace_back(
+      Table{"Table",
+            {"Name", "Bytes"},
+            {{std::string("w"), uint64_t{7}}, {std::string("x & y"), uint64_t{12000}}}});
+  document.blocks.emplace_back(Chart{.title = "Chart",
+                                     .unit = "bytes",
+                                     .axis = "tile",
+                                     .series = {{"a", {0, 4, 8}}, {"b", {0, 0, 8}}},
+                                     .limit = 12});
+  document.blocks.emplace_back(lanes);
+  document.blocks.emplace_back(Notes{"Notes", {"one"}});
+  return document;
+}
+
+TEST(DocumentTest, Text) {
+  EXPECT_EQ(Text(Example()),
+            "Facts\n"
+            "  count  1,234,567\n"
+            "  share  62.5\n"
+            "  name   a<b\n"
+            "\n"
+            "Table\n"
+            " Name  | Bytes\n"
+            "----------------\n"
+            " w     |      7\n"
+            " x & y | 12,000\n"
+            "----------------\n"
+            "\n"
+            "Chart\n"
+            "  16 |  #\n"
+            "     |  #\n"
+            "     |--#\n"
+            "     |  #\n"
+            "     |  #\n"
+            "     |  #\n"
+            "     | ##\n"
+            "   0 | ##\n"
+            "     +---\n"
+            "      bytes by tile, 0 to 2; limit 12\n"
+            "\n"
+            "Lanes\n"
+            "  IPU 0 |" +
+                std::string(48, 'F') + std::string(48, '.') +
+                "|\n"
+                "  IPU 1 |" +
+                std::string(72, ' ') + std::string(24, 'F') +
+                "|\n"
+                "         0 to 100 cycles: F forward . waiting\n"
+                "\n"
+                "Notes\n"
+                "  - one\n");
+}
+
+TEST(DocumentTest, JsonHasAllNumbers) {
+  const auto json = nlohmann::json::parse(Json(Example()));
+  EXPECT_EQ(json["view"], "example");
+  const auto& blocks = json["blocks"];
+  ASSERT_EQ(blocks.size(), 5u);
+  EXPECT_EQ(blocks[0]["facts"]["count"], 1234567);
+  EXPECT_EQ(blocks[1]["rows"][1]["Bytes"], 12000);
+  EXPECT_EQ(blocks[2]["series"]["b"], (std::vector<int>{0, 0, 8}));
+  EXPECT_EQ(blocks[3]["lanes"]["IPU 0"][1]["kind"], "waiting");
+  EXPECT_EQ(blocks[4]["notes"][0], "one");
+}
+
+TEST(DocumentTest, HtmlNeedsNothingElseAndEscapes) {
+  const std::string html = Html("a <title>", {Example()});
+  EXPECT_THAT(html, HasSubstr("<title>a &lt;title&gt;</title>"));
+  EXPECT_THAT(html, HasSubstr("a&lt;b"));
+  EXPECT_THAT(html, HasSubstr("x &amp; y"));
+  EXPECT_THAT(html, HasSubstr("<svg"));
+  for (const char* outside : {"http:", "https:", "src=", "<script", "@import"})
+    EXPECT_THAT(html, Not(HasSubstr(outside)));
+}
+
+TEST(DocumentTest, EmptyOnesAreShown) {
+  Document document{.name = "empty"};
+  document.blocks.emplace_back(Facts{"f", {}});
+  document.blocks.emplace_back(Table{"t", {"a"}, {}});
+  document.blocks.emplace_back(Chart{.title = "c"});
+  document.blocks.emplace_back(Lanes{.title = "l"});
+  document.blocks.emplace_back(Notes{"n", {}});
+  EXPECT_THAT(Text(document), HasSubstr("l\n"));
+  EXPECT_THAT(Html("t", {document}), HasSubstr("</html>"));
+  EXPECT_EQ(nlohmann::json::parse(Json(document))["blocks"].size(), 5u);
+}
+
+}  // namespace
+}  // namespace vpod::popvision

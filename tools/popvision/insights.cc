@@ -1,0 +1,221 @@
+// What a teacher would point at: what limits a program, and what to try.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "tools/popvision/views.h"
+
+namespace vpod::popvision {
+namespace {
+
+using pva::Report;
+
+// Shares of a run, and of a tile's memory, from which on it is worth a word.
+constexpr double kMuchOfRun = 10, kWorthNaming = 2, kPoorBalance = 60;
+constexpr size_t kNamed = 5;
+
+std::string Megabytes(uint64_t bytes) {
+  return absl::StrFormat("%.1f MB", static_cast<double>(bytes) / 1e6);
+}
+std::string PercentText(double percent) { return absl::StrFormat("%.0f %%", percent); }
+
+class Teacher {
+ public:
+  explicit Teacher(const Report& report) : report_(report) {}
+
+  Document Teach() {
+    for (uint32_t ipu = 0; ipu < report_.target.ipus_per_replica; ++ipu) LookAtMemory(ipu);
+    if (report_.planned_cycles() == 0) {
+      time_.push_back("No run is recorded.");
+    } else {
+      LookAtTime();
+      LookAtOperations();
+    }
+    return {.name = "insights", .blocks = {Notes{"Memory", memory_}, Notes{"Time", time_}}};
+  }
+
+ private:
+  void LookAtMemory(uint32_t ipu) {
+    const std::vector<uint64_t> tiles = report_.BytesByTile(ipu);
+    const auto fullest = std::max_element(tiles.begin(), tiles.end());
+    const uint64_t capacity = report_.target.bytes_per_tile;
+    const double percent = Percent(static_cast<double>(*fullest), static_cast<double>(capacity));
+    const auto tile = static_cast<size_t>(fullest - tiles.begin());
+    const auto over =
+        std::count_if(tiles.begin(), tiles.end(), [&](uint64_t bytes) { return bytes > capacity; });
+    memory_.push_back(
+        over > 0
+            ? absl::StrCat(IpuName(ipu), " is out of memory: ", over, " of ", tiles.size(),
+                           " tiles need more than their ", capacity, " bytes; tile ", tile,
+                           " needs ", PercentText(percent), " of them.")
+            : absl::StrCat(IpuName(ipu), " needs ", Megabytes(Sum(tiles)), "; its fullest tile, ",
+                           tile, ", uses ", PercentText(percent), " of its memory."));
+    const double mean = static_cast<double>(Sum(tiles)) / static_cast<double>(tiles.size());
+    if (static_cast<double>(*fullest) > 1.25 * mean) {
+      memory_.push_back(absl::StrFormat(
+          "Tile %d of %s needs %.1f times what tiles need on average: large values lie on few "
+          "tiles there.",
+          tile, IpuName(ipu), static_cast<double>(*fullest) / mean));
+    }
+    if (!report_.liveness[ipu].empty()) LookAtPeak(ipu);
+  }
+
+  void LookAtPeak(uint32_t ipu) {
+    const size_t peak = PeakStep(report_, ipu);
+    std::vector<const pva::Variable*> live = LiveAt(report_, ipu, peak, false);
+    uint64_t forward = 0, single = 0, all = 0;
+    for (const pva::Variable* variable : live) {
+      all += variable->bytes;
+      if (variable->type.rfind("float32", 0) == 0) single += variable->bytes;
+      if (variable->operation && report_.operations[*variable->operation].phase == "forward")
+        forward += variable->bytes;
+    }
+    for (const pva::Variable* variable : LiveAt(report_, ipu, peak, true)) {
+      all += variable->bytes;
+      if (variable->type.rfind("float32", 0) == 0) single += variable->bytes;
+    }
+    live.resize(std::min(live.size(), kNamed));
+    memory_.push_back(absl::StrCat(
+        "Most of ", IpuName(ipu), " is in use at ",
+        report_.operations[report_.liveness[ipu][peak].operation].name, " (step ", peak,
+        "). The largest values then: ",
+        absl::StrJoin(live, ", ",
+                      [](std::string* out, const pva::Variable* variable) {
+                        absl::StrAppend(out, variable->name, " (", Megabytes(variable->bytes), ")");
+                      }),
+        "."));
+    const std::string& phase = report_.operations[report_.liveness[ipu][peak].operation].phase;
+    if (phase != "forward" && 4 * forward > all) {
+      memory_.push_back(
+          absl::StrCat("Results of the forward pass that wait for their gradients take ",
+                       Megabytes(forward), " of ", IpuName(ipu),
+                       " then. To try: recomputation, or a smaller micro-batch with more "
+                       "gradient accumulation."));
+    }
+    if (2 * single > all) {
+      memory_.push_back(absl::StrCat("Float32 takes ", Megabytes(single), " of ", IpuName(ipu),
+                                     " then; float16 would save up to half of it."));
+    }
+  }
+
+  void LookAtTime() {
+    uint64_t busiest = 0;
+    uint32_t slowest = 0;
+    const uint32_t ipus = report_.target.ipus_per_replica;
+    for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+      const uint64_t busy = ExecutionOf(report_, ipu).cycles.total();
+      if (busy > busiest) busiest = busy, slowest = ipu;
+    }
+    for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
+      const Execution execution = ExecutionOf(report_, ipu);
+      const auto total = static_cast<double>(report_.planned_cycles());
+      // An IPU that ends early waits for the others, too.
+      const double idle = Percent(total - static_cast<double>(execution.cycles.total()), total);
+      if (ipus > 1 && idle > kMuchOfRun) {
+        time_.push_back(absl::StrCat(
+            IpuName(ipu), " is idle for ", PercentText(idle), " of a run. ",
+            ipu == slowest ? "It is the busiest one: more gradient accumulation, or device "
+                             "iterations, shorten the ramps of the pipeline."
+                           : absl::StrCat("To try: move work from ", IpuName(slowest),
+                                          ", the busiest one, to it.")));
+      }
+      const auto say = [&](uint64_t cycles, absl::string_view what, absl::string_view advice) {
+        const double percent = Percent(static_cast<double>(cycles), total);
+        if (percent < kMuchOfRun) return;
+        time_.push_back(absl::StrCat(IpuName(ipu), " spends ", PercentText(percent), " of a run ",
+                                     what, ". ", advice));
+      };
+      uint64_t host = 0;
+      std::map<std::string, uint64_t> phases;
+      for (const pva::Step& step : report_.steps[ipu]) {
+        const pva::Operation& operation = report_.operations[step.operation];
+        phases[operation.phase] += operation.cycles.total();
+        if (operation.from_host + operation.to_host > 0) host += operation.cycles.total();
+      }
+      say(host, "with host streams", "To try: images as bytes instead of floats, fewer outputs.");
+      say(execution.cycles.sync, "synchronising", "To try: a larger micro-batch.");
+      say(phases["recompute"], "computing activations again",
+          "If there is memory left: fewer operations that are recomputed, or more checkpoints.");
+      say(phases["update"], "with updates of the weights", "To try: more gradient accumulation.");
+    }
+  }
+
+  struct Work {
+    pva::CycleSplit cycles;
+    double balanced = 0, computed = 0;
+  };
+
+  void LookAtOperations() {
+    std::vector<std::pair<double, double>> balances(report_.operations.size());
+    for (const pva::Program& program : report_.programs) {
+      if (program.vertices == 0 || !program.parent) continue;
+      const auto& operation = report_.programs[*program.parent].operation;
+      if (!operation) continue;
+      const auto cycles = static_cast<double>(program.cycles.compute);
+      balances[*operation].first += program.tile_balance * cycles;
+      balances[*operation].second += cycles;
+    }
+    uint64_t all = 0;
+    std::map<std::string, Work> operations;
+    for (size_t i = 0; i < report_.operations.size(); ++i) {
+      const pva::CycleSplit cycles = report_.operations[i].all_cycles();
+      const auto times = static_cast<double>(report_.operations[i].executions);
+      Work& work = operations[report_.operations[i].name];
+      work.cycles.compute += cycles.compute;
+      work.cycles.exchange += cycles.exchange;
+      work.balanced += balances[i].first * times;
+      work.computed += balances[i].second * times;
+      all += cycles.total();
+    }
+    const auto share = [&](double cycles) { return Percent(cycles, static_cast<double>(all)); };
+    List(operations, "Bound by exchange: ",
+         "A smaller memory proportion of products, or larger micro-batches, may change it.",
+         [&](const Work& work) {
+           return work.cycles.exchange > work.cycles.compute
+                      ? share(static_cast<double>(work.cycles.exchange))
+                      : 0.0;
+         });
+    List(operations, "Poor balance of tiles: ",
+         "Their shapes leave tiles idle; larger micro-batches or other widths may fill them.",
+         [&](const Work& work) {
+           return Percent(work.balanced, work.computed) < kPoorBalance
+                      ? share(work.computed - work.balanced)
+                      : 0.0;
+         });
+  }
+
+  // Names the operations for which `cost`, in percent of all cycles, is worth it.
+  template <class Cost>
+  void List(const std::map<std::string, Work>& operations, absl::string_view what,
+            absl::string_view advice, const Cost& cost) {
+    std::vector<std::pair<double, std::string>> costs;
+    for (const auto& [name, work] : operations) {
+      if (const double percent = cost(work); percent >= kWorthNaming)
+        costs.emplace_back(percent, name);
+    }
+    if (costs.empty()) return;
+    std::stable_sort(costs.begin(), costs.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    costs.resize(std::min(costs.size(), kNamed));
+    time_.push_back(absl::StrCat(what,
+                                 absl::StrJoin(costs, ", ",
+                                               [](std::string* out, const auto& each) {
+                                                 absl::StrAppendFormat(out,
+                                                                       "%s (%.1f %% of all cycles)",
+                                                                       each.second, each.first);
+                                               }),
+                                 ". ", advice));
+  }
+
+  const Report& report_;
+  std::vector<std::string> memory_, time_;
+};
+
+}  // namespace
+
+Document Insights(const Report& report) { return Teacher(report).Teach(); }
+
+}  // namespace vpod::popvision

@@ -1,0 +1,62 @@
+#include "absl/strings/str_cat.h"
+#include "tools/popvision/views.h"
+
+namespace vpod::popvision {
+
+using pva::Report;
+
+double Percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+std::string IpuName(uint32_t ipu) { return absl::StrCat("IPU ", ipu); }
+
+Document Summary(const Report& report) {
+  Document document{.name = "summary"};
+  const pva::Target& target = report.target;
+  document.blocks.push_back(
+      Facts{"Target",
+            {{"Program", report.program_name()},
+             {"Type", target.type},
+             {"Architecture", target.architecture},
+             {"Clock (MHz)", target.clock_hz / 1e6},
+             {"IPUs", uint64_t{target.num_ipus}},
+             {"Replicas", uint64_t{target.num_replicas}},
+             {"IPUs per replica", uint64_t{target.ipus_per_replica}},
+             {"Tiles per IPU", uint64_t{target.tiles_per_ipu}},
+             {"Memory per tile (bytes)", target.bytes_per_tile},
+             {"Memory per IPU (bytes)", target.bytes_per_tile * target.tiles_per_ipu}}});
+  document.blocks.push_back(Facts{"Graph of a replica",
+                                  {{"Compute sets", report.graph.num_compute_sets},
+                                   {"Vertices", report.graph.num_vertices},
+                                   {"Edges", report.graph.num_edges},
+                                   {"Variables", report.graph.num_vars}}});
+  if (!report.options.empty()) {
+    Facts options{"Engine options", {}};
+    for (const auto& [key, value] : report.options) options.facts.emplace_back(key, value);
+    document.blocks.push_back(std::move(options));
+  }
+  document.blocks.push_back(MemoryTable(report));
+  if (!report.streams.empty()) {
+    Table streams{.title = "Host streams of a replica in a run",
+                  .columns = {"Stream", "IPU", "Direction", "Bytes"}};
+    for (const pva::Stream& stream : report.streams) {
+      streams.rows.push_back({stream.name, uint64_t{stream.ipu},
+                              std::string(stream.to_device ? "to device" : "from device"),
+                              stream.bytes});
+    }
+    document.blocks.push_back(std::move(streams));
+  }
+  if (report.runs.empty()) {
+    document.blocks.push_back(Notes{"Execution", {"No run is recorded."}});
+    return document;
+  }
+  document.blocks.push_back(ExecutionTable(report));
+  Table runs{.title = "Runs", .columns = {"Run", "Cycles", "ms"}};
+  for (size_t i = 0; i < report.runs.size(); ++i) {
+    const uint64_t cycles = report.runs[i].cycles;
+    runs.rows.push_back({uint64_t{i}, cycles, 1e3 * static_cast<double>(cycles) / target.clock_hz});
+  }
+  document.blocks.push_back(std::move(runs));
+  return document;
+}
+
+}  // namespace vpod::popvision

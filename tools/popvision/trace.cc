@@ -1,0 +1,113 @@
+// When it is executed.
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "tools/popvision/views.h"
+
+namespace vpod::popvision {
+
+using pva::Report;
+
+Execution ExecutionOf(const Report& report, uint32_t ipu) {
+  Execution execution;
+  for (const pva::Step& step : report.steps[ipu]) {
+    const pva::Operation& operation = report.operations[step.operation];
+    execution.cycles.compute += operation.cycles.compute;
+    execution.cycles.exchange += operation.cycles.exchange;
+    execution.cycles.sync += operation.cycles.sync;
+    execution.waiting += step.waiting;
+    execution.flops += operation.flops;
+    execution.from_host += operation.from_host;
+    execution.to_host += operation.to_host;
+  }
+  return execution;
+}
+
+Table ExecutionTable(const Report& report) {
+  Table table{.title = "Execution of a run",
+              .columns = {"IPU", "Cycles", "Compute %", "Exchange %", "Sync %", "Waiting %",
+                          "TFLOP/s", "From host (bytes)", "To host (bytes)"}};
+  for (uint32_t ipu = 0; ipu < report.target.ipus_per_replica; ++ipu) {
+    const Execution execution = ExecutionOf(report, ipu);
+    const auto total = static_cast<double>(execution.total());
+    const auto percent = [&](uint64_t cycles) {
+      return Percent(static_cast<double>(cycles), total);
+    };
+    const double seconds = total / report.target.clock_hz;
+    table.rows.push_back({uint64_t{ipu}, execution.total(), percent(execution.cycles.compute),
+                          percent(execution.cycles.exchange), percent(execution.cycles.sync),
+                          percent(execution.waiting),
+                          seconds > 0 ? execution.flops / seconds / 1e12 : 0.0, execution.from_host,
+                          execution.to_host});
+  }
+  return table;
+}
+
+Document Trace(const Report& report) {
+  Document document{.name = "trace"};
+  if (report.planned_cycles() == 0) {
+    const bool too_many = report.meta.contains("stepsLeftOut");
+    document.blocks.push_back(
+        Notes{"Trace",
+              {too_many ? "A run has more steps than a profile holds."
+                        : "No run is recorded: autoReport.outputExecutionProfile was not set, or "
+                          "the program did not run."}});
+    return document;
+  }
+  document.blocks.push_back(ExecutionTable(report));
+  Lanes phases{.title = "Phases",
+               .unit = "cycles",
+               .kinds = {{'F', "forward"},
+                         {'B', "backward"},
+                         {'r', "recompute"},
+                         {'U', "update"},
+                         {'-', "other"},
+                         {kIdle, "waiting"}}};
+  Lanes kinds{.title = "Compute, exchange and sync",
+              .unit = "cycles",
+              .kinds = {{'C', "compute"}, {'E', "exchange"}, {'S', "sync"}, {kIdle, "waiting"}}};
+  phases.end = kinds.end = report.planned_cycles();
+  const std::map<std::string, size_t> numbers = {
+      {"forward", 0}, {"backward", 1}, {"recompute", 2}, {"update", 3}};
+  for (uint32_t ipu = 0; ipu < report.target.ipus_per_replica; ++ipu) {
+    Lanes::Lane& of_phases = phases.lanes.emplace_back();
+    Lanes::Lane& of_kinds = kinds.lanes.emplace_back();
+    of_phases.name = of_kinds.name = IpuName(ipu);
+    const auto add = [](Lanes::Lane& lane, uint64_t begin, uint64_t end, size_t kind) {
+      if (begin == end) return;
+      if (!lane.segments.empty() && lane.segments.back().kind == kind &&
+          lane.segments.back().end == begin) {
+        lane.segments.back().end = end;
+      } else {
+        lane.segments.push_back({begin, end, kind});
+      }
+    };
+    for (const pva::Step& step : report.steps[ipu]) {
+      const pva::Operation& operation = report.operations[step.operation];
+      const auto phase = numbers.find(operation.phase);
+      uint64_t at = step.from + step.waiting;
+      add(of_phases, step.from, at, 5);
+      add(of_kinds, step.from, at, 3);
+      add(of_phases, at, step.to, phase == numbers.end() ? 4 : phase->second);
+      for (const auto& [cycles, kind] : {std::pair{operation.cycles.sync, size_t{2}},
+                                         {operation.cycles.exchange, size_t{1}},
+                                         {operation.cycles.compute, size_t{0}}}) {
+        add(of_kinds, at, at + cycles, kind);
+        at += cycles;
+      }
+    }
+  }
+  document.blocks.push_back(std::move(phases));
+  document.blocks.push_back(std::move(kinds));
+  for (const pva::Run& run : report.runs) {
+    if (run.cycles == report.planned_cycles()) continue;
+    document.blocks.push_back(
+        Notes{"Runs that took other steps",
+              {absl::StrCat("A run took ", run.cycles,
+                            " cycles: it left out what depends on a "
+                            "condition, such as an update whose gradients overflow.")}});
+  }
+  return document;
+}
+
+}  // namespace vpod::popvision

@@ -1,0 +1,127 @@
+// What is wrong gets one line and a status.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/pva/database.h"
+#include "client/pva/schema.h"
+
+namespace vpod::popvision {
+namespace {
+
+struct Ended {
+  int status;
+  std::string output;  // of both streams
+};
+
+Ended Popvision(const std::string& arguments) {
+  FILE* pipe = popen(absl::StrCat("tools/popvision/popvision ", arguments, " 2>&1").c_str(), "r");
+  std::string output;
+  for (int c = fgetc(pipe); c != EOF; c = fgetc(pipe)) output += static_cast<char>(c);
+  return {WEXITSTATUS(pclose(pipe)), output};
+}
+
+class UsageTest : public testing::Test {
+ protected:
+  UsageTest()
+      : directory_(absl::StrCat(testing::TempDir(), "/usage.", getpid(), ".",
+                                testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    std::filesystem::create_directories(directory_);
+  }
+  ~UsageTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string Path(const std::string& name) const { return absl::StrCat(directory_, "/", name); }
+  void WriteFile(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name), std::ios::binary) << text;
+  }
+  // A file with the tables of a profile, and what `sql` puts in.
+  void WriteTables(const std::string& name, const std::string& sql) const {
+    const auto database = pva::Database::Open(Path(name), pva::Database::Mode::kCreate);
+    ASSERT_TRUE(database.ok()) << database.status();
+    (*database)->Execute(pva::kSchema);
+    (*database)->Execute(sql.c_str());
+    EXPECT_TRUE((*database)->status().ok()) << (*database)->status();
+  }
+  void Expect(const std::string& arguments, int status, const std::string& message) const {
+    const Ended ended = Popvision(arguments);
+    EXPECT_EQ(ended.status, status) << arguments << "\n" << ended.output;
+    EXPECT_EQ(ended.output, absl::StrCat("popvision: error: ", message, "\n")) << arguments;
+  }
+
+  const std::string directory_;
+};
+
+TEST_F(UsageTest, WrongUsage) {
+  Expect("", 2, "A subcommand is required; see popvision --help");
+  Expect("summary", 2, "profile is required; see popvision --help");
+  Expect("look x", 2, "there is no command 'look'; see popvision --help");
+  Expect("diff a", 2, "after is required; see popvision --help");
+  Expect("report a", 2, "--html is required; see popvision --help");
+  Expect("trace a --json --chrome b", 2, "--json excludes --chrome; see popvision --help");
+  EXPECT_EQ(Popvision("--help").status, 0);
+}
+
+TEST_F(UsageTest, FilesThatAreNoProfiles) {
+  const std::string missing = Path("missing");
+  Expect("summary " + missing, 1, missing + ": there is no such profile");
+  Expect("summary " + directory_, 1, directory_ + "/profile.pop: there is no such profile");
+  WriteFile("text", std::string(2000, 'x'));
+  Expect("memory " + Path("text"), 1, Path("text") + ": file is not a database");
+  WriteFile("empty", "");
+  Expect("memory " + Path("empty"), 1, Path("empty") + ": no such table: meta");
+  WriteTables("format", "INSERT INTO meta VALUES('format', '99')");
+  Expect("memory " + Path("format"), 1,
+         Path("format") + ": is a profile of format '99', this program reads 1");
+}
+
+TEST_F(UsageTest, ProfilesThatDoNotHoldTogether) {
+  const std::string sound =
+      "INSERT INTO meta VALUES('format', '1');"
+      "INSERT INTO target VALUES('IPU', 'ipu2', 1.33e9, 4, 1, 1, 1, 1000);"
+      "INSERT INTO graph VALUES(0, 0, 0, 0);";
+  int number = 0;
+  const auto expect = [&](const std::string& sql, const std::string& message) {
+    const std::string name = absl::StrCat("broken", number++);
+    WriteTables(name, sound + sql);
+    Expect("insights " + Path(name), 1, absl::StrCat(Path(name), ": ", message));
+  };
+  expect("DELETE FROM target", "there is no target");
+  expect("UPDATE target SET ipusPerReplica = 1000", "the target is none that there is");
+  expect("UPDATE target SET clockFrequency = 0", "the target is none that there is");
+  expect("INSERT INTO memory VALUES(3, 'stacks', NULL)", "IPU 3 is beyond the replica");
+  expect("INSERT INTO memory VALUES(0, 'stacks', NULL)", "category 'stacks' has 0 tiles");
+  expect("INSERT INTO step VALUES(0, 0, 7, 0, 0, 1)", "operation 7 does not exist");
+  expect("INSERT INTO run VALUES(0, -5)", "a count is negative");
+  expect("INSERT INTO program(id, parent, ipu) VALUES(0, 0, 0)", "program 0 does not exist");
+  expect("DROP TABLE liveness_step", "no such table: liveness_step");
+}
+
+TEST_F(UsageTest, OutputThatCannotBeWritten) {
+  WriteTables("profile.pop",
+              "INSERT INTO meta VALUES('format', '1');"
+              "INSERT INTO target VALUES('IPU', 'ipu2', 1.33e9, 4, 1, 1, 1, 1000);"
+              "INSERT INTO graph VALUES(0, 0, 0, 0);");
+  EXPECT_EQ(Popvision("report " + directory_ + " --html /proc/x.html").status, 1);
+  EXPECT_EQ(Popvision("trace " + directory_ + " --chrome /nowhere/x.json").status, 1);
+  EXPECT_EQ(Popvision("report " + directory_ + " --html " + Path("x.html")).status, 0);
+  EXPECT_TRUE(std::filesystem::exists(Path("x.html")));
+  EXPECT_EQ(Popvision("summary " + directory_ + " > /dev/full").status, 1);
+}
+
+TEST_F(UsageTest, SeveralProfilesAreNamed) {
+  for (const char* folder : {"a", "b"}) {
+    std::filesystem::create_directories(Path(folder));
+    WriteFile(absl::StrCat(folder, "/profile.pop"), "");
+  }
+  Expect("summary " + directory_, 1,
+         absl::StrCat(directory_, " has several profiles, name one: ", Path("a"), ", ", Path("b")));
+}
+
+}  // namespace
+}  // namespace vpod::popvision

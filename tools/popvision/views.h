@@ -1,0 +1,49 @@
+// The views of a profile.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/pva/pva.h"
+#include "tools/popvision/document.h"
+
+namespace vpod::popvision {
+
+Document Summary(const pva::Report& report);
+Document Insights(const pva::Report& report);
+Document Memory(const pva::Report& report);
+Document Liveness(const pva::Report& report);
+Document ProgramTree(const pva::Report& report);
+Document Operations(const pva::Report& report);
+Document Trace(const pva::Report& report);
+// What changed from one profile to another.
+Document Diff(const pva::Report& before, const pva::Report& after);
+
+// --- What several views show ---
+
+// The execution of an IPU by the steps of a run.
+struct Execution {
+  pva::CycleSplit cycles;
+  uint64_t waiting = 0;
+  double flops = 0;
+  uint64_t from_host = 0, to_host = 0;
+  uint64_t total() const { return cycles.total() + waiting; }
+};
+Execution ExecutionOf(const pva::Report& report, uint32_t ipu);
+
+Table ExecutionTable(const pva::Report& report);
+// Categories of all IPUs, their fullest tiles, and how many tiles have too much.
+Table MemoryTable(const pva::Report& report);
+uint64_t Sum(const std::vector<uint64_t>& values);
+
+// The step of liveness in which most bytes of an IPU are in use, with what operations receive.
+size_t PeakStep(const pva::Report& report, uint32_t ipu);
+// Variables that are live in a step, the largest first; those that are always live, if asked for.
+std::vector<const pva::Variable*> LiveAt(const pva::Report& report, uint32_t ipu, size_t step,
+                                         bool always);
+
+double Percent(double part, double whole);
+// "IPU 0"
+std::string IpuName(uint32_t ipu);
+
+}  // namespace vpod::popvision
