@@ -42,6 +42,7 @@ Build OfResNet(models::ResNetOptions (*variant)()) {
   return [variant](const nn::Builder& net, const NetworkRequest& request) {
     models::ResNetOptions options = variant();
     options.small_images = request.image_size <= 32;
+    options.classes = request.classes;
     options.stages = request.stages;
     options.checkpoints = request.checkpoints;
     return models::ResNet(net, Images(net.graph(), request, 3, request.image_size), options);

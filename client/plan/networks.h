@@ -15,6 +15,7 @@ struct NetworkRequest {
   int64_t micro_batch = 1;                                  // images or sequences
   int64_t image_size = 224;                                 // pixels of an edge
   int64_t sequence_length = 128;                            // tokens
+  int64_t classes = 1000;                                   // of images, for residual networks
   program::v1::DataType type = program::v1::FLOAT16;        // of operations and weights
   program::v1::DataType image_type = program::v1::FLOAT16;  // as they come from the host
   uint32_t ipus = 1;                                        // of a replica

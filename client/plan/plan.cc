@@ -3,8 +3,31 @@
 #include "absl/strings/str_cat.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
+#include "device/model/tile_plan.h"
 
 namespace vpod::plan {
+
+namespace {
+
+model::Cycles WeightTransfers(const program::Executable& executable,
+                              const model::Topology& topology) {
+  model::Cycles cycles;
+  for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
+    uint64_t bytes = 0;
+    for (const program::HostTensor& tensor : executable.host_tensors()) {
+      if (tensor.ipu == ipu && !tensor.remote && !compiler::IsOptimizerState(tensor.name))
+        bytes += tensor.type.bytes();
+    }
+    for (bool to_host : {false, true}) {
+      const model::StreamTransfer transfer{
+          .to_host = to_host, .bytes = bytes, .tiles = arch::kTilesPerIpu};
+      cycles += model::PriceOf({transfer}, topology).total();
+    }
+  }
+  return cycles;
+}
+
+}  // namespace
 
 absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
   const uint32_t ipus = request.network.ipus;
@@ -24,6 +47,7 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
   if (request.memory_proportion)
     options.products.memory_proportions.assign(ipus, request.memory_proportion);
   options.programs = {{.name = "train",
+                       .device_iterations = request.device_iterations,
                        .accumulation = request.accumulation,
                        .loss = network.loss,
                        .optimizer = request.optimizer}};
@@ -35,7 +59,9 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
   plan.fits = model::CheckMemory(*compiled.executable, topology, &plan.memory);
   plan.global_batch =
       static_cast<uint64_t>(request.network.micro_batch) * request.accumulation * plan.replicas;
-  plan.seconds = static_cast<double>(plan.timeline.end().value()) / machine.clock_hz;
+  plan.weight_transfers = WeightTransfers(*compiled.executable, topology);
+  plan.seconds = static_cast<double>(plan.timeline.end().value()) / machine.clock_hz /
+                 request.device_iterations;
   plan.items_per_second = static_cast<double>(plan.global_batch) / plan.seconds;
   return plan;
 }

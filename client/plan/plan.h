@@ -19,6 +19,7 @@ struct PlanRequest {
   uint32_t pod = 16;  // IPUs
   std::string machine_type = "m2000";
   uint32_t accumulation = 1;                                   // micro-batches of an update
+  uint32_t device_iterations = 1;                              // updates of a run
   compiler::Schedule schedule = compiler::Schedule::kGrouped;  // of several IPUs
   compiler::Recomputation recomputation = compiler::Recomputation::kNone;
   compiler::Optimizer optimizer = compiler::SgdOptions{.momentum = 0.9f};
@@ -28,10 +29,13 @@ struct PlanRequest {
 
 struct Plan {
   uint32_t replicas = 1;
-  uint64_t global_batch = 1;         // images or sequences of an update
-  double seconds = 0;                // of an update
-  double items_per_second = 0;       // images or sequences
-  model::Timeline timeline;          // of an update
+  uint64_t global_batch = 1;    // images or sequences of an update
+  double seconds = 0;           // of an update, the mean of a run
+  double items_per_second = 0;  // images or sequences
+  model::Timeline timeline;     // of a run
+  // What it takes to write all weights before a run and to read them after it, one IPU after the
+  // other (spec/hardware.md 8.3).
+  model::Cycles weight_transfers;
   std::vector<model::Bytes> memory;  // of each IPU of a replica
   absl::Status fits;                 // OutOfMemory as a compilation gives it
 };

@@ -35,6 +35,8 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
       ->transform(base::WholeNumber(1, 1 << 20));
   command->add_option("--accumulation", request.accumulation, "micro-batches of an update (1)")
       ->transform(base::WholeNumber(1, 1 << 16));
+  command->add_option("--device-iterations", request.device_iterations, "updates of a run (1)")
+      ->transform(base::WholeNumber(1, 1 << 16));
   command->add_option("--ipus-per-replica", network.ipus, "1, 2, 4, 8 or 16 (1)")
       ->transform(base::WholeNumber(1, 16));
   command
