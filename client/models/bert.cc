@@ -1,5 +1,8 @@
 #include "client/models/bert.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "client/models/language.h"
 #include "client/nn/attention.h"
@@ -33,7 +36,23 @@ Tensor AddAndNormalize(const Builder& net, Tensor x, Tensor past, const BertOpti
   return net.LayerNorm("LayerNorm", net.graph().Add(x, past), kEpsilon);
 }
 
-Tensor Layer(const Builder& net, Tensor x, Tensor mask, const BertOptions& options) {
+// The IPU, counted from the graph's, of a half of a layer.
+uint32_t IpuOfHalf(const BertOptions& options, int half) {
+  if (options.half_layers.empty())
+    return options.layers_per_ipu == 0
+               ? 0
+               : 1 + static_cast<uint32_t>(half / 2 / options.layers_per_ipu);
+  uint32_t ipu = 0;
+  for (int behind = options.half_layers[0]; behind <= half; behind += options.half_layers[++ipu]) {
+  }
+  return ipu;
+}
+
+// `enter` is called before each half.
+template <class Enter>
+Tensor Layer(const Builder& net, Tensor x, Tensor mask, const BertOptions& options,
+             const Enter& enter) {
+  enter(0);
   Graph& graph = net.graph();
   const Graph::Scope scope = net.EnterScope();
   const Builder attention = net.In("attention"), self = attention.In("self");
@@ -41,9 +60,10 @@ Tensor Layer(const Builder& net, Tensor x, Tensor mask, const BertOptions& optio
     return nn::SplitHeads(graph, Dense(self, name, x, options.width), options.heads);
   };
   const Tensor queries = heads_of("query"), keys = heads_of("key"), values = heads_of("value");
-  const Tensor mixed =
-      nn::Attention(self, queries, keys, values, {.mask = mask, .dropout = options.dropout});
+  const Tensor mixed = nn::Attention(self, queries, keys, values,
+                                     {.mask = mask, .dropout = options.attention_dropout});
   x = AddAndNormalize(attention.In("output"), mixed, x, options);
+  enter(1);
   const Tensor inner = Dense(net.In("intermediate"), "dense", x, options.feed_forward);
   return AddAndNormalize(net.In("output"), graph.Gelu(inner), x, options);
 }
@@ -58,6 +78,12 @@ BertOutputs Bert(const Builder& net, const BertInputs& inputs, const BertOptions
   Graph& graph = net.graph();
   const Graph::Scope scope = net.EnterScope();
   if (!HeadsDivideWidth(net, "bert", options.heads, options.width)) return {};
+  const int halves = std::accumulate(options.half_layers.begin(), options.half_layers.end(), 0);
+  if (!options.half_layers.empty() && halves != 2 * options.layers) {
+    graph.Fail(absl::InvalidArgumentError(absl::StrCat(
+        "bert has ", 2 * options.layers, " half layers, ", halves, " are dealt to IPUs")));
+    return {};
+  }
   const Builder embeddings = net.In("embeddings");
   const auto table = [&](const char* name, int64_t count) {
     return embeddings.Parameter(absl::StrCat(name, ".weight"),
@@ -80,16 +106,17 @@ BertOutputs Bert(const Builder& net, const BertInputs& inputs, const BertOptions
   if (inputs.attended.valid()) mask = nn::PaddingMask(graph, options.type, inputs.attended);
   const uint32_t first = graph.ipu(), stage = graph.stage();
   for (int layer = 0; layer < options.layers; ++layer) {
-    if (options.layers_per_ipu > 0) {
-      const auto next = 1 + static_cast<uint32_t>(layer / options.layers_per_ipu);
-      graph.SetIpu(first + next);
-      graph.SetStage(stage + next);
-    }
-    x = Layer(net.In("encoder").In("layer").In(absl::StrCat(layer)), x, mask, options);
+    x = Layer(net.In("encoder").In("layer").In(absl::StrCat(layer)), x, mask, options,
+              [&](int half) {
+                const uint32_t next = IpuOfHalf(options, 2 * layer + half);
+                graph.SetIpu(first + next);
+                graph.SetStage(stage + next);
+              });
   }
-  // The layers that follow make up another stage, on the first IPU.
+  // What follows makes up another stage, on the first IPU.
+  const bool is_split = graph.ipu() != first;
   graph.SetIpu(first);
-  if (options.layers_per_ipu > 0) graph.SetStage(graph.stage() + 1);
+  if (is_split) graph.SetStage(graph.stage() + 1);
   return {x, words};
 }
 
@@ -115,7 +142,13 @@ Tensor BertForMaskedLanguage(const Builder& net, const BertInputs& inputs,
   const Builder predictions = net.In("cls").In("predictions"),
                 transform = predictions.In("transform");
   const Graph::Scope scope = predictions.EnterScope();
-  Tensor x = net.graph().Gelu(Dense(transform, "dense", bert.hidden, options.width));
+  Tensor hidden = bert.hidden;
+  if (options.predictions > 0 && net.graph().status().ok()) {
+    graph::Dims dims = net.graph().TypeOf(hidden).dims;
+    dims[1] = std::min(dims[1], options.predictions);
+    hidden = net.graph().Slice(hidden, {0, 0, 0}, dims);
+  }
+  Tensor x = net.graph().Gelu(Dense(transform, "dense", hidden, options.width));
   x = transform.LayerNorm("LayerNorm", x, kEpsilon);
   const Tensor bias =
       predictions.Parameter("bias", {options.type, {options.vocabulary}}, FirstValues::Filled(0));

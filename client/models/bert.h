@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "client/nn/builder.h"
 
@@ -15,10 +16,18 @@ struct BertOptions {
   int64_t heads = 12;                                 // they divide the width
   int64_t feed_forward = 3072;                        // its inner width
   float dropout = 0.1f;                               // in training
+  float attention_dropout = 0.1f;                     // of attention probabilities
   program::v1::DataType type = program::v1::FLOAT32;  // of the parameters
   // This many layers go on each of the IPUs that follow the graph's, as the next stages of a
   // pipeline; the graph's IPU has the rest, before and behind them. 0: the graph's IPU has all.
   int layers_per_ipu = 0;
+  // Or halves of layers, attention and feed-forward, on the graph's IPU and on each that follows,
+  // as stages; what is behind the last layer makes up another stage, on the graph's IPU. An error
+  // of the graph unless they are twice as many as layers.
+  std::vector<int> half_layers;
+  // Tokens of each sequence, from the first on, for which BertForMaskedLanguage gives logits; 0:
+  // all. Data are often arranged so that the masked ones come first.
+  int64_t predictions = 0;
 };
 
 BertOptions BertTiny();
@@ -48,7 +57,7 @@ graph::Tensor BertPooler(const nn::Builder& net, graph::Tensor hidden);
 graph::Tensor BertForClassification(const nn::Builder& net, const BertInputs& inputs,
                                     const BertOptions& options, int64_t classes);
 
-// Logits [batch, tokens, vocabulary] from the encoder "bert" without pooler: by
+// Logits [batch, tokens or predictions, vocabulary] from the encoder "bert" without pooler: by
 // "cls.predictions.transform", the word embeddings and "cls.predictions.bias".
 graph::Tensor BertForMaskedLanguage(const nn::Builder& net, const BertInputs& inputs,
                                     const BertOptions& options);

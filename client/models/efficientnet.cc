@@ -53,6 +53,7 @@ struct BlockShape {
   int64_t expansion;  // how much wider the block is inside
   uint32_t kernel, stride;
   int64_t outputs;
+  int64_t group_size = 1;
 };
 
 // An inverted residual: depthwise in the middle, its channels weighed, linear at its end.
@@ -62,12 +63,14 @@ Tensor Block(const Builder& net, Tensor x, const BlockShape& shape, float stocha
   const Graph::Scope scope = net.EnterScope();
   const Builder inside = net.In("block");
   const int64_t channels = graph.TypeOf(x).dims[1];
-  const int64_t width = Scaled(channels, static_cast<double>(shape.expansion));
+  const int64_t inside_width = Scaled(channels, static_cast<double>(shape.expansion));
+  // Whole groups.
+  const int64_t width = (inside_width + shape.group_size - 1) / shape.group_size * shape.group_size;
   int layer = 0;
   const auto next = [&] { return inside.In(absl::StrCat(layer++)); };
   Tensor y = x;
   if (shape.expansion != 1) y = Activated(next(), y, width, 1);
-  y = Activated(next(), y, width, shape.kernel, shape.stride, width);
+  y = Activated(next(), y, width, shape.kernel, shape.stride, width / shape.group_size);
   y = SqueezeAndExcite(next(), y, std::max<int64_t>(1, channels / 4));
   y = ConvolveAndNormalize(next(), y, shape.outputs, 1);
   if (shape.stride != 1 || channels != shape.outputs) return y;
@@ -78,6 +81,12 @@ Tensor Block(const Builder& net, Tensor x, const BlockShape& shape, float stocha
 
 EfficientNetOptions EfficientNetB0() { return {}; }
 EfficientNetOptions EfficientNetB4() { return {.width = 1.4, .depth = 1.8, .dropout = 0.4f}; }
+EfficientNetOptions EfficientNetB4Group16() {
+  EfficientNetOptions options = EfficientNetB4();
+  options.expansion = 4;
+  options.group_size = 16;
+  return options;
+}
 
 Tensor EfficientNet(const Builder& net, Tensor images, const EfficientNetOptions& options) {
   struct Stage {
@@ -102,6 +111,7 @@ Tensor EfficientNet(const Builder& net, Tensor images, const EfficientNetOptions
 
   const Builder features = net.In("features");
   int layer = 0;
+  auto next_stage = options.stages.begin();
   const auto next = [&] { return features.In(absl::StrCat(layer++)); };
   Tensor x = Activated(next(), images, Scaled(32, options.width), 3, options.small_images ? 1 : 2);
   for (const Stage& stage : kStages) {
@@ -110,11 +120,25 @@ Tensor EfficientNet(const Builder& net, Tensor images, const EfficientNetOptions
     BlockShape shape = stage.first;
     shape.outputs = Scaled(shape.outputs, options.width);
     if (stays) shape.stride = 1;
+    if (shape.expansion != 1) shape.expansion = options.expansion;
+    shape.group_size = options.group_size;
     for (int block = 0; block < blocks_of(stage); ++block, ++made) {
+      if (next_stage != options.stages.end() &&
+          *next_stage == absl::StrCat("features.", layer - 1, ".", block)) {
+        ++next_stage;
+        const auto number = static_cast<uint32_t>(next_stage - options.stages.begin());
+        graph.SetIpu(number);
+        graph.SetStage(number);
+      }
       const float share = static_cast<float>(made) / static_cast<float>(all_blocks);
       x = Block(blocks.In(absl::StrCat(block)), x, shape, options.stochastic_depth * share);
       shape.stride = 1;
     }
+  }
+  if (next_stage != options.stages.end()) {
+    return graph.Fail(absl::InvalidArgumentError(
+        absl::StrCat("no block '", *next_stage, "' for stage ",
+                     next_stage - options.stages.begin() + 1, " comes after the one before it")));
   }
   x = Activated(next(), x, 4 * Scaled(320, options.width), 1);
   x = net.Dropout(net.GlobalAveragePool(x), options.dropout);

@@ -108,6 +108,25 @@ TEST(BertTest, LayersAreSpreadOverIpus) {
   }
 }
 
+// IPU 0 has an attention, the next one its feed-forward layer and the rest.
+TEST(BertTest, HalfLayersAreDealtToIpus) {
+  Graph graph;
+  BertOptions options = BertTiny();
+  options.half_layers = {1, 3};
+  options.predictions = 3;
+  const Tensor logits = BertForMaskedLanguage(nn::Builder(graph, {}), {Tokens(graph)}, options);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  EXPECT_EQ(graph.TypeOf(logits).dims, (graph::Dims{2, 3, 30522}));
+  for (Tensor variable : graph.variables()) {
+    const graph::Value& value = graph.values()[variable.id];
+    const bool second = value.name.find("layer.1") != std::string::npos ||
+                        (value.name.find("layer.0") != std::string::npos &&
+                         value.name.find("attention") == std::string::npos);
+    EXPECT_EQ(value.ipu, second ? 1u : 0u) << value.name;
+  }
+  EXPECT_EQ(graph.values()[logits.id].stage, 2u);
+}
+
 std::string BertRefusal(const BertOptions& options, graph::Dims attended = {2, 7}) {
   Graph graph;
   const Tensor mask = graph.Input("attended", {INT32, std::move(attended)});
@@ -119,6 +138,9 @@ TEST(BertTest, OptionsThatDoNotFitAreRefused) {
   BertOptions options = BertTiny();
   options.heads = 3;
   EXPECT_EQ(BertRefusal(options), "bert has 3 heads, must be 1 or more that divide the width 128");
+  options = BertTiny();
+  options.half_layers = {1, 2};
+  EXPECT_EQ(BertRefusal(options), "bert has 4 half layers, 3 are dealt to IPUs");
   options = BertTiny();
   options.positions = 6;
   EXPECT_EQ(BertRefusal(options),

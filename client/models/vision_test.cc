@@ -50,6 +50,26 @@ TEST(EfficientNetTest, B4IsWiderAndDeeper) {
   EXPECT_EQ(count, 19341616);
 }
 
+TEST(EfficientNetTest, GroupsAndStages) {
+  Graph graph;
+  EfficientNetOptions options = EfficientNetB4Group16();
+  options.stages = {"features.2.2", "features.6.0"};
+  EfficientNet(nn::Builder(graph, {}), Images(graph, 64), options);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  int64_t count = 0;
+  const auto types = Parameters(graph, &count);
+  EXPECT_EQ(types.at("features.6.7.block.0.0.weight"), "float32[1088,272,1,1]");
+  EXPECT_EQ(types.at("features.6.7.block.1.0.weight"), "float32[1088,16,5,5]");
+  for (Tensor variable : graph.variables()) {
+    const graph::Value& value = graph.values()[variable.id];
+    const bool before = value.name < "features.2.2", last = value.name >= "features.6";
+    EXPECT_EQ(value.ipu, last || value.name[0] == 'c' ? 2u : before ? 0u : 1u) << value.name;
+  }
+  options.stages = {"features.2.9"};
+  EfficientNet(nn::Builder(graph, {}), graph.Input("more", {FLOAT32, {1, 3, 64, 64}}), options);
+  EXPECT_FALSE(graph.status().ok());
+}
+
 int RandomOperations(const EfficientNetOptions& options, bool training) {
   Graph graph;
   EfficientNet(nn::Builder(graph, {.training = training}), Images(graph, 32), options);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/models/bert.h"
@@ -49,14 +50,22 @@ Build OfResNet(models::ResNetOptions (*variant)()) {
   };
 }
 
+Build OfEfficientNet(models::EfficientNetOptions (*variant)()) {
+  return [variant](const nn::Builder& net, const NetworkRequest& request) {
+    models::EfficientNetOptions options = variant();
+    options.stages = request.stages;
+    return models::EfficientNet(net, Images(net.graph(), request, 3, request.image_size), options);
+  };
+}
+
 Tensor Tokens(Graph& graph, const NetworkRequest& request) {
   return graph.Input("tokens", {INT32, {request.micro_batch, request.sequence_length}});
 }
 
 Tensor Rows(Graph& graph, Tensor logits, const NetworkRequest& request) {
   if (!graph.status().ok()) return logits;
-  return graph.Reshape(
-      logits, {request.micro_batch * request.sequence_length, graph.TypeOf(logits).dims.back()});
+  const graph::Dims dims = graph.TypeOf(logits).dims;
+  return graph.Reshape(logits, {request.micro_batch * dims[1], dims.back()});
 }
 
 // The first IPU has the embedding and the prediction; the layers are dealt to the others evenly, or
@@ -67,8 +76,18 @@ Build OfBert(models::BertOptions (*variant)()) {
     options.type = request.type;
     options.positions = std::max(options.positions, request.sequence_length);
     const auto others = static_cast<int>(request.ipus) - 1;
-    if (others > 0) options.layers_per_ipu = (options.layers + others - 1) / others;
     Graph& graph = net.graph();
+    for (const std::string& halves : request.stages) {
+      if (!absl::SimpleAtoi(halves, &options.half_layers.emplace_back()) ||
+          options.half_layers.back() < 1) {
+        return graph.Fail(absl::InvalidArgumentError(
+            absl::StrCat("'", halves, "' half layers of an IPU, must be a number from 1")));
+      }
+    }
+    if (others > 0 && options.half_layers.empty())
+      options.layers_per_ipu = (options.layers + others - 1) / others;
+    options.predictions = request.predictions;
+    options.attention_dropout = request.attention_dropout;
     const models::BertInputs inputs{
         .tokens = Tokens(graph, request),
         .attended =
@@ -91,14 +110,9 @@ const std::map<std::string, Build>& Networks() {
       {"bert-base", OfBert(models::BertBase)},
       {"bert-large", OfBert(models::BertLarge)},
       {"bert-tiny", OfBert(models::BertTiny)},
-      {"efficientnet-b0",
-       OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
-         return models::EfficientNet(net, images, models::EfficientNetB0());
-       })},
-      {"efficientnet-b4",
-       OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
-         return models::EfficientNet(net, images, models::EfficientNetB4());
-       })},
+      {"efficientnet-b0", OfEfficientNet(models::EfficientNetB0)},
+      {"efficientnet-b4", OfEfficientNet(models::EfficientNetB4)},
+      {"efficientnet-b4-g16", OfEfficientNet(models::EfficientNetB4Group16)},
       {"gpt2", OfGpt2(models::Gpt2Small)},
       {"gpt2-medium", OfGpt2(models::Gpt2Medium)},
       {"mnist",
@@ -149,9 +163,9 @@ absl::StatusOr<Network> BuildNetwork(const NetworkRequest& request) {
   const bool is_split = std::any_of(g.nodes().begin(), g.nodes().end(),
                                     [](const graph::Node& node) { return node.ipu > 0; });
   if (request.ipus > 1 && !is_split) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model '", request.name, "' is not split over ", request.ipus,
-                     " IPUs: residual networks need stages, and only BERT is split without"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model '", request.name, "' is not split over ", request.ipus,
+        " IPUs: residual networks and EfficientNet need stages, and only BERT is split without"));
   }
   return network;
 }

@@ -41,8 +41,8 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
       ->transform(base::WholeNumber(1, 16));
   command
       ->add_option("--stages", network.stages,
-                   "of residual networks: blocks with which the next IPU begins, as "
-                   "layer2.0,layer3.0")
+                   "of residual networks and EfficientNet: blocks with which the next IPU begins, "
+                   "as layer2.0,layer3.0; of BERT: half layers of each IPU, as 9,13,13,13")
       ->delimiter(',');
   command
       ->add_option_function<std::string>(
@@ -92,6 +92,10 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   command->add_option("--image-size", network.image_size, "pixels of an edge (224)")
       ->transform(base::WholeNumber(8, 4096));
   command->add_option("--sequence-length", network.sequence_length, "tokens (128)")
+      ->transform(base::WholeNumber(1, 1 << 16));
+  command
+      ->add_option("--predictions", network.predictions,
+                   "of BERT: tokens of a sequence that are predicted (all)")
       ->transform(base::WholeNumber(1, 1 << 16));
   command->add_option("--memory-proportion", request.memory_proportion,
                       "of a tile's memory for the operands of a product, above 0 to 1 (0.6)");
