@@ -101,6 +101,29 @@ TEST(OriginsTest, KnowPhaseAndStage) {
   EXPECT_EQ(found.at("sgd 'w'"), std::pair(int{Origin::UPDATE}, 1u));
 }
 
+// Gradients by a reshape and by the value itself are added in the stage of the value.
+TEST(OriginsTest, GradientsOfReshapesBelongToTheBackwardPass) {
+  Graph graph;
+  graph.SetStage(1);
+  const Graph::Scope scope(graph, "layer");
+  const Tensor w = graph.Variable("w", {FLOAT32, {4}}, std::vector<float>(4, 2));
+  const Tensor y = graph.Unary(program::v1::TANH, w);
+  graph.SetStage(2);
+  const Tensor z = graph.Reshape(
+      graph.Multiply(graph.Reshape(y, {2, 2}), graph.Constant({FLOAT32, {2, 2}}, 3)), {4});
+  const Tensor loss = graph.Sum(graph.Multiply(z, y));
+  graph.SetStage(3);
+  graph.Output("loss", loss);
+  const auto executable = Compiled(graph, {.name = "train", .loss = loss}, /*fusion=*/false);
+  program::v1::Origins origins;
+  ASSERT_TRUE(origins.ParseFromString(executable->OriginBytes()));
+  for (const program::v1::Origin& origin : origins.origins()) {
+    EXPECT_FALSE(origin.phase() == program::v1::Origin::FORWARD && origin.op() == "add")
+        << origin.DebugString();
+  }
+  EXPECT_THAT(NamesOf(*executable), Contains("tanh 'layer' (backward)"));
+}
+
 TEST(OriginsTest, NamesAreOutsideTheHash) {
   const Model model = Classifier("head"), renamed = Classifier("a/different name");
   const ProgramSpec spec{.name = "train", .loss = model.loss};

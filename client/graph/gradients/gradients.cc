@@ -206,8 +206,15 @@ std::vector<std::vector<Tensor>> Graph::GradientsOfUses(Tensor loss,
       backward_of_ = nullptr;
     }
     if (const uint32_t source = values_[id].alias_of; source != ~0u) {
+      // Added to those of other uses where the value is made.
+      const auto maker = producer.find(source);
+      const v1::Origin origin = maker == producer.end() ? OriginOfSum(values_[source])
+                                                        : origins_.at(nodes_[maker->second].origin);
+      backward_of_ = &origin;
+      ipu_ = values_[source].ipu;
       for (Tensor gradient : gradients.All(id))
         gradients.Add(source, Reshape(gradient, TypeOf({source}).dims));
+      backward_of_ = nullptr;
       continue;
     }
     if (it == producer.end() || !gradients.HasAny(id) || !done.insert(it->second).second) continue;
