@@ -103,10 +103,14 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   }
   Compiled compiled;
   report("Validating");
+  const bool allow_out_of_memory = options.allow_out_of_memory || engine.allow_out_of_memory;
+  program::Limits limits;
+  // What is only looked at may be larger than what a machine accepts.
+  if (allow_out_of_memory) limits.arena_bytes = uint64_t{1} << 40;
   VPOD_ASSIGN_OR_RETURN(compiled.executable,
-                        program::Executable::Make(assembler.Finish(), {}, assembler.Origins()));
+                        program::Executable::Make(assembler.Finish(), limits, assembler.Origins()));
   VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", compiled.executable->source()));
-  if (!options.allow_out_of_memory && !engine.allow_out_of_memory) {
+  if (!allow_out_of_memory) {
     VPOD_RETURN_IF_ERROR(model::CheckMemory(
         *compiled.executable,
         {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica}));
