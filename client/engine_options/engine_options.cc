@@ -19,7 +19,7 @@ absl::Status Wrong(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(kOptions, ": ", parts...));
 }
 
-// Options of the real library that change nothing here (spec/poptorch-popvision.md 5.6).
+// Options of the real library that change nothing here.
 bool IsKnown(const std::string& name) {
   static const auto* const known =
       new std::set<std::string>{"autoReport.outputArchive",

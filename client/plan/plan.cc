@@ -21,7 +21,7 @@ model::Cycles WeightTransfers(const program::Executable& executable,
     for (bool to_host : {false, true}) {
       const model::StreamTransfer transfer{
           .to_host = to_host, .bytes = bytes, .tiles = arch::kTilesPerIpu};
-      cycles += model::PriceOf({transfer}, topology).total();
+      cycles += model::PriceOfStep({transfer}, topology).total();
     }
   }
   return cycles;

@@ -59,11 +59,14 @@ class Tables {
     std::vector<int64_t> change(program.steps.size() + 1);
     for (const model::LiveValue& value : program.values) {
       const auto* place = &program.steps[value.first];
-      const auto bytes = static_cast<int64_t>(
-          AddVariable(ipu, value.tensor, context,
-                      program::NameOf(InstructionAt(ipu, *place),
-                                      executable_.OriginOf(ipu, place->function, place->index)),
-                      place, &value));
+      const auto bytes = static_cast<int64_t>(AddVariable(
+          ipu, value.tensor, context,
+          program::NameOfValue(executable_.proto()
+                                   .ipus(static_cast<int>(ipu))
+                                   .tensors(static_cast<int>(value.tensor)),
+                               InstructionAt(ipu, *place),
+                               executable_.OriginOf(ipu, place->function, place->index)),
+          place, &value));
       change[value.first] += bytes;
       change[value.last + 1] -= bytes;
     }

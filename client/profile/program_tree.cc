@@ -137,7 +137,7 @@ class Tree {
                 .position = position++,
                 .ipu = ipu,
                 .times = step.times,
-                .cost = model::PriceOf(step, topology_)};
+                .cost = model::PriceOfStep(step, topology_)};
       std::visit([&](const auto& work) { Describe(work, node); }, step.work);
       if (node.vertices > 0) {
         ++compute_sets_;

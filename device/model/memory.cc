@@ -30,7 +30,7 @@ class Contents {
     const ProgramLiveness& program = memory.liveness.programs[memory.program];
     for (const LiveValue& value : program.values) {
       if (value.first <= memory.step && memory.step <= value.last)
-        Add(value.tensor, ResultName(program.steps[value.first]));
+        Add(value.tensor, ValueName(value.tensor, program.steps[value.first]));
     }
   }
 
@@ -74,15 +74,22 @@ class Contents {
     }
     return context_.Type(tensor).ToString();
   }
-  std::string InstructionName(InstructionPlace place) const {
-    const auto& instruction = executable_.proto()
-                                  .ipus(static_cast<int>(ipu_))
-                                  .functions(static_cast<int>(place.function))
-                                  .instructions(static_cast<int>(place.index));
-    return program::NameOf(instruction, executable_.OriginOf(ipu_, place.function, place.index));
+  const program::v1::Ipu& text() const { return executable_.proto().ipus(static_cast<int>(ipu_)); }
+  const program::v1::Instruction& InstructionAt(InstructionPlace place) const {
+    return text()
+        .functions(static_cast<int>(place.function))
+        .instructions(static_cast<int>(place.index));
   }
-  std::string ResultName(InstructionPlace place) const {
-    return absl::StrCat("the result of ", InstructionName(place));
+  std::string InstructionName(InstructionPlace place) const {
+    return program::NameOf(InstructionAt(place),
+                           executable_.OriginOf(ipu_, place.function, place.index));
+  }
+  std::string ValueName(uint32_t tensor, InstructionPlace maker) const {
+    const auto& value = text().tensors(static_cast<int>(tensor));
+    return absl::StrCat(
+        value.wide_accumulator() ? "the " : "the result of ",
+        program::NameOfValue(value, InstructionAt(maker),
+                             executable_.OriginOf(ipu_, maker.function, maker.index)));
   }
 
   const program::Executable& executable_;

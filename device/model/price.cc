@@ -106,7 +106,7 @@ Cycles HostSyncCycles(const Topology& topology) {
   return ToCycles(arch::kHostSyncSeconds, topology);
 }
 
-Cost PriceOf(const PlanStep& step, const Topology& topology) {
+Cost PriceOfStep(const PlanStep& step, const Topology& topology) {
   return std::visit([&](const auto& work) { return PriceStep(work, topology); }, step.work) *
          step.times;
 }
@@ -116,7 +116,7 @@ Cost PricePlan(const TilePlan& plan, const Topology& topology) {
   uint64_t program_steps = 0;
   for (const PlanStep& step : plan.steps) {
     if (IsProgramStep(step)) program_steps += step.times;
-    cost += PriceOf(step, topology);
+    cost += PriceOfStep(step, topology);
   }
   cost.compute += Cycles(arch::kControlCyclesPerStep) * std::max<uint64_t>(1, program_steps);
   return cost;

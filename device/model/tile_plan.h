@@ -108,7 +108,7 @@ struct TilePlan {
 };
 
 // Price of a step, all times that it is done.
-Cost PriceOf(const PlanStep& step, const Topology& topology);
+Cost PriceOfStep(const PlanStep& step, const Topology& topology);
 // Price of a plan, with the control code around the instruction.
 Cost PricePlan(const TilePlan& plan, const Topology& topology);
 

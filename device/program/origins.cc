@@ -77,6 +77,13 @@ std::string NameOf(const v1::Instruction& instruction, const v1::Origin* origin)
   return absl::StrCat(NameOf(*origin), same ? "" : absl::StrCat(" (", label, ")"));
 }
 
+std::string NameOfValue(const v1::Tensor& tensor, const v1::Instruction& maker,
+                        const v1::Origin* origin) {
+  if (!tensor.wide_accumulator()) return NameOf(maker, origin);
+  return absl::StrCat("gradient accumulator",
+                      origin == nullptr ? "" : absl::StrCat(" '", origin->scope(), "'"));
+}
+
 absl::Status CheckOrigins(const v1::Origins& origins, const v1::Executable& executable) {
   for (int i = 0; i < origins.origins_size(); ++i) {
     VPOD_RETURN_IF_ERROR(CheckText(i, origins.origins(i).scope()));

@@ -1,0 +1,240 @@
+// A hands-on session with several IPUs per replica: README.md says what to try.
+//
+//   hands_on --network resnet101 --ipus 2 --micro-batch 64 --accumulation 8 --precision 16.16
+//
+// It trains on images of ten classes that it makes up, on the IPUs that poprun gave to it; without
+// poprun, on IPUModels in its own process.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <future>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/compiler/compiler.h"
+#include "client/examples/hands_on/network.h"
+#include "client/popdist/context.hpp"
+#include "client/session/open.h"
+#include "client/session/session.h"
+#include "device/base/status.h"
+#include "device/base/stdout.h"
+#include "device/base/text.h"
+#include "device/base/whole_number.h"
+
+namespace vpod::examples {
+namespace {
+
+using compiler::Recomputation;
+using compiler::Schedule;
+using program::v1::FLOAT16;
+using program::v1::FLOAT32;
+using Clock = std::chrono::steady_clock;
+
+struct Arguments {
+  NetworkOptions network;
+  uint32_t replicas = 1, accumulation = 1, device_iterations = 1, runs = 3;
+  Schedule schedule = Schedule::kGrouped;
+  Recomputation recomputation = Recomputation::kNone;
+  bool synchronous = false;
+  bool compile_only = false;
+};
+
+// Images of a class are its pattern and noise.
+class Images {
+ public:
+  Images(const Arguments& arguments, uint32_t first_replica)
+      : arguments_(arguments), random_(7 + first_replica) {
+    std::mt19937 patterns(5);
+    std::normal_distribution<float> normal;
+    for (size_t c = 0; c < kClasses; ++c) {
+      for (float& value : patterns_[c]) value = normal(patterns) / 2;
+    }
+  }
+
+  // The micro-batches of all local replicas for a run.
+  absl::Status Fill(session::Session& session, uint32_t slot) {
+    for (uint32_t replica = 0; replica < session.device().local_replicas(); ++replica) {
+      VPOD_ASSIGN_OR_RETURN(const auto labels, session.Stream<int32_t>("labels", replica, slot));
+      for (int32_t& label : labels) label = static_cast<int32_t>(random_() % kClasses);
+      std::vector<double> pixels = Draw({labels.begin(), labels.end()});
+      if (arguments_.network.byte_images) {
+        const std::vector<int64_t> bytes = Bytes(pixels);
+        VPOD_RETURN_IF_ERROR(
+            session.WriteStream("images", replica, absl::MakeConstSpan(bytes), slot));
+      } else {
+        VPOD_RETURN_IF_ERROR(
+            session.WriteStream("images", replica, absl::MakeConstSpan(pixels), slot));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<double> Draw(const std::vector<int32_t>& labels) {
+    const NetworkOptions& network = arguments_.network;
+    const int64_t channels = network.name == "mnist" ? 1 : 3,
+                  size = network.name == "mnist" ? 28 : network.image_size;
+    const auto pixels = static_cast<size_t>(channels * size * size);
+    std::vector<double> images;
+    images.reserve(labels.size() * pixels);
+    for (int32_t label : labels) {
+      const auto& pattern = patterns_[static_cast<size_t>(label)];
+      for (size_t p = 0; p < pixels; ++p) {
+        const double noise = static_cast<double>(random_() % 1024) / 1024 - 0.5;
+        images.push_back(pattern[p % pattern.size()] + noise);
+      }
+    }
+    return images;
+  }
+
+  // -1 to 1 become 0 to 255.
+  static std::vector<int64_t> Bytes(const std::vector<double>& pixels) {
+    std::vector<int64_t> bytes;
+    bytes.reserve(pixels.size());
+    for (double pixel : pixels)
+      bytes.push_back(std::clamp<int64_t>(std::llround((pixel + 1) * 127.5), 0, 255));
+    return bytes;
+  }
+
+  const Arguments& arguments_;
+  std::mt19937 random_;
+  std::array<std::array<float, 61>, kClasses> patterns_;
+};
+
+absl::StatusOr<compiler::Compiled> CompileNetwork(const Arguments& arguments, uint32_t replicas) {
+  VPOD_ASSIGN_OR_RETURN(const Network network, BuildNetwork(arguments.network));
+  compiler::CompileOptions options{.ipus_per_replica = arguments.network.ipus,
+                                   .total_replicas = replicas};
+  options.schedule = arguments.schedule;
+  options.recomputation = arguments.recomputation;
+  options.programs = {
+      {.name = "train",
+       .device_iterations = arguments.device_iterations,
+       .accumulation = arguments.accumulation,
+       .loss = network.loss,
+       .optimizer = compiler::SgdOptions{.learning_rate = 0.02f, .momentum = 0.9f}}};
+  return compiler::Compile(network.graph, options);
+}
+
+absl::StatusOr<float> MeanLoss(session::Session& session, uint32_t slot) {
+  VPOD_ASSIGN_OR_RETURN(const auto losses, session.Stream<float>("loss", 0, slot));
+  double sum = 0;
+  for (float loss : losses) sum += loss;
+  return static_cast<float>(sum / static_cast<double>(losses.size()));
+}
+
+absl::Status Train(const Arguments& arguments, session::Session& session, uint32_t replicas) {
+  const uint32_t offset = popdist::getReplicaIndexOffset();
+  Images images(arguments, offset);
+  VPOD_RETURN_IF_ERROR(images.Fill(session, 0));
+  const Clock::time_point start = Clock::now();
+  base::Cycles cycles;
+  for (uint32_t run = 0; run < arguments.runs; ++run) {
+    const uint32_t slot = run % 2;
+    // The next data are put in place while the IPUs work, unless that is to wait.
+    auto next = std::async(arguments.synchronous ? std::launch::deferred : std::launch::async,
+                           [&] { return images.Fill(session, 1 - slot); });
+    const auto ran = session.Run("train", slot);
+    VPOD_RETURN_IF_ERROR(next.get());
+    VPOD_RETURN_IF_ERROR(ran.status());
+    cycles += *ran;
+    VPOD_ASSIGN_OR_RETURN(const float loss, MeanLoss(session, slot));
+    if (offset == 0) std::printf("run %u: loss %.4f, %lu cycles\n", run, loss, ran->value());
+  }
+  if (offset > 0) return absl::OkStatus();
+  const double wall = std::chrono::duration<double>(Clock::now() - start).count(),
+               modelled = static_cast<double>(cycles.value()) / session.device().clock_hz(),
+               all = static_cast<double>(arguments.network.micro_batch) * arguments.accumulation *
+                     arguments.device_iterations * replicas * arguments.runs;
+  std::printf("modelled: %.0f images/s, %.3f ms an update; on this host: %.1f images/s\n",
+              all / modelled, 1e3 * modelled / arguments.runs / arguments.device_iterations,
+              all / wall);
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Arguments& arguments) {
+  const bool by_poprun = popdist::isPopdistEnvSet();
+  const uint32_t replicas = by_poprun ? popdist::getNumTotalReplicas() : arguments.replicas;
+  VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled, CompileNetwork(arguments, replicas));
+  if (arguments.compile_only) {
+    std::printf("compiled: it fits\n");
+    return absl::OkStatus();
+  }
+  VPOD_ASSIGN_OR_RETURN(auto device,
+                        session::OpenDevice({.replicas = arguments.replicas,
+                                             .ipus_per_replica = arguments.network.ipus}));
+  VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
+  return Train(arguments, *session, replicas);
+}
+
+// Adds an option with names for the values of an enumeration.
+template <class Enum>
+void AddChoice(CLI::App& app, const char* name, Enum& value, std::map<std::string, Enum> choices,
+               const char* help) {
+  app.add_option(name, value, help)->transform(CLI::CheckedTransformer(std::move(choices)));
+}
+
+void AddOptions(CLI::App& app, Arguments& arguments) {
+  NetworkOptions& network = arguments.network;
+  const auto count = [&](const char* name, auto& value, const char* help) {
+    app.add_option(name, value, help)->transform(base::WholeNumber(1, 1 << 16));
+  };
+  app.add_option("--network", network.name, "resnet18, resnet50, resnet101 or mnist (resnet50)");
+  count("--ipus", network.ipus, "IPUs of a replica: 1 or 2; of mnist 1 or 4 (1)");
+  app.add_option("--split", network.split,
+                 "of a residual network: the block with which IPU 1 begins");
+  count("--replicas", arguments.replicas, "without poprun (1)");
+  count("--micro-batch", network.micro_batch, "images (4)");
+  count("--accumulation", arguments.accumulation, "micro-batches of an update (1)");
+  count("--device-iterations", arguments.device_iterations, "updates of a run (1)");
+  count("--runs", arguments.runs, "(3)");
+  count("--image-size", network.image_size, "pixels of an edge (64)");
+  AddChoice<Schedule>(app, "--schedule", arguments.schedule,
+                      {{"sharded", Schedule::kSharded},
+                       {"grouped", Schedule::kGrouped},
+                       {"interleaved", Schedule::kInterleaved},
+                       {"sequential", Schedule::kSequential}},
+                      "how IPUs share the work (grouped)");
+  AddChoice<Recomputation>(app, "--recompute", arguments.recomputation,
+                           {{"none", Recomputation::kNone},
+                            {"standard", Recomputation::kStandard},
+                            {"norm-only", Recomputation::kNormOnly},
+                            {"pipeline", Recomputation::kPipeline},
+                            {"all", Recomputation::kAll}},
+                           "what is computed again for the gradients (none)");
+  AddChoice<program::v1::DataType>(app, "--precision", network.type,
+                                   {{"32.32", FLOAT32}, {"16.16", FLOAT16}},
+                                   "of operations and weights (32.32)");
+  app.add_flag("--byte-images", network.byte_images, "images come from the host as bytes");
+  app.add_flag("--synchronous", arguments.synchronous, "load data when the IPUs are done");
+  app.add_flag("--compile-only", arguments.compile_only, "do not run it");
+}
+
+int Main(int argc, char** argv) {
+  base::CheckStdoutAtExit();
+  CLI::App app("Trains a network on one or several IPUs per replica.", "hands_on");
+  Arguments arguments;
+  AddOptions(app, arguments);
+  const auto fail = [](absl::string_view message, int status) {
+    std::fprintf(stderr, "hands_on: error: %s\n", base::OneLine(message).c_str());
+    return status;
+  };
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return error.get_exit_code() == 0 ? app.exit(error) : fail(error.what(), 2);
+  }
+  const absl::Status status = Run(arguments);
+  return status.ok() ? 0 : fail(status.message(), 1);
+}
+
+}  // namespace
+}  // namespace vpod::examples
+
+int main(int argc, char** argv) { return vpod::examples::Main(argc, argv); }
