@@ -29,7 +29,7 @@ model::Cycles WeightTransfers(const program::Executable& executable,
 
 }  // namespace
 
-absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visit) {
   const uint32_t ipus = request.network.ipus;
   if (ipus == 0 || request.pod == 0 || request.pod % ipus != 0) {
     return absl::InvalidArgumentError(
@@ -55,7 +55,16 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
                         compiler::Compile(network.graph, options));
   const model::Topology topology{
       .clock_hz = machine.clock_hz, .num_replicas = plan.replicas, .ipus_per_replica = ipus};
-  plan.timeline = model::TimelineOf(compiled.executable->proto(), 0, topology);
+  std::function<void(const model::TimelineEvent&)> visit_event;
+  if (visit) {
+    visit_event = [&](const model::TimelineEvent& event) {
+      const auto* origin =
+          compiled.executable->OriginOf(event.ipu, event.place.function, event.place.index);
+      visit(origin == nullptr ? program::v1::Origin() : *origin,
+            (event.end - event.begin - event.waiting).value());
+    };
+  }
+  plan.timeline = model::TimelineOf(compiled.executable->proto(), 0, topology, visit_event);
   plan.fits = model::CheckMemory(*compiled.executable, topology, &plan.memory);
   plan.global_batch =
       static_cast<uint64_t>(request.network.micro_batch) * request.accumulation * plan.replicas;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,7 +41,10 @@ struct Plan {
   absl::Status fits;                 // OutOfMemory as a compilation gives it
 };
 
+// What of the model each step of an update belongs to, and its cycles.
+using VisitSteps = std::function<void(const program::v1::Origin& origin, uint64_t cycles)>;
+
 // InvalidArgument: what the compiler refuses, and a POD that has no whole number of replicas.
-absl::StatusOr<Plan> MakePlan(const PlanRequest& request);
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visit = nullptr);
 
 }  // namespace vpod::plan

@@ -167,8 +167,12 @@ int New(std::string directory, bool python) {
 }
 
 int Plan(const PlanArguments& arguments) {
+  plan::PlanRequest request = arguments.request;
+  request.pod = arguments.pods[0];
   const auto text =
-      PlanText(arguments.request, arguments.pods, arguments.format, arguments.explain);
+      arguments.search
+          ? SearchText(request, arguments.global_batch, arguments.format, arguments.explain)
+          : PlanText(request, arguments.pods, arguments.format, arguments.explain);
   if (!text.ok()) return FailWith(text.status());
   std::fputs(text->c_str(), stdout);
   return 0;

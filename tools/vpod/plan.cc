@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/plan/search.h"
 #include "client/render/table.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
@@ -94,7 +95,7 @@ nlohmann::ordered_json Json(const Row& row, const Row& first, bool explain) {
                                  {"items_per_second", row.plan.items_per_second},
                                  {"efficiency", Efficiency(row, first)},
                                  {"seconds_per_update", row.plan.seconds},
-                                 {"cycles_per_update", row.plan.timeline.end().value()},
+                                 {"cycles_per_run", row.plan.timeline.end().value()},
                                  {"compute", shares.compute},
                                  {"exchange", shares.exchange},
                                  {"sync", shares.sync},
@@ -155,6 +156,34 @@ absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request,
   if (explain) {
     for (const Row& row : rows) text += Explanation(row);
   }
+  return text;
+}
+
+absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_t global_batch,
+                                       PlanFormat format, bool explain) {
+  VPOD_ASSIGN_OR_RETURN(plan::SearchResult result, plan::Search(request, global_batch));
+  const plan::PlanRequest& best = result.best.request;
+  const Row row{best.pod, std::move(result.best.plan)};
+  if (format == PlanFormat::kCsv) return Csv({row});
+  if (format == PlanFormat::kJson) {
+    nlohmann::ordered_json json = Json(row, row, explain);
+    json["configuration"] = {{"ipus_per_replica", best.network.ipus},
+                             {"stages", best.network.stages},
+                             {"micro_batch", best.network.micro_batch},
+                             {"accumulation", best.accumulation},
+                             {"description", plan::Describe(best)}};
+    json["neighbours"] = nlohmann::ordered_json::array();
+    for (const plan::Neighbour& neighbour : result.neighbours)
+      json["neighbours"].push_back({{"change", neighbour.change}, {"why_not", neighbour.why}});
+    json["plans"] = result.plans;
+    return json.dump(2) + "\n";
+  }
+  std::string text =
+      absl::StrCat("Best of ", result.plans, " plans: ", plan::Describe(best), "\n", Table({row}));
+  absl::StrAppend(&text, "\nBeside it:\n");
+  for (const plan::Neighbour& neighbour : result.neighbours)
+    absl::StrAppend(&text, "  ", neighbour.change, ": ", neighbour.why, "\n");
+  if (explain) text += Explanation(row);
   return text;
 }
 

@@ -17,4 +17,8 @@ absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request,
                                      const std::vector<uint32_t>& pods, PlanFormat format,
                                      bool explain);
 
+// The fastest candidate that fits, with its neighbours (client/plan/search.h).
+absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_t global_batch,
+                                       PlanFormat format, bool explain);
+
 }  // namespace vpod::tools

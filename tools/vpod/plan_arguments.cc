@@ -100,6 +100,13 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   command->add_option("--memory-proportion", request.memory_proportion,
                       "of a tile's memory for the operands of a product, above 0 to 1 (0.6)");
   command->add_flag("--explain", plan.explain, "show each IPU of a replica, and what does not fit");
+  command->add_flag("--search", plan.search,
+                    "find the IPUs per replica, stages, micro-batch, accumulation and "
+                    "recomputation that are fastest and fit, on the first of the PODs");
+  command
+      ->add_option("--global-batch", plan.global_batch,
+                   "of a search: images or sequences of an update, at most (4096)")
+      ->transform(base::WholeNumber(1, 1 << 24));
   auto* json = command->add_flag_callback(
       "--json", [&] { plan.format = PlanFormat::kJson; }, "print JSON");
   command

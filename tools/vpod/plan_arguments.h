@@ -17,6 +17,8 @@ struct PlanArguments {
   std::vector<uint32_t> pods = {16};
   PlanFormat format = PlanFormat::kTable;
   bool explain = false;
+  bool search = false;
+  uint64_t global_batch = 4096;  // of a search, at most
 };
 
 // Adds the command, whose arguments go there.

@@ -1,0 +1,38 @@
+// The fastest way to train a model on a POD that fits the memory of its IPUs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/plan/plan.h"
+
+namespace vpod::plan {
+
+struct Candidate {
+  PlanRequest request;
+  Plan plan;
+};
+
+// What is beside the best candidate, and why it is not better.
+struct Neighbour {
+  std::string change;  // "micro-batch 24"
+  std::string why;     // "does not fit: …" or "4.2 % slower"
+};
+
+struct SearchResult {
+  Candidate best;
+  std::vector<Neighbour> neighbours;
+  size_t plans = 0;  // that were made
+};
+
+// Searches over IPUs per replica with balanced stages, micro-batch, recomputation and accumulation,
+// whose product with micro-batch and replicas is at most `global_batch`; the rest is as the request
+// has it. On all threads of the host. ResourceExhausted: nothing fits; the message is that of the
+// smallest candidate.
+absl::StatusOr<SearchResult> Search(const PlanRequest& request, uint64_t global_batch);
+
+// "2 IPUs per replica from layer3.0, micro-batch 16, accumulation 8, recomputation standard"
+std::string Describe(const PlanRequest& request);
+
+}  // namespace vpod::plan

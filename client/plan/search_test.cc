@@ -1,0 +1,82 @@
+#include "client/plan/search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "client/plan/split.h"
+
+namespace vpod::plan {
+namespace {
+
+using testing::HasSubstr;
+
+PartCosts Parts(std::vector<uint64_t> cycles, uint64_t before = 0, uint64_t after = 0) {
+  PartCosts costs{.cycles = std::move(cycles), .before = before, .after = after};
+  for (size_t i = 0; i < costs.cycles.size(); ++i)
+    costs.parts.push_back("layer1." + std::to_string(i));
+  return costs;
+}
+
+TEST(SplitTest, TheSlowestStageIsFast) {
+  using Split = std::vector<size_t>;
+  EXPECT_EQ(BalancedSplit(Parts({1, 1, 1, 1}), 2), (Split{2}));
+  EXPECT_EQ(BalancedSplit(Parts({1, 1, 1, 1}), 4), (Split{1, 2, 3}));
+  EXPECT_EQ(BalancedSplit(Parts({6, 1, 1, 1}), 2), (Split{1}));
+  // What is before the first part counts for its stage, what is after the last one for that.
+  EXPECT_EQ(BalancedSplit(Parts({2, 2, 2, 2}, /*before=*/4), 2), (Split{1}));
+  EXPECT_EQ(BalancedSplit(Parts({2, 2, 2, 2}, 0, /*after=*/4), 2), (Split{3}));
+  PartCosts heads = Parts({2, 2, 2, 2}, 0, 4);
+  heads.last_is_first = true;
+  EXPECT_EQ(BalancedSplit(heads, 2), (Split{1}));
+  EXPECT_EQ(BalancedSplit(Parts({1, 1}), 4).size(), 1u);  // there are not enough parts
+}
+
+TEST(SplitTest, PartsOfModels) {
+  PlanRequest request{.network = {.name = "resnet18", .image_size = 64}};
+  const auto resnet = CostsOfParts(request);
+  ASSERT_TRUE(resnet.ok()) << resnet.status();
+  EXPECT_EQ(resnet->parts.size(), 8u);
+  EXPECT_EQ(resnet->parts[3], "layer2.1");
+  EXPECT_GT(resnet->before, 0u);
+  EXPECT_GT(resnet->after, 0u);
+  EXPECT_EQ(StagesOf("resnet18", *resnet, {2, 5}),
+            (std::vector<std::string>{"layer2.0", "layer3.1"}));
+  request.network.name = "bert-tiny";
+  const auto bert = CostsOfParts(request);
+  ASSERT_TRUE(bert.ok()) << bert.status();
+  EXPECT_EQ(bert->parts.size(), 4u);
+  EXPECT_TRUE(bert->last_is_first);
+  EXPECT_EQ(StagesOf("bert-tiny", *bert, {1}), (std::vector<std::string>{"1", "3"}));
+  request.network.name = "mnist";
+  EXPECT_FALSE(CostsOfParts(request).ok());
+}
+
+TEST(SearchTest, TheBestFitsAndItsNeighboursAreNotBetter) {
+  PlanRequest request{.network = {.name = "resnet18", .image_size = 128}, .pod = 4};
+  const auto result = Search(request, 1024);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const Candidate& best = result->best;
+  EXPECT_TRUE(best.plan.fits.ok());
+  EXPECT_LE(best.plan.global_batch, 1024u);
+  EXPECT_GT(result->plans, 10u);
+  // It can be asked for directly.
+  const auto again = MakePlan(best.request);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->timeline.end().value(), best.plan.timeline.end().value());
+  ASSERT_GE(result->neighbours.size(), 4u);
+  for (const Neighbour& neighbour : result->neighbours)
+    EXPECT_THAT(neighbour.why, testing::Not(HasSubstr("faster"))) << neighbour.change;
+}
+
+TEST(SearchTest, WhatCannotBeFoundSaysWhy) {
+  PlanRequest request{.network = {.name = "bert-large", .sequence_length = 512}, .pod = 1};
+  request.network.type = program::v1::FLOAT32;
+  EXPECT_THAT(std::string(Search(request, 64).status().message()), HasSubstr("Out of memory"));
+  request.network.name = "resnet19";
+  EXPECT_THAT(std::string(Search(request, 64).status().message()), HasSubstr("unknown model"));
+  request = {.network = {.name = "resnet18", .image_size = 64}, .pod = 16};
+  EXPECT_EQ(Search(request, 8).status().message(), "no micro-batch fits the global batch");
+}
+
+}  // namespace
+}  // namespace vpod::plan

@@ -1,0 +1,122 @@
+#include "client/plan/split.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "device/base/status.h"
+
+namespace vpod::plan {
+namespace {
+
+bool IsBert(const std::string& network) { return absl::StartsWith(network, "bert"); }
+
+// The part to which a scope belongs, or nothing.
+std::string PartOf(const std::string& network, const std::string& scope) {
+  const std::vector<std::string> words = absl::StrSplit(scope, '.');
+  const auto first = [&](size_t count) {
+    return words.size() < count
+               ? std::string()
+               : absl::StrJoin(words.begin(), words.begin() + static_cast<ptrdiff_t>(count), ".");
+  };
+  if (IsBert(network)) {
+    const std::string layer = absl::StartsWith(scope, "bert.encoder.layer.") ? first(4) : "";
+    const bool attention = words.size() > 4 && words[4] == "attention";
+    return layer.empty() ? layer : absl::StrCat(layer, attention ? ".attention" : ".output");
+  }
+  if (absl::StartsWith(network, "efficientnet"))
+    return absl::StartsWith(scope, "features.") ? first(3) : "";
+  // Residual networks, of which the others have none of these parts.
+  return absl::StartsWith(network, "resn") && absl::StartsWith(scope, "layer") ? first(2) : "";
+}
+
+}  // namespace
+
+absl::StatusOr<PartCosts> CostsOfParts(const PlanRequest& request) {
+  PlanRequest single = request;
+  single.network.ipus = 1;
+  single.network.stages.clear();
+  single.pod = 1;
+  single.accumulation = single.device_iterations = 1;
+  std::map<std::string, uint64_t> cycles;
+  PartCosts costs{.last_is_first = IsBert(request.network.name)};
+  bool behind = false;  // the last part, in the forward pass
+  const auto visit = [&](const program::v1::Origin& origin, uint64_t of_step) {
+    const std::string part = PartOf(request.network.name, origin.scope());
+    if (part.empty()) {
+      // The gradients of what comes after come first.
+      behind = behind || (origin.phase() == program::v1::Origin::FORWARD && !costs.parts.empty());
+      (behind && origin.phase() != program::v1::Origin::UPDATE ? costs.after : costs.before) +=
+          of_step;
+      return;
+    }
+    if (origin.phase() == program::v1::Origin::FORWARD) behind = false;
+    const auto [it, is_new] = cycles.try_emplace(part);
+    if (is_new) costs.parts.push_back(part);
+    it->second += of_step;
+  };
+  VPOD_RETURN_IF_ERROR(MakePlan(single, visit).status());
+  if (costs.parts.size() < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model '", request.network.name, "' has no parts to split it by"));
+  }
+  for (const std::string& part : costs.parts) costs.cycles.push_back(cycles[part]);
+  return costs;
+}
+
+std::vector<size_t> BalancedSplit(const PartCosts& costs, size_t stages) {
+  const size_t n = costs.cycles.size();
+  std::vector<uint64_t> sums(n + 1);
+  for (size_t i = 0; i < n; ++i) sums[i + 1] = sums[i] + costs.cycles[i];
+  stages = std::min(stages, n);
+  constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
+  const auto cost = [&](size_t stage, size_t begin, size_t end) {
+    uint64_t of_stage = sums[end] - sums[begin];
+    if (stage == 0) of_stage += costs.before + (costs.last_is_first ? costs.after : 0);
+    if (stage + 1 == stages && !costs.last_is_first) of_stage += costs.after;
+    return of_stage;
+  };
+  // The least cost of the slowest of the first stages that have the first parts.
+  std::vector<std::vector<uint64_t>> least(stages + 1, std::vector<uint64_t>(n + 1, kNone));
+  std::vector<std::vector<size_t>> begins(stages + 1, std::vector<size_t>(n + 1));
+  least[0][0] = 0;
+  for (size_t stage = 0; stage < stages; ++stage) {
+    for (size_t end = stage + 1; end <= n; ++end) {
+      for (size_t begin = stage; begin < end; ++begin) {
+        if (least[stage][begin] == kNone) continue;
+        const uint64_t slowest = std::max(least[stage][begin], cost(stage, begin, end));
+        if (slowest >= least[stage + 1][end]) continue;
+        least[stage + 1][end] = slowest;
+        begins[stage + 1][end] = begin;
+      }
+    }
+  }
+  std::vector<size_t> beginnings;
+  for (size_t stage = stages, end = n; stage > 1; --stage)
+    beginnings.push_back(end = begins[stage][end]);
+  std::reverse(beginnings.begin(), beginnings.end());
+  return beginnings;
+}
+
+std::vector<std::string> StagesOf(const std::string& network, const PartCosts& costs,
+                                  const std::vector<size_t>& beginnings) {
+  std::vector<std::string> stages;
+  if (!IsBert(network)) {
+    for (size_t part : beginnings) stages.push_back(costs.parts[part]);
+    return stages;
+  }
+  size_t begin = 0;
+  for (size_t end : beginnings) {
+    stages.push_back(absl::StrCat(end - begin));
+    begin = end;
+  }
+  stages.push_back(absl::StrCat(costs.parts.size() - begin));
+  return stages;
+}
+
+}  // namespace vpod::plan
