@@ -41,6 +41,7 @@ std::set<uint32_t> StoragesOfReplicas(const LoweredIpu& ipu) {
 Assembler::Assembler(uint32_t ipus) {
   executable_.set_ipus_per_replica(ipus);
   variables_.resize(ipus);
+  remote_buffers_.resize(ipus);
   for (uint32_t i = 0; i < ipus; ++i) {
     executable_.add_ipus();
     origins_.add_ipus();
@@ -49,10 +50,11 @@ Assembler::Assembler(uint32_t ipus) {
 
 void Assembler::AddState(const LoweredProgram& program) {
   for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
-    const std::vector<v1::RemoteBuffer>& buffers = program.ipus[ipu].remote_buffers;
-    executable_.mutable_ipus(static_cast<int>(ipu))
-        ->mutable_remote_buffers()
-        ->Assign(buffers.begin(), buffers.end());
+    for (const v1::RemoteBuffer& buffer : program.ipus[ipu].remote_buffers) {
+      const auto number = static_cast<uint32_t>(remote_buffers_[ipu].size());
+      if (!remote_buffers_[ipu].try_emplace(buffer.name(), number).second) continue;
+      *executable_.mutable_ipus(static_cast<int>(ipu))->add_remote_buffers() = buffer;
+    }
     const std::set<uint32_t> own = StoragesOfReplicas(program.ipus[ipu]);
     std::vector<const LoweredTensor*> variables;
     std::set<absl::string_view> names;
@@ -111,6 +113,12 @@ void Assembler::AddProgram(LoweredProgram program) {
   }
   for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu) {
     LoweredIpu& lowered = program.ipus[ipu];
+    // One that a text names and does not have is refused with the executable.
+    const auto remote_buffer = [&](uint32_t number) {
+      return number < lowered.remote_buffers.size()
+                 ? remote_buffers_[ipu].at(lowered.remote_buffers[number].name())
+                 : ~0u;
+    };
     const auto renumber = [&](std::vector<LoweredStep>& steps) {
       for (LoweredStep& step : steps) {
         v1::Instruction& instruction = step.instruction;
@@ -122,6 +130,12 @@ void Assembler::AddProgram(LoweredProgram program) {
           instruction.mutable_stream_in()->set_stream(streams[instruction.stream_in().stream()]);
         } else if (instruction.has_stream_out()) {
           instruction.mutable_stream_out()->set_stream(streams[instruction.stream_out().stream()]);
+        } else if (instruction.has_remote_load()) {
+          instruction.mutable_remote_load()->set_buffer(
+              remote_buffer(instruction.remote_load().buffer()));
+        } else if (instruction.has_remote_store()) {
+          instruction.mutable_remote_store()->set_buffer(
+              remote_buffer(instruction.remote_store().buffer()));
         }
       }
     };

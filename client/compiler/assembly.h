@@ -62,8 +62,9 @@ class Assembler {
 
   program::v1::Executable executable_;
   graph::OriginTable table_;
-  program::v1::Origins origins_;                            // refers to the table
-  std::vector<std::map<std::string, uint32_t>> variables_;  // [ipu] name -> tensor
+  program::v1::Origins origins_;                                 // refers to the table
+  std::vector<std::map<std::string, uint32_t>> variables_;       // [ipu] name -> tensor
+  std::vector<std::map<std::string, uint32_t>> remote_buffers_;  // [ipu] name -> index
   std::map<uint32_t, uint64_t> ends_;
   // The moves of the pipeline that is being assembled, and the exchange of each set of them.
   std::vector<program::v1::Move> pipeline_moves_;

@@ -37,6 +37,7 @@ absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec&
   GraphProgram program{.spec = spec,
                        .ipus = options.ipus_per_replica,
                        .replicas = options.total_replicas,
+                       .off_chip_state = options.off_chip_optimizer_state,
                        .graph = graph,
                        .filters = FindFilters(graph, options.rounding)};
   program.graph.SetReplicas(options.total_replicas);

@@ -176,6 +176,9 @@ struct CompileOptions {
   Schedule schedule = Schedule::kSharded;
   Recomputation recomputation = Recomputation::kNone;
   ProductOptions products;
+  // The state of the optimiser lies in the streaming memory of the machine: each update loads it
+  // and stores it again. Results do not depend on it.
+  bool off_chip_optimizer_state = false;
   // Gives an executable that does not fit the memory of an IPU, which only an IPUModel loads. The
   // environment may ask for it, too (client/engine_options).
   bool allow_out_of_memory = false;

@@ -167,13 +167,15 @@ class Encoder {
   void Add(const CompileOptions& options) {
     // The printed passes change no executable.
     const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, schedule,
-                 recomputation, products, allow_out_of_memory, programs] = options;
+                 recomputation, products, off_chip_optimizer_state, allow_out_of_memory, programs] =
+        options;
     static_cast<void>(dump_passes);
     Add(ipus_per_replica);
     Add(total_replicas);
     Add(fusion);
     Add(static_cast<uint64_t>(rounding));
     Add(allow_out_of_memory);
+    Add(off_chip_optimizer_state);
     Add(static_cast<uint64_t>(schedule));
     Add(static_cast<uint64_t>(recomputation));
     const auto& [partials, memory_proportions] = products;

@@ -45,10 +45,6 @@ class Lowering {
     lowered.name = program_.spec.name;
     lowered.device_iterations = program_.spec.device_iterations;
     lowered.accumulation = program_.spec.accumulation;
-    for (const auto& [ipu, buffers] : graph_.remote_buffers()) {
-      // The checks let nobody use the buffers of an IPU that a replica does not have.
-      if (ipu < program_.ipus) lowered.ipus[ipu].remote_buffers = buffers;
-    }
     return lowered;
   }
 

@@ -80,6 +80,7 @@ void ForEachField(AnyConst<GraphProgram> auto& program, const auto& field) {
   field("replicas", program.replicas);
   field("device_iterations", program.spec.device_iterations);
   field("accumulation", program.spec.accumulation);
+  field("off_chip_state", program.off_chip_state);
 }
 
 }  // namespace vpod::compiler

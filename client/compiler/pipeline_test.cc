@@ -141,6 +141,60 @@ TEST(PipelineTest, TrainsAsOneIpuDoes) {
   }
 }
 
+// The state has the names and shapes that it has on the chip, and programs that do not train leave
+// it alone.
+TEST(PipelineTest, StateMayLieOffChip) {
+  const auto options = [](bool off_chip, uint32_t ipus, const Network& network) {
+    CompileOptions options{.ipus_per_replica = ipus, .schedule = Schedule::kGrouped};
+    options.off_chip_optimizer_state = off_chip;
+    options.programs = {
+        {.name = "evaluate", .device_iterations = 4},
+        {.name = "train", .accumulation = 8, .loss = network.loss, .optimizer = AdamOptions{}}};
+    return options;
+  };
+  for (uint32_t ipus : {1, 4}) {
+    for (v1::DataType type : {FLOAT32, FLOAT16}) {
+      SCOPED_TRACE(absl::StrCat(ipus, " IPUs, ", v1::DataType_Name(type)));
+      std::vector<std::unique_ptr<session::Session>> sessions;
+      for (bool off_chip : {false, true}) {
+        const Network network = Layers(type, ipus, ipus);
+        const auto compiled = Compile(network.graph, options(off_chip, ipus, network));
+        ASSERT_TRUE(compiled.ok()) << compiled.status();
+        uint64_t remote = 0;
+        for (const auto& ipu : compiled->executable->proto().ipus())
+          remote += static_cast<uint64_t>(ipu.remote_buffers_size());
+        EXPECT_EQ(remote, off_chip ? 16u : 0u);
+        auto device = session::CreateIpuModel({.ipus_per_replica = ipus, .compute_threads = 2});
+        auto session = session::Session::Create(*std::move(device), *compiled);
+        ASSERT_TRUE(session.ok()) << session.status();
+        const auto x = *(*session)->Stream<float>("x", 0);
+        const auto values = RandomValues(x.size(), 9);
+        std::copy(values.begin(), values.end(), x.begin());
+        for (int run = 0; run < 3; ++run) {
+          for (const char* program : {"train", "evaluate"}) {
+            const auto ran = (*session)->Run(program);
+            ASSERT_TRUE(ran.ok()) << ran.status();
+          }
+        }
+        sessions.push_back(*std::move(session));
+      }
+      const std::string path = absl::StrCat(testing::TempDir(), "/state.npz");
+      ASSERT_TRUE(sessions[0]->Save(path).ok());
+      for (const std::string& w : kWeights) {
+        for (const char* prefix : {"", "Accl1___", "Accl2___"}) {
+          const auto on = sessions[0]->ReadFloats(prefix + w),
+                     off = sessions[1]->ReadFloats(prefix + w);
+          ASSERT_TRUE(on.ok() && off.ok()) << on.status() << off.status();
+          EXPECT_EQ(*on, *off) << prefix << w;
+          EXPECT_NE(*off, std::vector<float>(off->size()));
+        }
+      }
+      const absl::Status loaded = sessions[1]->Load(path);
+      EXPECT_TRUE(loaded.ok()) << loaded;
+    }
+  }
+}
+
 constexpr Recomputation kRecomputations[] = {Recomputation::kStandard, Recomputation::kNormOnly,
                                              Recomputation::kPipeline, Recomputation::kAll};
 

@@ -73,6 +73,10 @@ std::set<uint32_t> FindFilters(const graph::Graph& graph, Rounding rounding) {
 Placement::Placement(const GraphProgram& program)
     : graph_(program.graph), filters_(program.filters) {
   lowered_.ipus.resize(program.ipus);
+  for (const auto& [ipu, buffers] : graph_.remote_buffers()) {
+    // The checks let nobody use the buffers of an IPU that a replica does not have.
+    if (ipu < program.ipus) lowered_.ipus[ipu].remote_buffers = buffers;
+  }
 }
 
 void Placement::SetOrigin(const std::string& name, program::v1::Origin::Phase phase,
@@ -225,6 +229,12 @@ void Placement::AddMove(Section section, uint32_t from_ipu, uint32_t from, uint3
 uint32_t Placement::Fetch(uint32_t id, uint32_t ipu) {
   Bring(id, ipu);
   return RowMajor(id, ipu);
+}
+
+uint32_t Placement::AddRemoteBuffer(uint32_t ipu, program::v1::RemoteBuffer buffer) {
+  std::vector<program::v1::RemoteBuffer>& buffers = lowered_.ipus[ipu].remote_buffers;
+  buffers.push_back(std::move(buffer));
+  return static_cast<uint32_t>(buffers.size() - 1);
 }
 
 uint32_t Placement::AddStream(std::string name, bool to_device, uint32_t ipu,

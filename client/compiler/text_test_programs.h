@@ -69,6 +69,7 @@ inline TestProgram Adam(uint32_t accumulation) {
   TestProgram test{.name = "Adam" + std::to_string(accumulation)};
   const Tensor loss = AddLayers(test.graph, FLOAT32);
   test.options.total_replicas = 4;
+  test.options.off_chip_optimizer_state = accumulation > 1;
   test.options.programs = {
       {.name = "train",
        .accumulation = accumulation,

@@ -17,6 +17,7 @@ Update::Update(const GraphProgram& program, RandomRounding& rounding, Placement&
     : graph_(program.graph),
       spec_(program.spec),
       replicas_(program.replicas),
+      off_chip_state_(program.off_chip_state),
       gradients_(program.gradients.of_variables),
       loss_scale_(program.gradients.loss_scale),
       gradient_scale_(spec_.reduction == GradientReduction::kMean
@@ -77,10 +78,10 @@ void Update::UpdateAtOnce(size_t v) {
   // Input, variable or constant: an update in place may change it.
   const auto outside = placement_.StoragesFromOutside();
   if (std::find(outside.begin(), outside.end(), storage) != outside.end()) return;
-  Instruction update = MakeUpdate(v, gradient_places_[v]);
+  Made update = MakeUpdate(v, gradient_places_[v]);
   if (steps_.contains(ipu)) CountStep(ipu, Section::kBody);
   placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
-  placement_.Emit(ipu, Section::kBody, std::move(update));
+  EmitUpdate(ipu, Section::kBody, std::move(update));
   updated_.insert(v);
 }
 
@@ -88,7 +89,7 @@ void Update::Emit() {
   std::map<uint32_t, Instruction> reduce;  // by IPU
   struct Step {
     const Value* variable;
-    Instruction instruction;
+    Made update;
   };
   std::map<uint32_t, std::vector<Step>> updates;
   for (size_t v = 0; v < gradients_.size(); ++v) {
@@ -115,7 +116,7 @@ void Update::Emit() {
     reduce[ipu].add_outputs(reduced);
     updates[ipu].push_back({&variable, MakeUpdate(v, reduced)});
     rounding_.Apply(graph_.variables()[v].id, ipu, Section::kUpdate,
-                    updates[ipu].back().instruction);
+                    updates[ipu].back().update.instruction);
   }
   for (const auto& [ipu, instruction] : reduce) {
     placement_.SetOrigin("", Origin::UPDATE);
@@ -131,9 +132,39 @@ void Update::Emit() {
     if (steps_.contains(ipu)) CountStep(ipu, Section::kUpdate);
     for (auto& [variable, update] : updates[ipu]) {
       placement_.SetOrigin(variable->name, Origin::UPDATE, variable->stage);
-      placement_.Emit(ipu, Section::kUpdate, std::move(update));
+      EmitUpdate(ipu, Section::kUpdate, std::move(update));
     }
   }
+}
+
+void Update::EmitUpdate(uint32_t ipu, Section section, Made update) {
+  for (const RemoteState& state : update.remote) {
+    Instruction load;
+    load.mutable_remote_load()->set_buffer(state.buffer);
+    load.add_inputs(state.row);
+    load.add_outputs(state.tensor);
+    placement_.Emit(ipu, section, std::move(load));
+  }
+  placement_.Emit(ipu, section, std::move(update.instruction));
+  for (const RemoteState& state : update.remote) {
+    Instruction store;
+    store.mutable_remote_store()->set_buffer(state.buffer);
+    store.add_inputs(state.tensor);
+    store.add_inputs(state.row);
+    placement_.Emit(ipu, section, std::move(store));
+  }
+}
+
+// The number of the only row.
+uint32_t Update::FirstRow(uint32_t ipu) {
+  const auto [row, is_new] = first_rows_.try_emplace(ipu);
+  if (!is_new) return row->second;
+  row->second = placement_.NewTensor(ipu, {.type = {program::v1::INT32, {}}});
+  Instruction fill;
+  fill.mutable_fill();
+  fill.add_outputs(row->second);
+  placement_.Emit(ipu, Section::kSetup, std::move(fill));
+  return row->second;
 }
 
 void Update::Accumulate(uint32_t value) {
@@ -198,7 +229,7 @@ std::map<std::pair<uint32_t, uint32_t>, int> Update::ReadersOfStorages() const {
 }
 
 // The optimiser's instruction for variable number `v`.
-Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
+Update::Made Update::MakeUpdate(size_t v, uint32_t gradient) {
   const Tensor id = graph_.variables()[v];
   const Value& variable = graph_.values()[id.id];
   placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
@@ -217,22 +248,38 @@ Instruction Update::MakeUpdate(size_t v, uint32_t gradient) {
   for (uint32_t input : {weights, gradient, vector->second, DivisorOf(ipu)})
     update.add_inputs(input);
   update.add_outputs(weights);
-  if (state.empty()) return update;
+  if (state.empty()) return {std::move(update), {}};
   const auto [step, is_first] = steps_.try_emplace(ipu);
   if (is_first) {
     step->second = placement_.NewTensor(
         ipu, {.type = {program::v1::FLOAT32, {}}, .variable = OptimizerStepName(ipu)});
   }
   update.add_inputs(step->second);
+  Made made{std::move(update), {}};
+  // As PopART does, scalars stay on the chip.
+  const bool off_chip = off_chip_state_ && variable.type.elements() > 1;
   for (const char* prefix : state) {
-    const uint32_t tensor = placement_.Flat(
-        ipu, placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, variable.type.dims},
-                                        .variable = absl::StrCat(prefix, variable.name),
-                                        .strides = placement_.TensorAt(ipu, place).strides}));
-    update.add_inputs(tensor);
-    update.add_outputs(tensor);
+    const std::string name = absl::StrCat(prefix, variable.name);
+    LoweredTensor described{.type = {program::v1::FLOAT32, variable.type.dims},
+                            .variable = off_chip ? "" : name,
+                            .strides = placement_.TensorAt(ipu, place).strides};
+    const program::v1::Tensor for_host = Describe(described, 0);
+    const uint32_t tensor = placement_.Flat(ipu, placement_.NewTensor(ipu, std::move(described)));
+    made.instruction.add_inputs(tensor);
+    made.instruction.add_outputs(tensor);
+    if (!off_chip) continue;
+    program::v1::RemoteBuffer buffer;
+    buffer.set_name(name);
+    buffer.set_type(program::v1::FLOAT32);
+    const program::Dims& dims = placement_.TensorAt(ipu, tensor).type.dims;
+    buffer.mutable_dims()->Add(dims.begin(), dims.end());
+    buffer.set_rows(1);
+    *buffer.mutable_host_dims() = for_host.dims();
+    *buffer.mutable_host_strides() = for_host.strides();
+    made.remote.push_back(
+        {placement_.AddRemoteBuffer(ipu, std::move(buffer)), tensor, FirstRow(ipu)});
   }
-  return update;
+  return made;
 }
 
 void Update::CountStep(uint32_t ipu, Section section) {

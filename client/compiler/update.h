@@ -45,7 +45,18 @@ class Update {
   Order OrderOfVariable(size_t v);
   uint32_t AccumulatorOf(size_t v, const program::Dims& dims);
   std::map<std::pair<uint32_t, uint32_t>, int> ReadersOfStorages() const;
-  program::v1::Instruction MakeUpdate(size_t v, uint32_t gradient);
+  // State in streaming memory that an update loads before and stores behind it.
+  struct RemoteState {
+    uint32_t buffer, tensor, row;
+  };
+  // The update of a variable on its IPU.
+  struct Made {
+    program::v1::Instruction instruction;
+    std::vector<RemoteState> remote;
+  };
+  Made MakeUpdate(size_t v, uint32_t gradient);
+  void EmitUpdate(uint32_t ipu, Section section, Made update);
+  uint32_t FirstRow(uint32_t ipu);
   void CountStep(uint32_t ipu, Section section);
 
   // gradient_scale.cc; `reduce` has the reduced gradients of each IPU.
@@ -62,6 +73,7 @@ class Update {
   const graph::Graph& graph_;
   const ProgramSpec& spec_;
   const uint32_t replicas_;
+  const bool off_chip_state_;
   const std::vector<std::vector<graph::Tensor>>& gradients_;  // by the variable's number
   const graph::Tensor loss_scale_;
   const float gradient_scale_;  // what optimisers multiply gradients by
@@ -72,7 +84,7 @@ class Update {
   std::vector<uint32_t> gradient_places_;                             // by the variable's number
   std::map<std::pair<uint32_t, size_t>, uint32_t> hyper_parameters_;  // by IPU and group
   std::map<std::pair<uint32_t, float>, uint32_t> constants_;          // by IPU and value
-  std::map<uint32_t, uint32_t> steps_, divisors_;                     // by IPU
+  std::map<uint32_t, uint32_t> steps_, divisors_, first_rows_;        // by IPU
   std::set<uint32_t> counted_;                                        // IPUs that count the step
 
   // --- Updates between the nodes ---

@@ -26,6 +26,7 @@ struct Case {
   uint32_t ipus = 1;
   Schedule schedule = Schedule::kSharded;
   Recomputation recomputation = Recomputation::kNone;
+  bool off_chip_optimizer_state = false;
 };
 
 std::vector<std::string> Stages(uint32_t ipus) {
@@ -51,6 +52,7 @@ std::vector<float> Train(program::v1::DataType type, const Case& test) {
   g.Output("loss", loss);
   compiler::CompileOptions compile{.ipus_per_replica = test.ipus, .schedule = test.schedule};
   compile.recomputation = test.recomputation;
+  compile.off_chip_optimizer_state = test.off_chip_optimizer_state;
   compile.programs = {
       {.name = "train",
        .accumulation = kAccumulation,
@@ -100,6 +102,12 @@ TEST_P(PipelinedTraining, ResNet18HasTheLossesOfOneIpu) {
     SCOPED_TRACE(absl::StrCat("recomputation ", static_cast<int>(recomputation)));
     EXPECT_EQ(Train(GetParam(), {1, Schedule::kSharded, recomputation}), expected);
     EXPECT_EQ(Train(GetParam(), {2, Schedule::kGrouped, recomputation}), expected);
+  }
+  for (uint32_t ipus : {1, 2}) {
+    SCOPED_TRACE(absl::StrCat("state off chip, ", ipus, " IPUs"));
+    EXPECT_EQ(Train(GetParam(), {ipus, Schedule::kGrouped, Recomputation::kNone,
+                                 /*off_chip_optimizer_state=*/true}),
+              expected);
   }
 }
 

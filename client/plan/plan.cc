@@ -43,6 +43,7 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
   options.allow_out_of_memory = true;
   options.schedule = request.schedule;
   options.recomputation = request.recomputation;
+  options.off_chip_optimizer_state = request.off_chip_optimizer_state;
   if (request.half_partials) options.products.partials = program::v1::FLOAT16;
   if (request.memory_proportion)
     options.products.memory_proportions.assign(ipus, request.memory_proportion);

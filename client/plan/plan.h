@@ -23,6 +23,7 @@ struct PlanRequest {
   uint32_t device_iterations = 1;                              // updates of a run
   compiler::Schedule schedule = compiler::Schedule::kGrouped;  // of several IPUs
   compiler::Recomputation recomputation = compiler::Recomputation::kNone;
+  bool off_chip_optimizer_state = false;
   compiler::Optimizer optimizer = compiler::SgdOptions{.momentum = 0.9f};
   bool half_partials = false;
   std::optional<float> memory_proportion;  // as in compiler::ProductOptions

@@ -30,7 +30,8 @@ std::string PartOf(const std::string& network, const std::string& scope) {
     return layer.empty() ? layer : absl::StrCat(layer, attention ? ".attention" : ".output");
   }
   if (absl::StartsWith(network, "efficientnet"))
-    return absl::StartsWith(scope, "features.") ? first(3) : "";
+    return words.size() > 2 && words[0] == "features" && words[1] > "0" && words[1] < "8" ? first(3)
+                                                                                          : "";
   // Residual networks, of which the others have none of these parts.
   return absl::StartsWith(network, "resn") && absl::StartsWith(scope, "layer") ? first(2) : "";
 }

@@ -92,13 +92,17 @@ std::vector<HostTensor> HostTensors(const v1::Executable& executable) {
     for (int b = 0; b < ipu.remote_buffers_size(); ++b) {
       const v1::RemoteBuffer& buffer = ipu.remote_buffers(b);
       TensorType type = TypeOf(buffer);
-      type.dims.insert(type.dims.begin(), buffer.rows());
+      if (buffer.host_dims().empty()) {
+        type.dims.insert(type.dims.begin(), buffer.rows());
+      } else {
+        type.dims.assign(buffer.host_dims().begin(), buffer.host_dims().end());
+      }
       tensors.push_back({buffer.name(),
                          static_cast<uint32_t>(i),
                          std::move(type),
                          true,
                          RemoteOffset(ipu, static_cast<uint32_t>(b)),
-                         {}});
+                         {buffer.host_strides().begin(), buffer.host_strides().end()}});
     }
   }
   return tensors;

@@ -110,6 +110,24 @@ absl::Status ValidateVariables(const v1::Executable& executable, std::set<std::s
   return absl::OkStatus();
 }
 
+absl::Status ValidateHostView(const v1::RemoteBuffer& buffer, const std::string& name) {
+  if (buffer.host_dims().empty() && buffer.host_strides().empty()) return absl::OkStatus();
+  v1::Tensor view;
+  view.set_type(buffer.type());
+  *view.mutable_dims() = buffer.host_dims();
+  *view.mutable_strides() = buffer.host_strides();
+  const auto wrong = [&](absl::string_view why) {
+    return Invalid(absl::StrCat(name, ": what the host sees of it ", why));
+  };
+  if (buffer.rows() != 1) return wrong("is that of a buffer with one row");
+  absl::Status status = Check(TypeOf(view));
+  status.Update(CheckStrides(view));
+  if (!status.ok()) return wrong(absl::StrCat("is wrong: ", status.message()));
+  if (TypeOf(view).elements() != TypeOf(buffer).elements() || !IsDense(view))
+    return wrong("must have the elements of its row, densely packed");
+  return absl::OkStatus();
+}
+
 absl::Status ValidateRemoteBuffers(const v1::Ipu& ipu, std::set<std::string>& names,
                                    const Limits& limits) {
   if (static_cast<uint32_t>(ipu.remote_buffers_size()) > limits.remote_buffers)
@@ -126,6 +144,7 @@ absl::Status ValidateRemoteBuffers(const v1::Ipu& ipu, std::set<std::string>& na
                                   arch::kRemoteTransferLimit.value()));
     }
     if (buffer.rows() < 1) return Invalid(absl::StrCat(name, " has no rows, must be 1 or more"));
+    VPOD_RETURN_IF_ERROR(ValidateHostView(buffer, name));
     // Below 2^27 bytes times 2^32 rows: no overflow.
     bytes += (row.bytes() * buffer.rows() + 63) / 64 * 64;
     if (bytes > limits.remote_bytes) {

@@ -247,6 +247,19 @@ TEST(ValidateTest, RemoteBuffers) {
                 "remote buffers exceed 34359738368 bytes");
   ExpectRefused(with("name:'a' type:INT8 rows:1"), "more than 1 remote buffers",
                 {.remote_buffers = 1});
+  // What the host sees of the only row.
+  const std::string six = "name:'a' type:FLOAT32 dims:6 rows:1 ";
+  ExpectValid(with(six + "host_dims:[2,3]"));
+  ExpectValid(with(six + "host_dims:[2,3] host_strides:[1,2]"));
+  ExpectRefused(with("name:'a' type:FLOAT32 dims:6 rows:2 host_dims:6"),
+                "what the host sees of it is that of a buffer with one row");
+  const std::string not_dense =
+      "what the host sees of it must have the elements of its row, densely";
+  ExpectRefused(with(six + "host_dims:[2,4]"), not_dense);
+  ExpectRefused(with(six + "host_dims:[2,3] host_strides:[1,1]"), not_dense);
+  ExpectRefused(with(six + "host_dims:[2,3] host_strides:[8,1]"), not_dense);
+  ExpectRefused(with(six + "host_strides:[1]"), "what the host sees of it is wrong: strides [1]");
+  ExpectRefused(with(six + "host_dims:[-2,-3]"), "what the host sees of it is wrong: ");
 }
 
 TEST(ValidateTest, RefusesTensorsOutsideTheArena) {

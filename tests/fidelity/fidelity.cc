@@ -265,6 +265,7 @@ absl::Status AddBert(Report& report) {
                   16391,
                   1});
   for (size_t i : {2, 3}) rows[i].request.machine_type = "bow2000";
+  rows[0].request.off_chip_optimizer_state = true;
   report.Head("BERT training, sequences/s (8.1, 8.2)");
   for (Row& row : rows) {
     row.request.half_partials = true;

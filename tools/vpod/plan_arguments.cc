@@ -89,6 +89,8 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
           "--optimizer", [&](const std::string& name) { request.optimizer = OptimizerOf(name); },
           "(momentum)")
       ->check(CLI::IsMember({"sgd", "momentum", "adamw", "lamb", "lars"}));
+  command->add_flag("--off-chip-optimizer-state", request.off_chip_optimizer_state,
+                    "the state of the optimiser lies in streaming memory");
   command->add_option("--image-size", network.image_size, "pixels of an edge (224)")
       ->transform(base::WholeNumber(8, 4096));
   command->add_option("--sequence-length", network.sequence_length, "tokens (128)")
