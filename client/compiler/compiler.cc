@@ -10,6 +10,7 @@
 #include "client/compiler/pipeline.h"
 #include "client/compiler/recompute.h"
 #include "client/engine_options/engine_options.h"
+#include "client/sdk_log/sdk_log.h"
 #include "device/base/status.h"
 #include "device/model/cost.h"
 
@@ -47,6 +48,19 @@ absl::StatusOr<LoweredProgram> RunPasses(const graph::Graph& graph, const Progra
   return lowered;
 }
 
+// ResourceExhausted if it does not, unless the environment allows it: then that is logged.
+absl::Status CheckThatItFits(const CompileOptions& options, Compiled& compiled) {
+  const absl::Status fits = model::CheckMemory(
+      *compiled.executable,
+      {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica});
+  if (fits.ok()) return fits;
+  VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
+  if (!engine.allow_out_of_memory) return fits;
+  SdkLog(LogModule::kEngine, LogLevel::kWarn, fits.message());
+  compiled.fits = false;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::map<std::string, Compiled::Initial> InitialValues(const program::Executable& executable,
@@ -82,7 +96,6 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   VPOD_RETURN_IF_ERROR(graph.status());
   VPOD_RETURN_IF_ERROR(CheckOptions(options));
   VPOD_RETURN_IF_ERROR(CheckGraph(graph, options));
-  VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   // Two steps a program, then validation and initial values.
   const auto total = static_cast<uint32_t>(2 * options.programs.size() + 2);
   auto report = [&, done = uint32_t{0}](absl::string_view step) mutable {
@@ -103,18 +116,12 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   }
   Compiled compiled;
   report("Validating");
-  const bool allow_out_of_memory = options.allow_out_of_memory || engine.allow_out_of_memory;
   program::Limits limits;
-  // What is only looked at may be larger than what a machine accepts.
-  if (allow_out_of_memory) limits.arena_bytes = uint64_t{1} << 40;
+  limits.arena_bytes = uint64_t{1} << 40;  // what does not fit is said better below
   VPOD_ASSIGN_OR_RETURN(compiled.executable,
                         program::Executable::Make(assembler.Finish(), limits, assembler.Origins()));
   VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", compiled.executable->source()));
-  if (!allow_out_of_memory) {
-    VPOD_RETURN_IF_ERROR(model::CheckMemory(
-        *compiled.executable,
-        {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica}));
-  }
+  if (!options.allow_out_of_memory) VPOD_RETURN_IF_ERROR(CheckThatItFits(options, compiled));
   report("Initial values");
   compiled.initial_values = InitialValues(*compiled.executable, graph, options);
   report("Done");

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -162,6 +163,14 @@ enum class Recomputation {
   kAll,  // everything is computed again from inputs and checkpoints
 };
 
+// As command lines have them.
+inline constexpr std::pair<const char*, Recomputation> kRecomputationNames[] = {
+    {"none", Recomputation::kNone},
+    {"standard", Recomputation::kStandard},
+    {"norm-only", Recomputation::kNormOnly},
+    {"pipeline", Recomputation::kPipeline},
+    {"all", Recomputation::kAll}};
+
 struct CompileOptions {
   uint32_t ipus_per_replica = 1;
   uint32_t total_replicas = 1;  // of the job, for the mean of the gradients
@@ -197,6 +206,7 @@ struct Compiled {
   };
   std::shared_ptr<const program::Executable> executable;
   std::map<std::string, Initial> initial_values;  // by name
+  bool fits = true;  // false if it does not, but the environment allowed it
 };
 
 // Names of the optimiser's variables on an IPU. Hyper-parameters are in the order of the messages

@@ -14,7 +14,6 @@
 #include "absl/strings/strip.h"
 #include "client/compiler/checks.h"
 #include "client/compiler/optimizer.h"
-#include "client/engine_options/engine_options.h"
 #include "client/sdk_log/sdk_log.h"
 #include "device/base/file.h"
 #include "device/base/sha256.h"
@@ -281,11 +280,7 @@ absl::StatusOr<std::string> CacheKey(const graph::Graph& graph, const CompileOpt
 
 absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileOptions& options,
                                        const std::string& directory, const Progress& progress) {
-  VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
-  // What only this run may load is not for others.
-  if (directory.empty() || !options.dump_passes.empty() ||
-      (engine.allow_out_of_memory && !options.allow_out_of_memory))
-    return Compile(graph, options, progress);
+  if (directory.empty() || !options.dump_passes.empty()) return Compile(graph, options, progress);
   // A hit must not hide what a compilation would refuse.
   VPOD_RETURN_IF_ERROR(graph.status());
   VPOD_RETURN_IF_ERROR(CheckOptions(options));
@@ -298,13 +293,14 @@ absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileO
   const std::string path = absl::StrCat(directory, "/", *key, ".vipuexe");
   if (auto executable = Find(path, *key)) {
     Log(LogLevel::kInfo, absl::StrCat("Executable cache hit: ", path));
-    Compiled compiled{std::move(executable), {}};
+    Compiled compiled{.executable = std::move(executable)};
     compiled.initial_values = InitialValues(*compiled.executable, graph, options);
     return compiled;
   }
   Log(LogLevel::kInfo, absl::StrCat("Executable cache miss: ", path));
   VPOD_ASSIGN_OR_RETURN(Compiled compiled, Compile(graph, options, progress));
-  Keep(directory, path, *key, *compiled.executable);
+  // What only this run may load is not for others.
+  if (compiled.fits) Keep(directory, path, *key, *compiled.executable);
   return compiled;
 }
 

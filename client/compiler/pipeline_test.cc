@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,7 @@ struct Network {
   Tensor loss;
 };
 
-// Eight layers, dealt to stages and IPUs: products, a norm that keeps moments, dropout, a
+// Eight layers, dealt to stages and IPUs: products, a norm, a checkpoint, dropout, a
 // connection from the first layer to the sixth, and a scale that three layers have in common.
 Network Layers(v1::DataType type, uint32_t stages, uint32_t ipus) {
   constexpr uint32_t kLayers = 8;
@@ -57,6 +58,11 @@ Network Layers(v1::DataType type, uint32_t stages, uint32_t ipus) {
     if (layer == 2) x = g.Dropout(x, 0.25f);
     if (layer == 5) x = g.Add(x, first);
     x = layer % 3 == 1 ? g.Softmax(x, 1) : g.Unary(v1::TANH, x);
+    if (layer == 3) {
+      x = g.Relu(
+          g.LayerNorm(x, variable("scale", {kWidth}, 20), variable("offset", {kWidth}, 21), 1e-5f));
+    }
+    if (layer == 4) g.Checkpoint(x);
     if (layer == 0) first = x;
   }
   network.loss =
@@ -163,7 +169,7 @@ TEST(PipelineTest, StateMayLieOffChip) {
         uint64_t remote = 0;
         for (const auto& ipu : compiled->executable->proto().ipus())
           remote += static_cast<uint64_t>(ipu.remote_buffers_size());
-        EXPECT_EQ(remote, off_chip ? 16u : 0u);
+        EXPECT_EQ(remote, off_chip ? 20u : 0u);
         auto device = session::CreateIpuModel({.ipus_per_replica = ipus, .compute_threads = 2});
         auto session = session::Session::Create(*std::move(device), *compiled);
         ASSERT_TRUE(session.ok()) << session.status();
@@ -223,6 +229,37 @@ TEST(PipelineTest, RecomputationChangesNoResult) {
       }
     }
   }
+}
+
+// What each kind computes again: names of operations.
+std::set<std::string> ComputedAgain(Recomputation recomputation) {
+  const Network network = Layers(FLOAT32, 1, 1);
+  CompileOptions options;
+  options.recomputation = recomputation;
+  options.fusion = false;
+  options.programs = {{.name = "train", .loss = network.loss}};
+  const auto compiled = Compile(network.graph, options);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  v1::Origins origins;
+  EXPECT_TRUE(origins.ParseFromString(compiled->executable->OriginBytes()));
+  std::set<std::string> names;
+  for (const v1::Origin& origin : origins.origins()) {
+    if (origin.phase() == v1::Origin::RECOMPUTE) names.insert(origin.op());
+  }
+  return names;
+}
+
+TEST(PipelineTest, EachKindComputesOtherOperationsAgain) {
+  using testing::Contains;
+  using testing::Not;
+  EXPECT_TRUE(ComputedAgain(Recomputation::kNone).empty());
+  EXPECT_EQ(ComputedAgain(Recomputation::kNormOnly), (std::set<std::string>{"layer_norm", "relu"}));
+  EXPECT_FALSE(ComputedAgain(Recomputation::kStandard).empty());
+  // Up to the last checkpoint, behind which come softmax and the loss.
+  EXPECT_THAT(ComputedAgain(Recomputation::kPipeline), Contains("layer_norm"));
+  EXPECT_THAT(ComputedAgain(Recomputation::kPipeline), Contains("random"));
+  EXPECT_THAT(ComputedAgain(Recomputation::kPipeline), Contains("softmax"));  // of layer 1
+  EXPECT_THAT(ComputedAgain(Recomputation::kAll), Contains("layer_norm"));
 }
 
 // Random bits follow from the micro-batch, in whatever part they are taken.

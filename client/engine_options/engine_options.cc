@@ -108,7 +108,7 @@ absl::StatusOr<EngineOptions> ParseEngineOptions(const std::string& text) {
   options.check_finite = check_finite.value_or(false);
   options.sharing = sharing.value_or(true);
   options.report.execution = execution.value_or(all.value_or(false));
-  // What runs did is told of the programs of a graph profile.
+  // An execution profile refers to the programs of a graph profile, so it implies one.
   options.report.graph = graph.value_or(all.value_or(false)) || options.report.execution;
   options.allow_out_of_memory = allow.value_or(options.report.graph);
   return options;

@@ -79,9 +79,9 @@ Build OfBert(models::BertOptions (*variant)()) {
     Graph& graph = net.graph();
     for (const std::string& halves : request.stages) {
       if (!absl::SimpleAtoi(halves, &options.half_layers.emplace_back()) ||
-          options.half_layers.back() < 1) {
-        return graph.Fail(absl::InvalidArgumentError(
-            absl::StrCat("'", halves, "' half layers of an IPU, must be a number from 1")));
+          options.half_layers.back() < 1 || options.half_layers.back() > 2 * options.layers) {
+        return graph.Fail(absl::InvalidArgumentError(absl::StrCat(
+            "'", halves, "' half layers of an IPU, must be 1 to ", 2 * options.layers)));
       }
     }
     if (others > 0 && options.half_layers.empty())
@@ -160,12 +160,19 @@ absl::StatusOr<Network> BuildNetwork(const NetworkRequest& request) {
   network.loss = g.Mean(g.SoftmaxCrossEntropy(single, labels));
   g.Output("loss", network.loss);
   if (!g.status().ok()) return g.status();
-  const bool is_split = std::any_of(g.nodes().begin(), g.nodes().end(),
-                                    [](const graph::Node& node) { return node.ipu > 0; });
-  if (request.ipus > 1 && !is_split) {
+  if (!request.checkpoints.empty() && request.name.find("resn") != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model '", request.name, "' takes no checkpoints, only residual networks do"));
+  }
+  uint32_t used = 0;
+  for (const graph::Node& node : g.nodes()) used = std::max(used, node.ipu + 1);
+  if (request.ipus != used) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "model '", request.name, "' is not split over ", request.ipus,
-        " IPUs: residual networks and EfficientNet need stages, and only BERT is split without"));
+        "model '", request.name, "' is split over ", used, used == 1 ? " IPU" : " IPUs",
+        ", but a replica has ", request.ipus,
+        request.stages.empty() ? ": residual networks and EfficientNet need stages, and only BERT "
+                                 "is split without"
+                               : ""));
   }
   return network;
 }

@@ -88,6 +88,22 @@ TEST(PlanTest, WrongRequestsAreRefused) {
   };
   EXPECT_THAT(refusal([](auto& r) { r.network.name = "resnet19"; }),
               HasSubstr("unknown model 'resnet19', must be one of bert-base, "));
+  EXPECT_EQ(refusal([](auto& r) {
+              r.network.ipus = 4;
+              r.network.stages = {"layer3.0"};
+            }),
+            "model 'resnet18' is split over 2 IPUs, but a replica has 4");
+  EXPECT_EQ(refusal([](auto& r) {
+              r.network.name = "bert-tiny";
+              r.network.ipus = 2;
+              r.network.stages = {"1", "9"};
+            }),
+            "'9' half layers of an IPU, must be 1 to 4");
+  EXPECT_EQ(refusal([](auto& r) {
+              r.network.name = "vgg16";
+              r.network.checkpoints = {"layer1.0"};
+            }),
+            "model 'vgg16' takes no checkpoints, only residual networks do");
   EXPECT_EQ(refusal([](auto& r) { r.network.ipus = 32; }),
             "a POD of 16 IPUs has no whole number of replicas of 32");
   EXPECT_EQ(refusal([](auto& r) { r.pod = 0; }),
@@ -98,7 +114,7 @@ TEST(PlanTest, WrongRequestsAreRefused) {
   EXPECT_EQ(refusal([](auto& r) { r.network.stages = {"layer9.0"}; }),
             "no block 'layer9.0' for stage 1 comes after the one before it");
   EXPECT_THAT(refusal([](auto& r) { r.network.ipus = 2; }),
-              HasSubstr("model 'resnet18' is not split over 2 IPUs"));
+              HasSubstr("model 'resnet18' is split over 1 IPU, but a replica has 2: "));
   EXPECT_THAT(refusal([](auto& r) { r.memory_proportion = 0; }),
               HasSubstr("memory proportion of IPU 0 is 0"));
   EXPECT_THAT(refusal([](auto& r) { r.memory_proportion = 2; }),

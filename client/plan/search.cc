@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <thread>
@@ -13,7 +14,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/plan/split.h"
-#include "device/base/mutex.h"
 #include "device/base/status.h"
 
 namespace vpod::plan {
@@ -25,21 +25,6 @@ constexpr std::array<int64_t, 22> kMicroBatches = {1,  2,  3,  4,  5,  6,  8,  1
                                                    18, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128};
 constexpr uint32_t kIpus[] = {1, 2, 4, 8, 16};
 
-const char* NameOf(Recomputation recomputation) {
-  switch (recomputation) {
-    case Recomputation::kStandard:
-      return "standard";
-    case Recomputation::kNormOnly:
-      return "norm-only";
-    case Recomputation::kPipeline:
-      return "pipeline";
-    case Recomputation::kAll:
-      return "all";
-    default:
-      return "none";
-  }
-}
-
 class Searcher {
  public:
   Searcher(const PlanRequest& request, uint64_t global_batch)
@@ -47,26 +32,25 @@ class Searcher {
 
   absl::StatusOr<SearchResult> Run() {
     VPOD_RETURN_IF_ERROR(FindSplits());
-    struct Family {
-      uint32_t ipus;
-      Recomputation recomputation;
-    };
     std::vector<Family> families;
     for (const auto& [ipus, stages] : splits_) {
       for (Recomputation r :
            {Recomputation::kNone, Recomputation::kStandard, Recomputation::kPipeline}) {
-        if (ipus > 1 || r != Recomputation::kPipeline) families.push_back({ipus, r});
+        if (ipus > 1 || r != Recomputation::kPipeline)
+          families.push_back({.ipus = ipus, .recomputation = r});
       }
     }
-    InParallel(families.size(),
-               [&](size_t i) { LargestThatFits(families[i].ipus, families[i].recomputation); });
-    if (!best_) {
-      return smallest_failure_.ok()
-                 ? absl::InvalidArgumentError("no micro-batch fits the global batch")
-                 : smallest_failure_;
+    InParallel(families.size(), [&](size_t i) { Explore(families[i]); });
+    // In a fixed order, so that equal speeds give the same result each time.
+    std::optional<Candidate> best;
+    for (Family& family : families) {
+      if (family.best && (!best || IsFaster(*family.best, *best))) best = std::move(family.best);
     }
-    SearchResult result{.best = *std::move(best_)};
-    result.neighbours = Neighbours(result.best);
+    if (!best) return WhyNothing(families);
+    SearchResult result{.best = *std::move(best)};
+    // A neighbour may be better still.
+    for (std::optional<Candidate> better; (better = Neighbours(result));)
+      result.best = *std::move(better);
     result.plans = plans_;
     return result;
   }
@@ -124,43 +108,57 @@ class Searcher {
     return request;
   }
 
-  // Null if it cannot be made.
-  std::optional<Candidate> Make(const PlanRequest& request) {
-    ++plans_;
-    absl::StatusOr<Plan> plan = MakePlan(request);
-    if (!plan.ok()) return std::nullopt;
-    return Candidate{request, *std::move(plan)};
+  // Candidates that differ in micro-batch and accumulation.
+  struct Family {
+    uint32_t ipus;
+    Recomputation recomputation;
+    std::optional<Candidate> best;
+    absl::Status failure;  // of the smallest candidate
+  };
+
+  static bool IsFaster(const Candidate& a, const Candidate& b) {
+    return a.plan.items_per_second > b.plan.items_per_second;
   }
 
-  // Larger micro-batches are faster and take more memory: finds the largest that fits, and looks at
-  // the one before it as well.
-  void LargestThatFits(uint32_t ipus, Recomputation recomputation) {
-    const auto fits = [&](size_t index) {
-      const auto request = RequestFor(ipus, splits_.at(ipus), recomputation, kMicroBatches[index]);
-      if (!request) return false;
-      const auto candidate = Make(*request);
-      if (!candidate) return false;
-      Consider(*candidate);
-      return candidate->plan.fits.ok();
+  // Finds the largest micro-batch that fits, and goes down from there while that is faster: a
+  // larger one leaves fewer micro-batches to fill a pipeline with.
+  void Explore(Family& family) {
+    std::map<size_t, std::optional<Candidate>> made;
+    const auto make = [&](size_t index) -> const std::optional<Candidate>& {
+      const auto [it, is_new] = made.try_emplace(index);
+      if (!is_new) return it->second;
+      const auto request = RequestFor(family.ipus, splits_.at(family.ipus), family.recomputation,
+                                      kMicroBatches[index]);
+      if (!request) return it->second;
+      ++plans_;
+      absl::StatusOr<Plan> plan = MakePlan(*request);
+      const absl::Status status = plan.ok() ? plan->fits : plan.status();
+      if (status.ok()) it->second = Candidate{*request, *std::move(plan)};
+      if (!status.ok() && (index == 0 || family.failure.ok())) family.failure = status;
+      return it->second;
     };
     size_t low = 0, high = kMicroBatches.size();  // the first that is too large
     while (low < high) {
       const size_t middle = (low + high) / 2;
-      if (fits(middle)) {
+      if (make(middle)) {
         low = middle + 1;
       } else {
         high = middle;
       }
     }
+    for (size_t index = low; index-- > 0;) {
+      const std::optional<Candidate>& candidate = make(index);
+      if (!candidate || (family.best && !IsFaster(*candidate, *family.best))) break;
+      family.best = candidate;
+    }
   }
 
-  void Consider(const Candidate& candidate) {
-    base::MutexLock lock(mutex_);
-    if (!candidate.plan.fits.ok()) {
-      if (candidate.request.network.micro_batch == 1) smallest_failure_ = candidate.plan.fits;
-      return;
+  absl::Status WhyNothing(const std::vector<Family>& families) const {
+    for (const Family& family : families) {
+      if (!family.failure.ok()) return family.failure;
     }
-    if (!best_ || candidate.plan.items_per_second > best_->plan.items_per_second) best_ = candidate;
+    return absl::InvalidArgumentError(absl::StrCat("a global batch of ", global_batch_,
+                                                   " is too small for ", request_.pod, " IPUs"));
   }
 
   struct Change {
@@ -168,8 +166,9 @@ class Searcher {
     std::optional<PlanRequest> request;
   };
 
-  std::vector<Neighbour> Neighbours(const Candidate& best) {
-    const PlanRequest& at = best.request;
+  // Looks at what is beside the best candidate; the fastest of it, if it is better and fits.
+  std::optional<Candidate> Neighbours(SearchResult& result) {
+    const PlanRequest& at = result.best.request;
     const uint32_t ipus = at.network.ipus;
     std::vector<Change> changes;
     const auto add = [&](std::string what, uint32_t other_ipus, const std::vector<size_t>& split,
@@ -179,10 +178,11 @@ class Searcher {
     };
     const std::vector<size_t>& split = splits_.at(ipus);
     const auto here = std::find(kMicroBatches.begin(), kMicroBatches.end(), at.network.micro_batch);
-    for (const auto other : {here - 1, here + 1}) {
-      if (other < kMicroBatches.begin() || other >= kMicroBatches.end()) continue;
-      add(absl::StrCat("micro-batch ", *other), ipus, split, at.recomputation, *other);
-    }
+    const auto add_micro_batch = [&](int64_t other) {
+      add(absl::StrCat("micro-batch ", other), ipus, split, at.recomputation, other);
+    };
+    if (here != kMicroBatches.begin()) add_micro_batch(*std::prev(here));
+    if (std::next(here) != kMicroBatches.end()) add_micro_batch(*std::next(here));
     for (Recomputation r :
          {Recomputation::kNone, Recomputation::kStandard, Recomputation::kPipeline}) {
       if (r == at.recomputation || (ipus == 1 && r == Recomputation::kPipeline)) continue;
@@ -199,22 +199,41 @@ class Searcher {
         moved[0] = static_cast<size_t>(static_cast<int>(moved[0]) + step);
         if (moved[0] == 0 || moved[0] >= (moved.size() > 1 ? moved[1] : costs_.parts.size()))
           continue;
+        tried_.push_back(moved);
         add(absl::StrCat("IPU 1 from ", costs_.parts[moved[0]]), ipus, moved, at.recomputation,
             at.network.micro_batch);
       }
     }
-    std::vector<Neighbour> neighbours(changes.size());
+    std::vector<std::optional<Candidate>> better(changes.size());
+    result.neighbours.assign(changes.size(), {});
     InParallel(changes.size(), [&](size_t i) {
-      neighbours[i] = {changes[i].what, WhyNot(best, changes[i].request)};
+      result.neighbours[i] = {changes[i].what, WhyNot(result.best, changes[i].request, better[i])};
     });
-    return neighbours;
+    std::optional<Candidate> fastest;
+    for (std::optional<Candidate>& candidate : better) {
+      if (candidate && (!fastest || IsFaster(*candidate, *fastest))) fastest = std::move(candidate);
+    }
+    // Where the stages were moved, they are so from now on.
+    if (fastest) splits_[fastest->request.network.ipus] = BeginningsIn(fastest->request);
+    return fastest;
   }
 
-  std::string WhyNot(const Candidate& best, const std::optional<PlanRequest>& request) {
+  std::vector<size_t> BeginningsIn(const PlanRequest& request) const {
+    for (const std::vector<size_t>& split : tried_) {
+      if (request.network.ipus > 1 &&
+          StagesOf(request.network.name, costs_, split) == request.network.stages)
+        return split;
+    }
+    return splits_.at(request.network.ipus);
+  }
+
+  // `better` gets the plan if it is.
+  std::string WhyNot(const Candidate& best, const std::optional<PlanRequest>& request,
+                     std::optional<Candidate>& better) {
     if (!request)
       return absl::StrCat("leaves too few micro-batches of a global batch of ", global_batch_);
     ++plans_;
-    const absl::StatusOr<Plan> plan = MakePlan(*request);
+    absl::StatusOr<Plan> plan = MakePlan(*request);
     if (!plan.ok()) return std::string(plan.status().message());
     if (!plan->fits.ok()) {
       // "… On IPU 0, 3 of 1472 tiles need more than their 638976 bytes, by up to 8 bytes."
@@ -223,22 +242,26 @@ class Searcher {
       return absl::StrCat("does not fit: ", sentences.size() > 1 ? sentences[1] : sentences[0]);
     }
     const double slower = 100 * (1 - plan->items_per_second / best.plan.items_per_second);
-    return slower >= 0 ? absl::StrFormat("%.1f %% slower", slower)
-                       : absl::StrFormat("%.1f %% faster, with a global batch of %d", -slower,
-                                         plan->global_batch);
+    if (slower < 0) better = Candidate{*request, *std::move(plan)};
+    return absl::StrFormat("%.1f %% slower", slower);
   }
 
   const PlanRequest request_;
   const uint64_t global_batch_;
   PartCosts costs_;
   std::map<uint32_t, std::vector<size_t>> splits_;  // beginnings of stages, by IPUs per replica
+  std::vector<std::vector<size_t>> tried_;          // other splits
   std::atomic<size_t> plans_ = 0;
-  base::Mutex mutex_;  // candidates come from all threads
-  std::optional<Candidate> best_;
-  absl::Status smallest_failure_;
 };
 
 }  // namespace
+
+const char* NameOf(Recomputation recomputation) {
+  for (const auto& [name, value] : compiler::kRecomputationNames) {
+    if (value == recomputation) return name;
+  }
+  return "";
+}
 
 std::string Describe(const PlanRequest& request) {
   const uint32_t ipus = request.network.ipus;

@@ -28,10 +28,12 @@ struct SearchResult {
 
 // Searches over IPUs per replica with balanced stages, micro-batch, recomputation and accumulation,
 // whose product with micro-batch and replicas is at most `global_batch`; the rest is as the request
-// has it. On all threads of the host. ResourceExhausted: nothing fits; the message is that of the
-// smallest candidate.
+// has it. On all threads of the host; the result does not depend on them. ResourceExhausted:
+// nothing fits; the message is that of the smallest candidate.
 absl::StatusOr<SearchResult> Search(const PlanRequest& request, uint64_t global_batch);
 
+// "standard"
+const char* NameOf(compiler::Recomputation recomputation);
 // "2 IPUs per replica from layer3.0, micro-batch 16, accumulation 8, recomputation standard"
 std::string Describe(const PlanRequest& request);
 

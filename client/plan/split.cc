@@ -14,6 +14,9 @@
 namespace vpod::plan {
 namespace {
 
+// With which costs are compared: fixed costs of operations do not decide.
+constexpr int64_t kMicroBatch = 8;
+
 bool IsBert(const std::string& network) { return absl::StartsWith(network, "bert"); }
 
 // The part to which a scope belongs, or nothing.
@@ -44,19 +47,22 @@ absl::StatusOr<PartCosts> CostsOfParts(const PlanRequest& request) {
   single.network.stages.clear();
   single.pod = 1;
   single.accumulation = single.device_iterations = 1;
+  single.network.micro_batch = kMicroBatch;
   std::map<std::string, uint64_t> cycles;
   PartCosts costs{.last_is_first = IsBert(request.network.name)};
   bool behind = false;  // the last part, in the forward pass
   const auto visit = [&](const program::v1::Origin& origin, uint64_t of_step) {
+    // Updates come once for many micro-batches.
+    if (origin.phase() == program::v1::Origin::UPDATE) return;
     const std::string part = PartOf(request.network.name, origin.scope());
     if (part.empty()) {
-      // The gradients of what comes after come first.
-      behind = behind || (origin.phase() == program::v1::Origin::FORWARD && !costs.parts.empty());
-      (behind && origin.phase() != program::v1::Origin::UPDATE ? costs.after : costs.before) +=
-          of_step;
+      // The micro-batch begins; constants of all parts are filled before.
+      if (origin.op() == "stream_in") behind = false;
+      (behind ? costs.after : costs.before) += of_step;
       return;
     }
-    if (origin.phase() == program::v1::Origin::FORWARD) behind = false;
+    // What comes after the parts, forward and backward, is between their two passes.
+    behind = origin.phase() == program::v1::Origin::FORWARD;
     const auto [it, is_new] = cycles.try_emplace(part);
     if (is_new) costs.parts.push_back(part);
     it->second += of_step;

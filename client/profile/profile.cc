@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "client/pva/database.h"
 #include "client/pva/schema.h"
 #include "device/arch/hardware.h"
+#include "device/base/random_id.h"
 #include "device/base/status.h"
 #include "device/base/version.h"
 #include "device/model/tile_memory.h"
@@ -28,11 +30,13 @@ using pva::Database;
 constexpr size_t kMostSteps = size_t{1} << 22;
 
 // A program's folder: what a path cannot have in one part is replaced.
-std::string FolderOf(const std::string& program) {
+std::string FolderOf(const std::string& program, std::set<std::string>& taken) {
   std::string folder = program;
   std::replace(folder.begin(), folder.end(), '/', '_');
-  const bool is_special = folder.find_first_not_of('.') == std::string::npos;  // also if empty
-  return is_special ? "program" + folder : folder;
+  // Also if it is empty.
+  if (folder.find_first_not_of('.') == std::string::npos) folder = "program" + folder;
+  while (!taken.insert(folder).second) folder += "_";
+  return folder;
 }
 
 void WriteMeta(const program::Executable& executable, const std::string& program,
@@ -42,6 +46,7 @@ void WriteMeta(const program::Executable& executable, const std::string& program
   meta.Bind("program").Bind(program).Run();
   meta.Bind("version").Bind(base::kVersion).Run();
   meta.Bind("executable").Bind(executable.hash()).Run();
+  meta.Bind("session").Bind(options.session).Run();
   meta.Bind("timestamp").Bind(absl::StrCat(std::time(nullptr))).Run();
   pva::Statement option = database.Prepare("INSERT INTO option VALUES(?,?)");
   for (const auto& [key, value] : options.engine_options) option.Bind(key).Bind(value).Run();
@@ -110,14 +115,17 @@ absl::Status WriteProfile(const program::Executable& executable, uint32_t progra
 absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
     std::shared_ptr<const program::Executable> executable, const ProfileOptions& options) {
   namespace fs = std::filesystem;
-  std::unique_ptr<Profiler> profiler(new Profiler(std::move(executable), options));
+  ProfileOptions named = options;
+  named.session = base::RandomId();
+  std::unique_ptr<Profiler> profiler(new Profiler(std::move(executable), std::move(named)));
   const program::Executable& text = *profiler->executable_;
+  std::set<std::string> folders;
   std::vector<model::IpuMemory> memory;
   for (uint32_t ipu = 0; ipu < text.ipus_per_replica(); ++ipu)
     memory.push_back(model::PlanMemory(text.proto(), ipu, options.topology));
   for (int program = 0; program < text.proto().programs_size(); ++program) {
     const fs::path folder =
-        fs::path(options.directory) / FolderOf(text.proto().programs(program).name());
+        fs::path(options.directory) / FolderOf(text.proto().programs(program).name(), folders);
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) {
@@ -126,8 +134,9 @@ absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
     }
     const std::string path = (folder / pva::kProfileFile).string(),
                       unfinished = absl::StrCat(path, ".", getpid());
+    fs::remove(unfinished, error);  // of a process of this number that was killed
     absl::Status written =
-        WriteProfile(text, static_cast<uint32_t>(program), options, memory, unfinished);
+        WriteProfile(text, static_cast<uint32_t>(program), profiler->options_, memory, unfinished);
     if (written.ok()) {
       fs::rename(unfinished, path, error);
       if (error)
@@ -148,11 +157,18 @@ absl::Status Profiler::AddRun(uint32_t program, base::Cycles cycles) {
   if (!options_.execution || runs_[program] >= options_.runs) return absl::OkStatus();
   VPOD_ASSIGN_OR_RETURN(const auto database,
                         Database::Open(paths_[program], Database::Mode::kWrite));
+  {
+    pva::Statement session = database->Prepare("SELECT value FROM meta WHERE key = 'session'");
+    if (session.Next() && session.Text() != options_.session) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(paths_[program], " is another session's now"));
+    }
+  }
   database->Execute("BEGIN");
   if (runs_[program] == 0) WriteSteps(*executable_, program, options_.topology, *database);
   database->Prepare("INSERT INTO run VALUES(?,?)").Bind(runs_[program]).Bind(cycles.value()).Run();
   database->Execute("COMMIT");
-  ++runs_[program];
+  if (database->status().ok()) ++runs_[program];
   return database->status();
 }
 

@@ -22,6 +22,7 @@ struct ProfileOptions {
   bool is_model = false;     // an IPUModel
   model::Topology topology;  // of the job
   std::map<std::string, std::string> engine_options;  // as the user gave them
+  std::string session;                                // a random id, of Profiler::Create
 };
 
 // The profiles of a session. One thread at a time.
@@ -33,7 +34,8 @@ class Profiler {
       std::shared_ptr<const program::Executable> executable, const ProfileOptions& options);
 
   // Adds a run, and with the first one the steps that runs take. Does nothing for runs beyond those
-  // that are to be recorded. Unavailable names the file.
+  // that are to be recorded. Unavailable names the file; the next run may be added again.
+  // FailedPrecondition: another session has replaced the profile.
   absl::Status AddRun(uint32_t program, base::Cycles cycles);
 
   const std::string& PathOf(uint32_t program) const { return paths_[program]; }

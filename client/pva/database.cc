@@ -9,6 +9,13 @@
 
 namespace vpod::pva {
 
+namespace {
+
+constexpr int kBusyMilliseconds = 5000;
+constexpr int kMostBytesOfARow = 16 << 20;
+
+}  // namespace
+
 void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 
 Statement& Statement::Bind(int64_t value) {
@@ -88,10 +95,32 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
     database->Fail(code);
     return database->status();
   }
+  sqlite3_busy_timeout(database->handle_, kBusyMilliseconds);
+  sqlite3_limit(database->handle_, SQLITE_LIMIT_LENGTH, kMostBytesOfARow);
   return database;
 }
 
 Database::~Database() { sqlite3_close(handle_); }
+
+std::vector<std::string> Database::Schema() {
+  std::vector<std::string> objects;
+  Statement row = Prepare("SELECT type, name, sql FROM sqlite_schema ORDER BY name");
+  while (row.Next()) {
+    std::string object = row.Text();
+    absl::StrAppend(&object, " ", row.Text());
+    objects.push_back(absl::StrCat(object, " ", row.Text()));
+  }
+  return objects;
+}
+
+void Database::ExpectSchema(const char* sql) {
+  auto expected = Open(":memory:", Mode::kCreate);
+  if (!expected.ok()) return;
+  (*expected)->Execute(sql);
+  const std::vector<std::string> tables = Schema();
+  if (status_.ok() && tables != (*expected)->Schema())
+    FailRow("its tables are not those of a profile");
+}
 
 void Database::Execute(const char* sql) {
   if (!status_.ok()) return;

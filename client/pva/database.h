@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "client/pva/tile_runs.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -63,10 +64,13 @@ class Database {
  public:
   enum class Mode { kRead, kWrite, kCreate };
 
-  // NotFound or Unavailable names the file.
+  // Unavailable names the file. Waits for some seconds where another process writes.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Mode mode);
   ~Database();
 
+  // Fails unless the database has the tables of this text and nothing else: what a file calls a
+  // table may be a view that never ends.
+  void ExpectSchema(const char* sql);
   void Execute(const char* sql);
   Statement Prepare(const char* sql);
   // The first error of all that was done: InvalidArgument if it is not a database or has other
@@ -79,19 +83,14 @@ class Database {
  private:
   explicit Database(std::string path) : path_(std::move(path)) {}
 
+  std::vector<std::string> Schema();
+
   const std::string path_;
   sqlite3* handle_ = nullptr;
   absl::Status status_;
 };
 
-// Values by tile, as runs of equal ones. In the file, each is a little-endian uint32 count and a
-// uint64 value.
-struct TileRun {
-  uint32_t tiles = 0;
-  uint64_t value = 0;
-  friend bool operator==(const TileRun&, const TileRun&) = default;
-};
-using TileRuns = std::vector<TileRun>;
+// In the file, a run is a little-endian uint32 count and a uint64 value.
 std::string Pack(const TileRuns& runs);
 // Empty if the bytes are not runs.
 TileRuns Unpack(absl::string_view bytes);

@@ -1,10 +1,13 @@
 #include "client/pva/pva.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/pva/database.h"
 #include "client/pva/schema.h"
 #include "device/base/status.h"
 
@@ -12,12 +15,16 @@ namespace vpod::pva {
 namespace {
 
 constexpr uint32_t kMostIpus = 64, kMostTiles = 1 << 16;
+constexpr int64_t kMostRows = int64_t{1} << 23;  // of a table
 
 class Reader {
  public:
   Reader(Database& database, Report& report) : database_(database), report_(report) {}
 
   absl::Status Read() {
+    database_.ExpectSchema(kSchema);
+    CheckRows();
+    VPOD_RETURN_IF_ERROR(database_.status());
     VPOD_RETURN_IF_ERROR(ReadMeta());
     ReadTarget();
     VPOD_RETURN_IF_ERROR(database_.status());
@@ -36,6 +43,17 @@ class Reader {
   }
 
  private:
+  void CheckRows() {
+    for (const char* count : {"SELECT count(*) FROM meta", "SELECT count(*) FROM option",
+                              "SELECT count(*) FROM operation", "SELECT count(*) FROM program",
+                              "SELECT count(*) FROM variable", "SELECT count(*) FROM memory",
+                              "SELECT count(*) FROM liveness_step", "SELECT count(*) FROM stream",
+                              "SELECT count(*) FROM step", "SELECT count(*) FROM run"}) {
+      Statement rows = database_.Prepare(count);
+      if (rows.Next() && rows.Integer() > kMostRows) database_.FailRow("a table has too many rows");
+    }
+  }
+
   absl::Status ReadMeta() {
     Statement meta = database_.Prepare("SELECT key, value FROM meta");
     while (meta.Next()) {
@@ -71,9 +89,14 @@ class Reader {
     target.num_replicas = row.Id();
     target.ipus_per_replica = row.Id();
     target.bytes_per_tile = row.Count();
-    if (target.ipus_per_replica == 0 || target.ipus_per_replica > kMostIpus ||
-        target.tiles_per_ipu == 0 || target.tiles_per_ipu > kMostTiles || !(target.clock_hz > 0))
-      database_.FailRow("the target is none that there is");
+    const auto check = [&](const char* name, uint32_t value, uint32_t most) {
+      if (value > 0 && value <= most) return;
+      database_.FailRow(absl::StrCat("target: ", name, " is ", value, ", must be 1 to ", most));
+    };
+    check("ipusPerReplica", target.ipus_per_replica, kMostIpus);
+    check("tilesPerIpu", target.tiles_per_ipu, kMostTiles);
+    if (!(target.clock_hz > 0 && std::isfinite(target.clock_hz)))
+      database_.FailRow("target: clockFrequency must be above 0");
     Statement graph =
         database_.Prepare("SELECT numComputeSets, numEdges, numVars, numVertices FROM graph");
     if (!graph.Next()) return database_.FailRow("there is no graph");
@@ -153,9 +176,10 @@ class Reader {
       program.name = row.Text();
       program.operation = OperationOrNone(row);
       program.callee = Optional(row);
-      // Parents and callees come first, so that no walk is endless.
+      // Parents and callees come first, and callees are functions: no walk is endless.
       if (program.parent) program.parent = Below(*program.parent, number, "program");
-      if (program.callee) program.callee = Below(*program.callee, number, "program");
+      if (program.callee) CheckCallee(*program.callee, program.ipu);
+      if (!database_.status().ok()) return;
       program.times = row.Count();
       program.cycles = Cycles(row);
       program.vertices = row.Count();
@@ -163,6 +187,12 @@ class Reader {
       program.cycles_by_tile = Unpack(row.Blob());
       report_.programs.push_back(std::move(program));
     }
+  }
+
+  void CheckCallee(uint32_t callee, uint32_t ipu) {
+    const auto& programs = report_.programs;
+    if (callee < programs.size() && !programs[callee].parent && programs[callee].ipu == ipu) return;
+    database_.FailRow(absl::StrCat("program ", callee, " is not a function of IPU ", ipu));
   }
 
   void ReadVariables() {
@@ -193,6 +223,11 @@ class Reader {
       Memory& memory = report_.memory.emplace_back();
       memory.ipu = Ipu(row);
       memory.category = row.Text();
+      if (!categories_.insert({memory.ipu, memory.category}).second) {
+        database_.FailRow(
+            absl::StrCat("IPU ", memory.ipu, " has category '", memory.category, "' twice"));
+        return;
+      }
       memory.bytes_by_tile = Unpack(row.Blob());
       uint64_t tiles = 0;
       for (const TileRun& run : memory.bytes_by_tile) tiles += run.tiles;
@@ -244,6 +279,7 @@ class Reader {
 
   Database& database_;
   Report& report_;
+  std::set<std::pair<uint32_t, std::string>> categories_;  // of memory, by IPU
 };
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/pva/database.h"
+#include "client/pva/tile_runs.h"
 
 namespace vpod::pva {
 

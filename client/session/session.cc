@@ -147,8 +147,8 @@ absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t sl
 void Session::Record(uint32_t program, base::Cycles cycles) {
   const absl::Status recorded = profiler_->AddRun(program, cycles);
   if (recorded.ok()) return;
-  LogEngine(LogLevel::kErr, "The profile ends here: ", recorded.message());
-  profiler_.reset();
+  LogEngine(LogLevel::kErr, "A run is not in the profile: ", recorded.message());
+  if (!absl::IsUnavailable(recorded)) profiler_.reset();
 }
 
 absl::StatusOr<std::string> Session::ReadBytes(absl::string_view variable, uint32_t replica) {

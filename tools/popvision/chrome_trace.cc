@@ -1,5 +1,11 @@
 #include "tools/popvision/chrome_trace.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -7,14 +13,15 @@
 
 namespace vpod::popvision {
 
-std::string ChromeTrace(const pva::Report& report) {
+absl::Status WriteChromeTrace(const pva::Report& report, const std::string& path) {
   using Object = nlohmann::ordered_json;
-  std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+  const std::string unfinished = absl::StrCat(path, ".", getpid());
+  std::ofstream file(unfinished, std::ios::binary);
+  file << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
   bool first = true;
   // One event at a time: a run may have millions.
   const auto add = [&](const Object& event) {
-    absl::StrAppend(&text, first ? "" : ",\n",
-                    event.dump(-1, ' ', false, Object::error_handler_t::replace));
+    file << (first ? "" : ",\n") << event.dump(-1, ' ', false, Object::error_handler_t::replace);
     first = false;
   };
   const auto microseconds = [&](uint64_t cycles) {
@@ -54,7 +61,14 @@ std::string ChromeTrace(const pva::Report& report) {
       add(executed);
     }
   }
-  return text + "\n]}\n";
+  file << "\n]}\n";
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(unfinished, path, error);
+  if (file && !error) return absl::OkStatus();
+  const std::string why = error ? error.message() : std::strerror(errno);
+  std::filesystem::remove(unfinished, error);
+  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", why));
 }
 
 }  // namespace vpod::popvision

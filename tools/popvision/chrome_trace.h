@@ -3,11 +3,13 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "client/pva/pva.h"
 
 namespace vpod::popvision {
 
-// The steps of a run: a track for each IPU, times in microseconds.
-std::string ChromeTrace(const pva::Report& report);
+// Writes the steps of a run: a track for each IPU, times in microseconds. Unavailable names the
+// file; one that was there is replaced when all is written.
+absl::Status WriteChromeTrace(const pva::Report& report, const std::string& path);
 
 }  // namespace vpod::popvision

@@ -30,17 +30,18 @@ Table Compare(const std::string& title, const std::string& what, const Figures& 
                      b = now.contains(name) ? now.at(name) : 0;
       const std::string change =
           b >= a ? absl::StrCat("+", Show(Value(b - a))) : absl::StrCat("-", Show(Value(a - b)));
-      table.rows.push_back({name, a, b, change,
-                            a == 0 ? 0.0
-                                   : Percent(static_cast<double>(b) - static_cast<double>(a),
-                                             static_cast<double>(a))});
+      Value percent = std::string(b == 0 ? "" : "new");
+      if (a > 0) {
+        percent = Percent(static_cast<double>(b) - static_cast<double>(a), static_cast<double>(a));
+      }
+      table.rows.push_back({name, a, b, change, percent});
     }
   }
   return table;
 }
 
 Figures Totals(const Report& report) {
-  Figures figures = {{"cycles of a run", report.planned_cycles()}};
+  Figures figures = {{"cycles of a run", CyclesOfRun(report)}};
   for (uint32_t ipu = 0; ipu < report.target.ipus_per_replica; ++ipu) {
     const std::vector<uint64_t> tiles = report.BytesByTile(ipu);
     figures.emplace_back(absl::StrCat("bytes of ", IpuName(ipu)), Sum(tiles));

@@ -28,7 +28,7 @@ class Teacher {
 
   Document Teach() {
     for (uint32_t ipu = 0; ipu < report_.target.ipus_per_replica; ++ipu) LookAtMemory(ipu);
-    if (report_.planned_cycles() == 0) {
+    if (CyclesOfRun(report_) == 0) {
       time_.push_back("No run is recorded.");
     } else {
       LookAtTime();
@@ -63,19 +63,27 @@ class Teacher {
     if (!report_.liveness[ipu].empty()) LookAtPeak(ipu);
   }
 
+  // Accumulators, and what updates make of them, are float32 whatever the precision.
+  bool MightBeHalf(const pva::Variable& variable) const {
+    if (variable.type.rfind("float32", 0) != 0) return false;
+    return variable.always_live
+               ? variable.name.rfind("Accl", 0) != 0 && variable.name.rfind("optimizer/", 0) != 0
+               : variable.operation && report_.operations[*variable.operation].phase != "update";
+  }
+
   void LookAtPeak(uint32_t ipu) {
     const size_t peak = PeakStep(report_, ipu);
     std::vector<const pva::Variable*> live = LiveAt(report_, ipu, peak, false);
     uint64_t forward = 0, single = 0, all = 0;
     for (const pva::Variable* variable : live) {
       all += variable->bytes;
-      if (variable->type.rfind("float32", 0) == 0) single += variable->bytes;
+      if (MightBeHalf(*variable)) single += variable->bytes;
       if (variable->operation && report_.operations[*variable->operation].phase == "forward")
         forward += variable->bytes;
     }
     for (const pva::Variable* variable : LiveAt(report_, ipu, peak, true)) {
       all += variable->bytes;
-      if (variable->type.rfind("float32", 0) == 0) single += variable->bytes;
+      if (MightBeHalf(*variable)) single += variable->bytes;
     }
     live.resize(std::min(live.size(), kNamed));
     memory_.push_back(absl::StrCat(
@@ -102,19 +110,27 @@ class Teacher {
   }
 
   void LookAtTime() {
-    uint64_t busiest = 0;
+    uint64_t busiest = 0, all = 0;
     uint32_t slowest = 0;
     const uint32_t ipus = report_.target.ipus_per_replica;
     for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
       const uint64_t busy = ExecutionOf(report_, ipu).cycles.total();
+      all += busy;
       if (busy > busiest) busiest = busy, slowest = ipu;
+    }
+    const bool take_turns =
+        ipus > 1 && static_cast<double>(all) < 1.1 * static_cast<double>(CyclesOfRun(report_));
+    if (take_turns) {
+      time_.push_back(
+          "The IPUs take turns: one works while the others wait. A pipelined schedule lets them "
+          "work on different micro-batches.");
     }
     for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
       const Execution execution = ExecutionOf(report_, ipu);
-      const auto total = static_cast<double>(report_.planned_cycles());
+      const auto total = static_cast<double>(CyclesOfRun(report_));
       // An IPU that ends early waits for the others, too.
       const double idle = Percent(total - static_cast<double>(execution.cycles.total()), total);
-      if (ipus > 1 && idle > kMuchOfRun) {
+      if (ipus > 1 && idle > kMuchOfRun && !take_turns) {
         time_.push_back(absl::StrCat(
             IpuName(ipu), " is idle for ", PercentText(idle), " of a run. ",
             ipu == slowest ? "It is the busiest one: more gradient accumulation, or device "
@@ -130,10 +146,11 @@ class Teacher {
       };
       uint64_t host = 0;
       std::map<std::string, uint64_t> phases;
-      for (const pva::Step& step : report_.steps[ipu]) {
-        const pva::Operation& operation = report_.operations[step.operation];
-        phases[operation.phase] += operation.cycles.total();
-        if (operation.from_host + operation.to_host > 0) host += operation.cycles.total();
+      for (const pva::Operation& operation : report_.operations) {
+        if (operation.ipu != ipu) continue;
+        const uint64_t cycles = operation.all_cycles().total();
+        phases[operation.phase] += cycles;
+        if (operation.from_host + operation.to_host > 0) host += cycles;
       }
       say(host, "with host streams", "To try: images as bytes instead of floats, fewer outputs.");
       say(execution.cycles.sync, "synchronising", "To try: a larger micro-batch.");
@@ -145,44 +162,38 @@ class Teacher {
 
   struct Work {
     pva::CycleSplit cycles;
-    double balanced = 0, computed = 0;
+    Balance balance;
+    bool moves = false;  // is there to move data: a stream, a collective, an exchange
   };
 
   void LookAtOperations() {
-    std::vector<std::pair<double, double>> balances(report_.operations.size());
-    for (const pva::Program& program : report_.programs) {
-      if (program.vertices == 0 || !program.parent) continue;
-      const auto& operation = report_.programs[*program.parent].operation;
-      if (!operation) continue;
-      const auto cycles = static_cast<double>(program.cycles.compute);
-      balances[*operation].first += program.tile_balance * cycles;
-      balances[*operation].second += cycles;
-    }
+    const std::vector<Balance> balances = Balances(report_);
     uint64_t all = 0;
     std::map<std::string, Work> operations;
     for (size_t i = 0; i < report_.operations.size(); ++i) {
-      const pva::CycleSplit cycles = report_.operations[i].all_cycles();
-      const auto times = static_cast<double>(report_.operations[i].executions);
-      Work& work = operations[report_.operations[i].name];
+      const pva::Operation& operation = report_.operations[i];
+      const pva::CycleSplit cycles = operation.all_cycles();
+      const auto times = static_cast<double>(operation.executions);
+      Work& work = operations[operation.name];
       work.cycles.compute += cycles.compute;
       work.cycles.exchange += cycles.exchange;
-      work.balanced += balances[i].first * times;
-      work.computed += balances[i].second * times;
+      work.balance += {balances[i].worked * times, balances[i].all * times};
+      work.moves = work.moves || balances[i].all == 0;
       all += cycles.total();
     }
     const auto share = [&](double cycles) { return Percent(cycles, static_cast<double>(all)); };
     List(operations, "Bound by exchange: ",
          "A smaller memory proportion of products, or larger micro-batches, may change it.",
          [&](const Work& work) {
-           return work.cycles.exchange > work.cycles.compute
+           return !work.moves && work.cycles.exchange > work.cycles.compute
                       ? share(static_cast<double>(work.cycles.exchange))
                       : 0.0;
          });
     List(operations, "Poor balance of tiles: ",
          "Their shapes leave tiles idle; larger micro-batches or other widths may fill them.",
          [&](const Work& work) {
-           return Percent(work.balanced, work.computed) < kPoorBalance
-                      ? share(work.computed - work.balanced)
+           return Percent(work.balance.worked, work.balance.all) < kPoorBalance
+                      ? share(work.balance.all - work.balance.worked)
                       : 0.0;
          });
   }

@@ -78,7 +78,7 @@ absl::Status Look(const std::string& command, const Arguments& arguments) {
     return WriteFile(arguments.html,
                      Html(absl::StrCat("Profile of ", report.program_name()), documents));
   }
-  if (!arguments.chrome.empty()) return WriteFile(arguments.chrome, ChromeTrace(report));
+  if (!arguments.chrome.empty()) return WriteChromeTrace(report, arguments.chrome);
   Document document;
   if (command == "diff") {
     VPOD_ASSIGN_OR_RETURN(const pva::Report after, Open(arguments.after));

@@ -51,25 +51,35 @@ Document ProgramTree(const Report& report) {
   return document;
 }
 
+Balance& Balance::operator+=(const Balance& other) {
+  worked += other.worked;
+  all += other.all;
+  return *this;
+}
+
+std::vector<Balance> Balances(const Report& report) {
+  std::vector<Balance> balances(report.operations.size());
+  for (const pva::Program& program : report.programs) {
+    if (program.vertices == 0 || !program.parent) continue;
+    const auto& operation = report.programs[*program.parent].operation;
+    if (!operation) continue;
+    const auto cycles = static_cast<double>(program.cycles.compute);
+    balances[*operation] += {program.tile_balance * cycles, cycles};
+  }
+  return balances;
+}
+
 Document Operations(const Report& report) {
   Document document{.name = "operations"};
   struct Row {
     uint64_t executions = 0;
     pva::CycleSplit cycles;
     double flops = 0;
-    double balanced = 0, computed = 0;  // cycles of compute sets times balance, and without
+    Balance balance;
   };
   std::map<std::pair<std::string, std::string>, Row> rows;  // by name and phase
   std::map<std::string, Row> phases, kinds;
-  std::vector<Row> balances(report.operations.size());
-  for (const pva::Program& program : report.programs) {
-    if (program.vertices == 0 || !program.parent) continue;
-    const auto& operation = report.programs[*program.parent].operation;
-    if (!operation) continue;
-    const auto cycles = static_cast<double>(program.cycles.compute);
-    balances[*operation].balanced += program.tile_balance * cycles;
-    balances[*operation].computed += cycles;
-  }
+  const std::vector<Balance> balances = Balances(report);
   uint64_t all = 0;
   for (size_t i = 0; i < report.operations.size(); ++i) {
     const pva::Operation& operation = report.operations[i];
@@ -83,8 +93,7 @@ Document Operations(const Report& report) {
       row->cycles.exchange += cycles.exchange;
       row->cycles.sync += cycles.sync;
       row->flops += operation.flops * executions;
-      row->balanced += balances[i].balanced * executions;
-      row->computed += balances[i].computed * executions;
+      row->balance += {balances[i].worked * executions, balances[i].all * executions};
     }
   }
   const auto cells = [&](const std::string& name, const Row& row) -> std::vector<Value> {
@@ -96,7 +105,7 @@ Document Operations(const Report& report) {
             row.cycles.exchange,
             row.cycles.sync,
             row.flops / 1e9,
-            Percent(row.balanced, row.computed)};
+            Percent(row.balance.worked, row.balance.all)};
   };
   const auto table = [&](const std::string& title, const std::string& what) {
     return Table{.title = title,

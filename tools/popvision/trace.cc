@@ -1,4 +1,5 @@
 // When it is executed.
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -10,17 +11,30 @@ using pva::Report;
 
 Execution ExecutionOf(const Report& report, uint32_t ipu) {
   Execution execution;
+  const auto add = [&](const pva::Operation& operation, uint64_t times) {
+    execution.cycles.compute += operation.cycles.compute * times;
+    execution.cycles.exchange += operation.cycles.exchange * times;
+    execution.cycles.sync += operation.cycles.sync * times;
+    execution.flops += operation.flops * static_cast<double>(times);
+    execution.from_host += operation.from_host * times;
+    execution.to_host += operation.to_host * times;
+  };
   for (const pva::Step& step : report.steps[ipu]) {
-    const pva::Operation& operation = report.operations[step.operation];
-    execution.cycles.compute += operation.cycles.compute;
-    execution.cycles.exchange += operation.cycles.exchange;
-    execution.cycles.sync += operation.cycles.sync;
     execution.waiting += step.waiting;
-    execution.flops += operation.flops;
-    execution.from_host += operation.from_host;
-    execution.to_host += operation.to_host;
+    add(report.operations[step.operation], 1);
   }
+  if (!report.steps[ipu].empty() || report.runs.empty()) return execution;
+  for (const pva::Operation& operation : report.operations) {
+    if (operation.ipu == ipu) add(operation, operation.executions);
+  }
+  const uint64_t cycles = CyclesOfRun(report), busy = execution.cycles.total();
+  execution.waiting = cycles > busy ? cycles - busy : 0;
   return execution;
+}
+
+uint64_t CyclesOfRun(const Report& report) {
+  const uint64_t planned = report.planned_cycles();
+  return planned > 0 || report.runs.empty() ? planned : report.runs[0].cycles;
 }
 
 Table ExecutionTable(const Report& report) {
@@ -99,13 +113,14 @@ Document Trace(const Report& report) {
   }
   document.blocks.push_back(std::move(phases));
   document.blocks.push_back(std::move(kinds));
-  for (const pva::Run& run : report.runs) {
-    if (run.cycles == report.planned_cycles()) continue;
+  const bool less = std::any_of(report.runs.begin(), report.runs.end(), [&](const pva::Run& run) {
+    return run.cycles < report.planned_cycles();
+  });
+  if (less) {
     document.blocks.push_back(
-        Notes{"Runs that took other steps",
-              {absl::StrCat("A run took ", run.cycles,
-                            " cycles: it left out what depends on a "
-                            "condition, such as an update whose gradients overflow.")}});
+        Notes{"Runs",
+              {"A run took fewer cycles than these steps: it left out what depends on a condition, "
+               "such as an update whose gradients overflow."}});
   }
   return document;
 }

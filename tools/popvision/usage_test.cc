@@ -74,7 +74,7 @@ TEST_F(UsageTest, FilesThatAreNoProfiles) {
   WriteFile("text", std::string(2000, 'x'));
   Expect("memory " + Path("text"), 1, Path("text") + ": file is not a database");
   WriteFile("empty", "");
-  Expect("memory " + Path("empty"), 1, Path("empty") + ": no such table: meta");
+  Expect("memory " + Path("empty"), 1, Path("empty") + ": its tables are not those of a profile");
   WriteTables("format", "INSERT INTO meta VALUES('format', '99')");
   Expect("memory " + Path("format"), 1,
          Path("format") + ": is a profile of format '99', this program reads 1");
@@ -92,14 +92,26 @@ TEST_F(UsageTest, ProfilesThatDoNotHoldTogether) {
     Expect("insights " + Path(name), 1, absl::StrCat(Path(name), ": ", message));
   };
   expect("DELETE FROM target", "there is no target");
-  expect("UPDATE target SET ipusPerReplica = 1000", "the target is none that there is");
-  expect("UPDATE target SET clockFrequency = 0", "the target is none that there is");
+  expect("UPDATE target SET ipusPerReplica = 1000",
+         "target: ipusPerReplica is 1000, must be 1 to 64");
+  expect("UPDATE target SET clockFrequency = 0", "target: clockFrequency must be above 0");
   expect("INSERT INTO memory VALUES(3, 'stacks', NULL)", "IPU 3 is beyond the replica");
   expect("INSERT INTO memory VALUES(0, 'stacks', NULL)", "category 'stacks' has 0 tiles");
   expect("INSERT INTO step VALUES(0, 0, 7, 0, 0, 1)", "operation 7 does not exist");
   expect("INSERT INTO run VALUES(0, -5)", "a count is negative");
   expect("INSERT INTO program(id, parent, ipu) VALUES(0, 0, 0)", "program 0 does not exist");
-  expect("DROP TABLE liveness_step", "no such table: liveness_step");
+  expect(
+      "INSERT INTO program(id, ipu) VALUES(0, 0);"
+      "INSERT INTO program(id, parent, ipu) VALUES(1, 0, 0);"
+      "INSERT INTO program(id, parent, ipu, callee) VALUES(2, 1, 0, 1)",
+      "program 1 is not a function of IPU 0");
+  const char* foreign = "its tables are not those of a profile";
+  expect("DROP TABLE liveness_step", foreign);
+  expect(
+      "DROP TABLE run; CREATE VIEW run AS WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 "
+      "FROM c) SELECT x AS id, x AS cycles FROM c",
+      foreign);
+  expect("CREATE TABLE more(x)", foreign);
 }
 
 TEST_F(UsageTest, OutputThatCannotBeWritten) {

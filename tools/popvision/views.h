@@ -21,7 +21,8 @@ Document Diff(const pva::Report& before, const pva::Report& after);
 
 // --- What several views show ---
 
-// The execution of an IPU by the steps of a run.
+// The execution of an IPU in a run: by its steps, or, where these are left out, by how often it
+// executes its operations.
 struct Execution {
   pva::CycleSplit cycles;
   uint64_t waiting = 0;
@@ -41,6 +42,15 @@ size_t PeakStep(const pva::Report& report, uint32_t ipu);
 // Variables that are live in a step, the largest first; those that are always live, if asked for.
 std::vector<const pva::Variable*> LiveAt(const pva::Report& report, uint32_t ipu, size_t step,
                                          bool always);
+
+// Cycles of a run; 0 if none is recorded.
+uint64_t CyclesOfRun(const pva::Report& report);
+// Share of the tiles that work while an operation's compute sets do, weighed by their cycles.
+struct Balance {
+  double worked = 0, all = 0;
+  Balance& operator+=(const Balance& other);
+};
+std::vector<Balance> Balances(const pva::Report& report);  // by operation, of one execution
 
 double Percent(double part, double whole);
 // "IPU 0"

@@ -118,11 +118,21 @@ nlohmann::ordered_json Json(const Row& row, const Row& first, bool explain) {
   return json;
 }
 
-// The numbers of the JSON form, without those of single IPUs.
-std::string Csv(const std::vector<Row>& rows) {
+// What a search has found.
+nlohmann::ordered_json Configuration(const plan::PlanRequest& request) {
+  return {{"ipus_per_replica", request.network.ipus},
+          {"stages", absl::StrJoin(request.network.stages, ",")},
+          {"micro_batch", request.network.micro_batch},
+          {"accumulation", request.accumulation},
+          {"recompute", plan::NameOf(request.recomputation)}};
+}
+
+// The numbers of the JSON form, without those of single IPUs, behind what all rows have.
+std::string Csv(const std::vector<Row>& rows, const nlohmann::ordered_json& all = {}) {
   std::string text;
   for (const Row& row : rows) {
-    const nlohmann::ordered_json json = Json(row, rows[0], /*explain=*/false);
+    nlohmann::ordered_json json = all.is_null() ? nlohmann::ordered_json::object() : all;
+    json.update(Json(row, rows[0], /*explain=*/false));
     std::vector<std::string> names, values;
     for (const auto& [name, value] : json.items()) {
       names.push_back(name);
@@ -164,14 +174,10 @@ absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_
   VPOD_ASSIGN_OR_RETURN(plan::SearchResult result, plan::Search(request, global_batch));
   const plan::PlanRequest& best = result.best.request;
   const Row row{best.pod, std::move(result.best.plan)};
-  if (format == PlanFormat::kCsv) return Csv({row});
+  if (format == PlanFormat::kCsv) return Csv({row}, Configuration(best));
   if (format == PlanFormat::kJson) {
     nlohmann::ordered_json json = Json(row, row, explain);
-    json["configuration"] = {{"ipus_per_replica", best.network.ipus},
-                             {"stages", best.network.stages},
-                             {"micro_batch", best.network.micro_batch},
-                             {"accumulation", best.accumulation},
-                             {"description", plan::Describe(best)}};
+    json["configuration"] = Configuration(best);
     json["neighbours"] = nlohmann::ordered_json::array();
     for (const plan::Neighbour& neighbour : result.neighbours)
       json["neighbours"].push_back({{"change", neighbour.change}, {"why_not", neighbour.why}});

@@ -163,7 +163,7 @@ absl::Status Run(const Arguments& arguments) {
   const uint32_t replicas = by_poprun ? popdist::getNumTotalReplicas() : arguments.replicas;
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled, CompileNetwork(arguments, replicas));
   if (arguments.compile_only) {
-    std::printf("compiled: it fits\n");
+    std::printf(compiled.fits ? "compiled: it fits\n" : "compiled: it does not fit\n");
     return absl::OkStatus();
   }
   VPOD_ASSIGN_OR_RETURN(auto device,
@@ -201,13 +201,10 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
                        {"interleaved", Schedule::kInterleaved},
                        {"sequential", Schedule::kSequential}},
                       "how IPUs share the work (grouped)");
-  AddChoice<Recomputation>(app, "--recompute", arguments.recomputation,
-                           {{"none", Recomputation::kNone},
-                            {"standard", Recomputation::kStandard},
-                            {"norm-only", Recomputation::kNormOnly},
-                            {"pipeline", Recomputation::kPipeline},
-                            {"all", Recomputation::kAll}},
-                           "what is computed again for the gradients (none)");
+  AddChoice<Recomputation>(
+      app, "--recompute", arguments.recomputation,
+      {std::begin(compiler::kRecomputationNames), std::end(compiler::kRecomputationNames)},
+      "what is computed again for the gradients (none)");
   AddChoice<program::v1::DataType>(app, "--precision", network.type,
                                    {{"32.32", FLOAT32}, {"16.16", FLOAT16}},
                                    "of operations and weights (32.32)");
