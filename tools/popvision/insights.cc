@@ -33,6 +33,7 @@ class Teacher {
     } else {
       LookAtTime();
       LookAtOperations();
+      if (time_.empty()) time_.push_back("Nothing stands out.");
     }
     return {.name = "insights", .blocks = {Notes{"Memory", memory_}, Notes{"Time", time_}}};
   }

@@ -1,0 +1,161 @@
+// Wrong configurations of programs with several IPUs, of plans and of profiles: each gets one line
+// that names what is wrong, and a status.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace vpod {
+namespace {
+
+struct Case {
+  int status;
+  std::string command, message;
+  std::string engine_options = "";
+};
+
+std::string Tool(const std::string& command) {
+  const size_t blank = command.find(' ');
+  const std::string name = command.substr(0, blank);
+  const std::string folder = name == "hands_on" ? "client/examples/hands_on" : "tools/" + name;
+  return absl::StrCat(folder, "/", command);
+}
+
+void Expect(const Case& test) {
+  SCOPED_TRACE(absl::StrCat(test.command, "  ", test.engine_options));
+  const std::string environment =
+      test.engine_options.empty()
+          ? ""
+          : absl::StrCat("POPLAR_ENGINE_OPTIONS='", test.engine_options, "' ");
+  FILE* pipe =
+      popen(absl::StrCat(environment, Tool(test.command), " 2>&1 >/dev/null").c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string errors;
+  for (int c = fgetc(pipe); c != EOF; c = fgetc(pipe)) errors += static_cast<char>(c);
+  const int status = pclose(pipe);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), test.status) << errors;
+  EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
+  EXPECT_THAT(errors, testing::HasSubstr(": error: "));
+  EXPECT_THAT(errors, testing::HasSubstr(test.message));
+}
+
+TEST(WrongConfigurationsTest, ProgramsWithSeveralIpus) {
+  const std::string small = "hands_on --network resnet18 --image-size 32 --micro-batch 1 ";
+  for (const Case& test : std::vector<Case>{
+           {1, small + "--ipus 3", "network resnet18 is dealt to 1 or 2 IPUs, not to 3"},
+           {1, small + "--ipus 4", "network resnet18 is dealt to 1 or 2 IPUs, not to 4"},
+           {2, small + "--ipus 0", "--ipus"},
+           {2, small + "--ipus x", "--ipus"},
+           {1, small + "--ipus 2 --accumulation 2", "the accumulation is 2, must be at least 3"},
+           {1, small + "--ipus 2 --accumulation 2 --schedule interleaved", "must be at least 3"},
+           {1, small + "--ipus 2 --split layer9.0 --accumulation 3", "no block 'layer9.0'"},
+           {1, small + "--ipus 2 --split layer1.7 --accumulation 3", "no block 'layer1.7'"},
+           {2, small + "--schedule phased", "phased"},
+           {2, small + "--recompute some", "some"},
+           {2, small + "--precision 8.8", "8.8"},
+           {2, small + "--micro-batch 0", "--micro-batch"},
+           {2, small + "--micro-batch -3", "--micro-batch"},
+           {2, small + "--accumulation 0", "--accumulation"},
+           {2, small + "--accumulation 70000", "--accumulation"},
+           {2, small + "--device-iterations 0", "--device-iterations"},
+           {2, small + "--runs 0", "--runs"},
+           {2, small + "--replicas 0", "--replicas"},
+           {2, small + "--wrong", "--wrong"},
+           {1, "hands_on --network resnet19", "there is no network 'resnet19'"},
+           {1, "hands_on --network mnist --ipus 2", "network mnist is dealt to 1 or 4 IPUs"},
+           {1, "hands_on --network mnist --ipus 4 --accumulation 6", "must be at least 7"},
+           {1, "hands_on --network mnist --precision 16.16", "mnist has precision 32.32 only"},
+           {1, "hands_on --network resnet101 --micro-batch 64 --compile-only",
+            "Out of memory: Cannot fit all variable data onto one or more tiles. On IPU 0, "},
+           {1, small + "--image-size 1 --micro-batch 70000 --compile-only", "--micro-batch"},
+       }) {
+    Case of_status = test;
+    if (absl::StrContains(test.command, "70000 --compile-only")) of_status.status = 2;
+    Expect(of_status);
+  }
+}
+
+TEST(WrongConfigurationsTest, Profiles) {
+  const std::string small = "hands_on --network mnist --micro-batch 1 --runs 1";
+  const auto json = [](const char* option, const char* value) {
+    return absl::StrCat("{\"", option, "\": ", value, "}");
+  };
+  for (const Case& test : std::vector<Case>{
+           {1, small, "is not a JSON object of strings", "autoReport.all"},
+           {1, small, "is not a JSON object of strings", "[\"autoReport.all\"]"},
+           {1, small, "is not a JSON object of strings", "{\"autoReport.all\": \"true\""},
+           {1, small, "option 'autoReport.all' is not a string", json("autoReport.all", "true")},
+           {1, small, "'autoReport.all' is 'yes', must be true or false",
+            json("autoReport.all", "\"yes\"")},
+           {1, small, "'autoReport.outputGraphProfile' is '1', must be true or false",
+            json("autoReport.outputGraphProfile", "\"1\"")},
+           {1, small, "'autoReport.outputExecutionProfile' is '', must be true or false",
+            json("autoReport.outputExecutionProfile", "\"\"")},
+           {1, small, "'autoReport.directory' is empty", json("autoReport.directory", "\"\"")},
+           {1, small, "'autoReport.executionProfileProgramRunCount' is 'all', must be a number",
+            json("autoReport.executionProfileProgramRunCount", "\"all\"")},
+           {1, small, "'debug.allowOutOfMemory' is 'maybe', must be true or false",
+            json("debug.allowOutOfMemory", "\"maybe\"")},
+           {1, small, "cannot make the directory /proc/none/train: ",
+            "{\"autoReport.all\": \"true\", \"autoReport.directory\": \"/proc/none\"}"},
+           {1, small, "cannot make the directory /dev/null/train: ",
+            "{\"autoReport.all\": \"true\", \"autoReport.directory\": \"/dev/null\"}"},
+           {2, "popvision", "A subcommand is required"},
+           {2, "popvision look x", "there is no command 'look'"},
+           {2, "popvision memory", "profile is required"},
+           {1, "popvision memory /nowhere", "/nowhere: there is no such profile"},
+           {1, "popvision memory /dev/null", "/dev/null"},
+           {1, "popvision diff /nowhere /nowhere", "there is no such profile"},
+       })
+    Expect(test);
+}
+
+TEST(WrongConfigurationsTest, Plans) {
+  for (const Case& test : std::vector<Case>{
+           {2, "vpod plan", "model is required"},
+           {2, "vpod plan resnet19", "unknown model 'resnet19', must be one of bert-base, "},
+           {2, "vpod plan resnet50 --pod 0", "--pod"},
+           {2, "vpod plan resnet50 --pod 70000", "--pod"},
+           {2, "vpod plan resnet50 --pod 16,x", "--pod"},
+           {2, "vpod plan resnet50 --machine-type m3000", "m3000"},
+           {2, "vpod plan resnet50 --micro-batch 0", "--micro-batch"},
+           {2, "vpod plan resnet50 --accumulation 0", "--accumulation"},
+           {2, "vpod plan resnet50 --ipus-per-replica 2",
+            "is split over 1 IPU, but a replica has 2"},
+           {2, "vpod plan resnet50 --ipus-per-replica 3 --stages layer2.0,layer3.0", "3"},
+           {2, "vpod plan resnet50 --ipus-per-replica 2 --stages layer7.0", "no block 'layer7.0'"},
+           {2, "vpod plan resnet50 --ipus-per-replica 2 --stages layer2.0", "must be at least 3"},
+           {2, "vpod plan bert-tiny --ipus-per-replica 2 --stages 1,9 --accumulation 9",
+            "'9' half layers of an IPU, must be 1 to 4"},
+           {2, "vpod plan bert-tiny --ipus-per-replica 2 --stages 1,2 --accumulation 9",
+            "bert has 4 half layers, 3 are dealt to IPUs"},
+           {2, "vpod plan resnet50 --memory-proportion 0", "proportion"},
+           {2, "vpod plan resnet50 --memory-proportion 1.5", "proportion"},
+           {2, "vpod plan resnet50 --memory-proportion x", "--memory-proportion"},
+           {2, "vpod plan resnet50 --precision 64", "64"},
+           {2, "vpod plan resnet50 --optimizer adagrad", "adagrad"},
+           {2, "vpod plan resnet50 --recompute some", "some"},
+           {2, "vpod plan resnet50 --checkpoints layer9.0 --recompute pipeline",
+            "no block 'layer9.0' for a checkpoint"},
+           {2, "vpod plan vgg16 --checkpoints layer1.0", "takes no checkpoints"},
+           {2, "vpod plan resnet50 --image-size 4", "--image-size"},
+           {2, "vpod plan bert-tiny --sequence-length 0", "--sequence-length"},
+           {2, "vpod plan resnet50 --json --csv", "--json excludes --csv"},
+           {2, "vpod plan resnet50 --search --micro-batch 4", "excludes"},
+           {2, "vpod plan resnet50 --global-batch 64", "--search"},
+           {2, "vpod plan resnet50 --search --pod 16 --global-batch 8",
+            "a global batch of 8 is too small for 16 IPUs"},
+       })
+    Expect(test);
+}
+
+}  // namespace
+}  // namespace vpod
