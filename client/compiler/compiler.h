@@ -92,8 +92,11 @@ struct AutomaticLossScale {
   uint32_t interval = 2000;
 };
 
-// How gradients of micro-batches and replicas become one. Mean divides by accumulation × replicas.
-enum class GradientReduction { kMean, kSum };
+// How gradients of micro-batches and replicas become one. Mean divides by accumulation × replicas
+// after all have been added. The running mean divides by replicas only: after each micro-batch the
+// accumulator holds the mean of the micro-batches so far, (k - 1) / k of what it held and 1 / k of
+// the gradient of micro-batch k, so that its size does not grow with their number.
+enum class GradientReduction { kMean, kSum, kRunningMean };
 
 // One entry point of the executable.
 struct ProgramSpec {

@@ -85,7 +85,9 @@ class GraphReader {
     } else if (reader_.Take("clip_value")) {
       spec.clip_value = reader_.Float();
     } else if (reader_.Take("reduction")) {
-      spec.reduction = reader_.Take("sum") ? GradientReduction::kSum : GradientReduction::kMean;
+      spec.reduction = reader_.Take("sum")            ? GradientReduction::kSum
+                       : reader_.Take("running mean") ? GradientReduction::kRunningMean
+                                                      : GradientReduction::kMean;
       if (spec.reduction == GradientReduction::kMean) reader_.Expect("mean");
     } else if (reader_.Take("automatic_loss_scale")) {
       ReadFields(spec.automatic_loss_scale.emplace());

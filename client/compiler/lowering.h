@@ -50,7 +50,7 @@ struct LoweredIpu {
   // A BOOL scalar without which Update is left out, if there is one.
   std::optional<uint32_t> update_condition;
   // In the place of the body of a pipeline: what each cycle begins with, and the steps of each
-  // position. Pinned storages keep their bytes as long as the pipeline runs.
+  // position. Pinned storages keep their bytes from one micro-batch to the next.
   std::vector<LoweredStep> cycle;
   std::vector<std::vector<LoweredStep>> positions;
   std::set<uint32_t> pinned;

@@ -110,6 +110,7 @@ class Positions {
     uint32_t position = own.value_or(0);
     for (uint32_t tensor : TensorsOf(step.instruction))
       position = std::max(position, StorageOf(ipu, tensor).last_write);
+    if (!own) position = std::max(position, PositionOfLast(ipu, step.origin));
     // Earlier readers of this micro-batch must come before it is overwritten.
     for (uint32_t output : step.instruction.outputs()) {
       const Storage& storage = StorageOf(ipu, output);
@@ -132,6 +133,17 @@ class Positions {
     steps_[ipu].push_back(position);
     positions_ = std::max(positions_, position + 1);
     return UseRemoteBuffer(ipu, step, position);
+  }
+
+  // What an update does with a gradient stays together. 0 if the step before is of another update.
+  uint32_t PositionOfLast(uint32_t ipu, const program::v1::Origin& origin) const {
+    if (steps_[ipu].empty()) return 0;
+    const LoweredStep& last =
+        program_.ipus[ipu].sections[static_cast<int>(Section::kBody)][steps_[ipu].size() - 1];
+    const bool together = !last.instruction.has_exchange() &&
+                          last.origin.phase() == origin.phase() &&
+                          last.origin.scope() == origin.scope();
+    return together ? steps_[ipu].back() : 0;
   }
 
   // A remote buffer that micro-batches change must be used at one position, as a variable must.

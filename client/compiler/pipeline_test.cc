@@ -72,6 +72,9 @@ Network Layers(v1::DataType type, uint32_t stages, uint32_t ipus) {
   return network;
 }
 
+constexpr Schedule kPipelines[] = {Schedule::kGrouped, Schedule::kInterleaved,
+                                   Schedule::kSequential};
+
 struct Result {
   std::vector<float> losses, weights;
   base::Cycles cycles;
@@ -81,13 +84,15 @@ struct Result {
 const std::vector<std::string> kWeights = {"w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7"};
 
 Result Train(const Network& network, CompileOptions options, uint32_t accumulation,
-             uint32_t replicas = 1, const std::vector<std::string>& variables = kWeights) {
+             uint32_t replicas = 1, const std::vector<std::string>& variables = kWeights,
+             GradientReduction reduction = GradientReduction::kMean) {
   options.total_replicas = replicas;
   options.programs = {{.name = "train",
                        .device_iterations = 2,
                        .accumulation = accumulation,
                        .loss = network.loss,
-                       .optimizer = SgdOptions{.learning_rate = 0.5f, .momentum = 0.9f}}};
+                       .optimizer = SgdOptions{.learning_rate = 0.5f, .momentum = 0.9f},
+                       .reduction = reduction}};
   Result result;
   const auto compiled = Compile(network.graph, options);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
@@ -123,9 +128,6 @@ Result Train(const Network& network, CompileOptions options, uint32_t accumulati
   }
   return result;
 }
-
-constexpr Schedule kPipelines[] = {Schedule::kGrouped, Schedule::kInterleaved,
-                                   Schedule::kSequential};
 
 TEST(PipelineTest, TrainsAsOneIpuDoes) {
   for (v1::DataType type : {FLOAT32, FLOAT16}) {
@@ -197,6 +199,77 @@ TEST(PipelineTest, StateMayLieOffChip) {
       }
       const absl::Status loaded = sessions[1]->Load(path);
       EXPECT_TRUE(loaded.ok()) << loaded;
+    }
+  }
+}
+
+// The definition, in float32: what was there times (k - 1) / k, and gradient k times 1 / k. Both
+// uses of the variable have a mean of their own.
+TEST(PipelineTest, RunningMean) {
+  constexpr uint32_t kMicroBatches = 5;
+  for (v1::DataType type : {FLOAT32, FLOAT16}) {
+    Graph g;
+    const Tensor w = g.Variable("w", {type, {2}}, std::vector<float>{0, 0});
+    const Tensor x = g.Cast(g.Input("x", {FLOAT32, {2}}), type);
+    // Gradients: x, and 3.
+    const Tensor once = g.Multiply(w, x), again = g.Multiply(w, g.Constant({type, {2}}, 3));
+    CompileOptions options;
+    options.programs = {{.name = "train",
+                         .accumulation = kMicroBatches,
+                         .loss = g.Cast(g.Sum(g.Add(once, again)), FLOAT32),
+                         .optimizer = SgdOptions{.learning_rate = 1},
+                         .reduction = GradientReduction::kRunningMean}};
+    const auto compiled = Compile(g, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    auto session =
+        session::Session::Create(*session::CreateIpuModel({.compute_threads = 2}), *compiled);
+    ASSERT_TRUE(session.ok()) << session.status();
+    const auto stream = *(*session)->Stream<float>("x", 0);
+    float mean[2][2] = {};
+    for (uint32_t k = 0; k < kMicroBatches; ++k) {
+      const auto before = static_cast<float>(k), count = before + 1;
+      for (size_t i = 0; i < 2; ++i) {
+        stream[2 * k + i] = 0.25f * static_cast<float>(k * k + i);  // exact in float16
+        const float gradients[] = {stream[2 * k + i], 3};
+        for (size_t use = 0; use < 2; ++use) {
+          const float old = mean[use][i] * (before / count), added = gradients[use] * (1 / count);
+          mean[use][i] = old + added;
+        }
+      }
+    }
+    ASSERT_TRUE((*session)->Run("train").ok());
+    const auto weights = *(*session)->ReadFloats("w");
+    for (size_t i = 0; i < 2; ++i) {
+      const float expected = -(mean[0][i] + mean[1][i]);
+      if (type == FLOAT32) {
+        EXPECT_TRUE(weights[i] == expected || weights[i] == -(mean[1][i] + mean[0][i]))
+            << weights[i] << " " << expected;
+      } else {
+        EXPECT_NEAR(weights[i], expected, 0.004);
+      }
+    }
+  }
+}
+
+TEST(PipelineTest, RunningMeansAreThoseOfOneIpu) {
+  for (v1::DataType type : {FLOAT32, FLOAT16}) {
+    const auto train = [&](uint32_t ipus, Schedule schedule) {
+      CompileOptions options{.ipus_per_replica = ipus, .schedule = schedule};
+      return Train(Layers(type, ipus, ipus), options, 9, 1, kWeights,
+                   GradientReduction::kRunningMean);
+    };
+    const Result one = train(1, Schedule::kSharded), mean = Train(Layers(type, 1, 1), {}, 9);
+    // Roundings add up in the course of the training: after one update they are small.
+    for (size_t micro_batch = 0; micro_batch < 2 * 9; ++micro_batch) {
+      EXPECT_NEAR(one.losses[micro_batch], mean.losses[micro_batch],
+                  micro_batch < 9   ? 0
+                  : type == FLOAT32 ? 1e-5
+                                    : 1e-2);
+    }
+    for (Schedule schedule : kPipelines) {
+      const Result pipeline = train(4, schedule);
+      EXPECT_EQ(pipeline.losses, one.losses);
+      EXPECT_EQ(pipeline.weights, one.weights);
     }
   }
 }

@@ -75,7 +75,7 @@ inline TestProgram Adam(uint32_t accumulation) {
        .accumulation = accumulation,
        .loss = loss,
        .optimizer = AdamOptions{.epsilon = 1e-7f, .decoupled_weight_decay = true, .amsgrad = true},
-       .reduction = GradientReduction::kSum}};
+       .reduction = accumulation > 1 ? GradientReduction::kRunningMean : GradientReduction::kSum}};
   return test;
 }
 

@@ -22,6 +22,8 @@ Update::Update(const GraphProgram& program, RandomRounding& rounding, Placement&
       loss_scale_(program.gradients.loss_scale),
       gradient_scale_(spec_.reduction == GradientReduction::kMean
                           ? 1.0f / static_cast<float>(uint64_t{spec_.accumulation} * replicas_)
+                      : spec_.reduction == GradientReduction::kRunningMean
+                          ? 1.0f / static_cast<float>(replicas_)
                           : 1.0f),
       rounding_(rounding),
       placement_(placement),
@@ -99,6 +101,7 @@ void Update::Emit() {
       gradient_places_[v] = placement_.Place(variable.id, graph_.values()[variable.id].ipu);
     for (Tensor gradient : gradients_[v])
       Accumulate(graph_.RootOf(gradient.id));  // of what no node makes
+    if (running_means_.contains(v)) gradient_places_[v] = SumOfRunningMeans(v);
     if (!gradients_[v].empty() && !updated_.contains(v)) gradient_places_[v] = Widened(v);
   }
   const auto readers = ReadersOfStorages();
@@ -185,6 +188,10 @@ uint32_t Update::EmitGradient(const Use& use) {
   placement_.Bring(use.gradient.id, ipu);
   const uint32_t gradient =
       placement_.Flat(ipu, placement_.PlaceAs(use.gradient.id, ipu, OrderOfVariable(use.variable)));
+  if (spec_.accumulation > 1 && spec_.reduction == GradientReduction::kRunningMean) {
+    EmitRunningMean(use, gradient);
+    return gradient;
+  }
   if (spec_.accumulation > 1 || gradients_[use.variable].size() > 1) {
     const uint32_t accumulator =
         AccumulatorOf(use.variable, placement_.TensorAt(ipu, gradient).type.dims);
@@ -197,6 +204,75 @@ uint32_t Update::EmitGradient(const Use& use) {
     return accumulator;
   }
   return gradient;
+}
+
+// The factors of a micro-batch are ready when it comes, so that the first operation reads the
+// gradient: the others follow it in a pipeline.
+void Update::EmitRunningMean(const Use& use, uint32_t gradient) {
+  const uint32_t ipu = graph_.values()[graph_.variables()[use.variable].id].ipu;
+  const program::TensorType type = placement_.TensorAt(ipu, gradient).type;
+  const uint32_t mean = Cleared(ipu, type.dims, 0), count = Cleared(ipu, {}, 1),
+                 kept = Cleared(ipu, {}, 0), share = Cleared(ipu, {}, 1), one = Constant(ipu, 1);
+  const auto emit = [&](Instruction instruction, std::vector<uint32_t> inputs, uint32_t output) {
+    instruction.mutable_inputs()->Add(inputs.begin(), inputs.end());
+    instruction.add_outputs(output);
+    placement_.Emit(ipu, Section::kBody, std::move(instruction));
+    return output;
+  };
+  const auto binary = [&](program::v1::BinaryOperator op, uint32_t a, uint32_t b, uint32_t output) {
+    Instruction instruction;
+    instruction.mutable_binary()->set_operator_(op);
+    return emit(std::move(instruction), {a, b}, output);
+  };
+  const auto temporary = [&](const program::Dims& dims) {
+    return placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, dims}});
+  };
+  if (type.type != program::v1::FLOAT32) {
+    Instruction cast;
+    cast.mutable_cast()->set_type(program::v1::FLOAT32);
+    gradient = emit(std::move(cast), {gradient}, temporary(type.dims));
+  }
+  using namespace program::v1;
+  const uint32_t added = binary(MULTIPLY, gradient, share, temporary(type.dims)),
+                 old = binary(MULTIPLY, mean, kept, temporary(type.dims));
+  binary(ADD, old, added, mean);
+  Instruction copy;
+  copy.mutable_copy();
+  const uint32_t before = emit(std::move(copy), {count}, temporary({}));
+  binary(ADD, count, one, count);
+  binary(DIVIDE, before, count, kept);
+  binary(DIVIDE, one, count, share);
+  running_means_[use.variable].push_back(mean);
+}
+
+uint32_t Update::SumOfRunningMeans(size_t v) {
+  const std::vector<uint32_t>& means = running_means_.at(v);
+  const Value& variable = graph_.values()[graph_.variables()[v].id];
+  placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
+  uint32_t sum = means[0];
+  for (size_t use = 1; use < means.size(); ++use) {
+    Instruction add;
+    add.mutable_binary()->set_operator_(program::v1::ADD);
+    add.add_inputs(sum);
+    add.add_inputs(means[use]);
+    sum = placement_.NewTensor(
+        variable.ipu,
+        {.type = {program::v1::FLOAT32, placement_.TensorAt(variable.ipu, means[0]).type.dims}});
+    add.add_outputs(sum);
+    placement_.Emit(variable.ipu, Section::kReduce, std::move(add));
+  }
+  return sum;
+}
+
+uint32_t Update::Cleared(uint32_t ipu, const program::Dims& dims, float value) {
+  const uint32_t tensor = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, dims}});
+  Instruction clear;
+  clear.mutable_fill()->set_value(value);
+  clear.add_outputs(tensor);
+  placement_.Emit(ipu, Section::kClear, std::move(clear));
+  // One micro-batch leaves it to the next.
+  placement_.ipu(ipu).pinned.insert(placement_.TensorAt(ipu, tensor).storage);
+  return tensor;
 }
 
 // A gradient as it is reduced: in float32.

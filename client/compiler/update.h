@@ -41,6 +41,11 @@ class Update {
   void FindLastReaders();
   void UpdateAtOnce(size_t v);
   uint32_t EmitGradient(const Use& use);
+  // Adds the gradient of a use to the running mean of its own; the sum of those of all uses.
+  void EmitRunningMean(const Use& use, uint32_t gradient);
+  uint32_t SumOfRunningMeans(size_t v);
+  // A FLOAT32 tensor that has this value before the first micro-batch.
+  uint32_t Cleared(uint32_t ipu, const program::Dims& dims, float value);
   uint32_t Widened(size_t v);
   Order OrderOfVariable(size_t v);
   uint32_t AccumulatorOf(size_t v, const program::Dims& dims);
@@ -81,6 +86,7 @@ class Update {
   Placement& placement_;
   std::map<uint32_t, std::vector<Use>> uses_;                         // by value
   std::map<size_t, uint32_t> accumulators_;                           // by the variable's number
+  std::map<size_t, std::vector<uint32_t>> running_means_;             // of its uses
   std::vector<uint32_t> gradient_places_;                             // by the variable's number
   std::map<std::pair<uint32_t, size_t>, uint32_t> hyper_parameters_;  // by IPU and group
   std::map<std::pair<uint32_t, float>, uint32_t> constants_;          // by IPU and value

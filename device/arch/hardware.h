@@ -10,6 +10,14 @@
 #include "absl/strings/string_view.h"
 #include "device/base/units.h"
 
+// Defaults of this project, where nothing is published, are variables for
+// tests/fidelity/sensitivity, which shows what they change.
+#ifdef VPOD_VARIABLE_DEFAULTS
+#define VPOD_DEFAULT inline
+#else
+#define VPOD_DEFAULT inline constexpr
+#endif
+
 namespace vpod::arch {
 
 // --- IPU (GC200 and Bow are the same but for the clock) ---
@@ -24,49 +32,48 @@ inline constexpr uint32_t kMaxIpusPerLinkDomain = 64;  // A datasheet: one POD64
 inline constexpr uint32_t kMaxIpusPerPod = 1024 * kMaxIpusPerLinkDomain;  // POD65536
 
 // --- Rates ---
-inline constexpr double kExchangeBytesPerCycle = 4;           // C per tile and direction
-inline constexpr double kHostBytesPerSecond = 7.2e9;          // F2 per IPU and direction
-inline constexpr double kHostBytesPerSecondPerTile = 0.11e9;  // F2
+VPOD_DEFAULT double kExchangeBytesPerCycle = 4;           // C per tile and direction
+VPOD_DEFAULT double kHostBytesPerSecond = 7.2e9;          // F2 per IPU and direction
+VPOD_DEFAULT double kHostBytesPerSecondPerTile = 0.11e9;  // F2
 inline constexpr double kHostPortBytesPerSecond =
     0.9 * 12.5e9;  // F15 host to a machine's gateway, 1 port per direction
-inline constexpr double kDdrBytesPerSecond = 28.8e9;  // F3 per machine; a host byte counts twice
-inline constexpr double kLinkBytesPerSecond =
-    0.83 * 16e9;  // A 128 Gb/s per direction, F1 efficiency
+VPOD_DEFAULT double kDdrBytesPerSecond = 28.8e9;        // F3 per machine; a host byte counts twice
+VPOD_DEFAULT double kLinkBytesPerSecond = 0.83 * 16e9;  // A 128 Gb/s per direction, F1 efficiency
 // GW-Link: 100 GbE a port (A), F16 efficiency, per direction.
-inline constexpr double kGwPortBytesPerSecond = 0.85 * 12.5e9;
+VPOD_DEFAULT double kGwPortBytesPerSecond = 0.85 * 12.5e9;
 inline constexpr uint32_t kPairLinks = 4;    // B between the two IPUs of a rung
 inline constexpr uint32_t kCrossLinks = 2;   // B traffic that changes column
 inline constexpr uint32_t kLadderLinks = 2;  // B up and down each
-inline constexpr double kRingBytesPerSecond =
+VPOD_DEFAULT double kRingBytesPerSecond =
     4 * kLinkBytesPerSecond;  // B bidirectional ring, 1 IPU per replica
 
 // --- Fixed costs, in cycles unless the name says otherwise ---
-inline constexpr uint64_t kInternalSyncCycles = 126;    // C (IPU21)
-inline constexpr uint64_t kExternalSyncCycles = 600;    // C SDK target
-inline constexpr uint64_t kExchangeFixedCycles = 40;    // F10 per phase
-inline constexpr uint64_t kControlCyclesPerStep = 50;   // F18
-inline constexpr uint64_t kSupervisorCallCycles = 11;   // C
-inline constexpr uint64_t kConvolutionCallCycles = 5;   // F4, if weights load at 8 B a cycle
-inline constexpr uint64_t kWeightBytesPerCycle = 8;     // A poplibs, default
-inline constexpr uint64_t kCollectiveStepCycles = 200;  // F17
-inline constexpr double kLinkHopSeconds = 15e-9;        // B poplibs
-inline constexpr double kGwHopSeconds = 2e-6;           // F11
-inline constexpr double kStreamRequestSeconds = 2e-6;   // F19
-inline constexpr double kHostSyncSeconds = 0.363e-6;    // A host ahead
+inline constexpr uint64_t kInternalSyncCycles = 126;   // C (IPU21)
+inline constexpr uint64_t kExternalSyncCycles = 600;   // C SDK target
+VPOD_DEFAULT uint64_t kExchangeFixedCycles = 40;       // F10 per phase
+VPOD_DEFAULT uint64_t kControlCyclesPerStep = 50;      // F18
+inline constexpr uint64_t kSupervisorCallCycles = 11;  // C
+VPOD_DEFAULT uint64_t kConvolutionCallCycles = 5;      // F4, if weights load at 8 B a cycle
+inline constexpr uint64_t kWeightBytesPerCycle = 8;    // A poplibs, default
+VPOD_DEFAULT uint64_t kCollectiveStepCycles = 200;     // F17
+inline constexpr double kLinkHopSeconds = 15e-9;       // B poplibs
+VPOD_DEFAULT double kGwHopSeconds = 2e-6;              // F11
+VPOD_DEFAULT double kStreamRequestSeconds = 2e-6;      // F19
+inline constexpr double kHostSyncSeconds = 0.363e-6;   // A host ahead
 
 // Share of a tile's memory for the operands and partial results of a convolution.
 inline constexpr double kAvailableMemoryProportion = 0.6;  // A poplibs
 
 // --- Code and state bytes, for the memory model ---
-inline constexpr uint64_t kConvolutionVertexCodeBytes = 4096;  // F5
-inline constexpr uint64_t kReduceVertexCodeBytes = 1024;       // F5
-inline constexpr uint64_t kOtherVertexCodeBytes = 400;         // F5
-inline constexpr uint64_t kVertexStateBytes = 32;              // F6: 16 B and four pointer fields
-inline constexpr uint64_t kControlBytesPerStep = 48;           // F7
-inline constexpr uint64_t kExchangeBytesPerFragment = 12;      // F7 received
-inline constexpr uint64_t kExchangeBytesPerSend = 8;           // F7
-inline constexpr uint64_t kBytesOfASend = 64 * 4;              // F7 at most
-inline constexpr uint64_t kReservedTileBytes = 6 * 400 + 600 + 1104;  // F8
+VPOD_DEFAULT uint64_t kConvolutionVertexCodeBytes = 4096;  // F5
+VPOD_DEFAULT uint64_t kReduceVertexCodeBytes = 1024;       // F5
+VPOD_DEFAULT uint64_t kOtherVertexCodeBytes = 400;         // F5
+VPOD_DEFAULT uint64_t kVertexStateBytes = 32;              // F6: 16 B and four pointer fields
+VPOD_DEFAULT uint64_t kControlBytesPerStep = 48;           // F7
+VPOD_DEFAULT uint64_t kExchangeBytesPerFragment = 12;      // F7 received
+VPOD_DEFAULT uint64_t kExchangeBytesPerSend = 8;           // F7
+inline constexpr uint64_t kBytesOfASend = 64 * 4;          // F7 at most
+VPOD_DEFAULT uint64_t kReservedTileBytes = 6 * 400 + 600 + 1104;  // F8
 
 // Kind of IPU-Machine.
 struct MachineType {

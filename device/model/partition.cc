@@ -60,13 +60,13 @@ uint64_t ExchangeCycles(uint64_t bytes) {
 }  // namespace
 
 uint64_t PartitionCost::total_cycles() const {
-  constexpr uint64_t kControl = arch::kControlCyclesPerStep;
-  uint64_t once = 0, each = vertex_cycles + kControl;
+  const uint64_t control = arch::kControlCyclesPerStep;
+  uint64_t once = 0, each = vertex_cycles + control;
   if (operand_bytes > 0) each += ExchangeCycles(operand_bytes);
   for (const Rearrangement& copy : rearrangements)
-    once += copy.cycles + kControl + ExchangeCycles(copy.bytes);
+    once += copy.cycles + control + ExchangeCycles(copy.bytes);
   for (const ReduceStage& stage : reduction)
-    each += stage.cycles + kControl + ExchangeCycles(stage.bytes);
+    each += stage.cycles + control + ExchangeCycles(stage.bytes);
   return once + serial * each;
 }
 

@@ -1,0 +1,42 @@
+// Predictions of the model of the hardware beside published figures, with their sources in
+// spec/hardware.md. Programs run on an IPUModel, whose cycles are those of every machine; models
+// are planned. No figure is fitted to another.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace vpod::fidelity {
+
+class Report {
+ public:
+  // Prints the rows unless it is quiet.
+  explicit Report(bool quiet = false) : quiet_(quiet) {}
+
+  void Add(const std::string& what, double predicted, double published);
+  void Note(const std::string& what, const std::string& predicted, const std::string& published);
+  // Begins a family of rows.
+  void Head(const char* title);
+  void End() const;
+
+  double median() const { return Median(AllBut("")); }
+  double worst() const { return AllBut("").back(); }
+
+ private:
+  using Errors = std::vector<double>;
+
+  Errors AllBut(const std::string& left_out) const;  // ascending
+  static double Median(const Errors& sorted);
+
+  const bool quiet_;
+  std::string family_;
+  std::map<std::string, Errors> errors_;  // in percent, by family
+};
+
+// Adds all rows.
+absl::Status AddRows(Report& report);
+
+}  // namespace vpod::fidelity
