@@ -25,13 +25,15 @@ using program::v1::FLOAT32;
 
 struct Arguments {
   int runs = 20;
-  int pause_ms = 0;      // host work between runs
-  int instance = -1;     // the one that goes wrong
-  int at_run = 5;        // before this run
-  uint32_t ipus = 1;     // IPUs of a replica, one layer on each
-  bool in_step = false;  // by popdist::run
-  std::string losses;    // file for the losses
-  std::string fault;     // kill, stop, throw, exit, fork, sleep, label, late-label
+  int pause_ms = 0;   // host work between runs
+  int instance = -1;  // the one that goes wrong
+  int at_run = 5;     // before this run
+  uint32_t ipus = 1;  // IPUs of a replica, one layer on each
+  uint32_t accumulation = 1;
+  bool pipeline = false;  // the IPUs work on different micro-batches
+  bool in_step = false;   // by popdist::run
+  std::string losses;     // file for the losses
+  std::string fault;      // kill, stop, throw, exit, fork, sleep, label, late-label
   // Bad labels in the data fail a run, after which the job goes on.
   bool with_labels() const { return fault == "label" || fault == "late-label"; }
   // Nothing is trained: the labels are read when the replicas have met for the last time.
@@ -83,7 +85,10 @@ absl::Status Run(const Arguments& arguments) {
   compiler::CompileOptions options;
   options.total_replicas = total;
   options.ipus_per_replica = arguments.ipus;
-  options.programs = {{.name = "train", .optimizer = compiler::SgdOptions{.learning_rate = 0.01f}}};
+  if (arguments.pipeline) options.schedule = compiler::Schedule::kGrouped;
+  options.programs = {{.name = "train",
+                       .accumulation = arguments.accumulation,
+                       .optimizer = compiler::SgdOptions{.learning_rate = 0.01f}}};
   if (!arguments.late()) options.programs[0].loss = loss;
   VPOD_ASSIGN_OR_RETURN(const auto compiled, compiler::Compile(graph, options));
   if (culprit && arguments.fault == "absent") {
@@ -130,7 +135,10 @@ absl::Status Run(const Arguments& arguments) {
       std::printf("run %d loss %.9g\n", run,
                   static_cast<double>((*session->Stream<float>("loss", 0))[0]));
       std::fflush(stdout);
-      losses << run << " " << (*session->Stream<float>("loss", 0))[0] << "\n";
+      losses << run;
+      const auto all = *session->Stream<float>("loss", 0);
+      for (float each : all) losses << " " << each;
+      losses << "\n";
     }
   }
   std::printf("instance %u finished\n", popdist::getInstanceIndex());
@@ -146,6 +154,8 @@ int Main(int argc, char** argv) {
   app.add_option("--at-run", arguments.at_run);
   app.add_flag("--in-step", arguments.in_step, "run by popdist::run");
   app.add_option("--ipus", arguments.ipus, "IPUs of a replica");
+  app.add_option("--accumulation", arguments.accumulation, "micro-batches of an update");
+  app.add_flag("--pipeline", arguments.pipeline, "each IPU is a stage of a pipeline");
   app.add_option("--losses", arguments.losses, "file to which instance 0 writes its losses too");
   app.add_option("--fault", arguments.fault,
                  "kill, stop, throw, exit, fork, sleep, label, late-label, other-program "

@@ -4,6 +4,8 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "device/base/file.h"
 #include "tests/support/command.h"
@@ -13,13 +15,26 @@ namespace vpod::testing {
 namespace {
 
 // Losses of a job; fails the test when it does.
-std::string Losses(TestPod& pod, int instances, int replicas, int ipus = 1) {
+std::string Losses(TestPod& pod, int instances, int replicas, int ipus = 1,
+                   const std::vector<std::string>& more = {}) {
   const std::string file = pod.directory() + "/losses";
   std::filesystem::remove(file);
-  const Outcome outcome =
-      pod.Run({"poprun", "--num-instances", std::to_string(instances), "--num-replicas",
-               std::to_string(replicas), "--ipus-per-replica", std::to_string(ipus), "replica_job",
-               "--runs", "7", "--ipus", std::to_string(ipus), "--losses", file});
+  std::vector<std::string> words = {"poprun",
+                                    "--num-instances",
+                                    std::to_string(instances),
+                                    "--num-replicas",
+                                    std::to_string(replicas),
+                                    "--ipus-per-replica",
+                                    std::to_string(ipus),
+                                    "replica_job",
+                                    "--runs",
+                                    "7",
+                                    "--ipus",
+                                    std::to_string(ipus),
+                                    "--losses",
+                                    file};
+  words.insert(words.end(), more.begin(), more.end());
+  const Outcome outcome = pod.Run(words);
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   return base::ReadFile(file);
 }
@@ -90,6 +105,22 @@ TEST_P(AgentsTest, JobsAreIdenticalToThoseOfOneProcess) {
   }
   EXPECT_EQ(Logged(pod, "which exchange in shared memory"), GetParam() == "shm");
   EXPECT_EQ(Logged(pod, "which exchange by messages"), GetParam() == "tcp");
+}
+
+// Stages of a replica on IPUs of two and four agents work on different micro-batches.
+TEST_P(AgentsTest, PipelinesOverAgentsTrainAsOneProcessDoesWithout) {
+  TestPod pod(16, {"--agents", "processes"}, {{"VPOD_TRANSPORT", GetParam()}});
+  pod.CreatePartition("p16", 16);
+  for (const Layout& layout : {Layout{1, 1, 8}, Layout{2, 2, 8}, Layout{1, 1, 16}}) {
+    SCOPED_TRACE(std::to_string(layout.replicas) + " replicas of " + std::to_string(layout.ipus));
+    const std::string accumulation = std::to_string(2 * layout.ipus - 1);
+    const std::string expected = Losses(OneProcess(), layout.instances, layout.replicas,
+                                        layout.ipus, {"--accumulation", accumulation});
+    EXPECT_FALSE(expected.empty());
+    EXPECT_EQ(Losses(pod, layout.instances, layout.replicas, layout.ipus,
+                     {"--accumulation", accumulation, "--pipeline"}),
+              expected);
+  }
 }
 
 TEST_P(AgentsTest, EveryCollectiveGivesTheBitsOfOneProcess) {

@@ -98,6 +98,39 @@ TEST_F(MultiHostTest, JobsAreIdenticalToThoseOfALocalPod) {
   ExpectMessages();
 }
 
+// Stages of a replica on IPUs of several hosts.
+TEST_F(MultiHostTest, PipelinesOverHostsTrainAsALocalPodDoesWithout) {
+  TestPod local(16);
+  local.CreatePartition("p16", 16);
+  CreatePartition({"p16", "--size", "16", "--reconfigurable"});
+  for (int ipus : {8, 16}) {
+    SCOPED_TRACE(ipus);
+    const auto job = [&](const std::string& file) {
+      return Words{"replica_job",
+                   "--runs",
+                   "5",
+                   "--ipus",
+                   std::to_string(ipus),
+                   "--accumulation",
+                   std::to_string(2 * ipus - 1),
+                   "--losses",
+                   file};
+    };
+    const std::string there = hosts_->pod().directory() + "/losses";
+    const std::string here = local.directory() + "/losses";
+    const Outcome apart =
+        hosts_->Login(hosts_->Poprun(1, 1, ipus) + job(there) + Words{"--pipeline"});
+    ASSERT_EQ(apart.code, 0) << apart.err;
+    const Outcome together = local.Run(Words{"poprun", "--num-instances", "1", "--num-replicas",
+                                             "1", "--ipus-per-replica", std::to_string(ipus)} +
+                                       job(here));
+    ASSERT_EQ(together.code, 0) << together.err;
+    EXPECT_FALSE(base::ReadFile(here).empty());
+    EXPECT_EQ(base::ReadFile(there), base::ReadFile(here));
+  }
+  ExpectMessages();
+}
+
 TEST_F(MultiHostTest, CollectivesGiveTheBitsOfALocalPod) {
   TestPod local(16);
   local.CreatePartition("p16", 16);
