@@ -22,8 +22,8 @@ struct BertOptions {
   // pipeline; the graph's IPU has the rest, before and behind them. 0: the graph's IPU has all.
   int layers_per_ipu = 0;
   // Or halves of layers, attention and feed-forward, on the graph's IPU and on each that follows,
-  // as stages; what is behind the last layer makes up another stage, on the graph's IPU. An error
-  // of the graph unless they are twice as many as layers.
+  // as stages, the first may have none; what is behind the last layer makes up another stage, on
+  // the graph's IPU. An error of the graph unless they are twice as many as layers.
   std::vector<int> half_layers;
   // Tokens of each sequence, from the first on, for which BertForMaskedLanguage gives logits; 0:
   // all. Data are often arranged so that the masked ones come first.

@@ -68,8 +68,8 @@ Tensor Rows(Graph& graph, Tensor logits, const NetworkRequest& request) {
   return graph.Reshape(logits, {request.micro_batch * dims[1], dims.back()});
 }
 
-// The first IPU has the embedding and the prediction; the layers are dealt to the others evenly, or
-// stay there if it is alone.
+// The first IPU has the embedding and the prediction; the halves of layers are dealt to the others
+// evenly, or stay there if it is alone.
 Build OfBert(models::BertOptions (*variant)()) {
   return [variant](const nn::Builder& net, const NetworkRequest& request) {
     models::BertOptions options = variant();
@@ -84,8 +84,14 @@ Build OfBert(models::BertOptions (*variant)()) {
             "'", halves, "' half layers of an IPU, must be 1 to ", 2 * options.layers)));
       }
     }
-    if (others > 0 && options.half_layers.empty())
-      options.layers_per_ipu = (options.layers + others - 1) / others;
+    if (others > 0 && options.half_layers.empty()) {
+      options.half_layers.push_back(0);
+      for (int ipu = 0, dealt = 0; ipu < others; ++ipu) {
+        const int until = 2 * options.layers * (ipu + 1) / others;
+        options.half_layers.push_back(until - dealt);
+        dealt = until;
+      }
+    }
     options.predictions = request.predictions;
     options.attention_dropout = request.attention_dropout;
     const models::BertInputs inputs{
