@@ -253,6 +253,9 @@ def compile(
     total_replicas: int | None = None,
     ipus_per_replica: int = 1,
     fusion: bool = True,
+    schedule: str = "sharded",
+    recomputation: str = "none",
+    off_chip_optimizer_state: bool = False,
 ) -> Executable: ...
 def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor: ...
 def convolution(

@@ -5,9 +5,12 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/compiler/executable_cache.h"
 #include "client/compiler/optimizer.h"
 #include "client/popdist/context.hpp"
@@ -86,14 +89,35 @@ void DefineOptimizers(py::module_& module) {
            py::arg("maximize") = false);
 }
 
+using Reduction = compiler::GradientReduction;
+constexpr std::pair<const char*, Reduction> kReductions[] = {
+    {"mean", Reduction::kMean},
+    {"sum", Reduction::kSum},
+    {"running_mean", Reduction::kRunningMean}};
+using compiler::Schedule;
+constexpr std::pair<const char*, Schedule> kSchedules[] = {{"sharded", Schedule::kSharded},
+                                                           {"grouped", Schedule::kGrouped},
+                                                           {"interleaved", Schedule::kInterleaved},
+                                                           {"sequential", Schedule::kSequential}};
+
+// The value that a name stands for.
+template <class T, size_t count>
+T Choose(const char* argument, const std::string& name,
+         const std::pair<const char*, T> (&choices)[count]) {
+  std::vector<std::string> names;
+  for (const auto& [choice, value] : choices) {
+    if (name == choice) return value;
+    names.push_back(absl::StrCat("'", choice, "'"));
+  }
+  throw py::value_error(
+      absl::StrCat(argument, " '", name, "' must be one of ", absl::StrJoin(names, ", ")));
+}
+
 Program MakeProgram(std::string name, std::optional<Value> loss, Optimizer optimizer,
                     const std::vector<std::pair<std::vector<std::string>, Optimizer>>& groups,
                     int64_t accumulation, int64_t device_iterations, std::optional<float> clip_norm,
                     std::optional<float> clip_value, std::optional<float> loss_scale,
                     bool automatic_loss_scale, const std::string& reduction) {
-  if (reduction != "mean" && reduction != "sum") {
-    throw py::value_error(absl::StrCat("reduction '", reduction, "' must be 'mean' or 'sum'"));
-  }
   Program program{.spec = {.name = std::move(name),
                            .device_iterations = Count("device_iterations", device_iterations, 1),
                            .accumulation = Count("accumulation", accumulation, 1),
@@ -101,8 +125,7 @@ Program MakeProgram(std::string name, std::optional<Value> loss, Optimizer optim
                            .clip_norm = clip_norm,
                            .clip_value = clip_value,
                            .loss_scale = loss_scale,
-                           .reduction = reduction == "sum" ? compiler::GradientReduction::kSum
-                                                           : compiler::GradientReduction::kMean},
+                           .reduction = Choose("reduction", reduction, kReductions)},
                   .loss = std::move(loss)};
   for (const auto& [variables, own] : groups) program.spec.groups.push_back({variables, own});
   if (automatic_loss_scale) program.spec.automatic_loss_scale.emplace();
@@ -110,12 +133,17 @@ Program MakeProgram(std::string name, std::optional<Value> loss, Optimizer optim
 }
 
 Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
-                   std::optional<int64_t> total_replicas, int64_t ipus_per_replica, bool fusion) {
+                   std::optional<int64_t> total_replicas, int64_t ipus_per_replica, bool fusion,
+                   const std::string& schedule, const std::string& recomputation,
+                   bool off_chip_optimizer_state) {
   compiler::CompileOptions options;
   options.ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1);
   const int64_t replicas = popdist::isPopdistEnvSet() ? popdist::getNumTotalReplicas() : 1;
   options.total_replicas = Count("total_replicas", total_replicas.value_or(replicas), 1);
   options.fusion = fusion;
+  options.schedule = Choose("schedule", schedule, kSchedules);
+  options.recomputation = Choose("recomputation", recomputation, compiler::kRecomputationNames);
+  options.off_chip_optimizer_state = off_chip_optimizer_state;
   for (const Program& program : programs) {
     options.programs.push_back(program.spec);
     if (program.loss) options.programs.back().loss = TensorOf(*program.loss, graph);
@@ -180,7 +208,8 @@ void DefineCompiler(py::module_& module) {
       .def_readonly("total_replicas", &Executable::total_replicas);
   module.def("compile", Compile, py::arg("graph").none(false), py::arg("programs"), py::kw_only(),
              py::arg("total_replicas") = py::none(), py::arg("ipus_per_replica") = 1,
-             py::arg("fusion") = true,
+             py::arg("fusion") = true, py::arg("schedule") = "sharded",
+             py::arg("recomputation") = "none", py::arg("off_chip_optimizer_state") = false,
              "Compiles for the replicas that poprun gave, for one, or for as many as are given.");
 }
 

@@ -471,7 +471,10 @@ class WrongCallsTest(Regression):
             (lambda: vpod.compile(g, [program("a", loss=loss, groups=[(["q"], vpod.Sgd())])]), ValueError, "'q'|q"),
             (lambda: vpod.compile(g, [program("a")], total_replicas=0), ValueError, "total_replicas is 0, must be 1 to"),
             (lambda: vpod.compile(g, [program("a")], ipus_per_replica=3), ValueError, "3"),
-            (lambda: program("a", reduction="max"), ValueError, "'mean' or 'sum'"),
+            (lambda: program("a", reduction="max"), ValueError, "must be one of 'mean', 'sum', 'running_mean'"),
+            (lambda: vpod.compile(g, [program("a")], schedule="phased"), ValueError,
+             "schedule 'phased' must be one of 'sharded', 'grouped'"),
+            (lambda: vpod.compile(g, [program("a")], recomputation="some"), ValueError, "must be one of 'none'"),
             (lambda: program("a", optimizer="sgd"), TypeError, "incompatible"),
             (lambda: vpod.Sgd(0.1, 0.9), TypeError, "incompatible"),
             (lambda: vpod.Sgd(float("nan")), ValueError, "learning rate is nan, must be 0 or more and finite"),
@@ -481,6 +484,30 @@ class WrongCallsTest(Regression):
         for call, error, message in calls:
             self.refused(call, error, message)
         self.open().close()
+
+    def test_pipelines(self):
+        """Schedules, recomputation and places of state change no result."""
+        def losses(**options):
+            graph = vpod.Graph()
+            x, y = graph.input("x", [4, 8]), None
+            w = np.linspace(-1, 1, 64, dtype="float32").reshape(8, 8)
+            for ipu in range(2):
+                with graph.ipu(ipu if options.get("ipus_per_replica", 1) == 2 else 0):
+                    y = vpod.tanh(vpod.matmul(x if y is None else y, graph.variable(f"w{ipu}", w)))
+                    loss = y.mean()
+            graph.output("loss", loss)
+            program = vpod.Program("train", loss=loss, optimizer=vpod.Sgd(0.5, momentum=0.9), accumulation=4)
+            executable = vpod.compile(graph, [program], **options)
+            device = vpod.ipu_model(ipus_per_replica=options.get("ipus_per_replica", 1))
+            data = np.arange(4 * 4 * 8, dtype="float32").reshape(4, 4, 8) / 64 - 1
+            with vpod.Session(executable, device) as session:
+                return [session.run("train", {"x": data})["loss"].tolist() for _ in range(3)]
+
+        expected = losses()
+        self.assertNotEqual(expected[0], expected[2])
+        for options in (dict(schedule="grouped"), dict(schedule="interleaved"), dict(recomputation="all"),
+                        dict(schedule="grouped", recomputation="pipeline", off_chip_optimizer_state=True)):
+            self.assertEqual(losses(ipus_per_replica=2, **options), expected, options)
 
     def test_running(self):
         session, data = self.open(), self.data()
