@@ -41,11 +41,6 @@ class Update {
   void FindLastReaders();
   void UpdateAtOnce(size_t v);
   uint32_t EmitGradient(const Use& use);
-  // Adds the gradient of a use to the running mean of its own; the sum of those of all uses.
-  void EmitRunningMean(const Use& use, uint32_t gradient);
-  uint32_t SumOfRunningMeans(size_t v);
-  // A FLOAT32 tensor that has this value before the first micro-batch.
-  uint32_t Cleared(uint32_t ipu, const program::Dims& dims, float value);
   uint32_t Widened(size_t v);
   Order OrderOfVariable(size_t v);
   uint32_t AccumulatorOf(size_t v, const program::Dims& dims);
@@ -63,6 +58,12 @@ class Update {
   void EmitUpdate(uint32_t ipu, Section section, Made update);
   uint32_t FirstRow(uint32_t ipu);
   void CountStep(uint32_t ipu, Section section);
+
+  // running_mean.cc: adds the gradient of a use to the running mean of its own; the sum of those of
+  // all uses; a FLOAT32 tensor that has this value before the first micro-batch.
+  void EmitRunningMean(const Use& use, uint32_t gradient);
+  uint32_t SumOfRunningMeans(size_t v);
+  uint32_t Cleared(uint32_t ipu, const program::Dims& dims, float value);
 
   // gradient_scale.cc; `reduce` has the reduced gradients of each IPU.
   void EmitAutomaticLossScale(const std::map<uint32_t, program::v1::Instruction>& reduce);
