@@ -23,7 +23,7 @@ done
 for program in "$root"/usr/bin/*; do
   name=${program##*/}
   # Examples, and programs that only poprun starts.
-  [[ $name =~ ^(fashion_mnist|first_program|gc-get-attributes-for-all-devices|poprun_numa_wrapper|poprun_supervisor)$ ]] || ls "$root"/usr/share/man/man?/"$name".?.gz >/dev/null 2>&1 || fail "$name has no manual page"
+  [[ $name =~ ^(fashion_mnist|first_program|hands_on|gc-get-attributes-for-all-devices|poprun_numa_wrapper|poprun_supervisor)$ ]] || ls "$root"/usr/share/man/man?/"$name".?.gz >/dev/null 2>&1 || fail "$name has no manual page"
 done
 for tool in vipu vipu-admin vpod poprun $(cd "$root/usr/bin" && ls -d gc-* | grep -v gc-get-attributes); do
   for file in usr/share/{bash-completion/completions/$tool,zsh/vendor-completions/_$tool,fish/vendor_completions.d/$tool.fish}; do

@@ -60,8 +60,9 @@ Tensor Layer(const Builder& net, Tensor x, Tensor mask, const BertOptions& optio
     return nn::SplitHeads(graph, Dense(self, name, x, options.width), options.heads);
   };
   const Tensor queries = heads_of("query"), keys = heads_of("key"), values = heads_of("value");
-  const Tensor mixed = nn::Attention(self, queries, keys, values,
-                                     {.mask = mask, .dropout = options.attention_dropout});
+  const Tensor mixed =
+      nn::Attention(self, queries, keys, values,
+                    {.mask = mask, .dropout = options.attention_dropout.value_or(options.dropout)});
   x = AddAndNormalize(attention.In("output"), mixed, x, options);
   enter(1);
   const Tensor inner = Dense(net.In("intermediate"), "dense", x, options.feed_forward);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "client/nn/builder.h"
@@ -16,7 +17,7 @@ struct BertOptions {
   int64_t heads = 12;                                 // they divide the width
   int64_t feed_forward = 3072;                        // its inner width
   float dropout = 0.1f;                               // in training
-  float attention_dropout = 0.1f;                     // of attention probabilities
+  std::optional<float> attention_dropout;             // of attention; as `dropout` if it is not set
   program::v1::DataType type = program::v1::FLOAT32;  // of the parameters
   // This many layers go on each of the IPUs that follow the graph's, as the next stages of a
   // pipeline; the graph's IPU has the rest, before and behind them. 0: the graph's IPU has all.

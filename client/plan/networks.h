@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,13 +12,13 @@
 namespace vpod::plan {
 
 struct NetworkRequest {
-  std::string name;                // NetworkNames
-  int64_t micro_batch = 1;         // images or sequences
-  int64_t image_size = 224;        // pixels of an edge
-  int64_t sequence_length = 128;   // tokens
-  int64_t predictions = 0;         // of BERT: tokens of a sequence that are predicted; 0: all
-  float attention_dropout = 0.1f;  // of BERT
-  int64_t classes = 1000;          // of images, for residual networks
+  std::string name;               // NetworkNames
+  int64_t micro_batch = 1;        // images or sequences
+  int64_t image_size = 224;       // pixels of an edge
+  int64_t sequence_length = 128;  // tokens
+  int64_t predictions = 0;        // of BERT: tokens of a sequence that are predicted; 0: all
+  std::optional<float> attention_dropout;                   // of BERT
+  int64_t classes = 1000;                                   // of images, for residual networks
   program::v1::DataType type = program::v1::FLOAT16;        // of operations and weights
   program::v1::DataType image_type = program::v1::FLOAT16;  // as they come from the host
   uint32_t ipus = 1;                                        // of a replica
