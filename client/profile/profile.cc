@@ -138,6 +138,8 @@ absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
     absl::Status written =
         WriteProfile(text, static_cast<uint32_t>(program), profiler->options_, memory, unfinished);
     if (written.ok()) {
+      // Of a process that was killed while it added a run: it is not for the new file.
+      fs::remove(path + "-journal", error);
       fs::rename(unfinished, path, error);
       if (error)
         written =

@@ -67,6 +67,7 @@ absl::StatusOr<pva::Report> Open(const std::string& path) {
 }
 
 absl::Status WriteFile(const std::string& path, const std::string& text) {
+  VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(path));
   return base::ReplaceFile(path, text, /*mode=*/0644);
 }
 
@@ -78,7 +79,10 @@ absl::Status Look(const std::string& command, const Arguments& arguments) {
     return WriteFile(arguments.html,
                      Html(absl::StrCat("Profile of ", report.program_name()), documents));
   }
-  if (!arguments.chrome.empty()) return WriteChromeTrace(report, arguments.chrome);
+  if (!arguments.chrome.empty()) {
+    VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(arguments.chrome));
+    return WriteChromeTrace(report, arguments.chrome);
+  }
   Document document;
   if (command == "diff") {
     VPOD_ASSIGN_OR_RETURN(const pva::Report after, Open(arguments.after));

@@ -121,6 +121,10 @@ TEST_F(UsageTest, OutputThatCannotBeWritten) {
               "INSERT INTO graph VALUES(0, 0, 0, 0);");
   EXPECT_EQ(Popvision("report " + directory_ + " --html /proc/x.html").status, 1);
   EXPECT_EQ(Popvision("trace " + directory_ + " --chrome /nowhere/x.json").status, 1);
+  // Devices stay what they are.
+  EXPECT_EQ(Popvision("report " + directory_ + " --html /dev/null").status, 1);
+  EXPECT_EQ(Popvision("trace " + directory_ + " --chrome /dev/null").status, 1);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   EXPECT_EQ(Popvision("report " + directory_ + " --html " + Path("x.html")).status, 0);
   EXPECT_TRUE(std::filesystem::exists(Path("x.html")));
   EXPECT_EQ(Popvision("summary " + directory_ + " > /dev/full").status, 1);

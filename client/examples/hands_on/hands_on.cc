@@ -145,7 +145,10 @@ absl::Status Train(const Arguments& arguments, session::Session& session, uint32
     VPOD_RETURN_IF_ERROR(ran.status());
     cycles += *ran;
     VPOD_ASSIGN_OR_RETURN(const float loss, MeanLoss(session, slot));
-    if (offset == 0) std::printf("run %u: loss %.4f, %lu cycles\n", run, loss, ran->value());
+    if (offset == 0) {
+      std::printf("run %u: loss %.4f, %lu cycles\n", run, loss, ran->value());
+      std::fflush(stdout);
+    }
   }
   if (offset > 0) return absl::OkStatus();
   const double wall = std::chrono::duration<double>(Clock::now() - start).count(),
