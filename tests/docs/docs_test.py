@@ -277,7 +277,19 @@ def check_messages(tree):
                     yield f"{path}:{number}: wording: {match.group(0)!r} in {literal[:60]!r}"
 
 
-CHECKS = (check_links, check_citations_of_pages, check_citations_of_code, check_wording, check_messages)
+def check_glossary(tree):
+    """Words stand below the head of their table, in alphabetical order."""
+    page = "docs/glossary.md"
+    rows = [(n, line.split("|")[1].strip()) for n, line in enumerate(tree.pages[page].split("\n"), 1) if line.startswith("|")]
+    words = [(number, word.lower()) for number, word in rows[2:]]
+    if [word for _, word in rows[:2]] != ["word", "---"]:
+        yield f"{page}: the table does not begin with its head"
+    for (_, before), (number, word) in zip(words, words[1:]):
+        if word < before:
+            yield f"{page}:{number}: '{word}' is not in alphabetical order"
+
+
+CHECKS = (check_links, check_citations_of_pages, check_citations_of_code, check_wording, check_messages, check_glossary)
 
 
 # --- What can be run ---

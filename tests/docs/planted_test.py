@@ -32,6 +32,7 @@ READ = [
     ("docs/security.md", "[there](nothing.md)\n", "link to nothing.md"),
     ("docs/security.md", "[there](formats.md#nothing)\n", "no heading #nothing"),
     ("docs/spec/hardware.md", "See `kGone`.\n", "kGone does not exist"),
+    ("docs/glossary.md", "| abacus | A word that comes too late. |\n", "'abacus' is not in alphabetical order"),
     ("docs/island.md", "# Nobody links here\n", "docs/island.md: not reachable"),
     ("docs/security.md", "- Of these there are two.\n", "wording: 'Of '"),
     ("docs/security.md", "The agent starts anew.\n", "wording: 'anew'"),
