@@ -85,7 +85,7 @@ std::string Statement::Blob() {
 bool Statement::IsNull() { return sqlite3_column_type(statement_.get(), column_) == SQLITE_NULL; }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Mode mode) {
-  std::unique_ptr<Database> database(new Database(path));
+  std::unique_ptr<Database> database(new Database(path, mode));
   const int flags = mode == Mode::kRead    ? SQLITE_OPEN_READONLY
                     : mode == Mode::kWrite ? SQLITE_OPEN_READWRITE
                                            : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
@@ -139,10 +139,21 @@ Statement Database::Prepare(const char* sql) {
 
 void Database::Fail(int code) {
   if (!status_.ok()) return;
-  const std::string message = absl::StrCat(
-      path_, ": ", handle_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle_));
-  const bool is_content = code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR;
-  status_ = is_content ? absl::InvalidArgumentError(message) : absl::UnavailableError(message);
+  const std::string why = handle_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle_);
+  if (code == SQLITE_READONLY && mode_ == Mode::kRead) {
+    status_ = absl::FailedPreconditionError(absl::StrCat(
+        path_, ": a process was killed while it added a run; to take its half back, read the ",
+        "profile as a user who may write to it and to its directory, or copy it together with ",
+        path_, "-journal"));
+  } else if (code == SQLITE_NOTADB) {
+    status_ = absl::InvalidArgumentError(absl::StrCat(path_, ": is not a profile: ", why));
+  } else if (code == SQLITE_CORRUPT || code == SQLITE_ERROR) {
+    status_ = absl::InvalidArgumentError(absl::StrCat(path_, ": ", why));
+  } else if (code == SQLITE_FULL) {
+    status_ = absl::ResourceExhaustedError(absl::StrCat(path_, ": ", why));
+  } else {
+    status_ = absl::UnavailableError(absl::StrCat(path_, ": ", why));
+  }
 }
 
 void Database::FailRow(absl::string_view what) {

@@ -74,18 +74,20 @@ class Database {
   void Execute(const char* sql);
   Statement Prepare(const char* sql);
   // The first error of all that was done: InvalidArgument if it is not a database or has other
-  // tables, Unavailable if the disk does not take it. Names the file.
+  // tables, ResourceExhausted if the disk is full, FailedPrecondition if it is to be read and is
+  // not as it was left before a change that was interrupted, else Unavailable. Names the file.
   absl::Status status() const { return status_; }
   void Fail(int code);
   // A row that no writer makes.
   void FailRow(absl::string_view what);
 
  private:
-  explicit Database(std::string path) : path_(std::move(path)) {}
+  Database(std::string path, Mode mode) : path_(std::move(path)), mode_(mode) {}
 
   std::vector<std::string> Schema();
 
   const std::string path_;
+  const Mode mode_;
   sqlite3* handle_ = nullptr;
   absl::Status status_;
 };

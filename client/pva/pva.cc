@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/pva/database.h"
+#include "client/pva/profile_file.h"
 #include "client/pva/schema.h"
 #include "device/base/status.h"
 
@@ -311,12 +311,8 @@ uint64_t Report::planned_cycles() const {
 
 absl::StatusOr<Report> OpenReport(const std::string& path) {
   Report report;
-  std::error_code error;
-  report.path =
-      std::filesystem::is_directory(path, error) ? absl::StrCat(path, "/", kProfileFile) : path;
-  if (!std::filesystem::exists(report.path, error))
-    return absl::NotFoundError(absl::StrCat(report.path, ": there is no such profile"));
-  VPOD_ASSIGN_OR_RETURN(const auto database, Database::Open(report.path, Database::Mode::kRead));
+  VPOD_ASSIGN_OR_RETURN(report.path, FindProfile(path));
+  VPOD_ASSIGN_OR_RETURN(const auto database, OpenProfile(report.path));
   VPOD_RETURN_IF_ERROR(Reader(*database, report).Read());
   return report;
 }

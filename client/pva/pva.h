@@ -134,8 +134,9 @@ struct Report {
   uint64_t planned_cycles() const;
 };
 
-// `path`: a profile, or the directory that holds it. NotFound, or InvalidArgument for a file that
-// is not a profile or does not hold together; the message names it.
+// `path`: a profile, or the directory that holds it. NotFound; PermissionDenied; InvalidArgument
+// for a file that is not a profile or does not hold together; FailedPrecondition: a process was
+// killed while it added a run, and the user may not take its half back. The message names the file.
 absl::StatusOr<Report> OpenReport(const std::string& path);
 
 }  // namespace vpod::pva

@@ -56,9 +56,12 @@ absl::StatusOr<pva::Report> Open(const std::string& path) {
   std::vector<std::string> inside;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (fs::exists(entry->path() / pva::kProfileFile, error))
+    std::error_code of_entry;
+    if (fs::exists(entry->path() / pva::kProfileFile, of_entry))
       inside.push_back(entry->path().string());
   }
+  if (error)
+    return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be listed: ", error.message()));
   if (inside.size() == 1) return pva::OpenReport(inside[0]);
   if (inside.empty()) return pva::OpenReport(path);
   std::sort(inside.begin(), inside.end());
@@ -66,22 +69,36 @@ absl::StatusOr<pva::Report> Open(const std::string& path) {
       absl::StrCat(path, " has several profiles, name one: ", absl::StrJoin(inside, ", ")));
 }
 
-absl::Status WriteFile(const std::string& path, const std::string& text) {
+// Where a file is written that is named for output: of a link, where it leads. Never over the
+// profile that is shown, by whatever name.
+absl::StatusOr<std::string> OutputAt(const std::string& path, const pva::Report& report) {
+  namespace fs = std::filesystem;
   VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(path));
-  return base::ReplaceFile(path, text, /*mode=*/0644);
+  std::error_code error;
+  if (fs::equivalent(path, report.path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot write ", path, ": it is the profile itself"));
+  }
+  if (!fs::is_symlink(path, error)) return path;
+  const fs::path target = fs::canonical(path, error);
+  if (!error) return target.string();
+  return absl::NotFoundError(absl::StrCat("cannot write ", path, ": it is a link to nothing"));
+}
+
+absl::Status WriteReport(const pva::Report& report, const std::string& path) {
+  VPOD_ASSIGN_OR_RETURN(const std::string output, OutputAt(path, report));
+  std::vector<Document> documents;
+  for (const View& view : kViews) documents.push_back(view.make(report));
+  return base::ReplaceFile(
+      output, Html(absl::StrCat("Profile of ", report.program_name()), documents), /*mode=*/0644);
 }
 
 absl::Status Look(const std::string& command, const Arguments& arguments) {
   VPOD_ASSIGN_OR_RETURN(const pva::Report report, Open(arguments.path));
-  if (command == "report") {
-    std::vector<Document> documents;
-    for (const View& view : kViews) documents.push_back(view.make(report));
-    return WriteFile(arguments.html,
-                     Html(absl::StrCat("Profile of ", report.program_name()), documents));
-  }
+  if (command == "report") return WriteReport(report, arguments.html);
   if (!arguments.chrome.empty()) {
-    VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(arguments.chrome));
-    return WriteChromeTrace(report, arguments.chrome);
+    VPOD_ASSIGN_OR_RETURN(const std::string output, OutputAt(arguments.chrome, report));
+    return WriteChromeTrace(report, output);
   }
   Document document;
   if (command == "diff") {
@@ -95,6 +112,34 @@ absl::Status Look(const std::string& command, const Arguments& arguments) {
   return absl::OkStatus();
 }
 
+void AddCommands(CLI::App& app, Arguments& arguments) {
+  const CLI::Validator given(
+      [](const std::string& value) { return value.empty() ? "the value is empty" : ""; }, "");
+  const auto add = [&](const char* name, const char* help) {
+    CLI::App* command = app.add_subcommand(name, help);
+    command->add_option("profile", arguments.path, "profile.pop, or the directory that has it")
+        ->required()
+        ->check(given);
+    return command;
+  };
+  for (const View& view : kViews) {
+    CLI::App* command = add(view.name, view.help);
+    auto* json = command->add_flag("--json", arguments.json, "print JSON");
+    if (std::string(view.name) == "trace") {
+      command->add_option("--chrome", arguments.chrome, "write a trace that ui.perfetto.dev opens")
+          ->excludes(json)
+          ->check(given);
+    }
+  }
+  CLI::App* diff = add("diff", "what changed from one profile to another");
+  diff->add_option("after", arguments.after, "the other profile")->required()->check(given);
+  diff->add_flag("--json", arguments.json, "print JSON");
+  add("report", "write all views as one HTML page")
+      ->add_option("--html", arguments.html, "the file")
+      ->required()
+      ->check(given);
+}
+
 int Main(int argc, char** argv) {
   base::CheckStdoutAtExit();
   CLI::App app(
@@ -104,32 +149,20 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", absl::StrCat("version: ", base::kVersion), "show the version");
   Arguments arguments;
-  const auto add = [&](const char* name, const char* help) {
-    CLI::App* command = app.add_subcommand(name, help);
-    command->add_option("profile", arguments.path, "profile.pop, or the directory that has it")
-        ->required();
-    return command;
-  };
-  for (const View& view : kViews) {
-    CLI::App* command = add(view.name, view.help);
-    auto* json = command->add_flag("--json", arguments.json, "print JSON");
-    if (std::string(view.name) == "trace") {
-      command->add_option("--chrome", arguments.chrome, "write a trace that ui.perfetto.dev opens")
-          ->excludes(json);
-    }
+  AddCommands(app, arguments);
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  // `popvision help trace` is `popvision trace --help`.
+  if (!words.empty() && words[0] == "help") {
+    words.erase(words.begin());
+    words.resize(std::min<size_t>(words.size(), 1));
+    words.push_back("--help");
   }
-  CLI::App* diff = add("diff", "what changed from one profile to another");
-  diff->add_option("after", arguments.after, "the other profile")->required();
-  diff->add_flag("--json", arguments.json, "print JSON");
-  add("report", "write all views as one HTML page")
-      ->add_option("--html", arguments.html, "the file")
-      ->required();
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 wants them
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    const bool no_command = argc > 1 && app.get_subcommands().empty();
-    return Fail(absl::StrCat(no_command ? absl::StrCat("there is no command '", argv[1], "'")
+    const bool no_command = !words.empty() && words[0][0] != '-' && app.get_subcommands().empty();
+    if (error.get_exit_code() == 0 && !no_command) return app.exit(error);
+    return Fail(absl::StrCat(no_command ? absl::StrCat("there is no command '", words[0], "'")
                                         : std::string(error.what()),
                              "; see popvision --help"),
                 2);

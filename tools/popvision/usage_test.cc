@@ -1,5 +1,6 @@
 // What is wrong gets one line and a status.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/pva/database.h"
 #include "client/pva/schema.h"
+#include "device/base/file.h"
 
 namespace vpod::popvision {
 namespace {
@@ -48,6 +50,12 @@ class UsageTest : public testing::Test {
     (*database)->Execute(sql.c_str());
     EXPECT_TRUE((*database)->status().ok()) << (*database)->status();
   }
+  void WriteSoundProfile() const {
+    WriteTables("profile.pop",
+                "INSERT INTO meta VALUES('format', '1');"
+                "INSERT INTO target VALUES('IPU', 'ipu2', 1.33e9, 4, 1, 1, 1, 1000);"
+                "INSERT INTO graph VALUES(0, 0, 0, 0);");
+  }
   void Expect(const std::string& arguments, int status, const std::string& message) const {
     const Ended ended = Popvision(arguments);
     EXPECT_EQ(ended.status, status) << arguments << "\n" << ended.output;
@@ -64,15 +72,31 @@ TEST_F(UsageTest, WrongUsage) {
   Expect("diff a", 2, "after is required; see popvision --help");
   Expect("report a", 2, "--html is required; see popvision --help");
   Expect("trace a --json --chrome b", 2, "--json excludes --chrome; see popvision --help");
-  EXPECT_EQ(Popvision("--help").status, 0);
+  Expect("trace a --chrome ''", 2, "--chrome: the value is empty; see popvision --help");
+  Expect("report a --html ''", 2, "--html: the value is empty; see popvision --help");
+  Expect("summary ''", 2, "profile: the value is empty; see popvision --help");
+  Expect("''", 2, "there is no command ''; see popvision --help");
+  Expect("--look", 2, "A subcommand is required; see popvision --help");
+}
+
+TEST_F(UsageTest, Help) {
+  const Ended all = Popvision("--help"), of_trace = Popvision("trace --help");
+  EXPECT_EQ(all.status, 0);
+  EXPECT_NE(all.output.find("what each IPU does when"), std::string::npos) << all.output;
+  EXPECT_NE(of_trace.output.find("--chrome"), std::string::npos) << of_trace.output;
+  EXPECT_EQ(Popvision("help").output, all.output);
+  EXPECT_EQ(Popvision("help").status, 0);
+  EXPECT_EQ(Popvision("help trace").output, of_trace.output);
+  EXPECT_EQ(Popvision("help trace").status, 0);
+  Expect("help look", 2, "there is no command 'look'; see popvision --help");
 }
 
 TEST_F(UsageTest, FilesThatAreNoProfiles) {
   const std::string missing = Path("missing");
   Expect("summary " + missing, 1, missing + ": there is no such profile");
-  Expect("summary " + directory_, 1, directory_ + "/profile.pop: there is no such profile");
+  Expect("summary " + directory_, 1, directory_ + ": the directory has no profile.pop");
   WriteFile("text", std::string(2000, 'x'));
-  Expect("memory " + Path("text"), 1, Path("text") + ": file is not a database");
+  Expect("memory " + Path("text"), 1, Path("text") + ": is not a profile: file is not a database");
   WriteFile("empty", "");
   Expect("memory " + Path("empty"), 1, Path("empty") + ": its tables are not those of a profile");
   WriteTables("format", "INSERT INTO meta VALUES('format', '99')");
@@ -114,11 +138,14 @@ TEST_F(UsageTest, ProfilesThatDoNotHoldTogether) {
   expect("CREATE TABLE more(x)", foreign);
 }
 
+TEST_F(UsageTest, PipesAreRefused) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  Expect("summary " + Path("pipe"), 1, Path("pipe") + " is not a regular file");
+  Expect("diff /dev/null " + Path("pipe"), 1, "/dev/null is not a regular file");
+}
+
 TEST_F(UsageTest, OutputThatCannotBeWritten) {
-  WriteTables("profile.pop",
-              "INSERT INTO meta VALUES('format', '1');"
-              "INSERT INTO target VALUES('IPU', 'ipu2', 1.33e9, 4, 1, 1, 1, 1000);"
-              "INSERT INTO graph VALUES(0, 0, 0, 0);");
+  WriteSoundProfile();
   EXPECT_EQ(Popvision("report " + directory_ + " --html /proc/x.html").status, 1);
   EXPECT_EQ(Popvision("trace " + directory_ + " --chrome /nowhere/x.json").status, 1);
   // Devices stay what they are.
@@ -128,6 +155,38 @@ TEST_F(UsageTest, OutputThatCannotBeWritten) {
   EXPECT_EQ(Popvision("report " + directory_ + " --html " + Path("x.html")).status, 0);
   EXPECT_TRUE(std::filesystem::exists(Path("x.html")));
   EXPECT_EQ(Popvision("summary " + directory_ + " > /dev/full").status, 1);
+}
+
+// Whatever its name: a profile is not written over while it is shown.
+TEST_F(UsageTest, TheProfileItselfIsNotWrittenOver) {
+  namespace fs = std::filesystem;
+  WriteSoundProfile();
+  const std::string before = base::ReadFile(Path("profile.pop"));
+  fs::create_symlink("profile.pop", Path("link"));
+  fs::create_hard_link(Path("profile.pop"), Path("hard"));
+  for (const char* output : {"profile.pop", "./profile.pop", "link", "hard"}) {
+    for (const char* command : {"report ", "trace "}) {
+      Expect(
+          absl::StrCat(command, directory_,
+                       std::string(command) == "report " ? " --html " : " --chrome ", Path(output)),
+          1, absl::StrCat("cannot write ", Path(output), ": it is the profile itself"));
+    }
+  }
+  EXPECT_EQ(base::ReadFile(Path("profile.pop")), before);
+  EXPECT_TRUE(fs::is_symlink(Path("link")));
+}
+
+TEST_F(UsageTest, LinksForOutputLeadToTheFile) {
+  namespace fs = std::filesystem;
+  WriteSoundProfile();
+  WriteFile("page.html", "before");
+  fs::create_symlink("page.html", Path("link"));
+  EXPECT_EQ(Popvision(absl::StrCat("report ", directory_, " --html ", Path("link"))).status, 0);
+  EXPECT_TRUE(fs::is_symlink(Path("link")));
+  EXPECT_NE(base::ReadFile(Path("page.html")).find("</html>"), std::string::npos);
+  fs::create_symlink("nothing", Path("astray"));
+  Expect(absl::StrCat("trace ", directory_, " --chrome ", Path("astray")), 1,
+         absl::StrCat("cannot write ", Path("astray"), ": it is a link to nothing"));
 }
 
 TEST_F(UsageTest, SeveralProfilesAreNamed) {
