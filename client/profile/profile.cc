@@ -1,17 +1,19 @@
 #include "client/profile/profile.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "client/profile/memory_tables.h"
 #include "client/profile/operations.h"
 #include "client/profile/program_tree.h"
+#include "client/profile/unfinished.h"
 #include "client/pva/database.h"
 #include "client/pva/schema.h"
 #include "device/arch/hardware.h"
@@ -39,6 +41,11 @@ std::string FolderOf(const std::string& program, std::set<std::string>& taken) {
   return folder;
 }
 
+// A number, or blanks in its place: the row can be changed on a disk that is full.
+std::string FirstRunLost(std::optional<uint32_t> run) {
+  return run ? absl::StrFormat("%10d", *run) : std::string(10, ' ');
+}
+
 void WriteMeta(const program::Executable& executable, const std::string& program,
                const ProfileOptions& options, Database& database) {
   pva::Statement meta = database.Prepare("INSERT INTO meta VALUES(?,?)");
@@ -48,6 +55,7 @@ void WriteMeta(const program::Executable& executable, const std::string& program
   meta.Bind("executable").Bind(executable.hash()).Run();
   meta.Bind("session").Bind(options.session).Run();
   meta.Bind("timestamp").Bind(absl::StrCat(std::time(nullptr))).Run();
+  meta.Bind(pva::kFirstRunLost).Bind(FirstRunLost(std::nullopt)).Run();
   pva::Statement option = database.Prepare("INSERT INTO option VALUES(?,?)");
   for (const auto& [key, value] : options.engine_options) option.Bind(key).Bind(value).Run();
   pva::Statement target = database.Prepare("INSERT INTO target VALUES(?,?,?,?,?,?,?,?)");
@@ -110,6 +118,39 @@ absl::Status WriteProfile(const program::Executable& executable, uint32_t progra
   return database->status();
 }
 
+absl::Status MakeDirectory(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return absl::OkStatus();
+  const std::string message =
+      absl::StrCat("cannot make the directory ", folder.string(), ": ", error.message());
+  return error == std::errc::no_space_on_device ? absl::ResourceExhaustedError(message)
+                                                : absl::UnavailableError(message);
+}
+
+// Puts a profile in the place of the one that is there, whole or not at all.
+absl::Status ReplaceProfile(const program::Executable& executable, uint32_t program,
+                            const ProfileOptions& options,
+                            const std::vector<model::IpuMemory>& memory, const std::string& path) {
+  namespace fs = std::filesystem;
+  const std::string unfinished = UnfinishedName(path);
+  std::error_code error;
+  RemoveLeftovers(path);
+  fs::remove(unfinished, error);  // of a process of this number that was killed
+  absl::Status written = WriteProfile(executable, program, options, memory, unfinished);
+  if (written.ok()) {
+    // Of a process that was killed while it added a run: it is not for the new file.
+    fs::remove(path + "-journal", error);
+    fs::rename(unfinished, path, error);
+    if (!error) return absl::OkStatus();
+    written = absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+  }
+  fs::remove(unfinished, error);
+  return absl::Status(
+      written.code(),
+      absl::StrCat("cannot write ", absl::StrReplaceAll(written.message(), {{unfinished, path}})));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
@@ -126,29 +167,10 @@ absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
   for (int program = 0; program < text.proto().programs_size(); ++program) {
     const fs::path folder =
         fs::path(options.directory) / FolderOf(text.proto().programs(program).name(), folders);
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot make the directory ", folder.string(), ": ", error.message()));
-    }
-    const std::string path = (folder / pva::kProfileFile).string(),
-                      unfinished = absl::StrCat(path, ".", getpid());
-    fs::remove(unfinished, error);  // of a process of this number that was killed
-    absl::Status written =
-        WriteProfile(text, static_cast<uint32_t>(program), profiler->options_, memory, unfinished);
-    if (written.ok()) {
-      // Of a process that was killed while it added a run: it is not for the new file.
-      fs::remove(path + "-journal", error);
-      fs::rename(unfinished, path, error);
-      if (error)
-        written =
-            absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
-    }
-    if (!written.ok()) {
-      fs::remove(unfinished, error);
-      return written;
-    }
+    const std::string path = (folder / pva::kProfileFile).string();
+    VPOD_RETURN_IF_ERROR(MakeDirectory(folder));
+    VPOD_RETURN_IF_ERROR(
+        ReplaceProfile(text, static_cast<uint32_t>(program), profiler->options_, memory, path));
     profiler->paths_.push_back(path);
   }
   profiler->runs_.resize(profiler->paths_.size());
@@ -156,7 +178,19 @@ absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
 }
 
 absl::Status Profiler::AddRun(uint32_t program, base::Cycles cycles) {
-  if (!options_.execution || runs_[program] >= options_.runs) return absl::OkStatus();
+  if (stopped_ || !options_.execution || runs_[program] >= options_.runs) return absl::OkStatus();
+  const absl::Status added = Add(program, cycles);
+  if (added.ok()) {
+    ++runs_[program];
+    return added;
+  }
+  stopped_ = true;
+  for (uint32_t each = 0; each < paths_.size(); ++each) NoteLostRuns(each);
+  return absl::Status(added.code(),
+                      absl::StrCat("no more runs are recorded in profiles: ", added.message()));
+}
+
+absl::Status Profiler::Add(uint32_t program, base::Cycles cycles) {
   VPOD_ASSIGN_OR_RETURN(const auto database,
                         Database::Open(paths_[program], Database::Mode::kWrite));
   {
@@ -170,8 +204,24 @@ absl::Status Profiler::AddRun(uint32_t program, base::Cycles cycles) {
   if (runs_[program] == 0) WriteSteps(*executable_, program, options_.topology, *database);
   database->Prepare("INSERT INTO run VALUES(?,?)").Bind(runs_[program]).Bind(cycles.value()).Run();
   database->Execute("COMMIT");
-  if (database->status().ok()) ++runs_[program];
   return database->status();
+}
+
+// As well as it can be done: the file may be what cannot be written.
+void Profiler::NoteLostRuns(uint32_t program) const {
+  if (runs_[program] >= options_.runs) return;
+  const auto database = Database::Open(paths_[program], Database::Mode::kWrite);
+  if (!database.ok()) return;
+  // Neither the journal nor the row, whose size stays, takes space.
+  (*database)->Execute("PRAGMA journal_mode = MEMORY");
+  (*database)
+      ->Prepare(
+          "UPDATE meta SET value = ? WHERE key = ? AND EXISTS"
+          "(SELECT 1 FROM meta WHERE key = 'session' AND value = ?)")
+      .Bind(FirstRunLost(runs_[program]))
+      .Bind(pva::kFirstRunLost)
+      .Bind(options_.session)
+      .Run();
 }
 
 }  // namespace vpod::profile

@@ -29,13 +29,15 @@ struct ProfileOptions {
 class Profiler {
  public:
   // Writes what is known before the first run: target, memory, variables, program tree. A profile
-  // that is there is replaced, whole or not at all. Unavailable names the file or directory.
+  // that is there is replaced, whole or not at all. ResourceExhausted: the disk is full.
+  // Unavailable: otherwise. The message names the file or directory.
   static absl::StatusOr<std::unique_ptr<Profiler>> Create(
       std::shared_ptr<const program::Executable> executable, const ProfileOptions& options);
 
   // Adds a run, and with the first one the steps that runs take. Does nothing for runs beyond those
-  // that are to be recorded. Unavailable names the file; the next run may be added again.
-  // FailedPrecondition: another session has replaced the profile.
+  // that are to be recorded. An error, which names the file, is the last: from then on nothing is
+  // recorded, which the profiles say if that can be written. FailedPrecondition: another session
+  // has replaced the profile.
   absl::Status AddRun(uint32_t program, base::Cycles cycles);
 
   const std::string& PathOf(uint32_t program) const { return paths_[program]; }
@@ -44,10 +46,14 @@ class Profiler {
   Profiler(std::shared_ptr<const program::Executable> executable, ProfileOptions options)
       : executable_(std::move(executable)), options_(std::move(options)) {}
 
+  absl::Status Add(uint32_t program, base::Cycles cycles);
+  void NoteLostRuns(uint32_t program) const;
+
   const std::shared_ptr<const program::Executable> executable_;
   const ProfileOptions options_;
   std::vector<std::string> paths_;  // by program
   std::vector<uint32_t> runs_;      // recorded, by program
+  bool stopped_ = false;            // after an error
 };
 
 }  // namespace vpod::profile

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/pva/database.h"
 #include "client/pva/profile_file.h"
@@ -67,6 +68,10 @@ class Reader {
                                                      format, "', this program reads ",
                                                      kProfileFormat));
     }
+    uint64_t lost = 0;
+    if (const auto run = report_.meta.find(kFirstRunLost);
+        run != report_.meta.end() && absl::SimpleAtoi(run->second, &lost))
+      report_.first_run_lost = lost;
     Statement option = database_.Prepare("SELECT key, value FROM option");
     while (option.Next()) {
       std::string key = option.Text();

@@ -126,6 +126,8 @@ struct Report {
   std::vector<Stream> streams;
   std::vector<std::vector<Step>> steps;  // [ipu], in their order; none without execution profile
   std::vector<Run> runs;
+  // Set if the profile could not be written any more: runs from this one on are not recorded.
+  std::optional<uint64_t> first_run_lost;
 
   std::string program_name() const;
   // Bytes of each tile of an IPU, of all categories or of one.

@@ -5,6 +5,7 @@ namespace vpod::pva {
 
 inline constexpr int kProfileFormat = 1;
 inline constexpr char kProfileFile[] = "profile.pop";
+inline constexpr char kFirstRunLost[] = "firstRunLost";  // a key of `meta`
 
 inline constexpr char kSchema[] = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT);

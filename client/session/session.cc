@@ -39,26 +39,46 @@ void WarnOfUnknown(const EngineOptions& options) {
     LogEngine(LogLevel::kWarn, "POPLAR_ENGINE_OPTIONS: there is no option '", name, "'");
 }
 
-// Null if no profiles are asked for. Replicas are alike: the first instance writes for all.
-absl::StatusOr<std::unique_ptr<profile::Profiler>> StartProfiles(
-    const Device& device, std::shared_ptr<const program::Executable> executable,
-    const EngineOptions& options) {
-  const JobPart part = device.job_part();
-  if (!options.report.graph || part.first_replica > 0) return nullptr;
+profile::ProfileOptions ProfileOptionsFor(const Device& device, uint32_t ipus_per_replica,
+                                          const EngineOptions& options) {
   profile::ProfileOptions profile;
   profile.directory = options.report.directory;
   profile.execution = options.report.execution;
   profile.runs = options.report.runs;
   profile.is_model = device.is_model();
   profile.topology.clock_hz = device.clock_hz();
-  profile.topology.num_replicas = part.total_replicas;
-  profile.topology.ipus_per_replica = executable->ipus_per_replica();
+  profile.topology.num_replicas = device.job_part().total_replicas;
+  profile.topology.ipus_per_replica = ipus_per_replica;
   profile.engine_options = options.all;
-  auto profiler = profile::Profiler::Create(std::move(executable), profile);
+  return profile;
+}
+
+// Null if this process writes no profiles.
+absl::StatusOr<std::unique_ptr<profile::Profiler>> StartProfiles(const Device& device,
+                                                                 const compiler::Compiled& compiled,
+                                                                 const EngineOptions& options) {
+  // Replicas are alike: the first instance writes for all. But of a program that is going to be
+  // refused each does: the first refusal may end the other instances while they write.
+  const bool writes = device.job_part().first_replica == 0 || !compiled.fits;
+  if (!options.report.graph || !writes) return nullptr;
+  auto profiler = profile::Profiler::Create(
+      compiled.executable,
+      ProfileOptionsFor(device, compiled.executable->ipus_per_replica(), options));
   if (profiler.ok()) return profiler;
-  return absl::Status(profiler.status().code(),
-                      absl::StrCat("the profile that POPLAR_ENGINE_OPTIONS ask for: ",
-                                   profiler.status().message()));
+  const std::string message =
+      absl::StrCat("the profile that POPLAR_ENGINE_OPTIONS ask for: ", profiler.status().message());
+  if (!absl::IsResourceExhausted(profiler.status()))
+    return absl::Status(profiler.status().code(), message);
+  // A full disk is no reason not to train.
+  LogEngine(LogLevel::kErr, message, "; the program goes on without it");
+  return nullptr;
+}
+
+// Without what the compiler's warning has said: where it does not fit, and what to try.
+std::string Refusal(const absl::Status& refused, const compiler::Compiled& compiled) {
+  const std::string whole(refused.message());
+  const bool was_logged = !compiled.fits && SdkLogs(LogModule::kEngine, LogLevel::kWarn);
+  return was_logged ? whole.substr(0, whole.find(" On IPU ")) : whole;
 }
 
 }  // namespace
@@ -78,13 +98,13 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   WarnOfUnknown(engine);
   LogExecutable(*device, *compiled.executable);
-  VPOD_ASSIGN_OR_RETURN(auto profiler, StartProfiles(*device, compiled.executable, engine));
+  VPOD_ASSIGN_OR_RETURN(auto profiler, StartProfiles(*device, compiled, engine));
   const absl::Status loaded = device->Load(
       compiled.executable, {.check_finite = engine.check_finite || options.check_finite,
                             .sharing = engine.sharing && options.sharing});
   if (absl::IsResourceExhausted(loaded) && profiler != nullptr) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(loaded.message(), " Profile saved to: ", profiler->PathOf(0)));
+        absl::StrCat(Refusal(loaded, compiled), " Profile saved to: ", profiler->PathOf(0)));
   }
   VPOD_RETURN_IF_ERROR(loaded);
   std::unique_ptr<Session> session(new Session(std::move(device), compiled.executable));
@@ -146,9 +166,7 @@ absl::StatusOr<base::Cycles> Session::Run(absl::string_view program, uint32_t sl
 
 void Session::Record(uint32_t program, base::Cycles cycles) {
   const absl::Status recorded = profiler_->AddRun(program, cycles);
-  if (recorded.ok()) return;
-  LogEngine(LogLevel::kErr, "A run is not in the profile: ", recorded.message());
-  if (!absl::IsUnavailable(recorded)) profiler_.reset();
+  if (!recorded.ok()) LogEngine(LogLevel::kErr, recorded.message());
 }
 
 absl::StatusOr<std::string> Session::ReadBytes(absl::string_view variable, uint32_t replica) {

@@ -29,7 +29,7 @@ class Teacher {
   Document Teach() {
     for (uint32_t ipu = 0; ipu < report_.target.ipus_per_replica; ++ipu) LookAtMemory(ipu);
     if (CyclesOfRun(report_) == 0) {
-      time_.push_back("No run is recorded.");
+      time_.push_back(WhyNoRun(report_));
     } else {
       LookAtTime();
       LookAtOperations();

@@ -46,7 +46,7 @@ Document Summary(const Report& report) {
     document.blocks.push_back(std::move(streams));
   }
   if (report.runs.empty()) {
-    document.blocks.push_back(Notes{"Execution", {"No run is recorded."}});
+    document.blocks.push_back(Notes{"Execution", {WhyNoRun(report)}});
     return document;
   }
   document.blocks.push_back(ExecutionTable(report));
@@ -56,6 +56,8 @@ Document Summary(const Report& report) {
     runs.rows.push_back({uint64_t{i}, cycles, 1e3 * static_cast<double>(cycles) / target.clock_hz});
   }
   document.blocks.push_back(std::move(runs));
+  if (report.first_run_lost)
+    document.blocks.push_back(Notes{"Runs that are missing", {LostRuns(report)}});
   return document;
 }
 

@@ -1,6 +1,7 @@
 // When it is executed.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tools/popvision/views.h"
@@ -57,15 +58,34 @@ Table ExecutionTable(const Report& report) {
   return table;
 }
 
+std::string LostRuns(const Report& report) {
+  if (!report.first_run_lost) return "";
+  return absl::StrCat("Runs from run ", *report.first_run_lost,
+                      " on are not recorded: the profile could not be written.");
+}
+
+std::string WhyNoRun(const Report& report) {
+  if (report.first_run_lost) return LostRuns(report);
+  const auto option = [&](const char* name) {
+    const auto found = report.options.find(name);
+    return found == report.options.end() ? std::string() : found->second;
+  };
+  const std::string execution = option("autoReport.outputExecutionProfile");
+  if ((execution.empty() ? option("autoReport.all") : execution) != "true")
+    return "No run is recorded: autoReport.outputExecutionProfile was not set.";
+  if (option("autoReport.executionProfileProgramRunCount") == "0")
+    return "No run is recorded: autoReport.executionProfileProgramRunCount was set to 0.";
+  return "No run is recorded: the program did not run, or not to its end.";
+}
+
 Document Trace(const Report& report) {
   Document document{.name = "trace"};
   if (report.planned_cycles() == 0) {
     const bool too_many = report.meta.contains("stepsLeftOut");
-    document.blocks.push_back(
-        Notes{"Trace",
-              {too_many ? "A run has more steps than a profile holds."
-                        : "No run is recorded: autoReport.outputExecutionProfile was not set, or "
-                          "the program did not run."}});
+    document.blocks.push_back(Notes{"Trace",
+                                    {report.runs.empty() ? WhyNoRun(report)
+                                     : too_many ? "A run has more steps than a profile holds."
+                                                : "A run takes no cycles."}});
     return document;
   }
   document.blocks.push_back(ExecutionTable(report));
@@ -116,12 +136,14 @@ Document Trace(const Report& report) {
   const bool less = std::any_of(report.runs.begin(), report.runs.end(), [&](const pva::Run& run) {
     return run.cycles < report.planned_cycles();
   });
+  std::vector<std::string> notes;
   if (less) {
-    document.blocks.push_back(
-        Notes{"Runs",
-              {"A run took fewer cycles than these steps: it left out what depends on a condition, "
-               "such as an update whose gradients overflow."}});
+    notes.push_back(
+        "A run took fewer cycles than these steps: it left out what depends on a condition, such "
+        "as an update whose gradients overflow.");
   }
+  if (report.first_run_lost) notes.push_back(LostRuns(report));
+  if (!notes.empty()) document.blocks.push_back(Notes{"Runs", std::move(notes)});
   return document;
 }
 

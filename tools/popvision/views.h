@@ -43,6 +43,10 @@ size_t PeakStep(const pva::Report& report, uint32_t ipu);
 std::vector<const pva::Variable*> LiveAt(const pva::Report& report, uint32_t ipu, size_t step,
                                          bool always);
 
+// Why a profile has no run.
+std::string WhyNoRun(const pva::Report& report);
+// From which run on none is recorded, and why; empty if all are.
+std::string LostRuns(const pva::Report& report);
 // Cycles of a run; 0 if none is recorded.
 uint64_t CyclesOfRun(const pva::Report& report);
 // Share of the tiles that work while an operation's compute sets do, weighed by their cycles.

@@ -144,6 +144,35 @@ TEST(ViewsTest, LanesSumToTheExecution) {
   }
 }
 
+TEST(ViewsTest, WhyNothingIsRecorded) {
+  pva::Report report = Pipeline();
+  report.runs.clear();
+  for (auto& steps : report.steps) steps.clear();
+  const auto expect = [&](const std::string& why) {
+    for (const auto view : {Summary, Trace, Insights})
+      EXPECT_THAT(Text(view(report)), HasSubstr(why));
+  };
+  expect("No run is recorded: autoReport.outputExecutionProfile was not set.");
+  report.options = {{"autoReport.all", "true"}};
+  expect("No run is recorded: the program did not run, or not to its end.");
+  report.options["autoReport.executionProfileProgramRunCount"] = "0";
+  expect("No run is recorded: autoReport.executionProfileProgramRunCount was set to 0.");
+  report.options["autoReport.outputExecutionProfile"] = "false";
+  expect("No run is recorded: autoReport.outputExecutionProfile was not set.");
+  report.first_run_lost = 0;
+  expect("Runs from run 0 on are not recorded: the profile could not be written.");
+}
+
+TEST(ViewsTest, RunsThatCouldNotBeRecordedAreMissed) {
+  pva::Report report = Pipeline();
+  report.first_run_lost = 1;
+  for (const auto view : {Summary, Trace}) {
+    EXPECT_THAT(
+        Text(view(report)),
+        HasSubstr("Runs from run 1 on are not recorded: the profile could not be written."));
+  }
+}
+
 TEST(ViewsTest, OperationsSumToTheRun) {
   uint64_t executed = 0;
   for (uint32_t ipu : {0, 1}) executed += ExecutionOf(Pipeline(), ipu).cycles.total();
