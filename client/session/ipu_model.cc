@@ -19,7 +19,7 @@ class IpuModel : public Device {
   IpuModel(const IpuModelOptions& options, const arch::MachineType& type)
       : options_(options),
         type_(type),
-        budget_(options.memory_limit_bytes),
+        budget_(options.memory_limit_bytes, "IPUModel", /*hint=*/""),
         executors_(options.compute_threads) {}
 
   ~IpuModel() override {

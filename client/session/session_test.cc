@@ -396,6 +396,20 @@ TEST(SessionTest, WhatDoesNotFitAnIpuRunsOnAnIpuModel) {
   EXPECT_EQ((*session->Stream<float>("y", 0))[0], 3);
 }
 
+TEST(SessionTest, AnIpuModelSpeaksOfItsOwnMemory) {
+  Graph graph;
+  graph.Output("y", graph.Mean(graph.Buffer("b", {FLOAT32, {1 << 20}}, RandomValues(1 << 20, 1))));
+  compiler::CompileOptions options;
+  options.programs = {{.name = "run"}};
+  const auto compiled = compiler::Compile(graph, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  auto device = CreateIpuModel({.memory_limit_bytes = 1 << 20});
+  const std::string refused(Session::Create(*std::move(device), *compiled).status().message());
+  EXPECT_NE(refused.find(" MiB of the IPUModel's limit of 1 MiB are in use"), std::string::npos)
+      << refused;
+  EXPECT_EQ(refused.find("vpod"), std::string::npos) << refused;
+}
+
 TEST(SessionTest, IntegerVariablesAreReadAndWrittenAsFloats) {
   using namespace program::v1;
   for (const auto& [type, values] : {

@@ -15,10 +15,9 @@ absl::Status MemoryBudget::Reserve(uint64_t bytes) {
   uint64_t used = used_.load();
   do {
     if (bytes > limit_ || used > limit_ - bytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the executable needs ", MiB(bytes), " MiB of host memory; ", MiB(used),
-                       " MiB of the POD's limit of ", limit_ >> 20,
-                       " MiB are in use (see vpod up --memory-limit)"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the executable needs ", MiB(bytes), " MiB of host memory; ", MiB(used), " MiB of the ",
+          owner_, "'s limit of ", limit_ >> 20, " MiB are in use", hint_));
     }
   } while (!used_.compare_exchange_weak(used, used + bytes));
   return absl::OkStatus();

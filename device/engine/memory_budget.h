@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,8 +14,11 @@ namespace vpod::engine {
 // Host memory that emulated IPUs may take together. Thread-safe.
 class MemoryBudget {
  public:
-  explicit MemoryBudget(uint64_t limit_bytes) : limit_(limit_bytes) {}
-  // ResourceExhausted names what was asked, what is in use and the limit.
+  // `hint` says behind the refusal where the limit is set.
+  explicit MemoryBudget(uint64_t limit_bytes, std::string owner = "POD",
+                        std::string hint = " (see vpod up --memory-limit)")
+      : limit_(limit_bytes), owner_(std::move(owner)), hint_(std::move(hint)) {}
+  // ResourceExhausted names what was asked, what is in use, the limit and whose it is.
   absl::Status Reserve(uint64_t bytes);
   void Release(uint64_t bytes) { used_ -= bytes; }
   uint64_t used() const { return used_; }
@@ -22,6 +26,7 @@ class MemoryBudget {
 
  private:
   const uint64_t limit_;
+  const std::string owner_, hint_;
   std::atomic<uint64_t> used_ = 0;
 };
 
