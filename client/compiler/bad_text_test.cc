@@ -90,7 +90,10 @@ TEST(BadTextTest, MistakesInGraphsAreNamed) {
       kGraph, ReadGraph,
       {
           {"program \"train\"", "programme", "line 1: expected 'program', found 'programme "},
-          {"ipus 1", "ipus 3", "line 1: ipus_per_replica is 3, must be 1, 2, 4, 8 or 16"},
+          {"ipus 1", "ipus 3",
+           "line 1: ipus_per_replica is 3, must be a power of two from 1 to 64"},
+          {"tensor_shards 1", "tensor_shards 0", "line 1: tensor_shards is 0, must divide the 1"},
+          {"tensor_shards 1", "tensor_shards 2", "line 1: tensor_shards is 2, must divide the 1"},
           {"ipus 1", "ipus 0", "line 4: expected an IPU below 0, found 0"},
           {"accumulation 1", "accumulation", "line 1: expected a number from 0 to 4294967295"},
           {"momentum 0", "momentum zero", "line 2: expected a number, found 'zero"},

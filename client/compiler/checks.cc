@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/compiler/optimizer.h"
 #include "client/compiler/product_plans.h"
+#include "device/arch/device_id.h"
+#include "device/arch/hardware.h"
 #include "device/base/status.h"
 
 namespace vpod::compiler {
@@ -123,9 +125,10 @@ absl::Status CheckOptions(const CompileOptions& options) {
     return absl::InvalidArgumentError("total_replicas is 0, must be 1 or more");
   }
   const uint32_t ipus = options.ipus_per_replica;
-  if (ipus != 1 && ipus != 2 && ipus != 4 && ipus != 8 && ipus != 16) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ipus_per_replica is ", ipus, ", must be 1, 2, 4, 8 or 16"));
+  if (!arch::IsPowerOfTwo(ipus) || ipus > arch::kMaxIpusPerReplica) {
+    return absl::InvalidArgumentError(absl::StrCat("ipus_per_replica is ", ipus,
+                                                   ", must be a power of two from 1 to ",
+                                                   arch::kMaxIpusPerReplica));
   }
   const ProgramSpec* training = nullptr;
   for (const ProgramSpec& spec : options.programs) {

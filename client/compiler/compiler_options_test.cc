@@ -62,7 +62,8 @@ TEST(CompilerOptionsTest, BadOptionsAreRefusedByName) {
       {"a program has no name", [](auto& o) { o.programs[1].name = ""; }},
       {"two programs are called 'train'", [](auto& o) { o.programs[1].name = "train"; }},
       {"total_replicas is 0, must be 1 or more", [](auto& o) { o.total_replicas = 0; }},
-      {"ipus_per_replica is 0, must be 1, 2, 4, 8 or 16", [](auto& o) { o.ipus_per_replica = 0; }},
+      {"ipus_per_replica is 0, must be a power of two from 1 to 64",
+       [](auto& o) { o.ipus_per_replica = 0; }},
       {"ipus_per_replica is 3, must be", [](auto& o) { o.ipus_per_replica = 3; }},
       {"ipus_per_replica is 4294967295, must be", [](auto& o) { o.ipus_per_replica = 0xffffffff; }},
       // Products that do not fit 32 bits must not wrap into something small.

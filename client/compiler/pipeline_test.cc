@@ -36,8 +36,7 @@ struct Network {
 
 // Eight layers, dealt to stages and IPUs: products, a norm, a checkpoint, dropout, a
 // connection from the first layer to the sixth, and a scale that three layers have in common.
-Network Layers(v1::DataType type, uint32_t stages, uint32_t ipus) {
-  constexpr uint32_t kLayers = 8;
+Network Layers(v1::DataType type, uint32_t stages, uint32_t ipus, uint32_t layers = 8) {
   Network network;
   Graph& g = network.graph;
   const auto enter = [&](uint32_t layer) {
@@ -52,7 +51,7 @@ Network Layers(v1::DataType type, uint32_t stages, uint32_t ipus) {
   };
   enter(0);
   Tensor x = g.Cast(g.Input("x", {FLOAT32, {kBatch, kWidth}}), type), first;
-  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+  for (uint32_t layer = 0; layer < layers; ++layer) {
     enter(layer);
     x = g.MatMul(x, variable(absl::StrCat("w", layer), {kWidth, kWidth}, layer));
     if (layer == 2) x = g.Dropout(x, 0.25f);
@@ -146,6 +145,16 @@ TEST(PipelineTest, TrainsAsOneIpuDoes) {
         }
       }
     }
+  }
+}
+
+TEST(PipelineTest, ReplicasMayHaveSixtyFourIpus) {
+  const Result one = Train(Layers(FLOAT32, 1, 1, 64), {}, 127);
+  for (Schedule schedule : {Schedule::kSharded, Schedule::kGrouped}) {
+    const Result many =
+        Train(Layers(FLOAT32, 64, 64, 64), {.ipus_per_replica = 64, .schedule = schedule}, 127);
+    EXPECT_EQ(many.losses, one.losses);
+    EXPECT_EQ(many.weights, one.weights);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
 #include "device/program/executable.h"
@@ -353,8 +354,9 @@ absl::Status ValidateProgram(const v1::Executable& executable, const v1::Program
 
 absl::Status Validate(const v1::Executable& executable, const Limits& limits) {
   const uint32_t ipus = executable.ipus_per_replica();
-  if (ipus != 1 && ipus != 2 && ipus != 4 && ipus != 8 && ipus != 16) {
-    return Invalid(absl::StrCat("ipus_per_replica is ", ipus, ", must be 1, 2, 4, 8 or 16"));
+  if (!arch::IsPowerOfTwo(ipus) || ipus > arch::kMaxIpusPerReplica) {
+    return Invalid(absl::StrCat("ipus_per_replica is ", ipus, ", must be a power of two from 1 to ",
+                                arch::kMaxIpusPerReplica));
   }
   if (static_cast<uint32_t>(executable.ipus_size()) != ipus) {
     return Invalid(absl::StrCat(executable.ipus_size(), " IPUs described, ", ipus, " expected"));

@@ -114,10 +114,12 @@ void ExpectRefused(const v1::Executable& executable, const std::string& part,
 }
 
 TEST(ValidateStructureTest, RefusesOtherNumbersOfIpus) {
-  for (uint32_t ipus : {1, 2, 4, 8, 16}) ExpectValid(WithFunctions(std::vector<std::string>(ipus)));
-  for (uint32_t ipus : {0, 3, 5, 32}) {
-    ExpectRefused(WithFunctions(std::vector<std::string>(ipus)),
-                  absl::StrCat("ipus_per_replica is ", ipus, ", must be 1, 2, 4, 8 or 16"));
+  for (uint32_t ipus : {1, 2, 4, 8, 16, 32, 64})
+    ExpectValid(WithFunctions(std::vector<std::string>(ipus)));
+  for (uint32_t ipus : {0, 3, 5, 128}) {
+    ExpectRefused(
+        WithFunctions(std::vector<std::string>(ipus)),
+        absl::StrCat("ipus_per_replica is ", ipus, ", must be a power of two from 1 to 64"));
   }
   v1::Executable executable = WithFunctions({"", ""});
   executable.set_ipus_per_replica(4);

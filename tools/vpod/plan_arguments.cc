@@ -57,7 +57,8 @@ std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest&
       AddCount(command, "--micro-batch", network.micro_batch, 1 << 20, "images or sequences (1)"),
       AddCount(command, "--accumulation", request.accumulation, 1 << 16,
                "micro-batches of an update (1)"),
-      AddCount(command, "--ipus-per-replica", network.ipus, 16, "1, 2, 4, 8 or 16 (1)"),
+      AddCount(command, "--ipus-per-replica", network.ipus, arch::kMaxIpusPerReplica,
+               "a power of two up to 64 (1)"),
       command
           .add_option("--stages", network.stages,
                       "of residual networks and EfficientNet: blocks with which the next IPU "
