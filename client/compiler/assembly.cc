@@ -36,6 +36,22 @@ std::set<uint32_t> StoragesOfReplicas(const LoweredIpu& ipu) {
   return storages;
 }
 
+// What the host sees of a variable of which replicas have parts.
+void SetShards(const LoweredTensor& tensor, v1::Variable& variable) {
+  const LoweredTensor::Shards& shards = tensor.shards;
+  if (shards.count <= 1) return;
+  const v1::Tensor whole =
+      Describe({.type = {tensor.type.type, shards.dims}, .strides = shards.strides}, /*offset=*/0);
+  variable.set_shards(shards.count);
+  *variable.mutable_host_dims() = whole.dims();
+  *variable.mutable_host_strides() = whole.strides();
+}
+
+bool HasOutputs(const std::vector<LoweredStep>& steps) {
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const LoweredStep& step) { return step.instruction.has_stream_out(); });
+}
+
 }  // namespace
 
 Assembler::Assembler(uint32_t ipus) {
@@ -78,6 +94,7 @@ void Assembler::AddState(const LoweredProgram& program) {
       variable->set_name(tensor->variable);
       variable->set_ipu(ipu);
       variable->set_tensor(variables_[ipu][tensor->variable]);
+      SetShards(*tensor, *variable);
     }
   }
 }
@@ -91,8 +108,7 @@ void Assembler::AlignArena(uint32_t ipu) {
 void Assembler::AddProgram(LoweredProgram program) {
   v1::Program* entry = executable_.add_programs();
   entry->set_name(program.name);
-  const std::vector<uint32_t> streams =
-      MergeStreams(program, program.device_iterations * program.accumulation);
+  const std::vector<uint32_t> streams = MergeStreams(program);
   const auto first_exchange = static_cast<uint32_t>(executable_.exchanges_size());
   std::vector<std::vector<uint32_t>> tensors;  // [ipu], indices of the executable
   for (uint32_t ipu = 0; ipu < program.ipus.size(); ++ipu)
@@ -170,7 +186,14 @@ uint32_t Assembler::AddTensor(uint32_t ipu, const LoweredTensor& tensor, uint64_
   return static_cast<uint32_t>(entry->tensors_size() - 1);
 }
 
-std::vector<uint32_t> Assembler::MergeStreams(const LoweredProgram& program, uint32_t transfers) {
+std::vector<uint32_t> Assembler::MergeStreams(const LoweredProgram& program) {
+  const uint32_t micro_batches = program.device_iterations * program.accumulation;
+  std::set<uint32_t> at_end;  // by the program's own number
+  for (const LoweredIpu& ipu : program.ipus) {
+    for (const LoweredStep& step : ipu.sections[static_cast<int>(Section::kEnd)]) {
+      if (step.instruction.has_stream_out()) at_end.insert(step.instruction.stream_out().stream());
+    }
+  }
   std::vector<uint32_t> indices;
   for (const LoweredStream& stream : program.streams) {
     int index = 0;
@@ -185,6 +208,9 @@ std::vector<uint32_t> Assembler::MergeStreams(const LoweredProgram& program, uin
       entry->mutable_dims()->Add(stream.type.dims.begin(), stream.type.dims.end());
     }
     v1::Stream* entry = executable_.mutable_streams(index);
+    const uint32_t transfers = at_end.contains(static_cast<uint32_t>(indices.size())) ? 1
+                               : stream.to_device ? micro_batches
+                                                  : micro_batches / program.output_period;
     entry->set_transfers_per_run(std::max(entry->transfers_per_run(), transfers));
     indices.push_back(static_cast<uint32_t>(index));
   }
@@ -207,8 +233,11 @@ std::vector<uint32_t> Assembler::AddTensors(uint32_t ipu, LoweredIpu& lowered) {
   return indices;
 }
 
-void Assembler::Append(const std::vector<LoweredStep>& from, NamedFunction& to) {
-  for (const LoweredStep& step : from) *to.Add(table_.Add(step.origin)) = step.instruction;
+void Assembler::Append(const std::vector<LoweredStep>& from, NamedFunction& to, bool outputs) {
+  for (const LoweredStep& step : from) {
+    if (outputs || !step.instruction.has_stream_out())
+      *to.Add(table_.Add(step.origin)) = step.instruction;
+  }
 }
 
 uint32_t Assembler::AddFunction(uint32_t ipu, NamedFunction named) {
@@ -242,18 +271,48 @@ uint32_t Assembler::ExchangeOf(const std::vector<uint32_t>& moves) {
   return it->second;
 }
 
-void Assembler::AppendPipeline(LoweredProgram& program, uint32_t ipu, uint32_t micro_batches,
+// The moves of a tick, if both ends work.
+void Assembler::AppendMoves(const PipelineShape& pipeline, uint32_t ipu, uint32_t tick,
+                            const std::function<bool(uint32_t)>& works, NamedFunction& to) {
+  std::vector<uint32_t> moves, sent, received;
+  for (uint32_t i = 0; i < pipeline.moves.size(); ++i) {
+    const auto& [move, position] = pipeline.moves[i];
+    if (position % pipeline.period != tick || !works(position)) continue;
+    moves.push_back(i);
+    if (move.from_ipu() == ipu) sent.push_back(move.from_tensor());
+    if (move.to_ipu() == ipu) received.push_back(move.to_tensor());
+  }
+  if (sent.empty() && received.empty()) return;
+  v1::Instruction* step = to.Add(kUnknown);
+  step->mutable_exchange()->set_exchange(ExchangeOf(moves));
+  step->mutable_inputs()->Add(sent.begin(), sent.end());
+  step->mutable_outputs()->Add(received.begin(), received.end());
+}
+
+void Assembler::AppendPipeline(LoweredProgram& program, uint32_t ipu, uint32_t output_period,
                                NamedFunction& to) {
   const LoweredIpu& lowered = program.ipus[ipu];
   const PipelineShape& pipeline = program.pipeline;
-  std::map<uint32_t, uint32_t> functions;  // by position
+  const uint32_t micro_batches = program.micro_batches(), ramp = pipeline.Ramp();
+  std::vector<uint32_t> with_outputs;  // positions
   for (uint32_t position = 0; position < lowered.positions.size(); ++position) {
-    if (lowered.positions[position].empty()) continue;
-    NamedFunction steps;
-    Append(lowered.positions[position], steps);
-    functions[position] = AddFunction(ipu, std::move(steps));
+    if (HasOutputs(lowered.positions[position])) with_outputs.push_back(position);
   }
-  const uint32_t ramp = pipeline.Ramp();
+  const auto has_outputs = [&](uint32_t position, uint32_t cycle) {
+    const uint32_t micro_batch = cycle - position / pipeline.period;
+    return output_period > 0 && (micro_batch + 1) % output_period == 0;
+  };
+  std::map<std::pair<uint32_t, bool>, uint32_t> functions;  // by position, with outputs or without
+  const auto function_of = [&](uint32_t position, uint32_t cycle) {
+    const bool outputs = !HasOutputs(lowered.positions[position]) || has_outputs(position, cycle);
+    const auto [function, is_new] = functions.try_emplace({position, outputs});
+    if (is_new) {
+      NamedFunction steps;
+      Append(lowered.positions[position], steps, outputs);
+      function->second = AddFunction(ipu, std::move(steps));
+    }
+    return function->second;
+  };
   const auto append_cycle = [&](uint32_t cycle, NamedFunction& function) {
     const auto works = [&](uint32_t position) {
       const uint32_t behind = position / pipeline.period;
@@ -261,50 +320,56 @@ void Assembler::AppendPipeline(LoweredProgram& program, uint32_t ipu, uint32_t m
     };
     Append(lowered.cycle, function);
     for (uint32_t tick = 0; tick < pipeline.period; ++tick) {
-      for (uint32_t p = tick; p < pipeline.positions; p += pipeline.period) {
-        if (works(p) && functions.contains(p))
-          function.Add(kUnknown)->mutable_call()->set_function(functions[p]);
+      for (uint32_t p = tick; p < lowered.positions.size(); p += pipeline.period) {
+        if (works(p) && !lowered.positions[p].empty())
+          function.Add(kUnknown)->mutable_call()->set_function(function_of(p, cycle));
       }
-      std::vector<uint32_t> moves, sent, received;
-      for (uint32_t i = 0; i < pipeline.moves.size(); ++i) {
-        const auto& [move, position] = pipeline.moves[i];
-        if (position % pipeline.period != tick || !works(position)) continue;
-        moves.push_back(i);
-        if (move.from_ipu() == ipu) sent.push_back(move.from_tensor());
-        if (move.to_ipu() == ipu) received.push_back(move.to_tensor());
-      }
-      if (sent.empty() && received.empty()) continue;
-      v1::Instruction* step = function.Add(kUnknown);
-      step->mutable_exchange()->set_exchange(ExchangeOf(moves));
-      step->mutable_inputs()->Add(sent.begin(), sent.end());
-      step->mutable_outputs()->Add(received.begin(), received.end());
+      AppendMoves(pipeline, ipu, tick, works, function);
     }
   };
-  // All parts work in the cycles from `ramp` on, if there are so many micro-batches.
-  const uint32_t alike = micro_batches > ramp ? micro_batches - ramp : 0;
+  // Cycles in which all parts work; those with the same outputs are alike.
+  const auto append_cycles = [&](uint32_t cycle, uint32_t end, NamedFunction& function) {
+    const auto are_alike = [&](uint32_t a, uint32_t b) {
+      return std::all_of(with_outputs.begin(), with_outputs.end(), [&](uint32_t position) {
+        return has_outputs(position, a) == has_outputs(position, b);
+      });
+    };
+    while (cycle < end) {
+      const uint32_t first = cycle++;
+      while (cycle < end && are_alike(first, cycle)) ++cycle;
+      NamedFunction once;
+      append_cycle(first, once);
+      AppendLoop(ipu, cycle - first, std::move(once), function);
+    }
+  };
   for (uint32_t cycle = 0; cycle < ramp; ++cycle) append_cycle(cycle, to);
-  if (alike > 0) {
+  const uint32_t unit = std::max(1u, output_period), full = std::max(micro_batches, ramp),
+                 units = (full - ramp) / unit;
+  if (units > 0) {
     NamedFunction main;
-    append_cycle(ramp, main);
-    AppendLoop(ipu, alike, std::move(main), to);
+    append_cycles(ramp, ramp + unit, main);
+    AppendLoop(ipu, units, std::move(main), to);
   }
-  for (uint32_t cycle = ramp + alike; cycle < micro_batches + ramp; ++cycle)
-    append_cycle(cycle, to);
+  append_cycles(ramp + units * unit, full, to);
+  for (uint32_t cycle = full; cycle < micro_batches + ramp; ++cycle) append_cycle(cycle, to);
 }
 
-uint32_t Assembler::EmitFunctions(LoweredProgram& program, uint32_t ipu) {
+Assembler::NamedFunction Assembler::IterationOf(LoweredProgram& program, uint32_t ipu,
+                                                bool outputs) {
   LoweredIpu& lowered = program.ipus[ipu];
-  const auto section = [&](Section s) -> std::vector<LoweredStep>& {
+  const auto section = [&](Section s) -> const std::vector<LoweredStep>& {
     return lowered.sections[static_cast<int>(s)];
   };
-  const uint32_t micro_batches = program.micro_batches();
-  NamedFunction run, iteration, body;
+  NamedFunction iteration;
   Append(section(Section::kClear), iteration);
   if (program.pipeline.period > 0) {
-    AppendPipeline(program, ipu, micro_batches, iteration);
+    const bool is_iteration = program.accumulation > 1;  // else the run has one pipeline
+    const uint32_t period = is_iteration ? uint32_t{outputs} : program.output_period;
+    AppendPipeline(program, ipu, period, iteration);
   } else {
-    Append(section(Section::kBody), body);
-    AppendLoop(ipu, micro_batches, std::move(body), iteration);
+    NamedFunction body;
+    Append(section(Section::kBody), body, outputs);
+    AppendLoop(ipu, program.micro_batches(), std::move(body), iteration);
   }
   Append(section(Section::kReduce), iteration);
   if (lowered.update_condition) {
@@ -318,9 +383,27 @@ uint32_t Assembler::EmitFunctions(LoweredProgram& program, uint32_t ipu) {
     Append(section(Section::kUpdate), iteration);
   }
   Append(section(Section::kFinish), iteration);
-  Append(section(Section::kSetup), run);
-  AppendLoop(ipu, program.device_iterations * program.accumulation / micro_batches,
-             std::move(iteration), run);
+  return iteration;
+}
+
+uint32_t Assembler::EmitFunctions(LoweredProgram& program, uint32_t ipu) {
+  const LoweredIpu& lowered = program.ipus[ipu];
+  NamedFunction run;
+  Append(lowered.sections[static_cast<int>(Section::kSetup)], run);
+  const uint32_t iterations =
+      program.device_iterations * program.accumulation / program.micro_batches();
+  // On all IPUs, as they exchange tensors.
+  const uint32_t quiet = iterations > 1 ? program.output_period - 1 : 0;
+  NamedFunction iteration = IterationOf(program, ipu, true);
+  if (quiet == 0) {
+    AppendLoop(ipu, iterations, std::move(iteration), run);
+  } else {
+    NamedFunction unit;
+    AppendLoop(ipu, quiet, IterationOf(program, ipu, false), unit);
+    AppendLoop(ipu, 1, std::move(iteration), unit);
+    AppendLoop(ipu, iterations / program.output_period, std::move(unit), run);
+  }
+  Append(lowered.sections[static_cast<int>(Section::kEnd)], run);
   return AddFunction(ipu, std::move(run));
 }
 

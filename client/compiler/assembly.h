@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -43,16 +44,22 @@ class Assembler {
   void AlignArena(uint32_t ipu);
   uint32_t AddTensor(uint32_t ipu, const LoweredTensor& tensor, uint64_t offset);
   // Stream indices of the executable for the program's own.
-  std::vector<uint32_t> MergeStreams(const LoweredProgram& program, uint32_t transfers);
+  std::vector<uint32_t> MergeStreams(const LoweredProgram& program);
   // Indices of the executable for the program's own.
   std::vector<uint32_t> AddTensors(uint32_t ipu, LoweredIpu& lowered);
-  void Append(const std::vector<LoweredStep>& from, NamedFunction& to);
+  // Without StreamOut unless `outputs`.
+  void Append(const std::vector<LoweredStep>& from, NamedFunction& to, bool outputs = true);
   uint32_t AddFunction(uint32_t ipu, NamedFunction named);
   // `count` rounds of a body: a Repeat of a function, or the body itself.
   void AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, NamedFunction& to);
-  // The cycles of a pipeline with this many micro-batches.
-  void AppendPipeline(LoweredProgram& program, uint32_t ipu, uint32_t micro_batches,
+  void AppendMoves(const PipelineShape& pipeline, uint32_t ipu, uint32_t tick,
+                   const std::function<bool(uint32_t)>& works, NamedFunction& to);
+  // The cycles of a pipeline, of whose micro-batches each output_period-th has
+  // outputs; none has with a period of 0.
+  void AppendPipeline(LoweredProgram& program, uint32_t ipu, uint32_t output_period,
                       NamedFunction& to);
+  // What is done for an update, or for a micro-batch of inference.
+  NamedFunction IterationOf(LoweredProgram& program, uint32_t ipu, bool outputs);
   // The exchange of a pipeline's moves with these numbers, in the executable's table.
   uint32_t ExchangeOf(const std::vector<uint32_t>& moves);
   // Adds the functions of a program on an IPU, inner ones first; the entry.

@@ -42,7 +42,7 @@ backward from %7
 gradient of %1: %8
 )";
 
-constexpr char kLowered[] = R"(program "infer" device_iterations 1 accumulation 1
+constexpr char kLowered[] = R"(program "infer" device_iterations 1 accumulation 1 output_period 1
 stream "x" to device : float32[2,3] on IPU 0
 stream "y" to host : float32[6] on IPU 0
 IPU 0
@@ -162,7 +162,7 @@ TEST(BadTextTest, MistakesInLoweredProgramsAreNamed) {
 }
 
 TEST(BadTextTest, MistakesInPipelinesAreNamed) {
-  constexpr char kText[] = R"(program "infer" device_iterations 2 accumulation 1
+  constexpr char kText[] = R"(program "infer" device_iterations 2 accumulation 1 output_period 1
 pipeline period 1 positions 2
 stream "x" to device : float32[6] on IPU 0
 IPU 0
@@ -178,7 +178,10 @@ move %0 on IPU 0 to %0 on IPU 1 at position 0
   ExpectAllRefused<LoweredProgram>(
       kText, ReadLowered,
       {
-          {"period 1", "period 0", "line 2: a pipeline comes before IPUs and has a period"},
+          {"pipeline period 1", "pipeline period 0",
+           "line 2: a pipeline comes before IPUs and has a period"},
+          {"output_period 1", "output_period 0", "line 1: output_period is 0, must divide the 2"},
+          {"output_period 1", "output_period 4", "line 1: output_period is 4, must divide the 2"},
           {"positions 2", "positions 4294967295", "line 2: a pipeline comes before IPUs"},
           {"position 0:", "position 2:", "line 6: there are 2 positions"},
           {"pinned [0]", "pinned [1]", "line 8: storage 1 is not defined before this line"},

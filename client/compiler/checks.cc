@@ -71,6 +71,26 @@ absl::Status CheckOptimizers(const ProgramSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckOutputMode(const ProgramSpec& spec) {
+  if (spec.output_period >= 1 && spec.device_iterations % spec.output_period == 0)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("program '", spec.name, "': output_period is ",
+                                                 spec.output_period, ", must divide the ",
+                                                 spec.device_iterations, " device iterations"));
+}
+
+absl::Status CheckSums(const graph::Graph& graph, const ProgramSpec& spec) {
+  if (spec.output_mode != OutputMode::kSum) return absl::OkStatus();
+  for (const graph::GraphOutput& output : graph.outputs()) {
+    const program::v1::DataType type = graph.TypeOf(output.value).type;
+    if (program::IsFloat(type) || type == program::v1::INT32) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("program '", spec.name, "': output '", output.name, "' of ",
+                     graph.TypeOf(output.value).ToString(), " has no sum: must be float or int32"));
+  }
+  return absl::OkStatus();
+}
+
 // Groups name trainable variables, each in one group.
 absl::Status CheckGroups(const graph::Graph& graph, const ProgramSpec& spec) {
   std::set<std::string> variables, taken;
@@ -151,6 +171,7 @@ absl::Status CheckOptions(const CompileOptions& options) {
     if (training != nullptr &&
         (!HaveEqualOptimizers(*training, spec) || training->loss_scale != spec.loss_scale)) {
       return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '",
+    VPOD_RETURN_IF_ERROR(CheckOutputMode(spec));
                                                      spec.name, "' have different optimisers"));
     }
     VPOD_RETURN_IF_ERROR(CheckOptimizers(spec));

@@ -98,6 +98,21 @@ struct AutomaticLossScale {
 // the gradient of micro-batch k, so that its size does not grow with their number.
 enum class GradientReduction { kMean, kSum, kRunningMean };
 
+// What of the outputs a run gives to the host, for each replica. As PopTorch's.
+enum class OutputMode {
+  kAll,     // each micro-batch
+  kFinal,   // the last micro-batch of the run
+  kSum,     // one value: the sum over all micro-batches, in their order and type
+  kEveryN,  // all micro-batches of each output_period-th device iteration
+};
+
+// As command lines have them.
+inline constexpr std::pair<const char*, OutputMode> kOutputModeNames[] = {
+    {"all", OutputMode::kAll},
+    {"final", OutputMode::kFinal},
+    {"sum", OutputMode::kSum},
+    {"every-n", OutputMode::kEveryN}};
+
 // One entry point of the executable.
 struct ProgramSpec {
   std::string name;
@@ -115,6 +130,8 @@ struct ProgramSpec {
   std::optional<float> loss_scale;
   std::optional<AutomaticLossScale> automatic_loss_scale;  // loss_scale is what it starts with
   GradientReduction reduction = GradientReduction::kMean;
+  OutputMode output_mode = OutputMode::kAll;
+  uint32_t output_period = 1;  // of kEveryN: divides device_iterations
 };
 
 // How float16 results are rounded in programs that train; others round to nearest.

@@ -150,7 +150,7 @@ class Encoder {
   }
   void Add(const ProgramSpec& spec) {
     const auto& [name, device_iterations, accumulation, loss, optimizer, groups, clip_norm,
-                 clip_value, loss_scale, automatic, reduction] = spec;
+                 clip_value, loss_scale, automatic, reduction, output_mode, output_period] = spec;
     Add(name);
     Add(device_iterations);
     Add(accumulation);
@@ -162,6 +162,8 @@ class Encoder {
     Add(loss_scale.has_value());  // its value is a variable's
     Add(automatic);
     Add(static_cast<uint64_t>(reduction));
+    Add(static_cast<uint64_t>(output_mode));
+    Add(output_period);
   }
   void Add(const CompileOptions& options) {
     // The printed passes change no executable.

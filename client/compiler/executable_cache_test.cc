@@ -192,6 +192,8 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
     EXPECT_TRUE(keys.insert(*key).second) << "the change before number " << keys.size();
     EXPECT_EQ(CacheKey(model.graph, model.options).value(), *key);
   }
+  with([](CompileOptions&, ProgramSpec& p) { p.output_mode = OutputMode::kFinal; });
+  with([](CompileOptions&, ProgramSpec& p) { p.output_period = 2; });
 }
 
 TEST_F(ExecutableCacheTest, BadFilesAreNamedAndReplaced) {

@@ -90,6 +90,8 @@ class GraphReader {
                                                       : GradientReduction::kMean;
       if (spec.reduction == GradientReduction::kMean) reader_.Expect("mean");
     } else if (reader_.Take("automatic_loss_scale")) {
+    } else if (reader_.Take("outputs")) {
+      ReadOutputMode();
       ReadFields(spec.automatic_loss_scale.emplace());
     } else if (reader_.Take("remote_buffer on IPU")) {
       reader_.Braced(parts_.remote_buffers[Ipu()].emplace_back());
@@ -142,6 +144,17 @@ class GraphReader {
   }
 
   void ReadGradients() {
+  void ReadOutputMode() {
+    for (const auto& [name, mode] : kOutputModeNames) {
+      if (!reader_.Take(name)) continue;
+      program_.spec.output_mode = mode;
+      reader_.Expect("period");
+      program_.spec.output_period = reader_.Number();
+      return;
+    }
+    reader_.Expected("a mode of outputs");
+  }
+
     const Tensor variable = Known(variables_, "variable");
     reader_.Expect(":");
     const auto [gradients, is_new] = gradients_.try_emplace(variable.id);

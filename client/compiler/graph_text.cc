@@ -70,6 +70,10 @@ class GraphPrinter {
   void AddOptions() {
     const ProgramSpec& spec = program_.spec;
     AddLine("program ", Quoted(spec.name), Fields(program_));
+    for (const auto& [name, mode] : kOutputModeNames) {
+      if (mode == spec.output_mode && mode != OutputMode::kAll)
+        AddLine("outputs ", name, " period ", spec.output_period);
+    }
     if (!program_.trains()) return;
     AddLine("optimizer ", Show(spec.optimizer));
     for (const ParameterGroup& group : spec.groups) {

@@ -19,7 +19,7 @@ namespace {
 using program::Form;
 using program::v1::Instruction;
 
-constexpr const char* kSections[] = {"setup", "clear", "body", "reduce", "update", "finish"};
+constexpr const char* kSections[] = {"setup", "clear", "body", "reduce", "update", "finish", "end"};
 static_assert(std::size(kSections) == kNumSections);
 constexpr int kUpdate = static_cast<int>(Section::kUpdate);
 
@@ -89,6 +89,14 @@ class LoweredReader {
 
  private:
   void ReadLine() {
+    reader_.Expect("output_period");
+    const uint32_t period = reader_.Number();
+    if (period >= 1 && program_.device_iterations % period == 0) {
+      program_.output_period = period;
+    } else {
+      reader_.Fail(absl::StrCat("output_period is ", period, ", must divide the ",
+                                program_.device_iterations, " device iterations"));
+    }
     if (reader_.Take("pipeline")) return ReadPipeline();
     if (reader_.Take("stream")) return ReadStream();
     if (reader_.Take("move")) return ReadMove();
@@ -257,9 +265,9 @@ class LoweredReader {
 }  // namespace
 
 std::string Print(const LoweredProgram& program) {
-  std::string text =
-      absl::StrCat("program ", Quoted(program.name), " device_iterations ",
-                   program.device_iterations, " accumulation ", program.accumulation, "\n");
+  std::string text = absl::StrCat("program ", Quoted(program.name), " device_iterations ",
+                                  program.device_iterations, " accumulation ", program.accumulation,
+                                  " output_period ", program.output_period, "\n");
   const PipelineShape& pipeline = program.pipeline;
   if (pipeline.period > 0) {
     absl::StrAppend(&text, "pipeline period ", pipeline.period, " positions ", pipeline.positions,

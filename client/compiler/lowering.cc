@@ -45,6 +45,8 @@ class Lowering {
     lowered.name = program_.spec.name;
     lowered.device_iterations = program_.spec.device_iterations;
     lowered.accumulation = program_.spec.accumulation;
+    if (program_.spec.output_mode == OutputMode::kEveryN)
+      lowered.output_period = program_.spec.output_period;
     return lowered;
   }
 
@@ -200,12 +202,31 @@ class Lowering {
       const Value& value = graph_.values()[graph_.RootOf(output.value.id)];
       const uint32_t ipu = value.ipu;
       placement_.SetOrigin(output.name, program::v1::Origin::FORWARD, value.stage);
-      const uint32_t tensor = placement_.Fetch(output.value.id, ipu);
+      const graph::TensorType& type = graph_.TypeOf(output.value);
+      uint32_t tensor = placement_.Fetch(output.value.id, ipu);
+      Section section = Section::kBody;
+      if (program_.spec.output_mode == OutputMode::kFinal ||
+          program_.spec.output_mode == OutputMode::kSum) {
+        tensor = Collect(ipu, tensor, type);
+        section = Section::kEnd;
+      }
       Instruction out;
       out.add_inputs(tensor);
-      out.mutable_stream_out()->set_stream(
-          placement_.AddStream(output.name, false, ipu, graph_.TypeOf(output.value)));
-      placement_.Emit(ipu, Section::kBody, std::move(out));
+      out.mutable_stream_out()->set_stream(placement_.AddStream(output.name, false, ipu, type));
+      placement_.Emit(ipu, section, std::move(out));
+    }
+  }
+
+  // The last value that a tensor has in a run, or the sum of all.
+  uint32_t Collect(uint32_t ipu, uint32_t tensor, const graph::TensorType& type) {
+    const uint32_t collected = placement_.NewTensor(ipu, {.type = type});
+    Instruction clear;
+    clear.mutable_fill();
+    clear.add_outputs(collected);
+    placement_.Emit(ipu, Section::kSetup, std::move(clear));
+    if (program_.spec.output_mode == OutputMode::kFinal) {
+      EmitCopy(ipu, tensor, collected);
+      return collected;
     }
   }
 

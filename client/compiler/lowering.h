@@ -15,9 +15,9 @@ namespace vpod::compiler {
 
 // Parts of a program, in order of execution. Setup runs once a run, Body once a micro-batch, the
 // others once a weight update: Reduce combines the replicas' gradients, Update changes the weights,
-// unless the gradients are bad, and Finish prepares the next update.
-enum class Section { kSetup, kClear, kBody, kReduce, kUpdate, kFinish };
-inline constexpr int kNumSections = 6;
+// unless the gradients are bad, and Finish prepares the next update. End runs once a run, too.
+enum class Section { kSetup, kClear, kBody, kReduce, kUpdate, kFinish, kEnd };
+inline constexpr int kNumSections = 7;
 
 // A tensor of an IPU before it has a place.
 struct LoweredTensor {
@@ -30,6 +30,13 @@ struct LoweredTensor {
   uint32_t storage = 0;
   uint64_t offset = 0;    // of the first element, in bytes of the storage
   program::Dims strides;  // in elements, one for each dimension
+  // Of a variable that replicas share out among them, and of which this is one part: the number of
+  // parts, and the whole as the host sees it.
+  struct Shards {
+    uint32_t count = 1;
+    program::Dims dims, strides;
+  };
+  Shards shards;
 };
 
 // The tensor as an executable describes it, at a place in the arena.
@@ -82,6 +89,7 @@ struct PipelineShape {
 struct LoweredProgram {
   std::string name;
   uint32_t device_iterations = 1, accumulation = 1;
+  uint32_t output_period = 1;  // only each so many-th device iteration executes StreamOut
   std::vector<LoweredIpu> ipus;
   std::vector<LoweredStream> streams;    // StreamIn and StreamOut refer to these by index
   std::vector<program::v1::Move> moves;  // ExchangeStep refers to these by index: one each

@@ -179,8 +179,28 @@ inline TestProgram Pipeline(Schedule schedule, const char* name,
   graph.Output("loss", loss);
   test.options.ipus_per_replica = 4;
   test.options.schedule = schedule;
-  test.options.programs = {{.name = "train", .accumulation = 6, .loss = loss},
-                           {.name = "infer", .device_iterations = 3}};
+  test.options.programs = {
+      {.name = "train", .accumulation = 6, .loss = loss, .output_mode = OutputMode::kFinal},
+      {.name = "infer",
+       .device_iterations = 6,
+       .output_mode = OutputMode::kEveryN,
+       .output_period = 2}};
+  return test;
+}
+
+// Four replicas, which share out the state of the optimiser, on the chip or off, in two parts.
+inline TestProgram TensorSharding(bool off_chip, const char* name) {
+  TestProgram test{.name = name};
+  Graph& graph = test.graph;
+  const Tensor w = graph.Variable("w", {FLOAT32, {64, 128}}, graph::InitialValue::Filled(0.5));
+  const Tensor x = graph.MatMul(graph.Input("x", {FLOAT32, {128, 64}}), w);
+  const Tensor loss = graph.Mean(graph.Multiply(x, x));
+  graph.Output("loss", loss);
+  test.options.total_replicas = 4;
+  test.options.tensor_shards = 2;
+  test.options.off_chip_optimizer_state = off_chip;
+  test.options.programs = {
+      {.name = "train", .loss = loss, .optimizer = LambOptions(), .output_mode = OutputMode::kSum}};
   return test;
 }
 

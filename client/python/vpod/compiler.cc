@@ -94,11 +94,6 @@ constexpr std::pair<const char*, Reduction> kReductions[] = {
     {"mean", Reduction::kMean},
     {"sum", Reduction::kSum},
     {"running_mean", Reduction::kRunningMean}};
-using compiler::Schedule;
-constexpr std::pair<const char*, Schedule> kSchedules[] = {{"sharded", Schedule::kSharded},
-                                                           {"grouped", Schedule::kGrouped},
-                                                           {"interleaved", Schedule::kInterleaved},
-                                                           {"sequential", Schedule::kSequential}};
 
 // The value that a name stands for.
 template <class T, size_t count>
@@ -117,16 +112,20 @@ Program MakeProgram(std::string name, std::optional<Value> loss, Optimizer optim
                     const std::vector<std::pair<std::vector<std::string>, Optimizer>>& groups,
                     int64_t accumulation, int64_t device_iterations, std::optional<float> clip_norm,
                     std::optional<float> clip_value, std::optional<float> loss_scale,
-                    bool automatic_loss_scale, const std::string& reduction) {
-  Program program{.spec = {.name = std::move(name),
-                           .device_iterations = Count("device_iterations", device_iterations, 1),
-                           .accumulation = Count("accumulation", accumulation, 1),
-                           .optimizer = std::move(optimizer),
-                           .clip_norm = clip_norm,
-                           .clip_value = clip_value,
-                           .loss_scale = loss_scale,
-                           .reduction = Choose("reduction", reduction, kReductions)},
-                  .loss = std::move(loss)};
+                    bool automatic_loss_scale, const std::string& reduction,
+                    const std::string& output_mode, int64_t output_period) {
+  Program program{
+      .spec = {.name = std::move(name),
+               .device_iterations = Count("device_iterations", device_iterations, 1),
+               .accumulation = Count("accumulation", accumulation, 1),
+               .optimizer = std::move(optimizer),
+               .clip_norm = clip_norm,
+               .clip_value = clip_value,
+               .loss_scale = loss_scale,
+               .reduction = Choose("reduction", reduction, kReductions),
+               .output_mode = Choose("output_mode", output_mode, compiler::kOutputModeNames),
+               .output_period = Count("output_period", output_period, 1)},
+      .loss = std::move(loss)};
   for (const auto& [variables, own] : groups) program.spec.groups.push_back({variables, own});
   if (automatic_loss_scale) program.spec.automatic_loss_scale.emplace();
   return program;
@@ -135,15 +134,19 @@ Program MakeProgram(std::string name, std::optional<Value> loss, Optimizer optim
 Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
                    std::optional<int64_t> total_replicas, int64_t ipus_per_replica, bool fusion,
                    const std::string& schedule, const std::string& recomputation,
-                   bool off_chip_optimizer_state) {
+                   bool off_chip_optimizer_state, bool off_chip_activations, bool off_chip_weights,
+                   int64_t tensor_shards) {
   compiler::CompileOptions options;
   options.ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1);
   const int64_t replicas = popdist::isPopdistEnvSet() ? popdist::getNumTotalReplicas() : 1;
   options.total_replicas = Count("total_replicas", total_replicas.value_or(replicas), 1);
   options.fusion = fusion;
-  options.schedule = Choose("schedule", schedule, kSchedules);
+  options.schedule = Choose("schedule", schedule, compiler::kScheduleNames);
   options.recomputation = Choose("recomputation", recomputation, compiler::kRecomputationNames);
   options.off_chip_optimizer_state = off_chip_optimizer_state;
+  options.off_chip_activations = off_chip_activations;
+  options.off_chip_weights = off_chip_weights;
+  options.tensor_shards = Count("tensor_shards", tensor_shards, 1);
   for (const Program& program : programs) {
     options.programs.push_back(program.spec);
     if (program.loss) options.programs.back().loss = TensorOf(*program.loss, graph);
@@ -165,7 +168,7 @@ py::tuple Described(const program::TensorType& type) {
 py::dict Variables(const Executable& executable) {
   py::dict variables;
   for (const auto& variable : executable.compiled.executable->host_tensors())
-    variables[py::str(variable.name)] = Described(variable.type);
+    variables[py::str(variable.name)] = Described(variable.host_type());
   return variables;
 }
 
@@ -187,7 +190,8 @@ void DefineCompiler(py::module_& module) {
            py::arg("accumulation") = 1, py::arg("device_iterations") = 1,
            py::arg("clip_norm") = py::none(), py::arg("clip_value") = py::none(),
            py::arg("loss_scale") = py::none(), py::arg("automatic_loss_scale") = false,
-           py::arg("reduction") = "mean")
+           py::arg("reduction") = "mean", py::arg("output_mode") = "all",
+           py::arg("output_period") = 1)
       .def_property_readonly("name", [](const Program& program) { return program.spec.name; });
   py::class_<Executable>(module, "Executable", "A compiled model.")
       .def_property_readonly(
@@ -210,6 +214,8 @@ void DefineCompiler(py::module_& module) {
              py::arg("total_replicas") = py::none(), py::arg("ipus_per_replica") = 1,
              py::arg("fusion") = true, py::arg("schedule") = "sharded",
              py::arg("recomputation") = "none", py::arg("off_chip_optimizer_state") = false,
+             py::arg("off_chip_activations") = false, py::arg("off_chip_weights") = false,
+             py::arg("tensor_shards") = 1,
              "Compiles for the replicas that poprun gave, for one, or for as many as are given.");
 }
 
