@@ -1,11 +1,15 @@
 #include "client/compiler/compiler.h"
 
+#include <set>
+#include <string>
+
 #include "client/compiler/assembly.h"
 #include "client/compiler/backward.h"
 #include "client/compiler/checks.h"
 #include "client/compiler/dead_code.h"
 #include "client/compiler/fusion.h"
 #include "client/compiler/lowering.h"
+#include "client/compiler/offload.h"
 #include "client/compiler/passes.h"
 #include "client/compiler/pipeline.h"
 #include "client/compiler/recompute.h"
@@ -43,8 +47,18 @@ absl::StatusOr<LoweredProgram> RunPasses(const graph::Graph& graph, const Progra
   LoweredProgram lowered = Lower(program);
   VPOD_RETURN_IF_ERROR(CheckForm("lowering", lowered));
   VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "lowering", lowered));
-  VPOD_RETURN_IF_ERROR(MakePipeline(program, options.schedule, lowered));
-  if (lowered.pipeline.period > 0) VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "pipeline", lowered));
+  VPOD_RETURN_IF_ERROR(
+      MakePipeline(program, options.schedule, options.off_chip_activations, lowered));
+  if (lowered.pipeline.period > 0) {
+    VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "pipeline", lowered));
+  } else if (options.off_chip_activations && program.trains()) {
+    OffloadActivations(lowered);
+    VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "offload", lowered));
+  }
+  if (options.off_chip_weights) {
+    OffloadWeights(program, lowered);
+    VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "offload-weights", lowered));
+  }
   return lowered;
 }
 
@@ -67,10 +81,12 @@ std::map<std::string, Compiled::Initial> InitialValues(const program::Executable
                                                        const graph::Graph& graph,
                                                        const CompileOptions& options) {
   std::map<std::string, Compiled::Initial> values;
-  // The state of the optimiser begins with zeros.
+  std::set<std::string> weights;
+  for (graph::Tensor variable : graph.variables()) weights.insert(graph.values()[variable.id].name);
+  // The state of the optimiser begins with zeros, and so do remote buffers by themselves.
   for (const program::HostTensor& variable : executable.host_tensors()) {
-    if (!variable.remote)
-      values.insert({variable.name, {variable.type, graph::InitialValue::Filled(0)}});
+    if (!variable.remote || weights.contains(variable.name))
+      values.insert({variable.name, {variable.host_type(), graph::InitialValue::Filled(0)}});
   }
   const auto set = [&](const std::string& name, graph::InitialValue value) {
     const auto it = values.find(name);
@@ -91,8 +107,13 @@ std::map<std::string, Compiled::Initial> InitialValues(const program::Executable
   return values;
 }
 
-absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& options,
+absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& asked,
                                  const Progress& progress) {
+  CompileOptions options = asked;
+  if (options.schedule == Schedule::kPhased) {
+    options.off_chip_weights = options.off_chip_activations = true;
+    options.off_chip_optimizer_state = true;
+  }
   VPOD_RETURN_IF_ERROR(graph.status());
   VPOD_RETURN_IF_ERROR(CheckOptions(options));
   VPOD_RETURN_IF_ERROR(CheckGraph(graph, options));

@@ -160,6 +160,9 @@ struct ProductOptions {
 enum class Schedule {
   // One micro-batch at a time goes through all IPUs.
   kSharded,
+  // As sharded; weights, the state of the optimiser and activations lie in streaming memory while
+  // the phase that runs does not need them, so that a replica trains what its IPUs cannot hold.
+  kPhased,
   // Pipelines: each stage (Graph::SetStage, or an IPU if there are none) works on a micro-batch of
   // its own. Grouped, the forward and the backward part of a stage follow each other in every
   // cycle;
@@ -169,6 +172,14 @@ enum class Schedule {
   kInterleaved,
   kSequential,
 };
+
+// As command lines have them.
+inline constexpr std::pair<const char*, Schedule> kScheduleNames[] = {
+    {"sharded", Schedule::kSharded},
+    {"phased", Schedule::kPhased},
+    {"grouped", Schedule::kGrouped},
+    {"interleaved", Schedule::kInterleaved},
+    {"sequential", Schedule::kSequential}};
 
 // What gradients read of the forward pass: kept until then, or computed again from what is kept,
 // which takes less memory and longer. Results do not depend on it. Values of Graph::Checkpoint are
@@ -208,6 +219,20 @@ struct CompileOptions {
   // The state of the optimiser lies in the streaming memory of the machine: each update loads it
   // and stores it again. Results do not depend on it.
   bool off_chip_optimizer_state = false;
+  // What the forward part of a program that trains keeps for its backward part, from 16 KiB on,
+  // lies in streaming memory meanwhile; in a pipeline what is kept for later ticks. Results do not
+  // depend on it.
+  bool off_chip_activations = false;
+  // So do trainable variables, from 16 KiB on: the forward and the backward part of each
+  // micro-batch load what they use, and an update loads and stores what it changes.
+  bool off_chip_weights = false;
+  // Replicated tensor sharding: so many consecutive replicas share the state of the optimiser out
+  // among them, each updates a part of the weights, and they exchange the parts. 1: each has all;
+  // must divide total_replicas. Smaller tensors (sharding.cc), and those whose elements it does not
+  // divide, stay whole; so do LARS, LAMB with an automatic loss scale, and float16 weights with
+  // stochastic rounding. Results do not depend on it, but for LAMB's norms, whose summands are then
+  // rounded to float32.
+  uint32_t tensor_shards = 1;
   // Gives an executable that does not fit the memory of an IPU, which only an IPUModel loads. The
   // environment may ask for it, too (client/engine_options).
   bool allow_out_of_memory = false;

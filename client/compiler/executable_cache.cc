@@ -168,8 +168,8 @@ class Encoder {
   void Add(const CompileOptions& options) {
     // The printed passes change no executable.
     const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, schedule,
-                 recomputation, products, off_chip_optimizer_state, allow_out_of_memory, programs] =
-        options;
+                 recomputation, products, off_chip_optimizer_state, off_chip_activations,
+                 off_chip_weights, tensor_shards, allow_out_of_memory, programs] = options;
     static_cast<void>(dump_passes);
     Add(ipus_per_replica);
     Add(total_replicas);
@@ -177,6 +177,9 @@ class Encoder {
     Add(static_cast<uint64_t>(rounding));
     Add(allow_out_of_memory);
     Add(off_chip_optimizer_state);
+    Add(off_chip_activations);
+    Add(off_chip_weights);
+    Add(tensor_shards);
     Add(static_cast<uint64_t>(schedule));
     Add(static_cast<uint64_t>(recomputation));
     const auto& [partials, memory_proportions] = products;

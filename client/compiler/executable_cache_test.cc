@@ -165,6 +165,13 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions& o, ProgramSpec&) { o.ipus_per_replica = 2; });
   with([](CompileOptions& o, ProgramSpec&) { o.total_replicas = 2; });
   with([](CompileOptions& o, ProgramSpec&) { o.fusion = false; });
+  with([](CompileOptions& o, ProgramSpec&) { o.off_chip_optimizer_state = true; });
+  with([](CompileOptions& o, ProgramSpec&) { o.off_chip_activations = true; });
+  with([](CompileOptions& o, ProgramSpec&) { o.off_chip_weights = true; });
+  with([](CompileOptions& o, ProgramSpec&) {
+    o.total_replicas = 2;
+    o.tensor_shards = 2;
+  });
   with([](CompileOptions& o, ProgramSpec& p) { o.programs.push_back({.name = p.name}); });
   with([](CompileOptions&, ProgramSpec& p) { p.name = "step"; });
   with([](CompileOptions&, ProgramSpec& p) { p.device_iterations = 2; });

@@ -284,8 +284,9 @@ absl::Status CheckMicroBatches(const GraphProgram& source, const PipelineStages&
 
 }  // namespace
 
-absl::Status MakePipeline(const GraphProgram& source, Schedule schedule, LoweredProgram& program) {
-  if (schedule == Schedule::kSharded) return absl::OkStatus();
+absl::Status MakePipeline(const GraphProgram& source, Schedule schedule, bool off_chip_stashes,
+                          LoweredProgram& program) {
+  if (schedule == Schedule::kSharded || schedule == Schedule::kPhased) return absl::OkStatus();
   VPOD_ASSIGN_OR_RETURN(const PipelineStages stages, PipelineStages::Find(source, schedule));
   if (stages.stages() <= 1) return absl::OkStatus();
   VPOD_RETURN_IF_ERROR(CheckMicroBatches(source, stages, program));
@@ -305,7 +306,7 @@ absl::Status MakePipeline(const GraphProgram& source, Schedule schedule, Lowered
     std::vector<bool> kept(program.ipus[number].num_storages);
     for (uint32_t storage = 0; storage < kept.size(); ++storage)
       kept[storage] = positions.IsKept(number, storage);
-    AddStashes(number, kept, program);
+    AddStashes(number, kept, off_chip_stashes, program);
   }
   return absl::OkStatus();
 }

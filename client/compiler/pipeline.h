@@ -14,7 +14,8 @@ namespace vpod::compiler {
 
 // Splits the bodies of a lowered program into positions, unless it has a single stage.
 // InvalidArgument: stages that are missing, on several IPUs or in the wrong order, and too few
-// micro-batches to fill the pipeline.
-absl::Status MakePipeline(const GraphProgram& source, Schedule schedule, LoweredProgram& program);
+// micro-batches to fill the pipeline. `off_chip_stashes`: they lie in streaming memory.
+absl::Status MakePipeline(const GraphProgram& source, Schedule schedule, bool off_chip_stashes,
+                          LoweredProgram& program);
 
 }  // namespace vpod::compiler

@@ -48,7 +48,8 @@ std::shared_ptr<const program::Executable> CompileFrom(Pass text, const TestProg
     if (text == Pass::kFusion) *program = Reread(*program, ReadGraph);
     LoweredProgram lowered = Lower(*program);
     if (text == Pass::kLowering) lowered = Reread(lowered, ReadLowered);
-    const absl::Status status = MakePipeline(*program, test.options.schedule, lowered);
+    const absl::Status status =
+        MakePipeline(*program, test.options.schedule, test.options.off_chip_activations, lowered);
     EXPECT_TRUE(status.ok()) << status;
     if (text == Pass::kPipeline) lowered = Reread(lowered, ReadLowered);
     assembler.AddState(lowered);

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "client/compiler/offload.h"
 #include "device/program/executable.h"
 
 namespace vpod::compiler {
@@ -14,8 +15,12 @@ using v1::Instruction;
 
 class Stashes {
  public:
-  Stashes(uint32_t number, const std::vector<bool>& kept, LoweredProgram& program)
-      : number_(number), kept_(kept), program_(program), ipu_(program.ipus[number]) {}
+  Stashes(uint32_t number, const std::vector<bool>& kept, bool off_chip, LoweredProgram& program)
+      : number_(number),
+        kept_(kept),
+        off_chip_(off_chip),
+        program_(program),
+        ipu_(program.ipus[number]) {}
 
   void Run() {
     FindAccesses();
@@ -100,44 +105,64 @@ class Stashes {
 
   void AddRing(uint32_t storage, uint32_t source, uint32_t places,
                const std::pair<const uint32_t, Access>& writer, Accesses next, Accesses end) {
-    const program::TensorType place = PlaceOf(storage);
+    const program::TensorType place = RowOf(ipu_, storage);
+    const Ring ring = MakeRing(place, places);
+    v1::Origin origin = writer.second.origin;
+    origin.set_op("stash");
+    stores_[writer.first].push_back(
+        {Store(ring, Add({.type = place, .storage = source}), IndexOf(writer.first, places)),
+         origin});
+    for (auto reader = next; reader != end; ++reader) {
+      const uint32_t index = IndexOf(reader->first, places), restored = ipu_.num_storages++;
+      renamed_[{storage, reader->first}] = restored;
+      origin.set_phase(reader->second.origin.phase());
+      origin.set_op("restore");
+      loads_[reader->first].push_back(
+          {Load(ring, Add({.type = place, .storage = restored}), index), origin});
+    }
+  }
+
+  // A tensor whose rows are the places, or a remote buffer.
+  struct Ring {
+    bool off_chip = false;
+    uint32_t number = 0;
+  };
+
+  Ring MakeRing(const program::TensorType& place, uint32_t places) {
+    if (off_chip_ && BelongsOffChip(place))
+      return {true, AddScratchBuffer(program_, place, places, ipu_)};
     program::TensorType all = place;
     all.dims[0] = places;
     const uint32_t ring = Add({.type = all, .storage = ipu_.num_storages++});
     Pin(ring);
-    v1::Origin origin = writer.second.origin;
-    origin.set_op("stash");
-    Instruction store;
-    store.mutable_dynamic_update()->add_axes(0);
-    store.add_inputs(ring);
-    store.add_inputs(Add({.type = place, .storage = source}));
-    store.add_inputs(IndexOf(writer.first, places));
-    store.add_outputs(ring);
-    stores_[writer.first].push_back({std::move(store), origin});
-    for (auto reader = next; reader != end; ++reader) {
-      const uint32_t index = IndexOf(reader->first, places), restored = ipu_.num_storages++;
-      renamed_[{storage, reader->first}] = restored;
-      Instruction load;
-      load.mutable_dynamic_slice()->add_axes(0);
-      load.mutable_dynamic_slice()->add_size(1);
-      load.add_inputs(ring);
-      load.add_inputs(index);
-      load.add_outputs(Add({.type = place, .storage = restored}));
-      origin.set_phase(reader->second.origin.phase());
-      origin.set_op("restore");
-      loads_[reader->first].push_back({std::move(load), origin});
-    }
+    return {false, ring};
   }
 
-  // The bytes of a storage as a row of a ring.
-  program::TensorType PlaceOf(uint32_t storage) const {
-    uint64_t bytes = 0;
-    for (const LoweredTensor& tensor : ipu_.tensors) {
-      if (tensor.storage == storage)
-        bytes = std::max(bytes, tensor.offset + program::ArenaBytes(Describe(tensor, 0)));
-    }
-    const v1::DataType type = bytes % 4 == 0 ? v1::UINT32 : bytes % 2 == 0 ? v1::UINT16 : v1::UINT8;
-    return {type, {1, static_cast<int64_t>(bytes / program::SizeOf(type))}};
+  Instruction Store(const Ring& ring, uint32_t tensor, uint32_t index) {
+    if (ring.off_chip) return StoreRow(ring.number, tensor, ScalarOf(index));
+    Instruction store;
+    store.mutable_dynamic_update()->add_axes(0);
+    store.add_inputs(ring.number);
+    store.add_inputs(tensor);
+    store.add_inputs(index);
+    store.add_outputs(ring.number);
+    return store;
+  }
+
+  Instruction Load(const Ring& ring, uint32_t tensor, uint32_t index) {
+    if (ring.off_chip) return LoadRow(ring.number, tensor, ScalarOf(index));
+    Instruction load;
+    load.mutable_dynamic_slice()->add_axes(0);
+    load.mutable_dynamic_slice()->add_size(1);
+    load.add_inputs(ring.number);
+    load.add_inputs(index);
+    load.add_outputs(tensor);
+    return load;
+  }
+
+  // An index as remote buffers take it.
+  uint32_t ScalarOf(uint32_t index) {
+    return Add({.type = {v1::INT32, {}}, .storage = ipu_.tensors[index].storage});
   }
 
   // The number of a position's micro-batch modulo the places of a ring: a counter that each cycle
@@ -190,11 +215,7 @@ class Stashes {
     return origin;
   }
 
-  uint32_t Add(LoweredTensor tensor) {
-    if (tensor.strides.empty()) tensor.strides = program::RowMajorStrides(tensor.type.dims);
-    ipu_.tensors.push_back(std::move(tensor));
-    return static_cast<uint32_t>(ipu_.tensors.size() - 1);
-  }
+  uint32_t Add(LoweredTensor tensor) { return AddRowMajor(std::move(tensor), ipu_); }
 
   uint32_t StorageAt(uint32_t storage, uint32_t position) const {
     const auto renamed = renamed_.find({storage, position});
@@ -211,7 +232,8 @@ class Stashes {
       if (is_new) {
         LoweredTensor copy = ipu_.tensors[tensor];
         copy.storage = storage;
-        clone->second = Add(std::move(copy));
+        ipu_.tensors.push_back(std::move(copy));
+        clone->second = static_cast<uint32_t>(ipu_.tensors.size() - 1);
       }
       return clone->second;
     };
@@ -257,6 +279,7 @@ class Stashes {
 
   const uint32_t number_;
   const std::vector<bool>& kept_;
+  const bool off_chip_;
   LoweredProgram& program_;
   LoweredIpu& ipu_;
   std::map<uint32_t, std::map<uint32_t, Access>> accesses_;      // [storage][position]
@@ -268,8 +291,9 @@ class Stashes {
 
 }  // namespace
 
-void AddStashes(uint32_t ipu, const std::vector<bool>& kept, LoweredProgram& program) {
-  Stashes(ipu, kept, program).Run();
+void AddStashes(uint32_t ipu, const std::vector<bool>& kept, bool off_chip,
+                LoweredProgram& program) {
+  Stashes(ipu, kept, off_chip, program).Run();
 }
 
 }  // namespace vpod::compiler

@@ -10,7 +10,8 @@ namespace vpod::compiler {
 
 // Adds rings for values that a position writes and a later one reads while micro-batches come in
 // between, with their counters. `kept`, by storage, are those that do not change from one
-// micro-batch to the next, or belong to all.
-void AddStashes(uint32_t ipu, const std::vector<bool>& kept, LoweredProgram& program);
+// micro-batch to the next, or belong to all. `off_chip`: large rings lie in streaming memory.
+void AddStashes(uint32_t ipu, const std::vector<bool>& kept, bool off_chip,
+                LoweredProgram& program);
 
 }  // namespace vpod::compiler

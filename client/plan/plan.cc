@@ -44,6 +44,9 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
   options.schedule = request.schedule;
   options.recomputation = request.recomputation;
   options.off_chip_optimizer_state = request.off_chip_optimizer_state;
+  options.off_chip_activations = request.off_chip_activations;
+  options.off_chip_weights = request.off_chip_weights;
+  if (request.tensor_sharding) options.tensor_shards = plan.replicas;
   if (request.half_partials) options.products.partials = program::v1::FLOAT16;
   if (request.memory_proportion)
     options.products.memory_proportions.assign(ipus, request.memory_proportion);

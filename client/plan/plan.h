@@ -24,6 +24,9 @@ struct PlanRequest {
   compiler::Schedule schedule = compiler::Schedule::kGrouped;  // of several IPUs
   compiler::Recomputation recomputation = compiler::Recomputation::kNone;
   bool off_chip_optimizer_state = false;
+  bool off_chip_activations = false;
+  bool off_chip_weights = false;
+  bool tensor_sharding = false;  // over all replicas
   compiler::Optimizer optimizer = compiler::SgdOptions{.momentum = 0.9f};
   bool half_partials = false;
   std::optional<float> memory_proportion;  // as in compiler::ProductOptions

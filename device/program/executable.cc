@@ -91,9 +91,16 @@ std::vector<HostTensor> HostTensors(const v1::Executable& executable) {
     const v1::Ipu& ipu = executable.ipus(i);
     for (int b = 0; b < ipu.remote_buffers_size(); ++b) {
       const v1::RemoteBuffer& buffer = ipu.remote_buffers(b);
-      TensorType type = TypeOf(buffer);
-      if (buffer.host_dims().empty()) {
-        type.dims.insert(type.dims.begin(), buffer.rows());
+      if (buffer.scratch()) continue;
+      HostTensor tensor{.name = buffer.name(),
+                        .ipu = static_cast<uint32_t>(i),
+                        .type = TypeOf(buffer),
+                        .remote = true,
+                        .offset = RemoteOffset(ipu, static_cast<uint32_t>(b))};
+      if (buffer.shards() > 1) {
+        SetWhole(buffer, tensor);
+      } else if (buffer.host_dims().empty()) {
+        tensor.type.dims.insert(tensor.type.dims.begin(), buffer.rows());
       } else {
         type.dims.assign(buffer.host_dims().begin(), buffer.host_dims().end());
       }

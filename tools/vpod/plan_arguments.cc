@@ -126,6 +126,12 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   AddChoice<compiler::Optimizer>(
       *command, "--optimizer", Optimizers(),
       [&](const compiler::Optimizer& optimizer) { request.optimizer = optimizer; }, "(momentum)");
+  command->add_flag("--tensor-sharding", request.tensor_sharding,
+                    "the replicas share out the state of the optimiser");
+  command->add_flag("--off-chip-activations", request.off_chip_activations,
+                    "what is kept for the gradients lies in streaming memory");
+  command->add_flag("--off-chip-weights", request.off_chip_weights,
+                    "the weights lie in streaming memory");
   command->add_flag("--off-chip-optimizer-state", request.off_chip_optimizer_state,
                     "the state of the optimiser lies in streaming memory");
   command->add_option("--memory-proportion", request.memory_proportion,

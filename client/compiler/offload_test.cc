@@ -1,0 +1,151 @@
+// Activations and weights in streaming memory: nothing changes but where they lie.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/compiler/compiler.h"
+#include "client/session/ipu_model.h"
+#include "client/session/session.h"
+#include "tests/support/random_values.h"
+
+namespace vpod::compiler {
+namespace {
+
+namespace v1 = program::v1;
+using graph::Graph;
+using graph::Tensor;
+using v1::FLOAT16;
+using v1::FLOAT32;
+
+// Activations are the largest part of what is kept; weights of float16 have 16 KiB and more.
+constexpr int64_t kBatch = 256, kWidth = 96;
+constexpr uint32_t kLayers = 8, kMicroBatches = 8;
+
+struct Case {
+  v1::DataType type = FLOAT32;
+  uint32_t ipus = 1;
+  Schedule schedule = Schedule::kSharded;
+  Recomputation recomputation = Recomputation::kNone;
+};
+
+struct Result {
+  std::vector<float> losses, weights;
+  uint64_t arena_bytes = 0;                    // of the largest IPU
+  uint32_t stashes = 0, remote_variables = 0;  // remote buffers
+  std::vector<std::string> host_tensors;
+};
+
+enum class OffChip { kNothing, kActivations, kWeights, kAll };
+
+Result Train(const Case& test, OffChip off_chip) {
+  Graph g;
+  Tensor x = g.Cast(g.Input("x", {FLOAT32, {kBatch, kWidth}}), test.type);
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    g.SetIpu(layer * test.ipus / kLayers);
+    g.SetStage(layer * test.ipus / kLayers);
+    const Tensor w = g.Variable(absl::StrCat("w", layer), {test.type, {kWidth, kWidth}},
+                                RandomValues(kWidth * kWidth, layer));
+    x = g.Unary(v1::TANH, g.MatMul(x, g.Multiply(w, g.Constant({test.type, {}}, 0.25))));
+    if (layer == 3) x = g.Dropout(x, 0.25f);
+  }
+  const Tensor loss = g.Mean(g.Cast(g.Multiply(x, x), FLOAT32));
+  g.Output("loss", loss);
+  CompileOptions options{.ipus_per_replica = test.ipus, .schedule = test.schedule};
+  options.recomputation = test.recomputation;
+  options.off_chip_activations = off_chip == OffChip::kActivations || off_chip == OffChip::kAll;
+  options.off_chip_weights = off_chip == OffChip::kWeights || off_chip == OffChip::kAll;
+  options.off_chip_optimizer_state = off_chip == OffChip::kAll;
+  options.programs = {{.name = "train",
+                       .accumulation = kMicroBatches,
+                       .loss = loss,
+                       .optimizer = SgdOptions{.learning_rate = 0.5f, .momentum = 0.9f}},
+                      {.name = "evaluate", .device_iterations = kMicroBatches}};
+  Result result;
+  const auto compiled = Compile(g, options);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  if (!compiled.ok()) return result;
+  for (const v1::Ipu& ipu : compiled->executable->proto().ipus()) {
+    result.arena_bytes = std::max(result.arena_bytes, ipu.arena_bytes());
+    for (const v1::RemoteBuffer& buffer : ipu.remote_buffers()) {
+      if (absl::StartsWith(buffer.name(), "train/stash/"))
+        ++result.stashes;
+      else
+        ++result.remote_variables;
+    }
+  }
+  for (const auto& tensor : compiled->executable->host_tensors())
+    result.host_tensors.push_back(tensor.name);
+  auto session = session::Session::Create(
+      *session::CreateIpuModel({.ipus_per_replica = test.ipus, .compute_threads = 2}), *compiled);
+  EXPECT_TRUE(session.ok()) << session.status();
+  if (!session.ok()) return result;
+  for (uint32_t run = 0; run < 2; ++run) {
+    const auto input = *(*session)->Stream<float>("x", 0);
+    const auto values = RandomValues(input.size(), 100 + run);
+    std::copy(values.begin(), values.end(), input.begin());
+    for (const char* program : {"train", "evaluate"}) {
+      const auto cycles = (*session)->Run(program);
+      EXPECT_TRUE(cycles.ok()) << cycles.status();
+      const auto losses = *(*session)->Stream<float>("loss", 0);
+      result.losses.insert(result.losses.end(), losses.begin(), losses.end());
+    }
+  }
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    const auto weights = *(*session)->ReadFloats(absl::StrCat("w", layer));
+    result.weights.insert(result.weights.end(), weights.begin(), weights.end());
+  }
+  return result;
+}
+
+TEST(OffloadTest, ResultsAreThoseOfActivationsOnTheChip) {
+  for (v1::DataType type : {FLOAT32, FLOAT16}) {
+    for (const Case& test :
+         {Case{type}, Case{type, 1, Schedule::kSharded, Recomputation::kStandard},
+          Case{type, 4, Schedule::kSharded}, Case{type, 4, Schedule::kGrouped},
+          Case{type, 4, Schedule::kInterleaved},
+          Case{type, 4, Schedule::kGrouped, Recomputation::kPipeline}}) {
+      SCOPED_TRACE(absl::StrCat(v1::DataType_Name(type), ", ", test.ipus, " IPUs, schedule ",
+                                static_cast<int>(test.schedule), ", recomputation ",
+                                static_cast<int>(test.recomputation)));
+      const Result on_chip = Train(test, OffChip::kNothing),
+                   off_chip = Train(test, OffChip::kActivations),
+                   weights = Train(test, OffChip::kWeights), all = Train(test, OffChip::kAll);
+      EXPECT_NE(on_chip.losses.front(), on_chip.losses.back());
+      EXPECT_EQ(off_chip.losses, on_chip.losses);
+      EXPECT_EQ(off_chip.weights, on_chip.weights);
+      EXPECT_EQ(off_chip.host_tensors, on_chip.host_tensors);
+      for (const Result* result : {&weights, &all}) {
+        EXPECT_EQ(result->losses, on_chip.losses);
+        EXPECT_EQ(result->weights, on_chip.weights);
+        EXPECT_THAT(result->host_tensors, testing::UnorderedElementsAreArray(on_chip.host_tensors));
+      }
+      if (test.schedule == Schedule::kSharded) {
+        Case phased = test;
+        phased.schedule = Schedule::kPhased;
+        const Result result = Train(phased, OffChip::kNothing);
+        EXPECT_EQ(result.losses, on_chip.losses);
+        EXPECT_EQ(result.weights, on_chip.weights);
+        EXPECT_EQ(result.stashes, all.stashes);
+        EXPECT_EQ(result.remote_variables, all.remote_variables);
+      }
+      EXPECT_EQ(on_chip.remote_variables, 0u);
+      EXPECT_EQ(weights.remote_variables, kLayers);
+      EXPECT_EQ(all.remote_variables, 2 * kLayers);  // with the momentum
+      EXPECT_EQ(on_chip.stashes, 0u);
+      EXPECT_GT(off_chip.stashes, 0u);
+      // What is computed again is most of what lies on the chip.
+      if (test.recomputation == Recomputation::kNone) {
+        EXPECT_LT(off_chip.arena_bytes, on_chip.arena_bytes);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vpod::compiler

@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "client/compiler/offload.h"
+#include "device/program/executable.h"
+
+namespace vpod::compiler {
+namespace {
+
+namespace v1 = program::v1;
+
+class WeightOffload {
+ public:
+  WeightOffload(const std::set<std::string>& variables, LoweredProgram& program, LoweredIpu& ipu)
+      : program_(program), ipu_(ipu), renaming_(program, ipu) {
+    FindWeights(variables);
+  }
+
+  void Run() {
+    if (weights_.empty()) return;
+    for (Section section : {Section::kClear, Section::kReduce, Section::kUpdate, Section::kFinish})
+      Move(ipu_.sections[static_cast<int>(section)]);
+    auto& body = ipu_.sections[static_cast<int>(Section::kBody)];
+    const auto backward = body.begin() + static_cast<ptrdiff_t>(FirstOfBackward(body));
+    std::vector<LoweredStep> rest(std::make_move_iterator(backward),
+                                  std::make_move_iterator(body.end()));
+    body.erase(backward, body.end());
+    Move(body);
+    Move(rest);
+    std::move(rest.begin(), rest.end(), std::back_inserter(body));
+    for (std::vector<LoweredStep>& position : ipu_.positions) Move(position);
+  }
+
+ private:
+  struct Weights {
+    uint32_t buffer;
+    program::TensorType type;  // as they lie, in one dimension
+  };
+
+  // Variables become remote buffers, of the row's bytes as optimisers have them.
+  void FindWeights(const std::set<std::string>& variables) {
+    // What is sent each time is not loaded for that.
+    std::set<uint32_t> sent;
+    for (const PipelineMove& move : program_.pipeline.moves) {
+      if (&program_.ipus[move.move.from_ipu()] == &ipu_)
+        sent.insert(ipu_.tensors[move.move.from_tensor()].storage);
+    }
+    for (LoweredTensor& tensor : ipu_.tensors) {
+      if (!variables.contains(tensor.variable) || sent.contains(tensor.storage)) continue;
+      const program::TensorType type = {tensor.type.type, {tensor.type.elements()}};
+      if (!BelongsOffChip(type)) continue;
+      v1::RemoteBuffer buffer;
+      buffer.set_name(tensor.variable);
+      buffer.set_type(type.type);
+      buffer.add_dims(type.dims[0]);
+      buffer.set_rows(1);
+      const v1::Tensor for_host = Describe(tensor, 0);
+      *buffer.mutable_host_dims() = for_host.dims();
+      *buffer.mutable_host_strides() = for_host.strides();
+      weights_[tensor.storage] = {static_cast<uint32_t>(ipu_.remote_buffers.size()), type};
+      ipu_.remote_buffers.push_back(std::move(buffer));
+      tensor.variable.clear();
+    }
+    if (!weights_.empty()) first_row_ = AddFirstRow(ipu_);
+  }
+
+  struct Use {
+    size_t first;
+    std::optional<size_t> last_write;
+  };
+
+  // Loads before a part of the program what it uses, and stores after it what it has changed.
+  void Move(std::vector<LoweredStep>& part) {
+    std::map<uint32_t, Use> uses;  // by storage
+    for (size_t i = 0; i < part.size(); ++i) {
+      for (uint32_t tensor : TensorsOf(part[i].instruction)) {
+        if (weights_.contains(StorageOf(tensor))) uses.try_emplace(StorageOf(tensor), Use{i, {}});
+      }
+      for (uint32_t output : part[i].instruction.outputs()) {
+        const auto use = uses.find(StorageOf(output));
+        if (use != uses.end()) use->second.last_write = i;
+      }
+    }
+    std::map<size_t, std::vector<LoweredStep>> before, after;  // by step
+    std::map<uint32_t, uint32_t> loaded;                       // storages
+    for (const auto& [storage, use] : uses) {
+      const auto& [buffer, type] = weights_.at(storage);
+      loaded[storage] = ipu_.num_storages++;
+      const uint32_t tensor = AddRowMajor({.type = type, .storage = loaded[storage]}, ipu_);
+      v1::Origin origin = part[use.first].origin;
+      origin.set_op("load");
+      before[use.first].push_back({LoadRow(buffer, tensor, *first_row_), origin});
+      if (!use.last_write) continue;
+      origin.set_op("store");
+      after[*use.last_write].push_back({StoreRow(buffer, tensor, *first_row_), origin});
+    }
+    std::vector<LoweredStep> steps;
+    for (size_t i = 0; i < part.size(); ++i) {
+      std::move(before[i].begin(), before[i].end(), std::back_inserter(steps));
+      renaming_.Apply(loaded, part[i]);
+      steps.push_back(std::move(part[i]));
+      std::move(after[i].begin(), after[i].end(), std::back_inserter(steps));
+    }
+    part = std::move(steps);
+  }
+
+  uint32_t StorageOf(uint32_t tensor) const { return ipu_.tensors[tensor].storage; }
+
+  LoweredProgram& program_;
+  LoweredIpu& ipu_;
+  Renaming renaming_;
+  std::map<uint32_t, Weights> weights_;  // by storage
+  std::optional<uint32_t> first_row_;    // the number of the only row
+};
+
+}  // namespace
+
+void OffloadWeights(const GraphProgram& source, LoweredProgram& program) {
+  std::set<std::string> variables;
+  for (graph::Tensor variable : source.graph.variables())
+    variables.insert(source.graph.values()[variable.id].name);
+  for (LoweredIpu& ipu : program.ipus) WeightOffload(variables, program, ipu).Run();
+}
+
+}  // namespace vpod::compiler
