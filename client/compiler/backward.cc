@@ -38,6 +38,7 @@ absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec&
                        .ipus = options.ipus_per_replica,
                        .replicas = options.total_replicas,
                        .off_chip_state = options.off_chip_optimizer_state,
+                       .tensor_shards = options.tensor_shards,
                        .graph = graph,
                        .filters = FindFilters(graph, options.rounding)};
   program.graph.SetReplicas(options.total_replicas);

@@ -144,6 +144,11 @@ absl::Status CheckOptions(const CompileOptions& options) {
   if (options.total_replicas < 1) {
     return absl::InvalidArgumentError("total_replicas is 0, must be 1 or more");
   }
+  if (options.tensor_shards < 1 || options.total_replicas % options.tensor_shards != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor_shards is ", options.tensor_shards,
+                                                   ", must divide the ", options.total_replicas,
+                                                   " replicas of the job"));
+  }
   const uint32_t ipus = options.ipus_per_replica;
   if (!arch::IsPowerOfTwo(ipus) || ipus > arch::kMaxIpusPerReplica) {
     return absl::InvalidArgumentError(absl::StrCat("ipus_per_replica is ", ipus,
@@ -166,12 +171,12 @@ absl::Status CheckOptions(const CompileOptions& options) {
           "program '", spec.name, "': ", spec.device_iterations, " device iterations × ",
           spec.accumulation, " micro-batches are too many for one run"));
     }
+    VPOD_RETURN_IF_ERROR(CheckOutputMode(spec));
     if (!spec.loss.has_value()) continue;
     // All programs of an executable read the same variables.
     if (training != nullptr &&
         (!HaveEqualOptimizers(*training, spec) || training->loss_scale != spec.loss_scale)) {
       return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '",
-    VPOD_RETURN_IF_ERROR(CheckOutputMode(spec));
                                                      spec.name, "' have different optimisers"));
     }
     VPOD_RETURN_IF_ERROR(CheckOptimizers(spec));
@@ -190,6 +195,7 @@ absl::Status CheckGraph(const graph::Graph& graph, const CompileOptions& options
           absl::StrCat("program '", spec.name, "': the loss is not a value of the graph"));
     }
     VPOD_RETURN_IF_ERROR(CheckGroups(graph, spec));
+    VPOD_RETURN_IF_ERROR(CheckSums(graph, spec));
   }
   return CheckIpus(graph, options.ipus_per_replica);
 }

@@ -192,6 +192,8 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace(); });
   with([](CompileOptions&, ProgramSpec& p) { p.automatic_loss_scale.emplace().interval = 1; });
   with([](CompileOptions&, ProgramSpec& p) { p.reduction = GradientReduction::kSum; });
+  with([](CompileOptions&, ProgramSpec& p) { p.output_mode = OutputMode::kFinal; });
+  with([](CompileOptions&, ProgramSpec& p) { p.output_period = 2; });
   std::set<std::string> keys;
   for (const Model& model : models) {
     const auto key = CacheKey(model.graph, model.options);
@@ -199,8 +201,6 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
     EXPECT_TRUE(keys.insert(*key).second) << "the change before number " << keys.size();
     EXPECT_EQ(CacheKey(model.graph, model.options).value(), *key);
   }
-  with([](CompileOptions&, ProgramSpec& p) { p.output_mode = OutputMode::kFinal; });
-  with([](CompileOptions&, ProgramSpec& p) { p.output_period = 2; });
 }
 
 TEST_F(ExecutableCacheTest, BadFilesAreNamedAndReplaced) {

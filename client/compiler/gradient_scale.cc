@@ -55,21 +55,21 @@ uint32_t Update::MoveScalar(uint32_t from_ipu, uint32_t scalar, uint32_t to_ipu)
 
 // One gradient that is not finite keeps all IPUs from updating. All replicas decide alike, since
 // they look at the reduced gradients.
-void Update::EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduce) {
+void Update::EmitAutomaticLossScale(const std::map<uint32_t, Reduction>& reductions) {
   placement_.SetOrigin(kLossScaleName, Origin::UPDATE);
   const uint32_t home = graph_.values()[loss_scale_.id].ipu;
   std::optional<uint32_t> finite;  // on the loss scale's IPU
-  for (const auto& [ipu, instruction] : reduce) {
+  for (const auto& [ipu, reduction] : reductions) {
     Instruction check;
     check.mutable_all_finite();
-    *check.mutable_inputs() = instruction.outputs();
+    check.mutable_inputs()->Add(reduction.gradients.begin(), reduction.gradients.end());
     const uint32_t flag = placement_.NewTensor(ipu, Scalar(program::v1::BOOL));
     check.add_outputs(flag);
     placement_.Emit(ipu, Section::kReduce, std::move(check));
     const uint32_t here = MoveScalar(ipu, flag, home);
     finite = finite ? EmitBinary(home, program::v1::LOGICAL_AND, *finite, here) : here;
   }
-  for (const auto& [ipu, instruction] : reduce)
+  for (const auto& [ipu, reduction] : reductions)
     placement_.ipu(ipu).update_condition = MoveScalar(home, *finite, ipu);
   Instruction adapt;
   const uint32_t scale = placement_.Place(loss_scale_.id, home);
@@ -85,13 +85,13 @@ void Update::EmitAutomaticLossScale(const std::map<uint32_t, Instruction>& reduc
 
 // Gradients are here times the loss scale and not divided by the number of micro-batches yet, and
 // so is the limit.
-void Update::EmitClipValue(const std::map<uint32_t, Instruction>& reduce) {
+void Update::EmitClipValue(const std::map<uint32_t, Reduction>& reductions) {
   placement_.SetOrigin("clip_value", Origin::UPDATE);
-  for (const auto& [ipu, instruction] : reduce) {
+  for (const auto& [ipu, reduction] : reductions) {
     const uint32_t most = EmitBinary(ipu, program::v1::MULTIPLY, LossScale(ipu),
                                      Constant(ipu, *spec_.clip_value / gradient_scale_));
     const uint32_t least = EmitBinary(ipu, program::v1::MULTIPLY, most, Constant(ipu, -1));
-    for (uint32_t gradient : instruction.outputs()) {
+    for (uint32_t gradient : reduction.gradients) {
       EmitBinary(ipu, program::v1::MINIMUM, gradient, most, gradient);
       EmitBinary(ipu, program::v1::MAXIMUM, gradient, least, gradient);
     }
@@ -100,15 +100,15 @@ void Update::EmitClipValue(const std::map<uint32_t, Instruction>& reduce) {
 
 // The optimisers divide gradients by the loss scale, and so by what the norm is too large by. A
 // norm that is not finite clips nothing.
-void Update::EmitClipNorm(const std::map<uint32_t, Instruction>& reduce) {
+void Update::EmitClipNorm(const std::map<uint32_t, Reduction>& reductions) {
   placement_.SetOrigin("clip_norm", Origin::UPDATE);
-  const uint32_t home = reduce.begin()->first;
+  const uint32_t home = reductions.begin()->first;
   Instruction of_all;
   uint32_t total = 0;
-  for (const auto& [ipu, instruction] : reduce) {
+  for (const auto& [ipu, reduction] : reductions) {
     Instruction norm;
     norm.mutable_norm();
-    *norm.mutable_inputs() = instruction.outputs();
+    norm.mutable_inputs()->Add(reduction.gradients.begin(), reduction.gradients.end());
     const uint32_t here = placement_.NewTensor(ipu, Scalar(program::v1::FLOAT32));
     norm.add_outputs(here);
     placement_.Emit(ipu, Section::kReduce, std::move(norm));
@@ -132,7 +132,7 @@ void Update::EmitClipNorm(const std::map<uint32_t, Instruction>& reduce) {
   select.add_inputs(one);
   select.add_outputs(factor = placement_.NewTensor(home, Scalar(program::v1::FLOAT32)));
   placement_.Emit(home, Section::kReduce, std::move(select));
-  for (const auto& [ipu, instruction] : reduce) {
+  for (const auto& [ipu, reduction] : reductions) {
     EmitBinary(ipu, program::v1::DIVIDE, LossScale(ipu), MoveScalar(home, factor, ipu),
                DivisorOf(ipu));
   }

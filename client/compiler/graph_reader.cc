@@ -64,6 +64,7 @@ class GraphReader {
     CompileOptions options;
     options.ipus_per_replica = program_.ipus;
     options.total_replicas = program_.replicas;
+    options.tensor_shards = program_.tensor_shards;
     options.programs = {program_.spec};
     const absl::Status checked = CheckOptions(options);
     if (!checked.ok())
@@ -89,9 +90,9 @@ class GraphReader {
                        : reader_.Take("running mean") ? GradientReduction::kRunningMean
                                                       : GradientReduction::kMean;
       if (spec.reduction == GradientReduction::kMean) reader_.Expect("mean");
-    } else if (reader_.Take("automatic_loss_scale")) {
     } else if (reader_.Take("outputs")) {
       ReadOutputMode();
+    } else if (reader_.Take("automatic_loss_scale")) {
       ReadFields(spec.automatic_loss_scale.emplace());
     } else if (reader_.Take("remote_buffer on IPU")) {
       reader_.Braced(parts_.remote_buffers[Ipu()].emplace_back());
@@ -143,7 +144,6 @@ class GraphReader {
     while (!reader_.AtEnd()) group.variables.push_back(Name());
   }
 
-  void ReadGradients() {
   void ReadOutputMode() {
     for (const auto& [name, mode] : kOutputModeNames) {
       if (!reader_.Take(name)) continue;
@@ -155,6 +155,7 @@ class GraphReader {
     reader_.Expected("a mode of outputs");
   }
 
+  void ReadGradients() {
     const Tensor variable = Known(variables_, "variable");
     reader_.Expect(":");
     const auto [gradients, is_new] = gradients_.try_emplace(variable.id);

@@ -28,12 +28,19 @@ std::string LineOf(const LoweredStream& stream) {
                       " : ", stream.type.ToString(), " on IPU ", stream.ipu, "\n");
 }
 
+std::string TextOf(const LoweredTensor::Shards& shards) {
+  if (shards.count <= 1) return "";
+  return absl::StrCat(" shards ", shards.count, " of [", absl::StrJoin(shards.dims, ","),
+                      "] strides [", absl::StrJoin(shards.strides, ","), "]");
+}
+
 std::string LineOf(uint32_t index, const LoweredTensor& tensor) {
   return absl::StrCat(
       "%", index, " : ", tensor.type.ToString(), " strides [", absl::StrJoin(tensor.strides, ","),
       "] in storage ", tensor.storage, " at ", tensor.offset,
       tensor.wide_accumulator ? " wide" : "",
-      tensor.variable.empty() ? "" : absl::StrCat(" variable ", Quoted(tensor.variable)), "\n");
+      tensor.variable.empty() ? "" : absl::StrCat(" variable ", Quoted(tensor.variable)),
+      TextOf(tensor.shards), "\n");
 }
 
 std::string LineOf(const program::v1::Move& move) {
@@ -82,13 +89,6 @@ class LoweredReader {
     program_.device_iterations = reader_.Number();
     reader_.Expect("accumulation");
     program_.accumulation = reader_.Number();
-    while (reader_.NextLine()) ReadLine();
-    VPOD_RETURN_IF_ERROR(reader_.status());
-    return std::move(program_);
-  }
-
- private:
-  void ReadLine() {
     reader_.Expect("output_period");
     const uint32_t period = reader_.Number();
     if (period >= 1 && program_.device_iterations % period == 0) {
@@ -97,6 +97,13 @@ class LoweredReader {
       reader_.Fail(absl::StrCat("output_period is ", period, ", must divide the ",
                                 program_.device_iterations, " device iterations"));
     }
+    while (reader_.NextLine()) ReadLine();
+    VPOD_RETURN_IF_ERROR(reader_.status());
+    return std::move(program_);
+  }
+
+ private:
+  void ReadLine() {
     if (reader_.Take("pipeline")) return ReadPipeline();
     if (reader_.Take("stream")) return ReadStream();
     if (reader_.Take("move")) return ReadMove();
@@ -196,6 +203,7 @@ class LoweredReader {
     tensor.offset = reader_.Integer(std::numeric_limits<uint64_t>::max());
     tensor.wide_accumulator = reader_.Take("wide");
     if (reader_.Take("variable")) tensor.variable = reader_.Text();
+    if (reader_.Take("shards")) ReadShards(tensor.shards);
     if (!reader_.ok()) return;
     if (tensor.strides.size() != tensor.type.dims.size())
       return reader_.Fail(absl::StrCat("expected ", tensor.type.rank(), " strides"));
@@ -206,6 +214,16 @@ class LoweredReader {
       return reader_.Fail(absl::StrCat("expected a storage from 0 to ", ipu.num_storages));
     if (tensor.storage == ipu.num_storages) ++ipu.num_storages;
     ipu.tensors.push_back(std::move(tensor));
+  }
+
+  void ReadShards(LoweredTensor::Shards& shards) {
+    shards.count = reader_.Number();
+    reader_.Expect("of");
+    shards.dims = reader_.Dims();
+    reader_.Expect("strides");
+    shards.strides = reader_.Dims();
+    if (reader_.ok() && shards.strides.size() != shards.dims.size())
+      reader_.Fail(absl::StrCat("expected ", shards.dims.size(), " strides"));
   }
 
   void ReadStep(const LoweredIpu& ipu) {

@@ -228,6 +228,13 @@ class Lowering {
       EmitCopy(ipu, tensor, collected);
       return collected;
     }
+    Instruction add;
+    add.mutable_binary()->set_operator_(program::v1::ADD);
+    add.add_inputs(collected);
+    add.add_inputs(tensor);
+    add.add_outputs(collected);
+    placement_.Emit(ipu, Section::kBody, std::move(add));
+    return collected;
   }
 
   const GraphProgram& program_;

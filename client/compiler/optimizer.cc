@@ -173,6 +173,7 @@ const char* OptimizerName(const program::v1::Instruction& instruction) {
     case Instruction::kRmsProp:
       return "RMSprop";
     case Instruction::kLamb:
+    case Instruction::kLambMoments:
       return "LAMB";
     case Instruction::kLars:
       return "LARS";

@@ -40,7 +40,7 @@ Network Layers(v1::DataType type, uint32_t stages, uint32_t ipus, uint32_t layer
   Network network;
   Graph& g = network.graph;
   const auto enter = [&](uint32_t layer) {
-    const uint32_t stage = layer * stages / kLayers;
+    const uint32_t stage = layer * stages / layers;
     g.SetIpu(stage * ipus / stages);
     g.SetStage(stage);
   };

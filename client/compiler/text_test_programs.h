@@ -273,6 +273,8 @@ inline std::vector<TestProgram> SmallPrograms() {
           Pipeline(Schedule::kGrouped, "RecomputedStages", Recomputation::kPipeline),
           Pipeline(Schedule::kSharded, "RecomputedAll", Recomputation::kAll),
           StochasticRounding(Rounding::kStochastic, "RecomputedRounding", Recomputation::kAll),
+          TensorSharding(false, "TensorSharding"),
+          TensorSharding(true, "TensorShardingOffChip"),
           BatchNorm()};
 }
 

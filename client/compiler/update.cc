@@ -17,7 +17,9 @@ Update::Update(const GraphProgram& program, RandomRounding& rounding, Placement&
     : graph_(program.graph),
       spec_(program.spec),
       replicas_(program.replicas),
+      shards_(program.tensor_shards),
       off_chip_state_(program.off_chip_state),
+      rounds_(!program.rounding.empty()),
       gradients_(program.gradients.of_variables),
       loss_scale_(program.gradients.loss_scale),
       gradient_scale_(spec_.reduction == GradientReduction::kMean
@@ -88,12 +90,6 @@ void Update::UpdateAtOnce(size_t v) {
 }
 
 void Update::Emit() {
-  std::map<uint32_t, Instruction> reduce;  // by IPU
-  struct Step {
-    const Value* variable;
-    Made update;
-  };
-  std::map<uint32_t, std::vector<Step>> updates;
   for (size_t v = 0; v < gradients_.size(); ++v) {
     // A variable that the loss does not depend on keeps its value, as in PyTorch.
     const Tensor variable = graph_.variables()[v];
@@ -105,35 +101,68 @@ void Update::Emit() {
     if (!gradients_[v].empty() && !updated_.contains(v)) gradient_places_[v] = Widened(v);
   }
   const auto readers = ReadersOfStorages();
+  std::map<uint32_t, Reduction> reductions;       // by IPU
+  std::vector<std::pair<size_t, uint32_t>> left;  // variables, and their reduced gradients
   for (size_t v = 0; v < gradients_.size(); ++v) {
     if (gradients_[v].empty() || updated_.contains(v)) continue;
-    const Value& variable = graph_.values()[graph_.variables()[v].id];
-    const uint32_t ipu = variable.ipu;
+    const uint32_t ipu = graph_.values()[graph_.variables()[v].id].ipu;
     const LoweredTensor& gradient = placement_.TensorAt(ipu, gradient_places_[v]);
-    const bool in_place = !gradient.wide_accumulator && readers.at({ipu, gradient.storage}) == 1;
-    const uint32_t reduced =
-        in_place ? gradient_places_[v]
-                 : placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, gradient.type.dims}});
-    reduce[ipu].mutable_all_reduce()->set_operator_(program::v1::SUM);
-    reduce[ipu].add_inputs(gradient_places_[v]);
-    reduce[ipu].add_outputs(reduced);
-    updates[ipu].push_back({&variable, MakeUpdate(v, reduced)});
-    rounding_.Apply(graph_.variables()[v].id, ipu, Section::kUpdate,
-                    updates[ipu].back().update.instruction);
+    const bool alone = readers.at({ipu, gradient.storage}) == 1;
+    left.emplace_back(v, Reduced(v, alone, reductions[ipu]));
+    reductions[ipu].gradients.push_back(left.back().second);
   }
-  for (const auto& [ipu, instruction] : reduce) {
+  if (left.empty()) return;
+  for (auto& [ipu, reduction] : reductions) {
     placement_.SetOrigin("", Origin::UPDATE);
-    placement_.Emit(ipu, Section::kReduce, instruction);
+    for (Instruction* step : {&reduction.scatter, &reduction.across, &reduction.whole}) {
+      if (step->inputs_size() > 0) placement_.Emit(ipu, Section::kReduce, std::move(*step));
+    }
   }
-  if (!reduce.empty()) {
-    // The first looks at gradients as they are.
-    if (spec_.automatic_loss_scale) EmitAutomaticLossScale(reduce);
-    if (spec_.clip_value) EmitClipValue(reduce);
-    if (spec_.clip_norm) EmitClipNorm(reduce);
+  // The first looks at gradients as they are.
+  if (spec_.automatic_loss_scale) EmitAutomaticLossScale(reductions);
+  if (spec_.clip_value) EmitClipValue(reductions);
+  if (spec_.clip_norm) EmitClipNorm(reductions);
+  EmitUpdates(left);
+  for (auto& [ipu, gather] : gathers_) {
+    placement_.SetOrigin("", Origin::UPDATE);
+    placement_.Emit(ipu, Section::kFinish, std::move(gather));
   }
-  for (auto& [ipu, instruction] : reduce) {
+}
+
+// The gradient of a variable, or this replica's part of it, summed over all replicas. It may
+// replace its own summand if nothing else is in the place of that.
+uint32_t Update::Reduced(size_t v, bool alone, Reduction& reduction) {
+  if (IsScattered(v)) return Scatter(v, reduction);
+  const uint32_t ipu = graph_.values()[graph_.variables()[v].id].ipu,
+                 gradient = gradient_places_[v];
+  const LoweredTensor& tensor = placement_.TensorAt(ipu, gradient);
+  const uint32_t reduced =
+      alone && !tensor.wide_accumulator
+          ? gradient
+          : placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, tensor.type.dims}});
+  reduction.whole.mutable_all_reduce()->set_operator_(program::v1::SUM);
+  reduction.whole.add_inputs(gradient);
+  reduction.whole.add_outputs(reduced);
+  return reduced;
+}
+
+// `left` has variables and their reduced gradients.
+void Update::EmitUpdates(const std::vector<std::pair<size_t, uint32_t>>& left) {
+  struct Step {
+    const Value* variable;
+    Made update;
+  };
+  std::map<uint32_t, std::vector<Step>> updates;  // by IPU
+  for (const auto& [v, gradient] : left) {
+    const Value& variable = graph_.values()[graph_.variables()[v].id];
+    Made update = MakeUpdate(v, gradient);
+    rounding_.Apply(graph_.variables()[v].id, variable.ipu, Section::kUpdate,
+                    update.instructions.back());
+    updates[variable.ipu].push_back({&variable, std::move(update)});
+  }
+  for (auto& [ipu, steps] : updates) {
     if (steps_.contains(ipu)) CountStep(ipu, Section::kUpdate);
-    for (auto& [variable, update] : updates[ipu]) {
+    for (auto& [variable, update] : steps) {
       placement_.SetOrigin(variable->name, Origin::UPDATE, variable->stage);
       EmitUpdate(ipu, Section::kUpdate, std::move(update));
     }
@@ -148,7 +177,7 @@ void Update::EmitUpdate(uint32_t ipu, Section section, Made update) {
     load.add_outputs(state.tensor);
     placement_.Emit(ipu, section, std::move(load));
   }
-  placement_.Emit(ipu, section, std::move(update.instruction));
+  for (Instruction& step : update.instructions) placement_.Emit(ipu, section, std::move(step));
   for (const RemoteState& state : update.remote) {
     Instruction store;
     store.mutable_remote_store()->set_buffer(state.buffer);
@@ -241,52 +270,75 @@ Update::Made Update::MakeUpdate(size_t v, uint32_t gradient) {
   const Value& variable = graph_.values()[id.id];
   placement_.SetOrigin(variable.name, Origin::UPDATE, variable.stage);
   const uint32_t ipu = variable.ipu, place = placement_.Place(id.id, ipu),
-                 weights = placement_.Flat(ipu, place);
+                 whole = placement_.Flat(ipu, place);
+  const bool sharded = IsSharded(v);
+  const uint32_t weights = sharded ? PartOf(ipu, whole) : whole;
+  if (sharded && !IsScattered(v)) gradient = PartOf(ipu, placement_.Flat(ipu, gradient));
   const size_t group = GroupOf(spec_, variable.name);
-  const Optimizer& optimizer = OptimizerOf(spec_, group);
-  const auto parameters = static_cast<int64_t>(HyperParameters(optimizer).size());
-  // Shared by all updates of the group on the IPU.
-  const auto [vector, is_new] = hyper_parameters_.try_emplace({ipu, group});
-  if (is_new) {
-    vector->second = placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, {parameters}},
-                                                .variable = HyperParametersName(ipu, group)});
-  }
-  auto [update, state] = StepOf(optimizer, gradient_scale_);
-  for (uint32_t input : {weights, gradient, vector->second, DivisorOf(ipu)})
+  auto [update, state] = StepOf(OptimizerOf(spec_, group), gradient_scale_);
+  for (uint32_t input : {weights, gradient, HyperParametersAt(ipu, group), DivisorOf(ipu)})
     update.add_inputs(input);
   update.add_outputs(weights);
-  if (state.empty()) return {std::move(update), {}};
+  Made made{{std::move(update)}, {}};
+  if (state.empty()) return made;
   const auto [step, is_first] = steps_.try_emplace(ipu);
   if (is_first) {
     step->second = placement_.NewTensor(
         ipu, {.type = {program::v1::FLOAT32, {}}, .variable = OptimizerStepName(ipu)});
   }
-  update.add_inputs(step->second);
-  Made made{std::move(update), {}};
+  made.instructions[0].add_inputs(step->second);
+  for (const char* prefix : state)
+    AddState(v, absl::StrCat(prefix, variable.name), sharded ? shards_ : 1, made);
+  if (!sharded) return made;
+  GatherWeights(ipu, weights, whole);
+  if (made.instructions[0].has_lamb()) SplitLamb(ipu, made);
+  return made;
+}
+
+// The vector of a group, which all its updates on the IPU share.
+uint32_t Update::HyperParametersAt(uint32_t ipu, size_t group) {
+  const auto [vector, is_new] = hyper_parameters_.try_emplace({ipu, group});
+  if (is_new) {
+    const auto size = static_cast<int64_t>(HyperParameters(OptimizerOf(spec_, group)).size());
+    vector->second = placement_.NewTensor(
+        ipu, {.type = {program::v1::FLOAT32, {size}}, .variable = HyperParametersName(ipu, group)});
+  }
+  return vector->second;
+}
+
+// Adds state of this name to the update of a variable: as the variable lies, or one of `shards`
+// parts of it.
+void Update::AddState(size_t v, const std::string& name, uint32_t shards, Made& made) {
+  const Tensor id = graph_.variables()[v];
+  const Value& variable = graph_.values()[id.id];
+  const uint32_t ipu = variable.ipu;
   // As PopART does, scalars stay on the chip.
   const bool off_chip = off_chip_state_ && variable.type.elements() > 1;
-  for (const char* prefix : state) {
-    const std::string name = absl::StrCat(prefix, variable.name);
-    LoweredTensor described{.type = {program::v1::FLOAT32, variable.type.dims},
-                            .variable = off_chip ? "" : name,
-                            .strides = placement_.TensorAt(ipu, place).strides};
-    const program::v1::Tensor for_host = Describe(described, 0);
-    const uint32_t tensor = placement_.Flat(ipu, placement_.NewTensor(ipu, std::move(described)));
-    made.instruction.add_inputs(tensor);
-    made.instruction.add_outputs(tensor);
-    if (!off_chip) continue;
-    program::v1::RemoteBuffer buffer;
-    buffer.set_name(name);
-    buffer.set_type(program::v1::FLOAT32);
-    const program::Dims& dims = placement_.TensorAt(ipu, tensor).type.dims;
-    buffer.mutable_dims()->Add(dims.begin(), dims.end());
-    buffer.set_rows(1);
-    *buffer.mutable_host_dims() = for_host.dims();
-    *buffer.mutable_host_strides() = for_host.strides();
-    made.remote.push_back(
-        {placement_.AddRemoteBuffer(ipu, std::move(buffer)), tensor, FirstRow(ipu)});
+  LoweredTensor described{
+      .type = {program::v1::FLOAT32, variable.type.dims},
+      .variable = off_chip ? "" : name,
+      .strides = placement_.TensorAt(ipu, placement_.Place(id.id, ipu)).strides};
+  const program::v1::Tensor for_host = Describe(described, 0);
+  if (shards > 1) {
+    described.shards = {shards, std::move(described.type.dims), std::move(described.strides)};
+    described.type.dims = {variable.type.elements() / shards};
+    described.strides.clear();
   }
-  return made;
+  const uint32_t tensor = placement_.Flat(ipu, placement_.NewTensor(ipu, std::move(described)));
+  made.instructions[0].add_inputs(tensor);
+  made.instructions[0].add_outputs(tensor);
+  if (!off_chip) return;
+  program::v1::RemoteBuffer buffer;
+  buffer.set_name(name);
+  buffer.set_type(program::v1::FLOAT32);
+  const program::Dims& dims = placement_.TensorAt(ipu, tensor).type.dims;
+  buffer.mutable_dims()->Add(dims.begin(), dims.end());
+  buffer.set_rows(1);
+  *buffer.mutable_host_dims() = for_host.dims();
+  *buffer.mutable_host_strides() = for_host.strides();
+  if (shards > 1) buffer.set_shards(shards);
+  made.remote.push_back(
+      {placement_.AddRemoteBuffer(ipu, std::move(buffer)), tensor, FirstRow(ipu)});
 }
 
 void Update::CountStep(uint32_t ipu, Section section) {

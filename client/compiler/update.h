@@ -49,15 +49,34 @@ class Update {
   struct RemoteState {
     uint32_t buffer, tensor, row;
   };
-  // The update of a variable on its IPU.
+  // The update of a variable on its IPU; LAMB may have several steps.
   struct Made {
-    program::v1::Instruction instruction;
+    std::vector<program::v1::Instruction> instructions;
     std::vector<RemoteState> remote;
   };
+  // How the gradients on an IPU are reduced: collectives, and their results.
+  struct Reduction {
+    program::v1::Instruction scatter, across, whole;
+    std::vector<uint32_t> gradients;
+  };
   Made MakeUpdate(size_t v, uint32_t gradient);
+  uint32_t HyperParametersAt(uint32_t ipu, size_t group);
+  void AddState(size_t v, const std::string& name, uint32_t shards, Made& made);
+  void EmitUpdates(const std::vector<std::pair<size_t, uint32_t>>& left);
   void EmitUpdate(uint32_t ipu, Section section, Made update);
   uint32_t FirstRow(uint32_t ipu);
   void CountStep(uint32_t ipu, Section section);
+  uint32_t Reduced(size_t v, bool alone, Reduction& reduction);
+
+  // sharding.cc
+  bool IsSharded(size_t v) const;
+  bool IsScattered(size_t v) const;
+  uint32_t Scatter(size_t v, Reduction& reduction);
+  uint32_t Widest(size_t v);
+  uint32_t PartOf(uint32_t ipu, uint32_t tensor);
+  uint32_t NumberOfPart(uint32_t ipu);
+  void GatherWeights(uint32_t ipu, uint32_t part, uint32_t weights);
+  void SplitLamb(uint32_t ipu, Made& made);
 
   // running_mean.cc: adds the gradient of a use to the running mean of its own; the sum of those of
   // all uses; a FLOAT32 tensor that has this value before the first micro-batch.
@@ -65,10 +84,10 @@ class Update {
   uint32_t SumOfRunningMeans(size_t v);
   uint32_t Cleared(uint32_t ipu, const program::Dims& dims, float value);
 
-  // gradient_scale.cc; `reduce` has the reduced gradients of each IPU.
-  void EmitAutomaticLossScale(const std::map<uint32_t, program::v1::Instruction>& reduce);
-  void EmitClipValue(const std::map<uint32_t, program::v1::Instruction>& reduce);
-  void EmitClipNorm(const std::map<uint32_t, program::v1::Instruction>& reduce);
+  // gradient_scale.cc, with the reduced gradients of each IPU.
+  void EmitAutomaticLossScale(const std::map<uint32_t, Reduction>& reductions);
+  void EmitClipValue(const std::map<uint32_t, Reduction>& reductions);
+  void EmitClipNorm(const std::map<uint32_t, Reduction>& reductions);
   uint32_t DivisorOf(uint32_t ipu);
   uint32_t LossScale(uint32_t ipu);
   uint32_t Constant(uint32_t ipu, float value);
@@ -78,8 +97,8 @@ class Update {
 
   const graph::Graph& graph_;
   const ProgramSpec& spec_;
-  const uint32_t replicas_;
-  const bool off_chip_state_;
+  const uint32_t replicas_, shards_;
+  const bool off_chip_state_, rounds_;
   const std::vector<std::vector<graph::Tensor>>& gradients_;  // by the variable's number
   const graph::Tensor loss_scale_;
   const float gradient_scale_;  // what optimisers multiply gradients by
@@ -92,6 +111,8 @@ class Update {
   std::map<std::pair<uint32_t, size_t>, uint32_t> hyper_parameters_;  // by IPU and group
   std::map<std::pair<uint32_t, float>, uint32_t> constants_;          // by IPU and value
   std::map<uint32_t, uint32_t> steps_, divisors_, first_rows_;        // by IPU
+  std::map<uint32_t, uint32_t> part_numbers_;                         // by IPU
+  std::map<uint32_t, program::v1::Instruction> gathers_;              // of weights, by IPU
   std::set<uint32_t> counted_;                                        // IPUs that count the step
 
   // --- Updates between the nodes ---

@@ -109,7 +109,12 @@ class IpuofDevice : public session::Device {
     for (const auto& part : parts_) part->Detach();
   }
 
-  absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
+  absl::Status WriteVariable(absl::string_view name, absl::string_view bytes,
+                             std::optional<uint32_t> replica) override {
+    if (replica) {
+      VPOD_ASSIGN_OR_RETURN(const auto* variable, executable_->FindVariable(name));
+      return PartOf(*replica, variable->ipu).WriteTensor(name, bytes, replica);
+    }
     for (const auto& part : parts_) VPOD_RETURN_IF_ERROR(part->WriteTensor(name, bytes));
     return absl::OkStatus();
   }

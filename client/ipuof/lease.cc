@@ -419,14 +419,16 @@ absl::Status Lease::ReadStream(uint32_t slot, uint64_t offset, uint64_t bytes, s
   return FromGrpc(status);
 }
 
-absl::Status Lease::WriteTensor(absl::string_view variable, absl::string_view bytes) {
+absl::Status Lease::WriteTensor(absl::string_view variable, absl::string_view bytes,
+                                std::optional<uint32_t> replica) {
   grpc::ClientContext context;
   v1::WriteTensorReply reply;
   auto writer = impl_->stub->WriteTensor(&context, &reply);
   v1::WriteTensorRequest request;
   request.set_lease_id(impl_->attached.lease_id());
   request.set_variable(std::string(variable));
-  request.set_all_replicas(true);
+  request.set_all_replicas(!replica);
+  request.set_replica(replica.value_or(0));
   for (size_t at = 0; at == 0 || at < bytes.size(); at += kChunk) {
     request.set_data(std::string(bytes.substr(at, kChunk)));
     if (!writer->Write(request)) break;

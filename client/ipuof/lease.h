@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,8 +73,9 @@ class Lease {
   absl::Status ShareStreams(const shm::Segment& streams);
   absl::Status WriteStream(uint32_t slot, uint64_t offset, absl::string_view bytes);
   absl::Status ReadStream(uint32_t slot, uint64_t offset, uint64_t bytes, std::byte* into);
-  absl::Status WriteTensor(absl::string_view variable,
-                           absl::string_view bytes);  // on all replicas of the lease
+  // On all replicas of the lease, or on a local one.
+  absl::Status WriteTensor(absl::string_view variable, absl::string_view bytes,
+                           std::optional<uint32_t> replica = std::nullopt);
   absl::StatusOr<std::string> ReadTensor(absl::string_view variable, uint32_t replica);
   absl::StatusOr<std::vector<base::Cycles>> Counters();
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,8 +53,9 @@ class Device {
   virtual absl::StatusOr<base::Cycles> Run(uint32_t program, uint32_t slot) = 0;
   // Ends a run that blocks, and all later ones: they fail. From any thread.
   virtual void Cancel() = 0;
-  // Sets a variable on all local replicas.
-  virtual absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) = 0;
+  // Sets a variable on a local replica, or on all.
+  virtual absl::Status WriteVariable(absl::string_view name, absl::string_view bytes,
+                                     std::optional<uint32_t> replica = std::nullopt) = 0;
   virtual absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) = 0;
   // Cycle counters, replica by replica, IPU by IPU.
   virtual absl::StatusOr<std::vector<base::Cycles>> Counters() = 0;

@@ -80,10 +80,11 @@ class IpuModel : public Device {
     if (engine_) engine_->Cancel(absl::CancelledError("the run was cancelled"));
   }
 
-  absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
+  absl::Status WriteVariable(absl::string_view name, absl::string_view bytes,
+                             std::optional<uint32_t> replica) override {
     VPOD_RETURN_IF_ERROR(CheckLoaded());
     VPOD_ASSIGN_OR_RETURN(const auto* variable, engine_->executable().FindVariable(name));
-    return engine_->WriteVariable(*variable, std::nullopt, 0, bytes);
+    return engine_->WriteVariable(*variable, replica, 0, bytes);
   }
 
   absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) override {

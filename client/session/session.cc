@@ -12,6 +12,7 @@
 #include "client/session/narrowing.h"
 #include "client/session/npz.h"
 #include "client/session/program_log.h"
+#include "client/session/shards.h"
 #include "device/base/status.h"
 #include "device/program/float_codec.h"
 
@@ -171,25 +172,51 @@ void Session::Record(uint32_t program, base::Cycles cycles) {
 
 absl::StatusOr<std::string> Session::ReadBytes(absl::string_view variable, uint32_t replica) {
   LogEngine(LogLevel::kTrace, "Reading variable '", variable, "' of replica ", replica);
-  return device_->ReadVariable(variable, replica);
+  const auto declared = executable_->FindVariable(variable);
+  if (!declared.ok() || (*declared)->shards <= 1) return device_->ReadVariable(variable, replica);
+  // The replicas that have the parts follow each other in the job.
+  const uint32_t shards = (*declared)->shards, first = device_->job_part().first_replica,
+                 begin = (first + replica) / shards * shards;
+  if (begin < first || begin + shards > first + device_->local_replicas()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "variable '", variable, "' is shared out among replicas ", begin, " to ",
+        begin + shards - 1, ", of which this process does not have all; tensor sharding over the ",
+        "replicas of a process can be read"));
+  }
+  std::string parts;
+  for (uint32_t part = 0; part < shards; ++part) {
+    VPOD_ASSIGN_OR_RETURN(const std::string bytes,
+                          device_->ReadVariable(variable, begin + part - first));
+    parts += bytes;
+  }
+  return JoinShards(**declared, parts);
 }
 
 absl::Status Session::WriteBytes(absl::string_view variable, absl::string_view bytes) {
   LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", bytes.size(), " bytes)");
-  return device_->WriteVariable(variable, bytes);
+  const auto declared = executable_->FindVariable(variable);
+  if (!declared.ok() || (*declared)->shards <= 1) return device_->WriteVariable(variable, bytes);
+  const std::string parts = CutShards(**declared, bytes);
+  const uint64_t size = (*declared)->type.bytes();
+  for (uint32_t replica = 0; replica < device_->local_replicas(); ++replica) {
+    const uint32_t part = (device_->job_part().first_replica + replica) % (*declared)->shards;
+    VPOD_RETURN_IF_ERROR(device_->WriteVariable(
+        variable, absl::string_view(parts).substr(part * size, size), replica));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<float>> Session::ReadFloats(absl::string_view variable,
                                                        uint32_t replica) {
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
   VPOD_ASSIGN_OR_RETURN(const std::string bytes, ReadBytes(variable, replica));
-  const program::TensorType& type = declared->type;
+  const program::TensorType& type = declared->host_type();
   return program::DecodeFloats(bytes, type.type);
 }
 
 absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const float> values) {
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
-  const program::TensorType& type = declared->type;
+  const program::TensorType& type = declared->host_type();
   VPOD_RETURN_IF_ERROR(CheckCount(variable, type, values.size()));
   for (float value : values) {
     const absl::Status fits = program::CheckValue(value, type.type);
@@ -204,7 +231,7 @@ absl::Status Session::WriteFloats(absl::string_view variable, absl::Span<const f
 template <class T>
 absl::Status Session::WriteNarrowed(absl::string_view variable, absl::Span<const T> values) {
   VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
-  const program::TensorType& type = declared->type;
+  const program::TensorType& type = declared->host_type();
   VPOD_RETURN_IF_ERROR(CheckCount(variable, type, values.size()));
   std::string bytes(type.bytes(), '\0');
   VPOD_RETURN_IF_ERROR(Narrow(absl::StrCat("variable '", variable, "'"), values, type.type,
@@ -223,7 +250,7 @@ absl::Status Session::Save(const std::string& path) {
   Arrays arrays;
   for (const program::HostTensor& variable : executable_->host_tensors()) {
     VPOD_ASSIGN_OR_RETURN(std::string bytes, ReadBytes(variable.name, /*replica=*/0));
-    arrays[variable.name] = {variable.type, std::move(bytes)};
+    arrays[variable.name] = {variable.host_type(), std::move(bytes)};
   }
   return WriteNpz(path, arrays);
 }
@@ -241,7 +268,7 @@ absl::Status Session::Load(const std::string& path) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": array '", name, "': ", variable.status().message()));
     }
-    const program::TensorType& type = (*variable)->type;
+    const program::TensorType& type = (*variable)->host_type();
     if (type.type == FLOAT16 && array.type == program::TensorType{FLOAT32, type.dims})
       array = {type, program::EncodeFloats(program::DecodeFloats(array.bytes, FLOAT32), FLOAT16)};
     if (array.type == type) continue;
@@ -297,6 +324,10 @@ absl::Status Session::SetHyperParameters(const compiler::Optimizer& optimizer, s
   VPOD_RETURN_IF_ERROR(compiler::CheckHyperParameters(optimizer));
   VPOD_ASSIGN_OR_RETURN(const program::v1::Instruction* update, FindUpdate(group));
   program::v1::Instruction compiled = *update;
+  if (update->has_lamb_moments()) {  // the first of the two steps that have LAMB's attributes
+    compiled.mutable_lamb()->set_gradient_scale(update->lamb_moments().gradient_scale());
+    compiled.mutable_lamb()->set_maximize(update->lamb_moments().maximize());
+  }
   compiled.clear_inputs();
   compiled.clear_outputs();
   compiled.clear_rounding();

@@ -33,9 +33,11 @@ fabric::Operator OperatorOf(program::v1::ReduceOperator op) {
   }
 }
 
-fabric::Element ElementOf(program::v1::DataType type) {
-  if (type == program::v1::INT32) return fabric::Element::kInt32;
-  return type == program::v1::FLOAT16 ? fabric::Element::kFloat16 : fabric::Element::kFloat32;
+fabric::Element ElementOf(const program::v1::Tensor& tensor) {
+  if (tensor.wide_accumulator()) return fabric::Element::kFloat64;
+  if (tensor.type() == program::v1::INT32) return fabric::Element::kInt32;
+  return tensor.type() == program::v1::FLOAT16 ? fabric::Element::kFloat16
+                                               : fabric::Element::kFloat32;
 }
 
 }  // namespace
@@ -52,12 +54,11 @@ fabric::Collective Describe(const program::Collective& op, const program::v1::Ip
     return ipu.tensors(static_cast<int>(index));
   };
   for (int i = 0; i < op.inputs->size(); ++i) {
-    const program::v1::Tensor& input = tensor_at(op.inputs->Get(i));
-    const fabric::Element plain = ElementOf(input.type());
-    collective.tensors.push_back({input.offset(), tensor_at(op.outputs->Get(i)).offset(),
+    const program::v1::Tensor &input = tensor_at(op.inputs->Get(i)),
+                              &output = tensor_at(op.outputs->Get(i));
+    collective.tensors.push_back({input.offset(), output.offset(),
                                   static_cast<size_t>(program::TypeOf(input).elements()),
-                                  input.wide_accumulator() ? fabric::Element::kFloat64 : plain,
-                                  plain});
+                                  ElementOf(input), ElementOf(output)});
     elements += collective.tensors.back().elements;
   }
   collective.what = absl::StrCat(

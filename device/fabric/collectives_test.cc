@@ -198,13 +198,15 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Element::kFloat32, Element::kFloat16, Element::kInt32),
                      testing::Bool()));
 
-TEST(CollectivesWideTest, Float64InputsAreRoundedOnce) {
+TEST(CollectivesWideTest, Float64InputsAreRoundedOnceOrNotAtAll) {
   for (const bool shared : {false, true}) {
-    Case c{.scale = 1.0 / 8};
-    c.tensors = {{0, 0, 3000, Element::kFloat64, Element::kFloat32}};
-    for (const auto& split : Splits(8)) Verify(c, split, shared);
-    c.kind = Kind::kReduceScatter;
-    for (const auto& split : Splits(8)) Verify(c, split, shared);
+    for (const Element output : {Element::kFloat32, Element::kFloat16, Element::kFloat64}) {
+      for (const Kind kind : {Kind::kAllReduce, Kind::kReduceScatter}) {
+        Case c{.kind = kind, .scale = 1.0 / 8};
+        c.tensors = {{0, 0, 8000, Element::kFloat64, output}};
+        for (const auto& split : Splits(8)) Verify(c, split, shared);
+      }
+    }
   }
 }
 

@@ -258,6 +258,11 @@ void AppendMaximalNodes(const std::vector<bool>& present, TreeNode node,
 
 void Round(const double* from, double scale, Element output, void* to, size_t n) {
   if (output == Element::kFloat32) return RoundToFloats(from, scale, static_cast<float*>(to), n);
+  if (output == Element::kFloat64) {
+    auto* wide = static_cast<double*>(to);
+    for (size_t i = 0; i < n; ++i) wide[i] = from[i] * scale;
+    return;
+  }
   auto* halves = static_cast<_Float16*>(to);
   for (size_t i = 0; i < n; ++i) halves[i] = static_cast<_Float16>(from[i] * scale);
 }
@@ -281,7 +286,7 @@ void TreeReduceAs(Operator op, absl::Span<const Subtree> subtrees,
                   absl::Span<const TreeOutput> outputs, Element output, size_t begin, size_t end,
                   double scale, bool beyond_caches) {
   Combination<Value> combination(op, subtrees);
-  alignas(64) std::byte rounded[kBlock * sizeof(float)];
+  alignas(64) std::byte rounded[kBlock * sizeof(double)];
   const size_t element = ElementBytes(output);
   for (size_t at = begin; at < end; at += kBlock) {
     const size_t n = std::min(kBlock, end - at);

@@ -54,7 +54,7 @@ void PartialReduce(Operator op, absl::Span<const Subtree> subtrees, size_t begin
 
 // Reduces elements [begin, end) of `subtrees`, which cover the tree in order, multiplies the result
 // by `scale` (floats only) and writes it to every one of `outputs`. Leaves may alias outputs of the
-// same element. `output` is the type of the leaves, or kFloat32 or kFloat16 for those of kFloat64.
+// same element. `output` is the type of the leaves, or any float for those of kFloat64.
 //
 // `beyond_caches` says that the buffers of all replicas together exceed the caches: results are
 // then written past them.

@@ -50,6 +50,16 @@ std::vector<PlanDef> OptimizerPlans() {
              plan.Add(ElementwiseStep(context, instruction.inputs(0), 3));
              return plan;
            }},
+          {Instruction::kLambMoments,
+           [](const Instruction& instruction, const PlanContext& context) {
+             TilePlan plan = ElementwisePlan(context, instruction.inputs(0), 38);
+             for (int i = 0; i < 2; ++i) AddNorm(plan, context, instruction.inputs(0));
+             return plan;
+           }},
+          {Instruction::kLambStep,
+           [](const Instruction& instruction, const PlanContext& context) {
+             return ElementwisePlan(context, instruction.inputs(0), 3);
+           }},
           {Instruction::kLars,
            [](const Instruction& instruction, const PlanContext& context) {
              // Two norms, then the update.

@@ -26,6 +26,8 @@ bool KeepsLayout(const Instruction& instruction) {
     case Instruction::kAdam:
     case Instruction::kRmsProp:
     case Instruction::kLamb:
+    case Instruction::kLambMoments:
+    case Instruction::kLambStep:
     case Instruction::kLars:
       return true;
     default:

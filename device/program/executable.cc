@@ -75,6 +75,15 @@ absl::StatusOr<uint32_t> FindByName(absl::string_view kind, absl::string_view na
                     [](std::string* out, const auto& item) { out->append(NameOf(item)); })));
 }
 
+// What the host sees of a sharded variable or remote buffer.
+template <class Sharded>
+void SetWhole(const Sharded& sharded, HostTensor& tensor) {
+  if (sharded.shards() <= 1) return;
+  tensor.shards = sharded.shards();
+  tensor.whole = {tensor.type.type, {sharded.host_dims().begin(), sharded.host_dims().end()}};
+  tensor.whole_strides.assign(sharded.host_strides().begin(), sharded.host_strides().end());
+}
+
 std::vector<HostTensor> HostTensors(const v1::Executable& executable) {
   std::vector<HostTensor> tensors;
   for (const v1::Variable& variable : executable.variables()) {
@@ -86,6 +95,7 @@ std::vector<HostTensor> HostTensors(const v1::Executable& executable) {
                        false,
                        tensor.offset(),
                        {tensor.strides().begin(), tensor.strides().end()}});
+    SetWhole(variable, tensors.back());
   }
   for (int i = 0; i < executable.ipus_size(); ++i) {
     const v1::Ipu& ipu = executable.ipus(i);
@@ -102,14 +112,10 @@ std::vector<HostTensor> HostTensors(const v1::Executable& executable) {
       } else if (buffer.host_dims().empty()) {
         tensor.type.dims.insert(tensor.type.dims.begin(), buffer.rows());
       } else {
-        type.dims.assign(buffer.host_dims().begin(), buffer.host_dims().end());
+        tensor.type.dims.assign(buffer.host_dims().begin(), buffer.host_dims().end());
+        tensor.strides.assign(buffer.host_strides().begin(), buffer.host_strides().end());
       }
-      tensors.push_back({buffer.name(),
-                         static_cast<uint32_t>(i),
-                         std::move(type),
-                         true,
-                         RemoteOffset(ipu, static_cast<uint32_t>(b)),
-                         {buffer.host_strides().begin(), buffer.host_strides().end()}});
+      tensors.push_back(std::move(tensor));
     }
   }
   return tensors;

@@ -47,8 +47,16 @@ struct HostTensor {
   bool remote = false;  // in the streaming memory of the IPU, not in its arena
   uint64_t offset = 0;  // of the first byte there
   Dims strides;         // of its elements there, dense in any order; empty: row-major
+  // Parts that replicas share out among them, if there are several: the above is then the part of
+  // one replica, number r mod `shards` on replica r of the job, and these are type and strides of
+  // the whole, whose parts lie one after the other.
+  uint32_t shards = 1;
+  TensorType whole;
+  Dims whole_strides;
 
   uint64_t end() const { return offset + type.bytes(); }
+  // As the host knows it.
+  const TensorType& host_type() const { return shards > 1 ? whole : type; }
 };
 
 // Immutable; shared by all replicas and threads.

@@ -92,7 +92,8 @@ class Search {
     }
     const bool gives_equal = !differs_ && GivesEqual(step, equal);
     const bool can_write_once =
-        role == Role::kKernel || (step.has_all_reduce() && !replicas_.spans_processes);
+        role == Role::kKernel ||
+        ((step.has_all_reduce() || step.has_all_gather()) && !replicas_.spans_processes);
     bool writes_only_candidates = can_write_once && gives_equal;
     for (uint32_t output : step.outputs()) {
       const ArenaRange range = RangeAt(output);
@@ -244,7 +245,7 @@ Uniformity FindUniform(const Executable& executable, const ReplicaRange& replica
     const v1::Ipu& text = executable.proto().ipus(static_cast<int>(ipu));
     const ByteSet variables = BytesOf(executable, ipu, candidates);
     uniformity.once.push_back(StepsThatWrite(text, Role::kKernel, variables));
-    // All-reduces are the only collectives that write shared variables.
+    // Only all-reduces and all-gathers write shared variables.
     uniformity.results_for_one.push_back(StepsThatWrite(text, Role::kCollective, variables));
   }
   uniformity.variables = std::move(candidates);

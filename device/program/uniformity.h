@@ -37,13 +37,14 @@ struct Uniformity {
   // [ipu][function][instruction], as what follows: a kernel that writes uniform variables and
   // nothing else, so that it may run once for all replicas.
   std::vector<std::vector<std::vector<bool>>> once;
-  // An all-reduce whose results one replica needs: they are uniform variables, or only kernels that
-  // run once read them (result_readers.h).
+  // A collective whose results one replica needs: they are uniform variables, or those of an
+  // all-reduce that only kernels that run once read (result_readers.h).
   std::vector<std::vector<std::vector<bool>>> results_for_one;
 };
 
 // Finds the variables among `candidates` that are uniform over `replicas`. Variables that a
-// collective or an exchange touches do not count, but for results of an all-reduce in one process.
+// collective or an exchange touches do not count, but for results of an all-reduce or an all-gather
+// in one process.
 // An executable whose control flow takes too long to follow has none.
 Uniformity FindUniform(const Executable& executable, const ReplicaRange& replicas,
                        std::vector<bool> candidates);

@@ -93,6 +93,34 @@ absl::Status ValidateStreams(const v1::Executable& executable, const Limits& lim
   return absl::OkStatus();
 }
 
+// What the host sees of a variable or a remote buffer that has parts, or lies otherwise there;
+// `part` is what a replica has of it.
+template <class Viewed>
+absl::Status ValidateHostView(const Viewed& viewed, const TensorType& part,
+                              const std::string& name) {
+  const uint64_t shards = std::max(1u, viewed.shards());
+  if (viewed.host_dims().empty() && viewed.host_strides().empty() && shards == 1)
+    return absl::OkStatus();
+  v1::Tensor view;
+  view.set_type(part.type);
+  *view.mutable_dims() = viewed.host_dims();
+  *view.mutable_strides() = viewed.host_strides();
+  const auto wrong = [&](absl::string_view why) {
+    return Invalid(absl::StrCat(name, ": what the host sees of it ", why));
+  };
+  absl::Status status = Check(TypeOf(view));
+  status.Update(CheckStrides(view));
+  if (!status.ok()) return wrong(absl::StrCat("is wrong: ", status.message()));
+  // Shapes are bounded, and so is the product.
+  if (static_cast<uint64_t>(TypeOf(view).elements()) !=
+          static_cast<uint64_t>(part.elements()) * shards ||
+      !IsDense(view)) {
+    return wrong(shards == 1 ? "must have the elements of its row, densely packed"
+                             : "must have the elements of its parts, densely packed");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateVariables(const v1::Executable& executable, std::set<std::string>& names) {
   for (const v1::Variable& variable : executable.variables()) {
     const std::string name = absl::StrCat("variable '", variable.name(), "'");
@@ -107,25 +135,13 @@ absl::Status ValidateVariables(const v1::Executable& executable, std::set<std::s
     if (tensor.wide_accumulator()) return Invalid(absl::StrCat(name, " is a wide accumulator"));
     if (!IsDense(tensor)) return Invalid(absl::StrCat(name, " is not densely packed"));
     if (TypeOf(tensor).empty()) return Invalid(absl::StrCat(name, " has no elements"));
+    if (variable.shards() <= 1 &&
+        !(variable.host_dims().empty() && variable.host_strides().empty()))
+      return Invalid(absl::StrCat(name, " has no parts, but dimensions of a whole"));
+    if (variable.shards() > 1 && tensor.strides_size() > 0)
+      return Invalid(absl::StrCat(name, " has parts that are not row-major"));
+    VPOD_RETURN_IF_ERROR(ValidateHostView(variable, TypeOf(tensor), name));
   }
-  return absl::OkStatus();
-}
-
-absl::Status ValidateHostView(const v1::RemoteBuffer& buffer, const std::string& name) {
-  if (buffer.host_dims().empty() && buffer.host_strides().empty()) return absl::OkStatus();
-  v1::Tensor view;
-  view.set_type(buffer.type());
-  *view.mutable_dims() = buffer.host_dims();
-  *view.mutable_strides() = buffer.host_strides();
-  const auto wrong = [&](absl::string_view why) {
-    return Invalid(absl::StrCat(name, ": what the host sees of it ", why));
-  };
-  if (buffer.rows() != 1) return wrong("is that of a buffer with one row");
-  absl::Status status = Check(TypeOf(view));
-  status.Update(CheckStrides(view));
-  if (!status.ok()) return wrong(absl::StrCat("is wrong: ", status.message()));
-  if (TypeOf(view).elements() != TypeOf(buffer).elements() || !IsDense(view))
-    return wrong("must have the elements of its row, densely packed");
   return absl::OkStatus();
 }
 
@@ -145,7 +161,10 @@ absl::Status ValidateRemoteBuffers(const v1::Ipu& ipu, std::set<std::string>& na
                                   arch::kRemoteTransferLimit.value()));
     }
     if (buffer.rows() < 1) return Invalid(absl::StrCat(name, " has no rows, must be 1 or more"));
-    VPOD_RETURN_IF_ERROR(ValidateHostView(buffer, name));
+    if (buffer.rows() != 1 && !(buffer.shards() <= 1 && buffer.host_dims().empty()))
+      return Invalid(
+          absl::StrCat(name, ": what the host sees of it is that of a buffer with one row"));
+    VPOD_RETURN_IF_ERROR(ValidateHostView(buffer, row, name));
     // Below 2^27 bytes times 2^32 rows: no overflow.
     bytes += (row.bytes() * buffer.rows() + 63) / 64 * 64;
     if (bytes > limits.remote_bytes) {

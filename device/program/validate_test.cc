@@ -262,6 +262,47 @@ TEST(ValidateTest, RemoteBuffers) {
   ExpectRefused(with(six + "host_dims:[-2,-3]"), "what the host sees of it is wrong: ");
 }
 
+// Tensor 16, the variable 'w', is float32 [6, 3].
+TEST(ValidateTest, PartsOfVariablesAndRemoteBuffers) {
+  const auto variable = [](const std::string& fields) {
+    v1::Executable executable = WithSteps("");
+    executable.mutable_variables(0)->MergeFrom(FromText<v1::Variable>(fields));
+    return executable;
+  };
+  ExpectValid(variable("shards:1"));
+  ExpectValid(variable("shards:2 host_dims:[4,9]"));
+  ExpectValid(variable("shards:2 host_dims:[4,9] host_strides:[1,4]"));
+  ExpectRefused(variable("host_dims:[18]"), "'w' has no parts, but dimensions of a whole");
+  ExpectRefused(variable("shards:1 host_strides:[1]"), "'w' has no parts, but dimensions");
+  const std::string not_dense = "'w': what the host sees of it must have the elements of its parts";
+  ExpectRefused(variable("shards:2"), not_dense);
+  ExpectRefused(variable("shards:2 host_dims:[18]"), not_dense);
+  ExpectRefused(variable("shards:4294967295 host_dims:[36]"), not_dense);
+  ExpectRefused(variable("shards:2 host_dims:[4,9] host_strides:[1,1]"), not_dense);
+  v1::Executable turned = variable("shards:2 host_dims:[36]");
+  turned.mutable_ipus(0)->mutable_tensors(16)->add_strides(1);
+  turned.mutable_ipus(0)->mutable_tensors(16)->add_strides(6);
+  ExpectRefused(turned, "'w' has parts that are not row-major");
+
+  const auto buffer = [](const std::string& fields) {
+    v1::Executable executable = WithSteps("");
+    *executable.mutable_ipus(0)->add_remote_buffers() =
+        FromText<v1::RemoteBuffer>("name:'a' type:FLOAT32 dims:6 " + fields);
+    return executable;
+  };
+  ExpectValid(buffer("rows:1 shards:3 host_dims:[2,9]"));
+  ExpectRefused(buffer("rows:1 shards:3 host_dims:[2,3]"), "must have the elements of its parts");
+  ExpectRefused(buffer("rows:2 shards:3 host_dims:[2,9]"), "is that of a buffer with one row");
+}
+
+TEST(ValidateTest, ReplicasShareOutPartsEvenly) {
+  v1::Executable executable = WithSteps("");
+  executable.mutable_variables(0)->MergeFrom(FromText<v1::Variable>("shards:2 host_dims:[4,9]"));
+  EXPECT_TRUE(CheckReplicas(executable, 4).ok());
+  EXPECT_EQ(CheckReplicas(executable, 3).message(),
+            "'w' has 2 parts, which the 3 replicas of the job cannot share out evenly");
+}
+
 TEST(ValidateTest, RefusesTensorsOutsideTheArena) {
   const auto with = [](const auto& change) {
     v1::Executable executable = WithSteps("");

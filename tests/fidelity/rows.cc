@@ -238,6 +238,7 @@ absl::Status AddBert(Report& report) {
   rows.push_back({"BERT-Large MLPerf v2.0, Bow Pod16",
                   large(16, 8, {"2", "6", "6", "6", "7", "7", "7", "7"}, 3, 256, 1.0f), 2304, 2});
   for (size_t i : {0, 1}) rows[i].request.network.attention_dropout = 0;
+  for (size_t i : {0, 1, 2}) rows[i].request.tensor_sharding = true;
   rows.push_back({"BERT-Base phase 1, Bow Pod16",
                   {.network = {.name = "bert-base",
                                .micro_batch = 32,

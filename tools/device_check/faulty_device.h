@@ -31,8 +31,9 @@ class ForwardingDevice : public session::Device {
     return sound_->Run(program, slot);
   }
   void Cancel() override { sound_->Cancel(); }
-  absl::Status WriteVariable(absl::string_view name, absl::string_view bytes) override {
-    return sound_->WriteVariable(name, bytes);
+  absl::Status WriteVariable(absl::string_view name, absl::string_view bytes,
+                             std::optional<uint32_t> replica) override {
+    return sound_->WriteVariable(name, bytes, replica);
   }
   absl::StatusOr<std::string> ReadVariable(absl::string_view name, uint32_t replica) override {
     return sound_->ReadVariable(name, replica);

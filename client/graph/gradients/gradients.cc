@@ -23,6 +23,8 @@ std::vector<GradientDef> WithoutGradient() {
       {v1::Instruction::kAdam, nullptr, kLater},
       {v1::Instruction::kRmsProp, nullptr, kLater},
       {v1::Instruction::kLamb, nullptr, kLater},
+      {v1::Instruction::kLambMoments, nullptr, kLater},
+      {v1::Instruction::kLambStep, nullptr, kLater},
       {v1::Instruction::kLars, nullptr, kLater},
       {v1::Instruction::kNorm, nullptr, kLater},
       {v1::Instruction::kAllFinite, nullptr, "its output is BOOL"},

@@ -472,8 +472,8 @@ class WrongCallsTest(Regression):
             (lambda: vpod.compile(g, [program("a")], total_replicas=0), ValueError, "total_replicas is 0, must be 1 to"),
             (lambda: vpod.compile(g, [program("a")], ipus_per_replica=3), ValueError, "3"),
             (lambda: program("a", reduction="max"), ValueError, "must be one of 'mean', 'sum', 'running_mean'"),
-            (lambda: vpod.compile(g, [program("a")], schedule="phased"), ValueError,
-             "schedule 'phased' must be one of 'sharded', 'grouped'"),
+            (lambda: vpod.compile(g, [program("a")], schedule="paged"), ValueError,
+             "schedule 'paged' must be one of 'sharded', 'phased', 'grouped'"),
             (lambda: vpod.compile(g, [program("a")], recomputation="some"), ValueError, "must be one of 'none'"),
             (lambda: program("a", optimizer="sgd"), TypeError, "incompatible"),
             (lambda: vpod.Sgd(0.1, 0.9), TypeError, "incompatible"),
@@ -506,8 +506,28 @@ class WrongCallsTest(Regression):
         expected = losses()
         self.assertNotEqual(expected[0], expected[2])
         for options in (dict(schedule="grouped"), dict(schedule="interleaved"), dict(recomputation="all"),
-                        dict(schedule="grouped", recomputation="pipeline", off_chip_optimizer_state=True)):
+                        dict(schedule="grouped", recomputation="pipeline", off_chip_optimizer_state=True),
+                        dict(schedule="grouped", off_chip_activations=True, off_chip_weights=True), dict(schedule="phased")):
             self.assertEqual(losses(ipus_per_replica=2, **options), expected, options)
+
+    def test_tensor_sharding_changes_no_result(self):
+        graph = vpod.Graph()
+        x = graph.input("x", [4, 32])
+        y = vpod.relu(x @ graph.variable("w", vpod.uniform([32, 256], 0.3, seed=1)))
+        loss = vpod.mean(y * y)
+        graph.output("loss", loss)
+        program = vpod.Program("train", loss=loss, optimizer=vpod.Adam(0.01))
+
+        def trained(shards):
+            executable = vpod.compile(graph, [program], total_replicas=4, tensor_shards=shards)
+            data = np.arange(4 * 4 * 32, dtype="float32").reshape(4, 4, 32) / 256 - 1
+            with vpod.Session(executable, vpod.ipu_model(4)) as session:
+                losses = [session.run("train", {"x": data})["loss"].tolist() for _ in range(3)]
+                return losses, session.read("w").tolist(), session.read("Accl1___w", replica=3).tolist()
+
+        self.assertEqual(trained(4), trained(1))
+        with self.assertRaisesRegex(ValueError, "tensor_shards is 3, must divide the 4 replicas of the job"):
+            vpod.compile(graph, [program], total_replicas=4, tensor_shards=3)
 
     def test_running(self):
         session, data = self.open(), self.data()

@@ -240,6 +240,15 @@ std::vector<std::pair<std::string, Prepared>> LargeOperands() {
            .InPlace(0, 0)
            .InPlace(1, 5)
            .InPlace(2, 6)},
+      {"lamb_moments",
+       Prepared({"h[50000000]", "h[50000000]", "f[5]", "f[]", "f[]", "f[50000000]", "f[50000000]"},
+                {"f[2]", "f[]", "f[]"}, "lamb_moments{gradient_scale:1}")
+           .InPlace(1, 5)
+           .InPlace(2, 6)},
+      {"lamb_step",
+       Prepared({"h[50000000]", "f[2]", "f[5]", "f[]", "f[]", "f[50000000]", "f[50000000]"},
+                {"f[]"}, "lamb_step{}")
+           .InPlace(0, 0)},
       {"lars", Prepared({"h[80000000]", "h[80000000]", "f[5]", "f[]", "f[]", "f[80000000]"},
                         {"f[]", "f[]"}, "lars{gradient_scale:1}")
                    .InPlace(0, 0)

@@ -159,8 +159,8 @@ VPOD_SIMD void LambMoments(const float* g, float* m, float* v, const LambConstan
     v[i] = k.beta2 * v[i] + (1 - k.beta2) * u * u;
   }
 }
-VPOD_SIMD void LambStep(const float* w, const float* m, const float* v, float* step,
-                        const LambConstants& k, size_t n) {
+VPOD_SIMD void LambSteps(const float* w, const float* m, const float* v, float* step,
+                         const LambConstants& k, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     step[i] = m[i] * k.correction1 / (std::sqrt(v[i] * k.correction2) + k.epsilon) +
               k.weight_decay * w[i];
@@ -170,56 +170,89 @@ VPOD_SIMD void SubtractScaled(float* w, const float* step, float factor, size_t 
   for (size_t i = 0; i < n; ++i) w[i] -= factor * step[i];
 }
 
-absl::StatusOr<LambConstants> LambConstantsAt(const program::v1::Lamb& op,
-                                              const Optimizer& optimizer, const Workspace& at) {
-  VPOD_ASSIGN_OR_RETURN(const float factor, optimizer.GradientFactor(op, at));
+LambConstants LambConstantsAt(const Optimizer& optimizer, const Workspace& at,
+                              float gradient_factor = 0) {
   const float* hyper = optimizer.HyperParameters(at);
   const double beta1 = hyper[2], beta2 = hyper[3], step = optimizer.Step(at);
-  return LambConstants{.weight_decay = hyper[1],
-                       .beta1 = hyper[2],
-                       .beta2 = hyper[3],
-                       .epsilon = hyper[4],
-                       .gradient_factor = factor,
-                       .correction1 = static_cast<float>(1 / (1 - Power(beta1, step))),
-                       .correction2 = static_cast<float>(1 / (1 - Power(beta2, step)))};
+  return {.weight_decay = hyper[1],
+          .beta1 = hyper[2],
+          .beta2 = hyper[3],
+          .epsilon = hyper[4],
+          .gradient_factor = gradient_factor,
+          .correction1 = static_cast<float>(1 / (1 - Power(beta1, step))),
+          .correction2 = static_cast<float>(1 / (1 - Power(beta2, step)))};
+}
+
+// Calls visit(first, step, count) for the steps of blocks of a range.
+void ForLambSteps(const float* w, const Optimizer::States& state, const LambConstants& k, size_t n,
+                  const auto& visit) {
+  constexpr size_t kBlock = 1024;
+  float step[kBlock];
+  for (size_t first = 0; first < n; first += kBlock) {
+    const size_t count = std::min(kBlock, n - first);
+    LambSteps(w + first, state[0] + first, state[1] + first, step, k, count);
+    visit(first, step, count);
+  }
+}
+
+// Updates the moments of a block and gives the squares of its weights and steps; `op` is a Lamb or
+// a LambMoments.
+auto MeasureLamb(const auto& op) {
+  return [op](const Optimizer& optimizer, const Workspace& at, const float* w, const float* g,
+              const Optimizer::States& state, size_t n) -> absl::StatusOr<Optimizer::Squares> {
+    VPOD_ASSIGN_OR_RETURN(const float factor, optimizer.GradientFactor(op, at));
+    const LambConstants k = LambConstantsAt(optimizer, at, factor);
+    LambMoments(g, state[0], state[1], k, n);
+    Optimizer::Squares squares{.weights = SumOfProducts(w, w, n)};
+    ForLambSteps(w, state, k, n, [&](size_t, const float* step, size_t count) {
+      squares.steps += SumOfProducts(step, step, count);
+    });
+    return squares;
+  };
+}
+
+void StepLamb(const Optimizer& optimizer, const Workspace& at, float* w,
+              const Optimizer::States& state, size_t n, const Optimizer::Squares& squares) {
+  const LambConstants k = LambConstantsAt(optimizer, at);
+  const float factor = optimizer.HyperParameters(at)[0] *
+                       TrustRatio(std::sqrt(squares.weights), std::sqrt(squares.steps));
+  ForLambSteps(w, state, k, n, [&](size_t first, const float* step, size_t count) {
+    SubtractScaled(w + first, step, factor, count);
+  });
 }
 
 absl::StatusOr<Kernel> PrepareLamb(const program::v1::Ipu& ipu, const Instruction& instruction) {
-  const program::v1::Lamb op = instruction.lamb();
-  // Calls visit(first, step, count) for the steps of blocks of a range.
-  const auto for_steps = [](const float* w, const Optimizer::States& state, const LambConstants& k,
-                            size_t n, const auto& visit) {
-    constexpr size_t kBlock = 1024;
-    float step[kBlock];
-    for (size_t first = 0; first < n; first += kBlock) {
-      const size_t count = std::min(kBlock, n - first);
-      LambStep(w + first, state[0] + first, state[1] + first, step, k, count);
-      visit(first, step, count);
-    }
-  };
   return Optimizer(ipu, instruction)
-      .MakeByNorms(
-          [=](const Optimizer& optimizer, const Workspace& at, const float* w, const float* g,
-              const Optimizer::States& state, size_t n) -> absl::StatusOr<Optimizer::Squares> {
-            VPOD_ASSIGN_OR_RETURN(const LambConstants k, LambConstantsAt(op, optimizer, at));
-            LambMoments(g, state[0], state[1], k, n);
-            Optimizer::Squares squares{.weights = SumOfProducts(w, w, n)};
-            for_steps(w, state, k, n, [&](size_t, const float* step, size_t count) {
-              squares.steps += SumOfProducts(step, step, count);
-            });
-            return squares;
-          },
-          [=](const Optimizer& optimizer, const Workspace& at, float* w, const float*,
-              const Optimizer::States& state, size_t n,
-              const Optimizer::Squares& squares) -> absl::Status {
-            VPOD_ASSIGN_OR_RETURN(const LambConstants k, LambConstantsAt(op, optimizer, at));
-            const float factor = optimizer.HyperParameters(at)[0] *
-                                 TrustRatio(std::sqrt(squares.weights), std::sqrt(squares.steps));
-            for_steps(w, state, k, n, [&](size_t first, const float* step, size_t count) {
-              SubtractScaled(w + first, step, factor, count);
-            });
-            return absl::OkStatus();
-          });
+      .MakeByNorms(MeasureLamb(instruction.lamb()),
+                   [](const Optimizer& optimizer, const Workspace& at, float* w, const float*,
+                      const Optimizer::States& state, size_t n,
+                      const Optimizer::Squares& squares) -> absl::Status {
+                     StepLamb(optimizer, at, w, state, n, squares);
+                     return absl::OkStatus();
+                   });
+}
+
+absl::StatusOr<Kernel> PrepareLambMoments(const program::v1::Ipu& ipu,
+                                          const Instruction& instruction) {
+  const Operand sums = Resolve(ipu, instruction.outputs(0));
+  return Optimizer(ipu, instruction)
+      .MakeNorms(MeasureLamb(instruction.lamb_moments()),
+                 [sums](const Workspace& at, const Optimizer::Squares& squares) {
+                   sums.As<float>(at)[0] = static_cast<float>(squares.weights);
+                   sums.As<float>(at)[1] = static_cast<float>(squares.steps);
+                 });
+}
+
+absl::StatusOr<Kernel> PrepareLambStep(const program::v1::Ipu& ipu,
+                                       const Instruction& instruction) {
+  const Operand sums = Resolve(ipu, instruction.inputs(1));
+  return Optimizer(ipu, instruction)
+      .Make([sums](const Optimizer& optimizer, const Workspace& at, float* w, const float*,
+                   const Optimizer::States& state, size_t n) -> absl::Status {
+        const float* squares = sums.As<float>(at);
+        StepLamb(optimizer, at, w, state, n, {.weights = squares[0], .steps = squares[1]});
+        return absl::OkStatus();
+      });
 }
 
 struct LarsConstants {
@@ -269,6 +302,8 @@ std::vector<KernelDef> OptimizerKernels() {
           {Instruction::kAdam, PrepareAdam},
           {Instruction::kRmsProp, PrepareRmsProp},
           {Instruction::kLamb, PrepareLamb},
+          {Instruction::kLambMoments, PrepareLambMoments},
+          {Instruction::kLambStep, PrepareLambStep},
           {Instruction::kLars, PrepareLars}};
 }
 

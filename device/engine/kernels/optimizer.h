@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,8 +26,10 @@ class Optimizer {
     const auto block = [&](int input) {
       return FloatBlock(Resolve(ipu, instruction.inputs(input)), elements_.per_chunk, scratch_);
     };
-    weights_ = FloatBlock(ResolveOutput(ipu, instruction, 0), elements_.per_chunk, scratch_);
-    gradient_ = block(1);
+    weights_ = instruction.has_lamb_moments()
+                   ? block(0)
+                   : FloatBlock(ResolveOutput(ipu, instruction, 0), elements_.per_chunk, scratch_);
+    if (!instruction.has_lamb_step()) gradient_ = block(1);
     if (instruction.inputs_size() > kStep) step_ = Resolve(ipu, instruction.inputs(kStep));
     for (int i = kState; i < instruction.inputs_size(); ++i) state_.push_back(block(i));
   }
@@ -49,20 +52,21 @@ class Optimizer {
   }
 
   // `update(optimizer, at, weights, gradient, state, n)` changes the weights and each state of a
-  // range.
+  // range. The gradient is null if the instruction has none.
   template <class Update>
   Kernel Make(Update update) const {
     const Optimizer self = *this;
-    return OnePhase(elements_.chunks(), scratch_.bytes(),
-                    [self, update](const Workspace& at, size_t chunk) -> absl::Status {
-                      const size_t first = self.elements_.begin(chunk),
-                                   n = self.elements_.size(chunk);
-                      const States state = self.StatesAt(at, first, n);
-                      VPOD_RETURN_IF_ERROR(update(self, at, self.weights_.ReadWrite(at, first, n),
-                                                  self.gradient_.Read(at, first, n), state, n));
-                      self.weights_.Store(at, first, n);
-                      return absl::OkStatus();
-                    });
+    return OnePhase(
+        elements_.chunks(), scratch_.bytes(),
+        [self, update](const Workspace& at, size_t chunk) -> absl::Status {
+          const size_t first = self.elements_.begin(chunk), n = self.elements_.size(chunk);
+          const States state = self.StatesAt(at, first, n);
+          const float* gradient = self.gradient_ ? self.gradient_->Read(at, first, n) : nullptr;
+          VPOD_RETURN_IF_ERROR(
+              update(self, at, self.weights_.ReadWrite(at, first, n), gradient, state, n));
+          self.weights_.Store(at, first, n);
+          return absl::OkStatus();
+        });
   }
 
   // Two sums of squares, over all elements of a variable.
@@ -75,20 +79,38 @@ class Optimizer {
   template <class Measure, class Update>
   Kernel MakeByNorms(Measure measure, Update update) const {
     const Optimizer self = *this;
-    const size_t chunks = elements_.chunks(), blocks = NormBlocks(elements_.items);
-    // The sums of the blocks, then those of all.
-    const auto squares = [](const Workspace& at) { return reinterpret_cast<Squares*>(at.shared); };
+    const size_t all = NormBlocks(elements_.items);
+    Kernel kernel = MakeNorms(measure, [=](const Workspace& at, const Squares& squares) {
+      SquaresAt(at)[all] = squares;
+    });
+    kernel.phases.push_back(
+        {elements_.chunks(), [=](const Workspace& at, size_t chunk) -> absl::Status {
+           const size_t first = self.elements_.begin(chunk), n = self.elements_.size(chunk);
+           VPOD_RETURN_IF_ERROR(update(self, at, self.weights_.ReadWrite(at, first, n),
+                                       self.gradient_->Read(at, first, n),
+                                       self.StatesAt(at, first, n), n, SquaresAt(at)[all]));
+           self.weights_.Store(at, first, n);
+           return absl::OkStatus();
+         }});
+    return kernel;
+  }
+
+  // The first part of it: `finish(at, squares)` takes the squares of all elements.
+  template <class Measure, class Finish>
+  Kernel MakeNorms(Measure measure, Finish finish) const {
+    const Optimizer self = *this;
+    const size_t blocks = NormBlocks(elements_.items);
     Kernel kernel{.shared_bytes = (blocks + 1) * sizeof(Squares),
                   .scratch_bytes = scratch_.bytes()};
     kernel.phases.push_back(
-        {chunks, [=](const Workspace& at, size_t chunk) -> absl::Status {
+        {elements_.chunks(), [=](const Workspace& at, size_t chunk) -> absl::Status {
            const size_t first = self.elements_.begin(chunk), n = self.elements_.size(chunk);
            const float *weights = self.weights_.Read(at, first, n),
-                       *gradient = self.gradient_.Read(at, first, n);
+                       *gradient = self.gradient_->Read(at, first, n);
            States states = self.StatesAt(at, first, n);
            for (size_t i = 0; i < n; i += kNormBlock) {
              VPOD_ASSIGN_OR_RETURN(
-                 squares(at)[(first + i) / kNormBlock],
+                 SquaresAt(at)[(first + i) / kNormBlock],
                  measure(self, at, weights + i, gradient + i, states, std::min(kNormBlock, n - i)));
              for (float*& state : states) state = state == nullptr ? nullptr : state + kNormBlock;
            }
@@ -97,25 +119,18 @@ class Optimizer {
     kernel.phases.push_back({1, [=](const Workspace& at, size_t) {
                                Squares all;
                                for (size_t block = 0; block < blocks; ++block) {
-                                 all.weights += squares(at)[block].weights;
-                                 all.steps += squares(at)[block].steps;
+                                 all.weights += SquaresAt(at)[block].weights;
+                                 all.steps += SquaresAt(at)[block].steps;
                                }
-                               squares(at)[blocks] = all;
+                               finish(at, all);
                                return absl::OkStatus();
                              }});
-    kernel.phases.push_back(
-        {chunks, [=](const Workspace& at, size_t chunk) -> absl::Status {
-           const size_t first = self.elements_.begin(chunk), n = self.elements_.size(chunk);
-           VPOD_RETURN_IF_ERROR(update(self, at, self.weights_.ReadWrite(at, first, n),
-                                       self.gradient_.Read(at, first, n),
-                                       self.StatesAt(at, first, n), n, squares(at)[blocks]));
-           self.weights_.Store(at, first, n);
-           return absl::OkStatus();
-         }});
     return kernel;
   }
 
  private:
+  // The sums of the blocks, then those of all.
+  static Squares* SquaresAt(const Workspace& at) { return reinterpret_cast<Squares*>(at.shared); }
   States StatesAt(const Workspace& at, size_t first, size_t n) const {
     States state = {};
     for (size_t i = 0; i < state_.size(); ++i) state[i] = state_[i].ReadWrite(at, first, n);
@@ -126,7 +141,8 @@ class Optimizer {
   const Chunking elements_;
   Operand step_;
   MemoryPlan scratch_;
-  FloatBlock weights_, gradient_;
+  FloatBlock weights_;
+  std::optional<FloatBlock> gradient_;
   std::vector<FloatBlock> state_;  // of float32: where it lies
 };
 

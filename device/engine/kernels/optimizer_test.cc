@@ -166,6 +166,50 @@ TEST_P(OptimizerTest, LambScalesStepsToTheNormOfTheWeights) {
   }
 }
 
+// As replicas do it that share out the state: each has its part of the moments, and steps by the
+// norms of all parts.
+TEST_P(OptimizerTest, LambInTwoPartsIsThatOfTheWhole) {
+  constexpr int64_t kSize = 300'000, kPart = kSize / 2;
+  const auto part = [](const Values& all, int64_t at) {
+    return Values(all.begin() + at * kPart, all.begin() + (at + 1) * kPart);
+  };
+  const Values weights = Random({kSize}, 3), gradient = Random({kSize}, 4);
+  TestIpu ipu;
+  struct State {
+    uint32_t w, g, m, v, squares;
+  };
+  const auto add = [&](const Values& w, const Values& g) {
+    const Dims dims{static_cast<int64_t>(w.size())};
+    const Values none(w.size(), 0);
+    return State{ipu.Add(GetParam(), dims, w), ipu.Add(GetParam(), dims, g),
+                 ipu.Add(FLOAT32, dims, none), ipu.Add(FLOAT32, dims, none), ipu.Add(FLOAT32, {2})};
+  };
+  const State whole = add(weights, gradient);
+  const State parts[] = {add(part(weights, 0), part(gradient, 0)),
+                         add(part(weights, 1), part(gradient, 1))};
+  const uint32_t hyper = ipu.Add(FLOAT32, {5}, {0.01, 0.1, 0.75, 0.875, 1e-3}),
+                 scale = ipu.Add(FLOAT32, {}, {4}), step = ipu.Add(FLOAT32, {});
+  for (int round = 1; round <= 2; ++round) {
+    ipu.Write(step, {static_cast<double>(round)});
+    ipu.Run(Step("lamb{gradient_scale:2}", {whole.w, whole.g, hyper, scale, step, whole.m, whole.v},
+                 {whole.w, whole.m, whole.v}));
+    Values squares(2, 0);
+    for (const State& s : parts) {
+      ipu.Run(Step("lamb_moments{gradient_scale:2}", {s.w, s.g, hyper, scale, step, s.m, s.v},
+                   {s.squares, s.m, s.v}));
+      for (size_t i = 0; i < 2; ++i) squares[i] += ipu.Read(s.squares)[i];
+    }
+    for (int i = 0; i < 2; ++i) {
+      const State& s = parts[i];
+      ipu.Write(s.squares, squares);
+      ipu.Run(Step("lamb_step{}", {s.w, s.squares, hyper, scale, step, s.m, s.v}, {s.w}));
+      ExpectClose(ipu.Read(s.w), part(ipu.Read(whole.w), i), GetParam());
+      EXPECT_EQ(ipu.Read(s.m), part(ipu.Read(whole.m), i));
+      EXPECT_EQ(ipu.Read(s.v), part(ipu.Read(whole.v), i));
+    }
+  }
+}
+
 TEST_P(OptimizerTest, StepsByNormsOfNothingAreNotScaled) {
   for (const std::string op : {"lamb", "lars"}) {
     TestIpu ipu;

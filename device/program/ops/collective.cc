@@ -23,7 +23,8 @@ constexpr Constraint kGroupSize{"collective_c3",
 constexpr Constraint kRoot{"collective_c4", "The root is the position of a member of the group."};
 constexpr Constraint kCount{"collective_c5", "There are as many outputs as inputs."};
 constexpr Constraint kWide{"collective_c6",
-                           "Only inputs that are reduced may be wide accumulators."};
+                           "Only inputs that are reduced may be wide accumulators, and outputs "
+                           "that a reduce-scatter makes of those."};
 constexpr Constraint kNumbers{"collective_c7",
                               "All tensors are floats or, unless their mean is taken, int32."};
 constexpr Constraint kElements{"collective_c8", "All tensors have elements."};
@@ -199,7 +200,24 @@ absl::Status CheckReplicasOf(const Collective& op, const v1::Ipu& ipu, uint32_t 
 
 }  // namespace
 
+namespace {
+
+template <class Sharded>
+absl::Status CheckShards(const Sharded& sharded, uint32_t total_replicas) {
+  if (sharded.shards() <= 1 || total_replicas % sharded.shards() == 0) return absl::OkStatus();
+  return Invalid(absl::StrCat("'", sharded.name(), "' has ", sharded.shards(), " parts, which the ",
+                              total_replicas, " replicas of the job cannot share out evenly"));
+}
+
+}  // namespace
+
 absl::Status CheckReplicas(const v1::Executable& executable, uint32_t total_replicas) {
+  for (const v1::Variable& variable : executable.variables())
+    VPOD_RETURN_IF_ERROR(CheckShards(variable, total_replicas));
+  for (const v1::Ipu& ipu : executable.ipus()) {
+    for (const v1::RemoteBuffer& buffer : ipu.remote_buffers())
+      VPOD_RETURN_IF_ERROR(CheckShards(buffer, total_replicas));
+  }
   for (int i = 0; i < executable.ipus_size(); ++i) {
     const v1::Ipu& ipu = executable.ipus(i);
     for (int f = 0; f < ipu.functions_size(); ++f) {
@@ -260,9 +278,11 @@ absl::Status CheckStep(const Instruction& instruction, const Operands& tensors) 
     const uint32_t index = op.inputs->Get(i);
     VPOD_ASSIGN_OR_RETURN(const v1::Tensor* input, tensors.Any(index));
     if (!op.reduces()) VPOD_RETURN_IF_ERROR(Labelled(kWide, tensors.Plain(index).status()));
-    const absl::StatusOr<TensorType> output = tensors.Plain(op.outputs->Get(i));
-    VPOD_RETURN_IF_ERROR(Labelled(kWide, output.status()));
-    VPOD_RETURN_IF_ERROR(CheckCollectiveTypes(op, TypeOf(*input), *output));
+    const uint32_t result = op.outputs->Get(i);
+    VPOD_ASSIGN_OR_RETURN(const v1::Tensor* output, tensors.Any(result));
+    const bool stays_wide = op.kind == Instruction::kReduceScatter && input->wide_accumulator();
+    if (!stays_wide) VPOD_RETURN_IF_ERROR(Labelled(kWide, tensors.Plain(result).status()));
+    VPOD_RETURN_IF_ERROR(CheckCollectiveTypes(op, TypeOf(*input), TypeOf(*output)));
   }
   return CheckDisjoint(op, tensors);
 }

@@ -61,7 +61,8 @@ struct GroupMembers {
 };
 GroupMembers MembersOf(const v1::ReplicaGroup& group, uint32_t total_replicas, uint32_t replica);
 
-// Whether all collectives of an executable, which is valid, fit a job of `total_replicas`.
+// Whether all collectives and sharded variables of an executable, which is valid, fit a job of
+// `total_replicas`.
 absl::Status CheckReplicas(const v1::Executable& executable, uint32_t total_replicas);
 
 // For the graph builder: type of the output, gathered and scattered along the first dimension; of

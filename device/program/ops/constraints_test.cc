@@ -237,17 +237,22 @@ std::vector<Case> WindowCases() {
 }
 
 std::vector<Case> OptimizerCases() {
-  const std::vector<std::string> optimizers{"sgd", "adam", "rms_prop", "lamb", "lars"},
+  const std::vector<std::string> with_gradient{"sgd",  "adam", "rms_prop",
+                                               "lamb", "lars", "lamb_moments"},
+      optimizers{"sgd", "adam", "rms_prop", "lamb", "lars", "lamb_moments", "lamb_step"},
       scale{"update_loss_scale"};
   return {
       {"optimizer_c1", {"accumulate"}, {WideInput(false)}},
       {"optimizer_c1", {"accumulate"}, {Input(1, Float({7}))}},
       {"optimizer_c1", {"accumulate"}, {Input(1, Int({8}))}},
       {"optimizer_c2", optimizers, {Input(0, Int({8}))}},
-      {"optimizer_c3", optimizers, {Input(1, Int({8}))}},
-      {"optimizer_c3", optimizers, {Input(1, Half({7}))}},
+      {"optimizer_c3", with_gradient, {Input(1, Int({8}))}},
+      {"optimizer_c3", with_gradient, {Input(1, Half({7}))}},
       {"optimizer_c4", {"sgd"}, {Input(2, Float({5}))}},
-      {"optimizer_c5", {"adam", "rms_prop", "lamb", "lars"}, {Input(2, Float({4}))}},
+      {"optimizer_c5",
+       {"adam", "rms_prop", "lamb", "lars", "lamb_moments", "lamb_step"},
+       {Input(2, Float({4}))}},
+      {"optimizer_c16", {"lamb_step"}, {Input(1, Float({3}))}},
       {"optimizer_c6", optimizers, {Input(3, Float({1}))}},
       {"optimizer_c7", {"sgd"}, {NoLastInput}},
       {"optimizer_c8", optimizers, {Input(4, Int({}))}},

@@ -30,6 +30,7 @@ constexpr Constraint kInterval{"optimizer_c14", "`interval` is 1 or more."};
 constexpr Constraint kRmsPropStates{
     "optimizer_c15",
     "There is one state, and one more for each of `centered` and `with_momentum` that is set."};
+constexpr Constraint kSquares{"optimizer_c16", "The squares are float32 [2]."};
 
 absl::Status CheckAccumulate(const v1::Instruction& instruction, const Operands& tensors) {
   VPOD_ASSIGN_OR_RETURN(const v1::Tensor* accumulator, tensors.Any(instruction.inputs(0)));
@@ -151,6 +152,36 @@ std::vector<OpDef> OptimizerOps() {
        .constraints = {kWeights, kGradient, kFiveParameters, kLossScale, kStep, kState},
        .form = Form::kLowered,
        .in_place = {{0, 0}, {1, 5}, {2, 6}},
+       .rounds = true},
+      {.kind = v1::Instruction::kLambMoments,
+       .role = Role::kKernel,
+       .inputs = {7, 7},
+       .outputs = {3, 3},
+       .infer = [](const v1::Instruction&,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_ASSIGN_OR_RETURN(Types types, UpdatedTypes("LAMB", kFiveParameters, 5, inputs));
+         types[0] = {v1::FLOAT32, {2}};
+         return types;
+       },
+       .constraints = {kWeights, kGradient, kFiveParameters, kLossScale, kStep, kState},
+       .form = Form::kLowered,
+       .in_place = {{1, 5}, {2, 6}}},
+      {.kind = v1::Instruction::kLambStep,
+       .role = Role::kKernel,
+       .inputs = {7, 7},
+       .outputs = {1, 1},
+       .infer = [](const v1::Instruction&,
+                   absl::Span<const TensorType> inputs) -> absl::StatusOr<Types> {
+         VPOD_RETURN_IF_ERROR(CheckInput(kSquares, "squares", inputs[1], {v1::FLOAT32, {2}}));
+         std::vector<TensorType> like_lamb(inputs.begin(), inputs.end());
+         like_lamb[1] = inputs[0];  // in the place of the gradient
+         VPOD_ASSIGN_OR_RETURN(Types types, UpdatedTypes("LAMB", kFiveParameters, 5, like_lamb));
+         types.resize(1);
+         return types;
+       },
+       .constraints = {kSquares, kWeights, kFiveParameters, kLossScale, kStep, kState},
+       .form = Form::kLowered,
+       .in_place = {{0, 0}},
        .rounds = true},
       {.kind = v1::Instruction::kLars,
        .role = Role::kKernel,

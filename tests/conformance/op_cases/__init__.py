@@ -18,6 +18,8 @@ NOT_COMPARED = {
 }
 # Ops that compute but have no counterpart in PyTorch, and why.
 NOT_IN_PYTORCH = {
+    "lamb_moments": "a part of lamb, for replicas that share out its state (client/session/tensor_sharding_test.cc)",
+    "lamb_step": "as lamb_moments",
     "remote_load": "PyTorch has no streaming memory (client/session/remote_buffer_test.cc)",
     "remote_store": "as remote_load",
     "replica_index": "the number of a replica is known to jobs only (client/session/collectives_test.cc)",
