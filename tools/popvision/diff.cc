@@ -28,12 +28,9 @@ Table Compare(const std::string& title, const std::string& what, const Figures& 
       if (!done.insert(name).second) continue;
       const uint64_t a = old.contains(name) ? old.at(name) : 0,
                      b = now.contains(name) ? now.at(name) : 0;
-      const std::string change =
-          b >= a ? absl::StrCat("+", Show(Value(b - a))) : absl::StrCat("-", Show(Value(a - b)));
-      Value percent = std::string(b == 0 ? "" : "new");
-      if (a > 0) {
-        percent = Percent(static_cast<double>(b) - static_cast<double>(a), static_cast<double>(a));
-      }
+      const auto change = static_cast<int64_t>(b - a);
+      Value percent;  // of nothing there is none
+      if (a > 0) percent = Percent(static_cast<double>(change), static_cast<double>(a));
       table.rows.push_back({name, a, b, change, percent});
     }
   }
@@ -89,8 +86,7 @@ Document Diff(const Report& before, const Report& after) {
   Table operations = Compare("Operations whose cycles changed most", "Operation",
                              Cycles(before, name), Cycles(after, name));
   const auto change = [](const std::vector<Value>& row) {
-    return std::abs(static_cast<double>(std::get<uint64_t>(row[2])) -
-                    static_cast<double>(std::get<uint64_t>(row[1])));
+    return std::abs(static_cast<double>(std::get<int64_t>(row[3])));
   };
   std::erase_if(operations.rows, [&](const auto& row) { return change(row) == 0; });
   std::stable_sort(operations.rows.begin(), operations.rows.end(),

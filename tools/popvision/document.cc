@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "device/base/text.h"
 
 namespace vpod::popvision {
 namespace {
@@ -21,8 +22,14 @@ std::string Grouped(uint64_t count) {
 }  // namespace
 
 std::string Show(const Value& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (std::holds_alternative<std::nullptr_t>(value)) return "";
+  if (const auto* text = std::get_if<std::string>(&value))
+    return base::Printable(*text, std::string::npos);
   if (const auto* count = std::get_if<uint64_t>(&value)) return Grouped(*count);
+  if (const auto* change = std::get_if<int64_t>(&value)) {
+    const auto size = static_cast<uint64_t>(*change);
+    return *change < 0 ? "-" + Grouped(-size) : "+" + Grouped(size);
+  }
   return absl::StrFormat("%.1f", std::get<double>(value));
 }
 

@@ -1,8 +1,10 @@
 // What a view of a profile shows, without how: text, JSON and HTML are made of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <variant>
@@ -10,8 +12,8 @@
 
 namespace vpod::popvision {
 
-// Texts; counts; shares and rates.
-using Value = std::variant<std::string, uint64_t, double>;
+// Nothing; texts; counts; changes of counts; shares and rates.
+using Value = std::variant<std::nullptr_t, std::string, uint64_t, int64_t, double>;
 
 struct Facts {
   std::string title;
@@ -71,7 +73,7 @@ struct Document {
 };
 
 // --- For those who show it ---
-// "1,234,567", "62.5", or the text.
+// "", the text as base::Printable, "1,234,567", "+1,234", "62.5".
 std::string Show(const Value& value);
 // Values of each of some parts of a chart: the largest sum of the series in it.
 std::vector<uint64_t> Peaks(const Chart& chart, size_t parts);

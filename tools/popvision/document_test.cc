@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace vpod::popvision {
@@ -69,6 +70,17 @@ TEST(DocumentTest, Text) {
                 "\n"
                 "Notes\n"
                 "  - one\n");
+}
+
+TEST(DocumentTest, Values) {
+  EXPECT_EQ(Show({}), "");
+  EXPECT_EQ(Show(std::string("text")), "text");
+  EXPECT_EQ(Show(uint64_t{1234567}), "1,234,567");
+  EXPECT_EQ(Show(int64_t{1234}), "+1,234");
+  EXPECT_EQ(Show(int64_t{-1234}), "-1,234");
+  EXPECT_EQ(Show(int64_t{0}), "+0");
+  EXPECT_EQ(Show(std::numeric_limits<int64_t>::min()), "-9,223,372,036,854,775,808");
+  EXPECT_EQ(Show(62.54), "62.5");
 }
 
 TEST(DocumentTest, JsonHasAllNumbers) {

@@ -241,17 +241,21 @@ TEST(ViewsTest, DiffShowsBothAndTheChange) {
   EXPECT_EQ(cycles["Before"], kept.planned_cycles());
   EXPECT_EQ(cycles["After"], again.planned_cycles());
   EXPECT_GT(again.planned_cycles(), kept.planned_cycles());
+  EXPECT_EQ(cycles["Change"], again.planned_cycles() - kept.planned_cycles());
+  EXPECT_LT(Find(diff, "Totals")["rows"][1]["Change"].get<int64_t>(), 0);
   EXPECT_LT(Sum(again.BytesByTile(0)), Sum(kept.BytesByTile(0)));
   int recomputed = 0;
   for (const auto& row : Rows(diff, "Cycles of all IPUs of a replica in a run")) {
     recomputed += row["Phase"] == "recompute" ? 1 : 0;
     if (row["Phase"] == "recompute") {
       EXPECT_EQ(row["Before"], 0);
+      EXPECT_EQ(row["Change"], row["After"]);
+      EXPECT_TRUE(row["Change %"].is_null());
     }
   }
   EXPECT_EQ(recomputed, 1);
   for (const auto& block : Blocks(Diff(kept, kept))) {
-    for (const auto& row : block["rows"]) EXPECT_EQ(row["Change"], "+0");
+    for (const auto& row : block["rows"]) EXPECT_EQ(row["Change"], 0);
   }
 }
 
