@@ -82,6 +82,7 @@ std::vector<std::optional<size_t>> MostOf(const Lanes& lanes, const Lanes::Lane&
                                           size_t parts);
 
 std::string Text(const Document& document);
+void WriteJson(const Document& document, std::ostream& out);
 std::string Json(const Document& document);
 // One page that needs nothing else.
 std::string Html(const std::string& title, const std::vector<Document>& documents);

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <ostream>
 
 namespace vpod::popvision {
 namespace {
@@ -103,6 +105,30 @@ TEST(DocumentTest, HtmlNeedsNothingElseAndEscapes) {
   EXPECT_THAT(html, HasSubstr("<svg"));
   for (const char* outside : {"http:", "https:", "src=", "<script", "@import"})
     EXPECT_THAT(html, Not(HasSubstr(outside)));
+}
+
+// Of many segments never more than a few are held as text.
+TEST(DocumentTest, JsonIsWrittenPieceByPiece) {
+  class Pieces : public std::streambuf {
+   public:
+    std::streamsize largest = 0, all = 0;
+
+   protected:
+    std::streamsize xsputn(const char*, std::streamsize size) override {
+      largest = std::max(largest, size);
+      all += size;
+      return size;
+    }
+    int overflow(int c) override { return ++all, c; }
+  };
+  Document document = Example();
+  auto& segments = std::get<Lanes>(document.blocks[3]).lanes[0].segments;
+  segments.resize(100000, {0, 50, 0});
+  Pieces pieces;
+  std::ostream out(&pieces);
+  WriteJson(document, out);
+  EXPECT_EQ(pieces.all, static_cast<std::streamsize>(Json(document).size()));
+  EXPECT_LT(pieces.largest, 1000);
 }
 
 TEST(DocumentTest, EmptyOnesAreShown) {

@@ -1,5 +1,8 @@
-// Documents as JSON: an array of blocks, each with its kind and all its numbers.
+// Documents as JSON: an array of blocks, each with its kind and all its numbers. It is written
+// piece by piece, a line for each row and segment: a run may have millions.
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
 
 #include "tools/popvision/document.h"
 
@@ -9,62 +12,82 @@ namespace {
 using Object = nlohmann::ordered_json;
 
 Object JsonOf(const Value& value) {
-  return std::visit([](const auto& number) { return Object(number); }, value);
+  return std::visit([](const auto& shown) { return Object(shown); }, value);
 }
 
-Object JsonOf(const Facts& facts) {
+// In ASCII: a terminal acts on none of it.
+std::string Line(const Object& object) {
+  return object.dump(-1, ' ', /*ensure_ascii=*/true, Object::error_handler_t::replace);
+}
+
+template <class Elements, class Write>
+void WriteArray(std::ostream& out, const Elements& elements, const Write& write) {
+  const char* separator = "[\n";
+  for (const auto& element : elements) {
+    out << std::exchange(separator, ",\n");
+    write(element);
+  }
+  out << (elements.empty() ? "[]" : "\n]");
+}
+
+void Write(std::ostream& out, const Facts& facts) {
   Object object{{"kind", "facts"}, {"title", facts.title}};
   for (const auto& [key, value] : facts.facts) object["facts"][key] = JsonOf(value);
-  return object;
+  out << Line(object);
 }
 
-Object JsonOf(const Table& table) {
-  Object object{{"kind", "table"}, {"title", table.title}, {"rows", Object::array()}};
-  for (const std::vector<Value>& row : table.rows) {
-    Object& cells = object["rows"].emplace_back();
+void Write(std::ostream& out, const Table& table) {
+  out << R"({"kind":"table","title":)" << Line(table.title) << R"(,"rows":)";
+  WriteArray(out, table.rows, [&](const std::vector<Value>& row) {
+    Object cells;
     for (size_t column = 0; column < row.size(); ++column)
       cells[table.columns[column]] = JsonOf(row[column]);
-  }
-  return object;
+    out << Line(cells);
+  });
+  out << "}";
 }
 
-Object JsonOf(const Chart& chart) {
+void Write(std::ostream& out, const Chart& chart) {
   Object object{
       {"kind", "chart"}, {"title", chart.title}, {"unit", chart.unit}, {"axis", chart.axis}};
   if (chart.limit) object["limit"] = *chart.limit;
   object["series"] = Object::object();
   for (const Chart::Series& series : chart.series) object["series"][series.name] = series.values;
-  return object;
+  out << Line(object);
 }
 
-Object JsonOf(const Lanes& lanes) {
-  Object object{{"kind", "lanes"},
-                {"title", lanes.title},
-                {"unit", lanes.unit},
-                {"end", lanes.end},
-                {"lanes", Object::object()}};
+void Write(std::ostream& out, const Lanes& lanes) {
+  out << R"({"kind":"lanes","title":)" << Line(lanes.title) << R"(,"unit":)" << Line(lanes.unit)
+      << R"(,"end":)" << lanes.end << R"(,"lanes":{)";
+  const char* separator = "";
   for (const Lanes::Lane& lane : lanes.lanes) {
-    Object& segments = object["lanes"][lane.name] = Object::array();
-    for (const Lanes::Segment& segment : lane.segments) {
-      segments.push_back(
+    out << std::exchange(separator, ",\n") << Line(lane.name) << ":";
+    WriteArray(out, lane.segments, [&](const Lanes::Segment& segment) {
+      out << Line(
           {{"from", segment.begin}, {"to", segment.end}, {"kind", lanes.kinds[segment.kind].name}});
-    }
+    });
   }
-  return object;
+  out << "}}";
 }
 
-Object JsonOf(const Notes& notes) {
-  return {{"kind", "notes"}, {"title", notes.title}, {"notes", notes.notes}};
+void Write(std::ostream& out, const Notes& notes) {
+  out << Line({{"kind", "notes"}, {"title", notes.title}, {"notes", notes.notes}});
 }
 
 }  // namespace
 
+void WriteJson(const Document& document, std::ostream& out) {
+  out << R"({"view":)" << Line(document.name) << R"(,"blocks":)";
+  WriteArray(out, document.blocks, [&](const Block& block) {
+    std::visit([&](const auto& shown) { Write(out, shown); }, block);
+  });
+  out << "}\n";
+}
+
 std::string Json(const Document& document) {
-  Object object{{"view", document.name}, {"blocks", Object::array()}};
-  for (const Block& block : document.blocks) {
-    object["blocks"].push_back(std::visit([](const auto& shown) { return JsonOf(shown); }, block));
-  }
-  return object.dump(1, ' ', false, Object::error_handler_t::replace) + "\n";
+  std::ostringstream out;
+  WriteJson(document, out);
+  return std::move(out).str();
 }
 
 }  // namespace vpod::popvision

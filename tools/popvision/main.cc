@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -108,7 +109,11 @@ absl::Status Look(const std::string& command, const Arguments& arguments) {
   for (const View& view : kViews) {
     if (command == view.name) document = view.make(report);
   }
-  std::fputs((arguments.json ? Json : Text)(document).c_str(), stdout);
+  if (arguments.json) {
+    WriteJson(document, std::cout);
+  } else {
+    std::cout << Text(document);
+  }
   return absl::OkStatus();
 }
 

@@ -154,7 +154,8 @@ TEST_F(UsageTest, OutputThatCannotBeWritten) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   EXPECT_EQ(Popvision("report " + directory_ + " --html " + Path("x.html")).status, 0);
   EXPECT_TRUE(std::filesystem::exists(Path("x.html")));
-  EXPECT_EQ(Popvision("summary " + directory_ + " > /dev/full").status, 1);
+  for (const char* format : {"", " --json"})
+    EXPECT_EQ(Popvision(absl::StrCat("summary ", directory_, format, " > /dev/full")).status, 1);
 }
 
 // Whatever its name: a profile is not written over while it is shown.
