@@ -21,7 +21,8 @@ absl::Status WriteChromeTrace(const pva::Report& report, const std::string& path
   bool first = true;
   // One event at a time: a run may have millions.
   const auto add = [&](const Object& event) {
-    file << (first ? "" : ",\n") << event.dump(-1, ' ', false, Object::error_handler_t::replace);
+    file << (first ? "" : ",\n")
+         << event.dump(-1, ' ', /*ensure_ascii=*/true, Object::error_handler_t::replace);
     first = false;
   };
   const auto microseconds = [&](uint64_t cycles) {

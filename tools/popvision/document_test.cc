@@ -8,6 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_split.h"
+#include "device/base/text.h"
+
 namespace vpod::popvision {
 namespace {
 
@@ -105,6 +109,32 @@ TEST(DocumentTest, HtmlNeedsNothingElseAndEscapes) {
   EXPECT_THAT(html, HasSubstr("<svg"));
   for (const char* outside : {"http:", "https:", "src=", "<script", "@import"})
     EXPECT_THAT(html, Not(HasSubstr(outside)));
+}
+
+// Names come from a file: a terminal must not act on them, however they are shown.
+TEST(DocumentTest, ControlCharactersAreNotPrinted) {
+  // A title, a colour, C1's control sequence, a line of its own, right-to-left, not UTF-8.
+  const std::string hostile =
+      "\x1b]0;title\x07\x1b[31m \xc2\x9b"
+      "31m\n- line\r\x7f \xe2\x80\xae \xff";
+  Document document{.name = "hostile"};
+  document.blocks.emplace_back(Facts{hostile, {{hostile, hostile}}});
+  document.blocks.emplace_back(Table{hostile, {hostile}, {{hostile}}});
+  document.blocks.emplace_back(
+      Chart{.title = hostile, .unit = "bytes", .axis = "tile", .series = {{hostile, {1}}}});
+  document.blocks.emplace_back(
+      Lanes{.title = hostile, .unit = "cycles", .kinds = {{'F', "forward"}}});
+  document.blocks.emplace_back(Notes{hostile, {hostile}});
+  const std::string text = Text(document), html = Html(hostile, {document}), json = Json(document);
+  for (const std::string& shown : {text, html, json}) {
+    for (absl::string_view line : absl::StrSplit(shown, '\n'))
+      EXPECT_TRUE(base::IsTextLine(line)) << absl::CHexEscape(line);
+  }
+  EXPECT_THAT(text, HasSubstr("- line"));
+  EXPECT_THAT(text, Not(HasSubstr("\n- line")));
+  EXPECT_EQ(nlohmann::json::parse(json)["blocks"][4]["notes"][0],
+            hostile.substr(0, hostile.size() - 1) + "\xef\xbf\xbd");
+  EXPECT_TRUE(std::all_of(json.begin(), json.end(), [](char c) { return c > 0 && c < 0x7f; }));
 }
 
 // Of many segments never more than a few are held as text.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "device/base/text.h"
 #include "tools/popvision/document.h"
 
 namespace vpod::popvision {
@@ -36,7 +37,7 @@ svg { max-width: 100%; height: auto; display: block; } text { font: 12px system-
 })";
 
 std::string Escaped(const std::string& text) {
-  return absl::StrReplaceAll(text,
+  return absl::StrReplaceAll(base::Printable(text, std::string::npos),
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 

@@ -1,4 +1,6 @@
 // Documents as text, with small charts of characters.
+#include "device/base/text.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -11,42 +13,51 @@ namespace {
 constexpr size_t kWidth = 96;  // of charts
 constexpr size_t kHeight = 8;
 
+// Names may have anything in them, and come from a file that anybody may have written.
+std::string Printable(const std::string& text) { return base::Printable(text, std::string::npos); }
+
 std::string Padded(std::string text, size_t width) {
   if (text.size() < width) text.insert(0, width - text.size(), ' ');
   return text;
 }
 
 std::string TextOf(const Facts& facts) {
-  std::string text = facts.title + "\n";
+  std::string text = Printable(facts.title) + "\n";
+  std::vector<std::string> keys;
   size_t width = 0;
-  for (const auto& [key, value] : facts.facts) width = std::max(width, key.size());
-  for (const auto& [key, value] : facts.facts)
-    absl::StrAppend(&text, "  ", key, std::string(width - key.size() + 2, ' '), Show(value), "\n");
+  for (const auto& [key, value] : facts.facts) {
+    keys.push_back(Printable(key));
+    width = std::max(width, keys.back().size());
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    absl::StrAppend(&text, "  ", keys[i], std::string(width - keys[i].size() + 2, ' '),
+                    Show(facts.facts[i].second), "\n");
+  }
   return text;
 }
 
 std::string TextOf(const Table& table) {
   render::Table shown;
-  shown.headings = table.columns;
+  for (const std::string& column : table.columns) shown.headings.push_back(Printable(column));
   for (const std::vector<Value>& row : table.rows) {
     std::vector<std::string>& cells = shown.rows.emplace_back();
     for (const Value& value : row) cells.push_back(Show(value));
   }
   // Numbers stand below each other.
   for (size_t column = 0; column < table.columns.size(); ++column) {
-    size_t width = table.columns[column].size();
+    size_t width = shown.headings[column].size();
     for (const auto& cells : shown.rows) width = std::max(width, cells[column].size());
     for (size_t row = 0; row < shown.rows.size(); ++row) {
       if (!std::holds_alternative<std::string>(table.rows[row][column]))
         shown.rows[row][column] = Padded(shown.rows[row][column], width);
     }
   }
-  return absl::StrCat(table.title, "\n", render::StyleH(shown));
+  return absl::StrCat(Printable(table.title), "\n", render::StyleH(shown));
 }
 
 std::string TextOf(const Chart& chart) {
   const std::vector<uint64_t> peaks = Peaks(chart, kWidth);
-  std::string text = absl::StrCat(chart.title, "\n");
+  std::string text = Printable(chart.title) + "\n";
   if (peaks.empty()) return text;
   const uint64_t top = std::max(
       {uint64_t{1}, chart.limit.value_or(0), *std::max_element(peaks.begin(), peaks.end())});
@@ -73,7 +84,7 @@ std::string TextOf(const Chart& chart) {
 }
 
 std::string TextOf(const Lanes& lanes) {
-  std::string text = absl::StrCat(lanes.title, "\n");
+  std::string text = Printable(lanes.title) + "\n";
   if (lanes.end == 0) return text;
   size_t width = 0;
   for (const Lanes::Lane& lane : lanes.lanes) width = std::max(width, lane.name.size());
@@ -91,8 +102,8 @@ std::string TextOf(const Lanes& lanes) {
 }
 
 std::string TextOf(const Notes& notes) {
-  std::string text = notes.title + "\n";
-  for (const std::string& note : notes.notes) absl::StrAppend(&text, "  - ", note, "\n");
+  std::string text = Printable(notes.title) + "\n";
+  for (const std::string& note : notes.notes) absl::StrAppend(&text, "  - ", Printable(note), "\n");
   return text;
 }
 
