@@ -22,7 +22,7 @@ std::string Grouped(uint64_t count) {
 }  // namespace
 
 std::string Show(const Value& value) {
-  if (std::holds_alternative<std::nullptr_t>(value)) return "";
+  if (std::holds_alternative<std::nullptr_t>(value)) return "-";
   if (const auto* text = std::get_if<std::string>(&value))
     return base::Printable(*text, std::string::npos);
   if (const auto* count = std::get_if<uint64_t>(&value)) return Grouped(*count);

@@ -73,7 +73,7 @@ struct Document {
 };
 
 // --- For those who show it ---
-// "", the text as base::Printable, "1,234,567", "+1,234", "62.5".
+// "-", the text as base::Printable, "1,234,567", "+1,234", "62.5".
 std::string Show(const Value& value);
 // Values of each of some parts of a chart: the largest sum of the series in it.
 std::vector<uint64_t> Peaks(const Chart& chart, size_t parts);

@@ -79,7 +79,7 @@ TEST(DocumentTest, Text) {
 }
 
 TEST(DocumentTest, Values) {
-  EXPECT_EQ(Show({}), "");
+  EXPECT_EQ(Show({}), "-");
   EXPECT_EQ(Show(std::string("text")), "text");
   EXPECT_EQ(Show(uint64_t{1234567}), "1,234,567");
   EXPECT_EQ(Show(int64_t{1234}), "+1,234");
