@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "device/arch/hardware.h"
+#include "device/model/memory_advice.h"
 #include "device/model/plan_context.h"
 #include "device/model/tile_memory.h"
 #include "device/program/origins.h"
@@ -25,12 +25,9 @@ class Contents {
   Contents(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,
            const PlanContext& context)
       : executable_(executable), ipu_(ipu), memory_(memory), context_(context) {
-    for (uint32_t tensor : memory.liveness.always_live) Add(tensor, VariableName(tensor));
-    if (memory.program >= memory.liveness.programs.size()) return;
-    const ProgramLiveness& program = memory.liveness.programs[memory.program];
-    for (const LiveValue& value : program.values) {
-      if (value.first <= memory.step && memory.step <= value.last)
-        Add(value.tensor, ValueName(value.tensor, program.steps[value.first]));
+    for (const TileTensor& on_tile : OnFullestTile(memory, context)) {
+      bytes_[on_tile.value == nullptr ? VariableName(on_tile.tensor) : ValueName(*on_tile.value)] +=
+          on_tile.bytes;
     }
   }
 
@@ -54,19 +51,8 @@ class Contents {
                         executable_.proto().programs(static_cast<int>(memory_.program)).name(),
                         "'");
   }
-  bool has_float32_values() const { return has_float32_values_; }
 
  private:
-  void Add(uint32_t tensor, const std::string& name) {
-    const PlanContext::Span span = context_.SpanOf(tensor);
-    const uint32_t from_first =
-        (memory_.fullest + arch::kTilesPerIpu - span.first) % arch::kTilesPerIpu;
-    if (from_first >= span.tiles) return;
-    const program::TensorType type = context_.Type(tensor);
-    bytes_[name] += (type.bytes() + span.tiles - 1) / span.tiles;
-    has_float32_values_ = has_float32_values_ || type.type == program::v1::FLOAT32;
-  }
-
   std::string VariableName(uint32_t tensor) const {
     for (const auto& variable : executable_.proto().variables()) {
       if (variable.ipu() == ipu_ && variable.tensor() == tensor)
@@ -84,8 +70,9 @@ class Contents {
     return program::NameOf(InstructionAt(place),
                            executable_.OriginOf(ipu_, place.function, place.index));
   }
-  std::string ValueName(uint32_t tensor, InstructionPlace maker) const {
-    const auto& value = text().tensors(static_cast<int>(tensor));
+  std::string ValueName(const LiveValue& live) const {
+    const InstructionPlace maker = memory_.liveness.programs[memory_.program].steps[live.first];
+    const auto& value = text().tensors(static_cast<int>(live.tensor));
     return absl::StrCat(
         value.wide_accumulator() ? "the " : "the result of ",
         program::NameOfValue(value, InstructionAt(maker),
@@ -97,7 +84,6 @@ class Contents {
   const IpuMemory& memory_;
   const PlanContext& context_;
   std::map<std::string, uint64_t> bytes_;
-  bool has_float32_values_ = false;
 };
 
 std::string FullestTiles(const IpuMemory& memory) {
@@ -113,34 +99,20 @@ std::string FullestTiles(const IpuMemory& memory) {
   });
 }
 
-// What takes most of the fullest tile decides what helps.
-std::string Advice(const IpuMemory& memory, const Contents& contents) {
-  const TileMemory& tile = memory.tiles[memory.fullest];
-  std::vector<std::string> advice;
-  if (contents.has_float32_values()) advice.push_back("float16");
-  if (tile[MemoryCategory::kNotAlwaysLive] >= tile[MemoryCategory::kAlwaysLive]) {
-    advice.push_back("a smaller micro-batch with more gradient accumulation");
-    advice.push_back("a smaller memory proportion of products");
-  } else {
-    advice.push_back("an optimiser with less state");
-  }
-  advice.push_back("more IPUs per replica");
-  return absl::StrJoin(advice, ", ");
-}
-
 absl::Status OutOfMemory(const program::Executable& executable, uint32_t ipu,
                          const IpuMemory& memory, const PlanContext& context) {
   const uint64_t capacity = arch::kTileMemory.value();
   const auto over = std::count_if(memory.tiles.begin(), memory.tiles.end(),
                                   [&](const TileMemory& tile) { return tile.total() > capacity; });
   const Contents contents(executable, ipu, memory, context);
-  return absl::ResourceExhaustedError(
-      absl::StrCat("Out of memory: Cannot fit all variable data onto one or more tiles. On IPU ",
-                   ipu, ", ", over, " of ", memory.tiles.size(), " tiles need more than their ",
-                   capacity, " bytes, by up to ", memory.tiles[memory.fullest].total() - capacity,
-                   " bytes. Fullest tiles: ", FullestTiles(memory), ". Tile ", memory.fullest,
-                   " is fullest ", contents.When(), "; most of it is taken up by ",
-                   contents.Largest(), ". To try: ", Advice(memory, contents), "."));
+  const std::string advice = MemoryAdvice(executable, ipu, memory, context);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "Out of memory: Cannot fit all variable data onto one or more tiles. On IPU ", ipu, ", ",
+      over, " of ", memory.tiles.size(), " tiles need more than their ", capacity,
+      " bytes, by up to ", memory.tiles[memory.fullest].total() - capacity,
+      " bytes. Fullest tiles: ", FullestTiles(memory), ". Tile ", memory.fullest, " is fullest ",
+      contents.When(), "; most of it is taken up by ", contents.Largest(), ".",
+      advice.empty() ? "" : absl::StrCat(" To try: ", advice, ".")));
 }
 
 }  // namespace

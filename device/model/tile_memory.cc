@@ -230,6 +230,21 @@ uint64_t IpuMemory::total() const {
                          [](uint64_t sum, const TileMemory& tile) { return sum + tile.total(); });
 }
 
+std::vector<TileTensor> OnFullestTile(const IpuMemory& memory, const PlanContext& context) {
+  std::vector<TileTensor> found;
+  const auto add = [&](uint32_t tensor, const LiveValue* value) {
+    const PlanContext::Span span = context.SpanOf(tensor);
+    if ((memory.fullest + kTiles - span.first) % kTiles < span.tiles)
+      found.push_back({tensor, CeilDiv(context.Type(tensor).bytes(), span.tiles), value});
+  };
+  for (uint32_t tensor : memory.liveness.always_live) add(tensor, nullptr);
+  if (memory.program >= memory.liveness.programs.size()) return found;
+  for (const LiveValue& value : memory.liveness.programs[memory.program].values) {
+    if (value.first <= memory.step && memory.step <= value.last) add(value.tensor, &value);
+  }
+  return found;
+}
+
 IpuMemory PlanMemory(const program::v1::Executable& executable, uint32_t ipu,
                      const Topology& topology) {
   return Planner(executable, ipu, topology).Run();

@@ -25,6 +25,8 @@ inline constexpr size_t kMemoryCategories = 7;
 // "not always live"
 absl::string_view Name(MemoryCategory category);
 
+class PlanContext;
+
 struct TileMemory {
   std::array<uint64_t, kMemoryCategories> bytes = {};
 
@@ -46,6 +48,16 @@ struct IpuMemory {
 
   uint64_t total() const;
 };
+
+// A tensor on a tile, and the value that it has there; none of tensors that are always live.
+struct TileTensor {
+  uint32_t tensor;
+  uint64_t bytes;
+  const LiveValue* value;
+};
+// What is on the fullest tile when it needs most, besides code and what an instruction receives and
+// adds up.
+std::vector<TileTensor> OnFullestTile(const IpuMemory& memory, const PlanContext& context);
 
 // The bytes of a tensor on each tile of its span.
 uint64_t BytesPerTile(const program::TensorType& type, uint32_t tiles);

@@ -1,0 +1,158 @@
+#include "device/model/memory_advice.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+
+namespace vpod::model {
+namespace {
+
+using program::v1::Instruction;
+using program::v1::Origin;
+
+constexpr uint64_t kWorthTrying = 10;         // saves a tenth of what the tile needs
+constexpr uint32_t kMostIpusOfAReplica = 16;  // program.proto: Executable
+
+bool IsOptimizer(const Instruction& instruction) {
+  switch (instruction.attributes_case()) {
+    case Instruction::kSgd:
+    case Instruction::kAdam:
+    case Instruction::kRmsProp:
+    case Instruction::kLamb:
+    case Instruction::kLars:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whether an instruction computes what it gives, so that it can do it again.
+bool Computes(const Instruction& instruction) {
+  return !instruction.has_stream_in() && !instruction.has_exchange() &&
+         !instruction.has_remote_load() && !instruction.has_dynamic_slice();
+}
+
+// What the fullest tile has when it needs most.
+class Adviser {
+ public:
+  Adviser(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,
+          const PlanContext& context)
+      : executable_(executable), ipu_(ipu), memory_(memory) {
+    for (uint32_t each = 0; each < executable.ipus_per_replica(); ++each) LookAtProgram(each);
+    for (const TileTensor& on_tile : OnFullestTile(memory, context)) Add(on_tile);
+    if (memory.program < memory.temporary_bytes.size() &&
+        memory.step < memory.temporary_bytes[memory.program].size())
+      temporary_ = memory.temporary_bytes[memory.program][memory.step];
+  }
+
+  std::string Advise() const {
+    // What is kept as bytes is of the same types as the rest.
+    const uint64_t floats = single_ + half_,
+                   of_bytes = floats == 0 ? 0 : stashed_ * single_ / floats;
+    const uint64_t again = recomputes_ ? kept_ : kept_ + stashed_;
+    // Precision, micro-batch and memory proportion can be halved.
+    std::vector<std::pair<uint64_t, const char*>> savings = {
+        {(single_ + of_bytes) / 2, "float16"},
+        {again, some_ipu_recomputes_ ? "more recomputation" : "recomputation"},
+        {values_ / 2, trains_ ? "a smaller micro-batch with more gradient accumulation"
+                              : "a smaller micro-batch"},
+        {temporary_ / 2, "a smaller memory proportion of products"},
+        {state_, "the state of the optimiser off the chip"},
+        {state_ / 2, "an optimiser with less state"}};
+    const uint64_t total = memory_.tiles[memory_.fullest].total();
+    std::erase_if(savings, [&](const auto& saving) { return saving.first * kWorthTrying < total; });
+    std::stable_sort(savings.begin(), savings.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    if (executable_.ipus_per_replica() < kMostIpusOfAReplica)
+      savings.emplace_back(0, "more IPUs per replica");
+    return absl::StrJoin(savings, ", ",
+                         [](std::string* out, const auto& saving) { out->append(saving.second); });
+  }
+
+ private:
+  const program::v1::Ipu& TextOf(uint32_t ipu) const {
+    return executable_.proto().ipus(static_cast<int>(ipu));
+  }
+
+  void LookAtProgram(uint32_t ipu) {
+    const auto& functions = TextOf(ipu).functions();
+    for (uint32_t f = 0; f < static_cast<uint32_t>(functions.size()); ++f) {
+      const auto& instructions = functions[static_cast<int>(f)].instructions();
+      for (uint32_t i = 0; i < static_cast<uint32_t>(instructions.size()); ++i) {
+        const Instruction& instruction = instructions[static_cast<int>(i)];
+        const Origin* origin = executable_.OriginOf(ipu, f, i);
+        const bool recomputes = origin != nullptr && origin->phase() == Origin::RECOMPUTE;
+        some_ipu_recomputes_ = some_ipu_recomputes_ || recomputes;
+        recomputes_ = recomputes_ || (recomputes && ipu == ipu_);
+        if (!IsOptimizer(instruction)) continue;
+        trains_ = true;
+        // Weights, then the state.
+        for (int s = 1; s < instruction.outputs_size() && ipu == ipu_; ++s)
+          states_.insert(PlaceOf(instruction.outputs(s)));
+      }
+    }
+  }
+  // Optimisers may see a view of a variable: what they share is where it lies.
+  uint64_t PlaceOf(uint32_t tensor) const {
+    return TextOf(ipu_).tensors(static_cast<int>(tensor)).offset();
+  }
+
+  void Add(const TileTensor& on_tile) {
+    if (on_tile.value != nullptr) return AddValue(on_tile);
+    if (states_.contains(PlaceOf(on_tile.tensor))) {
+      state_ += on_tile.bytes;
+    } else {
+      AddType(on_tile);
+    }
+  }
+
+  void AddType(const TileTensor& on_tile) {
+    const auto type = TextOf(ipu_).tensors(static_cast<int>(on_tile.tensor)).type();
+    if (type == program::v1::FLOAT32) single_ += on_tile.bytes;
+    if (type == program::v1::FLOAT16) half_ += on_tile.bytes;
+  }
+
+  void AddValue(const TileTensor& on_tile) {
+    const auto& steps = memory_.liveness.programs[memory_.program].steps;
+    const InstructionPlace first = steps[on_tile.value->first], last = steps[on_tile.value->last];
+    const Origin *maker = executable_.OriginOf(ipu_, first.function, first.index),
+                 *reader = executable_.OriginOf(ipu_, last.function, last.index);
+    // Accumulators, and what updates make of them, are float32 whatever the precision.
+    if (TextOf(ipu_).tensors(static_cast<int>(on_tile.tensor)).wide_accumulator() ||
+        (maker != nullptr && maker->phase() == Origin::UPDATE))
+      return;
+    AddType(on_tile);
+    values_ += on_tile.bytes;
+    if (maker == nullptr || maker->phase() != Origin::FORWARD) return;
+    const Instruction& instruction = TextOf(ipu_)
+                                         .functions(static_cast<int>(first.function))
+                                         .instructions(static_cast<int>(first.index));
+    if (maker->op() == "stash") {
+      stashed_ += on_tile.bytes;
+    } else if (reader != nullptr && reader->phase() == Origin::BACKWARD && Computes(instruction)) {
+      kept_ += on_tile.bytes;
+    }
+  }
+
+  const program::Executable& executable_;
+  const uint32_t ipu_;
+  const IpuMemory& memory_;
+  std::set<uint64_t> states_;  // where the optimiser's state lies in the arena
+  bool trains_ = false, recomputes_ = false, some_ipu_recomputes_ = false;
+  // Bytes: of floats, without what has its precision from the optimiser; of values that grow with
+  // the micro-batch; of those, results kept for gradients, and what stages keep as bytes for later
+  // micro-batches; of the optimiser's state; received and added up.
+  uint64_t single_ = 0, half_ = 0, values_ = 0, kept_ = 0, stashed_ = 0, state_ = 0, temporary_ = 0;
+};
+
+}  // namespace
+
+std::string MemoryAdvice(const program::Executable& executable, uint32_t ipu,
+                         const IpuMemory& memory, const PlanContext& context) {
+  return Adviser(executable, ipu, memory, context).Advise();
+}
+
+}  // namespace vpod::model

@@ -1,0 +1,16 @@
+// What helps a program that does not fit the tiles of an IPU.
+#pragma once
+
+#include <string>
+
+#include "device/model/plan_context.h"
+#include "device/model/tile_memory.h"
+
+namespace vpod::model {
+
+// "float16, recomputation, more IPUs per replica": what makes the fullest tile need less, by what
+// is on it when it needs most, that which saves most first. Nothing that the program does already.
+std::string MemoryAdvice(const program::Executable& executable, uint32_t ipu,
+                         const IpuMemory& memory, const PlanContext& context);
+
+}  // namespace vpod::model
