@@ -13,21 +13,19 @@ namespace {
 
 using pva::Report;
 
-// Shares of a run, and of a tile's memory, from which on it is worth a word.
+// Shares of a run, in percent, from which on it is worth a word.
 constexpr double kMuchOfRun = 10, kWorthNaming = 2, kPoorBalance = 60;
 constexpr size_t kNamed = 5;
-
-std::string Megabytes(uint64_t bytes) {
-  return absl::StrFormat("%.1f MB", static_cast<double>(bytes) / 1e6);
-}
-std::string PercentText(double percent) { return absl::StrFormat("%.0f %%", percent); }
 
 class Teacher {
  public:
   explicit Teacher(const Report& report) : report_(report) {}
 
   Document Teach() {
-    for (uint32_t ipu = 0; ipu < report_.target.ipus_per_replica; ++ipu) LookAtMemory(ipu);
+    std::vector<std::string> memory;
+    for (uint32_t ipu = 0; ipu < report_.target.ipus_per_replica; ++ipu) {
+      for (std::string& note : MemoryInsights(report_, ipu)) memory.push_back(std::move(note));
+    }
     if (CyclesOfRun(report_) == 0) {
       time_.push_back(WhyNoRun(report_));
     } else {
@@ -35,81 +33,11 @@ class Teacher {
       LookAtOperations();
       if (time_.empty()) time_.push_back("Nothing stands out.");
     }
-    return {.name = "insights", .blocks = {Notes{"Memory", memory_}, Notes{"Time", time_}}};
+    return {.name = "insights",
+            .blocks = {Notes{"Memory", std::move(memory)}, Notes{"Time", time_}}};
   }
 
  private:
-  void LookAtMemory(uint32_t ipu) {
-    const std::vector<uint64_t> tiles = report_.BytesByTile(ipu);
-    const auto fullest = std::max_element(tiles.begin(), tiles.end());
-    const uint64_t capacity = report_.target.bytes_per_tile;
-    const double percent = Percent(static_cast<double>(*fullest), static_cast<double>(capacity));
-    const auto tile = static_cast<size_t>(fullest - tiles.begin());
-    const auto over =
-        std::count_if(tiles.begin(), tiles.end(), [&](uint64_t bytes) { return bytes > capacity; });
-    memory_.push_back(
-        over > 0
-            ? absl::StrCat(IpuName(ipu), " is out of memory: ", over, " of ", tiles.size(),
-                           " tiles need more than their ", capacity, " bytes; tile ", tile,
-                           " needs ", PercentText(percent), " of them.")
-            : absl::StrCat(IpuName(ipu), " needs ", Megabytes(Sum(tiles)), "; its fullest tile, ",
-                           tile, ", uses ", PercentText(percent), " of its memory."));
-    const double mean = static_cast<double>(Sum(tiles)) / static_cast<double>(tiles.size());
-    if (static_cast<double>(*fullest) > 1.25 * mean) {
-      memory_.push_back(absl::StrFormat(
-          "Tile %d of %s needs %.1f times what tiles need on average: large values lie on few "
-          "tiles there.",
-          tile, IpuName(ipu), static_cast<double>(*fullest) / mean));
-    }
-    if (!report_.liveness[ipu].empty()) LookAtPeak(ipu);
-  }
-
-  // Accumulators, and what updates make of them, are float32 whatever the precision.
-  bool MightBeHalf(const pva::Variable& variable) const {
-    if (variable.type.rfind("float32", 0) != 0) return false;
-    return variable.always_live
-               ? variable.name.rfind("Accl", 0) != 0 && variable.name.rfind("optimizer/", 0) != 0
-               : variable.operation && report_.operations[*variable.operation].phase != "update";
-  }
-
-  void LookAtPeak(uint32_t ipu) {
-    const size_t peak = PeakStep(report_, ipu);
-    std::vector<const pva::Variable*> live = LiveAt(report_, ipu, peak, false);
-    uint64_t forward = 0, single = 0, all = 0;
-    for (const pva::Variable* variable : live) {
-      all += variable->bytes;
-      if (MightBeHalf(*variable)) single += variable->bytes;
-      if (variable->operation && report_.operations[*variable->operation].phase == "forward")
-        forward += variable->bytes;
-    }
-    for (const pva::Variable* variable : LiveAt(report_, ipu, peak, true)) {
-      all += variable->bytes;
-      if (MightBeHalf(*variable)) single += variable->bytes;
-    }
-    live.resize(std::min(live.size(), kNamed));
-    memory_.push_back(absl::StrCat(
-        "Most of ", IpuName(ipu), " is in use at ",
-        report_.operations[report_.liveness[ipu][peak].operation].name, " (step ", peak,
-        "). The largest values then: ",
-        absl::StrJoin(live, ", ",
-                      [](std::string* out, const pva::Variable* variable) {
-                        absl::StrAppend(out, variable->name, " (", Megabytes(variable->bytes), ")");
-                      }),
-        "."));
-    const std::string& phase = report_.operations[report_.liveness[ipu][peak].operation].phase;
-    if (phase != "forward" && 4 * forward > all) {
-      memory_.push_back(
-          absl::StrCat("Results of the forward pass that wait for their gradients take ",
-                       Megabytes(forward), " of ", IpuName(ipu),
-                       " then. To try: recomputation, or a smaller micro-batch with more "
-                       "gradient accumulation."));
-    }
-    if (2 * single > all) {
-      memory_.push_back(absl::StrCat("Float32 takes ", Megabytes(single), " of ", IpuName(ipu),
-                                     " then; float16 would save up to half of it."));
-    }
-  }
-
   void LookAtTime() {
     uint64_t busiest = 0, all = 0;
     uint32_t slowest = 0;
@@ -223,7 +151,7 @@ class Teacher {
   }
 
   const Report& report_;
-  std::vector<std::string> memory_, time_;
+  std::vector<std::string> time_;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "tools/popvision/views.h"
 
 namespace vpod::popvision {
@@ -6,6 +7,10 @@ namespace vpod::popvision {
 using pva::Report;
 
 double Percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+std::string PercentText(double percent) {
+  return percent > 0 && percent < 1 ? "less than 1 %" : absl::StrFormat("%.0f %%", percent);
+}
 
 std::string IpuName(uint32_t ipu) { return absl::StrCat("IPU ", ipu); }
 

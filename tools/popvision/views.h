@@ -57,6 +57,10 @@ struct Balance {
 std::vector<Balance> Balances(const pva::Report& report);  // by operation, of one execution
 
 double Percent(double part, double whole);
+// "12 %", "less than 1 %"
+std::string PercentText(double percent);
+// Of Insights, what is to be said of the memory of an IPU.
+std::vector<std::string> MemoryInsights(const pva::Report& report, uint32_t ipu);
 // "IPU 0"
 std::string IpuName(uint32_t ipu);
 

@@ -21,14 +21,18 @@ namespace {
 using compiler::Recomputation;
 using graph::Graph;
 using graph::Tensor;
+using program::v1::FLOAT16;
 using program::v1::FLOAT32;
 using program::v1::INT32;
 using testing::HasSubstr;
+using testing::Not;
 
 struct Options {
   uint32_t ipus = 2, accumulation = 7;
   int64_t micro_batch = 2;
   Recomputation recomputation = Recomputation::kNone;
+  program::v1::DataType type = FLOAT32;
+  compiler::Optimizer optimizer = {};
 };
 
 // The profile of ResNet-18 for small images, on a pipeline if it has several IPUs.
@@ -39,8 +43,8 @@ pva::Report ReportOf(const Options& options) {
   resnet.small_images = true;
   resnet.classes = 10;
   if (options.ipus == 2) resnet.stages = {"layer3.0"};
-  const Tensor logits =
-      models::ResNet(net, g.Input("images", {FLOAT32, {options.micro_batch, 3, 32, 32}}), resnet);
+  const Tensor logits = models::ResNet(
+      net, g.Input("images", {options.type, {options.micro_batch, 3, 32, 32}}), resnet);
   const Tensor loss =
       g.Mean(g.SoftmaxCrossEntropy(logits, g.Input("labels", {INT32, {options.micro_batch}})));
   g.Output("loss", loss);
@@ -48,7 +52,10 @@ pva::Report ReportOf(const Options& options) {
                                    .schedule = compiler::Schedule::kGrouped};
   compile.recomputation = options.recomputation;
   compile.allow_out_of_memory = true;
-  compile.programs = {{.name = "train", .accumulation = options.accumulation, .loss = loss}};
+  compile.programs = {{.name = "train",
+                       .accumulation = options.accumulation,
+                       .loss = loss,
+                       .optimizer = options.optimizer}};
   const auto compiled = compiler::Compile(g, compile);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   static int number = 0;
@@ -220,16 +227,46 @@ TEST(ViewsTest, TheTreeHasEveryOperationThatIsExecuted) {
 
 TEST(ViewsTest, InsightsNameWhatLimits) {
   const std::string text = Text(Insights(Pipeline()));
-  EXPECT_THAT(text, HasSubstr("IPU 0 needs "));
   EXPECT_THAT(text, testing::ContainsRegex("IPU [01] is idle for [0-9]+ % of a run"));
-
-  const std::string large = Text(Insights(ReportOf({.ipus = 1, .micro_batch = 192})));
-  EXPECT_THAT(large, HasSubstr("IPU 0 is out of memory: "));
-  EXPECT_THAT(large, HasSubstr("Float32 takes "));
-  EXPECT_THAT(large, HasSubstr("Results of the forward pass that wait for their gradients take "));
 
   const pva::Report again = ReportOf({.ipus = 1, .recomputation = Recomputation::kAll});
   EXPECT_THAT(Text(Insights(again)), HasSubstr("computing activations again"));
+}
+
+TEST(ViewsTest, InsightsFollowWhatIsInMemory) {
+  const std::string waiting = "Results of the forward pass that wait for their gradients take ",
+                    kept = Text(Insights(ReportOf({.ipus = 1, .micro_batch = 192})));
+  EXPECT_THAT(kept, HasSubstr("IPU 0 is out of memory: "));
+  EXPECT_THAT(kept, HasSubstr("Float32 takes "));
+  EXPECT_THAT(kept, testing::ContainsRegex(waiting + ".* To try: recomputation, or a smaller"));
+  EXPECT_THAT(kept, Not(HasSubstr("The state of the optimiser")));
+
+  const std::string half =
+      Text(Insights(ReportOf({.ipus = 1, .micro_batch = 384, .type = FLOAT16})));
+  EXPECT_THAT(half, HasSubstr(waiting));
+  EXPECT_THAT(half, Not(HasSubstr("loat16 would save")));
+
+  const std::string norms = Text(Insights(
+      ReportOf({.ipus = 1, .micro_batch = 192, .recomputation = Recomputation::kNormOnly})));
+  EXPECT_THAT(norms, testing::ContainsRegex(waiting + ".* To try: more recomputation, or"));
+  const std::string all = Text(
+      Insights(ReportOf({.ipus = 1, .micro_batch = 384, .recomputation = Recomputation::kAll})));
+  EXPECT_THAT(all, Not(HasSubstr(waiting)));
+
+  const std::string adam = Text(
+      Insights(ReportOf({.ipus = 1, .micro_batch = 96, .optimizer = compiler::AdamOptions{}})));
+  EXPECT_THAT(adam, HasSubstr("The state of the optimiser takes "));
+}
+
+TEST(ViewsTest, NothingIsAdvisedWhereThereIsRoom) {
+  const auto notes = Find(Insights(Pipeline()), "Memory")["notes"];
+  ASSERT_EQ(notes.size(), 2u);
+  for (const std::string note : notes)
+    EXPECT_THAT(note, testing::ContainsRegex("^IPU [01] needs .* MB; its fullest tile, [0-9]+, "
+                                             "uses [0-9]+ % of its memory: there is room for "
+                                             "more\\.$"));
+  EXPECT_EQ(PercentText(0.4), "less than 1 %");
+  EXPECT_EQ(PercentText(54.4), "54 %");
 }
 
 TEST(ViewsTest, DiffShowsBothAndTheChange) {

@@ -1,0 +1,183 @@
+// What a teacher would point at in the memory of a program.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "tools/popvision/views.h"
+
+namespace vpod::popvision {
+namespace {
+
+using pva::Report;
+
+// Share of a tile's memory from which on it is worth a word: with less, twice as much fits.
+constexpr double kMuchOfTile = 50;
+constexpr double kWorthTrying = 0.1;  // saves this share of what is in use
+constexpr size_t kNamed = 5;
+
+std::string Megabytes(double bytes) { return absl::StrFormat("%.1f MB", bytes / 1e6); }
+
+// What is in use on an IPU at its peak, in bytes of all tiles.
+struct Peak {
+  double all = 0;
+  double single = 0, half = 0;  // floats, without what has its precision from the optimiser
+  double kept = 0;              // results of the forward pass that wait for their gradients
+  double stashed = 0;           // what stages keep as bytes for later micro-batches
+  double state = 0;             // of the optimiser
+  double temporary = 0;         // received and added up
+};
+
+class MemoryTeacher {
+ public:
+  MemoryTeacher(const Report& report, uint32_t ipu)
+      : report_(report), ipu_(ipu), name_(IpuName(ipu)), tiles_(report.BytesByTile(ipu)) {}
+
+  std::vector<std::string> Teach() {
+    if (LookAtTiles() && !report_.liveness[ipu_].empty()) LookAtPeak();
+    return std::move(notes_);
+  }
+
+ private:
+  template <class... Parts>
+  void Note(const Parts&... parts) {
+    notes_.push_back(absl::StrCat(parts...));
+  }
+
+  // Whether there is more to say.
+  bool LookAtTiles() {
+    const auto fullest = std::max_element(tiles_.begin(), tiles_.end());
+    const uint64_t capacity = report_.target.bytes_per_tile;
+    const double percent = Percent(static_cast<double>(*fullest), static_cast<double>(capacity));
+    const auto tile = fullest - tiles_.begin();
+    const auto over = std::count_if(tiles_.begin(), tiles_.end(),
+                                    [&](uint64_t bytes) { return bytes > capacity; });
+    if (over > 0) {
+      Note(name_, " is out of memory: ", over, " of ", tiles_.size(),
+           " tiles need more than their ", capacity, " bytes; tile ", tile, " needs ",
+           PercentText(percent), " of them.");
+    } else {
+      Note(name_, " needs ", Megabytes(static_cast<double>(Sum(tiles_))), "; its fullest tile, ",
+           tile, ", uses ", PercentText(percent), " of its memory",
+           percent < kMuchOfTile ? ": there is room for more." : ".");
+    }
+    if (percent < kMuchOfTile) return false;
+    const double mean = static_cast<double>(Sum(tiles_)) / static_cast<double>(tiles_.size());
+    if (static_cast<double>(*fullest) > 1.25 * mean) {
+      notes_.push_back(absl::StrFormat(
+          "Tile %d of %s needs %.1f times what tiles need on average: large values lie on few "
+          "tiles there.",
+          tile, name_, static_cast<double>(*fullest) / mean));
+    }
+    return true;
+  }
+
+  void LookAtPeak() {
+    const size_t step = PeakStep(report_, ipu_);
+    std::vector<const pva::Variable*> live = LiveAt(report_, ipu_, step, /*always=*/false);
+    Peak peak;
+    for (const pva::Variable* variable : live) Add(*variable, peak);
+    for (const pva::Variable* variable : LiveAt(report_, ipu_, step, /*always=*/true))
+      Add(*variable, peak);
+    peak.temporary = static_cast<double>(report_.liveness[ipu_][step].temporary_per_tile) *
+                     report_.target.tiles_per_ipu;
+    peak.all += peak.temporary;
+    live.resize(std::min(live.size(), kNamed));
+    Note("Most of ", name_, " is in use at ", OperationAt(step).name, " (step ", step, ").",
+         live.empty() ? "" : " The largest values then: ",
+         absl::StrJoin(live, ", ",
+                       [](std::string* out, const pva::Variable* variable) {
+                         absl::StrAppend(out, variable->name, " (",
+                                         Megabytes(static_cast<double>(variable->bytes)), ")");
+                       }),
+         live.empty() ? "" : ".");
+    Advise(peak);
+  }
+
+  void Advise(const Peak& peak) {
+    const auto worth = [&](double saved) { return saved > 0 && saved >= kWorthTrying * peak.all; };
+    // Bytes are of the same types as the rest.
+    const double floats = peak.single + peak.half,
+                 single = floats == 0 ? 0 : peak.single * (1 + peak.stashed / floats);
+    if (const double waiting = peak.kept + peak.stashed; worth(waiting)) {
+      Note("Results of the forward pass that wait for their gradients take ", Megabytes(waiting),
+           " of ", name_, " then. To try: ", RecomputationAdvice(peak),
+           "a smaller micro-batch with more gradient accumulation.");
+    }
+    if (worth(single / 2)) {
+      Note("Float32 takes ", Megabytes(single), " of ", name_,
+           " then; float16 would save up to half of it.");
+    }
+    if (worth(peak.state)) {
+      Note("The state of the optimiser takes ", Megabytes(peak.state), " of ", name_,
+           ". To try: the state off the chip, or an optimiser with less of it.");
+    }
+    if (worth(peak.temporary / 2)) {
+      Note("What operations receive and add up takes ", Megabytes(peak.temporary), " of ", name_,
+           " then. To try: a smaller memory proportion of products.");
+    }
+  }
+
+  std::string RecomputationAdvice(const Peak& peak) const {
+    const auto recomputes = [](const pva::Operation& operation) {
+      return operation.phase == "recompute";
+    };
+    const auto& operations = report_.operations;
+    if (std::none_of(operations.begin(), operations.end(), recomputes)) return "recomputation, or ";
+    // What is kept as bytes may be what is computed from.
+    return peak.kept > peak.stashed ? "more recomputation, or " : "";
+  }
+
+  const pva::Operation& OperationAt(size_t step) const {
+    return report_.operations[report_.liveness[ipu_][step].operation];
+  }
+
+  void Add(const pva::Variable& variable, Peak& peak) const {
+    const auto bytes = static_cast<double>(variable.bytes);
+    peak.all += bytes;
+    if (variable.always_live) {
+      if (absl::StartsWith(variable.name, "Accl")) {
+        peak.state += bytes;
+      } else {
+        AddType(variable, peak);
+      }
+      return;
+    }
+    if (!variable.operation) return AddType(variable, peak);
+    const pva::Operation& maker = report_.operations[*variable.operation];
+    // Accumulators, and what updates make of them, are float32 whatever the precision.
+    if (maker.phase == "update") return;
+    AddType(variable, peak);
+    if (maker.phase != "forward") return;
+    const bool waits = variable.last_step < report_.liveness[ipu_].size() &&
+                       OperationAt(variable.last_step).phase == "backward";
+    if (maker.op == "stash") {
+      peak.stashed += bytes;
+    } else if (waits && maker.instruction != "stream_in" && maker.instruction != "exchange") {
+      peak.kept += bytes;
+    }
+  }
+
+  static void AddType(const pva::Variable& variable, Peak& peak) {
+    if (absl::StartsWith(variable.type, "float32"))
+      peak.single += static_cast<double>(variable.bytes);
+    if (absl::StartsWith(variable.type, "float16"))
+      peak.half += static_cast<double>(variable.bytes);
+  }
+
+  const Report& report_;
+  const uint32_t ipu_;
+  const std::string name_;
+  const std::vector<uint64_t> tiles_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+std::vector<std::string> MemoryInsights(const Report& report, uint32_t ipu) {
+  return MemoryTeacher(report, ipu).Teach();
+}
+
+}  // namespace vpod::popvision
