@@ -16,6 +16,7 @@
 #include "client/compiler/compiler.h"
 #include "client/pva/pva.h"
 #include "client/session/ipu_model.h"
+#include "client/session/profiles.h"
 #include "client/session/session.h"
 #include "device/model/cost.h"
 
@@ -209,6 +210,23 @@ TEST_F(RecordingTest, OnlyTheFirstInstanceWritesWhatFits) {
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   ASSERT_TRUE(session::Session::Create(std::make_unique<RefusingDevice>(), *compiled).ok());
   EXPECT_FALSE(fs::exists(profile_));
+}
+
+// A program that only compiles has no device.
+TEST_F(RecordingTest, WhatIsCompiledOnlyHasAProfileWithoutRuns) {
+  const auto compiled = Compile();
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  ASSERT_TRUE(
+      session::WriteProfiles(*compiled, {.part = {.total_replicas = 4, .first_replica = 2}}).ok());
+  EXPECT_FALSE(fs::exists(profile_));
+  ASSERT_TRUE(
+      session::WriteProfiles(*compiled, {.is_model = true, .part = {.total_replicas = 4}}).ok());
+  const auto report = pva::OpenReport(profile_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->target.type, "IPU_MODEL");
+  EXPECT_EQ(report->target.num_replicas, 4u);
+  EXPECT_FALSE(report->memory.empty());
+  EXPECT_TRUE(report->runs.empty());
 }
 
 }  // namespace

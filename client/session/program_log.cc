@@ -76,4 +76,12 @@ void LogExecutable(const Device& device, const program::Executable& executable) 
   LogCollectives(text);
 }
 
+void WarnOfUnknown(const EngineOptions& options) {
+  if (!SdkLogs(LogModule::kEngine, LogLevel::kWarn)) return;
+  for (const std::string& name : options.unknown) {
+    SdkLog(LogModule::kEngine, LogLevel::kWarn,
+           absl::StrCat("POPLAR_ENGINE_OPTIONS: there is no option '", name, "'"));
+  }
+}
+
 }  // namespace vpod::session

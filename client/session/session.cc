@@ -11,6 +11,7 @@
 #include "client/sdk_log/sdk_log.h"
 #include "client/session/narrowing.h"
 #include "client/session/npz.h"
+#include "client/session/profiles.h"
 #include "client/session/program_log.h"
 #include "client/session/shards.h"
 #include "device/base/status.h"
@@ -33,46 +34,6 @@ absl::Status CheckCount(absl::string_view variable, const program::TensorType& t
   if (static_cast<size_t>(type.elements()) == values) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("variable '", variable, "' is ", type.ToString(),
                                                  "; ", values, " values given"));
-}
-
-void WarnOfUnknown(const EngineOptions& options) {
-  for (const std::string& name : options.unknown)
-    LogEngine(LogLevel::kWarn, "POPLAR_ENGINE_OPTIONS: there is no option '", name, "'");
-}
-
-profile::ProfileOptions ProfileOptionsFor(const Device& device, uint32_t ipus_per_replica,
-                                          const EngineOptions& options) {
-  profile::ProfileOptions profile;
-  profile.directory = options.report.directory;
-  profile.execution = options.report.execution;
-  profile.runs = options.report.runs;
-  profile.is_model = device.is_model();
-  profile.topology.clock_hz = device.clock_hz();
-  profile.topology.num_replicas = device.job_part().total_replicas;
-  profile.topology.ipus_per_replica = ipus_per_replica;
-  profile.engine_options = options.all;
-  return profile;
-}
-
-// Null if this process writes no profiles.
-absl::StatusOr<std::unique_ptr<profile::Profiler>> StartProfiles(const Device& device,
-                                                                 const compiler::Compiled& compiled,
-                                                                 const EngineOptions& options) {
-  // Replicas are alike: the first instance writes for all. But of a program that is going to be
-  // refused each does: the first refusal may end the other instances while they write.
-  const bool writes = device.job_part().first_replica == 0 || !compiled.fits;
-  if (!options.report.graph || !writes) return nullptr;
-  auto profiler = profile::Profiler::Create(
-      compiled.executable,
-      ProfileOptionsFor(device, compiled.executable->ipus_per_replica(), options));
-  if (profiler.ok()) return profiler;
-  const std::string message =
-      absl::StrCat("the profile that POPLAR_ENGINE_OPTIONS ask for: ", profiler.status().message());
-  if (!absl::IsResourceExhausted(profiler.status()))
-    return absl::Status(profiler.status().code(), message);
-  // A full disk is no reason not to train.
-  LogEngine(LogLevel::kErr, message, "; the program goes on without it");
-  return nullptr;
 }
 
 // Without what the compiler's warning has said: where it does not fit, and what to try.
@@ -99,7 +60,10 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   WarnOfUnknown(engine);
   LogExecutable(*device, *compiled.executable);
-  VPOD_ASSIGN_OR_RETURN(auto profiler, StartProfiles(*device, compiled, engine));
+  VPOD_ASSIGN_OR_RETURN(auto profiler, StartProfiles(compiled, engine,
+                                                     {.is_model = device->is_model(),
+                                                      .clock_hz = device->clock_hz(),
+                                                      .part = device->job_part()}));
   const absl::Status loaded = device->Load(
       compiled.executable, {.check_finite = engine.check_finite || options.check_finite,
                             .sharing = engine.sharing && options.sharing});

@@ -21,6 +21,7 @@
 #include "client/examples/hands_on/network.h"
 #include "client/popdist/context.hpp"
 #include "client/session/open.h"
+#include "client/session/profiles.h"
 #include "client/session/session.h"
 #include "device/base/status.h"
 #include "device/base/stdout.h"
@@ -166,6 +167,10 @@ absl::Status Run(const Arguments& arguments) {
   const uint32_t replicas = by_poprun ? popdist::getNumTotalReplicas() : arguments.replicas;
   VPOD_ASSIGN_OR_RETURN(const compiler::Compiled compiled, CompileNetwork(arguments, replicas));
   if (arguments.compile_only) {
+    VPOD_RETURN_IF_ERROR(session::WriteProfiles(
+        compiled,
+        {.is_model = !by_poprun,
+         .part = {.total_replicas = replicas, .first_replica = popdist::getReplicaIndexOffset()}}));
     std::printf(compiled.fits ? "compiled: it fits\n" : "compiled: it does not fit\n");
     return absl::OkStatus();
   }
