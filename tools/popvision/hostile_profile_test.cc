@@ -171,6 +171,8 @@ TEST_F(HostileProfileTest, DamagedValues) {
                                     {"operation", "compute"},
                                     {"operation", "flops"},
                                     {"operation", "name"},
+                                    {"operation", "op"},
+                                    {"operation", "instruction"},
                                     {"operation", "phase"},
                                     {"program", "parent"},
                                     {"program", "callee"},
@@ -178,6 +180,9 @@ TEST_F(HostileProfileTest, DamagedValues) {
                                     {"program", "times"},
                                     {"program", "tileBalance"},
                                     {"program", "cyclesByTile"},
+                                    {"variable", "name"},
+                                    {"variable", "type"},
+                                    {"variable", "bytes"},
                                     {"variable", "firstTile"},
                                     {"variable", "tiles"},
                                     {"variable", "bytesPerTile"},
@@ -198,7 +203,7 @@ TEST_F(HostileProfileTest, DamagedValues) {
                                     {"meta", "value"}};
   const char* const values[] = {
       "NULL",  "-1", "0",   "1",         "9223372036854775807", "4294967295",
-      "1e308", "''", "'x'", "x'00ffff'", "zeroblob(100000)"};
+      "1e308", "''", "'x'", "x'00ffff'", "zeroblob(100000)",    "char(27, 91, 109, 10)"};
   uint64_t shown = 0, all = 0;
   for (const auto& [table, column] : columns) {
     for (const char* value : values) {
