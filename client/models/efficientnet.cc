@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/models/convolution.h"
+#include "client/models/stages.h"
 
 namespace vpod::models {
 namespace {
@@ -111,7 +112,7 @@ Tensor EfficientNet(const Builder& net, Tensor images, const EfficientNetOptions
 
   const Builder features = net.In("features");
   int layer = 0;
-  auto next_stage = options.stages.begin();
+  Stages stages(graph, options.stages);
   const auto next = [&] { return features.In(absl::StrCat(layer++)); };
   Tensor x = Activated(next(), images, Scaled(32, options.width), 3, options.small_images ? 1 : 2);
   for (const Stage& stage : kStages) {
@@ -123,23 +124,13 @@ Tensor EfficientNet(const Builder& net, Tensor images, const EfficientNetOptions
     if (shape.expansion != 1) shape.expansion = options.expansion;
     shape.group_size = options.group_size;
     for (int block = 0; block < blocks_of(stage); ++block, ++made) {
-      if (next_stage != options.stages.end() &&
-          *next_stage == absl::StrCat("features.", layer - 1, ".", block)) {
-        ++next_stage;
-        const auto number = static_cast<uint32_t>(next_stage - options.stages.begin());
-        graph.SetIpu(number);
-        graph.SetStage(number);
-      }
+      stages.Enter(absl::StrCat("features.", layer - 1, ".", block));
       const float share = static_cast<float>(made) / static_cast<float>(all_blocks);
       x = Block(blocks.In(absl::StrCat(block)), x, shape, options.stochastic_depth * share);
       shape.stride = 1;
     }
   }
-  if (next_stage != options.stages.end()) {
-    return graph.Fail(absl::InvalidArgumentError(
-        absl::StrCat("no block '", *next_stage, "' for stage ",
-                     next_stage - options.stages.begin() + 1, " comes after the one before it")));
-  }
+  if (!stages.End()) return {};
   x = Activated(next(), x, 4 * Scaled(320, options.width), 1);
   x = net.Dropout(net.GlobalAveragePool(x), options.dropout);
   const double bound = 1 / std::sqrt(static_cast<double>(options.classes));

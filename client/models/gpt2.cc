@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/models/language.h"
+#include "client/models/stages.h"
 #include "client/nn/activations.h"
 #include "client/nn/attention.h"
 
@@ -67,8 +68,13 @@ Gpt2Outputs Gpt2(const Builder& net, Tensor tokens, const Gpt2Options& options) 
   Tensor x = graph.Add(graph.Gather(words, tokens, 0), positions);
   x = net.Dropout(x, options.dropout);
   const Tensor mask = nn::CausalMask(graph, options.type, graph.TypeOf(tokens).dims[1]);
-  for (int block = 0; block < options.layers; ++block)
+  Stages stages(graph, options.stages);
+  for (int block = 0; block < options.layers; ++block) {
+    stages.Enter(absl::StrCat("h.", block));
     x = Block(net.In("h").In(absl::StrCat(block)), x, mask, options);
+  }
+  if (!stages.End()) return {};
+  stages.ReturnToFirst();
   return {net.LayerNorm("ln_f", x), words};
 }
 

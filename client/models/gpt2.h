@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "client/nn/builder.h"
 
@@ -14,6 +16,10 @@ struct Gpt2Options {
   int64_t heads = 12;                                 // they divide the width
   float dropout = 0.1f;                               // in training
   program::v1::DataType type = program::v1::FLOAT32;  // of the parameters
+  // Blocks with which the next stage of a pipeline begins, on the next IPU: "h.4". What is behind
+  // the last block makes up another stage, on the graph's IPU, which has the word embeddings.
+  // Blocks that the model does not have are an error of the graph.
+  std::vector<std::string> stages;
 };
 
 Gpt2Options Gpt2Small();

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/models/convolution.h"
+#include "client/models/stages.h"
 
 namespace vpod::models {
 namespace {
@@ -50,13 +51,16 @@ Tensor MobileNetV2(const Builder& net, Tensor images, const MobileNetOptions& op
   int layer = 0;
   const auto next = [&] { return features.In(absl::StrCat(layer++)); };
   Tensor x = Activated(next(), images, 32, 3, options.small_images ? 1 : 2);
+  Stages stages(net.graph(), options.stages);
   for (const Stage& stage : kStages) {
     const bool stays = options.small_images && stage.outputs == 24;
     for (int block = 0; block < stage.blocks; ++block) {
       const uint32_t stride = block == 0 && !stays ? stage.stride : 1;
+      stages.Enter(absl::StrCat("features.", layer));
       x = Block(next(), x, stage.expansion, stage.outputs, stride);
     }
   }
+  if (!stages.End()) return {};
   x = Activated(next(), x, 1280, 1);
   x = net.Dropout(net.GlobalAveragePool(x), options.dropout);
   return net.In("classifier")

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "client/nn/builder.h"
 
@@ -13,6 +15,9 @@ struct MobileNetOptions {
   // For images of 32 × 32: the first convolution, and the first block that would halve the image,
   // have a stride of 1.
   bool small_images = false;
+  // Blocks with which the next stage of a pipeline begins, on the next IPU: "features.4". Those
+  // that the network does not have are an error of the graph.
+  std::vector<std::string> stages;
 };
 
 // Images [batch, 3, height, width] to logits [batch, classes].

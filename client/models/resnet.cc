@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/models/stages.h"
 
 namespace vpod::models {
 namespace {
@@ -74,31 +75,23 @@ Tensor ResNet(const Builder& net, Tensor images, const ResNetOptions& options) {
     x = graph.Relu(net.BatchNorm("bn1", Convolve(net, "conv1", x, kFirstChannels, 7, 2)));
     x = graph.MaxPool(x, Graph::Sliding(2, 3, 2, 1));
   }
-  auto next = options.stages.begin();
+  Stages stages(graph, options.stages);
   std::set<std::string> checkpoints(options.checkpoints.begin(), options.checkpoints.end());
   for (size_t layer = 0; layer < options.blocks.size(); ++layer) {
     const Builder inside = net.In(absl::StrCat("layer", layer + 1));
     for (int block = 0; block < options.blocks[layer]; ++block) {
       const std::string name = absl::StrCat("layer", layer + 1, ".", block);
-      if (next != options.stages.end() && *next == name) {
-        ++next;
-        const auto stage = static_cast<uint32_t>(next - options.stages.begin());
-        graph.SetIpu(stage);
-        graph.SetStage(stage);
-      }
+      stages.Enter(name);
       const uint32_t stride = layer > 0 && block == 0 ? 2 : 1;
       x = Block(inside.In(absl::StrCat(block)), x, kFirstChannels << layer, stride, options);
       if (checkpoints.erase(name) > 0) graph.Checkpoint(x);
     }
   }
-  if (next != options.stages.end()) {
-    return graph.Fail(absl::InvalidArgumentError(absl::StrCat("no block '", *next, "' for stage ",
-                                                              next - options.stages.begin() + 1,
-                                                              " comes after the one before it")));
-  }
+  if (!stages.End()) return {};
   if (!checkpoints.empty()) {
     return graph.Fail(absl::InvalidArgumentError(
-        absl::StrCat("no block '", *checkpoints.begin(), "' for a checkpoint")));
+        absl::StrCat("there is no block '", *checkpoints.begin(),
+                     "' for a checkpoint, the blocks are ", stages.BlocksText())));
   }
   return net.Linear("fc", net.GlobalAveragePool(x), options.classes);
 }

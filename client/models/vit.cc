@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "client/models/stages.h"
 
 namespace vpod::models {
 
@@ -76,8 +77,13 @@ Tensor VisionTransformer(const Builder& net, Tensor images,
                                              FirstValues::Normal(0.02));
   Tensor x = graph.Concat({graph.Expand(token, {batch, 1, width}), patches}, 1);
   x = net.Dropout(graph.Add(x, positions), options.dropout);
-  for (int i = 0; i < options.layers && graph.status().ok(); ++i)
-    x = Layer(encoder.In("layers").In(absl::StrCat("encoder_layer_", i)), x, options);
+  Stages stages(graph, options.stages);
+  for (int i = 0; i < options.layers && graph.status().ok(); ++i) {
+    const std::string layer = absl::StrCat("encoder_layer_", i);
+    stages.Enter(layer);
+    x = Layer(encoder.In("layers").In(layer), x, options);
+  }
+  if (!stages.End()) return {};
   x = encoder.LayerNorm("ln", x, kEpsilon);
   const Tensor first = graph.Reshape(graph.Slice(x, {0, 0, 0}, {batch, 1, width}), {batch, width});
   return net.In("heads").Linear(

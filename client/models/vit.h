@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "client/nn/builder.h"
 
@@ -15,6 +17,9 @@ struct VisionTransformerOptions {
   int64_t mlp = 3072;  // its inner width
   float dropout = 0;   // in training
   int64_t classes = 1000;
+  // Layers with which the next stage of a pipeline begins, on the next IPU: "encoder_layer_4".
+  // Those that the model does not have are an error of the graph.
+  std::vector<std::string> stages;
 };
 
 VisionTransformerOptions VitB16();

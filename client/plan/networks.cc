@@ -15,6 +15,7 @@
 #include "client/models/resnet.h"
 #include "client/models/vgg.h"
 #include "client/models/vit.h"
+#include "device/base/status.h"
 
 namespace vpod::plan {
 namespace {
@@ -58,6 +59,17 @@ Build OfEfficientNet(models::EfficientNetOptions (*variant)()) {
   };
 }
 
+// Whether there is one for each part of a model that is dealt to IPUs; an error of the graph if
+// not.
+bool HasEnough(Graph& graph, const NetworkRequest& request, int count, const char* what,
+               int parts) {
+  if (count >= parts) return true;
+  graph.Fail(
+      absl::InvalidArgumentError(absl::StrCat("model '", request.name, "' has ", count, " ", what,
+                                              ", too few for ", request.ipus, " IPUs")));
+  return false;
+}
+
 Tensor Tokens(Graph& graph, const NetworkRequest& request) {
   return graph.Input("tokens", {INT32, {request.micro_batch, request.sequence_length}});
 }
@@ -66,6 +78,17 @@ Tensor Rows(Graph& graph, Tensor logits, const NetworkRequest& request) {
   if (!graph.status().ok()) return logits;
   const graph::Dims dims = graph.TypeOf(logits).dims;
   return graph.Reshape(logits, {request.micro_batch * dims[1], dims.back()});
+}
+
+// Each IPU has about as many blocks, from the first one on or from the second.
+std::vector<std::string> EvenStages(Graph& graph, const NetworkRequest& request,
+                                    const char* blocks_name, int blocks, bool first_has_blocks) {
+  const int parts = static_cast<int>(request.ipus) - (first_has_blocks ? 0 : 1);
+  if (!HasEnough(graph, request, blocks, "blocks", parts)) return {};
+  std::vector<std::string> stages;
+  for (int part = first_has_blocks ? 1 : 0; part < parts; ++part)
+    stages.push_back(absl::StrCat(blocks_name, blocks * part / parts));
+  return stages;
 }
 
 // The first IPU has the embedding and the prediction; the halves of layers are dealt to the others
@@ -80,11 +103,14 @@ Build OfBert(models::BertOptions (*variant)()) {
     for (const std::string& halves : request.stages) {
       if (!absl::SimpleAtoi(halves, &options.half_layers.emplace_back()) ||
           options.half_layers.back() < 1 || options.half_layers.back() > 2 * options.layers) {
-        return graph.Fail(absl::InvalidArgumentError(absl::StrCat(
-            "'", halves, "' half layers of an IPU, must be 1 to ", 2 * options.layers)));
+        return graph.Fail(absl::InvalidArgumentError(
+            absl::StrCat("stages of model '", request.name,
+                         "' are the numbers of half layers on each IPU, as 1,3: '", halves,
+                         "' must be 1 to ", 2 * options.layers)));
       }
     }
     if (others > 0 && options.half_layers.empty()) {
+      if (!HasEnough(graph, request, 2 * options.layers, "half layers", others)) return Tensor();
       options.half_layers.push_back(0);
       for (int ipu = 0, dealt = 0; ipu < others; ++ipu) {
         const int until = 2 * options.layers * (ipu + 1) / others;
@@ -107,78 +133,140 @@ Build OfGpt2(models::Gpt2Options (*variant)()) {
     models::Gpt2Options options = variant();
     options.type = request.type;
     Graph& graph = net.graph();
+    options.stages = request.stages;
+    if (request.ipus > 1 && options.stages.empty())
+      options.stages = EvenStages(graph, request, "h.", options.layers, false);
     return Rows(graph, models::Gpt2ForLanguage(net, Tokens(graph, request), options), request);
   };
 }
 
-const std::map<std::string, Build>& Networks() {
-  static const auto* const networks = new std::map<std::string, Build>{
-      {"bert-base", OfBert(models::BertBase)},
-      {"bert-large", OfBert(models::BertLarge)},
-      {"bert-tiny", OfBert(models::BertTiny)},
-      {"efficientnet-b0", OfEfficientNet(models::EfficientNetB0)},
-      {"efficientnet-b4", OfEfficientNet(models::EfficientNetB4)},
-      {"efficientnet-b4-g16", OfEfficientNet(models::EfficientNetB4Group16)},
-      {"gpt2", OfGpt2(models::Gpt2Small)},
-      {"gpt2-medium", OfGpt2(models::Gpt2Medium)},
+Tensor Vit(const nn::Builder& net, Tensor images, const NetworkRequest& request) {
+  models::VisionTransformerOptions options = models::VitB16();
+  options.stages = request.stages;
+  if (request.ipus > 1 && options.stages.empty())
+    options.stages = EvenStages(net.graph(), request, "encoder_layer_", options.layers, true);
+  return models::VisionTransformer(net, images, options);
+}
+
+struct Model {
+  Build build;
+  NetworkOptions options;
+};
+
+const std::map<std::string, Model>& Networks() {
+  const NetworkOptions images{.images = true, .image_size = true};
+  NetworkOptions chain = images, residual = images, vit = images;
+  chain.stages = residual.stages = vit.stages = true;
+  vit.is_split = residual.checkpoints = true;
+  const NetworkOptions gpt2{
+      .tokens = true, .stages = true, .is_split = true, .last_is_first = true};
+  NetworkOptions bert = gpt2;
+  bert.predictions = true;
+  static const auto* const networks = new std::map<std::string, Model>{
+      {"bert-base", {OfBert(models::BertBase), bert}},
+      {"bert-large", {OfBert(models::BertLarge), bert}},
+      {"bert-tiny", {OfBert(models::BertTiny), bert}},
+      {"efficientnet-b0", {OfEfficientNet(models::EfficientNetB0), chain}},
+      {"efficientnet-b4", {OfEfficientNet(models::EfficientNetB4), chain}},
+      {"efficientnet-b4-g16", {OfEfficientNet(models::EfficientNetB4Group16), chain}},
+      {"gpt2", {OfGpt2(models::Gpt2Small), gpt2}},
+      {"gpt2-medium", {OfGpt2(models::Gpt2Medium), gpt2}},
       {"mnist",
-       [](const nn::Builder& net, const NetworkRequest& request) {
-         return models::Mnist(net, Images(net.graph(), request, 1, 28));
-       }},
-      {"mobilenet-v2", OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
-         return models::MobileNetV2(net, images, {});
-       })},
-      {"resnet18", OfResNet(models::ResNet18)},
-      {"resnet34", OfResNet(models::ResNet34)},
-      {"resnet50", OfResNet(models::ResNet50)},
-      {"resnet101", OfResNet(models::ResNet101)},
-      {"resnext101", OfResNet(models::ResNext101_32x8d)},
-      {"vgg16", OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
-         return models::Vgg(net, images, models::Vgg16());
-       })},
-      {"vit-b16", OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
-         return models::VisionTransformer(net, images, models::VitB16());
-       })}};
+       {[](const nn::Builder& net, const NetworkRequest& request) {
+          return models::Mnist(net, Images(net.graph(), request, 1, 28));
+        },
+        {.images = true}}},
+      {"mobilenet-v2",
+       {OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest& request) {
+          return models::MobileNetV2(net, images, {.stages = request.stages});
+        }),
+        chain}},
+      {"resnet18", {OfResNet(models::ResNet18), residual}},
+      {"resnet34", {OfResNet(models::ResNet34), residual}},
+      {"resnet50", {OfResNet(models::ResNet50), residual}},
+      {"resnet101", {OfResNet(models::ResNet101), residual}},
+      {"resnext101", {OfResNet(models::ResNext101_32x8d), residual}},
+      {"vgg16",
+       {OfImages([](const nn::Builder& net, Tensor images, const NetworkRequest&) {
+          return models::Vgg(net, images, models::Vgg16());
+        }),
+        images}},
+      {"vit-b16", {OfImages(Vit), vit}}};
   return *networks;
+}
+
+// Names of those that take an option, as a text.
+std::string NamesOfThose(bool NetworkOptions::*option) {
+  std::vector<std::string> names;
+  for (const auto& [name, model] : Networks()) {
+    if (model.options.*option) names.push_back(name);
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+// What a model does not take would be ignored.
+absl::Status CheckOptions(const NetworkRequest& request, const NetworkOptions& options) {
+  const auto refused = [&](const char* what, bool NetworkOptions::*option) {
+    return absl::InvalidArgumentError(absl::StrCat("model '", request.name, "' takes no ", what,
+                                                   ", only these do: ", NamesOfThose(option)));
+  };
+  if (!request.checkpoints.empty() && !options.checkpoints)
+    return refused("checkpoints", &NetworkOptions::checkpoints);
+  if (!request.stages.empty() && !options.stages) return refused("stages", &NetworkOptions::stages);
+  if (request.predictions != 0 && !options.predictions)
+    return refused("predictions", &NetworkOptions::predictions);
+  if (request.predictions < 0 || request.predictions > request.sequence_length) {
+    return absl::InvalidArgumentError(absl::StrCat("predictions are ", request.predictions,
+                                                   ", must be 0 to the ", request.sequence_length,
+                                                   " tokens of a sequence"));
+  }
+  if (request.ipus > 1 && !options.stages) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model '", request.name, "' is not split: a replica has 1 IPU, not ",
+                     request.ipus, "; these are: ", NamesOfThose(&NetworkOptions::stages)));
+  }
+  if (request.ipus > 1 && request.stages.empty() && !options.is_split) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model '", request.name, "' needs stages to be split over ", request.ipus,
+                     " IPUs, only these do not: ", NamesOfThose(&NetworkOptions::is_split)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 std::vector<std::string> NetworkNames() {
   std::vector<std::string> names;
-  for (const auto& [name, build] : Networks()) names.push_back(name);
+  for (const auto& [name, model] : Networks()) names.push_back(name);
   return names;
 }
 
+absl::StatusOr<NetworkOptions> OptionsOf(const std::string& name) {
+  const auto model = Networks().find(name);
+  if (model != Networks().end()) return model->second.options;
+  return absl::InvalidArgumentError(absl::StrCat("unknown model '", name, "', must be one of ",
+                                                 absl::StrJoin(NetworkNames(), ", ")));
+}
+
 absl::StatusOr<Network> BuildNetwork(const NetworkRequest& request) {
-  const auto build = Networks().find(request.name);
-  if (build == Networks().end()) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown model '", request.name,
-                                                   "', must be one of ",
-                                                   absl::StrJoin(NetworkNames(), ", ")));
-  }
+  VPOD_ASSIGN_OR_RETURN(const NetworkOptions options, OptionsOf(request.name));
+  VPOD_RETURN_IF_ERROR(CheckOptions(request, options));
   Network network;
   Graph& g = network.graph;
-  const Tensor logits = build->second(nn::Builder(g, {.training = true}), request);
+  const Tensor logits =
+      Networks().at(request.name).build(nn::Builder(g, {.training = true}), request);
   if (!g.status().ok()) return g.status();
   const Tensor labels = g.Input("labels", {INT32, {g.TypeOf(logits).dims[0]}});
   const Tensor single = request.type == FLOAT32 ? logits : g.Cast(logits, FLOAT32);
   network.loss = g.Mean(g.SoftmaxCrossEntropy(single, labels));
   g.Output("loss", network.loss);
   if (!g.status().ok()) return g.status();
-  if (!request.checkpoints.empty() && request.name.find("resn") != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model '", request.name, "' takes no checkpoints, only residual networks do"));
-  }
   uint32_t used = 0;
   for (const graph::Node& node : g.nodes()) used = std::max(used, node.ipu + 1);
   if (request.ipus != used) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "model '", request.name, "' is split over ", used, used == 1 ? " IPU" : " IPUs",
-        ", but a replica has ", request.ipus,
-        request.stages.empty() ? ": residual networks and EfficientNet need stages, and only BERT "
-                                 "is split without"
-                               : ""));
+    return absl::InvalidArgumentError(absl::StrCat("model '", request.name, "' is split over ",
+                                                   used, used == 1 ? " IPU" : " IPUs",
+                                                   ", but a replica has ", request.ipus));
   }
   return network;
 }

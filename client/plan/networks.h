@@ -22,8 +22,8 @@ struct NetworkRequest {
   program::v1::DataType type = program::v1::FLOAT16;        // of operations and weights
   program::v1::DataType image_type = program::v1::FLOAT16;  // as they come from the host
   uint32_t ipus = 1;                                        // of a replica
-  // Of residual networks and EfficientNet: blocks with which an IPU begins; of BERT: half layers of
-  // each IPU (models::BertOptions).
+  // Blocks with which the IPUs after the first begin; of BERT: half layers of each IPU
+  // (models::BertOptions). BERT, GPT-2 and ViT are dealt to the IPUs evenly if it is empty.
   std::vector<std::string> stages;
   std::vector<std::string> checkpoints;  // of residual networks: blocks whose outputs are kept
 };
@@ -35,8 +35,23 @@ struct Network {
 
 std::vector<std::string> NetworkNames();
 
-// InvalidArgument: an unknown name, which lists the known ones, sizes that do not fit, or several
-// IPUs for a model that is not split.
+// What of a request a model looks at, beside micro-batch, types and IPUs.
+struct NetworkOptions {
+  bool images = false;         // their type
+  bool image_size = false;     // else it is fixed
+  bool tokens = false;         // the sequence length
+  bool predictions = false;    // and the dropout of attention
+  bool stages = false;         // it has blocks that can be dealt to several IPUs
+  bool is_split = false;       // without stages, too
+  bool last_is_first = false;  // what is behind the last block is on the first IPU
+  bool checkpoints = false;
+};
+
+// InvalidArgument: an unknown name; the error lists those that are known.
+absl::StatusOr<NetworkOptions> OptionsOf(const std::string& name);
+
+// InvalidArgument: an unknown name, sizes that do not fit, what the model does not take of
+// predictions, stages and checkpoints, or several IPUs for a model that is not split.
 absl::StatusOr<Network> BuildNetwork(const NetworkRequest& request);
 
 }  // namespace vpod::plan

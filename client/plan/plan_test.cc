@@ -52,14 +52,21 @@ TEST(PlanTest, BowIsFasterByItsClockButNotItsLinks) {
   EXPECT_LT(bow->items_per_second, 1.85 / 1.33 * m2000->items_per_second);
 }
 
-// The heads of BERT are on its first IPU, as a stage after all others.
+// The heads of BERT and GPT-2 are on their first IPU, as a stage after all others.
 TEST(PlanTest, PipelinesOfSeveralIpus) {
-  for (const char* name : {"bert-base", "resnet18"}) {
+  const std::pair<const char*, std::vector<std::string>> splits[] = {
+      {"bert-base", {}},
+      {"gpt2", {}},
+      {"gpt2", {"h.0", "h.4", "h.8"}},
+      {"mobilenet-v2", {"features.3", "features.7", "features.13"}},
+      {"resnet18", {"layer2.0", "layer3.0", "layer4.0"}},
+      {"vit-b16", {}},
+      {"vit-b16", {"encoder_layer_3", "encoder_layer_6", "encoder_layer_9"}}};
+  for (const auto& [name, stages] : splits) {
     PlanRequest request = ResNet18(16);
     request.network.name = name;
     request.network.ipus = 4;
-    if (request.network.name == "resnet18")
-      request.network.stages = {"layer2.0", "layer3.0", "layer4.0"};
+    request.network.stages = stages;
     request.accumulation = 64;
     const auto grouped = MakePlan(request);
     request.schedule = compiler::Schedule::kSharded;
@@ -98,12 +105,43 @@ TEST(PlanTest, WrongRequestsAreRefused) {
               r.network.ipus = 2;
               r.network.stages = {"1", "9"};
             }),
-            "'9' half layers of an IPU, must be 1 to 4");
+            "stages of model 'bert-tiny' are the numbers of half layers on each IPU, as 1,3: '9' "
+            "must be 1 to 4");
+  EXPECT_EQ(refusal([](auto& r) {
+              r.network.name = "bert-tiny";
+              r.network.ipus = 8;
+            }),
+            "model 'bert-tiny' has 4 half layers, too few for 8 IPUs");
+  EXPECT_EQ(refusal([](auto& r) {
+              r.network.name = "vit-b16";
+              r.network.ipus = 16;
+            }),
+            "model 'vit-b16' has 12 blocks, too few for 16 IPUs");
   EXPECT_EQ(refusal([](auto& r) {
               r.network.name = "vgg16";
               r.network.checkpoints = {"layer1.0"};
             }),
-            "model 'vgg16' takes no checkpoints, only residual networks do");
+            "model 'vgg16' takes no checkpoints, only these do: resnet101, resnet18, resnet34, "
+            "resnet50, resnext101");
+  EXPECT_THAT(refusal([](auto& r) {
+                r.network.name = "vgg16";
+                r.network.stages = {"features.5"};
+              }),
+              HasSubstr("model 'vgg16' takes no stages, only these do: bert-base, "));
+  EXPECT_THAT(
+      refusal([](auto& r) {
+        r.network.name = "vgg16";
+        r.network.ipus = 2;
+      }),
+      HasSubstr("model 'vgg16' is not split: a replica has 1 IPU, not 2; these are: bert-"));
+  EXPECT_EQ(
+      refusal([](auto& r) { r.network.predictions = 20; }),
+      "model 'resnet18' takes no predictions, only these do: bert-base, bert-large, bert-tiny");
+  EXPECT_EQ(refusal([](auto& r) {
+              r.network.name = "bert-tiny";
+              r.network.predictions = 129;
+            }),
+            "predictions are 129, must be 0 to the 128 tokens of a sequence");
   EXPECT_EQ(refusal([](auto& r) { r.network.ipus = 32; }),
             "a POD of 16 IPUs has no whole number of replicas of 32");
   EXPECT_EQ(refusal([](auto& r) { r.pod = 0; }),
@@ -112,9 +150,20 @@ TEST(PlanTest, WrongRequestsAreRefused) {
   EXPECT_THAT(refusal([](auto& r) { r.accumulation = 0; }), HasSubstr("accumulation"));
   EXPECT_THAT(refusal([](auto& r) { r.network.micro_batch = -1; }), HasSubstr("-1"));
   EXPECT_EQ(refusal([](auto& r) { r.network.stages = {"layer9.0"}; }),
-            "no block 'layer9.0' for stage 1 comes after the one before it");
-  EXPECT_THAT(refusal([](auto& r) { r.network.ipus = 2; }),
-              HasSubstr("model 'resnet18' is split over 1 IPU, but a replica has 2: "));
+            "there is no block 'layer9.0' for a stage to begin with, the blocks are layer1.0 to "
+            "layer1.1, layer2.0 to layer2.1, layer3.0 to layer3.1, layer4.0 to layer4.1");
+  EXPECT_EQ(
+      refusal([](auto& r) {
+        r.network.ipus = 4;
+        r.network.stages = {"layer3.0", "layer2.0"};
+      }),
+      "block 'layer2.0' is not behind block 'layer3.0', with which the stage before it begins");
+  EXPECT_EQ(refusal([](auto& r) { r.network.checkpoints = {"layer1.9"}; }),
+            "there is no block 'layer1.9' for a checkpoint, the blocks are layer1.0 to layer1.1, "
+            "layer2.0 to layer2.1, layer3.0 to layer3.1, layer4.0 to layer4.1");
+  EXPECT_EQ(refusal([](auto& r) { r.network.ipus = 2; }),
+            "model 'resnet18' needs stages to be split over 2 IPUs, only these do not: bert-base, "
+            "bert-large, bert-tiny, gpt2, gpt2-medium, vit-b16");
   EXPECT_THAT(refusal([](auto& r) { r.memory_proportion = 0; }),
               HasSubstr("memory proportion of IPU 0 is 0"));
   EXPECT_THAT(refusal([](auto& r) { r.memory_proportion = 2; }),

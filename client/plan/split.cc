@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -18,6 +19,12 @@ namespace {
 constexpr int64_t kMicroBatch = 8;
 
 bool IsBert(const std::string& network) { return absl::StartsWith(network, "bert"); }
+
+// Whether a word is a number in a range.
+bool IsNumber(const std::string& word, int least, int most) {
+  int number = 0;
+  return absl::SimpleAtoi(word, &number) && number >= least && number <= most;
+}
 
 // The part to which a scope belongs, or nothing.
 std::string PartOf(const std::string& network, const std::string& scope) {
@@ -33,8 +40,13 @@ std::string PartOf(const std::string& network, const std::string& scope) {
     return layer.empty() ? layer : absl::StrCat(layer, attention ? ".attention" : ".output");
   }
   if (absl::StartsWith(network, "efficientnet"))
-    return words.size() > 2 && words[0] == "features" && words[1] > "0" && words[1] < "8" ? first(3)
-                                                                                          : "";
+    return words.size() > 2 && words[0] == "features" && IsNumber(words[1], 1, 7) ? first(3) : "";
+  if (absl::StartsWith(network, "mobilenet"))
+    return words.size() > 1 && words[0] == "features" && IsNumber(words[1], 1, 17) ? first(2) : "";
+  if (absl::StartsWith(network, "gpt2"))
+    return words.size() > 2 && words[1] == "h" ? absl::StrCat("h.", words[2]) : "";
+  if (absl::StartsWith(network, "vit"))
+    return words.size() > 2 && words[1] == "layers" ? words[2] : "";
   // Residual networks, of which the others have none of these parts.
   return absl::StartsWith(network, "resn") && absl::StartsWith(scope, "layer") ? first(2) : "";
 }
@@ -49,7 +61,8 @@ absl::StatusOr<PartCosts> CostsOfParts(const PlanRequest& request) {
   single.accumulation = single.device_iterations = 1;
   single.network.micro_batch = kMicroBatch;
   std::map<std::string, uint64_t> cycles;
-  PartCosts costs{.last_is_first = IsBert(request.network.name)};
+  VPOD_ASSIGN_OR_RETURN(const NetworkOptions options, OptionsOf(request.network.name));
+  PartCosts costs{.last_is_first = options.last_is_first};
   bool behind = false;  // the last part, in the forward pass
   const auto visit = [&](const program::v1::Origin& origin, uint64_t of_step) {
     // Updates come once for many micro-batches.

@@ -13,7 +13,7 @@ namespace vpod::plan {
 
 // What the parts of a network cost with which a stage may begin, in their order.
 struct PartCosts {
-  std::vector<std::string> parts;  // "layer1.0"; half layers of BERT
+  std::vector<std::string> parts;  // "layer1.0", "h.3"; half layers of BERT
   std::vector<uint64_t> cycles;    // of each part
   uint64_t before = 0, after = 0;  // of what comes before the first and after the last part
   bool last_is_first = false;      // what comes after the last part is on the first IPU
