@@ -72,6 +72,8 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
   plan.fits = model::CheckMemory(*compiled.executable, topology, &plan.memory);
   plan.global_batch =
       static_cast<uint64_t>(request.network.micro_batch) * request.accumulation * plan.replicas;
+  for (const auto& stream : compiled.executable->proto().streams())
+    plan.stream_bytes += program::TypeOf(stream).bytes() * stream.transfers_per_run();
   plan.weight_transfers = WeightTransfers(*compiled.executable, topology);
   plan.seconds = static_cast<double>(plan.timeline.end().value()) / machine.clock_hz /
                  request.device_iterations;

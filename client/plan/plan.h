@@ -41,6 +41,7 @@ struct Plan {
   // What it takes to write all weights before a run and to read them after it, one IPU after the
   // other (spec/hardware.md 8.3).
   model::Cycles weight_transfers;
+  uint64_t stream_bytes = 0;         // of a replica, in a run
   std::vector<model::Bytes> memory;  // of each IPU of a replica
   absl::Status fits;                 // OutOfMemory as a compilation gives it
 };

@@ -1,9 +1,7 @@
 #include "client/plan/search.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <thread>
@@ -14,16 +12,20 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/plan/split.h"
+#include "device/base/mutex.h"
 #include "device/base/status.h"
+#include "device/program/executable.h"
 
 namespace vpod::plan {
 namespace {
 
 using compiler::Recomputation;
 
-constexpr std::array<int64_t, 22> kMicroBatches = {1,  2,  3,  4,  5,  6,  8,  10, 12, 14, 16,
-                                                   18, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128};
+constexpr int64_t kMostMicroBatch = 512;
+constexpr int64_t kPrecision = 32;  // of the largest micro-batch that fits
 constexpr uint32_t kIpus[] = {1, 2, 4, 8, 16};
+// A family that is this much slower than the fastest is not looked at more closely.
+constexpr double kShareWorthALook = 0.7;
 
 class Searcher {
  public:
@@ -32,15 +34,7 @@ class Searcher {
 
   absl::StatusOr<SearchResult> Run() {
     VPOD_RETURN_IF_ERROR(FindSplits());
-    std::vector<Family> families;
-    for (const auto& [ipus, stages] : splits_) {
-      for (Recomputation r :
-           {Recomputation::kNone, Recomputation::kStandard, Recomputation::kPipeline}) {
-        if (ipus > 1 || r != Recomputation::kPipeline)
-          families.push_back({.ipus = ipus, .recomputation = r});
-      }
-    }
-    InParallel(families.size(), [&](size_t i) { Explore(families[i]); });
+    std::vector<Family> families = Explore();
     // In a fixed order, so that equal speeds give the same result each time.
     std::optional<Candidate> best;
     for (Family& family : families) {
@@ -51,7 +45,8 @@ class Searcher {
     // A neighbour may be better still.
     for (std::optional<Candidate> better; (better = Neighbours(result));)
       result.best = *std::move(better);
-    result.plans = plans_;
+    const base::MutexLock lock(mutex_);
+    result.plans = outcomes_.size();
     return result;
   }
 
@@ -77,7 +72,8 @@ class Searcher {
     first.network.ipus = 1;
     first.network.stages.clear();
     first.network.micro_batch = first.accumulation = 1;
-    VPOD_RETURN_IF_ERROR(MakePlan(first).status());
+    VPOD_ASSIGN_OR_RETURN(const Plan plan, MakePlan(first));
+    stream_bytes_of_one_ = std::max<uint64_t>(1, plan.stream_bytes);
     splits_[1] = {};
     const absl::StatusOr<PartCosts> costs = CostsOfParts(first);
     if (!costs.ok()) return absl::OkStatus();  // a model that is not split
@@ -90,28 +86,60 @@ class Searcher {
     return absl::OkStatus();
   }
 
-  // Nothing if it does not fit the global batch.
-  std::optional<PlanRequest> RequestFor(uint32_t ipus, const std::vector<size_t>& split,
-                                        Recomputation recomputation, int64_t micro_batch) const {
+  // With as many micro-batches in an update as the global batch and the streams of a run allow.
+  // InvalidArgument: these are too few.
+  absl::StatusOr<PlanRequest> RequestFor(uint32_t ipus, const std::vector<size_t>& split,
+                                         Recomputation recomputation, int64_t micro_batch) const {
     PlanRequest request = request_;
     request.network.ipus = ipus;
     request.network.stages =
         ipus == 1 ? std::vector<std::string>() : StagesOf(request.network.name, costs_, split);
     request.recomputation = recomputation;
     request.network.micro_batch = micro_batch;
-    const uint64_t of_one = static_cast<uint64_t>(micro_batch) * (request.pod / ipus);
+    const auto items = static_cast<uint64_t>(micro_batch);
+    const uint64_t of_batch = global_batch_ / (items * (request.pod / ipus)),
+                   of_streams = program::Limits().stream_bytes / (items * stream_bytes_of_one_);
     request.accumulation =
-        static_cast<uint32_t>(std::min<uint64_t>(global_batch_ / of_one, 1 << 16));
-    // Heads of BERT make up another stage.
+        static_cast<uint32_t>(std::min<uint64_t>({of_batch, of_streams, 1 << 16}));
+    // Heads of some models make up another stage.
     const uint32_t stages = ipus + (costs_.last_is_first && ipus > 1 ? 1 : 0);
-    if (request.accumulation < std::max(1u, 2 * stages - 1)) return std::nullopt;
-    return request;
+    if (request.accumulation >= std::max(1u, 2 * stages - 1)) return request;
+    return absl::InvalidArgumentError(
+        of_batch <= of_streams
+            ? absl::StrCat("leaves too few micro-batches of a global batch of ", global_batch_)
+            : absl::StrCat("leaves too few micro-batches for the streams of a run, which take at "
+                           "most ",
+                           program::Limits().stream_bytes, " bytes"));
+  }
+
+  // A plan and whether it can be made and fits.
+  struct Outcome {
+    Plan plan;
+    absl::Status status;
+  };
+
+  // Of a request that was looked at before, it is at hand.
+  const Outcome& OutcomeOf(const PlanRequest& request) {
+    const std::string key = Describe(request);
+    {
+      const base::MutexLock lock(mutex_);
+      const auto known = outcomes_.find(key);
+      if (known != outcomes_.end()) return known->second;
+    }
+    absl::StatusOr<Plan> plan = MakePlan(request);
+    Outcome outcome;
+    outcome.status = plan.ok() ? plan->fits : plan.status();
+    if (plan.ok()) outcome.plan = *std::move(plan);
+    const base::MutexLock lock(mutex_);
+    return outcomes_.try_emplace(key, std::move(outcome)).first->second;
   }
 
   // Candidates that differ in micro-batch and accumulation.
   struct Family {
     uint32_t ipus;
     Recomputation recomputation;
+    int64_t largest = 0;    // micro-batch that fits
+    int64_t too_large = 1;  // and one that does not
     std::optional<Candidate> best;
     absl::Status failure;  // of the smallest candidate
   };
@@ -120,36 +148,75 @@ class Searcher {
     return a.plan.items_per_second > b.plan.items_per_second;
   }
 
-  // Finds the largest micro-batch that fits, and goes down from there while that is faster: a
-  // larger one leaves fewer micro-batches to fill a pipeline with.
-  void Explore(Family& family) {
-    std::map<size_t, std::optional<Candidate>> made;
-    const auto make = [&](size_t index) -> const std::optional<Candidate>& {
-      const auto [it, is_new] = made.try_emplace(index);
-      if (!is_new) return it->second;
-      const auto request = RequestFor(family.ipus, splits_.at(family.ipus), family.recomputation,
-                                      kMicroBatches[index]);
-      if (!request) return it->second;
-      ++plans_;
-      absl::StatusOr<Plan> plan = MakePlan(*request);
-      const absl::Status status = plan.ok() ? plan->fits : plan.status();
-      if (status.ok()) it->second = Candidate{*request, *std::move(plan)};
-      if (!status.ok() && (index == 0 || family.failure.ok())) family.failure = status;
-      return it->second;
-    };
-    size_t low = 0, high = kMicroBatches.size();  // the first that is too large
-    while (low < high) {
-      const size_t middle = (low + high) / 2;
-      if (make(middle)) {
-        low = middle + 1;
-      } else {
-        high = middle;
+  std::vector<Family> Explore() {
+    std::vector<Family> families;
+    for (Recomputation r : {Recomputation::kNone, Recomputation::kNormOnly,
+                            Recomputation::kStandard, Recomputation::kPipeline}) {
+      for (const auto& [ipus, stages] : splits_) {
+        if (ipus > 1 || r != Recomputation::kPipeline)
+          families.push_back({.ipus = ipus, .recomputation = r});
       }
     }
-    for (size_t index = low; index-- > 0;) {
-      const std::optional<Candidate>& candidate = make(index);
-      if (!candidate || (family.best && !IsFaster(*candidate, *family.best))) break;
-      family.best = candidate;
+    // Recomputation makes room, so that what fits without fits with it.
+    const size_t plain = splits_.size();
+    InParallel(plain, [&](size_t i) { FindLargest(families[i], 1); });
+    std::map<uint32_t, int64_t> largest;  // without recomputation, by IPUs
+    for (size_t i = 0; i < plain; ++i) largest[families[i].ipus] = families[i].largest;
+    InParallel(families.size() - plain, [&](size_t i) {
+      Family& family = families[plain + i];
+      FindLargest(family, std::max<int64_t>(1, largest.at(family.ipus)));
+    });
+    double fastest = 0;
+    for (const Family& family : families) {
+      if (family.best) fastest = std::max(fastest, family.best->plan.items_per_second);
+    }
+    InParallel(families.size(), [&](size_t i) {
+      const auto& best = families[i].best;
+      if (best && best->plan.items_per_second >= kShareWorthALook * fastest) Refine(families[i]);
+    });
+    return families;
+  }
+
+  // Whether it fits.
+  bool Try(Family& family, int64_t micro_batch) {
+    const auto request =
+        RequestFor(family.ipus, splits_.at(family.ipus), family.recomputation, micro_batch);
+    if (!request.ok()) return false;
+    const Outcome& outcome = OutcomeOf(*request);
+    if (!outcome.status.ok()) {
+      family.failure = outcome.status;
+      return false;
+    }
+    Candidate candidate{*request, outcome.plan};
+    if (!family.best || IsFaster(candidate, *family.best)) family.best = std::move(candidate);
+    return true;
+  }
+
+  // From a micro-batch that may well fit on; to a part in kPrecision.
+  void FindLargest(Family& family, int64_t from) {
+    int64_t fits = 0, above = from;
+    while (above <= kMostMicroBatch && Try(family, above)) {
+      fits = above;
+      above = std::min(2 * above, kMostMicroBatch + 1);
+    }
+    while (above - fits > 1 + fits / kPrecision) {
+      const int64_t middle = (fits + above) / 2;
+      (Try(family, middle) ? fits : above) = middle;
+    }
+    family.largest = fits;
+    family.too_large = above;
+  }
+
+  // A smaller micro-batch leaves more of them to fill a pipeline with, and some sizes suit the
+  // tiles better than larger ones.
+  void Refine(Family& family) {
+    const auto at = [&] { return family.best->request.network.micro_batch; };
+    for (int64_t step = at() / 4 + 1; step > 0;) {
+      const int64_t before = at();
+      for (int64_t other : {before - step, before + step}) {
+        if (other > 0 && other < family.too_large) Try(family, other);
+      }
+      if (at() == before) step /= 2;
     }
   }
 
@@ -163,47 +230,47 @@ class Searcher {
 
   struct Change {
     std::string what;
-    std::optional<PlanRequest> request;
+    absl::StatusOr<PlanRequest> request;
   };
 
-  // Looks at what is beside the best candidate; the fastest of it, if it is better and fits.
-  std::optional<Candidate> Neighbours(SearchResult& result) {
-    const PlanRequest& at = result.best.request;
+  std::vector<Change> ChangesOf(const PlanRequest& at) {
     const uint32_t ipus = at.network.ipus;
+    const int64_t micro_batch = at.network.micro_batch;
+    const std::vector<size_t> split = splits_.at(ipus);
     std::vector<Change> changes;
-    const auto add = [&](std::string what, uint32_t other_ipus, const std::vector<size_t>& split,
-                         Recomputation recomputation, int64_t micro_batch) {
-      changes.push_back(
-          {std::move(what), RequestFor(other_ipus, split, recomputation, micro_batch)});
+    const auto add = [&](std::string what, uint32_t other_ipus, const std::vector<size_t>& other,
+                         Recomputation recomputation, int64_t items) {
+      changes.push_back({std::move(what), RequestFor(other_ipus, other, recomputation, items)});
     };
-    const std::vector<size_t>& split = splits_.at(ipus);
-    const auto here = std::find(kMicroBatches.begin(), kMicroBatches.end(), at.network.micro_batch);
-    const auto add_micro_batch = [&](int64_t other) {
-      add(absl::StrCat("micro-batch ", other), ipus, split, at.recomputation, other);
-    };
-    if (here != kMicroBatches.begin()) add_micro_batch(*std::prev(here));
-    if (std::next(here) != kMicroBatches.end()) add_micro_batch(*std::next(here));
-    for (Recomputation r :
-         {Recomputation::kNone, Recomputation::kStandard, Recomputation::kPipeline}) {
-      if (r == at.recomputation || (ipus == 1 && r == Recomputation::kPipeline)) continue;
-      add(absl::StrCat("recomputation ", NameOf(r)), ipus, split, r, at.network.micro_batch);
+    for (int64_t other : {micro_batch - 1, micro_batch + 1}) {
+      if (other > 0) add(absl::StrCat("micro-batch ", other), ipus, split, at.recomputation, other);
+    }
+    for (const auto& [name, recomputation] : compiler::kRecomputationNames) {
+      if (recomputation != at.recomputation &&
+          (ipus > 1 || recomputation != Recomputation::kPipeline))
+        add(absl::StrCat("recomputation ", name), ipus, split, recomputation, micro_batch);
     }
     for (const auto& [other, other_split] : splits_) {
       if (other != ipus)
         add(absl::StrCat(other, other == 1 ? " IPU" : " IPUs", " per replica"), other, other_split,
-            at.recomputation, at.network.micro_batch);
+            at.recomputation, micro_batch);
     }
-    if (ipus > 1) {
-      for (int step : {-1, 1}) {
-        std::vector<size_t> moved = split;
-        moved[0] = static_cast<size_t>(static_cast<int>(moved[0]) + step);
-        if (moved[0] == 0 || moved[0] >= (moved.size() > 1 ? moved[1] : costs_.parts.size()))
-          continue;
-        tried_.push_back(moved);
-        add(absl::StrCat("IPU 1 from ", costs_.parts[moved[0]]), ipus, moved, at.recomputation,
-            at.network.micro_batch);
-      }
+    for (size_t step : {size_t{0}, size_t{2}}) {
+      if (ipus == 1) break;
+      std::vector<size_t> moved = split;
+      moved[0] = moved[0] + step - 1;
+      if (moved[0] == 0 || moved[0] >= (moved.size() > 1 ? moved[1] : costs_.parts.size()))
+        continue;
+      tried_.push_back(moved);
+      add(absl::StrCat("IPU 1 from ", costs_.parts[moved[0]]), ipus, moved, at.recomputation,
+          micro_batch);
     }
+    return changes;
+  }
+
+  // Looks at what is beside the best candidate; the fastest of it, if it is better and fits.
+  std::optional<Candidate> Neighbours(SearchResult& result) {
+    const std::vector<Change> changes = ChangesOf(result.best.request);
     std::vector<std::optional<Candidate>> better(changes.size());
     result.neighbours.assign(changes.size(), {});
     InParallel(changes.size(), [&](size_t i) {
@@ -228,30 +295,31 @@ class Searcher {
   }
 
   // `better` gets the plan if it is.
-  std::string WhyNot(const Candidate& best, const std::optional<PlanRequest>& request,
+  std::string WhyNot(const Candidate& best, const absl::StatusOr<PlanRequest>& request,
                      std::optional<Candidate>& better) {
-    if (!request)
-      return absl::StrCat("leaves too few micro-batches of a global batch of ", global_batch_);
-    ++plans_;
-    absl::StatusOr<Plan> plan = MakePlan(*request);
-    if (!plan.ok()) return std::string(plan.status().message());
-    if (!plan->fits.ok()) {
+    if (!request.ok()) return std::string(request.status().message());
+    const Outcome& outcome = OutcomeOf(*request);
+    if (absl::IsResourceExhausted(outcome.status)) {
       // "… On IPU 0, 3 of 1472 tiles need more than their 638976 bytes, by up to 8 bytes."
       const std::vector<std::string> sentences =
-          absl::StrSplit(std::string(plan->fits.message()), ". ");
+          absl::StrSplit(std::string(outcome.status.message()), ". ");
       return absl::StrCat("does not fit: ", sentences.size() > 1 ? sentences[1] : sentences[0]);
     }
-    const double slower = 100 * (1 - plan->items_per_second / best.plan.items_per_second);
-    if (slower < 0) better = Candidate{*request, *std::move(plan)};
+    if (!outcome.status.ok()) return std::string(outcome.status.message());
+    const double slower = 100 * (1 - outcome.plan.items_per_second / best.plan.items_per_second);
+    if (slower < 0) better = Candidate{*request, outcome.plan};
     return absl::StrFormat("%.1f %% slower", slower);
   }
 
   const PlanRequest request_;
   const uint64_t global_batch_;
+  uint64_t stream_bytes_of_one_ = 1;  // image or sequence, in a run
   PartCosts costs_;
   std::map<uint32_t, std::vector<size_t>> splits_;  // beginnings of stages, by IPUs per replica
   std::vector<std::vector<size_t>> tried_;          // other splits
-  std::atomic<size_t> plans_ = 0;
+  base::Mutex mutex_;
+  // By their description; those that are there stay as they are.
+  std::map<std::string, Outcome> outcomes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

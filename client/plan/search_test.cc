@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "client/plan/split.h"
+#include "device/program/executable.h"
 
 namespace vpod::plan {
 namespace {
@@ -50,15 +51,31 @@ TEST(SplitTest, PartsOfModels) {
   EXPECT_EQ(StagesOf("bert-tiny", *bert, {1}), (std::vector<std::string>{"1", "3"}));
   request.network.name = "mnist";
   EXPECT_FALSE(CostsOfParts(request).ok());
+  for (const auto& [name, parts, fifth] : std::vector<std::tuple<const char*, size_t, const char*>>{
+           {"gpt2", 12, "h.4"},
+           {"vit-b16", 12, "encoder_layer_4"},
+           {"mobilenet-v2", 17, "features.5"}}) {
+    request.network.name = name;
+    const auto costs = CostsOfParts(request);
+    ASSERT_TRUE(costs.ok()) << costs.status();
+    ASSERT_EQ(costs->parts.size(), parts) << name;
+    EXPECT_EQ(StagesOf(name, *costs, {4}), std::vector<std::string>{fifth});
+    EXPECT_EQ(costs->last_is_first, request.network.name == "gpt2");
+    request.network.ipus = 2;
+    request.network.stages = StagesOf(name, *costs, BalancedSplit(*costs, 2));
+    request.accumulation = 8;
+    const auto plan = MakePlan(request);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+  }
 }
 
 TEST(SearchTest, TheBestFitsAndItsNeighboursAreNotBetter) {
-  PlanRequest request{.network = {.name = "resnet18", .image_size = 128}, .pod = 4};
-  const auto result = Search(request, 1024);
+  PlanRequest request{.network = {.name = "resnet18", .image_size = 64}, .pod = 2};
+  const auto result = Search(request, 256);
   ASSERT_TRUE(result.ok()) << result.status();
   const Candidate& best = result->best;
   EXPECT_TRUE(best.plan.fits.ok());
-  EXPECT_LE(best.plan.global_batch, 1024u);
+  EXPECT_LE(best.plan.global_batch, 256u);
   EXPECT_GT(result->plans, 10u);
   // It can be asked for directly.
   const auto again = MakePlan(best.request);
@@ -68,9 +85,42 @@ TEST(SearchTest, TheBestFitsAndItsNeighboursAreNotBetter) {
   for (const Neighbour& neighbour : result->neighbours)
     EXPECT_THAT(neighbour.why, testing::Not(HasSubstr(" -"))) << neighbour.change;
   // The threads do not decide.
-  const auto same = Search(request, 1024);
+  const auto same = Search(request, 256);
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(Describe(same->best.request), Describe(best.request));
+}
+
+// Whatever its number, and with every recomputation.
+TEST(SearchTest, NoMicroBatchThatFitsIsFaster) {
+  PlanRequest request{.network = {.name = "resnet50"}, .pod = 1};
+  request.network.image_type = program::v1::UINT8;
+  const auto result = Search(request, 256);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->best.request.recomputation, compiler::Recomputation::kNormOnly);
+  for (compiler::Recomputation recomputation :
+       {compiler::Recomputation::kNone, compiler::Recomputation::kNormOnly,
+        compiler::Recomputation::kStandard}) {
+    for (int64_t micro_batch = 5; micro_batch <= 10; ++micro_batch) {
+      request.recomputation = recomputation;
+      request.network.micro_batch = micro_batch;
+      request.accumulation = static_cast<uint32_t>(256 / micro_batch);
+      const auto plan = MakePlan(request);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      if (!plan->fits.ok()) continue;
+      EXPECT_LE(plan->items_per_second, result->best.plan.items_per_second)
+          << NameOf(recomputation) << " " << micro_batch;
+    }
+  }
+}
+
+// The streams of a run are limited: then fewer micro-batches make up an update.
+TEST(SearchTest, StreamsLimitTheAccumulation) {
+  const PlanRequest request{.network = {.name = "mnist"}, .pod = 4};
+  const auto result = Search(request, 1 << 24);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const uint64_t limit = program::Limits().stream_bytes, bytes = result->best.plan.stream_bytes;
+  EXPECT_LE(bytes, limit);
+  EXPECT_GT(bytes, limit / 10 * 9);
 }
 
 TEST(SearchTest, WhatCannotBeFoundSaysWhy) {
