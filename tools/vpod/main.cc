@@ -14,7 +14,7 @@
 #include "tools/vpod/fail.h"
 #include "tools/vpod/logs.h"
 #include "tools/vpod/new_project.h"
-#include "tools/vpod/plan.h"
+#include "tools/vpod/plan_arguments.h"
 #include "tools/vpod/pod.h"
 #include "tools/vpod/pod_file.h"
 #include "tools/vpod/status.h"
@@ -167,12 +167,7 @@ int New(std::string directory, bool python) {
 }
 
 int Plan(const PlanArguments& arguments) {
-  plan::PlanRequest request = arguments.request;
-  request.pod = arguments.pods[0];
-  const auto text =
-      arguments.search
-          ? SearchText(request, arguments.global_batch, arguments.format, arguments.explain)
-          : PlanText(request, arguments.pods, arguments.format, arguments.explain);
+  const auto text = RunPlan(arguments);
   if (!text.ok()) return FailWith(text.status());
   std::fputs(text->c_str(), stdout);
   return 0;

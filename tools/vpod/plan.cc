@@ -25,9 +25,14 @@ model::Bytes MostMemory(const plan::Plan& plan) {
   return *std::max_element(plan.memory.begin(), plan.memory.end());
 }
 
-// Items for each IPU, compared with the first plan.
-double Efficiency(const Row& row, const Row& first) {
-  return row.plan.items_per_second / row.pod / (first.plan.items_per_second / first.pod);
+// Items for each IPU, compared with those on the smallest POD.
+double Efficiency(const Row& row, const Row& smallest) {
+  return row.plan.items_per_second / row.pod / (smallest.plan.items_per_second / smallest.pod);
+}
+
+const Row& SmallestOf(const std::vector<Row>& rows) {
+  return *std::min_element(rows.begin(), rows.end(),
+                           [](const Row& a, const Row& b) { return a.pod < b.pod; });
 }
 
 // What the busiest IPU does, in parts of the time of an update.
@@ -58,13 +63,14 @@ std::string Table(const std::vector<Row>& rows) {
                                    "Memory (MB)", "Fits"}};
   for (const Row& row : rows) {
     const Shares shares = SharesOf(row.plan);
-    table.rows.push_back(
-        {absl::StrCat(row.pod), absl::StrCat(row.plan.replicas),
-         absl::StrCat(row.plan.global_batch), absl::StrFormat("%.0f", row.plan.items_per_second),
-         Percent(Efficiency(row, rows[0])), absl::StrFormat("%.3f", row.plan.seconds * 1e3),
-         Percent(shares.compute), Percent(shares.exchange), Percent(shares.sync),
-         Percent(shares.waiting), absl::StrFormat("%.1f", Megabytes(MostMemory(row.plan))),
-         row.plan.fits.ok() ? "yes" : "no"});
+    table.rows.push_back({absl::StrCat(row.pod), absl::StrCat(row.plan.replicas),
+                          absl::StrCat(row.plan.global_batch),
+                          absl::StrFormat("%.0f", row.plan.items_per_second),
+                          Percent(Efficiency(row, SmallestOf(rows))),
+                          absl::StrFormat("%.3f", row.plan.seconds * 1e3), Percent(shares.compute),
+                          Percent(shares.exchange), Percent(shares.sync), Percent(shares.waiting),
+                          absl::StrFormat("%.1f", Megabytes(MostMemory(row.plan))),
+                          row.plan.fits.ok() ? "yes" : "no"});
   }
   return render::StyleH(table);
 }
@@ -87,13 +93,13 @@ std::string Explanation(const Row& row) {
   return text;
 }
 
-nlohmann::ordered_json Json(const Row& row, const Row& first, bool explain) {
+nlohmann::ordered_json Json(const Row& row, const Row& smallest, bool explain) {
   const Shares shares = SharesOf(row.plan);
   nlohmann::ordered_json json = {{"ipus", row.pod},
                                  {"replicas", row.plan.replicas},
                                  {"global_batch", row.plan.global_batch},
                                  {"items_per_second", row.plan.items_per_second},
-                                 {"efficiency", Efficiency(row, first)},
+                                 {"efficiency", Efficiency(row, smallest)},
                                  {"seconds_per_update", row.plan.seconds},
                                  {"cycles_per_run", row.plan.timeline.end().value()},
                                  {"compute", shares.compute},
@@ -132,7 +138,7 @@ std::string Csv(const std::vector<Row>& rows, const nlohmann::ordered_json& all 
   std::string text;
   for (const Row& row : rows) {
     nlohmann::ordered_json json = all.is_null() ? nlohmann::ordered_json::object() : all;
-    json.update(Json(row, rows[0], /*explain=*/false));
+    json.update(Json(row, SmallestOf(rows), /*explain=*/false));
     std::vector<std::string> names, values;
     for (const auto& [name, value] : json.items()) {
       names.push_back(name);
@@ -159,7 +165,7 @@ absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request,
   if (format == PlanFormat::kCsv) return Csv(rows);
   if (format == PlanFormat::kJson) {
     auto all = nlohmann::ordered_json::array();
-    for (const Row& row : rows) all.push_back(Json(row, rows[0], explain));
+    for (const Row& row : rows) all.push_back(Json(row, SmallestOf(rows), explain));
     return all.dump(2) + "\n";
   }
   std::string text = Table(rows);

@@ -11,8 +11,9 @@ namespace vpod::tools {
 
 enum class PlanFormat { kTable, kJson, kCsv };
 
-// A plan for each POD, as a text that ends with a newline. `explain`: also the time of each IPU of
-// a replica, and why a plan does not fit.
+// A plan for each POD, as a text that ends with a newline. The efficiency is the items per second
+// of an IPU, compared with those on the smallest of the PODs. `explain`: also the time of each IPU
+// of a replica, and why a plan does not fit.
 absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request,
                                      const std::vector<uint32_t>& pods, PlanFormat format,
                                      bool explain);

@@ -2,12 +2,16 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
 #include "device/base/whole_number.h"
 
@@ -26,8 +30,24 @@ std::map<std::string, compiler::Optimizer> Optimizers() {
 // Numbers, as `--micro-batch 4`.
 template <class T>
 CLI::Option* AddCount(CLI::App& command, const char* name, T& value, uint64_t most,
-                      const char* help) {
-  return command.add_option(name, value, help)->transform(base::WholeNumber(1, most));
+                      const char* help, uint64_t least = 1) {
+  return command.add_option(name, value, help)->transform(base::WholeNumber(least, most));
+}
+
+// As `vpod up` has them.
+CLI::Validator PodSize() {
+  const std::string range =
+      absl::StrCat("a power of two from ", arch::kIpusPerMachine, " to ", arch::kMaxIpusPerPod);
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        uint64_t ipus = 0;
+        if (!absl::SimpleAtoi(text, &ipus) || ipus < arch::kIpusPerMachine ||
+            ipus > arch::kMaxIpusPerPod || !arch::IsPowerOfTwo(ipus))
+          return absl::StrCat("a POD has ", range, " IPUs, not ", text);
+        text = absl::StrCat(ipus);
+        return "";
+      },
+      range);
 }
 
 // One of some names, which stand for values.
@@ -61,9 +81,8 @@ std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest&
                "a power of two up to 64 (1)"),
       command
           .add_option("--stages", network.stages,
-                      "of residual networks and EfficientNet: blocks with which the next IPU "
-                      "begins, as layer2.0,layer3.0; of BERT: half layers of each IPU, as "
-                      "9,13,13,13")
+                      "blocks with which the next IPU begins, as layer2.0,layer3.0; of BERT: half "
+                      "layers of each IPU, as 9,13,13,13 (of BERT, GPT-2 and ViT: even shares)")
           ->delimiter(','),
       AddChoice<Recomputation>(
           command, "--recompute", std::move(recomputations),
@@ -71,8 +90,33 @@ std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest&
           "what is computed again for the gradients instead of being kept (none)"),
       command
           .add_option("--checkpoints", network.checkpoints,
-                      "of residual networks: blocks whose outputs are kept, as layer1.0,layer2.2")
+                      "of residual networks, with --recompute: blocks whose outputs are kept, as "
+                      "layer1.0,layer2.2")
           ->delimiter(',')};
+}
+
+// Options that a model does not look at, or that others leave without effect.
+void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
+  const auto is_given = [&](const char* name) { return command.get_option(name)->count() > 0; };
+  const auto refuse = [](const std::string& message) { throw CLI::ValidationError(message); };
+  const plan::NetworkRequest& network = plan.request.network;
+  const auto model = plan::OptionsOf(network.name);
+  if (!model.ok()) return;  // the plan says so
+  for (const auto& [name, takes] :
+       std::initializer_list<std::pair<const char*, bool>>{{"--image-size", model->image_size},
+                                                           {"--uint8-images", model->images},
+                                                           {"--sequence-length", model->tokens},
+                                                           {"--predictions", model->predictions}}) {
+    if (is_given(name) && !takes)
+      refuse(absl::StrCat("model '", network.name, "' takes no ", name));
+  }
+  if (is_given("--checkpoints") && model->checkpoints &&
+      plan.request.recomputation == compiler::Recomputation::kNone)
+    refuse("--checkpoints needs --recompute with another value than none");
+  if (is_given("--schedule") && !plan.search && network.ipus == 1)
+    refuse("--schedule needs --ipus-per-replica above 1");
+  if (plan.search && plan.pods.size() > 1)
+    refuse(absl::StrCat("--search takes one POD, --pod names ", plan.pods.size()));
 }
 
 void AddNetwork(CLI::App& command, plan::PlanRequest& request) {
@@ -90,8 +134,7 @@ void AddNetwork(CLI::App& command, plan::PlanRequest& request) {
   command.add_flag_callback(
       "--uint8-images", [&] { network.image_type = program::v1::UINT8; },
       "images come from the host as bytes");
-  AddCount(command, "--image-size", network.image_size, 4096, "pixels of an edge (224)")
-      ->check(CLI::Range(8, 4096));
+  AddCount(command, "--image-size", network.image_size, 4096, "pixels of an edge (224)", 8);
   AddCount(command, "--sequence-length", network.sequence_length, 1 << 16, "tokens (128)");
   AddCount(command, "--predictions", network.predictions, 1 << 16,
            "of BERT: tokens of a sequence that are predicted (all)");
@@ -105,9 +148,11 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   auto* command =
       app.add_subcommand("plan", "what training a model takes on PODs of any size; needs no POD");
   command->add_option("model", network.name, absl::StrJoin(plan::NetworkNames(), ", "))->required();
-  command->add_option("--pod", plan.pods, "numbers of IPUs (16), as 16,64,256")
+  command
+      ->add_option("--pod", plan.pods,
+                   "numbers of IPUs (16), as 16,64,256; efficiency is compared with the smallest")
       ->delimiter(',')
-      ->transform(base::WholeNumber(1, arch::kMaxIpusPerPod));
+      ->transform(PodSize());
   command->add_option("--machine-type", request.machine_type, "m2000 or bow2000 (m2000)")
       ->check(CLI::IsMember({"m2000", "bow2000"}));
   const std::vector<CLI::Option*> configuration = AddConfiguration(*command, request);
@@ -136,11 +181,12 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
                     "the state of the optimiser lies in streaming memory");
   command->add_option("--memory-proportion", request.memory_proportion,
                       "of a tile's memory for the operands of a product, above 0 to 1 (0.6)");
-  command->add_flag("--explain", plan.explain, "show each IPU of a replica, and what does not fit");
+  auto* explain = command->add_flag("--explain", plan.explain,
+                                    "show each IPU of a replica, and what does not fit");
   auto* search = command->add_flag(
       "--search", plan.search,
       "find the IPUs per replica, stages, micro-batch, accumulation and recomputation that are "
-      "fastest and fit, on the first of the PODs");
+      "fastest and fit, on a POD");
   for (CLI::Option* option : configuration) search->excludes(option);
   AddCount(*command, "--global-batch", plan.global_batch, 1 << 24,
            "of a search: images or sequences of an update, at most (4096)")
@@ -150,7 +196,17 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   command
       ->add_flag_callback(
           "--csv", [&] { plan.format = PlanFormat::kCsv; }, "print CSV")
-      ->excludes(json);
+      ->excludes(json)
+      ->excludes(explain);
+  command->callback([command, &plan] { RefuseWhatIsIgnored(*command, plan); });
+}
+
+absl::StatusOr<std::string> RunPlan(const PlanArguments& arguments) {
+  if (!arguments.search)
+    return PlanText(arguments.request, arguments.pods, arguments.format, arguments.explain);
+  plan::PlanRequest request = arguments.request;
+  request.pod = arguments.pods[0];
+  return SearchText(request, arguments.global_batch, arguments.format, arguments.explain);
 }
 
 }  // namespace vpod::tools

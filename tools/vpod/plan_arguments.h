@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "tools/vpod/plan.h"
 
 namespace CLI {
@@ -21,7 +23,10 @@ struct PlanArguments {
   uint64_t global_batch = 4096;  // of a search, at most
 };
 
-// Adds the command, whose arguments go there.
+// Adds the command, whose arguments go there. What would be ignored is wrong usage.
 void AddPlan(CLI::App& app, PlanArguments& plan);
+
+// What the command prints.
+absl::StatusOr<std::string> RunPlan(const PlanArguments& arguments);
 
 }  // namespace vpod::tools
