@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <map>
-#include <optional>
+#include <span>
+#include <vector>
 
 #include "device/base/mutex.h"
 #include "device/model/even.h"
@@ -48,6 +50,11 @@ class Search {
   bool IsOver() const { return looks_ > kMostLooks || costs_ > kMostCosts; }
 
   void Run() {
+    for (size_t i : {0, 1}) {
+      window_[i] = WindowSplits(c_.kernel[i]);
+      field_[i] = Splits(c_.field[i]);
+    }
+    batch_ = Splits(c_.batch);
     for (const Partition& vertex : Vertices()) {
       for (const uint64_t serial : {1, 2, 4, 8}) {
         if (serial > CeilDiv(c_.outputs, vertex.outputs_at_once)) break;
@@ -87,11 +94,11 @@ class Search {
     return vertices;
   }
 
-  // The numbers of parts, up to `most`, that make the largest part smaller.
-  std::vector<uint64_t> Splits(uint64_t items, uint64_t most) const {
+  // The numbers of parts that make the largest part smaller.
+  std::vector<uint64_t> Splits(uint64_t items) const {
     std::vector<uint64_t> splits;
     uint64_t last = 0;
-    for (uint64_t parts = 1; parts <= std::min(items, most); parts += coarse_ ? parts : 1) {
+    for (uint64_t parts = 1; parts <= std::min(items, kTiles); parts += coarse_ ? parts : 1) {
       const uint64_t largest = CeilDiv(items, parts);
       if (largest != last) splits.push_back(parts);
       last = largest;
@@ -99,48 +106,64 @@ class Search {
     return splits;
   }
 
-  std::vector<uint64_t> WindowSplits(uint64_t elements, uint64_t most) const {
-    if (elements > kSmallWindow) return Splits(elements, most);
-    if (elements == 1 || elements > most) return {1};
+  std::vector<uint64_t> WindowSplits(uint64_t elements) const {
+    if (elements > kSmallWindow) return Splits(elements);
+    if (elements == 1) return {1};
     return {1, elements};
   }
 
+  static std::span<const uint64_t> UpTo(uint64_t most, const std::vector<uint64_t>& splits) {
+    return {splits.begin(), std::upper_bound(splits.begin(), splits.end(), most)};
+  }
+
+  // `blocks` of channels, and elements of the window in each, are the work of a tile on a pixel.
   void SplitChannels(Partition p) {
     if (IsOver()) return;
-    const uint64_t outputs_each = CeilDiv(CeilDiv(c_.outputs, p.outputs_at_once), p.serial_outputs);
-    for (const uint64_t groups : Splits(CeilDiv(c_.groups, p.groups_at_once), kTiles)) {
+    const uint64_t groups_all = CeilDiv(c_.groups, p.groups_at_once),
+                   inputs_all = CeilDiv(c_.inputs, p.inputs_at_once),
+                   outputs_all = CeilDiv(c_.outputs, p.outputs_at_once);
+    const std::vector<uint64_t> inputs_splits = Splits(inputs_all),
+                                outputs_splits = Splits(CeilDiv(outputs_all, p.serial_outputs));
+    for (const uint64_t groups : Splits(groups_all)) {
       p.groups = groups;
-      for (const uint64_t outputs : Splits(outputs_each, kTiles / groups)) {
+      for (const uint64_t outputs : UpTo(kTiles / groups, outputs_splits)) {
         p.outputs = outputs;
         const uint64_t left = kTiles / (groups * outputs);
-        for (const uint64_t inputs : Splits(CeilDiv(c_.inputs, p.inputs_at_once), left)) {
+        const uint64_t blocks = CeilDiv(groups_all, groups) * CeilDiv(outputs_all, outputs);
+        for (const uint64_t inputs : UpTo(left, inputs_splits)) {
           p.inputs = inputs;
-          SplitWindow(p, left / inputs);
+          SplitWindow(p, left / inputs, blocks * CeilDiv(inputs_all, inputs));
         }
       }
     }
   }
 
-  void SplitWindow(Partition p, uint64_t tiles) {
+  void SplitWindow(Partition p, uint64_t tiles, uint64_t blocks) {
     if (IsOver()) return;
-    for (const uint64_t rows : WindowSplits(c_.kernel[0], tiles)) {
-      for (const uint64_t columns : WindowSplits(c_.kernel[1], tiles / rows)) {
+    for (const uint64_t rows : UpTo(tiles, window_[0])) {
+      const uint64_t rows_each = CeilDiv(CeilDiv(c_.kernel[0], rows), p.rows_at_once);
+      for (const uint64_t columns : UpTo(tiles / rows, window_[1])) {
         p.kernel = {rows, columns};
-        SplitField(p, tiles / (rows * columns));
+        SplitField(p, tiles / (rows * columns),
+                   blocks * rows_each * CeilDiv(c_.kernel[1], columns));
       }
     }
   }
 
-  void SplitField(Partition p, uint64_t tiles) {
+  void SplitField(Partition p, uint64_t tiles, uint64_t blocks) {
     if (IsOver()) return;
-    for (const uint64_t batch : Splits(c_.batch, tiles)) {
+    const uint64_t spread = c_.spread[0] * c_.spread[1];
+    const double cycles_of_pixel = CyclesOfPixel(p);
+    for (const uint64_t batch : UpTo(tiles, batch_)) {
       p.batch = batch;
-      for (const uint64_t rows : Splits(c_.field[0], tiles / batch)) {
+      for (const uint64_t rows : UpTo(tiles / batch, field_[0])) {
         p.field[0] = rows;
-        for (const uint64_t columns : Splits(c_.field[1], tiles / batch / rows)) {
+        const uint64_t lines = CeilDiv(c_.batch, batch) * CeilDiv(c_.field[0], rows);
+        for (const uint64_t columns : UpTo(tiles / batch / rows, field_[1])) {
           p.field[1] = columns;
           if (IsOver()) return;
-          Take(p);
+          const uint64_t pixels = lines * CeilDiv(c_.field[1], columns) / spread;
+          Take(p, static_cast<double>(blocks) * static_cast<double>(pixels) * cycles_of_pixel);
         }
       }
     }
@@ -161,21 +184,10 @@ class Search {
     }
   }
 
-  double LeastCycles(const Partition& p) const {
-    const auto part = [](uint64_t items, uint64_t parts) { return CeilDiv(items, parts); };
-    const uint64_t rows = part(c_.batch, p.batch) * part(c_.field[0], p.field[0]) *
-                          part(c_.field[1], p.field[1]) / (c_.spread[0] * c_.spread[1]);
-    const uint64_t blocks = part(part(c_.groups, p.groups_at_once), p.groups) *
-                            part(part(c_.inputs, p.inputs_at_once), p.inputs) *
-                            part(part(c_.outputs, p.outputs_at_once), p.outputs) *
-                            part(part(c_.kernel[0], p.kernel[0]), p.rows_at_once) *
-                            part(c_.kernel[1], p.kernel[1]);
-    return static_cast<double>(blocks) * static_cast<double>(rows) * CyclesOfPixel(p);
-  }
-
-  void Take(const Partition& p) {
+  // It takes no fewer than the least cycles.
+  void Take(const Partition& p, double least_cycles) {
     ++looks_;
-    if (fits_ && LeastCycles(p) >= static_cast<double>(cycles_)) return;
+    if (fits_ && least_cycles >= static_cast<double>(cycles_)) return;
     ++costs_;
     PartitionCost cost = CostOf(c_, p);
     const bool fits = cost.temporary_bytes <= bytes_;
@@ -197,6 +209,9 @@ class Search {
   bool found_ = false, fits_ = false;
   uint64_t cycles_ = 0;
   PlannedPartition best_;
+  // Into which numbers of parts the window, the field and the batch can be split.
+  std::array<std::vector<uint64_t>, 2> window_, field_;
+  std::vector<uint64_t> batch_;
 };
 
 }  // namespace
