@@ -115,6 +115,8 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
     refuse("--checkpoints needs --recompute with another value than none");
   if (is_given("--schedule") && !plan.search && network.ipus == 1)
     refuse("--schedule needs --ipus-per-replica above 1");
+  if (plan.request.recomputation == compiler::Recomputation::kPipeline && network.ipus == 1)
+    refuse("--recompute pipeline needs --ipus-per-replica above 1");
   if (plan.search && plan.pods.size() > 1)
     refuse(absl::StrCat("--search takes one POD, --pod names ", plan.pods.size()));
 }

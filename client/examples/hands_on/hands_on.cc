@@ -13,7 +13,9 @@
 #include <future>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +28,7 @@
 #include "device/base/status.h"
 #include "device/base/stdout.h"
 #include "device/base/text.h"
+#include "device/base/version.h"
 #include "device/base/whole_number.h"
 
 namespace vpod::examples {
@@ -40,17 +43,19 @@ using Clock = std::chrono::steady_clock;
 struct Arguments {
   NetworkOptions network;
   uint32_t replicas = 1, accumulation = 1, device_iterations = 1, runs = 3;
+  float learning_rate = 0.002f;
   Schedule schedule = Schedule::kGrouped;
   Recomputation recomputation = Recomputation::kNone;
   bool synchronous = false;
   bool compile_only = false;
 };
 
-// Images of a class are its pattern and noise.
+// Images of a class are its pattern and noise. They are the same in each run, so that their loss
+// falls within a few.
 class Images {
  public:
   Images(const Arguments& arguments, uint32_t first_replica)
-      : arguments_(arguments), random_(7 + first_replica) {
+      : arguments_(arguments), first_replica_(first_replica) {
     std::mt19937 patterns(5);
     std::normal_distribution<float> normal;
     for (size_t c = 0; c < kClasses; ++c) {
@@ -60,6 +65,7 @@ class Images {
 
   // The micro-batches of all local replicas for a run.
   absl::Status Fill(session::Session& session, uint32_t slot) {
+    random_.seed(7 + first_replica_);
     for (uint32_t replica = 0; replica < session.device().local_replicas(); ++replica) {
       VPOD_ASSIGN_OR_RETURN(const auto labels, session.Stream<int32_t>("labels", replica, slot));
       for (int32_t& label : labels) label = static_cast<int32_t>(random_() % kClasses);
@@ -104,6 +110,7 @@ class Images {
   }
 
   const Arguments& arguments_;
+  const uint32_t first_replica_;
   std::mt19937 random_;
   std::array<std::array<float, 61>, kClasses> patterns_;
 };
@@ -114,12 +121,12 @@ absl::StatusOr<compiler::Compiled> CompileNetwork(const Arguments& arguments, ui
                                    .total_replicas = replicas};
   options.schedule = arguments.schedule;
   options.recomputation = arguments.recomputation;
-  options.programs = {
-      {.name = "train",
-       .device_iterations = arguments.device_iterations,
-       .accumulation = arguments.accumulation,
-       .loss = network.loss,
-       .optimizer = compiler::SgdOptions{.learning_rate = 0.02f, .momentum = 0.9f}}};
+  options.programs = {{.name = "train",
+                       .device_iterations = arguments.device_iterations,
+                       .accumulation = arguments.accumulation,
+                       .loss = network.loss,
+                       .optimizer = compiler::SgdOptions{.learning_rate = arguments.learning_rate,
+                                                         .momentum = 0.9f}}};
   return compiler::Compile(network.graph, options);
 }
 
@@ -185,40 +192,74 @@ absl::Status Run(const Arguments& arguments) {
 template <class Enum>
 void AddChoice(CLI::App& app, const char* name, Enum& value, std::map<std::string, Enum> choices,
                const char* help) {
-  app.add_option(name, value, help)->transform(CLI::CheckedTransformer(std::move(choices)));
+  std::set<std::string> names;
+  for (const auto& [choice, of_choice] : choices) names.insert(choice);
+  app.add_option_function<std::string>(
+         name,
+         [&value, choices = std::move(choices)](const std::string& choice) {
+           value = choices.at(choice);
+         },
+         help)
+      ->check(CLI::IsMember(names));
 }
 
 void AddOptions(CLI::App& app, Arguments& arguments) {
   NetworkOptions& network = arguments.network;
   const auto count = [&](const char* name, auto& value, const char* help) {
-    app.add_option(name, value, help)->transform(base::WholeNumber(1, 1 << 16));
+    return app.add_option(name, value, help)->transform(base::WholeNumber(1, 1 << 16));
   };
+  app.set_version_flag("--version", absl::StrCat("version: ", base::kVersion), "show the version");
   app.add_option("--network", network.name, "resnet18, resnet50, resnet101 or mnist (resnet50)");
   count("--ipus", network.ipus, "IPUs of a replica: 1 or 2; of mnist 1 or 4 (1)");
   app.add_option("--split", network.split,
-                 "of a residual network: the block with which IPU 1 begins");
+                 "of a residual network with --ipus 2: the block with which IPU 1 begins, as "
+                 "layer3.0");
   count("--replicas", arguments.replicas, "without poprun (1)");
   count("--micro-batch", network.micro_batch, "images (4)");
   count("--accumulation", arguments.accumulation, "micro-batches of an update (1)");
   count("--device-iterations", arguments.device_iterations, "updates of a run (1)");
-  count("--runs", arguments.runs, "(3)");
-  count("--image-size", network.image_size, "pixels of an edge (64)");
+  auto* runs = count("--runs", arguments.runs, "(3)");
+  app.add_option("--learning-rate", arguments.learning_rate, "(0.002)")
+      ->check(CLI::Range(0.0f, 1.0f));
+  count("--image-size", network.image_size, "of a residual network: pixels of an edge (64)");
   AddChoice<Schedule>(app, "--schedule", arguments.schedule,
                       {{"sharded", Schedule::kSharded},
                        {"grouped", Schedule::kGrouped},
                        {"interleaved", Schedule::kInterleaved},
                        {"sequential", Schedule::kSequential}},
-                      "how IPUs share the work (grouped)");
+                      "how several IPUs share the work (grouped)");
   AddChoice<Recomputation>(
       app, "--recompute", arguments.recomputation,
       {std::begin(compiler::kRecomputationNames), std::end(compiler::kRecomputationNames)},
-      "what is computed again for the gradients (none)");
+      "what is computed again for the gradients; pipeline with several IPUs (none)");
   AddChoice<program::v1::DataType>(app, "--precision", network.type,
                                    {{"32.32", FLOAT32}, {"16.16", FLOAT16}},
                                    "of operations and weights (32.32)");
   app.add_flag("--byte-images", network.byte_images, "images come from the host as bytes");
-  app.add_flag("--synchronous", arguments.synchronous, "load data when the IPUs are done");
-  app.add_flag("--compile-only", arguments.compile_only, "do not run it");
+  auto* synchronous =
+      app.add_flag("--synchronous", arguments.synchronous, "load data when the IPUs are done");
+  app.add_flag("--compile-only", arguments.compile_only, "do not run it")
+      ->excludes(runs)
+      ->excludes(synchronous);
+}
+
+// Options that others leave without effect.
+void RefuseWhatIsIgnored(const CLI::App& app, const Arguments& arguments) {
+  const auto is_given = [&](const char* name) { return app.get_option(name)->count() > 0; };
+  const auto refuse = [&](bool is_ignored, const char* name, const char* why) {
+    if (is_ignored && is_given(name)) throw CLI::ValidationError(absl::StrCat(name, " ", why));
+  };
+  const bool is_mnist = arguments.network.name == "mnist";
+  refuse(is_mnist, "--split", "has no effect on network mnist, each of whose layers has an IPU");
+  refuse(is_mnist, "--image-size", "has no effect on network mnist, whose images have 28 pixels");
+  if (arguments.network.ipus == 1) {
+    constexpr const char* kNeeded = "needs several IPUs, which --ipus gives";
+    refuse(true, "--split", kNeeded);
+    refuse(true, "--schedule", kNeeded);
+    refuse(arguments.recomputation == Recomputation::kPipeline, "--recompute",
+           "pipeline needs several IPUs, which --ipus gives");
+  }
+  refuse(popdist::isPopdistEnvSet(), "--replicas", "is poprun's, as poprun --num-replicas");
 }
 
 int Main(int argc, char** argv) {
@@ -232,11 +273,16 @@ int Main(int argc, char** argv) {
   };
   try {
     app.parse(argc, argv);
+    RefuseWhatIsIgnored(app, arguments);
   } catch (const CLI::ParseError& error) {
     return error.get_exit_code() == 0 ? app.exit(error) : fail(error.what(), 2);
   }
-  const absl::Status status = Run(arguments);
-  return status.ok() ? 0 : fail(status.message(), 1);
+  try {
+    const absl::Status status = Run(arguments);
+    return status.ok() ? 0 : fail(status.message(), 1);
+  } catch (const popdist::popdist_error& error) {
+    return fail(error.what(), 1);
+  }
 }
 
 }  // namespace
