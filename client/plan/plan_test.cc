@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace vpod::plan {
 namespace {
 
@@ -75,6 +77,27 @@ TEST(PlanTest, PipelinesOfSeveralIpus) {
     ASSERT_TRUE(sharded.ok()) << sharded.status();
     EXPECT_EQ(grouped->replicas, 4u);
     EXPECT_GT(grouped->items_per_second, 1.2 * sharded->items_per_second) << name;
+  }
+}
+
+// Without stages, their blocks are dealt to as many IPUs as a replica has.
+TEST(PlanTest, TransformersAreDealtEvenly) {
+  for (const char* name : {"bert-base", "gpt2", "vit-b16"}) {
+    PlanRequest request = ResNet18(16);
+    request.network.name = name;
+    request.accumulation = 64;
+    model::Bytes most(uint64_t{1} << 40);  // on an IPU
+    for (uint32_t ipus : {2, 4, 8}) {
+      request.network.ipus = ipus;
+      const auto plan = MakePlan(request);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_EQ(plan->replicas, 16 / ipus);
+      EXPECT_EQ(plan->memory.size(), ipus);
+      for (const model::IpuTime& ipu : plan->timeline.ipus) EXPECT_GT(ipu.cost.flops, 0) << name;
+      const model::Bytes on_one = *std::max_element(plan->memory.begin(), plan->memory.end());
+      EXPECT_LE(on_one, most) << name << " " << ipus;
+      most = on_one;
+    }
   }
 }
 
