@@ -12,6 +12,7 @@
 #include "client/compiler/offload.h"
 #include "client/compiler/passes.h"
 #include "client/compiler/pipeline.h"
+#include "client/compiler/planned_program.h"
 #include "client/compiler/recompute.h"
 #include "client/engine_options/engine_options.h"
 #include "client/sdk_log/sdk_log.h"
@@ -69,7 +70,7 @@ absl::Status CheckThatItFits(const CompileOptions& options, Compiled& compiled) 
       {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica});
   if (fits.ok()) return fits;
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
-  if (!engine.allow_out_of_memory) return fits;
+  if (!engine.allow_out_of_memory && !IsPlannedProgram()) return fits;
   SdkLog(LogModule::kEngine, LogLevel::kWarn, fits.message());
   compiled.fits = false;
   return absl::OkStatus();

@@ -11,8 +11,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "client/compiler/checks.h"
+#include "client/compiler/executable_file.h"
 #include "client/compiler/optimizer.h"
 #include "client/sdk_log/sdk_log.h"
 #include "device/base/file.h"
@@ -21,11 +21,6 @@
 
 namespace vpod::compiler {
 namespace {
-
-// A file begins with this. The key, the checksum of the rest and the number of the executable's
-// bytes follow, then the executable and its origins.
-constexpr absl::string_view kMagic("VIPUCACHE\x02", 10);
-constexpr size_t kDigits = 64;  // of a SHA-256
 
 // --- The program that compiles ---
 
@@ -215,56 +210,28 @@ void Log(LogLevel level, absl::string_view text) {
   if (SdkLogs(LogModule::kEngine, level)) SdkLog(LogModule::kEngine, level, text);
 }
 
-// InvalidArgument says what is wrong with a file's bytes.
-absl::StatusOr<std::shared_ptr<const program::Executable>> Unpack(absl::string_view bytes,
-                                                                  absl::string_view key) {
-  if (!absl::ConsumePrefix(&bytes, kMagic) || bytes.size() < 2 * kDigits)
-    return absl::InvalidArgumentError("it is not a file of the cache");
-  if (bytes.substr(0, kDigits) != key)
-    return absl::InvalidArgumentError("it is of another graph or another compiler");
-  const absl::string_view checksum = bytes.substr(kDigits, kDigits);
-  bytes.remove_prefix(2 * kDigits);
-  uint64_t size = 0;
-  if (base::Sha256Hex(bytes) == checksum && bytes.size() >= sizeof(size)) {
-    std::memcpy(&size, bytes.data(), sizeof(size));
-    bytes.remove_prefix(sizeof(size));
-    if (size <= bytes.size())
-      return program::Executable::Parse(bytes.substr(0, size), {}, bytes.substr(size));
-  }
-  return absl::InvalidArgumentError("it is truncated or damaged");
-}
-
 // Null: it has to be compiled.
 std::shared_ptr<const program::Executable> Find(const std::string& path, const std::string& key) {
-  const auto unusable = [&](const absl::Status& why) {
-    Log(LogLevel::kWarn,
-        absl::StrCat("Ignoring ", path, " of the executable cache: ", why.message()));
+  const auto unusable = [&](absl::string_view why) {
+    Log(LogLevel::kWarn, absl::StrCat("Ignoring ", path, " of the executable cache: ", why));
     return nullptr;
   };
   const absl::Status is_file = base::CheckIsFileOrNothing(path);
-  if (!is_file.ok()) return unusable(is_file);
-  constexpr size_t kMost = size_t{128} << 20;  // twice the longest executable
-  const absl::StatusOr<std::string> bytes = base::ReadNamedFile(path, kMost);
-  if (!bytes.ok()) {
-    std::error_code error;  // std::filesystem throws without one
-    const auto type = std::filesystem::status(path, error).type();
-    return type == std::filesystem::file_type::not_found ? nullptr : unusable(bytes.status());
-  }
-  auto executable = Unpack(*bytes, key);
-  if (!executable.ok()) return unusable(executable.status());
-  return *std::move(executable);
+  if (!is_file.ok()) return unusable(is_file.message());
+  absl::StatusOr<ExecutableFile> file = ReadExecutableFile(path);
+  if (file.ok() && file->key == key) return std::move(file->executable);
+  if (file.ok()) return unusable("it is of another graph or another compiler");
+  std::error_code error;  // std::filesystem throws without one
+  if (std::filesystem::status(path, error).type() == std::filesystem::file_type::not_found)
+    return nullptr;
+  return unusable(file.status().message());
 }
 
-void Keep(const std::string& directory, const std::string& path, absl::string_view key,
+void Keep(const std::string& directory, const std::string& path, const std::string& key,
           const program::Executable& executable) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);  // an error shows when the file is made
-  std::string bytes = executable.Bytes();
-  const uint64_t size = bytes.size();
-  bytes = absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&size), sizeof(size)), bytes,
-                       executable.OriginBytes());
-  const absl::Status kept = base::ReplaceFile(
-      path, absl::StrCat(kMagic, key, base::Sha256Hex(bytes), bytes), /*mode=*/0644);
+  const absl::Status kept = WriteExecutableFile(path, key, executable);
   if (kept.ok()) return;
   Log(LogLevel::kWarn, absl::StrCat("The executable is not cached in '", directory,
                                     "' (--executable-cache-path): ", kept.message()));
@@ -295,7 +262,7 @@ absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileO
     Log(LogLevel::kWarn, absl::StrCat("The executable is not cached: ", key.status().message()));
     return Compile(graph, options, progress);
   }
-  const std::string path = absl::StrCat(directory, "/", *key, ".vipuexe");
+  const std::string path = absl::StrCat(directory, "/", *key, kExecutableFileEnd);
   if (auto executable = Find(path, *key)) {
     Log(LogLevel::kInfo, absl::StrCat("Executable cache hit: ", path));
     Compiled compiled{.executable = std::move(executable)};

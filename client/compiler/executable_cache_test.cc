@@ -212,9 +212,9 @@ TEST_F(ExecutableCacheTest, BadFilesAreNamedAndReplaced) {
   std::string flipped = good;
   flipped[good.size() / 2] ^= 1;
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "not a file of the cache"},
-      {"something else", "not a file of the cache"},
-      {good.substr(0, 100), "not a file of the cache"},
+      {"", "not a compiled executable"},
+      {"something else", "not a compiled executable"},
+      {good.substr(0, 100), "not a compiled executable"},
       {good.substr(0, good.size() - 1), "truncated or damaged"},
       {good + "x", "truncated or damaged"},
       {flipped, "truncated or damaged"},

@@ -1,6 +1,7 @@
 #include "client/session/open.h"
 
 #include "absl/strings/str_cat.h"
+#include "client/compiler/planned_program.h"
 #include "client/ipuof/ipuof_device.h"
 #include "client/popdist/context.hpp"
 #include "client/popdist/job.h"
@@ -27,15 +28,20 @@ absl::StatusOr<std::unique_ptr<Device>> Attach(uint32_t replicas, uint32_t ipus)
   return ipuof::AttachDevice(partition, options);
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
-  if (popdist::isPopdistEnvSet()) return AttachDevice(options);
+absl::StatusOr<std::unique_ptr<Device>> Model(const OpenOptions& options) {
   return CreateIpuModel(
       {.replicas = options.replicas, .ipus_per_replica = options.ipus_per_replica});
 }
 
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options) {
+  if (popdist::isPopdistEnvSet()) return AttachDevice(options);
+  return Model(options);
+}
+
 absl::StatusOr<std::unique_ptr<Device>> AttachDevice(const OpenOptions& options) {
+  if (compiler::IsPlannedProgram()) return Model(options);
   try {
     return Attach(options.replicas, options.ipus_per_replica);
   } catch (const popdist::popdist_error& error) {

@@ -18,8 +18,9 @@ struct OpenOptions {
 absl::StatusOr<std::unique_ptr<Device>> OpenDevice(const OpenOptions& options = {});
 
 // The IPUs that poprun gave to this process; without poprun, the first free ones of the active
-// partition. FailedPrecondition: poprun gave other IPUs per replica, or its environment is damaged.
-// NotFound if there is no partition; ResourceExhausted if no device is free.
+// partition. In a program that `vpod plan` runs, an IPUModel. FailedPrecondition: poprun gave other
+// IPUs per replica, or its environment is damaged. NotFound if there is no partition;
+// ResourceExhausted if no device is free.
 absl::StatusOr<std::unique_ptr<Device>> AttachDevice(const OpenOptions& options = {});
 
 }  // namespace vpod::session

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/compiler/optimizer.h"
+#include "client/compiler/planned_program.h"
 #include "client/engine_options/engine_options.h"
 #include "client/profile/profile.h"
 #include "client/sdk_log/sdk_log.h"
@@ -56,6 +57,7 @@ Session::~Session() = default;
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device> device,
                                                          const compiler::Compiled& compiled,
                                                          const LoadOptions& options) {
+  if (compiler::IsPlannedProgram()) return compiler::LeaveForPlan(*compiled.executable);
   VPOD_RETURN_IF_ERROR(CheckSdkLog());
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
   WarnOfUnknown(engine);

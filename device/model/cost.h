@@ -23,8 +23,8 @@ struct Topology {
   uint32_t ipus_per_domain = arch::kMaxIpusPerLinkDomain;  // of the partition in an IPU-Link domain
 };
 
-// Cycles of one instruction on one IPU, by what the IPU does meanwhile, what passes its Host-Link,
-// and floating-point operations.
+// Cycles of one instruction on one IPU, by what the IPU does meanwhile, what passes its links, and
+// floating-point operations.
 struct Cost {
   Cycles compute;
   Cycles exchange;
@@ -32,6 +32,8 @@ struct Cost {
   Bytes from_host;
   Bytes to_host;
   double flops = 0;
+  // Sent to other IPUs; of an exchange within a replica, what the IPU sends that sends most.
+  Bytes over_ipu_links, over_gw_links;
 
   Cycles total() const { return compute + exchange + sync; }
   Cost& operator+=(const Cost& other);

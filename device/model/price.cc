@@ -66,10 +66,12 @@ Cost PriceStep(const RemoteTransfer& transfer, const Topology& topology) {
 // 3.2
 Cost PriceStep(const InterIpuExchange& exchange, const Topology& topology) {
   std::map<uint32_t, double> sending, receiving;  // seconds, by IPU
+  std::map<uint32_t, Bytes> sent;
   for (const InterIpuMove& move : exchange.moves) {
     const double seconds =
         static_cast<double>(move.bytes) / arch::IpuLinkBytesPerSecond(move.from_ipu, move.to_ipu);
     sending[move.from_ipu] += seconds;
+    sent[move.from_ipu] += Bytes(move.bytes);
     receiving[move.to_ipu] += seconds;
   }
   double longest = 0;
@@ -79,6 +81,7 @@ Cost PriceStep(const InterIpuExchange& exchange, const Topology& topology) {
   Cost cost;
   cost.exchange = Cycles(arch::kCollectiveStepCycles) + ToCycles(longest, topology);
   cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz);
+  for (const auto& [ipu, bytes] : sent) cost.over_ipu_links = std::max(cost.over_ipu_links, bytes);
   return cost;
 }
 
@@ -97,6 +100,8 @@ Cost PriceStep(const RingPhase& ring, const Topology& topology) {
       ToCycles(ring.bytes / bytes_per_second + static_cast<double>(steps) * hop_seconds, topology) +
       Cycles(steps * arch::kCollectiveStepCycles);
   cost.sync = step_sync * steps;
+  (gateway ? cost.over_gw_links : cost.over_ipu_links) =
+      Bytes(static_cast<uint64_t>(std::ceil(ring.bytes)));
   return cost;
 }
 
@@ -129,12 +134,16 @@ Cost& Cost::operator+=(const Cost& other) {
   from_host += other.from_host;
   to_host += other.to_host;
   flops += other.flops;
+  over_ipu_links += other.over_ipu_links;
+  over_gw_links += other.over_gw_links;
   return *this;
 }
 
 Cost operator*(Cost cost, uint64_t times) {
-  return {cost.compute * times,   cost.exchange * times, cost.sync * times,
-          cost.from_host * times, cost.to_host * times,  cost.flops * static_cast<double>(times)};
+  return {cost.compute * times,        cost.exchange * times,
+          cost.sync * times,           cost.from_host * times,
+          cost.to_host * times,        cost.flops * static_cast<double>(times),
+          cost.over_ipu_links * times, cost.over_gw_links * times};
 }
 
 Cost Price(const Instruction& instruction, const PlanContext& context) {

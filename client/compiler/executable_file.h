@@ -1,0 +1,29 @@
+// An executable in a file, without the initial values of its variables (docs/formats.md: Cached
+// executables).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "device/program/executable.h"
+
+namespace vpod::compiler {
+
+struct ExecutableFile {
+  std::string key;  // of the cache: a SHA-256 in hexadecimal
+  std::shared_ptr<const program::Executable> executable;
+};
+
+// What the name of a file ends with.
+inline constexpr char kExecutableFileEnd[] = ".vipuexe";
+
+// NotFound: it cannot be read. InvalidArgument: it is not such a file, or is damaged; the messages
+// of what is no file at all name it, the others do not.
+absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path);
+
+// Replaces what is there, wholly or not at all. Unavailable names the file.
+absl::Status WriteExecutableFile(const std::string& path, const std::string& key,
+                                 const program::Executable& executable);
+
+}  // namespace vpod::compiler

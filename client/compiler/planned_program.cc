@@ -1,0 +1,26 @@
+#include "client/compiler/planned_program.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "client/compiler/executable_file.h"
+#include "device/base/sha256.h"
+#include "device/base/status.h"
+
+namespace vpod::compiler {
+
+bool IsPlannedProgram() { return std::getenv(kPlanDirectoryVariable) != nullptr; }
+
+absl::Status LeaveForPlan(const program::Executable& executable) {
+  const std::string key = base::Sha256Hex(executable.Bytes());
+  VPOD_RETURN_IF_ERROR(WriteExecutableFile(
+      absl::StrCat(std::getenv(kPlanDirectoryVariable), "/", key, kExecutableFileEnd), key,
+      executable));
+  std::fflush(nullptr);
+  _exit(0);
+}
+
+}  // namespace vpod::compiler
