@@ -1,0 +1,39 @@
+// What running a compiled executable takes on a POD of any size. Nothing is allocated for its
+// variables.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "device/model/timeline.h"
+#include "device/program/executable.h"
+
+namespace vpod::plan {
+
+// A run of one of its programs.
+struct RunPlan {
+  std::string program;
+  model::Timeline timeline;
+  double seconds = 0;
+  // The rows of the first stream from the host that the program reads, of all replicas: images or
+  // sequences. 0 if it reads none.
+  uint64_t items = 0;
+  double items_per_second() const { return static_cast<double>(items) / seconds; }
+  // What the IPU sends in a run that sends most.
+  model::Bytes over_ipu_links, over_gw_links;
+};
+
+struct ExecutablePlan {
+  uint32_t replicas = 1;
+  std::vector<RunPlan> runs;         // in the order of the programs
+  std::vector<model::Bytes> memory;  // of each IPU of a replica
+  absl::Status fits;                 // OutOfMemory as a compilation gives it
+};
+
+// InvalidArgument: an unknown machine type, and a POD that has no whole number of replicas.
+absl::StatusOr<ExecutablePlan> PlanExecutable(const program::Executable& executable, uint32_t pod,
+                                              const std::string& machine_type);
+
+}  // namespace vpod::plan

@@ -1,0 +1,85 @@
+#include "client/plan/executable_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "client/compiler/compiler.h"
+#include "client/plan/networks.h"
+#include "client/plan/plan.h"
+
+namespace vpod::plan {
+namespace {
+
+// As a plan of the model has it.
+PlanRequest Request(uint32_t ipus) {
+  return {.network = {.name = ipus == 1 ? "mnist" : "bert-tiny", .micro_batch = 4, .ipus = ipus},
+          .accumulation = 8};
+}
+
+std::shared_ptr<const program::Executable> ExecutableOf(const PlanRequest& request) {
+  const Network network = *BuildNetwork(request.network);
+  compiler::CompileOptions options{.ipus_per_replica = request.network.ipus,
+                                   .schedule = request.schedule,
+                                   .programs = {{.name = "train",
+                                                 .accumulation = request.accumulation,
+                                                 .loss = network.loss,
+                                                 .optimizer = request.optimizer},
+                                                {.name = "infer", .device_iterations = 3}}};
+  return compiler::Compile(network.graph, options)->executable;
+}
+
+TEST(ExecutablePlanTest, TakesWhatThePlanOfItsModelTakes) {
+  for (uint32_t ipus : {1, 2}) {
+    PlanRequest request = Request(ipus);
+    const auto executable = ExecutableOf(request);
+    for (const char* machine : {"m2000", "bow2000"}) {
+      for (uint32_t pod : {4, 64, 256}) {
+        request.pod = pod;
+        request.machine_type = machine;
+        const auto plan = PlanExecutable(*executable, pod, machine);
+        const auto of_model = MakePlan(request);
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        ASSERT_TRUE(of_model.ok()) << of_model.status();
+        EXPECT_EQ(plan->replicas, of_model->replicas);
+        EXPECT_TRUE(plan->fits.ok());
+        ASSERT_EQ(plan->runs.size(), 2u);
+        const RunPlan& train = plan->runs[0];
+        EXPECT_EQ(train.program, "train");
+        EXPECT_EQ(train.timeline.end(), of_model->timeline.end());
+        EXPECT_EQ(train.items, of_model->global_batch);
+        EXPECT_DOUBLE_EQ(train.items_per_second(), of_model->items_per_second);
+        EXPECT_EQ(plan->runs[1].items, plan->replicas * 12);
+        EXPECT_LT(plan->runs[1].seconds, train.seconds);
+      }
+    }
+  }
+}
+
+TEST(ExecutablePlanTest, CountsWhatPassesLinks) {
+  const auto single = ExecutableOf(Request(1)), dual = ExecutableOf(Request(2));
+  const auto train = [](const auto& executable, uint32_t pod) {
+    return PlanExecutable(*executable, pod, "m2000")->runs[0];
+  };
+  // A ring of 16 passes more of the gradients than one of 4, racks are joined by GW-Links.
+  const RunPlan small = train(single, 4), rack = train(single, 16), racks = train(single, 256);
+  EXPECT_GT(small.over_ipu_links.value(), 0u);
+  EXPECT_GT(rack.over_ipu_links, small.over_ipu_links);
+  EXPECT_EQ(rack.over_gw_links.value(), 0u);
+  EXPECT_GT(racks.over_gw_links.value(), 0u);
+  EXPECT_LT(racks.over_gw_links, racks.over_ipu_links);
+  // Alone, IPUs of a replica send activations and gradients to each other, and nothing else does.
+  EXPECT_EQ(train(single, 1).over_ipu_links.value(), 0u);
+  EXPECT_GT(train(dual, 2).over_ipu_links.value(), 0u);
+}
+
+TEST(ExecutablePlanTest, WrongPodsAreRefused) {
+  const auto executable = ExecutableOf(Request(2));
+  EXPECT_EQ(PlanExecutable(*executable, 3, "m2000").status().message(),
+            "a POD of 3 IPUs has no whole number of replicas of 2");
+  EXPECT_FALSE(PlanExecutable(*executable, 0, "m2000").ok());
+  EXPECT_THAT(std::string(PlanExecutable(*executable, 4, "m3000").status().message()),
+              testing::HasSubstr("m3000"));
+}
+
+}  // namespace
+}  // namespace vpod::plan
