@@ -7,6 +7,7 @@
 #include "client/compiler/backward.h"
 #include "client/compiler/checks.h"
 #include "client/compiler/dead_code.h"
+#include "client/compiler/executable_file.h"
 #include "client/compiler/fusion.h"
 #include "client/compiler/lowering.h"
 #include "client/compiler/offload.h"
@@ -70,7 +71,7 @@ absl::Status CheckThatItFits(const CompileOptions& options, Compiled& compiled) 
       {.num_replicas = options.total_replicas, .ipus_per_replica = options.ipus_per_replica});
   if (fits.ok()) return fits;
   VPOD_ASSIGN_OR_RETURN(const EngineOptions engine, ReadEngineOptions());
-  if (!engine.allow_out_of_memory && !IsPlannedProgram()) return fits;
+  if (!engine.allow_out_of_memory) return fits;
   SdkLog(LogModule::kEngine, LogLevel::kWarn, fits.message());
   compiled.fits = false;
   return absl::OkStatus();
@@ -108,9 +109,9 @@ std::map<std::string, Compiled::Initial> InitialValues(const program::Executable
   return values;
 }
 
-absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& asked,
+absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions& asked_for,
                                  const Progress& progress) {
-  CompileOptions options = asked;
+  CompileOptions options = IsPlannedProgram() ? OptionsForPlan(asked_for) : asked_for;
   if (options.schedule == Schedule::kPhased) {
     options.off_chip_weights = options.off_chip_activations = true;
     options.off_chip_optimizer_state = true;
@@ -138,10 +139,10 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   }
   Compiled compiled;
   report("Validating");
-  program::Limits limits;
-  limits.arena_bytes = uint64_t{1} << 40;  // what does not fit is said better below
-  VPOD_ASSIGN_OR_RETURN(compiled.executable,
-                        program::Executable::Make(assembler.Finish(), limits, assembler.Origins()));
+  // What does not fit is said better below.
+  VPOD_ASSIGN_OR_RETURN(
+      compiled.executable,
+      program::Executable::Make(assembler.Finish(), LimitsWithoutMemory(), assembler.Origins()));
   VPOD_RETURN_IF_ERROR(dump.Add("all", "executable", compiled.executable->source()));
   if (!options.allow_out_of_memory) VPOD_RETURN_IF_ERROR(CheckThatItFits(options, compiled));
   report("Initial values");

@@ -14,6 +14,7 @@
 #include "client/compiler/checks.h"
 #include "client/compiler/executable_file.h"
 #include "client/compiler/optimizer.h"
+#include "client/compiler/planned_program.h"
 #include "client/sdk_log/sdk_log.h"
 #include "device/base/file.h"
 #include "device/base/sha256.h"
@@ -252,7 +253,8 @@ absl::StatusOr<std::string> CacheKey(const graph::Graph& graph, const CompileOpt
 
 absl::StatusOr<Compiled> CompileCached(const graph::Graph& graph, const CompileOptions& options,
                                        const std::string& directory, const Progress& progress) {
-  if (directory.empty() || !options.dump_passes.empty()) return Compile(graph, options, progress);
+  if (directory.empty() || !options.dump_passes.empty() || IsPlannedProgram())
+    return Compile(graph, options, progress);
   // A hit must not hide what a compilation would refuse.
   VPOD_RETURN_IF_ERROR(graph.status());
   VPOD_RETURN_IF_ERROR(CheckOptions(options));

@@ -20,7 +20,10 @@ constexpr size_t kMostBytes = size_t{128} << 20;  // twice the longest executabl
 
 }  // namespace
 
-absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path) {
+program::Limits LimitsWithoutMemory() { return {.arena_bytes = uint64_t{1} << 40}; }
+
+absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path,
+                                                  const program::Limits& limits) {
   VPOD_ASSIGN_OR_RETURN(const std::string file, base::ReadNamedFile(path, kMostBytes));
   absl::string_view bytes = file;
   if (!absl::ConsumePrefix(&bytes, kMagic) || bytes.size() < 2 * kDigits)
@@ -36,8 +39,8 @@ absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path) {
   }
   if (!is_whole || size > bytes.size())
     return absl::InvalidArgumentError("it is truncated or damaged");
-  VPOD_ASSIGN_OR_RETURN(read.executable,
-                        program::Executable::Parse(bytes.substr(0, size), {}, bytes.substr(size)));
+  VPOD_ASSIGN_OR_RETURN(read.executable, program::Executable::Parse(bytes.substr(0, size), limits,
+                                                                    bytes.substr(size)));
   return read;
 }
 

@@ -18,9 +18,13 @@ struct ExecutableFile {
 // What the name of a file ends with.
 inline constexpr char kExecutableFileEnd[] = ".vipuexe";
 
+// Limits of what is only looked at, and may need more memory than an IPU has.
+program::Limits LimitsWithoutMemory();
+
 // NotFound: it cannot be read. InvalidArgument: it is not such a file, or is damaged; the messages
 // of what is no file at all name it, the others do not.
-absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path);
+absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path,
+                                                  const program::Limits& limits = {});
 
 // Replaces what is there, wholly or not at all. Unavailable names the file.
 absl::Status WriteExecutableFile(const std::string& path, const std::string& key,

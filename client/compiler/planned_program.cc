@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -13,6 +14,12 @@
 namespace vpod::compiler {
 
 bool IsPlannedProgram() { return std::getenv(kPlanDirectoryVariable) != nullptr; }
+
+CompileOptions OptionsForPlan(CompileOptions options) {
+  options.total_replicas = std::max(2u, options.total_replicas);
+  options.allow_out_of_memory = true;
+  return options;
+}
 
 absl::Status LeaveForPlan(const program::Executable& executable) {
   const std::string key = base::Sha256Hex(executable.Bytes());

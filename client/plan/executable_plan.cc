@@ -45,7 +45,8 @@ absl::StatusOr<ExecutablePlan> PlanExecutable(const program::Executable& executa
     const auto program = static_cast<uint32_t>(i);
     RunPlan run{.program = executable.proto().programs(i).name(),
                 .timeline = model::TimelineOf(executable.proto(), program, topology),
-                .items = plan.replicas * ItemsOf(executable, program)};
+                .items = plan.replicas * ItemsOf(executable, program),
+                .has_collectives = executable.has_collectives(program)};
     run.seconds = static_cast<double>(run.timeline.end().value()) / machine.clock_hz;
     for (const model::IpuTime& ipu : run.timeline.ipus) {
       run.over_ipu_links = std::max(run.over_ipu_links, ipu.cost.over_ipu_links);

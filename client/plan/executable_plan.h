@@ -21,6 +21,9 @@ struct RunPlan {
   // sequences. 0 if it reads none.
   uint64_t items = 0;
   double items_per_second() const { return static_cast<double>(items) / seconds; }
+  // Without them, replicas exchange nothing. An executable that was compiled for one replica may
+  // have none for its gradients.
+  bool has_collectives = false;
   // What the IPU sends in a run that sends most.
   model::Bytes over_ipu_links, over_gw_links;
 };

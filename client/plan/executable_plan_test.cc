@@ -49,6 +49,8 @@ TEST(ExecutablePlanTest, TakesWhatThePlanOfItsModelTakes) {
         EXPECT_EQ(train.items, of_model->global_batch);
         EXPECT_DOUBLE_EQ(train.items_per_second(), of_model->items_per_second);
         EXPECT_EQ(plan->runs[1].items, plan->replicas * 12);
+        EXPECT_TRUE(train.has_collectives);
+        EXPECT_FALSE(plan->runs[1].has_collectives);
         EXPECT_LT(plan->runs[1].seconds, train.seconds);
       }
     }

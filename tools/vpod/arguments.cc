@@ -237,6 +237,10 @@ std::optional<int> ParseArguments(std::vector<std::string> words, Arguments& arg
     if (!words.empty() && CommandOf(app, words) == "vpod") return ReportWrongUsage(app, words, "");
     words.push_back("--help");
   }
+  if (!words.empty() && words[0] == "plan") {
+    const absl::Status taken = TakeProgram(words, arguments.plan);
+    if (!taken.ok()) return ReportWrongUsage(app, words, std::string(taken.message()));
+  }
   try {
     std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
     app.parse(std::move(reversed));

@@ -19,12 +19,6 @@ struct Row {
   plan::Plan plan;
 };
 
-double Megabytes(model::Bytes bytes) { return static_cast<double>(bytes.value()) / 1e6; }
-
-model::Bytes MostMemory(const plan::Plan& plan) {
-  return *std::max_element(plan.memory.begin(), plan.memory.end());
-}
-
 // Items for each IPU, compared with those on the smallest POD.
 double Efficiency(const Row& row, const Row& smallest) {
   return row.plan.items_per_second / row.pod / (smallest.plan.items_per_second / smallest.pod);
@@ -35,66 +29,33 @@ const Row& SmallestOf(const std::vector<Row>& rows) {
                            [](const Row& a, const Row& b) { return a.pod < b.pod; });
 }
 
-// What the busiest IPU does, in parts of the time of an update.
-struct Shares {
-  double compute, exchange, sync, waiting;
-};
-Shares SharesOf(const model::IpuTime& ipu, model::Cycles end) {
-  const auto share = [&](model::Cycles cycles) {
-    return static_cast<double>(cycles.value()) / static_cast<double>(end.value());
-  };
-  // An IPU that has ended waits for the last one.
-  return {share(ipu.cost.compute), share(ipu.cost.exchange), share(ipu.cost.sync),
-          share(ipu.waiting + (end - ipu.end()))};
-}
-Shares SharesOf(const plan::Plan& plan) {
-  const auto& ipus = plan.timeline.ipus;
-  const auto busiest = std::min_element(ipus.begin(), ipus.end(), [](const auto& a, const auto& b) {
-    return b.cost.total() < a.cost.total();
-  });
-  return SharesOf(*busiest, plan.timeline.end());
-}
-
-std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
-
 std::string Table(const std::vector<Row>& rows) {
   render::Table table{.headings = {"IPUs", "Replicas", "Global batch", "Items/s", "Efficiency",
                                    "ms/update", "Compute", "Exchange", "Sync", "Waiting",
                                    "Memory (MB)", "Fits"}};
   for (const Row& row : rows) {
-    const Shares shares = SharesOf(row.plan);
+    const Shares shares = SharesOf(row.plan.timeline);
     table.rows.push_back({absl::StrCat(row.pod), absl::StrCat(row.plan.replicas),
                           absl::StrCat(row.plan.global_batch),
                           absl::StrFormat("%.0f", row.plan.items_per_second),
                           Percent(Efficiency(row, SmallestOf(rows))),
                           absl::StrFormat("%.3f", row.plan.seconds * 1e3), Percent(shares.compute),
                           Percent(shares.exchange), Percent(shares.sync), Percent(shares.waiting),
-                          absl::StrFormat("%.1f", Megabytes(MostMemory(row.plan))),
+                          absl::StrFormat("%.1f", Megabytes(MostMemory(row.plan.memory))),
                           row.plan.fits.ok() ? "yes" : "no"});
   }
   return render::StyleH(table);
 }
 
 std::string Explanation(const Row& row) {
-  std::string text = absl::StrCat("\nPOD of ", row.pod, " IPUs, the IPUs of a replica:\n");
-  render::Table table{
-      .headings = {"IPU", "Compute", "Exchange", "Sync", "Waiting", "Host (MB)", "Memory (MB)"}};
-  for (size_t ipu = 0; ipu < row.plan.timeline.ipus.size(); ++ipu) {
-    const model::IpuTime& time = row.plan.timeline.ipus[ipu];
-    const Shares shares = SharesOf(time, row.plan.timeline.end());
-    table.rows.push_back(
-        {absl::StrCat(ipu), Percent(shares.compute), Percent(shares.exchange), Percent(shares.sync),
-         Percent(shares.waiting),
-         absl::StrFormat("%.3f", Megabytes(time.cost.from_host + time.cost.to_host)),
-         absl::StrFormat("%.1f", Megabytes(row.plan.memory[ipu]))});
-  }
-  absl::StrAppend(&text, render::StyleH(table));
+  std::string text = absl::StrCat("\nPOD of ", row.pod, " IPUs, the IPUs of a replica:\n",
+                                  IpuTable(row.plan.timeline, row.plan.memory));
   if (!row.plan.fits.ok()) absl::StrAppend(&text, row.plan.fits.message(), "\n");
   return text;
 }
 
 nlohmann::ordered_json Json(const Row& row, const Row& smallest, bool explain) {
-  const Shares shares = SharesOf(row.plan);
+  const Shares shares = SharesOf(row.plan.timeline);
   nlohmann::ordered_json json = {{"ipus", row.pod},
                                  {"replicas", row.plan.replicas},
                                  {"global_batch", row.plan.global_batch},
@@ -106,20 +67,10 @@ nlohmann::ordered_json Json(const Row& row, const Row& smallest, bool explain) {
                                  {"exchange", shares.exchange},
                                  {"sync", shares.sync},
                                  {"waiting", shares.waiting},
-                                 {"memory_bytes", MostMemory(row.plan).value()},
+                                 {"memory_bytes", MostMemory(row.plan.memory).value()},
                                  {"fits", row.plan.fits.ok()}};
   if (!explain) return json;
-  auto ipus = nlohmann::ordered_json::array();
-  for (size_t ipu = 0; ipu < row.plan.timeline.ipus.size(); ++ipu) {
-    const model::IpuTime& time = row.plan.timeline.ipus[ipu];
-    ipus.push_back({{"compute_cycles", time.cost.compute.value()},
-                    {"exchange_cycles", time.cost.exchange.value()},
-                    {"sync_cycles", time.cost.sync.value()},
-                    {"waiting_cycles", time.waiting.value()},
-                    {"host_bytes", (time.cost.from_host + time.cost.to_host).value()},
-                    {"memory_bytes", row.plan.memory[ipu].value()}});
-  }
-  json["ipus_of_a_replica"] = std::move(ipus);
+  json["ipus_of_a_replica"] = IpuJson(row.plan.timeline, row.plan.memory);
   if (!row.plan.fits.ok()) json["why_not"] = std::string(row.plan.fits.message());
   return json;
 }
@@ -131,23 +82,6 @@ nlohmann::ordered_json Configuration(const plan::PlanRequest& request) {
           {"micro_batch", request.network.micro_batch},
           {"accumulation", request.accumulation},
           {"recompute", plan::NameOf(request.recomputation)}};
-}
-
-// The numbers of the JSON form, without those of single IPUs, behind what all rows have.
-std::string Csv(const std::vector<Row>& rows, const nlohmann::ordered_json& all = {}) {
-  std::string text;
-  for (const Row& row : rows) {
-    nlohmann::ordered_json json = all.is_null() ? nlohmann::ordered_json::object() : all;
-    json.update(Json(row, SmallestOf(rows), /*explain=*/false));
-    std::vector<std::string> names, values;
-    for (const auto& [name, value] : json.items()) {
-      names.push_back(name);
-      values.push_back(value.dump());
-    }
-    if (text.empty()) text = absl::StrJoin(names, ",") + "\n";
-    absl::StrAppend(&text, absl::StrJoin(values, ","), "\n");
-  }
-  return text;
 }
 
 }  // namespace
@@ -162,11 +96,10 @@ absl::StatusOr<std::string> PlanText(const plan::PlanRequest& request,
     VPOD_ASSIGN_OR_RETURN(plan::Plan plan, plan::MakePlan(of_pod));
     rows.push_back({pod, std::move(plan)});
   }
-  if (format == PlanFormat::kCsv) return Csv(rows);
-  if (format == PlanFormat::kJson) {
-    auto all = nlohmann::ordered_json::array();
+  if (format != PlanFormat::kTable) {
+    std::vector<nlohmann::ordered_json> all;
     for (const Row& row : rows) all.push_back(Json(row, SmallestOf(rows), explain));
-    return all.dump(2) + "\n";
+    return format == PlanFormat::kCsv ? Csv(all) : nlohmann::ordered_json(all).dump(2) + "\n";
   }
   std::string text = Table(rows);
   if (explain) {
@@ -180,7 +113,11 @@ absl::StatusOr<std::string> SearchText(const plan::PlanRequest& request, uint64_
   VPOD_ASSIGN_OR_RETURN(plan::SearchResult result, plan::Search(request, global_batch));
   const plan::PlanRequest& best = result.best.request;
   const Row row{best.pod, std::move(result.best.plan)};
-  if (format == PlanFormat::kCsv) return Csv({row}, Configuration(best));
+  if (format == PlanFormat::kCsv) {
+    nlohmann::ordered_json json = Configuration(best);
+    json.update(Json(row, row, /*explain=*/false));
+    return Csv({json});
+  }
   if (format == PlanFormat::kJson) {
     nlohmann::ordered_json json = Json(row, row, explain);
     json["configuration"] = Configuration(best);

@@ -6,10 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "client/plan/plan.h"
+#include "tools/vpod/plan_figures.h"
 
 namespace vpod::tools {
-
-enum class PlanFormat { kTable, kJson, kCsv };
 
 // A plan for each POD, as a text that ends with a newline. The efficiency is the items per second
 // of an IPU, compared with those on the smallest of the PODs. `explain`: also the time of each IPU

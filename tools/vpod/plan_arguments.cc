@@ -1,6 +1,7 @@
 #include "tools/vpod/plan_arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -8,12 +9,17 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/compiler/executable_file.h"
 #include "device/arch/device_id.h"
 #include "device/arch/hardware.h"
+#include "device/base/status.h"
 #include "device/base/whole_number.h"
+#include "tools/vpod/plan_executable.h"
+#include "tools/vpod/planned_program.h"
 
 namespace vpod::tools {
 namespace {
@@ -95,10 +101,40 @@ std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest&
           ->delimiter(',')};
 }
 
+void Refuse(const std::string& message) { throw CLI::ValidationError(message); }
+
+// What was compiled leaves open only where it runs.
+void RefuseOptionsOfModels(const CLI::App& command, const char* what) {
+  const std::set<std::string> others = {"--pod", "--machine-type", "--explain", "--json", "--csv"};
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() > 0 && !option->get_positional() && others.count(option->get_name()) == 0)
+      Refuse(absl::StrCat(option->get_name(), " is for models, not for ", what));
+  }
+}
+
+// A model has no such name.
+bool IsFile(const std::string& word) {
+  return absl::StrContains(word, "/") || absl::EndsWith(word, compiler::kExecutableFileEnd);
+}
+
+// Decides what is planned.
+void ChooseSubject(const CLI::App& command, PlanArguments& plan) {
+  std::string& model = plan.request.network.name;
+  if (!plan.program.empty()) {
+    if (!model.empty())
+      Refuse(absl::StrCat("'", model, "' and a program after -- exclude each other"));
+    return RefuseOptionsOfModels(command, "programs");
+  }
+  if (model.empty()) Refuse("model is required, or a file, or -- and a program");
+  if (!IsFile(model)) return;
+  plan.file = std::move(model);
+  model.clear();
+  RefuseOptionsOfModels(command, "executables");
+}
+
 // Options that a model does not look at, or that others leave without effect.
 void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
   const auto is_given = [&](const char* name) { return command.get_option(name)->count() > 0; };
-  const auto refuse = [](const std::string& message) { throw CLI::ValidationError(message); };
   const plan::NetworkRequest& network = plan.request.network;
   const auto model = plan::OptionsOf(network.name);
   if (!model.ok()) return;  // the plan says so
@@ -108,17 +144,17 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
                                                            {"--sequence-length", model->tokens},
                                                            {"--predictions", model->predictions}}) {
     if (is_given(name) && !takes)
-      refuse(absl::StrCat("model '", network.name, "' takes no ", name));
+      Refuse(absl::StrCat("model '", network.name, "' takes no ", name));
   }
   if (is_given("--checkpoints") && model->checkpoints &&
       plan.request.recomputation == compiler::Recomputation::kNone)
-    refuse("--checkpoints needs --recompute with another value than none");
+    Refuse("--checkpoints needs --recompute with another value than none");
   if (is_given("--schedule") && !plan.search && network.ipus == 1)
-    refuse("--schedule needs --ipus-per-replica above 1");
+    Refuse("--schedule needs --ipus-per-replica above 1");
   if (plan.request.recomputation == compiler::Recomputation::kPipeline && network.ipus == 1)
-    refuse("--recompute pipeline needs --ipus-per-replica above 1");
+    Refuse("--recompute pipeline needs --ipus-per-replica above 1");
   if (plan.search && plan.pods.size() > 1)
-    refuse(absl::StrCat("--search takes one POD, --pod names ", plan.pods.size()));
+    Refuse(absl::StrCat("--search takes one POD, --pod names ", plan.pods.size()));
 }
 
 void AddNetwork(CLI::App& command, plan::PlanRequest& request) {
@@ -149,7 +185,12 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   plan::NetworkRequest& network = request.network;
   auto* command =
       app.add_subcommand("plan", "what training a model takes on PODs of any size; needs no POD");
-  command->add_option("model", network.name, absl::StrJoin(plan::NetworkNames(), ", "))->required();
+  command->add_option("model", network.name,
+                      absl::StrCat(absl::StrJoin(plan::NetworkNames(), ", "),
+                                   "; or a file with a compiled executable"));
+  command->footer(
+      "vpod plan [OPTIONS] -- PROGRAM [ARGUMENTS]: runs a program of your own up to its first "
+      "session and plans what it has compiled");
   command
       ->add_option("--pod", plan.pods,
                    "numbers of IPUs (16), as 16,64,256; efficiency is compared with the smallest")
@@ -200,10 +241,29 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
           "--csv", [&] { plan.format = PlanFormat::kCsv; }, "print CSV")
       ->excludes(json)
       ->excludes(explain);
-  command->callback([command, &plan] { RefuseWhatIsIgnored(*command, plan); });
+  command->callback([command, &plan] {
+    ChooseSubject(*command, plan);
+    if (!plan.request.network.name.empty()) RefuseWhatIsIgnored(*command, plan);
+  });
+}
+
+absl::Status TakeProgram(std::vector<std::string>& words, PlanArguments& plan) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  if (dashes == words.end()) return absl::OkStatus();
+  plan.program.assign(dashes + 1, words.end());
+  words.erase(dashes, words.end());
+  if (!plan.program.empty() && !plan.program[0].empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("-- is not followed by a program");
 }
 
 absl::StatusOr<std::string> RunPlan(const PlanArguments& arguments) {
+  if (!arguments.program.empty() || !arguments.file.empty()) {
+    VPOD_ASSIGN_OR_RETURN(const auto executable, arguments.file.empty()
+                                                     ? CompileByProgram(arguments.program)
+                                                     : ReadExecutable(arguments.file));
+    return ExecutablePlanText(*executable, arguments.pods, arguments.request.machine_type,
+                              arguments.format, arguments.explain);
+  }
   if (!arguments.search)
     return PlanText(arguments.request, arguments.pods, arguments.format, arguments.explain);
   plan::PlanRequest request = arguments.request;

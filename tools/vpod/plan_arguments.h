@@ -15,7 +15,9 @@ class App;
 namespace vpod::tools {
 
 struct PlanArguments {
-  plan::PlanRequest request;
+  plan::PlanRequest request;         // of a model
+  std::string file;                  // with an executable, instead of a model
+  std::vector<std::string> program;  // with its arguments, instead of both
   std::vector<uint32_t> pods = {16};
   PlanFormat format = PlanFormat::kTable;
   bool explain = false;
@@ -25,6 +27,10 @@ struct PlanArguments {
 
 // Adds the command, whose arguments go there. What would be ignored is wrong usage.
 void AddPlan(CLI::App& app, PlanArguments& plan);
+
+// Takes a program of the user's from the words of this command, with the -- before it. CLI11 would
+// read its options. InvalidArgument: nothing follows.
+absl::Status TakeProgram(std::vector<std::string>& words, PlanArguments& plan);
 
 // What the command prints.
 absl::StatusOr<std::string> RunPlan(const PlanArguments& arguments);

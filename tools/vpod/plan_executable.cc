@@ -1,0 +1,135 @@
+#include "tools/vpod/plan_executable.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/compiler/executable_file.h"
+#include "client/plan/executable_plan.h"
+#include "client/render/table.h"
+#include "device/base/status.h"
+
+namespace vpod::tools {
+namespace {
+
+struct PodPlan {
+  uint32_t pod;
+  plan::ExecutablePlan plan;
+};
+
+// A run of a program on a POD.
+struct Row {
+  const PodPlan& of;
+  const plan::RunPlan& run;
+  double efficiency;
+};
+
+// Program by program.
+std::vector<Row> RowsOf(const std::vector<PodPlan>& plans) {
+  const PodPlan& smallest = *std::min_element(
+      plans.begin(), plans.end(), [](const PodPlan& a, const PodPlan& b) { return a.pod < b.pod; });
+  std::vector<Row> rows;
+  for (size_t program = 0; program < smallest.plan.runs.size(); ++program) {
+    for (const PodPlan& each : plans) {
+      const plan::RunPlan& run = each.plan.runs[program];
+      rows.push_back({each, run, smallest.plan.runs[program].seconds / run.seconds});
+    }
+  }
+  return rows;
+}
+
+std::string Table(const std::vector<Row>& rows) {
+  render::Table table{.headings = {"Program", "IPUs", "Replicas", "Items/run", "Items/s",
+                                   "Efficiency", "Cycles/run", "ms/run", "Compute", "Exchange",
+                                   "Sync", "Waiting", "IPU-Links (MB)", "GW-Links (MB)",
+                                   "Memory (MB)", "Fits"}};
+  for (const auto& [of, run, efficiency] : rows) {
+    const Shares shares = SharesOf(run.timeline);
+    table.rows.push_back({run.program, absl::StrCat(of.pod), absl::StrCat(of.plan.replicas),
+                          absl::StrCat(run.items), absl::StrFormat("%.0f", run.items_per_second()),
+                          Percent(efficiency), absl::StrCat(run.timeline.end().value()),
+                          absl::StrFormat("%.3f", run.seconds * 1e3), Percent(shares.compute),
+                          Percent(shares.exchange), Percent(shares.sync), Percent(shares.waiting),
+                          absl::StrFormat("%.3f", Megabytes(run.over_ipu_links)),
+                          absl::StrFormat("%.3f", Megabytes(run.over_gw_links)),
+                          absl::StrFormat("%.1f", Megabytes(MostMemory(of.plan.memory))),
+                          of.plan.fits.ok() ? "yes" : "no"});
+  }
+  return render::StyleH(table);
+}
+
+std::string Explanation(const Row& row) {
+  return absl::StrCat("\nProgram '", row.run.program, "', POD of ", row.of.pod,
+                      " IPUs, the IPUs of a replica:\n",
+                      IpuTable(row.run.timeline, row.of.plan.memory));
+}
+
+nlohmann::ordered_json Json(const Row& row, bool explain) {
+  const auto& [of, run, efficiency] = row;
+  const Shares shares = SharesOf(run.timeline);
+  nlohmann::ordered_json json = {{"program", run.program},
+                                 {"ipus", of.pod},
+                                 {"replicas", of.plan.replicas},
+                                 {"items_per_run", run.items},
+                                 {"items_per_second", run.items_per_second()},
+                                 {"efficiency", efficiency},
+                                 {"has_collectives", run.has_collectives},
+                                 {"cycles_per_run", run.timeline.end().value()},
+                                 {"seconds_per_run", run.seconds},
+                                 {"compute", shares.compute},
+                                 {"exchange", shares.exchange},
+                                 {"sync", shares.sync},
+                                 {"waiting", shares.waiting},
+                                 {"ipu_link_bytes", run.over_ipu_links.value()},
+                                 {"gw_link_bytes", run.over_gw_links.value()},
+                                 {"memory_bytes", MostMemory(of.plan.memory).value()},
+                                 {"fits", of.plan.fits.ok()}};
+  if (!explain) return json;
+  json["ipus_of_a_replica"] = IpuJson(run.timeline, of.plan.memory);
+  if (!of.plan.fits.ok()) json["why_not"] = std::string(of.plan.fits.message());
+  return json;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const program::Executable>> ReadExecutable(const std::string& path) {
+  absl::StatusOr<compiler::ExecutableFile> file =
+      compiler::ReadExecutableFile(path, compiler::LimitsWithoutMemory());
+  if (file.ok()) return std::move(file->executable);
+  if (absl::StrContains(file.status().message(), path)) return file.status();
+  return absl::InvalidArgumentError(absl::StrCat("file '", path, "': ", file.status().message()));
+}
+
+absl::StatusOr<std::string> ExecutablePlanText(const program::Executable& executable,
+                                               const std::vector<uint32_t>& pods,
+                                               const std::string& machine_type, PlanFormat format,
+                                               bool explain) {
+  std::vector<PodPlan> plans;
+  for (uint32_t pod : pods) {
+    VPOD_ASSIGN_OR_RETURN(plan::ExecutablePlan plan,
+                          plan::PlanExecutable(executable, pod, machine_type));
+    plans.push_back({pod, std::move(plan)});
+  }
+  const std::vector<Row> rows = RowsOf(plans);
+  if (format != PlanFormat::kTable) {
+    std::vector<nlohmann::ordered_json> all;
+    for (const Row& row : rows) all.push_back(Json(row, explain));
+    return format == PlanFormat::kCsv ? Csv(all) : nlohmann::ordered_json(all).dump(2) + "\n";
+  }
+  std::string text = Table(rows);
+  for (size_t i = 0; i < rows.size(); i += plans.size()) {
+    if (!rows[i].run.has_collectives)
+      absl::StrAppend(&text, "Program '", rows[i].run.program,
+                      "' has no collectives: its replicas exchange nothing.\n");
+  }
+  if (!explain) return text;
+  for (const Row& row : rows) text += Explanation(row);
+  // Whether it fits does not depend on the POD.
+  const absl::Status& fits = plans[0].plan.fits;
+  if (!fits.ok()) absl::StrAppend(&text, fits.message(), "\n");
+  return text;
+}
+
+}  // namespace vpod::tools

@@ -1,0 +1,83 @@
+#include "tools/vpod/plan_figures.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/render/table.h"
+
+namespace vpod::tools {
+
+double Megabytes(model::Bytes bytes) { return static_cast<double>(bytes.value()) / 1e6; }
+
+std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
+
+Shares SharesOf(const model::Timeline& timeline) {
+  const auto& ipus = timeline.ipus;
+  const auto busiest = std::min_element(ipus.begin(), ipus.end(), [](const auto& a, const auto& b) {
+    return b.cost.total() < a.cost.total();
+  });
+  return SharesOf(*busiest, timeline);
+}
+
+Shares SharesOf(const model::IpuTime& ipu, const model::Timeline& timeline) {
+  const model::Cycles end = timeline.end();
+  const auto share = [&](model::Cycles cycles) {
+    return static_cast<double>(cycles.value()) / static_cast<double>(end.value());
+  };
+  // An IPU that has ended waits for the last one.
+  return {share(ipu.cost.compute), share(ipu.cost.exchange), share(ipu.cost.sync),
+          share(ipu.waiting + (end - ipu.end()))};
+}
+
+model::Bytes MostMemory(const std::vector<model::Bytes>& memory) {
+  return *std::max_element(memory.begin(), memory.end());
+}
+
+std::string IpuTable(const model::Timeline& timeline, const std::vector<model::Bytes>& memory) {
+  render::Table table{
+      .headings = {"IPU", "Compute", "Exchange", "Sync", "Waiting", "Host (MB)", "Memory (MB)"}};
+  for (size_t ipu = 0; ipu < timeline.ipus.size(); ++ipu) {
+    const model::IpuTime& time = timeline.ipus[ipu];
+    const Shares shares = SharesOf(time, timeline);
+    table.rows.push_back(
+        {absl::StrCat(ipu), Percent(shares.compute), Percent(shares.exchange), Percent(shares.sync),
+         Percent(shares.waiting),
+         absl::StrFormat("%.3f", Megabytes(time.cost.from_host + time.cost.to_host)),
+         absl::StrFormat("%.1f", Megabytes(memory[ipu]))});
+  }
+  return render::StyleH(table);
+}
+
+nlohmann::ordered_json IpuJson(const model::Timeline& timeline,
+                               const std::vector<model::Bytes>& memory) {
+  auto ipus = nlohmann::ordered_json::array();
+  for (size_t ipu = 0; ipu < timeline.ipus.size(); ++ipu) {
+    const model::IpuTime& time = timeline.ipus[ipu];
+    ipus.push_back({{"compute_cycles", time.cost.compute.value()},
+                    {"exchange_cycles", time.cost.exchange.value()},
+                    {"sync_cycles", time.cost.sync.value()},
+                    {"waiting_cycles", time.waiting.value()},
+                    {"host_bytes", (time.cost.from_host + time.cost.to_host).value()},
+                    {"memory_bytes", memory[ipu].value()}});
+  }
+  return ipus;
+}
+
+std::string Csv(const std::vector<nlohmann::ordered_json>& rows) {
+  std::string text;
+  for (const nlohmann::ordered_json& row : rows) {
+    std::vector<std::string> names, values;
+    for (const auto& [name, value] : row.items()) {
+      names.push_back(name);
+      values.push_back(value.dump());
+    }
+    if (text.empty()) text = absl::StrJoin(names, ",") + "\n";
+    absl::StrAppend(&text, absl::StrJoin(values, ","), "\n");
+  }
+  return text;
+}
+
+}  // namespace vpod::tools

@@ -1,0 +1,35 @@
+// What plans of models and of executables show alike.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "device/model/timeline.h"
+
+namespace vpod::tools {
+
+enum class PlanFormat { kTable, kJson, kCsv };
+
+double Megabytes(model::Bytes bytes);
+// "12.5%"
+std::string Percent(double share);
+
+// What an IPU does, in parts of the time of a run; the busiest one if none is given.
+struct Shares {
+  double compute, exchange, sync, waiting;
+};
+Shares SharesOf(const model::Timeline& timeline);
+Shares SharesOf(const model::IpuTime& ipu, const model::Timeline& timeline);
+
+model::Bytes MostMemory(const std::vector<model::Bytes>& memory);
+
+// The IPUs of a replica, as a table and as JSON; `memory` is that of each.
+std::string IpuTable(const model::Timeline& timeline, const std::vector<model::Bytes>& memory);
+nlohmann::ordered_json IpuJson(const model::Timeline& timeline,
+                               const std::vector<model::Bytes>& memory);
+
+// Objects of the same fields without nesting, a line each behind one of the fields' names.
+std::string Csv(const std::vector<nlohmann::ordered_json>& rows);
+
+}  // namespace vpod::tools

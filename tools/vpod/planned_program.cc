@@ -1,0 +1,148 @@
+#include "tools/vpod/planned_program.h"
+
+#include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/compiler/executable_file.h"
+#include "client/compiler/planned_program.h"
+#include "device/base/interruption.h"
+#include "device/base/status.h"
+#include "device/base/unique_fd.h"
+#include "tools/vpod/plan_executable.h"
+
+namespace vpod::tools {
+namespace {
+
+// From a signal until the program is killed.
+constexpr std::chrono::milliseconds kPatience(3000);
+
+// A directory that goes with it.
+class TemporaryDirectory {
+ public:
+  static absl::StatusOr<TemporaryDirectory> Make() {
+    std::error_code error;
+    std::string path = std::filesystem::temp_directory_path(error) / "vpod-plan.XXXXXX";
+    if (!error && mkdtemp(path.data()) != nullptr) return TemporaryDirectory(std::move(path));
+    return absl::UnavailableError(absl::StrCat("cannot make the directory '", path, "' (TMPDIR): ",
+                                               error ? error.message() : strerror(errno)));
+  }
+  TemporaryDirectory(TemporaryDirectory&& other) noexcept : path_(std::move(other.path_)) {
+    other.path_.clear();
+  }
+  ~TemporaryDirectory() {
+    std::error_code error;
+    if (!path_.empty()) std::filesystem::remove_all(path_, error);
+  }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+std::vector<char*> Pointers(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> EnvironmentWith(const std::string& directory) {
+  const std::string set = absl::StrCat(compiler::kPlanDirectoryVariable, "=");
+  std::vector<std::string> variables = {set + directory};
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!absl::StartsWith(*variable, set)) variables.emplace_back(*variable);
+  }
+  return variables;
+}
+
+// Its stdout is our stderr: our stdout is for the plan.
+absl::StatusOr<pid_t> Start(std::vector<std::string> command, const std::string& directory) {
+  std::vector<std::string> environment = EnvironmentWith(directory);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, command[0].c_str(), &actions, &attributes,
+                                 Pointers(command).data(), Pointers(environment).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error == 0) return child;
+  return absl::NotFoundError(absl::StrCat("cannot run '", command[0], "': ", strerror(error)));
+}
+
+// Its wait status. A signal that comes meanwhile is passed on.
+int WaitFor(pid_t child) {
+  const base::UniqueFd ended(static_cast<int>(syscall(SYS_pidfd_open, child, 0))),
+      signals = base::EndSignalDescriptor();
+  pollfd events[2] = {{ended.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
+  while (poll(events, 2, -1) < 0) {
+  }
+  if (events[0].revents == 0) {
+    kill(child, base::PendingEndSignal());
+    if (poll(events, 1, static_cast<int>(kPatience.count())) == 0) kill(child, SIGKILL);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+std::string HowItEnded(int status) {
+  if (WIFSIGNALED(status))
+    return absl::StrCat("was ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)),
+                        ")");
+  return absl::StrCat("ended with status ", WEXITSTATUS(status));
+}
+
+// Of several, as of a program that forks, the first by name.
+std::string ExecutableIn(const std::string& directory) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (entry.path().extension() == compiler::kExecutableFileEnd) files.push_back(entry.path());
+  }
+  return files.empty() ? "" : *std::min_element(files.begin(), files.end());
+}
+
+absl::StatusOr<std::shared_ptr<const program::Executable>> Compile(
+    const std::vector<std::string>& command) {
+  VPOD_ASSIGN_OR_RETURN(const TemporaryDirectory directory, TemporaryDirectory::Make());
+  VPOD_ASSIGN_OR_RETURN(const pid_t child, Start(command, directory.path()));
+  const int status = WaitFor(child);
+  const std::string file = ExecutableIn(directory.path());
+  if (!file.empty()) return ReadExecutable(file);
+  return absl::FailedPreconditionError(
+      absl::StrCat("program '", command[0], "' ", HowItEnded(status), " before it had a session"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const program::Executable>> CompileByProgram(
+    const std::vector<std::string>& command) {
+  base::BlockEndSignals();
+  auto executable = Compile(command);
+  base::UnblockEndSignals();
+  return executable;
+}
+
+}  // namespace vpod::tools
