@@ -1,0 +1,141 @@
+#include "tools/vpod/planned_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "client/plan/executable_plan.h"
+#include "device/base/file.h"
+
+namespace vpod::tools {
+namespace {
+
+using testing::HasSubstr;
+
+class PlannedProgramTest : public testing::Test {
+ protected:
+  PlannedProgramTest() {
+    std::string path = testing::TempDir() + "/planned.XXXXXX";
+    directory_ = mkdtemp(path.data());
+    setenv("TMPDIR", directory_.c_str(), /*overwrite=*/1);
+  }
+  ~PlannedProgramTest() override {
+    EXPECT_TRUE(std::filesystem::is_empty(directory_)) << "something was left behind";
+  }
+
+  static std::string Refusal(const std::vector<std::string>& command) {
+    return std::string(CompileByProgram(command).status().message());
+  }
+
+  std::string directory_;
+};
+
+TEST_F(PlannedProgramTest, GivesWhatTheFirstSessionWouldLoad) {
+  const std::string hands_on = "client/examples/hands_on/hands_on";
+  const auto executable = CompileByProgram(
+      {hands_on, "--network", "mnist", "--ipus", "4", "--accumulation", "7", "--micro-batch", "2"});
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  EXPECT_EQ((*executable)->ipus_per_replica(), 4u);
+  const auto plan = plan::PlanExecutable(**executable, 16, "m2000");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->replicas, 4u);
+  ASSERT_EQ(plan->runs.size(), 1u);
+  EXPECT_EQ(plan->runs[0].items, 4u * 7 * 2);
+}
+
+// Compiled for one replica without accumulation, gradients would need no collective.
+TEST_F(PlannedProgramTest, GradientsMeetOnSeveralReplicas) {
+  const auto executable =
+      CompileByProgram({"client/examples/hands_on/hands_on", "--network", "mnist"});
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  EXPECT_TRUE((*executable)->has_collectives(0));
+}
+
+// A POD is not there, and yet the program attaches to one.
+TEST_F(PlannedProgramTest, NeedsNoPod) {
+  setenv("IPUOF_CONFIG_DIR", "/nowhere", /*overwrite=*/1);
+  const auto executable = CompileByProgram({"client/examples/first_program/first_program"});
+  EXPECT_TRUE(executable.ok()) << executable.status();
+}
+
+// It is the plan that says so.
+TEST_F(PlannedProgramTest, WhatDoesNotFitIsCompiled) {
+  const auto executable =
+      CompileByProgram({"client/examples/hands_on/hands_on", "--network", "resnet18",
+                        "--image-size", "224", "--micro-batch", "256"});
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  EXPECT_TRUE(absl::IsResourceExhausted(plan::PlanExecutable(**executable, 16, "m2000")->fits));
+}
+
+TEST_F(PlannedProgramTest, ProgramsWithoutASessionSaySo) {
+  EXPECT_EQ(Refusal({"/nowhere"}), "cannot run '/nowhere': No such file or directory");
+  EXPECT_EQ(Refusal({"/"}), "cannot run '/': Permission denied");
+  EXPECT_EQ(Refusal({"true"}), "program 'true' ended with status 0 before it had a session");
+  EXPECT_EQ(Refusal({"sh", "-c", "exit 7"}),
+            "program 'sh' ended with status 7 before it had a session");
+  EXPECT_EQ(Refusal({"sh", "-c", "kill -SEGV $$"}),
+            "program 'sh' was ended by signal 11 (Segmentation fault) before it had a session");
+  // Its directory may be gone, full or read-only.
+  EXPECT_THAT(Refusal({"sh", "-c",
+                       "rmdir $VPOD_PLAN_DIRECTORY; exec "
+                       "client/examples/hands_on/hands_on --network mnist"}),
+              HasSubstr("ended with status 1 before it had a session"));
+  setenv("TMPDIR", "/nowhere", /*overwrite=*/1);
+  EXPECT_THAT(Refusal({"true"}), HasSubstr("TMPDIR"));
+}
+
+TEST_F(PlannedProgramTest, DamagedExecutablesSaySo) {
+  EXPECT_THAT(Refusal({"sh", "-c", "echo x > $VPOD_PLAN_DIRECTORY/x.vipuexe"}),
+              HasSubstr("it is not a compiled executable"));
+}
+
+// A process that waits for a program which waits for ever.
+class Waiting {
+ public:
+  explicit Waiting(const std::string& script) {
+    pid_ = fork();
+    if (pid_ > 0) return;
+    CompileByProgram({"sh", "-c", script}).IgnoreError();
+    _exit(0);
+  }
+  // The signal that ended it, when it has got this one.
+  int EndWith(int signal) const {
+    kill(pid_, signal);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+TEST_F(PlannedProgramTest, SignalsArePassedOn) {
+  const std::string started = directory_ + "/started", told = directory_ + "/told";
+  const auto wait_for = [](const std::string& path) {
+    while (!std::filesystem::exists(path)) std::this_thread::yield();
+  };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const Waiting waiting(absl::StrCat("trap 'touch ", told, "; exit' INT TERM HUP; touch ",
+                                       started, "; while :; do sleep 0.01; done"));
+    wait_for(started);
+    EXPECT_EQ(waiting.EndWith(signal), signal);
+    EXPECT_TRUE(std::filesystem::remove(told));
+    std::filesystem::remove(started);
+  }
+  // One that does not listen is killed.
+  const Waiting waiting(absl::StrCat("trap '' INT; touch ", started, "; exec sleep 1000"));
+  wait_for(started);
+  EXPECT_EQ(waiting.EndWith(SIGINT), SIGINT);
+  std::filesystem::remove(started);
+}
+
+}  // namespace
+}  // namespace vpod::tools
