@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -179,7 +180,8 @@ class RefusingDevice : public session::Device {
   std::byte* Slot(uint32_t) override { return nullptr; }
   absl::StatusOr<base::Cycles> Run(uint32_t, uint32_t) override { return base::Cycles(0); }
   void Cancel() override {}
-  absl::Status WriteVariable(absl::string_view, absl::string_view) override {
+  absl::Status WriteVariable(absl::string_view, absl::string_view,
+                             std::optional<uint32_t>) override {
     return absl::OkStatus();
   }
   absl::StatusOr<std::string> ReadVariable(absl::string_view, uint32_t) override { return ""; }

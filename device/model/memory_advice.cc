@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "device/arch/hardware.h"
 
 namespace vpod::model {
 namespace {
@@ -13,8 +14,7 @@ namespace {
 using program::v1::Instruction;
 using program::v1::Origin;
 
-constexpr uint64_t kWorthTrying = 10;         // saves a tenth of what the tile needs
-constexpr uint32_t kMostIpusOfAReplica = 16;  // program.proto: Executable
+constexpr uint64_t kWorthTrying = 10;  // saves a tenth of what the tile needs
 
 bool IsOptimizer(const Instruction& instruction) {
   switch (instruction.attributes_case()) {
@@ -22,6 +22,7 @@ bool IsOptimizer(const Instruction& instruction) {
     case Instruction::kAdam:
     case Instruction::kRmsProp:
     case Instruction::kLamb:
+    case Instruction::kLambMoments:
     case Instruction::kLars:
       return true;
     default:
@@ -57,6 +58,7 @@ class Adviser {
     std::vector<std::pair<uint64_t, const char*>> savings = {
         {(single_ + of_bytes) / 2, "float16"},
         {again, some_ipu_recomputes_ ? "more recomputation" : "recomputation"},
+        {kept_ + stashed_, "activations off the chip"},
         {values_ / 2, trains_ ? "a smaller micro-batch with more gradient accumulation"
                               : "a smaller micro-batch"},
         {temporary_ / 2, "a smaller memory proportion of products"},
@@ -66,7 +68,7 @@ class Adviser {
     std::erase_if(savings, [&](const auto& saving) { return saving.first * kWorthTrying < total; });
     std::stable_sort(savings.begin(), savings.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
-    if (executable_.ipus_per_replica() < kMostIpusOfAReplica)
+    if (executable_.ipus_per_replica() < arch::kMaxIpusPerReplica)
       savings.emplace_back(0, "more IPUs per replica");
     return absl::StrJoin(savings, ", ",
                          [](std::string* out, const auto& saving) { out->append(saving.second); });

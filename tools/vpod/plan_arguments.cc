@@ -205,10 +205,7 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
   using compiler::Schedule;
   AddChoice<Schedule>(
       *command, "--schedule",
-      {{"sharded", Schedule::kSharded},
-       {"grouped", Schedule::kGrouped},
-       {"interleaved", Schedule::kInterleaved},
-       {"sequential", Schedule::kSequential}},
+      {std::begin(compiler::kScheduleNames), std::end(compiler::kScheduleNames)},
       [&](const Schedule& schedule) { request.schedule = schedule; },
       "how several IPUs share the work (grouped)");
   AddChoice<compiler::Optimizer>(

@@ -223,10 +223,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(0.0f, 1.0f));
   count("--image-size", network.image_size, "of a residual network: pixels of an edge (64)");
   AddChoice<Schedule>(app, "--schedule", arguments.schedule,
-                      {{"sharded", Schedule::kSharded},
-                       {"grouped", Schedule::kGrouped},
-                       {"interleaved", Schedule::kInterleaved},
-                       {"sequential", Schedule::kSequential}},
+                      {std::begin(compiler::kScheduleNames), std::end(compiler::kScheduleNames)},
                       "how several IPUs share the work (grouped)");
   AddChoice<Recomputation>(
       app, "--recompute", arguments.recomputation,
