@@ -47,11 +47,6 @@ void SetShards(const LoweredTensor& tensor, v1::Variable& variable) {
   *variable.mutable_host_strides() = whole.strides();
 }
 
-bool HasOutputs(const std::vector<LoweredStep>& steps) {
-  return std::any_of(steps.begin(), steps.end(),
-                     [](const LoweredStep& step) { return step.instruction.has_stream_out(); });
-}
-
 }  // namespace
 
 Assembler::Assembler(uint32_t ipus) {
@@ -259,99 +254,6 @@ void Assembler::AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, Nam
   v1::Repeat* repeat = to.Add(kUnknown)->mutable_repeat();
   repeat->set_function(function);
   repeat->set_count(count);
-}
-
-uint32_t Assembler::ExchangeOf(const std::vector<uint32_t>& moves) {
-  const auto [it, is_new] =
-      pipeline_exchanges_.try_emplace(moves, static_cast<uint32_t>(executable_.exchanges_size()));
-  if (is_new) {
-    v1::Exchange* exchange = executable_.add_exchanges();
-    for (uint32_t move : moves) *exchange->add_moves() = pipeline_moves_[move];
-  }
-  return it->second;
-}
-
-// The moves of a tick, if both ends work.
-void Assembler::AppendMoves(const PipelineShape& pipeline, uint32_t ipu, uint32_t tick,
-                            const std::function<bool(uint32_t)>& works, NamedFunction& to) {
-  std::vector<uint32_t> moves, sent, received;
-  for (uint32_t i = 0; i < pipeline.moves.size(); ++i) {
-    const auto& [move, position] = pipeline.moves[i];
-    if (position % pipeline.period != tick || !works(position)) continue;
-    moves.push_back(i);
-    if (move.from_ipu() == ipu) sent.push_back(move.from_tensor());
-    if (move.to_ipu() == ipu) received.push_back(move.to_tensor());
-  }
-  if (sent.empty() && received.empty()) return;
-  v1::Instruction* step = to.Add(kUnknown);
-  step->mutable_exchange()->set_exchange(ExchangeOf(moves));
-  step->mutable_inputs()->Add(sent.begin(), sent.end());
-  step->mutable_outputs()->Add(received.begin(), received.end());
-}
-
-void Assembler::AppendPipeline(LoweredProgram& program, uint32_t ipu, uint32_t output_period,
-                               NamedFunction& to) {
-  const LoweredIpu& lowered = program.ipus[ipu];
-  const PipelineShape& pipeline = program.pipeline;
-  const uint32_t micro_batches = program.micro_batches(), ramp = pipeline.Ramp();
-  std::vector<uint32_t> with_outputs;  // positions
-  for (uint32_t position = 0; position < lowered.positions.size(); ++position) {
-    if (HasOutputs(lowered.positions[position])) with_outputs.push_back(position);
-  }
-  const auto has_outputs = [&](uint32_t position, uint32_t cycle) {
-    const uint32_t micro_batch = cycle - position / pipeline.period;
-    return output_period > 0 && (micro_batch + 1) % output_period == 0;
-  };
-  std::map<std::pair<uint32_t, bool>, uint32_t> functions;  // by position, with outputs or without
-  const auto function_of = [&](uint32_t position, uint32_t cycle) {
-    const bool outputs = !HasOutputs(lowered.positions[position]) || has_outputs(position, cycle);
-    const auto [function, is_new] = functions.try_emplace({position, outputs});
-    if (is_new) {
-      NamedFunction steps;
-      Append(lowered.positions[position], steps, outputs);
-      function->second = AddFunction(ipu, std::move(steps));
-    }
-    return function->second;
-  };
-  const auto append_cycle = [&](uint32_t cycle, NamedFunction& function) {
-    const auto works = [&](uint32_t position) {
-      const uint32_t behind = position / pipeline.period;
-      return behind <= cycle && cycle - behind < micro_batches;
-    };
-    Append(lowered.cycle, function);
-    for (uint32_t tick = 0; tick < pipeline.period; ++tick) {
-      for (uint32_t p = tick; p < lowered.positions.size(); p += pipeline.period) {
-        if (works(p) && !lowered.positions[p].empty())
-          function.Add(kUnknown)->mutable_call()->set_function(function_of(p, cycle));
-      }
-      AppendMoves(pipeline, ipu, tick, works, function);
-    }
-  };
-  // Cycles in which all parts work; those with the same outputs are alike.
-  const auto append_cycles = [&](uint32_t cycle, uint32_t end, NamedFunction& function) {
-    const auto are_alike = [&](uint32_t a, uint32_t b) {
-      return std::all_of(with_outputs.begin(), with_outputs.end(), [&](uint32_t position) {
-        return has_outputs(position, a) == has_outputs(position, b);
-      });
-    };
-    while (cycle < end) {
-      const uint32_t first = cycle++;
-      while (cycle < end && are_alike(first, cycle)) ++cycle;
-      NamedFunction once;
-      append_cycle(first, once);
-      AppendLoop(ipu, cycle - first, std::move(once), function);
-    }
-  };
-  for (uint32_t cycle = 0; cycle < ramp; ++cycle) append_cycle(cycle, to);
-  const uint32_t unit = std::max(1u, output_period), full = std::max(micro_batches, ramp),
-                 units = (full - ramp) / unit;
-  if (units > 0) {
-    NamedFunction main;
-    append_cycles(ramp, ramp + unit, main);
-    AppendLoop(ipu, units, std::move(main), to);
-  }
-  append_cycles(ramp + units * unit, full, to);
-  for (uint32_t cycle = full; cycle < micro_batches + ramp; ++cycle) append_cycle(cycle, to);
 }
 
 Assembler::NamedFunction Assembler::IterationOf(LoweredProgram& program, uint32_t ipu,

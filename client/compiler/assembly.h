@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,6 +28,8 @@ class Assembler {
   program::v1::Origins Origins();
 
  private:
+  class PipelineWriter;  // pipeline_assembly.cc
+
   // A function that is being made, and what its instructions belong to.
   struct NamedFunction {
     program::v1::Function function;
@@ -52,11 +53,9 @@ class Assembler {
   uint32_t AddFunction(uint32_t ipu, NamedFunction named);
   // `count` rounds of a body: a Repeat of a function, or the body itself.
   void AppendLoop(uint32_t ipu, uint32_t count, NamedFunction body, NamedFunction& to);
-  void AppendMoves(const PipelineShape& pipeline, uint32_t ipu, uint32_t tick,
-                   const std::function<bool(uint32_t)>& works, NamedFunction& to);
   // The cycles of a pipeline, of whose micro-batches each output_period-th has
   // outputs; none has with a period of 0.
-  void AppendPipeline(LoweredProgram& program, uint32_t ipu, uint32_t output_period,
+  void AppendPipeline(const LoweredProgram& program, uint32_t ipu, uint32_t output_period,
                       NamedFunction& to);
   // What is done for an update, or for a micro-batch of inference.
   NamedFunction IterationOf(LoweredProgram& program, uint32_t ipu, bool outputs);
