@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/arch/hardware.h"
 #include "device/base/status.h"
+#include "device/program/ops/collective.h"
 
 namespace vpod::plan {
 namespace {
@@ -38,6 +39,11 @@ absl::StatusOr<ExecutablePlan> PlanExecutable(const program::Executable& executa
   }
   VPOD_ASSIGN_OR_RETURN(const arch::MachineType machine, arch::FindMachineType(machine_type));
   ExecutablePlan plan{.replicas = pod / ipus};
+  const absl::Status meet = program::CheckReplicas(executable.proto(), plan.replicas);
+  if (!meet.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a POD of ", pod, " IPUs has ", plan.replicas, " replicas: ", meet.message()));
+  }
   const model::Topology topology{
       .clock_hz = machine.clock_hz, .num_replicas = plan.replicas, .ipus_per_replica = ipus};
   plan.fits = model::CheckMemory(executable, topology, &plan.memory);

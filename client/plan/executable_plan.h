@@ -35,7 +35,8 @@ struct ExecutablePlan {
   absl::Status fits;                 // OutOfMemory as a compilation gives it
 };
 
-// InvalidArgument: an unknown machine type, and a POD that has no whole number of replicas.
+// InvalidArgument: an unknown machine type, a POD that has no whole number of replicas, or another
+// number than the executable's collectives need.
 absl::StatusOr<ExecutablePlan> PlanExecutable(const program::Executable& executable, uint32_t pod,
                                               const std::string& machine_type);
 

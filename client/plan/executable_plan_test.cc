@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
 #include "client/plan/networks.h"
 #include "client/plan/plan.h"
@@ -81,6 +82,23 @@ TEST(ExecutablePlanTest, WrongPodsAreRefused) {
   EXPECT_FALSE(PlanExecutable(*executable, 0, "m2000").ok());
   EXPECT_THAT(std::string(PlanExecutable(*executable, 4, "m3000").status().message()),
               testing::HasSubstr("m3000"));
+}
+
+// State that four replicas share out is not that of others.
+TEST(ExecutablePlanTest, CollectivesNeedTheirReplicas) {
+  PlanRequest request = Request(1);
+  const Network network = *BuildNetwork(request.network);
+  compiler::CompileOptions options{.total_replicas = 4};
+  options.tensor_shards = 4;
+  options.programs = {{.name = "train", .loss = network.loss, .optimizer = request.optimizer}};
+  const auto compiled = compiler::Compile(network.graph, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_TRUE(PlanExecutable(*compiled->executable, 4, "m2000").ok());
+  for (uint32_t pod : {2, 64}) {
+    const absl::Status refused = PlanExecutable(*compiled->executable, pod, "m2000").status();
+    EXPECT_THAT(std::string(refused.message()),
+                testing::HasSubstr(absl::StrCat("a POD of ", pod, " IPUs has ", pod, " replicas")));
+  }
 }
 
 }  // namespace
