@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -112,9 +113,11 @@ void RefuseOptionsOfModels(const CLI::App& command, const char* what) {
   }
 }
 
-// A model has no such name.
+// Whether a file is meant, if only by its name, and no model.
 bool IsFile(const std::string& word) {
-  return absl::StrContains(word, "/") || absl::EndsWith(word, compiler::kExecutableFileEnd);
+  std::error_code error;
+  return absl::StrContains(word, "/") || absl::EndsWith(word, compiler::kExecutableFileEnd) ||
+         (!plan::OptionsOf(word).ok() && std::filesystem::exists(word, error));
 }
 
 // Decides what is planned.
@@ -183,8 +186,9 @@ void AddNetwork(CLI::App& command, plan::PlanRequest& request) {
 void AddPlan(CLI::App& app, PlanArguments& plan) {
   plan::PlanRequest& request = plan.request;
   plan::NetworkRequest& network = request.network;
-  auto* command =
-      app.add_subcommand("plan", "what training a model takes on PODs of any size; needs no POD");
+  auto* command = app.add_subcommand(
+      "plan",
+      "what training a model, or a program of your own, takes on PODs of any size; needs no POD");
   command->add_option("model", network.name,
                       absl::StrCat(absl::StrJoin(plan::NetworkNames(), ", "),
                                    "; or a file with a compiled executable"));
