@@ -152,7 +152,9 @@ void RefuseWhatIsIgnored(const CLI::App& command, const PlanArguments& plan) {
   if (is_given("--checkpoints") && model->checkpoints &&
       plan.request.recomputation == compiler::Recomputation::kNone)
     Refuse("--checkpoints needs --recompute with another value than none");
-  if (is_given("--schedule") && !plan.search && network.ipus == 1)
+  // Phases of one IPU still use streaming memory.
+  if (is_given("--schedule") && !plan.search && network.ipus == 1 &&
+      plan.request.schedule != compiler::Schedule::kPhased)
     Refuse("--schedule needs --ipus-per-replica above 1");
   if (plan.request.recomputation == compiler::Recomputation::kPipeline && network.ipus == 1)
     Refuse("--recompute pipeline needs --ipus-per-replica above 1");
@@ -211,7 +213,7 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
       *command, "--schedule",
       {std::begin(compiler::kScheduleNames), std::end(compiler::kScheduleNames)},
       [&](const Schedule& schedule) { request.schedule = schedule; },
-      "how several IPUs share the work (grouped)");
+      "how several IPUs share the work, or phased with one (grouped)");
   AddChoice<compiler::Optimizer>(
       *command, "--optimizer", Optimizers(),
       [&](const compiler::Optimizer& optimizer) { request.optimizer = optimizer; }, "(momentum)");

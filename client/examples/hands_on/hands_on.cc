@@ -224,7 +224,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   count("--image-size", network.image_size, "of a residual network: pixels of an edge (64)");
   AddChoice<Schedule>(app, "--schedule", arguments.schedule,
                       {std::begin(compiler::kScheduleNames), std::end(compiler::kScheduleNames)},
-                      "how several IPUs share the work (grouped)");
+                      "how several IPUs share the work, or phased with one (grouped)");
   AddChoice<Recomputation>(
       app, "--recompute", arguments.recomputation,
       {std::begin(compiler::kRecomputationNames), std::end(compiler::kRecomputationNames)},
@@ -252,7 +252,8 @@ void RefuseWhatIsIgnored(const CLI::App& app, const Arguments& arguments) {
   if (arguments.network.ipus == 1) {
     constexpr const char* kNeeded = "needs several IPUs, which --ipus gives";
     refuse(true, "--split", kNeeded);
-    refuse(true, "--schedule", kNeeded);
+    // Phases of one IPU still use streaming memory.
+    refuse(arguments.schedule != Schedule::kPhased, "--schedule", kNeeded);
     refuse(arguments.recomputation == Recomputation::kPipeline, "--recompute",
            "pipeline needs several IPUs, which --ipus gives");
   }
