@@ -23,6 +23,19 @@ void Steps::Fill(uint32_t tensor, double value) {
   Add({}, {tensor})->mutable_fill()->set_value(value);
 }
 
+void Steps::Copy(uint32_t input, uint32_t output) { Add({input}, {output})->mutable_copy(); }
+
+void Steps::Transpose(uint32_t matrix, uint32_t output) {
+  v1::Transpose* step = Add({matrix}, {output})->mutable_transpose();
+  step->add_permutation(1);
+  step->add_permutation(0);
+}
+
+void Steps::Expand(uint32_t input, uint32_t output) {
+  *Add({input}, {output})->mutable_expand()->mutable_dims() =
+      ipu_->tensors(static_cast<int>(output)).dims();
+}
+
 void Steps::Binary(v1::BinaryOperator op, uint32_t a, uint32_t b, uint32_t output) {
   Add({a, b}, {output})->mutable_binary()->set_operator_(op);
 }
@@ -44,6 +57,10 @@ void Steps::StreamIn(uint32_t stream, uint32_t tensor) {
 
 void Steps::StreamOut(uint32_t stream, uint32_t tensor) {
   Add({tensor}, {})->mutable_stream_out()->set_stream(stream);
+}
+
+void Steps::RemoteLoad(uint32_t buffer, uint32_t row, uint32_t tensor) {
+  Add({row}, {tensor})->mutable_remote_load()->set_buffer(buffer);
 }
 
 void Steps::Repeat(uint32_t count, const Steps& body) {
@@ -68,6 +85,25 @@ ProgramBuilder::ProgramBuilder() {
 
 uint32_t ProgramBuilder::Tensor(const program::TensorType& type) {
   return AddTensor(*executable_.mutable_ipus(0), type);
+}
+
+uint32_t ProgramBuilder::View(uint32_t tensor, const std::vector<int64_t>& dims) {
+  v1::Ipu& ipu = *executable_.mutable_ipus(0);
+  v1::Tensor view = ipu.tensors(static_cast<int>(tensor));
+  view.mutable_dims()->Assign(dims.begin(), dims.end());
+  *ipu.add_tensors() = std::move(view);
+  return static_cast<uint32_t>(ipu.tensors_size() - 1);
+}
+
+uint32_t ProgramBuilder::RemoteBuffer(const std::string& name, const program::TensorType& row,
+                                      uint32_t rows) {
+  v1::Ipu& ipu = *executable_.mutable_ipus(0);
+  v1::RemoteBuffer* buffer = ipu.add_remote_buffers();
+  buffer->set_name(name);
+  buffer->set_type(row.type);
+  buffer->mutable_dims()->Assign(row.dims.begin(), row.dims.end());
+  buffer->set_rows(rows);
+  return static_cast<uint32_t>(ipu.remote_buffers_size() - 1);
 }
 
 uint32_t ProgramBuilder::Stream(const std::string& name, Direction direction,

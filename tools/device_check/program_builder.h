@@ -27,6 +27,10 @@ class Steps {
   uint32_t function() const { return function_; }
 
   void Fill(uint32_t tensor, double value);
+  void Copy(uint32_t input, uint32_t output);
+  void Transpose(uint32_t matrix, uint32_t output);
+  // Broadcasts to the shape of the output.
+  void Expand(uint32_t input, uint32_t output);
   void Binary(program::v1::BinaryOperator op, uint32_t a, uint32_t b, uint32_t output);
   // `partials` is the type of partial results, FLOAT16 only for operands of it.
   void MatMul(uint32_t a, uint32_t b, uint32_t output, program::v1::DataType partials);
@@ -34,6 +38,8 @@ class Steps {
               const std::vector<uint32_t>& axes);
   void StreamIn(uint32_t stream, uint32_t tensor);
   void StreamOut(uint32_t stream, uint32_t tensor);
+  // `row` is an INT32 scalar.
+  void RemoteLoad(uint32_t buffer, uint32_t row, uint32_t tensor);
   // Executes a function that has its instructions already.
   void Repeat(uint32_t count, const Steps& body);
 
@@ -55,6 +61,10 @@ class ProgramBuilder {
   ProgramBuilder();
 
   uint32_t Tensor(const program::TensorType& type);
+  // The elements of a tensor in other dimensions.
+  uint32_t View(uint32_t tensor, const std::vector<int64_t>& dims);
+  // A buffer of such rows in streaming memory, which begins with zeros.
+  uint32_t RemoteBuffer(const std::string& name, const program::TensorType& row, uint32_t rows);
   // `tiles` 0: all of the IPU exchange with the host.
   uint32_t Stream(const std::string& name, Direction direction, const program::TensorType& type,
                   uint32_t transfers_per_run = 1, uint32_t tiles = 0);

@@ -45,65 +45,45 @@ absl::Status Send(session::Session& session, const char* stream,
   return absl::OkStatus();
 }
 
-Rows Details(uint32_t ipus, uint32_t rounds, base::Cycles exchange) {
-  return {{"ipus", absl::StrCat(ipus)},
-          {"tiles_per_ipu", absl::StrCat(kTiles)},
-          {"rounds", absl::StrCat(rounds)},
-          {"bytes_per_tile", absl::StrCat(rounds * kWords * sizeof(uint32_t))},
-          {"exchange_cycles", absl::StrCat(exchange.value())}};
-}
-
-// Where the block of a tile goes in one move; no tile keeps its own, since 4t + 7 is odd.
-uint32_t Destination(uint32_t tile) { return (5 * tile + 7) % kTiles; }
-
-// The numbers of all words, or their complements: small enough to be exact as float32.
-float BlockWord(uint32_t tile, uint32_t word, bool complement) {
-  const uint32_t number = tile * kWords + word;
-  return static_cast<float>(complement ? (1u << 24) - 1 - number : number);
-}
+// Where a word goes in one move, in which the matrix of the blocks, a row a tile, is transposed:
+// the words of a tile go to as many tiles.
+uint32_t Destination(uint32_t place) { return place % kWords * kTiles + place / kWords; }
 
 ProgramBuilder BuildMoves() {
-  const program::TensorType blocks{v1::FLOAT32, {kTiles, kWords}};
-  const program::TensorType square{v1::FLOAT32, {kTiles, kTiles}};
-  // Streams carry bits, which are compared as such.
+  const program::TensorType blocks{v1::UINT32, {kTiles, kWords}};
   ProgramBuilder builder;
   const uint32_t here = builder.Tensor(blocks), there = builder.Tensor(blocks);
-  const uint32_t permutation = builder.Tensor(square);
+  const uint32_t here_transposed = builder.View(here, {kWords, kTiles});
+  const uint32_t there_transposed = builder.View(there, {kWords, kTiles});
   const uint32_t in = builder.Stream("in", Direction::kToDevice, blocks);
-  const uint32_t matrix = builder.Stream("permutation", Direction::kToDevice, square);
   const uint32_t out = builder.Stream("out", Direction::kFromDevice, blocks);
-  Steps twice = builder.Function();
-  twice.MatMul(permutation, here, there, v1::FLOAT32);
-  twice.MatMul(permutation, there, here, v1::FLOAT32);
-  builder.Program("move").Repeat(kMoves / 2, twice);
-  builder.Program("learn").StreamIn(matrix, permutation);
+  Steps move = builder.Function();
+  move.Transpose(here, there_transposed);
+  move.Transpose(there, here_transposed);
+  Steps stay = builder.Function();
+  stay.Copy(here, there);
+  stay.Copy(there, here);
+  builder.Program("move").Repeat(kMoves / 2, move);
+  builder.Program("stay").Repeat(kMoves / 2, stay);
   builder.Program("load").StreamIn(in, here);
   builder.Program("store").StreamOut(out, here);
   return builder;
 }
 
-std::vector<uint32_t> PermutationMatrix() {
-  std::vector<uint32_t> bits(size_t{kTiles} * kTiles);
-  for (uint32_t tile = 0; tile < kTiles; ++tile)
-    bits[size_t{Destination(tile)} * kTiles + tile] = std::bit_cast<uint32_t>(1.0f);
-  return bits;
-}
-
-// Bits of the blocks before the moves, by tile.
+// The words before the moves: each is there once.
 std::vector<uint32_t> Blocks(bool complement) {
-  std::vector<uint32_t> bits(kTiles * kWords);
-  for (uint32_t i = 0; i < bits.size(); ++i)
-    bits[i] = std::bit_cast<uint32_t>(BlockWord(i / kWords, i % kWords, complement));
-  return bits;
+  std::vector<uint32_t> words(kTiles * kWords);
+  for (uint32_t i = 0; i < words.size(); ++i) words[i] = complement ? ~i : i;
+  return words;
 }
 
-// The tile whose block lies on each tile after all moves.
+// The place from which the word at each place has come, after all moves.
 std::vector<uint32_t> Sources() {
-  std::vector<uint32_t> sources(kTiles);
-  for (uint32_t tile = 0; tile < kTiles; ++tile) {
-    uint32_t at = tile;
+  std::vector<uint32_t> sources(kTiles * kWords);
+  for (uint32_t place = 0; place < sources.size(); ++place) {
+    uint32_t at = place;
     for (uint32_t move = 0; move < kMoves; ++move) at = Destination(at);
-    sources[at] = tile;
+    sources[at] = place;
   }
   return sources;
 }
@@ -112,14 +92,19 @@ ProgramBuilder BuildBroadcast() {
   const program::TensorType blocks{v1::UINT32, {kTiles, kWords}}, block{v1::UINT32, {kWords}};
   ProgramBuilder builder;
   const uint32_t own = builder.Tensor(blocks), received = builder.Tensor(blocks);
-  const uint32_t sent = builder.Tensor(block);
+  const uint32_t sum = builder.Tensor(blocks), sent = builder.Tensor(block);
   const uint32_t tags = builder.Stream("tags", Direction::kToDevice, blocks);
   const uint32_t in = builder.Stream("in", Direction::kToDevice, block);
   const uint32_t out = builder.Stream("out", Direction::kFromDevice, blocks);
-  builder.Program("write").Binary(v1::ADD, own, sent, received);
+  Steps write = builder.Program("write");
+  write.Expand(sent, received);
+  write.Binary(v1::ADD, own, received, sum);
+  Steps stay = builder.Program("stay");
+  stay.Copy(own, received);
+  stay.Binary(v1::ADD, own, received, sum);
   builder.Program("learn").StreamIn(tags, own);
   builder.Program("load").StreamIn(in, sent);
-  builder.Program("store").StreamOut(out, received);
+  builder.Program("store").StreamOut(out, sum);
   return builder;
 }
 
@@ -134,36 +119,42 @@ class Test {
  public:
   static absl::StatusOr<Test> Create(std::unique_ptr<session::Device> device,
                                      const ProgramBuilder& builder) {
-    const model::Topology topology = TopologyOf(*device);
     VPOD_ASSIGN_OR_RETURN(const auto compiled, builder.Compile());
     VPOD_ASSIGN_OR_RETURN(auto session, session::Session::Create(std::move(device), compiled));
-    return Test(std::move(session), topology.clock_hz,
-                model::PriceProgram(builder.executable(), 0, 0, topology).exchange);
+    return Test(std::move(session));
   }
 
   session::Session& session() { return *session_; }
-  // Price of the program under test, the first of the executable.
-  base::Cycles exchange_price() const { return exchange_price_; }
-  absl::Status Run(const char* program) {
+  absl::StatusOr<base::Cycles> Run(const char* program) {
     VPOD_ASSIGN_OR_RETURN(const base::Cycles run, session_->Run(program));
     cycles_ += run;
-    return absl::OkStatus();
+    return run;
   }
-  TileTestReport Report(Rows details, const std::optional<TileFault>& fault) const {
-    return {.details = std::move(details),
-            .seconds = static_cast<double>(cycles_.value()) / clock_hz_,
+  // Loads what was sent, runs a program and stores the results. Its exchanges take what it is
+  // longer than the program "stay", which does the same with data that stay on their tiles.
+  absl::Status RunBetweenTransfers(const char* program) {
+    VPOD_RETURN_IF_ERROR(Run("load").status());
+    VPOD_ASSIGN_OR_RETURN(const base::Cycles without, Run("stay"));
+    VPOD_ASSIGN_OR_RETURN(const base::Cycles with, Run(program));
+    exchange_cycles_ += with - without;
+    return Run("store").status();
+  }
+  TileTestReport Report(uint32_t rounds, const std::optional<TileFault>& fault) const {
+    return {.details = {{"ipus", absl::StrCat(session_->device().local_replicas())},
+                        {"tiles_per_ipu", absl::StrCat(kTiles)},
+                        {"rounds", absl::StrCat(rounds)},
+                        {"bytes_per_tile", absl::StrCat(rounds * kWords * sizeof(uint32_t))},
+                        {"exchange_cycles", absl::StrCat(exchange_cycles_.value())}},
+            .seconds = static_cast<double>(cycles_.value()) / session_->device().clock_hz(),
             .wall_seconds = timer_.Seconds(),
             .fault = fault};
   }
 
  private:
-  Test(std::unique_ptr<session::Session> session, double clock_hz, base::Cycles exchange_price)
-      : session_(std::move(session)), clock_hz_(clock_hz), exchange_price_(exchange_price) {}
+  explicit Test(std::unique_ptr<session::Session> session) : session_(std::move(session)) {}
 
   std::unique_ptr<session::Session> session_;
-  double clock_hz_;
-  base::Cycles exchange_price_;
-  base::Cycles cycles_;
+  base::Cycles cycles_, exchange_cycles_;
   WallTimer timer_;
 };
 
@@ -172,22 +163,19 @@ class Test {
 absl::StatusOr<TileTestReport> TestExchange(std::unique_ptr<session::Device> device) {
   VPOD_ASSIGN_OR_RETURN(Test test, Test::Create(std::move(device), BuildMoves()));
   session::Session& session = test.session();
-  VPOD_RETURN_IF_ERROR(Send(session, "permutation", PermutationMatrix()));
-  VPOD_RETURN_IF_ERROR(test.Run("learn"));
   const std::vector<uint32_t> sources = Sources();
   std::optional<TileFault> fault;
   for (const bool complement : {false, true}) {
     const std::vector<uint32_t> blocks = Blocks(complement);
     VPOD_RETURN_IF_ERROR(Send(session, "in", blocks));
-    for (const char* program : {"load", "move", "store"}) VPOD_RETURN_IF_ERROR(test.Run(program));
+    VPOD_RETURN_IF_ERROR(test.RunBetweenTransfers("move"));
     const auto expected = [&](uint32_t tile, uint32_t word) {
-      return blocks[sources[tile] * kWords + word];
+      return blocks[sources[tile * kWords + word]];
     };
     VPOD_RETURN_IF_ERROR(Compare(session, expected, fault));
     if (fault.has_value()) break;
   }
-  return test.Report(
-      Details(session.device().local_replicas(), 2 * kMoves, test.exchange_price() * 2), fault);
+  return test.Report(2 * kMoves, fault);
 }
 
 absl::StatusOr<TileTestReport> TestExchangeWrite(std::unique_ptr<session::Device> device) {
@@ -196,18 +184,16 @@ absl::StatusOr<TileTestReport> TestExchangeWrite(std::unique_ptr<session::Device
   std::vector<uint32_t> tags(kTiles * kWords), block(kWords);
   for (uint32_t i = 0; i < tags.size(); ++i) tags[i] = TagOf(i / kWords);
   VPOD_RETURN_IF_ERROR(Send(session, "tags", tags));
-  VPOD_RETURN_IF_ERROR(test.Run("learn"));
+  VPOD_RETURN_IF_ERROR(test.Run("learn").status());
   std::optional<TileFault> fault;
   for (uint32_t round = 0; round < kBroadcastRounds && !fault.has_value(); ++round) {
     for (uint32_t word = 0; word < kWords; ++word) block[word] = SentWord(round, word);
     VPOD_RETURN_IF_ERROR(Send(session, "in", block));
-    for (const char* program : {"load", "write", "store"}) VPOD_RETURN_IF_ERROR(test.Run(program));
+    VPOD_RETURN_IF_ERROR(test.RunBetweenTransfers("write"));
     const auto expected = [&](uint32_t tile, uint32_t word) { return TagOf(tile) + block[word]; };
     VPOD_RETURN_IF_ERROR(Compare(session, expected, fault));
   }
-  return test.Report(Details(session.device().local_replicas(), kBroadcastRounds,
-                             test.exchange_price() * kBroadcastRounds),
-                     fault);
+  return test.Report(kBroadcastRounds, fault);
 }
 
 }  // namespace vpod::tools

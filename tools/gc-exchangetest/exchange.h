@@ -1,10 +1,13 @@
 // Tests of the exchange between the tiles of an IPU (spec/gc-tools.md 7), on all IPUs of a device
 // at once. Every word that arrives is compared.
 //
-// TestExchange: every tile sends its block to another tile and receives one, round after round. The
-// move is a product with a permutation matrix, the operation that takes data from tile to tile.
-// TestExchangeWrite: one block is written to all tiles at once (a broadcast); each tile adds a word
-// of its own, so that what comes back shows that it was this tile that received it.
+// TestExchange: every tile sends the words of its block to other tiles and receives as many, round
+// after round. TestExchangeWrite: one block is written to all tiles at once (a broadcast); each
+// tile adds a word of its own, so that what comes back shows that it was this tile that received
+// it.
+//
+// Exchange cycles are measured: a second program does the same with data that stay on their tiles,
+// and what the counters of the two differ by are the exchanges and the syncs before them.
 #pragma once
 
 #include <memory>

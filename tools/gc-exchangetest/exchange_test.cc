@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "client/session/ipu_model.h"
 #include "tools/device_check/faulty_device.h"
 
@@ -26,11 +27,13 @@ TEST(ExchangeTest, PassesOnSoundDevices) {
   EXPECT_EQ(details[1].second, "1472");  // tiles
   EXPECT_EQ(details[2].second, "16");    // rounds
   EXPECT_EQ(details[3].second, "4096");  // bytes
+  // 256 bytes a tile: 4 a cycle, 40 cycles and a sync of 126 (spec/hardware.md 2.5, 2.6, F10).
+  EXPECT_EQ(details[4].second, absl::StrCat(16 * (256 / 4 + 40 + 126)));
 }
 
-// Runs: learn, then load, move, store for each of two patterns.
+// Runs: load, stay, move, store for each of two patterns.
 TEST(ExchangeTest, NamesTileAndAddressOfAFlippedBit) {
-  for (const int run : {3, 6}) {
+  for (const int run : {3, 7}) {
     const auto report = TestExchange(std::make_unique<FaultyDevice>(Model(1), run));
     ASSERT_TRUE(report.ok()) << report.status();
     ASSERT_TRUE(report->fault.has_value());
@@ -45,12 +48,12 @@ TEST(ExchangeWriteTest, PassesOnSoundDevices) {
   const auto report = TestExchangeWrite(Model(2));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->fault.has_value());
-  // A broadcast of 256 bytes: 4 bytes a cycle and 40 cycles (spec/hardware.md 2.5, F10), 32 times.
-  EXPECT_EQ(report->details[4].second, "3328");
+  EXPECT_EQ(report->details[4].second, absl::StrCat(32 * (256 / 4 + 40 + 126)));
 }
 
+// Runs: learn, then load, stay, write, store in each of 32 rounds.
 TEST(ExchangeWriteTest, NamesTileAndAddressOfAFlippedBit) {
-  const auto report = TestExchangeWrite(std::make_unique<FaultyDevice>(Model(1), 96));
+  const auto report = TestExchangeWrite(std::make_unique<FaultyDevice>(Model(1), 128));
   ASSERT_TRUE(report.ok()) << report.status();
   ASSERT_TRUE(report->fault.has_value());
   EXPECT_EQ(report->fault->tile, 1471u);

@@ -1,5 +1,6 @@
 #include "tools/gc-hostsynclatencytest/latency.h"
 
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -14,7 +15,10 @@ namespace {
 
 namespace v1 = program::v1;
 
-constexpr uint64_t kDefaultDelayCycles = 32 * 5;  // in the price of a host sync
+using Mark = uint16_t;  // and the sum of all, modulo 2^16
+static_assert(kMaxMarks <= std::numeric_limits<Mark>::max());
+
+constexpr uint64_t kDefaultDelayCycles = 32 * 5;  // contained in the sync of the machine
 
 std::string ModeName(const HostSyncOptions& options) {
   std::string name = options.mode;
@@ -29,55 +33,75 @@ std::vector<uint32_t> Postings(const HostSyncOptions& options) {
 }
 
 std::string SyncProgram(size_t posting) { return absl::StrCat("sync ", posting); }
+std::string LoadProgram(size_t posting) { return absl::StrCat("load ", posting); }
 
-// The programs of the postings come first, so that their indices are the postings'.
+// For each posting two programs that differ in where the marks come from: from the host, with a
+// sync each, or from the machine's memory, without.
 ProgramBuilder BuildProgram(const std::vector<uint32_t>& postings) {
-  const program::TensorType word{v1::UINT32, {}};
+  const program::TensorType word{v1::UINT16, {}};
   ProgramBuilder builder;
   const uint32_t mark = builder.Tensor(word), sum = builder.Tensor(word);
+  const uint32_t row = builder.Tensor({v1::INT32, {}});
+  const uint32_t buffer = builder.RemoteBuffer("marks", word, 1);
   const uint32_t in = builder.Stream("marks", Direction::kToDevice, word, postings[0]);
   const uint32_t out = builder.Stream("sum", Direction::kFromDevice, word);
   for (size_t i = 0; i < postings.size(); ++i) {
-    Steps each = builder.Function();
-    each.StreamIn(in, mark);
-    each.Binary(v1::ADD, sum, mark, sum);
-    builder.Program(SyncProgram(i)).Repeat(postings[i], each);
+    Steps sync = builder.Function(), load = builder.Function();
+    sync.StreamIn(in, mark);
+    load.RemoteLoad(buffer, row, mark);
+    for (Steps* each : {&sync, &load}) each->Binary(v1::ADD, sum, mark, sum);
+    builder.Program(SyncProgram(i)).Repeat(postings[i], sync);
+    builder.Program(LoadProgram(i)).Repeat(postings[i], load);
   }
-  builder.Program("clear").Fill(sum, 0);
+  Steps clear = builder.Program("clear");
+  clear.Fill(sum, 0);
+  clear.Fill(row, 0);
   builder.Program("report").StreamOut(out, sum);
   return builder;
 }
 
-// Cycles of the host syncs with their delays, without anything else that is done for a mark.
-uint64_t SyncCycles(uint64_t measured, uint64_t priced, const HostSyncOptions& options,
-                    const model::Topology& topology) {
-  const uint64_t delays = uint64_t{options.num_delays} * options.delay_cycles;
-  const uint64_t others = priced - options.mark_count * model::HostSyncCycles(topology).value();
-  return measured - others + options.mark_count * delays - options.mark_count * kDefaultDelayCycles;
-}
-
-// Posts all marks and lets the device take them. True when none was lost.
+// Posts all marks and lets the device take them, and adds the cycles of that. True when none was
+// lost.
 absl::StatusOr<bool> TakeMarks(session::Session& session, const std::vector<uint32_t>& postings,
-                               uint64_t& cycles) {
+                               base::Cycles& cycles) {
   const uint32_t ipus = session.device().local_replicas();
-  uint32_t next = 1, expected = 0;
+  Mark next = 1, expected = 0;
   VPOD_RETURN_IF_ERROR(session.Run("clear").status());
   for (size_t posting = 0; posting < postings.size(); ++posting) {
     for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
-      VPOD_ASSIGN_OR_RETURN(const auto marks, session.Stream<uint32_t>("marks", ipu));
+      VPOD_ASSIGN_OR_RETURN(const auto marks, session.Stream<Mark>("marks", ipu));
       std::iota(marks.begin(), marks.begin() + postings[posting], next);
     }
-    for (uint32_t i = 0; i < postings[posting]; ++i) expected += next++;
+    for (uint32_t i = 0; i < postings[posting]; ++i)
+      expected = static_cast<Mark>(expected + next++);
     VPOD_ASSIGN_OR_RETURN(const base::Cycles taken, session.Run(SyncProgram(posting)));
-    cycles += taken.value();
+    cycles += taken;
   }
   VPOD_RETURN_IF_ERROR(session.Run("report").status());
   bool passed = true;
   for (uint32_t ipu = 0; ipu < ipus; ++ipu) {
-    VPOD_ASSIGN_OR_RETURN(const auto sum, session.Stream<uint32_t>("sum", ipu));
+    VPOD_ASSIGN_OR_RETURN(const auto sum, session.Stream<Mark>("sum", ipu));
     passed = passed && sum[0] == expected;
   }
   return passed;
+}
+
+// Cycles of the same without the host.
+absl::StatusOr<base::Cycles> LoadMarks(session::Session& session, size_t postings) {
+  base::Cycles cycles;
+  for (size_t posting = 0; posting < postings; ++posting) {
+    VPOD_ASSIGN_OR_RETURN(const base::Cycles taken, session.Run(LoadProgram(posting)));
+    cycles += taken;
+  }
+  return cycles;
+}
+
+// Of all syncs, with the delays that are asked for in place of those that the syncs contain.
+double Microseconds(base::Cycles syncs, const HostSyncOptions& options, double clock_hz) {
+  const uint64_t delays = uint64_t{options.num_delays} * options.delay_cycles;
+  const uint64_t cycles =
+      syncs.value() + options.mark_count * delays - options.mark_count * kDefaultDelayCycles;
+  return static_cast<double>(cycles) / clock_hz * 1e6;
 }
 
 }  // namespace
@@ -85,24 +109,20 @@ absl::StatusOr<bool> TakeMarks(session::Session& session, const std::vector<uint
 absl::StatusOr<HostSyncReport> MeasureHostSync(std::unique_ptr<session::Device> device,
                                                const HostSyncOptions& options) {
   const std::vector<uint32_t> postings = Postings(options);
-  const ProgramBuilder builder = BuildProgram(postings);
-  const model::Topology topology = TopologyOf(*device);
-  VPOD_ASSIGN_OR_RETURN(const auto compiled, builder.Compile());
+  VPOD_ASSIGN_OR_RETURN(const auto compiled, BuildProgram(postings).Compile());
   VPOD_ASSIGN_OR_RETURN(const auto session, session::Session::Create(std::move(device), compiled));
   HostSyncReport report{.options = options, .passed = true};
-  uint64_t measured = 0, priced = 0;
-  for (size_t i = 0; i < postings.size(); ++i) {
-    const auto program = static_cast<uint32_t>(i);
-    priced += model::PriceProgram(builder.executable(), program, 0, topology).total().value();
-  }
+  base::Cycles with;
   const WallTimer timer;
   for (uint32_t i = 0; i < options.iterations; ++i) {
-    VPOD_ASSIGN_OR_RETURN(const bool passed, TakeMarks(*session, postings, measured));
+    VPOD_ASSIGN_OR_RETURN(const bool passed, TakeMarks(*session, postings, with));
     report.passed = report.passed && passed;
   }
   report.wall_microseconds = timer.Seconds() * 1e6 / options.iterations;
-  const uint64_t cycles = SyncCycles(measured / options.iterations, priced, options, topology);
-  report.microseconds = static_cast<double>(cycles) / topology.clock_hz * 1e6;
+  // Every iteration takes as long.
+  VPOD_ASSIGN_OR_RETURN(const base::Cycles without, LoadMarks(*session, postings.size()));
+  report.microseconds = Microseconds(base::Cycles(with.value() / options.iterations) - without,
+                                     options, session->device().clock_hz());
   return report;
 }
 

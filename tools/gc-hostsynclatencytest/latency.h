@@ -1,11 +1,12 @@
 // Time of the syncs between host and IPU (spec/gc-tools.md 6.5). The host posts marks ahead; the
 // IPU takes them one by one, a sync each, and adds them up, which shows that none was lost.
 //
-// A mark travels in a stream of one word, because that is how emulated IPUs meet their host. The
-// figure keeps the part of the measured cycles that the price list puts on the host sync itself
-// (spec/hardware.md 2.6, which contains the 32 delay instructions of 5 cycles of the real test's
-// defaults) and counts other delays in their place. One
-// time is published, of one proxy and mode, so the others take as long: they are reported only.
+// A mark travels in a stream of one word, because that is how emulated IPUs meet their host. A
+// second program takes as many words from the machine's memory, over the same link and without the
+// host; what the cycle counters of the two differ by are the syncs. A sync of the machine contains
+// the 32 delay instructions of 5 cycles that the published time has (spec/hardware.md 2.6); other
+// delays are counted in their place. One time is published, of one proxy and mode, so the others
+// take as long: they are reported only.
 #pragma once
 
 #include <cstdint>

@@ -24,9 +24,11 @@ HostSyncReport Measure(const HostSyncOptions& options, uint32_t replicas = 1) {
 
 // Published: 4095 syncs took 1485 us (spec/hardware.md 2.6).
 TEST(HostSyncTest, TakesThePublishedTime) {
-  const HostSyncReport report = Measure({}, 2);
-  EXPECT_TRUE(report.passed);
-  EXPECT_NEAR(report.microseconds, 1485, 5);
+  for (const uint32_t ipus : {1, 4}) {
+    const HostSyncReport report = Measure({}, ipus);
+    EXPECT_TRUE(report.passed);
+    EXPECT_NEAR(report.microseconds, 1485, 5) << ipus;
+  }
 }
 
 TEST(HostSyncTest, DelaysCountAtTheClock) {
