@@ -230,8 +230,8 @@ struct CompileOptions {
   // among them, each updates a part of the weights, and they exchange the parts. 1: each has all;
   // must divide total_replicas. Smaller tensors (sharding.cc), and those whose elements it does not
   // divide, stay whole; so do LARS, LAMB with an automatic loss scale, and float16 weights with
-  // stochastic rounding. Results do not depend on it, but for LAMB's norms, whose summands are then
-  // rounded to float32.
+  // stochastic rounding. It must divide the replicas of each instance. Results do not depend on it
+  // if it is a power of two, but for LAMB's norms, whose summands are then rounded to float32.
   uint32_t tensor_shards = 1;
   // Gives an executable that does not fit the memory of an IPU, which only an IPUModel loads. The
   // environment may ask for it, too (client/engine_options).

@@ -37,6 +37,18 @@ absl::Status CheckCount(absl::string_view variable, const program::TensorType& t
                                                  "; ", values, " values given"));
 }
 
+// The host reads and writes variables as wholes: an instance has all parts.
+absl::Status CheckShards(const Device& device, const program::Executable& executable) {
+  for (const program::HostTensor& variable : executable.host_tensors()) {
+    if (device.local_replicas() % variable.shards == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable '", variable.name, "' is shared out among ", variable.shards,
+                     " replicas, and this instance has ", device.local_replicas(),
+                     ": tensor_shards must divide the replicas of each instance"));
+  }
+  return absl::OkStatus();
+}
+
 // Without what the compiler's warning has said: where it does not fit, and what to try.
 std::string Refusal(const absl::Status& refused, const compiler::Compiled& compiled) {
   const std::string whole(refused.message());
@@ -66,6 +78,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::unique_ptr<Device>
                                                      {.is_model = device->is_model(),
                                                       .clock_hz = device->clock_hz(),
                                                       .part = device->job_part()}));
+  VPOD_RETURN_IF_ERROR(CheckShards(*device, *compiled.executable));
   const absl::Status loaded = device->Load(
       compiled.executable, {.check_finite = engine.check_finite || options.check_finite,
                             .sharing = engine.sharing && options.sharing});
@@ -138,34 +151,32 @@ void Session::Record(uint32_t program, base::Cycles cycles) {
 
 absl::StatusOr<std::string> Session::ReadBytes(absl::string_view variable, uint32_t replica) {
   LogEngine(LogLevel::kTrace, "Reading variable '", variable, "' of replica ", replica);
-  const auto declared = executable_->FindVariable(variable);
-  if (!declared.ok() || (*declared)->shards <= 1) return device_->ReadVariable(variable, replica);
-  // The replicas that have the parts follow each other in the job.
-  const uint32_t shards = (*declared)->shards, first = device_->job_part().first_replica,
-                 begin = (first + replica) / shards * shards;
-  if (begin < first || begin + shards > first + device_->local_replicas()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "variable '", variable, "' is shared out among replicas ", begin, " to ",
-        begin + shards - 1, ", of which this process does not have all; tensor sharding over the ",
-        "replicas of a process can be read"));
-  }
+  VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
+  if (declared->shards <= 1 || replica >= device_->local_replicas())
+    return device_->ReadVariable(variable, replica);
+  // The replicas that have the parts follow each other, and are all of this instance.
+  const uint32_t first = replica / declared->shards * declared->shards;
   std::string parts;
-  for (uint32_t part = 0; part < shards; ++part) {
-    VPOD_ASSIGN_OR_RETURN(const std::string bytes,
-                          device_->ReadVariable(variable, begin + part - first));
+  for (uint32_t part = 0; part < declared->shards; ++part) {
+    VPOD_ASSIGN_OR_RETURN(const std::string bytes, device_->ReadVariable(variable, first + part));
     parts += bytes;
   }
-  return JoinShards(**declared, parts);
+  return JoinShards(*declared, std::move(parts));
 }
 
 absl::Status Session::WriteBytes(absl::string_view variable, absl::string_view bytes) {
   LogEngine(LogLevel::kTrace, "Writing variable '", variable, "' (", bytes.size(), " bytes)");
-  const auto declared = executable_->FindVariable(variable);
-  if (!declared.ok() || (*declared)->shards <= 1) return device_->WriteVariable(variable, bytes);
-  const std::string parts = CutShards(**declared, bytes);
-  const uint64_t size = (*declared)->type.bytes();
+  VPOD_ASSIGN_OR_RETURN(const auto* declared, executable_->FindVariable(variable));
+  if (declared->shards <= 1) return device_->WriteVariable(variable, bytes);
+  const uint64_t size = declared->type.bytes();
+  if (bytes.size() != size * declared->shards) {
+    return absl::InvalidArgumentError(absl::StrCat("variable '", variable, "' has ",
+                                                   size * declared->shards, " bytes; ",
+                                                   bytes.size(), " given"));
+  }
+  const std::string parts = CutShards(*declared, std::string(bytes));
   for (uint32_t replica = 0; replica < device_->local_replicas(); ++replica) {
-    const uint32_t part = (device_->job_part().first_replica + replica) % (*declared)->shards;
+    const uint64_t part = replica % declared->shards;
     VPOD_RETURN_IF_ERROR(device_->WriteVariable(
         variable, absl::string_view(parts).substr(part * size, size), replica));
   }

@@ -60,6 +60,10 @@ class Session {
   // Sets a variable from host data of 64 bits, as WriteStream does.
   absl::Status WriteVariable(absl::string_view name, absl::Span<const int64_t> values);
   absl::Status WriteVariable(absl::string_view name, absl::Span<const double> values);
+  // The bytes of a variable, row-major in its type. Those that replicas share out among them are
+  // read and written as wholes. InvalidArgument: another number of bytes.
+  absl::StatusOr<std::string> ReadBytes(absl::string_view variable, uint32_t replica = 0);
+  absl::Status WriteBytes(absl::string_view variable, absl::string_view bytes);
   // Writes the variables of replica 0 to an .npz file, or sets those that a file has on all
   // replicas; the others keep their values. A float32 array may set a float16 variable, which
   // rounds it. Arrays of an optimiser or of random numbers that the programs do not have are passed
@@ -86,8 +90,6 @@ class Session {
                              uint32_t slot);
   template <class T>
   absl::Status WriteNarrowed(absl::string_view variable, absl::Span<const T> values);
-  absl::StatusOr<std::string> ReadBytes(absl::string_view variable, uint32_t replica);
-  absl::Status WriteBytes(absl::string_view variable, absl::string_view bytes);
   // The variables with a group's hyper-parameters, of which each IPU may have one.
   std::vector<std::string> HyperParameterVariables(size_t group) const;
   // An instruction that updates a variable of the group.

@@ -5,13 +5,17 @@
 namespace vpod::session {
 namespace {
 
+bool LiesRowMajor(const program::HostTensor& variable) {
+  return variable.whole_strides.empty() ||
+         variable.whole_strides == program::RowMajorStrides(variable.whole.dims);
+}
+
 // Calls `visit(row-major, place)` for each element of the whole, in row-major order: its numbers
 // there, and where it lies in the parts.
 template <class Visit>
 void ForElements(const program::HostTensor& variable, const Visit& visit) {
   const program::Dims& dims = variable.whole.dims;
-  const program::Dims strides =
-      variable.whole_strides.empty() ? program::RowMajorStrides(dims) : variable.whole_strides;
+  const program::Dims& strides = variable.whole_strides;
   program::Dims index(dims.size());
   int64_t place = 0;
   const auto elements = static_cast<size_t>(variable.whole.elements());
@@ -28,7 +32,8 @@ void ForElements(const program::HostTensor& variable, const Visit& visit) {
 
 }  // namespace
 
-std::string JoinShards(const program::HostTensor& variable, absl::string_view parts) {
+std::string JoinShards(const program::HostTensor& variable, std::string parts) {
+  if (LiesRowMajor(variable)) return parts;
   const uint64_t size = program::SizeOf(variable.type.type);
   std::string whole(parts.size(), '\0');
   ForElements(variable, [&](size_t element, size_t place) {
@@ -37,7 +42,8 @@ std::string JoinShards(const program::HostTensor& variable, absl::string_view pa
   return whole;
 }
 
-std::string CutShards(const program::HostTensor& variable, absl::string_view whole) {
+std::string CutShards(const program::HostTensor& variable, std::string whole) {
+  if (LiesRowMajor(variable)) return whole;
   const uint64_t size = program::SizeOf(variable.type.type);
   std::string parts(whole.size(), '\0');
   ForElements(variable, [&](size_t element, size_t place) {

@@ -2,15 +2,14 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "absl/strings/string_view.h"
 #include "device/program/executable.h"
 
 namespace vpod::session {
 
-// The bytes of the whole, row-major, of the parts one after the other; and the other way.
-std::string JoinShards(const program::HostTensor& variable, absl::string_view parts);
-std::string CutShards(const program::HostTensor& variable, absl::string_view whole);
+// The bytes of the whole, row-major, of the parts one after the other; and the other way. Either
+// has the bytes of `variable.whole`.
+std::string JoinShards(const program::HostTensor& variable, std::string parts);
+std::string CutShards(const program::HostTensor& variable, std::string whole);
 
 }  // namespace vpod::session

@@ -249,6 +249,44 @@ TEST(TensorShardingTest, ShardsDivideTheReplicas) {
   }
 }
 
+TEST(TensorShardingTest, BytesAreThoseOfTheWhole) {
+  Job job{.train = {.optimizer = kMomentum}};
+  job.options.tensor_shards = 4;
+  const auto session = Open(job);
+  ASSERT_NE(session, nullptr);
+  std::string bytes(4 * 64 * 16 * 9, '\0');
+  std::mt19937 generator(1);
+  for (char& byte : bytes) byte = static_cast<char>(generator() % 64);
+  const absl::Status written = session->WriteBytes("Accl___filter", bytes);
+  ASSERT_TRUE(written.ok()) << written;
+  for (uint32_t replica : {0u, 3u}) EXPECT_EQ(*session->ReadBytes("Accl___filter", replica), bytes);
+  EXPECT_EQ(session->WriteBytes("Accl___filter", bytes.substr(4)).message(),
+            "variable 'Accl___filter' has 36864 bytes; 36860 given");
+  EXPECT_FALSE(session->ReadBytes("Accl___filter", 4).ok());
+  EXPECT_FALSE(session->ReadBytes("nothing").ok());
+}
+
+// Four replicas on a device that has two of them.
+TEST(TensorShardingTest, AnInstanceHasAllParts) {
+  Graph g;
+  Job job{.train = {.optimizer = kMomentum}};
+  job.options.tensor_shards = 4;
+  const auto compiled = compiler::Compile(g, Build(job, g));
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto session = Session::Create(*CreateIpuModel({.replicas = 2}), *compiled);
+  EXPECT_EQ(session.status().message(),
+            "variable 'Accl___filter' is shared out among 4 replicas, and this instance has 2: "
+            "tensor_shards must divide the replicas of each instance");
+}
+
+TEST(TensorShardingTest, WeightsMayLieOffTheChip) {
+  Job job{.train = {.accumulation = 2, .optimizer = kMomentum}};
+  const State whole = Train(job);
+  job.options.tensor_shards = 2;
+  job.options.off_chip_weights = job.options.off_chip_optimizer_state = true;
+  EXPECT_EQ(Train(job), whole);
+}
+
 TEST(TensorShardingTest, HyperParametersChangeBetweenRuns) {
   Job job{.train = {.optimizer = compiler::LambOptions()}};
   job.options.tensor_shards = 4;

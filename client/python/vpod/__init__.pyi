@@ -110,6 +110,8 @@ class Program:
         loss_scale: float | None = None,
         automatic_loss_scale: bool = False,
         reduction: str = "mean",
+        output_mode: str = "all",
+        output_period: int = 1,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -256,6 +258,9 @@ def compile(
     schedule: str = "sharded",
     recomputation: str = "none",
     off_chip_optimizer_state: bool = False,
+    off_chip_activations: bool = False,
+    off_chip_weights: bool = False,
+    tensor_shards: int = 1,
 ) -> Executable: ...
 def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor: ...
 def convolution(

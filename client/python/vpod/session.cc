@@ -175,10 +175,10 @@ class Session {
   py::array Read(const std::string& name, int64_t replica_number) {
     const uint32_t replica = Count("replica", replica_number);
     const Use use(*this);
-    const TensorType& type = Take(executable_->FindVariable(name))->type;
+    const TensorType& type = Take(executable_->FindVariable(name))->host_type();
     const std::string bytes = [&] {
       const py::gil_scoped_release unlocked;
-      return Take(session_->device().ReadVariable(name, replica));
+      return Take(session_->ReadBytes(name, replica));
     }();
     py::array array(NumpyType(type.type), type.dims);
     std::memcpy(array.mutable_data(), bytes.data(), bytes.size());
@@ -187,7 +187,7 @@ class Session {
 
   void Write(const std::string& name, const py::object& values) {
     const Use use(*this);
-    const TensorType& type = Take(executable_->FindVariable(name))->type;
+    const TensorType& type = Take(executable_->FindVariable(name))->host_type();
     const py::array array = ArrayOf(values, name);
     if (DimsOf(array) != type.dims) {
       throw py::value_error(absl::StrCat("'", name, "' takes ", Described(type.dims), ", and not ",
@@ -197,7 +197,7 @@ class Session {
     const absl::string_view bytes(static_cast<const char*>(narrow.data()),
                                   static_cast<size_t>(narrow.nbytes()));
     const py::gil_scoped_release unlocked;
-    Check(session_->device().WriteVariable(name, bytes));
+    Check(session_->WriteBytes(name, bytes));
   }
 
   void Save(const std::string& path) {
