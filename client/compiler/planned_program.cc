@@ -26,7 +26,10 @@ absl::Status LeaveForPlan(const program::Executable& executable) {
   VPOD_RETURN_IF_ERROR(WriteExecutableFile(
       absl::StrCat(std::getenv(kPlanDirectoryVariable), "/", key, kExecutableFileEnd), key,
       executable));
-  std::fflush(nullptr);
+  // Others may be locked by threads that wait for input.
+  std::fflush(stdout);
+  std::fflush(stderr);
+  // What the program does at its end, such as saving weights, is not to happen.
   _exit(0);
 }
 

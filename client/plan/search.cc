@@ -23,7 +23,7 @@ using compiler::Recomputation;
 
 constexpr int64_t kMostMicroBatch = 512;
 constexpr int64_t kPrecision = 32;  // of the largest micro-batch that fits
-constexpr uint32_t kIpus[] = {1, 2, 4, 8, 16};
+constexpr uint32_t kIpus[] = {1, 2, 4, 8, 16, 32, 64};
 // A family that is this much slower than the fastest is not looked at more closely.
 constexpr double kShareWorthALook = 0.7;
 
@@ -86,6 +86,16 @@ class Searcher {
     return absl::OkStatus();
   }
 
+  // That fill a pipeline.
+  uint32_t FewestMicroBatches(uint32_t ipus) const {
+    const bool pipelined = request_.schedule != compiler::Schedule::kSharded &&
+                           request_.schedule != compiler::Schedule::kPhased;
+    if (ipus == 1 || !pipelined) return 1;
+    // Heads of some models make up another stage.
+    const uint32_t stages = ipus + (costs_.last_is_first ? 1 : 0);
+    return 2 * stages - 1;
+  }
+
   // With as many micro-batches in an update as the global batch and the streams of a run allow.
   // InvalidArgument: these are too few.
   absl::StatusOr<PlanRequest> RequestFor(uint32_t ipus, const std::vector<size_t>& split,
@@ -101,9 +111,7 @@ class Searcher {
                    of_streams = program::Limits().stream_bytes / (items * stream_bytes_of_one_);
     request.accumulation =
         static_cast<uint32_t>(std::min<uint64_t>({of_batch, of_streams, 1 << 16}));
-    // Heads of some models make up another stage.
-    const uint32_t stages = ipus + (costs_.last_is_first && ipus > 1 ? 1 : 0);
-    if (request.accumulation >= std::max(1u, 2 * stages - 1)) return request;
+    if (request.accumulation >= FewestMicroBatches(ipus)) return request;
     return absl::InvalidArgumentError(
         of_batch <= of_streams
             ? absl::StrCat("leaves too few micro-batches of a global batch of ", global_batch_)

@@ -143,8 +143,14 @@ TEST_F(HostilePlansTest, OddOptions) {
   const std::vector<std::string> of_choices = {"--machine-type", "--stages",    "--recompute",
                                                "--checkpoints",  "--precision", "--schedule",
                                                "--optimizer"};
-  const std::vector<std::string> flags = {"--uint8-images", "--off-chip-optimizer-state",
-                                          "--explain", "--json", "--csv"};
+  const std::vector<std::string> flags = {"--uint8-images",
+                                          "--off-chip-optimizer-state",
+                                          "--off-chip-activations",
+                                          "--off-chip-weights",
+                                          "--tensor-sharding",
+                                          "--explain",
+                                          "--json",
+                                          "--csv"};
   const std::vector<std::string> models = {"mnist", "bert-tiny", "resnet18", "", "-", "x/y"};
   const uint64_t count = NumberFrom("VPOD_FUZZ_PLANS", 500);
   uint64_t planned = 0;

@@ -10,6 +10,7 @@
 #include "client/plan/executable_plan.h"
 #include "client/render/table.h"
 #include "device/base/status.h"
+#include "device/base/text.h"
 
 namespace vpod::tools {
 namespace {
@@ -47,9 +48,10 @@ std::string Table(const std::vector<Row>& rows) {
                                    "Memory (MB)", "Fits"}};
   for (const auto& [of, run, efficiency] : rows) {
     const Shares shares = SharesOf(run.timeline);
-    table.rows.push_back({run.program, absl::StrCat(of.pod), absl::StrCat(of.plan.replicas),
-                          absl::StrCat(run.items), absl::StrFormat("%.0f", run.items_per_second()),
-                          Percent(efficiency), absl::StrCat(run.timeline.end().value()),
+    table.rows.push_back({base::Printable(run.program), absl::StrCat(of.pod),
+                          absl::StrCat(of.plan.replicas), absl::StrCat(run.items),
+                          absl::StrFormat("%.0f", run.items_per_second()), Percent(efficiency),
+                          absl::StrCat(run.timeline.end().value()),
                           absl::StrFormat("%.3f", run.seconds * 1e3), Percent(shares.compute),
                           Percent(shares.exchange), Percent(shares.sync), Percent(shares.waiting),
                           absl::StrFormat("%.3f", Megabytes(run.over_ipu_links)),
@@ -61,7 +63,7 @@ std::string Table(const std::vector<Row>& rows) {
 }
 
 std::string Explanation(const Row& row) {
-  return absl::StrCat("\nProgram '", row.run.program, "', POD of ", row.of.pod,
+  return absl::StrCat("\nProgram '", base::Printable(row.run.program), "', POD of ", row.of.pod,
                       " IPUs, the IPUs of a replica:\n",
                       IpuTable(row.run.timeline, row.of.plan.memory));
 }
@@ -116,19 +118,19 @@ absl::StatusOr<std::string> ExecutablePlanText(const program::Executable& execut
   if (format != PlanFormat::kTable) {
     std::vector<nlohmann::ordered_json> all;
     for (const Row& row : rows) all.push_back(Json(row, explain));
-    return format == PlanFormat::kCsv ? Csv(all) : nlohmann::ordered_json(all).dump(2) + "\n";
+    return format == PlanFormat::kCsv ? Csv(all) : Dump(nlohmann::ordered_json(all), 2) + "\n";
   }
   std::string text = Table(rows);
   for (size_t i = 0; i < rows.size(); i += plans.size()) {
     if (!rows[i].run.has_collectives)
-      absl::StrAppend(&text, "Program '", rows[i].run.program,
+      absl::StrAppend(&text, "Program '", base::Printable(rows[i].run.program),
                       "' has no collectives: its replicas exchange nothing.\n");
   }
   if (!explain) return text;
   for (const Row& row : rows) text += Explanation(row);
   // Whether it fits does not depend on the POD.
   const absl::Status& fits = plans[0].plan.fits;
-  if (!fits.ok()) absl::StrAppend(&text, fits.message(), "\n");
+  if (!fits.ok()) absl::StrAppend(&text, base::Printable(fits.message(), std::string::npos), "\n");
   return text;
 }
 

@@ -6,9 +6,19 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/render/table.h"
+#include "device/base/text.h"
 
 namespace vpod::tools {
+namespace {
+
+// As RFC 4180 has it.
+std::string Quoted(const std::string& text) {
+  return absl::StrCat("\"", absl::StrReplaceAll(base::Printable(text), {{"\"", "\"\""}}), "\"");
+}
+
+}  // namespace
 
 double Megabytes(model::Bytes bytes) { return static_cast<double>(bytes.value()) / 1e6; }
 
@@ -66,13 +76,18 @@ nlohmann::ordered_json IpuJson(const model::Timeline& timeline,
   return ipus;
 }
 
+std::string Dump(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/true,
+                   nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::string Csv(const std::vector<nlohmann::ordered_json>& rows) {
   std::string text;
   for (const nlohmann::ordered_json& row : rows) {
     std::vector<std::string> names, values;
     for (const auto& [name, value] : row.items()) {
       names.push_back(name);
-      values.push_back(value.dump());
+      values.push_back(value.is_string() ? Quoted(value.get<std::string>()) : Dump(value));
     }
     if (text.empty()) text = absl::StrJoin(names, ",") + "\n";
     absl::StrAppend(&text, absl::StrJoin(values, ","), "\n");

@@ -29,6 +29,9 @@ std::string IpuTable(const model::Timeline& timeline, const std::vector<model::B
 nlohmann::ordered_json IpuJson(const model::Timeline& timeline,
                                const std::vector<model::Bytes>& memory);
 
+// JSON in ASCII, whatever the bytes of its texts are; on lines of this indent, or on one.
+std::string Dump(const nlohmann::ordered_json& json, int indent = -1);
+
 // Objects of the same fields without nesting, a line each behind one of the fields' names.
 std::string Csv(const std::vector<nlohmann::ordered_json>& rows);
 

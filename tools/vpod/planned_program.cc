@@ -95,9 +95,10 @@ int WaitFor(pid_t child) {
   const base::UniqueFd ended(static_cast<int>(syscall(SYS_pidfd_open, child, 0))),
       signals = base::EndSignalDescriptor();
   pollfd events[2] = {{ended.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
-  while (poll(events, 2, -1) < 0) {
+  // Where the system gives no descriptor of a process, signals wait for its end.
+  while (ended.valid() && poll(events, 2, -1) < 0) {
   }
-  if (events[0].revents == 0) {
+  if (ended.valid() && events[0].revents == 0) {
     kill(child, base::PendingEndSignal());
     if (poll(events, 1, static_cast<int>(kPatience.count())) == 0) kill(child, SIGKILL);
   }
