@@ -133,10 +133,9 @@ absl::Status ReplaceProfile(const program::Executable& executable, uint32_t prog
                             const ProfileOptions& options,
                             const std::vector<model::IpuMemory>& memory, const std::string& path) {
   namespace fs = std::filesystem;
-  const std::string unfinished = UnfinishedName(path);
+  const std::string unfinished = UnfinishedName(path, options.session);
   std::error_code error;
   RemoveLeftovers(path);
-  fs::remove(unfinished, error);  // of a process of this number that was killed
   absl::Status written = WriteProfile(executable, program, options, memory, unfinished);
   if (written.ok()) {
     // Of a process that was killed while it added a run: it is not for the new file.

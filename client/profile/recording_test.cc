@@ -154,9 +154,9 @@ TEST_F(RecordingTest, LeftoversOfProcessesThatAreGoneAreRemoved) {
   ASSERT_EQ(waitpid(gone, nullptr, 0), gone);
   char host[HOST_NAME_MAX + 1] = {};
   gethostname(host, HOST_NAME_MAX);
-  const std::string left = absl::StrCat(profile_, ".", host, ".", gone),
-                    in_use = absl::StrCat(profile_, ".", host, ".", getppid()),
-                    elsewhere = absl::StrCat(profile_, ".not-", host, ".", gone);
+  const std::string left = absl::StrCat(profile_, ".", host, ".", gone, ".a1b2"),
+                    in_use = absl::StrCat(profile_, ".", host, ".", getppid(), ".a1b2"),
+                    elsewhere = absl::StrCat(profile_, ".not-", host, ".", gone, ".a1b2");
   fs::create_directories(directory_ + "/run");
   for (const std::string& file : {left, in_use, elsewhere}) std::ofstream(file) << "half";
   ASSERT_TRUE(Open().ok());

@@ -24,8 +24,8 @@ std::string OfThisHost(const std::string& path) {
 
 }  // namespace
 
-std::string UnfinishedName(const std::string& path) {
-  return absl::StrCat(OfThisHost(path), getpid());
+std::string UnfinishedName(const std::string& path, absl::string_view session) {
+  return absl::StrCat(OfThisHost(path), getpid(), ".", session);
 }
 
 void RemoveLeftovers(const std::string& path) {
@@ -38,7 +38,7 @@ void RemoveLeftovers(const std::string& path) {
     absl::string_view process = name;
     pid_t number = 0;
     if (!absl::ConsumePrefix(&process, prefix.filename().string()) ||
-        !absl::SimpleAtoi(process, &number) || number <= 0)
+        !absl::SimpleAtoi(process.substr(0, process.find('.')), &number) || number <= 0)
       continue;
     std::error_code ignored;
     if (kill(number, 0) != 0 && errno == ESRCH) fs::remove(entry->path(), ignored);

@@ -3,10 +3,13 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
+
 namespace vpod::profile {
 
-// `path`, the name of this host and the number of this process. Directories may be shared by hosts.
-std::string UnfinishedName(const std::string& path);
+// `path`, the name of this host, the number of this process and the session, of which a process may
+// have several. Directories may be shared by hosts.
+std::string UnfinishedName(const std::string& path, absl::string_view session);
 
 // Removes what processes of this host left under such names when they were killed.
 void RemoveLeftovers(const std::string& path);
