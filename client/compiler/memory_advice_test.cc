@@ -46,13 +46,15 @@ std::string ToTry(const Network& network, CompileOptions options, bool trains = 
 constexpr char kLessBatch[] = "a smaller micro-batch with more gradient accumulation";
 
 TEST(MemoryAdviceTest, KeptActivationsAreComputedAgain) {
-  EXPECT_EQ(ToTry({}, {}), absl::StrCat("To try: recomputation, float16, ", kLessBatch,
-                                        ", more IPUs per replica."));
+  EXPECT_EQ(ToTry({}, {}),
+            absl::StrCat("To try: recomputation, activations off the chip, float16, ", kLessBatch,
+                         ", more IPUs per replica."));
 }
 
 TEST(MemoryAdviceTest, WhatIsFloat16AlreadyIsNotAdvised) {
   EXPECT_EQ(ToTry({.type = FLOAT16, .rows = 1 << 18}, {}),
-            absl::StrCat("To try: recomputation, ", kLessBatch, ", more IPUs per replica."));
+            absl::StrCat("To try: recomputation, activations off the chip, ", kLessBatch,
+                         ", more IPUs per replica."));
 }
 
 TEST(MemoryAdviceTest, WhatRecomputesAlreadyIsNotToldToDoSo) {
