@@ -179,6 +179,13 @@ absl::Status CheckOptions(const CompileOptions& options) {
       return absl::InvalidArgumentError(absl::StrCat("programs '", training->name, "' and '",
                                                      spec.name, "' have different optimisers"));
     }
+    // It decides whether LAMB's state is shared out.
+    if (training != nullptr && options.tensor_shards > 1 &&
+        training->automatic_loss_scale.has_value() != spec.automatic_loss_scale.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("programs '", training->name, "' and '", spec.name,
+                       "': with tensor sharding both or none have an automatic loss scale"));
+    }
     VPOD_RETURN_IF_ERROR(CheckOptimizers(spec));
     VPOD_RETURN_IF_ERROR(CheckLossScale(spec));
     VPOD_RETURN_IF_ERROR(CheckClipping(spec));

@@ -177,26 +177,29 @@ uint32_t AddFirstRow(LoweredIpu& ipu) {
 
 size_t FirstOfBackward(const std::vector<LoweredStep>& body) {
   const auto first = std::find_if(body.begin(), body.end(), [](const LoweredStep& step) {
-    return step.origin.phase() == v1::Origin::BACKWARD;
+    return step.origin.phase() == v1::Origin::BACKWARD ||
+           step.origin.phase() == v1::Origin::RECOMPUTE;
   });
   return static_cast<size_t>(first - body.begin());
 }
 
+uint32_t Renaming::Renamed(const std::map<uint32_t, uint32_t>& storages, uint32_t tensor) {
+  const auto renamed = storages.find(ipu_.tensors[tensor].storage);
+  if (renamed == storages.end()) return tensor;
+  const auto [clone, is_new] = clones_.try_emplace({tensor, renamed->second});
+  if (is_new) {
+    LoweredTensor copy = ipu_.tensors[tensor];
+    copy.storage = renamed->second;
+    ipu_.tensors.push_back(std::move(copy));
+    clone->second = static_cast<uint32_t>(ipu_.tensors.size() - 1);
+  }
+  return clone->second;
+}
+
 void Renaming::Apply(const std::map<uint32_t, uint32_t>& storages, LoweredStep& step) {
-  const auto rename = [&](uint32_t tensor) {
-    const auto renamed = storages.find(ipu_.tensors[tensor].storage);
-    if (renamed == storages.end()) return tensor;
-    const auto [clone, is_new] = clones_.try_emplace({tensor, renamed->second});
-    if (is_new) {
-      LoweredTensor copy = ipu_.tensors[tensor];
-      copy.storage = renamed->second;
-      ipu_.tensors.push_back(std::move(copy));
-      clone->second = static_cast<uint32_t>(ipu_.tensors.size() - 1);
-    }
-    return clone->second;
-  };
   Instruction& instruction = step.instruction;
-  program::ForEachTensor(instruction, [&](uint32_t& tensor) { tensor = rename(tensor); });
+  program::ForEachTensor(instruction,
+                         [&](uint32_t& tensor) { tensor = Renamed(storages, tensor); });
   if (!instruction.has_exchange()) return;
   v1::Move& move = program_.moves[instruction.exchange().exchange()];
   if (instruction.inputs_size() > 0) move.set_from_tensor(instruction.inputs(0));

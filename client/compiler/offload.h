@@ -38,7 +38,7 @@ program::v1::Instruction LoadRow(uint32_t buffer, uint32_t tensor, uint32_t row)
 uint32_t AddRowMajor(LoweredTensor tensor, LoweredIpu& ipu);
 uint32_t AddFirstRow(LoweredIpu& ipu);
 
-// The first step of the backward part of a body.
+// The first step of the backward part of a body, or of what is computed again for it.
 size_t FirstOfBackward(const std::vector<LoweredStep>& body);
 
 // Lets steps use other storages.
@@ -46,6 +46,8 @@ class Renaming {
  public:
   Renaming(LoweredProgram& program, LoweredIpu& ipu) : program_(program), ipu_(ipu) {}
   void Apply(const std::map<uint32_t, uint32_t>& storages, LoweredStep& step);
+  // The tensor that a step uses in the place of one.
+  uint32_t Renamed(const std::map<uint32_t, uint32_t>& storages, uint32_t tensor);
 
  private:
   LoweredProgram& program_;

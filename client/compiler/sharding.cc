@@ -55,7 +55,9 @@ bool Update::IsScattered(size_t v) const {
 // over those that have the same part. The sum has the bits of a single one if the parts are a power
 // of two: then a group is a subtree of the tree over all replicas (device/fabric/tree_reduce.h).
 uint32_t Update::Scatter(size_t v, Reduction& reduction) {
-  const uint32_t ipu = graph_.values()[graph_.variables()[v].id].ipu;
+  const Value& variable = graph_.values()[graph_.variables()[v].id];
+  const uint32_t ipu = variable.ipu;
+  placement_.SetOrigin(variable.name, program::v1::Origin::UPDATE, variable.stage);
   const bool two_steps = shards_ < replicas_;
   if (two_steps) gradient_places_[v] = Widest(v);
   const LoweredTensor& gradient = placement_.TensorAt(ipu, gradient_places_[v]);

@@ -224,28 +224,15 @@ class Stashes {
 
   // Lets each position use its own storages.
   void Rename() {
-    std::map<std::pair<uint32_t, uint32_t>, uint32_t> clones;  // of (tensor, storage)
-    const auto rename = [&](uint32_t tensor, uint32_t position) {
-      const uint32_t old = ipu_.tensors[tensor].storage, storage = StorageAt(old, position);
-      if (storage == old) return tensor;
-      const auto [clone, is_new] = clones.try_emplace({tensor, storage});
-      if (is_new) {
-        LoweredTensor copy = ipu_.tensors[tensor];
-        copy.storage = storage;
-        ipu_.tensors.push_back(std::move(copy));
-        clone->second = static_cast<uint32_t>(ipu_.tensors.size() - 1);
-      }
-      return clone->second;
-    };
+    std::map<uint32_t, std::map<uint32_t, uint32_t>> storages;  // by position
+    for (const auto& [place, storage] : renamed_) storages[place.second][place.first] = storage;
+    Renaming renaming(program_, ipu_);
     for (uint32_t position = 0; position < ipu_.positions.size(); ++position) {
-      for (LoweredStep& step : ipu_.positions[position]) {
-        program::ForEachTensor(step.instruction,
-                               [&](uint32_t& tensor) { tensor = rename(tensor, position); });
-      }
+      for (LoweredStep& step : ipu_.positions[position]) renaming.Apply(storages[position], step);
     }
     for (PipelineMove& move : program_.pipeline.moves) {
       if (move.move.from_ipu() != number_) continue;
-      move.move.set_from_tensor(rename(move.move.from_tensor(), move.position));
+      move.move.set_from_tensor(renaming.Renamed(storages[move.position], move.move.from_tensor()));
       Pin(move.move.from_tensor());
     }
   }

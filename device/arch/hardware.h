@@ -29,7 +29,7 @@ inline constexpr base::Bytes kStreamingMemoryPerIpu{32ull << 30};       // A: 12
 inline constexpr base::Bytes kRemoteTransferLimit{128ull << 20};        // C a copy
 inline constexpr uint32_t kIpusPerMachine = 4;                          // A datasheet
 inline constexpr uint32_t kMaxIpusPerLinkDomain = 64;  // A datasheet: one POD64 rack
-inline constexpr uint32_t kMaxIpusPerReplica = 64;     // a POD64
+inline constexpr uint32_t kMaxIpusPerReplica = 64;     // FREE: all of a POD64
 inline constexpr uint32_t kMaxIpusPerPod = 1024 * kMaxIpusPerLinkDomain;  // POD65536
 
 // --- Rates ---

@@ -262,7 +262,7 @@ TEST(ValidateTest, RemoteBuffers) {
   ExpectRefused(with(six + "host_dims:[-2,-3]"), "what the host sees of it is wrong: ");
 }
 
-// Tensor 16, the variable 'w', is float32 [6, 3].
+// Tensor 16, the variable 'w', is float32 [4, 6].
 TEST(ValidateTest, PartsOfVariablesAndRemoteBuffers) {
   const auto variable = [](const std::string& fields) {
     v1::Executable executable = WithSteps("");
@@ -270,18 +270,18 @@ TEST(ValidateTest, PartsOfVariablesAndRemoteBuffers) {
     return executable;
   };
   ExpectValid(variable("shards:1"));
-  ExpectValid(variable("shards:2 host_dims:[4,9]"));
-  ExpectValid(variable("shards:2 host_dims:[4,9] host_strides:[1,4]"));
-  ExpectRefused(variable("host_dims:[18]"), "'w' has no parts, but dimensions of a whole");
+  ExpectValid(variable("shards:2 host_dims:[4,12]"));
+  ExpectValid(variable("shards:2 host_dims:[4,12] host_strides:[1,4]"));
+  ExpectRefused(variable("host_dims:[24]"), "'w' has no parts, but dimensions of a whole");
   ExpectRefused(variable("shards:1 host_strides:[1]"), "'w' has no parts, but dimensions");
   const std::string not_dense = "'w': what the host sees of it must have the elements of its parts";
   ExpectRefused(variable("shards:2"), not_dense);
-  ExpectRefused(variable("shards:2 host_dims:[18]"), not_dense);
-  ExpectRefused(variable("shards:4294967295 host_dims:[36]"), not_dense);
-  ExpectRefused(variable("shards:2 host_dims:[4,9] host_strides:[1,1]"), not_dense);
-  v1::Executable turned = variable("shards:2 host_dims:[36]");
+  ExpectRefused(variable("shards:2 host_dims:[24]"), not_dense);
+  ExpectRefused(variable("shards:4294967295 host_dims:[48]"), not_dense);
+  ExpectRefused(variable("shards:2 host_dims:[4,12] host_strides:[1,1]"), not_dense);
+  v1::Executable turned = variable("shards:2 host_dims:[48]");
   turned.mutable_ipus(0)->mutable_tensors(16)->add_strides(1);
-  turned.mutable_ipus(0)->mutable_tensors(16)->add_strides(6);
+  turned.mutable_ipus(0)->mutable_tensors(16)->add_strides(4);
   ExpectRefused(turned, "'w' has parts that are not row-major");
 
   const auto buffer = [](const std::string& fields) {
@@ -297,7 +297,7 @@ TEST(ValidateTest, PartsOfVariablesAndRemoteBuffers) {
 
 TEST(ValidateTest, ReplicasShareOutPartsEvenly) {
   v1::Executable executable = WithSteps("");
-  executable.mutable_variables(0)->MergeFrom(FromText<v1::Variable>("shards:2 host_dims:[4,9]"));
+  executable.mutable_variables(0)->MergeFrom(FromText<v1::Variable>("shards:2 host_dims:[4,12]"));
   EXPECT_TRUE(CheckReplicas(executable, 4).ok());
   EXPECT_EQ(CheckReplicas(executable, 3).message(),
             "'w' has 2 parts, which the 3 replicas of the job cannot share out evenly");

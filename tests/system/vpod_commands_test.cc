@@ -217,7 +217,7 @@ TEST(VpodCommandsTest, NewMakesAProjectOnce) {
 
 TEST(VpodCommandsTest, PlanNeedsNoPod) {
   TestPod pod(0);
-  const Outcome table = pod.Run({"vpod", "plan", "mnist", "--pod", "1,16", "--explain"});
+  const Outcome table = pod.Run({"vpod", "plan", "mnist", "--pod", "4,16", "--explain"});
   EXPECT_EQ(table.code, 0) << table.err;
   EXPECT_THAT(table.out, AllOf(HasSubstr("| Items/s |"), HasSubstr("\n 16   | 16 "),
                                HasSubstr("POD of 16 IPUs, the IPUs of a replica:")));

@@ -198,10 +198,6 @@ absl::Status CheckReplicasOf(const Collective& op, const v1::Ipu& ipu, uint32_t 
   return absl::OkStatus();
 }
 
-}  // namespace
-
-namespace {
-
 template <class Sharded>
 absl::Status CheckShards(const Sharded& sharded, uint32_t total_replicas) {
   if (sharded.shards() <= 1 || total_replicas % sharded.shards() == 0) return absl::OkStatus();
