@@ -514,7 +514,7 @@ class WrongCallsTest(Regression):
         graph = vpod.Graph()
         x = graph.input("x", [4, 32])
         y = vpod.relu(x @ graph.variable("w", vpod.uniform([32, 256], 0.3, seed=1)))
-        loss = vpod.mean(y * y)
+        loss = (y * y).mean()
         graph.output("loss", loss)
         program = vpod.Program("train", loss=loss, optimizer=vpod.Adam(0.01))
 
