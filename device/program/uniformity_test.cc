@@ -22,7 +22,8 @@ std::shared_ptr<const Executable> Make(const std::string& functions, int number)
     absl::StrAppend(&source, "tensors { type: FLOAT32 dims: 4 offset: ", 64 * i, " } ");
   absl::StrAppend(&source, "tensors { type: BOOL offset: 384 } tensors { type: INT32 offset: 448 }",
                   "tensors { type: UINT32 offset: 512 } ",
-                  "tensors { type: FLOAT32 dims: 2 offset: 256 } ", functions, " } ");
+                  "tensors { type: FLOAT32 dims: 2 offset: 256 } ",
+                  "tensors { type: FLOAT32 dims: 1 offset: 256 } ", functions, " } ");
   for (int i = 0; i < 4; ++i) {
     absl::StrAppend(&source, "variables { name: '", std::string(1, static_cast<char>('a' + i)),
                     "' tensor: ", i, " } ");
@@ -84,6 +85,18 @@ TEST(UniformityTest, AReductionInGroupsDoesNot) {
       "instructions { all_reduce { operator: SUM group { kind: CONSECUTIVE size: 2 } } inputs: 4 "
       "outputs: 4 } ";
   EXPECT_EQ(Uniform(Function(absl::StrCat(kStream, groups, Add(0, 4, 0)))), "b c d more");
+}
+
+// As replicas do it that share out the update of a variable.
+TEST(UniformityTest, AnAllGatherMakesTheUpdateEqualUnlessItIsInGroups) {
+  EXPECT_EQ(Uniform(Function(
+                absl::StrCat(kStream, "instructions { all_gather {} inputs: 10 outputs: 0 }"))),
+            "a b c d more");
+  EXPECT_EQ(Uniform(Function(
+                absl::StrCat(kStream,
+                             "instructions { all_gather { group { kind: CONSECUTIVE size: 2 } } "
+                             "inputs: 9 outputs: 0 }"))),
+            "b c d more");
 }
 
 TEST(UniformityTest, DifferencesSpread) {

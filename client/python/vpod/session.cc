@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/compiler/planned_program.h"
 #include "client/popdist/context.hpp"
 #include "client/python/vpod/bindings.h"
 #include "client/python/vpod/executable.h"
@@ -143,6 +144,8 @@ class Session {
           "vpod.attach");
     }
     CheckReplicas(executable, *device);
+    // The session of a program that is planned ends the process.
+    if (compiler::IsPlannedProgram()) py::print(py::arg("end") = "", py::arg("flush") = true);
     const py::gil_scoped_release unlocked;
     session_ = Take(session::Session::Create(std::move(device->device), executable.compiled));
   }
