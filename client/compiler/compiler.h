@@ -217,7 +217,8 @@ struct CompileOptions {
   Recomputation recomputation = Recomputation::kNone;
   ProductOptions products;
   // The state of the optimiser lies in the streaming memory of the machine: each update loads it
-  // and stores it again. Results do not depend on it.
+  // and stores it again. What is larger than a transfer of 128 MiB stays on the chip, as do
+  // scalars. Results do not depend on it.
   bool off_chip_optimizer_state = false;
   // What the forward part of a program that trains keeps for its backward part, from 16 KiB on,
   // lies in streaming memory meanwhile; in a pipeline what is kept for later ticks. Results do not

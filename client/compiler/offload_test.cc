@@ -150,5 +150,24 @@ TEST(OffloadTest, ResultsAreThoseOfActivationsOnTheChip) {
   }
 }
 
+// A transfer with streaming memory takes at most 128 MiB.
+TEST(OffloadTest, WhatIsTooLargeForATransferStaysOnTheChip) {
+  Graph g;
+  const Tensor rows = g.Gather(
+      g.Variable("large", {FLOAT16, {(64 << 20) / 128 + 1, 128}}, graph::InitialValue::Filled(0.5)),
+      g.Input("row", {v1::INT32, {2}}), 0);
+  const Tensor small = g.Variable("small", {FLOAT16, {128, 128}}, graph::InitialValue::Filled(0.5));
+  const Tensor loss = g.Mean(g.Cast(g.MatMul(rows, small), FLOAT32));
+  g.Output("loss", loss);
+  CompileOptions options{.schedule = Schedule::kPhased, .allow_out_of_memory = true};
+  options.programs = {{.name = "train", .loss = loss, .optimizer = AdamOptions()}};
+  const auto compiled = Compile(g, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  std::vector<std::string> remote;
+  for (const auto& buffer : compiled->executable->proto().ipus(0).remote_buffers())
+    remote.push_back(buffer.name());
+  EXPECT_THAT(remote, testing::UnorderedElementsAre("small", "Accl1___small", "Accl2___small"));
+}
+
 }  // namespace
 }  // namespace vpod::compiler

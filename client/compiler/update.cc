@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/compiler/optimizer.h"
+#include "device/arch/hardware.h"
 #include "device/program/op.h"
 
 namespace vpod::compiler {
@@ -312,8 +313,10 @@ void Update::AddState(size_t v, const std::string& name, uint32_t shards, Made& 
   const Tensor id = graph_.variables()[v];
   const Value& variable = graph_.values()[id.id];
   const uint32_t ipu = variable.ipu;
-  // As PopART does, scalars stay on the chip.
-  const bool off_chip = off_chip_state_ && variable.type.elements() > 1;
+  // As PopART does, scalars stay on the chip; so does what is too large for a transfer.
+  const uint64_t bytes = static_cast<uint64_t>(variable.type.elements()) / shards * sizeof(float);
+  const bool off_chip = off_chip_state_ && variable.type.elements() > 1 &&
+                        bytes <= arch::kRemoteTransferLimit.value();
   LoweredTensor described{
       .type = {program::v1::FLOAT32, variable.type.dims},
       .variable = off_chip ? "" : name,

@@ -48,13 +48,15 @@ std::string Names(const Executable& executable, const std::vector<bool>& variabl
 
 // The uniform variables, of four replicas.
 std::string Uniform(const std::string& functions, int number = 1,
-                    const std::set<std::string>& differ = {}) {
+                    const std::set<std::string>& differ = {}, bool spans_processes = true) {
   const auto executable = Make(functions, number);
   if (executable == nullptr) return "";
   std::vector<bool> candidates;
   for (const HostTensor& variable : executable->host_tensors())
     candidates.push_back(!differ.contains(variable.name));
-  return Names(*executable, FindUniform(*executable, {0, 4, 4}, std::move(candidates)).variables);
+  return Names(
+      *executable,
+      FindUniform(*executable, {0, 4, 4, spans_processes}, std::move(candidates)).variables);
 }
 
 constexpr char kStream[] = "instructions { stream_in {} outputs: 4 } ";
@@ -88,15 +90,15 @@ TEST(UniformityTest, AReductionInGroupsDoesNot) {
 }
 
 // As replicas do it that share out the update of a variable.
-TEST(UniformityTest, AnAllGatherMakesTheUpdateEqualUnlessItIsInGroups) {
-  EXPECT_EQ(Uniform(Function(
-                absl::StrCat(kStream, "instructions { all_gather {} inputs: 10 outputs: 0 }"))),
-            "a b c d more");
-  EXPECT_EQ(Uniform(Function(
-                absl::StrCat(kStream,
-                             "instructions { all_gather { group { kind: CONSECUTIVE size: 2 } } "
-                             "inputs: 9 outputs: 0 }"))),
-            "b c d more");
+TEST(UniformityTest, AnAllGatherInAProcessMakesTheUpdateEqualUnlessItIsInGroups) {
+  const auto gather = [](const std::string& group, int input) {
+    return Function(absl::StrCat(kStream, "instructions { all_gather { ", group,
+                                 " } inputs: ", input, " outputs: 0 }"));
+  };
+  const std::string all = gather("", 10), groups = gather("group { kind: CONSECUTIVE size: 2 }", 9);
+  EXPECT_EQ(Uniform(all, 1, {}, /*spans_processes=*/false), "a b c d more");
+  EXPECT_EQ(Uniform(all), "b c d more");
+  EXPECT_EQ(Uniform(groups, 1, {}, /*spans_processes=*/false), "b c d more");
 }
 
 TEST(UniformityTest, DifferencesSpread) {

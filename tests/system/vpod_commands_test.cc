@@ -221,7 +221,7 @@ TEST(VpodCommandsTest, PlanNeedsNoPod) {
   EXPECT_EQ(table.code, 0) << table.err;
   EXPECT_THAT(table.out, AllOf(HasSubstr("| Items/s |"), HasSubstr("\n 16   | 16 "),
                                HasSubstr("POD of 16 IPUs, the IPUs of a replica:")));
-  const Outcome json = pod.Run({"vpod", "plan", "mnist", "--pod", "65536", "--json"});
+  const Outcome json = pod.Run({"vpod", "plan", "--pod", "65536", "mnist", "--json"});
   EXPECT_EQ(Parsed(json)[0]["global_batch"], 65536) << json.err;
   const Outcome csv = pod.Run({"vpod", "plan", "mnist", "--csv"});
   EXPECT_THAT(csv.out, HasSubstr("ipus,replicas,global_batch,"));

@@ -90,7 +90,8 @@ std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest&
           .add_option("--stages", network.stages,
                       "blocks with which the next IPU begins, as layer2.0,layer3.0; of BERT: half "
                       "layers of each IPU, as 9,13,13,13 (of BERT, GPT-2 and ViT: even shares)")
-          ->delimiter(','),
+          ->delimiter(',')
+          ->allow_extra_args(false),
       AddChoice<Recomputation>(
           command, "--recompute", std::move(recomputations),
           [&](const Recomputation& value) { request.recomputation = value; },
@@ -99,7 +100,8 @@ std::vector<CLI::Option*> AddConfiguration(CLI::App& command, plan::PlanRequest&
           .add_option("--checkpoints", network.checkpoints,
                       "of residual networks, with --recompute: blocks whose outputs are kept, as "
                       "layer1.0,layer2.2")
-          ->delimiter(',')};
+          ->delimiter(',')
+          ->allow_extra_args(false)};
 }
 
 void Refuse(const std::string& message) { throw CLI::ValidationError(message); }
@@ -201,6 +203,7 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
       ->add_option("--pod", plan.pods,
                    "numbers of IPUs (16), as 16,64,256; efficiency is compared with the smallest")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->transform(PodSize());
   command->add_option("--machine-type", request.machine_type, "m2000 or bow2000 (m2000)")
       ->check(CLI::IsMember({"m2000", "bow2000"}));

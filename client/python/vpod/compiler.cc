@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/compiler/executable_cache.h"
@@ -196,9 +195,7 @@ void DefineCompiler(py::module_& module) {
   py::class_<Executable>(module, "Executable", "A compiled model.")
       .def_property_readonly(
           "hash",
-          [](const Executable& executable) {
-            return absl::BytesToHexString(executable.compiled.executable->hash());
-          })
+          [](const Executable& executable) { return executable.compiled.executable->hash(); })
       .def_property_readonly("variables", Variables, "(shape, dtype) by name.")
       .def_property_readonly("streams", Streams, "(shape, dtype) of one micro-batch by name.")
       .def_property_readonly(

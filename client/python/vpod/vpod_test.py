@@ -243,6 +243,7 @@ class SessionTest(Regression):
             hashes.add(vpod.compile(graph, [vpod.Program("run")]).hash)
             builder.join()
         self.assertEqual(len(hashes), 1)
+        self.assertRegex(hashes.pop(), "^[0-9a-f]{64}$")
 
     def test_others_run_while_a_device_is_read_and_written(self):
         graph = vpod.Graph()
