@@ -36,7 +36,7 @@ std::set<uint32_t> StoragesOfReplicas(const LoweredIpu& ipu) {
   return storages;
 }
 
-// What the host sees of a variable of which replicas have parts.
+// The host sees a variable as a whole if replicas have parts of it.
 void SetShards(const LoweredTensor& tensor, v1::Variable& variable) {
   const LoweredTensor::Shards& shards = tensor.shards;
   if (shards.count <= 1) return;

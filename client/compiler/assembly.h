@@ -57,7 +57,7 @@ class Assembler {
   // outputs; none has with a period of 0.
   void AppendPipeline(const LoweredProgram& program, uint32_t ipu, uint32_t output_period,
                       NamedFunction& to);
-  // What is done for an update, or for a micro-batch of inference.
+  // The steps of an update, or of a micro-batch of inference.
   NamedFunction IterationOf(LoweredProgram& program, uint32_t ipu, bool outputs);
   // The exchange of a pipeline's moves with these numbers, in the executable's table.
   uint32_t ExchangeOf(const std::vector<uint32_t>& moves);

@@ -139,7 +139,7 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   }
   Compiled compiled;
   report("Validating");
-  // What does not fit is said better below.
+  // CheckThatItFits has a better message for programs that do not fit.
   VPOD_ASSIGN_OR_RETURN(
       compiled.executable,
       program::Executable::Make(assembler.Finish(), LimitsWithoutMemory(), assembler.Origins()));

@@ -98,7 +98,7 @@ struct AutomaticLossScale {
 // the gradient of micro-batch k, so that its size does not grow with their number.
 enum class GradientReduction { kMean, kSum, kRunningMean };
 
-// What of the outputs a run gives to the host, for each replica. As PopTorch's.
+// The outputs of a replica that a run gives to the host, as in PopTorch.
 enum class OutputMode {
   kAll,     // each micro-batch
   kFinal,   // the last micro-batch of the run

@@ -15,14 +15,14 @@ struct ExecutableFile {
   std::shared_ptr<const program::Executable> executable;
 };
 
-// What the name of a file ends with.
+// The extension of such files.
 inline constexpr char kExecutableFileEnd[] = ".vipuexe";
 
 // Limits of what is only looked at, and may need more memory than an IPU has.
 program::Limits LimitsWithoutMemory();
 
-// NotFound: it cannot be read. InvalidArgument: it is not such a file, or is damaged; the messages
-// of what is no file at all name it, the others do not.
+// NotFound: it cannot be read. InvalidArgument: it is not such a file, or is damaged. Messages name
+// the path only if there is no regular file.
 absl::StatusOr<ExecutableFile> ReadExecutableFile(const std::string& path,
                                                   const program::Limits& limits = {});
 

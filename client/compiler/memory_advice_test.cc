@@ -1,4 +1,4 @@
-// What is to be tried follows from what a program has on the tiles when it does not fit them.
+// The advice follows from what a program has on the tiles when it does not fit them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

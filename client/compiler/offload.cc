@@ -68,7 +68,7 @@ class Offload {
     std::optional<size_t> first_backward;  // reads or writes
   };
 
-  // Of storages that only the body uses.
+  // Only storages that the body alone uses count.
   void FindUses() {
     std::set<uint32_t> others;
     for (const LoweredTensor& tensor : ipu_.tensors) {

@@ -13,7 +13,7 @@
 
 namespace vpod::compiler {
 
-// Of a program without a pipeline, whose bodies hold both parts; stash.h does it for pipelines.
+// For programs without a pipeline, whose bodies hold both parts; stash.h does it for pipelines.
 void OffloadActivations(LoweredProgram& program);
 
 // The trainable variables of the graph become remote buffers. Forward part, backward part, update

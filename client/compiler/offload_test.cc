@@ -142,7 +142,7 @@ TEST(OffloadTest, ResultsAreThoseOfActivationsOnTheChip) {
       EXPECT_EQ(all.remote_variables, 2 * kLayers);  // with the momentum
       EXPECT_EQ(on_chip.stashes, 0u);
       EXPECT_GT(off_chip.stashes, 0u);
-      // What is computed again is most of what lies on the chip.
+      // Recomputed values take up most of the chip.
       if (test.recomputation == Recomputation::kNone && test.accumulation > 1) {
         EXPECT_LT(off_chip.arena_bytes, on_chip.arena_bytes);
       }

@@ -41,7 +41,7 @@ class WeightOffload {
 
   // Variables become remote buffers, of the row's bytes as optimisers have them.
   void FindWeights(const std::set<std::string>& variables) {
-    // What is sent each time is not loaded for that.
+    // Weights that are sent in every cycle stay on the chip.
     std::set<uint32_t> sent;
     for (const PipelineMove& move : program_.pipeline.moves) {
       if (&program_.ipus[move.move.from_ipu()] == &ipu_)

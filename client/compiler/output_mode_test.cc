@@ -1,4 +1,4 @@
-// What of the outputs of all micro-batches a run gives.
+// Which outputs of its micro-batches a run gives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/compiler/offload.h"
 #include "client/compiler/optimizer.h"
 #include "device/arch/hardware.h"
 #include "device/program/op.h"
@@ -172,19 +173,11 @@ void Update::EmitUpdates(const std::vector<std::pair<size_t, uint32_t>>& left) {
 
 void Update::EmitUpdate(uint32_t ipu, Section section, Made update) {
   for (const RemoteState& state : update.remote) {
-    Instruction load;
-    load.mutable_remote_load()->set_buffer(state.buffer);
-    load.add_inputs(state.row);
-    load.add_outputs(state.tensor);
-    placement_.Emit(ipu, section, std::move(load));
+    placement_.Emit(ipu, section, LoadRow(state.buffer, state.tensor, state.row));
   }
   for (Instruction& step : update.instructions) placement_.Emit(ipu, section, std::move(step));
   for (const RemoteState& state : update.remote) {
-    Instruction store;
-    store.mutable_remote_store()->set_buffer(state.buffer);
-    store.add_inputs(state.tensor);
-    store.add_inputs(state.row);
-    placement_.Emit(ipu, section, std::move(store));
+    placement_.Emit(ipu, section, StoreRow(state.buffer, state.tensor, state.row));
   }
 }
 
