@@ -3,6 +3,8 @@
 // daemons live, answer, and hold no more memory and descriptors than before.
 //   VPOD_FUZZ_MESSAGES  messages to each daemon (20000)
 //   VPOD_FUZZ_SEED      other messages (2026); the script `fuzz` takes a random one
+#include "tests/support/fuzz.h"
+
 #include <google/protobuf/dynamic_message.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +13,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <thread>
 
 #include "device/base/grpc_connect.h"
@@ -25,7 +26,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::MethodDescriptor;
 using google::protobuf::Reflection;
-using Random = std::mt19937_64;
 
 constexpr int kMaxDepth = 4;
 // Growth in the second half, whatever the number of messages: arenas breathe, and the sanitizer
@@ -44,11 +44,6 @@ void KeepLittleOfFreedMemory() {
   const std::string more =
       std::string(options) + ":quarantine_size_mb=8:thread_local_quarantine_size_kb=64";
   setenv("ASAN_OPTIONS", more.c_str(), 1);
-}
-
-uint64_t NumberFrom(const char* variable, uint64_t absent) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? absent : std::strtoull(text, nullptr, 10);
 }
 
 // Values at the edges more often than others.
@@ -133,25 +128,6 @@ void Fill(Message& message, Random& random, int depth) {
   }
 }
 
-void Mutate(std::string& bytes, Random& random) {
-  for (uint64_t rounds = 1 + random() % 8; rounds > 0 && !bytes.empty(); --rounds) {
-    const size_t at = random() % bytes.size();
-    switch (random() % 4) {
-      case 0:
-        bytes[at] = static_cast<char>(random());
-        break;
-      case 1:
-        bytes.resize(at);
-        break;
-      case 2:
-        bytes.insert(at, std::string(random() % 16, static_cast<char>(random())));
-        break;
-      default:
-        bytes += bytes.substr(at, random() % 64);
-    }
-  }
-}
-
 std::unique_ptr<Message> NewRequest(const MethodDescriptor& method) {
   static google::protobuf::DynamicMessageFactory factory;
   return std::unique_ptr<Message>(factory.GetPrototype(method.input_type())->New());
@@ -173,7 +149,7 @@ std::string AnyBytes(const MethodDescriptor& method, Random& random) {
   Fill(*message, random, 0);
   std::string bytes = message->SerializePartialAsString();
   if (random() % 2 == 0) {
-    Mutate(bytes, random);
+    MutateBytes(bytes, random);
     if (TextOf(method, bytes).find("AGENT_HANG") != std::string::npos) bytes.clear();
   }
   return bytes;

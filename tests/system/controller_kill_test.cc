@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <future>
 #include <iterator>
 #include <map>
@@ -13,6 +12,7 @@
 
 #include "client/vipu/client.h"
 #include "device/base/file.h"
+#include "tests/support/fuzz.h"
 #include "tests/support/pod.h"
 
 namespace vpod::testing {
@@ -33,8 +33,7 @@ class ControllerKillTest : public ::testing::Test {
  protected:
   ControllerKillTest() : pod_(16) {
     // VPOD_TEST_SEED repeats a run.
-    const char* given = std::getenv("VPOD_TEST_SEED");
-    seed_ = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    seed_ = NumberFrom("VPOD_TEST_SEED", std::random_device{}());
     std::printf("seed %lu\n", seed_);
     random_.seed(seed_);
     vipu::ClientConfig config;

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <future>
 #include <random>
 
+#include "tests/support/fuzz.h"
 #include "tests/system/fault_table.h"
 
 namespace vpod::testing {
@@ -207,9 +207,7 @@ class FaultCommandsTest : public FaultTable, public ::testing::WithParamInterfac
  protected:
   FaultCommandsTest() : server_(&pod_, "vipu-server") {
     // VPOD_TEST_SEED repeats a run.
-    const char* given = std::getenv("VPOD_TEST_SEED");
-    const uint64_t seed =
-        given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    const uint64_t seed = NumberFrom("VPOD_TEST_SEED", std::random_device{}());
     std::printf("seed %lu\n", seed);
     random_.seed(seed);
   }

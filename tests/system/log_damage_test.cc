@@ -3,12 +3,12 @@
 // job runs all the while.
 #include <signal.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
 
 #include "device/base/file.h"
+#include "tests/support/fuzz.h"
 #include "tests/system/fault_table.h"
 
 namespace vpod::testing {
@@ -23,8 +23,7 @@ class LogDamageTest : public FaultTable {
   using Files = std::map<std::string, std::string>;  // bytes by suffix; those that are there
 
   LogDamageTest() : store_(pod_.home() + "/vipu-server.db") {
-    const char* given = std::getenv("VPOD_TEST_SEED");
-    seed_ = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    seed_ = NumberFrom("VPOD_TEST_SEED", std::random_device{}());
     std::printf("seed %lu\n", seed_);
     random_.seed(seed_);
   }
@@ -150,16 +149,15 @@ class LogDamageTest : public FaultTable {
   bool clean_ = false;  // whether the controller had ended by itself before the first round
   int salvaged_ = 0;
   uint64_t seed_ = 0;
-  std::mt19937_64 random_;
+  Random random_;
   std::unique_ptr<Command> server_;
 };
 
 // VPOD_TEST_ROUNDS asks for more of them.
 TEST_F(LogDamageTest, WhatWasAcknowledgedIsThereOrTheStartIsRefused) {
-  const char* given = std::getenv("VPOD_TEST_ROUNDS");
-  const int rounds = given == nullptr ? 20 : std::atoi(given);
+  const uint64_t rounds = NumberFrom("VPOD_TEST_ROUNDS", 20);
   int refused = 0, started = 0;
-  for (int round = 0; round < rounds; ++round) {
+  for (uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed_) + ", round " + std::to_string(round));
     for (uint64_t i = random_() % 8; i > 0; --i) ChangeSomething();
     ASSERT_FALSE(HasFatalFailure());
@@ -186,7 +184,7 @@ TEST_F(LogDamageTest, WhatWasAcknowledgedIsThereOrTheStartIsRefused) {
     ASSERT_FALSE(HasFatalFailure());
   }
   std::printf(
-      "%d kills and damaged logs: %d refused, of which %d were salvaged; %d started with "
+      "%lu kills and damaged logs: %d refused, of which %d were salvaged; %d started with "
       "everything\n",
       rounds, refused, salvaged_, started);
 }

@@ -5,19 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/compiler/compiler.h"
 #include "client/profile/profile.h"
 #include "client/pva/database.h"
 #include "device/base/file.h"
 #include "device/model/timeline.h"
+#include "tests/support/fuzz.h"
 #include "tools/popvision/views.h"
 
 namespace vpod::popvision {
@@ -26,12 +25,7 @@ namespace {
 using graph::Graph;
 using graph::Tensor;
 using program::v1::FLOAT32;
-
-uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  uint64_t number = otherwise;
-  return text != nullptr && absl::SimpleAtoi(text, &number) ? number : otherwise;
-}
+using testing::NumberFrom;
 
 constexpr uint32_t kTiles = 8;
 
@@ -120,10 +114,10 @@ bool Show(const std::string& path) {
   return true;
 }
 
-class HostileProfileTest : public testing::Test {
+class HostileProfileTest : public ::testing::Test {
  protected:
   HostileProfileTest()
-      : directory_(absl::StrCat(testing::TempDir(), "/hostile.", getpid())),
+      : directory_(absl::StrCat(::testing::TempDir(), "/hostile.", getpid())),
         sound_(base::ReadFile(SmallProfile(directory_))) {}
   ~HostileProfileTest() override { std::filesystem::remove_all(directory_); }
 
@@ -150,7 +144,7 @@ TEST_F(HostileProfileTest, DamagedBytes) {
     if (random() % 16 == 0) bytes.resize(random() % bytes.size());
     shown += Show(Write(bytes)) ? 1 : 0;
     if (HasFailure()) {
-      base::ReplaceFile(testing::TempDir() + "/finding.pop", bytes, 0644).IgnoreError();
+      base::ReplaceFile(::testing::TempDir() + "/finding.pop", bytes, 0644).IgnoreError();
       FAIL() << "mutation " << i;
     }
   }
