@@ -33,9 +33,10 @@ inline constexpr uint32_t kMaxIpusPerReplica = 64;     // FREE: all of a POD64
 inline constexpr uint32_t kMaxIpusPerPod = 1024 * kMaxIpusPerLinkDomain;  // POD65536
 
 // --- Rates ---
-VPOD_DEFAULT double kExchangeBytesPerCycle = 4;           // C per tile and direction
-VPOD_DEFAULT double kHostBytesPerSecond = 7.2e9;          // F2 per IPU and direction
-VPOD_DEFAULT double kHostBytesPerSecondPerTile = 0.11e9;  // F2
+VPOD_DEFAULT double kExchangeBytesPerCycle = 4;   // C per tile and direction
+VPOD_DEFAULT double kHostBytesPerSecond = 7.2e9;  // F2 per IPU and direction
+// F2: gc-hosttraffictest then reads the mean of its three published tile sides (hardware.md 3.3).
+VPOD_DEFAULT double kHostBytesPerSecondPerTile = 0.1066e9;
 inline constexpr double kHostPortBytesPerSecond =
     0.9 * 12.5e9;  // F15 host to a machine's gateway, 1 port per direction
 VPOD_DEFAULT double kDdrBytesPerSecond = 28.8e9;        // F3 per machine; a host byte counts twice

@@ -112,10 +112,10 @@ TEST(CostTest, MovesOfAnExchangeShareTheLinksOfTheirIpus) {
   EXPECT_GT(cycles({{bytes, 0, 1}, {bytes, 2, 1}}), one);
 }
 
-// F2: 32 tiles move 3.52 GB/s, eight a quarter of it.
+// F2: 32 tiles move 3.4112 GB/s, eight a quarter of it.
 TEST(CostTest, StreamsOfFewTilesAreBoundByThem) {
   const auto seconds = [](uint32_t tiles) {
-    const StreamTransfer transfer{.bytes = 352'000'000, .tiles = tiles};
+    const StreamTransfer transfer{.bytes = 341'120'000, .tiles = tiles};
     return static_cast<double>(PriceOf({{transfer}}).exchange.value()) / 1.33e9;
   };
   EXPECT_NEAR(seconds(32), 0.1, 1e-4);
@@ -140,10 +140,10 @@ TEST(PricePlanTest, TileExchange) {
   EXPECT_EQ(cost.compute.value(), 0u);
 }
 
-// 2 us for the request, and 32 tiles with 0.11 GB/s each.
+// 2 us for the request, and 32 tiles with 0.1066 GB/s each.
 TEST(PricePlanTest, StreamTransfer) {
   const Cost cost = PriceOf({{StreamTransfer{.to_host = true, .bytes = 1'000'000, .tiles = 32}}});
-  EXPECT_EQ(cost.exchange.value(), 380'501u);  // 1.33e9 (1e6 / 3.52e9 + 2e-6)
+  EXPECT_EQ(cost.exchange.value(), 392'553u);  // 1.33e9 (1e6 / 3.4112e9 + 2e-6)
   EXPECT_EQ(cost.sync.value(), 600 + 483u);    // external; 0.363 us with the host
   EXPECT_EQ(cost.to_host.value(), 1'000'000u);
   EXPECT_EQ(cost.from_host.value(), 0u);

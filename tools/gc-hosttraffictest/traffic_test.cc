@@ -26,10 +26,10 @@ TEST(HostTrafficTest, FollowsTheRatesOfTheModel) {
     // 2 IPUs × 2000 iterations × 32 tiles × 256 bytes.
     EXPECT_EQ(way.host_bytes, 2ull * 2000 * 32 * 256) << way.key;
     EXPECT_EQ(way.tile_bytes, way.host_bytes) << way.key;
-    // F15: one port of 11.25 GB/s. F2: 32 tiles × 0.11 GB/s an IPU, less the requests' latency.
+    // F15: one port of 11.25 GB/s. F2: 32 tiles × 0.1066 GB/s an IPU, less the requests' latency.
     EXPECT_NEAR(way.host_gbps, 90, 1e-9) << way.key;
-    EXPECT_LT(way.tile_gbps, 2 * 28.16) << way.key;
-    EXPECT_GT(way.tile_gbps, 2 * 27.5) << way.key;
+    EXPECT_LT(way.tile_gbps, 2 * 27.29) << way.key;
+    EXPECT_GT(way.tile_gbps, 2 * 26.7) << way.key;
     EXPECT_NEAR(way.seconds, static_cast<double>(way.tile_bytes) * 8e-9 / way.tile_gbps, 1e-12);
   }
 }
