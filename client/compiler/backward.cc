@@ -38,6 +38,7 @@ absl::StatusOr<GraphProgram> AddGradients(const Graph& graph, const ProgramSpec&
                        .ipus = options.ipus_per_replica,
                        .replicas = options.total_replicas,
                        .off_chip_state = options.off_chip_optimizer_state,
+                       .off_chip_accumulators = options.off_chip_accumulators,
                        .tensor_shards = options.tensor_shards,
                        .graph = graph,
                        .filters = FindFilters(graph, options.rounding)};

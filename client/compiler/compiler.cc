@@ -61,6 +61,10 @@ absl::StatusOr<LoweredProgram> RunPasses(const graph::Graph& graph, const Progra
     OffloadWeights(program, lowered);
     VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "offload-weights", lowered));
   }
+  if (options.off_chip_accumulators && program.trains()) {
+    OffloadAccumulators(lowered);
+    VPOD_RETURN_IF_ERROR(dump.Add(spec.name, "offload-accumulators", lowered));
+  }
   return lowered;
 }
 
@@ -114,7 +118,7 @@ absl::StatusOr<Compiled> Compile(const graph::Graph& graph, const CompileOptions
   CompileOptions options = IsPlannedProgram() ? OptionsForPlan(asked_for) : asked_for;
   if (options.schedule == Schedule::kPhased) {
     options.off_chip_weights = options.off_chip_activations = true;
-    options.off_chip_optimizer_state = true;
+    options.off_chip_optimizer_state = options.off_chip_accumulators = true;
   }
   VPOD_RETURN_IF_ERROR(graph.status());
   VPOD_RETURN_IF_ERROR(CheckOptions(options));

@@ -160,8 +160,9 @@ struct ProductOptions {
 enum class Schedule {
   // One micro-batch at a time goes through all IPUs.
   kSharded,
-  // As sharded; weights, the state of the optimiser and activations lie in streaming memory while
-  // the phase that runs does not need them, so that a replica trains what its IPUs cannot hold.
+  // As sharded; weights, accumulators, the state of the optimiser and activations lie in streaming
+  // memory while the phase that runs does not need them, so that a replica trains what its IPUs
+  // cannot hold.
   kPhased,
   // Pipelines: each stage (Graph::SetStage, or an IPU if there are none) works on a micro-batch of
   // its own. Grouped, the forward and the backward part of a stage follow each other in every
@@ -227,6 +228,11 @@ struct CompileOptions {
   // So do trainable variables, from 16 KiB on: the forward and the backward part of each
   // micro-batch load what they use, and an update loads and stores what it changes.
   bool off_chip_weights = false;
+  // So do accumulators of gradients, from 16 KiB on: each micro-batch loads and stores them. Unless
+  // gradients are clipped or the loss scale is automatic, which needs all of them at once, each is
+  // reduced right before its update, so that only one is on the chip at a time. Results do not
+  // depend on it.
+  bool off_chip_accumulators = false;
   // Replicated tensor sharding: so many consecutive replicas share the state of the optimiser out
   // among them, each updates a part of the weights, and they exchange the parts. 1: each has all;
   // must divide total_replicas. Smaller tensors (sharding.cc), and those whose elements it does not

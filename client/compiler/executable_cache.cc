@@ -165,7 +165,8 @@ class Encoder {
     // The printed passes change no executable.
     const auto& [ipus_per_replica, total_replicas, fusion, dump_passes, rounding, schedule,
                  recomputation, products, off_chip_optimizer_state, off_chip_activations,
-                 off_chip_weights, tensor_shards, allow_out_of_memory, programs] = options;
+                 off_chip_weights, off_chip_accumulators, tensor_shards, allow_out_of_memory,
+                 programs] = options;
     static_cast<void>(dump_passes);
     Add(ipus_per_replica);
     Add(total_replicas);
@@ -175,6 +176,7 @@ class Encoder {
     Add(off_chip_optimizer_state);
     Add(off_chip_activations);
     Add(off_chip_weights);
+    Add(off_chip_accumulators);
     Add(tensor_shards);
     Add(static_cast<uint64_t>(schedule));
     Add(static_cast<uint64_t>(recomputation));

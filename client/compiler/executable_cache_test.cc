@@ -168,6 +168,7 @@ TEST_F(ExecutableCacheTest, EveryOtherChangeIsAnotherKey) {
   with([](CompileOptions& o, ProgramSpec&) { o.off_chip_optimizer_state = true; });
   with([](CompileOptions& o, ProgramSpec&) { o.off_chip_activations = true; });
   with([](CompileOptions& o, ProgramSpec&) { o.off_chip_weights = true; });
+  with([](CompileOptions& o, ProgramSpec&) { o.off_chip_accumulators = true; });
   with([](CompileOptions& o, ProgramSpec&) {
     o.total_replicas = 2;
     o.tensor_shards = 2;

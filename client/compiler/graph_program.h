@@ -30,10 +30,11 @@ struct RoundingState {
 
 struct GraphProgram {
   ProgramSpec spec;
-  uint32_t ipus = 1;              // of a replica
-  uint32_t replicas = 1;          // of the job
-  bool off_chip_state = false;    // CompileOptions::off_chip_optimizer_state
-  uint32_t tensor_shards = 1;     // CompileOptions::tensor_shards
+  uint32_t ipus = 1;            // of a replica
+  uint32_t replicas = 1;        // of the job
+  bool off_chip_state = false;  // CompileOptions::off_chip_optimizer_state
+  bool off_chip_accumulators = false;
+  uint32_t tensor_shards = 1;
   graph::Graph graph;             // with the gradients; its nodes are in an order of execution
   LossGradients gradients;        // of a program that trains
   uint32_t first_backward = ~0u;  // values from this one on belong to the gradients

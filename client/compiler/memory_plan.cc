@@ -16,7 +16,6 @@ std::vector<Storage> Lifetimes(LoweredIpu& ipu) {
     Storage& storage = storages[tensor.storage];
     storage.bytes =
         std::max(storage.bytes, tensor.offset + program::ArenaBytes(Describe(tensor, 0)));
-    if (tensor.wide_accumulator) whole_run[tensor.storage] = true;
   }
   int step = 0;
   const auto use = [&](uint32_t index) {
@@ -49,7 +48,10 @@ std::vector<Storage> Lifetimes(LoweredIpu& ipu) {
     }
   }
   for (uint32_t id = 0; id < storages.size(); ++id) {
-    if (whole_run[id]) storages[id].first = 0, storages[id].last = step;
+    if (whole_run[id])
+      storages[id].first = 0, storages[id].last = step;
+    else if (!seen[id])
+      storages[id].bytes = 0;
   }
   return storages;
 }

@@ -30,7 +30,7 @@ struct MemoryPlan {
 
 // Places the tensors of one program on an IPU: those that are persistent where `variables` says, by
 // name, the others from `base` on by their lifetimes in steps of the program. Tensors
-// that Setup uses and wide accumulators live to the end; others die after their last use.
+// that Setup uses live to the end; others die after their last use.
 MemoryPlan PlanMemory(LoweredIpu& ipu, const std::map<std::string, uint64_t>& variables,
                       uint64_t base);
 

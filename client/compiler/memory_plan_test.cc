@@ -149,11 +149,12 @@ TEST_F(PlanMemoryTest, TensorsDieAfterTheirLastUse) {
   EXPECT_EQ(plan.offsets[b], plan.offsets[d]);
 }
 
-TEST_F(PlanMemoryTest, WhatSetupMakesAndWideAccumulatorsLiveToTheEnd) {
+TEST_F(PlanMemoryTest, WhatSetupMakesLivesToTheEnd) {
   const uint32_t constant = Add(), a = Add(), sum = Add({.wide_accumulator = true}), b = Add();
   Step(Section::kSetup, constant, constant);
   Step(Section::kBody, constant, a);
   Step(Section::kBody, a, sum);
+  Step(Section::kReduce, sum, b);
   Step(Section::kUpdate, b, b);
   const MemoryPlan plan = PlanMemory(ipu_, {}, 0);
   // A wide accumulator has float64 elements.

@@ -1,5 +1,6 @@
 // Values in streaming memory: activations, stored when the forward part of a program has made them
-// and loaded when its backward part needs them, and weights, loaded for each part that uses them.
+// and loaded when its backward part needs them, and weights and accumulators, loaded for each part
+// that uses them.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,9 @@ void OffloadActivations(LoweredProgram& program);
 // The trainable variables of the graph become remote buffers. Forward part, backward part, update
 // and the positions of a pipeline load what they use, and store what they have changed.
 void OffloadWeights(const GraphProgram& source, LoweredProgram& program);
+
+// So do accumulators, with remote buffers that only the program uses.
+void OffloadAccumulators(LoweredProgram& program);
 
 // The bytes of a storage as a row of a ring of places or of a remote buffer: [1, n].
 program::TensorType RowOf(const LoweredIpu& ipu, uint32_t storage);

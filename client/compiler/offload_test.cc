@@ -33,6 +33,7 @@ struct Case {
   Schedule schedule = Schedule::kSharded;
   Recomputation recomputation = Recomputation::kNone;
   uint32_t accumulation = kMicroBatches;  // 1: a variable is updated as soon as it can be
+  GradientReduction reduction = GradientReduction::kMean;
 };
 
 struct Result {
@@ -42,7 +43,7 @@ struct Result {
   std::vector<std::string> host_tensors;
 };
 
-enum class OffChip { kNothing, kActivations, kWeights, kAll };
+enum class OffChip { kNothing, kActivations, kWeights, kAccumulators, kAll };
 
 Result Train(const Case& test, OffChip off_chip) {
   Graph g;
@@ -61,12 +62,14 @@ Result Train(const Case& test, OffChip off_chip) {
   options.recomputation = test.recomputation;
   options.off_chip_activations = off_chip == OffChip::kActivations || off_chip == OffChip::kAll;
   options.off_chip_weights = off_chip == OffChip::kWeights || off_chip == OffChip::kAll;
+  options.off_chip_accumulators = off_chip == OffChip::kAccumulators || off_chip == OffChip::kAll;
   options.off_chip_optimizer_state = off_chip == OffChip::kAll;
   options.programs = {{.name = "train",
                        .device_iterations = kMicroBatches / test.accumulation,
                        .accumulation = test.accumulation,
                        .loss = loss,
-                       .optimizer = SgdOptions{.learning_rate = 0.5f, .momentum = 0.9f}},
+                       .optimizer = SgdOptions{.learning_rate = 0.5f, .momentum = 0.9f},
+                       .reduction = test.reduction},
                       {.name = "evaluate", .device_iterations = kMicroBatches}};
   Result result;
   const auto compiled = Compile(g, options);
@@ -109,21 +112,24 @@ TEST(OffloadTest, ResultsAreThoseOfActivationsOnTheChip) {
   for (v1::DataType type : {FLOAT32, FLOAT16}) {
     for (const Case& test : {Case{type}, Case{.type = type, .accumulation = 1},
                              Case{type, 1, Schedule::kSharded, Recomputation::kStandard},
+                             Case{.type = type, .reduction = GradientReduction::kRunningMean},
                              Case{type, 4, Schedule::kSharded}, Case{type, 4, Schedule::kGrouped},
                              Case{type, 4, Schedule::kInterleaved},
                              Case{type, 4, Schedule::kGrouped, Recomputation::kPipeline}}) {
-      SCOPED_TRACE(absl::StrCat(v1::DataType_Name(type), ", ", test.ipus, " IPUs, schedule ",
-                                static_cast<int>(test.schedule), ", recomputation ",
-                                static_cast<int>(test.recomputation), ", accumulation ",
-                                test.accumulation));
+      SCOPED_TRACE(absl::StrCat(
+          v1::DataType_Name(type), ", ", test.ipus, " IPUs, schedule ",
+          static_cast<int>(test.schedule), ", recomputation ", static_cast<int>(test.recomputation),
+          ", accumulation ", test.accumulation, ", reduction ", static_cast<int>(test.reduction)));
       const Result on_chip = Train(test, OffChip::kNothing),
                    off_chip = Train(test, OffChip::kActivations),
-                   weights = Train(test, OffChip::kWeights), all = Train(test, OffChip::kAll);
+                   weights = Train(test, OffChip::kWeights),
+                   accumulators = Train(test, OffChip::kAccumulators),
+                   all = Train(test, OffChip::kAll);
       EXPECT_NE(on_chip.losses.front(), on_chip.losses.back());
       EXPECT_EQ(off_chip.losses, on_chip.losses);
       EXPECT_EQ(off_chip.weights, on_chip.weights);
       EXPECT_EQ(off_chip.host_tensors, on_chip.host_tensors);
-      for (const Result* result : {&weights, &all}) {
+      for (const Result* result : {&weights, &accumulators, &all}) {
         EXPECT_EQ(result->losses, on_chip.losses);
         EXPECT_EQ(result->weights, on_chip.weights);
         EXPECT_THAT(result->host_tensors, testing::UnorderedElementsAreArray(on_chip.host_tensors));
@@ -142,9 +148,11 @@ TEST(OffloadTest, ResultsAreThoseOfActivationsOnTheChip) {
       EXPECT_EQ(all.remote_variables, 2 * kLayers);  // with the momentum
       EXPECT_EQ(on_chip.stashes, 0u);
       EXPECT_GT(off_chip.stashes, 0u);
+      EXPECT_EQ(accumulators.stashes, test.accumulation > 1 ? kLayers : 0u);
       // Recomputed values take up most of the chip.
       if (test.recomputation == Recomputation::kNone && test.accumulation > 1) {
         EXPECT_LT(off_chip.arena_bytes, on_chip.arena_bytes);
+        EXPECT_LT(accumulators.arena_bytes, on_chip.arena_bytes);
       }
     }
   }

@@ -81,6 +81,7 @@ void ForEachField(AnyConst<GraphProgram> auto& program, const auto& field) {
   field("device_iterations", program.spec.device_iterations);
   field("accumulation", program.spec.accumulation);
   field("off_chip_state", program.off_chip_state);
+  field("off_chip_accumulators", program.off_chip_accumulators);
   field("tensor_shards", program.tensor_shards);
 }
 

@@ -87,7 +87,7 @@ TEST_F(DumpTest, EachPassWritesAFile) {
                   "6-train_sgd-fusion.txt", "7-train_sgd-lowering.txt", "8-all-executable.txt"));
   EXPECT_EQ(Read("1-infer-dead-code.txt"),
             "program \"infer\" ipus 1 replicas 1 device_iterations 1 accumulation 1 off_chip_state "
-            "false tensor_shards 1\n"
+            "false off_chip_accumulators false tensor_shards 1\n"
             "%0 = input \"x\" : float32[2,3] on IPU 0\n"
             "%1 = variable \"w\" : float32[3] on IPU 0\n"
             "%2 = binary { operator: MULTIPLY } (%0, %1) : float32[2,3] on IPU 0 "

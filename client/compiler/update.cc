@@ -22,6 +22,8 @@ Update::Update(const GraphProgram& program, RandomRounding& rounding, Placement&
       shards_(program.tensor_shards),
       off_chip_state_(program.off_chip_state),
       rounds_(!program.rounding.empty()),
+      reduces_alone_(program.off_chip_accumulators && spec_.accumulation > 1 &&
+                     !spec_.automatic_loss_scale && !spec_.clip_value && !spec_.clip_norm),
       gradients_(program.gradients.of_variables),
       loss_scale_(program.gradients.loss_scale),
       gradient_scale_(spec_.reduction == GradientReduction::kMean
@@ -103,28 +105,28 @@ void Update::Emit() {
     if (!gradients_[v].empty() && !updated_.contains(v)) gradient_places_[v] = Widened(v);
   }
   const auto readers = ReadersOfStorages();
-  std::map<uint32_t, Reduction> reductions;       // by IPU
-  std::vector<std::pair<size_t, uint32_t>> left;  // variables, and their reduced gradients
+  std::map<uint32_t, Reduction> reductions;  // by IPU
+  std::vector<Left> left;
   for (size_t v = 0; v < gradients_.size(); ++v) {
     if (gradients_[v].empty() || updated_.contains(v)) continue;
     const uint32_t ipu = graph_.values()[graph_.variables()[v].id].ipu;
     const LoweredTensor& gradient = placement_.TensorAt(ipu, gradient_places_[v]);
-    const bool alone = readers.at({ipu, gradient.storage}) == 1;
-    left.emplace_back(v, Reduced(v, alone, reductions[ipu]));
-    reductions[ipu].gradients.push_back(left.back().second);
+    const bool unshared = readers.at({ipu, gradient.storage}) == 1;
+    Left& each = left.emplace_back(Left{v, 0, {}});
+    Reduction& reduction = reduces_alone_ ? each.own : reductions[ipu];
+    each.gradient = Reduced(v, unshared, reduction);
+    reduction.gradients.push_back(each.gradient);
   }
   if (left.empty()) return;
   for (auto& [ipu, reduction] : reductions) {
     placement_.SetOrigin("", Origin::UPDATE);
-    for (Instruction* step : {&reduction.scatter, &reduction.across, &reduction.whole}) {
-      if (step->inputs_size() > 0) placement_.Emit(ipu, Section::kReduce, std::move(*step));
-    }
+    EmitReduction(ipu, Section::kReduce, reduction);
   }
   // The first looks at gradients as they are.
   if (spec_.automatic_loss_scale) EmitAutomaticLossScale(reductions);
   if (spec_.clip_value) EmitClipValue(reductions);
   if (spec_.clip_norm) EmitClipNorm(reductions);
-  EmitUpdates(left);
+  EmitUpdates(std::move(left));
   for (auto& [ipu, gather] : gathers_) {
     placement_.SetOrigin("", Origin::UPDATE);
     placement_.Emit(ipu, Section::kFinish, std::move(gather));
@@ -133,13 +135,13 @@ void Update::Emit() {
 
 // The gradient of a variable, or this replica's part of it, summed over all replicas. It may
 // replace its own summand if nothing else is in the place of that.
-uint32_t Update::Reduced(size_t v, bool alone, Reduction& reduction) {
+uint32_t Update::Reduced(size_t v, bool unshared, Reduction& reduction) {
   if (IsScattered(v)) return Scatter(v, reduction);
   const uint32_t ipu = graph_.values()[graph_.variables()[v].id].ipu,
                  gradient = gradient_places_[v];
   const LoweredTensor& tensor = placement_.TensorAt(ipu, gradient);
   const uint32_t reduced =
-      alone && !tensor.wide_accumulator
+      unshared && !tensor.wide_accumulator
           ? gradient
           : placement_.NewTensor(ipu, {.type = {program::v1::FLOAT32, tensor.type.dims}});
   reduction.whole.mutable_all_reduce()->set_operator_(program::v1::SUM);
@@ -148,24 +150,31 @@ uint32_t Update::Reduced(size_t v, bool alone, Reduction& reduction) {
   return reduced;
 }
 
-// `left` has variables and their reduced gradients.
-void Update::EmitUpdates(const std::vector<std::pair<size_t, uint32_t>>& left) {
+void Update::EmitReduction(uint32_t ipu, Section section, Reduction& reduction) {
+  for (Instruction* step : {&reduction.scatter, &reduction.across, &reduction.whole}) {
+    if (step->inputs_size() > 0) placement_.Emit(ipu, section, std::move(*step));
+  }
+}
+
+void Update::EmitUpdates(std::vector<Left> left) {
   struct Step {
     const Value* variable;
+    Reduction reduction;
     Made update;
   };
   std::map<uint32_t, std::vector<Step>> updates;  // by IPU
-  for (const auto& [v, gradient] : left) {
-    const Value& variable = graph_.values()[graph_.variables()[v].id];
-    Made update = MakeUpdate(v, gradient);
-    rounding_.Apply(graph_.variables()[v].id, variable.ipu, Section::kUpdate,
-                    update.instructions.back());
-    updates[variable.ipu].push_back({&variable, std::move(update)});
+  for (Left& each : left) {
+    const Tensor id = graph_.variables()[each.variable];
+    const Value& variable = graph_.values()[id.id];
+    Made update = MakeUpdate(each.variable, each.gradient);
+    rounding_.Apply(id.id, variable.ipu, Section::kUpdate, update.instructions.back());
+    updates[variable.ipu].push_back({&variable, std::move(each.own), std::move(update)});
   }
   for (auto& [ipu, steps] : updates) {
     if (steps_.contains(ipu)) CountStep(ipu, Section::kUpdate);
-    for (auto& [variable, update] : steps) {
+    for (auto& [variable, reduction, update] : steps) {
       placement_.SetOrigin(variable->name, Origin::UPDATE, variable->stage);
+      EmitReduction(ipu, Section::kUpdate, reduction);
       EmitUpdate(ipu, Section::kUpdate, std::move(update));
     }
   }

@@ -59,14 +59,21 @@ class Update {
     program::v1::Instruction scatter, across, whole;
     std::vector<uint32_t> gradients;
   };
+  // A variable to be updated with a gradient that is reduced, or will have been by `own`.
+  struct Left {
+    size_t variable;
+    uint32_t gradient;
+    Reduction own;
+  };
   Made MakeUpdate(size_t v, uint32_t gradient);
   uint32_t HyperParametersAt(uint32_t ipu, size_t group);
   void AddState(size_t v, const std::string& name, uint32_t shards, Made& made);
-  void EmitUpdates(const std::vector<std::pair<size_t, uint32_t>>& left);
+  void EmitReduction(uint32_t ipu, Section section, Reduction& reduction);
+  void EmitUpdates(std::vector<Left> left);
   void EmitUpdate(uint32_t ipu, Section section, Made update);
   uint32_t FirstRow(uint32_t ipu);
   void CountStep(uint32_t ipu, Section section);
-  uint32_t Reduced(size_t v, bool alone, Reduction& reduction);
+  uint32_t Reduced(size_t v, bool unshared, Reduction& reduction);
 
   // sharding.cc
   bool IsSharded(size_t v) const;
@@ -99,6 +106,8 @@ class Update {
   const ProgramSpec& spec_;
   const uint32_t replicas_, shards_;
   const bool off_chip_state_, rounds_;
+  // Whether a gradient is reduced right before its update, not with the others on the IPU.
+  const bool reduces_alone_;
   const std::vector<std::vector<graph::Tensor>>& gradients_;  // by the variable's number
   const graph::Tensor loss_scale_;
   const float gradient_scale_;  // what optimisers multiply gradients by

@@ -29,6 +29,7 @@ struct Case {
   bool off_chip_optimizer_state = false;
   bool off_chip_activations = false;
   bool off_chip_weights = false;
+  bool off_chip_accumulators = false;
   uint32_t replicas = 1;
   uint32_t tensor_shards = 1;
   uint32_t accumulation = 7;
@@ -62,6 +63,7 @@ std::vector<float> Train(program::v1::DataType type, const Case& test) {
   compile.off_chip_optimizer_state = test.off_chip_optimizer_state;
   compile.off_chip_activations = test.off_chip_activations;
   compile.off_chip_weights = test.off_chip_weights;
+  compile.off_chip_accumulators = test.off_chip_accumulators;
   compile.tensor_shards = test.tensor_shards;
   compile.programs = {
       {.name = "train",
@@ -125,7 +127,7 @@ TEST_P(PipelinedTraining, ResNet18HasTheLossesOfOneIpu) {
     Case off_chip{static_cast<uint32_t>(ipus), schedule};
     off_chip.off_chip_optimizer_state = off_chip.off_chip_activations = true;
     EXPECT_EQ(Train(GetParam(), off_chip), expected);
-    off_chip.off_chip_weights = true;
+    off_chip.off_chip_weights = off_chip.off_chip_accumulators = true;
     EXPECT_EQ(Train(GetParam(), off_chip), expected);
   }
 }

@@ -46,6 +46,7 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request, const VisitSteps& visi
   options.off_chip_optimizer_state = request.off_chip_optimizer_state;
   options.off_chip_activations = request.off_chip_activations;
   options.off_chip_weights = request.off_chip_weights;
+  options.off_chip_accumulators = request.off_chip_accumulators;
   if (request.tensor_sharding) options.tensor_shards = plan.replicas;
   if (request.half_partials) options.products.partials = program::v1::FLOAT16;
   if (request.memory_proportion)

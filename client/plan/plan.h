@@ -26,6 +26,7 @@ struct PlanRequest {
   bool off_chip_optimizer_state = false;
   bool off_chip_activations = false;
   bool off_chip_weights = false;
+  bool off_chip_accumulators = false;
   bool tensor_sharding = false;  // over all replicas
   compiler::Optimizer optimizer = compiler::SgdOptions{.momentum = 0.9f};
   bool half_partials = false;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -279,12 +280,18 @@ TEST(TensorShardingTest, AnInstanceHasAllParts) {
             "tensor_shards must divide the replicas of each instance");
 }
 
-TEST(TensorShardingTest, WeightsMayLieOffTheChip) {
-  Job job{.train = {.accumulation = 2, .optimizer = kMomentum}};
-  const State whole = Train(job);
-  job.options.tensor_shards = 2;
-  job.options.off_chip_weights = job.options.off_chip_optimizer_state = true;
-  EXPECT_EQ(Train(job), whole);
+TEST(TensorShardingTest, WeightsAndAccumulatorsMayLieOffTheChip) {
+  for (std::optional<float> clip_norm : {std::optional<float>(), std::optional<float>(0.25f)}) {
+    Job job{.train = {.accumulation = 2, .optimizer = kMomentum, .clip_norm = clip_norm}};
+    const State whole = Train(job);
+    for (uint32_t shards : {1, 2, 4}) {
+      SCOPED_TRACE(absl::StrCat(shards, " parts, ", clip_norm ? "clipped" : "not clipped"));
+      job.options.tensor_shards = shards;
+      job.options.off_chip_weights = job.options.off_chip_optimizer_state = true;
+      job.options.off_chip_accumulators = true;
+      EXPECT_EQ(Train(job), whole);
+    }
+  }
 }
 
 TEST(TensorShardingTest, HyperParametersChangeBetweenRuns) {

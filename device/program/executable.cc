@@ -142,13 +142,17 @@ std::vector<uint64_t> Executions(const v1::Ipu& ipu, uint32_t function) {
   return executions;
 }
 
+uint64_t RowBytes(const v1::RemoteBuffer& buffer) {
+  uint64_t bytes = buffer.wide_accumulator() ? sizeof(double) : SizeOf(buffer.type());
+  for (int64_t dim : buffer.dims()) bytes *= static_cast<uint64_t>(dim);
+  return bytes;
+}
+
 uint64_t RemoteOffset(const v1::Ipu& ipu, uint32_t buffer) {
   uint64_t offset = 0;
   for (uint32_t b = 0; b < buffer; ++b) {
     const v1::RemoteBuffer& before = ipu.remote_buffers(static_cast<int>(b));
-    uint64_t bytes = SizeOf(before.type()) * before.rows();
-    for (int64_t dim : before.dims()) bytes *= static_cast<uint64_t>(dim);
-    offset += (bytes + 63) / 64 * 64;
+    offset += (RowBytes(before) * before.rows() + 63) / 64 * 64;
   }
   return offset;
 }

@@ -130,6 +130,8 @@ class Executable {
 // Magic, format version and canonical encoding.
 std::string Serialize(const v1::Executable& executable);
 
+// Bytes of a row in the emulator's streaming memory (8 an element of a wide accumulator).
+uint64_t RowBytes(const v1::RemoteBuffer& buffer);
 // First byte of a remote buffer in the streaming memory of its IPU, where each begins at a multiple
 // of 64; of the number of buffers, the size of them all.
 uint64_t RemoteOffset(const v1::Ipu& ipu, uint32_t buffer);

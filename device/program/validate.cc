@@ -165,6 +165,10 @@ absl::Status ValidateRemoteBuffers(const v1::Ipu& ipu, std::set<std::string>& na
       return Invalid(
           absl::StrCat(name, ": what the host sees of it is that of a buffer with one row"));
     VPOD_RETURN_IF_ERROR(ValidateHostView(buffer, row, name));
+    if (buffer.wide_accumulator() && !(buffer.scratch() && buffer.type() == v1::FLOAT32))
+      return Invalid(absl::StrCat(name,
+                                  " has wide accumulators, which only the program itself may "
+                                  "use, as float32"));
     // Below 2^27 bytes times 2^32 rows: no overflow.
     bytes += (row.bytes() * buffer.rows() + 63) / 64 * 64;
     if (bytes > limits.remote_bytes) {

@@ -247,6 +247,11 @@ TEST(ValidateTest, RemoteBuffers) {
                 "remote buffers exceed 34359738368 bytes");
   ExpectRefused(with("name:'a' type:INT8 rows:1"), "more than 1 remote buffers",
                 {.remote_buffers = 1});
+  ExpectValid(with("name:'a' type:FLOAT32 dims:6 rows:1 scratch:true wide_accumulator:true"));
+  for (const char* fields : {"type:FLOAT32", "type:FLOAT16 scratch:true"}) {
+    ExpectRefused(with(absl::StrCat("name:'a' dims:6 rows:1 wide_accumulator:true ", fields)),
+                  "'a' has wide accumulators, which only the program itself may use, as float32");
+  }
   // What the host sees of the only row.
   const std::string six = "name:'a' type:FLOAT32 dims:6 rows:1 ";
   ExpectValid(with(six + "host_dims:[2,3]"));

@@ -162,6 +162,7 @@ TEST_F(HostilePlansTest, OddOptions) {
                                           "--off-chip-optimizer-state",
                                           "--off-chip-activations",
                                           "--off-chip-weights",
+                                          "--off-chip-accumulators",
                                           "--tensor-sharding",
                                           "--explain",
                                           "--json",

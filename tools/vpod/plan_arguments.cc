@@ -226,6 +226,8 @@ void AddPlan(CLI::App& app, PlanArguments& plan) {
                     "what is kept for the gradients lies in streaming memory");
   command->add_flag("--off-chip-weights", request.off_chip_weights,
                     "the weights lie in streaming memory");
+  command->add_flag("--off-chip-accumulators", request.off_chip_accumulators,
+                    "accumulated gradients lie in streaming memory between micro-batches");
   command->add_flag("--off-chip-optimizer-state", request.off_chip_optimizer_state,
                     "the state of the optimiser lies in streaming memory");
   command->add_option("--memory-proportion", request.memory_proportion,

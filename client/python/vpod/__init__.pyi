@@ -260,6 +260,7 @@ def compile(
     off_chip_optimizer_state: bool = False,
     off_chip_activations: bool = False,
     off_chip_weights: bool = False,
+    off_chip_accumulators: bool = False,
     tensor_shards: int = 1,
 ) -> Executable: ...
 def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor: ...

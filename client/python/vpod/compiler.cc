@@ -134,7 +134,7 @@ Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
                    std::optional<int64_t> total_replicas, int64_t ipus_per_replica, bool fusion,
                    const std::string& schedule, const std::string& recomputation,
                    bool off_chip_optimizer_state, bool off_chip_activations, bool off_chip_weights,
-                   int64_t tensor_shards) {
+                   bool off_chip_accumulators, int64_t tensor_shards) {
   compiler::CompileOptions options;
   options.ipus_per_replica = Count("ipus_per_replica", ipus_per_replica, 1);
   const int64_t replicas = popdist::isPopdistEnvSet() ? popdist::getNumTotalReplicas() : 1;
@@ -145,6 +145,7 @@ Executable Compile(const GraphPtr& graph, const std::vector<Program>& programs,
   options.off_chip_optimizer_state = off_chip_optimizer_state;
   options.off_chip_activations = off_chip_activations;
   options.off_chip_weights = off_chip_weights;
+  options.off_chip_accumulators = off_chip_accumulators;
   options.tensor_shards = Count("tensor_shards", tensor_shards, 1);
   for (const Program& program : programs) {
     options.programs.push_back(program.spec);
@@ -212,7 +213,7 @@ void DefineCompiler(py::module_& module) {
              py::arg("fusion") = true, py::arg("schedule") = "sharded",
              py::arg("recomputation") = "none", py::arg("off_chip_optimizer_state") = false,
              py::arg("off_chip_activations") = false, py::arg("off_chip_weights") = false,
-             py::arg("tensor_shards") = 1,
+             py::arg("off_chip_accumulators") = false, py::arg("tensor_shards") = 1,
              "Compiles for the replicas that poprun gave, for one, or for as many as are given.");
 }
 

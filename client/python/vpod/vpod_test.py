@@ -508,7 +508,8 @@ class WrongCallsTest(Regression):
         self.assertNotEqual(expected[0], expected[2])
         for options in (dict(schedule="grouped"), dict(schedule="interleaved"), dict(recomputation="all"),
                         dict(schedule="grouped", recomputation="pipeline", off_chip_optimizer_state=True),
-                        dict(schedule="grouped", off_chip_activations=True, off_chip_weights=True), dict(schedule="phased")):
+                        dict(schedule="grouped", off_chip_activations=True, off_chip_weights=True,
+                             off_chip_accumulators=True), dict(schedule="phased")):
             self.assertEqual(losses(ipus_per_replica=2, **options), expected, options)
 
     def test_tensor_sharding_changes_no_result(self):

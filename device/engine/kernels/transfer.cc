@@ -14,7 +14,7 @@ absl::StatusOr<Kernel> PrepareCopy(const program::v1::Ipu& ipu, uint32_t index, 
   const Operand operand = Resolve(ipu, tensor), row_operand = Resolve(ipu, row_tensor);
   const uint64_t first = program::RemoteOffset(ipu, index);
   const uint32_t rows = buffer.rows();
-  const size_t row_bytes = operand.type.bytes();
+  const size_t row_bytes = program::RowBytes(buffer);
   const Chunking bytes = ChunkItems(row_bytes, 1);
   const auto copy = [=, name = buffer.name()](const Workspace& at, size_t chunk) -> absl::Status {
     const int32_t row = *row_operand.As<int32_t>(at);

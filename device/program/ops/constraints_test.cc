@@ -313,7 +313,12 @@ std::vector<Case> StepCases() {
       {"transfer_c6", {"remote_load"}, {Input(0, Word({}))}},
       {"transfer_c6", {"remote_store"}, {Input(1, Word({}))}},
       {"transfer_c7", {"remote_load"}, {Output(0, Half({8}))}},
-      {"transfer_c7", {"remote_store"}, {Input(0, Float({7}))}},
+      {"transfer_c7", {"remote_store"}, {Input(0, Float({7})), WideInput(true)}},
+      {"transfer_c7", remote, {[](Step& s) {
+         v1::RemoteBuffer& buffer = *s.executable.mutable_ipus(0)->mutable_remote_buffers(0);
+         buffer.set_scratch(true);
+         buffer.set_wide_accumulator(true);
+       }}},
       {"transfer_c8", {"exchange"}, {With("exchange: 1")}},
       {"transfer_c9", {"exchange"}, {[](Step& s) {
          s.executable.mutable_exchanges(0)->mutable_moves(0)->set_from_ipu(2);

@@ -15,7 +15,8 @@ constexpr Constraint kDirection{
 constexpr Constraint kStreamType{"transfer_c4", "The tensor has the type of the stream."};
 constexpr Constraint kBuffer{"transfer_c5", "The remote buffer exists."};
 constexpr Constraint kRow{"transfer_c6", "The number of the row is an int32 scalar."};
-constexpr Constraint kRowType{"transfer_c7", "The tensor has the type of a row."};
+constexpr Constraint kRowType{
+    "transfer_c7", "The tensor has the type of a row, and is a wide accumulator if that is one."};
 constexpr Constraint kExchange{"transfer_c8", "The exchange exists."};
 constexpr Constraint kPartner{"transfer_c9", "The exchange names this IPU."};
 constexpr Constraint kSent{
@@ -48,8 +49,13 @@ absl::Status CheckRemote(uint32_t index, uint32_t tensor, uint32_t row, const Op
                                         ipu.remote_buffers_size(), ")"));
   }
   VPOD_RETURN_IF_ERROR(Labelled(kRow, tensors.Expect(row, {v1::INT32, {}})));
-  const TensorType type = TypeOf(ipu.remote_buffers(static_cast<int>(index)));
-  return Labelled(kRowType, tensors.Expect(tensor, type));
+  const v1::RemoteBuffer& buffer = ipu.remote_buffers(static_cast<int>(index));
+  if (!buffer.wide_accumulator()) return Labelled(kRowType, tensors.Expect(tensor, TypeOf(buffer)));
+  VPOD_ASSIGN_OR_RETURN(const v1::Tensor* accumulator, tensors.Any(tensor));
+  if (accumulator->wide_accumulator() && TypeOf(*accumulator) == TypeOf(buffer))
+    return absl::OkStatus();
+  return Broken(kRowType, absl::StrCat("tensor ", tensor, " must be a wide accumulator of ",
+                                       TypeOf(buffer).ToString()));
 }
 
 // The table of exchanges says what moves; the instruction repeats this IPU's part of it as its

@@ -11,36 +11,14 @@ namespace {
 
 namespace v1 = program::v1;
 
-class WeightOffload {
+// Storages that lie in remote buffers between the parts of a program.
+class StateOffload {
  public:
-  WeightOffload(const std::set<std::string>& variables, LoweredProgram& program, LoweredIpu& ipu)
-      : program_(program), ipu_(ipu), renaming_(program, ipu) {
-    FindWeights(variables);
-  }
-
-  void Run() {
-    if (weights_.empty()) return;
-    for (Section section : {Section::kClear, Section::kReduce, Section::kUpdate, Section::kFinish})
-      Move(ipu_.sections[static_cast<int>(section)]);
-    auto& body = ipu_.sections[static_cast<int>(Section::kBody)];
-    const auto backward = body.begin() + static_cast<ptrdiff_t>(FirstOfBackward(body));
-    std::vector<LoweredStep> rest(std::make_move_iterator(backward),
-                                  std::make_move_iterator(body.end()));
-    body.erase(backward, body.end());
-    Move(body);
-    Move(rest);
-    std::move(rest.begin(), rest.end(), std::back_inserter(body));
-    for (std::vector<LoweredStep>& position : ipu_.positions) Move(position);
-  }
-
- private:
-  struct Weights {
-    uint32_t buffer;
-    program::TensorType type;  // as they lie, in one dimension
-  };
+  StateOffload(LoweredProgram& program, LoweredIpu& ipu)
+      : program_(program), ipu_(ipu), renaming_(program, ipu) {}
 
   // Variables become remote buffers, of the row's bytes as optimisers have them.
-  void FindWeights(const std::set<std::string>& variables) {
+  void AddWeights(const std::set<std::string>& variables) {
     // Weights that are sent in every cycle stay on the chip.
     std::set<uint32_t> sent;
     for (const PipelineMove& move : program_.pipeline.moves) {
@@ -59,12 +37,49 @@ class WeightOffload {
       const v1::Tensor for_host = Describe(tensor, 0);
       *buffer.mutable_host_dims() = for_host.dims();
       *buffer.mutable_host_strides() = for_host.strides();
-      weights_[tensor.storage] = {static_cast<uint32_t>(ipu_.remote_buffers.size()), type};
+      state_[tensor.storage] = {static_cast<uint32_t>(ipu_.remote_buffers.size()), type};
       ipu_.remote_buffers.push_back(std::move(buffer));
       tensor.variable.clear();
     }
-    if (!weights_.empty()) first_row_ = AddFirstRow(ipu_);
   }
+
+  // An update clears them before its micro-batches.
+  void AddAccumulators() {
+    for (const LoweredStep& step : ipu_.sections[static_cast<int>(Section::kClear)]) {
+      for (uint32_t output : step.instruction.outputs()) {
+        const LoweredTensor& tensor = ipu_.tensors[output];
+        const program::TensorType type = {tensor.type.type, {tensor.type.elements()}};
+        if (!tensor.variable.empty() || !BelongsOffChip(type)) continue;
+        state_[tensor.storage] = {AddScratchBuffer(program_, type, 1, ipu_), type,
+                                  tensor.wide_accumulator};
+        ipu_.remote_buffers.back().set_wide_accumulator(tensor.wide_accumulator);
+        ipu_.pinned.erase(tensor.storage);
+      }
+    }
+  }
+
+  void Run() {
+    if (state_.empty()) return;
+    first_row_ = AddFirstRow(ipu_);
+    for (Section section : {Section::kClear, Section::kReduce, Section::kUpdate, Section::kFinish})
+      Move(ipu_.sections[static_cast<int>(section)]);
+    auto& body = ipu_.sections[static_cast<int>(Section::kBody)];
+    const auto backward = body.begin() + static_cast<ptrdiff_t>(FirstOfBackward(body));
+    std::vector<LoweredStep> rest(std::make_move_iterator(backward),
+                                  std::make_move_iterator(body.end()));
+    body.erase(backward, body.end());
+    Move(body);
+    Move(rest);
+    std::move(rest.begin(), rest.end(), std::back_inserter(body));
+    for (std::vector<LoweredStep>& position : ipu_.positions) Move(position);
+  }
+
+ private:
+  struct Row {
+    uint32_t buffer;
+    program::TensorType type;  // as the elements lie, in one dimension
+    bool wide_accumulator = false;
+  };
 
   struct Use {
     size_t first;
@@ -76,7 +91,7 @@ class WeightOffload {
     std::map<uint32_t, Use> uses;  // by storage
     for (size_t i = 0; i < part.size(); ++i) {
       for (uint32_t tensor : TensorsOf(part[i].instruction)) {
-        if (weights_.contains(StorageOf(tensor))) uses.try_emplace(StorageOf(tensor), Use{i, {}});
+        if (state_.contains(StorageOf(tensor))) uses.try_emplace(StorageOf(tensor), Use{i, {}});
       }
       for (uint32_t output : part[i].instruction.outputs()) {
         const auto use = uses.find(StorageOf(output));
@@ -86,15 +101,18 @@ class WeightOffload {
     std::map<size_t, std::vector<LoweredStep>> before, after;  // by step
     std::map<uint32_t, uint32_t> loaded;                       // storages
     for (const auto& [storage, use] : uses) {
-      const auto& [buffer, type] = weights_.at(storage);
+      const auto& [buffer, type, wide] = state_.at(storage);
       loaded[storage] = ipu_.num_storages++;
-      const uint32_t tensor = AddRowMajor({.type = type, .storage = loaded[storage]}, ipu_);
+      const uint32_t tensor =
+          AddRowMajor({.type = type, .wide_accumulator = wide, .storage = loaded[storage]}, ipu_);
       v1::Origin origin = part[use.first].origin;
       origin.set_op("load");
-      before[use.first].push_back({LoadRow(buffer, tensor, *first_row_), origin});
+      // What is filled first needs nothing of what was there.
+      if (!part[use.first].instruction.has_fill())
+        before[use.first].push_back({LoadRow(buffer, tensor, first_row_), origin});
       if (!use.last_write) continue;
       origin.set_op("store");
-      after[*use.last_write].push_back({StoreRow(buffer, tensor, *first_row_), origin});
+      after[*use.last_write].push_back({StoreRow(buffer, tensor, first_row_), origin});
     }
     std::vector<LoweredStep> steps;
     for (size_t i = 0; i < part.size(); ++i) {
@@ -111,8 +129,8 @@ class WeightOffload {
   LoweredProgram& program_;
   LoweredIpu& ipu_;
   Renaming renaming_;
-  std::map<uint32_t, Weights> weights_;  // by storage
-  std::optional<uint32_t> first_row_;    // the number of the only row
+  std::map<uint32_t, Row> state_;  // by storage
+  uint32_t first_row_ = 0;         // the number of the only row
 };
 
 }  // namespace
@@ -121,7 +139,19 @@ void OffloadWeights(const GraphProgram& source, LoweredProgram& program) {
   std::set<std::string> variables;
   for (graph::Tensor variable : source.graph.variables())
     variables.insert(source.graph.values()[variable.id].name);
-  for (LoweredIpu& ipu : program.ipus) WeightOffload(variables, program, ipu).Run();
+  for (LoweredIpu& ipu : program.ipus) {
+    StateOffload offload(program, ipu);
+    offload.AddWeights(variables);
+    offload.Run();
+  }
+}
+
+void OffloadAccumulators(LoweredProgram& program) {
+  for (LoweredIpu& ipu : program.ipus) {
+    StateOffload offload(program, ipu);
+    offload.AddAccumulators();
+    offload.Run();
+  }
 }
 
 }  // namespace vpod::compiler
