@@ -43,4 +43,8 @@ double IpuLinkBytesPerSecond(uint32_t from_ipu, uint32_t to_ipu) {
   return kLadderLinks * kLinkBytesPerSecond;
 }
 
+double RingBytesPerSecond(uint64_t distance) {
+  return kRingBytesPerSecond / static_cast<double>(std::max<uint64_t>(1, distance / 2));
+}
+
 }  // namespace vpod::arch

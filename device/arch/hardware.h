@@ -47,7 +47,7 @@ inline constexpr uint32_t kPairLinks = 4;    // B between the two IPUs of a rung
 inline constexpr uint32_t kCrossLinks = 2;   // B traffic that changes column
 inline constexpr uint32_t kLadderLinks = 2;  // B up and down each
 VPOD_DEFAULT double kRingBytesPerSecond =
-    4 * kLinkBytesPerSecond;  // B bidirectional ring, 1 IPU per replica
+    4 * kLinkBytesPerSecond;  // B bidirectional ring of neighbours
 
 // --- Fixed costs, in cycles unless the name says otherwise ---
 inline constexpr uint64_t kInternalSyncCycles = 126;   // C (IPU21)
@@ -103,5 +103,11 @@ base::Cycles ExternalSyncCycles(uint32_t num_ipus, double clock_hz);
 // Bandwidth between two IPUs of one IPU-Link domain, by their ids on the ladder (rung = id / 2,
 // column = id % 2): the narrowest link group on the way (spec/hardware.md 3.2).
 double IpuLinkBytesPerSecond(uint32_t from_ipu, uint32_t to_ipu);
+
+// What each of the rings that IPUs form side by side passes on in a second if `distance` IPUs lie
+// from one member of a ring to the next. A ring of neighbours goes through both columns of the
+// ladder in both directions; others stay in a column, whose links as many rings share as there are
+// rungs between two members (spec/hardware.md 4).
+double RingBytesPerSecond(uint64_t distance);
 
 }  // namespace vpod::arch

@@ -28,5 +28,13 @@ TEST(HardwareTest, LadderBandwidth) {
   EXPECT_NEAR(IpuLinkBytesPerSecond(0, 3), 26.6e9, 0.1e9);
 }
 
+// A column of the ladder carries one ring for each rung between two members.
+TEST(HardwareTest, RingsShareTheLinksTheyPass) {
+  EXPECT_NEAR(RingBytesPerSecond(1), 53.1e9, 0.1e9);
+  EXPECT_EQ(RingBytesPerSecond(2), RingBytesPerSecond(1));
+  EXPECT_EQ(RingBytesPerSecond(4), RingBytesPerSecond(1) / 2);
+  EXPECT_EQ(RingBytesPerSecond(64), RingBytesPerSecond(1) / 32);
+}
+
 }  // namespace
 }  // namespace vpod::arch

@@ -58,6 +58,7 @@ std::vector<PlanStep> CollectiveSteps(const CollectiveLoad& load, const Topology
   const RingPhase ild{
       .links = RingPhase::Links::kIpu,
       .replicas = inner,
+      .stride = load.stride,
       .synced_ipus = static_cast<uint32_t>(std::min<uint64_t>(members * load.stride, rack)) * ipus};
   const RingPhase gateway{.links = RingPhase::Links::kGateway,
                           .replicas = racks,

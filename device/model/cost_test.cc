@@ -57,8 +57,26 @@ TEST(CostTest, CollectivesMoveWhatTheirFormulasSay) {
   const Cost cost = PriceOf(CollectiveSteps(small, sixteen), sixteen);
   EXPECT_NEAR(static_cast<double>(cost.exchange.value()) / 1.33e9,
               2 * (ring * 15 / 16 + gateway / 16 * 3 / 4), 1e-4);
+  // Every fourth replica: four rings side by side share the links of both columns.
+  EXPECT_NEAR(seconds(Instruction::kAllGather, 16, 4), 2 * ring * 15 / 16, 1e-4);
   // GW-Links only.
   EXPECT_NEAR(seconds(Instruction::kAllReduce, 4, 64), 2 * gateway * 3 / 4, 1e-4);
+}
+
+// Each IPU of a replica has a ring of its own, with the IPUs at its place in other replicas.
+TEST(CostTest, RingsOfLargeReplicasShareLinks) {
+  const auto seconds = [](uint32_t ipus_per_replica) {
+    const Topology topology{1.33e9, 4, ipus_per_replica};
+    const CollectiveLoad load{program::v1::Instruction::kAllGather, 1'000'000'000, 1, 4, 1};
+    return static_cast<double>(
+               PriceOf(CollectiveSteps(load, topology), topology).exchange.value()) /
+           topology.clock_hz;
+  };
+  const double ring = 1e9 / arch::kRingBytesPerSecond * 3 / 4;
+  EXPECT_NEAR(seconds(1), ring, 1e-4);
+  EXPECT_NEAR(seconds(2), ring, 1e-4);
+  EXPECT_NEAR(seconds(4), 2 * ring, 1e-4);
+  EXPECT_NEAR(seconds(16), 8 * ring, 1e-4);
 }
 
 // spec/hardware.md 3.3: 24 MiB take 4,628,154 cycles at 1.33 GHz, i.e. 7.2 GB/s, if one IPU of the

@@ -90,7 +90,8 @@ Cost PriceStep(const RingPhase& ring, const Topology& topology) {
   const bool gateway = ring.links == RingPhase::Links::kGateway;
   // Both ports of a machine, shared by its IPUs.
   const double bytes_per_second =
-      gateway ? 2 * arch::kGwPortBytesPerSecond / arch::kIpusPerMachine : arch::kRingBytesPerSecond;
+      gateway ? 2 * arch::kGwPortBytesPerSecond / arch::kIpusPerMachine
+              : arch::RingBytesPerSecond(topology.ipus_per_replica * ring.stride);
   const double hop_seconds = gateway ? arch::kGwHopSeconds : arch::kLinkHopSeconds;
   Cycles step_sync = arch::ExternalSyncCycles(ring.synced_ipus, topology.clock_hz);
   if (gateway) step_sync += ToCycles(2 * hop_seconds, topology);  // to the other rack and back

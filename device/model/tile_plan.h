@@ -78,6 +78,7 @@ struct RingPhase {
   enum class Links { kIpu, kGateway };
   Links links = Links::kIpu;
   uint64_t replicas = 1;
+  uint64_t stride = 1;       // replicas from one to the next
   double bytes = 0;          // that pass each link, in all steps together
   uint32_t synced_ipus = 1;  // by the sync of each step
 };
