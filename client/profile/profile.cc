@@ -76,6 +76,18 @@ void WriteStreams(const program::Executable& executable, uint32_t program, Datab
   }
 }
 
+void WriteRemoteBuffers(const program::Executable& executable, Database& database) {
+  pva::Statement row = database.Prepare("INSERT INTO remote_buffer VALUES(?,?,?,?,?,?)");
+  uint32_t number = 0;
+  for (uint32_t ipu = 0; ipu < executable.ipus_per_replica(); ++ipu) {
+    for (const auto& buffer : executable.proto().ipus(static_cast<int>(ipu)).remote_buffers()) {
+      row.Bind(number++).Bind(ipu).Bind(buffer.name()).Bind(buffer.rows());
+      row.Bind(program::TypeOf(buffer).bytes() * buffer.rows()).Bind(buffer.scratch() ? 1 : 0);
+      row.Run();
+    }
+  }
+}
+
 // The steps of one run, unless there are too many.
 void WriteSteps(const program::Executable& executable, uint32_t program,
                 const model::Topology& topology, Database& database) {
@@ -114,6 +126,7 @@ absl::Status WriteProfile(const program::Executable& executable, uint32_t progra
   WriteProgramTree(executable, operations, options.topology, *database);
   WriteMemoryTables(executable, program, operations, options.topology, memory, *database);
   WriteStreams(executable, program, *database);
+  WriteRemoteBuffers(executable, *database);
   database->Execute("COMMIT");
   return database->status();
 }

@@ -1,9 +1,11 @@
 #include "client/profile/program_tree.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -27,13 +29,17 @@ class Tree {
       : executable_(executable),
         operations_(operations),
         topology_(topology),
-        operation_(database.Prepare("INSERT INTO operation VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")),
+        operation_(
+            database.Prepare("INSERT INTO operation VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")),
         program_(database.Prepare("INSERT INTO program VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")),
         graph_(database.Prepare("INSERT INTO graph VALUES(?,?,?,?)")) {}
 
   void Write() {
     uint64_t variables = 0;
+    uint32_t buffers = 0;
     for (uint32_t ipu = 0; ipu < executable_.ipus_per_replica(); ++ipu) {
+      first_buffer_.push_back(buffers);
+      buffers += static_cast<uint32_t>(TextOf(ipu).remote_buffers_size());
       variables += static_cast<uint64_t>(TextOf(ipu).tensors_size());
       WriteIpu(ipu);
     }
@@ -92,7 +98,14 @@ class Tree {
     operation_.Bind(origin == nullptr ? 0u : origin->stage());
     operation_.Bind(operations_.all()[number].executions);
     operation_.Bind(cost.compute.value()).Bind(cost.exchange.value()).Bind(cost.sync.value());
-    operation_.Bind(cost.from_host.value()).Bind(cost.to_host.value()).Bind(cost.flops).Run();
+    operation_.Bind(cost.from_host.value()).Bind(cost.to_host.value());
+    operation_.Bind(cost.from_streaming_memory.value()).Bind(cost.to_streaming_memory.value());
+    if (const auto buffer = BufferOf(instruction)) {
+      operation_.Bind(first_buffer_[ipu] + *buffer);
+    } else {
+      operation_.BindNull();
+    }
+    operation_.Bind(cost.flops).Run();
 
     Node node{.parent = rows[place.function],
               .operation = number,
@@ -139,6 +152,10 @@ class Tree {
                 .times = step.times,
                 .cost = model::PriceOfStep(step, topology_)};
       std::visit([&](const auto& work) { Describe(work, node); }, step.work);
+      if (const auto buffer = BufferOf(instruction)) {
+        absl::StrAppend(&node.name, ", a row of '",
+                        TextOf(ipu).remote_buffers(static_cast<int>(*buffer)).name(), "'");
+      }
       if (node.vertices > 0) {
         ++compute_sets_;
         vertices_ += node.vertices;
@@ -147,6 +164,13 @@ class Tree {
       }
       Add(std::move(node));
     }
+  }
+
+  // The remote buffer of its IPU of which an instruction moves a row.
+  static std::optional<uint32_t> BufferOf(const Instruction& instruction) {
+    if (instruction.has_remote_load()) return instruction.remote_load().buffer();
+    if (instruction.has_remote_store()) return instruction.remote_store().buffer();
+    return std::nullopt;
   }
 
   static void Describe(const model::ComputeSet& set, Node& node) {
@@ -183,7 +207,8 @@ class Tree {
   }
   static void Describe(const model::RemoteTransfer& transfer, Node& node) {
     node.type = "StreamCopyMid";
-    node.name = absl::StrCat(transfer.bytes, " bytes of streaming memory");
+    node.name = absl::StrCat(transfer.bytes, " bytes ", transfer.store ? "to" : "from",
+                             " streaming memory");
   }
   static void Describe(const model::InterIpuExchange& exchange, Node& node) {
     uint64_t bytes = 0;
@@ -223,6 +248,7 @@ class Tree {
   const model::Topology& topology_;
   pva::Statement operation_, program_, graph_;
   int64_t next_ = 0;
+  std::vector<uint32_t> first_buffer_;  // the row of each IPU's first remote buffer
   uint64_t compute_sets_ = 0, vertices_ = 0, edges_ = 0;
 };
 

@@ -23,6 +23,7 @@ class Reader {
   Reader(Database& database, Report& report) : database_(database), report_(report) {}
 
   absl::Status Read() {
+    CheckFormat();
     database_.ExpectSchema(kSchema);
     CheckRows();
     VPOD_RETURN_IF_ERROR(database_.status());
@@ -31,6 +32,7 @@ class Reader {
     VPOD_RETURN_IF_ERROR(database_.status());
     report_.liveness.resize(report_.target.ipus_per_replica);
     report_.steps.resize(report_.target.ipus_per_replica);
+    ReadRemoteBuffers();
     ReadOperations();
     ReadPrograms();
     ReadVariables();
@@ -44,12 +46,27 @@ class Reader {
   }
 
  private:
+  // Before the other tables, which are those of the format. Only in a table of this text, since
+  // what a file calls `meta` may be a view that never ends.
+  void CheckFormat() {
+    Statement is_table = database_.Prepare(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'meta' AND "
+        "sql = 'CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT)'");
+    if (!is_table.Next()) return;
+    Statement format = database_.Prepare("SELECT value FROM meta WHERE key = 'format'");
+    const std::string found = format.Next() ? format.Text() : "";
+    if (found == absl::StrCat(kProfileFormat)) return;
+    database_.FailRow(
+        absl::StrCat("is a profile of format '", found, "', this program reads ", kProfileFormat));
+  }
+
   void CheckRows() {
     for (const char* count : {"SELECT count(*) FROM meta", "SELECT count(*) FROM option",
                               "SELECT count(*) FROM operation", "SELECT count(*) FROM program",
                               "SELECT count(*) FROM variable", "SELECT count(*) FROM memory",
                               "SELECT count(*) FROM liveness_step", "SELECT count(*) FROM stream",
-                              "SELECT count(*) FROM step", "SELECT count(*) FROM run"}) {
+                              "SELECT count(*) FROM remote_buffer", "SELECT count(*) FROM step",
+                              "SELECT count(*) FROM run"}) {
       Statement rows = database_.Prepare(count);
       if (rows.Next() && rows.Integer() > kMostRows) database_.FailRow("a table has too many rows");
     }
@@ -62,12 +79,6 @@ class Reader {
       report_.meta[std::move(key)] = meta.Text();
     }
     VPOD_RETURN_IF_ERROR(database_.status());
-    const std::string& format = report_.meta["format"];
-    if (format != absl::StrCat(kProfileFormat)) {
-      return absl::InvalidArgumentError(absl::StrCat(report_.path, ": is a profile of format '",
-                                                     format, "', this program reads ",
-                                                     kProfileFormat));
-    }
     uint64_t lost = 0;
     if (const auto run = report_.meta.find(kFirstRunLost);
         run != report_.meta.end() && absl::SimpleAtoi(run->second, &lost))
@@ -147,8 +158,8 @@ class Reader {
   void ReadOperations() {
     Statement row = database_.Prepare(
         "SELECT id, ipu, name, scope, op, instruction, phase, stage, executions, compute, "
-        "exchange, "
-        "sync, fromHost, toHost, flops FROM operation ORDER BY id");
+        "exchange, sync, fromHost, toHost, fromStreamingMemory, toStreamingMemory, "
+        "remoteBuffer, flops FROM operation ORDER BY id");
     while (row.Next()) {
       CheckId(row, report_.operations.size());
       Operation& operation = report_.operations.emplace_back();
@@ -163,6 +174,13 @@ class Reader {
       operation.cycles = Cycles(row);
       operation.from_host = row.Count();
       operation.to_host = row.Count();
+      operation.from_streaming_memory = row.Count();
+      operation.to_streaming_memory = row.Count();
+      operation.remote_buffer = Optional(row);
+      if (operation.remote_buffer) {
+        operation.remote_buffer =
+            Below(*operation.remote_buffer, report_.remote_buffers.size(), "remote buffer");
+      }
       operation.flops = row.Real();
     }
   }
@@ -263,6 +281,20 @@ class Reader {
       stream.ipu = Ipu(row);
       stream.to_device = row.Text() == "toDevice";
       stream.bytes = row.Count();
+    }
+  }
+
+  void ReadRemoteBuffers() {
+    Statement row = database_.Prepare(
+        "SELECT id, ipu, name, rows, bytes, scratch FROM remote_buffer ORDER BY id");
+    while (row.Next()) {
+      CheckId(row, report_.remote_buffers.size());
+      RemoteBuffer& buffer = report_.remote_buffers.emplace_back();
+      buffer.ipu = Ipu(row);
+      buffer.name = row.Text();
+      buffer.rows = row.Count();
+      buffer.bytes = row.Count();
+      buffer.scratch = row.Integer() != 0;
     }
   }
 

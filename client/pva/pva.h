@@ -42,10 +42,12 @@ struct Operation {
   std::string instruction;  // "convolution_input_gradient"
   std::string phase;        // "forward", "backward", "recompute", "update", or empty
   uint32_t stage = 0;
-  uint64_t executions = 0;              // in a run
-  CycleSplit cycles;                    // of one execution
-  uint64_t from_host = 0, to_host = 0;  // bytes of one execution
-  double flops = 0;                     // of one execution
+  uint64_t executions = 0;                                      // in a run
+  CycleSplit cycles;                                            // of one execution
+  uint64_t from_host = 0, to_host = 0;                          // bytes of one execution
+  uint64_t from_streaming_memory = 0, to_streaming_memory = 0;  // as well
+  std::optional<uint32_t> remote_buffer;  // index of the report's, of which it moves a row
+  double flops = 0;                       // of one execution
 
   CycleSplit all_cycles() const {
     return {cycles.compute * executions, cycles.exchange * executions, cycles.sync * executions};
@@ -100,6 +102,16 @@ struct Stream {
   uint64_t bytes = 0;  // of a replica in a run
 };
 
+// A remote buffer of a replica, in the streaming memory of its machine. Operations load and store
+// its rows.
+struct RemoteBuffer {
+  uint32_t ipu = 0;
+  std::string name;
+  uint64_t rows = 0;
+  uint64_t bytes = 0;    // of all rows
+  bool scratch = false;  // activations, which no later run reads
+};
+
 // An operation of an IPU in a run. All runs and replicas take the same steps.
 struct Step {
   uint32_t ipu = 0;
@@ -124,6 +136,7 @@ struct Report {
   std::vector<Memory> memory;
   std::vector<std::vector<LivenessStep>> liveness;  // [ipu]
   std::vector<Stream> streams;
+  std::vector<RemoteBuffer> remote_buffers;
   std::vector<std::vector<Step>> steps;  // [ipu], in their order; none without execution profile
   std::vector<Run> runs;
   // Set if the profile could not be written any more: runs from this one on are not recorded.

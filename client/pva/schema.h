@@ -3,7 +3,7 @@
 
 namespace vpod::pva {
 
-inline constexpr int kProfileFormat = 1;
+inline constexpr int kProfileFormat = 2;
 inline constexpr char kProfileFile[] = "profile.pop";
 inline constexpr char kFirstRunLost[] = "firstRunLost";  // a key of `meta`
 
@@ -15,7 +15,8 @@ CREATE TABLE target(type TEXT, architecture TEXT, clockFrequency REAL, tilesPerI
 CREATE TABLE graph(numComputeSets INTEGER, numEdges INTEGER, numVars INTEGER, numVertices INTEGER);
 CREATE TABLE operation(id INTEGER PRIMARY KEY, ipu INTEGER, name TEXT, scope TEXT, op TEXT,
   instruction TEXT, phase TEXT, stage INTEGER, executions INTEGER, compute INTEGER,
-  exchange INTEGER, sync INTEGER, fromHost INTEGER, toHost INTEGER, flops REAL);
+  exchange INTEGER, sync INTEGER, fromHost INTEGER, toHost INTEGER,
+  fromStreamingMemory INTEGER, toStreamingMemory INTEGER, remoteBuffer INTEGER, flops REAL);
 CREATE TABLE program(id INTEGER PRIMARY KEY, parent INTEGER, position INTEGER, ipu INTEGER,
   type TEXT, name TEXT, operation INTEGER, callee INTEGER, times INTEGER, compute INTEGER,
   exchange INTEGER, sync INTEGER, vertices INTEGER, tileBalance REAL, cyclesByTile BLOB);
@@ -26,6 +27,8 @@ CREATE TABLE memory(ipu INTEGER, category TEXT, bytesByTile BLOB);
 CREATE TABLE liveness_step(ipu INTEGER, step INTEGER, operation INTEGER, notAlwaysLive INTEGER,
   temporaryPerTile INTEGER);
 CREATE TABLE stream(name TEXT, ipu INTEGER, direction TEXT, bytes INTEGER);
+CREATE TABLE remote_buffer(id INTEGER PRIMARY KEY, ipu INTEGER, name TEXT, rows INTEGER,
+  bytes INTEGER, scratch INTEGER);
 CREATE TABLE step(ipu INTEGER, position INTEGER, operation INTEGER, cyclesFrom INTEGER,
   waiting INTEGER, cyclesTo INTEGER);
 CREATE TABLE run(id INTEGER PRIMARY KEY, cycles INTEGER);

@@ -34,6 +34,8 @@ struct Cost {
   double flops = 0;
   // Sent to other IPUs; of an exchange within a replica, what the IPU sends that sends most.
   Bytes over_ipu_links, over_gw_links;
+  Bytes from_streaming_memory, to_streaming_memory;
+  Cycles with_streaming_memory;  // of exchange and sync
 
   Cycles total() const { return compute + exchange + sync; }
   Cost& operator+=(const Cost& other);

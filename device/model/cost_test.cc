@@ -167,6 +167,19 @@ TEST(PricePlanTest, StreamTransfer) {
   EXPECT_EQ(cost.from_host.value(), 0u);
 }
 
+// 2 us for the request, and 7.2 GB/s.
+TEST(PricePlanTest, RemoteTransfer) {
+  for (const bool store : {false, true}) {
+    const Cost cost = PriceOf({{RemoteTransfer{.store = store, .bytes = 1'000'000}}}) * 2;
+    EXPECT_EQ(cost.exchange.value(), 2 * 187'383u);  // 1.33e9 (1e6 / 7.2e9 + 2e-6)
+    EXPECT_EQ(cost.sync.value(), 2 * 600u);
+    EXPECT_EQ(cost.with_streaming_memory, cost.exchange + cost.sync);
+    EXPECT_EQ(cost.from_streaming_memory.value(), store ? 0 : 2'000'000u);
+    EXPECT_EQ(cost.to_streaming_memory.value(), store ? 2'000'000u : 0);
+    EXPECT_EQ((cost.from_host + cost.to_host).value(), 0u);
+  }
+}
+
 // The four links of a pair carry 53.12 GB/s.
 TEST(PricePlanTest, InterIpuExchange) {
   const Cost cost = PriceOf({{InterIpuExchange{{{1'000'000, 0, 1}}}}});

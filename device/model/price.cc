@@ -60,6 +60,8 @@ Cost PriceStep(const RemoteTransfer& transfer, const Topology& topology) {
   cost.exchange =
       ToCycles(static_cast<double>(transfer.bytes) / rate + arch::kStreamRequestSeconds, topology);
   cost.sync = arch::ExternalSyncCycles(topology.ipus_per_replica, topology.clock_hz);
+  (transfer.store ? cost.to_streaming_memory : cost.from_streaming_memory) = Bytes(transfer.bytes);
+  cost.with_streaming_memory = cost.exchange + cost.sync;
   return cost;
 }
 
@@ -137,14 +139,24 @@ Cost& Cost::operator+=(const Cost& other) {
   flops += other.flops;
   over_ipu_links += other.over_ipu_links;
   over_gw_links += other.over_gw_links;
+  from_streaming_memory += other.from_streaming_memory;
+  to_streaming_memory += other.to_streaming_memory;
+  with_streaming_memory += other.with_streaming_memory;
   return *this;
 }
 
 Cost operator*(Cost cost, uint64_t times) {
-  return {cost.compute * times,        cost.exchange * times,
-          cost.sync * times,           cost.from_host * times,
-          cost.to_host * times,        cost.flops * static_cast<double>(times),
-          cost.over_ipu_links * times, cost.over_gw_links * times};
+  return {.compute = cost.compute * times,
+          .exchange = cost.exchange * times,
+          .sync = cost.sync * times,
+          .from_host = cost.from_host * times,
+          .to_host = cost.to_host * times,
+          .flops = cost.flops * static_cast<double>(times),
+          .over_ipu_links = cost.over_ipu_links * times,
+          .over_gw_links = cost.over_gw_links * times,
+          .from_streaming_memory = cost.from_streaming_memory * times,
+          .to_streaming_memory = cost.to_streaming_memory * times,
+          .with_streaming_memory = cost.with_streaming_memory * times};
 }
 
 Cost Price(const Instruction& instruction, const PlanContext& context) {

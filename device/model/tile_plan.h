@@ -55,6 +55,7 @@ struct StreamTransfer {
 
 // A transfer between an IPU and the streaming memory of its machine, in which some tiles take part.
 struct RemoteTransfer {
+  bool store = false;  // out of the IPU
   uint64_t bytes = 0;
   uint32_t tiles = arch::kTilesPerIpu;
   uint32_t sharing_ipus = 1;

@@ -26,8 +26,9 @@ TilePlan StreamPlan(bool to_host, uint32_t index, const PlanContext& context) {
                            .sharing_ipus = context.streaming_ipus()}}}};
 }
 
-TilePlan RemotePlan(uint32_t tensor, const PlanContext& context) {
-  return {{{RemoteTransfer{.bytes = context.Type(tensor).bytes(),
+TilePlan RemotePlan(bool store, uint32_t tensor, const PlanContext& context) {
+  return {{{RemoteTransfer{.store = store,
+                           .bytes = context.Type(tensor).bytes(),
                            .sharing_ipus = context.remote_ipus()}}}};
 }
 
@@ -56,11 +57,11 @@ std::vector<PlanDef> TransferPlans() {
            }},
           {Instruction::kRemoteLoad,
            [](const Instruction& instruction, const PlanContext& context) -> TilePlan {
-             return RemotePlan(instruction.outputs(0), context);
+             return RemotePlan(false, instruction.outputs(0), context);
            }},
           {Instruction::kRemoteStore,
            [](const Instruction& instruction, const PlanContext& context) -> TilePlan {
-             return RemotePlan(instruction.inputs(0), context);
+             return RemotePlan(true, instruction.inputs(0), context);
            }},
           {Instruction::kExchange, ExchangePlan}};
 }

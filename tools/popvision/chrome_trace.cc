@@ -58,6 +58,11 @@ absl::Status WriteChromeTrace(const pva::Report& report, const std::string& path
                           {"exchange", operation.cycles.exchange},
                           {"sync", operation.cycles.sync},
                           {"stage", operation.stage}};
+      if (operation.remote_buffer) {
+        executed["args"]["remote buffer"] = report.remote_buffers[*operation.remote_buffer].name;
+        executed["args"]["bytes from streaming memory"] = operation.from_streaming_memory;
+        executed["args"]["bytes to streaming memory"] = operation.to_streaming_memory;
+      }
       if (operation.flops > 0) executed["args"]["flops"] = operation.flops;
       add(executed);
     }

@@ -82,6 +82,8 @@ class Teacher {
         if (operation.from_host + operation.to_host > 0) host += cycles;
       }
       say(host, "with host streams", "To try: images as bytes instead of floats, fewer outputs.");
+      say(StreamingTrafficOf(report_, ipu).cycles, "with streaming memory",
+          StreamingMemoryAdvice(report_, ipu));
       say(execution.cycles.sync, "synchronising", "To try: a larger micro-batch.");
       say(phases["recompute"], "computing activations again",
           "If there is memory left: fewer operations that are recomputed, or more checkpoints.");

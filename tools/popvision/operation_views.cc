@@ -75,6 +75,7 @@ Document Operations(const Report& report) {
     uint64_t executions = 0;
     pva::CycleSplit cycles;
     double flops = 0;
+    uint64_t streaming = 0;  // bytes from and to streaming memory
     Balance balance;
   };
   std::map<std::pair<std::string, std::string>, Row> rows;  // by name and phase
@@ -93,6 +94,8 @@ Document Operations(const Report& report) {
       row->cycles.exchange += cycles.exchange;
       row->cycles.sync += cycles.sync;
       row->flops += operation.flops * executions;
+      row->streaming +=
+          (operation.from_streaming_memory + operation.to_streaming_memory) * operation.executions;
       row->balance += {balances[i].worked * executions, balances[i].all * executions};
     }
   }
@@ -105,12 +108,13 @@ Document Operations(const Report& report) {
             row.cycles.exchange,
             row.cycles.sync,
             row.flops / 1e9,
+            row.streaming,
             Percent(row.balance.worked, row.balance.all)};
   };
   const auto table = [&](const std::string& title, const std::string& what) {
     return Table{.title = title,
                  .columns = {what, "Executions", "Cycles", "of all %", "Compute", "Exchange",
-                             "Sync", "GFLOP", "Balance %"}};
+                             "Sync", "GFLOP", "Streaming memory (bytes)", "Balance %"}};
   };
   const auto grouped = [&](const std::string& title, const std::string& what,
                            const std::map<std::string, Row>& groups) {

@@ -50,6 +50,7 @@ Document Summary(const Report& report) {
     }
     document.blocks.push_back(std::move(streams));
   }
+  if (auto table = StreamingMemoryTable(report)) document.blocks.push_back(*std::move(table));
   if (report.runs.empty()) {
     document.blocks.push_back(Notes{"Execution", {WhyNoRun(report)}});
     return document;

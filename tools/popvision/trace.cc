@@ -100,6 +100,7 @@ Document Trace(const Report& report) {
   Lanes kinds{.title = "Compute, exchange and sync",
               .unit = "cycles",
               .kinds = {{'C', "compute"}, {'E', "exchange"}, {'S', "sync"}, {kIdle, "waiting"}}};
+  if (!report.remote_buffers.empty()) kinds.kinds.push_back({'M', "streaming memory"});
   phases.end = kinds.end = report.planned_cycles();
   const std::map<std::string, size_t> numbers = {
       {"forward", 0}, {"backward", 1}, {"recompute", 2}, {"update", 3}};
@@ -119,12 +120,13 @@ Document Trace(const Report& report) {
     for (const pva::Step& step : report.steps[ipu]) {
       const pva::Operation& operation = report.operations[step.operation];
       const auto phase = numbers.find(operation.phase);
+      const bool streams = operation.remote_buffer.has_value();
       uint64_t at = step.from + step.waiting;
       add(of_phases, step.from, at, 5);
       add(of_kinds, step.from, at, 3);
       add(of_phases, at, step.to, phase == numbers.end() ? 4 : phase->second);
       for (const auto& [cycles, kind] : {std::pair{operation.cycles.sync, size_t{2}},
-                                         {operation.cycles.exchange, size_t{1}},
+                                         {operation.cycles.exchange, streams ? size_t{4} : 1},
                                          {operation.cycles.compute, size_t{0}}}) {
         add(of_kinds, at, at + cycles, kind);
         at += cycles;

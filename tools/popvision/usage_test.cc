@@ -52,7 +52,7 @@ class UsageTest : public testing::Test {
   }
   void WriteSoundProfile() const {
     WriteTables("profile.pop",
-                "INSERT INTO meta VALUES('format', '1');"
+                "INSERT INTO meta VALUES('format', '2');"
                 "INSERT INTO target VALUES('IPU', 'ipu2', 1.33e9, 4, 1, 1, 1, 1000);"
                 "INSERT INTO graph VALUES(0, 0, 0, 0);");
   }
@@ -101,12 +101,16 @@ TEST_F(UsageTest, FilesThatAreNoProfiles) {
   Expect("memory " + Path("empty"), 1, Path("empty") + ": its tables are not those of a profile");
   WriteTables("format", "INSERT INTO meta VALUES('format', '99')");
   Expect("memory " + Path("format"), 1,
-         Path("format") + ": is a profile of format '99', this program reads 1");
+         Path("format") + ": is a profile of format '99', this program reads 2");
+  // Formats have other tables, which do not hide what is the matter.
+  WriteTables("old", "INSERT INTO meta VALUES('format', '1'); DROP TABLE remote_buffer");
+  Expect("memory " + Path("old"), 1,
+         Path("old") + ": is a profile of format '1', this program reads 2");
 }
 
 TEST_F(UsageTest, ProfilesThatDoNotHoldTogether) {
   const std::string sound =
-      "INSERT INTO meta VALUES('format', '1');"
+      "INSERT INTO meta VALUES('format', '2');"
       "INSERT INTO target VALUES('IPU', 'ipu2', 1.33e9, 4, 1, 1, 1, 1000);"
       "INSERT INTO graph VALUES(0, 0, 0, 0);";
   int number = 0;
@@ -131,6 +135,7 @@ TEST_F(UsageTest, ProfilesThatDoNotHoldTogether) {
       "program 1 is not a function of IPU 0");
   const char* foreign = "its tables are not those of a profile";
   expect("DROP TABLE liveness_step", foreign);
+  expect("DROP TABLE meta; CREATE VIEW meta AS SELECT 'format' AS key, '1' AS value", foreign);
   expect(
       "DROP TABLE run; CREATE VIEW run AS WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 "
       "FROM c) SELECT x AS id, x AS cycles FROM c",

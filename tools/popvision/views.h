@@ -1,6 +1,7 @@
 // The views of a profile.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,17 @@ struct Execution {
   uint64_t total() const { return cycles.total() + waiting; }
 };
 Execution ExecutionOf(const pva::Report& report, uint32_t ipu);
+
+// What an IPU moves from and to streaming memory in a run: bytes, and the cycles of the operations
+// that move them.
+struct StreamingTraffic {
+  uint64_t from = 0, to = 0, cycles = 0;
+};
+StreamingTraffic StreamingTrafficOf(const pva::Report& report, uint32_t ipu);
+// None for a program that keeps nothing there.
+std::optional<Table> StreamingMemoryTable(const pva::Report& report);
+// What an IPU moves, and what makes it less.
+std::string StreamingMemoryAdvice(const pva::Report& report, uint32_t ipu);
 
 Table ExecutionTable(const pva::Report& report);
 // Categories of all IPUs, their fullest tiles, and how many tiles have too much.

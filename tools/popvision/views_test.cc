@@ -33,6 +33,8 @@ struct Options {
   Recomputation recomputation = Recomputation::kNone;
   program::v1::DataType type = FLOAT32;
   compiler::Optimizer optimizer = {};
+  uint32_t replicas = 1;
+  bool off_chip = false;  // state, activations and weights
 };
 
 // The profile of ResNet-18 for small images, on a pipeline if it has several IPUs.
@@ -51,6 +53,10 @@ pva::Report ReportOf(const Options& options) {
   compiler::CompileOptions compile{.ipus_per_replica = options.ipus,
                                    .schedule = compiler::Schedule::kGrouped};
   compile.recomputation = options.recomputation;
+  compile.off_chip_optimizer_state = options.off_chip;
+  compile.off_chip_activations = options.off_chip;
+  compile.off_chip_weights = options.off_chip;
+  compile.total_replicas = options.replicas;
   compile.allow_out_of_memory = true;
   compile.programs = {{.name = "train",
                        .accumulation = options.accumulation,
@@ -63,6 +69,7 @@ pva::Report ReportOf(const Options& options) {
   profile.directory = absl::StrCat(testing::TempDir(), "/", getpid(), ".", number++);
   profile.execution = true;
   profile.topology.ipus_per_replica = options.ipus;
+  profile.topology.num_replicas = options.replicas;
   const auto profiler = profile::Profiler::Create(compiled->executable, profile);
   EXPECT_TRUE(profiler.ok()) << profiler.status();
   const base::Cycles cycles =
@@ -267,6 +274,52 @@ TEST(ViewsTest, NothingIsAdvisedWhereThereIsRoom) {
                                              "more\\.$"));
   EXPECT_EQ(PercentText(0.4), "less than 1 %");
   EXPECT_EQ(PercentText(54.4), "54 %");
+}
+
+TEST(ViewsTest, TrafficWithStreamingMemoryIsShown) {
+  const pva::Report report = ReportOf({.ipus = 1,
+                                       .accumulation = 2,
+                                       .optimizer = compiler::AdamOptions{},
+                                       .replicas = 2,
+                                       .off_chip = true});
+  uint64_t bytes = 0, exchange = 0, cycles = 0;
+  for (const pva::Operation& operation : report.operations) {
+    ASSERT_EQ(operation.remote_buffer.has_value(),
+              operation.instruction == "remote_load" || operation.instruction == "remote_store");
+    if (!operation.remote_buffer) continue;
+    const pva::RemoteBuffer& buffer = report.remote_buffers[*operation.remote_buffer];
+    EXPECT_EQ(operation.from_streaming_memory + operation.to_streaming_memory,
+              buffer.bytes / buffer.rows);
+    EXPECT_EQ(operation.to_streaming_memory > 0, operation.instruction == "remote_store");
+    bytes +=
+        (operation.from_streaming_memory + operation.to_streaming_memory) * operation.executions;
+    exchange += operation.all_cycles().exchange;
+    cycles += operation.all_cycles().total();
+  }
+  ASSERT_GT(bytes, 0u);
+  const auto row = Rows(Summary(report), "Streaming memory of a replica in a run")[0];
+  EXPECT_EQ(row["From it (bytes)"].get<uint64_t>() + row["To it (bytes)"].get<uint64_t>(), bytes);
+  EXPECT_EQ(row["Cycles"], cycles);
+  EXPECT_EQ(row["Remote buffers"], report.remote_buffers.size());
+  uint64_t shown = 0, in_lane = 0;
+  for (const auto& operation : Rows(Operations(report), "Operations"))
+    shown += operation["Streaming memory (bytes)"].get<uint64_t>();
+  EXPECT_EQ(shown, bytes);
+  const auto lanes = Find(Trace(report), "Compute, exchange and sync")["lanes"];
+  for (const auto& segment : lanes["IPU 0"]) {
+    if (segment["kind"] == "streaming memory")
+      in_lane += segment["to"].get<uint64_t>() - segment["from"].get<uint64_t>();
+  }
+  EXPECT_EQ(in_lane, exchange);
+  const std::string tree = Text(ProgramTree(report));
+  EXPECT_THAT(tree, HasSubstr(" bytes from streaming memory, a row of 'Accl"));
+  EXPECT_THAT(tree, HasSubstr(" bytes to streaming memory, a row of 'train/stash/0/"));
+  EXPECT_THAT(Text(Insights(report)),
+              testing::ContainsRegex("IPU 0 spends [0-9]+ % of a run with streaming memory. It "
+                                     "moves the state of the optimiser, weights"));
+  EXPECT_THAT(Text(Insights(report)), HasSubstr("tensor sharding over the replicas"));
+  EXPECT_THAT(Text(Summary(Pipeline())), Not(HasSubstr("Streaming memory")));
+  EXPECT_THAT(Text(Insights(Pipeline())), Not(HasSubstr("streaming memory")));
 }
 
 TEST(ViewsTest, DiffShowsBothAndTheChange) {

@@ -1,0 +1,107 @@
+// What goes to streaming memory and comes from it.
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tools/popvision/views.h"
+
+namespace vpod::popvision {
+namespace {
+
+using pva::Report;
+
+constexpr uint64_t kMuchOfTraffic = 10;  // a tenth of it is worth advice
+
+uint64_t BytesOf(const pva::Operation& operation) {
+  return (operation.from_streaming_memory + operation.to_streaming_memory) * operation.executions;
+}
+
+// Bytes of a run that the compiler moves, and all; the rest are those of the program's own buffers.
+struct Kinds {
+  uint64_t state = 0, weights = 0, activations = 0, all = 0;
+};
+
+Kinds KindsOf(const Report& report, uint32_t ipu) {
+  Kinds kinds;
+  for (const pva::Operation& operation : report.operations) {
+    if (operation.ipu != ipu) continue;
+    const uint64_t bytes = BytesOf(operation);
+    kinds.all += bytes;
+    if (!operation.remote_buffer) continue;
+    const pva::RemoteBuffer& buffer = report.remote_buffers[*operation.remote_buffer];
+    if (buffer.scratch) {
+      kinds.activations += bytes;
+    } else if (absl::StartsWith(buffer.name, "Accl")) {
+      kinds.state += bytes;
+    } else if (operation.op == "load" || operation.op == "store") {
+      kinds.weights += bytes;
+    }
+  }
+  return kinds;
+}
+
+bool IsSharded(const Report& report) {
+  return std::any_of(
+      report.operations.begin(), report.operations.end(), [](const pva::Operation& operation) {
+        return operation.phase == "update" && operation.instruction == "reduce_scatter";
+      });
+}
+
+}  // namespace
+
+StreamingTraffic StreamingTrafficOf(const Report& report, uint32_t ipu) {
+  StreamingTraffic traffic;
+  for (const pva::Operation& operation : report.operations) {
+    if (operation.ipu != ipu || BytesOf(operation) == 0) continue;
+    traffic.from += operation.from_streaming_memory * operation.executions;
+    traffic.to += operation.to_streaming_memory * operation.executions;
+    traffic.cycles += operation.all_cycles().total();
+  }
+  return traffic;
+}
+
+std::optional<Table> StreamingMemoryTable(const Report& report) {
+  if (report.remote_buffers.empty()) return std::nullopt;
+  Table table{.title = "Streaming memory of a replica in a run",
+              .columns = {"IPU", "Remote buffers", "Bytes of them", "From it (bytes)",
+                          "To it (bytes)", "Cycles", "of all %"}};
+  for (uint32_t ipu = 0; ipu < report.target.ipus_per_replica; ++ipu) {
+    uint64_t buffers = 0, bytes = 0, all = 0;
+    for (const pva::RemoteBuffer& buffer : report.remote_buffers) {
+      if (buffer.ipu != ipu) continue;
+      ++buffers;
+      bytes += buffer.bytes;
+    }
+    for (const pva::Operation& operation : report.operations) {
+      if (operation.ipu == ipu) all += operation.all_cycles().total();
+    }
+    const StreamingTraffic traffic = StreamingTrafficOf(report, ipu);
+    table.rows.push_back({uint64_t{ipu}, buffers, bytes, traffic.from, traffic.to, traffic.cycles,
+                          Percent(static_cast<double>(traffic.cycles), static_cast<double>(all))});
+  }
+  return table;
+}
+
+std::string StreamingMemoryAdvice(const Report& report, uint32_t ipu) {
+  const Kinds kinds = KindsOf(report, ipu);
+  const auto much = [&](uint64_t bytes) {
+    return bytes > 0 && bytes * kMuchOfTraffic >= kinds.all;
+  };
+  std::vector<std::string> moved, options;
+  if (much(kinds.state)) moved.push_back("the state of the optimiser");
+  if (much(kinds.weights)) moved.push_back("weights");
+  if (much(kinds.activations)) moved.push_back("activations");
+  if (moved.empty()) return "It moves rows of the program's own remote buffers.";
+  if (much(kinds.state)) options.push_back("more gradient accumulation");
+  if (much(kinds.weights)) options.push_back("a larger micro-batch");
+  if (much(kinds.activations))
+    options.push_back("recomputation instead of activations off the chip");
+  if (much(kinds.state) && report.target.num_replicas > 1 && !IsSharded(report))
+    options.push_back("tensor sharding over the replicas");
+  options.push_back("less of it off the chip, where tiles have room or with more IPUs per replica");
+  return absl::StrCat("It moves ", absl::StrJoin(moved, ", "),
+                      ". To try: ", absl::StrJoin(options, ", "), ".");
+}
+
+}  // namespace vpod::popvision
