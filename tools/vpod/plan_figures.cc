@@ -39,7 +39,7 @@ Shares SharesOf(const model::IpuTime& ipu, const model::Timeline& timeline) {
   };
   // An IPU that has ended waits for the last one.
   return {share(ipu.cost.compute), share(ipu.cost.exchange), share(ipu.cost.sync),
-          share(ipu.waiting + (end - ipu.end()))};
+          share(ipu.waiting + (end - ipu.end())), share(ipu.cost.with_streaming_memory)};
 }
 
 model::Bytes MostMemory(const std::vector<model::Bytes>& memory) {
@@ -47,8 +47,8 @@ model::Bytes MostMemory(const std::vector<model::Bytes>& memory) {
 }
 
 std::string IpuTable(const model::Timeline& timeline, const std::vector<model::Bytes>& memory) {
-  render::Table table{
-      .headings = {"IPU", "Compute", "Exchange", "Sync", "Waiting", "Host (MB)", "Memory (MB)"}};
+  render::Table table{.headings = {"IPU", "Compute", "Exchange", "Sync", "Waiting", "Host (MB)",
+                                   "Streaming memory", "Streaming memory (MB)", "Memory (MB)"}};
   for (size_t ipu = 0; ipu < timeline.ipus.size(); ++ipu) {
     const model::IpuTime& time = timeline.ipus[ipu];
     const Shares shares = SharesOf(time, timeline);
@@ -56,6 +56,9 @@ std::string IpuTable(const model::Timeline& timeline, const std::vector<model::B
         {absl::StrCat(ipu), Percent(shares.compute), Percent(shares.exchange), Percent(shares.sync),
          Percent(shares.waiting),
          absl::StrFormat("%.3f", Megabytes(time.cost.from_host + time.cost.to_host)),
+         Percent(shares.with_streaming_memory),
+         absl::StrFormat(
+             "%.3f", Megabytes(time.cost.from_streaming_memory + time.cost.to_streaming_memory)),
          absl::StrFormat("%.1f", Megabytes(memory[ipu]))});
   }
   return render::StyleH(table);
@@ -71,6 +74,9 @@ nlohmann::ordered_json IpuJson(const model::Timeline& timeline,
                     {"sync_cycles", time.cost.sync.value()},
                     {"waiting_cycles", time.waiting.value()},
                     {"host_bytes", (time.cost.from_host + time.cost.to_host).value()},
+                    {"streaming_memory_cycles", time.cost.with_streaming_memory.value()},
+                    {"from_streaming_memory_bytes", time.cost.from_streaming_memory.value()},
+                    {"to_streaming_memory_bytes", time.cost.to_streaming_memory.value()},
                     {"memory_bytes", memory[ipu].value()}});
   }
   return ipus;

@@ -18,6 +18,7 @@ std::string Percent(double share);
 // What an IPU does, in parts of the time of a run; the busiest one if none is given.
 struct Shares {
   double compute, exchange, sync, waiting;
+  double with_streaming_memory;  // of exchange and sync
 };
 Shares SharesOf(const model::Timeline& timeline);
 Shares SharesOf(const model::IpuTime& ipu, const model::Timeline& timeline);
