@@ -14,6 +14,10 @@
 namespace vpod::popvision {
 
 absl::Status WriteChromeTrace(const pva::Report& report, const std::string& path) {
+  if (const std::string why = WhyNoSteps(report); !why.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(report.path, ": there is nothing to trace. ", why));
+  }
   using Object = nlohmann::ordered_json;
   const std::string unfinished = absl::StrCat(path, ".", getpid());
   std::ofstream file(unfinished, std::ios::binary);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -12,33 +13,46 @@ namespace vpod::popvision {
 namespace {
 
 using pva::Report;
-using Figures = std::vector<std::pair<std::string, uint64_t>>;
+// Nothing for what a profile does not say.
+using Figures = std::vector<std::pair<std::string, std::optional<uint64_t>>>;
 
 constexpr size_t kShown = 20;  // operations
+
+std::vector<Value> RowOf(const std::string& name, std::optional<uint64_t> before,
+                         std::optional<uint64_t> after) {
+  const auto value = [](std::optional<uint64_t> figure) {
+    return figure ? Value(*figure) : Value();
+  };
+  Value change, percent;  // of nothing there is none
+  if (before && after) {
+    const auto difference = static_cast<int64_t>(*after - *before);
+    change = difference;
+    if (*before > 0)
+      percent = Percent(static_cast<double>(difference), static_cast<double>(*before));
+  }
+  return {name, value(before), value(after), change, percent};
+}
 
 // A row for each name of either, in the order of the second, then of the first.
 Table Compare(const std::string& title, const std::string& what, const Figures& before,
               const Figures& after) {
   Table table{.title = title, .columns = {what, "Before", "After", "Change", "Change %"}};
-  const std::map<std::string, uint64_t> old(before.begin(), before.end()),
+  const std::map<std::string, std::optional<uint64_t>> old(before.begin(), before.end()),
       now(after.begin(), after.end());
   std::set<std::string> done;
   for (const Figures* figures : {&after, &before}) {
     for (const auto& [name, unused] : *figures) {
       if (!done.insert(name).second) continue;
-      const uint64_t a = old.contains(name) ? old.at(name) : 0,
-                     b = now.contains(name) ? now.at(name) : 0;
-      const auto change = static_cast<int64_t>(b - a);
-      Value percent;  // of nothing there is none
-      if (a > 0) percent = Percent(static_cast<double>(change), static_cast<double>(a));
-      table.rows.push_back({name, a, b, change, percent});
+      table.rows.push_back(RowOf(name, old.contains(name) ? old.at(name) : 0,
+                                 now.contains(name) ? now.at(name) : 0));
     }
   }
   return table;
 }
 
 Figures Totals(const Report& report) {
-  Figures figures = {{"cycles of a run", CyclesOfRun(report)}};
+  const uint64_t cycles = CyclesOfRun(report);
+  Figures figures = {{"cycles of a run", cycles > 0 ? std::optional(cycles) : std::nullopt}};
   for (uint32_t ipu = 0; ipu < report.target.ipus_per_replica; ++ipu) {
     const std::vector<uint64_t> tiles = report.BytesByTile(ipu);
     figures.emplace_back(absl::StrCat("bytes of ", IpuName(ipu)), Sum(tiles));
@@ -46,10 +60,18 @@ Figures Totals(const Report& report) {
                          *std::max_element(tiles.begin(), tiles.end()));
   }
   uint64_t to_device = 0, from_device = 0;
+  StreamingTraffic streaming;
+  for (uint32_t ipu = 0; ipu < report.target.ipus_per_replica; ++ipu) {
+    const StreamingTraffic traffic = StreamingTrafficOf(report, ipu);
+    streaming.from += traffic.from;
+    streaming.to += traffic.to;
+  }
   for (const pva::Stream& stream : report.streams)
     (stream.to_device ? to_device : from_device) += stream.bytes;
   figures.emplace_back("bytes of streams to the device", to_device);
   figures.emplace_back("bytes of streams from the device", from_device);
+  figures.emplace_back("bytes from streaming memory", streaming.from);
+  figures.emplace_back("bytes to streaming memory", streaming.to);
   return figures;
 }
 
@@ -75,6 +97,12 @@ Figures Cycles(const Report& report, const Name& name) {
 Document Diff(const Report& before, const Report& after) {
   Document document{.name = "diff"};
   document.blocks.push_back(Compare("Totals", "Figure", Totals(before), Totals(after)));
+  std::vector<std::string> missing;
+  for (const auto& [name, report] : {std::pair{"Before", &before}, {"After", &after}}) {
+    if (CyclesOfRun(*report) == 0)
+      missing.push_back(absl::StrCat(name, ", ", report->path, ": ", WhyNoRun(*report)));
+  }
+  if (!missing.empty()) document.blocks.push_back(Notes{"Runs that are missing", missing});
   document.blocks.push_back(
       Compare("Memory of a replica, bytes", "Category", Categories(before), Categories(after)));
   const auto phase = [](const pva::Operation& operation) {

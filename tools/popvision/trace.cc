@@ -72,20 +72,25 @@ std::string WhyNoRun(const Report& report) {
   };
   const std::string execution = option("autoReport.outputExecutionProfile");
   if ((execution.empty() ? option("autoReport.all") : execution) != "true")
-    return "No run is recorded: autoReport.outputExecutionProfile was not set.";
+    return "No run is recorded: autoReport.outputExecutionProfile was not set. "
+           "POPLAR_ENGINE_OPTIONS='{\"autoReport.outputExecutionProfile\":\"true\"}' makes a "
+           "program record its first runs.";
   if (option("autoReport.executionProfileProgramRunCount") == "0")
     return "No run is recorded: autoReport.executionProfileProgramRunCount was set to 0.";
   return "No run is recorded: the program did not run, or not to its end.";
 }
 
+std::string WhyNoSteps(const Report& report) {
+  if (report.planned_cycles() > 0) return "";
+  if (report.runs.empty()) return WhyNoRun(report);
+  return report.meta.contains("stepsLeftOut") ? "A run has more steps than a profile holds."
+                                              : "A run takes no cycles.";
+}
+
 Document Trace(const Report& report) {
   Document document{.name = "trace"};
-  if (report.planned_cycles() == 0) {
-    const bool too_many = report.meta.contains("stepsLeftOut");
-    document.blocks.push_back(Notes{"Trace",
-                                    {report.runs.empty() ? WhyNoRun(report)
-                                     : too_many ? "A run has more steps than a profile holds."
-                                                : "A run takes no cycles."}});
+  if (const std::string why = WhyNoSteps(report); !why.empty()) {
+    document.blocks.push_back(Notes{"Trace", {why}});
     return document;
   }
   document.blocks.push_back(ExecutionTable(report));

@@ -54,7 +54,10 @@ class UsageTest : public testing::Test {
     WriteTables("profile.pop",
                 "INSERT INTO meta VALUES('format', '2');"
                 "INSERT INTO target VALUES('IPU', 'ipu2', 1.33e9, 4, 1, 1, 1, 1000);"
-                "INSERT INTO graph VALUES(0, 0, 0, 0);");
+                "INSERT INTO graph VALUES(0, 0, 0, 0);"
+                "INSERT INTO operation VALUES(0, 0, 'copy', '', 'copy', 'copy', '', 0, 1, 9, 0, 0,"
+                " 0, 0, 0, 0, NULL, 0);"
+                "INSERT INTO step VALUES(0, 0, 0, 0, 0, 9); INSERT INTO run VALUES(0, 9);");
   }
   void Expect(const std::string& arguments, int status, const std::string& message) const {
     const Ended ended = Popvision(arguments);
@@ -147,6 +150,27 @@ TEST_F(UsageTest, PipesAreRefused) {
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   Expect("summary " + Path("pipe"), 1, Path("pipe") + " is not a regular file");
   Expect("diff /dev/null " + Path("pipe"), 1, "/dev/null is not a regular file");
+}
+
+TEST_F(UsageTest, WithoutRunsThereIsNoTraceToWrite) {
+  WriteSoundProfile();
+  const std::string trace = absl::StrCat("trace ", directory_, " --chrome ", Path("trace.json"));
+  EXPECT_EQ(Popvision(trace).status, 0);
+  EXPECT_TRUE(std::filesystem::remove(Path("trace.json")));
+  const auto change = [&](const char* sql) {
+    const auto database = pva::Database::Open(Path("profile.pop"), pva::Database::Mode::kWrite);
+    ASSERT_TRUE(database.ok()) << database.status();
+    (*database)->Execute(sql);
+  };
+  change("DELETE FROM step");
+  Expect(trace, 1, Path("profile.pop") + ": there is nothing to trace. A run takes no cycles.");
+  change("DELETE FROM run");
+  Expect(trace, 1,
+         Path("profile.pop") +
+             ": there is nothing to trace. No run is recorded: autoReport.outputExecutionProfile "
+             "was not set. POPLAR_ENGINE_OPTIONS='{\"autoReport.outputExecutionProfile\":"
+             "\"true\"}' makes a program record its first runs.");
+  EXPECT_FALSE(std::filesystem::exists(Path("trace.json")));
 }
 
 TEST_F(UsageTest, OutputThatCannotBeWritten) {

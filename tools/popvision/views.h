@@ -55,6 +55,8 @@ size_t PeakStep(const pva::Report& report, uint32_t ipu);
 std::vector<const pva::Variable*> LiveAt(const pva::Report& report, uint32_t ipu, size_t step,
                                          bool always);
 
+// Why a profile has no steps of a run; empty if it has.
+std::string WhyNoSteps(const pva::Report& report);
 // Why a profile has no run.
 std::string WhyNoRun(const pva::Report& report);
 // From which run on none is recorded, and why; empty if all are.

@@ -349,6 +349,22 @@ TEST(ViewsTest, DiffShowsBothAndTheChange) {
   }
 }
 
+TEST(ViewsTest, DiffSaysWhichSideHasNoRuns) {
+  pva::Report without = Pipeline();
+  without.runs.clear();
+  for (auto& steps : without.steps) steps.clear();
+  const Document diff = Diff(Pipeline(), without);
+  const auto cycles = Find(diff, "Totals")["rows"][0];
+  EXPECT_EQ(cycles["Before"], Pipeline().planned_cycles());
+  for (const char* column : {"After", "Change", "Change %"})
+    EXPECT_TRUE(cycles[column].is_null()) << column;
+  EXPECT_EQ(
+      Find(diff, "Runs that are missing")["notes"],
+      nlohmann::json::array({absl::StrCat("After, ", without.path, ": ", WhyNoRun(without))}));
+  EXPECT_EQ(Find(Diff(without, without), "Runs that are missing")["notes"].size(), 2u);
+  EXPECT_THAT(Text(Diff(Pipeline(), Pipeline())), Not(HasSubstr("missing")));
+}
+
 TEST(ViewsTest, ChromeTraceHasATrackForEachIpu) {
   const std::string path = absl::StrCat(testing::TempDir(), "/trace.", getpid(), ".json");
   ASSERT_TRUE(WriteChromeTrace(Pipeline(), path).ok());
