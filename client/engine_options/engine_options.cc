@@ -107,9 +107,10 @@ absl::StatusOr<EngineOptions> ParseEngineOptions(const std::string& text) {
   }
   options.check_finite = check_finite.value_or(false);
   options.sharing = sharing.value_or(true);
-  options.report.execution = execution.value_or(all.value_or(false));
-  // An execution profile refers to the programs of a graph profile, so it implies one.
-  options.report.graph = graph.value_or(all.value_or(false)) || options.report.execution;
+  // An execution profile refers to the programs of a graph profile: asked for by itself it implies
+  // one, and without one `all` asks for neither.
+  options.report.graph = graph.value_or(all.value_or(false)) || execution.value_or(false);
+  options.report.execution = execution.value_or(all.value_or(false)) && options.report.graph;
   options.allow_out_of_memory = allow.value_or(options.report.graph);
   return options;
 }

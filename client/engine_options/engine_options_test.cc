@@ -34,6 +34,28 @@ TEST(EngineOptionsTest, Reports) {
   EXPECT_EQ(but_one->report.runs, 5u);
 }
 
+// A single key wins over `all`, whatever `all` is.
+TEST(EngineOptionsTest, SingleReportsBesideAll) {
+  const auto expect = [](const std::string& options, bool graph, bool execution) {
+    const auto parsed = ParseEngineOptions("{" + options + "}");
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->report.graph, graph) << options;
+    EXPECT_EQ(parsed->report.execution, execution) << options;
+    EXPECT_EQ(parsed->allow_out_of_memory, graph) << options;
+  };
+  const std::string all = R"("autoReport.all": "true", )", none = R"("autoReport.all": "false", )",
+                    graph = R"("autoReport.outputGraphProfile": )",
+                    execution = R"("autoReport.outputExecutionProfile": )";
+  expect(graph + R"("true")", true, false);
+  expect(execution + R"("true")", true, true);
+  expect(none + graph + R"("true")", true, false);
+  expect(none + execution + R"("true")", true, true);
+  expect(all + execution + R"("false")", true, false);
+  expect(all + graph + R"("false")", false, false);
+  expect(graph + R"("false", )" + execution + R"("true")", true, true);
+  expect(graph + R"("false", )" + execution + R"("false")", false, false);
+}
+
 TEST(EngineOptionsTest, UnknownOnesAreListed) {
   const auto options = ParseEngineOptions(
       R"({"autoReport.al": "true", "prng.seed": "1", "debug.instrumentCompute": "true"})");

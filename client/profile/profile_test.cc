@@ -226,6 +226,28 @@ TEST(ProfileTest, ADirectoryThatCannotBeMadeIsNamed) {
               HasSubstr("cannot make the directory /proc/report/train_one: "));
 }
 
+TEST(ProfileTest, EachOptionHasItsEffectBesideAll) {
+  const compiler::Compiled compiled = Compile(1, Schedule::kSharded, 1);
+  const std::string directory = TestDirectory();
+  const auto run = [&](const std::string& options) {
+    std::filesystem::remove_all(directory);
+    const EngineOptionsGuard guard(
+        absl::StrCat(R"({"autoReport.directory": ")", directory, R"(", )", options, "}"));
+    const auto session = Open(compiled);
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_TRUE((*session)->Run("evaluate").ok());
+  };
+  const auto runs = [&] { return pva::OpenReport(directory + "/evaluate")->runs.size(); };
+  run(R"("autoReport.all": "true", "autoReport.outputGraphProfile": "false")");
+  EXPECT_FALSE(std::filesystem::exists(directory));
+  run(R"("autoReport.all": "true", "autoReport.outputExecutionProfile": "false")");
+  EXPECT_EQ(runs(), 0u);
+  run(R"("autoReport.outputGraphProfile": "true")");
+  EXPECT_EQ(runs(), 0u);
+  run(R"("autoReport.outputExecutionProfile": "true")");
+  EXPECT_EQ(runs(), 1u);
+}
+
 TEST(ProfileTest, NoProfileWithoutOptions) {
   const std::string directory = TestDirectory();
   ASSERT_TRUE(Open(Compile(1, Schedule::kSharded, 1)).ok());
