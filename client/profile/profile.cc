@@ -13,6 +13,7 @@
 #include "client/profile/memory_tables.h"
 #include "client/profile/operations.h"
 #include "client/profile/program_tree.h"
+#include "client/profile/recording.h"
 #include "client/profile/unfinished.h"
 #include "client/pva/database.h"
 #include "client/pva/schema.h"
@@ -165,6 +166,11 @@ absl::Status ReplaceProfile(const program::Executable& executable, uint32_t prog
 
 }  // namespace
 
+Profiler::Profiler(std::shared_ptr<const program::Executable> executable, ProfileOptions options)
+    : executable_(std::move(executable)), options_(std::move(options)) {}
+
+Profiler::~Profiler() = default;
+
 absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
     std::shared_ptr<const program::Executable> executable, const ProfileOptions& options) {
   namespace fs = std::filesystem;
@@ -186,6 +192,7 @@ absl::StatusOr<std::unique_ptr<Profiler>> Profiler::Create(
     profiler->paths_.push_back(path);
   }
   profiler->runs_.resize(profiler->paths_.size());
+  profiler->recordings_.resize(profiler->paths_.size());
   return profiler;
 }
 
@@ -193,32 +200,27 @@ absl::Status Profiler::AddRun(uint32_t program, base::Cycles cycles) {
   if (stopped_ || !options_.execution || runs_[program] >= options_.runs) return absl::OkStatus();
   const absl::Status added = Add(program, cycles);
   if (added.ok()) {
-    ++runs_[program];
+    if (++runs_[program] == options_.runs) recordings_[program].reset();
     return added;
   }
   stopped_ = true;
+  recordings_.clear();  // which takes back what was not committed
   for (uint32_t each = 0; each < paths_.size(); ++each) NoteLostRuns(each);
   return absl::Status(added.code(),
                       absl::StrCat("no more runs are recorded in profiles: ", added.message()));
 }
 
 absl::Status Profiler::Add(uint32_t program, base::Cycles cycles) {
-  VPOD_ASSIGN_OR_RETURN(const auto database,
-                        Database::Open(paths_[program], Database::Mode::kWrite));
-  {
-    pva::Statement session = database->Prepare("SELECT value FROM meta WHERE key = 'session'");
-    if (session.Next() && session.Text() != options_.session) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(paths_[program], " is another session's now"));
-    }
+  std::unique_ptr<Recording>& recording = recordings_[program];
+  // A file that was removed or replaced is opened again, which says so.
+  if (recording != nullptr && recording->HasMoved()) recording.reset();
+  if (recording == nullptr) {
+    VPOD_ASSIGN_OR_RETURN(recording, Recording::Open(paths_[program], options_.session));
   }
-  // A profile that a power failure damages is no loss, and waiting for the disk would slow down
-  // runs.
-  database->Execute("PRAGMA synchronous = OFF; BEGIN");
-  if (runs_[program] == 0) WriteSteps(*executable_, program, options_.topology, *database);
-  database->Prepare("INSERT INTO run VALUES(?,?)").Bind(runs_[program]).Bind(cycles.value()).Run();
-  database->Execute("COMMIT");
-  return database->status();
+  if (runs_[program] > 0) return recording->AddRun(runs_[program], cycles);
+  return recording->AddRun(runs_[program], cycles, [&](Database& database) {
+    WriteSteps(*executable_, program, options_.topology, database);
+  });
 }
 
 // As well as it can be done: the file may be what cannot be written.

@@ -25,9 +25,13 @@ struct ProfileOptions {
   std::string session;                                // a random id, of Profiler::Create
 };
 
+class Recording;
+
 // The profiles of a session. One thread at a time.
 class Profiler {
  public:
+  ~Profiler();
+
   // Writes what is known before the first run: target, memory, variables, program tree. A profile
   // that is there is replaced, whole or not at all. ResourceExhausted: the disk is full.
   // Unavailable: otherwise. The message names the file or directory.
@@ -43,8 +47,7 @@ class Profiler {
   const std::string& PathOf(uint32_t program) const { return paths_[program]; }
 
  private:
-  Profiler(std::shared_ptr<const program::Executable> executable, ProfileOptions options)
-      : executable_(std::move(executable)), options_(std::move(options)) {}
+  Profiler(std::shared_ptr<const program::Executable> executable, ProfileOptions options);
 
   absl::Status Add(uint32_t program, base::Cycles cycles);
   void NoteLostRuns(uint32_t program) const;
@@ -53,7 +56,9 @@ class Profiler {
   const ProfileOptions options_;
   std::vector<std::string> paths_;  // by program
   std::vector<uint32_t> runs_;      // recorded, by program
-  bool stopped_ = false;            // after an error
+  // By program, open from its first run to the last one that is recorded.
+  std::vector<std::unique_ptr<Recording>> recordings_;
+  bool stopped_ = false;  // after an error
 };
 
 }  // namespace vpod::profile

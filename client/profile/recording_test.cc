@@ -108,6 +108,23 @@ TEST_F(FullDiskTest, RecordingStopsWithOneLineAndTheProgramGoesOn) {
   EXPECT_EQ(report->first_run_lost, 0u);
 }
 
+TEST_F(FullDiskTest, RunsUntilTheDiskIsFullAreKept) {
+  SetOptions(R"(, "autoReport.executionProfileProgramRunCount": "1000000")");
+  const auto session = Open();
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->Run("run").ok());
+  FillDisk();
+  testing::internal::CaptureStderr();
+  for (int run = 0; run < 3; ++run) EXPECT_TRUE((*session)->Run("run").ok());
+  const std::vector<std::string> logged = Logged();
+  ASSERT_EQ(logged.size(), 1u);
+  EXPECT_THAT(logged[0], HasSubstr(absl::StrCat(profile_, ": ")));
+  const auto report = pva::OpenReport(profile_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(report->runs.empty() || report->steps[0].empty());
+  EXPECT_EQ(report->first_run_lost, report->runs.size());
+}
+
 TEST_F(FullDiskTest, WithoutAProfileTheProgramGoesOn) {
   FillDisk();
   testing::internal::CaptureStderr();
@@ -134,6 +151,39 @@ TEST_F(RecordingTest, ADirectoryThatIsRemovedIsNamedOnce) {
   const std::vector<std::string> logged = Logged();
   ASSERT_EQ(logged.size(), 1u);
   EXPECT_THAT(logged[0], HasSubstr(profile_));
+}
+
+// The file is open between runs, without a lock.
+TEST_F(RecordingTest, ProfilesAreReadWhileRunsAreRecorded) {
+  SetOptions(R"(, "autoReport.executionProfileProgramRunCount": "4")");
+  const auto session = Open();
+  ASSERT_TRUE(session.ok()) << session.status();
+  for (size_t run = 1; run <= 6; ++run) {
+    EXPECT_TRUE((*session)->Run("run").ok());
+    const auto report = pva::OpenReport(profile_);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->runs.size(), std::min<size_t>(run, 4));
+    EXPECT_FALSE(fs::exists(profile_ + "-journal"));
+  }
+}
+
+// Nothing is written beside the profile that has taken its place.
+TEST_F(RecordingTest, AProfileThatIsReplacedBetweenRunsIsLeftAlone) {
+  SetOptions(R"(, "autoReport.executionProfileProgramRunCount": "9")");
+  const auto first = Open();
+  ASSERT_TRUE((*first)->Run("run").ok());
+  const auto second = Open();
+  ASSERT_TRUE((*second)->Run("run").ok());
+  testing::internal::CaptureStderr();
+  for (int run = 0; run < 3; ++run) EXPECT_TRUE((*first)->Run("run").ok());
+  const std::vector<std::string> logged = Logged();
+  ASSERT_EQ(logged.size(), 1u);
+  EXPECT_THAT(logged[0], HasSubstr("is another session's now"));
+  ASSERT_TRUE((*second)->Run("run").ok());
+  const auto report = pva::OpenReport(profile_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->runs.size(), 2u);
+  EXPECT_EQ(report->first_run_lost, std::nullopt);
 }
 
 TEST_F(RecordingTest, ProfilesOfOtherSessionsAreLeftAlone) {

@@ -128,6 +128,12 @@ void Database::Execute(const char* sql) {
   if (code != SQLITE_OK) Fail(code);
 }
 
+bool Database::HasMoved() {
+  int moved = 0;
+  sqlite3_file_control(handle_, /*zDbName=*/nullptr, SQLITE_FCNTL_HAS_MOVED, &moved);
+  return moved != 0;
+}
+
 Statement Database::Prepare(const char* sql) {
   sqlite3_stmt* statement = nullptr;
   if (status_.ok()) {

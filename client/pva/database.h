@@ -72,6 +72,8 @@ class Database {
   // table may be a view that never ends.
   void ExpectSchema(const char* sql);
   void Execute(const char* sql);
+  // Whether the path leads to another file than the one that was opened, or to none.
+  bool HasMoved();
   Statement Prepare(const char* sql);
   // The first error of all that was done: InvalidArgument if it is not a database or has other
   // tables, ResourceExhausted if the disk is full, FailedPrecondition if it is to be read and is
