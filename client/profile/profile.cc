@@ -146,22 +146,23 @@ absl::Status MakeDirectory(const std::filesystem::path& folder) {
 absl::Status ReplaceProfile(const program::Executable& executable, uint32_t program,
                             const ProfileOptions& options,
                             const std::vector<model::IpuMemory>& memory, const std::string& path) {
-  namespace fs = std::filesystem;
-  const std::string unfinished = UnfinishedName(path, options.session);
-  std::error_code error;
   RemoveLeftovers(path);
-  absl::Status written = WriteProfile(executable, program, options, memory, unfinished);
+  absl::StatusOr<UnfinishedFile> file = UnfinishedFile::Create(path, options.session);
+  if (!file.ok()) {
+    return absl::Status(file.status().code(),
+                        absl::StrCat("cannot write ", file.status().message()));
+  }
+  absl::Status written = WriteProfile(executable, program, options, memory, file->name());
   if (written.ok()) {
     // Of a process that was killed while it added a run: it is not for the new file.
-    fs::remove(path + "-journal", error);
-    fs::rename(unfinished, path, error);
-    if (!error) return absl::OkStatus();
-    written = absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+    std::error_code error;
+    std::filesystem::remove(path + "-journal", error);
+    written = file->Finish();
+    if (written.ok()) return written;
   }
-  fs::remove(unfinished, error);
-  return absl::Status(
-      written.code(),
-      absl::StrCat("cannot write ", absl::StrReplaceAll(written.message(), {{unfinished, path}})));
+  return absl::Status(written.code(),
+                      absl::StrCat("cannot write ",
+                                   absl::StrReplaceAll(written.message(), {{file->name(), path}})));
 }
 
 }  // namespace

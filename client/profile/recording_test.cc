@@ -1,16 +1,19 @@
 // Profiles that cannot be written, or not by everybody: full disks, directories that go, processes
 // that are killed, instances that are refused.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -197,22 +200,47 @@ TEST_F(RecordingTest, ProfilesOfOtherSessionsAreLeftAlone) {
   EXPECT_EQ(pva::OpenReport(profile_)->first_run_lost, std::nullopt);
 }
 
-// A process that was killed cannot remove what it had begun; one that lives still needs it.
-TEST_F(RecordingTest, LeftoversOfProcessesThatAreGoneAreRemoved) {
-  const pid_t gone = fork();
-  if (gone == 0) _exit(0);
-  ASSERT_EQ(waitpid(gone, nullptr, 0), gone);
+// A process that was killed cannot remove what it had begun; one that lives still needs it, even if
+// its number is that of no process here, as in another container.
+TEST_F(RecordingTest, LeftoversThatNobodyHoldsAreRemoved) {
   char host[HOST_NAME_MAX + 1] = {};
   gethostname(host, HOST_NAME_MAX);
-  const std::string left = absl::StrCat(profile_, ".", host, ".", gone, ".a1b2"),
-                    in_use = absl::StrCat(profile_, ".", host, ".", getppid(), ".a1b2"),
-                    elsewhere = absl::StrCat(profile_, ".not-", host, ".", gone, ".a1b2");
+  const auto unfinished = [&](const std::string& rest) {
+    return absl::StrCat(profile_, ".", host, ".", rest);
+  };
+  const std::string left = unfinished("999999999.a1b2"),
+                    of_a_number_in_use = unfinished(absl::StrCat(getppid(), ".a1b2")),
+                    held = unfinished("999999999.c3d4"), copy = unfinished("bak"),
+                    elsewhere = absl::StrCat(profile_, ".not-", host, ".999999999.a1b2");
   fs::create_directories(directory_ + "/run");
-  for (const std::string& file : {left, in_use, elsewhere}) std::ofstream(file) << "half";
+  for (const std::string& file : {left, of_a_number_in_use, held, copy, elsewhere})
+    std::ofstream(file) << "half";
+  const int lock = open(held.c_str(), O_RDONLY);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
   ASSERT_TRUE(Open().ok());
   EXPECT_FALSE(fs::exists(left));
-  EXPECT_TRUE(fs::exists(in_use));
+  EXPECT_FALSE(fs::exists(of_a_number_in_use));
+  EXPECT_TRUE(fs::exists(held));
+  EXPECT_TRUE(fs::exists(copy));
   EXPECT_TRUE(fs::exists(elsewhere));
+  close(lock);
+  ASSERT_TRUE(Open().ok());
+  EXPECT_FALSE(fs::exists(held));
+}
+
+// Sessions that begin at the same time leave each other's files alone.
+TEST_F(RecordingTest, SeveralSessionsWriteAProfileAtOnce) {
+  const auto compiled = Compile();
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 20; ++j) EXPECT_TRUE(session::WriteProfiles(*compiled, {}).ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(pva::OpenReport(profile_).ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_ + "/run"), {}), 1);
 }
 
 // The IPUs of an instance of a job, which refuse what does not fit.

@@ -1,20 +1,25 @@
 #include "client/profile/unfinished.h"
 
-#include <signal.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
 namespace vpod::profile {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string OfThisHost(const std::string& path) {
   char host[HOST_NAME_MAX + 1] = {};
@@ -22,26 +27,71 @@ std::string OfThisHost(const std::string& path) {
   return absl::StrCat(path, ".", host, ".");
 }
 
+// Whether a name goes on after the host's as one of Create's does: a number, a dot and a session.
+bool IsOfCreate(absl::string_view rest) {
+  const size_t digits = rest.size();
+  while (!rest.empty() && absl::ascii_isdigit(rest[0])) rest.remove_prefix(1);
+  if (rest.size() == digits || !absl::ConsumePrefix(&rest, ".") || rest.empty()) return false;
+  for (const char c : rest) {
+    if (!absl::ascii_isalnum(c)) return false;
+  }
+  return true;
+}
+
+absl::Status Failed(const std::string& path, int error) {
+  const std::string message = absl::StrCat(path, ": ", std::strerror(error));
+  return error == ENOSPC || error == EDQUOT ? absl::ResourceExhaustedError(message)
+                                            : absl::UnavailableError(message);
+}
+
 }  // namespace
 
-std::string UnfinishedName(const std::string& path, absl::string_view session) {
-  return absl::StrCat(OfThisHost(path), getpid(), ".", session);
+absl::StatusOr<UnfinishedFile> UnfinishedFile::Create(const std::string& path,
+                                                      absl::string_view session) {
+  const std::string name = absl::StrCat(OfThisHost(path), getpid(), ".", session);
+  while (true) {
+    const int lock = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (lock < 0) return Failed(path, errno);
+    int locked = flock(lock, LOCK_EX);
+    while (locked != 0 && errno == EINTR) locked = flock(lock, LOCK_EX);
+    // Where a file system has no locks, nobody removes anything. Before it was locked, somebody may
+    // have taken the file for a leftover.
+    struct stat info = {};
+    if (locked != 0 || fstat(lock, &info) != 0 || info.st_nlink > 0)
+      return UnfinishedFile(path, name, lock);
+    close(lock);
+  }
+}
+
+UnfinishedFile::UnfinishedFile(UnfinishedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      name_(std::exchange(other.name_, "")),
+      lock_(std::exchange(other.lock_, -1)) {}
+
+UnfinishedFile::~UnfinishedFile() {
+  if (!name_.empty()) unlink(name_.c_str());
+  if (lock_ >= 0) close(lock_);
+}
+
+absl::Status UnfinishedFile::Finish() {
+  if (rename(name_.c_str(), path_.c_str()) != 0) return Failed(path_, errno);
+  name_.clear();
+  return absl::OkStatus();
 }
 
 void RemoveLeftovers(const std::string& path) {
-  namespace fs = std::filesystem;
   const fs::path prefix = OfThisHost(path);
   std::error_code error;
   for (fs::directory_iterator entry(prefix.parent_path(), error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    absl::string_view process = name;
-    pid_t number = 0;
-    if (!absl::ConsumePrefix(&process, prefix.filename().string()) ||
-        !absl::SimpleAtoi(process.substr(0, process.find('.')), &number) || number <= 0)
-      continue;
-    std::error_code ignored;
-    if (kill(number, 0) != 0 && errno == ESRCH) fs::remove(entry->path(), ignored);
+    absl::string_view rest = name;
+    if (!absl::ConsumePrefix(&rest, prefix.filename().string()) || !IsOfCreate(rest)) continue;
+    // A pipe would be waited for.
+    const int file = open(entry->path().c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0) continue;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) unlink(entry->path().c_str());
+    close(file);
   }
 }
 

@@ -1,17 +1,39 @@
-// Files that get their name when they are whole: under which name they are written.
+// Files that get their name when they are whole: what they are until then.
 #pragma once
 
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace vpod::profile {
 
-// `path`, the name of this host, the number of this process and the session, of which a process may
-// have several. Directories may be shared by hosts.
-std::string UnfinishedName(const std::string& path, absl::string_view session);
+// A file that its maker holds locked (flock) until it gets its name: so others see that it is in
+// use, whatever their process numbers say of its maker, who may be in another container.
+class UnfinishedFile {
+ public:
+  // An empty file `path`.HOST.PROCESS.SESSION; a process may have several sessions, and directories
+  // may be shared by hosts. ResourceExhausted: the disk is full. Unavailable: otherwise. The
+  // message names `path`.
+  static absl::StatusOr<UnfinishedFile> Create(const std::string& path, absl::string_view session);
+  UnfinishedFile(UnfinishedFile&& other) noexcept;
+  // Removes it if it has not got its name.
+  ~UnfinishedFile();
 
-// Removes what processes of this host left under such names when they were killed.
+  const std::string& name() const { return name_; }
+  // Gives it its name, in the place of the file that has it. Once.
+  absl::Status Finish();
+
+ private:
+  UnfinishedFile(std::string path, std::string name, int lock)
+      : path_(std::move(path)), name_(std::move(name)), lock_(lock) {}
+
+  std::string path_, name_;  // no name once it is finished
+  int lock_;                 // a file descriptor
+};
+
+// Removes what processes of this host left of `path` when they were killed.
 void RemoveLeftovers(const std::string& path);
 
 }  // namespace vpod::profile

@@ -89,8 +89,10 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   const int flags = mode == Mode::kRead    ? SQLITE_OPEN_READONLY
                     : mode == Mode::kWrite ? SQLITE_OPEN_READWRITE
                                            : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  // Nobody else opens a file that is being made. Its maker may hold it by a lock of its own, which
+  // network file systems do not tell apart from SQLite's.
   const int code = sqlite3_open_v2(path.c_str(), &database->handle_, flags | SQLITE_OPEN_NOMUTEX,
-                                   /*vfs=*/nullptr);
+                                   mode == Mode::kCreate ? "unix-none" : nullptr);
   if (code != SQLITE_OK) {
     database->Fail(code);
     return database->status();

@@ -62,7 +62,11 @@ class Statement {
 
 class Database {
  public:
-  enum class Mode { kRead, kWrite, kCreate };
+  enum class Mode {
+    kRead,
+    kWrite,
+    kCreate,  // without locks: nobody else may use the file meanwhile
+  };
 
   // Unavailable names the file. Waits for some seconds where another process writes.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Mode mode);
