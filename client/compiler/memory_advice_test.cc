@@ -43,31 +43,52 @@ std::string ToTry(const Network& network, CompileOptions options, bool trains = 
   return at == std::string::npos ? message : message.substr(at);
 }
 
-constexpr char kLessBatch[] = "a smaller micro-batch with more gradient accumulation";
+constexpr char kRecomputation[] = "recomputation (option recomputation)",
+               kActivations[] = "activations off the chip (option off_chip_activations)",
+               kLessBatch[] =
+                   "a smaller micro-batch with more gradient accumulation (option accumulation)",
+               kState[] =
+                   "the state of the optimiser off the chip (option off_chip_optimizer_state)",
+               kWeights[] = "weights off the chip (option off_chip_weights)",
+               kMoreIpus[] = "more IPUs per replica (option ipus_per_replica).";
 
 TEST(MemoryAdviceTest, KeptActivationsAreComputedAgain) {
-  EXPECT_EQ(ToTry({}, {}),
-            absl::StrCat("To try: recomputation, activations off the chip, float16, ", kLessBatch,
-                         ", more IPUs per replica."));
+  EXPECT_EQ(ToTry({}, {}), absl::StrCat("To try: ", kRecomputation, ", ", kActivations,
+                                        ", float16, ", kLessBatch, ", ", kMoreIpus));
 }
 
 TEST(MemoryAdviceTest, WhatIsFloat16AlreadyIsNotAdvised) {
   EXPECT_EQ(ToTry({.type = FLOAT16, .rows = 1 << 18}, {}),
-            absl::StrCat("To try: recomputation, activations off the chip, ", kLessBatch,
-                         ", more IPUs per replica."));
+            absl::StrCat("To try: ", kRecomputation, ", ", kActivations, ", ", kLessBatch, ", ",
+                         kMoreIpus));
 }
 
 TEST(MemoryAdviceTest, WhatRecomputesAlreadyIsNotToldToDoSo) {
   EXPECT_EQ(ToTry({.type = FLOAT16, .rows = 1 << 19}, {.recomputation = Recomputation::kAll}),
-            absl::StrCat("To try: ", kLessBatch, ", more IPUs per replica."));
+            absl::StrCat("To try: ", kLessBatch, ", ", kMoreIpus));
 }
 
 TEST(MemoryAdviceTest, StateOfTheOptimiserIsMovedOffTheChip) {
   const Network wide{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 7};
   CompileOptions options{.programs = {{.optimizer = AdamOptions{}}}};
   EXPECT_EQ(ToTry(wide, options),
-            "To try: the state of the optimiser off the chip, an optimiser with less state, more "
-            "IPUs per replica.");
+            absl::StrCat("To try: ", kState, ", an optimiser with less state, ", kWeights, ", ",
+                         kMoreIpus));
+  options.total_replicas = 4;
+  EXPECT_EQ(ToTry(wide, options),
+            absl::StrCat("To try: ", kState,
+                         ", the state of the optimiser shared out among replicas (option "
+                         "tensor_shards), an optimiser with less state, ",
+                         kWeights, ", ", kMoreIpus));
+}
+
+TEST(MemoryAdviceTest, WhatIsSharedOutAlreadyIsNotAdvised) {
+  const Network wider{.type = FLOAT16, .rows = 16, .width = 4096, .layers = 24};
+  CompileOptions options{
+      .total_replicas = 4, .tensor_shards = 4, .programs = {{.optimizer = AdamOptions{}}}};
+  EXPECT_THAT(
+      ToTry(wider, options),
+      testing::AllOf(testing::HasSubstr(kState), testing::Not(testing::HasSubstr("shared out"))));
 }
 
 TEST(MemoryAdviceTest, StateThatIsOffTheChipAlreadyIsNotAdvised) {
@@ -78,8 +99,9 @@ TEST(MemoryAdviceTest, StateThatIsOffTheChipAlreadyIsNotAdvised) {
 
 TEST(MemoryAdviceTest, InferenceHasNoGradients) {
   EXPECT_EQ(ToTry({.type = FLOAT16, .rows = 1 << 19}, {}, /*trains=*/false),
-            "To try: a smaller micro-batch, a smaller memory proportion of products, more IPUs per "
-            "replica.");
+            absl::StrCat("To try: a smaller micro-batch, a smaller memory proportion of products "
+                         "(option products.memory_proportions), ",
+                         kMoreIpus));
 }
 
 }  // namespace

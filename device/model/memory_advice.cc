@@ -42,6 +42,10 @@ class Adviser {
   Adviser(const program::Executable& executable, uint32_t ipu, const IpuMemory& memory,
           const PlanContext& context)
       : executable_(executable), ipu_(ipu), memory_(memory) {
+    const auto& variables = executable.proto().variables();
+    if (std::none_of(variables.begin(), variables.end(),
+                     [](const auto& variable) { return variable.shards() > 1; }))
+      replicas_ = context.topology().num_replicas;
     for (uint32_t each = 0; each < executable.ipus_per_replica(); ++each) LookAtProgram(each);
     for (const TileTensor& on_tile : OnFullestTile(memory, context)) Add(on_tile);
     if (memory.program < memory.temporary_bytes.size() &&
@@ -55,21 +59,28 @@ class Adviser {
                    of_bytes = floats == 0 ? 0 : stashed_ * single_ / floats;
     const uint64_t again = recomputes_ ? kept_ : kept_ + stashed_;
     // Precision, micro-batch and memory proportion can be halved.
+    // Names in brackets are those of compiler::CompileOptions and compiler::ProgramSpec.
     std::vector<std::pair<uint64_t, const char*>> savings = {
         {(single_ + of_bytes) / 2, "float16"},
-        {again, some_ipu_recomputes_ ? "more recomputation" : "recomputation"},
-        {kept_ + stashed_, "activations off the chip"},
-        {values_ / 2, trains_ ? "a smaller micro-batch with more gradient accumulation"
-                              : "a smaller micro-batch"},
-        {temporary_ / 2, "a smaller memory proportion of products"},
-        {state_, "the state of the optimiser off the chip"},
-        {state_ / 2, "an optimiser with less state"}};
+        {again, some_ipu_recomputes_ ? "more recomputation (option recomputation)"
+                                     : "recomputation (option recomputation)"},
+        {kept_ + stashed_, "activations off the chip (option off_chip_activations)"},
+        {values_ / 2,
+         trains_ ? "a smaller micro-batch with more gradient accumulation (option accumulation)"
+                 : "a smaller micro-batch"},
+        {temporary_ / 2,
+         "a smaller memory proportion of products (option products.memory_proportions)"},
+        {state_, "the state of the optimiser off the chip (option off_chip_optimizer_state)"},
+        {state_ - state_ / replicas_,
+         "the state of the optimiser shared out among replicas (option tensor_shards)"},
+        {state_ / 2, "an optimiser with less state"},
+        {weights_, "weights off the chip (option off_chip_weights)"}};
     const uint64_t total = memory_.tiles[memory_.fullest].total();
     std::erase_if(savings, [&](const auto& saving) { return saving.first * kWorthTrying < total; });
     std::stable_sort(savings.begin(), savings.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     if (executable_.ipus_per_replica() < arch::kMaxIpusPerReplica)
-      savings.emplace_back(0, "more IPUs per replica");
+      savings.emplace_back(0, "more IPUs per replica (option ipus_per_replica)");
     return absl::StrJoin(savings, ", ",
                          [](std::string* out, const auto& saving) { out->append(saving.second); });
   }
@@ -91,8 +102,10 @@ class Adviser {
         recomputes_ = recomputes_ || (recomputes && ipu == ipu_);
         if (!IsOptimizer(instruction)) continue;
         trains_ = true;
+        if (ipu != ipu_) continue;
+        weight_places_.insert(PlaceOf(instruction.inputs(0)));
         // Weights, then the state.
-        for (int s = 1; s < instruction.outputs_size() && ipu == ipu_; ++s)
+        for (int s = 1; s < instruction.outputs_size(); ++s)
           states_.insert(PlaceOf(instruction.outputs(s)));
       }
     }
@@ -108,6 +121,7 @@ class Adviser {
       state_ += on_tile.bytes;
     } else {
       AddType(on_tile);
+      if (weight_places_.contains(PlaceOf(on_tile.tensor))) weights_ += on_tile.bytes;
     }
   }
 
@@ -142,12 +156,14 @@ class Adviser {
   const program::Executable& executable_;
   const uint32_t ipu_;
   const IpuMemory& memory_;
-  std::set<uint64_t> states_;  // where the optimiser's state lies in the arena
+  std::set<uint64_t> weight_places_, states_;  // where they lie in the arena; of the optimiser
+  uint64_t replicas_ = 1;                      // that may share the state out among them
   bool trains_ = false, recomputes_ = false, some_ipu_recomputes_ = false;
   // Bytes: of floats, without what has its precision from the optimiser; of values that grow with
   // the micro-batch; of those, results kept for gradients, and what stages keep as bytes for later
-  // micro-batches; of the optimiser's state; received and added up.
-  uint64_t single_ = 0, half_ = 0, values_ = 0, kept_ = 0, stashed_ = 0, state_ = 0, temporary_ = 0;
+  // micro-batches; of weights that are trained; of the optimiser's state; received and added up.
+  uint64_t single_ = 0, half_ = 0, values_ = 0, kept_ = 0, stashed_ = 0, weights_ = 0, state_ = 0,
+           temporary_ = 0;
 };
 
 }  // namespace

@@ -87,7 +87,8 @@ class Teacher {
       say(execution.cycles.sync, "synchronising", "To try: a larger micro-batch.");
       say(phases["recompute"], "computing activations again",
           "If there is memory left: fewer operations that are recomputed, or more checkpoints.");
-      say(phases["update"], "with updates of the weights", "To try: more gradient accumulation.");
+      say(phases["update"], "with updates of the weights",
+          "To try: more gradient accumulation (option accumulation).");
     }
   }
 

@@ -104,7 +104,7 @@ class MemoryTeacher {
     if (const double waiting = peak.kept + peak.stashed; worth(waiting)) {
       Note("Results of the forward pass that wait for their gradients take ", Megabytes(waiting),
            " of ", name_, " then. To try: ", RecomputationAdvice(peak),
-           "a smaller micro-batch with more gradient accumulation.");
+           "a smaller micro-batch with more gradient accumulation (option accumulation).");
     }
     if (worth(single / 2)) {
       Note("Float32 takes ", Megabytes(single), " of ", name_,
@@ -112,11 +112,14 @@ class MemoryTeacher {
     }
     if (worth(peak.state)) {
       Note("The state of the optimiser takes ", Megabytes(peak.state), " of ", name_,
-           ". To try: the state off the chip, or an optimiser with less of it.");
+           ". To try: the state off the chip (option off_chip_optimizer_state), or an optimiser "
+           "with "
+           "less of it.");
     }
     if (worth(peak.temporary / 2)) {
       Note("What operations receive and add up takes ", Megabytes(peak.temporary), " of ", name_,
-           " then. To try: a smaller memory proportion of products.");
+           " then. To try: a smaller memory proportion of products (option "
+           "products.memory_proportions).");
     }
   }
 
@@ -125,9 +128,10 @@ class MemoryTeacher {
       return operation.phase == "recompute";
     };
     const auto& operations = report_.operations;
-    if (std::none_of(operations.begin(), operations.end(), recomputes)) return "recomputation, or ";
+    if (std::none_of(operations.begin(), operations.end(), recomputes))
+      return "recomputation (option recomputation), or ";
     // What is kept as bytes may be what is computed from.
-    return peak.kept > peak.stashed ? "more recomputation, or " : "";
+    return peak.kept > peak.stashed ? "more recomputation (option recomputation), or " : "";
   }
 
   const pva::Operation& OperationAt(size_t step) const {

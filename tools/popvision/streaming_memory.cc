@@ -93,12 +93,12 @@ std::string StreamingMemoryAdvice(const Report& report, uint32_t ipu) {
   if (much(kinds.weights)) moved.push_back("weights");
   if (much(kinds.activations)) moved.push_back("activations");
   if (moved.empty()) return "It moves rows of the program's own remote buffers.";
-  if (much(kinds.state)) options.push_back("more gradient accumulation");
+  if (much(kinds.state)) options.push_back("more gradient accumulation (option accumulation)");
   if (much(kinds.weights)) options.push_back("a larger micro-batch");
   if (much(kinds.activations))
-    options.push_back("recomputation instead of activations off the chip");
+    options.push_back("recomputation instead of activations off the chip (option recomputation)");
   if (much(kinds.state) && report.target.num_replicas > 1 && !IsSharded(report))
-    options.push_back("tensor sharding over the replicas");
+    options.push_back("the state shared out among replicas (option tensor_shards)");
   options.push_back("less of it off the chip, where tiles have room or with more IPUs per replica");
   return absl::StrCat("It moves ", absl::StrJoin(moved, ", "),
                       ". To try: ", absl::StrJoin(options, ", "), ".");

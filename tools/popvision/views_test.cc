@@ -245,7 +245,9 @@ TEST(ViewsTest, InsightsFollowWhatIsInMemory) {
                     kept = Text(Insights(ReportOf({.ipus = 1, .micro_batch = 192})));
   EXPECT_THAT(kept, HasSubstr("IPU 0 is out of memory: "));
   EXPECT_THAT(kept, HasSubstr("Float32 takes "));
-  EXPECT_THAT(kept, testing::ContainsRegex(waiting + ".* To try: recomputation, or a smaller"));
+  EXPECT_THAT(kept,
+              testing::ContainsRegex(
+                  waiting + ".* To try: recomputation \\(option recomputation\\), or a smaller"));
   EXPECT_THAT(kept, Not(HasSubstr("The state of the optimiser")));
 
   const std::string half =
@@ -255,7 +257,8 @@ TEST(ViewsTest, InsightsFollowWhatIsInMemory) {
 
   const std::string norms = Text(Insights(
       ReportOf({.ipus = 1, .micro_batch = 192, .recomputation = Recomputation::kNormOnly})));
-  EXPECT_THAT(norms, testing::ContainsRegex(waiting + ".* To try: more recomputation, or"));
+  EXPECT_THAT(norms, testing::ContainsRegex(
+                         waiting + ".* To try: more recomputation \\(option recomputation\\), or"));
   const std::string all = Text(
       Insights(ReportOf({.ipus = 1, .micro_batch = 384, .recomputation = Recomputation::kAll})));
   EXPECT_THAT(all, Not(HasSubstr(waiting)));
@@ -317,7 +320,8 @@ TEST(ViewsTest, TrafficWithStreamingMemoryIsShown) {
   EXPECT_THAT(Text(Insights(report)),
               testing::ContainsRegex("IPU 0 spends [0-9]+ % of a run with streaming memory. It "
                                      "moves the state of the optimiser, weights"));
-  EXPECT_THAT(Text(Insights(report)), HasSubstr("tensor sharding over the replicas"));
+  EXPECT_THAT(Text(Insights(report)),
+              HasSubstr("the state shared out among replicas (option tensor_shards)"));
   EXPECT_THAT(Text(Summary(Pipeline())), Not(HasSubstr("Streaming memory")));
   EXPECT_THAT(Text(Insights(Pipeline())), Not(HasSubstr("streaming memory")));
 }

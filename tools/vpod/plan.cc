@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/plan/search.h"
 #include "client/render/table.h"
 #include "device/arch/hardware.h"
@@ -47,10 +48,23 @@ std::string Table(const std::vector<Row>& rows) {
   return render::StyleH(table);
 }
 
+// Why a plan does not fit, with the flags of the command in the place of the compiler's options.
+std::string WhyNot(const plan::Plan& plan) {
+  return absl::StrReplaceAll(plan.fits.message(),
+                             {{"option accumulation", "--accumulation"},
+                              {"option ipus_per_replica", "--ipus-per-replica"},
+                              {"option off_chip_activations", "--off-chip-activations"},
+                              {"option off_chip_optimizer_state", "--off-chip-optimizer-state"},
+                              {"option off_chip_weights", "--off-chip-weights"},
+                              {"option products.memory_proportions", "--memory-proportion"},
+                              {"option recomputation", "--recompute"},
+                              {"option tensor_shards", "--tensor-sharding"}});
+}
+
 std::string Explanation(const Row& row) {
   std::string text = absl::StrCat("\nPOD of ", row.pod, " IPUs, the IPUs of a replica:\n",
                                   IpuTable(row.plan.timeline, row.plan.memory));
-  if (!row.plan.fits.ok()) absl::StrAppend(&text, row.plan.fits.message(), "\n");
+  if (!row.plan.fits.ok()) absl::StrAppend(&text, WhyNot(row.plan), "\n");
   return text;
 }
 
@@ -71,7 +85,7 @@ nlohmann::ordered_json Json(const Row& row, const Row& smallest, bool explain) {
                                  {"fits", row.plan.fits.ok()}};
   if (!explain) return json;
   json["ipus_of_a_replica"] = IpuJson(row.plan.timeline, row.plan.memory);
-  if (!row.plan.fits.ok()) json["why_not"] = std::string(row.plan.fits.message());
+  if (!row.plan.fits.ok()) json["why_not"] = WhyNot(row.plan);
   return json;
 }
 
