@@ -82,7 +82,7 @@ absl::Status UnfinishedFile::Finish() {
 void RemoveLeftovers(const std::string& path) {
   const fs::path prefix = OfThisHost(path);
   std::error_code error;
-  for (fs::directory_iterator entry(prefix.parent_path(), error), end; !error && entry != end;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     absl::string_view rest = name;

@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/profile/unfinished.h"
 
 namespace vpod::session {
 namespace {
@@ -24,6 +28,15 @@ class NpzTest : public testing::Test {
   std::string Bytes() const {
     std::ifstream file(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // What is beside the file under names that begin with its own.
+  std::vector<std::string> Unfinished() const {
+    std::vector<std::string> paths;
+    for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
+      const std::string path = entry.path().string();
+      if (absl::StartsWith(path, path_ + ".")) paths.push_back(path);
+    }
+    return paths;
   }
   void Write(const std::string& bytes) const {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
@@ -50,9 +63,45 @@ TEST_F(NpzTest, GivesBackWhatWasWritten) {
     EXPECT_EQ(read->at(name).type, array.type) << name;
     EXPECT_EQ(read->at(name).bytes, array.bytes) << name;
   }
-  // Nothing else is left behind.
-  for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir()))
-    EXPECT_THAT(entry.path().string(), testing::Not(testing::EndsWith(".tmp")));
+  EXPECT_THAT(Unfinished(), testing::IsEmpty());
+}
+
+TEST_F(NpzTest, WritesWhereALinkLeads) {
+  const std::string link = testing::TempDir() + "link.npz";
+  ASSERT_TRUE(WriteNpz(path_, {}).ok());
+  std::filesystem::create_symlink("arrays.npz", link);
+  ASSERT_TRUE(WriteNpz(link, {{"w", FloatArray({1}, {1})}}).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(ReadNpz(path_)->count("w"), 1u);
+  std::filesystem::remove(path_);
+  EXPECT_EQ(WriteNpz(link, {}).message(),
+            absl::StrCat("cannot write ", link, ": it is a link to nothing"));
+  std::filesystem::remove(link);
+}
+
+TEST_F(NpzTest, KeepsTheModeOfTheFile) {
+  ASSERT_TRUE(WriteNpz(path_, {}).ok());
+  ASSERT_EQ(chmod(path_.c_str(), 0640), 0);
+  ASSERT_TRUE(WriteNpz(path_, {}).ok());
+  struct stat info {};
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0640u);
+}
+
+TEST_F(NpzTest, RemovesWhatKilledWritersLeft) {
+  const pid_t killed = fork();
+  if (killed == 0) {
+    const auto unfinished = profile::UnfinishedFile::Create(path_, "1");
+    _exit(unfinished.ok() ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(killed, &status, 0), killed);
+  ASSERT_EQ(status, 0);
+  const auto alive = profile::UnfinishedFile::Create(path_, "other");
+  ASSERT_TRUE(alive.ok()) << alive.status();
+  EXPECT_EQ(Unfinished().size(), 2u);
+  ASSERT_TRUE(WriteNpz(path_, {}).ok());
+  EXPECT_THAT(Unfinished(), testing::ElementsAre(alive->name()));
 }
 
 TEST_F(NpzTest, NamesTheFileThatItCannotReadOrWrite) {

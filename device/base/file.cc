@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "device/base/unique_fd.h"
@@ -41,6 +43,16 @@ absl::Status CheckIsFileOrNothing(const std::string& path) {
   if (stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(path, " is ", S_ISDIR(info.st_mode) ? "a directory" : "not a file"));
+}
+
+absl::StatusOr<std::string> OutputPath(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (const absl::Status is_file = CheckIsFileOrNothing(path); !is_file.ok()) return is_file;
+  std::error_code error;
+  if (!fs::is_symlink(path, error)) return path;
+  const fs::path target = fs::canonical(path, error);
+  if (!error) return target.string();
+  return absl::NotFoundError(absl::StrCat("cannot write ", path, ": it is a link to nothing"));
 }
 
 absl::StatusOr<std::string> ReadNamedFile(const std::string& path, size_t most) {

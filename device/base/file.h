@@ -31,6 +31,10 @@ absl::Status CheckIsFileOrNothing(const std::string& path);
 inline constexpr size_t kMostConfigBytes = 64u << 20;  // the IPUoF file of a POD65536 has 20 MiB
 absl::StatusOr<std::string> ReadNamedFile(const std::string& path, size_t most = kMostConfigBytes);
 
+// Where a file is written that a person names for output: of a link, where it leads.
+// FailedPrecondition: that is not a file; NotFound: it is nothing. The messages name the path.
+absl::StatusOr<std::string> OutputPath(const std::string& path);
+
 // Puts a file with these bytes and this mode in the place of `path`: whole or not at all, also when
 // the power fails, and never readable by others while it fills. Unavailable names the file.
 absl::Status ReplaceFile(const std::string& path, absl::string_view text, mode_t mode);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <thread>
 
 namespace vpod::base {
@@ -45,6 +46,23 @@ TEST_F(ReadNamedFileTest, ReadsAPipe) {
   std::thread writer([&] { Write("through a pipe"); });
   EXPECT_EQ(*ReadNamedFile(path_), "through a pipe");
   writer.join();
+}
+
+TEST(OutputPathTest, FollowsLinks) {
+  namespace fs = std::filesystem;
+  const fs::path directory = fs::path(testing::TempDir()) / "output_path";
+  fs::create_directories(directory);
+  const std::string file = fs::canonical(directory) / "file", link = directory / "link";
+  EXPECT_EQ(*OutputPath(file), file);
+  fs::create_symlink("file", link);
+  EXPECT_EQ(OutputPath(link).status().message(),
+            "cannot write " + link + ": it is a link to nothing");
+  std::ofstream(file) << "text";
+  EXPECT_EQ(*OutputPath(link), file);
+  EXPECT_EQ(*OutputPath(file), file);
+  EXPECT_EQ(OutputPath(directory).status().message(), directory.string() + " is a directory");
+  EXPECT_EQ(OutputPath("/dev/null").status().message(), "/dev/null is not a file");
+  fs::remove_all(directory);
 }
 
 }  // namespace

@@ -70,20 +70,15 @@ absl::StatusOr<pva::Report> Open(const std::string& path) {
       absl::StrCat(path, " has several profiles, name one: ", absl::StrJoin(inside, ", ")));
 }
 
-// Where a file is written that is named for output: of a link, where it leads. Never over the
-// profile that is shown, by whatever name.
+// Where a file is written that is named for output. Never over the profile that is shown, by
+// whatever name.
 absl::StatusOr<std::string> OutputAt(const std::string& path, const pva::Report& report) {
-  namespace fs = std::filesystem;
-  VPOD_RETURN_IF_ERROR(base::CheckIsFileOrNothing(path));
   std::error_code error;
-  if (fs::equivalent(path, report.path, error)) {
+  if (std::filesystem::equivalent(path, report.path, error)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot write ", path, ": it is the profile itself"));
   }
-  if (!fs::is_symlink(path, error)) return path;
-  const fs::path target = fs::canonical(path, error);
-  if (!error) return target.string();
-  return absl::NotFoundError(absl::StrCat("cannot write ", path, ": it is a link to nothing"));
+  return base::OutputPath(path);
 }
 
 absl::Status WriteReport(const pva::Report& report, const std::string& path) {
