@@ -1,10 +1,12 @@
 #include "client/session/session.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/compiler/optimizer.h"
 #include "client/compiler/planned_program.h"
 #include "client/engine_options/engine_options.h"
@@ -47,6 +49,27 @@ absl::Status CheckShards(const Device& device, const program::Executable& execut
                      ": tensor_shards must divide the replicas of each instance"));
   }
   return absl::OkStatus();
+}
+
+// Whether a variable is not of the model: files from elsewhere do not have it.
+bool IsOwn(absl::string_view variable) {
+  return compiler::IsOptimizerState(variable) || absl::StartsWith(variable, graph::kRandomPrefix);
+}
+
+absl::Status CheckNothingIsMissing(const program::Executable& executable, const Arrays& arrays) {
+  constexpr size_t kShown = 3;
+  std::vector<std::string> missing;
+  for (const program::HostTensor& variable : executable.host_tensors()) {
+    if (!IsOwn(variable.name) && !arrays.contains(variable.name))
+      missing.push_back(absl::StrCat("'", variable.name, "'"));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  const auto shown = absl::MakeConstSpan(missing).first(std::min(missing.size(), kShown));
+  std::string names = absl::StrJoin(shown, ", ");
+  if (missing.size() > kShown) absl::StrAppend(&names, " and ", missing.size() - kShown, " more");
+  return absl::InvalidArgumentError(
+      absl::StrCat("the file lacks ", missing.size() == 1 ? "variable " : "variables ", names,
+                   "; allow_missing keeps what the program has"));
 }
 
 // Without what the compiler's warning has said: where it does not fit, and what to try.
@@ -232,12 +255,10 @@ absl::Status Session::Save(const std::string& path) {
   return WriteNpz(path, arrays);
 }
 
-absl::Status Session::Load(const std::string& path) {
+absl::Status Session::Load(const std::string& path, const LoadFileOptions& options) {
   VPOD_ASSIGN_OR_RETURN(Arrays arrays, ReadNpz(path));
   std::erase_if(arrays, [&](const auto& array) {
-    const std::string& name = array.first;
-    return !executable_->FindVariable(name).ok() &&
-           (compiler::IsOptimizerState(name) || absl::StartsWith(name, graph::kRandomPrefix));
+    return IsOwn(array.first) && !executable_->FindVariable(array.first).ok();
   });
   for (auto& [name, array] : arrays) {
     const auto variable = executable_->FindVariable(name);
@@ -252,6 +273,10 @@ absl::Status Session::Load(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": array '", name, "' is ",
                                                    array.type.ToString(), ", the variable is ",
                                                    type.ToString()));
+  }
+  if (!options.allow_missing) {
+    const absl::Status whole = CheckNothingIsMissing(*executable_, arrays);
+    if (!whole.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", whole.message()));
   }
   for (const auto& [name, array] : arrays) VPOD_RETURN_IF_ERROR(WriteBytes(name, array.bytes));
   return absl::OkStatus();

@@ -18,6 +18,11 @@ class Profiler;
 
 namespace vpod::session {
 
+struct LoadFileOptions {
+  // Variables that the file lacks keep their values.
+  bool allow_missing = false;
+};
+
 class Session {
  public:
   ~Session();
@@ -64,13 +69,14 @@ class Session {
   // read and written as wholes. InvalidArgument: another number of bytes.
   absl::StatusOr<std::string> ReadBytes(absl::string_view variable, uint32_t replica = 0);
   absl::Status WriteBytes(absl::string_view variable, absl::string_view bytes);
-  // Writes the variables of replica 0 to an .npz file, or sets those that a file has on all
-  // replicas; the others keep their values. A float32 array may set a float16 variable, which
-  // rounds it. Arrays of an optimiser or of random numbers that the programs do not have are passed
-  // over. InvalidArgument names any other array that does not match a variable in name, type and
-  // shape; then none was set.
+  // Writes the variables of replica 0 to an .npz file. Errors are WriteNpz's (npz.h).
   absl::Status Save(const std::string& path);
-  absl::Status Load(const std::string& path);
+  // Sets the variables from such a file on all replicas. A float32 array may set a float16
+  // variable, which rounds it. Arrays of an optimiser or of random numbers that the programs do not
+  // have are passed over, and such variables that the file lacks keep their values.
+  // InvalidArgument names any other array that does not match a variable in name, type and shape,
+  // and the first variables that the file lacks; then none was set.
+  absl::Status Load(const std::string& path, const LoadFileOptions& options = {});
   // Sets the learning rate of following weight updates: of the variables without a group (0), or of
   // a parameter group.
   absl::Status SetLearningRate(float rate, size_t group = 0);

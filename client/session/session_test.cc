@@ -287,6 +287,33 @@ TEST(SessionTest, LoadsWhatFitsTheProgram) {
   EXPECT_EQ(error.find(path + ": array 'v': "), 0u) << error;
 }
 
+TEST(SessionTest, RefusesAFileThatLacksVariables) {
+  const std::string path = testing::TempDir() + "lacks.npz";
+  Graph graph;
+  Tensor sum = graph.Variable("v0", {FLOAT32, {}}, {0});
+  for (const char* name : {"v1", "v2", "v3", "v4"})
+    sum = graph.Add(sum, graph.Variable(name, {FLOAT32, {}}, {0}));
+  const Tensor loss = graph.Mean(graph.Dropout(sum, 0.5f));
+  const auto session = Open(
+      graph, {.programs = {{.name = "train", .loss = loss, .optimizer = compiler::AdamOptions{}}}});
+  const auto load = [&](const std::vector<std::string>& names, const LoadFileOptions& options) {
+    Arrays arrays;
+    for (const std::string& name : names) arrays[name] = FloatArray({}, {1});
+    EXPECT_TRUE(WriteNpz(path, arrays).ok());
+    return std::string(session->Load(path, options).message());
+  };
+  const std::string why = "; allow_missing keeps what the program has";
+  EXPECT_EQ(load({"v0"}, {}),
+            path + ": the file lacks variables 'v1', 'v2', 'v3' and 1 more" + why);
+  EXPECT_EQ(load({"v0", "v1", "v2", "v4"}, {}), path + ": the file lacks variable 'v3'" + why);
+  EXPECT_EQ(session->ReadFloats("v0")->front(), 0);
+  EXPECT_EQ(load({"v0"}, {.allow_missing = true}), "");
+  EXPECT_EQ(session->ReadFloats("v0")->front(), 1);
+  EXPECT_EQ(session->ReadFloats("v1")->front(), 0);
+  // The state of the optimiser and of random numbers is not in files from elsewhere.
+  EXPECT_EQ(load({"v0", "v1", "v2", "v3", "v4"}, {}), "");
+}
+
 TEST(SessionTest, LabelOutOfRangeFailsTheRunByName) {
   Tensor loss;
   const Graph graph = Classifier(0, &loss);
